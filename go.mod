@@ -1,0 +1,3 @@
+module github.com/onlyonce-go/onlyonce
+
+go 1.26

@@ -1,0 +1,53 @@
+package onlyonce
+
+import "time"
+
+// A State says where a command stands. The zero State, in a Settlement,
+// releases the command: as if it had never been claimed.
+type State string
+
+// A lease that has lapsed is no state of its own: it is StateProcessing with a
+// LeaseLeft that is not positive.
+const (
+	StateProcessing State = "processing" // an attempt holds the command, or held it when its process died
+	StateCompleted  State = "completed"  // it ran; the result is replayed until Keep ends
+	StateFailed     State = "failed"     // it failed; the next claim runs it again, unless the failure is final
+	StateUnknown    State = "unknown"    // nobody knows whether it happened
+)
+
+// A Result is what the attempt that ran a command answered.
+type Result struct {
+	Status int                 // an HTTP status, or 0
+	Header map[string][]string // the order and number of a name's values is kept
+	Body   []byte
+	Ref    string // what the command made, in the application's words: an order's number
+}
+
+// A Record is what a store keeps about one command. Times and durations are by
+// the store's clock.
+type Record struct {
+	ID          ID
+	State       State
+	Fingerprint []byte
+	Owner       string // the claim that holds the command or settled it
+	Attempt     int    // 1 for the first
+	Fence       int64
+	Result      Result
+	Error       string            // the last failure's text, for operators
+	Final       bool              // the failure is replayed, never run again
+	Corrupt     bool              // what was stored can't be decoded; State is StateUnknown
+	Steps       map[string][]byte // results of the finished steps, by name
+	CreatedAt   time.Time
+	SettledAt   time.Time     // zero while it is processing
+	LeaseLeft   time.Duration // while it is processing; not positive: the lease has lapsed
+	KeepLeft    time.Duration // once it is settled; 0: kept until someone resolves it
+}
+
+// A Settlement is how an attempt ends. The zero Settlement releases the command.
+type Settlement struct {
+	State  State
+	Result Result
+	Error  string
+	Final  bool          // with StateFailed: replay the failure, never run again
+	Keep   time.Duration // how long the record stays; 0: until someone resolves it
+}
