@@ -1,0 +1,208 @@
+package onlyonce
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+	"unicode/utf8"
+)
+
+// maxErrorText bounds the text of an error that a record keeps, in bytes.
+const maxErrorText = 2 << 10
+
+// An Attempt is one try at a command: it holds the command, or carries what an
+// earlier one answered. Its methods are safe for concurrent use.
+type Attempt struct {
+	guard    *Guard
+	req      Request
+	asked    time.Time // when the caller came
+	sent     time.Time // when the claim that was given was sent
+	waited   bool      // for another attempt
+	held     bool      // it holds, or held, the command by a lease
+	inTx     bool      // it runs in a transaction, without a lease
+	replayed bool
+
+	lease lease
+
+	mu  sync.Mutex
+	rec Record
+	ref string
+}
+
+// Current returns the attempt that runs the function that was given ctx, or nil.
+func Current(ctx context.Context) *Attempt {
+	a, _ := ctx.Value(attemptKey{}).(*Attempt)
+	return a
+}
+
+type attemptKey struct{}
+
+// Fence returns the attempt's fence: a number higher than that of every earlier
+// attempt at the command. A row that remembers the highest it has seen can
+// refuse what a lost attempt still writes.
+func (a *Attempt) Fence() int64 { return a.Record().Fence }
+
+// Number counts the attempts at the command; the first is 1.
+func (a *Attempt) Number() int { return a.Record().Attempt }
+
+// SetRef names what the command made, in the application's words; the record
+// keeps it with the result.
+func (a *Attempt) SetRef(ref string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.ref = ref
+}
+
+// Key derives a key for a step of the command: 32 hexadecimal digits, the same on
+// every attempt, others for every other command and step. Hand it to
+// a downstream API as its Idempotency-Key.
+func (a *Attempt) Key(step string) string {
+	id := a.req.ID.Hash()
+	sum := Fingerprint([]byte("onlyonce step"), id[:], []byte(step))
+	return hex.EncodeToString(sum[:sha256.Size/2])
+}
+
+// Record returns the record as the attempt last knew it. Its slices and maps
+// are not to be modified.
+func (a *Attempt) Record() Record {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.rec
+}
+
+// Replayed reports whether an earlier attempt answered.
+func (a *Attempt) Replayed() bool { return a.replayed }
+
+// Result returns the stored result and true if the command is settled: it is to
+// be replayed, and the attempt needs no Settle. See also Err.
+func (a *Attempt) Result() (Result, bool) {
+	rec := a.Record()
+	return rec.Result, rec.State != StateProcessing
+}
+
+// Err returns ErrFailed with the stored text if what is to be replayed is a kept
+// failure, otherwise nil.
+func (a *Attempt) Err() error {
+	rec := a.Record()
+	if !a.replayed || rec.State != StateFailed {
+		return nil
+	}
+	return fmt.Errorf("onlyonce: %w: %s", ErrFailed, rec.Error)
+}
+
+// Settle ends an attempt that holds the command; a zero s.Keep means the Guard's
+// Config.Keep. It outlives ctx's cancellation and, when the store fails, tries
+// again until the lease would end. It returns ErrLost if another attempt took over, and
+// ErrUnavailable if the store stayed away: the command has run, its answer may
+// be given, but it is not recorded.
+//
+// A release keeps the record, as failed, if it has steps: a later attempt must
+// not run them again.
+func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
+	if !a.held {
+		return errors.New("onlyonce: settle: this attempt does not hold the command: it carries a stored result, or was settled before")
+	}
+	if !a.lease.settling() {
+		return errors.New("onlyonce: settle: this attempt was settled before")
+	}
+	s = a.complete(s)
+	err := a.settle(ctx, s)
+	a.guard.rooms.wake(a.req.ID)
+	a.settled(ctx, s, err)
+	return settleError(err)
+}
+
+func settleError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrLost):
+		return fmt.Errorf("onlyonce: settle: %w", err)
+	}
+	return fmt.Errorf("onlyonce: settle: %w: %w", ErrUnavailable, err)
+}
+
+// complete fills in what the settings decide.
+func (a *Attempt) complete(s Settlement) Settlement {
+	rec := a.Record()
+	cfg := &a.guard.cfg
+	if s.State == "" {
+		if len(rec.Steps) == 0 {
+			return s
+		}
+		s = Settlement{State: StateFailed, Error: "released after some of its steps"}
+	}
+	a.mu.Lock()
+	if s.Result.Ref == "" {
+		s.Result.Ref = a.ref
+	}
+	a.mu.Unlock()
+	s.Final = s.State == StateFailed && (s.Final || cfg.KeepFailures)
+	s.Error = cut(s.Error)
+	if s.Keep == 0 {
+		s.Keep = cfg.Keep
+		if s.State == StateUnknown {
+			s.Keep = a.guard.keepUnknown()
+		}
+	}
+	return s
+}
+
+// settle asks the store until it answers or the lease would end.
+func (a *Attempt) settle(ctx context.Context, s Settlement) error {
+	ctx, stop := a.settleContext(ctx)
+	defer stop()
+	for every := firstPoll; ; every = min(2*every, time.Second) {
+		err := a.guard.store.Settle(ctx, a.hold(), s)
+		if err == nil || errors.Is(err, ErrLost) {
+			return err
+		}
+		if pause(ctx, every); ctx.Err() != nil {
+			return err
+		}
+	}
+}
+
+// settled takes note of the settlement and tells the observer.
+func (a *Attempt) settled(ctx context.Context, s Settlement, err error) {
+	a.mu.Lock()
+	a.rec.State, a.rec.Result, a.rec.Error, a.rec.Final = s.State, s.Result, s.Error, s.Final
+	a.rec.SettledAt, a.rec.KeepLeft = time.Now(), s.Keep // near enough to the store's
+	a.mu.Unlock()
+	a.guard.observe(ctx, a, outcomeOf(s.State, err), err)
+}
+
+func outcomeOf(s State, err error) string {
+	switch {
+	case errors.Is(err, ErrLost):
+		return OutcomeLost
+	case err != nil:
+		return OutcomeUnrecorded
+	case s == StateFailed:
+		return OutcomeFailed
+	case s == StateUnknown:
+		return OutcomeUnknown
+	}
+	return OutcomeExecuted
+}
+
+func (a *Attempt) hold() Hold {
+	rec := a.Record()
+	return Hold{ID: a.req.ID, Owner: rec.Owner, Fence: rec.Fence}
+}
+
+// cut shortens text to what a record keeps, between two characters.
+func cut(text string) string {
+	if len(text) <= maxErrorText {
+		return text
+	}
+	end := maxErrorText
+	for end > maxErrorText-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+		end--
+	}
+	return text[:end]
+}

@@ -1,0 +1,56 @@
+package onlyonce
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Config says how a Guard treats its commands. The zero Config is usable.
+type Config struct {
+	Lease        time.Duration // how long a hold lasts without renewal, and how long a transaction of DoTx may take; default 30s; renewed every third of it
+	Keep         time.Duration // how long a settled record stays; default 24h
+	Wait         time.Duration // how long a duplicate waits for a running attempt; 0: it is refused at once
+	KeepFailures bool          // replay a failure instead of running again
+	HoldUnknown  bool          // refuse a command whose outcome is unknown until someone resolves it, instead of running again
+
+	// Reconcile is asked first when a command's outcome is unknown: it looks
+	// at the world and says what became of the attempt that left r. A
+	// completed or failed Settlement is stored and counts from then on; the
+	// zero Settlement runs the command again; StateUnknown, or an error,
+	// refuses it with ErrUnknown. Only one Reconcile runs for a command at a
+	// time.
+	Reconcile func(ctx context.Context, r Record) (Settlement, error)
+
+	Observer Observer // nil: none
+
+	MaxWaiters      int // how many callers may wait in all; default 4096; more are refused at once
+	MaxWaitersPerID int // how many may wait for one command; default 256
+}
+
+// shortestLease leaves room for three renewals over a slow network.
+const shortestLease = 10 * time.Millisecond
+
+// withDefaults returns the Config with its zero fields filled in, and panics on
+// nonsense.
+func (c Config) withDefaults() Config {
+	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
+	c.Keep = orDefault("Keep", c.Keep, 24*time.Hour)
+	c.Wait = orDefault("Wait", c.Wait, 0)
+	c.MaxWaiters = orDefault("MaxWaiters", c.MaxWaiters, 4096)
+	c.MaxWaitersPerID = orDefault("MaxWaitersPerID", c.MaxWaitersPerID, 256)
+	if c.Lease < shortestLease {
+		panic(fmt.Sprintf("onlyonce: Config.Lease is %v: write at least %v, or leave it 0 for 30s", c.Lease, shortestLease))
+	}
+	return c
+}
+
+func orDefault[N int | time.Duration](name string, given, otherwise N) N {
+	if given < 0 {
+		panic(fmt.Sprintf("onlyonce: Config.%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
+	}
+	if given == 0 {
+		return otherwise
+	}
+	return given
+}

@@ -1,0 +1,282 @@
+package onlyonce
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// maxIDPart bounds each part of an ID, in bytes: every store can keep that much.
+const maxIDPart = 1024
+
+// A Guard lets a command run once. It is safe for concurrent use; make one per
+// policy and share it.
+type Guard struct {
+	store Store
+	cfg   Config
+	rooms rooms
+}
+
+// New returns a Guard that keeps its records in store. It panics on a nil store
+// or a Config that makes no sense.
+func New(store Store, cfg Config) *Guard {
+	if store == nil {
+		panic("onlyonce: New without a store: pass memstore.New(memstore.Config{}) or another")
+	}
+	cfg = cfg.withDefaults()
+	return &Guard{
+		store: store,
+		cfg:   cfg,
+		rooms: rooms{store: store, maxAll: cfg.MaxWaiters, maxPerID: cfg.MaxWaitersPerID},
+	}
+}
+
+// Begin claims a command. The attempt it returns either holds the command, and
+// must then be settled, or carries the stored result (see Attempt.Result). Its
+// errors are ErrMismatch, an InFlightError, ErrUnknown if the command is held,
+// ErrUnavailable with the store's error, and the context's if it ended while
+// the caller waited. Most callers want Do, DoTx or a way in built on them.
+func (g *Guard) Begin(ctx context.Context, req Request) (*Attempt, error) {
+	return g.enter(ctx, req, g.claim)
+}
+
+// A claimer asks for a command in one way: to hold it, or to run it at once.
+type claimer func(context.Context, Claim) (Record, error)
+
+// enter asks until the command is the caller's, or replayed, or refused: the
+// one place that decides what a record means to a claim.
+func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt, error) {
+	if err := req.check(); err != nil {
+		return nil, err
+	}
+	a := &Attempt{guard: g, req: req, asked: time.Now()}
+	turn := turn{rooms: &g.rooms, id: req.ID, limit: g.waitFor(req)}
+	defer turn.leave()
+	c := Claim{
+		ID: req.ID, Owner: newOwner(), Fingerprint: req.Fingerprint,
+		Lease: g.cfg.Lease, RetryFailed: !g.cfg.KeepFailures,
+	}
+	for {
+		turn.prepare()
+		a.sent = time.Now()
+		rec, err := claim(ctx, c)
+		if err != nil {
+			return nil, claimError(ctx, err)
+		}
+		a.rec = rec
+		switch judge(c, rec) {
+		case verdictRun:
+			a.held = rec.State == StateProcessing
+			if c.TakeUnknown {
+				g.observe(ctx, a, OutcomeTakenOver, nil)
+			}
+			return a, nil
+		case verdictReplay:
+			a.replayed = true
+			g.observe(ctx, a, OutcomeReplayed, nil)
+			return a, nil
+		case verdictMismatch:
+			g.observe(ctx, a, OutcomeMismatch, nil)
+			return nil, fmt.Errorf("onlyonce: %w", ErrMismatch)
+		case verdictInFlight:
+			c.TakeUnknown = false
+			if err := turn.wait(ctx); errors.Is(err, ErrInFlight) {
+				g.observe(ctx, a, OutcomeInFlight, nil)
+				return nil, &InFlightError{ID: req.ID, RetryAfter: rec.LeaseLeft}
+			} else if err != nil {
+				return nil, fmt.Errorf("onlyonce: wait: %w", err)
+			}
+			if !a.waited {
+				a.waited = true
+				g.observe(ctx, a, OutcomeWaited, nil)
+			}
+		case verdictUnknown:
+			if rec.Corrupt {
+				g.observe(ctx, a, OutcomeCorrupt, errors.New(rec.Error))
+			}
+			switch {
+			case g.cfg.Reconcile != nil:
+				if taken, err := g.reconcile(ctx, a, c); taken != nil || err != nil {
+					return taken, err
+				}
+				c.Owner = newOwner()
+			case g.cfg.HoldUnknown:
+				return nil, g.refuseUnknown(ctx, a)
+			default:
+				c.TakeUnknown = true
+			}
+		}
+	}
+}
+
+// What a record means to a claim.
+const (
+	verdictRun = iota
+	verdictReplay
+	verdictMismatch
+	verdictInFlight
+	verdictUnknown
+)
+
+func judge(c Claim, r Record) int {
+	switch {
+	case r.Owner == c.Owner:
+		return verdictRun
+	case !sameFingerprint(c.Fingerprint, r.Fingerprint):
+		return verdictMismatch
+	case r.State == StateCompleted, r.State == StateFailed:
+		return verdictReplay
+	case r.State == StateProcessing && r.LeaseLeft > 0:
+		return verdictInFlight
+	}
+	return verdictUnknown
+}
+
+// claim asks the store, and once more when the answer was lost: the store knows
+// its own claim again. A claim that stays in doubt is given back if it was made.
+func (g *Guard) claim(ctx context.Context, c Claim) (Record, error) {
+	rec, err := g.store.Claim(ctx, c)
+	if err != nil && ctx.Err() == nil {
+		rec, err = g.store.Claim(ctx, c)
+	}
+	if err != nil {
+		go g.giveBack(context.WithoutCancel(ctx), c)
+	}
+	return rec, err
+}
+
+// giveBack ends a claim whose answer never came, so that nobody has to wait for
+// its lease. Nothing ran under it.
+func (g *Guard) giveBack(ctx context.Context, c Claim) {
+	ctx, cancel := context.WithTimeout(ctx, c.Lease)
+	defer cancel()
+	rec, err := g.store.Lookup(ctx, c.ID)
+	if err != nil || rec.Owner != c.Owner || rec.State != StateProcessing {
+		return
+	}
+	s := Settlement{}
+	if rec.Attempt > 1 {
+		s = Settlement{State: StateUnknown, Error: rec.Error, Keep: g.keepUnknown()}
+	}
+	// A failure leaves the lease to lapse, as a crash would.
+	_ = g.store.Settle(ctx, Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}, s)
+	g.rooms.wake(c.ID)
+}
+
+// claimError says what became of a claim that the store did not answer.
+func claimError(ctx context.Context, err error) error {
+	var own *fnError
+	switch {
+	case errors.As(err, &own):
+		return own.err
+	case ctx.Err() != nil:
+		return fmt.Errorf("onlyonce: claim: %w", context.Cause(ctx))
+	case errors.Is(err, ErrUnknown):
+		return fmt.Errorf("onlyonce: %w", err)
+	}
+	return fmt.Errorf("onlyonce: claim: %w: %w", ErrUnavailable, err)
+}
+
+// reconcile takes the command whose outcome a's record leaves open and asks
+// Config.Reconcile. It returns the attempt if it is to run; neither an attempt
+// nor an error means to ask the store again.
+func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, error) {
+	taken := &Attempt{guard: g, req: a.req, asked: a.asked, sent: time.Now(), held: true}
+	c.TakeUnknown = true
+	rec, err := g.claim(ctx, c)
+	if err != nil {
+		return nil, claimError(ctx, err)
+	}
+	if rec.Owner != c.Owner {
+		return nil, nil
+	}
+	taken.rec = rec
+	g.observe(ctx, taken, OutcomeTakenOver, nil)
+
+	leased, stop := taken.Context(ctx)
+	defer stop()
+	decided := false
+	defer func() {
+		if !decided {
+			taken.settleUnfinished(leased)
+		}
+	}()
+	s, cause := g.cfg.Reconcile(leased, a.rec)
+	decided = true
+	if cause != nil {
+		s = Settlement{State: StateUnknown, Error: cause.Error()}
+	}
+	if s.State == "" {
+		return taken, nil
+	}
+	if err := taken.Settle(leased, s); err != nil {
+		return nil, err
+	}
+	if s.State == StateUnknown {
+		return nil, unknownError(cause)
+	}
+	return nil, nil
+}
+
+// refuseUnknown refuses a command that is held.
+func (g *Guard) refuseUnknown(ctx context.Context, a *Attempt) error {
+	var cause error
+	if a.rec.Corrupt {
+		cause = ErrCorrupt
+	}
+	g.observe(ctx, a, OutcomeUnknown, cause)
+	return unknownError(cause)
+}
+
+func unknownError(cause error) error {
+	if cause != nil {
+		return fmt.Errorf("onlyonce: %w: %w", ErrUnknown, cause)
+	}
+	return fmt.Errorf("onlyonce: %w", ErrUnknown)
+}
+
+// keepUnknown is how long a record of unknown outcome stays: one that is held
+// stays until someone resolves it.
+func (g *Guard) keepUnknown() time.Duration {
+	if g.cfg.HoldUnknown || g.cfg.Reconcile != nil {
+		return 0
+	}
+	return g.cfg.Keep
+}
+
+func (g *Guard) waitFor(req Request) time.Duration {
+	if req.Wait != 0 {
+		return req.Wait
+	}
+	return g.cfg.Wait
+}
+
+func (g *Guard) observe(ctx context.Context, a *Attempt, outcome string, err error) {
+	if g.cfg.Observer == nil {
+		return
+	}
+	g.cfg.Observer(ctx, Event{
+		Outcome: outcome, Record: a.Record(), Fingerprint: a.req.Fingerprint,
+		Duration: time.Since(a.asked), Err: err,
+	})
+}
+
+func (r Request) check() error {
+	if r.ID.Key == "" {
+		return errors.New("onlyonce: the Request's ID has no Key: without one a repeat can't be told from a new command")
+	}
+	for _, part := range [...]string{r.ID.Tenant, r.ID.Operation, r.ID.Key} {
+		if len(part) > maxIDPart {
+			return fmt.Errorf("onlyonce: a part of the Request's ID has %d bytes: use at most %d, or a hash", len(part), maxIDPart)
+		}
+	}
+	return nil
+}
+
+func newOwner() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return string(b[:])
+}

@@ -1,0 +1,151 @@
+package onlyonce
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// A lease keeps an attempt's hold alive while it runs. It has one timer: it
+// renews until the attempt settles, and from then on bounds the settling.
+type lease struct {
+	mu      sync.Mutex
+	ctx     context.Context // nil until Attempt.Context
+	cancel  context.CancelCauseFunc
+	timer   *time.Timer
+	until   time.Time // when the lease ends, on our monotonic clock: counted from before the store was asked
+	settled bool
+}
+
+// Context returns the context for what the attempt runs: it carries ctx's values
+// and the attempt, but not ctx's cancellation. The lease is renewed every
+// third of it until the returned function is called or the attempt is
+// settled. When it is lost, or was not renewed in time less a margin of a quarter,
+// the context ends with the cause ErrLost.
+func (a *Attempt) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	run := &running{Context: inner, attempt: a}
+	if !a.held {
+		return run, func() { cancel(nil) }
+	}
+	l := &a.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.until.IsZero() {
+		l.until = a.sent.Add(a.guard.cfg.Lease)
+	}
+	l.ctx, l.cancel = run, cancel
+	l.timer = time.AfterFunc(time.Until(l.until)-a.guard.cfg.Lease*2/3, a.tick)
+	return run, a.stop
+}
+
+// running is the context of an attempt that runs.
+type running struct {
+	context.Context
+	attempt *Attempt
+}
+
+func (r *running) Value(key any) any {
+	if key == (attemptKey{}) {
+		return r.attempt
+	}
+	return r.Context.Value(key)
+}
+
+func (a *Attempt) stop() {
+	l := &a.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.timer.Stop()
+	l.cancel(nil)
+}
+
+// tick renews, and sees to it that the attempt's context ends in time if that
+// does not come through.
+func (a *Attempt) tick() {
+	l := &a.lease
+	l.mu.Lock()
+	ctx, cancel, settled, left := l.ctx, l.cancel, l.settled, a.left()
+	l.mu.Unlock()
+	if settled {
+		cancel(context.DeadlineExceeded)
+		return
+	}
+	late := time.AfterFunc(left, func() { cancel(ErrLost) })
+	defer late.Stop()
+	err := a.renew(ctx, nil)
+	if errors.Is(err, ErrLost) {
+		cancel(ErrLost)
+		return
+	}
+	next := a.guard.cfg.Lease / 3
+	if err != nil {
+		next /= 4
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if left = a.left(); left <= 0 {
+		cancel(ErrLost)
+	} else if !l.settled && ctx.Err() == nil {
+		l.timer.Reset(min(next, left))
+	}
+}
+
+// left is how long the attempt may still run without another renewal. The
+// caller holds the lease's lock.
+func (a *Attempt) left() time.Duration {
+	return time.Until(a.lease.until) - a.guard.cfg.Lease/4
+}
+
+// renew makes the lease end a full lease from now, and adds steps to the
+// record's.
+func (a *Attempt) renew(ctx context.Context, steps map[string][]byte) error {
+	sent, full := time.Now(), a.guard.cfg.Lease
+	if err := a.guard.store.Renew(ctx, a.hold(), full, steps); err != nil {
+		return err
+	}
+	l := &a.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if until := sent.Add(full); until.After(l.until) {
+		l.until = until
+	}
+	return nil
+}
+
+// settling ends the renewals; false: the attempt was settled before.
+func (l *lease) settling() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.settled {
+		return false
+	}
+	l.settled = true
+	return true
+}
+
+// settleContext returns the context that bounds a settlement: until the lease
+// would end, but never less than a quarter of it. The attempt's own context
+// and timer serve if they still can.
+func (a *Attempt) settleContext(ctx context.Context) (context.Context, context.CancelFunc) {
+	l := &a.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	until := l.until
+	if until.IsZero() {
+		until = a.sent.Add(a.guard.cfg.Lease)
+	}
+	limit := max(time.Until(until), a.guard.cfg.Lease/4)
+	if l.ctx != nil && l.ctx.Err() == nil {
+		l.timer.Reset(limit)
+		return l.ctx, a.stop
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+}
+
+func (l *lease) ended() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.settled
+}

@@ -1,0 +1,105 @@
+package onlyonce
+
+import (
+	"context"
+	"encoding/hex"
+	"log/slog"
+	"time"
+)
+
+// What was decided about a request, or how an attempt ended: Event.Outcome.
+const (
+	OutcomeExecuted   = "executed"   // an attempt completed, or released the command
+	OutcomeReplayed   = "replayed"   // the stored answer, or a kept failure, was given
+	OutcomeMismatch   = "mismatch"   // refused: the key was used for a different request
+	OutcomeInFlight   = "in_flight"  // refused: another attempt is running
+	OutcomeWaited     = "waited"     // a caller waited for another attempt; its own outcome follows
+	OutcomeFailed     = "failed"     // an attempt failed
+	OutcomeUnknown    = "unknown"    // nobody knows: an attempt ended so, or a request was refused for it
+	OutcomeTakenOver  = "taken_over" // an attempt took over from one whose outcome is unknown
+	OutcomeLost       = "lost"       // an attempt's lease is another's
+	OutcomeUnrecorded = "unrecorded" // the answer was given but could not be stored
+	OutcomePurged     = "purged"     // expired records were deleted
+	OutcomeCorrupt    = "corrupt"    // a record could not be read
+)
+
+// An Event tells an Observer of one decision.
+type Event struct {
+	Outcome     string
+	Record      Record        // as it stands after the decision; empty for OutcomePurged; not to be modified
+	Fingerprint []byte        // what the caller asked with
+	Duration    time.Duration // since the caller asked, or since the purge began
+	Purged      int           // how many records were deleted
+	Err         error         // what went wrong, if something did
+}
+
+// An Observer is called once for every decision, on the goroutine that made it
+// and outside any lock; it must not block. The context is the caller's.
+type Observer func(context.Context, Event)
+
+// SlogObserver logs events: attributes event (idempotency_hit,
+// idempotency_conflict, idempotency_executed …), operation, idempotency_key,
+// attempt and what else the outcome has. The key appears as the first eight bytes
+// of ID.Hash in hexadecimal, which also begins the record's id in a SQL store.
+// Tenants, bodies and headers are not logged.
+func SlogObserver(log *slog.Logger) Observer {
+	return func(ctx context.Context, e Event) {
+		level := logLevels[e.Outcome]
+		if e.Err != nil {
+			level = max(level, slog.LevelWarn)
+		}
+		if log.Enabled(ctx, level) {
+			log.LogAttrs(ctx, level, "idempotency "+e.Outcome, e.attrs()...)
+		}
+	}
+}
+
+var logLevels = map[string]slog.Level{
+	OutcomeExecuted:   slog.LevelDebug,
+	OutcomeWaited:     slog.LevelDebug,
+	OutcomeMismatch:   slog.LevelWarn,
+	OutcomeFailed:     slog.LevelWarn,
+	OutcomeTakenOver:  slog.LevelWarn,
+	OutcomeUnknown:    slog.LevelError,
+	OutcomeLost:       slog.LevelError,
+	OutcomeUnrecorded: slog.LevelError,
+	OutcomeCorrupt:    slog.LevelError,
+}
+
+func (e Event) attrs() []slog.Attr {
+	at := []slog.Attr{slog.String("event", e.logName()), slog.Duration("duration", e.Duration)}
+	if e.Outcome == OutcomePurged {
+		at = append(at, slog.Int("purged", e.Purged))
+	} else {
+		hash := e.Record.ID.Hash()
+		at = append(at,
+			slog.String("operation", e.Record.ID.Operation),
+			slog.String("idempotency_key", hex.EncodeToString(hash[:8])),
+			slog.Int("attempt", e.Record.Attempt))
+	}
+	switch e.Outcome {
+	case OutcomeReplayed:
+		at = append(at,
+			slog.Int("status_code", e.Record.Result.Status),
+			slog.Int("response_size", len(e.Record.Result.Body)),
+			slog.Time("cached_at", e.Record.SettledAt))
+	case OutcomeMismatch:
+		at = append(at,
+			slog.String("existing_hash", hex.EncodeToString(e.Record.Fingerprint)),
+			slog.String("new_hash", hex.EncodeToString(e.Fingerprint)))
+	}
+	if e.Err != nil {
+		at = append(at, slog.Any("error", e.Err))
+	}
+	return at
+}
+
+func (e Event) logName() string {
+	switch e.Outcome {
+	case OutcomeReplayed:
+		return "idempotency_hit"
+	case OutcomeMismatch:
+		return "idempotency_conflict"
+	}
+	return "idempotency_" + e.Outcome
+}

@@ -1,0 +1,72 @@
+package onlyonce
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+)
+
+// Step runs one step of a command that has several: when an earlier attempt at
+// the command finished the step of that name, its value is returned and fn does
+// not run. The value is stored as JSON, before Step returns. An error of fn is
+// not stored.
+//
+// A process can still die after fn and before its value is stored: hand
+// Attempt.Key(name) to a downstream API that knows idempotency keys. Step needs
+// the context of a function run by Do or httponce.Wrap; inside a transaction
+// (DoTx) there is nothing to keep a step in, and that is an error.
+func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
+	var value T
+	a := Current(ctx)
+	if a == nil || !a.held {
+		return value, fmt.Errorf("onlyonce: step %q: no attempt in the context: pass on the one that the command's function was given", name)
+	}
+	if a.inTx {
+		return value, fmt.Errorf("onlyonce: step %q: inside a transaction steps can't be kept: use Do, and SettleTx or httponce.InTx for the rows", name)
+	}
+	if stored, ok := a.Record().Steps[name]; ok {
+		if err := json.Unmarshal(stored, &value); err != nil {
+			return value, Unknown(fmt.Errorf("onlyonce: step %q: decode the stored value: %w: %w", name, ErrCorrupt, err))
+		}
+		return value, nil
+	}
+	value, err := fn(ctx)
+	if err != nil {
+		return value, err
+	}
+	body, err := json.Marshal(value)
+	if err == nil {
+		err = a.keepStep(ctx, name, body)
+	}
+	if err != nil {
+		return value, Unknown(fmt.Errorf("onlyonce: step %q ran but is not stored: %w", name, err))
+	}
+	return value, nil
+}
+
+// keepStep adds the step to the record, and tries again while the lease lasts.
+func (a *Attempt) keepStep(ctx context.Context, name string, body []byte) error {
+	for every := firstPoll; ; every *= 2 {
+		err := a.renew(ctx, map[string][]byte{name: body})
+		if err == nil {
+			break
+		}
+		if errors.Is(err, ErrLost) {
+			return err
+		}
+		if pause(ctx, every); ctx.Err() != nil {
+			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	steps := maps.Clone(a.rec.Steps)
+	if steps == nil {
+		steps = make(map[string][]byte, 1)
+	}
+	steps[name] = body
+	a.rec.Steps = steps
+	return nil
+}

@@ -1,0 +1,116 @@
+package onlyonce
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// BeginTx is Guard.Begin for a command that runs in a transaction of the
+// store's own database: fn's rows and its settlement are committed together. It
+// returns the attempt once that is done, or once there is a result to replay
+// (see Attempt.Replayed). An error of fn is returned as it is, its rows are
+// rolled back, and its settlement is recorded alone; a zero settlement then says
+// that the command failed. Most callers want DoTx or a way in built on it.
+func BeginTx[TX any](ctx context.Context, g *Guard, in Transactor[TX], req Request, fn func(context.Context, TX) (Settlement, error)) (*Attempt, error) {
+	run := &txRun[TX]{guard: g, in: in, fn: fn}
+	a, err := g.enter(ctx, req, func(ctx context.Context, c Claim) (Record, error) {
+		defer g.rooms.wake(req.ID)
+		return run.claim(ctx, c, req)
+	})
+	if err != nil || a.replayed {
+		return a, err
+	}
+	if a.held { // taken before, for Config.Reconcile
+		return a, run.settle(ctx, a)
+	}
+	g.observe(ctx, a, outcomeOf(a.rec.State, nil), nil)
+	return a, nil
+}
+
+// A txRun is one caller's function on its way through a transaction.
+type txRun[TX any] struct {
+	guard *Guard
+	in    Transactor[TX]
+	fn    func(context.Context, TX) (Settlement, error)
+}
+
+// An fnError is the error of a caller's function, which passes unchanged.
+type fnError struct{ err error }
+
+func (e *fnError) Error() string { return e.err.Error() }
+
+// claim runs the function if the command is given. The transaction does not
+// end because its caller goes away, but because it takes too long.
+func (t *txRun[TX]) claim(ctx context.Context, c Claim, req Request) (Record, error) {
+	inner := &Attempt{guard: t.guard, req: req, asked: time.Now(), inTx: true}
+	ended, ran := false, false
+	var failed error
+	defer func() {
+		if ran && !ended {
+			t.guard.observe(ctx, inner, OutcomeFailed, errors.New("onlyonce: panic in a transaction, which was rolled back"))
+		}
+	}()
+	leased, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
+	defer cancel()
+	rec, err := t.in.RunTx(leased, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
+		inner.rec, ran, ended = r, true, false
+		s, err := t.fn(&running{Context: ctx, attempt: inner}, tx)
+		if err != nil && s.State == "" {
+			s = failure(context.Background(), err)
+		}
+		s = inner.complete(s)
+		inner.rec.State, inner.rec.Error = s.State, s.Error
+		ended, failed = true, err
+		return s, err
+	})
+	ended = true
+	if failed != nil {
+		t.guard.observe(ctx, inner, outcomeOf(inner.rec.State, nil), failed)
+		return rec, &fnError{failed}
+	}
+	return rec, err
+}
+
+// settle runs the function for an attempt that holds the command already.
+func (t *txRun[TX]) settle(ctx context.Context, a *Attempt) error {
+	leased, stop := a.Context(ctx)
+	defer stop()
+	defer a.settleUnfinished(leased)
+	return SettleTx(leased, a, t.in, func(ctx context.Context, tx TX) (Settlement, error) {
+		s, err := t.fn(ctx, tx)
+		if err != nil && s.State == "" {
+			s = failure(context.Background(), err)
+		}
+		return s, err
+	})
+}
+
+// SettleTx ends an attempt that holds the command in a transaction of the
+// store's own database: fn's rows and its settlement are committed together, and
+// only if the command is still the attempt's; otherwise the error is ErrLost and
+// nothing is left of fn's rows. When fn returns an error, its rows are rolled
+// back and the error is returned as it is; its settlement is recorded alone,
+// unless it is zero: then the attempt goes on.
+func SettleTx[TX any](ctx context.Context, a *Attempt, in Transactor[TX], fn func(context.Context, TX) (Settlement, error)) error {
+	var s Settlement
+	var failed error
+	err := in.SettleTx(ctx, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
+		s, failed = fn(&running{Context: ctx, attempt: a}, tx)
+		if failed == nil || s.State != "" {
+			s = a.complete(s)
+		}
+		return s, failed
+	})
+	if failed != nil && s.State == "" {
+		return failed
+	}
+	a.lease.settling()
+	a.guard.rooms.wake(a.req.ID)
+	if failed != nil {
+		a.settled(ctx, s, nil)
+		return failed
+	}
+	a.settled(ctx, s, err)
+	return settleError(err)
+}
