@@ -1,0 +1,67 @@
+package memstore
+
+// An agenda is a heap of entries: the one that expires next comes first. Each
+// entry knows its place, so that it can be taken out.
+type agenda []*entry
+
+// due returns the entry that expires next, if it has expired.
+func (a agenda) due(now moment) *entry {
+	if len(a) > 0 && a[0].until <= now {
+		return a[0]
+	}
+	return nil
+}
+
+func (a *agenda) add(e *entry) {
+	*a = append(*a, e)
+	e.place = len(*a)
+	a.up(e.place - 1)
+}
+
+// remove takes e out, if it is there.
+func (a *agenda) remove(e *entry) {
+	if e.place == 0 {
+		return
+	}
+	i, last := e.place-1, len(*a)-1
+	a.swap(i, last)
+	(*a)[last] = nil
+	*a = (*a)[:last]
+	e.place = 0
+	if i < last {
+		a.down(i)
+		a.up(i)
+	}
+}
+
+func (a agenda) up(i int) {
+	for i > 0 {
+		parent := (i - 1) / 2
+		if a[parent].until <= a[i].until {
+			return
+		}
+		a.swap(i, parent)
+		i = parent
+	}
+}
+
+func (a agenda) down(i int) {
+	for {
+		least := i
+		for child := 2*i + 1; child <= 2*i+2 && child < len(a); child++ {
+			if a[child].until < a[least].until {
+				least = child
+			}
+		}
+		if least == i {
+			return
+		}
+		a.swap(i, least)
+		i = least
+	}
+}
+
+func (a agenda) swap(i, j int) {
+	a[i], a[j] = a[j], a[i]
+	a[i].place, a[j].place = i+1, j+1
+}

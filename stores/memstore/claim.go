@@ -1,0 +1,126 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// Claim asks for the right to run a command. It returns
+// onlyonce.ErrUnavailable when the command is new and the store is full of
+// records that have not expired.
+func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return onlyonce.Record{}, fmt.Errorf("memstore: claim: %w", err)
+	}
+	if r, err := s.claim(c); err == nil {
+		return r, nil
+	}
+	s.purge(s.cfg.MaxRecords)
+	r, err := s.claim(c)
+	if err != nil {
+		return onlyonce.Record{}, fmt.Errorf("memstore: claim: %w: %w", onlyonce.ErrUnavailable, err)
+	}
+	return r, nil
+}
+
+func (s *Store) claim(c onlyonce.Claim) (onlyonce.Record, error) {
+	sh := s.shard(c.ID)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.now()
+	e := sh.get(c.ID, now)
+	if e == nil {
+		var err error
+		if e, err = s.add(sh, c.ID, now); err != nil {
+			return onlyonce.Record{}, err
+		}
+	} else if r := e.view(now); !c.Takes(r) {
+		return r, nil
+	}
+	sh.agenda.remove(e)
+	e.begin(c, sh.nextFence(s.wall(now).UnixMicro()), now)
+	s.weigh(e)
+	return e.view(now), nil
+}
+
+// Renew makes the hold's lease end a full lease from now, and adds steps to
+// the record's.
+func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memstore: renew: %w", err)
+	}
+	sh := s.shard(h.ID)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.now()
+	e := sh.held(h, now)
+	if e == nil || e.settled() {
+		return fmt.Errorf("memstore: renew: %w", onlyonce.ErrLost)
+	}
+	e.until = now.after(lease)
+	e.addSteps(steps)
+	s.weigh(e)
+	return nil
+}
+
+// Settle ends the attempt.
+func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memstore: settle: %w", err)
+	}
+	sh := s.shard(h.ID)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.now()
+	e := sh.held(h, now)
+	if e == nil {
+		return fmt.Errorf("memstore: settle: %w", onlyonce.ErrLost)
+	}
+	if !e.settled() {
+		s.end(sh, e, st, now)
+	}
+	return nil
+}
+
+// Lookup returns the record of id, or onlyonce.ErrNotFound.
+func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	if err := ctx.Err(); err != nil {
+		return onlyonce.Record{}, fmt.Errorf("memstore: lookup: %w", err)
+	}
+	sh := s.shard(id)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.now()
+	e := sh.get(id, now)
+	if e == nil {
+		return onlyonce.Record{}, fmt.Errorf("memstore: lookup: %w", onlyonce.ErrNotFound)
+	}
+	return e.view(now), nil
+}
+
+// Resolve ends a record that nobody holds as st says; a zero st deletes it.
+// The attempt that left it can't settle it any more.
+func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memstore: resolve: %w", err)
+	}
+	sh := s.shard(id)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.now()
+	e := sh.get(id, now)
+	switch {
+	case e == nil:
+		return fmt.Errorf("memstore: resolve: %w", onlyonce.ErrNotFound)
+	case e.record.Fence != fence:
+		return fmt.Errorf("memstore: resolve: %w", onlyonce.ErrLost)
+	case !e.settled() && e.until > now:
+		return fmt.Errorf("memstore: resolve: %w", onlyonce.ErrInFlight)
+	}
+	e.record.Owner = ""
+	s.end(sh, e, st, now)
+	return nil
+}

@@ -1,0 +1,103 @@
+package memstore
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"time"
+	"unsafe"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// An entry is a record in its shard. What its slices and maps hold is never
+// written again once it is there, so that returned records can share it.
+type entry struct {
+	record onlyonce.Record // but for LeaseLeft and KeepLeft
+	until  moment          // when the lease, or the settled record, ends
+	header []byte          // Result.Header, packed; it is unpacked when it is first asked for
+	place  int             // in the shard's agenda, counted from 1; 0: not there
+	size   int64           // as counted in Store.bytes
+	print  [32]byte        // room for a fingerprint
+}
+
+// What an entry and a step take besides the bytes stored in them, their share
+// of the maps included.
+const (
+	entryCost = int64(unsafe.Sizeof(entry{})) + 128
+	stepCost  = 64
+)
+
+func (e *entry) settled() bool { return e.record.State != onlyonce.StateProcessing }
+
+func (e *entry) expired(now moment) bool { return e.settled() && e.until <= now }
+
+// view returns the record as it stands now.
+func (e *entry) view(now moment) onlyonce.Record {
+	if e.header != nil && e.record.Result.Header == nil {
+		e.record.Result.Header = unpack(e.header)
+	}
+	r := e.record
+	switch left := time.Duration(e.until - now); {
+	case !e.settled():
+		r.LeaseLeft = left
+	case e.until != never:
+		r.KeepLeft = left
+	}
+	return r
+}
+
+// begin makes the entry c's next attempt.
+func (e *entry) begin(c onlyonce.Claim, fence int64, now moment) {
+	r := &e.record
+	r.State, r.Owner, r.Fence = onlyonce.StateProcessing, c.Owner, fence
+	r.Attempt++
+	r.Result, r.Final, r.SettledAt = onlyonce.Result{}, false, time.Time{}
+	e.header = nil
+	if r.Fingerprint == nil && c.Fingerprint != nil {
+		r.Fingerprint = slices.Clip(append(e.print[:0], c.Fingerprint...))
+	}
+	e.until = now.after(c.Lease)
+}
+
+// end settles the entry's record.
+func (e *entry) end(s onlyonce.Settlement, now moment, at time.Time) {
+	r := &e.record
+	r.State, r.Error, r.Final, r.SettledAt = s.State, s.Error, s.Final, at
+	r.Result = onlyonce.Result{Status: s.Result.Status, Ref: s.Result.Ref}
+	r.Result.Body, e.header = pack(s.Result.Body, s.Result.Header)
+	e.until = never
+	if s.Keep > 0 {
+		e.until = now.after(s.Keep)
+	}
+}
+
+// addSteps makes a new map, for the old one is shared.
+func (e *entry) addSteps(steps map[string][]byte) {
+	if len(steps) == 0 {
+		return
+	}
+	all := make(map[string][]byte, len(e.record.Steps)+len(steps))
+	maps.Copy(all, e.record.Steps)
+	for name, b := range steps {
+		all[name] = bytes.Clone(b)
+	}
+	e.record.Steps = all
+}
+
+// weigh returns about how many bytes of memory the entry takes.
+func (e *entry) weigh() int64 {
+	r := &e.record
+	n := len(r.ID.Tenant) + len(r.ID.Operation) + len(r.ID.Key) + len(r.Owner) +
+		len(r.Result.Body) + len(r.Result.Ref) + len(r.Error)
+	if len(r.Fingerprint) > len(e.print) {
+		n += len(r.Fingerprint)
+	}
+	if e.header != nil {
+		n += headerCost + 3*len(e.header)
+	}
+	for name, b := range r.Steps {
+		n += stepCost + len(name) + len(b)
+	}
+	return entryCost + int64(n)
+}

@@ -1,0 +1,99 @@
+package memstore
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// purgeBatch is how many records are deleted before a lock is given up.
+const purgeBatch = 256
+
+// Purge deletes at most limit records that have expired and returns how many
+// it deleted.
+func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
+	if err := ctx.Err(); err != nil {
+		return 0, fmt.Errorf("memstore: purge: %w", err)
+	}
+	return s.purge(limit), nil
+}
+
+func (s *Store) purge(limit int) int {
+	purged := 0
+	for i := range s.shards {
+		for purged < limit {
+			batch := min(limit-purged, purgeBatch)
+			n := s.purgeShard(&s.shards[i], batch)
+			purged += n
+			if n < batch {
+				break
+			}
+		}
+	}
+	return purged
+}
+
+func (s *Store) purgeShard(sh *shard, limit int) int {
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	return s.removeDue(sh, s.now(), limit)
+}
+
+// removeDue deletes at most limit expired records of a shard, whose lock the
+// caller has, as everywhere below.
+func (s *Store) removeDue(sh *shard, now moment, limit int) int {
+	for n := range limit {
+		e := sh.agenda.due(now)
+		if e == nil {
+			return n
+		}
+		s.remove(sh, e)
+	}
+	return limit
+}
+
+// add makes an entry for id, if there is room.
+func (s *Store) add(sh *shard, id onlyonce.ID, now moment) (*entry, error) {
+	if e := sh.byID[id]; e != nil {
+		s.remove(sh, e)
+	}
+	s.removeDue(sh, now, 2) // so that nothing piles up where nobody purges
+	if s.bytes.Load() >= s.cfg.MaxBytes {
+		return nil, fmt.Errorf("full with %d bytes, of which nothing has expired: raise Config.MaxBytes, or keep records for less time", s.cfg.MaxBytes)
+	}
+	if s.records.Add(1) > int64(s.cfg.MaxRecords) {
+		s.records.Add(-1)
+		return nil, fmt.Errorf("full with %d records, of which none has expired: raise Config.MaxRecords, or keep records for less time", s.cfg.MaxRecords)
+	}
+	e := &entry{record: onlyonce.Record{ID: id, CreatedAt: s.wall(now)}}
+	sh.put(e)
+	return e, nil
+}
+
+// end settles an entry, or removes it when st is a release.
+func (s *Store) end(sh *shard, e *entry, st onlyonce.Settlement, now moment) {
+	sh.agenda.remove(e)
+	if st.State == "" {
+		s.remove(sh, e)
+		return
+	}
+	e.end(st, now, s.wall(now))
+	if e.until != never {
+		sh.agenda.add(e)
+	}
+	s.weigh(e)
+}
+
+func (s *Store) remove(sh *shard, e *entry) {
+	sh.remove(e)
+	s.records.Add(-1)
+	s.bytes.Add(-e.size)
+}
+
+// weigh counts anew what an entry takes.
+func (s *Store) weigh(e *entry) {
+	size := e.weigh()
+	s.bytes.Add(size - e.size)
+	e.size = size
+}

@@ -1,0 +1,97 @@
+package memstore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// List lists records, newest first. It looks at every record the store has; no
+// lock is held while the caller looks at one.
+func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
+	return func(yield func(onlyonce.Record, error) bool) {
+		for left := f.Limit; ; f.Limit = left {
+			page := s.newest(f)
+			for _, e := range page {
+				if err := ctx.Err(); err != nil {
+					yield(onlyonce.Record{}, fmt.Errorf("memstore: list: %w", err))
+					return
+				}
+				f.After.ID, f.After.CreatedAt = e.record.ID, e.record.CreatedAt
+				r, ok := s.current(e, f)
+				if !ok {
+					continue
+				}
+				if !yield(r, nil) {
+					return
+				}
+				left--
+			}
+			if f.Limit == 0 || left == 0 || len(page) < f.Limit {
+				return
+			}
+		}
+	}
+}
+
+// newest returns the entries that f lists as of now, at most f.Limit.
+func (s *Store) newest(f onlyonce.Filter) []*entry {
+	var found []*entry
+	for i := range s.shards {
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		now := s.now()
+		for _, e := range sh.byID {
+			if e.listed(f, now) {
+				found = append(found, e)
+			}
+		}
+		sh.mu.Unlock()
+		if f.Limit > 0 && len(found) > f.Limit {
+			slices.SortFunc(found, newestFirst)
+			clear(found[f.Limit:])
+			found = found[:f.Limit]
+		}
+	}
+	slices.SortFunc(found, newestFirst)
+	return found
+}
+
+// current returns the record of e as it now stands, if f still lists it.
+func (s *Store) current(e *entry, f onlyonce.Filter) (onlyonce.Record, bool) {
+	f.After = onlyonce.Record{}
+	sh := s.shard(e.record.ID)
+	sh.mu.Lock()
+	defer sh.mu.Unlock()
+	now := s.now()
+	if sh.byID[e.record.ID] != e || !e.listed(f, now) {
+		return onlyonce.Record{}, false
+	}
+	return e.view(now), true
+}
+
+func (e *entry) listed(f onlyonce.Filter, now moment) bool {
+	r := &e.record
+	return !e.expired(now) &&
+		(f.Tenant == "" || f.Tenant == r.ID.Tenant) &&
+		(f.Operation == "" || f.Operation == r.ID.Operation) &&
+		(f.Key == "" || f.Key == r.ID.Key) &&
+		(f.Ref == "" || f.Ref == r.Result.Ref) &&
+		(f.State == "" || f.State == r.State) &&
+		(f.After.CreatedAt.IsZero() || inOrder(&f.After, r) < 0)
+}
+
+func newestFirst(a, b *entry) int { return inOrder(&a.record, &b.record) }
+
+// inOrder orders records newest first, and those of the same instant by ID. It
+// reads only what never changes, so that it needs no lock.
+func inOrder(a, b *onlyonce.Record) int {
+	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt),
+		cmp.Compare(a.ID.Tenant, b.ID.Tenant),
+		cmp.Compare(a.ID.Operation, b.ID.Operation),
+		cmp.Compare(a.ID.Key, b.ID.Key))
+}

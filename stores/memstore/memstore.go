@@ -1,0 +1,91 @@
+// Package memstore keeps records in the memory of one process. It is for tests,
+// and for a process whose commands may be forgotten when it ends.
+//
+// It promises nothing through a crash: when the process ends, however it ends,
+// every record is gone and every command can run again. Another process has
+// records of its own, so two processes do not see each other's commands. While
+// the process lives it keeps every rule of onlyonce.Store, and it never drops
+// a record that has not expired: when it is full it refuses new commands.
+//
+// Its clock is the process's monotonic clock, which no change of the system's
+// time moves.
+package memstore
+
+import (
+	"fmt"
+	"hash/maphash"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A Config bounds what a Store holds. The zero Config is usable.
+type Config struct {
+	MaxRecords int   // default 1,000,000
+	MaxBytes   int64 // of memory, about, what a record itself costs included; default 256 MiB
+}
+
+// A Store keeps records in memory. It copies what it is given; the slices and
+// maps of the records it returns belong to it and must not be modified.
+//
+// When one of its bounds is reached it refuses new commands with
+// onlyonce.ErrUnavailable. What an attempt that already runs stores is always
+// taken, for it has happened.
+type Store struct {
+	cfg   Config
+	start time.Time // when the store's clock read 0
+	seed  maphash.Seed
+
+	records atomic.Int64
+	bytes   atomic.Int64
+	shards  [64]shard
+}
+
+var (
+	_ onlyonce.Store    = (*Store)(nil)
+	_ onlyonce.Purger   = (*Store)(nil)
+	_ onlyonce.Lister   = (*Store)(nil)
+	_ onlyonce.Resolver = (*Store)(nil)
+)
+
+// New returns an empty Store.
+func New(cfg Config) *Store {
+	cfg.MaxRecords = int(orDefault("MaxRecords", int64(cfg.MaxRecords), 1_000_000))
+	cfg.MaxBytes = orDefault("MaxBytes", cfg.MaxBytes, 256<<20)
+	return &Store{cfg: cfg, start: time.Now(), seed: maphash.MakeSeed()}
+}
+
+func orDefault(name string, given, otherwise int64) int64 {
+	if given < 0 {
+		panic(fmt.Sprintf("memstore: Config.%s is negative (%d): write a positive value, or leave it 0 for the default, %d", name, given, otherwise))
+	}
+	if given == 0 {
+		return otherwise
+	}
+	return given
+}
+
+func (s *Store) shard(id onlyonce.ID) *shard {
+	return &s.shards[maphash.Comparable(s.seed, id)%uint64(len(s.shards))]
+}
+
+// A moment is a reading of the store's clock, in nanoseconds since it started.
+type moment int64
+
+// never is no reading of a clock: it is when a record that is kept for good
+// expires.
+const never moment = math.MaxInt64
+
+// after returns the moment d after m.
+func (m moment) after(d time.Duration) moment {
+	return m + min(moment(d), never-1-m)
+}
+
+func (s *Store) now() moment { return moment(time.Since(s.start)) }
+
+// wall returns the time of day at m.
+func (s *Store) wall(m moment) time.Time {
+	return s.start.Add(time.Duration(m)).Round(0).UTC()
+}
