@@ -26,13 +26,14 @@ func pack(body []byte, header map[string][]string) (packedBody, packedHeader []b
 	}
 	b := append(make([]byte, 0, size), body...)
 	n := len(b)
-	if len(header) > 0 {
-		b = appendLen(appendLen(b, len(header)), values)
-		for name, vs := range header {
-			b = appendLen(appendString(b, name), len(vs))
-			for _, v := range vs {
-				b = appendString(b, v)
-			}
+	if len(header) == 0 {
+		return b, nil
+	}
+	b = appendLen(appendLen(b, len(header)), values)
+	for name, vs := range header {
+		b = appendLen(appendString(b, name), len(vs))
+		for _, v := range vs {
+			b = appendString(b, v)
 		}
 	}
 	return b[:n:n], b[n:len(b):len(b)]

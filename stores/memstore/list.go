@@ -14,6 +14,7 @@ import (
 // lock is held while the caller looks at one.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
+		f := f // the sequence can be walked again
 		for left := f.Limit; ; f.Limit = left {
 			page := s.newest(f)
 			for _, e := range page {

@@ -1,0 +1,13 @@
+package memstore_test
+
+import (
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+	"github.com/onlyonce-go/onlyonce/stores/storetest"
+)
+
+func TestAStoreKeepsTheRules(t *testing.T) {
+	storetest.Run(t, func(*testing.T) onlyonce.Store { return memstore.New(memstore.Config{}) })
+}

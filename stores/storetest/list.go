@@ -1,0 +1,250 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+var listRules = []rule{
+	{"a list of nothing is empty", func(t *trial) {
+		t.lists(onlyonce.Filter{})
+	}},
+	{"a list shows every record as Lookup does", func(t *trial) {
+		for i, stand := range standings {
+			stand.reach(t, claimOf(fmt.Sprint(i)))
+		}
+		for _, r := range t.list(onlyonce.Filter{}) {
+			t.unchanged(snapshotOf(r))
+		}
+		t.listed([]onlyonce.ID{idOf("0"), idOf("1"), idOf("2"), idOf("3"), idOf("4"), idOf("5")})
+	}},
+	{"a list has the newest first", func(t *trial) {
+		t.make(30)
+		for i := range 10 {
+			t.settle(holdOf(t.lookup(idOf(fmt.Sprint(3*i)))), completed("made"))
+		}
+		all := t.list(onlyonce.Filter{})
+		for i := range all[1:] {
+			if all[i+1].CreatedAt.After(all[i].CreatedAt) {
+				t.Errorf("%v comes before %v", all[i].CreatedAt, all[i+1].CreatedAt)
+			}
+		}
+	}},
+	{"a list does not show what has expired or was released", func(t *trial) {
+		t.given(claimOf("stays"))
+		t.settle(holdOf(t.given(claimOf("released"))), onlyonce.Settlement{})
+		t.settle(holdOf(t.given(claimOf("expired"))), keeping(completed("made"), short))
+		t.gone(idOf("expired"))
+		t.lists(onlyonce.Filter{}, idOf("stays"))
+		t.lists(onlyonce.Filter{Key: "expired"})
+		t.lists(onlyonce.Filter{State: onlyonce.StateCompleted})
+	}},
+	{"a filter by state shows only that state", func(t *trial) {
+		ids := map[onlyonce.State][]onlyonce.ID{}
+		for i, stand := range standings {
+			r := stand.reach(t, claimOf(fmt.Sprint(i)))
+			ids[r.State] = append(ids[r.State], r.ID)
+		}
+		for state, want := range ids {
+			t.lists(onlyonce.Filter{State: state}, want...)
+		}
+		t.lists(onlyonce.Filter{State: "no such state"})
+	}},
+	{"a filter shows only what it says, exactly", func(t *trial) {
+		a := onlyonce.ID{Tenant: "acme", Operation: "POST /orders", Key: "k"}
+		b := onlyonce.ID{Tenant: "acme", Operation: "POST /refunds", Key: "k"}
+		c := onlyonce.ID{Tenant: "bolt", Operation: "POST /orders", Key: "k"}
+		d := onlyonce.ID{Tenant: "bolt", Operation: "POST /orders", Key: "K"}
+		e := onlyonce.ID{Key: "a%_'"}
+		for i, id := range []onlyonce.ID{a, b, c, d, e} {
+			s := completed("made")
+			s.Result.Ref = fmt.Sprint("order-", i)
+			t.done(claimOn(id), s)
+		}
+		t.lists(onlyonce.Filter{Tenant: "acme"}, a, b)
+		t.lists(onlyonce.Filter{Operation: "POST /orders"}, a, c, d)
+		t.lists(onlyonce.Filter{Key: "k"}, a, b, c)
+		t.lists(onlyonce.Filter{Ref: "order-1"}, b)
+		t.lists(onlyonce.Filter{Tenant: "bolt", Operation: "POST /orders", Key: "k"}, c)
+		t.lists(onlyonce.Filter{Tenant: "bolt", Ref: "order-0"})
+		t.lists(onlyonce.Filter{Tenant: "acme", State: onlyonce.StateCompleted}, a, b)
+		t.lists(onlyonce.Filter{Tenant: "acme", State: onlyonce.StateFailed})
+		t.lists(onlyonce.Filter{Key: "a%_'"}, e)
+		for _, no := range []string{"%", "_", "acm", "acme ", "ACME", "' OR '1'='1", "a\x00", "\xff"} {
+			t.lists(onlyonce.Filter{Tenant: no})
+			t.lists(onlyonce.Filter{Operation: no})
+			t.lists(onlyonce.Filter{Key: no})
+			t.lists(onlyonce.Filter{Ref: no})
+		}
+	}},
+	{"a list of more than a thousand records has them all", func(t *trial) {
+		t.make(1100)
+		t.listed(idsOf(1100))
+	}},
+	{"a limit bounds a list to the newest", func(t *trial) {
+		t.make(20)
+		all := t.list(onlyonce.Filter{})
+		for _, limit := range []int{1, 7, 20, 50} {
+			t.sameOrder(all[:min(limit, 20)], t.list(onlyonce.Filter{Limit: limit}))
+		}
+	}},
+	{"pages together are the whole list", func(t *trial) {
+		t.make(23)
+		all := t.list(onlyonce.Filter{})
+		for _, size := range []int{1, 4, 23} {
+			t.sameOrder(all, t.pages(onlyonce.Filter{Limit: size}, func() {}))
+		}
+		t.lists(onlyonce.Filter{After: all[22]})
+		t.sameOrder(all[5:], t.list(onlyonce.Filter{After: onlyonce.Record{ID: all[4].ID, CreatedAt: all[4].CreatedAt}}))
+	}},
+	{"pages go with filters", func(t *trial) {
+		t.make(24)
+		for i := range 12 {
+			t.settle(holdOf(t.lookup(idOf(fmt.Sprint(2*i)))), completed("made"))
+		}
+		f := onlyonce.Filter{State: onlyonce.StateCompleted, Tenant: "acme"}
+		all := t.list(f)
+		f.Limit = 5
+		if t.sameOrder(all, t.pages(f, func() {})); len(all) != 12 {
+			t.Errorf("the list has %d records, want 12", len(all))
+		}
+	}},
+	{"pages show what stays exactly once while records come and go", func(t *trial) {
+		t.make(40)
+		var n int
+		paged := t.pages(onlyonce.Filter{Limit: 3}, func() {
+			t.given(claimOf(fmt.Sprint("new ", n)))
+			if n < 10 { // every fourth goes, the oldest first
+				t.settle(holdOf(t.lookup(idOf(fmt.Sprint(4*n)))), onlyonce.Settlement{})
+			}
+			n++
+		})
+		times := map[onlyonce.ID]int{}
+		for _, r := range paged {
+			times[r.ID]++
+		}
+		for i := range 40 {
+			if n := times[idOf(fmt.Sprint(i))]; i%4 != 0 && n != 1 {
+				t.Errorf("record %d was listed %d times", i, n)
+			}
+		}
+	}},
+	{"a list that is left early leaves the store as it was", func(t *trial) {
+		t.make(20)
+		for range 30 {
+			for _, err := range t.store.(onlyonce.Lister).List(t.ctx, onlyonce.Filter{}) {
+				if err != nil {
+					t.Fatalf("list: %v", err)
+				}
+				break
+			}
+		}
+		t.given(claimOf("still works"))
+	}},
+	{"a list can be walked again", func(t *trial) {
+		t.make(5)
+		seq := t.store.(onlyonce.Lister).List(t.ctx, onlyonce.Filter{Limit: 3})
+		for range 2 {
+			n := 0
+			for _, err := range seq {
+				if err != nil {
+					t.Fatalf("list: %v", err)
+				}
+				n++
+			}
+			if n != 3 {
+				t.Errorf("listed %d, want 3", n)
+			}
+		}
+	}},
+	{"a store can be asked and written to while it is listed", func(t *trial) {
+		t.make(10)
+		for r, err := range t.store.(onlyonce.Lister).List(t.ctx, onlyonce.Filter{}) {
+			if err != nil {
+				t.Fatalf("list: %v", err)
+			}
+			t.settle(holdOf(t.lookup(r.ID)), completed("made"))
+			t.given(claimOf("beside " + r.ID.Key))
+		}
+		if n := len(t.list(onlyonce.Filter{State: onlyonce.StateCompleted})); n != 10 {
+			t.Errorf("%d are completed, want 10", n)
+		}
+	}},
+}
+
+// snapshotOf returns a reading that was made just now.
+func snapshotOf(r onlyonce.Record) snapshot { return snapshot{r, time.Now()} }
+
+// make claims n commands, named by their numbers, one after another.
+func (t *trial) make(n int) {
+	t.Helper()
+	for _, id := range idsOf(n) {
+		t.given(claimOn(id))
+	}
+}
+
+func idsOf(n int) []onlyonce.ID {
+	ids := make([]onlyonce.ID, n)
+	for i := range ids {
+		ids[i] = idOf(fmt.Sprint(i))
+	}
+	return ids
+}
+
+func (t *trial) list(f onlyonce.Filter) []onlyonce.Record {
+	t.Helper()
+	var all []onlyonce.Record
+	for r, err := range t.store.(onlyonce.Lister).List(t.ctx, f) {
+		if err != nil {
+			t.Fatalf("list: %v", err)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// lists wants a filter to show exactly these, in any order.
+func (t *trial) lists(f onlyonce.Filter, want ...onlyonce.ID) {
+	t.Helper()
+	var got []onlyonce.ID
+	for _, r := range t.list(f) {
+		got = append(got, r.ID)
+	}
+	missing := slices.DeleteFunc(slices.Clone(want), func(id onlyonce.ID) bool { return slices.Contains(got, id) })
+	if len(missing) > 0 || len(got) != len(want) {
+		t.Errorf("the filter %+q shows %q, want %q", []string{f.Tenant, f.Operation, f.Key, f.Ref, string(f.State)}, got, want)
+	}
+}
+
+// pages walks a list page by page, as a console does, and runs between after
+// each page.
+func (t *trial) pages(f onlyonce.Filter, between func()) []onlyonce.Record {
+	t.Helper()
+	var all []onlyonce.Record
+	for {
+		page := t.list(f)
+		if len(page) > f.Limit {
+			t.Fatalf("a page has %d records, over its limit of %d", len(page), f.Limit)
+		}
+		all = append(all, page...)
+		if len(page) < f.Limit {
+			return all
+		}
+		f.After = page[len(page)-1]
+		between()
+	}
+}
+
+func (t *trial) sameOrder(want, got []onlyonce.Record) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Errorf("the list has %d records, want %d", len(got), len(want))
+		return
+	}
+	for i := range want {
+		t.same(want[i], got[i])
+	}
+}

@@ -1,0 +1,181 @@
+package storetest
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+var purgeRules = []rule{
+	{"a purge of nothing deletes nothing", func(t *trial) {
+		if n := t.purge(100); n != 0 {
+			t.Errorf("purged %d, want 0", n)
+		}
+	}},
+	{"a purge deletes at most its limit, and in the end all that has expired", func(t *trial) {
+		t.expire(25)
+		if n := t.purge(0); n != 0 {
+			t.Errorf("purged %d with the limit 0", n)
+		}
+		var all int
+		for n := -1; n != 0; all += n {
+			if n = t.purge(4); n > 4 {
+				t.Errorf("purged %d, over the limit of 4", n)
+			}
+		}
+		if all != 25 {
+			t.Errorf("purged %d in all, want 25", all)
+		}
+	}},
+	{"a purge deletes nothing that has not expired", func(t *trial) {
+		var kept []snapshot
+		for i, stand := range standings {
+			kept = append(kept, snapshotOf(stand.reach(t, claimOf(fmt.Sprint("a", i)))))
+		}
+		for i, s := range endings {
+			kept = append(kept, snapshotOf(t.done(claimOf(fmt.Sprint("b", i)), keeping(s, 0))))
+		}
+		t.expire(5)
+		if n := t.purge(1000); n != 5 {
+			t.Errorf("purged %d, want 5", n)
+		}
+		for _, was := range kept {
+			t.unchanged(was)
+		}
+	}},
+	{"a purge deletes no command that is retried, however old", func(t *trial) {
+		c := claimOf("k")
+		t.settle(holdOf(t.given(c)), keeping(failed("no stock"), 10*short))
+		r := t.given(eager(c))
+		clock := claimOf("clock")
+		t.settle(holdOf(t.given(clock)), keeping(completed(""), 10*short))
+		t.gone(clock.ID)
+		if n := t.purge(10); n != 1 {
+			t.Errorf("purged %d, want only the other command", n)
+		}
+		t.same(r, t.lookup(c.ID))
+	}},
+	{"a fence grows over a purge", func(t *trial) {
+		c := claimOf("k")
+		last := int64(0)
+		for range 5 {
+			c = again(c)
+			r := t.above(last, c)
+			last = r.Fence
+			t.settle(holdOf(r), keeping(completed("made"), poll))
+			t.gone(c.ID)
+			t.purge(10)
+		}
+		t.above(last, again(c))
+	}},
+	{"a purged command begins anew", func(t *trial) {
+		c := claimOf("k")
+		h := holdOf(t.given(c))
+		t.renew(h, long, steps{"charge": []byte("ch_1")})
+		t.settle(h, keeping(completed("made"), short))
+		t.gone(c.ID)
+		t.purge(10)
+		t.wants(onlyonce.ErrLost, "renew after the purge", t.store.Renew(t.ctx, h, long, nil))
+		t.wants(onlyonce.ErrLost, "settle after the purge", t.store.Settle(t.ctx, h, completed("made")))
+		t.asNew(c.ID)
+	}},
+	{"a command that was claimed anew is not purged for its expired record", func(t *trial) {
+		c := claimOf("k")
+		t.settle(holdOf(t.given(c)), keeping(completed("made"), short))
+		t.gone(c.ID)
+		r := t.given(again(c))
+		if n := t.purge(10); n != 0 {
+			t.Errorf("purged %d, want 0", n)
+		}
+		t.same(r, t.lookup(c.ID))
+	}},
+	{"purges that run at once delete each record once", func(t *trial) {
+		t.expire(60)
+		var all atomic.Int64
+		together(4, func(int) {
+			for {
+				n, err := t.store.(onlyonce.Purger).Purge(t.ctx, 7)
+				if err != nil {
+					t.Errorf("purge: %v", err)
+				}
+				if n == 0 || err != nil {
+					return
+				}
+				all.Add(int64(n))
+			}
+		})
+		if n := all.Load() + int64(t.purge(1000)); n != 60 {
+			t.Errorf("purged %d in all, want 60", n)
+		}
+	}},
+	{"a purge of many records keeps to its limit", func(t *trial) {
+		t.expire(600)
+		if n := t.purge(500); n != 500 {
+			t.Errorf("purged %d of 600 with the limit 500", n)
+		}
+		if n := t.purge(500); n != 100 {
+			t.Errorf("purged %d of the last 100", n)
+		}
+	}},
+	{"claims go on while a purge runs", func(t *trial) {
+		t.expire(200)
+		together(4, func(i int) {
+			for n := range 25 {
+				if i == 0 {
+					if _, err := t.store.(onlyonce.Purger).Purge(t.ctx, 10); err != nil {
+						t.Errorf("purge: %v", err)
+					}
+					continue
+				}
+				c := claimOf(fmt.Sprint("live ", i, n))
+				r, err := t.store.Claim(t.ctx, c)
+				if err != nil || r.Owner != c.Owner {
+					t.Errorf("claim got %s and error %v", describe(r), err)
+				} else if err := t.store.Settle(t.ctx, holdOf(r), completed("made")); err != nil {
+					t.Errorf("settle: %v", err)
+				}
+			}
+		})
+		for i := 1; i < 4; i++ {
+			for n := range 25 {
+				t.lookup(idOf(fmt.Sprint("live ", i, n)))
+			}
+		}
+	}},
+}
+
+func (t *trial) purge(limit int) int {
+	t.Helper()
+	n, err := t.store.(onlyonce.Purger).Purge(t.ctx, limit)
+	if err != nil {
+		t.Fatalf("purge: %v", err)
+	}
+	return n
+}
+
+// expire makes n records that have expired. It claims all before it settles
+// any, for a store may drop what has expired when it is asked for something new.
+func (t *trial) expire(n int) {
+	t.Helper()
+	holds := make([]onlyonce.Hold, n)
+	together(8, func(g int) {
+		for i := g; i < n; i += 8 {
+			r, err := t.store.Claim(t.ctx, claimOf(fmt.Sprint("due ", i)))
+			if err != nil {
+				t.Errorf("claim: %v", err)
+			}
+			holds[i] = holdOf(r)
+		}
+	})
+	together(8, func(g int) {
+		for i := g; i < n; i += 8 {
+			if err := t.store.Settle(t.ctx, holds[i], keeping(completed("made"), short)); err != nil {
+				t.Errorf("settle: %v", err)
+			}
+		}
+	})
+	for _, h := range holds {
+		t.gone(h.ID)
+	}
+}

@@ -1,0 +1,158 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// freeStandings are those in which nobody holds the command.
+func freeStandings() []standing { return standings[1:] }
+
+var resolveRules = slices.Concat(resolutions(), []rule{
+	{"a command whose lease is alive can't be resolved", func(t *trial) {
+		c := claimOf("k")
+		r := t.given(c)
+		was := t.snap(c.ID)
+		t.wants(onlyonce.ErrInFlight, "resolve", t.resolve(c.ID, r.Fence, completed("by hand")))
+		t.wants(onlyonce.ErrInFlight, "resolve by deletion", t.resolve(c.ID, r.Fence, onlyonce.Settlement{}))
+		t.unchanged(was)
+	}},
+	{"a command that is not there can't be resolved", func(t *trial) {
+		t.wants(onlyonce.ErrNotFound, "resolve", t.resolve(idOf("k"), 1, completed("by hand")))
+		t.absent(idOf("k"))
+	}},
+	{"an expired command can't be resolved", func(t *trial) {
+		c := claimOf("k")
+		r := t.given(c)
+		t.settle(holdOf(r), keeping(unknown("no answer"), short))
+		t.gone(c.ID)
+		t.wants(onlyonce.ErrNotFound, "resolve", t.resolve(c.ID, r.Fence, completed("by hand")))
+		t.absent(c.ID)
+	}},
+	{"a command that another attempt took over meanwhile is not resolved", func(t *trial) {
+		c := claimOf("k")
+		seen := t.lapsed(holdOf(t.given(c)))
+		t.done(eager(c), unknown("no answer either"))
+		was := t.snap(c.ID)
+		t.wants(onlyonce.ErrLost, "resolve", t.resolve(c.ID, seen.Fence, completed("by hand")))
+		t.unchanged(was)
+	}},
+	{"a resolved command is lost to the attempt that left it", func(t *trial) {
+		c := claimOf("k")
+		r := t.lapsed(holdOf(t.given(c)))
+		t.resolved(r, failedForGood("by hand"))
+		t.lost(holdOf(r))
+	}},
+	{"a resolved command is replayed to the one who asked first, too", func(t *trial) {
+		c := claimOf("k")
+		t.resolved(t.lapsed(holdOf(t.given(c))), completed("by hand"))
+		r := t.claim(c)
+		if r.Owner == c.Owner || string(r.Result.Body) != "by hand" {
+			t.Errorf("the claim got %s with %q", describe(r), r.Result.Body)
+		}
+	}},
+	{"a command that was resolved as failed can be retried", func(t *trial) {
+		c := claimOf("k")
+		h := holdOf(t.given(c))
+		t.renew(h, long, steps{"charge": []byte("ch_1")})
+		r := t.lapsed(h)
+		t.resolved(r, failed("by hand"))
+		next := t.given(eager(c))
+		if next.Attempt != 2 || next.Fence <= r.Fence {
+			t.Errorf("the retry is %s, after fence %d", describe(next), r.Fence)
+		}
+		t.hasSteps(c.ID, steps{"charge": []byte("ch_1")})
+	}},
+	{"a command that was deleted by hand begins anew with a higher fence", func(t *trial) {
+		for i, stand := range freeStandings() {
+			c := claimOf(fmt.Sprint(i))
+			r := stand.reach(t, c)
+			if err := t.resolve(c.ID, r.Fence, onlyonce.Settlement{}); err != nil {
+				t.Fatalf("resolve when it is %s: %v", stand.name, err)
+			}
+			t.absent(c.ID)
+			t.asNew(c.ID)
+			if next := t.lookup(c.ID); next.Fence <= r.Fence {
+				t.Errorf("the fence went from %d to %d", r.Fence, next.Fence)
+			}
+		}
+	}},
+	{"resolving again in the same way is no error", func(t *trial) {
+		c := claimOf("k")
+		r := t.done(c, unknown("no answer"))
+		t.resolved(r, completed("by hand"))
+		t.resolved(r, completed("by hand"))
+	}},
+	{"a resolution's keep ends too", func(t *trial) {
+		c := claimOf("k")
+		r := t.done(c, keeping(unknown("no answer"), 0))
+		if err := t.resolve(c.ID, r.Fence, keeping(completed("by hand"), short)); err != nil {
+			t.Fatalf("resolve: %v", err)
+		}
+		t.gone(c.ID)
+		t.asNew(c.ID)
+	}},
+	{"a resolution and a take-over do not both happen", func(t *trial) {
+		t.duel(func(r onlyonce.Record) error {
+			return inFlightIsLost(t.resolve(r.ID, r.Fence, failedForGood("by hand")))
+		})
+	}},
+})
+
+func resolutions() []rule {
+	var rules []rule
+	for _, stand := range freeStandings() {
+		rules = append(rules,
+			rule{"a person can decide about a command that is " + stand.name, func(t *trial) {
+				for i, s := range endings {
+					t.resolved(stand.reach(t, claimOf(fmt.Sprint(i))), s)
+				}
+			}},
+			rule{"another fence resolves nothing when the command is " + stand.name, func(t *trial) {
+				r := stand.reach(t, claimOf("k"))
+				was := t.snap(r.ID)
+				for _, fence := range []int64{r.Fence - 1, r.Fence + 1, 0} {
+					t.wants(onlyonce.ErrLost, "resolve", t.resolve(r.ID, fence, completed("by hand")))
+					t.wants(onlyonce.ErrLost, "resolve by deletion", t.resolve(r.ID, fence, onlyonce.Settlement{}))
+				}
+				t.unchanged(was)
+			}})
+	}
+	return rules
+}
+
+func (t *trial) resolve(id onlyonce.ID, fence int64, s onlyonce.Settlement) error {
+	return t.store.(onlyonce.Resolver).Resolve(t.ctx, id, fence, s)
+}
+
+// resolved resolves r, and wants the record to say what s says and to be r's
+// otherwise, but to be nobody's.
+func (t *trial) resolved(r onlyonce.Record, s onlyonce.Settlement) {
+	t.Helper()
+	if err := t.resolve(r.ID, r.Fence, s); err != nil {
+		t.Fatalf("resolve: %v", err)
+	}
+	got := t.lookup(r.ID)
+	if got.Owner == r.Owner {
+		t.Errorf("the record is still the attempt's that left it")
+	}
+	want := r
+	want.State, want.Result, want.Error, want.Final = s.State, s.Result, s.Error, s.Final
+	want.Owner, want.Fence, want.SettledAt = got.Owner, got.Fence, got.SettledAt
+	t.same(want, got)
+	t.sameEnd("KeepLeft", s.Keep, got.KeepLeft, 0)
+	if got.SettledAt.Before(r.CreatedAt) || got.Fence < r.Fence {
+		t.Errorf("settled at %v with fence %d, want after %v and at least %d", got.SettledAt, got.Fence, r.CreatedAt, r.Fence)
+	}
+}
+
+// inFlightIsLost makes both ways to be refused one: a take-over that came first
+// changes the fence and makes the lease alive.
+func inFlightIsLost(err error) error {
+	if err != nil {
+		return fmt.Errorf("%w: %w", onlyonce.ErrLost, err)
+	}
+	return nil
+}

@@ -1,0 +1,128 @@
+package storetest
+
+import (
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// endings are the settlements that leave a record.
+var endings = []onlyonce.Settlement{
+	completed("made"), failed("no stock"), failedForGood("no such article"), unknown("no answer"),
+	keeping(completed("made"), 0), keeping(unknown("no answer"), 0),
+}
+
+var settleRules = []rule{
+	{"a settlement is what the record then says", func(t *trial) {
+		for i, s := range endings {
+			c := claimOf(string(rune('a' + i)))
+			was := t.given(c)
+			t.settle(holdOf(was), s)
+			r := t.lookup(c.ID)
+			want := was
+			want.State, want.Result, want.Error, want.Final = s.State, s.Result, s.Error, s.Final
+			want.SettledAt = r.SettledAt
+			t.same(want, r)
+			t.sameEnd("KeepLeft", s.Keep, r.KeepLeft, 0)
+			if r.LeaseLeft != 0 {
+				t.Errorf("LeaseLeft is %v in state %s, want 0", r.LeaseLeft, r.State)
+			}
+		}
+	}},
+	{"a claim is shown the settled record", func(t *trial) {
+		for i, s := range []onlyonce.Settlement{completed("made"), failedForGood("no such article")} {
+			c := claimOf(string(rune('a' + i)))
+			r := t.done(c, s)
+			t.same(r, t.claim(eager(c)))
+			t.same(r, t.claim(again(c)))
+		}
+	}},
+	{"settling again changes nothing and is no error", func(t *trial) {
+		for i, s := range endings {
+			c := claimOf(string(rune('a' + i)))
+			h := holdOf(t.done(c, s))
+			was := t.snap(c.ID)
+			t.settle(h, s)
+			t.unchanged(was)
+		}
+	}},
+	{"settling again in another way changes nothing and is no error", func(t *trial) {
+		for i, first := range endings {
+			c := claimOf(string(rune('a' + i)))
+			h := holdOf(t.done(c, first))
+			was := t.snap(c.ID)
+			for _, second := range append(endings[:len(endings):len(endings)], onlyonce.Settlement{}, keeping(completed("other"), time.Hour)) {
+				t.settle(h, second)
+			}
+			t.unchanged(was)
+		}
+	}},
+	{"a settled command can't be renewed", func(t *trial) {
+		for i, s := range endings {
+			c := claimOf(string(rune('a' + i)))
+			h := holdOf(t.done(c, s))
+			was := t.snap(c.ID)
+			t.wants(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, h, time.Hour, map[string][]byte{"late": []byte("step")}))
+			t.unchanged(was)
+		}
+	}},
+	{"one command's settlement leaves others alone", func(t *trial) {
+		a, b := claimOf("a"), claimOf("b")
+		t.given(b)
+		was := t.snap(b.ID)
+		h := holdOf(t.given(a))
+		t.settle(h, completed("made"))
+		h.ID = b.ID
+		t.wants(onlyonce.ErrLost, "settle with another command's hold", t.store.Settle(t.ctx, h, completed("made")))
+		t.unchanged(was)
+	}},
+}
+
+var releaseRules = []rule{
+	{"a released command is as if it had never been claimed", func(t *trial) {
+		c := claimOf("k")
+		h := holdOf(t.given(c))
+		t.renew(h, long, map[string][]byte{"charge": []byte("ch_1")})
+		t.settle(h, onlyonce.Settlement{})
+		t.absent(c.ID)
+		t.asNew(c.ID)
+	}},
+	{"a later attempt's release leaves nothing of the earlier ones either", func(t *trial) {
+		c := claimOf("k")
+		bad := failed("no stock")
+		bad.Result = completed("out of stock").Result
+		t.done(c, bad)
+		t.settle(holdOf(t.given(eager(c))), onlyonce.Settlement{})
+		t.absent(c.ID)
+		t.asNew(c.ID)
+	}},
+	{"a release takes effect whatever else the settlement says", func(t *trial) {
+		c := claimOf("k")
+		s := completed("made")
+		s.State = ""
+		t.settle(holdOf(t.given(c)), s)
+		t.absent(c.ID)
+	}},
+	{"a command can be released only once", func(t *trial) {
+		c := claimOf("k")
+		h := holdOf(t.given(c))
+		t.settle(h, onlyonce.Settlement{})
+		t.wants(onlyonce.ErrLost, "second release", t.store.Settle(t.ctx, h, onlyonce.Settlement{}))
+		t.wants(onlyonce.ErrLost, "settlement after the release", t.store.Settle(t.ctx, h, completed("made")))
+		t.absent(c.ID)
+	}},
+}
+
+// asNew wants a command to be given, even with another fingerprint, as if it
+// had never been claimed.
+func (t *trial) asNew(id onlyonce.ID) {
+	t.Helper()
+	c := claimOn(id)
+	c.Fingerprint = onlyonce.Fingerprint([]byte("something else"))
+	r := t.given(c)
+	t.same(onlyonce.Record{
+		ID: id, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner,
+		Attempt: 1, Fence: r.Fence, CreatedAt: r.CreatedAt,
+	}, r)
+	t.same(r, t.lookup(id))
+}

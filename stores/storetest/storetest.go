@@ -1,0 +1,77 @@
+// Package storetest is the specification of a store: the rules of
+// onlyonce.Store, as tests that any store runs.
+//
+// A store's test calls Run; RunTx too if the store is an onlyonce.Transactor;
+// and RunClock too if its clock is not that of the process that calls it.
+//
+// No rule depends on how fast the store is. A lease that has to be alive is a
+// minute long. One that has to lapse is short, and the rule waits until the
+// store says that it has lapsed.
+package storetest
+
+import (
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// Run tests that the stores that open returns keep the rules. open must return
+// a store without records each time, and clean up with t.Cleanup. What a store
+// can do beyond onlyonce.Store (Purger, Lister, Resolver, Waiter) is tested
+// too.
+func Run(t *testing.T, open func(t *testing.T) onlyonce.Store) {
+	powers := open(t)
+	for _, g := range groups {
+		if g.missing != nil && g.missing(powers) {
+			t.Logf("not tested: %s, for the store %T has no such method", g.name, powers)
+			continue
+		}
+		t.Run(g.name, func(t *testing.T) {
+			for _, r := range g.rules {
+				t.Run(r.name, func(t *testing.T) {
+					r.check(newTrial(t, open(t)))
+				})
+			}
+		})
+	}
+}
+
+// A rule is one sentence that every store keeps.
+type rule struct {
+	name  string
+	check func(t *trial)
+}
+
+// A group holds the rules about one thing.
+type group struct {
+	name    string
+	missing func(onlyonce.Store) bool // reports that a store lacks what the group is about; nil: none can
+	rules   []rule
+}
+
+var groups = []group{
+	{"claim", nil, claimRules},
+	{"fingerprint", nil, fingerprintRules},
+	{"attempt", nil, attemptRules},
+	{"fence", nil, fenceRules},
+	{"lease", nil, leaseRules},
+	{"settle", nil, settleRules},
+	{"release", nil, releaseRules},
+	{"keep", nil, keepRules},
+	{"steps", nil, stepRules},
+	{"result", nil, resultRules},
+	{"id", nil, idRules},
+	{"context", nil, contextRules},
+	{"copy", nil, copyRules},
+	{"race", nil, raceRules},
+	{"purge", lacks[onlyonce.Purger], purgeRules},
+	{"list", lacks[onlyonce.Lister], listRules},
+	{"resolve", lacks[onlyonce.Resolver], resolveRules},
+	{"wait", lacks[onlyonce.Waiter], waitRules},
+	{"history", nil, historyRules},
+}
+
+func lacks[Power any](s onlyonce.Store) bool {
+	_, ok := s.(Power)
+	return !ok
+}
