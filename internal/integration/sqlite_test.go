@@ -1,0 +1,59 @@
+package integration
+
+import (
+	"database/sql"
+	"path/filepath"
+	"testing"
+
+	_ "modernc.org/sqlite"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+	"github.com/onlyonce-go/onlyonce/stores/storetest"
+)
+
+// sqliteDSN opens a file the way a program would.
+func sqliteDSN(file string) string {
+	return "file:" + file + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(wal)&_pragma=synchronous(full)"
+}
+
+func openSQLiteDB(t testing.TB, file string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", sqliteDSN(file))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// newSQLite returns a store on a new file.
+func newSQLite(t testing.TB) (*sqlstore.Store, *sql.DB) {
+	t.Helper()
+	return openSQLite(t, filepath.Join(t.TempDir(), "records.db"))
+}
+
+func openSQLite(t testing.TB, file string) (*sqlstore.Store, *sql.DB) {
+	t.Helper()
+	db := openSQLiteDB(t, file)
+	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s, db
+}
+
+func TestSQLiteKeepsTheRulesOfAStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) onlyonce.Store {
+		s, _ := newSQLite(t)
+		return s
+	})
+}

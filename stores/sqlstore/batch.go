@@ -1,0 +1,132 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A job is an op, or a function that runs in a transaction.
+type job struct {
+	op  op
+	run *run
+}
+
+// do has the op written together with others.
+func (s *Store) do(ctx context.Context, o op) error {
+	if err := s.checkContext(ctx); err != nil {
+		return err
+	}
+	return s.queue.do(ctx, newTicket(job{op: o}))
+}
+
+// write writes a batch: what is short in one transaction, then the functions
+// in another, so that nobody waits for a function but those who bring one.
+func (s *Store) write(batch []*ticket[job]) (done bool) {
+	ops := make([]*ticket[job], 0, len(batch))
+	var runs []*ticket[job]
+	for _, t := range batch {
+		if t.job.run != nil {
+			runs = append(runs, t)
+		} else {
+			ops = append(ops, t)
+		}
+	}
+	if len(ops) > 0 {
+		s.writeOps(ops)
+	}
+	if len(runs) == 0 {
+		return true
+	}
+	s.startRuns(runs)
+	return false
+}
+
+func (s *Store) writeOps(ops []*ticket[job]) {
+	err := s.writer.use(func(d *direct) error {
+		if len(ops) == 1 {
+			done, err := ops[0].job.op.alone(d)
+			if done || err != nil {
+				s.queue.answer(ops[0], err)
+				return nil
+			}
+		}
+		return s.together(d, ops)
+	})
+	if err == nil {
+		return
+	}
+	s.writer.discard()
+	for _, t := range ops {
+		s.queue.answer(t, err)
+	}
+}
+
+// maxCulprits is how many ops may break the transaction of a batch before all
+// of it fails.
+const maxCulprits = 8
+
+// together does the ops in one transaction. An error is that of the whole.
+func (s *Store) together(d *direct, ops []*ticket[job]) error {
+	for range maxCulprits {
+		culprit, err := s.attempt(d, ops)
+		if culprit < 0 {
+			return err
+		}
+		s.queue.answer(ops[culprit], err)
+		ops = slices.Delete(ops, culprit, culprit+1)
+		if len(ops) == 0 {
+			return nil
+		}
+	}
+	return errors.New("too many errors of the database in one batch")
+}
+
+// attempt does the ops in one transaction and answers them. If one of them
+// made the database roll all of it back, it is the culprit, and the others are
+// not answered.
+func (s *Store) attempt(d *direct, ops []*ticket[job]) (culprit int, err error) {
+	if _, err := d.exec("begin", nil); err != nil {
+		return -1, err
+	}
+	now, err := readClock(d)
+	if err != nil {
+		return -1, err
+	}
+	errs := make([]error, len(ops))
+	for i, t := range ops {
+		errs[i] = t.job.op.apply(d, now)
+		if errs[i] != nil && !verdict(errs[i]) && !open(d) {
+			return i, errs[i]
+		}
+	}
+	if _, err := d.exec("commit", nil); err != nil {
+		return -1, err
+	}
+	for i, t := range ops {
+		s.queue.answer(t, errs[i])
+	}
+	return -1, nil
+}
+
+// verdict tells what the store says from what the database says.
+func verdict(err error) bool {
+	for _, ours := range []error{onlyonce.ErrLost, onlyonce.ErrNotFound, onlyonce.ErrInFlight, errCollision} {
+		if errors.Is(err, ours) {
+			return true
+		}
+	}
+	return false
+}
+
+// open says whether the transaction is still open after an error: some make
+// SQLite roll it back, and what comes after would stand alone.
+func open(d *direct) bool {
+	if _, err := d.exec("begin", nil); err != nil {
+		return true
+	}
+	_, _ = d.exec("rollback", nil)
+	return false
+}

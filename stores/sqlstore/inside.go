@@ -1,0 +1,59 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// inside knows the commands that are in RunTx in this process.
+type inside struct {
+	mu       sync.Mutex
+	commands map[[32]byte]onlyonce.Record
+}
+
+// retryInside is when asking again about a command in RunTx is worth it.
+const retryInside = time.Second
+
+// enter notes the claim's command, or returns the record of the one that is
+// there.
+func (in *inside) enter(k *key, c *onlyonce.Claim) (onlyonce.Record, bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if r, there := in.commands[k.hash]; there {
+		return r, false
+	}
+	if in.commands == nil {
+		in.commands = make(map[[32]byte]onlyonce.Record)
+	}
+	in.commands[k.hash] = onlyonce.Record{
+		ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Attempt: 1, CreatedAt: time.Now().UTC(), LeaseLeft: retryInside,
+	}
+	return onlyonce.Record{}, true
+}
+
+func (in *inside) exit(k *key) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.commands, k.hash)
+}
+
+var errInside = errors.New("called from a function in RunTx or SettleTx of the same store, which holds the one write lock: use WithTx with its transaction")
+
+type insideKey struct{ store *Store }
+
+// enterContext marks the context of a function that runs in RunTx or SettleTx.
+func (s *Store) enterContext(ctx context.Context) context.Context {
+	return context.WithValue(ctx, insideKey{s}, true)
+}
+
+// checkContext refuses what would wait for itself.
+func (s *Store) checkContext(ctx context.Context) error {
+	if ctx.Value(insideKey{s}) != nil {
+		return errInside
+	}
+	return nil
+}

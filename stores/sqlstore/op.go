@@ -1,0 +1,176 @@
+package sqlstore
+
+import (
+	"database/sql/driver"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// An op is what a caller wants written. Done again, it does nothing more.
+type op interface {
+	// alone does the op in a single statement, if it can. Otherwise it has
+	// done nothing.
+	alone(session) (done bool, err error)
+
+	// apply does the op in a transaction that has the write lock.
+	apply(session, *clock) error
+}
+
+// A clock is the store's, read once for a transaction that has the write lock.
+type clock struct {
+	now   int64 // microseconds
+	last  int64 // the newest record's created_at
+	floor int64 // the highest fence of a deleted record
+}
+
+func readClock(s session) (*clock, error) {
+	c := new(clock)
+	return c, s.query("clock", nil, func(v []driver.Value) error {
+		r := rowReader{values: v}
+		c.now, c.last, c.floor = r.int("now"), r.int("last"), r.int("floor")
+		return r.err
+	})
+}
+
+// create returns the created_at of a new record.
+func (c *clock) create() int64 {
+	c.last = max(c.now, c.last+1)
+	return c.last
+}
+
+// fence returns the fence of a hold that comes after previous.
+func (c *clock) fence(previous int64) int64 { return max(c.now, previous+1) }
+
+func (c *clock) newFence(createdAt int64) int64 { return max(createdAt, c.floor+1) }
+
+// A key is an ID and its hash.
+type key struct {
+	id   onlyonce.ID
+	hash [32]byte
+}
+
+func keyOf(id onlyonce.ID) key { return key{id: id, hash: id.Hash()} }
+
+// find returns the record of k; it is nil if there is none. One that has
+// expired is there, for its fence.
+func find(s session, k *key) (found *stored, err error) {
+	err = s.query("lookup", args(k.hash[:]), func(v []driver.Value) error {
+		r := decode(v)
+		found = &r
+		return nil
+	})
+	if found != nil && found.ID != k.id && !found.Corrupt {
+		return nil, errCollision
+	}
+	return found, err
+}
+
+// remove deletes a record and keeps its fence.
+func remove(s session, k *key, fence int64) error {
+	if _, err := s.exec("floor", args(fence)); err != nil {
+		return err
+	}
+	_, err := s.exec("delete", args(k.hash[:], fence))
+	return err
+}
+
+// A claimOp asks for the right to run a command.
+type claimOp struct {
+	key    key
+	claim  onlyonce.Claim
+	record onlyonce.Record // as it stands now
+}
+
+func (o *claimOp) alone(s session) (bool, error) {
+	c, given := &o.claim, false
+	err := s.query("claim", args(o.key.hash[:], c.ID.Tenant, c.ID.Operation, c.ID.Key, blob(c.Fingerprint), []byte(c.Owner), c.Lease.Microseconds()),
+		func(v []driver.Value) error {
+			r := rowReader{values: v}
+			o.given(r.int("created_at"), r.int("fence"))
+			given = true
+			return r.err
+		})
+	if given || err != nil {
+		return given, err
+	}
+	r, err := find(s, &o.key)
+	if err != nil || r == nil || r.expired || c.Takes(r.Record) {
+		return false, err
+	}
+	o.record = r.Record
+	return true, nil
+}
+
+func (o *claimOp) apply(s session, now *clock) error {
+	ok, err := o.insert(s, now)
+	if ok || err != nil {
+		return err
+	}
+	r, err := find(s, &o.key)
+	switch {
+	case err != nil:
+		return err
+	case r == nil:
+		return onlyonce.ErrNotFound
+	case r.expired:
+		if err := remove(s, &o.key, r.Fence); err != nil {
+			return err
+		}
+		now.floor = max(now.floor, r.Fence)
+		_, err := o.insert(s, now)
+		return err
+	case o.claim.Takes(r.Record):
+		o.record = taken(r, &o.claim, now)
+		return o.take(s, now)
+	}
+	o.record = r.Record
+	return nil
+}
+
+// insert makes a new record, unless there is one.
+func (o *claimOp) insert(s session, now *clock) (bool, error) {
+	c := &o.claim
+	at := now.create()
+	fence := now.newFence(at)
+	n, err := s.exec("insert", args(o.key.hash[:], c.ID.Tenant, c.ID.Operation, c.ID.Key, blob(c.Fingerprint), []byte(c.Owner),
+		at, fence, now.now+c.Lease.Microseconds()))
+	if n == 0 || err != nil {
+		return false, err
+	}
+	o.given(at, fence)
+	return true, nil
+}
+
+func (o *claimOp) given(createdAt, fence int64) { o.record = fresh(&o.claim, createdAt, fence) }
+
+// take gives the claim a record that is there.
+func (o *claimOp) take(s session, now *clock) error {
+	r := &o.record
+	steps, err := encodeSteps(r.Steps)
+	if err != nil {
+		return err
+	}
+	_, err = s.exec("take", args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+o.claim.Lease.Microseconds(), blob(r.Fingerprint), steps, o.key.hash[:]))
+	return err
+}
+
+// fresh is the record of a claim on a new command.
+func fresh(c *onlyonce.Claim, createdAt, fence int64) onlyonce.Record {
+	return onlyonce.Record{
+		ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1, Fence: fence,
+		CreatedAt: time.UnixMicro(createdAt).UTC(), LeaseLeft: c.Lease,
+	}
+}
+
+// taken is what becomes of r when c takes it.
+func taken(r *stored, c *onlyonce.Claim, now *clock) onlyonce.Record {
+	next := onlyonce.Record{
+		ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: r.Fingerprint, Owner: c.Owner, Attempt: r.Attempt + 1, Fence: now.fence(r.Fence),
+		Error: r.Error, Steps: r.Steps, CreatedAt: r.CreatedAt, LeaseLeft: c.Lease,
+	}
+	if next.Fingerprint == nil {
+		next.Fingerprint = c.Fingerprint
+	}
+	return next
+}

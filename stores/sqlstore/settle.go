@@ -1,0 +1,183 @@
+package sqlstore
+
+import (
+	"database/sql/driver"
+	"maps"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A settleOp ends an attempt.
+type settleOp struct {
+	key        key
+	hold       onlyonce.Hold
+	settlement onlyonce.Settlement
+	header     any
+}
+
+func newSettleOp(h onlyonce.Hold, s onlyonce.Settlement) (*settleOp, error) {
+	header, err := encodeHeader(s.Result.Header)
+	return &settleOp{key: keyOf(h.ID), hold: h, settlement: s, header: header}, err
+}
+
+func (o *settleOp) alone(s session) (bool, error) {
+	if o.settlement.State == "" {
+		return false, nil
+	}
+	return true, o.settle(s, nil)
+}
+
+func (o *settleOp) apply(s session, now *clock) error {
+	if o.settlement.State == "" {
+		return o.release(s)
+	}
+	return o.settle(s, now.now)
+}
+
+// settle settles by the clock read before, or by the clock if now is nil.
+func (o *settleOp) settle(s session, now any) error {
+	list := append(o.settled(now), args(o.key.hash[:], []byte(o.hold.Owner), o.hold.Fence)...)
+	n, err := s.exec("settle", ordered(list))
+	if n > 0 || err != nil {
+		return err
+	}
+	return o.refused(s)
+}
+
+// settled returns the values that a settled record has, in the statements' order.
+func (o *settleOp) settled(now any) []driver.NamedValue {
+	st := &o.settlement
+	var keep any
+	if st.Keep > 0 {
+		keep = st.Keep.Microseconds()
+	}
+	return args(string(st.State), int64(st.Result.Status), number(st.Final), text(st.Result.Ref), text(st.Error), o.header, blob(st.Result.Body),
+		now, now, keep)
+}
+
+func (o *settleOp) release(s session) error {
+	n, err := s.exec("release", args(o.key.hash[:], []byte(o.hold.Owner), o.hold.Fence))
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return o.refused(s)
+	}
+	_, err = s.exec("floor", args(o.hold.Fence))
+	return err
+}
+
+// refused says why nothing was settled: the hold settled before, which is no
+// error, or it is not the record's any more.
+func (o *settleOp) refused(s session) error {
+	r, err := find(s, &o.key)
+	if err != nil {
+		return err
+	}
+	if r == nil || r.expired || r.Owner != o.hold.Owner || r.Fence != o.hold.Fence || r.State == onlyonce.StateProcessing {
+		return onlyonce.ErrLost
+	}
+	return nil
+}
+
+func number(b bool) int64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// ordered numbers arguments that were put together from lists.
+func ordered(list []driver.NamedValue) []driver.NamedValue {
+	for i := range list {
+		list[i].Ordinal = i + 1
+	}
+	return list
+}
+
+// A renewOp makes a lease last a full lease from now.
+type renewOp struct {
+	key   key
+	hold  onlyonce.Hold
+	lease time.Duration
+	steps map[string][]byte
+}
+
+func (o *renewOp) alone(s session) (bool, error) {
+	if len(o.steps) > 0 {
+		return false, nil
+	}
+	return true, o.renew(s, nil)
+}
+
+func (o *renewOp) apply(s session, now *clock) error {
+	if err := o.renew(s, now.now); err != nil || len(o.steps) == 0 {
+		return err
+	}
+	r, err := find(s, &o.key)
+	if err != nil {
+		return err
+	}
+	all := maps.Clone(r.Steps)
+	if all == nil {
+		all = make(map[string][]byte, len(o.steps))
+	}
+	maps.Copy(all, o.steps)
+	steps, err := encodeSteps(all)
+	if err != nil {
+		return err
+	}
+	_, err = s.exec("step", args(steps, o.key.hash[:]))
+	return err
+}
+
+func (o *renewOp) renew(s session, now any) error {
+	n, err := s.exec("renew", args(now, o.lease.Microseconds(), o.key.hash[:], []byte(o.hold.Owner), o.hold.Fence))
+	if n == 0 && err == nil {
+		return onlyonce.ErrLost
+	}
+	return err
+}
+
+// A resolveOp ends a record that nobody holds.
+type resolveOp struct {
+	settleOp
+}
+
+func (o *resolveOp) alone(session) (bool, error) { return false, nil }
+
+func (o *resolveOp) apply(s session, now *clock) error {
+	r, err := find(s, &o.key)
+	switch {
+	case err != nil:
+		return err
+	case r == nil || r.expired:
+		return onlyonce.ErrNotFound
+	case r.Fence != o.hold.Fence:
+		return onlyonce.ErrLost
+	case r.State == onlyonce.StateProcessing && r.LeaseLeft > 0:
+		return onlyonce.ErrInFlight
+	case o.settlement.State == "":
+		return remove(s, &o.key, r.Fence)
+	}
+	_, err = s.exec("resolve", ordered(append(o.settled(now.now), args(o.key.hash[:])...)))
+	return err
+}
+
+// A purgeOp deletes at most limit expired records.
+type purgeOp struct {
+	limit  int
+	purged int
+}
+
+func (o *purgeOp) alone(session) (bool, error) { return false, nil }
+
+func (o *purgeOp) apply(s session, now *clock) error {
+	if _, err := s.exec("purge floor", args(now.now, int64(o.limit))); err != nil {
+		return err
+	}
+	n, err := s.exec("purge", args(now.now, int64(o.limit)))
+	o.purged = int(n)
+	return err
+}

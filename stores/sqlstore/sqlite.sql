@@ -1,0 +1,121 @@
+-- Every statement of the SQLite store, in named blocks.
+-- An instant is bound as microseconds; NULL bound for one means the clock now.
+
+-- name: tables
+SELECT count(*) FROM sqlite_schema WHERE name = 'onlyonce_schema';
+
+-- name: version
+SELECT coalesce(max(version), 0) FROM onlyonce_schema;
+
+-- name: begin
+BEGIN IMMEDIATE;
+
+-- name: lock
+UPDATE onlyonce_fence SET floor = floor WHERE 0;
+
+-- name: commit
+COMMIT;
+
+-- name: rollback
+ROLLBACK;
+
+-- name: savepoint
+SAVEPOINT onlyonce;
+
+-- name: undo
+ROLLBACK TO onlyonce;
+
+-- name: keep
+RELEASE onlyonce;
+
+-- name: settings
+SELECT sqlite_version(), (SELECT journal_mode FROM pragma_journal_mode), (SELECT synchronous FROM pragma_synchronous),
+       (SELECT locking_mode FROM pragma_locking_mode), (SELECT file FROM pragma_database_list WHERE name = 'main');
+
+-- name: clock
+SELECT now, last, floor FROM onlyonce_clock;
+
+-- name: lookup
+SELECT created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, expires_at,
+       status_code, final, result_ref, error, response_header, steps, response_body,
+       (SELECT now FROM onlyonce_clock)
+FROM onlyonce_records
+WHERE id = ?;
+
+-- name: list
+SELECT created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, expires_at,
+       status_code, final, result_ref, error, response_header, steps, response_body,
+       (SELECT now FROM onlyonce_clock)
+FROM onlyonce_records
+WHERE created_at < ?
+  AND (expires_at IS NULL OR expires_at > (SELECT now FROM onlyonce_clock))
+  AND (? = '' OR tenant = ?)
+  AND (? = '' OR operation = ?)
+  AND (? = '' OR idem_key = ?)
+  AND (? = '' OR result_ref = ?)
+ORDER BY created_at DESC
+LIMIT ?;
+
+-- name: claim
+INSERT INTO onlyonce_records (id, tenant, operation, idem_key, fingerprint, state, owner, attempt, created_at, fence, lease_until)
+SELECT ?, ?, ?, ?, ?, 'processing', ?, 1, max(now, last + 1), max(now, last + 1, floor + 1), now + ?
+FROM onlyonce_clock
+WHERE true
+ON CONFLICT (id) DO NOTHING
+RETURNING created_at, fence;
+
+-- name: insert
+INSERT INTO onlyonce_records (id, tenant, operation, idem_key, fingerprint, state, owner, attempt, created_at, fence, lease_until)
+VALUES (?, ?, ?, ?, ?, 'processing', ?, 1, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: take
+UPDATE onlyonce_records
+SET state = 'processing', owner = ?, attempt = ?, fence = ?, lease_until = ?, fingerprint = ?, steps = ?,
+    settled_at = NULL, expires_at = NULL, status_code = 0, final = 0, result_ref = NULL, response_header = NULL, response_body = NULL
+WHERE id = ?;
+
+-- name: renew
+UPDATE onlyonce_records
+SET lease_until = coalesce(?, (SELECT now FROM onlyonce_clock)) + ?
+WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing';
+
+-- name: step
+UPDATE onlyonce_records SET steps = ? WHERE id = ?;
+
+-- name: settle
+UPDATE onlyonce_records
+SET state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?,
+    settled_at = coalesce(?, (SELECT now FROM onlyonce_clock)), expires_at = coalesce(?, (SELECT now FROM onlyonce_clock)) + ?
+WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing';
+
+-- name: resolve
+UPDATE onlyonce_records
+SET state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?,
+    settled_at = ?, expires_at = ? + ?, owner = x''
+WHERE id = ?;
+
+-- name: record
+INSERT INTO onlyonce_records (state, status_code, final, result_ref, error, response_header, response_body, settled_at, expires_at,
+                              id, tenant, operation, idem_key, fingerprint, owner, attempt, fence, steps, lease_until, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ? + ?,
+        ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, coalesce(?, max(?, 1 + (SELECT last FROM onlyonce_clock))))
+ON CONFLICT (id) DO NOTHING;
+
+-- name: release
+DELETE FROM onlyonce_records WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing';
+
+-- name: delete
+DELETE FROM onlyonce_records WHERE id = ? AND fence = ?;
+
+-- name: floor
+UPDATE onlyonce_fence SET floor = max(floor, ?);
+
+-- name: purge floor
+UPDATE onlyonce_fence
+SET floor = max(floor, coalesce((SELECT max(fence) FROM (
+  SELECT fence FROM onlyonce_records WHERE expires_at <= ? ORDER BY expires_at, created_at LIMIT ?)), 0));
+
+-- name: purge
+DELETE FROM onlyonce_records
+WHERE created_at IN (SELECT created_at FROM onlyonce_records WHERE expires_at <= ? ORDER BY expires_at, created_at LIMIT ?);

@@ -1,0 +1,177 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A run is a caller's function on its way through a transaction.
+type run struct {
+	ctx   context.Context
+	fn    func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error)
+	key   key
+	claim *onlyonce.Claim // by RunTx
+	hold  *onlyonce.Hold  // by SettleTx
+
+	batch  *txBatch
+	before *stored         // the record that was there
+	record onlyonce.Record // as it was claimed, then as it was settled
+
+	settlement onlyonce.Settlement
+	err        error // what fn returned
+	panicked   bool
+	ended      bool // fn returned an error in a transaction that was lost: only its settlement is to be recorded
+	losses     int  // how many transactions were lost
+}
+
+// RunTx claims, runs and settles in one transaction, which it shares with the
+// other functions that wait: each has a savepoint of its own. While fn runs,
+// nobody else writes to the database.
+func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
+	k := keyOf(c.ID)
+	if err := s.checkContext(ctx); err != nil {
+		return onlyonce.Record{}, fmt.Errorf("sqlstore: run in a transaction: %w", err)
+	}
+	if r := s.seen(ctx, &k); r != nil && !c.Takes(r.Record) {
+		return r.Record, nil
+	}
+	if r, first := s.inside.enter(&k, &c); !first {
+		return r, nil
+	}
+	defer s.inside.exit(&k)
+	r := &run{ctx: s.enterContext(ctx), fn: fn, key: k, claim: &c}
+	err := s.queue.do(ctx, newTicket(job{run: r}))
+	if err == nil {
+		s.hints.add(&k.hash)
+	}
+	return r.record, r.outcome("sqlstore: run in a transaction", err)
+}
+
+// SettleTx runs fn and settles a claim made before in one transaction, which it
+// shares as RunTx does.
+func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx *sql.Tx) (onlyonce.Settlement, error)) error {
+	if err := s.checkContext(ctx); err != nil {
+		return fmt.Errorf("sqlstore: settle in a transaction: %w", err)
+	}
+	r := &run{ctx: s.enterContext(ctx), key: keyOf(h.ID), hold: &h}
+	r.fn = func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		return fn(ctx, tx)
+	}
+	return r.outcome("sqlstore: settle in a transaction", s.queue.do(ctx, newTicket(job{run: r})))
+}
+
+// outcome is what the caller gets: its function's error as it is, with the
+// store's own if there is one.
+func (r *run) outcome(doing string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", doing, err)
+	}
+	if r.err != nil && err != nil {
+		return errors.Join(r.err, err)
+	}
+	if r.err != nil {
+		return r.err
+	}
+	return err
+}
+
+// look reads the run's record and says whether its function runs.
+func (r *run) look(s session, now *clock) (runs bool, err error) {
+	if r.before, err = find(s, &r.key); err != nil {
+		return false, err
+	}
+	if r.hold != nil {
+		return r.lookHold()
+	}
+	switch b := r.before; {
+	case b == nil:
+		r.record = fresh(r.claim, now.create(), 0)
+		r.record.Fence = now.newFence(r.record.CreatedAt.UnixMicro())
+	case b.expired:
+		r.record = fresh(r.claim, now.create(), 0)
+		r.record.Fence = max(now.newFence(r.record.CreatedAt.UnixMicro()), b.Fence+1)
+	case r.claim.Takes(b.Record):
+		r.record = taken(b, r.claim, now)
+	default:
+		r.record = b.Record
+		return false, nil
+	}
+	return true, nil
+}
+
+func (r *run) lookHold() (bool, error) {
+	b := r.before
+	if b == nil || b.State != onlyonce.StateProcessing || b.Owner != r.hold.Owner || b.Fence != r.hold.Fence {
+		return false, onlyonce.ErrLost
+	}
+	r.record = b.Record
+	return true, nil
+}
+
+var errChanged = errors.New("the function changed the record of its own command")
+
+// write records how the run ended.
+func (r *run) write(s session, now *clock) error {
+	o, err := newSettleOp(onlyonce.Hold{ID: r.key.id, Owner: r.record.Owner, Fence: r.record.Fence}, r.settlement)
+	if err != nil {
+		return err
+	}
+	if r.hold != nil {
+		return r.writeHold(o, s, now)
+	}
+	return r.writeClaim(o, s, now)
+}
+
+// writeHold settles the claim made before, but for an error that says nothing.
+func (r *run) writeHold(o *settleOp, s session, now *clock) error {
+	if r.settlement.State == "" && r.err != nil {
+		return nil
+	}
+	return o.apply(s, now)
+}
+
+// writeClaim puts the settled record in the place of what was there.
+func (r *run) writeClaim(o *settleOp, s session, now *clock) error {
+	if r.settlement.State == "" && (r.err != nil || r.before == nil) {
+		return nil
+	}
+	if r.before != nil {
+		if err := remove(s, &r.key, r.before.Fence); err != nil {
+			return err
+		}
+	}
+	if r.settlement.State == "" {
+		return nil
+	}
+	steps, err := encodeSteps(r.record.Steps)
+	if err != nil {
+		return err
+	}
+	rec := &r.record
+	var kept any // the created_at of a record that goes on
+	if r.before != nil && !r.before.expired {
+		kept = rec.CreatedAt.UnixMicro()
+	}
+	n, err := s.exec("record", ordered(append(o.settled(now.now), args(r.key.hash[:], r.key.id.Tenant, r.key.id.Operation, r.key.id.Key, blob(rec.Fingerprint),
+		[]byte(rec.Owner), int64(rec.Attempt), rec.Fence, steps, kept, rec.CreatedAt.UnixMicro())...)))
+	if n == 0 && err == nil {
+		return errChanged
+	}
+	return err
+}
+
+// settled makes the run's record what write made of it.
+func (r *run) settled(now *clock) {
+	st := &r.settlement
+	if st.State == "" {
+		return
+	}
+	rec := &r.record
+	rec.State, rec.Result, rec.Error, rec.Final = st.State, st.Result, st.Error, st.Final
+	rec.LeaseLeft, rec.KeepLeft, rec.SettledAt = 0, st.Keep, time.UnixMicro(now.now).UTC()
+}

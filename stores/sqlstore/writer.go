@@ -1,0 +1,82 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"time"
+)
+
+// A writer has the one connection that writes. Only who leads the queue uses it.
+type writer struct {
+	db    *sql.DB
+	text  map[string]string
+	setup func(context.Context, *sql.Conn) error
+
+	conn   *sql.Conn // nil when there is none
+	direct *direct
+}
+
+// reconnect bounds the wait for a connection in place of a broken one.
+const reconnect = 5 * time.Second
+
+func (w *writer) open(ctx context.Context) error {
+	conn, err := w.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.setup(ctx, conn); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	w.conn = conn
+	return conn.Raw(func(c any) error {
+		w.direct = &direct{conn: c.(driver.Conn), text: w.text, prepared: make(map[string]driver.Stmt)}
+		return nil
+	})
+}
+
+// ready opens the connection if there is none.
+func (w *writer) ready() error {
+	if w.conn != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), reconnect)
+	defer cancel()
+	return w.open(ctx)
+}
+
+// use calls f with the connection's session.
+func (w *writer) use(f func(*direct) error) error {
+	if err := w.ready(); err != nil {
+		return err
+	}
+	return w.conn.Raw(func(any) error { return f(w.direct) })
+}
+
+// discard closes the connection, whatever is open on it: the next use gets
+// another one.
+func (w *writer) discard() {
+	conn := w.conn
+	if conn == nil {
+		return
+	}
+	w.conn = nil
+	_ = conn.Raw(func(any) error {
+		w.direct.close()
+		return driver.ErrBadConn
+	})
+}
+
+func (w *writer) close() error {
+	conn := w.conn
+	if conn == nil {
+		return nil
+	}
+	w.conn = nil
+	_ = conn.Raw(func(any) error {
+		w.direct.close()
+		return nil
+	})
+	return conn.Close()
+}
