@@ -16,6 +16,7 @@ type lease struct {
 	timer   *time.Timer
 	until   time.Time // when the lease ends, on our monotonic clock: counted from before the store was asked
 	settled bool
+	giveUp  time.Time // when the settling ends; zero before it is tried
 }
 
 // Context returns the context for what the attempt runs: it carries ctx's values
@@ -62,21 +63,24 @@ func (a *Attempt) stop() {
 }
 
 // tick renews, and sees to it that the attempt's context ends in time if that
-// does not come through.
+// does not come through; once the attempt settles, it ends that in time.
 func (a *Attempt) tick() {
 	l := &a.lease
 	l.mu.Lock()
-	ctx, cancel, settled, left := l.ctx, l.cancel, l.settled, a.left()
-	l.mu.Unlock()
-	if settled {
-		cancel(context.DeadlineExceeded)
+	ctx, left := l.ctx, a.left()
+	if l.settled {
+		if !l.giveUp.IsZero() && time.Now().After(l.giveUp) {
+			l.cancel(context.DeadlineExceeded)
+		}
+		l.mu.Unlock()
 		return
 	}
-	late := time.AfterFunc(left, func() { cancel(ErrLost) })
+	l.mu.Unlock()
+	late := time.AfterFunc(left, l.lose)
 	defer late.Stop()
 	err := a.renew(ctx, nil)
 	if errors.Is(err, ErrLost) {
-		cancel(ErrLost)
+		l.lose()
 		return
 	}
 	next := a.guard.cfg.Lease / 3
@@ -85,10 +89,17 @@ func (a *Attempt) tick() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if left = a.left(); left <= 0 {
-		cancel(ErrLost)
-	} else if !l.settled && ctx.Err() == nil {
-		l.timer.Reset(min(next, left))
+	if left = a.left(); !l.settled && ctx.Err() == nil {
+		l.timer.Reset(max(0, min(next, left)))
+	}
+}
+
+// lose ends the attempt's context, unless only the settling is left to do.
+func (l *lease) lose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.settled {
+		l.cancel(ErrLost)
 	}
 }
 
@@ -138,7 +149,8 @@ func (a *Attempt) settleContext(ctx context.Context) (context.Context, context.C
 	}
 	limit := max(time.Until(until), a.guard.cfg.Lease/4)
 	if l.ctx != nil && l.ctx.Err() == nil {
-		l.timer.Reset(limit)
+		l.giveUp = time.Now().Add(limit)
+		l.timer.Reset(limit + time.Millisecond)
 		return l.ctx, a.stop
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)

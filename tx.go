@@ -15,7 +15,6 @@ import (
 func BeginTx[TX any](ctx context.Context, g *Guard, in Transactor[TX], req Request, fn func(context.Context, TX) (Settlement, error)) (*Attempt, error) {
 	run := &txRun[TX]{guard: g, in: in, fn: fn}
 	a, err := g.enter(ctx, req, func(ctx context.Context, c Claim) (Record, error) {
-		defer g.rooms.wake(req.ID)
 		return run.claim(ctx, c, req)
 	})
 	if err != nil || a.replayed {
@@ -47,14 +46,17 @@ func (t *txRun[TX]) claim(ctx context.Context, c Claim, req Request) (Record, er
 	ended, ran := false, false
 	var failed error
 	defer func() {
+		if ran {
+			t.guard.rooms.wake(req.ID)
+		}
 		if ran && !ended {
 			t.guard.observe(ctx, inner, OutcomeFailed, errors.New("onlyonce: panic in a transaction, which was rolled back"))
 		}
 	}()
-	leased, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
-	defer cancel()
-	rec, err := t.in.RunTx(leased, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
+	rec, err := t.in.RunTx(context.WithoutCancel(ctx), c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
 		inner.rec, ran, ended = r, true, false
+		ctx, cancel := context.WithTimeout(ctx, c.Lease)
+		defer cancel()
 		s, err := t.fn(&running{Context: ctx, attempt: inner}, tx)
 		if err != nil && s.State == "" {
 			s = failure(context.Background(), err)

@@ -1,0 +1,253 @@
+package onlyonce_test
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+type receipt struct {
+	Charge string
+	Cents  int
+}
+
+// charger counts how often its command ran.
+type charger struct{ runs int }
+
+func (c *charger) charge(ctx context.Context) (receipt, error) {
+	c.runs++
+	onlyonce.Current(ctx).SetRef("ch_1")
+	return receipt{Charge: "ch_1", Cents: 1990}, nil
+}
+
+func TestARepeatGetsTheFirstAnswerAndRunsNothing(t *testing.T) {
+	var log eventLog
+	g := onlyonce.New(newStore(), onlyonce.Config{Observer: log.observe})
+	var c charger
+	first, err := onlyonce.Do(t.Context(), g, request("k"), c.charge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again, err := onlyonce.Do(t.Context(), g, request("k"), c.charge)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.runs != 1 || again.Value != first.Value || first.Replayed || !again.Replayed {
+		t.Fatalf("ran %d times; first %+v, again %+v", c.runs, first, again)
+	}
+	if first.Ref != "ch_1" || again.Ref != "ch_1" || again.Attempt != 1 {
+		t.Fatalf("first %+v, again %+v", first, again)
+	}
+	log.expect(t, "executed", "replayed")
+}
+
+func TestAnAnswerIsForgottenWhenKeepEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := onlyonce.New(newStore(), onlyonce.Config{Keep: time.Hour})
+		var c charger
+		for range 2 {
+			if _, err := onlyonce.Do(t.Context(), g, request("k"), c.charge); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Hour + time.Millisecond)
+		a, err := onlyonce.Do(t.Context(), g, request("k"), c.charge)
+		if err != nil || c.runs != 2 || a.Replayed {
+			t.Fatalf("ran %d times, answer %+v, error %v", c.runs, a, err)
+		}
+	})
+}
+
+func TestADifferentRequestUnderTheSameKeyIsRefused(t *testing.T) {
+	var log eventLog
+	g := onlyonce.New(newStore(), onlyonce.Config{Observer: log.observe})
+	var c charger
+	if _, err := onlyonce.Do(t.Context(), g, request("k"), c.charge); err != nil {
+		t.Fatal(err)
+	}
+	other := request("k")
+	other.Fingerprint = onlyonce.Fingerprint([]byte("another body"))
+	if _, err := onlyonce.Do(t.Context(), g, other, c.charge); !errors.Is(err, onlyonce.ErrMismatch) || c.runs != 1 {
+		t.Fatalf("ran %d times, error %v", c.runs, err)
+	}
+	log.expect(t, "executed", "mismatch")
+}
+
+func TestAnErrorIsPassedOnAndTheNextCallerRunsAgain(t *testing.T) {
+	var log eventLog
+	store := newStore()
+	g := onlyonce.New(store, onlyonce.Config{Observer: log.observe})
+	broken := errors.New("no funds " + strings.Repeat("é", 2000))
+	_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 0, broken })
+	if err != broken {
+		t.Fatalf("error %v, want fn's own", err)
+	}
+	rec := lookup(t, store, request("k"))
+	if rec.State != onlyonce.StateFailed || rec.Final || len(rec.Error) > 2<<10 || !strings.HasPrefix(broken.Error(), rec.Error) {
+		t.Fatalf("record %+v", rec)
+	}
+	a, err := onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+		return onlyonce.Current(ctx).Number(), nil
+	})
+	if err != nil || a.Value != 2 || a.Attempt != 2 {
+		t.Fatalf("answer %+v, error %v", a, err)
+	}
+	log.expect(t, "failed", "executed")
+}
+
+func TestAFailureThatIsKeptIsReplayed(t *testing.T) {
+	broken := errors.New("card refused")
+	for name, test := range map[string]struct {
+		cfg onlyonce.Config
+		err error
+	}{
+		"by setting":  {onlyonce.Config{KeepFailures: true}, broken},
+		"by Final":    {onlyonce.Config{}, onlyonce.Final(broken)},
+		"Final again": {onlyonce.Config{HoldUnknown: true}, onlyonce.Final(broken)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			g := onlyonce.New(newStore(), test.cfg)
+			runs := 0
+			fn := func(context.Context) (int, error) { runs++; return 0, test.err }
+			if _, err := onlyonce.Do(t.Context(), g, request("k"), fn); !errors.Is(err, broken) || errors.Is(err, onlyonce.ErrFailed) {
+				t.Fatalf("first error %v", err)
+			}
+			a, err := onlyonce.Do(t.Context(), g, request("k"), fn)
+			if !errors.Is(err, onlyonce.ErrFailed) || !strings.Contains(err.Error(), "card refused") || runs != 1 || !a.Replayed {
+				t.Fatalf("ran %d times, answer %+v, error %v", runs, a, err)
+			}
+		})
+	}
+}
+
+func TestAPanicIsRaisedAgainAndLeavesTheOutcomeUnknown(t *testing.T) {
+	store := newStore()
+	g := onlyonce.New(store, onlyonce.Config{})
+	func() {
+		defer func() {
+			if p := recover(); p != "boom" {
+				t.Errorf("recovered %v", p)
+			}
+		}()
+		_, _ = onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { panic("boom") })
+	}()
+	if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateUnknown || rec.Error != "panic: boom" {
+		t.Fatalf("record %+v", rec)
+	}
+}
+
+func TestAGoroutineThatEndsLeavesTheOutcomeUnknown(t *testing.T) {
+	store := newStore()
+	g := onlyonce.New(store, onlyonce.Config{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { runtime.Goexit(); return 0, nil })
+	}()
+	<-done
+	if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateUnknown {
+		t.Fatalf("record %+v", rec)
+	}
+}
+
+func TestAnUnknownOutcomeIsRunAgainOrHeld(t *testing.T) {
+	lost := errors.New("connection reset")
+	for _, hold := range []bool{false, true} {
+		var log eventLog
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{HoldUnknown: hold, Observer: log.observe})
+		_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 0, onlyonce.Unknown(lost) })
+		if !errors.Is(err, lost) {
+			t.Fatal(err)
+		}
+		a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 7, nil })
+		if hold {
+			if !errors.Is(err, onlyonce.ErrUnknown) {
+				t.Fatalf("held: answer %+v, error %v", a, err)
+			}
+			if rec := lookup(t, store, request("k")); rec.KeepLeft != 0 {
+				t.Fatalf("a held record would expire in %v", rec.KeepLeft)
+			}
+			log.expect(t, "unknown", "unknown")
+			continue
+		}
+		if err != nil || a.Value != 7 || a.Attempt != 2 {
+			t.Fatalf("answer %+v, error %v", a, err)
+		}
+		log.expect(t, "unknown", "taken_over", "executed")
+	}
+}
+
+func TestAValueThatJSONCannotCarryIsAnErrorAndUnknown(t *testing.T) {
+	store := newStore()
+	g := onlyonce.New(store, onlyonce.Config{})
+	_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (chan int, error) { return make(chan int), nil })
+	if err == nil || lookup(t, store, request("k")).State != onlyonce.StateUnknown {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestAStoredValueThatDoesNotFitIsCorrupt(t *testing.T) {
+	var log eventLog
+	g := onlyonce.New(newStore(), onlyonce.Config{Observer: log.observe})
+	if _, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (string, error) { return "text", nil }); err != nil {
+		t.Fatal(err)
+	}
+	_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 0, nil })
+	if !errors.Is(err, onlyonce.ErrCorrupt) || log.count("corrupt") != 1 {
+		t.Fatalf("error %v", err)
+	}
+}
+
+func TestTheCallerGoingAwayDoesNotStopTheCommand(t *testing.T) {
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "kept"))
+	a, err := onlyonce.Do(ctx, g, request("k"), func(ctx context.Context) (string, error) {
+		cancel()
+		if ctx.Err() != nil {
+			t.Error("the command's context ended with its caller's")
+		}
+		return ctx.Value(valueKey{}).(string), nil
+	})
+	if err != nil || a.Value != "kept" {
+		t.Fatalf("answer %+v, error %v", a, err)
+	}
+}
+
+type valueKey struct{}
+
+func TestNonsenseIsRefusedWithWhatToDoInstead(t *testing.T) {
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	for _, id := range []onlyonce.ID{
+		{Tenant: "acme"},
+		{Key: strings.Repeat("k", 1025)},
+		{Key: "k", Tenant: strings.Repeat("t", 1025)},
+	} {
+		if _, err := g.Begin(t.Context(), onlyonce.Request{ID: id}); err == nil {
+			t.Errorf("ID %.40v was taken", id)
+		}
+	}
+	for _, cfg := range []onlyonce.Config{
+		{Lease: -1}, {Lease: time.Millisecond}, {Keep: -1}, {Wait: -time.Second}, {MaxWaiters: -1}, {MaxWaitersPerID: -1},
+	} {
+		expectPanic(t, "write", func() { onlyonce.New(newStore(), cfg) })
+	}
+	expectPanic(t, "memstore", func() { onlyonce.New(nil, onlyonce.Config{}) })
+	expectPanic(t, "positive", func() { g.PurgeEvery(t.Context(), 0) })
+}
+
+func expectPanic(t *testing.T, hint string, f func()) {
+	t.Helper()
+	defer func() {
+		if p, _ := recover().(string); !strings.Contains(p, hint) {
+			t.Errorf("panic %q, want one that says %q", p, hint)
+		}
+	}()
+	f()
+}

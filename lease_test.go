@@ -1,0 +1,233 @@
+package onlyonce_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+func TestALeaseIsRenewedAsLongAsTheAttemptRuns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second})
+		_, err := onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+			for range 100 {
+				time.Sleep(10 * time.Second)
+				if left := lookup(t, store, request("k")).LeaseLeft; left < 19*time.Second {
+					t.Fatalf("the lease has %v left", left)
+				}
+			}
+			return 1, ctx.Err()
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestTheContextEndsWithErrLostWhenAnotherTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log eventLog
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second, Observer: log.observe})
+		store.set(func() { store.renew = down })
+		_, err := onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+			time.Sleep(31 * time.Second)
+			a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 2, nil })
+			if err != nil || a.Value != 2 || a.Attempt != 2 {
+				t.Errorf("the one who took over got %+v, %v", a, err)
+			}
+			if context.Cause(ctx) != onlyonce.ErrLost {
+				t.Errorf("cause %v", context.Cause(ctx))
+			}
+			return 1, nil
+		})
+		if !errors.Is(err, onlyonce.ErrLost) {
+			t.Fatalf("error %v", err)
+		}
+		a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 3, nil })
+		if err != nil || a.Value != 2 {
+			t.Fatalf("answer %+v, error %v", a, err)
+		}
+		log.expect(t, "taken_over", "executed", "lost", "replayed")
+	})
+}
+
+func TestALostRenewalCancelsAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second})
+		store.set(func() { store.renew = func(func() error) error { return onlyonce.ErrLost } })
+		began := time.Now()
+		_, _ = onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+			<-ctx.Done()
+			return 0, context.Cause(ctx)
+		})
+		if took := time.Since(began); took != 10*time.Second {
+			t.Fatalf("the context ended after %v, want at the first renewal", took)
+		}
+	})
+}
+
+func TestWithoutRenewalsTheContextEndsBeforeTheLeaseDoes(t *testing.T) {
+	for name, renew := range map[string]func(func() error) error{
+		"refused": down,
+		"hanging": func(func() error) error { time.Sleep(time.Hour); return errDown },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				g := onlyonce.New(store, onlyonce.Config{Lease: 40 * time.Second})
+				store.set(func() { store.renew = renew })
+				began := time.Now()
+				_, err := onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+					<-ctx.Done()
+					return 0, context.Cause(ctx)
+				})
+				if took := time.Since(began); took < 29*time.Second || took > 31*time.Second {
+					t.Errorf("the context ended after %v, want 30s: the lease less a quarter", took)
+				}
+				if !errors.Is(err, onlyonce.ErrLost) {
+					t.Errorf("error %v", err)
+				}
+				if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateUnknown {
+					t.Errorf("record %+v", rec)
+				}
+				time.Sleep(time.Hour) // until the call that hung is over
+			})
+		})
+	}
+}
+
+func TestALateAnswerCountsIfNobodyTookOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second})
+		store.set(func() { store.renew = down })
+		if _, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) {
+			time.Sleep(time.Hour)
+			return 1, nil
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateCompleted {
+			t.Fatalf("record %+v", rec)
+		}
+	})
+}
+
+func TestSettlingIsTriedAgainUntilTheStoreIsBack(t *testing.T) {
+	for name, fault := range map[string]func(func() error) error{"down": down, "answers lost": lossy} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log eventLog
+				store := newStore()
+				g := onlyonce.New(store, onlyonce.Config{Observer: log.observe})
+				store.set(func() { store.settle = times(5, fault) })
+				ctx, cancel := context.WithCancel(t.Context())
+				if _, err := onlyonce.Do(ctx, g, request("k"), func(context.Context) (int, error) { cancel(); return 1, nil }); err != nil {
+					t.Fatal(err)
+				}
+				if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateCompleted {
+					t.Fatalf("record %+v", rec)
+				}
+				log.expect(t, "executed")
+			})
+		})
+	}
+}
+
+func TestAnAnswerThatCannotBeStoredIsGivenAndCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log eventLog
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second, Observer: log.observe})
+		store.set(func() { store.settle = down })
+		began := time.Now()
+		a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 1, nil })
+		if err != nil || a.Value != 1 {
+			t.Fatalf("answer %+v, error %v", a, err)
+		}
+		if took := time.Since(began); took < 29*time.Second || took > 32*time.Second {
+			t.Fatalf("gave up after %v, want when the lease ends", took)
+		}
+		log.expect(t, "unrecorded")
+	})
+}
+
+func TestAClaimWhoseAnswerWasLostIsRecognised(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{})
+		store.set(func() { store.claim = times(1, lossy) })
+		a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 1, nil })
+		if err != nil || a.Attempt != 1 {
+			t.Fatalf("answer %+v, error %v", a, err)
+		}
+	})
+}
+
+func TestAClaimThatStaysInDoubtIsGivenBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{})
+		store.set(func() { store.claim = times(2, lossy) })
+		if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnavailable) || !errors.Is(err, errDown) {
+			t.Fatalf("error %v", err)
+		}
+		synctest.Wait()
+		if _, err := store.Lookup(t.Context(), request("k").ID); !errors.Is(err, onlyonce.ErrNotFound) {
+			t.Fatalf("lookup: %v", err)
+		}
+	})
+}
+
+func TestATakeOverThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{})
+		crash(t, store, request("k"), time.Second)
+		time.Sleep(2 * time.Second)
+		calls := 0
+		store.set(func() {
+			store.claim = func(do func() error) error {
+				if calls++; calls == 1 {
+					return do()
+				}
+				return lossy(do)
+			}
+		})
+		if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnavailable) {
+			t.Fatalf("error %v", err)
+		}
+		synctest.Wait()
+		if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateUnknown || rec.Attempt != 2 {
+			t.Fatalf("record %+v", rec)
+		}
+	})
+}
+
+func TestTheFenceGrowsAndAnAttemptIsSettledOnce(t *testing.T) {
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	var last int64
+	for range 3 {
+		a, err := g.Begin(t.Context(), request("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if a.Fence() <= last {
+			t.Fatalf("fence %d after %d", a.Fence(), last)
+		}
+		last = a.Fence()
+		if err := a.Settle(t.Context(), onlyonce.Settlement{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateCompleted}); err == nil {
+			t.Fatal("settled twice")
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package onlyonce_test
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+func TestReconcileDecidesWhatBecameOfALapsedAttempt(t *testing.T) {
+	looking := errors.New("provider is down")
+	for name, test := range map[string]struct {
+		found  onlyonce.Settlement
+		err    error
+		value  int
+		want   error
+		runs   int
+		state  onlyonce.State
+		events []string
+	}{
+		"it happened": {
+			found: onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("7"), Ref: "ch_7"}},
+			value: 7, state: onlyonce.StateCompleted, events: []string{"taken_over", "executed", "replayed"},
+		},
+		"it did not": {
+			found: onlyonce.Settlement{State: onlyonce.StateFailed, Error: "no such charge"},
+			value: 2, runs: 1, state: onlyonce.StateCompleted, events: []string{"taken_over", "failed", "executed"},
+		},
+		"it failed for good": {
+			found: onlyonce.Settlement{State: onlyonce.StateFailed, Final: true, Error: "refused"},
+			want:  onlyonce.ErrFailed, state: onlyonce.StateFailed, events: []string{"taken_over", "failed", "replayed"},
+		},
+		"run it again": {
+			value: 2, runs: 1, state: onlyonce.StateCompleted, events: []string{"taken_over", "executed"},
+		},
+		"still unknown": {
+			found: onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "ask later"},
+			want:  onlyonce.ErrUnknown, state: onlyonce.StateUnknown, events: []string{"taken_over", "unknown"},
+		},
+		"an error": {
+			err: looking, want: looking, state: onlyonce.StateUnknown, events: []string{"taken_over", "unknown"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log eventLog
+				store := newStore()
+				dead := crash(t, store, request("k"), time.Second)
+				time.Sleep(2 * time.Second)
+				g := onlyonce.New(store, onlyonce.Config{
+					Observer: log.observe,
+					Reconcile: func(ctx context.Context, r onlyonce.Record) (onlyonce.Settlement, error) {
+						if r.Owner != dead.Owner || r.Fence != dead.Fence || r.LeaseLeft > 0 {
+							t.Errorf("asked about %+v", r)
+						}
+						return test.found, test.err
+					},
+				})
+				runs := 0
+				a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { runs++; return 2, nil })
+				if !errors.Is(err, test.want) || a.Value != test.value || runs != test.runs {
+					t.Errorf("answer %+v, error %v, ran %d times", a, err, runs)
+				}
+				rec := lookup(t, store, request("k"))
+				if rec.State != test.state || rec.Fence <= dead.Fence {
+					t.Errorf("record %+v", rec)
+				}
+				log.expect(t, test.events...)
+			})
+		})
+	}
+}
+
+func TestOnlyOneReconcileRunsForACommand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		crash(t, store, request("k"), time.Second)
+		time.Sleep(2 * time.Second)
+		asked := 0
+		g := onlyonce.New(store, onlyonce.Config{Wait: time.Hour, Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+			asked++
+			time.Sleep(10 * time.Minute)
+			return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("7")}}, nil
+		}})
+		var all sync.WaitGroup
+		for range 20 {
+			all.Go(func() {
+				a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 0, errors.New("ran") })
+				if err != nil || a.Value != 7 {
+					t.Errorf("answer %+v, error %v", a, err)
+				}
+			})
+		}
+		all.Wait()
+		if asked != 1 {
+			t.Errorf("asked %d times", asked)
+		}
+	})
+}
+
+func TestAReconcileThatPanicsLeavesTheOutcomeUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		crash(t, store, request("k"), time.Second)
+		time.Sleep(2 * time.Second)
+		g := onlyonce.New(store, onlyonce.Config{Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+			panic("a bug in the callback")
+		}})
+		expectPanic(t, "a bug in the callback", func() { _, _ = g.Begin(t.Context(), request("k")) })
+		if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateUnknown || rec.KeepLeft != 0 {
+			t.Fatalf("record %+v", rec)
+		}
+	})
+}
+
+func TestACorruptRecordCountsAsUnknown(t *testing.T) {
+	corrupt := func(r *onlyonce.Record) {
+		if r.Owner == "dead process" {
+			r.State, r.Corrupt, r.Error = onlyonce.StateUnknown, true, "bad header"
+		}
+	}
+	for _, hold := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			var log eventLog
+			store := newStore()
+			store.alter = corrupt
+			crash(t, store, request("k"), time.Second)
+			time.Sleep(2 * time.Second)
+			g := onlyonce.New(store, onlyonce.Config{HoldUnknown: hold, Observer: log.observe})
+			a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 2, nil })
+			if hold {
+				if !errors.Is(err, onlyonce.ErrUnknown) || !errors.Is(err, onlyonce.ErrCorrupt) {
+					t.Errorf("error %v", err)
+				}
+				log.expect(t, "corrupt", "unknown")
+				return
+			}
+			if err != nil || a.Attempt != 2 {
+				t.Errorf("answer %+v, error %v", a, err)
+			}
+			log.expect(t, "corrupt", "taken_over", "executed")
+		})
+	}
+}

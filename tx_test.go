@@ -1,0 +1,270 @@
+package onlyonce_test
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A ledger is a store with rows of its own that change together with its
+// records: the smallest Transactor.
+type ledger struct {
+	*faultyStore
+	mu      sync.Mutex
+	running map[onlyonce.ID]bool
+	rows    map[string]int
+}
+
+// An entry is a transaction of a ledger.
+type entry map[string]int
+
+func newLedger() *ledger {
+	return &ledger{faultyStore: newStore(), running: map[onlyonce.ID]bool{}, rows: map[string]int{}}
+}
+
+func (l *ledger) commit(tx entry) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	maps.Copy(l.rows, tx)
+}
+
+func (l *ledger) row(name string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.rows[name]
+}
+
+func (l *ledger) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.Context, entry, onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
+	l.mu.Lock()
+	if l.running[c.ID] {
+		l.mu.Unlock()
+		return onlyonce.Record{ID: c.ID, State: onlyonce.StateProcessing, LeaseLeft: time.Second}, nil
+	}
+	l.running[c.ID] = true
+	l.mu.Unlock()
+	defer func() {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		delete(l.running, c.ID)
+	}()
+	rec, err := l.Store.Claim(ctx, c)
+	if err != nil || rec.Owner != c.Owner {
+		return rec, err
+	}
+	h := onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}
+	ended := false
+	defer func() {
+		if !ended {
+			_ = l.Store.Settle(ctx, h, onlyonce.Settlement{})
+		}
+	}()
+	tx := entry{}
+	s, err := fn(ctx, tx, rec)
+	ended = true
+	if err == nil {
+		l.commit(tx)
+	}
+	if settled := l.Store.Settle(ctx, h, s); settled != nil {
+		return rec, settled
+	}
+	rec.State, rec.Result = s.State, s.Result
+	return rec, err
+}
+
+func (l *ledger) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.Context, entry) (onlyonce.Settlement, error)) error {
+	tx := entry{}
+	s, err := fn(ctx, tx)
+	if err != nil && s.State == "" {
+		return err
+	}
+	if settled := l.Settle(ctx, h, s); settled != nil {
+		return settled
+	}
+	if err == nil {
+		l.commit(tx)
+	}
+	return err
+}
+
+func TestRowsAndAnswerAreOne(t *testing.T) {
+	var log eventLog
+	l := newLedger()
+	g := onlyonce.New(l, onlyonce.Config{Observer: log.observe})
+	runs := 0
+	order := func(ctx context.Context, tx entry) (string, error) {
+		runs++
+		a := onlyonce.Current(ctx)
+		a.SetRef("ord_1")
+		if a.Number() != runs || a.Fence() == 0 {
+			t.Errorf("attempt %d, fence %d", a.Number(), a.Fence())
+		}
+		tx["ord_1"] = runs
+		if runs == 1 {
+			return "", errors.New("out of stock")
+		}
+		return "ord_1", nil
+	}
+	if _, err := onlyonce.DoTx(t.Context(), g, l, request("k"), order); err == nil || err.Error() != "out of stock" {
+		t.Fatalf("error %v", err)
+	}
+	if rec := lookup(t, l, request("k")); l.row("ord_1") != 0 || rec.State != onlyonce.StateFailed || rec.Error != "out of stock" {
+		t.Fatalf("row %d, record %+v", l.row("ord_1"), rec)
+	}
+	for range 2 {
+		a, err := onlyonce.DoTx(t.Context(), g, l, request("k"), order)
+		if err != nil || a.Value != "ord_1" || a.Ref != "ord_1" || a.Attempt != 2 || l.row("ord_1") != 2 {
+			t.Fatalf("answer %+v, error %v, row %d", a, err, l.row("ord_1"))
+		}
+	}
+	log.expect(t, "failed", "executed", "replayed")
+}
+
+func TestAPanicInATransactionLeavesNothing(t *testing.T) {
+	var log eventLog
+	l := newLedger()
+	g := onlyonce.New(l, onlyonce.Config{Observer: log.observe})
+	expectPanic(t, "boom", func() {
+		_, _ = onlyonce.DoTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (int, error) {
+			tx["x"] = 1
+			panic("boom")
+		})
+	})
+	if _, err := l.Lookup(t.Context(), request("k").ID); !errors.Is(err, onlyonce.ErrNotFound) || l.row("x") != 0 {
+		t.Fatalf("lookup: %v", err)
+	}
+	log.expect(t, "failed")
+}
+
+func TestADuplicateOfARunningTransactionWaitsOrIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		g := onlyonce.New(l, onlyonce.Config{})
+		slow := func(context.Context, entry) (int, error) { time.Sleep(5 * time.Second); return 1, nil }
+		var all sync.WaitGroup
+		defer all.Wait()
+		all.Go(func() {
+			if _, err := onlyonce.DoTx(t.Context(), g, l, request("k"), slow); err != nil {
+				t.Error(err)
+			}
+		})
+		synctest.Wait()
+		if _, err := onlyonce.DoTx(t.Context(), g, l, request("k"), slow); !errors.Is(err, onlyonce.ErrInFlight) {
+			t.Errorf("error %v", err)
+		}
+		patient := request("k")
+		patient.Wait = time.Minute
+		began := time.Now()
+		a, err := onlyonce.DoTx(t.Context(), g, l, patient, slow)
+		if err != nil || !a.Replayed || time.Since(began) != 5*time.Second {
+			t.Errorf("answer %+v, error %v after %v", a, err, time.Since(began))
+		}
+	})
+}
+
+func TestATransactionOutlivesItsCallerButNotItsLimit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		g := onlyonce.New(l, onlyonce.Config{Lease: 30 * time.Second})
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		_, err := onlyonce.DoTx(ctx, g, l, request("k"), func(ctx context.Context, _ entry) (int, error) {
+			cancel()
+			<-ctx.Done()
+			return 0, ctx.Err()
+		})
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != 30*time.Second {
+			t.Errorf("error %v after %v", err, time.Since(began))
+		}
+		if rec := lookup(t, l, request("k")); rec.State != onlyonce.StateFailed {
+			t.Errorf("what was rolled back is recorded as %v", rec.State)
+		}
+	})
+}
+
+func TestReconcileComesBeforeATransaction(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log eventLog
+		l := newLedger()
+		crash(t, l, request("k"), time.Second)
+		time.Sleep(2 * time.Second)
+		g := onlyonce.New(l, onlyonce.Config{Observer: log.observe, Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+			return onlyonce.Settlement{}, nil
+		}})
+		for range 2 {
+			a, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (int, error) { tx["x"]++; return 1, nil })
+			if err != nil || a.Value != 1 || a.Attempt != 2 || l.row("x") != 1 {
+				t.Errorf("answer %+v, error %v, row %d", a, err, l.row("x"))
+			}
+		}
+		log.expect(t, "taken_over", "executed", "replayed")
+	})
+}
+
+func TestAnAttemptCanSettleWithItsRows(t *testing.T) {
+	l := newLedger()
+	g := onlyonce.New(l, onlyonce.Config{Keep: time.Hour})
+	a, err := g.Begin(t.Context(), request("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	broken := errors.New("try again")
+	err = onlyonce.SettleTx(t.Context(), a, l, func(context.Context, entry) (onlyonce.Settlement, error) { return onlyonce.Settlement{}, broken })
+	if err != broken {
+		t.Fatalf("error %v", err)
+	}
+	done := onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("1")}}
+	err = onlyonce.SettleTx(t.Context(), a, l, func(ctx context.Context, tx entry) (onlyonce.Settlement, error) {
+		onlyonce.Current(ctx).SetRef("ch_1")
+		tx["x"] = 1
+		return done, nil
+	})
+	rec := lookup(t, l, request("k"))
+	if err != nil || l.row("x") != 1 || rec.State != onlyonce.StateCompleted || rec.Result.Ref != "ch_1" || rec.KeepLeft <= 0 {
+		t.Fatalf("error %v, record %+v", err, rec)
+	}
+	if err := a.Settle(t.Context(), done); err == nil {
+		t.Fatal("settled twice")
+	}
+}
+
+func TestRowsOfALostAttemptAreRolledBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log eventLog
+		l := newLedger()
+		g := onlyonce.New(l, onlyonce.Config{Lease: time.Second, Observer: log.observe})
+		a, err := g.Begin(t.Context(), request("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Second)
+		if _, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (int, error) { tx["x"] = 2; return 2, nil }); err != nil {
+			t.Fatal(err)
+		}
+		err = onlyonce.SettleTx(t.Context(), a, l, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+			tx["x"] = 1
+			return onlyonce.Settlement{State: onlyonce.StateCompleted}, nil
+		})
+		if !errors.Is(err, onlyonce.ErrLost) || l.row("x") != 2 {
+			t.Fatalf("error %v, row %d", err, l.row("x"))
+		}
+		log.expect(t, "taken_over", "executed", "lost")
+	})
+}
+
+func TestAStepInsideATransactionIsAnError(t *testing.T) {
+	l := newLedger()
+	g := onlyonce.New(l, onlyonce.Config{})
+	ran := false
+	_, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(ctx context.Context, _ entry) (int, error) {
+		return onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { ran = true; return 1, nil })
+	})
+	if err == nil || ran {
+		t.Fatalf("ran %v, error %v", ran, err)
+	}
+}
