@@ -25,8 +25,10 @@ type Attempt struct {
 	held     bool      // it holds, or held, the command by a lease
 	inTx     bool      // it runs in a transaction, without a lease
 	replayed bool
+	owner    [16]byte // room to draw one
 
 	lease lease
+	run   running // the context of the first Context
 
 	mu  sync.Mutex
 	rec Record

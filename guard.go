@@ -55,7 +55,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 	turn := turn{rooms: &g.rooms, id: req.ID, limit: g.waitFor(req)}
 	defer turn.leave()
 	c := Claim{
-		ID: req.ID, Owner: newOwner(), Fingerprint: req.Fingerprint,
+		ID: req.ID, Owner: a.newOwner(), Fingerprint: req.Fingerprint,
 		Lease: g.cfg.Lease, RetryFailed: !g.cfg.KeepFailures,
 	}
 	for {
@@ -101,7 +101,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 				if taken, err := g.reconcile(ctx, a, c); taken != nil || err != nil {
 					return taken, err
 				}
-				c.Owner = newOwner()
+				c.Owner = a.newOwner()
 			case g.cfg.HoldUnknown:
 				return nil, g.refuseUnknown(ctx, a)
 			default:
@@ -275,8 +275,8 @@ func (r Request) check() error {
 	return nil
 }
 
-func newOwner() string {
-	var b [16]byte
-	rand.Read(b[:]) // never fails
-	return string(b[:])
+// newOwner draws the owner token of one claim.
+func (a *Attempt) newOwner() string {
+	rand.Read(a.owner[:]) // never fails
+	return string(a.owner[:])
 }

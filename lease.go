@@ -13,6 +13,7 @@ type lease struct {
 	mu      sync.Mutex
 	ctx     context.Context // nil until Attempt.Context
 	cancel  context.CancelCauseFunc
+	stop    context.CancelFunc
 	timer   *time.Timer
 	until   time.Time // when the lease ends, on our monotonic clock: counted from before the store was asked
 	settled bool
@@ -25,8 +26,13 @@ type lease struct {
 // settled. When it is lost, or was not renewed in time less a margin of a quarter,
 // the context ends with the cause ErrLost.
 func (a *Attempt) Context(ctx context.Context) (context.Context, context.CancelFunc) {
-	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
-	run := &running{Context: inner, attempt: a}
+	run := &a.run
+	if run.Context != nil { // in use by an earlier call
+		run = new(running)
+	}
+	run.values, run.attempt = detached{Context: ctx}, a
+	inner, cancel := context.WithCancelCause(&run.values)
+	run.Context = inner
 	if !a.held {
 		return run, func() { cancel(nil) }
 	}
@@ -36,16 +42,24 @@ func (a *Attempt) Context(ctx context.Context) (context.Context, context.CancelF
 	if l.until.IsZero() {
 		l.until = a.sent.Add(a.guard.cfg.Lease)
 	}
-	l.ctx, l.cancel = run, cancel
+	l.ctx, l.cancel, l.stop = run, cancel, a.stop
 	l.timer = time.AfterFunc(time.Until(l.until)-a.guard.cfg.Lease*2/3, a.tick)
-	return run, a.stop
+	return run, l.stop
 }
 
 // running is the context of an attempt that runs.
 type running struct {
 	context.Context
+	values  detached
 	attempt *Attempt
 }
+
+// detached is context.WithoutCancel without an allocation of its own.
+type detached struct{ context.Context }
+
+func (*detached) Deadline() (time.Time, bool) { return time.Time{}, false }
+func (*detached) Done() <-chan struct{}       { return nil }
+func (*detached) Err() error                  { return nil }
 
 func (r *running) Value(key any) any {
 	if key == (attemptKey{}) {
@@ -151,7 +165,7 @@ func (a *Attempt) settleContext(ctx context.Context) (context.Context, context.C
 	if l.ctx != nil && l.ctx.Err() == nil {
 		l.giveUp = time.Now().Add(limit)
 		l.timer.Reset(limit + time.Millisecond)
-		return l.ctx, a.stop
+		return l.ctx, l.stop
 	}
 	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
