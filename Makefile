@@ -1,1 +1,45 @@
-help:
+# The tools' versions; `make tools` installs them into .tools.
+GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
+STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
+TOOLS       = $(CURDIR)/.tools
+MODULES     = services internal/integration cmd/onlyonce
+FUZZTIME    = 5m
+
+.PHONY: help check test race lint tools tidy fuzz bench
+
+help: ## print this
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+
+check: test race lint ## what CI runs: every test, the race detector, the linters
+
+test: ## every test of every module
+	go test work
+
+race: ## the same under the race detector
+	go test -race -timeout 20m work
+
+lint: tools ## go vet, staticcheck, gofumpt, go.mod files without replace
+	go vet work
+	$(TOOLS)/staticcheck work
+	@unformatted=$$($(TOOLS)/gofumpt -l .); if [ -n "$$unformatted" ]; then echo "run $(TOOLS)/gofumpt -w ."; echo "$$unformatted"; exit 1; fi
+	@if grep -n '^replace\|=>' go.mod $(MODULES:%=%/go.mod); then echo 'run make tidy: replaces belong in go.work'; exit 1; fi
+
+tools:
+	@test -x $(TOOLS)/gofumpt || GOBIN=$(TOOLS) GOWORK=off go install $(GOFUMPT)
+	@test -x $(TOOLS)/staticcheck || GOBIN=$(TOOLS) GOWORK=off go install $(STATICCHECK)
+
+tidy: ## go mod tidy in every module; needs replaces for a moment, and drops them
+	go mod tidy
+	@for m in $(MODULES); do ( set -e; cd $$m; up=$$(realpath --relative-to=. $(CURDIR)); \
+	  go mod edit -replace github.com/onlyonce-go/onlyonce=$$up -replace github.com/onlyonce-go/onlyonce/services=$$up/services; \
+	  go mod tidy; \
+	  go mod edit -dropreplace github.com/onlyonce-go/onlyonce -dropreplace github.com/onlyonce-go/onlyonce/services ) || exit 1; done
+
+fuzz: ## each fuzz target for FUZZTIME (default 5m)
+	@go list -f '{{.Dir}}' work | while read -r dir; do \
+	  grep -ho '^func Fuzz[A-Za-z0-9]*' $$dir/*_test.go 2>/dev/null | sed 's/^func //' | while read -r target; do \
+	    echo "$$target in $$dir"; ( cd $$dir && go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) . ) || exit 1; done || exit 1; done
+
+bench: ## the figures of docs/benchmarks.md
+	go test -run '^$$' -bench . -benchmem . ./httponce ./stores/memstore
+	cd internal/integration && go test -run '^$$' -bench . -benchmem .
