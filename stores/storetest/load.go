@@ -15,8 +15,10 @@ var historyRules = []rule{
 	{"whatever many holders do at once, no history breaks a rule", func(t *trial) {
 		l := &load{trial: t, start: time.Now(), acts: map[onlyonce.ID][]act{}}
 		together(8, func(int) {
-			for range 60 {
-				l.turn(rand.IntN(len(l.round)))
+			for range 20 {
+				for !l.turn(rand.IntN(len(l.round))) {
+					time.Sleep(rand.N(poll))
+				}
 			}
 		})
 		var all, taken int
@@ -43,14 +45,14 @@ const holding = 4 * time.Millisecond
 type load struct {
 	*trial
 	start time.Time
-	round [3]atomic.Int64 // each command is followed by another once it is completed for long
+	round [5]atomic.Int64 // each command is followed by another once it is completed for long
 
 	mu   sync.Mutex
 	acts map[onlyonce.ID][]act
 }
 
-// turn claims a command and does something with it.
-func (l *load) turn(n int) {
+// turn claims a command, and does something with it if it is given.
+func (l *load) turn(n int) (given bool) {
 	round := l.round[n].Load()
 	c := claimOf(fmt.Sprint("command ", n, ", round ", round))
 	c.Lease, c.RetryFailed, c.TakeUnknown = holding, rand.IntN(4) > 0, rand.IntN(4) > 0
@@ -58,11 +60,11 @@ func (l *load) turn(n int) {
 	r, err := l.store.Claim(l.ctx, c)
 	if err != nil {
 		l.Errorf("claim: %v", err)
-		return
+		return true
 	}
 	if r.Owner != c.Owner {
 		l.look(r)
-		return
+		return false
 	}
 	a.hold, a.attempt = holdOf(r), r.Attempt
 	l.note(a)
@@ -73,7 +75,7 @@ func (l *load) turn(n int) {
 		l.stall(a.hold)
 	}
 	if rand.IntN(8) == 0 {
-		return // as if the process had died
+		return true // as if the process had died
 	}
 	end := l.ending(r)
 	if l.settling(a.hold, end) && end.State == onlyonce.StateCompleted && end.Keep == long {
@@ -82,6 +84,7 @@ func (l *load) turn(n int) {
 	if rand.IntN(4) == 0 {
 		l.settling(a.hold, end)
 	}
+	return true
 }
 
 func (l *load) ending(r onlyonce.Record) onlyonce.Settlement {

@@ -5,11 +5,15 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
 
-const racers = 16
+const (
+	racers = 16
+	duels  = 20
+)
 
 var raceRules = slices.Concat([]rule{
 	{"of many who claim a new command at once exactly one gets it", func(t *trial) {
@@ -170,7 +174,7 @@ func (t *trial) oneOf(claim func() onlyonce.Claim) onlyonce.Record {
 // at once, and wants exactly one of them to succeed.
 func (t *trial) duel(first func(onlyonce.Record) error) {
 	t.Helper()
-	for i := range 20 {
+	for i := range duels {
 		c := claimOf(fmt.Sprint(i))
 		lapsed := t.lapsed(holdOf(t.given(c)))
 		second := eager(c)
@@ -211,6 +215,8 @@ func (t *trial) ask(c onlyonce.Claim) string {
 				t.Errorf("settle: %v", err)
 				return ""
 			}
+		default:
+			time.Sleep(poll)
 		}
 	}
 }

@@ -1,0 +1,198 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// RunClock tests that the clock of the process that calls a store counts for
+// nothing. place makes a place for records, without any, and returns what opens
+// a store on it, which is called more than once.
+//
+// Some of these stores are opened and used in a bubble of testing/synctest,
+// where time.Now is at first 26 years behind, and then 24 years ahead. What they
+// start they must have ended when the cleanup functions of their t have run. The
+// store's own clock must go on outside: in a server, in another process, or in a
+// library that asks the system for the time.
+func RunClock(t *testing.T, place func(t *testing.T) (open func(t *testing.T) onlyonce.Store)) {
+	for _, c := range []struct {
+		name    string
+		advance time.Duration
+	}{
+		{"a clock that is 26 years behind", 0},
+		{"a clock that is 24 years ahead", 50 * 365 * 24 * time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, r := range clockRules {
+				t.Run(r.name, func(t *testing.T) {
+					open := place(t)
+					r.check(&clockTrial{trial: newTrial(t, open(t)), open: open, advance: c.advance})
+				})
+			}
+		})
+	}
+}
+
+// A clockTrial is one rule's test of two stores in one place: one of them has a
+// caller whose clock is wrong.
+type clockTrial struct {
+	*trial
+	open    func(t *testing.T) onlyonce.Store
+	advance time.Duration
+}
+
+// astray runs f where the clock is wrong.
+func (t *clockTrial) astray(f func(a *trial)) {
+	t.Helper()
+	synctest.Test(t.T, func(inner *testing.T) {
+		time.Sleep(t.advance)
+		f(newTrial(inner, t.open(inner)))
+	})
+}
+
+type clockRule struct {
+	name  string
+	check func(t *clockTrial)
+}
+
+var clockRules = []clockRule{
+	{"takes over no lease that is alive", func(t *clockTrial) {
+		c := claimOf("k")
+		t.given(c)
+		was := t.snap(c.ID)
+		t.astray(func(a *trial) {
+			if r := a.claim(eager(c)); r.Owner != c.Owner {
+				t.Errorf("the command was given: %s", describe(r))
+			}
+		})
+		t.unchanged(was)
+	}},
+	{"takes over a lease that has lapsed", func(t *clockTrial) {
+		c := claimOf("k")
+		was := t.lapsed(holdOf(t.given(c)))
+		t.astray(func(a *trial) {
+			if r := a.given(eager(c)); r.Attempt != 2 || r.Fence <= was.Fence || !r.CreatedAt.Equal(was.CreatedAt) {
+				t.Errorf("the record is %s, after fence %d", describe(r), was.Fence)
+			}
+		})
+	}},
+	{"gives and renews a lease of the length it says", func(t *clockTrial) {
+		c := claimOf("k")
+		t.astray(func(a *trial) {
+			t.sameEnd("LeaseLeft", long, a.given(c).LeaseLeft, 0)
+		})
+		t.sameEnd("LeaseLeft", long, t.lookup(c.ID).LeaseLeft, 0)
+		t.refused(eager(c), t.snap(c.ID))
+		t.astray(func(a *trial) { a.renew(holdOf(a.lookup(c.ID)), time.Hour, nil) })
+		t.sameEnd("LeaseLeft", time.Hour, t.lookup(c.ID).LeaseLeft, 0)
+	}},
+	{"settles with a keep of the length it says", func(t *clockTrial) {
+		c := claimOf("k")
+		h := holdOf(t.given(c))
+		t.astray(func(a *trial) {
+			a.settle(h, completed("made"))
+			t.sameEnd("KeepLeft", long, a.lookup(c.ID).KeepLeft, 0)
+		})
+		t.sameEnd("KeepLeft", long, t.lookup(c.ID).KeepLeft, 0)
+	}},
+	{"sees nothing expired that is kept", func(t *clockTrial) {
+		for i, s := range endings {
+			r := t.done(claimOf(fmt.Sprint(i)), s)
+			was := snapshotOf(r)
+			t.astray(func(a *trial) {
+				a.same(r, a.lookup(r.ID))
+				a.same(r, a.claim(again(claimOf(fmt.Sprint(i)))))
+			})
+			t.unchanged(was)
+		}
+	}},
+	{"sees nothing that has expired", func(t *clockTrial) {
+		c := claimOf("k")
+		was := t.given(c)
+		t.settle(holdOf(was), keeping(completed("made"), short))
+		t.gone(c.ID)
+		t.astray(func(a *trial) {
+			a.absent(c.ID)
+			a.asNew(c.ID)
+		})
+		if r := t.lookup(c.ID); r.Fence <= was.Fence || !r.CreatedAt.After(was.CreatedAt) {
+			t.Errorf("the record is %s created at %v, after fence %d at %v", describe(r), r.CreatedAt, was.Fence, was.CreatedAt)
+		}
+	}},
+	{"dates records by the store's clock", func(t *clockTrial) {
+		before := t.done(claimOf("before"), completed("made"))
+		t.pass() // so that the dates differ however coarse they are
+		c := claimOf("k")
+		t.astray(func(a *trial) { a.done(c, completed("made")) })
+		t.pass()
+		r, after := t.lookup(c.ID), t.given(claimOf("after"))
+		for _, at := range []time.Time{r.CreatedAt, r.SettledAt} {
+			if !at.After(before.SettledAt) || !at.Before(after.CreatedAt) {
+				t.Errorf("dated %v, want between %v and %v", at, before.SettledAt, after.CreatedAt)
+			}
+		}
+	}},
+	{"gives fences that grow in the order of the claims", func(t *clockTrial) {
+		var last int64
+		next := func(on *trial) {
+			r := on.above(last, again(claimOf("k")))
+			on.settle(holdOf(r), onlyonce.Settlement{})
+			last = r.Fence
+		}
+		for range 3 {
+			next(t.trial)
+			t.astray(next)
+		}
+		next(t.trial)
+	}},
+	{"purges what has expired, and nothing else", func(t *clockTrial) {
+		if lacks[onlyonce.Purger](t.store) {
+			t.Skip("the store is no Purger")
+		}
+		running, kept := t.given(claimOf("running")), t.done(claimOf("kept"), completed("made"))
+		lapsed := t.lapsed(holdOf(t.given(claimOf("lapsed"))))
+		t.expire(3)
+		t.astray(func(a *trial) {
+			if n := a.purge(100); n != 3 {
+				t.Errorf("purged %d, want 3", n)
+			}
+		})
+		for _, r := range []onlyonce.Record{running, kept, lapsed} {
+			t.same(r, t.lookup(r.ID))
+		}
+	}},
+	{"lists records in the order in which they were claimed", func(t *clockTrial) {
+		if lacks[onlyonce.Lister](t.store) {
+			t.Skip("the store is no Lister")
+		}
+		t.given(claimOf("first"))
+		t.pass()
+		t.astray(func(a *trial) { a.given(claimOf("second")) })
+		t.pass()
+		t.given(claimOf("third"))
+		t.astray(func(a *trial) {
+			var keys []string
+			for _, r := range a.list(onlyonce.Filter{State: onlyonce.StateProcessing}) {
+				keys = append(keys, r.ID.Key)
+			}
+			if got := fmt.Sprint(keys); got != "[third second first]" {
+				t.Errorf("the list is %s", got)
+			}
+		})
+	}},
+	{"resolves nothing that is held, and what has lapsed", func(t *clockTrial) {
+		if lacks[onlyonce.Resolver](t.store) {
+			t.Skip("the store is no Resolver")
+		}
+		running, lapsed := t.given(claimOf("running")), t.lapsed(holdOf(t.given(claimOf("lapsed"))))
+		t.astray(func(a *trial) {
+			a.wants(onlyonce.ErrInFlight, "resolve", a.resolve(running.ID, running.Fence, completed("by hand")))
+			a.resolved(lapsed, completed("by hand"))
+		})
+		t.same(running, t.lookup(running.ID))
+	}},
+}

@@ -1,0 +1,350 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+func runRules[TX any]() []txRule[TX] {
+	type T = *txTrial[TX]
+	rules := []txRule[TX]{
+		{"rows and record are committed together", func(t T) {
+			c := claimOf("k")
+			r := t.ran(c, t.inserts("k", completed("made"), nil))
+			t.rows("k", 1)
+			want := onlyonce.Record{
+				ID: c.ID, State: onlyonce.StateCompleted, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1, Fence: r.Fence,
+				Result: completed("made").Result, CreatedAt: r.CreatedAt, SettledAt: r.SettledAt,
+			}
+			t.same(want, r)
+			t.sameEnd("KeepLeft", long, t.lookup(c.ID).KeepLeft, 0)
+			t.sameEnd("KeepLeft", long, r.KeepLeft, 0)
+		}},
+		{"the function sees the record as it was claimed", func(t T) {
+			c := claimOf("k")
+			var seen onlyonce.Record
+			t.ran(c, func(_ context.Context, _ TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+				seen = r
+				return completed("made"), nil
+			})
+			if seen.Fence <= 0 || seen.Fence != t.lookup(c.ID).Fence {
+				t.Errorf("the function saw fence %d, the record has %d", seen.Fence, t.lookup(c.ID).Fence)
+			}
+			t.sameButTimes(onlyonce.Record{
+				ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1,
+				Fence: seen.Fence, CreatedAt: seen.CreatedAt,
+			}, seen)
+		}},
+		{"the function gets what its caller's context carries", func(t T) {
+			type key struct{}
+			ctx := context.WithValue(t.ctx, key{}, "the caller's")
+			if _, err := t.In.RunTx(ctx, claimOf("k"), func(ctx context.Context, _ TX, _ onlyonce.Record) (onlyonce.Settlement, error) {
+				if ctx.Value(key{}) != "the caller's" {
+					t.Error("the function got another context")
+				}
+				return completed("made"), nil
+			}); err != nil {
+				t.Errorf("run: %v", err)
+			}
+		}},
+		{"nobody sees rows or result before the commit", func(t T) {
+			c := claimOf("k")
+			t.ran(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+				s, err := t.inserts("k", completed("made"), nil)(ctx, tx, r)
+				t.rows("k", 0)
+				if r, err := t.store.Lookup(t.ctx, c.ID); err == nil && r.State != onlyonce.StateProcessing {
+					t.Errorf("the record is %s before the commit", describe(r))
+				}
+				return s, err
+			})
+			t.rows("k", 1)
+		}},
+		{"a result of 1 MiB is committed whole", func(t T) {
+			body := bytes.Repeat(everyByte(), 4096)
+			r := t.ran(claimOf("k"), t.inserts("k", completed(string(body)), nil))
+			t.rows("k", 1)
+			t.sameResult(completed(string(body)).Result, r.Result)
+		}},
+		{"every ending is recorded with the rows", func(t T) {
+			for i, s := range endings {
+				key := fmt.Sprint(i)
+				r := t.ran(claimOf(key), t.inserts(key, s, nil))
+				t.rows(key, 1)
+				if r.State != s.State || r.Error != s.Error || r.Final != s.Final {
+					t.Errorf("the record is %s with error %q, want state %s", describe(r), r.Error, s.State)
+				}
+				t.sameEnd("KeepLeft", s.Keep, t.lookup(r.ID).KeepLeft, 0)
+			}
+		}},
+		{"a release commits the rows and leaves no record", func(t T) {
+			c := claimOf("k")
+			if _, err := t.In.RunTx(t.ctx, c, t.inserts("k", onlyonce.Settlement{}, nil)); err != nil {
+				t.Fatalf("run: %v", err)
+			}
+			t.rows("k", 1)
+			t.absent(c.ID)
+		}},
+		{"a release after a failure leaves no record either", func(t T) {
+			c := claimOf("k")
+			t.done(c, failed("no stock"))
+			if _, err := t.In.RunTx(t.ctx, eager(c), t.inserts("k", onlyonce.Settlement{}, nil)); err != nil {
+				t.Fatalf("run: %v", err)
+			}
+			t.rows("k", 1)
+			t.absent(c.ID)
+		}},
+		{"a replay does not run", func(t T) {
+			c := claimOf("k")
+			t.ran(c, t.inserts("k", completed("made"), nil))
+			t.notRun(eager(c))
+			t.rows("k", 1)
+		}},
+		{"a run that is repeated because its answer was lost is recognised", func(t T) {
+			c := claimOf("k")
+			t.ran(c, t.inserts("k", completed("made"), nil))
+			t.notRun(c)
+			t.rows("k", 1)
+		}},
+		{"a command that is held by a lease does not run", func(t T) {
+			c := claimOf("k")
+			t.given(c)
+			t.notRun(eager(c))
+		}},
+		{"a duplicate during the transaction gets a processing record at once, and then the result", func(t T) {
+			c := claimOf("k")
+			t.ran(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+				other := eager(c)
+				dup, err := t.In.RunTx(t.ctx, other, t.never())
+				if err != nil || dup.State != onlyonce.StateProcessing || dup.Owner == other.Owner || dup.ID != c.ID || dup.LeaseLeft <= 0 {
+					t.Errorf("the duplicate got %s and error %v", describe(dup), err)
+				}
+				return t.inserts("k", completed("made"), nil)(ctx, tx, r)
+			})
+			t.notRun(eager(c))
+			t.rows("k", 1)
+		}},
+		{"a retry runs as the next attempt", func(t T) {
+			t.takes(failed("no stock"))
+		}},
+		{"a take-over of an unknown outcome runs as the next attempt", func(t T) {
+			t.takes(unknown("no answer"))
+		}},
+		{"a take-over of a lapsed lease runs as the next attempt", func(t T) {
+			t.takes(onlyonce.Settlement{})
+		}},
+		{"attempts are counted and fences grow over transactions", func(t T) {
+			c := claimOf("k")
+			var last int64
+			for n := 1; n <= 5; n++ {
+				r := t.ran(c, t.inserts("k", failed("no stock"), nil))
+				if r.Attempt != n || r.Fence <= last {
+					t.Errorf("attempt %d has fence %d, after %d of %d", r.Attempt, r.Fence, n-1, last)
+				}
+				last, c = r.Fence, eager(c)
+			}
+			t.rows("k", 5)
+		}},
+		{"an expired command runs anew with a higher fence", func(t T) {
+			c := claimOf("k")
+			was := t.ran(c, t.inserts("k", keeping(completed("made"), short), nil))
+			t.gone(c.ID)
+			if r := t.ran(again(c), t.inserts("k", completed("made anew"), nil)); r.Attempt != 1 || r.Fence <= was.Fence {
+				t.Errorf("it is now %s, after fence %d", describe(r), was.Fence)
+			}
+			t.rows("k", 2)
+		}},
+		{"a context that has ended runs nothing", func(t T) {
+			ctx, cancel := context.WithCancel(t.ctx)
+			cancel()
+			_, err := t.In.RunTx(ctx, claimOf("k"), t.never())
+			t.wants(context.Canceled, "run", err)
+			t.absent(idOf("k"))
+		}},
+		{"a context that ends meanwhile leaves rows and record, or neither", func(t T) {
+			for i := range 10 {
+				c, row := claimOf(fmt.Sprint(i)), fmt.Sprint(i)
+				ctx, cancel := context.WithCancel(t.ctx)
+				_, err := t.In.RunTx(ctx, c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+					defer cancel()
+					return t.inserts(row, completed("made"), nil)(ctx, tx, r)
+				})
+				t.agree(c.ID, row)
+				if err == nil {
+					t.rows(row, 1)
+				}
+			}
+			t.still()
+		}},
+	}
+	for _, stand := range standings {
+		rules = append(rules,
+			txRule[TX]{"a claim that takes nothing does not run when the command is " + stand.name, func(t T) {
+				c := claimOf("k")
+				stand.reach(t.trial, c)
+				t.notRun(again(c))
+			}},
+			txRule[TX]{"another fingerprint does not run when the command is " + stand.name, func(t T) {
+				c := claimOf("k")
+				stand.reach(t.trial, c)
+				c = eager(c)
+				c.Fingerprint, c.Lease = []byte("another order"), time.Hour
+				t.notRun(c)
+			}})
+	}
+	return rules
+}
+
+// takes wants a command that was lost as s says to run as the next attempt.
+func (t *txTrial[TX]) takes(s onlyonce.Settlement) {
+	t.Helper()
+	c := claimOf("k")
+	was := t.given(c)
+	kept := steps{"charge": []byte("ch_1")}
+	t.renew(holdOf(was), long, kept)
+	t.lose(was, s)
+	c = eager(c)
+	want := onlyonce.Record{
+		ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 2,
+		Error: s.Error, Steps: kept, CreatedAt: was.CreatedAt,
+	}
+	r := t.ran(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+		want.Fence = r.Fence
+		t.same(want, r)
+		if r.Fence <= was.Fence {
+			t.Errorf("the fence went from %d to %d", was.Fence, r.Fence)
+		}
+		return t.inserts("k", completed("made"), nil)(ctx, tx, r)
+	})
+	t.rows("k", 1)
+	want.State, want.Result, want.Error, want.SettledAt = onlyonce.StateCompleted, completed("made").Result, r.Error, r.SettledAt
+	t.same(want, r)
+}
+
+var errOwn = errors.New("an error of the application")
+
+func lossRules[TX any]() []txRule[TX] {
+	type T = *txTrial[TX]
+	rules := []txRule[TX]{
+		{"an error rolls the rows back and records its settlement alone", func(t T) {
+			for i, s := range endings {
+				c, row := claimOf(fmt.Sprint(i)), fmt.Sprint(i)
+				t.failsWith(errOwn, c, t.inserts(row, s, errOwn))
+				t.rows(row, 0)
+				r := t.lookup(c.ID)
+				t.same(onlyonce.Record{
+					ID: c.ID, State: s.State, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1, Fence: r.Fence,
+					Result: s.Result, Error: s.Error, Final: s.Final, CreatedAt: r.CreatedAt, SettledAt: r.SettledAt,
+				}, r)
+				t.sameEnd("KeepLeft", s.Keep, r.KeepLeft, 0)
+			}
+		}},
+		{"an error without a settlement leaves nothing", func(t T) {
+			t.failsWith(errOwn, claimOf("k"), t.inserts("k", onlyonce.Settlement{}, errOwn))
+			t.rows("k", 0)
+			t.absent(idOf("k"))
+			t.ran(claimOf("k"), t.inserts("k", completed("made"), nil))
+			t.rows("k", 1)
+		}},
+		{"an error without a settlement leaves an earlier attempt's record as it was", func(t T) {
+			for _, stand := range standings {
+				if stand.name != "failed" && stand.name != "unknown" && stand.name != "lapsed" {
+					continue
+				}
+				c := claimOf(stand.name)
+				stand.reach(t.trial, c)
+				was := t.snap(c.ID)
+				t.failsWith(errOwn, eager(c), t.inserts(stand.name, onlyonce.Settlement{}, errOwn))
+				t.rows(stand.name, 0)
+				t.unchanged(was)
+			}
+		}},
+		{"a retry that fails again is recorded as that attempt", func(t T) {
+			c := claimOf("k")
+			was := t.done(c, failed("no stock"))
+			t.failsWith(errOwn, eager(c), t.inserts("k", failed("no money"), errOwn))
+			t.rows("k", 0)
+			if r := t.lookup(c.ID); r.Attempt != 2 || r.Error != "no money" || r.Fence <= was.Fence {
+				t.Errorf("the record is %s with error %q", describe(r), r.Error)
+			}
+		}},
+		{"a function that rolls the transaction back itself completes nothing", func(t T) {
+			if t.Rollback == nil {
+				t.Skip("a function of this store can't end its transaction")
+			}
+			t.meddles(t.Rollback)
+			t.rows("k", 0)
+		}},
+		{"a function that commits the transaction itself is told so", func(t T) {
+			if t.Commit == nil {
+				t.Skip("a function of this store can't end its transaction")
+			}
+			t.meddles(t.Commit)
+		}},
+	}
+	for _, d := range disasters {
+		rules = append(rules,
+			txRule[TX]{"a function that " + d.name + " leaves nothing", func(t T) {
+				c := claimOf("k")
+				t.struck(d, func() { t.In.RunTx(t.ctx, c, t.strikes("k", d)) })
+				t.rows("k", 0)
+				t.absent(c.ID)
+				t.ran(again(c), t.inserts("k", completed("made"), nil))
+				t.rows("k", 1)
+				t.still()
+			}},
+			txRule[TX]{"a retry that " + d.name + " leaves the failed attempt's record as it was", func(t T) {
+				c := claimOf("k")
+				t.done(c, failed("no stock"))
+				was := t.snap(c.ID)
+				t.struck(d, func() { t.In.RunTx(t.ctx, eager(c), t.strikes("k", d)) })
+				t.rows("k", 0)
+				t.unchanged(was)
+				t.still()
+			}})
+	}
+	return rules
+}
+
+// strikes returns a function that adds a row and then meets a disaster.
+func (t *txTrial[TX]) strikes(row string, d disaster) txFunc[TX] {
+	return func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+		s, err := t.inserts(row, completed("made"), nil)(ctx, tx, r)
+		d.strike()
+		return s, err
+	}
+}
+
+// failsWith wants a run to return the function's error as it is.
+func (t *txTrial[TX]) failsWith(want error, c onlyonce.Claim, fn txFunc[TX]) {
+	t.Helper()
+	if _, err := t.In.RunTx(t.ctx, c, fn); err != want {
+		t.Errorf("run returned the error %v, want %v itself", err, want)
+	}
+}
+
+// meddles runs a function that ends its transaction, and wants an error, no
+// result without its rows, and the store to go on.
+func (t *txTrial[TX]) meddles(end func(TX) error) {
+	t.Helper()
+	c := claimOf("k")
+	if _, err := t.In.RunTx(t.ctx, c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+		s, err := t.inserts("k", completed("made"), nil)(ctx, tx, r)
+		_ = end(tx) // the store may refuse it
+		return s, err
+	}); err == nil {
+		t.Error("run returned no error")
+	}
+	n, err := t.Count(t.ctx, "k")
+	if err != nil {
+		t.Fatalf("count: %v", err)
+	}
+	if r, err := t.store.Lookup(t.ctx, c.ID); err == nil && r.State == onlyonce.StateCompleted && n == 0 {
+		t.Errorf("the record is %s, but the rows are gone", describe(r))
+	}
+	t.still()
+}
