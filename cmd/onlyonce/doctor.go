@@ -1,0 +1,47 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+func doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "doctor URL",
+		Short: "Check that a store's settings keep the promise",
+		Long: `Looks for settings of a store that would break the promise and says what mends
+each. serve refuses a store with findings, unless each is accepted by its name,
+the word before the first colon, with --accept-risk.
+
+Exit code 1 says that there are findings, or that the store can't be opened.`,
+		Example: `  onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
+		Args:    takes("URL"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			store, err := openExisting(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, store.Close()) }()
+			findings, err := store.Diagnose(cmd.Context())
+			if err != nil {
+				return err
+			}
+			out := cmd.OutOrStdout()
+			for _, f := range findings {
+				fmt.Fprintln(out, f)
+			}
+			if n := len(findings); n > 0 {
+				return fmt.Errorf("%d findings", n)
+			}
+			fmt.Fprintf(out, "no findings\nSQLite %s\n%s\n", sqlite3.SQLITE_VERSION, classA)
+			return nil
+		},
+	}
+}
+
+// classA is what SQLite promises with a write-ahead log and synchronous=FULL.
+const classA = `guarantee class A: what was answered survives a crash of the process, of the
+system and of the machine; there is one machine, and no failover`

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/spf13/cobra"
+)
+
+// shortID is how much of a record's id is shown, in hexadecimal digits: as
+// much as a log line has.
+const shortID = 16
+
+func recordsCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "records",
+		Short: "List, show and delete the records of a store",
+		Long: `Looks at the records of commands, while the servers of the store run or not.
+
+A record is named by its id, or as much of the id's beginning as names no other
+(a log line has it as idempotency_key), or by --key and, where that names
+several, --operation and --tenant.`,
+		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --state unknown
+  onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
+  onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17`,
+	}, recordsLsCommand(), recordsShowCommand(), recordsRmCommand())
+}
+
+// A recordName says which record is meant.
+type recordName struct{ id, tenant, operation, key string }
+
+func (n *recordName) addFlags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&n.key, "key", "", "the record's `key`, instead of its id")
+	cmd.Flags().StringVar(&n.operation, "operation", "", "its `operation`")
+	cmd.Flags().StringVar(&n.tenant, "tenant", "", "its `tenant`")
+}
+
+// args takes URL and, unless --key stands for it, ID.
+func (n *recordName) args(cmd *cobra.Command, args []string) error {
+	if n.key != "" {
+		return takes("URL")(cmd, args)
+	}
+	if len(args) == 1 {
+		return usagef("which record? Give its id after the URL, or --key; onlyonce records ls lists them")
+	}
+	if err := takes("URL", "ID")(cmd, args); err != nil {
+		return err
+	}
+	n.id = strings.ToLower(args[1])
+	if _, err := hex.DecodeString(n.id[:len(n.id)&^1]); err != nil || len(n.id) < 4 {
+		return usagef("%q is not the beginning of an id: give at least 4 hexadecimal digits, or say --key", args[1])
+	}
+	return nil
+}
+
+// find returns the one record that is meant.
+func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.Record, error) {
+	var found []onlyonce.Record
+	for r, err := range store.List(ctx, onlyonce.Filter{Tenant: n.tenant, Operation: n.operation, Key: n.key}) {
+		if err != nil {
+			return onlyonce.Record{}, err
+		}
+		if strings.HasPrefix(fullID(r.ID), n.id) {
+			found = append(found, r)
+		}
+		if len(found) > 5 {
+			break
+		}
+	}
+	switch len(found) {
+	case 1:
+		return found[0], nil
+	case 0:
+		return onlyonce.Record{}, fmt.Errorf("no such record: it may have expired; onlyonce records ls lists those there are")
+	}
+	var b strings.Builder
+	for _, r := range found {
+		fmt.Fprintf(&b, "\n  %s  tenant %s, operation %s, key %s", fullID(r.ID)[:shortID], cell(r.ID.Tenant), cell(r.ID.Operation), cell(r.ID.Key))
+	}
+	return onlyonce.Record{}, fmt.Errorf("that names more than one record: give more of the id, or --operation and --tenant:%s", &b)
+}
+
+// fullID is the id that a SQL store keeps the record under.
+func fullID(id onlyonce.ID) string {
+	hash := id.Hash()
+	return hex.EncodeToString(hash[:])
+}
+
+// stateOf is the record's state in words.
+func stateOf(r onlyonce.Record) string {
+	switch {
+	case r.Corrupt:
+		return string(r.State) + " (corrupt)"
+	case r.State == onlyonce.StateProcessing && r.LeaseLeft <= 0:
+		return "processing (lapsed)"
+	case r.Final:
+		return "failed (final)"
+	}
+	return string(r.State)
+}
+
+// leftOf is how long the record stays as it is.
+func leftOf(r onlyonce.Record) string {
+	switch {
+	case r.State == onlyonce.StateProcessing:
+		return age(max(r.LeaseLeft, 0))
+	case r.KeepLeft == 0:
+		return "until resolved"
+	}
+	return age(r.KeepLeft)
+}
+
+// age is a duration in its two largest units.
+func age(d time.Duration) string {
+	const day = 24 * time.Hour
+	switch {
+	case d < time.Second:
+		return "0s"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", d/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
+	case d < day:
+		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
+	}
+	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
+}
+
+// cell is text for a column: in quotes if a terminal or a reader could take it
+// for something else.
+func cell(text string) string {
+	if text == "" {
+		return "-"
+	}
+	quoted := strconv.Quote(text)
+	if len(quoted) > len(text)+2 || text == "-" || strings.TrimSpace(text) != text || strings.Contains(text, "  ") {
+		return quoted
+	}
+	return text
+}

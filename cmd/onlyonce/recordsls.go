@@ -1,0 +1,111 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"iter"
+	"text/tabwriter"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/spf13/cobra"
+)
+
+func recordsLsCommand() *cobra.Command {
+	var f onlyonce.Filter
+	var state string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "ls URL",
+		Short: "List records, newest first",
+		Long: `Lists the records that have not expired, newest first. LEFT is what is left of
+the lease while a command is processing, then how long the record stays. With
+--json every line is a record as a JSON object, without its answer.`,
+		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --operation "POST /api/v1/items" --limit 10
+  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --limit 0 --json | jq -r 'select(.attempt > 1) | .key'`,
+		Args: takes("URL"),
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			if f.State, err = parseState(state); err != nil {
+				return err
+			}
+			if f.Limit < 0 {
+				return usagef("--limit is %d: write 0 or more", f.Limit)
+			}
+			store, err := openExisting(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, store.Close()) }()
+			if asJSON {
+				return listJSON(cmd, store.List(cmd.Context(), f))
+			}
+			return listTable(cmd, store, f)
+		},
+	}
+	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only of this `tenant`")
+	cmd.Flags().StringVar(&f.Operation, "operation", "", "only of this `operation`")
+	cmd.Flags().StringVar(&f.Key, "key", "", "only with this `key`")
+	cmd.Flags().StringVar(&f.Ref, "ref", "", "only those that made what this `ref` names")
+	cmd.Flags().StringVar(&state, "state", "", "only in this `state`: processing, completed, failed or unknown")
+	cmd.Flags().IntVar(&f.Limit, "limit", 100, "at most this `number`; 0 lists all")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
+	return cmd
+}
+
+func parseState(text string) (onlyonce.State, error) {
+	switch s := onlyonce.State(text); s {
+	case "", onlyonce.StateProcessing, onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown:
+		return s, nil
+	}
+	return "", usagef("invalid value %q for --state: write processing, completed, failed or unknown", text)
+}
+
+func listJSON(cmd *cobra.Command, records iter.Seq2[onlyonce.Record, error]) error {
+	out := json.NewEncoder(cmd.OutOrStdout())
+	out.SetEscapeHTML(false)
+	for r, err := range records {
+		if err != nil {
+			return err
+		}
+		if err := out.Encode(newRecordJSON(r)); err != nil {
+			return fmt.Errorf("write: %w", err)
+		}
+	}
+	return nil
+}
+
+func listTable(cmd *cobra.Command, store onlyonce.Lister, f onlyonce.Filter) error {
+	limit := f.Limit
+	if limit > 0 {
+		f.Limit++ // to know whether there are more
+	}
+	out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "ID\tSTATE\tAGE\tLEFT\tATTEMPT\tSTATUS\tTENANT\tOPERATION\tKEY\tREF")
+	listed := 0
+	for r, err := range store.List(cmd.Context(), f) {
+		if err != nil {
+			return errors.Join(out.Flush(), err)
+		}
+		if listed++; listed > limit && limit > 0 {
+			break
+		}
+		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n",
+			fullID(r.ID)[:shortID], stateOf(r), age(time.Since(r.CreatedAt)), leftOf(r), r.Attempt, statusOf(r),
+			cell(r.ID.Tenant), cell(r.ID.Operation), cell(r.ID.Key), cell(r.Result.Ref))
+	}
+	if err := out.Flush(); err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	if limit > 0 && listed > limit {
+		fmt.Fprintln(cmd.ErrOrStderr(), "There are more: --limit 0 lists all.")
+	}
+	return nil
+}
+
+func statusOf(r onlyonce.Record) string {
+	if r.Result.Status == 0 {
+		return "-"
+	}
+	return fmt.Sprint(r.Result.Status)
+}

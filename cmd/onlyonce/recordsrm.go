@@ -1,0 +1,79 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/spf13/cobra"
+)
+
+func recordsRmCommand() *cobra.Command {
+	var name recordName
+	var yes bool
+	cmd := &cobra.Command{
+		Use:   "rm URL ID | rm URL --key KEY",
+		Short: "Delete a record, so that its command can run anew",
+		Long: `Deletes one record: the next request with its key runs the command again, even
+if it has taken effect before. The record is shown first, and deleted only if it
+is still the same afterwards. While an attempt holds the command it is not
+deleted at all.`,
+		Example: `  onlyonce records rm sqlite:onlyonce-data/onlyonce.db 3f1c7a50
+  onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17 --yes`,
+		Args: name.args,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			store, err := openExisting(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, store.Close()) }()
+			r, err := name.find(cmd.Context(), store)
+			if err != nil {
+				return err
+			}
+			if r.State == onlyonce.StateProcessing && r.LeaseLeft > 0 {
+				return errHeld(r)
+			}
+			showFacts(cmd.OutOrStdout(), r)
+			if !yes && !confirmed(cmd) {
+				return errors.New("nothing was deleted: answer yes, or say --yes")
+			}
+			if err := remove(cmd, store, r); err != nil {
+				return err
+			}
+			fmt.Fprintln(cmd.OutOrStdout(), "deleted")
+			return nil
+		},
+	}
+	name.addFlags(cmd)
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// confirmed asks the person at the terminal.
+func confirmed(cmd *cobra.Command) bool {
+	fmt.Fprint(cmd.OutOrStdout(), "Delete this record, so that its command can run again? Type yes: ")
+	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
+	fmt.Fprintln(cmd.OutOrStdout())
+	return strings.TrimSpace(answer) == "yes"
+}
+
+// remove deletes r unless it changed since it was read.
+func remove(cmd *cobra.Command, store onlyonce.Resolver, r onlyonce.Record) error {
+	err := store.Resolve(cmd.Context(), r.ID, r.Fence, onlyonce.Settlement{})
+	switch {
+	case errors.Is(err, onlyonce.ErrInFlight):
+		return errHeld(r)
+	case errors.Is(err, onlyonce.ErrLost):
+		return errors.New("nothing was deleted: another attempt began meanwhile; look at the record again")
+	case errors.Is(err, onlyonce.ErrNotFound):
+		return errors.New("nothing was deleted: the record is gone already")
+	}
+	return err
+}
+
+func errHeld(r onlyonce.Record) error {
+	return fmt.Errorf("nothing was deleted: an attempt holds the command, for %s unless it renews: wait until it ends or its lease lapses", age(max(r.LeaseLeft, 0)))
+}

@@ -1,0 +1,175 @@
+package main
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/spf13/cobra"
+)
+
+// previewSize is how much of a body show shows, in bytes.
+const previewSize = 4 << 10
+
+func recordsShowCommand() *cobra.Command {
+	var name recordName
+	var asJSON, raw bool
+	cmd := &cobra.Command{
+		Use:   "show URL ID | show URL --key KEY",
+		Short: "Show one record and its answer",
+		Long: `Shows one record: its state, times, steps and stored answer. Characters that a
+terminal would act on are escaped, and a long body is cut; --raw writes the
+body's bytes as they are, and nothing else.`,
+		Example: `  onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
+  onlyonce records show sqlite:onlyonce-data/onlyonce.db --key order-17 --raw > body.json`,
+		Args: name.args,
+		RunE: func(cmd *cobra.Command, args []string) (err error) {
+			store, err := openExisting(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			defer func() { err = errors.Join(err, store.Close()) }()
+			r, err := name.find(cmd.Context(), store)
+			if err != nil {
+				return err
+			}
+			switch out := cmd.OutOrStdout(); {
+			case raw:
+				_, err = out.Write(r.Result.Body)
+			case asJSON:
+				enc := json.NewEncoder(out)
+				enc.SetEscapeHTML(false)
+				err = enc.Encode(newRecordJSON(r).withAnswer(r))
+			default:
+				err = show(out, r)
+			}
+			if err != nil {
+				return fmt.Errorf("write: %w", err)
+			}
+			return nil
+		},
+	}
+	name.addFlags(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object, with the whole body")
+	cmd.Flags().BoolVar(&raw, "raw", false, "only the body, as it is")
+	cmd.MarkFlagsMutuallyExclusive("json", "raw")
+	return cmd
+}
+
+// show writes a record for a person.
+func show(w io.Writer, r onlyonce.Record) error {
+	showFacts(w, r)
+	for _, name := range slices.Sorted(maps.Keys(r.Result.Header)) {
+		for _, value := range r.Result.Header[name] {
+			fmt.Fprintf(w, "%s: %s\n", escape(name, ""), escape(value, ""))
+		}
+	}
+	if len(r.Result.Header) > 0 {
+		fmt.Fprintln(w)
+	}
+	_, err := io.WriteString(w, preview(r.Result.Body))
+	return err
+}
+
+// showFacts writes what is known of the record but for its answer.
+func showFacts(w io.Writer, r onlyonce.Record) {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(out, "%s\t%s\n", name, value)
+		}
+	}
+	line("id", fullID(r.ID))
+	line("tenant", cell(r.ID.Tenant))
+	line("operation", cell(r.ID.Operation))
+	line("key", cell(r.ID.Key))
+	line("state", stateOf(r))
+	line("attempt", strconv.Itoa(r.Attempt))
+	line("fence", strconv.FormatInt(r.Fence, 10))
+	line("created", instant(r.CreatedAt))
+	line("settled", instant(r.SettledAt))
+	if r.State == onlyonce.StateProcessing {
+		line("lease left", leftOf(r))
+	} else {
+		line("stays", leftOf(r))
+	}
+	line("fingerprint", hex.EncodeToString(r.Fingerprint))
+	line("error", escape(r.Error, ""))
+	var steps []string
+	for _, step := range slices.Sorted(maps.Keys(r.Steps)) {
+		steps = append(steps, cell(step))
+	}
+	line("steps", strings.Join(steps, ", "))
+	line("ref", escape(r.Result.Ref, ""))
+	line("status", statusOf(r))
+	line("body", fmt.Sprintf("%d bytes", len(r.Result.Body)))
+	out.Flush()
+	fmt.Fprintln(w)
+}
+
+func instant(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s (%s ago)", t.UTC().Format("2006-01-02T15:04:05.000Z"), age(time.Since(t)))
+}
+
+// preview is the beginning of a body, safe to look at in a terminal.
+func preview(body []byte) string {
+	if len(body) == 0 {
+		return ""
+	}
+	shown := body[:min(len(body), previewSize)]
+	more := len(body) - len(shown)
+	text := ""
+	if utf8.Valid(trimRune(shown)) {
+		text = escape(string(trimRune(shown)), "\n\t")
+	} else {
+		text = hex.Dump(shown[:min(len(shown), 256)])
+		more = len(body) - min(len(shown), 256)
+	}
+	if !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	if more > 0 {
+		text += fmt.Sprintf("… %d bytes more; --raw writes all\n", more)
+	}
+	return text
+}
+
+// trimRune drops a character that the cut went through.
+func trimRune(b []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if c := b[len(b)-n]; utf8.RuneStart(c) {
+			if !utf8.FullRune(b[len(b)-n:]) {
+				return b[:len(b)-n]
+			}
+			break
+		}
+	}
+	return b
+}
+
+// escape makes every character visible but those to keep.
+func escape(text, keep string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if strconv.IsPrint(r) || strings.ContainsRune(keep, r) {
+			b.WriteRune(r)
+		} else {
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		}
+	}
+	return b.String()
+}
