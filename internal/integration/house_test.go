@@ -1,0 +1,183 @@
+package integration
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/onlyonce-go/onlyonce"
+
+// imports returns, for every package of the workspace that is not a test, the
+// packages of the workspace that it imports, and whether it imports others
+// that are not of the standard library.
+func imports(t *testing.T) (ours, foreign map[string][]string) {
+	t.Helper()
+	ours, foreign = map[string][]string{}, map[string][]string{}
+	for line := range strings.Lines(run(t, "../..", "go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "work")) {
+		fields := strings.Fields(line)
+		from := within(fields[0])
+		ours[from] = nil
+		for _, to := range fields[1:] {
+			switch {
+			case to == module || strings.HasPrefix(to, module+"/"):
+				ours[from] = append(ours[from], within(to))
+			case strings.Contains(strings.SplitN(to, "/", 2)[0], "."):
+				foreign[from] = append(foreign[from], to)
+			}
+		}
+	}
+	return ours, foreign
+}
+
+// within is a package's path in the repository; the root package's is ".".
+func within(path string) string {
+	if path == module {
+		return "."
+	}
+	return strings.TrimPrefix(path, module+"/")
+}
+
+func run(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), name, args...)
+	cmd.Dir = dir
+	out, err := cmd.Output()
+	if err != nil {
+		if exit, ok := err.(*exec.ExitError); ok { //nolint:errorlint // Output returns it as it is
+			t.Fatalf("%s %v: %v\n%s", name, args, err, exit.Stderr)
+		}
+		t.Fatalf("%s %v: %v", name, args, err)
+	}
+	return string(out)
+}
+
+func TestWhoMayImportWhom(t *testing.T) {
+	ours, foreign := imports(t)
+	if len(ours) < 6 {
+		t.Fatalf("only %d packages found", len(ours))
+	}
+	under := func(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+	wayIn := func(path string) bool {
+		for _, dir := range []string{"httponce", "inbox", "console", "conform", "proxy"} {
+			if under(path, dir) {
+				return true
+			}
+		}
+		return false
+	}
+	application := func(path string) bool {
+		return under(path, "services") || under(path, "cmd") || under(path, "internal/integration")
+	}
+	for from, targets := range ours {
+		if !application(from) && len(foreign[from]) > 0 {
+			t.Errorf("%s imports %v: the library has no dependencies", from, foreign[from])
+		}
+		for _, to := range targets {
+			var broken string
+			switch {
+			case from == "." || from == "outbox":
+				broken = "imports nothing of ours"
+			case wayIn(from) && to != "." && (from != "proxy" || to != "httponce") && (from != "console" || to != "outbox"):
+				broken = "a way in imports the root only"
+			case under(from, "stores") && to != "." && to != "outbox":
+				broken = "a store imports the root and outbox only"
+			case under(to, "cmd"):
+				broken = "nobody imports cmd"
+			case under(to, "services") && !under(from, "cmd") && !under(from, "services"):
+				broken = "only cmd imports the services"
+			}
+			if broken != "" {
+				t.Errorf("%s imports %s: %s", from, to, broken)
+			}
+		}
+	}
+	if deps := run(t, "../..", "go", "list", "-deps", "-f", "{{.ImportPath}}", module); strings.Contains("\n"+deps, "\nnet/http\n") {
+		t.Error("the root package depends on net/http")
+	}
+}
+
+func TestAUserOfTheCoreGetsNoOtherModule(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, text string) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("go.mod", "module user\n\ngo 1.26\n\nrequire "+module+" v0.0.0\n\nreplace "+module+" => "+root+"\n")
+	write("main.go", `package main
+
+import (
+	_ "`+module+`"
+	_ "`+module+`/httponce"
+	_ "`+module+`/stores/sqlstore"
+)
+
+func main() {}
+`)
+	t.Setenv("GOWORK", "off")
+	run(t, dir, "go", "build", "./...")
+	lines := strings.Split(strings.TrimSpace(run(t, dir, "go", "list", "-m", "all")), "\n")
+	if len(lines) != 2 {
+		t.Errorf("modules besides the user's own, want one:\n%s", strings.Join(lines, "\n"))
+	}
+}
+
+func TestTheRootsSurfaceStaysSmall(t *testing.T) {
+	files, err := filepath.Glob("../../*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, decl := range parsed.Decls {
+			names = append(names, exported(decl)...)
+		}
+	}
+	if len(names) < 40 || len(names) >= 60 {
+		t.Errorf("the root exports %d names, want fewer than 60: %v", len(names), names)
+	}
+}
+
+// exported returns the names that a declaration exports, methods aside.
+func exported(decl ast.Decl) (names []string) {
+	add := func(name *ast.Ident) {
+		if name.IsExported() {
+			names = append(names, name.Name)
+		}
+	}
+	switch d := decl.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			add(d.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				add(s.Name)
+			case *ast.ValueSpec:
+				for _, name := range s.Names {
+					add(name)
+				}
+			}
+		}
+	}
+	return names
+}
