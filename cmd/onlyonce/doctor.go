@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/spf13/cobra"
 	sqlite3 "modernc.org/sqlite/lib"
 )
@@ -29,17 +31,21 @@ Exit code 1 says that there are findings, or that the store can't be opened.`,
 			if err != nil {
 				return err
 			}
-			out := cmd.OutOrStdout()
-			for _, f := range findings {
-				fmt.Fprintln(out, f)
-			}
-			if n := len(findings); n > 0 {
-				return fmt.Errorf("%d findings", n)
-			}
-			fmt.Fprintf(out, "no findings\nSQLite %s\n%s\n", sqlite3.SQLITE_VERSION, classA)
-			return nil
+			return diagnosis(cmd.OutOrStdout(), findings)
 		},
 	}
+}
+
+// diagnosis prints what was found; it is an error if that is anything.
+func diagnosis(w io.Writer, findings []onlyonce.Finding) error {
+	for _, f := range findings {
+		fmt.Fprintln(w, f)
+	}
+	if len(findings) > 0 {
+		return fmt.Errorf("findings: %d", len(findings))
+	}
+	fmt.Fprintf(w, "no findings\nSQLite %s\n%s\n", sqlite3.SQLITE_VERSION, classA)
+	return nil
 }
 
 // classA is what SQLite promises with a write-ahead log and synchronous=FULL.

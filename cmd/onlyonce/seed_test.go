@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"log"
+	"os"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// seed is the command "seed URL" of the scripts: it fills a store with one
+// record of every kind.
+func seed() {
+	ctx := context.Background()
+	u, err := parseStoreURL(os.Args[1])
+	check(err)
+	store, err := u.openMigrated(ctx, nil)
+	check(err)
+	s := seeder{ctx, store}
+	s.settled("done", onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Hour, Result: onlyonce.Result{
+		Status: 201, Ref: "item-7", Body: []byte(`{"id":7}` + "\n"),
+		Header: map[string][]string{"Content-Type": {"application/json"}, "Link": {"<a>", "<b>"}},
+	}})
+	s.settled("\x1b[31mred\u202e", onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Hour, Result: onlyonce.Result{
+		Status: 200, Body: []byte("a\x1b[2Jb\nc"), Header: map[string][]string{"X-Odd": {"\x1b]0;title\a"}},
+	}})
+	s.settled("binary", onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Hour, Result: onlyonce.Result{
+		Status: 200, Body: []byte{0xff, 0x00, 0xfe},
+	}})
+	s.settled("broken", onlyonce.Settlement{State: onlyonce.StateFailed, Final: true, Keep: 50 * time.Hour, Error: "no\nstock"})
+	s.settled("doubtful", onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the answer was lost"}, "charge", "reserve")
+	s.claim("running", time.Hour)
+	s.claim("died", time.Millisecond)
+	twin := onlyonce.ID{Tenant: "bob", Operation: "POST /orders", Key: "done"}
+	_, err = store.Claim(ctx, onlyonce.Claim{ID: twin, Owner: "twin", Lease: time.Hour})
+	check(err)
+	check(store.Close())
+}
+
+type seeder struct {
+	ctx   context.Context
+	store onlyonce.Store
+}
+
+func (s seeder) claim(key string, lease time.Duration) onlyonce.Hold {
+	id := onlyonce.ID{Tenant: "alice", Operation: "POST /items", Key: key}
+	r, err := s.store.Claim(s.ctx, onlyonce.Claim{ID: id, Owner: "owner of " + key, Lease: lease})
+	check(err)
+	return onlyonce.Hold{ID: id, Owner: r.Owner, Fence: r.Fence}
+}
+
+func (s seeder) settled(key string, end onlyonce.Settlement, steps ...string) {
+	h := s.claim(key, time.Hour)
+	done := make(map[string][]byte)
+	for _, step := range steps {
+		done[step] = []byte("true")
+	}
+	check(s.store.Renew(s.ctx, h, time.Hour, done))
+	check(s.store.Settle(s.ctx, h, end))
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
