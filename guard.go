@@ -104,6 +104,8 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 				c.Owner = a.newOwner()
 			case g.cfg.HoldUnknown:
 				return nil, g.refuseUnknown(ctx, a)
+			case c.TakeUnknown: // another took it, and its lease has lapsed too
+				pause(ctx, firstPoll)
 			default:
 				c.TakeUnknown = true
 			}

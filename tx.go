@@ -97,22 +97,28 @@ func (t *txRun[TX]) settle(ctx context.Context, a *Attempt) error {
 func SettleTx[TX any](ctx context.Context, a *Attempt, in Transactor[TX], fn func(context.Context, TX) (Settlement, error)) error {
 	var s Settlement
 	var failed error
+	ran := false
 	err := in.SettleTx(ctx, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
+		ran = true
 		s, failed = fn(&running{Context: ctx, attempt: a}, tx)
 		if failed == nil || s.State != "" {
 			s = a.complete(s)
 		}
 		return s, failed
 	})
-	if failed != nil && s.State == "" {
+	switch {
+	case failed != nil && s.State == "":
 		return failed
+	case !ran && !errors.Is(err, ErrLost):
+		return settleError(err)
+	case failed != nil:
+		err = nil
 	}
 	a.lease.settling()
 	a.guard.rooms.wake(a.req.ID)
+	a.settled(ctx, s, err)
 	if failed != nil {
-		a.settled(ctx, s, nil)
 		return failed
 	}
-	a.settled(ctx, s, err)
 	return settleError(err)
 }

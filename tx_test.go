@@ -268,3 +268,28 @@ func TestAStepInsideATransactionIsAnError(t *testing.T) {
 		t.Fatalf("ran %v, error %v", ran, err)
 	}
 }
+
+func TestAnAttemptOutlivesATransactionThatNeverBegan(t *testing.T) {
+	l := newLedger()
+	g := onlyonce.New(l, onlyonce.Config{})
+	a, err := g.Begin(t.Context(), request("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = onlyonce.SettleTx(t.Context(), a, unreachable{l}, func(context.Context, entry) (onlyonce.Settlement, error) {
+		return onlyonce.Settlement{State: onlyonce.StateCompleted}, nil
+	})
+	if !errors.Is(err, onlyonce.ErrUnavailable) || !errors.Is(err, errDown) {
+		t.Fatalf("error %v", err)
+	}
+	if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateFailed}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unreachable is a ledger whose transactions do not begin.
+type unreachable struct{ *ledger }
+
+func (unreachable) SettleTx(context.Context, onlyonce.Hold, func(context.Context, entry) (onlyonce.Settlement, error)) error {
+	return errDown
+}
