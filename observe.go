@@ -21,6 +21,8 @@ const (
 	OutcomeUnrecorded = "unrecorded" // the answer was given but could not be stored
 	OutcomePurged     = "purged"     // expired records were deleted
 	OutcomeCorrupt    = "corrupt"    // a record could not be read
+
+	OutcomeUnprotected = "unprotected" // the store could not be reached, and a way in was told to run without it
 )
 
 // An Event tells an Observer of one decision.
@@ -36,6 +38,14 @@ type Event struct {
 // An Observer is called once for every decision, on the goroutine that made it
 // and outside any lock; it must not block. The context is the caller's.
 type Observer func(context.Context, Event)
+
+// Observe tells the Guard's Observer, if it has one, of a decision that a way in
+// made.
+func (g *Guard) Observe(ctx context.Context, e Event) {
+	if g.cfg.Observer != nil {
+		g.cfg.Observer(ctx, e)
+	}
+}
 
 // SlogObserver logs events: attributes event (idempotency_hit,
 // idempotency_conflict, idempotency_executed …), operation, idempotency_key,
@@ -64,6 +74,8 @@ var logLevels = map[string]slog.Level{
 	OutcomeLost:       slog.LevelError,
 	OutcomeUnrecorded: slog.LevelError,
 	OutcomeCorrupt:    slog.LevelError,
+
+	OutcomeUnprotected: slog.LevelError,
 }
 
 func (e Event) attrs() []slog.Attr {

@@ -9,9 +9,10 @@ import (
 // BeginTx is Guard.Begin for a command that runs in a transaction of the
 // store's own database: fn's rows and its settlement are committed together. It
 // returns the attempt once that is done, or once there is a result to replay
-// (see Attempt.Replayed). An error of fn is returned as it is, its rows are
-// rolled back, and its settlement is recorded alone; a zero settlement then says
-// that the command failed. Most callers want DoTx or a way in built on it.
+// (see Attempt.Replayed). When fn returns an error, that is returned as it is, its
+// rows are rolled back, and its settlement is recorded alone (see Failure); a
+// zero settlement releases the command. Most callers want DoTx or a way in built
+// on it.
 func BeginTx[TX any](ctx context.Context, g *Guard, in Transactor[TX], req Request, fn func(context.Context, TX) (Settlement, error)) (*Attempt, error) {
 	run := &txRun[TX]{guard: g, in: in, fn: fn}
 	a, err := g.enter(ctx, req, func(ctx context.Context, c Claim) (Record, error) {
@@ -58,9 +59,6 @@ func (t *txRun[TX]) claim(ctx context.Context, c Claim, req Request) (Record, er
 		ctx, cancel := context.WithTimeout(ctx, c.Lease)
 		defer cancel()
 		s, err := t.fn(&running{Context: ctx, attempt: inner}, tx)
-		if err != nil && s.State == "" {
-			s = failure(context.Background(), err)
-		}
 		s = inner.complete(s)
 		inner.rec.State, inner.rec.Error = s.State, s.Error
 		ended, failed = true, err
@@ -79,13 +77,11 @@ func (t *txRun[TX]) settle(ctx context.Context, a *Attempt) error {
 	leased, stop := a.Context(ctx)
 	defer stop()
 	defer a.settleUnfinished(leased)
-	return SettleTx(leased, a, t.in, func(ctx context.Context, tx TX) (Settlement, error) {
-		s, err := t.fn(ctx, tx)
-		if err != nil && s.State == "" {
-			s = failure(context.Background(), err)
-		}
-		return s, err
-	})
+	err := SettleTx(leased, a, t.in, t.fn)
+	if err != nil && !a.lease.ended() {
+		_ = a.Settle(leased, Settlement{}) // observed
+	}
+	return err
 }
 
 // SettleTx ends an attempt that holds the command in a transaction of the
