@@ -1,0 +1,85 @@
+package httponce
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A moment is how far an answer has got.
+type moment struct {
+	header         http.Header
+	status         int
+	declared, size int64
+}
+
+// enterTx keeps the answer from leaving until leaveTx.
+func (a *answer) enterTx() (moment, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case a.inTx:
+		return moment{}, errors.New("httponce: InTx inside a transaction: use the one that is there")
+	case a.stage == fixed:
+		return moment{}, errFixed
+	case a.stage == closed:
+		return moment{}, errReturned
+	case a.stage != buffered:
+		return moment{}, errors.New("httponce: InTx after the answer has begun to leave: write and flush less before it")
+	}
+	a.inTx = true
+	return moment{maps.Clone(a.w.Header()), a.status, a.declared, a.size}, nil
+}
+
+// rewind undoes what was written since m.
+func (a *answer) rewind(m moment) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	h := a.w.Header()
+	clear(h)
+	maps.Copy(h, m.header)
+	a.status, a.declared, a.size = m.status, m.declared, m.size
+	a.body, a.tooLarge = a.body[:min(int(m.size), len(a.body))], false
+}
+
+// discard undoes everything.
+func (a *answer) discard() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.scratch.base.restore(a.w.Header())
+	a.status, a.size, a.body, a.tooLarge = 0, 0, nil, false
+}
+
+// leaveTx lets the answer go on, or fixes it.
+func (a *answer) leaveTx(fix bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.inTx = false
+	if fix {
+		a.stage = fixed
+	}
+}
+
+// fix ends the writing of an answer that is about to be committed, and returns
+// its settlement; or the error with which to roll back, and the attempt goes on.
+func (x *exchange) fix(before moment) (onlyonce.Settlement, error) {
+	a := &x.answer
+	if a.tooLarge {
+		x.answer.rewind(before)
+		return onlyonce.Settlement{}, errTooLarge
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.status == 0 {
+		a.begin(http.StatusOK)
+	}
+	if _, commits := x.settlement(buffered); !commits {
+		return onlyonce.Settlement{}, fmt.Errorf("httponce: InTx: an answer of %d: rolled back", a.status)
+	}
+	a.complete()
+	s, _ := x.settlement(buffered)
+	return s, nil
+}

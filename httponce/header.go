@@ -1,0 +1,181 @@
+package httponce
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// What the layer itself says in headers.
+const (
+	headerReplayed  = "Idempotency-Replayed"  // true: the stored answer
+	headerReplay    = "Idempotency-Replay"    // omitted: the stored answer has no body
+	headerExpires   = "Idempotency-Expires"   // when protection ends
+	headerProtected = "Idempotency-Protected" // no: nothing is stored
+)
+
+// A headerCopy is a header as it was at some moment.
+type headerCopy struct {
+	fields []headerField
+	values []string
+}
+
+type headerField struct {
+	name string
+	n    int // how many of the values are its own
+}
+
+func (c *headerCopy) clear() {
+	clear(c.fields)
+	clear(c.values)
+	c.fields, c.values = c.fields[:0], c.values[:0]
+}
+
+func (c *headerCopy) take(h http.Header) {
+	c.clear()
+	for name, vs := range h {
+		c.fields = append(c.fields, headerField{name, len(vs)})
+		c.values = append(c.values, vs...)
+	}
+}
+
+// is reports whether h is still what was copied.
+func (c *headerCopy) is(h http.Header) bool {
+	if len(h) != len(c.fields) {
+		return false
+	}
+	values := c.values
+	for _, f := range c.fields {
+		vs, ok := h[f.name]
+		if !ok || !slices.Equal(vs, values[:f.n]) {
+			return false
+		}
+		values = values[f.n:]
+	}
+	return true
+}
+
+// restore makes h what was copied.
+func (c *headerCopy) restore(h http.Header) {
+	if c.is(h) {
+		return
+	}
+	clear(h)
+	values := c.values
+	for _, f := range c.fields {
+		h[f.name] = slices.Clone(values[:f.n])
+		values = values[f.n:]
+	}
+}
+
+// has reports whether the copy has the name with just these values.
+func (c *headerCopy) has(name string, vs []string) bool {
+	values := c.values
+	for _, f := range c.fields {
+		if f.name == name {
+			return slices.Equal(vs, values[:f.n])
+		}
+		values = values[f.n:]
+	}
+	return false
+}
+
+// get returns the values of a name.
+func (c *headerCopy) get(name string) []string {
+	values := c.values
+	for _, f := range c.fields {
+		if f.name == name {
+			return values[:f.n]
+		}
+		values = values[f.n:]
+	}
+	return nil
+}
+
+// stored returns those of h's fields that are kept with the answer; base is
+// what others had set before.
+func (c *Config) stored(h http.Header, base *headerCopy) map[string][]string {
+	if len(h) == 0 {
+		return nil
+	}
+	kept := make(map[string][]string, len(h))
+	for name, vs := range h {
+		if !base.has(name, vs) && c.replays(name) && !namedByConnection(h, name) {
+			kept[name] = vs
+		}
+	}
+	return kept
+}
+
+// replays reports whether a header, or a trailer, of that name is stored.
+func (c *Config) replays(name string) bool {
+	name = http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))
+	if ofConnection(name) {
+		return false
+	}
+	byDefault := !secretOrStale(name)
+	if c.ReplayHeader != nil {
+		return c.ReplayHeader(name, byDefault)
+	}
+	return byDefault
+}
+
+// ofConnection reports whether a header is about this connection, or this
+// layer's own.
+func ofConnection(name string) bool {
+	switch name {
+	case "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding", "Upgrade",
+		headerReplayed, headerReplay, headerExpires, headerProtected:
+		return true
+	}
+	return false
+}
+
+// secretOrStale reports whether a header was meant for one client, or for the
+// first time only.
+func secretOrStale(name string) bool {
+	switch name {
+	case "Content-Type", "Content-Length", "Location", "Etag", "Cache-Control":
+		return false
+	case "Set-Cookie", "Set-Cookie2", "Www-Authenticate", "Authentication-Info", "Clear-Site-Data",
+		"Date", "Age", "Traceparent", "Tracestate", "Traceresponse", "Server-Timing":
+		return true
+	}
+	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "X-B3-") ||
+		strings.Contains(name, "Authorization") || containsFold(name, "csrf") || containsFold(name, "xsrf")
+}
+
+func containsFold(s, lower string) bool {
+	for i := range len(s) - len(lower) + 1 {
+		if strings.EqualFold(s[i:i+len(lower)], lower) {
+			return true
+		}
+	}
+	return false
+}
+
+func namedByConnection(h http.Header, name string) bool {
+	for _, v := range h["Connection"] {
+		for n := range strings.SplitSeq(v, ",") {
+			if strings.EqualFold(strings.TrimSpace(n), name) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// ofBody are the headers that would be false of an empty body.
+var ofBody = [...]string{"Content-Length", "Content-Encoding", "Content-Md5", "Content-Digest", "Content-Range"}
+
+// omitBody says that the stored answer has no body.
+func omitBody(h map[string][]string) map[string][]string {
+	if h == nil {
+		h = make(map[string][]string, 1)
+	}
+	for _, name := range ofBody {
+		delete(h, name)
+	}
+	h[headerReplay] = []string{"omitted"}
+	return h
+}

@@ -1,0 +1,136 @@
+package httponce
+
+import (
+	"encoding/json"
+	"net/http"
+	"strconv"
+	"time"
+)
+
+// A Problem is why the layer itself, not the handler, answers a request. Its
+// Code is one of
+//
+//	idempotency_key_missing   400  a key is required
+//	idempotency_key_invalid   400
+//	tenant_missing            401  Config.Tenant returned ""
+//	body_too_large            413
+//	body_unreadable           400  the body did not come to its end
+//	idempotency_key_reused    422  the key was used for a different request
+//	request_in_progress       409  another request with the key is running
+//	outcome_unknown           409  nobody knows whether the command took effect
+//	command_failed            500  it failed, and left no answer of its own
+//	answer_too_large          500  its answer is too large for a transaction, which was rolled back
+//	too_many_requests         429  the tenant's limits are reached
+//	store_unavailable         503  nothing ran
+type Problem struct {
+	Code       string
+	Status     int
+	Title      string
+	Detail     string
+	Retryable  bool          // the same request with the same key may succeed later
+	RetryAfter time.Duration // when it is worth asking again; 0: it isn't, or nobody knows
+	Type       string        // a URI: Config.DocsURL#code, or about:blank
+	Key        string        // the request's key, if it is well-formed
+	Err        error         // for logs, never for the client; may be nil
+}
+
+// ServeHTTP writes the problem as an RFC 9457 document. It gives away neither
+// Err nor anything of another request.
+func (p Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	doc, err := json.Marshal(struct {
+		Type      string `json:"type"`
+		Title     string `json:"title"`
+		Status    int    `json:"status"`
+		Detail    string `json:"detail"`
+		Code      string `json:"code"`
+		Retryable bool   `json:"retryable"`
+	}{p.Type, p.Title, p.Status, p.Detail, p.Code, p.Retryable})
+	if err != nil {
+		http.Error(w, p.Title, p.Status)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "application/problem+json")
+	h.Set("Content-Length", strconv.Itoa(len(doc)))
+	w.WriteHeader(p.Status)
+	_, _ = w.Write(doc) // nobody is there to be told
+}
+
+// What there is to say of each problem; Config.Header stands for itself.
+var (
+	keyMissing = Problem{
+		Code: "idempotency_key_missing", Status: http.StatusBadRequest, Title: "The request has no idempotency key",
+		Detail: "Send a new, random key with every new command, and the same key with every repeat.",
+	}
+	keyInvalid = Problem{
+		Code: "idempotency_key_invalid", Status: http.StatusBadRequest, Title: "The idempotency key is not valid",
+	}
+	tenantMissing = Problem{
+		Code: "tenant_missing", Status: http.StatusUnauthorized, Title: "Nobody knows whose request this is",
+		Detail: "A request with an idempotency key must come from a caller that is known.",
+	}
+	bodyTooLarge = Problem{
+		Code: "body_too_large", Status: http.StatusRequestEntityTooLarge, Title: "The request's body is too large",
+		Detail: "A request with an idempotency key must have a shorter body.",
+	}
+	bodyUnreadable = Problem{
+		Code: "body_unreadable", Status: http.StatusBadRequest, Title: "The request's body did not come to its end",
+		Detail: "Nothing was done. Send the request again, with the same key.", Retryable: true,
+	}
+	keyReused = Problem{
+		Code: "idempotency_key_reused", Title: "The idempotency key was used for a different request",
+		Detail: "Nothing was done. Send a different request with a new key.",
+	}
+	inProgress = Problem{
+		Code: "request_in_progress", Status: http.StatusConflict, Title: "A request with this idempotency key is in progress",
+		Detail: "Send the request again later, with the same key, to get its answer.", Retryable: true,
+	}
+	outcomeUnknown = Problem{
+		Code: "outcome_unknown", Status: http.StatusConflict, Title: "Nobody knows whether the request took effect",
+		Detail: "An earlier request with this key may or may not have taken effect. Someone has to look before it is sent again.",
+	}
+	commandFailed = Problem{
+		Code: "command_failed", Status: http.StatusInternalServerError, Title: "The request failed",
+		Detail: "Nothing was changed. Send the request again, with the same key.", Retryable: true,
+	}
+	failureKept = Problem{
+		Code: "command_failed", Status: http.StatusInternalServerError, Title: "The request failed",
+		Detail: "The request failed, and a repeat with the same key fails in the same way.",
+	}
+	answerTooLarge = Problem{
+		Code: "answer_too_large", Status: http.StatusInternalServerError, Title: "The answer is too large",
+		Detail: "Nothing was changed, for the answer is too large to be committed.",
+	}
+	tooMany = Problem{
+		Code: "too_many_requests", Status: http.StatusTooManyRequests, Title: "Too many requests",
+		Detail: "Nothing was done. Send the request again later, with the same key.", Retryable: true,
+	}
+	storeUnavailable = Problem{
+		Code: "store_unavailable", Status: http.StatusServiceUnavailable, Title: "The request can't be protected now",
+		Detail: "Send the request again later, with the same key.", Retryable: true, RetryAfter: 5 * time.Second,
+	}
+)
+
+// longestRetryAfter is what a client is asked to wait at most: most commands end
+// long before their lease does.
+const longestRetryAfter = 5 * time.Second
+
+// refuse answers with a problem.
+func (l *layer) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
+	h := w.Header()
+	p.Type = "about:blank"
+	if l.cfg.DocsURL != "" {
+		p.Type = l.cfg.DocsURL + "#" + p.Code
+		h.Add("Link", "<"+l.cfg.DocsURL+`>; rel="describedby"`)
+	} else {
+		p.Title = http.StatusText(p.Status)
+	}
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
+	}
+	if l.cfg.Problem != nil {
+		l.cfg.Problem(w, r, p)
+		return
+	}
+	p.ServeHTTP(w, r)
+}

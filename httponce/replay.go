@@ -1,0 +1,109 @@
+package httponce
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// replay gives the stored answer.
+func (l *layer) replay(c *call, a *onlyonce.Attempt) {
+	c.reset()
+	rec := a.Record()
+	if err := a.Err(); err != nil && rec.Result.Status == 0 {
+		p := failureKept
+		p.Err = err
+		l.refuseKeyed(c.w, c.r, c.request.ID.Key, p)
+		return
+	}
+	h := c.w.Header()
+	n := 2
+	for _, vs := range rec.Result.Header {
+		n += len(vs)
+	}
+	all := make([]string, 0, n) // the store's own slices are not given away
+	add := func(vs ...string) []string {
+		from := len(all)
+		all = append(all, vs...)
+		return all[from:len(all):len(all)]
+	}
+	for name, vs := range rec.Result.Header {
+		h[name] = add(vs...)
+	}
+	if _, ok := h["Content-Type"]; !ok {
+		h["Content-Type"] = nil // as it was the first time: net/http is not to guess
+	}
+	h[headerReplayed] = add("true")
+	if lasts(rec) {
+		h[headerExpires] = add(expiry(rec))
+	}
+	c.w.WriteHeader(max(rec.Result.Status, http.StatusOK))
+	if len(rec.Result.Body) > 0 {
+		_, _ = c.w.Write(rec.Result.Body) // a client that went away asks again
+	}
+}
+
+// refuseCall answers with what an error of the root package means, and drops what
+// a handler may have written.
+func (l *layer) refuseCall(c *call, err error) {
+	c.reset()
+	l.refuseKeyed(c.w, c.r, c.request.ID.Key, l.problem(err))
+}
+
+// reset drops the header that a handler has set.
+func (c *call) reset() {
+	if c.x != nil {
+		c.scratch.base.restore(c.w.Header())
+	}
+}
+
+// problem says what an error of the root package means to a client.
+func (l *layer) problem(err error) Problem {
+	p := storeUnavailable
+	var busy *onlyonce.InFlightError
+	switch {
+	case errors.Is(err, onlyonce.ErrMismatch):
+		p = keyReused
+		p.Status = l.cfg.MismatchStatus
+	case errors.As(err, &busy):
+		p = inProgress
+		p.RetryAfter = min(max(busy.RetryAfter, time.Second), longestRetryAfter)
+	case errors.Is(err, onlyonce.ErrLost):
+		p = inProgress
+		p.RetryAfter = time.Second
+	case errors.Is(err, onlyonce.ErrUnknown):
+		p = outcomeUnknown
+	}
+	p.Err = err
+	return p
+}
+
+// wait says how long a request waits for another with its key: what its
+// "Prefer: wait=N" asks for, if that is granted.
+func (l *layer) wait(r *http.Request) time.Duration {
+	if l.cfg.MaxWait == 0 {
+		return 0
+	}
+	for _, v := range r.Header["Prefer"] {
+		for p := range strings.SplitSeq(v, ",") {
+			p, _, _ = strings.Cut(p, ";")
+			name, value, _ := strings.Cut(p, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			n, err := strconv.ParseUint(strings.Trim(value, ` "`), 10, 31)
+			switch {
+			case err != nil:
+				return 0
+			case n == 0:
+				return -1
+			}
+			return min(time.Duration(n)*time.Second, l.cfg.MaxWait)
+		}
+	}
+	return 0
+}

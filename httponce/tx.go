@@ -1,0 +1,204 @@
+package httponce
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// WrapTx is Wrap for a handler whose rows live in the store's own database: its
+// rows and its answer are committed together, or neither, before a byte of
+// the answer leaves. Pass the Guard's store as in. Without a key the handler
+// runs in a transaction too, and nothing is remembered.
+//
+// The rows are rolled back when h returns an error or panics, when it answers
+// 500 or more, when it says Unknown, and when it answers 400 or more and that is
+// not stored; otherwise they are committed. After an error the client gets
+// what h wrote if its status is 400 or more, else a problem of status 500; the
+// command failed, and onlyonce.Final and onlyonce.Unknown around the error mean
+// what they mean there.
+//
+// h may run more than once if the database asks for it. An answer can't stream:
+// Flush and Hijack are not supported, and one of more than 16 times
+// Config.MaxAnswer is an error that rolls back. A panic leaves nothing.
+func WrapTx[TX any](g *onlyonce.Guard, in onlyonce.Transactor[TX], h func(http.ResponseWriter, *http.Request, TX) error, cfg Config) http.Handler {
+	if g == nil || in == nil || h == nil {
+		panic("httponce: WrapTx: the Guard, the Transactor or the handler is nil")
+	}
+	if cfg.RunUnprotected {
+		panic("httponce: WrapTx: Config.RunUnprotected can't be kept: without the store there is no transaction: leave it false")
+	}
+	return newLayer(g, cfg.withDefaults("WrapTx"), &transactional[TX]{guard: g, in: in, handler: h})
+}
+
+// transactional runs a handler in a transaction that records its answer.
+type transactional[TX any] struct {
+	guard   *onlyonce.Guard
+	in      onlyonce.Transactor[TX]
+	handler func(http.ResponseWriter, *http.Request, TX) error
+}
+
+func (t *transactional[TX]) keyed(l *layer, c *call) {
+	a, err := onlyonce.BeginTx(c.r.Context(), t.guard, t.in, c.request, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
+		c.ran = true
+		return t.run(l, c, ctx, tx)
+	})
+	switch {
+	case rolledBack(err):
+		c.x.leave(false)
+	case err != nil:
+		l.refuseCall(c, err)
+	case a.Replayed():
+		l.replay(c, a)
+	default:
+		c.x.attempt = a
+		c.x.leave(true)
+	}
+}
+
+func (t *transactional[TX]) open(l *layer, w http.ResponseWriter, r *http.Request) {
+	s := takeScratch()
+	defer s.giveBack()
+	if !l.readBody(s, w, r, "") {
+		return
+	}
+	c := call{w: w, r: r, scratch: s}
+	err := runAlone(r.Context(), t.in, func(ctx context.Context, tx TX) error {
+		_, err := t.run(l, &c, ctx, tx)
+		return err
+	})
+	if err != nil && !rolledBack(err) {
+		l.refuseCall(&c, fmt.Errorf("%w: %w", onlyonce.ErrUnavailable, err))
+		return
+	}
+	c.x.leave(false)
+}
+
+func (t *transactional[TX]) run(l *layer, c *call, ctx context.Context, tx TX) (onlyonce.Settlement, error) {
+	x := newExchange(l, c, ctx)
+	x.answer.inTx = true
+	defer x.body.Close()
+	returned := false
+	defer func() {
+		if !returned {
+			x.answer.abandon()
+		}
+	}()
+	err := t.handler(&x.answer, x.request(c), tx)
+	returned = true
+	return l.endTx(c, x, err)
+}
+
+// endTx says how a transaction ends whose handler returned err. Its error is a
+// rollback.
+func (l *layer) endTx(c *call, x *exchange, err error) (onlyonce.Settlement, error) {
+	a := &x.answer
+	if a.tooLarge {
+		err = errors.Join(errTooLarge, err)
+	}
+	failure := onlyonce.Failure(err)
+	if err != nil && (a.status < 400 || a.tooLarge) {
+		a.discard()
+		l.refuseKeyed(a, c.r, c.request.ID.Key, failureProblem(failure, err))
+	}
+	a.end()
+	s, commits := x.settlement(buffered)
+	switch {
+	case err == nil && commits:
+		return s, nil
+	case err == nil:
+		err = fmt.Errorf("the handler answered %d", a.status)
+	case x.marks.Load()&(markUnknown|markDontStore) == 0:
+		s = failure
+		s.Result = x.result()
+	}
+	return s, &rollback{err}
+}
+
+func failureProblem(s onlyonce.Settlement, err error) Problem {
+	p := commandFailed
+	switch {
+	case errors.Is(err, errTooLarge):
+		p = answerTooLarge
+	case s.State == onlyonce.StateUnknown:
+		p = outcomeUnknown
+		p.Status = http.StatusInternalServerError
+	case s.Final:
+		p = failureKept
+	}
+	p.Err = err
+	return p
+}
+
+// A rollback is an error with which a transaction ends as it should.
+type rollback struct{ err error }
+
+func (r *rollback) Error() string { return r.err.Error() }
+func (r *rollback) Unwrap() error { return r.err }
+
+func rolledBack(err error) bool {
+	var r *rollback
+	return errors.As(err, &r)
+}
+
+// InTx commits fn's rows together with the answer that the handler has written
+// when fn returns: it is the rest of a handler in Wrap that first does something
+// outside, such as calling another service. Pass the Guard's store as in.
+//
+// When InTx returns nil, the rows are committed and the answer is recorded: what is
+// written to it afterwards is refused. When fn returns an error, its
+// rows are rolled back, what it wrote to the answer is dropped, and InTx returns that
+// error: the handler goes on and may answer otherwise. An answer by
+// which WrapTx would roll back does so here too, with an error. When the
+// commit fails or the lease was lost, the client gets a problem whatever the
+// handler still does.
+//
+// Without a key there is nothing to record, and fn's rows are committed alone.
+// fn may run more than once if the database asks for it.
+func InTx[TX any](r *http.Request, in onlyonce.Transactor[TX], fn func(TX) error) error {
+	x := exchangeOf(r)
+	if x == nil {
+		return runAlone(r.Context(), in, func(_ context.Context, tx TX) error { return fn(tx) })
+	}
+	before, err := x.answer.enterTx()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = onlyonce.SettleTx(&x.run, x.attempt, in, func(_ context.Context, tx TX) (s onlyonce.Settlement, err error) {
+		x.answer.rewind(before)
+		s, failed = x.inTx(before, func() error { return fn(tx) })
+		return s, failed
+	})
+	if failed == nil {
+		x.refused = err
+	}
+	x.answer.leaveTx(failed == nil)
+	return err
+}
+
+func (x *exchange) inTx(before moment, fn func() error) (onlyonce.Settlement, error) {
+	if err := fn(); err != nil {
+		x.answer.rewind(before)
+		return onlyonce.Settlement{}, err
+	}
+	return x.fix(before)
+}
+
+// runAlone runs fn in a transaction of which nothing is remembered.
+func runAlone[TX any](ctx context.Context, in onlyonce.Transactor[TX], fn func(context.Context, TX) error) error {
+	c := onlyonce.Claim{
+		ID:    onlyonce.ID{Operation: "no key", Key: rand.Text()},
+		Owner: rand.Text()[:16],
+		Lease: 30 * time.Second,
+	}
+	_, err := in.RunTx(ctx, c, func(ctx context.Context, tx TX, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		return onlyonce.Settlement{}, fn(ctx, tx)
+	})
+	return err
+}

@@ -1,0 +1,117 @@
+package httponce_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// single is a Config that is otherwise the default.
+var single = httponce.Config{Tenant: httponce.SingleTenant}
+
+func newGuard(cfg onlyonce.Config) *onlyonce.Guard {
+	return onlyonce.New(memstore.New(memstore.Config{}), cfg)
+}
+
+// post sends a keyed POST to a handler in this process.
+func post(h http.Handler, key, body string) *httptest.ResponseRecorder {
+	return serve(h, keyed(http.MethodPost, "/orders", key, body))
+}
+
+func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.ServeHTTP(w, r)
+	return w
+}
+
+func keyed(method, target, key, body string) *http.Request {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Idempotency-Key", key)
+	return r
+}
+
+// counter answers 201 with the number of its run and what it was sent.
+func counter(runs *atomic.Int32) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Location", "/orders/1")
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprintf(w, "run %d of %s", runs.Add(1), body)
+	})
+}
+
+// wantAnswer fails unless the answer has the status and, if it is not empty, the
+// body.
+func wantAnswer(t *testing.T, w *httptest.ResponseRecorder, status int, body string) {
+	t.Helper()
+	if w.Code != status || body != "" && w.Body.String() != body {
+		t.Fatalf("answer %d %q with %v, want %d %q", w.Code, w.Body, w.Header(), status, body)
+	}
+}
+
+// wantProblem fails unless the answer is the problem of that code.
+func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, code string) {
+	t.Helper()
+	if w.Code != status || !strings.Contains(w.Body.String(), `"code":"`+code+`"`) {
+		t.Fatalf("answer %d %q, want %d with code %s", w.Code, w.Body, status, code)
+	}
+	if ct := w.Header().Get("Content-Type"); ct != "application/problem+json" {
+		t.Fatalf("a problem's content type is %q", ct)
+	}
+	if w.Header().Get("Idempotency-Replayed") != "" {
+		t.Fatal("a problem says that it is a replay")
+	}
+}
+
+func TestARepeatGetsTheFirstAnswer(t *testing.T) {
+	var runs atomic.Int32
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
+	first := post(h, "k", `{"n":1}`)
+	wantAnswer(t, first, 201, `run 1 of {"n":1}`)
+	if first.Header().Get("Idempotency-Replayed") != "" || first.Header().Get("Idempotency-Expires") == "" {
+		t.Fatalf("the first answer has %v", first.Header())
+	}
+	again := post(h, "k", `{"n":1}`)
+	wantAnswer(t, again, 201, `run 1 of {"n":1}`)
+	if again.Header().Get("Idempotency-Replayed") != "true" || again.Header().Get("Location") != "/orders/1" {
+		t.Fatalf("the repeat has %v", again.Header())
+	}
+	wantAnswer(t, post(h, "other", `{"n":1}`), 201, `run 2 of {"n":1}`)
+}
+
+func TestADifferentRequestWithAUsedKeyIsRefused(t *testing.T) {
+	var runs atomic.Int32
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
+	post(h, "k", `{"n":1}`)
+	wantProblem(t, post(h, "k", `{"n":2}`), 422, "idempotency_key_reused")
+	wantAnswer(t, post(h, "k", `{"n":1}`), 201, `run 1 of {"n":1}`)
+}
+
+func TestADuplicateOfARunningRequestIsRefused(t *testing.T) {
+	began, end := make(chan struct{}), make(chan struct{})
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(began)
+		<-end
+	}), single)
+	done := make(chan *httptest.ResponseRecorder)
+	go func() { done <- post(h, "k", "x") }()
+	<-began
+	busy := post(h, "k", "x")
+	wantProblem(t, busy, 409, "request_in_progress")
+	if s := busy.Header().Get("Retry-After"); s != "5" {
+		t.Fatalf("Retry-After: %q", s)
+	}
+	wantProblem(t, post(h, "k", "y"), 422, "idempotency_key_reused")
+	close(end)
+	wantAnswer(t, <-done, 200, "")
+	wantAnswer(t, post(h, "k", "x"), 200, "")
+}
