@@ -25,7 +25,8 @@ type Attempt struct {
 	held     bool      // it holds, or held, the command by a lease
 	inTx     bool      // it runs in a transaction, without a lease
 	replayed bool
-	owner    [16]byte // room to draw one
+	owner    [16]byte          // room to draw one
+	print    [sha256.Size]byte // room for the request's fingerprint
 
 	lease lease
 	run   running // the context of the first Context
@@ -33,6 +34,15 @@ type Attempt struct {
 	mu  sync.Mutex
 	rec Record
 	ref string
+}
+
+// newAttempt returns an attempt that keeps nothing of the caller's memory.
+func newAttempt(g *Guard, req Request) *Attempt {
+	a := &Attempt{guard: g, req: req, asked: time.Now()}
+	if req.Fingerprint != nil {
+		a.req.Fingerprint = append(a.print[:0], req.Fingerprint...)
+	}
+	return a
 }
 
 // Current returns the attempt that runs the function that was given ctx, or nil.

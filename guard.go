@@ -51,11 +51,11 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 	if err := req.check(); err != nil {
 		return nil, err
 	}
-	a := &Attempt{guard: g, req: req, asked: time.Now()}
+	a := newAttempt(g, req)
 	turn := turn{rooms: &g.rooms, id: req.ID, limit: g.waitFor(req)}
 	defer turn.leave()
 	c := Claim{
-		ID: req.ID, Owner: a.newOwner(), Fingerprint: req.Fingerprint,
+		ID: req.ID, Owner: a.newOwner(), Fingerprint: a.req.Fingerprint,
 		Lease: g.cfg.Lease, RetryFailed: !g.cfg.KeepFailures,
 	}
 	for {

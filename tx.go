@@ -3,7 +3,6 @@ package onlyonce
 import (
 	"context"
 	"errors"
-	"time"
 )
 
 // BeginTx is Guard.Begin for a command that runs in a transaction of the
@@ -43,7 +42,8 @@ func (e *fnError) Error() string { return e.err.Error() }
 // claim runs the function if the command is given. The transaction does not
 // end because its caller goes away, but because it takes too long.
 func (t *txRun[TX]) claim(ctx context.Context, c Claim, req Request) (Record, error) {
-	inner := &Attempt{guard: t.guard, req: req, asked: time.Now(), inTx: true}
+	inner := newAttempt(t.guard, req)
+	inner.inTx = true
 	ended, ran := false, false
 	var failed error
 	defer func() {
