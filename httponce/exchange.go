@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"sync/atomic"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -143,24 +142,4 @@ func (x *exchange) result() onlyonce.Result {
 		r.Header, r.Body = omitBody(r.Header), nil
 	}
 	return r
-}
-
-// leave lets the answer go to the client.
-func (x *exchange) leave(recorded bool) {
-	if recorded && x.attempt != nil {
-		if rec := x.attempt.Record(); lasts(rec) {
-			x.expires[0] = expiry(rec)
-			x.answer.w.Header()[headerExpires] = x.expires[:]
-		}
-	}
-	x.answer.leave()
-}
-
-// lasts reports whether a record is replayed until it expires.
-func lasts(r onlyonce.Record) bool {
-	return r.KeepLeft > 0 && (r.State == onlyonce.StateCompleted || r.State == onlyonce.StateFailed && r.Final)
-}
-
-func expiry(r onlyonce.Record) string {
-	return time.Now().Add(r.KeepLeft).UTC().Format(http.TimeFormat)
 }

@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"net/http"
@@ -21,9 +22,9 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 		s := takeScratch()
 		defer s.giveBack()
 		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil {
-			return s.fingerprint(r, "canonical JSON", sum)
+			return bytes.Clone(s.fingerprint(r, "canonical JSON", sum))
 		}
-		return s.fingerprint(r, "bytes", body)
+		return bytes.Clone(s.fingerprint(r, "bytes", body))
 	}
 }
 
@@ -32,6 +33,7 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 func NoFingerprint(*http.Request, []byte) []byte { return nil }
 
 // fingerprint hashes what is to be the same in a repeat; how says what body is.
+// The next call overwrites it.
 func (s *scratch) fingerprint(r *http.Request, how string, body []byte) []byte {
 	head := s.head[:0]
 	head = appendPart(head, "onlyonce http v1")
@@ -49,7 +51,7 @@ func (s *scratch) fingerprint(r *http.Request, how string, body []byte) []byte {
 	s.hash.Reset()
 	s.hash.Write(head)
 	s.hash.Write(body)
-	return s.hash.Sum(make([]byte, 0, 32))
+	return s.hash.Sum(s.sum[:0])
 }
 
 // appendQuery appends the query's parameters in the order of their names;

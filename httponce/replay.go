@@ -39,7 +39,7 @@ func (l *layer) replay(c *call, a *onlyonce.Attempt) {
 	}
 	h[headerReplayed] = add("true")
 	if lasts(rec) {
-		h[headerExpires] = add(expiry(rec))
+		h[headerExpires] = add(l.dates.after(rec.KeepLeft))
 	}
 	c.w.WriteHeader(max(rec.Result.Status, http.StatusOK))
 	if len(rec.Result.Body) > 0 {

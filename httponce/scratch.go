@@ -15,6 +15,8 @@ type scratch struct {
 	hash  hash.Hash
 	base  headerCopy // what was set before the handler ran
 	sent  headerCopy // what the handler's answer began with
+	sum   [sha256.Size]byte
+	call  call
 }
 
 // largestKept is the longest buffer that is kept for the next request.
@@ -32,6 +34,7 @@ func (s *scratch) giveBack() {
 		s.head = nil
 	}
 	clear(s.query)
+	s.call = call{}
 	s.base.clear()
 	s.sent.clear()
 	scratches.Put(s)

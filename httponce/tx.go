@@ -50,14 +50,14 @@ func (t *transactional[TX]) keyed(l *layer, c *call) {
 	})
 	switch {
 	case rolledBack(err):
-		c.x.leave(false)
+		l.leave(c.x, false)
 	case err != nil:
 		l.refuseCall(c, err)
 	case a.Replayed():
 		l.replay(c, a)
 	default:
 		c.x.attempt = a
-		c.x.leave(true)
+		l.leave(c.x, true)
 	}
 }
 
@@ -67,16 +67,17 @@ func (t *transactional[TX]) open(l *layer, w http.ResponseWriter, r *http.Reques
 	if !l.readBody(s, w, r, "") {
 		return
 	}
-	c := call{w: w, r: r, scratch: s}
+	c := &s.call
+	*c = call{w: w, r: r, scratch: s}
 	err := runAlone(r.Context(), t.in, func(ctx context.Context, tx TX) error {
-		_, err := t.run(l, &c, ctx, tx)
+		_, err := t.run(l, c, ctx, tx)
 		return err
 	})
 	if err != nil && !rolledBack(err) {
-		l.refuseCall(&c, fmt.Errorf("%w: %w", onlyonce.ErrUnavailable, err))
+		l.refuseCall(c, fmt.Errorf("%w: %w", onlyonce.ErrUnavailable, err))
 		return
 	}
-	c.x.leave(false)
+	l.leave(c.x, false)
 }
 
 func (t *transactional[TX]) run(l *layer, c *call, ctx context.Context, tx TX) (onlyonce.Settlement, error) {

@@ -34,6 +34,7 @@ type layer struct {
 	keys  keyForm
 	quota *quota // nil: none
 	way   way
+	dates dates
 }
 
 // A way is how a layer's handler is run.
@@ -94,7 +95,8 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 	if !l.readBody(s, w, r, key) {
 		return
 	}
-	c := call{w: w, r: r, scratch: s, request: onlyonce.Request{
+	c := &s.call
+	*c = call{w: w, r: r, scratch: s, request: onlyonce.Request{
 		ID:   onlyonce.ID{Tenant: fit(tenant), Operation: fit(l.operation(r)), Key: key},
 		Wait: l.wait(r),
 	}}
@@ -113,7 +115,7 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 		}
 		defer func() { l.quota.leave(tenant, allowed, c.ran) }()
 	}
-	l.way.keyed(l, &c)
+	l.way.keyed(l, c)
 }
 
 // readBody reads the body, or refuses the request.
@@ -221,7 +223,7 @@ func (l *layer) finish(c *call, x *exchange) {
 	case errors.Is(err, onlyonce.ErrLost):
 		l.refuseCall(c, err)
 	default:
-		x.leave(err == nil)
+		l.leave(x, err == nil)
 	}
 }
 

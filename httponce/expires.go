@@ -1,0 +1,44 @@
+package httponce
+
+import (
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// leave lets an answer go to its client.
+func (l *layer) leave(x *exchange, recorded bool) {
+	if recorded && x.attempt != nil {
+		if rec := x.attempt.Record(); lasts(rec) {
+			x.expires[0] = l.dates.after(rec.KeepLeft)
+			x.answer.w.Header()[headerExpires] = x.expires[:]
+		}
+	}
+	x.answer.leave()
+}
+
+// lasts reports whether a record is replayed until it expires.
+func lasts(r onlyonce.Record) bool {
+	return r.KeepLeft > 0 && (r.State == onlyonce.StateCompleted || r.State == onlyonce.StateFailed && r.Final)
+}
+
+// dates writes times as HTTP does, and remembers the last one: most answers of one
+// second expire in the same second.
+type dates struct{ last atomic.Pointer[date] }
+
+type date struct {
+	second int64
+	text   string
+}
+
+func (d *dates) after(left time.Duration) string {
+	t := time.Now().Add(left)
+	if last := d.last.Load(); last != nil && last.second == t.Unix() {
+		return last.text
+	}
+	made := &date{t.Unix(), t.UTC().Format(http.TimeFormat)}
+	d.last.Store(made)
+	return made.text
+}
