@@ -1,0 +1,154 @@
+// Package jsonbody reads the small JSON objects that clients send. It is
+// strict: a member that nobody asked for, a name that comes twice and whatever
+// else two readers may understand differently is refused.
+package jsonbody
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A Fault says what is wrong with a body, and in which field if it is in one.
+type Fault struct{ Field, Problem string }
+
+func (f *Fault) Error() string {
+	if f.Field == "" {
+		return f.Problem
+	}
+	return f.Field + ": " + f.Problem
+}
+
+// ErrTooLarge says that a body is longer than the limit.
+var ErrTooLarge = errors.New("the body is too large")
+
+// Read returns the body of a request whose content type is JSON. A body of no
+// bytes needs no content type. The error is ErrTooLarge, a *Fault, or the
+// connection's.
+func Read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, ErrTooLarge
+	case err != nil:
+		return nil, fmt.Errorf("read the body: %w", err)
+	case len(body) > 0 && !isJSON(r.Header.Values("Content-Type")):
+		return nil, &Fault{"Content-Type", "must be application/json"}
+	}
+	return body, nil
+}
+
+func isJSON(types []string) bool {
+	if len(types) != 1 {
+		return false
+	}
+	media, params, err := mime.ParseMediaType(types[0])
+	charset, given := params["charset"]
+	return err == nil && media == "application/json" && (!given || strings.EqualFold(charset, "utf-8"))
+}
+
+// An Object holds the members of a JSON object, by name.
+type Object map[string]json.RawMessage
+
+// Parse reads an object that has no members but those of the names, which are
+// compared byte by byte. The error is a *Fault.
+func Parse(doc []byte, names ...string) (Object, error) {
+	o, err := members(doc, names)
+	var fault *Fault
+	if errors.As(err, &fault) {
+		return nil, fault
+	}
+	if _, strict := onlyonce.FingerprintJSON(doc); strict != nil || err != nil {
+		return nil, &Fault{Problem: "the body must be one valid JSON object in UTF-8"}
+	}
+	return o, nil
+}
+
+func members(doc []byte, names []string) (Object, error) {
+	o := make(Object, len(names))
+	dec := json.NewDecoder(bytes.NewReader(doc))
+	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
+		return nil, &Fault{Problem: "the body must be a JSON object"}
+	}
+	for dec.More() {
+		token, err := dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		name, _ := token.(string)
+		if !slices.Contains(names, name) {
+			return nil, &Fault{shown(name), "is not a member that is known here"}
+		}
+		if _, twice := o[name]; twice {
+			return nil, &Fault{name, "is there twice"}
+		}
+		var value json.RawMessage
+		if err := dec.Decode(&value); err != nil {
+			return nil, err
+		}
+		o[name] = value
+	}
+	_, err := dec.Token()
+	return o, err
+}
+
+// shown cuts a name that a client made up.
+func shown(name string) string {
+	if runes := []rune(name); len(runes) > 64 {
+		return string(runes[:64]) + "…"
+	}
+	return name
+}
+
+// String returns a member that is a string, or nil if it is null or absent.
+func (o Object) String(name string) (*string, error) {
+	raw, ok := o[name]
+	if !ok || string(raw) == "null" {
+		return nil, nil
+	}
+	var s string
+	if raw[0] != '"' || json.Unmarshal(raw, &s) != nil {
+		return nil, &Fault{name, "must be a string"}
+	}
+	return &s, nil
+}
+
+// Text returns a member that must be a string of 1 to most characters.
+func (o Object) Text(name string, most int) (string, error) {
+	s, err := o.String(name)
+	if err != nil {
+		return "", err
+	}
+	if s == nil {
+		return "", &Fault{name, "is required"}
+	}
+	if n := utf8.RuneCountInString(*s); n < 1 || n > most {
+		return "", &Fault{name, fmt.Sprintf("must have 1 to %d characters", most)}
+	}
+	return *s, nil
+}
+
+// Integer returns a member that is written as an integer, without a point or
+// an exponent, or nil if it is null or absent.
+func (o Object) Integer(name string) (*int64, error) {
+	raw, ok := o[name]
+	if !ok || string(raw) == "null" {
+		return nil, nil
+	}
+	n, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil {
+		return nil, &Fault{name, "must be an integer"}
+	}
+	return &n, nil
+}

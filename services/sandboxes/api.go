@@ -1,0 +1,93 @@
+package sandboxes
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/services/internal/schema"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// An API answers /v1/sandboxes and what is below it.
+type API struct {
+	cfg      Config
+	db       *sql.DB
+	store    Store
+	guard    *onlyonce.Guard
+	root     *os.Root // of the workspaces
+	server   string   // this server's name
+	sessions sessions
+	mux      *http.ServeMux
+}
+
+// New makes the API's tables if they are not there, and ends the sessions of
+// servers that died. The store keeps its records in db, a SQLite database whose
+// connections wait for a lock (PRAGMA busy_timeout).
+func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error) {
+	a := &API{cfg: cfg.withDefaults(), db: db, store: store, sessions: sessions{list: map[string]string{}}}
+	a.guard = onlyonce.New(store, onlyonce.Config{
+		Keep: a.cfg.KeyTTL, Lease: a.cfg.Lease, Wait: a.cfg.Wait, Observer: a.observe(),
+	})
+	a.mux = a.routes()
+	if err := a.open(ctx); err != nil {
+		return nil, fmt.Errorf("sandboxes: new: %w", err)
+	}
+	a.sweep(ctx)
+	return a, nil
+}
+
+func (a *API) open(ctx context.Context) (err error) {
+	if err := schema.Migrate(ctx, a.db, "sandboxes", migrations); err != nil {
+		return err
+	}
+	if a.server, err = newServerName(); err != nil {
+		return err
+	}
+	dir, err := filepath.Abs(a.cfg.Dir)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	a.root, err = os.OpenRoot(dir)
+	return err
+}
+
+// observe tells the log and the caller's Observer.
+func (a *API) observe() onlyonce.Observer {
+	log := onlyonce.SlogObserver(a.cfg.Log)
+	return func(ctx context.Context, e onlyonce.Event) {
+		log(ctx, e)
+		if a.cfg.Observer != nil {
+			a.cfg.Observer(ctx, e)
+		}
+	}
+}
+
+const closeSQL = `UPDATE sandboxes_sandboxes SET ` + noSession + `
+WHERE session_server = ? AND session_id IS NOT NULL RETURNING ` + columns
+
+// Close ends the sessions that this server started. No more are started.
+func (a *API) Close(ctx context.Context) error {
+	a.sessions.close()
+	_, err := rows(ctx, a.db, closeSQL, a.server)
+	for id, handle := range a.sessions.all() {
+		if handle != "" {
+			err = errors.Join(err, a.kill(ctx, id, handle))
+		}
+	}
+	if err = errors.Join(err, a.root.Close()); err != nil {
+		return fmt.Errorf("sandboxes: close: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package sandboxes
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"regexp"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+)
+
+// maxBody is many times what a valid body needs.
+const maxBody = 64 << 10
+
+// A call is one request on its way.
+type call struct {
+	*http.Request
+	w         http.ResponseWriter
+	owner     string
+	requestID string
+	named     bool // the caller chose the request's id
+}
+
+var requestName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,128}$`)
+
+func newCall(w http.ResponseWriter, r *http.Request) *call {
+	c := &call{Request: r, w: w}
+	if given := r.Header.Values("X-Request-Id"); len(given) == 1 && requestName.MatchString(given[0]) {
+		c.requestID, c.named = given[0], true
+	} else {
+		c.requestID = newID(requestPrefix)
+	}
+	return c
+}
+
+// id returns the sandbox that the path names.
+func (c *call) id() (string, error) {
+	id := c.PathValue("id")
+	if !isID(sandboxPrefix, id) {
+		return "", errNotFound()
+	}
+	return id, nil
+}
+
+// body returns the body and the members of the object in it; no body is an
+// object without members.
+func (c *call) body(names ...string) ([]byte, jsonbody.Object, error) {
+	body, err := jsonbody.Read(c.w, c.Request, maxBody)
+	if err != nil || len(body) == 0 {
+		return nil, nil, err
+	}
+	o, err := jsonbody.Parse(body, names...)
+	return body, o, err
+}
+
+// answer sends what a handler made of the call.
+func (a *API) answer(c *call, ans answer, err error) {
+	if err != nil {
+		ans = a.refusal(c.Context(), c, err).answer(c.requestID)
+	}
+	id := c.requestID
+	if ans.replayed && ans.RequestID != "" && !c.named {
+		id = ans.RequestID
+	}
+	c.w.Header().Set("X-Request-Id", id)
+	ans.write(c.w)
+}
+
+// refusal says what the caller is told of an error. What it is not told is
+// logged.
+func (a *API) refusal(ctx context.Context, c *call, err error) *fault {
+	var told *fault
+	var body *jsonbody.Fault
+	var inFlight *onlyonce.InFlightError
+	switch {
+	case errors.As(err, &told):
+		return told
+	case errors.As(err, &body):
+		return errBody(body)
+	case errors.Is(err, jsonbody.ErrTooLarge):
+		return errTooLarge()
+	case errors.Is(err, onlyonce.ErrMismatch):
+		return errConflict()
+	case errors.As(err, &inFlight):
+		return errInProgress(inFlight.RetryAfter)
+	case c.Context().Err() != nil:
+		return errUnavailable() // nobody reads it
+	}
+	a.cfg.Log.ErrorContext(ctx, "sandboxes: request failed", "request_id", c.requestID, "method", c.Method, "path", c.URL.Path, "error", err)
+	if errors.Is(err, onlyonce.ErrUnavailable) || errors.Is(err, onlyonce.ErrUnknown) || errors.Is(err, errClosed) {
+		return errUnavailable()
+	}
+	return errInternal()
+}

@@ -1,0 +1,90 @@
+package sandboxes
+
+import (
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A Store keeps the answers, in the database of the sandboxes.
+type Store interface {
+	onlyonce.Store
+	onlyonce.Transactor[*sql.Tx]
+}
+
+// A Config says how the API treats its callers. Dir is required.
+type Config struct {
+	Dir string // the directory of the workspaces; made if it is not there
+
+	KeyTTL      time.Duration // how long a key is remembered; default 24h
+	MaxExtend   int64         // the largest extend_by, in seconds; default 86400
+	IdleTimeout time.Duration // how long a session lasts without a keepalive, in whole seconds; default 10m
+	Lease       time.Duration // how long the transaction of a keyed command may take; default 30s
+	Wait        time.Duration // how long the repeat of a running command waits for it; default 10s
+
+	Tokens         Tokens // whose bearer token is whose; none: nobody has one
+	AllowAnonymous bool   // a caller without a token may name itself in X-Owner, unless that owner has a token
+
+	Profiles map[string]Profile // by name; default: python-default, whose session only sleeps
+	Runtime  Runtime            // what runs the sessions; default: processes of this machine
+
+	Observer onlyonce.Observer // told of every decision about a key
+	Log      *slog.Logger      // default: nothing is logged
+}
+
+// A Profile is a kind of sandbox.
+type Profile struct {
+	Command      string // what a session runs: an absolute path, or a name in the server's PATH
+	Args         []string
+	Capabilities []string // answered to the caller
+}
+
+// defaultProfile is that of a sandbox whose maker names none.
+const defaultProfile = "python-default"
+
+func (c Config) withDefaults() Config {
+	if c.Dir == "" {
+		panic("sandboxes: Config.Dir is empty: name a directory for the workspaces")
+	}
+	c.KeyTTL = orDefault("KeyTTL", c.KeyTTL, 24*time.Hour)
+	c.MaxExtend = orDefault("MaxExtend", c.MaxExtend, 86400)
+	c.IdleTimeout = orDefault("IdleTimeout", c.IdleTimeout, 10*time.Minute)
+	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
+	c.Wait = orDefault("Wait", c.Wait, 10*time.Second)
+	if c.IdleTimeout%time.Second != 0 {
+		panic(fmt.Sprintf("sandboxes: Config.IdleTimeout is %v: write whole seconds", c.IdleTimeout))
+	}
+	if c.Profiles == nil {
+		c.Profiles = map[string]Profile{defaultProfile: {
+			Command: "sleep", Args: []string{"2147483647"},
+			Capabilities: []string{"filesystem", "shell", "python"},
+		}}
+	}
+	for name, p := range c.Profiles {
+		if p.Command == "" || !filepath.IsAbs(p.Command) && strings.ContainsAny(p.Command, `/\`) {
+			panic(fmt.Sprintf("sandboxes: Config.Profiles[%q].Command is %q: write an absolute path, or a name in PATH", name, p.Command))
+		}
+	}
+	if c.Runtime == nil {
+		c.Runtime = newProcesses()
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func orDefault[N int64 | time.Duration](name string, given, otherwise N) N {
+	if given < 0 {
+		panic(fmt.Sprintf("sandboxes: Config.%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
+	}
+	if given == 0 {
+		return otherwise
+	}
+	return given
+}

@@ -1,0 +1,92 @@
+package sandboxes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+)
+
+// maxTTL is a hundred years, in seconds: what is longer is a mistake.
+const maxTTL = 100 * 365 * 24 * 3600
+
+// A plan is what the body of a create asks for.
+type plan struct {
+	profile   string
+	workspace *string // one to share; nil: a new one
+	ttl       *int64  // seconds; nil: it never expires
+}
+
+func (a *API) plan(o jsonbody.Object) (p plan, err error) {
+	name, err := o.String("profile")
+	if err != nil {
+		return p, err
+	}
+	p.profile = defaultProfile
+	if name != nil {
+		p.profile = *name
+	}
+	if _, ok := a.cfg.Profiles[p.profile]; !ok {
+		return p, errInvalid("profile", "there is no such profile")
+	}
+	if p.workspace, err = o.String("workspace_id"); err != nil {
+		return p, err
+	}
+	if p.workspace != nil && !isID(workspacePrefix, *p.workspace) {
+		return p, errWorkspace()
+	}
+	p.ttl, err = ttl(o)
+	return p, err
+}
+
+func ttl(o jsonbody.Object) (*int64, error) {
+	seconds, err := o.Integer("ttl")
+	switch {
+	case err != nil:
+		return nil, err
+	case seconds == nil || *seconds == 0:
+		return nil, nil
+	case *seconds < 0 || *seconds > maxTTL:
+		return nil, errInvalid("ttl", fmt.Sprintf("must be 1 to %d seconds, or null or 0 for a sandbox that never expires", maxTTL))
+	}
+	return seconds, nil
+}
+
+func errWorkspace() *fault {
+	return errInvalid("workspace_id", "must be null, or the workspace of one of your sandboxes")
+}
+
+const createSQL = `INSERT INTO sandboxes_sandboxes (id, owner, profile, workspace_id, created_at, expires_at)
+SELECT ?1, ?2, ?3, ?4, unixepoch(), unixepoch() + ?5
+WHERE ?6 OR EXISTS (SELECT 1 FROM sandboxes_sandboxes WHERE workspace_id = ?4 AND owner = ?2 AND deleted_at IS NULL)
+RETURNING ` + columns
+
+func (a *API) create(c *call) (answer, error) {
+	body, o, err := c.body("profile", "workspace_id", "ttl")
+	if err != nil {
+		return answer{}, err
+	}
+	p, err := a.plan(o)
+	if err != nil {
+		return answer{}, err
+	}
+	id, workspace := newID(sandboxPrefix), newID(workspacePrefix)
+	if p.workspace != nil {
+		workspace = *p.workspace
+	}
+	return a.once(c, body, func(ctx context.Context, on querier) (answer, error) {
+		r, made, err := one(ctx, on, createSQL, id, c.owner, p.profile, workspace, p.ttl, p.workspace == nil)
+		switch {
+		case err != nil:
+			return answer{}, fmt.Errorf("create a sandbox: %w", err)
+		case !made:
+			return answer{}, errWorkspace()
+		}
+		if attempt := onlyonce.Current(ctx); attempt != nil {
+			attempt.SetRef(id)
+		}
+		return newAnswer(http.StatusCreated, a.view(r))
+	})
+}

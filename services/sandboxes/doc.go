@@ -1,0 +1,14 @@
+// Package sandboxes is a control plane for sandboxes: logical resources with a
+// hard end, a workspace, and a session that comes and goes.
+//
+// It shows the explicit way to use the library. There is no middleware: create
+// and extend_ttl call onlyonce.DoTx in their handler, so that the sandbox's row
+// and the answer are one commit. A key belongs to its owner. Everything that the
+// service decides, a refusal like sandbox_expired too, is an answer, and a
+// repeat gets it byte for byte; a body that is not valid in itself is refused
+// before the key is looked at, and leaves it unused.
+//
+// Time is the database's, in whole seconds. Several server processes may share
+// one database and one directory on one machine: each ends the sessions that it
+// started, and those whose server died.
+package sandboxes

@@ -1,0 +1,71 @@
+package sandboxes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+)
+
+// lastSecond is the last that RFC 3339 can write.
+const lastSecond = 253402300799
+
+const extendSQL = `UPDATE sandboxes_sandboxes SET expires_at = max(expires_at, unixepoch()) + ?3
+WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND expires_at >= unixepoch() AND expires_at <= ?4 - ?3
+RETURNING ` + columns
+
+func (a *API) extendTTL(c *call) (answer, error) {
+	id, err := c.id()
+	if err != nil {
+		return answer{}, err
+	}
+	body, o, err := c.body("extend_by")
+	if err != nil {
+		return answer{}, err
+	}
+	seconds, err := a.extendBy(o)
+	if err != nil {
+		return answer{}, err
+	}
+	return a.once(c, body, func(ctx context.Context, on querier) (answer, error) {
+		r, extended, err := one(ctx, on, extendSQL, id, c.owner, seconds, lastSecond)
+		if err == nil && !extended {
+			return answer{}, notExtended(ctx, on, c.owner, id)
+		}
+		if err != nil {
+			return answer{}, fmt.Errorf("extend a sandbox: %w", err)
+		}
+		if attempt := onlyonce.Current(ctx); attempt != nil {
+			attempt.SetRef(id)
+		}
+		return newAnswer(http.StatusOK, a.view(r))
+	})
+}
+
+func (a *API) extendBy(o jsonbody.Object) (int64, error) {
+	seconds, err := o.Integer("extend_by")
+	if err != nil {
+		return 0, err
+	}
+	if seconds == nil || *seconds < 1 || *seconds > a.cfg.MaxExtend {
+		return 0, errInvalid("extend_by", fmt.Sprintf("must be an integer from 1 to %d, in seconds", a.cfg.MaxExtend))
+	}
+	return *seconds, nil
+}
+
+// notExtended says why the statement left the sandbox alone. None of the
+// reasons goes away by itself, so a look after the fact finds the one.
+func notExtended(ctx context.Context, on querier, owner, id string) error {
+	r, err := find(ctx, on, owner, id)
+	switch {
+	case err != nil:
+		return err
+	case r.ExpiresAt == nil:
+		return errInfinite(r.sandbox)
+	case r.Status == statusExpired:
+		return errExpired(r.sandbox)
+	}
+	return errInvalid("extend_by", "the sandbox would end after the year 9999")
+}

@@ -1,0 +1,100 @@
+package sandboxes
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+)
+
+// A fault is a refusal that the caller is told of.
+type fault struct {
+	status     int
+	code       string
+	message    string
+	details    map[string]any
+	retryAfter time.Duration // 0: it is not said
+}
+
+func (f *fault) Error() string { return f.code + ": " + f.message }
+
+func newFault(status int, code, message string) *fault {
+	return &fault{status: status, code: code, message: message, details: map[string]any{}}
+}
+
+func errInvalid(field, problem string) *fault {
+	f := newFault(http.StatusBadRequest, "validation_error", problem)
+	if field != "" {
+		f.message = field + ": " + problem
+		f.details["field"] = field
+	}
+	return f
+}
+
+// errBody says what is wrong with a body.
+func errBody(f *jsonbody.Fault) *fault { return errInvalid(f.Field, f.Problem) }
+
+func errTooLarge() *fault {
+	return newFault(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body must have at most %d bytes", maxBody))
+}
+
+func errUnauthorized() *fault {
+	return newFault(http.StatusUnauthorized, "unauthorized", "a valid bearer token is required")
+}
+
+func errNotFound() *fault {
+	return newFault(http.StatusNotFound, "not_found", "there is no such resource")
+}
+
+func errMethod() *fault {
+	return newFault(http.StatusMethodNotAllowed, "method_not_allowed", "this resource does not have that method")
+}
+
+func errConflict() *fault {
+	return newFault(http.StatusConflict, "conflict", "the idempotency key was used with a different request")
+}
+
+func errInProgress(after time.Duration) *fault {
+	f := newFault(http.StatusConflict, "request_in_progress", "the first request is still running; ask again later")
+	f.retryAfter = max(after, time.Second)
+	return f
+}
+
+func errExpired(s sandbox) *fault {
+	f := newFault(http.StatusConflict, "sandbox_expired", "the sandbox has expired")
+	f.details["sandbox_id"], f.details["expires_at"] = s.ID, s.ExpiresAt
+	return f
+}
+
+func errInfinite(s sandbox) *fault {
+	f := newFault(http.StatusConflict, "sandbox_ttl_infinite", "the sandbox never expires: there is nothing to extend")
+	f.details["sandbox_id"] = s.ID
+	return f
+}
+
+func errInternal() *fault {
+	return newFault(http.StatusInternalServerError, "internal_error", "something went wrong on our side")
+}
+
+func errUnavailable() *fault {
+	f := newFault(http.StatusServiceUnavailable, "unavailable", "the service can't answer now; ask again with the same key")
+	f.retryAfter = time.Second
+	return f
+}
+
+// answer is the fault as the request is told of it.
+func (f *fault) answer(requestID string) answer {
+	type envelope struct {
+		Code      string         `json:"code"`
+		Message   string         `json:"message"`
+		RequestID string         `json:"request_id"`
+		Details   map[string]any `json:"details"`
+	}
+	body, err := json.Marshal(map[string]envelope{"error": {f.code, f.message, requestID, f.details}})
+	if err != nil {
+		panic(err) // details are strings and instants
+	}
+	return answer{Status: f.status, RequestID: requestID, Body: body, retryAfter: f.retryAfter}
+}

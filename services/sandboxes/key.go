@@ -1,0 +1,59 @@
+package sandboxes
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"regexp"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+const keyHeader = "Idempotency-Key"
+
+var keyForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+
+// key returns the call's key; ok is false if it has none.
+func (c *call) key() (key string, ok bool, err error) {
+	given := c.Header.Values(keyHeader)
+	switch {
+	case len(given) == 0:
+		return "", false, nil
+	case len(given) > 1 || !keyForm.MatchString(given[0]):
+		return "", false, errInvalid(keyHeader, "must be there once, with 1 to 128 characters out of a-z A-Z 0-9 _ -")
+	}
+	return given[0], true, nil
+}
+
+// request says what the call asks for. The operation is the same for all paths,
+// so that a key used on another path is a conflict.
+func (c *call) request(key string, body []byte) onlyonce.Request {
+	sum := sha256.Sum256(body)
+	return onlyonce.Request{
+		ID:          onlyonce.ID{Tenant: c.owner, Operation: "sandboxes", Key: key},
+		Fingerprint: onlyonce.Fingerprint([]byte(key), []byte(c.URL.Path), []byte(c.Method), sum[:]),
+	}
+}
+
+// once runs fn, for a call with a key only the first time: what fn writes and
+// what it answers, a fault included, are one commit.
+func (a *API) once(c *call, body []byte, fn func(context.Context, querier) (answer, error)) (answer, error) {
+	key, keyed, err := c.key()
+	if err != nil {
+		return answer{}, err
+	}
+	if !keyed {
+		return fn(c.Context(), a.db)
+	}
+	got, err := onlyonce.DoTx(c.Context(), a.guard, a.store, c.request(key, body), func(ctx context.Context, tx *sql.Tx) (answer, error) {
+		ans, err := fn(ctx, tx)
+		var decided *fault
+		if errors.As(err, &decided) {
+			return decided.answer(c.requestID), nil
+		}
+		return ans, err
+	})
+	got.Value.replayed = got.Replayed
+	return got.Value, err
+}

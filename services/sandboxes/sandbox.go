@@ -1,0 +1,111 @@
+package sandboxes
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+)
+
+// What a sandbox's status may be.
+const (
+	statusIdle     = "idle"
+	statusStarting = "starting"
+	statusReady    = "ready"
+	statusFailed   = "failed"
+	statusExpired  = "expired"
+)
+
+// A sandbox is what a caller sees of one.
+type sandbox struct {
+	ID            string     `json:"id"`
+	Status        string     `json:"status"`
+	Profile       string     `json:"profile"`
+	WorkspaceID   string     `json:"workspace_id"`
+	Capabilities  []string   `json:"capabilities"`
+	CreatedAt     time.Time  `json:"created_at"`
+	ExpiresAt     *time.Time `json:"expires_at"`
+	IdleExpiresAt *time.Time `json:"idle_expires_at"`
+}
+
+// A row is a sandbox with its session.
+type row struct {
+	sandbox
+	session session
+}
+
+// columns are those of a row, and status its status, by the database's clock.
+const (
+	columns = `id, ` + status + `, profile, workspace_id, created_at, expires_at, idle_expires_at,
+coalesce(session_id, ''), coalesce(session_state, ''), coalesce(session_server, ''), coalesce(session_handle, '')`
+	status = `iif(expires_at < unixepoch(), 'expired', coalesce(session_state, 'idle'))`
+)
+
+// A querier is a *sql.DB, or the *sql.Tx of a keyed command.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// rows runs a statement that yields columns. It reads to the end, where SQLite
+// commits a statement that stands alone.
+func rows(ctx context.Context, on querier, statement string, args ...any) (list []row, err error) {
+	result, err := on.QueryContext(ctx, statement, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, result.Close()) }()
+	for result.Next() {
+		r, err := scan(result)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, r)
+	}
+	return list, result.Err()
+}
+
+// one is rows for a statement that yields at most one.
+func one(ctx context.Context, on querier, statement string, args ...any) (r row, found bool, err error) {
+	list, err := rows(ctx, on, statement, args...)
+	if err != nil || len(list) == 0 {
+		return row{}, false, err
+	}
+	return list[0], true, nil
+}
+
+func scan(result *sql.Rows) (r row, err error) {
+	var created int64
+	var expires, idle sql.NullInt64
+	s := &r.session
+	if err := result.Scan(&r.ID, &r.Status, &r.Profile, &r.WorkspaceID, &created, &expires, &idle, &s.id, &s.state, &s.server, &s.handle); err != nil {
+		return row{}, err
+	}
+	r.CreatedAt, r.ExpiresAt, r.IdleExpiresAt = time.Unix(created, 0).UTC(), instant(expires), instant(idle)
+	return r, nil
+}
+
+func instant(seconds sql.NullInt64) *time.Time {
+	if !seconds.Valid {
+		return nil
+	}
+	t := time.Unix(seconds.Int64, 0).UTC()
+	return &t
+}
+
+// view is what the caller sees of r.
+func (a *API) view(r row) sandbox {
+	s := r.sandbox
+	s.Capabilities = append([]string{}, a.cfg.Profiles[s.Profile].Capabilities...)
+	return s
+}
+
+const findSQL = `SELECT ` + columns + ` FROM sandboxes_sandboxes WHERE id = ? AND owner = ? AND deleted_at IS NULL`
+
+// find returns the owner's sandbox, or the fault that there is none.
+func find(ctx context.Context, on querier, owner, id string) (row, error) {
+	r, found, err := one(ctx, on, findSQL, id, owner)
+	if err == nil && !found {
+		err = errNotFound()
+	}
+	return r, err
+}

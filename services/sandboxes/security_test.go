@@ -1,0 +1,142 @@
+package sandboxes
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The rows are those of the project's list of attacks.
+
+func TestSecurity01TwoOwnersWithTheSameKeyAndBodyGetTwoSandboxes(t *testing.T) {
+	w := newWorld(t)
+	seen := map[string]string{}
+	for _, call := range [][2]string{{"a", "b-c"}, {"a-b", "c"}, {"ab", "c"}, {"a", "bc"}, {"A", "bc"}, {"a.b", "c"}} {
+		s := w.create(`{"ttl":60}`, "X-Owner", call[0], key, call[1])
+		if other, twice := seen[s.ID]; twice {
+			t.Errorf("%v got the sandbox of %s", call, other)
+		}
+		seen[s.ID] = strings.Join(call[:], " ")
+	}
+}
+
+func TestSecurity01ATokensOwnerCanNotBeNamedByAnAnonymousCaller(t *testing.T) {
+	w := newWorld(t, withTokens(t, true))
+	first := w.send("POST", "/v1/sandboxes", `{}`, "Authorization", "Bearer ada-secret", key, "k1")
+	w.send("POST", "/v1/sandboxes", `{}`, "X-Owner", "ada", key, "k1").want(t, 401, "unauthorized")
+	if got := w.send("GET", "/v1/sandboxes/"+first.sandbox.ID, ""); got.Status != 404 {
+		t.Error(got.Body)
+	}
+}
+
+func TestSecurity02AReplayNeedsATokenThatIsStillGood(t *testing.T) {
+	w := newWorld(t, withTokens(t, false))
+	if got := w.send("POST", "/v1/sandboxes", `{}`, "Authorization", "Bearer bob-other", key, "k1"); got.Status != 201 {
+		t.Fatal(got.Body)
+	}
+	kept := w.api.cfg.Tokens.list[:0:0]
+	for _, tk := range w.api.cfg.Tokens.list {
+		if tk.owner != "bob" {
+			kept = append(kept, tk)
+		}
+	}
+	w.api.cfg.Tokens.list = kept
+	w.send("POST", "/v1/sandboxes", `{}`, "Authorization", "Bearer bob-other", key, "k1").want(t, 401, "unauthorized")
+}
+
+func TestSecurity03ARefusedRequestDoesNotTakeAKey(t *testing.T) {
+	w := newWorld(t, withTokens(t, false))
+	w.send("POST", "/v1/sandboxes", `{}`, key, "k1").want(t, 401, "unauthorized")
+	w.send("POST", "/v1/sandboxes", `{"ttl":-1}`, "Authorization", "Bearer ada-secret", key, "k1").want(t, 400, "validation_error")
+	w.send("POST", "/v1/sandboxes", `{`, "Authorization", "Bearer ada-secret", key, "k1").want(t, 400, "validation_error")
+	if n := w.count("SELECT count(*) FROM onlyonce_records"); n != 0 {
+		t.Errorf("%d records", n)
+	}
+	w.create(`{}`, "Authorization", "Bearer ada-secret", key, "k1")
+}
+
+func TestSecurity07BodiesThatReadersMayUnderstandDifferentlyAreRefused(t *testing.T) {
+	w := newWorld(t)
+	for _, body := range []string{`{"ttl":60,"ttl":0}`, `{"ttl":60,"TTL":0}`, `{"ttl":60,"\u0074tl":0}`, "{\"profile\":\"python-default\xff\"}", `{"profile":"\udc00"}`, `{"ttl":1e400}`, `{"ttl":60}{}`} {
+		w.send("POST", "/v1/sandboxes", body).want(t, 400, "validation_error")
+	}
+	w.create(`{"ttl":60}`, key, "k1")
+	w.send("POST", "/v1/sandboxes", `{"ttl":60} `, key, "k1").want(t, 409, "conflict")
+}
+
+func TestSecurity13ABodyWithoutEndIsCutOff(t *testing.T) {
+	w := newWorld(t)
+	endless := strings.Repeat(" ", maxBody) + `{}`
+	w.send("POST", "/v1/sandboxes", endless, key, "k1").want(t, 413, "body_too_large")
+	w.create(`{}`, key, "k1")
+}
+
+func TestSecurity17KeysAndTokensAreNotLoggedAndLinesCanNotBeForged(t *testing.T) {
+	w := newWorld(t, withTokens(t, true))
+	w.create(`{}`, "Authorization", "Bearer ada-secret", key, "customer-4711")
+	w.send("POST", "/v1/sandboxes", `{"ttl":1}`, "Authorization", "Bearer ada-secret", key, "customer-4711")
+	w.exec("ALTER TABLE sandboxes_sandboxes RENAME TO elsewhere")
+	w.send("GET", "/v1/sandboxes/"+newID(sandboxPrefix), "", "X-Request-Id", "x\nforged")
+	w.send("POST", "/v1/sandboxes", `{}`, key, "customer-4712")
+	log := w.log.String()
+	for _, secret := range []string{"customer-471", "ada-secret", hashOf("ada-secret")} {
+		if strings.Contains(log, secret) {
+			t.Errorf("the log has %q:\n%s", secret, log)
+		}
+	}
+	for line := range strings.Lines(log) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("the log has the line %q", line)
+		}
+	}
+	if !strings.Contains(log, "idempotency_conflict") {
+		t.Errorf("the log has no conflict:\n%s", log)
+	}
+	w.exec("ALTER TABLE elsewhere RENAME TO sandboxes_sandboxes")
+}
+
+func TestSecurity19AllThatCallersSayIsBoundNotPasted(t *testing.T) {
+	w := newWorld(t)
+	w.create(`{}`)
+	for _, evil := range []string{`x' OR '1'='1`, `x"; DROP TABLE sandboxes_sandboxes; --`} {
+		encoded, _ := json.Marshal(evil)
+		w.send("POST", "/v1/sandboxes", `{"profile":`+string(encoded)+`}`).want(t, 400, "validation_error")
+		w.send("POST", "/v1/sandboxes", `{"workspace_id":`+string(encoded)+`}`).want(t, 400, "validation_error")
+	}
+	if n := w.count("SELECT count(*) FROM sandboxes_sandboxes"); n != 1 {
+		t.Errorf("%d sandboxes", n)
+	}
+}
+
+func TestSecurity20AConflictNeverEchoesTheFirstAnswer(t *testing.T) {
+	w := newWorld(t)
+	s := w.create(`{"ttl":3600}`, key, "k1")
+	got := w.send("POST", "/v1/sandboxes", `{"ttl":60}`, key, "k1")
+	got.want(t, 409, "conflict")
+	for _, part := range []string{s.ID, s.WorkspaceID, s.ExpiresAt.Format("2006-01-02T15:04:05"), "3600", "k1"} {
+		if strings.Contains(got.Body, part) {
+			t.Errorf("the conflict tells %q: %s", part, got.Body)
+		}
+	}
+	if len(got.failure.Details) != 0 {
+		t.Errorf("details %v", got.failure.Details)
+	}
+}
+
+func TestNoWorkspaceIsOutsideItsDirectory(t *testing.T) {
+	w := newWorld(t)
+	outside := filepath.Join(w.dir, "outside")
+	if err := os.Mkdir(outside, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	s := w.create(`{}`)
+	w.exec("UPDATE sandboxes_sandboxes SET workspace_id = '../outside'") // as if an id had slipped through
+	w.send("POST", at(s.ID, "start"), "").want(t, 500, "internal_error")
+	w.send("DELETE", "/v1/sandboxes/"+s.ID, "").want(t, 500, "internal_error")
+	if _, err := os.Stat(outside); err != nil {
+		t.Error(err)
+	}
+	w.exec("DELETE FROM sandboxes_sandboxes")
+}

@@ -1,0 +1,238 @@
+package sandboxes
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+func (w *world) start(id string) sandbox {
+	w.t.Helper()
+	got := w.send("POST", at(id, "start"), "")
+	if got.Status != 200 || got.sandbox.Status != "ready" {
+		w.t.Fatalf("start answered %d %s", got.Status, got.Body)
+	}
+	return got.sandbox
+}
+
+func TestStartStartsAProcessInTheWorkspaceWithoutTheServersEnvironment(t *testing.T) {
+	t.Setenv("ONLYONCE_SECRET", "not for a session")
+	w := newWorld(t)
+	s := w.start(w.create(`{"ttl":3600}`).ID)
+	if s.IdleExpiresAt == nil || s.IdleExpiresAt.Sub(s.CreatedAt) < 10*time.Minute {
+		t.Errorf("idle_expires_at is %v, made at %v", s.IdleExpiresAt, s.CreatedAt)
+	}
+	pid, _, _ := strings.Cut(w.handle(s.ID), ":")
+	dir := filepath.Join(w.dir, "workspaces", s.WorkspaceID)
+	if cwd, err := os.Readlink("/proc/" + pid + "/cwd"); err != nil || cwd != dir {
+		t.Errorf("it runs in %q (%v), want %q", cwd, err, dir)
+	}
+	environ, err := os.ReadFile("/proc/" + pid + "/environ")
+	if want := "PATH=" + sessionPath + "\x00HOME=" + dir + "\x00"; err != nil || string(environ) != want {
+		t.Errorf("its environment is %q (%v), want %q", environ, err, want)
+	}
+	command, err := os.ReadFile("/proc/" + pid + "/cmdline")
+	if err != nil || string(command) != "sleep\x002147483647\x00" && !strings.HasSuffix(string(command), "/sleep\x002147483647\x00") {
+		t.Errorf("it runs %q (%v)", command, err)
+	}
+	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("the workspace: %v %v", info, err)
+	}
+	files, err := filepath.Glob("/proc/" + pid + "/fd/*")
+	if err != nil || len(files) == 0 {
+		t.Errorf("its open files: %v %v", files, err)
+	}
+	for _, f := range files {
+		if name, _ := os.Readlink(f); strings.HasPrefix(name, w.dir) {
+			t.Errorf("it has %s open", name)
+		}
+	}
+}
+
+func TestStartTwiceKeepsTheSession(t *testing.T) {
+	w := newWorld(t)
+	s := w.create(`{}`)
+	w.start(s.ID)
+	first := w.handle(s.ID)
+	w.start(s.ID)
+	if again := w.handle(s.ID); again != first || !w.api.cfg.Runtime.Alive(first) {
+		t.Errorf("the session %q became %q", first, again)
+	}
+}
+
+func TestParallelStartsStartOneSession(t *testing.T) {
+	counted := &countingRuntime{Runtime: newProcesses()}
+	w := newWorld(t, func(c *Config) { c.Runtime = counted })
+	s := w.create(`{}`)
+	var wg sync.WaitGroup
+	for range 16 {
+		wg.Go(func() {
+			if got := w.send("POST", at(s.ID, "start"), ""); got.sandbox.Status != "ready" {
+				t.Error(got.Body)
+			}
+		})
+	}
+	wg.Wait()
+	if counted.n != 1 {
+		t.Errorf("%d sessions were started", counted.n)
+	}
+}
+
+type countingRuntime struct {
+	Runtime
+	mu sync.Mutex
+	n  int
+}
+
+func (r *countingRuntime) Start(ctx context.Context, s Session) (string, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.n++
+	return r.Runtime.Start(ctx, s)
+}
+
+func TestStartOfAnExpiredSandboxIsRefused(t *testing.T) {
+	w := newWorld(t)
+	s := w.create(`{"ttl":3600}`)
+	w.expire(s.ID)
+	for _, verb := range []string{"start", "keepalive"} {
+		got := w.send("POST", at(s.ID, verb), "")
+		got.want(t, 409, "sandbox_expired")
+		if got.failure.Details["sandbox_id"] != s.ID || got.failure.Details["expires_at"] == nil {
+			t.Errorf("%s: details %v", verb, got.failure.Details)
+		}
+	}
+	if now := w.get(s.ID); now.Status != "expired" || w.handle(s.ID) != "" {
+		t.Errorf("it is %+v", now)
+	}
+	if got := w.send("POST", at(s.ID, "stop"), ""); got.Status != 200 || got.sandbox.Status != "expired" {
+		t.Errorf("stop: %s", got.Body)
+	}
+}
+
+func TestKeepaliveLeavesExpiresAtAlone(t *testing.T) {
+	w := newWorld(t)
+	s := w.create(`{"ttl":3600}`)
+	w.start(s.ID)
+	w.exec("UPDATE sandboxes_sandboxes SET idle_expires_at = unixepoch() + 5")
+	before := w.get(s.ID)
+	got := w.send("POST", at(s.ID, "keepalive"), "")
+	if got.Status != 200 || !got.sandbox.ExpiresAt.Equal(*s.ExpiresAt) || got.sandbox.IdleExpiresAt.Sub(*before.IdleExpiresAt) < 9*time.Minute {
+		t.Errorf("got %d %s, before %+v", got.Status, got.Body, before)
+	}
+}
+
+func TestKeepaliveStartsNothing(t *testing.T) {
+	w := newWorld(t)
+	s := w.create(`{}`)
+	got := w.send("POST", at(s.ID, "keepalive"), "")
+	if got.Status != 200 || got.sandbox.Status != "idle" || got.sandbox.IdleExpiresAt != nil || w.handle(s.ID) != "" {
+		t.Errorf("got %d %s", got.Status, got.Body)
+	}
+}
+
+func TestStopEndsTheSessionAndKeepsTheWorkspace(t *testing.T) {
+	w := newWorld(t)
+	s := w.start(w.create(`{}`).ID)
+	handle := w.handle(s.ID)
+	file := filepath.Join(w.dir, "workspaces", s.WorkspaceID, "kept")
+	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		got := w.send("POST", at(s.ID, "stop"), "")
+		if got.Status != 200 || got.sandbox.Status != "idle" || got.sandbox.IdleExpiresAt != nil {
+			t.Errorf("stop answered %d %s", got.Status, got.Body)
+		}
+		if w.api.cfg.Runtime.Alive(handle) {
+			t.Error("the process runs")
+		}
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	w.start(s.ID)
+}
+
+func TestDeleteEndsTheSessionAndRemovesTheWorkspace(t *testing.T) {
+	w := newWorld(t)
+	s := w.start(w.create(`{}`).ID)
+	handle := w.handle(s.ID)
+	got := w.send("DELETE", "/v1/sandboxes/"+s.ID, "")
+	if got.Status != 204 || got.Body != "" {
+		t.Errorf("delete answered %d %q", got.Status, got.Body)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "workspaces", s.WorkspaceID)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the workspace: %v", err)
+	}
+	if w.api.cfg.Runtime.Alive(handle) {
+		t.Error("the process runs")
+	}
+	for method, path := range map[string]string{"DELETE": "/v1/sandboxes/" + s.ID, "GET": "/v1/sandboxes/" + s.ID, "POST": at(s.ID, "start")} {
+		w.send(method, path, "").want(t, 404, "not_found")
+	}
+}
+
+func TestAWorkspaceStaysUntilItsLastSandboxIsDeleted(t *testing.T) {
+	w := newWorld(t)
+	a := w.start(w.create(`{}`).ID)
+	b := w.create(`{"workspace_id":"` + a.WorkspaceID + `"}`)
+	dir := filepath.Join(w.dir, "workspaces", a.WorkspaceID)
+	w.send("DELETE", "/v1/sandboxes/"+a.ID, "")
+	if _, err := os.Stat(dir); err != nil {
+		t.Error(err)
+	}
+	w.send("DELETE", "/v1/sandboxes/"+b.ID, "")
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the workspace: %v", err)
+	}
+}
+
+func TestADeleteThatFailedHalfwayIsFinishedLater(t *testing.T) {
+	runtime := &stubbornRuntime{Runtime: newProcesses(), err: errors.New("not now")}
+	w := newWorld(t, func(c *Config) { c.Runtime = runtime })
+	s := w.start(w.create(`{}`).ID)
+	w.send("DELETE", "/v1/sandboxes/"+s.ID, "").want(t, 500, "internal_error")
+	w.send("GET", "/v1/sandboxes/"+s.ID, "").want(t, 404, "not_found")
+	runtime.err = nil
+	w.api.sweep(t.Context())
+	if n := w.count("SELECT count(*) FROM sandboxes_sandboxes"); n != 0 {
+		t.Errorf("%d rows are left", n)
+	}
+	if _, err := os.Stat(filepath.Join(w.dir, "workspaces", s.WorkspaceID)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the workspace: %v", err)
+	}
+}
+
+type stubbornRuntime struct {
+	Runtime
+	err error
+}
+
+func (r *stubbornRuntime) Stop(ctx context.Context, handle string) error {
+	if r.err != nil {
+		return r.err
+	}
+	return r.Runtime.Stop(ctx, handle)
+}
+
+func TestASessionThatCanNotStartLeavesTheSandboxFailed(t *testing.T) {
+	profiles := map[string]Profile{defaultProfile: {Command: "/nonexistent/command"}}
+	w := newWorld(t, func(c *Config) { c.Profiles = profiles })
+	s := w.create(`{}`)
+	got := w.send("POST", at(s.ID, "start"), "")
+	got.want(t, 500, "internal_error")
+	if strings.Contains(got.Body, "nonexistent") || !strings.Contains(w.log.String(), "nonexistent") {
+		t.Errorf("the cause is to be in the log only: %s", got.Body)
+	}
+	if now := w.get(s.ID); now.Status != "failed" {
+		t.Errorf("it is %+v", now)
+	}
+	profiles[defaultProfile] = Profile{Command: "sleep", Args: []string{"1000"}}
+	w.start(s.ID)
+}

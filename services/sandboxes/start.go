@@ -1,0 +1,137 @@
+package sandboxes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	// reserveSQL gives the sandbox a session that starts, if it has none.
+	reserveSQL = `UPDATE sandboxes_sandboxes
+SET session_id = ?3, session_state = 'starting', session_server = ?4, session_handle = NULL, idle_expires_at = NULL
+WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND session_id IS NULL AND (expires_at IS NULL OR expires_at >= unixepoch())
+RETURNING ` + columns
+
+	readySQL = `UPDATE sandboxes_sandboxes SET session_state = 'ready', session_handle = ?2, idle_expires_at = unixepoch() + ?3
+WHERE session_id = ?1 AND (expires_at IS NULL OR expires_at >= unixepoch())
+RETURNING ` + columns
+
+	failSQL = `UPDATE sandboxes_sandboxes SET session_id = NULL, session_state = 'failed', idle_expires_at = NULL
+WHERE session_id = ? RETURNING ` + columns
+
+	keepaliveSQL = `UPDATE sandboxes_sandboxes SET idle_expires_at = iif(session_state = 'ready', unixepoch() + ?3, idle_expires_at)
+WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND (expires_at IS NULL OR expires_at >= unixepoch())
+RETURNING ` + columns
+)
+
+// lookAgain is how long a start waits before it looks what became of another.
+const lookAgain = 20 * time.Millisecond
+
+// start answers when a session of the sandbox runs. It counts as a keepalive.
+func (a *API) start(c *call) (answer, error) {
+	id, err := c.id()
+	if err != nil {
+		return answer{}, err
+	}
+	ctx, stop := context.WithTimeout(c.Context(), a.cfg.Wait)
+	defer stop()
+	for ctx.Err() == nil {
+		r, err := find(ctx, a.db, c.owner, id)
+		if err != nil {
+			return answer{}, err
+		}
+		r, ready, err := a.ensure(ctx, c.owner, r)
+		if err != nil {
+			return answer{}, err
+		}
+		if ready {
+			return newAnswer(http.StatusOK, a.view(r))
+		}
+	}
+	return answer{}, errInProgress(time.Second)
+}
+
+// ensure takes one step towards a session that runs.
+func (a *API) ensure(ctx context.Context, owner string, r row) (now row, ready bool, err error) {
+	s := r.session
+	switch {
+	case r.Status == statusExpired:
+		return r, false, errExpired(r.sandbox)
+	case s.id == "":
+		return a.launch(ctx, owner, r.ID)
+	case s.state == statusReady && a.cfg.Runtime.Alive(s.handle):
+		now, kept, err := one(ctx, a.db, keepaliveSQL, r.ID, owner, a.idleSeconds())
+		return now, kept && now.session.state == statusReady, err
+	case s.state == statusReady || !serverRuns(s.server):
+		_, err := a.end(ctx, s.id)
+		return r, false, err
+	}
+	select {
+	case <-time.After(lookAgain):
+	case <-ctx.Done():
+	}
+	return r, false, nil
+}
+
+// launch starts a session unless the sandbox has got one, or expired. The
+// caller's going away does not stop it.
+func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, err error) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Lease)
+	defer stop()
+	session := newID(sessionPrefix)
+	if err := a.sessions.add(session); err != nil {
+		return row{}, false, err
+	}
+	r, reserved, err := one(ctx, a.db, reserveSQL, id, owner, session, a.server)
+	if err != nil || !reserved {
+		a.sessions.drop(session)
+		return row{}, false, err
+	}
+	handle, err := a.run(ctx, r)
+	if err != nil {
+		_, _, failed := one(ctx, a.db, failSQL, session)
+		a.sessions.drop(session)
+		return row{}, false, fmt.Errorf("start a session: %w", errors.Join(err, failed))
+	}
+	a.sessions.started(session, handle)
+	workspace := r.WorkspaceID
+	r, ready, err = one(ctx, a.db, readySQL, session, handle, a.idleSeconds())
+	if err != nil || !ready {
+		return row{}, false, errors.Join(err, a.kill(ctx, session, handle), a.removeWorkspace(ctx, workspace))
+	}
+	return r, true, nil
+}
+
+func (a *API) run(ctx context.Context, r row) (handle string, err error) {
+	dir, err := a.makeWorkspace(r.WorkspaceID)
+	if err != nil {
+		return "", err
+	}
+	p, ok := a.cfg.Profiles[r.Profile]
+	if !ok {
+		return "", fmt.Errorf("the profile %q is not configured any more", r.Profile)
+	}
+	return a.cfg.Runtime.Start(ctx, Session{Dir: dir, Command: p.Command, Args: p.Args})
+}
+
+func (a *API) keepalive(c *call) (answer, error) {
+	id, err := c.id()
+	if err != nil {
+		return answer{}, err
+	}
+	r, kept, err := one(c.Context(), a.db, keepaliveSQL, id, c.owner, a.idleSeconds())
+	if err == nil && !kept {
+		if r, err = find(c.Context(), a.db, c.owner, id); err == nil {
+			err = errExpired(r.sandbox)
+		}
+	}
+	if err != nil {
+		return answer{}, err
+	}
+	return newAnswer(http.StatusOK, a.view(r))
+}
+
+func (a *API) idleSeconds() int64 { return int64(a.cfg.IdleTimeout / time.Second) }

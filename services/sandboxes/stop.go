@@ -1,0 +1,113 @@
+package sandboxes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+)
+
+// noSession takes a sandbox's session away. The handle stays, so that a crash
+// before the session is ended does not hide it.
+const noSession = `session_id = NULL, session_state = NULL, idle_expires_at = NULL`
+
+const (
+	stopSQL = `UPDATE sandboxes_sandboxes SET ` + noSession + `
+WHERE id = ? AND owner = ? AND deleted_at IS NULL RETURNING ` + columns
+
+	endSQL = `UPDATE sandboxes_sandboxes SET ` + noSession + ` WHERE session_id = ? RETURNING ` + columns
+
+	deleteSQL = `UPDATE sandboxes_sandboxes SET ` + noSession + `, deleted_at = unixepoch()
+WHERE id = ? AND owner = ? AND deleted_at IS NULL RETURNING ` + columns
+
+	// forgetSQL yields what it deletes as it was.
+	forgetSQL = `DELETE FROM sandboxes_sandboxes WHERE id = ? AND deleted_at IS NOT NULL RETURNING ` + columns
+)
+
+func (a *API) stop(c *call) (answer, error) {
+	id, err := c.id()
+	if err != nil {
+		return answer{}, err
+	}
+	ctx, done := a.detach(c.Context())
+	defer done()
+	r, found, err := one(ctx, a.db, stopSQL, id, c.owner)
+	switch {
+	case err != nil:
+		return answer{}, fmt.Errorf("stop a sandbox: %w", err)
+	case !found:
+		return answer{}, errNotFound()
+	}
+	if err := a.halt(ctx, r.session.handle); err != nil {
+		return answer{}, err
+	}
+	return newAnswer(http.StatusOK, a.view(r))
+}
+
+// delete hides the sandbox first, so that nothing is started in it any more. If
+// the rest fails, sweep does it.
+func (a *API) delete(c *call) (answer, error) {
+	id, err := c.id()
+	if err != nil {
+		return answer{}, err
+	}
+	ctx, done := a.detach(c.Context())
+	defer done()
+	r, found, err := one(ctx, a.db, deleteSQL, id, c.owner)
+	switch {
+	case err != nil:
+		return answer{}, fmt.Errorf("delete a sandbox: %w", err)
+	case !found:
+		return answer{}, errNotFound()
+	}
+	if err := a.remove(ctx, r); err != nil {
+		return answer{}, err
+	}
+	return answer{Status: http.StatusNoContent}, nil
+}
+
+// remove takes away what is left of a sandbox that was deleted.
+func (a *API) remove(ctx context.Context, r row) error {
+	if err := a.halt(ctx, r.session.handle); err != nil {
+		return err
+	}
+	if err := a.removeWorkspace(ctx, r.WorkspaceID); err != nil {
+		return err
+	}
+	_, _, err := one(ctx, a.db, forgetSQL, r.ID)
+	return err
+}
+
+// end takes a session away from its sandbox and ends it; ended is false if it
+// was not there any more.
+func (a *API) end(ctx context.Context, id string) (ended bool, err error) {
+	r, ended, err := one(ctx, a.db, endSQL, id)
+	if err != nil || !ended {
+		return false, err
+	}
+	return true, a.kill(ctx, id, r.session.handle)
+}
+
+// kill ends a session that no row names any more.
+func (a *API) kill(ctx context.Context, id, handle string) error {
+	if err := a.halt(ctx, handle); err != nil {
+		return err
+	}
+	a.sessions.drop(id)
+	return nil
+}
+
+// halt ends the session of a handle, if there is one.
+func (a *API) halt(ctx context.Context, handle string) error {
+	if handle == "" {
+		return nil
+	}
+	if err := a.cfg.Runtime.Stop(ctx, handle); err != nil {
+		return fmt.Errorf("stop a session: %w", err)
+	}
+	return nil
+}
+
+// detach makes a context that outlives its caller, but not for ever.
+func (a *API) detach(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Lease)
+}

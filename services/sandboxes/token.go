@@ -1,0 +1,91 @@
+package sandboxes
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// Tokens say whose bearer token is whose. Only SHA-256 hashes are kept.
+type Tokens struct{ list []token }
+
+type token struct {
+	owner string
+	hash  [sha256.Size]byte
+}
+
+var ownerName = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,128}$`)
+
+// ParseTokens reads one token a line: its owner, white space, and the SHA-256 of
+// the token in hexadecimal. An owner may have several. Empty lines and those
+// that start with # do not count.
+func ParseTokens(r io.Reader) (Tokens, error) {
+	var t Tokens
+	lines := bufio.NewScanner(r)
+	for n := 1; lines.Scan(); n++ {
+		line := strings.TrimSpace(lines.Text())
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		next, err := parseToken(line)
+		if err != nil {
+			return Tokens{}, fmt.Errorf("sandboxes: parse tokens: line %d: %w", n, err)
+		}
+		for _, before := range t.list {
+			if before.hash == next.hash {
+				return Tokens{}, fmt.Errorf("sandboxes: parse tokens: line %d: this token is there already: give every owner one of their own", n)
+			}
+		}
+		t.list = append(t.list, next)
+	}
+	if err := lines.Err(); err != nil {
+		return Tokens{}, fmt.Errorf("sandboxes: parse tokens: %w", err)
+	}
+	return t, nil
+}
+
+func parseToken(line string) (t token, err error) {
+	fields := strings.Fields(line)
+	if len(fields) != 2 {
+		return t, fmt.Errorf("%d words: write an owner and the SHA-256 of a token", len(fields))
+	}
+	if !ownerName.MatchString(fields[0]) {
+		return t, fmt.Errorf("the owner must have 1 to 128 characters out of a-z A-Z 0-9 . _ @ -")
+	}
+	hash, err := hex.DecodeString(fields[1])
+	if err != nil || len(hash) != len(t.hash) {
+		return t, fmt.Errorf("the hash must have 64 hexadecimal digits, as sha256sum prints them")
+	}
+	t.owner = fields[0]
+	copy(t.hash[:], hash)
+	return t, nil
+}
+
+// owner returns whose token it is. How long it takes depends neither on the
+// token nor on where in the list it is.
+func (t Tokens) owner(presented string) (owner string, ok bool) {
+	hash := sha256.Sum256([]byte(presented))
+	found := -1
+	for i := range t.list {
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(hash[:], t.list[i].hash[:]), i, found)
+	}
+	if found < 0 {
+		return "", false
+	}
+	return t.list[found].owner, true
+}
+
+// has reports whether the owner has a token.
+func (t Tokens) has(owner string) bool {
+	for i := range t.list {
+		if t.list[i].owner == owner {
+			return true
+		}
+	}
+	return false
+}
