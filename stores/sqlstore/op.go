@@ -44,6 +44,10 @@ func (c *clock) fence(previous int64) int64 { return max(c.now, previous+1) }
 
 func (c *clock) newFence(createdAt int64) int64 { return max(createdAt, c.floor+1) }
 
+// whole returns the microseconds after which a duration that begins now has
+// passed: the clock counts milliseconds, and one of them is under way.
+func whole(d time.Duration) int64 { return d.Microseconds() + 1000 }
+
 // A key is an ID and its hash.
 type key struct {
 	id   onlyonce.ID
@@ -79,18 +83,25 @@ func remove(s session, k *key, fence int64) error {
 type claimOp struct {
 	key    key
 	claim  onlyonce.Claim
-	record onlyonce.Record // as it stands now
+	record onlyonce.Record     // as it stands now
+	args   []driver.NamedValue // made before the op is queued
+}
+
+func newClaimOp(c onlyonce.Claim) *claimOp {
+	o := &claimOp{key: keyOf(c.ID), claim: c}
+	o.args = args(o.key.hash[:], c.ID.Tenant, c.ID.Operation, c.ID.Key, blob(c.Fingerprint), []byte(c.Owner), nil, nil, nil)
+	return o
 }
 
 func (o *claimOp) alone(s session) (bool, error) {
 	c, given := &o.claim, false
-	err := s.query("claim", args(o.key.hash[:], c.ID.Tenant, c.ID.Operation, c.ID.Key, blob(c.Fingerprint), []byte(c.Owner), c.Lease.Microseconds()),
-		func(v []driver.Value) error {
-			r := rowReader{values: v}
-			o.given(r.int("created_at"), r.int("fence"))
-			given = true
-			return r.err
-		})
+	o.args[6].Value = whole(c.Lease)
+	err := s.query("claim", o.args[:7], func(v []driver.Value) error {
+		r := rowReader{values: v}
+		o.given(r.int("created_at"), r.int("fence"))
+		given = true
+		return r.err
+	})
 	if given || err != nil {
 		return given, err
 	}
@@ -130,11 +141,10 @@ func (o *claimOp) apply(s session, now *clock) error {
 
 // insert makes a new record, unless there is one.
 func (o *claimOp) insert(s session, now *clock) (bool, error) {
-	c := &o.claim
 	at := now.create()
 	fence := now.newFence(at)
-	n, err := s.exec("insert", args(o.key.hash[:], c.ID.Tenant, c.ID.Operation, c.ID.Key, blob(c.Fingerprint), []byte(c.Owner),
-		at, fence, now.now+c.Lease.Microseconds()))
+	o.args[6].Value, o.args[7].Value, o.args[8].Value = at, fence, now.now+whole(o.claim.Lease)
+	n, err := s.exec("insert", o.args)
 	if n == 0 || err != nil {
 		return false, err
 	}
@@ -151,7 +161,7 @@ func (o *claimOp) take(s session, now *clock) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.exec("take", args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+o.claim.Lease.Microseconds(), blob(r.Fingerprint), steps, o.key.hash[:]))
+	_, err = s.exec("take", args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+whole(o.claim.Lease), blob(r.Fingerprint), steps, o.key.hash[:]))
 	return err
 }
 

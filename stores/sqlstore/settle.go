@@ -13,47 +13,65 @@ type settleOp struct {
 	key        key
 	hold       onlyonce.Hold
 	settlement onlyonce.Settlement
-	header     any
+	args       []driver.NamedValue // the settled record's values, then the hold's
 }
 
-func newSettleOp(h onlyonce.Hold, s onlyonce.Settlement) (*settleOp, error) {
-	header, err := encodeHeader(s.Result.Header)
-	return &settleOp{key: keyOf(h.ID), hold: h, settlement: s, header: header}, err
+// The places in settleOp.args that are filled when the op is done.
+const (
+	argSettledAt  = 7
+	argExpiresAt  = 8
+	argsOfSettled = 10
+)
+
+func newSettleOp(h onlyonce.Hold, st onlyonce.Settlement) (*settleOp, error) {
+	o := &settleOp{key: keyOf(h.ID), hold: h, settlement: st}
+	header, err := encodeHeader(st.Result.Header)
+	if err != nil {
+		return nil, err
+	}
+	var keep any
+	if st.Keep > 0 {
+		keep = whole(st.Keep)
+	}
+	o.args = args(string(st.State), int64(st.Result.Status), number(st.Final), text(st.Result.Ref), text(st.Error), header, blob(st.Result.Body),
+		nil, nil, keep, h.Fence, o.key.hash[:], []byte(h.Owner))
+	return o, nil
+}
+
+// at returns the values of a record that is settled now.
+func (o *settleOp) at(now int64) []driver.NamedValue {
+	o.args[argSettledAt].Value = now
+	if keep := o.settlement.Keep; keep > 0 {
+		o.args[argExpiresAt].Value = now + whole(keep)
+	}
+	return o.args[:argsOfSettled]
 }
 
 func (o *settleOp) alone(s session) (bool, error) {
 	if o.settlement.State == "" {
 		return false, nil
 	}
-	return true, o.settle(s, nil)
+	return true, o.settle(s)
 }
 
 func (o *settleOp) apply(s session, now *clock) error {
 	if o.settlement.State == "" {
 		return o.release(s)
 	}
-	return o.settle(s, now.now)
+	o.at(now.now)
+	return o.settle(s)
 }
 
-// settle settles by the clock read before, or by the clock if now is nil.
-func (o *settleOp) settle(s session, now any) error {
-	list := append(o.settled(now), args(o.key.hash[:], []byte(o.hold.Owner), o.hold.Fence)...)
-	n, err := s.exec("settle", ordered(list))
-	if n > 0 || err != nil {
-		return err
+// settle looks for the record by its place first, which the fence of a first
+// attempt is, and which is found faster than its ID.
+func (o *settleOp) settle(s session) error {
+	for _, statement := range [...]string{"settle first", "settle"} {
+		n, err := s.exec(statement, o.args)
+		if n > 0 || err != nil {
+			return err
+		}
 	}
 	return o.refused(s)
-}
-
-// settled returns the values that a settled record has, in the statements' order.
-func (o *settleOp) settled(now any) []driver.NamedValue {
-	st := &o.settlement
-	var keep any
-	if st.Keep > 0 {
-		keep = st.Keep.Microseconds()
-	}
-	return args(string(st.State), int64(st.Result.Status), number(st.Final), text(st.Result.Ref), text(st.Error), o.header, blob(st.Result.Body),
-		now, now, keep)
 }
 
 func (o *settleOp) release(s session) error {
@@ -133,7 +151,7 @@ func (o *renewOp) apply(s session, now *clock) error {
 }
 
 func (o *renewOp) renew(s session, now any) error {
-	n, err := s.exec("renew", args(now, o.lease.Microseconds(), o.key.hash[:], []byte(o.hold.Owner), o.hold.Fence))
+	n, err := s.exec("renew", args(now, whole(o.lease), o.key.hash[:], []byte(o.hold.Owner), o.hold.Fence))
 	if n == 0 && err == nil {
 		return onlyonce.ErrLost
 	}
@@ -161,7 +179,7 @@ func (o *resolveOp) apply(s session, now *clock) error {
 	case o.settlement.State == "":
 		return remove(s, &o.key, r.Fence)
 	}
-	_, err = s.exec("resolve", ordered(append(o.settled(now.now), args(o.key.hash[:])...)))
+	_, err = s.exec("resolve", ordered(append(o.at(now.now), args(o.key.hash[:])...)))
 	return err
 }
 

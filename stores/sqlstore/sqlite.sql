@@ -83,22 +83,28 @@ WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing';
 -- name: step
 UPDATE onlyonce_records SET steps = ? WHERE id = ?;
 
+-- name: settle first
+UPDATE onlyonce_records
+SET state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?,
+    settled_at = coalesce(?, (SELECT now FROM onlyonce_clock)), expires_at = coalesce(?, ? + (SELECT now FROM onlyonce_clock))
+WHERE created_at = ? AND id = ? AND owner = ? AND state = 'processing' AND fence = created_at;
+
 -- name: settle
 UPDATE onlyonce_records
 SET state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?,
-    settled_at = coalesce(?, (SELECT now FROM onlyonce_clock)), expires_at = coalesce(?, (SELECT now FROM onlyonce_clock)) + ?
-WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing';
+    settled_at = coalesce(?, (SELECT now FROM onlyonce_clock)), expires_at = coalesce(?, ? + (SELECT now FROM onlyonce_clock))
+WHERE fence = ? AND id = ? AND owner = ? AND state = 'processing';
 
 -- name: resolve
 UPDATE onlyonce_records
 SET state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?,
-    settled_at = ?, expires_at = ? + ?, owner = x''
+    settled_at = ?, expires_at = coalesce(?, ?), owner = x''
 WHERE id = ?;
 
 -- name: record
 INSERT INTO onlyonce_records (state, status_code, final, result_ref, error, response_header, response_body, settled_at, expires_at,
                               id, tenant, operation, idem_key, fingerprint, owner, attempt, fence, steps, lease_until, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ? + ?,
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, ?),
         ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, coalesce(?, max(?, 1 + (SELECT last FROM onlyonce_clock))))
 ON CONFLICT (id) DO NOTHING;
 

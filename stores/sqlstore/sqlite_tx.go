@@ -157,7 +157,7 @@ func (r *run) writeClaim(o *settleOp, s session, now *clock) error {
 	if r.before != nil && !r.before.expired {
 		kept = rec.CreatedAt.UnixMicro()
 	}
-	n, err := s.exec("record", ordered(append(o.settled(now.now), args(r.key.hash[:], r.key.id.Tenant, r.key.id.Operation, r.key.id.Key, blob(rec.Fingerprint),
+	n, err := s.exec("record", ordered(append(o.at(now.now), args(r.key.hash[:], r.key.id.Tenant, r.key.id.Operation, r.key.id.Key, blob(rec.Fingerprint),
 		[]byte(rec.Owner), int64(rec.Attempt), rec.Fence, steps, kept, rec.CreatedAt.UnixMicro())...)))
 	if n == 0 && err == nil {
 		return errChanged

@@ -64,7 +64,7 @@ func (s *Store) Close() error {
 
 // Claim asks for the right to run a command.
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
-	o := &claimOp{key: keyOf(c.ID), claim: c}
+	o := newClaimOp(c)
 	if r := s.seen(ctx, &o.key); r != nil && !c.Takes(r.Record) {
 		return r.Record, nil
 	}

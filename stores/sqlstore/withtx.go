@@ -36,7 +36,7 @@ func (t *inTx) do(ctx context.Context, o op) error {
 }
 
 func (t *inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
-	o := &claimOp{key: keyOf(c.ID), claim: c}
+	o := newClaimOp(c)
 	if err := t.do(ctx, o); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim in a transaction: %w", err)
 	}
