@@ -1,17 +1,14 @@
 package httponce
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 )
 
 // An answer is the ResponseWriter of a keyed request: it keeps what the handler
@@ -164,44 +161,6 @@ type onlyWriter struct{ io.Writer }
 
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-func (a *answer) Flush() { _ = a.FlushError() }
-
-// FlushError is what http.ResponseController calls. From now on the answer
-// streams, unless it belongs to a transaction.
-func (a *answer) FlushError() error {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if err := a.admit(0); err != nil {
-		return err
-	}
-	if a.inTx || !canFlush(a.w) {
-		return http.ErrNotSupported
-	}
-	if a.stage == buffered {
-		if err := a.stream(); err != nil {
-			return err
-		}
-	}
-	err := http.NewResponseController(a.w).Flush()
-	if a.storable() {
-		return nil
-	}
-	return err
-}
-
-func canFlush(w http.ResponseWriter) bool {
-	for {
-		switch t := w.(type) {
-		case http.Flusher, interface{ FlushError() error }:
-			return true
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = t.Unwrap()
-		default:
-			return false
-		}
-	}
-}
-
 // stream lets the answer leave as it comes.
 func (a *answer) stream() error {
 	a.complete()
@@ -221,40 +180,6 @@ func (a *answer) stream() error {
 		return err
 	}
 	return nil
-}
-
-// Hijack gives the connection to the handler; the command is then not stored.
-func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	switch {
-	case a.inTx:
-		return nil, nil, http.ErrNotSupported
-	case a.stage == hijacked:
-		return nil, nil, http.ErrHijacked
-	case a.stage >= fixed:
-		return nil, nil, errReturned
-	}
-	if a.status != 0 && a.stage == buffered {
-		_ = a.stream() // as much as the client takes
-	}
-	conn, rw, err := http.NewResponseController(a.w).Hijack()
-	if err == nil {
-		a.stage = hijacked
-	}
-	return conn, rw, err
-}
-
-func (a *answer) SetReadDeadline(t time.Time) error {
-	return http.NewResponseController(a.w).SetReadDeadline(t)
-}
-
-func (a *answer) SetWriteDeadline(t time.Time) error {
-	return http.NewResponseController(a.w).SetWriteDeadline(t)
-}
-
-func (a *answer) EnableFullDuplex() error {
-	return http.NewResponseController(a.w).EnableFullDuplex()
 }
 
 // complete brings the header into the form in which it leaves and is stored.
@@ -314,8 +239,11 @@ func (a *answer) end() stage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was := a.stage
-	if was < fixed {
+	switch {
+	case was < fixed:
 		a.complete()
+	case was == fixed:
+		a.scratch.sent.restore(a.w.Header())
 	}
 	a.stage, a.scratch = closed, nil
 	return was

@@ -45,6 +45,13 @@ func (a *answer) rewind(m moment) {
 	a.body, a.tooLarge = a.body[:min(int(m.size), len(a.body))], false
 }
 
+// wrote tells the status written so far, or 0, and whether there was too much.
+func (a *answer) wrote() (status int, tooLarge bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.status, a.tooLarge
+}
+
 // discard undoes everything.
 func (a *answer) discard() {
 	a.mu.Lock()
@@ -65,21 +72,18 @@ func (a *answer) leaveTx(fix bool) {
 
 // fix ends the writing of an answer that is about to be committed, and returns
 // its settlement; or the error with which to roll back, and the attempt goes on.
-func (x *exchange) fix(before moment) (onlyonce.Settlement, error) {
+func (x *exchange) fix() (s onlyonce.Settlement, err error) {
 	a := &x.answer
-	if a.tooLarge {
-		x.answer.rewind(before)
-		return onlyonce.Settlement{}, errTooLarge
-	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.status == 0 {
 		a.begin(http.StatusOK)
 	}
 	if _, commits := x.settlement(buffered); !commits {
-		return onlyonce.Settlement{}, fmt.Errorf("httponce: InTx: an answer of %d: rolled back", a.status)
+		return s, fmt.Errorf("httponce: InTx: the answer of status %d is not one to commit: rolled back", a.status)
 	}
 	a.complete()
-	s, _ := x.settlement(buffered)
+	a.scratch.sent.take(a.w.Header())
+	s, _ = x.settlement(buffered)
 	return s, nil
 }

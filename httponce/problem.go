@@ -91,7 +91,7 @@ var (
 	}
 	commandFailed = Problem{
 		Code: "command_failed", Status: http.StatusInternalServerError, Title: "The request failed",
-		Detail: "Nothing was changed. Send the request again, with the same key.", Retryable: true,
+		Detail: "It was not carried out. Send it again, with the same key.", Retryable: true,
 	}
 	failureKept = Problem{
 		Code: "command_failed", Status: http.StatusInternalServerError, Title: "The request failed",
@@ -99,7 +99,7 @@ var (
 	}
 	answerTooLarge = Problem{
 		Code: "answer_too_large", Status: http.StatusInternalServerError, Title: "The answer is too large",
-		Detail: "Nothing was changed, for the answer is too large to be committed.",
+		Detail: "It was not carried out, for its answer is too large to be committed with it.",
 	}
 	tooMany = Problem{
 		Code: "too_many_requests", Status: http.StatusTooManyRequests, Title: "Too many requests",

@@ -3,8 +3,6 @@ package httponce
 import (
 	"errors"
 	"net/http"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -34,7 +32,7 @@ func (l *layer) replay(c *call, a *onlyonce.Attempt) {
 	for name, vs := range rec.Result.Header {
 		h[name] = add(vs...)
 	}
-	if _, ok := h["Content-Type"]; !ok {
+	if _, ok := h["Content-Type"]; !ok && len(rec.Result.Body) > 0 {
 		h["Content-Type"] = nil // as it was the first time: net/http is not to guess
 	}
 	h[headerReplayed] = add("true")
@@ -80,30 +78,4 @@ func (l *layer) problem(err error) Problem {
 	}
 	p.Err = err
 	return p
-}
-
-// wait says how long a request waits for another with its key: what its
-// "Prefer: wait=N" asks for, if that is granted.
-func (l *layer) wait(r *http.Request) time.Duration {
-	if l.cfg.MaxWait == 0 {
-		return 0
-	}
-	for _, v := range r.Header["Prefer"] {
-		for p := range strings.SplitSeq(v, ",") {
-			p, _, _ = strings.Cut(p, ";")
-			name, value, _ := strings.Cut(p, "=")
-			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-				continue
-			}
-			n, err := strconv.ParseUint(strings.Trim(value, ` "`), 10, 31)
-			switch {
-			case err != nil:
-				return 0
-			case n == 0:
-				return -1
-			}
-			return min(time.Duration(n)*time.Second, l.cfg.MaxWait)
-		}
-	}
-	return 0
 }

@@ -99,11 +99,15 @@ func (t *transactional[TX]) run(l *layer, c *call, ctx context.Context, tx TX) (
 // rollback.
 func (l *layer) endTx(c *call, x *exchange, err error) (onlyonce.Settlement, error) {
 	a := &x.answer
-	if a.tooLarge {
+	status, tooLarge := a.wrote()
+	if tooLarge {
 		err = errors.Join(errTooLarge, err)
 	}
-	failure := onlyonce.Failure(err)
-	if err != nil && (a.status < 400 || a.tooLarge) {
+	var failure onlyonce.Settlement
+	if err != nil {
+		failure = onlyonce.Failure(err)
+	}
+	if err != nil && (status < 400 || tooLarge) {
 		a.discard()
 		l.refuseKeyed(a, c.r, c.request.ID.Key, failureProblem(failure, err))
 	}
@@ -184,11 +188,15 @@ func InTx[TX any](r *http.Request, in onlyonce.Transactor[TX], fn func(TX) error
 }
 
 func (x *exchange) inTx(before moment, fn func() error) (onlyonce.Settlement, error) {
-	if err := fn(); err != nil {
+	err := fn()
+	if _, tooLarge := x.answer.wrote(); tooLarge {
+		err = errors.Join(errTooLarge, err)
+	}
+	if err != nil {
 		x.answer.rewind(before)
 		return onlyonce.Settlement{}, err
 	}
-	return x.fix(before)
+	return x.fix()
 }
 
 // runAlone runs fn in a transaction of which nothing is remembered.

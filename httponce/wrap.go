@@ -2,11 +2,8 @@ package httponce
 
 import (
 	"errors"
-	"fmt"
 	"maps"
 	"net/http"
-	"slices"
-	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -25,141 +22,6 @@ func Wrap(g *onlyonce.Guard, h http.Handler, cfg Config) http.Handler {
 		panic("httponce: Wrap: the Guard or the handler is nil")
 	}
 	return newLayer(g, cfg.withDefaults("Wrap"), &plain{guard: g, handler: h})
-}
-
-// A layer stands before a handler.
-type layer struct {
-	guard *onlyonce.Guard
-	cfg   Config
-	keys  keyForm
-	quota *quota // nil: none
-	way   way
-	dates dates
-}
-
-// A way is how a layer's handler is run.
-type way interface {
-	// open serves a request that is not protected.
-	open(l *layer, w http.ResponseWriter, r *http.Request)
-	// keyed serves one that is.
-	keyed(l *layer, c *call)
-}
-
-func newLayer(g *onlyonce.Guard, cfg Config, way way) *layer {
-	return &layer{guard: g, cfg: cfg, keys: newKeyForm(cfg), quota: newQuota(cfg), way: way}
-}
-
-// A call is a request that is protected.
-type call struct {
-	w       http.ResponseWriter
-	r       *http.Request
-	scratch *scratch
-	request onlyonce.Request
-	x       *exchange // the one that ran the handler
-	ran     bool      // a new command ran
-}
-
-func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if !slices.Contains(l.cfg.Methods, r.Method) {
-		l.way.open(l, w, r)
-		return
-	}
-	values, given := r.Header[l.cfg.Header]
-	if !given && !l.cfg.Required {
-		l.way.open(l, w, r)
-		return
-	}
-	if !given {
-		l.refuse(w, r, keyMissing)
-		return
-	}
-	key, wrong := l.keys.read(values)
-	if wrong != "" {
-		p := keyInvalid
-		p.Detail = wrong
-		l.refuse(w, r, p)
-		return
-	}
-	l.protect(w, r, key)
-}
-
-// protect serves a request with a valid key.
-func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
-	tenant := l.cfg.Tenant(r)
-	if tenant == "" {
-		l.refuseKeyed(w, r, key, tenantMissing)
-		return
-	}
-	s := takeScratch()
-	defer s.giveBack()
-	if !l.readBody(s, w, r, key) {
-		return
-	}
-	c := &s.call
-	*c = call{w: w, r: r, scratch: s, request: onlyonce.Request{
-		ID:   onlyonce.ID{Tenant: fit(tenant), Operation: fit(l.operation(r)), Key: key},
-		Wait: l.wait(r),
-	}}
-	if l.cfg.Fingerprint != nil {
-		c.request.Fingerprint = l.cfg.Fingerprint(r, s.body)
-	} else {
-		c.request.Fingerprint = s.fingerprint(r, "bytes", s.body)
-	}
-	if l.quota != nil {
-		allowed, wait := l.quota.enter(tenant)
-		if allowed == nil {
-			p := tooMany
-			p.RetryAfter = wait
-			l.refuseKeyed(w, r, key, p)
-			return
-		}
-		defer func() { l.quota.leave(tenant, allowed, c.ran) }()
-	}
-	l.way.keyed(l, c)
-}
-
-// readBody reads the body, or refuses the request.
-func (l *layer) readBody(s *scratch, w http.ResponseWriter, r *http.Request, key string) bool {
-	var err error
-	if s.body, err = readBody(s.body, r, l.cfg.MaxBody); err == nil {
-		return true
-	}
-	var outer *http.MaxBytesError
-	p := bodyUnreadable
-	if errors.Is(err, errBodyTooLarge) || errors.As(err, &outer) {
-		p = bodyTooLarge
-	}
-	p.Err = err
-	if r.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close") // what is left of the body is not read
-	}
-	l.refuseKeyed(w, r, key, p)
-	return false
-}
-
-func (l *layer) refuseKeyed(w http.ResponseWriter, r *http.Request, key string, p Problem) {
-	p.Key = key
-	l.refuse(w, r, p)
-}
-
-// fit makes a part of an ID short enough for every store.
-func fit(part string) string {
-	if len(part) <= longestKey {
-		return part
-	}
-	return fmt.Sprintf("sha256:%x", onlyonce.Fingerprint([]byte(part)))
-}
-
-func (l *layer) operation(r *http.Request) string {
-	switch {
-	case l.cfg.Operation != nil:
-		return l.cfg.Operation(r)
-	case r.Pattern == "":
-		return r.Method + " " + r.URL.Path
-	case strings.HasPrefix(r.Pattern, r.Method+" "):
-		return r.Pattern
-	}
-	return r.Method + " " + r.Pattern
 }
 
 // plain runs an http.Handler and records its answer after it.
@@ -192,15 +54,15 @@ func (p *plain) run(l *layer, c *call, a *onlyonce.Attempt) {
 	x := newExchange(l, c, ctx)
 	x.attempt = a
 	defer x.body.Close()
-	returned := false
+	finished := false
 	defer func() {
-		if !returned {
+		if !finished {
 			x.abandon(recover())
 		}
 	}()
 	p.handler.ServeHTTP(&x.answer, x.request(c))
-	returned = true
 	l.finish(c, x)
+	finished = true
 }
 
 // finish records the answer, and then lets it leave.

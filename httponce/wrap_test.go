@@ -3,11 +3,13 @@ package httponce_test
 import (
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -115,3 +117,8 @@ func TestADuplicateOfARunningRequestIsRefused(t *testing.T) {
 	wantAnswer(t, <-done, 200, "")
 	wantAnswer(t, post(h, "k", "x"), 200, "")
 }
+
+var (
+	noTime time.Time
+	silent = log.New(io.Discard, "", 0)
+)

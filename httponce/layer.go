@@ -1,0 +1,174 @@
+package httponce
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A layer stands before a handler.
+type layer struct {
+	guard *onlyonce.Guard
+	cfg   Config
+	keys  keyForm
+	quota *quota // nil: none
+	way   way
+	dates dates
+}
+
+// A way is how a layer's handler is run.
+type way interface {
+	// open serves a request that is not protected.
+	open(l *layer, w http.ResponseWriter, r *http.Request)
+	// keyed serves one that is.
+	keyed(l *layer, c *call)
+}
+
+func newLayer(g *onlyonce.Guard, cfg Config, way way) *layer {
+	return &layer{guard: g, cfg: cfg, keys: newKeyForm(cfg), quota: newQuota(cfg), way: way}
+}
+
+// A call is a request that is protected.
+type call struct {
+	w       http.ResponseWriter
+	r       *http.Request
+	scratch *scratch
+	request onlyonce.Request
+	x       *exchange // the one that ran the handler
+	ran     bool      // a new command ran
+}
+
+func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !slices.Contains(l.cfg.Methods, r.Method) {
+		l.way.open(l, w, r)
+		return
+	}
+	values, given := r.Header[l.cfg.Header]
+	if !given && !l.cfg.Required {
+		l.way.open(l, w, r)
+		return
+	}
+	if !given {
+		l.refuse(w, r, keyMissing)
+		return
+	}
+	key, wrong := l.keys.read(values)
+	if wrong != "" {
+		p := keyInvalid
+		p.Detail = wrong
+		l.refuse(w, r, p)
+		return
+	}
+	l.protect(w, r, key)
+}
+
+// protect serves a request with a valid key.
+func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
+	tenant := l.cfg.Tenant(r)
+	if tenant == "" {
+		l.refuseKeyed(w, r, key, tenantMissing)
+		return
+	}
+	s := takeScratch()
+	defer s.giveBack()
+	if !l.readBody(s, w, r, key) {
+		return
+	}
+	c := &s.call
+	*c = call{w: w, r: r, scratch: s, request: onlyonce.Request{
+		ID:   onlyonce.ID{Tenant: fit(tenant), Operation: fit(l.operation(r)), Key: key},
+		Wait: l.wait(r),
+	}}
+	if l.cfg.Fingerprint != nil {
+		c.request.Fingerprint = l.cfg.Fingerprint(r, s.body)
+	} else {
+		c.request.Fingerprint = s.fingerprint(r, "bytes", s.body)
+	}
+	if l.quota != nil {
+		allowed, wait := l.quota.enter(tenant)
+		if allowed == nil {
+			p := tooMany
+			p.RetryAfter = wait
+			l.refuseKeyed(w, r, key, p)
+			return
+		}
+		defer func() { l.quota.leave(tenant, allowed, c.ran) }()
+	}
+	l.way.keyed(l, c)
+}
+
+// readBody reads the body, or refuses the request.
+func (l *layer) readBody(s *scratch, w http.ResponseWriter, r *http.Request, key string) bool {
+	var err error
+	if s.body, err = readBody(s.body, r, l.cfg.MaxBody); err == nil {
+		return true
+	}
+	var outer *http.MaxBytesError
+	p := bodyUnreadable
+	if errors.Is(err, errBodyTooLarge) || errors.As(err, &outer) {
+		p = bodyTooLarge
+	}
+	p.Err = err
+	if r.ProtoMajor == 1 {
+		w.Header().Set("Connection", "close") // what is left of the body is not read
+	}
+	l.refuseKeyed(w, r, key, p)
+	return false
+}
+
+func (l *layer) refuseKeyed(w http.ResponseWriter, r *http.Request, key string, p Problem) {
+	p.Key = key
+	l.refuse(w, r, p)
+}
+
+// fit makes a part of an ID short enough for every store.
+func fit(part string) string {
+	if len(part) <= longestKey {
+		return part
+	}
+	return fmt.Sprintf("sha256:%x", onlyonce.Fingerprint([]byte(part)))
+}
+
+func (l *layer) operation(r *http.Request) string {
+	switch {
+	case l.cfg.Operation != nil:
+		return l.cfg.Operation(r)
+	case r.Pattern == "":
+		return r.Method + " " + r.URL.Path
+	case strings.HasPrefix(r.Pattern, r.Method+" "):
+		return r.Pattern
+	}
+	return r.Method + " " + r.Pattern
+}
+
+// wait says how long a request waits for another with its key: what its
+// "Prefer: wait=N" asks for, if that is granted.
+func (l *layer) wait(r *http.Request) time.Duration {
+	if l.cfg.MaxWait == 0 {
+		return 0
+	}
+	for _, v := range r.Header["Prefer"] {
+		for p := range strings.SplitSeq(v, ",") {
+			p, _, _ = strings.Cut(p, ";")
+			name, value, _ := strings.Cut(p, "=")
+			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
+				continue
+			}
+			n, err := strconv.ParseUint(strings.Trim(value, ` "`), 10, 31)
+			switch {
+			case err != nil:
+				return 0
+			case n == 0:
+				return -1
+			}
+			return min(time.Duration(n)*time.Second, l.cfg.MaxWait)
+		}
+	}
+	return 0
+}
