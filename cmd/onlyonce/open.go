@@ -93,7 +93,8 @@ func (u storeURL) openDB(ctx context.Context, create bool) (*sql.DB, error) {
 // An openStore is a store with the database it lives in.
 type openStore struct {
 	*sqlstore.Store
-	db *sql.DB
+	db  *sql.DB
+	url storeURL
 }
 
 // openExisting opens a store that is there already.
@@ -126,7 +127,7 @@ func (u storeURL) open(ctx context.Context, db *sql.DB, acceptRisks []string) (*
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%v: %w", u, err), db.Close())
 	}
-	return &openStore{Store: store, db: db}, nil
+	return &openStore{Store: store, db: db, url: u}, nil
 }
 
 // Close ends the store, then its database.

@@ -50,7 +50,7 @@ line or the environment is wrong.`,
   onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}, recordsCommand(), doctorCommand(), migrateCommand(), versionCommand())
+	}, serveCommand(), recordsCommand(), doctorCommand(), migrateCommand(), versionCommand())
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	return root
 }

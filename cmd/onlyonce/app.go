@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/services/items"
+	"github.com/onlyonce-go/onlyonce/services/sandboxes"
+)
+
+// An app is what serve serves: the APIs on their store.
+type app struct {
+	store     *openStore
+	items     *items.API
+	sandboxes *sandboxes.API
+	tokens    tokens
+	metrics   *metrics
+	health    *health
+	open      bool // callers need no token
+}
+
+// newApp opens the store and makes the APIs on it.
+func newApp(ctx context.Context, cfg serveConfig, log *slog.Logger) (_ *app, err error) {
+	a := &app{metrics: newMetrics(), open: cfg.allowAnonymous}
+	if a.tokens, err = readTokens(cfg.tokens); err != nil {
+		return nil, err
+	}
+	u, err := parseStoreURL(cfg.store)
+	if err != nil {
+		return nil, err
+	}
+	if a.store, err = u.openMigrated(ctx, cfg.acceptRisks); err != nil {
+		return nil, err
+	}
+	a.health = &health{store: a.store}
+	if err := a.makeAPIs(ctx, cfg, log); err != nil {
+		return nil, errors.Join(err, a.store.Close())
+	}
+	return a, nil
+}
+
+func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
+	if a.items, err = items.New(ctx, a.store.db, a.store.Store, items.Config{
+		KeyTTL: cfg.itemsKeyTTL, PurgeEvery: cfg.itemsPurgeEvery, Lease: cfg.lease,
+		Observer: a.metrics.observe, Log: log,
+	}); err != nil {
+		return err
+	}
+	a.sandboxes, err = sandboxes.New(ctx, a.store.db, a.store.Store, sandboxes.Config{
+		Dir:    filepath.Join(cfg.data, "workspaces"),
+		KeyTTL: cfg.sandboxesKeyTTL, MaxExtend: cfg.sandboxesMaxExtend, IdleTimeout: cfg.sandboxesIdleTimeout,
+		Lease: cfg.lease, Wait: cfg.wait,
+		Tokens: a.tokens.owners, AllowAnonymous: cfg.allowAnonymous,
+		Observer: a.metrics.observe, Log: log,
+	})
+	return err
+}
+
+// handler routes to the APIs and to what supervisors ask. The APIs see every
+// path below theirs as it came: a ServeMux would redirect some.
+func (a *app) handler() http.Handler {
+	items := a.metrics.countInFlight(a.items)
+	if !a.open {
+		items = a.tokens.require(items)
+	}
+	sandboxes := a.metrics.countInFlight(a.sandboxes)
+	others := http.NewServeMux()
+	others.HandleFunc("GET /healthz", a.health.live)
+	others.HandleFunc("GET /readyz", a.health.ready)
+	others.Handle("GET /metrics", a.metrics.handler())
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch path := r.URL.Path + "/"; {
+		case strings.HasPrefix(path, "/api/v1/items/"):
+			items.ServeHTTP(w, r)
+		case strings.HasPrefix(path, "/v1/sandboxes/"):
+			sandboxes.ServeHTTP(w, r)
+		default:
+			others.ServeHTTP(w, r)
+		}
+	})
+}
+
+// background is the work that the APIs do besides answering.
+func (a *app) background() []func(context.Context) error {
+	return []func(context.Context) error{a.items.Run, a.sandboxes.Run}
+}
+
+// closeWithin bounds how long sessions and store may take to end.
+const closeWithin = 5 * time.Second
+
+// close ends the sessions, then the store. A request that still runs loses its
+// store as it would in a crash.
+func (a *app) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
+	defer cancel()
+	closed := make(chan error, 1)
+	go func() { closed <- errors.Join(a.sandboxes.Close(ctx), a.store.Close()) }()
+	select {
+	case err := <-closed:
+		return err
+	case <-ctx.Done():
+		return fmt.Errorf("the store was still in use after %v", closeWithin)
+	}
+}

@@ -1,0 +1,38 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"testing"
+)
+
+func TestAServerIsReadyWhileItsStoreAnswersAndItDoesNotStop(t *testing.T) {
+	u, err := parseStoreURL("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := u.openMigrated(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &health{store: store}
+	ready := func(want int) {
+		t.Helper()
+		w := httptest.NewRecorder()
+		h.ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		if w.Code != want {
+			t.Errorf("%d %s, want %d", w.Code, w.Body, want)
+		}
+	}
+	ready(200)
+	h.stopping.Store(true)
+	ready(503)
+	h.stopping.Store(false)
+	ready(200)
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	ready(503)
+}

@@ -1,0 +1,84 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// inFlight sends a keyed request that can't finish before the lock is released,
+// and returns once the server works on it.
+func inFlight(t *testing.T, s *served, key string) <-chan answer {
+	t.Helper()
+	got := make(chan answer, 1)
+	go func() { got <- s.post(key, "Lamp") }()
+	until(t, "the request is in flight", func() bool {
+		return strings.Contains(s.get("/metrics").body, "\nidempotency_in_flight 1\n")
+	})
+	return got
+}
+
+func TestAKeyedCommandInFlightFinishesWhenTheServerIsToldToStop(t *testing.T) {
+	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
+		t.Run(sig.String(), func(t *testing.T) {
+			t.Parallel()
+			s := startServe(t, t.TempDir())
+			release := holdWriter(t, s.data)
+			defer release()
+			got := inFlight(t, s, "k")
+			s.signal(sig)
+			until(t, "the server stops", func() bool { return strings.Contains(s.log.String(), "stopping") })
+			until(t, "it accepts no more", func() bool { return s.get("/healthz").err != nil })
+			release()
+			first := <-got
+			if first.status != 201 {
+				t.Fatalf("answer %+v", first)
+			}
+			if state := s.wait(); state.ExitCode() != exitOK {
+				t.Errorf("%v; log:\n%s", state, s.log.String())
+			}
+			again := startServe(t, s.data).post("k", "Lamp")
+			if again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
+				t.Errorf("the repeat got %+v, the first %+v", again, first)
+			}
+		})
+	}
+}
+
+func TestASecondSignalEndsTheServerAtOnce(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	release := holdWriter(t, s.data)
+	defer release()
+	got := inFlight(t, s, "k")
+	s.signal(syscall.SIGTERM)
+	until(t, "the server stops", func() bool { return strings.Contains(s.log.String(), "stopping") })
+	s.signal(syscall.SIGTERM)
+	state := s.wait()
+	if status, ok := state.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGTERM {
+		t.Errorf("ended with %v", state)
+	}
+	if a := <-got; a.err == nil {
+		t.Errorf("answer %+v", a)
+	}
+}
+
+func TestAServerThatCannotFinishInTimeSaysSo(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir(), "--shutdown-timeout", "10ms")
+	release := holdWriter(t, s.data)
+	defer release()
+	got := inFlight(t, s, "k")
+	s.signal(syscall.SIGTERM)
+	if a := <-got; a.err == nil {
+		t.Errorf("answer %+v", a)
+	}
+	release()
+	if state := s.wait(); state.ExitCode() != exitFailed {
+		t.Errorf("ended with %v", state)
+	}
+	if !strings.Contains(s.log.String(), "requests still ran after 10ms") {
+		t.Errorf("log:\n%s", s.log.String())
+	}
+}

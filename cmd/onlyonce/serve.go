@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+func serveCommand() *cobra.Command {
+	var cfg serveConfig
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Run the items and sandboxes APIs",
+		Long: `Runs the items API (/api/v1/items) and the sandboxes API (/v1/sandboxes) on one
+store, which is made at the first start. /healthz, /readyz and /metrics are for
+supervisors; they need no token.
+
+What to try is printed to standard output, the log to standard error.
+
+Every flag is also an environment variable, shown in brackets; the flag wins,
+and an empty variable counts as not set. Callers need no token unless --tokens
+names a file of them; then every request to an API needs one, unless
+--allow-anonymous says otherwise.
+
+SIGINT or SIGTERM ends the server once the requests that run are answered; a
+second one ends it at once.`,
+		Example: `  onlyonce serve
+  onlyonce serve --listen 127.0.0.1:0 --data /var/lib/onlyonce
+  onlyonce serve --listen :8080 --tokens tokens.txt
+  ONLYONCE_LOG_FORMAT=text onlyonce serve --store sqlite:/var/lib/onlyonce/main.db`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromEnv(cmd); err != nil {
+				return err
+			}
+			if err := cfg.complete(cmd); err != nil {
+				return err
+			}
+			return serve(cmd.Context(), cfg, cmd.OutOrStdout())
+		},
+	}
+	cfg.addFlags(cmd)
+	return cmd
+}
+
+func serve(ctx context.Context, cfg serveConfig, out io.Writer) (err error) {
+	log, err := newLogger(os.Stderr, cfg.logFormat)
+	if err != nil {
+		return err
+	}
+	ln, err := cfg.listener()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(cfg.data, 0o700); err != nil {
+		return errors.Join(fmt.Errorf("make the data directory: %w", err), ln.Close())
+	}
+	a, err := newApp(ctx, cfg, log)
+	if err != nil {
+		return errors.Join(err, ln.Close())
+	}
+	defer func() { err = errors.Join(err, a.close()) }()
+	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer release()
+	if err := welcome(out, ln.Addr(), a.store.url, !a.open); err != nil {
+		return errors.Join(fmt.Errorf("print what to try: %w", err), ln.Close())
+	}
+	log.Info("listening", "address", ln.Addr().String(), "store", a.store.url.String(), "version", programVersion(), "anonymous_callers", a.open)
+	l := lifecycle{
+		server:     newServer(a.handler(), cfg.lease+cfg.wait, log),
+		background: a.background(),
+		health:     a.health,
+		limit:      cfg.shutdownTimeout,
+		log:        log,
+	}
+	return l.run(signals, ln, release)
+}

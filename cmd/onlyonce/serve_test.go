@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestThePrintedCurlLinesDoWhatTheySay(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("curl is not installed: the printed lines can't be run")
+	}
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	var got []answer
+	for line := range strings.Lines(s.stdout) {
+		if strings.HasPrefix(line, "  curl ") {
+			got = append(got, curl(t, strings.TrimSpace(line)))
+		}
+	}
+	if len(got) != 3 {
+		t.Fatalf("%d curl lines, want 3:\n%s", len(got), s.stdout)
+	}
+	create, repeat, conflict := got[0], got[1], got[2]
+	if create.status != 201 || create.header.Get("Idempotency-Replayed") != "" {
+		t.Errorf("create: %+v", create)
+	}
+	if repeat.status != 201 || repeat.header.Get("Idempotency-Replayed") != "true" || repeat.body != create.body {
+		t.Errorf("repeat: %+v, want the replay of %+v", repeat, create)
+	}
+	if conflict.status != 409 || !strings.Contains(conflict.body, "IDEMPOTENCY_KEY_CONFLICT") {
+		t.Errorf("conflict: %+v", conflict)
+	}
+}
+
+// curl runs a printed line in a shell.
+func curl(t *testing.T, line string) answer {
+	t.Helper()
+	cmd := exec.Command("sh", "-c", line)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(out), nil)
+	if err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("%s: %v", line, err)
+	}
+	return answer{resp.StatusCode, resp.Header, string(body), nil}
+}
+
+func TestEveryStartPrintsAnotherKey(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	first, second := startServe(t, data), startServe(t, data) // two servers may share a store, too
+	key := func(s *served) string {
+		_, rest, _ := strings.Cut(s.stdout, "Idempotency-Key: ")
+		key, _, _ := strings.Cut(rest, "'")
+		return key
+	}
+	if key(first) == "" || key(first) == key(second) {
+		t.Errorf("keys %q and %q", key(first), key(second))
+	}
+}
+
+func TestTheDataDirectoryIsPrivateAndHoldsTheStore(t *testing.T) {
+	t.Parallel()
+	data := filepath.Join(t.TempDir(), "new", "data")
+	startServe(t, data)
+	info, err := os.Stat(data)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if perm := info.Mode().Perm(); perm != 0o700 {
+		t.Errorf("mode %v", perm)
+	}
+	if _, err := os.Stat(filepath.Join(data, "onlyonce.db")); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheStoreMayHaveAnOddName(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "a b?mode=memory#%20.db")
+	s := startServe(t, dir, "--store", "sqlite:"+path)
+	if got := s.post("k", "Lamp"); got.status != 201 {
+		t.Errorf("%+v", got)
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestTheLogIsJSONOnStandardErrorWithoutKeysOfCallers(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	s.post("secret-key", "Lamp")
+	s.post("secret-key", "Lamp")
+	s.post("secret-key", "Other lamp")
+	until(t, "the conflict is logged", func() bool { return strings.Contains(s.log.String(), `"idempotency_conflict"`) })
+	text := s.log.String()
+	if !strings.Contains(text, `"event":"idempotency_hit"`) {
+		t.Errorf("no hit is logged:\n%s", text)
+	}
+	if strings.Contains(text, "secret-key") {
+		t.Errorf("a key is logged:\n%s", text)
+	}
+	for line := range strings.Lines(text) {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("not JSON: %s", line)
+		}
+	}
+}
+
+func TestWithATokenFileEveryCallerNeedsAToken(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "tokens")
+	hash := sha256.Sum256([]byte("s3cret"))
+	old := sha256.Sum256([]byte("old"))
+	if err := os.WriteFile(file, fmt.Appendf(nil, "# %x\nalice %x\n", old, hash), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := startServe(t, t.TempDir(), "--tokens", file)
+	for _, path := range []string{"/api/v1/items", "/v1/sandboxes"} {
+		for header, want := range map[string]int{
+			"":              401,
+			"Bearer wrong":  401,
+			"Bearer old":    401,
+			"Basic s3cret":  401,
+			"Bearer s3cret": 200,
+		} {
+			var h []string
+			if header != "" {
+				h = []string{"Authorization", header}
+			}
+			if got := s.get(path, h...); got.status != want {
+				t.Errorf("%s with %q: %d %s, want %d", path, header, got.status, got.body, want)
+			}
+		}
+	}
+	for _, path := range []string{"/healthz", "/readyz", "/metrics"} {
+		if got := s.get(path); got.status != 200 {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
+	if !strings.Contains(s.stdout, "Bearer $TOKEN") {
+		t.Errorf("the curl lines have no token:\n%s", s.stdout)
+	}
+}
+
+func TestAllInterfacesAreServedAnonymouslyOnlyWhenAskedFor(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir(), "--listen", ":0", "--allow-anonymous-beyond-loopback")
+	if !strings.HasPrefix(s.url, "http://127.0.0.1:") {
+		t.Errorf("url %s", s.url)
+	}
+	if got := s.get("/healthz"); got.status != 200 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestSecurity14AClientThatSendsItsHeaderSlowlyIsCutOff(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, "POST /api/v1/items HTTP/1.1\r\nHost: x\r\nIdempotency-Key: "); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, conn); err != nil { // until the server closes it
+		t.Fatal(err)
+	}
+}
+
+func TestSecurity14AHeaderIsLimited(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	if got := s.get("/healthz", "X-Large", strings.Repeat("x", 2*maxHeaderBytes)); got.status != 431 {
+		t.Errorf("%+v", got)
+	}
+}

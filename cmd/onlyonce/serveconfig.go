@@ -1,0 +1,110 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// A serveConfig is what serve's flags and environment say.
+type serveConfig struct {
+	listen string
+	data   string
+	store  string
+
+	itemsKeyTTL     time.Duration
+	itemsPurgeEvery time.Duration
+
+	sandboxesKeyTTL      time.Duration
+	sandboxesMaxExtend   int64 // seconds
+	sandboxesIdleTimeout time.Duration
+
+	lease time.Duration
+	wait  time.Duration
+
+	tokens          string
+	allowAnonymous  bool
+	anonymousBeyond bool
+	acceptRisks     []string
+	logFormat       string
+	shutdownTimeout time.Duration
+}
+
+// shortest is the least that any duration may be: less makes sense for none.
+const shortest = 10 * time.Millisecond
+
+// addFlags declares the flags, each with its environment variable.
+func (c *serveConfig) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
+	f.StringVar(&c.data, "data", "./onlyonce-data", "`directory` for the store and the sandboxes' workspaces; made if it is not there")
+	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data)")
+	f.DurationVar(&c.itemsKeyTTL, "items-key-ttl", time.Hour, "how long the items API remembers a key")
+	f.DurationVar(&c.itemsPurgeEvery, "items-purge-every", 10*time.Minute, "how often expired keys are deleted")
+	f.DurationVar(&c.sandboxesKeyTTL, "sandboxes-key-ttl", 24*time.Hour, "how long the sandboxes API remembers a key")
+	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", 86400, "largest extend_by, in `seconds`")
+	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", 10*time.Minute, "how long a session lasts without a keepalive")
+	f.DurationVar(&c.lease, "lease", 30*time.Second, "how long a running command may take")
+	f.DurationVar(&c.wait, "wait", 10*time.Second, "how long the repeat of a running sandboxes command waits for its answer")
+	f.StringVar(&c.tokens, "tokens", "", "`file` with one \"owner hash\" per line, the hash being the SHA-256 of the owner's token in hexadecimal")
+	f.BoolVar(&c.allowAnonymous, "allow-anonymous", true, "serve callers without a token; with --tokens the default is false")
+	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve them also to other machines")
+	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
+	f.StringVar(&c.logFormat, "log-format", "json", "json or text; the log goes to standard error")
+	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", 30*time.Second, "how long running requests may take to end after SIGINT or SIGTERM")
+	documentEnv(cmd)
+}
+
+// complete fills in what depends on other settings and refuses nonsense.
+func (c *serveConfig) complete(cmd *cobra.Command) error {
+	if c.tokens != "" && !cmd.Flags().Changed("allow-anonymous") {
+		c.allowAnonymous = false
+	}
+	if c.store == "" {
+		c.store = "sqlite:" + filepath.Join(c.data, "onlyonce.db")
+	}
+	if !c.allowAnonymous && c.tokens == "" {
+		return usagef("nobody could call the server: name a file of tokens with --tokens (%s), or leave --allow-anonymous out", envName("tokens"))
+	}
+	if c.sandboxesMaxExtend < 1 {
+		return usagef("--sandboxes-max-extend (%s) is %d: write at least 1", envName("sandboxes-max-extend"), c.sandboxesMaxExtend)
+	}
+	if c.sandboxesIdleTimeout%time.Second != 0 {
+		return usagef("--sandboxes-idle-timeout (%s) is %v: write whole seconds", envName("sandboxes-idle-timeout"), c.sandboxesIdleTimeout)
+	}
+	for _, d := range []struct {
+		flag string
+		set  time.Duration
+	}{
+		{"items-key-ttl", c.itemsKeyTTL},
+		{"items-purge-every", c.itemsPurgeEvery},
+		{"sandboxes-key-ttl", c.sandboxesKeyTTL},
+		{"sandboxes-idle-timeout", c.sandboxesIdleTimeout},
+		{"lease", c.lease},
+		{"wait", c.wait},
+		{"shutdown-timeout", c.shutdownTimeout},
+	} {
+		if d.set < shortest {
+			return usagef("--%s (%s) is %v: write at least %v", d.flag, envName(d.flag), d.set, shortest)
+		}
+	}
+	return nil
+}
+
+// listener listens, but not to other machines for anonymous callers unless that
+// was asked for.
+func (c *serveConfig) listener() (net.Listener, error) {
+	ln, err := net.Listen("tcp", c.listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", c.listen, err)
+	}
+	if c.allowAnonymous && !c.anonymousBeyond && !ln.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		ln.Close()
+		return nil, usagef("%s can be reached from other machines, and callers need no token: listen on 127.0.0.1, or name a file of tokens with --tokens, or say --allow-anonymous-beyond-loopback", c.listen)
+	}
+	return ln, nil
+}

@@ -1,0 +1,184 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// soon bounds every wait for a condition; nothing takes as long.
+const soon = 20 * time.Second
+
+// A served is "onlyonce serve" as a process of its own.
+type served struct {
+	t      *testing.T
+	cmd    *exec.Cmd
+	url    string
+	data   string
+	stdout string // all of it: nothing is printed after the start
+	log    syncBuffer
+	exited chan struct{}
+}
+
+var listensOn = regexp.MustCompile(`listens on (http://\S+)`)
+
+// startServe starts a server on a free port and waits until it listens.
+func startServe(t *testing.T, data string, args ...string) *served {
+	t.Helper()
+	s := &served{t: t, data: data, exited: make(chan struct{})}
+	s.cmd = exec.Command("onlyonce", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
+	s.cmd.Stderr = &s.log
+	out, err := s.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var text strings.Builder
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		text.WriteString(lines.Text() + "\n")
+		if strings.HasPrefix(lines.Text(), "SIGINT") {
+			break
+		}
+	}
+	s.stdout = text.String()
+	go func() {
+		defer close(s.exited)
+		_ = s.cmd.Wait() // ProcessState has how it ended
+	}()
+	t.Cleanup(func() {
+		_ = s.cmd.Process.Kill()
+		<-s.exited
+	})
+	found := listensOn.FindStringSubmatch(s.stdout)
+	if found == nil {
+		<-s.exited
+		t.Fatalf("the server did not start:\n%s%s", s.stdout, s.log.String())
+	}
+	s.url = found[1]
+	return s
+}
+
+func (s *served) signal(sig os.Signal) {
+	s.t.Helper()
+	if err := s.cmd.Process.Signal(sig); err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// wait waits until the server has ended.
+func (s *served) wait() *os.ProcessState {
+	s.t.Helper()
+	select {
+	case <-s.exited:
+	case <-time.After(soon):
+		s.t.Fatalf("the server still runs; its log:\n%s", s.log.String())
+	}
+	return s.cmd.ProcessState
+}
+
+// An answer is what the server answered.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+	err    error
+}
+
+// post sends an item with a key.
+func (s *served) post(key, title string) answer {
+	body := `{"sku":"S-1","title":"` + title + `","status":"active"}`
+	return s.do("POST", "/api/v1/items", body, "Idempotency-Key", key)
+}
+
+func (s *served) get(path string, header ...string) answer {
+	return s.do("GET", path, "", header...)
+}
+
+// do sends a request; header has names and values in turn.
+func (s *served) do(method, path, body string, header ...string) answer {
+	r, err := http.NewRequest(method, s.url+path, strings.NewReader(body))
+	if err != nil {
+		return answer{err: err}
+	}
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(header); i += 2 {
+		r.Header.Set(header[i], header[i+1])
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(r)
+	if err != nil {
+		return answer{err: err}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, string(text), err}
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(soon); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in %v: %s", soon, what)
+		}
+	}
+}
+
+// holdWriter takes the store's write lock, as another process could; nothing is
+// written until the returned function is called.
+func holdWriter(t *testing.T, data string) (release func()) {
+	t.Helper()
+	u, err := parseStoreURL("sqlite:" + filepath.Join(data, "onlyonce.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := u.openDB(context.Background(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := db.Begin() // at once the write lock: see storeURL.dsn
+	if err != nil {
+		t.Fatal(err)
+	}
+	return sync.OnceFunc(func() {
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A syncBuffer is written by one goroutine and read by another.
+type syncBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *syncBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *syncBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// How long a client may take, and how much it may send before its body.
+const (
+	headerTimeout  = 5 * time.Second
+	bodyTimeout    = 30 * time.Second
+	idleTimeout    = time.Minute
+	answerTimeout  = 10 * time.Second // to take the answer
+	maxHeaderBytes = 32 << 10
+)
+
+// newServer returns a server for h, which takes at most longest to answer.
+func newServer(h http.Handler, longest time.Duration, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           limitBody(h, bodyTimeout),
+		ReadHeaderTimeout: headerTimeout,
+		WriteTimeout:      bodyTimeout + longest + answerTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// limitBody gives a client a time within which its body must be there. A
+// ReadTimeout would end the request's context too, when its handler takes longer.
+func limitBody(h http.Handler, limit time.Duration) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Body != http.NoBody {
+			conn := http.NewResponseController(w)
+			if conn.SetReadDeadline(time.Now().Add(limit)) == nil {
+				r.Body = &limitedBody{ReadCloser: r.Body, conn: conn}
+			}
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// A limitedBody lifts the connection's deadline once it is read to its end.
+type limitedBody struct {
+	io.ReadCloser
+	conn *http.ResponseController
+}
+
+func (b *limitedBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err == io.EOF {
+		_ = b.conn.SetReadDeadline(time.Time{}) // it was settable before
+	}
+	return n, err
+}

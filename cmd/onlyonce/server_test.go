@@ -1,0 +1,56 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A deadlineRecorder takes note of the deadlines set on its connection.
+type deadlineRecorder struct {
+	*httptest.ResponseRecorder
+	set []time.Time
+}
+
+func (d *deadlineRecorder) SetReadDeadline(t time.Time) error {
+	d.set = append(d.set, t)
+	return nil
+}
+
+func TestTheDeadlineOfABodyIsLiftedAtItsEnd(t *testing.T) {
+	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
+	limitBody(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if len(w.set) != 1 || time.Until(w.set[0]) > time.Hour || time.Until(w.set[0]) < time.Minute {
+			t.Errorf("before the body: %v", w.set)
+		}
+		if _, err := io.ReadAll(r.Body); err != nil {
+			t.Error(err)
+		}
+		if len(w.set) != 2 || !w.set[1].IsZero() {
+			t.Errorf("after the body: %v", w.set)
+		}
+	}), time.Hour).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("body")))
+}
+
+func TestSecurity14AClientThatSendsItsBodySlowlyIsCutOff(t *testing.T) {
+	readError := make(chan error, 1)
+	srv := httptest.NewServer(limitBody(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, err := io.ReadAll(r.Body)
+		readError <- err
+	}), 20*time.Millisecond))
+	defer srv.Close()
+	body, end := io.Pipe()
+	defer end.Close()
+	go func() {
+		_, _ = end.Write([]byte("{"))
+	}()
+	if resp, err := http.Post(srv.URL, "application/json", body); err == nil {
+		resp.Body.Close()
+	}
+	if err := <-readError; err == nil {
+		t.Error("the body was read to its end")
+	}
+}
