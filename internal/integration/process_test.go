@@ -1,0 +1,61 @@
+package integration
+
+import (
+	"bufio"
+	"bytes"
+	"os/exec"
+	"regexp"
+	"testing"
+)
+
+// A process is "onlyonce serve" on a free port.
+type process struct {
+	t     *testing.T
+	cmd   *exec.Cmd
+	url   string
+	log   bytes.Buffer
+	ended chan struct{} // closed once it has ended
+}
+
+var listening = regexp.MustCompile(`listens on (http://\S+)`)
+
+// startProcess starts the binary on a directory of data and waits until it
+// listens. It is killed at the end of the test at the latest.
+func startProcess(t *testing.T, bin, data string) *process {
+	t.Helper()
+	p := &process{t: t, ended: make(chan struct{})}
+	p.cmd = exec.Command(bin, "serve", "--listen", "127.0.0.1:0", "--data", data)
+	p.cmd.Stderr = &p.log
+	out, err := p.cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	for p.url == "" && lines.Scan() {
+		if found := listening.FindStringSubmatch(lines.Text()); found != nil {
+			p.url = found[1]
+		}
+	}
+	go func() {
+		defer close(p.ended)
+		for lines.Scan() {
+			continue // what else is printed, so that it does not block
+		}
+		_ = p.cmd.Wait() // killed
+	}()
+	t.Cleanup(p.kill)
+	if p.url == "" {
+		<-p.ended
+		t.Fatalf("the server did not start:\n%s", &p.log)
+	}
+	return p
+}
+
+// kill ends the process as kill -9 does, and returns when it is gone.
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.ended
+}
