@@ -27,23 +27,26 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 }
 
 func (s *Store) claim(c onlyonce.Claim) (onlyonce.Record, error) {
-	sh := s.shard(c.ID)
-	sh.mu.Lock()
+	sh, hash := s.lock(c.ID)
 	defer sh.mu.Unlock()
 	now := s.now()
-	e := sh.get(c.ID, now)
+	e := sh.find(c.ID, hash)
+	if e != nil && e.expired(now) {
+		s.remove(sh, e)
+		e = nil
+	}
 	if e == nil {
 		var err error
-		if e, err = s.add(sh, c.ID, now); err != nil {
+		if e, err = s.add(sh, c.ID, hash, now); err != nil {
 			return onlyonce.Record{}, err
 		}
-	} else if r := e.view(now); !c.Takes(r) {
+	} else if r := s.view(e, now); !c.Takes(r) {
 		return r, nil
 	}
 	sh.agenda.remove(e)
 	e.begin(c, sh.nextFence(s.wall(now).UnixMicro()), now)
 	s.weigh(e)
-	return e.view(now), nil
+	return s.view(e, now), nil
 }
 
 // Renew makes the hold's lease end a full lease from now, and adds steps to
@@ -52,11 +55,10 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memstore: renew: %w", err)
 	}
-	sh := s.shard(h.ID)
-	sh.mu.Lock()
+	sh, hash := s.lock(h.ID)
 	defer sh.mu.Unlock()
 	now := s.now()
-	e := sh.held(h, now)
+	e := sh.held(h, hash, now)
 	if e == nil || e.settled() {
 		return fmt.Errorf("memstore: renew: %w", onlyonce.ErrLost)
 	}
@@ -71,11 +73,10 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memstore: settle: %w", err)
 	}
-	sh := s.shard(h.ID)
-	sh.mu.Lock()
+	sh, hash := s.lock(h.ID)
 	defer sh.mu.Unlock()
 	now := s.now()
-	e := sh.held(h, now)
+	e := sh.held(h, hash, now)
 	if e == nil {
 		return fmt.Errorf("memstore: settle: %w", onlyonce.ErrLost)
 	}
@@ -90,15 +91,14 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	if err := ctx.Err(); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("memstore: lookup: %w", err)
 	}
-	sh := s.shard(id)
-	sh.mu.Lock()
+	sh, hash := s.lock(id)
 	defer sh.mu.Unlock()
 	now := s.now()
-	e := sh.get(id, now)
+	e := sh.get(id, hash, now)
 	if e == nil {
 		return onlyonce.Record{}, fmt.Errorf("memstore: lookup: %w", onlyonce.ErrNotFound)
 	}
-	return e.view(now), nil
+	return s.view(e, now), nil
 }
 
 // Resolve ends a record that nobody holds as st says; a zero st deletes it.
@@ -107,11 +107,10 @@ func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onl
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memstore: resolve: %w", err)
 	}
-	sh := s.shard(id)
-	sh.mu.Lock()
+	sh, hash := s.lock(id)
 	defer sh.mu.Unlock()
 	now := s.now()
-	e := sh.get(id, now)
+	e := sh.get(id, hash, now)
 	switch {
 	case e == nil:
 		return fmt.Errorf("memstore: resolve: %w", onlyonce.ErrNotFound)

@@ -15,28 +15,29 @@ import (
 type entry struct {
 	record onlyonce.Record // but for LeaseLeft and KeepLeft
 	until  moment          // when the lease, or the settled record, ends
-	header []byte          // Result.Header, packed; it is unpacked when it is first asked for
+	header []byte          // Result.Header, packed, until it is asked for
 	place  int             // in the shard's agenda, counted from 1; 0: not there
 	size   int64           // as counted in Store.bytes
+	hash   uint64          // of the ID
+	next   *entry          // another of the same hash
 	print  [32]byte        // room for a fingerprint
 }
 
-// What an entry and a step take besides the bytes stored in them, their share
-// of the maps included.
+// What things take besides the bytes stored in them, their share of the maps
+// included.
 const (
-	entryCost = int64(unsafe.Sizeof(entry{})) + 128
-	stepCost  = 64
+	entryCost  = int64(unsafe.Sizeof(entry{})) + 128
+	stepCost   = 64
+	headerCost = 64
+	valueCost  = 16
 )
 
 func (e *entry) settled() bool { return e.record.State != onlyonce.StateProcessing }
 
 func (e *entry) expired(now moment) bool { return e.settled() && e.until <= now }
 
-// view returns the record as it stands now.
-func (e *entry) view(now moment) onlyonce.Record {
-	if e.header != nil && e.record.Result.Header == nil {
-		e.record.Result.Header = unpack(e.header)
-	}
+// at returns the record as it stands at now, but for a packed header.
+func (e *entry) at(now moment) onlyonce.Record {
 	r := e.record
 	switch left := time.Duration(e.until - now); {
 	case !e.settled():
@@ -93,8 +94,12 @@ func (e *entry) weigh() int64 {
 	if len(r.Fingerprint) > len(e.print) {
 		n += len(r.Fingerprint)
 	}
-	if e.header != nil {
-		n += headerCost + 3*len(e.header)
+	n += len(e.header)
+	for name, values := range r.Result.Header {
+		n += headerCost + len(name)
+		for _, v := range values {
+			n += valueCost + len(v)
+		}
 	}
 	for name, b := range r.Steps {
 		n += stepCost + len(name) + len(b)

@@ -2,41 +2,42 @@ package memstore
 
 import "encoding/binary"
 
-// headerCost is about what an unpacked header takes besides its text.
-const headerCost = 512
-
 // pack copies a result's body and header into one piece of memory. The header
 // comes out as counts and length-prefixed strings: a record that is never
 // replayed never pays for a map.
 func pack(body []byte, header map[string][]string) (packedBody, packedHeader []byte) {
-	size := len(body)
-	values := 0
-	if len(header) > 0 {
-		size += 8
-		for name, vs := range header {
-			size += 8 + len(name)
-			values += len(vs)
-			for _, v := range vs {
-				size += 4 + len(v)
-			}
-		}
-	}
-	if size == 0 {
+	var room [512]byte // most headers are small, and are gathered on the stack
+	text := appendHeader(room[:0], header)
+	if len(body)+len(text) == 0 {
 		return nil, nil
 	}
-	b := append(make([]byte, 0, size), body...)
-	n := len(b)
-	if len(header) == 0 {
+	n := len(body)
+	b := make([]byte, n+len(text))
+	copy(b, body)
+	copy(b[n:], text)
+	if len(text) == 0 {
 		return b, nil
 	}
-	b = appendLen(appendLen(b, len(header)), values)
+	return b[:n:n], b[n:]
+}
+
+// appendHeader appends the number of names, that of values, and for each name
+// itself, how many values it has, and those.
+func appendHeader(b []byte, header map[string][]string) []byte {
+	if len(header) == 0 {
+		return b
+	}
+	b = append(appendLen(b, len(header)), 0, 0, 0, 0)
+	values := 0
 	for name, vs := range header {
 		b = appendLen(appendString(b, name), len(vs))
 		for _, v := range vs {
 			b = appendString(b, v)
 		}
+		values += len(vs)
 	}
-	return b[:n:n], b[n:len(b):len(b)]
+	binary.BigEndian.PutUint32(b[4:], uint32(values))
+	return b
 }
 
 func appendLen(b []byte, n int) []byte {

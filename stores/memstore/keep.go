@@ -54,10 +54,7 @@ func (s *Store) removeDue(sh *shard, now moment, limit int) int {
 }
 
 // add makes an entry for id, if there is room.
-func (s *Store) add(sh *shard, id onlyonce.ID, now moment) (*entry, error) {
-	if e := sh.byID[id]; e != nil {
-		s.remove(sh, e)
-	}
+func (s *Store) add(sh *shard, id onlyonce.ID, hash uint64, now moment) (*entry, error) {
 	s.removeDue(sh, now, 2) // so that nothing piles up where nobody purges
 	if s.bytes.Load() >= s.cfg.MaxBytes {
 		return nil, fmt.Errorf("full with %d bytes, of which nothing has expired: raise Config.MaxBytes, or keep records for less time", s.cfg.MaxBytes)
@@ -66,7 +63,7 @@ func (s *Store) add(sh *shard, id onlyonce.ID, now moment) (*entry, error) {
 		s.records.Add(-1)
 		return nil, fmt.Errorf("full with %d records, of which none has expired: raise Config.MaxRecords, or keep records for less time", s.cfg.MaxRecords)
 	}
-	e := &entry{record: onlyonce.Record{ID: id, CreatedAt: s.wall(now)}}
+	e := &entry{hash: hash, record: onlyonce.Record{ID: id, CreatedAt: s.wall(now)}}
 	sh.put(e)
 	return e, nil
 }
@@ -89,6 +86,16 @@ func (s *Store) remove(sh *shard, e *entry) {
 	sh.remove(e)
 	s.records.Add(-1)
 	s.bytes.Add(-e.size)
+}
+
+// view returns the record of e as it stands now. A header that is asked for
+// once is likely to be asked for again, so it stays unpacked.
+func (s *Store) view(e *entry, now moment) onlyonce.Record {
+	if e.header != nil {
+		e.record.Result.Header, e.header = unpack(e.header), nil
+		s.weigh(e)
+	}
+	return e.at(now)
 }
 
 // weigh counts anew what an entry takes.

@@ -46,9 +46,11 @@ func (s *Store) newest(f onlyonce.Filter) []*entry {
 		sh := &s.shards[i]
 		sh.mu.Lock()
 		now := s.now()
-		for _, e := range sh.byID {
-			if e.listed(f, now) {
-				found = append(found, e)
+		for _, e := range sh.byHash {
+			for ; e != nil; e = e.next {
+				if e.listed(f, now) {
+					found = append(found, e)
+				}
 			}
 		}
 		sh.mu.Unlock()
@@ -65,14 +67,13 @@ func (s *Store) newest(f onlyonce.Filter) []*entry {
 // current returns the record of e as it now stands, if f still lists it.
 func (s *Store) current(e *entry, f onlyonce.Filter) (onlyonce.Record, bool) {
 	f.After = onlyonce.Record{}
-	sh := s.shard(e.record.ID)
-	sh.mu.Lock()
+	sh, hash := s.lock(e.record.ID)
 	defer sh.mu.Unlock()
 	now := s.now()
-	if sh.byID[e.record.ID] != e || !e.listed(f, now) {
+	if sh.find(e.record.ID, hash) != e || !e.listed(f, now) {
 		return onlyonce.Record{}, false
 	}
-	return e.view(now), true
+	return s.view(e, now), true
 }
 
 func (e *entry) listed(f onlyonce.Filter, now moment) bool {

@@ -67,8 +67,12 @@ func orDefault(name string, given, otherwise int64) int64 {
 	return given
 }
 
-func (s *Store) shard(id onlyonce.ID) *shard {
-	return &s.shards[maphash.Comparable(s.seed, id)%uint64(len(s.shards))]
+// lock returns the shard of id, locked, and the hash by which it knows id.
+func (s *Store) lock(id onlyonce.ID) (*shard, uint64) {
+	hash := maphash.Comparable(s.seed, id)
+	sh := &s.shards[hash%uint64(len(s.shards))]
+	sh.mu.Lock()
+	return sh, hash
 }
 
 // A moment is a reading of the store's clock, in nanoseconds since it started.

@@ -1,6 +1,8 @@
 package memstore
 
 import (
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -9,46 +11,79 @@ import (
 // A shard is the part of a store's records that share one lock.
 type shard struct {
 	mu     sync.Mutex
-	byID   map[onlyonce.ID]*entry
-	agenda agenda // the settled records that will expire
-	fence  int64  // the last one given, to any record
-	most   int    // how many records there were since byID was made
-	_      [64 - 7*8]byte
+	byHash map[uint64]*entry // those of the same hash are chained
+	agenda agenda            // the settled records that will expire
+	fence  int64             // the last one given, to any record
+	most   int               // how large byHash has been since it was made
+	_      [64 - 7*8]byte    // a cache line each
 }
 
-// smallMap is the size from which a map's memory is worth giving back.
-const smallMap = 1024
+// find returns the entry of id, if it is there.
+func (sh *shard) find(id onlyonce.ID, hash uint64) *entry {
+	e := sh.byHash[hash]
+	for e != nil && e.record.ID != id {
+		e = e.next
+	}
+	return e
+}
 
 // get returns the entry of id if it is there and has not expired.
-func (sh *shard) get(id onlyonce.ID, now moment) *entry {
-	if e := sh.byID[id]; e != nil && !e.expired(now) {
+func (sh *shard) get(id onlyonce.ID, hash uint64, now moment) *entry {
+	if e := sh.find(id, hash); e != nil && !e.expired(now) {
 		return e
 	}
 	return nil
 }
 
-// put adds an entry.
-func (sh *shard) put(e *entry) {
-	if sh.byID == nil {
-		sh.byID = make(map[onlyonce.ID]*entry)
+// held returns the entry of h's record if h is its hold, or was when it was
+// settled.
+func (sh *shard) held(h onlyonce.Hold, hash uint64, now moment) *entry {
+	e := sh.get(h.ID, hash, now)
+	if e == nil || e.record.Owner != h.Owner || e.record.Fence != h.Fence {
+		return nil
 	}
-	sh.byID[e.record.ID] = e
-	sh.most = max(sh.most, len(sh.byID))
+	return e
 }
 
-// remove deletes an entry, and gives memory back when most of it is unused: a
-// map alone never shrinks.
+// put adds an entry.
+func (sh *shard) put(e *entry) {
+	if sh.byHash == nil {
+		sh.byHash = make(map[uint64]*entry)
+	}
+	e.next = sh.byHash[e.hash]
+	sh.byHash[e.hash] = e
+	sh.most = max(sh.most, len(sh.byHash))
+}
+
+// remove deletes an entry.
 func (sh *shard) remove(e *entry) {
 	sh.agenda.remove(e)
-	delete(sh.byID, e.record.ID)
-	if sh.most > smallMap && len(sh.byID) < sh.most/4 {
-		byID := make(map[onlyonce.ID]*entry, len(sh.byID))
-		for id, e := range sh.byID {
-			byID[id] = e
+	switch first := sh.byHash[e.hash]; {
+	case first != e:
+		for first.next != e {
+			first = first.next
 		}
-		sh.byID, sh.most = byID, len(byID)
-		sh.agenda = append(make(agenda, 0, len(sh.agenda)), sh.agenda...)
+		first.next = e.next
+	case e.next != nil:
+		sh.byHash[e.hash] = e.next
+	default:
+		delete(sh.byHash, e.hash)
+		sh.shrink()
 	}
+}
+
+// smallMap is the size from which a map's memory is worth giving back.
+const smallMap = 1024
+
+// shrink gives memory back when most of it is unused: a map alone never does.
+func (sh *shard) shrink() {
+	if sh.most < smallMap || len(sh.byHash) > sh.most/4 {
+		return
+	}
+	byHash := make(map[uint64]*entry, len(sh.byHash))
+	maps.Copy(byHash, sh.byHash)
+	sh.byHash, sh.most = byHash, len(byHash)
+	sh.agenda = slices.Clone(sh.agenda)
 }
 
 // nextFence returns a fence that is higher than every earlier one of the shard,
@@ -56,14 +91,4 @@ func (sh *shard) remove(e *entry) {
 func (sh *shard) nextFence(micros int64) int64 {
 	sh.fence = max(sh.fence+1, micros)
 	return sh.fence
-}
-
-// held returns the entry of h's record if h is its hold, or was when it was
-// settled.
-func (sh *shard) held(h onlyonce.Hold, now moment) *entry {
-	e := sh.get(h.ID, now)
-	if e == nil || e.record.Owner != h.Owner || e.record.Fence != h.Fence {
-		return nil
-	}
-	return e
 }

@@ -61,7 +61,7 @@ var attemptRules = slices.Concat([]rule{
 			t.Errorf("attempt %d has the error %q, want 2 and no money", r.Attempt, r.Error)
 		}
 	}},
-	{"a retry leaves nothing of the failed attempt's result", func(t *trial) {
+	{"a retry that completes leaves nothing of the failed attempt's result", func(t *trial) {
 		c := claimOf("k")
 		bad := failed("no stock")
 		bad.Result = completed("out of stock").Result
@@ -98,13 +98,16 @@ func (t *trial) lose(r onlyonce.Record, s onlyonce.Settlement) {
 }
 
 // taken wants a command that was lost as s says to be given to a claim with
-// these flags, as the next attempt at the same command.
+// these flags, as the next attempt at the same command, which has no result yet.
 func (t *trial) taken(s onlyonce.Settlement, flags onlyonce.Claim) {
 	t.Helper()
 	first := claimOf("k")
 	was := t.given(first)
 	steps := map[string][]byte{"charge": []byte("ch_1")}
 	t.renew(holdOf(was), long, steps)
+	if s.State != "" {
+		s.Result = completed("what the attempt said").Result
+	}
 	t.lose(was, s)
 
 	next := again(first)

@@ -36,25 +36,45 @@ var purgeRules = []rule{
 		for i, s := range endings {
 			kept = append(kept, snapshotOf(t.done(claimOf(fmt.Sprint("b", i)), keeping(s, 0))))
 		}
-		t.expire(5)
-		if n := t.purge(1000); n != 5 {
-			t.Errorf("purged %d, want 5", n)
+		for i := range 100 {
+			kept = append(kept, snapshotOf(t.done(claimOf(fmt.Sprint("c", i)), completed("made"))))
+		}
+		t.expire(100)
+		if n := t.purge(1000); n != 100 {
+			t.Errorf("purged %d, want 100", n)
 		}
 		for _, was := range kept {
 			t.unchanged(was)
 		}
 	}},
 	{"a purge deletes no command that is retried, however old", func(t *trial) {
-		c := claimOf("k")
-		t.settle(holdOf(t.given(c)), keeping(failed("no stock"), 10*short))
-		r := t.given(eager(c))
-		clock := claimOf("clock")
-		t.settle(holdOf(t.given(clock)), keeping(completed(""), 10*short))
+		const keep = 10 * short
+		alive, lapsed, clock := claimOf("alive"), claimOf("lapsed"), claimOf("clock")
+		h := holdOf(t.given(clock))
+		t.settle(holdOf(t.given(alive)), keeping(failed("no stock"), keep))
+		t.settle(holdOf(t.given(lapsed)), keeping(failed("no stock"), keep))
+		kept := []onlyonce.Record{t.given(eager(alive)), t.lapsed(holdOf(t.given(eager(lapsed))))}
+		t.settle(h, keeping(completed(""), keep))
 		t.gone(clock.ID)
 		if n := t.purge(10); n != 1 {
-			t.Errorf("purged %d, want only the other command", n)
+			t.Errorf("purged %d, want only the command that is settled", n)
 		}
-		t.same(r, t.lookup(c.ID))
+		for _, r := range kept {
+			t.same(r, t.lookup(r.ID))
+		}
+	}},
+	{"a command that was settled anew is purged once, when its new keep ends", func(t *trial) {
+		anew, prolonged := claimOf("anew"), claimOf("prolonged")
+		t.settle(holdOf(t.given(anew)), failed("no stock"))
+		t.settle(holdOf(t.given(prolonged)), keeping(failed("no stock"), 10*short))
+		h := holdOf(t.given(eager(anew)))
+		t.done(eager(prolonged), completed("made"))
+		t.settle(h, keeping(completed("made"), 10*short))
+		t.gone(anew.ID)
+		if n := t.purge(10) + t.purge(10); n != 1 {
+			t.Errorf("purged %d, want 1", n)
+		}
+		t.lookup(prolonged.ID)
 	}},
 	{"a fence grows over a purge", func(t *trial) {
 		c := claimOf("k")

@@ -17,7 +17,7 @@ const (
 
 var raceRules = slices.Concat([]rule{
 	{"of many who claim a new command at once exactly one gets it", func(t *trial) {
-		for i := range 20 {
+		for i := range 50 {
 			t.oneOf(func() onlyonce.Claim { return claimOf(fmt.Sprint(i)) })
 		}
 	}},

@@ -94,6 +94,23 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		t.gone(c.ID)
 		t.asNew(c.ID)
 	}},
+	{"a resolution's keep replaces the earlier one", func(t *trial) {
+		c, clock := claimOf("k"), claimOf("clock")
+		h := holdOf(t.given(clock))
+		t.until("it is resolved before it expires", func() bool {
+			held := holdOf(t.given(eager(c)))
+			t.settle(held, keeping(unknown("no answer"), 10*short))
+			return t.resolve(c.ID, held.Fence, completed("by hand")) == nil
+		})
+		t.settle(h, keeping(completed(""), 10*short))
+		t.gone(clock.ID)
+		if p, ok := t.store.(onlyonce.Purger); ok {
+			if n, err := p.Purge(t.ctx, 10); n != 1 || err != nil {
+				t.Errorf("purged %d with error %v, want only the other command", n, err)
+			}
+		}
+		t.sameEnd("KeepLeft", long, t.lookup(c.ID).KeepLeft, 0)
+	}},
 	{"a resolution and a take-over do not both happen", func(t *trial) {
 		t.duel(func(r onlyonce.Record) error {
 			return inFlightIsLost(t.resolve(r.ID, r.Fence, failedForGood("by hand")))

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	long     = time.Minute           // a lease or a keep that does not end during a test
+	long     = time.Minute           // a lease or a keep that does not end during a test, for the test ends before
 	short    = 20 * time.Millisecond // one that ends soon
-	patience = 30 * time.Second      // how long anything may take before it counts as never
+	patience = 10 * time.Second      // how long anything may take before it counts as never
 	slack    = 5 * time.Second       // how far two clocks may come apart meanwhile
 	poll     = time.Millisecond      // how often a condition is looked at
 )
@@ -27,7 +27,7 @@ type trial struct {
 }
 
 func newTrial(t *testing.T, s onlyonce.Store) *trial {
-	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), long)
 	t.Cleanup(cancel)
 	return &trial{T: t, store: s, ctx: ctx}
 }
