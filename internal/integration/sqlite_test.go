@@ -1,6 +1,7 @@
 package integration
 
 import (
+	"context"
 	"database/sql"
 	"path/filepath"
 	"testing"
@@ -49,6 +50,42 @@ func openSQLite(t testing.TB, file string) (*sqlstore.Store, *sql.DB) {
 		}
 	})
 	return s, db
+}
+
+// newSQLiteTx returns a store on a new file that has a table of the caller's.
+func newSQLiteTx(t *testing.T) storetest.Tx[*sql.Tx] {
+	s, db := newSQLite(t)
+	if _, err := db.Exec("CREATE TABLE own (name TEXT NOT NULL) STRICT"); err != nil {
+		t.Fatal(err)
+	}
+	return storetest.Tx[*sql.Tx]{
+		Store: s,
+		In:    s,
+		Insert: func(ctx context.Context, tx *sql.Tx, row string) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO own (name) VALUES (?)", row)
+			return err
+		},
+		Count: func(ctx context.Context, row string) (n int, err error) {
+			err = db.QueryRowContext(ctx, "SELECT count(*) FROM own WHERE name = ?", row).Scan(&n)
+			return n, err
+		},
+		Rollback: (*sql.Tx).Rollback,
+		Commit:   (*sql.Tx).Commit,
+	}
+}
+
+func TestSQLiteKeepsTheRulesOfATransactor(t *testing.T) {
+	storetest.RunTx(t, newSQLiteTx)
+}
+
+func TestSQLiteGoesByItsOwnClock(t *testing.T) {
+	storetest.RunClock(t, func(t *testing.T) func(t *testing.T) onlyonce.Store {
+		file := filepath.Join(t.TempDir(), "records.db")
+		return func(t *testing.T) onlyonce.Store {
+			s, _ := openSQLite(t, file)
+			return s
+		}
+	})
 }
 
 func TestSQLiteKeepsTheRulesOfAStore(t *testing.T) {

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -29,19 +31,36 @@ func unescape(s string) (string, error) {
 }
 
 // encodeHeader returns JSON, or nil for no header.
-func encodeHeader(h map[string][]string) (any, error) {
+func encodeHeader(h map[string][]string) any {
 	if h == nil {
-		return nil, nil
+		return nil
 	}
-	safe := make(map[string][]string, len(h))
-	for name, values := range h {
-		list := make([]string, len(values))
-		for i, v := range values {
-			list[i] = escape(v)
+	b := append(make([]byte, 0, 256), '{')
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		if len(b) > 1 {
+			b = append(b, ',')
 		}
-		safe[escape(name)] = list
+		b = append(appendString(b, name), ":["...)
+		for i, value := range h[name] {
+			if i > 0 {
+				b = append(b, ',')
+			}
+			b = appendString(b, value)
+		}
+		b = append(b, ']')
 	}
-	return marshal(safe)
+	return string(append(b, '}'))
+}
+
+// appendString appends a JSON string. What a header usually has needs no care.
+func appendString(b []byte, s string) []byte {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			quoted, _ := json.Marshal(escape(s)) // a string has no error
+			return append(b, quoted...)
+		}
+	}
+	return append(append(append(b, '"'), s...), '"')
 }
 
 func decodeHeader(text string) (map[string][]string, error) {
@@ -77,7 +96,8 @@ func encodeSteps(steps map[string][]byte) (any, error) {
 		}
 		safe[escape(name)] = b
 	}
-	return marshal(safe)
+	b, err := json.Marshal(safe)
+	return string(b), err
 }
 
 func decodeSteps(text string) (map[string][]byte, error) {
@@ -94,12 +114,4 @@ func decodeSteps(text string) (map[string][]byte, error) {
 		steps[name] = b
 	}
 	return steps, nil
-}
-
-func marshal(v any) (any, error) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		return nil, err
-	}
-	return string(b), nil
 }

@@ -70,6 +70,15 @@ func find(s session, k *key) (found *stored, err error) {
 	return found, err
 }
 
+// known says whether there is a record of k, which costs less than to find it.
+func known(s session, k *key) (there bool, err error) {
+	err = s.query("known", args(k.hash[:]), func([]driver.Value) error {
+		there = true
+		return nil
+	})
+	return there, err
+}
+
 // remove deletes a record and keeps its fence.
 func remove(s session, k *key, fence int64) error {
 	if _, err := s.exec("floor", args(fence)); err != nil {

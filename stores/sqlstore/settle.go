@@ -23,19 +23,15 @@ const (
 	argsOfSettled = 10
 )
 
-func newSettleOp(h onlyonce.Hold, st onlyonce.Settlement) (*settleOp, error) {
+func newSettleOp(h onlyonce.Hold, st onlyonce.Settlement) *settleOp {
 	o := &settleOp{key: keyOf(h.ID), hold: h, settlement: st}
-	header, err := encodeHeader(st.Result.Header)
-	if err != nil {
-		return nil, err
-	}
 	var keep any
 	if st.Keep > 0 {
 		keep = whole(st.Keep)
 	}
-	o.args = args(string(st.State), int64(st.Result.Status), number(st.Final), text(st.Result.Ref), text(st.Error), header, blob(st.Result.Body),
+	o.args = args(string(st.State), int64(st.Result.Status), number(st.Final), text(st.Result.Ref), text(st.Error), encodeHeader(st.Result.Header), blob(st.Result.Body),
 		nil, nil, keep, h.Fence, o.key.hash[:], []byte(h.Owner))
-	return o, nil
+	return o
 }
 
 // at returns the values of a record that is settled now.

@@ -35,6 +35,9 @@ SELECT sqlite_version(), (SELECT journal_mode FROM pragma_journal_mode), (SELECT
 -- name: clock
 SELECT now, last, floor FROM onlyonce_clock;
 
+-- name: known
+SELECT 1 FROM onlyonce_records WHERE id = ?;
+
 -- name: lookup
 SELECT created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, expires_at,
        status_code, final, result_ref, error, response_header, steps, response_body,
@@ -105,8 +108,8 @@ WHERE id = ?;
 INSERT INTO onlyonce_records (state, status_code, final, result_ref, error, response_header, response_body, settled_at, expires_at,
                               id, tenant, operation, idem_key, fingerprint, owner, attempt, fence, steps, lease_until, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, ?),
-        ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, coalesce(?, max(?, 1 + (SELECT last FROM onlyonce_clock))))
-ON CONFLICT (id) DO NOTHING;
+        ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?)
+ON CONFLICT DO NOTHING;
 
 -- name: release
 DELETE FROM onlyonce_records WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing';

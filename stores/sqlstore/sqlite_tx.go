@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -82,8 +83,13 @@ func (r *run) outcome(doing string, err error) error {
 
 // look reads the run's record and says whether its function runs.
 func (r *run) look(s session, now *clock) (runs bool, err error) {
-	if r.before, err = find(s, &r.key); err != nil {
+	r.before = nil
+	if there, err := known(s, &r.key); err != nil {
 		return false, err
+	} else if there {
+		if r.before, err = find(s, &r.key); err != nil {
+			return false, err
+		}
 	}
 	if r.hold != nil {
 		return r.lookHold()
@@ -117,10 +123,7 @@ var errChanged = errors.New("the function changed the record of its own command"
 
 // write records how the run ended.
 func (r *run) write(s session, now *clock) error {
-	o, err := newSettleOp(onlyonce.Hold{ID: r.key.id, Owner: r.record.Owner, Fence: r.record.Fence}, r.settlement)
-	if err != nil {
-		return err
-	}
+	o := newSettleOp(onlyonce.Hold{ID: r.key.id, Owner: r.record.Owner, Fence: r.record.Fence}, r.settlement)
 	if r.hold != nil {
 		return r.writeHold(o, s, now)
 	}
@@ -148,21 +151,32 @@ func (r *run) writeClaim(o *settleOp, s session, now *clock) error {
 	if r.settlement.State == "" {
 		return nil
 	}
-	steps, err := encodeSteps(r.record.Steps)
+	done, err := r.insert(o, s, now)
+	if done || err != nil {
+		return err
+	}
+	if there, err := known(s, &r.key); err != nil || there {
+		return cmp.Or(err, errChanged)
+	}
+	// The function made records of other commands, one of which has the created_at.
+	again, err := readClock(s)
 	if err != nil {
 		return err
 	}
+	r.record.CreatedAt = time.UnixMicro(again.create()).UTC()
+	_, err = r.insert(o, s, now)
+	return err
+}
+
+func (r *run) insert(o *settleOp, s session, now *clock) (done bool, err error) {
 	rec := &r.record
-	var kept any // the created_at of a record that goes on
-	if r.before != nil && !r.before.expired {
-		kept = rec.CreatedAt.UnixMicro()
+	steps, err := encodeSteps(rec.Steps)
+	if err != nil {
+		return false, err
 	}
 	n, err := s.exec("record", ordered(append(o.at(now.now), args(r.key.hash[:], r.key.id.Tenant, r.key.id.Operation, r.key.id.Key, blob(rec.Fingerprint),
-		[]byte(rec.Owner), int64(rec.Attempt), rec.Fence, steps, kept, rec.CreatedAt.UnixMicro())...)))
-	if n == 0 && err == nil {
-		return errChanged
-	}
-	return err
+		[]byte(rec.Owner), int64(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro())...)))
+	return n > 0, err
 }
 
 // settled makes the run's record what write made of it.

@@ -86,11 +86,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 
 // Settle ends the attempt.
 func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
-	o, err := newSettleOp(h, st)
-	if err == nil {
-		err = s.do(ctx, o)
-	}
-	if err != nil {
+	if err := s.do(ctx, newSettleOp(h, st)); err != nil {
 		return fmt.Errorf("sqlstore: settle: %w", err)
 	}
 	return nil
@@ -112,11 +108,7 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 // Resolve ends a record that nobody holds as st says; a zero st deletes it.
 // The attempt that left it can't settle it any more.
 func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
-	o, err := newSettleOp(onlyonce.Hold{ID: id, Fence: fence}, st)
-	if err == nil {
-		err = s.do(ctx, &resolveOp{*o})
-	}
-	if err != nil {
+	if err := s.do(ctx, &resolveOp{*newSettleOp(onlyonce.Hold{ID: id, Fence: fence}, st)}); err != nil {
 		return fmt.Errorf("sqlstore: resolve: %w", err)
 	}
 	return nil

@@ -51,11 +51,7 @@ func (t *inTx) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, 
 }
 
 func (t *inTx) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
-	o, err := newSettleOp(h, st)
-	if err == nil {
-		err = t.do(ctx, o)
-	}
-	if err != nil {
+	if err := t.do(ctx, newSettleOp(h, st)); err != nil {
 		return fmt.Errorf("sqlstore: settle in a transaction: %w", err)
 	}
 	return nil
