@@ -69,6 +69,9 @@ func (t *txRun[TX]) claim(ctx context.Context, c Claim, req Request) (Record, er
 		t.guard.observe(ctx, inner, outcomeOf(inner.rec.State, nil), failed)
 		return rec, &fnError{failed}
 	}
+	if ran && rec.Owner == c.Owner {
+		rec.State = inner.rec.State // which says so when the command was released
+	}
 	return rec, err
 }
 

@@ -73,7 +73,9 @@ func (l *ledger) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.Co
 	if settled := l.Store.Settle(ctx, h, s); settled != nil {
 		return rec, settled
 	}
-	rec.State, rec.Result = s.State, s.Result
+	if s.State != "" {
+		rec.State, rec.Result = s.State, s.Result
+	}
 	return rec, err
 }
 
@@ -185,6 +187,25 @@ func TestATransactionOutlivesItsCallerButNotItsLimit(t *testing.T) {
 			t.Errorf("what was rolled back is recorded as %v", rec.State)
 		}
 	})
+}
+
+func TestATransactionMayReleaseItsCommand(t *testing.T) {
+	for _, failed := range []error{nil, errors.New("out of stock")} {
+		l := newLedger()
+		g := onlyonce.New(l, onlyonce.Config{})
+		runs := 0
+		_, err := onlyonce.BeginTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+			runs++
+			tx["x"] = 1
+			return onlyonce.Settlement{}, failed
+		})
+		if err != failed || runs != 1 || (l.row("x") == 1) != (failed == nil) {
+			t.Errorf("error %v, %d runs, row %d", err, runs, l.row("x"))
+		}
+		if _, err := l.Lookup(t.Context(), request("k").ID); !errors.Is(err, onlyonce.ErrNotFound) {
+			t.Errorf("lookup: %v", err)
+		}
+	}
 }
 
 func TestReconcileComesBeforeATransaction(t *testing.T) {
