@@ -122,3 +122,15 @@ var (
 	noTime time.Time
 	silent = log.New(io.Discard, "", 0)
 )
+
+// wantPanic fails unless f panics with v.
+func wantPanic(t *testing.T, v any, f func()) {
+	t.Helper()
+	defer func() {
+		t.Helper()
+		if p := recover(); p != v {
+			t.Fatalf("panic %v, want %v", p, v)
+		}
+	}()
+	f()
+}

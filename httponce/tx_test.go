@@ -1,0 +1,204 @@
+package httponce_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+// wrapOrder wraps a handler that writes the row "order" and goes on with rest.
+func wrapOrder(s *shop, cfg httponce.Config, rest func(http.ResponseWriter, *http.Request) error) http.Handler {
+	g := onlyonce.New(s, onlyonce.Config{})
+	return httponce.WrapTx(g, s, func(w http.ResponseWriter, r *http.Request, tx order) error {
+		body, err := io.ReadAll(r.Body)
+		tx["order"] = string(body)
+		return errors.Join(err, rest(w, r))
+	}, cfg)
+}
+
+// What a handler in WrapTx does, and what comes of its row, the client's answer and the
+// answer to a repeat.
+var endings = []struct {
+	name   string
+	cfg    httponce.Config
+	rest   func(http.ResponseWriter, *http.Request) error
+	kept   bool // the row
+	status int  // of the answer
+	body   string
+	again  int // runs after the repeat
+}{
+	{name: "an answer", rest: func(w http.ResponseWriter, _ *http.Request) error {
+		w.WriteHeader(201)
+		_, err := io.WriteString(w, "made")
+		return err
+	}, kept: true, status: 201, body: "made", again: 1},
+	{name: "no answer", rest: func(http.ResponseWriter, *http.Request) error { return nil }, kept: true, status: 200, again: 1},
+	{name: "an answer of 404", rest: func(w http.ResponseWriter, _ *http.Request) error {
+		http.Error(w, "none", 404)
+		return nil
+	}, kept: true, status: 404, body: "none\n", again: 1},
+	{name: "an answer of 401", rest: func(w http.ResponseWriter, _ *http.Request) error {
+		http.Error(w, "who", 401)
+		return nil
+	}, status: 401, body: "who\n", again: 2},
+	{name: "an answer of 503", rest: func(w http.ResponseWriter, _ *http.Request) error {
+		http.Error(w, "down", 503)
+		return nil
+	}, status: 503, body: "down\n", again: 2},
+	{name: "a kept answer of 503", cfg: httponce.Config{KeepErrors: true}, rest: func(w http.ResponseWriter, _ *http.Request) error {
+		http.Error(w, "down", 503)
+		return nil
+	}, status: 503, body: "down\n", again: 1},
+	{name: "an error", rest: func(http.ResponseWriter, *http.Request) error { return errBroken }, status: 500, again: 2},
+	{name: "an error after an answer of 201", rest: func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("X-Made", "1")
+		w.WriteHeader(201)
+		return errBroken
+	}, status: 500, again: 2},
+	{name: "an error after an answer of 409", rest: func(w http.ResponseWriter, _ *http.Request) error {
+		http.Error(w, "sold out", 409)
+		return errBroken
+	}, status: 409, body: "sold out\n", again: 2},
+	{name: "a final error", rest: func(http.ResponseWriter, *http.Request) error { return onlyonce.Final(errBroken) }, status: 500, again: 1},
+	{name: "a final error after an answer of 409", rest: func(w http.ResponseWriter, _ *http.Request) error {
+		http.Error(w, "sold out", 409)
+		return onlyonce.Final(errBroken)
+	}, status: 409, body: "sold out\n", again: 1},
+	{name: "an unknown error", rest: func(http.ResponseWriter, *http.Request) error { return onlyonce.Unknown(errBroken) }, status: 500, again: 2},
+	{name: "DontStore", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return nil }, kept: true, status: 200, again: 2},
+	{name: "DontStore and an error", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return errBroken }, status: 500, again: 2},
+	{name: "Unknown", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.Unknown(r); return nil }, status: 200, again: 2},
+	{name: "an answer over the limit", cfg: httponce.Config{MaxAnswer: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
+		_, err := w.Write(bytes.Repeat([]byte("x"), 160))
+		return err
+	}, kept: true, status: 200, again: 1},
+	{name: "an answer over 16 times the limit", cfg: httponce.Config{MaxAnswer: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
+		w.Write(bytes.Repeat([]byte("x"), 160))
+		if _, err := io.WriteString(w, "x"); err == nil {
+			panic("written")
+		}
+		return nil
+	}, status: 500, again: 2},
+}
+
+func TestRowsAndAnswerOfAHandlerAreOne(t *testing.T) {
+	for _, e := range endings {
+		for _, twice := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, run twice %v", e.name, twice), func(t *testing.T) {
+				s, runs := newShop(), 0
+				s.twice = twice
+				e.cfg.Tenant = httponce.SingleTenant
+				h := wrapOrder(s, e.cfg, func(w http.ResponseWriter, r *http.Request) error {
+					runs++
+					return e.rest(w, r)
+				})
+				first := post(h, "k", "tea")
+				wantAnswer(t, first, e.status, e.body)
+				if (s.row("order") == "tea") != e.kept {
+					t.Errorf("the row is %q", s.row("order"))
+				}
+				if first.Header().Get("X-Made") != "" {
+					t.Error("a header of an answer that was rolled back is sent")
+				}
+				again := post(h, "k", "tea")
+				if twice {
+					runs /= 2
+				}
+				if wantAnswer(t, again, e.status, e.body); runs != e.again {
+					t.Errorf("%d runs, want %d", runs, e.again)
+				}
+				if replayed := again.Header().Get("Idempotency-Replayed") == "true"; replayed != (e.again == 1) {
+					t.Errorf("the repeat has %v", again.Header())
+				}
+			})
+		}
+	}
+}
+
+func TestWithoutAKeyRowsAreCommittedAndNothingIsRemembered(t *testing.T) {
+	for _, e := range endings {
+		t.Run(e.name, func(t *testing.T) {
+			s := newShop()
+			e.cfg.Tenant = httponce.SingleTenant
+			r := keyed(http.MethodPost, "/orders", "k", "tea")
+			r.Header.Del("Idempotency-Key")
+			w := serve(wrapOrder(s, e.cfg, e.rest), r)
+			wantAnswer(t, w, e.status, e.body)
+			if (s.row("order") == "tea") != e.kept {
+				t.Errorf("the row is %q", s.row("order"))
+			}
+			for rec, err := range s.List(t.Context(), onlyonce.Filter{}) {
+				t.Errorf("record %+v, error %v", rec, err)
+			}
+		})
+	}
+}
+
+func TestAFailedCommitIsAnsweredAsSuch(t *testing.T) {
+	s := newShop()
+	s.commit = errBroken
+	h := wrapOrder(s, single, func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set("Location", "/orders/1")
+		w.WriteHeader(201)
+		return nil
+	})
+	w := post(h, "k", "tea")
+	wantProblem(t, w, 503, "store_unavailable")
+	if w.Header().Get("Location") != "" || s.row("order") != "" {
+		t.Fatalf("header %v, row %q", w.Header(), s.row("order"))
+	}
+	r := keyed(http.MethodPost, "/orders", "k", "tea")
+	r.Header.Del("Idempotency-Key")
+	wantProblem(t, serve(h, r), 503, "store_unavailable")
+}
+
+func TestAPanicInATransactionLeavesNothingAndGoesOn(t *testing.T) {
+	s := newShop()
+	h := wrapOrder(s, single, func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) })
+	wantPanic(t, http.ErrAbortHandler, func() { post(h, "k", "tea") })
+	if s.row("order") != "" {
+		t.Fatal("the row is there")
+	}
+	if _, err := s.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: "k"}); !errors.Is(err, onlyonce.ErrNotFound) {
+		t.Fatalf("lookup: %v", err)
+	}
+}
+
+func TestAnAnswerInATransactionCantStream(t *testing.T) {
+	s := newShop()
+	h := wrapOrder(s, single, func(w http.ResponseWriter, _ *http.Request) error {
+		io.WriteString(w, "a")
+		rc := http.NewResponseController(w)
+		if err := rc.Flush(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("flush: %v", err)
+		}
+		if _, _, err := rc.Hijack(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("hijack: %v", err)
+		}
+		return errBroken
+	})
+	w := post(h, "k", "tea")
+	wantProblem(t, w, 500, "command_failed")
+	if w.Flushed {
+		t.Error("something was flushed")
+	}
+}
+
+func TestTheAnswerOfATransactionOverTheLimitIsReplayedWithoutItsBody(t *testing.T) {
+	s := newShop()
+	h := wrapOrder(s, httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 3}, func(w http.ResponseWriter, _ *http.Request) error {
+		io.WriteString(w, "four")
+		return nil
+	})
+	wantAnswer(t, post(h, "k", "tea"), 200, "four")
+	again := post(h, "k", "tea")
+	if again.Code != 200 || again.Body.Len() != 0 || again.Header().Get("Idempotency-Replay") != "omitted" {
+		t.Fatalf("the repeat: %d %q %v", again.Code, again.Body, again.Header())
+	}
+}
