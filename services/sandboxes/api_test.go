@@ -1,23 +1,20 @@
 package sandboxes
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
-	_ "modernc.org/sqlite"
 )
 
 // TestMain lets the test binary be a second server process.
@@ -31,28 +28,12 @@ func TestMain(m *testing.M) {
 
 // A world is an API with its database.
 type world struct {
-	t   *testing.T
-	api *API
-	db  *sql.DB
-	dir string
-	log *syncBuffer
-}
-
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
+	t     *testing.T
+	api   *API
+	db    *sql.DB
+	store *sqlstore.Store
+	dir   string
+	log   *apitest.Log
 }
 
 // newWorld opens an API in a new directory; anonymous callers are allowed.
@@ -63,12 +44,12 @@ func newWorld(t *testing.T, change ...func(*Config)) *world {
 
 func openWorld(t *testing.T, dir string, change ...func(*Config)) *world {
 	t.Helper()
-	db, store, err := openStore(dir)
+	db, store, err := apitest.Open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	log := &syncBuffer{}
-	cfg := Config{Dir: filepath.Join(dir, "workspaces"), AllowAnonymous: true, Log: slog.New(slog.NewJSONHandler(log, nil))}
+	log := &apitest.Log{}
+	cfg := Config{Dir: filepath.Join(dir, "workspaces"), AllowAnonymous: true, Log: log.Logger()}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -83,20 +64,7 @@ func openWorld(t *testing.T, dir string, change ...func(*Config)) *world {
 		_ = store.Close()
 		_ = db.Close()
 	})
-	return &world{t: t, api: api, db: db, dir: dir, log: log}
-}
-
-func openStore(dir string) (*sql.DB, *sqlstore.Store, error) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "test.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
-	if err != nil {
-		return nil, nil, err
-	}
-	ctx := context.Background()
-	if err := sqlstore.Migrate(ctx, db); err != nil {
-		return nil, nil, err
-	}
-	store, err := sqlstore.Open(ctx, db, sqlstore.Config{})
-	return db, store, err
+	return &world{t: t, api: api, db: db, store: store, dir: dir, log: log}
 }
 
 // A reply is what a request got.

@@ -27,6 +27,9 @@ func (a *API) routes() *http.ServeMux {
 		for method, h := range methods {
 			mux.Handle(method+" "+path, a.public(a.owned(h)))
 			allowed = append(allowed, method)
+			if method == "GET" {
+				allowed = append(allowed, "HEAD")
+			}
 		}
 		slices.Sort(allowed)
 		mux.Handle(path, a.public(otherMethod(strings.Join(allowed, ", "))))

@@ -1,15 +1,13 @@
 package sandboxes
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"testing"
 
-	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
 func TestAnUnknownPathIsNotFound(t *testing.T) {
@@ -26,13 +24,13 @@ func TestAMethodThatAPathDoesNotHaveIsRefused(t *testing.T) {
 	w := newWorld(t)
 	id := newID(sandboxPrefix)
 	for call, allowed := range map[[2]string]string{
-		{"DELETE", "/v1/sandboxes"}:        "GET, POST",
-		{"PUT", "/v1/sandboxes/" + id}:     "DELETE, GET",
+		{"DELETE", "/v1/sandboxes"}:        "GET, HEAD, POST",
+		{"PUT", "/v1/sandboxes/" + id}:     "DELETE, GET, HEAD",
 		{"GET", at(id, "start")}:           "POST",
 		{"PATCH", at(id, "extend_ttl")}:    "POST",
 		{"OPTIONS", at(id, "keepalive")}:   "POST",
 		{"DELETE", at(id, "stop")}:         "POST",
-		{"POST", "/v1/sandboxes/nonsense"}: "DELETE, GET",
+		{"POST", "/v1/sandboxes/nonsense"}: "DELETE, GET, HEAD",
 	} {
 		got := w.send(call[0], call[1], "")
 		got.want(t, 405, "method_not_allowed")
@@ -64,19 +62,9 @@ func TestEveryAnswerHasARequestId(t *testing.T) {
 	}
 }
 
-// brokenStore fails in the way it is told.
-type brokenStore struct {
-	Store
-	err error
-}
-
-func (s *brokenStore) RunTx(context.Context, onlyonce.Claim, func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
-	return onlyonce.Record{}, s.err
-}
-
 func TestAStoreThatCanNotBeReachedIsAnsweredInTheEnvelope(t *testing.T) {
 	w := newWorld(t)
-	api, err := New(t.Context(), w.db, &brokenStore{w.api.store, errors.New("disk on fire")}, w.api.cfg)
+	api, err := New(t.Context(), w.db, &apitest.Broken{Store: w.store, Err: errors.New("disk on fire")}, w.api.cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

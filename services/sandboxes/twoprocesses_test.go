@@ -13,12 +13,14 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
 // serveForTest is a server process on the database in dir. It says where it
 // listens, and ends when its standard input does.
 func serveForTest(dir string) {
-	db, store, err := openStore(dir)
+	db, store, err := apitest.Open(context.Background(), dir)
 	if err != nil {
 		panic(err)
 	}

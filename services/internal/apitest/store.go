@@ -1,0 +1,62 @@
+// Package apitest has what the tests of the services need: a database with a
+// store in it, a store whose commands can be held, and a log that can be read.
+package apitest
+
+import (
+	"context"
+	"database/sql"
+	"path/filepath"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// Open opens the database in dir, and the store in it; both are made if they are
+// not there.
+func Open(ctx context.Context, dir string) (*sql.DB, *sqlstore.Store, error) {
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "test.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := sqlstore.Migrate(ctx, db); err != nil {
+		return nil, nil, err
+	}
+	store, err := sqlstore.Open(ctx, db, sqlstore.Config{})
+	return db, store, err
+}
+
+// A Held store holds what runs in a transaction until it is let go.
+type Held struct {
+	*sqlstore.Store
+	Running chan struct{} // gets a value when a command begins
+	LetGo   chan struct{} // to be closed
+}
+
+// Hold returns a Held store over s.
+func Hold(s *sqlstore.Store) *Held {
+	return &Held{Store: s, Running: make(chan struct{}, 1), LetGo: make(chan struct{})}
+}
+
+// RunTx is the store's, but that fn is held first.
+func (h *Held) RunTx(ctx context.Context, c onlyonce.Claim, fn Func) (onlyonce.Record, error) {
+	return h.Store.RunTx(ctx, c, func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error) {
+		h.Running <- struct{}{}
+		<-h.LetGo
+		return fn(ctx, tx, r)
+	})
+}
+
+// A Func is what RunTx runs.
+type Func = func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)
+
+// A Broken store answers every transaction with an error.
+type Broken struct {
+	*sqlstore.Store
+	Err error
+}
+
+// RunTx runs nothing.
+func (b *Broken) RunTx(context.Context, onlyonce.Claim, Func) (onlyonce.Record, error) {
+	return onlyonce.Record{}, b.Err
+}

@@ -1,0 +1,80 @@
+package jsonbody
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/iotest"
+)
+
+func TestABodyThatBreaksOffIsNeitherAFaultNorTooLarge(t *testing.T) {
+	r := httptest.NewRequest("POST", "/", iotest.ErrReader(io.ErrUnexpectedEOF))
+	_, err := Read(httptest.NewRecorder(), r, 10)
+	var fault *Fault
+	if !errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &fault) {
+		t.Errorf("the error is %v", err)
+	}
+}
+
+func TestABodyOfJustTheLimitIsRead(t *testing.T) {
+	for body, want := range map[string]error{`{"a":1}   `: nil, `{"a":1}    `: ErrTooLarge} {
+		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
+		r.Header.Set("Content-Type", "application/json")
+		if got, err := Read(httptest.NewRecorder(), r, 10); !errors.Is(err, want) || err == nil && string(got) != body {
+			t.Errorf("%q: %q, %v", body, got, err)
+		}
+	}
+}
+
+func TestAnIntegerIsWrittenAsOne(t *testing.T) {
+	for text, want := range map[string]int64{"0": 0, "-0": 0, "7": 7, "-9223372036854775808": -1 << 63, "9223372036854775807": 1<<63 - 1} {
+		o, err := Parse([]byte(`{"n": `+text+` }`), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := o.Integer("n"); err != nil || *n != want {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+	for _, text := range []string{"1.0", "1e2", "9223372036854775808", `"1"`, "true", "[1]", "{}"} {
+		o, err := Parse([]byte(`{"n":`+text+`}`), "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := o.Integer("n"); err == nil {
+			t.Errorf("%s is taken", text)
+		}
+	}
+	if n, err := (Object{}).Integer("n"); n != nil || err != nil {
+		t.Errorf("absent: %v %v", n, err)
+	}
+}
+
+// What is accepted, any reader understands in the same way.
+func FuzzParse(f *testing.F) {
+	for _, text := range []string{`{}`, `{"a":"x","b":1}`, `{"a":1,"a":2}`, `{"A":1}`, `{"a":"\ud800"}`, "{\"a\":\"\xff\"}", `{"a":1}{}`, "\ufeff{}", `{"a":{"x":1,"x":2}}`, `{"\u0061":1}`, `[`} {
+		f.Add([]byte(text))
+	}
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		o, err := Parse(doc, "a", "b")
+		if err != nil {
+			var fault *Fault
+			if !errors.As(err, &fault) || fault.Problem == "" {
+				t.Errorf("%q: %v", doc, err)
+			}
+			return
+		}
+		var plain map[string]json.RawMessage
+		if err := json.Unmarshal(doc, &plain); err != nil || len(plain) != len(o) {
+			t.Fatalf("%q: %v, and %v", doc, o, err)
+		}
+		for name, value := range o {
+			if string(plain[name]) != string(value) {
+				t.Errorf("%q: %s is %s and %s", doc, name, value, plain[name])
+			}
+		}
+	})
+}

@@ -1,0 +1,47 @@
+package items
+
+import (
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A Store keeps the answers, in the database of the items.
+type Store interface {
+	onlyonce.Store
+	onlyonce.Transactor[*sql.Tx]
+	onlyonce.Purger
+}
+
+// A Config says how the API treats its keys. The zero Config is usable.
+type Config struct {
+	KeyTTL     time.Duration // how long a key is remembered; default 1h
+	PurgeEvery time.Duration // how often Run deletes expired keys; default 10m
+	Lease      time.Duration // how long the transaction of a request may take; default 30s
+
+	Observer onlyonce.Observer // told of every decision about a key
+	Log      *slog.Logger      // default: nothing is logged
+}
+
+func (c Config) withDefaults() Config {
+	c.KeyTTL = orDefault("KeyTTL", c.KeyTTL, time.Hour)
+	c.PurgeEvery = orDefault("PurgeEvery", c.PurgeEvery, 10*time.Minute)
+	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func orDefault(name string, given, otherwise time.Duration) time.Duration {
+	if given < 0 {
+		panic(fmt.Sprintf("items: Config.%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
+	}
+	if given == 0 {
+		return otherwise
+	}
+	return given
+}

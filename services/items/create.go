@@ -1,0 +1,74 @@
+package items
+
+import (
+	"crypto/sha256"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+)
+
+// maxBody is many times what a valid body needs.
+const maxBody = 64 << 10
+
+// protected puts create into the middleware.
+func (a *API) protected(store Store) http.Handler {
+	return bareKey(httponce.WrapTx(a.guard, store, a.create, httponce.Config{
+		Tenant:         httponce.SingleTenant,
+		Fingerprint:    bodyHash,
+		MaxBody:        maxBody,
+		MismatchStatus: http.StatusConflict,
+		StoreStatus:    func(status int) bool { return status == http.StatusCreated },
+		Problem:        a.render,
+	}))
+}
+
+func bodyHash(_ *http.Request, body []byte) []byte {
+	sum := sha256.Sum256(body)
+	return sum[:]
+}
+
+var keyForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,255}$`)
+
+// bareKey refuses a key in the quotes that the middleware would take too.
+func bareKey(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		given := r.Header.Values("Idempotency-Key")
+		if len(given) > 1 || len(given) == 1 && !keyForm.MatchString(given[0]) {
+			write(w, http.StatusBadRequest, keyInvalid)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// create adds an item. What it returns an error for is rolled back.
+func (a *API) create(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
+	body, err := jsonbody.Read(w, r, maxBody)
+	var i item
+	if err == nil {
+		i, err = parseItem(body)
+	}
+	var fault *jsonbody.Fault
+	switch {
+	case errors.As(err, &fault):
+		write(w, http.StatusBadRequest, invalid(fault.Error()))
+		return nil
+	case err != nil:
+		return err
+	}
+	if i, err = insert(r.Context(), tx, i); err != nil {
+		return fmt.Errorf("add an item: %w", err)
+	}
+	if attempt := onlyonce.Current(r.Context()); attempt != nil {
+		attempt.SetRef(strconv.FormatInt(i.ID, 10))
+	}
+	write(w, http.StatusCreated, i)
+	return nil
+}

@@ -1,0 +1,78 @@
+package items
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+)
+
+// An item is one of the catalogue.
+type item struct {
+	ID        int64     `json:"id"`
+	SKU       string    `json:"sku"`
+	Title     string    `json:"title"`
+	Status    string    `json:"status"`
+	Brand     *string   `json:"brand"`
+	Category  *string   `json:"category"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// The longest texts, in characters.
+const (
+	maxSKU   = 64
+	maxTitle = 200
+)
+
+// parseItem reads what a client wants an item to be. Its error is a fault of the
+// body.
+func parseItem(body []byte) (i item, err error) {
+	o, err := jsonbody.Parse(body, "sku", "title", "status", "brand", "category")
+	if err != nil {
+		return i, err
+	}
+	if i.SKU, err = o.Text("sku", maxSKU); err != nil {
+		return i, err
+	}
+	if i.Title, err = o.Text("title", maxTitle); err != nil {
+		return i, err
+	}
+	if i.Status, err = parseStatus(o); err != nil {
+		return i, err
+	}
+	if i.Brand, err = o.String("brand"); err != nil {
+		return i, err
+	}
+	i.Category, err = o.String("category")
+	return i, err
+}
+
+func parseStatus(o jsonbody.Object) (string, error) {
+	s, err := o.String("status")
+	if err != nil {
+		return "", err
+	}
+	if s == nil || !slices.Contains([]string{"active", "inactive", "draft"}, *s) {
+		return "", &jsonbody.Fault{Field: "status", Problem: "must be active, inactive or draft"}
+	}
+	return *s, nil
+}
+
+const columns = `id, sku, title, status, brand, category, created_at`
+
+const insertSQL = `INSERT INTO items_items (sku, title, status, brand, category, created_at)
+VALUES (?, ?, ?, ?, ?, unixepoch()) RETURNING ` + columns
+
+// insert adds an item, which gets its id and its created_at.
+func insert(ctx context.Context, tx *sql.Tx, i item) (item, error) {
+	return scan(tx.QueryRowContext(ctx, insertSQL, i.SKU, i.Title, i.Status, i.Brand, i.Category))
+}
+
+func scan(row interface{ Scan(...any) error }) (i item, err error) {
+	var created int64
+	err = row.Scan(&i.ID, &i.SKU, &i.Title, &i.Status, &i.Brand, &i.Category, &created)
+	i.CreatedAt = time.Unix(created, 0).UTC()
+	return i, err
+}

@@ -1,0 +1,69 @@
+package items
+
+import (
+	"strings"
+	"testing"
+)
+
+// The rows are those of the project's list of attacks.
+
+func TestSecurity03ARefusedBodyDoesNotTakeAKey(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.post(`{"sku":""}`, key, "k1").want(t, 400, "VALIDATION_ERROR")
+	if n := w.count("onlyonce_records"); n != 0 {
+		t.Errorf("%d records", n)
+	}
+	if got := w.post(mug, key, "k1"); got.Status != 201 {
+		t.Error(got.Body)
+	}
+}
+
+func TestSecurity07BodiesThatReadersMayUnderstandDifferentlyAreRefused(t *testing.T) {
+	w := newWorld(t, Config{})
+	rest := `"title":"t","status":"active"}`
+	for _, body := range []string{
+		`{"sku":"a","sku":"b",` + rest, `{"sku":"a","SKU":"b",` + rest, `{"sku":"a","\u0073ku":"b",` + rest,
+		`{"sku":"\udc00",` + rest, "{\"sku\":\"\xc3\"," + rest,
+	} {
+		w.post(body).want(t, 400, "VALIDATION_ERROR")
+	}
+	// "ä" has two forms in Unicode, and they are two bodies.
+	w.post("{\"sku\":\"\u00e4\","+rest, key, "k1")
+	w.post("{\"sku\":\"a\u0308\","+rest, key, "k1").want(t, 409, "IDEMPOTENCY_KEY_CONFLICT")
+}
+
+func TestSecurity09OneKeyHeaderOrNone(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.post(mug, key, "a", key, "b").want(t, 400, "IDEMPOTENCY_KEY_INVALID")
+	w.post(mug, key, "a", key, "").want(t, 400, "IDEMPOTENCY_KEY_INVALID")
+	if got := w.post(mug, "Idempotency_Key", "a b"); got.Status != 201 {
+		t.Errorf("another header's name: %s", got.Body)
+	}
+}
+
+func TestSecurity19AllThatClientsSayIsBoundNotPasted(t *testing.T) {
+	w := newWorld(t, Config{})
+	evil := `x'); DROP TABLE items_items; --`
+	got := w.post(`{"sku":"`+evil+`","title":"t","status":"active"}`, key, "k1")
+	if got.Status != 201 || got.item.SKU != evil || w.count("items_items") != 1 {
+		t.Error(got.Body)
+	}
+	w.send("GET", base+"/1%20OR%201=1", "").want(t, 404, "NOT_FOUND")
+}
+
+func TestSecurity20AConflictNeverEchoesTheFirstAnswer(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.post(`{"sku":"SECRET","title":"t","status":"active","brand":"ACME"}`, key, "k1")
+	got := w.post(mug, key, "k1")
+	got.want(t, 409, "IDEMPOTENCY_KEY_CONFLICT")
+	for _, part := range []string{"SECRET", "ACME", "created_at", "201"} {
+		if strings.Contains(got.Body, part) {
+			t.Errorf("the conflict tells %q: %s", part, got.Body)
+		}
+	}
+	for name := range got.Header {
+		if strings.HasPrefix(name, "Idempotency-") {
+			t.Errorf("the conflict has the header %s", name)
+		}
+	}
+}
