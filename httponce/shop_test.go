@@ -16,6 +16,7 @@ type shop struct {
 	*memstore.Store
 	mu     sync.Mutex
 	rows   map[string]string
+	begin  error // what every transaction fails to begin with
 	commit error // what every commit fails with
 	twice  bool  // every function runs twice, as after a serialization failure
 }
@@ -60,6 +61,9 @@ func (s *shop) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.Co
 
 // run runs fn, and keeps its rows if its settlement is taken.
 func (s *shop) run(ctx context.Context, h onlyonce.Hold, fn func(order) (onlyonce.Settlement, error)) (onlyonce.Settlement, error) {
+	if s.begin != nil {
+		return onlyonce.Settlement{}, s.begin
+	}
 	if s.twice {
 		_, _ = fn(order{})
 	}

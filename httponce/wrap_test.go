@@ -123,6 +123,16 @@ var (
 	silent = log.New(io.Discard, "", 0)
 )
 
+// lookup returns the record of what post sends with the key.
+func lookup(t *testing.T, s onlyonce.Store, key string) onlyonce.Record {
+	t.Helper()
+	rec, err := s.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: key})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rec
+}
+
 // wantPanic fails unless f panics with v.
 func wantPanic(t *testing.T, v any, f func()) {
 	t.Helper()

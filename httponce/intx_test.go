@@ -1,0 +1,231 @@
+package httponce_test
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+// pay wraps a handler that calls InTx once, writing the row "order" and then
+// rest, and hands the outcome to after.
+func pay(s *shop, cfg onlyonce.Config, rest func(http.ResponseWriter, *http.Request) error, after func(http.ResponseWriter, *http.Request, error)) http.Handler {
+	return httponce.Wrap(onlyonce.New(s, cfg), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := httponce.InTx(r, s, func(tx order) error {
+			tx["order"] = "paid"
+			return rest(w, r)
+		})
+		after(w, r, err)
+	}), single)
+}
+
+func made(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Location", "/orders/1")
+	w.WriteHeader(201)
+	_, err := io.WriteString(w, "<p>made")
+	return err
+}
+
+func TestTheRestOfAHandlerCommitsWithItsAnswer(t *testing.T) {
+	s, runs := newShop(), 0
+	s.twice = true
+	h := pay(s, onlyonce.Config{}, made, func(w http.ResponseWriter, r *http.Request, err error) {
+		runs++
+		if err != nil {
+			t.Errorf("InTx: %v", err)
+		}
+		if rec, err := s.Lookup(t.Context(), onlyonce.Current(r.Context()).Record().ID); err != nil || rec.State != onlyonce.StateCompleted {
+			t.Errorf("after InTx the record is %+v, %v", rec, err)
+		}
+		if _, err := io.WriteString(w, "late"); err == nil {
+			t.Error("a write after InTx is taken")
+		}
+		if err := http.NewResponseController(w).Flush(); err == nil {
+			t.Error("a flush after InTx is taken")
+		}
+		w.Header().Set("X-Late", "1")
+		w.WriteHeader(500)
+	})
+	for _, replayed := range []string{"", "true"} {
+		w := post(h, "k", "tea")
+		wantAnswer(t, w, 201, "<p>made")
+		head := w.Header()
+		if head.Get("Location") != "/orders/1" || head.Get("X-Late") != "" || head.Get("Idempotency-Replayed") != replayed ||
+			head.Get("Idempotency-Expires") == "" || head.Get("Content-Type") != "text/html; charset=utf-8" {
+			t.Errorf("header %v", head)
+		}
+	}
+	if runs != 1 || s.row("order") != "paid" {
+		t.Fatalf("%d runs, row %q", runs, s.row("order"))
+	}
+}
+
+func TestAnErrorInTheRestOfAHandlerUndoesItAndTheHandlerAnswers(t *testing.T) {
+	s := newShop()
+	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("X-Before", "1")
+		err := httponce.InTx(r, s, func(tx order) error {
+			tx["order"] = "paid"
+			return errors.Join(made(w, r), errBroken)
+		})
+		if !errors.Is(err, errBroken) {
+			t.Errorf("InTx: %v", err)
+		}
+		http.Error(w, "sold out", 409)
+	}), single)
+	for range 2 {
+		w := post(h, "k", "tea")
+		wantAnswer(t, w, 409, "sold out\n")
+		if w.Header().Get("Location") != "" || w.Header().Get("X-Before") != "1" {
+			t.Errorf("header %v", w.Header())
+		}
+	}
+	if s.row("order") != "" {
+		t.Fatal("the row is there")
+	}
+}
+
+func TestWhatWasWrittenBeforeTheTransactionStays(t *testing.T) {
+	s := newShop()
+	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(202)
+		io.WriteString(w, "a")
+		_ = httponce.InTx(r, s, func(order) error { io.WriteString(w, "b"); return errBroken })
+		io.WriteString(w, "c")
+		if err := httponce.InTx(r, s, func(order) error { io.WriteString(w, "d"); return nil }); err != nil {
+			t.Errorf("InTx: %v", err)
+		}
+	}), single)
+	for range 2 {
+		wantAnswer(t, post(h, "k", "tea"), 202, "acd")
+	}
+}
+
+func TestAnAnswerThatIsNotOneToCommitRollsBack(t *testing.T) {
+	for name, rest := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"503":     func(w http.ResponseWriter, _ *http.Request) error { http.Error(w, "down", 503); return nil },
+		"401":     func(w http.ResponseWriter, _ *http.Request) error { http.Error(w, "who", 401); return nil },
+		"Unknown": func(_ http.ResponseWriter, r *http.Request) error { httponce.Unknown(r); return nil },
+		"too large": func(w http.ResponseWriter, _ *http.Request) error {
+			io.WriteString(w, strings.Repeat("x", 16<<20+1))
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop()
+			h := pay(s, onlyonce.Config{}, rest, func(_ http.ResponseWriter, _ *http.Request, err error) {
+				if err == nil {
+					t.Error("InTx returns no error")
+				}
+			})
+			w := post(h, "k", "tea")
+			if s.row("order") != "" {
+				t.Errorf("the row is there, answer %d", w.Code)
+			}
+			if name == "503" || name == "401" {
+				wantAnswer(t, w, map[string]int{"503": 503, "401": 401}[name], "")
+			}
+		})
+	}
+}
+
+func TestAHandlerWhoseCommitFailsIsAnsweredForIt(t *testing.T) {
+	s := newShop()
+	s.commit = errBroken
+	h := pay(s, onlyonce.Config{}, made, func(_ http.ResponseWriter, _ *http.Request, err error) {
+		if !errors.Is(err, onlyonce.ErrUnavailable) {
+			t.Errorf("InTx: %v", err)
+		}
+	})
+	w := post(h, "k", "tea")
+	wantProblem(t, w, 503, "store_unavailable")
+	if w.Header().Get("Location") != "" || s.row("order") != "" {
+		t.Fatalf("header %v, row %q", w.Header(), s.row("order"))
+	}
+}
+
+func TestAHandlerWhoseTransactionDoesNotBeginHasFailed(t *testing.T) {
+	s := newShop()
+	s.begin = errBroken
+	h := pay(s, onlyonce.Config{}, made, func(w http.ResponseWriter, _ *http.Request, err error) {
+		if !errors.Is(err, onlyonce.ErrUnavailable) {
+			t.Errorf("InTx: %v", err)
+		}
+		w.WriteHeader(201)
+	})
+	wantProblem(t, post(h, "k", "tea"), 503, "store_unavailable")
+	if rec := lookup(t, s, "k"); rec.State != onlyonce.StateFailed {
+		t.Fatalf("record %+v", rec)
+	}
+}
+
+func TestAHandlerThatLostItsLeaseCommitsNothing(t *testing.T) {
+	s := newShop()
+	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		rec := onlyonce.Current(r.Context()).Record()
+		hold := onlyonce.Hold{ID: rec.ID, Owner: rec.Owner, Fence: rec.Fence}
+		if err := s.Settle(r.Context(), hold, onlyonce.Settlement{}); err != nil { // as if another had taken over
+			t.Error(err)
+		}
+		err := httponce.InTx(r, s, func(tx order) error { tx["order"] = "paid"; return made(w, r) })
+		if !errors.Is(err, onlyonce.ErrLost) {
+			t.Errorf("InTx: %v", err)
+		}
+		w.WriteHeader(201)
+	}), single)
+	wantProblem(t, post(h, "k", "tea"), 409, "request_in_progress")
+	if s.row("order") != "" {
+		t.Fatal("the row is there")
+	}
+}
+
+func TestWithoutAKeyTheRestOfAHandlerCommitsAlone(t *testing.T) {
+	s := newShop()
+	h := pay(s, onlyonce.Config{}, made, func(_ http.ResponseWriter, _ *http.Request, err error) {
+		if err != nil {
+			t.Error(err)
+		}
+	})
+	r := keyed(http.MethodPost, "/orders", "k", "tea")
+	r.Header.Del("Idempotency-Key")
+	wantAnswer(t, serve(h, r), 201, "<p>made")
+	if s.row("order") != "paid" {
+		t.Fatal("the row is not there")
+	}
+}
+
+func TestInTxIsRefusedWhereItCantBeKept(t *testing.T) {
+	s := newShop()
+	refused := func(r *http.Request) {
+		if err := httponce.InTx(r, s, func(order) error { t.Error("fn ran"); return nil }); err == nil {
+			t.Error("InTx returns no error")
+		}
+	}
+	g := onlyonce.New(s, onlyonce.Config{})
+	inside := httponce.WrapTx(g, s, func(_ http.ResponseWriter, r *http.Request, _ order) error { refused(r); return nil }, single)
+	wantAnswer(t, post(inside, "inside", "tea"), 200, "")
+	again := pay(s, onlyonce.Config{}, made, func(_ http.ResponseWriter, r *http.Request, _ error) { refused(r) })
+	wantAnswer(t, post(again, "again", "tea"), 201, "<p>made")
+	streamed := httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.(http.Flusher).Flush()
+		refused(r)
+	}), single)
+	wantAnswer(t, post(streamed, "streamed", "tea"), 200, "")
+	var kept *http.Request
+	returned := httponce.Wrap(g, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { kept = r }), single)
+	wantAnswer(t, post(returned, "returned", "tea"), 200, "")
+	refused(kept)
+}
+
+func TestAPanicInTheRestOfAHandlerLeavesItsOutcomeUnknown(t *testing.T) {
+	s := newShop()
+	h := pay(s, onlyonce.Config{}, func(http.ResponseWriter, *http.Request) error { panic("boom") }, nil)
+	wantPanic(t, "boom", func() { post(h, "k", "tea") })
+	if rec := lookup(t, s, "k"); rec.State != onlyonce.StateUnknown || rec.Error != "panic: boom" || s.row("order") != "" {
+		t.Fatalf("record %+v", rec)
+	}
+}

@@ -1,0 +1,272 @@
+package httponce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// answering returns a handler that answers with the status and counts its runs.
+func answering(status int, runs *int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		*runs++
+		w.Header().Set("X-Run", fmt.Sprint(*runs))
+		w.WriteHeader(status)
+		if status != 204 && status != 304 {
+			fmt.Fprintf(w, "run %d", *runs)
+		}
+	})
+}
+
+func TestWhichAnswersAreStored(t *testing.T) {
+	only200 := func(status int) bool { return status == 200 }
+	for _, c := range []struct {
+		status int
+		cfg    httponce.Config
+		stored bool
+	}{
+		{status: 200, stored: true}, {status: 201, stored: true}, {status: 204, stored: true}, {status: 303, stored: true},
+		{status: 304, stored: true}, {status: 400, stored: true}, {status: 404, stored: true}, {status: 409, stored: true}, {status: 422, stored: true},
+		{status: 401}, {status: 403}, {status: 407}, {status: 408}, {status: 425}, {status: 429},
+		{status: 500}, {status: 503},
+		{status: 500, cfg: httponce.Config{KeepErrors: true}, stored: true},
+		{status: 200, cfg: httponce.Config{StoreStatus: only200}, stored: true},
+		{status: 201, cfg: httponce.Config{StoreStatus: only200}},
+		{status: 401, cfg: httponce.Config{StoreStatus: func(int) bool { return true }}, stored: true},
+	} {
+		t.Run(fmt.Sprint(c.status, c.stored), func(t *testing.T) {
+			runs := 0
+			c.cfg.Tenant = httponce.SingleTenant
+			h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(c.status, &runs), c.cfg)
+			first, again := post(h, "k", "x"), post(h, "k", "x")
+			if first.Code != c.status || again.Code != c.status {
+				t.Fatalf("answers %d and %d", first.Code, again.Code)
+			}
+			if stored := runs == 1; stored != c.stored || (again.Header().Get("Idempotency-Replayed") == "true") != c.stored {
+				t.Fatalf("%d runs, the repeat has %v", runs, again.Header())
+			}
+			if (first.Header().Get("Idempotency-Expires") != "") != c.stored {
+				t.Fatalf("the first answer has %v", first.Header())
+			}
+			if c.stored && (first.Body.String() != again.Body.String() || again.Header().Get("X-Run") != "1") {
+				t.Fatalf("%q, then %q with %v", first.Body, again.Body, again.Header())
+			}
+		})
+	}
+}
+
+func TestAKeyWhoseAnswerIsNotStoredIsAsNew(t *testing.T) {
+	runs := 0
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(403, &runs), single)
+	post(h, "k", "x")
+	wantAnswer(t, post(h, "k", "another request"), 403, "run 2")
+}
+
+func TestAGuardThatKeepsFailuresReplaysThem(t *testing.T) {
+	runs := 0
+	h := httponce.Wrap(newGuard(onlyonce.Config{KeepFailures: true}), answering(500, &runs), single)
+	for _, replayed := range []string{"", "true"} {
+		w := post(h, "k", "x")
+		wantAnswer(t, w, 500, "run 1")
+		if w.Header().Get("Idempotency-Replayed") != replayed {
+			t.Fatalf("header %v", w.Header())
+		}
+	}
+}
+
+func TestAHandlerSaysWhatBecomesOfItsAnswer(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		say   func(*http.Request)
+		state onlyonce.State // "": no record
+	}{
+		{"DontStore", httponce.DontStore, ""},
+		{"Unknown", httponce.Unknown, onlyonce.StateUnknown},
+		{"both", func(r *http.Request) { httponce.DontStore(r); httponce.Unknown(r) }, onlyonce.StateUnknown},
+		{"DontStoreBody", httponce.DontStoreBody, onlyonce.StateCompleted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			store := memstore.New(memstore.Config{})
+			h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				c.say(r.WithContext(context.WithValue(r.Context(), "a", "b")))
+				w.WriteHeader(201)
+				io.WriteString(w, "secret")
+			}), single)
+			wantAnswer(t, post(h, "k", "x"), 201, "secret")
+			rec, err := store.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: "k"})
+			if c.state == "" && !errors.Is(err, onlyonce.ErrNotFound) || rec.State != c.state {
+				t.Fatalf("record %+v, %v", rec, err)
+			}
+		})
+	}
+	r := httptest.NewRequest(http.MethodPost, "/", nil)
+	httponce.DontStore(r)
+	httponce.DontStoreBody(r)
+	httponce.Unknown(r)
+}
+
+func TestAPanicLeavesTheOutcomeUnknownAndGoesOn(t *testing.T) {
+	for _, v := range []any{"boom", http.ErrAbortHandler, errors.New("boom")} {
+		store := memstore.New(memstore.Config{})
+		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{HoldUnknown: true}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			io.WriteString(w, "half of it")
+			panic(v)
+		}), single)
+		w := httptest.NewRecorder()
+		wantPanic(t, v, func() { h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x")) })
+		if w.Body.Len() != 0 {
+			t.Errorf("%q has left", w.Body)
+		}
+		if rec := lookup(t, store, "k"); rec.State != onlyonce.StateUnknown || rec.Error != fmt.Sprint("panic: ", v) {
+			t.Errorf("record %+v", rec)
+		}
+		again := post(h, "k", "x")
+		wantProblem(t, again, 409, "outcome_unknown")
+		if !strings.Contains(again.Body.String(), `"retryable":false`) {
+			t.Errorf("problem %s", again.Body)
+		}
+	}
+}
+
+func TestAGoroutineThatEndsLeavesTheOutcomeUnknown(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		runtime.Goexit()
+	}), single)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		post(h, "k", "x")
+	}()
+	<-done
+	if rec := lookup(t, store, "k"); rec.State != onlyonce.StateUnknown {
+		t.Errorf("record %+v", rec)
+	}
+}
+
+func TestTheAnswerOfAnAttemptThatLostItsLeaseDoesNotLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &flaky{Store: memstore.New(memstore.Config{}), renew: onlyonce.ErrLost, settle: onlyonce.ErrLost}
+		g := onlyonce.New(store, onlyonce.Config{})
+		var ctxErr error
+		h := httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Secret", "1")
+			io.WriteString(w, "answer")
+			<-r.Context().Done()
+			ctxErr = context.Cause(r.Context())
+		}), single)
+		w := post(h, "k", "x")
+		wantProblem(t, w, 409, "request_in_progress")
+		if w.Header().Get("X-Secret") != "" || !errors.Is(ctxErr, onlyonce.ErrLost) {
+			t.Fatalf("header %v, cause %v", w.Header(), ctxErr)
+		}
+	})
+}
+
+func TestAFailureAfterTheAttemptsTimeIsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &flaky{Store: memstore.New(memstore.Config{}), renew: errBroken}
+		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			<-r.Context().Done()
+			http.Error(w, "cancelled", 503)
+		}), single)
+		wantAnswer(t, post(h, "k", "x"), 503, "cancelled\n")
+		if rec := lookup(t, store, "k"); rec.State != onlyonce.StateUnknown {
+			t.Fatalf("record %+v", rec)
+		}
+	})
+}
+
+func TestAnAnswerThatCantBeRecordedIsStillGiven(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var outcomes []string
+		store := &flaky{Store: memstore.New(memstore.Config{}), settle: errBroken}
+		runs := 0
+		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) {
+			outcomes = append(outcomes, e.Outcome)
+		}}), answering(201, &runs), single)
+		w := post(h, "k", "x")
+		wantAnswer(t, w, 201, "run 1")
+		if w.Header().Get("Idempotency-Expires") != "" || fmt.Sprint(outcomes) != "[unrecorded]" {
+			t.Fatalf("header %v, outcomes %v", w.Header(), outcomes)
+		}
+	})
+}
+
+func TestAClientThatGoesAwayDoesNotStopTheCommand(t *testing.T) {
+	began, end := make(chan struct{}), make(chan struct{})
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		close(began)
+		<-end
+		if r.Context().Err() != nil {
+			t.Error("the handler's context has ended")
+		}
+		io.WriteString(w, "done")
+	}), single)
+	served := make(chan struct{}, 2)
+	s := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		served <- struct{}{}
+	}), false)
+	ctx, cancel := context.WithCancel(t.Context())
+	r := keyed(http.MethodPost, s.URL, "k", "x").WithContext(ctx)
+	r.RequestURI = ""
+	failed := make(chan error)
+	go func() { _, err := s.Client().Do(r); failed <- err }()
+	<-began
+	cancel()
+	if err := <-failed; err == nil {
+		t.Fatal("the client got an answer")
+	}
+	close(end)
+	<-served
+	again := keyed(http.MethodPost, s.URL, "k", "x")
+	again.RequestURI = ""
+	res, err := s.Client().Do(again)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	if body, _ := io.ReadAll(res.Body); string(body) != "done" || res.Header.Get("Idempotency-Replayed") != "true" {
+		t.Fatalf("the retry got %q with %v", body, res.Header)
+	}
+}
+
+// A flaky store fails where it is told to.
+type flaky struct {
+	onlyonce.Store
+	claim, renew, settle error
+}
+
+func (f *flaky) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if f.claim != nil {
+		return onlyonce.Record{}, f.claim
+	}
+	return f.Store.Claim(ctx, c)
+}
+
+func (f *flaky) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	if f.renew != nil {
+		return f.renew
+	}
+	return f.Store.Renew(ctx, h, lease, steps)
+}
+
+func (f *flaky) Settle(ctx context.Context, h onlyonce.Hold, s onlyonce.Settlement) error {
+	if f.settle != nil {
+		return f.settle
+	}
+	return f.Store.Settle(ctx, h, s)
+}
