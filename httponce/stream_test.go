@@ -1,0 +1,283 @@
+package httponce_test
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// A tap is a ResponseWriter that tells of the first byte that leaves.
+type tap struct {
+	*httptest.ResponseRecorder
+	first func()
+}
+
+func (w *tap) Write(p []byte) (int, error) {
+	if w.first != nil {
+		w.first()
+		w.first = nil
+	}
+	return w.ResponseRecorder.Write(p)
+}
+
+func TestTheResultIsDurableBeforeTheFirstByteLeaves(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "answer")
+	}), single)
+	told := false
+	w := &tap{ResponseRecorder: httptest.NewRecorder(), first: func() {
+		told = true
+		if rec := lookup(t, store, "k"); rec.State != onlyonce.StateCompleted || string(rec.Result.Body) != "answer" {
+			t.Errorf("as the answer leaves, the record is %+v", rec)
+		}
+	}}
+	if h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x")); !told {
+		t.Fatal("no byte left")
+	}
+}
+
+func TestAFlushedAnswerLeavesAtOnceAndIsRecordedAtItsEnd(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	w := httptest.NewRecorder()
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(hw http.ResponseWriter, _ *http.Request) {
+		io.WriteString(hw, "one ")
+		if w.Body.Len() != 0 {
+			t.Error("bytes left before the flush")
+		}
+		if err := http.NewResponseController(hw).Flush(); err != nil || !w.Flushed || w.Body.String() != "one " {
+			t.Errorf("flush: %v, flushed %v, %q", err, w.Flushed, w.Body)
+		}
+		io.WriteString(hw, "two ")
+		io.Copy(hw, strings.NewReader("three"))
+		if w.Body.String() != "one two three" {
+			t.Errorf("after the flush, %q has left", w.Body)
+		}
+		if rec := lookup(t, store, "k"); rec.State != onlyonce.StateProcessing {
+			t.Errorf("while it streams, the record is %+v", rec)
+		}
+	}), single)
+	h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x"))
+	again := post(h, "k", "x")
+	wantAnswer(t, again, 200, "one two three")
+	if again.Header().Get("Idempotency-Replayed") != "true" {
+		t.Fatalf("header %v", again.Header())
+	}
+}
+
+func TestAWriterThatCantFlushIsBuffered(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "answer")
+		if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("flush: %v", err)
+		}
+	}), single)
+	w := &discard{http.Header{}}
+	h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x"))
+	wantAnswer(t, post(h, "k", "x"), 200, "answer")
+}
+
+func TestAnAnswerOverTheLimitGoesOutWholeAndIsReplayedWithoutItsBody(t *testing.T) {
+	long := bytes.Repeat([]byte("0123456789"), 10)
+	for name, write := range map[string]func(w http.ResponseWriter){
+		"one write": func(w http.ResponseWriter) { w.Write(long) },
+		"many writes": func(w http.ResponseWriter) {
+			io.Copy(struct{ io.Writer }{w}, bufio.NewReaderSize(bytes.NewReader(long), 16))
+		},
+		"read from": func(w http.ResponseWriter) { io.Copy(w, bytes.NewReader(long)) },
+		"flushed": func(w http.ResponseWriter) {
+			w.Write(long[:7])
+			http.NewResponseController(w).Flush()
+			w.Write(long[7:])
+		},
+		"with its length": func(w http.ResponseWriter) { w.Header().Set("Content-Length", "100"); w.Write(long) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			runs := 0
+			h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				runs++
+				w.Header().Set("Location", "/orders/1")
+				w.Header().Set("Content-Encoding", "br")
+				w.WriteHeader(201)
+				write(w)
+			}), httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 99})
+			wantAnswer(t, post(h, "k", "x"), 201, string(long))
+			again := post(h, "k", "x")
+			if again.Code != 201 || again.Body.Len() != 0 || runs != 1 {
+				t.Fatalf("the repeat: %d %q after %d runs", again.Code, again.Body, runs)
+			}
+			head := again.Header()
+			if head.Get("Idempotency-Replay") != "omitted" || head.Get("Idempotency-Replayed") != "true" || head.Get("Location") != "/orders/1" ||
+				head.Get("Content-Length") != "" || head.Get("Content-Encoding") != "" {
+				t.Fatalf("the repeat has %v", head)
+			}
+		})
+	}
+}
+
+func TestAnAnswerAtTheLimitIsStored(t *testing.T) {
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "0123")
+		io.WriteString(w, "456789")
+	}), httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 10})
+	for range 2 {
+		wantAnswer(t, post(h, "k", "x"), 200, "0123456789")
+	}
+}
+
+// A broken ResponseWriter has lost its client.
+type broken struct{ *httptest.ResponseRecorder }
+
+func (broken) Write([]byte) (int, error)       { return 0, errBroken }
+func (broken) WriteString(string) (int, error) { return 0, errBroken }
+
+func TestAStreamIsRecordedToItsEndAlthoughItsClientWentAway(t *testing.T) {
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for range 5 {
+			if _, err := io.WriteString(w, "ab"); err != nil {
+				t.Errorf("write: %v", err)
+			}
+			if err := http.NewResponseController(w).Flush(); err != nil {
+				t.Errorf("flush: %v", err)
+			}
+		}
+		if _, err := io.WriteString(w, "more than is stored"); !errors.Is(err, errBroken) {
+			t.Errorf("past the limit: %v", err)
+		}
+	}), httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 10})
+	h.ServeHTTP(broken{httptest.NewRecorder()}, keyed(http.MethodPost, "/orders", "k", "x"))
+	if w := post(h, "k", "x"); w.Code != 200 || w.Header().Get("Idempotency-Replay") != "omitted" {
+		t.Fatalf("the repeat: %d %v", w.Code, w.Header())
+	}
+}
+
+func TestAPanicInAStreamLeavesTheOutcomeUnknown(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "half")
+		http.NewResponseController(w).Flush()
+		panic(http.ErrAbortHandler)
+	}), single)
+	wantPanic(t, http.ErrAbortHandler, func() { post(h, "k", "x") })
+	if rec := lookup(t, store, "k"); rec.State != onlyonce.StateUnknown {
+		t.Fatalf("record %+v", rec)
+	}
+}
+
+func TestAHijackedConnectionIsNotStored(t *testing.T) {
+	runs := 0
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		runs++
+		conn, rw, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		if _, err := io.WriteString(w, "x"); !errors.Is(err, http.ErrHijacked) {
+			t.Errorf("write: %v", err)
+		}
+		if _, _, err := w.(http.Hijacker).Hijack(); !errors.Is(err, http.ErrHijacked) {
+			t.Errorf("hijack again: %v", err)
+		}
+		io.WriteString(rw, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nraw")
+		rw.Flush()
+	}), single)
+	s := newServer(t, h, false)
+	for range 2 {
+		got, own := fetch(t, s.Client(), s.URL, "k")
+		if got.Body != "raw" || len(own) != 0 {
+			t.Fatalf("answer %+v, %v", got, own)
+		}
+	}
+	if runs != 2 {
+		t.Fatalf("%d runs", runs)
+	}
+}
+
+func TestAnUpgradeIsNotStored(t *testing.T) {
+	runs := 0
+	s := newServer(t, httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		runs++
+		w.Header().Set("Connection", "Upgrade")
+		w.Header().Set("Upgrade", "echo")
+		w.WriteHeader(http.StatusSwitchingProtocols)
+		conn, rw, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close()
+		io.Copy(conn, io.LimitReader(rw, 4))
+	}), single), false)
+	for range 2 {
+		conn, err := net.Dial("tcp", s.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nping")
+		got, err := io.ReadAll(conn)
+		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 101 ") || !strings.HasSuffix(string(got), "ping") {
+			t.Fatalf("answer %q, %v", got, err)
+		}
+		conn.Close()
+	}
+	if runs != 2 {
+		t.Fatalf("%d runs", runs)
+	}
+}
+
+func TestWhatAHandlerKeepsIsUselessAfterItsReturn(t *testing.T) {
+	var kept http.ResponseWriter
+	var body io.Reader
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if kept == nil {
+			kept, body = w, r.Body
+		} else {
+			io.WriteString(w, "second")
+			io.WriteString(kept, "from the first")
+			kept.WriteHeader(500)
+			kept.(http.Flusher).Flush()
+			kept.(io.ReaderFrom).ReadFrom(strings.NewReader("from the first"))
+			if _, _, err := kept.(http.Hijacker).Hijack(); err == nil {
+				t.Error("hijacked through a kept ResponseWriter")
+			}
+			if b, err := io.ReadAll(body); err == nil || len(b) != 0 {
+				t.Errorf("read %q through a kept body, %v", b, err)
+			}
+		}
+	}), single)
+	wantAnswer(t, post(h, "a", "the first body"), 200, "")
+	for range 2 {
+		wantAnswer(t, post(h, "b", "the second body"), 200, "second")
+	}
+	wantAnswer(t, post(h, "a", "the first body"), 200, "")
+}
+
+func TestKeptWritersDoNotRaceWithOtherRequests(t *testing.T) {
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		go func() {
+			for range 100 {
+				w.Write([]byte("leak"))
+				r.Body.Read(make([]byte, 4))
+			}
+		}()
+	}), single)
+	for i := range 200 {
+		key := strings.Repeat("k", i+1)
+		if w := post(h, key, key); strings.Trim(strings.ReplaceAll(w.Body.String(), "leak", ""), "") != "" {
+			t.Fatalf("answer %q", w.Body)
+		}
+	}
+}
