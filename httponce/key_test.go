@@ -1,0 +1,98 @@
+package httponce
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+var keyCases = []struct {
+	in  string
+	key string // "": refused
+}{
+	{"k", "k"},
+	{`"k"`, "k"},
+	{"8e03978e-40d5-43e8-bc93-6894a57f9324", "8e03978e-40d5-43e8-bc93-6894a57f9324"},
+	{`"8e03978e-40d5-43e8-bc93-6894a57f9324"`, "8e03978e-40d5-43e8-bc93-6894a57f9324"},
+	{"A_b-9", "A_b-9"},
+	{"  k\t", "k"},
+	{strings.Repeat("k", 255), strings.Repeat("k", 255)},
+	{strings.Repeat("k", 256), ""},
+	{`"` + strings.Repeat("k", 256) + `"`, ""},
+	{"", ""}, {" ", ""}, {`""`, ""}, {`"`, ""}, {`"k`, ""}, {`k"`, ""}, {`"k"k`, ""}, {`"k" "k"`, ""}, {`""k""`, ""},
+	{"a b", ""}, {"a,b", ""}, {"a, b", ""}, {`"a", "b"`, ""}, {`"a","a"`, ""}, {"a,", ""}, {",a", ""},
+	{"ä", ""}, {`"ä"`, ""}, {"a\x00", ""}, {"a\x7f", ""}, {"\"a\x1b\"", ""}, {"a\r\n b", ""}, {"k\u200b", ""}, {"\xff", ""},
+	{"a.b", ""}, {"a/b", ""}, {"a:b", ""}, {"a=b", ""}, {"(a)", ""}, {`"a b"`, ""}, {`"a\"b"`, ""}, {`"a\\b"`, ""}, {`"a\b"`, ""}, {`"\`, ""}, {`"k\"`, ""},
+	{"k;a", "k"}, {"k;a=1;b", "k"}, {`"k";a`, "k"}, {`"k"; a="x;y";b=?0`, "k"}, {"k;a=tok/en:x", "k"}, {"k;*a=*t", "k"},
+	{"k;a=-1.5;b=@-5;c=:AQI=:", "k"}, {`k;a=%"f%c3%bc"`, "k"}, {`k;a="\"\\"`, "k"},
+	{"k;", ""}, {"k;A=1", ""}, {"k;a=", ""}, {"k;a=1.", ""}, {"k;a=.5", ""}, {"k;a=1.2345", ""}, {"k;a=1234567890123456", ""}, {"k;a=-", ""},
+	{"k;a=?2", ""}, {"k;a=?", ""}, {"k;a=:AQI=", ""}, {"k;a=:A!:", ""}, {`k;a="x`, ""}, {`k;a=%"%C3%BC"`, ""}, {`k;a=%"%c3"`, ""}, {`k;a=%x`, ""}, {`k;a=%"%c`, ""},
+	{"k;a=@1.5", ""}, {"k;a b", ""}, {"k ;a", ""}, {"k;a=1 ;b", ""}, {"k;a;;b", ""}, {"k;a, j", ""}, {"k;a=(1)", ""}, {"k;1a", ""},
+}
+
+func TestAKeyIsATokenOrAStringWithParameters(t *testing.T) {
+	f := newKeyForm(Config{MaxKeyLength: defaultMaxKey})
+	strict := newKeyForm(Config{MaxKeyLength: defaultMaxKey, Strict: true})
+	for _, c := range keyCases {
+		key, wrong := f.read([]string{c.in})
+		if c.key == "" != (wrong != "") || c.key != "" && key != c.key {
+			t.Errorf("%q is read as %q, %q, want %q", c.in, key, wrong, c.key)
+		}
+		isString := strings.HasPrefix(strings.TrimSpace(c.in), `"`)
+		if _, wrong := strict.read([]string{c.in}); (wrong == "") != (c.key != "" && isString) {
+			t.Errorf("%q, where only a string is taken: %q", c.in, wrong)
+		}
+	}
+	for _, values := range [][]string{nil, {"k", "k"}, {"a", "b"}, {"", "k"}} {
+		if _, wrong := f.read(values); wrong == "" {
+			t.Errorf("%q is taken", values)
+		}
+	}
+}
+
+func TestAKeyMayHaveOtherCharactersWhereTheyAreAllowed(t *testing.T) {
+	f := newKeyForm(Config{MaxKeyLength: 10, KeyChars: `ab/ ";\,`})
+	for in, want := range map[string]string{"a/b": "a/b", `"a b"`: "a b", `"a\"b"`: `a"b`, `"\\a\\"`: `\a\`, `"a,b;a"`: "a,b;a", "a,b": "", "a b": "", "c": "", "-": ""} {
+		if key, wrong := f.read([]string{in}); key != want && wrong == "" || want != "" && wrong != "" {
+			t.Errorf("%q is read as %q, %q", in, key, wrong)
+		}
+	}
+}
+
+// keyGrammar is the same by RFC 9651's grammar.
+var keyGrammar = func() *regexp.Regexp {
+	const (
+		str   = `"(?:[ !#-\[\]-~]|\\["\\])*"`
+		num   = `-?(?:\d{1,12}\.\d{1,3}|\d{1,15})`
+		token = "[A-Za-z*][!#$%&'*+.^_`|~0-9A-Za-z:/-]*"
+		item  = `(?:` + str + `|` + num + `|` + token + `|:[A-Za-z0-9+/=]*:|\?[01]|@-?\d{1,15}|%"(?:[ !#$&-~]|%[0-9a-f]{2})*")`
+	)
+	return regexp.MustCompile(`^[ \t]*(?:([A-Za-z0-9_-]{1,255})|"([A-Za-z0-9_-]{1,255})")(?:; *[a-z*][a-z0-9_.*-]*(?:=` + item + `)?)*[ \t]*$`)
+}()
+
+func FuzzKey(f *testing.F) {
+	for _, c := range keyCases {
+		f.Add(c.in)
+	}
+	form := newKeyForm(Config{MaxKeyLength: defaultMaxKey})
+	f.Fuzz(func(t *testing.T, in string) {
+		key, wrong := form.read([]string{in})
+		m := keyGrammar.FindStringSubmatch(in)
+		hasText := strings.Contains(in, `=%"`) && utf8.ValidString(in) // whose UTF-8 the grammar does not see
+		if wrong == "" && m == nil || wrong != "" && m != nil && !hasText {
+			t.Fatalf("%q is read as %q, %q; by the grammar %q", in, key, wrong, m)
+		}
+		if wrong != "" {
+			return
+		}
+		if key != m[1]+m[2] {
+			t.Fatalf("%q is read as %q, by the grammar %q", in, key, m[1]+m[2])
+		}
+		for _, same := range []string{key, `"` + key + `"`} {
+			if again, wrong := form.read([]string{same}); again != key || wrong != "" {
+				t.Fatalf("%q is read as %q, %q", same, again, wrong)
+			}
+		}
+	})
+}
