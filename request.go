@@ -37,16 +37,21 @@ type Request struct {
 // Fingerprint returns the SHA-256 over the length-prefixed parts: no other
 // division of the same bytes into parts has the same fingerprint.
 func Fingerprint(parts ...[]byte) []byte {
-	h := hashes.Get().(hash.Hash)
-	defer hashes.Put(h)
+	h := hashers.Get().(*hasher)
+	defer hashers.Put(h)
 	h.Reset()
-	var n [8]byte
 	for _, p := range parts {
-		binary.BigEndian.PutUint64(n[:], uint64(len(p)))
-		h.Write(n[:])
+		binary.BigEndian.PutUint64(h.length[:], uint64(len(p)))
+		h.Write(h.length[:])
 		h.Write(p)
 	}
 	return h.Sum(make([]byte, 0, sha256.Size))
 }
 
-var hashes = sync.Pool{New: func() any { return sha256.New() }}
+// A hasher is a SHA-256 with room for the length of a part.
+type hasher struct {
+	hash.Hash
+	length [8]byte
+}
+
+var hashers = sync.Pool{New: func() any { return &hasher{Hash: sha256.New()} }}
