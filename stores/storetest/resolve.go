@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -86,13 +87,20 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		t.resolved(r, completed("by hand"))
 	}},
 	{"a resolution's keep ends too", func(t *trial) {
-		c := claimOf("k")
-		r := t.done(c, keeping(unknown("no answer"), 0))
-		if err := t.resolve(c.ID, r.Fence, keeping(completed("by hand"), short)); err != nil {
-			t.Fatalf("resolve: %v", err)
+		for i, keep := range []time.Duration{0, long} {
+			c := claimOf(fmt.Sprint(i))
+			r := t.done(c, keeping(unknown("no answer"), keep))
+			if err := t.resolve(c.ID, r.Fence, keeping(completed("by hand"), short)); err != nil {
+				t.Fatalf("resolve: %v", err)
+			}
+			t.gone(c.ID)
+			if p, ok := t.store.(onlyonce.Purger); ok {
+				if n, err := p.Purge(t.ctx, 10); n != 1 || err != nil {
+					t.Errorf("purged %d with error %v, want 1", n, err)
+				}
+			}
+			t.asNew(c.ID)
 		}
-		t.gone(c.ID)
-		t.asNew(c.ID)
 	}},
 	{"a resolution's keep replaces the earlier one", func(t *trial) {
 		c, clock := claimOf("k"), claimOf("clock")
