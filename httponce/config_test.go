@@ -1,0 +1,181 @@
+package httponce_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+func TestAConfigThatMakesNoSenseIsRefused(t *testing.T) {
+	g := newGuard(onlyonce.Config{})
+	tenant := httponce.SingleTenant
+	for wants, cfg := range map[string]httponce.Config{
+		"SingleTenant": {},
+		"422 or 409":   {Tenant: tenant, MismatchStatus: 400},
+		"1 to 1024":    {Tenant: tenant, MaxKeyLength: 1025},
+		"negative":     {Tenant: tenant, MaxBody: -1},
+		"GET":          {Tenant: tenant, Methods: []string{"POST", "GET"}},
+		"printable":    {Tenant: tenant, KeyChars: "abcä"},
+	} {
+		func() {
+			defer func() {
+				if text := fmt.Sprint(recover()); !strings.HasPrefix(text, "httponce: Wrap: ") || !strings.Contains(text, wants) {
+					t.Errorf("%+v: panic %q, want one that says %q", cfg, text, wants)
+				}
+			}()
+			httponce.Wrap(g, http.NotFoundHandler(), cfg)
+		}()
+	}
+	func() {
+		defer func() {
+			if recover() == nil {
+				t.Error("WrapTx takes RunUnprotected")
+			}
+		}()
+		wrapOrder(newShop(), httponce.Config{Tenant: tenant, RunUnprotected: true}, nil)
+	}()
+}
+
+func TestRequestsThatAreNotProtectedPassUntouched(t *testing.T) {
+	var got http.ResponseWriter
+	var gotR *http.Request
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got, gotR = w, r
+	}), single)
+	for _, method := range []string{"GET", "HEAD", "OPTIONS", "PUT", "DELETE"} {
+		w, r := httptest.NewRecorder(), keyed(method, "/orders", "not a valid key,", "x")
+		if h.ServeHTTP(w, r); got != http.ResponseWriter(w) || gotR != r {
+			t.Errorf("%s with a key does not pass untouched", method)
+		}
+	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest("POST", "/orders", nil)
+	if h.ServeHTTP(w, r); got != http.ResponseWriter(w) || gotR != r {
+		t.Error("POST without a key does not pass untouched")
+	}
+	if allocs := testing.AllocsPerRun(100, func() { h.ServeHTTP(w, r) }); allocs != 0 {
+		t.Errorf("a request without a key costs %v allocations", allocs)
+	}
+}
+
+func TestOtherMethodsHeadersAndKeysCanBeSet(t *testing.T) {
+	var runs atomic.Int32
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), httponce.Config{
+		Tenant: httponce.SingleTenant, Methods: []string{"PUT"}, Header: "x-request-key", Required: true,
+		MaxKeyLength: 3, KeyChars: "0123456789.", Strict: true,
+	})
+	put := func(key string) *httptest.ResponseRecorder {
+		r := httptest.NewRequest("PUT", "/orders", strings.NewReader("x"))
+		r.Header.Set("X-Request-Key", key)
+		return serve(h, r)
+	}
+	wantAnswer(t, put(`"1.2"`), 201, "run 1 of x")
+	wantAnswer(t, put(`"1.2"`), 201, "run 1 of x")
+	wantProblem(t, put("1.2"), 400, "idempotency_key_invalid")
+	wantProblem(t, put(`"1.23"`), 400, "idempotency_key_invalid")
+	wantProblem(t, put(`"a"`), 400, "idempotency_key_invalid")
+	wantProblem(t, serve(h, httptest.NewRequest("PUT", "/orders", nil)), 400, "idempotency_key_missing")
+	wantAnswer(t, post(h, "k", "y"), 201, "run 2 of y")
+}
+
+func TestTheOperationIsTheRouteWithItsMethod(t *testing.T) {
+	var runs atomic.Int32
+	var operations []string
+	g := newGuard(onlyonce.Config{})
+	h := httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		operations = append(operations, onlyonce.Current(r.Context()).Record().ID.Operation)
+		counter(&runs).ServeHTTP(w, r)
+	}), single)
+	mux := http.NewServeMux()
+	mux.Handle("POST /v1/orders/{id}", h)
+	mux.Handle("/v1/any", h)
+	mux.Handle("PATCH example.com/v1/here", h)
+	for _, r := range []*http.Request{
+		keyed("POST", "/v1/orders/1", "k", "x"), keyed("POST", "/v1/any", "k", "x"), keyed("PATCH", "http://example.com/v1/here", "k", "x"),
+	} {
+		serve(mux, r)
+	}
+	serve(h, keyed("POST", "/no/mux", "k", "x"))
+	serve(h, keyed("POST", "/"+strings.Repeat("long", 300), "k", "x"))
+	if want := "[POST /v1/orders/{id} POST /v1/any PATCH example.com/v1/here POST /no/mux sha256:"; !strings.HasPrefix(fmt.Sprint(operations), want) {
+		t.Fatalf("operations %v, want %v…", operations, want)
+	}
+	wantProblem(t, serve(mux, keyed("POST", "/v1/orders/2", "k", "x")), 422, "idempotency_key_reused")
+}
+
+func TestWithoutAnOperationAKeyIsOneForAllRoutes(t *testing.T) {
+	var runs atomic.Int32
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), httponce.Config{
+		Tenant: httponce.SingleTenant, Operation: func(*http.Request) string { return "" }, MismatchStatus: 409,
+	})
+	wantAnswer(t, serve(h, keyed("POST", "/a", "k", "x")), 201, "run 1 of x")
+	wantProblem(t, serve(h, keyed("POST", "/b", "k", "x")), 409, "idempotency_key_reused")
+	wantProblem(t, serve(h, keyed("PATCH", "/a", "k", "x")), 409, "idempotency_key_reused")
+}
+
+func TestWhatARepeatMustHaveTheSame(t *testing.T) {
+	first := func() *http.Request { return keyed("POST", "/a%2Fb?x=1&y=2&x=3", "k", `{"a":1,"b":[1,2]}`) }
+	body := func(s string) func(*http.Request) {
+		return func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(s)); r.ContentLength = int64(len(s)) }
+	}
+	target := func(s string) func(*http.Request) {
+		return func(r *http.Request) { r.URL = httptest.NewRequest("POST", s, nil).URL }
+	}
+	oneOperation := func(*http.Request) string { return "" }
+	raw := httponce.Config{Tenant: httponce.SingleTenant, Operation: oneOperation}
+	canonical, field, none, own := raw, raw, raw, raw
+	canonical.Fingerprint = httponce.CanonicalJSON()
+	field.Fingerprint = httponce.CanonicalJSON("/a")
+	none.Fingerprint = httponce.NoFingerprint
+	own.Fingerprint = func(r *http.Request, body []byte) []byte { return []byte(r.Header.Get("X-Hash")) }
+	for _, c := range []struct {
+		name   string
+		change func(*http.Request)
+		same   string // in which of raw, canonical, field, none, own
+	}{
+		{"nothing", func(*http.Request) {}, "raw canonical field none own"},
+		{"the method", func(r *http.Request) { r.Method = "PATCH" }, "none own"},
+		{"the path", target("/a/b?x=1&y=2&x=3"), "none own"},
+		{"the escaping of the path", target("/a%252Fb?x=1&y=2&x=3"), "none own"},
+		{"a parameter", target("/a%2Fb?x=1&y=3&x=3"), "none own"},
+		{"the order of names in the query", target("/a%2Fb?y=2&x=1&x=3"), "raw canonical field none own"},
+		{"the order of a name's values", target("/a%2Fb?x=3&y=2&x=1"), "none own"},
+		{"the content type", func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, "none own"},
+		{"two content types", func(r *http.Request) { r.Header.Add("Content-Type", "") }, "none own"},
+		{"another header", func(r *http.Request) { r.Header.Set("User-Agent", "other") }, "raw canonical field none own"},
+		{"the spelling of the body", body(`{ "b": [1.0,2], "a": 1 }`), "canonical field none own"},
+		{"a field that may not count", body(`{"a":1,"b":[1,3]}`), "field none own"},
+		{"the field that counts", body(`{"a":2,"b":[1,2]}`), "none own"},
+		{"a body that is no JSON", body(`{"a":1,`), "none own"},
+		{"no body", body(""), "none own"},
+		{"what the own function looks at", func(r *http.Request) { r.Header.Set("X-Hash", "x") }, "raw canonical field none"},
+	} {
+		for mode, cfg := range map[string]httponce.Config{"raw": raw, "canonical": canonical, "field": field, "none": none, "own": own} {
+			var runs atomic.Int32
+			h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+			r := first()
+			c.change(r)
+			serve(h, first())
+			same := serve(h, r).Code == 201
+			if want := strings.Contains(" "+c.same+" ", " "+mode+" "); same != want {
+				t.Errorf("%s: another %s: the same request %v, want %v", mode, c.name, same, want)
+			}
+		}
+	}
+}
+
+func TestABodyThatIsNoJSONIsComparedByItsBytes(t *testing.T) {
+	var runs atomic.Int32
+	cfg := single
+	cfg.Fingerprint = httponce.CanonicalJSON()
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+	wantAnswer(t, post(h, "k", `{"a":1,"a":2}`), 201, `run 1 of {"a":1,"a":2}`)
+	wantAnswer(t, post(h, "k", `{"a":1,"a":2}`), 201, `run 1 of {"a":1,"a":2}`)
+	wantProblem(t, post(h, "k", `{"a":1, "a":2}`), 422, "idempotency_key_reused")
+}
