@@ -24,7 +24,7 @@ func (s *Store) do(ctx context.Context, o op) error {
 
 // write writes a batch: what is short in one transaction, then the functions
 // in another, so that nobody waits for a function but those who bring one.
-func (s *Store) write(batch []*ticket[job]) (done bool) {
+func (s *Store) write(batch []*ticket[job]) (then func()) {
 	ops := make([]*ticket[job], 0, len(batch))
 	var runs []*ticket[job]
 	for _, t := range batch {
@@ -38,13 +38,18 @@ func (s *Store) write(batch []*ticket[job]) (done bool) {
 		s.writeOps(ops)
 	}
 	if len(runs) == 0 {
-		return true
+		return nil
 	}
-	s.startRuns(runs)
-	return false
+	return func() { s.startRuns(runs) }
 }
 
 func (s *Store) writeOps(ops []*ticket[job]) {
+	whole := false
+	defer func() {
+		if !whole {
+			s.writer.discard()
+		}
+	}()
 	err := s.writer.use(func(d *direct) error {
 		if len(ops) == 1 {
 			done, err := ops[0].job.op.alone(d)
@@ -55,10 +60,9 @@ func (s *Store) writeOps(ops []*ticket[job]) {
 		}
 		return s.together(d, ops)
 	})
-	if err == nil {
+	if whole = err == nil; whole {
 		return
 	}
-	s.writer.discard()
 	for _, t := range ops {
 		s.queue.answer(t, err)
 	}
@@ -124,7 +128,7 @@ func verdict(err error) bool {
 // open says whether the transaction is still open after an error: some make
 // SQLite roll it back, and what comes after would stand alone.
 func open(d *direct) bool {
-	if _, err := d.exec("begin", nil); err != nil {
+	if _, err := d.exec("probe", nil); err != nil {
 		return true
 	}
 	_, _ = d.exec("rollback", nil)

@@ -13,10 +13,10 @@ import (
 // When the batch is done, one of them leads the next. There is no goroutine but
 // the callers' own, and a caller who is alone waits for nobody.
 type queue[J any] struct {
-	// write writes a batch. It answers every ticket, itself or through those
-	// whom it gives a turn, and says whether the batch is done: if not, whoever
-	// ends it calls next.
-	write func(batch []*ticket[J]) (done bool)
+	// write writes a batch and answers its tickets. What takes turns it leaves
+	// to then, which may be nil: what then begins answers the other tickets and
+	// calls next.
+	write func(batch []*ticket[J]) (then func())
 
 	// turn goes on with a batch, in the goroutine of the ticket's caller.
 	turn func(*ticket[J])
@@ -138,11 +138,12 @@ func (q *queue[J]) lead() {
 			q.next()
 		}
 	}()
-	done := q.write(batch)
+	then := q.write(batch)
 	whole = true
-	if done {
-		q.next()
+	if then == nil {
+		then = q.next
 	}
+	then()
 }
 
 // take takes what is queued, after it let those run who are about to queue.

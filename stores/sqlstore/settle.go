@@ -13,61 +13,68 @@ type settleOp struct {
 	key        key
 	hold       onlyonce.Hold
 	settlement onlyonce.Settlement
-	args       []driver.NamedValue // the settled record's values, then the hold's
+	args       []driver.NamedValue // of "settle completed", if the settlement is so plain
 }
-
-// The places in settleOp.args that are filled when the op is done.
-const (
-	argSettledAt  = 7
-	argExpiresAt  = 8
-	argsOfSettled = 10
-)
 
 func newSettleOp(h onlyonce.Hold, st onlyonce.Settlement) *settleOp {
 	o := &settleOp{key: keyOf(h.ID), hold: h, settlement: st}
-	var keep any
-	if st.Keep > 0 {
-		keep = whole(st.Keep)
+	if st.State == onlyonce.StateCompleted && st.Error == "" && !st.Final {
+		o.args = args(int64(st.Result.Status), text(st.Result.Ref), encodeHeader(st.Result.Header), blob(st.Result.Body),
+			nil, nil, h.Fence, o.key.hash[:], []byte(h.Owner))
 	}
-	o.args = args(string(st.State), int64(st.Result.Status), number(st.Final), text(st.Result.Ref), text(st.Error), encodeHeader(st.Result.Header), blob(st.Result.Body),
-		nil, nil, keep, h.Fence, o.key.hash[:], []byte(h.Owner))
 	return o
-}
-
-// at returns the values of a record that is settled now.
-func (o *settleOp) at(now int64) []driver.NamedValue {
-	o.args[argSettledAt].Value = now
-	if keep := o.settlement.Keep; keep > 0 {
-		o.args[argExpiresAt].Value = now + whole(keep)
-	}
-	return o.args[:argsOfSettled]
 }
 
 func (o *settleOp) alone(s session) (bool, error) {
 	if o.settlement.State == "" {
 		return false, nil
 	}
-	return true, o.settle(s)
+	return true, o.settle(s, nil)
 }
 
 func (o *settleOp) apply(s session, now *clock) error {
 	if o.settlement.State == "" {
 		return o.release(s)
 	}
-	o.at(now.now)
-	return o.settle(s)
-}
-
-// settle looks for the record by its place first, which the fence of a first
-// attempt is, and which is found faster than its ID.
-func (o *settleOp) settle(s session) error {
-	for _, statement := range [...]string{"settle first", "settle"} {
-		n, err := s.exec(statement, o.args)
-		if n > 0 || err != nil {
+	if o.args != nil {
+		o.args[4].Value, o.args[5].Value = now.now, o.expiresAt(now)
+		if n, err := s.exec("settle completed", o.args); n > 0 || err != nil {
 			return err
 		}
 	}
+	return o.settle(s, now)
+}
+
+// settle settles by a clock that was read before, or by the clock as it stands
+// if now is nil.
+func (o *settleOp) settle(s session, now *clock) error {
+	n, err := s.exec("settle", args(append(o.values(now), o.key.hash[:], []byte(o.hold.Owner), o.hold.Fence)...))
+	if n > 0 || err != nil {
+		return err
+	}
 	return o.refused(s)
+}
+
+// values returns what a settled record holds, in the order of the statements.
+func (o *settleOp) values(now *clock) []any {
+	st := &o.settlement
+	list := []any{
+		string(st.State), int64(st.Result.Status), number(st.Final), text(st.Result.Ref), text(st.Error),
+		encodeHeader(st.Result.Header), blob(st.Result.Body), nil, nil, nil,
+	}
+	if now != nil {
+		list[7], list[8] = now.now, o.expiresAt(now)
+	} else if st.Keep > 0 {
+		list[9] = whole(st.Keep)
+	}
+	return list
+}
+
+func (o *settleOp) expiresAt(now *clock) any {
+	if o.settlement.Keep == 0 {
+		return nil
+	}
+	return now.now + whole(o.settlement.Keep)
 }
 
 func (o *settleOp) release(s session) error {
@@ -100,14 +107,6 @@ func number(b bool) int64 {
 		return 1
 	}
 	return 0
-}
-
-// ordered numbers arguments that were put together from lists.
-func ordered(list []driver.NamedValue) []driver.NamedValue {
-	for i := range list {
-		list[i].Ordinal = i + 1
-	}
-	return list
 }
 
 // A renewOp makes a lease last a full lease from now.
@@ -175,7 +174,7 @@ func (o *resolveOp) apply(s session, now *clock) error {
 	case o.settlement.State == "":
 		return remove(s, &o.key, r.Fence)
 	}
-	_, err = s.exec("resolve", ordered(append(o.at(now.now), args(o.key.hash[:])...)))
+	_, err = s.exec("resolve", args(append(o.values(now), o.key.hash[:])...))
 	return err
 }
 

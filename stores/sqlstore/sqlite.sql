@@ -10,6 +10,9 @@ SELECT coalesce(max(version), 0) FROM onlyonce_schema;
 -- name: begin
 BEGIN IMMEDIATE;
 
+-- name: probe
+BEGIN;
+
 -- name: lock
 UPDATE onlyonce_fence SET floor = floor WHERE 0;
 
@@ -86,17 +89,17 @@ WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing';
 -- name: step
 UPDATE onlyonce_records SET steps = ? WHERE id = ?;
 
--- name: settle first
+-- name: settle completed
+-- The fence of a first attempt is its record's created_at, which is found faster than the id.
 UPDATE onlyonce_records
-SET state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?,
-    settled_at = coalesce(?, (SELECT now FROM onlyonce_clock)), expires_at = coalesce(?, ? + (SELECT now FROM onlyonce_clock))
+SET state = 'completed', status_code = ?, result_ref = ?, response_header = ?, response_body = ?, settled_at = ?, expires_at = ?
 WHERE created_at = ? AND id = ? AND owner = ? AND state = 'processing' AND fence = created_at;
 
 -- name: settle
 UPDATE onlyonce_records
 SET state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?,
     settled_at = coalesce(?, (SELECT now FROM onlyonce_clock)), expires_at = coalesce(?, ? + (SELECT now FROM onlyonce_clock))
-WHERE fence = ? AND id = ? AND owner = ? AND state = 'processing';
+WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing';
 
 -- name: resolve
 UPDATE onlyonce_records

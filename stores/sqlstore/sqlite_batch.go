@@ -128,12 +128,7 @@ func takeTurn(t *ticket[job]) { t.job.run.batch.turn(t) }
 
 func (b *txBatch) turn(t *ticket[job]) {
 	r := t.job.run
-	err := b.use(func(d *direct) error {
-		_, err := d.exec("savepoint", nil)
-		return err
-	})
-	if err != nil {
-		b.lose(t, err)
+	if !b.savepoint(t) {
 		return
 	}
 	r.panicked = true
@@ -146,6 +141,19 @@ func (b *txBatch) turn(t *ticket[job]) {
 	}()
 	r.settlement, r.err = r.fn(r.ctx, b.tx, r.record)
 	r.panicked = false
+}
+
+func (b *txBatch) savepoint(t *ticket[job]) (open bool) {
+	b.guard(func() {
+		err := b.use(func(d *direct) error {
+			_, err := d.exec("savepoint", nil)
+			return err
+		})
+		if open = err == nil; !open {
+			b.lose(t, err)
+		}
+	})
+	return open
 }
 
 // endSavepoint keeps what the function wrote, or undoes it. It fails if the

@@ -174,8 +174,8 @@ func (r *run) insert(o *settleOp, s session, now *clock) (done bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	n, err := s.exec("record", ordered(append(o.at(now.now), args(r.key.hash[:], r.key.id.Tenant, r.key.id.Operation, r.key.id.Key, blob(rec.Fingerprint),
-		[]byte(rec.Owner), int64(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro())...)))
+	n, err := s.exec("record", args(append(o.values(now), r.key.hash[:], r.key.id.Tenant, r.key.id.Operation, r.key.id.Key, blob(rec.Fingerprint),
+		[]byte(rec.Owner), int64(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro())...))
 	return n > 0, err
 }
 

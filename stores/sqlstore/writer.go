@@ -1,10 +1,13 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"runtime/debug"
 	"time"
 )
 
@@ -46,12 +49,27 @@ func (w *writer) ready() error {
 	return w.open(ctx)
 }
 
-// use calls f with the connection's session.
-func (w *writer) use(f func(*direct) error) error {
+// use calls f with the connection's session. Raw gets to see neither an error
+// nor a panic of f, for it would close the connection, and wait for ever for a
+// transaction that is open on it.
+func (w *writer) use(f func(*direct) error) (err error) {
 	if err := w.ready(); err != nil {
 		return err
 	}
-	return w.conn.Raw(func(any) error { return f(w.direct) })
+	var caught any
+	raw := w.conn.Raw(func(any) error {
+		defer func() {
+			if caught = recover(); caught != nil {
+				caught = fmt.Sprintf("sqlstore: %v\n\n%s", caught, debug.Stack())
+			}
+		}()
+		err = f(w.direct)
+		return nil
+	})
+	if caught != nil {
+		panic(caught)
+	}
+	return cmp.Or(err, raw)
 }
 
 // discard closes the connection, whatever is open on it: the next use gets
