@@ -194,9 +194,14 @@ func TestAHijackedConnectionIsNotStored(t *testing.T) {
 		io.WriteString(rw, "HTTP/1.1 200 OK\r\nContent-Length: 3\r\nConnection: close\r\n\r\nraw")
 		rw.Flush()
 	}), single)
-	s := newServer(t, h, false)
+	served := make(chan bool, 2)
+	s := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		served <- true
+	}), false)
 	for range 2 {
 		got, own := fetch(t, s.Client(), s.URL, "k")
+		<-served
 		if got.Body != "raw" || len(own) != 0 {
 			t.Fatalf("answer %+v, %v", got, own)
 		}
@@ -208,7 +213,7 @@ func TestAHijackedConnectionIsNotStored(t *testing.T) {
 
 func TestAnUpgradeIsNotStored(t *testing.T) {
 	runs := 0
-	s := newServer(t, httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		runs++
 		w.Header().Set("Connection", "Upgrade")
 		w.Header().Set("Upgrade", "echo")
@@ -220,7 +225,12 @@ func TestAnUpgradeIsNotStored(t *testing.T) {
 		}
 		defer conn.Close()
 		io.Copy(conn, io.LimitReader(rw, 4))
-	}), single), false)
+	}), single)
+	served := make(chan bool, 2)
+	s := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h.ServeHTTP(w, r)
+		served <- true
+	}), false)
 	for range 2 {
 		conn, err := net.Dial("tcp", s.Listener.Addr().String())
 		if err != nil {
@@ -232,6 +242,7 @@ func TestAnUpgradeIsNotStored(t *testing.T) {
 			t.Fatalf("answer %q, %v", got, err)
 		}
 		conn.Close()
+		<-served
 	}
 	if runs != 2 {
 		t.Fatalf("%d runs", runs)

@@ -144,3 +144,51 @@ func wantPanic(t *testing.T, v any, f func()) {
 	}()
 	f()
 }
+
+func TestOfManyParallelRequestsWithOneKeyOneRuns(t *testing.T) {
+	for _, http2 := range []bool{false, true} {
+		var runs atomic.Int32
+		s := newServer(t, httponce.Wrap(newGuard(onlyonce.Config{Wait: time.Minute}), counter(&runs), single), http2)
+		answers := make(chan string)
+		for range 64 {
+			go func() {
+				got, _ := fetch(t, s.Client(), s.URL, "k")
+				answers <- got.Body
+			}()
+		}
+		for range 64 {
+			if got := <-answers; got != `run 1 of {"n":1}` {
+				t.Errorf("answer %q", got)
+			}
+		}
+	}
+}
+
+func TestAHandlerSeesTheRequestAsItWasSent(t *testing.T) {
+	var seen string
+	s := newServer(t, httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		seen = fmt.Sprint(string(body), err, r.ContentLength, r.TransferEncoding, r.Trailer)
+	}), single), false)
+	const head = "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
+	raw(t, s, head+"Idempotency-Key: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nX-Sum: 5\r\n\r\n")
+	if want := "abcde<nil> -1 [chunked] map[X-Sum:[5]]"; seen != want {
+		t.Errorf("saw %s, want %s", seen, want)
+	}
+	raw(t, s, head+"Idempotency-Key: b\r\nContent-Length: 0\r\n\r\n")
+	if want := "<nil> 0 [] map[]"; seen != want {
+		t.Errorf("saw %s, want %s", seen, want)
+	}
+	r, err := http.NewRequest("POST", s.URL, strings.NewReader("expected"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Idempotency-Key", "c")
+	r.Header.Set("Expect", "100-continue")
+	if _, err := s.Client().Do(r); err != nil {
+		t.Fatal(err)
+	}
+	if want := "expected<nil> 8 [] map[]"; seen != want {
+		t.Errorf("saw %s, want %s", seen, want)
+	}
+}

@@ -1,0 +1,441 @@
+package httponce_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// byTenant is a Config whose tenant is named by a header.
+var byTenant = httponce.Config{Tenant: func(r *http.Request) string { return r.Header.Get("X-Tenant") }}
+
+func postAs(h http.Handler, tenant, key, body string) *httptest.ResponseRecorder {
+	r := keyed("POST", "/orders", key, body)
+	r.Header.Set("X-Tenant", tenant)
+	return serve(h, r)
+}
+
+func TestSecurity01CrossTenantReplay(t *testing.T) {
+	var runs atomic.Int32
+	cfg := byTenant
+	cfg.KeyChars = "abc|/"
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+	for i, id := range [][2]string{{"a", "b"}, {"b", "a"}, {"a", "c"}, {"a|b", "c"}, {"a", "b|c"}, {"a/b", "c"}, {"a", "b/c"}, {"A", "b"}} {
+		wantAnswer(t, postAs(h, id[0], id[1], "same"), 201, fmt.Sprintf("run %d of same", i+1))
+	}
+	w := postAs(h, "", "a", "same")
+	wantProblem(t, w, 401, "tenant_missing")
+	wantAnswer(t, postAs(h, "a", "b", "same"), 201, "run 1 of same")
+	wantAnswer(t, postAs(h, "x", "b", "other"), 201, "") // nobody learns that a key is in use
+}
+
+func TestSecurity02ReplayAfterPermissionRevoked(t *testing.T) {
+	var runs atomic.Int32
+	allowed := true
+	inner := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !allowed {
+			http.Error(w, "forbidden", 403)
+			return
+		}
+		inner.ServeHTTP(w, r)
+	})
+	wantAnswer(t, post(h, "k", "x"), 201, "")
+	allowed = false
+	wantAnswer(t, post(h, "k", "x"), 403, "forbidden\n")
+}
+
+func TestSecurity03ASlowRequestClaimsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
+		slow, end := io.Pipe()
+		r := keyed("POST", "/orders", "k", "")
+		r.Body, r.ContentLength = slow, 1
+		go serve(h, r)
+		end.Write([]byte("x"))
+		synctest.Wait()
+		wantAnswer(t, post(h, "k", "theirs"), 201, "run 1 of theirs")
+		end.Close()
+	})
+}
+
+func TestSecurity03AKeyOfARefusedRequestIsFree(t *testing.T) {
+	runs := 0
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(403, &runs), single)
+	post(h, "k", "attacker")
+	wantAnswer(t, post(h, "k", "victim"), 403, "run 2")
+}
+
+func TestSecurity03InFlightCapOfATenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := byTenant
+		cfg.MaxInFlight = 1
+		end := make(chan struct{})
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }), cfg)
+		go postAs(h, "greedy", "1", "x")
+		synctest.Wait()
+		wantProblem(t, postAs(h, "greedy", "2", "x"), 429, "too_many_requests")
+		close(end)
+		wantAnswer(t, postAs(h, "other", "1", "x"), 200, "")
+	})
+}
+
+// secrets must not be in a replay; plain headers must.
+var (
+	secrets = []string{
+		"Set-Cookie", "Set-Cookie2", "WWW-Authenticate", "Proxy-Authenticate", "Proxy-Authentication-Info", "Authentication-Info", "Authorization", "Proxy-Authorization",
+		"X-Amzn-Remapped-Authorization", "X-CSRF-Token", "X-Xsrf-Token", "Csrf-Token", "XSRF-TOKEN", "Date", "Age", "Traceparent", "Tracestate", "X-B3-TraceId", "Server-Timing",
+		"Clear-Site-Data", "Keep-Alive", "Proxy-Connection", "TE", "Upgrade", "X-Hop", "Idempotency-Replayed", "Idempotency-Protected", "set-cookie", "SET-COOKIE", "x-csrf-token",
+	}
+	plain = []string{"Content-Type", "Location", "ETag", "Cache-Control", "Content-Language", "Last-Modified", "Vary", "X-Request-Id", "Retry-After", "Link", "x-odd-case"}
+)
+
+func TestSecurity04CachedCredentials(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range append(secrets, plain...) {
+			w.Header()[name] = []string{"secret", "of " + name}
+		}
+		w.Header().Set("Trailer", "Set-Cookie, X-Sum")
+		w.Header()["Connection"] = []string{"close", "keep-alive, x-hop"}
+		w.WriteHeader(201)
+		w.Header().Set("Set-Cookie", "in a trailer")
+	})
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), handler, single)
+	first, again := post(h, "k", "x").Header(), post(h, "k", "x").Header()
+	for _, name := range secrets {
+		if first[name] == nil {
+			t.Errorf("%s does not reach the first client", name)
+		}
+		if vs := again[name]; fmt.Sprint(vs) == fmt.Sprint([]string{"secret", "of " + name}) {
+			t.Errorf("%s is replayed", name)
+		}
+	}
+	for _, name := range plain {
+		if fmt.Sprint(again[name]) != fmt.Sprint([]string{"secret", "of " + name}) {
+			t.Errorf("%s is replayed as %v", name, again[name])
+		}
+	}
+	if got := fmt.Sprint(lookup(t, store, "k")); strings.Contains(strings.ToLower(got), "cookie:") || strings.Contains(got, "in a trailer") {
+		t.Errorf("the record has %s", got)
+	}
+}
+
+func TestSecurity04MoreOrFewerHeadersAreReplayed(t *testing.T) {
+	var byDefaults []string
+	cfg := single
+	cfg.ReplayHeader = func(name string, byDefault bool) bool {
+		byDefaults = append(byDefaults, fmt.Sprint(name, byDefault))
+		return name == "Set-Cookie" || byDefault && name != "X-Private"
+	}
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for _, name := range []string{"Set-Cookie", "X-Private", "X-Public", "Upgrade"} {
+			w.Header().Set(name, "1")
+		}
+	}), cfg)
+	post(h, "k", "x")
+	again := post(h, "k", "x").Header()
+	if again.Get("Set-Cookie") != "1" || again.Get("X-Public") != "1" || again.Get("X-Private") != "" || again.Get("Upgrade") != "" {
+		t.Fatalf("the repeat has %v; asked %v", again, byDefaults)
+	}
+}
+
+func TestSecurity04HeadersOfOuterHandlersAreNotStored(t *testing.T) {
+	n := 0
+	inner := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Add("Vary", "Accept")
+		w.Header().Set("X-Mine", "1")
+	}), single)
+	h := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n++
+		w.Header().Set("X-Request-Id", fmt.Sprint(n))
+		w.Header().Set("Vary", "Origin")
+		inner.ServeHTTP(w, r)
+	})
+	for n := 1; n <= 2; n++ {
+		w := post(h, "k", "x")
+		if head := w.Header(); head.Get("X-Request-Id") != fmt.Sprint(n) || fmt.Sprint(head["Vary"]) != "[Origin Accept]" || head.Get("X-Mine") != "1" {
+			t.Fatalf("answer %d has %v", n, head)
+		}
+	}
+}
+
+func TestSecurity07NumbersThatOnlyAFloatMerges(t *testing.T) {
+	var runs atomic.Int32
+	cfg := single
+	cfg.Fingerprint = httponce.CanonicalJSON()
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+	post(h, "k", `{"amount":9007199254740992}`)
+	for _, body := range []string{
+		`{"amount":9007199254740993}`, `{"Amount":9007199254740992}`, `{"amount":9007199254740992,"amount":1}`, `{"amount":"9007199254740992"}`,
+		"\ufeff" + `{"amount":9007199254740992}`, `{"amount":9007199254740992.1}`, `{"amount":1e400}`, `{"amount":9007199254740992,"x":"\ud800"}`,
+	} {
+		wantProblem(t, post(h, "k", body), 422, "idempotency_key_reused")
+	}
+	wantAnswer(t, post(h, "k", ` { "amount" : 9007199254740992.0e0 } `), 201, "")
+}
+
+func TestSecurity09OddKeyHeaders(t *testing.T) {
+	store := &flaky{Store: memstore.New(memstore.Config{})}
+	var runs atomic.Int32
+	s := newServer(t, httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), counter(&runs), single), false)
+	long := strings.Repeat("k", 300)
+	for _, c := range []struct {
+		lines string
+		want  string // the code, "ran", or "400" where net/http refuses
+	}{
+		{"Idempotency-Key: fine\r\n", "ran"},
+		{"IDEMPOTENCY-KEY: fine\r\n", "ran"},
+		{"Idempotency-Key:\t \"fine\" ;a=1 \r\n", "idempotency_key_invalid"},
+		{"Idempotency-Key:\t \"fine\";a=1 \r\n", "ran"},
+		{"Idempotency_Key: a,b\r\n", "ran"}, // another header: the request has no key
+		{"X-Idempotency-Key: a,b\r\n", "ran"},
+		{"Idempotency-Key:\r\n", "idempotency_key_invalid"},
+		{"Idempotency-Key: a\r\nIdempotency-Key: a\r\n", "idempotency_key_invalid"},
+		{"Idempotency-Key: a\r\nidempotency-key: b\r\n", "idempotency_key_invalid"},
+		{"Idempotency-Key: a, b\r\n", "idempotency_key_invalid"},
+		{"Idempotency-Key: a\r\n b\r\n", "idempotency_key_invalid"},
+		{"Idempotency-Key: caf\xc3\xa9\r\n", "idempotency_key_invalid"},
+		{"Idempotency-Key: a\xff\r\n", "idempotency_key_invalid"},
+		{"Idempotency-Key: " + long + "\r\n", "idempotency_key_invalid"},
+		{"Idempotency-Key: \"a\r\n", "idempotency_key_invalid"},
+		{"Idempotency-Key: a\x00b\r\n", "400"},
+		{"Idempotency-Key : a\r\n", "400"},
+	} {
+		before := runs.Load()
+		got := raw(t, s, "POST /orders HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 1\r\n"+c.lines+"\r\nx")
+		switch {
+		case c.want == "ran" && !strings.HasPrefix(got, "HTTP/1.1 201 "),
+			c.want == "400" && !strings.HasPrefix(got, "HTTP/1.1 400 "),
+			strings.HasPrefix(c.want, "idem") && (!strings.HasPrefix(got, "HTTP/1.1 400 ") || !strings.Contains(got, c.want)):
+			t.Errorf("%q: %s", c.lines, got)
+		}
+		if c.want != "ran" && runs.Load() != before {
+			t.Errorf("%q ran", c.lines)
+		}
+	}
+	if runs.Load() != 3 { // one with the key "fine", and the two without a key
+		t.Errorf("%d runs", runs.Load())
+	}
+	store.claim = errBroken
+	if got := raw(t, s, "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 0\r\nIdempotency-Key: a,b\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 400 ") {
+		t.Errorf("the store is asked for a key that is not valid: %s", got)
+	}
+}
+
+// raw sends bytes and returns what comes back until the server closes.
+func raw(t *testing.T, s *httptest.Server, request string) string {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(got)
+}
+
+func TestSecurity13HugeBodies(t *testing.T) {
+	var runs atomic.Int32
+	s := newServer(t, httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single), false)
+	if got := raw(t, s, "POST / HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nExpect: 100-continue\r\nContent-Length: 1048577\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 413 ") {
+		t.Errorf("declared too large: %s", got)
+	}
+	conn, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	go func() {
+		io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nTransfer-Encoding: chunked\r\n\r\n")
+		for chunk := "10000\r\n" + strings.Repeat("x", 0x10000) + "\r\n"; ; {
+			if _, err := io.WriteString(conn, chunk); err != nil {
+				return
+			}
+		}
+	}()
+	head := make([]byte, 12)
+	if _, err := io.ReadFull(conn, head); err != nil || string(head) != "HTTP/1.1 413" {
+		t.Errorf("chunks without end: %q, %v", head, err)
+	}
+	if runs.Load() != 0 {
+		t.Error("it ran")
+	}
+}
+
+func TestSecurity13ABombIsNotUnpacked(t *testing.T) {
+	var bomb bytes.Buffer
+	z := gzip.NewWriter(&bomb)
+	z.Write(make([]byte, 16<<20))
+	z.Close()
+	var got []byte
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		got, _ = io.ReadAll(r.Body)
+	}), single)
+	r := keyed("POST", "/orders", "k", bomb.String())
+	r.Header.Set("Content-Encoding", "gzip")
+	if wantAnswer(t, serve(h, r), 200, ""); !bytes.Equal(got, bomb.Bytes()) {
+		t.Fatalf("the handler got %d bytes, want the %d that were sent", len(got), bomb.Len())
+	}
+}
+
+func TestSecurity14TenThousandWaitersOnOneKey(t *testing.T) {
+	const duplicates, waiting = 10_000, 9_000
+	began, end := make(chan struct{}), make(chan struct{})
+	answer := bytes.Repeat([]byte("a"), 1024)
+	h := httponce.Wrap(newGuard(onlyonce.Config{Wait: time.Minute, MaxWaiters: duplicates, MaxWaitersPerID: waiting}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		close(began)
+		<-end
+		w.Write(answer)
+	}), single)
+	body := strings.Repeat("b", 1024)
+	var before, during runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	go post(h, "k", body)
+	<-began
+	var answered, refused, other atomic.Int32
+	var all sync.WaitGroup
+	for range duplicates {
+		all.Go(func() {
+			switch w := post(h, "k", body); {
+			case w.Code == 200 && bytes.Equal(w.Body.Bytes(), answer):
+				answered.Add(1)
+			case w.Code == 409 && w.Header().Get("Retry-After") != "":
+				refused.Add(1)
+			default:
+				other.Add(1)
+			}
+		})
+	}
+	for refused.Load() < duplicates-waiting {
+		runtime.Gosched()
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&during)
+	grown := int64(during.HeapAlloc) - int64(before.HeapAlloc)
+	close(end)
+	all.Wait()
+	if answered.Load() != waiting || refused.Load() != duplicates-waiting || other.Load() != 0 {
+		t.Errorf("%d answered, %d refused, %d others", answered.Load(), refused.Load(), other.Load())
+	}
+	t.Logf("the heap grew by %d KiB and the stacks by %d KiB while they waited", grown>>10, (during.StackInuse-before.StackInuse)>>10)
+	if grown > 100<<20 {
+		t.Error("that is too much")
+	}
+}
+
+func TestSecurity15KeyExhaustion(t *testing.T) {
+	store := memstore.New(memstore.Config{MaxRecords: 10})
+	cfg := byTenant
+	cfg.MaxNewKeys = 5
+	var runs atomic.Int32
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), counter(&runs), cfg)
+	for i := range 20 {
+		w := postAs(h, "greedy", fmt.Sprint(i), "x")
+		if i >= 5 {
+			wantProblem(t, w, 429, "too_many_requests")
+		}
+	}
+	wantAnswer(t, postAs(h, "other", "k", "x"), 201, "run 6 of x")
+	for _, tenant := range []string{"a", "b", "c", "d"} {
+		wantAnswer(t, postAs(h, tenant, "k", "x"), 201, "")
+	}
+	wantProblem(t, postAs(h, "e", "k", "x"), 503, "store_unavailable") // full: nothing is dropped for it
+	wantAnswer(t, postAs(h, "other", "k", "x"), 201, "run 6 of x")
+}
+
+func TestSecurity17LogsShowNeitherKeysNorControlCharacters(t *testing.T) {
+	var log bytes.Buffer
+	g := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{
+		Observer: onlyonce.SlogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+	})
+	var runs atomic.Int32
+	h := httponce.Wrap(g, counter(&runs), single)
+	for _, key := range []string{"a\r\nlevel=ERROR", "a\x1b[31m", "a\nb", "a\x00", "alice-example-com"} {
+		w := post(h, key, "x")
+		if strings.Contains(w.Body.String(), key) && w.Code != 201 {
+			t.Errorf("%q is echoed: %s", key, w.Body)
+		}
+	}
+	post(h, "alice-example-com", "secret body")
+	if text := log.String(); strings.Contains(text, "alice") || strings.Contains(text, "secret") || strings.ContainsAny(text, "\r\x1b\x00") || !strings.Contains(text, "idempotency_conflict") {
+		t.Errorf("log: %s", text)
+	}
+}
+
+func TestSecurity20RefusalsTellNothingOfTheFirstRequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		end := make(chan struct{})
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-Theirs", "theirs")
+			io.WriteString(w, "theirs")
+			<-end
+		}), single)
+		go post(h, "k", "theirs")
+		synctest.Wait()
+		mine := []*httptest.ResponseRecorder{post(h, "k", "mine"), post(h, "k", "theirs")}
+		close(end)
+		synctest.Wait()
+		mine = append(mine, post(h, "k", "mine"))
+		for i, status := range []int{422, 409, 422} {
+			if w := mine[i]; w.Code != status || strings.Contains(w.Body.String(), "theirs") || w.Header().Get("X-Theirs") != "" || w.Header().Get("Idempotency-Expires") != "" {
+				t.Errorf("%d %s %v", w.Code, w.Body, w.Header())
+			}
+		}
+		if mine[0].Body.String() != mine[2].Body.String() {
+			t.Error("a refusal tells whether the first request still runs")
+		}
+	})
+}
+
+func TestSecurity21ReplayOfStaleSecrets(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		httponce.DontStoreBody(r)
+		w.Header().Set("Location", "/tokens/1")
+		w.WriteHeader(201)
+		io.WriteString(w, "one-time token")
+	}), single)
+	wantAnswer(t, post(h, "k", "x"), 201, "one-time token")
+	again := post(h, "k", "x")
+	if again.Code != 201 || again.Body.Len() != 0 || again.Header().Get("Idempotency-Replay") != "omitted" || again.Header().Get("Location") != "/tokens/1" {
+		t.Fatalf("the repeat: %d %q %v", again.Code, again.Body, again.Header())
+	}
+	if rec := lookup(t, store, "k"); len(rec.Result.Body) != 0 {
+		t.Fatalf("the record has %q", rec.Result.Body)
+	}
+}
+
+func TestSecurity22WithoutItsStoreNothingRuns(t *testing.T) {
+	store := &flaky{Store: memstore.New(memstore.Config{}), claim: context.DeadlineExceeded}
+	var runs atomic.Int32
+	wantProblem(t, post(httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), counter(&runs), single), "k", "x"), 503, "store_unavailable")
+	if runs.Load() != 0 {
+		t.Fatal("it ran")
+	}
+}
