@@ -30,8 +30,7 @@ type API struct {
 }
 
 // New makes the API's tables if they are not there, and ends the sessions of
-// servers that died. The store keeps its records in db, a SQLite database whose
-// connections wait for a lock (PRAGMA busy_timeout).
+// servers that died. The store keeps its records in db, a SQLite database.
 func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db, store: store, sessions: sessions{list: map[string]string{}}}
 	a.guard = onlyonce.New(store, onlyonce.Config{
@@ -80,7 +79,10 @@ WHERE session_server = ? AND session_id IS NOT NULL RETURNING ` + columns
 // Close ends the sessions that this server started. No more are started.
 func (a *API) Close(ctx context.Context) error {
 	a.sessions.close()
-	_, err := rows(ctx, a.db, closeSQL, a.server)
+	err := a.alone(ctx, func(ctx context.Context, on querier) error {
+		_, err := rows(ctx, on, closeSQL, a.server)
+		return err
+	})
 	for id, handle := range a.sessions.all() {
 		if handle != "" {
 			err = errors.Join(err, a.kill(ctx, id, handle))

@@ -55,8 +55,7 @@ func (a *API) extendBy(o jsonbody.Object) (int64, error) {
 	return *seconds, nil
 }
 
-// notExtended says why the statement left the sandbox alone. None of the
-// reasons goes away by itself, so a look after the fact finds the one.
+// notExtended says why the statement left the sandbox alone.
 func notExtended(ctx context.Context, on querier, owner, id string) error {
 	r, err := find(ctx, on, owner, id)
 	switch {

@@ -12,6 +12,10 @@ import (
 
 const keyHeader = "Idempotency-Key"
 
+// operation is the same for all paths, so that a key that was used on another
+// path is a conflict.
+const operation = "sandboxes"
+
 var keyForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
 
 // key returns the call's key; ok is false if it has none.
@@ -26,12 +30,11 @@ func (c *call) key() (key string, ok bool, err error) {
 	return given[0], true, nil
 }
 
-// request says what the call asks for. The operation is the same for all paths,
-// so that a key used on another path is a conflict.
+// request says what the call asks for.
 func (c *call) request(key string, body []byte) onlyonce.Request {
 	sum := sha256.Sum256(body)
 	return onlyonce.Request{
-		ID:          onlyonce.ID{Tenant: c.owner, Operation: "sandboxes", Key: key},
+		ID:          onlyonce.ID{Tenant: c.owner, Operation: operation, Key: key},
 		Fingerprint: onlyonce.Fingerprint([]byte(key), []byte(c.URL.Path), []byte(c.Method), sum[:]),
 	}
 }
@@ -44,7 +47,12 @@ func (a *API) once(c *call, body []byte, fn func(context.Context, querier) (answ
 		return answer{}, err
 	}
 	if !keyed {
-		return fn(c.Context(), a.db)
+		var ans answer
+		err := a.alone(c.Context(), func(ctx context.Context, on querier) (err error) {
+			ans, err = fn(ctx, on)
+			return err
+		})
+		return ans, err
 	}
 	got, err := onlyonce.DoTx(c.Context(), a.guard, a.store, c.request(key, body), func(ctx context.Context, tx *sql.Tx) (answer, error) {
 		ans, err := fn(ctx, tx)

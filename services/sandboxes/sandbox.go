@@ -41,13 +41,12 @@ coalesce(session_id, ''), coalesce(session_state, ''), coalesce(session_server, 
 	status = `iif(expires_at < unixepoch(), 'expired', coalesce(session_state, 'idle'))`
 )
 
-// A querier is a *sql.DB, or the *sql.Tx of a keyed command.
+// A querier is the *sql.DB to read from, or the *sql.Tx of a change.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// rows runs a statement that yields columns. It reads to the end, where SQLite
-// commits a statement that stands alone.
+// rows runs a statement that yields columns.
 func rows(ctx context.Context, on querier, statement string, args ...any) (list []row, err error) {
 	result, err := on.QueryContext(ctx, statement, args...)
 	if err != nil {

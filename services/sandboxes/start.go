@@ -63,7 +63,7 @@ func (a *API) ensure(ctx context.Context, owner string, r row) (now row, ready b
 	case s.id == "":
 		return a.launch(ctx, owner, r.ID)
 	case s.state == statusReady && a.cfg.Runtime.Alive(s.handle):
-		now, kept, err := one(ctx, a.db, keepaliveSQL, r.ID, owner, a.idleSeconds())
+		now, kept, err := a.change(ctx, keepaliveSQL, r.ID, owner, a.idleSeconds())
 		return now, kept && now.session.state == statusReady, err
 	case s.state == statusReady || !serverRuns(s.server):
 		_, err := a.end(ctx, s.id)
@@ -79,26 +79,26 @@ func (a *API) ensure(ctx context.Context, owner string, r row) (now row, ready b
 // launch starts a session unless the sandbox has got one, or expired. The
 // caller's going away does not stop it.
 func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, err error) {
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Lease)
+	ctx, stop := a.detach(ctx)
 	defer stop()
 	session := newID(sessionPrefix)
 	if err := a.sessions.add(session); err != nil {
 		return row{}, false, err
 	}
-	r, reserved, err := one(ctx, a.db, reserveSQL, id, owner, session, a.server)
+	r, reserved, err := a.change(ctx, reserveSQL, id, owner, session, a.server)
 	if err != nil || !reserved {
 		a.sessions.drop(session)
 		return row{}, false, err
 	}
 	handle, err := a.run(ctx, r)
 	if err != nil {
-		_, _, failed := one(ctx, a.db, failSQL, session)
+		_, _, failed := a.change(ctx, failSQL, session)
 		a.sessions.drop(session)
 		return row{}, false, fmt.Errorf("start a session: %w", errors.Join(err, failed))
 	}
 	a.sessions.started(session, handle)
 	workspace := r.WorkspaceID
-	r, ready, err = one(ctx, a.db, readySQL, session, handle, a.idleSeconds())
+	r, ready, err = a.change(ctx, readySQL, session, handle, a.idleSeconds())
 	if err != nil || !ready {
 		return row{}, false, errors.Join(err, a.kill(ctx, session, handle), a.removeWorkspace(ctx, workspace))
 	}
@@ -122,7 +122,7 @@ func (a *API) keepalive(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	r, kept, err := one(c.Context(), a.db, keepaliveSQL, id, c.owner, a.idleSeconds())
+	r, kept, err := a.change(c.Context(), keepaliveSQL, id, c.owner, a.idleSeconds())
 	if err == nil && !kept {
 		if r, err = find(c.Context(), a.db, c.owner, id); err == nil {
 			err = errExpired(r.sandbox)

@@ -30,7 +30,7 @@ func (a *API) stop(c *call) (answer, error) {
 	}
 	ctx, done := a.detach(c.Context())
 	defer done()
-	r, found, err := one(ctx, a.db, stopSQL, id, c.owner)
+	r, found, err := a.change(ctx, stopSQL, id, c.owner)
 	switch {
 	case err != nil:
 		return answer{}, fmt.Errorf("stop a sandbox: %w", err)
@@ -52,7 +52,7 @@ func (a *API) delete(c *call) (answer, error) {
 	}
 	ctx, done := a.detach(c.Context())
 	defer done()
-	r, found, err := one(ctx, a.db, deleteSQL, id, c.owner)
+	r, found, err := a.change(ctx, deleteSQL, id, c.owner)
 	switch {
 	case err != nil:
 		return answer{}, fmt.Errorf("delete a sandbox: %w", err)
@@ -73,14 +73,14 @@ func (a *API) remove(ctx context.Context, r row) error {
 	if err := a.removeWorkspace(ctx, r.WorkspaceID); err != nil {
 		return err
 	}
-	_, _, err := one(ctx, a.db, forgetSQL, r.ID)
+	_, _, err := a.change(ctx, forgetSQL, r.ID)
 	return err
 }
 
 // end takes a session away from its sandbox and ends it; ended is false if it
 // was not there any more.
 func (a *API) end(ctx context.Context, id string) (ended bool, err error) {
-	r, ended, err := one(ctx, a.db, endSQL, id)
+	r, ended, err := a.change(ctx, endSQL, id)
 	if err != nil || !ended {
 		return false, err
 	}
@@ -105,9 +105,4 @@ func (a *API) halt(ctx context.Context, handle string) error {
 		return fmt.Errorf("stop a session: %w", err)
 	}
 	return nil
-}
-
-// detach makes a context that outlives its caller, but not for ever.
-func (a *API) detach(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Lease)
 }

@@ -41,7 +41,7 @@ func (a *API) sweep(ctx context.Context) {
 	ctx, done := a.detach(ctx)
 	defer done()
 	a.each(ctx, dueSQL, func(r row) error {
-		r2, ended, err := one(ctx, a.db, endDueSQL, r.session.id)
+		r2, ended, err := a.change(ctx, endDueSQL, r.session.id)
 		if err != nil || !ended {
 			return err
 		}
@@ -69,7 +69,7 @@ func (a *API) check(ctx context.Context, s session) error {
 		return err
 	}
 	if s.state == statusReady && s.server == a.server && !a.cfg.Runtime.Alive(s.handle) {
-		_, _, err := one(ctx, a.db, failSQL, s.id)
+		_, _, err := a.change(ctx, failSQL, s.id)
 		a.sessions.drop(s.id)
 		return err
 	}
