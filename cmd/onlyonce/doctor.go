@@ -16,7 +16,7 @@ func doctorCommand() *cobra.Command {
 		Short: "Check that a store's settings keep the promise",
 		Long: `Looks for settings of a store that would break the promise and says what mends
 each. serve refuses a store with findings, unless each is accepted by its name,
-the word before the first colon, with --accept-risk.
+the word that it begins with, with --accept-risk.
 
 Exit code 1 says that there are findings, or that the store can't be opened.`,
 		Example: `  onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,

@@ -26,12 +26,14 @@ What to try is printed to standard output, the log to standard error.
 Every flag is also an environment variable, shown in brackets; the flag wins,
 and an empty variable counts as not set. Callers need no token unless --tokens
 names a file of them; then every request to an API needs one, unless
---allow-anonymous says otherwise.
+--allow-anonymous says otherwise. The file has one line for each token: its
+owner, and the token's SHA-256 in hexadecimal.
 
 SIGINT or SIGTERM ends the server once the requests that run are answered; a
 second one ends it at once.`,
 		Example: `  onlyonce serve
   onlyonce serve --listen 127.0.0.1:0 --data /var/lib/onlyonce
+  echo "alice $(printf %s "$TOKEN" | sha256sum | cut -c 1-64)" >> tokens.txt
   onlyonce serve --listen :8080 --tokens tokens.txt
   ONLYONCE_LOG_FORMAT=text onlyonce serve --store sqlite:/var/lib/onlyonce/main.db`,
 		Args: takes(),

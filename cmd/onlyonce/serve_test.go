@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestThePrintedCurlLinesDoWhatTheySay(t *testing.T) {
@@ -188,6 +189,9 @@ func TestSecurity14AClientThatSendsItsHeaderSlowlyIsCutOff(t *testing.T) {
 	}
 	defer conn.Close()
 	if _, err := io.WriteString(conn, "POST /api/v1/items HTTP/1.1\r\nHost: x\r\nIdempotency-Key: "); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.SetDeadline(time.Now().Add(soon)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, conn); err != nil { // until the server closes it

@@ -50,7 +50,7 @@ func (c *serveConfig) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", 10*time.Minute, "how long a session lasts without a keepalive")
 	f.DurationVar(&c.lease, "lease", 30*time.Second, "how long a running command may take")
 	f.DurationVar(&c.wait, "wait", 10*time.Second, "how long the repeat of a running sandboxes command waits for its answer")
-	f.StringVar(&c.tokens, "tokens", "", "`file` with one \"owner hash\" per line, the hash being the SHA-256 of the owner's token in hexadecimal")
+	f.StringVar(&c.tokens, "tokens", "", "`file` with an owner and the SHA-256 of a token in each line")
 	f.BoolVar(&c.allowAnonymous, "allow-anonymous", true, "serve callers without a token; with --tokens the default is false")
 	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve them also to other machines")
 	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
@@ -100,7 +100,7 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 func (c *serveConfig) listener() (net.Listener, error) {
 	ln, err := net.Listen("tcp", c.listen)
 	if err != nil {
-		return nil, fmt.Errorf("listen on %s: %w", c.listen, err)
+		return nil, fmt.Errorf("%w; name another address with --listen", err)
 	}
 	if c.allowAnonymous && !c.anonymousBeyond && !ln.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		ln.Close()

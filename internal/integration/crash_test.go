@@ -19,7 +19,7 @@ import (
 const (
 	crashRounds  = 20
 	crashClients = 200
-	crashLimit   = 60 * time.Second // for all rounds of a trial
+	crashLimit   = 40 * time.Second // for all rounds of a trial
 	answerLimit  = 20 * time.Second // for one client to be answered
 )
 
@@ -130,13 +130,13 @@ func newCrash(t *testing.T, bin string, tr trial, rng *rand.Rand) *crash {
 // clients ask again, in every third round over another crash.
 func (c *crash) run(round int) {
 	done := c.all()
-	c.killAfter(1 + c.rng.IntN(crashClients-1))
+	c.killAfter(c.rng.IntN(crashClients))
 	c.restart()
 	<-done
 	if c.trial.keyed {
 		again := c.all()
 		if round%3 == 2 {
-			c.killAfter(1 + c.rng.IntN(crashClients-1))
+			c.killAfter(c.rng.IntN(crashClients))
 			c.restart()
 		}
 		<-again
