@@ -20,16 +20,16 @@ type entry struct {
 	size   int64           // as counted in Store.bytes
 	hash   uint64          // of the ID
 	next   *entry          // another of the same hash
-	print  [32]byte        // room for a fingerprint
+	room   [32]byte        // for a fingerprint
 }
 
 // What things take besides the bytes stored in them, their share of the maps
 // included.
 const (
-	entryCost  = int64(unsafe.Sizeof(entry{})) + 128
-	stepCost   = 64
-	headerCost = 64
-	valueCost  = 16
+	entryCost = int(unsafe.Sizeof(entry{})) + 128
+	mapCost   = 384
+	nameCost  = 48
+	valueCost = 24
 )
 
 func (e *entry) settled() bool { return e.record.State != onlyonce.StateProcessing }
@@ -56,7 +56,7 @@ func (e *entry) begin(c onlyonce.Claim, fence int64, now moment) {
 	r.Result, r.Final, r.SettledAt = onlyonce.Result{}, false, time.Time{}
 	e.header = nil
 	if r.Fingerprint == nil && c.Fingerprint != nil {
-		r.Fingerprint = slices.Clip(append(e.print[:0], c.Fingerprint...))
+		r.Fingerprint = slices.Clip(append(e.room[:0], c.Fingerprint...))
 	}
 	e.until = now.after(c.Lease)
 }
@@ -89,20 +89,25 @@ func (e *entry) addSteps(steps map[string][]byte) {
 // weigh returns about how many bytes of memory the entry takes.
 func (e *entry) weigh() int64 {
 	r := &e.record
-	n := len(r.ID.Tenant) + len(r.ID.Operation) + len(r.ID.Key) + len(r.Owner) +
-		len(r.Result.Body) + len(r.Result.Ref) + len(r.Error)
-	if len(r.Fingerprint) > len(e.print) {
+	n := entryCost + len(r.ID.Tenant) + len(r.ID.Operation) + len(r.ID.Key) + len(r.Owner) +
+		len(r.Result.Body) + len(r.Result.Ref) + len(r.Error) + len(e.header)
+	if len(r.Fingerprint) > len(e.room) {
 		n += len(r.Fingerprint)
 	}
-	n += len(e.header)
+	if r.Result.Header != nil {
+		n += mapCost
+	}
 	for name, values := range r.Result.Header {
-		n += headerCost + len(name)
+		n += nameCost + len(name)
 		for _, v := range values {
 			n += valueCost + len(v)
 		}
 	}
-	for name, b := range r.Steps {
-		n += stepCost + len(name) + len(b)
+	if r.Steps != nil {
+		n += mapCost
 	}
-	return entryCost + int64(n)
+	for name, b := range r.Steps {
+		n += nameCost + valueCost + len(name) + len(b)
+	}
+	return int64(n)
 }

@@ -10,32 +10,42 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// List lists records, newest first. It looks at every record the store has; no
-// lock is held while the caller looks at one.
+// List lists records, newest first. It looks at every record the store has, but
+// holds no lock while the caller looks at one.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
-		f := f // the sequence can be walked again
-		for left := f.Limit; ; f.Limit = left {
-			page := s.newest(f)
-			for _, e := range page {
-				if err := ctx.Err(); err != nil {
-					yield(onlyonce.Record{}, fmt.Errorf("memstore: list: %w", err))
-					return
-				}
-				f.After.ID, f.After.CreatedAt = e.record.ID, e.record.CreatedAt
-				r, ok := s.current(e, f)
-				if !ok {
-					continue
-				}
-				if !yield(r, nil) {
-					return
-				}
-				left--
-			}
-			if f.Limit == 0 || left == 0 || len(page) < f.Limit {
-				return
-			}
+		if err := s.list(ctx, f, yield); err != nil {
+			yield(onlyonce.Record{}, fmt.Errorf("memstore: list: %w", err))
 		}
+	}
+}
+
+// list yields pages of records until there are no more: what is gone by the
+// time it is to be yielded makes room for another.
+func (s *Store) list(ctx context.Context, f onlyonce.Filter, yield func(onlyonce.Record, error) bool) error {
+	for left := f.Limit; ; f.Limit = left {
+		page := s.newest(f)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		for _, e := range page {
+			r, listed := s.current(e, f)
+			if !listed {
+				continue
+			}
+			if !yield(r, nil) {
+				return nil
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			left--
+		}
+		if f.Limit == 0 || left == 0 || len(page) < f.Limit {
+			return nil
+		}
+		last := &page[len(page)-1].record
+		f.After = onlyonce.Record{ID: last.ID, CreatedAt: last.CreatedAt}
 	}
 }
 
@@ -66,7 +76,6 @@ func (s *Store) newest(f onlyonce.Filter) []*entry {
 
 // current returns the record of e as it now stands, if f still lists it.
 func (s *Store) current(e *entry, f onlyonce.Filter) (onlyonce.Record, bool) {
-	f.After = onlyonce.Record{}
 	sh, hash := s.lock(e.record.ID)
 	defer sh.mu.Unlock()
 	now := s.now()

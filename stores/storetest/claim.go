@@ -87,7 +87,7 @@ var claimRules = slices.Concat([]rule{
 		c.TakeUnknown = true
 		t.refused(c, t.snap(c.ID))
 	}},
-	{"many leases and keeps of a hundred years end when they should", func(t *trial) {
+	{"a lease and a keep can last a hundred years", func(t *trial) {
 		const century = 100 * 365 * 24 * time.Hour
 		c := claimOf("k")
 		c.Lease = century

@@ -10,12 +10,21 @@ import (
 var idRules = []rule{
 	{"the division into tenant, operation and key counts", distinct(divided("a", "b", "c", "/", "|", ":", "\x00", " ", ",", "\x1f"))},
 	{"no part can be moved to another", distinct([]onlyonce.ID{
-		{Tenant: "a", Key: "k"}, {Operation: "a", Key: "k"}, {Tenant: "a", Operation: "a", Key: "k"}, {Key: "k"}, {Key: "ak"},
-		{Tenant: "k", Key: "a"}, {Tenant: "1", Operation: "1a", Key: "k"}, {Tenant: "1", Operation: "a1", Key: "k"},
+		{Tenant: "a", Key: "k"},
+		{Operation: "a", Key: "k"},
+		{Tenant: "a", Operation: "a", Key: "k"},
+		{Key: "k"},
+		{Key: "ak"},
+		{Tenant: "k", Key: "a"},
+		{Tenant: "1", Operation: "1a", Key: "k"},
+		{Tenant: "1", Operation: "a1", Key: "k"},
 	})},
 	{"a length that is part of a key is no length", distinct([]onlyonce.ID{
-		{Tenant: "\x00\x00\x00\x00\x00\x00\x00\x01a", Key: "k"}, {Tenant: "\x00", Operation: "\x00\x00\x00\x00\x00\x00\x01a", Key: "k"},
-		{Tenant: "1:a", Key: "k"}, {Tenant: "a", Operation: "1:", Key: "k"}, {Tenant: "a", Key: "1:k"},
+		{Tenant: "\x00\x00\x00\x00\x00\x00\x00\x01a", Key: "k"},
+		{Tenant: "\x00", Operation: "\x00\x00\x00\x00\x00\x00\x01a", Key: "k"},
+		{Tenant: "1:a", Key: "k"},
+		{Tenant: "a", Operation: "1:", Key: "k"},
+		{Tenant: "a", Key: "1:k"},
 	})},
 	{"keys that a collation takes for the same are different", distinct(keys(
 		"abc", "ABC", "Abc", "äbc", "a\u0308bc", "àbc", "ábc", "ａｂｃ", "ᵃbc", "ⓐbc", "аbc",
@@ -48,9 +57,12 @@ var idRules = []rule{
 	{"tenants and operations of 1 KiB are kept whole", func(t *trial) {
 		kib := strings.Repeat("0123456789abcdef", 64)
 		distinct([]onlyonce.ID{
-			{Tenant: kib, Operation: kib, Key: kib}, {Tenant: kib[1:] + "0", Operation: kib, Key: kib},
-			{Tenant: kib[:1023] + "g", Operation: kib, Key: kib}, {Tenant: kib, Operation: kib[:1023] + "g", Key: kib},
-			{Tenant: kib, Operation: kib, Key: kib[:1023] + "g"}, {Tenant: kib[:1023], Operation: "f" + kib[:1023], Key: kib},
+			{Tenant: kib, Operation: kib, Key: kib},
+			{Tenant: kib[1:] + "0", Operation: kib, Key: kib},
+			{Tenant: kib[:1023] + "g", Operation: kib, Key: kib},
+			{Tenant: kib, Operation: kib[:1023] + "g", Key: kib},
+			{Tenant: kib, Operation: kib, Key: kib[:1023] + "g"},
+			{Tenant: kib[:1023], Operation: "f" + kib[:1023], Key: kib},
 			{Tenant: strings.Repeat("é", 512), Operation: strings.Repeat("日", 341), Key: strings.Repeat("🎉", 256)},
 		})(t)
 	}},

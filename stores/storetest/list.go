@@ -132,6 +132,32 @@ var listRules = []rule{
 			}
 		}
 	}},
+	{"lists and claims do not disturb each other", func(t *trial) {
+		t.make(20)
+		together(4, func(g int) {
+			for i := range 15 {
+				if g == 0 {
+					for _, err := range t.store.(onlyonce.Lister).List(t.ctx, onlyonce.Filter{Limit: 10}) {
+						if err != nil {
+							t.Errorf("list: %v", err)
+						}
+					}
+					continue
+				}
+				c := claimOf(fmt.Sprint("beside ", g, i))
+				r, err := t.store.Claim(t.ctx, c)
+				if err == nil && r.Owner == c.Owner {
+					err = t.store.Settle(t.ctx, holdOf(r), completed("made"))
+				}
+				if err != nil || r.Owner != c.Owner {
+					t.Errorf("claim and settlement got %s and error %v", describe(r), err)
+				}
+			}
+		})
+		if n := len(t.list(onlyonce.Filter{})); n != 20+45 {
+			t.Errorf("the list has %d records, want 65", n)
+		}
+	}},
 	{"a list that is left early leaves the store as it was", func(t *trial) {
 		t.make(20)
 		for range 30 {
