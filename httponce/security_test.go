@@ -290,7 +290,7 @@ func TestSecurity13HugeBodies(t *testing.T) {
 func TestSecurity13ABombIsNotUnpacked(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
-	z.Write(make([]byte, 16<<20))
+	z.Write(make([]byte, 4<<20))
 	z.Close()
 	var got []byte
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
