@@ -22,16 +22,6 @@ var sqliteText = blocks(sqliteFile)
 const sqliteOldest = "3.42.0"
 
 func openSQLite(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
-	if f := findPoolOfOne(db); f != nil {
-		return nil, errors.New(f.String())
-	}
-	version, err := sqliteVersion(ctx, db)
-	if err != nil {
-		return nil, err
-	}
-	if olderThan(version, sqliteOldest) {
-		return nil, fmt.Errorf("SQLite is %s: use a driver with %s or newer", version, sqliteFixed)
-	}
 	if err := checkSQLite(ctx, db); err != nil {
 		return nil, err
 	}
@@ -43,20 +33,45 @@ func openSQLite(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 	if err := s.refuse(ctx, cfg.AcceptRisks); err != nil {
 		return nil, errors.Join(err, s.writer.close())
 	}
+	var err error
 	if s.lookup, err = db.PrepareContext(ctx, s.text["lookup"]); err != nil {
 		return nil, errors.Join(err, s.writer.close())
 	}
 	return s, nil
 }
 
-func sqliteVersion(ctx context.Context, db *sql.DB) (version string, err error) {
+// checkSQLite looks at what must be right before anything is tried.
+func checkSQLite(ctx context.Context, db *sql.DB) error {
+	if f := findPoolOfOne(db); f != nil {
+		return errors.New(f.String())
+	}
+	if err := isSQLite(ctx, db); err != nil {
+		return err
+	}
+	pool, err := readSettings(through{ctx: ctx, on: db, text: sqliteText})
+	if err != nil {
+		return err
+	}
+	for _, f := range findInSettings(pool, pool) {
+		if !slices.Contains(risks, f.Name) {
+			return errors.New(f.String())
+		}
+	}
+	return checkSchema(ctx, db)
+}
+
+func isSQLite(ctx context.Context, db *sql.DB) error {
 	if err := db.PingContext(ctx); err != nil {
-		return "", err
+		return err
 	}
+	var version string
 	if err := db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version); err != nil {
-		return "", fmt.Errorf("only SQLite is supported, and this database does not say that it is one: %w", err)
+		return fmt.Errorf("only SQLite is supported, and this database does not say that it is one: %w", err)
 	}
-	return version, nil
+	if olderThan(version, sqliteOldest) {
+		return fmt.Errorf("SQLite is %s: use a driver with %s or newer", version, sqliteFixed)
+	}
+	return nil
 }
 
 // olderThan compares versions like 3.51.3.
@@ -98,84 +113,6 @@ func setupSQLite(ctx context.Context, conn *sql.Conn) error {
 
 // full is the least value of PRAGMA synchronous at which a commit is flushed.
 const full = 2
-
-func checkSQLite(ctx context.Context, db *sql.DB) error {
-	list, err := Migrations("sqlite")
-	if err != nil {
-		return err
-	}
-	have, err := versionSQLite(ctx, db)
-	if err != nil {
-		return err
-	}
-	return checkVersion(have, list)
-}
-
-type rowQuerier interface {
-	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
-}
-
-// versionSQLite returns the schema's version, 0 if there is none.
-func versionSQLite(ctx context.Context, on rowQuerier) (version int, err error) {
-	var tables int
-	if err := on.QueryRowContext(ctx, sqliteText["tables"]).Scan(&tables); err != nil || tables == 0 {
-		return 0, err
-	}
-	return version, on.QueryRowContext(ctx, sqliteText["version"]).Scan(&version)
-}
-
-func migrateSQLite(ctx context.Context, db *sql.DB) (err error) {
-	if _, err := sqliteVersion(ctx, db); err != nil {
-		return err
-	}
-	list, err := Migrations("sqlite")
-	if err != nil {
-		return err
-	}
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, conn.Close()) }()
-	var timeout int
-	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&timeout); err != nil {
-		return err
-	}
-	if _, err := conn.ExecContext(ctx, "PRAGMA busy_timeout = 30000"); err != nil {
-		return err
-	}
-	defer func() {
-		_, e := conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", timeout))
-		err = errors.Join(err, e)
-	}()
-	return applySQLite(ctx, conn, list)
-}
-
-// applySQLite runs what is missing, under the write lock.
-func applySQLite(ctx context.Context, conn *sql.Conn, list []Migration) (err error) {
-	if _, err := conn.ExecContext(ctx, sqliteText["begin"]); err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_, _ = conn.ExecContext(context.WithoutCancel(ctx), sqliteText["rollback"])
-		}
-	}()
-	have, err := versionSQLite(ctx, conn)
-	if err != nil {
-		return err
-	}
-	if have > len(list) {
-		return checkVersion(have, list)
-	}
-	for _, m := range list[have:] {
-		if _, err := conn.ExecContext(ctx, m.SQL); err != nil {
-			return fmt.Errorf("version %d: %w", m.Version, err)
-		}
-	}
-	_, err = conn.ExecContext(ctx, sqliteText["commit"])
-	return err
-}
 
 // refuse returns all findings that are not accepted in one error.
 func (s *Store) refuse(ctx context.Context, accepted []string) error {

@@ -24,7 +24,7 @@ const (
 )
 
 // risks are those that can be accepted; with the others nothing works.
-var risks = []string{riskSynchronous, riskJournal, riskVersion, riskFileSystem, riskLocking}
+var risks = []string{riskSynchronous, riskJournal, riskVersion, riskFileSystem}
 
 // sqliteFixed is the version without the error that can corrupt a database
 // when two connections reset its write-ahead log.

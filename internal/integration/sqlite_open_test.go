@@ -1,0 +1,193 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// pool opens a file with settings of the DSN.
+func pool(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+func migrated(t *testing.T) (file string) {
+	t.Helper()
+	file = filepath.Join(t.TempDir(), "records.db")
+	db := openSQLiteDB(t, file)
+	if err := errors.Join(sqlstore.Migrate(t.Context(), db), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestSQLiteSettingsThatWouldBreakThePromiseAreRefusedByName(t *testing.T) {
+	for _, c := range []struct {
+		name, settings string
+		risks          []string
+	}{
+		{"flushes no commit", "_pragma=synchronous(normal)", []string{"synchronous"}},
+		{"flushes nothing", "_pragma=synchronous(off)", []string{"synchronous"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			db := pool(t, "file:"+migrated(t)+"?"+c.settings)
+			_, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+			for _, name := range c.risks {
+				if err == nil || !strings.Contains(err.Error(), name+": ") {
+					t.Errorf("open returned %v, which does not name %s", err, name)
+				}
+			}
+			s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{AcceptRisks: c.risks})
+			if err != nil {
+				t.Fatalf("with the risks accepted: %v", err)
+			}
+			defer s.Close()
+			found, err := s.Diagnose(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			var names []string
+			for _, f := range found {
+				names = append(names, f.Name)
+				if f.Problem == "" || f.Mend == "" {
+					t.Errorf("the finding %q does not say what is wrong or what to do", f.Name)
+				}
+			}
+			if !slices.Equal(names, c.risks) {
+				t.Errorf("found %v, want %v", names, c.risks)
+			}
+		})
+	}
+}
+
+func TestSQLiteIsPutIntoWALMode(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "records.db")
+	db := pool(t, "file:"+file)
+	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var mode string
+	if err := pool(t, "file:"+file).QueryRow("PRAGMA journal_mode").Scan(&mode); err != nil || mode != "wal" {
+		t.Errorf("the journal mode is %q, %v", mode, err)
+	}
+}
+
+func TestSQLiteThatCanNotWorkIsRefusedWithWhatToDo(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		open func(t *testing.T) *sql.DB
+		want string
+	}{
+		{"a pool of one", func(t *testing.T) *sql.DB {
+			db := openSQLiteDB(t, migrated(t))
+			db.SetMaxOpenConns(1)
+			return db
+		}, "SetMaxOpenConns"},
+		{"a database in memory", func(t *testing.T) *sql.DB { return pool(t, ":memory:") }, "in memory"},
+		{"a shared database in memory", func(t *testing.T) *sql.DB {
+			db := pool(t, "file:shared?mode=memory&cache=shared")
+			if err := sqlstore.Migrate(t.Context(), db); err != nil {
+				t.Fatal(err)
+			}
+			return db
+		}, "in memory"},
+		{"connections that shut each other out", func(t *testing.T) *sql.DB { return pool(t, "file:"+migrated(t)+"?_pragma=locking_mode(exclusive)") }, "locking_mode"},
+		{"a file that is opened for reading", func(t *testing.T) *sql.DB { return pool(t, "file:"+migrated(t)+"?mode=ro") }, "can't be written"},
+		{"connections that only query", func(t *testing.T) *sql.DB { return pool(t, sqliteDSN(migrated(t))+"&_pragma=query_only(1)") }, "can't be written"},
+		{"no schema", func(t *testing.T) *sql.DB { return openSQLiteDB(t, filepath.Join(t.TempDir(), "empty.db")) }, "sqlstore.Migrate"},
+		{"a schema of the future", func(t *testing.T) *sql.DB {
+			db := openSQLiteDB(t, migrated(t))
+			if _, err := db.Exec("INSERT INTO onlyonce_schema VALUES (99)"); err != nil {
+				t.Fatal(err)
+			}
+			return db
+		}, "newer program"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, err := sqlstore.Open(t.Context(), c.open(t), sqlstore.Config{})
+			if err == nil {
+				s.Close()
+				t.Fatal("it was opened")
+			}
+			if !strings.Contains(err.Error(), c.want) {
+				t.Errorf("open returned %q, which does not say %q", err, c.want)
+			}
+		})
+	}
+}
+
+func TestSQLiteKnowsTheRisksThatItAccepts(t *testing.T) {
+	_, err := sqlstore.Open(t.Context(), openSQLiteDB(t, migrated(t)), sqlstore.Config{AcceptRisks: []string{"everything"}})
+	if err == nil || !strings.Contains(err.Error(), `no risk "everything"`) {
+		t.Errorf("open returned %v", err)
+	}
+}
+
+func TestSQLiteMigrationsRunByAnotherToolAreEnough(t *testing.T) {
+	db := openSQLiteDB(t, filepath.Join(t.TempDir(), "records.db"))
+	list, err := sqlstore.Migrations("sqlite")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range list {
+		if _, err := db.Exec(m.SQL); err != nil {
+			t.Fatalf("version %d, %s: %v", m.Version, m.Name, err)
+		}
+	}
+	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+		t.Errorf("there was something left to migrate: %v", err)
+	}
+	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Close()
+}
+
+func TestSQLiteMigrateLeavesAConnectionAsItWas(t *testing.T) {
+	db := pool(t, "file:"+filepath.Join(t.TempDir(), "records.db")+"?_pragma=busy_timeout(123)")
+	db.SetMaxOpenConns(1)
+	for range 2 {
+		if err := sqlstore.Migrate(t.Context(), db); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var timeout int
+	if err := db.QueryRow("PRAGMA busy_timeout").Scan(&timeout); err != nil || timeout != 123 {
+		t.Errorf("the timeout is %d, %v", timeout, err)
+	}
+}
+
+func TestSQLiteStoreThatIsClosedRefusesEverythingAndGivesItsConnectionBack(t *testing.T) {
+	s, db := newSQLite(t)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Claim(context.Background(), onlyonce.Claim{ID: nextID(), Owner: owner()}); err == nil || !strings.Contains(err.Error(), "closed") {
+		t.Errorf("claim returned %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Errorf("closed again: %v", err)
+	}
+	if n := db.Stats().InUse; n != 0 {
+		t.Errorf("%d connections are in use", n)
+	}
+}
