@@ -236,3 +236,43 @@ func TestASessionThatCanNotStartLeavesTheSandboxFailed(t *testing.T) {
 	profiles[defaultProfile] = Profile{Command: "sleep", Args: []string{"1000"}}
 	w.start(s.ID)
 }
+
+// slowRuntime starts nothing until it is let go.
+type slowRuntime struct {
+	Runtime
+	starting, letGo chan struct{}
+	handles         chan string
+}
+
+func (r *slowRuntime) Start(ctx context.Context, s Session) (string, error) {
+	r.starting <- struct{}{}
+	<-r.letGo
+	handle, err := r.Runtime.Start(ctx, s)
+	r.handles <- handle
+	return handle, err
+}
+
+func TestASandboxThatIsDeletedWhileItStartsLeavesNothing(t *testing.T) {
+	slow := &slowRuntime{newProcesses(), make(chan struct{}), make(chan struct{}), make(chan string, 1)}
+	w := newWorld(t, func(c *Config) { c.Runtime = slow })
+	s := w.create(`{}`)
+	started := make(chan reply)
+	go func() { started <- w.send("POST", at(s.ID, "start"), "") }()
+	<-slow.starting
+	if now := w.get(s.ID); now.Status != "starting" {
+		t.Errorf("it is %+v", now)
+	}
+	w.api.sweep(t.Context()) // a start that goes on is none of its business
+	if got := w.send("DELETE", "/v1/sandboxes/"+s.ID, ""); got.Status != 204 {
+		t.Error(got.Body)
+	}
+	close(slow.letGo)
+	got := <-started
+	got.want(t, 404, "not_found")
+	if running(<-slow.handles) {
+		t.Error("the process runs")
+	}
+	if left, err := os.ReadDir(filepath.Join(w.dir, "workspaces")); err != nil || len(left) != 0 {
+		t.Errorf("workspaces are left: %v %v", left, err)
+	}
+}

@@ -36,14 +36,12 @@ func (a *API) start(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	ctx, stop := context.WithTimeout(c.Context(), a.cfg.Wait)
-	defer stop()
-	for ctx.Err() == nil {
-		r, err := find(ctx, a.db, c.owner, id)
+	for end := time.Now().Add(a.cfg.Wait); time.Now().Before(end); {
+		r, err := find(c.Context(), a.db, c.owner, id)
 		if err != nil {
 			return answer{}, err
 		}
-		r, ready, err := a.ensure(ctx, c.owner, r)
+		r, ready, err := a.ensure(c.Context(), c.owner, r)
 		if err != nil {
 			return answer{}, err
 		}
@@ -94,7 +92,7 @@ func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, 
 	if err != nil {
 		_, _, failed := a.change(ctx, failSQL, session)
 		a.sessions.drop(session)
-		return row{}, false, fmt.Errorf("start a session: %w", errors.Join(err, failed))
+		return row{}, false, fmt.Errorf("start a session: %w", errors.Join(err, failed, a.removeWorkspace(ctx, r.WorkspaceID)))
 	}
 	a.sessions.started(session, handle)
 	workspace := r.WorkspaceID
