@@ -140,10 +140,10 @@ func judge(c Claim, r Record) int {
 // its own claim again. A claim that stays in doubt is given back if it was made.
 func (g *Guard) claim(ctx context.Context, c Claim) (Record, error) {
 	rec, err := g.store.Claim(ctx, c)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
 		rec, err = g.store.Claim(ctx, c)
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, ErrUnavailable) {
 		go g.giveBack(context.WithoutCancel(ctx), c)
 	}
 	return rec, err
@@ -175,8 +175,8 @@ func claimError(ctx context.Context, err error) error {
 		return own.err
 	case ctx.Err() != nil:
 		return fmt.Errorf("onlyonce: claim: %w", context.Cause(ctx))
-	case errors.Is(err, ErrUnknown):
-		return fmt.Errorf("onlyonce: %w", err)
+	case errors.Is(err, ErrUnknown), errors.Is(err, ErrUnavailable):
+		return fmt.Errorf("onlyonce: claim: %w", err)
 	}
 	return fmt.Errorf("onlyonce: claim: %w: %w", ErrUnavailable, err)
 }

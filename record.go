@@ -49,5 +49,5 @@ type Settlement struct {
 	Result Result
 	Error  string
 	Final  bool          // with StateFailed: replay the failure, never run again
-	Keep   time.Duration // how long the record stays; 0: until someone resolves it
+	Keep   time.Duration // how long the record stays; not positive: until someone resolves it
 }

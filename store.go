@@ -12,7 +12,7 @@ import (
 // repeated because its answer was lost is recognised by its Owner and has the
 // effect of one. An error that is none of this package's means that the store
 // could not be reached; whether the call took effect is then not known, and it
-// may be repeated.
+// may be repeated. What a returned Record holds is not to be modified.
 //
 // A settled record that has expired is treated as absent by every method, but
 // for its fence.
@@ -54,12 +54,12 @@ type Claim struct {
 // the store's clock in microseconds, and keeps its fingerprint (the claim's, if
 // it has none), its steps and its error.
 func (c Claim) Takes(r Record) bool {
-	if !sameFingerprint(c.Fingerprint, r.Fingerprint) {
+	if r.Owner == c.Owner || !sameFingerprint(c.Fingerprint, r.Fingerprint) {
 		return false
 	}
 	switch r.State {
 	case StateProcessing:
-		return r.LeaseLeft <= 0 && c.TakeUnknown && r.Owner != c.Owner
+		return r.LeaseLeft <= 0 && c.TakeUnknown
 	case StateUnknown:
 		return c.TakeUnknown
 	case StateFailed:
