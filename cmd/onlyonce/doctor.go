@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 
@@ -21,17 +20,14 @@ the word that it begins with, with --accept-risk.
 Exit code 1 says that there are findings, or that the store can't be opened.`,
 		Example: `  onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		Args:    takes("URL"),
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			store, err := openExisting(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, store.Close()) }()
-			findings, err := store.Diagnose(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return diagnosis(cmd.OutOrStdout(), findings)
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withStore(cmd.Context(), args[0], func(store *openStore) error {
+				findings, err := store.Diagnose(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return diagnosis(cmd.OutOrStdout(), findings)
+			})
 		},
 	}
 }

@@ -97,17 +97,22 @@ type openStore struct {
 	url storeURL
 }
 
-// openExisting opens a store that is there already.
-func openExisting(ctx context.Context, raw string) (*openStore, error) {
+// withStore calls fn with a store that is there already.
+func withStore(ctx context.Context, raw string, fn func(*openStore) error) (err error) {
 	u, err := parseStoreURL(raw)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	db, err := u.openDB(ctx, false)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return u.open(ctx, db, nil)
+	store, err := u.open(ctx, db, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return fn(store)
 }
 
 // openMigrated opens a store, making it or bringing it up to date first.

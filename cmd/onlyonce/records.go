@@ -58,6 +58,17 @@ func (n *recordName) args(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
+// with calls fn with the store and the one record of it that is meant.
+func (n *recordName) with(ctx context.Context, url string, fn func(*openStore, onlyonce.Record) error) error {
+	return withStore(ctx, url, func(store *openStore) error {
+		r, err := n.find(ctx, store)
+		if err != nil {
+			return err
+		}
+		return fn(store, r)
+	})
+}
+
 // find returns the one record that is meant.
 func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.Record, error) {
 	var found []onlyonce.Record

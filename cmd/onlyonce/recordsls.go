@@ -32,15 +32,12 @@ the lease while a command is processing, then how long the record stays. With
 			if f.Limit < 0 {
 				return usagef("--limit is %d: write 0 or more", f.Limit)
 			}
-			store, err := openExisting(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, store.Close()) }()
-			if asJSON {
-				return listJSON(cmd, store.List(cmd.Context(), f))
-			}
-			return listTable(cmd, store, f)
+			return withStore(cmd.Context(), args[0], func(store *openStore) error {
+				if asJSON {
+					return listJSON(cmd, store.List(cmd.Context(), f))
+				}
+				return listTable(cmd, store, f)
+			})
 		},
 	}
 	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only of this `tenant`")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -17,34 +18,27 @@ func recordsRmCommand() *cobra.Command {
 		Use:   "rm URL ID | rm URL --key KEY",
 		Short: "Delete a record, so that its command can run anew",
 		Long: `Deletes one record: the next request with its key runs the command again, even
-if it has taken effect before. The record is shown first, and deleted only if it
-is still the same afterwards. While an attempt holds the command it is not
+if it has taken effect before. The record is shown first, and deleted only if no
+other attempt has begun since. While an attempt holds the command it is not
 deleted at all.`,
 		Example: `  onlyonce records rm sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17 --yes`,
 		Args: name.args,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			store, err := openExisting(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, store.Close()) }()
-			r, err := name.find(cmd.Context(), store)
-			if err != nil {
-				return err
-			}
-			if r.State == onlyonce.StateProcessing && r.LeaseLeft > 0 {
-				return errHeld(r)
-			}
-			showFacts(cmd.OutOrStdout(), r)
-			if !yes && !confirmed(cmd) {
-				return errors.New("nothing was deleted: answer yes, or say --yes")
-			}
-			if err := remove(cmd, store, r); err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), "deleted")
-			return nil
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return name.with(cmd.Context(), args[0], func(store *openStore, r onlyonce.Record) error {
+				if r.State == onlyonce.StateProcessing && r.LeaseLeft > 0 {
+					return errHeld(r)
+				}
+				showFacts(cmd.OutOrStdout(), r)
+				if !yes && !confirmed(cmd) {
+					return errors.New("nothing was deleted: answer yes, or say --yes")
+				}
+				if err := remove(cmd.Context(), store, r); err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), "deleted")
+				return nil
+			})
 		},
 	}
 	name.addFlags(cmd)
@@ -60,9 +54,9 @@ func confirmed(cmd *cobra.Command) bool {
 	return strings.TrimSpace(answer) == "yes"
 }
 
-// remove deletes r unless it changed since it was read.
-func remove(cmd *cobra.Command, store onlyonce.Resolver, r onlyonce.Record) error {
-	err := store.Resolve(cmd.Context(), r.ID, r.Fence, onlyonce.Settlement{})
+// remove deletes r unless another attempt has begun since it was read.
+func remove(ctx context.Context, store onlyonce.Resolver, r onlyonce.Record) error {
+	err := store.Resolve(ctx, r.ID, r.Fence, onlyonce.Settlement{})
 	switch {
 	case errors.Is(err, onlyonce.ErrInFlight):
 		return errHeld(r)

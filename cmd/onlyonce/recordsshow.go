@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -33,30 +32,24 @@ body's bytes as they are, and nothing else.`,
 		Example: `  onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records show sqlite:onlyonce-data/onlyonce.db --key order-17 --raw > body.json`,
 		Args: name.args,
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			store, err := openExisting(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, store.Close()) }()
-			r, err := name.find(cmd.Context(), store)
-			if err != nil {
-				return err
-			}
-			switch out := cmd.OutOrStdout(); {
-			case raw:
-				_, err = out.Write(r.Result.Body)
-			case asJSON:
-				enc := json.NewEncoder(out)
-				enc.SetEscapeHTML(false)
-				err = enc.Encode(newRecordJSON(r).withAnswer(r))
-			default:
-				err = show(out, r)
-			}
-			if err != nil {
-				return fmt.Errorf("write: %w", err)
-			}
-			return nil
+		RunE: func(cmd *cobra.Command, args []string) error {
+			out := cmd.OutOrStdout()
+			return name.with(cmd.Context(), args[0], func(_ *openStore, r onlyonce.Record) (err error) {
+				switch {
+				case raw:
+					_, err = out.Write(r.Result.Body)
+				case asJSON:
+					enc := json.NewEncoder(out)
+					enc.SetEscapeHTML(false)
+					err = enc.Encode(newRecordJSON(r).withAnswer(r))
+				default:
+					err = show(out, r)
+				}
+				if err != nil {
+					return fmt.Errorf("write: %w", err)
+				}
+				return nil
+			})
 		},
 	}
 	name.addFlags(cmd)
