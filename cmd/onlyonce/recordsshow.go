@@ -33,6 +33,9 @@ body's bytes as they are, and nothing else.`,
   onlyonce records show sqlite:onlyonce-data/onlyonce.db --key order-17 --raw > body.json`,
 		Args: name.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if asJSON && raw {
+				return usagef("--json and --raw exclude each other")
+			}
 			out := cmd.OutOrStdout()
 			return name.with(cmd.Context(), args[0], func(_ *openStore, r onlyonce.Record) (err error) {
 				switch {
@@ -55,7 +58,6 @@ body's bytes as they are, and nothing else.`,
 	name.addFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object, with the whole body")
 	cmd.Flags().BoolVar(&raw, "raw", false, "only the body, as it is")
-	cmd.MarkFlagsMutuallyExclusive("json", "raw")
 	return cmd
 }
 
