@@ -20,40 +20,6 @@ func (w *world) start(id string) sandbox {
 	return got.sandbox
 }
 
-func TestStartStartsAProcessInTheWorkspaceWithoutTheServersEnvironment(t *testing.T) {
-	t.Setenv("ONLYONCE_SECRET", "not for a session")
-	w := newWorld(t)
-	s := w.start(w.create(`{"ttl":3600}`).ID)
-	if s.IdleExpiresAt == nil || s.IdleExpiresAt.Sub(s.CreatedAt) < 10*time.Minute {
-		t.Errorf("idle_expires_at is %v, made at %v", s.IdleExpiresAt, s.CreatedAt)
-	}
-	pid, _, _ := strings.Cut(w.handle(s.ID), ":")
-	dir := filepath.Join(w.dir, "workspaces", s.WorkspaceID)
-	if cwd, err := os.Readlink("/proc/" + pid + "/cwd"); err != nil || cwd != dir {
-		t.Errorf("it runs in %q (%v), want %q", cwd, err, dir)
-	}
-	environ, err := os.ReadFile("/proc/" + pid + "/environ")
-	if want := "PATH=" + sessionPath + "\x00HOME=" + dir + "\x00"; err != nil || string(environ) != want {
-		t.Errorf("its environment is %q (%v), want %q", environ, err, want)
-	}
-	command, err := os.ReadFile("/proc/" + pid + "/cmdline")
-	if err != nil || string(command) != "sleep\x002147483647\x00" && !strings.HasSuffix(string(command), "/sleep\x002147483647\x00") {
-		t.Errorf("it runs %q (%v)", command, err)
-	}
-	if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
-		t.Errorf("the workspace: %v %v", info, err)
-	}
-	files, err := filepath.Glob("/proc/" + pid + "/fd/*")
-	if err != nil || len(files) == 0 {
-		t.Errorf("its open files: %v %v", files, err)
-	}
-	for _, f := range files {
-		if name, _ := os.Readlink(f); strings.HasPrefix(name, w.dir) {
-			t.Errorf("it has %s open", name)
-		}
-	}
-}
-
 func TestStartTwiceKeepsTheSession(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{}`)

@@ -90,9 +90,7 @@ func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, 
 	}
 	handle, err := a.run(ctx, r)
 	if err != nil {
-		_, _, failed := a.change(ctx, failSQL, session)
-		a.sessions.drop(session)
-		return row{}, false, fmt.Errorf("start a session: %w", errors.Join(err, failed, a.removeWorkspace(ctx, r.WorkspaceID)))
+		return row{}, false, a.notStarted(ctx, session, r.WorkspaceID, err)
 	}
 	a.sessions.started(session, handle)
 	workspace := r.WorkspaceID
@@ -101,6 +99,18 @@ func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, 
 		return row{}, false, errors.Join(err, a.kill(ctx, session, handle), a.removeWorkspace(ctx, workspace))
 	}
 	return r, true, nil
+}
+
+// notStarted takes note of a session that did not start. If it was taken away
+// meanwhile, by a delete or a stop, that is no error.
+func (a *API) notStarted(ctx context.Context, session, workspace string, cause error) error {
+	_, ours, err := a.change(ctx, failSQL, session)
+	a.sessions.drop(session)
+	err = errors.Join(err, a.removeWorkspace(ctx, workspace))
+	if ours || err != nil {
+		return fmt.Errorf("start a session: %w", errors.Join(cause, err))
+	}
+	return nil
 }
 
 func (a *API) run(ctx context.Context, r row) (handle string, err error) {
