@@ -52,10 +52,10 @@ func openSQLite(t testing.TB, file string) (*sqlstore.Store, *sql.DB) {
 	return s, db
 }
 
-// newSQLiteTx returns a store on a new file that has a table of the caller's.
-func newSQLiteTx(t *testing.T) storetest.Tx[*sql.Tx] {
-	s, db := newSQLite(t)
-	if _, err := db.Exec("CREATE TABLE own (name TEXT NOT NULL) STRICT"); err != nil {
+// newSQLiteTx returns a store on a file that has a table of the caller's.
+func newSQLiteTx(t *testing.T, file string) (storetest.Tx[*sql.Tx], *sql.DB) {
+	s, db := openSQLite(t, file)
+	if _, err := db.Exec("CREATE TABLE IF NOT EXISTS own (name TEXT NOT NULL) STRICT; CREATE INDEX IF NOT EXISTS own_name ON own (name)"); err != nil {
 		t.Fatal(err)
 	}
 	return storetest.Tx[*sql.Tx]{
@@ -71,11 +71,14 @@ func newSQLiteTx(t *testing.T) storetest.Tx[*sql.Tx] {
 		},
 		Rollback: (*sql.Tx).Rollback,
 		Commit:   (*sql.Tx).Commit,
-	}
+	}, db
 }
 
 func TestSQLiteKeepsTheRulesOfATransactor(t *testing.T) {
-	storetest.RunTx(t, newSQLiteTx)
+	storetest.RunTx(t, func(t *testing.T) storetest.Tx[*sql.Tx] {
+		tx, _ := newSQLiteTx(t, filepath.Join(t.TempDir(), "records.db"))
+		return tx
+	})
 }
 
 func TestSQLiteGoesByItsOwnClock(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -29,11 +30,14 @@ type place struct {
 	*testing.T
 	storetest.Tx[*sql.Tx]
 	store *sqlstore.Store
+	db    *sql.DB
 }
 
-func newPlace(t *testing.T) place {
-	tx := newSQLiteTx(t)
-	return place{t, tx, tx.Store.(*sqlstore.Store)}
+func newPlace(t *testing.T) place { return newPlaceIn(t, filepath.Join(t.TempDir(), "records.db")) }
+
+func newPlaceIn(t *testing.T, file string) place {
+	tx, db := newSQLiteTx(t, file)
+	return place{t, tx, tx.Store.(*sqlstore.Store), db}
 }
 
 // wants wants so many rows of the name, and its command in that state, or not

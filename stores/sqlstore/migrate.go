@@ -49,7 +49,7 @@ func Migrations(engine string) ([]Migration, error) {
 // takes anything away. When several processes start it at once, one of them
 // does the work and the others wait.
 func Migrate(ctx context.Context, db *sql.DB) error {
-	if err := migrateSQLite(ctx, db); err != nil {
+	if err := patiently(ctx, func() error { return migrateSQLite(ctx, db) }); err != nil {
 		return fmt.Errorf("sqlstore: migrate: %w", err)
 	}
 	return nil

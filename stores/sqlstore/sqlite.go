@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -38,6 +39,26 @@ func openSQLite(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 		return nil, errors.Join(err, s.writer.close())
 	}
 	return s, nil
+}
+
+// patience is how long a database may be locked while a store is opened.
+const patience = 10 * time.Second
+
+// patiently repeats f while the database is locked. Most statements wait by
+// themselves; one that turns the write-ahead log on, which may stand in the
+// DSN, does not.
+func patiently(ctx context.Context, f func() error) error {
+	for began := time.Now(); ; {
+		err := f()
+		if err == nil || !strings.Contains(err.Error(), "locked") || time.Since(began) > patience {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
 }
 
 // checkSQLite looks at what must be right before anything is tried.

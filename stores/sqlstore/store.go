@@ -33,7 +33,6 @@ var (
 	_ onlyonce.Transactor[*sql.Tx] = (*Store)(nil)
 	_ onlyonce.Purger              = (*Store)(nil)
 	_ onlyonce.Lister              = (*Store)(nil)
-	_ onlyonce.Resolver            = (*Store)(nil)
 	_ onlyonce.Diagnoser           = (*Store)(nil)
 )
 
@@ -45,7 +44,11 @@ const maxBatch = 512
 // connection of the pool for itself until Close, and refuses a database whose
 // settings would break the promise.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
-	s, err := openSQLite(ctx, db, cfg)
+	var s *Store
+	err := patiently(ctx, func() (err error) {
+		s, err = openSQLite(ctx, db, cfg)
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: open: %w", err)
 	}
