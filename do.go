@@ -88,10 +88,6 @@ func settlement[T any](ctx context.Context, value T, err error) (Settlement, err
 	return Settlement{State: StateCompleted, Result: Result{Body: body}}, nil
 }
 
-// Failure returns how an attempt ends whose function returned err: failed, or what
-// Final and Unknown make of it. It is for those who build a way in.
-func Failure(err error) Settlement { return failure(context.Background(), err) }
-
 // failure says how an attempt ended whose function returned err under ctx.
 func failure(ctx context.Context, err error) Settlement {
 	var v *verdict

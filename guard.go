@@ -239,6 +239,10 @@ func unknownError(cause error) error {
 	return fmt.Errorf("onlyonce: %w", ErrUnknown)
 }
 
+// Failure returns how an attempt ends whose function returned err: failed, or
+// what Final and Unknown make of it. It is for those who build a way in.
+func (g *Guard) Failure(err error) Settlement { return failure(context.Background(), err) }
+
 // keepUnknown is how long a record of unknown outcome stays: one that is held
 // stays until someone resolves it.
 func (g *Guard) keepUnknown() time.Duration {

@@ -22,7 +22,6 @@ const (
 	OutcomePurged     = "purged"     // expired records were deleted
 	OutcomeCorrupt    = "corrupt"    // a record could not be read
 
-	OutcomeUnprotected = "unprotected" // the store could not be reached, and a way in was told to run without it
 )
 
 // An Event tells an Observer of one decision.
@@ -74,8 +73,6 @@ var logLevels = map[string]slog.Level{
 	OutcomeLost:       slog.LevelError,
 	OutcomeUnrecorded: slog.LevelError,
 	OutcomeCorrupt:    slog.LevelError,
-
-	OutcomeUnprotected: slog.LevelError,
 }
 
 func (e Event) attrs() []slog.Attr {

@@ -130,15 +130,6 @@ type Waiter interface {
 	Wait(ctx context.Context, id ID) error
 }
 
-// A Resolver lets a person decide about a record.
-type Resolver interface {
-	// Resolve ends a record that nobody holds as s says; a zero s deletes it,
-	// so that the next claim runs the command anew. It returns ErrNotFound, or
-	// ErrLost if the record's fence is not fence any more, or ErrInFlight
-	// while a lease on it is alive.
-	Resolve(ctx context.Context, id ID, fence int64, s Settlement) error
-}
-
 // A Diagnoser finds settings of a store that would break the promise.
 type Diagnoser interface {
 	Diagnose(ctx context.Context) ([]Finding, error)

@@ -230,7 +230,7 @@ func TestWhenTheStoreIsDownARequestMayRunUnprotectedAndSaysSo(t *testing.T) {
 		if w.Header().Get("Idempotency-Protected") != "no" || w.Header().Get("Idempotency-Expires") != "" {
 			t.Fatalf("header %v", w.Header())
 		}
-		if len(events) != n || events[n-1].Outcome != onlyonce.OutcomeUnprotected || events[n-1].Record.ID.Key != "k" || !errors.Is(events[n-1].Err, errBroken) {
+		if len(events) != n || events[n-1].Outcome != "unprotected" || events[n-1].Record.ID.Key != "k" || !errors.Is(events[n-1].Err, errBroken) {
 			t.Fatalf("events %+v", events)
 		}
 	}

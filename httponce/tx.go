@@ -105,7 +105,7 @@ func (l *layer) endTx(c *call, x *exchange, err error) (onlyonce.Settlement, err
 	}
 	var failure onlyonce.Settlement
 	if err != nil {
-		failure = onlyonce.Failure(err)
+		failure = l.guard.Failure(err)
 	}
 	if err != nil && (status < 400 || tooLarge) {
 		a.discard()

@@ -70,7 +70,7 @@ func (l *layer) finish(c *call, x *exchange) {
 	stage := x.answer.end()
 	if x.refused != nil {
 		l.refuseCall(c, x.refused)
-		_ = x.attempt.Settle(&x.run, onlyonce.Failure(x.refused)) // unless InTx did; observed
+		_ = x.attempt.Settle(&x.run, l.guard.Failure(x.refused)) // unless InTx did; observed
 		return
 	}
 	var err error
@@ -89,10 +89,14 @@ func (l *layer) finish(c *call, x *exchange) {
 	}
 }
 
+// outcomeUnprotected is the Event.Outcome of a request that ran although the
+// store could not be reached.
+const outcomeUnprotected = "unprotected"
+
 // unprotected runs the handler although nothing can be recorded.
 func (p *plain) unprotected(c *call, err error) {
 	p.guard.Observe(c.r.Context(), onlyonce.Event{
-		Outcome: onlyonce.OutcomeUnprotected, Record: onlyonce.Record{ID: c.request.ID},
+		Outcome: outcomeUnprotected, Record: onlyonce.Record{ID: c.request.ID},
 		Fingerprint: c.request.Fingerprint, Err: err,
 	})
 	b := &body{data: c.scratch.body}

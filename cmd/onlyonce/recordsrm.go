@@ -54,8 +54,13 @@ func confirmed(cmd *cobra.Command) bool {
 	return strings.TrimSpace(answer) == "yes"
 }
 
+// A resolver is a store in which a person can decide about a record.
+type resolver interface {
+	Resolve(ctx context.Context, id onlyonce.ID, fence int64, s onlyonce.Settlement) error
+}
+
 // remove deletes r unless another attempt has begun since it was read.
-func remove(ctx context.Context, store onlyonce.Resolver, r onlyonce.Record) error {
+func remove(ctx context.Context, store resolver, r onlyonce.Record) error {
 	err := store.Resolve(ctx, r.ID, r.Fence, onlyonce.Settlement{})
 	switch {
 	case errors.Is(err, onlyonce.ErrInFlight):

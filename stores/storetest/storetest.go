@@ -66,7 +66,7 @@ var groups = []group{
 	{"race", nil, raceRules},
 	{"purge", lacks[onlyonce.Purger], purgeRules},
 	{"list", lacks[onlyonce.Lister], listRules},
-	{"resolve", lacks[onlyonce.Resolver], resolveRules},
+	{"resolve", lacks[resolver], resolveRules},
 	{"wait", lacks[onlyonce.Waiter], waitRules},
 	{"history", nil, historyRules},
 }
