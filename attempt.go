@@ -31,9 +31,10 @@ type Attempt struct {
 	lease lease
 	run   running // the context of the first Context
 
-	mu  sync.Mutex
-	rec Record
-	ref string
+	mu     sync.Mutex
+	rec    Record
+	ref    string
+	status int
 }
 
 // newAttempt returns an attempt that keeps nothing of the caller's memory.
@@ -67,6 +68,14 @@ func (a *Attempt) SetRef(ref string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ref = ref
+}
+
+// SetStatus gives the result an HTTP status, for operators and for who replays
+// it as an HTTP answer. httponce does that by itself.
+func (a *Attempt) SetStatus(status int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.status = status
 }
 
 // Key derives a key for a step of the command: 32 hexadecimal digits, the same on
@@ -152,6 +161,9 @@ func (a *Attempt) complete(s Settlement) Settlement {
 	if s.Result.Ref == "" {
 		s.Result.Ref = a.ref
 	}
+	if s.Result.Status == 0 {
+		s.Result.Status = a.status
+	}
 	a.mu.Unlock()
 	s.Final = s.State == StateFailed && (s.Final || cfg.KeepFailures)
 	s.Error = cut(s.Error)
@@ -203,8 +215,9 @@ func outcomeOf(s State, err error) string {
 }
 
 func (a *Attempt) hold() Hold {
-	rec := a.Record()
-	return Hold{ID: a.req.ID, Owner: rec.Owner, Fence: rec.Fence}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return Hold{ID: a.req.ID, Owner: a.rec.Owner, Fence: a.rec.Fence}
 }
 
 // cut shortens text to what a record keeps, between two characters.

@@ -23,6 +23,7 @@ type charger struct{ runs int }
 func (c *charger) charge(ctx context.Context) (receipt, error) {
 	c.runs++
 	onlyonce.Current(ctx).SetRef("ch_1")
+	onlyonce.Current(ctx).SetStatus(201)
 	return receipt{Charge: "ch_1", Cents: 1990}, nil
 }
 
@@ -43,6 +44,9 @@ func TestARepeatGetsTheFirstAnswerAndRunsNothing(t *testing.T) {
 	}
 	if first.Ref != "ch_1" || again.Ref != "ch_1" || again.Attempt != 1 {
 		t.Fatalf("first %+v, again %+v", first, again)
+	}
+	if status := log.events[1].Record.Result.Status; status != 201 {
+		t.Fatalf("status %d", status)
 	}
 	log.expect(t, "executed", "replayed")
 }

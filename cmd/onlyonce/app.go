@@ -19,7 +19,7 @@ type app struct {
 	store     *openStore
 	items     *items.API
 	sandboxes *sandboxes.API
-	tokens    tokens
+	tokens    sandboxes.Tokens
 	metrics   *metrics
 	health    *health
 	open      bool // callers need no token
@@ -56,25 +56,26 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 		Dir:    filepath.Join(cfg.data, "workspaces"),
 		KeyTTL: cfg.sandboxesKeyTTL, MaxExtend: cfg.sandboxesMaxExtend, IdleTimeout: cfg.sandboxesIdleTimeout,
 		Lease: cfg.lease, Wait: cfg.wait,
-		Tokens: a.tokens.owners, AllowAnonymous: cfg.allowAnonymous,
+		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		Observer: a.metrics.observe, Log: log,
 	})
 	return err
 }
 
 // handler routes to the APIs and to what supervisors ask. The APIs see every
-// path below theirs as it came: a ServeMux would redirect some.
+// path below theirs as it came: a ServeMux would redirect some. A web page of
+// another origin can't use the browser of someone near the server to write.
 func (a *app) handler() http.Handler {
 	items := a.metrics.countInFlight(a.items)
 	if !a.open {
-		items = a.tokens.require(items)
+		items = requireToken(a.tokens, items)
 	}
 	sandboxes := a.metrics.countInFlight(a.sandboxes)
 	others := http.NewServeMux()
 	others.HandleFunc("GET /healthz", a.health.live)
 	others.HandleFunc("GET /readyz", a.health.ready)
 	others.Handle("GET /metrics", a.metrics.handler())
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path + "/"; {
 		case strings.HasPrefix(path, "/api/v1/items/"):
 			items.ServeHTTP(w, r)
@@ -83,7 +84,7 @@ func (a *app) handler() http.Handler {
 		default:
 			others.ServeHTTP(w, r)
 		}
-	})
+	}))
 }
 
 // background is the work that the APIs do besides answering.

@@ -209,3 +209,24 @@ func TestSecurity14AHeaderIsLimited(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestAPageOfAnotherOriginCannotWrite(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	for _, path := range []string{"/v1/sandboxes", "/api/v1/items"} {
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Origin", "https://example.org")
+		r.Header.Set("Sec-Fetch-Site", "cross-site")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != http.StatusForbidden {
+			t.Errorf("POST %s: %s", path, resp.Status)
+		}
+	}
+}

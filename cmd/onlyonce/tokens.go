@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"os"
@@ -12,45 +9,30 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/sandboxes"
 )
 
-// tokens are those of a file: whose they are, and, for an API that has no
-// owners, whether there is such a one.
-type tokens struct {
-	owners sandboxes.Tokens
-	hashes map[string]bool // SHA-256
-}
-
 // readTokens reads the file, or none if path is empty.
-func readTokens(path string) (tokens, error) {
+func readTokens(path string) (sandboxes.Tokens, error) {
 	if path == "" {
-		return tokens{}, nil
+		return sandboxes.Tokens{}, nil
 	}
-	text, err := os.ReadFile(path)
+	file, err := os.Open(path)
 	if err != nil {
-		return tokens{}, fmt.Errorf("read the tokens: %w", err)
+		return sandboxes.Tokens{}, fmt.Errorf("read the tokens: %w", err)
 	}
-	owners, err := sandboxes.ParseTokens(bytes.NewReader(text))
+	defer file.Close()
+	t, err := sandboxes.ParseTokens(file)
 	if err != nil {
-		return tokens{}, fmt.Errorf("%s: %w", path, err)
-	}
-	t := tokens{owners: owners, hashes: make(map[string]bool)}
-	for line := range strings.Lines(string(text)) {
-		if words := strings.Fields(line); len(words) == 2 && words[0][0] != '#' {
-			if hash, err := hex.DecodeString(words[1]); err == nil {
-				t.hashes[string(hash)] = true
-			}
-		}
+		return sandboxes.Tokens{}, fmt.Errorf("%s: %w", path, err)
 	}
 	return t, nil
 }
 
-// require lets only callers with a token reach h.
-func (t tokens) require(h http.Handler) http.Handler {
+// requireToken lets only callers with a token reach h, an API that has no owners
+// of its own.
+func requireToken(t sandboxes.Tokens, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		given := r.Header.Values("Authorization")
-		if len(given) == 1 {
+		if given := r.Header.Values("Authorization"); len(given) == 1 {
 			scheme, secret, _ := strings.Cut(given[0], " ")
-			hash := sha256.Sum256([]byte(strings.TrimSpace(secret)))
-			if strings.EqualFold(scheme, "Bearer") && t.hashes[string(hash[:])] {
+			if _, known := t.Owner(strings.TrimSpace(secret)); known && strings.EqualFold(scheme, "Bearer") {
 				h.ServeHTTP(w, r)
 				return
 			}

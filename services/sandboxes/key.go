@@ -58,8 +58,9 @@ func (a *API) once(c *call, body []byte, fn func(context.Context, querier) (answ
 		ans, err := fn(ctx, tx)
 		var decided *fault
 		if errors.As(err, &decided) {
-			return decided.answer(c.requestID), nil
+			ans, err = decided.answer(c.requestID), nil
 		}
+		onlyonce.Current(ctx).SetStatus(ans.Status)
 		return ans, err
 	})
 	got.Value.replayed = got.Replayed

@@ -31,7 +31,7 @@ func (a *API) owner(h http.Header) (string, error) {
 
 func (a *API) bearer(given []string) (string, error) {
 	scheme, secret, _ := strings.Cut(given[0], " ")
-	owner, ok := a.cfg.Tokens.owner(strings.TrimSpace(secret))
+	owner, ok := a.cfg.Tokens.Owner(strings.TrimSpace(secret))
 	if len(given) > 1 || !strings.EqualFold(scheme, "Bearer") || !ok {
 		return "", errUnauthorized()
 	}

@@ -66,9 +66,9 @@ func parseToken(line string) (t token, err error) {
 	return t, nil
 }
 
-// owner returns whose token it is. How long it takes depends neither on the
+// Owner returns whose token it is. How long it takes depends neither on the
 // token nor on where in the list it is.
-func (t Tokens) owner(presented string) (owner string, ok bool) {
+func (t Tokens) Owner(presented string) (owner string, ok bool) {
 	hash := sha256.Sum256([]byte(presented))
 	found := -1
 	for i := range t.list {
