@@ -16,6 +16,8 @@ type lease struct {
 	stop    context.CancelFunc
 	timer   *time.Timer
 	until   time.Time // when the lease ends, on our monotonic clock: counted from before the store was asked
+	out     bool      // the timer has run out, and was not set again
+	stopped bool
 	settled bool
 	giveUp  time.Time // when the settling ends; zero before it is tried
 }
@@ -42,7 +44,7 @@ func (a *Attempt) Context(ctx context.Context) (context.Context, context.CancelF
 	if l.until.IsZero() {
 		l.until = a.sent.Add(a.guard.cfg.Lease)
 	}
-	l.ctx, l.cancel, l.stop = run, cancel, a.stop
+	l.ctx, l.cancel, l.stop, l.stopped, l.out = run, cancel, a.stop, false, false
 	l.timer = time.AfterFunc(time.Until(l.until)-a.guard.cfg.Lease*2/3, a.tick)
 	return run, l.stop
 }
@@ -72,6 +74,10 @@ func (a *Attempt) stop() {
 	l := &a.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.stopped {
+		return
+	}
+	l.stopped = true
 	l.timer.Stop()
 	l.cancel(nil)
 }
@@ -82,11 +88,10 @@ func (a *Attempt) tick() {
 	l := &a.lease
 	l.mu.Lock()
 	ctx, left := l.ctx, a.left()
+	l.out = true
 	if l.settled {
-		if !l.giveUp.IsZero() && time.Now().After(l.giveUp) {
-			l.cancel(context.DeadlineExceeded)
-		}
-		l.mu.Unlock()
+		defer l.mu.Unlock()
+		l.boundSettling()
 		return
 	}
 	l.mu.Unlock()
@@ -104,8 +109,26 @@ func (a *Attempt) tick() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if left = a.left(); !l.settled && ctx.Err() == nil {
-		l.timer.Reset(max(0, min(next, left)))
+		l.set(max(0, min(next, left)))
 	}
+}
+
+// boundSettling ends the settling if its time is over, and else sees to it that
+// this comes about. The caller holds the lock.
+func (l *lease) boundSettling() {
+	left := time.Until(l.giveUp)
+	switch {
+	case l.giveUp.IsZero() || l.stopped:
+	case left <= 0:
+		l.cancel(context.DeadlineExceeded)
+	default:
+		l.set(left)
+	}
+}
+
+func (l *lease) set(d time.Duration) {
+	l.timer.Reset(d)
+	l.out = false
 }
 
 // lose ends the attempt's context, unless only the settling is left to do.
@@ -161,13 +184,16 @@ func (a *Attempt) settleContext(ctx context.Context) (context.Context, context.C
 	if until.IsZero() {
 		until = a.sent.Add(a.guard.cfg.Lease)
 	}
-	limit := max(time.Until(until), a.guard.cfg.Lease/4)
-	if l.ctx != nil && l.ctx.Err() == nil {
-		l.giveUp = time.Now().Add(limit)
-		l.timer.Reset(limit + time.Millisecond)
-		return l.ctx, l.stop
+	now := time.Now()
+	limit := max(until.Sub(now), a.guard.cfg.Lease/4)
+	if l.ctx == nil || l.ctx.Err() != nil {
+		return context.WithTimeout(context.WithoutCancel(ctx), limit)
 	}
-	return context.WithTimeout(context.WithoutCancel(ctx), limit)
+	l.giveUp = now.Add(limit)
+	if l.out || limit < a.guard.cfg.Lease/3 { // otherwise it runs out in time to be set
+		l.set(limit)
+	}
+	return l.ctx, l.stop
 }
 
 func (l *lease) ended() bool {

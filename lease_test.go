@@ -159,6 +159,56 @@ func TestAnAnswerThatCannotBeStoredIsGivenAndCounted(t *testing.T) {
 	})
 }
 
+// A hanging store answers neither a settlement nor, if it is told so, a renewal.
+type hanging struct {
+	onlyonce.Store
+	renewals bool
+}
+
+func (s hanging) Settle(ctx context.Context, _ onlyonce.Hold, _ onlyonce.Settlement) error {
+	<-ctx.Done()
+	return context.Cause(ctx)
+}
+
+func (s hanging) Renew(ctx context.Context, h onlyonce.Hold, d time.Duration, steps map[string][]byte) error {
+	if s.renewals {
+		<-ctx.Done()
+		return context.Cause(ctx)
+	}
+	return s.Store.Renew(ctx, h, d, steps)
+}
+
+func TestASettlementThatHangsEndsWithTheLease(t *testing.T) {
+	const lease = 30 * time.Second
+	for _, c := range []struct {
+		after, within time.Duration
+		renewals      bool
+	}{
+		{after: 0, within: lease},
+		{after: lease/3 - 1, within: lease},
+		{after: lease / 3, within: lease},
+		{after: lease/3 + 1, within: lease},
+		{after: 5 * lease, within: lease},
+		{after: lease / 2, within: lease / 2, renewals: true},
+		{after: 2 * lease, within: lease / 4, renewals: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			g := onlyonce.New(hanging{newStore(), c.renewals}, onlyonce.Config{Lease: lease})
+			var settling time.Time
+			if _, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) {
+				time.Sleep(c.after)
+				settling = time.Now()
+				return 1, nil
+			}); err != nil {
+				t.Fatal(err)
+			}
+			if took := time.Since(settling); took > c.within || took < lease/4 {
+				t.Errorf("settling after %v took %v, want at most %v", c.after, took, c.within)
+			}
+		})
+	}
+}
+
 func TestAClaimWhoseAnswerWasLostIsRecognised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
