@@ -190,7 +190,7 @@ func (a *Attempt) settleContext(ctx context.Context) (context.Context, context.C
 		return context.WithTimeout(context.WithoutCancel(ctx), limit)
 	}
 	l.giveUp = now.Add(limit)
-	if l.out || limit < a.guard.cfg.Lease/3 { // otherwise it runs out in time to be set
+	if l.out { // otherwise it runs out in time to be set
 		l.set(limit)
 	}
 	return l.ctx, l.stop
