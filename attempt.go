@@ -25,16 +25,16 @@ type Attempt struct {
 	held     bool      // it holds, or held, the command by a lease
 	inTx     bool      // it runs in a transaction, without a lease
 	replayed bool
+	status   int32             // see SetStatus
 	owner    [16]byte          // room to draw one
 	print    [sha256.Size]byte // room for the request's fingerprint
 
 	lease lease
 	run   running // the context of the first Context
 
-	mu     sync.Mutex
-	rec    Record
-	ref    string
-	status int
+	mu  sync.Mutex
+	rec Record
+	ref string
 }
 
 // newAttempt returns an attempt that keeps nothing of the caller's memory.
@@ -75,7 +75,7 @@ func (a *Attempt) SetRef(ref string) {
 func (a *Attempt) SetStatus(status int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.status = status
+	a.status = int32(status)
 }
 
 // Key derives a key for a step of the command: 32 hexadecimal digits, the same on
@@ -149,22 +149,21 @@ func settleError(err error) error {
 
 // complete fills in what the settings decide.
 func (a *Attempt) complete(s Settlement) Settlement {
-	rec := a.Record()
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	cfg := &a.guard.cfg
 	if s.State == "" {
-		if len(rec.Steps) == 0 {
+		if len(a.rec.Steps) == 0 {
 			return s
 		}
 		s = Settlement{State: StateFailed, Error: "released after some of its steps"}
 	}
-	a.mu.Lock()
 	if s.Result.Ref == "" {
 		s.Result.Ref = a.ref
 	}
 	if s.Result.Status == 0 {
-		s.Result.Status = a.status
+		s.Result.Status = int(a.status)
 	}
-	a.mu.Unlock()
 	s.Final = s.State == StateFailed && (s.Final || cfg.KeepFailures)
 	s.Error = cut(s.Error)
 	if s.Keep == 0 {
