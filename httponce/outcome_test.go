@@ -100,7 +100,7 @@ func TestAHandlerSaysWhatBecomesOfItsAnswer(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			store := memstore.New(memstore.Config{})
 			h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				c.say(r.WithContext(context.WithValue(r.Context(), "a", "b")))
+				c.say(r.WithContext(context.WithValue(r.Context(), anyKey{}, "b")))
 				w.WriteHeader(201)
 				io.WriteString(w, "secret")
 			}), single)
@@ -270,3 +270,5 @@ func (f *flaky) Settle(ctx context.Context, h onlyonce.Hold, s onlyonce.Settleme
 	}
 	return f.Store.Settle(ctx, h, s)
 }
+
+type anyKey struct{}

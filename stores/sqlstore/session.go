@@ -31,6 +31,8 @@ type direct struct {
 	prepared map[string]driver.Stmt
 }
 
+var errOldDriver = errors.New("the driver's statements know no context: use one with driver.StmtExecContext and StmtQueryContext, such as modernc.org/sqlite")
+
 func (d *direct) prepare(name string) (driver.Stmt, error) {
 	if st, ok := d.prepared[name]; ok {
 		return st, nil
@@ -48,12 +50,11 @@ func (d *direct) exec(name string, args []driver.NamedValue) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	var res driver.Result
-	if x, ok := st.(driver.StmtExecContext); ok {
-		res, err = x.ExecContext(context.Background(), args)
-	} else {
-		res, err = st.Exec(plain(args)) //nolint:staticcheck // what a driver has that lacks the newer method
+	x, ok := st.(driver.StmtExecContext)
+	if !ok {
+		return 0, errOldDriver
 	}
+	res, err := x.ExecContext(context.Background(), args)
 	if err != nil {
 		return 0, err
 	}
@@ -65,12 +66,11 @@ func (d *direct) query(name string, args []driver.NamedValue, row func([]driver.
 	if err != nil {
 		return err
 	}
-	var rows driver.Rows
-	if x, ok := st.(driver.StmtQueryContext); ok {
-		rows, err = x.QueryContext(context.Background(), args)
-	} else {
-		rows, err = st.Query(plain(args)) //nolint:staticcheck // what a driver has that lacks the newer method
+	x, ok := st.(driver.StmtQueryContext)
+	if !ok {
+		return errOldDriver
 	}
+	rows, err := x.QueryContext(context.Background(), args)
 	if err != nil {
 		return err
 	}
@@ -90,14 +90,6 @@ func each(rows driver.Rows, row func([]driver.Value) error) error {
 			return err
 		}
 	}
-}
-
-func plain(args []driver.NamedValue) []driver.Value {
-	values := make([]driver.Value, len(args))
-	for i, a := range args {
-		values[i] = a.Value
-	}
-	return values
 }
 
 func (d *direct) close() {
