@@ -61,7 +61,7 @@ func BenchmarkWrap(b *testing.B) {
 		g := onlyonce.New(memstore.New(memstore.Config{MaxBytes: 1 << 40}), onlyonce.Config{Keep: keep})
 		return httponce.Wrap(g, bare, httponce.Config{Tenant: func(*http.Request) string { return "acme" }})
 	}
-	keys := make([]string, 1<<20)
+	keys := make([]string, 1<<16) // more would only keep the garbage collector busy
 	for i := range keys {
 		keys[i] = strconv.Itoa(i)
 	}

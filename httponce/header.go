@@ -99,8 +99,9 @@ func (c *Config) stored(h http.Header, base *headerCopy) map[string][]string {
 		return nil
 	}
 	kept := make(map[string][]string, len(h))
+	connection := h["Connection"]
 	for name, vs := range h {
-		if !base.has(name, vs) && c.replays(name) && !namedByConnection(h, name) {
+		if !base.has(name, vs) && c.replays(name) && !listed(connection, name) {
 			kept[name] = vs
 		}
 	}
@@ -109,6 +110,9 @@ func (c *Config) stored(h http.Header, base *headerCopy) map[string][]string {
 
 // replays reports whether a header, or a trailer, of that name is stored.
 func (c *Config) replays(name string) bool {
+	if c.ReplayHeader == nil && (name == "Content-Type" || name == "Location") {
+		return true // most often, it is one of these
+	}
 	name = http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))
 	if ofConnection(name) {
 		return false
@@ -154,9 +158,10 @@ func containsFold(s, lower string) bool {
 	return false
 }
 
-func namedByConnection(h http.Header, name string) bool {
-	for _, v := range h["Connection"] {
-		for n := range strings.SplitSeq(v, ",") {
+// listed reports whether comma-separated lists have the name.
+func listed(lists []string, name string) bool {
+	for _, list := range lists {
+		for n := range strings.SplitSeq(list, ",") {
 			if strings.EqualFold(strings.TrimSpace(n), name) {
 				return true
 			}

@@ -12,18 +12,14 @@ import (
 func (l *layer) replay(c *call, a *onlyonce.Attempt) {
 	c.reset()
 	rec := a.Record()
-	if err := a.Err(); err != nil && rec.Result.Status == 0 {
+	if rec.State == onlyonce.StateFailed && rec.Result.Status == 0 {
 		p := failureKept
-		p.Err = err
+		p.Err = a.Err()
 		l.refuseKeyed(c.w, c.r, c.request.ID.Key, p)
 		return
 	}
 	h := c.w.Header()
-	n := 2
-	for _, vs := range rec.Result.Header {
-		n += len(vs)
-	}
-	all := make([]string, 0, n) // the store's own slices are not given away
+	all := make([]string, 0, len(rec.Result.Header)+2) // the store's own slices are not given away
 	add := func(vs ...string) []string {
 		from := len(all)
 		all = append(all, vs...)
