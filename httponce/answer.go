@@ -28,7 +28,8 @@ type answer struct {
 	size     int64 // of the body as written
 	body     []byte
 	trailers http.Header
-	tooLarge bool // for a transaction
+	tooLarge bool  // for a transaction
+	refused  error // why InTx could not commit
 }
 
 // A stage says where the bytes of an answer go.

@@ -38,6 +38,9 @@ func (a *answer) enterTx() (moment, error) {
 func (a *answer) rewind(m moment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.stage != buffered {
+		return
+	}
 	h := a.w.Header()
 	clear(h)
 	maps.Copy(h, m.header)
@@ -60,13 +63,14 @@ func (a *answer) discard() {
 	a.status, a.size, a.body, a.tooLarge = 0, 0, nil, false
 }
 
-// leaveTx lets the answer go on, or fixes it.
-func (a *answer) leaveTx(fix bool) {
+// leaveTx lets the answer go on if the transaction's function failed, and fixes it
+// otherwise: for good if err is nil, else as one that must not leave.
+func (a *answer) leaveTx(err, failed error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.inTx = false
-	if fix {
-		a.stage = fixed
+	if failed == nil && a.stage == buffered {
+		a.stage, a.refused = fixed, err
 	}
 }
 
@@ -76,10 +80,13 @@ func (x *exchange) fix() (s onlyonce.Settlement, err error) {
 	a := &x.answer
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.stage != buffered {
+		return s, errReturned
+	}
 	if a.status == 0 {
 		a.begin(http.StatusOK)
 	}
-	if _, commits := x.settlement(buffered); !commits {
+	if _, commits := x.verdict(buffered); !commits {
 		return s, fmt.Errorf("httponce: InTx: the answer of status %d is not one to commit: rolled back", a.status)
 	}
 	a.complete()

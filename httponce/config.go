@@ -36,7 +36,7 @@ type Config struct {
 	// NoFingerprint.
 	Fingerprint func(r *http.Request, body []byte) []byte
 
-	MaxBody        int64         // of a keyed request, in bytes; default 1 MiB; more is refused with 413
+	MaxBody        int64         // of a keyed request, and of all that WrapTx serves, in bytes; default 1 MiB; more is refused with 413
 	MismatchStatus int           // when the key was used for a different request; default 422; or 409
 	MaxWait        time.Duration // the most that a client's "Prefer: wait=N" is granted; 0: Prefer is ignored and the Guard's Config.Wait counts
 

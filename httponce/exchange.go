@@ -18,7 +18,6 @@ type exchange struct {
 	answer  answer
 	base    *headerCopy
 	marks   atomic.Uint32
-	refused error // why InTx could not commit
 	expires [1]string
 }
 
@@ -85,13 +84,7 @@ func newExchange(l *layer, c *call, ctx context.Context) *exchange {
 }
 
 // request returns the request that the handler gets.
-func (x *exchange) request(c *call) *http.Request {
-	r := c.r.WithContext(&x.run)
-	if r.Body != http.NoBody {
-		r.Body = &x.body
-	}
-	return r
-}
+func (x *exchange) request(c *call) *http.Request { return c.again(&x.run, &x.body) }
 
 // abandon notes that the handler panicked with p, or ended its goroutine, so
 // that nobody knows what happened.
@@ -110,34 +103,33 @@ func (x *exchange) abandon(p any) {
 // settlement says how the attempt ended, and whether its rows, if it has any,
 // are committed.
 func (x *exchange) settlement(at stage) (s onlyonce.Settlement, commits bool) {
-	marks, status := x.marks.Load(), x.answer.status
+	s, commits = x.verdict(at)
+	if s.State == onlyonce.StateCompleted || s.State == onlyonce.StateFailed {
+		s.Result = x.result()
+	}
+	return s, commits
+}
+
+// verdict is the settlement but for its result.
+func (x *exchange) verdict(at stage) (s onlyonce.Settlement, commits bool) {
+	marks, status, cfg := x.marks.Load(), x.answer.status, x.answer.cfg
 	switch {
 	case marks&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler said that nobody knows its outcome"}, false
-	case marks&markDontStore != 0, at == hijacked, status < 200:
+	case marks&markDontStore != 0, at == hijacked, status < 200, status < 500 && !cfg.StoreStatus(status):
 		return onlyonce.Settlement{}, status < 400
-	case status >= 500 && x.run.Err() != nil:
+	case status < 500:
+		return onlyonce.Settlement{State: onlyonce.StateCompleted}, true
+	case x.run.Err() != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("status %d after the attempt's time had ended", status)}, false
-	case status >= 500:
-		return onlyonce.Settlement{
-			State: onlyonce.StateFailed, Final: x.answer.cfg.KeepErrors, Error: fmt.Sprintf("status %d", status),
-			Result: x.result(),
-		}, false
-	case !x.answer.cfg.StoreStatus(status):
-		return onlyonce.Settlement{}, status < 400
 	}
-	return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: x.result()}, true
+	return onlyonce.Settlement{State: onlyonce.StateFailed, Final: cfg.KeepErrors, Error: fmt.Sprintf("status %d", status)}, false
 }
 
 // result returns the answer as it is stored.
 func (x *exchange) result() onlyonce.Result {
 	a := &x.answer
-	r := onlyonce.Result{Status: a.status, Header: a.cfg.stored(a.w.Header(), x.base), Body: a.body}
-	for name, vs := range a.trailers {
-		if a.cfg.replays(name) {
-			r.Header[name] = vs
-		}
-	}
+	r := onlyonce.Result{Status: a.status, Header: a.cfg.stored(a.w.Header(), a.trailers, x.base), Body: a.body}
 	if !a.storable() || x.marks.Load()&markDontStoreBody != 0 {
 		r.Header, r.Body = omitBody(r.Header), nil
 	}

@@ -92,16 +92,21 @@ func (c *headerCopy) get(name string) []string {
 	return nil
 }
 
-// stored returns those of h's fields that are kept with the answer; base is
-// what others had set before.
-func (c *Config) stored(h http.Header, base *headerCopy) map[string][]string {
-	if len(h) == 0 {
+// stored returns those of an answer's fields that are kept with it; base is what
+// others had set before.
+func (c *Config) stored(h, trailers http.Header, base *headerCopy) map[string][]string {
+	if len(h)+len(trailers) == 0 {
 		return nil
 	}
-	kept := make(map[string][]string, len(h))
+	kept := make(map[string][]string, len(h)+len(trailers))
 	connection := h["Connection"]
 	for name, vs := range h {
 		if !base.has(name, vs) && c.replays(name) && !listed(connection, name) {
+			kept[name] = vs
+		}
+	}
+	for name, vs := range trailers {
+		if c.replays(name) {
 			kept[name] = vs
 		}
 	}

@@ -229,3 +229,30 @@ func TestAPanicInTheRestOfAHandlerLeavesItsOutcomeUnknown(t *testing.T) {
 		t.Fatalf("record %+v", rec)
 	}
 }
+
+func TestATransactionThatOutlivesItsHandlerCommitsNothing(t *testing.T) {
+	s := newShop()
+	began, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
+	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, "left")
+		if r.Header.Get("Idempotency-Key") != "k" {
+			return
+		}
+		go func() {
+			done <- httponce.InTx(r, s, func(tx order) error {
+				close(began)
+				<-end
+				tx["order"] = "paid"
+				return made(w, r)
+			})
+		}()
+		<-began
+	}), single)
+	wantAnswer(t, post(h, "k", "tea"), 200, "left")
+	wantAnswer(t, post(h, "other", "request"), 200, "left")
+	close(end)
+	if err := <-done; err == nil || s.row("order") != "" {
+		t.Fatalf("InTx: %v, row %q", err, s.row("order"))
+	}
+	wantAnswer(t, post(h, "k", "tea"), 200, "left")
+}

@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -41,7 +42,16 @@ type call struct {
 	scratch *scratch
 	request onlyonce.Request
 	x       *exchange // the one that ran the handler
-	ran     bool      // a new command ran
+	isNew   bool      // the first attempt at a command ran
+}
+
+// again returns the request, whose body has been read, with a body.
+func (c *call) again(ctx context.Context, b *body) *http.Request {
+	r := c.r.WithContext(ctx)
+	if r.Body != http.NoBody {
+		r.Body = b
+	}
+	return r
 }
 
 func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -70,7 +80,7 @@ func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // protect serves a request with a valid key.
 func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
-	tenant := l.cfg.Tenant(r)
+	tenant := fit(l.cfg.Tenant(r))
 	if tenant == "" {
 		l.refuseKeyed(w, r, key, tenantMissing)
 		return
@@ -82,7 +92,7 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 	}
 	c := &s.call
 	*c = call{w: w, r: r, scratch: s, request: onlyonce.Request{
-		ID:   onlyonce.ID{Tenant: fit(tenant), Operation: fit(l.operation(r)), Key: key},
+		ID:   onlyonce.ID{Tenant: tenant, Operation: fit(l.operation(r)), Key: key},
 		Wait: l.wait(r),
 	}}
 	if l.cfg.Fingerprint != nil {
@@ -98,7 +108,7 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 			l.refuseKeyed(w, r, key, p)
 			return
 		}
-		defer func() { l.quota.leave(tenant, allowed, c.ran) }()
+		defer func() { l.quota.leave(tenant, allowed, c.isNew) }()
 	}
 	l.way.keyed(l, c)
 }

@@ -17,7 +17,7 @@ import (
 //	body_unreadable           400  the body did not come to its end
 //	idempotency_key_reused    422  the key was used for a different request
 //	request_in_progress       409  another request with the key is running
-//	outcome_unknown           409  nobody knows whether the command took effect
+//	outcome_unknown           409  nobody knows whether the command took effect; 500 for a handler of WrapTx that says so
 //	command_failed            500  it failed, and left no answer of its own
 //	answer_too_large          500  its answer is too large for a transaction, which was rolled back
 //	too_many_requests         429  the tenant's limits are reached
@@ -71,7 +71,7 @@ var (
 	}
 	bodyTooLarge = Problem{
 		Code: "body_too_large", Status: http.StatusRequestEntityTooLarge, Title: "The request's body is too large",
-		Detail: "A request with an idempotency key must have a shorter body.",
+		Detail: "Nothing was done. Send less.",
 	}
 	bodyUnreadable = Problem{
 		Code: "body_unreadable", Status: http.StatusBadRequest, Title: "The request's body did not come to its end",

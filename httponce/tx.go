@@ -45,7 +45,7 @@ type transactional[TX any] struct {
 
 func (t *transactional[TX]) keyed(l *layer, c *call) {
 	a, err := onlyonce.BeginTx(c.r.Context(), t.guard, t.in, c.request, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
-		c.ran = true
+		c.isNew = onlyonce.Current(ctx).Number() == 1
 		return t.run(l, c, ctx, tx)
 	})
 	switch {
@@ -180,10 +180,7 @@ func InTx[TX any](r *http.Request, in onlyonce.Transactor[TX], fn func(TX) error
 		s, failed = x.inTx(before, func() error { return fn(tx) })
 		return s, failed
 	})
-	if failed == nil {
-		x.refused = err
-	}
-	x.answer.leaveTx(failed == nil)
+	x.answer.leaveTx(err, failed)
 	return err
 }
 

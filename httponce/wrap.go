@@ -42,7 +42,7 @@ func (p *plain) keyed(l *layer, c *call) {
 	case a.Replayed():
 		l.replay(c, a)
 	default:
-		c.ran = true
+		c.isNew = a.Number() == 1
 		p.run(l, c, a)
 	}
 }
@@ -68,9 +68,9 @@ func (p *plain) run(l *layer, c *call, a *onlyonce.Attempt) {
 // finish records the answer, and then lets it leave.
 func (l *layer) finish(c *call, x *exchange) {
 	stage := x.answer.end()
-	if x.refused != nil {
-		l.refuseCall(c, x.refused)
-		_ = x.attempt.Settle(&x.run, l.guard.Failure(x.refused)) // unless InTx did; observed
+	if refused := x.answer.refused; refused != nil {
+		l.refuseCall(c, refused)
+		_ = x.attempt.Settle(&x.run, l.guard.Failure(refused)) // unless InTx did; observed
 		return
 	}
 	var err error
@@ -101,8 +101,6 @@ func (p *plain) unprotected(c *call, err error) {
 	})
 	b := &body{data: c.scratch.body}
 	defer b.Close()
-	r := c.r.WithContext(c.r.Context())
-	r.Body = b
 	c.w.Header().Set(headerProtected, "no")
-	p.handler.ServeHTTP(c.w, r)
+	p.handler.ServeHTTP(c.w, c.again(c.r.Context(), b))
 }
