@@ -33,6 +33,17 @@ func readClock(s session) (*clock, error) {
 	})
 }
 
+// refresh reads the clock again, after others wrote in the transaction.
+func (c *clock) refresh(s session) error {
+	again, err := readClock(s)
+	if err != nil {
+		return err
+	}
+	again.last, again.floor = max(again.last, c.last), max(again.floor, c.floor)
+	*c = *again
+	return nil
+}
+
 // create returns the created_at of a new record.
 func (c *clock) create() int64 {
 	c.last = max(c.now, c.last+1)
@@ -40,8 +51,9 @@ func (c *clock) create() int64 {
 }
 
 // fence returns the fence of a hold that comes after previous.
-func (c *clock) fence(previous int64) int64 { return max(c.now, previous+1) }
+func (c *clock) fence(previous int64) int64 { return max(c.now, previous+1, c.floor+1) }
 
+// newFence returns the fence of a new record's first hold.
 func (c *clock) newFence(createdAt int64) int64 { return max(createdAt, c.floor+1) }
 
 // whole returns the microseconds after which a duration that begins now has
@@ -79,12 +91,28 @@ func known(s session, k *key) (there bool, err error) {
 	return there, err
 }
 
+// findIfKnown is find for when there is probably no record.
+func findIfKnown(s session, k *key) (*stored, error) {
+	there, err := known(s, k)
+	if !there || err != nil {
+		return nil, err
+	}
+	return find(s, k)
+}
+
 // remove deletes a record and keeps its fence.
-func remove(s session, k *key, fence int64) error {
-	if _, err := s.exec("floor", args(fence)); err != nil {
+func remove(s session, now *clock, k *key, fence int64) error {
+	if err := keepFence(s, now, fence); err != nil {
 		return err
 	}
 	_, err := s.exec("delete", args(k.hash[:], fence))
+	return err
+}
+
+// keepFence makes every fence to come higher than one that no record has.
+func keepFence(s session, now *clock, fence int64) error {
+	_, err := s.exec("floor", args(fence))
+	now.floor = max(now.floor, fence)
 	return err
 }
 
@@ -134,10 +162,9 @@ func (o *claimOp) apply(s session, now *clock) error {
 	case r == nil:
 		return onlyonce.ErrNotFound
 	case r.expired:
-		if err := remove(s, &o.key, r.Fence); err != nil {
+		if err := remove(s, now, &o.key, r.Fence); err != nil {
 			return err
 		}
-		now.floor = max(now.floor, r.Fence)
 		_, err := o.insert(s, now)
 		return err
 	case o.claim.Takes(r.Record):

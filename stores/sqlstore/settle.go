@@ -34,7 +34,7 @@ func (o *settleOp) alone(s session) (bool, error) {
 
 func (o *settleOp) apply(s session, now *clock) error {
 	if o.settlement.State == "" {
-		return o.release(s)
+		return o.release(s, now)
 	}
 	if o.args != nil {
 		o.args[4].Value, o.args[5].Value = now.now, o.expiresAt(now)
@@ -77,7 +77,7 @@ func (o *settleOp) expiresAt(now *clock) any {
 	return now.now + whole(o.settlement.Keep)
 }
 
-func (o *settleOp) release(s session) error {
+func (o *settleOp) release(s session, now *clock) error {
 	n, err := s.exec("release", args(o.key.hash[:], []byte(o.hold.Owner), o.hold.Fence))
 	if err != nil {
 		return err
@@ -85,8 +85,7 @@ func (o *settleOp) release(s session) error {
 	if n == 0 {
 		return o.refused(s)
 	}
-	_, err = s.exec("floor", args(o.hold.Fence))
-	return err
+	return keepFence(s, now, o.hold.Fence)
 }
 
 // refused says why nothing was settled: the hold settled before, which is no
@@ -172,7 +171,7 @@ func (o *resolveOp) apply(s session, now *clock) error {
 	case r.State == onlyonce.StateProcessing && r.LeaseLeft > 0:
 		return onlyonce.ErrInFlight
 	case o.settlement.State == "":
-		return remove(s, &o.key, r.Fence)
+		return remove(s, now, &o.key, r.Fence)
 	}
 	_, err = s.exec("resolve", args(append(o.values(now), o.key.hash[:])...))
 	return err
@@ -187,10 +186,20 @@ type purgeOp struct {
 func (o *purgeOp) alone(session) (bool, error) { return false, nil }
 
 func (o *purgeOp) apply(s session, now *clock) error {
-	if _, err := s.exec("purge floor", args(now.now, int64(o.limit))); err != nil {
+	due := args(now.now, int64(o.limit))
+	var highest int64
+	err := s.query("highest due", due, func(v []driver.Value) error {
+		r := rowReader{values: v}
+		highest = r.int("fence")
+		return r.err
+	})
+	if err != nil || highest == 0 {
 		return err
 	}
-	n, err := s.exec("purge", args(now.now, int64(o.limit)))
+	if err := keepFence(s, now, highest); err != nil {
+		return err
+	}
+	n, err := s.exec("purge", due)
 	o.purged = int(n)
 	return err
 }

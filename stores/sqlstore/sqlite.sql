@@ -123,10 +123,8 @@ DELETE FROM onlyonce_records WHERE id = ? AND fence = ?;
 -- name: floor
 UPDATE onlyonce_fence SET floor = max(floor, ?);
 
--- name: purge floor
-UPDATE onlyonce_fence
-SET floor = max(floor, coalesce((SELECT max(fence) FROM (
-  SELECT fence FROM onlyonce_records WHERE expires_at <= ? ORDER BY expires_at, created_at LIMIT ?)), 0));
+-- name: highest due
+SELECT max(fence) FROM (SELECT fence FROM onlyonce_records WHERE expires_at <= ? ORDER BY expires_at, created_at LIMIT ?);
 
 -- name: purge
 DELETE FROM onlyonce_records

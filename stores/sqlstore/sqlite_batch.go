@@ -11,30 +11,27 @@ import (
 // A txBatch runs functions one after another in one transaction, each in the
 // goroutine of its caller, which hands the batch on to the next.
 type txBatch struct {
-	store *Store
-	tx    *sql.Tx
-	now   *clock
-	began time.Time
-	todo  []*ticket[job]
-	ran   []*ticket[job] // what is committed with the batch
+	store  *Store
+	tx     *sql.Tx
+	began  time.Time
+	now    *clock
+	joined int64 // how often WithTx had been used when the clock was read
+	todo   []*ticket[job]
+	ran    []*ticket[job] // what is committed with the batch
 }
 
-// How long a batch begins functions, so that others come to write, and how
-// often a function is run again because of another one.
-const (
-	txBatchTime = 20 * time.Millisecond
-	maxLosses   = 3
-)
-
-var (
-	errEnded = errors.New("the transaction ended before the function did: the function, or the database because of an error, ended it")
-	errOften = errors.New("other functions made the database roll the transaction back too often")
-)
+// txBatchTime is how long a batch begins functions, so that others come to
+// write.
+const txBatchTime = 20 * time.Millisecond
 
 // startRuns begins a batch and gives the first function its turn.
 func (s *Store) startRuns(tickets []*ticket[job]) {
 	b := &txBatch{store: s, began: time.Now(), todo: tickets}
 	b.guard(func() {
+		for _, t := range tickets {
+			t.job.run.batch = b
+			s.queue.offer(t)
+		}
 		if err := b.begin(); err != nil {
 			b.abandon(err)
 			return
@@ -69,8 +66,7 @@ func (b *txBatch) abandon(err error) {
 
 func (b *txBatch) use(f func(*direct) error) error { return b.store.writer.use(f) }
 
-// begin begins the transaction with the write lock, and answers those whose
-// function does not run.
+// begin begins the transaction with the write lock.
 func (b *txBatch) begin() error {
 	w := b.store.writer
 	if err := w.ready(); err != nil {
@@ -81,28 +77,14 @@ func (b *txBatch) begin() error {
 		return err
 	}
 	b.tx = tx
+	b.joined = b.store.joined.Load()
 	return b.use(func(d *direct) error {
 		if _, err := d.exec("lock", nil); err != nil {
 			return err
 		}
-		if b.now, err = readClock(d); err != nil {
-			return err
-		}
-		b.todo = slices.DeleteFunc(b.todo, func(t *ticket[job]) bool { return !b.admit(d, t) })
-		return nil
+		b.now, err = readClock(d)
+		return err
 	})
-}
-
-// admit says whether the ticket's function runs in this batch.
-func (b *txBatch) admit(d *direct, t *ticket[job]) bool {
-	runs, err := t.job.run.look(d, b.now)
-	if !runs || err != nil {
-		b.store.queue.answer(t, err)
-		return false
-	}
-	t.job.run.batch = b
-	b.store.queue.offer(t)
-	return true
 }
 
 // pass gives the next function its turn, or ends the batch.
@@ -110,12 +92,6 @@ func (b *txBatch) pass() {
 	for len(b.todo) > 0 && (len(b.ran) == 0 || time.Since(b.began) < txBatchTime) {
 		t := b.todo[0]
 		b.todo = b.todo[1:]
-		if t.job.run.ended {
-			if !b.finish(t, nil) {
-				return
-			}
-			continue
-		}
 		if b.store.queue.give(t) {
 			return
 		}
@@ -127,33 +103,59 @@ func (b *txBatch) pass() {
 func takeTurn(t *ticket[job]) { t.job.run.batch.turn(t) }
 
 func (b *txBatch) turn(t *ticket[job]) {
-	r := t.job.run
-	if !b.savepoint(t) {
+	runs := false
+	b.guard(func() { runs = b.start(t) })
+	if !runs {
 		return
 	}
+	r := t.job.run
 	r.panicked = true
 	defer func() {
-		b.guard(func() {
-			if b.finish(t, b.endSavepoint(r)) {
-				b.pass()
-			}
-		})
+		b.guard(func() { b.finish(t, b.endSavepoint(r)) })
 	}()
 	r.settlement, r.err = r.fn(r.ctx, b.tx, r.record)
 	r.panicked = false
 }
 
-func (b *txBatch) savepoint(t *ticket[job]) (open bool) {
-	b.guard(func() {
-		err := b.use(func(d *direct) error {
-			_, err := d.exec("savepoint", nil)
+// start says whether the ticket's function is to run, in a savepoint of its
+// own. Otherwise the batch has gone on. What is found may have been written in
+// this transaction, so it is no answer before the commit.
+func (b *txBatch) start(t *ticket[job]) (runs bool) {
+	r := t.job.run
+	err := b.use(func(d *direct) (err error) {
+		if err := b.look(d); err != nil {
 			return err
-		})
-		if open = err == nil; !open {
-			b.lose(t, err)
 		}
+		runs, err = r.look(d, b.now)
+		r.idle = !runs
+		if err != nil || !runs || r.ended {
+			return err
+		}
+		_, err = d.exec("savepoint", nil)
+		return err
 	})
-	return open
+	switch {
+	case err != nil:
+		b.lose(t, err)
+	case runs && r.ended:
+		b.finish(t, nil)
+	case !runs:
+		b.ran = append(b.ran, t)
+		b.pass()
+	default:
+		return true
+	}
+	return false
+}
+
+// look reads the clock again if a function used WithTx.
+func (b *txBatch) look(d *direct) error {
+	joined := b.store.joined.Load()
+	if joined == b.joined {
+		return nil
+	}
+	b.joined = joined
+	return b.now.refresh(d)
 }
 
 // endSavepoint keeps what the function wrote, or undoes it. It fails if the
@@ -170,22 +172,21 @@ func (b *txBatch) endSavepoint(r *run) error {
 	})
 }
 
-// finish records how the function ended, and says whether the batch goes on.
-func (b *txBatch) finish(t *ticket[job], err error) bool {
+// finish records how the function ended, and goes on with the batch.
+func (b *txBatch) finish(t *ticket[job], lost error) {
 	r := t.job.run
-	if err != nil {
-		b.lose(t, errors.Join(errEnded, err))
-		return false
-	}
-	if r.panicked {
-		return true
+	if lost != nil {
+		b.lose(t, errors.Join(errEnded, lost))
+		return
 	}
 	if err := b.use(func(d *direct) error { return r.write(d, b.now) }); err != nil {
 		b.lose(t, err)
-		return false
+		return
 	}
-	b.ran = append(b.ran, t)
-	return true
+	if !r.panicked {
+		b.ran = append(b.ran, t)
+	}
+	b.pass()
 }
 
 // commit commits the batch and answers everyone in it. What did not get its
@@ -199,8 +200,13 @@ func (b *txBatch) commit() {
 		return
 	}
 	for _, t := range b.ran {
-		t.job.run.settled(b.now)
-		q.answer(t, nil)
+		b.committed(t)
 	}
 	q.next()
+}
+
+// committed answers one whose part has been committed.
+func (b *txBatch) committed(t *ticket[job]) {
+	t.job.run.settled(b.now)
+	b.store.queue.answer(t, t.job.run.refused)
 }

@@ -2,18 +2,41 @@ package sqlstore
 
 import (
 	"errors"
+	"fmt"
 
 	"github.com/onlyonce-go/onlyonce"
 )
 
+// A fate is what became of a transaction.
+type fate int
+
+const (
+	fateUnknown fate = iota
+	fateCommitted
+	fateLost
+)
+
+var (
+	errEnded = errors.New("the transaction ended before the function did: the function, or the database because of an error, ended it")
+	errOften = errors.New("other functions made the database roll the transaction back too often")
+)
+
+// maxLosses is how often a function runs again because of another one.
+const maxLosses = 3
+
 // lose ends a transaction that is gone, or must not be committed, because of
-// t's function. The others run again.
-func (b *txBatch) lose(t *ticket[job], err error) {
+// t's function. The others run again, unless a function committed it.
+func (b *txBatch) lose(t *ticket[job], cause error) {
 	rolledBack := b.tx.Rollback() == nil
 	b.store.writer.discard()
-	again := b.blame(t, err)
+	became := fateLost
+	if !rolledBack {
+		became, _ = b.witness()
+	}
+	b.keepFences(t)
+	again := b.blame(t, cause)
 	for _, other := range b.ran {
-		if b.store.survives(other, rolledBack, b.now) {
+		if b.survives(other, became, cause) {
 			again = append(again, other)
 		}
 	}
@@ -21,82 +44,91 @@ func (b *txBatch) lose(t *ticket[job], err error) {
 	b.store.queue.next()
 }
 
-// blame answers the culprit, unless what is left to do is to record the error
-// that its function returned.
-func (b *txBatch) blame(t *ticket[job], err error) (again []*ticket[job]) {
-	r := t.job.run
-	switch {
-	case r.err == nil:
-		b.store.queue.answer(t, err)
-	case r.settlement.State == "":
-		b.store.queue.answer(t, nil)
-	case r.losses >= maxLosses:
-		b.store.queue.answer(t, errOften)
-	default:
-		r.losses++
-		r.ended = true
-		return append(again, t)
-	}
-	return nil
-}
-
-// survives answers one whose function ran in a transaction that was lost, or
-// says that it has to go again. A function may have committed the transaction
-// instead of losing it.
-func (s *Store) survives(t *ticket[job], rolledBack bool, now *clock) (again bool) {
-	r := t.job.run
-	if !rolledBack {
-		switch done, err := s.committed(r); {
-		case err != nil:
-			s.queue.answer(t, err)
-			return false
-		case done:
-			r.settled(now)
-			s.queue.answer(t, nil)
-			return false
-		case r.settlement.State == "" && r.err == nil:
-			s.queue.answer(t, errEnded)
-			return false
-		}
-	}
-	switch {
-	case r.err != nil && r.settlement.State == "":
-		s.queue.answer(t, nil)
-		return false
-	case r.losses >= maxLosses:
-		s.queue.answer(t, errOften)
-		return false
-	}
-	r.losses++
-	r.ended = r.err != nil
-	return true
-}
-
-// committed looks whether the run's record is there as the run left it.
-func (s *Store) committed(r *run) (done bool, err error) {
-	err = s.writer.use(func(d *direct) error {
-		found, err := find(d, &r.key)
-		done = found != nil && r.settlement.State != "" && found.State == r.settlement.State &&
-			found.Owner == r.record.Owner && found.Fence == r.record.Fence
-		return err
-	})
-	return done, err
-}
-
 // doubt answers everyone of a batch whose commit returned an error: some
 // errors come after the commit.
-func (b *txBatch) doubt(err error) {
+func (b *txBatch) doubt(cause error) {
 	b.store.writer.discard()
+	became, unread := b.witness()
 	for _, t := range b.ran {
-		r := t.job.run
-		done, unread := b.store.committed(r)
-		if done {
-			r.settled(b.now)
-			b.store.queue.answer(t, nil)
+		if became == fateCommitted {
+			b.committed(t)
 			continue
 		}
-		r.record = onlyonce.Record{}
-		b.store.queue.answer(t, errors.Join(err, unread))
+		t.job.run.record = onlyonce.Record{}
+		b.store.queue.answer(t, errors.Join(cause, unread))
 	}
 	b.store.queue.next()
+}
+
+// witness looks for a record that only this transaction can have written.
+func (b *txBatch) witness() (fate, error) {
+	for _, t := range b.ran {
+		r := t.job.run
+		if r.idle || r.settlement.State == "" {
+			continue
+		}
+		var found *stored
+		err := b.use(func(d *direct) (err error) {
+			found, err = find(d, &r.key)
+			return err
+		})
+		switch {
+		case err != nil:
+			return fateUnknown, err
+		case found != nil && found.State == r.settlement.State && found.Owner == r.record.Owner && found.Fence == r.record.Fence:
+			return fateCommitted, nil
+		}
+		return fateLost, nil
+	}
+	return fateUnknown, nil
+}
+
+// keepFences keeps the fences that were handed out in vain, as far as the
+// database can still write.
+func (b *txBatch) keepFences(culprit *ticket[job]) {
+	highest := culprit.job.run.record.Fence
+	for _, t := range b.ran {
+		highest = max(highest, t.job.run.record.Fence)
+	}
+	_ = b.use(func(d *direct) error {
+		_, err := d.exec("floor", args(highest))
+		return err
+	})
+}
+
+// blame answers the culprit, unless what is left to do is to record the error
+// that its function returned.
+func (b *txBatch) blame(t *ticket[job], cause error) (again []*ticket[job]) {
+	r := t.job.run
+	if r.err == nil {
+		b.store.queue.answer(t, cause)
+		return nil
+	}
+	if b.survives(t, fateLost, cause) {
+		again = append(again, t)
+	}
+	return again
+}
+
+// survives says whether one who was in the transaction has to go again.
+// Otherwise it answers it.
+func (b *txBatch) survives(t *ticket[job], became fate, cause error) (again bool) {
+	r := t.job.run
+	switch {
+	case became == fateCommitted:
+		b.committed(t)
+	case became == fateUnknown && !r.idle && r.err == nil:
+		b.store.queue.answer(t, errEnded)
+	case r.err != nil && r.settlement.State == "":
+		b.store.queue.answer(t, nil) // the error is its answer
+	case r.losses >= maxLosses:
+		b.store.queue.answer(t, fmt.Errorf("%w: %w", errOften, cause))
+	default:
+		r.losses++
+		if r.ended = r.err != nil; !r.ended {
+			r.settlement = onlyonce.Settlement{}
+		}
+		return true
+	}
+	return false
 }

@@ -23,6 +23,8 @@ type run struct {
 	before *stored         // the record that was there
 	record onlyonce.Record // as it was claimed, then as it was settled
 
+	idle       bool  // fn does not run: the record is the answer, or …
+	refused    error // … this
 	settlement onlyonce.Settlement
 	err        error // what fn returned
 	panicked   bool
@@ -83,17 +85,25 @@ func (r *run) outcome(doing string, err error) error {
 
 // look reads the run's record and says whether its function runs.
 func (r *run) look(s session, now *clock) (runs bool, err error) {
-	r.before = nil
-	if there, err := known(s, &r.key); err != nil {
-		return false, err
-	} else if there {
-		if r.before, err = find(s, &r.key); err != nil {
-			return false, err
-		}
-	}
+	finds := findIfKnown
 	if r.hold != nil {
-		return r.lookHold()
+		finds = find
 	}
+	r.refused = nil
+	r.before, err = finds(s, &r.key)
+	switch {
+	case errors.Is(err, errCollision):
+		r.refused = err
+		return false, nil
+	case err != nil:
+		return false, err
+	case r.hold != nil:
+		return r.lookHold(), nil
+	}
+	return r.lookClaim(now), nil
+}
+
+func (r *run) lookClaim(now *clock) (runs bool) {
 	switch b := r.before; {
 	case b == nil:
 		r.record = fresh(r.claim, now.create(), 0)
@@ -105,18 +115,24 @@ func (r *run) look(s session, now *clock) (runs bool, err error) {
 		r.record = taken(b, r.claim, now)
 	default:
 		r.record = b.Record
-		return false, nil
+		return false
 	}
-	return true, nil
+	return true
 }
 
-func (r *run) lookHold() (bool, error) {
+func (r *run) lookHold() (runs bool) {
 	b := r.before
 	if b == nil || b.State != onlyonce.StateProcessing || b.Owner != r.hold.Owner || b.Fence != r.hold.Fence {
-		return false, onlyonce.ErrLost
+		r.refused = onlyonce.ErrLost
+		return false
 	}
 	r.record = b.Record
-	return true, nil
+	return true
+}
+
+// leaves says that the function left nothing, not even a settlement.
+func (r *run) leaves() bool {
+	return r.panicked || r.err != nil && r.settlement.State == ""
 }
 
 var errChanged = errors.New("the function changed the record of its own command")
@@ -124,32 +140,28 @@ var errChanged = errors.New("the function changed the record of its own command"
 // write records how the run ended.
 func (r *run) write(s session, now *clock) error {
 	o := newSettleOp(onlyonce.Hold{ID: r.key.id, Owner: r.record.Owner, Fence: r.record.Fence}, r.settlement)
-	if r.hold != nil {
-		return r.writeHold(o, s, now)
-	}
-	return r.writeClaim(o, s, now)
-}
-
-// writeHold settles the claim made before, but for an error that says nothing.
-func (r *run) writeHold(o *settleOp, s session, now *clock) error {
-	if r.settlement.State == "" && r.err != nil {
+	switch {
+	case r.hold == nil:
+		return r.writeClaim(o, s, now)
+	case r.leaves():
 		return nil
 	}
 	return o.apply(s, now)
 }
 
-// writeClaim puts the settled record in the place of what was there.
+// writeClaim puts the settled record in the place of what was there. A fence
+// that was handed out is not handed out again, whatever became of the run.
 func (r *run) writeClaim(o *settleOp, s session, now *clock) error {
-	if r.settlement.State == "" && (r.err != nil || r.before == nil) {
-		return nil
+	if r.leaves() {
+		return keepFence(s, now, r.record.Fence)
 	}
 	if r.before != nil {
-		if err := remove(s, &r.key, r.before.Fence); err != nil {
+		if err := remove(s, now, &r.key, r.before.Fence); err != nil {
 			return err
 		}
 	}
 	if r.settlement.State == "" {
-		return nil
+		return keepFence(s, now, r.record.Fence)
 	}
 	done, err := r.insert(o, s, now)
 	if done || err != nil {
@@ -159,11 +171,10 @@ func (r *run) writeClaim(o *settleOp, s session, now *clock) error {
 		return cmp.Or(err, errChanged)
 	}
 	// The function made records of other commands, one of which has the created_at.
-	again, err := readClock(s)
-	if err != nil {
+	if err := now.refresh(s); err != nil {
 		return err
 	}
-	r.record.CreatedAt = time.UnixMicro(again.create()).UTC()
+	r.record.CreatedAt = time.UnixMicro(now.create()).UTC()
 	_, err = r.insert(o, s, now)
 	return err
 }
@@ -182,7 +193,7 @@ func (r *run) insert(o *settleOp, s session, now *clock) (done bool, err error) 
 // settled makes the run's record what write made of it.
 func (r *run) settled(now *clock) {
 	st := &r.settlement
-	if st.State == "" {
+	if r.idle || st.State == "" {
 		return
 	}
 	rec := &r.record

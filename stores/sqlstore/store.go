@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -26,6 +27,7 @@ type Store struct {
 	lookup *sql.Stmt
 	hints  hints
 	inside inside
+	joined atomic.Int64 // how often WithTx was used
 }
 
 var (

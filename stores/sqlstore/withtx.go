@@ -21,6 +21,7 @@ type inTx struct {
 }
 
 func (t *inTx) do(ctx context.Context, o op) error {
+	t.store.joined.Add(1)
 	on := through{ctx: ctx, on: t.tx, text: t.store.text}
 	if done, err := o.alone(on); done || err != nil {
 		return err
