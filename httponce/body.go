@@ -13,15 +13,15 @@ const firstGrant = 64 << 10
 
 var errBodyTooLarge = errors.New("httponce: the request's body is too large")
 
-// readBody appends the request's body, at most limit bytes, to buf[:0].
+// readBody appends the request's body, at most limit bytes, to buf.
 func readBody(buf []byte, r *http.Request, limit int64) ([]byte, error) {
-	buf = buf[:0]
 	if r.ContentLength > limit {
 		return buf, errBodyTooLarge
 	}
 	if r.Body == nil || r.Body == http.NoBody {
 		return buf, nil
 	}
+	limit += int64(len(buf))
 	buf = slices.Grow(buf, int(min(max(r.ContentLength, 511), firstGrant))+1)
 	for {
 		if len(buf) == cap(buf) {

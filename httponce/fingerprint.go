@@ -3,6 +3,7 @@ package httponce
 import (
 	"bytes"
 	"cmp"
+	"crypto/sha256"
 	"encoding/binary"
 	"net/http"
 	"slices"
@@ -22,9 +23,13 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 		s := takeScratch()
 		defer s.giveBack()
 		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil {
-			return bytes.Clone(s.fingerprint(r, "canonical JSON", sum))
+			s.begin(r, "canonical JSON")
+			s.text = append(s.text, sum...)
+		} else {
+			s.begin(r, "bytes")
+			s.text = append(s.text, body...)
 		}
-		return bytes.Clone(s.fingerprint(r, "bytes", body))
+		return bytes.Clone(s.fingerprint())
 	}
 }
 
@@ -32,33 +37,35 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 // used key gets its answer.
 func NoFingerprint(*http.Request, []byte) []byte { return nil }
 
-// fingerprint hashes what is to be the same in a repeat; how says what body is.
-// The next call overwrites it.
-func (s *scratch) fingerprint(r *http.Request, how string, body []byte) []byte {
-	head := s.head[:0]
-	head = appendPart(head, "onlyonce http v1")
-	head = appendPart(head, how)
-	head = appendPart(head, r.Method)
-	head = appendPart(head, r.URL.Path)
-	head = appendPart(head, r.URL.RawPath)
-	head = s.appendQuery(head, r.URL.RawQuery)
+// begin makes the scratch's text what is to be the same in a repeat but for the
+// body; how says in what way that follows.
+func (s *scratch) begin(r *http.Request, how string) {
+	t := s.text[:0]
+	t = appendPart(t, "onlyonce http v1")
+	t = appendPart(t, how)
+	t = appendPart(t, r.Method)
+	t = appendPart(t, r.URL.Path)
+	t = appendPart(t, r.URL.RawPath)
+	t = s.appendQuery(t, r.URL.RawQuery)
 	types := r.Header["Content-Type"]
-	head = binary.BigEndian.AppendUint64(head, uint64(len(types)))
-	for _, t := range types {
-		head = appendPart(head, t)
+	t = binary.BigEndian.AppendUint64(t, uint64(len(types)))
+	for _, ct := range types {
+		t = appendPart(t, ct)
 	}
-	s.head = head
-	s.hash.Reset()
-	s.hash.Write(head)
-	s.hash.Write(body)
-	return s.hash.Sum(s.sum[:0])
+	s.text = t
+}
+
+// fingerprint returns the hash of the text. The next call overwrites it.
+func (s *scratch) fingerprint() []byte {
+	s.sum = sha256.Sum256(s.text)
+	return s.sum[:]
 }
 
 // appendQuery appends the query's parameters in the order of their names;
 // those of one name keep theirs.
-func (s *scratch) appendQuery(head []byte, query string) []byte {
+func (s *scratch) appendQuery(t []byte, query string) []byte {
 	if strings.IndexByte(query, '&') < 0 {
-		return appendPart(head, query)
+		return appendPart(t, query)
 	}
 	s.query = s.query[:0]
 	for p := range strings.SplitSeq(query, "&") {
@@ -69,11 +76,11 @@ func (s *scratch) appendQuery(head []byte, query string) []byte {
 		b, _, _ = strings.Cut(b, "=")
 		return cmp.Compare(a, b)
 	})
-	head = binary.BigEndian.AppendUint64(head, uint64(len(query)))
+	t = binary.BigEndian.AppendUint64(t, uint64(len(query)))
 	for _, p := range s.query {
-		head = append(append(head, p...), '&')
+		t = append(append(t, p...), '&')
 	}
-	return head
+	return t
 }
 
 func appendPart(b []byte, part string) []byte {

@@ -87,6 +87,9 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 	}
 	s := takeScratch()
 	defer s.giveBack()
+	if l.cfg.Fingerprint == nil {
+		s.begin(r, "bytes")
+	}
 	if !l.readBody(s, w, r, key) {
 		return
 	}
@@ -98,7 +101,7 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 	if l.cfg.Fingerprint != nil {
 		c.request.Fingerprint = l.cfg.Fingerprint(r, s.body)
 	} else {
-		c.request.Fingerprint = s.fingerprint(r, "bytes", s.body)
+		c.request.Fingerprint = s.fingerprint()
 	}
 	if l.quota != nil {
 		allowed, wait := l.quota.enter(tenant)
@@ -116,7 +119,9 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 // readBody reads the body, or refuses the request.
 func (l *layer) readBody(s *scratch, w http.ResponseWriter, r *http.Request, key string) bool {
 	var err error
-	if s.body, err = readBody(s.body, r, l.cfg.MaxBody); err == nil {
+	head := len(s.text)
+	s.text, err = readBody(s.text, r, l.cfg.MaxBody)
+	if s.body = s.text[head:]; err == nil {
 		return true
 	}
 	var outer *http.MaxBytesError

@@ -2,17 +2,15 @@ package httponce
 
 import (
 	"crypto/sha256"
-	"hash"
 	"sync"
 )
 
 // A scratch is the memory that requests use one after another. Nothing that a
 // handler can reach refers to it once the handler has returned.
 type scratch struct {
-	body  []byte
-	head  []byte
+	text  []byte // what the fingerprint is of, and then the body
+	body  []byte // the end of text
 	query []string
-	hash  hash.Hash
 	base  headerCopy // what was set before the handler ran
 	sent  headerCopy // what the handler's answer began with
 	sum   [sha256.Size]byte
@@ -22,20 +20,18 @@ type scratch struct {
 // largestKept is the longest buffer that is kept for the next request.
 const largestKept = 64 << 10
 
-var scratches = sync.Pool{New: func() any { return &scratch{hash: sha256.New()} }}
+var scratches = sync.Pool{New: func() any { return new(scratch) }}
 
 func takeScratch() *scratch { return scratches.Get().(*scratch) }
 
 func (s *scratch) giveBack() {
-	if cap(s.body) > largestKept {
-		s.body = nil
+	if s.body = nil; cap(s.text) > largestKept {
+		s.text = nil
 	}
-	if cap(s.head) > largestKept {
-		s.head = nil
-	}
+	s.text = s.text[:0]
 	clear(s.query)
-	s.call = call{}
 	s.base.clear()
 	s.sent.clear()
+	s.call = call{}
 	scratches.Put(s)
 }
