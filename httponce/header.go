@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -95,19 +96,15 @@ func (c *headerCopy) get(name string) []string {
 // stored returns those of an answer's fields that are kept with it; base is what
 // others had set before.
 func (c *Config) stored(h, trailers http.Header, base *headerCopy) map[string][]string {
-	if len(h)+len(trailers) == 0 {
-		return nil
+	kept := maps.Clone(h)
+	if kept == nil {
+		kept = make(http.Header, len(trailers))
 	}
-	kept := make(map[string][]string, len(h)+len(trailers))
+	maps.Copy(kept, trailers)
 	connection := h["Connection"]
-	for name, vs := range h {
-		if !base.has(name, vs) && c.replays(name) && !listed(connection, name) {
-			kept[name] = vs
-		}
-	}
-	for name, vs := range trailers {
-		if c.replays(name) {
-			kept[name] = vs
+	for name, vs := range kept {
+		if base.has(name, vs) || !c.replays(name) || listed(connection, name) {
+			delete(kept, name)
 		}
 	}
 	return kept
@@ -180,9 +177,6 @@ var ofBody = [...]string{"Content-Length", "Content-Encoding", "Content-Md5", "C
 
 // omitBody says that the stored answer has no body.
 func omitBody(h map[string][]string) map[string][]string {
-	if h == nil {
-		h = make(map[string][]string, 1)
-	}
 	for _, name := range ofBody {
 		delete(h, name)
 	}

@@ -6,11 +6,15 @@ import (
 	"unicode/utf8"
 )
 
+// afterToken is what ends a token.
+const afterToken = "; \t,\""
+
 // A keyForm is what a key has to look like.
 type keyForm struct {
 	strict  bool
 	longest int
 	allowed [256]bool
+	bare    bool // every key can be written as a token, without quotes
 }
 
 func newKeyForm(c Config) keyForm {
@@ -22,6 +26,7 @@ func newKeyForm(c Config) keyForm {
 	for i := range len(chars) {
 		f.allowed[chars[i]] = true
 	}
+	f.bare = !strings.ContainsAny(chars, afterToken)
 	return f
 }
 
@@ -30,7 +35,11 @@ func (f *keyForm) read(values []string) (key, wrong string) {
 	if len(values) != 1 {
 		return "", "The header is given more than once."
 	}
-	s := strings.Trim(values[0], " \t")
+	s := values[0]
+	if f.bare && !f.strict && f.judge(s) == "" {
+		return s, ""
+	}
+	s = strings.Trim(s, " \t")
 	rest := ""
 	switch {
 	case s == "":
@@ -44,7 +53,7 @@ func (f *keyForm) read(values []string) (key, wrong string) {
 		return "", `The key must be a quoted string, such as "8e03978e".`
 	default:
 		key, rest = s, ""
-		if i := strings.IndexAny(s, "; \t,\""); i >= 0 {
+		if i := strings.IndexAny(s, afterToken); i >= 0 {
 			key, rest = s[:i], s[i:]
 		}
 	}

@@ -41,8 +41,8 @@ type call struct {
 	r       *http.Request
 	scratch *scratch
 	request onlyonce.Request
-	x       *exchange // the one that ran the handler
-	isNew   bool      // the first attempt at a command ran
+	x       *exchange         // the one that ran the handler
+	attempt *onlyonce.Attempt // that ran; nil: none
 }
 
 // again returns the request, whose body has been read, with a body.
@@ -111,7 +111,7 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 			l.refuseKeyed(w, r, key, p)
 			return
 		}
-		defer func() { l.quota.leave(tenant, allowed, c.isNew) }()
+		defer func() { l.quota.leave(tenant, allowed, c.attempt != nil && c.attempt.Number() == 1) }()
 	}
 	l.way.keyed(l, c)
 }
@@ -156,7 +156,8 @@ func (l *layer) operation(r *http.Request) string {
 		return l.cfg.Operation(r)
 	case r.Pattern == "":
 		return r.Method + " " + r.URL.Path
-	case strings.HasPrefix(r.Pattern, r.Method+" "):
+	}
+	if rest, ok := strings.CutPrefix(r.Pattern, r.Method); ok && strings.HasPrefix(rest, " ") {
 		return r.Pattern
 	}
 	return r.Method + " " + r.Pattern

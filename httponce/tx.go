@@ -45,7 +45,7 @@ type transactional[TX any] struct {
 
 func (t *transactional[TX]) keyed(l *layer, c *call) {
 	a, err := onlyonce.BeginTx(c.r.Context(), t.guard, t.in, c.request, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
-		c.isNew = onlyonce.Current(ctx).Number() == 1
+		c.attempt = onlyonce.Current(ctx)
 		return t.run(l, c, ctx, tx)
 	})
 	switch {

@@ -42,7 +42,7 @@ func (p *plain) keyed(l *layer, c *call) {
 	case a.Replayed():
 		l.replay(c, a)
 	default:
-		c.isNew = a.Number() == 1
+		c.attempt = a
 		p.run(l, c, a)
 	}
 }
