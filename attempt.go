@@ -26,7 +26,6 @@ type Attempt struct {
 	inTx     bool      // it runs in a transaction, without a lease
 	replayed bool
 	status   int32             // see SetStatus
-	owner    [16]byte          // room to draw one
 	print    [sha256.Size]byte // room for the request's fingerprint
 
 	lease lease

@@ -2,6 +2,8 @@ package onlyonce_test
 
 import (
 	"context"
+	"strconv"
+	"sync"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -22,5 +24,31 @@ func TestTheMemoryOfAFingerprintStaysItsCallers(t *testing.T) {
 	}
 	if string(seen.Fingerprint) != string(onlyonce.Fingerprint([]byte("first"))) {
 		t.Fatal("the event's fingerprint changed with the caller's memory")
+	}
+}
+
+func TestEveryClaimHasAnOwnerOfItsOwn(t *testing.T) {
+	const claims = 1000
+	g := onlyonce.New(newStore(), onlyonce.Config{})
+	owners := make(chan string, claims)
+	var all sync.WaitGroup
+	for i := range claims {
+		all.Go(func() {
+			a, err := g.Begin(t.Context(), onlyonce.Request{ID: onlyonce.ID{Key: strconv.Itoa(i)}})
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			owners <- a.Record().Owner
+		})
+	}
+	all.Wait()
+	close(owners)
+	seen := map[string]bool{}
+	for o := range owners {
+		if len(o) != 16 || seen[o] {
+			t.Fatalf("owner %x, among %d others", o, len(seen))
+		}
+		seen[o] = true
 	}
 }

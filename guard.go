@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 )
 
@@ -55,12 +56,11 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 	turn := turn{rooms: &g.rooms, id: req.ID, limit: g.waitFor(req)}
 	defer turn.leave()
 	c := Claim{
-		ID: req.ID, Owner: a.newOwner(), Fingerprint: a.req.Fingerprint,
+		ID: req.ID, Owner: newOwner(), Fingerprint: a.req.Fingerprint,
 		Lease: g.cfg.Lease, RetryFailed: !g.cfg.KeepFailures,
 	}
-	for {
+	for a.sent = a.asked; ; a.sent = time.Now() {
 		turn.prepare()
-		a.sent = time.Now()
 		rec, err := claim(ctx, c)
 		if err != nil {
 			return nil, claimError(ctx, err)
@@ -101,7 +101,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 				if taken, err := g.reconcile(ctx, a, c); taken != nil || err != nil {
 					return taken, err
 				}
-				c.Owner = a.newOwner()
+				c.Owner = newOwner()
 			case g.cfg.HoldUnknown:
 				return nil, g.refuseUnknown(ctx, a)
 			case c.TakeUnknown: // another took it, and its lease has lapsed too
@@ -282,7 +282,23 @@ func (r Request) check() error {
 }
 
 // newOwner draws the owner token of one claim.
-func (a *Attempt) newOwner() string {
-	rand.Read(a.owner[:]) // never fails
-	return string(a.owner[:])
+func newOwner() string {
+	d := draws.Get().(*draw)
+	defer draws.Put(d)
+	if len(d.left) == 0 {
+		rand.Read(d.room[:]) // never fails
+		d.left = d.room[:]
+	}
+	owner := string(d.left[:16])
+	d.left = d.left[16:]
+	return owner
 }
+
+// A draw is randomness in stock: asking the system for each owner costs more
+// than all else that a replay does in this package.
+type draw struct {
+	room [64 * 16]byte
+	left []byte
+}
+
+var draws = sync.Pool{New: func() any { return new(draw) }}
