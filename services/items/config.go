@@ -4,9 +4,11 @@ import (
 	"database/sql"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
 // A Store keeps the answers, in the database of the items.
@@ -18,6 +20,12 @@ type Store interface {
 
 // A Config says how the API treats its keys. The zero Config is usable.
 type Config struct {
+	// Tenant names whose request it is, from what the server has verified: two
+	// tenants may use one key, and never see each other's answers. A keyed
+	// request for which it returns "" is refused with 401. Default:
+	// httponce.SingleTenant, all callers are one.
+	Tenant func(*http.Request) string
+
 	KeyTTL     time.Duration // how long a key is remembered; default 1h
 	PurgeEvery time.Duration // how often Run deletes expired keys; default 10m
 	Lease      time.Duration // how long the transaction of a request may take; default 30s
@@ -30,6 +38,9 @@ func (c Config) withDefaults() Config {
 	c.KeyTTL = orDefault("KeyTTL", c.KeyTTL, time.Hour)
 	c.PurgeEvery = orDefault("PurgeEvery", c.PurgeEvery, 10*time.Minute)
 	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
+	if c.Tenant == nil {
+		c.Tenant = httponce.SingleTenant
+	}
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

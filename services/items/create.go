@@ -20,7 +20,7 @@ const maxBody = 64 << 10
 // protected puts create into the middleware.
 func (a *API) protected(store Store) http.Handler {
 	return bareKey(httponce.WrapTx(a.guard, store, a.create, httponce.Config{
-		Tenant:         httponce.SingleTenant,
+		Tenant:         a.cfg.Tenant,
 		Fingerprint:    bodyHash,
 		MaxBody:        maxBody,
 		MismatchStatus: http.StatusConflict,

@@ -1,11 +1,30 @@
 package items
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 )
 
 // The rows are those of the project's list of attacks.
+
+func TestSecurity01TwoOwnersWithTheSameKeyAndBodyGetTwoItems(t *testing.T) {
+	w := newWorld(t, Config{Tenant: func(r *http.Request) string { return r.Header.Get("X-Owner") }})
+	alice := w.post(mug, key, "k1", "X-Owner", "alice")
+	bob := w.post(mug, key, "k1", "X-Owner", "bob")
+	if alice.Status != 201 || bob.Status != 201 || alice.item.ID == bob.item.ID || bob.Header.Get("Idempotency-Replayed") != "" {
+		t.Errorf("alice got %d %s, bob %d %s", alice.Status, alice.Body, bob.Status, bob.Body)
+	}
+	same(t, alice, w.post(mug, key, "k1", "X-Owner", "alice"))
+	same(t, bob, w.post(mug, key, "k1", "X-Owner", "bob"))
+	if got := w.post(strings.Replace(mug, "Mug", "Cup", 1), key, "k1", "X-Owner", "carol"); got.Status != 201 {
+		t.Errorf("another body of another owner: %s", got.Body)
+	}
+	w.post(mug, key, "k1").want(t, 401, "TENANT_MISSING")
+	if n := w.count("items_items"); n != 3 {
+		t.Errorf("%d items", n)
+	}
+}
 
 func TestSecurity03ARefusedBodyDoesNotTakeAKey(t *testing.T) {
 	w := newWorld(t, Config{})
