@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/items"
 	"github.com/onlyonce-go/onlyonce/services/sandboxes"
 )
@@ -22,12 +23,13 @@ type app struct {
 	tokens    sandboxes.Tokens
 	metrics   *metrics
 	health    *health
+	named     bool // there is a list of tokens
 	open      bool // callers need no token
 }
 
 // newApp opens the store and makes the APIs on it.
 func newApp(ctx context.Context, cfg serveConfig, log *slog.Logger) (_ *app, err error) {
-	a := &app{metrics: newMetrics(), open: cfg.allowAnonymous}
+	a := &app{metrics: newMetrics(), named: cfg.tokens != "", open: cfg.allowAnonymous}
 	if a.tokens, err = readTokens(cfg.tokens); err != nil {
 		return nil, err
 	}
@@ -46,8 +48,12 @@ func newApp(ctx context.Context, cfg serveConfig, log *slog.Logger) (_ *app, err
 }
 
 func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
+	tenant := httponce.SingleTenant
+	if a.named {
+		tenant = caller
+	}
 	if a.items, err = items.New(ctx, a.store.db, a.store.Store, items.Config{
-		KeyTTL: cfg.itemsKeyTTL, PurgeEvery: cfg.itemsPurgeEvery, Lease: cfg.lease,
+		Tenant: tenant, KeyTTL: cfg.itemsKeyTTL, PurgeEvery: cfg.itemsPurgeEvery, Lease: cfg.lease,
 		Observer: a.metrics.observe, Log: log,
 	}); err != nil {
 		return err
@@ -67,8 +73,8 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 // another origin can't use the browser of someone near the server to write.
 func (a *app) handler() http.Handler {
 	items := a.metrics.countInFlight(a.items)
-	if !a.open {
-		items = requireToken(a.tokens, items)
+	if a.named {
+		items = identify(a.tokens, a.open, items)
 	}
 	sandboxes := a.metrics.countInFlight(a.sandboxes)
 	others := http.NewServeMux()

@@ -172,6 +172,47 @@ func TestWithATokenFileEveryCallerNeedsAToken(t *testing.T) {
 	}
 }
 
+// writeTokens writes a file in which every owner has the token "OWNER-secret".
+func writeTokens(t *testing.T, owners ...string) (file string) {
+	t.Helper()
+	var text []byte
+	for _, owner := range owners {
+		text = fmt.Appendf(text, "%s %x\n", owner, sha256.Sum256([]byte(owner+"-secret")))
+	}
+	file = filepath.Join(t.TempDir(), "tokens")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+func TestSecurity01OwnersOfTokensDoNotSeeEachOthersItemsAnswers(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir(), "--tokens", writeTokens(t, "alice", "bob", "single", "anonymous"), "--allow-anonymous")
+	post := func(header ...string) answer {
+		header = append(header, "Idempotency-Key", "k")
+		return s.do("POST", "/api/v1/items", `{"sku":"S-1","title":"Lamp","status":"active"}`, header...)
+	}
+	seen := map[string]string{}
+	for _, auth := range []string{"", "Bearer alice-secret", "Bearer bob-secret", "Bearer single-secret", "Bearer anonymous-secret"} {
+		var header []string
+		if auth != "" {
+			header = []string{"Authorization", auth}
+		}
+		first, again := post(header...), post(header...)
+		if first.status != 201 || again.body != first.body || again.header.Get("Idempotency-Replayed") != "true" {
+			t.Errorf("%q got %+v, then %+v", auth, first, again)
+		}
+		if other, twice := seen[first.body]; twice {
+			t.Errorf("%q got the answer of %q: %s", auth, other, first.body)
+		}
+		seen[first.body] = auth
+	}
+	if got := post("Authorization", "Bearer wrong"); got.status != 401 {
+		t.Errorf("a wrong token: %+v", got)
+	}
+}
+
 func TestAllInterfacesAreServedAnonymouslyOnlyWhenAskedFor(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--listen", ":0", "--allow-anonymous-beyond-loopback")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"os"
@@ -26,16 +27,30 @@ func readTokens(path string) (sandboxes.Tokens, error) {
 	return t, nil
 }
 
-// requireToken lets only callers with a token reach h, an API that has no owners
-// of its own.
-func requireToken(t sandboxes.Tokens, h http.Handler) http.Handler {
+// anonymous is who calls without a token; no owner of one can be named so.
+const anonymous = "(anonymous)"
+
+type callerKey struct{}
+
+// caller is who identify found to call.
+func caller(r *http.Request) string {
+	name, _ := r.Context().Value(callerKey{}).(string)
+	return name
+}
+
+// identify tells h, an API that does not know tokens, who calls. A token that is
+// there must be right, also when callers may be anonymous.
+func identify(t sandboxes.Tokens, mayBeAnonymous bool, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if given := r.Header.Values("Authorization"); len(given) == 1 {
+		name, known := anonymous, mayBeAnonymous
+		if given := r.Header.Values("Authorization"); len(given) > 0 {
 			scheme, secret, _ := strings.Cut(given[0], " ")
-			if _, known := t.Owner(strings.TrimSpace(secret)); known && strings.EqualFold(scheme, "Bearer") {
-				h.ServeHTTP(w, r)
-				return
-			}
+			name, known = t.Owner(strings.TrimSpace(secret))
+			known = known && len(given) == 1 && strings.EqualFold(scheme, "Bearer")
+		}
+		if known {
+			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, name)))
+			return
 		}
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		w.Header().Set("Content-Type", "application/json")
