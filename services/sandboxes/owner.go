@@ -18,9 +18,10 @@ func (a *API) owner(h http.Header) (string, error) {
 		return "", errUnauthorized()
 	}
 	names := h.Values("X-Owner")
+	if len(names) == 0 {
+		names = []string{anonymous}
+	}
 	switch {
-	case len(names) == 0:
-		return anonymous, nil
 	case len(names) > 1 || !ownerName.MatchString(names[0]):
 		return "", errInvalid("X-Owner", "must be one name of 1 to 128 characters out of a-z A-Z 0-9 . _ @ -")
 	case a.cfg.Tokens.has(names[0]):

@@ -57,6 +57,16 @@ func TestWithoutAValidTokenTheAnswerIsUnauthorized(t *testing.T) {
 	closed.send("GET", "/v1/sandboxes", "", "X-Owner", "carol").want(t, 401, "unauthorized")
 }
 
+func TestACallerWithoutANameIsNotTheOwnerOfAToken(t *testing.T) {
+	tokens, err := ParseTokens(strings.NewReader("anonymous " + hashOf("secret")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := newWorld(t, func(c *Config) { c.Tokens = tokens })
+	w.create(`{}`, "Authorization", "Bearer secret")
+	w.send("GET", "/v1/sandboxes", "").want(t, 401, "unauthorized")
+}
+
 func TestAnAnonymousCallerMayNameItself(t *testing.T) {
 	w := newWorld(t, withTokens(t, true))
 	nobody, carol := w.create(`{}`), w.create(`{}`, "X-Owner", "carol@example.org")
