@@ -69,8 +69,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 }
 
 // handler routes to the APIs and to what supervisors ask. The APIs see every
-// path below theirs as it came: a ServeMux would redirect some. A web page of
-// another origin can't use the browser of someone near the server to write.
+// path below theirs as it came: a ServeMux would redirect some.
 func (a *app) handler() http.Handler {
 	items := a.metrics.countInFlight(a.items)
 	if a.named {
@@ -81,7 +80,7 @@ func (a *app) handler() http.Handler {
 	others.HandleFunc("GET /healthz", a.health.live)
 	others.HandleFunc("GET /readyz", a.health.ready)
 	others.Handle("GET /metrics", a.metrics.handler())
-	return http.NewCrossOriginProtection().Handler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch path := r.URL.Path + "/"; {
 		case strings.HasPrefix(path, "/api/v1/items/"):
 			items.ServeHTTP(w, r)
@@ -90,7 +89,7 @@ func (a *app) handler() http.Handler {
 		default:
 			others.ServeHTTP(w, r)
 		}
-	}))
+	})
 }
 
 // background is the work that the APIs do besides answering.

@@ -22,6 +22,8 @@ type API struct {
 	db    *sql.DB
 	guard *onlyonce.Guard
 	mux   *http.ServeMux
+
+	origins http.CrossOriginProtection
 }
 
 // New makes the API's tables if they are not there. The store keeps its records
@@ -57,7 +59,8 @@ func refuseMethod(allowed string) http.Handler {
 func refusePath(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusNotFound, notFound) }
 
 // ServeHTTP answers a request. A path that is not in its shortest form is not
-// found, rather than redirected.
+// found, rather than redirected. A web page of another origin can't use the
+// browser of someone near the server to write.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		switch p := recover(); p {
@@ -68,11 +71,14 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			a.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 		}
 	}()
-	if path.Clean(r.URL.Path) != r.URL.Path {
+	switch {
+	case a.origins.Check(r) != nil:
+		write(w, http.StatusForbidden, crossOrigin)
+	case path.Clean(r.URL.Path) != r.URL.Path:
 		refusePath(w, r)
-		return
+	default:
+		a.mux.ServeHTTP(w, r)
 	}
-	a.mux.ServeHTTP(w, r)
 }
 
 // fail answers a request that could not be served. The client is not told why.

@@ -60,6 +60,22 @@ func TestSecurity09OneKeyHeaderOrNone(t *testing.T) {
 	}
 }
 
+func TestAPageOfAnotherOriginCanNotWrite(t *testing.T) {
+	w := newWorld(t, Config{})
+	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://example.org"}} {
+		w.post(mug, append(header, key, "k1")...).want(t, 403, "CROSS_ORIGIN")
+		if got := w.send("GET", base, "", header...); got.Status != 200 {
+			t.Errorf("reading: %d %s", got.Status, got.Body)
+		}
+	}
+	if w.count("items_items") != 0 || w.count("onlyonce_records") != 0 {
+		t.Error("something ran")
+	}
+	if got := w.post(mug, key, "k1", "Sec-Fetch-Site", "same-origin"); got.Status != 201 {
+		t.Error(got.Body)
+	}
+}
+
 func TestSecurity19AllThatClientsSayIsBoundNotPasted(t *testing.T) {
 	w := newWorld(t, Config{})
 	evil := `x'); DROP TABLE items_items; --`

@@ -27,6 +27,7 @@ type API struct {
 	server   string   // this server's name
 	sessions sessions
 	mux      *http.ServeMux
+	origins  http.CrossOriginProtection
 }
 
 // New makes the API's tables if they are not there, and ends the sessions of

@@ -44,6 +44,10 @@ func errUnauthorized() *fault {
 	return newFault(http.StatusUnauthorized, "unauthorized", "a valid bearer token is required")
 }
 
+func errForbidden() *fault {
+	return newFault(http.StatusForbidden, "forbidden", "a page of another origin may not write")
+}
+
 func errNotFound() *fault {
 	return newFault(http.StatusNotFound, "not_found", "there is no such resource")
 }

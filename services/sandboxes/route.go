@@ -39,6 +39,8 @@ func (a *API) routes() *http.ServeMux {
 
 func notFound(*call) (answer, error) { return answer{}, errNotFound() }
 
+func crossOrigin(*call) (answer, error) { return answer{}, errForbidden() }
+
 func otherMethod(allowed string) handler {
 	return func(c *call) (answer, error) {
 		c.w.Header().Set("Allow", allowed)
@@ -81,11 +83,15 @@ func guarded(h handler, c *call) (ans answer, err error) {
 }
 
 // ServeHTTP answers a request. A path that is not in its shortest form is not
-// found, rather than redirected.
+// found, rather than redirected. A web page of another origin can't use the
+// browser of someone near the server to write.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if path.Clean(r.URL.Path) != r.URL.Path {
+	switch {
+	case a.origins.Check(r) != nil:
+		a.public(crossOrigin).ServeHTTP(w, r)
+	case path.Clean(r.URL.Path) != r.URL.Path:
 		a.public(notFound).ServeHTTP(w, r)
-		return
+	default:
+		a.mux.ServeHTTP(w, r)
 	}
-	a.mux.ServeHTTP(w, r)
 }

@@ -97,6 +97,26 @@ func TestSecurity17KeysAndTokensAreNotLoggedAndLinesCanNotBeForged(t *testing.T)
 	w.exec("ALTER TABLE elsewhere RENAME TO sandboxes_sandboxes")
 }
 
+func TestAPageOfAnotherOriginCanNotWrite(t *testing.T) {
+	w := newWorld(t)
+	s := w.create(`{"ttl":3600}`)
+	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://example.org"}} {
+		for _, call := range [][2]string{
+			{"POST", "/v1/sandboxes"}, {"POST", at(s.ID, "start")}, {"POST", at(s.ID, "extend_ttl")}, {"DELETE", "/v1/sandboxes/" + s.ID},
+		} {
+			got := w.send(call[0], call[1], "", append(header, "X-Request-Id", "mine", key, "k1")...)
+			got.want(t, 403, "forbidden")
+			if got.failure.RequestID != "mine" || got.Header.Get("X-Request-Id") != "mine" || got.failure.Details == nil {
+				t.Errorf("%v %s", got.Header, got.Body)
+			}
+		}
+	}
+	if now := w.get(s.ID); now.Status != "idle" || w.count("SELECT count(*) FROM onlyonce_records") != 0 {
+		t.Errorf("something ran: %+v", now)
+	}
+	w.create(`{}`, key, "k1", "Sec-Fetch-Site", "same-origin")
+}
+
 func TestSecurity19AllThatCallersSayIsBoundNotPasted(t *testing.T) {
 	w := newWorld(t)
 	w.create(`{}`)
