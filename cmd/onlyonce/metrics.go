@@ -17,6 +17,10 @@ import (
 // are counted together as "other".
 const maxOperations = 50
 
+// released is the outcome of a request of which nothing was stored, such as one
+// whose body was not valid: it is no miss, as no repeat could have been a hit.
+const released = "released"
+
 // metrics counts what an Observer is told. Keys and tenants are in no label.
 type metrics struct {
 	registry *prometheus.Registry
@@ -93,14 +97,18 @@ func (m *metrics) observe(_ context.Context, e onlyonce.Event) {
 		}
 		return
 	}
-	m.requests.WithLabelValues(e.Outcome, m.operation(e.Record.ID.Operation)).Inc()
-	switch e.Outcome {
+	outcome := e.Outcome
+	if outcome == onlyonce.OutcomeExecuted && e.Record.State == "" {
+		outcome = released
+	}
+	m.requests.WithLabelValues(outcome, m.operation(e.Record.ID.Operation)).Inc()
+	switch outcome {
 	case onlyonce.OutcomeReplayed:
 		m.hits.Add(1)
-		m.duration.WithLabelValues(e.Outcome).Observe(e.Duration.Seconds())
+		m.duration.WithLabelValues(outcome).Observe(e.Duration.Seconds())
 	case onlyonce.OutcomeExecuted:
 		m.misses.Add(1)
-		m.duration.WithLabelValues(e.Outcome).Observe(e.Duration.Seconds())
+		m.duration.WithLabelValues(outcome).Observe(e.Duration.Seconds())
 	case onlyonce.OutcomeFailed, onlyonce.OutcomeUnrecorded, onlyonce.OutcomeLost:
 		m.misses.Add(1)
 	case onlyonce.OutcomeMismatch:

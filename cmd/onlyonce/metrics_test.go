@@ -39,6 +39,27 @@ func TestMetricsCountACreateItsRepeatAndAConflict(t *testing.T) {
 	}
 }
 
+func TestMetricsCountAReleasedRequestAsNeitherAHitNorAMiss(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	for _, title := range []string{"", "", "Lamp", "Lamp"} { // a 400 is not stored
+		if got := s.post("k", title); got.err != nil {
+			t.Fatal(got.err)
+		}
+	}
+	text := s.get("/metrics").body
+	for _, want := range []string{
+		`idempotency_requests_total{operation="POST /api/v1/items",outcome="released"} 2`,
+		`idempotency_requests_total{operation="POST /api/v1/items",outcome="executed"} 1`,
+		`idempotency_hit_rate 50`,
+		`idempotency_duration_seconds_count{outcome="executed"} 1`,
+	} {
+		if !strings.Contains(text, want+"\n") {
+			t.Errorf("not there: %s", want)
+		}
+	}
+}
+
 func scrape(m *metrics) string {
 	w := httptest.NewRecorder()
 	m.handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
@@ -67,7 +88,7 @@ func TestMetricsHaveNoTenantsAndABoundedNumberOfOperations(t *testing.T) {
 	m := newMetrics()
 	for i := range 1000 {
 		id := onlyonce.ID{Tenant: fmt.Sprint("tenant-", i), Operation: fmt.Sprint("op-", i), Key: fmt.Sprint("key-", i)}
-		m.observe(context.Background(), onlyonce.Event{Outcome: onlyonce.OutcomeExecuted, Record: onlyonce.Record{ID: id}})
+		m.observe(context.Background(), onlyonce.Event{Outcome: onlyonce.OutcomeExecuted, Record: onlyonce.Record{ID: id, State: onlyonce.StateCompleted}})
 	}
 	text := scrape(m)
 	if n := strings.Count(text, "\nidempotency_requests_total{"); n != maxOperations+1 {
