@@ -58,10 +58,14 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 	}); err != nil {
 		return err
 	}
+	wait := cfg.wait
+	if wait == 0 {
+		wait = -1 // not at all; 0 would be the default
+	}
 	a.sandboxes, err = sandboxes.New(ctx, a.store.db, a.store.Store, sandboxes.Config{
 		Dir:    filepath.Join(cfg.data, "workspaces"),
 		KeyTTL: cfg.sandboxesKeyTTL, MaxExtend: cfg.sandboxesMaxExtend, IdleTimeout: cfg.sandboxesIdleTimeout,
-		Lease: cfg.lease, Wait: cfg.wait,
+		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		Observer: a.metrics.observe, Log: log,
 	})

@@ -251,6 +251,27 @@ func TestSecurity14AHeaderIsLimited(t *testing.T) {
 	}
 }
 
+func TestWithoutAWaitTheRepeatOfARunningCommandIsRefusedAtOnce(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir(), "--wait", "0")
+	release := holdWriter(t, s.data)
+	defer release()
+	answers := make(chan answer, 2)
+	for range 2 {
+		go func() { answers <- s.do("POST", "/v1/sandboxes", "", "Idempotency-Key", "k") }()
+	}
+	if got := <-answers; got.status != 409 || !strings.Contains(got.body, "request_in_progress") {
+		t.Errorf("%+v", got)
+	}
+	if text := s.get("/metrics").body; strings.Contains(text, `outcome="waited"`) {
+		t.Error("it waited")
+	}
+	release()
+	if got := <-answers; got.status != 201 {
+		t.Errorf("the one that ran got %+v", got)
+	}
+}
+
 func TestAPageOfAnotherOriginCannotWrite(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())

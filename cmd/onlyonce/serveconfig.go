@@ -33,7 +33,7 @@ type serveConfig struct {
 	shutdownTimeout time.Duration
 }
 
-// shortest is the least that any duration may be: less makes sense for none.
+// shortest is the least that any duration may be but a wait of 0.
 const shortest = 10 * time.Millisecond
 
 // addFlags declares the flags, each with its environment variable.
@@ -49,7 +49,7 @@ func (c *serveConfig) addFlags(cmd *cobra.Command) {
 	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", 86400, "largest extend_by, in `seconds`")
 	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", 10*time.Minute, "how long a session lasts without a keepalive")
 	f.DurationVar(&c.lease, "lease", 30*time.Second, "how long a running command may take")
-	f.DurationVar(&c.wait, "wait", 10*time.Second, "how long the repeat of a running sandboxes command waits for its answer")
+	f.DurationVar(&c.wait, "wait", 10*time.Second, "how long the repeat of a running sandboxes command waits for its answer; 0: not at all")
 	f.StringVar(&c.tokens, "tokens", "", "`file` with an owner and the SHA-256 of a token in each line")
 	f.BoolVar(&c.allowAnonymous, "allow-anonymous", true, "serve callers without a token; with --tokens the default is false")
 	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve them also to other machines")
@@ -76,6 +76,9 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 	if c.sandboxesIdleTimeout%time.Second != 0 {
 		return usagef("--sandboxes-idle-timeout (%s) is %v: write whole seconds", envName("sandboxes-idle-timeout"), c.sandboxesIdleTimeout)
 	}
+	if c.wait != 0 && c.wait < shortest {
+		return usagef("--wait (%s) is %v: write at least %v, or 0 for not at all", envName("wait"), c.wait, shortest)
+	}
 	for _, d := range []struct {
 		flag string
 		set  time.Duration
@@ -85,7 +88,6 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 		{"sandboxes-key-ttl", c.sandboxesKeyTTL},
 		{"sandboxes-idle-timeout", c.sandboxesIdleTimeout},
 		{"lease", c.lease},
-		{"wait", c.wait},
 		{"shutdown-timeout", c.shutdownTimeout},
 	} {
 		if d.set < shortest {

@@ -25,7 +25,7 @@ type Config struct {
 	MaxExtend   int64         // the largest extend_by, in seconds; default 86400
 	IdleTimeout time.Duration // how long a session lasts without a keepalive, in whole seconds; default 10m
 	Lease       time.Duration // how long the transaction of a keyed command may take; default 30s
-	Wait        time.Duration // how long the repeat of a running command waits for it; default 10s
+	Wait        time.Duration // how long the repeat of a running command waits for it; default 10s; negative: not at all
 
 	Tokens         Tokens // whose bearer token is whose; none: nobody has one
 	AllowAnonymous bool   // a caller without a token may name itself in X-Owner, unless that owner has a token
@@ -55,7 +55,11 @@ func (c Config) withDefaults() Config {
 	c.MaxExtend = orDefault("MaxExtend", c.MaxExtend, 86400)
 	c.IdleTimeout = orDefault("IdleTimeout", c.IdleTimeout, 10*time.Minute)
 	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
-	c.Wait = orDefault("Wait", c.Wait, 10*time.Second)
+	if c.Wait < 0 {
+		c.Wait = 0
+	} else {
+		c.Wait = orDefault("Wait", c.Wait, 10*time.Second)
+	}
 	if c.IdleTimeout%time.Second != 0 {
 		panic(fmt.Sprintf("sandboxes: Config.IdleTimeout is %v: write whole seconds", c.IdleTimeout))
 	}

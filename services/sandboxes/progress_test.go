@@ -39,6 +39,19 @@ func TestARepeatOfARunningRequestIsToldSoAfterTheWait(t *testing.T) {
 	same(t, <-first, w.send("POST", "/v1/sandboxes", `{}`, key, "k1"))
 }
 
+func TestARepeatOfARunningRequestIsRefusedAtOnceIfThatIsAskedFor(t *testing.T) {
+	w, store := held(t, -1)
+	first := make(chan reply)
+	go func() { first <- w.send("POST", "/v1/sandboxes", `{}`, key, "k1") }()
+	<-store.Running
+	w.send("POST", "/v1/sandboxes", `{}`, key, "k1").want(t, 409, "request_in_progress")
+	for _, event := range w.log.Lines(t, "idempotency_waited") {
+		t.Errorf("it waited: %v", event)
+	}
+	close(store.LetGo)
+	same(t, <-first, w.send("POST", "/v1/sandboxes", `{}`, key, "k1"))
+}
+
 func TestARepeatWaitsForTheRunningRequestsAnswer(t *testing.T) {
 	w, store := held(t, time.Minute)
 	replies := make(chan reply)

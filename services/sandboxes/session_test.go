@@ -218,6 +218,24 @@ func (r *slowRuntime) Start(ctx context.Context, s Session) (string, error) {
 	return handle, err
 }
 
+func TestAStartThatMayNotWaitStartsAndIsRefusedWhileAnotherDoes(t *testing.T) {
+	slow := &slowRuntime{newProcesses(), make(chan struct{}), make(chan struct{}), make(chan string, 1)}
+	w := newWorld(t, func(c *Config) { c.Runtime, c.Wait = slow, -1 })
+	s := w.create(`{}`)
+	started := make(chan reply)
+	go func() { started <- w.send("POST", at(s.ID, "start"), "") }()
+	select {
+	case <-slow.starting:
+	case got := <-started:
+		t.Fatalf("the first got %d %s", got.Status, got.Body)
+	}
+	w.send("POST", at(s.ID, "start"), "").want(t, 409, "request_in_progress")
+	close(slow.letGo)
+	if got := <-started; got.sandbox.Status != "ready" {
+		t.Errorf("the first got %d %s", got.Status, got.Body)
+	}
+}
+
 func TestASandboxThatIsDeletedWhileItStartsLeavesNothing(t *testing.T) {
 	slow := &slowRuntime{newProcesses(), make(chan struct{}), make(chan struct{}), make(chan string, 1)}
 	w := newWorld(t, func(c *Config) { c.Runtime = slow })

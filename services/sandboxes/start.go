@@ -36,12 +36,12 @@ func (a *API) start(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	for end := time.Now().Add(a.cfg.Wait); time.Now().Before(end); {
+	for end := time.Now().Add(a.cfg.Wait); ; {
 		r, err := find(c.Context(), a.db, c.owner, id)
 		if err != nil {
 			return answer{}, err
 		}
-		r, ready, err := a.ensure(c.Context(), c.owner, r)
+		r, ready, err := a.ensure(c.Context(), c.owner, r, end)
 		if err != nil {
 			return answer{}, err
 		}
@@ -49,11 +49,11 @@ func (a *API) start(c *call) (answer, error) {
 			return newAnswer(http.StatusOK, a.view(r))
 		}
 	}
-	return answer{}, errInProgress(time.Second)
 }
 
-// ensure takes one step towards a session that runs.
-func (a *API) ensure(ctx context.Context, owner string, r row) (now row, ready bool, err error) {
+// ensure takes one step towards a session that runs. It waits for another's
+// start until end.
+func (a *API) ensure(ctx context.Context, owner string, r row, end time.Time) (now row, ready bool, err error) {
 	s := r.session
 	switch {
 	case r.Status == statusExpired:
@@ -66,6 +66,8 @@ func (a *API) ensure(ctx context.Context, owner string, r row) (now row, ready b
 	case s.state == statusReady || !serverRuns(s.server):
 		_, err := a.end(ctx, s.id)
 		return r, false, err
+	case !time.Now().Before(end):
+		return r, false, errInProgress(time.Second)
 	}
 	select {
 	case <-time.After(lookAgain):
