@@ -15,5 +15,23 @@
 // before its first byte leaves. Only an answer that streams, because its
 // handler flushes it or it grows past Config.MaxAnswer, leaves as it comes and
 // is recorded at its end: if the process dies in between, the outcome is
-// unknown.
+// unknown. A handler whose connection is hijacked is not recorded.
+//
+// A replay is the first answer's status, header and body, byte for byte, but
+// for headers that were meant for one client or one moment (see
+// Config.ReplayHeader) and for what handlers around the wrapper set, which they
+// set again. The layer adds
+//
+//	Idempotency-Replayed: true          to a replay
+//	Idempotency-Expires: an HTTP date   to a recorded answer: when its protection ends
+//	Idempotency-Replay: omitted         to a replay whose body was not stored
+//	Idempotency-Protected: no           to an answer given without the store
+//
+// An answer that streams leaves before it is recorded, and so has no
+// Idempotency-Expires. Refusals are Problems: RFC 9457 documents, or what the
+// application makes of them.
+//
+// A request in flight is answered with 409 and a Retry-After of what is left of
+// the running attempt's lease, at least one second and at most five, since most
+// commands end long before their lease does.
 package httponce

@@ -255,25 +255,40 @@ func TestWhatAHandlerKeepsIsUselessAfterItsReturn(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if kept == nil {
 			kept, body = w, r.Body
-		} else {
-			io.WriteString(w, "second")
-			io.WriteString(kept, "from the first")
-			kept.WriteHeader(500)
-			kept.(http.Flusher).Flush()
-			kept.(io.ReaderFrom).ReadFrom(strings.NewReader("from the first"))
-			if _, _, err := kept.(http.Hijacker).Hijack(); err == nil {
-				t.Error("hijacked through a kept ResponseWriter")
-			}
-			if b, err := io.ReadAll(body); err == nil || len(b) != 0 {
-				t.Errorf("read %q through a kept body, %v", b, err)
-			}
+			w.Header().Set("X-First", "1")
+			io.WriteString(w, "first")
+			return
+		}
+		w.Header().Set("X-Second", "2")
+		io.WriteString(w, "second")
+		if _, err := io.WriteString(kept, "more"); err == nil {
+			t.Error("written to a kept ResponseWriter")
+		}
+		if _, err := kept.(io.ReaderFrom).ReadFrom(strings.NewReader("more")); err == nil {
+			t.Error("copied to a kept ResponseWriter")
+		}
+		if err := http.NewResponseController(kept).Flush(); err == nil {
+			t.Error("flushed a kept ResponseWriter")
+		}
+		if _, _, err := kept.(http.Hijacker).Hijack(); err == nil {
+			t.Error("hijacked through a kept ResponseWriter")
+		}
+		kept.WriteHeader(500)
+		kept.WriteHeader(103)
+		if b, err := io.ReadAll(body); err == nil || len(b) != 0 {
+			t.Errorf("read %q through a kept body, %v", b, err)
 		}
 	}), single)
-	wantAnswer(t, post(h, "a", "the first body"), 200, "")
+	first := post(h, "a", "the first body")
 	for range 2 {
-		wantAnswer(t, post(h, "b", "the second body"), 200, "second")
+		w := post(h, "b", "the second body")
+		wantAnswer(t, w, 200, "second")
+		if w.Header().Get("X-Second") != "2" || w.Header().Get("X-First") != "" {
+			t.Fatalf("the second answer has %v", w.Header())
+		}
 	}
-	wantAnswer(t, post(h, "a", "the first body"), 200, "")
+	wantAnswer(t, first, 200, "first")
+	wantAnswer(t, post(h, "a", "the first body"), 200, "first")
 }
 
 func TestKeptWritersDoNotRaceWithOtherRequests(t *testing.T) {
