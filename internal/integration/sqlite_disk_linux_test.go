@@ -102,6 +102,39 @@ func TestSQLiteThatIsFullAtAnyPageHalvesNothing(t *testing.T) {
 	}
 }
 
+func TestSQLiteASettlementThatDoesNotFitDoesNotHarmItsNeighbours(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "records.db")
+	newPlaceIn(t, file)
+	p := place{T: t, db: pool(t, sqliteDSN(file)+"&_pragma=max_page_count(100)")}
+	var err error
+	if p.store, err = sqlstore.Open(t.Context(), p.db, sqlstore.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	defer p.store.Close()
+	var calls []func()
+	for i := range 9 {
+		key := fmt.Sprint(i)
+		r := p.claims(claimOf(key))
+		s := completed
+		if i == 4 {
+			s.Result.Body = make([]byte, 1<<20)
+		}
+		calls = append(calls, func() {
+			err := p.store.Settle(t.Context(), onlyonce.Hold{ID: r.ID, Owner: r.Owner, Fence: r.Fence}, s)
+			if (err != nil) != (i == 4) {
+				t.Errorf("settlement %d: %v", i, err)
+			}
+		})
+	}
+	p.inOrder(calls...)
+	for i := range 9 {
+		r, err := p.store.Lookup(t.Context(), claimOf(fmt.Sprint(i)).ID)
+		if err != nil || (r.State == onlyonce.StateCompleted) != (i != 4) {
+			t.Errorf("record %d is %s, %v", i, r.State, err)
+		}
+	}
+}
+
 // sound wants the file to be in order and the store to work.
 func (p place) sound() {
 	p.Helper()

@@ -69,6 +69,16 @@ func TestSQLiteSettingsThatWouldBreakThePromiseAreRefusedByName(t *testing.T) {
 			if !slices.Equal(names, c.risks) {
 				t.Errorf("found %v, want %v", names, c.risks)
 			}
+			_, err = s.RunTx(t.Context(), claimOf("k"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+				var full int
+				if err := tx.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&full); err != nil || full != 2 {
+					t.Errorf("on the store's own connection, synchronous is %d, %v", full, err)
+				}
+				return completed, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
 		})
 	}
 }
@@ -160,6 +170,16 @@ func TestSQLiteMigrationsRunByAnotherToolAreEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Close()
+}
+
+func TestSQLiteMigrateTouchesNoSchemaOfTheFuture(t *testing.T) {
+	db := openSQLiteDB(t, migrated(t))
+	if _, err := db.Exec("INSERT INTO onlyonce_schema VALUES (99)"); err != nil {
+		t.Fatal(err)
+	}
+	if err := sqlstore.Migrate(t.Context(), db); err == nil || !strings.Contains(err.Error(), "newer program") {
+		t.Errorf("migrate returned %v", err)
+	}
 }
 
 func TestSQLiteMigrateLeavesAConnectionAsItWas(t *testing.T) {

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -192,6 +194,65 @@ func TestSQLiteAFenceGrowsAlsoWhenTheHostsClockStandsStillOrIsSetBack(t *testing
 				}()
 			}
 		}
+	}
+}
+
+// inOrder runs calls in the order given, together if they fit.
+func (p place) inOrder(calls ...func()) {
+	release := p.hold("holds the lock " + nextID().Key)
+	var all sync.WaitGroup
+	for i, call := range calls {
+		all.Go(call)
+		p.queued(i + 2)
+	}
+	release()
+	all.Wait()
+}
+
+func TestSQLiteAFenceGrowsWithinATransaction(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "records.db")
+	p := newPlaceIn(t, file)
+	now := time.Now()
+	p.stop(now)
+	first := claimOf("k")
+	first.Lease = 0
+	p.claims(first)
+	p.stop(now.Add(time.Minute))
+	held := p.claims(claimOf("k")) // taken over, by a clock that is then set back
+	p.stop(now)
+	p = newPlaceIn(t, file) // which has not seen the record, and so does not answer for it without the lock
+	var next, inner, outer int64
+	p.inOrder(
+		func() { p.settles(held, onlyonce.Settlement{}) },
+		func() { next = p.claims(claimOf("k")).Fence },
+	)
+	if next <= held.Fence {
+		t.Errorf("fence %d follows %d", next, held.Fence)
+	}
+	p.inOrder(
+		func() {
+			_, err := p.store.RunTx(t.Context(), claimOf("outer"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+				c := claimOf("inner")
+				r, err := p.store.WithTx(tx).Claim(ctx, c)
+				inner = r.Fence
+				return completed, errors.Join(err, p.store.WithTx(tx).Settle(ctx, onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}, onlyonce.Settlement{}))
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		},
+		func() {
+			_, err := p.store.RunTx(t.Context(), claimOf("inner"), func(_ context.Context, _ *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error) {
+				outer = r.Fence
+				return completed, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		},
+	)
+	if outer <= inner {
+		t.Errorf("fence %d follows %d", outer, inner)
 	}
 }
 

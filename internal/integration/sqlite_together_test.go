@@ -208,7 +208,9 @@ func TestSQLiteAFunctionThatCommitsDoesNotMakeItsNeighboursRunTwice(t *testing.T
 	fns := make(map[string]txFunc)
 	for i := range 16 {
 		key := fmt.Sprint(i)
-		fns[key] = p.inserts(key)
+		fns[key] = func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+			return onlyonce.Settlement{State: onlyonce.StateFailed}, p.Insert(ctx, tx, key) // the next claim would take it
+		}
 		if i%4 == 0 {
 			fns[key] = func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error) {
 				s, err := p.inserts(key)(ctx, tx, r)
@@ -228,7 +230,7 @@ func TestSQLiteAFunctionThatCommitsDoesNotMakeItsNeighboursRunTwice(t *testing.T
 		if errs[key] != nil {
 			t.Errorf("%s: %v", key, errs[key])
 		}
-		p.wants(key, 1, onlyonce.StateCompleted)
+		p.wants(key, 1, onlyonce.StateFailed)
 	}
 }
 
@@ -322,6 +324,7 @@ func TestSQLiteAFunctionThatCallsItsOwnStoreIsToldSo(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "WithTx") {
 		t.Errorf("the caller got %v", err)
 	}
+	p.wants("outer", 0, "")
 	_, err = p.store.RunTx(t.Context(), claimOf("outer"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 		for i := range 3 {
 			if _, err := p.store.WithTx(tx).Claim(ctx, claimOf(fmt.Sprint("inner ", i))); err != nil {

@@ -128,13 +128,13 @@ func TestACallerWhoseContextEndsWhileItIsWrittenGetsTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(10)
 		ctx, cancel := context.WithCancel(t.Context())
-		leader := d.begin(ctx, 1)
-		follower := d.begin(ctx, 2)
+		first, leader, follower := d.begin(ctx, 1), d.begin(ctx, 2), d.begin(ctx, 3)
 		time.Sleep(1500 * time.Millisecond) // the second batch is being written
 		cancel()
-		wantErr(t, leader, nil)
-		wantErr(t, follower, nil)
-		d.wantBatches(t, []int{1}, []int{2})
+		for _, ended := range []chan error{first, leader, follower} {
+			wantErr(t, ended, nil)
+		}
+		d.wantBatches(t, []int{1}, []int{2, 3})
 	})
 }
 
