@@ -41,7 +41,7 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 	defer stop()
 	defer a.settleUnfinished(run)
 	value, err := fn(run)
-	s, err := settlement(run, value, err)
+	s, err := settlement(run, value, err, StateUnknown)
 	if refused := a.Settle(run, s); errors.Is(refused, ErrLost) {
 		return Answer[T]{}, errors.Join(refused, err)
 	}
@@ -57,14 +57,20 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 //
 // When fn returns an error or panics, its rows are rolled back, so that the
 // outcome is known: after an error the command failed, after a panic nothing is
-// recorded. No lease is held; fn's context ends after Config.Lease. If the
-// database asks for it, fn runs again in a new transaction. fn must not commit
-// or roll back the transaction itself.
+// recorded. No lease is held: fn's context ends after Config.Lease, and so does
+// the wait for a turn. If the database asks for it, fn runs again in a new
+// transaction.
+//
+// fn must not commit or roll back the transaction, nor use it after it has
+// returned, when it may be another's. Where the database has one writer, as
+// SQLite has, a function that ignores its context keeps all others waiting;
+// one that calls Do or DoTx itself must pass its own context on, not its
+// caller's, and then gets an error instead of waiting for itself.
 func DoTx[T, TX any](ctx context.Context, g *Guard, in Transactor[TX], req Request, fn func(context.Context, TX) (T, error)) (Answer[T], error) {
 	var value T
 	a, err := BeginTx(ctx, g, in, req, func(ctx context.Context, tx TX) (s Settlement, err error) {
 		value, err = fn(ctx, tx)
-		return settlement(context.Background(), value, err)
+		return settlement(context.Background(), value, err, StateFailed)
 	})
 	if err != nil {
 		return Answer[T]{}, err
@@ -75,15 +81,16 @@ func DoTx[T, TX any](ctx context.Context, g *Guard, in Transactor[TX], req Reque
 	return answer(a, value), nil
 }
 
-// settlement says how an attempt ended whose function returned value and err.
-func settlement[T any](ctx context.Context, value T, err error) (Settlement, error) {
+// settlement says how an attempt ended whose function returned value and err; a
+// value that can't be stored leaves it in the state given.
+func settlement[T any](ctx context.Context, value T, err error, unstorable State) (Settlement, error) {
 	if err != nil {
 		return failure(ctx, err), err
 	}
 	body, err := json.Marshal(value)
 	if err != nil {
 		err = fmt.Errorf("onlyonce: store the value: %w", err)
-		return Settlement{State: StateUnknown, Error: err.Error()}, err
+		return Settlement{State: unstorable, Error: err.Error()}, err
 	}
 	return Settlement{State: StateCompleted, Result: Result{Body: body}}, nil
 }

@@ -20,11 +20,11 @@ import (
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
 	var value T
 	a := Current(ctx)
+	if a != nil && a.inTx {
+		return value, fmt.Errorf("onlyonce: step %q: inside a transaction steps can't be kept: use Do, and SettleTx or httponce.InTx for the rows", name)
+	}
 	if a == nil || !a.held {
 		return value, fmt.Errorf("onlyonce: step %q: no attempt in the context: pass on the one that the command's function was given", name)
-	}
-	if a.inTx {
-		return value, fmt.Errorf("onlyonce: step %q: inside a transaction steps can't be kept: use Do, and SettleTx or httponce.InTx for the rows", name)
 	}
 	if stored, ok := a.Record().Steps[name]; ok {
 		if err := json.Unmarshal(stored, &value); err != nil {

@@ -91,7 +91,8 @@ type Transactor[TX any] interface {
 	// together. When it returns an error, what it wrote is rolled back, the
 	// settlement, unless it is zero, is recorded alone, and the error is
 	// returned as it is. When it panics, everything is rolled back, nothing is
-	// recorded, and the panic goes on. fn may run more than once if the
+	// recorded, and the panic goes on. ctx bounds the wait for fn's turn; a
+	// transaction that has begun does not heed its end. fn may run more than once if the
 	// database asks for it; all but the last run were rolled back. fn must not
 	// end the transaction.
 	RunTx(ctx context.Context, c Claim, fn func(ctx context.Context, tx TX, r Record) (Settlement, error)) (Record, error)

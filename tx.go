@@ -39,9 +39,13 @@ type fnError struct{ err error }
 
 func (e *fnError) Error() string { return e.err.Error() }
 
-// claim runs the function if the command is given. The transaction does not
-// end because its caller goes away, but because it takes too long.
+// claim runs the function if the command is given. It does not end because its
+// caller goes away, but because it takes too long: first to get its turn, then
+// to run.
 func (t *txRun[TX]) claim(ctx context.Context, c Claim, req Request) (Record, error) {
+	if ctx.Err() != nil {
+		return Record{}, context.Cause(ctx)
+	}
 	inner := newAttempt(t.guard, req)
 	inner.inTx = true
 	ended, ran := false, false
@@ -54,9 +58,11 @@ func (t *txRun[TX]) claim(ctx context.Context, c Claim, req Request) (Record, er
 			t.guard.observe(ctx, inner, OutcomeFailed, errors.New("onlyonce: panic in a transaction, which was rolled back"))
 		}
 	}()
-	rec, err := t.in.RunTx(context.WithoutCancel(ctx), c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
+	turn, stop := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
+	defer stop()
+	rec, err := t.in.RunTx(turn, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
 		inner.rec, ran, ended = r, true, false
-		ctx, cancel := context.WithTimeout(ctx, c.Lease)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
 		defer cancel()
 		s, err := t.fn(&running{Context: ctx, attempt: inner}, tx)
 		s = inner.complete(s)

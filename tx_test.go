@@ -57,6 +57,7 @@ func (l *ledger) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.Co
 	if err != nil || rec.Owner != c.Owner {
 		return rec, err
 	}
+	ctx = context.WithoutCancel(ctx)
 	h := onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}
 	ended := false
 	defer func() {
@@ -313,4 +314,45 @@ type unreachable struct{ *ledger }
 
 func (unreachable) SettleTx(context.Context, onlyonce.Hold, func(context.Context, entry) (onlyonce.Settlement, error)) error {
 	return errDown
+}
+
+func TestATransactionWaitsForItsTurnNoLongerThanTheLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		g := onlyonce.New(busy{l}, onlyonce.Config{Lease: 10 * time.Second})
+		began := time.Now()
+		_, err := onlyonce.DoTx(t.Context(), g, busy{l}, request("k"), func(context.Context, entry) (int, error) { return 1, nil })
+		if !errors.Is(err, onlyonce.ErrUnavailable) || time.Since(began) != 10*time.Second {
+			t.Errorf("error %v after %v", err, time.Since(began))
+		}
+	})
+}
+
+// busy is a ledger whose writer is never free.
+type busy struct{ *ledger }
+
+func (busy) RunTx(ctx context.Context, _ onlyonce.Claim, _ func(context.Context, entry, onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
+	<-ctx.Done()
+	return onlyonce.Record{}, ctx.Err()
+}
+
+func TestATransactionOfACallerWhoIsGoneDoesNotBegin(t *testing.T) {
+	l := newLedger()
+	g := onlyonce.New(l, onlyonce.Config{})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	ran := false
+	_, err := onlyonce.DoTx(ctx, g, l, request("k"), func(context.Context, entry) (int, error) { ran = true; return 1, nil })
+	if !errors.Is(err, context.Canceled) || ran {
+		t.Fatalf("ran %v, error %v", ran, err)
+	}
+}
+
+func TestAValueThatCannotBeStoredFailsATransaction(t *testing.T) {
+	l := newLedger()
+	g := onlyonce.New(l, onlyonce.Config{HoldUnknown: true})
+	_, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (chan int, error) { tx["x"] = 1; return make(chan int), nil })
+	if rec := lookup(t, l, request("k")); err == nil || rec.State != onlyonce.StateFailed || l.row("x") != 0 {
+		t.Fatalf("error %v, record %+v", err, rec)
+	}
 }
