@@ -25,6 +25,12 @@ func (s *Store) do(ctx context.Context, o op) error {
 // write writes a batch: what is short in one transaction, then the functions
 // in another, so that nobody waits for a function but those who bring one.
 func (s *Store) write(batch []*ticket[job]) (then func()) {
+	if err := s.file.check(); err != nil {
+		for _, t := range batch {
+			s.queue.answer(t, err)
+		}
+		return nil
+	}
 	ops := make([]*ticket[job], 0, len(batch))
 	var runs []*ticket[job]
 	for _, t := range batch {

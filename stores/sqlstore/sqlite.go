@@ -23,10 +23,15 @@ var sqliteText = blocks(sqliteFile)
 const sqliteOldest = "3.42.0"
 
 func openSQLite(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
-	if err := checkSQLite(ctx, db); err != nil {
+	path, err := checkSQLite(ctx, db)
+	if err != nil {
 		return nil, err
 	}
-	s := &Store{db: db, text: sqliteText, writer: &writer{db: db, text: sqliteText, setup: setupSQLite}}
+	opened, err := openedFile(path)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{file: opened, db: db, text: sqliteText, writer: &writer{db: db, text: sqliteText, setup: setupSQLite}}
 	s.queue = queue[job]{write: s.write, turn: takeTurn, max: maxBatch}
 	if err := s.writer.open(ctx); err != nil {
 		return nil, err
@@ -34,7 +39,6 @@ func openSQLite(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 	if err := s.refuse(ctx, cfg.AcceptRisks); err != nil {
 		return nil, errors.Join(err, s.writer.close())
 	}
-	var err error
 	if s.lookup, err = db.PrepareContext(ctx, s.text["lookup"]); err != nil {
 		return nil, errors.Join(err, s.writer.close())
 	}
@@ -61,24 +65,25 @@ func patiently(ctx context.Context, f func() error) error {
 	}
 }
 
-// checkSQLite looks at what must be right before anything is tried.
-func checkSQLite(ctx context.Context, db *sql.DB) error {
+// checkSQLite looks at what must be right before anything is tried, and returns
+// where the database's file is.
+func checkSQLite(ctx context.Context, db *sql.DB) (file string, err error) {
 	if f := findPoolOfOne(db); f != nil {
-		return errors.New(f.String())
+		return "", errors.New(f.String())
 	}
 	if err := isSQLite(ctx, db); err != nil {
-		return err
+		return "", err
 	}
 	pool, err := readSettings(through{ctx: ctx, on: db, text: sqliteText})
 	if err != nil {
-		return err
+		return "", err
 	}
 	for _, f := range findInSettings(pool, pool) {
 		if !slices.Contains(risks, f.Name) {
-			return errors.New(f.String())
+			return "", errors.New(f.String())
 		}
 	}
-	return checkSchema(ctx, db)
+	return pool.file, checkSchema(ctx, db)
 }
 
 func isSQLite(ctx context.Context, db *sql.DB) error {

@@ -34,6 +34,9 @@ func (b *txBatch) lose(t *ticket[job], cause error) {
 		became, _ = b.witness()
 	}
 	b.keepFences(t)
+	if !rolledBack {
+		cause = fmt.Errorf("%w: %w", onlyonce.ErrUnknown, cause)
+	}
 	again := b.blame(t, cause)
 	for _, other := range b.ran {
 		if b.survives(other, became, cause) {

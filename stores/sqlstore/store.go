@@ -21,6 +21,7 @@ type Config struct {
 // A Store keeps records in a SQL database.
 type Store struct {
 	db     *sql.DB
+	file   file
 	text   map[string]string
 	writer *writer
 	queue  queue[job]
@@ -100,6 +101,9 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 // Lookup returns the record of id, or onlyonce.ErrNotFound.
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
 	k := keyOf(id)
+	if err := s.file.check(); err != nil {
+		return onlyonce.Record{}, fmt.Errorf("sqlstore: lookup: %w", err)
+	}
 	r, err := s.read(ctx, &k)
 	if err == nil && r == nil {
 		err = onlyonce.ErrNotFound
