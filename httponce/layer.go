@@ -85,6 +85,11 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 		l.refuseKeyed(w, r, key, tenantMissing)
 		return
 	}
+	id := onlyonce.ID{Tenant: tenant, Operation: fit(l.operation(r)), Key: key}
+	if outer := onlyonce.Current(r.Context()); outer != nil && outer.Record().ID == id {
+		l.way.open(l, w, r) // a layer round this one protects it already
+		return
+	}
 	s := takeScratch()
 	defer s.giveBack()
 	if l.cfg.Fingerprint == nil {
@@ -95,7 +100,7 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 	}
 	c := &s.call
 	*c = call{w: w, r: r, scratch: s, request: onlyonce.Request{
-		ID:   onlyonce.ID{Tenant: tenant, Operation: fit(l.operation(r)), Key: key},
+		ID:   id,
 		Wait: l.wait(r),
 	}}
 	if l.cfg.Fingerprint != nil {

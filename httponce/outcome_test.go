@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -272,3 +273,16 @@ func (f *flaky) Settle(ctx context.Context, h onlyonce.Hold, s onlyonce.Settleme
 }
 
 type anyKey struct{}
+
+func TestALayerInALayerLeavesTheCommandToTheOuterOne(t *testing.T) {
+	var runs atomic.Int32
+	g := newGuard(onlyonce.Config{})
+	h := httponce.Wrap(g, httponce.Wrap(g, counter(&runs), single), single)
+	first, again := post(h, "k", "x"), post(h, "k", "x")
+	if first.Code >= 400 || first.Body.String() != again.Body.String() || runs.Load() != 1 {
+		t.Fatalf("ran %d times: %d %q, then %d %q", runs.Load(), first.Code, first.Body, again.Code, again.Body)
+	}
+	if first.Header().Get("Idempotency-Replayed") != "" || again.Header().Get("Idempotency-Replayed") != "true" {
+		t.Fatalf("headers %v, then %v", first.Header(), again.Header())
+	}
+}
