@@ -52,13 +52,16 @@ func (b *txBatch) lose(t *ticket[job], cause error) {
 func (b *txBatch) doubt(cause error) {
 	b.store.writer.discard()
 	became, unread := b.witness()
+	if unread != nil {
+		cause = fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, cause, unread)
+	}
 	for _, t := range b.ran {
 		if became == fateCommitted {
 			b.committed(t)
 			continue
 		}
 		t.job.run.record = onlyonce.Record{}
-		b.store.queue.answer(t, errors.Join(cause, unread))
+		b.store.queue.answer(t, cause)
 	}
 	b.store.queue.next()
 }
