@@ -142,6 +142,15 @@ func TestTheKeysTimeToLiveIsConfigurable(t *testing.T) {
 	}
 }
 
+func TestExpiredKeysAreDeletedEvery10MinutesUnlessSet(t *testing.T) {
+	if w := newWorld(t, Config{}); w.api.cfg.PurgeEvery != 10*time.Minute {
+		t.Errorf("every %v", w.api.cfg.PurgeEvery)
+	}
+	if w := newWorld(t, Config{PurgeEvery: time.Minute}); w.api.cfg.PurgeEvery != time.Minute {
+		t.Errorf("every %v", w.api.cfg.PurgeEvery)
+	}
+}
+
 func TestCleanupRemovesExpiredKeysAndOnlyThose(t *testing.T) {
 	w := newWorld(t, Config{PurgeEvery: 10 * time.Millisecond})
 	for i := range 5 {

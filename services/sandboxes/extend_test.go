@@ -87,6 +87,40 @@ func TestExtendByMustBeAPositiveIntegerUpToTheCap(t *testing.T) {
 	}
 }
 
+func TestExtendTakesNoTimeFromTheCaller(t *testing.T) {
+	w := newWorld(t)
+	s := w.create(`{"ttl":3600}`)
+	for _, name := range []string{"now", "expires_at"} {
+		got := w.extend(s.ID, `{"extend_by":600,"`+name+`":"2099-01-01T00:00:00Z"}`, key, "k1")
+		got.want(t, 400, "validation_error")
+		if got.failure.Details["field"] != name {
+			t.Errorf("details %v", got.failure.Details)
+		}
+	}
+	got := w.extend(s.ID, `{"extend_by":600}`, key, "k1", "Date", "Thu, 01 Jan 2099 00:00:00 GMT")
+	if got.Status != 200 || got.sandbox.ExpiresAt.Sub(*s.ExpiresAt) != 600*time.Second {
+		t.Errorf("from %v to %s", s.ExpiresAt, got.Body)
+	}
+}
+
+func TestExtendLeavesTheSessionAlone(t *testing.T) {
+	w := newWorld(t)
+	id := w.create(`{"ttl":3600}`).ID
+	if got := w.extend(id, `{"extend_by":60}`); got.sandbox.Status != "idle" || w.handle(id) != "" {
+		t.Errorf("it started a session: %s", got.Body)
+	}
+	w.start(id)
+	w.exec("UPDATE sandboxes_sandboxes SET idle_expires_at = unixepoch() + 100")
+	before, handle := w.get(id), w.handle(id)
+	got := w.extend(id, `{"extend_by":600}`)
+	if got.Status != 200 || got.sandbox.Status != "ready" || !got.sandbox.IdleExpiresAt.Equal(*before.IdleExpiresAt) {
+		t.Errorf("got %d %s, before %+v", got.Status, got.Body, before)
+	}
+	if now := w.handle(id); now != handle || !w.api.cfg.Runtime.Alive(handle) {
+		t.Errorf("the session %q became %q", handle, now)
+	}
+}
+
 func TestTheCapOfExtendByIsConfigurable(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxExtend = 10 })
 	s := w.create(`{"ttl":3600}`)

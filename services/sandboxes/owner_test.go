@@ -3,6 +3,7 @@ package sandboxes
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -117,6 +118,33 @@ func TestAnotherOwnersSandboxIsNotFound(t *testing.T) {
 	}
 	if got := w.send("GET", "/v1/sandboxes/"+s.ID, "", "X-Owner", "ada"); got.sandbox.Status != "idle" || !got.sandbox.ExpiresAt.Equal(*s.ExpiresAt) {
 		t.Error(got.Body)
+	}
+}
+
+func TestOnlyHashesOfTokensAreKept(t *testing.T) {
+	w := newWorld(t, withTokens(t, false))
+	for _, auth := range []string{"Bearer ada-secret", "Bearer bob-other"} {
+		w.create(`{}`, "Authorization", auth, key, "k1")
+	}
+	kept := fmt.Sprintf("%s %[1]v", w.api.cfg.Tokens)
+	for _, secret := range []string{"ada-secret", "bob-other", strings.Trim(fmt.Sprint([]byte("ada-secret")), "[]")} {
+		if strings.Contains(kept, secret) {
+			t.Errorf("%q is kept", secret)
+		}
+	}
+	if hash := sha256.Sum256([]byte("ada-secret")); !strings.Contains(kept, fmt.Sprint(hash)) {
+		t.Error("the hash is not kept")
+	}
+}
+
+func TestATokenIsComparedWithTheWholeList(t *testing.T) {
+	hash := sha256.Sum256([]byte("secret"))
+	twice := Tokens{list: []token{{"ada", hash}, {"bob", hash}, {owner: "carol"}}}
+	if owner, ok := twice.Owner("secret"); owner != "bob" || !ok {
+		t.Errorf("the search ended at %q", owner)
+	}
+	if owner, ok := twice.Owner("other"); ok {
+		t.Errorf("another token is that of %q", owner)
 	}
 }
 
