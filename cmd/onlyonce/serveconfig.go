@@ -33,8 +33,11 @@ type serveConfig struct {
 	shutdownTimeout time.Duration
 }
 
-// shortest is the least that any duration may be but a wait of 0.
-const shortest = 10 * time.Millisecond
+// What any duration may be but a wait of 0.
+const (
+	shortest = 10 * time.Millisecond
+	longest  = 10000 * time.Hour
+)
 
 // addFlags declares the flags, each with its environment variable.
 func (c *serveConfig) addFlags(cmd *cobra.Command) {
@@ -64,6 +67,9 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 	if c.tokens != "" && !cmd.Flags().Changed("allow-anonymous") {
 		c.allowAnonymous = false
 	}
+	if c.tokens == "" && cmd.Flags().Changed("tokens") {
+		return usagef("--tokens names no file: callers would need no token: name the file, or leave --tokens out")
+	}
 	if c.store == "" {
 		c.store = "sqlite:" + filepath.Join(c.data, "onlyonce.db")
 	}
@@ -76,8 +82,8 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 	if c.sandboxesIdleTimeout%time.Second != 0 {
 		return usagef("--sandboxes-idle-timeout (%s) is %v: write whole seconds", envName("sandboxes-idle-timeout"), c.sandboxesIdleTimeout)
 	}
-	if c.wait != 0 && c.wait < shortest {
-		return usagef("--wait (%s) is %v: write at least %v, or 0 for not at all", envName("wait"), c.wait, shortest)
+	if c.wait != 0 && (c.wait < shortest || c.wait > longest) {
+		return usagef("--wait (%s) is %v: write %v to %v, or 0 for not at all", envName("wait"), c.wait, shortest, longest)
 	}
 	for _, d := range []struct {
 		flag string
@@ -90,8 +96,8 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 		{"lease", c.lease},
 		{"shutdown-timeout", c.shutdownTimeout},
 	} {
-		if d.set < shortest {
-			return usagef("--%s (%s) is %v: write at least %v", d.flag, envName(d.flag), d.set, shortest)
+		if d.set < shortest || d.set > longest {
+			return usagef("--%s (%s) is %v: write %v to %v", d.flag, envName(d.flag), d.set, shortest, longest)
 		}
 	}
 	return nil
