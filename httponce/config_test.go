@@ -1,6 +1,7 @@
 package httponce_test
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -178,4 +179,16 @@ func TestABodyThatIsNoJSONIsComparedByItsBytes(t *testing.T) {
 	wantAnswer(t, post(h, "k", `{"a":1,"a":2}`), 201, `run 1 of {"a":1,"a":2}`)
 	wantAnswer(t, post(h, "k", `{"a":1,"a":2}`), 201, `run 1 of {"a":1,"a":2}`)
 	wantProblem(t, post(h, "k", `{"a":1, "a":2}`), 422, "idempotency_key_reused")
+}
+
+func TestAHashIsNotTakenForTheDocumentItIsOf(t *testing.T) {
+	fingerprint := httponce.CanonicalJSON()
+	r := keyed("POST", "/orders", "k", "")
+	hash, err := onlyonce.FingerprintJSON([]byte(`{"a":1}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Equal(fingerprint(r, []byte(`{"a":1}`)), fingerprint(r, hash)) {
+		t.Fatal("a document and its hash have one fingerprint")
+	}
 }

@@ -25,7 +25,7 @@ func answering(status int, runs *int) http.Handler {
 		*runs++
 		w.Header().Set("X-Run", fmt.Sprint(*runs))
 		w.WriteHeader(status)
-		if status != 204 && status != 304 {
+		if status >= 200 && status != 204 && status != 304 {
 			fmt.Fprintf(w, "run %d", *runs)
 		}
 	})
@@ -41,7 +41,7 @@ func TestWhichAnswersAreStored(t *testing.T) {
 		{status: 200, stored: true}, {status: 201, stored: true}, {status: 204, stored: true}, {status: 303, stored: true},
 		{status: 304, stored: true}, {status: 400, stored: true}, {status: 404, stored: true}, {status: 409, stored: true}, {status: 422, stored: true},
 		{status: 401}, {status: 403}, {status: 407}, {status: 408}, {status: 425}, {status: 429},
-		{status: 500}, {status: 503},
+		{status: 500}, {status: 503}, {status: 101},
 		{status: 500, cfg: httponce.Config{KeepErrors: true}, stored: true},
 		{status: 200, cfg: httponce.Config{StoreStatus: only200}, stored: true},
 		{status: 201, cfg: httponce.Config{StoreStatus: only200}},

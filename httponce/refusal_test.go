@@ -223,7 +223,11 @@ func TestWhenTheStoreIsDownARequestMayRunUnprotectedAndSaysSo(t *testing.T) {
 	cfg := single
 	cfg.RunUnprotected = true
 	var runs atomic.Int32
-	h := httponce.Wrap(g, counter(&runs), cfg)
+	var kept io.Reader
+	h := httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		kept = io.MultiReader(r.Body)
+		counter(&runs).ServeHTTP(w, r)
+	}), cfg)
 	for n := 1; n <= 2; n++ {
 		w := post(h, "k", "x")
 		wantAnswer(t, w, 201, fmt.Sprintf("run %d of x", n))
@@ -233,6 +237,9 @@ func TestWhenTheStoreIsDownARequestMayRunUnprotectedAndSaysSo(t *testing.T) {
 		if len(events) != n || events[n-1].Outcome != "unprotected" || events[n-1].Record.ID.Key != "k" || !errors.Is(events[n-1].Err, errBroken) {
 			t.Fatalf("events %+v", events)
 		}
+	}
+	if _, err := kept.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {
+		t.Fatalf("a kept body: %v", err)
 	}
 	store.claim = nil
 	if w := post(h, "k", "x"); w.Header().Get("Idempotency-Protected") != "" {
@@ -276,7 +283,10 @@ func TestExpiresNamesTheEndOfProtection(t *testing.T) {
 			}
 			time.Sleep(20 * time.Minute)
 		}
-		wantAnswer(t, post(h, "k", "x"), 201, "run 2 of x")
+		if got, later := post(h, "later", "x").Header().Get("Idempotency-Expires"), time.Now().Add(time.Hour); got != later.UTC().Format(http.TimeFormat) {
+			t.Fatalf("Idempotency-Expires: %s, want %v", got, later)
+		}
+		wantAnswer(t, post(h, "k", "x"), 201, "run 3 of x")
 	})
 }
 

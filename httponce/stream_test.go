@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -103,26 +104,28 @@ func TestAnAnswerOverTheLimitGoesOutWholeAndIsReplayedWithoutItsBody(t *testing.
 		},
 		"with its length": func(w http.ResponseWriter) { w.Header().Set("Content-Length", "100"); w.Write(long) },
 	} {
-		t.Run(name, func(t *testing.T) {
-			runs := 0
-			h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-				runs++
-				w.Header().Set("Location", "/orders/1")
-				w.Header().Set("Content-Encoding", "br")
-				w.WriteHeader(201)
-				write(w)
-			}), httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 99})
-			wantAnswer(t, post(h, "k", "x"), 201, string(long))
-			again := post(h, "k", "x")
-			if again.Code != 201 || again.Body.Len() != 0 || runs != 1 {
-				t.Fatalf("the repeat: %d %q after %d runs", again.Code, again.Body, runs)
-			}
-			head := again.Header()
-			if head.Get("Idempotency-Replay") != "omitted" || head.Get("Idempotency-Replayed") != "true" || head.Get("Location") != "/orders/1" ||
-				head.Get("Content-Length") != "" || head.Get("Content-Encoding") != "" {
-				t.Fatalf("the repeat has %v", head)
-			}
-		})
+		for _, limit := range []int{99, 5} {
+			t.Run(fmt.Sprint(name, ", limit ", limit), func(t *testing.T) {
+				runs := 0
+				h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+					runs++
+					w.Header().Set("Location", "/orders/1")
+					w.Header().Set("Content-Encoding", "br")
+					w.WriteHeader(201)
+					write(w)
+				}), httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: limit})
+				wantAnswer(t, post(h, "k", "x"), 201, string(long))
+				again := post(h, "k", "x")
+				if again.Code != 201 || again.Body.Len() != 0 || runs != 1 {
+					t.Fatalf("the repeat: %d %q after %d runs", again.Code, again.Body, runs)
+				}
+				head := again.Header()
+				if head.Get("Idempotency-Replay") != "omitted" || head.Get("Idempotency-Replayed") != "true" || head.Get("Location") != "/orders/1" ||
+					head.Get("Content-Length") != "" || head.Get("Content-Encoding") != "" {
+					t.Fatalf("the repeat has %v", head)
+				}
+			})
+		}
 	}
 }
 
@@ -141,6 +144,7 @@ type broken struct{ *httptest.ResponseRecorder }
 
 func (broken) Write([]byte) (int, error)       { return 0, errBroken }
 func (broken) WriteString(string) (int, error) { return 0, errBroken }
+func (broken) FlushError() error               { return errBroken }
 
 func TestAStreamIsRecordedToItsEndAlthoughItsClientWentAway(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -154,6 +158,9 @@ func TestAStreamIsRecordedToItsEndAlthoughItsClientWentAway(t *testing.T) {
 		}
 		if _, err := io.WriteString(w, "more than is stored"); !errors.Is(err, errBroken) {
 			t.Errorf("past the limit: %v", err)
+		}
+		if err := http.NewResponseController(w).Flush(); !errors.Is(err, errBroken) {
+			t.Errorf("flush past the limit: %v", err)
 		}
 	}), httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 10})
 	h.ServeHTTP(broken{httptest.NewRecorder()}, keyed(http.MethodPost, "/orders", "k", "x"))

@@ -32,6 +32,8 @@ var endings = []struct {
 	status int  // of the answer
 	body   string
 	again  int // runs after the repeat
+
+	forgotten bool // a different request may use the key
 }{
 	{name: "an answer", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		w.WriteHeader(201)
@@ -46,7 +48,7 @@ var endings = []struct {
 	{name: "an answer of 401", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		http.Error(w, "who", 401)
 		return nil
-	}, status: 401, body: "who\n", again: 2},
+	}, status: 401, body: "who\n", again: 2, forgotten: true},
 	{name: "an answer of 503", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		http.Error(w, "down", 503)
 		return nil
@@ -71,8 +73,8 @@ var endings = []struct {
 		return onlyonce.Final(errBroken)
 	}, status: 409, body: "sold out\n", again: 1},
 	{name: "an unknown error", rest: func(http.ResponseWriter, *http.Request) error { return onlyonce.Unknown(errBroken) }, status: 500, again: 2},
-	{name: "DontStore", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return nil }, kept: true, status: 200, again: 2},
-	{name: "DontStore and an error", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return errBroken }, status: 500, again: 2},
+	{name: "DontStore", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return nil }, kept: true, status: 200, again: 2, forgotten: true},
+	{name: "DontStore and an error", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return errBroken }, status: 500, again: 2, forgotten: true},
 	{name: "Unknown", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.Unknown(r); return nil }, status: 200, again: 2},
 	{name: "an answer over the limit", cfg: httponce.Config{MaxAnswer: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
 		_, err := w.Write(bytes.Repeat([]byte("x"), 160))
@@ -115,6 +117,9 @@ func TestRowsAndAnswerOfAHandlerAreOne(t *testing.T) {
 				}
 				if replayed := again.Header().Get("Idempotency-Replayed") == "true"; replayed != (e.again == 1) {
 					t.Errorf("the repeat has %v", again.Header())
+				}
+				if forgotten := post(h, "k", "coffee").Code != 422; forgotten != e.forgotten {
+					t.Errorf("the key may be used for a different request: %v", forgotten)
 				}
 			})
 		}
@@ -200,5 +205,23 @@ func TestTheAnswerOfATransactionOverTheLimitIsReplayedWithoutItsBody(t *testing.
 	again := post(h, "k", "tea")
 	if again.Code != 200 || again.Body.Len() != 0 || again.Header().Get("Idempotency-Replay") != "omitted" {
 		t.Fatalf("the repeat: %d %q %v", again.Code, again.Body, again.Header())
+	}
+}
+
+func TestARunThatIsRepeatedLeavesNoHeader(t *testing.T) {
+	s, runs := newShop(), 0
+	s.twice = true
+	h := wrapOrder(s, single, func(w http.ResponseWriter, _ *http.Request) error {
+		runs++
+		w.Header().Set(fmt.Sprint("X-Run-", runs), "1")
+		_, err := fmt.Fprint(w, "run ", runs)
+		return err
+	})
+	for range 2 {
+		w := post(h, "k", "tea")
+		wantAnswer(t, w, 200, "run 2")
+		if w.Header().Get("X-Run-1") != "" || w.Header().Get("X-Run-2") != "1" {
+			t.Errorf("header %v", w.Header())
+		}
 	}
 }

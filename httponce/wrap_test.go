@@ -168,15 +168,15 @@ func TestAHandlerSeesTheRequestAsItWasSent(t *testing.T) {
 	var seen string
 	s := newServer(t, httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
-		seen = fmt.Sprint(string(body), err, r.ContentLength, r.TransferEncoding, r.Trailer)
+		seen = fmt.Sprint(string(body), err, r.ContentLength, r.TransferEncoding, r.Trailer, r.Body == http.NoBody)
 	}), single), false)
 	const head = "POST / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n"
 	raw(t, s, head+"Idempotency-Key: a\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\nX-Sum: 5\r\n\r\n")
-	if want := "abcde<nil> -1 [chunked] map[X-Sum:[5]]"; seen != want {
+	if want := "abcde<nil> -1 [chunked] map[X-Sum:[5]] false"; seen != want {
 		t.Errorf("saw %s, want %s", seen, want)
 	}
 	raw(t, s, head+"Idempotency-Key: b\r\nContent-Length: 0\r\n\r\n")
-	if want := "<nil> 0 [] map[]"; seen != want {
+	if want := "<nil> 0 [] map[] true"; seen != want {
 		t.Errorf("saw %s, want %s", seen, want)
 	}
 	r, err := http.NewRequest("POST", s.URL, strings.NewReader("expected"))
@@ -188,7 +188,7 @@ func TestAHandlerSeesTheRequestAsItWasSent(t *testing.T) {
 	if _, err := s.Client().Do(r); err != nil {
 		t.Fatal(err)
 	}
-	if want := "expected<nil> 8 [] map[]"; seen != want {
+	if want := "expected<nil> 8 [] map[] false"; seen != want {
 		t.Errorf("saw %s, want %s", seen, want)
 	}
 }
