@@ -62,6 +62,9 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 	for a.sent = a.asked; ; a.sent = time.Now() {
 		turn.prepare()
 		rec, err := claim(ctx, c)
+		if err == nil && rec.ID != c.ID {
+			err = errOtherCommand
+		}
 		if err != nil {
 			return nil, claimError(ctx, err)
 		}
@@ -112,6 +115,10 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 		}
 	}
 }
+
+// errOtherCommand is all that is left to say when two IDs share a hash, or a store
+// is broken: the other command's answer must not be given.
+var errOtherCommand = errors.New("the store has another command's record there")
 
 // What a record means to a claim.
 const (

@@ -255,7 +255,7 @@ func TestSQLiteProcessKilledAtAnyMomentKeepsWhatItAnsweredAndHalvesNothing(t *te
 	}
 	var rows, records, pairs int
 	for query, n := range map[string]*int{
-		"SELECT count(*) FROM own":                                                                    &rows,
+		"SELECT count(*) FROM own": &rows,
 		"SELECT count(*) FROM onlyonce_records WHERE state = 'completed'":                             &records,
 		"SELECT count(*) FROM own JOIN onlyonce_records ON name = idem_key WHERE state = 'completed'": &pairs,
 	} {
