@@ -369,23 +369,24 @@ func TestSecurity15KeyExhaustion(t *testing.T) {
 	wantAnswer(t, postAs(h, "other", "k", "x"), 201, "run 6 of x")
 }
 
-// A colliding store keeps all commands in one place.
-type colliding struct{ onlyonce.Store }
+// A colliding store takes every command for the first one it saw, as if their
+// hashes were the same.
+type colliding struct {
+	onlyonce.Store
+	first onlyonce.ID
+}
 
-func (s colliding) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
-	c.ID = onlyonce.ID{Key: "all"}
-	r, err := s.Store.Claim(ctx, c)
-	if r.Owner == c.Owner {
-		r.ID = onlyonce.ID{Tenant: "victim", Operation: "POST /orders", Key: "k"} // as a store that keeps it reads it again
-	} else {
-		r.ID.Tenant = "victim"
+func (s *colliding) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if s.first == (onlyonce.ID{}) {
+		s.first = c.ID
 	}
-	return r, err
+	c.ID = s.first
+	return s.Store.Claim(ctx, c)
 }
 
 func TestSecurity16ACollisionGivesNobodyAnothersAnswer(t *testing.T) {
 	var runs atomic.Int32
-	h := httponce.Wrap(onlyonce.New(colliding{memstore.New(memstore.Config{})}, onlyonce.Config{}), counter(&runs), byTenant)
+	h := httponce.Wrap(onlyonce.New(&colliding{Store: memstore.New(memstore.Config{})}, onlyonce.Config{}), counter(&runs), byTenant)
 	postAs(h, "victim", "k", "same")
 	w := postAs(h, "other", "k", "same")
 	wantProblem(t, w, 503, "store_unavailable")
