@@ -62,7 +62,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 	for a.sent = a.asked; ; a.sent = time.Now() {
 		turn.prepare()
 		rec, err := claim(ctx, c)
-		if err == nil && rec.ID != c.ID {
+		if err == nil && rec.ID != c.ID && !rec.Corrupt {
 			err = errOtherCommand
 		}
 		if err != nil {
