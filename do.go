@@ -28,8 +28,11 @@ type Answer[T any] struct {
 // outcome is unknown: see Config.HoldUnknown and Config.Reconcile.
 //
 // Do itself returns ErrMismatch, InFlightError, ErrUnknown and ErrUnavailable as
-// Guard.Begin does, and ErrLost if fn ran while another attempt took over.
+// Guard.Begin does, and ErrLost if fn ran while another attempt took over. It
+// panics, before anything is claimed, if g or fn is nil.
 func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Context) (T, error)) (Answer[T], error) {
+	need("Do", g != nil, needGuard)
+	need("Do", fn != nil, needFunction)
 	a, err := g.Begin(ctx, req)
 	if err != nil {
 		return Answer[T]{}, err
@@ -67,6 +70,7 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 // one that calls Do or DoTx itself must pass its own context on, not its
 // caller's, and then gets an error instead of waiting for itself.
 func DoTx[T, TX any](ctx context.Context, g *Guard, in Transactor[TX], req Request, fn func(context.Context, TX) (T, error)) (Answer[T], error) {
+	needTx("DoTx", g, in, fn != nil)
 	var value T
 	a, err := BeginTx(ctx, g, in, req, func(ctx context.Context, tx TX) (s Settlement, err error) {
 		value, err = fn(ctx, tx)
@@ -79,6 +83,27 @@ func DoTx[T, TX any](ctx context.Context, g *Guard, in Transactor[TX], req Reque
 		return replay[T](ctx, a)
 	}
 	return answer(a, value), nil
+}
+
+// What a call of this package can't do without.
+const (
+	needGuard      = "a Guard: pass what New returns"
+	needTransactor = "a Transactor: pass the Guard's store"
+	needAttempt    = "an Attempt: pass what Guard.Begin returned, or Current"
+	needFunction   = "a function: pass the one that does the work"
+)
+
+// need panics before anything is claimed if a call lacks an argument.
+func need(verb string, there bool, what string) {
+	if !there {
+		panic("onlyonce: " + verb + " without " + what)
+	}
+}
+
+func needTx[TX any](verb string, g *Guard, in Transactor[TX], fn bool) {
+	need(verb, g != nil, needGuard)
+	need(verb, in != nil, needTransactor)
+	need(verb, fn, needFunction)
 }
 
 // settlement says how an attempt ended whose function returned value and err; a

@@ -9,7 +9,7 @@ import (
 
 // What was decided about a request, or how an attempt ended: Event.Outcome.
 const (
-	OutcomeExecuted   = "executed"   // an attempt completed, or released the command
+	OutcomeExecuted   = "executed"   // an attempt completed, or released the command: then Record.State is empty
 	OutcomeReplayed   = "replayed"   // the stored answer, or a kept failure, was given
 	OutcomeMismatch   = "mismatch"   // refused: the key was used for a different request
 	OutcomeInFlight   = "in_flight"  // refused: another attempt is running
@@ -46,19 +46,26 @@ func (g *Guard) Observe(ctx context.Context, e Event) {
 	}
 }
 
+// released reports whether an attempt released the command. That it did so is no
+// fault, whatever the reason.
+func (e Event) released() bool { return e.Outcome == OutcomeExecuted && e.Record.State == "" }
+
 // SlogObserver logs events: attributes event (idempotency_hit,
-// idempotency_conflict, idempotency_executed …), operation, idempotency_key,
+// idempotency_conflict, idempotency_executed, idempotency_released …), operation, idempotency_key,
 // attempt and what else the outcome has. The key appears as the first eight bytes
 // of ID.Hash in hexadecimal, which also begins the record's id in a SQL store.
 // Tenants, bodies and headers are not logged.
 func SlogObserver(log *slog.Logger) Observer {
 	return func(ctx context.Context, e Event) {
-		level := logLevels[e.Outcome]
-		if e.Err != nil {
+		level, what := logLevels[e.Outcome], e.Outcome
+		switch {
+		case e.released():
+			level, what = slog.LevelInfo, "released"
+		case e.Err != nil:
 			level = max(level, slog.LevelWarn)
 		}
 		if log.Enabled(ctx, level) {
-			log.LogAttrs(ctx, level, "idempotency "+e.Outcome, e.attrs()...)
+			log.LogAttrs(ctx, level, "idempotency "+what, e.attrs()...)
 		}
 	}
 }
@@ -109,6 +116,9 @@ func (e Event) logName() string {
 		return "idempotency_hit"
 	case OutcomeMismatch:
 		return "idempotency_conflict"
+	}
+	if e.released() {
+		return "idempotency_released"
 	}
 	return "idempotency_" + e.Outcome
 }

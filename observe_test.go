@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -60,6 +61,32 @@ func TestDecisionsAreLogged(t *testing.T) {
 	}
 	if conflict["new_hash"] != "ab" || conflict["existing_hash"] != hex.EncodeToString(request("k").Fingerprint) || conflict["level"] != "WARN" {
 		t.Errorf("conflict %v", conflict)
+	}
+}
+
+func TestAReleaseIsLoggedAsOneWhateverTheReason(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&out, nil))
+	l := newLedger()
+	g := onlyonce.New(l, onlyonce.Config{Observer: onlyonce.SlogObserver(log)})
+	a, err := g.Begin(t.Context(), request("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Settle(t.Context(), onlyonce.Settlement{}); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = onlyonce.BeginTx(t.Context(), g, l, request("k"), func(context.Context, entry) (onlyonce.Settlement, error) {
+		return onlyonce.Settlement{}, errors.New("the handler answered 400")
+	})
+	lines := slices.Collect(strings.Lines(out.String()))
+	if len(lines) != 2 || !strings.Contains(lines[1], `"error":"the handler answered 400"`) {
+		t.Fatalf("the log is\n%s", out.String())
+	}
+	for _, line := range lines {
+		if !strings.Contains(line, `"level":"INFO","msg":"idempotency released","event":"idempotency_released"`) {
+			t.Error(line)
+		}
 	}
 }
 

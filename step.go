@@ -18,6 +18,7 @@ import (
 // the context of a function run by Do or httponce.Wrap; inside a transaction
 // (DoTx) there is nothing to keep a step in, and that is an error.
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
+	need("Step", fn != nil, needFunction)
 	var value T
 	a := Current(ctx)
 	if a != nil && a.inTx {

@@ -13,6 +13,7 @@ import (
 // zero settlement releases the command. Most callers want DoTx or a way in built
 // on it.
 func BeginTx[TX any](ctx context.Context, g *Guard, in Transactor[TX], req Request, fn func(context.Context, TX) (Settlement, error)) (*Attempt, error) {
+	needTx("BeginTx", g, in, fn != nil)
 	run := &txRun[TX]{guard: g, in: in, fn: fn}
 	a, err := g.enter(ctx, req, func(ctx context.Context, c Claim) (Record, error) {
 		return run.claim(ctx, c, req)
@@ -93,13 +94,40 @@ func (t *txRun[TX]) settle(ctx context.Context, a *Attempt) error {
 	return err
 }
 
+// settleDoubt finds out whether the transaction that was to settle the attempt as
+// s was committed although the store returned an error. If not, the command has
+// failed, and nobody waits for its lease.
+func (a *Attempt) settleDoubt(ctx context.Context, s Settlement, cause error) error {
+	a.lease.settling()
+	failed := a.complete(Settlement{State: StateFailed, Error: cause.Error()})
+	err := a.settle(ctx, failed) // which changes nothing if it was committed
+	if err == nil && a.committed(ctx, s) {
+		failed, cause = s, nil
+	}
+	a.guard.rooms.wake(a.req.ID)
+	a.settled(ctx, failed, err)
+	return settleError(cause)
+}
+
+// committed looks whether the record is as s left it.
+func (a *Attempt) committed(ctx context.Context, s Settlement) bool {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.guard.cfg.Lease/4)
+	defer cancel()
+	rec, err := a.guard.store.Lookup(ctx, a.req.ID)
+	return err == nil && rec.Owner == a.Record().Owner && rec.State == s.State && rec.Error == s.Error
+}
+
 // SettleTx ends an attempt that holds the command in a transaction of the
 // store's own database: fn's rows and its settlement are committed together, and
 // only if the command is still the attempt's; otherwise the error is ErrLost and
 // nothing is left of fn's rows. When fn returns an error, its rows are rolled
 // back and the error is returned as it is; its settlement is recorded alone,
-// unless it is zero: then the attempt goes on.
+// unless it is zero: then the attempt goes on. A commit of which the store can't
+// say whether it came through is looked for: if it did not, the command failed.
 func SettleTx[TX any](ctx context.Context, a *Attempt, in Transactor[TX], fn func(context.Context, TX) (Settlement, error)) error {
+	need("SettleTx", a != nil, needAttempt)
+	need("SettleTx", in != nil, needTransactor)
+	need("SettleTx", fn != nil, needFunction)
 	var s Settlement
 	var failed error
 	ran := false
@@ -118,6 +146,8 @@ func SettleTx[TX any](ctx context.Context, a *Attempt, in Transactor[TX], fn fun
 		return settleError(err)
 	case failed != nil:
 		err = nil
+	case err != nil && !errors.Is(err, ErrLost):
+		return a.settleDoubt(ctx, s, err)
 	}
 	a.lease.settling()
 	a.guard.rooms.wake(a.req.ID)

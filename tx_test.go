@@ -1,6 +1,7 @@
 package onlyonce_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -86,13 +87,14 @@ func (l *ledger) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.
 	if err != nil && s.State == "" {
 		return err
 	}
-	if settled := l.Settle(ctx, h, s); settled != nil {
+	settled := l.call(&l.settle, func() error {
+		settled := l.Store.Settle(ctx, h, s)
+		if settled == nil && err == nil {
+			l.commit(tx)
+		}
 		return settled
-	}
-	if err == nil {
-		l.commit(tx)
-	}
-	return err
+	})
+	return cmp.Or(settled, err)
 }
 
 func TestRowsAndAnswerAreOne(t *testing.T) {
@@ -277,6 +279,46 @@ func TestRowsOfALostAttemptAreRolledBack(t *testing.T) {
 		}
 		log.expect(t, "taken_over", "executed", "lost")
 	})
+}
+
+func TestACommitInDoubtIsResolvedByLooking(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		fault   func(func() error) error
+		done    bool
+		outcome string
+	}{
+		{"it came through", lossy, true, "executed"},
+		{"it did not", down, false, "failed"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var log eventLog
+			l := newLedger()
+			g := onlyonce.New(l, onlyonce.Config{Observer: log.observe})
+			a, err := g.Begin(t.Context(), request("k"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.set(func() { l.settle = times(1, c.fault) })
+			err = onlyonce.SettleTx(t.Context(), a, l, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+				tx["x"] = 1
+				return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("1")}}, nil
+			})
+			if c.done != (err == nil) || !c.done && !errors.Is(err, onlyonce.ErrUnavailable) {
+				t.Fatalf("error %v", err)
+			}
+			again, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (int, error) {
+				tx["x"]++
+				return 1, nil
+			})
+			if err != nil || again.Replayed != c.done || l.row("x") != 1 {
+				t.Fatalf("again: %+v, %v, row %d", again, err, l.row("x"))
+			}
+			if log.events[0].Outcome != c.outcome {
+				t.Fatalf("events %+v", log.events)
+			}
+		})
+	}
 }
 
 func TestAStepInsideATransactionIsAnError(t *testing.T) {
