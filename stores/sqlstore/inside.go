@@ -29,10 +29,15 @@ func (in *inside) enter(k *key, c *onlyonce.Claim) (onlyonce.Record, bool) {
 	if in.commands == nil {
 		in.commands = make(map[[32]byte]onlyonce.Record)
 	}
-	in.commands[k.hash] = onlyonce.Record{
+	in.commands[k.hash] = running(c)
+	return onlyonce.Record{}, true
+}
+
+// running is the record of a command in RunTx, which has no row.
+func running(c *onlyonce.Claim) onlyonce.Record {
+	return onlyonce.Record{
 		ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Attempt: 1, CreatedAt: time.Now().UTC(), LeaseLeft: retryInside,
 	}
-	return onlyonce.Record{}, true
 }
 
 func (in *inside) exit(k *key) {
@@ -43,15 +48,15 @@ func (in *inside) exit(k *key) {
 
 var errInside = errors.New("called from a function in RunTx or SettleTx of the same store, which holds the one write lock: use WithTx with its transaction")
 
-type insideKey struct{ store *Store }
+type insideKey struct{ store *sqlite }
 
 // enterContext marks the context of a function that runs in RunTx or SettleTx.
-func (s *Store) enterContext(ctx context.Context) context.Context {
+func (s *sqlite) enterContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, insideKey{s}, true)
 }
 
 // checkContext refuses what would wait for itself.
-func (s *Store) checkContext(ctx context.Context) error {
+func (s *sqlite) checkContext(ctx context.Context) error {
 	if ctx.Value(insideKey{s}) != nil {
 		return errInside
 	}

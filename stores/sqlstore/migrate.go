@@ -1,8 +1,6 @@
 package sqlstore
 
 import (
-	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -10,6 +8,8 @@ import (
 	"path"
 	"strconv"
 	"strings"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
 )
 
 //go:embed migrations
@@ -23,15 +23,20 @@ type Migration struct {
 	SQL     string
 }
 
-// Migrations returns the migrations of an engine, "sqlite", in order.
+// Migrations returns the migrations of an engine, "sqlite", "postgres" or "mysql"
+// (which is MariaDB's too), in order.
 func Migrations(engine string) ([]Migration, error) {
-	files, err := fs.Glob(migrations, path.Join("migrations", engine, "*.sql"))
+	from, folder := migrations, path.Join("migrations", engine)
+	if engine == enginePostgres {
+		from, folder = pgschema.Migrations, "migrations"
+	}
+	files, err := fs.Glob(from, path.Join(folder, "*.sql"))
 	if err != nil || len(files) == 0 {
-		return nil, fmt.Errorf("sqlstore: migrations: no engine %q: use \"sqlite\"", engine)
+		return nil, fmt.Errorf("sqlstore: migrations: no engine %q: use \"sqlite\", \"postgres\" or \"mysql\"", engine)
 	}
 	list := make([]Migration, len(files))
 	for i, file := range files {
-		text, err := migrations.ReadFile(file)
+		text, err := from.ReadFile(file)
 		if err != nil {
 			return nil, fmt.Errorf("sqlstore: migrations: %w", err)
 		}
@@ -43,16 +48,6 @@ func Migrations(engine string) ([]Migration, error) {
 		list[i] = Migration{Version: version, Name: name, SQL: string(text)}
 	}
 	return list, nil
-}
-
-// Migrate brings the schema to the version that this package needs. It never
-// takes anything away. When several processes start it at once, one of them
-// does the work and the others wait.
-func Migrate(ctx context.Context, db *sql.DB) error {
-	if err := patiently(ctx, func() error { return migrateSQLite(ctx, db) }); err != nil {
-		return fmt.Errorf("sqlstore: migrate: %w", err)
-	}
-	return nil
 }
 
 var errSchema = errors.New("the schema does not fit this program")

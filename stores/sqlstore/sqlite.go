@@ -11,35 +11,47 @@ import (
 	"strings"
 	"time"
 
-	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
 //go:embed sqlite.sql
 var sqliteFile string
 
-var sqliteText = blocks(sqliteFile)
+var sqliteText = sqlrow.Blocks(sqliteFile + "\n" + sqliteOutboxFile)
 
 // sqliteOldest is the oldest version that knows all that the statements use.
 const sqliteOldest = "3.42.0"
 
-func openSQLite(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
-	path, err := checkSQLite(ctx, db)
+func openSQLite(ctx context.Context, db *sql.DB, cfg Config) (*sqlite, error) {
+	pool, err := checkSQLite(ctx, db)
 	if err != nil {
 		return nil, err
 	}
+	s, err := openFile(ctx, db, pool.file, cfg)
+	if isLocked(err) && pool.journal != "wal" {
+		err = fmt.Errorf("%w: %w", errOtherJournal, err)
+	}
+	return s, err
+}
+
+func openFile(ctx context.Context, db *sql.DB, path string, cfg Config) (*sqlite, error) {
 	opened, err := openedFile(path)
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{file: opened, db: db, text: sqliteText, writer: &writer{db: db, text: sqliteText, setup: setupSQLite}}
+	s := &sqlite{file: opened, db: db, text: sqliteText, writer: &writer{db: db, text: sqliteText, setup: setupSQLite}}
 	s.queue = queue[job]{write: s.write, turn: takeTurn, max: maxBatch}
 	if err := s.writer.open(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.refuse(ctx, cfg.AcceptRisks); err != nil {
+	findings, err := s.settings(ctx)
+	if err == nil {
+		err = refuse(findings, cfg.AcceptRisks, sqliteRisks)
+	}
+	if err != nil {
 		return nil, errors.Join(err, s.writer.close())
 	}
-	if s.lookup, err = db.PrepareContext(ctx, s.text["lookup"]); err != nil {
+	if s.known, err = db.PrepareContext(ctx, s.text["lookup"]); err != nil {
 		return nil, errors.Join(err, s.writer.close())
 	}
 	return s, nil
@@ -50,12 +62,19 @@ const patience = 10 * time.Second
 
 // patiently repeats f while the database is locked. Most statements wait by
 // themselves; one that turns the write-ahead log on, which may stand in the
-// DSN, does not.
+// DSN, does not. One that turns it off never gets its way.
 func patiently(ctx context.Context, f func() error) error {
+	var other error
 	for began := time.Now(); ; {
 		err := f()
-		if err == nil || !strings.Contains(err.Error(), "locked") || time.Since(began) > patience {
+		if errors.Is(err, errOtherJournal) {
+			other = err
+		}
+		switch waited := time.Since(began); {
+		case !isLocked(err), waited > patience:
 			return err
+		case other != nil && waited > patience/10: // or another process was turning it on
+			return other
 		}
 		select {
 		case <-ctx.Done():
@@ -65,25 +84,28 @@ func patiently(ctx context.Context, f func() error) error {
 	}
 }
 
+func isLocked(err error) bool { return err != nil && strings.Contains(err.Error(), "locked") }
+
+var errOtherJournal = errors.New(newFinding(riskJournal, "the DSN sets another journal_mode than WAL: readers and the writer shut each other out", mendJournal).String())
+
 // checkSQLite looks at what must be right before anything is tried, and returns
-// where the database's file is.
-func checkSQLite(ctx context.Context, db *sql.DB) (file string, err error) {
+// the settings of one of the pool's connections.
+func checkSQLite(ctx context.Context, db *sql.DB) (pool settings, err error) {
 	if f := findPoolOfOne(db); f != nil {
-		return "", errors.New(f.String())
+		return pool, errors.New(f.String())
 	}
 	if err := isSQLite(ctx, db); err != nil {
-		return "", err
+		return pool, err
 	}
-	pool, err := readSettings(through{ctx: ctx, on: db, text: sqliteText})
-	if err != nil {
-		return "", err
+	if pool, err = readSettings(through{ctx: ctx, on: db, text: sqliteText}); err != nil {
+		return pool, err
 	}
 	for _, f := range findInSettings(pool, pool) {
-		if !slices.Contains(risks, f.Name) {
-			return "", errors.New(f.String())
+		if !slices.Contains(sqliteRisks, f.Name) {
+			return pool, errors.New(f.String())
 		}
 	}
-	return pool.file, checkSchema(ctx, db)
+	return pool, checkSchema(ctx, db)
 }
 
 func isSQLite(ctx context.Context, db *sql.DB) error {
@@ -112,6 +134,14 @@ func olderThan(a, b string) bool {
 	return slices.Compare(numbers(a), numbers(b)) < 0
 }
 
+// A batch of claims dirties a page of the index for nearly every one of them,
+// and the next batch mostly the same pages: the longer the log, the fewer of
+// them are written twice. Who set another value, 0 for a replicator, keeps it.
+const (
+	checkpointDefault = 1000 // SQLite's own
+	checkpointPages   = 4000
+)
+
 // setupSQLite prepares the writer's connection.
 func setupSQLite(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, "PRAGMA busy_timeout = 5000"); err != nil {
@@ -123,6 +153,15 @@ func setupSQLite(ctx context.Context, conn *sql.Conn) error {
 	}
 	if mode != "wal" {
 		if err := conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
+			return err
+		}
+	}
+	var pages int
+	if err := conn.QueryRowContext(ctx, "PRAGMA wal_autocheckpoint").Scan(&pages); err != nil {
+		return err
+	}
+	if pages == checkpointDefault {
+		if err := conn.QueryRowContext(ctx, fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages)).Scan(&pages); err != nil {
 			return err
 		}
 	}
@@ -139,30 +178,3 @@ func setupSQLite(ctx context.Context, conn *sql.Conn) error {
 
 // full is the least value of PRAGMA synchronous at which a commit is flushed.
 const full = 2
-
-// refuse returns all findings that are not accepted in one error.
-func (s *Store) refuse(ctx context.Context, accepted []string) error {
-	for _, name := range accepted {
-		if !slices.Contains(risks, name) {
-			return fmt.Errorf("there is no risk %q to accept: write one of %s", name, strings.Join(risks, ", "))
-		}
-	}
-	findings, err := s.Diagnose(ctx)
-	if err != nil {
-		return err
-	}
-	var refused []error
-	for _, f := range findings {
-		if !slices.Contains(accepted, f.Name) {
-			refused = append(refused, errors.New(f.String()))
-		}
-	}
-	if len(refused) == 0 {
-		return nil
-	}
-	return fmt.Errorf("settings of the database would break the promise: %w", errors.Join(refused...))
-}
-
-func newFinding(name, problem, mend string) onlyonce.Finding {
-	return onlyonce.Finding{Name: name, Problem: problem, Mend: mend}
-}

@@ -11,7 +11,7 @@ import (
 // A txBatch runs functions one after another in one transaction, each in the
 // goroutine of its caller, which hands the batch on to the next.
 type txBatch struct {
-	store  *Store
+	store  *sqlite
 	tx     *sql.Tx
 	began  time.Time
 	now    *clock
@@ -25,7 +25,7 @@ type txBatch struct {
 const txBatchTime = 20 * time.Millisecond
 
 // startRuns begins a batch and gives the first function its turn.
-func (s *Store) startRuns(tickets []*ticket[job]) {
+func (s *sqlite) startRuns(tickets []*ticket[job]) {
 	b := &txBatch{store: s, began: time.Now(), todo: tickets}
 	b.guard(func() {
 		for _, t := range tickets {
@@ -77,7 +77,7 @@ func (b *txBatch) begin() error {
 		return err
 	}
 	b.tx = tx
-	b.joined = b.store.joined.Load()
+	b.joined = b.store.shared.Load()
 	return b.use(func(d *direct) error {
 		if _, err := d.exec("lock", nil); err != nil {
 			return err
@@ -150,7 +150,7 @@ func (b *txBatch) start(t *ticket[job]) (runs bool) {
 
 // look reads the clock again if a function used WithTx.
 func (b *txBatch) look(d *direct) error {
-	joined := b.store.joined.Load()
+	joined := b.store.shared.Load()
 	if joined == b.joined {
 		return nil
 	}

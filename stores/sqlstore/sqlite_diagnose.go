@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
 // The names of what Diagnose may find.
@@ -21,10 +22,13 @@ const (
 	riskReadOnly    = "read-only"
 	riskMemory      = "in-memory"
 	riskPool        = "pool-of-one"
+	riskDamage      = "damaged"
 )
 
-// risks are those that can be accepted; with the others nothing works.
-var risks = []string{riskSynchronous, riskJournal, riskVersion, riskFileSystem}
+const mendJournal = "PRAGMA journal_mode = WAL, and nothing else in the DSN"
+
+// sqliteRisks are those that can be accepted; with the others nothing works.
+var sqliteRisks = []string{riskSynchronous, riskJournal, riskVersion, riskFileSystem}
 
 // sqliteFixed is the version without the error that can corrupt a database
 // when two connections reset its write-ahead log.
@@ -39,9 +43,9 @@ type settings struct {
 
 func readSettings(s session) (set settings, err error) {
 	return set, s.query("settings", nil, func(v []driver.Value) error {
-		r := rowReader{values: v}
-		set = settings{version: r.text("version"), journal: r.text("journal_mode"), synchronous: r.int("synchronous"), locking: r.text("locking_mode"), file: r.text("file")}
-		return r.err
+		r := sqlrow.Reader{Values: v}
+		set = settings{version: r.Text("version"), journal: r.Text("journal_mode"), synchronous: r.Int("synchronous"), locking: r.Text("locking_mode"), file: r.Text("file")}
+		return r.Err
 	})
 }
 
@@ -72,16 +76,40 @@ func isReadOnly(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "readonly")
 }
 
-// Diagnose finds settings of the database and of its connections that would
-// break the promise. Of the pool it looks at one connection.
-func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
+// diagnose reads the whole file, too.
+func (s *sqlite) diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
+	found, err := s.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var says string
+	if err := s.db.QueryRowContext(ctx, s.text["quick check"]).Scan(&says); err != nil && !isDamage(err) {
+		return nil, err
+	} else if err != nil {
+		says = err.Error()
+	}
+	if says != "ok" {
+		found = append(found, newFinding(riskDamage, "the file is damaged: "+says, mendDamage))
+	}
+	return found, nil
+}
+
+const mendDamage = "stop all who use the file and restore it from a backup, or save what can be read with the shell's .recover"
+
+// isDamage says whether an error is of a file that is not as SQLite left it.
+func isDamage(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "malformed") || strings.Contains(err.Error(), "not a database"))
+}
+
+// settings finds what Open refuses.
+func (s *sqlite) settings(ctx context.Context) ([]onlyonce.Finding, error) {
 	ours := new(settingsOp)
 	if err := s.do(ctx, ours); err != nil {
-		return nil, fmt.Errorf("sqlstore: diagnose: %w", err)
+		return nil, err
 	}
 	pool, err := readSettings(through{ctx: ctx, on: s.db, text: s.text})
 	if err != nil {
-		return nil, fmt.Errorf("sqlstore: diagnose: %w", err)
+		return nil, err
 	}
 	found := findInSettings(ours.settings, pool)
 	if ours.readOnly {
@@ -108,7 +136,7 @@ func findInSettings(ours, pool settings) (found []onlyonce.Finding) {
 	}
 	if ours.journal != "wal" || pool.journal != "wal" {
 		add(riskJournal, fmt.Sprintf("journal_mode is %s: readers and the writer shut each other out", pool.journal),
-			"PRAGMA journal_mode = WAL, and nothing else in the DSN")
+			mendJournal)
 	}
 	if olderThan(ours.version, sqliteFixed) {
 		add(riskVersion, "SQLite "+ours.version+" can corrupt a database when two connections reset its write-ahead log", "use a driver with SQLite "+sqliteFixed+" or newer")

@@ -3,18 +3,18 @@ package sqlstore
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
 // A run is a caller's function on its way through a transaction.
 type run struct {
 	ctx   context.Context
-	fn    func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error)
+	fn    txFunc
 	key   key
 	claim *onlyonce.Claim // by RunTx
 	hold  *onlyonce.Hold  // by SettleTx
@@ -32,10 +32,9 @@ type run struct {
 	losses     int  // how many transactions were lost
 }
 
-// RunTx claims, runs and settles in one transaction, which it shares with the
-// other functions that wait: each has a savepoint of its own. While fn runs,
-// nobody else writes to the database.
-func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
+// runTx runs fn in a transaction that it shares with the other functions that
+// wait: each has a savepoint of its own.
+func (s *sqlite) runTx(ctx context.Context, c onlyonce.Claim, fn txFunc) (onlyonce.Record, error) {
 	k := keyOf(c.ID)
 	if err := s.checkContext(ctx); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: run in a transaction: %w", err)
@@ -50,21 +49,16 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 	r := &run{ctx: s.enterContext(ctx), fn: fn, key: k, claim: &c}
 	err := s.queue.do(ctx, newTicket(job{run: r}))
 	if err == nil {
-		s.hints.add(&k.hash)
+		s.hints.Add(&k.hash)
 	}
 	return r.record, r.outcome("sqlstore: run in a transaction", err)
 }
 
-// SettleTx runs fn and settles a claim made before in one transaction, which it
-// shares as RunTx does.
-func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx *sql.Tx) (onlyonce.Settlement, error)) error {
+func (s *sqlite) settleTx(ctx context.Context, h onlyonce.Hold, fn txFunc) error {
 	if err := s.checkContext(ctx); err != nil {
 		return fmt.Errorf("sqlstore: settle in a transaction: %w", err)
 	}
-	r := &run{ctx: s.enterContext(ctx), key: keyOf(h.ID), hold: &h}
-	r.fn = func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
-		return fn(ctx, tx)
-	}
+	r := &run{ctx: s.enterContext(ctx), fn: fn, key: keyOf(h.ID), hold: &h}
 	return r.outcome("sqlstore: settle in a transaction", s.queue.do(ctx, newTicket(job{run: r})))
 }
 
@@ -108,7 +102,7 @@ func (r *run) lookClaim(now *clock) (runs bool) {
 	case b == nil:
 		r.record = fresh(r.claim, now.create(), 0)
 		r.record.Fence = now.newFence(r.record.CreatedAt.UnixMicro())
-	case b.expired:
+	case b.Expired:
 		r.record = fresh(r.claim, now.create(), 0)
 		r.record.Fence = max(now.newFence(r.record.CreatedAt.UnixMicro()), b.Fence+1)
 	case r.claim.Takes(b.Record):
@@ -181,7 +175,7 @@ func (r *run) writeClaim(o *settleOp, s session, now *clock) error {
 
 func (r *run) insert(o *settleOp, s session, now *clock) (done bool, err error) {
 	rec := &r.record
-	steps, err := encodeSteps(rec.Steps)
+	steps, err := sqlrow.EncodeSteps(rec.Steps)
 	if err != nil {
 		return false, err
 	}

@@ -3,10 +3,9 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"errors"
 	"fmt"
-	"sync/atomic"
+	"iter"
+	"math"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -20,15 +19,8 @@ type Config struct {
 
 // A Store keeps records in a SQL database.
 type Store struct {
-	db     *sql.DB
-	file   file
-	text   map[string]string
-	writer *writer
-	queue  queue[job]
-	lookup *sql.Stmt
-	hints  hints
-	inside inside
-	joined atomic.Int64 // how often WithTx was used
+	engine engine
+	outbox *Outbox
 }
 
 var (
@@ -39,30 +31,45 @@ var (
 	_ onlyonce.Diagnoser           = (*Store)(nil)
 )
 
-// maxBatch bounds how much is lost, and how long others wait, when a batch
-// fails.
-const maxBatch = 512
+// A keeper is an onlyonce.Store whose errors do not say what was asked for.
+type keeper interface {
+	claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error)
+	renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error
+	settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error
+	lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error)
+}
 
-// Open opens a store on a database that has been migrated. It takes one
-// connection of the pool for itself until Close, and refuses a database whose
-// settings would break the promise.
+// An engine is a store on one kind of database.
+type engine interface {
+	keeper
+	boxEngine
+	resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error
+	purge(ctx context.Context, limit int) (int, error)
+	page(ctx context.Context, f onlyonce.Filter, before position) ([]stored, error)
+	diagnose(ctx context.Context) ([]onlyonce.Finding, error)
+	joined(tx *sql.Tx) keeper
+	runTx(ctx context.Context, c onlyonce.Claim, fn txFunc) (onlyonce.Record, error)
+	settleTx(ctx context.Context, h onlyonce.Hold, fn txFunc) error
+	close() error
+}
+
+// A txFunc is a caller's function; SettleTx gives it no record.
+type txFunc = func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)
+
+// Open opens a store on a database that has been migrated, and refuses one
+// whose settings would break the promise.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
-	var s *Store
-	err := patiently(ctx, func() (err error) {
-		s, err = openSQLite(ctx, db, cfg)
-		return err
-	})
+	e, err := openEngine(ctx, db, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: open: %w", err)
 	}
-	return s, nil
+	return &Store{engine: e, outbox: newOutbox(e)}, nil
 }
 
 // Close ends what is queued and gives the store's connection back. The
 // database stays open.
 func (s *Store) Close() error {
-	s.queue.close()
-	if err := errors.Join(s.lookup.Close(), s.writer.close()); err != nil {
+	if err := s.engine.close(); err != nil {
 		return fmt.Errorf("sqlstore: close: %w", err)
 	}
 	return nil
@@ -70,21 +77,17 @@ func (s *Store) Close() error {
 
 // Claim asks for the right to run a command.
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
-	o := newClaimOp(c)
-	if r := s.seen(ctx, &o.key); r != nil && !c.Takes(r.Record) {
-		return r.Record, nil
-	}
-	if err := s.do(ctx, o); err != nil {
+	r, err := s.engine.claim(ctx, c)
+	if err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim: %w", err)
 	}
-	s.hints.add(&o.key.hash)
-	return o.record, nil
+	return r, nil
 }
 
 // Renew makes the hold's lease end a full lease from now, and adds steps to
 // the record's.
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
-	if err := s.do(ctx, &renewOp{key: keyOf(h.ID), hold: h, lease: lease, steps: steps}); err != nil {
+	if err := s.engine.renew(ctx, h, lease, steps); err != nil {
 		return fmt.Errorf("sqlstore: renew: %w", err)
 	}
 	return nil
@@ -92,7 +95,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 
 // Settle ends the attempt.
 func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
-	if err := s.do(ctx, newSettleOp(h, st)); err != nil {
+	if err := s.engine.settle(ctx, h, st); err != nil {
 		return fmt.Errorf("sqlstore: settle: %w", err)
 	}
 	return nil
@@ -100,79 +103,85 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 
 // Lookup returns the record of id, or onlyonce.ErrNotFound.
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
-	k := keyOf(id)
-	if err := s.file.check(); err != nil {
-		return onlyonce.Record{}, fmt.Errorf("sqlstore: lookup: %w", err)
-	}
-	r, err := s.read(ctx, &k)
-	if err == nil && r == nil {
-		err = onlyonce.ErrNotFound
-	}
+	r, err := s.engine.lookup(ctx, id)
 	if err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: lookup: %w", err)
 	}
-	return r.Record, nil
+	return r, nil
 }
 
 // Resolve ends a record that nobody holds as st says; a zero st deletes it.
 // The attempt that left it can't settle it any more.
 func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
-	if err := s.do(ctx, &resolveOp{*newSettleOp(onlyonce.Hold{ID: id, Fence: fence}, st)}); err != nil {
+	if err := s.engine.resolve(ctx, id, fence, st); err != nil {
 		return fmt.Errorf("sqlstore: resolve: %w", err)
 	}
 	return nil
 }
 
-// purgeBatch keeps the others' wait for a batch that purges short.
-const purgeBatch = 100
-
-// Purge deletes at most limit records that have expired, a few in every batch.
+// Purge deletes at most limit records that have expired, in batches that keep
+// the others' wait for them short.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
-	purged := 0
-	for purged < limit {
-		o := &purgeOp{limit: min(limit-purged, purgeBatch)}
-		if err := s.do(ctx, o); err != nil {
-			return purged, fmt.Errorf("sqlstore: purge: %w", err)
-		}
-		purged += o.purged
-		if o.purged < o.limit {
-			break
-		}
+	n, err := s.engine.purge(ctx, limit)
+	if err != nil {
+		return n, fmt.Errorf("sqlstore: purge: %w", err)
 	}
-	return purged, nil
+	return n, nil
 }
 
-// seen returns a record that this process saw before, read without the write
-// lock; nil says nothing.
-func (s *Store) seen(ctx context.Context, k *key) *stored {
-	if !s.hints.has(&k.hash) {
-		return nil
-	}
-	r, err := s.read(ctx, k)
-	if err != nil {
-		return nil
-	}
-	return r
+// A position is where a record stands in the list, which is ordered by created_at
+// and, where that is not unique, by hash.
+type position struct {
+	createdAt int64
+	hash      [32]byte
 }
 
-// read returns the record of k, or nil if there is none, from the pool.
-func (s *Store) read(ctx context.Context, k *key) (found *stored, err error) {
-	rows, err := s.lookup.QueryContext(ctx, k.hash[:])
-	if err != nil {
-		return nil, err
+func positionOf(r *onlyonce.Record) position {
+	return position{createdAt: r.CreatedAt.UnixMicro(), hash: r.ID.Hash()}
+}
+
+// listPage is how many records are read at a time. No transaction is open
+// while the caller looks at one.
+const listPage = 200
+
+// List lists records, newest first.
+func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
+	return func(yield func(onlyonce.Record, error) bool) {
+		before, left := position{createdAt: math.MaxInt64}, f.Limit
+		if !f.After.CreatedAt.IsZero() {
+			before = positionOf(&f.After)
+		}
+		for {
+			page, err := s.engine.page(ctx, f, before)
+			if err != nil {
+				yield(onlyonce.Record{}, fmt.Errorf("sqlstore: list: %w", err))
+				return
+			}
+			for _, r := range page {
+				before = positionOf(&r.Record)
+				if f.State != "" && f.State != r.State {
+					continue
+				}
+				if !yield(r.Record, nil) {
+					return
+				}
+				if left--; left == 0 {
+					return
+				}
+			}
+			if len(page) < listPage {
+				return
+			}
+		}
 	}
-	err = scan(rows, func(v []driver.Value) error {
-		r := decode(v)
-		found = &r
-		return nil
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case found != nil && !found.Corrupt && found.ID != k.id:
-		return nil, errCollision
-	case found != nil && found.expired:
-		return nil, nil
+}
+
+// Diagnose finds settings of the database and of its connections that would
+// break the promise. Of the pool it looks at one connection.
+func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
+	found, err := s.engine.diagnose(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("sqlstore: diagnose: %w", err)
 	}
 	return found, nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
 // A settleOp ends an attempt.
@@ -19,7 +20,7 @@ type settleOp struct {
 func newSettleOp(h onlyonce.Hold, st onlyonce.Settlement) *settleOp {
 	o := &settleOp{key: keyOf(h.ID), hold: h, settlement: st}
 	if st.State == onlyonce.StateCompleted && st.Error == "" && !st.Final {
-		o.args = args(int64(st.Result.Status), text(st.Result.Ref), encodeHeader(st.Result.Header), blob(st.Result.Body),
+		o.args = args(int64(st.Result.Status), text(st.Result.Ref), sqlrow.EncodeHeader(st.Result.Header), blob(st.Result.Body),
 			nil, nil, h.Fence, o.key.hash[:], []byte(h.Owner))
 	}
 	return o
@@ -60,7 +61,7 @@ func (o *settleOp) values(now *clock) []any {
 	st := &o.settlement
 	list := []any{
 		string(st.State), int64(st.Result.Status), number(st.Final), text(st.Result.Ref), text(st.Error),
-		encodeHeader(st.Result.Header), blob(st.Result.Body), nil, nil, nil,
+		sqlrow.EncodeHeader(st.Result.Header), blob(st.Result.Body), nil, nil, nil,
 	}
 	if now != nil {
 		list[7], list[8] = now.now, o.expiresAt(now)
@@ -95,7 +96,7 @@ func (o *settleOp) refused(s session) error {
 	if err != nil {
 		return err
 	}
-	if r == nil || r.expired || r.Owner != o.hold.Owner || r.Fence != o.hold.Fence || r.State == onlyonce.StateProcessing {
+	if r == nil || r.Expired || r.Owner != o.hold.Owner || r.Fence != o.hold.Fence || r.State == onlyonce.StateProcessing {
 		return onlyonce.ErrLost
 	}
 	return nil
@@ -136,7 +137,7 @@ func (o *renewOp) apply(s session, now *clock) error {
 		all = make(map[string][]byte, len(o.steps))
 	}
 	maps.Copy(all, o.steps)
-	steps, err := encodeSteps(all)
+	steps, err := sqlrow.EncodeSteps(all)
 	if err != nil {
 		return err
 	}
@@ -164,7 +165,7 @@ func (o *resolveOp) apply(s session, now *clock) error {
 	switch {
 	case err != nil:
 		return err
-	case r == nil || r.expired:
+	case r == nil || r.Expired:
 		return onlyonce.ErrNotFound
 	case r.Fence != o.hold.Fence:
 		return onlyonce.ErrLost
@@ -189,9 +190,9 @@ func (o *purgeOp) apply(s session, now *clock) error {
 	due := args(now.now, int64(o.limit))
 	var highest int64
 	err := s.query("highest due", due, func(v []driver.Value) error {
-		r := rowReader{values: v}
-		highest = r.int("fence")
-		return r.err
+		r := sqlrow.Reader{Values: v}
+		highest = r.Int("fence")
+		return r.Err
 	})
 	if err != nil || highest == 0 {
 		return err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
 // An op is what a caller wants written. Done again, it does nothing more.
@@ -27,9 +28,9 @@ type clock struct {
 func readClock(s session) (*clock, error) {
 	c := new(clock)
 	return c, s.query("clock", nil, func(v []driver.Value) error {
-		r := rowReader{values: v}
-		c.now, c.last, c.floor = r.int("now"), r.int("last"), r.int("floor")
-		return r.err
+		r := sqlrow.Reader{Values: v}
+		c.now, c.last, c.floor = r.Int("now"), r.Int("last"), r.Int("floor")
+		return r.Err
 	})
 }
 
@@ -59,14 +60,6 @@ func (c *clock) newFence(createdAt int64) int64 { return max(createdAt, c.floor+
 // whole returns the microseconds after which a duration that begins now has
 // passed: the clock counts milliseconds, and one of them is under way.
 func whole(d time.Duration) int64 { return d.Microseconds() + 1000 }
-
-// A key is an ID and its hash.
-type key struct {
-	id   onlyonce.ID
-	hash [32]byte
-}
-
-func keyOf(id onlyonce.ID) key { return key{id: id, hash: id.Hash()} }
 
 // find returns the record of k; it is nil if there is none. One that has
 // expired is there, for its fence.
@@ -134,16 +127,16 @@ func (o *claimOp) alone(s session) (bool, error) {
 	c, given := &o.claim, false
 	o.args[6].Value = whole(c.Lease)
 	err := s.query("claim", o.args[:7], func(v []driver.Value) error {
-		r := rowReader{values: v}
-		o.given(r.int("created_at"), r.int("fence"))
+		r := sqlrow.Reader{Values: v}
+		o.given(r.Int("created_at"), r.Int("fence"))
 		given = true
-		return r.err
+		return r.Err
 	})
 	if given || err != nil {
 		return given, err
 	}
 	r, err := find(s, &o.key)
-	if err != nil || r == nil || r.expired || c.Takes(r.Record) {
+	if err != nil || r == nil || r.Expired || c.Takes(r.Record) {
 		return false, err
 	}
 	o.record = r.Record
@@ -161,7 +154,7 @@ func (o *claimOp) apply(s session, now *clock) error {
 		return err
 	case r == nil:
 		return onlyonce.ErrNotFound
-	case r.expired:
+	case r.Expired:
 		if err := remove(s, now, &o.key, r.Fence); err != nil {
 			return err
 		}
@@ -193,7 +186,7 @@ func (o *claimOp) given(createdAt, fence int64) { o.record = fresh(&o.claim, cre
 // take gives the claim a record that is there.
 func (o *claimOp) take(s session, now *clock) error {
 	r := &o.record
-	steps, err := encodeSteps(r.Steps)
+	steps, err := sqlrow.EncodeSteps(r.Steps)
 	if err != nil {
 		return err
 	}

@@ -15,7 +15,7 @@ type job struct {
 }
 
 // do has the op written together with others.
-func (s *Store) do(ctx context.Context, o op) error {
+func (s *sqlite) do(ctx context.Context, o op) error {
 	if err := s.checkContext(ctx); err != nil {
 		return err
 	}
@@ -24,7 +24,7 @@ func (s *Store) do(ctx context.Context, o op) error {
 
 // write writes a batch: what is short in one transaction, then the functions
 // in another, so that nobody waits for a function but those who bring one.
-func (s *Store) write(batch []*ticket[job]) (then func()) {
+func (s *sqlite) write(batch []*ticket[job]) (then func()) {
 	if err := s.file.check(); err != nil {
 		for _, t := range batch {
 			s.queue.answer(t, err)
@@ -49,7 +49,7 @@ func (s *Store) write(batch []*ticket[job]) (then func()) {
 	return func() { s.startRuns(runs) }
 }
 
-func (s *Store) writeOps(ops []*ticket[job]) {
+func (s *sqlite) writeOps(ops []*ticket[job]) {
 	whole := false
 	defer func() {
 		if !whole {
@@ -79,7 +79,7 @@ func (s *Store) writeOps(ops []*ticket[job]) {
 const maxCulprits = 8
 
 // together does the ops in one transaction. An error is that of the whole.
-func (s *Store) together(d *direct, ops []*ticket[job]) error {
+func (s *sqlite) together(d *direct, ops []*ticket[job]) error {
 	for range maxCulprits {
 		culprit, err := s.attempt(d, ops)
 		if culprit < 0 {
@@ -97,7 +97,7 @@ func (s *Store) together(d *direct, ops []*ticket[job]) error {
 // attempt does the ops in one transaction and answers them. If one of them
 // made the database roll all of it back, it is the culprit, and the others are
 // not answered.
-func (s *Store) attempt(d *direct, ops []*ticket[job]) (culprit int, err error) {
+func (s *sqlite) attempt(d *direct, ops []*ticket[job]) (culprit int, err error) {
 	if _, err := d.exec("begin", nil); err != nil {
 		return -1, err
 	}

@@ -1,17 +1,17 @@
-package sqlstore
+package sqlrow
 
 import (
 	"fmt"
 	"strings"
 )
 
-// blocks splits a file of SQL at its "-- name: x" lines.
-func blocks(file string) map[string]string {
+// Blocks splits a file of SQL at its "-- name: x" lines.
+func Blocks(file string) map[string]string {
 	named := make(map[string]string)
 	for _, block := range strings.Split(file, "\n-- name: ")[1:] {
 		name, text, ok := strings.Cut(block, "\n")
 		if _, twice := named[name]; !ok || twice {
-			panic(fmt.Sprintf("sqlstore: the block %q is empty or there twice", name))
+			panic(fmt.Sprintf("sqlrow: the block %q is empty or there twice", name))
 		}
 		named[name] = strings.TrimSuffix(strings.TrimSpace(text), ";")
 	}

@@ -1,4 +1,4 @@
-package sqlstore
+package sqlrow
 
 import (
 	"encoding/base64"
@@ -30,13 +30,17 @@ func unescape(s string) (string, error) {
 	return string(b), err
 }
 
-// encodeHeader returns JSON, or nil for no header.
-func encodeHeader(h map[string][]string) any {
+// EncodeHeader returns JSON, or nil for no header.
+func EncodeHeader(h map[string][]string) any {
 	if h == nil {
 		return nil
 	}
-	b := append(make([]byte, 0, 256), '{')
-	for _, name := range slices.Sorted(maps.Keys(h)) {
+	var space [16]string // most headers have fewer names
+	names := slices.AppendSeq(space[:0], maps.Keys(h))
+	slices.Sort(names)
+	var room [512]byte
+	b := append(room[:0], '{')
+	for _, name := range names {
 		if len(b) > 1 {
 			b = append(b, ',')
 		}
@@ -63,7 +67,14 @@ func appendString(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-func decodeHeader(text string) (map[string][]string, error) {
+// DecodeHeader returns the header that EncodeHeader made text.
+func DecodeHeader(text string) (map[string][]string, error) {
+	if text == "" {
+		return nil, nil
+	}
+	if h, ok := decodePlain(text); ok {
+		return h, nil
+	}
 	var safe map[string][]string
 	if err := json.Unmarshal([]byte(text), &safe); err != nil {
 		return nil, fmt.Errorf("response_header: %w", err)
@@ -84,8 +95,64 @@ func decodeHeader(text string) (map[string][]string, error) {
 	return h, nil
 }
 
-// encodeSteps returns JSON, or nil for no steps.
-func encodeSteps(steps map[string][]byte) (any, error) {
+// decodePlain decodes a header just as EncodeHeader writes one without escapes.
+// Otherwise it is not ok.
+func decodePlain(text string) (h map[string][]string, ok bool) {
+	rest, ok := strings.CutPrefix(text, "{")
+	if !ok || strings.IndexByte(rest, '\\') >= 0 {
+		return nil, false
+	}
+	h = make(map[string][]string, 4)
+	for first := true; rest != "}"; first = false {
+		if !first {
+			if rest, ok = strings.CutPrefix(rest, ","); !ok {
+				return nil, false
+			}
+		}
+		var name string
+		if name, rest, ok = cutString(rest); !ok {
+			return nil, false
+		}
+		if rest, ok = strings.CutPrefix(rest, ":["); !ok {
+			return nil, false
+		}
+		values := []string{}
+		for {
+			if rest, ok = strings.CutPrefix(rest, "]"); ok {
+				break
+			}
+			if len(values) > 0 {
+				if rest, ok = strings.CutPrefix(rest, ","); !ok {
+					return nil, false
+				}
+			}
+			var v string
+			if v, rest, ok = cutString(rest); !ok {
+				return nil, false
+			}
+			values = append(values, v)
+		}
+		h[name] = values
+	}
+	return h, true
+}
+
+// cutString cuts a JSON string of plain characters off.
+func cutString(text string) (s, rest string, ok bool) {
+	if text, ok = strings.CutPrefix(text, `"`); !ok {
+		return "", "", false
+	}
+	s, rest, ok = strings.Cut(text, `"`)
+	for i := range len(s) {
+		if s[i] < ' ' || s[i] > '~' {
+			return "", "", false
+		}
+	}
+	return s, rest, ok
+}
+
+// EncodeSteps returns JSON, or nil for no steps.
+func EncodeSteps(steps map[string][]byte) (any, error) {
 	if len(steps) == 0 {
 		return nil, nil
 	}
@@ -100,7 +167,11 @@ func encodeSteps(steps map[string][]byte) (any, error) {
 	return string(b), err
 }
 
-func decodeSteps(text string) (map[string][]byte, error) {
+// DecodeSteps returns the steps that EncodeSteps made text.
+func DecodeSteps(text string) (map[string][]byte, error) {
+	if text == "" {
+		return nil, nil
+	}
 	var safe map[string][]byte
 	if err := json.Unmarshal([]byte(text), &safe); err != nil {
 		return nil, fmt.Errorf("steps: %w", err)

@@ -1,0 +1,27 @@
+package sqlrow
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+)
+
+// Hints remember which records this process saw lately, so that a repeat can
+// be answered without a write. They are a guess: one may be missing, or
+// outlive its record.
+type Hints [1 << 16]atomic.Uint64
+
+func (h *Hints) slot(hash *[32]byte) (*atomic.Uint64, uint64) {
+	return &h[binary.LittleEndian.Uint16(hash[:])], binary.LittleEndian.Uint64(hash[2:])
+}
+
+// Add notes the hash of a record's ID.
+func (h *Hints) Add(hash *[32]byte) {
+	slot, mark := h.slot(hash)
+	slot.Store(mark)
+}
+
+// Has reports whether the hash was noted lately.
+func (h *Hints) Has(hash *[32]byte) bool {
+	slot, mark := h.slot(hash)
+	return slot.Load() == mark
+}

@@ -1,0 +1,130 @@
+package pgxstore
+
+import (
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+)
+
+// worthwhile is from how many statements of a kind on one for all is faster.
+const worthwhile = 24
+
+// divide makes statements of a kind one, if there are many of them.
+func divide(list []*statement) []part {
+	parts := make([]part, 0, len(list))
+	claims, settles := count(list, "claim"), count(list, "settle")
+	var all, ends bulk
+	for _, s := range list {
+		switch {
+		case s.name == "claim" && claims >= worthwhile:
+			all.members = append(all.members, s)
+		case s.name == "settle" && settles >= worthwhile:
+			ends.members = append(ends.members, s)
+		default:
+			parts = append(parts, s)
+		}
+	}
+	if len(all.members) > 0 {
+		parts = append(parts, &all)
+	}
+	if len(ends.members) > 0 {
+		parts = append(parts, &ends)
+	}
+	return parts
+}
+
+func count(list []*statement, name string) (n int) {
+	for _, s := range list {
+		if s.name == name {
+			n++
+		}
+	}
+	return n
+}
+
+// A bulk is many claims, or many settlements, in one statement.
+type bulk struct{ members []*statement }
+
+func (l *bulk) isClaims() bool { return l.members[0].claim != nil }
+
+func (l *bulk) queue(b *pgx.Batch) {
+	if l.isClaims() {
+		l.queueClaims(b)
+	} else {
+		l.queueSettles(b)
+	}
+}
+
+func (l *bulk) queueClaims(b *pgx.Batch) {
+	n := len(l.members)
+	hashes, fingerprints, owners, leases := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([]int64, n)
+	tenants, operations, keys := make([]string, n), make([]string, n), make([]string, n)
+	for i, m := range l.members {
+		c, id := m.claim, &m.key.id
+		hashes[i], fingerprints[i], owners[i], leases[i] = m.key.hash[:], c.Fingerprint, []byte(c.Owner), c.Lease.Microseconds()
+		tenants[i], operations[i], keys[i] = pgschema.Escape(id.Tenant), pgschema.Escape(id.Operation), pgschema.Escape(id.Key)
+	}
+	b.Queue(pgschema.Text["claims"], hashes, tenants, operations, keys, fingerprints, owners, leases)
+}
+
+func (l *bulk) queueSettles(b *pgx.Batch) {
+	n := len(l.members)
+	states, statuses, finals, fences := make([]string, n), make([]int32, n), make([]bool, n), make([]int64, n)
+	refs, troubles, headers := make([]*string, n), make([]*string, n), make([]*string, n)
+	bodies, hashes, owners := make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	keeps, kept := make([]*int64, n), make([]int64, n)
+	for i, m := range l.members {
+		st := m.settlement
+		states[i], statuses[i], finals[i], bodies[i] = string(st.State), int32(st.Result.Status), st.Final, st.Result.Body
+		refs[i], troubles[i], headers[i] = text(st.Result.Ref), text(st.Error), header(st.Result.Header)
+		hashes[i], owners[i], fences[i] = m.key.hash[:], []byte(m.hold.Owner), m.hold.Fence
+		if st.Keep > 0 {
+			kept[i] = keepOf(st)
+			keeps[i] = &kept[i]
+		}
+	}
+	b.Queue(pgschema.Text["settles"], states, statuses, finals, refs, troubles, headers, bodies, keeps, hashes, owners, fences)
+}
+
+// read tells the members that wrote. Each has an owner of its own, unless a call
+// was repeated while it ran. The server mostly answers in their order.
+func (l *bulk) read(results pgx.BatchResults) error {
+	for _, s := range l.members {
+		s.found = false
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var owner pgtype.DriverBytes
+	var fence int64
+	into := []any{&owner, nil}
+	if l.isClaims() {
+		into[1] = &fence
+	}
+	for at := 0; rows.Next(); {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		for range l.members {
+			s := l.members[at]
+			at = (at + 1) % len(l.members)
+			if s.owner() == string(owner) && !s.found {
+				s.found, s.fence = true, fence
+				break
+			}
+		}
+	}
+	rows.Close()
+	return rows.Err()
+}
+
+// owner is whose claim or settlement it is.
+func (s *statement) owner() string {
+	if s.claim != nil {
+		return s.claim.Owner
+	}
+	return s.hold.Owner
+}

@@ -1,0 +1,101 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// A line is a connection of the store's own, used by one batch at a time. It is
+// taken from the pool, so that it is made as the pool makes them, and opened
+// again when it broke.
+type line struct {
+	pool *pgxpool.Pool
+	conn *pgx.Conn // nil: none
+	pipe session   // how batches are sent over conn
+
+	// shared says that a pooler, such as PgBouncer in transaction mode, hands
+	// the server's connection to others between transactions.
+	shared bool
+}
+
+// patience bounds a batch, and the wait for a connection: a server that does not
+// answer for so long can't be reached.
+const patience = 15 * time.Second
+
+func bounded(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return f(ctx)
+}
+
+// use calls f with the connection, and gives that up if the server does not know
+// its statements any more.
+func (l *line) use(f func(context.Context, *pgx.Conn) error) error {
+	return bounded(context.Background(), func(ctx context.Context) error {
+		if l.conn == nil || l.conn.IsClosed() {
+			if err := l.open(ctx); err != nil {
+				return err
+			}
+		}
+		err := f(ctx, l.conn)
+		if stale(err) {
+			_ = l.conn.Close(ctx) // the error counts
+		}
+		return err
+	})
+}
+
+// broken reports that the connection was lost.
+func (l *line) broken() bool { return l.conn != nil && l.conn.IsClosed() }
+
+// lockTimeout bounds how long a batch waits for a row that a transaction of
+// somebody's keeps locked.
+const lockTimeout = "100ms"
+
+// A line is to take no plan that was made when the table was small.
+const lineSettings = "SET lock_timeout = '" + lockTimeout + "'; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
+
+func (l *line) open(ctx context.Context) error {
+	c, err := l.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	conn := c.Hijack()
+	var pid uint32
+	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+		return errors.Join(err, conn.Close(ctx))
+	}
+	if l.shared = pid != conn.PgConn().PID(); !l.shared {
+		if _, err := conn.Exec(ctx, lineSettings); err != nil {
+			return errors.Join(err, conn.Close(ctx))
+		}
+	}
+	l.conn, l.pipe = conn, pipeOf(conn, l.shared)
+	return nil
+}
+
+// prelude is what a batch begins with where nothing can be set on a connection.
+func (l *line) prelude() string {
+	if l.shared {
+		return "SELECT set_config('lock_timeout', '" + lockTimeout + "', true)"
+	}
+	return ""
+}
+
+func (l *line) close() error {
+	if l.conn == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	err := l.conn.Close(ctx)
+	l.conn = nil
+	if errors.Is(err, context.DeadlineExceeded) {
+		return nil // the server will notice
+	}
+	return err
+}

@@ -1,0 +1,153 @@
+package pgxstore
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+)
+
+// write has the statement run together with others. One that met a row which
+// somebody's transaction keeps locked runs alone, so that nobody else waits.
+func (s *Store) write(ctx context.Context, st *statement) error {
+	err := s.writes.do(ctx, st)
+	for range retries(ctx) {
+		if code(err) != codeLockTimeout && !again(err) {
+			break
+		}
+		err = s.alone(ctx, func(conn *pgx.Conn) error { return send(ctx, conn, s.ears, "", []*statement{st}, "") })
+	}
+	return err
+}
+
+// alone calls f with a connection of the pool.
+func (s *Store) alone(ctx context.Context, f func(*pgx.Conn) error) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	return f(conn.Conn())
+}
+
+// runWrites runs a batch as one transaction in one round trip. The order keeps
+// two batches from waiting for each other.
+func (s *Store) runWrites(lane int, batch []*ticket[*statement]) {
+	slices.SortFunc(batch, func(a, b *ticket[*statement]) int {
+		return bytes.Compare(a.job.key.hash[:], b.job.key.hash[:])
+	})
+	list := make([]*statement, len(batch))
+	for i, t := range batch {
+		list[i] = t.job
+	}
+	err := s.writeBatch(lane, batch, list)
+	if s.lines[lane].broken() { // what can be repeated is, once, on another connection
+		batch, list = repeatable(batch, list)
+		if len(list) > 0 {
+			again := s.writeBatch(lane, batch, list)
+			for _, t := range batch {
+				s.writes.answer(t, again)
+			}
+		}
+	}
+	for _, t := range batch {
+		s.writes.answer(t, err) // unless it was answered alone
+	}
+}
+
+func (s *Store) writeBatch(lane int, batch []*ticket[*statement], list []*statement) error {
+	line := &s.lines[lane]
+	return line.use(func(ctx context.Context, conn *pgx.Conn) error {
+		err := send(ctx, line.pipe, s.ears, line.prelude(), list, "")
+		if len(list) == 1 || code(err) == "" || stale(err) || conn.IsClosed() {
+			return err
+		}
+		for i, t := range batch { // one of them is at fault
+			s.writes.answer(t, send(ctx, line.pipe, s.ears, line.prelude(), list[i:i+1], ""))
+		}
+		return nil
+	})
+}
+
+// repeatable are those of which the second of two has no effect. A record that
+// was deleted can't tell by whom.
+func repeatable(batch []*ticket[*statement], list []*statement) ([]*ticket[*statement], []*statement) {
+	var tickets []*ticket[*statement]
+	var statements []*statement
+	for i, st := range list {
+		if st.name != "release" && st.name != "remove" && st.name != "resolve" {
+			tickets, statements = append(tickets, batch[i]), append(statements, st)
+		}
+	}
+	return tickets, statements
+}
+
+// A reading is a record that somebody wants to see.
+type reading struct {
+	key   *key
+	found *stored
+}
+
+// look returns the record of k, which may have expired, or nil.
+func (s *Store) look(ctx context.Context, k *key) (*stored, error) {
+	r := &reading{key: k}
+	err := s.reads.do(ctx, r)
+	return r.found, err
+}
+
+func (s *Store) runReads(lane int, batch []*ticket[*reading]) {
+	err := s.readBatch(lane, batch)
+	if s.eyes[lane].broken() {
+		err = s.readBatch(lane, batch)
+	}
+	for _, t := range batch {
+		s.reads.answer(t, err) // unless it was answered
+	}
+}
+
+func (s *Store) readBatch(lane int, batch []*ticket[*reading]) error {
+	return s.eyes[lane].use(func(ctx context.Context, conn *pgx.Conn) (err error) {
+		if len(batch) == 1 {
+			batch[0].job.found, err = look(ctx, conn, batch[0].job.key)
+			return err
+		}
+		return s.lookAll(ctx, conn, batch)
+	})
+}
+
+// lookAll looks many records up at once. Callers who want the same one share it,
+// for nobody modifies what a store returns.
+func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*ticket[*reading]) error {
+	wanted := make(map[[32]byte][]*ticket[*reading], len(batch))
+	hashes := make([][]byte, 0, len(batch))
+	for _, t := range batch {
+		k := t.job.key
+		if wanted[k.hash] == nil {
+			hashes = append(hashes, k.hash[:])
+		}
+		wanted[k.hash] = append(wanted[k.hash], t)
+	}
+	rows, err := conn.Query(ctx, pgschema.Text["lookups"], hashes)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var hash []byte
+	for rows.Next() {
+		var r row
+		if err := rows.Scan(r.into(&hash)...); err != nil {
+			return err
+		}
+		found := r.stored()
+		for _, t := range wanted[[32]byte(hash)] {
+			if t.job.found = found; found.isOf(t.job.key) != nil {
+				t.job.found = nil
+				s.reads.answer(t, errCollision)
+			}
+		}
+	}
+	return rows.Err()
+}

@@ -1,0 +1,491 @@
+package pgxstore_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
+)
+
+func claimOf(name string) onlyonce.Claim {
+	return onlyonce.Claim{
+		ID: onlyonce.ID{Tenant: "acme", Operation: "pay", Key: name}, Owner: owner(), Fingerprint: fingerprint, Lease: time.Minute, RetryFailed: true,
+	}
+}
+
+var completed = onlyonce.Settlement{State: onlyonce.StateCompleted, Result: answer, Keep: time.Hour}
+
+func holdOf(r onlyonce.Record) onlyonce.Hold {
+	return onlyonce.Hold{ID: r.ID, Owner: r.Owner, Fence: r.Fence}
+}
+
+func mustClaim(t *testing.T, s onlyonce.Store, c onlyonce.Claim) onlyonce.Record {
+	t.Helper()
+	r, err := s.Claim(t.Context(), c)
+	if err != nil || r.Owner != c.Owner {
+		t.Fatalf("claim: %+v, %v", r, err)
+	}
+	return r
+}
+
+// own makes a table of the caller's.
+func own(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE own (name text NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func rows(t *testing.T, pool *pgxpool.Pool) (n int) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), "SELECT count(*) FROM own").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func inserts(name string) func(context.Context, pgx.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
+	return func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		_, err := tx.Exec(ctx, "INSERT INTO own (name) VALUES ($1)", name)
+		return completed, err
+	}
+}
+
+func TestAClaimInSomebodysTransactionKeepsOnlyItsOwnDuplicatesWaiting(t *testing.T) {
+	pool := newPool(t)
+	s := open(t, pool)
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	held := claimOf("held")
+	mustClaim(t, s.WithTx(tx), held)
+
+	duplicate := make(chan onlyonce.Record, 1)
+	go func() {
+		r, err := s.Claim(context.Background(), claimOf("held"))
+		if err != nil {
+			t.Error(err)
+		}
+		duplicate <- r
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	var wg sync.WaitGroup
+	for i := range 100 {
+		wg.Go(func() {
+			c := claimOf(strings.Repeat("x", i+1))
+			if r, err := s.Claim(ctx, c); err != nil || r.Owner != c.Owner {
+				t.Errorf("another command: %+v, %v", r, err)
+			}
+		})
+	}
+	wg.Wait()
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if r := <-duplicate; r.Owner != held.Owner {
+		t.Errorf("the duplicate got %+v", r)
+	}
+}
+
+func TestConnectionsThatAreCutAreMadeAnew(t *testing.T) {
+	pool := newPool(t)
+	s := open(t, pool)
+	for range 5 {
+		r := mustClaim(t, s, claimOf(owner()))
+		if _, err := s.Lookup(t.Context(), r.ID); err != nil {
+			t.Fatal(err)
+		}
+		cut(t, pool)
+		if err := s.Settle(t.Context(), holdOf(r), completed); err != nil {
+			t.Fatalf("settle after the cut: %v", err)
+		}
+	}
+}
+
+// cut ends all connections of the pool's schema but the one it uses.
+func cut(t *testing.T, pool *pgxpool.Pool) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), server())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	name := pool.Config().ConnConfig.RuntimeParams["application_name"]
+	if _, err := conn.Exec(t.Context(), "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = $1", name); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAFunctionThatEndsItsTransactionIsFoundOut(t *testing.T) {
+	pool := newPool(t)
+	s := open(t, pool)
+	own(t, pool)
+	for _, end := range []string{"ROLLBACK", "COMMIT", "ROLLBACK; BEGIN", "COMMIT; BEGIN"} {
+		t.Run(end, func(t *testing.T) {
+			c := claimOf(end)
+			ends := func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error) {
+				_, err := tx.Exec(ctx, end)
+				return completed, err
+			}
+			if r, err := s.RunTx(t.Context(), c, func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+				return ends(ctx, tx)
+			}); err == nil {
+				t.Errorf("RunTx: no error, and %+v", r)
+			}
+			if r, err := s.Lookup(t.Context(), c.ID); !errors.Is(err, onlyonce.ErrNotFound) {
+				t.Errorf("recorded: %+v, %v", r, err)
+			}
+			c.Owner = owner()
+			r := mustClaim(t, s, c)
+			if err := s.SettleTx(t.Context(), holdOf(r), ends); err == nil {
+				t.Error("SettleTx: no error")
+			}
+			if r, err := s.Lookup(t.Context(), c.ID); err != nil || r.State != onlyonce.StateProcessing {
+				t.Errorf("after SettleTx: %+v, %v", r, err)
+			}
+		})
+	}
+}
+
+func TestATransactionOfAFunctionIsNotItsToEndOrToUseLater(t *testing.T) {
+	pool := newPool(t)
+	s := open(t, pool)
+	own(t, pool)
+	var kept pgx.Tx
+	_, err := s.RunTx(t.Context(), claimOf("k"), func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error) {
+		kept = tx
+		for name, end := range map[string]func(context.Context) error{"commit": tx.Commit, "rollback": tx.Rollback} {
+			if end(ctx) == nil {
+				t.Errorf("%s was not refused", name)
+			}
+		}
+		savepoint, err := tx.Begin(ctx)
+		if err != nil {
+			return completed, err
+		}
+		if _, err := inserts("undone")(ctx, savepoint, r); err != nil {
+			return completed, err
+		}
+		if err := savepoint.Rollback(ctx); err != nil {
+			return completed, err
+		}
+		if _, err := tx.CopyFrom(ctx, pgx.Identifier{"own"}, []string{"name"}, pgx.CopyFromRows([][]any{{"copied"}})); err != nil {
+			return completed, err
+		}
+		var b pgx.Batch
+		b.Queue("INSERT INTO own (name) VALUES ('batched')")
+		return completed, tx.SendBatch(ctx, &b).Close()
+	})
+	if err != nil || rows(t, pool) != 2 {
+		t.Fatalf("%v, %d rows", err, rows(t, pool))
+	}
+	ctx := t.Context()
+	_, exec := kept.Exec(ctx, "INSERT INTO own (name) VALUES ('late')")
+	_, query := kept.Query(ctx, "SELECT 1")
+	_, begin := kept.Begin(ctx)
+	_, copied := kept.CopyFrom(ctx, pgx.Identifier{"own"}, []string{"name"}, pgx.CopyFromRows([][]any{{"late"}}))
+	_, prepare := kept.Prepare(ctx, "late", "SELECT 1")
+	for name, err := range map[string]error{
+		"exec": exec, "query": query, "begin": begin, "copy": copied, "prepare": prepare, "commit": kept.Commit(ctx),
+		"row": kept.QueryRow(ctx, "SELECT 1").Scan(new(int)), "batch": kept.SendBatch(ctx, &pgx.Batch{}).Close(),
+	} {
+		if !errors.Is(err, pgx.ErrTxClosed) {
+			t.Errorf("%s after the end: %v", name, err)
+		}
+	}
+}
+
+func TestASerializationFailureRunsTheFunctionAgain(t *testing.T) {
+	pool := newPool(t, "default_transaction_isolation=repeatable read")
+	s := open(t, pool)
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)"); err != nil {
+		t.Fatal(err)
+	}
+	var runs atomic.Int64
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			_, err := s.RunTx(t.Context(), claimOf(owner()), func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+				runs.Add(1)
+				_, err := tx.Exec(ctx, "UPDATE counter SET n = n + 1")
+				return completed, err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	var n int
+	if err := pool.QueryRow(t.Context(), "SELECT n FROM counter").Scan(&n); err != nil || n != 5 {
+		t.Errorf("the counter is %d after 5 commands and %d runs, %v", n, runs.Load(), err)
+	}
+}
+
+func TestACommandThatIsClaimedDuringItsTransactionIsNotRunTwice(t *testing.T) {
+	pool := newPool(t)
+	s := open(t, pool)
+	own(t, pool)
+	c, other := claimOf("k"), claimOf("k")
+	runs := 0
+	r, err := s.RunTx(t.Context(), c, func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error) {
+		runs++
+		mustClaim(t, s, other)
+		return inserts("k")(ctx, tx, r)
+	})
+	if err != nil || r.Owner != other.Owner || r.State != onlyonce.StateProcessing || runs != 1 || rows(t, pool) != 0 {
+		t.Errorf("%+v, %v, after %d runs with %d rows", r, err, runs, rows(t, pool))
+	}
+}
+
+// What the first asks for is not in the database before its commit: its locks
+// say that it is not the same.
+func TestWhatElseIsAskedForWhileAnotherStoreRunsACommandIsRefused(t *testing.T) {
+	pool := newPool(t)
+	s, there := open(t, pool), open(t, pool)
+	run := func(s *pgxstore.Store, print string, fn func()) onlyonce.Record {
+		c := claimOf("k")
+		if c.Fingerprint = nil; print != "" {
+			c.Fingerprint = []byte(print)
+		}
+		r, err := s.RunTx(t.Context(), c, func(context.Context, pgx.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
+			fn()
+			return onlyonce.Settlement{}, nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		return r
+	}
+	for _, asks := range []struct {
+		first, second string
+		other         bool
+	}{{"a", "a", false}, {"a", "b", true}, {"a", "", false}, {"", "a", false}, {"", "", false}} {
+		run(s, asks.first, func() {
+			for range 2 {
+				r := run(there, asks.second, func() { t.Error("it ran twice") })
+				if other := r.Fingerprint != nil && string(r.Fingerprint) != asks.second; r.State != onlyonce.StateProcessing || other != asks.other {
+					t.Errorf("%q while %q runs: %+v", asks.second, asks.first, r)
+				}
+			}
+		})
+		ran := false
+		if run(there, asks.second, func() { ran = true }); !ran {
+			t.Errorf("%q did not run after %q was released", asks.second, asks.first)
+		}
+	}
+}
+
+func TestAConstraintOfTheCallersIsItsOwnError(t *testing.T) {
+	pool := newPool(t)
+	s := open(t, pool)
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE own (name text UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO own VALUES ('k')"); err != nil {
+		t.Fatal(err)
+	}
+	c := claimOf("k")
+	_, err := s.RunTx(t.Context(), c, inserts("k"))
+	var e *pgconn.PgError
+	if !errors.As(err, &e) || e.Code != "23505" || rows(t, pool) != 1 {
+		t.Errorf("%v", err)
+	}
+	if r, err := s.Lookup(t.Context(), c.ID); !errors.Is(err, onlyonce.ErrNotFound) {
+		t.Errorf("recorded: %+v, %v", r, err)
+	}
+}
+
+// A proxy stands between a pool and the server, and cuts a connection when it
+// is asked to.
+type proxy struct {
+	net.Listener
+	cutAfter atomic.Pointer[string] // what the client says last before its connection is cut
+	cuts     atomic.Int64
+}
+
+func newProxy(t *testing.T, to string) *proxy {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { ln.Close() })
+	p := &proxy{Listener: ln}
+	go func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			go p.forward(client, to)
+		}
+	}()
+	return p
+}
+
+func (p *proxy) forward(client net.Conn, to string) {
+	defer client.Close()
+	server, err := net.Dial("tcp", to)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var deaf atomic.Bool
+	go func() {
+		defer client.Close()
+		buf := make([]byte, 32<<10)
+		for {
+			n, err := server.Read(buf)
+			if err != nil || deaf.Load() {
+				return
+			}
+			if _, err := client.Write(buf[:n]); err != nil {
+				return
+			}
+		}
+	}()
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := client.Read(buf)
+		if err != nil {
+			return
+		}
+		if last := p.cutAfter.Load(); last != nil && bytes.Contains(buf[:n], []byte(*last)) {
+			p.cutAfter.Store(nil)
+			p.cuts.Add(1)
+			deaf.Store(true) // the server hears it; the client does not hear the answer
+			_, _ = server.Write(buf[:n])
+			_, _ = io.Copy(io.Discard, io.LimitReader(server, 1))
+			return
+		}
+		if _, err := server.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+func TestACommitWhoseAnswerIsLostIsFoundByLooking(t *testing.T) {
+	direct := newPool(t)
+	open(t, direct)
+	own(t, direct)
+	host := direct.Config().ConnConfig
+	p := newProxy(t, net.JoinHostPort(host.Host, "5432"))
+	cfg := direct.Config()
+	addr := p.Addr().(*net.TCPAddr)
+	cfg.ConnConfig.Host, cfg.ConnConfig.Port, cfg.ConnConfig.Fallbacks = addr.IP.String(), uint16(addr.Port), nil
+	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // so that the proxy can read along
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	commit := "COMMIT\x00"
+	p.cutAfter.Store(&commit)
+	r, err := s.RunTx(t.Context(), claimOf("run"), inserts("run"))
+	if err != nil || r.State != onlyonce.StateCompleted || p.cuts.Load() != 1 {
+		t.Errorf("RunTx: %+v, %v, after %d cuts", r, err, p.cuts.Load())
+	}
+	held := mustClaim(t, s, claimOf("settle"))
+	p.cutAfter.Store(&commit)
+	err = s.SettleTx(t.Context(), holdOf(held), func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error) {
+		return inserts("settle")(ctx, tx, held)
+	})
+	if err != nil || p.cuts.Load() != 2 {
+		t.Errorf("SettleTx: %v, after %d cuts", err, p.cuts.Load())
+	}
+	if n := rows(t, direct); n != 2 {
+		t.Errorf("%d rows", n)
+	}
+}
+
+func TestWaitersHearOfCommandsThatEndElsewhere(t *testing.T) {
+	schema := newSchema(t)
+	elsewhere := open(t, openPool(t, "search_path="+schema))
+	own(t, openPool(t, "search_path="+schema))
+	for name, end := range map[string]func(onlyonce.Record) error{
+		"settled":  func(r onlyonce.Record) error { return elsewhere.Settle(t.Context(), holdOf(r), completed) },
+		"released": func(r onlyonce.Record) error { return elsewhere.Settle(t.Context(), holdOf(r), onlyonce.Settlement{}) },
+		"settled in a transaction": func(r onlyonce.Record) error {
+			return elsewhere.SettleTx(t.Context(), holdOf(r), func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error) {
+				return inserts("row")(ctx, tx, r)
+			})
+		},
+	} {
+		if !heard(t, open(t, openPool(t, "search_path="+schema)), elsewhere, end) {
+			t.Errorf("nobody heard that a command was %s", name)
+		}
+	}
+}
+
+// heard ends commands elsewhere until one is heard of here: at first the others
+// do not know that somebody listens.
+func heard(t *testing.T, here, elsewhere *pgxstore.Store, end func(onlyonce.Record) error) bool {
+	t.Helper()
+	begun, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := here.Wait(begun, claimOf("nobody's").ID); err != nil { // all are woken once it listens
+		t.Fatal(err)
+	}
+	for range 100 {
+		r := mustClaim(t, elsewhere, claimOf(owner()))
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		woken := make(chan error, 1)
+		go func() { woken <- here.Wait(ctx, r.ID) }()
+		if err := end(r); err != nil {
+			t.Fatal(err)
+		}
+		err := <-woken
+		cancel()
+		if err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+func TestAPoolThatDoesNotWaitForTheDiskIsOverruled(t *testing.T) {
+	pool := newPool(t, "synchronous_commit=off")
+	s := open(t, pool)
+	own(t, pool)
+	_, err := s.RunTx(t.Context(), claimOf("k"), func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		return completed, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := flushed(t, pool)
+	r := mustClaim(t, s, claimOf("l"))
+	if err := s.Settle(t.Context(), holdOf(r), completed); err != nil {
+		t.Fatal(err)
+	}
+	if after := flushed(t, pool); after == before {
+		t.Error("a settlement was answered before it was flushed")
+	}
+}
+
+// flushed tells up to where the log is on disk.
+func flushed(t *testing.T, pool *pgxpool.Pool) (lsn string) {
+	t.Helper()
+	if err := pool.QueryRow(t.Context(), "SELECT pg_current_wal_flush_lsn()::text").Scan(&lsn); err != nil {
+		t.Fatal(err)
+	}
+	return lsn
+}

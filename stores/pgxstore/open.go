@@ -1,0 +1,48 @@
+package pgxstore
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// Migrate brings the schema, which is sqlstore's, to the version that this
+// package needs. It never takes anything away. When several processes start it
+// at once, one of them does the work and the others wait.
+func Migrate(ctx context.Context, pool *pgxpool.Pool) (err error) {
+	db := stdlib.OpenDBFromPool(pool)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	return wrap("migrate", sqlstore.Migrate(ctx, db))
+}
+
+// plain is sqlstore on the same pool: it knows what a server has to be like.
+type plain struct {
+	*sqlstore.Store
+	db *sql.DB
+}
+
+// openPlain refuses a server whose settings would break the promise, and a
+// schema that does not fit.
+func openPlain(ctx context.Context, pool *pgxpool.Pool, cfg Config) (plain, error) {
+	db := stdlib.OpenDBFromPool(pool)
+	s, err := sqlstore.Open(ctx, db, sqlstore.Config{AcceptRisks: cfg.AcceptRisks})
+	if err != nil {
+		return plain{}, errors.Join(err, db.Close())
+	}
+	return plain{s, db}, nil
+}
+
+func (p plain) close() error { return errors.Join(p.Close(), p.db.Close()) }
+
+// Diagnose finds settings of the server, and of the pool's connections, that
+// would break the promise.
+func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
+	found, err := s.plain.Diagnose(ctx)
+	return found, wrap("diagnose", err)
+}

@@ -1,0 +1,103 @@
+package pgxstore
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// An Outbox is the queue of messages in the store's database: sqlstore's, with
+// an Append for pgx, and with relays that hear of messages which others append.
+type Outbox struct {
+	*sqlstore.Outbox
+	ears   *ears
+	listen sync.Once
+	news   chan struct{}
+}
+
+var (
+	_ outbox.Queue = (*Outbox)(nil)
+	_ outbox.Waker = (*Outbox)(nil)
+)
+
+func newOutbox(pool *pgxpool.Pool, plain *sqlstore.Outbox) *Outbox {
+	return &Outbox{Outbox: plain, ears: newEars(pool, outboxChannel, outboxLock), news: make(chan struct{}, 1)}
+}
+
+// Outbox returns the queue of messages in the store's database, always the same.
+func (s *Store) Outbox() *Outbox { return s.outbox }
+
+// allMessages is the one name that relays listen to.
+const allMessages = "every message..."
+
+// Append puts messages into the queue, in tx, in one round trip: they are there
+// once it is committed, and nothing is left of them when it is rolled back. The
+// commit wakes a relay, in this process or another, that has listened for a second.
+//
+// tx may be the transaction that DoTx, RunTx or httponce.WrapTx gave to its
+// function, or one that the caller opened on the store's database.
+func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, messages ...outbox.Message) error {
+	var b pgx.Batch
+	for _, m := range messages {
+		m, err := outbox.Prepare(ctx, m)
+		if err != nil {
+			return err
+		}
+		headers, err := json.Marshal(m.Headers)
+		if err != nil {
+			return wrap("append to the outbox", err)
+		}
+		payload := m.Payload
+		if payload == nil {
+			payload = []byte{}
+		}
+		b.Queue(pgschema.Text["outbox append"], m.ID, m.Topic, m.Key, m.Tenant, string(headers), payload)
+	}
+	appended := b.Len()
+	if appended == 0 {
+		return nil
+	}
+	told := o.ears.tell(allMessages)
+	told.queue(&b)
+	results := tx.SendBatch(ctx, &b)
+	for range appended {
+		if _, err := results.Exec(); err != nil {
+			return wrap("append to the outbox", errors.Join(err, results.Close()))
+		}
+	}
+	return wrap("append to the outbox", errors.Join(told.read(results), results.Close()))
+}
+
+// Wait returns when messages were appended since it last did, here or elsewhere,
+// or may have been. From the first call on the store listens.
+func (o *Outbox) Wait(ctx context.Context) error {
+	o.listen.Do(func() { o.ears.enter(allMessages, o.news) })
+	select {
+	case <-o.news:
+		return nil
+	case <-ctx.Done():
+		return wrap("wait for the outbox", ctx.Err())
+	}
+}
+
+// Requeue lets parked messages wait again.
+func (o *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
+	n, err := o.Outbox.Requeue(ctx, seqs...)
+	o.ears.wake(allMessages)
+	return n, err
+}
+
+// Discard deletes parked messages.
+func (o *Outbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
+	n, err := o.Outbox.Discard(ctx, seqs...)
+	o.ears.wake(allMessages)
+	return n, err
+}

@@ -1,0 +1,250 @@
+package pgxstore
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// A pipe sends batches over a connection of the store's own as pgx does, but
+// with statements that are prepared once and arrays that are encoded as they
+// are: a third of the caller's share of a batch goes into finding out how.
+type pipe struct {
+	*pgx.Conn
+	prepared map[string]*pgconn.StatementDescription // by text
+	values   []byte                                  // of the arguments of one statement
+	ends     []int                                   // of each in values; negative: NULL
+	params   [][]byte
+}
+
+// pipeOf returns how batches are best sent over a connection: as pgx does where
+// nothing may be prepared, or somebody traces what is sent.
+func pipeOf(conn *pgx.Conn, shared bool) session {
+	if shared || conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement || conn.Config().Tracer != nil {
+		return conn
+	}
+	return &pipe{Conn: conn, prepared: make(map[string]*pgconn.StatementDescription)}
+}
+
+// binaryFormat is that of every argument and every result.
+var binaryFormat = []int16{pgx.BinaryFormatCode}
+
+// SendBatch sends the statements in one round trip.
+func (p *pipe) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+	for _, q := range b.QueuedQueries {
+		if p.prepared[q.SQL] != nil {
+			continue
+		}
+		st, err := p.Prepare(ctx, q.SQL, q.SQL)
+		if err != nil {
+			return &pipeResults{err: err}
+		}
+		p.prepared[q.SQL] = st
+	}
+	line := p.PgConn().StartPipeline(ctx)
+	for _, q := range b.QueuedQueries {
+		st := p.prepared[q.SQL]
+		if err := p.encode(st, q.Arguments); err != nil {
+			return &pipeResults{err: errors.Join(err, line.Close())} // which closes the connection: it is between two statements
+		}
+		line.SendQueryStatement(st, p.params, binaryFormat, binaryFormat)
+	}
+	results := &pipeResults{types: p.TypeMap(), line: line}
+	results.err = line.Sync()
+	return results
+}
+
+// encode makes the arguments of a statement its parameters.
+func (p *pipe) encode(st *pgconn.StatementDescription, args []any) error {
+	p.values, p.ends, p.params = p.values[:0], p.ends[:0], p.params[:0]
+	if len(args) != len(st.ParamOIDs) {
+		return errors.New("a statement has other arguments than it asks for")
+	}
+	for i, arg := range args {
+		all, null, err := p.append(p.values, st.ParamOIDs[i], arg)
+		if err != nil {
+			return err
+		}
+		p.values = all
+		if null {
+			p.ends = append(p.ends, -1)
+		} else {
+			p.ends = append(p.ends, len(all))
+		}
+	}
+	begin := 0
+	for _, end := range p.ends {
+		if end < 0 {
+			p.params = append(p.params, nil)
+			continue
+		}
+		p.params = append(p.params, p.values[begin:end:end])
+		begin = end
+	}
+	if cap(p.values) > largestKept {
+		p.values = nil
+	}
+	return nil
+}
+
+// largestKept is how much memory a connection keeps for the next batch.
+const largestKept = 1 << 20
+
+// append appends the binary form of an argument.
+func (p *pipe) append(to []byte, oid uint32, arg any) (all []byte, null bool, err error) {
+	switch list := arg.(type) {
+	case [][]byte:
+		return array(to, pgtype.ByteaOID, list, func(to, v []byte) ([]byte, bool) { return append(to, v...), v == nil }), false, nil
+	case []string:
+		return array(to, pgtype.TextOID, list, func(to []byte, v string) ([]byte, bool) { return append(to, v...), false }), false, nil
+	case []*string:
+		return array(to, pgtype.TextOID, list, func(to []byte, v *string) ([]byte, bool) {
+			if v == nil {
+				return to, true
+			}
+			return append(to, *v...), false
+		}), false, nil
+	case []int32:
+		return array(to, pgtype.Int4OID, list, func(to []byte, v int32) ([]byte, bool) { return binary.BigEndian.AppendUint32(to, uint32(v)), false }), false, nil
+	case []int64:
+		return array(to, pgtype.Int8OID, list, func(to []byte, v int64) ([]byte, bool) { return binary.BigEndian.AppendUint64(to, uint64(v)), false }), false, nil
+	case []*int64:
+		return array(to, pgtype.Int8OID, list, func(to []byte, v *int64) ([]byte, bool) {
+			if v == nil {
+				return to, true
+			}
+			return binary.BigEndian.AppendUint64(to, uint64(*v)), false
+		}), false, nil
+	case []bool:
+		return array(to, pgtype.BoolOID, list, func(to []byte, v bool) ([]byte, bool) {
+			if v {
+				return append(to, 1), false
+			}
+			return append(to, 0), false
+		}), false, nil
+	}
+	all, err = p.TypeMap().Encode(oid, pgx.BinaryFormatCode, arg, slices.Grow(to, 1))
+	if all == nil && err == nil {
+		return to, true, nil
+	}
+	return all, false, err
+}
+
+// array appends a one-dimensional array as PostgreSQL's array_recv reads it. An
+// element that is NULL has no bytes.
+func array[T any](to []byte, oid uint32, list []T, element func([]byte, T) (all []byte, null bool)) []byte {
+	head := len(to)
+	to = binary.BigEndian.AppendUint32(to, 1) // dimensions
+	to = binary.BigEndian.AppendUint32(to, 0) // whether there are NULLs
+	to = binary.BigEndian.AppendUint32(to, oid)
+	to = binary.BigEndian.AppendUint32(to, uint32(len(list)))
+	to = binary.BigEndian.AppendUint32(to, 1) // the index of the first
+	for _, v := range list {
+		size := len(to)
+		to = binary.BigEndian.AppendUint32(to, 0)
+		all, null := element(to, v)
+		n := uint32(len(all) - len(to))
+		if null {
+			n = ^uint32(0)
+			all[head+7] = 1
+		}
+		binary.BigEndian.PutUint32(all[size:], n)
+		to = all
+	}
+	return to
+}
+
+// pipeResults are the answers to a batch.
+type pipeResults struct {
+	pgx.BatchResults // nil: what is not overridden is not used
+	types            *pgtype.Map
+	line             *pgconn.Pipeline // nil: nothing was sent
+	err              error
+	closed           bool
+}
+
+// next waits for the answer to the next statement.
+func (r *pipeResults) next() (*pgconn.ResultReader, error) {
+	if r.err != nil {
+		return nil, r.err
+	}
+	answer, err := r.line.GetResults()
+	if err != nil {
+		r.err = err
+		return nil, err
+	}
+	reader, ok := answer.(*pgconn.ResultReader)
+	if !ok {
+		r.err = errors.New("the server answered to more statements than were sent")
+	}
+	return reader, r.err
+}
+
+// Exec waits for the end of the next statement.
+func (r *pipeResults) Exec() (pgconn.CommandTag, error) {
+	reader, err := r.next()
+	if err != nil {
+		return pgconn.CommandTag{}, err
+	}
+	tag, err := reader.Close()
+	if err != nil {
+		r.err = err
+	}
+	return tag, err
+}
+
+// Query returns the rows of the next statement.
+func (r *pipeResults) Query() (pgx.Rows, error) {
+	reader, err := r.next()
+	if err != nil {
+		return closedRows{}, err
+	}
+	return pgx.RowsFromResultReader(r.types, reader), nil
+}
+
+// QueryRow returns the only row of the next statement.
+func (r *pipeResults) QueryRow() pgx.Row {
+	rows, err := r.Query()
+	return onlyRow{rows, err}
+}
+
+// Close reads what is left of the answers.
+func (r *pipeResults) Close() error {
+	if r.line != nil && !r.closed {
+		r.closed = true
+		if err := r.line.Close(); r.err == nil {
+			r.err = err
+		}
+	}
+	return r.err
+}
+
+// An onlyRow is the first of the rows.
+type onlyRow struct {
+	rows pgx.Rows
+	err  error
+}
+
+// Scan reads the row's values.
+func (r onlyRow) Scan(into ...any) error {
+	if r.err != nil {
+		return r.err
+	}
+	defer r.rows.Close()
+	if !r.rows.Next() {
+		if err := r.rows.Err(); err != nil {
+			return err
+		}
+		return pgx.ErrNoRows
+	}
+	if err := r.rows.Scan(into...); err != nil {
+		return err
+	}
+	r.rows.Close()
+	return r.rows.Err()
+}

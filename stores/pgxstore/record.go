@@ -1,0 +1,289 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"math/rand/v2"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+// A writer does what the store does to records: together with others, or in a
+// transaction of the caller's.
+type writer interface {
+	write(context.Context, *statement) error
+	look(context.Context, *key) (*stored, error)
+}
+
+// tries bounds how often a step is taken again because others came between.
+const tries = 200
+
+var errBusy = errors.New("the record changed again and again under the call")
+
+// retries counts the tries of a step. All but the first few come after a pause.
+func retries(ctx context.Context) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for n := 0; n < tries && yield(n); n++ {
+			if n < 8 {
+				continue
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(rand.N(time.Millisecond << min(n-8, 5))):
+			}
+		}
+	}
+}
+
+// busy is the error after too many tries.
+func busy(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return errBusy
+}
+
+// claim asks for the right to run a command.
+func claim(ctx context.Context, on writer, k *key, c *onlyonce.Claim, seen bool) (onlyonce.Record, error) {
+	for range retries(ctx) {
+		if !seen {
+			r, given, err := create(ctx, on, k, c)
+			if given || err != nil {
+				return r, err
+			}
+		}
+		seen = false
+		found, err := on.look(ctx, k)
+		switch {
+		case err != nil:
+			return onlyonce.Record{}, err
+		case found == nil:
+			continue
+		case !found.Expired && !c.Takes(found.Record):
+			return found.Record, nil
+		}
+		r, given, err := take(ctx, on, k, c, found)
+		if given || err != nil {
+			return r, err
+		}
+	}
+	return onlyonce.Record{}, busy(ctx)
+}
+
+// What is settled stays for briefest at least, so that a claim that took less
+// than slow has met every record with a higher fence than its own: the row was
+// there. During a slower one a command may have lived its whole life, its purge
+// included.
+const (
+	briefest = 100 * time.Millisecond
+	slow     = briefest / 2
+)
+
+// create makes a new record, unless there is a row.
+func create(ctx context.Context, on writer, k *key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {
+	began := time.Now()
+	s := &statement{name: "claim", key: k, claim: c}
+	if err := on.write(ctx, s); err != nil || !s.found {
+		return r, false, err
+	}
+	r = fresh(k, c, s.fence, s.fence)
+	if time.Since(began) < slow {
+		return r, true, nil
+	}
+	up := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: []any{k.hash[:], []byte(c.Owner), s.fence}}
+	if err := on.write(ctx, up); err != nil {
+		return r, false, err
+	}
+	return r, up.found, nil
+}
+
+func claimArgs(k *key, c *onlyonce.Claim) []any {
+	return []any{
+		k.hash[:], pgschema.Escape(k.id.Tenant), pgschema.Escape(k.id.Operation), pgschema.Escape(k.id.Key),
+		c.Fingerprint, []byte(c.Owner), c.Lease.Microseconds(),
+	}
+}
+
+// take gives the claim a record that is there.
+func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored) (r onlyonce.Record, given bool, err error) {
+	r = next(k, c, was)
+	steps, err := sqlrow.EncodeSteps(r.Steps)
+	if err != nil {
+		return r, false, err
+	}
+	s := &statement{name: "take", key: k, into: []any{&r.Fence}, args: []any{
+		was.Expired, c.Lease.Microseconds(), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, text(r.Error),
+		k.hash[:], []byte(was.Owner), was.Fence, was.state,
+	}}
+	err = on.write(ctx, s)
+	if was.Expired {
+		r.CreatedAt = time.UnixMicro(r.Fence).UTC()
+	}
+	return r, err == nil && s.found, err
+}
+
+// fresh is the record of a claim on a new command.
+func fresh(k *key, c *onlyonce.Claim, createdAt, fence int64) onlyonce.Record {
+	return onlyonce.Record{
+		ID: k.id, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1, Fence: fence,
+		CreatedAt: time.UnixMicro(createdAt).UTC(), LeaseLeft: c.Lease,
+	}
+}
+
+// next is what becomes of was when c takes it, but for its fence.
+func next(k *key, c *onlyonce.Claim, was *stored) onlyonce.Record {
+	if was.Expired {
+		return fresh(k, c, 0, 0)
+	}
+	r := onlyonce.Record{
+		ID: k.id, State: onlyonce.StateProcessing, Fingerprint: was.Fingerprint, Owner: c.Owner, Attempt: was.Attempt + 1,
+		Error: was.Error, Steps: was.Steps, CreatedAt: was.CreatedAt, LeaseLeft: c.Lease,
+	}
+	if r.Fingerprint == nil {
+		r.Fingerprint = c.Fingerprint
+	}
+	return r
+}
+
+// renew makes the hold's lease end a full lease from now, and adds steps.
+func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	k := keyOf(h.ID)
+	owned := owned(&k, h)
+	if len(steps) == 0 {
+		s := &statement{name: "renew", key: &k, args: append([]any{lease.Microseconds()}, owned...)}
+		if err := on.write(ctx, s); err != nil || s.found {
+			return err
+		}
+		return onlyonce.ErrLost
+	}
+	for range retries(ctx) {
+		found, err := on.look(ctx, &k)
+		if err != nil {
+			return err
+		}
+		if !holds(found, h) || found.State != onlyonce.StateProcessing {
+			return onlyonce.ErrLost
+		}
+		before, err := sqlrow.EncodeSteps(found.Steps)
+		if err != nil {
+			return err
+		}
+		all := make(map[string][]byte, len(found.Steps)+len(steps))
+		maps.Copy(all, found.Steps)
+		maps.Copy(all, steps)
+		after, err := sqlrow.EncodeSteps(all)
+		if err != nil {
+			return err
+		}
+		s := &statement{name: "step", key: &k, args: append(append([]any{lease.Microseconds(), after}, owned...), before)}
+		if err := on.write(ctx, s); err != nil || s.found {
+			return err
+		}
+	}
+	return busy(ctx)
+}
+
+func holds(r *stored, h *onlyonce.Hold) bool {
+	return r != nil && !r.Expired && r.Owner == h.Owner && r.Fence == h.Fence
+}
+
+// settle ends an attempt.
+func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settlement) error {
+	k := keyOf(h.ID)
+	s := &statement{name: "settle", key: &k, hold: h, settlement: st}
+	if st.State == "" {
+		s = &statement{name: "release", key: &k, args: owned(&k, h)}
+	}
+	if err := on.write(ctx, s); err != nil || s.found {
+		return err
+	}
+	found, err := on.look(ctx, &k)
+	if err != nil {
+		return err
+	}
+	if !holds(found, h) || found.State == onlyonce.StateProcessing {
+		return onlyonce.ErrLost
+	}
+	return nil // it was settled before
+}
+
+// owned are the arguments that name a hold.
+func owned(k *key, h *onlyonce.Hold) []any { return []any{k.hash[:], []byte(h.Owner), h.Fence} }
+
+// values returns what a settled record holds, in the order of the statements.
+func values(st *onlyonce.Settlement) []any {
+	var keep *int64
+	if st.Keep > 0 {
+		µs := keepOf(st)
+		keep = &µs
+	}
+	return []any{
+		string(st.State), int32(st.Result.Status), st.Final, text(st.Result.Ref), text(st.Error),
+		header(st.Result.Header), st.Result.Body, keep,
+	}
+}
+
+// keepOf is for how long a settled record stays, in microseconds.
+func keepOf(st *onlyonce.Settlement) int64 { return max(st.Keep, briefest).Microseconds() }
+
+func header(h map[string][]string) *string {
+	if s, ok := sqlrow.EncodeHeader(h).(string); ok {
+		return &s
+	}
+	return nil
+}
+
+// resolve ends a record that nobody holds.
+func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *onlyonce.Settlement) error {
+	k := keyOf(id)
+	for range retries(ctx) {
+		found, err := on.look(ctx, &k)
+		switch {
+		case err != nil:
+			return err
+		case found == nil || found.Expired:
+			return onlyonce.ErrNotFound
+		case found.Fence != fence:
+			return onlyonce.ErrLost
+		case found.State == onlyonce.StateProcessing && found.LeaseLeft > 0:
+			return onlyonce.ErrInFlight
+		}
+		seen := []any{k.hash[:], []byte(found.Owner), fence, found.state}
+		s := &statement{name: "resolve", key: &k, args: append(values(st), seen...)}
+		if st.State == "" {
+			s = &statement{name: "remove", key: &k, args: seen}
+		}
+		if err := on.write(ctx, s); err != nil || s.found {
+			return err
+		}
+	}
+	return busy(ctx)
+}
+
+// lookup returns the record of an ID, or onlyonce.ErrNotFound.
+func lookup(ctx context.Context, on writer, id onlyonce.ID) (onlyonce.Record, error) {
+	k := keyOf(id)
+	found, err := on.look(ctx, &k)
+	switch {
+	case err != nil:
+		return onlyonce.Record{}, err
+	case found == nil || found.Expired:
+		return onlyonce.Record{}, onlyonce.ErrNotFound
+	}
+	return found.Record, nil
+}
+
+// wrap names the store and what it was doing.
+func wrap(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("pgxstore: %s: %w", doing, err)
+}

@@ -1,0 +1,101 @@
+package pgxstore
+
+import (
+	"context"
+	"encoding/hex"
+	"errors"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+var errCollision = errors.New("another command's record has the same hash")
+
+// A key is an ID with its hash.
+type key struct {
+	id   onlyonce.ID
+	hash [32]byte
+}
+
+func keyOf(id onlyonce.ID) key { return key{id, id.Hash()} }
+
+// channelSize is the length of what names a key to who listens, in bytes.
+const channelSize = 16
+
+// channel names the key to who listens.
+func (k *key) channel() string { return hex.EncodeToString(k.hash[:channelSize/2]) }
+
+// A row receives the columns of the statements that look records up.
+type row struct {
+	sqlrow.Row
+	owner             []byte
+	settled, expires  pgtype.Int8
+	ref, text, header pgtype.Text
+	steps             pgtype.Text
+}
+
+// into is where the columns go, in their order.
+func (r *row) into(more ...any) []any {
+	return append([]any{
+		&r.CreatedAt, &r.Tenant, &r.Operation, &r.Key, &r.Fingerprint, &r.State, &r.owner, &r.Attempt, &r.Fence, &r.LeaseUntil, &r.settled, &r.expires,
+		&r.Status, &r.Final, &r.ref, &r.text, &r.header, &r.steps, &r.Body, &r.Now,
+	}, more...)
+}
+
+// A stored record is a row as it was read.
+type stored struct {
+	sqlrow.Stored
+	state string // in the row, also of a record that can't be read
+}
+
+// isOf returns an error unless the record is k's.
+func (s *stored) isOf(k *key) error {
+	if !s.Corrupt && s.ID != k.id {
+		return errCollision
+	}
+	return nil
+}
+
+func (r *row) stored() *stored {
+	r.Owner, r.SettledAt, r.ExpiresAt = string(r.owner), r.settled.Int64, r.expires.Int64
+	r.Ref, r.Error, r.Header, r.Steps = r.ref.String, r.text.String, r.header.String, r.steps.String
+	return &stored{pgschema.Record(r.Row), r.State}
+}
+
+// look returns the record of k, which may have expired, or nil.
+func look(ctx context.Context, on session, k *key) (*stored, error) {
+	rows, err := on.Query(ctx, pgschema.Text["lookup"], k.hash[:])
+	if err != nil {
+		return nil, err
+	}
+	return collect(rows, k)
+}
+
+// collect reads the record of k, which may have expired, or nil.
+func collect(rows pgx.Rows, k *key) (*stored, error) {
+	r, err := pgx.CollectExactlyOneRow(rows, func(rows pgx.CollectableRow) (*row, error) {
+		r := new(row)
+		return r, rows.Scan(r.into()...)
+	})
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	s := r.stored()
+	return s, s.isOf(k)
+}
+
+// text makes a string a value that is NULL if it is empty.
+func text(s string) *string {
+	if s == "" {
+		return nil
+	}
+	s = pgschema.Escape(s)
+	return &s
+}

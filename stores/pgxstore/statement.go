@@ -1,0 +1,172 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+)
+
+// A session is a connection, or a transaction of the caller's.
+type session interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
+}
+
+// A statement writes at most one row, and says what it wrote.
+type statement struct {
+	name  string
+	key   *key
+	args  []any // nil for a claim and a settlement that may go with others of their kind
+	into  []any // what it returns; nil: nothing that counts
+	found bool  // it wrote
+
+	claim      *onlyonce.Claim // of a new command
+	hold       *onlyonce.Hold  // to settle
+	settlement *onlyonce.Settlement
+	fence      int64 // that the claim got
+}
+
+func (s *statement) queue(b *pgx.Batch) {
+	switch {
+	case s.claim != nil:
+		s.args, s.into = claimArgs(s.key, s.claim), []any{&s.fence}
+	case s.settlement != nil:
+		s.args = append(values(s.settlement), owned(s.key, s.hold)...)
+	}
+	b.Queue(s.text(), s.args...)
+}
+
+func (s *statement) text() string {
+	if text, ok := texts[s.name]; ok {
+		return text
+	}
+	return pgschema.Text[s.name]
+}
+
+// read takes the statement's part of a pipeline.
+func (s *statement) read(results pgx.BatchResults) error {
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	s.found = false
+	for rows.Next() {
+		s.found = true
+		if s.into == nil {
+			continue
+		}
+		if err := rows.Scan(s.into...); err != nil {
+			rows.Close()
+			return err
+		}
+	}
+	rows.Close()
+	return rows.Err()
+}
+
+// ends reports whether the statement may end somebody's wait.
+func (s *statement) ends() bool {
+	switch s.name {
+	case "settle", "release", "resolve", "remove", textRecord, textReplace, textSettle, textRelease:
+		return true
+	}
+	return false
+}
+
+// send sends the statements in one round trip, between two others. Without an
+// open transaction they are one. e tells who waits for the commands that end.
+func send(ctx context.Context, on session, e *ears, before string, list []*statement, after string) (err error) {
+	var b pgx.Batch
+	if before != "" {
+		b.Queue(before)
+	}
+	parts := divide(list)
+	if ended := channels(list); ended != "" {
+		parts = append(parts, e.tell(ended))
+	}
+	for _, p := range parts {
+		p.queue(&b)
+	}
+	if after != "" {
+		b.Queue(after)
+	}
+	results := on.SendBatch(ctx, &b)
+	defer func() { err = errors.Join(err, results.Close()) }()
+	if before != "" {
+		if _, err := results.Exec(); err != nil {
+			return err
+		}
+	}
+	for _, p := range parts {
+		if err := p.read(results); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// A part of a pipeline is one statement to the server.
+type part interface {
+	queue(b *pgx.Batch)
+	read(results pgx.BatchResults) error
+}
+
+// channels names the keys of the commands that the statements may end.
+func channels(list []*statement) string {
+	var all strings.Builder
+	for _, s := range list {
+		if s.ends() {
+			all.WriteString(s.key.channel())
+		}
+	}
+	return all.String()
+}
+
+// The errors of PostgreSQL that this store knows.
+const (
+	codeSerialization = "40001"
+	codeDeadlock      = "40P01"
+	codeAborted       = "25P02"
+	codeLockTimeout   = "55P03"
+	codeDivision      = "22012"
+	codeUnique        = "23505"
+	codeResultType    = "0A000"
+	codeNoStatement   = "26000"
+)
+
+// code returns the SQLSTATE of an error of the server, or "".
+func code(err error) string {
+	if err == nil {
+		return ""
+	}
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// stale reports that what was prepared is no more what the schema asks for, as
+// after a migration, or that it is gone.
+func stale(err error) bool {
+	c := code(err)
+	return c == codeResultType || c == codeNoStatement
+}
+
+// claimed reports that a new record met another.
+func claimed(err error) bool {
+	var e *pgconn.PgError
+	return errors.As(err, &e) && e.Code == codeUnique && e.TableName == "onlyonce_records"
+}
+
+// again reports whether the server asks to run a transaction again.
+func again(err error) bool {
+	c := code(err)
+	return c == codeSerialization || c == codeDeadlock
+}

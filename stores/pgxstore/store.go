@@ -1,0 +1,111 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+// A Config says how a Store is opened. The zero Config is usable.
+type Config struct {
+	// AcceptRisks names the findings of Diagnose that Open lets pass.
+	AcceptRisks []string
+}
+
+// A Store keeps records in PostgreSQL.
+type Store struct {
+	pool   *pgxpool.Pool
+	plain  plain
+	writes queue[*statement]
+	lines  [2]line
+	reads  queue[*reading]
+	eyes   [2]line
+	hints  sqlrow.Hints
+	ears   *ears
+	outbox *Outbox
+}
+
+var (
+	_ onlyonce.Store              = (*Store)(nil)
+	_ onlyonce.Transactor[pgx.Tx] = (*Store)(nil)
+	_ onlyonce.Purger             = (*Store)(nil)
+	_ onlyonce.Lister             = (*Store)(nil)
+	_ onlyonce.Waiter             = (*Store)(nil)
+	_ onlyonce.Diagnoser          = (*Store)(nil)
+)
+
+const (
+	maxBatch = 256 // statements that are lost, and tried again one by one, when one fails
+	crowd    = 48  // of waiting callers is worth a second connection
+)
+
+// Open opens a store on a database that has been migrated. The pool stays the
+// caller's; give it at least four connections more than the program needs. Open
+// refuses a server whose settings would break the promise.
+func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
+	if pool == nil {
+		panic("pgxstore: Open without a pool: pass what pgxpool.New returned")
+	}
+	p, err := openPlain(ctx, pool, cfg)
+	if err != nil {
+		return nil, wrap("open", err)
+	}
+	s := &Store{pool: pool, plain: p, ears: newEars(pool, commandsChannel, commandsLock), outbox: newOutbox(pool, p.Outbox())}
+	for i := range s.lines {
+		s.lines[i].pool, s.eyes[i].pool = pool, pool
+	}
+	s.writes = queue[*statement]{run: s.runWrites, lanes: len(s.lines), crowd: crowd, max: maxBatch}
+	s.reads = queue[*reading]{run: s.runReads, lanes: len(s.eyes), crowd: crowd, max: maxBatch}
+	s.writes.init()
+	s.reads.init()
+	return s, nil
+}
+
+// Close ends what is queued and closes the store's own connections. The pool
+// stays open.
+func (s *Store) Close() error {
+	s.writes.close()
+	s.reads.close()
+	s.ears.close()
+	s.outbox.ears.close()
+	return wrap("close", errors.Join(s.lines[0].close(), s.lines[1].close(), s.eyes[0].close(), s.eyes[1].close(), s.plain.close()))
+}
+
+// Claim asks for the right to run a command.
+func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	k := keyOf(c.ID)
+	r, err := claim(ctx, s, &k, &c, s.hints.Has(&k.hash))
+	if err == nil {
+		s.hints.Add(&k.hash)
+	}
+	return r, wrap("claim", err)
+}
+
+// Renew makes the hold's lease end a full lease from now, and adds steps to the
+// record's.
+func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	return wrap("renew", renew(ctx, s, &h, lease, steps))
+}
+
+// Settle ends the attempt.
+func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	return wrap("settle", settle(ctx, s, &h, &st))
+}
+
+// Lookup returns the record of id, or onlyonce.ErrNotFound.
+func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	r, err := lookup(ctx, s, id)
+	return r, wrap("lookup", err)
+}
+
+// Resolve ends a record that nobody holds as st says; a zero st deletes it. The
+// attempt that left it can't settle it any more.
+func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
+	return wrap("resolve", resolve(ctx, s, id, fence, &st))
+}

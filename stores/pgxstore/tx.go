@@ -1,0 +1,307 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+// A txFunc is a caller's function; SettleTx gives it no record that counts.
+type txFunc = func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error)
+
+// maxRuns is how often a function runs when the server asks to run its
+// transaction again.
+const maxRuns = 10
+
+// elsewhere is when asking again about a command in another's transaction is
+// worth it.
+const elsewhere = time.Second
+
+// RunTx claims, runs fn and settles in one transaction of a connection of the
+// pool, at the isolation level that the pool or the database has. What begins it
+// and what ends it takes one round trip each. fn must not end the transaction:
+// its Commit and Rollback are refused. After a serialization failure or a
+// deadlock, fn runs again, up to ten times in all.
+func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
+	k := keyOf(c.ID)
+	if s.hints.Has(&k.hash) {
+		if found, err := s.look(ctx, &k); err == nil && found != nil && !found.Expired && !c.Takes(found.Record) {
+			return found.Record, nil
+		}
+	}
+	r := &run{store: s, key: k, claim: &c, fn: fn}
+	rec, err := r.try(ctx)
+	if err == nil {
+		s.hints.Add(&k.hash)
+	}
+	return rec, err
+}
+
+// SettleTx runs fn and settles a claim made before in one transaction, as RunTx
+// does. The claim's row is checked first, and not locked before the end: whoever
+// takes over meanwhile makes the end fail, and nothing of fn is left.
+func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error)) error {
+	r := &run{store: s, key: keyOf(h.ID), hold: &h, fn: func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		return fn(ctx, tx)
+	}}
+	_, err := r.try(ctx)
+	return err
+}
+
+// A run is a caller's function on its way through a transaction.
+type run struct {
+	store *Store
+	key   key
+	claim *onlyonce.Claim // by RunTx
+	hold  *onlyonce.Hold  // by SettleTx
+	fn    txFunc
+
+	mark   *int64          // of the transaction
+	before *stored         // the row that was there, or nil
+	record onlyonce.Record // as claimed, then as settled
+}
+
+func (r *run) doing() string {
+	if r.hold != nil {
+		return "settle in a transaction"
+	}
+	return "run in a transaction"
+}
+
+// An ownError is the caller's function's, and passes as it is.
+type ownError struct{ error }
+
+// try runs the transaction, again if the server asks for it.
+func (r *run) try(ctx context.Context) (onlyonce.Record, error) {
+	for n := 1; ; n++ {
+		err := r.once(ctx, n == maxRuns)
+		if n < maxRuns && (again(err) || errors.Is(err, errClaimed)) {
+			time.Sleep(rand.N(time.Millisecond << n))
+			continue
+		}
+		if own, ok := err.(ownError); ok { // never wrapped by us
+			return r.record, own.error
+		}
+		return r.record, wrap(r.doing(), err)
+	}
+}
+
+// once runs one transaction.
+func (r *run) once(ctx context.Context, last bool) (err error) {
+	conn, err := r.store.pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	tx := &tx{conn: conn.Conn()}
+	defer conn.Release() // which closes a connection with an open transaction
+	ctx = context.WithoutCancel(ctx)
+	var runs bool
+	err = bounded(ctx, func(ctx context.Context) error { runs, err = r.begin(ctx, tx); return err })
+	if err != nil || !runs {
+		return errors.Join(err, tx.end(ctx))
+	}
+	ended := false
+	defer func() {
+		if !ended { // a panic, or the end of the goroutine
+			_ = tx.end(ctx)
+		}
+	}()
+	st, failed := r.fn(ctx, tx, r.record)
+	ended = true
+	if failed != nil && again(failed) && !last {
+		return errors.Join(failed, tx.end(ctx))
+	}
+	if failed != nil {
+		return r.fail(ctx, tx, &st, failed)
+	}
+	return r.commit(ctx, tx, &st)
+}
+
+// begin begins the transaction, takes the command's lock and looks, in one round
+// trip, and says whether the function runs.
+func (r *run) begin(ctx context.Context, tx *tx) (runs bool, err error) {
+	var b pgx.Batch
+	b.BeginTx(pgx.TxOptions{})
+	if r.hold == nil {
+		request, command, uncompared := r.locks()
+		b.Queue(pgschema.Text["lock"], request, command, uncompared)
+	}
+	b.Queue(opening, r.key.hash[:])
+	results := tx.conn.SendBatch(ctx, &b)
+	tx.Tx = results.Tx()
+	defer func() { err = errors.Join(err, results.Close()) }()
+	if _, err := results.Exec(); err != nil {
+		return false, err
+	}
+	got := sqlrow.LockMine
+	if r.hold == nil {
+		if err := results.QueryRow().Scan(&got); err != nil {
+			return false, err
+		}
+	}
+	var found row
+	var floor int64
+	if err := results.QueryRow().Scan(found.into(&floor, &r.mark)...); err != nil {
+		return false, err
+	}
+	if r.before = nil; found.State != "" {
+		r.before = found.stored()
+		if err := r.before.isOf(&r.key); err != nil {
+			return false, err
+		}
+	}
+	if r.hold != nil {
+		if !holds(r.before, r.hold) || r.before.State != onlyonce.StateProcessing {
+			return false, onlyonce.ErrLost
+		}
+		r.record = r.before.Record
+		return true, nil
+	}
+	return r.begun(got, found.Now, floor), nil
+}
+
+// locks are those of what is asked for.
+func (r *run) locks() (request, command, uncompared int64) {
+	locks := sqlrow.LocksOf(r.key.hash, r.claim.Fingerprint)
+	return pgschema.LockNames(&locks)
+}
+
+// begun says whether the command is given to the claim.
+func (r *run) begun(got string, now, floor int64) bool {
+	b, c := r.before, r.claim
+	if b != nil && !b.Expired && !c.Takes(b.Record) {
+		r.record = b.Record
+		return false
+	}
+	if got != sqlrow.LockMine {
+		r.record = onlyonce.Record{ID: r.key.id, State: onlyonce.StateProcessing, Attempt: 1, CreatedAt: time.UnixMicro(now).UTC(), LeaseLeft: elsewhere}
+		if got == sqlrow.LockOther {
+			r.record.Fingerprint = sqlrow.Another
+		}
+		if b != nil && !b.Expired {
+			r.record.Fingerprint, r.record.Attempt, r.record.CreatedAt = b.Fingerprint, b.Attempt+1, b.CreatedAt
+		}
+		return false
+	}
+	fence := max(now, floor+1)
+	if b == nil {
+		r.record = fresh(&r.key, c, fence, fence)
+		return true
+	}
+	fence = max(fence, b.Fence+1)
+	r.record = next(&r.key, c, b)
+	if r.record.Fence = fence; b.Expired {
+		r.record.CreatedAt = time.UnixMicro(fence).UTC()
+	}
+	return true
+}
+
+// beginRead begins a transaction of the store's own.
+const beginRead = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+// fail rolls back what the function did, and records its settlement alone.
+func (r *run) fail(ctx context.Context, tx *tx, st *onlyonce.Settlement, failed error) error {
+	err := tx.end(ctx)
+	if st.State != "" && err == nil {
+		if r.hold != nil {
+			err = settle(ctx, r.store, r.hold, st)
+		} else if _, err = tx.conn.Exec(ctx, beginRead); err == nil {
+			r.mark = nil
+			err = r.commit(ctx, tx, st)
+		}
+	}
+	if err != nil && !errors.Is(err, errChanged) && !errors.Is(err, errClaimed) { // then the command has gone on without this attempt
+		return ownError{errors.Join(failed, wrap(r.doing(), err))}
+	}
+	return ownError{failed}
+}
+
+// commit records how the command ended and commits, in one round trip.
+func (r *run) commit(ctx context.Context, tx *tx, st *onlyonce.Settlement) error {
+	if tx.conn.PgConn().TxStatus() != 'T' {
+		return errors.Join(errAborted, tx.end(ctx))
+	}
+	s, err := r.statement(st)
+	if err != nil {
+		return errors.Join(err, tx.end(ctx))
+	}
+	var settled int64
+	s.into = []any{&settled, nil}
+	err = bounded(ctx, func(ctx context.Context) error {
+		return send(ctx, tx.conn, r.store.ears, "", []*statement{s}, "COMMIT")
+	})
+	tx.done = true
+	switch {
+	case err == nil:
+	case claimed(err):
+		return errors.Join(errClaimed, tx.end(ctx))
+	case code(err) == codeDivision:
+		return errors.Join(r.lost(), tx.end(ctx))
+	case code(err) != "" && !tx.conn.IsClosed():
+		return errors.Join(err, tx.end(ctx))
+	default: // a server that is told to end says so after a commit, too
+		if settled, err = r.resolve(err); err != nil {
+			return err
+		}
+	}
+	if st.State != "" {
+		rec := &r.record
+		rec.State, rec.Result, rec.Error, rec.Final = st.State, st.Result, st.Error, st.Final
+		rec.LeaseLeft, rec.KeepLeft, rec.SettledAt = 0, max(st.Keep, 0), time.UnixMicro(settled).UTC()
+	}
+	return nil
+}
+
+var (
+	errAborted = errors.New("the transaction was ended by an error or by its function, which must return the errors it gets and not end the transaction: nothing was written")
+	errClaimed = errors.New("the command was claimed outside the transaction: nothing was written")
+	errChanged = errors.New("the command's record was changed by a claim outside the transaction, or the function ended the transaction: nothing was recorded")
+)
+
+// lost is the error of a record that is not as it was when the transaction began.
+func (r *run) lost() error {
+	if r.hold != nil {
+		return onlyonce.ErrLost
+	}
+	return errChanged
+}
+
+// statement returns what records the end, and fails if it writes nothing.
+func (r *run) statement(st *onlyonce.Settlement) (*statement, error) {
+	if r.hold != nil {
+		s := &statement{name: textRelease, key: &r.key}
+		if st.State != "" {
+			s.name, s.args = textSettle, values(st)
+		}
+		s.args = append(append(s.args, owned(&r.key, r.hold)...), r.mark)
+		return s, nil
+	}
+	rec := &r.record
+	steps, err := sqlrow.EncodeSteps(rec.Steps)
+	if err != nil {
+		return nil, err
+	}
+	list := values(st)
+	fingerprint := rec.Fingerprint
+	if st.State == "" { // the row remembers the fence that was given
+		list = values(&onlyonce.Settlement{Keep: time.Hour})
+		list[0] = sqlrow.StateReleased
+		fingerprint, steps = nil, nil
+	}
+	id := r.key.id
+	list = append(list, r.key.hash[:], pgschema.Escape(id.Tenant), pgschema.Escape(id.Operation), pgschema.Escape(id.Key),
+		fingerprint, []byte(rec.Owner), int32(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro())
+	name := textRecord
+	if b := r.before; b != nil {
+		name = textReplace
+		list = append(list, []byte(b.Owner), b.Fence, b.state)
+	}
+	return &statement{name: name, key: &r.key, args: append(list, r.mark)}, nil
+}

@@ -1,0 +1,66 @@
+package pgxstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// WithTx returns the store inside a transaction that the caller opened: nothing
+// it does is there before the caller commits, or after a rollback. A claim keeps
+// others who ask for its command waiting until then. Where the isolation level
+// does not let the transaction see a record that came after it began, and after
+// a deadlock or a serialization failure, the error says to run it again.
+func (s *Store) WithTx(tx pgx.Tx) onlyonce.Store { return &inTx{s, tx} }
+
+type inTx struct {
+	store *Store
+	tx    pgx.Tx
+}
+
+// ErrRunAgain says that the database can't go on with a transaction, which may
+// be run again from its beginning.
+var errRunAgain = errors.New("the transaction can't go on: roll it back and run it again from its beginning")
+
+func (t *inTx) write(ctx context.Context, st *statement) error {
+	return t.explain(send(ctx, t.tx, t.store.ears, "", []*statement{st}, ""))
+}
+
+func (t *inTx) look(ctx context.Context, k *key) (*stored, error) {
+	r, err := look(ctx, t.tx, k)
+	return r, t.explain(err)
+}
+
+func (t *inTx) explain(err error) error {
+	if again(err) || code(err) == codeAborted {
+		return fmt.Errorf("%w: %w", errRunAgain, err)
+	}
+	return err
+}
+
+func (t *inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	k := keyOf(c.ID)
+	r, err := claim(ctx, t, &k, &c, false)
+	if errors.Is(err, errBusy) { // the row that is in the way is not in this transaction's snapshot
+		err = errRunAgain
+	}
+	return r, wrap("claim in a transaction", err)
+}
+
+func (t *inTx) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	return wrap("renew in a transaction", renew(ctx, t, &h, lease, steps))
+}
+
+func (t *inTx) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	return wrap("settle in a transaction", settle(ctx, t, &h, &st))
+}
+
+func (t *inTx) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	r, err := lookup(ctx, t, id)
+	return r, wrap("lookup in a transaction", err)
+}

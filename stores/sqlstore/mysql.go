@@ -1,0 +1,299 @@
+package sqlstore
+
+import (
+	"context"
+	"crypto/sha256"
+	"database/sql"
+	"database/sql/driver"
+	_ "embed"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+//go:embed mysql.sql
+var mysqlFile string
+
+// mysqlNow is the time since the statement began, which SYSDATE goes on by,
+// after its beginning in UTC.
+const (
+	mysqlBegan = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
+	mysqlNow   = "(" + mysqlBegan + " + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))"
+)
+
+var mysqlText = sqlrow.Blocks(strings.NewReplacer("{now}", mysqlNow, "{began}", mysqlBegan).Replace(mysqlFile + "\n" + mysqlOutboxFile))
+
+// mysql is the dialect of MySQL and MariaDB.
+type mysql struct {
+	database  string // locks are the server's, not the database's
+	packet    int    // max_allowed_packet
+	foundRows bool   // a row that was there as it is counts as changed
+	floor     mysqlFloor
+}
+
+func (*mysql) engine() string { return engineMySQL }
+
+func (*mysql) statements() map[string]string { return mysqlText }
+
+func (*mysql) decode(values []driver.Value) stored {
+	row := sqlrow.Read(values)
+	return row.Record()
+}
+
+func (*mysql) plain(s string) any { return []byte(s) }
+
+func (*mysql) list(f onlyonce.Filter, before position) []any {
+	list := []any{before.createdAt, before.createdAt, before.hash[:]}
+	for _, part := range []string{f.Tenant, f.Operation, f.Key, f.Ref} {
+		list = append(list, []byte(part), []byte(part))
+	}
+	return append(list, int64(listPage))
+}
+
+// The driver's error is a type of its own: its text begins with the number.
+var mysqlError = regexp.MustCompile(`\bError (\d{4})\b`)
+
+func numberOf(err error) int {
+	for e := err; e != nil; e = errors.Unwrap(e) {
+		if found := mysqlError.FindStringSubmatch(e.Error()); found != nil && strings.HasPrefix(e.Error(), found[0]) {
+			n, _ := strconv.Atoi(found[1])
+			return n
+		}
+	}
+	return 0
+}
+
+func (*mysql) trouble(err error) trouble {
+	switch n := numberOf(err); n {
+	case 1213, 1020, 3101:
+		return troubleConflict
+	case 1205, 1317, 1969, 3024, 3572:
+		return troubleTimeout
+	case 1105, 1118, 1153, 1162, 1264, 1406:
+		return troubleTooLarge
+	case 1290, 1792, 1836, 3989:
+		return troubleReadOnly
+	case 0, 1040, 1053, 1077, 1927, 2006, 2013, 3169, 4031:
+		return troubleOther
+	default:
+		return troubleRefused
+	}
+}
+
+// fits refuses what would make the server cut the connection.
+func (m *mysql) fits(args []any) error {
+	size := 0
+	for _, arg := range args {
+		switch v := arg.(type) {
+		case string:
+			size += len(v)
+		case []byte:
+			size += len(v)
+		}
+	}
+	if const64 := 64 << 10; m.packet > 0 && size > m.packet-const64 {
+		return fmt.Errorf("%w: %d bytes, and max_allowed_packet is %d", errTooLarge, size, m.packet)
+	}
+	return nil
+}
+
+func (m *mysql) give(l line, name string, args []any) (fence int64, given bool, err error) {
+	switch {
+	case name == "claim" && l.tx != nil:
+		name = "claim in"
+	case name == "claim":
+		floor, err := m.floor.read(l)
+		if err != nil {
+			return 0, false, err
+		}
+		args = append(args, args[len(args)-1], floor+1) // the lease again
+	}
+	res, err := l.exec(name, args...)
+	if err != nil {
+		return 0, false, err
+	}
+	changed, err := res.RowsAffected()
+	if err != nil || changed == 0 {
+		return 0, false, err
+	}
+	fence, err = res.LastInsertId()
+	return fence, fence > 0, err
+}
+
+// begin makes the session go on without autocommit: when the server rolls the
+// transaction back, as it does with one of a deadlock's, what the function
+// writes after that is in a transaction too, and not there for good.
+func (m *mysql) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks) (*sql.Tx, string, error) {
+	if _, err := conn.ExecContext(ctx, "SET autocommit = 0"); err != nil {
+		return nil, "", err
+	}
+	got := sqlrow.LockMine
+	if locks != nil {
+		if err := conn.QueryRowContext(ctx, m.take(locks)).Scan(&got); err != nil {
+			return nil, "", err
+		}
+		if got != sqlrow.LockMine {
+			tx, err := conn.BeginTx(ctx, nil)
+			return tx, got, err
+		}
+	}
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return nil, "", err
+	}
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT onlyonce"); err != nil {
+		return nil, "", errors.Join(err, tx.Rollback())
+	}
+	return tx, got, nil
+}
+
+// take is the statement that takes the locks: a session may take one twice.
+func (m *mysql) take(l *sqlrow.Locks) string {
+	uncompared := "coalesce(GET_LOCK('" + m.lockName(l.Uncompared) + "', 0), 0) = 0"
+	if l.Request == l.Uncompared {
+		uncompared = "true"
+	}
+	return "SELECT CASE WHEN coalesce(GET_LOCK('" + m.lockName(l.Request) + "', 0), 0) = 0 THEN '" + sqlrow.LockBusy + "'" +
+		" WHEN GET_LOCK('" + m.lockName(l.Command) + "', 0) THEN '" + sqlrow.LockMine + "'" +
+		" WHEN " + uncompared + " THEN '" + sqlrow.LockBusy + "' ELSE '" + sqlrow.LockOther + "' END"
+}
+
+// end discards a connection that it can't make as it was.
+func (m *mysql) end(conn *sql.Conn, locks *sqlrow.Locks) {
+	ctx, cancel := context.WithTimeout(context.Background(), reconnect)
+	defer cancel()
+	undo := "SET autocommit = 1"
+	if locks != nil { // to give back what was not taken is no error
+		for _, lock := range [][32]byte{locks.Command, locks.Request, locks.Uncompared} {
+			undo += ", @onlyonce = RELEASE_LOCK('" + m.lockName(lock) + "')"
+		}
+	}
+	if _, err := conn.ExecContext(ctx, undo); err != nil {
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+}
+
+// lockName is what a lock is called on a server with other databases.
+func (m *mysql) lockName(lock [32]byte) string {
+	h := sha256.Sum256(append([]byte(m.database+"\x00"), lock[:]...))
+	return "onlyonce:" + hex.EncodeToString(h[:24])
+}
+
+func (m *mysql) look(l line, k *key) (seen sight, err error) {
+	err = l.query("look", func(v []driver.Value) error {
+		n := len(v)
+		r := sqlrow.Reader{Values: v[n-2:]}
+		seen.now, seen.floor = r.Int("now"), r.Int("floor")
+		if v[0] != nil {
+			row := m.decode(v[:n-1])
+			seen.row = &row
+		}
+		return r.Err
+	}, k.hash[:])
+	return seen, err
+}
+
+func (m *mysql) record(l line, seen *sight, r *onlyonce.Record, values []any) (bool, error) {
+	if l.tx != nil {
+		if err := m.same(l, seen); err != nil {
+			return false, err
+		}
+	}
+	steps, err := sqlrow.EncodeSteps(r.Steps)
+	if err != nil {
+		return false, err
+	}
+	hash := r.ID.Hash()
+	values = released(values)
+	if row := seen.row; row != nil {
+		n, err := l.change("record again", append(values, blob(r.Fingerprint), []byte(r.Owner), int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(),
+			hash[:], []byte(row.Owner), row.Fence, row.As, r.Fence)...)
+		return n > 0, err
+	}
+	n, err := l.change("record", append(values, hash[:], m.plain(r.ID.Tenant), m.plain(r.ID.Operation), m.plain(r.ID.Key), blob(r.Fingerprint), []byte(r.Owner),
+		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), r.Fence)...)
+	if numberOf(err) == 1062 { // someone else made the row
+		return false, nil
+	}
+	return n > 0, err
+}
+
+// same looks for the savepoint, which is gone when the transaction has ended.
+func (*mysql) same(l line, _ *sight) error {
+	_, err := l.tx.ExecContext(l.ctx, "RELEASE SAVEPOINT onlyonce")
+	if numberOf(err) == 1305 {
+		return errEnded
+	}
+	return err
+}
+
+// joins refuses a transaction that the server has rolled back: without one,
+// every statement is there for good.
+func (*mysql) joins(l line) error {
+	for _, statement := range []string{"SAVEPOINT onlyonce_join", "RELEASE SAVEPOINT onlyonce_join"} {
+		if _, err := l.tx.ExecContext(l.ctx, statement); err != nil {
+			if numberOf(err) == 1305 {
+				return errEnded
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// mysqlPurgeBatch is how many rows a statement deletes.
+const mysqlPurgeBatch = 500
+
+// purge makes the fences of what it deletes known before it does.
+func (m *mysql) purge(l line, limit int) (rows, records int, err error) {
+	now, err := l.number("now")
+	if err != nil {
+		return 0, 0, err
+	}
+	due, highest := map[bool][]any{}, int64(0)
+	err = l.query("due", func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		id, fence, state := r.Bytes("id"), r.Int("fence"), r.Text("state")
+		due[state == stateReleased] = append(due[state == stateReleased], id)
+		highest = max(highest, fence)
+		rows++
+		return r.Err
+	}, now, int64(min(limit, mysqlPurgeBatch)))
+	if err != nil || rows == 0 {
+		return rows, 0, err
+	}
+	if err := l.raiseFloor(highest, now); err != nil {
+		return 0, 0, err
+	}
+	if _, err := m.remove(l, now, due[true]); err != nil {
+		return 0, 0, err
+	}
+	records, err = m.remove(l, now, due[false])
+	if rows == mysqlPurgeBatch {
+		rows = limit // there may be more
+	}
+	return rows, records, err
+}
+
+func (*mysql) remove(l line, now int64, ids []any) (int, error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	text := strings.Replace(mysqlText["purge"], "{ids}", strings.TrimSuffix(strings.Repeat("?, ", len(ids)), ", "), 1)
+	var n int64
+	err := l.again(func() error {
+		res, err := l.db.ExecContext(l.ctx, text, append([]any{now}, ids...)...)
+		if err != nil {
+			return err
+		}
+		n, err = res.RowsAffected()
+		return err
+	})
+	return int(n), err
+}

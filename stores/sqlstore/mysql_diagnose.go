@@ -1,0 +1,169 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+// The oldest versions whose statements are the ones used.
+const (
+	mysqlOldest   = "8.0"
+	mariadbOldest = "10.6"
+)
+
+// The names of what Diagnose may find on a MySQL or MariaDB server, besides
+// riskReplica and riskOldVersion.
+const (
+	riskFlush   = "innodb-flush-log"
+	riskBinlog  = "sync-binlog"
+	riskMode    = "sql-mode"
+	riskGalera  = "galera"
+	riskSysdate = "sysdate-is-now"
+)
+
+var mysqlRisks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate}
+
+// mysqlPrepared are the statements that callers wait for: unprepared, each would
+// take two round trips more.
+var mysqlPrepared = []string{
+	"floor", "look", "lookup", "list", "claim", "take", "renew", "step", "settle", "release", "record", "record again",
+}
+
+func openMySQL(ctx context.Context, db *sql.DB, cfg Config) (*server, error) {
+	m := new(mysql)
+	s := &server{db: db, dialect: m, risks: mysqlRisks}
+	if err := s.check(ctx, cfg); err != nil {
+		return nil, err
+	}
+	if err := m.probe(s.line(ctx)); err != nil {
+		return nil, err
+	}
+	if err := s.prepareAll(ctx, mysqlPrepared...); err != nil {
+		return nil, err
+	}
+	groupMySQL(s, m)
+	return s, nil
+}
+
+// probe finds out how the server and the driver count.
+func (m *mysql) probe(l line) error {
+	res, err := l.exec("probe")
+	if err != nil {
+		return err
+	}
+	changed, countErr := res.RowsAffected()
+	fence, idErr := res.LastInsertId()
+	m.foundRows = changed != 0
+	if fence != 0 {
+		return errors.New("the server does not tell whether an INSERT met a row")
+	}
+	return errors.Join(countErr, idErr)
+}
+
+func (m *mysql) diagnose(l line) (found []onlyonce.Finding, err error) {
+	add := func(name, problem, mend string) { found = append(found, newFinding(name, problem, mend)) }
+	err = l.query("settings", func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		_, ticks, version, mode := r.Int("sleep"), r.Int("ticks") != 0, r.Text("version"), r.Text("sql_mode")
+		flush, binlog, sync, readOnly := r.Int("flush"), r.Int("log_bin") != 0, r.Int("sync_binlog"), r.Int("read_only") != 0
+		m.packet, m.database = int(r.Int("packet")), r.Text("database")
+		if tooOld(version) {
+			add(riskOldVersion, "the server is "+version, "use MySQL 8 or MariaDB "+mariadbOldest+", or newer")
+		}
+		if !strings.Contains(mode, "STRICT_") {
+			add(riskMode, "sql_mode is not strict: a value that does not fit is cut", "SET GLOBAL sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')")
+		}
+		if readOnly {
+			add(riskReplica, "read_only is on: the server is a replica, which knows too little", "connect to the primary")
+		}
+		if flush != 1 {
+			add(riskFlush, fmt.Sprintf("innodb_flush_log_at_trx_commit is %d: a crash can lose what was committed", flush), "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+		}
+		if binlog && sync != 1 {
+			add(riskBinlog, fmt.Sprintf("sync_binlog is %d: after a crash, replicas can have less than was committed", sync), "SET GLOBAL sync_binlog = 1")
+		}
+		if !ticks {
+			add(riskSysdate, "SYSDATE is NOW: the clock stands still while a statement waits for a lock, and a lease that lapses meanwhile is seen later", "start the server without sysdate_is_now")
+		}
+		return r.Err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = l.query("galera", func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		if _, on := r.Text("name"), r.Text("value"); on == "ON" {
+			add(riskGalera, "wsrep_on is ON: in a cluster with several writers, two nodes can give one command", "let all writers use one node, and accept the risk")
+		}
+		return r.Err
+	})
+	return found, err
+}
+
+func tooOld(version string) bool {
+	number, suffix, _ := strings.Cut(version, "-")
+	if strings.Contains(suffix, "MariaDB") {
+		return olderThan(strings.TrimPrefix(number, "5.5.5-"), mariadbOldest)
+	}
+	return olderThan(number, mysqlOldest)
+}
+
+// version is 0 if there is no schema.
+func (*mysql) version(ctx context.Context, on rowQuerier) (version int, err error) {
+	var tables int
+	if err := on.QueryRowContext(ctx, mysqlText["tables"]).Scan(&tables); err != nil || tables == 0 {
+		return 0, err
+	}
+	return version, on.QueryRowContext(ctx, mysqlText["version"]).Scan(&version)
+}
+
+// migrateMySQL runs what is missing, alone. A migration that was broken off
+// is run again from its start: the server commits each of its statements.
+func migrateMySQL(ctx context.Context, db *sql.DB) (err error) {
+	list, err := Migrations(engineMySQL)
+	if err != nil {
+		return err
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	const lock = "CONCAT('onlyonce:', LEFT(SHA2(CONCAT('migrate ', DATABASE()), 256), 48))"
+	var alone sql.NullBool
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lock+", 60)").Scan(&alone); err != nil {
+		return err
+	}
+	if !alone.Bool {
+		return errors.New("another process has been migrating for a minute")
+	}
+	defer func() {
+		_, e := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+lock+")")
+		err = errors.Join(err, e)
+	}()
+	have, err := new(mysql).version(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if have > len(list) {
+		return checkVersion(have, list)
+	}
+	for _, m := range list[have:] {
+		for _, statement := range strings.Split(m.SQL, ";\n") {
+			if strings.TrimSpace(statement) == "" {
+				continue
+			}
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				return fmt.Errorf("version %d: %w", m.Version, err)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,221 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	_ "embed"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+//go:embed mysql_group.sql
+var mysqlGroupFile string
+
+var mysqlGroupText = sqlrow.Blocks(strings.ReplaceAll(mysqlGroupFile, "{now}", mysqlNow))
+
+// A mysqlGroup has a connection for each kind of group, whose statements are
+// prepared once for each size. A group is to give up rather than wait for the
+// one among it whose row is locked: a second is the least that every version
+// allows.
+type mysqlGroup struct {
+	mysql           *mysql
+	claims, settles mysqlLane
+}
+
+const mysqlGroupSession = "SET SESSION innodb_lock_wait_timeout = 1, autocommit = 1"
+
+// groupMySQL lets callers write in groups if the pool can do without two of
+// its connections.
+func groupMySQL(s *server, m *mysql) {
+	if most := s.db.Stats().MaxOpenConnections; most == 0 || most >= 6 {
+		g := &mysqlGroup{mysql: m}
+		s.group(g)
+		s.groups.release = func() {
+			g.claims.discard()
+			g.settles.discard()
+		}
+	}
+}
+
+// A mysqlLane is a connection and its statements; who leads a queue uses it.
+type mysqlLane struct {
+	mu       sync.Mutex
+	conn     *sql.Conn
+	prepared map[string]*sql.Stmt
+}
+
+// use calls f with the lane's connection, and gives that up if f fails.
+func (l *mysqlLane) use(ctx context.Context, s *server, f func() error) (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		conn, err := s.db.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := conn.ExecContext(ctx, mysqlGroupSession); err != nil {
+			return errors.Join(err, conn.Close())
+		}
+		if _, err := conn.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+			return errors.Join(err, discard(conn, nil))
+		}
+		l.conn, l.prepared = conn, make(map[string]*sql.Stmt)
+	}
+	if err := f(); err != nil {
+		l.drop()
+		return err
+	}
+	return nil
+}
+
+func (l *mysqlLane) discard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop()
+}
+
+// drop closes the connection: its session is not as the pool's others.
+func (l *mysqlLane) drop() {
+	if l.conn != nil {
+		for _, st := range l.prepared {
+			_ = st.Close()
+		}
+		_ = discard(l.conn, nil)
+		l.conn = nil
+	}
+}
+
+// statement returns the one of a name for so many rows: what stands between
+// {row} and {/row} once for each, with a separator.
+func (l *mysqlLane) statement(ctx context.Context, name, separator string, rows int) (*sql.Stmt, error) {
+	text := mysqlGroupText[name]
+	before, rest, _ := strings.Cut(text, "{row}")
+	row, after, _ := strings.Cut(rest, "{/row}")
+	text = before + row + strings.Repeat(separator+row, rows-1) + after
+	if st := l.prepared[text]; st != nil {
+		return st, nil
+	}
+	st, err := l.conn.PrepareContext(ctx, text)
+	if err == nil {
+		l.prepared[text] = st
+	}
+	return st, err
+}
+
+func (g *mysqlGroup) writeClaims(ctx context.Context, s *server, claims []*groupedClaim) error {
+	return g.claims.use(ctx, s, func() error {
+		var now, floor int64
+		if err := g.read(ctx, &g.claims, "clock", ", ", 1, func(r *sqlrow.Reader) { now, floor = r.Int("now"), r.Int("floor") }); err != nil {
+			return err
+		}
+		fence, size := max(now, floor+1), sizeOf(len(claims))
+		values := make([]any, 0, 10*size)
+		for i := range size {
+			j := claims[min(i, len(claims)-1)]
+			c := j.claim
+			values = append(values, j.key.hash[:], []byte(c.ID.Tenant), []byte(c.ID.Operation), []byte(c.ID.Key), blob(c.Fingerprint), []byte(c.Owner),
+				fence, fence, now+c.Lease.Microseconds())
+		}
+		if err := g.mysql.fits(values); err != nil {
+			return err
+		}
+		inserted, err := g.write(ctx, &g.claims, "claims", ", ", size, values)
+		if err != nil {
+			return err
+		}
+		if inserted == int64(len(claims)) && !g.mysql.foundRows {
+			for _, j := range claims {
+				j.given, j.fence = true, fence
+			}
+			return nil
+		}
+		owned := byOwner(claims, func(j *groupedClaim) string { return j.claim.Owner })
+		hash := func(i int) []byte { return claims[min(i, len(claims)-1)].key.hash[:] }
+		return g.owners(ctx, &g.claims, size, hash, func(owner string, had int64, state string) {
+			if j := owned[owner]; j != nil && had == fence && state == string(onlyonce.StateProcessing) {
+				j.given, j.fence = true, fence
+			}
+		})
+	})
+}
+
+// owners reads whose the records are now.
+func (g *mysqlGroup) owners(ctx context.Context, lane *mysqlLane, size int, hash func(i int) []byte, is func(owner string, fence int64, state string)) error {
+	ids := make([]any, size)
+	for i := range ids {
+		ids[i] = hash(i)
+	}
+	return g.read(ctx, lane, "owners", ", ", size, func(r *sqlrow.Reader) {
+		is(r.Text("owner"), r.Int("fence"), r.Text("state"))
+	}, ids...)
+}
+
+func (g *mysqlGroup) writeSettles(ctx context.Context, s *server, settles []*groupedSettle) error {
+	return g.settles.use(ctx, s, func() error {
+		size := sizeOf(len(settles))
+		values := make([]any, 0, 11*size)
+		l := s.line(ctx)
+		for i := range size {
+			j := settles[min(i, len(settles)-1)]
+			values = append(values, l.settlementValues(j.settlement)...)
+			id := any(nil) // what only fills the size meets no row
+			if i < len(settles) {
+				id = j.key.hash[:]
+			}
+			values = append(values, id, []byte(j.hold.Owner), j.hold.Fence)
+		}
+		if err := g.mysql.fits(values); err != nil {
+			return err
+		}
+		changed, err := g.write(ctx, &g.settles, "settles", " UNION ALL ", size, values)
+		if err != nil {
+			return err
+		}
+		if changed == int64(len(settles)) && !g.mysql.foundRows {
+			for _, j := range settles {
+				j.done = true
+			}
+			return nil
+		}
+		owned := byOwner(settles, func(j *groupedSettle) string { return j.hold.Owner })
+		hash := func(i int) []byte { return settles[min(i, len(settles)-1)].key.hash[:] }
+		return g.owners(ctx, &g.settles, size, hash, func(owner string, fence int64, state string) {
+			if j := owned[owner]; j != nil && fence == j.hold.Fence && state != string(onlyonce.StateProcessing) && state != stateReleased {
+				j.done = true // by this, or before
+			}
+		})
+	})
+}
+
+func (g *mysqlGroup) write(ctx context.Context, lane *mysqlLane, name, separator string, rows int, values []any) (int64, error) {
+	st, err := lane.statement(ctx, name, separator, rows)
+	if err != nil {
+		return 0, err
+	}
+	res, err := st.ExecContext(ctx, values...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (g *mysqlGroup) read(ctx context.Context, lane *mysqlLane, name, separator string, rows int, row func(*sqlrow.Reader), values ...any) error {
+	st, err := lane.statement(ctx, name, separator, rows)
+	if err != nil {
+		return err
+	}
+	found, err := st.QueryContext(ctx, values...)
+	if err != nil {
+		return err
+	}
+	return scan(found, func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		row(&r)
+		return r.Err
+	})
+}

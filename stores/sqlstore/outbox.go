@@ -1,0 +1,288 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+// An Outbox is the queue of messages in the store's database.
+type Outbox struct {
+	engine   boxEngine
+	appended chan struct{}
+}
+
+var (
+	_ outbox.Queue = (*Outbox)(nil)
+	_ outbox.Waker = (*Outbox)(nil)
+)
+
+// A boxEngine runs the statements of the outbox.
+type boxEngine interface {
+	// boxIn is a transaction of the caller's.
+	boxIn(ctx context.Context, tx *sql.Tx) (session, error)
+
+	// boxRead is outside any transaction.
+	boxRead(ctx context.Context) session
+
+	// boxWrite runs f in a transaction. What is alone has the whole queue to
+	// itself. f may run again, when it was undone.
+	boxWrite(ctx context.Context, alone bool, f func(session) error) error
+}
+
+func newOutbox(e boxEngine) *Outbox { return &Outbox{engine: e, appended: make(chan struct{}, 1)} }
+
+// Outbox returns the queue of messages in the store's database, always the same.
+func (s *Store) Outbox() *Outbox { return s.outbox }
+
+// Append puts messages into the queue, in tx: they are there once it is
+// committed, and nothing is left of them when it is rolled back. A relay of this
+// process is woken; others find them at their next look.
+//
+// tx may be the transaction that DoTx, RunTx or httponce.WrapTx gave to its
+// function, or one that the caller opened on the store's database.
+func (b *Outbox) Append(ctx context.Context, tx *sql.Tx, messages ...outbox.Message) error {
+	s, err := b.engine.boxIn(ctx, tx)
+	if err != nil {
+		return fmt.Errorf("sqlstore: append to the outbox: %w", err)
+	}
+	for _, m := range messages {
+		if m, err = outbox.Prepare(ctx, m); err != nil {
+			return err
+		}
+		headers, err := json.Marshal(m.Headers)
+		if err != nil {
+			return fmt.Errorf("sqlstore: append to the outbox: %w", err)
+		}
+		payload := m.Payload
+		if payload == nil {
+			payload = []byte{}
+		}
+		if _, err := s.exec("outbox append", args(m.ID, m.Topic, m.Key, m.Tenant, string(headers), payload)); err != nil {
+			return fmt.Errorf("sqlstore: append to the outbox: %w", err)
+		}
+	}
+	b.wake()
+	return nil
+}
+
+func (b *Outbox) wake() {
+	select {
+	case b.appended <- struct{}{}:
+	default:
+	}
+}
+
+// Wait returns when this process has appended messages or requeued some.
+func (b *Outbox) Wait(ctx context.Context) error {
+	select {
+	case <-b.appended:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Lease gives owner the oldest messages that wait.
+func (b *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int) (list []outbox.Entry, err error) {
+	due, err := b.due(ctx)
+	if due && err == nil {
+		err = b.engine.boxWrite(ctx, true, func(s session) (err error) {
+			list, err = leaseNext(s, owner, lease, limit)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("sqlstore: lease from the outbox: %w", err)
+	}
+	return list, nil
+}
+
+// due says whether there may be something to lease, which costs less than to
+// try.
+func (b *Outbox) due(ctx context.Context) (due bool, err error) {
+	err = b.engine.boxRead(ctx).query("outbox due", nil, func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		due = r.Int("due") != 0
+		return r.Err
+	})
+	return due, err
+}
+
+func leaseNext(s session, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+	if _, err := s.exec("outbox lapse", nil); err != nil {
+		return nil, err
+	}
+	list, err := entries(s, "outbox next", int64(limit))
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	seqs := make([]int64, len(list))
+	for i := range list {
+		seqs[i] = list[i].Seq
+	}
+	_, err = s.exec("outbox hold", args(numbers(seqs), []byte(owner), whole(lease)))
+	return list, err
+}
+
+func entries(s session, statement string, values ...any) (list []outbox.Entry, err error) {
+	err = s.query(statement, args(values...), func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		e := outbox.Entry{Seq: r.Int("seq")}
+		e.ID, e.Topic, e.Key, e.Tenant = r.Text("id"), r.Text("topic"), r.Text("ordering_key"), r.Text("tenant")
+		headers := r.Text("headers")
+		e.Payload, e.CreatedAt = r.Bytes("payload"), time.UnixMicro(r.Int("created_at")).UTC()
+		e.Attempts, e.Error = int(r.Int("attempts")), r.Text("error")
+		if r.Err == nil {
+			r.Err = json.Unmarshal([]byte(headers), &e.Headers)
+		}
+		list = append(list, e)
+		return r.Err
+	})
+	return list, err
+}
+
+// numbers makes a list of numbers one argument.
+func numbers(list []int64) string {
+	text, _ := json.Marshal(list) // numbers have no error
+	return string(text)
+}
+
+// Renew makes owner's lease end a full lease from now.
+func (b *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) error {
+	var n int64
+	err := b.engine.boxWrite(ctx, true, func(s session) (err error) {
+		n, err = s.exec("outbox renew", args(whole(lease), []byte(owner)))
+		return err
+	})
+	if n == 0 && err == nil {
+		err = outbox.ErrLost
+	}
+	if err != nil {
+		return fmt.Errorf("sqlstore: renew a lease of the outbox: %w", err)
+	}
+	return nil
+}
+
+// Settle says what became of messages leased to owner.
+func (b *Outbox) Settle(ctx context.Context, owner string, verdicts []outbox.Verdict) error {
+	var n int64
+	err := b.engine.boxWrite(ctx, false, func(s session) (err error) {
+		n, err = settleAll(s, owner, verdicts)
+		return err
+	})
+	if err == nil && n < int64(len(verdicts)) {
+		err = outbox.ErrLost
+	}
+	if err != nil {
+		return fmt.Errorf("sqlstore: settle messages of the outbox: %w", err)
+	}
+	return nil
+}
+
+// settleAll returns how many verdicts were carried out.
+func settleAll(s session, owner string, verdicts []outbox.Verdict) (done int64, err error) {
+	published := make(map[time.Duration][]int64)
+	for _, v := range verdicts {
+		var n int64
+		switch {
+		case v.State == outbox.StatePublished:
+			published[v.After] = append(published[v.After], v.Seq)
+		case v.State == outbox.StateWaiting && v.After <= 0:
+			n, err = s.exec("outbox put back", args(int64(v.Attempts), text(v.Error), []byte(owner), v.Seq))
+		case v.State == outbox.StateWaiting:
+			n, err = s.exec("outbox put off", args("held", whole(v.After), int64(v.Attempts), text(v.Error), []byte(owner), v.Seq))
+		case v.State == outbox.StateParked:
+			n, err = s.exec("outbox put off", args("parked", int64(0), int64(v.Attempts), text(v.Error), []byte(owner), v.Seq))
+		default:
+			err = fmt.Errorf("there is no verdict %q", v.State)
+		}
+		if done += n; err != nil {
+			return done, err
+		}
+	}
+	for keep, seqs := range published {
+		var n int64
+		if keep <= 0 {
+			n, err = s.exec("outbox delete", args(numbers(seqs), []byte(owner)))
+		} else {
+			n, err = s.exec("outbox keep", args(numbers(seqs), whole(keep), []byte(owner)))
+		}
+		if done += n; err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// Lag says how much waits to be published.
+func (b *Outbox) Lag(ctx context.Context) (lag outbox.Lag, err error) {
+	err = b.engine.boxRead(ctx).query("outbox lag", nil, func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		lag.Waiting, lag.Parked = int(r.Int("waiting")), int(r.Int("parked"))
+		now, waiting, held := r.Int("now"), r.Int("waiting since"), r.Int("held since")
+		for _, since := range []int64{waiting, held} {
+			if since != 0 {
+				lag.Oldest = max(lag.Oldest, time.Duration(now-since)*time.Microsecond)
+			}
+		}
+		return r.Err
+	})
+	if err != nil {
+		return outbox.Lag{}, fmt.Errorf("sqlstore: read the lag of the outbox: %w", err)
+	}
+	return lag, nil
+}
+
+// Parked returns parked messages, for an operator.
+func (b *Outbox) Parked(ctx context.Context, after int64, limit int) ([]outbox.Entry, error) {
+	list, err := entries(b.engine.boxRead(ctx), "outbox parked", after, int64(limit))
+	if err != nil {
+		return nil, fmt.Errorf("sqlstore: list the parked messages of the outbox: %w", err)
+	}
+	return list, nil
+}
+
+// Requeue lets parked messages wait again.
+func (b *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
+	n, err := b.change(ctx, "outbox requeue", numbers(seqs))
+	if err != nil {
+		return 0, fmt.Errorf("sqlstore: requeue messages of the outbox: %w", err)
+	}
+	b.wake()
+	return n, nil
+}
+
+// Discard deletes parked messages.
+func (b *Outbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
+	n, err := b.change(ctx, "outbox discard", numbers(seqs))
+	if err != nil {
+		return 0, fmt.Errorf("sqlstore: discard messages of the outbox: %w", err)
+	}
+	b.wake()
+	return n, nil
+}
+
+// Purge deletes at most limit published messages whose time is over.
+func (b *Outbox) Purge(ctx context.Context, limit int) (int, error) {
+	n, err := b.change(ctx, "outbox purge", int64(limit))
+	if err != nil {
+		return 0, fmt.Errorf("sqlstore: purge the outbox: %w", err)
+	}
+	return n, nil
+}
+
+func (b *Outbox) change(ctx context.Context, statement string, value any) (int, error) {
+	var n int64
+	err := b.engine.boxWrite(ctx, false, func(s session) (err error) {
+		n, err = s.exec(statement, args(value))
+		return err
+	})
+	return int(n), err
+}

@@ -1,0 +1,158 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+const stateReleased = sqlrow.StateReleased
+
+// kept is how many microseconds the row of a released command stays.
+const kept = int64(time.Hour / time.Microsecond)
+
+// postgres is the dialect of PostgreSQL.
+type postgres struct{}
+
+func (postgres) engine() string { return enginePostgres }
+
+func (postgres) statements() map[string]string { return pgschema.Text }
+
+func (postgres) decode(values []driver.Value) stored { return pgschema.Record(sqlrow.Read(values)) }
+
+func (postgres) plain(s string) any { return pgschema.Escape(s) }
+
+func (postgres) list(f onlyonce.Filter, before position) []any {
+	return []any{before.createdAt, before.hash[:], pgschema.Escape(f.Tenant), pgschema.Escape(f.Operation), pgschema.Escape(f.Key), pgschema.Escape(f.Ref), int64(listPage)}
+}
+
+// trouble goes by SQLSTATE, which every driver's error has.
+func (postgres) trouble(err error) trouble {
+	var e interface{ SQLState() string }
+	if !errors.As(err, &e) {
+		return troubleOther
+	}
+	switch code := e.SQLState(); code {
+	case "40001", "40P01":
+		return troubleConflict
+	case "25P02":
+		return troubleAborted
+	case "57014", "55P03", "25P03", "25P04":
+		return troubleTimeout
+	case "54000", "22001", "22003":
+		return troubleTooLarge
+	case "25006":
+		return troubleReadOnly
+	default:
+		if strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "58") || strings.HasPrefix(code, "XX") {
+			return troubleOther
+		}
+		return troubleRefused
+	}
+}
+
+func (postgres) give(l line, name string, args []any) (fence int64, given bool, err error) {
+	err = l.query(name, func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		fence, given = r.Int("fence"), true
+		return r.Err
+	}, args...)
+	return fence, given, err
+}
+
+func (postgres) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks) (*sql.Tx, string, error) {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil || locks == nil {
+		return tx, sqlrow.LockMine, err
+	}
+	request, command, uncompared := pgschema.LockNames(locks)
+	var got string
+	err = tx.QueryRowContext(ctx, pgschema.Text["lock"], request, command, uncompared).Scan(&got)
+	if err != nil {
+		return nil, "", errors.Join(err, tx.Rollback())
+	}
+	return tx, got, nil
+}
+
+// end has nothing to do: the locks went with the transaction.
+func (postgres) end(*sql.Conn, *sqlrow.Locks) {}
+
+func (p postgres) look(l line, k *key) (seen sight, err error) {
+	err = l.query("look", func(v []driver.Value) error {
+		more := sqlrow.Reader{Values: v[len(v)-2:]}
+		seen.floor, seen.mark = more.Int("floor"), more.Int("mark")
+		now := sqlrow.Reader{Values: v[len(v)-3:]}
+		seen.now = now.Int("now")
+		if v[0] != nil {
+			r := p.decode(v[:len(v)-2])
+			seen.row = &r
+		}
+		return errors.Join(more.Err, now.Err)
+	}, k.hash[:])
+	return seen, err
+}
+
+func (p postgres) record(l line, seen *sight, r *onlyonce.Record, values []any) (bool, error) {
+	steps, err := sqlrow.EncodeSteps(r.Steps)
+	if err != nil {
+		return false, err
+	}
+	values = released(values)
+	values = append(values, nil, p.plain(r.ID.Tenant), p.plain(r.ID.Operation), p.plain(r.ID.Key), blob(r.Fingerprint), []byte(r.Owner),
+		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), nil, nil, nil, nil)
+	hash := r.ID.Hash()
+	values[8] = hash[:]
+	if row := seen.row; row != nil {
+		copy(values[18:], []any{[]byte(row.Owner), row.Fence, row.As})
+	}
+	if seen.mark != 0 {
+		values[21] = seen.mark
+	}
+	n, err := l.change("record", values...)
+	if n > 0 || err != nil {
+		return n > 0, err
+	}
+	if l.tx == nil {
+		return false, nil
+	}
+	return false, p.same(l, seen)
+}
+
+// released makes the values of a settlement that releases those of a row that
+// is there for its fence alone.
+func released(values []any) []any {
+	if values[0] == "" {
+		values[0], values[7] = stateReleased, kept
+	}
+	return values
+}
+
+// joins has nothing to do: the server refuses every statement of a transaction
+// that failed.
+func (postgres) joins(line) error { return nil }
+
+func (postgres) fits([]any) error { return nil }
+
+func (postgres) same(l line, seen *sight) error {
+	mark, err := l.number("mark")
+	if err == nil && mark != seen.mark {
+		err = errEnded
+	}
+	return err
+}
+
+func (postgres) purge(l line, limit int) (rows, n int, err error) {
+	err = l.query("purge", func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		rows, n = int(r.Int("rows")), int(r.Int("records"))
+		return r.Err
+	}, int64(limit))
+	return rows, n, err
+}

@@ -1,0 +1,319 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+// A server is a store on a database server. Every step is one statement, which
+// commits by itself and decides by the server's clock.
+type server struct {
+	db       *sql.DB
+	dialect  dialect
+	risks    []string
+	prepared map[string]*sql.Stmt // by name
+	groups   *groups              // nil: nothing goes in groups
+	hints    sqlrow.Hints
+	inside   inside
+}
+
+// A dialect is what one kind of server does differently.
+type dialect interface {
+	engine() string // as Migrations names it
+	version(ctx context.Context, on rowQuerier) (int, error)
+	statements() map[string]string
+	decode(values []driver.Value) stored           // a row of the lookup and list statements
+	plain(s string) any                            // a text column's value
+	list(f onlyonce.Filter, before position) []any // the arguments of the statement "list"
+	trouble(err error) trouble                     // what a statement's error means
+	diagnose(l line) ([]onlyonce.Finding, error)
+
+	// purge deletes at most limit rows, among which are so many records.
+	purge(l line, limit int) (rows, records int, err error)
+
+	// give runs a statement that gives a hold, and returns its fence.
+	give(l line, name string, args []any) (fence int64, given bool, err error)
+
+	// begin begins a transaction, with the locks unless they are nil; got is
+	// one of sqlrow's outcomes. end gives the locks back.
+	begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks) (tx *sql.Tx, got string, err error)
+	end(conn *sql.Conn, locks *sqlrow.Locks)
+
+	// look reads the key's row and the store's clock.
+	look(l line, k *key) (sight, error)
+
+	// record writes the settled record of a transaction, unless the row is not
+	// the one seen any more. It returns errEnded if the transaction is not the
+	// one that saw it.
+	record(l line, seen *sight, r *onlyonce.Record, values []any) (written bool, err error)
+
+	// joins refuses a transaction of the caller's that has ended.
+	joins(l line) error
+
+	// fits refuses values that are too large for a statement.
+	fits(args []any) error
+
+	// same returns errEnded unless the transaction is still the one that saw.
+	same(l line, seen *sight) error
+}
+
+// A sight is a row as a transaction saw it.
+type sight struct {
+	row        *stored // nil: there is none
+	now, floor int64
+	mark       int64 // of the transaction; 0: none
+}
+
+// Trouble is what an error of the database means.
+type trouble int
+
+const (
+	troubleOther    trouble = iota
+	troubleConflict         // the transaction was rolled back for the sake of another: it may be run again
+	troubleAborted          // an earlier statement of the transaction failed
+	troubleTimeout          // it took longer than the database's settings allow
+	troubleTooLarge         // a value does not fit
+	troubleReadOnly         // nothing can be written here
+	troubleRefused          // the server understood and did not do it
+)
+
+var (
+	errConflict  = errors.New("the database ended the transaction to resolve a deadlock or a conflict: roll it back and run it again")
+	errAborted   = errors.New("a statement of the transaction failed before: roll it back, and return the database's errors from the function")
+	errTimeout   = errors.New("it took longer than the database's settings for statements and locks allow, and nothing was written: raise them, or ask again")
+	errTooLarge  = errors.New("a value is larger than the database takes, and nothing was written: store less, or raise the database's limit")
+	errReadOnly  = errors.New("the database can't be written: connect to the primary, not to a replica")
+	errContended = errors.New("other claims on the command came first every time")
+)
+
+// explain adds to an error of the database what to do about it.
+func explain(t trouble, err error) error {
+	switch t {
+	case troubleConflict:
+		return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errConflict, err)
+	case troubleAborted:
+		return fmt.Errorf("%w: %w", errAborted, err)
+	case troubleTimeout:
+		return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errTimeout, err)
+	case troubleTooLarge:
+		return fmt.Errorf("%w: %w", errTooLarge, err)
+	case troubleReadOnly:
+		return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errReadOnly, err)
+	}
+	return err
+}
+
+// A line is where statements go: to the pool, or into a transaction.
+type line struct {
+	*server
+	ctx context.Context
+	tx  *sql.Tx // nil: the pool
+}
+
+func (s *server) line(ctx context.Context) line { return line{server: s, ctx: ctx} }
+
+// exec runs a statement. What the database rolled back to resolve a conflict is
+// run again, but not in a transaction.
+func (l line) exec(name string, args ...any) (res sql.Result, err error) {
+	if err := l.dialect.fits(args); err != nil {
+		return nil, err
+	}
+	err = l.again(func() (err error) {
+		if st := l.prepare(name); st != nil {
+			res, err = st.ExecContext(l.ctx, args...)
+			return err
+		}
+		res, err = l.on().ExecContext(l.ctx, l.dialect.statements()[name], args...)
+		return err
+	})
+	return res, err
+}
+
+// change runs a statement and says how many rows it changed.
+func (l line) change(name string, args ...any) (int64, error) {
+	res, err := l.exec(name, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// query runs a statement and calls row for every row once all of it is done: a
+// statement may return rows, and then fail to commit.
+func (l line) query(name string, row func([]driver.Value) error, args ...any) error {
+	var found [][]driver.Value
+	err := l.again(func() (err error) {
+		found = found[:0]
+		var rows *sql.Rows
+		if st := l.prepare(name); st != nil {
+			rows, err = st.QueryContext(l.ctx, args...)
+		} else {
+			rows, err = l.on().QueryContext(l.ctx, l.dialect.statements()[name], args...)
+		}
+		if err != nil {
+			return err
+		}
+		return scan(rows, func(values []driver.Value) error {
+			found = append(found, slices.Clone(values))
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for _, values := range found {
+		if err := row(values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l line) on() querier {
+	if l.tx != nil {
+		return l.tx
+	}
+	return l.db
+}
+
+// prepare returns the pool's statement, or nil if it has none.
+func (l line) prepare(name string) *sql.Stmt {
+	st := l.prepared[name]
+	if st != nil && l.tx != nil {
+		return l.tx.StmtContext(l.ctx, st)
+	}
+	return st
+}
+
+// prepareAll prepares the statements now: who is in a transaction has a
+// connection already and must not wait for another.
+func (s *server) prepareAll(ctx context.Context, names ...string) (err error) {
+	s.prepared = make(map[string]*sql.Stmt, len(names))
+	for _, name := range names {
+		if s.prepared[name], err = s.db.PrepareContext(ctx, s.dialect.statements()[name]); err != nil {
+			return errors.Join(err, s.close())
+		}
+	}
+	return nil
+}
+
+// maxConflicts is how often what the database rolled back is run again: about
+// half a second, with the pauses.
+const maxConflicts = 30
+
+// again repeats a step that the database rolled back to resolve a conflict.
+func (l line) again(f func() error) error {
+	for n := 1; ; n++ {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		what := l.dialect.trouble(err)
+		if what != troubleConflict || l.tx != nil || n == maxConflicts || !pause(l.ctx, n) {
+			return explain(what, err)
+		}
+	}
+}
+
+func (s *server) close() error {
+	s.groups.close()
+	var errs []error
+	for _, st := range s.prepared {
+		if st != nil {
+			errs = append(errs, st.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (s *server) claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	k := keyOf(c.ID)
+	if r := s.seen(ctx, &k); r != nil && !c.Takes(r.Record) {
+		return r.Record, nil
+	}
+	r, err := s.claimNew(ctx, &k, &c)
+	if err == nil {
+		s.hints.Add(&k.hash)
+	}
+	return r, err
+}
+
+// claimNew claims a command that is probably new.
+func (s *server) claimNew(ctx context.Context, k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
+	together, done := s.groups.grouped(k)
+	defer done()
+	if together {
+		return s.claimInGroup(ctx, k, c)
+	}
+	return s.line(ctx).claim(k, c)
+}
+
+// seen returns a record that this process saw before; nil says nothing.
+func (s *server) seen(ctx context.Context, k *key) *stored {
+	if !s.hints.Has(&k.hash) {
+		return nil
+	}
+	r, err := s.line(ctx).find(k)
+	if err != nil || r == nil || r.Expired {
+		return nil
+	}
+	return r
+}
+
+func (s *server) renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	return s.line(ctx).renew(h, lease, steps)
+}
+
+func (s *server) settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	k := keyOf(h.ID)
+	together, done := s.groups.grouped(&k)
+	defer done()
+	if together && groupable(&st) {
+		return s.settleInGroup(ctx, &k, &h, &st)
+	}
+	return s.line(ctx).settle(h, st)
+}
+
+func (s *server) lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	return s.line(ctx).lookup(id)
+}
+
+// serverPurgeBatch is how many rows a statement deletes.
+const serverPurgeBatch = 1000
+
+func (s *server) purge(ctx context.Context, limit int) (purged int, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, err
+	}
+	for purged < limit {
+		batch := min(limit-purged, serverPurgeBatch)
+		rows, n, err := s.dialect.purge(s.line(ctx), batch)
+		purged += n
+		if err != nil || rows < batch {
+			return purged, err
+		}
+	}
+	return purged, nil
+}
+
+// page reads the records of f but for its state, which only a record that has
+// been decoded has.
+func (s *server) page(ctx context.Context, f onlyonce.Filter, before position) (page []stored, err error) {
+	err = s.line(ctx).query("list", func(v []driver.Value) error {
+		page = append(page, s.dialect.decode(v))
+		return nil
+	}, s.dialect.list(f, before)...)
+	return page, err
+}
+
+func (s *server) diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
+	return s.dialect.diagnose(s.line(ctx))
+}

@@ -1,0 +1,193 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql/driver"
+	"math/rand/v2"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+// find returns the record of k; it is nil if there is none. One that has
+// expired is there, for its fence.
+func (l line) find(k *key) (found *stored, err error) {
+	err = l.query("lookup", func(v []driver.Value) error {
+		r := l.dialect.decode(v)
+		found = &r
+		return nil
+	}, k.hash[:])
+	return collided(found, k, err)
+}
+
+// findCurrent finds what the snapshot of a transaction does not have, where
+// there is such a thing.
+func (l line) findCurrent(k *key) (found *stored, err error) {
+	if _, ok := l.dialect.statements()["lookup current"]; !ok {
+		return nil, nil
+	}
+	err = l.query("lookup current", func(v []driver.Value) error {
+		r := l.dialect.decode(v)
+		found = &r
+		return nil
+	}, k.hash[:])
+	return collided(found, k, err)
+}
+
+func collided(found *stored, k *key, err error) (*stored, error) {
+	if err == nil && found != nil && found.ID != k.id && !found.Corrupt {
+		return nil, errCollision
+	}
+	return found, err
+}
+
+func (l line) lookup(id onlyonce.ID) (onlyonce.Record, error) {
+	k := keyOf(id)
+	r, err := l.find(&k)
+	if err == nil && (r == nil || r.Expired) {
+		err = onlyonce.ErrNotFound
+	}
+	if err != nil {
+		return onlyonce.Record{}, err
+	}
+	return r.Record, nil
+}
+
+// maxTurns is how often a step looks again when others came first.
+const maxTurns = 20
+
+// claim inserts a record, or looks at the one that is there, and takes it over
+// as it was seen or not at all.
+func (l line) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
+	var seen *stored
+	for n := range maxTurns {
+		if n > 0 && !pause(l.ctx, n) {
+			return onlyonce.Record{}, l.ctx.Err()
+		}
+		began := time.Now()
+		fence, given, err := l.dialect.give(l, "claim", l.claimArgs(k, c))
+		if given {
+			return l.surely(k, freshlyFenced(c, fence), time.Since(began))
+		}
+		if err == nil {
+			seen, err = l.find(k)
+		}
+		if err == nil && seen == nil && l.tx != nil {
+			seen, err = l.findCurrent(k)
+		}
+		switch {
+		case err != nil:
+			return onlyonce.Record{}, err
+		case seen == nil:
+			continue
+		case !seen.Expired && !c.Takes(seen.Record):
+			return seen.Record, nil
+		}
+		if r, given, err := l.take(k, c, seen); given || err != nil {
+			return r, err
+		}
+	}
+	if seen != nil && !seen.Expired {
+		return seen.Record, nil
+	}
+	return onlyonce.Record{}, errContended
+}
+
+func (l line) claimArgs(k *key, c *onlyonce.Claim) []any {
+	return []any{
+		k.hash[:], l.dialect.plain(c.ID.Tenant), l.dialect.plain(c.ID.Operation), l.dialect.plain(c.ID.Key),
+		blob(c.Fingerprint), []byte(c.Owner), c.Lease.Microseconds(),
+	}
+}
+
+// freshlyFenced is the record of a claim on a new command, whose created_at is its
+// fence.
+func freshlyFenced(c *onlyonce.Claim, fence int64) onlyonce.Record { return fresh(c, fence, fence) }
+
+// What is settled stays for briefest at least, so that a statement that gave a
+// fence within slow has met every record that has a higher one: its row was
+// there. A statement that took longer may have been overtaken by a whole life
+// of the command, the purge included.
+const (
+	briefest = 100 * time.Millisecond
+	slow     = briefest / 2
+)
+
+// surely makes the fence of a hold that was given to a new command higher than
+// those of deleted records.
+func (l line) surely(k *key, r onlyonce.Record, took time.Duration) (onlyonce.Record, error) {
+	if took < slow {
+		return r, nil
+	}
+	floor, err := l.number("floor")
+	if err != nil || r.Fence > floor {
+		return r, err
+	}
+	fence, given, err := l.dialect.give(l, "raise", []any{k.hash[:], []byte(r.Owner), r.Fence})
+	if err == nil && !given {
+		err = onlyonce.ErrLost
+	}
+	r.Fence = fence
+	return r, err
+}
+
+// number runs a statement that returns one.
+func (l line) number(name string, args ...any) (n int64, err error) {
+	err = l.query(name, func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		n = r.Int(name)
+		return r.Err
+	}, args...)
+	return n, err
+}
+
+// take gives the claim the record that was seen, unless that has changed.
+func (l line) take(k *key, c *onlyonce.Claim, seen *stored) (onlyonce.Record, bool, error) {
+	r := takes(c, seen)
+	steps, err := sqlrow.EncodeSteps(r.Steps)
+	if err != nil {
+		return onlyonce.Record{}, false, err
+	}
+	fence, given, err := l.dialect.give(l, "take", []any{
+		seen.Expired, c.Lease.Microseconds(), []byte(c.Owner), int64(r.Attempt), blob(r.Fingerprint), steps, l.text(r.Error),
+		k.hash[:], []byte(seen.Owner), seen.Fence, seen.As,
+	})
+	if err != nil || !given {
+		return onlyonce.Record{}, false, err
+	}
+	r.Fence = fence
+	if seen.Expired {
+		r.CreatedAt = time.UnixMicro(fence).UTC()
+	}
+	return r, true, nil
+}
+
+// takes is what becomes of seen when c takes it, but for the fence and, if the
+// command begins anew, its date.
+func takes(c *onlyonce.Claim, seen *stored) onlyonce.Record {
+	if seen == nil || seen.Expired {
+		return fresh(c, 0, 0)
+	}
+	return taken(seen, c, new(clock))
+}
+
+// text makes a string a value that is NULL if it is empty.
+func (l line) text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return l.dialect.plain(s)
+}
+
+// pause waits a little before the nth repeat, unless ctx ends first.
+func pause(ctx context.Context, n int) bool {
+	t := time.NewTimer(time.Duration(n) * rand.N(2*time.Millisecond))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-t.C:
+		return true
+	}
+}

@@ -1,0 +1,204 @@
+package sqlstore
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+// Groups write the claims, and the settlements, of many callers as one
+// statement each. While few callers are busy, each one's own statement is
+// faster.
+type groups struct {
+	busy    atomic.Int64
+	claims  queue[*groupedClaim]
+	settles queue[*groupedSettle]
+	release func()        // of what the groups hold; may be nil
+	alone   chan struct{} // bounds how many of those who were in a group go on alone
+	waits   sqlrow.Hints  // commands that others had to wait for: they are not to make a group wait
+}
+
+// A grouper writes many at once.
+type grouper interface {
+	// writeClaims inserts the records of new commands, and sets given and fence
+	// of those it did insert.
+	writeClaims(ctx context.Context, s *server, claims []*groupedClaim) error
+
+	// writeSettles settles, and sets done of those it did settle.
+	writeSettles(ctx context.Context, s *server, settles []*groupedSettle) error
+}
+
+type groupedClaim struct {
+	key   key
+	claim *onlyonce.Claim
+	fence int64
+	given bool
+}
+
+type groupedSettle struct {
+	key        key
+	hold       *onlyonce.Hold
+	settlement *onlyonce.Settlement
+	done       bool
+}
+
+const (
+	fewCallers   = 16               // up to so many, each goes alone
+	maxGroup     = 256              // bounds how long others wait for a group
+	maxAlone     = 32               // how many of a group that failed go on at the same time
+	groupTimeout = 15 * time.Second // a server that does not answer is given up
+	maxGrouped   = 64 << 10         // bytes of a result that goes with others
+)
+
+func (s *server) group(g grouper) {
+	s.groups = new(groups)
+	s.groups.alone = make(chan struct{}, maxAlone)
+	s.groups.claims = queue[*groupedClaim]{max: maxGroup, write: func(batch []*ticket[*groupedClaim]) (then func()) {
+		write(&s.groups.claims, batch, func(ctx context.Context, jobs []*groupedClaim) error {
+			return s.writeClaims(ctx, g, jobs)
+		}, func(a, b *groupedClaim) int { return bytes.Compare(a.key.hash[:], b.key.hash[:]) })
+		return nil
+	}}
+	s.groups.settles = queue[*groupedSettle]{max: maxGroup, write: func(batch []*ticket[*groupedSettle]) (then func()) {
+		write(&s.groups.settles, batch, func(ctx context.Context, jobs []*groupedSettle) error {
+			return g.writeSettles(ctx, s, jobs)
+		}, func(a, b *groupedSettle) int { return bytes.Compare(a.key.hash[:], b.key.hash[:]) })
+		return nil
+	}}
+}
+
+func (g *groups) close() {
+	if g == nil {
+		return
+	}
+	g.claims.close()
+	g.settles.close()
+	if g.release != nil {
+		g.release()
+	}
+}
+
+// write writes the jobs of a batch in the order of their keys, so that two
+// batches do not wait for each other. When that fails each goes on alone: one
+// may be to blame.
+func write[J any](q *queue[J], batch []*ticket[J], f func(context.Context, []J) error, order func(a, b J) int) {
+	if len(batch) > 1 {
+		ctx, cancel := context.WithTimeout(context.Background(), groupTimeout)
+		defer cancel()
+		jobs := make([]J, len(batch))
+		for i, t := range batch {
+			jobs[i] = t.job
+		}
+		slices.SortFunc(jobs, order)
+		_ = f(ctx, jobs)
+	}
+	for _, t := range batch {
+		q.answer(t, nil)
+	}
+}
+
+// writeClaims makes sure of the fences, too.
+func (s *server) writeClaims(ctx context.Context, g grouper, jobs []*groupedClaim) error {
+	began := time.Now()
+	err := g.writeClaims(ctx, s, jobs)
+	took := time.Since(began)
+	if err != nil || took < slow {
+		return err
+	}
+	l := s.line(ctx)
+	floor, err := l.number("floor")
+	for _, j := range jobs {
+		if !j.given || err == nil && j.fence > floor {
+			continue
+		}
+		r, raiseErr := l.surely(&j.key, freshlyFenced(j.claim, j.fence), took)
+		j.given, j.fence = raiseErr == nil, r.Fence // one that was not raised is recognised by its owner
+	}
+	return err
+}
+
+// grouped says whether a call goes with others. Done ends it.
+func (g *groups) grouped(k *key) (yes bool, done func()) {
+	if g == nil {
+		return false, func() {}
+	}
+	return g.busy.Add(1) > fewCallers && !g.waits.Has(&k.hash), func() { g.busy.Add(-1) }
+}
+
+// goAlone waits for a turn to go alone after a group, and returns what ends it.
+func (g *groups) goAlone(ctx context.Context, k *key) (done func(), err error) {
+	select {
+	case g.alone <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	began := time.Now()
+	return func() {
+		<-g.alone
+		if time.Since(began) > slow {
+			g.waits.Add(&k.hash)
+		}
+	}, nil
+}
+
+func (s *server) claimInGroup(ctx context.Context, k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
+	j := &groupedClaim{key: *k, claim: c}
+	if err := s.groups.claims.do(ctx, newTicket(j)); err != nil {
+		return onlyonce.Record{}, err
+	}
+	if j.given {
+		return freshlyFenced(c, j.fence), nil
+	}
+	done, err := s.groups.goAlone(ctx, k)
+	if err != nil {
+		return onlyonce.Record{}, err
+	}
+	defer done()
+	return s.line(ctx).claim(k, c)
+}
+
+func (s *server) settleInGroup(ctx context.Context, k *key, h *onlyonce.Hold, st *onlyonce.Settlement) error {
+	j := &groupedSettle{key: *k, hold: h, settlement: st}
+	if err := s.groups.settles.do(ctx, newTicket(j)); err != nil || j.done {
+		return err
+	}
+	done, err := s.groups.goAlone(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return s.line(ctx).settle(*h, *st)
+}
+
+// groupable says whether a settlement is small and plain enough to go with
+// others.
+func groupable(st *onlyonce.Settlement) bool {
+	return st.State != "" && len(st.Result.Body)+len(st.Error) <= maxGrouped && int(int32(st.Result.Status)) == st.Result.Status
+}
+
+// byOwner finds a job by the owner that a statement returned.
+func byOwner[J any](jobs []J, owner func(J) string) map[string]J {
+	found := make(map[string]J, len(jobs))
+	for _, j := range jobs {
+		found[owner(j)] = j
+	}
+	return found
+}
+
+// sizeOf returns the least of the sizes of prepared statements that n rows fit
+// into; the last row fills the rest.
+func sizeOf(n int) int {
+	for _, size := range groupSizes {
+		if n <= size {
+			return size
+		}
+	}
+	return maxGroup
+}
+
+var groupSizes = []int{4, 8, 16, 24, 32, 48, 64, 96, 128, 192, maxGroup}

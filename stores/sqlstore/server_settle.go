@@ -1,0 +1,152 @@
+package sqlstore
+
+import (
+	"context"
+	"maps"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+)
+
+// held says whether the hold is the record's, which is processing.
+func held(r *stored, h onlyonce.Hold) bool {
+	return r != nil && r.State == onlyonce.StateProcessing && r.Owner == h.Owner && r.Fence == h.Fence
+}
+
+func (l line) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	k := keyOf(h.ID)
+	if len(steps) > 0 {
+		return l.step(&k, h, lease, steps)
+	}
+	n, err := l.change("renew", lease.Microseconds(), k.hash[:], []byte(h.Owner), h.Fence)
+	if n > 0 || err != nil {
+		return err
+	}
+	// A row that the statement found as it was may count as not changed.
+	r, err := l.find(&k)
+	if err == nil && !held(r, h) {
+		err = onlyonce.ErrLost
+	}
+	return err
+}
+
+// step adds steps to those that are there.
+func (l line) step(k *key, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	for n := range maxTurns {
+		if n > 0 && !pause(l.ctx, n) {
+			return l.ctx.Err()
+		}
+		r, err := l.find(k)
+		if err != nil {
+			return err
+		}
+		if !held(r, h) {
+			return onlyonce.ErrLost
+		}
+		before, err := sqlrow.EncodeSteps(r.Steps)
+		if err != nil {
+			return err
+		}
+		all := maps.Clone(r.Steps)
+		if all == nil {
+			all = make(map[string][]byte, len(steps))
+		}
+		maps.Copy(all, steps)
+		after, err := sqlrow.EncodeSteps(all)
+		if err != nil {
+			return err
+		}
+		n, err := l.change("step", lease.Microseconds(), after, k.hash[:], []byte(h.Owner), h.Fence, before)
+		if n > 0 || err != nil {
+			return err
+		}
+	}
+	return errContended
+}
+
+// settlementValues returns what a settled record holds, in the order of the
+// statements.
+func (l line) settlementValues(st *onlyonce.Settlement) []any {
+	return []any{
+		string(st.State), int64(st.Result.Status), st.Final, l.text(st.Result.Ref), l.text(st.Error),
+		sqlrow.EncodeHeader(st.Result.Header), blob(st.Result.Body), keepOf(st),
+	}
+}
+
+// keepOf is how many microseconds a settled record stays; nil: until someone
+// resolves it.
+func keepOf(st *onlyonce.Settlement) any {
+	if st.Keep <= 0 {
+		return nil
+	}
+	return max(st.Keep, briefest).Microseconds()
+}
+
+// end settles or releases, and says whether it did.
+func (l line) end(k *key, h onlyonce.Hold, st *onlyonce.Settlement) (bool, error) {
+	hold := []any{k.hash[:], []byte(h.Owner), h.Fence}
+	if st.State == "" {
+		n, err := l.change("release", hold...)
+		return n > 0, err
+	}
+	n, err := l.change("settle", append(l.settlementValues(st), hold...)...)
+	return n > 0, err
+}
+
+func (l line) settle(h onlyonce.Hold, st onlyonce.Settlement) error {
+	k := keyOf(h.ID)
+	done, err := l.end(&k, h, &st)
+	if done || err != nil {
+		return err
+	}
+	return l.refused(&k, h)
+}
+
+// refused says why nothing was settled: the hold settled before, which is no
+// error, or it is not the record's any more.
+func (l line) refused(k *key, h onlyonce.Hold) error {
+	r, err := l.find(k)
+	if err != nil {
+		return err
+	}
+	if r == nil || r.Expired || r.Owner != h.Owner || r.Fence != h.Fence || r.State == onlyonce.StateProcessing {
+		return onlyonce.ErrLost
+	}
+	return nil
+}
+
+func (s *server) resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
+	l, k := s.line(ctx), keyOf(id)
+	for n := range maxTurns {
+		if n > 0 && !pause(ctx, n) {
+			return ctx.Err()
+		}
+		r, err := l.find(&k)
+		switch {
+		case err != nil:
+			return err
+		case r == nil || r.Expired:
+			return onlyonce.ErrNotFound
+		case r.Fence != fence:
+			return onlyonce.ErrLost
+		case r.State == onlyonce.StateProcessing && r.LeaseLeft > 0:
+			return onlyonce.ErrInFlight
+		}
+		if done, err := l.decide(&k, r, &st); done || err != nil {
+			return err
+		}
+	}
+	return errContended
+}
+
+// decide ends the record that was seen, unless that has changed.
+func (l line) decide(k *key, seen *stored, st *onlyonce.Settlement) (bool, error) {
+	as := []any{k.hash[:], []byte(seen.Owner), seen.Fence, seen.As}
+	if st.State == "" {
+		n, err := l.change("remove", as...)
+		return n > 0, err
+	}
+	n, err := l.change("resolve", append(l.settlementValues(st), as...)...)
+	return n > 0, err
+}

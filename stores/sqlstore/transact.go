@@ -1,0 +1,72 @@
+package sqlstore
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// RunTx claims, runs and settles in one transaction.
+//
+// On SQLite, the functions that wait share a transaction, in a savepoint each,
+// and while one runs nobody else writes to the database. On PostgreSQL and
+// MySQL each has a transaction of its own, at READ COMMITTED; fn runs again in
+// another one, up to 5 times, when the database ended its transaction to
+// resolve a deadlock or a conflict, or when another attempt settled the command
+// first.
+func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
+	return s.engine.runTx(ctx, c, fn)
+}
+
+// SettleTx runs fn and settles a claim made before in one transaction, which is
+// as RunTx's.
+func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx *sql.Tx) (onlyonce.Settlement, error)) error {
+	return s.engine.settleTx(ctx, h, func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		return fn(ctx, tx)
+	})
+}
+
+// WithTx returns the store inside a transaction that the caller opened:
+// nothing it does is there before the caller commits, or after a rollback. When
+// one of its methods returns an error, roll the transaction back.
+//
+// On SQLite, a transaction that read before should have been begun with the
+// write lock (BEGIN IMMEDIATE), for SQLite may refuse it the lock later. On
+// PostgreSQL and MySQL, others who claim the same command wait for the
+// transaction's end.
+func (s *Store) WithTx(tx *sql.Tx) onlyonce.Store { return inTx{s.engine.joined(tx)} }
+
+type inTx struct{ keeper keeper }
+
+func (t inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	r, err := t.keeper.claim(ctx, c)
+	if err != nil {
+		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim in a transaction: %w", err)
+	}
+	return r, nil
+}
+
+func (t inTx) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	if err := t.keeper.renew(ctx, h, lease, steps); err != nil {
+		return fmt.Errorf("sqlstore: renew in a transaction: %w", err)
+	}
+	return nil
+}
+
+func (t inTx) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	if err := t.keeper.settle(ctx, h, st); err != nil {
+		return fmt.Errorf("sqlstore: settle in a transaction: %w", err)
+	}
+	return nil
+}
+
+func (t inTx) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	r, err := t.keeper.lookup(ctx, id)
+	if err != nil {
+		return onlyonce.Record{}, fmt.Errorf("sqlstore: lookup in a transaction: %w", err)
+	}
+	return r, nil
+}
