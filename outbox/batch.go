@@ -1,0 +1,309 @@
+package outbox
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+)
+
+// A batch is what a relay has leased and publishes.
+type batch struct {
+	relay *Relay
+	owner string
+	began time.Time
+
+	verdicts  []Verdict // not yet settled
+	published int       // of them
+	settledAt time.Time
+
+	mu    sync.Mutex
+	until time.Time // when the lease ends, at the earliest
+}
+
+// errGrace is why publishing ends when the relay does.
+var errGrace = errors.New("the relay ends, and the broker has not answered in time")
+
+// publishBatch leases a batch and publishes it. It returns whether there was one,
+// and whether the queue and the broker could be reached.
+func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
+	b := &batch{relay: r, owner: newOwner(), began: time.Now(), settledAt: time.Now()}
+	b.until = b.began.Add(r.cfg.Lease)
+	entries, err := b.lease(ctx)
+	if err != nil {
+		r.observe(ctx, Event{Outcome: OutcomeTrouble, Err: err})
+		return false, false
+	}
+	if len(entries) == 0 {
+		return false, true
+	}
+	run, stop := b.context(ctx)
+	defer stop()
+	return true, b.publish(ctx, run, entries)
+}
+
+// newOwner draws the owner token of one lease.
+func newOwner() string {
+	var b [16]byte
+	rand.Read(b[:]) // never fails
+	return string(b[:])
+}
+
+// lease does not end with ctx: its messages would be nobody's until the lease
+// lapses.
+func (b *batch) lease(ctx context.Context) ([]Entry, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.relay.cfg.Timeout)
+	defer cancel()
+	return b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, b.relay.cfg.Batch)
+}
+
+// context returns the context in which the batch is published: it ends with the
+// lease, which is renewed meanwhile, and a while after ctx.
+func (b *batch) context(ctx context.Context) (run context.Context, stop func()) {
+	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	ended := context.AfterFunc(ctx, func() {
+		grace := time.NewTimer(b.relay.cfg.Grace)
+		defer grace.Stop()
+		select {
+		case <-grace.C:
+			cancel(errGrace)
+		case <-run.Done():
+		}
+	})
+	var renewing sync.WaitGroup
+	renewing.Go(func() { b.renew(run, cancel) })
+	return run, func() {
+		ended()
+		cancel(nil)
+		renewing.Wait()
+	}
+}
+
+// renew renews the lease until run ends, and ends run when that does not come
+// through in time.
+func (b *batch) renew(run context.Context, cancel context.CancelCauseFunc) {
+	lease := b.relay.cfg.Lease
+	next := lease / 3
+	for {
+		late := time.AfterFunc(b.left(), func() { cancel(ErrLost) })
+		select {
+		case <-run.Done():
+			late.Stop()
+			return
+		case <-time.After(next):
+		}
+		sent := time.Now()
+		err := b.relay.queue.Renew(run, b.owner, lease)
+		late.Stop()
+		switch {
+		case errors.Is(err, ErrLost):
+			cancel(ErrLost)
+			return
+		case err != nil:
+			next = lease / 12
+		default:
+			next = lease / 3
+			b.mu.Lock()
+			b.until = sent.Add(lease)
+			b.mu.Unlock()
+		}
+	}
+}
+
+// left is how long the batch may still be published without another renewal.
+func (b *batch) left() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return time.Until(b.until) - b.relay.cfg.Lease/4
+}
+
+// settleEvery bounds how much is published again when the relay dies.
+const settleEvery = time.Second
+
+// publish publishes one wave after another: of each key, one message at a time,
+// so that none overtakes another that fails. It returns whether the broker and
+// the queue could be reached.
+func (b *batch) publish(ctx, run context.Context, entries []Entry) (ok bool) {
+	ok = true
+	for wave, rest := firstWave(entries); len(wave) > 0; wave, rest = firstWave(rest) {
+		if ctx.Err() != nil || !ok || run.Err() != nil {
+			rest = append(wave, rest...)
+			b.giveBack(rest)
+			break
+		}
+		var failed map[string]bool
+		failed, ok = b.publishWave(ctx, run, wave)
+		rest = b.without(rest, failed)
+		if time.Since(b.settledAt) >= settleEvery && !b.settle(ctx) {
+			return false
+		}
+	}
+	return b.settle(ctx) && ok
+}
+
+// firstWave splits entries into the first of each key, with those without
+// a key, and the rest.
+func firstWave(entries []Entry) (wave, rest []Entry) {
+	seen := make(map[string]bool)
+	for _, e := range entries {
+		if e.Key != "" && seen[e.Key] {
+			rest = append(rest, e)
+			continue
+		}
+		seen[e.Key] = true
+		wave = append(wave, e)
+	}
+	return wave, rest
+}
+
+// without gives back what waits for a message that failed.
+func (b *batch) without(rest []Entry, failed map[string]bool) []Entry {
+	if len(failed) == 0 {
+		return rest
+	}
+	var others []Entry
+	for _, e := range rest {
+		if failed[e.Key] {
+			b.giveBack([]Entry{e})
+		} else {
+			others = append(others, e)
+		}
+	}
+	return others
+}
+
+func (b *batch) giveBack(entries []Entry) {
+	for _, e := range entries {
+		b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateWaiting, Attempts: e.Attempts, Error: e.Error})
+	}
+}
+
+// publishWave publishes messages of which none waits for another. It returns the
+// keys of those that failed, and whether the broker could be reached.
+func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[string]bool, ok bool) {
+	messages := make([]Message, len(wave))
+	for i := range wave {
+		messages[i] = wave[i].Message
+	}
+	limited, cancel := context.WithTimeout(run, b.relay.cfg.Timeout)
+	defer cancel()
+	errs, acked := answers(len(wave), b.relay.publisher.Publish(limited, messages))
+	failed = make(map[string]bool)
+	var away error
+	postponed := 0
+	for i, e := range wave {
+		if errs[i] == nil {
+			b.published++
+			b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StatePublished, After: b.relay.cfg.Keep})
+			continue
+		}
+		failed[e.Key] = true
+		if run.Err() != nil || errors.Is(errs[i], ErrUnavailable) {
+			away = errs[i]
+			postponed++
+			b.postpone(e, errs[i], acked > 0)
+		} else {
+			b.fail(ctx, e, errs[i])
+		}
+	}
+	delete(failed, "")
+	if away != nil && run.Err() == nil {
+		b.relay.observe(ctx, Event{Outcome: OutcomeUnavailable, Count: postponed, Err: away})
+	}
+	return failed, acked > 0 || away == nil
+}
+
+var errNoAnswer = errors.New("the Publisher returned fewer errors than messages: it must return nil, or one for each")
+
+// answers counts the messages that were acknowledged.
+func answers(messages int, errs []error) (all []error, acked int) {
+	if len(errs) == 0 {
+		return make([]error, messages), messages
+	}
+	for len(errs) < messages {
+		errs = append(errs, errNoAnswer)
+	}
+	for _, err := range errs[:messages] {
+		if err == nil {
+			acked++
+		}
+	}
+	return errs, acked
+}
+
+// postpone lets a message wait that is not to blame, a while if the broker takes
+// others.
+func (b *batch) postpone(e Entry, err error, others bool) {
+	v := Verdict{Seq: e.Seq, State: StateWaiting, Attempts: e.Attempts, Error: cut(err.Error())}
+	if others {
+		v.After = jitter(b.relay.cfg.Backoff)
+	}
+	b.verdicts = append(b.verdicts, v)
+}
+
+// fail counts a failure of the message, which is tried later, or parked.
+func (b *batch) fail(ctx context.Context, e Entry, err error) {
+	cfg := &b.relay.cfg
+	e.Attempts++
+	e.Error = cut(err.Error())
+	v := Verdict{Seq: e.Seq, State: StateWaiting, After: jitter(cfg.backoff(e.Attempts)), Attempts: e.Attempts, Error: e.Error}
+	outcome := OutcomeFailed
+	if e.Attempts >= cfg.MaxAttempts {
+		v.State, v.After, outcome = StateParked, 0, OutcomeParked
+	}
+	b.verdicts = append(b.verdicts, v)
+	b.relay.observe(ctx, Event{Outcome: outcome, Count: 1, Entry: e, Err: err})
+}
+
+// backoff is how long a message waits that has failed so many times.
+func (c *Config) backoff(attempts int) time.Duration {
+	d := c.Backoff
+	for range attempts - 1 {
+		if d *= 2; d >= c.MaxBackoff {
+			return c.MaxBackoff
+		}
+	}
+	return min(d, c.MaxBackoff)
+}
+
+// settle writes the verdicts down, and tries until the lease would end. What
+// can't be written is published again.
+func (b *batch) settle(ctx context.Context) (ok bool) {
+	if len(b.verdicts) == 0 {
+		return true
+	}
+	verdicts, published := b.verdicts, b.published
+	b.verdicts, b.published, b.settledAt = nil, 0, time.Now()
+	r := b.relay
+	detached := context.WithoutCancel(ctx)
+	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
+		limited, cancel := context.WithTimeout(detached, r.cfg.Timeout)
+		err := r.queue.Settle(limited, b.owner, verdicts)
+		cancel()
+		switch {
+		case err == nil:
+			if published > 0 {
+				r.observe(ctx, Event{Outcome: OutcomePublished, Count: published, Duration: time.Since(b.began)})
+			}
+			return true
+		case errors.Is(err, ErrLost):
+			r.observe(ctx, Event{Outcome: OutcomeLost, Count: len(verdicts), Err: err})
+			return true
+		case ctx.Err() != nil || b.left() <= pause:
+			r.observe(ctx, Event{Outcome: OutcomeTrouble, Count: len(verdicts), Err: err})
+			return false
+		}
+		time.Sleep(pause)
+	}
+}
+
+// maxErrorText bounds the text of an error that an Entry keeps, in bytes.
+const maxErrorText = 2 << 10
+
+// cut makes of an error's text what every database can keep.
+func cut(text string) string {
+	text = text[:min(len(text), maxErrorText)]
+	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
+}

@@ -1,0 +1,139 @@
+package outbox
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"maps"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Headers that every published message has, where there is something to say.
+const (
+	HeaderID          = "Onlyonce-Message-Id"
+	HeaderTenant      = "Onlyonce-Tenant"
+	HeaderKey         = "Onlyonce-Ordering-Key"
+	HeaderTraceparent = "traceparent" // W3C Trace Context; see Carry
+	HeaderTracestate  = "tracestate"
+)
+
+// A Message is something that happened, to be told to others.
+type Message struct {
+	ID        string            // the same whenever it is published; default: a new UUIDv7
+	Topic     string            // what kind it is, and where it goes: a subject, a routing key
+	Key       string            // the ordering key, one for all topics and tenants; empty: no order
+	Tenant    string            // whose it is; default: what Carry says in HeaderTenant
+	Headers   map[string]string // more to send along; what Carry put into the context is added, and the Header constants
+	Payload   []byte
+	CreatedAt time.Time // when it was appended, by the queue's clock, which sets it
+}
+
+// maxName bounds an ID, a Topic, a Key and a Tenant, in bytes: every queue can
+// keep that much.
+const maxName = 255
+
+// maxHeaders bounds all headers together, in bytes.
+const maxHeaders = 32 << 10
+
+// Prepare completes a message that is to be appended under ctx: its ID, and its
+// headers. It refuses what some broker could not take. It is for those who build
+// a queue.
+func Prepare(ctx context.Context, m Message) (Message, error) {
+	if m.ID == "" {
+		m.ID = NewID()
+	}
+	m.Headers = headers(ctx, m)
+	m.Tenant = m.Headers[HeaderTenant]
+	return m, m.check()
+}
+
+func headers(ctx context.Context, m Message) map[string]string {
+	all := maps.Clone(carried(ctx))
+	if all == nil {
+		all = make(map[string]string, len(m.Headers)+3)
+	}
+	maps.Copy(all, m.Headers)
+	for name, value := range map[string]string{HeaderID: m.ID, HeaderTenant: m.Tenant, HeaderKey: m.Key} {
+		if value != "" {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+func (m Message) check() error {
+	if m.Topic == "" {
+		return errors.New("outbox: append: the Message has no Topic: name what happened, such as \"orders.created\"")
+	}
+	for field, value := range map[string]string{"ID": m.ID, "Topic": m.Topic, "Key": m.Key, "Tenant": m.Tenant} {
+		if len(value) > maxName {
+			return fmt.Errorf("outbox: append: the Message's %s has %d bytes: use at most %d, or a hash", field, len(value), maxName)
+		}
+		if !plain(value) {
+			return fmt.Errorf("outbox: append: the Message's %s %q has control characters or is not UTF-8", field, value)
+		}
+	}
+	size := 0
+	for name, value := range m.Headers {
+		if !token(name) || !plain(value) {
+			return fmt.Errorf("outbox: append: the Message's header %q has characters that no broker takes: use letters, digits and hyphens, and one line of text", name)
+		}
+		size += len(name) + len(value)
+	}
+	if size > maxHeaders {
+		return fmt.Errorf("outbox: append: the Message's headers have %d bytes: use at most %d", size, maxHeaders)
+	}
+	return nil
+}
+
+// plain reports whether text can stand in a header's value, in a subject's name
+// and in every database's text.
+func plain(text string) bool {
+	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
+}
+
+// token reports whether name can be a header's (RFC 9110).
+func token(name string) bool {
+	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
+		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+		return !letter && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	})
+}
+
+// NewID returns a new UUIDv7 (RFC 9562): random, and later ones mostly sort
+// later.
+func NewID() string {
+	var id [16]byte
+	rand.Read(id[6:]) // never fails
+	ms := time.Now().UnixMilli()
+	for i := range 6 {
+		id[i] = byte(ms >> (40 - 8*i))
+	}
+	id[6] = id[6]&0x0f | 0x70
+	id[8] = id[8]&0x3f | 0x80
+	text := hex.EncodeToString(id[:])
+	return strings.Join([]string{text[:8], text[8:12], text[12:16], text[16:20], text[20:]}, "-")
+}
+
+type carryKey struct{}
+
+// Carry returns a context under which every message that is appended has the
+// header: the trace context of the request that is being served, say. The
+// message's own headers come first.
+func Carry(ctx context.Context, name, value string) context.Context {
+	all := maps.Clone(carried(ctx))
+	if all == nil {
+		all = make(map[string]string, 1)
+	}
+	all[name] = value
+	return context.WithValue(ctx, carryKey{}, all)
+}
+
+func carried(ctx context.Context) map[string]string {
+	all, _ := ctx.Value(carryKey{}).(map[string]string)
+	return all
+}

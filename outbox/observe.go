@@ -1,0 +1,74 @@
+package outbox
+
+import (
+	"context"
+	"log/slog"
+	"time"
+)
+
+// What a relay did or met: Event.Outcome.
+const (
+	OutcomePublished   = "published"   // messages were acknowledged and are marked so
+	OutcomeFailed      = "failed"      // a message was refused, and is tried again later
+	OutcomeParked      = "parked"      // a message failed too often, and waits for someone to requeue or discard it
+	OutcomeUnavailable = "unavailable" // the broker could not be reached; the messages wait
+	OutcomeLost        = "lost"        // the lease was lost; some messages may be published twice
+	OutcomeTrouble     = "trouble"     // the queue could not be read or written; the relay tries again
+	OutcomeLag         = "lag"         // how much waits; comes every Config.LagEvery
+	OutcomePurged      = "purged"      // messages whose time to be kept was over were deleted
+)
+
+// An Event tells an Observer what a relay did or met.
+type Event struct {
+	Outcome  string
+	Count    int           // of messages
+	Entry    Entry         // the message, if it failed or was parked; not to be modified
+	Lag      Lag           // with OutcomeLag
+	Duration time.Duration // published: from the lease on
+	Err      error         // what went wrong, if something did
+}
+
+// An Observer is called by the goroutine that runs the relay; it must not block.
+type Observer func(context.Context, Event)
+
+var logLevels = map[string]slog.Level{
+	OutcomePublished:   slog.LevelDebug,
+	OutcomeLag:         slog.LevelDebug,
+	OutcomePurged:      slog.LevelDebug,
+	OutcomeFailed:      slog.LevelWarn,
+	OutcomeUnavailable: slog.LevelWarn,
+	OutcomeLost:        slog.LevelError,
+	OutcomeParked:      slog.LevelError,
+	OutcomeTrouble:     slog.LevelError,
+}
+
+// SlogObserver logs events: attributes event (outbox_published, outbox_failed
+// …), count and what else the outcome has. Payloads, headers and tenants are not
+// logged.
+func SlogObserver(log *slog.Logger) Observer {
+	return func(ctx context.Context, e Event) {
+		if level := logLevels[e.Outcome]; log.Enabled(ctx, level) {
+			log.LogAttrs(ctx, level, "outbox "+e.Outcome, e.attrs()...)
+		}
+	}
+}
+
+func (e Event) attrs() []slog.Attr {
+	at := []slog.Attr{slog.String("event", "outbox_"+e.Outcome), slog.Int("count", e.Count)}
+	switch e.Outcome {
+	case OutcomeFailed, OutcomeParked:
+		at = append(at,
+			slog.String("message_id", e.Entry.ID),
+			slog.String("topic", e.Entry.Topic),
+			slog.Int64("seq", e.Entry.Seq),
+			slog.Int("attempts", e.Entry.Attempts))
+	case OutcomeLag:
+		at = append(at, slog.Duration("oldest", e.Lag.Oldest), slog.Int("parked", e.Lag.Parked))
+	case OutcomePublished:
+		at = append(at, slog.Duration("duration", e.Duration))
+	}
+	if e.Err != nil {
+		at = append(at, slog.Any("error", e.Err))
+	}
+	return at
+}

@@ -1,0 +1,344 @@
+package queuetest
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+var appendRules = []rule{
+	{"what is committed is there, in the order in which it was appended", func(t *trial) {
+		t.add(message("", "a"), message("k", "b"))
+		t.add(message("", "c"))
+		t.want("one", 100, "a", "b", "c")
+	}},
+	{"nothing is left of what is rolled back", func(t *trial) {
+		tx, err := t.Begin(t.Context())
+		t.must(err)
+		t.must(tx.Append(t.Context(), message("", "a"), message("k", "b")))
+		t.must(tx.Rollback())
+		t.add(message("", "c"))
+		t.want("one", 100, "c")
+	}},
+	{"what is not committed is not there", func(t *trial) {
+		if t.OneWriter {
+			t.Skip("a lease would wait for the transaction")
+		}
+		tx, err := t.Begin(t.Context())
+		t.must(err)
+		t.must(tx.Append(t.Context(), message("", "a")))
+		t.want("one", 100)
+		t.must(tx.Commit())
+		t.want("one", 100, "a")
+	}},
+	{"a message committed after later ones were published is not lost", func(t *trial) {
+		if t.OneWriter {
+			t.Skip("one transaction writes at a time")
+		}
+		tx, err := t.Begin(t.Context())
+		t.must(err)
+		t.must(tx.Append(t.Context(), message("k", "early")))
+		t.add(message("k", "late"))
+		t.must(t.settle("one", published, t.want("one", 100, "late")...))
+		t.must(tx.Commit())
+		t.want("one", 100, "early")
+	}},
+	{"a message comes out as it went in", func(t *trial) {
+		in := outbox.Message{
+			ID: "my id; 'ö' \\x", Topic: "orders.créated", Key: "key ‰", Tenant: "acme 🎉",
+			Headers: map[string]string{"X-Text": "tab-free \"quoted\" {}", outbox.HeaderTraceparent: "00-1-2-01", "empty": ""},
+			Payload: []byte{0, 1, 0xff, '\n', '"', 0},
+		}
+		want, err := outbox.Prepare(t.Context(), in)
+		t.must(err)
+		t.add(in)
+		before := time.Now()
+		got := t.lease("one", long, 1)[0]
+		if got.ID != want.ID || got.Topic != want.Topic || got.Key != want.Key || got.Tenant != want.Tenant || !maps.Equal(got.Headers, want.Headers) || !bytes.Equal(got.Payload, want.Payload) {
+			t.Errorf("got %+v, want %+v", got.Message, want)
+		}
+		if d := before.Sub(got.CreatedAt); d < -time.Hour || d > time.Hour || got.Attempts != 0 || got.Error != "" {
+			t.Errorf("got %+v", got)
+		}
+	}},
+	{"an empty message and a large one come out", func(t *trial) {
+		large := strings.Repeat("0123456789abcdef", 32<<10)
+		t.add(outbox.Message{Topic: "t"}, message("", large))
+		t.want("one", 100, "", large)
+	}},
+	{"a message without an ID gets one, and keeps it", func(t *trial) {
+		t.add(message("", "a"), message("", "b"))
+		list := t.lease("one", short, 100)
+		again := t.lapsed("two", long)
+		if list[0].ID == "" || list[0].ID == list[1].ID || again[0].ID != list[0].ID || again[0].Headers[outbox.HeaderID] != list[0].ID {
+			t.Errorf("the IDs are %q and %q, then %q", list[0].ID, list[1].ID, again[0].ID)
+		}
+	}},
+	{"what outbox.Prepare refuses is refused", func(t *trial) {
+		tx, err := t.Begin(t.Context())
+		t.must(err)
+		if err := tx.Append(t.Context(), outbox.Message{}); err == nil {
+			t.Error("a message without a topic was appended")
+		}
+		t.must(tx.Rollback())
+	}},
+	{"an append wakes who waits", func(t *trial) {
+		w, ok := t.Queue.(outbox.Waker)
+		if !ok {
+			t.Skip("the queue is no Waker")
+		}
+		woken := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		go func() { woken <- w.Wait(ctx) }()
+		t.add(message("", "a"))
+		t.must(<-woken)
+		ended, end := context.WithCancel(t.Context())
+		end()
+		_ = w.Wait(ended) // there may have been another append
+		if err := w.Wait(ended); err == nil {
+			t.Error("Wait does not heed its context")
+		}
+	}},
+}
+
+var leaseRules = []rule{
+	{"what is leased is given to nobody else", func(t *trial) {
+		t.add(message("", "a"), message("k", "b"))
+		t.want("one", 100, "a", "b")
+		t.want("two", 100)
+		t.want("one", 100)
+	}},
+	{"no more is given than was asked for, and the oldest first", func(t *trial) {
+		t.add(message("", "a"), message("", "b"), message("", "c"))
+		t.want("one", 2, "a", "b")
+		t.want("two", 2, "c")
+	}},
+	{"what lapsed is given again, in its place", func(t *trial) {
+		t.add(message("k", "a"), message("k", "b"), message("", "c"))
+		t.same(t.lease("one", short, 100), []string{"a", "b", "c"})
+		t.same(t.lapsed("two", long), []string{"a", "b", "c"})
+	}},
+	{"a lease that is renewed does not lapse", func(t *trial) {
+		t.add(message("", "a"))
+		t.lease("one", time.Second, 1)
+		t.must(t.Queue.Renew(t.Context(), "one", long))
+		time.Sleep(1100 * time.Millisecond)
+		t.want("two", 1)
+	}},
+	{"a lease that others have can't be renewed", func(t *trial) {
+		t.add(message("", "a"))
+		t.lease("one", short, 1)
+		t.lapsed("two", long)
+		t.wantLost(t.Queue.Renew(t.Context(), "one", short))
+		t.want("three", 1)
+		t.wantLost(t.Queue.Renew(t.Context(), "nobody", short))
+	}},
+}
+
+var keyRules = []rule{
+	{"of a key that is leased, nothing is given to another", func(t *trial) {
+		t.add(message("k", "a"), message("k", "b"), message("l", "c"), message("", "d"))
+		t.want("one", 1, "a")
+		t.want("two", 100, "c", "d")
+	}},
+	{"what is put back until later holds back its key", func(t *trial) {
+		t.add(message("k", "a"), message("k", "b"), message("l", "c"))
+		list := t.want("one", 1, "a")
+		t.must(t.settle("one", outbox.Verdict{State: outbox.StateWaiting, After: long, Attempts: 1, Error: "no"}, list...))
+		t.want("two", 100, "c")
+	}},
+	{"what is put back until later is given then, before the rest of its key", func(t *trial) {
+		t.add(message("k", "a"), message("k", "b"))
+		list := t.want("one", 100, "a", "b")
+		t.must(t.Queue.Settle(t.Context(), "one", []outbox.Verdict{
+			{Seq: list[0].Seq, State: outbox.StateWaiting, After: short, Attempts: 3, Error: "no"},
+			{Seq: list[1].Seq, State: outbox.StateWaiting},
+		}))
+		again := t.lapsed("two", long)
+		t.same(again, []string{"a", "b"})
+		if again[0].Attempts != 3 || again[0].Error != "no" || again[1].Attempts != 0 || again[1].Error != "" {
+			t.Errorf("attempts and errors are %+v", again)
+		}
+	}},
+	{"what is put back is given again at once, in its place", func(t *trial) {
+		t.add(message("k", "a"), message("k", "b"), message("", "c"))
+		t.must(t.settle("one", outbox.Verdict{State: outbox.StateWaiting}, t.want("one", 100, "a", "b", "c")...))
+		t.want("two", 100, "a", "b", "c")
+	}},
+	{"keys that differ in case, accents or a blank are different", func(t *trial) {
+		keys := []string{"key", "KEY", "kéy", "key ", " key", "ke\u0301y"}
+		for _, k := range keys {
+			t.add(message(k, k))
+		}
+		for _, k := range keys {
+			t.want("owner "+k, 1, k)
+		}
+	}},
+	{"one failing key does not hide others behind it", func(t *trial) {
+		for range 50 {
+			t.add(message("bad", "x"))
+		}
+		t.add(message("good", "y"))
+		list := t.lease("one", long, 1)
+		t.must(t.settle("one", outbox.Verdict{State: outbox.StateWaiting, After: long}, list...))
+		t.want("two", 10, "y")
+	}},
+}
+
+var settleRules = []rule{
+	{"what is published is gone", func(t *trial) {
+		t.add(message("k", "a"), message("k", "b"))
+		t.must(t.settle("one", published, t.want("one", 1, "a")...))
+		t.want("two", 100, "b")
+		t.wantLag(1, 0)
+	}},
+	{"what is published and kept is purged when its time is over", func(t *trial) {
+		t.add(message("k", "a"), message("k", "b"))
+		list := t.want("one", 100, "a", "b")
+		t.must(t.settle("one", outbox.Verdict{State: outbox.StatePublished, After: long}, list[0]))
+		t.must(t.settle("one", outbox.Verdict{State: outbox.StatePublished, After: time.Millisecond}, list[1]))
+		t.wantLag(0, 0)
+		t.want("two", 100)
+		purged := 0
+		for deadline := time.Now().Add(10 * time.Second); purged == 0 && time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
+			n, err := t.Queue.Purge(t.Context(), 100)
+			t.must(err)
+			purged = n
+		}
+		if n, err := t.Queue.Purge(t.Context(), 100); purged != 1 || n != 0 || err != nil {
+			t.Errorf("purged %d, then %d, %v", purged, n, err)
+		}
+	}},
+	{"a purge is bounded, and takes nothing that waits", func(t *trial) {
+		t.add(message("", "a"), message("", "b"), message("", "c"), message("", "d"))
+		list := t.lease("one", long, 3)
+		t.must(t.settle("one", outbox.Verdict{State: outbox.StatePublished, After: time.Microsecond}, list...))
+		time.Sleep(20 * time.Millisecond)
+		for _, want := range []int{2, 1, 0} {
+			if n, err := t.Queue.Purge(t.Context(), 2); n != want || err != nil {
+				t.Errorf("purged %d, want %d, %v", n, want, err)
+			}
+		}
+		t.want("two", 100, "d")
+	}},
+	{"who lost the lease settles nothing", func(t *trial) {
+		t.add(message("k", "a"), message("", "b"))
+		t.lease("one", short, 2)
+		list := t.lapsed("two", long)
+		for _, state := range []string{outbox.StatePublished, outbox.StateWaiting, outbox.StateParked} {
+			t.wantLost(t.settle("one", outbox.Verdict{State: state}, list...))
+		}
+		t.want("three", 100)
+		t.wantLag(2, 0)
+		t.must(t.settle("two", published, list...))
+		t.wantLag(0, 0)
+	}},
+	{"what is still one's own is settled beside what is lost", func(t *trial) {
+		t.add(message("", "a"))
+		t.lease("one", short, 1)
+		lost := t.lapsed("two", long)
+		t.add(message("", "b"))
+		own := t.want("one", 100, "b")
+		t.wantLost(t.settle("one", published, append(lost, own...)...))
+		t.wantLag(1, 0)
+	}},
+	{"a lease that lapsed may settle as long as nobody else has it", func(t *trial) {
+		t.add(message("k", "a"))
+		list := t.lease("one", short, 1)
+		time.Sleep(2 * short)
+		t.must(t.settle("one", published, list...))
+		t.wantLag(0, 0)
+	}},
+	{"the lag is what waits or is leased, and the age of the oldest", func(t *trial) {
+		t.wantLag(0, 0)
+		t.add(message("", "a"))
+		time.Sleep(50 * time.Millisecond)
+		t.add(message("", "b"), message("", "c"))
+		t.want("one", 2, "a", "b")
+		t.wantLag(3, 0)
+		lag, err := t.Queue.Lag(t.Context())
+		if t.must(err); lag.Oldest < 45*time.Millisecond || lag.Oldest > time.Minute {
+			t.Errorf("the oldest is %v old", lag.Oldest)
+		}
+	}},
+	{"many are leased and settled at once", func(t *trial) {
+		want := payloads(1000)
+		var all []outbox.Message
+		for _, p := range want {
+			all = append(all, message(p[3:], p))
+		}
+		t.add(all...)
+		t.must(t.settle("one", published, t.want("one", 2000, want...)...))
+		t.wantLag(0, 0)
+	}},
+}
+
+var parkRules = []rule{
+	{"what is parked is listed with its attempts and its error", func(t *trial) {
+		t.add(message("", "a"), message("", "b"), message("", "c"))
+		list := t.want("one", 100, "a", "b", "c")
+		t.must(t.settle("one", outbox.Verdict{State: outbox.StateParked, Attempts: 7, Error: "too large: 'ö'"}, list[0], list[2]))
+		t.must(t.settle("one", published, list[1]))
+		t.wantLag(0, 2)
+		t.want("two", 100)
+		parked, err := t.Queue.Parked(t.Context(), 0, 1)
+		if t.must(err); len(parked) != 1 || parked[0].Seq != list[0].Seq || parked[0].Attempts != 7 || parked[0].Error != "too large: 'ö'" || parked[0].ID != list[0].ID {
+			t.Fatalf("parked: %+v", parked)
+		}
+		parked, err = t.Queue.Parked(t.Context(), parked[0].Seq, 100)
+		if t.must(err); len(parked) != 1 || parked[0].Seq != list[2].Seq {
+			t.Fatalf("then: %+v", parked)
+		}
+	}},
+	{"what is parked holds back its key until it is requeued, and then comes first", func(t *trial) {
+		parked := t.parkOne()
+		t.want("two", 100, "other")
+		t.count(t.Queue.Requeue(t.Context(), parked.Seq, parked.Seq+1000))(1)
+		list := t.want("three", 100, "a", "b")
+		if list[0].Attempts != 0 || list[0].Error != "" {
+			t.Errorf("requeued as %+v", list[0])
+		}
+		t.wantLag(3, 0)
+	}},
+	{"what is parked holds back its key until it is discarded, and is then gone", func(t *trial) {
+		parked := t.parkOne()
+		t.count(t.Queue.Discard(t.Context(), parked.Seq))(1)
+		t.count(t.Queue.Discard(t.Context(), parked.Seq))(0)
+		t.want("two", 100, "b", "other")
+		t.wantLag(2, 0)
+	}},
+	{"what is not parked can't be requeued or discarded", func(t *trial) {
+		t.add(message("", "a"), message("", "b"))
+		list := t.want("one", 1, "a")
+		t.count(t.Queue.Requeue(t.Context(), list[0].Seq, list[0].Seq+1))(0)
+		t.count(t.Queue.Discard(t.Context(), list[0].Seq, list[0].Seq+1))(0)
+		t.count(t.Queue.Requeue(t.Context()))(0)
+		t.want("two", 100, "b")
+	}},
+}
+
+// parkOne parks the first message of a key that has another, beside another
+// key's.
+func (t *trial) parkOne() outbox.Entry {
+	t.Helper()
+	t.add(message("k", "a"), message("k", "b"), message("l", "other"))
+	list := t.want("one", 1, "a")
+	t.must(t.settle("one", outbox.Verdict{State: outbox.StateParked, Attempts: 7, Error: "no"}, list...))
+	return list[0]
+}
+
+func (t *trial) count(n int, err error) func(want int) {
+	t.Helper()
+	t.must(err)
+	return func(want int) {
+		t.Helper()
+		if n != want {
+			t.Fatalf("%d were, want %d", n, want)
+		}
+	}
+}

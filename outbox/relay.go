@@ -1,0 +1,202 @@
+package outbox
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// A Config says how a Relay works. The zero Config is usable.
+type Config struct {
+	Batch       int           // how many messages are leased at a time, and held in memory; default 500; fewer if they are large
+	Lease       time.Duration // how long a batch is the relay's without renewal; default 30s; renewed every third of it
+	Timeout     time.Duration // the most that one call of the Publisher, or of the Queue, may take; default 10s
+	Grace       time.Duration // how long a publishing that is under way may go on when Run's context ends; default 5s
+	Poll        time.Duration // how often the queue is looked at when nothing wakes the relay; default 200ms, up to a tenth more or less
+	Backoff     time.Duration // after the first failure of a message; doubled with each, up to a tenth more or less; default 100ms
+	MaxBackoff  time.Duration // default 1m
+	MaxAttempts int           // how often a message may fail before it is parked; default 20
+	Keep        time.Duration // how long a published message stays in the queue; default 0: it is deleted
+	LagEvery    time.Duration // how often the Observer is told of the lag; default 10s
+	Observer    Observer      // nil: none
+}
+
+// shortestLease leaves room for three renewals over a slow network.
+const shortestLease = 10 * time.Millisecond
+
+// withDefaults returns the Config with its zero fields filled in, and panics on
+// nonsense.
+func (c Config) withDefaults() Config {
+	c.Batch = orDefault("Batch", c.Batch, 500)
+	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
+	c.Timeout = orDefault("Timeout", c.Timeout, 10*time.Second)
+	c.Grace = orDefault("Grace", c.Grace, 5*time.Second)
+	c.Poll = orDefault("Poll", c.Poll, 200*time.Millisecond)
+	c.Backoff = orDefault("Backoff", c.Backoff, 100*time.Millisecond)
+	c.MaxBackoff = orDefault("MaxBackoff", c.MaxBackoff, time.Minute)
+	c.MaxAttempts = orDefault("MaxAttempts", c.MaxAttempts, 20)
+	c.Keep = orDefault("Keep", c.Keep, 0)
+	c.LagEvery = orDefault("LagEvery", c.LagEvery, 10*time.Second)
+	if c.Lease < shortestLease {
+		panic(fmt.Sprintf("outbox: Config.Lease is %v: write at least %v, or leave it 0 for 30s", c.Lease, shortestLease))
+	}
+	return c
+}
+
+func orDefault[N int | time.Duration](name string, given, otherwise N) N {
+	if given < 0 {
+		panic(fmt.Sprintf("outbox: Config.%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
+	}
+	if given == 0 {
+		return otherwise
+	}
+	return given
+}
+
+// A Relay publishes what is in a queue. Its Run may be called once.
+type Relay struct {
+	queue     Queue
+	publisher Publisher
+	cfg       Config
+
+	soon    time.Duration // how soon to look again, when something was going on; 0: not before Config.Poll
+	paused  time.Duration // the last pause after trouble; 0: none
+	lagAt   time.Time     // when the lag was last told
+	purgeAt time.Time     // when kept messages were last purged
+}
+
+// NewRelay returns a relay. It panics on a nil queue or publisher, and on
+// a Config that makes no sense.
+func NewRelay(queue Queue, publisher Publisher, cfg Config) *Relay {
+	if queue == nil || publisher == nil {
+		panic("outbox: NewRelay without a queue or a publisher: pass store.Outbox() and what hands messages to your broker")
+	}
+	return &Relay{queue: queue, publisher: publisher, cfg: cfg.withDefaults()}
+}
+
+// Run publishes until ctx ends. Trouble with the queue or the broker does not end
+// it: the Observer learns of it, and the relay tries again. When ctx ends, what
+// is being published is finished, within Config.Grace, and the rest is given
+// back.
+func (r *Relay) Run(ctx context.Context) {
+	for ctx.Err() == nil {
+		r.keepHouse(ctx)
+		found, ok := r.publishBatch(ctx)
+		switch {
+		case !ok:
+			r.pause(ctx)
+		case found:
+			r.soon, r.paused = soonest, 0
+		default:
+			r.paused = 0
+			r.wait(ctx)
+		}
+	}
+}
+
+// A transaction that appends is committed a little after the relay is woken, or
+// after others were: the relay looks again soon, and then less and less often.
+const soonest = time.Millisecond
+
+// wait returns when it is time to look at the queue again.
+func (r *Relay) wait(ctx context.Context) {
+	d := jitter(r.cfg.Poll)
+	if r.soon > 0 && r.soon < d {
+		d = r.soon
+		r.soon *= 2
+	} else {
+		r.soon = 0
+	}
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	w, ok := r.queue.(Waker)
+	if !ok {
+		<-ctx.Done()
+		return
+	}
+	if w.Wait(ctx) == nil {
+		r.soon = soonest
+		return
+	}
+	<-ctx.Done()
+}
+
+// longestPause is how soon at the latest a broker or a queue that was away is
+// tried again.
+const longestPause = 5 * time.Second
+
+// pause lets a broker or a queue that is away come back.
+func (r *Relay) pause(ctx context.Context) {
+	r.paused = min(max(r.cfg.Backoff, 2*r.paused), longestPause)
+	t := time.NewTimer(jitter(r.paused))
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// jitter keeps relays from doing the same at the same moment.
+func jitter(d time.Duration) time.Duration {
+	return d + time.Duration((rand.Float64()-0.5)/5*float64(d))
+}
+
+const (
+	purgeEvery = time.Minute
+	purgeBatch = 1000
+)
+
+// keepHouse tells the lag and deletes what was kept long enough, when it is time
+// to.
+func (r *Relay) keepHouse(ctx context.Context) {
+	if r.cfg.Observer != nil && time.Since(r.lagAt) >= r.cfg.LagEvery {
+		r.lagAt = time.Now()
+		lag, err := r.lag(ctx)
+		if err == nil {
+			r.observe(ctx, Event{Outcome: OutcomeLag, Count: lag.Waiting, Lag: lag})
+		} else {
+			r.trouble(ctx, err)
+		}
+	}
+	if time.Since(r.purgeAt) >= purgeEvery {
+		r.purgeAt = time.Now()
+		n, err := r.purge(ctx)
+		if n > 0 {
+			r.observe(ctx, Event{Outcome: OutcomePurged, Count: n})
+		}
+		r.trouble(ctx, err)
+	}
+}
+
+func (r *Relay) lag(ctx context.Context) (Lag, error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	return r.queue.Lag(ctx)
+}
+
+// purge deletes also what a relay that kept messages has left, if this one does
+// not.
+func (r *Relay) purge(ctx context.Context) (n int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
+	defer cancel()
+	for {
+		deleted, err := r.queue.Purge(ctx, purgeBatch)
+		if n += deleted; deleted < purgeBatch || err != nil {
+			return n, err
+		}
+	}
+}
+
+func (r *Relay) observe(ctx context.Context, e Event) {
+	if r.cfg.Observer != nil {
+		r.cfg.Observer(ctx, e)
+	}
+}
+
+// trouble tells of an error of the queue, unless it came of the relay's end.
+func (r *Relay) trouble(ctx context.Context, err error) {
+	if err != nil && ctx.Err() == nil {
+		r.observe(ctx, Event{Outcome: OutcomeTrouble, Err: err})
+	}
+}
