@@ -1,0 +1,162 @@
+package inbox
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A Result is what became of a message that is done with.
+type Result[T any] struct {
+	Value    T     // what the handler returned, now or the first time
+	Replayed bool  // an earlier delivery was handled
+	Attempt  int   // which attempt that was; the first is 1
+	Poisoned error // why the message went to Config.Poison instead; nil: it was handled
+}
+
+// Handle runs fn once for the message and gives every later delivery the result
+// of that run, which is stored as JSON. If the error is nil the message is done
+// with and is to be acknowledged; otherwise it is to be delivered again:
+//
+//   - onlyonce.InFlightError: another consumer works on it; RetryAfter says how
+//     long at most.
+//   - onlyonce.ErrUnavailable: the store could not be reached.
+//   - onlyonce.ErrLost: fn ran, but another consumer has taken over.
+//   - fn's own error: it failed. After Config.MaxAttempts of them the message goes
+//     to Config.Poison, and the error is nil.
+//
+// A message whose ID another message had, with another payload, goes to
+// Config.Poison at once; without one, the error is onlyonce.ErrMismatch.
+//
+// fn's context is as onlyonce.Do's: it ends when the lease is lost, not when ctx
+// does. A panic of fn's goes on; the attempt counts.
+func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Context) (T, error)) (Result[T], error) {
+	h := handling[T]{inbox: in, message: m}
+	return h.run(ctx, func(req onlyonce.Request) (onlyonce.Answer[T], error) {
+		return onlyonce.Do(ctx, in.guard, req, func(ctx context.Context) (T, error) {
+			return h.attempt(ctx, func() (T, error) { return fn(ctx) })
+		})
+	})
+}
+
+// HandleTx is Handle for a handler whose rows live in the store's own database:
+// its rows and the note that the message was handled are committed together, or
+// neither. Pass the Inbox's store as db. A failure, or a panic, is noted after
+// the rollback.
+func HandleTx[T, TX any](ctx context.Context, in *Inbox, db onlyonce.Transactor[TX], m Message, fn func(context.Context, TX) (T, error)) (Result[T], error) {
+	h := handling[T]{inbox: in, message: m}
+	return h.run(ctx, func(req onlyonce.Request) (onlyonce.Answer[T], error) {
+		return onlyonce.DoTx(ctx, in.guard, db, req, func(ctx context.Context, tx TX) (T, error) {
+			return h.attempt(ctx, func() (value T, err error) {
+				defer h.catch(&err)
+				return fn(ctx, tx)
+			})
+		})
+	})
+}
+
+// A handling is one delivery on its way through a handler.
+type handling[T any] struct {
+	inbox    *Inbox
+	message  Message
+	number   int   // of the attempt; 0: there was none
+	failed   error // what the handler returned
+	panicked any
+}
+
+var errExhausted = errors.New("every attempt failed, or ended without an answer")
+
+// attempt runs the handler, unless it has failed too often before.
+func (h *handling[T]) attempt(ctx context.Context, fn func() (T, error)) (value T, err error) {
+	h.number, h.failed, h.panicked = onlyonce.Current(ctx).Number(), nil, nil
+	if h.inbox.exhausted(h.number) {
+		h.failed = exhausted(onlyonce.Current(ctx).Record().Error)
+		return value, h.failed
+	}
+	value, err = fn()
+	h.failed = err
+	return value, err
+}
+
+// exhausted says so, with the text of the last error.
+func exhausted(last string) error {
+	if last == "" || strings.HasPrefix(last, errExhausted.Error()) {
+		return errors.New(cmp.Or(last, errExhausted.Error()))
+	}
+	return fmt.Errorf("%w; the last: %s", errExhausted, last)
+}
+
+// catch makes a panic an error, so that it is noted.
+func (h *handling[T]) catch(err *error) {
+	if h.panicked = recover(); h.panicked != nil {
+		*err = fmt.Errorf("panic: %v", h.panicked)
+	}
+}
+
+func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyonce.Answer[T], error)) (Result[T], error) {
+	if err := h.message.check(); err != nil {
+		var result Result[T]
+		err = h.refuse(ctx, err, &result)
+		return result, err
+	}
+	answer, err := do(h.inbox.request(h.message))
+	result := Result[T]{Value: answer.Value, Replayed: answer.Replayed, Attempt: answer.Attempt}
+	switch {
+	case err == nil:
+		return result, nil
+	case errors.Is(err, onlyonce.ErrFailed): // it is in the poison queue
+		result.Poisoned = err
+		return result, nil
+	case errors.Is(err, onlyonce.ErrMismatch):
+		err = h.refuse(ctx, err, &result)
+	case h.failed != nil && h.number >= h.inbox.cfg.MaxAttempts && h.inbox.cfg.Poison != nil:
+		err = h.poison(ctx, err, &result)
+	}
+	if h.panicked != nil {
+		panic(h.panicked)
+	}
+	if err != nil {
+		return Result[T]{}, err
+	}
+	return result, nil
+}
+
+// refuse keeps a message elsewhere that has no ID, or another's. No record is
+// touched.
+func (h *handling[T]) refuse(ctx context.Context, cause error, result *Result[T]) error {
+	if h.inbox.cfg.Poison == nil {
+		return fmt.Errorf("inbox: the message %q can't be handled once: %w", h.message.ID, cause)
+	}
+	if err := h.inbox.cfg.Poison(ctx, h.message, cause); err != nil {
+		return fmt.Errorf("inbox: poison: %w", errors.Join(err, cause))
+	}
+	result.Poisoned = cause
+	return nil
+}
+
+// poison keeps the message elsewhere and then makes its failure final: who dies
+// in between does it again.
+func (h *handling[T]) poison(ctx context.Context, cause error, result *Result[T]) error {
+	var kept error
+	answer, err := onlyonce.Do(ctx, h.inbox.guard, h.inbox.request(h.message), func(ctx context.Context) (json.RawMessage, error) {
+		if kept = h.inbox.cfg.Poison(ctx, h.message, cause); kept != nil {
+			return nil, cause
+		}
+		return nil, onlyonce.Final(cause)
+	})
+	switch {
+	case kept != nil:
+		return fmt.Errorf("inbox: poison: %w", errors.Join(kept, cause))
+	case err == nil && answer.Replayed: // another consumer has handled it meanwhile
+		return cause
+	case errors.Is(err, onlyonce.ErrInFlight), errors.Is(err, onlyonce.ErrUnavailable), errors.Is(err, onlyonce.ErrLost):
+		return fmt.Errorf("inbox: poison: %w", err)
+	}
+	result.Attempt, result.Poisoned = h.number, cause
+	return nil
+}

@@ -1,0 +1,105 @@
+package inbox
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A Message is what a broker delivered.
+type Message struct {
+	ID      string // the same whenever it is delivered: the sender's, not the delivery's
+	Tenant  string // whose it is; messages of two tenants are never the same
+	Payload []byte // what a repeat must have the same
+	Headers map[string]string
+}
+
+// maxName bounds an ID and a Tenant, in bytes.
+const maxName = 1024
+
+func (m Message) check() error {
+	if m.ID == "" || len(m.ID) > maxName || len(m.Tenant) > maxName {
+		return fmt.Errorf("inbox: its ID has %d bytes and its tenant %d: a sender must give it an ID, and neither may have more than %d", len(m.ID), len(m.Tenant), maxName)
+	}
+	return nil
+}
+
+// A Config says how an Inbox treats its messages.
+type Config struct {
+	// Consumer names who handles: each of several consumers handles a message
+	// once. It must not change while messages are under way.
+	Consumer string
+
+	// Redelivery is how long the broker waits for an acknowledgement before it
+	// delivers again: JetStream's AckWait, RabbitMQ's consumer_timeout.
+	Redelivery time.Duration
+
+	Lease time.Duration // how long a handler that died keeps its message; less than Redelivery; default: half of it, 30s at most
+	Keep  time.Duration // how long a handled message is remembered: longer than a broker may hold one back; default 168h
+	Wait  time.Duration // how long a message waits for another consumer's attempt; 0: it is refused at once
+
+	// MaxAttempts is how often the handler may fail on a message before that
+	// goes to Poison and is done with; default 10. An attempt of Handle's
+	// counts also when its process died; one of HandleTx's then leaves no trace.
+	MaxAttempts int
+
+	// Poison keeps a message that can't be handled, with the last error, for
+	// a person to look at. If it fails, the message is not done with. Default:
+	// none, and a message is tried as long as the broker delivers it.
+	Poison func(ctx context.Context, m Message, cause error) error
+
+	Observer onlyonce.Observer // nil: none
+}
+
+// An Inbox knows which messages a consumer has handled. It is safe for concurrent
+// use.
+type Inbox struct {
+	guard *onlyonce.Guard
+	cfg   Config
+}
+
+// New returns the inbox of a consumer, kept in store. It panics on a Config that
+// makes no sense.
+func New(store onlyonce.Store, cfg Config) *Inbox {
+	if cfg.Consumer == "" {
+		panic("inbox: Config.Consumer is empty: name who handles the messages, such as \"shipping\"")
+	}
+	if cfg.Redelivery <= 0 {
+		panic("inbox: Config.Redelivery is not set: write how long the broker waits for an acknowledgement, such as JetStream's AckWait")
+	}
+	if cfg.Lease == 0 {
+		cfg.Lease = min(cfg.Redelivery/2, 30*time.Second)
+	}
+	if cfg.Lease >= cfg.Redelivery {
+		panic(fmt.Sprintf("inbox: Config.Lease is %v, and the broker delivers again after %v: write a shorter lease, or else a message whose handler died is refused when it comes again", cfg.Lease, cfg.Redelivery))
+	}
+	if cfg.Keep == 0 {
+		cfg.Keep = 7 * 24 * time.Hour
+	}
+	if cfg.Keep <= cfg.Redelivery {
+		panic(fmt.Sprintf("inbox: Config.Keep is %v, and the broker delivers again after %v: write a longer time, or else a handled message is handled again", cfg.Keep, cfg.Redelivery))
+	}
+	if cfg.MaxAttempts < 0 || cfg.MaxAttempts > 0 && cfg.Poison == nil {
+		panic(fmt.Sprintf("inbox: Config.MaxAttempts is %d: write a positive number, and a Poison that keeps what fails so often", cfg.MaxAttempts))
+	}
+	if cfg.MaxAttempts == 0 {
+		cfg.MaxAttempts = 10
+	}
+	guard := onlyonce.New(store, onlyonce.Config{Lease: cfg.Lease, Keep: cfg.Keep, Wait: cfg.Wait, Observer: cfg.Observer})
+	return &Inbox{guard: guard, cfg: cfg}
+}
+
+// request is the handling of m by this consumer.
+func (in *Inbox) request(m Message) onlyonce.Request {
+	return onlyonce.Request{
+		ID:          onlyonce.ID{Tenant: m.Tenant, Operation: in.cfg.Consumer, Key: m.ID},
+		Fingerprint: onlyonce.Fingerprint(m.Payload),
+	}
+}
+
+// exhausted reports whether the attempt is one too many.
+func (in *Inbox) exhausted(attempt int) bool {
+	return in.cfg.Poison != nil && attempt > in.cfg.MaxAttempts
+}

@@ -1,0 +1,300 @@
+package inbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// A poisonQueue keeps what it is given.
+type poisonQueue struct {
+	mu   sync.Mutex
+	got  []string // "id: cause"
+	fail error
+}
+
+func (q *poisonQueue) put(_ context.Context, m inbox.Message, cause error) error {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.fail != nil {
+		return q.fail
+	}
+	q.got = append(q.got, m.ID+": "+cause.Error())
+	return nil
+}
+
+func (q *poisonQueue) want(t *testing.T, want ...string) {
+	t.Helper()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if strings.Join(q.got, "|") != strings.Join(want, "|") {
+		t.Errorf("the poison queue has %q, want %q", q.got, want)
+	}
+}
+
+func newInbox(cfg inbox.Config) (*inbox.Inbox, *poisonQueue) {
+	return on(memstore.New(memstore.Config{}), cfg)
+}
+
+func on(store onlyonce.Store, cfg inbox.Config) (*inbox.Inbox, *poisonQueue) {
+	q := new(poisonQueue)
+	if cfg.Consumer == "" {
+		cfg.Consumer = "shipping"
+	}
+	cfg.Redelivery = time.Minute
+	if cfg.MaxAttempts > 0 {
+		cfg.Poison = q.put
+	}
+	return inbox.New(store, cfg), q
+}
+
+var msg = inbox.Message{ID: "1", Tenant: "acme", Payload: []byte("body")}
+
+// A handler counts its runs.
+type handler struct {
+	runs int
+	err  error
+}
+
+func (h *handler) handle(context.Context) (string, error) {
+	h.runs++
+	return fmt.Sprint("run ", h.runs), h.err
+}
+
+func TestAMessageDeliveredTwiceIsHandledOnceAndItsResultReplayed(t *testing.T) {
+	in, _ := newInbox(inbox.Config{})
+	h := new(handler)
+	first, err := inbox.Handle(t.Context(), in, msg, h.handle)
+	if err != nil || first.Replayed || first.Value != "run 1" || first.Attempt != 1 {
+		t.Fatalf("%+v, %v", first, err)
+	}
+	second, err := inbox.Handle(t.Context(), in, msg, h.handle)
+	if err != nil || !second.Replayed || second.Value != "run 1" || h.runs != 1 {
+		t.Errorf("%+v, %v, %d runs", second, err, h.runs)
+	}
+}
+
+func TestTenantsAndConsumersAndIDsHandleForThemselves(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	one, _ := on(store, inbox.Config{Consumer: "one"})
+	two, _ := on(store, inbox.Config{Consumer: "two"})
+	h := new(handler)
+	for _, in := range []*inbox.Inbox{one, two} {
+		for _, m := range []inbox.Message{msg, {ID: "1", Payload: []byte("body")}, {ID: "2", Tenant: "acme", Payload: []byte("body")}} {
+			if r, err := inbox.Handle(t.Context(), in, m, h.handle); err != nil || r.Replayed {
+				t.Error(r, err)
+			}
+		}
+	}
+	if h.runs != 6 {
+		t.Errorf("%d runs", h.runs)
+	}
+}
+
+func TestAFailureIsHandledAgainAndCounted(t *testing.T) {
+	in, q := newInbox(inbox.Config{MaxAttempts: 3})
+	h := &handler{err: errors.New("no stock")}
+	for range 2 {
+		if _, err := inbox.Handle(t.Context(), in, msg, h.handle); !errors.Is(err, h.err) {
+			t.Error(err)
+		}
+	}
+	h.err = nil
+	r, err := inbox.Handle(t.Context(), in, msg, h.handle)
+	if err != nil || r.Attempt != 3 || r.Value != "run 3" || r.Poisoned != nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	q.want(t)
+}
+
+func TestAMessageThatKeepsFailingGoesToThePoisonQueueOnce(t *testing.T) {
+	in, q := newInbox(inbox.Config{MaxAttempts: 3})
+	h := &handler{err: errors.New("no stock")}
+	for i := range 2 {
+		if _, err := inbox.Handle(t.Context(), in, msg, h.handle); err == nil {
+			t.Errorf("attempt %d was acknowledged", i+1)
+		}
+	}
+	for range 3 {
+		r, err := inbox.Handle(t.Context(), in, msg, h.handle)
+		if err != nil || r.Poisoned == nil || !strings.Contains(r.Poisoned.Error(), "no stock") {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	q.want(t, "1: no stock")
+	if h.runs != 3 {
+		t.Errorf("%d runs", h.runs)
+	}
+}
+
+func TestAPoisonQueueThatFailsLosesNoMessage(t *testing.T) {
+	in, q := newInbox(inbox.Config{MaxAttempts: 1})
+	h := &handler{err: errors.New("no stock")}
+	q.fail = errors.New("disk full")
+	for range 3 {
+		if _, err := inbox.Handle(t.Context(), in, msg, h.handle); !errors.Is(err, q.fail) {
+			t.Errorf("acknowledged: %v", err)
+		}
+	}
+	if h.runs != 1 {
+		t.Errorf("the handler ran %d times", h.runs)
+	}
+	q.fail = nil
+	if r, err := inbox.Handle(t.Context(), in, msg, h.handle); err != nil || r.Poisoned == nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	q.want(t, "1: every attempt failed, or ended without an answer; the last: no stock")
+}
+
+func TestAMessageWhoseHandlerPanicsCountsAndGoesToThePoisonQueue(t *testing.T) {
+	in, q := newInbox(inbox.Config{MaxAttempts: 2})
+	for range 2 {
+		func() {
+			defer func() {
+				if p := recover(); p != "bug" {
+					t.Errorf("recovered %v", p)
+				}
+			}()
+			_, _ = inbox.Handle(t.Context(), in, msg, func(context.Context) (int, error) { panic("bug") })
+		}()
+	}
+	r, err := inbox.Handle(t.Context(), in, msg, func(context.Context) (int, error) { panic("not to run") })
+	if err != nil || r.Poisoned == nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	q.want(t, "1: every attempt failed, or ended without an answer; the last: panic: bug")
+}
+
+func TestADeliveryToAnotherConsumerWhileTheFirstWorksIsToldWhenToRetry(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := newInbox(inbox.Config{Lease: 20 * time.Second})
+		h := new(handler)
+		done := make(chan error, 1)
+		go func() {
+			_, err := inbox.Handle(t.Context(), in, msg, func(ctx context.Context) (string, error) {
+				time.Sleep(5 * time.Second)
+				return h.handle(ctx)
+			})
+			done <- err
+		}()
+		time.Sleep(time.Second)
+		_, err := inbox.Handle(t.Context(), in, msg, h.handle)
+		var busy *onlyonce.InFlightError
+		if !errors.As(err, &busy) || busy.RetryAfter <= 0 || busy.RetryAfter > 20*time.Second {
+			t.Errorf("%v", err)
+		}
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		r, err := inbox.Handle(t.Context(), in, msg, h.handle)
+		if err != nil || !r.Replayed || r.Value != "run 1" || h.runs != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+func TestADeliveryWaitsForTheOtherIfAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		in, _ := newInbox(inbox.Config{Wait: 10 * time.Second})
+		go func() {
+			_, _ = inbox.Handle(t.Context(), in, msg, func(context.Context) (string, error) {
+				time.Sleep(5 * time.Second)
+				return "first", nil
+			})
+		}()
+		time.Sleep(time.Second)
+		r, err := inbox.Handle(t.Context(), in, msg, new(handler).handle)
+		if err != nil || r.Value != "first" || !r.Replayed {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+func TestAMessageWhoseConsumerDiedIsHandledWhenTheLeaseIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := memstore.New(memstore.Config{})
+		in, _ := on(store, inbox.Config{})
+		claim := onlyonce.Claim{ID: onlyonce.ID{Tenant: "acme", Operation: "shipping", Key: "1"}, Owner: "dead", Fingerprint: onlyonce.Fingerprint(msg.Payload), Lease: 30 * time.Second}
+		if _, err := store.Claim(t.Context(), claim); err != nil {
+			t.Fatal(err)
+		}
+		h := new(handler)
+		if _, err := inbox.Handle(t.Context(), in, msg, h.handle); !errors.Is(err, onlyonce.ErrInFlight) {
+			t.Error(err)
+		}
+		time.Sleep(time.Minute) // the broker delivers again
+		r, err := inbox.Handle(t.Context(), in, msg, h.handle)
+		if err != nil || r.Attempt != 2 || h.runs != 1 {
+			t.Errorf("%+v, %v", r, err)
+		}
+	})
+}
+
+func TestAMessageWithTheIDOfAnotherIsNotTakenForIt(t *testing.T) {
+	other := msg
+	other.Payload = []byte("another")
+	in, q := newInbox(inbox.Config{MaxAttempts: 3})
+	h := new(handler)
+	if _, err := inbox.Handle(t.Context(), in, msg, h.handle); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := inbox.Handle(t.Context(), in, other, h.handle); err != nil || !errors.Is(r.Poisoned, onlyonce.ErrMismatch) {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if len(q.got) != 1 || h.runs != 1 {
+		t.Error(q.got, h.runs)
+	}
+	bare, _ := newInbox(inbox.Config{})
+	_, _ = inbox.Handle(t.Context(), bare, msg, h.handle)
+	if _, err := inbox.Handle(t.Context(), bare, other, h.handle); !errors.Is(err, onlyonce.ErrMismatch) {
+		t.Error(err)
+	}
+}
+
+func TestAMessageWithoutAnIDIsRefused(t *testing.T) {
+	in, q := newInbox(inbox.Config{MaxAttempts: 3})
+	h := new(handler)
+	if r, err := inbox.Handle(t.Context(), in, inbox.Message{Payload: []byte("x")}, h.handle); err != nil || r.Poisoned == nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if len(q.got) != 1 || h.runs != 0 {
+		t.Error(q.got, h.runs)
+	}
+	bare, _ := newInbox(inbox.Config{})
+	if _, err := inbox.Handle(t.Context(), bare, inbox.Message{ID: strings.Repeat("x", 2000)}, h.handle); err == nil {
+		t.Error("acknowledged")
+	}
+}
+
+func TestNonsenseInAConfigIsRefusedWithWhatToWrite(t *testing.T) {
+	ok := inbox.Config{Consumer: "c", Redelivery: time.Minute}
+	for want, change := range map[string]func(*inbox.Config){
+		"Consumer is empty":        func(c *inbox.Config) { c.Consumer = "" },
+		"Redelivery is not set":    func(c *inbox.Config) { c.Redelivery = 0 },
+		"Lease is 1m0s":            func(c *inbox.Config) { c.Lease = time.Minute },
+		"Keep is 1m0s":             func(c *inbox.Config) { c.Keep = time.Minute },
+		"MaxAttempts is 3":         func(c *inbox.Config) { c.MaxAttempts = 3 },
+		"Config.Lease is negative": func(c *inbox.Config) { c.Lease = -1 },
+	} {
+		cfg := ok
+		change(&cfg)
+		func() {
+			defer func() {
+				if p, _ := recover().(string); !strings.Contains(p, want) {
+					t.Errorf("panicked with %q, want %q", p, want)
+				}
+			}()
+			inbox.New(memstore.New(memstore.Config{}), cfg)
+		}()
+	}
+	inbox.New(memstore.New(memstore.Config{}), ok)
+}

@@ -1,0 +1,104 @@
+package watermillonce
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+// A produced message is kept so that a repeat can produce it again.
+type produced struct {
+	UUID     string            `json:"uuid"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+	Payload  []byte            `json:"payload,omitempty"`
+}
+
+// Middleware lets a handler run once for every message, as inbox.Handle does. What
+// is delivered again produces the same messages again, with the same UUIDs: the
+// first ones may not have been published. A message that went to the inbox's
+// Poison is acknowledged and produces nothing.
+//
+// What another consumer still works on is refused, after a second at most, so
+// that it is delivered again. The context of the message that the handler gets
+// outlives the subscriber's, and ends when the lease is lost.
+func Middleware(in *inbox.Inbox) message.HandlerMiddleware {
+	return func(h message.HandlerFunc) message.HandlerFunc {
+		return func(msg *message.Message) ([]*message.Message, error) {
+			r, err := inbox.Handle(msg.Context(), in, incoming(msg), func(ctx context.Context) ([]produced, error) {
+				return keep(h(with(ctx, msg)))
+			})
+			return answer(msg, r, err)
+		}
+	}
+}
+
+// HandlerTx is a handler whose rows live in the inbox's own database, as
+// inbox.HandleTx has it: its rows, the messages that it produces and the note
+// that it ran are committed together.
+func HandlerTx[TX any](in *inbox.Inbox, db onlyonce.Transactor[TX], h func(ctx context.Context, tx TX, msg *message.Message) ([]*message.Message, error)) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		r, err := inbox.HandleTx(msg.Context(), in, db, incoming(msg), func(ctx context.Context, tx TX) ([]produced, error) {
+			return keep(h(ctx, tx, with(ctx, msg)))
+		})
+		return answer(msg, r, err)
+	}
+}
+
+// incoming is the message as the inbox knows it. One that was not published by an
+// outbox is known by its UUID.
+func incoming(msg *message.Message) inbox.Message {
+	id := msg.Metadata.Get(outbox.HeaderID)
+	if id == "" {
+		id = msg.UUID
+	}
+	return inbox.Message{ID: id, Tenant: msg.Metadata.Get(outbox.HeaderTenant), Payload: msg.Payload, Headers: msg.Metadata}
+}
+
+// with is the message with another context.
+func with(ctx context.Context, msg *message.Message) *message.Message {
+	inner := msg.Copy()
+	inner.SetContext(ctx)
+	return inner
+}
+
+func keep(messages []*message.Message, err error) ([]produced, error) {
+	list := make([]produced, 0, len(messages))
+	for _, m := range messages {
+		list = append(list, produced{m.UUID, m.Metadata, m.Payload})
+	}
+	return list, err
+}
+
+// longestHold is how long a message is held that is refused: a subscriber
+// delivers it again at once.
+const longestHold = time.Second
+
+func answer(msg *message.Message, r inbox.Result[[]produced], err error) ([]*message.Message, error) {
+	var busy *onlyonce.InFlightError
+	if errors.As(err, &busy) {
+		hold := time.NewTimer(min(busy.RetryAfter, longestHold))
+		defer hold.Stop()
+		select {
+		case <-hold.C:
+		case <-msg.Context().Done():
+		}
+	}
+	if err != nil || r.Poisoned != nil {
+		return nil, err
+	}
+	var messages []*message.Message
+	for _, p := range r.Value {
+		m := message.NewMessage(p.UUID, p.Payload)
+		for name, value := range p.Metadata {
+			m.Metadata.Set(name, value)
+		}
+		messages = append(messages, m)
+	}
+	return messages, nil
+}

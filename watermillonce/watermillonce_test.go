@@ -1,0 +1,232 @@
+package watermillonce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+
+	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+	"github.com/onlyonce-go/onlyonce/watermillonce"
+)
+
+// A broker notes what it is given.
+type broker struct {
+	mu    sync.Mutex
+	got   map[string]*message.Message // by topic and payload
+	fail  map[string]error            // by payload
+	away  error
+	hangs bool
+	now   int
+	most  int // how many were published at the same time
+}
+
+func (b *broker) Publish(topic string, messages ...*message.Message) error {
+	b.mu.Lock()
+	b.now++
+	b.most = max(b.most, b.now)
+	hangs := b.hangs
+	b.mu.Unlock()
+	if time.Sleep(time.Millisecond); hangs {
+		select {} // for ever
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.now--
+	for _, m := range messages {
+		if b.away != nil {
+			return b.away
+		}
+		if err := b.fail[string(m.Payload)]; err != nil {
+			return err
+		}
+		if b.got == nil {
+			b.got = make(map[string]*message.Message)
+		}
+		b.got[topic+" "+string(m.Payload)] = m
+	}
+	return nil
+}
+
+func (b *broker) Close() error { return nil }
+
+func made(t *testing.T, payloads ...string) (list []outbox.Message) {
+	t.Helper()
+	for _, p := range payloads {
+		m, err := outbox.Prepare(t.Context(), outbox.Message{Topic: "topic", Tenant: "acme", Payload: []byte(p)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, m)
+	}
+	return list
+}
+
+func TestAMessageIsPublishedWithItsIDAndHeaders(t *testing.T) {
+	b := new(broker)
+	list := made(t, "a")
+	if errs := watermillonce.NewPublisher(b, watermillonce.Config{}).Publish(t.Context(), list); errs != nil {
+		t.Fatal(errs)
+	}
+	m := b.got["topic a"]
+	if m == nil || m.UUID != list[0].ID || m.Metadata.Get(outbox.HeaderID) != list[0].ID || m.Metadata.Get(outbox.HeaderTenant) != "acme" {
+		t.Errorf("published %+v", m)
+	}
+	elsewhere := watermillonce.NewPublisher(b, watermillonce.Config{Topic: func(m outbox.Message) string { return m.Tenant }})
+	if errs := elsewhere.Publish(t.Context(), list); errs != nil || b.got["acme a"] == nil {
+		t.Errorf("%v, published %+v", errs, b.got)
+	}
+}
+
+func TestManyMessagesArePublishedAtATimeButNoMoreThanAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := new(broker)
+		var payloads []string
+		for i := range 100 {
+			payloads = append(payloads, fmt.Sprint(i))
+		}
+		if errs := watermillonce.NewPublisher(b, watermillonce.Config{InFlight: 10}).Publish(t.Context(), made(t, payloads...)); errs != nil {
+			t.Fatal(errs)
+		}
+		if b.most != 10 || len(b.got) != 100 {
+			t.Errorf("%d at a time, %d in all", b.most, len(b.got))
+		}
+	})
+}
+
+func TestAFailureIsTheMessagesOwnOnlyWhileTheBrokerTakesOthers(t *testing.T) {
+	bad := errors.New("no")
+	b := &broker{fail: map[string]error{"bad": bad}}
+	p := watermillonce.NewPublisher(b, watermillonce.Config{})
+	away := func(want bool, payloads ...string) {
+		t.Helper()
+		errs := p.Publish(t.Context(), made(t, payloads...))
+		for i, payload := range payloads {
+			if payload == "bad" && (!errors.Is(errs[i], bad) || errors.Is(errs[i], outbox.ErrUnavailable) != want) {
+				t.Errorf("got %v, unavailable %v", errs[i], want)
+			}
+		}
+	}
+	away(true, "bad") // nothing was taken yet
+	away(false, "good", "bad")
+	away(false, "bad") // the first that fails alone
+	away(true, "bad")
+	away(true, "bad", "bad")
+	if errs := p.Publish(t.Context(), made(t, "good")); errs != nil {
+		t.Fatal(errs)
+	}
+	away(false, "bad")
+}
+
+func TestWhoKnowsTheBrokersErrorsSaysWhoIsToBlame(t *testing.T) {
+	large := errors.New("too large")
+	b := &broker{fail: map[string]error{"large": large, "other": errors.New("other")}}
+	p := watermillonce.NewPublisher(b, watermillonce.Config{Refused: func(err error) bool { return errors.Is(err, large) }})
+	errs := p.Publish(t.Context(), made(t, "large", "other", "good"))
+	if errors.Is(errs[0], outbox.ErrUnavailable) || !errors.Is(errs[1], outbox.ErrUnavailable) || errs[2] != nil {
+		t.Errorf("got %v", errs)
+	}
+}
+
+func TestAPublisherThatHangsIsNotWaitedForLongerThanTheContext(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	errs := watermillonce.NewPublisher(&broker{hangs: true}, watermillonce.Config{InFlight: 1}).Publish(ctx, made(t, "a", "b"))
+	for _, err := range errs {
+		if !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, outbox.ErrUnavailable) {
+			t.Errorf("got %v", err)
+		}
+	}
+}
+
+func newInbox(poisoned *[]string) *inbox.Inbox {
+	return inbox.New(memstore.New(memstore.Config{}), inbox.Config{
+		Consumer: "test", Redelivery: time.Minute, MaxAttempts: 2,
+		Poison: func(_ context.Context, m inbox.Message, cause error) error {
+			*poisoned = append(*poisoned, m.ID+": "+cause.Error())
+			return nil
+		},
+	})
+}
+
+func TestAMessageDeliveredAgainProducesTheSameMessagesAgain(t *testing.T) {
+	runs := 0
+	h := watermillonce.Middleware(newInbox(new([]string)))(func(msg *message.Message) ([]*message.Message, error) {
+		runs++
+		out := message.NewMessage(fmt.Sprint("uuid ", runs), []byte{0xff, byte(runs)})
+		out.Metadata.Set("of", string(msg.Payload))
+		return []*message.Message{out}, nil
+	})
+	for range 3 {
+		got, err := h(message.NewMessage("1", []byte("payload")))
+		if err != nil || len(got) != 1 || got[0].UUID != "uuid 1" || string(got[0].Payload) != "\xff\x01" || got[0].Metadata.Get("of") != "payload" {
+			t.Errorf("%v, %v", got, err)
+		}
+	}
+	if runs != 1 {
+		t.Errorf("%d runs", runs)
+	}
+}
+
+func TestAMessageIsKnownByItsIDInTheOutboxAndItsTenant(t *testing.T) {
+	runs := 0
+	h := watermillonce.Middleware(newInbox(new([]string)))(func(*message.Message) ([]*message.Message, error) {
+		runs++
+		return nil, nil
+	})
+	for _, m := range []struct{ uuid, id, tenant string }{{"a", "1", ""}, {"b", "1", ""}, {"c", "1", "acme"}, {"1", "", ""}} {
+		msg := message.NewMessage(m.uuid, nil)
+		msg.Metadata.Set(outbox.HeaderID, m.id)
+		msg.Metadata.Set(outbox.HeaderTenant, m.tenant)
+		if _, err := h(msg); err != nil {
+			t.Error(err)
+		}
+	}
+	if runs != 2 {
+		t.Errorf("%d runs", runs)
+	}
+}
+
+func TestAFailingMessageIsRefusedUntilItGoesToThePoisonQueue(t *testing.T) {
+	var poisoned []string
+	h := watermillonce.Middleware(newInbox(&poisoned))(func(*message.Message) ([]*message.Message, error) {
+		return nil, errors.New("no stock")
+	})
+	for i := range 4 {
+		got, err := h(message.NewMessage("1", nil))
+		if (err != nil) != (i == 0) || got != nil {
+			t.Errorf("delivery %d: %v, %v", i, got, err)
+		}
+	}
+	if fmt.Sprint(poisoned) != "[1: no stock]" {
+		t.Errorf("the poison queue has %q", poisoned)
+	}
+}
+
+func TestWhatAnotherConsumerWorksOnIsHeldAndRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		runs := 0
+		h := watermillonce.Middleware(newInbox(new([]string)))(func(*message.Message) ([]*message.Message, error) {
+			runs++
+			time.Sleep(5 * time.Second)
+			return nil, nil
+		})
+		go func() { _, _ = h(message.NewMessage("1", nil)) }()
+		time.Sleep(time.Millisecond)
+		began := time.Now()
+		if _, err := h(message.NewMessage("1", nil)); err == nil || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		time.Sleep(10 * time.Second)
+		if _, err := h(message.NewMessage("1", nil)); err != nil || runs != 1 {
+			t.Errorf("%v, %d runs", err, runs)
+		}
+	})
+}
