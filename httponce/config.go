@@ -36,6 +36,12 @@ type Config struct {
 	// NoFingerprint.
 	Fingerprint func(r *http.Request, body []byte) []byte
 
+	// FingerprintSecret keys what is stored of a fingerprint (HMAC-SHA-256), so
+	// that who can read the store can't find out a body of few possibilities,
+	// such as a card number, by trying them all. Everyone who shares the
+	// records must have the same; after a change, repeats are mismatches.
+	FingerprintSecret []byte
+
 	MaxBody        int64         // of a keyed request, and of all that WrapTx serves, in bytes; default 1 MiB; more is refused with 413
 	MismatchStatus int           // when the key was used for a different request; default 422; or 409
 	MaxWait        time.Duration // the most that a client's "Prefer: wait=N" is granted; 0: Prefer is ignored and the Guard's Config.Wait counts
@@ -74,6 +80,7 @@ const (
 	longestKey       = 1024 // as the root package takes
 	defaultMaxBody   = 1 << 20
 	defaultMaxAnswer = 1 << 20
+	shortestSecret   = 16
 )
 
 func (c Config) withDefaults(constructor string) Config {
@@ -109,6 +116,9 @@ func (c Config) withDefaults(constructor string) Config {
 			nonsense("Config.KeyChars has the byte %#x: write printable ASCII characters", b)
 		}
 	}
+	if n := len(c.FingerprintSecret); c.FingerprintSecret != nil && n < shortestSecret {
+		nonsense("Config.FingerprintSecret has %d bytes: give %d random ones or more", n, shortestSecret)
+	}
 	c.MaxKeyLength = orDefault(c.MaxKeyLength, defaultMaxKey)
 	c.MaxBody = orDefault(c.MaxBody, defaultMaxBody)
 	c.MaxAnswer = orDefault(c.MaxAnswer, defaultMaxAnswer)
@@ -119,7 +129,7 @@ func (c Config) withDefaults(constructor string) Config {
 	return c
 }
 
-func orDefault[N int | int64](given, otherwise N) N {
+func orDefault[N int | int64 | time.Duration](given, otherwise N) N {
 	if given == 0 {
 		return otherwise
 	}

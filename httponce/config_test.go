@@ -24,6 +24,7 @@ func TestAConfigThatMakesNoSenseIsRefused(t *testing.T) {
 		"negative":     {Tenant: tenant, MaxBody: -1},
 		"GET":          {Tenant: tenant, Methods: []string{"POST", "GET"}},
 		"printable":    {Tenant: tenant, KeyChars: "abcä"},
+		"16 random":    {Tenant: tenant, FingerprintSecret: []byte("short")},
 	} {
 		func() {
 			defer func() {

@@ -34,4 +34,7 @@
 // A request in flight is answered with 409 and a Retry-After of what is left of
 // the running attempt's lease, at least one second and at most five, since most
 // commands end long before their lease does.
+//
+// Transport is the other half: it gives a client's requests their keys, and
+// sends them again until there is an answer.
 package httponce

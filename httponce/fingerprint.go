@@ -3,6 +3,7 @@ package httponce
 import (
 	"bytes"
 	"cmp"
+	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/binary"
 	"net/http"
@@ -37,22 +38,34 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 // used key gets its answer.
 func NoFingerprint(*http.Request, []byte) []byte { return nil }
 
+// fingerprintVersion is another when requests are compared in another way.
+const fingerprintVersion = 1
+
 // begin makes the scratch's text what is to be the same in a repeat but for the
 // body; how says in what way that follows.
 func (s *scratch) begin(r *http.Request, how string) {
-	t := s.text[:0]
-	t = appendPart(t, "onlyonce http v1")
+	t := append(s.text[:0], fingerprintVersion)
 	t = appendPart(t, how)
 	t = appendPart(t, r.Method)
 	t = appendPart(t, r.URL.Path)
 	t = appendPart(t, r.URL.RawPath)
 	t = s.appendQuery(t, r.URL.RawQuery)
 	types := r.Header["Content-Type"]
-	t = binary.BigEndian.AppendUint64(t, uint64(len(types)))
+	t = binary.AppendUvarint(t, uint64(len(types)))
 	for _, ct := range types {
 		t = appendPart(t, ct)
 	}
 	s.text = t
+}
+
+// keyed returns what is stored of a fingerprint.
+func (c *Config) keyed(fingerprint []byte) []byte {
+	if c.FingerprintSecret == nil || fingerprint == nil {
+		return fingerprint
+	}
+	h := hmac.New(sha256.New, c.FingerprintSecret)
+	h.Write(fingerprint)
+	return h.Sum(nil)
 }
 
 // fingerprint returns the hash of the text. The next call overwrites it.
@@ -76,7 +89,7 @@ func (s *scratch) appendQuery(t []byte, query string) []byte {
 		b, _, _ = strings.Cut(b, "=")
 		return cmp.Compare(a, b)
 	})
-	t = binary.BigEndian.AppendUint64(t, uint64(len(query)))
+	t = binary.AppendUvarint(t, uint64(len(query)))
 	for _, p := range s.query {
 		t = append(append(t, p...), '&')
 	}
@@ -84,5 +97,5 @@ func (s *scratch) appendQuery(t []byte, query string) []byte {
 }
 
 func appendPart(b []byte, part string) []byte {
-	return append(binary.BigEndian.AppendUint64(b, uint64(len(part))), part...)
+	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }

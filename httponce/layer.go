@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -108,6 +107,7 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 	} else {
 		c.request.Fingerprint = s.fingerprint()
 	}
+	c.request.Fingerprint = l.cfg.keyed(c.request.Fingerprint)
 	if l.quota != nil {
 		allowed, wait := l.quota.enter(tenant)
 		if allowed == nil {
@@ -168,28 +168,6 @@ func (l *layer) operation(r *http.Request) string {
 	return r.Method + " " + r.Pattern
 }
 
-// wait says how long a request waits for another with its key: what its
-// "Prefer: wait=N" asks for, if that is granted.
-func (l *layer) wait(r *http.Request) time.Duration {
-	if l.cfg.MaxWait == 0 {
-		return 0
-	}
-	for _, v := range r.Header["Prefer"] {
-		for p := range strings.SplitSeq(v, ",") {
-			p, _, _ = strings.Cut(p, ";")
-			name, value, _ := strings.Cut(p, "=")
-			if !strings.EqualFold(strings.TrimSpace(name), "wait") {
-				continue
-			}
-			n, err := strconv.ParseUint(strings.Trim(value, ` "`), 10, 31)
-			switch {
-			case err != nil:
-				return 0
-			case n == 0:
-				return -1
-			}
-			return min(time.Duration(n)*time.Second, l.cfg.MaxWait)
-		}
-	}
-	return 0
-}
+// wait says how long a request waits for another with its key; 0: as the Guard
+// says.
+func (l *layer) wait(r *http.Request) time.Duration { return PreferredWait(r, l.cfg.MaxWait) }

@@ -34,9 +34,13 @@ type Problem struct {
 	Err        error         // for logs, never for the client; may be nil
 }
 
-// ServeHTTP writes the problem as an RFC 9457 document. It gives away neither
-// Err nor anything of another request.
+// ServeHTTP writes the problem as an RFC 9457 document, with Retry-After if
+// there is one to say. Without a Type that is about:blank, and the title the
+// status's. It gives away neither Err nor anything of another request.
 func (p Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
+	if p.Type == "" {
+		p.Type, p.Title = "about:blank", http.StatusText(p.Status)
+	}
 	doc, err := json.Marshal(struct {
 		Type      string `json:"type"`
 		Title     string `json:"title"`
@@ -52,8 +56,16 @@ func (p Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(doc)))
+	p.sayWhen(h)
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(doc) // nobody is there to be told
+}
+
+// sayWhen sets Retry-After, in whole seconds.
+func (p Problem) sayWhen(h http.Header) {
+	if p.RetryAfter > 0 {
+		h.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
+	}
 }
 
 // What there is to say of each problem; Config.Header stands for itself.
@@ -78,7 +90,7 @@ var (
 		Detail: "Nothing was done. Send the request again, with the same key.", Retryable: true,
 	}
 	keyReused = Problem{
-		Code: "idempotency_key_reused", Title: "The idempotency key was used for a different request",
+		Code: "idempotency_key_reused", Status: http.StatusUnprocessableEntity, Title: "The idempotency key was used for a different request",
 		Detail: "Nothing was done. Send a different request with a new key.",
 	}
 	inProgress = Problem{
@@ -103,7 +115,7 @@ var (
 	}
 	tooMany = Problem{
 		Code: "too_many_requests", Status: http.StatusTooManyRequests, Title: "Too many requests",
-		Detail: "Nothing was done. Send the request again later, with the same key.", Retryable: true,
+		Detail: "This request was not looked at. Send it again later, with the same key.", Retryable: true,
 	}
 	storeUnavailable = Problem{
 		Code: "store_unavailable", Status: http.StatusServiceUnavailable, Title: "The request can't be protected now",
@@ -125,9 +137,7 @@ func (l *layer) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
 	} else {
 		p.Title = http.StatusText(p.Status)
 	}
-	if p.RetryAfter > 0 {
-		h.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
-	}
+	p.sayWhen(h)
 	if l.cfg.Problem != nil {
 		l.cfg.Problem(w, r, p)
 		return

@@ -1,9 +1,7 @@
 package httponce
 
 import (
-	"errors"
 	"net/http"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -57,21 +55,9 @@ func (c *call) reset() {
 
 // problem says what an error of the root package means to a client.
 func (l *layer) problem(err error) Problem {
-	p := storeUnavailable
-	var busy *onlyonce.InFlightError
-	switch {
-	case errors.Is(err, onlyonce.ErrMismatch):
-		p = keyReused
+	p := problemOf(err, storeUnavailable)
+	if p.Code == keyReused.Code {
 		p.Status = l.cfg.MismatchStatus
-	case errors.As(err, &busy):
-		p = inProgress
-		p.RetryAfter = min(max(busy.RetryAfter, time.Second), longestRetryAfter)
-	case errors.Is(err, onlyonce.ErrLost):
-		p = inProgress
-		p.RetryAfter = time.Second
-	case errors.Is(err, onlyonce.ErrUnknown):
-		p = outcomeUnknown
 	}
-	p.Err = err
 	return p
 }

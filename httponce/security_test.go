@@ -439,6 +439,25 @@ func TestSecurity20RefusalsTellNothingOfTheFirstRequest(t *testing.T) {
 	})
 }
 
+func TestSecurity06FingerprintsCantBeFoundByTrying(t *testing.T) {
+	fingerprint := func(secret []byte, body string) []byte {
+		store := memstore.New(memstore.Config{})
+		var runs atomic.Int32
+		cfg := single
+		cfg.FingerprintSecret = secret
+		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), counter(&runs), cfg)
+		wantAnswer(t, post(h, "k", body), 201, "run 1 of "+body)
+		wantAnswer(t, post(h, "k", body), 201, "run 1 of "+body)
+		wantProblem(t, post(h, "k", body+"0"), 422, "idempotency_key_reused")
+		return lookup(t, store, "k").Fingerprint
+	}
+	secret := []byte("0123456789abcdef")
+	with := fingerprint(secret, "4111")
+	if !bytes.Equal(with, fingerprint(secret, "4111")) || bytes.Equal(with, fingerprint(nil, "4111")) || bytes.Equal(with, fingerprint([]byte("another secret of us"), "4111")) {
+		t.Fatal("the fingerprint is not that of the body and the secret")
+	}
+}
+
 func TestSecurity21ReplayOfStaleSecrets(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

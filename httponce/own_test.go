@@ -1,0 +1,122 @@
+package httponce_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+func TestAHandlerOfItsOwnReadsAKeyAsTheLayerDoes(t *testing.T) {
+	for _, c := range []struct {
+		header []string
+		key    string
+		code   string
+	}{
+		{[]string{"k-1"}, "k-1", ""},
+		{[]string{`"k-1"`}, "k-1", ""},
+		{[]string{strings.Repeat("k", 255)}, strings.Repeat("k", 255), ""},
+		{[]string{strings.Repeat("k", 256)}, "", "idempotency_key_invalid"},
+		{[]string{"k", "k"}, "", "idempotency_key_invalid"},
+		{[]string{""}, "", "idempotency_key_invalid"},
+		{[]string{"k.1"}, "", "idempotency_key_invalid"},
+		{nil, "", "idempotency_key_missing"},
+	} {
+		r := httptest.NewRequest("POST", "/orders", nil)
+		if c.header != nil {
+			r.Header["Idempotency-Key"] = c.header
+		}
+		key, refusal := httponce.ReadKey(r)
+		if code := codeOf(refusal); key != c.key || code != c.code {
+			t.Errorf("%q: key %q, code %q, want %q and %q", c.header, key, code, c.key, c.code)
+		}
+		if refusal != nil && (refusal.Status != 400 || refusal.Detail == "") {
+			t.Errorf("%q is refused with %+v", c.header, refusal)
+		}
+	}
+}
+
+func codeOf(p *httponce.Problem) string {
+	if p == nil {
+		return ""
+	}
+	return p.Code
+}
+
+func TestWhatAnErrorMeansToAClient(t *testing.T) {
+	wrapped := func(err error) error { return fmt.Errorf("onlyonce: %w", err) }
+	for _, c := range []struct {
+		err       error
+		status    int
+		code      string
+		retryable bool
+		after     time.Duration
+	}{
+		{wrapped(onlyonce.ErrMismatch), 422, "idempotency_key_reused", false, 0},
+		{&onlyonce.InFlightError{RetryAfter: 2 * time.Second}, 409, "request_in_progress", true, 2 * time.Second},
+		{wrapped(onlyonce.ErrLost), 409, "request_in_progress", true, time.Second},
+		{wrapped(onlyonce.ErrUnknown), 409, "outcome_unknown", false, 0},
+		{wrapped(onlyonce.ErrCorrupt), 409, "outcome_unknown", false, 0},
+		{wrapped(onlyonce.ErrFailed), 500, "command_failed", false, 0},
+		{wrapped(onlyonce.ErrUnavailable), 503, "store_unavailable", true, 5 * time.Second},
+		{errors.New("no stock"), 500, "command_failed", true, 0},
+	} {
+		p := httponce.ProblemOf(c.err)
+		if p.Status != c.status || p.Code != c.code || p.Retryable != c.retryable || p.RetryAfter != c.after || !errors.Is(p.Err, c.err) {
+			t.Errorf("%v is %+v", c.err, p)
+		}
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, nil)
+		wantProblem(t, w, c.status, c.code)
+		if strings.Contains(w.Body.String(), "stock") || !strings.Contains(w.Body.String(), "about:blank") {
+			t.Errorf("%v is told as %s", c.err, w.Body)
+		}
+		if said := w.Header().Get("Retry-After"); said != "" != (c.after > 0) {
+			t.Errorf("%v: Retry-After %q", c.err, said)
+		}
+	}
+}
+
+func createOrder(context.Context) (string, error) {
+	fmt.Println("the order is made")
+	return "order 1", nil
+}
+
+func ExampleReadKey() {
+	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
+	handler := func(w http.ResponseWriter, r *http.Request) {
+		key, refusal := httponce.ReadKey(r)
+		if refusal != nil {
+			refusal.ServeHTTP(w, r)
+			return
+		}
+		answer, err := onlyonce.Do(r.Context(), guard, onlyonce.Request{
+			ID:   onlyonce.ID{Tenant: "acme", Operation: "CreateOrder", Key: key},
+			Wait: httponce.PreferredWait(r, 5*time.Second),
+		}, createOrder)
+		if err != nil {
+			httponce.ProblemOf(err).ServeHTTP(w, r)
+			return
+		}
+		fmt.Fprint(w, answer.Value)
+	}
+	for range 2 {
+		r := httptest.NewRequest(http.MethodPost, "/orders", nil)
+		r.Header.Set("Idempotency-Key", "k-1")
+		w := httptest.NewRecorder()
+		handler(w, r)
+		fmt.Println(w.Code, w.Body)
+	}
+	// Output:
+	// the order is made
+	// 200 order 1
+	// 200 order 1
+}

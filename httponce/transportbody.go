@@ -1,0 +1,66 @@
+package httponce
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"sync"
+)
+
+// makeRepeatable sees to it that the request has GetBody, if it has a body; when
+// it returns an error, the body is closed.
+func (t *Transport) makeRepeatable(r *http.Request) error {
+	if r.Body == nil || r.Body == http.NoBody || r.GetBody != nil {
+		return nil
+	}
+	given := r.Body
+	shut := sync.OnceFunc(func() { _ = given.Close() })
+	defer shut()
+	if r.ContentLength > t.MaxBody {
+		return t.tooLong()
+	}
+	defer context.AfterFunc(r.Context(), shut)() // what reads a pipe would not notice
+	data, err := io.ReadAll(io.LimitReader(given, t.MaxBody+1))
+	switch {
+	case r.Context().Err() != nil:
+		return context.Cause(r.Context())
+	case err != nil:
+		return fmt.Errorf("httponce: read the request's body: nothing was sent: %w", err)
+	case int64(len(data)) > t.MaxBody:
+		return t.tooLong()
+	case r.ContentLength > 0 && int64(len(data)) != r.ContentLength:
+		return fmt.Errorf("httponce: nothing was sent: Request.ContentLength is %d, and the body has %d bytes", r.ContentLength, len(data))
+	}
+	r.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(data)), nil }
+	switch {
+	case len(r.Trailer) > 0: // needs a body whose length is not announced
+	case len(data) == 0:
+		r.Body, r.GetBody = http.NoBody, nil
+	default:
+		r.ContentLength = int64(len(data))
+	}
+	return renewBody(r)
+}
+
+func (t *Transport) tooLong() error {
+	return fmt.Errorf("httponce: nothing was sent: the body is longer than %d bytes and can't be read twice: set Request.GetBody, or a higher Transport.MaxBody", t.MaxBody)
+}
+
+// renewBody gives r its body anew.
+func renewBody(r *http.Request) (err error) {
+	if r.GetBody == nil || r.Body == nil {
+		return nil
+	}
+	if r.Body, err = r.GetBody(); err != nil {
+		return fmt.Errorf("httponce: get the request's body again: %w", err)
+	}
+	return nil
+}
+
+func closeBody(r *http.Request) {
+	if r.Body != nil {
+		_ = r.Body.Close()
+	}
+}
