@@ -1,0 +1,21 @@
+//go:build unix
+
+package proxy
+
+import "syscall"
+
+// alive reports whether the connection still stands, and nothing has come that
+// nobody asked for. It does not wait.
+func (c *conn) alive() bool {
+	if c.raw == nil {
+		return false
+	}
+	var one [1]byte
+	var n int
+	var received error
+	err := c.raw.Read(func(fd uintptr) bool {
+		n, received = syscall.Read(int(fd), one[:])
+		return true
+	})
+	return err == nil && n < 0 && (received == syscall.EAGAIN || received == syscall.EWOULDBLOCK) //nolint:errorlint // syscall.Read returns nothing else
+}

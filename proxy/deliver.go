@@ -1,0 +1,189 @@
+package proxy
+
+import (
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+// A delivery gives an upstream's answer to the client. It holds it back until all
+// of it has come, so that it can be recorded before its first byte leaves;
+// unless it is longer than what is recorded, or a stream of events.
+type delivery struct {
+	rt      *route
+	w       http.ResponseWriter
+	c       *conn
+	held    *held
+	leaving bool
+	events  bool
+	gone    bool // the client
+}
+
+// held is the memory for bodies that are held back.
+type held struct{ b []byte }
+
+var heldPool = sync.Pool{New: func() any { return new(held) }}
+
+// deliver delivers the answer whose head the conn has received, and ends with the
+// conn.
+func (rt *route) deliver(w http.ResponseWriter, r *http.Request, c *conn) {
+	d := delivery{rt: rt, w: w, c: c}
+	d.events = isEvents(c.reply.fields)
+	if s := c.reply.status; s == http.StatusBadGateway || s == http.StatusGatewayTimeout {
+		httponce.Unknown(r)
+	}
+	defer d.release()
+	if err := c.body(d.take); err != nil {
+		c.Close()
+		httponce.Unknown(r)
+		if d.leaving {
+			rt.table.report(r, err)
+			panic(http.ErrAbortHandler) // so that the client sees that it is not whole
+		}
+		rt.refuse(w, r, lost(err), err)
+		return
+	}
+	keep := c.whole && !c.reply.close && !d.gone && c.at == len(c.in)
+	if !d.leaving {
+		d.leave()
+	}
+	d.trailer()
+	if keep {
+		rt.link.pool.put(c)
+	} else {
+		c.Close()
+	}
+}
+
+// take takes a piece of the body.
+func (d *delivery) take(piece []byte) bool {
+	switch {
+	case d.leaving:
+	case !d.events && d.length()+len(piece) <= d.rt.longest:
+		if d.held == nil && int64(len(piece)) == d.c.reply.length {
+			d.leave() // all of it: there is nothing to wait for
+			break
+		}
+		d.hold(piece)
+		return true
+	default:
+		d.leave()
+	}
+	if _, err := d.w.Write(piece); err != nil {
+		d.gone = true
+		return false
+	}
+	if d.events {
+		_ = http.NewResponseController(d.w).Flush() // what it fails of, the next Write fails of
+	}
+	return true
+}
+
+func (d *delivery) length() int {
+	if d.held == nil {
+		return 0
+	}
+	return len(d.held.b)
+}
+
+func (d *delivery) hold(piece []byte) {
+	if d.held == nil {
+		d.held = heldPool.Get().(*held)
+	}
+	d.held.b = append(d.held.b, piece...)
+}
+
+// leave writes the head, and what was held back.
+func (d *delivery) leave() {
+	d.leaving = true
+	h, fields := d.w.Header(), d.c.reply.fields
+	if d.c.reply.trailer > 0 {
+		fields = fields[:d.c.reply.trailer]
+	}
+	values := make([]string, len(fields))
+	for i, f := range fields {
+		if !d.rt.returns(f.name, fields) {
+			continue
+		}
+		values[i] = f.value
+		if vs := h[f.name]; len(vs) > 0 {
+			h[f.name] = append(vs, f.value)
+		} else {
+			h[f.name] = values[i : i+1 : i+1]
+		}
+	}
+	d.rt.setAnswer(h)
+	if len(h["Content-Type"]) == 0 {
+		h["Content-Type"] = nil // else net/http guesses what the server behind did not say
+	}
+	d.w.WriteHeader(d.c.reply.status)
+	if d.held != nil {
+		_, err := d.w.Write(d.held.b)
+		d.gone = err != nil
+	}
+	if d.events {
+		_ = http.NewResponseController(d.w).Flush()
+	}
+}
+
+// trailer sets what came after the body.
+func (d *delivery) trailer() {
+	if d.c.reply.trailer == 0 {
+		return
+	}
+	h := d.w.Header()
+	for _, f := range d.c.reply.fields[d.c.reply.trailer:] {
+		if !ofMessage(f.name) && d.rt.returns(f.name, nil) {
+			h.Add(http.TrailerPrefix+f.name, f.value)
+		}
+	}
+}
+
+// release gives the memory back; what was written has been copied.
+func (d *delivery) release() {
+	if d.held == nil {
+		return
+	}
+	if cap(d.held.b) <= largestKept {
+		d.held.b = d.held.b[:0]
+		heldPool.Put(d.held)
+	}
+	d.held = nil
+}
+
+// returns reports whether a header of the answer goes to the client.
+func (rt *route) returns(name string, fields []field) bool {
+	if ofConnection(name) {
+		return false
+	}
+	for _, f := range fields {
+		if f.name == "Connection" && hasToken(f.value, name) {
+			return false
+		}
+	}
+	return true
+}
+
+// ofMessage reports whether a field says how a message is to be read, or who may
+// see it, so that it can't come after it: RFC 9110, section 6.5.1.
+func ofMessage(name string) bool {
+	switch name {
+	case "Content-Length", "Content-Type", "Content-Encoding", "Content-Range", "Host", "Authorization", "Set-Cookie", "Cache-Control", "Www-Authenticate", "Location":
+		return true
+	}
+	return strings.HasPrefix(name, "Idempotency-")
+}
+
+// isEvents reports whether an answer is a stream of events, which is of no use
+// when it is held back.
+func isEvents(fields []field) bool {
+	for _, f := range fields {
+		if f.name == "Content-Type" {
+			kind, _, _ := strings.Cut(f.value, ";")
+			return strings.EqualFold(trim(kind), "text/event-stream")
+		}
+	}
+	return false
+}

@@ -1,0 +1,43 @@
+// Package proxy puts httponce before a server in any language, which then needs
+// no change: requests with an idempotency key run once and are replayed, all
+// others go through untouched and streaming.
+//
+//	orders := &proxy.Upstream{URL: &url.URL{Scheme: "http", Host: "127.0.0.1:3000"}}
+//	p := proxy.New([]proxy.Route{
+//		{Method: "POST", Pattern: "/v1/orders", Upstream: orders, Guard: guard, Once: httponce.Config{Tenant: account}},
+//		{Pattern: "/", Upstream: orders},
+//	}, proxy.Config{})
+//	l, err := net.Listen("tcp", "127.0.0.1:8080")
+//	…
+//	err = proxy.Server(p).Serve(proxy.Listen(l, nil))
+//
+// # What becomes of a keyed request
+//
+//	refused before a byte was sent to the upstream    released: a repeat runs; the client gets 503, retryable
+//	no answer, a broken or malformed one, 502, 504    unknown: the Guard's policy decides what a repeat does
+//	another answer of 500 or more                     failed: a repeat runs
+//	any other answer                                  recorded and replayed, as httponce.Config says
+//
+// The upstream gets the key as the client wrote it, Idempotency-Attempt (the
+// number of the attempt; the first is 1) and Idempotency-Fence (a number higher
+// than that of every earlier attempt: a row that remembers the highest can
+// refuse what a lost attempt still writes). What a client sends under these two
+// names never reaches it. A keyed request is never sent twice by one attempt.
+//
+// It is sent by HTTP/1.1, with a length; interim answers (103) and the request's
+// trailers are not passed on, and its answer leaves once all of it has come, but
+// for a stream of events and what is longer than httponce.Config.MaxAnswer.
+//
+// # What a client can't do
+//
+// The upstream is the route's, whatever the request says. Redirects are the
+// client's to follow. Headers of one connection end here, and a request whose
+// Connection header names one that matters is refused with 400. Forwarded and
+// X-Forwarded-* are the proxy's own. A path is sent on as it came, but no spelling
+// of it goes round a protected route: it is matched cleaned and decoded too, and
+// in whatever case. Listen refuses what may be read in two ways (RFC 9112); serve
+// through it. If the upstream obeys X-HTTP-Method-Override, drop that header.
+//
+// gRPC goes through whether it has a key or not, unless a key is required, by
+// HTTP/2 (RFC 9113), in clear text if the upstream's URL is http.
+package proxy

@@ -1,0 +1,90 @@
+package proxy
+
+import (
+	"net"
+	"net/http"
+	"strings"
+)
+
+// origin is whom a request came from, as its headers say to the upstream.
+type origin struct {
+	client, host, proto string
+	listed, forwarded   string // what trusted proxies have said of those before the client
+}
+
+func originOf(r *http.Request, trust bool) origin {
+	o := origin{host: r.Host, proto: "http"}
+	o.client, _, _ = net.SplitHostPort(r.RemoteAddr)
+	if r.TLS != nil {
+		o.proto = "https"
+	}
+	if !trust {
+		return o
+	}
+	o.listed = strings.Join(r.Header["X-Forwarded-For"], ", ")
+	o.forwarded = strings.Join(r.Header["Forwarded"], ", ")
+	if h := r.Header["X-Forwarded-Host"]; len(h) == 1 && isHost(h[0]) {
+		o.host = h[0]
+	}
+	if p := r.Header["X-Forwarded-Proto"]; len(p) == 1 && (p[0] == "http" || p[0] == "https") {
+		o.proto = p[0]
+	}
+	return o
+}
+
+// appendFor appends the value of X-Forwarded-For.
+func (o *origin) appendFor(b []byte) []byte {
+	if b = append(b, o.listed...); o.listed != "" && o.client != "" {
+		b = append(b, ", "...)
+	}
+	return append(b, o.client...)
+}
+
+// appendForwarded appends the value of Forwarded: RFC 7239.
+func (o *origin) appendForwarded(b []byte) []byte {
+	if b = append(b, o.forwarded...); o.forwarded != "" {
+		b = append(b, ", "...)
+	}
+	switch b = append(b, "for="...); {
+	case o.client == "":
+		b = append(b, "unknown"...)
+	case strings.IndexByte(o.client, ':') >= 0:
+		b = append(append(append(b, `"[`...), o.client...), `]"`...)
+	default:
+		b = append(b, o.client...)
+	}
+	if o.host != "" {
+		b = append(append(append(b, `;host="`...), o.host...), '"')
+	}
+	return append(append(b, ";proto="...), o.proto...)
+}
+
+// forwarded appends the headers that say whom the request came from.
+func (q *ask) forwarded(r *http.Request, trust bool) {
+	o := originOf(r, trust)
+	q.bad = q.bad || !isText(o.listed) || !isText(o.forwarded)
+	if o.client != "" || o.listed != "" {
+		q.b = append(o.appendFor(append(q.b, "X-Forwarded-For: "...)), "\r\n"...)
+	}
+	q.field("X-Forwarded-Host", o.host)
+	q.field("X-Forwarded-Proto", o.proto)
+	q.b = append(o.appendForwarded(append(q.b, "Forwarded: "...)), "\r\n"...)
+}
+
+// setForwarded sets them.
+func setForwarded(h http.Header, r *http.Request, trust bool) {
+	o := originOf(r, trust)
+	values := make([]string, 0, 4)
+	set := func(name, value string) {
+		values = append(values, value)
+		h[name] = values[len(values)-1 : len(values) : len(values)]
+	}
+	if o.listed != "" {
+		set("X-Forwarded-For", string(o.appendFor(nil)))
+	} else if o.client != "" {
+		set("X-Forwarded-For", o.client)
+	}
+	set("X-Forwarded-Host", o.host)
+	set("X-Forwarded-Proto", o.proto)
+	set("Forwarded", string(o.appendForwarded(make([]byte, 0, 128))))
+}

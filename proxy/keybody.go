@@ -1,0 +1,207 @@
+package proxy
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+// keyFromBody returns the request with the key that its body has in the header, or
+// refuses it and returns nil.
+func (rt *route) keyFromBody(w http.ResponseWriter, r *http.Request) *http.Request {
+	limit := orDefault(rt.Once.MaxBody, defaultMaxBody)
+	if r.ContentLength > limit {
+		rt.refuseBody(w, r, bodyTooLarge, nil)
+		return nil
+	}
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	switch {
+	case err != nil:
+		rt.refuseBody(w, r, bodyUnreadable, err)
+		return nil
+	case int64(len(body)) > limit:
+		rt.refuseBody(w, r, bodyTooLarge, nil)
+		return nil
+	}
+	key, err := keyAt(body, rt.pointer)
+	if err == nil && key != "" {
+		err = rt.putKey(r.Header, key)
+	}
+	if err != nil {
+		p := keyInvalid
+		p.Detail = capital(err.Error()) + "."
+		rt.refuse(w, r, p, err)
+		return nil
+	}
+	received := *r
+	data := new(whole)
+	data.Reset(body)
+	received.Body, received.ContentLength = data, int64(len(body))
+	return &received
+}
+
+// putKey puts a key into the header, or says why it can't be there.
+func (rt *route) putKey(h http.Header, key string) error {
+	sent, given := h[rt.header]
+	switch {
+	case !isText(key):
+		return errors.New("the key in the body has a control character")
+	case !given:
+		h[rt.header] = []string{quote(key)}
+	case len(sent) != 1 || sent[0] != key && sent[0] != quote(key):
+		return errors.New("the key in the header is not that in the body")
+	}
+	return nil
+}
+
+const defaultMaxBody = 1 << 20 // httponce's
+
+var keyInvalid = httponce.Problem{Code: "idempotency_key_invalid", Status: http.StatusBadRequest, Title: "The idempotency key is not valid"}
+
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
+
+// quote writes a key as an RFC 9651 string.
+func quote(key string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
+}
+
+// parsePointer returns the tokens of a JSON Pointer.
+func parsePointer(pointer string) ([]string, error) {
+	if pointer == "" || pointer[0] != '/' {
+		return nil, errors.New("KeyPointer " + pointer + ": write a JSON Pointer such as /request_id")
+	}
+	tokens := strings.Split(pointer[1:], "/")
+	for i, t := range tokens {
+		if rest := strings.NewReplacer("~0", "", "~1", "").Replace(t); strings.Contains(rest, "~") {
+			return nil, errors.New("KeyPointer " + pointer + ": write ~0 for ~ and ~1 for / in a name")
+		}
+		tokens[i] = strings.NewReplacer("~1", "/", "~0", "~").Replace(t)
+	}
+	return tokens, nil
+}
+
+var errTwoKeys = errors.New("the body gives the key more than once")
+
+// keyAt returns the string or the whole number that the pointer leads to in a
+// JSON document, or "": there is none. A name on the way that comes twice, or in
+// another case, is an error: servers take one or the other.
+func keyAt(doc []byte, pointer []string) (string, error) {
+	if !json.Valid(doc) {
+		return "", nil
+	}
+	value := bytes.TrimSpace(doc)
+	for _, token := range pointer {
+		if value[0] != '{' {
+			if value[0] != '[' {
+				return "", nil
+			}
+			if value = element(value, token); value == nil {
+				return "", nil
+			}
+			continue
+		}
+		var err error
+		if value, err = member(value, token); value == nil {
+			return "", err
+		}
+	}
+	switch c := value[0]; {
+	case c == '"':
+		key := unquote(value)
+		if !utf8.ValidString(key) || strings.ContainsRune(key, utf8.RuneError) {
+			return "", errors.New("the key in the body is not valid Unicode") // which readers replace, and so make one of two
+		}
+		return key, nil
+	case (c == '-' || '0' <= c && c <= '9') && !bytes.ContainsAny(value, ".eE"):
+		return string(value), nil
+	}
+	return "", nil
+}
+
+// member returns the value of that name in a valid object, or nil.
+func member(object []byte, name string) (value []byte, err error) {
+	for rest := skipSpace(object[1:]); rest[0] != '}'; {
+		end := valueEnd(rest)
+		found := unquote(rest[:end])
+		rest = skipSpace(skipSpace(rest[end:])[1:]) // the colon
+		end = valueEnd(rest)
+		if strings.EqualFold(found, name) {
+			if value != nil {
+				return nil, errTwoKeys
+			}
+			if value = rest[:end]; found != name {
+				return nil, errors.New("the body has the key by a name in another case")
+			}
+		}
+		if rest = skipSpace(rest[end:]); rest[0] == ',' {
+			rest = skipSpace(rest[1:])
+		}
+	}
+	return value, nil
+}
+
+// element returns the element of that index in a valid array, or nil.
+func element(array []byte, index string) []byte {
+	if n := parseLength(index); n < 0 || n > 0 && index[0] == '0' || n == 0 && len(index) > 1 {
+		return nil
+	}
+	left := parseLength(index)
+	for rest := skipSpace(array[1:]); rest[0] != ']'; left-- {
+		end := valueEnd(rest)
+		if left == 0 {
+			return rest[:end]
+		}
+		if rest = skipSpace(rest[end:]); rest[0] == ',' {
+			rest = skipSpace(rest[1:])
+		}
+	}
+	return nil
+}
+
+// valueEnd returns where the first value of valid JSON ends.
+func valueEnd(b []byte) int {
+	depth := 0
+	for i := 0; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			for i++; b[i] != '"'; i++ {
+				if b[i] == '\\' {
+					i++
+				}
+			}
+			if depth == 0 {
+				return i + 1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']', ',', ' ', '\t', '\r', '\n', ':':
+			if depth == 0 {
+				return i
+			}
+			if c := b[i]; c == '}' || c == ']' {
+				if depth--; depth == 0 {
+					return i + 1
+				}
+			}
+		}
+	}
+	return len(b)
+}
+
+func skipSpace(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
+
+// unquote returns what a valid JSON string says.
+func unquote(b []byte) string {
+	if bytes.IndexByte(b, '\\') < 0 {
+		return string(b[1 : len(b)-1])
+	}
+	var s string
+	_ = json.Unmarshal(b, &s) // it is valid
+	return s
+}

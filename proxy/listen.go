@@ -1,0 +1,149 @@
+package proxy
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+// Listen returns a listener whose connections carry only requests that can be
+// read in one way, as RFC 9112 asks for: another is answered with 400, and its
+// connection closed. With a TLS setting they are TLS connections, of TLS 1.2 or
+// later unless it says otherwise; a client may choose HTTP/2, unless its
+// NextProtos says otherwise. HTTP/2 in clear text passes too.
+func Listen(l net.Listener, secure *tls.Config) net.Listener {
+	if secure != nil {
+		return newSecureListener(l, secure)
+	}
+	return listener{l}
+}
+
+type listener struct{ net.Listener }
+
+func (l listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return &scanned{Conn: c}, nil
+}
+
+// scanned is a client's connection. When what it receives turns bad, net/http
+// receives something else instead, which it refuses with 400 in the order of the
+// requests; within a body, where nothing can be said any more, an error.
+type scanned struct {
+	net.Conn
+	scan    scan
+	poison  string // what net/http is still to receive
+	refused bool
+	ended   error
+	upgrade atomic.Bool  // a request asked for another protocol
+	raw     atomic.Bool  // it has got it
+	allowed atomic.Int64 // when what is written was last given time, in nanoseconds
+}
+
+// writeTime is how long, at least, a client may take no byte of its answer.
+const writeTime = time.Minute
+
+// poison makes a request malformed wherever it comes in its head, and is as long as
+// what net/http waits for to know HTTP/2.
+const poison = "\x00: \x00 this is not HTTP\r\n\r\n"
+
+var errBadBody = errors.New("proxy: the request's body is malformed")
+
+func (c *scanned) Read(p []byte) (int, error) {
+	switch {
+	case c.raw.Load():
+		return c.Conn.Read(p)
+	case c.poison != "":
+		n := copy(p, c.poison)
+		c.poison = c.poison[n:]
+		return n, nil
+	case c.ended != nil:
+		return 0, c.ended
+	case c.refused:
+		return 0, c.discard()
+	}
+	n, err := c.Conn.Read(p)
+	good := c.scan.scan(p[:n])
+	if c.scan.upgrade {
+		c.upgrade.Store(true)
+		c.scan.upgrade = false
+	}
+	if good == n {
+		return n, err
+	}
+	return c.refuse(p, good)
+}
+
+// refuse ends the connection after the first good bytes of p.
+func (c *scanned) refuse(p []byte, good int) (int, error) {
+	if s := c.scan.state; s == atStart || s == inHead || s == inPreface {
+		n := copy(p[good:], poison)
+		c.poison, c.refused = poison[n:], true
+		return good + n, nil
+	}
+	if c.ended = errBadBody; good == 0 {
+		return 0, c.ended
+	}
+	return good, nil
+}
+
+// discard waits for the end of what is refused: an earlier request may still be
+// answered, and net/http takes an error for a client that has gone.
+func (c *scanned) discard() error {
+	var b [512]byte
+	for {
+		if _, err := c.Conn.Read(b[:]); err != nil {
+			return err
+		}
+	}
+}
+
+var (
+	interim   = []byte("HTTP/1.1 1")
+	switching = []byte("HTTP/1.1 101 ")
+)
+
+// Write looks whether the first that is written to a request that asked for
+// another protocol grants it.
+func (c *scanned) Write(p []byte) (int, error) {
+	if c.upgrade.Load() && !c.raw.Load() {
+		switch {
+		case bytes.HasPrefix(p, switching):
+			c.raw.Store(true)
+		case !bytes.HasPrefix(p, interim):
+			c.upgrade.Store(false)
+		}
+	}
+	if now := time.Now(); now.UnixNano()-c.allowed.Load() > int64(writeTime/2) {
+		c.allowed.Store(now.UnixNano())
+		_ = c.Conn.SetWriteDeadline(now.Add(writeTime * 3 / 2)) // else the Write fails, too
+	}
+	return c.Conn.Write(p)
+}
+
+// SetWriteDeadline is what net/http ends the time with that a request's answer may
+// take, and so the one that was given.
+func (c *scanned) SetWriteDeadline(t time.Time) error {
+	c.allowed.Store(0)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline is SetWriteDeadline for both ways.
+func (c *scanned) SetDeadline(t time.Time) error {
+	c.allowed.Store(0)
+	return c.Conn.SetDeadline(t)
+}
+
+// CloseWrite lets net/http say that it has answered, and wait for the client to
+// have received that.
+func (c *scanned) CloseWrite() error {
+	if c, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return c.CloseWrite()
+	}
+	return errors.ErrUnsupported
+}

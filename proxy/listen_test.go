@@ -1,0 +1,45 @@
+package proxy
+
+import (
+	"net"
+	"testing"
+	"time"
+)
+
+// timed is a connection that notes until when it may write.
+type timed struct {
+	net.Conn
+	until time.Time
+}
+
+func (c *timed) Write(p []byte) (int, error)        { return len(p), nil }
+func (c *timed) SetWriteDeadline(t time.Time) error { c.until = t; return nil }
+func (c *timed) SetDeadline(t time.Time) error      { c.until = t; return nil }
+func (c *timed) allows(from, to time.Duration) bool {
+	d := time.Until(c.until)
+	return from < d && d <= to
+}
+
+func TestAClientThatTakesNothingHasAMinute(t *testing.T) {
+	below := &timed{}
+	c := &scanned{Conn: below}
+	for _, end := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
+		_, _ = c.Write([]byte("x"))
+		if !below.allows(writeTime, 2*writeTime) {
+			t.Errorf("it may write until %v", below.until)
+		}
+		if err := end(time.Time{}); err != nil || !below.until.IsZero() { // as net/http does after each answer
+			t.Error(err)
+		}
+	}
+	_, _ = c.Write([]byte("x"))
+	if !below.allows(writeTime, 2*writeTime) {
+		t.Errorf("for another answer it may write until %v", below.until)
+	}
+	c.allowed.Store(time.Now().Add(-writeTime * 2 / 3).UnixNano())
+	below.until = time.Time{}
+	_, _ = c.Write([]byte("x"))
+	if !below.allows(writeTime, 2*writeTime) {
+		t.Errorf("after a while it may write until %v", below.until)
+	}
+}

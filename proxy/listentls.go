@@ -1,0 +1,107 @@
+package proxy
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"sync"
+	"time"
+)
+
+// A secureListener does the TLS handshake before a connection is accepted, each
+// in a goroutine of its own: net/http wants a *tls.Conn for HTTP/2, and for
+// HTTP/1 is to get what is inside.
+type secureListener struct {
+	net.Listener
+	config *tls.Config
+	start  sync.Once
+	ready  chan accepted
+	closed chan struct{}
+	close  sync.Once
+}
+
+type accepted struct {
+	conn net.Conn
+	err  error
+}
+
+const handshakeTime = 5 * time.Second
+
+func newSecureListener(l net.Listener, config *tls.Config) *secureListener {
+	config = config.Clone()
+	config.MinVersion = orDefault(config.MinVersion, tls.VersionTLS12)
+	if config.NextProtos == nil {
+		config.NextProtos = []string{"h2", "http/1.1"}
+	}
+	return &secureListener{Listener: l, config: config, ready: make(chan accepted), closed: make(chan struct{})}
+}
+
+func (l *secureListener) Accept() (net.Conn, error) {
+	l.start.Do(func() { go l.accept() })
+	select {
+	case a := <-l.ready:
+		return a.conn, a.err
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *secureListener) Close() error {
+	l.close.Do(func() { close(l.closed) })
+	return l.Listener.Close()
+}
+
+func (l *secureListener) accept() {
+	for {
+		c, err := l.Listener.Accept()
+		if err == nil {
+			go l.shake(c)
+			continue
+		}
+		l.give(accepted{err: err})
+		if errors.Is(err, net.ErrClosed) {
+			return
+		}
+	}
+}
+
+// give hands over what Accept returns, and reports whether it was taken.
+func (l *secureListener) give(a accepted) bool {
+	select {
+	case l.ready <- a:
+		return true
+	case <-l.closed:
+		return false
+	}
+}
+
+func (l *secureListener) shake(c net.Conn) {
+	ctx, cancel := context.WithTimeout(context.Background(), handshakeTime)
+	defer cancel()
+	secure := tls.Server(c, l.config)
+	if err := secure.HandshakeContext(ctx); err != nil {
+		var plain tls.RecordHeaderError
+		if errors.As(err, &plain) && plain.Conn != nil {
+			_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\n\r\nThis port speaks HTTPS.\n") // to whom it may help
+		}
+		c.Close()
+		return
+	}
+	var ready net.Conn = secure
+	if secure.ConnectionState().NegotiatedProtocol != "h2" {
+		ready = &scannedSecure{scanned{Conn: secure, scan: scan{secure: true}}, secure}
+	}
+	if !l.give(accepted{conn: ready}) {
+		c.Close()
+	}
+}
+
+// scannedSecure is scanned for what comes by TLS, and net/http asks for that.
+type scannedSecure struct {
+	scanned
+	secure *tls.Conn
+}
+
+func (c *scannedSecure) ConnectionState() tls.ConnectionState { return c.secure.ConnectionState() }

@@ -1,0 +1,173 @@
+package proxy
+
+import (
+	"bytes"
+	"io"
+)
+
+// body hands the answer's body, piece by piece, to take; what take is given is
+// overwritten by the next. It ends when take returns false.
+func (c *conn) body(take func([]byte) bool) error {
+	switch r := &c.reply; {
+	case r.chunked:
+		return c.chunks(take)
+	case r.length >= 0:
+		_, err := c.pass(r.length, take)
+		return err
+	}
+	for {
+		if c.at < len(c.in) {
+			piece := c.in[c.at:]
+			c.at = len(c.in)
+			if !take(piece) {
+				return nil
+			}
+		}
+		if err := c.more(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// more is fill within the body, where every piece has its time.
+func (c *conn) more() error {
+	c.allow(c.stall)
+	return c.fill()
+}
+
+// pass hands n bytes to take, and reports whether it wants more.
+func (c *conn) pass(n int64, take func([]byte) bool) (bool, error) {
+	for n > 0 {
+		if c.at == len(c.in) {
+			if n > firstIn && cap(c.in) < mostIn {
+				c.in, c.at = make([]byte, 0, mostIn), 0
+			}
+			if err := c.more(); err != nil {
+				return false, unexpected(err)
+			}
+		}
+		piece := c.in[c.at:]
+		if int64(len(piece)) > n {
+			piece = piece[:n]
+		}
+		n -= int64(len(piece))
+		c.at += len(piece)
+		if !take(piece) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+func unexpected(err error) error {
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+const (
+	longestChunkLine = 256
+	longestTrailer   = 8 << 10
+)
+
+// chunks is body for a chunked one; the reply's fields then have the trailer, too.
+func (c *conn) chunks(take func([]byte) bool) error {
+	for {
+		line, err := c.line(longestChunkLine)
+		if err != nil {
+			return err
+		}
+		n, ok := chunkSize(line)
+		switch {
+		case !ok:
+			return malformed("the length of a chunk")
+		case n == 0:
+			return c.trailer()
+		}
+		if more, err := c.pass(n, take); err != nil || !more {
+			return err
+		}
+		if line, err := c.line(len("\r\n")); err != nil || len(line) > 0 {
+			return orMalformed(err, "the end of a chunk")
+		}
+	}
+}
+
+func orMalformed(err error, what string) error {
+	if err != nil {
+		return err
+	}
+	return malformed(what)
+}
+
+// line receives a line that ends with CRLF, and returns it without that. The next
+// call overwrites it.
+func (c *conn) line(longest int) ([]byte, error) {
+	for {
+		have := c.in[c.at:]
+		i := bytes.IndexByte(have, '\n')
+		switch {
+		case i == 0 || i > 0 && have[i-1] != '\r':
+			return nil, malformed("a line that ends with LF alone")
+		case i > longest || i < 0 && len(have) > longest:
+			return nil, malformed("a line that is too long")
+		case i > 0:
+			c.at += i + 1
+			return have[:i-1], nil
+		}
+		if err := c.more(); err != nil {
+			return nil, unexpected(err)
+		}
+	}
+}
+
+// chunkSize reads the line before a chunk; extensions are skipped.
+func chunkSize(line []byte) (n int64, ok bool) {
+	digits := 0
+	for ; digits < len(line); digits++ {
+		d := hexDigit(line[digits])
+		if d < 0 {
+			break
+		}
+		if n = n<<4 | int64(d); digits == 15 {
+			return 0, false
+		}
+	}
+	rest := trim(string(line[digits:]))
+	return n, digits > 0 && (rest == "" && len(line) == digits || rest != "" && rest[0] == ';' && isText(rest))
+}
+
+func hexDigit(b byte) int {
+	switch {
+	case '0' <= b && b <= '9':
+		return int(b - '0')
+	case 'a' <= b|0x20 && b|0x20 <= 'f':
+		return int(b|0x20-'a') + 10
+	}
+	return -1
+}
+
+// trailer receives what follows the last chunk.
+func (c *conn) trailer() error {
+	c.reply.trailer = len(c.reply.fields)
+	for size := 0; ; {
+		line, err := c.line(longestTrailer)
+		if err != nil {
+			return err
+		}
+		if len(line) == 0 {
+			return nil
+		}
+		if size += len(line); size > longestTrailer || len(c.reply.fields) == mostFields {
+			return errHeadTooLong
+		}
+		f, err := parseField(string(line))
+		if err != nil {
+			return err
+		}
+		c.reply.fields = append(c.reply.fields, f)
+	}
+}

@@ -1,0 +1,80 @@
+package proxy
+
+import (
+	"bufio"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// follow scans raw in pieces, and returns how much of it is good.
+func follow(raw string, piece int) (good int, s scan) {
+	for good < len(raw) {
+		p := []byte(raw[good:min(good+piece, len(raw))])
+		n := s.scan(p)
+		if good += n; n < len(p) {
+			break
+		}
+	}
+	return good, s
+}
+
+func TestWhatIsNotToBeScannedIsHTTP2FromTheStartInClearTextOnly(t *testing.T) {
+	const h2, get = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
+	for _, piece := range []int{1, 5, 100} {
+		if good, s := follow(h2+"\x00\n", piece); good != len(h2)+2 || s.state != opaque {
+			t.Errorf("pieces of %d: %d good", piece, good)
+		}
+		for _, raw := range []string{get + h2, "PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n", "PRI * HTTP/2.0\r\nHost: h\r\n\r\n", "GET /#x HTTP/1.1\r\n\r\n"} {
+			if good, s := follow(raw, piece); good == len(raw) || s.state == opaque {
+				t.Errorf("pieces of %d: %q is good", piece, raw)
+			}
+		}
+	}
+	s := scan{secure: true}
+	if good := s.scan([]byte(h2)); good == len(h2) {
+		t.Error("HTTP/2 may begin inside TLS without ALPN")
+	}
+}
+
+// FuzzScan holds the scan of what a client sends to net/http: what is good is read
+// there as the same requests, bodies and all; and pieces make no difference.
+func FuzzScan(f *testing.F) {
+	for _, raw := range []string{
+		"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhiGET / HTTP/1.1\r\nHost: h\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n2;x=y\r\nhi\r\n0\r\nA: b\r\n\r\n",
+		"GET / HTTP/1.0\r\n\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "OPTIONS * HTTP/1.1\r\nHost: h\r\n\r\n",
+		"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n0\r\n\r\n",
+	} {
+		f.Add(raw, byte(3))
+	}
+	f.Fuzz(func(t *testing.T, raw string, piece byte) {
+		good, s := follow(raw, int(piece)+1)
+		all, _ := follow(raw, len(raw)+1)
+		if good > len(raw) || all > good || (all < len(raw)) != (good < len(raw)) {
+			t.Fatalf("%q: %d good in pieces, %d at once", raw, good, all)
+		}
+		if good < len(raw) || s.state != atStart || len(s.part) > 0 {
+			return // refused, or not whole
+		}
+		ours := strings.NewReader(raw)
+		in := bufio.NewReader(ours)
+		for {
+			if _, err := in.Peek(1); err == io.EOF {
+				return
+			}
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				// net/http may be stricter about what is not ours to judge, and then refuses it; but not about where it ends.
+				if text := err.Error(); strings.Contains(text, "parse ") || strings.Contains(text, "Host") || strings.Contains(text, "invalid method") {
+					return
+				}
+				t.Fatalf("net/http refuses %q: %v", raw, err)
+			}
+			if _, err := io.Copy(io.Discard, r.Body); err != nil {
+				t.Fatalf("net/http does not come to the end of a body in %q: %v", raw, err)
+			}
+		}
+	})
+}
