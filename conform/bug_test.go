@@ -1,0 +1,195 @@
+package conform_test
+
+import (
+	"iter"
+	"maps"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/conform"
+)
+
+// bugs are what a layer may do wrong, and the row that says so.
+var bugs = map[string]string{
+	"a replay is a 200":                             "replay",
+	"a replay is written anew":                      "replay",
+	"a replay has no Location":                      "replay",
+	"bodies are not compared":                       "mismatch",
+	"another body runs":                             "mismatch",
+	"another body crashes":                          "mismatch",
+	"another body forgets the first":                "mismatch",
+	"the crowd runs":                                "burst",
+	"the crowd runs in secret":                      "burst",
+	"the crowd makes it stick":                      "burst",
+	"the crowd makes it forget":                     "burst",
+	"in flight is a crash":                          "in-flight",
+	"who hangs up is forgotten":                     "disconnect",
+	"who hangs up is stuck":                         "disconnect",
+	"claimed before it is read":                     "cut-off",
+	"an error is never settled":                     "error",
+	"an error gets no answer":                       "error",
+	"an error is forgotten for a success":           "error",
+	"no key is a key":                               "missing",
+	"no key is refused, and runs":                   "missing",
+	"no key is a crash":                             "missing",
+	"the empty key is one":                          "empty",
+	"an empty key is a crash":                       "empty",
+	"an empty key counts as none, which is refused": "empty",
+	"an odd key is cut":                             "malformed",
+	"malformed is ignored":                          "malformed",
+	"the first of two counts":                       "repeated",
+	"the last of two counts":                        "repeated",
+	"two keys count as none":                        "repeated",
+	"a long key is cut":                             "over-long",
+	"a long key is ignored":                         "over-long",
+	"a long key is refused, and runs":               "over-long",
+	"a long key is a crash":                         "over-long",
+	"a long key sticks":                             "over-long",
+	"quotes make another key":                       "forms",
+	"a quoted key is a crash":                       "forms",
+	"case is folded":                                "case",
+	"a problem has another status":                  "problem",
+	"a dead link":                                   "link",
+	"a link to no page":                             "link",
+	"a link to a page that breaks":                  "link",
+	"a first is marked":                             "marker",
+	"a cookie is replayed":                          "cookie",
+	"tenants share keys":                            "tenants",
+	"tenants learn of used keys":                    "tenants",
+	"another tenant takes a key over":               "tenants",
+	"operations share answers":                      "operation",
+	"another operation is a crash":                  "operation",
+	"GET is replayed":                               "safe-method",
+	"GET with a key is a crash":                     "safe-method",
+}
+
+// choices are what a layer may do otherwise, and the rows that are then not
+// supported.
+var choices = map[string][]string{
+	"":                            {"missing"},
+	"an empty key counts as none": {"missing", "empty"},
+	"any text is a key":           {"missing", "malformed"},
+	"two keys are joined":         {"missing", "repeated"},
+	"only bare keys":              {"missing", "forms"},
+	"only UUIDs are keys":         {"missing", "case"},
+	"replays are not marked":      {"missing", "marker"},
+	"no cookies":                  {"missing", "cookie"},
+	"only small letters are keys": {"missing", "case"},
+	"GET with a key is refused":   {"missing", "safe-method"},
+	"operations share keys":       {"missing"},
+	"a link to elsewhere":         {"missing"},
+}
+
+// An outcome is what one layer got.
+type outcome struct {
+	report conform.Report
+	err    error
+}
+
+// outcomes runs the checks against layers, several at a time: they mostly wait.
+func outcomes(t *testing.T, names iter.Seq[string], counted bool) map[string]*outcome {
+	got := map[string]*outcome{}
+	var all sync.WaitGroup
+	several := make(chan struct{}, 12)
+	for name := range names {
+		target, o := serve(t, newLayer(name, newShop().slowly())), &outcome{}
+		got[name] = o
+		if !counted {
+			target.CountURL, target.Count = "", ""
+		}
+		all.Go(func() {
+			several <- struct{}{}
+			defer func() { <-several }()
+			for range 3 { // a race does not show every time
+				if o.report, o.err = conform.Run(t.Context(), target, quick); o.report.Count(conform.Fail) > 0 || bugs[name] == "" {
+					break
+				}
+			}
+		})
+	}
+	all.Wait()
+	return got
+}
+
+func TestEveryBugIsCaughtByItsRowAndNoOther(t *testing.T) {
+	t.Parallel()
+	caught := map[string]bool{}
+	for bug, got := range outcomes(t, maps.Keys(bugs), true) {
+		caught[bugs[bug]] = true
+		t.Run(bug, func(t *testing.T) {
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			wantRows(t, got.report, []string{bugs[bug]}, nil)
+		})
+	}
+	for _, row := range conform.Rows() {
+		if !caught[row.ID] {
+			t.Errorf("no bug is there for the row %s", row.ID)
+		}
+	}
+}
+
+func TestManyBugsShowInAnswersToo(t *testing.T) {
+	t.Parallel()
+	for bug, got := range outcomes(t, slices.Values([]string{
+		"another body runs", "bodies are not compared", "the crowd runs", "the crowd makes it stick", "the crowd makes it forget",
+		"no key is a key", "the empty key is one", "an odd key is cut", "the last of two counts", "a long key is cut", "case is folded",
+	}), false) {
+		t.Run("uncounted, "+bug, func(t *testing.T) {
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			wantRows(t, got.report, []string{bugs[bug]}, nil)
+		})
+	}
+}
+
+func TestWhatMayBeDoneOtherwiseFailsNoRow(t *testing.T) {
+	t.Parallel()
+	for choice, got := range outcomes(t, maps.Keys(choices), true) {
+		t.Run("it is chosen that "+choice, func(t *testing.T) {
+			if got.err != nil {
+				t.Fatal(got.err)
+			}
+			wantRows(t, got.report, []string{}, choices[choice])
+		})
+	}
+}
+
+func TestWhoRefusesEveryRepeatFailsButRefusesOtherBodies(t *testing.T) {
+	t.Parallel()
+	target := serve(t, newLayer("a repeat is refused", newShop()))
+	cfg := quick
+	cfg.Timeout = 500 * time.Millisecond
+	report := run(t, target, cfg)
+	wantRows(t, report, []string{"replay", "burst", "in-flight", "disconnect"}, nil)
+	wantDetail(t, report, "replay", "The first request was answered 201, and its repeat 409.")
+	wantDetail(t, report, "mismatch", "A different body was refused with 422.")
+}
+
+func TestARepeatThatRunsAndCallsItselfAReplayFails(t *testing.T) {
+	t.Parallel()
+	s, seen := newShop(), sync.Map{}
+	target := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if key := r.Header.Get("Idempotency-Key"); key != "" {
+			if _, again := seen.LoadOrStore(key, true); again {
+				w.Header().Set("Idempotency-Replayed", "true")
+			}
+		}
+		s.ServeHTTP(w, r)
+	}))
+	target.CountURL, target.Count = "", ""
+	wantRows(t, run(t, target, quick), []string{"replay", "mismatch", "burst", "in-flight", "disconnect"}, nil)
+}
+
+func TestALayerWithoutABugPassesEveryRow(t *testing.T) {
+	t.Parallel()
+	target := serve(t, newLayer("", newShop()))
+	wantRows(t, run(t, target, quick), []string{}, []string{"missing"})
+	target.CountURL, target.Count = "", ""
+	wantRows(t, run(t, target, quick), []string{}, []string{"missing"})
+}

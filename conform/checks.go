@@ -1,0 +1,110 @@
+package conform
+
+// checks are all rows. Their IDs are stable.
+var checks = []check{
+	{
+		id: "replay", section: "2.6", most: 0, run: checkReplay,
+		title:  "The same key and body get the first answer again, byte for byte",
+		advice: "Store the status, the body and headers such as Location and Content-Type with the key, in the commit that makes the effect, and give a repeat just that.",
+	},
+	{
+		id: "mismatch", section: "2.2, 2.7", needs: bodies, most: 3 + 4, run: checkMismatch,
+		title:  "A different body under a used key is refused, and harms nothing",
+		advice: "Store a hash of the request with its key, compare it before anything else, refuse another with 422, and leave the record as it is.",
+	},
+	{
+		id: "burst", section: "2.6", needs: sight, most: rounds * (10 + 2), run: checkBurst,
+		title:  "Of many equal requests at once, one runs",
+		advice: "Claim the key in one atomic step, such as an insert under a unique constraint, before the command runs; to look first and write later is a race.",
+	},
+	{
+		id: "in-flight", section: "2.6, 2.7", needs: sight, most: 3 * (2 + 10 + 2), run: checkInFlight,
+		title:  "The repeat of a running request waits, or is refused with 409",
+		advice: "Record that a command runs before it does; let a repeat wait for the answer, or refuse it with 409 and a Retry-After.",
+	},
+	{
+		id: "disconnect", section: "2.6", needs: sight, most: 3 * (1 + 10 + 1 + 2), run: checkDisconnect,
+		title:  "A client that hangs up and asks again gets one run's answer",
+		advice: "Let a command with a key finish when its client is gone, and store its answer; do not release the key when the connection ends.",
+	},
+	{
+		id: "cut-off", section: "2.6", needs: replays, most: 1 + 10 + 1 + 2, run: checkCutOff,
+		title:  "A request that breaks off does not use up its key",
+		advice: "Read the whole body before the key is claimed.",
+	},
+	{
+		id: "error", section: "2.6, 2.7", needs: replays, most: 2, run: checkError,
+		title:  "A request that was answered with an error is answered so again",
+		advice: "Settle or release the key on every way out of the handler, errors and panics included.",
+	},
+	{
+		id: "missing", section: "2.7", most: 4, run: checkMissing,
+		title:  "A missing key is refused where one is required, and never shared",
+		advice: "Refuse a request without a key with 400 where one is required; elsewhere run it, and remember nothing.",
+	},
+	{
+		id: "empty", section: "2.1, 5", needs: replays, most: 2*4 + 1, run: checkEmpty,
+		title:  "An empty key is refused",
+		advice: "Refuse an empty key with 400: taken, it would be the same for everyone; ignored, its client would think it is protected.",
+	},
+	{
+		id: "malformed", section: "2.1, 5", needs: replays, most: 4 * (4 + 3), run: checkMalformed,
+		title:  "A malformed key is refused, never ignored or cut",
+		advice: "Publish which characters a key may have, and refuse others with 400 before anything runs; compare keys whole.",
+	},
+	{
+		id: "repeated", section: "2.1", needs: replays, most: 4 + 2*3, run: checkRepeated,
+		title:  "Two keys in one request are refused",
+		advice: "Refuse a request that has the header more than once with 400.",
+	},
+	{
+		id: "over-long", section: "5", needs: replays, most: 4 + 3, run: checkOverLong,
+		title:  "An over-long key is refused or counts whole, never cut",
+		advice: "Publish how long a key may be, and refuse a longer one with 400; a column that cuts it makes one key of two.",
+	},
+	{
+		id: "forms", section: "2.1", needs: replays, most: 3 + 2, run: checkForms,
+		title:  "A key is the same with quotes and without",
+		advice: "Read the header as an RFC 9651 string; if bare keys are taken too, drop the quotes before keys are compared.",
+	},
+	{
+		id: "case", section: "2.2", needs: replays, most: 4 + 4 + 3, run: checkCase,
+		title:  "Keys that differ in upper and lower case are two keys",
+		advice: "Compare keys byte for byte: store them in a binary collation, or as a hash.",
+	},
+	{
+		id: "problem", section: "2.7", most: 3, run: checkProblem,
+		title:  "A refusal is a problem document (RFC 9457)",
+		advice: "Send application/problem+json with a type, a title and the status that the answer has.",
+	},
+	{
+		id: "link", section: "2.7", most: 3 + 1, run: checkLink,
+		title:  "A refusal links to what explains it",
+		advice: "Let the problem's type, or a Link with the relation describedby, name a page that is there.",
+	},
+	{
+		id: "marker", section: "", needs: replays, most: 0, run: checkMarker,
+		title:  "A header says which answer is a replay",
+		advice: "Set a header such as Idempotency-Replayed: true on replays, and only there.",
+	},
+	{
+		id: "cookie", section: "5", needs: replays, most: 0, run: checkCookie,
+		title:  "A replay sets no cookie of the first answer",
+		advice: "Do not store Set-Cookie, or any other header with credentials, with the answer.",
+	},
+	{
+		id: "tenants", section: "5", needs: tells, most: 4, run: checkTenants,
+		title:  "The keys of two tenants are two keys",
+		advice: "Make the caller, as the server has verified it, a part of what a record is found by.",
+	},
+	{
+		id: "operation", section: "2.2, 2.7", needs: tells, most: 2, run: checkOperation,
+		title:  "One operation never gets another's answer",
+		advice: "Make the operation a part of what a record is found by, or the path a part of the hash that is compared.",
+	},
+	{
+		id: "safe-method", section: "2", needs: replays, most: 3, run: checkSafe,
+		title:  "A key on a GET is ignored",
+		advice: "Look at the key of POST and PATCH only: GET is idempotent by itself.",
+	},
+}

@@ -1,0 +1,208 @@
+package conform_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/conform"
+)
+
+func TestAServiceThatKnowsNoKeysFailsTheRowsAboutRepeats(t *testing.T) {
+	t.Parallel()
+	target := serve(t, newShop().slowly())
+	failed := []string{"replay", "mismatch", "burst", "in-flight", "disconnect"}
+	report := run(t, target, quick)
+	wantRows(t, report, failed, nil)
+	wantDetail(t, report, "replay", "The repeat took effect again.")
+	target.CountURL, target.Count = "", ""
+	report = run(t, target, quick)
+	wantRows(t, report, failed, nil)
+	wantDetail(t, report, "replay", "The repeat was answered otherwise in Location, the body, as if it had run again.")
+	wantDetail(t, report, "burst", "Two of them were answered as by two runs.")
+	wantDetail(t, report, "in-flight", "The repeat of a running request was answered as by a run of its own.")
+}
+
+func TestWithoutABodyNothingIsCutOffOrBad(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	target := serve(t, newLayer("", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, n.Add(1))
+	})))
+	target.Body, target.Fresh, target.CountURL, target.Count = nil, "", "", ""
+	cfg := conform.Config{Only: []string{"replay", "disconnect", "cut-off", "error"}}
+	report := run(t, target, cfg)
+	wantRows(t, report, []string{}, []string{"cut-off", "error"})
+	if detail := report.Rows[1].Detail; !strings.Contains(detail, "--count-url") {
+		t.Errorf("it is not said that a second run can't be seen: %s", detail)
+	}
+	target.BadBody = []byte("bad, but it is taken")
+	wantRows(t, run(t, target, cfg), []string{}, []string{"cut-off", "error"})
+}
+
+func TestAFailureMayBeTriedAgain(t *testing.T) {
+	t.Parallel()
+	var bad atomic.Int64
+	next := newLayer("", newShop())
+	target := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength == int64(len("bad")) && bad.Add(1) == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	target.BadBody = []byte("bad")
+	wantRows(t, run(t, target, conform.Config{Only: []string{"error"}}), []string{}, []string{})
+	if bad.Load() != 2 {
+		t.Errorf("the bad body came %d times", bad.Load())
+	}
+}
+
+func TestOnlyTheRowsThatAreAskedForAreChecked(t *testing.T) {
+	t.Parallel()
+	target := serve(t, newLayer("", newShop()))
+	for _, c := range []struct {
+		cfg  conform.Config
+		want string
+	}{
+		{conform.Config{Only: []string{"case", "link"}}, "case link"},
+		{conform.Config{Only: []string{"case", "link"}, Skip: []string{"link"}}, "case"},
+	} {
+		report, err := conform.Run(t.Context(), target, c.cfg)
+		if got := strings.Join(with(report, conform.Pass), " "); err != nil || got != c.want {
+			t.Errorf("%q, %v, want %q", got, err, c.want)
+		}
+	}
+	for _, row := range conform.Rows() { // each stands alone
+		wantRows(t, run(t, target, conform.Config{Only: []string{row.ID}}), []string{}, nil)
+	}
+}
+
+func TestWhereASecondRunCantBeSeenNothingIsSaidOfIt(t *testing.T) {
+	t.Parallel()
+	mute := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	target := serve(t, mute)
+	target.CountURL, target.Count = "", ""
+	report := run(t, target, quick)
+	wantRows(t, report, []string{"mismatch"}, nil) // that it was taken can be seen
+	for _, row := range report.Rows {
+		if row.ID == "replay" && !strings.Contains(row.Detail, "--count-url") {
+			t.Errorf("%+v", row)
+		}
+	}
+}
+
+func TestEffectsThatAreCountedShowWhatAnswersHide(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int64
+	mute := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/sold" {
+			fmt.Fprintf(w, `{"sold":[{"n":%d}]}`, n.Load())
+			return
+		}
+		n.Add(2) // an order has two rows
+		w.WriteHeader(http.StatusNoContent)
+	})
+	wantRows(t, run(t, serve(t, mute), quick), []string{"replay", "mismatch", "burst", "in-flight", "disconnect"}, nil)
+}
+
+func TestWhereAnswersAreAllTheSameAMarkerTells(t *testing.T) {
+	t.Parallel()
+	mute := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	for bug, failed := range map[string][]string{
+		"": {}, "bodies are not compared": {"mismatch"}, "tenants share keys": {"tenants"}, "case is folded": {"case"}, "no key is a key": {"missing"},
+	} {
+		target := serve(t, newLayer(bug, mute))
+		target.CountURL, target.Count = "", ""
+		report := run(t, target, quick)
+		if got := with(report, conform.Fail); !slices.Equal(got, failed) {
+			t.Errorf("%s: %q fail, want %q", bug, got, failed)
+		}
+	}
+}
+
+func TestWhatASecondTenantAndOperationNeed(t *testing.T) {
+	t.Parallel()
+	cfg := conform.Config{Only: []string{"tenants", "operation"}}
+	target := serve(t, newLayer("", newShop()))
+	target.OtherURL = "/nowhere"
+	wantRows(t, run(t, target, cfg), []string{}, []string{"operation"})
+	target.OtherURL, target.Other = "", nil
+	wantRows(t, run(t, target, cfg), []string{}, []string{"tenants", "operation"})
+
+	next := newLayer("", newShop())
+	target = serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Tenant") == "tenant-of-b" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		next.ServeHTTP(w, r)
+	}))
+	if _, err := conform.Run(t.Context(), target, cfg); err == nil || !strings.Contains(err.Error(), "the second tenant's request is answered 401: give credentials that are valid") {
+		t.Errorf("credentials that are not valid: %v", err)
+	}
+}
+
+func TestWithoutAFieldToVaryADifferentBodyIsNotTried(t *testing.T) {
+	t.Parallel()
+	target := serve(t, newLayer("", newShop()))
+	target.Fresh = ""
+	wantRows(t, run(t, target, quick), []string{}, []string{"mismatch", "missing"})
+	target.Body = []byte(`{"note": "lamp {{fresh}}"}`)
+	wantRows(t, run(t, target, quick), []string{}, []string{"missing"})
+}
+
+func TestARowShowsWhatWasSentAndAnsweredWithoutCredentials(t *testing.T) {
+	t.Parallel()
+	report := run(t, serve(t, newLayer("", newShop())), quick)
+	for _, row := range report.Rows {
+		if row.Title == "" || row.Advice == "" || row.Detail == "" || len(row.Exchanges) == 0 {
+			t.Errorf("%+v", row)
+		}
+		for _, e := range row.Exchanges {
+			all := string(e.Request) + string(e.Answer)
+			if strings.Contains(all, "tenant-of-") || strings.Contains(all, "=s1") {
+				t.Errorf("%s shows a credential: %s", row.ID, all)
+			}
+			if !strings.HasPrefix(all, "POST /") && !strings.HasPrefix(all, "GET /") || e.Note == "" {
+				t.Errorf("%s: %+v", row.ID, e)
+			}
+		}
+	}
+	if !strings.Contains(string(report.Rows[0].Exchanges[0].Request), "X-Tenant: [redacted]\r\n") {
+		t.Errorf("%s", report.Rows[0].Exchanges[0].Request)
+	}
+}
+
+func TestATestFailsForARowThatFails(t *testing.T) {
+	t.Parallel()
+	got := &recording{T: t}
+	conform.Test(got, serve(t, newLayer("case is folded", newShop())), conform.Config{Only: []string{"case", "missing", "replay"}})
+	if len(got.errors) != 1 || !strings.Contains(got.errors[0], "case: Keys that differ in upper and lower case are two keys\n") ||
+		!strings.Contains(got.errors[0], "POST /orders HTTP/1.1") || !strings.Contains(got.errors[0], "binary collation") {
+		t.Errorf("%q", got.errors)
+	}
+	if len(got.logs) != 1 || !strings.HasPrefix(got.logs[0], "missing: not supported: ") {
+		t.Errorf("%q", got.logs)
+	}
+	got = &recording{T: t}
+	conform.Test(got, conform.Target{URL: "http://127.0.0.1:1"}, conform.Config{})
+	if len(got.errors) != 1 || !strings.Contains(got.errors[0], "connect") {
+		t.Errorf("%q", got.errors)
+	}
+}
+
+type recording struct {
+	*testing.T
+	errors, logs []string
+}
+
+func (r *recording) Log(args ...any) { r.logs = append(r.logs, fmt.Sprint(args...)) }
+
+func (r *recording) Errorf(format string, args ...any) {
+	r.errors = append(r.errors, fmt.Sprintf(format, args...))
+}

@@ -1,0 +1,99 @@
+package conform
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// A finding is what a check saw.
+type finding struct {
+	verdict   Verdict
+	detail    string
+	exchanges []Exchange
+}
+
+func pass(detail string, shown ...Exchange) finding { return finding{Pass, detail, shown} }
+func fail(detail string, shown ...Exchange) finding { return finding{Fail, detail, shown} }
+func unsupported(detail string, shown ...Exchange) finding {
+	return finding{NotSupported, detail, shown}
+}
+
+// A check is a row and how it is looked into.
+type check struct {
+	id, title, section, advice string
+
+	needs need
+	most  int // how many requests it sends at most, but for repeats of 429
+	run   func(*probe) (finding, error)
+}
+
+// A need is what a check presupposes.
+type need int
+
+const (
+	nothing need = iota
+	sight        // that a second run can be seen
+	replays      // that a repeat is replayed
+	tells        // that a replay is known by its answer
+	bodies       // that bodies can differ
+)
+
+// missing says why a check can't be run, or is "".
+func (p *probe) missing(n need) string {
+	switch {
+	case n == sight && !p.sees, n == replays && !p.sees, n == tells && p.marker == "" && len(p.identity) == 0:
+		return "Two runs of one body have the same answer here, so that a second run can't be seen: say where effects are counted (CountURL, --count-url)."
+	case (n == replays || n == tells) && !p.replays:
+		return "A repeat is not replayed at all: see the row replay."
+	case n == bodies && !p.bodies.varies():
+		return "The body is always the same: name a field to vary (Fresh, --fresh), or write {{fresh}} into it."
+	}
+	return ""
+}
+
+// look runs a check.
+func (p *probe) look(c check) (Row, error) {
+	row := Row{ID: c.id, Title: c.title, Section: c.section, Advice: c.advice}
+	found := unsupported(p.missing(c.needs))
+	if found.detail == "" {
+		var err error
+		if found, err = c.run(p); err != nil {
+			return row, fmt.Errorf("%s: %w", c.id, err)
+		}
+	}
+	row.Verdict, row.Detail, row.Exchanges = found.verdict, found.detail, found.exchanges
+	return row, nil
+}
+
+// Rows returns the rows of every report, in order and without a verdict.
+func Rows() []Row {
+	rows := make([]Row, len(checks))
+	for i, c := range checks {
+		rows[i] = Row{ID: c.id, Title: c.title, Section: c.section, Advice: c.advice}
+	}
+	return rows
+}
+
+// chosen returns the checks that are to be run.
+func (c Config) chosen() ([]check, error) {
+	known := make([]string, len(checks))
+	for i, check := range checks {
+		known[i] = check.id
+	}
+	for _, id := range slices.Concat(c.Only, c.Skip) {
+		if !slices.Contains(known, id) {
+			return nil, fmt.Errorf("there is no row %q: write one of %s", id, strings.Join(known, ", "))
+		}
+	}
+	var chosen []check
+	for _, check := range checks {
+		if (len(c.Only) == 0 || slices.Contains(c.Only, check.id)) && !slices.Contains(c.Skip, check.id) {
+			chosen = append(chosen, check)
+		}
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no row is left to check")
+	}
+	return chosen, nil
+}

@@ -1,0 +1,105 @@
+package conform
+
+import (
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// checkDisconnect hangs up while a request runs, and at once when it was sent.
+func checkDisconnect(p *probe) (finding, error) {
+	var shown []Exchange
+	for _, after := range p.moments() {
+		c := p.new()
+		found, err := p.hangUp(c, after, p.shot(c), len(c.body))
+		if err != nil || found.verdict == Fail {
+			return found, err
+		}
+		shown = found.exchanges
+	}
+	detail := "A request whose client hung up was answered when it was asked for again"
+	if p.unit == 0 {
+		return pass(detail+"; whether it ran once can be seen only where effects are counted (CountURL, --count-url).", shown...), nil
+	}
+	return pass(detail+", and took effect once.", shown...), nil
+}
+
+func checkCutOff(p *probe) (finding, error) {
+	c := p.new()
+	if len(c.body) < 2 {
+		return unsupported("There is no body that could be cut in half."), nil
+	}
+	found, err := p.hangUp(c, 0, p.shot(c), len(c.body)/2)
+	if err != nil || found.verdict == Fail {
+		return found, err
+	}
+	return pass("After half of it was sent, the whole request was answered as a new one.", found.exchanges...), nil
+}
+
+// hangUp sends a request up to a part of its body, hangs up a moment later, and
+// asks again until it is answered, and once more.
+func (p *probe) hangUp(c command, after time.Duration, s shot, sent int) (finding, error) {
+	var gone *call
+	var retry, again seen
+	runs, err := p.counting(c, func() (err error) {
+		if gone, err = p.wire.open(p.ctx, s); err != nil {
+			return err
+		}
+		gone.write(len(c.body) - sent)
+		err = p.sleep(after)
+		gone.hangUp()
+		if err != nil {
+			return err
+		}
+		if retry, err = p.insist("the same again, on another connection", c); err != nil {
+			return err
+		}
+		if again, err = p.ask("the same once more", c); err != nil {
+			return err
+		}
+		return p.sleep(p.moments()[0] + 50*time.Millisecond) // an effect may come late
+	})
+	if err != nil {
+		return finding{}, err
+	}
+	shown := []Exchange{gone.exchange(fmt.Sprintf("sent up to byte %d of its body, then the connection was closed", sent), answer{}), retry.exchange, again.exchange}
+	switch {
+	case !retry.ok():
+		return fail(fmt.Sprintf("After the client had hung up, its retries still got %v.", retry.answer), shown...), nil
+	case runs > 1:
+		return fail("After the client had hung up, its retry took effect again.", shown...), nil
+	case !p.alike(retry.answer, again.answer):
+		return fail("After the client had hung up, two retries got two answers.", shown...), nil
+	}
+	return pass("", shown...), nil
+}
+
+// checkError sends a request that is refused for its body, twice.
+func checkError(p *probe) (finding, error) {
+	if p.target.BadBody == nil {
+		return unsupported("There is no body that is refused: give one (BadBody, --bad-body)."), nil
+	}
+	s := p.raw(p.target.BadBody, p.form(newKey()))
+	first, err := p.send("a body that is refused", s)
+	if err != nil {
+		return finding{}, err
+	}
+	if first.ok() {
+		return unsupported("The body that should have been refused was taken: give another (BadBody, --bad-body).", first.exchange), nil
+	}
+	again, err := p.send("the same again", s)
+	if err != nil {
+		return finding{}, err
+	}
+	switch {
+	case first.status == 0:
+		return fail(fmt.Sprintf("A body that should have been refused is answered %v.", first.answer), first.exchange, again.exchange), nil
+	case again.status == first.status:
+		return pass(fmt.Sprintf("A request that was answered %v is answered so again.", first.answer), first.exchange, again.exchange), nil
+	case again.status == http.StatusConflict || again.busy():
+		return fail(fmt.Sprintf("A request that was answered %v is then answered %v, as if it still ran.", first.answer, again.answer), first.exchange, again.exchange), nil
+	case first.status/100 == 5:
+		return pass(fmt.Sprintf("A request that failed with %v was tried again, and answered %v.", first.answer, again.answer), first.exchange, again.exchange), nil
+	}
+	return fail(fmt.Sprintf("A request that was answered %v is then answered %v.", first.answer, again.answer), first.exchange, again.exchange), nil
+}

@@ -1,0 +1,190 @@
+package conform
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// rounds is how many bursts there are: a race does not show every time.
+const rounds = 3
+
+func checkBurst(p *probe) (finding, error) {
+	refused := 0
+	var shown []Exchange
+	for range rounds {
+		found, n, err := p.burstOnce()
+		if err != nil || found.verdict == Fail {
+			return found, err
+		}
+		refused += n
+		shown = found.exchanges
+	}
+	detail := fmt.Sprintf("Of %d equal requests at once, one ran, %d times over", p.burst, rounds)
+	if refused > 0 {
+		return pass(fmt.Sprintf("%s; %d were refused meanwhile.", detail, refused), shown...), nil
+	}
+	return pass(detail+"; all of them got its answer.", shown...), nil
+}
+
+// burstOnce sends all but the last byte of many equal requests, and then the
+// last bytes.
+func (p *probe) burstOnce() (found finding, refused int, err error) {
+	c := p.new()
+	var answers []seen
+	var after seen
+	runs, err := p.counting(c, func() (err error) {
+		if answers, err = p.atOnce(p.shot(c)); err != nil {
+			return err
+		}
+		after, err = p.insist("the same, once all were answered", c)
+		return err
+	})
+	if err != nil {
+		return finding{}, 0, err
+	}
+	var ran *seen
+	for _, a := range answers {
+		switch {
+		case !a.ok():
+			refused++
+		case ran == nil:
+			ran = &a
+		case !p.alike(ran.answer, a.answer):
+			return fail("Two of them were answered as by two runs.", ran.exchange, a.exchange), 0, nil
+		}
+	}
+	shown := []Exchange{answers[0].exchange, after.exchange}
+	if ran != nil {
+		shown[0] = ran.exchange
+	}
+	switch {
+	case runs > 1:
+		return fail(fmt.Sprintf("%d of %d took effect.", runs, len(answers)), shown...), 0, nil
+	case !after.ok():
+		return fail(fmt.Sprintf("Once all were answered, a repeat still got %v.", after.answer), shown...), 0, nil
+	case ran != nil && !p.alike(ran.answer, after.answer):
+		return fail("Once all were answered, a repeat was answered as by another run.", shown...), 0, nil
+	}
+	return pass("", shown...), refused, nil
+}
+
+func (p *probe) atOnce(s shot) ([]seen, error) {
+	calls := make([]*call, 0, p.burst)
+	for range p.burst {
+		c, err := p.wire.open(p.ctx, s)
+		if err != nil {
+			for _, c := range calls {
+				c.hangUp()
+			}
+			return nil, err
+		}
+		c.write(1)
+		calls = append(calls, c)
+	}
+	answers := make([]seen, p.burst)
+	done := make(chan struct{}, p.burst)
+	for _, c := range calls {
+		c.write(0)
+	}
+	for i, c := range calls {
+		go func() {
+			a := c.answer()
+			answers[i] = seen{a, c.exchange(fmt.Sprintf("one of %d at once", p.burst), a)}
+			done <- struct{}{}
+		}()
+	}
+	for range calls {
+		<-done
+	}
+	return answers, p.ctx.Err()
+}
+
+func checkInFlight(p *probe) (finding, error) {
+	best := unsupported("Every request was answered before its repeat could be sent.")
+	for _, after := range p.moments() {
+		found, overlapped, err := p.overtake(after)
+		switch {
+		case err != nil || overlapped && found.verdict == Fail:
+			return found, err
+		case overlapped && (best.verdict != Pass || strings.Contains(found.detail, "refused")):
+			best = found
+		}
+	}
+	return best, nil
+}
+
+// overtake sends a request and, a moment later, its repeat. Whether that was
+// before the first was answered is what overlapped says.
+func (p *probe) overtake(after time.Duration) (found finding, overlapped bool, err error) {
+	c := p.new()
+	var first, repeat, later seen
+	runs, err := p.counting(c, func() (err error) {
+		if first, repeat, overlapped, err = p.twice(p.shot(c), after); err != nil || !overlapped {
+			return err
+		}
+		later, err = p.insist("the same, once both were answered", c)
+		return err
+	})
+	if err != nil || !overlapped {
+		return finding{}, overlapped, err
+	}
+	return p.judgeOvertaken(runs, first, repeat, later), true, nil
+}
+
+func (p *probe) twice(s shot, after time.Duration) (first, repeat seen, overlapped bool, err error) {
+	one, err := p.wire.open(p.ctx, s)
+	if err != nil {
+		return first, repeat, false, err
+	}
+	two, err := p.wire.open(p.ctx, s)
+	if err != nil {
+		one.hangUp()
+		return first, repeat, false, err
+	}
+	one.write(1)
+	two.write(1)
+	answered := make(chan answer, 1)
+	one.write(0)
+	go func() { answered <- one.answer() }()
+	if err := p.sleep(after); err != nil {
+		one.hangUp()
+		two.hangUp()
+		return first, repeat, false, err
+	}
+	select {
+	case <-answered:
+		two.hangUp()
+		return first, repeat, false, nil
+	default:
+	}
+	two.write(0)
+	b := two.answer()
+	a := <-answered
+	return seen{a, one.exchange("a command", a)}, seen{b, two.exchange("its repeat, before it was answered", b)}, true, p.ctx.Err()
+}
+
+// judgeOvertaken takes either of the two for the one that ran: they may have
+// arrived the other way round.
+func (p *probe) judgeOvertaken(runs int, first, repeat, later seen) finding {
+	shown := []Exchange{first.exchange, repeat.exchange, later.exchange}
+	ran, other := first, repeat
+	if !ran.ok() {
+		ran, other = repeat, first
+	}
+	switch {
+	case runs > 1:
+		return fail("The repeat of a running request took effect, too.", shown...)
+	case !ran.ok():
+		return fail(fmt.Sprintf("Of a request and its repeat, none succeeded: %v and %v.", first.answer, repeat.answer), shown...)
+	case other.ok() && !p.alike(ran.answer, other.answer):
+		return fail("The repeat of a running request was answered as by a run of its own.", shown...)
+	case !other.ok() && !other.busy():
+		return fail(fmt.Sprintf("The repeat of a running request was answered %v, which does not say: wait, and ask again.", other.answer), shown...)
+	case !later.ok() || !p.alike(ran.answer, later.answer):
+		return fail(fmt.Sprintf("Once both were answered, a repeat did not get their answer, but %v.", later.answer), shown...)
+	case other.ok():
+		return pass("The repeat of a running request got the running one's answer.", shown...)
+	}
+	return pass(fmt.Sprintf("The repeat of a running request was refused with %v.", other.answer), shown...)
+}

@@ -1,0 +1,144 @@
+package conform
+
+import (
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// refusals returns what refusals look like here: of a different body under a
+// used key, and of an empty key.
+func (p *probe) refusals() ([]seen, error) {
+	if p.refused != nil {
+		return p.refused, nil
+	}
+	p.refused = []seen{}
+	note := func(a seen, err error) error {
+		if err == nil && a.refused() {
+			p.refused = append(p.refused, a)
+		}
+		return err
+	}
+	if err := note(p.send("an empty key", p.raw(p.new().body, ""))); err != nil {
+		return nil, err
+	}
+	if p.missing(bodies) != "" {
+		return p.refused, nil
+	}
+	c, other := p.new(), p.new()
+	other.key = c.key
+	if _, err := p.start("a command", c); err != nil {
+		return nil, err
+	}
+	return p.refused, note(p.ask("a different body under a used key", other))
+}
+
+func checkProblem(p *probe) (finding, error) {
+	refused, err := p.refusals()
+	if err != nil {
+		return finding{}, err
+	}
+	var shown []Exchange
+	for _, a := range refused {
+		if kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type")); kind != "application/problem+json" {
+			continue
+		}
+		shown = append(shown, a.exchange)
+		if wrong := wrongProblem(a.answer); wrong != "" {
+			return fail("A refusal says that it is a problem, but "+wrong+".", a.exchange), nil
+		}
+	}
+	if len(shown) == 0 {
+		for _, a := range refused {
+			shown = append(shown, a.exchange)
+		}
+		return unsupported("No refusal says that it is a problem document.", shown...), nil
+	}
+	return pass("Refusals are problem documents, whose status is the answer's.", shown...), nil
+}
+
+// wrongProblem says what is wrong with a problem document (RFC 9457), or is "".
+func wrongProblem(a answer) string {
+	var doc map[string]any
+	if err := json.Unmarshal(a.body, &doc); err != nil || doc == nil {
+		return "is no JSON object"
+	}
+	for _, name := range []string{"type", "title", "detail", "instance"} {
+		if v, ok := doc[name]; ok {
+			if _, ok := v.(string); !ok {
+				return "its " + name + " is no string"
+			}
+		}
+	}
+	if kind, ok := doc["type"].(string); ok {
+		if _, err := url.Parse(kind); err != nil {
+			return "its type is no URI reference"
+		}
+	}
+	if status, ok := doc["status"]; ok && status != float64(a.status) {
+		return fmt.Sprintf("its status is %v, and that of the answer %d", status, a.status)
+	}
+	if doc["type"] == nil && doc["title"] == nil {
+		return "it has neither a type nor a title"
+	}
+	return ""
+}
+
+// describedBy finds the target of a link whose relation is describedby.
+var describedBy = regexp.MustCompile(`(?i)<([^>]*)>[^,<]*;\s*rel\s*=\s*"?(?:[^",;]* )?describedby\b`)
+
+// docs returns where a refusal says that it is explained, or "".
+func (a answer) docs() string {
+	for _, link := range a.header.Values("Link") {
+		if m := describedBy.FindStringSubmatch(link); m != nil {
+			return m[1]
+		}
+	}
+	var doc struct{ Type, Documentation, DocURL, Help string }
+	if json.Unmarshal(a.body, &doc) == nil && strings.Contains(doc.Type, "/") {
+		return doc.Type
+	}
+	return ""
+}
+
+// checkLink looks at links to the target's own server; it asks no other.
+func checkLink(p *probe) (finding, error) {
+	refused, err := p.refusals()
+	if err != nil {
+		return finding{}, err
+	}
+	base, err := url.Parse(p.target.URL)
+	if err != nil {
+		return finding{}, err
+	}
+	for _, a := range refused {
+		to := a.docs()
+		if to == "" {
+			continue
+		}
+		u, err := base.Parse(to)
+		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
+			return fail(fmt.Sprintf("A refusal links to %q, which is no page.", to), a.exchange), nil
+		}
+		if u.Scheme != base.Scheme || u.Host != base.Host {
+			return pass(fmt.Sprintf("A refusal links to %s; that is another server, and was not asked.", u), a.exchange), nil
+		}
+		page, err := p.send("the page that is linked to", shot{method: http.MethodGet, url: u.String(), header: http.Header{"Accept": {"text/html, */*"}}})
+		if err != nil {
+			return finding{}, err
+		}
+		if page.status == http.StatusNotFound || page.status == http.StatusGone || page.status == 0 || page.status >= 500 {
+			return fail(fmt.Sprintf("A refusal links to %s, which is answered %v.", u, page.answer), a.exchange, page.exchange), nil
+		}
+		return pass(fmt.Sprintf("A refusal links to %s.", u), a.exchange, page.exchange), nil
+	}
+	var shown []Exchange
+	for _, a := range refused {
+		shown = append(shown, a.exchange)
+	}
+	return unsupported("No refusal links to what explains it.", shown...), nil
+}

@@ -1,0 +1,103 @@
+package conform
+
+import (
+	"fmt"
+	"net/http"
+)
+
+func checkTenants(p *probe) (finding, error) {
+	if p.target.Other == nil {
+		return unsupported("There are no credentials of a second tenant (Other, --other-header)."), nil
+	}
+	as := func(note string, c command) (seen, error) {
+		s := p.shot(c)
+		s.header = p.target.header(true)
+		return p.send(note, s)
+	}
+	own, err := as("a command of the second tenant", p.new())
+	if err != nil {
+		return finding{}, err
+	}
+	if !own.ok() {
+		return finding{}, fmt.Errorf("the second tenant's request is answered %v: give credentials that are valid (Other, --other-header)", own.answer)
+	}
+	c := p.new()
+	var first, other, again seen
+	if first, err = p.start("a command of the first tenant", c); err == nil {
+		if other, err = as("the same, key and body, of the second tenant", c); err == nil {
+			again, err = p.ask("the first tenant again", c)
+		}
+	}
+	if err != nil {
+		return finding{}, err
+	}
+	shown := []Exchange{first.exchange, other.exchange, again.exchange}
+	switch {
+	case other.ok() && p.isReplay(first.answer, other.answer):
+		return fail("One tenant got another's answer.", shown...), nil
+	case !other.ok():
+		return fail(fmt.Sprintf("A key that another tenant has used is answered %v: it tells that it was used, and keeps others from using it.", other.answer), shown...), nil
+	case !p.alike(first.answer, again.answer):
+		return fail("After another tenant used the same key, the first one's answer was gone.", shown...), nil
+	}
+	return pass("Two tenants used one key, and each got its own answer.", shown...), nil
+}
+
+func checkOperation(p *probe) (finding, error) {
+	if p.target.OtherURL == "" {
+		return unsupported("There is no other operation to use a key for (OtherURL, --other-path)."), nil
+	}
+	c := p.new()
+	first, err := p.start("a command", c)
+	if err != nil {
+		return finding{}, err
+	}
+	s := p.shot(c)
+	s.url = p.target.OtherURL
+	other, err := p.send("the same key and body for another operation", s)
+	if err != nil {
+		return finding{}, err
+	}
+	shown := []Exchange{first.exchange, other.exchange}
+	switch {
+	case p.isReplay(first.answer, other.answer):
+		return fail("One operation got another's answer, and did not run.", shown...), nil
+	case other.ok():
+		return pass("The same key for another operation is another command's.", shown...), nil
+	case other.status == http.StatusConflict || other.status == http.StatusUnprocessableEntity:
+		return pass(fmt.Sprintf("The same key for another operation is refused with %v.", other.answer), shown...), nil
+	case other.refused():
+		return unsupported(fmt.Sprintf("The other operation answered %v: give one that takes the same body (OtherURL, --other-path).", other.answer), shown...), nil
+	}
+	return fail(fmt.Sprintf("The same key for another operation is answered %v.", other.answer), shown...), nil
+}
+
+func checkSafe(p *probe) (finding, error) {
+	c := p.new()
+	first, err := p.start("a command", c)
+	if err != nil {
+		return finding{}, err
+	}
+	s := p.shot(c)
+	s.method, s.body = http.MethodGet, nil
+	keyed, err := p.send("a GET with its key", s)
+	if err != nil {
+		return finding{}, err
+	}
+	s.keys = nil
+	bare, err := p.send("a GET without", s)
+	if err != nil {
+		return finding{}, err
+	}
+	shown := []Exchange{first.exchange, keyed.exchange, bare.exchange}
+	switch {
+	case keyed.status == first.status && string(keyed.body) == string(first.body) && string(bare.body) != string(first.body),
+		p.marker != "" && keyed.header.Get(p.marker) != "":
+		return fail("A GET with a used key got the command's stored answer.", shown...), nil
+	case keyed.status >= 500 && bare.status < 500:
+		return fail(fmt.Sprintf("A GET with a key is answered %v.", keyed.answer), shown...), nil
+	case keyed.status != bare.status:
+		return unsupported(fmt.Sprintf("A GET is answered %v with a key, and %v without.", keyed.answer, bare.answer), shown...), nil
+	}
+	return pass("A key on a GET is ignored.", shown...), nil
+}

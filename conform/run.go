@@ -1,0 +1,131 @@
+package conform
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// A Config says what is checked. The zero Config checks all.
+type Config struct {
+	Only []string // IDs of the rows to check; none: all
+	Skip []string // IDs of rows not to check
+
+	Burst   int           // how many equal requests are sent at once; default 8, at most 64
+	Timeout time.Duration // of one request; default 10s
+	Within  time.Duration // of it all; default 2m
+}
+
+func (c Config) withDefaults() (Config, error) {
+	for _, d := range []*time.Duration{&c.Timeout, &c.Within} {
+		if *d < 0 {
+			return c, fmt.Errorf("a timeout is %v: write a positive one", *d)
+		}
+	}
+	if c.Burst < 0 || c.Burst == 1 || c.Burst > 64 {
+		return c, fmt.Errorf("the burst is %d: write 2 to 64", c.Burst)
+	}
+	if c.Burst == 0 {
+		c.Burst = 8
+	}
+	if c.Timeout == 0 {
+		c.Timeout = 10 * time.Second
+	}
+	if c.Within == 0 {
+		c.Within = 2 * time.Minute
+	}
+	return c, nil
+}
+
+// repeats is how many requests may be sent again because a target asks for it.
+const repeats = 20
+
+// MaxRequests returns how many requests Run sends at most.
+func (c Config) MaxRequests() int {
+	c, err := c.withDefaults()
+	chosen, wrong := c.chosen()
+	if err != nil || wrong != nil {
+		return 0
+	}
+	return c.most(chosen)
+}
+
+func (c Config) most(chosen []check) int {
+	n := meets + repeats
+	for _, check := range chosen {
+		if n += check.most; check.id == "burst" {
+			n += rounds * c.Burst
+		}
+	}
+	return n
+}
+
+// meets is how many requests meet and stillCounts send at most.
+const meets = 8 + 3
+
+// Run checks a target and reports on every row. The requests it sends take
+// effect: at most Config.MaxRequests, each under a new random key. An error
+// means that the target could not be checked, or not to the end: it can't be
+// reached, does not take the body, or took too long; the report has the rows so
+// far.
+func Run(ctx context.Context, target Target, cfg Config) (Report, error) {
+	p, chosen, err := newProbe(target, cfg)
+	if err != nil {
+		return Report{}, fmt.Errorf("conform: run: %w", err)
+	}
+	cfg, _ = cfg.withDefaults() // newProbe has seen that it makes sense
+	ctx, cancel := context.WithTimeoutCause(ctx, cfg.Within, fmt.Errorf("it took longer than %v (Within, --within)", cfg.Within))
+	defer cancel()
+	p.ctx = ctx
+	report := Report{Target: p.target.Method + " " + p.wire.censor.text(p.target.URL), Began: time.Now()}
+	report.Rows, err = p.all(chosen)
+	report.Took, report.Requests = time.Since(report.Began), p.wire.sent
+	if err != nil {
+		if cause := context.Cause(ctx); cause != nil {
+			err = cause
+		}
+		return report, fmt.Errorf("conform: run: %w", err)
+	}
+	return report, nil
+}
+
+// newProbe refuses what makes no sense before anything is sent.
+func newProbe(target Target, cfg Config) (*probe, []check, error) {
+	target, err := target.withDefaults()
+	if err != nil {
+		return nil, nil, err
+	}
+	if cfg, err = cfg.withDefaults(); err != nil {
+		return nil, nil, err
+	}
+	chosen, err := cfg.chosen()
+	if err != nil {
+		return nil, nil, err
+	}
+	bodies, err := newBodyMaker(target.Body, target.Fresh)
+	if err != nil {
+		return nil, nil, fmt.Errorf("the body: %w", err)
+	}
+	w := &wire{tls: target.TLS, timeout: cfg.Timeout, left: cfg.most(chosen), censor: newCensor(target.Header, target.Other)}
+	for _, address := range []string{target.URL, target.OtherURL, target.CountURL} {
+		w.censor.hideQuery(address)
+	}
+	return &probe{target: target, bodies: bodies, wire: w, burst: cfg.Burst}, chosen, nil
+}
+
+func (p *probe) all(chosen []check) (rows []Row, err error) {
+	if err := p.meet(); err != nil {
+		return nil, err
+	}
+	for _, c := range chosen {
+		row, err := p.look(c)
+		if err != nil {
+			return rows, err
+		}
+		rows = append(rows, row)
+	}
+	if err := p.stillCounts(); err != nil {
+		return nil, err
+	}
+	return rows, nil
+}

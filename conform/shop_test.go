@@ -1,0 +1,136 @@
+package conform_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/conform"
+)
+
+// A shop is a service that counts how often it took effect, and knows nothing
+// of keys.
+type shop struct {
+	*http.ServeMux
+	takes time.Duration // how long an order runs, so that another can overtake it
+	sold  atomic.Int64
+	mu    sync.Mutex
+	of    map[string]int // by note
+}
+
+func newShop() *shop {
+	s := &shop{ServeMux: http.NewServeMux(), takes: 4 * time.Millisecond, of: map[string]int{}}
+	s.HandleFunc("POST /orders", s.order)
+	s.HandleFunc("POST /refunds", s.order)
+	s.HandleFunc("GET /orders", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "[]") })
+	s.HandleFunc("GET /docs", func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "how to use keys") })
+	s.HandleFunc("GET /broken", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusBadGateway) })
+	s.HandleFunc("GET /sold", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"sold":[{"n":%d}]}`, s.sold.Load())
+	})
+	s.HandleFunc("GET /sold/{note}", func(w http.ResponseWriter, r *http.Request) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		fmt.Fprint(w, s.of[r.PathValue("note")])
+	})
+	return s
+}
+
+// slowly makes races of a busy machine rare.
+func (s *shop) slowly() *shop {
+	s.takes = 15 * time.Millisecond
+	return s
+}
+
+func (s *shop) order(w http.ResponseWriter, r *http.Request) {
+	var order struct{ Note string }
+	if err := json.NewDecoder(r.Body).Decode(&order); err != nil {
+		http.Error(w, "this is no order", http.StatusBadRequest)
+		return
+	}
+	n := s.sold.Add(1)
+	s.mu.Lock()
+	s.of[order.Note]++
+	s.mu.Unlock()
+	time.Sleep(s.takes)
+	w.Header().Set("Location", fmt.Sprintf("%s/%d", r.URL.Path, n))
+	w.Header().Set("Content-Type", "application/json")
+	http.SetCookie(w, &http.Cookie{Name: "session", Value: fmt.Sprintf("s%d", n)})
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprintf(w, `{"id":%d,"note":%q}`, n, order.Note)
+}
+
+// serve returns all there is to say of a shop behind a layer.
+func serve(t *testing.T, h http.Handler) conform.Target {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return conform.Target{
+		URL:      server.URL + "/orders",
+		Header:   http.Header{"X-Tenant": {"tenant-of-a"}},
+		Body:     []byte(`{"note": "a lamp", "amount": 2}`),
+		Fresh:    "/note",
+		Other:    http.Header{"X-Tenant": {"tenant-of-b"}},
+		OtherURL: "/refunds",
+		CountURL: "/sold",
+		Count:    "/sold/0/n",
+	}
+}
+
+// quick gives up soon on what stays stuck.
+var quick = conform.Config{Timeout: 3 * time.Second}
+
+// with returns the IDs of the rows that have a verdict.
+func with(r conform.Report, v conform.Verdict) []string {
+	ids := []string{}
+	for _, row := range r.Rows {
+		if row.Verdict == v {
+			ids = append(ids, row.ID)
+		}
+	}
+	return ids
+}
+
+// wantRows fails unless just these rows fail, and just these are not supported.
+func wantRows(t *testing.T, r conform.Report, failed, unsupported []string) {
+	t.Helper()
+	if got := with(r, conform.Fail); !slices.Equal(got, failed) {
+		t.Errorf("the rows %q fail, want %q", got, failed)
+	}
+	if got := with(r, conform.NotSupported); unsupported != nil && !slices.Equal(got, unsupported) {
+		t.Errorf("the rows %q are not supported, want %q", got, unsupported)
+	}
+	if t.Failed() {
+		for _, row := range r.Rows {
+			t.Logf("%s: %s: %s", row.ID, row.Verdict, row.Detail)
+		}
+	}
+}
+
+func wantDetail(t *testing.T, r conform.Report, id, want string) {
+	t.Helper()
+	for _, row := range r.Rows {
+		if row.ID == id && row.Detail != want {
+			t.Errorf("%s: %s, want %s", id, row.Detail, want)
+		}
+	}
+}
+
+func run(t *testing.T, target conform.Target, cfg conform.Config) conform.Report {
+	t.Helper()
+	r, err := conform.Run(t.Context(), target, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := cfg.MaxRequests(); r.Requests > most {
+		t.Errorf("%d requests were sent, which is more than %d", r.Requests, most)
+	}
+	return r
+}

@@ -1,0 +1,163 @@
+package conform
+
+import (
+	"bytes"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// A Target is an operation of an API, and how to ask for it. Only URL has to be
+// given; what else is left out is either not needed or makes rows "not
+// supported".
+type Target struct {
+	URL    string      // of the operation: http://127.0.0.1:8080/orders
+	Method string      // default POST
+	Header http.Header // sent with every request, credentials included; a report shows no value of them
+	Body   []byte      // one that the API takes; each "{{fresh}}" in it becomes eight new hexadecimal digits
+
+	// Fresh is a JSON Pointer to a string or an integer of Body, which is made
+	// another one for every command. Without it, and without a "{{fresh}}", all
+	// bodies are the same, and a different one can't be tried.
+	Fresh string
+
+	KeyHeader string      // default Idempotency-Key
+	Other     http.Header // what a second tenant sends in place of the same names in Header
+	OtherURL  string      // another operation that takes Body
+	BadBody   []byte      // a body that the API refuses; default: Body without its last byte, if Body is JSON
+
+	// CountURL answers a GET with a JSON document in which Count, a JSON
+	// Pointer, is a number, or an array whose length says, how often commands
+	// have taken effect. It may be relative to URL. A "{{fresh}}" in it becomes
+	// what was made fresh in the command's body, so that only that command is
+	// counted. Without it, a second run shows only if its answer differs.
+	CountURL string
+	Count    string
+
+	TLS *tls.Config // for https; nil: the system's roots
+}
+
+// withDefaults returns the target as it is used, or says what is wrong with it.
+func (t Target) withDefaults() (Target, error) {
+	if t.Method == "" {
+		t.Method = http.MethodPost
+	}
+	if t.KeyHeader == "" {
+		t.KeyHeader = "Idempotency-Key"
+	}
+	for _, name := range []string{t.Method, t.KeyHeader} {
+		if !isToken(name) {
+			return t, fmt.Errorf("%q is no name of a method or a header", name)
+		}
+	}
+	if err := errors.Join(checkHeader(t.Header), checkHeader(t.Other)); err != nil {
+		return t, err
+	}
+	if t.Header.Get(t.KeyHeader) != "" {
+		return t, fmt.Errorf("the header %s is given: leave it out, every request gets a key of its own", t.KeyHeader)
+	}
+	base, err := parseURL(t.URL)
+	if err != nil {
+		return t, err
+	}
+	for _, at := range []*string{&t.OtherURL, &t.CountURL} {
+		if *at == "" {
+			continue
+		}
+		u, err := base.Parse(strings.ReplaceAll(*at, placeholder, placeholderInURL))
+		if err != nil {
+			return t, fmt.Errorf("%q: %w", *at, err)
+		}
+		if *at = u.String(); u.Scheme != base.Scheme || u.Host != base.Host {
+			return t, fmt.Errorf("%s is on another server than %s: credentials are sent to one only", *at, t.URL)
+		}
+	}
+	if t.Count != "" && t.CountURL == "" {
+		return t, errors.New("there is a Count, but no CountURL to look it up at")
+	}
+	if t.Header == nil {
+		t.Header = http.Header{}
+	}
+	t.Header = canonical(t.Header)
+	t.Other = canonical(t.Other)
+	if t.Header.Get("Content-Type") == "" && isJSON(t.Body) {
+		t.Header.Set("Content-Type", "application/json")
+	}
+	if t.BadBody == nil && isJSON(t.Body) {
+		whole := bytes.TrimSpace(t.Body)
+		if cut := whole[:len(whole)-1]; len(cut) > 0 && !isJSON(cut) {
+			t.BadBody = cut
+		}
+	}
+	return t, nil
+}
+
+func parseURL(text string) (*url.URL, error) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, errors.New("the URL can't be read: write one such as http://127.0.0.1:8080/orders")
+	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
+		return nil, fmt.Errorf("%q is no http or https URL: write one such as http://127.0.0.1:8080/orders", text)
+	case u.User != nil:
+		return nil, errors.New("the URL has credentials in it: give them as a header")
+	}
+	return u, nil
+}
+
+// checkHeader refuses what would not be the header it seems to be.
+func checkHeader(h http.Header) error {
+	for name, values := range h {
+		if !isToken(name) {
+			return fmt.Errorf("%q is no name of a header", name)
+		}
+		for _, v := range values {
+			if strings.ContainsAny(v, "\r\n\x00") {
+				return fmt.Errorf("the header %s has a line break in it", name)
+			}
+		}
+		switch http.CanonicalHeaderKey(name) {
+		case "Content-Length", "Transfer-Encoding", "Connection":
+			return fmt.Errorf("the header %s is not yours to give: every request gets its own", name)
+		}
+	}
+	return nil
+}
+
+func canonical(h http.Header) http.Header {
+	if h == nil {
+		return nil
+	}
+	c := http.Header{}
+	for name, values := range h {
+		for _, v := range values {
+			c.Add(name, v)
+		}
+	}
+	return c
+}
+
+// header is what is sent as the first tenant or as the other.
+func (t Target) header(other bool) http.Header {
+	h := t.Header.Clone()
+	if other {
+		maps.Copy(h, t.Other)
+	}
+	return h
+}
+
+func isToken(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if c|0x20 < 'a' || c|0x20 > 'z' {
+			if (c < '0' || c > '9') && strings.IndexByte("!#$%&'*+-.^_`|~", c) < 0 {
+				return false
+			}
+		}
+	}
+	return s != ""
+}
