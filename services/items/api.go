@@ -7,10 +7,10 @@ import (
 	"fmt"
 	"net/http"
 	"path"
-	"runtime/debug"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/services/internal/schema"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 //go:embed migrations
@@ -63,12 +63,8 @@ func refusePath(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusNo
 // browser of someone near the server to write.
 func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
-		switch p := recover(); p {
-		case nil:
-		case http.ErrAbortHandler:
-			panic(p)
-		default:
-			a.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+		if err := serving.Recovered(recover()); err != nil {
+			a.fail(w, r, err)
 		}
 	}()
 	switch {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"strings"
 	"time"
+	"unicode"
 
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
@@ -33,20 +35,48 @@ func parseItem(body []byte) (i item, err error) {
 	if err != nil {
 		return i, err
 	}
-	if i.SKU, err = o.Text("sku", maxSKU); err != nil {
+	if i.SKU, err = requiredText(o, "sku", maxSKU); err != nil {
 		return i, err
 	}
-	if i.Title, err = o.Text("title", maxTitle); err != nil {
+	if i.Title, err = requiredText(o, "title", maxTitle); err != nil {
 		return i, err
 	}
 	if i.Status, err = parseStatus(o); err != nil {
 		return i, err
 	}
-	if i.Brand, err = o.String("brand"); err != nil {
+	if i.Brand, err = optionalText(o, "brand"); err != nil {
 		return i, err
 	}
-	i.Category, err = o.String("category")
+	i.Category, err = optionalText(o, "category")
 	return i, err
+}
+
+func requiredText(o jsonbody.Object, name string, most int) (string, error) {
+	text, err := o.Text(name, most)
+	if err != nil {
+		return "", err
+	}
+	return text, readable(name, text)
+}
+
+func optionalText(o jsonbody.Object, name string) (*string, error) {
+	text, err := o.String(name)
+	if err != nil || text == nil {
+		return nil, err
+	}
+	return text, readable(name, *text)
+}
+
+// readable refuses text that a person would take for none, or that a terminal or
+// a file would act on.
+func readable(name, text string) error {
+	switch {
+	case strings.ContainsFunc(text, unicode.IsControl):
+		return &jsonbody.Fault{Field: name, Problem: "must not have control characters"}
+	case !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }):
+		return &jsonbody.Fault{Field: name, Problem: "must not be blank"}
+	}
+	return nil
 }
 
 func parseStatus(o jsonbody.Object) (string, error) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
 func TestACreateAnswersTheItem(t *testing.T) {
@@ -202,4 +204,43 @@ func TestAListThatIsAskedForWronglyIsRefused(t *testing.T) {
 	}
 	w.list("?limit=200")
 	w.list("?limit=&cursor=")
+}
+
+func TestABodyThatDoesNotComeToItsEndIsTheClientsFault(t *testing.T) {
+	w := newWorld(t, Config{})
+	for _, how := range apitest.Breaks {
+		for _, header := range []string{"", key + ": k1\r\n"} {
+			resp, body := apitest.PostPart(t, w.api, base, how, header)
+			wantInvalid(t, newReply(t, resp.StatusCode, resp.Header, body), "the body did not come to its end")
+		}
+	}
+	if w.count("items_items") != 0 || w.count("onlyonce_records") != 0 {
+		t.Error("something ran")
+	}
+}
+
+func TestTextThatNobodyCouldReadIsRefusedByItsField(t *testing.T) {
+	w := newWorld(t, Config{})
+	body := func(field, text string) string {
+		m := map[string]string{"sku": "s", "title": "t", "status": "active", "brand": "b", "category": "c"}
+		m[field] = text
+		doc, _ := json.Marshal(m)
+		return string(doc)
+	}
+	for _, field := range []string{"sku", "title", "brand", "category"} {
+		for _, blank := range []string{"", " ", "\u00a0\u3000 ", "\u200b", "\u2028"} {
+			wantInvalid(t, w.post(body(field, blank), key, "k1"), field+": must ")
+		}
+		for _, control := range []string{"a\x00", "\x00", "a\nb", "\ta", "a\x1b[31m", "a\x7f", "a\u0085b"} {
+			wantInvalid(t, w.post(body(field, control)), field+": must not have control characters")
+		}
+		for _, fine := range []string{"é", "a b", " a ", "👩‍👧", "٣", "-", "a\u00adb"} {
+			if got := w.post(body(field, fine)); got.Status != 201 || !strings.Contains(got.Body, fine) {
+				t.Errorf("%s %q: %d %s", field, fine, got.Status, got.Body)
+			}
+		}
+	}
+	if n := w.count("onlyonce_records"); n != 0 {
+		t.Errorf("%d records", n)
+	}
 }

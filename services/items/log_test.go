@@ -77,3 +77,12 @@ func TestSecurity17KeysAndBodiesAreNotLogged(t *testing.T) {
 		}
 	}
 }
+
+func TestABodyThatIsNotValidIsLoggedAsReleased(t *testing.T) {
+	w := newWorld(t, Config{})
+	w.post(`{}`, key, "k1")
+	lines := w.log.Lines(t, "idempotency_released")
+	if len(lines) != 1 || lines[0]["level"] != "INFO" || strings.Contains(w.log.String(), "idempotency_executed") {
+		t.Errorf("the log is %s", w.log)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
 
 // A problem is why a request was refused.
@@ -45,6 +46,8 @@ func (a *API) render(w http.ResponseWriter, r *http.Request, p httponce.Problem)
 		mine = problem{"A request with this idempotency key is still running", codeInProgress, p.Key}
 	case "body_too_large":
 		mine = bodyTooLarge
+	case "body_unreadable":
+		mine = invalid(jsonbody.Unfinished)
 	case "command_failed":
 		mine = internal
 	}

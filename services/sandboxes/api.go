@@ -12,6 +12,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/services/internal/schema"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 //go:embed migrations
@@ -35,7 +36,7 @@ type API struct {
 func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db, store: store, sessions: sessions{list: map[string]string{}}}
 	a.guard = onlyonce.New(store, onlyonce.Config{
-		Keep: a.cfg.KeyTTL, Lease: a.cfg.Lease, Wait: a.cfg.Wait, Observer: a.observe(),
+		Keep: a.cfg.KeyTTL, Lease: a.cfg.Lease, Wait: a.cfg.Wait, Observer: serving.Observe(a.cfg.Log, a.cfg.Observer),
 	})
 	a.mux = a.routes()
 	if err := a.open(ctx); err != nil {
@@ -61,17 +62,6 @@ func (a *API) open(ctx context.Context) (err error) {
 	}
 	a.root, err = os.OpenRoot(dir)
 	return err
-}
-
-// observe tells the log and the caller's Observer.
-func (a *API) observe() onlyonce.Observer {
-	log := onlyonce.SlogObserver(a.cfg.Log)
-	return func(ctx context.Context, e onlyonce.Event) {
-		log(ctx, e)
-		if a.cfg.Observer != nil {
-			a.cfg.Observer(ctx, e)
-		}
-	}
 }
 
 const closeSQL = `UPDATE sandboxes_sandboxes SET ` + noSession + `

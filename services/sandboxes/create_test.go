@@ -7,6 +7,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
 func TestACreateAnswersTheSandbox(t *testing.T) {
@@ -184,5 +186,25 @@ func TestAMalformedKeyIsRefused(t *testing.T) {
 	w.create(`{}`, key, "azAZ09_-")
 	if n := w.count("SELECT count(*) FROM sandboxes_sandboxes"); n != 2 {
 		t.Errorf("%d sandboxes", n)
+	}
+}
+
+func TestABodyThatDoesNotComeToItsEndIsTheCallersFault(t *testing.T) {
+	w := newWorld(t)
+	id := w.create(`{"ttl":60}`).ID
+	for _, how := range apitest.Breaks {
+		for _, path := range []string{"/v1/sandboxes", at(id, "extend_ttl")} {
+			for _, header := range []string{"", key + ": k1\r\n"} {
+				resp, body := apitest.PostPart(t, w.api, path, how, header)
+				got := newReply(t, resp.StatusCode, resp.Header, body)
+				got.want(t, 400, "validation_error")
+				if got.failure.Message != "the body did not come to its end" {
+					t.Errorf("%s %s: %s", how, path, got.Body)
+				}
+			}
+		}
+	}
+	if n := w.count("SELECT (SELECT count(*) FROM sandboxes_sandboxes) + (SELECT count(*) FROM onlyonce_records)"); n != 1 {
+		t.Errorf("something ran: %d rows", n)
 	}
 }

@@ -1,40 +1,34 @@
 package sandboxes
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
-	"strings"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/caller"
 )
 
-// anonymous is the owner of what a caller makes who has no token and no name.
-const anonymous = "anonymous"
+// Tokens say whose bearer token is whose. Only SHA-256 hashes are kept.
+type Tokens = caller.Tokens
 
-// owner returns who calls. A token that is there must be right, also where
-// anonymous callers are allowed.
-func (a *API) owner(h http.Header) (string, error) {
-	if given := h.Values("Authorization"); len(given) > 0 {
-		return a.bearer(given)
+// ParseTokens reads one token a line: its owner, white space, and the SHA-256 of
+// the token in hexadecimal. An owner may have several. Empty lines and those
+// that start with # do not count.
+func ParseTokens(r io.Reader) (Tokens, error) {
+	t, err := caller.ParseTokens(r)
+	if err != nil {
+		return Tokens{}, fmt.Errorf("sandboxes: parse tokens: %w", err)
 	}
-	if !a.cfg.AllowAnonymous {
-		return "", errUnauthorized()
-	}
-	names := h.Values("X-Owner")
-	if len(names) == 0 {
-		names = []string{anonymous}
-	}
-	switch {
-	case len(names) > 1 || !ownerName.MatchString(names[0]):
-		return "", errInvalid("X-Owner", "must be one name of 1 to 128 characters out of a-z A-Z 0-9 . _ @ -")
-	case a.cfg.Tokens.has(names[0]):
-		return "", errUnauthorized()
-	}
-	return names[0], nil
+	return t, nil
 }
 
-func (a *API) bearer(given []string) (string, error) {
-	scheme, secret, _ := strings.Cut(given[0], " ")
-	owner, ok := a.cfg.Tokens.Owner(strings.TrimSpace(secret))
-	if len(given) > 1 || !strings.EqualFold(scheme, "Bearer") || !ok {
+// owner returns who calls.
+func (a *API) owner(h http.Header) (string, error) {
+	policy := caller.Policy{Tokens: a.cfg.Tokens, AllowAnonymous: a.cfg.AllowAnonymous, Header: "X-Owner"}
+	name, err := policy.Name(h)
+	if errors.Is(err, caller.ErrUnauthorized) {
 		return "", errUnauthorized()
 	}
-	return owner, nil
+	return name, err
 }

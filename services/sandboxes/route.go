@@ -1,12 +1,12 @@
 package sandboxes
 
 import (
-	"fmt"
 	"net/http"
 	"path"
-	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // A handler answers a call, or says why not.
@@ -71,12 +71,8 @@ func (a *API) public(h handler) http.Handler {
 
 func guarded(h handler, c *call) (ans answer, err error) {
 	defer func() {
-		switch p := recover(); p {
-		case nil:
-		case http.ErrAbortHandler:
-			panic(p)
-		default:
-			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+		if p := serving.Recovered(recover()); p != nil {
+			err = p
 		}
 	}()
 	return h(c)

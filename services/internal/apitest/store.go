@@ -12,18 +12,14 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// Open opens the database in dir, and the store in it; both are made if they are
-// not there.
+// Open opens the SQLite database in dir, and the store in it; both are made if
+// they are not there.
 func Open(ctx context.Context, dir string) (*sql.DB, *sqlstore.Store, error) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "test.db")+"?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)")
-	if err != nil {
-		return nil, nil, err
-	}
-	if err := sqlstore.Migrate(ctx, db); err != nil {
-		return nil, nil, err
-	}
-	store, err := sqlstore.Open(ctx, db, sqlstore.Config{})
-	return db, store, err
+	return (&Database{"sqlite", "sqlite", sqliteDSN(dir)}).Open(ctx)
+}
+
+func sqliteDSN(dir string) string {
+	return "file:" + filepath.Join(dir, "test.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 }
 
 // A Held store holds what runs in a transaction until it is let go.

@@ -1,6 +1,6 @@
 // Package jsonbody reads the small JSON objects that clients send. It is
-// strict: a member that nobody asked for, a name that comes twice and whatever
-// else two readers may understand differently is refused.
+// strict: a name that comes twice and whatever else two readers may understand
+// differently is refused, and so is, by Parse, a member that nobody asked for.
 package jsonbody
 
 import (
@@ -32,9 +32,11 @@ func (f *Fault) Error() string {
 // ErrTooLarge says that a body is longer than the limit.
 var ErrTooLarge = errors.New("the body is too large")
 
+// Unfinished is the problem of a body that was cut off or came too slowly.
+const Unfinished = "the body did not come to its end"
+
 // Read returns the body of a request whose content type is JSON. A body of no
-// bytes needs no content type. The error is ErrTooLarge, a *Fault, or the
-// connection's.
+// bytes needs no content type. The error is ErrTooLarge or a *Fault.
 func Read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var large *http.MaxBytesError
@@ -42,7 +44,7 @@ func Read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	case errors.As(err, &large):
 		return nil, ErrTooLarge
 	case err != nil:
-		return nil, fmt.Errorf("read the body: %w", err)
+		return nil, &Fault{Problem: Unfinished}
 	case len(body) > 0 && !isJSON(r.Header.Values("Content-Type")):
 		return nil, &Fault{"Content-Type", "must be application/json"}
 	}
@@ -64,7 +66,17 @@ type Object map[string]json.RawMessage
 // Parse reads an object that has no members but those of the names, which are
 // compared byte by byte. The error is a *Fault.
 func Parse(doc []byte, names ...string) (Object, error) {
-	o, err := members(doc, names)
+	return parse(doc, func(name string) bool { return slices.Contains(names, name) })
+}
+
+// ParseOpen reads an object that may have members which nobody asks for. The
+// error is a *Fault.
+func ParseOpen(doc []byte) (Object, error) {
+	return parse(doc, func(string) bool { return true })
+}
+
+func parse(doc []byte, known func(name string) bool) (Object, error) {
+	o, err := members(doc, known)
 	var fault *Fault
 	if errors.As(err, &fault) {
 		return nil, fault
@@ -75,8 +87,8 @@ func Parse(doc []byte, names ...string) (Object, error) {
 	return o, nil
 }
 
-func members(doc []byte, names []string) (Object, error) {
-	o := make(Object, len(names))
+func members(doc []byte, known func(name string) bool) (Object, error) {
+	o := Object{}
 	dec := json.NewDecoder(bytes.NewReader(doc))
 	if first, err := dec.Token(); err != nil || first != json.Delim('{') {
 		return nil, &Fault{Problem: "the body must be a JSON object"}
@@ -87,11 +99,11 @@ func members(doc []byte, names []string) (Object, error) {
 			return nil, err
 		}
 		name, _ := token.(string)
-		if !slices.Contains(names, name) {
+		if !known(name) {
 			return nil, &Fault{shown(name), "is not a member that is known here"}
 		}
 		if _, twice := o[name]; twice {
-			return nil, &Fault{name, "is there twice"}
+			return nil, &Fault{shown(name), "is there twice"}
 		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
@@ -151,4 +163,17 @@ func (o Object) Integer(name string) (*int64, error) {
 		return nil, &Fault{name, "must be an integer"}
 	}
 	return &n, nil
+}
+
+// Array returns the elements of a member that must be an array of 1 to most.
+func (o Object) Array(name string, most int) ([]json.RawMessage, error) {
+	raw, ok := o[name]
+	if !ok || string(raw) == "null" {
+		return nil, &Fault{name, "is required"}
+	}
+	var list []json.RawMessage
+	if raw[0] != '[' || json.Unmarshal(raw, &list) != nil || len(list) < 1 || len(list) > most {
+		return nil, &Fault{name, fmt.Sprintf("must be an array of 1 to %d elements", most)}
+	}
+	return list, nil
 }

@@ -5,17 +5,20 @@ import (
 	"errors"
 	"io"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 	"testing/iotest"
 )
 
-func TestABodyThatBreaksOffIsNeitherAFaultNorTooLarge(t *testing.T) {
-	r := httptest.NewRequest("POST", "/", iotest.ErrReader(io.ErrUnexpectedEOF))
-	_, err := Read(httptest.NewRecorder(), r, 10)
-	var fault *Fault
-	if !errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &fault) {
-		t.Errorf("the error is %v", err)
+func TestABodyThatDoesNotComeToItsEndIsAFault(t *testing.T) {
+	for _, cause := range []error{io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, errors.New("http: invalid chunk")} {
+		r := httptest.NewRequest("POST", "/", iotest.ErrReader(cause))
+		_, err := Read(httptest.NewRecorder(), r, 10)
+		var fault *Fault
+		if !errors.As(err, &fault) || *fault != (Fault{Problem: Unfinished}) {
+			t.Errorf("%v: the error is %v", cause, err)
+		}
 	}
 }
 
@@ -50,6 +53,33 @@ func TestAnIntegerIsWrittenAsOne(t *testing.T) {
 	}
 	if n, err := (Object{}).Integer("n"); n != nil || err != nil {
 		t.Errorf("absent: %v %v", n, err)
+	}
+}
+
+func TestAnOpenObjectMayHaveOtherMembersButNoneTwice(t *testing.T) {
+	o, err := ParseOpen([]byte(`{"b":[1],"a":"x"}`))
+	if s, _ := o.String("a"); err != nil || s == nil || *s != "x" {
+		t.Errorf("%v, %v", o, err)
+	}
+	for _, text := range []string{`{"a":1,"a":1}`, `{"a":{"b":1,"b":1}}`, `[]`, `{}{}`, ``} {
+		if _, err := ParseOpen([]byte(text)); err == nil {
+			t.Errorf("%s is taken", text)
+		}
+	}
+}
+
+func TestAnArrayHasOneElementAtLeastAndAsManyAsAllowedAtMost(t *testing.T) {
+	o, err := ParseOpen([]byte(`{"none":null,"empty":[],"two":[1,{"a":2}],"three":[1,2,3],"text":"[1]"}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list, err := o.Array("two", 2); err != nil || len(list) != 2 || string(list[1]) != `{"a":2}` {
+		t.Errorf("%s, %v", list, err)
+	}
+	for _, name := range []string{"absent", "none", "empty", "three", "text"} {
+		if list, err := o.Array(name, 2); err == nil {
+			t.Errorf("%s: %s", name, list)
+		}
 	}
 }
 

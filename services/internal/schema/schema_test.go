@@ -66,3 +66,23 @@ func TestAMigrationGoesOnWhereTheLastEnded(t *testing.T) {
 		t.Errorf("an older program: %v", err)
 	}
 }
+
+func TestParametersAreWrittenAsTheEngineWantsThem(t *testing.T) {
+	for engine, want := range map[Engine]string{SQLite: "a = ? AND b = ?", MySQL: "a = ? AND b = ?", Postgres: "a = $1 AND b = $2"} {
+		if got := engine.Bind("a = ? AND b = ?"); got != want {
+			t.Errorf("%s: %s, want %s", engine, got, want)
+		}
+	}
+}
+
+func TestAServiceWithoutTablesForAnEngineSaysSo(t *testing.T) {
+	db, store, err := apitest.Open(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	defer store.Close()
+	if err := Migrate(t.Context(), db, "x", fstest.MapFS{}); err == nil || !strings.Contains(err.Error(), "no tables for sqlite") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,4 +1,6 @@
-package sandboxes
+// Package caller tells a service who calls it: by a bearer token, or by the name
+// that a caller without one gives itself.
+package caller
 
 import (
 	"bufio"
@@ -19,7 +21,7 @@ type token struct {
 	hash  [sha256.Size]byte
 }
 
-var ownerName = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,128}$`)
+var nameForm = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,128}$`)
 
 // ParseTokens reads one token a line: its owner, white space, and the SHA-256 of
 // the token in hexadecimal. An owner may have several. Empty lines and those
@@ -34,17 +36,17 @@ func ParseTokens(r io.Reader) (Tokens, error) {
 		}
 		next, err := parseToken(line)
 		if err != nil {
-			return Tokens{}, fmt.Errorf("sandboxes: parse tokens: line %d: %w", n, err)
+			return Tokens{}, fmt.Errorf("line %d: %w", n, err)
 		}
 		for _, before := range t.list {
 			if before.hash == next.hash {
-				return Tokens{}, fmt.Errorf("sandboxes: parse tokens: line %d: this token is there already: give every owner one of their own", n)
+				return Tokens{}, fmt.Errorf("line %d: this token is there already: give every owner one of their own", n)
 			}
 		}
 		t.list = append(t.list, next)
 	}
 	if err := lines.Err(); err != nil {
-		return Tokens{}, fmt.Errorf("sandboxes: parse tokens: %w", err)
+		return Tokens{}, err
 	}
 	return t, nil
 }
@@ -54,7 +56,7 @@ func parseToken(line string) (t token, err error) {
 	if len(fields) != 2 {
 		return t, fmt.Errorf("%d words: write an owner and the SHA-256 of a token", len(fields))
 	}
-	if !ownerName.MatchString(fields[0]) {
+	if !nameForm.MatchString(fields[0]) {
 		return t, fmt.Errorf("the owner must have 1 to 128 characters out of a-z A-Z 0-9 . _ @ -")
 	}
 	hash, err := hex.DecodeString(fields[1])

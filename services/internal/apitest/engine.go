@@ -1,0 +1,123 @@
+package apitest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// A Database is one of a test's own, that it may open several times.
+type Database struct {
+	Engine string // sqlite, postgres or mysql
+	Driver string
+	DSN    string
+}
+
+// Engines are the kinds of databases that a test of a service runs on.
+var Engines = []string{"sqlite", "postgres", "mysql"}
+
+// OnEngines runs a test on a new database of each engine.
+func OnEngines(t *testing.T, test func(t *testing.T, d *Database)) {
+	for _, engine := range Engines {
+		t.Run(engine, func(t *testing.T) { test(t, NewDatabase(t, engine)) })
+	}
+}
+
+// NewDatabase makes an empty database, which is dropped at the test's end.
+func NewDatabase(t *testing.T, engine string) *Database {
+	t.Helper()
+	name := "onlyonce_" + strings.ToLower(rand.Text()[:12])
+	switch engine {
+	case "sqlite":
+		return &Database{engine, "sqlite", sqliteDSN(t.TempDir())}
+	case "postgres":
+		server := FromEnv("ONLYONCE_POSTGRES", "postgres://postgres@127.0.0.1:5432/postgres?sslmode=disable")
+		create(t, "pgx", server, name, "DROP DATABASE "+name+" WITH (FORCE)")
+		u, err := url.Parse(server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.Path = "/" + name
+		return &Database{engine, "pgx", u.String()}
+	case "mysql":
+		server := FromEnv("ONLYONCE_MYSQL", "root@tcp(127.0.0.1:3306)/")
+		create(t, "mysql", server, name, "DROP DATABASE "+name)
+		cfg, err := mysql.ParseDSN(server)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.DBName = name
+		return &Database{engine, "mysql", cfg.FormatDSN()}
+	}
+	t.Fatalf("there is no engine %q", engine)
+	return nil
+}
+
+// FromEnv returns the value of an environment variable, or another if it is not set.
+func FromEnv(name, otherwise string) string {
+	if text := os.Getenv(name); text != "" {
+		return text
+	}
+	return otherwise
+}
+
+// create makes a database on a server, if it is there.
+func create(t *testing.T, driver, dsn, name, drop string) {
+	t.Helper()
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.PingContext(t.Context()); err != nil {
+		Missing(t, fmt.Sprintf("the %s server: %v", driver, err))
+	}
+	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		db, err := sql.Open(driver, dsn)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer db.Close()
+		if _, err := db.Exec(drop); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Missing skips a test that needs something which is not there; with
+// ONLYONCE_REQUIRE_SERVICES=1 the test fails.
+func Missing(t *testing.T, what string) {
+	t.Helper()
+	if os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "1" {
+		t.Fatalf("not there: %s", what)
+	}
+	t.Skipf("not there: %s", what)
+}
+
+// Open opens the database and the store in it, whose tables are made if they are
+// not there.
+func (d *Database) Open(ctx context.Context) (*sql.DB, *sqlstore.Store, error) {
+	db, err := sql.Open(d.Driver, d.DSN)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := sqlstore.Migrate(ctx, db); err != nil {
+		return nil, nil, err
+	}
+	store, err := sqlstore.Open(ctx, db, sqlstore.Config{})
+	return db, store, err
+}

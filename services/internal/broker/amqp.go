@@ -1,0 +1,249 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+// An amqpBroker has one exchange; every consumer has a queue of its own.
+type amqpBroker struct {
+	address string
+	cfg     Config
+
+	publishing sync.Mutex // one batch at a time
+	mu         sync.Mutex
+	conn       *amqp.Connection // nil: there is none
+	closed     bool
+	channel    *amqp.Channel    // for publishing; nil: there is none
+	returns    chan amqp.Return // what no queue took
+}
+
+// amqpBatch is how many messages may be without an acknowledgement; as many may
+// come back.
+const amqpBatch = 1000
+
+func openAMQP(ctx context.Context, address string, cfg Config) (*amqpBroker, error) {
+	b := &amqpBroker{address: address, cfg: cfg}
+	ch, err := b.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return b, ch.Close()
+}
+
+// Redelivery is RabbitMQ's own consumer_timeout; it delivers again at once when
+// a consumer's connection breaks.
+func (b *amqpBroker) Redelivery() time.Duration { return 30 * time.Minute }
+
+var errClosed = errors.New("the broker was closed")
+
+// open opens a channel, on a new connection if the last one broke.
+func (b *amqpBroker) open(context.Context) (*amqp.Channel, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return nil, errClosed
+	}
+	if b.conn == nil || b.conn.IsClosed() {
+		conn, err := amqp.DialConfig(b.address, amqp.Config{Heartbeat: 10 * time.Second, Locale: "en_US", Dial: amqp.DefaultDial(5 * time.Second)})
+		if err != nil {
+			return nil, err
+		}
+		b.conn = conn
+	}
+	ch, err := b.conn.Channel()
+	if err != nil {
+		return nil, err
+	}
+	if err := ch.ExchangeDeclare(b.cfg.Name, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
+		return nil, errors.Join(err, ch.Close())
+	}
+	return ch, nil
+}
+
+func (b *amqpBroker) Close() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	if b.conn == nil || b.conn.IsClosed() {
+		return nil
+	}
+	return b.conn.Close()
+}
+
+var errNoQueue = errors.New("no queue is bound to the exchange: a consumer makes its own when it begins")
+
+// Publish sends all messages, persistent ones, and then waits for the confirms.
+// What no queue takes is unavailable until a consumer has come.
+func (b *amqpBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
+	b.publishing.Lock()
+	defer b.publishing.Unlock()
+	errs := make([]error, 0, len(messages))
+	for len(messages) > 0 {
+		n := min(len(messages), amqpBatch)
+		errs = append(errs, b.publish(ctx, messages[:n])...)
+		messages = messages[n:]
+	}
+	return errs
+}
+
+func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []error {
+	errs := make([]error, len(messages))
+	confirms := make([]*amqp.DeferredConfirmation, len(messages))
+	err := b.ready(ctx)
+	for i, m := range messages {
+		if err == nil {
+			confirms[i], err = b.channel.PublishWithDeferredConfirmWithContext(ctx, b.cfg.Name, name(m.Topic), true, false, encodeAMQP(m))
+		}
+		if err != nil {
+			errs[i] = unavailable(err)
+		}
+	}
+	at := make(map[string]int, len(messages))
+	for i, confirm := range confirms {
+		at[messages[i].ID] = i
+		if confirm == nil || errs[i] != nil {
+			continue
+		}
+		switch acked, err := confirm.WaitContext(ctx); {
+		case err != nil:
+			errs[i] = unavailable(err)
+		case !acked:
+			errs[i] = unavailable(errors.New("the broker did not take it, or the connection broke"))
+		}
+	}
+	b.takeBack(at, errs)
+	return errs
+}
+
+// takeBack notes what came back: before its confirm did.
+func (b *amqpBroker) takeBack(at map[string]int, errs []error) {
+	for {
+		select {
+		case back, ok := <-b.returns:
+			if !ok {
+				b.returns = nil // the channel is closed
+				return
+			}
+			if i, there := at[back.MessageId]; there {
+				errs[i] = unavailable(errNoQueue)
+			}
+		default:
+			return
+		}
+	}
+}
+
+// ready opens the channel for publishing if there is none.
+func (b *amqpBroker) ready(ctx context.Context) error {
+	if b.channel != nil && !b.channel.IsClosed() {
+		return nil
+	}
+	ch, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	if err := ch.Confirm(false); err != nil {
+		return errors.Join(err, ch.Close())
+	}
+	b.channel, b.returns = ch, ch.NotifyReturn(make(chan amqp.Return, amqpBatch))
+	return nil
+}
+
+func encodeAMQP(m outbox.Message) amqp.Publishing {
+	table := make(amqp.Table, len(m.Headers)+1)
+	for name, value := range m.Headers {
+		table[name] = value
+	}
+	table[headerTopic] = m.Topic
+	return amqp.Publishing{MessageId: m.ID, DeliveryMode: amqp.Persistent, Timestamp: m.CreatedAt, Headers: table, Body: m.Payload}
+}
+
+// Consume has a durable queue of its own, and goes on after the connection
+// broke.
+func (b *amqpBroker) Consume(ctx context.Context, consumer string, handle Handler) error {
+	queue := b.cfg.Name + "." + name(consumer)
+	return persist(ctx, func() (bool, error) {
+		if err := b.declare(ctx, queue); err != nil {
+			var refused *amqp.Error
+			return false, final(err, errors.As(err, &refused) && refused.Code >= 400 && refused.Code < 500)
+		}
+		return b.consume(ctx, queue, handle), nil
+	})
+}
+
+func (b *amqpBroker) declare(ctx context.Context, queue string) error {
+	ch, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+		return errors.Join(err, ch.Close())
+	}
+	return errors.Join(ch.QueueBind(queue, "#", b.cfg.Name, false, nil), ch.Close())
+}
+
+// consume handles what comes until ctx ends or the connection breaks. It returns
+// whether anything came.
+func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) (came bool) {
+	ch, err := b.open(ctx)
+	if err != nil {
+		return false
+	}
+	defer ch.Close()
+	if err := ch.Qos(4*b.cfg.Handlers, 0, false); err != nil {
+		return false
+	}
+	incoming, err := ch.Consume(queue, "", false, false, false, false, nil)
+	if err != nil {
+		return false
+	}
+	l := openLanes(ctx, b.cfg.Handlers, handle)
+	defer l.close()
+	for {
+		select {
+		case <-ctx.Done():
+			return came
+		case d, ok := <-incoming:
+			if !ok {
+				return came
+			}
+			came = true
+			l.put(decodeAMQP(ctx, d))
+		}
+	}
+}
+
+// longestHold is how long a message that could not be handled is held before it
+// is given back: RabbitMQ delivers again at once.
+const longestHold = time.Second
+
+func decodeAMQP(ctx context.Context, d amqp.Delivery) delivery {
+	headers := make(map[string]string, len(d.Headers))
+	for name, value := range d.Headers {
+		if text, ok := value.(string); ok {
+			headers[name] = text
+		}
+	}
+	m := message(d.RoutingKey, headers, d.Body)
+	m.CreatedAt = d.Timestamp
+	return delivery{
+		message: m,
+		ack:     func() error { return d.Ack(false) },
+		retry: func(after time.Duration) error {
+			hold := time.NewTimer(min(after, longestHold))
+			defer hold.Stop()
+			select {
+			case <-hold.C:
+			case <-ctx.Done():
+			}
+			return d.Nack(false, true)
+		},
+	}
+}

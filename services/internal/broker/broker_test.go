@@ -1,0 +1,349 @@
+package broker
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+// each runs a test on every broker, with a stream or exchange of its own.
+func each(t *testing.T, test func(t *testing.T, b Broker)) {
+	for _, kind := range []struct{ name, env, address string }{
+		{"NATS", "ONLYONCE_NATS", "nats://127.0.0.1:4222"},
+		{"RabbitMQ", "ONLYONCE_AMQP", "amqp://guest:guest@127.0.0.1:5672/"},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			address := kind.address
+			if own := os.Getenv(kind.env); own != "" {
+				address = own
+			}
+			b, err := Open(t.Context(), address, Config{Name: "onlyonce_" + strings.ToLower(rand.Text()), AckWait: 10 * time.Second})
+			switch {
+			case err == nil:
+			case os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "":
+				t.Fatal(err)
+			default:
+				t.Skipf("%s is not there: %v", kind.name, err)
+			}
+			t.Cleanup(func() { remove(t, b) })
+			test(t, b)
+		})
+	}
+}
+
+// remove deletes what the test made at the broker.
+func remove(t testing.TB, b Broker) {
+	ctx := context.WithoutCancel(t.Context())
+	switch b := b.(type) {
+	case *natsBroker:
+		if err := b.js.DeleteStream(ctx, b.cfg.Name); err != nil {
+			t.Error(err)
+		}
+	case *amqpBroker:
+		ch, err := b.open(ctx)
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		for _, queue := range []string{"one", "two"} {
+			_, err := ch.QueueDelete(b.cfg.Name+"."+queue, false, false, false)
+			if err = errors.Join(err, ch.ExchangeDelete(b.cfg.Name, false, false)); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if err := b.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A receiver notes what a consumer gets.
+type receiver struct {
+	t  *testing.T
+	mu sync.Mutex
+	// got has the payloads of each key.
+	got   map[string][]string
+	last  outbox.Message
+	fails map[string][]error // by payload: what to return first
+	stop  func()
+}
+
+// receive begins to consume, and ends with the test.
+func receive(t *testing.T, b Broker, consumer string, fails map[string][]error) *receiver {
+	t.Helper()
+	r := &receiver{t: t, got: make(map[string][]string), fails: fails}
+	if a, ok := b.(*amqpBroker); ok {
+		if err := a.declare(t.Context(), a.cfg.Name+"."+consumer); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- b.Consume(ctx, consumer, r.handle) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(r.stop)
+	if n, ok := b.(*natsBroker); ok {
+		eventually(t, "the consumer is there", func() bool {
+			_, err := n.js.Consumer(t.Context(), n.cfg.Name, consumer)
+			return err == nil
+		})
+	}
+	return r
+}
+
+func (r *receiver) handle(_ context.Context, m outbox.Message) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if fails := r.fails[string(m.Payload)]; len(fails) > 0 {
+		r.fails[string(m.Payload)] = fails[1:]
+		return fails[0]
+	}
+	r.got[m.Key] = append(r.got[m.Key], string(m.Payload))
+	r.last = m
+	return nil
+}
+
+// count is how many different messages came.
+func (r *receiver) count() (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, list := range r.got {
+		n += len(list)
+	}
+	return n
+}
+
+// has reports whether a message without a key came.
+func (r *receiver) has(payload string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Contains(r.got[""], payload)
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not in a minute: %s", what)
+		}
+	}
+}
+
+// made completes messages as a queue does.
+func made(t *testing.T, list ...outbox.Message) []outbox.Message {
+	t.Helper()
+	for i := range list {
+		m, err := outbox.Prepare(t.Context(), list[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		list[i] = m
+	}
+	return list
+}
+
+func publish(t *testing.T, b Broker, list []outbox.Message) {
+	t.Helper()
+	if err := errors.Join(b.Publish(t.Context(), list)...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAMessageComesOutAsItWentIn(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		r := receive(t, b, "one", nil)
+		want := made(t, outbox.Message{
+			Topic: "orders.créated > *", Key: "key ö", Tenant: "acme", Payload: []byte{0, 1, 0xff},
+			Headers: map[string]string{outbox.HeaderTraceparent: "00-1-2-01", "x": "ö y"},
+		})
+		publish(t, b, want)
+		eventually(t, "it came", func() bool { return r.count() == 1 })
+		r.stop()
+		got := r.last
+		if got.ID != want[0].ID || got.Topic != want[0].Topic || got.Key != want[0].Key || got.Tenant != want[0].Tenant ||
+			!maps.Equal(got.Headers, want[0].Headers) || string(got.Payload) != string(want[0].Payload) {
+			t.Errorf("got %+v, want %+v", got, want[0])
+		}
+	})
+}
+
+func TestManyMessagesComeInOrderPerKeyToEveryConsumer(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		one, two := receive(t, b, "one", nil), receive(t, b, "two", nil)
+		const n = 1500
+		var list []outbox.Message
+		for i := range n {
+			list = append(list, outbox.Message{Topic: "t", Key: fmt.Sprint(i % 50), Payload: []byte(fmt.Sprintf("%05d", i))})
+		}
+		publish(t, b, made(t, list...))
+		eventually(t, "all came to both", func() bool { return one.count() >= n && two.count() >= n })
+		for _, r := range []*receiver{one, two} {
+			r.stop()
+			for key, got := range r.got {
+				if !slices.IsSorted(got) || len(got) != n/50 {
+					t.Errorf("key %s: %v", key, got)
+				}
+			}
+		}
+	})
+}
+
+func TestAMessageThatWasNotHandledComesAgain(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		r := receive(t, b, "one", map[string][]error{"a": {errors.New("no"), &onlyonce.InFlightError{RetryAfter: time.Millisecond}}})
+		publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("a")}, outbox.Message{Topic: "t", Payload: []byte("b")}))
+		eventually(t, "both came", func() bool { return r.count() == 2 })
+	})
+}
+
+func TestAConsumerThatComesBackGetsWhatCameMeanwhile(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		receive(t, b, "one", nil).stop()
+		publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("a")}))
+		r := receive(t, b, "one", nil)
+		eventually(t, "it came", func() bool { return r.count() == 1 })
+	})
+}
+
+func TestABrokerGoesOnAfterItsConnectionBroke(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		r := receive(t, b, "one", nil)
+		for i := range 5 {
+			switch b := b.(type) {
+			case *natsBroker:
+				if err := b.conn.ForceReconnect(); err != nil {
+					t.Fatal(err)
+				}
+			case *amqpBroker:
+				b.mu.Lock()
+				_ = b.conn.Close()
+				b.mu.Unlock()
+			}
+			list := made(t, outbox.Message{Topic: "t", Payload: []byte(fmt.Sprint(i))})
+			eventually(t, "it is published", func() bool {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				err := errors.Join(b.Publish(ctx, list)...)
+				if err != nil && !errors.Is(err, outbox.ErrUnavailable) {
+					t.Fatal(err)
+				}
+				return err == nil
+			})
+			eventually(t, "it came", func() bool { return r.has(fmt.Sprint(i)) })
+		}
+	})
+}
+
+func TestABatchIsNotPublishedWhileTheBrokerIsAway(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		switch b := b.(type) {
+		case *natsBroker:
+			b.conn.Close()
+			t.Cleanup(func() {
+				again, err := Open(context.WithoutCancel(t.Context()), "nats://127.0.0.1:4222", b.cfg)
+				if err != nil {
+					t.Fatal(err)
+				}
+				*b = *again.(*natsBroker)
+			})
+		case *amqpBroker:
+			b.mu.Lock()
+			_ = b.conn.Close()
+			address := b.address
+			b.address = "amqp://127.0.0.1:1"
+			b.mu.Unlock()
+			t.Cleanup(func() {
+				b.mu.Lock()
+				defer b.mu.Unlock()
+				b.address = address
+			})
+		}
+		for _, err := range b.Publish(t.Context(), made(t, outbox.Message{Topic: "t"}, outbox.Message{Topic: "t"})) {
+			if !errors.Is(err, outbox.ErrUnavailable) {
+				t.Errorf("got %v", err)
+			}
+		}
+	})
+}
+
+func TestAMessageThatNATSWillNeverTakeIsToBlameItself(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		if _, ok := b.(*natsBroker); !ok {
+			t.Skip("RabbitMQ takes any")
+		}
+		errs := b.Publish(t.Context(), made(t, outbox.Message{Topic: "t", Payload: make([]byte, 2<<20)}, outbox.Message{Topic: "t"}))
+		if errs[0] == nil || errors.Is(errs[0], outbox.ErrUnavailable) || errs[1] != nil {
+			t.Errorf("got %v", errs)
+		}
+	})
+}
+
+func TestWhatNoQueueTakesIsNotPublished(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		if _, ok := b.(*amqpBroker); !ok {
+			t.Skip("a stream keeps it")
+		}
+		list := made(t, outbox.Message{Topic: "t", Payload: []byte("a")}, outbox.Message{Topic: "t", Payload: []byte("b")})
+		for range 3 {
+			for _, err := range b.Publish(t.Context(), list) {
+				if !errors.Is(err, outbox.ErrUnavailable) || !errors.Is(err, errNoQueue) {
+					t.Errorf("got %v", err)
+				}
+			}
+		}
+		r := receive(t, b, "one", nil)
+		publish(t, b, list)
+		eventually(t, "both came", func() bool { return r.count() == 2 })
+	})
+}
+
+func TestANATSStreamDropsWhatIsPublishedAgain(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		if _, ok := b.(*natsBroker); !ok {
+			t.Skip("RabbitMQ does not know")
+		}
+		r := receive(t, b, "one", nil)
+		list := made(t, outbox.Message{Topic: "t", Payload: []byte("a")})
+		publish(t, b, list)
+		publish(t, b, list)
+		publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("end")}))
+		eventually(t, "the last came", func() bool { return r.has("end") })
+		if n := r.count(); n != 2 {
+			t.Errorf("%d messages came", n)
+		}
+	})
+}
+
+func TestAnAddressThatIsNoBrokersIsRefusedWithWhatToWrite(t *testing.T) {
+	if _, err := Open(t.Context(), "kafka://x", Config{}); err == nil || !strings.Contains(err.Error(), "nats://") {
+		t.Error(err)
+	}
+	_, err := Open(t.Context(), "amqp://me:secret@127.0.0.1:1/", Config{})
+	if err == nil || strings.Contains(err.Error(), "secret") {
+		t.Error(err)
+	}
+}
+
+func TestTopicsBecomeNamesThatBrokersTake(t *testing.T) {
+	for topic, want := range map[string]string{"orders.created": "orders.created", "a b": "a=20b", ">": "=3E", "a..b": "a=2E=2Eb", ".a": "=2Ea", "a=b": "a=3Db"} {
+		if got := name(topic); got != want {
+			t.Errorf("%q is %q, want %q", topic, got, want)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package broker
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+// A natsBroker has one stream, whose subjects are its name and the topics.
+type natsBroker struct {
+	conn *nats.Conn
+	js   jetstream.JetStream
+	cfg  Config
+}
+
+// asyncLimit is how many messages may be without an acknowledgement.
+const asyncLimit = 2048
+
+func openNATS(ctx context.Context, address string, cfg Config) (*natsBroker, error) {
+	conn, err := nats.Connect(address, nats.Name("onlyonce"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectBufSize(-1))
+	if err != nil {
+		return nil, err
+	}
+	js, err := jetstream.New(conn, jetstream.WithPublishAsyncMaxPending(asyncLimit))
+	if err != nil {
+		conn.Close()
+		return nil, err
+	}
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: cfg.Name, Subjects: []string{cfg.Name + ".>"}, Storage: jetstream.FileStorage})
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		conn.Close()
+		return nil, err
+	}
+	return &natsBroker{conn: conn, js: js, cfg: cfg}, nil
+}
+
+func (b *natsBroker) Redelivery() time.Duration { return b.cfg.AckWait }
+
+func (b *natsBroker) Close() error {
+	b.conn.Close()
+	return nil
+}
+
+// Publish sends all messages and then waits for the acknowledgements. The stream
+// drops a message that comes a second time within two minutes.
+func (b *natsBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
+	errs := make([]error, len(messages))
+	futures := make([]jetstream.PubAckFuture, len(messages))
+	for i, m := range messages {
+		future, err := b.js.PublishMsgAsync(b.encode(m), jetstream.WithMsgID(m.ID))
+		if err != nil {
+			errs[i] = blame(err)
+			continue
+		}
+		futures[i] = future
+	}
+	for i, future := range futures {
+		if future == nil {
+			continue
+		}
+		select {
+		case <-future.Ok():
+		case err := <-future.Err():
+			errs[i] = blame(err)
+		case <-ctx.Done():
+			errs[i] = unavailable(context.Cause(ctx))
+		}
+	}
+	return errs
+}
+
+func (b *natsBroker) encode(m outbox.Message) *nats.Msg {
+	header := make(nats.Header, len(m.Headers)+2)
+	for name, value := range m.Headers {
+		header[name] = []string{value}
+	}
+	header[headerTopic] = []string{m.Topic}
+	return &nats.Msg{Subject: b.cfg.Name + "." + name(m.Topic), Header: header, Data: m.Payload}
+}
+
+// tooLarge is the server's code for a message that is larger than the stream takes.
+const tooLarge = 10054
+
+// blame tells the broker's trouble from a message that it will never take.
+func blame(err error) error {
+	var refused *jetstream.APIError
+	if errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == tooLarge {
+		return err
+	}
+	return unavailable(err)
+}
+
+// Consume has a durable consumer, which begins with what the stream has: a relay
+// may have published before there was a consumer.
+func (b *natsBroker) Consume(ctx context.Context, consumer string, handle Handler) error {
+	return persist(ctx, func() (bool, error) {
+		c, err := b.js.CreateOrUpdateConsumer(ctx, b.cfg.Name, jetstream.ConsumerConfig{
+			Durable: name(consumer), AckPolicy: jetstream.AckExplicitPolicy, AckWait: b.cfg.AckWait,
+			DeliverPolicy: jetstream.DeliverAllPolicy, MaxAckPending: 4 * b.cfg.Handlers,
+		})
+		if err != nil {
+			var refused jetstream.JetStreamError
+			return false, final(err, errors.As(err, &refused) && refused.APIError() != nil || b.conn.IsClosed())
+		}
+		return b.consume(ctx, c, handle)
+	})
+}
+
+// consume handles what comes until ctx ends or the consumer is gone.
+func (b *natsBroker) consume(ctx context.Context, c jetstream.Consumer, handle Handler) (came bool, err error) {
+	l := openLanes(ctx, b.cfg.Handlers, handle)
+	defer l.close()
+	incoming, err := c.Messages(jetstream.PullMaxMessages(2 * b.cfg.Handlers))
+	if err != nil {
+		return false, nil
+	}
+	defer incoming.Stop()
+	stop := context.AfterFunc(ctx, incoming.Drain) // what has come is given back
+	defer stop()
+	for {
+		m, err := incoming.Next()
+		switch {
+		case errors.Is(err, jetstream.ErrMsgIteratorClosed), errors.Is(err, jetstream.ErrConsumerDeleted):
+			return came, nil
+		case err == nil: // other errors mend themselves
+			came = true
+			l.put(b.decode(m))
+		}
+	}
+}
+
+func (b *natsBroker) decode(m jetstream.Msg) delivery {
+	headers := make(map[string]string, len(m.Headers()))
+	for name, values := range m.Headers() {
+		if name != jetstream.MsgIDHeader && len(values) > 0 {
+			headers[name] = values[0]
+		}
+	}
+	d := delivery{message: message(m.Subject()[len(b.cfg.Name)+1:], headers, m.Data()), ack: m.Ack}
+	if meta, err := m.Metadata(); err == nil {
+		d.tries = int(meta.NumDelivered) //nolint:gosec // a count of deliveries
+		d.message.CreatedAt = meta.Timestamp
+	}
+	d.retry = func(after time.Duration) error { return m.NakWithDelay(after) }
+	return d
+}

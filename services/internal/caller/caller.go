@@ -1,0 +1,54 @@
+package caller
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+)
+
+// Anonymous is the name of a caller that has no token and gives itself no name.
+const Anonymous = "anonymous"
+
+// ErrUnauthorized says that a caller has to show a token that is known.
+var ErrUnauthorized = errors.New("a valid bearer token is required")
+
+// A Policy says who may call.
+type Policy struct {
+	Tokens         Tokens
+	AllowAnonymous bool   // a caller without a token may name itself, unless that owner has a token
+	Header         string // in which it does
+}
+
+// Name returns who sent the header. A token that is there must be right, also
+// where anonymous callers are allowed. The error is ErrUnauthorized, or a
+// *jsonbody.Fault in the name that the caller gives itself.
+func (p Policy) Name(h http.Header) (string, error) {
+	if given := h.Values("Authorization"); len(given) > 0 {
+		return p.bearer(given)
+	}
+	if !p.AllowAnonymous {
+		return "", ErrUnauthorized
+	}
+	names := h.Values(p.Header)
+	if len(names) == 0 {
+		names = []string{Anonymous}
+	}
+	switch {
+	case len(names) > 1 || !nameForm.MatchString(names[0]):
+		return "", &jsonbody.Fault{Field: p.Header, Problem: "must be one name of 1 to 128 characters out of a-z A-Z 0-9 . _ @ -"}
+	case p.Tokens.has(names[0]):
+		return "", ErrUnauthorized
+	}
+	return names[0], nil
+}
+
+func (p Policy) bearer(given []string) (string, error) {
+	scheme, secret, _ := strings.Cut(given[0], " ")
+	owner, ok := p.Tokens.Owner(strings.TrimSpace(secret))
+	if len(given) > 1 || !strings.EqualFold(scheme, "Bearer") || !ok {
+		return "", ErrUnauthorized
+	}
+	return owner, nil
+}

@@ -1,0 +1,77 @@
+package orders
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"fmt"
+	"net/http"
+	"sync"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/services/internal/caller"
+	"github.com/onlyonce-go/onlyonce/services/internal/schema"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
+)
+
+//go:embed migrations
+var migrations embed.FS
+
+// An API answers /orders and what is below it.
+type API struct {
+	cfg     Config
+	db      *sql.DB
+	engine  schema.Engine
+	store   Store
+	guard   *onlyonce.Guard
+	inbox   *inbox.Inbox
+	outbox  Outbox
+	move    func(context.Context) // events, from the outbox to the consumer
+	callers caller.Policy
+	mux     *http.ServeMux
+	origins http.CrossOriginProtection
+}
+
+// New makes the API's tables if they are not there. The store keeps its records
+// in db, and its outbox the events.
+func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config) (*API, error) {
+	a := &API{cfg: cfg.withDefaults(), db: db, store: store, outbox: events}
+	a.callers = caller.Policy{Tokens: cfg.Tokens, AllowAnonymous: cfg.AllowAnonymous, Header: "X-Tenant-ID"}
+	a.guard = onlyonce.New(store, onlyonce.Config{
+		Keep: a.cfg.KeyTTL, Lease: a.cfg.Lease, KeepFailures: a.cfg.KeepFailures, Observer: serving.Observe(a.cfg.Log, a.cfg.Observer),
+	})
+	a.inbox = a.newInbox()
+	a.move = a.runHere
+	if a.cfg.Broker != "" {
+		a.move = a.runBroker
+	}
+	a.mux = a.routes()
+	if err := a.open(ctx); err != nil {
+		return nil, fmt.Errorf("orders: new: %w", err)
+	}
+	return a, nil
+}
+
+func (a *API) open(ctx context.Context) (err error) {
+	if err := a.cfg.checkBroker(); err != nil {
+		return err
+	}
+	if err := schema.Migrate(ctx, a.db, "orders", migrations); err != nil {
+		return err
+	}
+	a.engine, err = schema.EngineOf(ctx, a.db)
+	return err
+}
+
+// Run publishes events, makes shipments of them and deletes expired keys, until
+// ctx ends.
+func (a *API) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	all.Go(func() { a.move(ctx) })
+	if a.cfg.PurgeEvery > 0 {
+		all.Go(func() { a.guard.PurgeEvery(ctx, a.cfg.PurgeEvery) })
+	}
+	all.Wait()
+	return nil
+}

@@ -1,0 +1,87 @@
+package orders
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/services/internal/caller"
+)
+
+// A Store keeps the answers, in the database of the orders.
+type Store interface {
+	onlyonce.Store
+	onlyonce.Transactor[*sql.Tx]
+	onlyonce.Purger
+	Resolve(ctx context.Context, id onlyonce.ID, fence int64, s onlyonce.Settlement) error
+}
+
+// An Outbox keeps events, in the database of the orders.
+type Outbox interface {
+	outbox.Queue
+	Append(ctx context.Context, tx *sql.Tx, messages ...outbox.Message) error
+}
+
+// Tokens say whose bearer token is whose, as sandboxes.ParseTokens reads them.
+type Tokens = caller.Tokens
+
+// A Config says how the API treats its callers. The zero Config is usable, but
+// serves only callers with a token.
+type Config struct {
+	Tokens         Tokens // whose bearer token is whose; the owner is the tenant; none: nobody has one
+	AllowAnonymous bool   // a caller without a token may name its tenant in X-Tenant-ID, unless that tenant has a token
+
+	KeyTTL       time.Duration // how long a key is remembered; default 24h
+	Lease        time.Duration // how long the transaction of a create may take, and at most how long a relay that died keeps its events; default 30s
+	MaxWait      time.Duration // the most that "Prefer: wait=N" is granted; default 10s
+	KeepFailures bool          // answer the repeat of a create that failed with the failure; default: it runs again
+	PurgeEvery   time.Duration // how often Run deletes expired keys; default 10m; negative: not at all, as another API on the store does
+
+	MaxAttempts int           // how often an event may fail before it is parked, with its error; default 10
+	MessageTTL  time.Duration // how long the consumer remembers a message that it handled; default 168h
+
+	// Broker is the URL of the broker through which events go to the consumer:
+	// nats://… for JetStream, amqp://… for RabbitMQ. Default: none; the outbox
+	// itself delivers them, in the process that runs.
+	Broker     string
+	BrokerName string // of the stream or the exchange: one for each database of orders; default "onlyonce"
+
+	// Charge pays for an order before it is made, and returns the payment's
+	// reference. A later attempt at the order does not pay again; for the moment
+	// between a payment and its being noted there is Charge.Key. Default: nothing
+	// is charged.
+	Charge func(ctx context.Context, c Charge) (ref string, err error)
+
+	Observer       onlyonce.Observer // told of every decision about a key
+	OutboxObserver outbox.Observer   // told of what the relay does
+	Log            *slog.Logger      // default: nothing is logged
+}
+
+func (c Config) withDefaults() Config {
+	c.KeyTTL = orDefault("KeyTTL", c.KeyTTL, 24*time.Hour)
+	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
+	c.MaxWait = orDefault("MaxWait", c.MaxWait, 10*time.Second)
+	c.MaxAttempts = orDefault("MaxAttempts", c.MaxAttempts, 10)
+	c.MessageTTL = orDefault("MessageTTL", c.MessageTTL, 7*24*time.Hour)
+	if c.PurgeEvery == 0 {
+		c.PurgeEvery = 10 * time.Minute
+	}
+	if c.Log == nil {
+		c.Log = slog.New(slog.DiscardHandler)
+	}
+	return c
+}
+
+func orDefault[N int | time.Duration](name string, given, otherwise N) N {
+	if given < 0 {
+		panic(fmt.Sprintf("orders: Config.%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
+	}
+	if given == 0 {
+		return otherwise
+	}
+	return given
+}

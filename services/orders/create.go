@@ -1,0 +1,83 @@
+package orders
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+)
+
+// operation names the command: the same key for another operation is another
+// command's.
+const operation = "CreateOrder"
+
+// maxBody is many times what a valid body needs.
+const maxBody = 256 << 10
+
+// A created is what a client is told of its new order.
+type created struct {
+	ID        string    `json:"id"`
+	Status    string    `json:"status"`
+	Total     string    `json:"total"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// create runs the command once for its key. What is wrong in itself is refused
+// before the key is looked at, and leaves it unused.
+func (a *API) create(w http.ResponseWriter, r *http.Request, tenant string) (answer, error) {
+	key, missing := httponce.ReadKey(r)
+	if missing != nil {
+		return answer{}, &refusal{*missing}
+	}
+	body, err := jsonbody.Read(w, r, maxBody)
+	if err != nil {
+		return answer{}, err
+	}
+	d, err := parseDraft(body)
+	if err != nil {
+		return answer{}, err
+	}
+	print, err := d.fingerprint()
+	if err != nil {
+		return answer{}, err
+	}
+	req := onlyonce.Request{
+		ID:          onlyonce.ID{Tenant: tenant, Operation: operation, Key: key},
+		Fingerprint: print,
+		Wait:        httponce.PreferredWait(r, a.cfg.MaxWait),
+	}
+	got, err := a.run(r.Context(), req, d)
+	if got.Replayed {
+		w.Header().Set("Idempotency-Replayed", "true")
+	}
+	if err != nil {
+		return answer{}, &commandError{err}
+	}
+	return got.Value, nil
+}
+
+// place handles the command: the order, its event and its answer are one commit.
+func (a *API) place(ctx context.Context, tx *sql.Tx, tenant string, d draft) (answer, error) {
+	o := newID()
+	if err := a.insert(ctx, tx, o, tenant, d); err != nil {
+		return answer{}, fmt.Errorf("insert the order: %w", err)
+	}
+	if err := a.announce(ctx, tx, o, tenant, d); err != nil {
+		return answer{}, fmt.Errorf("append the event: %w", err)
+	}
+	public := o.public(orderPrefix)
+	body, err := json.Marshal(created{public, statusCreated, d.total.String(), o.made()})
+	if err != nil {
+		return answer{}, fmt.Errorf("write the answer: %w", err)
+	}
+	attempt := onlyonce.Current(ctx)
+	attempt.SetRef(public)
+	attempt.SetStatus(http.StatusCreated)
+	return answer{Status: http.StatusCreated, Location: "/orders/" + public, Body: body}, nil
+}

@@ -1,0 +1,130 @@
+package orders
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+)
+
+// How much an order may have.
+const (
+	maxItems    = 100
+	maxQuantity = 1_000_000
+	maxProduct  = 64  // characters
+	maxRef      = 255 // characters
+)
+
+// An item is so many of one product.
+type item struct {
+	ProductID string `json:"product_id"`
+	Quantity  int64  `json:"quantity"`
+	UnitPrice string `json:"unit_price"`
+}
+
+// A draft is what a client asks an order to be: all that decides what comes of
+// it.
+type draft struct {
+	Items       []item  `json:"items"`
+	ExternalRef *string `json:"external_ref"`
+
+	total amount
+}
+
+// parseDraft reads the body of a create. Members that the API does not know do
+// not count. The error is a *jsonbody.Fault.
+func parseDraft(body []byte) (d draft, err error) {
+	o, err := jsonbody.ParseOpen(body)
+	if err != nil {
+		return d, err
+	}
+	list, err := o.Array("items", maxItems)
+	if err != nil {
+		return d, err
+	}
+	for n, doc := range list {
+		if err := d.add(doc); err != nil {
+			return d, within(fmt.Sprintf("items[%d]", n), err)
+		}
+	}
+	if ref, err := o.String("external_ref"); ref != nil || err != nil {
+		text, err := plain(o, "external_ref", maxRef)
+		d.ExternalRef = &text
+		return d, err
+	}
+	return d, nil
+}
+
+func (d *draft) add(doc []byte) error {
+	o, err := jsonbody.ParseOpen(doc)
+	if err != nil {
+		return &jsonbody.Fault{Problem: "must be a JSON object"}
+	}
+	var i item
+	if i.ProductID, err = plain(o, "product_id", maxProduct); err != nil {
+		return err
+	}
+	if i.Quantity, err = quantity(o); err != nil {
+		return err
+	}
+	var price amount
+	if i.UnitPrice, price, err = unitPrice(o); err != nil {
+		return err
+	}
+	d.Items, d.total = append(d.Items, i), d.total.plus(i.Quantity, price)
+	return nil
+}
+
+func quantity(o jsonbody.Object) (int64, error) {
+	n, err := o.Integer("quantity")
+	if err != nil || n == nil || *n < 1 || *n > maxQuantity {
+		return 0, &jsonbody.Fault{Field: "quantity", Problem: fmt.Sprintf("must be an integer from 1 to %d", maxQuantity)}
+	}
+	return *n, nil
+}
+
+func unitPrice(o jsonbody.Object) (text string, price amount, err error) {
+	given, err := o.String("unit_price")
+	if err == nil && given != nil {
+		text = *given
+	}
+	if price, err = parseAmount(text); err != nil {
+		err = &jsonbody.Fault{Field: "unit_price", Problem: err.Error()}
+	}
+	return text, price, err
+}
+
+// plain returns a text that every database keeps and every terminal shows as it
+// is.
+func plain(o jsonbody.Object, name string, most int) (string, error) {
+	text, err := o.Text(name, most)
+	if err == nil && strings.ContainsFunc(text, unicode.IsControl) {
+		err = &jsonbody.Fault{Field: name, Problem: "must have no control characters"}
+	}
+	return text, err
+}
+
+// within says in which element of the body a fault is.
+func within(element string, err error) error {
+	fault, ok := err.(*jsonbody.Fault) //nolint:errorlint // add returns no other
+	switch {
+	case !ok:
+		return err
+	case fault.Field == "":
+		return &jsonbody.Fault{Field: element, Problem: fault.Problem}
+	}
+	return &jsonbody.Fault{Field: element + "." + fault.Field, Problem: fault.Problem}
+}
+
+// fingerprint is the request hash: the SHA-256 of the canonical JSON of what
+// decides the order. How the client wrote it does not matter.
+func (d draft) fingerprint() ([]byte, error) {
+	doc, err := json.Marshal(d)
+	if err != nil {
+		return nil, fmt.Errorf("hash the request: %w", err)
+	}
+	return onlyonce.FingerprintJSON(doc, "/items", "/external_ref")
+}

@@ -1,0 +1,53 @@
+package orders
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+// TopicCreated is the topic of the event that an order was made.
+const TopicCreated = "order.created"
+
+// An event tells others of an order.
+type event struct {
+	OrderID     string    `json:"order_id"`
+	Items       []item    `json:"items"`
+	ExternalRef *string   `json:"external_ref"`
+	Total       string    `json:"total"`
+	CreatedAt   time.Time `json:"created_at"`
+}
+
+// announce puts the order's event into the outbox, in the order's transaction.
+func (a *API) announce(ctx context.Context, tx *sql.Tx, o id, tenant string, d draft) error {
+	public := o.public(orderPrefix)
+	payload, err := json.Marshal(event{public, d.Items, d.ExternalRef, d.total.String(), o.made()})
+	if err != nil {
+		return err
+	}
+	return a.outbox.Append(ctx, tx, outbox.Message{Topic: TopicCreated, Key: public, Tenant: tenant, Payload: payload})
+}
+
+const shipSQL = `INSERT INTO orders_shipments (id, tenant, order_id, status, created_at) VALUES (?, ?, ?, ?, ?)`
+
+// ship makes the shipment of the order that an event tells of.
+func (a *API) ship(ctx context.Context, tx *sql.Tx, m outbox.Message) error {
+	var e event
+	if err := json.Unmarshal(m.Payload, &e); err != nil {
+		return fmt.Errorf("read the event: %w", err)
+	}
+	o, err := parseID(orderPrefix, e.OrderID)
+	if err != nil {
+		return fmt.Errorf("read the event: order_id: %w", err)
+	}
+	s := newID()
+	_, err = tx.ExecContext(ctx, a.engine.Bind(shipSQL), s[:], m.Tenant, o[:], statusPending, s.made().UnixMilli())
+	if err != nil {
+		return fmt.Errorf("insert the shipment: %w", err)
+	}
+	return nil
+}

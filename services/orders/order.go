@@ -1,0 +1,109 @@
+package orders
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// What an order's and a shipment's status may be.
+const (
+	statusCreated = "created"
+	statusPending = "pending"
+)
+
+// An order is what its tenant sees of one.
+type order struct {
+	created
+	ExternalRef *string         `json:"external_ref"`
+	Items       json.RawMessage `json:"items"`
+	Shipment    *shipment       `json:"shipment"` // null until the consumer has seen the order's event
+
+	id id
+}
+
+// A shipment is what becomes of an order.
+type shipment struct {
+	ID        string    `json:"id"`
+	Status    string    `json:"status"`
+	CreatedAt time.Time `json:"created_at"`
+}
+
+const insertSQL = `INSERT INTO orders_orders (id, tenant, external_ref, items, total, status, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)`
+
+func (a *API) insert(ctx context.Context, tx *sql.Tx, o id, tenant string, d draft) error {
+	items, err := json.Marshal(d.Items)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, a.engine.Bind(insertSQL),
+		o[:], tenant, d.ExternalRef, string(items), d.total.String(), statusCreated, o.made().UnixMilli())
+	return err
+}
+
+const selectSQL = `SELECT o.id, o.external_ref, o.items, o.total, o.status, o.created_at, s.id, s.status, s.created_at
+FROM orders_orders o LEFT JOIN orders_shipments s ON s.order_id = o.id WHERE o.tenant = ?`
+
+// find returns an order of the tenant, or errNoOrder.
+func (a *API) find(ctx context.Context, tenant string, o id) (order, error) {
+	list, err := a.query(ctx, selectSQL+` AND o.id = ?`, tenant, o[:])
+	if err != nil {
+		return order{}, fmt.Errorf("read an order: %w", err)
+	}
+	if len(list) == 0 {
+		return order{}, errNoOrder
+	}
+	return list[0], nil
+}
+
+// newest returns the tenant's orders of a page, and one more if there is one.
+func (a *API) newest(ctx context.Context, tenant string, p page) (list []order, err error) {
+	if p.before == nil {
+		list, err = a.query(ctx, selectSQL+` ORDER BY o.id DESC LIMIT ?`, tenant, p.limit+1)
+	} else {
+		list, err = a.query(ctx, selectSQL+` AND o.id < ? ORDER BY o.id DESC LIMIT ?`, tenant, p.before[:], p.limit+1)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list orders: %w", err)
+	}
+	return list, nil
+}
+
+func (a *API) query(ctx context.Context, statement string, args ...any) (list []order, err error) {
+	rows, err := a.db.QueryContext(ctx, a.engine.Bind(statement), args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	list = []order{}
+	for rows.Next() {
+		o, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, o)
+	}
+	return list, rows.Err()
+}
+
+func scan(rows *sql.Rows) (o order, err error) {
+	var raw, shipped []byte
+	var items string
+	var status sql.NullString
+	var made int64
+	var sent sql.NullInt64
+	if err := rows.Scan(&raw, &o.ExternalRef, &items, &o.Total, &o.Status, &made, &shipped, &status, &sent); err != nil {
+		return o, err
+	}
+	copy(o.id[:], raw)
+	o.ID, o.CreatedAt, o.Items = o.id.public(orderPrefix), instant(made), json.RawMessage(items)
+	if shipped != nil {
+		o.Shipment = &shipment{ID: id(shipped).public(shipmentPrefix), Status: status.String, CreatedAt: instant(sent.Int64)}
+	}
+	return o, nil
+}
+
+func instant(milliseconds int64) time.Time { return time.UnixMilli(milliseconds).UTC() }

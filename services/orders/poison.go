@@ -1,0 +1,106 @@
+package orders
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+// A Poisoned is a message from the broker that the consumer could not handle,
+// with its last error. It is kept until someone retries or discards it.
+type Poisoned struct {
+	ID, Tenant string
+	Payload    []byte
+	Error      string
+	At         time.Time // when it was given up
+}
+
+const (
+	unpoisonSQL = `DELETE FROM orders_poison WHERE id = ? AND tenant = ?`
+	poisonSQL   = `INSERT INTO orders_poison (id, tenant, payload, error, created_at) VALUES (?, ?, ?, ?, ?)`
+	poisonedSQL = `SELECT id, tenant, payload, error, created_at FROM orders_poison ORDER BY created_at, id, tenant LIMIT ?`
+)
+
+// maxPoisonError bounds the text of an error that is kept, in characters.
+const maxPoisonError = 2000
+
+// poison keeps a message that was given up. To do it again changes nothing.
+func (a *API) poison(ctx context.Context, m inbox.Message, cause error) error {
+	a.cfg.Log.ErrorContext(ctx, "orders: an event is given up", "event", "inbox_poisoned", "message_id", m.ID, "error", cause)
+	text := []rune(strings.ReplaceAll(cause.Error(), "\x00", "")) // which PostgreSQL does not keep
+	return a.inTx(ctx, func(tx *sql.Tx) error {
+		if _, err := tx.ExecContext(ctx, a.engine.Bind(unpoisonSQL), m.ID, m.Tenant); err != nil {
+			return err
+		}
+		_, err := tx.ExecContext(ctx, a.engine.Bind(poisonSQL),
+			m.ID, m.Tenant, m.Payload, string(text[:min(len(text), maxPoisonError)]), time.Now().UnixMilli())
+		return err
+	})
+}
+
+func (a *API) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
+	tx, err := a.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	if err := fn(tx); err != nil {
+		return errors.Join(err, tx.Rollback())
+	}
+	return tx.Commit()
+}
+
+// Poisoned returns at most limit messages that were given up, the oldest first.
+func (a *API) Poisoned(ctx context.Context, limit int) (list []Poisoned, err error) {
+	rows, err := a.db.QueryContext(ctx, a.engine.Bind(poisonedSQL), limit)
+	if err != nil {
+		return nil, fmt.Errorf("orders: list poisoned messages: %w", err)
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var p Poisoned
+		var at int64
+		if err := rows.Scan(&p.ID, &p.Tenant, &p.Payload, &p.Error, &at); err != nil {
+			return nil, fmt.Errorf("orders: list poisoned messages: %w", err)
+		}
+		p.At = instant(at)
+		list = append(list, p)
+	}
+	return list, rows.Err()
+}
+
+// Retry handles a message that was given up once more, here and now. If that
+// fails, it stays.
+func (a *API) Retry(ctx context.Context, p Poisoned) error {
+	id := onlyonce.ID{Tenant: p.Tenant, Operation: consumer, Key: p.ID}
+	rec, err := a.store.Lookup(ctx, id)
+	if err == nil && rec.Final {
+		err = a.store.Resolve(ctx, id, rec.Fence, onlyonce.Settlement{})
+	}
+	if err != nil && !errors.Is(err, onlyonce.ErrNotFound) {
+		return fmt.Errorf("orders: retry a poisoned message: %w", err)
+	}
+	poisoned, err := a.take(ctx, outbox.Message{ID: p.ID, Topic: TopicCreated, Tenant: p.Tenant, Payload: p.Payload})
+	if err = errors.Join(err, poisoned); err != nil {
+		return fmt.Errorf("orders: retry a poisoned message: %w", err)
+	}
+	return a.Discard(ctx, p)
+}
+
+// Discard forgets a message that was given up: it will never be handled.
+func (a *API) Discard(ctx context.Context, p Poisoned) error {
+	err := a.inTx(ctx, func(tx *sql.Tx) error {
+		_, err := tx.ExecContext(ctx, a.engine.Bind(unpoisonSQL), p.ID, p.Tenant)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("orders: discard a poisoned message: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,100 @@
+package orders
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/services/internal/broker"
+)
+
+// Relay publishes the events of a queue through cfg.Broker until ctx ends, and
+// nothing else: it is the part of Run that may have a process of its own.
+func Relay(ctx context.Context, events outbox.Queue, cfg Config) error {
+	cfg = cfg.withDefaults()
+	if err := cfg.checkBroker(); err != nil || cfg.Broker == "" {
+		return fmt.Errorf("orders: relay: name a broker, nats://… or amqp://…: %w", err)
+	}
+	b := cfg.connect(ctx)
+	if b == nil {
+		return nil
+	}
+	cfg.newRelay(events, b).Run(ctx)
+	return b.Close()
+}
+
+// relayLease is how long the events of a relay that died wait for another.
+const relayLease = 5 * time.Second
+
+func (c Config) newRelay(events outbox.Queue, to outbox.Publisher) *outbox.Relay {
+	log := outbox.SlogObserver(c.Log)
+	return outbox.NewRelay(events, to, outbox.Config{
+		Lease: min(relayLease, c.Lease), MaxAttempts: c.MaxAttempts,
+		Observer: func(ctx context.Context, e outbox.Event) {
+			log(ctx, e)
+			if c.OutboxObserver != nil {
+				c.OutboxObserver(ctx, e)
+			}
+		},
+	})
+}
+
+func (c Config) checkBroker() error {
+	switch scheme, _, _ := strings.Cut(c.Broker, "://"); scheme {
+	case "", "nats", "tls", "amqp", "amqps":
+		return nil
+	}
+	return fmt.Errorf("the broker's URL is none that is known: write nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672")
+}
+
+// longestPause is how soon at the latest a broker that is away is tried again.
+const longestPause = 5 * time.Second
+
+// again calls try until it succeeds or ctx ends, less and less often.
+func (c Config) again(ctx context.Context, what string, try func() error) {
+	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, longestPause) {
+		err := try()
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		c.Log.WarnContext(ctx, "orders: "+what+": trying again", "error", err, "after", pause)
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// connect returns the broker once it is there, or nil when ctx has ended.
+func (c Config) connect(ctx context.Context) (b broker.Broker) {
+	c.again(ctx, "connect to the broker", func() (err error) {
+		b, err = broker.Open(ctx, c.Broker, broker.Config{Name: c.BrokerName, AckWait: redelivery, Handlers: receivers})
+		return err
+	})
+	return b
+}
+
+// runHere delivers events in this process, by the queue itself.
+func (a *API) runHere(ctx context.Context) {
+	a.cfg.newRelay(a.outbox, outbox.PublisherFunc(a.deliver)).Run(ctx)
+}
+
+// runBroker delivers events through the broker.
+func (a *API) runBroker(ctx context.Context) {
+	b := a.cfg.connect(ctx)
+	if b == nil {
+		return
+	}
+	var both sync.WaitGroup
+	both.Go(func() { a.cfg.newRelay(a.outbox, b).Run(ctx) })
+	both.Go(func() {
+		a.cfg.again(ctx, "consume", func() error { return b.Consume(ctx, consumer, a.receive) })
+	})
+	both.Wait()
+	if err := b.Close(); err != nil {
+		a.cfg.Log.WarnContext(ctx, "orders: close the broker", "error", err)
+	}
+}

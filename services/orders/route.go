@@ -1,0 +1,110 @@
+package orders
+
+import (
+	"encoding/json"
+	"net/http"
+	"path"
+	"strconv"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
+)
+
+// An answer is what a request gets, and what is stored of a create.
+type answer struct {
+	Status   int             `json:"status"`
+	Location string          `json:"location,omitempty"`
+	Body     json.RawMessage `json:"body"`
+}
+
+// A handler answers a request of a tenant, or says why not.
+type handler func(w http.ResponseWriter, r *http.Request, tenant string) (answer, error)
+
+func (a *API) routes() *http.ServeMux {
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders", a.owned(a.create))
+	mux.Handle("GET /orders", a.owned(a.list))
+	mux.Handle("GET /orders/{id}", a.owned(a.get))
+	mux.Handle("/orders", a.refused(errMethod, "GET, HEAD, POST"))
+	mux.Handle("/orders/{id}", a.refused(errMethod, "GET, HEAD"))
+	mux.Handle("/", a.refused(errNotFound, ""))
+	return mux
+}
+
+// refused answers every request with why not.
+func (a *API) refused(why *refusal, allow string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if allow != "" {
+			w.Header().Set("Allow", allow)
+		}
+		a.refuse(w, r, why)
+	})
+}
+
+// owned lets the handler see the requests of known tenants.
+func (a *API) owned(h handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tenant, err := a.callers.Name(r.Header)
+		if err != nil {
+			a.refuse(w, r, err)
+			return
+		}
+		ans, err := guarded(h, w, r, tenant)
+		if err != nil {
+			a.refuse(w, r, err)
+			return
+		}
+		ans.write(w)
+	})
+}
+
+// guarded makes an error of a panic.
+func guarded(h handler, w http.ResponseWriter, r *http.Request, tenant string) (ans answer, err error) {
+	defer func() {
+		if p := serving.Recovered(recover()); p != nil {
+			err = p
+		}
+	}()
+	return h(w, r, tenant)
+}
+
+// ServeHTTP answers a request. A path that is not in its shortest form is not
+// found, rather than redirected. A web page of another origin can't use the
+// browser of someone near the server to write.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case a.origins.Check(r) != nil:
+		a.refuse(w, r, errCrossOrigin)
+	case path.Clean(r.URL.Path) != r.URL.Path:
+		a.refuse(w, r, errNotFound)
+	default:
+		a.mux.ServeHTTP(w, r)
+	}
+}
+
+// refuse answers with a problem.
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	p := a.problem(r, err)
+	if p.Status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	private(w.Header())
+	p.ServeHTTP(w, r)
+}
+
+// private keeps an answer out of caches, and a browser from guessing what it is.
+func private(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
+func (a answer) write(w http.ResponseWriter) {
+	h := w.Header()
+	private(h)
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	if a.Location != "" {
+		h.Set("Location", a.Location)
+	}
+	w.WriteHeader(a.Status)
+	_, _ = w.Write(a.Body) // the client may be gone
+}

@@ -1,0 +1,61 @@
+package orders
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
+)
+
+func TestWhenTheStoreIsDownNothingRunsAndNothingLeaks(t *testing.T) {
+	w := newWorld(t)
+	w.api = w.open(&apitest.Broken{Store: w.store, Err: errors.New("secret cause")})
+	got := w.send("POST", "/orders", two, key, "k1")
+	got.want(t, 503, "store_unavailable")
+	if strings.Contains(got.Body, "secret") || got.Header.Get("Retry-After") == "" || w.orders() != 0 {
+		t.Errorf("%s %v, %d orders", got.Body, got.Header, w.orders())
+	}
+	if !strings.Contains(w.log.String(), "secret cause") {
+		t.Error("the cause is not logged")
+	}
+}
+
+func TestAReadThatFailsLeaksNothing(t *testing.T) {
+	w := newWorld(t)
+	first := w.place("k1")
+	w.without(func() {
+		for _, path := range []string{"/orders", first.Header.Get("Location")} {
+			got := w.send("GET", path, "")
+			got.want(t, 503, "unavailable")
+			if strings.Contains(got.Body, "orders_orders") || got.Header.Get("Retry-After") == "" {
+				t.Errorf("%s %v", got.Body, got.Header)
+			}
+		}
+	})
+}
+
+func TestSecurity17KeysAreNotLogged(t *testing.T) {
+	w := newWorld(t)
+	w.place("secret-key")
+	w.place("secret-key")
+	w.send("POST", "/orders", strings.Replace(two, "PO-7", "PO-8", 1), key, "secret-key").want(t, 422, "idempotency_key_reused")
+	if len(w.log.Lines(t, "idempotency_hit")) != 1 || len(w.log.Lines(t, "idempotency_conflict")) != 1 {
+		t.Errorf("logged:\n%s", w.log)
+	}
+	if strings.Contains(w.log.String(), "secret-key") {
+		t.Errorf("a key is logged:\n%s", w.log)
+	}
+}
+
+func TestSecurity19AllThatClientsSayIsBoundNotPasted(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		for n, text := range []string{`'; DROP TABLE orders_orders; --`, `" OR "1"="1`, `\`, `%`, `🙂`, `?`, `$1`} {
+			body := strings.Replace(two, "PO-7", strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text), 1)
+			made := w.send("POST", "/orders", body, key, string(rune('a'+n)))
+			if got := w.send("GET", made.Header.Get("Location"), ""); got.order.ExternalRef == nil || *got.order.ExternalRef != text {
+				w.t.Errorf("%q came back as %s", text, got.Body)
+			}
+		}
+	})
+}
