@@ -10,16 +10,20 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/items"
+	"github.com/onlyonce-go/onlyonce/services/orders"
 	"github.com/onlyonce-go/onlyonce/services/sandboxes"
 )
 
 // An app is what serve serves: the APIs on their store.
 type app struct {
-	store     *openStore
+	store     *openStore // of the items and the sandboxes
+	ordersIn  *openStore // the same, unless that of the orders is on a server
 	items     *items.API
 	sandboxes *sandboxes.API
+	orders    *orders.API
 	tokens    sandboxes.Tokens
 	metrics   *metrics
 	health    *health
@@ -33,18 +37,54 @@ func newApp(ctx context.Context, cfg serveConfig, log *slog.Logger) (_ *app, err
 	if a.tokens, err = readTokens(cfg.tokens); err != nil {
 		return nil, err
 	}
-	u, err := parseStoreURL(cfg.store)
-	if err != nil {
+	if err := a.openStores(ctx, cfg); err != nil {
 		return nil, err
 	}
-	if a.store, err = u.openMigrated(ctx, cfg.acceptRisks); err != nil {
-		return nil, err
-	}
-	a.health = &health{store: a.store}
 	if err := a.makeAPIs(ctx, cfg, log); err != nil {
-		return nil, errors.Join(err, a.store.Close())
+		return nil, errors.Join(err, a.closeStores())
+	}
+	if err := a.makeOrders(ctx, cfg, log); err != nil {
+		return nil, errors.Join(err, a.close())
 	}
 	return a, nil
+}
+
+// openStores opens the store of all three APIs, or that of the orders on a
+// server, and a file for the other two.
+func (a *app) openStores(ctx context.Context, cfg serveConfig) error {
+	u, err := parseStoreURL(cfg.store)
+	if err != nil {
+		return err
+	}
+	if a.ordersIn, err = u.openMigrated(ctx, cfg.acceptRisks); err != nil {
+		return err
+	}
+	a.store = a.ordersIn
+	if u.engine != engineSQLite {
+		if u, err = parseStoreURL(cfg.file()); err == nil {
+			a.store, err = u.openMigrated(ctx, nil)
+		}
+		if err != nil {
+			return errors.Join(err, a.ordersIn.Close())
+		}
+	}
+	a.health = &health{stores: []onlyonce.Store{a.store, a.ordersIn}}
+	return nil
+}
+
+// stores says where the records are.
+func (a *app) stores() string {
+	if a.store == a.ordersIn {
+		return a.store.url.String()
+	}
+	return fmt.Sprintf("%v (orders), %v (items, sandboxes)", a.ordersIn.url, a.store.url)
+}
+
+func (a *app) closeStores() error {
+	if a.store == a.ordersIn {
+		return a.store.Close()
+	}
+	return errors.Join(a.ordersIn.Close(), a.store.Close())
 }
 
 func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
@@ -80,6 +120,7 @@ func (a *app) handler() http.Handler {
 		items = identify(a.tokens, a.open, items)
 	}
 	sandboxes := a.metrics.countInFlight(a.sandboxes)
+	orders := a.metrics.countInFlight(a.orders)
 	others := http.NewServeMux()
 	others.HandleFunc("GET /healthz", a.health.live)
 	others.HandleFunc("GET /readyz", a.health.ready)
@@ -90,6 +131,8 @@ func (a *app) handler() http.Handler {
 			items.ServeHTTP(w, r)
 		case strings.HasPrefix(path, "/v1/sandboxes/"):
 			sandboxes.ServeHTTP(w, r)
+		case strings.HasPrefix(path, "/orders/"):
+			orders.ServeHTTP(w, r)
 		default:
 			others.ServeHTTP(w, r)
 		}
@@ -98,7 +141,7 @@ func (a *app) handler() http.Handler {
 
 // background is the work that the APIs do besides answering.
 func (a *app) background() []func(context.Context) error {
-	return []func(context.Context) error{a.items.Run, a.sandboxes.Run}
+	return []func(context.Context) error{a.items.Run, a.sandboxes.Run, a.orders.Run}
 }
 
 // closeWithin bounds how long sessions and store may take to end.
@@ -110,7 +153,7 @@ func (a *app) close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWithin)
 	defer cancel()
 	closed := make(chan error, 1)
-	go func() { closed <- errors.Join(a.sandboxes.Close(ctx), a.store.Close()) }()
+	go func() { closed <- errors.Join(a.sandboxes.Close(ctx), a.closeStores()) }()
 	select {
 	case err := <-closed:
 		return err

@@ -1,11 +1,17 @@
 package main
 
 import (
+	"context"
+	"database/sql"
+	"errors"
 	"fmt"
 	"io"
+	"regexp"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/spf13/cobra"
+	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
@@ -13,37 +19,156 @@ func doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor URL",
 		Short: "Check that a store's settings keep the promise",
-		Long: `Looks for settings of a store that would break the promise and says what mends
-each. serve refuses a store with findings, unless each is accepted by its name,
-the word that it begins with, with --accept-risk.
+		Long: `Looks for settings of a store that would break the promise. Each is a line: its
+name, what it would do, and what mends it. serve refuses a store with findings,
+unless each is accepted by its name with --accept-risk; it says of those that
+can't be, for with them nothing would work.
 
-Exit code 1 says that there are findings, or that the store can't be opened.`,
+Exit code 1 says that there are findings, 2 that doctor could not look.`,
 		Example: `  onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		Args:    takes("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withStore(cmd.Context(), args[0], func(store *openStore) error {
-				findings, err := store.Diagnose(cmd.Context())
-				if err != nil {
-					return err
-				}
-				return diagnosis(cmd.OutOrStdout(), findings)
-			})
+			u, err := parseStoreURL(args[0])
+			if err != nil {
+				return err
+			}
+			findings, about, err := diagnose(cmd.Context(), u)
+			if err != nil {
+				return &blindError{err}
+			}
+			return diagnosis(cmd.OutOrStdout(), findings, about)
 		},
 	}
 }
 
-// diagnosis prints what was found; it is an error if that is anything.
-func diagnosis(w io.Writer, findings []onlyonce.Finding) error {
+// A blindError says why doctor could not look.
+type blindError struct{ err error }
+
+func (e *blindError) Error() string { return e.err.Error() }
+func (e *blindError) Unwrap() error { return e.err }
+
+// diagnose returns what would break the promise of a store, also when that is
+// why it can't be opened.
+func diagnose(ctx context.Context, u storeURL) (findings []onlyonce.Finding, about string, err error) {
+	db, err := u.openDB(ctx, false)
+	if err != nil {
+		findings, err = orReadOnly(err)
+		return findings, "", err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if findings, err = examine(ctx, u, db); len(findings) == 0 && err == nil {
+		about, err = u.about(ctx, db)
+	}
+	return findings, about, err
+}
+
+// examine finds also what the store is refused for when it is opened.
+func examine(ctx context.Context, u storeURL, db *sql.DB) (findings []onlyonce.Finding, err error) {
+	if findings, err = examineSchema(ctx, u, db); len(findings) > 0 || err != nil {
+		return findings, err
+	}
+	store, err := sqlstore.Open(ctx, db, sqlstore.Config{})
+	if err != nil {
+		if findings = refusals(err); len(findings) > 0 {
+			return findings, nil
+		}
+		return orReadOnly(fmt.Errorf("%v: %w", u, err))
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return store.Diagnose(ctx)
+}
+
+// examineSchema finds tables that are not those of this program.
+func examineSchema(ctx context.Context, u storeURL, db *sql.DB) ([]onlyonce.Finding, error) {
+	list, err := sqlstore.Migrations(u.engine)
+	if err != nil {
+		return nil, err
+	}
+	have, err := schemaVersion(ctx, u.engine, db)
+	if err != nil {
+		return nil, fmt.Errorf("%v: %w", u, err)
+	}
+	f := onlyonce.Finding{Name: "schema", Mend: "run onlyonce migrate with the same URL"}
+	switch need := len(list); {
+	case have == need:
+		return nil, nil
+	case have == 0:
+		f.Problem = "the database has no tables of onlyonce"
+	case have < need:
+		f.Problem = fmt.Sprintf("its version is %d, and this program needs %d", have, need)
+	default:
+		f.Problem, f.Mend = fmt.Sprintf("its version is %d, and this program knows %d", have, need), "run a newer onlyonce"
+	}
+	return []onlyonce.Finding{f}, nil
+}
+
+// findingForm is that of Finding.String.
+var findingForm = regexp.MustCompile(`^([a-z-]+): (.+?); (.+)$`)
+
+// refusals returns the findings for which a store was not opened: in the tree of
+// its error each is an error of its own.
+func refusals(err error) (findings []onlyonce.Finding) {
+	switch e := err.(type) {
+	case interface{ Unwrap() error }:
+		return refusals(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, err := range e.Unwrap() {
+			findings = append(findings, refusals(err)...)
+		}
+		return findings
+	}
+	if m := findingForm.FindStringSubmatch(err.Error()); m != nil {
+		findings = append(findings, onlyonce.Finding{Name: m[1], Problem: m[2], Mend: m[3]})
+	}
+	return findings
+}
+
+// orReadOnly returns a finding instead of the error of a file that can't be
+// written.
+func orReadOnly(err error) ([]onlyonce.Finding, error) {
+	var cause *sqlite.Error
+	if !errors.As(err, &cause) || cause.Code()&0xff != sqlite3.SQLITE_READONLY { // the rest of the code says why
+		return nil, err
+	}
+	return []onlyonce.Finding{{Name: "read-only", Problem: cause.Error(), Mend: "give the process write access to the file and its folder"}}, nil
+}
+
+// diagnosis prints what was found, or what there is to say of a store without
+// findings; it is an error if anything was.
+func diagnosis(w io.Writer, findings []onlyonce.Finding, about string) error {
 	for _, f := range findings {
 		fmt.Fprintln(w, f)
 	}
 	if len(findings) > 0 {
 		return fmt.Errorf("findings: %d", len(findings))
 	}
-	fmt.Fprintf(w, "no findings\nSQLite %s\n%s\n", sqlite3.SQLITE_VERSION, classA)
+	fmt.Fprintf(w, "no findings\n%s\n", about)
 	return nil
 }
 
-// classA is what SQLite promises with a write-ahead log and synchronous=FULL.
-const classA = `guarantee class A: what was answered survives a crash of the process, of the
+// about names the engine and what it promises when nothing is found.
+func (u storeURL) about(ctx context.Context, db *sql.DB) (string, error) {
+	if u.engine == engineSQLite {
+		return "SQLite " + sqlite3.SQLITE_VERSION + "\n" + classSQLite, nil
+	}
+	name := map[string]string{enginePostgres: "PostgreSQL", engineMySQL: "MySQL"}[u.engine]
+	var version string
+	if err := db.QueryRowContext(ctx, serverVersionSQL[u.engine]).Scan(&version); err != nil {
+		return "", fmt.Errorf("%v: %w", u, err)
+	}
+	return name + " " + version + "\n" + classServer, nil
+}
+
+var serverVersionSQL = map[string]string{
+	enginePostgres: "SELECT current_setting('server_version')",
+	engineMySQL:    "SELECT version()",
+}
+
+// What is promised: by SQLite with a write-ahead log and synchronous=FULL, by a
+// server that flushes every commit.
+const (
+	classSQLite = `guarantee class A: what was answered survives a crash of the process, of the
 system and of the machine; there is one machine, and no failover`
+	classServer = `guarantee class A: what was answered survives a crash of the process and of
+the server; a failover keeps what its standby had confirmed`
+)

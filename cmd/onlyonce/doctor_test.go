@@ -1,6 +1,11 @@
 package main
 
 import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -9,11 +14,64 @@ import (
 
 func TestDoctorPrintsFindingsAndFails(t *testing.T) {
 	var out strings.Builder
-	err := diagnosis(&out, []onlyonce.Finding{{Name: "a", Problem: "b", Mend: "c"}, {Name: "d", Problem: "e", Mend: "f"}})
+	err := diagnosis(&out, []onlyonce.Finding{{Name: "a", Problem: "b", Mend: "c"}, {Name: "d", Problem: "e", Mend: "f"}}, "")
 	if err == nil || err.Error() != "findings: 2" {
 		t.Errorf("error %v", err)
 	}
 	if want := "a: b; c\nd: e; f\n"; out.String() != want {
 		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+}
+
+func TestDoctorFindsWhatAStoreIsRefusedFor(t *testing.T) {
+	for setting, want := range map[string]string{
+		"_synchronous=FULL":               "",
+		"_pragma=query_only(1)":           "read-only",
+		"_pragma=locking_mode(exclusive)": "locking-mode",
+		"_synchronous=OFF":                "synchronous",
+	} {
+		u, err := parseStoreURL("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if store, err := u.openMigrated(t.Context(), nil); err != nil || store.Close() != nil {
+			t.Fatal(err)
+		}
+		db, err := sql.Open("sqlite", strings.Replace(u.dsn(false), "_synchronous=FULL", setting, 1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		findings, err := examine(context.Background(), u, db)
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+		if want == "" && len(findings) > 0 || want != "" && (len(findings) != 1 || findings[0].Name != want) || err != nil {
+			t.Errorf("%q: found %v (%v), want %s", setting, findings, err, want)
+		}
+		for _, f := range findings {
+			if f.Problem == "" || f.Mend == "" || strings.Contains(f.Problem, ";") {
+				t.Errorf("%q: found %+v", setting, f)
+			}
+		}
+	}
+}
+
+func TestDoctorFindsThatAFileCanNotBeWritten(t *testing.T) {
+	u, err := parseStoreURL("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", u.dsn(true)+"&_pragma=query_only(1)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	_, refused := db.Exec("CREATE TABLE t (a)")
+	found, err := orReadOnly(fmt.Errorf("open: %w", errors.Join(refused, nil)))
+	if err != nil || len(found) != 1 || found[0].Name != "read-only" || found[0].Mend == "" {
+		t.Errorf("%v is %v, %v", refused, found, err)
+	}
+	if found, err := orReadOnly(context.Canceled); err == nil || len(found) > 0 {
+		t.Errorf("another error is %v, %v", found, err)
 	}
 }

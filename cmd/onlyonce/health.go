@@ -16,7 +16,7 @@ const readyWithin = 2 * time.Second
 
 // health tells a supervisor whether the process lives and can do its work.
 type health struct {
-	store    onlyonce.Store
+	stores   []onlyonce.Store
 	stopping atomic.Bool
 }
 
@@ -33,9 +33,11 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()
-	if _, err := h.store.Lookup(ctx, onlyonce.ID{Key: "readyz"}); !errors.Is(err, onlyonce.ErrNotFound) {
-		http.Error(w, "the store can't be reached", http.StatusServiceUnavailable)
-		return
+	for _, store := range h.stores {
+		if _, err := store.Lookup(ctx, onlyonce.ID{Key: "readyz"}); !errors.Is(err, onlyonce.ErrNotFound) {
+			http.Error(w, "the store can't be reached", http.StatusServiceUnavailable)
+			return
+		}
 	}
 	fmt.Fprintln(w, "ready")
 }

@@ -6,6 +6,8 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
 )
 
 func TestAServerIsReadyWhileItsStoreAnswersAndItDoesNotStop(t *testing.T) {
@@ -17,7 +19,7 @@ func TestAServerIsReadyWhileItsStoreAnswersAndItDoesNotStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &health{store: store}
+	h := &health{stores: []onlyonce.Store{store}}
 	ready := func(want int) {
 		t.Helper()
 		w := httptest.NewRecorder()

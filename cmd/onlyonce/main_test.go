@@ -7,7 +7,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"onlyonce": main, "seed": seed})
+	testscript.Main(m, map[string]func(){"onlyonce": main, "seed": seed, "sql": execSQL})
 }
 
 func TestCommandLine(t *testing.T) {

@@ -21,6 +21,10 @@ const maxOperations = 50
 // whose body was not valid: it is no miss, as no repeat could have been a hit.
 const released = "released"
 
+// unprotected is the outcome of a request that ran without its store: see
+// httponce.Config.RunUnprotected.
+const unprotected = "unprotected"
+
 // metrics counts what an Observer is told. Keys and tenants are in no label.
 type metrics struct {
 	registry *prometheus.Registry
@@ -109,7 +113,7 @@ func (m *metrics) observe(_ context.Context, e onlyonce.Event) {
 	case onlyonce.OutcomeExecuted:
 		m.misses.Add(1)
 		m.duration.WithLabelValues(outcome).Observe(e.Duration.Seconds())
-	case onlyonce.OutcomeFailed, onlyonce.OutcomeUnrecorded, onlyonce.OutcomeLost:
+	case onlyonce.OutcomeFailed, onlyonce.OutcomeUnrecorded, onlyonce.OutcomeLost, unprotected:
 		m.misses.Add(1)
 	case onlyonce.OutcomeMismatch:
 		m.conflicts.Inc()

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
 func TestMetricsCountACreateItsRepeatAndAConflict(t *testing.T) {
@@ -57,6 +60,38 @@ func TestMetricsCountAReleasedRequestAsNeitherAHitNorAMiss(t *testing.T) {
 		if !strings.Contains(text, want+"\n") {
 			t.Errorf("not there: %s", want)
 		}
+	}
+}
+
+// A downStore can't be reached.
+type downStore struct{ onlyonce.Store }
+
+func (downStore) Claim(context.Context, onlyonce.Claim) (onlyonce.Record, error) {
+	return onlyonce.Record{}, fmt.Errorf("%w: no route", onlyonce.ErrUnavailable)
+}
+
+func TestARequestThatRanWithoutProtectionIsCountedAndLogged(t *testing.T) {
+	m := newMetrics()
+	var log strings.Builder
+	warn := onlyonce.SlogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	g := onlyonce.New(downStore{}, onlyonce.Config{Observer: func(ctx context.Context, e onlyonce.Event) {
+		m.observe(ctx, e)
+		warn(ctx, e)
+	}})
+	h := httponce.Wrap(g, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), httponce.Config{
+		Tenant: httponce.SingleTenant, RunUnprotected: true,
+	})
+	r := httptest.NewRequest("POST", "/mail", nil)
+	r.Header.Set("Idempotency-Key", "k")
+	h.ServeHTTP(httptest.NewRecorder(), r)
+	text := scrape(m)
+	for _, want := range []string{`idempotency_requests_total{operation="POST /mail",outcome="unprotected"} 1`, "idempotency_hit_rate 0"} {
+		if !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("not there: %s", want)
+		}
+	}
+	if strings.Count(log.String(), "level=WARN msg=\"idempotency unprotected\" event=idempotency_unprotected") != 1 {
+		t.Errorf("the log is %s", log.String())
 	}
 }
 

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 
@@ -14,7 +16,8 @@ func migrateCommand() *cobra.Command {
 		Use:   "migrate URL",
 		Short: "Make the tables of a store, or bring them up to date",
 		Long: `Makes the tables of the records in the store's database, or brings them up to
-date; what is up to date is left alone. A SQLite file that is not there is made.
+date, and says which; what is up to date is left alone. A SQLite file that is not
+there is made.
 
 With --print the SQL is written to standard output and nothing is opened, for
 those who run migrations with goose, atlas or tern. Each migration records its
@@ -49,14 +52,50 @@ func printMigrations(cmd *cobra.Command, u storeURL) error {
 }
 
 func migrate(cmd *cobra.Command, u storeURL) (err error) {
+	list, err := sqlstore.Migrations(u.engine)
+	if err != nil {
+		return err
+	}
 	db, err := u.openDB(cmd.Context(), true)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
+	from, err := schemaVersion(cmd.Context(), u.engine, db)
+	if err != nil {
+		return fmt.Errorf("%v: %w", u, err)
+	}
 	if err := sqlstore.Migrate(cmd.Context(), db); err != nil {
 		return fmt.Errorf("%v: %w", u, err)
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%v is up to date\n", u)
+	fmt.Fprintln(cmd.OutOrStdout(), migrated(u, from, len(list)))
 	return nil
+}
+
+// hasSchemaSQL says whether an engine's database has the tables.
+var hasSchemaSQL = map[string]string{
+	engineSQLite:   "SELECT count(*) FROM sqlite_schema WHERE name = 'onlyonce_schema'",
+	enginePostgres: "SELECT count(to_regclass('onlyonce_schema'))",
+	engineMySQL:    "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'onlyonce_schema'",
+}
+
+// schemaVersion returns the version of the tables, 0 if there are none.
+func schemaVersion(ctx context.Context, engine string, db *sql.DB) (version int, err error) {
+	var made bool
+	if err := db.QueryRowContext(ctx, hasSchemaSQL[engine]).Scan(&made); err != nil || !made {
+		return 0, err
+	}
+	err = db.QueryRowContext(ctx, "SELECT coalesce(max(version), 0) FROM onlyonce_schema").Scan(&version)
+	return version, err
+}
+
+// migrated says what became of a schema that was at version from.
+func migrated(u storeURL, from, to int) string {
+	switch from {
+	case 0:
+		return fmt.Sprintf("%v: created, at version %d", u, to)
+	case to:
+		return fmt.Sprintf("%v is up to date, at version %d", u, to)
+	}
+	return fmt.Sprintf("%v: migrated from version %d to %d", u, from, to)
 }

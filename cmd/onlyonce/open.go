@@ -12,43 +12,10 @@ import (
 	"runtime"
 	"strings"
 
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
-
-// A storeURL says where records are kept.
-type storeURL struct {
-	engine string // as sqlstore.Migrations names it
-	path   string // of the SQLite file, absolute
-}
-
-func (u storeURL) String() string { return u.engine + ":" + u.path }
-
-// parseStoreURL reads sqlite:PATH or sqlite://PATH, the path being taken as it
-// is. Its errors do not repeat the URL, which may hold a password.
-func parseStoreURL(raw string) (storeURL, error) {
-	scheme, path, ok := strings.Cut(raw, ":")
-	switch {
-	case !ok || strings.ContainsAny(scheme, `/\.`):
-		return storeURL{}, usagef("the store URL has no scheme: write sqlite: before the path of the file")
-	case scheme != "sqlite":
-		return storeURL{}, usagef("stores of the scheme %q are not supported: write sqlite:PATH", scheme)
-	}
-	path = strings.TrimPrefix(path, "//")
-	switch {
-	case path == "":
-		return storeURL{}, usagef("the store URL names no file: write sqlite:PATH")
-	case path == ":memory:":
-		return storeURL{}, usagef("a store in memory forgets everything with the process: write sqlite:PATH with the path of a file")
-	case strings.ContainsRune(path, 0):
-		return storeURL{}, usagef("the path of the store holds a NUL byte")
-	}
-	path, err := filepath.Abs(path)
-	if err != nil {
-		return storeURL{}, fmt.Errorf("find the store's file: %w", err)
-	}
-	return storeURL{engine: "sqlite", path: path}, nil
-}
 
 // dsn is what the driver is told: the settings under which the promise holds.
 // Unless create is true the file must exist, and is not changed by being opened.
@@ -72,10 +39,14 @@ func (u storeURL) dsn(create bool) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
 }
 
-// openDB opens the database, and makes it if create is true and it is not there.
+// openDB opens the database, and makes its file if create is true and it is not
+// there.
 func (u storeURL) openDB(ctx context.Context, create bool) (*sql.DB, error) {
-	if _, err := os.Stat(u.path); !create && errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no store at %v: check the path, or make one with onlyonce migrate", u)
+	if u.engine != engineSQLite {
+		return u.openServer(ctx)
+	}
+	if err := u.checkPath(create); err != nil {
+		return nil, err
 	}
 	db, err := sql.Open("sqlite", u.dsn(create))
 	if err != nil {
@@ -84,6 +55,40 @@ func (u storeURL) openDB(ctx context.Context, create bool) (*sql.DB, error) {
 	readers := max(4, 2*runtime.GOMAXPROCS(0))
 	db.SetMaxOpenConns(readers)
 	db.SetMaxIdleConns(readers)
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %v: %w", u, err), db.Close())
+	}
+	return db, nil
+}
+
+// checkPath says what the database would only call unable to open.
+func (u storeURL) checkPath(create bool) error {
+	at, err := os.Stat(u.path)
+	_, noFolder := os.Stat(filepath.Dir(u.path))
+	switch {
+	case err == nil && at.IsDir():
+		return fmt.Errorf("%v is a folder: name a file in it, such as %s", u, filepath.Join(u.path, "onlyonce.db"))
+	case !create && errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no store at %v: check the path, or make one with onlyonce migrate", u)
+	case errors.Is(noFolder, fs.ErrNotExist):
+		return fmt.Errorf("there is no folder %s: make it first, or check the path", filepath.Dir(u.path))
+	}
+	return nil
+}
+
+// drivers are those of the engines that are servers.
+var drivers = map[string]string{enginePostgres: "pgx", engineMySQL: "mysql"}
+
+// serverConnections bounds what one process takes of a server.
+const serverConnections = 32
+
+func (u storeURL) openServer(ctx context.Context) (*sql.DB, error) {
+	db, err := sql.Open(drivers[u.engine], u.source)
+	if err != nil {
+		return nil, usagef("open %v: its driver does not understand the URL: write %s", u, storeForms)
+	}
+	db.SetMaxOpenConns(serverConnections)
+	db.SetMaxIdleConns(serverConnections)
 	if err := db.PingContext(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("open %v: %w", u, err), db.Close())
 	}

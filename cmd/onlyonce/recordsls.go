@@ -45,6 +45,7 @@ the lease while a command is processing, then how long the record stays. With
 	cmd.Flags().StringVar(&f.Key, "key", "", "only with this `key`")
 	cmd.Flags().StringVar(&f.Ref, "ref", "", "only those that made what this `ref` names")
 	cmd.Flags().StringVar(&state, "state", "", "only in this `state`: processing, completed, failed or unknown")
+	completes(cmd, "state", "processing", "completed", "failed", "unknown")
 	cmd.Flags().IntVar(&f.Limit, "limit", 100, "at most this `number`; 0 lists all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
 	return cmd

@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/spf13/cobra"
@@ -18,9 +16,9 @@ func recordsRmCommand() *cobra.Command {
 		Use:   "rm URL ID | rm URL --key KEY",
 		Short: "Delete a record, so that its command can run anew",
 		Long: `Deletes one record: the next request with its key runs the command again, even
-if it has taken effect before. The record is shown first, and deleted only if no
-other attempt has begun since. While an attempt holds the command it is not
-deleted at all.`,
+if it has taken effect before. The record is shown first, and looked at again
+before it is deleted: nothing is deleted if an attempt has begun or ended since,
+if someone else has decided about it, or while an attempt holds the command.`,
 		Example: `  onlyonce records rm sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17 --yes`,
 		Args: name.args,
@@ -30,7 +28,7 @@ deleted at all.`,
 					return errHeld(r)
 				}
 				showFacts(cmd.OutOrStdout(), r)
-				if !yes && !confirmed(cmd) {
+				if !yes && !confirmed(cmd, cmd.OutOrStdout(), "Delete this record, so that its command can run again?") {
 					return errors.New("nothing was deleted: answer yes, or say --yes")
 				}
 				if err := remove(cmd.Context(), store, r); err != nil {
@@ -46,31 +44,46 @@ deleted at all.`,
 	return cmd
 }
 
-// confirmed asks the person at the terminal.
-func confirmed(cmd *cobra.Command) bool {
-	fmt.Fprint(cmd.OutOrStdout(), "Delete this record, so that its command can run again? Type yes: ")
-	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
-	fmt.Fprintln(cmd.OutOrStdout())
-	return strings.TrimSpace(answer) == "yes"
-}
-
 // A resolver is a store in which a person can decide about a record.
 type resolver interface {
+	Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error)
 	Resolve(ctx context.Context, id onlyonce.ID, fence int64, s onlyonce.Settlement) error
 }
 
-// remove deletes r unless another attempt has begun since it was read.
-func remove(ctx context.Context, store resolver, r onlyonce.Record) error {
-	err := store.Resolve(ctx, r.ID, r.Fence, onlyonce.Settlement{})
+// remove deletes a record that is still as it was shown. The store itself only
+// compares the fence, which grows with every attempt.
+func remove(ctx context.Context, store resolver, shown onlyonce.Record) error {
+	now, err := store.Lookup(ctx, shown.ID)
+	if err == nil {
+		err = unchanged(shown, now)
+	}
+	if err == nil {
+		err = store.Resolve(ctx, shown.ID, shown.Fence, onlyonce.Settlement{})
+	}
 	switch {
 	case errors.Is(err, onlyonce.ErrInFlight):
-		return errHeld(r)
+		return errHeld(now)
 	case errors.Is(err, onlyonce.ErrLost):
-		return errors.New("nothing was deleted: another attempt began meanwhile; look at the record again")
+		return errors.New("nothing was deleted: another attempt began since the record was shown: look at it again")
 	case errors.Is(err, onlyonce.ErrNotFound):
 		return errors.New("nothing was deleted: the record is gone already")
 	}
 	return err
+}
+
+// unchanged returns an error unless the record is as it was shown.
+func unchanged(shown, now onlyonce.Record) error {
+	switch {
+	case now.State == onlyonce.StateProcessing && now.LeaseLeft > 0:
+		return onlyonce.ErrInFlight
+	case now.Fence != shown.Fence:
+		return onlyonce.ErrLost
+	case stateOf(now) != stateOf(shown):
+		return fmt.Errorf("nothing was deleted: the record was %s when it was shown, and is %s now: look at it again", stateOf(shown), stateOf(now))
+	case now.Owner != shown.Owner || !now.SettledAt.Equal(shown.SettledAt):
+		return errors.New("nothing was deleted: someone decided about the record since it was shown: look at it again")
+	}
+	return nil
 }
 
 func errHeld(r onlyonce.Record) error {

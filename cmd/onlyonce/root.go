@@ -15,6 +15,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1 // it did not work, or doctor found something
 	exitUsage  = 2 // the command line or the environment is wrong
+	exitBlind  = 2 // doctor could not look
 )
 
 // run runs one command line and returns its exit code.
@@ -26,7 +27,10 @@ func run(args []string) int {
 		return exitOK
 	}
 	fmt.Fprintln(os.Stderr, "onlyonce:", strings.TrimPrefix(err.Error(), "onlyonce: "))
-	if !errors.As(err, new(*usageError)) {
+	switch {
+	case errors.As(err, new(*blindError)):
+		return exitBlind
+	case !errors.As(err, new(*usageError)):
 		return exitFailed
 	}
 	fmt.Fprintf(os.Stderr, "Run '%s --help' for its flags and examples.\n", cmd.CommandPath())
@@ -40,17 +44,24 @@ func rootCommand() *cobra.Command {
 		Long: `Onlyonce makes asking again safe: a command sent many times runs once, and
 everyone who asks gets the same answer.
 
-A store URL is sqlite:PATH. The path is taken as it is: nothing in it is an
-option, and nothing in it needs escaping but for the shell.
+A store URL is sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or
+mysql://USER:PASSWORD@HOST/DATABASE. A path is taken as it is: nothing in it is
+an option, and nothing in it needs escaping but for the shell.
 
 Exit codes: 0 it worked; 1 it did not, or doctor found something; 2 the command
-line or the environment is wrong.`,
+line or the environment is wrong, or doctor could not look.`,
 		Example: `  onlyonce serve
   onlyonce records ls sqlite:onlyonce-data/onlyonce.db
   onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}, serveCommand(), recordsCommand(), doctorCommand(), migrateCommand(), versionCommand())
+	}, serveCommand(), proxyCommand(), relayCommand(), recordsCommand(), outboxCommand(), poisonCommand(), checkCommand(), doctorCommand(), migrateCommand(), benchCommand(), versionCommand())
+	root.InitDefaultCompletionCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "completion" {
+			group(cmd)
+		}
+	}
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return &usageError{err} })
 	return root
 }
@@ -81,6 +92,14 @@ func group(cmd *cobra.Command, under ...*cobra.Command) *cobra.Command {
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
+}
+
+// completes offers the values of a flag to the shell.
+func completes(cmd *cobra.Command, flag string, values ...string) {
+	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
+	if err != nil {
+		panic(err) // there is no such flag, or it was registered twice
+	}
 }
 
 // takes refuses a command line that has not exactly the arguments named.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
 // seed is the command "seed URL" of the scripts: it fills a store with one
@@ -35,7 +36,36 @@ func seed() {
 	twin := onlyonce.ID{Tenant: "bob", Operation: "POST /orders", Key: "done"}
 	_, err = store.Claim(ctx, onlyonce.Claim{ID: twin, Owner: "twin", Lease: time.Hour})
 	check(err)
+	seedOutbox(ctx, store)
 	check(store.Close())
+}
+
+// seedOutbox leaves two messages parked, and one that waits.
+func seedOutbox(ctx context.Context, store *openStore) {
+	tx, err := store.db.BeginTx(ctx, nil)
+	check(err)
+	queue := store.Outbox()
+	for _, n := range []string{"1", "2", "3"} {
+		check(queue.Append(ctx, tx, outbox.Message{ID: "message-" + n, Topic: "order.created", Key: "order-" + n, Tenant: "acme", Payload: []byte("{}")}))
+	}
+	check(tx.Commit())
+	const owner = "0123456789abcdef"
+	leased, err := queue.Lease(ctx, owner, time.Hour, 2)
+	check(err)
+	for _, e := range leased {
+		check(queue.Settle(ctx, owner, []outbox.Verdict{{Seq: e.Seq, State: outbox.StateParked, Attempts: 3, Error: "bad\x1b[31m"}}))
+	}
+}
+
+// execSQL is the command "sql URL STATEMENT" of the scripts; it makes the file.
+func execSQL() {
+	u, err := parseStoreURL(os.Args[1])
+	check(err)
+	db, err := u.openDB(context.Background(), true)
+	check(err)
+	_, err = db.Exec(os.Args[2])
+	check(err)
+	check(db.Close())
 }
 
 type seeder struct {

@@ -16,10 +16,13 @@ func serveCommand() *cobra.Command {
 	var cfg serveConfig
 	cmd := &cobra.Command{
 		Use:   "serve",
-		Short: "Run the items and sandboxes APIs",
-		Long: `Runs the items API (/api/v1/items) and the sandboxes API (/v1/sandboxes) on one
-store, which is made at the first start. /healthz, /readyz and /metrics are for
-supervisors; they need no token.
+		Short: "Run the items, sandboxes and orders APIs",
+		Long: `Runs the items API (/api/v1/items), the sandboxes API (/v1/sandboxes) and the
+orders API (/orders) on one store, which is made at the first start. /healthz,
+/readyz and /metrics are for supervisors; they need no token.
+
+With a --store on a server, such as postgres://…, the orders, their records,
+events and shipments live there; items and sandboxes keep their file in --data.
 
 What to try is printed to standard output, the log to standard error.
 
@@ -70,12 +73,12 @@ func serve(ctx context.Context, cfg serveConfig, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, a.close()) }()
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
-	if err := welcome(out, ln.Addr(), a.store.url, !a.open); err != nil {
+	if err := welcome(out, ln.Addr(), a.stores(), !a.open); err != nil {
 		return errors.Join(fmt.Errorf("print what to try: %w", err), ln.Close())
 	}
-	log.Info("listening", "address", ln.Addr().String(), "store", a.store.url.String(), "version", programVersion(), "anonymous_callers", a.open)
+	log.Info("listening", "address", ln.Addr().String(), "store", a.stores(), "version", programVersion(), "anonymous_callers", a.open)
 	l := lifecycle{
-		server:     newServer(a.handler(), cfg.lease+cfg.wait, log),
+		server:     newServer(a.handler(), max(cfg.lease+cfg.wait, cfg.orders.longest()), log),
 		background: a.background(),
 		health:     a.health,
 		limit:      cfg.shutdownTimeout,

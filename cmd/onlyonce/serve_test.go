@@ -31,8 +31,8 @@ func TestThePrintedCurlLinesDoWhatTheySay(t *testing.T) {
 			got = append(got, curl(t, strings.TrimSpace(line)))
 		}
 	}
-	if len(got) != 3 {
-		t.Fatalf("%d curl lines, want 3:\n%s", len(got), s.stdout)
+	if len(got) != 6 {
+		t.Fatalf("%d curl lines, want 6:\n%s", len(got), s.stdout)
 	}
 	create, repeat, conflict := got[0], got[1], got[2]
 	if create.status != 201 || create.header.Get("Idempotency-Replayed") != "" {
@@ -43,6 +43,16 @@ func TestThePrintedCurlLinesDoWhatTheySay(t *testing.T) {
 	}
 	if conflict.status != 409 || !strings.Contains(conflict.body, "IDEMPOTENCY_KEY_CONFLICT") {
 		t.Errorf("conflict: %+v", conflict)
+	}
+	order, reused, list := got[3], got[4], got[5]
+	if order.status != 201 || !strings.Contains(order.body, `"total":"39.80"`) {
+		t.Errorf("order: %+v", order)
+	}
+	if reused.status != 422 || !strings.Contains(reused.body, "idempotency_key_reused") {
+		t.Errorf("another order: %+v", reused)
+	}
+	if list.status != 200 || strings.Count(list.body, "ord_") != 1 {
+		t.Errorf("orders: %+v", list)
 	}
 }
 
@@ -145,7 +155,7 @@ func TestWithATokenFileEveryCallerNeedsAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := startServe(t, t.TempDir(), "--tokens", file)
-	for _, path := range []string{"/api/v1/items", "/v1/sandboxes"} {
+	for _, path := range []string{"/api/v1/items", "/v1/sandboxes", "/orders"} {
 		for header, want := range map[string]int{
 			"":              401,
 			"Bearer wrong":  401,
@@ -275,7 +285,7 @@ func TestWithoutAWaitTheRepeatOfARunningCommandIsRefusedAtOnce(t *testing.T) {
 func TestAPageOfAnotherOriginCannotWrite(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
-	for _, path := range []string{"/v1/sandboxes", "/api/v1/items"} {
+	for _, path := range []string{"/v1/sandboxes", "/api/v1/items", "/orders"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+path, nil)
 		if err != nil {
 			t.Fatal(err)

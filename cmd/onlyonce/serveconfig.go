@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"net"
 	"path/filepath"
 	"time"
@@ -21,6 +22,8 @@ type serveConfig struct {
 	sandboxesKeyTTL      time.Duration
 	sandboxesMaxExtend   int64 // seconds
 	sandboxesIdleTimeout time.Duration
+
+	orders ordersConfig
 
 	lease time.Duration
 	wait  time.Duration
@@ -45,13 +48,14 @@ func (c *serveConfig) addFlags(cmd *cobra.Command) {
 	f.SortFlags = false
 	f.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&c.data, "data", "./onlyonce-data", "`directory` for the store and the sandboxes' workspaces; made if it is not there")
-	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data)")
+	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); one on a server is that of the orders, and the items and sandboxes stay in --data")
 	f.DurationVar(&c.itemsKeyTTL, "items-key-ttl", time.Hour, "how long the items API remembers a key")
 	f.DurationVar(&c.itemsPurgeEvery, "items-purge-every", 10*time.Minute, "how often expired keys are deleted")
 	f.DurationVar(&c.sandboxesKeyTTL, "sandboxes-key-ttl", 24*time.Hour, "how long the sandboxes API remembers a key")
 	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", 86400, "largest extend_by, in `seconds`")
 	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", 10*time.Minute, "how long a session lasts without a keepalive")
-	f.DurationVar(&c.lease, "lease", 30*time.Second, "how long a running command may take")
+	c.orders.addFlags(cmd)
+	f.DurationVar(&c.lease, "lease", 30*time.Second, "how long a running items or sandboxes command may take")
 	f.DurationVar(&c.wait, "wait", 10*time.Second, "how long the repeat of a running sandboxes command waits for its answer; 0: not at all")
 	f.StringVar(&c.tokens, "tokens", "", "`file` with an owner and the SHA-256 of a token in each line")
 	f.BoolVar(&c.allowAnonymous, "allow-anonymous", true, "serve callers without a token; with --tokens the default is false")
@@ -59,8 +63,12 @@ func (c *serveConfig) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
 	f.StringVar(&c.logFormat, "log-format", "json", "json or text; the log goes to standard error")
 	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", 30*time.Second, "how long running requests may take to end after SIGINT or SIGTERM")
+	completes(cmd, "log-format", "json", "text")
 	documentEnv(cmd)
 }
+
+// file is the URL of the store in the directory of data.
+func (c *serveConfig) file() string { return "sqlite:" + filepath.Join(c.data, "onlyonce.db") }
 
 // complete fills in what depends on other settings and refuses nonsense.
 func (c *serveConfig) complete(cmd *cobra.Command) error {
@@ -71,7 +79,7 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 		return usagef("--tokens names no file: callers would need no token: name the file, or leave --tokens out")
 	}
 	if c.store == "" {
-		c.store = "sqlite:" + filepath.Join(c.data, "onlyonce.db")
+		c.store = c.file()
 	}
 	if !c.allowAnonymous && c.tokens == "" {
 		return usagef("nobody could call the server: name a file of tokens with --tokens (%s), or leave --allow-anonymous out", envName("tokens"))
@@ -85,19 +93,21 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 	if c.wait != 0 && (c.wait < shortest || c.wait > longest) {
 		return usagef("--wait (%s) is %v: write %v to %v, or 0 for not at all", envName("wait"), c.wait, shortest, longest)
 	}
-	for _, d := range []struct {
-		flag string
-		set  time.Duration
-	}{
-		{"items-key-ttl", c.itemsKeyTTL},
-		{"items-purge-every", c.itemsPurgeEvery},
-		{"sandboxes-key-ttl", c.sandboxesKeyTTL},
-		{"sandboxes-idle-timeout", c.sandboxesIdleTimeout},
-		{"lease", c.lease},
-		{"shutdown-timeout", c.shutdownTimeout},
-	} {
-		if d.set < shortest || d.set > longest {
-			return usagef("--%s (%s) is %v: write %v to %v", d.flag, envName(d.flag), d.set, shortest, longest)
+	if err := c.orders.check(); err != nil {
+		return err
+	}
+	durations := c.orders.durations()
+	maps.Copy(durations, map[string]time.Duration{
+		"items-key-ttl":          c.itemsKeyTTL,
+		"items-purge-every":      c.itemsPurgeEvery,
+		"sandboxes-key-ttl":      c.sandboxesKeyTTL,
+		"sandboxes-idle-timeout": c.sandboxesIdleTimeout,
+		"lease":                  c.lease,
+		"shutdown-timeout":       c.shutdownTimeout,
+	})
+	for flag, set := range durations {
+		if set < shortest || set > longest {
+			return usagef("--%s (%s) is %v: write %v to %v", flag, envName(flag), set, shortest, longest)
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ import (
 // soon bounds every wait for a condition; nothing takes as long.
 const soon = 20 * time.Second
 
-// A served is "onlyonce serve" as a process of its own.
+// A served is "onlyonce serve", or proxy, as a process of its own.
 type served struct {
 	t      *testing.T
 	cmd    *exec.Cmd
@@ -30,13 +30,21 @@ type served struct {
 	exited chan struct{}
 }
 
-var listensOn = regexp.MustCompile(`listens on (http://\S+)`)
+var listensOn = regexp.MustCompile(`listens on (https?://\S+)`)
 
 // startServe starts a server on a free port and waits until it listens.
 func startServe(t *testing.T, data string, args ...string) *served {
 	t.Helper()
-	s := &served{t: t, data: data, exited: make(chan struct{})}
-	s.cmd = exec.Command("onlyonce", append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
+	s := start(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--data", data}, args...)...)
+	s.data = data
+	return s
+}
+
+// start starts a server and waits until it listens.
+func start(t *testing.T, args ...string) *served {
+	t.Helper()
+	s := &served{t: t, exited: make(chan struct{})}
+	s.cmd = exec.Command("onlyonce", args...)
 	s.cmd.Stderr = &s.log
 	out, err := s.cmd.StdoutPipe()
 	if err != nil {
@@ -49,7 +57,7 @@ func startServe(t *testing.T, data string, args ...string) *served {
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		text.WriteString(lines.Text() + "\n")
-		if strings.HasPrefix(lines.Text(), "SIGINT") {
+		if strings.HasPrefix(lines.Text(), "SIG") {
 			break
 		}
 	}
@@ -61,6 +69,9 @@ func startServe(t *testing.T, data string, args ...string) *served {
 	t.Cleanup(func() {
 		_ = s.cmd.Process.Kill()
 		<-s.exited
+		if text := s.log.String(); strings.Contains(text, "WARNING: DATA RACE") { // with -race the server looks for them, too
+			t.Error(text)
+		}
 	})
 	found := listensOn.FindStringSubmatch(s.stdout)
 	if found == nil {

@@ -8,7 +8,7 @@ import (
 )
 
 // welcome prints where the server listens and what to try first.
-func welcome(w io.Writer, addr net.Addr, store storeURL, needsToken bool) error {
+func welcome(w io.Writer, addr net.Addr, stores string, needsToken bool) error {
 	key := rand.Text()[:12]
 	url := "http://" + reachable(addr)
 	auth, hint := "", ""
@@ -19,6 +19,10 @@ func welcome(w io.Writer, addr net.Addr, store storeURL, needsToken bool) error 
 	try := func(title string) string {
 		return fmt.Sprintf(`curl -i '%s/api/v1/items' -H 'Content-Type: application/json' -H 'Idempotency-Key: try-%s'%s -d '{"sku":"LAMP-1","title":"%s","status":"active"}'`,
 			url, key, auth, title)
+	}
+	order := func(quantity int) string {
+		return fmt.Sprintf(`curl -i '%s/orders' -H 'Content-Type: application/json' -H 'Idempotency-Key: try-%s'%s -d '{"items":[{"product_id":"prod-1","quantity":%d,"unit_price":"19.90"}],"external_ref":"PO-7"}'`,
+			url, key, auth, quantity)
 	}
 	_, err := fmt.Fprintf(w, `Onlyonce %s listens on %s
 and keeps its records in %v
@@ -34,8 +38,17 @@ Repeat: the same bytes are answered again, and nothing is made (Idempotency-Repl
 Conflict: the same key with another body is refused (409 Conflict).
   %s
 
+Order: the order, its event and its answer are one commit (201 Created); send it again, too.
+  %s
+
+Another order: the key is that one's (422 Unprocessable Entity).
+  %s
+
+Orders: each with the shipment that a consumer has made of its event.
+  curl -i '%s/orders'%s
+
 SIGINT (Ctrl-C) or SIGTERM ends the server.
-`, programVersion(), url, store, hint, try("Lamp"), try("Lamp"), try("Other lamp"))
+`, programVersion(), url, stores, hint, try("Lamp"), try("Lamp"), try("Other lamp"), order(2), order(3), url, auth)
 	return err
 }
 

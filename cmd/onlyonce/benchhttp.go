@@ -1,0 +1,213 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// A benchHTTPConfig is what bench's flags say of requests.
+type benchHTTPConfig struct {
+	method, path, body, keyHeader string
+	headers                       []string
+	timeout                       time.Duration
+}
+
+func (c *benchHTTPConfig) check() error {
+	switch {
+	case c.timeout <= 0:
+		return usagef("--timeout is %v: write how long a request may take, such as 10s", c.timeout)
+	case c.keyHeader == "":
+		return usagef("--key-header is empty: write the name of a header, such as Idempotency-Key")
+	case c.method == "" || strings.ContainsAny(c.method, " \t\r\n"):
+		return usagef("--method is %q: write a method such as POST", c.method)
+	}
+	return nil
+}
+
+func isHTTP(raw string) bool {
+	scheme, _, _ := strings.Cut(raw, ":")
+	return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
+}
+
+// A benchHTTP is an HTTP API under load.
+type benchHTTP struct {
+	cfg    *benchHTTPConfig
+	url    *url.URL
+	body   string
+	header http.Header
+	client *http.Client
+	keep   time.Duration
+
+	marks atomic.Bool // it has said that an answer is a replay
+	mu    sync.Mutex
+	twice []string // keys with two answers of which neither is said to be a replay
+}
+
+// openBenchHTTP asks whether it may write there.
+func openBenchHTTP(cmd *cobra.Command, c *benchConfig, raw string) (benchTarget, error) {
+	u, err := url.Parse(joined(raw, c.http.path))
+	if err != nil || u.Hostname() == "" {
+		return nil, usagef("the URL names no server: write http://HOST:PORT/PATH")
+	}
+	body, err := textOrFile(c.http.body)
+	if err != nil {
+		return nil, err
+	}
+	given, err := parseHeader(c.http.headers)
+	if err != nil {
+		return nil, err
+	}
+	header := http.Header{"Content-Type": {"application/json"}}
+	maps.Copy(header, given)
+	h := &benchHTTP{cfg: &c.http, url: u, body: string(body), header: header, keep: c.keep, client: newBenchClient(c)}
+	return h, c.may.ask(cmd, u.String(), fmt.Sprintf("%s requests for %v", c.http.method, c.duration))
+}
+
+// newBenchClient returns one that keeps a connection for every caller.
+func newBenchClient(c *benchConfig) *http.Client {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, c.callers
+	transport.DisableCompression = true
+	return &http.Client{
+		Transport: transport, Timeout: c.http.timeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+func (h *benchHTTP) String() string       { return h.url.Redacted() }
+func (h *benchHTTP) keeps() time.Duration { return h.keep }
+func (h *benchHTTP) close() error         { h.client.CloseIdleConnections(); return nil }
+
+// longestBenchAnswer is how much of an answer is compared.
+const longestBenchAnswer = 16 << 20
+
+func (h *benchHTTP) send(ctx context.Context, k *benchKey) (benchOutcome, error) {
+	fill := func(text string) string { return strings.ReplaceAll(text, "{key}", k.name) }
+	r, err := http.NewRequestWithContext(ctx, h.cfg.method, h.url.String(), strings.NewReader(fill(h.body)))
+	if err != nil {
+		return benchErrored, err
+	}
+	for name, values := range h.header {
+		for _, v := range values {
+			r.Header.Add(name, fill(v))
+		}
+	}
+	if host := r.Header.Get("Host"); host != "" {
+		r.Host = host
+	}
+	r.Header.Set(h.cfg.keyHeader, k.name)
+	w, err := h.client.Do(r)
+	if err != nil {
+		return benchErrored, withoutURL(err)
+	}
+	defer w.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(w.Body, longestBenchAnswer))
+	if err != nil {
+		return benchErrored, withoutURL(err)
+	}
+	return h.judge(k, w, body)
+}
+
+// withoutURL leaves out of an error what bench has said already.
+func withoutURL(err error) error {
+	var at *url.Error
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// judge says what an answer means.
+func (h *benchHTTP) judge(k *benchKey, w *http.Response, body []byte) (benchOutcome, error) {
+	marked := w.Header.Get("Idempotency-Replayed") == "true"
+	switch status := w.StatusCode; {
+	case status == http.StatusConflict && !marked && saysInProgress(w.Header, body):
+		return benchInFlight, nil
+	case status == http.StatusConflict, status == http.StatusUnprocessableEntity:
+		return benchMismatch, said(w, body)
+	case status >= 400:
+		return benchFailed, said(w, body)
+	}
+	answer := fmt.Sprint(w.StatusCode, " ", string(body))
+	if marked {
+		h.marks.Store(true)
+	}
+	return h.answered(k, answer, marked), nil
+}
+
+// saysInProgress tells the 409 of a request that is still running from others,
+// as httponce.Transport does.
+func saysInProgress(h http.Header, body []byte) bool {
+	var problem struct {
+		Code string `json:"code"`
+	}
+	return h.Get("Retry-After") != "" || json.Unmarshal(body, &problem) == nil && problem.Code == "request_in_progress"
+}
+
+// said quotes the beginning of an answer.
+func said(w *http.Response, body []byte) error {
+	const most = 200
+	text := string(bytes.ToValidUTF8(body[:min(len(body), most)], []byte("?")))
+	return fmt.Errorf("%s: %q", w.Status, text)
+}
+
+// answered notes an answer. The first one may be marked as a replay, if that of
+// the run itself was lost, or comes later.
+func (h *benchHTTP) answered(k *benchKey, answer string, marked bool) benchOutcome {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	hash := maphash.String(k.of.seed, answer)
+	first := k.done.IsZero()
+	if first {
+		k.answer, k.done = hash, time.Now()
+	}
+	protected := time.Since(k.done) < k.of.keep
+	if k.answer != hash && protected {
+		k.of.violate("%s got another answer than the first time", k.name)
+	}
+	if marked {
+		return benchReplayed
+	}
+	if k.runs++; k.runs == 2 && protected {
+		h.mu.Lock()
+		h.twice = append(h.twice, k.name)
+		h.mu.Unlock()
+	}
+	if first {
+		return benchExecuted
+	}
+	return benchReplayed
+}
+
+// finish judges the answers that were not marked as replays, now that it is
+// known whether the API marks them.
+func (h *benchHTTP) finish(keys *benchKeys) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.marks.Load() {
+		return
+	}
+	for _, name := range h.twice {
+		keys.violate("%s was answered twice, and neither answer is marked as a replay", name)
+	}
+}
+
+// clean can't: only the API knows what it made.
+func (h *benchHTTP) clean(_ context.Context, log io.Writer, _ time.Time, _ bool) error {
+	_, err := fmt.Fprintf(log, "what %v made of the requests is left there\n", h)
+	return err
+}

@@ -1,0 +1,158 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"hash/maphash"
+	"math"
+	mathrand "math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+)
+
+// Which of the earlier keys is repeated.
+const (
+	keysUniform    = "uniform"
+	keysZipf       = "zipf"
+	keysSequential = "sequential"
+)
+
+// A benchKey is a key that was sent, and what is known of its command.
+type benchKey struct {
+	name    string
+	of      *benchKeys
+	made    time.Time
+	mu      sync.Mutex
+	runs    int
+	done    time.Time // when the last run ended; its record is kept from then on at least
+	answer  uint64    // a hash of it
+	renewed bool      // it ran again, rightly, because its record had expired
+}
+
+// benchKeys hands out keys, new ones and earlier ones, and collects what breaks
+// the promise. It keeps the latest keys only.
+type benchKeys struct {
+	prefix     string
+	pick       string
+	duplicates float64
+	keep       time.Duration
+	seed       maphash.Seed
+
+	mu         sync.Mutex
+	latest     []*benchKey // a ring
+	oldest     int64       // number of the oldest key that may be repeated
+	next       int64       // number of the next new key
+	turn       int64       // that a sequential repeat takes
+	sent       int64
+	repeated   int64
+	violations []string // the first ones
+	violated   int64
+}
+
+const (
+	benchWindow     = 1 << 16 // how many keys may be repeated
+	benchViolations = 5       // how many are told in words
+)
+
+func newBenchKeys(c *benchConfig, keep time.Duration) *benchKeys {
+	return &benchKeys{
+		prefix: "bench-" + strings.ToLower(rand.Text()[:10]), pick: c.keys, duplicates: c.duplicates, keep: keep,
+		seed: maphash.MakeSeed(), latest: make([]*benchKey, benchWindow),
+	}
+}
+
+// take returns the key of the next request. The repeats are spread evenly among
+// the requests.
+func (b *benchKeys) take(rnd *mathrand.Rand, now time.Time) *benchKey {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	before := math.Floor(float64(b.sent) * b.duplicates)
+	b.sent++
+	if math.Floor(float64(b.sent)*b.duplicates) > before {
+		if k := b.earlier(rnd, now); k != nil {
+			b.repeated++
+			return k
+		}
+	}
+	k := &benchKey{name: fmt.Sprintf("%s-%d", b.prefix, b.next), of: b, made: now}
+	b.latest[b.next%benchWindow] = k
+	b.next++
+	b.oldest = max(b.oldest, b.next-benchWindow)
+	return k
+}
+
+// earlier returns a key whose record will not expire soon, or nil.
+func (b *benchKeys) earlier(rnd *mathrand.Rand, now time.Time) *benchKey {
+	for b.oldest < b.next && now.Sub(b.latest[b.oldest%benchWindow].made) > b.keep/2 {
+		b.oldest++
+	}
+	n := b.next - b.oldest
+	if n == 0 {
+		return nil
+	}
+	at := b.oldest
+	switch b.pick {
+	case keysUniform:
+		at += rnd.Int64N(n)
+	case keysZipf:
+		at += int64(mathrand.NewZipf(rnd, 1.1, 1, uint64(n-1)).Uint64())
+	case keysSequential:
+		at = max(b.turn, b.oldest)
+		if at >= b.next {
+			at = b.oldest
+		}
+		b.turn = at + 1
+	}
+	return b.latest[at%benchWindow]
+}
+
+// tally returns how many requests were sent, and how many of them repeats.
+func (b *benchKeys) tally() (sent, repeated int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.sent, b.repeated
+}
+
+func (b *benchKeys) violate(format string, args ...any) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.violated++
+	if len(b.violations) < benchViolations {
+		b.violations = append(b.violations, fmt.Sprintf(format, args...))
+	}
+}
+
+// broken returns how often the promise was broken, and how in the first cases.
+func (b *benchKeys) broken() (int64, []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.violated, b.violations
+}
+
+// ran notes that the command runs, and will answer this.
+func (k *benchKey) ran(answer string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.runs++
+	if k.runs > 1 {
+		if since := time.Since(k.done); since < k.of.keep*3/4 { // less for how the store rounds
+			k.of.violate("%s ran again, %v after its last run", k.name, since.Round(time.Millisecond))
+		}
+		k.renewed = true
+	}
+	k.answer = maphash.String(k.of.seed, answer)
+	k.done = time.Now()
+}
+
+// check notes an answer to which no run belongs that has not been seen.
+func (k *benchKey) check(answer string) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	switch {
+	case k.runs == 0:
+		k.of.violate("%s was answered as a repeat, and never ran", k.name)
+	case !k.renewed && k.answer != maphash.String(k.of.seed, answer):
+		k.of.violate("%s got another answer than the first time", k.name)
+	}
+}

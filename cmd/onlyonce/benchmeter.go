@@ -1,0 +1,123 @@
+package main
+
+import (
+	"sync"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// A benchOutcome is what came of one request of bench.
+type benchOutcome int
+
+const (
+	benchExecuted benchOutcome = iota
+	benchReplayed
+	benchInFlight // refused: another request with the key is running
+	benchMismatch // refused: the key was used for a different request
+	benchFailed   // answered, with a failure
+	benchErrored  // not answered
+	benchOutcomes
+)
+
+var benchOutcomeNames = [benchOutcomes]string{"executed", "replayed", "in_flight", "mismatch", "failed", "error"}
+
+// Latencies are kept in microseconds with three digits.
+const benchSlowest = 10 * time.Minute
+
+func newHistogram() *hdrhistogram.Histogram {
+	return hdrhistogram.New(1, benchSlowest.Microseconds(), 3)
+}
+
+// A benchMeter counts requests and their latencies. Callers share its parts, so
+// that they rarely wait for each other.
+type benchMeter struct {
+	parts [8]meterPart
+	mu    sync.Mutex
+	first [benchOutcomes]error // the first error of each outcome
+}
+
+type meterPart struct {
+	mu sync.Mutex
+	measures
+	_ [64]byte // of a cache line: the next part is another's
+}
+
+// measures are what was counted.
+type measures struct {
+	counts [benchOutcomes]int64
+	took   [benchOutcomes]*hdrhistogram.Histogram // nil: none
+}
+
+func (m *measures) record(o benchOutcome, took time.Duration) {
+	if m.took[o] == nil {
+		m.took[o] = newHistogram()
+	}
+	m.counts[o]++
+	us := min(max(took, time.Microsecond), benchSlowest).Microseconds()
+	_ = m.took[o].RecordValue(us) // it is in range
+}
+
+func (m *measures) add(other *measures) {
+	for o, h := range other.took {
+		m.counts[o] += other.counts[o]
+		if h == nil {
+			continue
+		}
+		if m.took[o] == nil {
+			m.took[o] = newHistogram()
+		}
+		m.took[o].Merge(h)
+	}
+}
+
+func (m *measures) requests() (n int64) {
+	for _, count := range m.counts {
+		n += count
+	}
+	return n
+}
+
+// all returns the latencies of all outcomes.
+func (m *measures) all() *hdrhistogram.Histogram {
+	sum := newHistogram()
+	for _, h := range m.took {
+		if h != nil {
+			sum.Merge(h)
+		}
+	}
+	return sum
+}
+
+func (m *benchMeter) record(caller int, o benchOutcome, took time.Duration, err error) {
+	p := &m.parts[caller%len(m.parts)]
+	p.mu.Lock()
+	p.record(o, took)
+	p.mu.Unlock()
+	if err != nil {
+		m.mu.Lock()
+		if m.first[o] == nil {
+			m.first[o] = err
+		}
+		m.mu.Unlock()
+	}
+}
+
+// sum returns what all callers have counted so far.
+func (m *benchMeter) sum() *measures {
+	var sum measures
+	for i := range m.parts {
+		p := &m.parts[i]
+		p.mu.Lock()
+		sum.add(&p.measures)
+		p.mu.Unlock()
+	}
+	return &sum
+}
+
+// firstError returns the first error of an outcome.
+func (m *benchMeter) firstError(o benchOutcome) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.first[o]
+}

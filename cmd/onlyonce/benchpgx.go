@@ -1,0 +1,43 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
+)
+
+// schemePgx is that of a PostgreSQL server that is reached through pgxstore, as
+// proxy reaches it, and not through sqlstore, as serve does.
+const schemePgx = "pgx://"
+
+// openPgx opens a store with tables that are there.
+func (s *benchStore) openPgx(ctx context.Context, raw string, acceptRisks []string) error {
+	u, err := parseStoreURL("postgres://" + strings.TrimPrefix(raw, schemePgx))
+	if err != nil {
+		return err
+	}
+	s.shown = schemePgx + strings.TrimPrefix(u.String(), "postgres://")
+	cfg, err := pgxpool.ParseConfig(u.source)
+	if err != nil {
+		return usagef("open %s: its driver does not understand the URL: write pgx://USER:PASSWORD@HOST/DATABASE", s.shown)
+	}
+	cfg.MaxConns = serverConnections
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return fmt.Errorf("open %s: %w", s.shown, err)
+	}
+	store, err := pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: acceptRisks})
+	if err != nil {
+		pool.Close()
+		return fmt.Errorf("%s: %w", s.shown, err)
+	}
+	s.store, s.shut = store, func() error {
+		err := store.Close()
+		pool.Close()
+		return err
+	}
+	return nil
+}

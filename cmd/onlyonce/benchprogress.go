@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"time"
+)
+
+const progressEvery = 500 * time.Millisecond
+
+// showProgress keeps a line up to date while a person is watching, until it is
+// stopped.
+func showProgress(runs []*benchRun) (stop func()) {
+	if !isTerminal(os.Stderr) {
+		return func() {}
+	}
+	done := make(chan struct{})
+	var showing sync.WaitGroup
+	showing.Go(func() {
+		p := newProgress(runs)
+		tick := time.NewTicker(progressEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-tick.C:
+				fmt.Fprintf(os.Stderr, "\r\x1b[K%s", p.line())
+			case <-done:
+				fmt.Fprint(os.Stderr, "\r\x1b[K")
+				return
+			}
+		}
+	})
+	return func() {
+		close(done)
+		showing.Wait()
+	}
+}
+
+// A progress knows what was shown last.
+type progress struct {
+	runs   []*benchRun
+	lasted time.Duration
+	counts [benchOutcomes]int64
+}
+
+func newProgress(runs []*benchRun) *progress { return &progress{runs: runs} }
+
+// line says what happened since the last one, or, of targets that take turns,
+// since the beginning.
+func (p *progress) line() string {
+	if len(p.runs) == 1 {
+		return p.sinceTheLast(p.runs[0])
+	}
+	var said []string
+	for _, r := range p.runs {
+		m := r.meter.sum()
+		line := rates(m.counts, r.lasted(), benchExecuted)
+		said = append(said, strings.Join(append(line, quantiles(m)...), "  "))
+	}
+	return strings.Join(said, "  |  ")
+}
+
+func (p *progress) sinceTheLast(r *benchRun) string {
+	m, lasted := r.meter.sum(), r.lasted()
+	now := m.counts
+	for o := range now {
+		now[o] -= p.counts[o]
+	}
+	line := append([]string{fmt.Sprintf("%.1fs", lasted.Seconds())}, rates(now, lasted-p.lasted, benchOutcomes-1)...)
+	p.counts, p.lasted = m.counts, lasted
+	return strings.Join(append(line, quantiles(m)...), "  ")
+}
+
+// rates says how many requests a second had each outcome, up to the last one
+// that is asked for.
+func rates(counts [benchOutcomes]int64, in time.Duration, last benchOutcome) (said []string) {
+	for o, n := range counts[:last+1] {
+		if n > 0 && in > 0 {
+			said = append(said, fmt.Sprintf("%s %.0f/s", strings.ReplaceAll(benchOutcomeNames[o], "_", " "), float64(n)/in.Seconds()))
+		}
+	}
+	return said
+}
+
+func quantiles(m *measures) []string {
+	all := m.all()
+	return []string{"p50 " + latencyText(all.ValueAtQuantile(50)), "p99 " + latencyText(all.ValueAtQuantile(99))}
+}
+
+// latencyText writes microseconds with three digits.
+func latencyText(us int64) string {
+	d := time.Duration(us) * time.Microsecond
+	for unit := time.Microsecond; unit < time.Minute; unit *= 10 {
+		if d < 1000*unit {
+			return d.Round(unit).String()
+		}
+	}
+	return d.Round(time.Second).String()
+}
+
+func isTerminal(f *os.File) bool {
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

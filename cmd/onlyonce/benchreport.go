@@ -1,0 +1,230 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+// A benchReport is what bench has measured, as --format json prints it.
+type benchReport struct {
+	Callers     int             `json:"callers"`
+	Rate        float64         `json:"rate"`             // asked for; 0: as fast as the answers come
+	Duration    float64         `json:"duration_seconds"` // asked for
+	Duplicates  float64         `json:"duplicates"`       // asked for
+	Keys        string          `json:"keys"`
+	ResultSize  int             `json:"result_size"`
+	Interrupted bool            `json:"interrupted"`
+	Targets     []benchMeasured `json:"targets"`
+	Ratio       *benchRatio     `json:"ratio,omitempty"`
+}
+
+// A benchMeasured is what was measured of one target.
+type benchMeasured struct {
+	Target     string                      `json:"target"`
+	Seconds    float64                     `json:"seconds"` // under load
+	Requests   int64                       `json:"requests"`
+	PerSecond  float64                     `json:"per_second"`
+	Duplicates float64                     `json:"duplicates"` // as sent
+	Outcomes   map[string]benchCount       `json:"outcomes"`
+	Latency    map[string]benchPercentiles `json:"latency_microseconds"` // of all, and by outcome
+	Violated   int64                       `json:"violated"`
+	Violations []string                    `json:"violations"` // the first ones
+}
+
+type benchCount struct {
+	Count     int64   `json:"count"`
+	PerSecond float64 `json:"per_second"`
+	Error     string  `json:"first_error,omitempty"`
+}
+
+type benchPercentiles struct {
+	P50  int64 `json:"p50"`
+	P90  int64 `json:"p90"`
+	P99  int64 `json:"p99"`
+	P999 int64 `json:"p99_9"`
+	Max  int64 `json:"max"`
+}
+
+// A benchRatio compares the second target with the first.
+type benchRatio struct {
+	PerSecond float64 `json:"per_second"`
+	Lowest    float64 `json:"per_second_lowest_slice"`
+	Median    float64 `json:"per_second_median_slice"`
+	Highest   float64 `json:"per_second_highest_slice"`
+	P50       float64 `json:"p50"`
+	P99       float64 `json:"p99"`
+}
+
+func newBenchReport(c *benchConfig, runs []*benchRun, interrupted bool) *benchReport {
+	b := &benchReport{
+		Callers: c.callers, Rate: c.rate, Duration: c.duration.Seconds(), Duplicates: c.duplicates,
+		Keys: c.keys, ResultSize: c.resultSize, Interrupted: interrupted,
+	}
+	for _, r := range runs {
+		r.target.finish(r.keys)
+		b.Targets = append(b.Targets, r.measured())
+	}
+	if len(runs) == 2 {
+		b.Ratio = newBenchRatio(runs, b.Targets)
+	}
+	return b
+}
+
+func (r *benchRun) measured() benchMeasured {
+	m := r.meter.sum()
+	took := r.lasted().Seconds()
+	perSecond := func(n int64) float64 {
+		if took == 0 {
+			return 0
+		}
+		return float64(n) / took
+	}
+	b := benchMeasured{
+		Target: r.target.String(), Seconds: took, Requests: m.requests(), PerSecond: perSecond(m.requests()),
+		Outcomes: map[string]benchCount{}, Latency: map[string]benchPercentiles{"all": percentiles(m.all())},
+	}
+	for o, name := range benchOutcomeNames {
+		of := benchCount{Count: m.counts[o], PerSecond: perSecond(m.counts[o])}
+		if err := r.meter.firstError(benchOutcome(o)); err != nil {
+			of.Error = err.Error()
+		}
+		b.Outcomes[name] = of
+		if m.took[o] != nil {
+			b.Latency[name] = percentiles(m.took[o])
+		}
+	}
+	if sent, repeated := r.keys.tally(); sent > 0 {
+		b.Duplicates = float64(repeated) / float64(sent)
+	}
+	b.Violated, b.Violations = r.keys.broken()
+	b.Violations = append([]string{}, b.Violations...) // never null
+	return b
+}
+
+func percentiles(h *hdrhistogram.Histogram) benchPercentiles {
+	return benchPercentiles{
+		P50: h.ValueAtQuantile(50), P90: h.ValueAtQuantile(90), P99: h.ValueAtQuantile(99),
+		P999: h.ValueAtQuantile(99.9), Max: h.Max(),
+	}
+}
+
+func newBenchRatio(runs []*benchRun, of []benchMeasured) *benchRatio {
+	var each []float64
+	for i := range min(len(runs[0].rates), len(runs[1].rates)) {
+		if runs[0].rates[i] > 0 {
+			each = append(each, runs[1].rates[i]/runs[0].rates[i])
+		}
+	}
+	if len(each) == 0 || of[0].PerSecond == 0 {
+		return nil
+	}
+	slices.Sort(each)
+	first, second := of[0].Latency["all"], of[1].Latency["all"]
+	return &benchRatio{
+		PerSecond: of[1].PerSecond / of[0].PerSecond,
+		Lowest:    each[0], Median: each[len(each)/2], Highest: each[len(each)-1],
+		P50: float64(second.P50) / float64(max(first.P50, 1)),
+		P99: float64(second.P99) / float64(max(first.P99, 1)),
+	}
+}
+
+// judge returns an error if the promise was broken, or if nothing worked.
+func (b *benchReport) judge() error {
+	var all []error
+	for _, m := range b.Targets {
+		switch {
+		case m.Violated > 0:
+			all = append(all, fmt.Errorf("%s broke its promise %d times: %s", m.Target, m.Violated, strings.Join(m.Violations, "; ")))
+		case m.worked() == 0 && m.Requests > 0:
+			all = append(all, fmt.Errorf("%s answered nothing that counts: %s", m.Target, m.firstError()))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// worked counts what was executed or replayed.
+func (m benchMeasured) worked() int64 {
+	return m.Outcomes[benchOutcomeNames[benchExecuted]].Count + m.Outcomes[benchOutcomeNames[benchReplayed]].Count
+}
+
+// firstError is what went wrong most.
+func (m benchMeasured) firstError() string {
+	var worst benchCount
+	for _, o := range m.Outcomes {
+		if o.Error != "" && o.Count > worst.Count {
+			worst = o
+		}
+	}
+	return worst.Error
+}
+
+func (b *benchReport) print(w io.Writer, format string) error {
+	if format == "json" {
+		out := json.NewEncoder(w)
+		out.SetEscapeHTML(false)
+		out.SetIndent("", "  ")
+		return out.Encode(b)
+	}
+	var text strings.Builder
+	for _, m := range b.Targets {
+		b.describe(&text, m)
+		m.print(&text)
+	}
+	if r := b.Ratio; r != nil {
+		fmt.Fprintf(&text, "second to first: %.2f times the throughput (slices: %.2f to %.2f, median %.2f), p50 %.2f times, p99 %.2f times\n",
+			r.PerSecond, r.Lowest, r.Highest, r.Median, r.P50, r.P99)
+	}
+	_, err := io.WriteString(w, text.String())
+	return err
+}
+
+// describe says what was asked for.
+func (b *benchReport) describe(w io.Writer, m benchMeasured) {
+	rate := "as fast as it answers"
+	if b.Rate > 0 {
+		rate = fmt.Sprintf("%g/s", b.Rate)
+	}
+	ended := ""
+	if b.Interrupted {
+		ended = ", interrupted"
+	}
+	fmt.Fprintf(w, "%s\n%d callers, %s, for %v%s; %.1f%% repeats (%s)\n\n", m.Target, b.Callers, rate, time.Duration(m.Seconds*float64(time.Second)).Round(time.Millisecond), ended, 100*m.Duplicates, b.Keys)
+}
+
+func (m benchMeasured) print(w io.Writer) {
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "outcome\tcount\tper second\tp50\tp90\tp99\tp99.9\tmax\t")
+	row := func(name string, n int64, perSecond float64, p benchPercentiles) {
+		fmt.Fprintf(table, "%s\t%d\t%.0f\t", strings.ReplaceAll(name, "_", " "), n, perSecond)
+		for _, us := range []int64{p.P50, p.P90, p.P99, p.P999, p.Max} {
+			if n == 0 {
+				fmt.Fprint(table, "-\t")
+				continue
+			}
+			fmt.Fprint(table, latencyText(us), "\t")
+		}
+		fmt.Fprintln(table)
+	}
+	for _, name := range benchOutcomeNames {
+		row(name, m.Outcomes[name].Count, m.Outcomes[name].PerSecond, m.Latency[name])
+	}
+	row("all", m.Requests, m.PerSecond, m.Latency["all"])
+	_ = table.Flush() // into a strings.Builder
+	fmt.Fprintln(w)
+	for _, name := range benchOutcomeNames {
+		if text := m.Outcomes[name].Error; text != "" {
+			fmt.Fprintf(w, "first %s: %s\n", strings.ReplaceAll(name, "_", " "), escape(text, ""))
+		}
+	}
+	if m.Violated == 0 && m.worked() > 0 {
+		fmt.Fprint(w, "checked: no key ran twice, and every repeat got the first answer\n\n")
+	}
+}

@@ -1,0 +1,162 @@
+package main
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// A benchRun is one target under load, in one or more slices.
+type benchRun struct {
+	cfg    *benchConfig
+	target benchTarget
+	keys   *benchKeys
+	meter  benchMeter
+	active atomic.Int64 // nanoseconds under load, of the slices that have ended
+	since  atomic.Int64 // when the slice began that is under way, in Unix nanoseconds; 0: none is
+	rates  []float64    // requests a second in each slice
+	left   int64        // requests that may still be sent; negative: any number
+}
+
+func newBenchRun(c *benchConfig, t benchTarget) *benchRun {
+	r := &benchRun{cfg: c, target: t, keys: newBenchKeys(c, t.keeps()), left: c.requests}
+	if c.requests == 0 {
+		r.left = -1
+	}
+	return r
+}
+
+// over reports whether the run has had its time, or its requests.
+func (r *benchRun) over() bool {
+	return r.left == 0 || time.Duration(r.active.Load()) >= r.cfg.duration
+}
+
+// Slices of a comparison.
+const (
+	benchSlices   = 20
+	shortestSlice = 50 * time.Millisecond
+	longestSlice  = time.Second
+)
+
+const (
+	benchPatience = 30 * time.Second      // for what is still running at the end
+	benchRespite  = 10 * time.Millisecond // for a target that does not answer
+)
+
+// lasted says how long the target has been under load so far.
+func (r *benchRun) lasted() time.Duration {
+	d := time.Duration(r.active.Load())
+	if since := r.since.Load(); since > 0 {
+		d += time.Since(time.Unix(0, since))
+	}
+	return d
+}
+
+// takeTurns gives each run its time: one alone in one piece, two in slices, the
+// one that begins taking turns too, so that what drifts meets both.
+func takeTurns(ctx context.Context, c *benchConfig, runs []*benchRun) {
+	d, n := c.duration, c.requests
+	if len(runs) > 1 {
+		d = min(max(c.duration/benchSlices, shortestSlice), longestSlice)
+		n = max(c.requests/benchSlices, min(c.requests, 1))
+	}
+	for round := 0; ctx.Err() == nil; round++ {
+		over := true
+		for i := range runs {
+			r := runs[(i+round)%len(runs)]
+			if !r.over() && ctx.Err() == nil {
+				r.slice(ctx, d, n)
+				over = false
+			}
+		}
+		if over {
+			return
+		}
+	}
+}
+
+// slice puts the target under load for a time, and for a number of requests if
+// that is not 0. What was sent is waited for, but not for ever.
+func (r *benchRun) slice(ctx context.Context, d time.Duration, n int64) {
+	if r.left >= 0 {
+		n = min(n, r.left)
+	}
+	d = min(d, r.cfg.duration-time.Duration(r.active.Load()))
+	asking, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	s := &benchSlice{run: r, began: time.Now(), requests: n}
+	s.end = s.began.Add(d)
+	end, release := context.WithDeadline(ctx, s.end)
+	defer release()
+	defer time.AfterFunc(d+benchPatience, stop).Stop()
+	r.since.Store(s.began.UnixNano())
+	var calling sync.WaitGroup
+	for caller := range r.cfg.callers {
+		calling.Go(func() { s.call(end, asking, caller) })
+	}
+	calling.Wait()
+	took := time.Since(s.began)
+	r.since.Store(0)
+	r.active.Add(int64(took))
+	sent := s.sent.Load()
+	r.rates = append(r.rates, float64(sent)/took.Seconds())
+	if r.left >= 0 {
+		r.left -= sent
+	}
+}
+
+// A benchSlice is a time during which a target is under load.
+type benchSlice struct {
+	run        *benchRun
+	began, end time.Time
+	requests   int64 // 0: any number
+	issued     atomic.Int64
+	sent       atomic.Int64
+}
+
+// call is one caller: it sends until ctx ends.
+func (s *benchSlice) call(ctx, asking context.Context, caller int) {
+	rnd := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
+	for ctx.Err() == nil {
+		i := s.issued.Add(1) - 1
+		if s.requests > 0 && i >= s.requests {
+			return
+		}
+		due := s.due(i)
+		if !due.Before(s.end) || !pauseUntil(ctx, due) {
+			return
+		}
+		o, err := s.run.target.send(asking, s.run.keys.take(rnd, time.Now()))
+		s.run.meter.record(caller, o, time.Since(due), err)
+		s.sent.Add(1)
+		if o == benchErrored && !pauseUntil(ctx, time.Now().Add(benchRespite)) {
+			return
+		}
+	}
+}
+
+// due says when a request is to be sent: now, or as the rate says.
+func (s *benchSlice) due(i int64) time.Time {
+	if rate := s.run.cfg.rate; rate > 0 {
+		return s.began.Add(time.Duration(float64(i) / rate * float64(time.Second)))
+	}
+	return time.Now()
+}
+
+// pauseUntil reports whether the time came before ctx ended.
+func pauseUntil(ctx context.Context, at time.Time) bool {
+	wait := time.Until(at)
+	if wait <= 0 {
+		return true
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

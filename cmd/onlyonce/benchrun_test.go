@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A pacedTarget answers after a time, and remembers when it was asked.
+type pacedTarget struct {
+	name  string
+	takes time.Duration
+	fails error
+	log   *[]string // of who was asked; nil: none
+	mu    sync.Mutex
+	at    []time.Time
+}
+
+func (p *pacedTarget) send(ctx context.Context, k *benchKey) (benchOutcome, error) {
+	p.mu.Lock()
+	p.at = append(p.at, time.Now())
+	if p.log != nil {
+		*p.log = append(*p.log, p.name)
+	}
+	takes := p.takes
+	p.mu.Unlock()
+	if !pauseUntil(ctx, time.Now().Add(takes)) {
+		return benchErrored, ctx.Err()
+	}
+	if p.fails != nil {
+		return benchErrored, p.fails
+	}
+	k.ran(k.name)
+	return benchExecuted, nil
+}
+
+func (p *pacedTarget) String() string                                          { return p.name }
+func (p *pacedTarget) keeps() time.Duration                                    { return time.Hour }
+func (p *pacedTarget) finish(*benchKeys)                                       {}
+func (p *pacedTarget) clean(context.Context, io.Writer, time.Time, bool) error { return nil }
+func (p *pacedTarget) close() error                                            { return nil }
+
+func TestABenchLastsAsLongAsItWasAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pacedTarget{takes: 100 * time.Millisecond}
+		c := &benchConfig{callers: 2, duration: time.Second, keys: keysUniform}
+		r := newBenchRun(c, p)
+		began := time.Now()
+		takeTurns(t.Context(), c, []*benchRun{r})
+		if took := time.Since(began); took != time.Second || len(p.at) != 20 || r.lasted() != took {
+			t.Errorf("%d requests in %v, by its own account %v", len(p.at), took, r.lasted())
+		}
+	})
+}
+
+func TestABenchEndsAfterTheRequestsThatWereAskedFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pacedTarget{takes: time.Millisecond}
+		c := &benchConfig{callers: 16, duration: time.Minute, requests: 101, keys: keysUniform}
+		r := newBenchRun(c, p)
+		takeTurns(t.Context(), c, []*benchRun{r})
+		if m := r.measured(); len(p.at) != 101 || m.Requests != 101 || m.Outcomes["executed"].Count != 101 {
+			t.Errorf("%d requests, counted as %+v", len(p.at), m)
+		}
+	})
+}
+
+func TestTheLatencyAtARateCountsFromWhenARequestWasDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pacedTarget{takes: time.Second}
+		c := &benchConfig{callers: 1, rate: 10, duration: time.Minute, requests: 5, keys: keysUniform}
+		r := newBenchRun(c, p)
+		takeTurns(t.Context(), c, []*benchRun{r})
+		// The last of five was due after 0.4 s, sent after 4 and answered after 5.
+		if most := r.measured().Latency["all"].Max; most < 4_590_000 || most > 4_610_000 {
+			t.Errorf("the longest took %d µs", most)
+		}
+		p.takes, p.at, r = 0, nil, newBenchRun(c, p)
+		takeTurns(t.Context(), c, []*benchRun{r})
+		for i, at := range p.at {
+			if d := at.Sub(p.at[0]); d != time.Duration(i)*100*time.Millisecond {
+				t.Errorf("request %d was sent after %v", i, d)
+			}
+		}
+	})
+}
+
+func TestTwoTargetsTakeTurnsAndBothBegin(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log []string
+		a := &pacedTarget{name: "a", takes: 100 * time.Millisecond, log: &log}
+		b := &pacedTarget{name: "b", takes: 50 * time.Millisecond, log: &log}
+		c := &benchConfig{callers: 1, duration: 4 * time.Second, keys: keysUniform}
+		runs := []*benchRun{newBenchRun(c, a), newBenchRun(c, b)}
+		takeTurns(t.Context(), c, runs)
+		if turns := strings.Join(log, ""); !strings.HasPrefix(turns, "aabbbbbbbbaaaabbbbbbbbaa") {
+			t.Errorf("the turns were %s", turns)
+		}
+		report := newBenchReport(c, runs, false)
+		if len(a.at) != 40 || len(b.at) != 80 || len(runs[0].rates) != benchSlices || report.Ratio.PerSecond != 2 || report.Ratio.Lowest != 2 || report.Ratio.Median != 2 {
+			t.Errorf("%d and %d requests: %+v", len(a.at), len(b.at), report.Ratio)
+		}
+	})
+}
+
+func TestTwoTargetsGetTheSameTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := &pacedTarget{takes: time.Millisecond}, &pacedTarget{takes: 5 * time.Millisecond}
+		c := &benchConfig{callers: 1, duration: 930 * time.Millisecond, keys: keysUniform} // the last slice is shorter
+		runs := []*benchRun{newBenchRun(c, a), newBenchRun(c, b)}
+		takeTurns(t.Context(), c, runs)
+		if runs[0].lasted() != c.duration || runs[1].lasted() != c.duration || len(a.at) != 930 || len(b.at) != 186 {
+			t.Errorf("%d requests in %v, and %d in %v", len(a.at), runs[0].lasted(), len(b.at), runs[1].lasted())
+		}
+	})
+}
+
+func TestTwoTargetsGetTheSameNumberOfRequests(t *testing.T) {
+	for _, n := range []int64{1, 7, 19, 20, 41} {
+		synctest.Test(t, func(t *testing.T) {
+			a, b := &pacedTarget{takes: time.Millisecond}, &pacedTarget{takes: 9 * time.Millisecond}
+			c := &benchConfig{callers: 4, duration: time.Hour, requests: n, keys: keysUniform}
+			takeTurns(t.Context(), c, []*benchRun{newBenchRun(c, a), newBenchRun(c, b)})
+			if int64(len(a.at)) != n || int64(len(b.at)) != n {
+				t.Errorf("of %d, %d and %d were sent", n, len(a.at), len(b.at))
+			}
+		})
+	}
+}
+
+func TestATargetThatHangsDoesNotHangTheBench(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pacedTarget{takes: 1000 * time.Hour}
+		c := &benchConfig{callers: 2, duration: time.Second, keys: keysUniform}
+		r := newBenchRun(c, p)
+		takeTurns(t.Context(), c, []*benchRun{r})
+		report := newBenchReport(c, []*benchRun{r}, false)
+		if n := report.Targets[0].Outcomes["error"].Count; n != 2 || r.lasted() != time.Second+benchPatience {
+			t.Errorf("%d errors, after %v", n, r.lasted())
+		}
+		if err := report.judge(); err == nil || !strings.Contains(err.Error(), "context canceled") {
+			t.Error(err)
+		}
+	})
+}
+
+func TestATargetThatFailsIsNotAskedAsFastAsItFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pacedTarget{fails: errors.New("no")}
+		c := &benchConfig{callers: 1, duration: time.Second, keys: keysUniform}
+		takeTurns(t.Context(), c, []*benchRun{newBenchRun(c, p)})
+		if most := int(time.Second / benchRespite); len(p.at) != most {
+			t.Errorf("it was asked %d times, want %d", len(p.at), most)
+		}
+	})
+}
+
+func TestAnInterruptedBenchIsReported(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pacedTarget{name: "p", takes: 100 * time.Millisecond}
+		c := &benchConfig{callers: 1, duration: time.Hour, keys: keysUniform}
+		r := newBenchRun(c, p)
+		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+		defer cancel()
+		takeTurns(ctx, c, []*benchRun{r})
+		var out strings.Builder
+		if err := newBenchReport(c, []*benchRun{r}, true).print(&out, "table"); err != nil {
+			t.Fatal(err)
+		}
+		if len(p.at) != 3 || !strings.Contains(out.String(), "for 300ms, interrupted; ") || !strings.Contains(out.String(), "executed      3") {
+			t.Errorf("%d requests:\n%s", len(p.at), &out)
+		}
+	})
+}
+
+func TestTheProgressSaysWhatHappenedSinceTheLastLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &pacedTarget{takes: 10 * time.Millisecond}
+		c := &benchConfig{callers: 1, duration: 2 * time.Second, keys: keysUniform}
+		runs := []*benchRun{newBenchRun(c, p)}
+		shown := newProgress(runs)
+		var lines []string
+		go func() {
+			time.Sleep(1005 * time.Millisecond)
+			lines = append(lines, shown.line())
+			p.mu.Lock()
+			p.takes = 20 * time.Millisecond
+			p.mu.Unlock()
+			time.Sleep(900 * time.Millisecond)
+			lines = append(lines, shown.line())
+		}()
+		takeTurns(t.Context(), c, runs)
+		synctest.Wait()
+		if len(lines) != 2 || lines[0] != "1.0s  executed 100/s  p50 10ms  p99 10ms" || !strings.HasPrefix(lines[1], "1.9s  executed 50/s  p50 10ms  p99 20ms") {
+			t.Errorf("%q", lines)
+		}
+	})
+}
+
+func TestTheProgressOfTargetsThatTakeTurnsIsThatOfTheWholeTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &benchConfig{callers: 1, duration: 2 * time.Second, keys: keysUniform}
+		runs := []*benchRun{newBenchRun(c, &pacedTarget{takes: 10 * time.Millisecond}), newBenchRun(c, &pacedTarget{takes: 20 * time.Millisecond})}
+		shown := newProgress(runs)
+		takeTurns(t.Context(), c, runs)
+		for range 2 {
+			if line := shown.line(); line != "executed 100/s  p50 10ms  p99 10ms  |  executed 50/s  p50 20ms  p99 20ms" {
+				t.Error(line)
+			}
+		}
+	})
+}
+
+func TestALatencyIsWrittenWithThreeDigits(t *testing.T) {
+	for us, want := range map[int64]string{0: "0s", 7: "7µs", 999: "999µs", 1234: "1.23ms", 12345: "12.3ms", 123456: "123ms", 1234567: "1.23s", 83_000_000: "1m23s"} {
+		if got := latencyText(us); got != want {
+			t.Errorf("%d µs: %s, want %s", us, got, want)
+		}
+	}
+}
+
+func TestAFailureIsExplainedByWhatHappenedMost(t *testing.T) {
+	for _, worst := range []string{"error", "failed", "mismatch"} {
+		m := benchMeasured{Target: "http://shop.example", Requests: 100, Outcomes: map[string]benchCount{}}
+		for _, name := range benchOutcomeNames {
+			m.Outcomes[name] = benchCount{}
+		}
+		for _, name := range []string{"error", "failed", "mismatch"} {
+			m.Outcomes[name] = benchCount{Count: 10, Error: "some " + name}
+		}
+		m.Outcomes[worst] = benchCount{Count: 80, Error: "most " + worst}
+		err := (&benchReport{Targets: []benchMeasured{m}}).judge()
+		if err == nil || err.Error() != "http://shop.example answered nothing that counts: most "+worst {
+			t.Error(err)
+		}
+	}
+}

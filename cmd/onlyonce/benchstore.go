@@ -1,0 +1,176 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// A benchTarget is what is put under load.
+type benchTarget interface {
+	fmt.Stringer
+	// send asks for the command of a key once.
+	send(ctx context.Context, k *benchKey) (benchOutcome, error)
+	// keeps says for how long an answer is repeated, at least.
+	keeps() time.Duration
+	// finish judges what can only be judged at the end.
+	finish(keys *benchKeys)
+	// clean removes what was written, as soon as it can after the run ended,
+	// unless it is to leave it, and says what is left.
+	clean(ctx context.Context, log io.Writer, ended time.Time, leave bool) error
+	close() error
+}
+
+// A benchStore is a store under load: onlyonce.Do round a function that does
+// nothing but make an answer.
+type benchStore struct {
+	shown  string
+	store  onlyonce.Store
+	guard  *onlyonce.Guard
+	tenant string
+	filler string
+	keep   time.Duration
+	shut   func() error // nil: it is in memory
+}
+
+// A store in memory would be filled if it kept more requests than a few for
+// longer than this.
+const (
+	benchKeepInMemory = time.Second
+	benchFewRequests  = 100_000
+)
+
+// benchLeastResult is how long an answer must be to be one of a kind.
+const benchLeastResult = 16
+
+// openBenchStore opens a store as it is; only a SQLite file that is not there is
+// made.
+func openBenchStore(ctx context.Context, c *benchConfig, raw string) (benchTarget, error) {
+	s := &benchStore{
+		tenant: "bench-" + strings.ToLower(rand.Text()[:10]), keep: c.keep,
+		filler: strings.Repeat("x", c.resultSize-benchLeastResult),
+	}
+	if raw == "memory://" || raw == "memory:" {
+		if c.requests == 0 || c.requests > benchFewRequests {
+			s.keep = min(s.keep, benchKeepInMemory)
+		}
+		s.shown, s.store = "memory://", memstore.New(memstore.Config{MaxRecords: 10_000_000, MaxBytes: 2 << 30})
+	} else if err := s.open(ctx, raw, c.acceptRisks); err != nil {
+		return nil, err
+	}
+	s.guard = onlyonce.New(s.store, onlyonce.Config{Keep: s.keep, HoldUnknown: true})
+	if s.shut == nil {
+		s.shut = s.purgeAllTheTime()
+	}
+	return s, nil
+}
+
+// purgeAllTheTime bounds what a store in memory takes of it.
+func (s *benchStore) purgeAllTheTime() (stop func() error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var purging sync.WaitGroup
+	purging.Go(func() { s.guard.PurgeEvery(ctx, s.keep/4) })
+	return func() error {
+		cancel()
+		purging.Wait()
+		return nil
+	}
+}
+
+func (s *benchStore) open(ctx context.Context, raw string, acceptRisks []string) error {
+	if strings.HasPrefix(raw, schemePgx) {
+		return s.openPgx(ctx, raw, acceptRisks)
+	}
+	u, err := parseStoreURL(raw)
+	if err != nil {
+		return err
+	}
+	if _, missing := os.Stat(u.path); u.engine == engineSQLite && errors.Is(missing, fs.ErrNotExist) {
+		store, err := u.openMigrated(ctx, acceptRisks)
+		if err != nil {
+			return err
+		}
+		s.use(store)
+		return nil
+	}
+	db, err := u.openDB(ctx, false)
+	if err != nil {
+		return err
+	}
+	store, err := u.open(ctx, db, acceptRisks)
+	if err != nil {
+		return err
+	}
+	s.use(store)
+	return nil
+}
+
+func (s *benchStore) use(store *openStore) {
+	s.shown, s.store, s.shut = store.url.String(), store.Store, store.Close
+}
+
+func (s *benchStore) String() string { return s.shown }
+func (s *benchStore) close() error   { return s.shut() }
+
+func (s *benchStore) keeps() time.Duration { return s.keep }
+
+func (s *benchStore) send(ctx context.Context, k *benchKey) (benchOutcome, error) {
+	answer, err := onlyonce.Do(ctx, s.guard, onlyonce.Request{
+		ID:          onlyonce.ID{Tenant: s.tenant, Operation: "bench", Key: k.name},
+		Fingerprint: onlyonce.Fingerprint([]byte(k.name)),
+	}, func(context.Context) (string, error) {
+		answer := rand.Text()[:benchLeastResult] + s.filler
+		k.ran(answer)
+		return answer, nil
+	})
+	switch {
+	case err == nil && answer.Replayed:
+		k.check(answer.Value)
+		return benchReplayed, nil
+	case err == nil:
+		return benchExecuted, nil
+	case errors.Is(err, onlyonce.ErrInFlight):
+		return benchInFlight, nil
+	case errors.Is(err, onlyonce.ErrMismatch):
+		return benchMismatch, err
+	case errors.Is(err, onlyonce.ErrFailed), errors.Is(err, onlyonce.ErrUnknown):
+		return benchFailed, err
+	}
+	return benchErrored, err
+}
+
+func (s *benchStore) finish(*benchKeys) {}
+
+// clean waits until the last key has expired, and purges.
+func (s *benchStore) clean(ctx context.Context, log io.Writer, ended time.Time, leave bool) error {
+	if _, inMemory := s.store.(*memstore.Store); inMemory {
+		return nil
+	}
+	if leave {
+		fmt.Fprintf(log, "the keys of the tenant %s are left in %v; they expire within %v, and the next purge deletes them\n", s.tenant, s, s.keep)
+		return nil
+	}
+	fmt.Fprintf(log, "waiting until the keys in %v have expired, %v after the end, to purge them; Ctrl-C leaves them to the next purge\n", s, s.keep)
+	if !pauseUntil(ctx, ended.Add(s.keep+benchLeastKeep)) {
+		return nil
+	}
+	n, err := s.guard.Purge(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return nil
+	case err != nil:
+		return fmt.Errorf("purge %v: %w", s, err)
+	}
+	fmt.Fprintf(log, "purged %d expired records\n", n)
+	return nil
+}

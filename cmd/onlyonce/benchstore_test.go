@@ -1,0 +1,54 @@
+package main
+
+import (
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+func newTestStore(t *testing.T, c benchConfig) *benchStore {
+	t.Helper()
+	c.resultSize, c.keys = benchLeastResult, keysUniform
+	target, err := openBenchStore(t.Context(), &c, "memory://")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return target.(*benchStore)
+}
+
+func TestAStoreInMemoryKeepsManyAnswersForAMomentOnly(t *testing.T) {
+	for requests, keeps := range map[int64]time.Duration{0: time.Second, benchFewRequests: time.Minute, benchFewRequests + 1: time.Second} {
+		s := newTestStore(t, benchConfig{requests: requests, keep: time.Minute})
+		if s.keeps() != keeps {
+			t.Errorf("%d requests: it keeps them for %v", requests, s.keeps())
+		}
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestABenchDoesNotRunWhatMayHaveRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(t, benchConfig{keep: time.Minute})
+		keys := newTestKeys(keysUniform, 0)
+		k := keys.take(rand.New(rand.NewPCG(1, 2)), time.Now())
+		lost := onlyonce.Claim{ID: onlyonce.ID{Tenant: s.tenant, Operation: "bench", Key: k.name}, Owner: "died", Lease: time.Second}
+		if _, err := s.store.Claim(t.Context(), lost); err != nil {
+			t.Fatal(err)
+		}
+		if o, err := s.send(t.Context(), k); o != benchInFlight || err != nil {
+			t.Errorf("while it runs: %v, %v", o, err)
+		}
+		time.Sleep(2 * time.Second)
+		if o, err := s.send(t.Context(), k); o != benchFailed || err == nil || k.runs != 0 {
+			t.Errorf("when its lease has lapsed: %v, %v, and it ran %d times", o, err, k.runs)
+		}
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce/conform"
+	"github.com/spf13/cobra"
+)
+
+func checkCommand() *cobra.Command {
+	var f checkFlags
+	cmd := &cobra.Command{
+		Use:   "check URL",
+		Short: "Find out which promises of idempotency an HTTP API keeps",
+		Long: `Sends real requests to an API, in any language and with any layer of
+idempotency, and says of every promise whether it holds: pass, fail, or not
+supported, with the requests and answers that show it and what to do about it.
+Promises are measured by draft-ietf-httpapi-idempotency-key-header-07 where that
+says something: an Internet-Draft that has expired, and no standard.
+
+The requests take effect, each under a new random key, so check runs only with
+--yes-it-may-write or after asking. It needs a body that the API
+takes, and --fresh, a field of it to vary, or "{{fresh}}" somewhere in it. With
+--count-url it also sees effects that no answer shows.
+
+A header given as @FILE is read from a file, one on each line, so that
+credentials are not on the command line. They are not shown in any output.
+
+The rows are ` + wrapped(rowIDs(), 78) + `.
+
+Exit code 1 says that a row failed, 2 that the API could not be checked.`,
+		Example: `  onlyonce check http://127.0.0.1:8080/orders --yes-it-may-write --fresh /external_ref \
+    --body '{"items":[{"product_id":"prod-1","quantity":2,"unit_price":"19.90"}],"external_ref":"PO"}'
+  onlyonce check https://api.example.com --path /v1/orders --body @order.json --fresh /note \
+    --header @credentials --other-header @others --count-url /v1/orders --count /items
+  onlyonce check http://127.0.0.1:3000/orders --body @order.json --only replay,burst --format junit > report.xml`,
+		Args: takes("URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			write, err := f.writer()
+			if err != nil {
+				return err
+			}
+			target, err := f.target(args[0])
+			if err != nil {
+				return err
+			}
+			what := fmt.Sprintf("up to %d %s requests", f.cfg.MaxRequests(), cmp.Or(target.Method, "POST"))
+			if err := f.may.ask(cmd, target.URL, what); err != nil {
+				return err
+			}
+			return report(cmd, target, f.cfg, write)
+		},
+	}
+	f.addFlags(cmd)
+	return cmd
+}
+
+func rowIDs() (ids []string) {
+	for _, row := range conform.Rows() {
+		ids = append(ids, row.ID)
+	}
+	return ids
+}
+
+// wrapped joins words with commas into lines.
+func wrapped(words []string, width int) string {
+	var b strings.Builder
+	column := len("The rows are ")
+	for i, word := range words {
+		if i > 0 {
+			b.WriteString(",")
+			column++
+			if column+1+len(word) > width {
+				b.WriteString("\n")
+				column = 0
+			} else {
+				b.WriteString(" ")
+				column++
+			}
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	return b.String()
+}
+
+// A reportWriter writes what was found; err says why it is not all.
+type reportWriter func(out io.Writer, r conform.Report, err error) error
+
+// report runs the checks and writes the report.
+func report(cmd *cobra.Command, target conform.Target, cfg conform.Config, write reportWriter) error {
+	found, err := conform.Run(cmd.Context(), target, cfg)
+	if bad := write(cmd.OutOrStdout(), found, err); bad != nil {
+		return fmt.Errorf("write: %w", bad)
+	}
+	if err != nil {
+		return &blindError{err}
+	}
+	if n := found.Count(conform.Fail); n > 0 {
+		return fmt.Errorf("%d of %d rows failed", n, len(found.Rows))
+	}
+	return nil
+}

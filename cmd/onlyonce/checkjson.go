@@ -1,0 +1,82 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/conform"
+)
+
+// A checkJSON is a report as --format json writes it. Members may be added;
+// what is there stays.
+type checkJSON struct {
+	Version      int       `json:"version"`
+	Draft        string    `json:"draft"`
+	Target       string    `json:"target"`
+	Began        time.Time `json:"began"`
+	Took         float64   `json:"took_seconds"`
+	Requests     int       `json:"requests"`
+	Passed       int       `json:"passed"`
+	Failed       int       `json:"failed"`
+	NotSupported int       `json:"not_supported"`
+	Error        *string   `json:"error"` // why not all rows were checked
+	Rows         []rowJSON `json:"rows"`
+}
+
+type rowJSON struct {
+	ID        string         `json:"id"`
+	Title     string         `json:"title"`
+	Verdict   string         `json:"verdict"` // pass, fail or not_supported
+	Detail    string         `json:"detail"`
+	Section   string         `json:"section"`
+	Advice    string         `json:"advice"`
+	Exchanges []exchangeJSON `json:"exchanges"`
+}
+
+type exchangeJSON struct {
+	Note    string  `json:"note"`
+	Request string  `json:"request"`
+	Answer  *string `json:"answer"` // null: there was none
+}
+
+func writeCheckJSON(out io.Writer, r conform.Report, err error) error {
+	doc := checkJSON{
+		Version: 1, Draft: conform.Draft, Target: r.Target, Began: r.Began.UTC(), Took: r.Took.Seconds(), Requests: r.Requests,
+		Passed: r.Count(conform.Pass), Failed: r.Count(conform.Fail), NotSupported: r.Count(conform.NotSupported),
+		Rows: []rowJSON{},
+	}
+	if err != nil {
+		text := readable(err.Error())
+		doc.Error = &text
+	}
+	for _, row := range r.Rows {
+		j := rowJSON{
+			ID: row.ID, Title: row.Title, Verdict: strings.ReplaceAll(string(row.Verdict), " ", "_"), Detail: readable(row.Detail),
+			Section: row.Section, Advice: row.Advice, Exchanges: []exchangeJSON{},
+		}
+		for _, e := range row.Exchanges {
+			x := exchangeJSON{Note: e.Note, Request: message(e.Request)}
+			if len(e.Answer) > 0 {
+				text := message(e.Answer)
+				x.Answer = &text
+			}
+			j.Exchanges = append(j.Exchanges, x)
+		}
+		doc.Rows = append(doc.Rows, j)
+	}
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(doc)
+}
+
+// message is a request or an answer as text, its line breaks kept.
+func message(raw []byte) string {
+	list := strings.Split(strings.ReplaceAll(string(raw), "\r\n", "\n"), "\n")
+	for i, line := range list {
+		list[i] = readable(line)
+	}
+	return strings.Join(list, "\n")
+}

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce/conform"
+)
+
+// tableWriter writes what shows that rows failed, verbose: of all rows, and then
+// a line for each row, with what there is to say of those that did not pass.
+func tableWriter(verbose bool) reportWriter {
+	return func(out io.Writer, r conform.Report, _ error) error {
+		if len(r.Rows) == 0 {
+			return nil
+		}
+		var b bytes.Buffer
+		for _, row := range r.Rows {
+			if row.Verdict == conform.Fail || verbose {
+				exchanges(&b, row)
+			}
+		}
+		fmt.Fprintf(&b, "%s\n%d requests in %v; sections are of\n%s\n\n", readable(r.Target), r.Requests, r.Took.Round(10*time.Millisecond), conform.Draft)
+		for _, row := range r.Rows {
+			line(&b, row, verbose)
+		}
+		fmt.Fprintf(&b, "\n%d pass, %d fail, %d not supported\n", r.Count(conform.Pass), r.Count(conform.Fail), r.Count(conform.NotSupported))
+		_, err := out.Write(b.Bytes())
+		return err
+	}
+}
+
+func line(b *bytes.Buffer, row conform.Row, verbose bool) {
+	const margin = 28
+	fmt.Fprintf(b, "%-13s  %-11s  %s\n", capital(row.Verdict), row.ID, row.Title)
+	if row.Verdict != conform.Pass || verbose {
+		indent(b, margin, readable(row.Detail))
+	}
+	if row.Verdict == conform.Fail {
+		indent(b, margin, "What to do: "+row.Advice)
+	}
+	if row.Section != "" && (row.Verdict == conform.Fail || verbose) {
+		indent(b, margin, "Section "+row.Section+" of the draft.")
+	}
+}
+
+func capital(v conform.Verdict) string {
+	if v == conform.Fail {
+		return "FAIL"
+	}
+	return string(v)
+}
+
+// indent writes text in lines of a terminal's width.
+func indent(b *bytes.Buffer, by int, text string) {
+	const width = 100
+	margin := strings.Repeat(" ", by)
+	b.WriteString(margin)
+	column := by
+	for i, word := range strings.Fields(text) {
+		switch {
+		case i > 0 && column+1+len(word) > width:
+			b.WriteString("\n" + margin)
+			column = by
+		case i > 0:
+			b.WriteString(" ")
+			column++
+		}
+		b.WriteString(word)
+		column += len(word)
+	}
+	b.WriteString("\n")
+}
+
+// exchanges writes a row's requests and answers, line by line.
+func exchanges(b *bytes.Buffer, row conform.Row) {
+	for i, e := range row.Exchanges {
+		fmt.Fprintf(b, "%s, %d of %d: %s\n", row.ID, i+1, len(row.Exchanges), e.Note)
+		lines(b, "  > ", e.Request)
+		if len(e.Answer) == 0 {
+			b.WriteString("  < (no answer)\n")
+		}
+		lines(b, "  < ", e.Answer)
+		b.WriteString("\n")
+	}
+}
+
+func lines(b *bytes.Buffer, prefix string, message []byte) {
+	text := strings.TrimRight(strings.ReplaceAll(string(message), "\r\n", "\n"), "\n")
+	if text == "" {
+		return
+	}
+	for line := range strings.SplitSeq(text, "\n") {
+		b.WriteString(strings.TrimRight(prefix+readable(line), " ") + "\n")
+	}
+}
+
+// readable is text with what a terminal or a document could take for a command
+// written as \xNN.
+func readable(text string) string {
+	var b strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && n == 1, r < ' ' && r != '\t', r == 0x7f, r >= 0x80 && r < 0xa0, r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0xfffe, r == 0xffff:
+			for i := range n {
+				fmt.Fprintf(&b, `\x%02x`, text[i])
+			}
+		default:
+			b.WriteString(text[:n])
+		}
+		text = text[n:]
+	}
+	return b.String()
+}

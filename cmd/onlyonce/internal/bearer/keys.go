@@ -1,0 +1,168 @@
+package bearer
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// A Source reads a JWKS document.
+type Source func(context.Context) ([]byte, error)
+
+const (
+	readWithin = 10 * time.Second // a document must be there
+	askAgain   = 10 * time.Second // at most so often for a key that nobody knows
+	believed   = time.Hour        // beyond the time of the next reading that failed
+	leastRSA   = 2048             // bits
+)
+
+// Keys are the public keys of a JWKS document, read again and again. When they
+// could not be read for an hour, there are none.
+type Keys struct {
+	source  Source
+	refresh time.Duration
+	log     *slog.Logger
+
+	reading sync.Mutex // one reads at a time; before mu
+	asked   time.Time  // when a reading last began
+
+	mu    sync.Mutex
+	keys  []jose.JSONWebKey
+	until time.Time // they are believed
+}
+
+// Read returns the keys of a document, which it reads.
+func Read(ctx context.Context, source Source, refresh time.Duration, log *slog.Logger) (*Keys, error) {
+	k := &Keys{source: source, refresh: refresh, log: log}
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	return k, k.read(ctx)
+}
+
+// read reads the document; the caller has the lock for that.
+func (k *Keys) read(ctx context.Context) error {
+	k.asked = time.Now()
+	ctx, cancel := context.WithTimeout(ctx, readWithin)
+	defer cancel()
+	text, err := k.source(ctx)
+	if err != nil {
+		return fmt.Errorf("read the public keys: %w", err)
+	}
+	keys, err := parseKeys(text)
+	if err != nil {
+		return fmt.Errorf("read the public keys: %w", err)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.keys, k.until = keys, time.Now().Add(k.refresh+believed)
+	return nil
+}
+
+// Refresh reads the document now. If that fails, the keys stay as they are.
+func (k *Keys) Refresh(ctx context.Context) error {
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	return k.read(ctx)
+}
+
+// Run reads the document again and again until ctx ends.
+func (k *Keys) Run(ctx context.Context) {
+	tick := time.NewTicker(k.refresh)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if err := k.Refresh(ctx); err != nil && ctx.Err() == nil {
+				k.log.Error("the public keys could not be read again: those that are known stay for an hour", "error", err)
+			}
+		}
+	}
+}
+
+// For returns the keys that may verify a token of a key's name and an algorithm.
+// For a name that nobody knows the document is read again, but not for everyone
+// who makes up a name.
+func (k *Keys) For(name, algorithm string) ([]jose.JSONWebKey, error) {
+	found, err := k.find(name, algorithm)
+	if err != nil || len(found) > 0 || name == "" || !k.reading.TryLock() {
+		return found, err
+	}
+	defer k.reading.Unlock()
+	if time.Since(k.asked) < askAgain {
+		return nil, nil
+	}
+	if err := k.read(context.Background()); err != nil {
+		return nil, err
+	}
+	return k.find(name, algorithm)
+}
+
+func (k *Keys) find(name, algorithm string) (found []jose.JSONWebKey, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if time.Now().After(k.until) {
+		return nil, errors.New("the public keys could not be read for too long: no token is believed")
+	}
+	for _, key := range k.keys {
+		if (name == "" || key.KeyID == name) && (key.Algorithm == "" || key.Algorithm == algorithm) && fits(key.Key, algorithm) {
+			found = append(found, key)
+		}
+	}
+	return found, nil
+}
+
+// parseKeys returns the public keys of a document. What it can't use, it leaves
+// out, as RFC 7517 asks; a secret in it is a mistake of who published it.
+func parseKeys(text []byte) ([]jose.JSONWebKey, error) {
+	var doc struct{ Keys []json.RawMessage }
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return nil, fmt.Errorf("this is no JWKS document: %w", err)
+	}
+	var keys []jose.JSONWebKey
+	for _, raw := range doc.Keys {
+		var key jose.JSONWebKey
+		if key.UnmarshalJSON(raw) != nil || key.Use != "" && key.Use != "sig" {
+			continue
+		}
+		if _, secret := key.Key.([]byte); !secret && !key.Valid() {
+			continue
+		}
+		switch public := key.Key.(type) {
+		case *rsa.PublicKey:
+			if public.N.BitLen() < leastRSA {
+				continue
+			}
+		case *ecdsa.PublicKey, ed25519.PublicKey:
+		default:
+			return nil, errors.New("the document holds a secret key: publish its public half only")
+		}
+		keys = append(keys, key)
+	}
+	if len(keys) == 0 {
+		return nil, errors.New("the document holds no public key for signatures (RSA of 2048 bits or more, EC, Ed25519)")
+	}
+	return keys, nil
+}
+
+// fits reports whether a key is of the kind that an algorithm takes.
+func fits(key any, algorithm string) bool {
+	switch key.(type) {
+	case *rsa.PublicKey:
+		return strings.HasPrefix(algorithm, "RS") || strings.HasPrefix(algorithm, "PS")
+	case *ecdsa.PublicKey:
+		return strings.HasPrefix(algorithm, "ES")
+	}
+	return algorithm == string(jose.EdDSA)
+}

@@ -1,0 +1,60 @@
+package proxyfile
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// notOurs are headers that belong to one connection, or that the proxy sets.
+var notOurs = []string{
+	"connection", "proxy-connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "content-length", "host",
+	"forwarded", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "idempotency-attempt", "idempotency-fence",
+}
+
+func checkHeaders(s *Settings, wrong complaint) {
+	checkChange(&s.Headers.Request, "headers.request", wrong)
+	checkChange(&s.Headers.Answer, "headers.answer", wrong)
+	if slices.ContainsFunc(s.Headers.Request.Drop, func(name string) bool { return strings.EqualFold(name, s.Key.Header) }) {
+		wrong("headers.request.drop", fmt.Sprintf("%s is the key, which the upstream gets: leave it out", s.Key.Header), &s.Headers.Request.Drop)
+	}
+	for name := range s.Headers.Request.Add {
+		if strings.EqualFold(name, s.Key.Header) {
+			wrong("headers.request.add", fmt.Sprintf("%s is the key of each request: leave it out", name), &s.Headers.Request.Add)
+		}
+	}
+}
+
+func checkChange(h *HeaderChange, at string, wrong complaint) {
+	for _, name := range slices.Sorted(maps.Keys(h.Add)) {
+		if text := headerName(name); text != "" {
+			wrong(at+".add", text, &h.Add)
+		}
+		if strings.ContainsFunc(h.Add[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
+			wrong(at+".add", fmt.Sprintf("the value of %q holds a control character: leave it out", name), &h.Add)
+		}
+		if slices.ContainsFunc(h.Drop, func(d string) bool { return strings.EqualFold(d, name) }) {
+			wrong(at+".drop", fmt.Sprintf("%s is in add too, which replaces it: leave it out here", name), &h.Drop, &h.Add)
+		}
+	}
+	for i, name := range h.Drop {
+		if text := headerName(name); text != "" {
+			wrong(fmt.Sprintf("%s.drop[%d]", at, i), text, &h.Drop[i], &h.Drop)
+		}
+	}
+}
+
+var headerToken = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+// headerName says what is wrong with the name of a header, or "".
+func headerName(name string) string {
+	switch {
+	case !headerToken.MatchString(name):
+		return fmt.Sprintf("%q is no name of a header: write one such as X-Tenant-ID", name)
+	case slices.Contains(notOurs, strings.ToLower(name)):
+		return fmt.Sprintf("%s is the proxy's own, or of one connection only: name another header", name)
+	}
+	return ""
+}

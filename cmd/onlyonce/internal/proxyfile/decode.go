@@ -1,0 +1,287 @@
+package proxyfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Parse reads a file's text, and lets the functions change what it says before
+// it is checked. name is what its errors call it. The error is Mistakes: all that
+// can be told without opening another file.
+func Parse(name string, text []byte, change ...func(*File)) (*File, error) {
+	f := New()
+	f.name, f.lines = name, make(map[any]int)
+	d := decoder{file: f}
+	if doc := d.document(text); doc != nil {
+		d.value(doc, reflect.ValueOf(f).Elem(), "")
+	}
+	for i := range f.Routes {
+		d.inherit(reflect.ValueOf(&f.Routes[i].Settings).Elem(), reflect.ValueOf(&f.Defaults).Elem())
+	}
+	if err := d.mistakes.orNil(); err != nil {
+		return nil, err
+	}
+	f.ownMethods()
+	for _, fn := range change {
+		fn(f)
+	}
+	if err := f.Check(); err != nil {
+		return nil, err
+	}
+	return f, nil
+}
+
+// A decoder fills a File and collects what is wrong.
+type decoder struct {
+	file     *File
+	mistakes Mistakes
+}
+
+func (d *decoder) mistake(line int, at, format string, args ...any) {
+	d.mistakes = append(d.mistakes, Mistake{File: d.file.name, Line: line, At: at, Text: fmt.Sprintf(format, args...)})
+}
+
+// yamlLine is how the parser names a line.
+var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
+
+// document returns the root of the text's one document, or nil.
+func (d *decoder) document(text []byte) *yaml.Node {
+	in := yaml.NewDecoder(bytes.NewReader(text))
+	var doc, more yaml.Node
+	err := in.Decode(&doc)
+	if err == nil {
+		switch err := in.Decode(&more); {
+		case err == nil:
+			d.mistake(more.Line, "", "a second document begins here: write one, without ---")
+			return nil
+		case !errors.Is(err, io.EOF):
+			d.syntax(err)
+			return nil
+		}
+	}
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil // empty
+	case err != nil:
+		d.syntax(err)
+		return nil
+	case doc.Kind != yaml.DocumentNode || len(doc.Content) != 1:
+		return nil
+	}
+	return doc.Content[0]
+}
+
+func (d *decoder) syntax(err error) {
+	line, text := 0, err.Error()
+	if found := yamlLine.FindStringSubmatch(text); found != nil {
+		line, _ = strconv.Atoi(found[1]) // 0 if the parser names none
+		text = found[2]
+	}
+	d.mistake(line, "", "this is not YAML: %s", text)
+}
+
+// value fills v, which at names, from a node.
+func (d *decoder) value(n *yaml.Node, v reflect.Value, at string) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+		return // as if it were left out
+	}
+	if v.CanAddr() {
+		d.file.lines[v.Addr().Interface()] = n.Line
+	}
+	switch {
+	case v.Kind() == reflect.Struct:
+		d.section(n, v, at)
+	case v.Kind() == reflect.Slice:
+		d.list(n, v, at)
+	case v.Kind() == reflect.Map:
+		d.pairs(n, v, at)
+	case n.Kind != yaml.ScalarNode:
+		d.mistake(n.Line, at, "this is %s: write %s", kinds[n.Kind], wanted(v))
+	default:
+		if text := setScalar(n, v); text != "" {
+			d.mistake(n.Line, at, "%s", text)
+		}
+	}
+}
+
+var kinds = map[yaml.Kind]string{yaml.MappingNode: "a section", yaml.SequenceNode: "a list", yaml.ScalarNode: "one value"}
+
+// section fills a struct from a mapping.
+func (d *decoder) section(n *yaml.Node, v reflect.Value, at string) {
+	fields := settings(v)
+	if n.Kind != yaml.MappingNode {
+		d.mistake(n.Line, at, "this is %s: write a section with %s", kinds[n.Kind], names(fields))
+		return
+	}
+	given := make(map[string]int)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := n.Content[i], n.Content[i+1]
+		field, known := find(fields, name)
+		switch first := given[name.Value]; {
+		case !known:
+			d.unknown(name, fields, at)
+		case first > 0:
+			d.mistake(name.Line, join(at, name.Value), "this is given twice, first in line %d: leave one out", first)
+		default:
+			given[name.Value] = name.Line
+			d.value(value, field.value, join(at, name.Value))
+		}
+	}
+}
+
+func (d *decoder) unknown(name *yaml.Node, fields []setting, at string) {
+	if name.Tag == "!!merge" {
+		d.mistake(name.Line, at, "<< is not supported: write what routes share into defaults")
+		return
+	}
+	near := ""
+	for _, f := range fields {
+		if alike(f.name, name.Value) {
+			near = "; is it " + f.name + "?"
+		}
+	}
+	in := "the file"
+	if at != "" {
+		in = at
+	}
+	d.mistake(name.Line, "", "there is no setting %q in %s%s Write one of %s", name.Value, in, cmpOr(near, "."), names(fields))
+}
+
+func cmpOr(text, otherwise string) string {
+	if text == "" {
+		return otherwise
+	}
+	return text
+}
+
+// list fills a slice from a sequence.
+func (d *decoder) list(n *yaml.Node, v reflect.Value, at string) {
+	if n.Kind != yaml.SequenceNode {
+		d.mistake(n.Line, at, "this is %s: write a list", kinds[n.Kind])
+		return
+	}
+	// All at once, for elements are known by their addresses.
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
+	for i, element := range n.Content {
+		if up, ok := v.Index(i).Addr().Interface().(*Upstream); ok {
+			*up = NewUpstream()
+		}
+		d.value(element, v.Index(i), fmt.Sprintf("%s[%d]", at, i))
+	}
+}
+
+// pairs fills a map of texts from a mapping.
+func (d *decoder) pairs(n *yaml.Node, v reflect.Value, at string) {
+	if n.Kind != yaml.MappingNode {
+		d.mistake(n.Line, at, "this is %s: write names and values, such as {X-Served-By: onlyonce}", kinds[n.Kind])
+		return
+	}
+	pairs := make(map[string]string)
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		name, value := n.Content[i], n.Content[i+1]
+		var text string
+		if _, twice := pairs[name.Value]; twice {
+			d.mistake(name.Line, join(at, name.Value), "this is given twice: leave one out")
+			continue
+		}
+		if value.Kind == yaml.AliasNode {
+			value = value.Alias
+		}
+		if value.Kind != yaml.ScalarNode {
+			d.mistake(value.Line, join(at, name.Value), "this is %s: write a text", kinds[value.Kind])
+			continue
+		}
+		if wrong := setScalar(value, reflect.ValueOf(&text).Elem()); wrong != "" {
+			d.mistake(value.Line, join(at, name.Value), "%s", wrong)
+		}
+		pairs[name.Value] = text
+	}
+	v.Set(reflect.ValueOf(pairs))
+}
+
+// inherit fills what a route leaves out.
+func (d *decoder) inherit(to, from reflect.Value) {
+	source := settings(from)
+	for i, field := range settings(to) {
+		switch {
+		case field.value.Kind() == reflect.Struct:
+			d.inherit(field.value, source[i].value)
+		case d.file.lines[field.value.Addr().Interface()] == 0:
+			field.value.Set(source[i].value)
+			if list, ok := field.value.Interface().([]string); ok {
+				field.value.Set(reflect.ValueOf(slices.Clone(list))) // its elements are given elsewhere
+			}
+		}
+	}
+}
+
+// A setting is a field with its name in the file.
+type setting struct {
+	name, doc, example string
+	value              reflect.Value
+}
+
+// settings returns a struct's fields, those of embedded ones included.
+func settings(v reflect.Value) (all []setting) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		switch {
+		case field.Anonymous:
+			all = append(all, settings(v.Field(i))...)
+		case field.IsExported():
+			all = append(all, setting{field.Tag.Get("yaml"), field.Tag.Get("doc"), field.Tag.Get("eg"), v.Field(i)})
+		}
+	}
+	return all
+}
+
+func find(fields []setting, name *yaml.Node) (setting, bool) {
+	i := slices.IndexFunc(fields, func(f setting) bool { return f.name == name.Value && name.Kind == yaml.ScalarNode })
+	if i < 0 {
+		return setting{}, false
+	}
+	return fields[i], true
+}
+
+func names(fields []setting) string {
+	all := make([]string, len(fields))
+	for i, f := range fields {
+		all[i] = f.name
+	}
+	return strings.Join(all, ", ")
+}
+
+func join(at, name string) string {
+	if at == "" {
+		return name
+	}
+	return at + "." + name
+}
+
+// alike reports whether two names differ by little.
+func alike(a, b string) bool {
+	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
+	a, b = plain(a), plain(b)
+	return a == b || len(b) > 2 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a)) || oneEdit(a, b) || oneEdit(b, a)
+}
+
+// oneEdit reports whether a becomes b when one letter is changed or left out.
+func oneEdit(a, b string) bool {
+	i := 0
+	for i < len(a) && i < len(b) && a[i] == b[i] {
+		i++
+	}
+	return i < len(a) && (a[i+1:] == b[i:] || i < len(b) && a[i+1:] == b[i+1:])
+}

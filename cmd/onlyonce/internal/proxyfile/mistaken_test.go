@@ -1,0 +1,149 @@
+package proxyfile
+
+// everything is a file in which every setting but those that contradict is not
+// the default.
+const everything = `
+listen: ":8443"
+admin: 127.0.0.1:9091
+log_format: text
+shutdown_timeout: 1m30s
+tls: {cert: a.crt, key: a.key, client_ca: c.crt, min_version: "1.3"}
+store: {url: "postgres://u:p w@h/d", accept_risks: [fsync], purge_every: 1h1s}
+tenant:
+  jwt: {claim: "https://x/tenant", jwks: https://id/x, ca: ca.crt, issuer: "yes", audience: "12", refresh: 1m}
+server: {max_header: 16KiB, header_timeout: 1s, body_timeout: 2s, idle_timeout: 3s}
+forwarded: {trust: [10.0.0.0/8, "::1"]}
+upstreams:
+  - {name: a, url: "https://a:1/base", http2: true, keep_host: true, tls: {ca: x, cert: y, key: z, server_name: n}, timeouts: {connect: 1s, answer: 2s, stall: 3s, idle: 4s}}
+  - {name: b, url: "http://b"}
+defaults:
+  methods: [POST, PUT]
+  operation: "a \"b\" \\ ü \u2028 #: c"
+  key: {required: true, header: X-Key, pointer: /a~1b, strict: true, max_length: 7, chars: "ab:"}
+  fingerprint: {mode: json, fields: [/a, /b~0]}
+  keep: 1h
+  lease: 5s
+  wait: 6s
+  prefer_wait: 7s
+  unknown: hold
+  answers: {statuses: [2xx, 404], keep_errors: true, no_body: true, keep_headers: [ETag]}
+  errors: {format: template, template: "{\n\"code\":\t{{.Code}}}", content_type: text/x, docs_url: https://x/y}
+  limits: {body: 1, other: 2KiB, answer: 3MiB, new_keys: 4, in_flight: 5}
+  headers: {request: {add: {X-A: "1: 2", X-B: ""}, drop: [X-C]}, answer: {add: {X-D: d}, drop: [X-E, X-F]}}
+  upgrades: false
+routes:
+  - match: DELETE /x/{id}
+    upstream: b
+    operation: ""
+    answers: {keep_headers: [], drop_headers: [X-G]}
+    headers: {request: {add: {}}}
+  - match: /
+    methods: [POST]
+    wait: 0s
+`
+
+// mistaken are files, which begin with the least unless they begin with "!", and
+// what is said of them.
+var mistaken = map[string]string{
+	// What is not YAML, or has another shape.
+	"!":                       "p.yaml: tenant: this is missing: write exactly one of header, jwt, authorization: true and single: true\np.yaml: upstreams: this is missing: name a server, such as [{url: \"http://127.0.0.1:3000\"}]",
+	"!- a":                    "p.yaml:1: this is a list: write a section with listen, admin, log_format, shutdown_timeout, tls, store, tenant, server, forwarded, upstreams, defaults, routes",
+	"a: [":                    "p.yaml:4: this is not YAML: did not find expected node content",
+	"a: \"\x01\"":             "p.yaml: this is not YAML: control characters are not allowed",
+	"---\nlisten: x":          "p.yaml:4: a second document begins here: write one, without ---",
+	"tls:\n  cretificate: x":  "p.yaml:5: there is no setting \"cretificate\" in tls. Write one of cert, key, client_ca, min_version",
+	"tls:\n  client-ca: x":    "p.yaml:5: there is no setting \"client-ca\" in tls; is it client_ca? Write one of cert, key, client_ca, min_version",
+	"tls:\n  cret: x":         "p.yaml:5: there is no setting \"cret\" in tls. Write one of cert, key, client_ca, min_version",
+	"tls:\n  crt: x":          "p.yaml:5: there is no setting \"crt\" in tls; is it cert? Write one of cert, key, client_ca, min_version",
+	"listen: a:1\nlisten: a":  "p.yaml:5: listen: this is given twice, first in line 4: leave one out",
+	"listen: {a: b}":          "p.yaml:4: listen: this is a section: write a text",
+	"listen: true":            "p.yaml:4: listen: true is not a text: put it into quotes if it is meant as one",
+	"listen: \"a\\0\"":        "p.yaml:4: listen: this holds a NUL character: leave it out",
+	"tls: x":                  "p.yaml:4: tls: this is one value: write a section with cert, key, client_ca, min_version",
+	"routes: {match: POST /}": "p.yaml:4: routes: this is a section: write a list",
+	"defaults:\n  <<: {}":     "p.yaml:5: defaults: << is not supported: write what routes share into defaults",
+	"defaults:\n  headers:\n    answer: {add: [a]}":                "p.yaml:6: defaults.headers.answer.add: this is a list: write names and values, such as {X-Served-By: onlyonce}",
+	"defaults:\n  headers:\n    answer: {add: {a: [b]}}":           "p.yaml:6: defaults.headers.answer.add.a: this is a list: write a text",
+	"defaults:\n  headers:\n    answer: {add: {a: b,\n     a: c}}": "p.yaml:7: defaults.headers.answer.add.a: this is given twice: leave one out",
+	"defaults:\n  keep: 30":                                        "p.yaml:5: defaults.keep: \"30\" is not right here: write a duration such as 500ms, 30s or 24h",
+	"defaults:\n  upgrades: yes":                                   "p.yaml:5: defaults.upgrades: \"yes\" is not right here: write true or false",
+	"defaults:\n  limits: {body: 1MB}":                             "p.yaml:5: defaults.limits.body: \"1MB\" is not right here: write a size such as 64KiB or 1MiB",
+	"defaults:\n  limits: {body: 99999999999999GiB}":               "p.yaml:5: defaults.limits.body: \"99999999999999GiB\" is not right here: write a size such as 64KiB or 1MiB",
+	"defaults:\n  limits: {new_keys: 1.5}":                         "p.yaml:5: defaults.limits.new_keys: \"1.5\" is not right here: write a whole number",
+	"defaults:\n  fingerprint: {mode: json, fields: /a}":           "p.yaml:5: defaults.fingerprint.fields: this is one value: write a list",
+
+	// The process.
+	"listen: 8080":          "p.yaml:4: listen: \"8080\" is no address: write one such as 127.0.0.1:8080",
+	"listen: a:70000":       "p.yaml:4: listen: \"a:70000\" is no address: write one such as 127.0.0.1:8080",
+	"admin: 127.0.0.1:8080": "p.yaml:4: admin: this is where clients connect: write another address, such as 127.0.0.1:9090",
+	"!tenant: {single: true}\nstore: {url: \"\"}\nupstreams: [{url: \"http://a\"}]": "p.yaml:2: store.url: this is empty: write memory://, sqlite:PATH, postgres://… or mysql://…",
+	"log_format: xml":                        "p.yaml:4: log_format: \"xml\" is not known: write json or text",
+	"shutdown_timeout: -1s":                  "p.yaml:4: shutdown_timeout: -1s is out of bounds: write 10ms to 10000h0m0s",
+	"tls: {cert: a}":                         "p.yaml:4: tls: cert and key go together: name both files, or neither",
+	"tls:\n  client_ca: a":                   "p.yaml:5: tls.client_ca: without cert and key there is no TLS, and no client shows a certificate: name them too",
+	"tls: {min_version: 1.1}":                "p.yaml:4: tls.min_version: \"1.1\" is not known: write 1.2 or 1.3",
+	"server: {max_header: 1GiB}":             "p.yaml:4: server.max_header: 1GiB is out of bounds: write 1KiB to 1MiB",
+	"forwarded:\n  trust:\n   - 10.0.0.0/99": "p.yaml:6: forwarded.trust[0]: \"10.0.0.0/99\" is no range of addresses: write one such as 10.0.0.0/8, or one address",
+
+	// Tenants.
+	"!tenant: {header: X, single: true}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":                          "p.yaml:1: tenant: more than one of header, jwt, authorization and single is given: leave one",
+	"!tenant: {header: a b}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":                                      "p.yaml:1: tenant.header: \"a b\" is no name of a header: write one such as X-Tenant-ID",
+	"!tenant: {header: Host}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":                                     "p.yaml:1: tenant.header: Host is the proxy's own, or of one connection only: name another header",
+	"!tenant: {single: true, from: [\"::1\"]}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":                    "p.yaml:1: tenant.from: this says who may set tenant.header: name the header too, or leave it out",
+	"!tenant: {jwt: {claim: sub}}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":                                "p.yaml:1: tenant.jwt.jwks: this is missing: name the file or https URL of the public keys",
+	"!tenant: {jwt: {jwks: a}}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":                                   "p.yaml:1: tenant.jwt.claim: this is missing: name the claim whose text is the tenant, such as sub",
+	"!tenant: {jwt: {claim: a, jwks: \"http://id/x\"}}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":           "p.yaml:1: tenant.jwt.jwks: keys that come without TLS can be replaced on their way: write an https URL",
+	"!tenant: {jwt: {claim: a, jwks: \"https://u:secret@id/x\"}}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]": "p.yaml:1: tenant.jwt.jwks: this is no URL of a document: write one such as https://id.example.com/jwks.json",
+	"!tenant: {jwt: {claim: a, jwks: \"keys.json\", ca: x}}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":      "p.yaml:1: tenant.jwt.ca: this is for keys that come from an https URL: leave it out",
+
+	// Upstreams.
+	"!upstreams:\n  - name: a\nstore: {url: x}\ntenant: {single: true}":                                   "p.yaml:2: upstreams[0].url: this is missing: write where the server is, such as http://127.0.0.1:3000",
+	"!upstreams:\n  - url: 127.0.0.1:3000\nstore: {url: x}\ntenant: {single: true}":                       "p.yaml:2: upstreams[0].url: this is no URL of a server: write http://HOST:PORT or https://HOST",
+	"!upstreams:\n  - url: http://u:secret@a\nstore: {url: x}\ntenant: {single: true}":                    "p.yaml:2: upstreams[0].url: the URL of a server has no user, no query and no fragment: leave them out",
+	"!upstreams:\n  - url: http://a\n    tls: {ca: a}\nstore: {url: x}\ntenant: {single: true}":           "p.yaml:3: upstreams[0].tls: this is for an https URL: leave it out, or write https",
+	"!upstreams:\n  - url: https://a\n    tls:\n      cert: a\nstore: {url: x}\ntenant: {single: true}":   "p.yaml:4: upstreams[0].tls: cert and key go together: name both files, or neither",
+	"!upstreams:\n  - url: http://a\n  - url: http://b\nstore: {url: x}\ntenant: {single: true}":          "p.yaml:3: upstreams[1].name: upstreams[0] is called \"main\" too: give each a name of its own",
+	"!upstreams:\n  - url: http://a\n    name: a b\nstore: {url: x}\ntenant: {single: true}":              "p.yaml:3: upstreams[0].name: \"a b\" is no name: write 1 to 64 characters out of a-z A-Z 0-9 _ -",
+	"!upstreams:\n  - url: http://a\n    timeouts: {answer: 0s}\nstore: {url: x}\ntenant: {single: true}": "p.yaml:3: upstreams[0].timeouts.answer: 0s is out of bounds: write 10ms to 10000h0m0s",
+
+	// Settings.
+	"defaults: {methods: []}":                                                   "p.yaml:4: defaults.methods: this is empty, and no request would be protected: write [POST, PATCH]",
+	"defaults: {methods: [GET, post]}":                                          "p.yaml:4: defaults.methods: GET repeats safely by itself: leave it out\np.yaml:4: defaults.methods: \"post\" is no method: write capitals, such as POST",
+	"defaults: {key: {header: Cookie Jar}}":                                     "p.yaml:4: defaults.key.header: \"Cookie Jar\" can't be the header of a key: write one such as Idempotency-Key",
+	"defaults: {key: {max_length: 2000}}":                                       "p.yaml:4: defaults.key.max_length: 2000 is out of bounds: write 1 to 1024",
+	"defaults: {key: {chars: \"a b\"}}":                                         "p.yaml:4: defaults.key.chars: a key has printable ASCII characters, and no blank, quote or backslash: leave others out",
+	"defaults: {key: {pointer: id}}":                                            "p.yaml:4: defaults.key.pointer: \"id\" is no JSON Pointer: write one such as /request_id",
+	"defaults: {fingerprint: {mode: xml}}":                                      "p.yaml:4: defaults.fingerprint.mode: \"xml\" is not known: write raw, json or none",
+	"defaults: {fingerprint: {fields: [/a]}}":                                   "p.yaml:4: defaults.fingerprint.fields: fields are compared only with mode: json: write that, or leave fields out",
+	"defaults: {fingerprint: {mode: json, fields: [a]}}":                        "p.yaml:4: defaults.fingerprint.fields[0]: \"a\" is no JSON Pointer: write one such as /amount",
+	"defaults: {keep: 1ms}":                                                     "p.yaml:4: defaults.keep: 1ms is out of bounds: write 10ms to 10000h0m0s",
+	"defaults: {wait: -1s}":                                                     "p.yaml:4: defaults.wait: -1s is out of bounds: write 10ms to 10000h0m0s, or 0s for not at all",
+	"defaults: {unknown: maybe}":                                                "p.yaml:4: defaults.unknown: \"maybe\" is not known: write rerun or hold",
+	"defaults: {answers: {statuses: [2xx, 600]}}":                               "p.yaml:4: defaults.answers.statuses[1]: \"600\" is no status: write one such as 201, or a class such as 2xx",
+	"defaults: {answers: {statuses: [5xx]}}":                                    "p.yaml:4: defaults.answers.statuses[0]: answers of 500 or more are stored with keep_errors: true: leave them out here",
+	"defaults: {answers: {keep_headers: [a], drop_headers: [b]}}":               "p.yaml:4: defaults.answers.drop_headers: keep_headers says which are stored, and no others: leave one of the two out",
+	"defaults: {answers: {drop_headers: [a b]}}":                                "p.yaml:4: defaults.answers.drop_headers: \"a b\" is no name of a header: write one such as ETag",
+	"defaults: {errors: {format: xml}}":                                         "p.yaml:4: defaults.errors.format: \"xml\" is not known: write problem, stripe or template",
+	"defaults: {errors: {format: template}}":                                    "p.yaml:4: defaults.errors.template: this is missing: write one such as '{\"code\":{{.Code}},\"message\":{{.Detail}}}'",
+	"defaults: {errors: {template: x}}":                                         "p.yaml:4: defaults.errors.template: this counts only with format: template: write that, or leave it out",
+	"defaults: {errors: {format: template, template: '{\"a\":\"{{.Code}}\"}'}}": "p.yaml:4: defaults.errors.template: this does not write JSON: leave out the quotes around {{…}}, for it prints them itself; it wrote \"{\\\"a\\\":\\\"\\\"a\\\\\\\"b\\\"\\\"}\"",
+	"defaults: {errors: {content_type: json}}":                                  "p.yaml:4: defaults.errors.content_type: \"json\" is no media type: write one such as application/json",
+	"defaults: {errors: {docs_url: here}}":                                      "p.yaml:4: defaults.errors.docs_url: \"here\" is no URL: write one such as https://api.example.com/docs/idempotency",
+	"defaults: {limits: {body: 0}}":                                             "p.yaml:4: defaults.limits.body: write at least 1 byte, such as 1MiB",
+	"defaults: {limits: {answer: 2GiB}}":                                        "p.yaml:4: defaults.limits.answer: 2GiB is out of bounds: write 1 to 1GiB; answers.no_body stores none",
+	"defaults: {limits: {new_keys: -1}}":                                        "p.yaml:4: defaults.limits.new_keys: write a number from 0, which means any number",
+	"defaults: {limits: {in_flight: -1}}":                                       "p.yaml:4: defaults.limits.in_flight: write a number from 0, which means any number",
+	"defaults: {headers: {request: {drop: [Connection]}}}":                      "p.yaml:4: defaults.headers.request.drop[0]: Connection is the proxy's own, or of one connection only: name another header",
+	"defaults: {headers: {request: {drop: [idempotency-key]}}}":                 "p.yaml:4: defaults.headers.request.drop: Idempotency-Key is the key, which the upstream gets: leave it out",
+	"defaults: {headers: {answer: {add: {X: a}, drop: [x]}}}":                   "p.yaml:4: defaults.headers.answer.drop: X is in add too, which replaces it: leave it out here",
+	"defaults: {headers: {answer: {add: {X: \"a\\r\"}}}}":                       "p.yaml:4: defaults.headers.answer.add: the value of \"X\" holds a control character: leave it out",
+
+	// Routes.
+	"routes:\n  - upstream: main":                        "p.yaml:5: routes[0].match: this is missing: write a method and a path, such as POST /orders/{id}",
+	"routes:\n  - match: POST":                           "p.yaml:5: routes[0].match: \"POST\" is no pattern: write a method in capitals, one blank and a path, such as POST /orders/{id}",
+	"routes:\n  - match: /{a}x":                          "p.yaml:5: routes[0].match: \"/{a}x\" is no pattern: write one such as POST /orders/{id}",
+	"routes:\n  - match: /{a}\n  - match: /{b}":          "p.yaml:6: routes[1].match: \"/{b}\" and \"/{a}\" match some of the same requests, and neither is more specific: leave one out, or narrow one",
+	"routes:\n  - match: /a\n    upstream: other":        "p.yaml:6: routes[0].upstream: there is no upstream \"other\": write the name of one, or add it to upstreams",
+	"routes:\n  - match: /a\n    limits:\n      body: 0": "p.yaml:7: routes[0].limits.body: write at least 1 byte, such as 1MiB",
+	"defaults: {fingerprint: {mode: json, fields: [/a]}}\nroutes:\n  - match: /a\n    fingerprint: {mode: raw}": "p.yaml:7: routes[0].fingerprint.fields: fields are compared only with mode: json: write that, or leave fields out",
+}

@@ -1,0 +1,209 @@
+package proxyfile
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Print writes a file that says what f does, and what every setting means. What
+// f leaves empty stands there as a comment with an example.
+func Print(f *File) string {
+	p := printer{}
+	p.comment("", "The settings of onlyonce proxy: give this file to --config. It is read again on SIGHUP; listen, admin, store, log_format, shutdown_timeout and most of server need a new start. Paths are relative to where the proxy is started. Durations are written as 500ms, 30s or 24h, sizes as 64KiB or 1MiB.")
+	for _, s := range settings(reflect.ValueOf(f).Elem()) {
+		p.text.WriteString("\n")
+		if s.name == "routes" {
+			p.routes(s, f)
+			continue
+		}
+		p.setting(s, "", true)
+	}
+	return p.text.String()
+}
+
+// A printer writes settings, each below the comment that explains it.
+type printer struct {
+	text strings.Builder
+}
+
+// width is how long a line of a comment gets.
+const width = 100
+
+func (p *printer) comment(indent, text string) {
+	line := indent + "#"
+	for word := range strings.FieldsSeq(text) {
+		if len(line)+1+len(word) > width {
+			p.text.WriteString(line + "\n")
+			line = indent + "#"
+		}
+		line += " " + word
+	}
+	p.text.WriteString(line + "\n")
+}
+
+// setting writes one setting, with its comment if explain is true. An empty one
+// becomes a comment itself.
+func (p *printer) setting(s setting, indent string, explain bool) {
+	if explain {
+		p.comment(indent, s.doc)
+	}
+	switch {
+	case s.value.Kind() == reflect.Struct:
+		fmt.Fprintf(&p.text, "%s%s:\n", indent, s.name)
+		for _, inner := range settings(s.value) {
+			p.setting(inner, indent+"  ", explain)
+		}
+	case s.value.Kind() == reflect.Slice && s.value.Type().Elem().Kind() == reflect.Struct:
+		p.list(s, indent)
+	case s.example != "" && s.value.IsZero():
+		fmt.Fprintf(&p.text, "%s# %s: %s\n", indent, s.name, s.example)
+	default:
+		fmt.Fprintf(&p.text, "%s%s: %s\n", indent, s.name, written(s.value))
+	}
+}
+
+// list writes a list of sections, and explains the first.
+func (p *printer) list(s setting, indent string) {
+	fmt.Fprintf(&p.text, "%s%s:\n", indent, s.name)
+	for i := range s.value.Len() {
+		for j, inner := range settings(s.value.Index(i)) {
+			lead := indent + "    "
+			if j > 0 {
+				p.setting(inner, lead, i == 0)
+				continue
+			}
+			if i == 0 {
+				p.comment(lead, inner.doc)
+			}
+			fmt.Fprintf(&p.text, "%s  - %s: %s\n", indent, inner.name, written(inner.value))
+		}
+	}
+}
+
+// exampleRoute stands where there are no routes.
+const exampleRoute = `# routes:
+#   - match: POST /orders
+#     upstream: main
+#     key:
+#       required: true
+#     fingerprint:
+#       mode: json
+#       fields: [/amount, /currency]
+#     unknown: hold
+`
+
+// routes writes of each route what it has otherwise than the defaults.
+func (p *printer) routes(s setting, f *File) {
+	p.comment("", s.doc)
+	for _, field := range settings(reflect.ValueOf(&Route{}).Elem())[:2] {
+		p.comment("", field.name+": "+field.doc)
+	}
+	if len(f.Routes) == 0 {
+		p.text.WriteString(exampleRoute)
+		return
+	}
+	p.text.WriteString("routes:\n")
+	for i := range f.Routes {
+		r := &f.Routes[i]
+		fmt.Fprintf(&p.text, "  - match: %s\n", written(reflect.ValueOf(r.Match)))
+		if r.Upstream != "" {
+			fmt.Fprintf(&p.text, "    upstream: %s\n", written(reflect.ValueOf(r.Upstream)))
+		}
+		p.otherwise(reflect.ValueOf(&r.Settings).Elem(), reflect.ValueOf(&f.Defaults).Elem(), "    ")
+	}
+}
+
+// otherwise writes the settings that differ.
+func (p *printer) otherwise(from, base reflect.Value, indent string) {
+	usual := settings(base)
+	for i, s := range settings(from) {
+		switch {
+		case reflect.DeepEqual(s.value.Interface(), usual[i].value.Interface()):
+		case s.value.Kind() == reflect.Struct:
+			fmt.Fprintf(&p.text, "%s%s:\n", indent, s.name)
+			p.otherwise(s.value, usual[i].value, indent+"  ")
+		default:
+			fmt.Fprintf(&p.text, "%s%s: %s\n", indent, s.name, written(s.value))
+		}
+	}
+}
+
+// written is a value as the file has it.
+func written(v reflect.Value) string {
+	switch value := v.Interface().(type) {
+	case string:
+		return quoted(value)
+	case time.Duration:
+		return shortDuration(value)
+	case Size:
+		return value.String()
+	case []string:
+		all := make([]string, len(value))
+		for i, text := range value {
+			all[i] = quoted(text)
+		}
+		return "[" + strings.Join(all, ", ") + "]"
+	case map[string]string:
+		var all []string
+		for _, name := range slices.Sorted(maps.Keys(value)) {
+			all = append(all, quoted(name)+": "+quoted(value[name]))
+		}
+		return "{" + strings.Join(all, ", ") + "}"
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// shortDuration leaves out the zeros of 24h0m0s.
+func shortDuration(d time.Duration) string {
+	text := d.String()
+	if before, ok := strings.CutSuffix(text, "m0s"); ok {
+		text = before + "m"
+	}
+	if before, ok := strings.CutSuffix(text, "h0m"); ok {
+		text = before + "h"
+	}
+	return text
+}
+
+// quoted writes a text in double quotes, unless it reads as itself without.
+func quoted(text string) string {
+	if plain(text) {
+		return text
+	}
+	var out strings.Builder
+	out.WriteByte('"')
+	for _, r := range text {
+		switch {
+		case r == '"' || r == '\\':
+			out.WriteString(`\` + string(r))
+		case r < ' ' || r == 0x7f || r > '~' && !strconv.IsPrint(r):
+			fmt.Fprintf(&out, `\U%08X`, r)
+		default:
+			out.WriteRune(r)
+		}
+	}
+	return out.String() + `"`
+}
+
+// plain reports whether a text needs no quotes: a word, a path, a pattern or a
+// URL, and nothing that YAML takes for a number, a truth value or nothing.
+func plain(text string) bool {
+	if text == "" || strings.Contains(text, ": ") || strings.HasSuffix(text, ":") || strings.HasSuffix(text, " ") || strings.Contains(text, "  ") {
+		return false
+	}
+	for i, r := range text {
+		letter := r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		switch {
+		case letter, i == 0 && r == '/':
+		case i > 0 && (r >= '0' && r <= '9' || strings.ContainsRune("/._-: ", r)):
+		default:
+			return false
+		}
+	}
+	return !slices.Contains([]string{"true", "false", "null", "yes", "no", "on", "off", "y", "n"}, strings.ToLower(text))
+}

@@ -1,0 +1,185 @@
+package proxyfile
+
+import (
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+)
+
+// least is a file with no more than it must have.
+const least = `store: {url: "memory://"}
+tenant: {single: true}
+upstreams: [{url: "http://127.0.0.1:3000"}]
+`
+
+func parse(t *testing.T, text string) *File {
+	t.Helper()
+	f, err := Parse("p.yaml", []byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// same reports whether two files say the same, wherever they say it.
+func same(a, b *File) bool {
+	x, y := *a, *b
+	x.name, x.lines, y.name, y.lines = "", nil, "", nil
+	return reflect.DeepEqual(x, y)
+}
+
+func TestWhatAFileLeavesOutHasItsDefault(t *testing.T) {
+	want := New()
+	up := NewUpstream()
+	up.URL = "http://127.0.0.1:3000"
+	want.Store.URL, want.Tenant.Single, want.Upstreams = "memory://", true, []Upstream{up}
+	if got := parse(t, least); !same(got, want) {
+		t.Errorf("%+v\nwant\n%+v", got, want)
+	}
+}
+
+func TestARouteHasWhatTheDefaultsSay(t *testing.T) {
+	f := parse(t, least+`
+defaults:
+  keep: 2h
+  key: {required: true, header: X-Request-Key}
+  fingerprint: {mode: json, fields: [/a, /b]}
+  headers: {request: {drop: [X-One]}}
+routes:
+  - match: POST /orders
+    keep: 3h
+    key: {required: false}
+    fingerprint: {fields: []}
+  - match: /payments/
+`)
+	orders, payments := f.Routes[0], f.Routes[1]
+	if orders.Keep != 3*60*60*1e9 || orders.Key.Required || orders.Key.Header != "X-Request-Key" || len(orders.Fingerprint.Fields) != 0 || orders.Fingerprint.Mode != "json" {
+		t.Errorf("orders: %+v", orders)
+	}
+	if !reflect.DeepEqual(payments.Settings, f.Defaults) {
+		t.Errorf("payments: %+v\nwant %+v", payments.Settings, f.Defaults)
+	}
+	if !reflect.DeepEqual(orders.Methods, []string{"POST"}) {
+		t.Errorf("orders protects %v", orders.Methods)
+	}
+}
+
+func TestWhatIsPrintedMeansTheSame(t *testing.T) {
+	for name, f := range map[string]*File{
+		"the least":  parse(t, least),
+		"everything": parse(t, everything),
+	} {
+		text := Print(f)
+		again, err := Parse("printed", []byte(text))
+		if err != nil {
+			t.Errorf("%s: %v\n%s", name, err, text)
+			continue
+		}
+		if !same(f, again) {
+			t.Errorf("%s is printed as\n%s", name, text)
+		}
+		if twice := Print(again); twice != text {
+			t.Errorf("%s is printed differently the second time:\n%s", name, twice)
+		}
+	}
+}
+
+func TestEverySettingIsPrintedAndExplained(t *testing.T) {
+	text := Print(parse(t, least))
+	var visit func(v reflect.Value)
+	visit = func(v reflect.Value) {
+		for _, s := range settings(v) {
+			if s.doc == "" || !strings.HasSuffix(s.doc, ".") && !strings.HasSuffix(s.doc, "_") {
+				t.Errorf("%s is not explained in a sentence: %q", s.name, s.doc)
+			}
+			if !strings.Contains(text, s.name+":") {
+				t.Errorf("%s is not printed", s.name)
+			}
+			switch {
+			case s.value.Kind() == reflect.Struct:
+				visit(s.value)
+			case s.value.Kind() == reflect.Slice && s.value.Type().Elem().Kind() == reflect.Struct:
+				visit(reflect.New(s.value.Type().Elem()).Elem())
+			}
+		}
+	}
+	visit(reflect.ValueOf(New()).Elem())
+}
+
+func TestEveryPrintedExampleIsUnderstood(t *testing.T) {
+	text := Print(parse(t, least))
+	for line := range strings.Lines(text) {
+		comment := strings.TrimLeft(line, " ")
+		name, value, ok := strings.Cut(strings.TrimPrefix(comment, "# "), ": ")
+		if !strings.HasPrefix(comment, "# ") || !ok || strings.Contains(name, " ") || strings.Contains(line, "# match: ") {
+			continue
+		}
+		indent := line[:len(line)-len(comment)]
+		tried := strings.Replace(text, line, indent+name+": "+value, 1)
+		_, err := Parse("p", []byte(tried))
+		for _, m := range mistakes(err) { // it may contradict another, but is no mistake by itself
+			if strings.Contains(m.Text, " is not right here") || strings.Contains(m.Text, "there is no setting") || strings.Contains(m.Text, "\" is no ") || strings.Contains(m.Text, "this is a ") {
+				t.Errorf("%s%v", line, m)
+			}
+		}
+	}
+	rest := strings.TrimPrefix(exampleRoute, "# ")
+	parse(t, least+strings.ReplaceAll(rest, "\n# ", "\n"))
+}
+
+func mistakes(err error) Mistakes {
+	var all Mistakes
+	errors.As(err, &all)
+	return all
+}
+
+func TestEveryMistakeIsNamedWithItsLineAndWhatToWrite(t *testing.T) {
+	for text, want := range mistaken {
+		t.Run(text, func(t *testing.T) {
+			if !strings.HasPrefix(text, "!") {
+				text = least + text
+			}
+			f, err := Parse("p.yaml", []byte(strings.TrimPrefix(text, "!")))
+			if err == nil {
+				t.Fatalf("it is taken for\n%s", Print(f))
+			}
+			if err.Error() != want {
+				t.Errorf("%v\nwant\n%s", err, want)
+			}
+		})
+	}
+}
+
+func TestAllMistakesAreFoundAtOnce(t *testing.T) {
+	_, err := Parse("p.yaml", []byte(`listen: here
+keep: 1h
+tenant: {header: X, single: true}
+upstreams:
+  - url: ftp://x
+routes:
+  - match: POST
+    wait: soon
+  - match: POST /a
+    unknown: maybe
+`))
+	if all := mistakes(err); len(all) != 2 {
+		t.Errorf("%d mistakes, want the 2 of which nothing can be read:\n%v", len(all), err)
+	}
+	_, err = Parse("p.yaml", []byte(`listen: here
+tenant: {header: X, single: true}
+upstreams:
+  - url: ftp://x
+routes:
+  - match: POST
+  - match: POST /a
+    unknown: maybe
+`))
+	var lines []int
+	for _, m := range mistakes(err) {
+		lines = append(lines, m.Line)
+	}
+	if want := []int{1, 2, 4, 6, 8}; !reflect.DeepEqual(lines, want) {
+		t.Errorf("mistakes in lines %v, want %v:\n%v", lines, want, err)
+	}
+}

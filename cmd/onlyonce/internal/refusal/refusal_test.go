@@ -1,0 +1,114 @@
+package refusal
+
+import (
+	"encoding/json"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+var reused = httponce.Problem{
+	Code: "idempotency_key_reused", Status: 422, Title: "The key was used", Detail: "Use a \"new\" one.\n",
+	Type: "https://x/docs#idempotency_key_reused",
+}
+
+var running = httponce.Problem{
+	Code: "request_in_progress", Status: 409, Title: "Running", Type: "about:blank", Retryable: true, RetryAfter: 1500 * time.Millisecond,
+}
+
+func write(w Writer, p httponce.Problem) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	w(rec, httptest.NewRequest("POST", "/", nil), p)
+	return rec
+}
+
+func TestAStripeErrorIsOneOfStripes(t *testing.T) {
+	got := write(Stripe, reused)
+	want := `{"error":{"type":"idempotency_error","code":"idempotency_key_reused","message":"The key was used. Use a \"new\" one.\n","doc_url":"https://x/docs#idempotency_key_reused"}}` + "\n"
+	if got.Code != 422 || got.Body.String() != want || got.Header().Get("Content-Type") != "application/json" {
+		t.Errorf("%d %v %s", got.Code, got.Header(), got.Body)
+	}
+	got = write(Stripe, running)
+	if got.Code != 409 || got.Header().Get("Retry-After") != "2" || strings.Contains(got.Body.String(), "doc_url") {
+		t.Errorf("%d %v %s", got.Code, got.Header(), got.Body)
+	}
+	for code, want := range map[string]string{"tenant_missing": "invalid_request_error", "store_unavailable": "api_error", "outcome_unknown": "idempotency_error"} {
+		p := httponce.Problem{Code: code, Status: map[string]int{"store_unavailable": 503}[code]}
+		if got := stripeType(p); got != want {
+			t.Errorf("%s is of type %s", code, got)
+		}
+	}
+}
+
+func TestATemplateWritesEveryTextAsJSON(t *testing.T) {
+	w, err := Template(`{"code":{{.Code}},{{if .Detail}}"why":{{.Detail}},{{end}}{{with .RetryAfter}}"after":{{.}},{{else}}"never":true,{{end}}{{/* c */}}"s":{{.Status}},"r":{{$r := .Retryable}}{{$r}},"t":{{print .Title " " .Type}}}`, "application/vnd.x+json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range []httponce.Problem{reused, running} {
+		got := write(w, p)
+		var doc struct {
+			Code, Why, T string
+			After, S     int
+			R, Never     bool
+		}
+		if err := json.Unmarshal(got.Body.Bytes(), &doc); err != nil {
+			t.Fatalf("%v: %s", err, got.Body)
+		}
+		if doc.Code != p.Code || doc.Why != p.Detail || doc.S != p.Status || doc.R != p.Retryable || doc.Never == (p.RetryAfter > 0) || doc.T != p.Title+" "+p.Type {
+			t.Errorf("%s of %+v", got.Body, p)
+		}
+		if got.Code != p.Status || got.Header().Get("Content-Type") != "application/vnd.x+json" {
+			t.Errorf("%d %v", got.Code, got.Header())
+		}
+	}
+}
+
+func TestATemplateThatDoesNotAlwaysWriteJSONIsRefused(t *testing.T) {
+	for text, want := range map[string]string{
+		``:                                "does not write JSON",
+		`{"a":"{{.Code}}"}`:               "leave out the quotes",
+		`{"a":{{if .Detail}}1{{end}}}`:    "does not write JSON",
+		`{"a":{{.Key}}}`:                  "can't evaluate field Key",
+		`{"a":{{.Err}}}`:                  "can't evaluate field Err",
+		`{{`:                              "unclosed action",
+		`{{range .Code}}{{end}}`:          "not supported",
+		`{{define "x"}}{{end}}1`:          "one",
+		`{{template "x"}}`:                "not supported",
+		`{"a":{{printf "%99999d" 1}}}`:    "printf is not supported",
+		`{"a":{{if (html .Code)}}{{end}}`: "html is not supported",
+		`{"a":{{_json .Code}}}`:           "_json is not supported",
+		`[` + strings.Repeat(`{{.Detail}},`, 5000) + `1]`: "short write",
+	} {
+		if _, err := Template(text, "application/json"); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.50s: %v, want one that says %q", text, err, want)
+		}
+	}
+}
+
+func TestAProblemForWhichATemplateWritesNoJSONIsWrittenInItsOwnWay(t *testing.T) {
+	w, err := Template(`{"a":{{.Code}}}{{if eq .Status 422}}{{end}}{{if eq .Title "Running"}}x{{end}}`, "text/x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := write(w, running); got.Code != 409 || got.Header().Get("Content-Type") != "application/problem+json" || !json.Valid(got.Body.Bytes()) {
+		t.Errorf("%d %v %s", got.Code, got.Header(), got.Body)
+	}
+}
+
+func FuzzATemplateWritesJSONOrIsRefused(f *testing.F) {
+	f.Add(`{"code":{{.Code}}}`, "x")
+	f.Add(`{{with .Title}}{{.}}{{else}}{{.Detail}}{{end}}`, "\"")
+	f.Fuzz(func(t *testing.T, text, detail string) {
+		w, err := Template(text, "application/json")
+		if err != nil {
+			return
+		}
+		if got := write(w, httponce.Problem{Code: "c", Status: 409, Title: "t", Detail: detail, Type: "about:blank"}); !json.Valid(got.Body.Bytes()) {
+			t.Errorf("%q writes %q", text, got.Body)
+		}
+	})
+}

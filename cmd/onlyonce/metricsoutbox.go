@@ -1,0 +1,67 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// lagWithin bounds how long the queue may take to say what waits in it.
+const lagWithin = 2 * time.Second
+
+// outboxMetrics tell what waits in a queue, by the queue itself at the moment
+// they are asked for, and what this process's relay did.
+type outboxMetrics struct {
+	queue    outbox.Queue
+	messages *prometheus.CounterVec
+
+	waiting, oldest, parked *prometheus.Desc
+}
+
+func newOutboxMetrics(queue outbox.Queue) *outboxMetrics {
+	describe := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
+	return &outboxMetrics{
+		queue: queue,
+		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outbox_messages_total",
+			Help: "Messages that the relay of this process has handled, by outcome.",
+		}, []string{"outcome"}),
+		waiting: describe("outbox_waiting", "Messages that are not published yet, the parked aside."),
+		oldest:  describe("outbox_oldest_seconds", "Age of the oldest of them."),
+		parked:  describe("outbox_parked", "Messages that failed too often and wait for someone to requeue or discard them."),
+	}
+}
+
+// Describe is for prometheus.
+func (m *outboxMetrics) Describe(to chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{m.waiting, m.oldest, m.parked} {
+		to <- d
+	}
+	m.messages.Describe(to)
+}
+
+// Collect is for prometheus. While the queue can't be asked there is nothing to
+// say of it.
+func (m *outboxMetrics) Collect(to chan<- prometheus.Metric) {
+	m.messages.Collect(to)
+	ctx, cancel := context.WithTimeout(context.Background(), lagWithin)
+	defer cancel()
+	lag, err := m.queue.Lag(ctx)
+	if err != nil {
+		return
+	}
+	for d, value := range map[*prometheus.Desc]float64{
+		m.waiting: float64(lag.Waiting), m.oldest: lag.Oldest.Seconds(), m.parked: float64(lag.Parked),
+	} {
+		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
+	}
+}
+
+// observe is an outbox.Observer.
+func (m *outboxMetrics) observe(_ context.Context, e outbox.Event) {
+	if e.Outcome != outbox.OutcomeLag {
+		m.messages.WithLabelValues(e.Outcome).Add(float64(e.Count))
+	}
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestMetricsSayWhatWaitsInTheOutboxAndWhatIsParked(t *testing.T) {
+	u, err := parseStoreURL("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := u.openMigrated(context.Background(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	seedOutbox(t.Context(), store)
+	m := newMetrics()
+	m.registry.MustRegister(newOutboxMetrics(store.Outbox()))
+	text := scrape(m)
+	for _, want := range []string{"outbox_waiting 1", "outbox_parked 2"} {
+		if !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("not there: %s", want)
+		}
+	}
+	if !strings.Contains(text, "\noutbox_oldest_seconds ") || strings.Contains(text, "acme") {
+		t.Errorf("the age is missing, or a tenant is there:\n%s", text)
+	}
+}
+
+func TestMetricsCountWhatTheRelayPublished(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	if got := s.do("POST", "/orders", oneOrder, "Idempotency-Key", "k"); got.status != 201 {
+		t.Fatalf("%+v", got)
+	}
+	until(t, "the order has its shipment", func() bool { return strings.Contains(s.get("/orders").body, `"shipment":{"id":"shp_`) })
+	until(t, "its event is counted", func() bool {
+		text := s.get("/metrics").body
+		return strings.Contains(text, "\noutbox_messages_total{outcome=\"published\"} 1\n") &&
+			strings.Contains(text, "\noutbox_waiting 0\n") && strings.Contains(text, "\noutbox_parked 0\n")
+	})
+	if strings.Contains(s.get("/metrics").body, "shipping") {
+		t.Error("what the consumer handles is counted among the requests with a key")
+	}
+}

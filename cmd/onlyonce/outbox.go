@@ -1,0 +1,187 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/spf13/cobra"
+)
+
+func outboxCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "outbox",
+		Short: "Show what waits in a store's outbox, and decide about parked messages",
+		Long: `Looks at the messages that a store's transactions have appended and that are not
+published yet, while its servers run or not.
+
+A message that failed too often is parked, with its error, until someone
+requeues or discards it. Until then the later messages of its ordering key wait.`,
+		Example: `  onlyonce outbox ls sqlite:onlyonce-data/onlyonce.db
+  onlyonce outbox requeue sqlite:onlyonce-data/onlyonce.db 17
+  onlyonce outbox requeue sqlite:onlyonce-data/onlyonce.db --all`,
+	}, outboxLsCommand(),
+		parkedCommand("requeue", "Let parked messages be published again, with no attempts counted", outbox.Queue.Requeue),
+		parkedCommand("discard", "Delete parked messages: they will never be published", outbox.Queue.Discard))
+}
+
+func outboxLsCommand() *cobra.Command {
+	var asJSON bool
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "ls URL",
+		Short: "List parked messages, oldest first, and say how many others wait",
+		Long: `Lists the messages that are parked, the oldest first. How many others wait, and
+for how long, is said on standard error. With --json every line is a message as a
+JSON object.`,
+		Example: `  onlyonce outbox ls sqlite:onlyonce-data/onlyonce.db
+  onlyonce outbox ls sqlite:onlyonce-data/onlyonce.db --json | jq -r .error`,
+		Args: takes("URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if limit < 1 {
+				return usagef("--limit is %d: write 1 or more", limit)
+			}
+			return withStore(cmd.Context(), args[0], func(store *openStore) error {
+				return listParked(cmd, store.Outbox(), limit, asJSON)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
+	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
+	return cmd
+}
+
+func listParked(cmd *cobra.Command, queue outbox.Queue, limit int, asJSON bool) error {
+	lag, err := queue.Lag(cmd.Context())
+	if err != nil {
+		return err
+	}
+	list, err := queue.Parked(cmd.Context(), 0, limit)
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		err = parkedJSON(cmd, list)
+	} else {
+		err = parkedTable(cmd, list)
+	}
+	if err != nil {
+		return fmt.Errorf("write: %w", err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "parked: %d; waiting: %d, the oldest for %s\n", lag.Parked, lag.Waiting, age(lag.Oldest))
+	return nil
+}
+
+func parkedTable(cmd *cobra.Command, list []outbox.Entry) error {
+	out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(out, "SEQ\tAGE\tATTEMPTS\tTENANT\tTOPIC\tKEY\tID\tERROR")
+	for _, e := range list {
+		fmt.Fprintf(out, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", e.Seq, age(time.Since(e.CreatedAt)), e.Attempts,
+			cell(e.Tenant), cell(e.Topic), cell(e.Key), cell(e.ID), cell(e.Error))
+	}
+	return out.Flush()
+}
+
+// A parkedMessage is one as the option --json shows it.
+type parkedMessage struct {
+	Seq       int64             `json:"seq"`
+	ID        string            `json:"id"`
+	Topic     string            `json:"topic"`
+	Key       string            `json:"key"`
+	Tenant    string            `json:"tenant"`
+	Headers   map[string]string `json:"headers"`
+	CreatedAt time.Time         `json:"created_at"`
+	Attempts  int               `json:"attempts"`
+	Error     string            `json:"error"`
+	Payload   []byte            `json:"payload_base64"`
+}
+
+func parkedJSON(cmd *cobra.Command, list []outbox.Entry) error {
+	out := json.NewEncoder(cmd.OutOrStdout())
+	out.SetEscapeHTML(false)
+	for _, e := range list {
+		if err := out.Encode(parkedMessage{e.Seq, e.ID, e.Topic, e.Key, e.Tenant, e.Headers, e.CreatedAt.UTC(), e.Attempts, e.Error, e.Payload}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// parkedCommand is one that decides about parked messages.
+func parkedCommand(verb, short string, decide func(outbox.Queue, context.Context, ...int64) (int, error)) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:     fmt.Sprintf("%s URL SEQ... | %[1]s URL --all", verb),
+		Short:   short,
+		Example: fmt.Sprintf("  onlyonce outbox %s sqlite:onlyonce-data/onlyonce.db 17 18", verb),
+		Args:    someOrAll(&all, "which messages? Give their SEQ after the URL, or --all; onlyonce outbox ls lists them"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			seqs, err := parseSeqs(args[1:])
+			if err != nil {
+				return err
+			}
+			return withStore(cmd.Context(), args[0], func(store *openStore) error {
+				queue := store.Outbox()
+				if all {
+					if seqs, err = allParked(cmd.Context(), queue); err != nil {
+						return err
+					}
+				}
+				n, err := decide(queue, cmd.Context(), seqs...)
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%sed: %d\n", strings.TrimSuffix(verb, "e"), n)
+				if n < len(seqs) {
+					return errors.New("not all of them were parked: onlyonce outbox ls lists those that are")
+				}
+				return nil
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all that are parked")
+	return cmd
+}
+
+// someOrAll takes URL and names, or URL and --all.
+func someOrAll(all *bool, otherwise string) cobra.PositionalArgs {
+	return func(_ *cobra.Command, args []string) error {
+		switch named := len(args) > 1; {
+		case len(args) == 0:
+			return usagef("missing argument: URL")
+		case named == *all:
+			return usagef("%s", otherwise)
+		}
+		return nil
+	}
+}
+
+func parseSeqs(args []string) (seqs []int64, err error) {
+	for _, text := range args {
+		seq, err := strconv.ParseInt(text, 10, 64)
+		if err != nil {
+			return nil, usagef("%q is not a SEQ: onlyonce outbox ls lists them", text)
+		}
+		seqs = append(seqs, seq)
+	}
+	return seqs, nil
+}
+
+func allParked(ctx context.Context, queue outbox.Queue) (seqs []int64, err error) {
+	for after := int64(0); ; {
+		list, err := queue.Parked(ctx, after, 1000)
+		if err != nil || len(list) == 0 {
+			return seqs, err
+		}
+		for _, e := range list {
+			seqs = append(seqs, e.Seq)
+		}
+		after = seqs[len(seqs)-1]
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/services/orders"
+	"github.com/spf13/cobra"
+)
+
+func poisonCommand() *cobra.Command {
+	return group(&cobra.Command{
+		Use:   "poison",
+		Short: "Show the events that a consumer gave up, and retry or discard them",
+		Long: `Looks at the events that came to the orders API's consumer from a broker and
+could not be handled, each with its last error. They are kept in the store until
+someone retries or discards them. Without a broker there are none: what fails is
+parked in the outbox (see onlyonce outbox).`,
+		Example: `  onlyonce poison ls postgres://app@db/shop
+  onlyonce poison retry postgres://app@db/shop --all`,
+	}, poisonLsCommand(),
+		poisonedCommand("retry", "Handle events once more, here and now; what fails stays", (*orders.API).Retry),
+		poisonedCommand("discard", "Forget events: they will never be handled", (*orders.API).Discard))
+}
+
+// maxPoisoned is how many events are looked at in one go.
+const maxPoisoned = 1000
+
+func poisonLsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "ls URL",
+		Short:   "List the events that were given up, oldest first",
+		Example: `  onlyonce poison ls sqlite:onlyonce-data/onlyonce.db`,
+		Args:    takes("URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withOrders(cmd.Context(), args[0], func(api *orders.API) error {
+				list, err := api.Poisoned(cmd.Context(), maxPoisoned)
+				if err != nil {
+					return err
+				}
+				out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+				fmt.Fprintln(out, "ID\tAGE\tTENANT\tERROR")
+				for _, p := range list {
+					fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", cell(p.ID), age(time.Since(p.At)), cell(p.Tenant), cell(p.Error))
+				}
+				if err := out.Flush(); err != nil {
+					return fmt.Errorf("write: %w", err)
+				}
+				return nil
+			})
+		},
+	}
+}
+
+// poisonedCommand is one that decides about events that were given up.
+func poisonedCommand(verb, short string, decide func(*orders.API, context.Context, orders.Poisoned) error) *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:     fmt.Sprintf("%s URL ID... | %[1]s URL --all", verb),
+		Short:   short,
+		Example: fmt.Sprintf("  onlyonce poison %s sqlite:onlyonce-data/onlyonce.db --all", verb),
+		Args:    someOrAll(&all, "which events? Give their ID after the URL, or --all; onlyonce poison ls lists them"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withOrders(cmd.Context(), args[0], func(api *orders.API) error {
+				return decidePoisoned(cmd, api, args[1:], all, decide)
+			})
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "all that were given up")
+	return cmd
+}
+
+// decidePoisoned takes a page of events after the other, until one has nothing
+// that was not tried yet.
+func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool, decide func(*orders.API, context.Context, orders.Poisoned) error) error {
+	done, tried := 0, make(map[string]bool)
+	var failed []error
+	for before := -1; before < len(tried); {
+		before = len(tried)
+		list, err := api.Poisoned(cmd.Context(), maxPoisoned+len(failed)) // what failed stays, and is the oldest
+		if err != nil {
+			return errors.Join(append(failed, err)...)
+		}
+		for _, p := range list {
+			if tried[p.ID] || !all && !slices.Contains(ids, p.ID) {
+				continue
+			}
+			tried[p.ID] = true
+			if err := decide(api, cmd.Context(), p); err != nil {
+				failed = append(failed, fmt.Errorf("%s: %w", p.ID, err))
+				continue
+			}
+			done++
+		}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "done: %d\n", done)
+	if !all && len(tried) < len(ids) {
+		failed = append(failed, errors.New("not all of them are there: onlyonce poison ls lists those that are"))
+	}
+	return errors.Join(failed...)
+}
+
+// withOrders calls fn with the orders API on a store that is there already.
+func withOrders(ctx context.Context, url string, fn func(*orders.API) error) error {
+	return withStore(ctx, url, func(store *openStore) error {
+		api, err := orders.New(ctx, store.db, store.Store, store.Outbox(), orders.Config{})
+		if err != nil {
+			return err
+		}
+		return fn(api)
+	})
+}

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+func TestSecurity01ATenantHeaderIsBelievedOnlyOfWhoMaySetIt(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	s := startProxy(t, up.URL, "--tenant-header", "X-Tenant-ID")
+	for _, header := range [][]string{
+		nil,
+		{"X-Tenant-ID", ""},
+		{"X-Tenant-ID", "alice, bob"},
+		{"X-Tenant-ID", strings.Repeat("a", longestTenant+1)},
+		{"X-Tenant-ID", "\xff"},
+		{"X_Tenant_ID", "alice"},
+	} {
+		if got := s.send("k", "a", header...); got.status != 401 || !strings.Contains(got.body, "tenant_missing") {
+			t.Errorf("%.40q: %+v", header, got)
+		}
+	}
+	alice, bob := s.send("k", "a", "X-Tenant-ID", "alice"), s.send("k", "a", "X-Tenant-ID", "bob")
+	if alice.status != 201 || bob.status != 201 || alice.body == bob.body {
+		t.Errorf("alice %+v, bob %+v", alice, bob)
+	}
+	if got := s.send("k", "a", "X-Tenant-ID", "alice"); got.body != alice.body || up.runs() != 2 {
+		t.Errorf("alice again: %+v", got)
+	}
+	if got := s.send("k", "a", "X-Tenant-ID", "alice", "Connection", "X-Tenant-ID"); got.status != 400 {
+		t.Errorf("Connection names the header: %+v", got)
+	}
+
+	s = startProxy(t, up.URL, "--tenant-header", "X-Tenant-ID", "--tenant-header-from", "10.0.0.0/8,192.0.2.1")
+	if got := s.send("k", "a", "X-Tenant-ID", "alice"); got.status != 401 {
+		t.Errorf("from an address that may not: %+v", got)
+	}
+	if got := s.get("/", "X-Tenant-ID", "alice"); got.body != `GET / tenant="" for="127.0.0.1"` {
+		t.Errorf("it is passed on: %+v", got)
+	}
+	s.logs(t, "a tenant header was dropped: if it came from your gateway, name its address")
+	if text := s.log.String(); strings.Count(text, "was dropped") != 1 || strings.Contains(text, "alice") {
+		t.Errorf("log:\n%s", text)
+	}
+}
+
+func TestWhoMayNameATenantIsTheAddressesGivenOrThisMachineOrWhoHasACertificate(t *testing.T) {
+	shown := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{}}}}
+	for _, c := range []struct {
+		from         []string
+		certificates bool
+		address      string
+		tls          *tls.ConnectionState
+		want         string
+	}{
+		{address: "127.0.0.1:1", want: "alice"},
+		{address: "[::1]:1", want: "alice"},
+		{address: "[::ffff:127.0.0.1]:1", want: "alice"},
+		{address: "192.0.2.1:1"},
+		{address: "192.0.2.1:1", tls: shown},
+		{address: "@"},
+		{certificates: true, address: "192.0.2.1:1", tls: shown, want: "alice"},
+		{certificates: true, address: "127.0.0.1:1", tls: &tls.ConnectionState{}},
+		{certificates: true, address: "127.0.0.1:1"},
+		{certificates: true, from: []string{"192.0.2.0/24"}, address: "192.0.2.1:1", want: "alice"},
+		{certificates: true, from: []string{"192.0.2.0/24"}, address: "198.51.100.1:1", tls: shown},
+		{from: []string{"192.0.2.7", "2001:db8::/32"}, address: "192.0.2.7:1", want: "alice"},
+		{from: []string{"192.0.2.7", "2001:db8::/32"}, address: "192.0.2.8:1"},
+		{from: []string{"192.0.2.7", "2001:db8::/32"}, address: "[2001:db8::1%eth0]:1", want: "alice"},
+		{from: []string{"192.0.2.7"}, address: "127.0.0.1:1"},
+	} {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.RemoteAddr, r.TLS = c.address, c.tls
+		r.Header.Set("X-Tenant-ID", "alice")
+		if got := headerTenant("x-tenant-id", believes(c.from, c.certificates))(r); got != c.want {
+			t.Errorf("%+v: %q", c, got)
+		}
+	}
+}
+
+func TestWhatAClientSaysOfOthersIsBelievedOnlyOfProxies(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	for text, want := range map[string]string{
+		"":                                    `for="127.0.0.1"`,
+		"forwarded: {trust: [127.0.0.0/8]}\n": `for="192.0.2.7, 127.0.0.1"`,
+		"forwarded: {trust: [10.0.0.0/8]}\n":  `for="127.0.0.1"`,
+	} {
+		s, _ := startProxyFile(t, up.URL, plainFile+text)
+		if got := s.get("/", "X-Forwarded-For", "192.0.2.7"); !strings.HasSuffix(got.body, want) {
+			t.Errorf("%q: %s", text, got.body)
+		}
+	}
+}
+
+func TestSecurity01WhoSendsAnotherAuthorizationIsAnotherTenant(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	s := startProxy(t, up.URL, "--tenant-authorization")
+	if got := s.send("k", "a"); got.status != 401 {
+		t.Errorf("without one: %+v", got)
+	}
+	one, two := s.send("k", "a", "Authorization", "Bearer one"), s.send("k", "a", "Authorization", "Bearer two")
+	again := s.send("k", "a", "Authorization", "Bearer one")
+	if one.status != 201 || two.status != 201 || one.body == two.body || again.body != one.body {
+		t.Errorf("%+v, %+v, %+v", one, two, again)
+	}
+	if up.last().Header.Get("Authorization") != "Bearer two" {
+		t.Error("the upstream did not get the header")
+	}
+}
+
+// An issuer signs tokens and publishes its keys in a file.
+type issuer struct {
+	key  *ecdsa.PrivateKey
+	id   string
+	path string
+}
+
+func (i *issuer) publish(t *testing.T, id string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	i.key, i.id = key, id
+	text, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: id, Use: "sig"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, i.path, string(text))
+}
+
+func (i *issuer) token(t *testing.T, org, audience string) string {
+	t.Helper()
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: i.key}, (&jose.SignerOptions{}).WithHeader("kid", i.id))
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.Signed(signer).Claims(map[string]any{
+		"org": org, "aud": audience, "iss": "https://id/", "exp": time.Now().Add(time.Hour).Unix(),
+	}).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return "Bearer " + token
+}
+
+func TestSecurity01TheTenantIsAClaimOfAVerifiedToken(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	id := &issuer{path: filepath.Join(t.TempDir(), "jwks.json")}
+	id.publish(t, "one")
+	s := startProxy(t, up.URL, "--tenant-claim", "org", "--jwks", id.path, "--issuer", "https://id/", "--audience", "api")
+	acme := id.token(t, "acme", "api")
+	first, again, other := s.send("k", "a", "Authorization", acme), s.send("k", "a", "Authorization", id.token(t, "acme", "api")), s.send("k", "a", "Authorization", id.token(t, "other", "api"))
+	if first.status != 201 || again.body != first.body || other.status != 201 || other.body == first.body {
+		t.Errorf("%+v, %+v, %+v", first, again, other)
+	}
+	for name, token := range map[string]string{"none": "", "forged": acme[:len(acme)-4] + "AAAA", "another audience": id.token(t, "acme", "else")} {
+		if got := s.send("k", "a", "Authorization", token); got.status != 401 {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	if got := s.get("/"); got.status != 200 {
+		t.Errorf("what has no key needs a token: %+v", got)
+	}
+
+	id.publish(t, "two")
+	s.signal(syscall.SIGHUP)
+	s.logs(t, "the settings were read again and are in place")
+	if got := s.send("k", "a", "Authorization", id.token(t, "acme", "api")); got.body != first.body {
+		t.Errorf("with the new key: %+v", got)
+	}
+	if got := s.send("k", "a", "Authorization", acme); got.status != 401 {
+		t.Errorf("with the key that was taken away: %+v", got)
+	}
+}

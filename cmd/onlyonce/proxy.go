@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/proxy"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+	"github.com/spf13/cobra"
+)
+
+func proxyCommand() *cobra.Command {
+	var cfg proxyConfig
+	cmd := &cobra.Command{
+		Use:   "proxy",
+		Short: "Put the idempotency layer before a server in any language",
+		Long: `Puts the idempotency layer before a server in any language, which needs no
+change: a POST or PATCH with an Idempotency-Key runs once, and a repeat gets the
+first one's answer. Everything else goes through untouched and streaming, HTTP/2,
+WebSockets, server-sent events and gRPC included.
+
+Say whose request it is, in one of four ways: two tenants may use one key and
+never see each other's answers. A --tenant-header is believed from this machine
+only, unless --tenant-header-from or --tls-client-ca says otherwise; what sets it
+must stand between the clients and the proxy, must know who they are, and must
+replace what they send. A --tenant-claim is one of a token that the proxy
+verifies itself, with the public keys of --jwks. --tenant-authorization takes
+another Authorization header for another tenant, and verifies nothing.
+--single-tenant is for callers who may see each other's answers.
+
+A request that did not reach the upstream is as if it had not been sent. When the
+connection broke or the answer was late, or was 502 or 504, nobody knows whether
+it took effect; --unknown says what a repeat then does. The upstream gets the key,
+the number of the attempt as Idempotency-Attempt, and Idempotency-Fence.
+
+Several proxies on one postgres:// or mysql:// store give the guarantees of one.
+A --config file says more, per route; --print-config writes one that explains
+itself. SIGHUP reads it again, and no request is dropped. Files for TLS are read
+again when they change. What to try is printed to standard output, the log to
+standard error. Every flag is also an environment variable, shown in brackets;
+the flag wins, and an empty variable counts as not set.
+
+SIGINT or SIGTERM ends the proxy once the requests that run are answered; a second
+one ends it at once.`,
+		Example: `  onlyonce proxy --upstream http://127.0.0.1:3000 --single-tenant
+  onlyonce proxy --upstream http://127.0.0.1:3000 --listen 127.0.0.1:8080 --store sqlite:keys.db --tenant-header X-Tenant-ID --unknown hold
+  onlyonce proxy --upstream https://orders.internal --upstream-ca ca.crt --tls-cert a.crt --tls-key a.key --listen :8443 --store postgres://… --tenant-claim sub --jwks https://id.example.com/jwks.json --admin 127.0.0.1:9090
+  onlyonce proxy --upstream http://127.0.0.1:3000 --single-tenant --print-config > proxy.yaml
+  onlyonce proxy --config proxy.yaml`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromEnv(cmd); err != nil {
+				return err
+			}
+			f, err := cfg.read(cmd)
+			if err != nil {
+				return err
+			}
+			switch {
+			case cfg.print:
+				fmt.Fprint(cmd.OutOrStdout(), proxyfile.Print(f))
+				return nil
+			case cfg.check:
+				return checkProxy(cmd, f)
+			}
+			return inFlags(runProxy(cmd.Context(), f, func() (*proxyfile.File, error) { return cfg.read(cmd) }, cmd.OutOrStdout()))
+		},
+	}
+	cfg.addFlags(cmd)
+	return cmd
+}
+
+// checkProxy reads the files that settings name, and neither the store nor what
+// is on other machines.
+func checkProxy(cmd *cobra.Command, f *proxyfile.File) error {
+	if _, err := serverTLS(f.TLS); err != nil {
+		return inFlags(f.Mistake(&f.TLS.Cert, "tls", err.Error(), &f.TLS))
+	}
+	b := newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler))
+	if _, _, err := b.routes(f, func(*http.Request) string { return "" }); err != nil {
+		return inFlags(err)
+	}
+	if f.Store.URL != inMemory {
+		if _, err := parseStoreURL(f.Store.URL); err != nil {
+			return inFlags(f.Mistake(&f.Store.URL, "store.url", err.Error()))
+		}
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), "the settings are right")
+	return nil
+}
+
+// newRouting returns a routing on a store.
+func newRouting(store onlyonce.Store, m *metrics, log *slog.Logger) *routing {
+	logs := onlyonce.SlogObserver(log)
+	return &routing{
+		store:   store,
+		metrics: newProxyMetrics(m.registry, log),
+		guards:  make(map[policy]*onlyonce.Guard),
+		observer: func(ctx context.Context, e onlyonce.Event) {
+			m.observe(ctx, e)
+			logs(ctx, e)
+		},
+	}
+}
+
+// runProxy serves until it is told to stop; read reads the settings again.
+func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.File, error), out io.Writer) (err error) {
+	log, err := newLogger(os.Stderr, f.LogFormat)
+	if err != nil {
+		return err
+	}
+	slog.SetDefault(log) // so that what net/http prints is JSON, too
+	hangup := hangups()  // before anything that takes time: it must not end the process
+	ln, err := net.Listen("tcp", f.Listen)
+	if err != nil {
+		return fmt.Errorf("%w; name another address with --listen", err)
+	}
+	defer ln.Close()
+	store, err := openProxyStore(ctx, f.Store.URL, f.Store.AcceptRisks)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.close()) }()
+	m := newMetrics()
+	b := newRouting(store.Store, m, log)
+	p, err := newLiveProxy(ctx, f, b, read, log)
+	if err != nil {
+		return err
+	}
+	h := &health{stores: []onlyonce.Store{store.Store}}
+	background := []func(context.Context) error{p.run(hangup), purge(b.guard(&f.Defaults), f.Store.PurgeEvery)}
+	if f.Admin != "" {
+		admin, err := newAdminServer(f.Admin, h, m, log)
+		if err != nil {
+			return err
+		}
+		defer admin.ln.Close()
+		background = append(background, admin.run)
+		log.Info("supervisors are answered", "address", admin.ln.Addr().String())
+	}
+	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer release()
+	if err := welcomeProxy(out, ln.Addr(), f, store); err != nil {
+		return fmt.Errorf("print what to try: %w", err)
+	}
+	if store.forgets {
+		log.Warn("the store is in memory: after a restart every key is as if it had never been used")
+	}
+	log.Info("listening", "address", ln.Addr().String(), "tls", f.TLS.Cert != "", "store", store.shown, "tenants", describeTenants(f), "version", programVersion())
+	l := lifecycle{server: proxyServer(f, b.metrics.count(p), log), background: background, health: h, limit: f.ShutdownTimeout, log: log}
+	return l.run(signals, proxy.Listen(ln, p.tlsConfig()), release)
+}
+
+func purge(g *onlyonce.Guard, every time.Duration) func(context.Context) error {
+	return func(ctx context.Context) error {
+		g.PurgeEvery(ctx, every)
+		return nil
+	}
+}
+
+// proxyServer is the package's server with the file's limits.
+func proxyServer(f *proxyfile.File, h http.Handler, log *slog.Logger) *http.Server {
+	s := proxy.Server(h)
+	s.ReadHeaderTimeout, s.IdleTimeout, s.MaxHeaderBytes = f.Server.HeaderTimeout, f.Server.IdleTimeout, int(f.Server.MaxHeader)
+	s.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelWarn)
+	return s
+}

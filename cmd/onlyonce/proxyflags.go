@@ -1,0 +1,208 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// A proxyConfig is what proxy's flags and environment say.
+type proxyConfig struct {
+	config string // the file; "": the flags say everything
+	print  bool
+	check  bool
+
+	said *proxyfile.File // by the flags
+	up   proxyfile.Upstream
+}
+
+// addFlags declares the flags, each with its environment variable.
+func (c *proxyConfig) addFlags(cmd *cobra.Command) {
+	c.said, c.up = proxyfile.New(), proxyfile.NewUpstream()
+	s, t, d, f := c.said, &c.said.Tenant, &c.said.Defaults, cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&c.up.URL, "upstream", "", "`URL` of the server behind, such as http://127.0.0.1:3000")
+	f.StringVar(&s.Listen, "listen", s.Listen, "`address` to listen on; port 0 takes a free one")
+	f.StringVar(&s.Admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
+	f.StringVar(&s.Store.URL, "store", s.Store.URL, "`URL` of the store: memory://, sqlite:PATH, postgres://… or mysql://…")
+	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header that says whose request it is; what is in front of the proxy must have verified it, and must replace what a client sends")
+	f.StringSliceVar(&t.From, "tenant-header-from", nil, "`addresses` from which that header is believed, such as 10.0.0.0/8; from others it is dropped (default: this machine, or with --tls-client-ca who has a certificate)")
+	f.StringVar(&t.JWT.Claim, "tenant-claim", "", "`name` of the claim that says whose request it is, of the token in Authorization: Bearer")
+	f.StringVar(&t.JWT.JWKS, "jwks", "", "`file or https URL` of the public keys that verify the token")
+	f.StringVar(&t.JWT.CA, "jwks-ca", "", "`file` of who signs the certificate of that URL (default: the system's authorities)")
+	f.StringVar(&t.JWT.Issuer, "issuer", "", "`text` that the token's iss must be")
+	f.StringVar(&t.JWT.Audience, "audience", "", "`text` that the token's aud must hold")
+	f.BoolVar(&t.Authorization, "tenant-authorization", false, "who sends another Authorization header is another tenant")
+	f.BoolVar(&t.Single, "single-tenant", false, "all callers are one, and may see each other's answers")
+	f.BoolVar(&d.Key.Required, "require-key", false, "refuse a POST or PATCH without a key")
+	f.DurationVar(&d.Wait, "wait", d.Wait, "how long the repeat of a running command waits for its answer; 0s: not at all")
+	f.DurationVar(&d.Lease, "lease", d.Lease, "how long a proxy that died may seem to be at work")
+	f.DurationVar(&d.Keep, "keep", d.Keep, "how long an answer is kept and replayed")
+	f.StringVar(&d.Unknown, "unknown", d.Unknown, "what a repeat does when nobody knows whether the upstream did it: `rerun or hold`")
+	f.StringVar(&d.Fingerprint.Mode, "fingerprint", d.Fingerprint.Mode, "how bodies are compared, `raw, json or none`")
+	f.Var(&d.Limits.Answer, "max-response", "the longest body of an answer that is stored")
+	f.StringVar(&s.TLS.Cert, "tls-cert", "", "`file` of the certificate that clients see")
+	f.StringVar(&s.TLS.Key, "tls-key", "", "`file` of its key")
+	f.StringVar(&s.TLS.ClientCA, "tls-client-ca", "", "`file` of who signs clients' certificates; they must show one")
+	f.StringVar(&c.up.TLS.CA, "upstream-ca", "", "`file` of who signs the upstream's certificate (default: the system's authorities)")
+	f.StringVar(&c.up.TLS.Cert, "upstream-cert", "", "`file` of the certificate that the upstream sees")
+	f.StringVar(&c.up.TLS.Key, "upstream-key", "", "`file` of its key")
+	f.StringSliceVar(&s.Store.AcceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
+	f.StringVar(&s.LogFormat, "log-format", s.LogFormat, "json or text; the log goes to standard error")
+	f.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, "how long running requests may take to end after SIGINT or SIGTERM")
+	f.StringVar(&c.config, "config", "", "`file` of settings, instead of most flags; see --print-config")
+	f.BoolVar(&c.print, "print-config", false, "print the settings as a file for --config, with what each means, and exit")
+	f.BoolVar(&c.check, "check-config", false, "check the settings, and exit")
+	completes(cmd, "unknown", "rerun", "hold")
+	completes(cmd, "fingerprint", "raw", "json", "none")
+	completes(cmd, "log-format", "json", "text")
+	documentEnv(cmd)
+}
+
+// settingOf is what a flag says in a file.
+var settingOf = map[string]string{
+	"upstream": "upstreams[0].url", "listen": "listen", "admin": "admin", "store": "store.url", "accept-risk": "store.accept_risks",
+	"tenant-header": "tenant.header", "tenant-header-from": "tenant.from", "tenant-claim": "tenant.jwt.claim",
+	"jwks": "tenant.jwt.jwks", "jwks-ca": "tenant.jwt.ca", "issuer": "tenant.jwt.issuer", "audience": "tenant.jwt.audience",
+	"tenant-authorization": "tenant.authorization", "single-tenant": "tenant.single",
+	"require-key": "defaults.key.required", "wait": "defaults.wait", "lease": "defaults.lease", "keep": "defaults.keep",
+	"unknown": "defaults.unknown", "fingerprint": "defaults.fingerprint.mode", "max-response": "defaults.limits.answer",
+	"tls-cert": "tls.cert", "tls-key": "tls.key", "tls-client-ca": "tls.client_ca",
+	"upstream-ca": "upstreams[0].tls.ca", "upstream-cert": "upstreams[0].tls.cert", "upstream-key": "upstreams[0].tls.key",
+	"log-format": "log_format", "shutdown-timeout": "shutdown_timeout",
+}
+
+// besideFile are the flags that say something beside --config; the others would
+// leave it open which counts.
+var besideFile = []string{"config", "print-config", "check-config", "help", "listen", "admin", "store", "accept-risk", "log-format", "shutdown-timeout"}
+
+// read returns what the flags or the file say.
+func (c *proxyConfig) read(cmd *cobra.Command) (*proxyfile.File, error) {
+	if c.config == "" {
+		return c.fromFlags()
+	}
+	var wrong error
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if wrong == nil && !slices.Contains(besideFile, f.Name) {
+			wrong = usagef("--%s (%s) and --config: write %s into %s instead", f.Name, envName(f.Name), settingOf[f.Name], c.config)
+		}
+	})
+	if wrong != nil {
+		return nil, wrong
+	}
+	text, err := os.ReadFile(c.config)
+	if err != nil {
+		return nil, fmt.Errorf("read the settings: %w", err)
+	}
+	f, err := proxyfile.Parse(c.config, text, func(f *proxyfile.File) { c.override(cmd, f) })
+	if err != nil {
+		return nil, fmt.Errorf("%s is not right:\n%w", c.config, err)
+	}
+	return f, nil
+}
+
+// override lets flags win over a file.
+func (c *proxyConfig) override(cmd *cobra.Command, f *proxyfile.File) {
+	given := cmd.Flags().Changed
+	if given("listen") {
+		f.Listen = c.said.Listen
+	}
+	if given("admin") {
+		f.Admin = c.said.Admin
+	}
+	if given("store") {
+		f.Store.URL = c.said.Store.URL
+	}
+	if given("accept-risk") {
+		f.Store.AcceptRisks = c.said.Store.AcceptRisks
+	}
+	if given("log-format") {
+		f.LogFormat = c.said.LogFormat
+	}
+	if given("shutdown-timeout") {
+		f.ShutdownTimeout = c.said.ShutdownTimeout
+	}
+}
+
+// examples are what --print-config shows where there is no default.
+func (c *proxyConfig) examples() {
+	if c.up.URL == "" {
+		c.up.URL = "http://127.0.0.1:3000"
+	}
+	t := &c.said.Tenant
+	if t.Header == "" && t.JWT.Claim == "" && !t.Authorization && !t.Single {
+		t.Header = "X-Tenant-ID"
+	}
+}
+
+// fromFlags says what is wrong in the words of the command line.
+func (c *proxyConfig) fromFlags() (*proxyfile.File, error) {
+	if c.print {
+		c.examples()
+	}
+	t := &c.said.Tenant
+	var given []string
+	for flag, is := range map[string]bool{"--tenant-header": t.Header != "", "--tenant-claim": t.JWT.Claim != "", "--tenant-authorization": t.Authorization, "--single-tenant": t.Single} {
+		if is {
+			given = append(given, flag)
+		}
+	}
+	slices.Sort(given)
+	switch {
+	case c.up.URL == "":
+		return nil, usagef("there is nothing behind the proxy: give --upstream (%s), such as http://127.0.0.1:3000, or --config", envName("upstream"))
+	case len(given) == 0:
+		return nil, usagef("whose request is it? Give exactly one of --tenant-header, --tenant-claim, --tenant-authorization and --single-tenant, which says that all callers are one")
+	case len(given) > 1:
+		return nil, usagef("%s are given: whose request it is, exactly one says", strings.Join(given, " and "))
+	case t.JWT.Claim == "" && (t.JWT.JWKS != "" || t.JWT.CA != "" || t.JWT.Issuer != "" || t.JWT.Audience != ""):
+		return nil, usagef("--jwks, --jwks-ca, --issuer and --audience go with --tenant-claim: give that too, or leave them out")
+	}
+	c.said.Upstreams = []proxyfile.Upstream{c.up}
+	if err := c.said.Check(); err != nil {
+		return nil, inFlags(err)
+	}
+	return c.said, nil
+}
+
+// inFlags names the flags instead of the settings of a file.
+func inFlags(err error) error {
+	var all proxyfile.Mistakes
+	var one proxyfile.Mistake
+	switch {
+	case errors.As(err, &all):
+	case errors.As(err, &one) && one.File == "":
+		all = proxyfile.Mistakes{one}
+	default:
+		return err
+	}
+	lines := make([]string, len(all))
+	for i, m := range all {
+		lines[i] = flagOf(m.At) + m.Text
+	}
+	return usagef("%s", strings.Join(lines, "\n"))
+}
+
+// flagOf names the flag of a setting.
+func flagOf(at string) string {
+	for flag, setting := range settingOf {
+		if at == setting {
+			return fmt.Sprintf("--%s (%s): ", flag, envName(flag))
+		}
+	}
+	switch {
+	case at == "tls":
+		return "--tls-cert and --tls-key: "
+	case strings.HasSuffix(at, ".tls"):
+		return "--upstream-ca, --upstream-cert and --upstream-key: "
+	case strings.HasPrefix(at, "tenant.from"):
+		return fmt.Sprintf("--tenant-header-from (%s): ", envName("tenant-header-from"))
+	}
+	return ""
+}

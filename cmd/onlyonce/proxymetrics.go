@@ -1,0 +1,117 @@
+package main
+
+import (
+	"log/slog"
+	"net/http"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// proxyMetrics count what passes, beside what became of keys. No path, key or
+// tenant is in a label.
+type proxyMetrics struct {
+	answers  [6]prometheus.Counter // by the first digit of the status
+	inFlight prometheus.Gauge
+	refused  *prometheus.CounterVec
+	upstream *prometheus.CounterVec
+	reloads  *prometheus.CounterVec
+	log      *slog.Logger
+}
+
+func newProxyMetrics(in *prometheus.Registry, log *slog.Logger) *proxyMetrics {
+	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "onlyonce_proxy_requests_total",
+		Help: "Requests that were answered, with a key or without one, by the class of the status.",
+	}, []string{"code"})
+	m := &proxyMetrics{
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "onlyonce_proxy_in_flight",
+			Help: "Requests that are being answered now.",
+		}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "onlyonce_proxy_refusals_total",
+			Help: "Requests that the proxy answered itself, by the code of the problem.",
+		}, []string{"code"}),
+		upstream: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "onlyonce_proxy_upstream_errors_total",
+			Help: "Requests without an answer of the upstream: it was unreachable, and nothing was sent; the connection broke; or it took too long (timeout).",
+		}, []string{"upstream", "kind"}),
+		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "onlyonce_proxy_reloads_total",
+			Help: "Readings of the settings and certificates after the start, by whether they took effect (ok) or not (failed).",
+		}, []string{"result"}),
+		log: log,
+	}
+	for i, class := range []string{"", "1xx", "2xx", "3xx", "4xx", "5xx"} {
+		if class != "" {
+			m.answers[i] = answers.WithLabelValues(class)
+		}
+	}
+	for _, result := range []string{"ok", "failed"} {
+		m.reloads.WithLabelValues(result)
+	}
+	in.MustRegister(answers, m.inFlight, m.refused, m.upstream, m.reloads)
+	return m
+}
+
+// count counts what h answers.
+func (m *proxyMetrics) count(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		m.inFlight.Inc()
+		c := counted{ResponseWriter: w}
+		defer func() {
+			m.inFlight.Dec()
+			if class := c.status / 100; class > 0 && class < len(m.answers) {
+				m.answers[class].Inc()
+			}
+		}()
+		h.ServeHTTP(&c, r)
+	})
+}
+
+// A counted answer takes note of its status.
+type counted struct {
+	http.ResponseWriter
+	status int
+}
+
+func (c *counted) WriteHeader(status int) {
+	if c.status < http.StatusOK { // those before were informational
+		c.status = status
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *counted) Write(p []byte) (int, error) {
+	if c.status < http.StatusOK {
+		c.status = http.StatusOK
+	}
+	return c.ResponseWriter.Write(p)
+}
+
+// Unwrap is for http.ResponseController.
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// refusals counts problems that w writes for requests to an upstream.
+func (m *proxyMetrics) refusals(upstream string, write refusal.Writer) refusal.Writer {
+	return func(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
+		m.refused.WithLabelValues(p.Code).Inc()
+		switch {
+		case p.Code == "upstream_unreachable":
+			m.upstream.WithLabelValues(upstream, "unreachable").Inc()
+		case p.Code == "upstream_failed" && p.Status == http.StatusGatewayTimeout:
+			m.upstream.WithLabelValues(upstream, "timeout").Inc()
+		case p.Code == "upstream_failed":
+			m.upstream.WithLabelValues(upstream, "broken").Inc()
+		}
+		write(w, r, p)
+	}
+}
+
+// report logs why a request was refused or its answer broke off. Paths and
+// headers are the callers', and are not logged.
+func (m *proxyMetrics) report(r *http.Request, err error) {
+	m.log.Warn("a request was not answered by the upstream", "method", r.Method, "route", r.Pattern, "error", err)
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/signal"
+	"reflect"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/proxy"
+)
+
+// A liveProxy is a proxy whose settings can change while it serves.
+type liveProxy struct {
+	proxy   *proxy.Proxy
+	front   atomic.Pointer[front]
+	secure  atomic.Pointer[tls.Config] // nil: plain HTTP, from the start on
+	routing *routing
+	read    func() (*proxyfile.File, error)
+	log     *slog.Logger
+
+	// Of whoever reloads, and nobody else.
+	file    *proxyfile.File
+	tenancy tenancy
+	files   [sha256.Size]byte // what the files for TLS held
+}
+
+// newLiveProxy puts the first settings in place.
+func newLiveProxy(ctx context.Context, f *proxyfile.File, b *routing, read func() (*proxyfile.File, error), log *slog.Logger) (*liveProxy, error) {
+	p := &liveProxy{routing: b, read: read, log: log}
+	return p, p.apply(ctx, f)
+}
+
+func (p *liveProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.front.Load().strip(r)
+	p.proxy.ServeHTTP(w, r)
+}
+
+// apply puts settings in place: all, or none with an error. Requests that are
+// under way end by those with which they began.
+func (p *liveProxy) apply(ctx context.Context, f *proxyfile.File) error {
+	files := digest(tlsFiles(f)...)
+	p.files = files // whether they are right or not: only another change is worth another try
+	secure, err := serverTLS(f.TLS)
+	if err != nil {
+		return f.Mistake(&f.TLS.Cert, "tls", err.Error(), &f.TLS)
+	}
+	tenants := p.tenancy
+	if !p.sameTenants(f) {
+		if tenants, err = newTenancy(ctx, f, p.log); err != nil {
+			return err
+		}
+	}
+	routes, ups, err := p.routing.routes(f, tenants.of)
+	if err != nil {
+		if tenants.stop != nil && tenants.keys != p.tenancy.keys {
+			tenants.stop()
+		}
+		return err
+	}
+	cfg := p.routing.config(f)
+	if p.proxy == nil {
+		p.proxy = proxy.New(routes, cfg)
+	} else {
+		p.proxy.Reload(routes, cfg)
+	}
+	p.routing.upstreams = ups
+	p.front.Store(newFront(f, p.log))
+	if p.file == nil || p.secure.Load() != nil && secure != nil {
+		p.secure.Store(secure)
+	}
+	if p.tenancy.stop != nil && tenants.keys != p.tenancy.keys {
+		p.tenancy.stop()
+	}
+	p.file, p.tenancy = f, tenants
+	return nil
+}
+
+// sameTenants reports whether f tells tenants apart as the settings in place do.
+func (p *liveProxy) sameTenants(f *proxyfile.File) bool {
+	return p.file != nil && reflect.DeepEqual(f.Tenant, p.file.Tenant) && (f.TLS.ClientCA != "") == (p.file.TLS.ClientCA != "")
+}
+
+// tlsConfig is for the listener; nil: plain HTTP.
+func (p *liveProxy) tlsConfig() *tls.Config {
+	first := p.secure.Load()
+	if first == nil {
+		return nil
+	}
+	cfg := first.Clone()
+	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.secure.Load(), nil }
+	return cfg
+}
+
+// lookEvery is how often the files for TLS are looked at.
+const lookEvery = 2 * time.Second
+
+// run reloads on SIGHUP, and when a file for TLS changes, until ctx ends.
+func (p *liveProxy) run(hangups <-chan os.Signal) func(context.Context) error {
+	return func(ctx context.Context) error {
+		look := time.NewTicker(lookEvery)
+		defer look.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				p.proxy.Close()
+				return nil
+			case <-hangups:
+				p.reload(ctx)
+			case <-look.C:
+				if digest(tlsFiles(p.file)...) != p.files {
+					p.done(p.apply(ctx, p.file), "the files for TLS have changed and are in place")
+				}
+			}
+		}
+	}
+}
+
+// hangups delivers SIGHUP, which from now on does not end the process.
+func hangups() <-chan os.Signal {
+	c := make(chan os.Signal, 1)
+	signal.Notify(c, syscall.SIGHUP)
+	return c
+}
+
+// reload reads the settings again. Those that are not right change nothing.
+func (p *liveProxy) reload(ctx context.Context) {
+	before := p.file
+	f, err := p.read()
+	if err == nil {
+		err = p.apply(ctx, f)
+	}
+	if err == nil && p.tenancy.keys != nil {
+		if err := p.tenancy.keys.Refresh(ctx); err != nil {
+			p.log.Error("the public keys could not be read again: those that are known stay", "error", err)
+		}
+	}
+	p.done(err, "the settings were read again and are in place")
+	if err != nil {
+		return
+	}
+	if fixed := needStart(before, f); len(fixed) > 0 {
+		p.log.Warn("some changed settings count from the next start on", "settings", fixed)
+		p.file = keepFixed(before, f)
+	}
+}
+
+// done says how a reload ended.
+func (p *liveProxy) done(err error, well string) {
+	if err == nil {
+		p.routing.metrics.reloads.WithLabelValues("ok").Inc()
+		p.log.Info(well)
+		return
+	}
+	p.routing.metrics.reloads.WithLabelValues("failed").Inc()
+	var all proxyfile.Mistakes
+	if !errors.As(err, &all) {
+		p.log.Error("the settings were not put in place: the old ones stay", "error", err)
+		return
+	}
+	for _, m := range all {
+		p.log.Error("the settings were not put in place: the old ones stay", "error", m.Error())
+	}
+}
+
+// needStart names the settings that differ and can't be put in place.
+func needStart(a, b *proxyfile.File) (names []string) {
+	for _, s := range []struct {
+		name string
+		same bool
+	}{
+		{"listen", a.Listen == b.Listen},
+		{"admin", a.Admin == b.Admin},
+		{"log_format", a.LogFormat == b.LogFormat},
+		{"shutdown_timeout", a.ShutdownTimeout == b.ShutdownTimeout},
+		{"tls.cert", (a.TLS.Cert == "") == (b.TLS.Cert == "")},
+		{"store", reflect.DeepEqual(a.Store, b.Store)},
+		{"server.max_header", a.Server.MaxHeader == b.Server.MaxHeader},
+		{"server.header_timeout", a.Server.HeaderTimeout == b.Server.HeaderTimeout},
+		{"server.idle_timeout", a.Server.IdleTimeout == b.Server.IdleTimeout},
+	} {
+		if !s.same {
+			names = append(names, s.name)
+		}
+	}
+	return names
+}
+
+// keepFixed notes of b what a has in place, so that the next reload names it
+// again.
+func keepFixed(a, b *proxyfile.File) *proxyfile.File {
+	c := *b
+	c.Listen, c.Admin, c.LogFormat, c.ShutdownTimeout, c.Store = a.Listen, a.Admin, a.LogFormat, a.ShutdownTimeout, a.Store
+	c.Server.MaxHeader, c.Server.HeaderTimeout, c.Server.IdleTimeout = a.Server.MaxHeader, a.Server.HeaderTimeout, a.Server.IdleTimeout
+	if (a.TLS.Cert == "") != (b.TLS.Cert == "") {
+		c.TLS = a.TLS
+	}
+	return &c
+}

@@ -1,0 +1,232 @@
+package main
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy"
+)
+
+// A routing makes routes of files. What stays the same from one file to the next
+// is made once, so that connections and waiting requests are kept.
+type routing struct {
+	store     onlyonce.Store
+	observer  onlyonce.Observer
+	metrics   *proxyMetrics
+	guards    map[policy]*onlyonce.Guard
+	upstreams map[upstreamKey]*proxy.Upstream
+}
+
+// A policy is what a Guard is made of.
+type policy struct {
+	lease, keep, wait time.Duration
+	hold              bool
+}
+
+// An upstreamKey is what an upstream is made of: its settings, and what its files
+// hold.
+type upstreamKey struct {
+	settings proxyfile.Upstream
+	files    [sha256.Size]byte
+}
+
+// routes returns what the proxy is to do with requests, and the upstreams that
+// are to be kept in b once it does.
+func (b *routing) routes(f *proxyfile.File, tenant func(*http.Request) string) ([]proxy.Route, map[upstreamKey]*proxy.Upstream, error) {
+	ups, used, err := b.connections(f)
+	if err != nil {
+		return nil, nil, err
+	}
+	routes := make([]proxy.Route, 0, len(f.Routes)+1)
+	all := false
+	for i := range f.Routes {
+		r := &f.Routes[i]
+		name := r.Upstream
+		if name == "" {
+			name = f.Upstreams[0].Name
+		}
+		route := b.route(&r.Settings, r.Match, name, f, tenant)
+		route.Upstream = ups[name]
+		routes, all = append(routes, route), all || r.Match == "/"
+	}
+	if !all {
+		name := f.Upstreams[0].Name
+		route := b.route(&f.Defaults, "/", name, f, tenant)
+		route.Upstream = ups[name]
+		if f.Defaults.Operation == "" {
+			route.Once.Operation = methodAndPath
+		}
+		routes = append(routes, route)
+	}
+	cfg := b.config(f)
+	if err := proxy.Check(routes, cfg); err != nil {
+		var at *proxy.RouteError
+		if errors.As(err, &at) && at.Route < len(f.Routes) {
+			return nil, nil, f.Mistake(&f.Routes[at.Route], fmt.Sprintf("routes[%d]", at.Route), at.Err.Error())
+		}
+		return nil, nil, err
+	}
+	return routes, used, nil
+}
+
+// config is what holds for all routes.
+func (b *routing) config(f *proxyfile.File) proxy.Config {
+	cfg := proxy.Config{BodyTimeout: f.Server.BodyTimeout, Problem: b.metrics.refusals("", writer(&f.Defaults)), Report: b.metrics.report}
+	if f.Tenant.Header != "" {
+		cfg.Protected = []string{f.Tenant.Header}
+	}
+	return cfg
+}
+
+// connections returns the upstreams by name, and by what they are made of.
+func (b *routing) connections(f *proxyfile.File) (byName map[string]*proxy.Upstream, used map[upstreamKey]*proxy.Upstream, err error) {
+	byName, used = make(map[string]*proxy.Upstream), make(map[upstreamKey]*proxy.Upstream)
+	for i, u := range f.Upstreams {
+		key := upstreamKey{u, digest(u.TLS.CA, u.TLS.Cert, u.TLS.Key)}
+		up := b.upstreams[key]
+		if up == nil {
+			if up, err = newUpstream(u); err != nil {
+				return nil, nil, f.Mistake(&f.Upstreams[i].TLS, fmt.Sprintf("upstreams[%d].tls", i), err.Error(), &f.Upstreams[i])
+			}
+		}
+		used[key], byName[u.Name] = up, up
+	}
+	return byName, used, nil
+}
+
+func newUpstream(u proxyfile.Upstream) (*proxy.Upstream, error) {
+	at, err := url.Parse(u.URL)
+	if err != nil {
+		return nil, err
+	}
+	secure, err := upstreamTLS(u.TLS)
+	return &proxy.Upstream{
+		URL: at, TLS: secure, HTTP2: u.HTTP2, KeepHost: u.KeepHost,
+		DialTimeout: u.Timeouts.Connect, TLSTimeout: u.Timeouts.Connect, HeaderTimeout: u.Timeouts.Answer,
+		StallTimeout: u.Timeouts.Stall, KeepIdle: u.Timeouts.Idle,
+	}, err
+}
+
+// guard returns the one of a policy.
+func (b *routing) guard(s *proxyfile.Settings) *onlyonce.Guard {
+	p := policy{s.Lease, s.Keep, s.Wait, s.Unknown == "hold"}
+	if b.guards[p] == nil {
+		b.guards[p] = onlyonce.New(b.store, onlyonce.Config{Lease: p.lease, Keep: p.keep, Wait: p.wait, HoldUnknown: p.hold, Observer: b.observer})
+	}
+	return b.guards[p]
+}
+
+// route returns what becomes of requests that match, but for their upstream.
+func (b *routing) route(s *proxyfile.Settings, match, upstream string, f *proxyfile.File, tenant func(*http.Request) string) proxy.Route {
+	method, pattern, both := strings.Cut(match, " ")
+	if !both {
+		method, pattern = "", match
+	}
+	return proxy.Route{
+		Method: method, Pattern: pattern,
+		Guard: b.guard(s), Once: b.once(s, upstream, tenant), KeyPointer: s.Key.Pointer, DontStoreBody: s.Answers.NoBody,
+		SetHeader: header(s.Headers.Request.Add), DropHeader: s.Headers.Request.Drop,
+		SetAnswer: header(s.Headers.Answer.Add), DropAnswer: s.Headers.Answer.Drop,
+		TrustForwarded: len(f.Forwarded.Trust) > 0, NoUpgrade: !s.Upgrades, MaxBody: int64(s.Limits.Other),
+	}
+}
+
+func header(pairs map[string]string) http.Header {
+	h := make(http.Header)
+	for name, value := range pairs {
+		h.Set(name, value)
+	}
+	return h
+}
+
+func (b *routing) once(s *proxyfile.Settings, upstream string, tenant func(*http.Request) string) httponce.Config {
+	cfg := httponce.Config{
+		Tenant: tenant, Methods: s.Methods,
+		Header: s.Key.Header, Strict: s.Key.Strict, MaxKeyLength: s.Key.MaxLength, KeyChars: s.Key.Chars, Required: s.Key.Required,
+		MaxBody: int64(s.Limits.Body), MaxAnswer: int(s.Limits.Answer), MaxInFlight: s.Limits.InFlight, MaxNewKeys: s.Limits.NewKeys,
+		MaxWait: s.PreferWait, KeepErrors: s.Answers.KeepErrors, DocsURL: s.Errors.DocsURL,
+		StoreStatus: statuses(s.Answers.Statuses), ReplayHeader: replayed(&s.Answers),
+		Problem: b.metrics.refusals(upstream, writer(s)),
+	}
+	if s.Operation != "" {
+		cfg.Operation = func(*http.Request) string { return s.Operation }
+	}
+	switch s.Fingerprint.Mode {
+	case "json":
+		cfg.Fingerprint = httponce.CanonicalJSON(s.Fingerprint.Fields...)
+	case "none":
+		cfg.Fingerprint = httponce.NoFingerprint
+	}
+	return cfg
+}
+
+// longestPath is how much of a path an operation shows.
+const longestPath = 400
+
+// methodAndPath is the operation of what matches no route.
+func methodAndPath(r *http.Request) string {
+	path := (&url.URL{Path: path.Clean(r.URL.Path)}).EscapedPath() // other spellings are the same, and the fingerprint tells them apart
+	if len(path) > longestPath {
+		sum := sha256.Sum256([]byte(path))
+		path = path[:longestPath] + "~" + hex.EncodeToString(sum[:])
+	}
+	return r.Method + " " + path
+}
+
+// statuses returns which are stored; nil: the default.
+func statuses(list []string) func(int) bool {
+	if len(list) == 0 {
+		return nil
+	}
+	var stored [600]bool
+	for _, text := range list {
+		if from, to, err := proxyfile.ParseStatuses(text); err == nil { // the file's check let it pass
+			for s := from; s <= to; s++ {
+				stored[s] = true
+			}
+		}
+	}
+	return func(status int) bool { return status < len(stored) && stored[status] }
+}
+
+// ofBody are the headers without which a body can't be read.
+var ofBody = []string{"Content-Type", "Content-Encoding"}
+
+// replayed returns which headers are stored; nil: the default.
+func replayed(a *proxyfile.Answers) func(string, bool) bool {
+	named := func(list []string, name string) bool {
+		return slices.ContainsFunc(list, func(n string) bool { return strings.EqualFold(n, name) })
+	}
+	switch {
+	case len(a.KeepHeaders) > 0:
+		return func(name string, _ bool) bool { return named(a.KeepHeaders, name) || named(ofBody, name) }
+	case len(a.DropHeaders) > 0:
+		return func(name string, byDefault bool) bool { return byDefault && !named(a.DropHeaders, name) }
+	}
+	return nil
+}
+
+// writer writes refusals as the settings say; the file's check let them pass.
+func writer(s *proxyfile.Settings) refusal.Writer {
+	switch s.Errors.Format {
+	case "stripe":
+		return refusal.Stripe
+	case "template":
+		if w, err := refusal.Template(s.Errors.Template, s.Errors.ContentType); err == nil {
+			return w
+		}
+	}
+	return func(w http.ResponseWriter, r *http.Request, p httponce.Problem) { p.ServeHTTP(w, r) }
+}

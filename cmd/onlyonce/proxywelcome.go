@@ -1,0 +1,62 @@
+package main
+
+import (
+	"crypto/rand"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+)
+
+// welcomeProxy prints where the proxy listens and what to try first.
+func welcomeProxy(w io.Writer, addr net.Addr, f *proxyfile.File, store *proxyStore) error {
+	url, options := "http://"+reachable(addr), ""
+	if f.TLS.Cert != "" {
+		url, options = "https://"+reachable(addr), " -k" // by address, for which few certificates are
+		if f.TLS.ClientCA != "" {
+			options += " --cert client.crt --key client.key"
+		}
+	}
+	hint := ""
+	switch t := &f.Tenant; {
+	case t.Header != "":
+		options += fmt.Sprintf(" -H '%s: me'", t.Header)
+	case t.JWT.Claim != "":
+		options += ` -H "Authorization: Bearer $TOKEN"`
+		hint = " (put a token into TOKEN first)"
+	case t.Authorization:
+		options += ` -H 'Authorization: Bearer me'`
+	}
+	key := rand.Text()[:12]
+	try := func(body string) string {
+		return fmt.Sprintf(`curl -i%s '%s/' -H 'Content-Type: application/json' -H '%s: try-%s' -d '%s'`, options, url, f.Defaults.Key.Header, key, body)
+	}
+	forgets := ""
+	if store.forgets {
+		forgets = ", which forgets everything when it ends"
+	}
+	names := make([]string, len(f.Upstreams))
+	for i, u := range f.Upstreams {
+		names[i] = u.URL
+	}
+	_, err := fmt.Fprintf(w, `Onlyonce %s listens on %s
+before %s
+and keeps its records in %s%s
+
+Try it in another terminal%s; put a path of your own in place of /:
+
+Once: the upstream answers, and its answer is stored.
+  %s
+
+Repeat: the same bytes again, and the upstream is not asked (Idempotency-Replayed: true).
+  %s
+
+Another request with the key: refused (422 Unprocessable Entity).
+  %s
+
+SIGHUP reads the settings again; SIGINT (Ctrl-C) or SIGTERM ends the proxy.
+`, programVersion(), url, strings.Join(names, ", "), store.shown, forgets, hint, try(`{"n":1}`), try(`{"n":1}`), try(`{"n":2}`))
+	return err
+}

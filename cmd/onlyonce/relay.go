@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/onlyonce-go/onlyonce/services/orders"
+	"github.com/spf13/cobra"
+)
+
+// A relayConfig is what relay's flags and environment say.
+type relayConfig struct {
+	store, broker, brokerName, logFormat string
+	maxAttempts                          int
+	acceptRisks                          []string
+}
+
+func relayCommand() *cobra.Command {
+	var cfg relayConfig
+	cmd := &cobra.Command{
+		Use:   "relay",
+		Short: "Publish the events of a store through a broker, and nothing else",
+		Long: `Publishes what the transactions of a store have appended to its outbox, in order
+for each ordering key and at least once. Any number of relays may run on one
+store, those of its servers included.
+
+SIGINT or SIGTERM ends it once what is being published is acknowledged.`,
+		Example: `  onlyonce relay --store postgres://app@db/shop --broker nats://127.0.0.1:4222
+  onlyonce relay --store sqlite:onlyonce-data/onlyonce.db --broker amqp://guest:guest@127.0.0.1:5672`,
+		Args: takes(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := fromEnv(cmd); err != nil {
+				return err
+			}
+			if err := cfg.check(); err != nil {
+				return err
+			}
+			return relay(cmd.Context(), cfg)
+		},
+	}
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVar(&cfg.store, "store", "", "`URL` of the store")
+	f.StringVar(&cfg.broker, "broker", "", "`URL` of the broker, nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672")
+	f.StringVar(&cfg.brokerName, "broker-name", "onlyonce", "`name` of the stream or exchange there; give every store one of its own")
+	f.IntVar(&cfg.maxAttempts, "orders-max-attempts", 10, "how often an event may fail before it is parked; see onlyonce outbox")
+	f.StringSliceVar(&cfg.acceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
+	f.StringVar(&cfg.logFormat, "log-format", "json", "json or text; the log goes to standard error")
+	documentEnv(cmd)
+	return cmd
+}
+
+func (c *relayConfig) check() error {
+	switch {
+	case c.store == "":
+		return usagef("which store? Name its URL with --store (%s)", envName("store"))
+	case c.broker == "":
+		return usagef("which broker? Name its URL with --broker (%s)", envName("broker"))
+	case c.maxAttempts < 1:
+		return usagef("--orders-max-attempts (%s) is %d: write at least 1", envName("orders-max-attempts"), c.maxAttempts)
+	}
+	return checkBroker(c.broker, c.brokerName)
+}
+
+func relay(ctx context.Context, cfg relayConfig) (err error) {
+	log, err := newLogger(os.Stderr, cfg.logFormat)
+	if err != nil {
+		return err
+	}
+	u, err := parseStoreURL(cfg.store)
+	if err != nil {
+		return err
+	}
+	db, err := u.openDB(ctx, false)
+	if err != nil {
+		return err
+	}
+	store, err := u.open(ctx, db, cfg.acceptRisks)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer release()
+	log.Info("relaying", "store", u.String(), "broker", cfg.brokerName, "version", programVersion())
+	err = orders.Relay(signals, store.Outbox(), orders.Config{
+		Broker: cfg.broker, BrokerName: cfg.brokerName, MaxAttempts: cfg.maxAttempts, Log: log,
+	})
+	log.Info("stopped")
+	if err != nil {
+		return fmt.Errorf("relay: %w", err)
+	}
+	return nil
+}

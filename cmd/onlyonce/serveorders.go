@@ -1,0 +1,82 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/services/orders"
+	"github.com/spf13/cobra"
+)
+
+// An ordersConfig is what serve's flags and environment say of the orders API.
+type ordersConfig struct {
+	keyTTL       time.Duration
+	lease        time.Duration
+	maxWait      time.Duration
+	keepFailures bool
+	maxAttempts  int
+	broker       string
+	brokerName   string
+}
+
+func (c *ordersConfig) addFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.DurationVar(&c.keyTTL, "orders-key-ttl", 24*time.Hour, "how long the orders API remembers a key")
+	f.DurationVar(&c.lease, "orders-lease", 30*time.Second, "how long a running orders command may take")
+	f.DurationVar(&c.maxWait, "orders-max-wait", 10*time.Second, "the most that a client's \"Prefer: wait=N\" is granted by the orders API")
+	f.StringVar(&c.broker, "broker", "", "`URL` of the broker between the orders API and its consumer, nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672 (default: none, the store delivers the events in this process)")
+	f.StringVar(&c.brokerName, "broker-name", "onlyonce", "`name` of the stream or exchange there; give every store one of its own")
+	f.IntVar(&c.maxAttempts, "orders-max-attempts", 10, "how often an event may fail before it is parked; see onlyonce outbox")
+	f.BoolVar(&c.keepFailures, "orders-keep-failures", false, "answer the repeat of an orders command that failed with the failure, instead of running it again")
+}
+
+// durations are those that have to be in the usual bounds, by flag.
+func (c *ordersConfig) durations() map[string]time.Duration {
+	return map[string]time.Duration{"orders-key-ttl": c.keyTTL, "orders-lease": c.lease, "orders-max-wait": c.maxWait}
+}
+
+// check refuses nonsense.
+func (c *ordersConfig) check() error {
+	if c.maxAttempts < 1 {
+		return usagef("--orders-max-attempts (%s) is %d: write at least 1", envName("orders-max-attempts"), c.maxAttempts)
+	}
+	return checkBroker(c.broker, c.brokerName)
+}
+
+var brokerNames = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+
+// checkBroker does not repeat the URL, which may hold a password.
+func checkBroker(address, name string) error {
+	scheme, rest, _ := strings.Cut(address, "://")
+	switch {
+	case address != "" && (!slices.Contains([]string{"nats", "tls", "amqp", "amqps"}, scheme) || rest == ""):
+		return usagef("--broker (%s) is no URL of a broker: write nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672", envName("broker"))
+	case !brokerNames.MatchString(name):
+		return usagef("--broker-name (%s) is %q: write 1 to 64 characters out of a-z A-Z 0-9 _ -", envName("broker-name"), name)
+	}
+	return nil
+}
+
+// longest is how long an answer may take.
+func (c *ordersConfig) longest() time.Duration { return c.lease + c.maxWait }
+
+func (a *app) makeOrders(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
+	purge := cfg.itemsPurgeEvery
+	if a.ordersIn == a.store {
+		purge = -1 // the items API does
+	}
+	events := newOutboxMetrics(a.ordersIn.Outbox())
+	a.metrics.registry.MustRegister(events)
+	a.orders, err = orders.New(ctx, a.ordersIn.db, a.ordersIn.Store, a.ordersIn.Outbox(), orders.Config{
+		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
+		KeyTTL: cfg.orders.keyTTL, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
+		PurgeEvery: purge, MaxAttempts: cfg.orders.maxAttempts,
+		Broker: cfg.orders.broker, BrokerName: cfg.orders.brokerName,
+		Observer: a.metrics.observe, OutboxObserver: events.observe, Log: log,
+	})
+	return err
+}
