@@ -48,15 +48,12 @@ var (
 )
 
 func TestServeIsKilledInTheMiddleOfParallelPosts(t *testing.T) {
-	bin := filepath.Join(t.TempDir(), "onlyonce")
-	if out, err := exec.Command("go", "build", "-o", bin, "github.com/onlyonce-go/onlyonce/cmd/onlyonce").CombinedOutput(); err != nil {
-		t.Fatalf("build the server: %v\n%s", err, out)
-	}
+	bin := buildServer(t)
 	t.Run("every key has one item and one answer", func(t *testing.T) {
-		crashes(t, bin, itemsTrial, crashRounds)
+		crashes(t, bin, itemsTrial, crashRounds, (*crash).check)
 	})
 	t.Run("every key has one sandbox and one answer", func(t *testing.T) {
-		crashes(t, bin, sandboxesTrial, 4)
+		crashes(t, bin, sandboxesTrial, 4, (*crash).check)
 	})
 	t.Run("without keys items are made twice: the tests above can fail", func(t *testing.T) {
 		rng := seeded(t)
@@ -74,13 +71,23 @@ func TestServeIsKilledInTheMiddleOfParallelPosts(t *testing.T) {
 	})
 }
 
-func crashes(t *testing.T, bin string, tr trial, rounds int) {
+// buildServer builds the server as it is shipped.
+func buildServer(t *testing.T) (bin string) {
+	t.Helper()
+	bin = filepath.Join(t.TempDir(), "onlyonce")
+	if out, err := exec.Command("go", "build", "-o", bin, "github.com/onlyonce-go/onlyonce/cmd/onlyonce").CombinedOutput(); err != nil {
+		t.Fatalf("build the server: %v\n%s", err, out)
+	}
+	return bin
+}
+
+func crashes(t *testing.T, bin string, tr trial, rounds int, check func(*crash)) {
 	rng := seeded(t)
 	began, unanswered := time.Now(), 0
 	for round := range rounds {
 		c := newCrash(t, bin, tr, rng)
 		c.run(round)
-		c.check()
+		check(c)
 		unanswered += c.unanswered
 		if t.Failed() || time.Since(began) > crashLimit {
 			t.Fatalf("stopped after round %d, %v", round, time.Since(began))

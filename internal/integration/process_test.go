@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A process is "onlyonce serve" on a free port.
+// A process is "onlyonce serve", or proxy, on a free port.
 type process struct {
 	t     *testing.T
 	cmd   *exec.Cmd
@@ -23,8 +23,19 @@ var listening = regexp.MustCompile(`listens on (http://\S+)`)
 // listens. It is killed at the end of the test at the latest.
 func startProcess(t *testing.T, bin, data string) *process {
 	t.Helper()
+	return launch(t, bin, "serve", "--listen", "127.0.0.1:0", "--data", data)
+}
+
+// startProxy starts a proxy before an upstream, for one tenant.
+func startProxy(t *testing.T, bin, upstream, store string, args ...string) *process {
+	t.Helper()
+	return launch(t, bin, append([]string{"proxy", "--listen", "127.0.0.1:0", "--upstream", upstream, "--store", store, "--single-tenant"}, args...)...)
+}
+
+func launch(t *testing.T, bin string, args ...string) *process {
+	t.Helper()
 	p := &process{t: t, ended: make(chan struct{})}
-	p.cmd = exec.Command(bin, "serve", "--listen", "127.0.0.1:0", "--data", data)
+	p.cmd = exec.Command(bin, args...)
 	p.cmd.Stderr = &p.log
 	out, err := p.cmd.StdoutPipe()
 	if err != nil {

@@ -119,7 +119,11 @@ var fingerprint = onlyonce.Fingerprint([]byte("what is asked for"))
 
 func BenchmarkSQLite(b *testing.B) {
 	on := newBench(b)
-	claim, settle := on.prepare(b, naiveClaim), on.prepare(b, naiveSettle)
+	claimsAndSettles(b, on.store, on.prepare(b, naiveClaim), on.prepare(b, naiveSettle))
+}
+
+// claimsAndSettles compares a store with two naive statements a request.
+func claimsAndSettles(b *testing.B, s *sqlstore.Store, claim, settle *sql.Stmt) {
 	for _, callers := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("claim+settle/naive/%d", callers), func(b *testing.B) {
 			together(b, callers, func(ctx context.Context, _ int64) error {
@@ -136,11 +140,11 @@ func BenchmarkSQLite(b *testing.B) {
 		b.Run(fmt.Sprintf("claim+settle/group/%d", callers), func(b *testing.B) {
 			together(b, callers, func(ctx context.Context, _ int64) error {
 				c := onlyonce.Claim{ID: nextID(), Owner: owner(), Fingerprint: fingerprint, Lease: 30 * time.Second, TakeUnknown: true}
-				r, err := on.store.Claim(ctx, c)
+				r, err := s.Claim(ctx, c)
 				if err != nil {
 					return err
 				}
-				return on.store.Settle(ctx, onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence},
+				return s.Settle(ctx, onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence},
 					onlyonce.Settlement{State: onlyonce.StateCompleted, Result: answer, Keep: 24 * time.Hour})
 			})
 		})

@@ -4,10 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
@@ -209,5 +212,82 @@ func TestSQLiteStoreThatIsClosedRefusesEverythingAndGivesItsConnectionBack(t *te
 	}
 	if n := db.Stats().InUse; n != 0 {
 		t.Errorf("%d connections are in use", n)
+	}
+}
+
+func TestSQLiteCheckpointsLessOftenUnlessTheUserSaysHow(t *testing.T) {
+	for settings, want := range map[string]int{"_pragma=synchronous(full)": 4000, "_pragma=wal_autocheckpoint(0)&_pragma=synchronous(full)": 0} {
+		db := pool(t, "file:"+migrated(t)+"?"+settings)
+		s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer s.Close()
+		_, err = s.RunTx(t.Context(), claimOf("k"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+			var pages int
+			if err := tx.QueryRowContext(ctx, "PRAGMA wal_autocheckpoint").Scan(&pages); err != nil || pages != want {
+				t.Errorf("with %s the writer checkpoints at %d pages, %v; want %d", settings, pages, err, want)
+			}
+			return completed, nil
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestADSNThatTurnsTheWriteAheadLogOffIsRefusedAtOnce(t *testing.T) {
+	for _, settings := range []string{"_pragma=journal_mode(delete)", "_pragma=busy_timeout(500)&_pragma=journal_mode(truncate)"} {
+		db := pool(t, "file:"+migrated(t)+"?"+settings)
+		began := time.Now()
+		_, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+		if err == nil || !strings.Contains(err.Error(), "journal-mode: ") {
+			t.Errorf("open with %s returned %v", settings, err)
+		}
+		if took := time.Since(began); took > 5*time.Second {
+			t.Errorf("open with %s took %v", settings, took)
+		}
+	}
+}
+
+func TestDamagedPagesAreFound(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "records.db")
+	s, db := openSQLite(t, file)
+	for i := range 200 {
+		c := onlyonce.Claim{ID: onlyonce.ID{Key: fmt.Sprint(i)}, Owner: owner(), Lease: time.Minute}
+		if _, err := s.Claim(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if found, err := s.Diagnose(t.Context()); err != nil || len(found) != 0 {
+		t.Fatalf("a whole file has the findings %v and error %v", found, err)
+	}
+	if err := errors.Join(s.Close(), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const page = 4096
+	for at := 3 * page; at < len(text); at += page { // the first bytes of each page say what it is
+		for i := range 4 {
+			text[at+i] ^= 0x55
+		}
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	damaged, err := sqlstore.Open(t.Context(), openSQLiteDB(t, file), sqlstore.Config{})
+	if err != nil {
+		if !strings.Contains(err.Error(), "damaged: ") {
+			t.Errorf("open returned %v", err)
+		}
+		return
+	}
+	defer damaged.Close()
+	found, err := damaged.Diagnose(t.Context())
+	if err != nil || len(found) != 1 || found[0].Name != "damaged" {
+		t.Errorf("the findings are %v with error %v", found, err)
 	}
 }

@@ -253,16 +253,16 @@ func TestSQLiteProcessKilledAtAnyMomentKeepsWhatItAnsweredAndHalvesNothing(t *te
 		}
 		c.kill()
 	}
-	var rows, records, pairs int
-	for query, n := range map[string]*int{
-		"SELECT count(*) FROM own": &rows,
-		"SELECT count(*) FROM onlyonce_records WHERE state = 'completed'":                             &records,
-		"SELECT count(*) FROM own JOIN onlyonce_records ON name = idem_key WHERE state = 'completed'": &pairs,
-	} {
-		if err := p.db.QueryRow(query).Scan(n); err != nil {
+	count := func(query string) (n int) {
+		t.Helper()
+		if err := p.db.QueryRow(query).Scan(&n); err != nil {
 			t.Fatal(err)
 		}
+		return n
 	}
+	rows := count("SELECT count(*) FROM own")
+	records := count("SELECT count(*) FROM onlyonce_records WHERE state = 'completed'")
+	pairs := count("SELECT count(*) FROM own JOIN onlyonce_records ON name = idem_key WHERE state = 'completed'")
 	if rows != records || rows != pairs || rows < answered {
 		t.Errorf("%d answers, %d rows, %d records, %d pairs of them", answered, rows, records, pairs)
 	}

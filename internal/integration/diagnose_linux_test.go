@@ -1,0 +1,139 @@
+package integration
+
+import (
+	"database/sql"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// with is the kind of server with other arguments.
+func (k *serverKind) with(args ...string) *serverKind {
+	other := *k
+	other.run = func(s *ownServer) []string { return append(k.run(s), args...) }
+	return &other
+}
+
+// refused wants Open to name each of these risks, and to open the store if they
+// are accepted.
+func refused(t *testing.T, db *sql.DB, risks ...string) {
+	t.Helper()
+	_, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+	if err == nil {
+		t.Fatal("the settings were not refused")
+	}
+	for _, risk := range risks {
+		if !strings.Contains(err.Error(), risk+": ") {
+			t.Errorf("open does not name %s: %v", risk, err)
+		}
+	}
+	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{AcceptRisks: risks})
+	if err != nil {
+		t.Fatalf("open with all risks accepted: %v", err)
+	}
+	found, err := s.Diagnose(t.Context())
+	if err != nil {
+		t.Error(err)
+	}
+	var names []string
+	for _, f := range found {
+		names = append(names, f.Name)
+		if f.Problem == "" || f.Mend == "" {
+			t.Errorf("the finding %+v says too little", f)
+		}
+	}
+	slices.Sort(names)
+	if slices.Sort(risks); !slices.Equal(names, risks) {
+		t.Errorf("the findings are %v, want %v", names, risks)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestUnsafeSettingsOfPostgresAreRefused(t *testing.T) {
+	server := newOwnServer(t, postgresKind.with("-c", "fsync=off", "-c", "full_page_writes=off"))
+	if err := sqlstore.Migrate(t.Context(), server.admin); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, server.admin, "fsync", "full-page-writes")
+
+	server.kill()
+	server.kind = postgresKind
+	if err := os.WriteFile(filepath.Join(server.data(), "standby.signal"), nil, 0o644); err != nil { //nolint:gosec // the server reads it
+		t.Fatal(err)
+	}
+	server.start(t)
+	_, err := sqlstore.Open(t.Context(), server.admin, sqlstore.Config{AcceptRisks: []string{"fsync"}})
+	if err == nil || !strings.Contains(err.Error(), "replica: ") || strings.Contains(err.Error(), "fsync: ") {
+		t.Errorf("open on a replica got error %v", err)
+	}
+	if _, err := sqlstore.Open(t.Context(), server.admin, sqlstore.Config{AcceptRisks: []string{"replica"}}); err == nil {
+		t.Error("that risk can't be accepted")
+	}
+}
+
+func TestUnsafeSettingsOfMariaDBAreRefused(t *testing.T) {
+	server := newOwnServer(t, mariadbKind.with("--innodb-flush-log-at-trx-commit=2", "--log-bin=bin", "--sync-binlog=0", "--sysdate-is-now"))
+	if _, err := server.admin.Exec("CREATE DATABASE shop"); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("mysql", mariadbKind.dsn(server.port, "shop"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	refused(t, db, "innodb-flush-log", "sync-binlog", "sysdate-is-now")
+	if _, err := server.admin.Exec("SET GLOBAL read_only = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{AcceptRisks: []string{"innodb-flush-log", "sync-binlog", "sysdate-is-now"}}); err == nil || !strings.Contains(err.Error(), "replica: ") {
+		t.Errorf("open on a replica got error %v", err)
+	}
+}
+
+func TestADatabaseThatIsNotSupportedIsToldSo(t *testing.T) {
+	schema := newPostgresSchema(t)
+	db := schema.pool(t)
+	if _, err := db.Exec(`CREATE FUNCTION version() RETURNS text LANGUAGE sql AS $$ SELECT 'CockroachDB CCL v25.1' $$`); err != nil {
+		t.Fatal(err)
+	}
+	other := schema.pool(t, "search_path="+schema.name+",pg_catalog")
+	_, err := sqlstore.Open(t.Context(), other, sqlstore.Config{})
+	if err == nil || !strings.Contains(err.Error(), "PostgreSQL 13") || !strings.Contains(err.Error(), "CockroachDB") {
+		t.Errorf("open got error %v", err)
+	}
+	if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), "onlyonce migrate") {
+		t.Errorf("open without a schema got error %v", err)
+	}
+}
+
+func TestManyWhoMigrateAtOnceMakeOneSchema(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) *sql.DB{
+		"PostgreSQL": func(t *testing.T) *sql.DB { return newPostgresSchema(t).pool(t) },
+		"MySQL":      func(t *testing.T) *sql.DB { return newMySQLDatabase(t).pool(t) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			db := open(t)
+			crowd(8, func(int) {
+				if err := sqlstore.Migrate(t.Context(), db); err != nil {
+					t.Error(err)
+				}
+			})
+			openOn(t, db)
+			if _, err := db.Exec("INSERT INTO onlyonce_schema (version) VALUES (99)"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), "newer program") {
+				t.Errorf("open of a newer schema got error %v", err)
+			}
+		})
+	}
+}

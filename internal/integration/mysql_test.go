@@ -1,0 +1,111 @@
+package integration
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+	"github.com/onlyonce-go/onlyonce/stores/storetest"
+)
+
+// mysqlServer is where tests make databases of their own.
+var mysqlServer = sync.OnceValues(func() (string, error) {
+	dsn := os.Getenv("ONLYONCE_MYSQL")
+	if dsn == "" {
+		dsn = "root@tcp(127.0.0.1:3306)/"
+	}
+	return dsn, reach("mysql", dsn)
+})
+
+// A mysqlDatabase is one in which a test has its tables.
+type mysqlDatabase struct {
+	dsn  string
+	name string
+}
+
+// newMySQLDatabase makes a database, which is dropped at the end.
+func newMySQLDatabase(t testing.TB) mysqlDatabase {
+	t.Helper()
+	dsn, err := mysqlServer()
+	service(t, "MySQL or MariaDB", err)
+	d := mysqlDatabase{dsn: dsn, name: "onlyonce_" + strings.ToLower(rand.Text())}
+	makeFor(t, "mysql", dsn, "DATABASE "+d.name, "")
+	return d
+}
+
+// pool opens a pool with settings such as "clientFoundRows=true", which is
+// closed at the end.
+func (d mysqlDatabase) pool(t testing.TB, settings ...string) *sql.DB {
+	t.Helper()
+	cfg, err := mysql.ParseDSN(d.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.DBName = d.name
+	dsn := cfg.FormatDSN()
+	for _, setting := range settings {
+		if strings.Contains(dsn, "?") {
+			dsn += "&" + setting
+		} else {
+			dsn += "?" + setting
+		}
+	}
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// open opens a store in the database, with its own pool.
+func (d mysqlDatabase) open(t testing.TB, settings ...string) (*sqlstore.Store, *sql.DB) {
+	t.Helper()
+	db := d.pool(t, settings...)
+	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	return openOn(t, db), db
+}
+
+// openTx returns a store in a database that has a table of the caller's.
+func (d mysqlDatabase) openTx(t *testing.T, settings ...string) (storetest.Tx[*sql.Tx], *sql.DB) {
+	t.Helper()
+	store, db := d.open(t, settings...)
+	if _, err := db.Exec("CREATE TABLE IF NOT EXISTS own (name VARBINARY(255) NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	return storetest.Tx[*sql.Tx]{
+		Store: store,
+		In:    store,
+		Insert: func(ctx context.Context, tx *sql.Tx, row string) error {
+			_, err := tx.ExecContext(ctx, "INSERT INTO own (name) VALUES (?)", []byte(row))
+			return err
+		},
+		Count: func(ctx context.Context, row string) (n int, err error) {
+			err = db.QueryRowContext(ctx, "SELECT count(*) FROM own WHERE name = ?", []byte(row)).Scan(&n)
+			return n, err
+		},
+		Rollback: (*sql.Tx).Rollback,
+		Commit:   (*sql.Tx).Commit,
+	}, db
+}
+
+// mysqlSettings are those of a user's pool: none of them must matter.
+var mysqlSettings = map[string][]string{
+	"as it is":        nil,
+	"with everything": {"clientFoundRows=true", "interpolateParams=true", "parseTime=true", "charset=latin1", "tx_isolation=%27SERIALIZABLE%27", "time_zone=%27-11:30%27"},
+}
+
+func TestMySQLKeepsTheRules(t *testing.T) {
+	keepsTheRules(t, mysqlSettings, func(t *testing.T) recordPlace { return newMySQLDatabase(t) })
+}

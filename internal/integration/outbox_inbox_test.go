@@ -1,0 +1,175 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// A consumer makes a row of every message.
+type consumer struct {
+	t     *testing.T
+	store *sqlstore.Store
+	db    *sql.DB
+	inbox *inbox.Inbox
+	fail  error // after the row was written
+	panic any
+	also  func(context.Context, *sql.Tx) error // done besides
+
+	mu       sync.Mutex
+	poisoned []string
+}
+
+// eachEngine runs a test on every engine that has an inbox in its transactions.
+func eachEngine(t *testing.T, test func(*testing.T, *sqlstore.Store, *sql.DB)) {
+	t.Run("SQLite", func(t *testing.T) {
+		s, db := newSQLite(t)
+		test(t, s, db)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		s, db := newPostgresSchema(t).open(t)
+		test(t, s, db)
+	})
+	t.Run("MySQL", func(t *testing.T) {
+		s, db := newMySQLDatabase(t).open(t)
+		test(t, s, db)
+	})
+}
+
+func newConsumer(t *testing.T, s *sqlstore.Store, db *sql.DB) *consumer {
+	if _, err := db.Exec("CREATE TABLE shipments (message VARCHAR(100) NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	c := &consumer{t: t, store: s, db: db}
+	c.inbox = inbox.New(s, inbox.Config{
+		Consumer: "shipping", Redelivery: time.Minute, MaxAttempts: 3,
+		Poison: func(_ context.Context, m inbox.Message, cause error) error {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			c.poisoned = append(c.poisoned, m.ID+": "+cause.Error())
+			return nil
+		},
+	})
+	return c
+}
+
+func (c *consumer) handle(id string) (inbox.Result[string], error) {
+	return inbox.HandleTx(c.t.Context(), c.inbox, c.store, inbox.Message{ID: id, Payload: []byte(id)}, func(ctx context.Context, tx *sql.Tx) (string, error) {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO shipments (message) VALUES ('"+id+"')"); err != nil {
+			return "", err
+		}
+		if c.panic != nil {
+			panic(c.panic)
+		}
+		if c.also != nil {
+			if err := c.also(ctx, tx); err != nil {
+				return "", err
+			}
+		}
+		return "shipped " + id, c.fail
+	})
+}
+
+func (c *consumer) want(rows int) {
+	c.t.Helper()
+	var n int
+	if err := c.db.QueryRow("SELECT count(*) FROM shipments").Scan(&n); err != nil || n != rows {
+		c.t.Errorf("there are %d rows, want %d, %v", n, rows, err)
+	}
+}
+
+func TestAMessageHandledInATransactionTakesEffectOnce(t *testing.T) {
+	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
+		c := newConsumer(t, s, db)
+		for i := range 3 {
+			r, err := c.handle("1")
+			if err != nil || r.Replayed != (i > 0) || r.Value != "shipped 1" {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		c.want(1)
+	})
+}
+
+func TestAMessageDeliveredToManyConsumersAtOnceTakesEffectOnce(t *testing.T) {
+	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
+		c := newConsumer(t, s, db)
+		const messages, deliveries = 20, 8
+		var all sync.WaitGroup
+		for i := range messages * deliveries {
+			all.Go(func() {
+				for {
+					r, err := c.handle(fmt.Sprint(i % messages))
+					if errors.Is(err, onlyonce.ErrInFlight) {
+						time.Sleep(time.Millisecond)
+						continue
+					}
+					if err != nil || r.Poisoned != nil {
+						t.Errorf("%+v, %v", r, err)
+					}
+					return
+				}
+			})
+		}
+		all.Wait()
+		c.want(messages)
+	})
+}
+
+func TestAHandlerThatFailsInATransactionLeavesNothingAndIsCounted(t *testing.T) {
+	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
+		c := newConsumer(t, s, db)
+		c.fail = errors.New("no stock")
+		for range 2 {
+			if _, err := c.handle("1"); !errors.Is(err, c.fail) {
+				t.Error(err)
+			}
+		}
+		for range 2 {
+			if r, err := c.handle("1"); err != nil || r.Poisoned == nil {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		c.want(0)
+		if fmt.Sprint(c.poisoned) != "[1: no stock]" {
+			t.Errorf("the poison queue has %q", c.poisoned)
+		}
+		c.fail = nil
+		if r, err := c.handle("2"); err != nil || r.Poisoned != nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+		c.want(1)
+	})
+}
+
+func TestAHandlerThatPanicsInATransactionLeavesNothingAndIsCounted(t *testing.T) {
+	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
+		c := newConsumer(t, s, db)
+		c.panic = "bug"
+		for range 3 {
+			func() {
+				defer func() {
+					if p := recover(); p != "bug" {
+						t.Errorf("recovered %v", p)
+					}
+				}()
+				_, _ = c.handle("1")
+			}()
+		}
+		if r, err := c.handle("1"); err != nil || r.Poisoned == nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+		c.want(0)
+		if fmt.Sprint(c.poisoned) != "[1: panic: bug]" {
+			t.Errorf("the poison queue has %q", c.poisoned)
+		}
+	})
+}

@@ -1,0 +1,56 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/outbox/queuetest"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// A boxTx appends in a transaction of a pool's.
+type boxTx struct {
+	*sql.Tx
+	box *sqlstore.Outbox
+}
+
+func (t boxTx) Append(ctx context.Context, messages ...outbox.Message) error {
+	return t.box.Append(ctx, t.Tx, messages...)
+}
+
+// openedBox is the outbox of a store on a pool.
+func openedBox(s *sqlstore.Store, db *sql.DB) queuetest.Opened {
+	return queuetest.Opened{Queue: s.Outbox(), Begin: func(ctx context.Context) (queuetest.Tx, error) {
+		tx, err := db.BeginTx(ctx, nil)
+		return boxTx{tx, s.Outbox()}, err
+	}}
+}
+
+func TestSQLiteKeepsTheRulesOfAQueue(t *testing.T) {
+	queuetest.Run(t, func(t *testing.T) queuetest.Opened {
+		s, db := newSQLite(t)
+		box := openedBox(s, db)
+		box.OneWriter = true
+		return box
+	})
+}
+
+func TestPostgresKeepsTheRulesOfAQueue(t *testing.T) {
+	queuetest.Run(t, func(t *testing.T) queuetest.Opened {
+		s, db := newPostgresSchema(t).open(t)
+		return openedBox(s, db)
+	})
+}
+
+func TestMySQLKeepsTheRulesOfAQueue(t *testing.T) {
+	for name, settings := range mysqlSettings {
+		t.Run(name, func(t *testing.T) {
+			queuetest.Run(t, func(t *testing.T) queuetest.Opened {
+				s, db := newMySQLDatabase(t).open(t, settings...)
+				return openedBox(s, db)
+			})
+		})
+	}
+}

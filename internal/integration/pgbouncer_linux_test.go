@@ -1,0 +1,123 @@
+package integration
+
+import (
+	"database/sql"
+	"fmt"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+	"github.com/onlyonce-go/onlyonce/stores/storetest"
+)
+
+// asUser returns a command that a user other than root runs if we are root, for
+// some servers refuse it.
+func asUser(user, name string, args ...string) *exec.Cmd {
+	if os.Getuid() != 0 {
+		return exec.Command(name, args...)
+	}
+	return exec.Command("setpriv", append([]string{"--reuid=" + user, "--regid=" + user, "--clear-groups", name}, args...)...)
+}
+
+// newPgBouncer starts PgBouncer in transaction mode before a schema, and returns
+// how to reach it.
+func newPgBouncer(t *testing.T, schema postgresSchema) string {
+	t.Helper()
+	bin, err := exec.LookPath("pgbouncer")
+	if err != nil {
+		bin = "/usr/sbin/pgbouncer"
+		_, err = os.Stat(bin)
+	}
+	service(t, "PgBouncer", err)
+	u, err := url.Parse(schema.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	port, dir := strconv.Itoa(freePort(t)), t.TempDir()
+	config := filepath.Join(dir, "pgbouncer.ini")
+	text := fmt.Sprintf(`[databases]
+records = host=%s port=%s dbname=%s user=%s connect_query='SET search_path = %s'
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = %s
+auth_type = any
+pool_mode = transaction
+default_pool_size = 4
+unix_socket_dir =
+`, u.Hostname(), u.Port(), u.Path[1:], u.User.Username(), schema.name, port)
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil { //nolint:gosec // another user reads it
+		t.Fatal(err)
+	}
+	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
+		if err := os.Chmod(d, 0o755); err != nil { //nolint:gosec // as above
+			t.Fatal(err)
+		}
+	}
+	cmd := asUser("postgres", bin, config)
+	if err := cmd.Start(); err != nil {
+		service(t, "PgBouncer", err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // killed
+	})
+	return "postgres://any@127.0.0.1:" + port + "/records?sslmode=disable"
+}
+
+func TestPgBouncerInTransactionModeKeepsTheRules(t *testing.T) {
+	schema := newPostgresSchema(t)
+	schema.open(t)
+	dsn := newPgBouncer(t, schema)
+	for _, mode := range []string{"exec", "simple_protocol"} {
+		db, err := sql.Open("pgx", dsn+"&default_query_exec_mode="+mode)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		db.SetMaxOpenConns(16)
+		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+			if err = db.Ping(); err == nil {
+				break
+			}
+			if time.Now().After(end) {
+				t.Fatal(err)
+			}
+		}
+		if _, err := db.Exec("CREATE TABLE IF NOT EXISTS own (name bytea NOT NULL)"); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(mode, func(t *testing.T) {
+			storetest.Run(t, func(t *testing.T) onlyonce.Store {
+				emptied(t, db, "onlyonce_records")
+				return openOn(t, db)
+			})
+			storetest.RunTx(t, func(t *testing.T) storetest.Tx[*sql.Tx] {
+				emptied(t, db, "onlyonce_records", "own")
+				return postgresTx(openOn(t, db), db)
+			})
+			s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			crowd(many, func(i int) {
+				c := serverClaim(fmt.Sprint("crowd ", i))
+				r, err := s.Claim(t.Context(), c)
+				if err == nil {
+					err = s.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}, done("made"))
+				}
+				if err != nil || r.Owner != c.Owner {
+					t.Errorf("claim and settle got %+v and error %v", r, err)
+				}
+			})
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}

@@ -1,0 +1,226 @@
+package integration
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+const (
+	proxyKills   = 8
+	proxyClients = 16
+	proxyLease   = time.Second // what a killed proxy leaves is unknown after that
+)
+
+// The stores of proxies that are killed, and how many proxies share one.
+var killedStores = []struct {
+	name    string
+	proxies int
+	open    func(t *testing.T) string
+}{
+	{"SQLite", 1, func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "keys.db") }},
+	{"PostgreSQL", 2, sharedStores["PostgreSQL"]},
+	{"MariaDB or MySQL", 2, sharedStores["MariaDB or MySQL"]},
+}
+
+// What is promised, whatever is killed and when: with hold the upstream never
+// gets a key twice. What was answered is answered again, and nothing else is.
+// What the upstream may have done and nobody was told of is refused as unknown.
+func TestAKilledProxyLosesAndDoublesNothingThatItHolds(t *testing.T) {
+	bin := buildServer(t)
+	for _, k := range killedStores {
+		t.Run(k.name, func(t *testing.T) {
+			c := newProxyCrowd(t, bin, k.open(t), k.proxies, "--unknown", "hold")
+			c.run()
+			if len(c.held) == 0 {
+				t.Error("no outcome was unknown: nothing was tried")
+			}
+			for key, runs := range c.runs {
+				if runs != 1 {
+					t.Errorf("%s: the upstream got it %d times", key, runs)
+				}
+			}
+			c.check()
+		})
+	}
+}
+
+// With rerun, what nobody was told of runs again; what was answered does not.
+func TestAKilledProxyRunsAgainOnlyWhatNobodyWasToldOf(t *testing.T) {
+	bin := buildServer(t)
+	for _, k := range killedStores {
+		t.Run(k.name, func(t *testing.T) {
+			c := newProxyCrowd(t, bin, k.open(t), k.proxies, "--unknown", "rerun")
+			c.run()
+			twice := 0
+			for _, runs := range c.runs {
+				if runs > 1 {
+					twice++
+				}
+			}
+			if twice == 0 {
+				t.Error("nothing ran again: nothing was tried")
+			}
+			if len(c.held) > 0 {
+				t.Errorf("%d keys are held", len(c.held))
+			}
+			c.check()
+		})
+	}
+}
+
+// A proxyCrowd is clients that ask, each with ever new keys, until they are
+// answered, an upstream that counts, and proxies that are killed meanwhile.
+type proxyCrowd struct {
+	t       *testing.T
+	bin     string
+	args    []string
+	store   string
+	up      *httptest.Server
+	rng     *rand.Rand
+	proxies []atomic.Pointer[process]
+	http    *http.Client
+	ran     atomic.Int64
+	stop    atomic.Bool
+
+	sync.Mutex
+	runs    map[string]int    // how often the upstream got a key
+	answers map[string]string // what the first client was answered
+	held    map[string]bool   // whose outcome is unknown
+}
+
+func newProxyCrowd(t *testing.T, bin, store string, proxies int, args ...string) *proxyCrowd {
+	t.Helper()
+	c := &proxyCrowd{
+		t: t, bin: bin, store: store, args: append(args, "--lease", proxyLease.String()), rng: seeded(t),
+		proxies: make([]atomic.Pointer[process], proxies),
+		http:    &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: proxyClients}, Timeout: answerLimit},
+		runs:    map[string]int{}, answers: map[string]string{}, held: map[string]bool{},
+	}
+	c.up = httptest.NewServer(http.HandlerFunc(c.serve))
+	t.Cleanup(c.up.Close)
+	for i := range c.proxies {
+		c.restart(i)
+	}
+	return c
+}
+
+func (c *proxyCrowd) serve(w http.ResponseWriter, r *http.Request) {
+	key := r.Header.Get("Idempotency-Key")
+	c.Lock()
+	c.runs[key]++
+	n := c.runs[key]
+	c.Unlock()
+	c.ran.Add(1)
+	time.Sleep(time.Duration(rand.IntN(4)) * time.Millisecond) // it works
+	w.WriteHeader(http.StatusCreated)
+	fmt.Fprintf(w, "%s run %d", key, n)
+}
+
+func (c *proxyCrowd) restart(i int) {
+	c.t.Helper()
+	c.proxies[i].Store(startProxy(c.t, c.bin, c.up.URL, c.store, c.args...))
+}
+
+// run lets the clients ask while proxies are killed and started again.
+func (c *proxyCrowd) run() {
+	c.t.Helper()
+	var clients sync.WaitGroup
+	for n := range proxyClients {
+		clients.Go(func() {
+			for i := 0; !c.stop.Load(); i++ {
+				key := fmt.Sprintf("c%d-%d", n, i)
+				c.note(key, c.ask(key, n))
+			}
+		})
+	}
+	for kill := range proxyKills {
+		after := c.ran.Load() + 20 + int64(c.rng.IntN(200))
+		eventually(c.t, "the upstream is asked", func() bool { return c.ran.Load() >= after || c.t.Failed() })
+		i := kill % len(c.proxies)
+		c.proxies[i].Load().kill()
+		c.restart(i)
+	}
+	c.stop.Store(true)
+	clients.Wait()
+	c.t.Logf("%d keys, %d answered, %d held, %d runs", len(c.answers)+len(c.held), len(c.answers), len(c.held), c.ran.Load())
+}
+
+const unknownOutcome = "outcome_unknown"
+
+// ask asks one proxy after the other until one of them answers for good, and
+// returns the answer, or unknownOutcome.
+func (c *proxyCrowd) ask(key string, from int) string {
+	for end := time.Now().Add(answerLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		from++
+		r, err := http.NewRequest(http.MethodPost, c.proxies[from%len(c.proxies)].Load().url+"/orders", strings.NewReader(key))
+		if err != nil {
+			c.t.Error(err)
+			break
+		}
+		r.Header.Set("Idempotency-Key", key)
+		resp, err := c.http.Do(r)
+		if err != nil {
+			continue // it is being killed
+		}
+		body, err := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		switch {
+		case err != nil:
+		case resp.StatusCode == http.StatusCreated:
+			return string(body)
+		case resp.StatusCode == http.StatusConflict && strings.Contains(string(body), unknownOutcome):
+			return unknownOutcome
+		case resp.StatusCode != http.StatusConflict && resp.StatusCode != http.StatusServiceUnavailable && resp.StatusCode != http.StatusBadGateway:
+			c.t.Errorf("%s: %s %s", key, resp.Status, body)
+			return ""
+		}
+	}
+	c.t.Errorf("%s: no answer in %v", key, answerLimit)
+	return ""
+}
+
+func (c *proxyCrowd) note(key, answer string) {
+	c.Lock()
+	defer c.Unlock()
+	if answer == unknownOutcome {
+		c.held[key] = true
+		return
+	}
+	c.answers[key] = answer
+}
+
+// check asks for every key again: nothing has changed, and nothing runs.
+func (c *proxyCrowd) check() {
+	c.t.Helper()
+	before := c.ran.Load()
+	for key, answer := range c.answers {
+		if again := c.ask(key, 0); again != answer {
+			c.t.Errorf("%s was answered %q, then %q", key, answer, again)
+		}
+		if want := fmt.Sprintf("%s run %d", key, c.runs[key]); answer != want {
+			c.t.Errorf("%s was answered %q, and the last run's answer is %q", key, answer, want)
+		}
+	}
+	for key := range c.held {
+		if again := c.ask(key, 0); again != unknownOutcome {
+			c.t.Errorf("%s was held, and is then answered %q", key, again)
+		}
+	}
+	for key := range c.runs {
+		if _, answered := c.answers[key]; !answered && !c.held[key] {
+			c.t.Errorf("%s was run and is lost", key)
+		}
+	}
+	if n := c.ran.Load() - before; n > 0 {
+		c.t.Errorf("%d repeats ran", n)
+	}
+}

@@ -1,0 +1,247 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// onServers runs a test on every server that sqlstore knows.
+func onServers(t *testing.T, f func(t *testing.T, s *sqlstore.Store, db *sql.DB)) {
+	onServersWith(t, "clientFoundRows=false", f)
+}
+
+// onServersWith opens the pools of MySQL with a setting more.
+func onServersWith(t *testing.T, setting string, f func(t *testing.T, s *sqlstore.Store, db *sql.DB)) {
+	t.Run("PostgreSQL", func(t *testing.T) {
+		s, db := newPostgresSchema(t).open(t, "deadlock_timeout=20ms")
+		f(t, s, db)
+	})
+	t.Run("MySQL", func(t *testing.T) {
+		s, db := newMySQLDatabase(t).open(t, setting)
+		f(t, s, db)
+	})
+	t.Run("MySQL with found rows", func(t *testing.T) {
+		s, db := newMySQLDatabase(t).open(t, setting, "clientFoundRows=true")
+		f(t, s, db)
+	})
+}
+
+// many is more callers than go alone.
+const many = 128
+
+func crowd(n int, f func(i int)) {
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { f(i) })
+	}
+	wg.Wait()
+}
+
+func serverClaim(key string) onlyonce.Claim {
+	return onlyonce.Claim{
+		ID: onlyonce.ID{Tenant: "acme", Operation: "POST /orders", Key: key}, Owner: owner(), Fingerprint: fingerprint, Lease: time.Minute,
+	}
+}
+
+func done(body string) onlyonce.Settlement {
+	return onlyonce.Settlement{
+		State: onlyonce.StateCompleted, Keep: time.Hour,
+		Result: onlyonce.Result{Status: 201, Header: map[string][]string{"Location": {"/" + body}}, Body: []byte(body), Ref: body},
+	}
+}
+
+func TestManyWhoWriteTogetherGetTheirOwnAnswers(t *testing.T) {
+	onServers(t, func(t *testing.T, s *sqlstore.Store, _ *sql.DB) {
+		crowd(many, func(i int) {
+			for n := range 5 {
+				key := fmt.Sprint(i, "-", n)
+				c := serverClaim(key)
+				r, err := s.Claim(t.Context(), c)
+				if err != nil || r.Owner != c.Owner || r.State != onlyonce.StateProcessing || r.ID != c.ID || r.Fence == 0 {
+					t.Errorf("claim got %+v and error %v", r, err)
+					continue
+				}
+				h := onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}
+				st := done(key)
+				if n%2 == 1 {
+					st = onlyonce.Settlement{State: onlyonce.StateFailed, Error: key, Final: n == 3}
+				}
+				if err := s.Settle(t.Context(), h, st); err != nil {
+					t.Errorf("settle: %v", err)
+				}
+				was, err := s.Lookup(t.Context(), c.ID)
+				if err != nil || was.State != st.State || string(was.Result.Body) != string(st.Result.Body) || was.Result.Ref != st.Result.Ref ||
+					was.Error != st.Error || was.Final != st.Final || was.Fence != r.Fence || (was.KeepLeft > 0) != (st.Keep > 0) {
+					t.Errorf("the record is %+v with error %v, want %+v", was, err, st)
+				}
+			}
+		})
+	})
+}
+
+func TestOfManyWhoClaimTogetherOneGetsTheCommand(t *testing.T) {
+	onServers(t, func(t *testing.T, s *sqlstore.Store, _ *sql.DB) {
+		for round := range 10 {
+			var given [4]atomic.Int64
+			crowd(many, func(i int) {
+				c := serverClaim(fmt.Sprint(round, "-", i%4))
+				r, err := s.Claim(t.Context(), c)
+				switch {
+				case err != nil:
+					t.Errorf("claim: %v", err)
+				case r.Owner == c.Owner:
+					given[i%4].Add(1)
+				case r.State != onlyonce.StateProcessing || r.ID != c.ID:
+					t.Errorf("a loser got %+v", r)
+				}
+			})
+			for i := range given {
+				if n := given[i].Load(); n != 1 {
+					t.Errorf("command %d was given %d times", i, n)
+				}
+			}
+		}
+	})
+}
+
+func TestASettlementThatFailsHarmsNoneBesideIt(t *testing.T) {
+	onServers(t, func(t *testing.T, s *sqlstore.Store, _ *sql.DB) {
+		crowd(many, func(i int) {
+			c := serverClaim(fmt.Sprint(i))
+			r, err := s.Claim(t.Context(), c)
+			if err != nil {
+				t.Errorf("claim: %v", err)
+				return
+			}
+			h := onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}
+			switch {
+			case i%8 == 0:
+				h.Fence++
+				if err := s.Settle(t.Context(), h, done("not mine")); !errors.Is(err, onlyonce.ErrLost) {
+					t.Errorf("settle with another fence: %v", err)
+				}
+			case i%8 == 1:
+				st := done("impossible")
+				st.Result.Status = 1 << 40
+				if err := s.Settle(t.Context(), h, st); err == nil || errors.Is(err, onlyonce.ErrLost) {
+					t.Errorf("settle with what the column can't hold: %v", err)
+				}
+			default:
+				if err := s.Settle(t.Context(), h, done("mine")); err != nil {
+					t.Errorf("settle: %v", err)
+				}
+				if err := s.Settle(t.Context(), h, done("again")); err != nil {
+					t.Errorf("settle again: %v", err)
+				}
+			}
+			want := onlyonce.StateCompleted
+			if i%8 < 2 {
+				want = onlyonce.StateProcessing
+			}
+			if was, err := s.Lookup(t.Context(), c.ID); err != nil || was.State != want || was.State == onlyonce.StateCompleted && string(was.Result.Body) != "mine" {
+				t.Errorf("the record is %+v with error %v", was, err)
+			}
+		})
+	})
+}
+
+// At READ COMMITTED: at REPEATABLE READ a page of InnoDB that is split beside a
+// row for which others wait makes those beside it wait too.
+func TestACommandThatIsLockedHoldsUpNoOther(t *testing.T) {
+	onServersWith(t, "tx_isolation=%27READ-COMMITTED%27", func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer tx.Rollback()
+		mine := serverClaim("locked")
+		if r, err := s.WithTx(tx).Claim(t.Context(), mine); err != nil || r.Owner != mine.Owner {
+			t.Fatalf("claim in a transaction got %+v and error %v", r, err)
+		}
+		began := time.Now()
+		crowd(many, func(i int) {
+			if i%32 == 0 {
+				ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+				defer cancel()
+				if r, err := s.Claim(ctx, serverClaim("locked")); err == nil {
+					t.Errorf("the locked command was answered: %+v", r)
+				}
+				return
+			}
+			for n := range 5 {
+				c := serverClaim(fmt.Sprint(i, "-", n))
+				if r, err := s.Claim(t.Context(), c); err != nil || r.Owner != c.Owner {
+					t.Errorf("claim got %+v and error %v", r, err)
+				}
+			}
+		})
+		if took := time.Since(began); took > 20*time.Second {
+			t.Errorf("it took %v", took)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+		// It may have been given to one of those who gave up waiting.
+		if r, err := s.Claim(t.Context(), serverClaim("locked")); err != nil || r.Owner == mine.Owner {
+			t.Errorf("after the rollback, claim got %+v and error %v", r, err)
+		}
+	})
+}
+
+// What the first asks for is not in the database before its commit: its locks
+// say that it is not the same.
+func TestWhatElseIsAskedForWhileAnotherServerRunsACommandIsRefused(t *testing.T) {
+	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
+		there := openOn(t, db)
+		ask := func(in *sqlstore.Store, key, print string, fn func() error) error {
+			req := onlyonce.Request{ID: onlyonce.ID{Tenant: "acme", Operation: "pay", Key: key}}
+			if print != "" {
+				req.Fingerprint = onlyonce.Fingerprint([]byte(print))
+			}
+			_, err := onlyonce.DoTx(t.Context(), onlyonce.New(in, onlyonce.Config{}), in, req, func(context.Context, *sql.Tx) (string, error) { return "", fn() })
+			return err
+		}
+		must := func() error { t.Error("it ran twice"); return nil }
+		for i, asks := range []struct {
+			first, second string
+			want          error
+		}{
+			{"a", "a", onlyonce.ErrInFlight},
+			{"a", "b", onlyonce.ErrMismatch},
+			{"a", "", onlyonce.ErrInFlight},
+			{"", "a", onlyonce.ErrInFlight},
+			{"", "", onlyonce.ErrInFlight},
+		} {
+			key := fmt.Sprint("k", i)
+			first := serverClaim(key)
+			first.ID = onlyonce.ID{Tenant: "acme", Operation: "pay", Key: key}
+			if first.Fingerprint = nil; asks.first != "" {
+				first.Fingerprint = onlyonce.Fingerprint([]byte(asks.first))
+			}
+			_, err := s.RunTx(t.Context(), first, func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
+				for range 2 {
+					if err := ask(there, key, asks.second, must); !errors.Is(err, asks.want) {
+						t.Errorf("%q while %q runs: %v", asks.second, asks.first, err)
+					}
+				}
+				return onlyonce.Settlement{}, nil
+			})
+			if err != nil {
+				t.Error(err)
+			}
+			ran := false
+			if err := ask(there, key, asks.second, func() error { ran = true; return nil }); err != nil || !ran {
+				t.Errorf("%q after %q was released: ran is %v, error %v", asks.second, asks.first, ran, err)
+			}
+		}
+	})
+}

@@ -1,0 +1,101 @@
+package integration
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// An ownDatabase is one on a server of the test's own.
+type ownDatabase struct{ driver, dsn string }
+
+// newDatabase makes a database with the table of the callers' rows.
+func (s *ownServer) newDatabase(t *testing.T) ownDatabase {
+	t.Helper()
+	name := "onlyonce_" + strings.ToLower(rand.Text())
+	if _, err := s.admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
+		t.Fatal(err)
+	}
+	d := ownDatabase{s.kind.driver, s.kind.dsn(s.port, name)}
+	if _, err := d.pool(t).ExecContext(t.Context(), "CREATE TABLE paid (command VARCHAR(64) NOT NULL, token VARCHAR(64) NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	return d
+}
+
+// with is the database as connections with another setting see it.
+func (d ownDatabase) with(setting string) ownDatabase {
+	return ownDatabase{d.driver, d.dsn + "&" + setting}
+}
+
+// through is the database as it is reached through the cutter.
+func (d ownDatabase) through(s *ownServer, c *cutter) ownDatabase {
+	return ownDatabase{d.driver, strings.Replace(d.dsn, s.address(), c.address(), 1)}
+}
+
+// migrated opens a pool and makes the store's tables.
+func (d ownDatabase) migrated(t *testing.T) *sql.DB {
+	t.Helper()
+	db := d.pool(t)
+	if err := sqlstore.Migrate(t.Context(), db); err != nil {
+		t.Fatal(err)
+	}
+	return db
+}
+
+// pool opens a pool, which is closed at the end.
+func (d ownDatabase) pool(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := openQuietly(d.driver, d.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// openQuietly opens a pool whose driver does not log what is meant to go wrong.
+func openQuietly(driver, dsn string) (*sql.DB, error) {
+	if driver != "mysql" {
+		return sql.Open(driver, dsn)
+	}
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		return nil, err
+	}
+	cfg.Logger = &mysql.NopLogger{}
+	connector, err := mysql.NewConnector(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return sql.OpenDB(connector), nil
+}
+
+// paid returns the tokens of the rows of every command.
+func (d ownDatabase) paid(t *testing.T) map[string][]string {
+	t.Helper()
+	rows, err := d.pool(t).QueryContext(t.Context(), "SELECT command, token FROM paid")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	all := make(map[string][]string)
+	for rows.Next() {
+		var command, token string
+		if err := rows.Scan(&command, &token); err != nil {
+			t.Fatal(err)
+		}
+		all[command] = append(all[command], token)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return all
+}

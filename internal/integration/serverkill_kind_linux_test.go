@@ -1,0 +1,76 @@
+package integration
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+)
+
+// A serverKind is how one database is set up, started and asked.
+type serverKind struct {
+	name     string
+	programs map[string]string // patterns of their paths
+	user     string            // who runs it, if the test is root's
+	setup    func(s *ownServer) []string
+	run      func(s *ownServer) []string
+	driver   string
+	dsn      func(port int, database string) string
+	cut      string // lists statements that cut the connections of others
+}
+
+var postgresKind = &serverKind{
+	name:     "PostgreSQL's server",
+	programs: map[string]string{"initdb": "/usr/lib/postgresql/*/bin/initdb", "postgres": "/usr/lib/postgresql/*/bin/postgres"},
+	user:     "postgres",
+	setup: func(s *ownServer) []string {
+		return []string{s.programs["initdb"], "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"}
+	},
+	run: func(s *ownServer) []string {
+		return []string{
+			s.programs["postgres"], "-D", s.data(), "-h", "127.0.0.1", "-p", strconv.Itoa(s.port), "-k", s.dir,
+			"-c", "fsync=on", "-c", "full_page_writes=on", "-c", "synchronous_commit=on", "-c", "shared_buffers=32MB", "-c", "max_connections=200",
+		}
+	},
+	driver: "pgx",
+	dsn: func(port int, database string) string {
+		if database == "" {
+			database = "postgres"
+		}
+		return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", port, database)
+	},
+	cut: `SELECT 'SELECT pg_terminate_backend(' || pid || ')' FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`,
+}
+
+var mariadbKind = &serverKind{
+	name:     "MariaDB's server",
+	programs: map[string]string{"install": "/usr/bin/mariadb-install-db", "server": "/usr/sbin/mariadbd"},
+	user:     "mysql",
+	setup: func(s *ownServer) []string {
+		return []string{s.programs["install"], "--no-defaults", "--datadir=" + s.data(), "--tmpdir=" + s.data(), "--auth-root-authentication-method=normal", "--skip-test-db"}
+	},
+	run: func(s *ownServer) []string {
+		return []string{
+			s.programs["server"], "--no-defaults", "--datadir=" + s.data(), "--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.port),
+			"--tmpdir=" + s.dir, "--socket=" + filepath.Join(s.dir, "socket"), "--pid-file=" + filepath.Join(s.dir, "pid"),
+			"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=1", "--max-connections=200",
+		}
+	},
+	driver: "mysql",
+	dsn: func(port int, database string) string {
+		return fmt.Sprintf("root@tcp(127.0.0.1:%d)/%s", port, database)
+	},
+	cut: `SELECT CONCAT('KILL ', id) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()`,
+}
+
+// found returns the newest of each program, or nothing if one is not there.
+func (k *serverKind) found() map[string]string {
+	programs := make(map[string]string)
+	for name, pattern := range k.programs {
+		paths, _ := filepath.Glob(pattern)
+		if len(paths) == 0 {
+			return nil
+		}
+		programs[name] = paths[len(paths)-1]
+	}
+	return programs
+}

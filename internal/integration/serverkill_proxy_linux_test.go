@@ -1,0 +1,152 @@
+package integration
+
+import (
+	"net"
+	"sync"
+	"testing"
+)
+
+// A cutter stands between a store and its server, and cuts the connection after
+// so many bytes in one direction.
+type cutter struct {
+	server string
+	listen net.Listener
+	done   sync.WaitGroup
+
+	mu      sync.Mutex
+	conns   map[net.Conn]net.Conn // of the clients, with theirs to the server
+	passed  [2]int                // bytes in each direction since the last count
+	armed   bool
+	way     int // the direction that is cut
+	left    int // bytes until the cut
+	refuses int // connections to refuse after the cut
+	refused int // connections still to refuse
+}
+
+// The directions.
+const (
+	toServer = iota
+	toClient
+)
+
+var directions = [...]string{toServer: "to the server", toClient: "to the client"}
+
+func newCutter(t *testing.T, s *ownServer) *cutter {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := &cutter{server: s.address(), listen: l, conns: make(map[net.Conn]net.Conn)}
+	c.done.Go(c.accept)
+	t.Cleanup(c.close)
+	return c
+}
+
+func (c *cutter) address() string { return c.listen.Addr().String() }
+
+func (c *cutter) close() {
+	c.listen.Close()
+	c.mu.Lock()
+	for client, server := range c.conns {
+		client.Close()
+		server.Close()
+	}
+	c.mu.Unlock()
+	c.done.Wait()
+}
+
+func (c *cutter) accept() {
+	for {
+		client, err := c.listen.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", c.server)
+		if err != nil || !c.admit(client, server) {
+			client.Close()
+			if err == nil {
+				server.Close()
+			}
+			continue
+		}
+		c.done.Go(func() { c.pass(toServer, client, server) })
+		c.done.Go(func() { c.pass(toClient, client, server) })
+	}
+}
+
+// admit refuses the connections that come right after a cut, if it is told to.
+func (c *cutter) admit(client, server net.Conn) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refused > 0 {
+		c.refused--
+		return false
+	}
+	c.conns[client] = server
+	return true
+}
+
+// pass hands bytes on in one direction until either side ends.
+func (c *cutter) pass(way int, client, server net.Conn) {
+	from, to := client, server
+	if way == toClient {
+		from, to = server, client
+	}
+	defer func() {
+		client.Close()
+		server.Close() // what it got it still works on
+		c.mu.Lock()
+		delete(c.conns, client)
+		c.mu.Unlock()
+	}()
+	for buffer := make([]byte, 32<<10); ; {
+		n, err := from.Read(buffer)
+		allowed, cut := c.allow(way, n)
+		if _, e := to.Write(buffer[:allowed]); e != nil || cut || err != nil {
+			return
+		}
+	}
+}
+
+// allow says how many of n bytes pass, and whether the connection is cut after
+// them.
+func (c *cutter) allow(way, n int) (allowed int, cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passed[way] += n
+	if !c.armed || way != c.way || n == 0 {
+		return n, false
+	}
+	if n < c.left {
+		c.left -= n
+		return n, false
+	}
+	c.armed, c.refused = false, c.refuses
+	return c.left, true
+}
+
+// arm makes the cutter cut after so many bytes, and refuse so many connections
+// after that.
+func (c *cutter) arm(way, after, refuses int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.armed, c.way, c.left, c.refuses, c.refused = true, way, after, refuses, 0
+}
+
+// rest lets everything pass, and says whether it had cut.
+func (c *cutter) rest() (cut bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	cut = !c.armed
+	c.armed, c.refused = false, 0
+	return cut
+}
+
+// count returns what has passed since the last count.
+func (c *cutter) count() (passed [2]int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	passed, c.passed = c.passed, passed
+	return passed
+}
