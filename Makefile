@@ -2,7 +2,7 @@
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TOOLS       = $(CURDIR)/.tools
-MODULES     = services internal/integration cmd/onlyonce
+MODULES     = stores/pgxstore watermillonce services internal/integration cmd/onlyonce
 FUZZTIME    = 5m
 
 .PHONY: help check test race lint tools tidy fuzz bench
@@ -31,9 +31,13 @@ tools:
 tidy: ## go mod tidy in every module; needs replaces for a moment, and drops them
 	go mod tidy
 	@for m in $(MODULES); do ( set -e; cd $$m; up=$$(realpath --relative-to=. $(CURDIR)); \
-	  go mod edit -replace github.com/onlyonce-go/onlyonce=$$up -replace github.com/onlyonce-go/onlyonce/services=$$up/services; \
+	  go mod edit -replace github.com/onlyonce-go/onlyonce=$$up -replace github.com/onlyonce-go/onlyonce/services=$$up/services \
+	    -replace github.com/onlyonce-go/onlyonce/stores/pgxstore=$$up/stores/pgxstore \
+	    -replace github.com/onlyonce-go/onlyonce/watermillonce=$$up/watermillonce; \
 	  go mod tidy; \
-	  go mod edit -dropreplace github.com/onlyonce-go/onlyonce -dropreplace github.com/onlyonce-go/onlyonce/services ) || exit 1; done
+	  go mod edit -dropreplace github.com/onlyonce-go/onlyonce -dropreplace github.com/onlyonce-go/onlyonce/services \
+	    -dropreplace github.com/onlyonce-go/onlyonce/stores/pgxstore \
+	    -dropreplace github.com/onlyonce-go/onlyonce/watermillonce ) || exit 1; done
 
 fuzz: ## each fuzz target for FUZZTIME (default 5m)
 	@go list -f '{{.Dir}}' work | while read -r dir; do \
