@@ -27,6 +27,7 @@ type answer struct {
 	declared int64
 	size     int64 // of the body as written
 	body     []byte
+	last     []byte // of a streamed body of a declared length: its last byte, held back
 	trailers http.Header
 	tooLarge bool  // for a transaction
 	refused  error // why InTx could not commit
@@ -98,7 +99,7 @@ func write[P []byte | string](a *answer, p P) (int, error) {
 	}
 	if a.stage == streamed && !a.storable() {
 		a.body = nil
-		return send(a.w, p)
+		return pass(a, p)
 	}
 	if a.body == nil {
 		a.body = make([]byte, 0, max(len(p), 512))
@@ -106,9 +107,24 @@ func write[P []byte | string](a *answer, p P) (int, error) {
 	a.body = append(a.body, p...)
 	switch {
 	case a.stage == streamed:
-		_, _ = send(a.w, p) // the command goes on without its client
+		_, _ = pass(a, p) // the command goes on without its client
 	case !a.storable() && !a.inTx:
 		return len(p), a.stream()
+	}
+	return len(p), nil
+}
+
+// pass lets p leave as it comes, but for the last byte of a body of a declared
+// length: a client that has all of it may ask again at once, so it is recorded
+// before. Without a length, net/http's own end of the body tells the client.
+func pass[P []byte | string](a *answer, p P) (int, error) {
+	if a.size != a.declared {
+		return send(a.w, p)
+	}
+	end := len(p) - 1
+	a.last = []byte{p[end]}
+	if n, err := send(a.w, p[:end]); err != nil {
+		return n, err
 	}
 	return len(p), nil
 }
@@ -177,7 +193,7 @@ func (a *answer) stream() error {
 	if len(body) == 0 {
 		return nil
 	}
-	if _, err := a.w.Write(body); !a.storable() {
+	if _, err := pass(a, body); !a.storable() {
 		return err
 	}
 	return nil
@@ -255,6 +271,14 @@ func (a *answer) abandon() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stage, a.scratch = closed, nil
+}
+
+// leaveRest ends a streamed answer.
+func (a *answer) leaveRest() {
+	maps.Copy(a.w.Header(), a.trailers)
+	if a.last != nil {
+		_, _ = a.w.Write(a.last)
+	}
 }
 
 // leave writes the whole answer to the client. Trailers go first, for net/http

@@ -14,8 +14,9 @@
 // the client's retry gets its answer. What the handler answers is recorded
 // before its first byte leaves. Only an answer that streams, because its
 // handler flushes it or it grows past Config.MaxAnswer, leaves as it comes and
-// is recorded at its end: if the process dies in between, the outcome is
-// unknown. A handler whose connection is hijacked is not recorded.
+// is recorded at its end, before the last byte of a body with a Content-Length:
+// if the process dies in between, the outcome is unknown. A handler whose
+// connection is hijacked is not recorded.
 //
 // A replay is the first answer's status, header and body, byte for byte, but
 // for headers that were meant for one client or one moment (see

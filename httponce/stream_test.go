@@ -17,17 +17,15 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// A tap is a ResponseWriter that tells of the first byte that leaves.
+// A tap is a ResponseWriter that tells, before each write, how many bytes of the
+// body have left.
 type tap struct {
 	*httptest.ResponseRecorder
-	first func()
+	before func(sent int)
 }
 
 func (w *tap) Write(p []byte) (int, error) {
-	if w.first != nil {
-		w.first()
-		w.first = nil
-	}
+	w.before(w.Body.Len())
 	return w.ResponseRecorder.Write(p)
 }
 
@@ -37,7 +35,7 @@ func TestTheResultIsDurableBeforeTheFirstByteLeaves(t *testing.T) {
 		io.WriteString(w, "answer")
 	}), single)
 	told := false
-	w := &tap{ResponseRecorder: httptest.NewRecorder(), first: func() {
+	w := &tap{ResponseRecorder: httptest.NewRecorder(), before: func(int) {
 		told = true
 		if rec := lookup(t, store, "k"); rec.State != onlyonce.StateCompleted || string(rec.Result.Body) != "answer" {
 			t.Errorf("as the answer leaves, the record is %+v", rec)
@@ -73,6 +71,46 @@ func TestAFlushedAnswerLeavesAtOnceAndIsRecordedAtItsEnd(t *testing.T) {
 	wantAnswer(t, again, 200, "one two three")
 	if again.Header().Get("Idempotency-Replayed") != "true" {
 		t.Fatalf("header %v", again.Header())
+	}
+}
+
+func TestAStreamedAnswerIsRecordedBeforeItsLastByteLeaves(t *testing.T) {
+	for name, flush := range map[string]int{"flushed at once": 0, "flushed half-way": 50, "flushed at the end": 100, "too long": -1, "too long in one write": -2} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New(memstore.Config{})
+			w := httptest.NewRecorder()
+			cfg := single
+			if flush < 0 {
+				cfg.MaxAnswer = 20
+			}
+			h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(hw http.ResponseWriter, _ *http.Request) {
+				hw.Header().Set("Content-Length", "100")
+				if flush == -2 {
+					hw.Write(bytes.Repeat([]byte("x"), 100))
+				} else {
+					for n := range 100 {
+						if n == flush {
+							http.NewResponseController(hw).Flush()
+						}
+						io.WriteString(hw, "x")
+					}
+				}
+				if flush == 100 {
+					http.NewResponseController(hw).Flush()
+				}
+				if w.Body.Len() != 99 || lookup(t, store, "k").State != onlyonce.StateProcessing {
+					t.Errorf("before the handler returned, %d of 100 bytes have left", w.Body.Len())
+				}
+			}), cfg)
+			last := &tap{w, func(sent int) {
+				if sent == 99 && lookup(t, store, "k").State != onlyonce.StateCompleted {
+					t.Error("the last byte leaves, and nothing is recorded")
+				}
+			}}
+			if h.ServeHTTP(last, keyed(http.MethodPost, "/orders", "k", "x")); w.Body.Len() != 100 {
+				t.Fatalf("%d bytes have left", w.Body.Len())
+			}
+		})
 	}
 }
 

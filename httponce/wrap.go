@@ -2,7 +2,6 @@ package httponce
 
 import (
 	"errors"
-	"maps"
 	"net/http"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -80,7 +79,7 @@ func (l *layer) finish(c *call, x *exchange) {
 	}
 	switch {
 	case stage == streamed:
-		maps.Copy(c.w.Header(), x.answer.trailers)
+		x.answer.leaveRest()
 	case stage == hijacked:
 	case errors.Is(err, onlyonce.ErrLost):
 		l.refuseCall(c, err)
