@@ -103,6 +103,7 @@ func (c *benchConfig) addFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&c.http.headers, "header", nil, "`header` of every request, as 'Name: value' or @FILE; may be repeated; the default Content-Type is application/json")
 	f.StringVar(&c.http.keyHeader, "key-header", "Idempotency-Key", "`name` of the header with the key")
 	f.DurationVar(&c.http.timeout, "timeout", 10*time.Second, "how long an HTTP request may take")
+	f.StringVar(&c.http.caCert, "cacert", "", "`file` with the certificates (PEM) that a server's is trusted by")
 	f.StringVar(&c.format, "format", "table", "table or json")
 	completes(cmd, "format", "table", "json")
 	c.may.addFlag(cmd)

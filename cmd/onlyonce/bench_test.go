@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -247,6 +249,22 @@ func TestTheRequestsOfABenchAreThoseThatWereAskedFor(t *testing.T) {
 	}
 	if strings.Contains(log, "secret") || !strings.Contains(log, "is left there") {
 		t.Errorf("it said %s", log)
+	}
+}
+
+func TestABenchTrustsTheCertificatesOfAFileAndNoOthers(t *testing.T) {
+	var runs atomic.Int64
+	s := httptest.NewTLSServer(protected(&runs))
+	defer s.Close()
+	s.Config.ErrorLog = log.New(io.Discard, "", 0)
+	file := filepath.Join(t.TempDir(), "ca.pem")
+	writeFile(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	args := []string{s.URL, "--yes-it-may-write", "--requests", "3"}
+	if _, _, err := runBench(t, t.Context(), append(args, "--cacert", file)...); err != nil || runs.Load() == 0 {
+		t.Errorf("%v after %d runs", err, runs.Load())
+	}
+	if _, _, err := runBench(t, t.Context(), args...); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("without the file: %v", err)
 	}
 }
 

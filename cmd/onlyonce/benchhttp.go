@@ -23,6 +23,7 @@ import (
 type benchHTTPConfig struct {
 	method, path, body, keyHeader string
 	headers                       []string
+	caCert                        string
 	timeout                       time.Duration
 }
 
@@ -73,19 +74,28 @@ func openBenchHTTP(cmd *cobra.Command, c *benchConfig, raw string) (benchTarget,
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
 	maps.Copy(header, given)
-	h := &benchHTTP{cfg: &c.http, url: u, body: string(body), header: header, keep: c.keep, client: newBenchClient(c)}
+	client, err := newBenchClient(c)
+	if err != nil {
+		return nil, err
+	}
+	h := &benchHTTP{cfg: &c.http, url: u, body: string(body), header: header, keep: c.keep, client: client}
 	return h, c.may.ask(cmd, u.String(), fmt.Sprintf("%s requests for %v", c.http.method, c.duration))
 }
 
 // newBenchClient returns one that keeps a connection for every caller.
-func newBenchClient(c *benchConfig) *http.Client {
+func newBenchClient(c *benchConfig) (_ *http.Client, err error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, c.callers
 	transport.DisableCompression = true
+	if c.http.caCert != "" {
+		if transport.TLSClientConfig, err = trusting(c.http.caCert); err != nil {
+			return nil, err
+		}
+	}
 	return &http.Client{
 		Transport: transport, Timeout: c.http.timeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	}, nil
 }
 
 func (h *benchHTTP) String() string       { return h.url.Redacted() }

@@ -172,10 +172,13 @@ func TestSecurity01TheTenantIsAClaimOfAVerifiedToken(t *testing.T) {
 	if first.status != 201 || again.body != first.body || other.status != 201 || other.body == first.body {
 		t.Errorf("%+v, %+v, %+v", first, again, other)
 	}
-	for name, token := range map[string]string{"none": "", "forged": acme[:len(acme)-4] + "AAAA", "another audience": id.token(t, "acme", "else")} {
-		if got := s.send("k", "a", "Authorization", token); got.status != 401 {
+	for name, token := range map[string]string{"forged": acme[:len(acme)-4] + "AAAA", "another audience": id.token(t, "acme", "else")} {
+		if got := s.send("k", "a", "Authorization", token); got.status != 401 || got.header.Get("WWW-Authenticate") != `Bearer error="invalid_token"` {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+	if got := s.send("k", "a"); got.status != 401 || got.header.Get("WWW-Authenticate") != "Bearer" {
+		t.Errorf("without a token: %+v", got)
 	}
 	if got := s.get("/"); got.status != 200 {
 		t.Errorf("what has no key needs a token: %+v", got)

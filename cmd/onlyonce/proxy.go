@@ -116,7 +116,7 @@ func newRouting(store onlyonce.Store, m *metrics, log *slog.Logger) *routing {
 
 // runProxy serves until it is told to stop; read reads the settings again.
 func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.File, error), out io.Writer) (err error) {
-	log, err := newLogger(os.Stderr, f.LogFormat)
+	log, err := logConfig{f.LogFormat, f.LogLevel}.logger(os.Stderr)
 	if err != nil {
 		return err
 	}

@@ -55,13 +55,14 @@ func (c *proxyConfig) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.up.TLS.Key, "upstream-key", "", "`file` of its key")
 	f.StringSliceVar(&s.Store.AcceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
 	f.StringVar(&s.LogFormat, "log-format", s.LogFormat, "json or text; the log goes to standard error")
+	f.StringVar(&s.LogLevel, "log-level", s.LogLevel, "what is logged: debug, info, warn or error, and what is worse")
 	f.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, "how long running requests may take to end after SIGINT or SIGTERM")
 	f.StringVar(&c.config, "config", "", "`file` of settings, instead of most flags; see --print-config")
 	f.BoolVar(&c.print, "print-config", false, "print the settings as a file for --config, with what each means, and exit")
 	f.BoolVar(&c.check, "check-config", false, "check the settings, and exit")
 	completes(cmd, "unknown", "rerun", "hold")
 	completes(cmd, "fingerprint", "raw", "json", "none")
-	completes(cmd, "log-format", "json", "text")
+	completesLog(cmd)
 	documentEnv(cmd)
 }
 
@@ -75,12 +76,12 @@ var settingOf = map[string]string{
 	"unknown": "defaults.unknown", "fingerprint": "defaults.fingerprint.mode", "max-response": "defaults.limits.answer",
 	"tls-cert": "tls.cert", "tls-key": "tls.key", "tls-client-ca": "tls.client_ca",
 	"upstream-ca": "upstreams[0].tls.ca", "upstream-cert": "upstreams[0].tls.cert", "upstream-key": "upstreams[0].tls.key",
-	"log-format": "log_format", "shutdown-timeout": "shutdown_timeout",
+	"log-format": "log_format", "log-level": "log_level", "shutdown-timeout": "shutdown_timeout",
 }
 
 // besideFile are the flags that say something beside --config; the others would
 // leave it open which counts.
-var besideFile = []string{"config", "print-config", "check-config", "help", "listen", "admin", "store", "accept-risk", "log-format", "shutdown-timeout"}
+var besideFile = []string{"config", "print-config", "check-config", "help", "listen", "admin", "store", "accept-risk", "log-format", "log-level", "shutdown-timeout"}
 
 // read returns what the flags or the file say.
 func (c *proxyConfig) read(cmd *cobra.Command) (*proxyfile.File, error) {
@@ -124,6 +125,9 @@ func (c *proxyConfig) override(cmd *cobra.Command, f *proxyfile.File) {
 	}
 	if given("log-format") {
 		f.LogFormat = c.said.LogFormat
+	}
+	if given("log-level") {
+		f.LogLevel = c.said.LogLevel
 	}
 	if given("shutdown-timeout") {
 		f.ShutdownTimeout = c.said.ShutdownTimeout

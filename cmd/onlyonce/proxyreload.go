@@ -180,6 +180,7 @@ func needStart(a, b *proxyfile.File) (names []string) {
 		{"listen", a.Listen == b.Listen},
 		{"admin", a.Admin == b.Admin},
 		{"log_format", a.LogFormat == b.LogFormat},
+		{"log_level", a.LogLevel == b.LogLevel},
 		{"shutdown_timeout", a.ShutdownTimeout == b.ShutdownTimeout},
 		{"tls.cert", (a.TLS.Cert == "") == (b.TLS.Cert == "")},
 		{"store", reflect.DeepEqual(a.Store, b.Store)},
@@ -198,7 +199,7 @@ func needStart(a, b *proxyfile.File) (names []string) {
 // again.
 func keepFixed(a, b *proxyfile.File) *proxyfile.File {
 	c := *b
-	c.Listen, c.Admin, c.LogFormat, c.ShutdownTimeout, c.Store = a.Listen, a.Admin, a.LogFormat, a.ShutdownTimeout, a.Store
+	c.Listen, c.Admin, c.LogFormat, c.LogLevel, c.ShutdownTimeout, c.Store = a.Listen, a.Admin, a.LogFormat, a.LogLevel, a.ShutdownTimeout, a.Store
 	c.Server.MaxHeader, c.Server.HeaderTimeout, c.Server.IdleTimeout = a.Server.MaxHeader, a.Server.HeaderTimeout, a.Server.IdleTimeout
 	if (a.TLS.Cert == "") != (b.TLS.Cert == "") {
 		c.TLS = a.TLS

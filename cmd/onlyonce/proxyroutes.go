@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bearer"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -83,7 +84,7 @@ func (b *routing) routes(f *proxyfile.File, tenant func(*http.Request) string) (
 
 // config is what holds for all routes.
 func (b *routing) config(f *proxyfile.File) proxy.Config {
-	cfg := proxy.Config{BodyTimeout: f.Server.BodyTimeout, Problem: b.metrics.refusals("", writer(&f.Defaults)), Report: b.metrics.report}
+	cfg := proxy.Config{BodyTimeout: f.Server.BodyTimeout, Problem: b.metrics.refusals("", writer(f, &f.Defaults)), Report: b.metrics.report}
 	if f.Tenant.Header != "" {
 		cfg.Protected = []string{f.Tenant.Header}
 	}
@@ -136,7 +137,7 @@ func (b *routing) route(s *proxyfile.Settings, match, upstream string, f *proxyf
 	}
 	return proxy.Route{
 		Method: method, Pattern: pattern,
-		Guard: b.guard(s), Once: b.once(s, upstream, tenant), KeyPointer: s.Key.Pointer, DontStoreBody: s.Answers.NoBody,
+		Guard: b.guard(s), Once: b.once(f, s, upstream, tenant), KeyPointer: s.Key.Pointer, DontStoreBody: s.Answers.NoBody,
 		SetHeader: header(s.Headers.Request.Add), DropHeader: s.Headers.Request.Drop,
 		SetAnswer: header(s.Headers.Answer.Add), DropAnswer: s.Headers.Answer.Drop,
 		TrustForwarded: len(f.Forwarded.Trust) > 0, NoUpgrade: !s.Upgrades, MaxBody: int64(s.Limits.Other),
@@ -151,14 +152,14 @@ func header(pairs map[string]string) http.Header {
 	return h
 }
 
-func (b *routing) once(s *proxyfile.Settings, upstream string, tenant func(*http.Request) string) httponce.Config {
+func (b *routing) once(f *proxyfile.File, s *proxyfile.Settings, upstream string, tenant func(*http.Request) string) httponce.Config {
 	cfg := httponce.Config{
 		Tenant: tenant, Methods: s.Methods,
 		Header: s.Key.Header, Strict: s.Key.Strict, MaxKeyLength: s.Key.MaxLength, KeyChars: s.Key.Chars, Required: s.Key.Required,
 		MaxBody: int64(s.Limits.Body), MaxAnswer: int(s.Limits.Answer), MaxInFlight: s.Limits.InFlight, MaxNewKeys: s.Limits.NewKeys,
 		MaxWait: s.PreferWait, KeepErrors: s.Answers.KeepErrors, DocsURL: s.Errors.DocsURL,
 		StoreStatus: statuses(s.Answers.Statuses), ReplayHeader: replayed(&s.Answers),
-		Problem: b.metrics.refusals(upstream, writer(s)),
+		Problem: b.metrics.refusals(upstream, writer(f, s)),
 	}
 	if s.Operation != "" {
 		cfg.Operation = func(*http.Request) string { return s.Operation }
@@ -218,8 +219,23 @@ func replayed(a *proxyfile.Answers) func(string, bool) bool {
 	return nil
 }
 
-// writer writes refusals as the settings say; the file's check let them pass.
-func writer(s *proxyfile.Settings) refusal.Writer {
+// writer writes refusals as the settings say, and in a 401 which credentials
+// would do.
+func writer(f *proxyfile.File, s *proxyfile.Settings) refusal.Writer {
+	write := format(s)
+	if f.Tenant.JWT.Claim == "" {
+		return write
+	}
+	return func(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
+		if p.Status == http.StatusUnauthorized {
+			w.Header().Set("WWW-Authenticate", bearer.Challenge(r))
+		}
+		write(w, r, p)
+	}
+}
+
+// format is what errors look like; the file's check let it pass.
+func format(s *proxyfile.Settings) refusal.Writer {
 	switch s.Errors.Format {
 	case "stripe":
 		return refusal.Stripe

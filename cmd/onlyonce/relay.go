@@ -14,9 +14,10 @@ import (
 
 // A relayConfig is what relay's flags and environment say.
 type relayConfig struct {
-	store, broker, brokerName, logFormat string
-	maxAttempts                          int
-	acceptRisks                          []string
+	store, broker, brokerName string
+	log                       logConfig
+	maxAttempts               int
+	acceptRisks               []string
 }
 
 func relayCommand() *cobra.Command {
@@ -49,7 +50,7 @@ SIGINT or SIGTERM ends it once what is being published is acknowledged.`,
 	f.StringVar(&cfg.brokerName, "broker-name", "onlyonce", "`name` of the stream or exchange there; give every store one of its own")
 	f.IntVar(&cfg.maxAttempts, "orders-max-attempts", 10, "how often an event may fail before it is parked; see onlyonce outbox")
 	f.StringSliceVar(&cfg.acceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
-	f.StringVar(&cfg.logFormat, "log-format", "json", "json or text; the log goes to standard error")
+	cfg.log.addFlags(cmd)
 	documentEnv(cmd)
 	return cmd
 }
@@ -67,7 +68,7 @@ func (c *relayConfig) check() error {
 }
 
 func relay(ctx context.Context, cfg relayConfig) (err error) {
-	log, err := newLogger(os.Stderr, cfg.logFormat)
+	log, err := cfg.log.logger(os.Stderr)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ second one ends it at once.`,
 }
 
 func serve(ctx context.Context, cfg serveConfig, out io.Writer) (err error) {
-	log, err := newLogger(os.Stderr, cfg.logFormat)
+	log, err := cfg.log.logger(os.Stderr)
 	if err != nil {
 		return err
 	}

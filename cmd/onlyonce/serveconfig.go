@@ -32,7 +32,7 @@ type serveConfig struct {
 	allowAnonymous  bool
 	anonymousBeyond bool
 	acceptRisks     []string
-	logFormat       string
+	log             logConfig
 	shutdownTimeout time.Duration
 }
 
@@ -61,9 +61,8 @@ func (c *serveConfig) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&c.allowAnonymous, "allow-anonymous", true, "serve callers without a token; with --tokens the default is false")
 	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve them also to other machines")
 	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
-	f.StringVar(&c.logFormat, "log-format", "json", "json or text; the log goes to standard error")
+	c.log.addFlags(cmd)
 	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", 30*time.Second, "how long running requests may take to end after SIGINT or SIGTERM")
-	completes(cmd, "log-format", "json", "text")
 	documentEnv(cmd)
 }
 

@@ -56,6 +56,14 @@ func (v *Verifier) Tenant(r *http.Request) string {
 	return tenant
 }
 
+// Challenge is the WWW-Authenticate of a refusal: RFC 6750, section 3.
+func Challenge(r *http.Request) string {
+	if len(r.Header["Authorization"]) == 0 {
+		return "Bearer"
+	}
+	return `Bearer error="invalid_token"`
+}
+
 func (v *Verifier) tenant(r *http.Request) (string, error) {
 	given := r.Header["Authorization"]
 	if len(given) != 1 {

@@ -80,6 +80,7 @@ func (c *checker) process() {
 		}
 	}
 	c.oneOf(&f.LogFormat, "log_format", "json", "text")
+	c.oneOf(&f.LogLevel, "log_level", "debug", "info", "warn", "error")
 	c.duration(&f.ShutdownTimeout, "shutdown_timeout", false)
 }
 

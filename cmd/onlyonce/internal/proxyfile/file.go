@@ -13,6 +13,7 @@ type File struct {
 	Listen          string        `yaml:"listen" doc:"Where clients connect. Port 0 takes a free one."`
 	Admin           string        `yaml:"admin" eg:"127.0.0.1:9090" doc:"Where supervisors ask for /healthz, /readyz and /metrics. They are never served on the address above. Left out: nowhere."`
 	LogFormat       string        `yaml:"log_format" doc:"json or text. The log goes to standard error."`
+	LogLevel        string        `yaml:"log_level" doc:"What is logged: debug, info, warn or error, and what is worse. Replays are info, runs are debug."`
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" doc:"How long running requests may take to end after SIGINT or SIGTERM."`
 	TLS             ServerTLS     `yaml:"tls" doc:"TLS towards clients. The files are read again when they change, and on SIGHUP. Without cert and key the proxy speaks plain HTTP."`
 	Store           Store         `yaml:"store" doc:"Where the records are."`
@@ -184,6 +185,7 @@ func New() *File {
 	return &File{
 		Listen:          "127.0.0.1:8080",
 		LogFormat:       "json",
+		LogLevel:        "info",
 		ShutdownTimeout: 30 * time.Second,
 		TLS:             ServerTLS{MinVersion: "1.2"},
 		Store:           Store{URL: "sqlite:onlyonce-proxy.db", PurgeEvery: 10 * time.Minute},

@@ -6,6 +6,7 @@ const everything = `
 listen: ":8443"
 admin: 127.0.0.1:9091
 log_format: text
+log_level: warn
 shutdown_timeout: 1m30s
 tls: {cert: a.crt, key: a.key, client_ca: c.crt, min_version: "1.3"}
 store: {url: "postgres://u:p w@h/d", accept_risks: [fsync], purge_every: 1h1s}
@@ -47,7 +48,7 @@ routes:
 var mistaken = map[string]string{
 	// What is not YAML, or has another shape.
 	"!":                       "p.yaml: tenant: this is missing: write exactly one of header, jwt, authorization: true and single: true\np.yaml: upstreams: this is missing: name a server, such as [{url: \"http://127.0.0.1:3000\"}]",
-	"!- a":                    "p.yaml:1: this is a list: write a section with listen, admin, log_format, shutdown_timeout, tls, store, tenant, server, forwarded, upstreams, defaults, routes",
+	"!- a":                    "p.yaml:1: this is a list: write a section with listen, admin, log_format, log_level, shutdown_timeout, tls, store, tenant, server, forwarded, upstreams, defaults, routes",
 	"a: [":                    "p.yaml:4: this is not YAML: did not find expected node content",
 	"a: \"\x01\"":             "p.yaml: this is not YAML: control characters are not allowed",
 	"---\nlisten: x":          "p.yaml:4: a second document begins here: write one, without ---",
@@ -77,6 +78,7 @@ var mistaken = map[string]string{
 	"listen: a:70000":       "p.yaml:4: listen: \"a:70000\" is no address: write one such as 127.0.0.1:8080",
 	"admin: 127.0.0.1:8080": "p.yaml:4: admin: this is where clients connect: write another address, such as 127.0.0.1:9090",
 	"!tenant: {single: true}\nstore: {url: \"\"}\nupstreams: [{url: \"http://a\"}]": "p.yaml:2: store.url: this is empty: write memory://, sqlite:PATH, postgres://… or mysql://…",
+	"log_level: trace":                       "p.yaml:4: log_level: \"trace\" is not known: write debug, info, warn or error",
 	"log_format: xml":                        "p.yaml:4: log_format: \"xml\" is not known: write json or text",
 	"shutdown_timeout: -1s":                  "p.yaml:4: shutdown_timeout: -1s is out of bounds: write 10ms to 10000h0m0s",
 	"tls: {cert: a}":                         "p.yaml:4: tls: cert and key go together: name both files, or neither",
