@@ -278,17 +278,20 @@ func (a *answer) leaveRest() {
 	maps.Copy(a.w.Header(), a.trailers)
 	if a.last != nil {
 		_, _ = a.w.Write(a.last)
+		a.last = nil
 	}
 }
 
-// leave writes the whole answer to the client. Trailers go first, for net/http
-// has to know of them when it writes the header.
+// leave writes the header to the client. Trailers go with it, for net/http has to
+// know of them by then.
 func (a *answer) leave() {
 	maps.Copy(a.w.Header(), a.trailers)
 	a.w.WriteHeader(a.status)
-	if len(a.body) > 0 {
-		_, _ = a.w.Write(a.body) // a client that went away asks again
-	}
+}
+
+// isHeader reports whether nothing comes after the answer's header.
+func (a *answer) isHeader() bool {
+	return a.declared == 0 || a.status >= 200 && !bodyAllowed(a.status)
 }
 
 func bodyAllowed(status int) bool {

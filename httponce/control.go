@@ -10,7 +10,8 @@ import (
 func (a *answer) Flush() { _ = a.FlushError() }
 
 // FlushError is what http.ResponseController calls. From now on the answer
-// streams, unless it belongs to a transaction.
+// streams, unless it belongs to a transaction, or all of it would leave: that
+// waits for its end, to be recorded before.
 func (a *answer) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -19,6 +20,9 @@ func (a *answer) FlushError() error {
 	}
 	if a.inTx || !canFlush(a.w) {
 		return http.ErrNotSupported
+	}
+	if a.isHeader() {
+		return nil
 	}
 	if a.stage == buffered {
 		if err := a.stream(); err != nil {
@@ -61,6 +65,10 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	}
 	if a.status != 0 && a.stage == buffered {
 		_ = a.stream() // as much as the client takes
+	}
+	if a.last != nil {
+		a.leaveRest() // nothing is recorded that it could wait for
+		_ = http.NewResponseController(a.w).Flush()
 	}
 	conn, rw, err := http.NewResponseController(a.w).Hijack()
 	if err == nil {

@@ -15,8 +15,8 @@
 // before its first byte leaves. Only an answer that streams, because its
 // handler flushes it or it grows past Config.MaxAnswer, leaves as it comes and
 // is recorded at its end, before the last byte of a body with a Content-Length:
-// if the process dies in between, the outcome is unknown. A handler whose
-// connection is hijacked is not recorded.
+// if the process dies in between, the outcome is unknown. One without a body
+// does not stream. A handler whose connection is hijacked is not recorded.
 //
 // A replay is the first answer's status, header and body, byte for byte, but
 // for headers that were meant for one client or one moment (see

@@ -8,8 +8,9 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// leave lets an answer go to its client.
-func (l *layer) leave(x *exchange, recorded bool) {
+// leave lets the answer go to its client.
+func (l *layer) leave(c *call, recorded bool) {
+	x := c.x
 	if recorded && x.attempt != nil {
 		if rec := x.attempt.Record(); lasts(rec) {
 			x.expires[0] = l.dates.after(rec.KeepLeft)
@@ -17,6 +18,7 @@ func (l *layer) leave(x *exchange, recorded bool) {
 		}
 	}
 	x.answer.leave()
+	l.send(c, x.answer.body)
 }
 
 // lasts reports whether a record is replayed until it expires.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
@@ -157,10 +158,13 @@ func TestAHandlerWhoseTransactionDoesNotBeginHasFailed(t *testing.T) {
 		}
 		w.WriteHeader(201)
 	})
-	wantProblem(t, post(h, "k", "tea"), 503, "store_unavailable")
-	if rec := lookup(t, s, "k"); rec.State != onlyonce.StateFailed {
-		t.Fatalf("record %+v", rec)
-	}
+	w := &tap{httptest.NewRecorder(), func(int) {
+		if rec := lookup(t, s, "k"); rec.State != onlyonce.StateFailed {
+			t.Errorf("as the answer leaves, the record is %+v", rec)
+		}
+	}}
+	h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "tea"))
+	wantProblem(t, w.ResponseRecorder, 503, "store_unavailable")
 }
 
 func TestAHandlerThatLostItsLeaseCommitsNothing(t *testing.T) {

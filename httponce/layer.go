@@ -42,6 +42,7 @@ type call struct {
 	request onlyonce.Request
 	x       *exchange         // the one that ran the handler
 	attempt *onlyonce.Attempt // that ran; nil: none
+	allowed *allowance        // by the quota, until it ends; nil: none
 }
 
 // again returns the request, whose body has been read, with a body.
@@ -116,9 +117,33 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
 			l.refuseKeyed(w, r, key, p)
 			return
 		}
-		defer func() { l.quota.leave(tenant, allowed, c.attempt != nil && c.attempt.Number() == 1) }()
+		c.allowed = allowed
+		defer l.free(c)
 	}
 	l.way.keyed(l, c)
+}
+
+// free ends the request for its tenant's quota.
+func (l *layer) free(c *call) {
+	if a := c.allowed; a != nil {
+		c.allowed = nil
+		l.quota.leave(c.request.ID.Tenant, a, c.attempt != nil && c.attempt.Number() == 1)
+	}
+}
+
+// send writes an answer's body, which ends the request: a client that has its last
+// byte may ask again at once, and is not to meet a quota that still counts it.
+func (l *layer) send(c *call, body []byte) {
+	if len(body) == 0 {
+		return
+	}
+	last := len(body) - 1
+	if c.allowed != nil && last > 0 {
+		_, _ = c.w.Write(body[:last])
+		body = body[last:]
+	}
+	l.free(c)
+	_, _ = c.w.Write(body) // a client that went away asks again
 }
 
 // readBody reads the body, or refuses the request.

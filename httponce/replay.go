@@ -34,9 +34,7 @@ func (l *layer) replay(c *call, a *onlyonce.Attempt) {
 		h[headerExpires] = add(l.dates.after(rec.KeepLeft))
 	}
 	c.w.WriteHeader(max(rec.Result.Status, http.StatusOK))
-	if len(rec.Result.Body) > 0 {
-		_, _ = c.w.Write(rec.Result.Body) // a client that went away asks again
-	}
+	l.send(c, rec.Result.Body)
 }
 
 // refuseCall answers with what an error of the root package means, and drops what

@@ -98,6 +98,38 @@ func TestSecurity03InFlightCapOfATenant(t *testing.T) {
 	})
 }
 
+func TestSecurity03InFlightCapDoesNotCountAnAnswerThatHasLeft(t *testing.T) {
+	for name, handler := range map[string]http.HandlerFunc{
+		"buffered": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "answer") },
+		"streamed": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "6")
+			w.(http.Flusher).Flush()
+			io.WriteString(w, "answer")
+		},
+	} {
+		cfg := single
+		cfg.MaxInFlight = 1
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), handler, cfg)
+		for _, replay := range []string{"", "true"} {
+			var before, after int
+			w := &tap{ResponseRecorder: httptest.NewRecorder()}
+			w.before = func(sent int) {
+				switch sent {
+				case 0:
+					before = post(h, "other", "x").Code
+				case len("answe"):
+					after = post(h, "other", "x").Code
+				}
+			}
+			h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x"))
+			wantAnswer(t, w.ResponseRecorder, 200, "answer")
+			if before != 429 || after != 200 || w.Header().Get("Idempotency-Replayed") != replay {
+				t.Errorf("%s: while the answer leaves another request gets %d, before its last byte %d, %v", name, before, after, w.Header())
+			}
+		}
+	}
+}
+
 // secrets must not be in a replay; plain headers must.
 var (
 	secrets = []string{

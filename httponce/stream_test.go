@@ -17,17 +17,21 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// A tap is a ResponseWriter that tells, before each write, how many bytes of the
-// body have left.
+// A tap is a ResponseWriter that tells, before bytes of the body leave, how many
+// have left.
 type tap struct {
 	*httptest.ResponseRecorder
 	before func(sent int)
 }
 
 func (w *tap) Write(p []byte) (int, error) {
-	w.before(w.Body.Len())
+	if len(p) > 0 {
+		w.before(w.Body.Len())
+	}
 	return w.ResponseRecorder.Write(p)
 }
+
+func (w *tap) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
 
 func TestTheResultIsDurableBeforeTheFirstByteLeaves(t *testing.T) {
 	store := memstore.New(memstore.Config{})
@@ -109,6 +113,44 @@ func TestAStreamedAnswerIsRecordedBeforeItsLastByteLeaves(t *testing.T) {
 			}}
 			if h.ServeHTTP(last, keyed(http.MethodPost, "/orders", "k", "x")); w.Body.Len() != 100 {
 				t.Fatalf("%d bytes have left", w.Body.Len())
+			}
+		})
+	}
+}
+
+// A headed writer tells when the header leaves.
+type headed struct {
+	*httptest.ResponseRecorder
+	before func()
+}
+
+func (w *headed) WriteHeader(status int) {
+	w.before()
+	w.ResponseRecorder.WriteHeader(status)
+}
+
+func TestAnAnswerWithoutABodyIsRecordedBeforeItsHeaderLeaves(t *testing.T) {
+	for name, answer := range map[string]func(http.ResponseWriter){
+		"204":       func(w http.ResponseWriter) { w.WriteHeader(204) },
+		"304":       func(w http.ResponseWriter) { w.WriteHeader(304) },
+		"no length": func(w http.ResponseWriter) { w.Header().Set("Content-Length", "0") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New(memstore.Config{})
+			h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				answer(w)
+				if err := http.NewResponseController(w).Flush(); err != nil {
+					t.Error(err)
+				}
+			}), single)
+			left := false
+			w := &headed{httptest.NewRecorder(), func() {
+				if left = true; lookup(t, store, "k").State != onlyonce.StateCompleted {
+					t.Error("the answer leaves, and nothing is recorded")
+				}
+			}}
+			if h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x")); !left {
+				t.Error("no header has left")
 			}
 		})
 	}
@@ -253,6 +295,24 @@ func TestAHijackedConnectionIsNotStored(t *testing.T) {
 	}
 	if runs != 2 {
 		t.Fatalf("%d runs", runs)
+	}
+}
+
+func TestAWholeAnswerLeavesBeforeItsConnectionIsTaken(t *testing.T) {
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "3")
+		io.WriteString(w, "raw")
+		w.(http.Flusher).Flush()
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		conn.Close()
+	}), single)
+	s := newServer(t, h, false)
+	if got, _ := fetch(t, s.Client(), s.URL, "k"); got.Body != "raw" {
+		t.Errorf("answer %+v", got)
 	}
 }
 

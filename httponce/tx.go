@@ -50,14 +50,14 @@ func (t *transactional[TX]) keyed(l *layer, c *call) {
 	})
 	switch {
 	case rolledBack(err):
-		l.leave(c.x, false)
+		l.leave(c, false)
 	case err != nil:
 		l.refuseCall(c, err)
 	case a.Replayed():
 		l.replay(c, a)
 	default:
 		c.x.attempt = a
-		l.leave(c.x, true)
+		l.leave(c, true)
 	}
 }
 
@@ -77,7 +77,7 @@ func (t *transactional[TX]) open(l *layer, w http.ResponseWriter, r *http.Reques
 		l.refuseCall(c, fmt.Errorf("%w: %w", onlyonce.ErrUnavailable, err))
 		return
 	}
-	l.leave(c.x, false)
+	l.leave(c, false)
 }
 
 func (t *transactional[TX]) run(l *layer, c *call, ctx context.Context, tx TX) (onlyonce.Settlement, error) {

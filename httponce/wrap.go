@@ -68,8 +68,8 @@ func (p *plain) run(l *layer, c *call, a *onlyonce.Attempt) {
 func (l *layer) finish(c *call, x *exchange) {
 	stage := x.answer.end()
 	if refused := x.answer.refused; refused != nil {
-		l.refuseCall(c, refused)
 		_ = x.attempt.Settle(&x.run, l.guard.Failure(refused)) // unless InTx did; observed
+		l.refuseCall(c, refused)
 		return
 	}
 	var err error
@@ -79,12 +79,13 @@ func (l *layer) finish(c *call, x *exchange) {
 	}
 	switch {
 	case stage == streamed:
+		l.free(c)
 		x.answer.leaveRest()
 	case stage == hijacked:
 	case errors.Is(err, onlyonce.ErrLost):
 		l.refuseCall(c, err)
 	default:
-		l.leave(x, err == nil)
+		l.leave(c, err == nil)
 	}
 }
 
