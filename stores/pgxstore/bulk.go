@@ -4,6 +4,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
 )
 
@@ -50,41 +51,16 @@ func (l *bulk) isClaims() bool { return l.members[0].claim != nil }
 
 func (l *bulk) queue(b *pgx.Batch) {
 	if l.isClaims() {
-		l.queueClaims(b)
+		b.Queue(pgschema.Text["claims"], pgschema.ClaimColumns(l.members, (*statement).claimed)...)
 	} else {
-		l.queueSettles(b)
+		b.Queue(pgschema.Text["settles"], pgschema.SettleColumns(l.members, (*statement).settled)...)
 	}
 }
 
-func (l *bulk) queueClaims(b *pgx.Batch) {
-	n := len(l.members)
-	hashes, fingerprints, owners, leases := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([]int64, n)
-	tenants, operations, keys := make([]string, n), make([]string, n), make([]string, n)
-	for i, m := range l.members {
-		c, id := m.claim, &m.key.id
-		hashes[i], fingerprints[i], owners[i], leases[i] = m.key.hash[:], c.Fingerprint, []byte(c.Owner), c.Lease.Microseconds()
-		tenants[i], operations[i], keys[i] = pgschema.Escape(id.Tenant), pgschema.Escape(id.Operation), pgschema.Escape(id.Key)
-	}
-	b.Queue(pgschema.Text["claims"], hashes, tenants, operations, keys, fingerprints, owners, leases)
-}
+func (s *statement) claimed() (*[32]byte, *onlyonce.Claim) { return &s.key.hash, s.claim }
 
-func (l *bulk) queueSettles(b *pgx.Batch) {
-	n := len(l.members)
-	states, statuses, finals, fences := make([]string, n), make([]int32, n), make([]bool, n), make([]int64, n)
-	refs, troubles, headers := make([]*string, n), make([]*string, n), make([]*string, n)
-	bodies, hashes, owners := make([][]byte, n), make([][]byte, n), make([][]byte, n)
-	keeps, kept := make([]*int64, n), make([]int64, n)
-	for i, m := range l.members {
-		st := m.settlement
-		states[i], statuses[i], finals[i], bodies[i] = string(st.State), int32(st.Result.Status), st.Final, st.Result.Body
-		refs[i], troubles[i], headers[i] = text(st.Result.Ref), text(st.Error), header(st.Result.Header)
-		hashes[i], owners[i], fences[i] = m.key.hash[:], []byte(m.hold.Owner), m.hold.Fence
-		if st.Keep > 0 {
-			kept[i] = keepOf(st)
-			keeps[i] = &kept[i]
-		}
-	}
-	b.Queue(pgschema.Text["settles"], states, statuses, finals, refs, troubles, headers, bodies, keeps, hashes, owners, fences)
+func (s *statement) settled() (*[32]byte, *onlyonce.Hold, *onlyonce.Settlement) {
+	return &s.key.hash, s.hold, s.settlement
 }
 
 // read tells the members that wrote. Each has an owner of its own, unless a call

@@ -77,15 +77,6 @@ func claim(ctx context.Context, on writer, k *key, c *onlyonce.Claim, seen bool)
 	return onlyonce.Record{}, busy(ctx)
 }
 
-// What is settled stays for briefest at least, so that a claim that took less
-// than slow has met every record with a higher fence than its own: the row was
-// there. During a slower one a command may have lived its whole life, its purge
-// included.
-const (
-	briefest = 100 * time.Millisecond
-	slow     = briefest / 2
-)
-
 // create makes a new record, unless there is a row.
 func create(ctx context.Context, on writer, k *key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {
 	began := time.Now()
@@ -94,7 +85,7 @@ func create(ctx context.Context, on writer, k *key, c *onlyonce.Claim) (r onlyon
 		return r, false, err
 	}
 	r = fresh(k, c, s.fence, s.fence)
-	if time.Since(began) < slow {
+	if time.Since(began) < sqlrow.Slow {
 		return r, true, nil
 	}
 	up := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: []any{k.hash[:], []byte(c.Owner), s.fence}}
@@ -119,7 +110,7 @@ func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored
 		return r, false, err
 	}
 	s := &statement{name: "take", key: k, into: []any{&r.Fence}, args: []any{
-		was.Expired, c.Lease.Microseconds(), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, text(r.Error),
+		was.Expired, c.Lease.Microseconds(), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, pgschema.Optional(r.Error),
 		k.hash[:], []byte(was.Owner), was.Fence, was.state,
 	}}
 	err = on.write(ctx, s)
@@ -219,25 +210,10 @@ func owned(k *key, h *onlyonce.Hold) []any { return []any{k.hash[:], []byte(h.Ow
 
 // values returns what a settled record holds, in the order of the statements.
 func values(st *onlyonce.Settlement) []any {
-	var keep *int64
-	if st.Keep > 0 {
-		µs := keepOf(st)
-		keep = &µs
-	}
 	return []any{
-		string(st.State), int32(st.Result.Status), st.Final, text(st.Result.Ref), text(st.Error),
-		header(st.Result.Header), st.Result.Body, keep,
+		string(st.State), int32(st.Result.Status), st.Final, pgschema.Optional(st.Result.Ref), pgschema.Optional(st.Error),
+		pgschema.Header(st.Result.Header), st.Result.Body, sqlrow.Keep(st),
 	}
-}
-
-// keepOf is for how long a settled record stays, in microseconds.
-func keepOf(st *onlyonce.Settlement) int64 { return max(st.Keep, briefest).Microseconds() }
-
-func header(h map[string][]string) *string {
-	if s, ok := sqlrow.EncodeHeader(h).(string); ok {
-		return &s
-	}
-	return nil
 }
 
 // resolve ends a record that nobody holds.

@@ -90,12 +90,3 @@ func collect(rows pgx.Rows, k *key) (*stored, error) {
 	s := r.stored()
 	return s, s.isOf(k)
 }
-
-// text makes a string a value that is NULL if it is empty.
-func text(s string) *string {
-	if s == "" {
-		return nil
-	}
-	s = pgschema.Escape(s)
-	return &s
-}

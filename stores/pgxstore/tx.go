@@ -3,7 +3,6 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,10 +14,6 @@ import (
 
 // A txFunc is a caller's function; SettleTx gives it no record that counts.
 type txFunc = func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error)
-
-// maxRuns is how often a function runs when the server asks to run its
-// transaction again.
-const maxRuns = 10
 
 // elsewhere is when asking again about a command in another's transaction is
 // worth it.
@@ -81,9 +76,9 @@ type ownError struct{ error }
 // try runs the transaction, again if the server asks for it.
 func (r *run) try(ctx context.Context) (onlyonce.Record, error) {
 	for n := 1; ; n++ {
-		err := r.once(ctx, n == maxRuns)
-		if n < maxRuns && (again(err) || errors.Is(err, errClaimed)) {
-			time.Sleep(rand.N(time.Millisecond << n))
+		began := time.Now()
+		err := r.once(ctx, n == sqlrow.MaxRuns)
+		if n < sqlrow.MaxRuns && (again(err) || errors.Is(err, errClaimed)) && sqlrow.Pause(ctx, n, time.Since(began)) {
 			continue
 		}
 		if own, ok := err.(ownError); ok { // never wrapped by us

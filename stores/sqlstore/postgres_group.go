@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
@@ -55,16 +56,9 @@ func discard(conn *sql.Conn, err error) error {
 }
 
 func (p postgres) writeClaims(ctx context.Context, s *server, claims []*groupedClaim) error {
-	n := len(claims)
-	ids, owners, fingerprints, leases := make([][]byte, n), make([][]byte, n), make([][]byte, n), make([]int64, n)
-	tenants, operations, keys := make([]string, n), make([]string, n), make([]string, n)
-	for i, j := range claims {
-		c := j.claim
-		ids[i], owners[i], fingerprints[i], leases[i] = j.key.hash[:], []byte(c.Owner), c.Fingerprint, c.Lease.Microseconds()
-		tenants[i], operations[i], keys[i] = pgschema.Escape(c.ID.Tenant), pgschema.Escape(c.ID.Operation), pgschema.Escape(c.ID.Key)
-	}
+	columns := pgschema.ClaimColumns(claims, func(j *groupedClaim) (*[32]byte, *onlyonce.Claim) { return &j.key.hash, j.claim })
 	owned := byOwner(claims, func(j *groupedClaim) string { return j.claim.Owner })
-	given := make(map[*groupedClaim]int64, n)
+	given := make(map[*groupedClaim]int64, len(claims))
 	err := p.together(ctx, s, "claims", func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}
 		owner, fence := r.Text("owner"), r.Int("fence")
@@ -72,7 +66,7 @@ func (p postgres) writeClaims(ctx context.Context, s *server, claims []*groupedC
 			given[j] = fence
 		}
 		return r.Err
-	}, ids, tenants, operations, keys, fingerprints, owners, leases)
+	}, columns...)
 	if err != nil {
 		return err
 	}
@@ -83,31 +77,18 @@ func (p postgres) writeClaims(ctx context.Context, s *server, claims []*groupedC
 }
 
 func (p postgres) writeSettles(ctx context.Context, s *server, settles []*groupedSettle) error {
-	n := len(settles)
-	states, statuses, finals := make([]string, n), make([]int32, n), make([]bool, n)
-	refs, errs, headers, bodies, keeps := make([]*string, n), make([]*string, n), make([]*string, n), make([][]byte, n), make([]*int64, n)
-	ids, owners, fences := make([][]byte, n), make([][]byte, n), make([]int64, n)
-	for i, j := range settles {
-		st := j.settlement
-		states[i], statuses[i], finals[i] = string(st.State), int32(st.Result.Status), st.Final //nolint:gosec // as the column has it
-		refs[i], errs[i], bodies[i] = p.optional(st.Result.Ref), p.optional(st.Error), st.Result.Body
-		if h, ok := sqlrow.EncodeHeader(st.Result.Header).(string); ok {
-			headers[i] = &h
-		}
-		if keep, ok := keepOf(st).(int64); ok {
-			keeps[i] = &keep
-		}
-		ids[i], owners[i], fences[i] = j.key.hash[:], []byte(j.hold.Owner), j.hold.Fence
-	}
+	columns := pgschema.SettleColumns(settles, func(j *groupedSettle) (*[32]byte, *onlyonce.Hold, *onlyonce.Settlement) {
+		return &j.key.hash, j.hold, j.settlement
+	})
 	owned := byOwner(settles, func(j *groupedSettle) string { return j.hold.Owner })
-	done := make([]*groupedSettle, 0, n)
+	done := make([]*groupedSettle, 0, len(settles))
 	err := p.together(ctx, s, "settles", func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}
 		if j := owned[r.Text("owner")]; j != nil {
 			done = append(done, j)
 		}
 		return r.Err
-	}, states, statuses, finals, refs, errs, headers, bodies, keeps, ids, owners, fences)
+	}, columns...)
 	if err != nil {
 		return err
 	}
@@ -115,13 +96,4 @@ func (p postgres) writeSettles(ctx context.Context, s *server, settles []*groupe
 		j.done = true
 	}
 	return nil
-}
-
-// optional is NULL for an empty text.
-func (postgres) optional(s string) *string {
-	if s == "" {
-		return nil
-	}
-	s = pgschema.Escape(s)
-	return &s
 }

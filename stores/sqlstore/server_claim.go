@@ -105,19 +105,10 @@ func (l line) claimArgs(k *key, c *onlyonce.Claim) []any {
 // fence.
 func freshlyFenced(c *onlyonce.Claim, fence int64) onlyonce.Record { return fresh(c, fence, fence) }
 
-// What is settled stays for briefest at least, so that a statement that gave a
-// fence within slow has met every record that has a higher one: its row was
-// there. A statement that took longer may have been overtaken by a whole life
-// of the command, the purge included.
-const (
-	briefest = 100 * time.Millisecond
-	slow     = briefest / 2
-)
-
 // surely makes the fence of a hold that was given to a new command higher than
 // those of deleted records.
 func (l line) surely(k *key, r onlyonce.Record, took time.Duration) (onlyonce.Record, error) {
-	if took < slow {
+	if took < sqlrow.Slow {
 		return r, nil
 	}
 	floor, err := l.number("floor")

@@ -107,7 +107,7 @@ func (s *server) writeClaims(ctx context.Context, g grouper, jobs []*groupedClai
 	began := time.Now()
 	err := g.writeClaims(ctx, s, jobs)
 	took := time.Since(began)
-	if err != nil || took < slow {
+	if err != nil || took < sqlrow.Slow {
 		return err
 	}
 	l := s.line(ctx)
@@ -140,7 +140,7 @@ func (g *groups) goAlone(ctx context.Context, k *key) (done func(), err error) {
 	began := time.Now()
 	return func() {
 		<-g.alone
-		if time.Since(began) > slow {
+		if time.Since(began) > sqlrow.Slow {
 			g.waits.Add(&k.hash)
 		}
 	}, nil

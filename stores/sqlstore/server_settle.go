@@ -70,17 +70,8 @@ func (l line) step(k *key, h onlyonce.Hold, lease time.Duration, steps map[strin
 func (l line) settlementValues(st *onlyonce.Settlement) []any {
 	return []any{
 		string(st.State), int64(st.Result.Status), st.Final, l.text(st.Result.Ref), l.text(st.Error),
-		sqlrow.EncodeHeader(st.Result.Header), blob(st.Result.Body), keepOf(st),
+		sqlrow.EncodeHeader(st.Result.Header), blob(st.Result.Body), sqlrow.Keep(st),
 	}
-}
-
-// keepOf is how many microseconds a settled record stays; nil: until someone
-// resolves it.
-func keepOf(st *onlyonce.Settlement) any {
-	if st.Keep <= 0 {
-		return nil
-	}
-	return max(st.Keep, briefest).Microseconds()
 }
 
 // end settles or releases, and says whether it did.

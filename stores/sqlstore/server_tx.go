@@ -27,10 +27,6 @@ type serverRun struct {
 	settlement onlyonce.Settlement
 }
 
-// maxRuns is how often a function runs because the database or another attempt
-// undid it.
-const maxRuns = 5
-
 var errUndone = errors.New("the database or other attempts undid the transaction every time")
 
 // runTx writes no row before the function has returned: the lock of its
@@ -77,15 +73,17 @@ func (r *serverRun) run(doing string) error {
 // often runs the function until it is undone by nobody.
 func (r *serverRun) often() error {
 	var undone error
-	for n := range maxRuns {
-		if n > 0 && !pause(r.ctx, n) {
+	var took time.Duration // the last run
+	for n := range sqlrow.MaxRuns {
+		if n > 0 && !sqlrow.Pause(r.ctx, n, took) {
 			return errors.Join(r.ctx.Err(), undone)
 		}
+		began := time.Now()
 		again, err := r.once()
 		if !again {
 			return err
 		}
-		undone = err
+		undone, took = err, time.Since(began)
 	}
 	return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errUndone, undone)
 }

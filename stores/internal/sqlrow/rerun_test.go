@@ -1,0 +1,40 @@
+package sqlrow
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestAPauseIsAsLongAsWhatItIsToLetPass(t *testing.T) {
+	for _, c := range []struct {
+		n    int
+		took time.Duration
+		want time.Duration
+	}{
+		{1, 0, 2 * time.Millisecond},
+		{1, 50 * time.Millisecond, 100 * time.Millisecond},
+		{3, 50 * time.Millisecond, 400 * time.Millisecond},
+		{9, time.Millisecond, 512 * time.Millisecond},
+		{9, time.Minute, longestPause},
+		{1 << 20, time.Hour, longestPause},
+	} {
+		if got := widest(c.n, c.took); got != c.want {
+			t.Errorf("after %d runs of %v: up to %v, want %v", c.n, c.took, got, c.want)
+		}
+	}
+}
+
+func TestAPauseEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		if !Pause(ctx, 5, time.Second) {
+			t.Error("it ended before")
+		}
+		cancel()
+		if began := time.Now(); Pause(ctx, 5, time.Hour) && time.Since(began) > 0 {
+			t.Error("it did not end")
+		}
+	})
+}
