@@ -201,6 +201,9 @@ func (l *layer) once(w http.ResponseWriter, r *http.Request, id, print string) {
 func (l *layer) run(w http.ResponseWriter, r *http.Request, id string, rec *record) {
 	answer := httptest.NewRecorder()
 	l.next.ServeHTTP(answer, r)
+	if l.bug == "no cookies" {
+		answer.Header().Del("Set-Cookie")
+	}
 	l.mu.Lock()
 	switch {
 	case l.bug == "who hangs up is forgotten" && r.Context().Err() != nil, rec.forgotten:
@@ -214,9 +217,6 @@ func (l *layer) run(w http.ResponseWriter, r *http.Request, id string, rec *reco
 		rec.answer = answer
 	}
 	l.mu.Unlock()
-	if l.bug == "no cookies" {
-		answer.Header().Del("Set-Cookie")
-	}
 	if l.bug == "a first is marked" {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}

@@ -65,7 +65,7 @@ func TestWhatCantBeCheckedIsAnErrorAndSendsLittle(t *testing.T) {
 		{"a refusal", conform.Target{URL: server.URL + "/picky", Header: http.Header{"Authorization": {"Bearer s3cret"}}}, conform.Config{}, `is answered 400, where a success was expected: "the amount of [redacted] is missing"`, 2},
 		{"too many", conform.Target{URL: server.URL + "/limited"}, conform.Config{}, "is answered 429 again and again", 3},
 		{"a token in a query", conform.Target{URL: server.URL + "/picky?api_key=s3cret%2Dkey"}, conform.Config{}, "/picky?api_key=[redacted] is answered 400", 2},
-		{"no answer", conform.Target{URL: server.URL + "/hangs"}, conform.Config{Timeout: 50 * time.Millisecond}, "is answered nothing (not within 50ms)", 1},
+		{"no answer", conform.Target{URL: server.URL + "/hangs"}, conform.Config{Timeout: 2 * time.Second}, "is answered nothing (not within 2s)", 1},
 		{"no time", conform.Target{URL: server.URL + "/hangs"}, conform.Config{Within: 50 * time.Millisecond}, "it took longer than 50ms", 1},
 		{"a count that is not there", conform.Target{URL: server.URL, CountURL: "/count", Count: "/m"}, conform.Config{}, "/m points to nothing", 1},
 		{"a count of text", conform.Target{URL: server.URL, CountURL: "/count", Count: "/text"}, conform.Config{}, "must be an integer or an array", 1},
