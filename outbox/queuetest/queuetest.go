@@ -2,8 +2,8 @@
 // outbox.Queue, as tests that any queue runs.
 //
 // No rule depends on how fast the queue is. A lease that has to be alive is
-// a minute long. One that has to lapse is short, and the rule waits until the
-// queue says that it has lapsed.
+// ten minutes long. One that has to lapse is short, and the rule waits until
+// the queue says that it has lapsed.
 package queuetest
 
 import (
@@ -65,8 +65,9 @@ type trial struct {
 
 // long is a lease that is alive until the test ends; short one that lapses.
 const (
-	long  = time.Minute
-	short = 20 * time.Millisecond
+	long     = 10 * time.Minute
+	short    = 20 * time.Millisecond
+	patience = time.Minute // how long anything may take before it counts as never
 )
 
 func (t *trial) must(err error) {
@@ -116,16 +117,30 @@ func (t *trial) same(list []outbox.Entry, payloads []string) {
 	}
 }
 
-// lapsed leases for owner, again and again until something has lapsed.
-func (t *trial) lapsed(owner string, d time.Duration) []outbox.Entry {
+// until waits for a condition.
+func (t *trial) until(what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-		if list := t.lease(owner, d, 100); len(list) > 0 {
-			return list
+	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: it did not happen within %v", what, patience)
 		}
 	}
-	t.Fatal("nothing lapsed in 10 seconds")
-	return nil
+}
+
+// lapsed leases for owner, again and again until n messages have lapsed. Those of
+// one lease may lapse one after the other: too few are put back as they were.
+func (t *trial) lapsed(owner string, n int) (list []outbox.Entry) {
+	t.Helper()
+	t.until("the lease lapses", func() bool {
+		if list = t.lease(owner, long, 100); len(list) >= n {
+			return true
+		}
+		for _, e := range list {
+			t.must(t.settle(owner, outbox.Verdict{State: outbox.StateWaiting, Attempts: e.Attempts, Error: e.Error}, e))
+		}
+		return false
+	})
+	return list
 }
 
 // settle says the same of all entries.

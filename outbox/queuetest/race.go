@@ -55,22 +55,15 @@ func (r *race) run() {
 		owners.Go(func() { r.relay(done) })
 	}
 	all.Wait()
-	deadline := time.After(60 * time.Second)
-	for {
+	for end := time.Now().Add(2 * patience); ; time.Sleep(20 * time.Millisecond) {
 		lag, err := r.Queue.Lag(r.Context())
-		if err != nil {
-			r.Error(err)
-		}
-		if lag.Waiting == 0 || err != nil {
+		if err != nil || time.Now().After(end) {
+			r.Errorf("%d messages still wait, %v", lag.Waiting, err)
 			break
 		}
-		select {
-		case <-deadline:
-			r.Errorf("%d messages still wait after a minute", lag.Waiting)
-		case <-time.After(20 * time.Millisecond):
-			continue
+		if lag.Waiting == 0 {
+			break
 		}
-		break
 	}
 	close(done)
 	owners.Wait()

@@ -4,8 +4,8 @@
 // A store's test calls Run; RunTx too if the store is an onlyonce.Transactor;
 // and RunClock too if its clock is not that of the process that calls it.
 //
-// No rule depends on how fast the store is. A lease that has to be alive is a
-// minute long. One that has to lapse is short, and the rule waits until the
+// No rule depends on how fast the store is. A lease that has to be alive is
+// ten minutes long. One that has to lapse is short, and the rule waits until the
 // store says that it has lapsed.
 package storetest
 

@@ -12,10 +12,11 @@ import (
 )
 
 const (
-	long     = time.Minute           // a lease or a keep that does not end during a test, for the test ends before
-	short    = 20 * time.Millisecond // one that ends soon
-	patience = 10 * time.Second      // how long anything may take before it counts as never
-	slack    = 5 * time.Second       // how far two clocks may come apart meanwhile
+	long     = 10 * time.Minute      // a lease or a keep that does not end during a test, for the test ends before
+	longest  = 5 * time.Minute       // how long a test may take
+	short    = 20 * time.Millisecond // a lease or a keep that ends soon
+	patience = time.Minute           // how long anything may take before it counts as never
+	slack    = time.Minute           // how far two clocks may come apart meanwhile
 	poll     = time.Millisecond      // how often a condition is looked at
 )
 
@@ -27,7 +28,7 @@ type trial struct {
 }
 
 func newTrial(t *testing.T, s onlyonce.Store) *trial {
-	ctx, cancel := context.WithTimeout(t.Context(), long)
+	ctx, cancel := context.WithTimeout(t.Context(), longest)
 	t.Cleanup(cancel)
 	return &trial{T: t, store: s, ctx: ctx}
 }
