@@ -83,7 +83,7 @@ func TestAClaimInSomebodysTransactionKeepsOnlyItsOwnDuplicatesWaiting(t *testing
 		}
 		duplicate <- r
 	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var wg sync.WaitGroup
 	for i := range 100 {
@@ -435,18 +435,21 @@ func TestWaitersHearOfCommandsThatEndElsewhere(t *testing.T) {
 	}
 }
 
+// hearing is how long one is listened for at first, and then ever longer.
+const hearing = 100 * time.Millisecond
+
 // heard ends commands elsewhere until one is heard of here: at first the others
 // do not know that somebody listens.
 func heard(t *testing.T, here, elsewhere *pgxstore.Store, end func(onlyonce.Record) error) bool {
 	t.Helper()
-	begun, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	begun, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	if err := here.Wait(begun, claimOf("nobody's").ID); err != nil { // all are woken once it listens
 		t.Fatal(err)
 	}
-	for range 100 {
+	for long := hearing; long < time.Minute; long *= 2 {
 		r := mustClaim(t, elsewhere, claimOf(owner()))
-		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), long)
 		woken := make(chan error, 1)
 		go func() { woken <- here.Wait(ctx, r.ID) }()
 		if err := end(r); err != nil {

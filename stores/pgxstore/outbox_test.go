@@ -42,20 +42,21 @@ func TestPostgreSQLKeepsTheRulesOfAQueue(t *testing.T) {
 func TestARelayHearsOfMessagesThatOthersAppend(t *testing.T) {
 	schema := newSchema(t)
 	here, elsewhere := open(t, openPool(t, "search_path="+schema)).Outbox(), open(t, openPool(t, "search_path="+schema))
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	if err := here.Wait(ctx); err != nil { // it has begun to listen
 		t.Fatal(err)
 	}
 	appended, heard := 0, false
-	for ; !heard && appended < 100; appended++ { // at first the other does not know that somebody listens
+	for long := hearing; !heard && long < time.Minute; long *= 2 { // at first the other does not know that somebody listens
 		_, err := elsewhere.RunTx(ctx, claimOf(owner()), func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 			return completed, elsewhere.Outbox().Append(ctx, tx, outbox.Message{Topic: "orders.created"})
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		soon, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
+		appended++
+		soon, cancel := context.WithTimeout(ctx, long)
 		heard = here.Wait(soon) == nil
 		cancel()
 	}
