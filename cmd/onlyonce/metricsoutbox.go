@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"math"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
@@ -57,6 +58,23 @@ func (m *outboxMetrics) Collect(to chan<- prometheus.Metric) {
 	} {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value)
 	}
+}
+
+// poisonedGauge asks how many events the consumer gave up; NaN while nobody can
+// say.
+func poisonedGauge(count func(context.Context) (int64, error)) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "inbox_poisoned",
+		Help: "Events from a broker that the consumer gave up and that wait for someone to retry or discard them.",
+	}, func() float64 {
+		ctx, cancel := context.WithTimeout(context.Background(), lagWithin)
+		defer cancel()
+		n, err := count(ctx)
+		if err != nil {
+			return math.NaN()
+		}
+		return float64(n)
+	})
 }
 
 // observe is an outbox.Observer.

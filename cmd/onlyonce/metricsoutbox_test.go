@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -31,6 +32,19 @@ func TestMetricsSayWhatWaitsInTheOutboxAndWhatIsParked(t *testing.T) {
 	}
 }
 
+func TestMetricsTellHowManyEventsWereGivenUp(t *testing.T) {
+	for want, count := range map[string]func(context.Context) (int64, error){
+		"inbox_poisoned 3":   func(context.Context) (int64, error) { return 3, nil },
+		"inbox_poisoned NaN": func(context.Context) (int64, error) { return 0, errors.New("the database is away") },
+	} {
+		m := newMetrics()
+		m.registry.MustRegister(poisonedGauge(count))
+		if text := scrape(m); !strings.Contains(text, "\n"+want+"\n") {
+			t.Errorf("not there: %s", want)
+		}
+	}
+}
+
 func TestMetricsCountWhatTheRelayPublished(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
@@ -41,7 +55,8 @@ func TestMetricsCountWhatTheRelayPublished(t *testing.T) {
 	until(t, "its event is counted", func() bool {
 		text := s.get("/metrics").body
 		return strings.Contains(text, "\noutbox_messages_total{outcome=\"published\"} 1\n") &&
-			strings.Contains(text, "\noutbox_waiting 0\n") && strings.Contains(text, "\noutbox_parked 0\n")
+			strings.Contains(text, "\noutbox_waiting 0\n") && strings.Contains(text, "\noutbox_parked 0\n") &&
+			strings.Contains(text, "\ninbox_poisoned 0\n")
 	})
 	if strings.Contains(s.get("/metrics").body, "shipping") {
 		t.Error("what the consumer handles is counted among the requests with a key")

@@ -78,5 +78,8 @@ func (a *app) makeOrders(ctx context.Context, cfg serveConfig, log *slog.Logger)
 		Broker: cfg.orders.broker, BrokerName: cfg.orders.brokerName,
 		Observer: a.metrics.observe, OutboxObserver: events.observe, Log: log,
 	})
+	if err == nil {
+		a.metrics.registry.MustRegister(poisonedGauge(a.orders.PoisonedCount))
+	}
 	return err
 }

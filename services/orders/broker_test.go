@@ -113,6 +113,9 @@ func TestAMessageFromABrokerThatKeepsFailingIsKeptWithItsErrorUntilItIsRetried(t
 			w.t.Errorf("it is %+v", p)
 		}
 		eventually(w.t, "it has been given up for good", func() bool { return w.recordOf(consumer, "acme", "bad").Final })
+		if n, err := w.api.PoisonedCount(w.t.Context()); n != 1 || err != nil {
+			w.t.Errorf("%d are counted, %v", n, err)
+		}
 		for range 3 {
 			if err := w.api.Retry(w.t.Context(), p); err == nil || !strings.Contains(err.Error(), "orders_shipments") {
 				w.t.Errorf("a retry that fails: %v", err)

@@ -26,6 +26,7 @@ const (
 	unpoisonSQL = `DELETE FROM orders_poison WHERE id = ? AND tenant = ?`
 	poisonSQL   = `INSERT INTO orders_poison (id, tenant, payload, error, created_at) VALUES (?, ?, ?, ?, ?)`
 	poisonedSQL = `SELECT id, tenant, payload, error, created_at FROM orders_poison ORDER BY created_at, id, tenant LIMIT ?`
+	poisonsSQL  = `SELECT count(*) FROM orders_poison`
 )
 
 // maxPoisonError bounds the text of an error that is kept, in characters.
@@ -73,6 +74,14 @@ func (a *API) Poisoned(ctx context.Context, limit int) (list []Poisoned, err err
 		list = append(list, p)
 	}
 	return list, rows.Err()
+}
+
+// PoisonedCount returns how many messages were given up and are kept.
+func (a *API) PoisonedCount(ctx context.Context) (n int64, err error) {
+	if err := a.db.QueryRowContext(ctx, poisonsSQL).Scan(&n); err != nil {
+		return 0, fmt.Errorf("orders: count poisoned messages: %w", err)
+	}
+	return n, nil
 }
 
 // Retry handles a message that was given up once more, here and now. If that
