@@ -2,6 +2,7 @@ package orders
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"strconv"
@@ -13,11 +14,11 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
-// startNATS starts a server of the test's own on a port and a folder, waits
+// startNATS starts a server of the test's own on an address and a folder, waits
 // until it answers and returns what kills it.
-func startNATS(t *testing.T, program, port, dir string) (kill func()) {
+func startNATS(t *testing.T, program string, at *net.TCPAddr, dir string) (kill func()) {
 	t.Helper()
-	cmd := exec.Command(program, "-a", "127.0.0.1", "-p", port, "-js", "-sd", dir)
+	cmd := exec.Command(program, "-a", at.IP.String(), "-p", strconv.Itoa(at.Port), "-js", "-sd", dir)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func startNATS(t *testing.T, program, port, dir string) (kill func()) {
 	}
 	t.Cleanup(kill)
 	eventually(t, "the broker answers", func() bool {
-		conn, err := nats.Connect("nats://127.0.0.1:" + port)
+		conn, err := nats.Connect("nats://" + at.String())
 		if err != nil {
 			return false
 		}
@@ -45,14 +46,17 @@ func startNATS(t *testing.T, program, port, dir string) (kill func()) {
 	return kill
 }
 
-func freePort(t *testing.T) string {
+// freeAddress returns one that stays free while nobody listens there: nobody else
+// has that address of this machine, from which no connection is made either.
+func freeAddress(t *testing.T) *net.TCPAddr {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	own := net.IPv4(127, byte(1+rand.N(254)), byte(rand.N(256)), byte(1+rand.N(254)))
+	l, err := net.ListenTCP("tcp", &net.TCPAddr{IP: own})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	return l.Addr().(*net.TCPAddr)
 }
 
 func TestABrokerThatIsKilledAgainAndAgainLosesAndDoublesNoShipment(t *testing.T) {
@@ -60,9 +64,9 @@ func TestABrokerThatIsKilledAgainAndAgainLosesAndDoublesNoShipment(t *testing.T)
 	if err != nil {
 		apitest.Missing(t, fmt.Sprintf("nats-server, to be killed: %v", err))
 	}
-	port, dir := freePort(t), t.TempDir()
-	kill := startNATS(t, program, port, dir)
-	w := newWorld(t, func(c *Config) { c.Broker, c.BrokerName = "nats://127.0.0.1:"+port, "kill" })
+	at, dir := freeAddress(t), t.TempDir()
+	kill := startNATS(t, program, at, dir)
+	w := newWorld(t, func(c *Config) { c.Broker, c.BrokerName = "nats://"+at.String(), "kill" })
 	w.run(w.api)
 	const rounds, each = 5, 12
 	for round := range rounds {
@@ -76,7 +80,7 @@ func TestABrokerThatIsKilledAgainAndAgainLosesAndDoublesNoShipment(t *testing.T)
 		eventually(t, "some are shipped", func() bool { return w.shipments() > shipped })
 		kill()
 		placing.Wait() // orders are taken meanwhile
-		kill = startNATS(t, program, port, dir)
+		kill = startNATS(t, program, at, dir)
 	}
 	eventually(t, "every order has its shipment", func() bool { return w.shipments() >= rounds*each })
 	eventually(t, "nothing is left to publish", func() bool { return w.lag().Waiting == 0 })

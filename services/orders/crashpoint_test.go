@@ -59,7 +59,7 @@ func serveForTest(settings string) {
 	try(err)
 	p := &point{name: s.Point}
 	p.left.Store(s.After)
-	cfg := Config{AllowAnonymous: true, Lease: 500 * time.Millisecond}
+	cfg := Config{AllowAnonymous: true, Lease: 2 * time.Second}
 	if s.Charge != "" {
 		cfg.Charge = p.afterPayment(charge(s.Charge))
 	}

@@ -76,6 +76,8 @@ func TestAListStaysAsItIsForWhoReadsItWhileOrdersAreMade(t *testing.T) {
 	}
 	before := slices.Concat(w.pages("limit=2")...)
 	first := w.send("GET", "/orders?limit=2", "")
+	now := newID().made()
+	eventually(t, "it is later", func() bool { return newID().made().After(now) }) // by what an id counts in
 	w.place("later")
 	var body struct {
 		Next string `json:"next_cursor"`

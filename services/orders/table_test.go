@@ -89,7 +89,7 @@ func TestWhileAnotherServerRunsTheCommandARepeatIsToldSo(t *testing.T) {
 			other.send("POST", "/orders", two, key, "k1").want(t, 409, "request_in_progress")
 			other.send("POST", "/orders", strings.Replace(two, "PO-7", "PO-8", 1), key, "k1").want(t, 422, "idempotency_key_reused")
 			again := make(chan reply, 1)
-			go func() { again <- other.send("POST", "/orders", two, key, "k1", "Prefer", "wait=10") }()
+			go func() { again <- other.send("POST", "/orders", two, key, "k1", "Prefer", "wait=60") }()
 			let()
 			made, repeat := <-first, <-again
 			if made.Status != 201 || repeat.Status != 201 || made.Body != repeat.Body || w.orders() != 1 {
@@ -112,7 +112,7 @@ func TestACallerThatPrefersToWaitGetsTheStoredAnswer(t *testing.T) {
 		defer let()
 		first := w.start(held, "k1")
 		again := make(chan reply, 1)
-		go func() { again <- w.send("POST", "/orders", two, key, "k1", "Prefer", "wait=10") }()
+		go func() { again <- w.send("POST", "/orders", two, key, "k1", "Prefer", "wait=60") }()
 		<-waits
 		let()
 		same(w.t, <-first, <-again)
@@ -129,7 +129,7 @@ func TestAWaitIsCappedByTheServer(t *testing.T) {
 		first := w.start(held, "k1")
 		began := time.Now()
 		w.send("POST", "/orders", two, key, "k1", "Prefer", "wait=3600").want(w.t, 409, "request_in_progress")
-		if waited := time.Since(began); waited < 30*time.Millisecond || waited > 20*time.Second {
+		if waited := time.Since(began); waited < 30*time.Millisecond || waited > 10*time.Minute {
 			w.t.Errorf("it waited %v", waited)
 		}
 		let()
@@ -148,16 +148,15 @@ func TestAfterTheLeaseOfADeadProcessTheNextAttemptTakesOver(t *testing.T) {
 			w.t.Fatal(err)
 		}
 		id := onlyonce.ID{Tenant: "anonymous", Operation: "CreateOrder", Key: "k1"}
-		dead, err := w.store.Claim(w.t.Context(), onlyonce.Claim{ID: id, Owner: "0123456789abcdef", Fingerprint: print, Lease: 500 * time.Millisecond})
+		dead, err := w.store.Claim(w.t.Context(), onlyonce.Claim{ID: id, Owner: "0123456789abcdef", Fingerprint: print, Lease: time.Hour})
 		if err != nil {
 			w.t.Fatal(err)
 		}
 		w.send("POST", "/orders", two, key, "k1").want(w.t, 409, "request_in_progress")
-		var got reply
-		eventually(w.t, "the lease lapses", func() bool {
-			got = w.send("POST", "/orders", two, key, "k1")
-			return got.Status != 409
-		})
+		if err := w.lapse(id); err != nil {
+			w.t.Fatal(err)
+		}
+		got := w.send("POST", "/orders", two, key, "k1")
 		rec := w.record("anonymous", "k1")
 		if got.Status != 201 || got.replayed() || rec.Attempt != 2 || rec.Fence <= dead.Fence {
 			w.t.Errorf("%d %s; attempt %d, fence %d after %d", got.Status, got.Body, rec.Attempt, rec.Fence, dead.Fence)
@@ -260,7 +259,7 @@ func Test50ParallelPostsWithOneKeyMakeOneOrderOneEventAndOneShipment(t *testing.
 		replies := make([]reply, 50)
 		var all sync.WaitGroup
 		for i := range replies {
-			all.Go(func() { replies[i] = w.send("POST", "/orders", two, key, "k1", "Prefer", "wait=10") })
+			all.Go(func() { replies[i] = w.send("POST", "/orders", two, key, "k1", "Prefer", "wait=60") })
 		}
 		all.Wait()
 		ran := 0

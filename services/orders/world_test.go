@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
@@ -64,7 +65,7 @@ func openStore(t *testing.T, on *apitest.Database) (*sql.DB, *sqlstore.Store) {
 // open makes an API on a store that is w's, or has it.
 func (w *world) open(store Store, change ...func(*Config)) *API {
 	w.t.Helper()
-	cfg := Config{AllowAnonymous: true, Log: w.log.Logger()}
+	cfg := Config{AllowAnonymous: true, MaxWait: time.Minute, Log: w.log.Logger()}
 	for _, c := range change {
 		c(&cfg)
 	}
@@ -134,6 +135,19 @@ func (w *world) exec(statement string, args ...any) {
 	}
 }
 
+// lapse lets the lease of whoever holds a command end, as time does.
+func (w *world) lapse(id onlyonce.ID) error {
+	hash := id.Hash()
+	_, err := w.db.ExecContext(w.t.Context(), w.api.engine.Bind("UPDATE onlyonce_records SET lease_until = 0 WHERE id = ?"), hash[:])
+	return err
+}
+
+// free lets the leases of messages end: of what a relay has that is dead.
+func (w *world) free() error {
+	_, err := w.db.ExecContext(w.t.Context(), "UPDATE onlyonce_outbox SET due_at = 0 WHERE state = 'held'")
+	return err
+}
+
 func (w *world) count(query string, args ...any) (n int) {
 	w.t.Helper()
 	if err := w.db.QueryRowContext(w.t.Context(), w.api.engine.Bind(query), args...).Scan(&n); err != nil {
@@ -164,12 +178,16 @@ func same(t *testing.T, a, b reply) {
 	}
 }
 
+// patience bounds every wait for a condition. It is longer than redelivery, for
+// which a broker that was killed may wait, twice over.
+const patience = 2 * time.Minute
+
 // eventually waits for a condition.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
+	for end := time.Now().Add(patience); !holds(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("%s: not after 30 s", what)
+			t.Fatalf("%s: not after %v", what, patience)
 		}
 	}
 }

@@ -108,6 +108,11 @@ func Missing(t *testing.T, what string) {
 	t.Skipf("not there: %s", what)
 }
 
+// connections bounds what a test takes of a server, which has as many for all
+// tests of all packages together as it was set up for. They are kept: to make one
+// costs more than most statements.
+const connections = 16
+
 // Open opens the database and the store in it, whose tables are made if they are
 // not there.
 func (d *Database) Open(ctx context.Context) (*sql.DB, *sqlstore.Store, error) {
@@ -115,6 +120,8 @@ func (d *Database) Open(ctx context.Context) (*sql.DB, *sqlstore.Store, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
 	if err := sqlstore.Migrate(ctx, db); err != nil {
 		return nil, nil, err
 	}

@@ -19,7 +19,7 @@ func Open(ctx context.Context, dir string) (*sql.DB, *sqlstore.Store, error) {
 }
 
 func sqliteDSN(dir string) string {
-	return "file:" + filepath.Join(dir, "test.db") + "?_pragma=busy_timeout(10000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
+	return "file:" + filepath.Join(dir, "test.db") + "?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 }
 
 // A Held store holds what runs in a transaction until it is let go.
