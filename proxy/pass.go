@@ -50,7 +50,8 @@ func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
 		}
 		r = &timed
 	}
-	w.Header()["Content-Type"] = nil // else net/http guesses what the server behind does not say
+	_ = http.NewResponseController(w).EnableFullDuplex() // else net/http takes what is left of the body when the answer begins
+	w.Header()["Content-Type"] = nil                     // else net/http guesses what the server behind does not say
 	broken := true
 	defer func() {
 		if broken {
