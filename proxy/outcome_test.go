@@ -72,7 +72,7 @@ func TestAnUpstreamThatCantBeReachedReleasesTheKey(t *testing.T) {
 	guard := newGuard(onlyonce.Config{HoldUnknown: true})
 	same := func(r *proxy.Route) { r.Guard = guard }
 	for _, h2 := range []bool{false, true} {
-		gone := orders(t, &proxy.Upstream{URL: parse(t, "http://"+nowhere(t)), HTTP2: h2}, onlyonce.Config{}, same)
+		gone := orders(t, &proxy.Upstream{URL: parse(t, "http://"+nowhere), HTTP2: h2}, onlyonce.Config{}, same)
 		res, body := post(t, gone, "k", "x")
 		wantProblem(t, res, body, 503, "upstream_unreachable", true)
 		if res.Header.Get("Retry-After") != "1" {
@@ -315,7 +315,7 @@ func TestWithoutItsStoreARequestRunsUnprotectedIfThatIsWanted(t *testing.T) {
 }
 
 func TestARefusalIsInTheRoutesOwnForm(t *testing.T) {
-	up := &proxy.Upstream{URL: parse(t, "http://"+nowhere(t))}
+	up := &proxy.Upstream{URL: parse(t, "http://"+nowhere)}
 	addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) {
 		r.Once.DocsURL = "https://docs.example/errors"
 		r.Once.Problem = func(w http.ResponseWriter, _ *http.Request, p httponce.Problem) {

@@ -76,7 +76,7 @@ func TestABodyIsNotAskedForBeforeTheRequestIsAccepted(t *testing.T) {
 		post11 + "Connection: cookie\r\nContent-Length: 1\r\n":  false,
 	} {
 		c := dial(t, addr)
-		c.SetDeadline(time.Now().Add(20 * time.Second))
+		c.SetDeadline(time.Now().Add(patience))
 		io.WriteString(c, head+"Expect: 100-continue\r\n\r\n")
 		in := bufio.NewReader(c)
 		status, err := in.ReadString('\n')
@@ -107,6 +107,39 @@ func TestALargeBodyPassesBothWays(t *testing.T) {
 	res, body := send(t, "POST", "http://"+addr+"/v1/orders", nil, string(large))
 	if res.StatusCode != 200 || sha256.Sum256([]byte(body)) != sha256.Sum256(large) {
 		t.Fatalf("%d, %d bytes", res.StatusCode, len(body))
+	}
+}
+
+func TestAnAnswerMayBeginBeforeItsRequestHasEnded(t *testing.T) {
+	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		rc := http.NewResponseController(w)
+		rc.EnableFullDuplex()
+		fmt.Fprintln(w, "early")
+		rc.Flush()
+		n, err := io.Copy(io.Discard, r.Body)
+		fmt.Fprintln(w, n, err)
+	}), onlyonce.Config{}, nil)
+	for length, raw := range map[int]string{
+		5:       "Content-Length: 5\r\n\r\nhello",
+		100_000: "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000),
+		3:       "Transfer-Encoding: chunked\r\n\r\n3\r\nend\r\n0\r\n\r\n",
+	} {
+		c := dial(t, addr)
+		c.SetDeadline(time.Now().Add(patience))
+		most := len(raw) - 2
+		io.WriteString(c, post11+raw[:most])
+		res, err := http.ReadResponse(bufio.NewReader(c), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer := bufio.NewReader(res.Body)
+		if line, err := answer.ReadString('\n'); line != "early\n" {
+			t.Fatalf("%d: %q %v", length, line, err)
+		}
+		io.WriteString(c, raw[most:])
+		if line, err := answer.ReadString('\n'); line != fmt.Sprintln(length, nil) {
+			t.Errorf("of %d bytes the upstream got %q, %v", length, line, err)
+		}
 	}
 }
 
@@ -341,6 +374,7 @@ func TestAnUpstreamThatSpeaksHTTP2(t *testing.T) {
 	res, body = post(t, addr, "empty", "")
 	wantAnswer(t, res, body, 200, "HTTP/2.0, attempt 1")
 	s.Close()
+	addr = orders(t, up, onlyonce.Config{}, nil) // which has no connection that is about to end
 	res, body = post(t, addr, "gone", "x")
 	wantProblem(t, res, body, 503, "upstream_unreachable", true)
 }
@@ -356,7 +390,7 @@ func TestNoTransportSendsAKeyedRequestAgain(t *testing.T) {
 	defer s.Close()
 	pool := x509.NewCertPool()
 	pool.AddCert(s.Certificate())
-	addr := orders(t, &proxy.Upstream{URL: parse(t, s.URL), TLS: &tls.Config{RootCAs: pool}, HTTP2: true}, onlyonce.Config{}, nil)
+	addr := orders(t, &proxy.Upstream{URL: parse(t, s.URL), TLS: &tls.Config{RootCAs: pool}, HTTP2: true, KeepIdle: time.Minute}, onlyonce.Config{}, nil)
 	res, body := post(t, addr, "1", "")
 	wantAnswer(t, res, body, 200, "")
 	res, body = post(t, addr, "2", "")
@@ -382,7 +416,7 @@ func TestATypeThatTheServerDoesNotNameIsNotGuessed(t *testing.T) {
 
 func TestWithoutAServerARequestWithoutAKeyIsToldThatNothingWasDone(t *testing.T) {
 	u := upstream(t, func(http.ResponseWriter, *http.Request) {})
-	u.URL.Host = "127.0.0.1:1"
+	u.URL.Host = nowhere
 	res, body := send(t, "GET", "http://"+orders(t, u, onlyonce.Config{}, nil)+"/v1/orders", nil, "")
 	wantProblem(t, res, body, 503, "upstream_unreachable", true)
 }

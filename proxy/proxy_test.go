@@ -91,13 +91,11 @@ func listen(t testing.TB) net.Listener {
 	return l
 }
 
-// nowhere is an address that nobody listens on.
-func nowhere(t testing.TB) string {
-	t.Helper()
-	l := listen(t)
-	defer l.Close()
-	return l.Addr().String()
-}
+// nowhere is an address that nobody listens on, and that nobody is given.
+const nowhere = "127.0.0.1:1"
+
+// patience is how long tests wait for what is sure to come.
+const patience = time.Minute
 
 func dial(t testing.TB, addr string) net.Conn {
 	t.Helper()

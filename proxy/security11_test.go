@@ -94,7 +94,7 @@ func exchange(t testing.TB, addr, raw string, piece int) string {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	c.SetDeadline(time.Now().Add(20 * time.Second))
+	c.SetDeadline(time.Now().Add(patience))
 	go func() {
 		for len(raw) > 0 {
 			n := min(piece, len(raw))

@@ -173,7 +173,7 @@ func TestSecurity23TheUpstreamIsVerifiedAndKnowsTheProxy(t *testing.T) {
 		s.StartTLS()
 		defer s.Close()
 		to := func(c *tls.Config) string {
-			return orders(t, &proxy.Upstream{URL: parse(t, s.URL), TLS: c, HTTP2: h2}, onlyonce.Config{HoldUnknown: true}, nil)
+			return orders(t, &proxy.Upstream{URL: parse(t, s.URL), TLS: c, HTTP2: h2, KeepIdle: time.Minute}, onlyonce.Config{HoldUnknown: true}, nil)
 		}
 		addr := to(&tls.Config{RootCAs: ca.pool, Certificates: []tls.Certificate{ca.issue("proxy")}})
 		for i := range 3 {

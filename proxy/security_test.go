@@ -287,19 +287,20 @@ func TestSecurity13BodiesAreBounded(t *testing.T) {
 	addr := serve(t, proxy.New([]proxy.Route{
 		{Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: httponce.Config{Tenant: httponce.SingleTenant, MaxBody: 1000}, MaxBody: 2000},
 		{Pattern: "/pointed", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: httponce.Config{Tenant: httponce.SingleTenant, MaxBody: 1000}, KeyPointer: "/id"},
-	}, proxy.Config{BodyTimeout: 50 * time.Millisecond})) // the rest of a body that is refused has to come, too
-	endless := "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("400\r\n"+strings.Repeat("x", 1024)+"\r\n", 100)
-	for _, head := range []string{
-		post11 + "Idempotency-Key: k\r\nContent-Length: 1001\r\n\r\n",
+	}, proxy.Config{}))
+	long := strings.Repeat("x", 2001) // the rest of a body that is refused has to come, too
+	chunked := "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("400\r\n"+strings.Repeat("x", 1024)+"\r\n", 100) + "0\r\n\r\n"
+	for _, request := range []string{
+		post11 + "Idempotency-Key: k\r\nContent-Length: 1001\r\n\r\n" + long[:1001],
 		post11 + "Idempotency-Key: k\r\nContent-Length: 999999999999999\r\n\r\n",
-		post11 + "Idempotency-Key: k\r\n" + endless,
-		post11 + "Content-Length: 2001\r\n\r\n",
-		post11 + endless,
-		"POST /pointed HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n",
-		"POST /pointed HTTP/1.1\r\nHost: h\r\n" + endless,
+		post11 + "Idempotency-Key: k\r\n" + chunked,
+		post11 + "Content-Length: 2001\r\n\r\n" + long,
+		post11 + chunked,
+		"POST /pointed HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n" + long[:1001],
+		"POST /pointed HTTP/1.1\r\nHost: h\r\n" + chunked,
 	} {
-		if answer := exchange(t, addr, head, len(head)); !strings.HasPrefix(answer, "HTTP/1.1 413 ") || !strings.Contains(answer, "body_too_large") {
-			t.Errorf("%.100q: %q", head, answer)
+		if answer := exchange(t, addr, request, len(request)); !strings.HasPrefix(answer, "HTTP/1.1 413 ") || !strings.Contains(answer, "body_too_large") {
+			t.Errorf("%.100q: %q", request, answer)
 		}
 	}
 	if n := runs.Load(); n > 1 { // of one that passes, the upstream may see a part
@@ -377,56 +378,76 @@ func TestSecurity14ASlowBodyEnds(t *testing.T) {
 	}
 }
 
+// bodyTime is much longer than a busy machine pauses.
+const bodyTime = 2 * time.Second
+
 func TestSecurity14ADrippingBodyEndsIfItIsKept(t *testing.T) {
+	t.Parallel()
 	addr := serve(t, proxy.New([]proxy.Route{{
 		Pattern: "/v1/orders", Upstream: upstream(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }), Guard: newGuard(onlyonce.Config{}), Once: single,
-	}}, proxy.Config{BodyTimeout: 500 * time.Millisecond}))
+	}}, proxy.Config{BodyTimeout: bodyTime}))
 	for key, refused := range map[string]bool{"Idempotency-Key: k\r\n": true, "": false} {
-		c := dial(t, addr)
-		c.SetDeadline(time.Now().Add(20 * time.Second))
-		io.WriteString(c, post11+key+"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
-		go func() {
-			for start := time.Now(); refused || time.Since(start) < 700*time.Millisecond; time.Sleep(10 * time.Millisecond) {
-				if _, err := io.WriteString(c, "1\r\nx\r\n"); err != nil {
-					return
+		t.Run(fmt.Sprint("kept ", refused), func(t *testing.T) {
+			t.Parallel()
+			c := dial(t, addr)
+			c.SetDeadline(time.Now().Add(patience))
+			io.WriteString(c, post11+key+"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+			go func() {
+				for start := time.Now(); refused || time.Since(start) < bodyTime*5/4; time.Sleep(10 * time.Millisecond) {
+					if _, err := io.WriteString(c, "1\r\nx\r\n"); err != nil {
+						return
+					}
 				}
+				io.WriteString(c, "0\r\n\r\n")
+			}()
+			want := "HTTP/1.1 200 "
+			if refused {
+				want = "HTTP/1.1 400 "
 			}
-			io.WriteString(c, "0\r\n\r\n")
-		}()
-		if answer, _ := bufio.NewReader(c).ReadString('\n'); strings.HasPrefix(answer, "HTTP/1.1 400 ") != refused {
-			t.Errorf("%q: %q", key, answer)
-		}
+			if answer, err := bufio.NewReader(c).ReadString('\n'); !strings.HasPrefix(answer, want) {
+				t.Errorf("%q, %v", answer, err)
+			}
+		})
 	}
 }
 
 func TestSecurity14WhatComesInTimeIsNotEnded(t *testing.T) {
-	next := make(chan bool)
+	t.Parallel()
+	short, long := `{"a":1}`, `{"a":"`+strings.Repeat("x", 100<<10)+`"}`
+	requests := []struct{ path, key, body string }{
+		{"/v1/orders", "", short}, {"/v1/orders", "", long}, {"/v1/orders", "a", short}, {"/v1/orders", "b", long}, {"/pointed", "", short}, {"/pointed", "", long}, {"/pointed", "c", long},
+	}
+	came, end := make(chan bool, 2*len(requests)), make(chan bool)
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
-		<-next
+		came <- true
+		<-end
 		fmt.Fprint(w, n)
 	})
 	addr := serve(t, proxy.New([]proxy.Route{
 		{Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single},
 		{Pattern: "/pointed", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single, KeyPointer: "/id"},
-	}, proxy.Config{BodyTimeout: 50 * time.Millisecond}))
-	short, long := `{"a":1}`, `{"a":"`+strings.Repeat("x", 100<<10)+`"}`
-	for i, c := range []struct{ path, key, body string }{
-		{"/v1/orders", "", short}, {"/v1/orders", "", long}, {"/v1/orders", "a", short}, {"/v1/orders", "b", long}, {"/pointed", "", short}, {"/pointed", "", long}, {"/pointed", "c", long},
-	} {
-		go func() {
-			time.Sleep(100 * time.Millisecond) // longer than a body may take, which has come to its end
-			next <- true
-		}()
-		h := http.Header{}
-		if c.key != "" {
-			h.Set("Idempotency-Key", c.key)
-		}
-		res, body := send(t, "POST", "http://"+addr+c.path, h, c.body)
-		if res.StatusCode != 200 || body != fmt.Sprint(len(c.body)) {
-			t.Errorf("%d: %d %s", i, res.StatusCode, body)
-		}
+	}, proxy.Config{BodyTimeout: bodyTime}))
+	var all sync.WaitGroup
+	for i, r := range requests {
+		all.Go(func() {
+			defer func() { came <- true }() // also one that is refused
+			h := http.Header{}
+			if r.key != "" {
+				h.Set("Idempotency-Key", r.key)
+			}
+			res, body := send(t, "POST", "http://"+addr+r.path, h, r.body)
+			if res.StatusCode != 200 || body != fmt.Sprint(len(r.body)) {
+				t.Errorf("%d: %d %s", i, res.StatusCode, body)
+			}
+		})
 	}
+	for range requests {
+		<-came
+	}
+	time.Sleep(bodyTime * 9 / 8) // longer than a body may take, which has come to its end
+	close(end)
+	all.Wait()
 }
 
 func TestSecurity14ASlowHeaderEnds(t *testing.T) {
