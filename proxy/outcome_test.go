@@ -194,9 +194,14 @@ func TestARefusalOfTheUpstreamIsRecordedOrNotAsTheConfigSays(t *testing.T) {
 }
 
 func TestALostLeaseEndsTheWaitForTheUpstream(t *testing.T) {
-	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) { return "", true })
-	store := &forgetful{Store: newStore()}
-	r := proxy.Route{Pattern: "/v1/orders", Upstream: up, Guard: onlyonce.New(store, onlyonce.Config{Lease: 300 * time.Millisecond}), Once: single}
+	t.Parallel()
+	sent := make(chan bool)
+	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
+		close(sent)
+		return "", true
+	})
+	store := &forgetful{newStore(), sent}
+	r := proxy.Route{Pattern: "/v1/orders", Upstream: up, Guard: onlyonce.New(store, onlyonce.Config{Lease: 6 * time.Second}), Once: single}
 	addr := serve(t, proxy.New([]proxy.Route{r}, proxy.Config{}))
 	res, body := post(t, addr, "k", "x")
 	if res.StatusCode != 409 && res.StatusCode != 502 {

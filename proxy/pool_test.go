@@ -68,6 +68,7 @@ func TestAConnectionThatTheUpstreamHasClosedIsNotUsed(t *testing.T) {
 }
 
 func TestAnAnswerToHalfARequestCountsAndEndsItsConnection(t *testing.T) {
+	t.Parallel()
 	l := listen(t)
 	ended, rest := make(chan bool, 1), make(chan bool)
 	go func() {
@@ -88,7 +89,7 @@ func TestAnAnswerToHalfARequestCountsAndEndsItsConnection(t *testing.T) {
 			}()
 		}
 	}()
-	up := &proxy.Upstream{URL: parse(t, "http://"+l.Addr().String()), StallTimeout: 50 * time.Millisecond, KeepIdle: time.Minute}
+	up := &proxy.Upstream{URL: parse(t, "http://"+l.Addr().String()), StallTimeout: 2 * time.Second, KeepIdle: time.Minute}
 	addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.MaxBody = 64 << 20 })
 	large := strings.Repeat("x", 32<<20) // more than the connection holds
 	res, body := post(t, addr, "k", large)

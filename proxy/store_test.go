@@ -11,10 +11,14 @@ import (
 
 func newStore() *memstore.Store { return memstore.New(memstore.Config{}) }
 
-// forgetful is a store that takes every lease for lost.
-type forgetful struct{ *memstore.Store }
+// forgetful is a store that takes every lease for lost, once something was sent.
+type forgetful struct {
+	*memstore.Store
+	sent <-chan bool
+}
 
-func (forgetful) Renew(context.Context, onlyonce.Hold, time.Duration, map[string][]byte) error {
+func (s *forgetful) Renew(context.Context, onlyonce.Hold, time.Duration, map[string][]byte) error {
+	<-s.sent
 	return onlyonce.ErrLost
 }
 
