@@ -52,7 +52,7 @@ func (r *run) witness(ctx context.Context) (settled int64, err error) {
 		if r.hold == nil { // in the order in which a transaction takes them
 			request, command, _ := r.locks()
 			for _, lock := range []int64{request, command} {
-				if _, err := conn.Exec(ctx, "SELECT pg_advisory_xact_lock($1)", lock); err != nil {
+				if _, err := conn.Exec(ctx, pgschema.Text["lock patiently"], lock); err != nil {
 					return err
 				}
 			}

@@ -292,6 +292,20 @@ func TestWhatElseIsAskedForWhileAnotherStoreRunsACommandIsRefused(t *testing.T) 
 	}
 }
 
+// The locks of commands are the database's, and not a schema's.
+func TestACommandDoesNotWaitForItsNamesakeInAnotherSchema(t *testing.T) {
+	run := func(then func()) {
+		r, err := open(t, newPool(t)).RunTx(t.Context(), claimOf("k"), func(context.Context, pgx.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
+			then()
+			return completed, nil
+		})
+		if err != nil || r.State != onlyonce.StateCompleted {
+			t.Errorf("run: %+v, %v", r, err)
+		}
+	}
+	run(func() { run(func() {}) })
+}
+
 func TestAConstraintOfTheCallersIsItsOwnError(t *testing.T) {
 	pool := newPool(t)
 	s := open(t, pool)
