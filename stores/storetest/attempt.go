@@ -82,7 +82,7 @@ var attemptRules = slices.Concat([]rule{
 	switch processing := r.State == onlyonce.StateProcessing; {
 	case processing != r.SettledAt.IsZero():
 		t.Errorf("settled at %v in state %s", r.SettledAt, r.State)
-	case !processing && r.SettledAt.Before(r.CreatedAt):
+	case !processing && precedes(r.SettledAt, r.CreatedAt):
 		t.Errorf("settled at %v, before it was created at %v", r.SettledAt, r.CreatedAt)
 	}
 }))

@@ -44,6 +44,10 @@ func (t *trial) sameEnd(name string, was, is, passed time.Duration) {
 	}
 }
 
+// precedes reports that one time is before another also for a clock that tells
+// milliseconds only: records of one of them are still created one after the other.
+func precedes(one, other time.Time) bool { return one.Before(other.Truncate(time.Millisecond)) }
+
 // same wants two readings of one record to agree, but for what is left of its
 // lease and keep.
 func (t *trial) same(want, got onlyonce.Record) {

@@ -178,7 +178,7 @@ func (t *trial) resolved(r onlyonce.Record, s onlyonce.Settlement) {
 	want.Owner, want.Fence, want.SettledAt = got.Owner, got.Fence, got.SettledAt
 	t.same(want, got)
 	t.sameEnd("KeepLeft", s.Keep, got.KeepLeft, 0)
-	if got.SettledAt.Before(r.CreatedAt) || got.Fence < r.Fence {
+	if precedes(got.SettledAt, r.CreatedAt) || got.Fence < r.Fence {
 		t.Errorf("settled at %v with fence %d, want after %v and at least %d", got.SettledAt, got.Fence, r.CreatedAt, r.Fence)
 	}
 }
