@@ -49,7 +49,7 @@ func openWorld(t *testing.T, dir string, change ...func(*Config)) *world {
 		t.Fatal(err)
 	}
 	log := &apitest.Log{}
-	cfg := Config{Dir: filepath.Join(dir, "workspaces"), AllowAnonymous: true, Log: log.Logger()}
+	cfg := Config{Dir: filepath.Join(dir, "workspaces"), AllowAnonymous: true, Wait: time.Minute, Log: log.Logger()}
 	for _, c := range change {
 		c(&cfg)
 	}

@@ -104,7 +104,7 @@ func TestOwnersDoNotSeeEachOthersKeys(t *testing.T) {
 
 func TestAnotherOwnersSandboxIsNotFound(t *testing.T) {
 	w := newWorld(t)
-	s := w.create(`{"ttl":60}`, "X-Owner", "ada")
+	s := w.create(`{"ttl":3600}`, "X-Owner", "ada")
 	none := newID(sandboxPrefix)
 	for _, call := range [][3]string{
 		{"GET", "", ""}, {"DELETE", "", ""}, {"POST", "/start", ""}, {"POST", "/stop", ""}, {"POST", "/keepalive", ""}, {"POST", "/extend_ttl", `{"extend_by":60}`},

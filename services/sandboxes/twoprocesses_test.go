@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
@@ -24,7 +25,7 @@ func serveForTest(dir string) {
 	if err != nil {
 		panic(err)
 	}
-	api, err := New(context.Background(), db, store, Config{Dir: filepath.Join(dir, "workspaces"), AllowAnonymous: true})
+	api, err := New(context.Background(), db, store, Config{Dir: filepath.Join(dir, "workspaces"), AllowAnonymous: true, Wait: time.Minute})
 	if err != nil {
 		panic(err)
 	}
