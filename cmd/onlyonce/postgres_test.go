@@ -8,7 +8,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 )
 
 // newPostgresURL is the URL of a schema of its own, which is dropped at the end.
@@ -23,7 +22,7 @@ func newPostgresURL(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
 	defer cancel()
 	if err := db.PingContext(ctx); err != nil {
 		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "" {

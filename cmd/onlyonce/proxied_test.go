@@ -190,8 +190,7 @@ func TestWhatSupervisorsAskIsOnTheAdminAddressOnly(t *testing.T) {
 	if got := s.send("other", "a"); got.status != 503 || !strings.Contains(got.body, "upstream_unreachable") {
 		t.Errorf("%+v", got)
 	}
-	text := admin.get("/metrics").body
-	for _, line := range []string{
+	admin.counts(
 		`idempotency_requests_total{operation="POST /things",outcome="executed"} 1`,
 		`idempotency_requests_total{operation="POST /things",outcome="replayed"} 1`,
 		`idempotency_requests_total{operation="POST /things",outcome="released"} 1`,
@@ -201,11 +200,7 @@ func TestWhatSupervisorsAskIsOnTheAdminAddressOnly(t *testing.T) {
 		`onlyonce_proxy_requests_total{code="2xx"} 7`,
 		`onlyonce_proxy_requests_total{code="5xx"} 1`,
 		`onlyonce_proxy_in_flight 0`,
-	} {
-		if !strings.Contains(text, line+"\n") {
-			t.Errorf("no %s in\n%s", line, text)
-		}
-	}
+	)
 }
 
 func TestTheProxyLogsNoKeysTenantsOrTokens(t *testing.T) {
@@ -257,10 +252,10 @@ func TestTheProxyDeletesWhatHasExpired(t *testing.T) {
 	up := newUpstreamServer(t)
 	s, _ := startProxyFile(t, up.URL, plainFile+"defaults: {keep: 10ms}\nstore: {purge_every: 10ms}\n", "--admin", "127.0.0.1:0")
 	admin := s.at(s.adminURL(t))
-	for n := range 3 {
+	for n := range 3 { // one after another: a store in memory deletes by itself what is in the way of a new key
 		s.send(fmt.Sprintf("k-%d", n), "a")
+		admin.counts(fmt.Sprintf("cleanup_records_total %d", n+1))
 	}
-	until(t, "they are deleted", func() bool { return strings.Contains(admin.get("/metrics").body, "\ncleanup_records_total 3\n") })
 }
 
 func TestTheProxysLogIsJSONWhateverGoesWrong(t *testing.T) {

@@ -126,6 +126,7 @@ defaults: {unknown: hold}
 			t.Errorf("a repeat: %+v", got)
 		}
 	}
+	until(t, "the upstream was asked", func() bool { return up.runs() > 0 })
 	if up.runs() != 1 {
 		t.Errorf("%d runs", up.runs())
 	}

@@ -256,8 +256,28 @@ func TestSecurity14AClientThatSendsItsHeaderSlowlyIsCutOff(t *testing.T) {
 func TestSecurity14AHeaderIsLimited(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
-	if got := s.get("/healthz", "X-Large", strings.Repeat("x", 2*maxHeaderBytes)); got.status != 431 {
-		t.Errorf("%+v", got)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(soon)); err != nil {
+		t.Fatal(err)
+	}
+	// Not a byte more than net/http reads: what it leaves unread makes the system
+	// drop the answer.
+	const slop = 4096
+	head := "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Large: "
+	if _, err := io.WriteString(conn, head+strings.Repeat("x", maxHeaderBytes+slop-len(head))); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	if resp.StatusCode != http.StatusRequestHeaderFieldsTooLarge {
+		t.Errorf("%s", resp.Status)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,7 +18,7 @@ import (
 )
 
 // soon bounds every wait for a condition; nothing takes as long.
-const soon = 20 * time.Second
+const soon = time.Minute
 
 // A served is "onlyonce serve", or proxy, as a process of its own.
 type served struct {
@@ -148,6 +149,26 @@ func until(t *testing.T, what string, holds func() bool) {
 			t.Fatalf("not in %v: %s", soon, what)
 		}
 	}
+}
+
+// counts waits until the metrics have all of the lines, and returns them: what was
+// answered may be counted a moment later.
+func (s *served) counts(lines ...string) (text string) {
+	s.t.Helper()
+	var missing string
+	until(s.t, "all of the lines are in the metrics", func() bool {
+		text = "\n" + s.get("/metrics").body
+		at := slices.IndexFunc(lines, func(line string) bool { return !strings.Contains(text, "\n"+line+"\n") })
+		if at < 0 {
+			return true
+		}
+		if missing != lines[at] {
+			missing = lines[at]
+			s.t.Logf("not there yet: %s", missing)
+		}
+		return false
+	})
+	return text
 }
 
 // holdWriter takes the store's write lock, as another process could; nothing is
