@@ -7,8 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -19,8 +17,7 @@ import (
 const (
 	crashRounds  = 20
 	crashClients = 200
-	crashLimit   = 40 * time.Second // for all rounds of a trial
-	answerLimit  = 20 * time.Second // for one client to be answered
+	answerLimit  = time.Minute // for one client to be answered
 )
 
 // A trial is one way to make something by POST, and to see afterwards what was
@@ -71,29 +68,19 @@ func TestServeIsKilledInTheMiddleOfParallelPosts(t *testing.T) {
 	})
 }
 
-// buildServer builds the server as it is shipped.
-func buildServer(t *testing.T) (bin string) {
-	t.Helper()
-	bin = filepath.Join(t.TempDir(), "onlyonce")
-	if out, err := exec.Command("go", "build", "-o", bin, "github.com/onlyonce-go/onlyonce/cmd/onlyonce").CombinedOutput(); err != nil {
-		t.Fatalf("build the server: %v\n%s", err, out)
-	}
-	return bin
-}
-
 func crashes(t *testing.T, bin string, tr trial, rounds int, check func(*crash)) {
 	rng := seeded(t)
-	began, unanswered := time.Now(), 0
-	for round := range rounds {
+	round, unanswered := 0, 0
+	for ; round < rounds || unanswered == 0 && round < 10*rounds; round++ {
 		c := newCrash(t, bin, tr, rng)
 		c.run(round)
 		check(c)
 		unanswered += c.unanswered
-		if t.Failed() || time.Since(began) > crashLimit {
-			t.Fatalf("stopped after round %d, %v", round, time.Since(began))
+		if t.Failed() {
+			t.Fatalf("stopped after round %d", round)
 		}
 	}
-	t.Logf("%d rounds, %d requests without an answer when the server was killed", rounds, unanswered)
+	t.Logf("%d rounds, %d requests without an answer when the server was killed", round, unanswered)
 	if unanswered == 0 {
 		t.Error("every request was answered before the server was killed: nothing was tried")
 	}

@@ -77,10 +77,9 @@ func (d mysqlDatabase) open(t testing.TB, settings ...string) (*sqlstore.Store, 
 	return openOn(t, db), db
 }
 
-// openTx returns a store in a database that has a table of the caller's.
-func (d mysqlDatabase) openTx(t *testing.T, settings ...string) (storetest.Tx[*sql.Tx], *sql.DB) {
+// tx is a store in the database, which then has a table of the caller's.
+func (mysqlDatabase) tx(t *testing.T, store *sqlstore.Store, db *sql.DB) storetest.Tx[*sql.Tx] {
 	t.Helper()
-	store, db := d.open(t, settings...)
 	if _, err := db.Exec("CREATE TABLE IF NOT EXISTS own (name VARBINARY(255) NOT NULL)"); err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +96,7 @@ func (d mysqlDatabase) openTx(t *testing.T, settings ...string) (storetest.Tx[*s
 		},
 		Rollback: (*sql.Tx).Rollback,
 		Commit:   (*sql.Tx).Commit,
-	}, db
+	}
 }
 
 // mysqlSettings are those of a user's pool: none of them must matter.

@@ -31,14 +31,17 @@ type consumer struct {
 // eachEngine runs a test on every engine that has an inbox in its transactions.
 func eachEngine(t *testing.T, test func(*testing.T, *sqlstore.Store, *sql.DB)) {
 	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
 		s, db := newSQLite(t)
 		test(t, s, db)
 	})
 	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
 		s, db := newPostgresSchema(t).open(t)
 		test(t, s, db)
 	})
 	t.Run("MySQL", func(t *testing.T) {
+		t.Parallel()
 		s, db := newMySQLDatabase(t).open(t)
 		test(t, s, db)
 	})

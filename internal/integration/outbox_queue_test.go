@@ -38,18 +38,21 @@ func TestSQLiteKeepsTheRulesOfAQueue(t *testing.T) {
 }
 
 func TestPostgresKeepsTheRulesOfAQueue(t *testing.T) {
+	_, db := newPostgresSchema(t).open(t)
 	queuetest.Run(t, func(t *testing.T) queuetest.Opened {
-		s, db := newPostgresSchema(t).open(t)
-		return openedBox(s, db)
+		emptied(t, db, "onlyonce_outbox")
+		return openedBox(openOn(t, db), db)
 	})
 }
 
 func TestMySQLKeepsTheRulesOfAQueue(t *testing.T) {
 	for name, settings := range mysqlSettings {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, db := newMySQLDatabase(t).open(t, settings...)
 			queuetest.Run(t, func(t *testing.T) queuetest.Opened {
-				s, db := newMySQLDatabase(t).open(t, settings...)
-				return openedBox(s, db)
+				emptied(t, db, "onlyonce_outbox")
+				return openedBox(openOn(t, db), db)
 			})
 		})
 	}

@@ -22,6 +22,7 @@ type logBroker struct {
 	ids   map[string]bool
 	first map[string][]string // by key: payloads, when they came for the first time
 	again int                 // how many came more than once
+	lost  bool                // an answer was
 }
 
 func (b *logBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
@@ -40,11 +41,25 @@ func (b *logBroker) Publish(ctx context.Context, messages []outbox.Message) []er
 			b.first[m.Key] = append(b.first[m.Key], string(m.Payload))
 		}
 		b.ids[m.ID] = true
-		if rand.IntN(50) == 0 {
+		if !b.lost || rand.IntN(50) == 0 {
+			b.lost = true
 			errs[i] = fmt.Errorf("%w: it took it, but its answer was lost", outbox.ErrUnavailable)
 		}
 	}
 	return errs
+}
+
+// A mortal is a relay's way to the broker, on which it may die.
+type mortal struct {
+	*logBroker
+	die func()
+}
+
+func (m mortal) Publish(ctx context.Context, messages []outbox.Message) []error {
+	if rand.IntN(8) == 0 {
+		m.die()
+	}
+	return m.logBroker.Publish(ctx, messages)
 }
 
 // A mute queue forgets at times to write down what was published, as if the
@@ -67,11 +82,11 @@ func TestRelaysThatDieAndABrokerThatFailsLoseNothingAndKeepTheOrder(t *testing.T
 		for range 2 {
 			relays.Go(func() {
 				for ctx.Err() == nil {
-					short, stop := context.WithTimeout(ctx, time.Duration(rand.IntN(100))*time.Millisecond)
-					outbox.NewRelay(muteQueue{s.Outbox()}, b, outbox.Config{
-						Batch: 20, Lease: 200 * time.Millisecond, Backoff: 5 * time.Millisecond, MaxBackoff: 20 * time.Millisecond, Grace: time.Millisecond,
-					}).Run(short)
-					stop()
+					life, die := context.WithCancel(ctx)
+					outbox.NewRelay(muteQueue{s.Outbox()}, mortal{b, die}, outbox.Config{
+						Batch: 20, Lease: 500 * time.Millisecond, Backoff: 5 * time.Millisecond, MaxBackoff: 20 * time.Millisecond, Grace: time.Millisecond,
+					}).Run(life)
+					die()
 				}
 			})
 		}
@@ -83,7 +98,7 @@ func TestRelaysThatDieAndABrokerThatFailsLoseNothingAndKeepTheOrder(t *testing.T
 			})
 		}
 		producers.Wait()
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(2 * answerLimit); ; time.Sleep(10 * time.Millisecond) {
 			lag, err := s.Outbox().Lag(t.Context())
 			if err != nil || lag.Parked > 0 || time.Now().After(deadline) {
 				t.Errorf("%+v, %v", lag, err)

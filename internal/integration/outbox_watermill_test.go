@@ -43,9 +43,10 @@ func newNATS(t *testing.T) pubSub {
 	t.Helper()
 	url := address("ONLYONCE_NATS", "nats://127.0.0.1:4222")
 	name := "onlyonce_" + strings.ToLower(rand.Text())
-	conn, err := nats.Connect(url)
+	patient := []nats.Option{nats.Timeout(answerLimit)}
+	conn, err := nats.Connect(url, patient...)
 	service(t, "NATS", err)
-	js, err := conn.JetStream()
+	js, err := conn.JetStream(nats.MaxWait(answerLimit))
 	if err == nil {
 		_, err = js.AddStream(&nats.StreamConfig{Name: name, Subjects: []string{name}})
 	}
@@ -59,14 +60,14 @@ func newNATS(t *testing.T) pubSub {
 		conn.Close()
 	})
 	p := pubSub{topic: name}
-	stream := wnats.JetStreamConfig{DurablePrefix: name, TrackMsgId: true}
-	p.pub, err = wnats.NewPublisher(wnats.PublisherConfig{URL: url, JetStream: stream}, watermill.NopLogger{})
+	stream := wnats.JetStreamConfig{DurablePrefix: name, TrackMsgId: true, ConnectOptions: []nats.JSOpt{nats.MaxWait(answerLimit)}}
+	p.pub, err = wnats.NewPublisher(wnats.PublisherConfig{URL: url, NatsOptions: patient, JetStream: stream}, watermill.NopLogger{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		sub, err := wnats.NewSubscriber(wnats.SubscriberConfig{
-			URL: url, QueueGroupPrefix: name, SubscribersCount: 2, AckWaitTimeout: 5 * time.Second, JetStream: stream,
+			URL: url, NatsOptions: patient, QueueGroupPrefix: name, SubscribersCount: 2, AckWaitTimeout: 5 * time.Second, JetStream: stream,
 		}, watermill.NopLogger{})
 		if err != nil {
 			t.Fatal(err)
@@ -141,7 +142,7 @@ func TestAnEventThroughWatermillTakesEffectOnce(t *testing.T) {
 func eventsTakeEffectOnce(t *testing.T, s *sqlstore.Store, db *sql.DB, p pubSub) {
 	const events = 200
 	in := inbox.New(s, inbox.Config{Consumer: "shipping", Redelivery: 5 * time.Second, Lease: 2 * time.Second, Wait: time.Second})
-	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: 10 * time.Second}, watermill.NopLogger{})
+	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: answerLimit}, watermill.NopLogger{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func eventsTakeEffectOnce(t *testing.T, s *sqlstore.Store, db *sql.DB, p pubSub)
 	for i := range events {
 		appendOne(t, s, db, outbox.Message{Topic: p.topic, Payload: []byte(fmt.Sprint(i))})
 	}
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(2 * answerLimit)
 	for {
 		var rows, different int
 		if err := db.QueryRow("SELECT count(*), count(DISTINCT message) FROM shipments").Scan(&rows, &different); err != nil {
@@ -198,7 +199,7 @@ func eventsTakeEffectOnce(t *testing.T, s *sqlstore.Store, db *sql.DB, p pubSub)
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d events after a minute", rows, events)
+			t.Fatalf("%d of %d events after %v", rows, events, 2*answerLimit)
 		}
 		time.Sleep(20 * time.Millisecond)
 	}

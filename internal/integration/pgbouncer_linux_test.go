@@ -9,10 +9,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
 
@@ -70,29 +68,31 @@ unix_socket_dir =
 	return "postgres://any@127.0.0.1:" + port + "/records?sslmode=disable"
 }
 
-func TestPgBouncerInTransactionModeKeepsTheRules(t *testing.T) {
+// throughPgBouncer opens a pool on a schema with the store's tables and one of the
+// caller's.
+func throughPgBouncer(t *testing.T, mode string) *sql.DB {
+	t.Helper()
 	schema := newPostgresSchema(t)
-	schema.open(t)
-	dsn := newPgBouncer(t, schema)
+	_, direct := schema.open(t)
+	if _, err := direct.Exec("CREATE TABLE own (name bytea NOT NULL)"); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("pgx", newPgBouncer(t, schema)+"&default_query_exec_mode="+mode)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	eventually(t, "PgBouncer answers", func() bool { return db.Ping() == nil })
+	return db
+}
+
+func TestPgBouncerInTransactionModeKeepsTheRules(t *testing.T) {
 	for _, mode := range []string{"exec", "simple_protocol"} {
-		db, err := sql.Open("pgx", dsn+"&default_query_exec_mode="+mode)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer db.Close()
-		db.SetMaxOpenConns(16)
-		for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-			if err = db.Ping(); err == nil {
-				break
-			}
-			if time.Now().After(end) {
-				t.Fatal(err)
-			}
-		}
-		if _, err := db.Exec("CREATE TABLE IF NOT EXISTS own (name bytea NOT NULL)"); err != nil {
-			t.Fatal(err)
-		}
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
+			db := throughPgBouncer(t, mode)
 			storetest.Run(t, func(t *testing.T) onlyonce.Store {
 				emptied(t, db, "onlyonce_records")
 				return openOn(t, db)
@@ -101,10 +101,7 @@ func TestPgBouncerInTransactionModeKeepsTheRules(t *testing.T) {
 				emptied(t, db, "onlyonce_records", "own")
 				return postgresTx(openOn(t, db), db)
 			})
-			s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			s := openOn(t, db)
 			crowd(many, func(i int) {
 				c := serverClaim(fmt.Sprint("crowd ", i))
 				r, err := s.Claim(t.Context(), c)
@@ -115,9 +112,6 @@ func TestPgBouncerInTransactionModeKeepsTheRules(t *testing.T) {
 					t.Errorf("claim and settle got %+v and error %v", r, err)
 				}
 			})
-			if err := s.Close(); err != nil {
-				t.Error(err)
-			}
 		})
 	}
 }

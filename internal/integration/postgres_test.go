@@ -140,14 +140,13 @@ func openOn(t testing.TB, db *sql.DB) *sqlstore.Store {
 	return s
 }
 
-// openTx returns a store in a schema that has a table of the caller's.
-func (s postgresSchema) openTx(t *testing.T, settings ...string) (storetest.Tx[*sql.Tx], *sql.DB) {
+// tx is a store in the schema, which then has a table of the caller's.
+func (postgresSchema) tx(t *testing.T, store *sqlstore.Store, db *sql.DB) storetest.Tx[*sql.Tx] {
 	t.Helper()
-	store, db := s.open(t, settings...)
 	if _, err := db.Exec("CREATE TABLE IF NOT EXISTS own (name bytea NOT NULL)"); err != nil {
 		t.Fatal(err)
 	}
-	return postgresTx(store, db), db
+	return postgresTx(store, db)
 }
 
 func postgresTx(store *sqlstore.Store, db *sql.DB) storetest.Tx[*sql.Tx] {

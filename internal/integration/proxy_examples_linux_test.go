@@ -39,7 +39,7 @@ func TestAServerInAnotherLanguageNeedsNoChange(t *testing.T) {
 			cmd.Dir = "../../docs/examples"
 			cmd.Env = append(os.Environ(), "ORDERS="+filepath.Join(t.TempDir(), "orders.json"))
 			end := startExample(t, cmd, port)
-			p := startProxy(t, bin, "http://127.0.0.1:"+port, "sqlite:"+filepath.Join(t.TempDir(), "keys.db"), "--wait", "10s")
+			p := startProxy(t, bin, "http://127.0.0.1:"+port, "sqlite:"+filepath.Join(t.TempDir(), "keys.db"), "--wait", answerLimit.String())
 			tryOrders(t, p.url)
 			end()
 			if got := order(t, p.url, "after", `{"item":"lamp"}`); got.status != http.StatusServiceUnavailable || !strings.Contains(got.body, "upstream_unreachable") {

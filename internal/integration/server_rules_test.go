@@ -12,31 +12,31 @@ import (
 // A recordPlace is one for records on a server: a schema, or a database, of the test's own.
 type recordPlace interface {
 	open(t testing.TB, settings ...string) (*sqlstore.Store, *sql.DB)
-	openTx(t *testing.T, settings ...string) (storetest.Tx[*sql.Tx], *sql.DB)
+	tx(t *testing.T, store *sqlstore.Store, db *sql.DB) storetest.Tx[*sql.Tx]
 }
 
 // keepsTheRules tests a server through pools with each of the settings.
 func keepsTheRules(t *testing.T, settings map[string][]string, newPlace func(t *testing.T) recordPlace) {
 	for name, settings := range settings {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			at := newPlace(t)
+			_, db := at.open(t, settings...)
 			t.Run("of a store", func(t *testing.T) {
 				storetest.Run(t, func(t *testing.T) onlyonce.Store {
-					s, db := at.open(t, settings...)
 					emptied(t, db, "onlyonce_records")
-					return s
+					return openOn(t, db)
 				})
 			})
 			t.Run("of a transactor", func(t *testing.T) {
 				storetest.RunTx(t, func(t *testing.T) storetest.Tx[*sql.Tx] {
-					tx, db := at.openTx(t, settings...)
+					tx := at.tx(t, openOn(t, db), db)
 					emptied(t, db, "onlyonce_records", "own")
 					return tx
 				})
 			})
 			t.Run("of the clock", func(t *testing.T) {
 				storetest.RunClock(t, func(t *testing.T) func(t *testing.T) onlyonce.Store {
-					_, db := at.open(t, settings...)
 					emptied(t, db, "onlyonce_records")
 					return func(t *testing.T) onlyonce.Store {
 						s, _ := at.open(t, settings...)
@@ -48,8 +48,8 @@ func keepsTheRules(t *testing.T, settings map[string][]string, newPlace func(t *
 	}
 }
 
-// emptied empties tables: a schema for each of hundreds of rules would take
-// minutes.
+// emptied empties tables: a schema, or a pool, for each of hundreds of rules would
+// take minutes.
 func emptied(t *testing.T, db *sql.DB, tables ...string) {
 	t.Helper()
 	for _, table := range tables {

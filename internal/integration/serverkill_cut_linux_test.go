@@ -30,9 +30,16 @@ func places(length int) (all []int) {
 }
 
 func TestAConnectionCutAtAnyByteDoublesNothing(t *testing.T) {
-	t.Run("sqlstore on PostgreSQL", func(t *testing.T) { sweepSQL(t, postgresKind, "INSERT INTO paid (command, token) VALUES ($1, $2)") })
-	t.Run("sqlstore on MariaDB", func(t *testing.T) { sweepSQL(t, mariadbKind, "INSERT INTO paid (command, token) VALUES (?, ?)") })
+	t.Run("sqlstore on PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		sweepSQL(t, postgresKind, "INSERT INTO paid (command, token) VALUES ($1, $2)")
+	})
+	t.Run("sqlstore on MariaDB", func(t *testing.T) {
+		t.Parallel()
+		sweepSQL(t, mariadbKind, "INSERT INTO paid (command, token) VALUES (?, ?)")
+	})
 	t.Run("pgxstore", func(t *testing.T) {
+		t.Parallel()
 		server := newOwnServer(t, postgresKind)
 		d := server.newDatabase(t)
 		cutter := newCutter(t, server)

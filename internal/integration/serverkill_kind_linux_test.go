@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strconv"
+	"sync"
 )
 
 // A serverKind is how one database is set up, started and asked.
@@ -11,6 +12,7 @@ type serverKind struct {
 	name     string
 	programs map[string]string // patterns of their paths
 	user     string            // who runs it, if the test is root's
+	once     *sync.Once        // of the setup
 	setup    func(s *ownServer) []string
 	run      func(s *ownServer) []string
 	driver   string
@@ -22,6 +24,7 @@ var postgresKind = &serverKind{
 	name:     "PostgreSQL's server",
 	programs: map[string]string{"initdb": "/usr/lib/postgresql/*/bin/initdb", "postgres": "/usr/lib/postgresql/*/bin/postgres"},
 	user:     "postgres",
+	once:     new(sync.Once),
 	setup: func(s *ownServer) []string {
 		return []string{s.programs["initdb"], "-D", s.data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"}
 	},
@@ -45,6 +48,7 @@ var mariadbKind = &serverKind{
 	name:     "MariaDB's server",
 	programs: map[string]string{"install": "/usr/bin/mariadb-install-db", "server": "/usr/sbin/mariadbd"},
 	user:     "mysql",
+	once:     new(sync.Once),
 	setup: func(s *ownServer) []string {
 		return []string{s.programs["install"], "--no-defaults", "--datadir=" + s.data(), "--tmpdir=" + s.data(), "--auth-root-authentication-method=normal", "--skip-test-db"}
 	},

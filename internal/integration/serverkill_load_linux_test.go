@@ -27,6 +27,7 @@ type load struct {
 	database ownDatabase
 	open     opener
 	rng      *mathrand.Rand
+	away     time.Duration // the longest that the server was
 
 	stopped  atomic.Bool
 	answered atomic.Int64 // how often
@@ -96,7 +97,7 @@ func (l *load) ask(key string, w way, insist bool) error {
 		if final || !insist || ctx.Err() != nil {
 			return fmt.Errorf("%s was not answered: %w", key, err)
 		}
-		time.Sleep(mathrand.N(10 * time.Millisecond))
+		time.Sleep(mathrand.N(50 * time.Millisecond))
 	}
 }
 
@@ -107,7 +108,9 @@ func (l *load) disturb() {
 	l.more()
 	l.server.cut(l.t)
 	l.more()
+	killed := time.Now()
 	l.server.restart(l.t)
+	l.away = max(l.away, time.Since(killed))
 }
 
 // more waits for more answers, and a moment in which others are on their way.
@@ -150,8 +153,8 @@ func (l *load) check(rowsMayBeLost bool) {
 			l.checkKey(key, answers, paid[key], rowsMayBeLost)
 		}
 	}
-	if n := len(l.unrecorded); n*20 > len(l.answers) {
-		t.Errorf("the answers to %d of %d keys could not be kept", n, len(l.answers))
+	if n := len(l.unrecorded); n*20 > len(l.answers) && l.away < killLease/2 {
+		t.Errorf("the answers to %d of %d keys could not be kept, though the server was away for %v at most", n, len(l.answers), l.away)
 	}
 }
 

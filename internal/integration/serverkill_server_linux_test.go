@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -66,7 +67,7 @@ func (s *ownServer) start(t *testing.T) {
 }
 
 func (s *ownServer) ping(t *testing.T) error {
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), answerLimit/4)
 	defer cancel()
 	return s.admin.PingContext(ctx)
 }
@@ -198,8 +199,8 @@ func newOwnServer(t *testing.T, kind *serverKind) *ownServer {
 		}
 	})
 	s.giveAway(t)
-	if out, err := s.command(kind.setup(s)).CombinedOutput(); err != nil {
-		t.Fatalf("set up %s: %v\n%s", kind.name, err, out)
+	if out, err := exec.Command("cp", "-a", s.setUp(t), s.data()).CombinedOutput(); err != nil {
+		t.Fatalf("copy the data of %s: %v\n%s", kind.name, err, out)
 	}
 	if s.admin, err = openQuietly(kind.driver, kind.dsn(s.port, "")); err != nil {
 		t.Fatal(err)
@@ -208,6 +209,23 @@ func newOwnServer(t *testing.T, kind *serverKind) *ownServer {
 	t.Cleanup(s.kill)
 	s.start(t)
 	return s
+}
+
+// setUp returns the data of a server of this kind that nobody has used.
+func (s *ownServer) setUp(t *testing.T) (data string) {
+	t.Helper()
+	blank := *s
+	blank.dir = filepath.Join(sharedDir(t), s.kind.driver)
+	s.kind.once.Do(func() {
+		if err := os.Mkdir(blank.dir, 0o755); err != nil { //nolint:gosec // another user runs the server
+			t.Fatal(err)
+		}
+		blank.giveAway(t)
+		if out, err := blank.command(s.kind.setup(&blank)).CombinedOutput(); err != nil {
+			t.Fatalf("set up %s: %v\n%s", s.kind.name, err, out)
+		}
+	})
+	return blank.data()
 }
 
 // giveAway gives the directory to somebody who is not root, whom servers refuse.
@@ -230,15 +248,21 @@ func (s *ownServer) giveAway(t *testing.T) {
 	s.as = &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
+// givenPorts are those that freePort has returned.
+var givenPorts sync.Map
+
 // freePort returns one that no client's connection is given: the server has to
-// get it again when it is started again.
+// get it again when it is started again. It returns none twice.
 func freePort(t *testing.T) int {
 	t.Helper()
 	for range 100 {
 		port := 20000 + mathrand.IntN(12000)
 		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			l.Close()
+		if err != nil {
+			continue
+		}
+		l.Close()
+		if _, given := givenPorts.LoadOrStore(port, true); !given {
 			return port
 		}
 	}

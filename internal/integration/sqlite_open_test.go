@@ -244,7 +244,7 @@ func TestADSNThatTurnsTheWriteAheadLogOffIsRefusedAtOnce(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "journal-mode: ") {
 			t.Errorf("open with %s returned %v", settings, err)
 		}
-		if took := time.Since(began); took > 5*time.Second {
+		if took := time.Since(began); took > 10*time.Second { // for so long it is tried while others have the file
 			t.Errorf("open with %s took %v", settings, took)
 		}
 	}

@@ -203,7 +203,7 @@ func (p place) inOrder(calls ...func()) {
 	var all sync.WaitGroup
 	for i, call := range calls {
 		all.Go(call)
-		p.queued(i + 2)
+		p.queued(i + 1)
 	}
 	release()
 	all.Wait()

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -81,16 +82,18 @@ func (p place) hold(key string) (release func()) {
 	return func() { close(out); <-done }
 }
 
-// queued waits until so many callers wait in the queue of a store.
+// waitsInQueue is the stack of a caller who waits in a queue, for its turn or for
+// its answer; who is called by it leads, or has its turn.
+var waitsInQueue = regexp.MustCompile(`goroutine \d+ [^\n]*\[select[^\n]*\n\S*sqlstore\.\(\*queue\[\.\.\.\]\)\.do\(`)
+
+// queued waits until so many callers wait in the queue of a store; the one who
+// holds the lock is none of them.
 func (p place) queued(n int) {
+	p.Helper()
 	dump := make([]byte, 1<<20)
-	for {
-		all := string(dump[:runtime.Stack(dump, true)])
-		if strings.Count(all, "sqlstore.(*queue[...]).do(") >= n {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
+	eventually(p.T, fmt.Sprintf("%d callers wait in the queue", n), func() bool {
+		return len(waitsInQueue.FindAll(dump[:runtime.Stack(dump, true)], -1)) >= n
+	})
 }
 
 // atOnce runs all functions in one transaction.
@@ -114,7 +117,7 @@ func (p place) atOnce(fns map[string]txFunc) (errs map[string]error) {
 			mu.Unlock()
 		})
 	}
-	p.queued(len(fns) + 1)
+	p.queued(len(fns))
 	release()
 	all.Wait()
 	return errs
@@ -263,7 +266,7 @@ func TestSQLiteWhoWaitsForTheLockLeavesWhenItsContextEnds(t *testing.T) {
 			ended <- nil
 		}()
 	}
-	p.queued(len(calls) + 1)
+	p.queued(len(calls))
 	cancel()
 	for range calls { // while the lock is held
 		if err := <-ended; err != nil {
@@ -346,11 +349,5 @@ func TestSQLiteLeavesNoGoroutineBehind(t *testing.T) {
 		p := newPlace(t)
 		p.atOnce(map[string]txFunc{"a": p.inserts("a"), "b": p.inserts("b"), "c": func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error) { panic("a bug") }})
 	})
-	for range 1000 {
-		if runtime.NumGoroutine() <= before {
-			return
-		}
-		time.Sleep(time.Millisecond)
-	}
-	t.Errorf("there were %d goroutines, now there are %d", before, runtime.NumGoroutine())
+	eventually(t, fmt.Sprintf("there are no more than %d goroutines", before), func() bool { return runtime.NumGoroutine() <= before })
 }

@@ -1,0 +1,50 @@
+package integration
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"testing"
+)
+
+// shared is a directory of what is made once for several tests.
+var shared = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "onlyonce"); err == nil {
+		err = os.Chmod(dir, 0o755) //nolint:gosec // other users run servers on copies of what is in it
+	}
+	atEnd = func() { _ = os.RemoveAll(dir) }
+	return dir, err
+})
+
+// atEnd removes the shared directory if there is one.
+var atEnd = func() {}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	atEnd()
+	os.Exit(code)
+}
+
+func sharedDir(t *testing.T) string {
+	t.Helper()
+	dir, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+var buildOnce sync.Once
+
+// buildServer builds the server as it is shipped.
+func buildServer(t *testing.T) (bin string) {
+	t.Helper()
+	bin = filepath.Join(sharedDir(t), "onlyonce")
+	buildOnce.Do(func() {
+		if out, err := exec.Command("go", "build", "-o", bin, "github.com/onlyonce-go/onlyonce/cmd/onlyonce").CombinedOutput(); err != nil {
+			t.Fatalf("build the server: %v\n%s", err, out)
+		}
+	})
+	return bin
+}
