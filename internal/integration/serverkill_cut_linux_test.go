@@ -211,7 +211,7 @@ func (s *sweep[TX]) runTx(t *testing.T, key string) (func() error, func(error)) 
 			c = claimBy(key) // as a client that asks again does
 		}
 		var again onlyonce.Record
-		for end := time.Now().Add(answerLimit); again.State != onlyonce.StateCompleted && time.Now().Before(end); {
+		for end := time.Now().Add(answerLimit); again.State != onlyonce.StateCompleted && time.Now().Before(end); time.Sleep(time.Millisecond) {
 			var e error
 			if again, e = s.clean.RunTx(t.Context(), c, s.pay(key, "second")); e != nil {
 				t.Fatal(e)

@@ -1,18 +1,24 @@
 package integration
 
 import (
+	"context"
 	"crypto/rand"
 	"database/sql"
 	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
 // An ownDatabase is one on a server of the test's own.
-type ownDatabase struct{ driver, dsn string }
+type ownDatabase struct {
+	driver, dsn string
+	noPing      bool // connections are used as they are, however long they were idle
+}
 
 // newDatabase makes a database with the table of the callers' rows.
 func (s *ownServer) newDatabase(t *testing.T) ownDatabase {
@@ -21,7 +27,7 @@ func (s *ownServer) newDatabase(t *testing.T) ownDatabase {
 	if _, err := s.admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
 	}
-	d := ownDatabase{s.kind.driver, s.kind.dsn(s.port, name)}
+	d := ownDatabase{driver: s.kind.driver, dsn: s.kind.dsn(s.port, name)}
 	if _, err := d.pool(t).ExecContext(t.Context(), "CREATE TABLE paid (command VARCHAR(64) NOT NULL, token VARCHAR(64) NOT NULL)"); err != nil {
 		t.Fatal(err)
 	}
@@ -30,12 +36,14 @@ func (s *ownServer) newDatabase(t *testing.T) ownDatabase {
 
 // with is the database as connections with another setting see it.
 func (d ownDatabase) with(setting string) ownDatabase {
-	return ownDatabase{d.driver, d.dsn + "&" + setting}
+	d.dsn += "&" + setting
+	return d
 }
 
-// through is the database as it is reached through the cutter.
+// through is the database as it is reached through the cutter, where a ping would
+// be bytes that nobody counts on.
 func (d ownDatabase) through(s *ownServer, c *cutter) ownDatabase {
-	return ownDatabase{d.driver, strings.Replace(d.dsn, s.address(), c.address(), 1)}
+	return ownDatabase{driver: d.driver, dsn: strings.Replace(d.dsn, s.address(), c.address(), 1), noPing: true}
 }
 
 // migrated opens a pool and makes the store's tables.
@@ -51,7 +59,13 @@ func (d ownDatabase) migrated(t *testing.T) *sql.DB {
 // pool opens a pool, which is closed at the end.
 func (d ownDatabase) pool(t *testing.T) *sql.DB {
 	t.Helper()
-	db, err := openQuietly(d.driver, d.dsn)
+	var db *sql.DB
+	var err error
+	if d.noPing && d.driver == postgresKind.driver {
+		db, err = openWithoutPing(d.dsn)
+	} else {
+		db, err = openQuietly(d.driver, d.dsn)
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,6 +73,14 @@ func (d ownDatabase) pool(t *testing.T) *sql.DB {
 	db.SetMaxIdleConns(16)
 	t.Cleanup(func() { db.Close() })
 	return db
+}
+
+func openWithoutPing(dsn string) (*sql.DB, error) {
+	cfg, err := pgx.ParseConfig(dsn)
+	if err != nil {
+		return nil, err
+	}
+	return stdlib.OpenDB(*cfg, stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false })), nil
 }
 
 // openQuietly opens a pool whose driver does not log what is meant to go wrong.

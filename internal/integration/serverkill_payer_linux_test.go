@@ -139,6 +139,9 @@ func openPgx(t *testing.T, d ownDatabase) (*pgxstore.Store, *pgxpool.Pool) {
 		t.Fatal(err)
 	}
 	cfg.MaxConns = 16
+	if d.noPing {
+		cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
+	}
 	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
