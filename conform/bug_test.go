@@ -164,7 +164,7 @@ func TestWhoRefusesEveryRepeatFailsButRefusesOtherBodies(t *testing.T) {
 	t.Parallel()
 	target := serve(t, newLayer("a repeat is refused", newShop()))
 	cfg := quick
-	cfg.Timeout = 500 * time.Millisecond
+	cfg.Timeout = 1500 * time.Millisecond
 	report := run(t, target, cfg)
 	wantRows(t, report, []string{"replay", "burst", "in-flight", "disconnect"}, nil)
 	wantDetail(t, report, "replay", "The first request was answered 201, and its repeat 409.")

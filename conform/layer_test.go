@@ -183,7 +183,9 @@ func (l *layer) once(w http.ResponseWriter, r *http.Request, id, print string) {
 		l.next.ServeHTTP(w, r)
 		l.mu.Lock()
 	case l.bug == "the crowd runs in secret" && crowd:
+		l.mu.Unlock()
 		l.next.ServeHTTP(httptest.NewRecorder(), r)
+		l.mu.Lock()
 		l.refuse(w, http.StatusConflict, "it runs")
 	case l.bug == "the crowd makes it stick" && crowd:
 		rec.stuck = true

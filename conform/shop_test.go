@@ -1,6 +1,7 @@
 package conform_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -51,7 +52,11 @@ func (s *shop) slowly() *shop {
 
 func (s *shop) order(w http.ResponseWriter, r *http.Request) {
 	var order struct{ Note string }
-	if err := json.NewDecoder(r.Body).Decode(&order); err != nil {
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = json.Unmarshal(body, &order)
+	}
+	if err != nil {
 		http.Error(w, "this is no order", http.StatusBadRequest)
 		return
 	}
@@ -60,6 +65,9 @@ func (s *shop) order(w http.ResponseWriter, r *http.Request) {
 	s.of[order.Note]++
 	s.mu.Unlock()
 	time.Sleep(s.takes)
+	if awaitOthers(r) {
+		time.Sleep(s.takes)
+	}
 	w.Header().Set("Location", fmt.Sprintf("%s/%d", r.URL.Path, n))
 	w.Header().Set("Content-Type", "application/json")
 	http.SetCookie(w, &http.Cookie{Name: "session", Value: fmt.Sprintf("s%d", n)})
@@ -67,10 +75,64 @@ func (s *shop) order(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, `{"id":%d,"note":%q}`, n, order.Note)
 }
 
+// A gate knows how many requests with a key have begun to come and are not whole.
+type gate struct {
+	next http.Handler
+	mu   sync.Mutex
+	half map[string]int
+}
+
+type gateKey struct{}
+
+func (g *gate) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	key := r.Header.Get("Idempotency-Key")
+	g.add(key, 1)
+	whole := sync.OnceFunc(func() { g.add(key, -1) })
+	defer whole()
+	r = r.WithContext(context.WithValue(r.Context(), gateKey{}, g))
+	r.Body = &incoming{r.Body, whole}
+	g.next.ServeHTTP(w, r)
+}
+
+func (g *gate) add(key string, n int) int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.half[key] += n
+	return g.half[key]
+}
+
+// incoming is the body of a request that tells when it has come.
+type incoming struct {
+	io.ReadCloser
+	whole func()
+}
+
+func (b *incoming) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if err != nil {
+		b.whole()
+	}
+	return n, err
+}
+
+// awaitOthers waits for the requests with r's key that are not whole, so that they
+// meet one that runs, and reports whether there are any.
+func awaitOthers(r *http.Request) bool {
+	g, ok := r.Context().Value(gateKey{}).(*gate)
+	key := r.Header.Get("Idempotency-Key")
+	if !ok || key == "" || g.add(key, 0) == 0 {
+		return false
+	}
+	for end := time.Now().Add(time.Minute); g.add(key, 0) > 0 && time.Now().Before(end); {
+		time.Sleep(time.Millisecond)
+	}
+	return true
+}
+
 // serve returns all there is to say of a shop behind a layer.
 func serve(t *testing.T, h http.Handler) conform.Target {
 	t.Helper()
-	server := httptest.NewServer(h)
+	server := httptest.NewServer(&gate{next: h, half: map[string]int{}})
 	t.Cleanup(server.Close)
 	return conform.Target{
 		URL:      server.URL + "/orders",
