@@ -339,7 +339,7 @@ func TestSecurity14TenThousandWaitersOnOneKey(t *testing.T) {
 	const duplicates, waiting = 10_000, 9_000
 	began, end := make(chan struct{}), make(chan struct{})
 	answer := bytes.Repeat([]byte("a"), 1024)
-	h := httponce.Wrap(newGuard(onlyonce.Config{Wait: time.Minute, MaxWaiters: duplicates, MaxWaitersPerID: waiting}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	h := httponce.Wrap(newGuard(onlyonce.Config{Wait: time.Hour, MaxWaiters: duplicates, MaxWaitersPerID: waiting}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(began)
 		<-end
 		w.Write(answer)
