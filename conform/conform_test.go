@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce/conform"
 )
@@ -105,6 +106,7 @@ func TestEffectsThatAreCountedShowWhatAnswersHide(t *testing.T) {
 			return
 		}
 		n.Add(2) // an order has two rows
+		takeTime(r, time.Millisecond)
 		w.WriteHeader(http.StatusNoContent)
 	})
 	wantRows(t, run(t, serve(t, mute), quick), []string{"replay", "mismatch", "burst", "in-flight", "disconnect"}, nil)

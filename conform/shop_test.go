@@ -64,10 +64,7 @@ func (s *shop) order(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.of[order.Note]++
 	s.mu.Unlock()
-	time.Sleep(s.takes)
-	if awaitOthers(r) {
-		time.Sleep(s.takes)
-	}
+	takeTime(r, s.takes)
 	w.Header().Set("Location", fmt.Sprintf("%s/%d", r.URL.Path, n))
 	w.Header().Set("Content-Type", "application/json")
 	http.SetCookie(w, &http.Cookie{Name: "session", Value: fmt.Sprintf("s%d", n)})
@@ -115,18 +112,20 @@ func (b *incoming) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// awaitOthers waits for the requests with r's key that are not whole, so that they
-// meet one that runs, and reports whether there are any.
-func awaitOthers(r *http.Request) bool {
+// takeTime is what a request with a key does for d, and until all others with the
+// key are whole, so that they meet one that runs.
+func takeTime(r *http.Request, d time.Duration) {
+	_, _ = io.Copy(io.Discard, r.Body) // so that it is whole itself
+	time.Sleep(d)
 	g, ok := r.Context().Value(gateKey{}).(*gate)
 	key := r.Header.Get("Idempotency-Key")
 	if !ok || key == "" || g.add(key, 0) == 0 {
-		return false
+		return
 	}
 	for end := time.Now().Add(time.Minute); g.add(key, 0) > 0 && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
-	return true
+	time.Sleep(d)
 }
 
 // serve returns all there is to say of a shop behind a layer.
