@@ -170,9 +170,11 @@ func TestACommandThatIsLockedHoldsUpNoOther(t *testing.T) {
 		if r, err := s.WithTx(tx).Claim(t.Context(), mine); err != nil || r.Owner != mine.Owner {
 			t.Fatalf("claim in a transaction got %+v and error %v", r, err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), answerLimit)
-		defer cancel()
-		patient, leave := context.WithCancel(ctx) // of those who wait for the locked command until all others are done
+		late := time.AfterFunc(answerLimit, func() {
+			t.Errorf("in %v, not all others were done", answerLimit)
+			_ = tx.Rollback()
+		})
+		patient, leave := context.WithCancel(t.Context()) // of those who wait for the locked command until all others are done
 		defer leave()
 		var others atomic.Int64
 		others.Store(many - many/32)
@@ -185,7 +187,7 @@ func TestACommandThatIsLockedHoldsUpNoOther(t *testing.T) {
 			}
 			for n := range 5 {
 				c := serverClaim(fmt.Sprint(i, "-", n))
-				if r, err := s.Claim(ctx, c); err != nil || r.Owner != c.Owner {
+				if r, err := s.Claim(t.Context(), c); err != nil || r.Owner != c.Owner {
 					t.Errorf("claim got %+v and error %v", r, err)
 				}
 			}
@@ -193,6 +195,7 @@ func TestACommandThatIsLockedHoldsUpNoOther(t *testing.T) {
 				leave()
 			}
 		})
+		late.Stop()
 		if err := tx.Rollback(); err != nil {
 			t.Fatal(err)
 		}
