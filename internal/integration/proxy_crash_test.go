@@ -217,7 +217,12 @@ func (c *proxyCrowd) note(key, answer string, recorded bool) {
 	}
 }
 
-// check asks for every key again: nothing has changed, and nothing runs.
+// lastAnswer is what the upstream answered when it got a key the last time.
+func lastAnswer(key string, runs map[string]int) string { return fmt.Sprintf("%s run %d", key, runs[key]) }
+
+// check asks for every key again: nothing has changed, and nothing runs. Only what
+// a killed proxy had sent to a slow database may have come after the lease had
+// lapsed: then the answer is known.
 func (c *proxyCrowd) check(runs map[string]int) {
 	c.t.Helper()
 	if len(c.unrecorded) > len(c.answers) {
@@ -228,12 +233,12 @@ func (c *proxyCrowd) check(runs map[string]int) {
 		if again, _ := c.ask(key, 0); again != answer {
 			c.t.Errorf("%s was answered %q, then %q", key, answer, again)
 		}
-		if want := fmt.Sprintf("%s run %d", key, runs[key]); answer != want {
+		if want := lastAnswer(key, runs); answer != want {
 			c.t.Errorf("%s was answered %q, and the last run's answer is %q", key, answer, want)
 		}
 	}
 	for key := range c.held {
-		if again, _ := c.ask(key, 0); again != unknownOutcome {
+		if again, _ := c.ask(key, 0); again != unknownOutcome && again != lastAnswer(key, runs) {
 			c.t.Errorf("%s was held, and is then answered %q", key, again)
 		}
 	}
