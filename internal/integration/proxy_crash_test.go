@@ -218,7 +218,9 @@ func (c *proxyCrowd) note(key, answer string, recorded bool) {
 }
 
 // lastAnswer is what the upstream answered when it got a key the last time.
-func lastAnswer(key string, runs map[string]int) string { return fmt.Sprintf("%s run %d", key, runs[key]) }
+func lastAnswer(key string, runs map[string]int) string {
+	return fmt.Sprintf("%s run %d", key, runs[key])
+}
 
 // check asks for every key again: nothing has changed, and nothing runs. Only what
 // a killed proxy had sent to a slow database may have come after the lease had
