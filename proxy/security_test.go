@@ -378,41 +378,60 @@ func TestSecurity14ASlowBodyEnds(t *testing.T) {
 	}
 }
 
-// bodyTime is much longer than a busy machine pauses.
-const bodyTime = 2 * time.Second
+// A lenient writer notes until when the request may be read, and allows any time.
+type lenient struct {
+	http.ResponseWriter
+	until atomic.Pointer[time.Time]
+}
+
+func (w *lenient) SetReadDeadline(t time.Time) error {
+	w.until.Store(&t)
+	return nil
+}
+
+func (w *lenient) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 func TestSecurity14ADrippingBodyEndsIfItIsKept(t *testing.T) {
-	t.Parallel()
-	addr := serve(t, proxy.New([]proxy.Route{{
+	const limit = 500 * time.Millisecond
+	p := proxy.New([]proxy.Route{{
 		Pattern: "/v1/orders", Upstream: upstream(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }), Guard: newGuard(onlyonce.Config{}), Once: single,
-	}}, proxy.Config{BodyTimeout: bodyTime}))
-	for key, refused := range map[string]bool{"Idempotency-Key: k\r\n": true, "": false} {
-		t.Run(fmt.Sprint("kept ", refused), func(t *testing.T) {
-			t.Parallel()
-			c := dial(t, addr)
-			c.SetDeadline(time.Now().Add(patience))
-			io.WriteString(c, post11+key+"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
-			go func() {
-				for start := time.Now(); refused || time.Since(start) < bodyTime*5/4; time.Sleep(10 * time.Millisecond) {
-					if _, err := io.WriteString(c, "1\r\nx\r\n"); err != nil {
-						return
-					}
+	}}, proxy.Config{BodyTimeout: limit})
+	drip := func(key string, h http.Handler, enough func() bool) string {
+		c := dial(t, serve(t, h))
+		c.SetDeadline(time.Now().Add(patience))
+		io.WriteString(c, post11+key+"Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n")
+		go func() {
+			for ; !enough(); time.Sleep(10 * time.Millisecond) {
+				if _, err := io.WriteString(c, "1\r\nx\r\n"); err != nil {
+					return
 				}
-				io.WriteString(c, "0\r\n\r\n")
-			}()
-			want := "HTTP/1.1 200 "
-			if refused {
-				want = "HTTP/1.1 400 "
 			}
-			if answer, err := bufio.NewReader(c).ReadString('\n'); !strings.HasPrefix(answer, want) {
-				t.Errorf("%q, %v", answer, err)
-			}
-		})
+			io.WriteString(c, "0\r\n\r\n")
+		}()
+		answer, _ := bufio.NewReader(c).ReadString('\n')
+		return answer
+	}
+	if answer := drip("Idempotency-Key: k\r\n", p, func() bool { return false }); !strings.HasPrefix(answer, "HTTP/1.1 400 ") {
+		t.Errorf("kept: %q", answer)
+	}
+	var last atomic.Pointer[lenient]
+	began := time.Now()
+	answer := drip("", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		made := &lenient{ResponseWriter: w}
+		last.Store(made)
+		p.ServeHTTP(made, r)
+	}), func() bool { // each byte has its time, and so all of them more than that
+		w := last.Load()
+		return w != nil && w.until.Load() != nil && w.until.Load().Sub(began) > 2*limit
+	})
+	if !strings.HasPrefix(answer, "HTTP/1.1 200 ") {
+		t.Errorf("passed: %q", answer)
 	}
 }
 
 func TestSecurity14WhatComesInTimeIsNotEnded(t *testing.T) {
 	t.Parallel()
+	const limit = 2 * time.Second
 	short, long := `{"a":1}`, `{"a":"`+strings.Repeat("x", 100<<10)+`"}`
 	requests := []struct{ path, key, body string }{
 		{"/v1/orders", "", short}, {"/v1/orders", "", long}, {"/v1/orders", "a", short}, {"/v1/orders", "b", long}, {"/pointed", "", short}, {"/pointed", "", long}, {"/pointed", "c", long},
@@ -424,28 +443,41 @@ func TestSecurity14WhatComesInTimeIsNotEnded(t *testing.T) {
 		<-end
 		fmt.Fprint(w, n)
 	})
-	addr := serve(t, proxy.New([]proxy.Route{
+	p := proxy.New([]proxy.Route{
 		{Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single},
 		{Pattern: "/pointed", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single, KeyPointer: "/id"},
-	}, proxy.Config{BodyTimeout: bodyTime}))
+	}, proxy.Config{BodyTimeout: limit})
+	sent := make(chan bool)
+	addr := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		<-sent // all of its body, when its time begins
+		p.ServeHTTP(w, r)
+	}))
 	var all sync.WaitGroup
 	for i, r := range requests {
+		c := dial(t, addr)
+		c.SetDeadline(time.Now().Add(patience))
+		head := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n", r.path, len(r.body))
+		if r.key != "" {
+			head += "Idempotency-Key: " + r.key + "\r\n"
+		}
+		io.WriteString(c, head+"\r\n"+r.body)
 		all.Go(func() {
 			defer func() { came <- true }() // also one that is refused
-			h := http.Header{}
-			if r.key != "" {
-				h.Set("Idempotency-Key", r.key)
+			res, err := http.ReadResponse(bufio.NewReader(c), nil)
+			if err != nil {
+				t.Errorf("%d: %v", i, err)
+				return
 			}
-			res, body := send(t, "POST", "http://"+addr+r.path, h, r.body)
-			if res.StatusCode != 200 || body != fmt.Sprint(len(r.body)) {
+			if body, _ := io.ReadAll(res.Body); res.StatusCode != 200 || string(body) != fmt.Sprint(len(r.body)) {
 				t.Errorf("%d: %d %s", i, res.StatusCode, body)
 			}
 		})
 	}
+	close(sent)
 	for range requests {
 		<-came
 	}
-	time.Sleep(bodyTime * 9 / 8) // longer than a body may take, which has come to its end
+	time.Sleep(limit * 9 / 8) // longer than a body may take, which has come to its end
 	close(end)
 	all.Wait()
 }
