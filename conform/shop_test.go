@@ -146,7 +146,7 @@ func serve(t *testing.T, h http.Handler) conform.Target {
 }
 
 // quick gives up soon on what stays stuck.
-var quick = conform.Config{Timeout: 3 * time.Second}
+var quick = conform.Config{Timeout: 5 * time.Second}
 
 // with returns the IDs of the rows that have a verdict.
 func with(r conform.Report, v conform.Verdict) []string {
