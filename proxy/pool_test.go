@@ -90,8 +90,10 @@ func TestAnAnswerToHalfARequestCountsAndEndsItsConnection(t *testing.T) {
 		}
 	}()
 	up := &proxy.Upstream{URL: parse(t, "http://"+l.Addr().String()), StallTimeout: 2 * time.Second, KeepIdle: time.Minute}
-	addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.MaxBody = 64 << 20 })
-	large := strings.Repeat("x", 32<<20) // more than the connection holds
+	once := single
+	once.MaxBody = 64 << 20
+	addr := serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: once}}, proxy.Config{BodyTimeout: time.Hour}))
+	large := strings.Repeat("x", 16<<20) // more than the connection holds
 	res, body := post(t, addr, "k", large)
 	wantAnswer(t, res, body, 413, "no")
 	close(rest)
