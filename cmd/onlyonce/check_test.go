@@ -35,7 +35,7 @@ func counter() http.Handler {
 			return
 		}
 		made := n.Add(1)
-		time.Sleep(20 * time.Millisecond) // so that another can overtake it
+		time.Sleep(60 * time.Millisecond) // so that another can overtake it, on a busy machine, too
 		w.Header().Set("Content-Type", "application/json")
 		http.SetCookie(w, &http.Cookie{Name: "session", Value: fmt.Sprint("s", made)})
 		w.WriteHeader(http.StatusCreated)
