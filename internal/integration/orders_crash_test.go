@@ -41,16 +41,20 @@ func TestServeIsKilledWithOrdersUnderWay(t *testing.T) {
 	})
 }
 
-// unshipped counts the orders of the newest pages that have no shipment yet.
+// unshipped counts the orders that have no shipment yet, and pages that could not
+// be had.
 func (c *crash) unshipped() (n int) {
 	for cursor := ""; ; {
 		r, err := http.NewRequest(http.MethodGet, c.server.Load().url+c.trial.list+cursor, nil)
 		if err != nil {
 			c.t.Fatal(err)
 		}
-		_, body, err := c.do(r)
+		status, body, err := c.do(r)
 		if err != nil {
 			c.t.Fatal(err)
+		}
+		if status != http.StatusOK {
+			return n + 1
 		}
 		var page struct {
 			Items []struct{ Shipment *struct{ ID string } }
