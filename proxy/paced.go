@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
@@ -25,7 +26,7 @@ type paced struct {
 	w     http.ResponseWriter // of a long one, whose every pause has its time; nil: it is short
 	time  time.Duration
 	set   time.Time
-	ended bool
+	ended atomic.Bool
 }
 
 var errBodyUnreadable = errors.New("the request's body did not come to its end")
@@ -37,7 +38,7 @@ func newPaced(w http.ResponseWriter, r *http.Request, limit time.Duration) *pace
 // Read does not go on to what has ended: net/http closes it when the answer
 // begins, and an error of it then would cut the answer short.
 func (b *paced) Read(p []byte) (int, error) {
-	if b.ended {
+	if b.ended.Load() {
 		return 0, io.EOF
 	}
 	if b.w != nil {
@@ -50,7 +51,7 @@ func (b *paced) Read(p []byte) (int, error) {
 	switch {
 	case err == nil:
 	case err == io.EOF:
-		b.ended = true
+		b.ended.Store(true)
 	default:
 		err = fmt.Errorf("%w: %w", errBodyUnreadable, err)
 	}

@@ -42,9 +42,19 @@ func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
 		rt.refuseBody(w, r, bodyTooLarge, nil)
 		return
 	}
+	through := &rt.through
 	if _, received := r.Body.(*whole); !received && (r.ContentLength < 0 || r.ContentLength > shortBody) {
 		timed := *r // net/http looks at its own body when it answers
-		timed.Body = newPaced(w, r, rt.table.cfg.BodyTimeout)
+		body := newPaced(w, r, rt.table.cfg.BodyTimeout)
+		timed.Body = body
+		own := rt.through
+		own.ModifyResponse = func(res *http.Response) error {
+			if r.ProtoMajor == 1 && !body.ended.Load() {
+				res.Header.Set("Connection", "close") // for what nobody reads of a long body is not skipped
+			}
+			return rt.modify(res)
+		}
+		through = &own
 		if rt.MaxBody > 0 {
 			timed.Body = http.MaxBytesReader(w, timed.Body, rt.MaxBody)
 		}
@@ -58,7 +68,7 @@ func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
 			rt.table.report(r, errBrokenOff)
 		}
 	}()
-	rt.through.ServeHTTP(w, r)
+	through.ServeHTTP(w, r)
 	broken = false
 }
 

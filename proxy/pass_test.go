@@ -133,8 +133,8 @@ func TestAnAnswerMayBeginBeforeItsRequestHasEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		answer := bufio.NewReader(res.Body)
-		if line, err := answer.ReadString('\n'); line != "early\n" {
-			t.Fatalf("%d: %q %v", length, line, err)
+		if line, err := answer.ReadString('\n'); line != "early\n" || res.Close != (length != 5) {
+			t.Fatalf("%d: %q %v, the connection ends: %v", length, line, err, res.Close)
 		}
 		io.WriteString(c, raw[most:])
 		if line, err := answer.ReadString('\n'); line != fmt.Sprintln(length, nil) {
