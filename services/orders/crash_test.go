@@ -39,18 +39,22 @@ func crashRounds(engine string) int {
 
 func TestAServerIsKilledAtEveryPoint(t *testing.T) {
 	for _, engine := range apitest.Engines {
-		for _, at := range []string{afterClaim, inWork, afterPayment, beforeCommit, inCommit, beforeAnswer, beforeMark, beforeTaken, afterTaken} {
-			t.Run(engine+"/"+at, func(t *testing.T) {
-				on := apitest.NewDatabase(t, engine)
-				w := openWorld(t, on)
-				for round := range crashRounds(engine) {
-					c := &crash{world: w, round: round, point: at}
-					c.run()
-					if t.Failed() {
-						t.Fatalf("in round %d", round)
-					}
-				}
-			})
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel() // much of it is waiting for disks
+			for _, at := range []string{afterClaim, inWork, afterPayment, beforeCommit, inCommit, beforeAnswer, beforeMark, beforeTaken, afterTaken} {
+				t.Run(at, func(t *testing.T) { killAt(t, engine, at) })
+			}
+		})
+	}
+}
+
+func killAt(t *testing.T, engine, at string) {
+	w := openWorld(t, apitest.NewDatabase(t, engine))
+	for round := range crashRounds(engine) {
+		c := &crash{world: w, round: round, point: at}
+		c.run()
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
 		}
 	}
 }
