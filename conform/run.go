@@ -81,6 +81,9 @@ func Run(ctx context.Context, target Target, cfg Config) (Report, error) {
 	report.Rows, err = p.all(chosen)
 	report.Took, report.Requests = time.Since(report.Began), p.wire.sent
 	if err != nil {
+		if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
+			<-ctx.Done() // a connection knows when time is over, and may notice first
+		}
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}

@@ -2,6 +2,8 @@ package conform_test
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -89,6 +91,25 @@ func TestWhatCantBeCheckedIsAnErrorAndSendsLittle(t *testing.T) {
 		if n, ok := asked.Load(id); ok && (n.(*atomic.Int64).Load() > min(c.asks, int64(report.Requests))) {
 			t.Errorf("%s: %d requests came, of %d", c.why, n.(*atomic.Int64).Load(), report.Requests)
 		}
+	}
+}
+
+// A late context ends a while after its deadline.
+type late struct {
+	context.Context
+	deadline time.Time
+}
+
+func (c late) Deadline() (time.Time, bool) { return c.deadline, true }
+
+func TestTimeThatIsOverIsTheReasonAlsoIfAConnectionNoticesFirst(t *testing.T) {
+	t.Parallel()
+	target := serve(t, newShop())
+	over := errors.New("time is over")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(100*time.Millisecond, func() { cancel(over) })
+	if _, err := conform.Run(late{ctx, time.Now()}, target, conform.Config{}); !errors.Is(err, over) {
+		t.Error(err)
 	}
 }
 
