@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"sync/atomic"
 	"time"
 )
 
@@ -26,7 +25,7 @@ type paced struct {
 	w     http.ResponseWriter // of a long one, whose every pause has its time; nil: it is short
 	time  time.Duration
 	set   time.Time
-	ended atomic.Bool
+	ended bool
 }
 
 var errBodyUnreadable = errors.New("the request's body did not come to its end")
@@ -38,7 +37,7 @@ func newPaced(w http.ResponseWriter, r *http.Request, limit time.Duration) *pace
 // Read does not go on to what has ended: net/http closes it when the answer
 // begins, and an error of it then would cut the answer short.
 func (b *paced) Read(p []byte) (int, error) {
-	if b.ended.Load() {
+	if b.ended {
 		return 0, io.EOF
 	}
 	if b.w != nil {
@@ -51,7 +50,7 @@ func (b *paced) Read(p []byte) (int, error) {
 	switch {
 	case err == nil:
 	case err == io.EOF:
-		b.ended.Store(true)
+		b.ended = true
 	default:
 		err = fmt.Errorf("%w: %w", errBodyUnreadable, err)
 	}

