@@ -37,16 +37,29 @@ func (a *answer) FlushError() error {
 }
 
 func canFlush(w http.ResponseWriter) bool {
-	for {
-		switch t := w.(type) {
+	return reaches(w, func(w http.ResponseWriter) bool {
+		switch w.(type) {
 		case http.Flusher, interface{ FlushError() error }:
 			return true
-		case interface{ Unwrap() http.ResponseWriter }:
-			w = t.Unwrap()
-		default:
+		}
+		return false
+	})
+}
+
+func canHijack(w http.ResponseWriter) bool {
+	return reaches(w, func(w http.ResponseWriter) bool { _, ok := w.(http.Hijacker); return ok })
+}
+
+// reaches reports whether w, or what it wraps, can do something.
+func reaches(w http.ResponseWriter, can func(http.ResponseWriter) bool) bool {
+	for !can(w) {
+		wrapper, ok := w.(interface{ Unwrap() http.ResponseWriter })
+		if !ok {
 			return false
 		}
+		w = wrapper.Unwrap()
 	}
+	return true
 }
 
 // Hijack gives the connection to the handler; the command is then not stored.
@@ -54,7 +67,7 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.inTx:
+	case a.inTx || !canHijack(a.w):
 		return nil, nil, http.ErrNotSupported
 	case a.stage == fixed:
 		return nil, nil, errFixed

@@ -102,6 +102,9 @@ func TestAStreamedAnswerIsRecordedBeforeItsLastByteLeaves(t *testing.T) {
 				if flush == 100 {
 					http.NewResponseController(hw).Flush()
 				}
+				if _, _, err := http.NewResponseController(hw).Hijack(); !errors.Is(err, http.ErrNotSupported) {
+					t.Errorf("a recorder is hijacked: %v", err)
+				}
 				if w.Body.Len() != 99 || lookup(t, store, "k").State != onlyonce.StateProcessing {
 					t.Errorf("before the handler returned, %d of 100 bytes have left", w.Body.Len())
 				}
