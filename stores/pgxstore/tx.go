@@ -78,8 +78,11 @@ func (r *run) try(ctx context.Context) (onlyonce.Record, error) {
 	for n := 1; ; n++ {
 		began := time.Now()
 		err := r.once(ctx, n == sqlrow.MaxRuns)
-		if n < sqlrow.MaxRuns && (again(err) || errors.Is(err, errClaimed)) && sqlrow.Pause(ctx, n, time.Since(began)) {
-			continue
+		if n < sqlrow.MaxRuns && (again(err) || errors.Is(err, errClaimed)) {
+			if sqlrow.Pause(ctx, n, time.Since(began)) {
+				continue
+			}
+			err = errors.Join(ctx.Err(), err)
 		}
 		if own, ok := err.(ownError); ok { // never wrapped by us
 			return r.record, own.error

@@ -14,7 +14,7 @@ import (
 // On SQLite, the functions that wait share a transaction, in a savepoint each,
 // and while one runs nobody else writes to the database. On PostgreSQL and
 // MySQL each has a transaction of its own, at READ COMMITTED; fn runs again in
-// another one, up to 5 times, when the database ended its transaction to
+// another one, up to ten times in all, when the database ended its transaction to
 // resolve a deadlock or a conflict, or when another attempt settled the command
 // first.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
