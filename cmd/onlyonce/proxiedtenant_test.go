@@ -177,8 +177,10 @@ func TestSecurity01TheTenantIsAClaimOfAVerifiedToken(t *testing.T) {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
-	if got := s.send("k", "a"); got.status != 401 || got.header.Get("WWW-Authenticate") != "Bearer" {
-		t.Errorf("without a token: %+v", got)
+	for _, header := range [][]string{nil, {"Authorization", "Basic YTpi"}} {
+		if got := s.send("k", "a", header...); got.status != 401 || got.header.Get("WWW-Authenticate") != "Bearer" {
+			t.Errorf("with %v: %+v", header, got)
+		}
 	}
 	if got := s.get("/"); got.status != 200 {
 		t.Errorf("what has no key needs a token: %+v", got)

@@ -58,10 +58,11 @@ func (v *Verifier) Tenant(r *http.Request) string {
 
 // Challenge is the WWW-Authenticate of a refusal: RFC 6750, section 3.
 func Challenge(r *http.Request) string {
-	if len(r.Header["Authorization"]) == 0 {
-		return "Bearer"
+	given := r.Header["Authorization"]
+	if len(given) == 1 && strings.EqualFold(strings.SplitN(given[0], " ", 2)[0], "Bearer") {
+		return `Bearer error="invalid_token"`
 	}
-	return `Bearer error="invalid_token"`
+	return "Bearer"
 }
 
 func (v *Verifier) tenant(r *http.Request) (string, error) {
