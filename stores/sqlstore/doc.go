@@ -33,7 +33,8 @@
 // relies on a session: PgBouncer in transaction mode will do, with a driver that
 // then prepares nothing (pgx: default_query_exec_mode=exec). The pool's isolation
 // level, time zone and synchronous_commit=off do not matter: the store's own
-// transactions are at READ COMMITTED and wait for the disk.
+// transactions, those that functions of RunTx and SettleTx get included, are at
+// READ COMMITTED and wait for the disk.
 //
 // What was answered survives a crash of the client, of the server and of its
 // machine. A failover to a standby that commits did not wait for (one that is
@@ -47,11 +48,12 @@
 //
 // # MySQL and MariaDB
 //
-// Every step is an autocommit statement by primary key, as on PostgreSQL. Ids
-// are compared as bytes, so no collation makes two commands one. The pool's
-// isolation level, time zone, character set and clientFoundRows do not matter;
-// sql_mode must be strict. Groups take two connections of a pool that has at
-// least six. An answer must fit into max_allowed_packet.
+// Every step is an autocommit statement by primary key, and the transactions of
+// functions are at READ COMMITTED, as on PostgreSQL. Ids are compared as bytes,
+// so no collation makes two commands one. The pool's isolation level, time zone,
+// character set and clientFoundRows do not matter; sql_mode must be strict.
+// Groups take two connections of a pool that has at least six. An answer must
+// fit into max_allowed_packet.
 //
 // A claim in a transaction of the caller's, by WithTx, makes others who claim the
 // same command wait for its end, at most innodb_lock_wait_timeout (50 s if it was

@@ -13,7 +13,8 @@ import (
 //
 // On SQLite, the functions that wait share a transaction, in a savepoint each,
 // and while one runs nobody else writes to the database. On PostgreSQL and
-// MySQL each has a transaction of its own, at READ COMMITTED; fn runs again in
+// MySQL each has a transaction of its own, at READ COMMITTED whatever the pool's
+// level is: fn locks what it reads in order to change it. fn runs again in
 // another one, up to ten times in all, when the database ended its transaction to
 // resolve a deadlock or a conflict, or when another attempt settled the command
 // first.
