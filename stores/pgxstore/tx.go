@@ -79,7 +79,7 @@ func (r *run) try(ctx context.Context) (onlyonce.Record, error) {
 		began := time.Now()
 		err := r.once(ctx, n == sqlrow.MaxRuns)
 		if n < sqlrow.MaxRuns && (again(err) || errors.Is(err, errClaimed)) {
-			if sqlrow.Pause(ctx, n, time.Since(began)) {
+			if sqlrow.Pause(ctx, sqlrow.AfterRun(n, time.Since(began))) {
 				continue
 			}
 			err = errors.Join(ctx.Err(), err)

@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql/driver"
-	"math/rand/v2"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -173,12 +172,5 @@ func (l line) text(s string) any {
 
 // pause waits a little before the nth repeat, unless ctx ends first.
 func pause(ctx context.Context, n int) bool {
-	t := time.NewTimer(time.Duration(n) * rand.N(2*time.Millisecond))
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-t.C:
-		return true
-	}
+	return sqlrow.Pause(ctx, time.Duration(n)*2*time.Millisecond)
 }

@@ -75,7 +75,7 @@ func (r *serverRun) often() error {
 	var undone error
 	var took time.Duration // the last run
 	for n := range sqlrow.MaxRuns {
-		if n > 0 && !sqlrow.Pause(r.ctx, n, took) {
+		if n > 0 && !sqlrow.Pause(r.ctx, sqlrow.AfterRun(n, took)) {
 			return errors.Join(r.ctx.Err(), undone)
 		}
 		began := time.Now()

@@ -13,11 +13,16 @@ const MaxRuns = 10
 // longestPause is between two runs.
 const longestPause = 2 * time.Second
 
-// Pause waits before the run that follows on n others, of which the last took so
-// long: whoever undid it is mostly another of its kind, and takes as long. It
-// says false if ctx ends first.
-func Pause(ctx context.Context, n int, took time.Duration) bool {
-	t := time.NewTimer(rand.N(widest(n, took)))
+// AfterRun is how long to pause at most before the run that follows on n others,
+// of which the last took so long: whoever undid it is mostly another of its kind,
+// and takes as long.
+func AfterRun(n int, took time.Duration) time.Duration {
+	return min(max(took, time.Millisecond)<<min(n, MaxRuns), longestPause)
+}
+
+// Pause waits for a random time, unless ctx ends first: then it says false.
+func Pause(ctx context.Context, atMost time.Duration) bool {
+	t := time.NewTimer(rand.N(atMost))
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
@@ -25,9 +30,4 @@ func Pause(ctx context.Context, n int, took time.Duration) bool {
 	case <-t.C:
 		return true
 	}
-}
-
-// widest is what Pause waits for at most.
-func widest(n int, took time.Duration) time.Duration {
-	return min(max(took, time.Millisecond)<<min(n, MaxRuns), longestPause)
 }

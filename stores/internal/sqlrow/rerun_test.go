@@ -20,7 +20,7 @@ func TestAPauseIsAsLongAsWhatItIsToLetPass(t *testing.T) {
 		{9, time.Minute, longestPause},
 		{1 << 20, time.Hour, longestPause},
 	} {
-		if got := widest(c.n, c.took); got != c.want {
+		if got := AfterRun(c.n, c.took); got != c.want {
 			t.Errorf("after %d runs of %v: up to %v, want %v", c.n, c.took, got, c.want)
 		}
 	}
@@ -29,11 +29,11 @@ func TestAPauseIsAsLongAsWhatItIsToLetPass(t *testing.T) {
 func TestAPauseEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		if !Pause(ctx, 5, time.Second) {
+		if !Pause(ctx, time.Second) {
 			t.Error("it ended before")
 		}
 		cancel()
-		if began := time.Now(); Pause(ctx, 5, time.Hour) && time.Since(began) > 0 {
+		if began := time.Now(); Pause(ctx, time.Hour) && time.Since(began) > 0 {
 			t.Error("it did not end")
 		}
 	})
