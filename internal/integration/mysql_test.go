@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"crypto/rand"
 	"database/sql"
 	"os"
@@ -57,46 +56,20 @@ func (d mysqlDatabase) pool(t testing.TB, settings ...string) *sql.DB {
 			dsn += "?" + setting
 		}
 	}
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.SetMaxOpenConns(16)
-	db.SetMaxIdleConns(16)
-	t.Cleanup(func() { db.Close() })
-	return db
+	return openPool(t, "mysql", dsn)
 }
 
 // open opens a store in the database, with its own pool.
 func (d mysqlDatabase) open(t testing.TB, settings ...string) (*sqlstore.Store, *sql.DB) {
 	t.Helper()
-	db := d.pool(t, settings...)
-	if err := sqlstore.Migrate(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
-	return openOn(t, db), db
+	return openMigrated(t, d.pool(t, settings...))
 }
 
 // tx is a store in the database, which then has a table of the caller's.
 func (mysqlDatabase) tx(t *testing.T, store *sqlstore.Store, db *sql.DB) storetest.Tx[*sql.Tx] {
 	t.Helper()
-	if _, err := db.Exec("CREATE TABLE IF NOT EXISTS own (name VARBINARY(255) NOT NULL)"); err != nil {
-		t.Fatal(err)
-	}
-	return storetest.Tx[*sql.Tx]{
-		Store: store,
-		In:    store,
-		Insert: func(ctx context.Context, tx *sql.Tx, row string) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO own (name) VALUES (?)", []byte(row))
-			return err
-		},
-		Count: func(ctx context.Context, row string) (n int, err error) {
-			err = db.QueryRowContext(ctx, "SELECT count(*) FROM own WHERE name = ?", []byte(row)).Scan(&n)
-			return n, err
-		},
-		Rollback: (*sql.Tx).Rollback,
-		Commit:   (*sql.Tx).Commit,
-	}
+	makeOwn(t, db, "VARBINARY(255)")
+	return ownRows(store, db, "?")
 }
 
 // mysqlSettings are those of a user's pool: none of them must matter.

@@ -99,7 +99,7 @@ func TestPgBouncerInTransactionModeKeepsTheRules(t *testing.T) {
 			})
 			storetest.RunTx(t, func(t *testing.T) storetest.Tx[*sql.Tx] {
 				emptied(t, db, "onlyonce_records", "own")
-				return postgresTx(openOn(t, db), db)
+				return ownRows(openOn(t, db), db, "$1")
 			})
 			s := openOn(t, db)
 			crowd(many, func(i int) {

@@ -1,7 +1,6 @@
 package integration
 
 import (
-	"context"
 	"crypto/rand"
 	"database/sql"
 	"net/url"
@@ -24,49 +23,6 @@ var postgresServer = sync.OnceValues(func() (string, error) {
 	}
 	return dsn, reach("pgx", dsn)
 })
-
-// reach returns an error if a server does not answer.
-func reach(driver, dsn string) error {
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		return err
-	}
-	defer db.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
-	defer cancel()
-	return db.PingContext(ctx)
-}
-
-// makeFor makes something on a server, which is dropped at the end of the test.
-func makeFor(t testing.TB, driver, dsn, what, dropping string) {
-	t.Helper()
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { db.Close() })
-	db.SetMaxIdleConns(0) // a test's own connections are enough
-	if _, err := db.Exec("CREATE " + what); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := db.Exec("DROP " + what + dropping); err != nil {
-			t.Error(err)
-		}
-	})
-}
-
-// service skips a test whose server is not there, unless all are required.
-func service(t testing.TB, name string, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "":
-		t.Fatalf("%s: %v", name, err)
-	default:
-		t.Skipf("%s is not there: %v", name, err)
-	}
-}
 
 // A postgresSchema is one in which a test has its tables.
 type postgresSchema struct {
@@ -105,64 +61,20 @@ func (s postgresSchema) with(t testing.TB, settings ...string) string {
 // pool opens a pool, which is closed at the end.
 func (s postgresSchema) pool(t testing.TB, settings ...string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("pgx", s.with(t, settings...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	db.SetMaxOpenConns(16)
-	db.SetMaxIdleConns(16)
-	t.Cleanup(func() { db.Close() })
-	return db
+	return openPool(t, "pgx", s.with(t, settings...))
 }
 
 // open opens a store in the schema, with its own pool.
 func (s postgresSchema) open(t testing.TB, settings ...string) (*sqlstore.Store, *sql.DB) {
 	t.Helper()
-	db := s.pool(t, settings...)
-	if err := sqlstore.Migrate(t.Context(), db); err != nil {
-		t.Fatal(err)
-	}
-	return openOn(t, db), db
-}
-
-func openOn(t testing.TB, db *sql.DB) *sqlstore.Store {
-	t.Helper()
-	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return s
+	return openMigrated(t, s.pool(t, settings...))
 }
 
 // tx is a store in the schema, which then has a table of the caller's.
 func (postgresSchema) tx(t *testing.T, store *sqlstore.Store, db *sql.DB) storetest.Tx[*sql.Tx] {
 	t.Helper()
-	if _, err := db.Exec("CREATE TABLE IF NOT EXISTS own (name bytea NOT NULL)"); err != nil {
-		t.Fatal(err)
-	}
-	return postgresTx(store, db)
-}
-
-func postgresTx(store *sqlstore.Store, db *sql.DB) storetest.Tx[*sql.Tx] {
-	return storetest.Tx[*sql.Tx]{
-		Store: store,
-		In:    store,
-		Insert: func(ctx context.Context, tx *sql.Tx, row string) error {
-			_, err := tx.ExecContext(ctx, "INSERT INTO own (name) VALUES ($1)", []byte(row))
-			return err
-		},
-		Count: func(ctx context.Context, row string) (n int, err error) {
-			err = db.QueryRowContext(ctx, "SELECT count(*) FROM own WHERE name = $1", []byte(row)).Scan(&n)
-			return n, err
-		},
-		Rollback: (*sql.Tx).Rollback,
-		Commit:   (*sql.Tx).Commit,
-	}
+	makeOwn(t, db, "bytea")
+	return ownRows(store, db, "$1")
 }
 
 // postgresSettings are those of a user's pool: none of them must matter.
