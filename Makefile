@@ -2,13 +2,15 @@
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TOOLS       = $(CURDIR)/.tools
-MODULES     = stores/pgxstore watermillonce services internal/integration cmd/onlyonce
+MODULES     = stores/pgxstore watermillonce services internal/frameworks internal/integration internal/reliability cmd/onlyonce
 FUZZTIME    = 5m
+CALLS       = 1250000
+KILLS       = 5000
 
-.PHONY: help check test race lint tools tidy fuzz bench
+.PHONY: help check test race lint tools tidy fuzz bench histories ledger
 
 help: ## print this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
 
 check: test race lint ## what CI runs: every test, the race detector, the linters
 
@@ -33,16 +35,23 @@ tidy: ## go mod tidy in every module; needs replaces for a moment, and drops the
 	@for m in $(MODULES); do ( set -e; cd $$m; up=$$(realpath --relative-to=. $(CURDIR)); \
 	  go mod edit -replace github.com/onlyonce-go/onlyonce=$$up -replace github.com/onlyonce-go/onlyonce/services=$$up/services \
 	    -replace github.com/onlyonce-go/onlyonce/stores/pgxstore=$$up/stores/pgxstore \
+	    -replace github.com/onlyonce-go/onlyonce/internal/reliability=$$up/internal/reliability \
 	    -replace github.com/onlyonce-go/onlyonce/watermillonce=$$up/watermillonce; \
 	  go mod tidy; \
 	  go mod edit -dropreplace github.com/onlyonce-go/onlyonce -dropreplace github.com/onlyonce-go/onlyonce/services \
-	    -dropreplace github.com/onlyonce-go/onlyonce/stores/pgxstore \
+	    -dropreplace github.com/onlyonce-go/onlyonce/stores/pgxstore -dropreplace github.com/onlyonce-go/onlyonce/internal/reliability \
 	    -dropreplace github.com/onlyonce-go/onlyonce/watermillonce ) || exit 1; done
 
 fuzz: ## each fuzz target for FUZZTIME (default 5m)
 	@go list -f '{{.Dir}}' work | while read -r dir; do \
 	  grep -ho '^func Fuzz[A-Za-z0-9]*' $$dir/*_test.go 2>/dev/null | sed 's/^func //' | while read -r target; do \
 	    echo "$$target in $$dir"; ( cd $$dir && go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) . ) || exit 1; done || exit 1; done
+
+histories: ## CALLS calls of the five stores, with faults, checked for linearizability; the table of docs/reliability.md
+	cd internal/reliability/histories && go test -run 'Histories|Planted' -count=1 -timeout 2h -table -calls $(CALLS)
+
+ledger: ## commands under KILLS kills of processes, answers against rows; the table of docs/reliability.md
+	cd internal/reliability/ledger && go test -count=1 -timeout 2h -table -kills $(KILLS)
 
 bench: ## the figures of docs/benchmarks.md
 	go test -run '^$$' -bench . -benchmem . ./httponce ./stores/memstore

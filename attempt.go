@@ -1,6 +1,7 @@
 package onlyonce
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -26,23 +27,33 @@ type Attempt struct {
 	inTx     bool      // it runs in a transaction, without a lease
 	replayed bool
 	status   int32             // see SetStatus
+	keep     time.Duration     // how long the record stays once it is settled
 	print    [sha256.Size]byte // room for the request's fingerprint
 
 	lease lease
-	run   running // the context of the first Context
+	run   running // room for the first context
 
 	mu  sync.Mutex
 	rec Record
 	ref string
+	tx  context.Context // of the transaction that it runs in; nil: none
 }
 
 // newAttempt returns an attempt that keeps nothing of the caller's memory.
 func newAttempt(g *Guard, req Request) *Attempt {
-	a := &Attempt{guard: g, req: req, asked: time.Now()}
+	a := &Attempt{guard: g, req: req, asked: time.Now(), keep: cmp.Or(req.Keep, g.cfg.Keep)}
+	a.lease.full = cmp.Or(req.Lease, g.cfg.Lease)
 	if req.Fingerprint != nil {
 		a.req.Fingerprint = append(a.print[:0], req.Fingerprint...)
 	}
 	return a
+}
+
+// given makes the attempt the holder of the command that rec describes, or what
+// runs it in a transaction.
+func (a *Attempt) given(rec Record) {
+	a.rec, a.held = rec, rec.State == StateProcessing
+	a.lease.until = a.sent.Add(a.lease.full)
 }
 
 // Current returns the attempt that runs the function that was given ctx, or nil.
@@ -114,25 +125,31 @@ func (a *Attempt) Err() error {
 	return fmt.Errorf("onlyonce: %w: %s", ErrFailed, rec.Error)
 }
 
-// Settle ends an attempt that holds the command; a zero s.Keep means the Guard's
-// Config.Keep. It outlives ctx's cancellation and, when the store fails, tries
+// Settle ends an attempt that holds the command; a zero s.Keep means the
+// Request's Keep, or the Guard's. It outlives ctx's cancellation and, when the store fails, tries
 // again until the lease would end. It returns ErrLost if another attempt took over, and
 // ErrUnavailable if the store stayed away: the command has run, its answer may
-// be given, but it is not recorded.
+// be given, but it is not recorded. Then, and also after an error of the store,
+// the attempt is over and its contexts have ended.
+//
+// An attempt is settled by one call. Another one gets an error and changes nothing;
+// while the first is under way, that error is ErrInFlight. A settlement that
+// Settlement.Check rejects is an error, too, and the attempt goes on.
 //
 // A release keeps the record, as failed, if it has steps: a later attempt must
 // not run them again.
 func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
-	if !a.held {
-		return errors.New("onlyonce: settle: this attempt does not hold the command: it carries a stored result, or was settled before")
+	if err := s.Check(); err != nil {
+		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
-	if !a.lease.settling() {
-		return errors.New("onlyonce: settle: this attempt was settled before")
+	if err := a.begin(phaseSettling); err != nil {
+		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
 	s = a.complete(s)
 	err := a.settle(ctx, s)
+	a.lease.settled(true)
 	a.guard.rooms.wake(a.req.ID)
-	a.settled(ctx, s, err)
+	a.note(ctx, s, err)
 	return settleError(err)
 }
 
@@ -140,7 +157,7 @@ func settleError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrLost):
+	case errors.Is(err, ErrLost), errors.Is(err, ErrUnknown):
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
 	return fmt.Errorf("onlyonce: settle: %w: %w", ErrUnavailable, err)
@@ -166,9 +183,9 @@ func (a *Attempt) complete(s Settlement) Settlement {
 	s.Final = s.State == StateFailed && (s.Final || cfg.KeepFailures)
 	s.Error = cut(s.Error)
 	if s.Keep == 0 {
-		s.Keep = cfg.Keep
+		s.Keep = a.keep
 		if s.State == StateUnknown {
-			s.Keep = a.guard.keepUnknown()
+			s.Keep = a.guard.keepUnknown(a.keep)
 		}
 	}
 	return s
@@ -189,8 +206,9 @@ func (a *Attempt) settle(ctx context.Context, s Settlement) error {
 	}
 }
 
-// settled takes note of the settlement and tells the observer.
-func (a *Attempt) settled(ctx context.Context, s Settlement, err error) {
+// note makes the attempt's record what the settlement made of it, and tells the
+// observer.
+func (a *Attempt) note(ctx context.Context, s Settlement, err error) {
 	a.mu.Lock()
 	a.rec.State, a.rec.Result, a.rec.Error, a.rec.Final = s.State, s.Result, s.Error, s.Final
 	a.rec.SettledAt, a.rec.KeepLeft = time.Now(), s.Keep // near enough to the store's

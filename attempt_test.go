@@ -34,7 +34,7 @@ func TestEveryClaimHasAnOwnerOfItsOwn(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range claims {
 		all.Go(func() {
-			a, err := g.Begin(t.Context(), onlyonce.Request{ID: onlyonce.ID{Key: strconv.Itoa(i)}})
+			a, err := g.Begin(t.Context(), onlyonce.Request{ID: onlyonce.ID{Key: strconv.Itoa(i)}, SkipFingerprint: true})
 			if err != nil {
 				t.Error(err)
 				return

@@ -18,7 +18,8 @@ type Config struct {
 	// at the world and says what became of the attempt that left r. A
 	// completed or failed Settlement is stored and counts from then on; the
 	// zero Settlement runs the command again; StateUnknown, or an error,
-	// refuses it with ErrUnknown. Only one Reconcile runs for a command at a
+	// refuses it with ErrUnknown, and so does a Settlement that
+	// Settlement.Check rejects. Only one Reconcile runs for a command at a
 	// time.
 	Reconcile func(ctx context.Context, r Record) (Settlement, error)
 

@@ -10,6 +10,7 @@ import (
 // An Answer is what a command answered: now, or the first time.
 type Answer[T any] struct {
 	Value    T
+	Status   int    // the HTTP status that the attempt gave its result, or 0: see Attempt.SetStatus
 	Ref      string // what the command made: see Attempt.SetRef
 	Replayed bool
 	Attempt  int // the attempt that answered; the first is 1
@@ -42,10 +43,13 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 	}
 	run, stop := a.Context(ctx)
 	defer stop()
+	if run.Err() != nil { // the Observer took most of the lease
+		return Answer[T]{}, fmt.Errorf("onlyonce: nothing ran: %w", context.Cause(run))
+	}
 	defer a.settleUnfinished(run)
 	value, err := fn(run)
 	s, err := settlement(run, value, err, StateUnknown)
-	if refused := a.Settle(run, s); errors.Is(refused, ErrLost) {
+	if refused := a.Settle(run, s); errors.Is(refused, ErrLost) || errors.Is(refused, ErrInFlight) {
 		return Answer[T]{}, errors.Join(refused, err)
 	}
 	if err != nil {
@@ -60,7 +64,7 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 //
 // When fn returns an error or panics, its rows are rolled back, so that the
 // outcome is known: after an error the command failed, after a panic nothing is
-// recorded. No lease is held: fn's context ends after Config.Lease, and so does
+// recorded. No lease is held: fn's context ends after one lease, and so does
 // the wait for a turn. If the database asks for it, fn runs again in a new
 // transaction.
 //
@@ -134,7 +138,7 @@ func failure(ctx context.Context, err error) Settlement {
 
 func answer[T any](a *Attempt, value T) Answer[T] {
 	rec := a.Record()
-	return Answer[T]{Value: value, Ref: rec.Result.Ref, Replayed: a.replayed, Attempt: rec.Attempt}
+	return Answer[T]{Value: value, Status: rec.Result.Status, Ref: rec.Result.Ref, Replayed: a.replayed, Attempt: rec.Attempt}
 }
 
 func replay[T any](ctx context.Context, a *Attempt) (Answer[T], error) {

@@ -16,9 +16,13 @@ var errDown = errors.New("store is down")
 // A faultyStore is a memstore whose calls fail as the test says.
 type faultyStore struct {
 	*memstore.Store
-	mu     sync.Mutex
-	claim  func(do func() error) error // nil: calls do
-	renew  func(do func() error) error
+	mu    sync.Mutex
+	claim func(do func() error) error // nil: calls do
+	renew func(do func() error) error
+
+	renewCtx   func(ctx context.Context, do func() error) error // instead of renew
+	renewSteps func(ctx context.Context, do func() error) error // instead of renew, when there are steps
+
 	settle func(do func() error) error
 	alter  func(*onlyonce.Record) // changes what Claim returns
 }
@@ -50,7 +54,14 @@ func (s *faultyStore) Claim(ctx context.Context, c onlyonce.Claim) (r onlyonce.R
 }
 
 func (s *faultyStore) Renew(ctx context.Context, h onlyonce.Hold, d time.Duration, steps map[string][]byte) error {
-	return s.call(&s.renew, func() error { return s.Store.Renew(ctx, h, d, steps) })
+	do := func() error { return s.Store.Renew(context.WithoutCancel(ctx), h, d, steps) }
+	if s.renewSteps != nil && len(steps) > 0 {
+		return s.renewSteps(ctx, do)
+	}
+	if s.renewCtx != nil {
+		return s.renewCtx(ctx, do)
+	}
+	return s.call(&s.renew, do)
 }
 
 func (s *faultyStore) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {

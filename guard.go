@@ -9,9 +9,6 @@ import (
 	"time"
 )
 
-// maxIDPart bounds each part of an ID, in bytes: every store can keep that much.
-const maxIDPart = 1024
-
 // A Guard lets a command run once. It is safe for concurrent use; make one per
 // policy and share it.
 type Guard struct {
@@ -44,7 +41,7 @@ func (g *Guard) Begin(ctx context.Context, req Request) (*Attempt, error) {
 }
 
 // A claimer asks for a command in one way: to hold it, or to run it at once.
-type claimer func(context.Context, Claim) (Record, error)
+type claimer func(context.Context, *Attempt, Claim) (Record, error)
 
 // enter asks until the command is the caller's, or replayed, or refused: the
 // one place that decides what a record means to a claim.
@@ -56,14 +53,14 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 	turn := turn{rooms: &g.rooms, id: req.ID, limit: g.waitFor(req)}
 	defer turn.leave()
 	c := Claim{
-		ID: req.ID, Owner: newOwner(), Fingerprint: a.req.Fingerprint,
-		Lease: g.cfg.Lease, RetryFailed: !g.cfg.KeepFailures,
+		ID: req.ID, Owner: newOwner(), Fingerprint: a.req.Fingerprint, SkipFingerprint: req.SkipFingerprint,
+		Lease: a.lease.full, Keep: g.keepUnknown(a.keep), RetryFailed: !g.cfg.KeepFailures,
 	}
 	for a.sent = a.asked; ; a.sent = time.Now() {
 		turn.prepare()
-		rec, err := claim(ctx, c)
-		if err == nil && rec.ID != c.ID && !rec.Corrupt {
-			err = errOtherCommand
+		rec, err := claim(ctx, a, c)
+		if err == nil {
+			err = checkRecord(c, rec)
 		}
 		if err != nil {
 			return nil, claimError(ctx, err)
@@ -71,7 +68,11 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 		a.rec = rec
 		switch judge(c, rec) {
 		case verdictRun:
-			a.held = rec.State == StateProcessing
+			a.given(rec)
+			if a.held && a.lease.over() != nil {
+				go g.giveBack(context.WithoutCancel(ctx), c, a.keep)
+				return nil, claimError(ctx, errLate)
+			}
 			if c.TakeUnknown {
 				g.observe(ctx, a, OutcomeTakenOver, nil)
 			}
@@ -116,9 +117,23 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 	}
 }
 
-// errOtherCommand is all that is left to say when two IDs share a hash, or a store
-// is broken: the other command's answer must not be given.
-var errOtherCommand = errors.New("the store has another command's record there")
+// checkRecord rejects a record that can't be the answer to a claim. Another
+// command's record comes from two IDs that share a hash, or from a broken store,
+// and its answer must not be given. A state that this package does not know may
+// come from a newer version of it.
+func checkRecord(c Claim, r Record) error {
+	switch {
+	case r.ID != c.ID && !r.Corrupt:
+		return errors.New("the store has another command's record there")
+	case !r.State.known() && (r.State != "" || r.Owner != c.Owner): // a transaction may have released its command
+		return fmt.Errorf("the store has a record in the state %q, which is none of this package's", r.State)
+	}
+	return nil
+}
+
+// errLate is the error of a claim whose lease could end before what runs under it
+// would notice.
+var errLate = errors.New("the store took most of the lease to answer: nothing ran")
 
 // What a record means to a claim.
 const (
@@ -133,7 +148,7 @@ func judge(c Claim, r Record) int {
 	switch {
 	case r.Owner == c.Owner:
 		return verdictRun
-	case !sameFingerprint(c.Fingerprint, r.Fingerprint):
+	case !c.matches(r):
 		return verdictMismatch
 	case r.State == StateCompleted, r.State == StateFailed:
 		return verdictReplay
@@ -145,29 +160,33 @@ func judge(c Claim, r Record) int {
 
 // claim asks the store, and once more when the answer was lost: the store knows
 // its own claim again. A claim that stays in doubt is given back if it was made.
-func (g *Guard) claim(ctx context.Context, c Claim) (Record, error) {
+func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) {
 	rec, err := g.store.Claim(ctx, c)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
 		rec, err = g.store.Claim(ctx, c)
 	}
 	if err != nil && !errors.Is(err, ErrUnavailable) {
-		go g.giveBack(context.WithoutCancel(ctx), c)
+		go g.giveBack(context.WithoutCancel(ctx), c, a.keep)
 	}
 	return rec, err
 }
 
 // giveBack ends a claim whose answer never came, so that nobody has to wait for
-// its lease. Nothing ran under it.
-func (g *Guard) giveBack(ctx context.Context, c Claim) {
+// its lease. Nothing ran under it: the record goes back to the state in which
+// the claim found it, and only the count of attempts tells of it.
+func (g *Guard) giveBack(ctx context.Context, c Claim, keep time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, c.Lease)
 	defer cancel()
 	rec, err := g.store.Lookup(ctx, c.ID)
 	if err != nil || rec.Owner != c.Owner || rec.State != StateProcessing {
 		return
 	}
-	s := Settlement{}
-	if rec.Attempt > 1 {
-		s = Settlement{State: StateUnknown, Error: rec.Error, Keep: g.keepUnknown()}
+	var s Settlement // there was no record
+	switch {
+	case c.TakeUnknown:
+		s = Settlement{State: StateUnknown, Error: rec.Error, Keep: g.keepUnknown(keep)}
+	case rec.Attempt > 1: // without TakeUnknown a claim takes nothing but a failure
+		s = Settlement{State: StateFailed, Error: rec.Error, Keep: keep}
 	}
 	// A failure leaves the lease to lapse, as a crash would.
 	_ = g.store.Settle(ctx, Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}, s)
@@ -192,16 +211,17 @@ func claimError(ctx context.Context, err error) error {
 // Config.Reconcile. It returns the attempt if it is to run; neither an attempt
 // nor an error means to ask the store again.
 func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, error) {
-	taken := &Attempt{guard: g, req: a.req, asked: a.asked, sent: time.Now(), held: true}
+	taken := newAttempt(g, a.req)
+	taken.asked, taken.sent = a.asked, time.Now()
 	c.TakeUnknown = true
-	rec, err := g.claim(ctx, c)
+	rec, err := g.claim(ctx, a, c)
 	if err != nil {
 		return nil, claimError(ctx, err)
 	}
 	if rec.Owner != c.Owner {
 		return nil, nil
 	}
-	taken.rec = rec
+	taken.given(rec)
 	g.observe(ctx, taken, OutcomeTakenOver, nil)
 
 	leased, stop := taken.Context(ctx)
@@ -214,10 +234,16 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	}()
 	s, cause := g.cfg.Reconcile(leased, a.rec)
 	decided = true
+	if cause == nil {
+		cause = s.Check()
+	}
 	if cause != nil {
 		s = Settlement{State: StateUnknown, Error: cause.Error()}
 	}
 	if s.State == "" {
+		if err := taken.lease.over(); err != nil {
+			return nil, fmt.Errorf("onlyonce: reconcile: %w", err)
+		}
 		return taken, nil
 	}
 	if err := taken.Settle(leased, s); err != nil {
@@ -250,13 +276,13 @@ func unknownError(cause error) error {
 // what Final and Unknown make of it. It is for those who build a way in.
 func (g *Guard) Failure(err error) Settlement { return failure(context.Background(), err) }
 
-// keepUnknown is how long a record of unknown outcome stays: one that is held
-// stays until someone resolves it.
-func (g *Guard) keepUnknown() time.Duration {
+// keepUnknown is how long a record of unknown outcome stays whose request says
+// keep: one that is held stays until someone resolves it.
+func (g *Guard) keepUnknown(keep time.Duration) time.Duration {
 	if g.cfg.HoldUnknown || g.cfg.Reconcile != nil {
 		return 0
 	}
-	return g.cfg.Keep
+	return keep
 }
 
 func (g *Guard) waitFor(req Request) time.Duration {
@@ -270,22 +296,10 @@ func (g *Guard) observe(ctx context.Context, a *Attempt, outcome string, err err
 	if g.cfg.Observer == nil {
 		return
 	}
-	g.cfg.Observer(ctx, Event{
+	g.Observe(ctx, Event{
 		Outcome: outcome, Record: a.Record(), Fingerprint: a.req.Fingerprint,
 		Duration: time.Since(a.asked), Err: err,
 	})
-}
-
-func (r Request) check() error {
-	if r.ID.Key == "" {
-		return errors.New("onlyonce: the Request's ID has no Key: without one a repeat can't be told from a new command")
-	}
-	for _, part := range [...]string{r.ID.Tenant, r.ID.Operation, r.ID.Key} {
-		if len(part) > maxIDPart {
-			return fmt.Errorf("onlyonce: a part of the Request's ID has %d bytes: use at most %d, or a hash", len(part), maxIDPart)
-		}
-	}
-	return nil
 }
 
 // newOwner draws the owner token of one claim.

@@ -3,201 +3,280 @@ package onlyonce
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
 	"sync"
 	"time"
 )
 
-// A lease keeps an attempt's hold alive while it runs. It has one timer: it
-// renews until the attempt settles, and from then on bounds the settling.
+// A lease keeps an attempt's hold alive while something runs under it, and ends
+// every context of the attempt in time if it can't.
+//
+// It has one timer. As long as a context lives, the timer is set to fire at the
+// deadline of the contexts at the latest, whatever a renewal does meanwhile:
+// only a renewal that succeeded moves the deadline. The same timer starts the
+// renewals, and bounds the settling.
 type lease struct {
-	mu      sync.Mutex
-	ctx     context.Context // nil until Attempt.Context
-	cancel  context.CancelCauseFunc
-	stop    context.CancelFunc
-	timer   *time.Timer
-	until   time.Time // when the lease ends, on our monotonic clock: counted from before the store was asked
-	out     bool      // the timer has run out, and was not set again
-	stopped bool
-	settled bool
-	giveUp  time.Time // when the settling ends; zero before it is tried
+	full time.Duration // how long the lease lasts when it is new, or renewed
+
+	mu       sync.Mutex
+	phase    phase
+	until    time.Time // when the lease ends, on our monotonic clock: counted from before the store was asked
+	lost     bool      // contexts have ended, or would have, because the lease was not ours for certain
+	renewing bool      // a call of the store is under way
+	failures int       // renewals that failed since one succeeded
+	retry    time.Time // not before then after one failed
+	giveUp   time.Time // when the settling ends
+
+	contexts []*running // those that live
+	room     [1]*running
+	timer    *time.Timer // nil until Attempt.Context
+	fires    time.Time   // when the timer does; zero: it is not set
 }
 
-// Context returns the context for what the attempt runs: it carries ctx's values
-// and the attempt, but not ctx's cancellation. The lease is renewed every
-// third of it until the returned function is called or the attempt is
-// settled. When it is lost, or was not renewed in time less a margin of a quarter,
-// the context ends with the cause ErrLost.
-func (a *Attempt) Context(ctx context.Context) (context.Context, context.CancelFunc) {
-	run := &a.run
-	if run.Context != nil { // in use by an earlier call
-		run = new(running)
+// A phase of a lease.
+type phase int
+
+const (
+	phaseRunning    phase = iota
+	phaseInTx             // SettleTx runs a function; the lease is renewed, and Settle may come first
+	phaseCommitting       // what that function did is being committed; the lease is renewed
+	phaseSettling
+	phaseSettled
+)
+
+// renewBound is the least time that a renewal may take.
+const renewBound = 5 * time.Millisecond
+
+// deadline is when the contexts end unless the lease is renewed before.
+// The caller holds the lock, as up to unset.
+func (l *lease) deadline() time.Time { return l.until.Add(-l.full / 4) }
+
+// due is when the lease is to be renewed.
+func (l *lease) due() time.Time {
+	due := l.until.Add(l.full/3 - l.full)
+	if l.retry.After(due) {
+		return l.retry
 	}
-	run.values, run.attempt = detached{Context: ctx}, a
-	inner, cancel := context.WithCancelCause(&run.values)
-	run.Context = inner
-	if !a.held {
-		return run, func() { cancel(nil) }
-	}
-	l := &a.lease
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.until.IsZero() {
-		l.until = a.sent.Add(a.guard.cfg.Lease)
-	}
-	l.ctx, l.cancel, l.stop, l.stopped, l.out = run, cancel, a.stop, false, false
-	l.timer = time.AfterFunc(time.Until(l.until)-a.guard.cfg.Lease*2/3, a.tick)
-	return run, l.stop
+	return due
 }
 
-// running is the context of an attempt that runs.
-type running struct {
-	context.Context
-	values  detached
-	attempt *Attempt
-}
-
-// detached is context.WithoutCancel without an allocation of its own.
-type detached struct{ context.Context }
-
-func (*detached) Deadline() (time.Time, bool) { return time.Time{}, false }
-func (*detached) Done() <-chan struct{}       { return nil }
-func (*detached) Err() error                  { return nil }
-
-func (r *running) Value(key any) any {
-	if key == (attemptKey{}) {
-		return r.attempt
-	}
-	return r.Context.Value(key)
-}
-
-func (a *Attempt) stop() {
-	l := &a.lease
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.stopped {
-		return
-	}
-	l.stopped = true
-	l.timer.Stop()
-	l.cancel(nil)
-}
-
-// tick renews, and sees to it that the attempt's context ends in time if that
-// does not come through; once the attempt settles, it ends that in time.
-func (a *Attempt) tick() {
-	l := &a.lease
-	l.mu.Lock()
-	ctx, left := l.ctx, a.left()
-	l.out = true
-	if l.settled {
-		defer l.mu.Unlock()
-		l.boundSettling()
-		return
-	}
-	l.mu.Unlock()
-	late := time.AfterFunc(left, l.lose)
-	defer late.Stop()
-	err := a.renew(ctx, nil)
-	if errors.Is(err, ErrLost) {
-		l.lose()
-		return
-	}
-	next := a.guard.cfg.Lease / 3
-	if err != nil {
-		next /= 4
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if left = a.left(); !l.settled && ctx.Err() == nil {
-		l.set(max(0, min(next, left)))
-	}
-}
-
-// boundSettling ends the settling if its time is over, and else sees to it that
-// this comes about. The caller holds the lock.
-func (l *lease) boundSettling() {
-	left := time.Until(l.giveUp)
-	switch {
-	case l.giveUp.IsZero() || l.stopped:
-	case left <= 0:
-		l.cancel(context.DeadlineExceeded)
+// next is when something has to be done for the contexts that live; zero: never.
+func (l *lease) next() time.Time {
+	switch at := l.deadline(); {
+	case len(l.contexts) == 0, l.phase == phaseSettled:
+		return time.Time{}
+	case l.phase == phaseSettling:
+		return l.giveUp
+	case !l.renewing && l.due().Before(at):
+		return l.due()
 	default:
-		l.set(left)
+		return at
 	}
 }
 
-func (l *lease) set(d time.Duration) {
-	l.timer.Reset(d)
-	l.out = false
+// set sees to it that the timer fires no later than at next. One that fires
+// before is set again then.
+func (l *lease) set(now time.Time) {
+	next := l.next()
+	if l.timer == nil || next.IsZero() || !l.fires.IsZero() && !l.fires.After(next) {
+		return
+	}
+	l.fires = next
+	l.timer.Reset(next.Sub(now))
 }
 
-// lose ends the attempt's context, unless only the settling is left to do.
+// end ends all contexts.
+func (l *lease) end(cause error) {
+	for _, run := range l.contexts {
+		run.cancel(cause)
+	}
+	clear(l.contexts)
+	l.contexts = l.contexts[:0]
+	l.unset()
+}
+
+func (l *lease) unset() {
+	if l.timer != nil {
+		l.timer.Stop()
+	}
+	l.fires = time.Time{}
+}
+
+// lose ends all contexts for good.
 func (l *lease) lose() {
+	l.lost = true
+	l.end(ErrLost)
+}
+
+// stop ends one context. What a settlement may be using ends with that.
+func (l *lease) stop(run *running) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.settled {
-		l.cancel(ErrLost)
+	if run.stopped = true; l.phase == phaseSettling {
+		return
+	}
+	run.cancel(nil)
+	if i := slices.Index(l.contexts, run); i >= 0 {
+		l.contexts = slices.Delete(l.contexts, i, i+1)
+	}
+	if len(l.contexts) == 0 {
+		l.unset()
 	}
 }
 
-// left is how long the attempt may still run without another renewal. The
-// caller holds the lease's lock.
-func (a *Attempt) left() time.Duration {
-	return time.Until(a.lease.until) - a.guard.cfg.Lease/4
+// wake does what is due, and sets the timer for what is next before it asks the
+// store.
+func (a *Attempt) wake() {
+	l := &a.lease
+	l.mu.Lock()
+	now := time.Now()
+	l.fires = time.Time{}
+	due := l.next()
+	switch {
+	case due.IsZero() || now.Before(due):
+	case l.phase == phaseSettling:
+		l.end(context.DeadlineExceeded)
+	case !now.Before(l.deadline()):
+		l.lose()
+	default: // next is due for no other reason
+		l.renewing = true
+		l.set(now)
+		values, limit := &l.contexts[0].values, l.deadline().Sub(now)/2
+		l.mu.Unlock()
+		a.renewInTime(values, limit)
+		return
+	}
+	l.set(now)
+	l.mu.Unlock()
 }
 
-// renew makes the lease end a full lease from now, and adds steps to the
-// record's.
-func (a *Attempt) renew(ctx context.Context, steps map[string][]byte) error {
-	sent, full := time.Now(), a.guard.cfg.Lease
-	if err := a.guard.store.Renew(ctx, a.hold(), full, steps); err != nil {
+// renewInTime renews the lease, so that a connection that hangs leaves time for
+// another. After a failure it is tried again, at growing distances.
+func (a *Attempt) renewInTime(values context.Context, limit time.Duration) {
+	err := a.renewWithin(values, limit, nil)
+	l := &a.lease
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.renewing = false
+	now := time.Now()
+	switch {
+	case err == nil:
+		l.failures, l.retry = 0, time.Time{}
+	case errors.Is(err, ErrLost) && l.phase < phaseSettling:
+		l.lose()
+	default:
+		pause := l.full / 24 << min(l.failures, 1)
+		l.failures++
+		l.retry = now.Add(pause - pause/8 + rand.N(pause/4+1))
+	}
+	l.set(now)
+}
+
+// renewWithin makes the lease end a full lease from now, and adds steps to the
+// record's, or gives up when the limit is reached.
+func (a *Attempt) renewWithin(ctx context.Context, limit time.Duration, steps map[string][]byte) error {
+	ctx, cancel := context.WithTimeout(ctx, max(limit, renewBound))
+	defer cancel()
+	l, sent := &a.lease, time.Now()
+	if err := a.guard.store.Renew(ctx, a.hold(), l.full, steps); err != nil {
 		return err
 	}
-	l := &a.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if until := sent.Add(full); until.After(l.until) {
+	if until := sent.Add(l.full); until.After(l.until) {
 		l.until = until
 	}
 	return nil
 }
 
-// settling ends the renewals; false: the attempt was settled before.
-func (l *lease) settling() bool {
+// Why an attempt can't be settled.
+var (
+	errNotHeld  = errors.New("this attempt does not hold the command: it carries a stored result, or runs in a transaction that settles it")
+	errSettled  = errors.New("this attempt was settled before")
+	errSettling = fmt.Errorf("another call is settling this attempt: %w", ErrInFlight)
+)
+
+// begin takes the attempt from one of the phases in which it can be settled to
+// another. Only one call settles it.
+func (a *Attempt) begin(p phase) error {
+	l := &a.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.settled {
+	switch {
+	case !a.held:
+		return errNotHeld
+	case l.phase == phaseSettled:
+		return errSettled
+	case l.phase == phaseRunning, l.phase == phaseInTx && p == phaseSettling:
+		l.phase = p
+		return nil
+	}
+	return errSettling
+}
+
+// enter takes SettleTx from one of its phases to another; false: Settle came
+// first, or its transaction was over.
+func (l *lease) enter(p phase) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.phase != phaseInTx && l.phase != phaseCommitting {
 		return false
 	}
-	l.settled = true
+	if l.phase = p; p == phaseSettled {
+		l.unset()
+	}
 	return true
+}
+
+// settled ends the attempt after the store was asked, with the contexts that were
+// stopped meanwhile, or all.
+func (l *lease) settled(all bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.phase = phaseSettled
+	l.unset()
+	for _, run := range l.contexts {
+		if all || run.stopped {
+			run.cancel(nil)
+		}
+	}
 }
 
 // settleContext returns the context that bounds a settlement: until the lease
 // would end, but never less than a quarter of it. The attempt's own context
-// and timer serve if they still can.
+// and timer serve if ctx is one of them, or derived from it.
 func (a *Attempt) settleContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	l := &a.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	until := l.until
-	if until.IsZero() {
-		until = a.sent.Add(a.guard.cfg.Lease)
-	}
 	now := time.Now()
-	limit := max(until.Sub(now), a.guard.cfg.Lease/4)
-	if l.ctx == nil || l.ctx.Err() != nil {
-		return context.WithTimeout(context.WithoutCancel(ctx), limit)
+	limit := max(l.until.Sub(now), l.full/4)
+	l.phase, l.giveUp = phaseSettling, now.Add(limit)
+	l.set(now)
+	if run, _ := ctx.Value(runningKey{}).(*running); run != nil && slices.Contains(l.contexts, run) {
+		return run, func() {}
 	}
-	l.giveUp = now.Add(limit)
-	if l.out { // otherwise it runs out in time to be set
-		l.set(limit)
-	}
-	return l.ctx, l.stop
+	return context.WithTimeout(context.WithoutCancel(ctx), limit)
 }
 
+// ended reports whether the attempt is settled, or about to be.
 func (l *lease) ended() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.settled
+	return l.phase >= phaseSettling
+}
+
+// over says why the attempt may not go on, or returns nil.
+func (l *lease) over() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.phase >= phaseSettling:
+		return errSettled
+	case l.lost || !time.Now().Before(l.deadline()):
+		return ErrLost
+	}
+	return nil
 }

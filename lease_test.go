@@ -236,6 +236,34 @@ func TestAClaimThatStaysInDoubtIsGivenBack(t *testing.T) {
 	})
 }
 
+func TestATakeOverOfAnUnknownOutcomeThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{})
+		if _, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) {
+			return 0, onlyonce.Unknown(errors.New("no answer"))
+		}); err == nil {
+			t.Fatal("no error")
+		}
+		calls := 0
+		store.set(func() {
+			store.claim = func(do func() error) error {
+				if calls++; calls == 1 {
+					return do()
+				}
+				return lossy(do)
+			}
+		})
+		if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnavailable) {
+			t.Fatalf("error %v", err)
+		}
+		synctest.Wait()
+		if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateUnknown || rec.Attempt != 2 || rec.Error != "no answer" {
+			t.Fatalf("record %+v", rec)
+		}
+	})
+}
+
 func TestATakeOverThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -259,6 +287,32 @@ func TestATakeOverThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
 			t.Fatalf("record %+v", rec)
 		}
 	})
+}
+
+func TestARetryThatStaysInDoubtIsGivenBackAsTheFailureThatItFound(t *testing.T) {
+	for _, cfg := range []onlyonce.Config{{}, {HoldUnknown: true}} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newStore()
+			g := onlyonce.New(store, cfg)
+			fail := func(context.Context) (int, error) { return 0, errors.New("card declined") }
+			if _, err := onlyonce.Do(t.Context(), g, request("k"), fail); err == nil {
+				t.Fatal("no error")
+			}
+			store.set(func() { store.claim = times(2, lossy) })
+			if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnavailable) {
+				t.Fatalf("error %v", err)
+			}
+			synctest.Wait()
+			rec := lookup(t, store, request("k"))
+			if rec.State != onlyonce.StateFailed || rec.Final || rec.Error != "card declined" || rec.Attempt != 2 || rec.KeepLeft != 24*time.Hour {
+				t.Errorf("record %+v", rec)
+			}
+			a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 1, nil })
+			if err != nil || a.Value != 1 || a.Attempt != 3 {
+				t.Errorf("answer %+v, error %v", a, err)
+			}
+		})
+	}
 }
 
 func TestTheFenceGrowsAndAnAttemptIsSettledOnce(t *testing.T) {

@@ -3,7 +3,9 @@ package onlyonce
 import (
 	"context"
 	"encoding/hex"
+	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"time"
 )
 
@@ -35,15 +37,24 @@ type Event struct {
 }
 
 // An Observer is called once for every decision, on the goroutine that made it
-// and outside any lock; it must not block. The context is the caller's.
+// and outside any lock, after the decision has taken effect. The context is the
+// caller's. An Observer must not block: the caller waits for it, but no lease is
+// renewed meanwhile, and nobody else waits. A panic of an Observer's changes nothing:
+// it is recovered, and logged with its stack by slog's default logger.
 type Observer func(context.Context, Event)
 
 // Observe tells the Guard's Observer, if it has one, of a decision that a way in
 // made.
 func (g *Guard) Observe(ctx context.Context, e Event) {
-	if g.cfg.Observer != nil {
-		g.cfg.Observer(ctx, e)
+	if g.cfg.Observer == nil {
+		return
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			slog.ErrorContext(ctx, "onlyonce: the observer panicked", "event", e.logName(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	g.cfg.Observer(ctx, e)
 }
 
 // released reports whether an attempt released the command. That it did so is no
@@ -51,11 +62,22 @@ func (g *Guard) Observe(ctx context.Context, e Event) {
 func (e Event) released() bool { return e.Outcome == OutcomeExecuted && e.Record.State == "" }
 
 // SlogObserver logs events: attributes event (idempotency_hit,
-// idempotency_conflict, idempotency_executed, idempotency_released …), operation, idempotency_key,
-// attempt and what else the outcome has. The key appears as the first eight bytes
-// of ID.Hash in hexadecimal, which also begins the record's id in a SQL store.
+// idempotency_conflict, idempotency_executed, idempotency_released …),
+// duration_ms, operation, record_id (as showKey's default), idempotency_key,
+// attempt, ref if the record has one, and what else the outcome has.
+//
+// showKey returns what idempotency_key shows. Nil means the first eight bytes
+// of ID.Hash in hexadecimal, which also begins the record's id in a SQL store:
+// anyone who knows a key and its request can read the stored response, so that
+// keys should not be in logs. To log the key itself, pass
+//
+//	func(id onlyonce.ID) string { return id.Key }
+//
 // Tenants, bodies and headers are not logged.
-func SlogObserver(log *slog.Logger) Observer {
+func SlogObserver(log *slog.Logger, showKey func(ID) string) Observer {
+	if showKey == nil {
+		showKey = hashedKey
+	}
 	return func(ctx context.Context, e Event) {
 		level, what := logLevels[e.Outcome], e.Outcome
 		switch {
@@ -65,7 +87,7 @@ func SlogObserver(log *slog.Logger) Observer {
 			level = max(level, slog.LevelWarn)
 		}
 		if log.Enabled(ctx, level) {
-			log.LogAttrs(ctx, level, "idempotency "+what, e.attrs()...)
+			log.LogAttrs(ctx, level, "idempotency "+what, e.attrs(showKey)...)
 		}
 	}
 }
@@ -82,16 +104,24 @@ var logLevels = map[string]slog.Level{
 	OutcomeCorrupt:    slog.LevelError,
 }
 
-func (e Event) attrs() []slog.Attr {
-	at := []slog.Attr{slog.String("event", e.logName()), slog.Duration("duration", e.Duration)}
+func hashedKey(id ID) string {
+	hash := id.Hash()
+	return hex.EncodeToString(hash[:8])
+}
+
+func (e Event) attrs(showKey func(ID) string) []slog.Attr {
+	at := []slog.Attr{slog.String("event", e.logName()), slog.Float64("duration_ms", float64(e.Duration.Microseconds())/1000)}
 	if e.Outcome == OutcomePurged {
 		at = append(at, slog.Int("purged", e.Purged))
 	} else {
-		hash := e.Record.ID.Hash()
 		at = append(at,
 			slog.String("operation", e.Record.ID.Operation),
-			slog.String("idempotency_key", hex.EncodeToString(hash[:8])),
+			slog.String("record_id", hashedKey(e.Record.ID)),
+			slog.String("idempotency_key", showKey(e.Record.ID)),
 			slog.Int("attempt", e.Record.Attempt))
+	}
+	if ref := e.Record.Result.Ref; ref != "" {
+		at = append(at, slog.String("ref", ref))
 	}
 	switch e.Outcome {
 	case OutcomeReplayed:

@@ -21,7 +21,7 @@ func logged(t *testing.T, run func(g *onlyonce.Guard)) []map[string]any {
 	t.Helper()
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	run(onlyonce.New(newStore(), onlyonce.Config{Observer: onlyonce.SlogObserver(log)}))
+	run(onlyonce.New(newStore(), onlyonce.Config{Observer: onlyonce.SlogObserver(log, nil)}))
 	var lines []map[string]any
 	for line := range strings.Lines(out.String()) {
 		var l map[string]any
@@ -68,7 +68,7 @@ func TestAReleaseIsLoggedAsOneWhateverTheReason(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, nil))
 	l := newLedger()
-	g := onlyonce.New(l, onlyonce.Config{Observer: onlyonce.SlogObserver(log)})
+	g := onlyonce.New(l, onlyonce.Config{Observer: onlyonce.SlogObserver(log, nil)})
 	a, err := g.Begin(t.Context(), request("k"))
 	if err != nil {
 		t.Fatal(err)
@@ -94,8 +94,8 @@ func TestSecurity17NothingACallerSendsCanForgeALogLine(t *testing.T) {
 	nasty := "k\r\n{\"event\":\"idempotency_hit\"}\x1b[2J\u2028\x00<script>"
 	var text bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	g := onlyonce.New(newStore(), onlyonce.Config{Observer: onlyonce.SlogObserver(log)})
-	req := onlyonce.Request{ID: onlyonce.ID{Tenant: "secret tenant " + nasty, Operation: nasty, Key: "secret key " + nasty}}
+	g := onlyonce.New(newStore(), onlyonce.Config{Observer: onlyonce.SlogObserver(log, nil)})
+	req := onlyonce.Request{ID: onlyonce.ID{Tenant: "secret tenant " + nasty, Operation: nasty, Key: "secret key " + nasty}, Fingerprint: []byte("secret fingerprint")}
 	_, _ = onlyonce.Do(t.Context(), g, req, func(context.Context) (int, error) { return 0, errors.New(nasty) })
 	_, _ = onlyonce.Do(t.Context(), g, req, func(context.Context) (string, error) { return "secret body", nil })
 	_, _ = onlyonce.Do(t.Context(), g, req, func(context.Context) (string, error) { return "", nil })
@@ -105,6 +105,131 @@ func TestSecurity17NothingACallerSendsCanForgeALogLine(t *testing.T) {
 	}
 	if strings.Contains(text.String(), "secret") || strings.ContainsAny(text.String(), "\x1b\x00\r") {
 		t.Errorf("the log shows what it should not:\n%q", text.String())
+	}
+}
+
+func TestEveryLineCarriesTheRefOfARecordThatHasOne(t *testing.T) {
+	var out bytes.Buffer
+	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	l := newLedger()
+	g := onlyonce.New(l, onlyonce.Config{Observer: onlyonce.SlogObserver(log, nil)})
+	ends := []error{nil, errors.New("declined")}
+	for i, end := range ends {
+		one := func(ctx context.Context) (int, error) { onlyonce.Current(ctx).SetRef("ord_17"); return 1, end }
+		for range 2 {
+			_, _ = onlyonce.Do(t.Context(), g, request(string(rune('a'+i))), one)
+			_, _ = onlyonce.DoTx(t.Context(), g, l, request(string(rune('c'+i))), func(ctx context.Context, _ entry) (int, error) { return one(ctx) })
+		}
+	}
+	_, _ = onlyonce.Do(t.Context(), g, request("none"), func(context.Context) (int, error) { return 1, nil })
+	lines := slices.Collect(strings.Lines(out.String()))
+	for i, line := range lines {
+		if strings.Contains(line, `"ref":"ord_17"`) == (i == len(lines)-1) {
+			t.Errorf("line %d: %s", i, line)
+		}
+	}
+	if len(lines) != 9 {
+		t.Errorf("%d lines", len(lines))
+	}
+}
+
+func TestTheKeyIsShownAsTheObserverIsTold(t *testing.T) {
+	hash := request("k-17").ID.Hash()
+	for want, show := range map[string]func(onlyonce.ID) string{
+		hex.EncodeToString(hash[:8]): nil,
+		"k-17":                       func(id onlyonce.ID) string { return id.Key },
+		"k-…":                        func(id onlyonce.ID) string { return id.Key[:2] + "…" },
+	} {
+		var out bytes.Buffer
+		log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		g := onlyonce.New(newStore(), onlyonce.Config{Observer: onlyonce.SlogObserver(log, show)})
+		_, _ = onlyonce.Do(t.Context(), g, request("k-17"), func(context.Context) (int, error) { return 1, nil })
+		if !strings.Contains(out.String(), `"idempotency_key":"`+want+`"`) {
+			t.Errorf("want %q in %s", want, out.String())
+		}
+	}
+}
+
+func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
+	processors(t, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			var out bytes.Buffer
+			defer slog.SetDefault(slog.Default())
+			slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
+			told := 0
+			l := newLedger()
+			g := onlyonce.New(l, onlyonce.Config{Lease: 30 * time.Second, Observer: func(context.Context, onlyonce.Event) { told++; panic("a bug in the observer") }})
+			crash(t, l, request("taken over"), time.Second)
+			time.Sleep(2 * time.Second)
+			one := func(context.Context) (int, error) { return 1, nil }
+			for _, key := range []string{"k", "k", "taken over"} {
+				if a, err := onlyonce.Do(t.Context(), g, request(key), one); err != nil || a.Value != 1 {
+					t.Errorf("%s: answer %+v, error %v", key, a, err)
+				}
+			}
+			for range 2 {
+				if a, err := onlyonce.DoTx(t.Context(), g, l, request("tx"), func(ctx context.Context, _ entry) (int, error) { return one(ctx) }); err != nil || a.Value != 1 {
+					t.Errorf("in a transaction: answer %+v, error %v", a, err)
+				}
+			}
+			if _, err := g.Purge(t.Context()); err != nil {
+				t.Error(err)
+			}
+			renewals := 0
+			l.set(func() { l.renew = func(do func() error) error { renewals++; return do() } })
+			time.Sleep(time.Hour)
+			for _, key := range []string{"k", "taken over", "tx"} {
+				if rec := lookup(t, l, request(key)); rec.State != onlyonce.StateCompleted {
+					t.Errorf("%s: record %+v", key, rec)
+				}
+			}
+			if lines := strings.Count(out.String(), "onlyonce: the observer panicked"); lines != told || told != 7 || renewals != 0 {
+				t.Errorf("told %d times, logged %d lines, then renewed %d times", told, lines, renewals)
+			}
+			if !strings.Contains(out.String(), "a bug in the observer") || !strings.Contains(out.String(), "observe_test.go") {
+				t.Errorf("the log lacks panic or stack:\n%s", out.String())
+			}
+		})
+	})
+}
+
+func TestAnObserverThatBlocksKeepsNoLeaseAliveAndNobodyElseWaiting(t *testing.T) {
+	for _, at := range []string{onlyonce.OutcomeTakenOver, onlyonce.OutcomeExecuted} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newStore()
+			crash(t, store, request("k"), time.Second)
+			time.Sleep(2 * time.Second)
+			var blocked bool
+			release := make(chan struct{})
+			g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second, Wait: time.Hour, Observer: func(_ context.Context, e onlyonce.Event) {
+				if e.Outcome == at && !blocked {
+					blocked = true
+					<-release
+				}
+			}})
+			first := make(chan error)
+			go func() {
+				ran := false
+				_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { ran = true; return 1, nil })
+				if ran == (at == onlyonce.OutcomeTakenOver) {
+					t.Errorf("%s: ran %v", at, ran)
+				}
+				first <- err
+			}()
+			synctest.Wait()
+			a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 2, nil })
+			want := 1
+			if at == onlyonce.OutcomeTakenOver { // its lease lapsed meanwhile
+				want = 2
+			}
+			if err != nil || a.Value != want {
+				t.Errorf("%s: answer %+v, error %v", at, a, err)
+			}
+			close(release)
+			if err := <-first; (err == nil) != (want == 1) || err != nil && !errors.Is(err, onlyonce.ErrLost) {
+				t.Errorf("%s: the first got error %v", at, err)
+			}
+		})
 	}
 }
 

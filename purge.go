@@ -12,8 +12,9 @@ import (
 const purgeBatch = 500
 
 // Purge deletes, in bounded batches, what has expired, and returns how many
-// records that were. A record that is processing is never deleted. It needs a
-// store that is a Purger.
+// records that were. A record whose lease is alive is never deleted, and with
+// Config.HoldUnknown or Config.Reconcile neither is one whose lease has lapsed. It
+// needs a store that is a Purger.
 func (g *Guard) Purge(ctx context.Context) (int, error) {
 	p, ok := g.store.(Purger)
 	if !ok {
@@ -24,9 +25,7 @@ func (g *Guard) Purge(ctx context.Context) (int, error) {
 	for n := 1; n > 0 && err == nil; total += n {
 		n, err = p.Purge(ctx, purgeBatch)
 	}
-	if g.cfg.Observer != nil {
-		g.cfg.Observer(ctx, Event{Outcome: OutcomePurged, Purged: total, Duration: time.Since(began), Err: err})
-	}
+	g.Observe(ctx, Event{Outcome: OutcomePurged, Purged: total, Duration: time.Since(began), Err: err})
 	if err != nil {
 		return total, fmt.Errorf("onlyonce: purge: %w", err)
 	}

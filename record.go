@@ -1,6 +1,9 @@
 package onlyonce
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // A State says where a command stands. The zero State, in a Settlement,
 // releases the command: as if it had never been claimed.
@@ -29,7 +32,7 @@ type Record struct {
 	ID          ID
 	State       State
 	Fingerprint []byte
-	Owner       string // the claim that holds the command or settled it
+	Owner       string // the claim that holds the command or settled it; drawn anew when a person resolves it
 	Attempt     int    // 1 for the first
 	Fence       int64
 	Result      Result
@@ -45,9 +48,28 @@ type Record struct {
 
 // A Settlement is how an attempt ends. The zero Settlement releases the command.
 type Settlement struct {
-	State  State
+	State  State // StateCompleted, StateFailed or StateUnknown; empty: the command is released
 	Result Result
 	Error  string
 	Final  bool          // with StateFailed: replay the failure, never run again
 	Keep   time.Duration // how long the record stays; not positive: until someone resolves it
+}
+
+// Check returns an error unless the settlement's state is one in which an
+// attempt can end: completed, failed, unknown, or empty, which releases the
+// command. Everything that takes a settlement calls it before anything is
+// changed, stores included.
+func (s Settlement) Check() error {
+	if s.State == "" || s.State.known() && s.State != StateProcessing {
+		return nil
+	}
+	return fmt.Errorf("an attempt can't end in the state %q: set the Settlement's State to StateCompleted, StateFailed or StateUnknown, or leave it empty to release the command", s.State)
+}
+
+func (s State) known() bool {
+	switch s {
+	case StateProcessing, StateCompleted, StateFailed, StateUnknown:
+		return true
+	}
+	return false
 }

@@ -3,10 +3,15 @@ package onlyonce
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
+	"fmt"
 	"hash"
 	"sync"
 	"time"
 )
+
+// maxIDPart bounds each part of an ID, in bytes: every store can keep that much.
+const maxIDPart = 1024
 
 // An ID names one command: whose it is, what is asked for, and the key the
 // caller chose. Tenant and Operation are empty only on purpose: an empty Tenant
@@ -29,9 +34,56 @@ func (id ID) Hash() [sha256.Size]byte {
 // A Request is what a caller asks for: a command, and what it must have in
 // common with its repeats.
 type Request struct {
-	ID          ID
-	Fingerprint []byte        // what a repeat must have the same; nil: not compared
-	Wait        time.Duration // how long this caller waits for a running attempt; 0: as the Guard's Config says, negative: not at all
+	ID ID
+
+	// Fingerprint is a hash of what a repeat must have in common with the first
+	// request: see the function of the same name. A Request without one is an
+	// error, unless it says SkipFingerprint.
+	Fingerprint []byte
+
+	// SkipFingerprint says that nothing is compared: whoever uses the ID gets
+	// its answer, whatever else they ask for. With it, Fingerprint must be nil.
+	// The record of a command that was first requested so has no fingerprint,
+	// and later requests for it are not compared either.
+	SkipFingerprint bool
+
+	Wait  time.Duration // how long this caller waits for a running attempt; 0: as the Guard's Config says, negative: not at all
+	Lease time.Duration // how long this attempt's hold lasts without renewal; at least 10ms; 0: Config.Lease
+	Keep  time.Duration // how long the record stays once this attempt has settled; 0: Config.Keep
+}
+
+// check rejects a Request before anything is claimed, and says what to write
+// instead.
+func (r *Request) check() error {
+	if r.ID.Key == "" {
+		return errors.New("onlyonce: the Request's ID has no Key: without one a repeat can't be told from a new command")
+	}
+	for _, part := range [...]string{r.ID.Tenant, r.ID.Operation, r.ID.Key} {
+		if len(part) > maxIDPart {
+			return fmt.Errorf("onlyonce: a part of the Request's ID has %d bytes: use at most %d, or a hash", len(part), maxIDPart)
+		}
+	}
+	if err := checkFingerprint("Request", r.Fingerprint, r.SkipFingerprint); err != nil {
+		return fmt.Errorf("onlyonce: %w", err)
+	}
+	if r.Lease != 0 && r.Lease < shortestLease {
+		return fmt.Errorf("onlyonce: Request.Lease is %v: set it to at least %v, or leave it 0 for the Guard's", r.Lease, shortestLease)
+	}
+	if r.Keep < 0 {
+		return fmt.Errorf("onlyonce: Request.Keep is %v: set it to a positive duration, or leave it 0 for the Guard's", r.Keep)
+	}
+	return nil
+}
+
+// checkFingerprint rejects what leaves open whether anything is compared.
+func checkFingerprint(of string, fingerprint []byte, skip bool) error {
+	switch {
+	case len(fingerprint) == 0 && !skip:
+		return fmt.Errorf("the %[1]s has no Fingerprint: set %[1]s.Fingerprint to onlyonce.Fingerprint(body), or set %[1]s.SkipFingerprint to accept any request under this ID", of)
+	case fingerprint != nil && skip:
+		return fmt.Errorf("the %[1]s has a Fingerprint and says SkipFingerprint: leave out one of them", of)
+	}
+	return nil
 }
 
 // Fingerprint returns the SHA-256 over the length-prefixed parts: no other

@@ -6,12 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"time"
 )
 
 // Step runs one step of a command that has several: when an earlier attempt at
 // the command finished the step of that name, its value is returned and fn does
 // not run. The value is stored as JSON, before Step returns. An error of fn is
-// not stored.
+// not stored. Once the attempt's lease is lost, fn does not run.
 //
 // A process can still die after fn and before its value is stored: hand
 // Attempt.Key(name) to a downstream API that knows idempotency keys. Step needs
@@ -26,6 +27,9 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	}
 	if a == nil || !a.held {
 		return value, fmt.Errorf("onlyonce: step %q: no attempt in the context: pass on the one that the command's function was given", name)
+	}
+	if err := a.lease.over(); err != nil {
+		return value, fmt.Errorf("onlyonce: step %q did not run: %w", name, err)
 	}
 	if stored, ok := a.Record().Steps[name]; ok {
 		if err := json.Unmarshal(stored, &value); err != nil {
@@ -47,10 +51,14 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	return value, nil
 }
 
-// keepStep adds the step to the record, and tries again while the lease lasts.
+// keepStep adds the step to the record. It tries again for at most one lease, and
+// gives each try a third of that: a connection may be dead although the renewals
+// come through on another, and a store may refuse the step for good.
 func (a *Attempt) keepStep(ctx context.Context, name string, body []byte) error {
-	for every := firstPoll; ; every *= 2 {
-		err := a.renew(ctx, map[string][]byte{name: body})
+	ctx, cancel := context.WithTimeout(ctx, a.lease.full)
+	defer cancel()
+	for every := firstPoll; ; every = min(2*every, time.Second) {
+		err := a.renewWithin(ctx, a.lease.full/3, map[string][]byte{name: body})
 		if err == nil {
 			break
 		}
@@ -59,6 +67,9 @@ func (a *Attempt) keepStep(ctx context.Context, name string, body []byte) error 
 		}
 		if pause(ctx, every); ctx.Err() != nil {
 			return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+		}
+		if over := a.lease.over(); over != nil {
+			return fmt.Errorf("%w: %w", over, err)
 		}
 	}
 	a.mu.Lock()

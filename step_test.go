@@ -3,8 +3,10 @@ package onlyonce_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -113,4 +115,105 @@ func TestADownstreamKeyIsTheSameOnEveryAttempt(t *testing.T) {
 	if charge1 != charge2 || refund1 != refund2 || charge1 == refund1 || charge1 == other || len(charge1) != 32 {
 		t.Fatalf("%s %s, %s %s, %s", charge1, refund1, charge2, refund2, other)
 	}
+}
+
+func TestAStepIsStoredAlthoughAConnectionHangs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		tries := 0
+		store.renewSteps = func(ctx context.Context, do func() error) error {
+			if tries++; tries == 1 {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			return do()
+		}
+		g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second})
+		began := time.Now()
+		if _, err := onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+			return onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { return 7, nil })
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(began); tries != 2 || took > 15*time.Second {
+			t.Errorf("stored after %d tries in %v", tries, took)
+		}
+	})
+}
+
+func TestAStepThatTheStoreNeverTakesEndsWithAnUnknownOutcome(t *testing.T) {
+	for name, refuse := range map[string]func(context.Context) error{
+		"refused": func(context.Context) error { return errDown },
+		"silent":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				store.renewSteps = func(ctx context.Context, _ func() error) error { return refuse(ctx) }
+				g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second})
+				began := time.Now()
+				_, err := onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+					return onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { return 7, nil })
+				})
+				if took := time.Since(began); err == nil || took > 31*time.Second {
+					t.Errorf("error %v after %v", err, took)
+				}
+				if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateUnknown {
+					t.Errorf("record %+v", rec)
+				}
+			})
+		})
+	}
+}
+
+func TestAStepDoesNotRunOnceItsAttemptIsOver(t *testing.T) {
+	for name, over := range map[string]struct {
+		end  func(a *onlyonce.Attempt, store *faultyStore)
+		want string
+	}{
+		"lost": {func(_ *onlyonce.Attempt, store *faultyStore) {
+			store.set(func() { store.renew = down })
+			time.Sleep(time.Minute)
+		}, "the lease was lost"},
+		"settled": {func(a *onlyonce.Attempt, _ *faultyStore) {
+			_ = a.Settle(context.Background(), onlyonce.Settlement{State: onlyonce.StateCompleted})
+		}, "settled before"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				a, err := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second}).Begin(t.Context(), request("k"))
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, stop := a.Context(t.Context())
+				defer stop()
+				over.end(a, store)
+				if _, err := onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { t.Error("ran"); return 7, nil }); err == nil || !strings.Contains(err.Error(), over.want) {
+					t.Errorf("error %v", err)
+				}
+			})
+		})
+	}
+}
+
+func TestALeaseIsCountedFromBeforeTheStoreWasAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const lease = 24 * time.Second
+		store := newStore()
+		store.renew = down
+		store.renewSteps = func(_ context.Context, do func() error) error { err := do(); time.Sleep(lease / 4); return err }
+		g := onlyonce.New(store, onlyonce.Config{Lease: lease})
+		began := time.Now()
+		_, _ = onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {
+			if _, err := onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { return 7, nil }); err != nil {
+				t.Error(err)
+			}
+			<-ctx.Done()
+			if took := time.Since(began); took != lease*3/4 {
+				t.Errorf("the context ended after %v, want 18s: the answer took 6s of the lease", took)
+			}
+			return 0, context.Cause(ctx)
+		})
+	})
 }

@@ -12,12 +12,17 @@ import (
 // repeated because its answer was lost is recognised by its Owner and has the
 // effect of one. An error that is none of this package's means that the store
 // could not be reached; whether the call took effect is then not known, and it
-// may be repeated. What a returned Record holds is not to be modified.
+// may be repeated. ErrLost says that the call changed nothing: a store that sent
+// a call twice by itself, and can't tell whether the first one arrived, returns
+// another error. What a returned Record holds is not to be modified.
 //
-// A settled record that has expired is treated as absent by every method, but
-// for its fence.
+// A record that has expired is treated as absent by every method, but for its
+// fence. A settled record expires when its Keep ends. A processing one whose
+// claim has a Keep expires when that has passed since its lease lapsed, and never
+// while its lease is alive.
 type Store interface {
-	// Claim asks for the right to run a command. It returns the record as it
+	// Claim asks for the right to run a command. A claim that Claim.Check
+	// rejects is an error that changes nothing. Otherwise it returns the record as it
 	// now stands: the command is the caller's exactly if Record.Owner is
 	// Claim.Owner. A record that the claim does not take (see Claim.Takes) is
 	// not changed, its lease included.
@@ -28,7 +33,8 @@ type Store interface {
 	// record is processing.
 	Renew(ctx context.Context, h Hold, lease time.Duration, steps map[string][]byte) error
 
-	// Settle ends the attempt. It returns ErrLost unless the hold is the
+	// Settle ends the attempt. A settlement that Settlement.Check rejects is an
+	// error that changes nothing. It returns ErrLost unless the hold is the
 	// record's. A lease that lapsed does not matter as long as nobody took
 	// over. Settling again with the same hold changes nothing and is no error,
 	// but for a release, after which there is no record.
@@ -42,11 +48,22 @@ type Store interface {
 type Claim struct {
 	ID          ID
 	Owner       string // 16 random bytes, new for every claim
-	Fingerprint []byte // nil: not compared
+	Fingerprint []byte // what the record must have the same, if it has one
+
+	// SkipFingerprint says that nothing is compared, and that a new record has
+	// no fingerprint. With it, Fingerprint must be nil; without it, it must not.
+	SkipFingerprint bool
+
 	Lease       time.Duration
-	RetryFailed bool // take a command that failed, unless the failure is final
-	TakeUnknown bool // take a command whose outcome is unknown or whose lease has lapsed
+	Keep        time.Duration // how long the record stays once its lease has lapsed; not positive: until someone resolves it
+	RetryFailed bool          // take a command that failed, unless the failure is final
+	TakeUnknown bool          // take a command whose outcome is unknown or whose lease has lapsed
 }
+
+// Check returns an error if the claim has neither a Fingerprint nor
+// SkipFingerprint, or both. A store calls it before it does anything; once it
+// has, a nil Fingerprint means that nothing is compared.
+func (c Claim) Check() error { return checkFingerprint("Claim", c.Fingerprint, c.SkipFingerprint) }
 
 // Takes reports whether the claim takes over r, a record that is there and has
 // not expired. A store that takes a record gives it the claim's owner and
@@ -54,7 +71,7 @@ type Claim struct {
 // the store's clock in microseconds, and keeps its fingerprint (the claim's, if
 // it has none), its steps and its error.
 func (c Claim) Takes(r Record) bool {
-	if r.Owner == c.Owner || !sameFingerprint(c.Fingerprint, r.Fingerprint) {
+	if r.Owner == c.Owner || !c.matches(r) {
 		return false
 	}
 	switch r.State {
@@ -68,8 +85,9 @@ func (c Claim) Takes(r Record) bool {
 	return false
 }
 
-func sameFingerprint(a, b []byte) bool {
-	return a == nil || b == nil || bytes.Equal(a, b)
+// matches reports whether the claim asks for the same as the one that made r.
+func (c Claim) matches(r Record) bool {
+	return c.SkipFingerprint || len(r.Fingerprint) == 0 || bytes.Equal(c.Fingerprint, r.Fingerprint)
 }
 
 // A Hold is the proof of a claim that was given.
@@ -81,8 +99,15 @@ type Hold struct {
 
 // A Transactor runs a caller's function and the record's change as one
 // transaction of the store's database: both happen, or neither.
+//
+// When the answer to a commit is lost, the store looks for what only that
+// transaction can have written: the owner, fence and state of a record are what
+// any settlement of the hold leaves. Its methods return nil only if the
+// transaction was committed, an error that is ErrUnknown if the store could not find
+// out, and any other error only if nothing of it is there.
 type Transactor[TX any] interface {
-	// RunTx claims, runs and settles in one transaction. If the claim is not
+	// RunTx claims, runs and settles in one transaction. A claim that
+	// Claim.Check rejects is an error before anything runs. If the claim is not
 	// given, fn does not run and the record is returned as it stands; while
 	// another RunTx on the ID runs, that is a processing record.
 	//
@@ -94,7 +119,10 @@ type Transactor[TX any] interface {
 	// recorded, and the panic goes on. ctx bounds the wait for fn's turn; a
 	// transaction that has begun does not heed its end. fn may run more than once if the
 	// database asks for it; all but the last run were rolled back. fn must not
-	// end the transaction.
+	// end the transaction. A settlement that Settlement.Check rejects counts as
+	// an error of fn's with a zero settlement. Any other error means that
+	// nothing was committed, except for ErrUnknown: then the commit's answer was
+	// lost, and the store could not find out what became of it.
 	RunTx(ctx context.Context, c Claim, fn func(ctx context.Context, tx TX, r Record) (Settlement, error)) (Record, error)
 
 	// SettleTx runs fn and settles a claim made before in one transaction. It
@@ -108,7 +136,8 @@ type Transactor[TX any] interface {
 // A Purger deletes expired records.
 type Purger interface {
 	// Purge deletes at most limit records that have expired and returns how
-	// many it deleted. It never deletes one that is processing.
+	// many it deleted. It never deletes one whose lease is alive, nor one whose
+	// lease has lapsed and whose claim has no Keep.
 	Purge(ctx context.Context, limit int) (int, error)
 }
 

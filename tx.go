@@ -3,6 +3,8 @@ package onlyonce
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 )
 
 // BeginTx is Guard.Begin for a command that runs in a transaction of the
@@ -10,14 +12,13 @@ import (
 // returns the attempt once that is done, or once there is a result to replay
 // (see Attempt.Replayed). When fn returns an error, that is returned as it is, its
 // rows are rolled back, and its settlement is recorded alone (see Failure); a
-// zero settlement releases the command. Most callers want DoTx or a way in built
+// zero settlement releases the command. A settlement that Settlement.Check
+// rejects is an error that rolls back and records nothing. Most callers want DoTx or a way in built
 // on it.
 func BeginTx[TX any](ctx context.Context, g *Guard, in Transactor[TX], req Request, fn func(context.Context, TX) (Settlement, error)) (*Attempt, error) {
 	needTx("BeginTx", g, in, fn != nil)
 	run := &txRun[TX]{guard: g, in: in, fn: fn}
-	a, err := g.enter(ctx, req, func(ctx context.Context, c Claim) (Record, error) {
-		return run.claim(ctx, c, req)
-	})
+	a, err := g.enter(ctx, req, run.claim)
 	if err != nil || a.replayed {
 		return a, err
 	}
@@ -43,17 +44,17 @@ func (e *fnError) Error() string { return e.err.Error() }
 // claim runs the function if the command is given. It does not end because its
 // caller goes away, but because it takes too long: first to get its turn, then
 // to run.
-func (t *txRun[TX]) claim(ctx context.Context, c Claim, req Request) (Record, error) {
+func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) {
 	if ctx.Err() != nil {
 		return Record{}, context.Cause(ctx)
 	}
-	inner := newAttempt(t.guard, req)
+	inner := newAttempt(t.guard, a.req)
 	inner.inTx = true
 	ended, ran := false, false
 	var failed error
 	defer func() {
 		if ran {
-			t.guard.rooms.wake(req.ID)
+			t.guard.rooms.wake(c.ID)
 		}
 		if ran && !ended {
 			t.guard.observe(ctx, inner, OutcomeFailed, errors.New("onlyonce: panic in a transaction, which was rolled back"))
@@ -62,24 +63,50 @@ func (t *txRun[TX]) claim(ctx context.Context, c Claim, req Request) (Record, er
 	turn, stop := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
 	defer stop()
 	rec, err := t.in.RunTx(turn, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
-		inner.rec, ran, ended = r, true, false
+		ran, ended = true, false
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
 		defer cancel()
+		inner.begins(ctx, r)
 		s, err := t.fn(&running{Context: ctx, attempt: inner}, tx)
+		if wrong := s.Check(); wrong != nil {
+			ended, failed = true, settlementError(wrong, err)
+			inner.ends(Settlement{State: StateFailed})
+			return Settlement{}, failed
+		}
 		s = inner.complete(s)
-		inner.rec.State, inner.rec.Error = s.State, s.Error
+		inner.ends(s)
 		ended, failed = true, err
 		return s, err
 	})
 	ended = true
 	if failed != nil {
-		t.guard.observe(ctx, inner, outcomeOf(inner.rec.State, nil), failed)
+		t.guard.observe(ctx, inner, outcomeOf(inner.Record().State, nil), failed)
 		return rec, &fnError{failed}
 	}
 	if ran && rec.Owner == c.Owner {
-		rec.State = inner.rec.State // which says so when the command was released
+		rec.State = inner.Record().State // which says so when the command was released
 	}
 	return rec, err
+}
+
+// begins notes that the attempt runs in a transaction, which ctx bounds.
+func (a *Attempt) begins(ctx context.Context, rec Record) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rec, a.tx = rec, ctx
+}
+
+// ends notes how the function ended.
+func (a *Attempt) ends(s Settlement) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.rec.State, a.rec.Result, a.rec.Error = s.State, s.Result, s.Error
+}
+
+// settlementError is what a caller gets whose function returned err with a
+// settlement that Settlement.Check rejects.
+func settlementError(wrong, err error) error {
+	return errors.Join(fmt.Errorf("onlyonce: settle: %w", wrong), err)
 }
 
 // settle runs the function for an attempt that holds the command already.
@@ -94,27 +121,21 @@ func (t *txRun[TX]) settle(ctx context.Context, a *Attempt) error {
 	return err
 }
 
-// settleDoubt finds out whether the transaction that was to settle the attempt as
-// s was committed although the store returned an error. If not, the command has
-// failed, and nobody waits for its lease.
-func (a *Attempt) settleDoubt(ctx context.Context, s Settlement, cause error) error {
-	a.lease.settling()
-	failed := a.complete(Settlement{State: StateFailed, Error: cause.Error()})
-	err := a.settle(ctx, failed) // which changes nothing if it was committed
-	if err == nil && a.committed(ctx, s) {
-		failed, cause = s, nil
-	}
+// settleUndone ends an attempt whose transaction the store did not commit, or
+// can't find, so that nobody waits for its lease. The command has failed: a
+// transaction that is still on its way finds it settled and is rolled back, and
+// one that was committed has settled it, which a second settlement does not
+// change. Which of the two it was, only the store can know.
+func (a *Attempt) settleUndone(ctx context.Context, cause error) error {
+	s := a.complete(Settlement{State: StateFailed, Error: cause.Error()})
+	err := a.settle(ctx, s)
+	a.lease.settled(false)
 	a.guard.rooms.wake(a.req.ID)
-	a.settled(ctx, failed, err)
+	if errors.Is(cause, ErrUnknown) {
+		s = a.complete(Settlement{State: StateUnknown, Error: cause.Error()})
+	}
+	a.note(ctx, s, err)
 	return settleError(cause)
-}
-
-// committed looks whether the record is as s left it.
-func (a *Attempt) committed(ctx context.Context, s Settlement) bool {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), a.guard.cfg.Lease/4)
-	defer cancel()
-	rec, err := a.guard.store.Lookup(ctx, a.req.ID)
-	return err == nil && rec.Owner == a.Record().Owner && rec.State == s.State && rec.Error == s.Error
 }
 
 // SettleTx ends an attempt that holds the command in a transaction of the
@@ -122,21 +143,36 @@ func (a *Attempt) committed(ctx context.Context, s Settlement) bool {
 // only if the command is still the attempt's; otherwise the error is ErrLost and
 // nothing is left of fn's rows. When fn returns an error, its rows are rolled
 // back and the error is returned as it is; its settlement is recorded alone,
-// unless it is zero: then the attempt goes on. A commit of which the store can't
-// say whether it came through is looked for: if it did not, the command failed.
+// unless it is zero: then the attempt goes on. A transaction that does not get its
+// turn within a lease does not run, and the error is ErrUnavailable.
+//
+// When the transaction fails in the end, the command has failed, the error is
+// ErrUnavailable, and nothing is left of fn's rows. When the commit's answer was
+// lost and the store can't find out whether it came through, the error is
+// ErrUnknown: rows and settlement are there, or neither.
 func SettleTx[TX any](ctx context.Context, a *Attempt, in Transactor[TX], fn func(context.Context, TX) (Settlement, error)) error {
 	need("SettleTx", a != nil, needAttempt)
 	need("SettleTx", in != nil, needTransactor)
 	need("SettleTx", fn != nil, needFunction)
+	if err := a.begin(phaseInTx); err != nil {
+		return fmt.Errorf("onlyonce: settle: %w", err)
+	}
+	defer a.lease.enter(phaseRunning) // unless it is settled
+	turn, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	wait := time.AfterFunc(a.lease.full, func() { stop(context.DeadlineExceeded) })
+	defer wait.Stop()
 	var s Settlement
 	var failed error
 	ran := false
-	err := in.SettleTx(ctx, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
-		ran = true
-		s, failed = fn(&running{Context: ctx, attempt: a}, tx)
-		if failed == nil || s.State != "" {
-			s = a.complete(s)
+	err := in.SettleTx(turn, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
+		if !wait.Stop() && !ran {
+			return Settlement{}, context.Cause(turn)
 		}
+		ran = true
+		s, failed = a.settlementTx(func() (Settlement, error) {
+			return fn(&running{Context: ctx, attempt: a}, tx)
+		})
 		return s, failed
 	})
 	switch {
@@ -147,13 +183,38 @@ func SettleTx[TX any](ctx context.Context, a *Attempt, in Transactor[TX], fn fun
 	case failed != nil:
 		err = nil
 	case err != nil && !errors.Is(err, ErrLost):
-		return a.settleDoubt(ctx, s, err)
+		return a.settleUndone(ctx, err)
 	}
-	a.lease.settling()
+	if !a.lease.enter(phaseSettled) {
+		return errSettledFirst
+	}
 	a.guard.rooms.wake(a.req.ID)
-	a.settled(ctx, s, err)
+	a.note(ctx, s, err)
 	if failed != nil {
 		return failed
 	}
 	return settleError(err)
+}
+
+// errSettledFirst is what a transaction gets when Settle ended its attempt first.
+var errSettledFirst = fmt.Errorf("onlyonce: settle: %w", errSettled)
+
+// settlementTx runs a function of SettleTx's, which the database may ask for
+// again. Its settlement counts unless Settle came first.
+func (a *Attempt) settlementTx(fn func() (Settlement, error)) (Settlement, error) {
+	if !a.lease.enter(phaseInTx) {
+		return Settlement{}, errSettledFirst
+	}
+	s, err := fn()
+	if wrong := s.Check(); wrong != nil {
+		return Settlement{}, settlementError(wrong, err)
+	}
+	if err != nil && s.State == "" {
+		return s, err
+	}
+	s = a.complete(s)
+	if !a.lease.enter(phaseCommitting) {
+		return Settlement{}, errors.Join(errSettledFirst, err)
+	}
+	return s, err
 }

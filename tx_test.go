@@ -281,15 +281,29 @@ func TestRowsOfALostAttemptAreRolledBack(t *testing.T) {
 	})
 }
 
-func TestACommitInDoubtIsResolvedByLooking(t *testing.T) {
+// Only the store can know what became of its transaction: the attempt's own hold
+// is also that of whoever else settles it.
+func TestACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
+	answered := func(body string) onlyonce.Settlement {
+		return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte(body)}}
+	}
+	inDoubt := func(fault func(func() error) error) func(func() error) error {
+		return func(do func() error) error { return errors.Join(onlyonce.ErrUnknown, fault(do)) }
+	}
 	for _, c := range []struct {
 		name    string
 		fault   func(func() error) error
-		done    bool
+		rival   bool // settles the attempt meanwhile
+		want    error
 		outcome string
+		again   int // the answer of a repeat
+		rows    int
 	}{
-		{"it came through", lossy, true, "executed"},
-		{"it did not", down, false, "failed"},
+		{"it came through, and nobody knows", inDoubt(lossy), false, onlyonce.ErrUnknown, "unknown", 1, 1},
+		{"it did not, and nobody knows", inDoubt(down), false, onlyonce.ErrUnknown, "unknown", 2, 2},
+		{"it did not, and the store knows", down, false, onlyonce.ErrUnavailable, "failed", 2, 2},
+		{"another settlement came through, and nobody knows", inDoubt(down), true, onlyonce.ErrUnknown, "unknown", 3, 0},
+		{"another settlement came through, and the store knows", down, true, onlyonce.ErrUnavailable, "failed", 3, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var log eventLog
@@ -299,19 +313,31 @@ func TestACommitInDoubtIsResolvedByLooking(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l.set(func() { l.settle = times(1, c.fault) })
+			l.set(func() {
+				l.settle = times(1, func(do func() error) error {
+					if c.rival {
+						rec := a.Record()
+						s := answered("3")
+						s.Keep = time.Hour
+						if err := l.Store.Settle(t.Context(), onlyonce.Hold{ID: rec.ID, Owner: rec.Owner, Fence: rec.Fence}, s); err != nil {
+							t.Error(err)
+						}
+					}
+					return c.fault(do)
+				})
+			})
 			err = onlyonce.SettleTx(t.Context(), a, l, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
 				tx["x"] = 1
-				return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("1")}}, nil
+				return answered("1"), nil
 			})
-			if c.done != (err == nil) || !c.done && !errors.Is(err, onlyonce.ErrUnavailable) {
-				t.Fatalf("error %v", err)
+			if !errors.Is(err, c.want) {
+				t.Fatalf("error %v, want %v", err, c.want)
 			}
 			again, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (int, error) {
-				tx["x"]++
-				return 1, nil
+				tx["x"] = 2
+				return 2, nil
 			})
-			if err != nil || again.Replayed != c.done || l.row("x") != 1 {
+			if err != nil || again.Value != c.again || l.row("x") != c.rows {
 				t.Fatalf("again: %+v, %v, row %d", again, err, l.row("x"))
 			}
 			if log.events[0].Outcome != c.outcome {
@@ -376,6 +402,35 @@ type busy struct{ *ledger }
 func (busy) RunTx(ctx context.Context, _ onlyonce.Claim, _ func(context.Context, entry, onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
 	<-ctx.Done()
 	return onlyonce.Record{}, ctx.Err()
+}
+
+// SettleTx is RunTx's, for the command of an attempt.
+func (busy) SettleTx(ctx context.Context, _ onlyonce.Hold, _ func(context.Context, entry) (onlyonce.Settlement, error)) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestASettlementInATransactionWaitsForItsTurnNoLongerThanALease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := newLedger()
+		a, err := onlyonce.New(l, onlyonce.Config{Lease: 10 * time.Second}).Begin(t.Context(), request("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := a.Context(t.Context())
+		defer stop()
+		began := time.Now()
+		err = onlyonce.SettleTx(ctx, a, busy{l}, func(context.Context, entry) (onlyonce.Settlement, error) {
+			t.Error("ran")
+			return onlyonce.Settlement{}, nil
+		})
+		if took := time.Since(began); took != 10*time.Second || !errors.Is(err, onlyonce.ErrUnavailable) {
+			t.Errorf("waited %v, error %v", took, err)
+		}
+		if err := a.Settle(ctx, onlyonce.Settlement{}); err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 func TestATransactionOfACallerWhoIsGoneDoesNotBegin(t *testing.T) {

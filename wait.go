@@ -64,8 +64,9 @@ func (rs *rooms) leave(id ID) {
 	}
 }
 
-// next returns what is closed at the next change, for one who has entered. Who
-// looks at the store after next and before waiting misses nothing.
+// next returns what is closed at the next change, for a waiter that has
+// entered. A waiter that looks at the store after next, and before it waits, misses
+// nothing.
 func (rs *rooms) next(id ID) <-chan struct{} {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()

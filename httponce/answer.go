@@ -16,8 +16,10 @@ import (
 // stream. Every request has a new one, which does nothing after its handler
 // has returned.
 type answer struct {
-	w   http.ResponseWriter
-	cfg *Config
+	w     http.ResponseWriter
+	cfg   *Config
+	layer *layer
+	of    *exchange
 
 	mu       sync.Mutex
 	scratch  *scratch // nil once it is closed
@@ -30,6 +32,8 @@ type answer struct {
 	last     []byte // of a streamed body of a declared length: its last byte, held back
 	trailers http.Header
 	tooLarge bool  // for a transaction
+	unkept   bool  // its body is too long to be stored, or there is no memory for it
+	charged  int   // bytes of memory that are taken for the body
 	refused  error // why InTx could not commit
 }
 
@@ -48,6 +52,7 @@ var (
 	errFixed    = errors.New("httponce: the answer was committed by InTx and can't be changed")
 	errReturned = errors.New("httponce: the handler has returned")
 	errTooLarge = errors.New("httponce: the answer is too large for a transaction")
+	errNoMemory = errors.New("httponce: there is no memory for the answer")
 )
 
 // txFactor is how many times Config.MaxAnswer an answer may have that can't
@@ -57,19 +62,27 @@ const txFactor = 16
 func (a *answer) Header() http.Header { return a.w.Header() }
 
 func (a *answer) WriteHeader(status int) {
+	if !a.writeHeader(status) {
+		a.of.late()
+	}
+}
+
+// writeHeader reports whether the handler has not returned yet.
+func (a *answer) writeHeader(status int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.stage >= fixed || a.status != 0 {
-		return
+		return a.stage != closed
 	}
 	if status < 100 || status > 999 {
 		panic(fmt.Sprintf("invalid WriteHeader code %v", status))
 	}
 	if status < 200 && status != http.StatusSwitchingProtocols {
 		a.w.WriteHeader(status)
-		return
+		return true
 	}
 	a.begin(status)
+	return true
 }
 
 func (a *answer) begin(status int) {
@@ -87,31 +100,94 @@ func (a *answer) Write(p []byte) (int, error)       { return write(a, p) }
 func (a *answer) WriteString(s string) (int, error) { return write(a, s) }
 
 func write[P []byte | string](a *answer, p P) (int, error) {
+	n, err := keep(a, p)
+	if err == errReturned {
+		a.of.late()
+	}
+	return n, err
+}
+
+// keep keeps p, or passes it on and keeps a copy.
+func keep[P []byte | string](a *answer, p P) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.admit(len(p)); err != nil || len(p) == 0 {
 		return 0, err
 	}
-	a.size += int64(len(p))
-	if a.inTx && a.size > txFactor*int64(a.cfg.MaxAnswer) {
-		a.tooLarge, a.body = true, nil
+	if a.status == http.StatusServiceUnavailable && a.size == 0 && givenUp() {
+		a.of.marks.Or(markUnknown | markGivenUp)
+	}
+	size := a.size + int64(len(p))
+	if a.inTx && size > txFactor*int64(a.cfg.MaxAnswer) {
+		a.tooLarge = true
 		return 0, errTooLarge
 	}
-	if a.stage == streamed && !a.storable() {
-		a.body = nil
+	a.unkept = a.unkept || !a.inTx && size > int64(a.cfg.MaxAnswer) || !a.reserve(len(p))
+	if a.unkept && a.inTx {
+		return 0, errNoMemory
+	}
+	if a.unkept {
+		if a.stage == buffered {
+			if err := a.stream([]byte(p[:min(len(p), sniffed)])); err != nil { // what there is, and then p
+				return 0, err
+			}
+		}
+		a.drop()
+		a.size = size
 		return pass(a, p)
 	}
-	if a.body == nil {
-		a.body = make([]byte, 0, max(len(p), 512))
-	}
+	a.size = size
 	a.body = append(a.body, p...)
-	switch {
-	case a.stage == streamed:
+	if a.stage == streamed {
 		_, _ = pass(a, p) // the command goes on without its client
-	case !a.storable() && !a.inTx:
-		return len(p), a.stream()
 	}
 	return len(p), nil
+}
+
+// reserve makes room for n more bytes of the body, and reports whether there is
+// memory for it.
+func (a *answer) reserve(n int) bool {
+	need := len(a.body) + n
+	if need <= cap(a.body) {
+		return true
+	}
+	room := max(need, 2*cap(a.body), 512)
+	if a.declared >= int64(need) && !a.isLong() {
+		room = int(a.declared)
+	}
+	if !a.charge(room) {
+		if room = need; !a.charge(room) {
+			return false
+		}
+	}
+	grown := make([]byte, len(a.body), room)
+	copy(grown, a.body)
+	a.body = grown
+	return true
+}
+
+// charge takes the memory for so much of the body, and reports whether there was as
+// much.
+func (a *answer) charge(room int) bool {
+	more := max(room-freeAnswer-a.charged, 0)
+	if more > 0 && !a.layer.takeAnswer(&a.scratch.call, more) {
+		return false
+	}
+	a.charged += more
+	return true
+}
+
+// isLong reports whether the body is declared to be longer than is kept.
+func (a *answer) isLong() bool {
+	return a.declared > int64(a.cfg.MaxAnswer) && (!a.inTx || a.declared > txFactor*int64(a.cfg.MaxAnswer))
+}
+
+// drop forgets the body, and gives its memory back.
+func (a *answer) drop() {
+	if a.body = nil; a.charged > 0 {
+		a.layer.giveBackAnswer(&a.scratch.call, a.charged)
+		a.charged = 0
+	}
 }
 
 // pass lets p leave as it comes, but for the last byte of a body of a declared
@@ -139,9 +215,8 @@ func send[P []byte | string](w io.Writer, p P) (int, error) {
 	return 0, nil
 }
 
-// storable reports whether the body as written so far is short enough to be
-// stored.
-func (a *answer) storable() bool { return a.size <= int64(a.cfg.MaxAnswer) }
+// storable reports whether the body as written so far is to be stored.
+func (a *answer) storable() bool { return !a.unkept && a.size <= int64(a.cfg.MaxAnswer) }
 
 // admit reports whether n more bytes may be written.
 func (a *answer) admit(n int) error {
@@ -178,18 +253,19 @@ type onlyWriter struct{ io.Writer }
 
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-// stream lets the answer leave as it comes.
-func (a *answer) stream() error {
-	a.complete()
+// stream lets the answer leave as it comes; next is the beginning of what follows
+// what was written.
+func (a *answer) stream(next []byte) error {
+	a.complete(next)
 	h := a.w.Header()
 	a.scratch.sent.take(h)
 	a.stage = streamed
+	if a.of.body.Len() == 0 {
+		a.layer.dropBody(&a.scratch.call)
+	}
 	a.w.WriteHeader(a.status)
 	maps.Copy(h, a.trailers)
 	body := a.body
-	if !a.storable() {
-		a.body = nil
-	}
 	if len(body) == 0 {
 		return nil
 	}
@@ -200,7 +276,7 @@ func (a *answer) stream() error {
 }
 
 // complete brings the header into the form in which it leaves and is stored.
-func (a *answer) complete() {
+func (a *answer) complete(next []byte) {
 	h := a.w.Header()
 	if a.status == 0 {
 		a.begin(http.StatusOK)
@@ -212,7 +288,7 @@ func (a *answer) complete() {
 		sent.restore(h)
 	}
 	if a.stage == buffered {
-		a.sniff(h)
+		a.sniff(h, next)
 	}
 }
 
@@ -235,10 +311,17 @@ func takeTrailers(h http.Header, declared []string) http.Header {
 	return trailers
 }
 
+// sniffed is how much of a body tells its type.
+const sniffed = 512
+
 // sniff names the content type that net/http would find out, so that it is
 // stored.
-func (a *answer) sniff(h http.Header) {
-	if len(a.body) == 0 {
+func (a *answer) sniff(h http.Header, next []byte) {
+	begin := a.body
+	if len(begin) < sniffed {
+		begin = append(begin[:len(begin):len(begin)], next...)
+	}
+	if len(begin) == 0 {
 		return
 	}
 	if _, ok := h["Content-Type"]; ok {
@@ -247,7 +330,7 @@ func (a *answer) sniff(h http.Header) {
 	if _, ok := h["Transfer-Encoding"]; ok || h.Get("Content-Encoding") != "" {
 		return
 	}
-	h.Set("Content-Type", http.DetectContentType(a.body))
+	h.Set("Content-Type", http.DetectContentType(begin))
 }
 
 // end takes the answer away from a handler that has returned, and tells the
@@ -258,7 +341,7 @@ func (a *answer) end() stage {
 	was := a.stage
 	switch {
 	case was < fixed:
-		a.complete()
+		a.complete(nil)
 	case was == fixed:
 		a.scratch.sent.restore(a.w.Header())
 	}

@@ -45,14 +45,20 @@ func (a *answer) rewind(m moment) {
 	clear(h)
 	maps.Copy(h, m.header)
 	a.status, a.declared, a.size = m.status, m.declared, m.size
-	a.body, a.tooLarge = a.body[:min(int(m.size), len(a.body))], false
+	a.body, a.tooLarge, a.unkept = a.body[:min(int(m.size), len(a.body))], false, false
 }
 
-// wrote tells the status written so far, or 0, and whether there was too much.
-func (a *answer) wrote() (status int, tooLarge bool) {
+// wrote tells the status written so far, or 0, and why not all was taken.
+func (a *answer) wrote() (status int, failed error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.status, a.tooLarge
+	switch {
+	case a.tooLarge:
+		failed = errTooLarge
+	case a.unkept:
+		failed = errNoMemory
+	}
+	return a.status, failed
 }
 
 // discard undoes everything.
@@ -60,7 +66,21 @@ func (a *answer) discard() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.scratch.base.restore(a.w.Header())
-	a.status, a.size, a.body, a.tooLarge = 0, 0, nil, false
+	a.drop()
+	a.status, a.size, a.tooLarge, a.unkept = 0, 0, false, false
+}
+
+// restart undoes everything, if nothing has left and nothing is to be committed.
+func (a *answer) restart() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stage != buffered || a.inTx {
+		return false
+	}
+	a.scratch.base.restore(a.w.Header())
+	a.drop()
+	a.status, a.size, a.unkept = 0, 0, false
+	return true
 }
 
 // leaveTx lets the answer go on if the transaction's function failed, and fixes it
@@ -89,7 +109,7 @@ func (x *exchange) fix() (s onlyonce.Settlement, err error) {
 	if _, commits := x.verdict(buffered); !commits {
 		return s, fmt.Errorf("httponce: InTx: the answer of status %d is not one to commit: rolled back", a.status)
 	}
-	a.complete()
+	a.complete(nil)
 	a.scratch.sent.take(a.w.Header())
 	s, _ = x.settlement(buffered)
 	return s, nil

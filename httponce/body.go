@@ -4,33 +4,81 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"slices"
 	"sync"
 )
 
-// firstGrant bounds the memory given to a body for its Content-Length alone.
-const firstGrant = 64 << 10
+// firstGrant is how much memory is taken for a body before any of it has come.
+const firstGrant = 8 << 10
 
 var errBodyTooLarge = errors.New("httponce: the request's body is too large")
 
-// readBody appends the request's body, at most limit bytes, to buf.
-func readBody(buf []byte, r *http.Request, limit int64) ([]byte, error) {
+func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
+
+// firstGrantOf returns how much memory is taken for a request's body before it is
+// read, and the length as which it is judged: the announced one, if there is one.
+func firstGrantOf(r *http.Request) (n, class int64) {
+	switch {
+	case !hasBody(r):
+		return 0, 0
+	case r.ContentLength >= 0:
+		return min(r.ContentLength, firstGrant), r.ContentLength
+	}
+	return firstGrant, firstGrant
+}
+
+// nextGrant returns how much memory a body has when it has filled so much. Few
+// steps leave little garbage, and a body that has its megabyte comes to its end.
+func nextGrant(room int64) int64 {
+	switch {
+	case room < smallBody:
+		return smallBody
+	case room < 1<<20:
+		return 1 << 20
+	}
+	return 2 * room
+}
+
+// receive appends the request's body to buf, for which the first grant has been
+// taken. The memory grows with what has come, and each time it is asked for before:
+// what is only announced takes none.
+func (l *layer) receive(c *call, buf []byte) ([]byte, error) {
+	r, limit := c.r, l.cfg.MaxBody
 	if r.ContentLength > limit {
 		return buf, errBodyTooLarge
 	}
-	if r.Body == nil || r.Body == http.NoBody {
+	if !hasBody(r) {
 		return buf, nil
 	}
-	limit += int64(len(buf))
-	buf = slices.Grow(buf, int(min(max(r.ContentLength, 511), firstGrant))+1)
+	up := &c.scratch.upload
+	up.restart()
+	room, class := firstGrantOf(r)
+	from, whole := len(buf), limit
+	if r.ContentLength >= 0 {
+		whole = r.ContentLength
+	}
 	for {
-		if len(buf) == cap(buf) {
-			buf = slices.Grow(buf, len(buf))
+		have := int64(len(buf) - from)
+		if have > whole {
+			whole = limit // a handler round this one made it longer than announced
 		}
-		n, err := r.Body.Read(buf[len(buf):cap(buf)])
+		if have >= room && room < whole {
+			grown := min(nextGrant(room), whole)
+			if p := l.quota.usage.wait(r.Context(), c.grant(l), grown-room, max(class, grown)); p != nil {
+				return buf, &errNoRoom{*p}
+			}
+			room = grown
+		}
+		end := from + int(room)
+		if room == whole {
+			end++ // for what must not follow
+		}
+		if cap(buf) < end {
+			buf = append(make([]byte, 0, end), buf...)
+		}
+		n, err := up.read(c.w, r.Body, buf[len(buf):end])
 		buf = buf[:len(buf)+n]
 		switch {
-		case int64(len(buf)) > limit:
+		case int64(len(buf)-from) > limit:
 			return buf, errBodyTooLarge
 		case err == io.EOF:
 			return buf, nil
@@ -58,8 +106,17 @@ func (b *body) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	n := copy(p, b.data)
-	b.data = b.data[n:]
+	if b.data = b.data[n:]; len(b.data) == 0 {
+		b.data = nil // whoever counts its memory may give it up
+	}
 	return n, nil
+}
+
+// Len returns how many bytes are left.
+func (b *body) Len() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return len(b.data)
 }
 
 func (b *body) Close() error {

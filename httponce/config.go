@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce"
 )
 
 // A Config says which requests are protected, and how. Only Tenant has to be
@@ -29,15 +31,26 @@ type Config struct {
 	KeyChars     string   // the characters a key may have; default a-z A-Z 0-9 - _
 	Required     bool     // refuse a request without a key; default: it passes untouched
 
-	// Fingerprint returns what must be the same in a repeat; nil: nothing is
-	// compared. It must not keep body. Default: a hash of method, path, query,
-	// content type and the body's bytes; the order of differently named
-	// query parameters does not matter. See also CanonicalJSON and
-	// NoFingerprint.
+	// Fingerprint returns what must be the same in a repeat. It must not keep
+	// body. A request for which it returns nothing is refused with status 500.
+	// Default: a hash of method, path, query, content type, content encoding
+	// and the body's bytes. The order of query parameters does not matter if
+	// their names are plain and different; it does for names that a server may
+	// take for the same, such as a, A, %61 and a[]. See also CanonicalJSON.
 	Fingerprint func(r *http.Request, body []byte) []byte
 
+	// FingerprintHeaders names request headers that must be the same in a
+	// repeat, too, whatever Fingerprint and SkipFingerprint say. "Host" is the
+	// request's host, with its port, in any case. Default: none.
+	FingerprintHeaders []string
+
+	// SkipFingerprint says that nothing is compared but FingerprintHeaders:
+	// whoever sends a used key gets its answer. With it, Fingerprint must be
+	// nil.
+	SkipFingerprint bool
+
 	// FingerprintSecret keys what is stored of a fingerprint (HMAC-SHA-256), so
-	// that who can read the store can't find out a body of few possibilities,
+	// that someone who can read the store can't find out a body of few possibilities,
 	// such as a card number, by trying them all. Everyone who shares the
 	// records must have the same; after a change, repeats are mismatches.
 	FingerprintSecret []byte
@@ -52,10 +65,19 @@ type Config struct {
 	StoreStatus func(status int) bool
 	KeepErrors  bool // replay an answer of 500 or more; default: a repeat runs again
 
+	// StatusOf returns the HTTP status that an answer counts as when it is decided
+	// whether the command completed or failed, for protocols that answer errors
+	// with 200: see RPCStatus. The Result's Header has the trailers too, and its
+	// Body is empty if it is too long to be stored. What it returns is not sent.
+	// Default, and for a return value that is no status: the answer's own status.
+	StatusOf func(answer onlyonce.Result) int
+
 	// ReplayHeader says which of the handler's headers are stored and replayed.
-	// It is told what is done by default: all are, but Set-Cookie and what else
-	// carries credentials or tokens, Date, Age and the headers of tracing.
-	// Those of one connection never are.
+	// It is told what is done by default: all are, but Set-Cookie, those whose
+	// name looks like that of a credential (it contains token, secret, session,
+	// password, api-key or the like), Date, Age and the headers of tracing.
+	// Those of one connection never are. To store one more, return
+	// byDefault || name == "X-Page-Token".
 	ReplayHeader func(name string, byDefault bool) bool
 	MaxAnswer    int // the longest body that is stored, in bytes; default 1 MiB; the repeat of a longer one gets no body
 
@@ -64,8 +86,52 @@ type Config struct {
 	// again. Default: such a request is refused with 503.
 	RunUnprotected bool
 
-	MaxInFlight int // keyed requests of one tenant at a time, waiting ones included; default 0: any number; more are refused with 429
-	MaxNewKeys  int // new keys of one tenant a minute, and at once; default 0: any number; then its keyed requests are refused with 429
+	// KeyInBody returns the key that the body of a request has, or "" if it has
+	// none. It is asked about requests of Methods that have a body; the
+	// handler finds the key in Header, and one that the client sends there
+	// must be the same. The text of its error is shown to the client. Who
+	// sends such a request must be known before its body is read, with a key
+	// or without. Default: keys are in Header only.
+	KeyInBody func(body []byte) (string, error)
+
+	// Refuse is asked about every keyed request before its body is read, with
+	// its tenant, and may return why it is refused, such as for a limit of the
+	// application's own. Default: nothing is refused.
+	Refuse func(r *http.Request, tenant string) *Problem
+
+	MaxInFlight int // keyed requests of one tenant at a time, waiting ones included; default 4096; more are refused with 429
+	MaxNewKeys  int // new keys of one tenant a minute, and at once; default 600,000; then its keyed requests are refused with 429
+
+	// MaxMemory is how many bytes the bodies of keyed requests may take at a
+	// time, and MaxTenantMemory those of one tenant. A body is counted before
+	// it is read, as it grows: with at most 1 MiB, or as much as has come of
+	// it, ahead of that. One for which there is no room waits for up to a
+	// second, and is then refused: with 503 if all, or 429 if the tenant's, is
+	// taken. While one waits, bodies of which next to nothing has come for
+	// half a second end with 503, if the ResponseWriter takes read deadlines.
+	// A quarter is kept for bodies of up to 64 KiB. Answers that are to be recorded or replayed may
+	// take as much again, all and a tenant's, and none of what bodies may;
+	// for want of that, an answer leaves as it comes and its body is not
+	// stored, one in a transaction is rolled back, and a replay is refused
+	// with 503. The default of MaxMemory is 64 MiB, or more
+	// if MaxBody or MaxAnswer ask for it, and that of MaxTenantMemory is half
+	// of MaxMemory.
+	MaxMemory       int64
+	MaxTenantMemory int64
+
+	// MaxStored is how many bytes of records this process may store within the
+	// Guard's Keep, counting 512 for each and its answer's header and body, and
+	// MaxTenantStored how many for one tenant. Beyond, all keyed requests are
+	// refused with 503, or the tenant's with 429, repeats too. The counters
+	// fall evenly, by the limit within Keep, and begin at zero when the
+	// process starts; other processes have their own. Defaults: 64 GiB, and a
+	// quarter of MaxStored.
+	MaxStored       int64
+	MaxTenantStored int64
+
+	// Usage has the counters of memory and of stored bytes. Default: one for
+	// all handlers of a Guard.
+	Usage *Usage
 
 	Problem func(http.ResponseWriter, *http.Request, Problem) // writes a refusal; default: Problem.ServeHTTP
 	DocsURL string                                            // documents the problems; sent in Link and type
@@ -81,6 +147,11 @@ const (
 	defaultMaxBody   = 1 << 20
 	defaultMaxAnswer = 1 << 20
 	shortestSecret   = 16
+
+	defaultMaxInFlight = 4096
+	defaultMaxNewKeys  = 600_000
+	defaultMaxMemory   = 64 << 20
+	defaultMaxStored   = 64 << 30
 )
 
 func (c Config) withDefaults(constructor string) Config {
@@ -105,7 +176,8 @@ func (c Config) withDefaults(constructor string) Config {
 	if c.MaxKeyLength < 0 || c.MaxKeyLength > longestKey {
 		nonsense("Config.MaxKeyLength is %d: write 1 to %d, or leave it 0 for %d", c.MaxKeyLength, longestKey, defaultMaxKey)
 	}
-	if c.MaxBody < 0 || c.MaxAnswer < 0 || c.MaxWait < 0 || c.MaxInFlight < 0 || c.MaxNewKeys < 0 {
+	if c.MaxBody < 0 || c.MaxAnswer < 0 || c.MaxWait < 0 || c.MaxInFlight < 0 || c.MaxNewKeys < 0 ||
+		c.MaxMemory < 0 || c.MaxTenantMemory < 0 || c.MaxStored < 0 || c.MaxTenantStored < 0 {
 		nonsense("a limit of the Config is negative: write a positive value, or leave it 0 for the default")
 	}
 	if s := c.MismatchStatus; s != 0 && s != http.StatusConflict && s != http.StatusUnprocessableEntity {
@@ -116,12 +188,33 @@ func (c Config) withDefaults(constructor string) Config {
 			nonsense("Config.KeyChars has the byte %#x: write printable ASCII characters", b)
 		}
 	}
+	c.FingerprintHeaders = slices.Clone(c.FingerprintHeaders)
+	for i, name := range c.FingerprintHeaders {
+		if name == "" {
+			nonsense("Config.FingerprintHeaders has an empty name: leave it out")
+		}
+		c.FingerprintHeaders[i] = http.CanonicalHeaderKey(name)
+	}
+	slices.Sort(c.FingerprintHeaders)
+	c.FingerprintHeaders = slices.Compact(c.FingerprintHeaders)
+	if c.SkipFingerprint && c.Fingerprint != nil {
+		nonsense("Config has a Fingerprint and says SkipFingerprint: leave out one of them")
+	}
 	if n := len(c.FingerprintSecret); c.FingerprintSecret != nil && n < shortestSecret {
 		nonsense("Config.FingerprintSecret has %d bytes: give %d random ones or more", n, shortestSecret)
 	}
 	c.MaxKeyLength = orDefault(c.MaxKeyLength, defaultMaxKey)
 	c.MaxBody = orDefault(c.MaxBody, defaultMaxBody)
 	c.MaxAnswer = orDefault(c.MaxAnswer, defaultMaxAnswer)
+	c.MaxInFlight = orDefault(c.MaxInFlight, defaultMaxInFlight)
+	c.MaxNewKeys = orDefault(c.MaxNewKeys, defaultMaxNewKeys)
+	c.MaxMemory = orDefault(c.MaxMemory, max(defaultMaxMemory, 4*c.MaxBody, 2*int64(c.MaxAnswer)))
+	c.MaxTenantMemory = orDefault(c.MaxTenantMemory, c.MaxMemory/2)
+	if least := min(c.MaxMemory, c.MaxTenantMemory); c.MaxBody > least-least/4 {
+		nonsense("Config.MaxBody is %d, and of MaxMemory and MaxTenantMemory long bodies may take %d: raise these, or lower MaxBody", c.MaxBody, least-least/4)
+	}
+	c.MaxStored = orDefault(c.MaxStored, defaultMaxStored)
+	c.MaxTenantStored = orDefault(c.MaxTenantStored, (c.MaxStored+3)/4)
 	c.MismatchStatus = orDefault(c.MismatchStatus, http.StatusUnprocessableEntity)
 	if c.StoreStatus == nil {
 		c.StoreStatus = storedByDefault
@@ -134,6 +227,14 @@ func orDefault[N int | int64 | time.Duration](given, otherwise N) N {
 		return otherwise
 	}
 	return given
+}
+
+// statusOf returns the status that an answer counts as.
+func (c *Config) statusOf(answer onlyonce.Result) int {
+	if status := c.StatusOf(answer); status >= 200 && status <= 599 {
+		return status
+	}
+	return answer.Status
 }
 
 // storedByDefault excepts the answers that say nothing about the command, only

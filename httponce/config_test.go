@@ -18,13 +18,14 @@ func TestAConfigThatMakesNoSenseIsRefused(t *testing.T) {
 	g := newGuard(onlyonce.Config{})
 	tenant := httponce.SingleTenant
 	for wants, cfg := range map[string]httponce.Config{
-		"SingleTenant": {},
-		"422 or 409":   {Tenant: tenant, MismatchStatus: 400},
-		"1 to 1024":    {Tenant: tenant, MaxKeyLength: 1025},
-		"negative":     {Tenant: tenant, MaxBody: -1},
-		"GET":          {Tenant: tenant, Methods: []string{"POST", "GET"}},
-		"printable":    {Tenant: tenant, KeyChars: "abcä"},
-		"16 random":    {Tenant: tenant, FingerprintSecret: []byte("short")},
+		"SingleTenant":  {},
+		"422 or 409":    {Tenant: tenant, MismatchStatus: 400},
+		"leave out one": {Tenant: tenant, SkipFingerprint: true, Fingerprint: httponce.CanonicalJSON()},
+		"1 to 1024":     {Tenant: tenant, MaxKeyLength: 1025},
+		"negative":      {Tenant: tenant, MaxBody: -1},
+		"GET":           {Tenant: tenant, Methods: []string{"POST", "GET"}},
+		"printable":     {Tenant: tenant, KeyChars: "abcä"},
+		"16 random":     {Tenant: tenant, FingerprintSecret: []byte("short")},
 	} {
 		func() {
 			defer func() {
@@ -134,8 +135,8 @@ func TestWhatARepeatMustHaveTheSame(t *testing.T) {
 	canonical, field, none, own := raw, raw, raw, raw
 	canonical.Fingerprint = httponce.CanonicalJSON()
 	field.Fingerprint = httponce.CanonicalJSON("/a")
-	none.Fingerprint = httponce.NoFingerprint
-	own.Fingerprint = func(r *http.Request, body []byte) []byte { return []byte(r.Header.Get("X-Hash")) }
+	none.SkipFingerprint = true
+	own.Fingerprint = func(r *http.Request, body []byte) []byte { return []byte("hash " + r.Header.Get("X-Hash")) }
 	for _, c := range []struct {
 		name   string
 		change func(*http.Request)
@@ -149,6 +150,7 @@ func TestWhatARepeatMustHaveTheSame(t *testing.T) {
 		{"the order of names in the query", target("/a%2Fb?y=2&x=1&x=3"), "raw canonical field none own"},
 		{"the order of a name's values", target("/a%2Fb?x=3&y=2&x=1"), "none own"},
 		{"the content type", func(r *http.Request) { r.Header.Set("Content-Type", "text/plain") }, "none own"},
+		{"a content encoding", func(r *http.Request) { r.Header.Set("Content-Encoding", "gzip") }, "none own"},
 		{"two content types", func(r *http.Request) { r.Header.Add("Content-Type", "") }, "none own"},
 		{"another header", func(r *http.Request) { r.Header.Set("User-Agent", "other") }, "raw canonical field none own"},
 		{"the spelling of the body", body(`{ "b": [1.0,2], "a": 1 }`), "canonical field none own"},
@@ -172,6 +174,76 @@ func TestWhatARepeatMustHaveTheSame(t *testing.T) {
 	}
 }
 
+func TestTheOrderOfAQueryCountsWhereNamesMayBeTheSame(t *testing.T) {
+	oneOperation := single
+	oneOperation.Operation = func(*http.Request) string { return "" }
+	for _, c := range []struct {
+		first, repeat string
+		same          bool
+	}{
+		{"a=1&b=2", "b=2&a=1", true},
+		{"a=1&b=2&a=3", "b=2&a=1&a=3", true},
+		{"user_id=1&user_name=2", "user_name=2&user_id=1", true},
+		{"pageSize=1&page-size=2", "page-size=2&pageSize=1", true},
+		{"a[x]=1&b[]=2", "b[]=2&a[x]=1", true},
+		{"amount=1&amoun%74=2", "amoun%74=2&amount=1", false},
+		{"a=1&a[]=2", "a[]=2&a=1", false},
+		{"a[0]=1&a[1]=2", "a[1]=2&a[0]=1", false},
+		{"a=1&A=2", "A=2&a=1", false},
+		{"a.b=1&a_b=2", "a_b=2&a.b=1", false},
+		{"a+b=1&a_b=2", "a_b=2&a+b=1", false},
+		{"a=1&%61=2", "%61=2&a=1", false},
+		{"a=1&+a=2", "+a=2&a=1", false},
+		{"a=1;b=2&b=3", "b=3&a=1;b=2", false},
+		{"a=1&b=2;a=3", "b=2;a=3&a=1", false},
+		{"a&b", "b&a", true},
+		{"a=1&b=2", "a=1&b=2&", false},
+	} {
+		var runs atomic.Int32
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), oneOperation)
+		serve(h, keyed("POST", "/x?"+c.first, "k", "x"))
+		if same := serve(h, keyed("POST", "/x?"+c.repeat, "k", "x")).Code == 201; same != c.same {
+			t.Errorf("%s and %s: the same request %v", c.first, c.repeat, same)
+		}
+	}
+}
+
+func TestTheNamedHeadersCountWhateverElseDoes(t *testing.T) {
+	for mode, cfg := range map[string]httponce.Config{
+		"raw": {}, "canonical": {Fingerprint: httponce.CanonicalJSON()}, "none": {SkipFingerprint: true},
+	} {
+		cfg.Tenant, cfg.FingerprintHeaders = httponce.SingleTenant, []string{"x-account", "Host"}
+		for _, c := range []struct {
+			what   string
+			change func(*http.Request)
+			same   bool
+		}{
+			{"nothing", func(*http.Request) {}, true},
+			{"another header", func(r *http.Request) { r.Header.Set("X-Other", "x") }, true},
+			{"the host in another case", func(r *http.Request) { r.Host = strings.ToUpper(r.Host) }, true},
+			{"another value", func(r *http.Request) { r.Header.Set("X-Account", "2") }, false},
+			{"two values", func(r *http.Request) { r.Header.Add("X-Account", "1") }, false},
+			{"no value", func(r *http.Request) { r.Header.Del("X-Account") }, false},
+			{"another host", func(r *http.Request) { r.Host = "other.example" }, false},
+			{"another body", func(r *http.Request) { r.Body, r.ContentLength = io.NopCloser(strings.NewReader("[]")), 2 }, mode == "none"},
+		} {
+			var runs atomic.Int32
+			h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+			ask := func() *http.Request {
+				r := keyed("POST", "/x", "k", "{}")
+				r.Header.Set("X-Account", "1")
+				return r
+			}
+			serve(h, ask())
+			r := ask()
+			c.change(r)
+			if same := serve(h, r).Code == 201; same != c.same || runs.Load() != 1 {
+				t.Errorf("%s, %s: the same request %v, %d runs", mode, c.what, same, runs.Load())
+			}
+		}
+	}
+}
+
 func TestABodyThatIsNoJSONIsComparedByItsBytes(t *testing.T) {
 	var runs atomic.Int32
 	cfg := single
@@ -180,6 +252,22 @@ func TestABodyThatIsNoJSONIsComparedByItsBytes(t *testing.T) {
 	wantAnswer(t, post(h, "k", `{"a":1,"a":2}`), 201, `run 1 of {"a":1,"a":2}`)
 	wantAnswer(t, post(h, "k", `{"a":1,"a":2}`), 201, `run 1 of {"a":1,"a":2}`)
 	wantProblem(t, post(h, "k", `{"a":1, "a":2}`), 422, "idempotency_key_reused")
+}
+
+func TestARequestForWhichTheFingerprintIsForgottenIsRefused(t *testing.T) {
+	for name, forgotten := range map[string][]byte{"nil": nil, "empty": {}} {
+		var runs atomic.Int32
+		var told error
+		cfg := single
+		cfg.Fingerprint = func(*http.Request, []byte) []byte { return forgotten }
+		cfg.FingerprintSecret = bytes.Repeat([]byte("s"), 32)
+		cfg.Problem = func(w http.ResponseWriter, r *http.Request, p httponce.Problem) { told = p.Err; p.ServeHTTP(w, r) }
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+		wantProblem(t, post(h, "k", "x"), 500, "command_failed")
+		if runs.Load() != 0 || told == nil || !strings.Contains(told.Error(), "SkipFingerprint") {
+			t.Errorf("%s: ran %d times, error %v", name, runs.Load(), told)
+		}
+	}
 }
 
 func TestAHashIsNotTakenForTheDocumentItIsOf(t *testing.T) {

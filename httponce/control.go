@@ -25,7 +25,7 @@ func (a *answer) FlushError() error {
 		return nil
 	}
 	if a.stage == buffered {
-		if err := a.stream(); err != nil {
+		if err := a.stream(nil); err != nil {
 			return err
 		}
 	}
@@ -77,7 +77,7 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errReturned
 	}
 	if a.status != 0 && a.stage == buffered {
-		_ = a.stream() // as much as the client takes
+		_ = a.stream(nil) // as much as the client takes
 	}
 	if a.last != nil {
 		a.leaveRest() // nothing is recorded that it could wait for

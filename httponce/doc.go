@@ -36,6 +36,11 @@
 // the running attempt's lease, at least one second and at most five, since most
 // commands end long before their lease does.
 //
+// What a request uses up is counted before it is taken: its tenant's requests, the
+// memory of its body and answer, and what is stored of it have limits with
+// defaults (see Config.MaxInFlight, MaxMemory and MaxStored). Beyond them it is
+// refused with 429 or 503 and a Retry-After, and its handler does not run.
+//
 // Transport is the other half: it gives a client's requests their keys, and
 // sends them again until there is an answer.
 package httponce

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -12,6 +13,7 @@ import (
 // An exchange is what a handler gets of a keyed request: the request's context
 // and body, and the answer.
 type exchange struct {
+	guard   *onlyonce.Guard
 	attempt *onlyonce.Attempt
 	run     running
 	body    body
@@ -19,6 +21,9 @@ type exchange struct {
 	base    *headerCopy
 	marks   atomic.Uint32
 	expires [1]string
+
+	outer    outerState // before the handler ran
+	toldLate atomic.Bool
 }
 
 // What a handler has said about its answer.
@@ -26,6 +31,7 @@ const (
 	markDontStore = 1 << iota
 	markDontStoreBody
 	markUnknown
+	markGivenUp // the handler still runs
 )
 
 // DontStore says that the answer to r is not to be stored: a repeat runs again,
@@ -41,6 +47,14 @@ func DontStoreBody(r *http.Request) { mark(r, markDontStoreBody) }
 // third party had no answer. What that means for a repeat is the Guard's
 // setting. Without a key it does nothing.
 func Unknown(r *http.Request) { mark(r, markUnknown) }
+
+// Discard drops what the handler has written of its answer to r, the header
+// included, and reports whether it could: not if some of it has left, if InTx
+// has committed it, or without a key.
+func Discard(r *http.Request) bool {
+	x := exchangeOf(r)
+	return x != nil && x.answer.restart()
+}
 
 func mark(r *http.Request, m uint32) {
 	if x := exchangeOf(r); x != nil {
@@ -75,9 +89,10 @@ func newExchange(l *layer, c *call, ctx context.Context) *exchange {
 	} else {
 		c.scratch.base.restore(h)
 	}
-	x := &exchange{body: body{data: c.scratch.body}}
+	x := &exchange{guard: l.guard, body: body{data: c.scratch.body}}
 	x.run = running{ctx, x}
-	x.answer.w, x.answer.cfg, x.answer.scratch = c.w, &l.cfg, c.scratch
+	x.answer.w, x.answer.cfg, x.answer.layer, x.answer.of, x.answer.scratch = c.w, &l.cfg, l, x, c.scratch
+	x.outer, _ = stateOf(c.w)
 	x.base = &c.scratch.base
 	c.x = x
 	return x
@@ -89,6 +104,7 @@ func (x *exchange) request(c *call) *http.Request { return c.again(&x.run, &x.bo
 // abandon notes that the handler panicked with p, or ended its goroutine, so
 // that nobody knows what happened.
 func (x *exchange) abandon(p any) {
+	x.toldLate.Store(true)
 	x.answer.abandon()
 	text := "the handler's goroutine ended"
 	if p != nil {
@@ -113,7 +129,12 @@ func (x *exchange) settlement(at stage) (s onlyonce.Settlement, commits bool) {
 // verdict is the settlement but for its result.
 func (x *exchange) verdict(at stage) (s onlyonce.Settlement, commits bool) {
 	marks, status, cfg := x.marks.Load(), x.answer.status, x.answer.cfg
+	if cfg.StatusOf != nil && at != hijacked && status >= 200 {
+		status = cfg.statusOf(x.answer.asSeen())
+	}
 	switch {
+	case marks&markGivenUp != 0:
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler answered while its handler still ran"}, false
 	case marks&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler said that nobody knows its outcome"}, false
 	case marks&markDontStore != 0, at == hijacked, status < 200, status < 500 && !cfg.StoreStatus(status):
@@ -124,6 +145,17 @@ func (x *exchange) verdict(at stage) (s onlyonce.Settlement, commits bool) {
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("status %d after the attempt's time had ended", status)}, false
 	}
 	return onlyonce.Settlement{State: onlyonce.StateFailed, Final: cfg.KeepErrors, Error: fmt.Sprintf("status %d", status)}, false
+}
+
+// asSeen returns the answer as the client sees it, its trailers among the header.
+func (a *answer) asSeen() onlyonce.Result {
+	header := make(http.Header)
+	for _, part := range []http.Header{a.w.Header(), a.trailers} {
+		for name, vs := range part {
+			header[strings.TrimPrefix(name, http.TrailerPrefix)] = vs
+		}
+	}
+	return onlyonce.Result{Status: a.status, Header: header, Body: a.body}
 }
 
 // result returns the answer as it is stored.

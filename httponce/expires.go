@@ -12,7 +12,9 @@ import (
 func (l *layer) leave(c *call, recorded bool) {
 	x := c.x
 	if recorded && x.attempt != nil {
-		if rec := x.attempt.Record(); lasts(rec) {
+		rec := x.attempt.Record()
+		l.account(c, rec)
+		if lasts(rec) {
 			x.expires[0] = l.dates.after(rec.KeepLeft)
 			x.answer.w.Header()[headerExpires] = x.expires[:]
 		}

@@ -16,8 +16,8 @@ import (
 // CanonicalJSON is a Config.Fingerprint for JSON bodies, which are compared by
 // meaning: the order of members, white space and the ways to write a
 // character or a number do not matter. fields are JSON Pointers of what counts; none:
-// all. Method, path, query and content type count as they do by default. A body
-// that is not JSON counts with its bytes.
+// all. Method, path, query, content type and content encoding count as they do by
+// default. A body that is not JSON counts with its bytes.
 func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 	fields = slices.Clone(fields)
 	return func(r *http.Request, body []byte) []byte {
@@ -34,12 +34,8 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 	}
 }
 
-// NoFingerprint is a Config.Fingerprint that compares nothing: whoever sends a
-// used key gets its answer.
-func NoFingerprint(*http.Request, []byte) []byte { return nil }
-
 // fingerprintVersion is another when requests are compared in another way.
-const fingerprintVersion = 1
+const fingerprintVersion = 2
 
 // begin makes the scratch's text what is to be the same in a repeat but for the
 // body; how says in what way that follows.
@@ -50,17 +46,33 @@ func (s *scratch) begin(r *http.Request, how string) {
 	t = appendPart(t, r.URL.Path)
 	t = appendPart(t, r.URL.RawPath)
 	t = s.appendQuery(t, r.URL.RawQuery)
-	types := r.Header["Content-Type"]
-	t = binary.AppendUvarint(t, uint64(len(types)))
-	for _, ct := range types {
-		t = appendPart(t, ct)
+	t = appendParts(t, r.Header["Content-Type"])
+	s.text = appendParts(t, r.Header["Content-Encoding"])
+}
+
+// comparesNothing reports whether a used key is enough to get its answer.
+func (c *Config) comparesNothing() bool { return c.SkipFingerprint && len(c.FingerprintHeaders) == 0 }
+
+// withHeaders adds to a fingerprint the headers that have to be the same.
+func (c *Config) withHeaders(fingerprint []byte, r *http.Request) []byte {
+	if len(c.FingerprintHeaders) == 0 {
+		return fingerprint
 	}
-	s.text = t
+	b := appendPart(nil, string(fingerprint))
+	for _, name := range c.FingerprintHeaders {
+		values := r.Header[name]
+		if name == "Host" {
+			values = []string{strings.ToLower(r.Host)}
+		}
+		b = appendParts(appendPart(b, name), values)
+	}
+	sum := sha256.Sum256(b)
+	return sum[:]
 }
 
 // keyed returns what is stored of a fingerprint.
 func (c *Config) keyed(fingerprint []byte) []byte {
-	if c.FingerprintSecret == nil || fingerprint == nil {
+	if c.FingerprintSecret == nil {
 		return fingerprint
 	}
 	h := hmac.New(sha256.New, c.FingerprintSecret)
@@ -74,26 +86,71 @@ func (s *scratch) fingerprint() []byte {
 	return s.sum[:]
 }
 
-// appendQuery appends the query's parameters in the order of their names;
-// those of one name keep theirs.
+// appendQuery appends the query's parameters in the order of their names. Those
+// whose names a server may take for the same keep theirs, and so do all if it can't
+// be told what a server takes a name for.
 func (s *scratch) appendQuery(t []byte, query string) []byte {
-	if strings.IndexByte(query, '&') < 0 {
-		return appendPart(t, query)
+	if strings.IndexByte(query, '&') < 0 || strings.IndexByte(query, ';') >= 0 {
+		return appendPart(append(t, 0), query)
 	}
 	s.query = s.query[:0]
 	for p := range strings.SplitSeq(query, "&") {
-		s.query = append(s.query, p)
+		name, ok := parameterName(p)
+		if !ok {
+			return appendPart(append(t, 0), query)
+		}
+		s.query = append(s.query, parameter{name, p})
 	}
-	slices.SortStableFunc(s.query, func(a, b string) int {
-		a, _, _ = strings.Cut(a, "=")
-		b, _, _ = strings.Cut(b, "=")
-		return cmp.Compare(a, b)
-	})
-	t = binary.AppendUvarint(t, uint64(len(query)))
+	slices.SortStableFunc(s.query, func(a, b parameter) int { return compareNames(a.name, b.name) })
+	t = binary.AppendUvarint(append(t, 1), uint64(len(query)))
 	for _, p := range s.query {
-		t = append(append(t, p...), '&')
+		t = append(append(t, p.text...), '&')
 	}
 	return t
+}
+
+// A parameter of a query, and its name as far as the first bracket.
+type parameter struct{ name, text string }
+
+// parameterName is not ok if a server may decode the name.
+func parameterName(p string) (name string, ok bool) {
+	name, _, _ = strings.Cut(p, "=")
+	for i := range len(name) {
+		if c := name[i]; !isLower(c|0x20) && !isDigit(c) && strings.IndexByte("-_.[]", c) < 0 {
+			return "", false
+		}
+	}
+	name, _, _ = strings.Cut(name, "[")
+	return name, true
+}
+
+// compareNames is 0 for names that are one to some servers: ASP.NET does not mind
+// the case, and PHP makes an underscore of a dot.
+func compareNames(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if n := cmp.Compare(plainNameByte(a[i]), plainNameByte(b[i])); n != 0 {
+			return n
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func plainNameByte(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c | 0x20
+	case c == '.':
+		return '_'
+	}
+	return c
+}
+
+func appendParts(b []byte, parts []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(parts)))
+	for _, part := range parts {
+		b = appendPart(b, part)
+	}
+	return b
 }
 
 func appendPart(b []byte, part string) []byte {

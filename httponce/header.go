@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"bytes"
 	"maps"
 	"net/http"
 	"slices"
@@ -141,23 +142,64 @@ func ofConnection(name string) bool {
 // first time only.
 func secretOrStale(name string) bool {
 	switch name {
-	case "Content-Type", "Content-Length", "Location", "Etag", "Cache-Control":
+	case "Content-Type", "Content-Length", "Location", "Etag", "Cache-Control", "Vary", "Link", "Last-Modified",
+		"Idempotency-Key", "Surrogate-Key":
 		return false
-	case "Set-Cookie", "Set-Cookie2", "Www-Authenticate", "Authentication-Info", "Clear-Site-Data",
-		"Date", "Age", "Traceparent", "Tracestate", "Traceresponse", "Server-Timing":
+	case "Date", "Age", "Traceparent", "Tracestate", "Traceresponse", "Server-Timing", "Clear-Site-Data":
 		return true
 	}
-	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "X-B3-") ||
-		strings.Contains(name, "Authorization") || containsFold(name, "csrf") || containsFold(name, "xsrf")
+	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "X-B3-") || carriesSecret(name)
 }
 
-func containsFold(s, lower string) bool {
-	for i := range len(s) - len(lower) + 1 {
-		if strings.EqualFold(s[i:i+len(lower)], lower) {
+// ofSecrets are words in the names of headers that carry credentials, whatever
+// separates them. A name that merely looks like one of a secret is not stored
+// either: a replay without it can be seen and mended, a stored secret can't.
+var ofSecrets = [...]string{
+	"token", "secret", "session", "sessid", "cookie", "credential", "passw", "passphrase", "apikey", "accesskey",
+	"privatekey", "signingkey", "encryptionkey", "authoriz", "authent", "authn", "oauth", "bearer", "jwt",
+	"csrf", "xsrf", "samlresponse", "onetime",
+}
+
+// ofSecretsAlone are words that tell so only if they stand alone: "Author" is no
+// "Auth".
+var ofSecretsAlone = [...]string{"auth", "key", "keys", "otp", "totp", "mfa", "pin", "sid", "ticket", "assertion"}
+
+// carriesSecret reports whether the name of a header looks as if it carried a
+// credential.
+func carriesSecret(name string) bool {
+	var room [64]byte
+	joined := room[:0]
+	for i := range len(name) {
+		if c := lower(name[i]); c != '-' && c != '_' && c != '.' {
+			joined = append(joined, c)
+		}
+	}
+	for _, word := range ofSecrets {
+		if bytes.Contains(joined, []byte(word)) {
 			return true
 		}
 	}
+	for rest := name; rest != ""; {
+		var word string
+		if i := strings.IndexAny(rest, "-_."); i >= 0 {
+			word, rest = rest[:i], rest[i+1:]
+		} else {
+			word, rest = rest, ""
+		}
+		for _, w := range ofSecretsAlone {
+			if strings.EqualFold(word, w) {
+				return true
+			}
+		}
+	}
 	return false
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c | 0x20
+	}
+	return c
 }
 
 // listed reports whether comma-separated lists have the name.

@@ -2,6 +2,8 @@ package httponce
 
 import (
 	"encoding/hex"
+	"fmt"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -14,7 +16,8 @@ type keyForm struct {
 	strict  bool
 	longest int
 	allowed [256]bool
-	bare    bool // every key can be written as a token, without quotes
+	bare    bool   // every key can be written as a token, without quotes
+	chars   string // those that are allowed, for people
 }
 
 func newKeyForm(c Config) keyForm {
@@ -27,7 +30,59 @@ func newKeyForm(c Config) keyForm {
 		f.allowed[chars[i]] = true
 	}
 	f.bare = !strings.ContainsAny(chars, afterToken)
+	f.chars = describe(&f.allowed)
 	return f
+}
+
+// describe lists characters for people, such as "a-z 0-9 -".
+func describe(chars *[256]bool) string {
+	var words []string
+	for from := 0; from < len(chars); from++ {
+		if !chars[from] {
+			continue
+		}
+		to := from
+		for to+1 < len(chars) && chars[to+1] && kind(byte(to+1)) == kind(byte(from)) && kind(byte(from)) != 0 {
+			to++
+		}
+		switch {
+		case from == ' ':
+			words = append(words, "the blank")
+		case to > from+1:
+			words = append(words, string([]byte{byte(from), '-', byte(to)}))
+		default:
+			to = from
+			words = append(words, string([]byte{byte(from)}))
+		}
+		from = to
+	}
+	return strings.Join(words, " ")
+}
+
+// kind tells letters and digits apart; 0: neither.
+func kind(c byte) byte {
+	switch {
+	case isDigit(c):
+		return '0'
+	case isLower(c):
+		return 'a'
+	case 'A' <= c && c <= 'Z':
+		return 'A'
+	}
+	return 0
+}
+
+// notAllowed says which character at the beginning of s a key may not have.
+func (f *keyForm) notAllowed(s string) string {
+	if f.allowed[s[0]] {
+		return "A key with " + strconv.Quote(s[:1]) + ` must be a quoted string, such as "8e03978e".`
+	}
+	r, size := utf8.DecodeRuneInString(s)
+	name := fmt.Sprintf("the byte 0x%02X", s[0])
+	if r != utf8.RuneError || size > 1 {
+		name = "the character " + strconv.QuoteToASCII(string(r))
+	}
+	return "The key has " + name + ", which is not allowed. Allowed characters: " + f.chars + "."
 }
 
 // read returns the key in a header's values, or says what is wrong with them.
@@ -55,6 +110,9 @@ func (f *keyForm) read(values []string) (key, wrong string) {
 		key, rest = s, ""
 		if i := strings.IndexAny(s, afterToken); i >= 0 {
 			key, rest = s[:i], s[i:]
+			if rest[0] != ';' {
+				return "", f.notAllowed(rest)
+			}
 		}
 	}
 	if !parameters(rest) {
@@ -68,11 +126,11 @@ func (f *keyForm) judge(key string) (wrong string) {
 	case key == "":
 		return "The key is empty."
 	case len(key) > f.longest:
-		return "The key is too long."
+		return fmt.Sprintf("The key has %d characters; %d are allowed.", len(key), f.longest)
 	}
 	for i := range len(key) {
 		if !f.allowed[key[i]] {
-			return "The key has a character that is not allowed."
+			return f.notAllowed(key[i:])
 		}
 	}
 	return ""
@@ -101,6 +159,11 @@ func quoted(s string) (value, rest string, ok bool) {
 		}
 	}
 	return "", "", false
+}
+
+// quote writes a key as an RFC 9651 string.
+func quote(key string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
 }
 
 // parameters reports whether s is a list of RFC 9651 parameters, maybe empty.

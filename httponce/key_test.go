@@ -156,3 +156,28 @@ func FuzzKey(f *testing.F) {
 		}
 	})
 }
+
+func TestARefusedKeyNamesItsCharacterAndThoseThatAreAllowed(t *testing.T) {
+	usual := newKeyForm(Config{MaxKeyLength: defaultMaxKey})
+	other := newKeyForm(Config{MaxKeyLength: 4, KeyChars: "abcxyz019:/ ,"})
+	for _, c := range []struct {
+		form *keyForm
+		in   string
+		want string
+	}{
+		{&usual, "user:42/order.7", `The key has the character ":", which is not allowed. Allowed characters: - 0-9 A-Z _ a-z.`},
+		{&usual, `"a b"`, `the character " "`},
+		{&usual, "a b", `the character " "`},
+		{&usual, "a, b", `the character ","`},
+		{&usual, "\u00e4", `the character "\u00e4"`},
+		{&usual, "a\xff", "the byte 0xFF"},
+		{&usual, "a\x1b[2J", `the character "\x1b"`},
+		{&other, "abcd", "characters: the blank , / 0 1 9 : a-c x-z."},
+		{&other, "a,b", `A key with "," must be a quoted string`},
+		{&other, "abcabc", "The key has 6 characters; 4 are allowed."},
+	} {
+		if _, wrong := c.form.read([]string{c.in}); !strings.Contains(wrong, c.want) {
+			t.Errorf("%q is refused with %q, want %q in it", c.in, wrong, c.want)
+		}
+	}
+}

@@ -17,7 +17,7 @@ type layer struct {
 	guard *onlyonce.Guard
 	cfg   Config
 	keys  keyForm
-	quota *quota // nil: none
+	quota *quota
 	way   way
 	dates dates
 }
@@ -31,7 +31,11 @@ type way interface {
 }
 
 func newLayer(g *onlyonce.Guard, cfg Config, way way) *layer {
-	return &layer{guard: g, cfg: cfg, keys: newKeyForm(cfg), quota: newQuota(cfg), way: way}
+	u := cfg.Usage
+	if u == nil {
+		u = usageOf(g)
+	}
+	return &layer{guard: g, cfg: cfg, keys: newKeyForm(cfg), quota: newQuota(u, cfg), way: way}
 }
 
 // A call is a request that is protected.
@@ -43,6 +47,9 @@ type call struct {
 	x       *exchange         // the one that ran the handler
 	attempt *onlyonce.Attempt // that ran; nil: none
 	allowed *allowance        // by the quota, until it ends; nil: none
+	held    int64             // bytes of memory that its body takes
+	answer  int64             // and its answer
+	stored  int               // bytes that were stored
 }
 
 // again returns the request, whose body has been read, with a body.
@@ -60,75 +67,101 @@ func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	values, given := r.Header[l.cfg.Header]
-	if !given && !l.cfg.Required {
+	inBody := l.cfg.KeyInBody != nil && r.ContentLength != 0
+	if !given && !inBody {
+		if l.cfg.Required {
+			l.refuseUnread(w, r, "", keyMissing)
+			return
+		}
 		l.way.open(l, w, r)
 		return
 	}
-	if !given {
-		l.refuse(w, r, keyMissing)
-		return
+	key := ""
+	if given {
+		var wrong string
+		if key, wrong = l.keys.read(values); wrong != "" {
+			l.refuseUnread(w, r, "", invalidKey(wrong))
+			return
+		}
 	}
-	key, wrong := l.keys.read(values)
-	if wrong != "" {
-		p := keyInvalid
-		p.Detail = wrong
-		l.refuse(w, r, p)
-		return
-	}
-	l.protect(w, r, key)
+	l.protect(w, r, key, inBody)
 }
 
-// protect serves a request with a valid key.
-func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string) {
+func invalidKey(wrong string) Problem {
+	p := keyInvalid
+	p.Detail = wrong
+	return p
+}
+
+// protect serves a request with a valid key, or with one that its body may have.
+// What it uses up is counted before its body is read.
+func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string, inBody bool) {
 	tenant := fit(l.cfg.Tenant(r))
 	if tenant == "" {
-		l.refuseKeyed(w, r, key, tenantMissing)
+		l.refuseUnread(w, r, key, tenantMissing)
 		return
 	}
 	id := onlyonce.ID{Tenant: tenant, Operation: fit(l.operation(r)), Key: key}
-	if outer := onlyonce.Current(r.Context()); outer != nil && outer.Record().ID == id {
-		l.way.open(l, w, r) // a layer round this one protects it already
+	if l.isInside(r, id) {
+		l.way.open(l, w, r)
 		return
 	}
 	s := takeScratch()
 	defer s.giveBack()
-	if l.cfg.Fingerprint == nil {
-		s.begin(r, "bytes")
-	}
-	if !l.readBody(s, w, r, key) {
+	c := &s.call
+	*c = call{w: w, r: r, scratch: s, request: onlyonce.Request{ID: id, SkipFingerprint: l.cfg.comparesNothing(), Wait: l.wait(r)}}
+	if p := l.admit(c); p != nil {
+		l.refuseUnread(w, r, key, *p)
 		return
 	}
-	c := &s.call
-	*c = call{w: w, r: r, scratch: s, request: onlyonce.Request{
-		ID:   id,
-		Wait: l.wait(r),
-	}}
-	if l.cfg.Fingerprint != nil {
-		c.request.Fingerprint = l.cfg.Fingerprint(r, s.body)
-	} else {
-		c.request.Fingerprint = s.fingerprint()
+	defer l.free(c)
+	if l.cfg.Fingerprint == nil && !l.cfg.SkipFingerprint {
+		s.begin(r, "bytes")
 	}
-	c.request.Fingerprint = l.cfg.keyed(c.request.Fingerprint)
-	if l.quota != nil {
-		allowed, wait := l.quota.enter(tenant)
-		if allowed == nil {
-			p := tooMany
-			p.RetryAfter = wait
-			l.refuseKeyed(w, r, key, p)
+	if !l.readBody(c) {
+		return
+	}
+	if inBody {
+		if p := l.keyInBody(c); p != nil {
+			l.refuseKeyed(w, r, key, *p)
 			return
 		}
-		c.allowed = allowed
-		defer l.free(c)
+		if c.request.ID.Key == "" || l.isInside(r, c.request.ID) {
+			b := &body{data: s.body}
+			defer b.Close()
+			again := c.again(r.Context(), b)
+			again.ContentLength = int64(len(s.body))
+			l.way.open(l, w, again)
+			return
+		}
+	}
+	if !l.cfg.comparesNothing() {
+		print := l.fingerprint(s, c.r)
+		if len(print) == 0 && !l.cfg.SkipFingerprint {
+			l.refuseKeyed(w, r, c.request.ID.Key, fingerprintMissing)
+			return
+		}
+		c.request.Fingerprint = l.cfg.keyed(l.cfg.withHeaders(print, c.r))
 	}
 	l.way.keyed(l, c)
 }
 
-// free ends the request for its tenant's quota.
-func (l *layer) free(c *call) {
-	if a := c.allowed; a != nil {
-		c.allowed = nil
-		l.quota.leave(c.request.ID.Tenant, a, c.attempt != nil && c.attempt.Number() == 1)
+// fingerprint returns what must be the same in a repeat of a request whose body
+// has been read.
+func (l *layer) fingerprint(s *scratch, r *http.Request) []byte {
+	switch {
+	case l.cfg.SkipFingerprint:
+		return nil // only the named headers count
+	case l.cfg.Fingerprint != nil:
+		return l.cfg.Fingerprint(r, s.body)
 	}
+	return s.fingerprint()
+}
+
+// isInside reports whether a layer round this one protects the request already.
+func (l *layer) isInside(r *http.Request, id onlyonce.ID) bool {
+	outer := onlyonce.Current(r.Context())
+	return outer != nil && outer.Record().ID == id
 }
 
 // send writes an answer's body, which ends the request: a client that has its last
@@ -136,6 +169,12 @@ func (l *layer) free(c *call) {
 func (l *layer) send(c *call, body []byte) {
 	if len(body) == 0 {
 		return
+	}
+	if len(body) > freeAnswer {
+		if c.x != nil {
+			c.x.body.Close()
+		}
+		l.dropBody(c)
 	}
 	last := len(body) - 1
 	if c.allowed != nil && last > 0 {
@@ -146,24 +185,42 @@ func (l *layer) send(c *call, body []byte) {
 	_, _ = c.w.Write(body) // a client that went away asks again
 }
 
+// errNoRoom is why a body is not read on.
+type errNoRoom struct{ why Problem }
+
+func (*errNoRoom) Error() string { return "httponce: there is no room for the request's body" }
+
 // readBody reads the body, or refuses the request.
-func (l *layer) readBody(s *scratch, w http.ResponseWriter, r *http.Request, key string) bool {
+func (l *layer) readBody(c *call) bool {
+	s := c.scratch
 	var err error
 	head := len(s.text)
-	s.text, err = readBody(s.text, r, l.cfg.MaxBody)
+	s.text, err = l.receive(c, s.text)
 	if s.body = s.text[head:]; err == nil {
 		return true
 	}
 	var outer *http.MaxBytesError
+	var full *errNoRoom
 	p := bodyUnreadable
-	if errors.Is(err, errBodyTooLarge) || errors.As(err, &outer) {
+	switch {
+	case errors.As(err, &full):
+		p = full.why
+	case err == errSilent:
+		p = overloaded
+	case errors.Is(err, errBodyTooLarge), errors.As(err, &outer):
 		p = bodyTooLarge
 	}
 	p.Err = err
-	if r.ProtoMajor == 1 {
-		w.Header().Set("Connection", "close") // what is left of the body is not read
+	if p.Code != bodyUnreadable.Code {
+		s.drop()
+		l.free(c)
+		l.refuseUnread(c.w, c.r, c.request.ID.Key, p)
+		return false
 	}
-	l.refuseKeyed(w, r, key, p)
+	if c.r.ProtoMajor == 1 {
+		c.w.Header().Set("Connection", "close") // nobody knows where the next request begins
+	}
+	l.refuseKeyed(c.w, c.r, c.request.ID.Key, p)
 	return false
 }
 
@@ -172,12 +229,16 @@ func (l *layer) refuseKeyed(w http.ResponseWriter, r *http.Request, key string, 
 	l.refuse(w, r, p)
 }
 
-// fit makes a part of an ID short enough for every store.
+// hashed begins what stands for a part of an ID that is too long.
+const hashed = "sha256:"
+
+// fit makes a part of an ID short enough for every store. A part that looks like
+// what stands for another is replaced too, so that no two parts become the same.
 func fit(part string) string {
-	if len(part) <= longestKey {
+	if len(part) <= longestKey && !strings.HasPrefix(part, hashed) {
 		return part
 	}
-	return fmt.Sprintf("sha256:%x", onlyonce.Fingerprint([]byte(part)))
+	return fmt.Sprintf(hashed+"%x", onlyonce.Fingerprint([]byte(part)))
 }
 
 func (l *layer) operation(r *http.Request) string {

@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -15,12 +16,24 @@ import (
 // the zero Config. Without a key, or with one that is not well-formed, refusal is
 // what to answer.
 func ReadKey(r *http.Request) (key string, refusal *Problem) {
-	values, given := r.Header["Idempotency-Key"]
+	return defaultKeys.readFrom(r, "Idempotency-Key")
+}
+
+// ReadKey is the function ReadKey for the header and the form of the key that the
+// Config says.
+func (c Config) ReadKey(r *http.Request) (key string, refusal *Problem) {
+	c.MaxKeyLength = cmp.Or(c.MaxKeyLength, defaultMaxKey)
+	keys := newKeyForm(c)
+	return keys.readFrom(r, http.CanonicalHeaderKey(cmp.Or(c.Header, "Idempotency-Key")))
+}
+
+func (f *keyForm) readFrom(r *http.Request, header string) (key string, refusal *Problem) {
+	values, given := r.Header[header]
 	if !given {
 		missing := keyMissing
 		return "", &missing
 	}
-	key, wrong := defaultKeys.read(values)
+	key, wrong := f.read(values)
 	if wrong == "" {
 		return key, nil
 	}
@@ -71,7 +84,7 @@ func problemOf(err error, otherwise Problem) Problem {
 	case errors.As(err, &busy):
 		p = inProgress
 		p.RetryAfter = min(max(busy.RetryAfter, time.Second), longestRetryAfter)
-	case errors.Is(err, onlyonce.ErrLost):
+	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight):
 		p = inProgress
 		p.RetryAfter = time.Second
 	case errors.Is(err, onlyonce.ErrUnknown), errors.Is(err, onlyonce.ErrCorrupt):

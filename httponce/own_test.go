@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -98,9 +99,15 @@ func ExampleReadKey() {
 			refusal.ServeHTTP(w, r)
 			return
 		}
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))
+		if err != nil {
+			http.Error(w, "the body can't be read", http.StatusBadRequest)
+			return
+		}
 		answer, err := onlyonce.Do(r.Context(), guard, onlyonce.Request{
-			ID:   onlyonce.ID{Tenant: "acme", Operation: "CreateOrder", Key: key},
-			Wait: httponce.PreferredWait(r, 5*time.Second),
+			ID:          onlyonce.ID{Tenant: "acme", Operation: "CreateOrder", Key: key},
+			Fingerprint: onlyonce.Fingerprint(body),
+			Wait:        httponce.PreferredWait(r, 5*time.Second),
 		}, createOrder)
 		if err != nil {
 			httponce.ProblemOf(err).ServeHTTP(w, r)

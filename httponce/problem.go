@@ -2,6 +2,7 @@ package httponce
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"time"
@@ -21,6 +22,7 @@ import (
 //	command_failed            500  it failed, and left no answer of its own
 //	answer_too_large          500  its answer is too large for a transaction, which was rolled back
 //	too_many_requests         429  the tenant's limits are reached
+//	overloaded                503  the process's limits are reached; nothing ran
 //	store_unavailable         503  nothing ran
 type Problem struct {
 	Code       string
@@ -72,30 +74,30 @@ func (p Problem) sayWhen(h http.Header) {
 var (
 	keyMissing = Problem{
 		Code: "idempotency_key_missing", Status: http.StatusBadRequest, Title: "The request has no idempotency key",
-		Detail: "Send a new, random key with every new command, and the same key with every repeat.",
+		Detail: "The request must have an idempotency key. Send a new, random one with every new command, and the same one with every repeat.",
 	}
 	keyInvalid = Problem{
 		Code: "idempotency_key_invalid", Status: http.StatusBadRequest, Title: "The idempotency key is not valid",
 	}
 	tenantMissing = Problem{
-		Code: "tenant_missing", Status: http.StatusUnauthorized, Title: "Nobody knows whose request this is",
-		Detail: "A request with an idempotency key must come from a caller that is known.",
+		Code: "tenant_missing", Status: http.StatusUnauthorized, Title: "The caller could not be identified",
+		Detail: "The caller could not be identified, and a request with an idempotency key must come from a known one. Nothing was done.",
 	}
 	bodyTooLarge = Problem{
 		Code: "body_too_large", Status: http.StatusRequestEntityTooLarge, Title: "The request's body is too large",
-		Detail: "Nothing was done. Send less.",
+		Detail: "The request's body is longer than is accepted. Nothing was done.",
 	}
 	bodyUnreadable = Problem{
 		Code: "body_unreadable", Status: http.StatusBadRequest, Title: "The request's body did not come to its end",
-		Detail: "Nothing was done. Send the request again, with the same key.", Retryable: true,
+		Detail: "The request's body is malformed, or did not come to its end in time. Nothing was done. Send the request again, with the same key.", Retryable: true,
 	}
 	keyReused = Problem{
 		Code: "idempotency_key_reused", Status: http.StatusUnprocessableEntity, Title: "The idempotency key was used for a different request",
-		Detail: "Nothing was done. Send a different request with a new key.",
+		Detail: "The idempotency key was used before, for a different request. Nothing was done. Send a different request with a new key.",
 	}
 	inProgress = Problem{
 		Code: "request_in_progress", Status: http.StatusConflict, Title: "A request with this idempotency key is in progress",
-		Detail: "Send the request again later, with the same key, to get its answer.", Retryable: true,
+		Detail: "A request with this idempotency key is still running. Send the request again later, with the same key, to get its answer.", Retryable: true,
 	}
 	outcomeUnknown = Problem{
 		Code: "outcome_unknown", Status: http.StatusConflict, Title: "Nobody knows whether the request took effect",
@@ -103,23 +105,33 @@ var (
 	}
 	commandFailed = Problem{
 		Code: "command_failed", Status: http.StatusInternalServerError, Title: "The request failed",
-		Detail: "It was not carried out. Send it again, with the same key.", Retryable: true,
+		Detail: "The request failed and was not carried out. Send it again, with the same key.", Retryable: true,
 	}
 	failureKept = Problem{
 		Code: "command_failed", Status: http.StatusInternalServerError, Title: "The request failed",
 		Detail: "The request failed, and a repeat with the same key fails in the same way.",
 	}
+	fingerprintMissing = Problem{
+		Code: "command_failed", Status: http.StatusInternalServerError, Title: "The request failed",
+		Detail: "Nothing was done. The server is misconfigured.",
+		Err:    errors.New("httponce: Config.Fingerprint returned nothing: return a hash of the request, or set Config.SkipFingerprint to compare nothing"),
+	}
 	answerTooLarge = Problem{
 		Code: "answer_too_large", Status: http.StatusInternalServerError, Title: "The answer is too large",
-		Detail: "It was not carried out, for its answer is too large to be committed with it.",
+		Detail: "The request was not carried out, because its answer is too large to be committed with it.",
 	}
 	tooMany = Problem{
 		Code: "too_many_requests", Status: http.StatusTooManyRequests, Title: "Too many requests",
-		Detail: "This request was not looked at. Send it again later, with the same key.", Retryable: true,
+		Detail: "The caller has reached its limit of requests. Nothing was done. Send the request again later, with the same key.", Retryable: true,
+	}
+	overloaded = Problem{
+		Code: "overloaded", Status: http.StatusServiceUnavailable, Title: "The server is busy",
+		Detail: "The server is at the limit of what it handles at a time. Nothing was done. Send the request again later, with the same key.", Retryable: true,
+		RetryAfter: time.Second,
 	}
 	storeUnavailable = Problem{
 		Code: "store_unavailable", Status: http.StatusServiceUnavailable, Title: "The request can't be protected now",
-		Detail: "Send the request again later, with the same key.", Retryable: true, RetryAfter: 5 * time.Second,
+		Detail: "The store of idempotency keys can't be reached, so the request was not run. Send it again later, with the same key.", Retryable: true, RetryAfter: 5 * time.Second,
 	}
 )
 

@@ -7,21 +7,28 @@ import (
 	"time"
 )
 
+// defaults is a Config's quota.
+func defaults(c Config) *quota {
+	c.Tenant = SingleTenant
+	return newQuota(new(Usage), c.withDefaults("Wrap"))
+}
+
 func TestAQuotasMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := newQuota(Config{MaxNewKeys: 60, MaxInFlight: 10})
+		q := defaults(Config{MaxNewKeys: 60, MaxInFlight: 10})
 		enter := func(tenant string) bool {
-			a, _ := q.enter(tenant)
-			if a != nil {
-				q.leave(tenant, a, true)
+			c := &call{scratch: new(scratch), stored: 1}
+			_, refused := q.enter(c, tenant, 0, 0)
+			if refused == nil {
+				q.leave(c, true)
 			}
-			return a != nil
+			return refused == nil
 		}
 		for i := range 2 * maxTenants {
 			enter(strconv.Itoa(i))
 		}
-		if len(q.byTenant) != maxTenants {
-			t.Errorf("%d allowances", len(q.byTenant))
+		if len(q.byTenant) != maxTenants || len(q.usage.tenants) != maxTenants {
+			t.Errorf("%d allowances, %d shares", len(q.byTenant), len(q.usage.tenants))
 		}
 		if enter("one too many") {
 			t.Error("a tenant for whom there is no room does not share what is left to the others")
@@ -30,19 +37,23 @@ func TestAQuotasMemoryIsBounded(t *testing.T) {
 			t.Error("a tenant with an allowance of its own shares the others'")
 		}
 		time.Sleep(time.Minute)
-		if !enter("one too many") || len(q.byTenant) != 1 {
-			t.Errorf("%d allowances after all had time to fill up", len(q.byTenant))
+		if !enter("one too many") || len(q.byTenant) != 1 || len(q.usage.tenants) != 1 {
+			t.Errorf("%d allowances and %d shares after all had time to fill up", len(q.byTenant), len(q.usage.tenants))
 		}
 	})
 }
 
-func TestAnIdleTenantLeavesNothing(t *testing.T) {
-	q := newQuota(Config{MaxNewKeys: 2, MaxInFlight: 2})
-	for range 10 {
-		a, _ := q.enter("a")
-		q.leave("a", a, false)
+func TestIdleTenantsAreForgottenWhenThereAreMany(t *testing.T) {
+	q := defaults(Config{MaxNewKeys: 2, MaxInFlight: 2})
+	for i := range 10 * fewTenants {
+		c := &call{scratch: new(scratch)}
+		_, _ = q.enter(c, strconv.Itoa(i), 1, 1)
+		q.leave(c, false)
 	}
-	if len(q.byTenant) != 0 {
-		t.Errorf("allowances %v", q.byTenant)
+	if n := len(q.byTenant); n > 2*fewTenants {
+		t.Errorf("%d allowances", n)
+	}
+	if n := len(q.usage.tenants); n > 4*fewTenants {
+		t.Errorf("%d shares", n)
 	}
 }

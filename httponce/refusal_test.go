@@ -28,7 +28,7 @@ func TestAProblemIsADocument(t *testing.T) {
 	r := httptest.NewRequest("POST", "/orders", nil)
 	want := map[string]any{
 		"type": "about:blank", "title": "Bad Request", "status": 400.0, "code": "idempotency_key_missing", "retryable": false,
-		"detail": "Send a new, random key with every new command, and the same key with every repeat.",
+		"detail": "The request must have an idempotency key. Send a new, random one with every new command, and the same one with every repeat.",
 	}
 	check := func(w *httptest.ResponseRecorder) {
 		t.Helper()
@@ -263,7 +263,7 @@ func (corrupt) Claim(_ context.Context, c onlyonce.Claim) (onlyonce.Record, erro
 func TestAKeptFailureWithoutAnAnswerIsAProblem(t *testing.T) {
 	g := newGuard(onlyonce.Config{})
 	id := onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: "k"}
-	_, _ = onlyonce.Do(t.Context(), g, onlyonce.Request{ID: id}, func(context.Context) (int, error) { return 0, onlyonce.Final(errBroken) })
+	_, _ = onlyonce.Do(t.Context(), g, onlyonce.Request{ID: id, SkipFingerprint: true}, func(context.Context) (int, error) { return 0, onlyonce.Final(errBroken) })
 	var runs atomic.Int32
 	w := post(httponce.Wrap(g, counter(&runs), single), "k", "x")
 	wantProblem(t, w, 500, "command_failed")
@@ -342,4 +342,29 @@ func TestATenantsNewKeysAreLimited(t *testing.T) {
 		}
 		wantProblem(t, post(h, "h", "x"), 429, "too_many_requests")
 	})
+}
+
+func TestEveryRefusalSaysItsReasonInWords(t *testing.T) {
+	cfg := single
+	cfg.MaxBody, cfg.Required = 10, true
+	var runs atomic.Int32
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+	post(h, "used", "x")
+	detail := func(w *httptest.ResponseRecorder) string {
+		var p struct{ Detail string }
+		if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil {
+			t.Fatal(err, w.Body)
+		}
+		return p.Detail
+	}
+	for want, w := range map[string]*httptest.ResponseRecorder{
+		"used before, for a different request": post(h, "used", "y"),
+		"body is longer":                       post(h, "k", "12345678901"),
+		"must have an idempotency key":         serve(h, httptest.NewRequest("POST", "/orders", nil)),
+		"could not be identified":              post(httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), byTenant), "k", "x"),
+	} {
+		if got := detail(w); !strings.Contains(got, want) {
+			t.Errorf("status %d has the detail %q, without %q", w.Code, got, want)
+		}
+	}
 }

@@ -10,11 +10,13 @@ import (
 type scratch struct {
 	text  []byte // what the fingerprint is of, and then the body
 	body  []byte // the end of text
-	query []string
+	query []parameter
 	base  headerCopy // what was set before the handler ran
 	sent  headerCopy // what the handler's answer began with
 	sum   [sha256.Size]byte
 	call  call
+
+	upload upload
 }
 
 // largestKept is the longest buffer that is kept for the next request.
@@ -25,13 +27,18 @@ var scratches = sync.Pool{New: func() any { return new(scratch) }}
 func takeScratch() *scratch { return scratches.Get().(*scratch) }
 
 func (s *scratch) giveBack() {
-	if s.body = nil; cap(s.text) > largestKept {
-		s.text = nil
-	}
-	s.text = s.text[:0]
+	s.drop()
 	clear(s.query)
 	s.base.clear()
 	s.sent.clear()
 	s.call = call{}
 	scratches.Put(s)
+}
+
+// drop gives up the text, and the memory of a long one.
+func (s *scratch) drop() {
+	if s.body = nil; cap(s.text) > largestKept {
+		s.text = nil
+	}
+	s.text = s.text[:0]
 }

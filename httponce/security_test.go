@@ -136,8 +136,14 @@ var (
 		"Set-Cookie", "Set-Cookie2", "WWW-Authenticate", "Proxy-Authenticate", "Proxy-Authentication-Info", "Authentication-Info", "Authorization", "Proxy-Authorization",
 		"X-Amzn-Remapped-Authorization", "X-CSRF-Token", "X-Xsrf-Token", "Csrf-Token", "XSRF-TOKEN", "Date", "Age", "Traceparent", "Tracestate", "X-B3-TraceId", "Server-Timing",
 		"Clear-Site-Data", "Keep-Alive", "Proxy-Connection", "TE", "Upgrade", "X-Hop", "Idempotency-Replayed", "Idempotency-Protected", "set-cookie", "SET-COOKIE", "x-csrf-token",
+		"X-Auth-Token", "X-Access-Token", "Access_Token", "X-Session-Token", "X-Session-Id", "X-Api-Key", "X-ApiKey", "Refresh-Token", "X-Amz-Security-Token", "X-Vault-Token",
+		"X-Client-Secret", "X-Credentials", "X-Password", "X-Passwd", "X-Auth", "X-Authn-Request", "X-Functions-Key", "Ocp-Apim-Subscription-Key", "X-Private-Key", "X-Jwt", "X-Bearer",
+		"X-OTP", "X-Sid", "PHPSESSID", "X-Cookie", "X_Api_Key", "x.session.token", "X-Ticket",
 	}
-	plain = []string{"Content-Type", "Location", "ETag", "Cache-Control", "Content-Language", "Last-Modified", "Vary", "X-Request-Id", "Retry-After", "Link", "x-odd-case"}
+	plain = []string{
+		"Content-Type", "Location", "ETag", "Cache-Control", "Content-Language", "Last-Modified", "Vary", "X-Request-Id", "Retry-After", "Link", "x-odd-case",
+		"X-Author", "X-Authority", "X-Monkey", "X-Ratelimit-Remaining", "Idempotency-Key", "Surrogate-Key", "X-Pinned", "X-Tickets-Left",
+	}
 )
 
 func TestSecurity04CachedCredentials(t *testing.T) {
@@ -339,11 +345,13 @@ func TestSecurity14TenThousandWaitersOnOneKey(t *testing.T) {
 	const duplicates, waiting = 10_000, 9_000
 	began, end := make(chan struct{}), make(chan struct{})
 	answer := bytes.Repeat([]byte("a"), 1024)
+	cfg := single
+	cfg.MaxInFlight = duplicates + 1
 	h := httponce.Wrap(newGuard(onlyonce.Config{Wait: time.Hour, MaxWaiters: duplicates, MaxWaitersPerID: waiting}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(began)
 		<-end
 		w.Write(answer)
-	}), single)
+	}), cfg)
 	body := strings.Repeat("b", 1024)
 	var before, during runtime.MemStats
 	runtime.GC()
@@ -430,7 +438,7 @@ func TestSecurity16ACollisionGivesNobodyAnothersAnswer(t *testing.T) {
 func TestSecurity17LogsShowNeitherKeysNorControlCharacters(t *testing.T) {
 	var log bytes.Buffer
 	g := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{
-		Observer: onlyonce.SlogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+		Observer: onlyonce.SlogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), nil),
 	})
 	var runs atomic.Int32
 	h := httponce.Wrap(g, counter(&runs), single)
@@ -514,5 +522,25 @@ func TestSecurity22WithoutItsStoreNothingRuns(t *testing.T) {
 	wantProblem(t, post(httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), counter(&runs), single), "k", "x"), 503, "store_unavailable")
 	if runs.Load() != 0 {
 		t.Fatal("it ran")
+	}
+}
+
+func TestSecurity01NoTenantIsNamedLikeWhatStandsForAnother(t *testing.T) {
+	long := strings.Repeat("t", 1025)
+	shortened := fmt.Sprintf("sha256:%x", onlyonce.Fingerprint([]byte(long)))
+	var runs atomic.Int32
+	cfg := byTenant
+	cfg.Operation = func(r *http.Request) string { return r.URL.Query().Get("op") }
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+	wantAnswer(t, postAs(h, long, "k", "x"), 201, "run 1 of x")
+	wantAnswer(t, postAs(h, shortened, "k", "x"), 201, "run 2 of x")
+	wantAnswer(t, postAs(h, long, "k", "x"), 201, "run 1 of x")
+	wantAnswer(t, postAs(h, shortened, "k", "x"), 201, "run 2 of x")
+	cfg.SkipFingerprint = true
+	h = httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+	for i, op := range []string{long, shortened} {
+		r := keyed("POST", "/orders?op="+op, "k", "x")
+		r.Header.Set("X-Tenant", "a")
+		wantAnswer(t, serve(h, r), 201, fmt.Sprintf("run %d of x", 3+i))
 	}
 }

@@ -68,8 +68,8 @@ type Transport struct {
 	MaxAnswer int64
 
 	// Persist is called with each new key before its request is first sent; if
-	// it returns an error, nothing is sent. Who writes the key down with what
-	// it is for can ask again after a crash: make the same request, and set
+	// it returns an error, nothing is sent. A client that writes the key down, with
+	// what it is for, can ask again after a crash: make the same request, and set
 	// the key. It is not called for a key that the caller has set. The
 	// request is a copy, with the key, that may be read to its body's end.
 	Persist func(ctx context.Context, r *http.Request, key string) error

@@ -64,11 +64,16 @@ func (t *transactional[TX]) keyed(l *layer, c *call) {
 func (t *transactional[TX]) open(l *layer, w http.ResponseWriter, r *http.Request) {
 	s := takeScratch()
 	defer s.giveBack()
-	if !l.readBody(s, w, r, "") {
-		return
-	}
 	c := &s.call
 	*c = call{w: w, r: r, scratch: s}
+	if p := l.admitOpen(c); p != nil {
+		l.refuseUnread(w, r, "", *p)
+		return
+	}
+	defer l.free(c)
+	if !l.readBody(c) {
+		return
+	}
 	err := runAlone(r.Context(), t.in, func(ctx context.Context, tx TX) error {
 		_, err := t.run(l, c, ctx, tx)
 		return err
@@ -87,10 +92,12 @@ func (t *transactional[TX]) run(l *layer, c *call, ctx context.Context, tx TX) (
 	returned := false
 	defer func() {
 		if !returned {
+			x.toldLate.Store(true)
 			x.answer.abandon()
 		}
 	}()
 	err := t.handler(&x.answer, x.request(c), tx)
+	x.checkBypassed()
 	returned = true
 	return l.endTx(c, x, err)
 }
@@ -99,15 +106,15 @@ func (t *transactional[TX]) run(l *layer, c *call, ctx context.Context, tx TX) (
 // rollback.
 func (l *layer) endTx(c *call, x *exchange, err error) (onlyonce.Settlement, error) {
 	a := &x.answer
-	status, tooLarge := a.wrote()
-	if tooLarge {
-		err = errors.Join(errTooLarge, err)
+	status, cut := a.wrote()
+	if cut != nil {
+		err = errors.Join(cut, err)
 	}
 	var failure onlyonce.Settlement
 	if err != nil {
 		failure = l.guard.Failure(err)
 	}
-	if err != nil && (status < 400 || tooLarge) {
+	if err != nil && (status < 400 || cut != nil) {
 		a.discard()
 		l.refuseKeyed(a, c.r, c.request.ID.Key, failureProblem(failure, err))
 	}
@@ -130,6 +137,8 @@ func failureProblem(s onlyonce.Settlement, err error) Problem {
 	switch {
 	case errors.Is(err, errTooLarge):
 		p = answerTooLarge
+	case errors.Is(err, errNoMemory):
+		p = overloaded
 	case s.State == onlyonce.StateUnknown:
 		p = outcomeUnknown
 		p.Status = http.StatusInternalServerError
@@ -186,8 +195,8 @@ func InTx[TX any](r *http.Request, in onlyonce.Transactor[TX], fn func(TX) error
 
 func (x *exchange) inTx(before moment, fn func() error) (onlyonce.Settlement, error) {
 	err := fn()
-	if _, tooLarge := x.answer.wrote(); tooLarge {
-		err = errors.Join(errTooLarge, err)
+	if _, cut := x.answer.wrote(); cut != nil {
+		err = errors.Join(cut, err)
 	}
 	if err != nil {
 		x.answer.rewind(before)
@@ -199,9 +208,10 @@ func (x *exchange) inTx(before moment, fn func() error) (onlyonce.Settlement, er
 // runAlone runs fn in a transaction of which nothing is remembered.
 func runAlone[TX any](ctx context.Context, in onlyonce.Transactor[TX], fn func(context.Context, TX) error) error {
 	c := onlyonce.Claim{
-		ID:    onlyonce.ID{Operation: "no key", Key: rand.Text()},
-		Owner: rand.Text()[:16],
-		Lease: 30 * time.Second,
+		ID:              onlyonce.ID{Operation: "no key", Key: rand.Text()},
+		Owner:           rand.Text()[:16],
+		SkipFingerprint: true, // nobody asks for it again
+		Lease:           30 * time.Second,
 	}
 	_, err := in.RunTx(ctx, c, func(ctx context.Context, tx TX, _ onlyonce.Record) (onlyonce.Settlement, error) {
 		return onlyonce.Settlement{}, fn(ctx, tx)

@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"context"
 	"errors"
 	"net/http"
 
@@ -16,10 +17,16 @@ import (
 // answer of 500 or more means that the command failed, and the next request
 // with the key runs it again; see also DontStore and Unknown. A panic leaves
 // the outcome unknown and goes on.
+//
+// A handler must not go on after it has returned. http.TimeoutHandler answers while
+// its handler still runs, so it belongs round Wrap, where the command comes to
+// its end and the repeat gets its answer; Wrap panics if it is h itself, and if
+// it is further inside, its answer leaves the outcome unknown.
 func Wrap(g *onlyonce.Guard, h http.Handler, cfg Config) http.Handler {
 	if g == nil || h == nil {
 		panic("httponce: Wrap: the Guard or the handler is nil")
 	}
+	checkNotTimeout(h)
 	return newLayer(g, cfg.withDefaults("Wrap"), &plain{guard: g, handler: h})
 }
 
@@ -50,6 +57,10 @@ func (p *plain) keyed(l *layer, c *call) {
 func (p *plain) run(l *layer, c *call, a *onlyonce.Attempt) {
 	ctx, stop := a.Context(c.r.Context())
 	defer stop()
+	if ctx.Err() != nil { // the Observer took most of the lease
+		l.refuseCall(c, context.Cause(ctx))
+		return
+	}
 	x := newExchange(l, c, ctx)
 	x.attempt = a
 	defer x.body.Close()
@@ -60,6 +71,7 @@ func (p *plain) run(l *layer, c *call, a *onlyonce.Attempt) {
 		}
 	}()
 	p.handler.ServeHTTP(&x.answer, x.request(c))
+	x.checkBypassed()
 	l.finish(c, x)
 	finished = true
 }
@@ -79,10 +91,13 @@ func (l *layer) finish(c *call, x *exchange) {
 	}
 	switch {
 	case stage == streamed:
+		if err == nil {
+			l.account(c, x.attempt.Record())
+		}
 		l.free(c)
 		x.answer.leaveRest()
 	case stage == hijacked:
-	case errors.Is(err, onlyonce.ErrLost):
+	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight): // InTx is committing
 		l.refuseCall(c, err)
 	default:
 		l.leave(c, err == nil)

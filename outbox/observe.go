@@ -65,7 +65,7 @@ func (e Event) attrs() []slog.Attr {
 	case OutcomeLag:
 		at = append(at, slog.Duration("oldest", e.Lag.Oldest), slog.Int("parked", e.Lag.Parked))
 	case OutcomePublished:
-		at = append(at, slog.Duration("duration", e.Duration))
+		at = append(at, slog.Float64("duration_ms", float64(e.Duration.Microseconds())/1000))
 	}
 	if e.Err != nil {
 		at = append(at, slog.Any("error", e.Err))

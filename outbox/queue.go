@@ -82,7 +82,7 @@ type Verdict struct {
 
 // A Lag says how much waits to be published.
 type Lag struct {
-	Waiting int           // how many messages are not published, the parked aside
+	Waiting int           // how many messages are not published, not counting parked ones
 	Oldest  time.Duration // the age of the oldest of them
 	Parked  int
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -15,8 +16,9 @@ var errUnwritable = errors.New("the request has a byte that can't be sent on")
 
 // An ask is a request as it is sent to the upstream: HTTP/1.1, with a length.
 type ask struct {
-	b   []byte
-	bad bool // it has a byte that can't be sent
+	b    []byte
+	left int64 // of the body, that is not in b
+	bad  bool  // it has a byte that can't be sent
 }
 
 var asks = sync.Pool{New: func() any { return new(ask) }}
@@ -30,7 +32,7 @@ func (q *ask) giveBack() {
 
 // write writes the request, whose body has been received.
 func (q *ask) write(rt *route, r *http.Request, a *onlyonce.Attempt) error {
-	q.b, q.bad = q.b[:0], false
+	q.b, q.left, q.bad = q.b[:0], 0, false
 	q.target(rt, r)
 	if rt.link.KeepHost {
 		q.field("Host", r.Host)
@@ -45,12 +47,15 @@ func (q *ask) write(rt *route, r *http.Request, a *onlyonce.Attempt) error {
 	for name, vs := range rt.SetHeader {
 		q.fields(name, vs)
 	}
+	if rt.link.OneRequestPerConn {
+		q.field("Connection", "close")
+	}
 	if a != nil {
 		rec := a.Record()
 		q.number(headerAttempt, int64(rec.Attempt))
 		q.number(headerFence, rec.Fence)
 	}
-	q.forwarded(r, rt.TrustForwarded)
+	q.forwarded(r)
 	if err := q.body(r); err != nil || !q.bad {
 		return err
 	}
@@ -60,7 +65,7 @@ func (q *ask) write(rt *route, r *http.Request, a *onlyonce.Attempt) error {
 // target appends the request line.
 func (q *ask) target(rt *route, r *http.Request) {
 	from := len(q.b)
-	q.b = append(append(append(append(q.b, r.Method...), ' '), rt.link.base...), escapedPath(r)...)
+	q.b = append(append(append(append(q.b, r.Method...), ' '), rt.link.base...), r.URL.EscapedPath()...)
 	if r.URL.RawQuery != "" || r.URL.ForceQuery {
 		q.b = append(append(q.b, '?'), r.URL.RawQuery...)
 	}
@@ -89,24 +94,56 @@ func (q *ask) number(name string, n int64) {
 	q.b = append(strconv.AppendInt(q.b, n, 10), "\r\n"...)
 }
 
-// body appends the length, the end of the head, and the body.
+// longestPart is how much of a request's body is written together with its head.
+const longestPart = 16 << 10
+
+// piece is how much of the rest is written at a time.
+const piece = 32 << 10
+
+// body appends the length, the end of the head, and the beginning of the body.
 func (q *ask) body(r *http.Request) error {
-	if r.ContentLength < 0 {
-		body, err := io.ReadAll(r.Body)
-		q.number("Content-Length", int64(len(body)))
-		q.b = append(append(q.b, "\r\n"...), body...)
-		return err
+	n := r.ContentLength
+	if received, ok := r.Body.(inMemory); ok {
+		n = int64(received.Len())
 	}
-	q.number("Content-Length", r.ContentLength)
+	if n < 0 {
+		return errUnreceived
+	}
+	q.number("Content-Length", n)
 	q.b = append(q.b, "\r\n"...)
-	if r.ContentLength == 0 {
+	if q.left = n; n == 0 {
 		return nil
 	}
-	n, from := int(r.ContentLength), len(q.b)
-	q.b = slices.Grow(q.b, n)[:from+n]
+	part, from := int(min(n, longestPart)), len(q.b)
+	q.b = slices.Grow(q.b, part)[:from+part]
 	_, err := io.ReadFull(r.Body, q.b[from:])
+	q.left -= int64(part)
 	return err
 }
+
+// rest sends what body has left, on the connection that has the beginning. Every
+// piece has its time.
+func (q *ask) rest(c *conn, r *http.Request, limit time.Duration) error {
+	if q.left == 0 {
+		return nil
+	}
+	defer c.SetWriteDeadline(time.Time{})
+	q.b = slices.Grow(q.b[:0], piece)
+	for q.left > 0 {
+		part := q.b[:min(q.left, piece)]
+		if _, err := io.ReadFull(r.Body, part); err != nil {
+			return err
+		}
+		q.left -= int64(len(part))
+		_ = c.SetWriteDeadline(time.Now().Add(limit))
+		if _, err := c.Write(part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errUnreceived = errors.New("the request's body has not been received")
 
 // sends reports whether a client's header goes to the upstream as it is.
 func (rt *route) sends(name string, h http.Header) bool {
@@ -114,7 +151,12 @@ func (rt *route) sends(name string, h http.Header) bool {
 	case "Content-Length", "Host", "Expect", "Proxy-Authorization", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
 		return false
 	}
-	return !ofConnection(name) && !rt.replaced[name] && !listed(h["Connection"], name)
+	return !ofConnection(name) && !rt.replaces(name) && !listed(h["Connection"], name)
+}
+
+// replaces reports whether a client's header is not sent on, in whatever spelling.
+func (rt *route) replaces(name string) bool {
+	return len(rt.replaced) > 0 && rt.replaced[spelled(name)]
 }
 
 // ofConnection reports whether a header ends here: RFC 9110, section 7.6.1.

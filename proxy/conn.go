@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -17,11 +18,14 @@ import (
 type conn struct {
 	net.Conn
 	raw   syscall.RawConn // of what is below TLS
+	below *tlsRecords     // the same, followed; nil: no TLS
+	owner string          // the tenant whose requests it carries; "": it is not used again
 	in    []byte          // in[at:] has been received and not used
 	at    int
 	kept  time.Time // when it was put into the pool
 	clock deadline
 	stall time.Duration // how long an answer may pause
+	end   time.Time     // when its body has to have come; zero: at any time
 	reply reply
 	whole bool // the request has been sent to its end
 }
@@ -48,7 +52,7 @@ const (
 // begin readies the conn for one request.
 func (c *conn) begin(ctx context.Context) {
 	c.clock = deadline{ctx: ctx}
-	c.in, c.at = c.in[:0], 0
+	c.in, c.at, c.end = c.in[:0], 0, time.Time{}
 	_ = c.SetReadDeadline(time.Now().Add(slice)) // a conn that is closed says so when it is read
 }
 
@@ -123,24 +127,32 @@ type pool struct {
 	retired bool
 }
 
-// take returns an idle connection that still stands, or nil.
-func (p *pool) take(ctx context.Context) *conn {
+// take returns an idle connection of the owner that still stands, and on which
+// nothing has come that nobody asked for; or nil.
+func (p *pool) take(ctx context.Context, owner string) *conn {
 	for {
-		p.mu.Lock()
-		n := len(p.idle) - 1
-		if n < 0 {
-			p.mu.Unlock()
+		c := p.youngest(owner)
+		if c == nil {
 			return nil
 		}
-		c := p.idle[n]
-		p.idle[n] = nil
-		p.idle = p.idle[:n]
-		p.mu.Unlock()
-		if c.begin(ctx); time.Since(c.kept) < p.keep && c.alive() {
+		if c.begin(ctx); time.Since(c.kept) < p.keep && c.alive() && c.silent() {
 			return c
 		}
 		c.Close()
 	}
+}
+
+// youngest removes the owner's youngest connection, or returns nil.
+func (p *pool) youngest(owner string) *conn {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := len(p.idle) - 1; i >= 0; i-- {
+		if c := p.idle[i]; c.owner == owner {
+			p.idle = slices.Delete(p.idle, i, i+1)
+			return c
+		}
+	}
+	return nil
 }
 
 // put keeps a connection whose answer was read to its end.
@@ -152,9 +164,13 @@ func (p *pool) put(c *conn) {
 	c.kept = time.Now()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.retired || len(p.idle) >= p.max {
+	if p.retired {
 		c.Close()
 		return
+	}
+	if len(p.idle) >= p.max { // the oldest makes room, for it may be of a tenant that has gone
+		p.idle[0].Close()
+		p.idle = slices.Delete(p.idle, 0, 1)
 	}
 	p.idle = append(p.idle, c)
 	if p.reaper == nil {
@@ -206,7 +222,8 @@ func (l *link) dial(ctx context.Context) (*conn, error) {
 	if l.secure != nil {
 		ctx, cancel := context.WithTimeout(ctx, l.TLSTimeout)
 		defer cancel()
-		secure := tls.Client(to, l.secure)
+		c.below = &tlsRecords{Conn: to}
+		secure := tls.Client(c.below, l.secure)
 		if err := secure.HandshakeContext(ctx); err != nil {
 			to.Close()
 			return nil, err

@@ -39,8 +39,9 @@ func TestWhatAConnectionDoesNotTakeIsSentOnAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-got
+	first.owner = "tenant"
 	up.pool.put(first)
-	second, sent, err := up.write(context.Background(), []byte("request"))
+	second, sent, err := up.write(context.Background(), []byte("request"), "tenant")
 	if err != nil || !sent || second == first {
 		t.Fatal(sent, err)
 	}
@@ -53,7 +54,7 @@ func TestWhatAConnectionDoesNotTakeIsSentOnAnother(t *testing.T) {
 		t.Fatal(err)
 	}
 	up.pool.put(second)
-	if _, sent, err := up.write(context.Background(), []byte("request")); err == nil || sent {
+	if _, sent, err := up.write(context.Background(), []byte("request"), "tenant"); err == nil || sent {
 		t.Errorf("without a server: sent %v, %v", sent, err)
 	}
 }

@@ -3,28 +3,22 @@ package proxy
 import (
 	"net/http"
 	"strings"
-	"sync"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// A delivery gives an upstream's answer to the client. It holds it back until all
-// of it has come, so that it can be recorded before its first byte leaves;
+// A delivery gives an upstream's answer to the client. httponce holds it back until
+// all of it has come, so that it can be recorded before its first byte leaves;
 // unless it is longer than what is recorded, or a stream of events.
 type delivery struct {
-	rt      *route
-	w       http.ResponseWriter
-	c       *conn
-	held    *held
-	leaving bool
-	events  bool
-	gone    bool // the client
+	rt     *route
+	w      http.ResponseWriter
+	c      *conn
+	begun  bool
+	events bool
+	gone   bool // the client
 }
-
-// held is the memory for bodies that are held back.
-type held struct{ b []byte }
-
-var heldPool = sync.Pool{New: func() any { return new(held) }}
 
 // deliver delivers the answer whose head the conn has received, and ends with the
 // conn.
@@ -34,20 +28,22 @@ func (rt *route) deliver(w http.ResponseWriter, r *http.Request, c *conn) {
 	if s := c.reply.status; s == http.StatusBadGateway || s == http.StatusGatewayTimeout {
 		httponce.Unknown(r)
 	}
-	defer d.release()
+	if limit := rt.link.BodyTimeout; limit > 0 && !d.events {
+		c.end = time.Now().Add(limit)
+	}
 	if err := c.body(d.take); err != nil {
 		c.Close()
 		httponce.Unknown(r)
-		if d.leaving {
+		if d.begun && !httponce.Discard(r) {
 			rt.table.report(r, err)
 			panic(http.ErrAbortHandler) // so that the client sees that it is not whole
 		}
 		rt.refuse(w, r, lost(err), err)
 		return
 	}
-	keep := c.whole && !c.reply.close && !d.gone && c.at == len(c.in)
-	if !d.leaving {
-		d.leave()
+	keep := c.owner != "" && c.whole && !c.reply.close && !d.gone && c.at == len(c.in)
+	if !d.begun {
+		d.begin()
 	}
 	d.trailer()
 	if keep {
@@ -59,17 +55,8 @@ func (rt *route) deliver(w http.ResponseWriter, r *http.Request, c *conn) {
 
 // take takes a piece of the body.
 func (d *delivery) take(piece []byte) bool {
-	switch {
-	case d.leaving:
-	case !d.events && d.length()+len(piece) <= d.rt.longest:
-		if d.held == nil && int64(len(piece)) == d.c.reply.length {
-			d.leave() // all of it: there is nothing to wait for
-			break
-		}
-		d.hold(piece)
-		return true
-	default:
-		d.leave()
+	if !d.begun {
+		d.begin()
 	}
 	if _, err := d.w.Write(piece); err != nil {
 		d.gone = true
@@ -81,23 +68,9 @@ func (d *delivery) take(piece []byte) bool {
 	return true
 }
 
-func (d *delivery) length() int {
-	if d.held == nil {
-		return 0
-	}
-	return len(d.held.b)
-}
-
-func (d *delivery) hold(piece []byte) {
-	if d.held == nil {
-		d.held = heldPool.Get().(*held)
-	}
-	d.held.b = append(d.held.b, piece...)
-}
-
-// leave writes the head, and what was held back.
-func (d *delivery) leave() {
-	d.leaving = true
+// begin writes the head.
+func (d *delivery) begin() {
+	d.begun = true
 	h, fields := d.w.Header(), d.c.reply.fields
 	if d.c.reply.trailer > 0 {
 		fields = fields[:d.c.reply.trailer]
@@ -119,10 +92,6 @@ func (d *delivery) leave() {
 		h["Content-Type"] = nil // else net/http guesses what the server behind did not say
 	}
 	d.w.WriteHeader(d.c.reply.status)
-	if d.held != nil {
-		_, err := d.w.Write(d.held.b)
-		d.gone = err != nil
-	}
 	if d.events {
 		_ = http.NewResponseController(d.w).Flush()
 	}
@@ -141,21 +110,9 @@ func (d *delivery) trailer() {
 	}
 }
 
-// release gives the memory back; what was written has been copied.
-func (d *delivery) release() {
-	if d.held == nil {
-		return
-	}
-	if cap(d.held.b) <= largestKept {
-		d.held.b = d.held.b[:0]
-		heldPool.Put(d.held)
-	}
-	d.held = nil
-}
-
 // returns reports whether a header of the answer goes to the client.
 func (rt *route) returns(name string, fields []field) bool {
-	if ofConnection(name) {
+	if ofConnection(name) || ours(spelled(name)) {
 		return false
 	}
 	for _, f := range fields {

@@ -18,8 +18,9 @@
 //	another answer of 500 or more                     failed: a repeat runs
 //	any other answer                                  recorded and replayed, as httponce.Config says
 //
-// The upstream gets the key as the client wrote it, Idempotency-Attempt (the
-// number of the attempt; the first is 1) and Idempotency-Fence (a number higher
+// The upstream gets the key in one form, however the client wrote it: pay-1 for
+// pay-1, "pay-1" and pay-1;x=1, and a quoted string (RFC 9651) if the key needs
+// quotes or Once.Strict is set. It also gets Idempotency-Attempt (the number of the attempt; the first is 1) and Idempotency-Fence (a number higher
 // than that of every earlier attempt: a row that remembers the highest can
 // refuse what a lost attempt still writes). What a client sends under these two
 // names never reaches it. A keyed request is never sent twice by one attempt.
@@ -33,11 +34,20 @@
 // The upstream is the route's, whatever the request says. Redirects are the
 // client's to follow. Headers of one connection end here, and a request whose
 // Connection header names one that matters is refused with 400. Forwarded and
-// X-Forwarded-* are the proxy's own. A path is sent on as it came, but no spelling
-// of it goes round a protected route: it is matched cleaned and decoded too, and
-// in whatever case. Listen refuses what may be read in two ways (RFC 9112); serve
-// through it. If the upstream obeys X-HTTP-Method-Override, drop that header.
+// X-Forwarded-* are the proxy's own, and other headers that say who the client is
+// are dropped unless Config.TrustForwarded holds.
 //
-// gRPC goes through whether it has a key or not, unless a key is required, by
-// HTTP/2 (RFC 9113), in clear text if the upstream's URL is http.
+// The path that selects the route is the path that is sent, in normal form (RFC
+// 3986, section 6.2.2). A path that has none, or that common servers take for that
+// of another route, is refused with 400. In another case, or with a slash at its
+// end, it belongs to the route with a guard that it resembles. Headers such as
+// X-HTTP-Method-Override are dropped, unless Route.KeepOverrides says otherwise,
+// and what is dropped is dropped in every spelling that a CGI-like server takes for
+// the same. Listen refuses what may be read in two ways (RFC 9112); serve through
+// it.
+//
+// gRPC goes through whether it has a key or not, unless a key is required, and is
+// never protected. It is a POST over HTTP/2 whose content type is application/grpc,
+// alone or with a + or ; behind it, and is sent by HTTP/2 (RFC 9113) only, in clear
+// text if the upstream's URL is http.
 package proxy

@@ -12,14 +12,13 @@ type origin struct {
 	listed, forwarded   string // what trusted proxies have said of those before the client
 }
 
-func originOf(r *http.Request, trust bool) origin {
+// originOf believes the request's headers, of which those that an untrusted client
+// sent have been dropped.
+func originOf(r *http.Request) origin {
 	o := origin{host: r.Host, proto: "http"}
 	o.client, _, _ = net.SplitHostPort(r.RemoteAddr)
 	if r.TLS != nil {
 		o.proto = "https"
-	}
-	if !trust {
-		return o
 	}
 	o.listed = strings.Join(r.Header["X-Forwarded-For"], ", ")
 	o.forwarded = strings.Join(r.Header["Forwarded"], ", ")
@@ -60,8 +59,8 @@ func (o *origin) appendForwarded(b []byte) []byte {
 }
 
 // forwarded appends the headers that say whom the request came from.
-func (q *ask) forwarded(r *http.Request, trust bool) {
-	o := originOf(r, trust)
+func (q *ask) forwarded(r *http.Request) {
+	o := originOf(r)
 	q.bad = q.bad || !isText(o.listed) || !isText(o.forwarded)
 	if o.client != "" || o.listed != "" {
 		q.b = append(o.appendFor(append(q.b, "X-Forwarded-For: "...)), "\r\n"...)
@@ -72,8 +71,8 @@ func (q *ask) forwarded(r *http.Request, trust bool) {
 }
 
 // setForwarded sets them.
-func setForwarded(h http.Header, r *http.Request, trust bool) {
-	o := originOf(r, trust)
+func setForwarded(h http.Header, r *http.Request) {
+	o := originOf(r)
 	values := make([]string, 0, 4)
 	set := func(name, value string) {
 		values = append(values, value)

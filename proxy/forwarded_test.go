@@ -10,7 +10,7 @@ func TestWhatTheUpstreamIsToldOfTheOrigin(t *testing.T) {
 	for _, c := range []struct {
 		remote, host string
 		secure       bool
-		header       http.Header // nil: nobody is trusted
+		header       http.Header // of a trusted proxy
 		list, say    string
 	}{
 		{"192.0.2.1:1234", "h", false, nil, "192.0.2.1", `for=192.0.2.1;host="h";proto=http`},
@@ -32,7 +32,7 @@ func TestWhatTheUpstreamIsToldOfTheOrigin(t *testing.T) {
 		if c.secure {
 			r.TLS = &tls.ConnectionState{}
 		}
-		o := originOf(r, c.header != nil)
+		o := originOf(r)
 		if list, say := string(o.appendFor(nil)), string(o.appendForwarded(nil)); list != c.list || say != c.say {
 			t.Errorf("%+v is told as %q and %q", c, list, say)
 		}

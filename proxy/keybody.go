@@ -4,65 +4,20 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
-	"net/http"
 	"strings"
 	"unicode/utf8"
-
-	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// keyFromBody returns the request with the key that its body has in the header, or
-// refuses it and returns nil.
-func (rt *route) keyFromBody(w http.ResponseWriter, r *http.Request) *http.Request {
-	limit := orDefault(rt.Once.MaxBody, defaultMaxBody)
-	if r.ContentLength > limit {
-		rt.refuseBody(w, r, bodyTooLarge, nil)
-		return nil
+// keyIn returns what finds the key in a body.
+func keyIn(pointer []string) func([]byte) (string, error) {
+	return func(body []byte) (string, error) {
+		key, err := keyAt(body, pointer)
+		if err == nil && !isText(key) {
+			return "", errors.New("the key in the body has a control character")
+		}
+		return key, err
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
-	switch {
-	case err != nil:
-		rt.refuseBody(w, r, bodyUnreadable, err)
-		return nil
-	case int64(len(body)) > limit:
-		rt.refuseBody(w, r, bodyTooLarge, nil)
-		return nil
-	}
-	key, err := keyAt(body, rt.pointer)
-	if err == nil && key != "" {
-		err = rt.putKey(r.Header, key)
-	}
-	if err != nil {
-		p := keyInvalid
-		p.Detail = capital(err.Error()) + "."
-		rt.refuse(w, r, p, err)
-		return nil
-	}
-	received := *r
-	data := new(whole)
-	data.Reset(body)
-	received.Body, received.ContentLength = data, int64(len(body))
-	return &received
 }
-
-// putKey puts a key into the header, or says why it can't be there.
-func (rt *route) putKey(h http.Header, key string) error {
-	sent, given := h[rt.header]
-	switch {
-	case !isText(key):
-		return errors.New("the key in the body has a control character")
-	case !given:
-		h[rt.header] = []string{quote(key)}
-	case len(sent) != 1 || sent[0] != key && sent[0] != quote(key):
-		return errors.New("the key in the header is not that in the body")
-	}
-	return nil
-}
-
-const defaultMaxBody = 1 << 20 // httponce's
-
-var keyInvalid = httponce.Problem{Code: "idempotency_key_invalid", Status: http.StatusBadRequest, Title: "The idempotency key is not valid"}
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
@@ -89,13 +44,17 @@ func parsePointer(pointer string) ([]string, error) {
 var errTwoKeys = errors.New("the body gives the key more than once")
 
 // keyAt returns the string or the whole number that the pointer leads to in a
-// JSON document, or "": there is none. A name on the way that comes twice, or in
-// another case, is an error: servers take one or the other.
+// JSON document, or "": there is none. What a server may take for a key, and
+// another for none, is an error: a name on the way that comes twice or in another
+// case, another value, a document that a lenient server may read.
 func keyAt(doc []byte, pointer []string) (string, error) {
-	if !json.Valid(doc) {
-		return "", nil
-	}
 	value := bytes.TrimSpace(doc)
+	switch {
+	case len(value) == 0:
+		return "", nil
+	case !json.Valid(doc):
+		return "", errors.New("the body, in which the key is looked for, is not JSON")
+	}
 	for _, token := range pointer {
 		if value[0] != '{' {
 			if value[0] != '[' {
@@ -114,14 +73,19 @@ func keyAt(doc []byte, pointer []string) (string, error) {
 	switch c := value[0]; {
 	case c == '"':
 		key := unquote(value)
+		if key == "" {
+			return "", errors.New("the key in the body is empty")
+		}
 		if !utf8.ValidString(key) || strings.ContainsRune(key, utf8.RuneError) {
 			return "", errors.New("the key in the body is not valid Unicode") // which readers replace, and so make one of two
 		}
 		return key, nil
 	case (c == '-' || '0' <= c && c <= '9') && !bytes.ContainsAny(value, ".eE"):
 		return string(value), nil
+	case c == 'n':
+		return "", nil // null
 	}
-	return "", nil
+	return "", errors.New("the key in the body is neither a string nor a whole number")
 }
 
 // member returns the value of that name in a valid object, or nil.

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"crypto/tls"
+	"errors"
 	"net"
 	"net/http"
 	"strings"
@@ -15,12 +16,14 @@ type link struct {
 	secure    *tls.Config
 	pool      pool            // for what is keyed, and not HTTP/2
 	transport *http.Transport // for what passes
-	h2        *http.Transport // for gRPC, if that is not the same
+	h2        *http.Transport // for gRPC, which nothing else can carry
+	slots     slots
 }
 
 func newLink(u *Upstream) *link {
 	l := &link{Upstream: u.withDefaults(), address: u.URL.Host, base: strings.TrimSuffix(u.URL.EscapedPath(), "/")}
 	l.pool.max, l.pool.keep = l.MaxIdle, l.KeepIdle
+	l.slots = newSlots(l.MaxConns)
 	if u.URL.Port() == "" {
 		l.address = net.JoinHostPort(u.URL.Hostname(), map[string]string{"http": "80", "https": "443"}[u.URL.Scheme])
 	}
@@ -33,10 +36,28 @@ func newLink(u *Upstream) *link {
 		l.secure.ServerName = orDefault(l.secure.ServerName, u.URL.Hostname())
 	}
 	l.transport = l.newTransport(u.HTTP2)
-	if l.h2 = l.transport; !u.HTTP2 && u.URL.Scheme == "http" {
-		l.h2 = l.newTransport(true)
+	l.h2 = l.newTransport(true)
+	if u.URL.Scheme == "https" {
+		l.h2.Protocols.SetHTTP1(false)
+		l.h2.TLSClientConfig.VerifyConnection = l.onlyHTTP2(l.TLS.VerifyConnection)
 	}
 	return l
+}
+
+var errNotHTTP2 = errors.New("the upstream does not speak HTTP/2, by which gRPC is sent")
+
+// onlyHTTP2 returns what ends a connection that is not HTTP/2; net/http would go on
+// by HTTP/1.1.
+func (l *link) onlyHTTP2(verify func(tls.ConnectionState) error) func(tls.ConnectionState) error {
+	return func(s tls.ConnectionState) error {
+		if s.NegotiatedProtocol != "h2" {
+			return errNotHTTP2
+		}
+		if verify != nil {
+			return verify(s)
+		}
+		return nil
+	}
 }
 
 func (l *link) newTransport(h2 bool) *http.Transport {
@@ -60,6 +81,7 @@ func (l *link) newTransport(h2 bool) *http.Transport {
 		MaxIdleConnsPerHost:   l.MaxIdle,
 		Protocols:             protocols,
 		DisableCompression:    true,
+		DisableKeepAlives:     l.OneRequestPerConn && !h2,
 	}
 }
 

@@ -14,11 +14,28 @@ import (
 // connection closed. With a TLS setting they are TLS connections, of TLS 1.2 or
 // later unless it says otherwise; a client may choose HTTP/2, unless its
 // NextProtos says otherwise. HTTP/2 in clear text passes too.
-func Listen(l net.Listener, secure *tls.Config) net.Listener {
-	if secure != nil {
-		return newSecureListener(l, secure)
+func Listen(l net.Listener, secure *tls.Config) *Listener {
+	if secure == nil {
+		return &Listener{Listener: listener{l}}
 	}
-	return listener{l}
+	shaking := newSecureListener(l, secure)
+	outer := &Listener{Listener: shaking}
+	shaking.failed = func(client net.Addr, err error) {
+		if outer.HandshakeFailed != nil {
+			outer.HandshakeFailed(client, err)
+		}
+	}
+	return outer
+}
+
+// A Listener is what Listen returns.
+type Listener struct {
+	net.Listener
+
+	// HandshakeFailed is called with the client's address and the error of every
+	// TLS handshake that failed, or was not finished within 5 seconds. It may be
+	// called by several goroutines at once. Set it before the first Accept.
+	HandshakeFailed func(client net.Addr, err error)
 }
 
 type listener struct{ net.Listener }
@@ -43,6 +60,10 @@ type scanned struct {
 	upgrade atomic.Bool  // a request asked for another protocol
 	raw     atomic.Bool  // it has got it
 	allowed atomic.Int64 // when what is written was last given time, in nanoseconds
+	within  atomic.Bool  // a request has begun and not come to its end
+	closed  atomic.Bool
+	// answered says that something was written since.
+	answered atomic.Bool
 }
 
 // writeTime is how long, at least, a client may take no byte of its answer.
@@ -56,6 +77,8 @@ var errBadBody = errors.New("proxy: the request's body is malformed")
 
 func (c *scanned) Read(p []byte) (int, error) {
 	switch {
+	case c.closed.Load():
+		return 0, net.ErrClosed
 	case c.raw.Load():
 		return c.Conn.Read(p)
 	case c.poison != "":
@@ -69,6 +92,10 @@ func (c *scanned) Read(p []byte) (int, error) {
 	}
 	n, err := c.Conn.Read(p)
 	good := c.scan.scan(p[:n])
+	if within := good < n || len(c.scan.part) > 0 || c.scan.state != atStart && c.scan.state != opaque; within != c.within.Load() {
+		c.within.Store(within)
+		c.answered.Store(false)
+	}
 	if c.scan.upgrade {
 		c.upgrade.Store(true)
 		c.scan.upgrade = false
@@ -118,6 +145,9 @@ func (c *scanned) Write(p []byte) (int, error) {
 		case !bytes.HasPrefix(p, interim):
 			c.upgrade.Store(false)
 		}
+	}
+	if !c.answered.Load() {
+		c.answered.Store(true)
 	}
 	if now := time.Now(); now.UnixNano()-c.allowed.Load() > int64(writeTime/2) {
 		c.allowed.Store(now.UnixNano())

@@ -16,6 +16,7 @@ import (
 type secureListener struct {
 	net.Listener
 	config *tls.Config
+	failed func(net.Addr, error)
 	start  sync.Once
 	ready  chan accepted
 	closed chan struct{}
@@ -86,6 +87,7 @@ func (l *secureListener) shake(c net.Conn) {
 		if errors.As(err, &plain) && plain.Conn != nil {
 			_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\n\r\nThis port speaks HTTPS.\n") // to whom it may help
 		}
+		l.failed(c.RemoteAddr(), err)
 		c.Close()
 		return
 	}

@@ -7,43 +7,50 @@ import (
 
 // names are the headers that matter: no Connection header may name them, and no
 // other spelling of them is sent on.
-type names map[string]bool
+type names struct {
+	matter map[string]bool
+	own    map[string]bool // Config.Protected: the operator's, to believe or not
+}
 
 func newNames(routes []Route, cfg Config) names {
-	n := names{}
+	n := names{map[string]bool{}, map[string]bool{}}
 	for _, name := range []string{
 		"Authorization", "Proxy-Authorization", "Cookie", "Host", "Content-Length", "Content-Type", "Content-Encoding",
-		"Transfer-Encoding", "Expect", "Prefer", "Forwarded", "Via", "X-Real-Ip", "True-Client-Ip", "Idempotency-Key",
+		"Transfer-Encoding", "Expect", "Prefer", "Via", "Idempotency-Key",
 	} {
-		n[name] = true
+		n.matter[name] = true
 	}
 	for _, name := range cfg.Protected {
-		n[http.CanonicalHeaderKey(name)] = true
+		n.matter[http.CanonicalHeaderKey(name)] = true
+		n.own[http.CanonicalHeaderKey(name)] = true
 	}
 	for _, r := range routes {
 		if r.Once.Header != "" {
-			n[http.CanonicalHeaderKey(r.Once.Header)] = true
+			n.matter[http.CanonicalHeaderKey(r.Once.Header)] = true
+		}
+		for _, name := range r.Once.FingerprintHeaders {
+			n.matter[http.CanonicalHeaderKey(name)] = true
 		}
 		for name := range r.SetHeader {
-			n[http.CanonicalHeaderKey(name)] = true
+			n.matter[http.CanonicalHeaderKey(name)] = true
 		}
 	}
 	return n
 }
 
 // has reports whether the header of that canonical name matters.
-func (n names) has(name string) bool {
-	return n[name] || strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "Idempotency-")
+func (n *names) has(name string) bool {
+	return n.matter[name] || strings.HasPrefix(name, "Idempotency-") || ofOrigin(name)
 }
 
 // hidden returns a protected header that a Connection header names, or "".
-func (n names) hidden(h http.Header) string {
+func (n *names) hidden(h http.Header) string {
 	for _, list := range h["Connection"] {
 		if list == "keep-alive" || list == "close" || list == "Upgrade" {
 			continue
 		}
 		for name := range strings.SplitSeq(list, ",") {
-			if name = http.CanonicalHeaderKey(strings.Trim(name, " \t")); n.has(name) {
+			if name = spelled(strings.Trim(name, " \t")); n.has(name) {
 				return name
 			}
 		}
@@ -56,28 +63,94 @@ const (
 	headerFence   = "Idempotency-Fence"
 )
 
-// dropped reports whether a client's header is never sent on: those that are ours
-// to say, and those by which some servers take another path for the request's.
-func dropped(name string) bool {
+// ours reports whether a header is the proxy's own to say, in a request or an
+// answer.
+func ours(name string) bool {
 	switch name {
-	case headerAttempt, headerFence, "Idempotency-Replayed", "Idempotency-Replay", "Idempotency-Expires", "Idempotency-Protected",
-		"X-Original-Url", "X-Rewrite-Url":
+	case headerAttempt, headerFence, "Idempotency-Replayed", "Idempotency-Replay", "Idempotency-Expires", "Idempotency-Protected":
 		return true
 	}
 	return false
 }
 
-// believed are the headers that only a trusted proxy may say.
-func believed(name string) bool {
-	return name == "Forwarded" || name == "X-Real-Ip" || strings.HasPrefix(name, "X-Forwarded-")
+// overrides reports whether some servers take a header for another method or path
+// than the request's. Gunicorn obeys the last two, and CGI programs take Proxy for
+// the proxy that they are to use.
+func overrides(name string) bool {
+	switch name {
+	case "X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Method",
+		"X-Original-Url", "X-Original-Uri", "X-Original-Path", "X-Rewrite-Url", "X-Override-Url", "X-Http-Path-Override", "X-Request-Uri", "Request-Uri", "X-Script-Name", "X-Matched-Path", "X-Original-Host", "X-Http-Host-Override", "X-Host",
+		"Proxy", "Path-Info", "Script-Name":
+		return true
+	}
+	return false
+}
+
+// originPrefixes begin the headers by which proxies say who the client is.
+var originPrefixes = [...]string{
+	"X-Forwarded-", "X-Real-", "X-Remote-", "Remote-", "X-Auth-Request-", "X-Authenticated-", "X-Webauth-", "X-Consumer-", "X-Credential-",
+	"X-Ssl-", "Ssl-", "X-Client-Cert", "Client-Cert", "X-Tls-", "X-Goog-Authenticated-User-", "X-Ms-Client-Principal", "X-Amzn-Oidc-",
+	"Cf-Access-", "X-Authentik-", "X-Pomerium-", "X-Envoy-", "Tailscale-User-",
+	"X-Arr-", "X-Appgw-", "X-Appengine-", "X-Azure-", "X-Vercel-", "X-Goog-Iap-", "X-Vouch-", "X-Auth-User", "Wl-Proxy-", "Oidc-",
+}
+
+// ofOrigin reports whether a header says who the client is, which only a trusted
+// proxy may.
+func ofOrigin(name string) bool {
+	switch name {
+	case "Forwarded", "Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Fastly-Client-Ip", "Cf-Connecting-Ip", "Cf-Connecting-Ipv6",
+		"X-Original-Forwarded-For", "X-Originating-Ip", "X-Verified-User", "X-Anonymous-Consumer", "X-Subject-Dn",
+		"X-Forwarded", "X-Userinfo", "X-Scheme", "X-Url-Scheme", "Do-Connecting-Ip", "Front-End-Https":
+		return true
+	}
+	for _, prefix := range originPrefixes {
+		if strings.HasPrefix(name, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// spelled returns the canonical name of the header that CGI-like servers (RFC 3875,
+// WSGI, Rack, PHP) take one for: to some of them all but letters and digits is an
+// underscore.
+func spelled(name string) string {
+	if isSpelled(name) {
+		return http.CanonicalHeaderKey(name)
+	}
+	b := []byte(name)
+	for i, c := range b {
+		if !isAlphanumeric(c) {
+			b[i] = '-'
+		}
+	}
+	return http.CanonicalHeaderKey(string(b))
+}
+
+// isSpelled reports whether all servers take a header for the one it names.
+func isSpelled(name string) bool {
+	for i := range len(name) {
+		if c := name[i]; c != '-' && !isAlphanumeric(c) {
+			return false
+		}
+	}
+	return true
+}
+
+func isAlphanumeric(c byte) bool {
+	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9'
 }
 
 // strip takes from a client's header what is never sent on, other spellings of
-// the names that matter included, and what only a trusted proxy may say.
-func (n names) strip(h http.Header, trust bool) {
+// what matters included, and what only a trusted proxy may say.
+func (n *names) strip(h http.Header, trusted, keepOverrides bool) {
 	for name := range h {
-		if strings.IndexByte(name, '_') >= 0 && n.has(http.CanonicalHeaderKey(strings.ReplaceAll(name, "_", "-"))) ||
-			dropped(name) || !trust && believed(name) {
+		is := spelled(name)
+		switch {
+		case is != name && !isSpelled(name) && (n.has(is) || overrides(is)),
+			ours(is),
+			overrides(is) && !keepOverrides && !n.own[is],
+			ofOrigin(is) && !trusted && !n.own[is]:
 			delete(h, name)
 		}
 	}

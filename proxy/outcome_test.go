@@ -62,7 +62,7 @@ func TestWhatTheUpstreamIsTold(t *testing.T) {
 			}
 		}
 		attempt, fence := r.Header.Get("Idempotency-Attempt"), r.Header.Get("Idempotency-Fence")
-		if key != "" && (attempt != "1" || len(fence) < 15 || r.Header.Get("Idempotency-Key") != `"k";a=1`) || key == "" && attempt+fence != "" {
+		if key != "" && (attempt != "1" || len(fence) < 15 || r.Header.Get("Idempotency-Key") != "k") || key == "" && attempt+fence != "" {
 			t.Errorf("key %q: %v", key, r.Header)
 		}
 	}

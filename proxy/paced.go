@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -57,7 +56,5 @@ func (b *paced) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// whole is a body that has been received.
-type whole struct{ bytes.Reader }
-
-func (*whole) Close() error { return nil }
+// inMemory is a body that has been received, as httponce hands it on.
+type inMemory interface{ Len() int }

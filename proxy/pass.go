@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"io"
 	"log"
@@ -31,7 +32,27 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 	if isGRPC(r) {
 		return l.h2.RoundTrip(r)
 	}
-	return l.transport.RoundTrip(r)
+	res, err := l.transport.RoundTrip(r)
+	for n := 1; n < maxGivenUp && givenUp(err) && r.Context().Err() == nil && isSafe(r); n++ {
+		res, err = l.transport.RoundTrip(r)
+	}
+	return res, err
+}
+
+// maxGivenUp is how often a request is sent while others are given up beside it.
+const maxGivenUp = 10
+
+// givenUp reports that a request was given up. If the client of an earlier request
+// on the same connection hangs up just when its answer is there, net/http ends the
+// connection with that error for the request that has it by then.
+func givenUp(err error) bool {
+	return err == context.Canceled || err == context.DeadlineExceeded || err == errInterim //nolint:errorlint // a time limit of net/http's own is DeadlineExceeded, too
+}
+
+// isSafe reports whether a request may be sent twice: it only reads (RFC 9110,
+// section 9.2.1), and has no body.
+func isSafe(r *http.Request) bool {
+	return r.Body == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions)
 }
 
 func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
@@ -42,7 +63,7 @@ func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
 		rt.refuseBody(w, r, bodyTooLarge, nil)
 		return
 	}
-	if _, received := r.Body.(*whole); !received && (r.ContentLength < 0 || r.ContentLength > shortBody) {
+	if _, received := r.Body.(inMemory); !received && (r.ContentLength < 0 || r.ContentLength > shortBody) {
 		timed := *r // net/http looks at its own body when it answers
 		timed.Body = newPaced(w, r, rt.table.cfg.BodyTimeout)
 		if rt.MaxBody > 0 {
@@ -50,6 +71,13 @@ func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
 		}
 		r = &timed
 	}
+	if !rt.link.slots.take(r.Context(), false) {
+		rt.refuseBody(w, r, busy, errBusy)
+		return
+	}
+	defer rt.link.slots.giveBack(false)
+	r, bounded := boundInterim(w, r)
+	defer bounded.end(nil)
 	w.Header()["Content-Type"] = nil // else net/http guesses what the server behind does not say
 	broken := true
 	defer func() {
@@ -57,8 +85,9 @@ func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
 			rt.table.report(r, errBrokenOff)
 		}
 	}()
-	rt.through.ServeHTTP(w, r)
+	rt.through.ServeHTTP(bounded, r)
 	broken = false
+	dropOurs(w.Header()) // what is left to be sent: trailers
 }
 
 var errBrokenOff = errors.New("the answer broke off, and so did what the client got of it")
@@ -76,34 +105,45 @@ func (rt *route) rewrite(pr *httputil.ProxyRequest) {
 	if out.Host = ""; l.KeepHost {
 		out.Host = in.Host
 	}
-	for _, name := range rt.DropHeader {
-		out.Header.Del(name)
+	for name := range out.Header {
+		if rt.replaces(name) {
+			delete(out.Header, name)
+		}
 	}
 	for name, vs := range rt.SetHeader {
 		out.Header[http.CanonicalHeaderKey(name)] = vs
 	}
-	setForwarded(out.Header, in, rt.TrustForwarded)
+	setForwarded(out.Header, in)
 	if 0 < in.ContentLength && in.ContentLength <= shortBody {
 		out.Body = &paced{ReadCloser: out.Body}
 	}
 }
 
-// sendTo makes u the upstream's, with the request's path and query as they came.
+// sendTo makes u the upstream's, with the request's path and query.
 func sendTo(l *link, r *http.Request, u *url.URL) {
 	u.Scheme, u.Host, u.RawQuery, u.ForceQuery = l.URL.Scheme, l.URL.Host, r.URL.RawQuery, r.URL.ForceQuery
-	came := escapedPath(r)
-	if l.base == "" && came == r.URL.Path && came == u.EscapedPath() {
-		return // most are plain
+	if l.base == "" {
+		return // the path is in normal form, which net/url writes as it is
 	}
-	u.Path, u.RawPath = strings.TrimSuffix(l.URL.Path, "/")+r.URL.Path, l.base+came
-	if u.EscapedPath() != u.RawPath && !strings.HasPrefix(u.RawPath, "//") {
-		u.Opaque = u.RawPath // else net/url would write it in its own way
-	}
+	u.Path, u.RawPath = strings.TrimSuffix(l.URL.Path, "/")+r.URL.Path, l.base+r.URL.EscapedPath()
 }
 
 func (rt *route) modify(res *http.Response) error {
+	if res.StatusCode < 100 || res.StatusCode > 999 {
+		return malformed("the status")
+	}
+	dropOurs(res.Header)
 	rt.setAnswer(res.Header)
 	return nil
+}
+
+// dropOurs drops what only the proxy says, trailers included.
+func dropOurs(h http.Header) {
+	for name := range h {
+		if ours(spelled(strings.TrimPrefix(name, http.TrailerPrefix))) {
+			delete(h, name)
+		}
+	}
 }
 
 func (rt *route) setAnswer(h http.Header) {
@@ -124,6 +164,8 @@ func (rt *route) failed(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.As(err, &tooLarge):
 		rt.refuseBody(w, r, bodyTooLarge, err)
+	case context.Cause(r.Context()) == errInterim:
+		rt.refuse(w, r, noAnswer, errInterim)
 	case errors.Is(err, errBodyUnreadable), r.Context().Err() != nil:
 		rt.refuseBody(w, r, bodyUnreadable, err) // net/http ends the context when the client is gone, but then, too
 	case errors.As(err, &op) && op.Op == "dial":
@@ -146,19 +188,19 @@ func (rt *route) refuseBody(w http.ResponseWriter, r *http.Request, p httponce.P
 var (
 	bodyTooLarge = httponce.Problem{
 		Code: "body_too_large", Status: http.StatusRequestEntityTooLarge, Title: "The request's body is too large",
-		Detail: "Send less.",
+		Detail: "The request's body is longer than is accepted. Nothing was done.",
 	}
 	bodyUnreadable = httponce.Problem{
 		Code: "body_unreadable", Status: http.StatusBadRequest, Title: "The request's body did not come to its end",
-		Detail: "It is malformed, or too slow.",
+		Detail: "The request's body is malformed, or did not come to its end in time.",
 	}
 	noAnswer = httponce.Problem{
 		Code: "upstream_failed", Status: http.StatusBadGateway, Title: "The server behind gave no answer",
-		Detail: "Nobody knows whether the request took effect.",
+		Detail: "The server behind gave no answer. Nobody knows whether the request took effect.",
 	}
 	noAnswerInTime = httponce.Problem{
 		Code: "upstream_failed", Status: http.StatusGatewayTimeout, Title: "The server behind gave no answer in time",
-		Detail: "Nobody knows whether the request took effect.",
+		Detail: "The server behind gave no answer in time. Nobody knows whether the request took effect.",
 	}
 )
 

@@ -3,17 +3,20 @@ package proxy_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/textproto"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -412,4 +415,35 @@ func TestHEADPasses(t *testing.T) {
 	if res, body := send(t, "HEAD", "http://"+addr+"/", nil, ""); res.ContentLength != 7 || body != "" {
 		t.Errorf("%d %q", res.ContentLength, body)
 	}
+}
+
+func TestAClientThatHangsUpCostsNobodyElseAnAnswer(t *testing.T) {
+	h := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) {})}}, proxy.Config{})
+	over := make(chan struct{})
+	var hangUp, stay sync.WaitGroup
+	for range 8 {
+		hangUp.Go(func() {
+			for {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				ctx, cancel := context.WithTimeout(t.Context(), rand.N(time.Millisecond))
+				h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/", nil))
+				cancel()
+			}
+		})
+		stay.Go(func() {
+			for range 400 {
+				w := httptest.NewRecorder()
+				if h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)); w.Code != http.StatusOK {
+					t.Errorf("somebody else got %d: %s", w.Code, w.Body)
+				}
+			}
+		})
+	}
+	stay.Wait()
+	close(over)
+	hangUp.Wait()
 }

@@ -1,10 +1,11 @@
 package proxy
 
 import (
+	"errors"
 	"net/http"
 	"net/url"
-	"path"
 	"strings"
+	"unicode/utf8"
 )
 
 // escapedPath returns the request's path as it came, unless a handler round the
@@ -20,51 +21,153 @@ func escapedPath(r *http.Request) string {
 	return r.URL.EscapedPath()
 }
 
-// longestDecoding is how many times a path may be encoded over.
-const longestDecoding = 4
-
-// clean returns an escaped path without empty and dot segments.
-func clean(escaped string) string {
-	if !strings.Contains(escaped, "//") && !strings.Contains(escaped, "/.") {
-		return escaped
+// setPath gives the request a path in normal form. The caller's URL stays as it
+// is.
+func setPath(r *http.Request, normal string) {
+	if normal == r.URL.Path && r.URL.RawPath == "" {
+		return // most are plain
 	}
-	cleaned := path.Clean("/" + escaped)
-	if cleaned != "/" && (strings.HasSuffix(escaped, "/") || strings.HasSuffix(escaped, "/.") || strings.HasSuffix(escaped, "/..")) {
-		cleaned += "/"
+	u := *r.URL
+	u.Path, _ = url.PathUnescape(normal) // a normal form is well-formed
+	if u.RawPath = ""; u.EscapedPath() != normal {
+		u.RawPath = normal
 	}
-	return cleaned
+	r.URL = &u
 }
 
-// plainest returns what the most forgiving server may take a path for: all is
-// decoded, a backslash is a slash, and the parameters of a segment are not part
-// of it. It is not ok if the path has a zero byte, or no end of encodings.
-func plainest(escaped string) (plain string, ok bool) {
-	plain = escaped
-	for range longestDecoding {
-		decoded, err := url.PathUnescape(plain)
-		if err != nil || decoded == plain {
-			break
-		}
-		plain = decoded
+// How a byte of a path is treated.
+const (
+	refusedByte = iota // no URL has it, and parsers disagree about it
+	plainByte          // RFC 3986, section 3.3: it stands for itself
+	sloppyByte         // no URL has it, but clients send it: it is percent-encoded
+)
+
+var pathBytes = func() (kind [256]uint8) {
+	for c := 'a'; c <= 'z'; c++ {
+		kind[c], kind[c-'a'+'A'] = plainByte, plainByte
 	}
-	if strings.IndexByte(plain, 0) >= 0 {
-		return "", false
+	for _, c := range []byte("0123456789-._~!$&'()*+,;=:@/") {
+		kind[c] = plainByte
 	}
-	if again, err := url.PathUnescape(plain); err == nil && again != plain {
-		return "", false
+	for _, c := range []byte("\"<>[]^`{|}") {
+		kind[c] = sloppyByte
 	}
-	plain = strings.ReplaceAll(plain, `\`, "/")
-	if strings.IndexByte(plain, ';') >= 0 {
-		segments := strings.Split(plain, "/")
-		for i, s := range segments {
-			segments[i], _, _ = strings.Cut(s, ";")
-		}
-		plain = strings.Join(segments, "/")
+	return kind
+}()
+
+var (
+	errNoPath       = errors.New("the target is not a path")
+	errPathByte     = errors.New("the path has a byte that must be percent-encoded")
+	errBackslash    = errors.New("the path has a backslash, which some servers take for a slash")
+	errPercent      = errors.New("the path has a percent sign without two hexadecimal digits behind it")
+	errControl      = errors.New("the path has an encoded control character")
+	errNoUTF8       = errors.New("the path is not UTF-8")
+	errAuthority    = errors.New("the path begins with two slashes, which some servers take for the name of a host")
+	errEmptyAndDots = errors.New("the path has both empty segments and dot segments, which servers resolve in different orders")
+	errManyReadings = errors.New("servers may read this path in different ways that lead to different routes here")
+)
+
+// normalPath returns the normal form of an escaped path: RFC 3986, section 6.2.2.
+// Only what need be is percent-encoded, in upper case, and dot segments are
+// resolved. Every parser that the tests know reads it as it is written; a path
+// that has no such form is an error.
+func normalPath(escaped string) (string, error) {
+	if escaped == "" || escaped[0] != '/' {
+		return "", errNoPath
 	}
-	return clean("/" + strings.TrimLeft(plain, "/")), true
+	if isPlain(escaped) {
+		return escaped, nil
+	}
+	if strings.HasPrefix(escaped, "//") {
+		return "", errAuthority
+	}
+	normal, err := normalBytes(escaped)
+	if err != nil {
+		return "", err
+	}
+	resolved, dots := resolve(normal)
+	if dots && strings.Contains(normal, "//") {
+		return "", errEmptyAndDots
+	}
+	return resolved, nil
 }
 
-// isPlain reports whether there is one way to read an escaped path.
+// isPlain reports whether an escaped path is in normal form, and there is no other
+// way to read it.
 func isPlain(escaped string) bool {
-	return escaped != "" && escaped[0] == '/' && !strings.ContainsAny(escaped, `%;\`)
+	for i := range len(escaped) {
+		switch c := escaped[i]; {
+		case c == ';' || pathBytes[c] != plainByte: // a percent sign is not, either
+			return false
+		case c == '/' && i > 0 && (escaped[i-1] == '/' || escaped[i-1] == '.'):
+			return false
+		}
+	}
+	return !strings.HasSuffix(escaped, ".")
+}
+
+// normalBytes encodes what need be, and decodes the rest.
+func normalBytes(escaped string) (string, error) {
+	const digits = "0123456789ABCDEF"
+	b := make([]byte, 0, len(escaped)+16)
+	plain := make([]byte, 0, len(escaped))
+	for i := 0; i < len(escaped); i++ {
+		c := escaped[i]
+		encode := pathBytes[c] == sloppyByte
+		switch {
+		case c == '\\':
+			return "", errBackslash
+		case c == '%':
+			if i+2 >= len(escaped) || hexDigit(escaped[i+1]) < 0 || hexDigit(escaped[i+2]) < 0 {
+				return "", errPercent
+			}
+			c = byte(hexDigit(escaped[i+1])<<4 | hexDigit(escaped[i+2]))
+			if c < ' ' || c == 0x7f {
+				return "", errControl
+			}
+			i += 2
+			encode = !isUnreserved(c)
+		case pathBytes[c] == refusedByte:
+			return "", errPathByte
+		}
+		if plain = append(plain, c); encode {
+			b = append(b, '%', digits[c>>4], digits[c&15])
+		} else {
+			b = append(b, c)
+		}
+	}
+	if !utf8.Valid(plain) {
+		return "", errNoUTF8
+	}
+	return string(b), nil
+}
+
+// isUnreserved reports whether a byte means the same encoded or not: RFC 3986,
+// section 2.3.
+func isUnreserved(c byte) bool {
+	return isAlphanumeric(c) || strings.IndexByte("-._~", c) >= 0
+}
+
+// resolve returns a path without its dot segments, and whether it had any: RFC
+// 3986, section 5.2.4.
+func resolve(path string) (resolved string, dots bool) {
+	if !strings.Contains(path, "/.") {
+		return path, false
+	}
+	segments := strings.Split(path[1:], "/")
+	kept := make([]string, 0, len(segments)+1)
+	for i, s := range segments {
+		switch s {
+		default:
+			kept = append(kept, s)
+			continue
+		case ".":
+		case "..":
+			kept = kept[:max(len(kept)-1, 0)]
+		}
+		if dots = true; i == len(segments)-1 {
+			kept = append(kept, "")
+		}
+	}
+	return "/" + strings.Join(kept, "/"), dots
 }

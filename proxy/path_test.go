@@ -2,8 +2,11 @@ package proxy_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
+	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -11,9 +14,10 @@ import (
 )
 
 // TestNoSpellingOfAPathGoesRoundItsRoute sends each with a key, once as it is and
-// once again: what is protected is replayed, and what is sent on is as it came.
+// once again: what is protected is replayed, and what is sent on is in normal form.
 func TestNoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
-	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
+	var refused atomic.Int32
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { refused.Add(1); fmt.Fprint(w, r.RequestURI) })
 	guard := newGuard(onlyonce.Config{})
 	addr := serve(t, proxy.New([]proxy.Route{
 		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: guard, Once: single},
@@ -23,62 +27,53 @@ func TestNoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 		{Pattern: "/", Upstream: up},
 	}, proxy.Config{}))
 	for i, c := range []struct {
-		path      string
-		protected bool
+		path, sent string // sent "": as it is
+		protected  bool
 	}{
-		{"/v1/orders", true},
-		{"//v1/orders", true},
-		{"/v1//orders", true},
-		{"///v1///orders", true},
-		{"/x/../v1/orders", true},
-		{"/v1/./orders", true},
-		{"/v1/orders/.", true},
-		{"/v1/orders/x/..", true},
-		{"/../../v1/orders", true},
-		{"/v1/orders/", true},
-		{"/v1/orders//", true},
-		{"/v1/%6frders", true},
-		{"/%76%31/orders", true},
-		{"/v1%2Forders", true},
-		{"/v1%2forders", true},
-		{"/v1%252Forders", true},
-		{"/v1/%256frders", true},
-		{"/x/%2e%2e/v1/orders", true},
-		{"/x%2f..%2fv1%2forders", true},
-		{"/x/.%2E/v1/orders", true},
-		{`/v1\orders`, true},
-		{`/x\..\v1\orders`, true},
-		{"/v1%5Corders", true},
-		{"/v1/orders;a=b", true},
-		{"/v1;a=b/orders", true},
-		{"/v1/orders%3Ba=b", true},
-		{"/v1/orders?a=b", true},
-		{"/v1/orders/7/pay", true},
-		{"/v1/orders/a%2Fb/pay", true},
-		{"/v1/orders/7//pay", true},
-		{"/v1/orders/7/pay/", true},
-		{"/v1/tree/a/b", true},
-		{"/v1/tree", true},
-		{"/v1//tree", true},
-		{"/v1/orders/7", false},
-		{"/v1/Orders", true},
-		{"/V1/ORDERS/", true},
-		{"/V1/%4fRDERS/7/Pay", true},
-		{"/V1//Tree/A", true},
-		{"/v1/exact/X", true},
-		{"/v1/Exact/X", true},
-		{"/v1/exact", false},
-		{"/v1/orders%3Fa", false},
-		{"/v2/../v3//orders", false},
-		{"/a%2Fb%20c/./d;e", false},
+		{"/v1/orders", "", true},
+		{"/x/../v1/orders", "/v1/orders", true},
+		{"/x/%2e%2E/v1/orders", "/v1/orders", true},
+		{"/x/.%2E/v1/orders", "/v1/orders", true},
+		{"/v1/./orders", "/v1/orders", true},
+		{"/v1/orders/.", "/v1/orders/", true},
+		{"/v1/orders/x/..", "/v1/orders/", true},
+		{"/../../v1/orders", "/v1/orders", true},
+		{"/v1/orders/", "", true},
+		{"/v1/%6frders", "/v1/orders", true},
+		{"/%76%31/orders", "/v1/orders", true},
+		{"/v1/orders?a=b", "", true},
+		{"/v1/orders?/../x;y", "", true},
+		{"/v1/orders/7/pay", "", true},
+		{"/v1/orders/%7e7/pay", "/v1/orders/~7/pay", true},
+		{"/v1/orders/a|b/pay", "/v1/orders/a%7Cb/pay", true},
+		{"/v1/orders/7/pay/", "", true},
+		{"/v1/tree/a/b", "", true},
+		{"/v1/tree/a%2fb;c//%25%20d.", "/v1/tree/a%2Fb;c//%25%20d.", true},
+		{"/v1/tree", "", true},
+		{"/v1/orders/7", "", false},
+		{"/v1/Orders", "", true},
+		{"/v1/order%C5%BF", "", true},
+		{"/V1/ORDERS/", "", true},
+		{"/V1/%4fRDERS/7/Pay", "/V1/ORDERS/7/Pay", true},
+		{"/V1/Tree/A", "", true},
+		{"/v1/exact/X", "", true},
+		{"/v1/Exact/X", "", true},
+		{"/v1/exact", "", false},
+		{"/v1/other%3Fa%23b", "", false},
+		{"/.well-known/x", "", false},
+		{"/a%2fb%20c/x;y//z...", "/a%2Fb%20c/x;y//z...", false},
+		{"/100%25/%252e%c3%a9", "/100%25/%252e%C3%A9", false},
 	} {
-		h := http.Header{"Idempotency-Key": {fmt.Sprint(i)}}
+		want := c.sent
+		if want == "" {
+			want = c.path
+		}
 		replayed := ""
 		for range 2 {
-			answer := exchange(t, addr, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nIdempotency-Key: %s\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx", c.path, h.Get("Idempotency-Key")), 1000)
+			answer := exchange(t, addr, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nIdempotency-Key: %d\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx", c.path, i), 1000)
 			head, body, _ := strings.Cut(answer, "\r\n\r\n")
-			if !strings.HasPrefix(answer, "HTTP/1.1 200 ") || body != c.path {
-				t.Errorf("%s: %q", c.path, answer)
+			if !strings.HasPrefix(answer, "HTTP/1.1 200 ") || body != want {
+				t.Errorf("%s: %q, want %s", c.path, answer, want)
 			}
 			replayed = head
 		}
@@ -86,10 +81,54 @@ func TestNoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 			t.Errorf("%s: protected is %v", c.path, !c.protected)
 		}
 	}
-	for _, path := range []string{"/v1/orders%00", "/v1/orders%2500x", "/v1/%25252525256frders"} {
-		if answer := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\n\r\n", 1000); !strings.HasPrefix(answer, "HTTP/1.1 400 ") {
-			t.Errorf("%s: %q", path, answer)
+	refused.Store(0)
+	for _, path := range []string{
+		// What begins with the name of a host, for some.
+		"//v1/orders", "//x/v1/orders", "///v1/orders", "///x/v1/orders", "//x:80/v1/orders", "//u:p@x/v1/orders", `/\x/v1/orders`, `\\x/v1/orders`, `/\/x/v1/orders`,
+		"/%2Fx/v1/orders", "/%5cx/v1/orders", "/%252Fx/v1/orders", "/.//x/v1/orders", "/a/..//x/v1/orders", "/%2e//x/v1/orders",
+		// What one server takes for a protected route, and another for none.
+		"/v1//orders", "/v1///orders", "/v1/orders//", "/v1%2Forders", "/v1%2forders", "/v1%252Forders", "/v1/%256frders", "/x%2f..%2fv1%2forders", "/x/..%2Fv1/orders",
+		`/v1\orders`, `/x\..\v1\orders`, "/v1%5Corders", "/v1/orders;a=b", "/v1;a=b/orders", "/v1/orders%3Ba=b", "/v1/orders;%2F..%2F", "/x/..;/v1/orders",
+		"/v1/orders.", "/v1/orders..", "/v1/orders%20", "/v1/orders%20.", "/v1/orders./", "/V1%2FORDERS", "/v1/orders%2F", "/v1/orders/a%2Fb/pay", "/v1/orders//pay", "/v1/orders/7//pay",
+		"/v1//tree/x", "/v1/tree/..%2Forders", "/v1/tree/%2e%2e%2forders", "/v1/tree%2Fx", "/v1/orders%3Fa", "/v1/orders%23a", "/v1/orders%253Fa", "/x/..%2F..%2Fy", "/x/..;/y", "/x/%252e%252e%252fy", "/x/..%20/y", "/x%2F.",
+		// What is not well-formed, or has no end of encodings.
+		"/v1/orders%00", "/v1/orders%2500x", "/v1/%25252525256frders%2525253B%252F", "/v1/orders%", "/v1/orders%2", "/v1/%zzorders", "/v1/orders%0a", "/v1/orders%0D", "/v1/ord%09ers", "/v1/orders%7f",
+		"/v1%c0%aforders", "/v1%e0%80%aforders", "/v1/orders\xff", "/v1/orders\xc3\xa9", "/v1%c0%2forders", "/v1/ord\ters", "/v1/ord\x0bers", "/v1/orders#", "/v1/orders#x", "/#/v1/orders", "*", "v1/orders", "http://h/v1/orders", "?/v1/orders",
+	} {
+		if answer := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 1000); !strings.HasPrefix(answer, "HTTP/1.1 400 ") {
+			t.Errorf("%q: %q", path, answer)
 		}
+	}
+	if n := refused.Load(); n > 0 {
+		t.Errorf("%d of what was refused came through", n)
+	}
+	for path, why := range map[string]string{
+		"//x/v1/orders": "begins with two slashes", `/\x/v1/orders`: "has a backslash", "/v1/orders%0A": "an encoded control character", "/v1/orders%c0%af": "not UTF-8", "/v1%2Forders": "ervers may read this path in different ways",
+	} {
+		if answer := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 1000); !strings.Contains(answer, "request_invalid") || !strings.Contains(answer, why) {
+			t.Errorf("%q: %q", path, answer)
+		}
+	}
+}
+
+func TestAPathThatNamesAHostIsRefusedByHTTP2Too(t *testing.T) {
+	addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") }), onlyonce.Config{}, nil)
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	h2 := &http.Transport{Protocols: protocols}
+	defer h2.CloseIdleConnections()
+	for _, path := range []string{"//x/v1/orders", "///x/v1/orders", `/\x/v1/orders`, "//x:80/v1/orders", "//u:p@x/v1/orders"} {
+		r := &http.Request{Method: "POST", URL: &url.URL{Scheme: "http", Host: addr, Path: path}, Header: http.Header{}, Body: http.NoBody}
+		if strings.Contains(path, `\`) {
+			r.URL.Opaque = path // else it would be encoded
+		}
+		res, err := h2.RoundTrip(r.WithContext(t.Context()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, _ := io.ReadAll(res.Body)
+		res.Body.Close()
+		wantProblem(t, res, string(body), 400, "request_invalid", false)
 	}
 }
 
@@ -104,10 +143,80 @@ func TestAKeyIsRequiredInWhateverCaseAlthoughAllElseIsProtectedToo(t *testing.T)
 		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Once: single},
 	}, proxy.Config{}))
 	for path, status := range map[string]int{
-		"/orders": 400, "/Orders": 400, "/orders/": 400, "/ORDERS/": 400, "//Orders": 400, "/Order%73": 400,
+		"/orders": 400, "/Orders": 400, "/orders/": 400, "/ORDERS/": 400, "/./Orders": 400, "/Order%73": 400,
 		"/exact": 400, "/Exact": 200, "/other": 200, "/Other/": 200, "/orders/7": 200,
 	} {
-		if res, body := send(t, "POST", "http://"+addr+path, nil, "x"); res.StatusCode != status || status == 200 && body != path {
+		if res, body := send(t, "POST", "http://"+addr+path, nil, "x"); res.StatusCode != status || status == 200 && body != path || status == 400 && !strings.Contains(body, "idempotency_key_missing") {
+			t.Errorf("%s: %d %q, want %d", path, res.StatusCode, body, status)
+		}
+	}
+}
+
+// TestAKeyIsRequiredInWhateverCaseAPatternIs covers a pattern that is not in lower
+// case, and one beside a pattern with a wildcard that a path in another case fits.
+func TestAKeyIsRequiredInWhateverCaseAPatternIs(t *testing.T) {
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
+	guard, required := newGuard(onlyonce.Config{}), single
+	required.Required = true
+	addr := serve(t, proxy.New([]proxy.Route{
+		{Method: "POST", Pattern: "/api/createPayment", Upstream: up, Guard: guard, Once: required},
+		{Method: "POST", Pattern: "/payments/capture", Upstream: up, Guard: guard, Once: required},
+		{Method: "POST", Pattern: "/payments/{id}", Upstream: up, Guard: guard, Once: single},
+		{Method: "POST", Pattern: "/free/{id}", Upstream: up},
+		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Once: single},
+	}, proxy.Config{}))
+	for path, status := range map[string]int{
+		"/api/createPayment": 400, "/api/createpayment": 400, "/api/CREATEPAYMENT": 400, "/api/createpayment/": 400, "/API/CreatePayment/": 400, "/api/create%70ayment": 400,
+		"/payments/capture": 400, "/payments/Capture": 400, "/payments/CAPTURE/": 400, "/Payments/capture": 400, "/payments/%43apture": 400,
+		"/payments/7": 200, "/payments/X": 200, "/free/x": 200, "/free/X": 200, "/api/other": 200,
+	} {
+		if res, body := send(t, "POST", "http://"+addr+path, nil, "x"); res.StatusCode != status || status == 400 && !strings.Contains(body, "idempotency_key_missing") {
+			t.Errorf("%s: %d %q, want %d", path, res.StatusCode, body, status)
+		}
+	}
+	for _, paths := range [][2]string{{"/api/createPayment", "/api/createpayment"}, {"/payments/capture", "/payments/CAPTURE"}} {
+		key := http.Header{"Idempotency-Key": {"key"}}
+		send(t, "POST", "http://"+addr+paths[0], key, "x")
+		if res, body := send(t, "POST", "http://"+addr+paths[1], key, "x"); res.StatusCode != 422 {
+			t.Errorf("one key on %q: %d %q", paths, res.StatusCode, body)
+		}
+	}
+}
+
+// TestASemicolonThatBeginsAQueryLeadsToNoOtherRoute covers Fastify before version 5.
+func TestASemicolonThatBeginsAQueryLeadsToNoOtherRoute(t *testing.T) {
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
+	guard, required := newGuard(onlyonce.Config{}), single
+	required.Required = true
+	addr := serve(t, proxy.New([]proxy.Route{
+		{Method: "POST", Pattern: "/payments", Upstream: up, Guard: guard, Once: required},
+		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Once: single},
+	}, proxy.Config{}))
+	for path, status := range map[string]int{
+		"/payments;/x": 400, "/payments;a=1/x": 400, "/payments/;/x": 400, "/%70ayments;/x/y": 400, "/PAYMENTS;/x": 400, "/payments%3B/x": 400, "/payments;/;/x": 400,
+		"/other;/x": 200, "/a;b/c;d": 200,
+	} {
+		if res, body := send(t, "POST", "http://"+addr+path, nil, "x"); res.StatusCode != status {
+			t.Errorf("%s: %d %q, want %d", path, res.StatusCode, body, status)
+		}
+	}
+}
+
+func TestAPathBehindAScriptLeadsToNoOtherRoute(t *testing.T) {
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
+	guard, required := newGuard(onlyonce.Config{}), single
+	required.Required = true
+	addr := serve(t, proxy.New([]proxy.Route{
+		{Method: "POST", Pattern: "/payments", Upstream: up, Guard: guard, Once: required},
+		{Method: "POST", Pattern: "/pay.php", Upstream: up, Guard: guard, Once: required},
+		{Method: "POST", Pattern: "/shop.php/orders", Upstream: up, Guard: guard, Once: single},
+		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Once: single},
+	}, proxy.Config{}))
+	for path, status := range map[string]int{
+		"/pay.php/x": 400, "/PAY.PHP/": 400, "/pay.php/x.php/y": 400, "/pay%2Ephp/x": 400, "/index.php/payments": 400, "/a/index.php/payments/": 400, "/index.php;x/payments": 400,
+		"/shop.php/orders": 200, "/index.php/other": 200, "/other.php": 200, "/payments.phps/x": 200,
+	} {
+		if res, body := send(t, "POST", "http://"+addr+path, nil, "x"); res.StatusCode != status {
 			t.Errorf("%s: %d %q, want %d", path, res.StatusCode, body, status)
 		}
 	}
@@ -138,12 +247,21 @@ func TestWithoutARouteNothingIsSent(t *testing.T) {
 	}
 }
 
-func TestOneKeyForTwoSpellingsOfAPathIsAMismatch(t *testing.T) {
-	addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) {}), onlyonce.Config{}, nil)
-	h := http.Header{"Idempotency-Key": {"k"}}
-	send(t, "POST", "http://"+addr+"/v1/orders", h, "x")
-	res, body := send(t, "POST", "http://"+addr+"//v1/orders", h, "x")
-	wantProblem(t, res, body, 422, "idempotency_key_reused", false)
+func TestTwoSpellingsOfAPathAreOneCommand(t *testing.T) {
+	var runs atomic.Int32
+	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, nil)
+	for i, path := range []string{"/v1/orders", "/v1/%6Frders", "/v1/./orders", "/x/%2E%2e/v1/orders"} {
+		answer := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000)
+		if !strings.HasPrefix(answer, "HTTP/1.1 201 ") || strings.Contains(answer, "Replayed") != (i > 0) {
+			t.Errorf("%s: %q", path, answer)
+		}
+	}
+	for _, path := range []string{"/V1/orders", "/v1/orders/", "/v1/orders?x"} { // which a server may take for another
+		answer := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000)
+		if !strings.HasPrefix(answer, "HTTP/1.1 422 ") {
+			t.Errorf("%s: %q", path, answer)
+		}
+	}
 }
 
 func TestAHandlerRoundTheProxyMayChangeThePath(t *testing.T) {

@@ -6,11 +6,13 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
@@ -326,6 +328,8 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 		"MaxBody":        {Pattern: "/", Upstream: up, MaxBody: -1},
 		"how messages":   {Pattern: "/", Upstream: up, SetHeader: http.Header{"connection": {"x"}}},
 		"control":        {Pattern: "/", Upstream: up, SetAnswer: http.Header{"X": {"a\r\nb"}}},
+		"Once.Header":    {Pattern: "/", Upstream: up, Guard: guard, Once: httponce.Config{Tenant: httponce.SingleTenant, Header: "X_Key"}},
+		"Once.Fingerp":   {Pattern: "/", Upstream: up, Guard: guard, Once: httponce.Config{Tenant: httponce.SingleTenant, FingerprintHeaders: []string{"X.Account"}}},
 		"conflicts with": {Pattern: "/{y}", Upstream: up},
 	} {
 		err := proxy.Check([]proxy.Route{{Pattern: "/{x}", Upstream: up}, r}, proxy.Config{})
@@ -338,5 +342,26 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 	}
 	if err := proxy.Check([]proxy.Route{{Pattern: "/", Upstream: up}}, proxy.Config{BodyTimeout: -1}); err == nil {
 		t.Error("a negative time is taken")
+	}
+	if err := proxy.Check([]proxy.Route{{Pattern: "/", Upstream: up}}, proxy.Config{Protected: []string{"X_Tenant"}}); err == nil {
+		t.Error("a name that servers spell in several ways is taken")
+	}
+}
+
+func TestOneRequestPerConnHoldsWithoutAKeyToo(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	up := upstream(t, func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[r.RemoteAddr]++
+	})
+	up.OneRequestPerConn = true
+	addr := orders(t, up, onlyonce.Config{}, nil)
+	for i := range 6 {
+		post(t, addr, []string{"", fmt.Sprint(i)}[i%2], "x")
+	}
+	if len(seen) != 6 {
+		t.Errorf("6 requests came on %d connections: %v", len(seen), seen)
 	}
 }

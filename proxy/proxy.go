@@ -60,39 +60,71 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		allowBody(w, t.cfg.BodyTimeout)
 	}
-	if wrong := t.wrong(r); wrong != "" {
-		t.refuse(w, r, requestInvalid, errors.New(wrong))
+	if err := t.wrong(r); err != nil {
+		t.refuse(w, r, misunderstood(err), err)
 		return
 	}
-	found, ok := t.match(r, escapedPath(r))
+	path, err := normalPath(escapedPath(r))
+	if err != nil {
+		t.refuse(w, r, misunderstood(err), err)
+		return
+	}
+	setPath(r, path)
+	found, ok := t.match(r, path)
 	switch {
 	case !ok:
-		t.refuse(w, r, requestInvalid, errors.New("the path can be read in two ways"))
+		t.refuse(w, r, misunderstood(errManyReadings), errManyReadings)
 	case found == nil:
 		t.refuse(w, r, noRoute, nil)
 	default:
-		t.names.strip(r.Header, found.TrustForwarded)
+		t.names.strip(r.Header, t.trusts(r), found.KeepOverrides)
 		r.Pattern = found.pattern
 		found.ServeHTTP(w, r)
 	}
 }
 
+// trusts reports whether a proxy of ours sends the request.
+func (t *table) trusts(r *http.Request) bool {
+	return t.cfg.TrustForwarded != nil && t.cfg.TrustForwarded(r)
+}
+
 // wrong says what is wrong with a request that net/http lets through.
-func (t *table) wrong(r *http.Request) string {
+func (t *table) wrong(r *http.Request) error {
 	switch {
 	case r.Method == http.MethodConnect || r.URL.Host != "" || r.URL.Scheme != "":
-		return "the target is not a path of this server"
-	case r.URL.Path == "" || r.URL.Path[0] != '/' || strings.IndexByte(r.RequestURI, '#') >= 0:
-		return "the target is not a path"
+		return errors.New("the target is not a path of this server")
+	case r.URL.Path == "" || r.URL.Path[0] != '/':
+		return errNoPath
+	case strings.IndexByte(r.RequestURI, '#') >= 0:
+		return errors.New("the target has a fragment")
+	case !isQuery(r.URL.RawQuery):
+		return errors.New("the query has a byte that must be percent-encoded")
 	case !isMethod(r.Method):
-		return "the method is not one"
+		return errors.New("the method is not one")
 	case !isHost(r.Host):
-		return "the Host is not one"
+		return errors.New("the Host is not one")
 	}
 	if name := t.names.hidden(r.Header); name != "" {
-		return "Connection names " + name
+		return errors.New("the Connection header names " + name)
 	}
-	return ""
+	return nil
+}
+
+// isQuery reports whether a query ends where it seems to.
+func isQuery(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c == 0x7f || c == '#' {
+			return false
+		}
+	}
+	return true
+}
+
+// misunderstood is the refusal of a request that can be read in several ways.
+func misunderstood(why error) httponce.Problem {
+	p := requestInvalid
+	p.Detail = capital(why.Error()) + ". " + p.Detail
+	return p
 }
 
 var (
@@ -101,7 +133,7 @@ var (
 		Detail: "Nothing was done.",
 	}
 	noRoute = httponce.Problem{
-		Code: "no_route", Status: http.StatusNotFound, Title: "There is no such path", Detail: "Nothing was done.",
+		Code: "no_route", Status: http.StatusNotFound, Title: "There is no such path", Detail: "No route leads to this method and path. Nothing was done.",
 	}
 )
 

@@ -101,7 +101,7 @@ func (c *conn) readReply(method string) error {
 			return nil
 		}
 	}
-	return malformed("too many interim answers")
+	return errInterim
 }
 
 // parse reads a head: lines that all end with CRLF.

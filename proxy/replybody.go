@@ -3,6 +3,8 @@ package proxy
 import (
 	"bytes"
 	"io"
+	"os"
+	"time"
 )
 
 // body hands the answer's body, piece by piece, to take; what take is given is
@@ -31,9 +33,17 @@ func (c *conn) body(take func([]byte) bool) error {
 	}
 }
 
-// more is fill within the body, where every piece has its time.
+// more is fill within the body, where every piece has its time, and so have all.
 func (c *conn) more() error {
-	c.allow(c.stall)
+	limit := c.stall
+	if !c.end.IsZero() {
+		left := time.Until(c.end)
+		if left <= 0 {
+			return os.ErrDeadlineExceeded
+		}
+		limit = min(limit, left)
+	}
+	c.allow(limit)
 	return c.fill()
 }
 

@@ -29,32 +29,57 @@ type Route struct {
 
 	// KeyPointer is a JSON Pointer (RFC 6901) to the key in the body, a string
 	// or a whole number. It is put into the header Once.Header, and one that
-	// the client sends there must say the same. A body that is not JSON, or
-	// has no such member, has no key; one that gives it twice is refused.
+	// the client sends there must say the same. A body without such a member,
+	// or with null there, has no key. A body that is not JSON (with a byte
+	// order mark, in UTF-16, compressed, with NaN or more than 10,000 levels
+	// deep included), that gives the key twice, or as anything else, is
+	// refused with 400.
+	// The tenant of a request with a body must then be known, with a key or
+	// without: the body is read only on a tenant's account.
 	KeyPointer string
 
 	DontStoreBody bool // the answer's body is never stored, such as a new secret: a repeat gets status and header
 
 	SetHeader  http.Header // sent to the upstream instead of the client's
-	DropHeader []string    // of the client's, not sent to the upstream
+	DropHeader []string    // of the client's, not sent to the upstream, in no spelling that a CGI-like server takes for the same
 	SetAnswer  http.Header // sent to the client, and stored, instead of the upstream's
 	DropAnswer []string    // of the upstream's, neither sent to the client nor stored
 
-	TrustForwarded bool  // another proxy of ours stands before: add to its Forwarded and X-Forwarded-*, and believe them
-	NoUpgrade      bool  // no WebSockets; default: GET may become one; other upgrades, such as to HTTP/2, are never sent on
-	MaxBody        int64 // of a request that is not protected, in bytes; default: any; more is refused with 413
+	// KeepOverrides sends on the headers by which some servers take another
+	// method or path than the request's, such as X-HTTP-Method-Override and
+	// X-Original-URL. By default they are dropped: a client could otherwise
+	// reach, by GET or on another path, what is protected here as POST.
+	KeepOverrides bool
+
+	NoUpgrade bool  // no WebSockets; default: GET may become one; other upgrades, such as to HTTP/2, are never sent on
+	MaxBody   int64 // of a request that is not protected, in bytes; default: any; more is refused with 413
 }
 
 // A Config says what holds for all routes. The zero Config is usable.
 type Config struct {
-	// Protected names further headers that no Connection header may name, such
-	// as the one that says who the tenant is. Those of credentials, forwarding
-	// and idempotency are protected without it.
+	// Protected names further headers that no Connection header may name and
+	// that are dropped in other spellings, such as the one that says who the
+	// tenant is. Those of credentials, forwarding and idempotency are protected
+	// without it, and so are each Once.Header and Once.FingerprintHeaders. A
+	// protected name has letters, digits and - only: others are one to some
+	// servers. Whether to believe a protected header is the caller's decision:
+	// it passes also if TrustForwarded does not hold.
 	Protected []string
+
+	// TrustForwarded reports whether a request comes from a proxy of ours, by
+	// its RemoteAddr for example. Forwarded and X-Forwarded-* of such a request
+	// are added to, and other headers that say who the client is, such as
+	// X-Real-IP, Remote-User or X-Client-Cert, are sent on; those of any other
+	// request are dropped. Default: no request does.
+	TrustForwarded func(*http.Request) bool
 
 	// BodyTimeout is how long the body of a keyed request may take, and any of
 	// up to 64 KiB; and how long another may pause between bytes; default 30s.
 	BodyTimeout time.Duration
+
+	// Usage counts the memory and the stored bytes of all routes whose
+	// Once.Usage is nil. Default: the Proxy's own, which stays over Reload.
+	Usage *httponce.Usage
 
 	Problem func(http.ResponseWriter, *http.Request, httponce.Problem) // writes a refusal that is not a route's own; default: Problem.ServeHTTP
 	Report  func(r *http.Request, err error)                           // is told why a request was refused or its answer broke off; default: nobody is
@@ -62,7 +87,6 @@ type Config struct {
 
 const (
 	defaultBodyTimeout = 30 * time.Second
-	defaultMaxAnswer   = 1 << 20 // httponce's
 )
 
 // A RouteError says what is wrong with a route.
@@ -84,6 +108,16 @@ func (r *Route) check() error {
 			return err
 		}
 	}
+	if r.Once.Header != "" {
+		if err := checkName("Once.Header", r.Once.Header); err != nil {
+			return err
+		}
+	}
+	for _, name := range r.Once.FingerprintHeaders {
+		if err := checkName("Once.FingerprintHeaders", name); err != nil {
+			return err
+		}
+	}
 	for _, h := range []http.Header{r.SetHeader, r.SetAnswer} {
 		if err := checkHeader(h); err != nil {
 			return err
@@ -96,6 +130,15 @@ func (r *Route) check() error {
 		return errors.New("MaxBody is negative: write a positive value, or leave it 0 for no limit")
 	case r.Guard == nil && (r.KeyPointer != "" || r.DontStoreBody || r.Once.Required):
 		return errors.New("something is asked of keyed requests, but there is no Guard: give one")
+	}
+	return nil
+}
+
+// checkName says what is wrong with the name of a header that is read: a CGI-like
+// server would take other spellings for the same one.
+func checkName(setting, name string) error {
+	if name == "" || !isSpelled(name) {
+		return fmt.Errorf("%s names %q, which a request may have in other spellings that some servers take for the same: write a name of letters, digits and - only", setting, name)
 	}
 	return nil
 }
@@ -126,12 +169,10 @@ type route struct {
 	table    *table
 	link     *link
 	pattern  string // of ServeMux: with the method
+	lower    string // the same for paths in lower case
 	once     http.Handler
 	through  httputil.ReverseProxy
-	methods  []string        // that are protected
-	header   string          // of the key, for one in the body
-	pointer  []string        // to the key in the body
-	longest  int             // body of an answer that is held back
+	header   string          // of the key
 	replaced map[string]bool // headers of a client that are not sent on
 }
 
@@ -143,22 +184,25 @@ func newRoute(r Route, l *link, t *table) *route {
 			made.Once.Methods = []string{r.Method}
 		}
 	}
+	made.lower = lowerPattern(made.pattern)
+	if l.KeepHost { // which then selects the site
+		made.Once.FingerprintHeaders = append(slices.Clone(made.Once.FingerprintHeaders), "Host")
+	}
 	made.through = made.passer()
-	made.methods = made.Once.Methods
-	if made.methods == nil {
-		made.methods = []string{http.MethodPost, http.MethodPatch} // httponce's
-	}
-	if r.KeyPointer != "" {
-		made.pointer, _ = parsePointer(r.KeyPointer) // checked
-	}
 	made.header = http.CanonicalHeaderKey(orDefault(made.Once.Header, "Idempotency-Key"))
-	made.longest = orDefault(r.Once.MaxAnswer, defaultMaxAnswer)
+	if r.KeyPointer != "" {
+		pointer, _ := parsePointer(r.KeyPointer) // checked
+		made.Once.KeyInBody = keyIn(pointer)
+	}
+	if made.Once.Usage == nil {
+		made.Once.Usage = t.usage
+	}
 	made.replaced = map[string]bool{}
 	for _, name := range r.DropHeader {
-		made.replaced[http.CanonicalHeaderKey(name)] = true
+		made.replaced[spelled(name)] = true
 	}
 	for name := range r.SetHeader {
-		made.replaced[http.CanonicalHeaderKey(name)] = true
+		made.replaced[spelled(name)] = true
 	}
 	if r.Guard != nil {
 		made.once = httponce.Wrap(r.Guard, http.HandlerFunc(made.open), made.Once)
@@ -170,11 +214,6 @@ func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if rt.Guard == nil || isGRPC(r) && !rt.Once.Required {
 		rt.pass(w, r)
 		return
-	}
-	if rt.KeyPointer != "" && r.ContentLength != 0 && slices.Contains(rt.methods, r.Method) {
-		if r = rt.keyFromBody(w, r); r == nil {
-			return
-		}
 	}
 	rt.once.ServeHTTP(w, r)
 }
@@ -188,10 +227,15 @@ func (rt *route) open(w http.ResponseWriter, r *http.Request) {
 	rt.pass(w, r)
 }
 
-// isGRPC reports whether a request is a gRPC call.
+// isGRPC reports whether a request is a gRPC call, and not of another type whose
+// name begins so.
 func isGRPC(r *http.Request) bool {
 	ct := r.Header["Content-Type"]
-	return r.ProtoMajor == 2 && len(ct) == 1 && strings.HasPrefix(ct[0], "application/grpc")
+	if r.ProtoMajor != 2 || r.Method != http.MethodPost || len(ct) != 1 {
+		return false
+	}
+	rest, ok := strings.CutPrefix(ct[0], "application/grpc")
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }
 
 // refuse answers with a problem in the route's own form.

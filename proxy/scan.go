@@ -250,15 +250,3 @@ func isMethod(s string) bool {
 	}
 	return s != ""
 }
-
-// isHost reports whether s names a host, and nothing else.
-func isHost(s string) bool {
-	for i := range len(s) {
-		switch b := s[i]; {
-		case '0' <= b && b <= '9', 'a' <= b|0x20 && b|0x20 <= 'z', strings.IndexByte("-._~:[]%", b) >= 0:
-		default:
-			return false
-		}
-	}
-	return true
-}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"bufio"
+	"bytes"
 	"io"
 	"net/http"
 	"strings"
@@ -49,6 +50,9 @@ func FuzzScan(f *testing.F) {
 	} {
 		f.Add(raw, byte(3))
 	}
+	for _, raw := range quotedLines(f, "testdata/framings.txt") {
+		f.Add(raw, byte(7))
+	}
 	f.Fuzz(func(t *testing.T, raw string, piece byte) {
 		good, s := follow(raw, int(piece)+1)
 		all, _ := follow(raw, len(raw)+1)
@@ -77,4 +81,89 @@ func FuzzScan(f *testing.F) {
 			}
 		}
 	})
+}
+
+// FuzzFraming holds what is sent to an upstream to what came: each request that is
+// accepted is sent as one, with its body and no other's.
+func FuzzFraming(f *testing.F) {
+	for _, raw := range quotedLines(f, "testdata/framings.txt") {
+		f.Add(raw)
+	}
+	for _, target := range targets(f) {
+		f.Add("POST " + target + " HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi")
+	}
+	table := matchedTable(f)
+	f.Fuzz(func(t *testing.T, raw string) {
+		if good, s := follow(raw, len(raw)+1); good < len(raw) || s.state != atStart || len(s.part) > 0 {
+			return // refused, or not whole
+		}
+		in := bufio.NewReader(strings.NewReader(raw))
+		for {
+			r, err := http.ReadRequest(in)
+			if err != nil {
+				return
+			}
+			body, err := io.ReadAll(r.Body)
+			if err != nil {
+				return // FuzzScan judges that
+			}
+			path, err := normalPath(escapedPath(r))
+			if err != nil || table.wrong(r) != nil {
+				continue
+			}
+			setPath(r, path)
+			rt, ok := table.match(r, path)
+			if !ok || rt == nil {
+				continue
+			}
+			table.names.strip(r.Header, false, false)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			wantOneRequest(t, rt, r, path, body)
+		}
+	})
+}
+
+// wantOneRequest fails unless the request is written as one that is read as it is.
+func wantOneRequest(t *testing.T, rt *route, r *http.Request, path string, body []byte) {
+	t.Helper()
+	var q ask
+	if err := q.write(rt, r, nil); err != nil {
+		return
+	}
+	if q.left > 0 {
+		t.Fatalf("%d bytes of the body are left out", q.left)
+	}
+	if good, s := follow(string(q.b), 1000); good < len(q.b) || s.state != atStart || len(s.part) > 0 {
+		t.Fatalf("what is sent may be read in two ways: %q", q.b)
+	}
+	in := bufio.NewReader(bytes.NewReader(q.b))
+	sent, err := http.ReadRequest(in)
+	if err != nil {
+		t.Fatalf("%q is sent: %v", q.b, err)
+	}
+	got, err := io.ReadAll(sent.Body)
+	if _, more := in.Peek(1); err != nil || more != io.EOF || !bytes.Equal(got, body) || sent.Method != r.Method || sent.URL.EscapedPath() != path || len(sent.TransferEncoding) > 0 {
+		t.Fatalf("%s %s with %q is sent as %q", r.Method, path, body, q.b)
+	}
+	for name := range sent.Header {
+		if other := spelled(name); other != name && (rt.table.names.has(other) || overrides(other)) {
+			t.Fatalf("%s is sent, which some servers take for %s", name, other)
+		}
+	}
+}
+
+func TestTheCorpusOfFramingsIsRefusedOrReadInOneWay(t *testing.T) {
+	refused := 0
+	for _, raw := range quotedLines(t, "testdata/framings.txt") {
+		good, _ := follow(raw, len(raw)+1)
+		if good < len(raw) {
+			refused++
+			if one, _ := follow(raw, 1); one < good || strings.Contains(raw[:good], "/smuggled") {
+				t.Errorf("%q: %d bytes are good, one by one %d", raw, good, one)
+			}
+		}
+	}
+	if refused < 100 {
+		t.Errorf("%d are refused", refused)
+	}
 }

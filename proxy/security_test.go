@@ -179,13 +179,14 @@ func TestSecurity12TheUpstreamIsFixed(t *testing.T) {
 		"GET @" + other.URL.Host + "/ HTTP/1.1\r\nHost: h\r\n\r\n",
 		"GET ?x HTTP/1.1\r\nHost: h\r\n\r\n",
 		"GET http:/x HTTP/1.1\r\nHost: h\r\n\r\n",
+		"GET //" + other.URL.Host + "/ HTTP/1.1\r\nHost: h\r\n\r\n",
 	} {
 		if answer := exchange(t, addr, raw, 1000); !strings.HasPrefix(answer, "HTTP/1.1 400 ") || len(hosts) > 0 {
 			t.Errorf("%q: %q", raw, answer)
 		}
 	}
 	for _, raw := range []string{
-		"POST /v1/orders HTTP/1.1\r\nIdempotency-Key: k\r\n", "POST /v1/orders HTTP/1.1\r\n", "GET //" + other.URL.Host + "/ HTTP/1.1\r\n",
+		"POST /v1/orders HTTP/1.1\r\nIdempotency-Key: k\r\n", "POST /v1/orders HTTP/1.1\r\n",
 		"GET /@" + other.URL.Host + " HTTP/1.1\r\n", "GET /http://" + other.URL.Host + "/ HTTP/1.1\r\n",
 	} {
 		answer := exchange(t, addr, raw+"Host: 169.254.169.254\r\nX-Forwarded-Host: 169.254.169.254\r\nConnection: close\r\n\r\n", 1000)
@@ -217,6 +218,10 @@ func TestSecurity12WhatComesByHTTP2IsHeldToTheSame(t *testing.T) {
 		func(r *http.Request) { r.URL.Scheme = "file" },
 		func(r *http.Request) { r.URL.Path = "*" },
 		func(r *http.Request) { r.RequestURI = "/a#b" },
+		func(r *http.Request) { r.URL.Path, r.RequestURI = "//x/v1/orders", "//x/v1/orders" },
+		func(r *http.Request) { r.URL.Path, r.RequestURI = `/\x/v1/orders`, `/\x/v1/orders` },
+		func(r *http.Request) { r.URL.Path, r.RequestURI = "/v1/or ders", "/v1/or ders" },
+		func(r *http.Request) { r.URL.RawQuery = "a b" },
 		func(r *http.Request) { r.Header.Set("Connection", "authorization") },
 	} {
 		r, w := httptest.NewRequest("POST", "/v1/orders", nil), httptest.NewRecorder()
@@ -255,27 +260,47 @@ func TestSecurity12ForwardedIsNotBelievedUnlessTrusted(t *testing.T) {
 	up := upstream(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header })
 	claims := http.Header{
 		"X-Forwarded-For": {"10.0.0.1", "10.0.0.2"}, "X-Forwarded-Host": {"bank.example"}, "X-Forwarded-Proto": {"https"}, "Forwarded": {"for=10.0.0.1"},
-		"X-Real-Ip": {"10.0.0.1"}, "X-Forwarded-Port": {"443"}, "X_forwarded_for": {"10.0.0.1"},
+		"X-Real-Ip": {"10.0.0.1"}, "X-Forwarded-Port": {"443"}, "X_forwarded_for": {"10.0.0.1"}, "X.real.ip": {"10.0.0.1"},
 	}
-	for _, trust := range []bool{false, true} {
-		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.TrustForwarded = trust })
-		for _, key := range []string{"k", ""} {
+	says := []string{
+		"X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Client-Cert", "X-Forwarded-Prefix", "X-Client-Cert", "X-Client-Cert-Chain", "Client-Cert", "X-Ssl-Client-Verify", "Ssl-Client-Subject-Dn",
+		"Remote-User", "X-Remote-User", "X-Remote-Group", "X-Auth-Request-User", "X-Auth-Request-Email", "True-Client-Ip", "Cf-Connecting-Ip", "X-Webauth-User",
+	}
+	for _, name := range says {
+		claims.Set(name, "admin")
+		claims[strings.ReplaceAll(name, "-", "_")] = []string{"admin"}
+	}
+	trust := false
+	addr := serve(t, proxy.New([]proxy.Route{
+		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single},
+	}, proxy.Config{Protected: []string{"x-auth-request-groups"}, TrustForwarded: func(*http.Request) bool { return trust }}))
+	for _, trust = range []bool{false, true} {
+		for _, key := range []string{"k" + fmt.Sprint(trust), ""} {
 			h := claims.Clone()
+			h.Set("X-Auth-Request-Groups", "of the tenant") // ours to believe
 			if key != "" {
 				h.Set("Idempotency-Key", key)
 			}
 			send(t, "POST", "http://"+addr+"/v1/orders", h, "x")
 			sent := <-got
-			want := fmt.Sprintf(`[127.0.0.1] [%s] [http] [for=127.0.0.1;host="%s";proto=http] [] [] []`, addr, addr)
+			want := fmt.Sprintf(`[127.0.0.1] [%s] [http] [for=127.0.0.1;host="%s";proto=http] [] [] [] []`, addr, addr)
 			if trust {
-				want = `[10.0.0.1, 10.0.0.2, 127.0.0.1] [bank.example] [https] [for=10.0.0.1, for=127.0.0.1;host="bank.example";proto=https] [10.0.0.1] [443] []`
+				want = `[10.0.0.1, 10.0.0.2, 127.0.0.1] [bank.example] [https] [for=10.0.0.1, for=127.0.0.1;host="bank.example";proto=https] [10.0.0.1] [443] [] []`
 			}
 			is := ""
-			for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-Ip", "X-Forwarded-Port", "X_forwarded_for"} {
+			for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-Ip", "X-Forwarded-Port", "X_forwarded_for", "X.real.ip"} {
 				is += fmt.Sprint(sent[name], " ")
 			}
 			if strings.TrimSpace(is) != want {
 				t.Errorf("trust %v, key %q:\n%s, want\n%s", trust, key, is, want)
+			}
+			for _, name := range says {
+				if len(sent[strings.ReplaceAll(name, "-", "_")]) > 0 || (len(sent[name]) > 0) != trust {
+					t.Errorf("trust %v, key %q: %s is sent: %v", trust, key, name, sent[name])
+				}
+			}
+			if sent.Get("X-Auth-Request-Groups") != "of the tenant" {
+				t.Errorf("the tenant's header is %q", sent["X-Auth-Request-Groups"])
 			}
 		}
 	}
@@ -551,7 +576,7 @@ func (s collided) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record,
 func TestSecurity16ACollisionGivesAwayNoAnswer(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "secret") }), onlyonce.Config{}, func(r *proxy.Route) {
 		r.Guard = onlyonce.New(collided{newStore()}, onlyonce.Config{})
-		r.Once.Fingerprint = httponce.NoFingerprint
+		r.Once.SkipFingerprint = true
 	})
 	post(t, addr, "k", "x")
 	if res, body := post(t, addr, "l", "x"); res.StatusCode < 400 || strings.Contains(body, "secret") {
@@ -563,7 +588,7 @@ func TestSecurity17LogsTellNoSecrets(t *testing.T) {
 	var log strings.Builder
 	var reported atomic.Value
 	r := proxy.Route{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) {}), Once: single}
-	r.Guard = onlyonce.New(newStore(), onlyonce.Config{Observer: onlyonce.SlogObserver(slog.New(slog.NewTextHandler(&log, nil)))})
+	r.Guard = onlyonce.New(newStore(), onlyonce.Config{Observer: onlyonce.SlogObserver(slog.New(slog.NewTextHandler(&log, nil)), nil)})
 	addr := serve(t, proxy.New([]proxy.Route{r}, proxy.Config{Report: func(_ *http.Request, err error) { reported.Store(err.Error()) }}))
 	post(t, addr, "alice-example-com", "secret body")
 	exchange(t, addr, get11+"Connection: authorization\r\nAuthorization: secret\r\n\r\n", 1000)

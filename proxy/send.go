@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -18,6 +19,13 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 	if rt.DontStoreBody {
 		httponce.DontStoreBody(r)
 	}
+	if !rt.link.slots.take(r.Context(), true) {
+		httponce.DontStore(r)
+		rt.refuse(w, r, busy, errBusy)
+		return
+	}
+	defer rt.link.slots.giveBack(true)
+	rt.writeKey(r, a)
 	if rt.link.HTTP2 {
 		rt.sendOver(w, r, a)
 		return
@@ -38,6 +46,26 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 	}
 }
 
+// writeKey writes the key into the request's header in the one way in which the
+// upstream gets it, however the client wrote it.
+func (rt *route) writeKey(r *http.Request, a *onlyonce.Attempt) {
+	key := ""
+	if a != nil {
+		key = a.Record().ID.Key
+	} else if read, refusal := rt.Once.ReadKey(r); refusal == nil {
+		key = read
+	}
+	if key == "" {
+		return
+	}
+	if rt.Once.Strict || strings.ContainsAny(key, " \",;\\") {
+		key = quote(key)
+	}
+	if sent := r.Header[rt.header]; len(sent) != 1 || sent[0] != key {
+		r.Header[rt.header] = []string{key}
+	}
+}
+
 // exchange sends the request and receives the head of its answer; if that fails,
 // it reports whether the request may have been sent.
 func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt) (c *conn, sent bool, err error) {
@@ -46,9 +74,16 @@ func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt) (c *conn, sent b
 	if err := q.write(rt, r, a); err != nil {
 		return nil, false, err
 	}
-	c, sent, err = rt.link.write(r.Context(), q.b)
+	owner := ""
+	if a != nil && !rt.link.OneRequestPerConn {
+		owner = a.Record().ID.Tenant
+	}
+	c, sent, err = rt.link.write(r.Context(), q.b, owner)
 	if !sent {
 		return nil, false, err
+	}
+	if err == nil {
+		err = q.rest(c, r, rt.link.StallTimeout)
 	}
 	if c.allow(rt.link.HeaderTimeout); err != nil { // it may have answered, and not taken the rest
 		c.allow(slice)
@@ -61,11 +96,14 @@ func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt) (c *conn, sent b
 	return c, true, nil
 }
 
-// write sends p on an idle connection, or on a new one: in that order if nothing
-// of it could be sent. If that fails it reports whether any of it may have been
-// sent.
-func (l *link) write(ctx context.Context, p []byte) (c *conn, sent bool, err error) {
-	if c = l.pool.take(ctx); c != nil {
+// write sends p on an idle connection of the owner, or on a new one: in that order
+// if nothing of it could be sent. If that fails it reports whether any of it may
+// have been sent. Without an owner the connection is new, and not used again.
+func (l *link) write(ctx context.Context, p []byte, owner string) (c *conn, sent bool, err error) {
+	if owner != "" {
+		c = l.pool.take(ctx, owner)
+	}
+	if c != nil {
 		if sent, err = c.write(p, l.StallTimeout); sent {
 			return c, true, err
 		}
@@ -74,6 +112,7 @@ func (l *link) write(ctx context.Context, p []byte) (c *conn, sent bool, err err
 	if c, err = l.dial(ctx); err != nil {
 		return nil, false, err
 	}
+	c.owner = owner
 	if sent, err = c.write(p, l.StallTimeout); !sent {
 		c.Close()
 	}
@@ -91,16 +130,20 @@ func lost(err error) httponce.Problem {
 var (
 	unreachable = httponce.Problem{
 		Code: "upstream_unreachable", Status: http.StatusServiceUnavailable, Title: "The server behind can't be reached",
-		Detail: "Nothing was done. Send the request again later, with the same key.", Retryable: true, RetryAfter: time.Second,
+		Detail: "The server behind can't be reached, and nothing was done. Send the request again later, with the same key.", Retryable: true, RetryAfter: time.Second,
+	}
+	busy = httponce.Problem{
+		Code: "upstream_busy", Status: http.StatusServiceUnavailable, Title: "The server behind is busy",
+		Detail: "The server behind is already handling as many requests as it is sent at a time. Nothing was done. Send the request again later.", Retryable: true, RetryAfter: time.Second,
 	}
 	outcomeLost = httponce.Problem{
 		Code: "upstream_failed", Status: http.StatusBadGateway, Title: "The server behind gave no answer",
-		Detail:    "Nobody knows whether the request took effect. Send it again with the same key, never with another.",
+		Detail:    "The server behind gave no answer, and nobody knows whether the request took effect. Send it again with the same key, never with another.",
 		Retryable: true,
 	}
 	outcomeLate = httponce.Problem{
 		Code: "upstream_failed", Status: http.StatusGatewayTimeout, Title: "The server behind gave no answer in time",
-		Detail:    "Nobody knows whether the request took effect. Send it again with the same key, never with another.",
+		Detail:    "The server behind gave no answer in time, and nobody knows whether the request took effect. Send it again with the same key, never with another.",
 		Retryable: true,
 	}
 )

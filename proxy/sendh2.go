@@ -1,11 +1,15 @@
 package proxy
 
 import (
+	"context"
 	"io"
 	"net/http"
 	"net/http/httptrace"
+	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -19,6 +23,16 @@ func (rt *route) sendOver(w http.ResponseWriter, r *http.Request, a *onlyonce.At
 		r.Header[headerFence] = []string{strconv.FormatInt(rec.Fence, 10)}
 	}
 	var connected atomic.Bool
+	r, bounded := boundInterim(w, r)
+	defer bounded.end(nil)
+	late := func() { bounded.end(os.ErrDeadlineExceeded) }
+	var answered atomic.Bool
+	untaken := newPause(rt.link.StallTimeout, func() {
+		if !answered.Load() {
+			late()
+		}
+	})
+	defer untaken.Stop()
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
@@ -28,9 +42,18 @@ func (rt *route) sendOver(w http.ResponseWriter, r *http.Request, a *onlyonce.At
 		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {
 			httponce.Unknown(r)
 		}
+		if limit := rt.link.BodyTimeout; limit > 0 && !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+			tooLong := time.AfterFunc(limit, late)
+			context.AfterFunc(r.Context(), func() { tooLong.Stop() })
+		}
+		answered.Store(true)
+		res.Body = &receiving{res.Body, newPause(rt.link.StallTimeout, late)}
 		return rt.modify(res)
 	}
 	p.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
+		if context.Cause(ctx) == os.ErrDeadlineExceeded {
+			err = os.ErrDeadlineExceeded
+		}
 		if !connected.Load() {
 			httponce.DontStore(r)
 			rt.refuse(w, r, unreachable, err)
@@ -39,7 +62,54 @@ func (rt *route) sendOver(w http.ResponseWriter, r *http.Request, a *onlyonce.At
 		httponce.Unknown(r)
 		rt.refuse(w, r, lost(err), err)
 	}
-	p.ServeHTTP(w, r.WithContext(ctx))
+	sent := r.WithContext(ctx)
+	if r.Body != nil && r.Body != http.NoBody {
+		sent.Body = &sending{r.Body, untaken}
+	}
+	p.ServeHTTP(bounded, sent)
+	dropOurs(w.Header()) // what is left to be sent: trailers
+}
+
+// A pause is one that may last so long, and then has consequences.
+type pause struct {
+	*time.Timer
+	most time.Duration
+}
+
+func newPause(most time.Duration, then func()) pause {
+	t := time.AfterFunc(most, then)
+	t.Stop()
+	return pause{t, most}
+}
+
+func (p pause) begin() { p.Reset(p.most) }
+
+// sending is a request's body. What was read of it has been taken once more of it
+// is read.
+type sending struct {
+	io.ReadCloser
+	pause pause
+}
+
+func (b *sending) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	if b.pause.Stop(); err == nil {
+		b.pause.begin()
+	}
+	return n, err
+}
+
+// receiving is an answer's body. While the client takes what has come, nobody
+// waits for more.
+type receiving struct {
+	io.ReadCloser
+	pause pause
+}
+
+func (b *receiving) Read(p []byte) (int, error) {
+	b.pause.begin()
+	defer b.pause.Stop()
+	return b.ReadCloser.Read(p)
 }
 
 // once is a link's Transport, kept from sending a request again: it does so, for a

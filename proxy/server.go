@@ -5,22 +5,30 @@ import (
 	"time"
 )
 
+// receiveBuffer is how much of what an HTTP/2 client sends is kept before somebody
+// reads it: nobody counts it. It is the least that net/http takes.
+const receiveBuffer = 64 << 10
+
 // Server returns a server for a Proxy, or a handler round one, with limits
 // against slow and greedy clients: 5 seconds for a request's header, of at most
 // 32 KiB, two minutes for an idle connection, and a minute for a client that takes
-// nothing of its answer. It speaks HTTP/1 and HTTP/2, in clear text too. Give its
-// Serve what Listen returns.
+// nothing of its answer, each by itself by HTTP/2. Of what an HTTP/2 client sends before
+// it is read, at most 64 KiB are kept for each connection. It speaks HTTP/1 and HTTP/2,
+// in clear text too. Give its Serve what Listen returns.
 func Server(h http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
 	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
-		Handler:           h,
+		Handler:           timeTaken(h),
 		ReadHeaderTimeout: 5 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		Protocols:         protocols,
-		HTTP2:             &http.HTTP2Config{WriteByteTimeout: writeTime, MaxConcurrentStreams: 250},
+		HTTP2: &http.HTTP2Config{
+			WriteByteTimeout: writeTime, MaxConcurrentStreams: 250,
+			MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
+		},
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/items"
 	"github.com/onlyonce-go/onlyonce/services/orders"
@@ -21,24 +20,35 @@ import (
 type app struct {
 	store     *openStore // of the items and the sandboxes
 	ordersIn  *openStore // the same, unless that of the orders is on a server
+	secret    []byte     // keys the fingerprints in store
+	inOrders  []byte     // keys those in ordersIn
 	items     *items.API
 	sandboxes *sandboxes.API
 	orders    *orders.API
 	tokens    sandboxes.Tokens
 	metrics   *metrics
+	counts    struct{ items, sandboxes, orders *apiMetrics }
+	purges    []func(context.Context) error
 	health    *health
-	named     bool // there is a list of tokens
-	open      bool // callers need no token
+	watches   []*storeWatch // of store and ordersIn
+	named     bool          // there is a list of tokens
+	open      bool          // callers need no token
+	apart     bool          // supervisors ask at another address
+	hosts     []string      // names of this machine, beside localhost
 }
 
 // newApp opens the store and makes the APIs on it.
 func newApp(ctx context.Context, cfg serveConfig, log *slog.Logger) (_ *app, err error) {
-	a := &app{metrics: newMetrics(), named: cfg.tokens != "", open: cfg.allowAnonymous}
-	if a.tokens, err = readTokens(cfg.tokens); err != nil {
+	a := &app{metrics: newMetrics(), named: cfg.tokens != "", open: cfg.allowAnonymous, apart: cfg.admin != "", hosts: cfg.hosts(cfg.listen)}
+	a.counts.items, a.counts.sandboxes, a.counts.orders = a.metrics.api("items"), a.metrics.api("sandboxes"), a.metrics.api("orders")
+	if a.tokens, err = readTokens(cfg.tokens, cfg.acceptRisks); err != nil {
 		return nil, err
 	}
-	if err := a.openStores(ctx, cfg); err != nil {
+	if err := a.openStores(ctx, cfg, log); err != nil {
 		return nil, err
+	}
+	if err := a.readSecrets(ctx, cfg, log); err != nil {
+		return nil, errors.Join(err, a.closeStores())
 	}
 	if err := a.makeAPIs(ctx, cfg, log); err != nil {
 		return nil, errors.Join(err, a.closeStores())
@@ -46,12 +56,26 @@ func newApp(ctx context.Context, cfg serveConfig, log *slog.Logger) (_ *app, err
 	if err := a.makeOrders(ctx, cfg, log); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
+	a.makePurges(time.Duration(cfg.purgeEvery), log)
+	a.countUnresolved()
 	return a, nil
+}
+
+// makePurges deletes the expired records of each store every so often; 0: not at
+// all.
+func (a *app) makePurges(every time.Duration, log *slog.Logger) {
+	if every == 0 {
+		return
+	}
+	a.purges = append(a.purges, a.metrics.purge("main", a.store, every, log))
+	if a.ordersIn != a.store {
+		a.purges = append(a.purges, a.metrics.purge("orders", a.ordersIn, every, log))
+	}
 }
 
 // openStores opens the store of all three APIs, or that of the orders on a
 // server, and a file for the other two.
-func (a *app) openStores(ctx context.Context, cfg serveConfig) error {
+func (a *app) openStores(ctx context.Context, cfg serveConfig, log *slog.Logger) error {
 	u, err := parseStoreURL(cfg.store)
 	if err != nil {
 		return err
@@ -68,8 +92,25 @@ func (a *app) openStores(ctx context.Context, cfg serveConfig) error {
 			return errors.Join(err, a.ordersIn.Close())
 		}
 	}
-	a.health = &health{stores: []onlyonce.Store{a.store, a.ordersIn}}
+	a.watches = []*storeWatch{newStoreWatch(a.store.url.String(), a.store, log)}
+	if a.store != a.ordersIn {
+		a.watches = append(a.watches, newStoreWatch(a.ordersIn.url.String(), a.ordersIn, log))
+	}
+	a.health = &health{}
+	for _, w := range a.watches {
+		a.health.checks = append(a.health.checks, w.check)
+	}
 	return nil
+}
+
+func (a *app) readSecrets(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
+	a.secret, err = fingerprintSecret(ctx, a.store.url, a.store, cfg.secretFile, cfg.acceptRisks, log)
+	if err != nil || a.store == a.ordersIn {
+		a.inOrders = a.secret
+		return err
+	}
+	a.inOrders, err = fingerprintSecret(ctx, a.ordersIn.url, a.ordersIn, cfg.secretFile, cfg.acceptRisks, log)
+	return err
 }
 
 // stores says where the records are.
@@ -93,8 +134,9 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 		tenant = caller
 	}
 	if a.items, err = items.New(ctx, a.store.db, a.store.Store, items.Config{
-		Tenant: tenant, KeyTTL: cfg.itemsKeyTTL, PurgeEvery: cfg.itemsPurgeEvery, Lease: cfg.lease,
-		Observer: a.metrics.observe, Log: log,
+		FingerprintSecret: a.secret,
+		Tenant:            tenant, KeyTTL: cfg.itemsKeyTTL, PurgeEvery: -1, Lease: cfg.lease,
+		Observer: a.counts.items.observe, Log: log, ShowKey: cfg.log.showKey(),
 	}); err != nil {
 		return err
 	}
@@ -107,31 +149,51 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 		KeyTTL: cfg.sandboxesKeyTTL, MaxExtend: cfg.sandboxesMaxExtend, IdleTimeout: cfg.sandboxesIdleTimeout,
 		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
-		Observer: a.metrics.observe, Log: log,
+		FingerprintSecret: a.secret,
+		Observer:          a.counts.sandboxes.observe, Log: log, ShowKey: cfg.log.showKey(),
 	})
 	return err
+}
+
+// Where the APIs are.
+const (
+	itemsPath     = "/api/v1/items"
+	sandboxesPath = "/v1/sandboxes"
+	ordersPath    = "/orders"
+)
+
+// apiOf returns the path of the API that a request is for, or "".
+func apiOf(r *http.Request) string {
+	for _, path := range []string{itemsPath, sandboxesPath, ordersPath} {
+		if strings.HasPrefix(r.URL.Path+"/", path+"/") {
+			return path
+		}
+	}
+	return ""
 }
 
 // handler routes to the APIs and to what supervisors ask. The APIs see every
 // path below theirs as it came: a ServeMux would redirect some.
 func (a *app) handler() http.Handler {
-	items := a.metrics.countInFlight(a.items)
+	items := a.counts.items.countInFlight(a.items)
 	if a.named {
 		items = identify(a.tokens, a.open, items)
 	}
-	sandboxes := a.metrics.countInFlight(a.sandboxes)
-	orders := a.metrics.countInFlight(a.orders)
+	sandboxes := a.counts.sandboxes.countInFlight(a.sandboxes)
+	orders := a.counts.orders.countInFlight(a.orders)
 	others := http.NewServeMux()
-	others.HandleFunc("GET /healthz", a.health.live)
-	others.HandleFunc("GET /readyz", a.health.ready)
-	others.Handle("GET /metrics", a.metrics.handler())
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch path := r.URL.Path + "/"; {
-		case strings.HasPrefix(path, "/api/v1/items/"):
+	if !a.apart {
+		others.HandleFunc("GET /healthz", a.health.live)
+		others.HandleFunc("GET /readyz", a.health.ready)
+		others.Handle("GET /metrics", a.forOperators(a.metrics.handler()))
+	}
+	return a.doubting(func(w http.ResponseWriter, r *http.Request) {
+		switch apiOf(r) {
+		case itemsPath:
 			items.ServeHTTP(w, r)
-		case strings.HasPrefix(path, "/v1/sandboxes/"):
+		case sandboxesPath:
 			sandboxes.ServeHTTP(w, r)
-		case strings.HasPrefix(path, "/orders/"):
+		case ordersPath:
 			orders.ServeHTTP(w, r)
 		default:
 			others.ServeHTTP(w, r)
@@ -139,9 +201,26 @@ func (a *app) handler() http.Handler {
 	})
 }
 
-// background is the work that the APIs do besides answering.
+// doubting looks at the stores when h says that it can't work.
+func (a *app) doubting(h http.HandlerFunc) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		c := counted{ResponseWriter: w}
+		h(&c, r)
+		if c.status == http.StatusServiceUnavailable || c.status == http.StatusInternalServerError {
+			for _, w := range a.watches {
+				w.doubt()
+			}
+		}
+	})
+}
+
+// background is the work that is done besides answering.
 func (a *app) background() []func(context.Context) error {
-	return []func(context.Context) error{a.items.Run, a.sandboxes.Run, a.orders.Run}
+	tasks := append([]func(context.Context) error{a.sandboxes.Run, a.orders.Run}, a.purges...)
+	for _, w := range a.watches {
+		tasks = append(tasks, w.run)
+	}
+	return tasks
 }
 
 // closeWithin bounds how long sessions and store may take to end.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 )
 
 // A benchReport is what bench has measured, as --format json prints it.
@@ -168,7 +169,7 @@ func (m benchMeasured) firstError() string {
 
 func (b *benchReport) print(w io.Writer, format string) error {
 	if format == "json" {
-		out := json.NewEncoder(w)
+		out := json.NewEncoder(plain.JSONTo(w))
 		out.SetEscapeHTML(false)
 		out.SetIndent("", "  ")
 		return out.Encode(b)
@@ -221,7 +222,7 @@ func (m benchMeasured) print(w io.Writer) {
 	fmt.Fprintln(w)
 	for _, name := range benchOutcomeNames {
 		if text := m.Outcomes[name].Error; text != "" {
-			fmt.Fprintf(w, "first %s: %s\n", strings.ReplaceAll(name, "_", " "), escape(text, ""))
+			fmt.Fprintf(w, "first %s: %s\n", strings.ReplaceAll(name, "_", " "), plain.Text(text, ""))
 		}
 	}
 	if m.Violated == 0 && m.worked() > 0 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"github.com/onlyonce-go/onlyonce/conform"
 )
 
@@ -66,7 +67,7 @@ func writeCheckJSON(out io.Writer, r conform.Report, err error) error {
 		}
 		doc.Rows = append(doc.Rows, j)
 	}
-	enc := json.NewEncoder(out)
+	enc := json.NewEncoder(plain.JSONTo(out))
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(doc)

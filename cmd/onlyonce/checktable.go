@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -106,7 +107,7 @@ func readable(text string) string {
 	for len(text) > 0 {
 		r, n := utf8.DecodeRuneInString(text)
 		switch {
-		case r == utf8.RuneError && n == 1, r < ' ' && r != '\t', r == 0x7f, r >= 0x80 && r < 0xa0, r == 0x2028, r == 0x2029, r >= 0x202a && r <= 0x202e, r >= 0x2066 && r <= 0x2069, r == 0xfffe, r == 0xffff:
+		case r == utf8.RuneError && n == 1, r != '\t' && !strconv.IsPrint(r):
 			for i := range n {
 				fmt.Fprintf(&b, `\x%02x`, text[i])
 			}

@@ -9,6 +9,7 @@ import (
 	"regexp"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/spf13/cobra"
 	"modernc.org/sqlite"
@@ -137,7 +138,7 @@ func orReadOnly(err error) ([]onlyonce.Finding, error) {
 // findings; it is an error if anything was.
 func diagnosis(w io.Writer, findings []onlyonce.Finding, about string) error {
 	for _, f := range findings {
-		fmt.Fprintln(w, f)
+		fmt.Fprintln(w, plain.Text(plain.Mask(f.String()), ""))
 	}
 	if len(findings) > 0 {
 		return fmt.Errorf("findings: %d", len(findings))

@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"sync/atomic"
 	"time"
-
-	"github.com/onlyonce-go/onlyonce"
 )
 
 // readyWithin bounds how long the store may take to answer a probe.
@@ -16,7 +13,7 @@ const readyWithin = 2 * time.Second
 
 // health tells a supervisor whether the process lives and can do its work.
 type health struct {
-	stores   []onlyonce.Store
+	checks   []func(context.Context) error // what must be right; an error's text is shown
 	stopping atomic.Bool
 }
 
@@ -25,7 +22,7 @@ func (h *health) live(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// ready answers 503 while the store can't be reached or the server stops.
+// ready answers 503 while a check fails or the server stops.
 func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	if h.stopping.Load() {
 		http.Error(w, "stopping", http.StatusServiceUnavailable)
@@ -33,9 +30,9 @@ func (h *health) ready(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()
-	for _, store := range h.stores {
-		if _, err := store.Lookup(ctx, onlyonce.ID{Key: "readyz"}); !errors.Is(err, onlyonce.ErrNotFound) {
-			http.Error(w, "the store can't be reached", http.StatusServiceUnavailable)
+	for _, check := range h.checks {
+		if err := check(ctx); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
 	}

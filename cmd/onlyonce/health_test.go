@@ -2,12 +2,11 @@ package main
 
 import (
 	"context"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
-
-	"github.com/onlyonce-go/onlyonce"
 )
 
 func TestAServerIsReadyWhileItsStoreAnswersAndItDoesNotStop(t *testing.T) {
@@ -19,7 +18,9 @@ func TestAServerIsReadyWhileItsStoreAnswersAndItDoesNotStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &health{stores: []onlyonce.Store{store}}
+	h := &health{checks: []func(context.Context) error{func(ctx context.Context) error {
+		return newStoreWatch("main", store, slog.New(slog.DiscardHandler)).check(ctx)
+	}}}
 	ready := func(want int) {
 		t.Helper()
 		w := httptest.NewRecorder()

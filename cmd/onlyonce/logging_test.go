@@ -11,7 +11,7 @@ func TestTheLogHoldsItsLevelAndWhatIsWorse(t *testing.T) {
 	for level, want := range map[string]int{"debug": 4, "info": 3, "warn": 2, "error": 1} {
 		for _, format := range []string{"json", "text"} {
 			var out bytes.Buffer
-			log, err := logConfig{format, level}.logger(&out)
+			log, err := logConfig{format, level, ""}.logger(&out)
 			if err != nil {
 				t.Fatal(err)
 			}

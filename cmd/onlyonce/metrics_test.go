@@ -23,18 +23,42 @@ func TestMetricsCountACreateItsRepeatAndAConflict(t *testing.T) {
 		}
 	}
 	text := s.counts(
-		`idempotency_requests_total{operation="POST /api/v1/items",outcome="executed"} 1`,
-		`idempotency_requests_total{operation="POST /api/v1/items",outcome="replayed"} 1`,
-		`idempotency_requests_total{operation="POST /api/v1/items",outcome="mismatch"} 1`,
-		`idempotency_conflicts_total 1`,
-		`idempotency_hit_rate 50`,
-		`idempotency_duration_seconds_count{outcome="executed"} 1`,
-		`idempotency_duration_seconds_count{outcome="replayed"} 1`,
-		`idempotency_in_flight 0`,
+		`onlyonce_idempotency_requests_total{api="items",operation="POST /api/v1/items",outcome="executed"} 1`,
+		`onlyonce_idempotency_requests_total{api="items",operation="POST /api/v1/items",outcome="replayed"} 1`,
+		`onlyonce_idempotency_requests_total{api="items",operation="POST /api/v1/items",outcome="mismatch"} 1`,
+		`onlyonce_idempotency_conflicts_total{api="items"} 1`,
+		`onlyonce_idempotency_hit_rate{api="items"} 50`,
+		`onlyonce_idempotency_duration_seconds_count{api="items",outcome="executed"} 1`,
+		`onlyonce_idempotency_duration_seconds_count{api="items",outcome="replayed"} 1`,
+		`onlyonce_idempotency_in_flight{api="items"} 0`,
 	)
 	if strings.Contains(text, "secret-key") {
 		t.Error("a key is in the metrics")
 	}
+}
+
+func TestMetricsAreKeptApartByAPI(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	s.post("k", "Lamp")
+	s.post("k", "Lamp")
+	for _, body := range []string{`{"ttl":60}`, `{"ttl":60}`, `{"ttl":60}`, `{"ttl":60}`, `{"ttl":61}`} {
+		s.do("POST", "/v1/sandboxes", body, "Idempotency-Key", "k")
+	}
+	s.do("POST", "/orders", oneOrder, "Idempotency-Key", "k")
+	s.counts(
+		`onlyonce_idempotency_hit_rate{api="items"} 50`,
+		`onlyonce_idempotency_hit_rate{api="sandboxes"} 75`,
+		`onlyonce_idempotency_hit_rate{api="orders"} 0`,
+		`onlyonce_idempotency_conflicts_total{api="items"} 0`,
+		`onlyonce_idempotency_conflicts_total{api="sandboxes"} 1`,
+		`onlyonce_idempotency_conflicts_total{api="orders"} 0`,
+		`onlyonce_idempotency_duration_seconds_count{api="items",outcome="replayed"} 1`,
+		`onlyonce_idempotency_duration_seconds_count{api="sandboxes",outcome="replayed"} 3`,
+		`onlyonce_idempotency_duration_seconds_count{api="orders",outcome="executed"} 1`,
+		`onlyonce_idempotency_requests_total{api="orders",operation="CreateOrder",outcome="executed"} 1`,
+		`onlyonce_idempotency_in_flight{api="orders"} 0`,
+	)
 }
 
 func TestMetricsCountAReleasedRequestAsNeitherAHitNorAMiss(t *testing.T) {
@@ -46,10 +70,10 @@ func TestMetricsCountAReleasedRequestAsNeitherAHitNorAMiss(t *testing.T) {
 		}
 	}
 	s.counts(
-		`idempotency_requests_total{operation="POST /api/v1/items",outcome="released"} 2`,
-		`idempotency_requests_total{operation="POST /api/v1/items",outcome="executed"} 1`,
-		`idempotency_hit_rate 50`,
-		`idempotency_duration_seconds_count{outcome="executed"} 1`,
+		`onlyonce_idempotency_requests_total{api="items",operation="POST /api/v1/items",outcome="released"} 2`,
+		`onlyonce_idempotency_requests_total{api="items",operation="POST /api/v1/items",outcome="executed"} 1`,
+		`onlyonce_idempotency_hit_rate{api="items"} 50`,
+		`onlyonce_idempotency_duration_seconds_count{api="items",outcome="executed"} 1`,
 	)
 }
 
@@ -62,12 +86,10 @@ func (downStore) Claim(context.Context, onlyonce.Claim) (onlyonce.Record, error)
 
 func TestARequestThatRanWithoutProtectionIsCountedAndLogged(t *testing.T) {
 	m := newMetrics()
+	a := m.api("mail")
 	var log strings.Builder
-	warn := onlyonce.SlogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})))
-	g := onlyonce.New(downStore{}, onlyonce.Config{Observer: func(ctx context.Context, e onlyonce.Event) {
-		m.observe(ctx, e)
-		warn(ctx, e)
-	}})
+	warn := onlyonce.SlogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelWarn})), nil)
+	g := onlyonce.New(downStore{}, onlyonce.Config{Observer: tell(a.observe, warn)})
 	h := httponce.Wrap(g, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}), httponce.Config{
 		Tenant: httponce.SingleTenant, RunUnprotected: true,
 	})
@@ -75,7 +97,7 @@ func TestARequestThatRanWithoutProtectionIsCountedAndLogged(t *testing.T) {
 	r.Header.Set("Idempotency-Key", "k")
 	h.ServeHTTP(httptest.NewRecorder(), r)
 	text := scrape(m)
-	for _, want := range []string{`idempotency_requests_total{operation="POST /mail",outcome="unprotected"} 1`, "idempotency_hit_rate 0"} {
+	for _, want := range []string{`onlyonce_idempotency_requests_total{api="mail",operation="POST /mail",outcome="unprotected"} 1`, `onlyonce_idempotency_hit_rate{api="mail"} 0`} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("not there: %s", want)
 		}
@@ -93,16 +115,21 @@ func scrape(m *metrics) string {
 
 func TestMetricsCountCleanupCycles(t *testing.T) {
 	m := newMetrics()
+	m.api("mail")
+	observe := m.cleanup("main")
 	for _, e := range []onlyonce.Event{
 		{Purged: 5},
 		{Purged: 3, Err: errors.New("the store is down")},
 		{Purged: 2},
 	} {
 		e.Outcome = onlyonce.OutcomePurged
-		m.observe(context.Background(), e)
+		observe(context.Background(), e)
 	}
 	text := scrape(m)
-	for _, want := range []string{"cleanup_count 2", "cleanup_records_total 10", "cleanup_errors_total 1", "idempotency_hit_rate NaN"} {
+	for _, want := range []string{
+		`onlyonce_cleanup_last_records{store="main"} 2`, `onlyonce_cleanup_records_total{store="main"} 10`,
+		`onlyonce_cleanup_errors_total{store="main"} 1`, `onlyonce_idempotency_hit_rate{api="mail"} NaN`,
+	} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("not there: %s", want)
 		}
@@ -111,15 +138,16 @@ func TestMetricsCountCleanupCycles(t *testing.T) {
 
 func TestMetricsHaveNoTenantsAndABoundedNumberOfOperations(t *testing.T) {
 	m := newMetrics()
+	a := m.api("mail")
 	for i := range 1000 {
 		id := onlyonce.ID{Tenant: fmt.Sprint("tenant-", i), Operation: fmt.Sprint("op-", i), Key: fmt.Sprint("key-", i)}
-		m.observe(context.Background(), onlyonce.Event{Outcome: onlyonce.OutcomeExecuted, Record: onlyonce.Record{ID: id, State: onlyonce.StateCompleted}})
+		a.observe(context.Background(), onlyonce.Event{Outcome: onlyonce.OutcomeExecuted, Record: onlyonce.Record{ID: id, State: onlyonce.StateCompleted}})
 	}
 	text := scrape(m)
-	if n := strings.Count(text, "\nidempotency_requests_total{"); n != maxOperations+1 {
+	if n := strings.Count(text, "\nonlyonce_idempotency_requests_total{"); n != maxOperations+1 {
 		t.Errorf("%d series, want %d", n, maxOperations+1)
 	}
-	if !strings.Contains(text, fmt.Sprintf(`{operation="other",outcome="executed"} %d`, 1000-maxOperations)) {
+	if !strings.Contains(text, fmt.Sprintf(`{api="mail",operation="other",outcome="executed"} %d`, 1000-maxOperations)) {
 		t.Error("what is beyond the bound is not counted together")
 	}
 	for _, secret := range []string{"tenant-", "key-"} {

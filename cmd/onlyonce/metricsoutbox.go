@@ -23,16 +23,18 @@ type outboxMetrics struct {
 
 func newOutboxMetrics(queue outbox.Queue) *outboxMetrics {
 	describe := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
-	return &outboxMetrics{
+	m := &outboxMetrics{
 		queue: queue,
 		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outbox_messages_total",
+			Name: "onlyonce_outbox_messages_total",
 			Help: "Messages that the relay of this process has handled, by outcome.",
 		}, []string{"outcome"}),
-		waiting: describe("outbox_waiting", "Messages that are not published yet, the parked aside."),
-		oldest:  describe("outbox_oldest_seconds", "Age of the oldest of them."),
-		parked:  describe("outbox_parked", "Messages that failed too often and wait for someone to requeue or discard them."),
+		waiting: describe("onlyonce_outbox_waiting", "Messages that are not published yet, not counting parked ones."),
+		oldest:  describe("onlyonce_outbox_oldest_seconds", "Age of the oldest of them."),
+		parked:  describe("onlyonce_outbox_parked", "Messages that failed too often and wait for someone to requeue or discard them."),
 	}
+	m.messages.WithLabelValues(outbox.OutcomePublished)
+	return m
 }
 
 // Describe is for prometheus.
@@ -64,7 +66,7 @@ func (m *outboxMetrics) Collect(to chan<- prometheus.Metric) {
 // say.
 func poisonedGauge(count func(context.Context) (int64, error)) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "inbox_poisoned",
+		Name: "onlyonce_inbox_poisoned",
 		Help: "Events from a broker that the consumer gave up and that wait for someone to retry or discard them.",
 	}, func() float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), lagWithin)

@@ -22,20 +22,20 @@ func TestMetricsSayWhatWaitsInTheOutboxAndWhatIsParked(t *testing.T) {
 	m := newMetrics()
 	m.registry.MustRegister(newOutboxMetrics(store.Outbox()))
 	text := scrape(m)
-	for _, want := range []string{"outbox_waiting 1", "outbox_parked 2"} {
+	for _, want := range []string{"onlyonce_outbox_waiting 1", "onlyonce_outbox_parked 2"} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("not there: %s", want)
 		}
 	}
-	if !strings.Contains(text, "\noutbox_oldest_seconds ") || strings.Contains(text, "acme") {
+	if !strings.Contains(text, "\nonlyonce_outbox_oldest_seconds ") || strings.Contains(text, "acme") {
 		t.Errorf("the age is missing, or a tenant is there:\n%s", text)
 	}
 }
 
 func TestMetricsTellHowManyEventsWereGivenUp(t *testing.T) {
 	for want, count := range map[string]func(context.Context) (int64, error){
-		"inbox_poisoned 3":   func(context.Context) (int64, error) { return 3, nil },
-		"inbox_poisoned NaN": func(context.Context) (int64, error) { return 0, errors.New("the database is away") },
+		"onlyonce_inbox_poisoned 3":   func(context.Context) (int64, error) { return 3, nil },
+		"onlyonce_inbox_poisoned NaN": func(context.Context) (int64, error) { return 0, errors.New("the database is away") },
 	} {
 		m := newMetrics()
 		m.registry.MustRegister(poisonedGauge(count))
@@ -54,9 +54,9 @@ func TestMetricsCountWhatTheRelayPublished(t *testing.T) {
 	until(t, "the order has its shipment", func() bool { return strings.Contains(s.get("/orders").body, `"shipment":{"id":"shp_`) })
 	until(t, "its event is counted", func() bool {
 		text := s.get("/metrics").body
-		return strings.Contains(text, "\noutbox_messages_total{outcome=\"published\"} 1\n") &&
-			strings.Contains(text, "\noutbox_waiting 0\n") && strings.Contains(text, "\noutbox_parked 0\n") &&
-			strings.Contains(text, "\ninbox_poisoned 0\n")
+		return strings.Contains(text, "\nonlyonce_outbox_messages_total{outcome=\"published\"} 1\n") &&
+			strings.Contains(text, "\nonlyonce_outbox_waiting 0\n") && strings.Contains(text, "\nonlyonce_outbox_parked 0\n") &&
+			strings.Contains(text, "\nonlyonce_inbox_poisoned 0\n")
 	})
 	if strings.Contains(s.get("/metrics").body, "shipping") {
 		t.Error("what the consumer handles is counted among the requests with a key")

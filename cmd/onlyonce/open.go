@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/url"
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
@@ -47,6 +49,11 @@ func (u storeURL) openDB(ctx context.Context, create bool) (*sql.DB, error) {
 	}
 	if err := u.checkPath(create); err != nil {
 		return nil, err
+	}
+	if create {
+		if err := makePrivate(u.path); err != nil {
+			return nil, fmt.Errorf("make %v: %w", u, err)
+		}
 	}
 	db, err := sql.Open("sqlite", u.dsn(create))
 	if err != nil {
@@ -122,6 +129,11 @@ func withStore(ctx context.Context, raw string, fn func(*openStore) error) (err 
 
 // openMigrated opens a store, making it or bringing it up to date first.
 func (u storeURL) openMigrated(ctx context.Context, acceptRisks []string) (*openStore, error) {
+	if u.engine == engineSQLite && !slices.Contains(acceptRisks, riskFileMode) {
+		if err := tighten(u.path, os.Chmod, slog.Default()); err != nil {
+			return nil, err
+		}
+	}
 	db, err := u.openDB(ctx, true)
 	if err != nil {
 		return nil, err
@@ -133,7 +145,7 @@ func (u storeURL) openMigrated(ctx context.Context, acceptRisks []string) (*open
 }
 
 func (u storeURL) open(ctx context.Context, db *sql.DB, acceptRisks []string) (*openStore, error) {
-	store, err := sqlstore.Open(ctx, db, sqlstore.Config{AcceptRisks: acceptRisks})
+	store, err := sqlstore.Open(ctx, db, sqlstore.Config{AcceptRisks: u.storeRisks(acceptRisks)})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%v: %w", u, err), db.Close())
 	}

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/spf13/cobra"
 )
@@ -103,7 +104,7 @@ type parkedMessage struct {
 }
 
 func parkedJSON(cmd *cobra.Command, list []outbox.Entry) error {
-	out := json.NewEncoder(cmd.OutOrStdout())
+	out := json.NewEncoder(plain.JSONTo(cmd.OutOrStdout()))
 	out.SetEscapeHTML(false)
 	for _, e := range list {
 		if err := out.Encode(parkedMessage{e.Seq, e.ID, e.Topic, e.Key, e.Tenant, e.Headers, e.CreatedAt.UTC(), e.Attempts, e.Error, e.Payload}); err != nil {

@@ -101,7 +101,7 @@ func (s *served) logs(t *testing.T, text string) {
 	until(t, "the log says "+text, func() bool { return strings.Contains(s.log.String(), text) })
 }
 
-var adminAt = regexp.MustCompile(`"supervisors are answered","address":"([^"]+)"`)
+var adminAt = regexp.MustCompile(`"admin address is listening","address":"([^"]+)"`)
 
 func (s *served) adminURL(t *testing.T) string {
 	t.Helper()
@@ -191,16 +191,35 @@ func TestWhatSupervisorsAskIsOnTheAdminAddressOnly(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	admin.counts(
-		`idempotency_requests_total{operation="POST /things",outcome="executed"} 1`,
-		`idempotency_requests_total{operation="POST /things",outcome="replayed"} 1`,
-		`idempotency_requests_total{operation="POST /things",outcome="released"} 1`,
-		`idempotency_conflicts_total 1`,
+		`onlyonce_idempotency_requests_total{api="proxy",operation="other",outcome="executed"} 1`,
+		`onlyonce_idempotency_requests_total{api="proxy",operation="other",outcome="replayed"} 1`,
+		`onlyonce_idempotency_requests_total{api="proxy",operation="other",outcome="released"} 1`,
+		`onlyonce_idempotency_conflicts_total{api="proxy"} 1`,
 		`onlyonce_proxy_refusals_total{code="idempotency_key_reused"} 1`,
 		`onlyonce_proxy_upstream_errors_total{kind="unreachable",upstream="main"} 1`,
 		`onlyonce_proxy_requests_total{code="2xx"} 7`,
 		`onlyonce_proxy_requests_total{code="5xx"} 1`,
 		`onlyonce_proxy_in_flight 0`,
 	)
+}
+
+func TestTheProxyCountsTheKeyedRequestsThatAreInFlight(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	up.hold = make(chan struct{})
+	s := startProxy(t, up.URL, "--single-tenant", "--admin", "127.0.0.1:0")
+	admin := s.at(s.adminURL(t))
+	admin.counts(`onlyonce_idempotency_in_flight{api="proxy"} 0`)
+	got := make(chan answer, 2)
+	go func() { got <- s.send("k", "a") }()
+	until(t, "the upstream works", func() bool { return up.runs() == 1 })
+	go func() { got <- s.do("POST", "/things", "a") }()
+	until(t, "it works for a request without a key, too", func() bool { return up.runs() == 2 })
+	admin.counts(`onlyonce_idempotency_in_flight{api="proxy"} 1`, `onlyonce_proxy_in_flight 2`)
+	close(up.hold)
+	<-got
+	<-got
+	admin.counts(`onlyonce_idempotency_in_flight{api="proxy"} 0`, `onlyonce_proxy_in_flight 0`)
 }
 
 func TestTheProxyLogsNoKeysTenantsOrTokens(t *testing.T) {
@@ -254,7 +273,7 @@ func TestTheProxyDeletesWhatHasExpired(t *testing.T) {
 	admin := s.at(s.adminURL(t))
 	for n := range 3 { // one after another: a store in memory deletes by itself what is in the way of a new key
 		s.send(fmt.Sprintf("k-%d", n), "a")
-		admin.counts(fmt.Sprintf("cleanup_records_total %d", n+1))
+		admin.counts(fmt.Sprintf(`onlyonce_cleanup_records_total{store="main"} %d`, n+1))
 	}
 }
 

@@ -1,14 +1,22 @@
 package main
 
 import (
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
@@ -85,6 +93,7 @@ routes:
   - {match: POST /b, operation: shared}
   - {match: POST /keep, answers: {keep_headers: [x-run]}}
   - {match: POST /drop, answers: {drop_headers: [x-run]}}
+  - {match: POST /allow, answers: {allow_headers: [x-page-token]}, headers: {answer: {add: {X-Page-Token: p, X-Auth-Token: a}}}}
 `)
 	s.do("POST", "/a", "x", "Idempotency-Key", "k")
 	if got := s.do("POST", "/b", "x", "Idempotency-Key", "k"); got.status != 422 {
@@ -105,6 +114,11 @@ routes:
 		if run := again.header.Get("X-Run") != ""; run != want.run || again.header.Get("X-Other") != want.other {
 			t.Errorf("%s is replayed with %v", path, again.header)
 		}
+	}
+	first := s.do("POST", "/allow", "x", "Idempotency-Key", "k")
+	again := s.do("POST", "/allow", "x", "Idempotency-Key", "k")
+	if first.header.Get("X-Auth-Token") != "a" || again.header.Get("X-Auth-Token") != "" || again.header.Get("X-Page-Token") != "p" {
+		t.Errorf("/allow: %v, then %v", first.header, again.header)
 	}
 }
 
@@ -141,7 +155,7 @@ func TestFilesForTLSThatHaveNotChangedAreNotPutInPlaceAgain(t *testing.T) {
 	up.URL = "https://127.0.0.1:1"
 	up.TLS.CA = ca.path("authority.crt")
 	f.Upstreams = []proxyfile.Upstream{up}
-	b := newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler))
+	b := newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler), nil)
 	p, err := newLiveProxy(t.Context(), f, b, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -167,7 +181,7 @@ func TestAnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
 	one, two := proxyfile.NewUpstream(), proxyfile.NewUpstream()
 	one.URL, two.Name, two.URL = "http://127.0.0.1:1", "two", "http://127.0.0.1:2"
 	f.Tenant.Single, f.Upstreams = true, []proxyfile.Upstream{one, two}
-	b := newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler))
+	b := newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler), nil)
 	p, err := newLiveProxy(t.Context(), f, b, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -188,9 +202,9 @@ func TestAnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
 	if len(b.upstreams) != 2 || kept != 1 {
 		t.Errorf("%d upstreams, of which %d are as before; want 2 and 1", len(b.upstreams), kept)
 	}
-	routes, _, err := b.routes(&changed, func(*http.Request) string { return "" })
+	routes, _, err := b.routes(&changed, tenancy{of: func(*http.Request) string { return "" }})
 	if err != nil || len(routes) != 1 || b.guard(&changed.Defaults) != routes[0].Guard {
-		t.Errorf("%d routes, %v; who waits is not known to the next settings", len(routes), err)
+		t.Errorf("%d routes, %v; the next settings do not know the waiters", len(routes), err)
 	}
 }
 
@@ -228,5 +242,77 @@ defaults: {limits: {new_keys: 2}}
 	}
 	if got := s.send("k-3", "a", "X-Tenant-ID", "bob"); got.status != 201 || up.runs() != 3 {
 		t.Errorf("another tenant's: %+v", got)
+	}
+}
+
+func TestWhatMatchesNoRouteIsRefusedWithoutAKeyIfTheFileSaysSo(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	const routes = "routes:\n  - {match: POST /orders, key: {required: true}}\n  - {match: POST /free}\n"
+	for text, status := range map[string]int{"": 201, "unmatched: pass\n": 201, "unmatched: refuse\n": 400} {
+		s, _ := startProxyFile(t, up.URL, plainFile+routes+text)
+		for _, path := range []string{"/orders.json", "/api/orders", "/"} {
+			n := up.runs()
+			if got := s.do("POST", path, "a"); got.status != status || status == 400 && (!strings.Contains(got.body, "idempotency_key_missing") || up.runs() != n) {
+				t.Errorf("%q: POST %s: %+v", text, path, got)
+			}
+			if got := s.do("POST", path, "a", "Idempotency-Key", "k"); got.status != 201 {
+				t.Errorf("%q: POST %s with a key: %+v", text, path, got)
+			}
+		}
+		if got := s.do("POST", "/free", "a"); got.status != 201 {
+			t.Errorf("%q: a route without a key: %+v", text, got)
+		}
+		if got := s.do("POST", "/orders", "a"); got.status != 400 {
+			t.Errorf("%q: a route that asks for a key: %+v", text, got)
+		}
+		if got := s.get("/other"); got.status != 200 {
+			t.Errorf("%q: GET: %+v", text, got)
+		}
+	}
+}
+
+func TestTheAuthoritiesOfTheServerOfPublicKeysAreReadAgainWhenTheyChange(t *testing.T) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "k", Use: "sig"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	publisher := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(document) }))
+	defer publisher.Close()
+	publisher.Config.ErrorLog = log.New(io.Discard, "", 0)
+	roots := filepath.Join(t.TempDir(), "ca.crt")
+	right := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: publisher.Certificate().Raw}))
+	writeFile(t, roots, right)
+	f := proxyfile.New()
+	f.Tenant.JWT.Claim, f.Tenant.JWT.JWKS, f.Tenant.JWT.CA = "sub", publisher.URL, roots
+	up := proxyfile.NewUpstream()
+	up.URL = "http://127.0.0.1:1"
+	f.Upstreams = []proxyfile.Upstream{up}
+	p, err := newLiveProxy(t.Context(), f, newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler), nil), nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { p.tenancy.stop() }()
+	other := newAuthority(t)
+	text, err := os.ReadFile(other.path("authority.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := p.tenancy.keys
+	writeFile(t, roots, string(text))
+	if err := p.apply(t.Context(), f); err == nil || !strings.Contains(err.Error(), "unknown authority") {
+		t.Errorf("a server whose authority is believed no longer is asked for public keys: %v", err)
+	}
+	writeFile(t, roots, right+string(text))
+	if err := p.apply(t.Context(), f); err != nil || p.tenancy.keys == before {
+		t.Errorf("authorities that have changed were not read again: %v", err)
+	}
+	before = p.tenancy.keys
+	if err := p.apply(t.Context(), f); err != nil || p.tenancy.keys != before {
+		t.Errorf("authorities that have not changed were read again: %v", err)
 	}
 }

@@ -108,6 +108,46 @@ func TestWhatAClientSaysOfOthersIsBelievedOnlyOfProxies(t *testing.T) {
 	}
 }
 
+func TestWhatSaysWhoTheClientIsIsPassedOnFromTrustedProxiesOnly(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	for text, passed := range map[string]bool{"": false, "forwarded: {trust: [127.0.0.0/8]}\n": true, "forwarded: {trust: [10.0.0.0/8]}\n": false} {
+		s, _ := startProxyFile(t, up.URL, plainFile+text)
+		names := []string{
+			"X-Real-Ip", "X-Forwarded-User", "X-Forwarded-Email", "X-Forwarded-Client-Cert", "X-Forwarded-Prefix", "X-Forwarded-Port", "Remote-User", "X-Remote-User", "X-Auth-Request-User",
+			"X-Client-Cert", "X-Ssl-Client-S-Dn", "X-Arr-Clientcert", "X-Appgw-Client-Cert", "Wl-Proxy-Client-Cert", "Oidc-Claim-Sub", "X-Goog-Iap-Jwt-Assertion", "X-Userinfo", "X-Vouch-User",
+			"X-Auth-User", "X-Azure-Clientip", "X-Vercel-Forwarded-For", "Do-Connecting-Ip", "Front-End-Https", "X-Scheme", "X-Forwarded", "X-Appengine-User-Ip",
+		}
+		var header []string
+		for _, name := range names {
+			header = append(header, name, "admin")
+		}
+		for _, key := range []string{"", "k"} {
+			if key != "" {
+				header = append(header, "Idempotency-Key", key)
+			}
+			s.do("POST", "/things", "a", header...)
+			for _, name := range names {
+				if sent := up.last().Header.Get(name); (sent == "admin") != passed {
+					t.Errorf("%q, key %q: %s is sent as %q", text, key, name, sent)
+				}
+			}
+		}
+	}
+}
+
+func TestAnIdentityHeaderCanNameTheTenant(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	s := startProxy(t, up.URL, "--tenant-header", "X-Auth-Request-User")
+	if got := s.send("k", "a", "X-Auth-Request-User", "alice", "X-Auth-Request-Email", "alice@example.com"); got.status != 201 {
+		t.Errorf("%+v", got)
+	}
+	if h := up.last().Header; h.Get("X-Auth-Request-User") != "alice" || h.Get("X-Auth-Request-Email") != "" {
+		t.Error(h)
+	}
+}
+
 func TestSecurity01WhoSendsAnotherAuthorizationIsAnotherTenant(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)

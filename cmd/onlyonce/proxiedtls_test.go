@@ -135,7 +135,7 @@ func TestSecurity23ClientsSpeakTLSAndShowTheirCertificate(t *testing.T) {
 	}
 	resp.Body.Close()
 	if resp.StatusCode != 201 {
-		t.Errorf("a header of who has a certificate: %s", resp.Status)
+		t.Errorf("a header of a client with a certificate: %s", resp.Status)
 	}
 	if resp, err := ca.client("").Get(s.url); err == nil {
 		t.Errorf("without a certificate: %s", resp.Status)

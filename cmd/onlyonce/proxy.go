@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
@@ -84,39 +83,84 @@ one ends it at once.`,
 // checkProxy reads the files that settings name, and neither the store nor what
 // is on other machines.
 func checkProxy(cmd *cobra.Command, f *proxyfile.File) error {
-	if _, err := serverTLS(f.TLS); err != nil {
+	if _, err := newSecurity(f.TLS, f.AcceptRisks); err != nil {
 		return inFlags(f.Mistake(&f.TLS.Cert, "tls", err.Error(), &f.TLS))
 	}
-	b := newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler))
-	if _, _, err := b.routes(f, func(*http.Request) string { return "" }); err != nil {
+	b := newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler), nil)
+	if _, _, err := b.routes(f, tenancy{of: func(*http.Request) string { return "" }}); err != nil {
 		return inFlags(err)
 	}
-	if f.Store.URL != inMemory {
-		if _, err := parseStoreURL(f.Store.URL); err != nil {
-			return inFlags(f.Mistake(&f.Store.URL, "store.url", err.Error()))
-		}
+	if err := checkStore(f); err != nil {
+		return inFlags(err)
+	}
+	if err := checkTenants(cmd.Context(), f); err != nil {
+		return inFlags(err)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), "the settings are right")
 	return nil
 }
 
-// newRouting returns a routing on a store.
-func newRouting(store onlyonce.Store, m *metrics, log *slog.Logger) *routing {
-	logs := onlyonce.SlogObserver(log)
-	return &routing{
-		store:   store,
-		metrics: newProxyMetrics(m.registry, log),
-		guards:  make(map[policy]*onlyonce.Guard),
-		observer: func(ctx context.Context, e onlyonce.Event) {
-			m.observe(ctx, e)
-			logs(ctx, e)
-		},
+// checkStore reads the files that say which store it is, and looks whether there
+// is a folder for its own.
+func checkStore(f *proxyfile.File) error {
+	field, at := &f.Store.URL, "store.url"
+	if f.Store.URLFile != "" {
+		field, at = &f.Store.URLFile, "store.url_file"
 	}
+	raw, err := storeURLOf(f)
+	if err != nil {
+		return f.Mistake(field, at, err.Error())
+	}
+	if raw != inMemory {
+		u, err := parseStoreURL(raw)
+		if err == nil && u.engine == engineSQLite {
+			err = u.checkPath(true)
+		}
+		if err != nil {
+			return f.Mistake(field, at, err.Error())
+		}
+	}
+	if path := f.Store.FingerprintSecretFile; path != "" {
+		if _, err := readSecret(path, f.AcceptRisks); err != nil {
+			return f.Mistake(&f.Store.FingerprintSecretFile, "store.fingerprint_secret_file", err.Error())
+		}
+	}
+	return nil
+}
+
+// checkTenants reads the public keys, unless they are on another machine.
+func checkTenants(ctx context.Context, f *proxyfile.File) error {
+	j := &f.Tenant.JWT
+	if proxyfile.IsURL(j.JWKS) {
+		if j.CA != "" {
+			if _, err := readRoots(j.CA); err != nil {
+				return f.Mistake(&j.CA, "tenant.jwt.ca", err.Error())
+			}
+		}
+		return nil
+	}
+	t, err := newTenancy(ctx, f, slog.New(slog.DiscardHandler))
+	if err == nil && t.stop != nil {
+		t.stop()
+	}
+	return err
+}
+
+// newRouting returns a routing on a store.
+func newRouting(store onlyonce.Store, m *metrics, log *slog.Logger, showKey func(onlyonce.ID) string) *routing {
+	b := &routing{
+		store:   store,
+		metrics: newProxyMetrics(m, log),
+		guards:  make(map[policy]*onlyonce.Guard),
+	}
+	b.observer = tell(b.count, onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey))
+	return b
 }
 
 // runProxy serves until it is told to stop; read reads the settings again.
 func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.File, error), out io.Writer) (err error) {
-	log, err := logConfig{f.LogFormat, f.LogLevel}.logger(os.Stderr)
+	logs := logConfig{f.LogFormat, f.LogLevel, f.LogKeys}
+	log, err := logs.logger(os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -127,27 +171,32 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return fmt.Errorf("%w; name another address with --listen", err)
 	}
 	defer ln.Close()
-	store, err := openProxyStore(ctx, f.Store.URL, f.Store.AcceptRisks)
+	store, err := openProxyStore(ctx, f, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
 	m := newMetrics()
-	b := newRouting(store.Store, m, log)
+	m.unresolved("main", store.Store)
+	b := newRouting(store.Store, m, log, logs.showKey())
+	b.secret = store.secret
 	p, err := newLiveProxy(ctx, f, b, read, log)
 	if err != nil {
 		return err
 	}
-	h := &health{stores: []onlyonce.Store{store.Store}}
-	background := []func(context.Context) error{p.run(hangup), purge(b.guard(&f.Defaults), f.Store.PurgeEvery)}
+	shaken := newHandshakes(m.registry, p.secure.Load, log)
+	watch := newStoreWatch(store.shown, store.Store, log)
+	b.metrics.doubt = watch.doubt
+	h := &health{checks: []func(context.Context) error{watch.check, shaken.check}}
+	background := []func(context.Context) error{p.run(hangup), watch.run, m.purge("main", store.Store, f.Store.PurgeEvery, log)}
 	if f.Admin != "" {
-		admin, err := newAdminServer(f.Admin, h, m, log)
+		admin, err := newAdminServer(f.Admin, hosts(f.Admin), h, m, log)
 		if err != nil {
 			return err
 		}
 		defer admin.ln.Close()
 		background = append(background, admin.run)
-		log.Info("supervisors are answered", "address", admin.ln.Addr().String())
+		log.Info("admin address is listening", "address", admin.ln.Addr().String())
 	}
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
@@ -159,14 +208,9 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	}
 	log.Info("listening", "address", ln.Addr().String(), "tls", f.TLS.Cert != "", "store", store.shown, "tenants", describeTenants(f), "version", programVersion())
 	l := lifecycle{server: proxyServer(f, b.metrics.count(p), log), background: background, health: h, limit: f.ShutdownTimeout, log: log}
-	return l.run(signals, proxy.Listen(ln, p.tlsConfig()), release)
-}
-
-func purge(g *onlyonce.Guard, every time.Duration) func(context.Context) error {
-	return func(ctx context.Context) error {
-		g.PurgeEvery(ctx, every)
-		return nil
-	}
+	accepting := proxy.Listen(ln, p.tlsConfig())
+	accepting.HandshakeFailed = shaken.report
+	return l.run(signals, accepting, release)
 }
 
 // proxyServer is the package's server with the file's limits.

@@ -31,14 +31,16 @@ func (c *proxyConfig) addFlags(cmd *cobra.Command) {
 	f.StringVar(&s.Listen, "listen", s.Listen, "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&s.Admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
 	f.StringVar(&s.Store.URL, "store", s.Store.URL, "`URL` of the store: memory://, sqlite:PATH, postgres://… or mysql://…")
+	f.StringVar(&s.Store.URLFile, "store-file", "", "`file` that holds the URL of the store, instead of --store: a password on the command line can be read by every user of the machine")
+	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all proxies on it (default: for sqlite: a generated one, PATH.secret; for a server none)")
 	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header that says whose request it is; what is in front of the proxy must have verified it, and must replace what a client sends")
-	f.StringSliceVar(&t.From, "tenant-header-from", nil, "`addresses` from which that header is believed, such as 10.0.0.0/8; from others it is dropped (default: this machine, or with --tls-client-ca who has a certificate)")
+	f.StringSliceVar(&t.From, "tenant-header-from", nil, "`addresses` from which that header is believed, such as 10.0.0.0/8; from others it is dropped (default: this machine, or with --tls-client-ca clients with a certificate)")
 	f.StringVar(&t.JWT.Claim, "tenant-claim", "", "`name` of the claim that says whose request it is, of the token in Authorization: Bearer")
 	f.StringVar(&t.JWT.JWKS, "jwks", "", "`file or https URL` of the public keys that verify the token")
-	f.StringVar(&t.JWT.CA, "jwks-ca", "", "`file` of who signs the certificate of that URL (default: the system's authorities)")
+	f.StringVar(&t.JWT.CA, "jwks-ca", "", "`file` with the certificate authorities for that URL (default: the system's authorities)")
 	f.StringVar(&t.JWT.Issuer, "issuer", "", "`text` that the token's iss must be")
 	f.StringVar(&t.JWT.Audience, "audience", "", "`text` that the token's aud must hold")
-	f.BoolVar(&t.Authorization, "tenant-authorization", false, "who sends another Authorization header is another tenant")
+	f.BoolVar(&t.Authorization, "tenant-authorization", false, "each Authorization header is a tenant")
 	f.BoolVar(&t.Single, "single-tenant", false, "all callers are one, and may see each other's answers")
 	f.BoolVar(&d.Key.Required, "require-key", false, "refuse a POST or PATCH without a key")
 	f.DurationVar(&d.Wait, "wait", d.Wait, "how long the repeat of a running command waits for its answer; 0s: not at all")
@@ -49,18 +51,20 @@ func (c *proxyConfig) addFlags(cmd *cobra.Command) {
 	f.Var(&d.Limits.Answer, "max-response", "the longest body of an answer that is stored")
 	f.StringVar(&s.TLS.Cert, "tls-cert", "", "`file` of the certificate that clients see")
 	f.StringVar(&s.TLS.Key, "tls-key", "", "`file` of its key")
-	f.StringVar(&s.TLS.ClientCA, "tls-client-ca", "", "`file` of who signs clients' certificates; they must show one")
-	f.StringVar(&c.up.TLS.CA, "upstream-ca", "", "`file` of who signs the upstream's certificate (default: the system's authorities)")
+	f.StringVar(&s.TLS.ClientCA, "tls-client-ca", "", "`file` with the certificate authorities of clients, which must show a certificate")
+	f.StringVar(&c.up.TLS.CA, "upstream-ca", "", "`file` with the certificate authorities for the upstream (default: the system's authorities)")
 	f.StringVar(&c.up.TLS.Cert, "upstream-cert", "", "`file` of the certificate that the upstream sees")
 	f.StringVar(&c.up.TLS.Key, "upstream-key", "", "`file` of its key")
-	f.StringSliceVar(&s.Store.AcceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
+	f.StringSliceVar(&s.AcceptRisks, "accept-risk", nil, "go on in spite of the finding of this `name` (see onlyonce doctor), or of files that other users can use (file-mode); may be repeated")
 	f.StringVar(&s.LogFormat, "log-format", s.LogFormat, "json or text; the log goes to standard error")
-	f.StringVar(&s.LogLevel, "log-level", s.LogLevel, "what is logged: debug, info, warn or error, and what is worse")
+	f.StringVar(&s.LogLevel, "log-level", s.LogLevel, "the least severe level that is logged: debug, info, warn or error")
+	f.StringVar(&s.LogKeys, "log-keys", s.LogKeys, "what is logged of an idempotency key: `hash or raw`; whoever knows a key and its request can read the stored response")
 	f.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, "how long running requests may take to end after SIGINT or SIGTERM")
 	f.StringVar(&c.config, "config", "", "`file` of settings, instead of most flags; see --print-config")
 	f.BoolVar(&c.print, "print-config", false, "print the settings as a file for --config, with what each means, and exit")
 	f.BoolVar(&c.check, "check-config", false, "check the settings, and exit")
 	completes(cmd, "unknown", "rerun", "hold")
+	completes(cmd, "log-keys", "hash", "raw")
 	completes(cmd, "fingerprint", "raw", "json", "none")
 	completesLog(cmd)
 	documentEnv(cmd)
@@ -68,7 +72,7 @@ func (c *proxyConfig) addFlags(cmd *cobra.Command) {
 
 // settingOf is what a flag says in a file.
 var settingOf = map[string]string{
-	"upstream": "upstreams[0].url", "listen": "listen", "admin": "admin", "store": "store.url", "accept-risk": "store.accept_risks",
+	"upstream": "upstreams[0].url", "listen": "listen", "admin": "admin", "store": "store.url", "accept-risk": "accept_risks", "store-file": "store.url_file", "fingerprint-secret-file": "store.fingerprint_secret_file",
 	"tenant-header": "tenant.header", "tenant-header-from": "tenant.from", "tenant-claim": "tenant.jwt.claim",
 	"jwks": "tenant.jwt.jwks", "jwks-ca": "tenant.jwt.ca", "issuer": "tenant.jwt.issuer", "audience": "tenant.jwt.audience",
 	"tenant-authorization": "tenant.authorization", "single-tenant": "tenant.single",
@@ -76,15 +80,18 @@ var settingOf = map[string]string{
 	"unknown": "defaults.unknown", "fingerprint": "defaults.fingerprint.mode", "max-response": "defaults.limits.answer",
 	"tls-cert": "tls.cert", "tls-key": "tls.key", "tls-client-ca": "tls.client_ca",
 	"upstream-ca": "upstreams[0].tls.ca", "upstream-cert": "upstreams[0].tls.cert", "upstream-key": "upstreams[0].tls.key",
-	"log-format": "log_format", "log-level": "log_level", "shutdown-timeout": "shutdown_timeout",
+	"log-format": "log_format", "log-level": "log_level", "log-keys": "log_keys", "shutdown-timeout": "shutdown_timeout",
 }
 
 // besideFile are the flags that say something beside --config; the others would
 // leave it open which counts.
-var besideFile = []string{"config", "print-config", "check-config", "help", "listen", "admin", "store", "accept-risk", "log-format", "log-level", "shutdown-timeout"}
+var besideFile = []string{"config", "print-config", "check-config", "help", "listen", "admin", "store", "store-file", "fingerprint-secret-file", "accept-risk", "log-format", "log-level", "log-keys", "shutdown-timeout"}
 
 // read returns what the flags or the file say.
 func (c *proxyConfig) read(cmd *cobra.Command) (*proxyfile.File, error) {
+	if cmd.Flags().Changed("store") && c.said.Store.URLFile != "" {
+		return nil, errBothStores
+	}
 	if c.config == "" {
 		return c.fromFlags()
 	}
@@ -118,16 +125,25 @@ func (c *proxyConfig) override(cmd *cobra.Command, f *proxyfile.File) {
 		f.Admin = c.said.Admin
 	}
 	if given("store") {
-		f.Store.URL = c.said.Store.URL
+		f.Store.URL, f.Store.URLFile = c.said.Store.URL, ""
+	}
+	if given("store-file") {
+		f.Store.URL, f.Store.URLFile = proxyfile.New().Store.URL, c.said.Store.URLFile
+	}
+	if given("fingerprint-secret-file") {
+		f.Store.FingerprintSecretFile = c.said.Store.FingerprintSecretFile
 	}
 	if given("accept-risk") {
-		f.Store.AcceptRisks = c.said.Store.AcceptRisks
+		f.AcceptRisks = c.said.AcceptRisks
 	}
 	if given("log-format") {
 		f.LogFormat = c.said.LogFormat
 	}
 	if given("log-level") {
 		f.LogLevel = c.said.LogLevel
+	}
+	if given("log-keys") {
+		f.LogKeys = c.said.LogKeys
 	}
 	if given("shutdown-timeout") {
 		f.ShutdownTimeout = c.said.ShutdownTimeout

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 
@@ -12,20 +13,23 @@ import (
 // proxyMetrics count what passes, beside what became of keys. No path, key or
 // tenant is in a label.
 type proxyMetrics struct {
+	keys     *apiMetrics
 	answers  [6]prometheus.Counter // by the first digit of the status
 	inFlight prometheus.Gauge
 	refused  *prometheus.CounterVec
 	upstream *prometheus.CounterVec
 	reloads  *prometheus.CounterVec
+	doubt    func() // is told that the store met an error; may be nil
 	log      *slog.Logger
 }
 
-func newProxyMetrics(in *prometheus.Registry, log *slog.Logger) *proxyMetrics {
+func newProxyMetrics(in *metrics, log *slog.Logger) *proxyMetrics {
 	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "onlyonce_proxy_requests_total",
 		Help: "Requests that were answered, with a key or without one, by the class of the status.",
 	}, []string{"code"})
 	m := &proxyMetrics{
+		keys: in.api("proxy"),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "onlyonce_proxy_in_flight",
 			Help: "Requests that are being answered now.",
@@ -52,7 +56,7 @@ func newProxyMetrics(in *prometheus.Registry, log *slog.Logger) *proxyMetrics {
 	for _, result := range []string{"ok", "failed"} {
 		m.reloads.WithLabelValues(result)
 	}
-	in.MustRegister(answers, m.inFlight, m.refused, m.upstream, m.reloads)
+	in.registry.MustRegister(answers, m.inFlight, m.refused, m.upstream, m.reloads)
 	return m
 }
 
@@ -61,14 +65,35 @@ func (m *proxyMetrics) count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.inFlight.Inc()
 		c := counted{ResponseWriter: w}
+		passing := &passage{}
 		defer func() {
 			m.inFlight.Dec()
+			if passing.keyed {
+				m.keys.inFlight.Dec()
+			}
 			if class := c.status / 100; class > 0 && class < len(m.answers) {
 				m.answers[class].Inc()
 			}
 		}()
-		h.ServeHTTP(&c, r)
+		h.ServeHTTP(&c, r.WithContext(context.WithValue(r.Context(), passageKey{}, passing)))
 	})
+}
+
+// A passage is a request on its way through the proxy, in its context.
+type passage struct{ keyed bool }
+
+type passageKey struct{}
+
+// keyed is tenant, which is asked once for each request with a key that is about to
+// be protected; from then on until it is answered the request is counted.
+func (m *proxyMetrics) keyed(tenant func(*http.Request) string) func(*http.Request) string {
+	return func(r *http.Request) string {
+		if p, ok := r.Context().Value(passageKey{}).(*passage); ok && !p.keyed {
+			p.keyed = true
+			m.keys.inFlight.Inc()
+		}
+		return tenant(r)
+	}
 }
 
 // A counted answer takes note of its status.
@@ -99,6 +124,8 @@ func (m *proxyMetrics) refusals(upstream string, write refusal.Writer) refusal.W
 	return func(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
 		m.refused.WithLabelValues(p.Code).Inc()
 		switch {
+		case p.Code == "store_unavailable" && m.doubt != nil:
+			m.doubt()
 		case p.Code == "upstream_unreachable":
 			m.upstream.WithLabelValues(upstream, "unreachable").Inc()
 		case p.Code == "upstream_failed" && p.Status == http.StatusGatewayTimeout:

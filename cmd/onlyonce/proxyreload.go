@@ -22,7 +22,7 @@ import (
 type liveProxy struct {
 	proxy   *proxy.Proxy
 	front   atomic.Pointer[front]
-	secure  atomic.Pointer[tls.Config] // nil: plain HTTP, from the start on
+	secure  atomic.Pointer[security] // nil: plain HTTP, from the start on
 	routing *routing
 	read    func() (*proxyfile.File, error)
 	log     *slog.Logger
@@ -31,6 +31,7 @@ type liveProxy struct {
 	file    *proxyfile.File
 	tenancy tenancy
 	files   [sha256.Size]byte // what the files for TLS held
+	roots   [sha256.Size]byte // what tenant.jwt.ca held when the tenancy was made
 }
 
 // newLiveProxy puts the first settings in place.
@@ -40,7 +41,13 @@ func newLiveProxy(ctx context.Context, f *proxyfile.File, b *routing, read func(
 }
 
 func (p *liveProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	p.front.Load().strip(r)
+	front := p.front.Load()
+	if !p.secure.Load().admits(r) {
+		w.Header().Set("Connection", "close")
+		front.refuse(w, r, otherConnection)
+		return
+	}
+	front.strip(r)
 	p.proxy.ServeHTTP(w, r)
 }
 
@@ -49,17 +56,21 @@ func (p *liveProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (p *liveProxy) apply(ctx context.Context, f *proxyfile.File) error {
 	files := digest(tlsFiles(f)...)
 	p.files = files // whether they are right or not: only another change is worth another try
-	secure, err := serverTLS(f.TLS)
-	if err != nil {
-		return f.Mistake(&f.TLS.Cert, "tls", err.Error(), &f.TLS)
+	secure := p.secure.Load()
+	if !secure.same(f.TLS) {
+		var err error
+		if secure, err = newSecurity(f.TLS, f.AcceptRisks); err != nil {
+			return f.Mistake(&f.TLS.Cert, "tls", err.Error(), &f.TLS)
+		}
 	}
-	tenants := p.tenancy
-	if !p.sameTenants(f) {
+	var err error
+	tenants, roots := p.tenancy, digest(f.Tenant.JWT.CA)
+	if !p.sameTenants(f) || roots != p.roots {
 		if tenants, err = newTenancy(ctx, f, p.log); err != nil {
 			return err
 		}
 	}
-	routes, ups, err := p.routing.routes(f, tenants.of)
+	routes, ups, err := p.routing.routes(f, tenants)
 	if err != nil {
 		if tenants.stop != nil && tenants.keys != p.tenancy.keys {
 			tenants.stop()
@@ -73,31 +84,31 @@ func (p *liveProxy) apply(ctx context.Context, f *proxyfile.File) error {
 		p.proxy.Reload(routes, cfg)
 	}
 	p.routing.upstreams = ups
-	p.front.Store(newFront(f, p.log))
+	p.routing.operations.Store(operationsOf(f))
+	front := newFront(f, p.log)
+	front.refuse = cfg.Problem
+	p.front.Store(front)
 	if p.file == nil || p.secure.Load() != nil && secure != nil {
 		p.secure.Store(secure)
 	}
 	if p.tenancy.stop != nil && tenants.keys != p.tenancy.keys {
 		p.tenancy.stop()
 	}
-	p.file, p.tenancy = f, tenants
+	p.file, p.tenancy, p.roots = f, tenants, roots
 	return nil
 }
 
 // sameTenants reports whether f tells tenants apart as the settings in place do.
 func (p *liveProxy) sameTenants(f *proxyfile.File) bool {
-	return p.file != nil && reflect.DeepEqual(f.Tenant, p.file.Tenant) && (f.TLS.ClientCA != "") == (p.file.TLS.ClientCA != "")
+	return p.file != nil && reflect.DeepEqual(f.Tenant, p.file.Tenant) && reflect.DeepEqual(f.Forwarded, p.file.Forwarded) && (f.TLS.ClientCA != "") == (p.file.TLS.ClientCA != "")
 }
 
 // tlsConfig is for the listener; nil: plain HTTP.
 func (p *liveProxy) tlsConfig() *tls.Config {
-	first := p.secure.Load()
-	if first == nil {
+	if p.secure.Load() == nil {
 		return nil
 	}
-	cfg := first.Clone()
-	cfg.GetConfigForClient = func(*tls.ClientHelloInfo) (*tls.Config, error) { return p.secure.Load(), nil }
-	return cfg
+	return listening(p.secure.Load)
 }
 
 // lookEvery is how often the files for TLS are looked at.
@@ -181,6 +192,7 @@ func needStart(a, b *proxyfile.File) (names []string) {
 		{"admin", a.Admin == b.Admin},
 		{"log_format", a.LogFormat == b.LogFormat},
 		{"log_level", a.LogLevel == b.LogLevel},
+		{"log_keys", a.LogKeys == b.LogKeys},
 		{"shutdown_timeout", a.ShutdownTimeout == b.ShutdownTimeout},
 		{"tls.cert", (a.TLS.Cert == "") == (b.TLS.Cert == "")},
 		{"store", reflect.DeepEqual(a.Store, b.Store)},
@@ -199,7 +211,7 @@ func needStart(a, b *proxyfile.File) (names []string) {
 // again.
 func keepFixed(a, b *proxyfile.File) *proxyfile.File {
 	c := *b
-	c.Listen, c.Admin, c.LogFormat, c.LogLevel, c.ShutdownTimeout, c.Store = a.Listen, a.Admin, a.LogFormat, a.LogLevel, a.ShutdownTimeout, a.Store
+	c.Listen, c.Admin, c.LogFormat, c.LogLevel, c.LogKeys, c.ShutdownTimeout, c.Store = a.Listen, a.Admin, a.LogFormat, a.LogLevel, a.LogKeys, a.ShutdownTimeout, a.Store
 	c.Server.MaxHeader, c.Server.HeaderTimeout, c.Server.IdleTimeout = a.Server.MaxHeader, a.Server.HeaderTimeout, a.Server.IdleTimeout
 	if (a.TLS.Cert == "") != (b.TLS.Cert == "") {
 		c.TLS = a.TLS

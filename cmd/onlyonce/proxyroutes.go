@@ -10,6 +10,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -23,8 +24,12 @@ import (
 // A routing makes routes of files. What stays the same from one file to the next
 // is made once, so that connections and waiting requests are kept.
 type routing struct {
-	store     onlyonce.Store
-	observer  onlyonce.Observer
+	store    onlyonce.Store
+	secret   []byte // keys the fingerprints in it
+	observer onlyonce.Observer
+
+	operations atomic.Pointer[map[string]bool] // that the settings name, which log and metrics may show
+
 	metrics   *proxyMetrics
 	guards    map[policy]*onlyonce.Guard
 	upstreams map[upstreamKey]*proxy.Upstream
@@ -45,7 +50,7 @@ type upstreamKey struct {
 
 // routes returns what the proxy is to do with requests, and the upstreams that
 // are to be kept in b once it does.
-func (b *routing) routes(f *proxyfile.File, tenant func(*http.Request) string) ([]proxy.Route, map[upstreamKey]*proxy.Upstream, error) {
+func (b *routing) routes(f *proxyfile.File, who tenancy) ([]proxy.Route, map[upstreamKey]*proxy.Upstream, error) {
 	ups, used, err := b.connections(f)
 	if err != nil {
 		return nil, nil, err
@@ -58,14 +63,15 @@ func (b *routing) routes(f *proxyfile.File, tenant func(*http.Request) string) (
 		if name == "" {
 			name = f.Upstreams[0].Name
 		}
-		route := b.route(&r.Settings, r.Match, name, f, tenant)
+		route := b.route(&r.Settings, r.Match, name, f, who)
 		route.Upstream = ups[name]
 		routes, all = append(routes, route), all || r.Match == "/"
 	}
 	if !all {
 		name := f.Upstreams[0].Name
-		route := b.route(&f.Defaults, "/", name, f, tenant)
+		route := b.route(&f.Defaults, "/", name, f, who)
 		route.Upstream = ups[name]
+		route.Once.Required = route.Once.Required || f.Unmatched == "refuse"
 		if f.Defaults.Operation == "" {
 			route.Once.Operation = methodAndPath
 		}
@@ -88,6 +94,9 @@ func (b *routing) config(f *proxyfile.File) proxy.Config {
 	if f.Tenant.Header != "" {
 		cfg.Protected = []string{f.Tenant.Header}
 	}
+	if trusted := parsePrefixes(f.Forwarded.Trust); len(trusted) > 0 {
+		cfg.TrustForwarded = func(r *http.Request) bool { return comesFrom(r, trusted) }
+	}
 	return cfg
 }
 
@@ -98,7 +107,7 @@ func (b *routing) connections(f *proxyfile.File) (byName map[string]*proxy.Upstr
 		key := upstreamKey{u, digest(u.TLS.CA, u.TLS.Cert, u.TLS.Key)}
 		up := b.upstreams[key]
 		if up == nil {
-			if up, err = newUpstream(u); err != nil {
+			if up, err = newUpstream(u, f.AcceptRisks); err != nil {
 				return nil, nil, f.Mistake(&f.Upstreams[i].TLS, fmt.Sprintf("upstreams[%d].tls", i), err.Error(), &f.Upstreams[i])
 			}
 		}
@@ -107,16 +116,16 @@ func (b *routing) connections(f *proxyfile.File) (byName map[string]*proxy.Upstr
 	return byName, used, nil
 }
 
-func newUpstream(u proxyfile.Upstream) (*proxy.Upstream, error) {
+func newUpstream(u proxyfile.Upstream, acceptRisks []string) (*proxy.Upstream, error) {
 	at, err := url.Parse(u.URL)
 	if err != nil {
 		return nil, err
 	}
-	secure, err := upstreamTLS(u.TLS)
+	secure, err := upstreamTLS(u.TLS, acceptRisks)
 	return &proxy.Upstream{
 		URL: at, TLS: secure, HTTP2: u.HTTP2, KeepHost: u.KeepHost,
 		DialTimeout: u.Timeouts.Connect, TLSTimeout: u.Timeouts.Connect, HeaderTimeout: u.Timeouts.Answer,
-		StallTimeout: u.Timeouts.Stall, KeepIdle: u.Timeouts.Idle,
+		StallTimeout: u.Timeouts.Stall, BodyTimeout: u.Timeouts.Body, KeepIdle: u.Timeouts.Idle, MaxConns: u.MaxConns, OneRequestPerConn: u.OneRequest,
 	}, err
 }
 
@@ -130,17 +139,17 @@ func (b *routing) guard(s *proxyfile.Settings) *onlyonce.Guard {
 }
 
 // route returns what becomes of requests that match, but for their upstream.
-func (b *routing) route(s *proxyfile.Settings, match, upstream string, f *proxyfile.File, tenant func(*http.Request) string) proxy.Route {
+func (b *routing) route(s *proxyfile.Settings, match, upstream string, f *proxyfile.File, who tenancy) proxy.Route {
 	method, pattern, both := strings.Cut(match, " ")
 	if !both {
 		method, pattern = "", match
 	}
 	return proxy.Route{
 		Method: method, Pattern: pattern,
-		Guard: b.guard(s), Once: b.once(f, s, upstream, tenant), KeyPointer: s.Key.Pointer, DontStoreBody: s.Answers.NoBody,
+		Guard: b.guard(s), Once: b.once(f, s, upstream, who), KeyPointer: s.Key.Pointer, DontStoreBody: s.Answers.NoBody,
 		SetHeader: header(s.Headers.Request.Add), DropHeader: s.Headers.Request.Drop,
 		SetAnswer: header(s.Headers.Answer.Add), DropAnswer: s.Headers.Answer.Drop,
-		TrustForwarded: len(f.Forwarded.Trust) > 0, NoUpgrade: !s.Upgrades, MaxBody: int64(s.Limits.Other),
+		KeepOverrides: s.KeepOverrides, NoUpgrade: !s.Upgrades, MaxBody: int64(s.Limits.Other),
 	}
 }
 
@@ -152,11 +161,15 @@ func header(pairs map[string]string) http.Header {
 	return h
 }
 
-func (b *routing) once(f *proxyfile.File, s *proxyfile.Settings, upstream string, tenant func(*http.Request) string) httponce.Config {
+func (b *routing) once(f *proxyfile.File, s *proxyfile.Settings, upstream string, who tenancy) httponce.Config {
 	cfg := httponce.Config{
-		Tenant: tenant, Methods: s.Methods,
+		FingerprintSecret: b.secret, FingerprintHeaders: s.Fingerprint.Headers,
+
+		Tenant: b.metrics.keyed(who.of), Refuse: who.refuse, Methods: s.Methods,
 		Header: s.Key.Header, Strict: s.Key.Strict, MaxKeyLength: s.Key.MaxLength, KeyChars: s.Key.Chars, Required: s.Key.Required,
 		MaxBody: int64(s.Limits.Body), MaxAnswer: int(s.Limits.Answer), MaxInFlight: s.Limits.InFlight, MaxNewKeys: s.Limits.NewKeys,
+		MaxMemory: int64(f.Server.Memory), MaxTenantMemory: int64(s.Limits.TenantMemory),
+		MaxStored: int64(f.Store.Limit), MaxTenantStored: int64(s.Limits.TenantStored),
 		MaxWait: s.PreferWait, KeepErrors: s.Answers.KeepErrors, DocsURL: s.Errors.DocsURL,
 		StoreStatus: statuses(s.Answers.Statuses), ReplayHeader: replayed(&s.Answers),
 		Problem: b.metrics.refusals(upstream, writer(f, s)),
@@ -168,7 +181,7 @@ func (b *routing) once(f *proxyfile.File, s *proxyfile.Settings, upstream string
 	case "json":
 		cfg.Fingerprint = httponce.CanonicalJSON(s.Fingerprint.Fields...)
 	case "none":
-		cfg.Fingerprint = httponce.NoFingerprint
+		cfg.SkipFingerprint = true
 	}
 	return cfg
 }
@@ -213,8 +226,10 @@ func replayed(a *proxyfile.Answers) func(string, bool) bool {
 	switch {
 	case len(a.KeepHeaders) > 0:
 		return func(name string, _ bool) bool { return named(a.KeepHeaders, name) || named(ofBody, name) }
-	case len(a.DropHeaders) > 0:
-		return func(name string, byDefault bool) bool { return byDefault && !named(a.DropHeaders, name) }
+	case len(a.DropHeaders) > 0 || len(a.AllowHeaders) > 0:
+		return func(name string, byDefault bool) bool {
+			return (byDefault || named(a.AllowHeaders, name)) && !named(a.DropHeaders, name)
+		}
 	}
 	return nil
 }

@@ -2,11 +2,15 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
+	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
@@ -15,6 +19,7 @@ import (
 type proxyStore struct {
 	onlyonce.Store
 	shown   string // its URL, without a password
+	secret  []byte // keys the fingerprints in it; nil: nothing does
 	forgets bool   // with the process
 	close   func() error
 }
@@ -23,9 +28,17 @@ type proxyStore struct {
 const inMemory = "memory://"
 
 // openProxyStore opens a store, making it or bringing it up to date first.
-func openProxyStore(ctx context.Context, raw string, acceptRisks []string) (*proxyStore, error) {
+func openProxyStore(ctx context.Context, f *proxyfile.File, log *slog.Logger) (*proxyStore, error) {
+	raw, err := storeURLOf(f)
+	if err != nil {
+		return nil, err
+	}
 	if raw == inMemory {
-		return &proxyStore{Store: memstore.New(memstore.Config{}), shown: raw, forgets: true, close: func() error { return nil }}, nil
+		s := &proxyStore{Store: memstore.New(memstore.Config{}), shown: raw, secret: []byte(rand.Text()), forgets: true, close: func() error { return nil }}
+		if path := f.Store.FingerprintSecretFile; path != "" {
+			s.secret, err = readSecret(path, f.AcceptRisks)
+		}
+		return s, err
 	}
 	if strings.HasPrefix(raw, "memory:") {
 		return nil, usagef("the store URL of a store in memory is %s and nothing more", inMemory)
@@ -34,14 +47,30 @@ func openProxyStore(ctx context.Context, raw string, acceptRisks []string) (*pro
 	if err != nil {
 		return nil, err
 	}
+	var store *proxyStore
+	var list onlyonce.Lister
 	if u.engine == enginePostgres {
-		return u.openPgx(ctx, acceptRisks)
+		store, err = u.openPgx(ctx, f.AcceptRisks)
+	} else if s, other := u.openMigrated(ctx, f.AcceptRisks); other == nil {
+		store, list = &proxyStore{Store: s.Store, shown: u.String(), close: s.Close}, s
+	} else {
+		err = other
 	}
-	s, err := u.openMigrated(ctx, acceptRisks)
 	if err != nil {
 		return nil, err
 	}
-	return &proxyStore{Store: s.Store, shown: u.String(), close: s.Close}, nil
+	if store.secret, err = fingerprintSecret(ctx, u, list, f.Store.FingerprintSecretFile, f.AcceptRisks, log); err != nil {
+		return nil, errors.Join(err, store.close())
+	}
+	return store, nil
+}
+
+// storeURLOf returns the store's URL, from the settings or the file they name.
+func storeURLOf(f *proxyfile.File) (string, error) {
+	if f.Store.URLFile == "" {
+		return f.Store.URL, nil
+	}
+	return readStoreURL(f.Store.URLFile, f.AcceptRisks)
 }
 
 // openPgx opens a store on PostgreSQL that hears of answers which other proxies
@@ -66,7 +95,7 @@ func (u storeURL) openPgx(ctx context.Context, acceptRisks []string) (*proxyStor
 	if err := pgxstore.Migrate(ctx, pool); err != nil {
 		return fail(fmt.Errorf("%v: %w", u, err))
 	}
-	store, err := pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: acceptRisks})
+	store, err := pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: u.storeRisks(acceptRisks)})
 	if err != nil {
 		return fail(fmt.Errorf("%v: %w", u, err))
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bearer"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
@@ -24,6 +25,8 @@ type tenancy struct {
 	of   func(*http.Request) string
 	keys *bearer.Keys // that it believes; nil: none
 	stop func()       // reading them
+
+	refuse func(*http.Request, string) *httponce.Problem // a tenant; nil: none is refused
 }
 
 // newTenancy reads what is needed, and keeps reading it until stop is called.
@@ -33,7 +36,8 @@ func newTenancy(ctx context.Context, f *proxyfile.File, log *slog.Logger) (tenan
 	case t.Header != "":
 		return tenancy{of: headerTenant(t.Header, believes(t.From, f.TLS.ClientCA != ""))}, nil
 	case t.Authorization:
-		return tenancy{of: authorizationTenant}, nil
+		limit := newTenantLimit(t.NewPerAddress, parsePrefixes(f.Forwarded.Trust), log)
+		return tenancy{of: authorizationTenant, refuse: limit.refuse}, nil
 	case t.Single:
 		return tenancy{of: httponce.SingleTenant}, nil
 	}
@@ -61,8 +65,8 @@ func newTenancy(ctx context.Context, f *proxyfile.File, log *slog.Logger) (tenan
 // loopback are the addresses of this machine.
 var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-// believes returns who may say whose request it is: those at the addresses, or
-// without any this machine and who has shown a certificate.
+// believes returns which clients may say whose request it is: those at the
+// addresses, or without any those on this machine and those with a certificate.
 func believes(from []string, certificates bool) func(*http.Request) bool {
 	prefixes := parsePrefixes(from)
 	if len(prefixes) == 0 {
@@ -132,12 +136,11 @@ func authorizationTenant(r *http.Request) string {
 	return "authorization:" + hex.EncodeToString(sum[:])
 }
 
-// A front takes from requests what only some clients may say.
+// A front takes from requests the tenant header that only some clients may set.
 type front struct {
-	tenant    string // header; "": none
-	tenants   func(*http.Request) bool
-	forwards  []netip.Prefix // those in front; none: the proxy drops what clients say itself
-	forwarded bool
+	tenant  string // header; "": none
+	tenants func(*http.Request) bool
+	refuse  refusal.Writer
 
 	log    *slog.Logger
 	warned atomic.Int64 // when it last was, in seconds
@@ -145,11 +148,9 @@ type front struct {
 
 func newFront(f *proxyfile.File, log *slog.Logger) *front {
 	return &front{
-		log:       log,
-		tenant:    http.CanonicalHeaderKey(f.Tenant.Header),
-		tenants:   believes(f.Tenant.From, f.TLS.ClientCA != ""),
-		forwards:  parsePrefixes(f.Forwarded.Trust),
-		forwarded: len(f.Forwarded.Trust) > 0,
+		log:     log,
+		tenant:  http.CanonicalHeaderKey(f.Tenant.Header),
+		tenants: believes(f.Tenant.From, f.TLS.ClientCA != ""),
 	}
 }
 
@@ -157,11 +158,6 @@ func (f *front) strip(r *http.Request) {
 	if f.tenant != "" && len(r.Header[f.tenant]) > 0 && !f.tenants(r) {
 		delete(r.Header, f.tenant)
 		f.warn(r)
-	}
-	if f.forwarded && !comesFrom(r, f.forwards) {
-		for _, name := range []string{"Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"} {
-			delete(r.Header, name)
-		}
 	}
 }
 
@@ -183,7 +179,7 @@ func describeTenants(f *proxyfile.File) string {
 	case t.Header != "" && len(t.From) > 0:
 		return fmt.Sprintf("header %s, from %s", t.Header, strings.Join(t.From, ", "))
 	case t.Header != "" && f.TLS.ClientCA != "":
-		return fmt.Sprintf("header %s, from who has a certificate", t.Header)
+		return fmt.Sprintf("header %s, from clients with a certificate", t.Header)
 	case t.Header != "":
 		return fmt.Sprintf("header %s, from this machine", t.Header)
 	case t.Authorization:

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/pem"
 	"fmt"
 	"io"
 	"net/http"
@@ -12,31 +13,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 )
 
-// serverTLS reads the files of the public listener; nil: it speaks plain HTTP.
-func serverTLS(t proxyfile.ServerTLS) (*tls.Config, error) {
-	if t.Cert == "" {
-		return nil, nil
-	}
-	cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
-	if err != nil {
-		return nil, fmt.Errorf("tls: read the certificate %s and its key %s: %w", t.Cert, t.Key, err)
-	}
-	cfg := &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
-	if t.MinVersion == "1.3" {
-		cfg.MinVersion = tls.VersionTLS13
-	}
-	if t.ClientCA != "" {
-		if cfg.ClientCAs, err = readRoots(t.ClientCA); err != nil {
-			return nil, fmt.Errorf("tls.client_ca: %w", err)
-		}
-		cfg.ClientAuth = tls.RequireAndVerifyClientCert
-		cfg.SessionTicketsDisabled = true // so that every connection is judged by the authorities of now
-	}
-	return cfg, nil
-}
-
 // upstreamTLS reads the files of an upstream; nil: the defaults.
-func upstreamTLS(t proxyfile.ClientTLS) (*tls.Config, error) {
+func upstreamTLS(t proxyfile.ClientTLS, acceptRisks []string) (*tls.Config, error) {
 	if (t == proxyfile.ClientTLS{}) {
 		return nil, nil
 	}
@@ -48,25 +26,63 @@ func upstreamTLS(t proxyfile.ClientTLS) (*tls.Config, error) {
 		}
 	}
 	if t.Cert != "" {
-		cert, err := tls.LoadX509KeyPair(t.Cert, t.Key)
+		cert, err := readKeyPair(t.Cert, t.Key, acceptRisks)
 		if err != nil {
-			return nil, fmt.Errorf("read the certificate %s and its key %s: %w", t.Cert, t.Key, err)
+			return nil, err
 		}
 		cfg.Certificates = []tls.Certificate{cert}
 	}
 	return cfg, nil
 }
 
+// readKeyPair reads a certificate and its private key, which only its owner, and
+// a group that can't change it, may use.
+func readKeyPair(certFile, keyFile string, acceptRisks []string) (pair tls.Certificate, err error) {
+	cert, err := os.ReadFile(certFile)
+	if err == nil {
+		var key []byte
+		if key, err = readPrivate(keyFile, acceptRisks); err == nil {
+			pair, err = tls.X509KeyPair(cert, key)
+		}
+	}
+	if err != nil {
+		return pair, fmt.Errorf("read the certificate %s and its key %s: %w", certFile, keyFile, err)
+	}
+	return pair, nil
+}
+
 func readRoots(path string) (*x509.CertPool, error) {
-	text, err := os.ReadFile(path)
+	certs, err := readCertificates(path)
 	if err != nil {
 		return nil, err
 	}
 	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate: write PEM, beginning with -----BEGIN CERTIFICATE-----", path)
+	for _, cert := range certs {
+		pool.AddCert(cert)
 	}
 	return pool, nil
+}
+
+// readCertificates reads all certificates of a PEM file, of which there must be
+// one at least. A block that can't be read is left out, as x509.CertPool does.
+func readCertificates(path string) (certs []*x509.Certificate, err error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		var block *pem.Block
+		if block, text = pem.Decode(text); block == nil {
+			break
+		}
+		if cert, err := x509.ParseCertificate(block.Bytes); err == nil && block.Type == "CERTIFICATE" {
+			certs = append(certs, cert)
+		}
+	}
+	if len(certs) == 0 {
+		return nil, fmt.Errorf("%s holds no certificate: write PEM, beginning with -----BEGIN CERTIFICATE-----", path)
+	}
+	return certs, nil
 }
 
 // tlsFiles are those that f names.

@@ -24,7 +24,10 @@ func recordsCommand() *cobra.Command {
 
 A record is named by its id, or as much of the id's beginning as names no other
 (a log line has it as idempotency_key), or by --key and, where that names
-several, --operation and --tenant.`,
+several, --operation and --tenant.
+
+STATUS is the HTTP status of the stored response, and - for a command that was no
+HTTP request, such as one of Do, or that has no response yet.`,
 		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --state unknown
   onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17`,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -34,7 +36,7 @@ the lease while a command is processing, then how long the record stays. With
 			}
 			return withStore(cmd.Context(), args[0], func(store *openStore) error {
 				if asJSON {
-					return listJSON(cmd, store.List(cmd.Context(), f))
+					return listJSON(cmd, list(cmd.Context(), store, f))
 				}
 				return listTable(cmd, store, f)
 			})
@@ -44,11 +46,54 @@ the lease while a command is processing, then how long the record stays. With
 	cmd.Flags().StringVar(&f.Operation, "operation", "", "only of this `operation`")
 	cmd.Flags().StringVar(&f.Key, "key", "", "only with this `key`")
 	cmd.Flags().StringVar(&f.Ref, "ref", "", "only those that made what this `ref` names")
-	cmd.Flags().StringVar(&state, "state", "", "only in this `state`: processing, completed, failed or unknown")
+	cmd.Flags().StringVar(&state, "state", "", "only in this `state`: processing, completed, failed or unknown, which includes lapsed ones")
 	completes(cmd, "state", "processing", "completed", "failed", "unknown")
 	cmd.Flags().IntVar(&f.Limit, "limit", 100, "at most this `number`; 0 lists all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
 	return cmd
+}
+
+// list lists records, newest first. Nobody knows the outcome of a command whose
+// lease has lapsed, so unknown includes those.
+func list(ctx context.Context, store onlyonce.Lister, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
+	if f.State != onlyonce.StateUnknown {
+		return store.List(ctx, f)
+	}
+	running := f
+	running.State, running.Limit = onlyonce.StateProcessing, 0
+	lapsed := func(yield func(onlyonce.Record, error) bool) {
+		for r, err := range store.List(ctx, running) {
+			if (err != nil || r.LeaseLeft <= 0) && !yield(r, err) {
+				return
+			}
+		}
+	}
+	return newestFirst(store.List(ctx, f), lapsed, f.Limit)
+}
+
+// newestFirst merges two lists into one of at most limit records; 0: all.
+func newestFirst(a, b iter.Seq2[onlyonce.Record, error], limit int) iter.Seq2[onlyonce.Record, error] {
+	return func(yield func(onlyonce.Record, error) bool) {
+		nextA, stopA := iter.Pull2(a)
+		defer stopA()
+		nextB, stopB := iter.Pull2(b)
+		defer stopB()
+		ra, errA, moreA := nextA()
+		rb, errB, moreB := nextB()
+		for n := 0; (moreA || moreB) && (limit == 0 || n < limit); n++ {
+			if moreA && (!moreB || errA != nil || errB == nil && !ra.CreatedAt.Before(rb.CreatedAt)) {
+				if !yield(ra, errA) {
+					return
+				}
+				ra, errA, moreA = nextA()
+				continue
+			}
+			if !yield(rb, errB) {
+				return
+			}
+			rb, errB, moreB = nextB()
+		}
+	}
 }
 
 func parseState(text string) (onlyonce.State, error) {
@@ -60,7 +105,7 @@ func parseState(text string) (onlyonce.State, error) {
 }
 
 func listJSON(cmd *cobra.Command, records iter.Seq2[onlyonce.Record, error]) error {
-	out := json.NewEncoder(cmd.OutOrStdout())
+	out := json.NewEncoder(plain.JSONTo(cmd.OutOrStdout()))
 	out.SetEscapeHTML(false)
 	for r, err := range records {
 		if err != nil {
@@ -81,7 +126,7 @@ func listTable(cmd *cobra.Command, store onlyonce.Lister, f onlyonce.Filter) err
 	out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "ID\tSTATE\tAGE\tLEFT\tATTEMPT\tSTATUS\tTENANT\tOPERATION\tKEY\tREF")
 	listed := 0
-	for r, err := range store.List(cmd.Context(), f) {
+	for r, err := range list(cmd.Context(), store, f) {
 		if err != nil {
 			return errors.Join(out.Flush(), err)
 		}

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -42,7 +43,7 @@ body's bytes as they are, and nothing else.`,
 				case raw:
 					_, err = out.Write(r.Result.Body)
 				case asJSON:
-					enc := json.NewEncoder(out)
+					enc := json.NewEncoder(plain.JSONTo(out))
 					enc.SetEscapeHTML(false)
 					err = enc.Encode(newRecordJSON(r).withAnswer(r))
 				default:
@@ -66,7 +67,7 @@ func show(w io.Writer, r onlyonce.Record) error {
 	showFacts(w, r)
 	for _, name := range slices.Sorted(maps.Keys(r.Result.Header)) {
 		for _, value := range r.Result.Header[name] {
-			fmt.Fprintf(w, "%s: %s\n", escape(name, ""), escape(value, ""))
+			fmt.Fprintf(w, "%s: %s\n", plain.Text(name, ""), plain.Text(value, ""))
 		}
 	}
 	if len(r.Result.Header) > 0 {
@@ -99,13 +100,13 @@ func showFacts(w io.Writer, r onlyonce.Record) {
 		line("stays", leftOf(r))
 	}
 	line("fingerprint", hex.EncodeToString(r.Fingerprint))
-	line("error", escape(r.Error, ""))
+	line("error", plain.Text(r.Error, ""))
 	var steps []string
 	for _, step := range slices.Sorted(maps.Keys(r.Steps)) {
 		steps = append(steps, cell(step))
 	}
 	line("steps", strings.Join(steps, ", "))
-	line("ref", escape(r.Result.Ref, ""))
+	line("ref", plain.Text(r.Result.Ref, ""))
 	line("status", statusOf(r))
 	line("body", fmt.Sprintf("%d bytes", len(r.Result.Body)))
 	out.Flush()
@@ -128,7 +129,7 @@ func preview(body []byte) string {
 	more := len(body) - len(shown)
 	text := ""
 	if utf8.Valid(trimRune(shown)) {
-		text = escape(string(trimRune(shown)), "\n\t")
+		text = plain.Text(string(trimRune(shown)), "\n\t")
 	} else {
 		text = hex.Dump(shown[:min(len(shown), 256)])
 		more = len(body) - min(len(shown), 256)
@@ -153,18 +154,4 @@ func trimRune(b []byte) []byte {
 		}
 	}
 	return b
-}
-
-// escape makes every character visible but those to keep.
-func escape(text, keep string) string {
-	var b strings.Builder
-	for _, r := range text {
-		if strconv.IsPrint(r) || strings.ContainsRune(keep, r) {
-			b.WriteRune(r)
-		} else {
-			q := strconv.QuoteRune(r)
-			b.WriteString(q[1 : len(q)-1])
-		}
-	}
-	return b.String()
 }

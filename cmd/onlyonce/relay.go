@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"syscall"
@@ -14,10 +15,12 @@ import (
 
 // A relayConfig is what relay's flags and environment say.
 type relayConfig struct {
-	store, broker, brokerName string
-	log                       logConfig
-	maxAttempts               int
-	acceptRisks               []string
+	store, storeFile   string
+	broker, brokerName string
+	admin              string // empty: nobody can ask
+	log                logConfig
+	maxAttempts        int
+	acceptRisks        []string
 }
 
 func relayCommand() *cobra.Command {
@@ -46,9 +49,11 @@ SIGINT or SIGTERM ends it once what is being published is acknowledged.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&cfg.store, "store", "", "`URL` of the store")
+	f.StringVar(&cfg.storeFile, "store-file", "", "`file` that holds the URL of the store, instead of --store: a password on the command line can be read by every user of the machine")
 	f.StringVar(&cfg.broker, "broker", "", "`URL` of the broker, nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672")
 	f.StringVar(&cfg.brokerName, "broker-name", "onlyonce", "`name` of the stream or exchange there; give every store one of its own")
 	f.IntVar(&cfg.maxAttempts, "orders-max-attempts", 10, "how often an event may fail before it is parked; see onlyonce outbox")
+	f.StringVar(&cfg.admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
 	f.StringSliceVar(&cfg.acceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
 	cfg.log.addFlags(cmd)
 	documentEnv(cmd)
@@ -57,8 +62,10 @@ SIGINT or SIGTERM ends it once what is being published is acknowledged.`,
 
 func (c *relayConfig) check() error {
 	switch {
-	case c.store == "":
-		return usagef("which store? Name its URL with --store (%s)", envName("store"))
+	case c.store != "" && c.storeFile != "":
+		return errBothStores
+	case c.store == "" && c.storeFile == "":
+		return usagef("which store? Name its URL with --store (%s) or --store-file", envName("store"))
 	case c.broker == "":
 		return usagef("which broker? Name its URL with --broker (%s)", envName("broker"))
 	case c.maxAttempts < 1:
@@ -71,6 +78,11 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	log, err := cfg.log.logger(os.Stderr)
 	if err != nil {
 		return err
+	}
+	if cfg.storeFile != "" {
+		if cfg.store, err = readStoreURL(cfg.storeFile, cfg.acceptRisks); err != nil {
+			return err
+		}
 	}
 	u, err := parseStoreURL(cfg.store)
 	if err != nil {
@@ -87,13 +99,40 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }()
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
+	events, stopTelling, err := cfg.tell(ctx, store, log)
+	if err != nil {
+		return err
+	}
 	log.Info("relaying", "store", u.String(), "broker", cfg.brokerName, "version", programVersion())
 	err = orders.Relay(signals, store.Outbox(), orders.Config{
-		Broker: cfg.broker, BrokerName: cfg.brokerName, MaxAttempts: cfg.maxAttempts, Log: log,
+		Broker: cfg.broker, BrokerName: cfg.brokerName, MaxAttempts: cfg.maxAttempts, OutboxObserver: events.observe, Log: log,
 	})
+	err = errors.Join(err, stopTelling())
 	log.Info("stopped")
 	if err != nil {
 		return fmt.Errorf("relay: %w", err)
 	}
 	return nil
+}
+
+// tell answers supervisors, if there is an address for them, until stop is called.
+func (c *relayConfig) tell(ctx context.Context, store *openStore, log *slog.Logger) (events *outboxMetrics, stop func() error, err error) {
+	m := newMetrics()
+	events = newOutboxMetrics(store.Outbox())
+	m.registry.MustRegister(events)
+	if c.admin == "" {
+		return events, func() error { return nil }, nil
+	}
+	admin, err := newAdminServer(c.admin, hosts(c.admin), &health{checks: []func(context.Context) error{newStoreWatch(store.url.String(), store.Store, log).check}}, m, log)
+	if err != nil {
+		return nil, nil, err
+	}
+	log.Info("admin address is listening", "address", admin.ln.Addr().String())
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() { ended <- admin.run(ctx) }()
+	return events, func() error {
+		cancel()
+		return <-ended
+	}, nil
 }

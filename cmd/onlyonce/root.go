@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"github.com/spf13/cobra"
 )
 
@@ -26,7 +27,7 @@ func run(args []string) int {
 	if err == nil {
 		return exitOK
 	}
-	fmt.Fprintln(os.Stderr, "onlyonce:", strings.TrimPrefix(err.Error(), "onlyonce: "))
+	fmt.Fprintln(os.Stderr, "onlyonce:", plain.Text(plain.Mask(strings.TrimPrefix(err.Error(), "onlyonce: ")), "\n\t"))
 	switch {
 	case errors.As(err, new(*blindError)):
 		return exitBlind
@@ -48,6 +49,10 @@ A store URL is sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or
 mysql://USER:PASSWORD@HOST/DATABASE. A path is taken as it is: nothing in it is
 an option, and nothing in it needs escaping but for the shell.
 
+A command that takes a store's URL takes it from ONLYONCE_STORE, or from the file
+that ONLYONCE_STORE_FILE names, if it is left out. Give a URL with a password so:
+every user of the machine can read the command lines of its processes.
+
 Exit codes: 0 it worked; 1 it did not, or doctor found something; 2 the command
 line or the environment is wrong, or doctor could not look.`,
 		Example: `  onlyonce serve
@@ -55,7 +60,9 @@ line or the environment is wrong, or doctor could not look.`,
   onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}, serveCommand(), proxyCommand(), relayCommand(), recordsCommand(), outboxCommand(), poisonCommand(), checkCommand(), doctorCommand(), migrateCommand(), benchCommand(), versionCommand())
+	}, serveCommand(), proxyCommand(), relayCommand(), onStore(recordsCommand()), onStore(outboxCommand()), onStore(poisonCommand()), checkCommand(), onStore(doctorCommand()), onStore(migrateCommand()), benchCommand(), versionCommand())
+	root.Version = programVersion()
+	root.SetVersionTemplate(versions())
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
+	"net"
 	"os"
 	"os/signal"
 	"syscall"
 
+	"github.com/onlyonce-go/onlyonce/proxy"
 	"github.com/spf13/cobra"
 )
 
@@ -19,7 +22,12 @@ func serveCommand() *cobra.Command {
 		Short: "Run the items, sandboxes and orders APIs",
 		Long: `Runs the items API (/api/v1/items), the sandboxes API (/v1/sandboxes) and the
 orders API (/orders) on one store, which is made at the first start. /healthz,
-/readyz and /metrics are for supervisors; they need no token.
+/readyz and /metrics are for supervisors, at --listen or at an --admin address of
+their own. /metrics needs a token from other machines.
+
+While callers need no token and the server listens on this machine only, it
+answers only requests to localhost, so that no page of another site can call it
+from a browser here.
 
 With a --store on a server, such as postgres://…, the orders, their records,
 events and shipments live there; items and sandboxes keep their file in --data.
@@ -59,6 +67,7 @@ func serve(ctx context.Context, cfg serveConfig, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
+	slog.SetDefault(log)
 	ln, err := cfg.listener()
 	if err != nil {
 		return err
@@ -77,12 +86,26 @@ func serve(ctx context.Context, cfg serveConfig, out io.Writer) (err error) {
 		return errors.Join(fmt.Errorf("print what to try: %w", err), ln.Close())
 	}
 	log.Info("listening", "address", ln.Addr().String(), "store", a.stores(), "version", programVersion(), "anonymous_callers", a.open)
+	handler := a.handler()
+	if a.open && ln.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		handler = ownHosts(a.hosts, a.forbid("requests without a token are accepted only under the name localhost: to allow another Host or Origin, start onlyonce serve with --allow-host NAME"), handler)
+	}
+	background := a.background()
+	if a.apart {
+		admin, err := newAdminServer(cfg.admin, cfg.hosts(cfg.admin), a.health, a.metrics, log)
+		if err != nil {
+			return errors.Join(err, ln.Close())
+		}
+		defer admin.ln.Close()
+		background = append(background, admin.run)
+		log.Info("admin address is listening", "address", admin.ln.Addr().String())
+	}
 	l := lifecycle{
-		server:     newServer(a.handler(), max(cfg.lease+cfg.wait, cfg.orders.longest()), log),
-		background: a.background(),
+		server:     newServer(handler, max(cfg.lease+cfg.wait, cfg.orders.longest()), log),
+		background: background,
 		health:     a.health,
 		limit:      cfg.shutdownTimeout,
 		log:        log,
 	}
-	return l.run(signals, ln, release)
+	return l.run(signals, proxy.Listen(ln, nil), release)
 }

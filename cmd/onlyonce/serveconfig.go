@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,11 +14,14 @@ import (
 // A serveConfig is what serve's flags and environment say.
 type serveConfig struct {
 	listen string
+	admin  string
 	data   string
 	store  string
 
-	itemsKeyTTL     time.Duration
-	itemsPurgeEvery time.Duration
+	storeFile  string
+	secretFile string
+
+	itemsKeyTTL time.Duration
 
 	sandboxesKeyTTL      time.Duration
 	sandboxesMaxExtend   int64 // seconds
@@ -25,13 +29,15 @@ type serveConfig struct {
 
 	orders ordersConfig
 
-	lease time.Duration
-	wait  time.Duration
+	purgeEvery interval
+	lease      time.Duration
+	wait       time.Duration
 
 	tokens          string
 	allowAnonymous  bool
 	anonymousBeyond bool
 	acceptRisks     []string
+	allowHosts      []string
 	log             logConfig
 	shutdownTimeout time.Duration
 }
@@ -47,21 +53,27 @@ func (c *serveConfig) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
+	f.StringVar(&c.admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090; then they are nowhere else (default: at --listen, /metrics for this machine and for clients with a token)")
 	f.StringVar(&c.data, "data", "./onlyonce-data", "`directory` for the store and the sandboxes' workspaces; made if it is not there")
 	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); one on a server is that of the orders, and the items and sandboxes stay in --data")
+	f.StringVar(&c.storeFile, "store-file", "", "`file` that holds the URL of the store, instead of --store: a password on the command line can be read by every user of the machine")
+	f.StringVar(&c.secretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all servers on it (default: for sqlite: a generated one, PATH.secret; for a server none)")
 	f.DurationVar(&c.itemsKeyTTL, "items-key-ttl", time.Hour, "how long the items API remembers a key")
-	f.DurationVar(&c.itemsPurgeEvery, "items-purge-every", 10*time.Minute, "how often expired keys are deleted")
 	f.DurationVar(&c.sandboxesKeyTTL, "sandboxes-key-ttl", 24*time.Hour, "how long the sandboxes API remembers a key")
 	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", 86400, "largest extend_by, in `seconds`")
 	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", 10*time.Minute, "how long a session lasts without a keepalive")
 	c.orders.addFlags(cmd)
+	c.purgeEvery = interval(10 * time.Minute)
+	f.Var(&c.purgeEvery, "purge-every", "how often the expired records of all three APIs are deleted; off: not by this server")
 	f.DurationVar(&c.lease, "lease", 30*time.Second, "how long a running items or sandboxes command may take")
 	f.DurationVar(&c.wait, "wait", 10*time.Second, "how long the repeat of a running sandboxes command waits for its answer; 0: not at all")
 	f.StringVar(&c.tokens, "tokens", "", "`file` with an owner and the SHA-256 of a token in each line")
 	f.BoolVar(&c.allowAnonymous, "allow-anonymous", true, "serve callers without a token; with --tokens the default is false")
 	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve them also to other machines")
-	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
+	f.StringSliceVar(&c.allowHosts, "allow-host", nil, "another host `name` by which callers without a token may reach a server that listens on this machine only, at --listen and at --admin; may be repeated")
+	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "go on in spite of the finding of this `name` (see onlyonce doctor), or of files that other users can use (file-mode); may be repeated")
 	c.log.addFlags(cmd)
+	c.log.addKeys(cmd)
 	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", 30*time.Second, "how long running requests may take to end after SIGINT or SIGTERM")
 	documentEnv(cmd)
 }
@@ -77,7 +89,15 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 	if c.tokens == "" && cmd.Flags().Changed("tokens") {
 		return usagef("--tokens names no file: callers would need no token: name the file, or leave --tokens out")
 	}
-	if c.store == "" {
+	switch {
+	case c.storeFile != "" && c.store != "":
+		return errBothStores
+	case c.storeFile != "":
+		var err error
+		if c.store, err = readStoreURL(c.storeFile, c.acceptRisks); err != nil {
+			return err
+		}
+	case c.store == "":
 		c.store = c.file()
 	}
 	if !c.allowAnonymous && c.tokens == "" {
@@ -92,13 +112,15 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 	if c.wait != 0 && (c.wait < shortest || c.wait > longest) {
 		return usagef("--wait (%s) is %v: write %v to %v, or 0 for not at all", envName("wait"), c.wait, shortest, longest)
 	}
+	if every := time.Duration(c.purgeEvery); every != 0 && (every < shortest || every > longest) {
+		return usagef("--purge-every (%s) is %v: write %v to %v, or off", envName("purge-every"), every, shortest, longest)
+	}
 	if err := c.orders.check(); err != nil {
 		return err
 	}
 	durations := c.orders.durations()
 	maps.Copy(durations, map[string]time.Duration{
 		"items-key-ttl":          c.itemsKeyTTL,
-		"items-purge-every":      c.itemsPurgeEvery,
 		"sandboxes-key-ttl":      c.sandboxesKeyTTL,
 		"sandboxes-idle-timeout": c.sandboxesIdleTimeout,
 		"lease":                  c.lease,
@@ -110,6 +132,22 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 		}
 	}
 	return nil
+}
+
+// hosts returns the names under which a server at an address may be called, beside
+// localhost.
+func (c *serveConfig) hosts(address string) []string {
+	return hosts(address, c.allowHosts...)
+}
+
+func hosts(address string, others ...string) (names []string) {
+	if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
+		names = append(names, strings.ToLower(host))
+	}
+	for _, name := range others {
+		names = append(names, strings.ToLower(name))
+	}
+	return names
 }
 
 // listener listens, but not to other machines for anonymous callers unless that

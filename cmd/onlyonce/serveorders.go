@@ -65,18 +65,15 @@ func checkBroker(address, name string) error {
 func (c *ordersConfig) longest() time.Duration { return c.lease + c.maxWait }
 
 func (a *app) makeOrders(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
-	purge := cfg.itemsPurgeEvery
-	if a.ordersIn == a.store {
-		purge = -1 // the items API does
-	}
 	events := newOutboxMetrics(a.ordersIn.Outbox())
 	a.metrics.registry.MustRegister(events)
 	a.orders, err = orders.New(ctx, a.ordersIn.db, a.ordersIn.Store, a.ordersIn.Outbox(), orders.Config{
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		KeyTTL: cfg.orders.keyTTL, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
-		PurgeEvery: purge, MaxAttempts: cfg.orders.maxAttempts,
+		FingerprintSecret: a.inOrders,
+		PurgeEvery:        -1, MaxAttempts: cfg.orders.maxAttempts,
 		Broker: cfg.orders.broker, BrokerName: cfg.orders.brokerName,
-		Observer: a.metrics.observe, OutboxObserver: events.observe, Log: log,
+		Observer: a.counts.orders.observe, OutboxObserver: events.observe, Log: log, ShowKey: cfg.log.showKey(),
 	})
 	if err == nil {
 		a.metrics.registry.MustRegister(poisonedGauge(a.orders.PoisonedCount))

@@ -5,13 +5,15 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/services/sandboxes"
 )
 
 // readTokens reads the file, or none if path is empty.
-func readTokens(path string) (sandboxes.Tokens, error) {
+func readTokens(path string, acceptRisks []string) (sandboxes.Tokens, error) {
 	if path == "" {
 		return sandboxes.Tokens{}, nil
 	}
@@ -20,6 +22,9 @@ func readTokens(path string) (sandboxes.Tokens, error) {
 		return sandboxes.Tokens{}, fmt.Errorf("read the tokens: %w", err)
 	}
 	defer file.Close()
+	if info, err := file.Stat(); err == nil && info.Mode()&0o022 != 0 && info.Mode().IsRegular() && runtime.GOOS != "windows" && !slices.Contains(acceptRisks, riskFileMode) {
+		return sandboxes.Tokens{}, fmt.Errorf("other users of this machine can add tokens to %s (mode %04o): run chmod go-w %s, or accept it with --accept-risk %s", path, info.Mode().Perm(), path, riskFileMode)
+	}
 	t, err := sandboxes.ParseTokens(file)
 	if err != nil {
 		return sandboxes.Tokens{}, fmt.Errorf("%s: %w", path, err)
@@ -43,10 +48,8 @@ func caller(r *http.Request) string {
 func identify(t sandboxes.Tokens, mayBeAnonymous bool, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, known := anonymous, mayBeAnonymous
-		if given := r.Header.Values("Authorization"); len(given) > 0 {
-			scheme, secret, _ := strings.Cut(given[0], " ")
-			name, known = t.Owner(strings.TrimSpace(secret))
-			known = known && len(given) == 1 && strings.EqualFold(scheme, "Bearer")
+		if len(r.Header.Values("Authorization")) > 0 {
+			name, known = bearerOf(r, t)
 		}
 		if known {
 			h.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callerKey{}, name)))
@@ -57,4 +60,15 @@ func identify(t sandboxes.Tokens, mayBeAnonymous bool, h http.Handler) http.Hand
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprintln(w, `{"detail":"This needs a bearer token","error_code":"UNAUTHORIZED"}`)
 	})
+}
+
+// bearerOf returns whose bearer token a request has.
+func bearerOf(r *http.Request, t sandboxes.Tokens) (owner string, known bool) {
+	given := r.Header.Values("Authorization")
+	if len(given) != 1 {
+		return "", false
+	}
+	scheme, secret, _ := strings.Cut(given[0], " ")
+	owner, known = t.Owner(strings.TrimSpace(secret))
+	return owner, known && strings.EqualFold(scheme, "Bearer")
 }

@@ -15,10 +15,15 @@ func versionCommand() *cobra.Command {
 		Short: "Print the versions of the program, Go and SQLite",
 		Args:  takes(),
 		Run: func(cmd *cobra.Command, _ []string) {
-			fmt.Fprintf(cmd.OutOrStdout(), "onlyonce %s\n%s %s/%s\nSQLite %s\n",
-				programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, sqlite3.SQLITE_VERSION)
+			fmt.Fprint(cmd.OutOrStdout(), versions())
 		},
 	}
+}
+
+// versions is what version and --version print.
+func versions() string {
+	return fmt.Sprintf("onlyonce %s\n%s %s/%s\nSQLite %s\n",
+		programVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH, sqlite3.SQLITE_VERSION)
 }
 
 // programVersion is the module's version, or (devel) for a build from a working

@@ -8,15 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
-
-// with is the kind of server with other arguments.
-func (k *serverKind) with(args ...string) *serverKind {
-	other := *k
-	other.run = func(s *ownServer) []string { return append(k.run(s), args...) }
-	return &other
-}
 
 // refused wants Open to name each of these risks, and to open the store if they
 // are accepted.
@@ -56,15 +50,15 @@ func refused(t *testing.T, db *sql.DB, risks ...string) {
 }
 
 func TestUnsafeSettingsOfPostgresAreRefused(t *testing.T) {
-	server := newOwnServer(t, postgresKind.with("-c", "fsync=off", "-c", "full_page_writes=off"))
+	server := newOwnServer(t, faults.PostgreSQL.With("-c", "fsync=off", "-c", "full_page_writes=off"))
 	if err := sqlstore.Migrate(t.Context(), server.admin); err != nil {
 		t.Fatal(err)
 	}
 	refused(t, server.admin, "fsync", "full-page-writes")
 
-	server.kill()
-	server.kind = postgresKind
-	if err := os.WriteFile(filepath.Join(server.data(), "standby.signal"), nil, 0o644); err != nil { //nolint:gosec // the server reads it
+	server.Kill()
+	server.Kind = faults.PostgreSQL
+	if err := os.WriteFile(filepath.Join(server.Data(), "standby.signal"), nil, 0o644); err != nil { //nolint:gosec // the server reads it
 		t.Fatal(err)
 	}
 	server.start(t)
@@ -78,11 +72,11 @@ func TestUnsafeSettingsOfPostgresAreRefused(t *testing.T) {
 }
 
 func TestUnsafeSettingsOfMariaDBAreRefused(t *testing.T) {
-	server := newOwnServer(t, mariadbKind.with("--innodb-flush-log-at-trx-commit=2", "--log-bin=bin", "--sync-binlog=0", "--sysdate-is-now"))
+	server := newOwnServer(t, faults.MariaDB.With("--innodb-flush-log-at-trx-commit=2", "--log-bin=bin", "--sync-binlog=0", "--sysdate-is-now"))
 	if _, err := server.admin.Exec("CREATE DATABASE shop"); err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("mysql", mariadbKind.dsn(server.port, "shop"))
+	db, err := sql.Open("mysql", faults.MariaDB.DSN(server.Port, "shop"))
 	if err != nil {
 		t.Fatal(err)
 	}

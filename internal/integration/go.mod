@@ -8,6 +8,7 @@ require (
 	github.com/ThreeDotsLabs/watermill-nats/v2 v2.1.3
 	github.com/nats-io/nats.go v1.55.0
 	github.com/onlyonce-go/onlyonce v0.0.0
+	github.com/onlyonce-go/onlyonce/internal/reliability v0.0.0
 	github.com/onlyonce-go/onlyonce/stores/pgxstore v0.0.0
 	github.com/onlyonce-go/onlyonce/watermillonce v0.0.0
 	modernc.org/sqlite v1.60.1

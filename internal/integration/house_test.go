@@ -4,9 +4,11 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -72,7 +74,7 @@ func TestWhoMayImportWhom(t *testing.T) {
 		return false
 	}
 	application := func(path string) bool {
-		return under(path, "services") || under(path, "cmd") || under(path, "internal/integration")
+		return under(path, "services") || under(path, "cmd") || under(path, "internal")
 	}
 	vendor := func(path string) bool { return under(path, "stores/pgxstore") || path == "watermillonce" } // modules of their own
 	for from, targets := range ours {
@@ -183,4 +185,76 @@ func exported(decl ast.Decl) (names []string) {
 		}
 	}
 	return names
+}
+
+// codeSpan matches a code span of Markdown, testName the name of a test or a
+// fuzz target.
+var (
+	codeSpan = regexp.MustCompile("`([^`\n]+)`")
+	testName = regexp.MustCompile(`^(Test|Fuzz)[A-Z0-9]\w*$`)
+	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z0-9]\w*)\(`)
+)
+
+func TestTheTestsThatTheDocumentsNameExist(t *testing.T) {
+	root := "../.."
+	tests := map[string]map[string]bool{} // by folder
+	everywhere := map[string]bool{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), "."):
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		folder = filepath.ToSlash(folder)
+		if tests[folder] == nil {
+			tests[folder] = map[string]bool{}
+		}
+		for _, match := range testFunc.FindAllStringSubmatch(string(source), -1) {
+			tests[folder][match[1]], everywhere[match[1]] = true, true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents, err := filepath.Glob(root + "/docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := 0
+	for _, document := range documents {
+		text, err := os.ReadFile(document)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, span := range codeSpan.FindAllStringSubmatch(string(text), -1) {
+			folder, list, found := strings.Cut(span[1], ": ")
+			if !found {
+				folder, list = "", span[1]
+			}
+			for _, name := range strings.Split(list, ", ") {
+				if !testName.MatchString(name) {
+					continue
+				}
+				named++
+				if folder == "" && !everywhere[name] || folder != "" && !tests[folder][name] {
+					t.Errorf("%s names %s: there is no such test in folder %q", filepath.Base(document), name, folder)
+				}
+			}
+		}
+	}
+	if named < 200 {
+		t.Errorf("only %d tests are named in the documents: the pattern no longer fits them", named)
+	}
 }

@@ -201,3 +201,42 @@ func TestAServerThatCutsValuesIsRefused(t *testing.T) {
 		t.Error("the risk was accepted")
 	}
 }
+
+func TestAnOldReplayOfMySQLCostsNoFlush(t *testing.T) {
+	d := newMySQLDatabase(t)
+	other, db := d.open(t)
+	var binlog bool
+	if err := db.QueryRow("SELECT @@log_bin").Scan(&binlog); err != nil {
+		t.Fatal(err)
+	}
+	c := serverClaim("k")
+	r, err := other.Claim(t.Context(), c)
+	if err == nil {
+		err = other.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}, done("made"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	replay := func(s *sqlstore.Store, h *hook) (flushed bool) {
+		h.once("onlyonce_flush", func() {})
+		if r, err := s.Claim(t.Context(), serverClaim("k")); err != nil || r.State != onlyonce.StateCompleted {
+			t.Errorf("the claim got %+v and error %v", r, err)
+		}
+		return h.met()
+	}
+	pool, h := hookedMySQL(t, d)
+	young := openOn(t, pool)
+	if replay(young, h) == binlog {
+		t.Errorf("the replay of a new record was flushed for: %v, with the binary log on: %v", !binlog, binlog)
+	}
+	if replay(young, h) {
+		t.Error("the second replay was flushed for")
+	}
+	if _, err := db.Exec("UPDATE onlyonce_records SET settled_at = settled_at - 61000000"); err != nil {
+		t.Fatal(err)
+	}
+	pool, h = hookedMySQL(t, d)
+	if replay(openOn(t, pool), h) {
+		t.Error("the replay of an old record was flushed for")
+	}
+}

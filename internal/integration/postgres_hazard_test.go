@@ -11,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -74,6 +77,77 @@ func TestAClaimThatWaitedForALockPastTheLeaseTakesOver(t *testing.T) {
 	wg.Wait()
 	if took2 != nil || took.Owner != taker.Owner || took.Fence <= r.Fence || took.Attempt != 2 {
 		t.Errorf("the claim got %+v and error %v", took, took2)
+	}
+}
+
+// The renewal lapses while the claim waits for the row, so that owner, fence and
+// state are what the claim has seen.
+func TestAClaimThatWaitedForARenewalKeepsItsSteps(t *testing.T) {
+	schema := newPostgresSchema(t)
+	s, db := schema.open(t)
+	waiting := schema.pool(t, "application_name="+schema.name)
+	pool, err := pgxpool.New(t.Context(), schema.with(t, "application_name="+schema.name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	pgx, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { pgx.Close() })
+	for key, store := range map[string]onlyonce.Store{"sqlstore": openOn(t, waiting), "pgxstore": pgx} {
+		t.Run(key, func(t *testing.T) {
+			c := serverClaim(key)
+			c.Lease = time.Millisecond
+			r, err := s.Claim(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			lapses := func() {
+				eventually(t, "the lease lapses", func() bool {
+					was, err := s.Lookup(t.Context(), c.ID)
+					return err == nil && was.LeaseLeft <= 0
+				})
+			}
+			lapses()
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback()
+			if _, err := tx.Exec("SELECT 1 FROM onlyonce_records WHERE owner = $1 FOR UPDATE", []byte(c.Owner)); err != nil {
+				t.Fatal(err)
+			}
+			taker := serverClaim(key)
+			taker.TakeUnknown = true
+			var took onlyonce.Record
+			var failed error
+			var wg sync.WaitGroup
+			wg.Go(func() { took, failed = store.Claim(t.Context(), taker) })
+			waits(t, db, schema.name, 1)
+			hold := onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}
+			if err := s.WithTx(tx).Renew(t.Context(), hold, time.Millisecond, map[string][]byte{"charge": []byte("1")}); err != nil {
+				t.Fatal(err)
+			}
+			var left int64
+			eventually(t, "the renewed lease lapses too", func() bool {
+				if err := tx.QueryRow("SELECT lease_until - onlyonce_now() FROM onlyonce_records WHERE owner = $1", []byte(c.Owner)).Scan(&left); err != nil {
+					t.Fatal(err)
+				}
+				return left < 0
+			})
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			wg.Wait()
+			if failed != nil || took.Owner != taker.Owner || string(took.Steps["charge"]) != "1" {
+				t.Errorf("the claim got %+v and error %v", took, failed)
+			}
+			if r, err := s.Lookup(t.Context(), c.ID); err != nil || string(r.Steps["charge"]) != "1" {
+				t.Errorf("the record is %+v, %v", r, err)
+			}
+		})
 	}
 }
 

@@ -28,6 +28,7 @@ type seen struct {
 func (s *seen) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	id, rest, _ := strings.Cut(strings.TrimPrefix(r.RequestURI, "/"), "/")
+	rest = strings.ReplaceAll(rest, "%2f", "%2F") // equal by RFC 3986, section 6.2.2.1
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil {

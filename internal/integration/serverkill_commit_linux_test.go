@@ -4,14 +4,16 @@ import (
 	"fmt"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
 // A backend that is told to end while it flushes a commit ends after it, with
 // an error and without the commit's answer.
 func TestACommitIsFoundWhoseAnswerWasAnError(t *testing.T) {
-	server := newOwnServer(t, postgresKind)
+	server := newOwnServer(t, faults.PostgreSQL)
 	for _, k := range keepers {
-		if k.server != postgresKind {
+		if k.server != faults.PostgreSQL {
 			continue
 		}
 		t.Run(k.name, func(t *testing.T) {

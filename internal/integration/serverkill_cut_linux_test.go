@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
 // places returns after how many of an operation's bytes it is cut: some of all,
@@ -32,15 +33,15 @@ func places(length int) (all []int) {
 func TestAConnectionCutAtAnyByteDoublesNothing(t *testing.T) {
 	t.Run("sqlstore on PostgreSQL", func(t *testing.T) {
 		t.Parallel()
-		sweepSQL(t, postgresKind, "INSERT INTO paid (command, token) VALUES ($1, $2)")
+		sweepSQL(t, faults.PostgreSQL, "INSERT INTO paid (command, token) VALUES ($1, $2)")
 	})
 	t.Run("sqlstore on MariaDB", func(t *testing.T) {
 		t.Parallel()
-		sweepSQL(t, mariadbKind, "INSERT INTO paid (command, token) VALUES (?, ?)")
+		sweepSQL(t, faults.MariaDB, "INSERT INTO paid (command, token) VALUES (?, ?)")
 	})
 	t.Run("pgxstore", func(t *testing.T) {
 		t.Parallel()
-		server := newOwnServer(t, postgresKind)
+		server := newOwnServer(t, faults.PostgreSQL)
 		d := server.newDatabase(t)
 		cutter := newCutter(t, server)
 		clean, _ := openPgx(t, d)
@@ -52,7 +53,7 @@ func TestAConnectionCutAtAnyByteDoublesNothing(t *testing.T) {
 	})
 }
 
-func sweepSQL(t *testing.T, kind *serverKind, insert string) {
+func sweepSQL(t *testing.T, kind *faults.Kind, insert string) {
 	t.Helper()
 	server := newOwnServer(t, kind)
 	d := server.newDatabase(t)
@@ -68,7 +69,7 @@ func sweepSQL(t *testing.T, kind *serverKind, insert string) {
 // A sweep cuts every operation of a store at many places, and asks again on a
 // clean connection.
 type sweep[TX any] struct {
-	cutter         *cutter
+	cutter         *faults.Cutter
 	database       ownDatabase
 	through, clean cutStore[TX] // the same store, through the cutter and past it
 	insert         func(ctx context.Context, tx TX, key, token string) error
@@ -91,7 +92,7 @@ type operation struct {
 func (s *sweep[TX]) run(t *testing.T) {
 	s.paid = make(map[string]string)
 	for _, op := range []operation{{"Claim", s.claim, false}, {"Settle", s.settle, false}, {"RunTx", s.runTx, true}, {"SettleTx", s.settleTx, true}} {
-		for way, direction := range directions {
+		for way, direction := range faults.Directions {
 			t.Run(op.name+" cut on the way "+direction, func(t *testing.T) { s.cutEverywhere(t, op, way) })
 		}
 	}
@@ -119,9 +120,9 @@ func (s *sweep[TX]) cutEverywhere(t *testing.T, op operation, way int) {
 			}
 		}
 		act, look := op.do(t, rand.Text())
-		s.cutter.arm(way, after, (len(all)+1-n)%3) // at the end, two are refused
+		s.cutter.Arm(way, after, (len(all)+1-n)%3) // at the end, two are refused
 		err := act()
-		if s.cutter.rest() {
+		if s.cutter.Rest() {
 			cuts++
 		}
 		if err != nil {
@@ -147,9 +148,9 @@ func (s *sweep[TX]) once(t *testing.T, op operation) (bytes [2]int) {
 	var err error
 	for range 5 {
 		act, look := op.do(t, rand.Text())
-		s.cutter.count()
+		s.cutter.Count()
 		err = act()
-		bytes = s.cutter.count()
+		bytes = s.cutter.Count()
 		if look(err); err == nil {
 			return bytes
 		}
@@ -296,7 +297,7 @@ func mustNotBeFinal(t *testing.T, err error) {
 }
 
 func claimBy(key string) onlyonce.Claim {
-	return onlyonce.Claim{ID: onlyonce.ID{Key: key}, Owner: rand.Text()[:16], Lease: time.Minute, RetryFailed: true}
+	return onlyonce.Claim{ID: onlyonce.ID{Key: key}, Owner: rand.Text()[:16], SkipFingerprint: true, Lease: time.Minute, RetryFailed: true}
 }
 
 func holdOf(r onlyonce.Record) onlyonce.Hold {

@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -27,7 +27,7 @@ func (s *ownServer) newDatabase(t *testing.T) ownDatabase {
 	if _, err := s.admin.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
 	}
-	d := ownDatabase{driver: s.kind.driver, dsn: s.kind.dsn(s.port, name)}
+	d := ownDatabase{driver: s.Kind.Driver, dsn: s.Kind.DSN(s.Port, name)}
 	if _, err := d.pool(t).ExecContext(t.Context(), "CREATE TABLE paid (command VARCHAR(64) NOT NULL, token VARCHAR(64) NOT NULL)"); err != nil {
 		t.Fatal(err)
 	}
@@ -42,8 +42,8 @@ func (d ownDatabase) with(setting string) ownDatabase {
 
 // through is the database as it is reached through the cutter, where a ping would
 // be bytes that nobody counts on.
-func (d ownDatabase) through(s *ownServer, c *cutter) ownDatabase {
-	return ownDatabase{driver: d.driver, dsn: strings.Replace(d.dsn, s.address(), c.address(), 1), noPing: true}
+func (d ownDatabase) through(s *ownServer, c *faults.Cutter) ownDatabase {
+	return ownDatabase{driver: d.driver, dsn: strings.Replace(d.dsn, s.Address(), c.Address(), 1), noPing: true}
 }
 
 // migrated opens a pool and makes the store's tables.
@@ -61,10 +61,10 @@ func (d ownDatabase) pool(t *testing.T) *sql.DB {
 	t.Helper()
 	var db *sql.DB
 	var err error
-	if d.noPing && d.driver == postgresKind.driver {
+	if d.noPing && d.driver == faults.PostgreSQL.Driver {
 		db, err = openWithoutPing(d.dsn)
 	} else {
-		db, err = openQuietly(d.driver, d.dsn)
+		db, err = faults.Open(d.driver, d.dsn)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -81,23 +81,6 @@ func openWithoutPing(dsn string) (*sql.DB, error) {
 		return nil, err
 	}
 	return stdlib.OpenDB(*cfg, stdlib.OptionShouldPing(func(context.Context, stdlib.ShouldPingParams) bool { return false })), nil
-}
-
-// openQuietly opens a pool whose driver does not log what is meant to go wrong.
-func openQuietly(driver, dsn string) (*sql.DB, error) {
-	if driver != "mysql" {
-		return sql.Open(driver, dsn)
-	}
-	cfg, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		return nil, err
-	}
-	cfg.Logger = &mysql.NopLogger{}
-	connector, err := mysql.NewConnector(cfg)
-	if err != nil {
-		return nil, err
-	}
-	return sql.OpenDB(connector), nil
 }
 
 // paid returns the tokens of the rows of every command.

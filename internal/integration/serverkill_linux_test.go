@@ -3,6 +3,8 @@ package integration
 import (
 	"maps"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
 // killClients ask in each way at the same time.
@@ -27,10 +29,10 @@ func TestAKilledServerLosesAndDoublesNothing(t *testing.T) {
 
 func TestAPoolThatDoesNotWaitForTheDiskLosesNoAnswer(t *testing.T) {
 	for _, k := range keepers {
-		if k.server == postgresKind {
+		if k.server == faults.PostgreSQL {
 			t.Run(k.name, func(t *testing.T) {
 				t.Parallel()
-				server := newOwnServer(t, postgresKind)
+				server := newOwnServer(t, faults.PostgreSQL)
 				killUnderLoad(t, server, server.newDatabase(t).with("synchronous_commit=off"), k.open, true)
 			})
 		}
@@ -62,7 +64,7 @@ func TestAKilledServerDoublesWhatHasNoKey(t *testing.T) {
 }
 
 func TestAKilledServerLosesWhatDoesNotWaitForTheDisk(t *testing.T) {
-	server := newOwnServer(t, postgresKind)
+	server := newOwnServer(t, faults.PostgreSQL)
 	d := server.newDatabase(t).with("synchronous_commit=off")
 	controlFails(t, server, d, keepers[0].open, "answered and lost", func(rows []string, answered bool) bool { return answered && len(rows) == 0 })
 }

@@ -11,13 +11,14 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
 
 // A keeper is one way to keep records on a server that gets killed.
 type keeper struct {
 	name   string
-	server *serverKind
+	server *faults.Kind
 	open   opener
 }
 
@@ -25,9 +26,9 @@ type keeper struct {
 type opener func(t *testing.T, d ownDatabase, n *notes) payer
 
 var keepers = []keeper{
-	{"sqlstore on PostgreSQL", postgresKind, openSQLPayer("INSERT INTO paid (command, token) VALUES ($1, $2)")},
-	{"pgxstore", postgresKind, openPgxPayer},
-	{"sqlstore on MariaDB", mariadbKind, openSQLPayer("INSERT INTO paid (command, token) VALUES (?, ?)")},
+	{"sqlstore on PostgreSQL", faults.PostgreSQL, openSQLPayer("INSERT INTO paid (command, token) VALUES ($1, $2)")},
+	{"pgxstore", faults.PostgreSQL, openPgxPayer},
+	{"sqlstore on MariaDB", faults.MariaDB, openSQLPayer("INSERT INTO paid (command, token) VALUES (?, ?)")},
 }
 
 // A payer writes a row of the caller's, with a token that is its answer, in
@@ -82,7 +83,7 @@ func payerOn[TX any, S interface {
 }](store S, n *notes, insert func(ctx context.Context, key, token string) error, insertTx func(ctx context.Context, tx TX, key, token string) error) payer {
 	guard := onlyonce.New(store, onlyonce.Config{Lease: killLease, Observer: n.observe})
 	do := func(ctx context.Context, key, token string) (string, error) {
-		a, err := onlyonce.Do(ctx, guard, onlyonce.Request{ID: onlyonce.ID{Key: key}}, func(ctx context.Context) (string, error) {
+		a, err := onlyonce.Do(ctx, guard, onlyonce.Request{ID: onlyonce.ID{Key: key}, SkipFingerprint: true}, func(ctx context.Context) (string, error) {
 			if err := insert(ctx, key, token); err != nil {
 				return "", err
 			}
@@ -92,7 +93,7 @@ func payerOn[TX any, S interface {
 		return a.Value, err
 	}
 	doTx := func(ctx context.Context, key, token string) (string, error) {
-		a, err := onlyonce.DoTx(ctx, guard, store, onlyonce.Request{ID: onlyonce.ID{Key: key}}, func(ctx context.Context, tx TX) (string, error) {
+		a, err := onlyonce.DoTx(ctx, guard, store, onlyonce.Request{ID: onlyonce.ID{Key: key}, SkipFingerprint: true}, func(ctx context.Context, tx TX) (string, error) {
 			return token, insertTx(ctx, tx, key, token)
 		})
 		return a.Value, err

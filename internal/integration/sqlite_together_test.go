@@ -82,8 +82,8 @@ func (p place) hold(key string) (release func()) {
 	return func() { close(out); <-done }
 }
 
-// waitsInQueue is the stack of a caller who waits in a queue, for its turn or for
-// its answer; who is called by it leads, or has its turn.
+// waitsInQueue is the stack of a caller that waits in a queue, for its turn or for
+// its answer; what it calls leads, or has its turn.
 var waitsInQueue = regexp.MustCompile(`goroutine \d+ [^\n]*\[select[^\n]*\n\S*sqlstore\.\(\*queue\[\.\.\.\]\)\.do\(`)
 
 // queued waits until so many callers wait in the queue of a store; the one who

@@ -87,7 +87,7 @@ var appendRules = []rule{
 		}
 		t.must(tx.Rollback())
 	}},
-	{"an append wakes who waits", func(t *trial) {
+	{"an append wakes the waiters", func(t *trial) {
 		w, ok := t.Queue.(outbox.Waker)
 		if !ok {
 			t.Skip("the queue is no Waker")

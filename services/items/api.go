@@ -77,6 +77,12 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Forbid answers 403 in the API's form, for what stands before it; why is shown to
+// the client.
+func (a *API) Forbid(w http.ResponseWriter, _ *http.Request, why string) {
+	write(w, http.StatusForbidden, problem{Detail: why, Code: crossOrigin.Code})
+}
+
 // fail answers a request that could not be served. The client is not told why.
 func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if r.Context().Err() == nil {
@@ -85,8 +91,13 @@ func (a *API) fail(w http.ResponseWriter, r *http.Request, err error) {
 	write(w, http.StatusInternalServerError, internal)
 }
 
-// Run deletes expired keys every Config.PurgeEvery, until ctx ends.
+// Run deletes what has expired in the store every Config.PurgeEvery, until ctx
+// ends.
 func (a *API) Run(ctx context.Context) error {
+	if a.cfg.PurgeEvery < 0 {
+		<-ctx.Done()
+		return nil
+	}
 	a.guard.PurgeEvery(ctx, a.cfg.PurgeEvery)
 	return nil
 }
@@ -94,10 +105,10 @@ func (a *API) Run(ctx context.Context) error {
 // observe tells the log and the caller's Observer. In the log, a refusal has the
 // code that the client got.
 func (a *API) observe() onlyonce.Observer {
-	log := onlyonce.SlogObserver(a.cfg.Log)
+	log := onlyonce.SlogObserver(a.cfg.Log, a.cfg.ShowKey)
 	refusals := map[string]onlyonce.Observer{
-		onlyonce.OutcomeMismatch: onlyonce.SlogObserver(a.cfg.Log.With("error_code", codeConflict)),
-		onlyonce.OutcomeInFlight: onlyonce.SlogObserver(a.cfg.Log.With("error_code", codeInProgress)),
+		onlyonce.OutcomeMismatch: onlyonce.SlogObserver(a.cfg.Log.With("error_code", codeConflict), a.cfg.ShowKey),
+		onlyonce.OutcomeInFlight: onlyonce.SlogObserver(a.cfg.Log.With("error_code", codeInProgress), a.cfg.ShowKey),
 	}
 	return func(ctx context.Context, e onlyonce.Event) {
 		if refusal, ok := refusals[e.Outcome]; ok {

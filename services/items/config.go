@@ -27,16 +27,27 @@ type Config struct {
 	Tenant func(*http.Request) string
 
 	KeyTTL     time.Duration // how long a key is remembered; default 1h
-	PurgeEvery time.Duration // how often Run deletes expired keys; default 10m
+	PurgeEvery time.Duration // how often Run deletes what has expired in the store, whichever API wrote it; default 10m; negative: not at all
 	Lease      time.Duration // how long the transaction of a request may take; default 30s
+
+	// FingerprintSecret keys the fingerprints in the store with HMAC-SHA-256, so
+	// that someone who reads the store can't find out a short request by trying.
+	// After a change, repeats of earlier requests are mismatches. Default: none.
+	FingerprintSecret []byte
 
 	Observer onlyonce.Observer // told of every decision about a key
 	Log      *slog.Logger      // default: nothing is logged
+
+	// ShowKey returns what the log shows of a key; see onlyonce.SlogObserver.
+	// Default: the beginning of the record's id, which does not reveal the key.
+	ShowKey func(onlyonce.ID) string
 }
 
 func (c Config) withDefaults() Config {
 	c.KeyTTL = orDefault("KeyTTL", c.KeyTTL, time.Hour)
-	c.PurgeEvery = orDefault("PurgeEvery", c.PurgeEvery, 10*time.Minute)
+	if c.PurgeEvery == 0 {
+		c.PurgeEvery = 10 * time.Minute
+	}
 	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
 	if c.Tenant == nil {
 		c.Tenant = httponce.SingleTenant

@@ -20,8 +20,11 @@ const maxBody = 64 << 10
 // protected puts create into the middleware.
 func (a *API) protected(store Store) http.Handler {
 	return bareKey(httponce.WrapTx(a.guard, store, a.create, httponce.Config{
-		Tenant:         a.cfg.Tenant,
-		Fingerprint:    bodyHash,
+		Tenant:      a.cfg.Tenant,
+		Fingerprint: bodyHash,
+
+		FingerprintSecret: a.cfg.FingerprintSecret,
+
 		MaxBody:        maxBody,
 		MismatchStatus: http.StatusConflict,
 		StoreStatus:    func(status int) bool { return status == http.StatusCreated },

@@ -26,7 +26,7 @@ var (
 	notFound     = problem{Detail: "Not found", Code: "NOT_FOUND"}
 	otherMethod  = problem{Detail: "Method not allowed", Code: "METHOD_NOT_ALLOWED"}
 	crossOrigin  = problem{Detail: "A page of another origin may not write", Code: "CROSS_ORIGIN"}
-	keyInvalid   = problem{Detail: "Idempotency-Key must be there once, with 1 to 255 characters out of a-z A-Z 0-9 - _", Code: "IDEMPOTENCY_KEY_INVALID"}
+	keyInvalid   = problem{Detail: "Idempotency-Key must appear exactly once and have 1 to 255 characters from a-z A-Z 0-9 - _", Code: "IDEMPOTENCY_KEY_INVALID"}
 	bodyTooLarge = problem{Detail: "The body must have at most " + strconv.Itoa(maxBody) + " bytes", Code: "BODY_TOO_LARGE"}
 	internal     = problem{Detail: "Something went wrong on our side", Code: "INTERNAL_ERROR"}
 )

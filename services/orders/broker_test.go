@@ -17,6 +17,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
+	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
 // eachBroker runs a test in a new world with each broker.
@@ -95,7 +96,7 @@ func TestAnOrderGetsItsShipmentThroughABroker(t *testing.T) {
 
 func TestAMessageFromABrokerThatKeepsFailingIsKeptWithItsErrorUntilItIsRetried(t *testing.T) {
 	eachBroker(t, func(w *world) {
-		o := newID().public(orderPrefix)
+		o := orderIDs.Format(publicid.New())
 		w.say(outbox.Message{ID: "bad", Topic: TopicCreated, Key: o, Tenant: "acme", Payload: []byte(`{"order_id":"` + o + `"}`)})
 		w.exec("ALTER TABLE orders_shipments RENAME TO orders_gone")
 		w.run(w.api)

@@ -18,32 +18,31 @@ type Charge struct {
 
 // run runs the command once for its request. Without a charge all of it is one
 // transaction.
-func (a *API) run(ctx context.Context, req onlyonce.Request, d draft) (onlyonce.Answer[answer], error) {
+func (a *API) run(ctx context.Context, req onlyonce.Request, d draft) (onlyonce.Answer[json.RawMessage], error) {
 	tenant := req.ID.Tenant
 	if a.cfg.Charge != nil {
-		return onlyonce.Do(ctx, a.guard, req, func(ctx context.Context) (answer, error) { return a.charged(ctx, tenant, d) })
+		return onlyonce.Do(ctx, a.guard, req, func(ctx context.Context) (json.RawMessage, error) { return a.charged(ctx, tenant, d) })
 	}
-	return onlyonce.DoTx(ctx, a.guard, a.store, req, func(ctx context.Context, tx *sql.Tx) (answer, error) {
+	return onlyonce.DoTx(ctx, a.guard, a.store, req, func(ctx context.Context, tx *sql.Tx) (json.RawMessage, error) {
 		return a.place(ctx, tx, tenant, d)
 	})
 }
 
 // charged charges for the order, and then makes it: the charge is a step, which
 // no later attempt runs again, and the order and the answer are one commit.
-func (a *API) charged(ctx context.Context, tenant string, d draft) (ans answer, err error) {
+func (a *API) charged(ctx context.Context, tenant string, d draft) (body json.RawMessage, err error) {
 	attempt := onlyonce.Current(ctx)
 	if _, err := onlyonce.Step(ctx, "charge", func(ctx context.Context) (string, error) {
 		return a.cfg.Charge(ctx, Charge{attempt.Key("charge"), tenant, d.total.String()})
 	}); err != nil {
-		return answer{}, fmt.Errorf("charge for the order: %w", err)
+		return nil, fmt.Errorf("charge for the order: %w", err)
 	}
 	err = onlyonce.SettleTx(ctx, attempt, a.store, func(ctx context.Context, tx *sql.Tx) (s onlyonce.Settlement, err error) {
-		if ans, err = a.place(ctx, tx, tenant, d); err != nil {
+		if body, err = a.place(ctx, tx, tenant, d); err != nil {
 			return s, err
 		}
-		s.State = onlyonce.StateCompleted
-		s.Result.Body, err = json.Marshal(ans)
-		return s, err
+		s.State, s.Result.Body = onlyonce.StateCompleted, body
+		return s, nil
 	})
-	return ans, err
+	return body, err
 }

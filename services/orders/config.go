@@ -39,7 +39,7 @@ type Config struct {
 	Lease        time.Duration // how long the transaction of a create may take, and at most how long a relay that died keeps its events; default 30s
 	MaxWait      time.Duration // the most that "Prefer: wait=N" is granted; default 10s
 	KeepFailures bool          // answer the repeat of a create that failed with the failure; default: it runs again
-	PurgeEvery   time.Duration // how often Run deletes expired keys; default 10m; negative: not at all, as another API on the store does
+	PurgeEvery   time.Duration // how often Run deletes what has expired in the store, whichever API wrote it; default 10m; negative: not at all
 
 	MaxAttempts int           // how often an event may fail before it is parked, with its error; default 10
 	MessageTTL  time.Duration // how long the consumer remembers a message that it handled; default 168h
@@ -56,9 +56,18 @@ type Config struct {
 	// is charged.
 	Charge func(ctx context.Context, c Charge) (ref string, err error)
 
+	// FingerprintSecret keys the fingerprints in the store with HMAC-SHA-256, so
+	// that someone who reads the store can't find out a short request by trying.
+	// After a change, repeats of earlier requests are mismatches. Default: none.
+	FingerprintSecret []byte
+
 	Observer       onlyonce.Observer // told of every decision about a key
 	OutboxObserver outbox.Observer   // told of what the relay does
 	Log            *slog.Logger      // default: nothing is logged
+
+	// ShowKey returns what the log shows of a key; see onlyonce.SlogObserver.
+	// Default: the beginning of the record's id, which does not reveal the key.
+	ShowKey func(onlyonce.ID) string
 }
 
 func (c Config) withDefaults() Config {

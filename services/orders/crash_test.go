@@ -194,7 +194,7 @@ func (c *crash) check() {
 		if err := json.Unmarshal([]byte(answers[0]), &got); err != nil {
 			c.t.Fatal(err)
 		}
-		o, err := parseID(orderPrefix, got.ID)
+		o, err := orderIDs.Parse(got.ID)
 		if err != nil {
 			c.t.Fatal(err)
 		}

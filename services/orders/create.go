@@ -11,6 +11,8 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+	"github.com/onlyonce-go/onlyonce/services/internal/keyed"
+	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
 // operation names the command: the same key for another operation is another
@@ -49,7 +51,7 @@ func (a *API) create(w http.ResponseWriter, r *http.Request, tenant string) (ans
 	}
 	req := onlyonce.Request{
 		ID:          onlyonce.ID{Tenant: tenant, Operation: operation, Key: key},
-		Fingerprint: print,
+		Fingerprint: keyed.Fingerprint(a.cfg.FingerprintSecret, print),
 		Wait:        httponce.PreferredWait(r, a.cfg.MaxWait),
 	}
 	got, err := a.run(r.Context(), req, d)
@@ -59,25 +61,26 @@ func (a *API) create(w http.ResponseWriter, r *http.Request, tenant string) (ans
 	if err != nil {
 		return answer{}, &commandError{err}
 	}
-	return got.Value, nil
+	return answer{status: got.Status, location: "/orders/" + got.Ref, body: got.Value}, nil
 }
 
-// place handles the command: the order, its event and its answer are one commit.
-func (a *API) place(ctx context.Context, tx *sql.Tx, tenant string, d draft) (answer, error) {
-	o := newID()
+// place handles the command: the order, its event and the body of its answer are
+// one commit.
+func (a *API) place(ctx context.Context, tx *sql.Tx, tenant string, d draft) (json.RawMessage, error) {
+	o := publicid.New()
 	if err := a.insert(ctx, tx, o, tenant, d); err != nil {
-		return answer{}, fmt.Errorf("insert the order: %w", err)
+		return nil, fmt.Errorf("insert the order: %w", err)
 	}
 	if err := a.announce(ctx, tx, o, tenant, d); err != nil {
-		return answer{}, fmt.Errorf("append the event: %w", err)
+		return nil, fmt.Errorf("append the event: %w", err)
 	}
-	public := o.public(orderPrefix)
-	body, err := json.Marshal(created{public, statusCreated, d.total.String(), o.made()})
+	public := orderIDs.Format(o)
+	body, err := json.Marshal(created{public, statusCreated, d.total.String(), o.Time()})
 	if err != nil {
-		return answer{}, fmt.Errorf("write the answer: %w", err)
+		return nil, fmt.Errorf("write the answer: %w", err)
 	}
 	attempt := onlyonce.Current(ctx)
 	attempt.SetRef(public)
 	attempt.SetStatus(http.StatusCreated)
-	return answer{Status: http.StatusCreated, Location: "/orders/" + public, Body: body}, nil
+	return body, nil
 }

@@ -143,7 +143,7 @@ func TestABodyThatIsNotValidIsRefusedByItsFieldAndLeavesTheKeyUnused(t *testing.
 		with("quantity", `"1"`):                 "items[1].quantity",
 		with("quantity", "1000001"):             "items[1].quantity",
 		with("quantity", "1e3"):                 "items[1].quantity",
-		with("unit_price", ""):                  "items[1].unit_price: must be a decimal in a string",
+		with("unit_price", `""`):                "items[1].unit_price: must be a decimal in a string",
 		with("unit_price", "19.90"):             "items[1].unit_price: must be a decimal in a string",
 		with("unit_price", `"-1"`):              "items[1].unit_price",
 		with("unit_price", `"1e2"`):             "items[1].unit_price",

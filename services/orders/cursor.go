@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
 // How many orders a page has.
@@ -20,7 +21,7 @@ const (
 // A page says which orders to list: the newest first, those after a cursor.
 type page struct {
 	limit  int
-	before *id // nil: from the newest
+	before *publicid.ID // nil: from the newest
 }
 
 func parsePage(tenant, query string) (p page, err error) {
@@ -48,17 +49,17 @@ func parsePage(tenant, query string) (p page, err error) {
 const cursorSeal = 8
 
 // cursor names the place after an order in its tenant's list.
-func cursor(tenant string, after id) string {
+func cursor(tenant string, after publicid.ID) string {
 	return base64.RawURLEncoding.EncodeToString(append(after[:], seal(tenant, after)...))
 }
 
-func seal(tenant string, after id) []byte {
+func seal(tenant string, after publicid.ID) []byte {
 	return onlyonce.Fingerprint([]byte("orders cursor"), []byte(tenant), after[:])[:cursorSeal]
 }
 
 var errCursor = errors.New("not a cursor of this tenant")
 
-func parseCursor(tenant, text string) (after id, err error) {
+func parseCursor(tenant, text string) (after publicid.ID, err error) {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
 	if err != nil || len(raw) != len(after)+cursorSeal {
 		return after, errCursor

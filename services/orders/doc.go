@@ -22,5 +22,5 @@
 //
 // Money is exact: decimal text with at most 4 digits after the point. A total is
 // written with as many as the most precise price, and 2 at least. An order is
-// known by its public id only, and a list is the newest first.
+// known by its public id only (package publicid), and a list is the newest first.
 package orders

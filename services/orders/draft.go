@@ -3,6 +3,7 @@ package orders
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -25,6 +26,12 @@ type item struct {
 	UnitPrice string `json:"unit_price"`
 }
 
+// itemMembers are the members of an item.
+var itemMembers = []string{"product_id", "quantity", "unit_price"}
+
+// freePrice is the unit_price of an item that has none.
+const freePrice = "0.00"
+
 // A draft is what a client asks an order to be: all that decides what comes of
 // it.
 type draft struct {
@@ -34,28 +41,47 @@ type draft struct {
 	total amount
 }
 
-// parseDraft reads the body of a create. Members that the API does not know do
-// not count. The error is a *jsonbody.Fault.
+// parseDraft reads the body of a create, in its long form, with items, or the
+// short one of an order of one item. Both forms of one order are the same draft.
+// Members that the API does not know do not count. The error is a *jsonbody.Fault.
 func parseDraft(body []byte) (d draft, err error) {
 	o, err := jsonbody.ParseOpen(body)
 	if err != nil {
 		return d, err
 	}
-	list, err := o.Array("items", maxItems)
+	list, err := itemsOf(o, body)
 	if err != nil {
 		return d, err
 	}
 	for n, doc := range list {
 		if err := d.add(doc); err != nil {
-			return d, within(fmt.Sprintf("items[%d]", n), err)
+			if o.Has("items") {
+				err = within(fmt.Sprintf("items[%d]", n), err)
+			}
+			return d, err
 		}
 	}
-	if ref, err := o.String("external_ref"); ref != nil || err != nil {
+	if o.Has("external_ref") {
 		text, err := plain(o, "external_ref", maxRef)
 		d.ExternalRef = &text
 		return d, err
 	}
 	return d, nil
+}
+
+// itemsOf returns the items of an order: those it lists, or in its short form the
+// body itself.
+func itemsOf(o jsonbody.Object, body []byte) ([]json.RawMessage, error) {
+	short := slices.IndexFunc(itemMembers, o.Has)
+	switch {
+	case short < 0 && !o.Has("items"):
+		return nil, &jsonbody.Fault{Field: "items", Problem: "is required, or product_id and quantity for an order of one item"}
+	case short < 0:
+		return o.Array("items", maxItems)
+	case o.Has("items"):
+		return nil, &jsonbody.Fault{Field: itemMembers[short], Problem: "can't be beside items: an order has either items, or product_id and quantity"}
+	}
+	return []json.RawMessage{body}, nil
 }
 
 func (d *draft) add(doc []byte) error {
@@ -88,8 +114,11 @@ func quantity(o jsonbody.Object) (int64, error) {
 
 func unitPrice(o jsonbody.Object) (text string, price amount, err error) {
 	given, err := o.String("unit_price")
-	if err == nil && given != nil {
+	switch {
+	case given != nil:
 		text = *given
+	case err == nil:
+		text = freePrice
 	}
 	if price, err = parseAmount(text); err != nil {
 		err = &jsonbody.Fault{Field: "unit_price", Problem: err.Error()}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
 // TopicCreated is the topic of the event that an order was made.
@@ -23,9 +24,9 @@ type event struct {
 }
 
 // announce puts the order's event into the outbox, in the order's transaction.
-func (a *API) announce(ctx context.Context, tx *sql.Tx, o id, tenant string, d draft) error {
-	public := o.public(orderPrefix)
-	payload, err := json.Marshal(event{public, d.Items, d.ExternalRef, d.total.String(), o.made()})
+func (a *API) announce(ctx context.Context, tx *sql.Tx, o publicid.ID, tenant string, d draft) error {
+	public := orderIDs.Format(o)
+	payload, err := json.Marshal(event{public, d.Items, d.ExternalRef, d.total.String(), o.Time()})
 	if err != nil {
 		return err
 	}
@@ -40,12 +41,12 @@ func (a *API) ship(ctx context.Context, tx *sql.Tx, m outbox.Message) error {
 	if err := json.Unmarshal(m.Payload, &e); err != nil {
 		return fmt.Errorf("read the event: %w", err)
 	}
-	o, err := parseID(orderPrefix, e.OrderID)
+	o, err := orderIDs.Parse(e.OrderID)
 	if err != nil {
 		return fmt.Errorf("read the event: order_id: %w", err)
 	}
-	s := newID()
-	_, err = tx.ExecContext(ctx, a.engine.Bind(shipSQL), s[:], m.Tenant, o[:], statusPending, s.made().UnixMilli())
+	s := publicid.New()
+	_, err = tx.ExecContext(ctx, a.engine.Bind(shipSQL), s[:], m.Tenant, o[:], statusPending, s.Time().UnixMilli())
 	if err != nil {
 		return fmt.Errorf("insert the shipment: %w", err)
 	}

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
 // What an order's and a shipment's status may be.
@@ -22,7 +24,7 @@ type order struct {
 	Items       json.RawMessage `json:"items"`
 	Shipment    *shipment       `json:"shipment"` // null until the consumer has seen the order's event
 
-	id id
+	id publicid.ID
 }
 
 // A shipment is what becomes of an order.
@@ -34,13 +36,13 @@ type shipment struct {
 
 const insertSQL = `INSERT INTO orders_orders (id, tenant, external_ref, items, total, status, created_at) VALUES (?, ?, ?, ?, ?, ?, ?)`
 
-func (a *API) insert(ctx context.Context, tx *sql.Tx, o id, tenant string, d draft) error {
+func (a *API) insert(ctx context.Context, tx *sql.Tx, o publicid.ID, tenant string, d draft) error {
 	items, err := json.Marshal(d.Items)
 	if err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, a.engine.Bind(insertSQL),
-		o[:], tenant, d.ExternalRef, string(items), d.total.String(), statusCreated, o.made().UnixMilli())
+		o[:], tenant, d.ExternalRef, string(items), d.total.String(), statusCreated, o.Time().UnixMilli())
 	return err
 }
 
@@ -48,7 +50,7 @@ const selectSQL = `SELECT o.id, o.external_ref, o.items, o.total, o.status, o.cr
 FROM orders_orders o LEFT JOIN orders_shipments s ON s.order_id = o.id WHERE o.tenant = ?`
 
 // find returns an order of the tenant, or errNoOrder.
-func (a *API) find(ctx context.Context, tenant string, o id) (order, error) {
+func (a *API) find(ctx context.Context, tenant string, o publicid.ID) (order, error) {
 	list, err := a.query(ctx, selectSQL+` AND o.id = ?`, tenant, o[:])
 	if err != nil {
 		return order{}, fmt.Errorf("read an order: %w", err)
@@ -99,9 +101,9 @@ func scan(rows *sql.Rows) (o order, err error) {
 		return o, err
 	}
 	copy(o.id[:], raw)
-	o.ID, o.CreatedAt, o.Items = o.id.public(orderPrefix), instant(made), json.RawMessage(items)
+	o.ID, o.CreatedAt, o.Items = orderIDs.Format(o.id), instant(made), json.RawMessage(items)
 	if shipped != nil {
-		o.Shipment = &shipment{ID: id(shipped).public(shipmentPrefix), Status: status.String, CreatedAt: instant(sent.Int64)}
+		o.Shipment = &shipment{ID: shipmentIDs.Format(publicid.ID(shipped)), Status: status.String, CreatedAt: instant(sent.Int64)}
 	}
 	return o, nil
 }

@@ -9,7 +9,7 @@ import (
 
 // get answers one order.
 func (a *API) get(_ http.ResponseWriter, r *http.Request, tenant string) (answer, error) {
-	o, err := parseID(orderPrefix, r.PathValue("id"))
+	o, err := orderIDs.Parse(r.PathValue("id"))
 	if err != nil {
 		return answer{}, invalid("id", err.Error())
 	}
@@ -61,5 +61,5 @@ func ok(v any) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("write the answer: %w", err)
 	}
-	return answer{Status: http.StatusOK, Body: body}, nil
+	return answer{status: http.StatusOK, body: body}, nil
 }

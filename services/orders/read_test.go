@@ -7,12 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
 func TestAnIdDecidesWhatAReadAnswers(t *testing.T) {
 	w := newWorld(t)
 	w.place("k1")
-	code := newID().public("x")[2:]
+	code := strings.TrimPrefix(orderIDs.Format(publicid.New()), "ord_")
 	for path, want := range map[string]struct {
 		status int
 		code   string
@@ -76,8 +78,8 @@ func TestAListStaysAsItIsForWhoReadsItWhileOrdersAreMade(t *testing.T) {
 	}
 	before := slices.Concat(w.pages("limit=2")...)
 	first := w.send("GET", "/orders?limit=2", "")
-	now := newID().made()
-	eventually(t, "it is later", func() bool { return newID().made().After(now) }) // by what an id counts in
+	now := publicid.New().Time()
+	eventually(t, "it is later", func() bool { return publicid.New().Time().After(now) }) // by what an id counts in
 	w.place("later")
 	var body struct {
 		Next string `json:"next_cursor"`
@@ -106,7 +108,7 @@ func TestAPageHas50OrdersUnlessTheCallerSaysOtherwise(t *testing.T) {
 
 func TestACursorIsOpaqueAndItsTenants(t *testing.T) {
 	w := newWorld(t)
-	o := newID()
+	o := publicid.New()
 	c := cursor("acme", o)
 	if back, err := parseCursor("acme", c); err != nil || back != o {
 		t.Errorf("%v, %v", back, err)
@@ -114,7 +116,7 @@ func TestACursorIsOpaqueAndItsTenants(t *testing.T) {
 	if got := w.send("GET", "/orders?cursor="+c, "", "X-Tenant-ID", "acme"); got.Status != 200 {
 		t.Error(got.Body)
 	}
-	for _, other := range []string{c[:len(c)-1], c + "A", "x" + c[1:], o.public(orderPrefix), "%00", c[:len(c)-1] + "="} {
+	for _, other := range []string{c[:len(c)-1], c + "A", "x" + c[1:], orderIDs.Format(o), "%00", c[:len(c)-1] + "="} {
 		w.send("GET", "/orders?cursor="+other, "", "X-Tenant-ID", "acme").want(t, 400, "validation_error")
 	}
 	w.send("GET", "/orders?cursor="+c, "", "X-Tenant-ID", "globex").want(t, 400, "validation_error")

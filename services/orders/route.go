@@ -9,11 +9,11 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-// An answer is what a request gets, and what is stored of a create.
+// An answer is the response to a request.
 type answer struct {
-	Status   int             `json:"status"`
-	Location string          `json:"location,omitempty"`
-	Body     json.RawMessage `json:"body"`
+	status   int
+	location string
+	body     json.RawMessage
 }
 
 // A handler answers a request of a tenant, or says why not.
@@ -81,6 +81,12 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// Forbid answers 403 in the API's form, for what stands before it; why is shown to
+// the client.
+func (a *API) Forbid(w http.ResponseWriter, r *http.Request, why string) {
+	a.refuse(w, r, refuse(http.StatusForbidden, errCrossOrigin.Code, why))
+}
+
 // refuse answers with a problem.
 func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := a.problem(r, err)
@@ -101,10 +107,10 @@ func (a answer) write(w http.ResponseWriter) {
 	h := w.Header()
 	private(h)
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
-	if a.Location != "" {
-		h.Set("Location", a.Location)
+	h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	if a.location != "" {
+		h.Set("Location", a.location)
 	}
-	w.WriteHeader(a.Status)
-	_, _ = w.Write(a.Body) // the client may be gone
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body) // the client may be gone
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
 // run runs the API's work in the background until the test, or stop, ends it.
@@ -69,7 +70,7 @@ func (w *world) next() outbox.Message {
 func (w *world) say(messages ...outbox.Message) {
 	w.t.Helper()
 	guard := onlyonce.New(w.store, onlyonce.Config{})
-	_, err := onlyonce.DoTx(w.t.Context(), guard, w.store, onlyonce.Request{ID: onlyonce.ID{Operation: "say", Key: outbox.NewID()}},
+	_, err := onlyonce.DoTx(w.t.Context(), guard, w.store, onlyonce.Request{ID: onlyonce.ID{Operation: "say", Key: outbox.NewID()}, SkipFingerprint: true},
 		func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
 			return struct{}{}, w.store.Outbox().Append(ctx, tx, messages...)
 		})
@@ -92,7 +93,7 @@ func TestAnOrderGetsItsShipment(t *testing.T) {
 			return got.order.Shipment != nil
 		})
 		s := got.order.Shipment
-		if _, err := parseID(shipmentPrefix, s.ID); err != nil || s.Status != "pending" || s.CreatedAt.Before(got.order.CreatedAt) {
+		if _, err := shipmentIDs.Parse(s.ID); err != nil || s.Status != "pending" || s.CreatedAt.Before(got.order.CreatedAt) {
 			w.t.Errorf("it is %s", got.Body)
 		}
 		list := w.send("GET", "/orders", "", "X-Tenant-ID", "acme")
@@ -281,8 +282,8 @@ func TestWhileTheBrokerIsDownNothingIsLostAndTheOrderIsKept(t *testing.T) {
 		const keys = 5
 		for n := range 4 {
 			for k := range keys {
-				o := newID()
-				payload, err := json.Marshal(event{OrderID: o.public(orderPrefix)})
+				o := publicid.New()
+				payload, err := json.Marshal(event{OrderID: orderIDs.Format(o)})
 				if err != nil {
 					w.t.Fatal(err)
 				}

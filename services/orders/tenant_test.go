@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/services/internal/caller"
+	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
 // withTokens gives ada and bob a token each.
@@ -78,7 +79,7 @@ func TestSecurity01ATenantNeverSeesAnothersOrdersKeysOrResults(t *testing.T) {
 		}
 		others := w.send("GET", acme.Header.Get("Location"), "", "X-Tenant-ID", "globex")
 		others.want(w.t, 404, "order_not_found")
-		none := w.send("GET", "/orders/"+newID().public(orderPrefix), "", "X-Tenant-ID", "globex")
+		none := w.send("GET", "/orders/"+orderIDs.Format(publicid.New()), "", "X-Tenant-ID", "globex")
 		if none.Body != others.Body {
 			w.t.Errorf("another's order: %s, none: %s", others.Body, none.Body)
 		}

@@ -6,16 +6,32 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce"
 )
 
-// An answer is what a request gets, and what is stored of it.
+// An answer is the response to a request. For a keyed command the record keeps
+// its status and body.
 type answer struct {
-	Status    int             `json:"status"`
-	RequestID string          `json:"request_id,omitempty"` // if the body names it
-	Body      json.RawMessage `json:"body,omitempty"`
-
+	status     int
+	body       json.RawMessage // nil: the response has none
+	requestID  string          // if the body names it
 	replayed   bool
 	retryAfter time.Duration
+}
+
+// storedAnswer returns the answer that a keyed command got, now or the first
+// time.
+func storedAnswer(stored onlyonce.Answer[json.RawMessage]) (answer, error) {
+	ans := answer{status: stored.Status, body: stored.Value, replayed: stored.Replayed}
+	if ans.status >= http.StatusBadRequest {
+		var body errorBody
+		if err := json.Unmarshal(ans.body, &body); err != nil {
+			return answer{}, fmt.Errorf("read a stored error: %w: %w", onlyonce.ErrCorrupt, err)
+		}
+		ans.requestID = body.Error.RequestID
+	}
+	return ans, nil
 }
 
 func newAnswer(status int, v any) (answer, error) {
@@ -23,7 +39,7 @@ func newAnswer(status int, v any) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("write the answer: %w", err)
 	}
-	return answer{Status: status, Body: body}, nil
+	return answer{status: status, body: body}, nil
 }
 
 // write sends the answer.
@@ -35,17 +51,17 @@ func (a answer) write(w http.ResponseWriter) {
 	if a.retryAfter > 0 {
 		h.Set("Retry-After", strconv.Itoa(int((a.retryAfter+time.Second-1)/time.Second)))
 	}
-	if a.Status == http.StatusUnauthorized {
+	if a.status == http.StatusUnauthorized {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
-	if a.Body == nil {
-		w.WriteHeader(a.Status)
+	if a.body == nil {
+		w.WriteHeader(a.status)
 		return
 	}
 	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(a.Body)))
-	w.WriteHeader(a.Status)
-	_, _ = w.Write(a.Body) // the caller may be gone
+	h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body) // the caller may be gone
 }

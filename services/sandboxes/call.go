@@ -29,7 +29,7 @@ func newCall(w http.ResponseWriter, r *http.Request) *call {
 	if given := r.Header.Values("X-Request-Id"); len(given) == 1 && requestName.MatchString(given[0]) {
 		c.requestID, c.named = given[0], true
 	} else {
-		c.requestID = newID(requestPrefix)
+		c.requestID = newID(requestIDs)
 	}
 	return c
 }
@@ -37,21 +37,20 @@ func newCall(w http.ResponseWriter, r *http.Request) *call {
 // id returns the sandbox that the path names.
 func (c *call) id() (string, error) {
 	id := c.PathValue("id")
-	if !isID(sandboxPrefix, id) {
+	if !isID(sandboxIDs, id) {
 		return "", errNotFound()
 	}
 	return id, nil
 }
 
-// body returns the body and the members of the object in it; no body is an
-// object without members.
-func (c *call) body(names ...string) ([]byte, jsonbody.Object, error) {
+// members returns the members of the object in the body; no body is an object
+// without members.
+func (c *call) members(names ...string) (jsonbody.Object, error) {
 	body, err := jsonbody.Read(c.w, c.Request, maxBody)
 	if err != nil || len(body) == 0 {
-		return nil, nil, err
+		return nil, err
 	}
-	o, err := jsonbody.Parse(body, names...)
-	return body, o, err
+	return jsonbody.Parse(body, names...)
 }
 
 // answer sends what a handler made of the call.
@@ -60,8 +59,8 @@ func (a *API) answer(c *call, ans answer, err error) {
 		ans = a.refusal(c.Context(), c, err).answer(c.requestID)
 	}
 	id := c.requestID
-	if ans.replayed && ans.RequestID != "" && !c.named {
-		id = ans.RequestID
+	if ans.replayed && ans.requestID != "" && !c.named {
+		id = ans.requestID
 	}
 	c.w.Header().Set("X-Request-Id", id)
 	ans.write(c.w)

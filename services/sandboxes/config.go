@@ -33,8 +33,17 @@ type Config struct {
 	Profiles map[string]Profile // by name; default: python-default, whose session only sleeps
 	Runtime  Runtime            // what runs the sessions; default: processes of this machine
 
+	// FingerprintSecret keys the fingerprints in the store with HMAC-SHA-256, so
+	// that someone who reads the store can't find out a short request by trying.
+	// After a change, repeats of earlier requests are mismatches. Default: none.
+	FingerprintSecret []byte
+
 	Observer onlyonce.Observer // told of every decision about a key
 	Log      *slog.Logger      // default: nothing is logged
+
+	// ShowKey returns what the log shows of a key; see onlyonce.SlogObserver.
+	// Default: the beginning of the record's id, which does not reveal the key.
+	ShowKey func(onlyonce.ID) string
 }
 
 // A Profile is a kind of sandbox.

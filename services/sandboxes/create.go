@@ -12,11 +12,12 @@ import (
 // maxTTL is a hundred years, in seconds: what is longer is a mistake.
 const maxTTL = 100 * 365 * 24 * 3600
 
-// A plan is what the body of a create asks for.
+// A plan is what the body of a create asks for, with its defaults. As JSON it
+// decides which requests are the same.
 type plan struct {
-	profile   string
-	workspace *string // one to share; nil: a new one
-	ttl       *int64  // seconds; nil: it never expires
+	Profile   string  `json:"profile"`
+	Workspace *string `json:"workspace_id"` // one to share; nil: a new one
+	TTL       *int64  `json:"ttl"`          // seconds; nil: it never expires
 }
 
 func (a *API) plan(o jsonbody.Object) (p plan, err error) {
@@ -24,20 +25,20 @@ func (a *API) plan(o jsonbody.Object) (p plan, err error) {
 	if err != nil {
 		return p, err
 	}
-	p.profile = defaultProfile
+	p.Profile = defaultProfile
 	if name != nil {
-		p.profile = *name
+		p.Profile = *name
 	}
-	if _, ok := a.cfg.Profiles[p.profile]; !ok {
+	if _, ok := a.cfg.Profiles[p.Profile]; !ok {
 		return p, errInvalid("profile", "there is no such profile")
 	}
-	if p.workspace, err = o.String("workspace_id"); err != nil {
+	if p.Workspace, err = o.String("workspace_id"); err != nil {
 		return p, err
 	}
-	if p.workspace != nil && !isID(workspacePrefix, *p.workspace) {
+	if p.Workspace != nil && !isID(workspaceIDs, *p.Workspace) {
 		return p, errWorkspace()
 	}
-	p.ttl, err = ttl(o)
+	p.TTL, err = ttl(o)
 	return p, err
 }
 
@@ -64,7 +65,7 @@ WHERE ?6 OR EXISTS (SELECT 1 FROM sandboxes_sandboxes WHERE workspace_id = ?4 AN
 RETURNING ` + columns
 
 func (a *API) create(c *call) (answer, error) {
-	body, o, err := c.body("profile", "workspace_id", "ttl")
+	o, err := c.members("profile", "workspace_id", "ttl")
 	if err != nil {
 		return answer{}, err
 	}
@@ -72,12 +73,12 @@ func (a *API) create(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	id, workspace := newID(sandboxPrefix), newID(workspacePrefix)
-	if p.workspace != nil {
-		workspace = *p.workspace
+	id, workspace := newID(sandboxIDs), newID(workspaceIDs)
+	if p.Workspace != nil {
+		workspace = *p.Workspace
 	}
-	return a.once(c, body, func(ctx context.Context, on querier) (answer, error) {
-		r, made, err := one(ctx, on, createSQL, id, c.owner, p.profile, workspace, p.ttl, p.workspace == nil)
+	return a.once(c, p, func(ctx context.Context, on querier) (answer, error) {
+		r, made, err := one(ctx, on, createSQL, id, c.owner, p.Profile, workspace, p.TTL, p.Workspace == nil)
 		switch {
 		case err != nil:
 			return answer{}, fmt.Errorf("create a sandbox: %w", err)

@@ -18,7 +18,7 @@ func TestACreateAnswersTheSandbox(t *testing.T) {
 	if got.Status != http.StatusCreated || s.Status != "idle" || s.Profile != "python-default" || s.IdleExpiresAt != nil {
 		t.Errorf("got %d %s", got.Status, got.Body)
 	}
-	if !isID("sandbox-", s.ID) || !isID("ws-", s.WorkspaceID) {
+	if !isID(sandboxIDs, s.ID) || !isID(workspaceIDs, s.WorkspaceID) {
 		t.Errorf("the ids %q and %q are not a prefix and a ULID", s.ID, s.WorkspaceID)
 	}
 	if strings.Join(s.Capabilities, " ") != "filesystem shell python" {

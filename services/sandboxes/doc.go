@@ -8,7 +8,12 @@
 // repeat gets it byte for byte; a body that is not valid in itself is refused
 // before the key is looked at, and leaves it unused.
 //
-// Time is the database's, in whole seconds. Several server processes may share
-// one database and one directory on one machine: each ends the sessions that it
+// Two requests are the same if they ask for the same: what is compared is the
+// parsed body with its defaults, not its bytes.
+//
+// Time is the database's. Instants are kept and shown in whole seconds, cut, and
+// a sandbox expires at the instant that is shown, not a part of a second later;
+// its ttl counts from created_at as shown. Several server processes may share one
+// database and one directory on one machine: each ends the sessions that it
 // started, and those whose server died.
 package sandboxes

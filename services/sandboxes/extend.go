@@ -13,15 +13,20 @@ import (
 const lastSecond = 253402300799
 
 const extendSQL = `UPDATE sandboxes_sandboxes SET expires_at = max(expires_at, unixepoch()) + ?3
-WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND expires_at >= unixepoch() AND expires_at <= ?4 - ?3
+WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND expires_at >= ` + now + ` AND expires_at <= ?4 - ?3
 RETURNING ` + columns
+
+// An extension is what the body of an extend_ttl asks for.
+type extension struct {
+	Seconds int64 `json:"extend_by"`
+}
 
 func (a *API) extendTTL(c *call) (answer, error) {
 	id, err := c.id()
 	if err != nil {
 		return answer{}, err
 	}
-	body, o, err := c.body("extend_by")
+	o, err := c.members("extend_by")
 	if err != nil {
 		return answer{}, err
 	}
@@ -29,7 +34,7 @@ func (a *API) extendTTL(c *call) (answer, error) {
 	if err != nil {
 		return answer{}, err
 	}
-	return a.once(c, body, func(ctx context.Context, on querier) (answer, error) {
+	return a.once(c, extension{seconds}, func(ctx context.Context, on querier) (answer, error) {
 		r, extended, err := one(ctx, on, extendSQL, id, c.owner, seconds, lastSecond)
 		if err == nil && !extended {
 			return answer{}, notExtended(ctx, on, c.owner, id)

@@ -171,7 +171,7 @@ func Test50ParallelExtendsWith50KeysAddUp(t *testing.T) {
 
 func TestExtendOfAnUnknownSandboxIsNotFound(t *testing.T) {
 	w := newWorld(t)
-	for _, id := range []string{newID(sandboxPrefix), "nonsense", "sandbox-", "..%2f..%2fetc"} {
+	for _, id := range []string{newID(sandboxIDs), "nonsense", "sandbox-", "..%2f..%2fetc"} {
 		w.extend(id, `{"extend_by":60}`, key, "k1").want(t, 404, "not_found")
 	}
 }

@@ -88,17 +88,24 @@ func errUnavailable() *fault {
 	return f
 }
 
-// answer is the fault as the request is told of it.
-func (f *fault) answer(requestID string) answer {
-	type envelope struct {
+// An errorBody is the body of a response that refuses a request.
+type errorBody struct {
+	Error struct {
 		Code      string         `json:"code"`
 		Message   string         `json:"message"`
 		RequestID string         `json:"request_id"`
 		Details   map[string]any `json:"details"`
-	}
-	body, err := json.Marshal(map[string]envelope{"error": {f.code, f.message, requestID, f.details}})
+	} `json:"error"`
+}
+
+// answer is the fault as the request is told of it.
+func (f *fault) answer(requestID string) answer {
+	var content errorBody
+	e := &content.Error
+	e.Code, e.Message, e.RequestID, e.Details = f.code, f.message, requestID, f.details
+	body, err := json.Marshal(content)
 	if err != nil {
 		panic(err) // details are strings and instants
 	}
-	return answer{Status: f.status, RequestID: requestID, Body: body, retryAfter: f.retryAfter}
+	return answer{status: f.status, body: body, requestID: requestID, retryAfter: f.retryAfter}
 }

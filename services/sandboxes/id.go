@@ -1,28 +1,21 @@
 package sandboxes
 
-import (
-	"crypto/rand"
-	"strings"
-
-	"github.com/oklog/ulid/v2"
-)
+import "github.com/onlyonce-go/onlyonce/services/publicid"
 
 // What an identifier starts with says what it names.
-const (
-	sandboxPrefix   = "sandbox-"
-	workspacePrefix = "ws-"
-	sessionPrefix   = "session-"
-	requestPrefix   = "req-"
+var (
+	sandboxIDs   = publicid.NewType("sandbox-")
+	workspaceIDs = publicid.NewType("ws-")
+	sessionIDs   = publicid.NewType("session-")
+	requestIDs   = publicid.NewType("req-")
+	serverIDs    = publicid.NewType("server-")
 )
 
-func newID(prefix string) string {
-	return prefix + ulid.MustNew(ulid.Now(), rand.Reader).String()
-}
+func newID(of publicid.Type) string { return of.Format(publicid.New()) }
 
-// isID reports whether s is the prefix and a ULID as newID writes it, and so
-// safe to be the name of a file.
-func isID(prefix, s string) bool {
-	text, ok := strings.CutPrefix(s, prefix)
-	id, err := ulid.ParseStrict(text)
-	return ok && err == nil && id.String() == text
+// isID reports whether s is as newID writes it, and so safe to be the name of a
+// file.
+func isID(of publicid.Type, s string) bool {
+	_, err := of.Parse(s)
+	return err == nil
 }

@@ -2,12 +2,14 @@ package sandboxes
 
 import (
 	"context"
-	"crypto/sha256"
 	"database/sql"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/services/internal/keyed"
 )
 
 const keyHeader = "Idempotency-Key"
@@ -25,28 +27,37 @@ func (c *call) key() (key string, ok bool, err error) {
 	case len(given) == 0:
 		return "", false, nil
 	case len(given) > 1 || !keyForm.MatchString(given[0]):
-		return "", false, errInvalid(keyHeader, "must be there once, with 1 to 128 characters out of a-z A-Z 0-9 _ -")
+		return "", false, errInvalid(keyHeader, "must appear exactly once and have 1 to 128 characters from a-z A-Z 0-9 _ -")
 	}
 	return given[0], true, nil
 }
 
-// request says what the call asks for.
-func (c *call) request(key string, body []byte) onlyonce.Request {
-	sum := sha256.Sum256(body)
+// request is the call as a command. asked is what its body asks for, as parsed
+// and with its defaults: bodies that ask for the same are one request, however
+// they are written.
+func (c *call) request(key string, asked any, secret []byte) (onlyonce.Request, error) {
+	doc, err := json.Marshal(asked)
+	if err != nil {
+		return onlyonce.Request{}, fmt.Errorf("hash the request: %w", err)
+	}
+	sum, err := onlyonce.FingerprintJSON(doc)
+	if err != nil {
+		return onlyonce.Request{}, fmt.Errorf("hash the request: %w", err)
+	}
 	return onlyonce.Request{
 		ID:          onlyonce.ID{Tenant: c.owner, Operation: operation, Key: key},
-		Fingerprint: onlyonce.Fingerprint([]byte(key), []byte(c.URL.Path), []byte(c.Method), sum[:]),
-	}
+		Fingerprint: keyed.Fingerprint(secret, onlyonce.Fingerprint([]byte(key), []byte(c.URL.Path), []byte(c.Method), sum)),
+	}, nil
 }
 
 // once runs fn, for a call with a key only the first time: what fn writes and
-// what it answers, a fault included, are one commit.
-func (a *API) once(c *call, body []byte, fn func(context.Context, querier) (answer, error)) (answer, error) {
-	key, keyed, err := c.key()
+// what it answers, a fault included, are one commit. asked is as in request.
+func (a *API) once(c *call, asked any, fn func(context.Context, querier) (answer, error)) (answer, error) {
+	key, given, err := c.key()
 	if err != nil {
 		return answer{}, err
 	}
-	if !keyed {
+	if !given {
 		var ans answer
 		err := a.alone(c.Context(), func(ctx context.Context, on querier) (err error) {
 			ans, err = fn(ctx, on)
@@ -54,15 +65,21 @@ func (a *API) once(c *call, body []byte, fn func(context.Context, querier) (answ
 		})
 		return ans, err
 	}
-	got, err := onlyonce.DoTx(c.Context(), a.guard, a.store, c.request(key, body), func(ctx context.Context, tx *sql.Tx) (answer, error) {
+	req, err := c.request(key, asked, a.cfg.FingerprintSecret)
+	if err != nil {
+		return answer{}, err
+	}
+	got, err := onlyonce.DoTx(c.Context(), a.guard, a.store, req, func(ctx context.Context, tx *sql.Tx) (json.RawMessage, error) {
 		ans, err := fn(ctx, tx)
 		var decided *fault
 		if errors.As(err, &decided) {
 			ans, err = decided.answer(c.requestID), nil
 		}
-		onlyonce.Current(ctx).SetStatus(ans.Status)
-		return ans, err
+		onlyonce.Current(ctx).SetStatus(ans.status)
+		return ans.body, err
 	})
-	got.Value.replayed = got.Replayed
-	return got.Value, err
+	if err != nil {
+		return answer{}, err
+	}
+	return storedAnswer(got)
 }

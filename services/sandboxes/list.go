@@ -33,7 +33,7 @@ func parsePage(query string) (p page, err error) {
 			return p, errInvalid("limit", fmt.Sprintf("must be an integer from 1 to %d", maxLimit))
 		}
 	}
-	if p.after = values.Get("cursor"); p.after != "" && !isID(sandboxPrefix, p.after) {
+	if p.after = values.Get("cursor"); p.after != "" && !isID(sandboxIDs, p.after) {
 		return p, errInvalid("cursor", "must be the next_cursor of a page")
 	}
 	p.status = values.Get("status")

@@ -59,7 +59,7 @@ func TestAListIsPaged(t *testing.T) {
 func TestAPageHas50SandboxesUnlessTheCallerSaysOtherwise(t *testing.T) {
 	w := newWorld(t)
 	for range 51 {
-		w.exec("INSERT INTO sandboxes_sandboxes (id, owner, profile, workspace_id, created_at) VALUES (?, 'anonymous', 'p', 'w', 0)", newID(sandboxPrefix))
+		w.exec("INSERT INTO sandboxes_sandboxes (id, owner, profile, workspace_id, created_at) VALUES (?, 'anonymous', 'p', 'w', 0)", newID(sandboxIDs))
 	}
 	if ids, next := w.list(""); len(ids) != 50 || next != ids[49] {
 		t.Errorf("%d, then %q", len(ids), next)
@@ -98,7 +98,7 @@ func TestAListThatIsAskedForWronglyIsRefused(t *testing.T) {
 			t.Errorf("%s: details %v", query, got.failure.Details)
 		}
 	}
-	for _, query := range []string{"?limit=1", "?limit=200", fmt.Sprintf("?cursor=%s", newID(sandboxPrefix))} {
+	for _, query := range []string{"?limit=1", "?limit=200", fmt.Sprintf("?cursor=%s", newID(sandboxIDs))} {
 		w.list(query)
 	}
 }

@@ -45,7 +45,7 @@ func TestWithoutAValidTokenTheAnswerIsUnauthorized(t *testing.T) {
 			{"Authorization", "Bearer ada-secret", "Authorization", "Bearer bob-secret"},
 			{"X-Owner", "ada"},
 		} {
-			for _, call := range [][2]string{{"POST", "/v1/sandboxes"}, {"GET", "/v1/sandboxes"}, {"DELETE", "/v1/sandboxes/" + newID(sandboxPrefix)}} {
+			for _, call := range [][2]string{{"POST", "/v1/sandboxes"}, {"GET", "/v1/sandboxes"}, {"DELETE", "/v1/sandboxes/" + newID(sandboxIDs)}} {
 				got := w.send(call[0], call[1], "", header...)
 				got.want(t, 401, "unauthorized")
 				if got.Header.Get("WWW-Authenticate") != "Bearer" {
@@ -105,7 +105,7 @@ func TestOwnersDoNotSeeEachOthersKeys(t *testing.T) {
 func TestAnotherOwnersSandboxIsNotFound(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`, "X-Owner", "ada")
-	none := newID(sandboxPrefix)
+	none := newID(sandboxIDs)
 	for _, call := range [][3]string{
 		{"GET", "", ""}, {"DELETE", "", ""}, {"POST", "/start", ""}, {"POST", "/stop", ""}, {"POST", "/keepalive", ""}, {"POST", "/extend_ttl", `{"extend_by":60}`},
 	} {

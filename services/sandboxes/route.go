@@ -91,3 +91,11 @@ func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		a.mux.ServeHTTP(w, r)
 	}
 }
+
+// Forbid answers 403 in the API's form, for what stands before it; why is shown to
+// the client.
+func (a *API) Forbid(w http.ResponseWriter, r *http.Request, why string) {
+	f := errForbidden()
+	f.message = why
+	a.answer(newCall(w, r), answer{}, f)
+}

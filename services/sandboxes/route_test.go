@@ -12,7 +12,7 @@ import (
 
 func TestAnUnknownPathIsNotFound(t *testing.T) {
 	w := newWorld(t)
-	id := newID(sandboxPrefix)
+	id := newID(sandboxIDs)
 	for _, path := range []string{"/", "/v1", "/v1/sandboxes/", "/v1/sandboxes/" + id + "/", "/v1/sandboxes/" + id + "/reboot", "/v1//sandboxes", "/v1/x/../sandboxes", "/v1/sandboxes/" + id + "/start/x"} {
 		for _, method := range []string{"GET", "POST"} {
 			w.send(method, path, "").want(t, 404, "not_found")
@@ -22,7 +22,7 @@ func TestAnUnknownPathIsNotFound(t *testing.T) {
 
 func TestAMethodThatAPathDoesNotHaveIsRefused(t *testing.T) {
 	w := newWorld(t)
-	id := newID(sandboxPrefix)
+	id := newID(sandboxIDs)
 	for call, allowed := range map[[2]string]string{
 		{"DELETE", "/v1/sandboxes"}:        "GET, HEAD, POST",
 		{"PUT", "/v1/sandboxes/" + id}:     "DELETE, GET, HEAD",
@@ -50,11 +50,11 @@ func TestEveryAnswerHasARequestId(t *testing.T) {
 	}
 	for _, own := range []string{"", "a b", "a\nb", "<b>", strings.Repeat("x", 129)} {
 		got := w.send("GET", "/v1/sandboxes/nonsense", "", "X-Request-Id", own)
-		if id := got.Header.Get("X-Request-Id"); !isID("req-", id) || got.failure.RequestID != id {
+		if id := got.Header.Get("X-Request-Id"); !isID(requestIDs, id) || got.failure.RequestID != id {
 			t.Errorf("%q became %q, %q", own, got.failure.RequestID, id)
 		}
 	}
-	if got := w.send("POST", "/v1/sandboxes", ""); !isID("req-", got.Header.Get("X-Request-Id")) {
+	if got := w.send("POST", "/v1/sandboxes", ""); !isID(requestIDs, got.Header.Get("X-Request-Id")) {
 		t.Errorf("header %v", got.Header)
 	}
 	if got := w.send("POST", "/v1/sandboxes", "", "X-Request-Id", "mine"); got.Header.Get("X-Request-Id") != "mine" {

@@ -34,11 +34,14 @@ type row struct {
 	session session
 }
 
-// columns are those of a row, and status its status, by the database's clock.
+// columns are those of a row, and status its status, by the database's clock. What
+// is compared with an instant is now, with its fraction: the second of
+// expires_at is shown without one, and the sandbox expires as it begins.
 const (
 	columns = `id, ` + status + `, profile, workspace_id, created_at, expires_at, idle_expires_at,
 coalesce(session_id, ''), coalesce(session_state, ''), coalesce(session_server, ''), coalesce(session_handle, '')`
-	status = `iif(expires_at < unixepoch(), 'expired', coalesce(session_state, 'idle'))`
+	status = `iif(expires_at < ` + now + `, 'expired', coalesce(session_state, 'idle'))`
+	now    = `unixepoch('subsec')`
 )
 
 // A querier is the *sql.DB to read from, or the *sql.Tx of a change.

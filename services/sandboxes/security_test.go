@@ -61,7 +61,8 @@ func TestSecurity07BodiesThatReadersMayUnderstandDifferentlyAreRefused(t *testin
 		w.send("POST", "/v1/sandboxes", body).want(t, 400, "validation_error")
 	}
 	w.create(`{"ttl":60}`, key, "k1")
-	w.send("POST", "/v1/sandboxes", `{"ttl":60} `, key, "k1").want(t, 409, "conflict")
+	w.send("POST", "/v1/sandboxes", `{"ttl":60,"profile":"Python-default"}`, key, "k1").want(t, 400, "validation_error")
+	w.send("POST", "/v1/sandboxes", `{"ttl":61}`, key, "k1").want(t, 409, "conflict")
 }
 
 func TestSecurity13ABodyWithoutEndIsCutOff(t *testing.T) {
@@ -76,7 +77,7 @@ func TestSecurity17KeysAndTokensAreNotLoggedAndLinesCanNotBeForged(t *testing.T)
 	w.create(`{}`, "Authorization", "Bearer ada-secret", key, "customer-4711")
 	w.send("POST", "/v1/sandboxes", `{"ttl":1}`, "Authorization", "Bearer ada-secret", key, "customer-4711")
 	w.exec("ALTER TABLE sandboxes_sandboxes RENAME TO elsewhere")
-	w.send("GET", "/v1/sandboxes/"+newID(sandboxPrefix), "", "X-Request-Id", "x\nforged")
+	w.send("GET", "/v1/sandboxes/"+newID(sandboxIDs), "", "X-Request-Id", "x\nforged")
 	w.send("POST", "/v1/sandboxes", `{}`, key, "customer-4712")
 	log := w.log.String()
 	for _, secret := range []string{"customer-471", "ada-secret", hashOf("ada-secret")} {

@@ -12,18 +12,18 @@ const (
 	// reserveSQL gives the sandbox a session that starts, if it has none.
 	reserveSQL = `UPDATE sandboxes_sandboxes
 SET session_id = ?3, session_state = 'starting', session_server = ?4, session_handle = NULL, idle_expires_at = NULL
-WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND session_id IS NULL AND (expires_at IS NULL OR expires_at >= unixepoch())
+WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND session_id IS NULL AND (expires_at IS NULL OR expires_at >= ` + now + `)
 RETURNING ` + columns
 
 	readySQL = `UPDATE sandboxes_sandboxes SET session_state = 'ready', session_handle = ?2, idle_expires_at = unixepoch() + ?3
-WHERE session_id = ?1 AND (expires_at IS NULL OR expires_at >= unixepoch())
+WHERE session_id = ?1 AND (expires_at IS NULL OR expires_at >= ` + now + `)
 RETURNING ` + columns
 
 	failSQL = `UPDATE sandboxes_sandboxes SET session_id = NULL, session_state = 'failed', idle_expires_at = NULL
 WHERE session_id = ? RETURNING ` + columns
 
 	keepaliveSQL = `UPDATE sandboxes_sandboxes SET idle_expires_at = iif(session_state = 'ready', unixepoch() + ?3, idle_expires_at)
-WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND (expires_at IS NULL OR expires_at >= unixepoch())
+WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND (expires_at IS NULL OR expires_at >= ` + now + `)
 RETURNING ` + columns
 )
 
@@ -81,7 +81,7 @@ func (a *API) ensure(ctx context.Context, owner string, r row, end time.Time) (n
 func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, err error) {
 	ctx, stop := a.detach(ctx)
 	defer stop()
-	session := newID(sessionPrefix)
+	session := newID(sessionIDs)
 	if err := a.sessions.add(session); err != nil {
 		return row{}, false, err
 	}

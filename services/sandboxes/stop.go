@@ -62,7 +62,7 @@ func (a *API) delete(c *call) (answer, error) {
 	if err := a.remove(ctx, r); err != nil {
 		return answer{}, err
 	}
-	return answer{Status: http.StatusNoContent}, nil
+	return answer{status: http.StatusNoContent}, nil
 }
 
 // remove takes away what is left of a sandbox that was deleted.

@@ -27,12 +27,12 @@ func (a *API) Run(ctx context.Context) error {
 
 const (
 	sessionsSQL = `SELECT ` + columns + ` FROM sandboxes_sandboxes WHERE session_id IS NOT NULL`
-	dueSQL      = sessionsSQL + ` AND (idle_expires_at < unixepoch() OR expires_at < unixepoch())`
+	dueSQL      = sessionsSQL + ` AND (idle_expires_at < ` + now + ` OR expires_at < ` + now + `)`
 	deletedSQL  = `SELECT ` + columns + ` FROM sandboxes_sandboxes WHERE deleted_at IS NOT NULL`
 
 	// endDueSQL looks again: a keepalive may have come in between.
 	endDueSQL = `UPDATE sandboxes_sandboxes SET ` + noSession + `
-WHERE session_id = ? AND (idle_expires_at < unixepoch() OR expires_at < unixepoch()) RETURNING ` + columns
+WHERE session_id = ? AND (idle_expires_at < ` + now + ` OR expires_at < ` + now + `) RETURNING ` + columns
 )
 
 // sweep brings the sessions that run, and the rows that name them, together. A
@@ -98,7 +98,7 @@ func (a *API) note(ctx context.Context, err error) {
 // A server's name starts with the handle of its process.
 func newServerName() (string, error) {
 	handle, err := identify(os.Getpid())
-	return handle + "/" + newID("server-"), err
+	return handle + "/" + newID(serverIDs), err
 }
 
 func serverRuns(name string) bool {

@@ -186,7 +186,7 @@ func TestASessionThatOutlivedItsServerIsEndedAtTheNextStart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dead := "1:1:another-boot/" + newID("server-")
+	dead := "1:1:another-boot/" + newID(serverIDs)
 	w.exec("UPDATE sandboxes_sandboxes SET session_id = 'session-x', session_state = 'ready', session_server = ?, session_handle = ?, idle_expires_at = unixepoch() + 600", dead, orphan)
 	openWorld(t, w.dir)
 	if now := w.get(s.ID); now.Status != "idle" || now.IdleExpiresAt != nil || running(orphan) {

@@ -6,13 +6,25 @@ type agenda []*entry
 
 // due returns the entry that expires next, if it has expired.
 func (a agenda) due(now moment) *entry {
-	if len(a) > 0 && a[0].until <= now {
+	if len(a) > 0 && a[0].at <= now {
 		return a[0]
 	}
 	return nil
 }
 
-func (a *agenda) add(e *entry) {
+// set puts e in its place, or takes it out if it never expires.
+func (a *agenda) set(e *entry) {
+	at := e.due()
+	if at == never {
+		a.remove(e)
+		return
+	}
+	e.at = at
+	if e.place != 0 {
+		a.down(e.place - 1)
+		a.up(e.place - 1)
+		return
+	}
 	*a = append(*a, e)
 	e.place = len(*a)
 	a.up(e.place - 1)
@@ -37,7 +49,7 @@ func (a *agenda) remove(e *entry) {
 func (a agenda) up(i int) {
 	for i > 0 {
 		parent := (i - 1) / 2
-		if a[parent].until <= a[i].until {
+		if a[parent].at <= a[i].at {
 			return
 		}
 		a.swap(i, parent)
@@ -49,7 +61,7 @@ func (a agenda) down(i int) {
 	for {
 		least := i
 		for child := 2*i + 1; child <= 2*i+2 && child < len(a); child++ {
-			if a[child].until < a[least].until {
+			if a[child].at < a[least].at {
 				least = child
 			}
 		}

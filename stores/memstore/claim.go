@@ -2,6 +2,7 @@ package memstore
 
 import (
 	"context"
+	"crypto/rand"
 	"fmt"
 	"time"
 
@@ -13,6 +14,9 @@ import (
 // records that have not expired.
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	if err := ctx.Err(); err != nil {
+		return onlyonce.Record{}, fmt.Errorf("memstore: claim: %w", err)
+	}
+	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("memstore: claim: %w", err)
 	}
 	if r, err := s.claim(c); err == nil {
@@ -43,8 +47,8 @@ func (s *Store) claim(c onlyonce.Claim) (onlyonce.Record, error) {
 	} else if r := s.view(e, now); !c.Takes(r) {
 		return r, nil
 	}
-	sh.agenda.remove(e)
 	e.begin(c, sh.nextFence(s.wall(now).UnixMicro()), now)
+	sh.agenda.set(e)
 	s.weigh(e)
 	return s.view(e, now), nil
 }
@@ -63,6 +67,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 		return fmt.Errorf("memstore: renew: %w", onlyonce.ErrLost)
 	}
 	e.until = now.after(lease)
+	sh.agenda.set(e)
 	e.addSteps(steps)
 	s.weigh(e)
 	return nil
@@ -71,6 +76,9 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 // Settle ends the attempt.
 func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
 	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memstore: settle: %w", err)
+	}
+	if err := st.Check(); err != nil {
 		return fmt.Errorf("memstore: settle: %w", err)
 	}
 	sh, hash := s.lock(h.ID)
@@ -102,9 +110,13 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 }
 
 // Resolve ends a record that nobody holds as st says; a zero st deletes it.
-// The attempt that left it can't settle it any more.
+// The record gets a new owner and a higher fence: the attempt that left it
+// can't settle it any more, and a caller that saw it before must look again.
 func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
 	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memstore: resolve: %w", err)
+	}
+	if err := st.Check(); err != nil {
 		return fmt.Errorf("memstore: resolve: %w", err)
 	}
 	sh, hash := s.lock(id)
@@ -119,7 +131,14 @@ func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onl
 	case !e.settled() && e.until > now:
 		return fmt.Errorf("memstore: resolve: %w", onlyonce.ErrInFlight)
 	}
-	e.record.Owner = ""
+	e.record.Owner, e.record.Fence = newOwner(), sh.nextFence(s.wall(now).UnixMicro())
 	s.end(sh, e, st, now)
 	return nil
+}
+
+// newOwner draws the owner of a record that was resolved, which is no claim's.
+func newOwner() string {
+	b := make([]byte, 16)
+	rand.Read(b) // never fails
+	return string(b)
 }

@@ -15,8 +15,11 @@ import (
 type entry struct {
 	record onlyonce.Record // but for LeaseLeft and KeepLeft
 	until  moment          // when the lease, or the settled record, ends
+	keep   time.Duration   // of the claim: how long the record stays once its lease has lapsed; 0: for good
+	ended  moment          // when it was settled
 	header []byte          // Result.Header, packed, until it is asked for
 	place  int             // in the shard's agenda, counted from 1; 0: not there
+	at     moment          // when it expires, as the agenda has it
 	size   int64           // as counted in Store.bytes
 	hash   uint64          // of the ID
 	next   *entry          // another of the same hash
@@ -34,10 +37,32 @@ const (
 
 func (e *entry) settled() bool { return e.record.State != onlyonce.StateProcessing }
 
-func (e *entry) expired(now moment) bool { return e.settled() && e.until <= now }
+// due returns when the record expires.
+func (e *entry) due() moment {
+	switch {
+	case e.settled():
+		return e.until
+	case e.keep > 0:
+		return e.until.after(e.keep)
+	}
+	return never
+}
 
-// at returns the record as it stands at now, but for a packed header.
-func (e *entry) at(now moment) onlyonce.Record {
+func (e *entry) expired(now moment) bool { return e.due() <= now }
+
+// unresolved says whether nobody knows the outcome, and for how long.
+func (e *entry) unresolved(now moment) (since time.Duration, open bool) {
+	switch {
+	case e.record.State == onlyonce.StateUnknown:
+		return time.Duration(now - e.ended), true
+	case !e.settled() && e.until <= now:
+		return time.Duration(now - e.until), true
+	}
+	return 0, false
+}
+
+// stands returns the record as it stands at now, but for a packed header.
+func (e *entry) stands(now moment) onlyonce.Record {
 	r := e.record
 	switch left := time.Duration(e.until - now); {
 	case !e.settled():
@@ -58,7 +83,7 @@ func (e *entry) begin(c onlyonce.Claim, fence int64, now moment) {
 	if r.Fingerprint == nil && c.Fingerprint != nil {
 		r.Fingerprint = slices.Clip(append(e.room[:0], c.Fingerprint...))
 	}
-	e.until = now.after(c.Lease)
+	e.until, e.keep = now.after(c.Lease), max(c.Keep, 0)
 }
 
 // end settles the entry's record.
@@ -67,7 +92,7 @@ func (e *entry) end(s onlyonce.Settlement, now moment, at time.Time) {
 	r.State, r.Error, r.Final, r.SettledAt = s.State, s.Error, s.Final, at
 	r.Result = onlyonce.Result{Status: s.Result.Status, Ref: s.Result.Ref}
 	r.Result.Body, e.header = pack(s.Result.Body, s.Result.Header)
-	e.until = never
+	e.until, e.ended = never, now
 	if s.Keep > 0 {
 		e.until = now.after(s.Keep)
 	}

@@ -10,7 +10,7 @@ import (
 
 func ExampleNew() {
 	guard := onlyonce.New(memstore.New(memstore.Config{MaxRecords: 10_000}), onlyonce.Config{})
-	order := onlyonce.Request{ID: onlyonce.ID{Tenant: "acme", Operation: "order", Key: "8c1f"}}
+	order := onlyonce.Request{ID: onlyonce.ID{Tenant: "acme", Operation: "order", Key: "8c1f"}, Fingerprint: onlyonce.Fingerprint([]byte("17 apples"))}
 	for range 2 {
 		answer, err := onlyonce.Do(context.Background(), guard, order, func(context.Context) (string, error) {
 			fmt.Println("the order is placed")

@@ -3,6 +3,7 @@ package memstore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -32,6 +33,29 @@ func (s *Store) purge(limit int) int {
 		}
 	}
 	return purged
+}
+
+// Unresolved counts the records whose outcome nobody knows: unknown ones, and
+// those whose lease has lapsed. It also returns for how long that has been so of
+// the oldest. It looks at every record the store has.
+func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
+	for i := range s.shards {
+		if err := ctx.Err(); err != nil {
+			return 0, 0, fmt.Errorf("memstore: count what is unresolved: %w", err)
+		}
+		sh := &s.shards[i]
+		sh.mu.Lock()
+		now := s.now()
+		for _, e := range sh.byHash {
+			for ; e != nil; e = e.next {
+				if since, open := e.unresolved(now); open && !e.expired(now) {
+					n, oldest = n+1, max(oldest, since)
+				}
+			}
+		}
+		sh.mu.Unlock()
+	}
+	return n, oldest, nil
 }
 
 func (s *Store) purgeShard(sh *shard, limit int) int {
@@ -70,15 +94,12 @@ func (s *Store) add(sh *shard, id onlyonce.ID, hash uint64, now moment) (*entry,
 
 // end settles an entry, or removes it when st is a release.
 func (s *Store) end(sh *shard, e *entry, st onlyonce.Settlement, now moment) {
-	sh.agenda.remove(e)
 	if st.State == "" {
 		s.remove(sh, e)
 		return
 	}
 	e.end(st, now, s.wall(now))
-	if e.until != never {
-		sh.agenda.add(e)
-	}
+	sh.agenda.set(e)
 	s.weigh(e)
 }
 
@@ -95,7 +116,7 @@ func (s *Store) view(e *entry, now moment) onlyonce.Record {
 		e.record.Result.Header, e.header = unpack(e.header), nil
 		s.weigh(e)
 	}
-	return e.at(now)
+	return e.stands(now)
 }
 
 // weigh counts anew what an entry takes.

@@ -93,7 +93,7 @@ func TestAnAgendaGivesEntriesInTheOrderTheyExpire(t *testing.T) {
 	all := map[*entry]bool{}
 	for range 2000 {
 		if e := (&entry{until: moment(rand.N(100))}); rand.IntN(3) > 0 {
-			a.add(e)
+			a.set(e)
 			all[e] = true
 		} else {
 			for e := range all { // any one

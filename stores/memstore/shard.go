@@ -12,7 +12,7 @@ import (
 type shard struct {
 	mu     sync.Mutex
 	byHash map[uint64]*entry // those of the same hash are chained
-	agenda agenda            // the settled records that will expire
+	agenda agenda            // the records that will expire unless they are renewed or settled
 	fence  int64             // the last one given, to any record
 	most   int               // how large byHash has been since it was made
 	_      [64 - 7*8]byte    // a cache line each

@@ -11,26 +11,28 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
 // doubtful is how long a commit without an answer is looked for.
 const doubtful = 10 * time.Second
 
-var errNotCommitted = errors.New("the transaction was not committed")
-
 // resolve finds out whether a transaction was committed whose end was not
 // answered, and when it settled. Otherwise it returns cause: with ErrUnknown if
-// the server can't be asked for too long.
+// that can't be known, or the server can't be asked for too long.
 func (r *run) resolve(cause error) (settled int64, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), doubtful)
 	defer cancel()
+	r.doubt.Fence = r.record.Fence
 	for n := 1; ; n++ {
-		settled, err = r.witness(ctx)
+		settled, err = r.findCommit(ctx)
 		switch {
 		case err == nil:
 			return settled, nil
-		case errors.Is(err, errNotCommitted) && (r.hold == nil || n > 5): // SettleTx holds no lock before its end, to which the server may have yet to come
+		case errors.Is(err, sqlrow.ErrNotCommitted):
 			return 0, fmt.Errorf("%w: %w", err, cause)
+		case errors.Is(err, sqlrow.ErrMovedOn):
+			return 0, fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, err, cause)
 		}
 		select {
 		case <-ctx.Done():
@@ -40,36 +42,24 @@ func (r *run) resolve(cause error) (settled int64, err error) {
 	}
 }
 
-// witness looks on another connection whether the run's settlement is there. The
-// command's locks, and its row, are free once the transaction has ended.
-func (r *run) witness(ctx context.Context) (settled int64, err error) {
+// findCommit waits on another connection until the run's transaction has ended,
+// which gives its lock back, and looks for what it left.
+func (r *run) findCommit(ctx context.Context) (settled int64, err error) {
 	err = r.store.alone(ctx, func(conn *pgx.Conn) error {
 		tx := &tx{conn: conn}
 		if _, err := conn.Exec(ctx, beginRead); err != nil {
 			return err
 		}
 		defer tx.end(context.WithoutCancel(ctx))
-		if r.hold == nil { // in the order in which a transaction takes them
-			request, command, _ := r.locks()
-			for _, lock := range []int64{request, command} {
-				if _, err := conn.Exec(ctx, pgschema.Text["lock patiently"], lock); err != nil {
-					return err
-				}
-			}
-		}
-		if _, err := conn.Exec(ctx, pgschema.Text["locked"], r.key.hash[:]); err != nil {
+		if _, err := conn.Exec(ctx, pgschema.Text["ended"], sqlrow.TokenLock(r.doubt.Token)); err != nil {
 			return err
 		}
-		found, err := look(ctx, conn, &r.key)
-		switch {
-		case err != nil:
+		var now sqlrow.Trace
+		if err := conn.QueryRow(ctx, pgschema.Text["trace"], r.key.hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor); err != nil {
 			return err
-		case found == nil || found.Owner != r.record.Owner || found.State == onlyonce.StateProcessing:
-			return errNotCommitted
-		case !found.SettledAt.IsZero():
-			settled = found.SettledAt.UnixMicro()
 		}
-		return nil
+		settled = now.SettledAt
+		return r.doubt.Committed(now)
 	})
 	return settled, err
 }

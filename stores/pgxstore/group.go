@@ -45,10 +45,12 @@ func (s *Store) runWrites(lane int, batch []*ticket[*statement]) {
 	}
 	err := s.writeBatch(lane, batch, list)
 	if s.lines[lane].broken() { // what can be repeated is, once, on another connection
-		batch, list = repeatable(batch, list)
-		if len(list) > 0 {
-			again := s.writeBatch(lane, batch, list)
-			for _, t := range batch {
+		if tickets, statements := repeatable(batch, list); len(statements) > 0 {
+			for _, st := range statements {
+				st.repeated = true
+			}
+			again := s.writeBatch(lane, tickets, statements)
+			for _, t := range tickets {
 				s.writes.answer(t, again)
 			}
 		}

@@ -1,11 +1,8 @@
 package pgxstore_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
-	"net"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -261,8 +258,8 @@ func TestWhatElseIsAskedForWhileAnotherStoreRunsACommandIsRefused(t *testing.T) 
 	s, there := open(t, pool), open(t, pool)
 	run := func(s *pgxstore.Store, print string, fn func()) onlyonce.Record {
 		c := claimOf("k")
-		if c.Fingerprint = nil; print != "" {
-			c.Fingerprint = []byte(print)
+		if c.Fingerprint = []byte(print); print == "" {
+			c.Fingerprint, c.SkipFingerprint = nil, true
 		}
 		r, err := s.RunTx(t.Context(), c, func(context.Context, pgx.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
 			fn()
@@ -320,113 +317,6 @@ func TestAConstraintOfTheCallersIsItsOwnError(t *testing.T) {
 	}
 	if r, err := s.Lookup(t.Context(), c.ID); !errors.Is(err, onlyonce.ErrNotFound) {
 		t.Errorf("recorded: %+v, %v", r, err)
-	}
-}
-
-// A proxy stands between a pool and the server, and cuts a connection when it
-// is asked to.
-type proxy struct {
-	net.Listener
-	cutAfter atomic.Pointer[string] // what the client says last before its connection is cut
-	cuts     atomic.Int64
-}
-
-func newProxy(t *testing.T, to string) *proxy {
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { ln.Close() })
-	p := &proxy{Listener: ln}
-	go func() {
-		for {
-			client, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			go p.forward(client, to)
-		}
-	}()
-	return p
-}
-
-func (p *proxy) forward(client net.Conn, to string) {
-	defer client.Close()
-	server, err := net.Dial("tcp", to)
-	if err != nil {
-		return
-	}
-	defer server.Close()
-	var deaf atomic.Bool
-	go func() {
-		defer client.Close()
-		buf := make([]byte, 32<<10)
-		for {
-			n, err := server.Read(buf)
-			if err != nil || deaf.Load() {
-				return
-			}
-			if _, err := client.Write(buf[:n]); err != nil {
-				return
-			}
-		}
-	}()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := client.Read(buf)
-		if err != nil {
-			return
-		}
-		if last := p.cutAfter.Load(); last != nil && bytes.Contains(buf[:n], []byte(*last)) {
-			p.cutAfter.Store(nil)
-			p.cuts.Add(1)
-			deaf.Store(true) // the server hears it; the client does not hear the answer
-			_, _ = server.Write(buf[:n])
-			_, _ = io.Copy(io.Discard, io.LimitReader(server, 1))
-			return
-		}
-		if _, err := server.Write(buf[:n]); err != nil {
-			return
-		}
-	}
-}
-
-func TestACommitWhoseAnswerIsLostIsFoundByLooking(t *testing.T) {
-	direct := newPool(t)
-	open(t, direct)
-	own(t, direct)
-	host := direct.Config().ConnConfig
-	p := newProxy(t, net.JoinHostPort(host.Host, "5432"))
-	cfg := direct.Config()
-	addr := p.Addr().(*net.TCPAddr)
-	cfg.ConnConfig.Host, cfg.ConnConfig.Port, cfg.ConnConfig.Fallbacks = addr.IP.String(), uint16(addr.Port), nil
-	cfg.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeExec // so that the proxy can read along
-	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	commit := "COMMIT\x00"
-	p.cutAfter.Store(&commit)
-	r, err := s.RunTx(t.Context(), claimOf("run"), inserts("run"))
-	if err != nil || r.State != onlyonce.StateCompleted || p.cuts.Load() != 1 {
-		t.Errorf("RunTx: %+v, %v, after %d cuts", r, err, p.cuts.Load())
-	}
-	held := mustClaim(t, s, claimOf("settle"))
-	p.cutAfter.Store(&commit)
-	err = s.SettleTx(t.Context(), holdOf(held), func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error) {
-		return inserts("settle")(ctx, tx, held)
-	})
-	if err != nil || p.cuts.Load() != 2 {
-		t.Errorf("SettleTx: %v, after %d cuts", err, p.cuts.Load())
-	}
-	if n := rows(t, direct); n != 2 {
-		t.Errorf("%d rows", n)
 	}
 }
 

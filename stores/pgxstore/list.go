@@ -4,6 +4,7 @@ import (
 	"context"
 	"iter"
 	"math"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -11,25 +12,20 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
 )
 
-const (
-	pageSize   = 200
-	purgeBatch = 1000 // rows that are locked at a time
-)
+const pageSize = 200
 
 // Purge deletes at most limit records that have expired, a thousand at a time.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
-	purged := 0
-	for purged < limit {
-		n := min(limit-purged, purgeBatch)
-		var rows, records int
-		if err := s.pool.QueryRow(ctx, pgschema.Text["purge"], n).Scan(&rows, &records); err != nil {
-			return purged, wrap("purge", err)
-		}
-		if purged += records; rows < n {
-			break
-		}
-	}
-	return purged, nil
+	n, err := s.plain.Purge(ctx, limit)
+	return n, wrap("purge", err)
+}
+
+// Unresolved counts the records whose outcome nobody knows: unknown ones, and
+// those whose lease has lapsed. It also returns for how long that has been so of
+// the oldest. It goes by an index of what is unresolved or running.
+func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
+	n, oldest, err = s.plain.Unresolved(ctx)
+	return n, oldest, wrap("count what is unresolved", err)
 }
 
 // List lists records, newest first. What changes meanwhile may be in it as it
@@ -68,8 +64,8 @@ func (s *Store) page(ctx context.Context, f onlyonce.Filter, at onlyonce.Record)
 	if !at.CreatedAt.IsZero() {
 		created, hash = at.CreatedAt.UnixMicro(), at.ID.Hash()
 	}
-	rows, err := s.pool.Query(ctx, pgschema.Text["list"], created, hash[:],
-		pgschema.Escape(f.Tenant), pgschema.Escape(f.Operation), pgschema.Escape(f.Key), pgschema.Escape(f.Ref), pageSize)
+	text, args := pgschema.List(f, created, hash[:], pageSize)
+	rows, err := s.pool.Query(ctx, text, args...)
 	if err != nil {
 		return nil, err
 	}

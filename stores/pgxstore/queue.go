@@ -27,7 +27,7 @@ type queue[J any] struct {
 type ticket[J any] struct {
 	job    J
 	err    error    // once it is answered
-	done   bool     // answered; known to who writes
+	done   bool     // answered; only the writer looks at it
 	taken  bool     // guarded by the queue's lock: it can't be left any more
 	events chan int // lanes to lead, and then answered
 }
@@ -119,7 +119,7 @@ func (q *queue[J]) lead(lane int) {
 	}
 }
 
-// take takes what is queued, after it let those run who are about to queue.
+// take takes what is queued, after it let those callers run that are about to queue.
 func (q *queue[J]) take() []*ticket[J] {
 	for range 4 {
 		runtime.Gosched()
@@ -135,7 +135,7 @@ func (q *queue[J]) take() []*ticket[J] {
 	return batch
 }
 
-// next lets the first who waits lead the lane, if it is worth it.
+// next lets the first waiter lead the lane, if it is worth it.
 func (q *queue[J]) next(lane int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

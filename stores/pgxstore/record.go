@@ -66,6 +66,12 @@ func claim(ctx context.Context, on writer, k *key, c *onlyonce.Claim, seen bool)
 			return onlyonce.Record{}, err
 		case found == nil:
 			continue
+		case holds(found, &onlyonce.Hold{Owner: c.Owner, Fence: found.Fence}) && found.State == onlyonce.StateProcessing:
+			// By a call whose answer was lost, and which may have been slow.
+			if given, err := aboveFloor(ctx, on, k, &found.Record); given || err != nil {
+				return found.Record, err
+			}
+			continue
 		case !found.Expired && !c.Takes(found.Record):
 			return found.Record, nil
 		}
@@ -88,17 +94,23 @@ func create(ctx context.Context, on writer, k *key, c *onlyonce.Claim) (r onlyon
 	if time.Since(began) < sqlrow.Slow {
 		return r, true, nil
 	}
-	up := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: []any{k.hash[:], []byte(c.Owner), s.fence}}
-	if err := on.write(ctx, up); err != nil {
-		return r, false, err
-	}
-	return r, up.found, nil
+	given, err = aboveFloor(ctx, on, k, &r)
+	return r, given, err
+}
+
+// aboveFloor makes the fence of a hold that was given to a new command higher than
+// those of deleted records. It reports false if the fence may have become another
+// without an answer that says which.
+func aboveFloor(ctx context.Context, on writer, k *key, r *onlyonce.Record) (known bool, err error) {
+	s := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: []any{k.hash[:], []byte(r.Owner), r.Fence}}
+	err = on.write(ctx, s)
+	return err == nil && (s.found || !s.repeated), err
 }
 
 func claimArgs(k *key, c *onlyonce.Claim) []any {
 	return []any{
 		k.hash[:], pgschema.Escape(k.id.Tenant), pgschema.Escape(k.id.Operation), pgschema.Escape(k.id.Key),
-		c.Fingerprint, []byte(c.Owner), c.Lease.Microseconds(),
+		c.Fingerprint, []byte(c.Owner), sqlrow.LapsedKeep(c), c.Lease.Microseconds(),
 	}
 }
 
@@ -106,12 +118,13 @@ func claimArgs(k *key, c *onlyonce.Claim) []any {
 func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored) (r onlyonce.Record, given bool, err error) {
 	r = next(k, c, was)
 	steps, err := sqlrow.EncodeSteps(r.Steps)
-	if err != nil {
+	before, beforeErr := sqlrow.EncodeSteps(was.Steps)
+	if err = errors.Join(err, beforeErr); err != nil {
 		return r, false, err
 	}
 	s := &statement{name: "take", key: k, into: []any{&r.Fence}, args: []any{
-		was.Expired, c.Lease.Microseconds(), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, pgschema.Optional(r.Error),
-		k.hash[:], []byte(was.Owner), was.Fence, was.state,
+		was.Expired, c.Lease.Microseconds(), sqlrow.LapsedKeep(c), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, pgschema.Optional(r.Error),
+		k.hash[:], []byte(was.Owner), was.Fence, was.state, before,
 	}}
 	err = on.write(ctx, s)
 	if was.Expired {
@@ -152,15 +165,16 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		if err := on.write(ctx, s); err != nil || s.found {
 			return err
 		}
-		return onlyonce.ErrLost
+		return sqlrow.Lost(s.repeated)
 	}
+	repeated := false
 	for range retries(ctx) {
 		found, err := on.look(ctx, &k)
 		if err != nil {
 			return err
 		}
 		if !holds(found, h) || found.State != onlyonce.StateProcessing {
-			return onlyonce.ErrLost
+			return sqlrow.Lost(repeated)
 		}
 		before, err := sqlrow.EncodeSteps(found.Steps)
 		if err != nil {
@@ -177,6 +191,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		if err := on.write(ctx, s); err != nil || s.found {
 			return err
 		}
+		repeated = repeated || s.repeated
 	}
 	return busy(ctx)
 }
@@ -200,7 +215,7 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 		return err
 	}
 	if !holds(found, h) || found.State == onlyonce.StateProcessing {
-		return onlyonce.ErrLost
+		return sqlrow.Lost(s.repeated)
 	}
 	return nil // it was settled before
 }
@@ -216,7 +231,7 @@ func values(st *onlyonce.Settlement) []any {
 	}
 }
 
-// resolve ends a record that nobody holds.
+// resolve ends a record that nobody holds, with a new owner and a higher fence.
 func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *onlyonce.Settlement) error {
 	k := keyOf(id)
 	for range retries(ctx) {
@@ -231,7 +246,7 @@ func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *on
 		case found.State == onlyonce.StateProcessing && found.LeaseLeft > 0:
 			return onlyonce.ErrInFlight
 		}
-		seen := []any{k.hash[:], []byte(found.Owner), fence, found.state}
+		seen := []any{k.hash[:], []byte(found.Owner), fence, found.state, []byte(sqlrow.NewOwner())}
 		s := &statement{name: "resolve", key: &k, args: append(values(st), seen...)}
 		if st.State == "" {
 			s = &statement{name: "remove", key: &k, args: seen}

@@ -23,10 +23,10 @@ type key struct {
 
 func keyOf(id onlyonce.ID) key { return key{id, id.Hash()} }
 
-// channelSize is the length of what names a key to who listens, in bytes.
+// channelSize is the length of a key's channel name, in bytes.
 const channelSize = 16
 
-// channel names the key to who listens.
+// channel returns the name by which listeners know the key.
 func (k *key) channel() string { return hex.EncodeToString(k.hash[:channelSize/2]) }
 
 // A row receives the columns of the statements that look records up.

@@ -26,6 +26,10 @@ type statement struct {
 	into  []any // what it returns; nil: nothing that counts
 	found bool  // it wrote
 
+	// repeated says that it was sent again because its answer was lost: the first
+	// time may have been the one that wrote.
+	repeated bool
+
 	claim      *onlyonce.Claim // of a new command
 	hold       *onlyonce.Hold  // to settle
 	settlement *onlyonce.Settlement
@@ -80,7 +84,7 @@ func (s *statement) ends() bool {
 }
 
 // send sends the statements in one round trip, between two others. Without an
-// open transaction they are one. e tells who waits for the commands that end.
+// open transaction they are one. e tells the waiters for the commands that end.
 func send(ctx context.Context, on session, e *ears, before string, list []*statement, after string) (err error) {
 	var b pgx.Batch
 	if before != "" {
@@ -135,6 +139,7 @@ const (
 	codeAborted       = "25P02"
 	codeLockTimeout   = "55P03"
 	codeDivision      = "22012"
+	codeRoot          = "2201F"
 	codeUnique        = "23505"
 	codeResultType    = "0A000"
 	codeNoStatement   = "26000"
@@ -163,6 +168,13 @@ func stale(err error) bool {
 func claimed(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == codeUnique && e.TableName == "onlyonce_records"
+}
+
+// comesBack reports that the server ends connections, or takes no new ones: those of
+// the SQLSTATE classes 53 (insufficient resources) and 57 (operator intervention).
+func comesBack(err error) bool {
+	c := code(err)
+	return strings.HasPrefix(c, "53") || strings.HasPrefix(c, "57")
 }
 
 // again reports whether the server asks to run a transaction again.

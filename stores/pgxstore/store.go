@@ -79,6 +79,9 @@ func (s *Store) Close() error {
 
 // Claim asks for the right to run a command.
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if err := c.Check(); err != nil {
+		return onlyonce.Record{}, wrap("claim", err)
+	}
 	k := keyOf(c.ID)
 	r, err := claim(ctx, s, &k, &c, s.hints.Has(&k.hash))
 	if err == nil {
@@ -95,6 +98,9 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 
 // Settle ends the attempt.
 func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	if err := st.Check(); err != nil {
+		return wrap("settle", err)
+	}
 	return wrap("settle", settle(ctx, s, &h, &st))
 }
 
@@ -104,8 +110,14 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	return r, wrap("lookup", err)
 }
 
-// Resolve ends a record that nobody holds as st says; a zero st deletes it. The
-// attempt that left it can't settle it any more.
+// Resolve ends a record that nobody holds as st says; a zero st deletes it.
+// The record gets a new owner and a higher fence: the attempt that left it
+// can't settle it any more, and a caller that saw it before must look again.
+// Resolve returns onlyonce.ErrNotFound, or onlyonce.ErrLost if the record's
+// fence is not fence any more, or onlyonce.ErrInFlight while its lease is alive.
 func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
+	if err := st.Check(); err != nil {
+		return wrap("resolve", err)
+	}
 	return wrap("resolve", resolve(ctx, s, id, fence, &st))
 }

@@ -127,20 +127,25 @@ func TestPostgreSQLKeepsTheRulesOfATransactor(t *testing.T) {
 				if _, err := pool.Exec(t.Context(), "TRUNCATE own"); err != nil {
 					t.Fatal(err)
 				}
-				return storetest.Tx[pgx.Tx]{
-					Store: s,
-					In:    s,
-					Insert: func(ctx context.Context, tx pgx.Tx, row string) error {
-						_, err := tx.Exec(ctx, "INSERT INTO own (name) VALUES ($1)", []byte(row))
-						return err
-					},
-					Count: func(ctx context.Context, row string) (n int, err error) {
-						err = pool.QueryRow(ctx, "SELECT count(*) FROM own WHERE name = $1", []byte(row)).Scan(&n)
-						return n, err
-					},
-				}
+				return ownRows(s, pool)
 			})
 		})
+	}
+}
+
+// ownRows is a store beside the caller's table.
+func ownRows(s *pgxstore.Store, pool *pgxpool.Pool) storetest.Tx[pgx.Tx] {
+	return storetest.Tx[pgx.Tx]{
+		Store: s,
+		In:    s,
+		Insert: func(ctx context.Context, tx pgx.Tx, row string) error {
+			_, err := tx.Exec(ctx, "INSERT INTO own (name) VALUES ($1)", []byte(row))
+			return err
+		},
+		Count: func(ctx context.Context, row string) (n int, err error) {
+			err = pool.QueryRow(ctx, "SELECT count(*) FROM own WHERE name = $1", []byte(row)).Scan(&n)
+			return n, err
+		},
 	}
 }
 

@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -25,13 +26,17 @@ const elsewhere = time.Second
 // its Commit and Rollback are refused. After a serialization failure or a
 // deadlock, fn runs again, up to ten times in all.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
+	if err := c.Check(); err != nil {
+		return onlyonce.Record{}, wrap("run in a transaction", err)
+	}
 	k := keyOf(c.ID)
 	if s.hints.Has(&k.hash) {
 		if found, err := s.look(ctx, &k); err == nil && found != nil && !found.Expired && !c.Takes(found.Record) {
 			return found.Record, nil
 		}
 	}
-	r := &run{store: s, key: k, claim: &c, fn: fn}
+	r := &run{store: s, key: k, claim: &c, fn: sqlrow.Checked("pgxstore: run in a transaction", fn)}
+	defer r.keepFence(ctx)
 	rec, err := r.try(ctx)
 	if err == nil {
 		s.hints.Add(&k.hash)
@@ -39,13 +44,48 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 	return rec, err
 }
 
+// keepFence makes every fence to come for the command higher than one that the
+// function got in vain, as far as the server can be reached: by a row where there
+// is none, otherwise by the floor.
+func (r *run) keepFence(ctx context.Context) {
+	if r.given == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keeping)
+	defer cancel()
+	for {
+		err := r.store.alone(ctx, func(conn *pgx.Conn) error {
+			id := &r.key.id
+			done, err := conn.Exec(ctx, pgschema.Text["keep fence"], r.key.hash[:], pgschema.Escape(id.Tenant), pgschema.Escape(id.Operation), pgschema.Escape(id.Key),
+				[]byte(r.claim.Owner), r.given)
+			if err == nil && done.RowsAffected() == 0 {
+				_, err = conn.Exec(ctx, pgschema.Text["raise floor"], r.given)
+			}
+			return err
+		})
+		if err == nil || code(err) != "" && !comesBack(err) || !sqlrow.Pause(ctx, keepPause) {
+			return
+		}
+	}
+}
+
+const (
+	// keeping bounds how long a caller waits for a fence that was given in vain to
+	// be kept: mostly the server is not there.
+	keeping = 5 * time.Second
+
+	// keepPause is the longest pause before that is tried again.
+	keepPause = 100 * time.Millisecond
+)
+
 // SettleTx runs fn and settles a claim made before in one transaction, as RunTx
 // does. The claim's row is checked first, and not locked before the end: whoever
 // takes over meanwhile makes the end fail, and nothing of fn is left.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error)) error {
-	r := &run{store: s, key: keyOf(h.ID), hold: &h, fn: func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
-		return fn(ctx, tx)
-	}}
+	r := &run{store: s, key: keyOf(h.ID), hold: &h, fn: sqlrow.Checked("pgxstore: settle in a transaction",
+		func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+			return fn(ctx, tx)
+		})}
 	_, err := r.try(ctx)
 	return err
 }
@@ -59,7 +99,9 @@ type run struct {
 	fn    txFunc
 
 	mark   *int64          // of the transaction
+	doubt  sqlrow.Commit   // by which its commit is found
 	before *stored         // the row that was there, or nil
+	given  int64           // the highest fence that the function has got by RunTx
 	record onlyonce.Record // as claimed, then as settled
 }
 
@@ -78,7 +120,7 @@ func (r *run) try(ctx context.Context) (onlyonce.Record, error) {
 	for n := 1; ; n++ {
 		began := time.Now()
 		err := r.once(ctx, n == sqlrow.MaxRuns)
-		if n < sqlrow.MaxRuns && (again(err) || errors.Is(err, errClaimed)) {
+		if n < sqlrow.MaxRuns && (again(err) || errors.Is(err, errClaimed) || errors.Is(err, errChanged)) {
 			if sqlrow.Pause(ctx, sqlrow.AfterRun(n, time.Since(began))) {
 				continue
 			}
@@ -111,6 +153,9 @@ func (r *run) once(ctx context.Context, last bool) (err error) {
 			_ = tx.end(ctx)
 		}
 	}()
+	if r.hold == nil {
+		r.given = r.record.Fence
+	}
 	st, failed := r.fn(ctx, tx, r.record)
 	ended = true
 	if failed != nil && again(failed) && !last {
@@ -131,7 +176,8 @@ func (r *run) begin(ctx context.Context, tx *tx) (runs bool, err error) {
 		request, command, uncompared := r.locks()
 		b.Queue(pgschema.Text["lock"], request, command, uncompared)
 	}
-	b.Queue(opening, r.key.hash[:])
+	r.doubt = sqlrow.Commit{Token: sqlrow.NewToken()}
+	b.Queue(opening, r.key.hash[:], sqlrow.TokenLock(r.doubt.Token))
 	results := tx.conn.SendBatch(ctx, &b)
 	tx.Tx = results.Tx()
 	defer func() { err = errors.Join(err, results.Close()) }()
@@ -146,11 +192,13 @@ func (r *run) begin(ctx context.Context, tx *tx) (runs bool, err error) {
 	}
 	var found row
 	var floor int64
-	if err := results.QueryRow().Scan(found.into(&floor, &r.mark)...); err != nil {
+	var token []byte
+	if err := results.QueryRow().Scan(found.into(&floor, &r.mark, &token, nil)...); err != nil {
 		return false, err
 	}
 	if r.before = nil; found.State != "" {
 		r.before = found.stored()
+		r.doubt.Before = token
 		if err := r.before.isOf(&r.key); err != nil {
 			return false, err
 		}
@@ -188,7 +236,7 @@ func (r *run) begun(got string, now, floor int64) bool {
 		}
 		return false
 	}
-	fence := max(now, floor+1)
+	fence := max(now, floor+1, r.given+1)
 	if b == nil {
 		r.record = fresh(&r.key, c, fence, fence)
 		return true
@@ -204,15 +252,40 @@ func (r *run) begun(got string, now, floor int64) bool {
 // beginRead begins a transaction of the store's own.
 const beginRead = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
+// recordAlone records how the function failed, in a transaction of its own: on
+// another connection if that of the function broke.
+func (r *run) recordAlone(ctx context.Context, conn *pgx.Conn, st *onlyonce.Settlement) error {
+	if conn.IsClosed() {
+		return bounded(ctx, func(ctx context.Context) error {
+			return r.store.alone(ctx, func(conn *pgx.Conn) error { return r.recordAlone(ctx, conn, st) })
+		})
+	}
+	tx := &tx{conn: conn}
+	if err := r.beginAlone(ctx, tx); err != nil {
+		return errors.Join(err, tx.end(ctx))
+	}
+	return r.commit(ctx, tx, st)
+}
+
+// beginAlone begins a transaction that records how the function's failed.
+func (r *run) beginAlone(ctx context.Context, tx *tx) error {
+	r.mark = nil
+	return bounded(ctx, func(ctx context.Context) error {
+		var b pgx.Batch
+		b.Queue(beginRead)
+		b.Queue(pgschema.Text["ended"], sqlrow.TokenLock(r.doubt.Token))
+		return tx.conn.SendBatch(ctx, &b).Close()
+	})
+}
+
 // fail rolls back what the function did, and records its settlement alone.
 func (r *run) fail(ctx context.Context, tx *tx, st *onlyonce.Settlement, failed error) error {
 	err := tx.end(ctx)
 	if st.State != "" && err == nil {
 		if r.hold != nil {
 			err = settle(ctx, r.store, r.hold, st)
-		} else if _, err = tx.conn.Exec(ctx, beginRead); err == nil {
-			r.mark = nil
-			err = r.commit(ctx, tx, st)
+		} else {
+			err = r.recordAlone(ctx, tx.conn, st)
 		}
 	}
 	if err != nil && !errors.Is(err, errChanged) && !errors.Is(err, errClaimed) { // then the command has gone on without this attempt
@@ -242,13 +315,16 @@ func (r *run) commit(ctx context.Context, tx *tx, st *onlyonce.Settlement) error
 		return errors.Join(errClaimed, tx.end(ctx))
 	case code(err) == codeDivision:
 		return errors.Join(r.lost(), tx.end(ctx))
-	case code(err) != "" && !tx.conn.IsClosed():
+	case code(err) == codeRoot:
+		return errors.Join(errEnded, tx.end(ctx))
+	case again(err):
 		return errors.Join(err, tx.end(ctx))
-	default: // a server that is told to end says so after a commit, too
-		if settled, err = r.resolve(err); err != nil {
+	default: // a server that is told to end says so after a commit, too, and a pooler may answer in its place
+		if settled, err = r.resolve(errors.Join(err, tx.end(ctx))); err != nil {
 			return err
 		}
 	}
+	r.given = 0 // a row has it
 	if st.State != "" {
 		rec := &r.record
 		rec.State, rec.Result, rec.Error, rec.Final = st.State, st.Result, st.Error, st.Final
@@ -260,7 +336,8 @@ func (r *run) commit(ctx context.Context, tx *tx, st *onlyonce.Settlement) error
 var (
 	errAborted = errors.New("the transaction was ended by an error or by its function, which must return the errors it gets and not end the transaction: nothing was written")
 	errClaimed = errors.New("the command was claimed outside the transaction: nothing was written")
-	errChanged = errors.New("the command's record was changed by a claim outside the transaction, or the function ended the transaction: nothing was recorded")
+	errChanged = errors.New("the command's record was changed by a claim outside the transaction: nothing was written")
+	errEnded   = fmt.Errorf("%w: the function ended its transaction, and began another: nothing was recorded, and what it had committed is there", onlyonce.ErrUnknown)
 )
 
 // lost is the error of a record that is not as it was when the transaction began.
@@ -278,7 +355,7 @@ func (r *run) statement(st *onlyonce.Settlement) (*statement, error) {
 		if st.State != "" {
 			s.name, s.args = textSettle, values(st)
 		}
-		s.args = append(append(s.args, owned(&r.key, r.hold)...), r.mark)
+		s.args = append(append(append(s.args, r.doubt.Token), owned(&r.key, r.hold)...), r.mark)
 		return s, nil
 	}
 	rec := &r.record
@@ -301,5 +378,5 @@ func (r *run) statement(st *onlyonce.Settlement) (*statement, error) {
 		name = textReplace
 		list = append(list, []byte(b.Owner), b.Fence, b.state)
 	}
-	return &statement{name: name, key: &r.key, args: append(list, r.mark)}, nil
+	return &statement{name: name, key: &r.key, args: append(list, r.mark, r.doubt.Token)}, nil
 }

@@ -13,10 +13,11 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// Who waits listens to a channel and holds a lock, shared; who has news notifies
-// if somebody holds it, which a process asks once a second. So nobody pays for a
-// notification, at which commits queue in PostgreSQL, while nobody waits. Who has
-// just begun to wait may miss one, and polls.
+// A waiter listens to a channel and holds a shared lock. A writer notifies only if
+// that lock is held, which each process asks once a second: PostgreSQL
+// makes commits wait for each other when they notify, and while nobody waits nobody
+// pays for that. A waiter that
+// has just begun may miss a notification, and polls.
 const (
 	commandsChannel       = "onlyonce"
 	commandsLock    int64 = 7380959162154215793
@@ -68,7 +69,7 @@ func (e *ears) wait(ctx context.Context, name string) error {
 // askEvery is how long the answer to whether anybody listens is believed.
 const askEvery = time.Second
 
-// tell returns what tells who listens of the names, where anybody does.
+// tell returns what notifies the listeners of the names, if there are any.
 func (e *ears) tell(names string) *telling {
 	now, last := time.Now().UnixNano(), e.asked.Load()
 	return &telling{
@@ -153,7 +154,7 @@ func (e *ears) idle() bool {
 	return true
 }
 
-// wake wakes who waits for one of the names; "" for all.
+// wake wakes the waiters for one of the names; "" for all.
 func (e *ears) wake(names string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -182,7 +183,7 @@ func contains(names, name string) bool {
 
 var errShared = errors.New("nobody can listen through a pooler")
 
-// linger is how long the listening goes on without anyone who waits, and the
+// linger is how long the listening goes on without a waiter, and the
 // pause before a lost connection is made again.
 const linger = time.Second
 

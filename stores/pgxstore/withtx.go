@@ -28,6 +28,9 @@ type inTx struct {
 var errRunAgain = errors.New("the transaction can't go on: roll it back and run it again from its beginning")
 
 func (t *inTx) write(ctx context.Context, st *statement) error {
+	if st.name == "claim" || st.name == "raise" {
+		st.name += " in"
+	}
 	return t.explain(send(ctx, t.tx, t.store.ears, "", []*statement{st}, ""))
 }
 
@@ -44,6 +47,9 @@ func (t *inTx) explain(err error) error {
 }
 
 func (t *inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if err := c.Check(); err != nil {
+		return onlyonce.Record{}, wrap("claim in a transaction", err)
+	}
 	k := keyOf(c.ID)
 	r, err := claim(ctx, t, &k, &c, false)
 	if errors.Is(err, errBusy) { // the row that is in the way is not in this transaction's snapshot
@@ -57,6 +63,9 @@ func (t *inTx) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, 
 }
 
 func (t *inTx) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	if err := st.Check(); err != nil {
+		return wrap("settle in a transaction", err)
+	}
 	return wrap("settle in a transaction", settle(ctx, t, &h, &st))
 }
 

@@ -19,6 +19,12 @@
 // they last longer. There is no failover, and a backup that is restored has
 // forgotten what was done since.
 //
+// SQLite makes the file, and those beside it, with the process's umask: often
+// every user of the machine can read them, and the responses of all callers in
+// them. Diagnose finds that. Open does not refuse it and changes no mode, for the
+// file is the caller's and may hold other things: make it with mode 0600 before
+// it is opened (SQLite gives the others the same), or in a folder of mode 0700.
+//
 // A function that runs in RunTx or SettleTx must return when the database
 // returns an error to it: SQLite ends the whole transaction on some errors (the
 // disk is full, a context ended in the middle of a write), and what the

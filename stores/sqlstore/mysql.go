@@ -27,14 +27,21 @@ const (
 	mysqlNow   = "(" + mysqlBegan + " + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))"
 )
 
-var mysqlText = sqlrow.Blocks(strings.NewReplacer("{now}", mysqlNow, "{began}", mysqlBegan).Replace(mysqlFile + "\n" + mysqlOutboxFile))
+var mysqlText = sqlrow.Blocks(mysqlWhole(mysqlFile + "\n" + mysqlOutboxFile))
+
+// mysqlWhole replaces what stands in braces.
+func mysqlWhole(file string) string {
+	return strings.NewReplacer("{now}", mysqlNow, "{began}", mysqlBegan).Replace(sqlrow.Expiry("{now}").Replace(file))
+}
 
 // mysql is the dialect of MySQL and MariaDB.
 type mysql struct {
 	database  string // locks are the server's, not the database's
 	packet    int    // max_allowed_packet
 	foundRows bool   // a row that was there as it is counts as changed
+	binlog    bool   // a commit is on disk before it is seen
 	floor     mysqlFloor
+	flush     mysqlFlush
 }
 
 func (*mysql) engine() string { return engineMySQL }
@@ -48,13 +55,17 @@ func (*mysql) decode(values []driver.Value) stored {
 
 func (*mysql) plain(s string) any { return []byte(s) }
 
-func (*mysql) list(f onlyonce.Filter, before position) []any {
-	list := []any{before.createdAt, before.createdAt, before.hash[:]}
-	for _, part := range []string{f.Tenant, f.Operation, f.Key, f.Ref} {
-		list = append(list, []byte(part), []byte(part))
+func (*mysql) list(f onlyonce.Filter, before position) (string, []any) {
+	text, values := sqlrow.List(mysqlText["list"], f, anonymous, 0)
+	args := []any{before.createdAt, before.createdAt, before.hash[:]}
+	for _, v := range values {
+		args = append(args, []byte(v))
 	}
-	return append(list, int64(listPage))
+	return text, append(args, int64(listPage))
 }
+
+// anonymous is a parameter without a number.
+func anonymous(int) string { return "?" }
 
 // The driver's error is a type of its own: its text begins with the number.
 var mysqlError = regexp.MustCompile(`\bError (\d{4})\b`)
@@ -129,8 +140,8 @@ func (m *mysql) give(l line, name string, args []any) (fence int64, given bool, 
 // begin makes the session go on without autocommit: when the server rolls the
 // transaction back, as it does with one of a deadlock's, what the function
 // writes after that is in a transaction too, and not there for good.
-func (m *mysql) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks) (*sql.Tx, string, error) {
-	if _, err := conn.ExecContext(ctx, "SET autocommit = 0"); err != nil {
+func (m *mysql) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks, token []byte) (*sql.Tx, string, error) {
+	if _, err := conn.ExecContext(ctx, "SET autocommit = 0, @onlyonce = GET_LOCK('"+tokenLock(token)+"', 0)"); err != nil {
 		return nil, "", err
 	}
 	got := sqlrow.LockMine
@@ -165,10 +176,10 @@ func (m *mysql) take(l *sqlrow.Locks) string {
 }
 
 // end discards a connection that it can't make as it was.
-func (m *mysql) end(conn *sql.Conn, locks *sqlrow.Locks) {
+func (m *mysql) end(conn *sql.Conn, locks *sqlrow.Locks, token []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), reconnect)
 	defer cancel()
-	undo := "SET autocommit = 1"
+	undo := "SET autocommit = 1, @onlyonce = RELEASE_LOCK('" + tokenLock(token) + "')"
 	if locks != nil { // to give back what was not taken is no error
 		for _, lock := range [][32]byte{locks.Command, locks.Request, locks.Uncompared} {
 			undo += ", @onlyonce = RELEASE_LOCK('" + m.lockName(lock) + "')"
@@ -185,21 +196,38 @@ func (m *mysql) lockName(lock [32]byte) string {
 	return "onlyonce:" + hex.EncodeToString(h[:24])
 }
 
-func (m *mysql) look(l line, k *key) (seen sight, err error) {
+// tokenLock is what the lock of a transaction is called, on a server with other
+// databases.
+func tokenLock(token []byte) string { return "onlyonce:" + hex.EncodeToString(token) }
+
+func (m *mysql) look(l line, k *key, _ []byte) (seen sight, err error) {
 	err = l.query("look", func(v []driver.Value) error {
-		n := len(v)
-		r := sqlrow.Reader{Values: v[n-2:]}
-		seen.now, seen.floor = r.Int("now"), r.Int("floor")
-		if v[0] != nil {
-			row := m.decode(v[:n-1])
-			seen.row = &row
+		row, more := v[:len(v)-2], sqlrow.Reader{Values: v[len(v)-3:]}
+		seen.now, seen.floor, seen.token = more.Int("now"), more.Int("floor"), more.Bytes("commit_token")
+		if row[0] != nil {
+			r := m.decode(row)
+			seen.row = &r
 		}
-		return r.Err
+		return more.Err
 	}, k.hash[:])
 	return seen, err
 }
 
-func (m *mysql) record(l line, seen *sight, r *onlyonce.Record, values []any) (bool, error) {
+// ended waits for the lock that the transaction's session gives back after the
+// transaction's end.
+func (*mysql) ended(ctx context.Context, conn *sql.Conn, token []byte) error {
+	var got sql.NullBool
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK('"+tokenLock(token)+"', 1)").Scan(&got); err != nil {
+		return err
+	}
+	if !got.Bool {
+		return errStillRunning
+	}
+	_, err := conn.ExecContext(ctx, "DO RELEASE_LOCK('"+tokenLock(token)+"')")
+	return err
+}
+
+func (m *mysql) record(l line, seen *sight, r *onlyonce.Record, values []any, token []byte) (bool, error) {
 	if l.tx != nil {
 		if err := m.same(l, seen); err != nil {
 			return false, err
@@ -212,16 +240,24 @@ func (m *mysql) record(l line, seen *sight, r *onlyonce.Record, values []any) (b
 	hash := r.ID.Hash()
 	values = released(values)
 	if row := seen.row; row != nil {
+		before, err := sqlrow.EncodeSteps(row.Steps)
+		if err != nil {
+			return false, err
+		}
 		n, err := l.change("record again", append(values, blob(r.Fingerprint), []byte(r.Owner), int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(),
-			hash[:], []byte(row.Owner), row.Fence, row.As, r.Fence)...)
+			blob(token), hash[:], []byte(row.Owner), row.Fence, row.As, before)...)
 		return n > 0, err
 	}
 	n, err := l.change("record", append(values, hash[:], m.plain(r.ID.Tenant), m.plain(r.ID.Operation), m.plain(r.ID.Key), blob(r.Fingerprint), []byte(r.Owner),
-		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), r.Fence)...)
+		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), blob(token))...)
 	if numberOf(err) == 1062 { // someone else made the row
 		return false, nil
 	}
 	return n > 0, err
+}
+
+func (*mysql) decision(values []any, owner []byte, seen ...any) []any {
+	return append(append(values, owner), seen...)
 }
 
 // same looks for the savepoint, which is gone when the transaction has ended.
@@ -250,42 +286,93 @@ func (*mysql) joins(l line) error {
 // mysqlPurgeBatch is how many rows a statement deletes.
 const mysqlPurgeBatch = 500
 
-// purge makes the fences of what it deletes known before it does.
+func (m *mysql) lapse(l line, limit int) (int, error) {
+	now, err := l.number("now")
+	if err != nil {
+		return 0, err
+	}
+	var ids []any
+	err = l.query("lapsed", func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		ids = append(ids, r.Bytes("id"))
+		return r.Err
+	}, now, int64(min(limit, mysqlPurgeBatch)))
+	if err != nil {
+		return 0, err
+	}
+	return m.remove(l, "lapse", now, ids)
+}
+
+// purge deletes what is due and not in use. A command that a transaction runs
+// keeps its row: that transaction chose its fence when it looked.
 func (m *mysql) purge(l line, limit int) (rows, records int, err error) {
 	now, err := l.number("now")
 	if err != nil {
 		return 0, 0, err
 	}
-	due, highest := map[bool][]any{}, int64(0)
+	var due []any
+	highest := int64(0)
 	err = l.query("due", func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}
-		id, fence, state := r.Bytes("id"), r.Int("fence"), r.Text("state")
-		due[state == stateReleased] = append(due[state == stateReleased], id)
-		highest = max(highest, fence)
-		rows++
+		due = append(due, r.Bytes("id"))
+		highest = max(highest, r.Int("fence"))
 		return r.Err
 	}, now, int64(min(limit, mysqlPurgeBatch)))
-	if err != nil || rows == 0 {
+	if rows = len(due); err != nil || rows == 0 {
 		return rows, 0, err
 	}
-	if err := l.raiseFloor(highest, now); err != nil {
+	upTo, err := l.cover(highest, now, floorSpread)
+	if err != nil {
 		return 0, 0, err
 	}
-	if _, err := m.remove(l, now, due[true]); err != nil {
+	free, err := m.free(l, upTo, due)
+	if err != nil {
 		return 0, 0, err
 	}
-	records, err = m.remove(l, now, due[false])
-	if rows == mysqlPurgeBatch {
+	if _, err := m.remove(l, "purge", now, free[true]); err != nil {
+		return 0, 0, err
+	}
+	records, err = m.remove(l, "purge", now, free[false])
+	switch {
+	case len(free) == 0:
+		rows = 0 // what is due is in use
+	case rows == mysqlPurgeBatch:
 		rows = limit // there may be more
 	}
 	return rows, records, err
 }
 
-func (*mysql) remove(l line, now int64, ids []any) (int, error) {
+// free returns those of the rows that no transaction runs; true: of released
+// commands. It returns none if the floor does not cover them any more.
+func (m *mysql) free(l line, upTo int64, ids []any) (map[bool][]any, error) {
+	if floor, err := l.number("floor"); err != nil || floor < upTo {
+		l.covered.forget()
+		return nil, err
+	}
+	free := make(map[bool][]any)
+	rows, err := l.db.QueryContext(l.ctx, withIDs("free", ids), append([]any{[]byte(m.database)}, ids...)...)
+	if err != nil {
+		return nil, err
+	}
+	return free, scan(rows, func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		id, released := r.Bytes("id"), r.Text("state") == stateReleased
+		free[released] = append(free[released], id)
+		return r.Err
+	})
+}
+
+// withIDs is a statement for so many rows.
+func withIDs(name string, ids []any) string {
+	return strings.Replace(mysqlText[name], "{ids}", strings.TrimSuffix(strings.Repeat("?, ", len(ids)), ", "), 1)
+}
+
+// remove runs a statement on the rows of the ids that are still due.
+func (*mysql) remove(l line, name string, now int64, ids []any) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	text := strings.Replace(mysqlText["purge"], "{ids}", strings.TrimSuffix(strings.Repeat("?, ", len(ids)), ", "), 1)
+	text := withIDs(name, ids)
 	var n int64
 	err := l.again(func() error {
 		res, err := l.db.ExecContext(l.ctx, text, append([]any{now}, ids...)...)

@@ -33,7 +33,7 @@ var mysqlRisks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate}
 // mysqlPrepared are the statements that callers wait for: unprepared, each would
 // take two round trips more.
 var mysqlPrepared = []string{
-	"floor", "look", "lookup", "list", "claim", "take", "renew", "step", "settle", "release", "record", "record again",
+	"floor", "look", "lookup", "claim", "take", "renew", "step", "settle", "release", "record", "record again", "flush",
 }
 
 func openMySQL(ctx context.Context, db *sql.DB, cfg Config) (*server, error) {
@@ -73,6 +73,7 @@ func (m *mysql) diagnose(l line) (found []onlyonce.Finding, err error) {
 		r := sqlrow.Reader{Values: v}
 		_, ticks, version, mode := r.Int("sleep"), r.Int("ticks") != 0, r.Text("version"), r.Text("sql_mode")
 		flush, binlog, sync, readOnly := r.Int("flush"), r.Int("log_bin") != 0, r.Int("sync_binlog"), r.Int("read_only") != 0
+		m.binlog = binlog
 		m.packet, m.database = int(r.Int("packet")), r.Text("database")
 		if tooOld(version) {
 			add(riskOldVersion, "the server is "+version, "use MySQL 8 or MariaDB "+mariadbOldest+", or newer")

@@ -2,52 +2,49 @@ package sqlstore
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
-// A mysqlFloor is the highest fence of all deleted records, read a moment ago.
-// A record is deleted after its time is over, so its fence is below the clock,
-// which is in every fence to come. Only when the clock was set back is it above:
-// then who raises the floor waits until everyone has read it again.
+// A mysqlFloor is the highest fence of all deleted records, read a moment ago: a
+// claim that read it itself would lock its row. Who raises the floor in order to
+// delete waits until every claim goes by the new one.
 type mysqlFloor struct {
-	mu    sync.Mutex
+	last    atomic.Pointer[floorRead]
+	reading sync.Mutex
+}
+
+type floorRead struct {
 	value int64
 	at    time.Time
 }
 
 const (
-	floorFresh  = time.Second
-	floorSpread = 2 * floorFresh // until everyone has a floor that was raised
+	floorFresh  = 100 * time.Millisecond
+	floorSpread = floorFresh + sqlrow.Spread // until every claim has a floor that was raised, or looks again
 )
 
+// read returns a floor that is fresh. Before it gets old, one caller reads it anew
+// while the others go on with the last.
 func (f *mysqlFloor) read(l line) (int64, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.at.IsZero() && time.Since(f.at) < floorFresh {
-		return f.value, nil
+	if r := f.last.Load(); r != nil && time.Since(r.at) < floorFresh {
+		if time.Since(r.at) < floorFresh/2 || !f.reading.TryLock() {
+			return r.value, nil
+		}
+	} else {
+		f.reading.Lock()
+	}
+	defer f.reading.Unlock()
+	if r := f.last.Load(); r != nil && time.Since(r.at) < floorFresh/2 {
+		return r.value, nil
 	}
 	at := time.Now()
 	value, err := l.number("floor")
 	if err != nil {
 		return 0, err
 	}
-	f.value, f.at = value, at
+	f.last.Store(&floorRead{value, at})
 	return value, nil
-}
-
-// raiseFloor makes every fence to come higher than one that no record has any
-// more, or soon will not have.
-func (l line) raiseFloor(fence, now int64) error {
-	if _, err := l.exec("raise floor", fence); err != nil {
-		return err
-	}
-	if l.dialect.engine() != engineMySQL || fence < now {
-		return nil
-	}
-	select {
-	case <-time.After(floorSpread):
-		return nil
-	case <-l.ctx.Done():
-		return l.ctx.Err()
-	}
 }

@@ -16,7 +16,7 @@ import (
 //go:embed mysql_group.sql
 var mysqlGroupFile string
 
-var mysqlGroupText = sqlrow.Blocks(strings.ReplaceAll(mysqlGroupFile, "{now}", mysqlNow))
+var mysqlGroupText = sqlrow.Blocks(mysqlWhole(mysqlGroupFile))
 
 // A mysqlGroup has a connection for each kind of group, whose statements are
 // prepared once for each size. A group is to give up rather than wait for the
@@ -119,7 +119,7 @@ func (g *mysqlGroup) writeClaims(ctx context.Context, s *server, claims []*group
 			j := claims[min(i, len(claims)-1)]
 			c := j.claim
 			values = append(values, j.key.hash[:], []byte(c.ID.Tenant), []byte(c.ID.Operation), []byte(c.ID.Key), blob(c.Fingerprint), []byte(c.Owner),
-				fence, fence, now+c.Lease.Microseconds())
+				fence, fence, sqlrow.LapsedKeep(c), now+c.Lease.Microseconds())
 		}
 		if err := g.mysql.fits(values); err != nil {
 			return err
@@ -136,22 +136,30 @@ func (g *mysqlGroup) writeClaims(ctx context.Context, s *server, claims []*group
 		}
 		owned := byOwner(claims, func(j *groupedClaim) string { return j.claim.Owner })
 		hash := func(i int) []byte { return claims[min(i, len(claims)-1)].key.hash[:] }
-		return g.owners(ctx, &g.claims, size, hash, func(owner string, had int64, state string) {
-			if j := owned[owner]; j != nil && had == fence && state == string(onlyonce.StateProcessing) {
+		return g.owners(ctx, &g.claims, size, hash, func(o groupedRow) {
+			if j := owned[o.owner]; j != nil && o.fence == fence && o.state == string(onlyonce.StateProcessing) {
 				j.given, j.fence = true, fence
 			}
 		})
 	})
 }
 
+// A groupedRow says whose a record is now.
+type groupedRow struct {
+	owner   string
+	fence   int64
+	state   string
+	expired bool
+}
+
 // owners reads whose the records are now.
-func (g *mysqlGroup) owners(ctx context.Context, lane *mysqlLane, size int, hash func(i int) []byte, is func(owner string, fence int64, state string)) error {
+func (g *mysqlGroup) owners(ctx context.Context, lane *mysqlLane, size int, hash func(i int) []byte, is func(groupedRow)) error {
 	ids := make([]any, size)
 	for i := range ids {
 		ids[i] = hash(i)
 	}
 	return g.read(ctx, lane, "owners", ", ", size, func(r *sqlrow.Reader) {
-		is(r.Text("owner"), r.Int("fence"), r.Text("state"))
+		is(groupedRow{owner: r.Text("owner"), fence: r.Int("fence"), state: r.Text("state"), expired: r.Int("expired") != 0})
 	}, ids...)
 }
 
@@ -173,6 +181,9 @@ func (g *mysqlGroup) writeSettles(ctx context.Context, s *server, settles []*gro
 			return err
 		}
 		changed, err := g.write(ctx, &g.settles, "settles", " UNION ALL ", size, values)
+		for _, j := range settles {
+			j.doubt = changed > 0 || err != nil && !undone(err)
+		}
 		if err != nil {
 			return err
 		}
@@ -184,12 +195,29 @@ func (g *mysqlGroup) writeSettles(ctx context.Context, s *server, settles []*gro
 		}
 		owned := byOwner(settles, func(j *groupedSettle) string { return j.hold.Owner })
 		hash := func(i int) []byte { return settles[min(i, len(settles)-1)].key.hash[:] }
-		return g.owners(ctx, &g.settles, size, hash, func(owner string, fence int64, state string) {
-			if j := owned[owner]; j != nil && fence == j.hold.Fence && state != string(onlyonce.StateProcessing) && state != stateReleased {
-				j.done = true // by this, or before
+		var ended []*groupedSettle // by this, or before
+		err = g.owners(ctx, &g.settles, size, hash, func(o groupedRow) {
+			if j := owned[o.owner]; j != nil && o.fence == j.hold.Fence && o.state != string(onlyonce.StateProcessing) && o.state != stateReleased && !o.expired {
+				ended = append(ended, j)
 			}
 		})
+		if err == nil && len(ended) > int(changed) {
+			err = g.mysql.flushed(l)
+		}
+		if err != nil {
+			return err
+		}
+		for _, j := range ended {
+			j.done = true
+		}
+		return nil
 	})
+}
+
+// undone reports that the server has rolled a statement back.
+func undone(err error) bool {
+	n := numberOf(err)
+	return n == 1205 || n == 1213 // a wait for a lock took too long, or would never have ended
 }
 
 func (g *mysqlGroup) write(ctx context.Context, lane *mysqlLane, name, separator string, rows int, values []any) (int64, error) {

@@ -29,8 +29,8 @@ func (postgres) decode(values []driver.Value) stored { return pgschema.Record(sq
 
 func (postgres) plain(s string) any { return pgschema.Escape(s) }
 
-func (postgres) list(f onlyonce.Filter, before position) []any {
-	return []any{before.createdAt, before.hash[:], pgschema.Escape(f.Tenant), pgschema.Escape(f.Operation), pgschema.Escape(f.Key), pgschema.Escape(f.Ref), int64(listPage)}
+func (postgres) list(f onlyonce.Filter, before position) (string, []any) {
+	return pgschema.List(f, before.createdAt, before.hash[:], listPage)
 }
 
 // trouble goes by SQLSTATE, which every driver's error has.
@@ -59,6 +59,9 @@ func (postgres) trouble(err error) trouble {
 }
 
 func (postgres) give(l line, name string, args []any) (fence int64, given bool, err error) {
+	if l.tx != nil && name != "take" {
+		name += " in"
+	}
 	err = l.query(name, func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}
 		fence, given = r.Int("fence"), true
@@ -67,7 +70,7 @@ func (postgres) give(l line, name string, args []any) (fence int64, given bool, 
 	return fence, given, err
 }
 
-func (postgres) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks) (*sql.Tx, string, error) {
+func (postgres) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks, _ []byte) (*sql.Tx, string, error) {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil || locks == nil {
 		return tx, sqlrow.LockMine, err
@@ -82,31 +85,38 @@ func (postgres) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks) 
 }
 
 // end has nothing to do: the locks went with the transaction.
-func (postgres) end(*sql.Conn, *sqlrow.Locks) {}
+func (postgres) end(*sql.Conn, *sqlrow.Locks, []byte) {}
 
-func (p postgres) look(l line, k *key) (seen sight, err error) {
+func (p postgres) look(l line, k *key, token []byte) (seen sight, err error) {
 	err = l.query("look", func(v []driver.Value) error {
-		more := sqlrow.Reader{Values: v[len(v)-2:]}
-		seen.floor, seen.mark = more.Int("floor"), more.Int("mark")
-		now := sqlrow.Reader{Values: v[len(v)-3:]}
-		seen.now = now.Int("now")
-		if v[0] != nil {
-			r := p.decode(v[:len(v)-2])
+		row, more := v[:len(v)-4], sqlrow.Reader{Values: v[len(v)-5:]}
+		seen.now, seen.floor, seen.mark, seen.token = more.Int("now"), more.Int("floor"), more.Int("mark"), more.Bytes("commit_token")
+		if row[0] != nil {
+			r := p.decode(row)
 			seen.row = &r
 		}
-		return errors.Join(more.Err, now.Err)
-	}, k.hash[:])
+		return more.Err
+	}, k.hash[:], sqlrow.TokenLock(token))
 	return seen, err
 }
 
-func (p postgres) record(l line, seen *sight, r *onlyonce.Record, values []any) (bool, error) {
+func (postgres) ended(ctx context.Context, conn *sql.Conn, token []byte) error {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, pgschema.Text["ended"], sqlrow.TokenLock(token))
+	return errors.Join(err, tx.Rollback())
+}
+
+func (p postgres) record(l line, seen *sight, r *onlyonce.Record, values []any, token []byte) (bool, error) {
 	steps, err := sqlrow.EncodeSteps(r.Steps)
 	if err != nil {
 		return false, err
 	}
 	values = released(values)
 	values = append(values, nil, p.plain(r.ID.Tenant), p.plain(r.ID.Operation), p.plain(r.ID.Key), blob(r.Fingerprint), []byte(r.Owner),
-		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), nil, nil, nil, nil)
+		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), nil, nil, nil, nil, blob(token))
 	hash := r.ID.Hash()
 	values[8] = hash[:]
 	if row := seen.row; row != nil {
@@ -125,6 +135,10 @@ func (p postgres) record(l line, seen *sight, r *onlyonce.Record, values []any) 
 	return false, p.same(l, seen)
 }
 
+func (postgres) decision(values []any, owner []byte, seen ...any) []any {
+	return append(append(values, seen...), owner)
+}
+
 // released makes the values of a settlement that releases those of a row that
 // is there for its fence alone.
 func released(values []any) []any {
@@ -138,6 +152,12 @@ func released(values []any) []any {
 // that failed.
 func (postgres) joins(line) error { return nil }
 
+// durable has nothing to do: PostgreSQL flushes a commit, and waits for its
+// synchronous standbys, before others can see it.
+func (postgres) durable(line, *key, *stored) error { return nil }
+
+func (postgres) settled(*key, int64) {}
+
 func (postgres) fits([]any) error { return nil }
 
 func (postgres) same(l line, seen *sight) error {
@@ -148,11 +168,40 @@ func (postgres) same(l line, seen *sight) error {
 	return err
 }
 
-func (postgres) purge(l line, limit int) (rows, n int, err error) {
-	err = l.query("purge", func(v []driver.Value) error {
+func (postgres) lapse(l line, limit int) (n int, err error) {
+	err = l.query("lapse", func([]driver.Value) error {
+		n++
+		return nil
+	}, int64(limit))
+	return n, err
+}
+
+func (postgres) purge(l line, limit int) (rows, records int, err error) {
+	var highest, now int64
+	err = l.query("due", func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}
-		rows, n = int(r.Int("rows")), int(r.Int("records"))
+		rows, highest, now = int(r.Int("rows")), r.Int("fence"), r.Int("now")
 		return r.Err
 	}, int64(limit))
-	return rows, n, err
+	if err != nil || rows == 0 {
+		return 0, 0, err
+	}
+	upTo, err := l.cover(highest, now, sqlrow.Spread)
+	if err != nil {
+		return 0, 0, err
+	}
+	var deleted int
+	var floor int64
+	err = l.query("purge", func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		deleted, records, floor = int(r.Int("rows")), int(r.Int("records")), r.Int("floor")
+		return r.Err
+	}, int64(limit), upTo)
+	if floor < upTo {
+		l.covered.forget()
+	}
+	if deleted == 0 {
+		rows = 0 // what is due is in use
+	}
+	return rows, records, err
 }

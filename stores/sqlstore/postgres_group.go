@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
+	"fmt"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
@@ -25,6 +27,9 @@ func groupPostgres(ctx context.Context, s *server) {
 	}
 }
 
+// errCommit is the error of a commit that may have taken effect.
+var errCommit = errors.New("commit a group")
+
 // together runs one statement in a transaction, on one connection.
 func (postgres) together(ctx context.Context, s *server, name string, row func([]driver.Value) error, args ...any) (err error) {
 	conn, err := s.db.Conn(ctx)
@@ -44,6 +49,9 @@ func (postgres) together(ctx context.Context, s *server, name string, row func([
 		end = "ROLLBACK"
 	}
 	if _, e := conn.ExecContext(ctx, end); e != nil {
+		if err == nil {
+			e = fmt.Errorf("%w: %w", errCommit, e)
+		}
 		return discard(conn, e)
 	}
 	return err
@@ -89,11 +97,8 @@ func (p postgres) writeSettles(ctx context.Context, s *server, settles []*groupe
 		}
 		return r.Err
 	}, columns...)
-	if err != nil {
-		return err
-	}
 	for _, j := range done {
-		j.done = true
+		j.done, j.doubt = err == nil, errors.Is(err, errCommit)
 	}
-	return nil
+	return err
 }

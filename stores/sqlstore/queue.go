@@ -33,7 +33,7 @@ type queue[J any] struct {
 type ticket[J any] struct {
 	job    J
 	err    error // once it is answered
-	done   bool  // answered; known to who writes
+	done   bool  // answered; only the writer looks at it
 	place  place // guarded by the queue's lock
 	events chan event
 }
@@ -146,7 +146,7 @@ func (q *queue[J]) lead() {
 	then()
 }
 
-// take takes what is queued, after it let those run who are about to queue.
+// take takes what is queued, after it let those callers run that are about to queue.
 func (q *queue[J]) take() []*ticket[J] {
 	for range 4 {
 		runtime.Gosched()
@@ -162,7 +162,7 @@ func (q *queue[J]) take() []*ticket[J] {
 	return batch
 }
 
-// next lets the first who waits lead.
+// next lets the first waiter lead.
 func (q *queue[J]) next() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

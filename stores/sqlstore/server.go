@@ -23,6 +23,7 @@ type server struct {
 	groups   *groups              // nil: nothing goes in groups
 	hints    sqlrow.Hints
 	inside   inside
+	covered  covered
 }
 
 // A dialect is what one kind of server does differently.
@@ -30,36 +31,57 @@ type dialect interface {
 	engine() string // as Migrations names it
 	version(ctx context.Context, on rowQuerier) (int, error)
 	statements() map[string]string
-	decode(values []driver.Value) stored           // a row of the lookup and list statements
-	plain(s string) any                            // a text column's value
-	list(f onlyonce.Filter, before position) []any // the arguments of the statement "list"
-	trouble(err error) trouble                     // what a statement's error means
+	decode(values []driver.Value) stored                               // a row of the lookup and list statements
+	plain(s string) any                                                // a text column's value
+	list(f onlyonce.Filter, before position) (text string, args []any) // the statement that reads a page
+	trouble(err error) trouble                                         // what a statement's error means
 	diagnose(l line) ([]onlyonce.Finding, error)
 
-	// purge deletes at most limit rows, among which are so many records.
+	// purge looks at no more than limit rows that are due, and deletes them but for
+	// those that are in use; among the deleted are so many records.
 	purge(l line, limit int) (rows, records int, err error)
+
+	// lapse releases at most limit records whose leases have lapsed and whose
+	// keep has passed since, and returns how many. Their rows stay for a while,
+	// for their fences.
+	lapse(l line, limit int) (int, error)
 
 	// give runs a statement that gives a hold, and returns its fence.
 	give(l line, name string, args []any) (fence int64, given bool, err error)
 
 	// begin begins a transaction, with the locks unless they are nil; got is
 	// one of sqlrow's outcomes. end gives the locks back.
-	begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks) (tx *sql.Tx, got string, err error)
-	end(conn *sql.Conn, locks *sqlrow.Locks)
+	begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks, token []byte) (tx *sql.Tx, got string, err error)
+	end(conn *sql.Conn, locks *sqlrow.Locks, token []byte)
 
 	// look reads the key's row and the store's clock.
-	look(l line, k *key) (sight, error)
+	look(l line, k *key, token []byte) (sight, error)
 
-	// record writes the settled record of a transaction, unless the row is not
-	// the one seen any more. It returns errEnded if the transaction is not the
-	// one that saw it.
-	record(l line, seen *sight, r *onlyonce.Record, values []any) (written bool, err error)
+	// ended waits on another connection until the transaction with the token has
+	// ended.
+	ended(ctx context.Context, conn *sql.Conn, token []byte) error
+
+	// record writes the settled record of a transaction with its token, unless
+	// the row is not the one seen any more. It returns errEnded if the transaction
+	// is not the one that saw it.
+	record(l line, seen *sight, r *onlyonce.Record, values []any, token []byte) (written bool, err error)
+
+	// decision returns the arguments of the statements "resolve", with values,
+	// and "remove", without: the record as it was seen, and its next owner.
+	decision(values []any, owner []byte, seen ...any) []any
 
 	// joins refuses a transaction of the caller's that has ended.
 	joins(l line) error
 
 	// fits refuses values that are too large for a statement.
 	fits(args []any) error
+
+	// durable returns once a settled record that was read, outside a
+	// transaction, survives a crash of the server.
+	durable(l line, k *key, r *stored) error
+
+	// settled notes that the server has confirmed a settlement.
+	settled(k *key, fence int64)
 
 	// same returns errEnded unless the transaction is still the one that saw.
 	same(l line, seen *sight) error
@@ -68,6 +90,7 @@ type dialect interface {
 // A sight is a row as a transaction saw it.
 type sight struct {
 	row        *stored // nil: there is none
+	token      []byte  // of the transaction that settled it last
 	now, floor int64
 	mark       int64 // of the transaction; 0: none
 }
@@ -193,8 +216,8 @@ func (l line) prepare(name string) *sql.Stmt {
 	return st
 }
 
-// prepareAll prepares the statements now: who is in a transaction has a
-// connection already and must not wait for another.
+// prepareAll prepares the statements now: a caller in a transaction has
+// a connection already and must not wait for another.
 func (s *server) prepareAll(ctx context.Context, names ...string) (err error) {
 	s.prepared = make(map[string]*sql.Stmt, len(names))
 	for _, name := range names {
@@ -236,7 +259,7 @@ func (s *server) close() error {
 
 func (s *server) claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	k := keyOf(c.ID)
-	if r := s.seen(ctx, &k); r != nil && !c.Takes(r.Record) {
+	if r := s.seen(ctx, &k); r != nil && !c.Takes(r.Record) && r.Owner != c.Owner {
 		return r.Record, nil
 	}
 	r, err := s.claimNew(ctx, &k, &c)
@@ -279,38 +302,29 @@ func (s *server) settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settle
 	if together && groupable(&st) {
 		return s.settleInGroup(ctx, &k, &h, &st)
 	}
-	return s.line(ctx).settle(h, st)
+	return s.line(ctx).settle(h, st, false)
 }
 
 func (s *server) lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
 	return s.line(ctx).lookup(id)
 }
 
-// serverPurgeBatch is how many rows a statement deletes.
-const serverPurgeBatch = 1000
-
-func (s *server) purge(ctx context.Context, limit int) (purged int, err error) {
-	if err := ctx.Err(); err != nil {
-		return 0, err
-	}
-	for purged < limit {
-		batch := min(limit-purged, serverPurgeBatch)
-		rows, n, err := s.dialect.purge(s.line(ctx), batch)
-		purged += n
-		if err != nil || rows < batch {
-			return purged, err
-		}
-	}
-	return purged, nil
-}
-
 // page reads the records of f but for its state, which only a record that has
 // been decoded has.
 func (s *server) page(ctx context.Context, f onlyonce.Filter, before position) (page []stored, err error) {
-	err = s.line(ctx).query("list", func(v []driver.Value) error {
-		page = append(page, s.dialect.decode(v))
-		return nil
-	}, s.dialect.list(f, before)...)
+	l := s.line(ctx)
+	text, args := s.dialect.list(f, before)
+	err = l.again(func() error {
+		page = page[:0]
+		rows, err := s.db.QueryContext(ctx, text, args...)
+		if err != nil {
+			return err
+		}
+		return scan(rows, func(v []driver.Value) error {
+			page = append(page, s.dialect.decode(v))
+			return nil
+		})
+	})
 	return page, err
 }
 

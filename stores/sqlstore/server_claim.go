@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"database/sql/driver"
+	"errors"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -17,7 +18,13 @@ func (l line) find(k *key) (found *stored, err error) {
 		found = &r
 		return nil
 	}, k.hash[:])
-	return collided(found, k, err)
+	if found, err = collided(found, k, err); err != nil || l.tx != nil {
+		return found, err
+	}
+	if err := l.dialect.durable(l, k, found); err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // findCurrent finds what the snapshot of a transaction does not have, where
@@ -67,7 +74,10 @@ func (l line) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
 		began := time.Now()
 		fence, given, err := l.dialect.give(l, "claim", l.claimArgs(k, c))
 		if given {
-			return l.surely(k, freshlyFenced(c, fence), time.Since(began))
+			r, sure, err := l.surely(k, freshlyFenced(c, fence), time.Since(began))
+			if sure || err != nil {
+				return r, err
+			}
 		}
 		if err == nil {
 			seen, err = l.find(k)
@@ -79,6 +89,12 @@ func (l line) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
 		case err != nil:
 			return onlyonce.Record{}, err
 		case seen == nil:
+			continue
+		case held(seen, onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}): // by a call whose answer was lost, and which may have been slow
+			r, sure, err := l.surely(k, seen.Record, sqlrow.Slow)
+			if sure || err != nil {
+				return r, err
+			}
 			continue
 		case !seen.Expired && !c.Takes(seen.Record):
 			return seen.Record, nil
@@ -96,7 +112,7 @@ func (l line) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
 func (l line) claimArgs(k *key, c *onlyonce.Claim) []any {
 	return []any{
 		k.hash[:], l.dialect.plain(c.ID.Tenant), l.dialect.plain(c.ID.Operation), l.dialect.plain(c.ID.Key),
-		blob(c.Fingerprint), []byte(c.Owner), c.Lease.Microseconds(),
+		blob(c.Fingerprint), []byte(c.Owner), sqlrow.LapsedKeep(c), c.Lease.Microseconds(),
 	}
 }
 
@@ -105,21 +121,23 @@ func (l line) claimArgs(k *key, c *onlyonce.Claim) []any {
 func freshlyFenced(c *onlyonce.Claim, fence int64) onlyonce.Record { return fresh(c, fence, fence) }
 
 // surely makes the fence of a hold that was given to a new command higher than
-// those of deleted records.
-func (l line) surely(k *key, r onlyonce.Record, took time.Duration) (onlyonce.Record, error) {
+// those of deleted records. It reports false if the record is not as it was given
+// any more.
+func (l line) surely(k *key, r onlyonce.Record, took time.Duration) (_ onlyonce.Record, sure bool, err error) {
 	if took < sqlrow.Slow {
-		return r, nil
+		return r, true, nil
 	}
-	floor, err := l.number("floor")
-	if err != nil || r.Fence > floor {
-		return r, err
+	if l.tx == nil { // in a transaction, the floor may be that of an old snapshot
+		floor, err := l.number("floor")
+		if err != nil || r.Fence > floor {
+			return r, err == nil, err
+		}
 	}
-	fence, given, err := l.dialect.give(l, "raise", []any{k.hash[:], []byte(r.Owner), r.Fence})
-	if err == nil && !given {
-		err = onlyonce.ErrLost
+	fence, raised, err := l.dialect.give(l, "raise", []any{k.hash[:], []byte(r.Owner), r.Fence})
+	if raised {
+		r.Fence = fence
 	}
-	r.Fence = fence
-	return r, err
+	return r, err == nil && (raised || l.tx != nil), err
 }
 
 // number runs a statement that returns one.
@@ -136,12 +154,13 @@ func (l line) number(name string, args ...any) (n int64, err error) {
 func (l line) take(k *key, c *onlyonce.Claim, seen *stored) (onlyonce.Record, bool, error) {
 	r := takes(c, seen)
 	steps, err := sqlrow.EncodeSteps(r.Steps)
-	if err != nil {
+	before, beforeErr := sqlrow.EncodeSteps(seen.Steps)
+	if err = errors.Join(err, beforeErr); err != nil {
 		return onlyonce.Record{}, false, err
 	}
 	fence, given, err := l.dialect.give(l, "take", []any{
-		seen.Expired, c.Lease.Microseconds(), []byte(c.Owner), int64(r.Attempt), blob(r.Fingerprint), steps, l.text(r.Error),
-		k.hash[:], []byte(seen.Owner), seen.Fence, seen.As,
+		seen.Expired, c.Lease.Microseconds(), sqlrow.LapsedKeep(c), []byte(c.Owner), int64(r.Attempt), blob(r.Fingerprint), steps, l.text(r.Error),
+		k.hash[:], []byte(seen.Owner), seen.Fence, seen.As, before,
 	})
 	if err != nil || !given {
 		return onlyonce.Record{}, false, err

@@ -29,15 +29,22 @@ type grouper interface {
 	// of those it did insert.
 	writeClaims(ctx context.Context, s *server, claims []*groupedClaim) error
 
-	// writeSettles settles, and sets done of those it did settle.
+	// writeSettles settles, and sets done of those it did settle, and doubt of
+	// those it may have settled.
 	writeSettles(ctx context.Context, s *server, settles []*groupedSettle) error
 }
 
 type groupedClaim struct {
-	key   key
-	claim *onlyonce.Claim
-	fence int64
-	given bool
+	key    key
+	claim  *onlyonce.Claim
+	fence  int64 // as it was written, which is also when the record was created
+	raised int64 // what the fence was raised to; 0: it was not
+	given  bool
+}
+
+// record is what was given.
+func (j *groupedClaim) record() onlyonce.Record {
+	return fresh(j.claim, j.fence, max(j.fence, j.raised))
 }
 
 type groupedSettle struct {
@@ -45,6 +52,7 @@ type groupedSettle struct {
 	hold       *onlyonce.Hold
 	settlement *onlyonce.Settlement
 	done       bool
+	doubt      bool // it may have been settled although it is not done
 }
 
 const (
@@ -116,8 +124,8 @@ func (s *server) writeClaims(ctx context.Context, g grouper, jobs []*groupedClai
 		if !j.given || err == nil && j.fence > floor {
 			continue
 		}
-		r, raiseErr := l.surely(&j.key, freshlyFenced(j.claim, j.fence), took)
-		j.given, j.fence = raiseErr == nil, r.Fence // one that was not raised is recognised by its owner
+		r, sure, _ := l.surely(&j.key, freshlyFenced(j.claim, j.fence), took)
+		j.given, j.raised = sure, r.Fence // one that was not raised is recognised by its owner
 	}
 	return err
 }
@@ -152,7 +160,7 @@ func (s *server) claimInGroup(ctx context.Context, k *key, c *onlyonce.Claim) (o
 		return onlyonce.Record{}, err
 	}
 	if j.given {
-		return freshlyFenced(c, j.fence), nil
+		return j.record(), nil
 	}
 	done, err := s.groups.goAlone(ctx, k)
 	if err != nil {
@@ -164,15 +172,19 @@ func (s *server) claimInGroup(ctx context.Context, k *key, c *onlyonce.Claim) (o
 
 func (s *server) settleInGroup(ctx context.Context, k *key, h *onlyonce.Hold, st *onlyonce.Settlement) error {
 	j := &groupedSettle{key: *k, hold: h, settlement: st}
-	if err := s.groups.settles.do(ctx, newTicket(j)); err != nil || j.done {
+	if err := s.groups.settles.do(ctx, newTicket(j)); err != nil {
 		return err
+	}
+	if j.done {
+		s.dialect.settled(k, h.Fence)
+		return nil
 	}
 	done, err := s.groups.goAlone(ctx, k)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return s.line(ctx).settle(*h, *st)
+	return s.line(ctx).settle(*h, *st, j.doubt)
 }
 
 // groupable says whether a settlement is small and plain enough to go with

@@ -44,7 +44,7 @@ func (t joinedServer) settle(ctx context.Context, h onlyonce.Hold, st onlyonce.S
 	if err != nil {
 		return err
 	}
-	return l.settle(h, st)
+	return l.settle(h, st, false)
 }
 
 func (t joinedServer) lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {

@@ -20,13 +20,16 @@ func (t *turn) doubt(cause error) error {
 	ctx, cancel := context.WithTimeout(t.in.ctx, doubtful)
 	defer cancel()
 	for n := 1; ; n++ {
-		committed, err := t.witness(ctx)
+		err := t.findCommit(ctx)
 		switch {
-		case err == nil && committed:
+		case err == nil:
+			t.recorded = true
 			t.settled()
 			return nil
-		case err == nil:
-			return cause
+		case errors.Is(err, sqlrow.ErrNotCommitted):
+			return fmt.Errorf("%w: %w", err, cause)
+		case errors.Is(err, sqlrow.ErrMovedOn):
+			return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, err, cause)
 		}
 		if !pause(ctx, 10*n) {
 			return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, cause, err)
@@ -36,31 +39,28 @@ func (t *turn) doubt(cause error) error {
 
 var errStillRunning = errors.New("the transaction has not ended at the server")
 
-// witness looks on another connection whether the run's settlement is there.
-// The transaction has ended once its lock is free.
-func (t *turn) witness(ctx context.Context) (committed bool, err error) {
-	again := &serverRun{server: t.server, ctx: ctx, key: t.key, asks: t.asks, hold: t.hold}
-	conn, tx, got, err := again.begin()
+// findCommit waits on another connection until the transaction has ended, and
+// looks for what it left.
+func (t *turn) findCommit(ctx context.Context) error {
+	conn, err := t.db.Conn(ctx)
 	if err != nil {
-		return false, err
+		return err
 	}
-	w := &turn{serverRun: again, conn: conn, in: line{server: t.server, ctx: ctx, tx: tx}}
-	defer w.leave()
-	if got != sqlrow.LockMine {
-		return false, errStillRunning
+	if err := errors.Join(t.dialect.ended(ctx, conn, t.token), conn.Close()); err != nil {
+		return err
 	}
-	if t.hold != nil {
-		if err := w.in.query("locked", func([]driver.Value) error { return nil }, t.key.hash[:]); err != nil {
-			return false, err
-		}
+	var now sqlrow.Trace
+	err = t.line(ctx).query("trace", func(v []driver.Value) (err error) {
+		now, err = sqlrow.ReadTrace(v)
+		return err
+	}, t.key.hash[:])
+	if err != nil {
+		return err
 	}
-	found, err := w.in.find(&t.key)
-	if err != nil || found == nil {
-		return false, err
+	c := sqlrow.Commit{Token: t.token, Fence: t.record.Fence, Before: t.seen.token}
+	if err := c.Committed(now); err != nil {
+		return err
 	}
-	wanted := string(t.settlement.State)
-	if wanted == "" {
-		wanted = stateReleased
-	}
-	return found.Owner == t.record.Owner && found.Fence == t.record.Fence && found.As == wanted, nil
+	_, err = t.line(ctx).find(&t.key) // which returns once it is on disk
+	return err
 }

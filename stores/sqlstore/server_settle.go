@@ -11,7 +11,7 @@ import (
 
 // held says whether the hold is the record's, which is processing.
 func held(r *stored, h onlyonce.Hold) bool {
-	return r != nil && r.State == onlyonce.StateProcessing && r.Owner == h.Owner && r.Fence == h.Fence
+	return r != nil && !r.Expired && r.State == onlyonce.StateProcessing && r.Owner == h.Owner && r.Fence == h.Fence
 }
 
 func (l line) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
@@ -74,35 +74,44 @@ func (l line) settlementValues(st *onlyonce.Settlement) []any {
 	}
 }
 
-// end settles or releases, and says whether it did.
-func (l line) end(k *key, h onlyonce.Hold, st *onlyonce.Settlement) (bool, error) {
-	hold := []any{k.hash[:], []byte(h.Owner), h.Fence}
-	if st.State == "" {
-		n, err := l.change("release", hold...)
-		return n > 0, err
+// end settles or releases, and says whether it did. The token is that of a
+// transaction with rows of the caller's; nil: there is none.
+func (l line) end(k *key, h onlyonce.Hold, st *onlyonce.Settlement, token []byte) (bool, error) {
+	name, args := "release", []any(nil)
+	if st.State != "" {
+		name, args = "settle", l.settlementValues(st)
 	}
-	n, err := l.change("settle", append(l.settlementValues(st), hold...)...)
+	if token != nil {
+		name, args = name+" with rows", append(args, token)
+	}
+	n, err := l.change(name, append(args, k.hash[:], []byte(h.Owner), h.Fence)...)
 	return n > 0, err
 }
 
-func (l line) settle(h onlyonce.Hold, st onlyonce.Settlement) error {
+// settle settles alone; repeated says that it was tried before, and may have been
+// done then.
+func (l line) settle(h onlyonce.Hold, st onlyonce.Settlement, repeated bool) error {
 	k := keyOf(h.ID)
-	done, err := l.end(&k, h, &st)
+	done, err := l.end(&k, h, &st, nil)
+	if done && l.tx == nil {
+		l.dialect.settled(&k, h.Fence)
+	}
 	if done || err != nil {
 		return err
 	}
-	return l.refused(&k, h)
+	return l.refused(&k, h, repeated)
 }
 
 // refused says why nothing was settled: the hold settled before, which is no
 // error, or it is not the record's any more.
-func (l line) refused(k *key, h onlyonce.Hold) error {
+func (l line) refused(k *key, h onlyonce.Hold, repeated bool) error {
 	r, err := l.find(k)
 	if err != nil {
 		return err
 	}
 	if r == nil || r.Expired || r.Owner != h.Owner || r.Fence != h.Fence || r.State == onlyonce.StateProcessing {
-		return onlyonce.ErrLost
+		followed := r == nil || r.Expired || r.Owner != h.Owner && r.Fence > h.Fence
+		return sqlrow.Lost(repeated && followed)
 	}
 	return nil
 }
@@ -133,11 +142,10 @@ func (s *server) resolve(ctx context.Context, id onlyonce.ID, fence int64, st on
 
 // decide ends the record that was seen, unless that has changed.
 func (l line) decide(k *key, seen *stored, st *onlyonce.Settlement) (bool, error) {
-	as := []any{k.hash[:], []byte(seen.Owner), seen.Fence, seen.As}
-	if st.State == "" {
-		n, err := l.change("remove", as...)
-		return n > 0, err
+	name, values := "remove", []any(nil)
+	if st.State != "" {
+		name, values = "resolve", l.settlementValues(st)
 	}
-	n, err := l.change("resolve", append(l.settlementValues(st), as...)...)
+	n, err := l.change(name, l.dialect.decision(values, []byte(sqlrow.NewOwner()), k.hash[:], []byte(seen.Owner), seen.Fence, seen.As)...)
 	return n > 0, err
 }

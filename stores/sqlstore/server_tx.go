@@ -25,6 +25,9 @@ type serverRun struct {
 	seen       sight           // the row, before
 	record     onlyonce.Record // as it was claimed, then as it was settled
 	settlement onlyonce.Settlement
+	token      []byte // of the transaction
+	given      int64  // the highest fence that the function has got
+	recorded   bool   // and a row has it
 }
 
 var errUndone = errors.New("the database or other attempts undid the transaction every time")
@@ -41,6 +44,7 @@ func (s *server) runTx(ctx context.Context, c onlyonce.Claim, fn txFunc) (onlyon
 	}
 	defer s.inside.exit(&k)
 	r := &serverRun{server: s, ctx: ctx, fn: fn, key: k, asks: &c}
+	defer r.keepFence()
 	err := r.run("sqlstore: run in a transaction")
 	if err == nil {
 		s.hints.Add(&k.hash)
@@ -92,9 +96,10 @@ func (r *serverRun) often() error {
 // leaves it first: all of a pool's connections may be in turns.
 type turn struct {
 	*serverRun
-	conn *sql.Conn
-	in   line
-	left bool
+	conn      *sql.Conn
+	in        line
+	committed bool
+	left      bool
 }
 
 // once runs the function in a transaction. It says again if that was undone,
@@ -111,6 +116,10 @@ func (r *serverRun) once() (again bool, err error) {
 		return false, t.inFlight(got)
 	}
 	runs, err := t.look()
+	if err == nil && !runs {
+		t.leave()
+		err = t.dialect.durable(t.line(t.ctx), &t.key, t.seen.row)
+	}
 	if !runs || err != nil {
 		return false, err
 	}
@@ -129,15 +138,16 @@ func (r *serverRun) once() (again bool, err error) {
 // for the connection.
 func (r *serverRun) begin() (conn *sql.Conn, tx *sql.Tx, got string, err error) {
 	locks := r.locks()
+	r.token = sqlrow.NewToken()
 	for range 3 {
 		if conn, err = r.db.Conn(r.ctx); err != nil {
 			return nil, nil, "", err
 		}
-		tx, got, err = r.dialect.begin(context.WithoutCancel(r.ctx), conn, locks)
+		tx, got, err = r.dialect.begin(context.WithoutCancel(r.ctx), conn, locks, r.token)
 		if err == nil {
 			return conn, tx, got, nil
 		}
-		r.dialect.end(conn, locks)
+		r.dialect.end(conn, locks, r.token)
 		_ = conn.Close()
 		if !errors.Is(err, driver.ErrBadConn) {
 			break
@@ -156,14 +166,18 @@ func (r *serverRun) locks() *sqlrow.Locks {
 }
 
 // leave ends the transaction, if it has not ended, and gives the lock and the
-// connection back.
+// connection back. A connection that may still be in the transaction is given up:
+// what makes it as it was would commit.
 func (t *turn) leave() (rolledBack bool) {
 	if t.left {
 		return false
 	}
 	t.left = true
 	rolledBack = t.in.tx.Rollback() == nil
-	t.dialect.end(t.conn, t.locks())
+	if !rolledBack && !t.committed {
+		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
+	}
+	t.dialect.end(t.conn, t.locks(), t.token)
 	_ = t.conn.Close()
 	return rolledBack
 }
@@ -188,7 +202,7 @@ func (t *turn) inFlight(got string) error {
 
 // look reads the record and says whether the function runs.
 func (t *turn) look() (runs bool, err error) {
-	t.seen, err = t.dialect.look(t.in, &t.key)
+	t.seen, err = t.dialect.look(t.in, &t.key, t.token)
 	if err != nil {
 		return false, err
 	}
@@ -209,7 +223,7 @@ func (t *turn) look() (runs bool, err error) {
 		return false, nil
 	}
 	t.record = takes(c, row)
-	t.record.Fence = max(t.seen.now, t.seen.floor+1)
+	t.record.Fence = max(t.seen.now, t.seen.floor+1, t.given+1)
 	if row != nil {
 		t.record.Fence = max(t.record.Fence, row.Fence+1)
 	}
@@ -221,28 +235,37 @@ func (t *turn) look() (runs bool, err error) {
 
 // call calls the function. When it panics, the transaction is rolled back.
 func (t *turn) call() (err error) {
-	returned := false
-	defer func() {
-		if !returned {
-			t.keepFence()
-		}
-	}()
+	if t.asks != nil {
+		t.given = t.record.Fence
+	}
 	t.settlement, err = t.fn(t.ctx, t.in.tx, t.record)
-	returned = true
 	return err
 }
 
-// keepFence makes every fence to come higher than the one that was handed out
-// in vain, as far as the database can still write.
-func (t *turn) keepFence() {
-	t.leave()
-	if t.hold != nil {
+// keepFence makes every fence to come for the command higher than one that the
+// function got in vain, as far as the database can be reached: by a row where
+// there is none, otherwise by the floor.
+func (r *serverRun) keepFence() {
+	if r.given == 0 || r.recorded {
 		return
 	}
-	ctx, cancel := context.WithTimeout(t.in.ctx, reconnect)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), reconnect)
 	defer cancel()
-	_ = t.line(ctx).raiseFloor(t.record.Fence, t.seen.now+1)
+	l, id := r.line(ctx), &r.key.id
+	for {
+		n, err := l.change("keep fence", r.key.hash[:], r.dialect.plain(id.Tenant), r.dialect.plain(id.Operation), r.dialect.plain(id.Key), []byte(r.asks.Owner), r.given)
+		if n == 0 || err != nil {
+			_, err = l.exec("raise floor", r.given)
+		}
+		if err == nil || r.dialect.trouble(err) != troubleOther || !sqlrow.Pause(ctx, keepPause) {
+			return
+		}
+	}
 }
+
+// keepPause is the longest pause before a fence is kept again, after a connection
+// broke.
+const keepPause = 100 * time.Millisecond
 
 // failed rolls back what the function wrote and records its settlement alone.
 func (t *turn) failed(own error) (again bool, err error) {
@@ -251,12 +274,11 @@ func (t *turn) failed(own error) (again bool, err error) {
 		return true, own
 	}
 	if t.settlement.State == "" {
-		t.keepFence()
 		return false, &ownError{own}
 	}
 	alone := t.line(t.in.ctx)
 	if t.hold != nil {
-		err = alone.settle(*t.hold, t.settlement)
+		err = alone.settle(*t.hold, t.settlement, false)
 	} else {
 		err = t.recordAlone(alone)
 	}
@@ -268,11 +290,14 @@ func (t *turn) failed(own error) (again bool, err error) {
 
 func (t *turn) recordAlone(l line) error {
 	t.seen.mark = 0
-	written, err := t.dialect.record(l, &t.seen, &t.record, l.settlementValues(&t.settlement))
+	written, err := t.dialect.record(l, &t.seen, &t.record, l.settlementValues(&t.settlement), nil)
 	if err == nil && !written {
 		err = onlyonce.ErrLost
 	}
-	t.settled()
+	if err == nil {
+		t.recorded = true
+		t.settled()
+	}
 	return err
 }
 
@@ -283,13 +308,13 @@ func (t *turn) write() (written bool, err error) {
 		if err := t.dialect.same(t.in, &t.seen); err != nil {
 			return false, err
 		}
-		written, err = t.in.end(&t.key, *t.hold, st)
+		written, err = t.in.end(&t.key, *t.hold, st, t.token)
 		if err == nil && !written {
 			err = onlyonce.ErrLost
 		}
 		return written, err
 	}
-	return t.dialect.record(t.in, &t.seen, &t.record, t.in.settlementValues(st))
+	return t.dialect.record(t.in, &t.seen, &t.record, t.in.settlementValues(st), t.token)
 }
 
 // undone rolls back because the command could not be settled: the database
@@ -311,18 +336,16 @@ func (t *turn) undone(cause error) (again bool, err error) {
 
 func (t *turn) commit() (again bool, err error) {
 	err = t.in.tx.Commit()
-	if err == nil {
+	if t.committed = err == nil; t.committed {
+		t.recorded = true
 		t.settled()
 		return false, nil
 	}
-	switch what := t.dialect.trouble(err); what {
-	case troubleConflict:
+	what := t.dialect.trouble(err)
+	if what == troubleConflict {
 		return true, explain(what, err)
-	case troubleOther:
-		return false, t.doubt(err)
-	default: // the server says that it did not
-		return false, explain(what, err)
 	}
+	return false, t.doubt(explain(what, err)) // some errors come after a commit, and some of a pooler's instead of its answer
 }
 
 // settled makes the run's record what was written.
@@ -331,6 +354,7 @@ func (t *turn) settled() {
 	if st.State == "" {
 		return
 	}
+	t.dialect.settled(&t.key, r.Fence)
 	r.State, r.Result, r.Error, r.Final = st.State, st.Result, st.Error, st.Final
 	r.LeaseLeft, r.KeepLeft, r.SettledAt = 0, st.Keep, time.UnixMicro(t.seen.now).UTC()
 }

@@ -17,7 +17,7 @@ import (
 //go:embed sqlite.sql
 var sqliteFile string
 
-var sqliteText = sqlrow.Blocks(sqliteFile + "\n" + sqliteOutboxFile)
+var sqliteText = sqlrow.Blocks(sqlrow.Expiry("(SELECT now FROM onlyonce_clock)").Replace(sqliteFile + "\n" + sqliteOutboxFile))
 
 // sqliteOldest is the oldest version that knows all that the statements use.
 const sqliteOldest = "3.42.0"

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"slices"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
 // A txBatch runs functions one after another in one transaction, each in the
@@ -13,6 +15,7 @@ import (
 type txBatch struct {
 	store  *sqlite
 	tx     *sql.Tx
+	token  []byte // of the transaction
 	began  time.Time
 	now    *clock
 	joined int64 // how often WithTx had been used when the clock was read
@@ -26,7 +29,7 @@ const txBatchTime = 20 * time.Millisecond
 
 // startRuns begins a batch and gives the first function its turn.
 func (s *sqlite) startRuns(tickets []*ticket[job]) {
-	b := &txBatch{store: s, began: time.Now(), todo: tickets}
+	b := &txBatch{store: s, token: sqlrow.NewToken(), began: time.Now(), todo: tickets}
 	b.guard(func() {
 		for _, t := range tickets {
 			t.job.run.batch = b

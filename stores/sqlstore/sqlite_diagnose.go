@@ -18,6 +18,7 @@ const (
 	riskJournal     = "journal-mode"
 	riskVersion     = "sqlite-version"
 	riskFileSystem  = "file-system"
+	riskFileMode    = "file-mode" // a finding for which Open refuses nothing
 	riskLocking     = "locking-mode"
 	riskReadOnly    = "read-only"
 	riskMemory      = "in-memory"
@@ -28,7 +29,7 @@ const (
 const mendJournal = "PRAGMA journal_mode = WAL, and nothing else in the DSN"
 
 // sqliteRisks are those that can be accepted; with the others nothing works.
-var sqliteRisks = []string{riskSynchronous, riskJournal, riskVersion, riskFileSystem}
+var sqliteRisks = []string{riskSynchronous, riskJournal, riskVersion, riskFileSystem, riskFileMode}
 
 // sqliteFixed is the version without the error that can corrupt a database
 // when two connections reset its write-ahead log.
@@ -90,6 +91,9 @@ func (s *sqlite) diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	}
 	if says != "ok" {
 		found = append(found, newFinding(riskDamage, "the file is damaged: "+says, mendDamage))
+	}
+	if f := findFileMode(s.file.path); f != nil {
+		found = append(found, *f)
 	}
 	return found, nil
 }

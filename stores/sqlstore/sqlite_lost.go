@@ -1,10 +1,13 @@
 package sqlstore
 
 import (
+	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
 // A fate is what became of a transaction.
@@ -31,9 +34,9 @@ func (b *txBatch) lose(t *ticket[job], cause error) {
 	b.store.writer.discard()
 	became := fateLost
 	if !rolledBack {
-		became, _ = b.witness()
+		became, _ = b.findCommit()
 	}
-	b.keepFences(t)
+	b.keepFences(append(slices.Clone(b.ran), t))
 	if !rolledBack {
 		cause = fmt.Errorf("%w: %w", onlyonce.ErrUnknown, cause)
 	}
@@ -51,9 +54,12 @@ func (b *txBatch) lose(t *ticket[job], cause error) {
 // errors come after the commit.
 func (b *txBatch) doubt(cause error) {
 	b.store.writer.discard()
-	became, unread := b.witness()
-	if unread != nil {
-		cause = fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, cause, unread)
+	became, err := b.findCommit()
+	if became != fateCommitted {
+		b.keepFences(b.ran)
+	}
+	if became == fateUnknown {
+		cause = fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, cause, err)
 	}
 	for _, t := range b.ran {
 		if became == fateCommitted {
@@ -66,34 +72,48 @@ func (b *txBatch) doubt(cause error) {
 	b.store.queue.next()
 }
 
-// witness looks for a record that only this transaction can have written.
-func (b *txBatch) witness() (fate, error) {
+// findCommit looks for what only this transaction can have written. The first
+// record that tells tells it of all. Where nobody wrote anything, there is nothing
+// to lose.
+func (b *txBatch) findCommit() (became fate, err error) {
+	became = fateCommitted
 	for _, t := range b.ran {
 		r := t.job.run
-		if r.idle || r.settlement.State == "" {
+		if r.idle || r.leaves() {
 			continue
 		}
-		var found *stored
-		err := b.use(func(d *direct) (err error) {
-			found, err = find(d, &r.key)
+		var now sqlrow.Trace
+		if err := b.use(func(d *direct) (err error) {
+			now, err = readTrace(d, &r.key)
 			return err
-		})
-		switch {
-		case err != nil:
+		}); err != nil {
 			return fateUnknown, err
-		case found != nil && found.State == r.settlement.State && found.Owner == r.record.Owner && found.Fence == r.record.Fence:
-			return fateCommitted, nil
 		}
-		return fateLost, nil
+		became = fateUnknown
+		c := sqlrow.Commit{Token: b.token, Fence: r.record.Fence, Before: r.token}
+		switch err = c.Committed(now); {
+		case err == nil:
+			return fateCommitted, nil
+		case errors.Is(err, sqlrow.ErrNotCommitted):
+			return fateLost, err
+		}
 	}
-	return fateUnknown, nil
+	return became, err
+}
+
+func readTrace(s session, k *key) (now sqlrow.Trace, err error) {
+	err = s.query("trace", args(k.hash[:]), func(v []driver.Value) (err error) {
+		now, err = sqlrow.ReadTrace(v)
+		return err
+	})
+	return now, err
 }
 
 // keepFences keeps the fences that were handed out in vain, as far as the
 // database can still write.
-func (b *txBatch) keepFences(culprit *ticket[job]) {
-	highest := culprit.job.run.record.Fence
-	for _, t := range b.ran {
+func (b *txBatch) keepFences(ran []*ticket[job]) {
+	highest := int64(0)
+	for _, t := range ran {
 		highest = max(highest, t.job.run.record.Fence)
 	}
 	_ = b.use(func(d *direct) error {
@@ -124,7 +144,7 @@ func (b *txBatch) survives(t *ticket[job], became fate, cause error) (again bool
 	case became == fateCommitted:
 		b.committed(t)
 	case became == fateUnknown && !r.idle && r.err == nil:
-		b.store.queue.answer(t, errEnded)
+		b.store.queue.answer(t, fmt.Errorf("%w: %w", onlyonce.ErrUnknown, errEnded))
 	case r.err != nil && r.settlement.State == "":
 		b.store.queue.answer(t, nil) // the error is its answer
 	case r.losses >= maxLosses:

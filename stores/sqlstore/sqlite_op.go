@@ -119,14 +119,14 @@ type claimOp struct {
 
 func newClaimOp(c onlyonce.Claim) *claimOp {
 	o := &claimOp{key: keyOf(c.ID), claim: c}
-	o.args = args(o.key.hash[:], c.ID.Tenant, c.ID.Operation, c.ID.Key, blob(c.Fingerprint), []byte(c.Owner), nil, nil, nil)
+	o.args = args(o.key.hash[:], c.ID.Tenant, c.ID.Operation, c.ID.Key, blob(c.Fingerprint), []byte(c.Owner), sqlrow.LapsedKeep(&o.claim), nil, nil, nil)
 	return o
 }
 
 func (o *claimOp) alone(s session) (bool, error) {
 	c, given := &o.claim, false
-	o.args[6].Value = whole(c.Lease)
-	err := s.query("claim", o.args[:7], func(v []driver.Value) error {
+	o.args[7].Value = whole(c.Lease)
+	err := s.query("claim", o.args[:8], func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}
 		o.given(r.Int("created_at"), r.Int("fence"))
 		given = true
@@ -172,7 +172,7 @@ func (o *claimOp) apply(s session, now *clock) error {
 func (o *claimOp) insert(s session, now *clock) (bool, error) {
 	at := now.create()
 	fence := now.newFence(at)
-	o.args[6].Value, o.args[7].Value, o.args[8].Value = at, fence, now.now+whole(o.claim.Lease)
+	o.args[7].Value, o.args[8].Value, o.args[9].Value = at, fence, now.now+whole(o.claim.Lease)
 	n, err := s.exec("insert", o.args)
 	if n == 0 || err != nil {
 		return false, err
@@ -190,7 +190,7 @@ func (o *claimOp) take(s session, now *clock) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.exec("take", args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+whole(o.claim.Lease), blob(r.Fingerprint), steps, o.key.hash[:]))
+	_, err = s.exec("take", args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+whole(o.claim.Lease), sqlrow.LapsedKeep(&o.claim), blob(r.Fingerprint), steps, o.key.hash[:]))
 	return err
 }
 

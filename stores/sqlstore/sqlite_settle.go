@@ -153,7 +153,8 @@ func (o *renewOp) renew(s session, now any) error {
 	return err
 }
 
-// A resolveOp ends a record that nobody holds.
+// A resolveOp ends a record that nobody holds, with a new owner and a higher
+// fence.
 type resolveOp struct {
 	settleOp
 }
@@ -171,10 +172,15 @@ func (o *resolveOp) apply(s session, now *clock) error {
 		return onlyonce.ErrLost
 	case r.State == onlyonce.StateProcessing && r.LeaseLeft > 0:
 		return onlyonce.ErrInFlight
-	case o.settlement.State == "":
+	}
+	fence := now.fence(r.Fence)
+	if o.settlement.State == "" {
+		if err := keepFence(s, now, fence); err != nil {
+			return err
+		}
 		return remove(s, now, &o.key, r.Fence)
 	}
-	_, err = s.exec("resolve", args(append(o.values(now), o.key.hash[:])...))
+	_, err = s.exec("resolve", args(append(o.values(now), []byte(sqlrow.NewOwner()), fence, o.key.hash[:])...))
 	return err
 }
 
@@ -194,13 +200,45 @@ func (o *purgeOp) apply(s session, now *clock) error {
 		highest = r.Int("fence")
 		return r.Err
 	})
-	if err != nil || highest == 0 {
+	if err != nil {
 		return err
 	}
-	if err := keepFence(s, now, highest); err != nil {
-		return err
+	if highest != 0 {
+		if err := keepFence(s, now, highest); err != nil {
+			return err
+		}
+		n, err := s.exec("purge", due)
+		if err != nil {
+			return err
+		}
+		o.purged = int(n)
 	}
-	n, err := s.exec("purge", due)
-	o.purged = int(n)
+	return o.purgeLapsed(s, now)
+}
+
+// purgeLapsed deletes records whose leases have lapsed and whose keep has passed
+// since, as far as the limit allows.
+func (o *purgeOp) purgeLapsed(s session, now *clock) error {
+	type row struct {
+		hash  []byte
+		fence int64
+	}
+	var lapsed []row
+	err := s.query("lapsed", args(now.now, int64(o.limit-o.purged)), func(v []driver.Value) error {
+		r := sqlrow.Reader{Values: v}
+		lapsed = append(lapsed, row{r.Bytes("id"), r.Int("fence")})
+		return r.Err
+	})
+	for _, l := range lapsed {
+		if err == nil {
+			err = keepFence(s, now, l.fence)
+		}
+		if err == nil {
+			_, err = s.exec("delete", args(l.hash, l.fence))
+		}
+	}
+	if err == nil {
+		o.purged += len(lapsed)
+	}
 	return err
 }

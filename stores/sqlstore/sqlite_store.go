@@ -92,16 +92,32 @@ func (s *sqlite) purge(ctx context.Context, limit int) (int, error) {
 	return purged, nil
 }
 
+// unresolved counts the records whose outcome nobody knows.
+func (s *sqlite) unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
+	err = through{ctx: ctx, on: s.db, text: s.text}.query("unresolved", nil, func(v []driver.Value) error {
+		n, oldest, err = readUnresolved(v)
+		return err
+	})
+	return n, oldest, err
+}
+
 // page reads the records of f but for its state, which only a record that has
 // been decoded has. No two have the same created_at.
 func (s *sqlite) page(ctx context.Context, f onlyonce.Filter, before position) ([]stored, error) {
+	text, values := sqlrow.List(s.text["list"], f, anonymous, 0)
+	args := []any{before.createdAt}
+	for _, v := range values {
+		args = append(args, v)
+	}
+	rows, err := s.db.QueryContext(ctx, text, append(args, int64(listPage))...)
+	if err != nil {
+		return nil, err
+	}
 	var page []stored
-	from := through{ctx: ctx, on: s.db, text: s.text}
-	err := from.query("list", args(before.createdAt, f.Tenant, f.Tenant, f.Operation, f.Operation, f.Key, f.Key, f.Ref, f.Ref, int64(listPage)),
-		func(v []driver.Value) error {
-			page = append(page, decode(v))
-			return nil
-		})
+	err = scan(rows, func(v []driver.Value) error {
+		page = append(page, decode(v))
+		return nil
+	})
 	return page, err
 }
 

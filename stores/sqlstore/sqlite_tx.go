@@ -21,6 +21,7 @@ type run struct {
 
 	batch  *txBatch
 	before *stored         // the record that was there
+	token  []byte          // of the transaction that settled it
 	record onlyonce.Record // as it was claimed, then as it was settled
 
 	idle       bool  // fn does not run: the record is the answer, or …
@@ -91,7 +92,15 @@ func (r *run) look(s session, now *clock) (runs bool, err error) {
 		return false, nil
 	case err != nil:
 		return false, err
-	case r.hold != nil:
+	}
+	if r.token = nil; r.before != nil {
+		seen, err := readTrace(s, &r.key)
+		if err != nil {
+			return false, err
+		}
+		r.token = seen.Token
+	}
+	if r.hold != nil {
 		return r.lookHold(), nil
 	}
 	return r.lookClaim(now), nil
@@ -116,7 +125,7 @@ func (r *run) lookClaim(now *clock) (runs bool) {
 
 func (r *run) lookHold() (runs bool) {
 	b := r.before
-	if b == nil || b.State != onlyonce.StateProcessing || b.Owner != r.hold.Owner || b.Fence != r.hold.Fence {
+	if b == nil || b.Expired || b.State != onlyonce.StateProcessing || b.Owner != r.hold.Owner || b.Fence != r.hold.Fence {
 		r.refused = onlyonce.ErrLost
 		return false
 	}
@@ -140,7 +149,11 @@ func (r *run) write(s session, now *clock) error {
 	case r.leaves():
 		return nil
 	}
-	return o.apply(s, now)
+	if err := o.apply(s, now); err != nil || r.settlement.State == "" {
+		return err
+	}
+	_, err := s.exec("token", args(r.batch.token, r.key.hash[:]))
+	return err
 }
 
 // writeClaim puts the settled record in the place of what was there. A fence
@@ -180,7 +193,7 @@ func (r *run) insert(o *settleOp, s session, now *clock) (done bool, err error) 
 		return false, err
 	}
 	n, err := s.exec("record", args(append(o.values(now), r.key.hash[:], r.key.id.Tenant, r.key.id.Operation, r.key.id.Key, blob(rec.Fingerprint),
-		[]byte(rec.Owner), int64(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro())...))
+		[]byte(rec.Owner), int64(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro(), r.batch.token)...))
 	return n > 0, err
 }
 

@@ -3,12 +3,14 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"iter"
 	"math"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
 // A Config says how a Store is opened. The zero Config is usable.
@@ -45,6 +47,7 @@ type engine interface {
 	boxEngine
 	resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error
 	purge(ctx context.Context, limit int) (int, error)
+	unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
 	page(ctx context.Context, f onlyonce.Filter, before position) ([]stored, error)
 	diagnose(ctx context.Context) ([]onlyonce.Finding, error)
 	joined(tx *sql.Tx) keeper
@@ -77,6 +80,9 @@ func (s *Store) Close() error {
 
 // Claim asks for the right to run a command.
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if err := c.Check(); err != nil {
+		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim: %w", err)
+	}
 	r, err := s.engine.claim(ctx, c)
 	if err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim: %w", err)
@@ -95,7 +101,11 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 
 // Settle ends the attempt.
 func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
-	if err := s.engine.settle(ctx, h, st); err != nil {
+	err := st.Check()
+	if err == nil {
+		err = s.engine.settle(ctx, h, st)
+	}
+	if err != nil {
 		return fmt.Errorf("sqlstore: settle: %w", err)
 	}
 	return nil
@@ -111,9 +121,16 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 }
 
 // Resolve ends a record that nobody holds as st says; a zero st deletes it.
-// The attempt that left it can't settle it any more.
+// The record gets a new owner and a higher fence: the attempt that left it
+// can't settle it any more, and a caller that saw it before must look again.
+// Resolve returns onlyonce.ErrNotFound, or onlyonce.ErrLost if the record's
+// fence is not fence any more, or onlyonce.ErrInFlight while its lease is alive.
 func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
-	if err := s.engine.resolve(ctx, id, fence, st); err != nil {
+	err := st.Check()
+	if err == nil {
+		err = s.engine.resolve(ctx, id, fence, st)
+	}
+	if err != nil {
 		return fmt.Errorf("sqlstore: resolve: %w", err)
 	}
 	return nil
@@ -127,6 +144,24 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 		return n, fmt.Errorf("sqlstore: purge: %w", err)
 	}
 	return n, nil
+}
+
+// Unresolved counts the records whose outcome nobody knows: unknown ones, and
+// those whose lease has lapsed. It also returns for how long that has been so of
+// the oldest. It goes by an index of what is unresolved or running.
+func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
+	n, oldest, err = s.engine.unresolved(ctx)
+	if err != nil {
+		return 0, 0, fmt.Errorf("sqlstore: count what is unresolved: %w", err)
+	}
+	return n, oldest, nil
+}
+
+// readUnresolved reads a row of the statement "unresolved".
+func readUnresolved(v []driver.Value) (n int, oldest time.Duration, err error) {
+	r := sqlrow.Reader{Values: v}
+	n, oldest = int(r.Int("count")), time.Duration(max(r.Int("oldest"), 0))*time.Microsecond
+	return n, oldest, r.Err
 }
 
 // A position is where a record stands in the list, which is ordered by created_at
@@ -177,7 +212,8 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 }
 
 // Diagnose finds settings of the database and of its connections that would
-// break the promise. Of the pool it looks at one connection.
+// break the promise, and files that every user of the machine can open. Of the
+// pool it looks at one connection.
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	found, err := s.engine.diagnose(ctx)
 	if err != nil {

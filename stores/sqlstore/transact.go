@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
 // RunTx claims, runs and settles in one transaction.
@@ -19,15 +20,19 @@ import (
 // resolve a deadlock or a conflict, or when another attempt settled the command
 // first.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
-	return s.engine.runTx(ctx, c, fn)
+	if err := c.Check(); err != nil {
+		return onlyonce.Record{}, fmt.Errorf("sqlstore: run in a transaction: %w", err)
+	}
+	return s.engine.runTx(ctx, c, sqlrow.Checked("sqlstore: run in a transaction", fn))
 }
 
 // SettleTx runs fn and settles a claim made before in one transaction, which is
 // as RunTx's.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx *sql.Tx) (onlyonce.Settlement, error)) error {
-	return s.engine.settleTx(ctx, h, func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
-		return fn(ctx, tx)
-	})
+	return s.engine.settleTx(ctx, h, sqlrow.Checked("sqlstore: settle in a transaction",
+		func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+			return fn(ctx, tx)
+		}))
 }
 
 // WithTx returns the store inside a transaction that the caller opened:
@@ -43,6 +48,9 @@ func (s *Store) WithTx(tx *sql.Tx) onlyonce.Store { return inTx{s.engine.joined(
 type inTx struct{ keeper keeper }
 
 func (t inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if err := c.Check(); err != nil {
+		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim in a transaction: %w", err)
+	}
 	r, err := t.keeper.claim(ctx, c)
 	if err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim in a transaction: %w", err)
@@ -58,7 +66,11 @@ func (t inTx) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, s
 }
 
 func (t inTx) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
-	if err := t.keeper.settle(ctx, h, st); err != nil {
+	err := st.Check()
+	if err == nil {
+		err = t.keeper.settle(ctx, h, st)
+	}
+	if err != nil {
 		return fmt.Errorf("sqlstore: settle in a transaction: %w", err)
 	}
 	return nil

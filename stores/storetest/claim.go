@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -9,7 +10,7 @@ import (
 )
 
 var claimRules = slices.Concat([]rule{
-	{"a new command is given to the first who asks", func(t *trial) {
+	{"a new command is given to the first claim", func(t *trial) {
 		c := claimOf("k")
 		r := t.given(c)
 		if r.Attempt != 1 || r.Fence <= 0 {
@@ -122,6 +123,15 @@ var fingerprintRules = slices.Concat(
 			other.Fingerprint, other.Lease = onlyonce.Fingerprint([]byte("another order")), lease
 			t.refused(other, was)
 		}
+	}), inEvery("a claim that leaves open whether anything is compared changes nothing when the command is ", func(t *trial, stand standing) {
+		c := claimOf("k")
+		stand.reach(t, c)
+		was := t.snap(c.ID)
+		for _, c := range doubtful(eager(c)) {
+			r, err := t.store.Claim(t.ctx, c)
+			t.doubted("claim", r, err)
+		}
+		t.unchanged(was)
 	}), []rule{
 		{"fingerprints that differ in one bit, in length or in a blank are others", func(t *trial) {
 			c := claimOf("k")
@@ -144,23 +154,19 @@ var fingerprintRules = slices.Concat(
 				}
 			}
 		}},
-		{"a claim without a fingerprint matches any, and keeps it", func(t *trial) {
+		{"a claim that skips the fingerprint matches any, and keeps the record's", func(t *trial) {
 			c := claimOf("k")
 			t.done(c, failed("no stock"))
-			other := eager(c)
-			other.Fingerprint = nil
-			if r := t.given(other); !slices.Equal(r.Fingerprint, c.Fingerprint) {
+			if r := t.given(skipping(eager(c))); !slices.Equal(r.Fingerprint, c.Fingerprint) {
 				t.Errorf("the fingerprint is now %x, want %x", r.Fingerprint, c.Fingerprint)
 			}
 		}},
 		{"a record without a fingerprint matches any, and gets it from who takes it", func(t *trial) {
-			c := claimOf("k")
-			c.Fingerprint = nil
+			c := skipping(claimOf("k"))
 			if r := t.done(c, failed("no stock")); r.Fingerprint != nil {
 				t.Errorf("the fingerprint is %x, want none", r.Fingerprint)
 			}
-			other := eager(c)
-			other.Fingerprint = []byte("given later")
+			other := comparing(eager(c), "given later")
 			if r := t.given(other); !slices.Equal(r.Fingerprint, other.Fingerprint) {
 				t.Errorf("the fingerprint is %q, want %q", r.Fingerprint, other.Fingerprint)
 			}
@@ -169,27 +175,64 @@ var fingerprintRules = slices.Concat(
 			}
 		}},
 		{"a record without a fingerprint gets none from a claim that is refused", func(t *trial) {
-			c := claimOf("k")
-			c.Fingerprint = nil
+			c := skipping(claimOf("k"))
 			t.given(c)
-			other := eager(c)
-			other.Fingerprint = []byte("of no account")
-			t.refused(other, t.snap(c.ID))
+			t.refused(comparing(eager(c), "of no account"), t.snap(c.ID))
 		}},
 		{"no fingerprint on either side matches", func(t *trial) {
-			c := claimOf("k")
-			c.Fingerprint = nil
+			c := skipping(claimOf("k"))
 			t.done(c, unknown("no answer"))
 			if r := t.given(eager(c)); r.Fingerprint != nil {
 				t.Errorf("the fingerprint is %x, want none", r.Fingerprint)
 			}
 		}},
 		{"a completed command without a fingerprint is replayed to any", func(t *trial) {
-			c := claimOf("k")
-			c.Fingerprint = nil
+			c := skipping(claimOf("k"))
 			r := t.done(c, completed("made"))
-			c = eager(c)
-			c.Fingerprint = []byte("another")
-			t.same(r, t.claim(c))
+			t.same(r, t.claim(comparing(eager(c), "another")))
+		}},
+		{"a completed command is replayed to a claim that skips the fingerprint", func(t *trial) {
+			c := claimOf("k")
+			r := t.done(c, completed("made"))
+			t.same(r, t.claim(skipping(eager(c))))
+		}},
+		{"a claim that leaves open whether anything is compared is refused", func(t *trial) {
+			for _, c := range doubtful(claimOf("new")) {
+				r, err := t.store.Claim(t.ctx, c)
+				t.doubted("claim", r, err)
+			}
+			t.absent(idOf("new"))
 		}},
 	})
+
+// skipping returns c as a claim that compares nothing.
+func skipping(c onlyonce.Claim) onlyonce.Claim {
+	c.Fingerprint, c.SkipFingerprint = nil, true
+	return c
+}
+
+// comparing returns c with another fingerprint.
+func comparing(c onlyonce.Claim, print string) onlyonce.Claim {
+	c.Fingerprint, c.SkipFingerprint = []byte(print), false
+	return c
+}
+
+// doubtful returns claims like c that leave open whether anything is compared.
+func doubtful(c onlyonce.Claim) []onlyonce.Claim {
+	none, empty, both := c, c, c
+	none.Fingerprint = nil
+	empty.Fingerprint = []byte{}
+	both.SkipFingerprint = true
+	return []onlyonce.Claim{none, empty, both}
+}
+
+// doubted wants a claim to be refused with an error that says what to write.
+func (t *trial) doubted(what string, r onlyonce.Record, err error) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), "SkipFingerprint") {
+		t.Errorf("%s: got %s and error %v, want one that names SkipFingerprint", what, describe(r), err)
+	}
+	if errors.Is(err, onlyonce.ErrUnavailable) {
+		t.Errorf("%s: got error %v, want one of the caller's mistake only", what, err)
+	}
+}

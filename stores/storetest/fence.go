@@ -65,7 +65,8 @@ var fenceRules = []rule{
 	}},
 	{"a fence grows over the end of a record", func(t *trial) {
 		c := claimOf("k")
-		r := t.done(c, keeping(completed("made"), short))
+		r := t.given(c)
+		t.settle(holdOf(r), keeping(completed("made"), short))
 		t.gone(c.ID)
 		t.above(r.Fence, again(c))
 	}},

@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"errors"
+	"fmt"
+
 	"github.com/onlyonce-go/onlyonce"
 )
 
@@ -37,6 +40,41 @@ var keepRules = []rule{
 		t.wants(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, h, long, nil))
 		t.wants(onlyonce.ErrLost, "settle", t.store.Settle(t.ctx, h, completed("made")))
 		t.absent(c.ID)
+	}},
+	{"an expired command is absent to everyone in a crowd", func(t *trial) {
+		const crowd = 64 // more than any store serves one by one
+		expired := make([]onlyonce.Record, crowd)
+		together(crowd, func(i int) {
+			c := claimOf(fmt.Sprint(i))
+			r, err := t.store.Claim(t.ctx, c)
+			if err != nil || r.Owner != c.Owner {
+				t.Errorf("claim got %s and error %v", describe(r), err)
+			}
+			// A store that repeats a settlement by itself may find that the record has
+			// expired since. That it was written shows below, by its end.
+			if err := t.store.Settle(t.ctx, holdOf(r), keeping(completed("made"), short)); err != nil && !errors.Is(err, onlyonce.ErrLost) {
+				t.Errorf("settlement got error %v", err)
+			}
+			expired[i] = r
+		})
+		for _, r := range expired {
+			t.gone(r.ID)
+		}
+		resolver, resolves := t.store.(resolver)
+		for range 3 {
+			together(crowd, func(i int) {
+				r := expired[i]
+				t.wants(onlyonce.ErrLost, "settle in the same way", t.store.Settle(t.ctx, holdOf(r), completed("made")))
+				t.wants(onlyonce.ErrLost, "settle in another way", t.store.Settle(t.ctx, holdOf(r), failed("late")))
+				t.wants(onlyonce.ErrLost, "release", t.store.Settle(t.ctx, holdOf(r), onlyonce.Settlement{}))
+				t.wants(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, holdOf(r), long, nil))
+				if resolves {
+					t.wants(onlyonce.ErrNotFound, "resolve", resolver.Resolve(t.ctx, r.ID, r.Fence, completed("by hand")))
+					t.wants(onlyonce.ErrNotFound, "delete by hand", resolver.Resolve(t.ctx, r.ID, r.Fence, onlyonce.Settlement{}))
+				}
+				t.absent(r.ID)
+			})
+		}
 	}},
 	{"an expired command is lost to who settled it once another has it", func(t *trial) {
 		c := claimOf("k")

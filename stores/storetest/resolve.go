@@ -21,6 +21,16 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		t.wants(onlyonce.ErrInFlight, "resolve by deletion", t.resolve(c.ID, r.Fence, onlyonce.Settlement{}))
 		t.unchanged(was)
 	}},
+	{"a resolution in a state in which no attempt can end is refused and changes nothing", func(t *trial) {
+		for i, stand := range freeStandings() {
+			r := stand.reach(t, claimOf(fmt.Sprint(i)))
+			was := t.snap(r.ID)
+			for _, s := range impossible {
+				t.rejected("resolve", s, t.resolve(r.ID, r.Fence, s))
+			}
+			t.unchanged(was)
+		}
+	}},
 	{"a command that is not there can't be resolved", func(t *trial) {
 		t.wants(onlyonce.ErrNotFound, "resolve", t.resolve(idOf("k"), 1, completed("by hand")))
 		t.absent(idOf("k"))
@@ -81,11 +91,54 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 			}
 		}
 	}},
-	{"resolving again in the same way is no error", func(t *trial) {
-		c := claimOf("k")
-		r := t.done(c, unknown("no answer"))
-		t.resolved(r, completed("by hand"))
-		t.resolved(r, completed("by hand"))
+	{"a person who saw a record before it was resolved has to look again", func(t *trial) {
+		for i, stand := range freeStandings() {
+			for j, s := range endings {
+				c := claimOf(fmt.Sprint(i, " ", j))
+				seen := stand.reach(t, c)
+				t.resolved(seen, s)
+				was := t.snap(c.ID)
+				t.wants(onlyonce.ErrLost, "resolve again", t.resolve(c.ID, seen.Fence, s))
+				t.wants(onlyonce.ErrLost, "delete after a resolution", t.resolve(c.ID, seen.Fence, onlyonce.Settlement{}))
+				t.unchanged(was)
+				t.resolved(was.Record, failedForGood("on second thought"))
+			}
+		}
+	}},
+	{"of two people who decide about the same sighting one is refused", func(t *trial) {
+		for i := range duels {
+			r := t.done(claimOf(fmt.Sprint(i)), unknown("no answer"))
+			var errs [2]error
+			together(2, func(i int) { errs[i] = t.resolve(r.ID, r.Fence, endings[i]) })
+			if (errs[0] == nil) == (errs[1] == nil) {
+				t.Errorf("the resolutions got the errors %v and %v, want one of them to be refused", errs[0], errs[1])
+			}
+		}
+	}},
+	{"a claim in two steps takes nothing that was resolved between them", func(t *trial) {
+		for i, stand := range freeStandings() {
+			for j, s := range []onlyonce.Settlement{completed("by hand"), failedForGood("by hand")} {
+				c := claimOf(fmt.Sprint(i, " ", j))
+				t.resolved(stand.reach(t, c), failed("by hand, to be retried"))
+				first := again(c)
+				t.resolved(t.claim(first), s)
+				first.TakeUnknown, first.RetryFailed = true, true
+				t.refused(first, t.snap(c.ID))
+			}
+		}
+	}},
+	{"a command that was deleted by hand is lost to everyone who saw it", func(t *trial) {
+		for i, stand := range freeStandings() {
+			c := claimOf(fmt.Sprint(i))
+			seen := stand.reach(t, c)
+			if err := t.resolve(c.ID, seen.Fence, onlyonce.Settlement{}); err != nil {
+				t.Fatalf("resolve when it is %s: %v", stand.name, err)
+			}
+			t.wants(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, holdOf(seen), long, nil))
+			t.wants(onlyonce.ErrLost, "settle", t.store.Settle(t.ctx, holdOf(seen), completed("too late")))
+			t.wants(onlyonce.ErrNotFound, "resolve", t.resolve(c.ID, seen.Fence, completed("by hand")))
+			t.absent(c.ID)
+		}
 	}},
 	{"a resolution's keep ends too", func(t *trial) {
 		for i, keep := range []time.Duration{0, long} {
@@ -152,9 +205,10 @@ func resolutions() []rule {
 // A resolver lets a person decide about a record.
 type resolver interface {
 	// Resolve ends a record that nobody holds as s says; a zero s deletes it,
-	// so that the next claim runs the command anew. It returns ErrNotFound, or
-	// ErrLost if the record's fence is not fence any more, or ErrInFlight
-	// while a lease on it is alive.
+	// so that the next claim runs the command anew. The record gets a new owner
+	// and a higher fence, so that everyone who saw it before must look again.
+	// Resolve returns ErrNotFound, or ErrLost if the record's fence is not fence
+	// any more, or ErrInFlight while a lease on it is alive.
 	Resolve(ctx context.Context, id onlyonce.ID, fence int64, s onlyonce.Settlement) error
 }
 
@@ -162,24 +216,24 @@ func (t *trial) resolve(id onlyonce.ID, fence int64, s onlyonce.Settlement) erro
 	return t.store.(resolver).Resolve(t.ctx, id, fence, s)
 }
 
-// resolved resolves r, and wants the record to say what s says and to be r's
-// otherwise, but to be nobody's.
+// resolved resolves r and expects the record to say what s says and to be as r
+// otherwise, but with a new owner and a higher fence.
 func (t *trial) resolved(r onlyonce.Record, s onlyonce.Settlement) {
 	t.Helper()
 	if err := t.resolve(r.ID, r.Fence, s); err != nil {
 		t.Fatalf("resolve: %v", err)
 	}
 	got := t.lookup(r.ID)
-	if got.Owner == r.Owner {
-		t.Errorf("the record is still the attempt's that left it")
+	if got.Owner == r.Owner || len(got.Owner) != len(newOwner()) {
+		t.Errorf("the record's owner is %x, want a new one; it was %x", got.Owner, r.Owner)
 	}
 	want := r
 	want.State, want.Result, want.Error, want.Final = s.State, s.Result, s.Error, s.Final
 	want.Owner, want.Fence, want.SettledAt = got.Owner, got.Fence, got.SettledAt
 	t.same(want, got)
 	t.sameEnd("KeepLeft", s.Keep, got.KeepLeft, 0)
-	if precedes(got.SettledAt, r.CreatedAt) || got.Fence < r.Fence {
-		t.Errorf("settled at %v with fence %d, want after %v and at least %d", got.SettledAt, got.Fence, r.CreatedAt, r.Fence)
+	if precedes(got.SettledAt, r.CreatedAt) || got.Fence <= r.Fence {
+		t.Errorf("settled at %v with fence %d, want after %v and above %d", got.SettledAt, got.Fence, r.CreatedAt, r.Fence)
 	}
 }
 

@@ -80,6 +80,21 @@ func runRules[TX any]() []txRule[TX] {
 				t.sameEnd("KeepLeft", s.Keep, t.lookup(r.ID).KeepLeft, 0)
 			}
 		}},
+		{"a settlement in a state in which no attempt can end rolls back and records nothing", func(t T) {
+			for i, s := range impossible {
+				for j, own := range []error{nil, errOwn} {
+					key := fmt.Sprint(i, j)
+					_, err := t.In.RunTx(t.ctx, claimOf(key), t.inserts(key, s, own))
+					t.rejected("run", s, err)
+					if own != nil {
+						t.wants(own, "run", err)
+					}
+					t.rows(key, 0)
+					t.absent(idOf(key))
+				}
+			}
+			t.still()
+		}},
 		{"a release commits the rows and leaves no record", func(t T) {
 			c := claimOf("k")
 			if _, err := t.In.RunTx(t.ctx, c, t.inserts("k", onlyonce.Settlement{}, nil)); err != nil {
@@ -150,12 +165,33 @@ func runRules[TX any]() []txRule[TX] {
 		}},
 		{"an expired command runs anew with a higher fence", func(t T) {
 			c := claimOf("k")
-			was := t.ran(c, t.inserts("k", keeping(completed("made"), short), nil))
+			was, err := t.In.RunTx(t.ctx, c, t.inserts("k", keeping(completed("made"), short), nil))
+			if err != nil || was.Owner != c.Owner {
+				t.Fatalf("run: %s, %v", describe(was), err)
+			}
 			t.gone(c.ID)
 			if r := t.ran(again(c), t.inserts("k", completed("made anew"), nil)); r.Attempt != 1 || r.Fence <= was.Fence {
 				t.Errorf("it is now %s, after fence %d", describe(r), was.Fence)
 			}
 			t.rows("k", 2)
+		}},
+		{"a claim that leaves open whether anything is compared runs nothing", func(t T) {
+			for _, c := range doubtful(claimOf("k")) {
+				r, err := t.In.RunTx(t.ctx, c, t.never())
+				t.doubted("run", r, err)
+			}
+			t.absent(idOf("k"))
+		}},
+		{"a lapsed command whose claim's keep has passed runs anew, without its steps", func(t T) {
+			c := claimKeeping("k", short)
+			was := t.given(c)
+			t.renew(holdOf(was), short, steps{"charge": []byte("ch_1")})
+			t.gone(c.ID)
+			r := t.ran(eager(c), t.inserts("k", completed("made"), nil))
+			if r.Attempt != 1 || r.Fence <= was.Fence || r.Steps != nil {
+				t.Errorf("it is %s with steps %q, after fence %d", describe(r), r.Steps, was.Fence)
+			}
+			t.rows("k", 1)
 		}},
 		{"a context that has ended runs nothing", func(t T) {
 			ctx, cancel := context.WithCancel(t.ctx)

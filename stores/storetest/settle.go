@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"errors"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -10,6 +13,14 @@ import (
 var endings = []onlyonce.Settlement{
 	completed("made"), failed("no stock"), failedForGood("no such article"), unknown("no answer"),
 	keeping(completed("made"), 0), keeping(unknown("no answer"), 0),
+}
+
+// impossible are settlements in states in which no attempt can end.
+var impossible = []onlyonce.Settlement{
+	{State: onlyonce.StateProcessing, Keep: long},
+	{State: "released", Keep: long},
+	{State: "Completed", Result: completed("made").Result, Keep: long},
+	{State: "completed ", Keep: long},
 }
 
 var settleRules = []rule{
@@ -66,6 +77,16 @@ var settleRules = []rule{
 			t.unchanged(was)
 		}
 	}},
+	{"a settlement in a state in which no attempt can end is refused and changes nothing", func(t *trial) {
+		c := claimOf("k")
+		h := holdOf(t.given(c))
+		was := t.snap(c.ID)
+		for _, s := range impossible {
+			t.rejected("settle", s, t.store.Settle(t.ctx, h, s))
+		}
+		t.unchanged(was)
+		t.settle(h, completed("made"))
+	}},
 	{"one command's settlement leaves others alone", func(t *trial) {
 		a, b := claimOf("a"), claimOf("b")
 		t.given(b)
@@ -111,6 +132,20 @@ var releaseRules = []rule{
 		t.wants(onlyonce.ErrLost, "settlement after the release", t.store.Settle(t.ctx, h, completed("made")))
 		t.absent(c.ID)
 	}},
+}
+
+// rejected wants a settlement to be refused with an error that names its state,
+// and that is none of those which say what became of the command or the store.
+func (t *trial) rejected(what string, s onlyonce.Settlement, err error) {
+	t.Helper()
+	switch {
+	case err == nil:
+		t.Errorf("%s as %q: no error", what, s.State)
+	case !strings.Contains(err.Error(), strconv.Quote(string(s.State))):
+		t.Errorf("%s as %q: the error %q does not name the state", what, s.State, err)
+	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrUnavailable), errors.Is(err, onlyonce.ErrUnknown):
+		t.Errorf("%s as %q: got error %v, want one of the caller's mistake only", what, s.State, err)
+	}
 }
 
 // asNew wants a command to be given, even with another fingerprint, as if it

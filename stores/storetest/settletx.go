@@ -73,6 +73,23 @@ func settleTxRules[TX any]() []txRule[TX] {
 			t.settles(nil, h, "k", completed("made"), nil)
 			t.rows("k", 1)
 		}},
+		{"a settlement in a state in which no attempt can end rolls back and leaves the claim as it is", func(t T) {
+			h := holdOf(t.given(claimOf("k")))
+			was := t.snap(h.ID)
+			for _, s := range impossible {
+				for _, own := range []error{nil, errOwn} {
+					err := t.In.SettleTx(t.ctx, h, t.settling("k", s, own))
+					t.rejected("settle", s, err)
+					if own != nil {
+						t.wants(own, "settle", err)
+					}
+				}
+			}
+			t.rows("k", 0)
+			t.unchanged(was)
+			t.settles(nil, h, "k", completed("made"), nil)
+			t.rows("k", 1)
+		}},
 		{"a lapsed lease can be settled while nobody took over", func(t T) {
 			h := holdOf(t.lapsed(holdOf(t.given(claimOf("k")))))
 			t.settles(nil, h, "k", completed("late but fine"), nil)

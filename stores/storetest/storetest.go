@@ -58,6 +58,7 @@ var groups = []group{
 	{"settle", nil, settleRules},
 	{"release", nil, releaseRules},
 	{"keep", nil, keepRules},
+	{"lapsed", nil, lapsedRules},
 	{"steps", nil, stepRules},
 	{"result", nil, resultRules},
 	{"id", nil, idRules},

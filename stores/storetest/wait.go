@@ -8,10 +8,10 @@ import (
 )
 
 var waitRules = []rule{
-	{"who waits for a command hears of its end", func(t *trial) {
+	{"a waiter for a command hears of its end", func(t *trial) {
 		t.wakes(func(h onlyonce.Hold) error { return t.store.Settle(t.ctx, h, keeping(completed("made"), poll)) })
 	}},
-	{"who waits for a command hears of its release", func(t *trial) {
+	{"a waiter for a command hears of its release", func(t *trial) {
 		t.wakes(func(h onlyonce.Hold) error { return t.store.Settle(t.ctx, h, onlyonce.Settlement{}) })
 	}},
 	{"a wait ends with its context", func(t *trial) {

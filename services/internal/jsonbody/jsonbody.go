@@ -123,10 +123,16 @@ func shown(name string) string {
 	return name
 }
 
+// Has reports whether a member is there and not null.
+func (o Object) Has(name string) bool {
+	raw, ok := o[name]
+	return ok && string(raw) != "null"
+}
+
 // String returns a member that is a string, or nil if it is null or absent.
 func (o Object) String(name string) (*string, error) {
-	raw, ok := o[name]
-	if !ok || string(raw) == "null" {
+	raw := o[name]
+	if !o.Has(name) {
 		return nil, nil
 	}
 	var s string
@@ -154,8 +160,8 @@ func (o Object) Text(name string, most int) (string, error) {
 // Integer returns a member that is written as an integer, without a point or
 // an exponent, or nil if it is null or absent.
 func (o Object) Integer(name string) (*int64, error) {
-	raw, ok := o[name]
-	if !ok || string(raw) == "null" {
+	raw := o[name]
+	if !o.Has(name) {
 		return nil, nil
 	}
 	n, err := strconv.ParseInt(string(raw), 10, 64)
@@ -167,8 +173,8 @@ func (o Object) Integer(name string) (*int64, error) {
 
 // Array returns the elements of a member that must be an array of 1 to most.
 func (o Object) Array(name string, most int) ([]json.RawMessage, error) {
-	raw, ok := o[name]
-	if !ok || string(raw) == "null" {
+	raw := o[name]
+	if !o.Has(name) {
 		return nil, &Fault{name, "is required"}
 	}
 	var list []json.RawMessage

@@ -23,9 +23,10 @@ func Recovered(p any) error {
 	return fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 }
 
-// Observe tells the log and another Observer, if there is one.
-func Observe(log *slog.Logger, other onlyonce.Observer) onlyonce.Observer {
-	logs := onlyonce.SlogObserver(log)
+// Observe tells the log, which shows of a key what showKey returns, and another
+// Observer, if there is one.
+func Observe(log *slog.Logger, showKey func(onlyonce.ID) string, other onlyonce.Observer) onlyonce.Observer {
+	logs := onlyonce.SlogObserver(log, showKey)
 	if other == nil {
 		return logs
 	}

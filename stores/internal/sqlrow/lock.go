@@ -3,9 +3,9 @@ package sqlrow
 import "crypto/sha256"
 
 // Locks are what a transaction that runs a command takes, in this order: the
-// lock of what is asked for, and the command's. Who finds the first free and the
-// second taken asks for something else under the same key, unless the one who
-// runs takes Uncompared, the first lock of a request without a fingerprint.
+// lock of what is asked for, and the command's. A request that finds the first free and
+// the second taken asks for something else under the same key, unless the running
+// one takes Uncompared, the first lock of a request without a fingerprint.
 type Locks struct{ Request, Command, Uncompared [32]byte }
 
 // LocksOf returns the locks of a request: of the hash of its ID and of its

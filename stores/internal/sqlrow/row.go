@@ -41,8 +41,9 @@ type Row struct {
 // A Stored record is a row as it was read.
 type Stored struct {
 	onlyonce.Record
-	Expired bool   // it is there for its fence alone
-	As      string // the row's own word for its state
+	Expired    bool          // it is there for its fence alone
+	As         string        // the row's own word for its state
+	SettledFor time.Duration // since it was settled
 }
 
 // Record makes the row a record. What can't be decoded makes it corrupt.
@@ -53,6 +54,9 @@ func (r *Row) Record() Stored {
 		Result:    onlyonce.Result{Status: int(r.Status), Body: r.Body, Ref: r.Ref},
 		CreatedAt: instant(r.CreatedAt), SettledAt: instant(r.SettledAt),
 	}}
+	if r.SettledAt != 0 {
+		s.SettledFor = micros(r.Now - r.SettledAt)
+	}
 	var headerErr, stepsErr error
 	s.Result.Header, headerErr = DecodeHeader(r.Header)
 	s.Steps, stepsErr = DecodeSteps(r.Steps)
@@ -60,6 +64,7 @@ func (r *Row) Record() Stored {
 	switch s.State {
 	case onlyonce.StateProcessing:
 		s.LeaseLeft = micros(r.LeaseUntil - r.Now)
+		s.Expired = r.ExpiresAt != 0 && r.ExpiresAt <= r.Now
 	case onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown:
 		if r.ExpiresAt != 0 {
 			s.Expired = r.ExpiresAt <= r.Now

@@ -186,7 +186,7 @@ func TestSecurity01ATokenThatIsNotRightNamesNobody(t *testing.T) {
 	}
 }
 
-// A publisher counts who reads its document.
+// A publisher counts the reads of its document.
 type publisher struct {
 	doc   atomic.Pointer[[]byte] // nil: it does not answer
 	reads atomic.Int32

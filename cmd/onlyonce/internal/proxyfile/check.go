@@ -80,7 +80,9 @@ func (c *checker) process() {
 		}
 	}
 	c.oneOf(&f.LogFormat, "log_format", "json", "text")
+	c.oneOf(&f.Unmatched, "unmatched", "pass", "refuse")
 	c.oneOf(&f.LogLevel, "log_level", "debug", "info", "warn", "error")
+	c.oneOf(&f.LogKeys, "log_keys", "hash", "raw")
 	c.duration(&f.ShutdownTimeout, "shutdown_timeout", false)
 }
 
@@ -107,7 +109,13 @@ func (c *checker) store() {
 	if s.URL == "" {
 		c.wrong("store.url", "this is empty: write memory://, sqlite:PATH, postgres://… or mysql://…", &s.URL, s)
 	}
+	if s.URLFile != "" && c.file.Given(&s.URL) {
+		c.wrong("store.url_file", "store.url is given too: leave one out", &s.URLFile, &s.URL)
+	}
 	c.duration(&s.PurgeEvery, "store.purge_every", false)
+	if s.Limit < 1 {
+		c.wrong("store.limit", "write at least 1 byte, such as 64GiB", &s.Limit)
+	}
 }
 
 func (c *checker) tenant() {
@@ -127,9 +135,18 @@ func (c *checker) tenant() {
 	default:
 		c.wrong("tenant", "more than one of header, jwt, authorization and single is given: leave one", t, &t.Header, j, &t.Authorization, &t.Single)
 	}
+	if t.NewPerAddress < 1 {
+		c.wrong("tenant.new_per_address", "write at least 1", &t.NewPerAddress)
+	}
 	c.duration(&j.Refresh, "tenant.jwt.refresh", false)
-	if text := headerName(t.Header); t.Header != "" && text != "" {
-		c.wrong("tenant.header", text, &t.Header)
+	if t.Header != "" {
+		text := headerName(t.Header)
+		if text == "" {
+			text = severalSpellings(t.Header)
+		}
+		if text != "" {
+			c.wrong("tenant.header", text, &t.Header)
+		}
 	}
 	if len(t.From) > 0 && t.Header == "" {
 		c.wrong("tenant.from", "this says who may set tenant.header: name the header too, or leave it out", &t.From)
@@ -190,6 +207,9 @@ func (c *checker) server() {
 	if s.MaxHeader < 1<<10 || s.MaxHeader > 1<<20 {
 		c.wrong("server.max_header", fmt.Sprintf("%v is out of bounds: write 1KiB to 1MiB", s.MaxHeader), &s.MaxHeader)
 	}
+	if s.Memory < 1<<20 {
+		c.wrong("server.memory", "write at least 1MiB", &s.Memory)
+	}
 	c.duration(&s.HeaderTimeout, "server.header_timeout", false)
 	c.duration(&s.BodyTimeout, "server.body_timeout", false)
 	c.duration(&s.IdleTimeout, "server.idle_timeout", false)
@@ -212,9 +232,13 @@ func (c *checker) upstreams() {
 			c.wrong(at+".name", fmt.Sprintf("upstreams[%d] is called %q too: give each a name of its own", j, u.Name), &u.Name, u)
 		}
 		c.upstreamURL(u, at)
+		if u.MaxConns < 4 {
+			c.wrong(at+".max_connections", "write at least 4", &u.MaxConns)
+		}
 		c.duration(&u.Timeouts.Connect, at+".timeouts.connect", false)
 		c.duration(&u.Timeouts.Answer, at+".timeouts.answer", false)
 		c.duration(&u.Timeouts.Stall, at+".timeouts.stall", false)
+		c.duration(&u.Timeouts.Body, at+".timeouts.body", false)
 		c.duration(&u.Timeouts.Idle, at+".timeouts.idle", false)
 	}
 }

@@ -23,6 +23,26 @@ func (c *checker) routes() {
 			c.wrong(at+".upstream", fmt.Sprintf("there is no upstream %q: write the name of one, or add it to upstreams", r.Upstream), &r.Upstream, r)
 		}
 		c.settings(&r.Settings, at)
+		c.unasked(r, at)
+	}
+}
+
+// unasked finds what a route asks of keys although no request of it is protected.
+func (c *checker) unasked(r *Route, at string) {
+	method, _, both := strings.Cut(r.Match, " ")
+	if !both || slices.Contains(r.Methods, method) {
+		return
+	}
+	instead := "match a method that changes something, such as POST"
+	if !slices.Contains(neverProtected, method) {
+		instead = "add " + method + " to methods"
+	}
+	text := fmt.Sprintf("a %s of this route is not protected, and passes without a key: %s, or leave this out", method, instead)
+	if r.Key.Required && c.file.Given(&r.Key.Required) {
+		c.wrong(at+".key.required", text, &r.Key.Required)
+	}
+	if r.Key.Pointer != "" && c.file.Given(&r.Key.Pointer) {
+		c.wrong(at+".key.pointer", text, &r.Key.Pointer)
 	}
 }
 
@@ -97,11 +117,17 @@ func (c *checker) settings(s *Settings, at string) {
 	if limits.Answer < 1 || limits.Answer > 1<<30 {
 		wrong("limits.answer", fmt.Sprintf("%v is out of bounds: write 1 to 1GiB; answers.no_body stores none", limits.Answer), &limits.Answer)
 	}
-	if limits.NewKeys < 0 {
-		wrong("limits.new_keys", "write a number from 0, which means any number", &limits.NewKeys)
+	if limits.NewKeys < 1 {
+		wrong("limits.new_keys", "write at least 1", &limits.NewKeys)
 	}
-	if limits.InFlight < 0 {
-		wrong("limits.in_flight", "write a number from 0, which means any number", &limits.InFlight)
+	if limits.InFlight < 1 {
+		wrong("limits.in_flight", "write at least 1", &limits.InFlight)
+	}
+	if limits.TenantStored < 1 {
+		wrong("limits.tenant_stored", "write at least 1 byte, such as 16GiB", &limits.TenantStored)
+	}
+	if room := min(limits.TenantMemory, c.file.Server.Memory); limits.Body > room-room/4 {
+		wrong("limits.tenant_memory", fmt.Sprintf("a body of limits.body, %v, does not fit: long ones may take three quarters of this and of server.memory, %v: raise these, or lower limits.body", limits.Body, room-room/4), &limits.TenantMemory, &limits.Body)
 	}
 	if at == "defaults" || c.file.Given(&s.Keep) {
 		c.duration(&s.Keep, at+".keep", false)
@@ -139,6 +165,9 @@ func checkKey(s *Settings, wrong complaint) {
 	if !headerToken.MatchString(k.Header) || slices.Contains(notOurs, strings.ToLower(k.Header)) {
 		wrong("key.header", fmt.Sprintf("%q can't be the header of a key: write one such as Idempotency-Key", k.Header), &k.Header)
 	}
+	if text := severalSpellings(k.Header); headerToken.MatchString(k.Header) && text != "" {
+		wrong("key.header", text, &k.Header)
+	}
 	if k.MaxLength < 1 || k.MaxLength > 1024 {
 		wrong("key.max_length", fmt.Sprintf("%d is out of bounds: write 1 to 1024", k.MaxLength), &k.MaxLength)
 	}
@@ -166,6 +195,13 @@ func checkFingerprint(s *Settings, wrong complaint) {
 	default:
 		wrong("fingerprint.mode", fmt.Sprintf("%q is not known: write raw, json or none", p.Mode), &p.Mode)
 	}
+	for i, name := range p.Headers {
+		if !headerToken.MatchString(name) {
+			wrong(fmt.Sprintf("fingerprint.headers[%d]", i), fmt.Sprintf("%q is no name of a header: write one such as X-Account", name), &p.Headers[i], &p.Headers)
+		} else if text := severalSpellings(name); text != "" {
+			wrong(fmt.Sprintf("fingerprint.headers[%d]", i), text, &p.Headers[i], &p.Headers)
+		}
+	}
 	for i, field := range p.Fields {
 		if !isPointer(field) {
 			wrong(fmt.Sprintf("fingerprint.fields[%d]", i), fmt.Sprintf("%q is no JSON Pointer: write one such as /amount", field), &p.Fields[i], &p.Fields)
@@ -183,13 +219,17 @@ func checkAnswers(s *Settings, wrong complaint) {
 	if len(a.KeepHeaders) > 0 && len(a.DropHeaders) > 0 {
 		wrong("answers.drop_headers", "keep_headers says which are stored, and no others: leave one of the two out", &a.DropHeaders, &a.KeepHeaders)
 	}
-	for i, name := range slices.Concat(a.KeepHeaders, a.DropHeaders) {
-		if !headerToken.MatchString(name) {
-			setting, field := "keep_headers", &a.KeepHeaders
-			if i >= len(a.KeepHeaders) {
-				setting, field = "drop_headers", &a.DropHeaders
+	if len(a.KeepHeaders) > 0 && len(a.AllowHeaders) > 0 {
+		wrong("answers.allow_headers", "keep_headers says which are stored, and no others: leave one of the two out", &a.AllowHeaders, &a.KeepHeaders)
+	}
+	for _, list := range []struct {
+		setting string
+		names   *[]string
+	}{{"keep_headers", &a.KeepHeaders}, {"allow_headers", &a.AllowHeaders}, {"drop_headers", &a.DropHeaders}} {
+		for _, name := range *list.names {
+			if !headerToken.MatchString(name) {
+				wrong("answers."+list.setting, fmt.Sprintf("%q is no name of a header: write one such as ETag", name), list.names)
 			}
-			wrong("answers."+setting, fmt.Sprintf("%q is no name of a header: write one such as ETag", name), field)
 		}
 	}
 }

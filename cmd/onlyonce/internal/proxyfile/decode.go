@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"go.yaml.in/yaml/v3"
 )
 
@@ -47,7 +48,7 @@ type decoder struct {
 }
 
 func (d *decoder) mistake(line int, at, format string, args ...any) {
-	d.mistakes = append(d.mistakes, Mistake{File: d.file.name, Line: line, At: at, Text: fmt.Sprintf(format, args...)})
+	d.mistakes = append(d.mistakes, Mistake{File: d.file.name, Line: line, At: at, Text: plain.Mask(fmt.Sprintf(format, args...))})
 }
 
 // yamlLine is how the parser names a line.

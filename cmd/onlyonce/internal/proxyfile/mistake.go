@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 )
 
 // A Mistake is something wrong in a file.
@@ -49,7 +51,7 @@ func (m Mistakes) orNil() error {
 // Mistake says that a setting is wrong. field points to it in the File; if the
 // file does not give it, the line is that of the first of within that it gives.
 func (f *File) Mistake(field any, at, text string, within ...any) Mistake {
-	m := Mistake{File: f.name, At: at, Text: text, Line: f.lines[field]}
+	m := Mistake{File: f.name, At: at, Text: plain.Mask(text), Line: f.lines[field]}
 	for _, outer := range within {
 		if m.Line == 0 {
 			m.Line = f.lines[outer]

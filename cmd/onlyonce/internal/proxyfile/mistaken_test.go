@@ -9,7 +9,8 @@ log_format: text
 log_level: warn
 shutdown_timeout: 1m30s
 tls: {cert: a.crt, key: a.key, client_ca: c.crt, min_version: "1.3"}
-store: {url: "postgres://u:p w@h/d", accept_risks: [fsync], purge_every: 1h1s}
+accept_risks: [fsync]
+store: {url: "postgres://u:p w@h/d", fingerprint_secret_file: secret, purge_every: 1h1s}
 tenant:
   jwt: {claim: "https://x/tenant", jwks: https://id/x, ca: ca.crt, issuer: "yes", audience: "12", refresh: 1m}
 server: {max_header: 16KiB, header_timeout: 1s, body_timeout: 2s, idle_timeout: 3s}
@@ -48,7 +49,7 @@ routes:
 var mistaken = map[string]string{
 	// What is not YAML, or has another shape.
 	"!":                       "p.yaml: tenant: this is missing: write exactly one of header, jwt, authorization: true and single: true\np.yaml: upstreams: this is missing: name a server, such as [{url: \"http://127.0.0.1:3000\"}]",
-	"!- a":                    "p.yaml:1: this is a list: write a section with listen, admin, log_format, log_level, shutdown_timeout, tls, store, tenant, server, forwarded, upstreams, defaults, routes",
+	"!- a":                    "p.yaml:1: this is a list: write a section with listen, admin, log_format, log_level, log_keys, shutdown_timeout, accept_risks, tls, store, tenant, server, forwarded, upstreams, defaults, unmatched, routes",
 	"a: [":                    "p.yaml:4: this is not YAML: did not find expected node content",
 	"a: \"\x01\"":             "p.yaml: this is not YAML: control characters are not allowed",
 	"---\nlisten: x":          "p.yaml:4: a second document begins here: write one, without ---",
@@ -98,6 +99,8 @@ var mistaken = map[string]string{
 	"!tenant: {jwt: {claim: a, jwks: \"https://u:secret@id/x\"}}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]": "p.yaml:1: tenant.jwt.jwks: this is no URL of a document: write one such as https://id.example.com/jwks.json",
 	"!tenant: {jwt: {claim: a, jwks: \"keys.json\", ca: x}}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":      "p.yaml:1: tenant.jwt.ca: this is for keys that come from an https URL: leave it out",
 
+	"!tenant: {header: X_Tenant}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]": "p.yaml:1: tenant.header: \"X_Tenant\" is one of several spellings that some servers take for the same header, of which the proxy would read this one: write letters, digits and - only",
+
 	// Upstreams.
 	"!upstreams:\n  - name: a\nstore: {url: x}\ntenant: {single: true}":                                   "p.yaml:2: upstreams[0].url: this is missing: write where the server is, such as http://127.0.0.1:3000",
 	"!upstreams:\n  - url: 127.0.0.1:3000\nstore: {url: x}\ntenant: {single: true}":                       "p.yaml:2: upstreams[0].url: this is no URL of a server: write http://HOST:PORT or https://HOST",
@@ -112,6 +115,8 @@ var mistaken = map[string]string{
 	"defaults: {methods: []}":                                                   "p.yaml:4: defaults.methods: this is empty, and no request would be protected: write [POST, PATCH]",
 	"defaults: {methods: [GET, post]}":                                          "p.yaml:4: defaults.methods: GET repeats safely by itself: leave it out\np.yaml:4: defaults.methods: \"post\" is no method: write capitals, such as POST",
 	"defaults: {key: {header: Cookie Jar}}":                                     "p.yaml:4: defaults.key.header: \"Cookie Jar\" can't be the header of a key: write one such as Idempotency-Key",
+	"defaults: {key: {header: X.Key}}":                                          "p.yaml:4: defaults.key.header: \"X.Key\" is one of several spellings that some servers take for the same header, of which the proxy would read this one: write letters, digits and - only",
+	"defaults: {fingerprint: {headers: [X-A, X_B]}}":                            "p.yaml:4: defaults.fingerprint.headers[1]: \"X_B\" is one of several spellings that some servers take for the same header, of which the proxy would read this one: write letters, digits and - only",
 	"defaults: {key: {max_length: 2000}}":                                       "p.yaml:4: defaults.key.max_length: 2000 is out of bounds: write 1 to 1024",
 	"defaults: {key: {chars: \"a b\"}}":                                         "p.yaml:4: defaults.key.chars: a key has printable ASCII characters, and no blank, quote or backslash: leave others out",
 	"defaults: {key: {pointer: id}}":                                            "p.yaml:4: defaults.key.pointer: \"id\" is no JSON Pointer: write one such as /request_id",
@@ -123,6 +128,8 @@ var mistaken = map[string]string{
 	"defaults: {unknown: maybe}":                                                "p.yaml:4: defaults.unknown: \"maybe\" is not known: write rerun or hold",
 	"defaults: {answers: {statuses: [2xx, 600]}}":                               "p.yaml:4: defaults.answers.statuses[1]: \"600\" is no status: write one such as 201, or a class such as 2xx",
 	"defaults: {answers: {statuses: [5xx]}}":                                    "p.yaml:4: defaults.answers.statuses[0]: answers of 500 or more are stored with keep_errors: true: leave them out here",
+	"defaults: {answers: {keep_headers: [a], allow_headers: [b]}}":              "p.yaml:4: defaults.answers.allow_headers: keep_headers says which are stored, and no others: leave one of the two out",
+	"defaults: {answers: {allow_headers: [\"a b\"]}}":                           "p.yaml:4: defaults.answers.allow_headers: \"a b\" is no name of a header: write one such as ETag",
 	"defaults: {answers: {keep_headers: [a], drop_headers: [b]}}":               "p.yaml:4: defaults.answers.drop_headers: keep_headers says which are stored, and no others: leave one of the two out",
 	"defaults: {answers: {drop_headers: [a b]}}":                                "p.yaml:4: defaults.answers.drop_headers: \"a b\" is no name of a header: write one such as ETag",
 	"defaults: {errors: {format: xml}}":                                         "p.yaml:4: defaults.errors.format: \"xml\" is not known: write problem, stripe or template",
@@ -133,19 +140,25 @@ var mistaken = map[string]string{
 	"defaults: {errors: {docs_url: here}}":                                      "p.yaml:4: defaults.errors.docs_url: \"here\" is no URL: write one such as https://api.example.com/docs/idempotency",
 	"defaults: {limits: {body: 0}}":                                             "p.yaml:4: defaults.limits.body: write at least 1 byte, such as 1MiB",
 	"defaults: {limits: {answer: 2GiB}}":                                        "p.yaml:4: defaults.limits.answer: 2GiB is out of bounds: write 1 to 1GiB; answers.no_body stores none",
-	"defaults: {limits: {new_keys: -1}}":                                        "p.yaml:4: defaults.limits.new_keys: write a number from 0, which means any number",
-	"defaults: {limits: {in_flight: -1}}":                                       "p.yaml:4: defaults.limits.in_flight: write a number from 0, which means any number",
+	"defaults: {limits: {body: 25MiB}}":                                         "p.yaml:4: defaults.limits.tenant_memory: a body of limits.body, 25MiB, does not fit: long ones may take three quarters of this and of server.memory, 24MiB: raise these, or lower limits.body",
+	"defaults: {limits: {tenant_stored: 0}}":                                    "p.yaml:4: defaults.limits.tenant_stored: write at least 1 byte, such as 16GiB",
+	"server: {memory: 1KiB}":                                                    "p.yaml: defaults.limits.tenant_memory: a body of limits.body, 1MiB, does not fit: long ones may take three quarters of this and of server.memory, 768: raise these, or lower limits.body\np.yaml:4: server.memory: write at least 1MiB",
+	"defaults: {limits: {new_keys: -1}}":                                        "p.yaml:4: defaults.limits.new_keys: write at least 1",
+	"defaults: {limits: {in_flight: -1}}":                                       "p.yaml:4: defaults.limits.in_flight: write at least 1",
 	"defaults: {headers: {request: {drop: [Connection]}}}":                      "p.yaml:4: defaults.headers.request.drop[0]: Connection is the proxy's own, or of one connection only: name another header",
 	"defaults: {headers: {request: {drop: [idempotency-key]}}}":                 "p.yaml:4: defaults.headers.request.drop: Idempotency-Key is the key, which the upstream gets: leave it out",
 	"defaults: {headers: {answer: {add: {X: a}, drop: [x]}}}":                   "p.yaml:4: defaults.headers.answer.drop: X is in add too, which replaces it: leave it out here",
 	"defaults: {headers: {answer: {add: {X: \"a\\r\"}}}}":                       "p.yaml:4: defaults.headers.answer.add: the value of \"X\" holds a control character: leave it out",
 
 	// Routes.
-	"routes:\n  - upstream: main":                        "p.yaml:5: routes[0].match: this is missing: write a method and a path, such as POST /orders/{id}",
-	"routes:\n  - match: POST":                           "p.yaml:5: routes[0].match: \"POST\" is no pattern: write a method in capitals, one blank and a path, such as POST /orders/{id}",
-	"routes:\n  - match: /{a}x":                          "p.yaml:5: routes[0].match: \"/{a}x\" is no pattern: write one such as POST /orders/{id}",
-	"routes:\n  - match: /{a}\n  - match: /{b}":          "p.yaml:6: routes[1].match: \"/{b}\" and \"/{a}\" match some of the same requests, and neither is more specific: leave one out, or narrow one",
-	"routes:\n  - match: /a\n    upstream: other":        "p.yaml:6: routes[0].upstream: there is no upstream \"other\": write the name of one, or add it to upstreams",
-	"routes:\n  - match: /a\n    limits:\n      body: 0": "p.yaml:7: routes[0].limits.body: write at least 1 byte, such as 1MiB",
+	"routes:\n  - upstream: main":                                                                               "p.yaml:5: routes[0].match: this is missing: write a method and a path, such as POST /orders/{id}",
+	"routes:\n  - match: POST":                                                                                  "p.yaml:5: routes[0].match: \"POST\" is no pattern: write a method in capitals, one blank and a path, such as POST /orders/{id}",
+	"routes:\n  - match: /{a}x":                                                                                 "p.yaml:5: routes[0].match: \"/{a}x\" is no pattern: write one such as POST /orders/{id}",
+	"routes:\n  - match: /{a}\n  - match: /{b}":                                                                 "p.yaml:6: routes[1].match: \"/{b}\" and \"/{a}\" match some of the same requests, and neither is more specific: leave one out, or narrow one",
+	"routes:\n  - match: /a\n    upstream: other":                                                               "p.yaml:6: routes[0].upstream: there is no upstream \"other\": write the name of one, or add it to upstreams",
+	"routes:\n  - match: /a\n    limits:\n      body: 0":                                                        "p.yaml:7: routes[0].limits.body: write at least 1 byte, such as 1MiB",
+	"routes:\n  - match: GET /a\n    key: {required: true}":                                                     "p.yaml:6: routes[0].key.required: a GET of this route is not protected, and passes without a key: match a method that changes something, such as POST, or leave this out",
+	"routes:\n  - match: HEAD /a\n    key:\n      pointer: /id":                                                 "p.yaml:7: routes[0].key.pointer: a HEAD of this route is not protected, and passes without a key: match a method that changes something, such as POST, or leave this out",
+	"routes:\n  - match: PUT /a\n    methods: [POST]\n    key: {required: true}":                                "p.yaml:7: routes[0].key.required: a PUT of this route is not protected, and passes without a key: add PUT to methods, or leave this out",
 	"defaults: {fingerprint: {mode: json, fields: [/a]}}\nroutes:\n  - match: /a\n    fingerprint: {mode: raw}": "p.yaml:7: routes[0].fingerprint.fields: fields are compared only with mode: json: write that, or leave fields out",
 }

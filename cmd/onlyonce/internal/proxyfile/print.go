@@ -87,7 +87,7 @@ func (p *printer) list(s setting, indent string) {
 
 // exampleRoute stands where there are no routes.
 const exampleRoute = `# routes:
-#   - match: POST /orders
+#   - match: POST /payments
 #     upstream: main
 #     key:
 #       required: true
@@ -172,7 +172,7 @@ func shortDuration(d time.Duration) string {
 
 // quoted writes a text in double quotes, unless it reads as itself without.
 func quoted(text string) string {
-	if plain(text) {
+	if unquoted(text) {
 		return text
 	}
 	var out strings.Builder
@@ -190,9 +190,9 @@ func quoted(text string) string {
 	return out.String() + `"`
 }
 
-// plain reports whether a text needs no quotes: a word, a path, a pattern or a
+// unquoted reports whether a text needs no quotes: a word, a path, a pattern or a
 // URL, and nothing that YAML takes for a number, a truth value or nothing.
-func plain(text string) bool {
+func unquoted(text string) bool {
 	if text == "" || strings.Contains(text, ": ") || strings.HasSuffix(text, ":") || strings.HasSuffix(text, " ") || strings.Contains(text, "  ") {
 		return false
 	}

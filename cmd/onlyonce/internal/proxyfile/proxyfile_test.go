@@ -52,7 +52,11 @@ routes:
     key: {required: false}
     fingerprint: {fields: []}
   - match: /payments/
+  - match: GET /reports
 `)
+	if err := f.Check(); err != nil {
+		t.Errorf("what a route only inherits is told to be wrong: %v", err)
+	}
 	orders, payments := f.Routes[0], f.Routes[1]
 	if orders.Keep != 3*60*60*1e9 || orders.Key.Required || orders.Key.Header != "X-Request-Key" || len(orders.Fingerprint.Fields) != 0 || orders.Fingerprint.Mode != "json" {
 		t.Errorf("orders: %+v", orders)

@@ -2,10 +2,13 @@ package refusal
 
 import (
 	"encoding/json"
+	"errors"
+	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
@@ -109,6 +112,44 @@ func FuzzATemplateWritesJSONOrIsRefused(f *testing.F) {
 		}
 		if got := write(w, httponce.Problem{Code: "c", Status: 409, Title: "t", Detail: detail, Type: "about:blank"}); !json.Valid(got.Body.Bytes()) {
 			t.Errorf("%q writes %q", text, got.Body)
+		}
+	})
+}
+
+// Whatever a problem says, in every format it is one JSON document with those
+// texts, and nothing else of the response is changed by them.
+func FuzzProblemsAreJSONInEveryFormat(f *testing.F) {
+	f.Add("a", "title", "detail", "about:blank", "", 409, int64(time.Second))
+	f.Add(`"`, `\`, "\u2028\"}\r\nSet-Cookie: a", "javascript:\"", "\xff{{.Code}}", 500, int64(-1))
+	template, err := Template(`{"error":{"code":{{.Code}},"message":{{.Detail}},"title":{{if .Title}}{{.Title}}{{else}}null{{end}},"type":{{.Type}},"retry":{{.Retryable}},"after":{{.RetryAfter}}}}`, "application/json")
+	if err != nil {
+		f.Fatal(err)
+	}
+	own := func(w http.ResponseWriter, r *http.Request, p httponce.Problem) { p.ServeHTTP(w, r) }
+	f.Fuzz(func(t *testing.T, code, title, detail, kind, key string, status int, after int64) {
+		status = 400 + (status%200+200)%200
+		p := httponce.Problem{Code: code, Status: status, Title: title, Detail: detail, Type: kind, Key: key, RetryAfter: time.Duration(after), Err: errors.New(key)}
+		for name, write := range map[string]Writer{"own": own, "stripe": Stripe, "template": template} {
+			w := httptest.NewRecorder()
+			write(w, httptest.NewRequest(http.MethodPost, "/", nil), p)
+			var doc map[string]any
+			if err := json.Unmarshal(w.Body.Bytes(), &doc); err != nil || w.Code != status {
+				t.Fatalf("%s: %d %q, %v", name, w.Code, w.Body, err)
+			}
+			if inner, ok := doc["error"].(map[string]any); ok {
+				doc = inner
+			}
+			if doc["code"] != strings.ToValidUTF8(code, "\ufffd") && !strings.Contains(code, "\ufffd") && utf8.ValidString(code) {
+				t.Errorf("%s: the code %q became %q", name, code, doc["code"])
+			}
+			if text, _ := doc["detail"].(string); name == "own" && utf8.ValidString(detail) && text != detail {
+				t.Errorf("the detail %q became %q", detail, text)
+			}
+			for header := range w.Header() {
+				if header != "Content-Type" && header != "Content-Length" && header != "Retry-After" {
+					t.Errorf("%s: the header %s", name, header)
+				}
+			}
 		}
 	})
 }

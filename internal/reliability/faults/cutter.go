@@ -1,14 +1,19 @@
-package integration
+//go:build linux
+
+package faults
 
 import (
 	"net"
 	"sync"
-	"testing"
+	"sync/atomic"
+	"time"
 )
 
-// A cutter stands between a store and its server, and cuts the connection after
-// so many bytes in one direction.
-type cutter struct {
+// A Cutter stands between a store and its server, and cuts the connection after
+// so many bytes in one direction. It can also delay what it hands on.
+type Cutter struct {
+	late atomic.Int64 // nanoseconds by which everything is delayed
+
 	server string
 	listen net.Listener
 	done   sync.WaitGroup
@@ -25,27 +30,32 @@ type cutter struct {
 
 // The directions.
 const (
-	toServer = iota
-	toClient
+	ToServer = iota
+	ToClient
 )
 
-var directions = [...]string{toServer: "to the server", toClient: "to the client"}
+// Directions are their names.
+var Directions = [...]string{ToServer: "to the server", ToClient: "to the client"}
 
-func newCutter(t *testing.T, s *ownServer) *cutter {
-	t.Helper()
+// NewCutter returns a cutter before a server's address. Close ends it.
+func NewCutter(server string) (*Cutter, error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		return nil, err
 	}
-	c := &cutter{server: s.address(), listen: l, conns: make(map[net.Conn]net.Conn)}
+	c := &Cutter{server: server, listen: l, conns: make(map[net.Conn]net.Conn)}
 	c.done.Go(c.accept)
-	t.Cleanup(c.close)
-	return c
+	return c, nil
 }
 
-func (c *cutter) address() string { return c.listen.Addr().String() }
+// Address is where the cutter listens.
+func (c *Cutter) Address() string { return c.listen.Addr().String() }
 
-func (c *cutter) close() {
+// Delay makes everything later by so much from now on.
+func (c *Cutter) Delay(d time.Duration) { c.late.Store(int64(d)) }
+
+// Close cuts all connections, and listens no more.
+func (c *Cutter) Close() {
 	c.listen.Close()
 	c.mu.Lock()
 	for client, server := range c.conns {
@@ -56,7 +66,7 @@ func (c *cutter) close() {
 	c.done.Wait()
 }
 
-func (c *cutter) accept() {
+func (c *Cutter) accept() {
 	for {
 		client, err := c.listen.Accept()
 		if err != nil {
@@ -70,13 +80,13 @@ func (c *cutter) accept() {
 			}
 			continue
 		}
-		c.done.Go(func() { c.pass(toServer, client, server) })
-		c.done.Go(func() { c.pass(toClient, client, server) })
+		c.done.Go(func() { c.pass(ToServer, client, server) })
+		c.done.Go(func() { c.pass(ToClient, client, server) })
 	}
 }
 
 // admit refuses the connections that come right after a cut, if it is told to.
-func (c *cutter) admit(client, server net.Conn) bool {
+func (c *Cutter) admit(client, server net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refused > 0 {
@@ -88,9 +98,9 @@ func (c *cutter) admit(client, server net.Conn) bool {
 }
 
 // pass hands bytes on in one direction until either side ends.
-func (c *cutter) pass(way int, client, server net.Conn) {
+func (c *Cutter) pass(way int, client, server net.Conn) {
 	from, to := client, server
-	if way == toClient {
+	if way == ToClient {
 		from, to = server, client
 	}
 	defer func() {
@@ -102,6 +112,9 @@ func (c *cutter) pass(way int, client, server net.Conn) {
 	}()
 	for buffer := make([]byte, 32<<10); ; {
 		n, err := from.Read(buffer)
+		if late := c.late.Load(); late > 0 {
+			time.Sleep(time.Duration(late))
+		}
 		allowed, cut := c.allow(way, n)
 		if _, e := to.Write(buffer[:allowed]); e != nil || cut || err != nil {
 			return
@@ -111,7 +124,7 @@ func (c *cutter) pass(way int, client, server net.Conn) {
 
 // allow says how many of n bytes pass, and whether the connection is cut after
 // them.
-func (c *cutter) allow(way, n int) (allowed int, cut bool) {
+func (c *Cutter) allow(way, n int) (allowed int, cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.passed[way] += n
@@ -126,16 +139,16 @@ func (c *cutter) allow(way, n int) (allowed int, cut bool) {
 	return c.left, true
 }
 
-// arm makes the cutter cut after so many bytes, and refuse so many connections
+// Arm makes the cutter cut after so many bytes, and refuse so many connections
 // after that.
-func (c *cutter) arm(way, after, refuses int) {
+func (c *Cutter) Arm(way, after, refuses int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.armed, c.way, c.left, c.refuses, c.refused = true, way, after, refuses, 0
 }
 
-// rest lets everything pass, and says whether it had cut.
-func (c *cutter) rest() (cut bool) {
+// Rest lets everything pass, and says whether it had cut.
+func (c *Cutter) Rest() (cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cut = !c.armed
@@ -143,8 +156,8 @@ func (c *cutter) rest() (cut bool) {
 	return cut
 }
 
-// count returns what has passed since the last count.
-func (c *cutter) count() (passed [2]int) {
+// Count returns what has passed since the last count.
+func (c *Cutter) Count() (passed [2]int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	passed, c.passed = c.passed, passed

@@ -1,0 +1,112 @@
+// Package plain makes text safe to show: in a terminal, which acts on some
+// characters, and to people who must not see a password.
+package plain
+
+import (
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// Text makes every character of a text visible but those to keep: control
+// characters of both sets, DEL, characters that change the direction of text or
+// have no width, and bytes that are no character.
+func Text(text, keep string) string {
+	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case hidden(r) && !strings.ContainsRune(keep, r):
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		default:
+			b.WriteString(text[:n])
+		}
+		text = text[n:]
+	}
+	return b.String()
+}
+
+func hidden(r rune) bool { return !strconv.IsPrint(r) }
+
+// JSON writes the same characters in a JSON document as \uNNNN, which means the
+// same there. Line feeds and tabs, of a document that is indented, stay.
+func JSON(doc []byte) []byte {
+	clean := true
+	for _, c := range doc {
+		if c >= 0x7f {
+			clean = false
+			break
+		}
+	}
+	if clean {
+		return doc // encoding/json has escaped what is below a blank
+	}
+	out := make([]byte, 0, len(doc)+64)
+	for len(doc) > 0 {
+		r, n := utf8.DecodeRune(doc)
+		switch {
+		case r < 0x7f || r == utf8.RuneError && n == 1 || !hidden(r):
+			out = append(out, doc[:n]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		doc = doc[n:]
+	}
+	return out
+}
+
+// JSONTo returns a writer of JSON documents to w, a Write for each.
+func JSONTo(w io.Writer) io.Writer { return jsonWriter{w} }
+
+type jsonWriter struct{ to io.Writer }
+
+func (w jsonWriter) Write(p []byte) (int, error) {
+	if _, err := w.to.Write(JSON(p)); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
+
+// masked stands for a password.
+const masked = "xxxxx"
+
+// Of URLs of databases and brokers, all that could still be the password goes:
+// one that was not escaped may hold blanks, slashes and more than one @.
+var (
+	storePassword = regexp.MustCompile(`(?i)((?:postgres|postgresql|mysql|mariadb|sqlserver|redis|rediss|amqp|amqps|nats|tls)://[^\s:/@]*:)[^\r\n]*@`)
+	userPassword  = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s:/@"']*:)[^\s"']*@`)
+	goPassword    = regexp.MustCompile(`([^\s:/@"']+:)[^\r\n]*(@(?:tcp|tcp4|tcp6|unix)\()`)
+	setPassword   = regexp.MustCompile(`(?i)((?:password|passwd|passfile|pwd)\s*=\s*)(?:\\?'(?:[^'\\]|\\.)*'|\\?"(?:[^"\\]|\\.)*"|[^\s&]+)`)
+)
+
+// Mask replaces passwords in a text: those in URLs (scheme://user:password@),
+// settings (password=…, in quotes or not) and the names of Go's MySQL driver
+// (user:password@tcp(…)).
+func Mask(text string) string {
+	// The form that errors tell people to write is no password, and must not make
+	// all before it look like one.
+	text = strings.ReplaceAll(text, "USER:PASSWORD@", "USER:PASSWORD\x00")
+	lower := strings.ToLower(text)
+	if strings.Contains(text, "@") {
+		text = storePassword.ReplaceAllString(text, "${1}"+masked+"@")
+		text = userPassword.ReplaceAllString(text, "${1}"+masked+"@")
+		text = goPassword.ReplaceAllString(text, "${1}"+masked+"${2}")
+	}
+	if strings.Contains(lower, "pass") || strings.Contains(lower, "pwd") {
+		text = setPassword.ReplaceAllString(text, "${1}"+masked)
+	}
+	return strings.ReplaceAll(text, "USER:PASSWORD\x00", "USER:PASSWORD@")
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+)
+
+// riskFileMode is the risk of a file that every user of the machine can use:
+// sqlstore's name for it, which holds for the other files of a command too.
+const riskFileMode = "file-mode"
+
+// makePrivate makes the file of a database that is not there yet. Only its owner
+// may use it, whatever the umask, and SQLite gives the files beside it the same
+// mode.
+func makePrivate(path string) error {
+	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return nil // opening the database says what is wrong with it
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return file.Close()
+}
+
+// forOthers reports whether a mode lets every user of the machine in. Windows
+// has no such modes.
+func forOthers(mode fs.FileMode) bool { return mode&0o007 != 0 && runtime.GOOS != "windows" }
+
+// withoutOthers takes from a mode what lets every user in. The group stays where
+// it may write: a database is shared by processes of one group so, and a group
+// that may only read comes from the umask.
+func withoutOthers(mode fs.FileMode) fs.FileMode {
+	mode = mode.Perm() &^ 0o007
+	if mode&0o020 == 0 {
+		mode &^= 0o070
+	}
+	return mode
+}
+
+// tighten takes the files of a database from users whom the file's mode lets in
+// by accident, and returns an error if it can't.
+func tighten(path string, chmod func(string, fs.FileMode) error, log *slog.Logger) error {
+	for _, name := range []string{path, path + "-wal", path + "-shm"} {
+		info, err := os.Stat(name)
+		if err != nil || !forOthers(info.Mode()) {
+			continue // what is wrong with the file is told when it is opened
+		}
+		want := withoutOthers(info.Mode())
+		if err := chmod(name, want); err != nil {
+			return fmt.Errorf("every user of this machine can open %s (mode %04o), which holds callers' responses: %w; run chmod %o %s, or accept it with --accept-risk %s",
+				name, info.Mode().Perm(), err, want, name, riskFileMode)
+		}
+		log.Warn("every user of this machine could open a file of the store: its mode was changed", "file", name, "was", fmt.Sprintf("%04o", info.Mode().Perm()), "is", fmt.Sprintf("%04o", want))
+	}
+	return nil
+}
+
+// readPrivate reads a file that holds a secret. One that every user of the
+// machine can use, or the group can change, is refused unless that is accepted.
+// A group that may read it is deliberate: a service's group, as for the keys of
+// a certificate.
+func readPrivate(path string, acceptRisks []string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if mode := info.Mode(); (forOthers(mode) || mode&0o020 != 0 && runtime.GOOS != "windows") && mode.IsRegular() && !slices.Contains(acceptRisks, riskFileMode) {
+		return nil, fmt.Errorf("other users of this machine can use %s (mode %04o), which holds a secret: run chmod go-rwx %s, or accept it with --accept-risk %s",
+			path, mode.Perm(), path, riskFileMode)
+	}
+	return io.ReadAll(io.LimitReader(file, 1<<20))
+}
+
+// storeRisks are the risks that a store's own package knows. That of a file's
+// mode stands for other files too, and a server's store has none.
+func (u storeURL) storeRisks(accepted []string) []string {
+	if u.engine == engineSQLite {
+		return accepted
+	}
+	return slices.DeleteFunc(slices.Clone(accepted), func(name string) bool { return name == riskFileMode })
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+// newTenants bounds how many tenants one address may bring where anybody can invent
+// them. It counts in this process only.
+type newTenants struct {
+	perMinute float64
+	trusted   []netip.Prefix // proxies in front, which say whom they speak for
+	log       *slog.Logger
+	warned    atomic.Int64 // when it last was, in seconds
+
+	mu             sync.Mutex
+	known, earlier map[string]struct{} // tenants that have been seen
+	addresses      map[netip.Addr]*spending
+	others         spending // of the addresses for which there is no room
+}
+
+// A spending is what an address has used of its limit, at a time.
+type spending struct {
+	used float64
+	at   time.Time
+}
+
+const (
+	// rememberTenants is how many tenants, at least, are known to be no new ones.
+	rememberTenants = 1 << 15
+	// rememberAddresses is how many addresses are counted each for itself.
+	rememberAddresses = 1 << 14
+)
+
+func newTenantLimit(perMinute int, trusted []netip.Prefix, log *slog.Logger) *newTenants {
+	return &newTenants{
+		perMinute: float64(perMinute), trusted: trusted, log: log,
+		known: make(map[string]struct{}), addresses: make(map[netip.Addr]*spending),
+	}
+}
+
+var tooManyTenants = httponce.Problem{
+	Code: "too_many_requests", Status: http.StatusTooManyRequests, Title: "Too many requests",
+	Detail: "Too many different credentials have come from this address. Nothing was done. Send the request again later, with the same key.", Retryable: true,
+}
+
+// refuse is an httponce.Config.Refuse.
+func (n *newTenants) refuse(r *http.Request, tenant string) *httponce.Problem {
+	wait := n.enter(n.addressOf(r), tenant)
+	if wait <= 0 {
+		return nil
+	}
+	if now, last := time.Now().Unix(), n.warned.Load(); now-last >= warnEvery && n.warned.CompareAndSwap(last, now) {
+		n.log.Warn("an address brought more new tenants than tenant.new_per_address allows: if it is that of a proxy of yours, name it in forwarded.trust; others of the next ten seconds are not logged", "from", r.RemoteAddr)
+	}
+	p := tooManyTenants
+	p.RetryAfter = wait
+	return &p
+}
+
+// enter lets a tenant in that is known, or that its address may bring; else it says
+// when it may.
+func (n *newTenants) enter(address netip.Addr, tenant string) (wait time.Duration) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if _, ok := n.known[tenant]; ok {
+		return 0
+	}
+	if _, ok := n.earlier[tenant]; !ok {
+		s, now := n.of(address), time.Now()
+		s.used = max(s.used-now.Sub(s.at).Minutes()*n.perMinute, 0)
+		s.at = now
+		if over := s.used + 1 - n.perMinute; over > 0 {
+			return max(time.Duration(over/n.perMinute*float64(time.Minute)), time.Second)
+		}
+		s.used++
+	}
+	if len(n.known) >= rememberTenants {
+		n.known, n.earlier = make(map[string]struct{}), n.known
+	}
+	n.known[tenant] = struct{}{}
+	return 0
+}
+
+// of returns the spending of an address. The caller has the lock.
+func (n *newTenants) of(address netip.Addr) *spending {
+	if s := n.addresses[address]; s != nil {
+		return s
+	}
+	if len(n.addresses) >= rememberAddresses {
+		now := time.Now()
+		for a, s := range n.addresses {
+			if now.Sub(s.at) >= time.Minute {
+				delete(n.addresses, a)
+			}
+		}
+		if len(n.addresses) >= rememberAddresses {
+			return &n.others
+		}
+	}
+	s := &spending{at: time.Now()}
+	n.addresses[address] = s
+	return s
+}
+
+// addressOf returns whom a request comes from: the peer, or of what trusted proxies
+// say the last address that is not theirs. Of IPv6 it is the network, which one
+// client has for itself.
+func (n *newTenants) addressOf(r *http.Request) netip.Addr {
+	peer, err := netip.ParseAddrPort(r.RemoteAddr)
+	if err != nil {
+		return netip.Addr{}
+	}
+	address := peer.Addr().Unmap().WithZone("")
+	said := strings.Split(strings.Join(r.Header["X-Forwarded-For"], ","), ",")
+	for i := len(said) - 1; i >= 0 && n.trusts(address); i-- {
+		before, err := netip.ParseAddr(strings.TrimSpace(said[i]))
+		if err != nil {
+			break
+		}
+		address = before.Unmap().WithZone("")
+	}
+	if address.Is6() {
+		network, _ := address.Prefix(64)
+		address = network.Addr()
+	}
+	return address
+}
+
+func (n *newTenants) trusts(address netip.Addr) bool {
+	for _, p := range n.trusted {
+		if p.Contains(address) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// newTLSProxy returns a proxy with settings for TLS, whose settings apply changes.
+func newTLSProxy(t *testing.T, secure proxyfile.ServerTLS) (*liveProxy, func(proxyfile.ServerTLS) error) {
+	t.Helper()
+	settings := func(secure proxyfile.ServerTLS) *proxyfile.File {
+		f := proxyfile.New()
+		f.TLS = secure
+		f.Tenant.Single = true
+		up := proxyfile.NewUpstream()
+		up.URL = "http://127.0.0.1:1"
+		f.Upstreams = []proxyfile.Upstream{up}
+		return f
+	}
+	log := slog.New(slog.DiscardHandler)
+	p, err := newLiveProxy(t.Context(), settings(secure), newRouting(memstore.New(memstore.Config{}), newMetrics(), log, nil), nil, log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, func(secure proxyfile.ServerTLS) error {
+		return p.apply(context.WithoutCancel(t.Context()), settings(secure))
+	}
+}
+
+// shake connects a client to a server, and returns how the client sees the
+// connection once a byte of the server has come through.
+func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // a net.Pipe would lock up when both sides write
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	theirs, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer ours.Close()
+		conn := tls.Server(ours, server)
+		if conn.Handshake() == nil {
+			_, _ = io.WriteString(conn, "a")
+			_, _ = conn.Read(make([]byte, 1)) // until the client has gone
+		}
+	}()
+	conn := tls.Client(theirs, client)
+	_, err = io.ReadFull(conn, make([]byte, 1))
+	state := conn.ConnectionState()
+	theirs.Close()
+	<-done
+	return state, err
+}
+
+// Every change of the authorities and of the certificate, for clients of both
+// versions that hold a session of before.
+func TestAfterAReloadEveryHandshakeIsJudgedByTheNewSettings(t *testing.T) {
+	server, one, two := newAuthority(t), newAuthority(t), newAuthority(t)
+	server.sign("a", false)
+	server.sign("b", false)
+	clients := map[string]*authority{"one": one, "two": two}
+	for _, ca := range clients {
+		ca.sign("client", false)
+	}
+	settings := func(clientCA, cert string) proxyfile.ServerTLS {
+		s := proxyfile.ServerTLS{Cert: server.path(cert + ".crt"), Key: server.path(cert + ".key"), MinVersion: "1.2"}
+		if ca := clients[clientCA]; ca != nil {
+			s.ClientCA = ca.path("authority.crt")
+		}
+		return s
+	}
+	for _, from := range []string{"none", "one", "two"} {
+		for _, to := range []string{"none", "one", "two"} {
+			for _, cert := range []string{"a", "b"} {
+				for name, version := range map[string]uint16{"1.2": tls.VersionTLS12, "1.3": tls.VersionTLS13} {
+					t.Run(fmt.Sprintf("from %s to %s with certificate %s over TLS %s", from, to, cert, name), func(t *testing.T) {
+						p, apply := newTLSProxy(t, settings(from, "a"))
+						listening := p.tlsConfig()
+						client := func(ca string) *tls.Config {
+							cfg := &tls.Config{RootCAs: server.pool(), ServerName: "127.0.0.1", MinVersion: version, MaxVersion: version}
+							if ca != "none" {
+								pair, err := tls.LoadX509KeyPair(clients[ca].path("client.crt"), clients[ca].path("client.key"))
+								if err != nil {
+									t.Fatal(err)
+								}
+								cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return &pair, nil }
+							}
+							return cfg
+						}
+						session := tls.NewLRUClientSessionCache(1)
+						first := client(from)
+						first.ClientSessionCache = session
+						if _, err := shake(t, listening, first); err != nil {
+							t.Fatalf("before the reload: %v", err)
+						}
+						if err := apply(settings(to, cert)); err != nil {
+							t.Fatal(err)
+						}
+						unchanged := from == "none" && to == "none" && cert == "a"
+						for _, with := range []string{"none", "one", "two"} {
+							c := client(with)
+							c.ClientSessionCache = session
+							state, err := shake(t, listening, c)
+							switch allowed := to == "none" || with == to; {
+							case allowed && err != nil:
+								t.Fatalf("a client with the certificate of %s is refused: %v", with, err)
+							case !allowed && err == nil:
+								t.Fatalf("a client with the certificate of %s is let in", with)
+							case allowed && with == from && state.DidResume != unchanged:
+								t.Errorf("resumed: %t", state.DidResume)
+							case allowed && state.PeerCertificates[0].Subject.CommonName != cert:
+								t.Errorf("the certificate is %s", state.PeerCertificates[0].Subject)
+							}
+							session = tls.NewLRUClientSessionCache(1) // only the first asks to resume
+						}
+					})
+				}
+			}
+		}
+	}
+}
+
+func TestAConnectionOfASupersededAuthorityIsEndedByItsNextRequest(t *testing.T) {
+	server, one, two := newAuthority(t), newAuthority(t), newAuthority(t)
+	server.sign("a", false)
+	settings := proxyfile.ServerTLS{Cert: server.path("a.crt"), Key: server.path("a.key"), MinVersion: "1.2"}
+	p, apply := newTLSProxy(t, settings)
+	status := func(state *tls.ConnectionState) int {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.TLS = state
+		w := httptest.NewRecorder()
+		p.ServeHTTP(w, r)
+		if closes := w.Header().Get("Connection") == "close"; closes != (w.Code == http.StatusMisdirectedRequest) {
+			t.Errorf("status %d with %v", w.Code, w.Header())
+		}
+		return w.Code
+	}
+	const passed = http.StatusServiceUnavailable // to an upstream that is not there
+	without := &tls.ConnectionState{}
+	with := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{one.cert}}}
+	for _, step := range []struct {
+		ca                string
+		without, withOnes int
+	}{
+		{"", passed, passed},
+		{one.path("authority.crt"), http.StatusMisdirectedRequest, passed},
+		{two.path("authority.crt"), http.StatusMisdirectedRequest, http.StatusMisdirectedRequest},
+		{"", passed, passed},
+	} {
+		settings.ClientCA = step.ca
+		if err := apply(settings); err != nil {
+			t.Fatal(err)
+		}
+		if got := status(without); got != step.without {
+			t.Errorf("with %q, a connection without a certificate: %d", step.ca, got)
+		}
+		if got := status(with); got != step.withOnes {
+			t.Errorf("with %q, a connection with one of the first authority: %d", step.ca, got)
+		}
+	}
+}
+
+func TestHandshakesThatFailByTheProxysFaultAreLoggedCountedAndNotReady(t *testing.T) {
+	ca := newAuthority(t)
+	ca.sign("a", false)
+	s, err := newSecurity(proxyfile.ServerTLS{Cert: ca.path("a.crt"), Key: ca.path("a.key"), MinVersion: "1.2"}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var log strings.Builder
+	m := newMetrics()
+	h := newHandshakes(m.registry, func() *security { return s }, slog.New(slog.NewTextHandler(&log, nil)))
+	metrics := func() string {
+		w := httptest.NewRecorder()
+		m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		return w.Body.String()
+	}
+	client := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}
+	h.report(client, errors.New("remote error: tls: bad certificate"))
+	if err := h.check(t.Context()); err != nil || log.Len() > 0 {
+		t.Fatalf("%v, log: %s", err, &log)
+	}
+	right := s.config.WrapSession
+	s.config.WrapSession = func(tls.ConnectionState, *tls.SessionState) ([]byte, error) {
+		return nil, errors.New("session ticket keys unavailable")
+	}
+	h.tried = time.Time{}
+	h.report(client, errors.New("session ticket keys unavailable"))
+	if h.check(t.Context()) == nil || strings.Count(log.String(), "level=ERROR") != 1 || !strings.Contains(log.String(), "keys unavailable") {
+		t.Errorf("it is ready, log: %s", &log)
+	}
+	if text := metrics(); !strings.Contains(text, `onlyonce_proxy_tls_handshake_errors_total{fault="client"} 1`) || !strings.Contains(text, `onlyonce_proxy_tls_handshake_errors_total{fault="server"} 1`) {
+		t.Error(text)
+	}
+	s.config.WrapSession = right
+	h.tried = time.Time{}
+	if err := h.check(t.Context()); err != nil || strings.Count(log.String(), "level=INFO") != 1 {
+		t.Errorf("%v, log: %s", err, &log)
+	}
+}
+
+func TestClientsStillConnectAfterAReloadThatTakesTheirAuthorityAway(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	ca := newAuthority(t)
+	ca.sign("proxy", false)
+	ca.sign("alice", false)
+	text := strings.NewReplacer("UP", up.URL, "CRT", ca.path("proxy.crt"), "KEY", ca.path("proxy.key")).Replace(plainFile + "tls: {cert: CRT, key: KEY}\n")
+	s, path := startProxyFile(t, up.URL, strings.Replace(text, "tls: {", "tls: {client_ca: "+ca.path("authority.crt")+", ", 1), "--admin", "127.0.0.1:0")
+	admin := s.at(s.adminURL(t))
+	if got := ca.shown(ca.client("alice"), s.url); got != "proxy" {
+		t.Fatal(got)
+	}
+	writeFile(t, path, text)
+	s.signal(syscall.SIGHUP)
+	s.logs(t, "the settings were read again and are in place")
+	if got := ca.shown(ca.client(""), s.url); got != "proxy" {
+		t.Errorf("after client_ca was taken away: %s", got)
+	}
+	if got := admin.get("/readyz"); got.status != 200 {
+		t.Errorf("%+v", got)
+	}
+	old := ca.client("")
+	old.Transport.(*http.Transport).TLSClientConfig.RootCAs = nil
+	if resp, err := old.Get(s.url); err == nil {
+		t.Errorf("a client that does not know the authority: %s", resp.Status)
+	}
+	admin.counts(`onlyonce_proxy_tls_handshake_errors_total{fault="client"} 1`, `onlyonce_proxy_tls_handshake_errors_total{fault="server"} 0`)
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// shortestSecret is how many bytes a secret for fingerprints has at least; what
+// is generated has twice as many random ones, in hexadecimal.
+const shortestSecret = 16
+
+// readSecret reads a secret from a file: all of it but the white space around it.
+func readSecret(path string, acceptRisks []string) ([]byte, error) {
+	text, err := readPrivate(path, acceptRisks)
+	if err != nil {
+		return nil, fmt.Errorf("read the fingerprint secret: %w", err)
+	}
+	secret := bytes.TrimSpace(text)
+	if len(secret) < shortestSecret {
+		return nil, fmt.Errorf("the fingerprint secret in %s has %d characters: write at least %d random ones, such as those of openssl rand -hex 32", path, len(secret), shortestSecret)
+	}
+	return secret, nil
+}
+
+// fingerprintSecret returns the secret that keys the fingerprints in a store:
+// that of the file if one is named. A SQLite file has its own beside it, which is
+// made if it is not there. A server's store has none: it would have to be the
+// same for everyone on the store.
+func fingerprintSecret(ctx context.Context, u storeURL, store onlyonce.Lister, path string, acceptRisks []string, log *slog.Logger) ([]byte, error) {
+	if path != "" {
+		return readSecret(path, acceptRisks)
+	}
+	if u.engine != engineSQLite {
+		log.Warn("the fingerprints in the store have no secret: whoever can read the store can find out a short body by trying; give everyone on the store the same --fingerprint-secret-file", "store", u.String())
+		return nil, nil
+	}
+	path = u.path + ".secret"
+	made, err := makeSecret(path)
+	if err != nil {
+		return nil, fmt.Errorf("make the fingerprint secret %s: %w", path, err)
+	}
+	if made {
+		level, text := slog.LevelInfo, "a fingerprint secret was made: keep it with the store, also in backups"
+		if hasRecords(ctx, store) {
+			level, text = slog.LevelWarn, "a fingerprint secret was made for a store that has records: repeats of earlier requests are refused as different ones until their records expire; if the file was lost, put it back"
+		}
+		log.Log(ctx, level, text, "file", path)
+	}
+	return readSecret(path, acceptRisks)
+}
+
+// hasRecords reports whether there is any record, or none can be told.
+func hasRecords(ctx context.Context, store onlyonce.Lister) bool {
+	for range store.List(ctx, onlyonce.Filter{Limit: 1}) {
+		return true
+	}
+	return false
+}
+
+// makeSecret makes a secret unless there is one, and reports whether it did. Of
+// several processes one does, and nobody sees half a file.
+func makeSecret(path string) (made bool, err error) {
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		return false, nil // reading it says what is wrong with it
+	}
+	random := make([]byte, 2*shortestSecret)
+	if _, err := rand.Read(random); err != nil {
+		return false, err
+	}
+	file, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new-*") // of mode 0600
+	if err != nil {
+		return false, err
+	}
+	defer os.Remove(file.Name())
+	_, err = file.WriteString(hex.EncodeToString(random) + "\n")
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
+		return false, err
+	}
+	err = os.Link(file.Name(), path) // fails if there is one by now
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return true, syncFolder(filepath.Dir(path))
+}
+
+// syncFolder makes the name of a new file outlive a crash of the machine.
+func syncFolder(path string) error {
+	folder, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	_ = folder.Sync() // some file systems can't
+	return folder.Close()
+}

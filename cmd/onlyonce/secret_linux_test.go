@@ -1,0 +1,224 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// fingerprints returns those in a store, by key.
+func fingerprints(t *testing.T, path string) map[string]string {
+	t.Helper()
+	u, err := parseStoreURL("sqlite:" + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := u.openDB(t.Context(), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := u.open(t.Context(), db, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	found := make(map[string]string)
+	for r, err := range store.List(context.Background(), onlyonce.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[r.ID.Operation+" "+r.ID.Key] = string(r.Fingerprint)
+	}
+	return found
+}
+
+func TestAProxyKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	dir := t.TempDir()
+	start := func(name string, args ...string) *served {
+		s := startProxy(t, up.URL, append([]string{"--single-tenant", "--store", "sqlite:" + filepath.Join(dir, name)}, args...)...)
+		if got := s.send("k", "a"); got.status != 201 {
+			t.Errorf("%s: %+v", name, got)
+		}
+		return s
+	}
+	one := start("one.db")
+	one.logs(t, "a fingerprint secret was made: keep it with the store")
+	if got := modes(t, filepath.Join(dir, "one.db")); len(got) != 4 || got[3] != 0o600 {
+		t.Errorf("modes %o", got)
+	}
+	start("two.db")
+	given := filepath.Join(dir, "secret")
+	writeFile(t, given, strings.Repeat("s", 32)+"\n")
+	start("three.db", "--fingerprint-secret-file", given)
+	start("four.db", "--fingerprint-secret-file", given)
+	prints := make(map[string]bool)
+	for _, name := range []string{"one.db", "two.db", "three.db", "four.db"} {
+		prints[fingerprints(t, filepath.Join(dir, name))["POST /things k"]] = true
+	}
+	if len(prints) != 3 {
+		t.Errorf("%d different fingerprints of one request under three secrets", len(prints))
+	}
+	if again := start("one.db"); strings.Contains(again.log.String(), "a fingerprint secret was made") {
+		t.Error(again.log.String())
+	}
+	if up.runs() != 4 {
+		t.Errorf("%d runs", up.runs())
+	}
+	if err := os.Remove(filepath.Join(dir, "one.db.secret")); err != nil {
+		t.Fatal(err)
+	}
+	lost := startProxy(t, up.URL, "--single-tenant", "--store", "sqlite:"+filepath.Join(dir, "one.db"))
+	lost.logs(t, "repeats of earlier requests are refused as different ones")
+	if got := lost.send("k", "a"); got.status != 422 || up.runs() != 4 {
+		t.Errorf("a repeat after the secret was lost: %+v", got)
+	}
+}
+
+func TestServeKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
+	t.Parallel()
+	all := make(map[string]bool)
+	for range 2 {
+		s := startServe(t, t.TempDir())
+		s.post("k", "a")
+		s.do("POST", "/v1/sandboxes", `{}`, "Idempotency-Key", "k", "X-Owner", "ada")
+		s.do("POST", "/orders", `{"product_id":"prod-1","quantity":2}`, "Idempotency-Key", "k")
+		prints := fingerprints(t, filepath.Join(s.data, "onlyonce.db"))
+		if len(prints) < 3 {
+			t.Errorf("%d records: %q", len(prints), prints)
+		}
+		for name, print := range prints {
+			if strings.HasSuffix(name, " k") && all[name+print] {
+				t.Errorf("the fingerprint of %s is the same in two stores", name)
+			}
+			all[name+print] = true
+		}
+	}
+}
+
+func TestOfManyProcessesThatMakeASecretOneDoes(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.secret")
+	var made, read sync.Map
+	var working sync.WaitGroup
+	for n := range 16 {
+		working.Go(func() {
+			did, err := makeSecret(path)
+			if err != nil {
+				t.Error(err)
+			}
+			if did {
+				made.Store(n, true)
+			}
+			secret, err := readSecret(path, nil)
+			if err != nil {
+				t.Error(err)
+			}
+			read.Store(string(secret), true)
+		})
+	}
+	working.Wait()
+	count := func(m *sync.Map) (n int) {
+		m.Range(func(any, any) bool { n++; return true })
+		return n
+	}
+	if count(&made) != 1 || count(&read) != 1 {
+		t.Errorf("%d made one, and %d were read", count(&made), count(&read))
+	}
+	left, err := os.ReadDir(filepath.Dir(path))
+	if err != nil || len(left) != 1 {
+		t.Errorf("%v, %v", left, err)
+	}
+}
+
+// Not parallel: the umask is the process's.
+func TestASecretIsPrivateWhateverTheUmask(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	path := filepath.Join(t.TempDir(), "a.secret")
+	if _, err := makeSecret(path); err != nil {
+		t.Fatal(err)
+	}
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", info.Mode(), err)
+	}
+}
+
+func TestAFileWithASecretThatOtherUsersCanUseIsRefused(t *testing.T) {
+	t.Parallel()
+	ca := newAuthority(t)
+	ca.sign("a", false)
+	path := filepath.Join(t.TempDir(), "secret")
+	writeFile(t, path, "postgres://u:p@h/d-and-long-enough-for-a-secret\n")
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	writeFile(t, tokens, "")
+	up := newUpstreamServer(t)
+	for _, c := range []struct {
+		name, file string
+		modes      map[os.FileMode]bool // whether it is refused
+		read       func(accept []string) error
+	}{
+		{"the key of a certificate", ca.path("a.key"), map[os.FileMode]bool{0o600: false, 0o640: false, 0o644: true, 0o660: true, 0o602: true}, func(accept []string) error {
+			_, err := readKeyPair(ca.path("a.crt"), ca.path("a.key"), accept)
+			return err
+		}},
+		{"a fingerprint secret", path, map[os.FileMode]bool{0o400: false, 0o444: true}, func(accept []string) error {
+			_, err := readSecret(path, accept)
+			return err
+		}},
+		{"a store URL", path, map[os.FileMode]bool{0o600: false, 0o604: true}, func(accept []string) error {
+			_, err := readStoreURL(path, accept)
+			return err
+		}},
+		{"tokens", tokens, map[os.FileMode]bool{0o600: false, 0o644: false, 0o664: true, 0o666: true}, func(accept []string) error {
+			_, err := readTokens(tokens, accept)
+			return err
+		}},
+	} {
+		for mode, refused := range c.modes {
+			if err := os.Chmod(c.file, mode); err != nil {
+				t.Fatal(err)
+			}
+			err := c.read(nil)
+			if (err != nil) != refused || refused && (!strings.Contains(err.Error(), "run chmod go-") || !strings.Contains(err.Error(), "--accept-risk file-mode")) {
+				t.Errorf("%s, mode %o: %v", c.name, mode, err)
+			}
+			if err := c.read([]string{"file-mode"}); err != nil {
+				t.Errorf("%s, mode %o, accepted: %v", c.name, mode, err)
+			}
+		}
+	}
+	if err := os.Chmod(ca.path("a.key"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	s := startProxy(t, up.URL, "--single-tenant", "--tls-cert", ca.path("a.crt"), "--tls-key", ca.path("a.key"), "--accept-risk", "file-mode")
+	if got := ca.shown(ca.client(""), s.url); got != "a" {
+		t.Error(got)
+	}
+}
+
+func TestAServersStoreWithoutASecretIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	secret, err := fingerprintSecret(t.Context(), storeURL{engine: enginePostgres, server: "postgres://u:xxxxx@h/d"}, nil, "", nil, slog.New(slog.NewTextHandler(&log, nil)))
+	if secret != nil || err != nil || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "--fingerprint-secret-file") {
+		t.Errorf("%q, %v, log: %s", secret, err, &log)
+	}
+	short := filepath.Join(t.TempDir(), "short")
+	writeFile(t, short, "short\n")
+	if _, err := readSecret(short, nil); err == nil || !strings.Contains(err.Error(), "openssl rand -hex 32") {
+		t.Error(err)
+	}
+	if _, err := readSecret(short+"er", nil); !errors.Is(err, os.ErrNotExist) {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,202 @@
+package main
+
+import (
+	"bufio"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// sendRaw sends bytes to a server, and returns the status of the first response.
+func sendRaw(t *testing.T, s *served, request string) int {
+	t.Helper()
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := io.WriteString(conn, request); err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp.Body.Close()
+	return resp.StatusCode
+}
+
+func TestAServerForThisMachineRefusesPagesOfOtherSites(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir(), "--allow-host", "api.example.com")
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	secret := sha256.Sum256([]byte("token"))
+	tokens := filepath.Join(t.TempDir(), "tokens")
+	writeFile(t, tokens, "ada "+hex.EncodeToString(secret[:])+"\n")
+	withTokens := startServe(t, t.TempDir(), "--tokens", tokens)
+	for _, c := range []struct {
+		host, origin string
+		refused      bool
+	}{
+		{"127.0.0.1:" + port, "", false},
+		{"localhost", "", false},
+		{"LOCALHOST.:1", "", false},
+		{"[::1]:" + port, "", false},
+		{"127.3.2.1", "", false},
+		{"api.example.com", "", false},
+		{"API.example.com:443", "https://api.example.com", false},
+		{"127.0.0.1:" + port, "http://localhost:3000", false},
+		{"evil.example", "", true},
+		{"evil.example:" + port, "http://evil.example:" + port, true},
+		{"localhost.evil.example", "", true},
+		{"127.0.0.1.evil.example", "", true},
+		{"127.0.0.1:" + port, "http://evil.example", true},
+		{"127.0.0.1:" + port, "null", true},
+		{"10.0.0.1", "", true},
+		{"", "", true},
+	} {
+		for _, path := range []string{"/api/v1/items", "/orders", "/v1/sandboxes", "/metrics", "/readyz"} {
+			request := "GET " + path + " HTTP/1.1\r\nHost: " + c.host + "\r\n"
+			if c.origin != "" {
+				request += "Origin: " + c.origin + "\r\n"
+			}
+			got := sendRaw(t, s, request+"\r\n")
+			if (got == http.StatusMisdirectedRequest || got == http.StatusForbidden || got == http.StatusBadRequest) != c.refused {
+				t.Errorf("%s, Host %q, Origin %q: %d", path, c.host, c.origin, got)
+			}
+		}
+	}
+	if got := sendRaw(t, withTokens, "GET /api/v1/items HTTP/1.1\r\nHost: any.example\r\nAuthorization: Bearer token\r\n\r\n"); got != 200 {
+		t.Errorf("with a token, which no page of another site has: %d", got)
+	}
+}
+
+func TestAForeignHostOrOriginIsRefusedInTheFormOfTheAPI(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	for path, want := range map[string]struct{ kind, body string }{
+		"/api/v1/items":    {"application/json", `"error_code":"CROSS_ORIGIN"`},
+		"/v1/sandboxes/x":  {"application/json", `{"error":{"code":"forbidden",`},
+		"/orders":          {"application/problem+json", `"code":"cross_origin"`},
+		"/ordersandothers": {"text/plain; charset=utf-8", ""},
+		"/readyz":          {"text/plain; charset=utf-8", ""},
+	} {
+		r, err := http.NewRequest(http.MethodGet, s.url+path, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Host = "evil.example"
+		res, err := http.DefaultClient.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		if res.Body.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if res.StatusCode != 403 || res.Header.Get("Content-Type") != want.kind || !strings.Contains(string(body), want.body) || !strings.Contains(string(body), "--allow-host NAME") {
+			t.Errorf("%s: %d %v %s", path, res.StatusCode, res.Header, body)
+		}
+	}
+}
+
+func TestTheAdminAddressTakesTheNamesThatServeAllows(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir(), "--admin", "127.0.0.1:0", "--allow-host", "Ops.example.com")
+	admin := s.at(s.adminURL(t))
+	for host, want := range map[string]int{"ops.example.com": 200, "localhost": 200, "evil.example": 403} {
+		if got := sendRaw(t, admin, "GET /metrics HTTP/1.1\r\nHost: "+host+"\r\n\r\n"); got != want {
+			t.Errorf("Host %s: %d", host, got)
+		}
+	}
+}
+
+func TestServeRefusesARequestThatCanBeReadInTwoWays(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	body := `{"sku":"S-1","title":"a","status":"active"}`
+	request := "POST /api/v1/items HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nIdempotency-Key: k\r\n"
+	if got := sendRaw(t, s, request+fmt.Sprintf("Content-Length: %d\r\nTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", len(body), len(body), body)); got != 400 {
+		t.Errorf("with both Content-Length and Transfer-Encoding: %d", got)
+	}
+	if got := sendRaw(t, s, request+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(body), body)); got != 201 {
+		t.Errorf("with a Content-Length: %d", got)
+	}
+}
+
+func TestMetricsAreForThisMachineAndForWhoHasAToken(t *testing.T) {
+	t.Parallel()
+	secret := sha256.Sum256([]byte("token"))
+	tokens, err := readTokens("", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(t.TempDir(), "tokens")
+	writeFile(t, path, "ada "+hex.EncodeToString(secret[:])+"\n")
+	named, err := readTokens(path, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		name, from string
+		header     http.Header
+		tokens     bool
+		want       int
+	}{
+		{"a page by a name that points here", "127.0.0.1:1", http.Header{"Host": {"page.example:8080"}}, true, 403},
+		{"a page of another site", "127.0.0.1:1", http.Header{"Origin": {"http://page.example"}}, true, 403},
+		{"this machine by its name", "127.0.0.1:1", http.Header{"Host": {"here.example:8080"}}, true, 200},
+		{"this machine by another name with a token", "127.0.0.1:1", http.Header{"Host": {"there.example"}, "Authorization": {"Bearer token"}}, true, 200},
+		{"this machine", "127.0.0.1:1", nil, false, 200},
+		{"this machine, IPv6", "[::1]:1", nil, true, 200},
+		{"a proxy on this machine", "127.0.0.1:1", http.Header{"X-Forwarded-For": {"10.0.0.1"}}, false, 403},
+		{"a proxy on this machine", "127.0.0.1:1", http.Header{"Forwarded": {"for=10.0.0.1"}}, false, 403},
+		{"another machine", "10.0.0.1:1", nil, false, 403},
+		{"another machine with a token", "10.0.0.1:1", http.Header{"Authorization": {"Bearer token"}}, true, 200},
+		{"another machine with a wrong one", "10.0.0.1:1", http.Header{"Authorization": {"Bearer tokem"}}, true, 403},
+	} {
+		a := &app{tokens: tokens, metrics: newMetrics(), health: &health{}, hosts: []string{"here.example"}}
+		if c.tokens {
+			a.tokens = named
+		}
+		r := httptest.NewRequest(http.MethodGet, "/metrics", nil)
+		r.RemoteAddr, r.Host = c.from, "localhost:8080"
+		for name, values := range c.header {
+			if name == "Host" {
+				r.Host = values[0]
+			}
+			r.Header[name] = values
+		}
+		w := httptest.NewRecorder()
+		a.forOperators(a.metrics.handler()).ServeHTTP(w, r)
+		if w.Code != c.want {
+			t.Errorf("%s: %d", c.name, w.Code)
+		}
+	}
+}
+
+func TestServeAnswersSupervisorsOnAnAddressOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir(), "--admin", "127.0.0.1:0")
+	admin := s.at(s.adminURL(t))
+	for path, want := range map[string]int{"/healthz": 200, "/readyz": 200, "/metrics": 200, "/orders": 404} {
+		if got := admin.get(path); got.status != want {
+			t.Errorf("%s on the admin address: %d", path, got.status)
+		}
+	}
+	for _, path := range []string{"/readyz", "/metrics", "/healthz"} {
+		if got := s.get(path); got.status != 404 {
+			t.Errorf("%s on the public address: %d", path, got.status)
+		}
+	}
+}

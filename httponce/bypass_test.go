@@ -1,0 +1,121 @@
+package httponce_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// A frameworkWriter tells its state, as the ResponseWriters of some frameworks do.
+type frameworkWriter struct {
+	http.ResponseWriter
+	status  int
+	written bool
+}
+
+func (w *frameworkWriter) Status() int   { return w.status }
+func (w *frameworkWriter) Written() bool { return w.written }
+
+func (w *frameworkWriter) WriteHeader(status int) {
+	w.status = status
+	w.ResponseWriter.WriteHeader(status)
+}
+
+func (w *frameworkWriter) Write(p []byte) (int, error) {
+	w.written = true
+	return w.ResponseWriter.Write(p)
+}
+
+func keyedPost(body string) *http.Request {
+	r := httptest.NewRequest("POST", "/charges", strings.NewReader(body))
+	r.Header.Set("Idempotency-Key", "k")
+	return r
+}
+
+func TestAHandlerThatWritesPastTheLayerPanicsAndItsOutcomeIsUnknown(t *testing.T) {
+	for name, write := range map[string]func(outer http.ResponseWriter){
+		"a body":   func(outer http.ResponseWriter) { fmt.Fprint(outer, "charged") },
+		"a status": func(outer http.ResponseWriter) { outer.WriteHeader(http.StatusNoContent) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New(memstore.Config{})
+			outer := &frameworkWriter{ResponseWriter: httptest.NewRecorder(), status: 200}
+			h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+				write(outer)
+			}), httponce.Config{Tenant: httponce.SingleTenant})
+			func() {
+				defer func() {
+					if text := fmt.Sprint(recover()); !strings.Contains(text, "outer ResponseWriter") {
+						t.Errorf("the panic is %s", text)
+					}
+				}()
+				h.ServeHTTP(outer, keyedPost("a"))
+			}()
+			rec, err := store.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /charges", Key: "k"})
+			if err != nil || rec.State != onlyonce.StateUnknown {
+				t.Errorf("the record is %+v, %v", rec, err)
+			}
+		})
+	}
+}
+
+func TestAHandlerThatWritesThroughTheLayerDoesNotPanic(t *testing.T) {
+	outer := &frameworkWriter{ResponseWriter: httptest.NewRecorder(), status: 200}
+	h := httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusEarlyHints)
+		w.WriteHeader(http.StatusCreated)
+		fmt.Fprint(w, "charged")
+	}), httponce.Config{Tenant: httponce.SingleTenant})
+	h.ServeHTTP(outer, keyedPost("a"))
+	if outer.status != http.StatusCreated {
+		t.Errorf("status %d", outer.status)
+	}
+}
+
+func TestAHandlerThatStreamsThroughTheLayerDoesNotPanic(t *testing.T) {
+	outer := &frameworkWriter{ResponseWriter: httptest.NewRecorder(), status: 200}
+	h := httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprint(w, "longer than is stored")
+	}), httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 4})
+	h.ServeHTTP(outer, keyedPost("a"))
+	if !outer.written {
+		t.Error("nothing was written")
+	}
+}
+
+func TestAResponseThatIsWrittenAfterTheHandlerHasReturnedIsObserved(t *testing.T) {
+	var mu sync.Mutex
+	var told []onlyonce.Event
+	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.Outcome == onlyonce.OutcomeUnrecorded {
+			told = append(told, e)
+		}
+	}})
+	var inner http.ResponseWriter
+	h := httponce.Wrap(guard, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { inner = w }), httponce.Config{Tenant: httponce.SingleTenant})
+	outer := httptest.NewRecorder()
+	h.ServeHTTP(outer, keyedPost("a"))
+	if len(told) != 0 {
+		t.Fatalf("told of %+v", told)
+	}
+	inner.WriteHeader(http.StatusInternalServerError) // as an error handler that runs after the layer
+	if _, err := fmt.Fprint(inner, "no"); err == nil {
+		t.Error("the write was accepted")
+	}
+	if len(told) != 1 || !strings.Contains(told[0].Err.Error(), "after the handler had returned") || told[0].Record.ID.Key != "k" {
+		t.Errorf("told of %+v", told)
+	}
+	if outer.Code != 200 || outer.Body.Len() != 0 {
+		t.Errorf("the client got %d %s", outer.Code, outer.Body)
+	}
+}

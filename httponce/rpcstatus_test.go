@@ -1,0 +1,131 @@
+package httponce_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+func envelope(flags byte, content []byte) []byte {
+	return append(binary.BigEndian.AppendUint32([]byte{flags}, uint32(len(content))), content...)
+}
+
+func gzipped(t *testing.T, text string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	if _, err := w.Write([]byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+func TestRPCStatusReadsWhatBecameOfACall(t *testing.T) {
+	web := func(status string) []byte { return []byte("grpc-message: no\r\ngrpc-status: " + status + "\r\n") }
+	for name, test := range map[string]struct {
+		header map[string]string
+		body   []byte
+		want   int
+	}{
+		"not RPC":                           {map[string]string{"Content-Type": "application/json"}, []byte("{}"), 200},
+		"gRPC, ok":                          {map[string]string{"Grpc-Status": "0"}, nil, 200},
+		"gRPC, invalid_argument":            {map[string]string{"Grpc-Status": "3"}, nil, 400},
+		"gRPC, internal":                    {map[string]string{"Grpc-Status": "13"}, nil, 500},
+		"gRPC, unauthenticated":             {map[string]string{"Grpc-Status": "16"}, nil, 401},
+		"gRPC, a code nobody knows":         {map[string]string{"Grpc-Status": "99"}, nil, 500},
+		"gRPC-Web, ok":                      {map[string]string{"Content-Type": "application/grpc-web+proto"}, append(envelope(0, []byte("m")), envelope(0x80, web("0"))...), 200},
+		"gRPC-Web, unavailable":             {map[string]string{"Content-Type": "application/grpc-web"}, envelope(0x80, web("14")), 503},
+		"gRPC-Web, compressed":              {map[string]string{"Content-Type": "application/grpc-web", "Grpc-Encoding": "gzip"}, envelope(0x81, gzipped(t, string(web("5")))), 404},
+		"gRPC-Web, compressed otherwise":    {map[string]string{"Content-Type": "application/grpc-web", "Grpc-Encoding": "br"}, envelope(0x81, []byte("x")), 200},
+		"gRPC-Web, cut off":                 {map[string]string{"Content-Type": "application/grpc-web"}, envelope(0x80, web("14"))[:9], 200},
+		"gRPC-Web, too long to be stored":   {map[string]string{"Content-Type": "application/grpc-web"}, nil, 200},
+		"Connect stream, ok":                {map[string]string{"Content-Type": "application/connect+json"}, append(envelope(0, []byte("{}")), envelope(2, []byte("{}"))...), 200},
+		"Connect stream, internal":          {map[string]string{"Content-Type": "application/connect+json; charset=utf-8"}, envelope(2, []byte(`{"error":{"code":"internal"}}`)), 500},
+		"Connect stream, compressed":        {map[string]string{"Content-Type": "application/connect+proto", "Connect-Content-Encoding": "gzip"}, envelope(3, gzipped(t, `{"error":{"code":"aborted"}}`)), 409},
+		"Connect stream, end is not gzip":   {map[string]string{"Content-Type": "application/connect+proto", "Connect-Content-Encoding": "gzip"}, envelope(3, []byte("no")), 200},
+		"Connect stream, canceled by a bug": {map[string]string{"Content-Type": "application/connect+proto"}, envelope(2, []byte(`{"error":{"code":"canceled"}}`)), 500},
+	} {
+		header := http.Header{}
+		for k, v := range test.header {
+			header.Set(k, v)
+		}
+		if got := httponce.RPCStatus(onlyonce.Result{Status: 200, Header: header, Body: test.body}); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
+	}
+}
+
+func FuzzRPCStatus(f *testing.F) {
+	f.Add("application/grpc-web", "gzip", envelope(0x80, []byte("grpc-status: 3\r\n")))
+	f.Add("application/connect+json", "", envelope(2, []byte(`{"error":{"code":"internal"}}`)))
+	f.Fuzz(func(t *testing.T, media, encoding string, body []byte) {
+		header := http.Header{"Content-Type": {media}, "Grpc-Encoding": {encoding}, "Connect-Content-Encoding": {encoding}}
+		if got := httponce.RPCStatus(onlyonce.Result{Status: 200, Header: header, Body: body}); got < 200 || got > 599 {
+			t.Errorf("%d", got)
+		}
+	})
+}
+
+func TestAnErrorInATrailerFailsTheCommandSoThatItRunsAgain(t *testing.T) {
+	for _, how := range []string{"prefixed", "prefixed before the status", "declared", "in the header"} {
+		t.Run(how, func(t *testing.T) {
+			runs := 0
+			h := httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				runs++
+				code := []string{"13", "3", "3"}[runs-1]
+				switch how {
+				case "prefixed":
+					w.WriteHeader(200)
+					w.Header().Set(http.TrailerPrefix+"Grpc-Status", code)
+				case "prefixed before the status":
+					w.Header().Set(http.TrailerPrefix+"Grpc-Status", code)
+					w.(http.Flusher).Flush()
+				case "declared":
+					w.Header().Set("Trailer", "Grpc-Status")
+					w.WriteHeader(200)
+					w.Header().Set("Grpc-Status", code)
+				case "in the header":
+					w.Header().Set("Grpc-Status", code)
+				}
+			}), httponce.Config{Tenant: httponce.SingleTenant, StatusOf: httponce.RPCStatus})
+			var got []string
+			for range 3 {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, keyedPost("a"))
+				res := w.Result()
+				got = append(got, fmt.Sprint(res.StatusCode, " ", w.Header().Get("Idempotency-Replayed"), " ", res.Trailer.Get("Grpc-Status")+res.Header.Get("Grpc-Status")))
+			}
+			if runs != 2 || strings.Join(got, ", ") != "200  13, 200  3, 200 true 3" {
+				t.Errorf("%d runs: %s", runs, strings.Join(got, ", "))
+			}
+		})
+	}
+}
+
+func TestAStatusThatIsNoneCountsAsTheAnswersOwn(t *testing.T) {
+	for _, said := range []int{0, -1, 100, 600} {
+		runs := 0
+		h := httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			runs++
+			w.WriteHeader(201)
+		}), httponce.Config{Tenant: httponce.SingleTenant, StatusOf: func(onlyonce.Result) int { return said }})
+		for range 2 {
+			h.ServeHTTP(httptest.NewRecorder(), keyedPost("a"))
+		}
+		if runs != 1 {
+			t.Errorf("%d: %d runs", said, runs)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package httponce_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+func TestATimeoutHandlerRoundTheLayerLetsTheCommandEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Int32
+		slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			time.Sleep(10 * time.Second)
+			if err := r.Context().Err(); err != nil {
+				t.Error(err)
+			}
+			counter(&runs).ServeHTTP(w, r)
+		})
+		h := http.TimeoutHandler(httponce.Wrap(newGuard(onlyonce.Config{}), slow, single), time.Second, "too slow")
+		wantAnswer(t, post(h, "k", "x"), 503, "too slow")
+		wantProblem(t, post(h, "k", "x"), 409, "request_in_progress")
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		wantAnswer(t, post(h, "k", "x"), 201, "run 1 of x")
+	})
+}
+
+func TestATimeoutHandlerInsideTheLayerLeavesTheOutcomeUnknown(t *testing.T) {
+	wantPanic(t, "httponce: Wrap: the handler is an http.TimeoutHandler, which answers while its handler still runs, so that a repeat would run beside it: "+
+		"write http.TimeoutHandler(httponce.Wrap(guard, h, cfg), …) instead", func() {
+		httponce.Wrap(newGuard(onlyonce.Config{}), http.TimeoutHandler(http.NotFoundHandler(), time.Second, ""), single)
+	})
+	for name, around := range map[string]func(http.Handler) http.Handler{
+		"a mux": func(h http.Handler) http.Handler {
+			mux := http.NewServeMux()
+			mux.Handle("/", h)
+			return mux
+		},
+		"another writer": func(h http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { h.ServeHTTP(struct{ http.ResponseWriter }{w}, r) })
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := memstore.New(memstore.Config{})
+				var runs atomic.Int32
+				end := make(chan struct{})
+				inner := http.TimeoutHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					runs.Add(1)
+					switch r.URL.Path {
+					case "/slow":
+						<-end
+					case "/busy":
+						w.WriteHeader(503)
+						w.Write([]byte("busy"))
+					}
+				}), time.Second, "")
+				h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{HoldUnknown: true}), around(inner), single)
+				send := func(path, key string) *httptest.ResponseRecorder { return serve(h, keyed("POST", path, key, "x")) }
+				wantAnswer(t, send("/slow", "k"), 503, "")
+				rec, err := store.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /slow", Key: "k"})
+				if err != nil || rec.State != onlyonce.StateUnknown || !strings.Contains(rec.Error, "TimeoutHandler") {
+					t.Errorf("record %+v, %v", rec, err)
+				}
+				wantProblem(t, send("/slow", "k"), 409, "outcome_unknown")
+				if runs.Load() != 1 {
+					t.Errorf("%d runs", runs.Load())
+				}
+				close(end)
+				for range 2 { // a handler that has come to its end may be run again
+					wantAnswer(t, send("/busy", "b"), 503, "busy")
+				}
+				wantAnswer(t, send("/quick", "q"), 200, "")
+				if runs.Load() != 4 {
+					t.Errorf("%d runs", runs.Load())
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,68 @@
+package frameworks_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/gofiber/fiber/v2"
+	"github.com/gofiber/fiber/v2/middleware/adaptor"
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+func fiber2Handler(guard *onlyonce.Guard, charge http.HandlerFunc) *fiber.App {
+	once := httponce.Wrap(guard, charge, httponce.Config{
+		Tenant:    accountOf,
+		Operation: func(*http.Request) string { return "charge" },
+	})
+	app := fiber.New()
+	app.Post("/accounts/:id/charges", adaptor.HTTPHandler(once))
+	return app
+}
+
+// ofFiber2 returns a client of an app.
+func ofFiber2(t *testing.T, app *fiber.App) client {
+	return ofApp(t, func(r *http.Request) (*http.Response, error) { return app.Test(r, -1) })
+}
+
+func TestFiber2WithAHandlerOfNetHTTP(t *testing.T) {
+	keepsThePromise(t, func(s *shop) client { return ofFiber2(t, fiber2Handler(s.guard, s.charge)) })
+}
+
+func fiber2Whole(guard *onlyonce.Guard, charge fiber.Handler) http.Handler {
+	app := fiber.New()
+	app.Post("/accounts/:id/charges", charge)
+	return httponce.Wrap(guard, adaptor.FiberApp(app), httponce.Config{Tenant: accountOf})
+}
+
+// fiber2Charge is the handler for fiber.
+func (s *shop) fiber2Charge(c *fiber.Ctx) error {
+	made, err := s.run(c.Body())
+	if err != nil {
+		return fiber.NewError(http.StatusInternalServerError, err.Error())
+	}
+	c.Set("Content-Type", "application/json")
+	return c.Status(http.StatusCreated).SendString(made)
+}
+
+func TestFiber2WithItsOwnHandlersServedByNetHTTP(t *testing.T) {
+	keepsThePromise(t, func(s *shop) client { return of(fiber2Whole(s.guard, s.fiber2Charge)) })
+}
+
+func fiber2Middleware(guard *onlyonce.Guard, charge fiber.Handler) *fiber.App {
+	app := fiber.New()
+	app.Use(adaptor.HTTPMiddleware(func(next http.Handler) http.Handler {
+		return httponce.Wrap(guard, next, httponce.Config{Tenant: accountOf})
+	}))
+	app.Post("/accounts/:id/charges", charge)
+	return app
+}
+
+func TestFiber2sHTTPMiddlewareRecordsAnEmptyAnswer(t *testing.T) {
+	s := newShop()
+	send := ofFiber2(t, fiber2Middleware(s.guard, s.fiber2Charge))
+	first, again := send(charges, "k", "a"), send(charges, "k", "a")
+	if first.status != 201 || again != (reply{200, "", true}) {
+		t.Errorf("got %+v, then %+v", first, again)
+	}
+}

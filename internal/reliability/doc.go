@@ -1,0 +1,12 @@
+// Package reliability holds the instruments that look for broken promises.
+// Its packages drive real stores in real processes while connections, processes
+// and servers fail, and check everything that was observed:
+//
+//   - histories records what concurrent callers of a store were told, and checks
+//     each command's history for linearizability against a model of one record.
+//   - ledger sends commands through the library while processes are killed, and
+//     compares what was answered with what was done.
+//   - faults starts, stops, cuts and kills what the other two need.
+//
+// The module is for tests and is never tagged.
+package reliability

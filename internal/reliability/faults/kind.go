@@ -1,0 +1,92 @@
+//go:build linux
+
+package faults
+
+import (
+	"fmt"
+	"path/filepath"
+	"strconv"
+	"sync"
+)
+
+// A Kind is how one database is set up, started and asked.
+type Kind struct {
+	Name   string
+	Driver string
+	DSN    func(port int, database string) string
+
+	programs map[string]string // patterns of their paths
+	user     string            // who runs it, if the caller is root
+	once     *sync.Once        // of the setup
+	setup    func(s *Server) []string
+	run      func(s *Server) []string
+	cut      string // lists statements that cut the connections of others
+}
+
+// With is the kind of server with other arguments.
+func (k *Kind) With(args ...string) *Kind {
+	other := *k
+	other.run = func(s *Server) []string { return append(k.run(s), args...) }
+	return &other
+}
+
+// PostgreSQL is the newest of Debian's packages that is installed.
+var PostgreSQL = &Kind{
+	Name:     "PostgreSQL's server",
+	programs: map[string]string{"initdb": "/usr/lib/postgresql/*/bin/initdb", "postgres": "/usr/lib/postgresql/*/bin/postgres"},
+	user:     "postgres",
+	once:     new(sync.Once),
+	setup: func(s *Server) []string {
+		return []string{s.programs["initdb"], "-D", s.Data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"}
+	},
+	run: func(s *Server) []string {
+		return []string{
+			s.programs["postgres"], "-D", s.Data(), "-h", "127.0.0.1", "-p", strconv.Itoa(s.Port), "-k", s.Dir,
+			"-c", "fsync=on", "-c", "full_page_writes=on", "-c", "synchronous_commit=on", "-c", "shared_buffers=32MB", "-c", "max_connections=200",
+		}
+	},
+	Driver: "pgx",
+	DSN: func(port int, database string) string {
+		if database == "" {
+			database = "postgres"
+		}
+		return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", port, database)
+	},
+	cut: `SELECT 'SELECT pg_terminate_backend(' || pid || ')' FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()`,
+}
+
+// MariaDB is MariaDB's server as it is installed.
+var MariaDB = &Kind{
+	Name:     "MariaDB's server",
+	programs: map[string]string{"install": "/usr/bin/mariadb-install-db", "server": "/usr/sbin/mariadbd"},
+	user:     "mysql",
+	once:     new(sync.Once),
+	setup: func(s *Server) []string {
+		return []string{s.programs["install"], "--no-defaults", "--datadir=" + s.Data(), "--tmpdir=" + s.Data(), "--auth-root-authentication-method=normal", "--skip-test-db"}
+	},
+	run: func(s *Server) []string {
+		return []string{
+			s.programs["server"], "--no-defaults", "--datadir=" + s.Data(), "--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.Port),
+			"--tmpdir=" + s.Dir, "--socket=" + filepath.Join(s.Dir, "socket"), "--pid-file=" + filepath.Join(s.Dir, "pid"),
+			"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=1", "--max-connections=200",
+		}
+	},
+	Driver: "mysql",
+	DSN: func(port int, database string) string {
+		return fmt.Sprintf("root@tcp(127.0.0.1:%d)/%s", port, database)
+	},
+	cut: `SELECT CONCAT('KILL ', id) FROM information_schema.processlist WHERE user = 'root' AND id <> CONNECTION_ID()`,
+}
+
+// found returns the newest of each program, or nothing if one is not there.
+func (k *Kind) found() map[string]string {
+	programs := make(map[string]string)
+	for name, pattern := range k.programs {
+		paths, _ := filepath.Glob(pattern)
+		if len(paths) == 0 {
+			return nil
+		}
+		programs[name] = paths[len(paths)-1]
+	}
+	return programs
+}

@@ -1,0 +1,65 @@
+//go:build linux
+
+package faults
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// children returns the processes that a process has started.
+func children(parent int) (pids []int) {
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, process := range processes {
+		pid, _ := strconv.Atoi(filepath.Base(process))
+		if _, of := processStat(pid); of == parent {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+func stateOf(pid int) string {
+	state, _ := processStat(pid)
+	return state
+}
+
+// processStat returns a process's state, as ps shows it, and its parent; nothing
+// if there is none.
+func processStat(pid int) (state string, parent int) {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", 0
+	}
+	_, after, _ := strings.Cut(string(text), ") ")
+	fields := strings.Fields(after)
+	parent, _ = strconv.Atoi(fields[1])
+	return fields[0], parent
+}
+
+// givenPorts are those that FreePort has returned.
+var givenPorts sync.Map
+
+// FreePort returns one that no client's connection is given: a server has to
+// get it again when it is started again. It returns none twice.
+func FreePort() (int, error) {
+	for range 100 {
+		port := 20000 + rand.IntN(12000)
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
+		if err != nil {
+			continue
+		}
+		l.Close()
+		if _, given := givenPorts.LoadOrStore(port, true); !given {
+			return port, nil
+		}
+	}
+	return 0, errors.New("no free port")
+}

@@ -1,0 +1,162 @@
+//go:build linux
+
+package histories
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// broken is a store with one bug: each function, if it is there, takes the
+// place of the method.
+type broken struct {
+	*memstore.Store
+	claim  func(context.Context, onlyonce.Claim) (onlyonce.Record, error)
+	settle func(context.Context, onlyonce.Hold, onlyonce.Settlement) error
+	purge  func(context.Context) error
+}
+
+func (b *broken) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if b.claim != nil {
+		return b.claim(ctx, c)
+	}
+	return b.Store.Claim(ctx, c)
+}
+
+func (b *broken) Settle(ctx context.Context, h onlyonce.Hold, s onlyonce.Settlement) error {
+	if b.settle != nil {
+		return b.settle(ctx, h, s)
+	}
+	return b.Store.Settle(ctx, h, s)
+}
+
+func (b *broken) Purge(ctx context.Context, limit int) (int, error) {
+	if b.purge != nil {
+		return 0, b.purge(ctx)
+	}
+	return b.Store.Purge(ctx, limit)
+}
+
+// plantedBugs are what a store may do wrong, each in a store that does it.
+var plantedBugs = map[string]func(b *broken){
+	"a fence is given twice": func(b *broken) {
+		var mu sync.Mutex
+		last := map[onlyonce.ID]int64{}
+		b.claim = func(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+			r, err := b.Store.Claim(ctx, c)
+			mu.Lock()
+			defer mu.Unlock()
+			if err == nil && r.Owner == c.Owner && r.State == onlyonce.StateProcessing {
+				given := r.Fence
+				if r.Attempt > 1 {
+					r.Fence = last[c.ID]
+				}
+				last[c.ID] = given
+			}
+			return r, err
+		}
+	},
+	"a lease that is alive is taken over": func(b *broken) {
+		b.claim = func(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+			r, err := b.Store.Claim(ctx, c)
+			if err == nil && r.Owner != c.Owner && r.LeaseLeft > 0 && c.TakeUnknown {
+				_ = b.Store.Settle(ctx, onlyonce.Hold{ID: r.ID, Owner: r.Owner, Fence: r.Fence}, onlyonce.Settlement{State: onlyonce.StateUnknown, Keep: long})
+				return b.Store.Claim(ctx, c)
+			}
+			return r, err
+		}
+	},
+	"the result of another record is replayed": func(b *broken) {
+		var mu sync.Mutex
+		var other onlyonce.Record
+		b.claim = func(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+			r, err := b.Store.Claim(ctx, c)
+			mu.Lock()
+			defer mu.Unlock()
+			if r.State == onlyonce.StateCompleted {
+				other, r.Result = r, other.Result
+			}
+			return r, err
+		}
+	},
+	"a replay names another owner": func(b *broken) {
+		b.claim = func(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+			r, err := b.Store.Claim(ctx, c)
+			if r.State == onlyonce.StateCompleted {
+				r.Owner = c.Owner
+			}
+			return r, err
+		}
+	},
+	"a settlement that came too late is no error": func(b *broken) {
+		b.settle = func(ctx context.Context, h onlyonce.Hold, s onlyonce.Settlement) error {
+			if err := b.Store.Settle(ctx, h, s); !errors.Is(err, onlyonce.ErrLost) {
+				return err
+			}
+			return nil
+		}
+	},
+	"a settlement is confirmed and lost": func(b *broken) {
+		n := 0
+		var mu sync.Mutex
+		b.settle = func(ctx context.Context, h onlyonce.Hold, s onlyonce.Settlement) error {
+			mu.Lock()
+			n++
+			lost := n%10 == 0
+			mu.Unlock()
+			if lost {
+				return nil
+			}
+			return b.Store.Settle(ctx, h, s)
+		}
+	},
+	"a purge deletes a record that is kept": func(b *broken) {
+		b.purge = func(ctx context.Context) error {
+			for r, err := range b.Store.List(ctx, onlyonce.Filter{State: onlyonce.StateCompleted, Limit: 1}) {
+				if err == nil {
+					err = b.Store.Resolve(ctx, r.ID, r.Fence, onlyonce.Settlement{})
+				}
+				if err != nil && !errors.Is(err, onlyonce.ErrLost) && !errors.Is(err, onlyonce.ErrNotFound) {
+					return err
+				}
+			}
+			return nil
+		}
+	},
+	"a fingerprint is ignored": func(b *broken) {
+		b.claim = func(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+			c.Fingerprint, c.SkipFingerprint = nil, true
+			return b.Store.Claim(ctx, c)
+		}
+	},
+}
+
+func TestEveryPlantedBugIsFound(t *testing.T) {
+	for name, plant := range plantedBugs {
+		t.Run(name, func(t *testing.T) {
+			b := &broken{Store: memstore.New(memstore.Config{})}
+			plant(b)
+			p := inMemory(*seedFlag, 100_000, b)
+			t.Logf("seed %d", p.Seed)
+			r, err := Do(p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(r.Findings) == 0 || r.Findings[0].Unknown {
+				t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
+			}
+			t.Logf("found after %d calls and %v", r.Calls, r.Took)
+		})
+	}
+}
+
+// This is the same store without a bug: what finds the bugs does not find what
+// is not there.
+func TestAStoreWithoutABugIsFoundRight(t *testing.T) {
+	holds(t, inMemory(*seedFlag, scale(5_000), &broken{Store: memstore.New(memstore.Config{})}))
+}

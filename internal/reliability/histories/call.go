@@ -1,0 +1,139 @@
+//go:build linux
+
+// Package histories checks the stores for linearizability. Clients in several
+// processes call a store with the same few keys, the network, the processes
+// and the server fail meanwhile, and what every call was told is compared
+// with a model of one record: its state, attempt, fence, lease, result and
+// owner, when it expires, and the business rows of its transactions.
+package histories
+
+import (
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A Kind says which method of a store a call uses.
+type Kind string
+
+// Remove is a resolution that deletes the record; Rows reads the business rows.
+const (
+	Claim    Kind = "Claim"
+	Renew    Kind = "Renew"
+	Settle   Kind = "Settle"
+	RunTx    Kind = "RunTx"
+	SettleTx Kind = "SettleTx"
+	Lookup   Kind = "Lookup"
+	Resolve  Kind = "Resolve"
+	Remove   Kind = "Remove"
+	Purge    Kind = "Purge"
+	Rows     Kind = "Rows"
+)
+
+// changes reports whether a call of this kind may change the record.
+func (k Kind) changes() bool { return k != Lookup && k != Purge && k != Rows }
+
+// An Ending is how the function of a transaction ends.
+type Ending string
+
+// The endings of a transaction's function.
+const (
+	Commits  Ending = "commits"
+	Fails    Ending = "fails"           // returns an error and a settlement
+	GivesUp  Ending = "fails unsettled" // returns an error and no settlement
+	Panicked Ending = "panics"
+)
+
+// A Call is one call of a store, as its caller makes it.
+type Call struct {
+	Kind   Kind
+	Client int
+	N      int   // counts the calls of the client
+	Start  int64 // by now
+
+	Owner       string // of the claim or the hold
+	Fence       int64  // of the hold, or of the record to resolve
+	Fingerprint int    // 0: none
+	Lease       time.Duration
+	RetryFailed bool
+	TakeUnknown bool
+	Step        string // that a renewal adds; empty: none
+
+	State onlyonce.State // of the settlement; empty: a release
+	Final bool
+	Keep  time.Duration
+	Text  string // the settlement's result or error
+
+	Ending Ending
+	Row    string // the business row that the transaction inserts
+}
+
+// A Verdict is what a call was told.
+type Verdict string
+
+// The verdicts. A call in doubt may take effect at any time after it began, or
+// never.
+const (
+	Done     Verdict = "done"
+	Lost     Verdict = "ErrLost"
+	NotFound Verdict = "ErrNotFound"
+	InFlight Verdict = "ErrInFlight"
+	Nothing  Verdict = "ErrUnavailable" // nothing happened
+	Own      Verdict = "its own error"
+	OwnLost  Verdict = "its own error and ErrLost"
+	Doubt    Verdict = "in doubt"
+)
+
+// An Outcome is what became of a call.
+type Outcome struct {
+	Verdict Verdict
+	Err     string
+	End     int64 // by now
+	Record  *Seen
+	Rows    []string
+	Handed  []Handed
+}
+
+// A Handed is a fence that a transaction's function was given.
+type Handed struct{ Fence, At int64 }
+
+// A Seen is a record as a call returned it.
+type Seen struct {
+	State       onlyonce.State
+	Owner       string
+	Fingerprint int // -1: one that no client sends
+	Attempt     int
+	Fence       int64
+	Result      string // as text returns it
+	Error       string
+	Final       bool
+	Corrupt     bool
+	Steps       string
+	Created     int64
+	LeaseLeft   time.Duration
+	KeepLeft    time.Duration
+	Busy        bool // a transaction runs the command, and has written nothing yet
+}
+
+// An Event is a call and what became of it. A call whose process died has no
+// outcome and is in doubt.
+type Event struct {
+	Call
+	Outcome
+	Process   int
+	Slack     time.Duration // how far the store's clock may be from ours
+	takenBack bool          // it stands for an effect that a claim may have had before its last one
+	crowded   bool          // another call that changes the record runs at the same time
+	beside    bool          // another RunTx does
+}
+
+// now reads the clock that all processes of the machine share.
+func now() int64 {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err) // every Linux has it
+	}
+	return t.Nano()
+}

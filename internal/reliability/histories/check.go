@@ -1,0 +1,212 @@
+//go:build linux
+
+package histories
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// A History is all that the clients of one command were told.
+type History struct {
+	Key    string
+	Seed   uint64
+	Events []*Event
+}
+
+// A Finding is what is wrong with a history.
+type Finding struct {
+	Key     string
+	Unknown bool // the checker did not come to an end in its time
+	Text    string
+}
+
+// model is the model of one record, for porcupine.
+var model = (&porcupine.NondeterministicModel{
+	Init: func() []any { return []any{record{}} },
+	Step: func(state, input, _ any) []any {
+		after := state.(record).step(input.(*Event))
+		states := make([]any, len(after))
+		for i, s := range after {
+			states[i] = s
+		}
+		return states
+	},
+	DescribeOperation: func(input, _ any) string {
+		e := input.(*Event)
+		return strings.Join(strings.Fields(e.words(e.Start)), " ")
+	},
+	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state.(record)) },
+}).ToModel()
+
+// Check checks the history, and returns what is wrong with it, or nil. A limit
+// of 0 is none.
+func (h *History) Check(limit time.Duration) *Finding {
+	h.prepare()
+	if text := h.fences(); text != "" {
+		return &Finding{Key: h.Key, Text: text + "\n" + h.words()}
+	}
+	switch porcupine.CheckOperationsTimeout(model, h.operations(), limit) {
+	case porcupine.Ok:
+		return nil
+	case porcupine.Illegal:
+		return &Finding{Key: h.Key, Text: "no order of the calls explains what they were told" + h.stuck() + "\n" + h.words()}
+	}
+	return &Finding{Key: h.Key, Unknown: true, Text: "not decided in " + limit.String() + "\n" + h.words()}
+}
+
+// Visualize writes porcupine's picture of the history to a file.
+func (h *History) Visualize(path string) error {
+	_, info := porcupine.CheckOperationsVerbose(model, h.operations(), time.Minute)
+	return porcupine.VisualizePath(model, info, path)
+}
+
+// prepare drops what says nothing, and notes what runs at the same time.
+func (h *History) prepare() {
+	h.Events = slices.DeleteFunc(h.Events, func(e *Event) bool { return e.Verdict == Doubt && !e.Kind.changes() })
+	slices.SortStableFunc(h.Events, func(a, b *Event) int { return cmp.Compare(a.Start, b.Start) })
+	h.takenBack()
+	for i, e := range h.Events {
+		if e.Verdict == Doubt && !e.takenBack {
+			e.End = forever
+		}
+		for _, other := range h.Events[:i] {
+			if other.End < e.Start {
+				continue
+			}
+			e.crowded = e.crowded || other.Kind.changes()
+			other.crowded = other.crowded || e.Kind.changes()
+			e.beside = e.beside || other.Kind == RunTx
+			other.beside = other.beside || e.Kind == RunTx
+		}
+	}
+}
+
+// takenBack adds the claims that may have held the command before they were
+// answered, and lost it again: a store that was slow may find out that a claim
+// has no fence that is high enough, or send a claim again whose answer was lost,
+// and the command is another's by then. That takes longer than the lease. Such a
+// claim is two calls, of which the first may have an effect and the second has an
+// answer, or is in doubt.
+func (h *History) takenBack() {
+	for _, e := range slices.Clone(h.Events) {
+		switch {
+		case e.Kind != Claim || e.End != forever && e.End-e.Start < int64(e.Lease-e.Slack):
+		case e.Verdict == Done || e.Verdict == Doubt:
+			claim := *e
+			claim.Outcome = Outcome{Verdict: Doubt, End: e.End, Err: "before it was answered"}
+			claim.takenBack = true
+			h.Events = append(h.Events, &claim)
+		}
+	}
+}
+
+func (h *History) operations() []porcupine.Operation {
+	ops := make([]porcupine.Operation, len(h.Events))
+	for i, e := range h.Events {
+		ops[i] = porcupine.Operation{ClientId: e.Client, Input: e, Call: e.Start, Return: e.End}
+	}
+	return ops
+}
+
+// stuck names the first calls that fit into no order.
+func (h *History) stuck() string {
+	_, info := porcupine.CheckOperationsVerbose(model, h.operations(), time.Minute)
+	var longest []porcupine.Operation
+	for _, partition := range info.PartialLinearizationsOperations() {
+		for _, ops := range partition {
+			if len(ops) > len(longest) {
+				longest = ops
+			}
+		}
+	}
+	states := []record{{}}
+	done := make(map[*Event]bool)
+	for _, op := range longest {
+		e := op.Input.(*Event)
+		done[e] = true
+		var next []record
+		for _, s := range states {
+			next = append(next, s.step(e)...)
+		}
+		states = next
+	}
+	text := fmt.Sprintf("; after %d of %d calls", len(longest), len(h.Events))
+	if len(states) > 0 {
+		text += fmt.Sprintf(" the record is %+v", states[0])
+	}
+	for _, e := range h.Events {
+		if !done[e] {
+			return text + "\nwhich this call does not fit:\n" + e.words(h.Events[0].Start)
+		}
+	}
+	return text
+}
+
+// words is the history in words.
+func (h *History) words() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "the history of %s (seed %d):\n", h.Key, h.Seed)
+	for _, e := range h.Events {
+		b.WriteString(e.words(h.Events[0].Start))
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// A grant is a fence that an attempt was given.
+type grant struct {
+	owner        string
+	fence        int64
+	asked, known int64
+	vain         bool // what it was given for was rolled back
+}
+
+// fences checks that no fence was given to two attempts, and that one that was
+// asked for after another was known is higher. The latter holds for the fences
+// that were given in vain, too, which the model does not know.
+func (h *History) fences() string {
+	var grants []grant
+	given := make(map[string]bool)
+	asked := make(map[string]int64) // for the first time
+	for _, e := range h.Events {
+		if first, repeated := asked[e.Owner]; !repeated || e.Start < first {
+			asked[e.Owner] = e.Start
+		}
+	}
+	for _, e := range h.Events {
+		if e.Kind == Claim && e.Verdict == Done && e.Record.Owner == e.Owner && !given[e.Owner] {
+			given[e.Owner] = true // a repeated claim is given the same
+			grants = append(grants, grant{e.Owner, e.Record.Fence, asked[e.Owner], e.End, false})
+		}
+		for n, handed := range e.Handed {
+			if e.Kind != RunTx {
+				continue
+			}
+			g := grant{e.Owner, handed.Fence, asked[e.Owner], handed.At, false}
+			if n < len(e.Handed)-1 || e.Record == nil || e.Record.Owner != e.Owner {
+				g.vain, g.known = true, e.End // the store keeps it once the transaction has ended
+			}
+			grants = append(grants, g)
+		}
+	}
+	for i, a := range grants {
+		for _, b := range grants[i+1:] {
+			if a.owner == b.owner {
+				continue
+			}
+			switch {
+			case a.fence == b.fence && !a.vain && !b.vain:
+				return fmt.Sprintf("fence %d was given to %s and to %s", a.fence, a.owner, b.owner)
+			case a.known < b.asked && a.fence >= b.fence, b.known < a.asked && b.fence >= a.fence:
+				return fmt.Sprintf("fence %d of %s and fence %d of %s were given in the wrong order", a.fence, a.owner, b.fence, b.owner)
+			}
+		}
+	}
+	return ""
+}

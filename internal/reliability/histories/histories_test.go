@@ -1,0 +1,181 @@
+//go:build linux
+
+package histories
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of all choices")
+	calls    = flag.Int("calls", 0, "of all stores together; 0: as many as there is time for in CI")
+	table    = flag.Bool("table", false, "print the table of docs/reliability.md")
+	picture  = flag.String("pictures", "", "a directory for porcupine's pictures of histories that are wrong")
+)
+
+func TestMain(m *testing.M) {
+	if Worker() {
+		return
+	}
+	code := m.Run()
+	removeShared()
+	if *table {
+		printTable()
+	}
+	os.Exit(code)
+}
+
+// shared is a directory of what is made once for several tests.
+var shared = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "onlyonce"); err == nil {
+		err = os.Chmod(dir, 0o755) //nolint:gosec // other users run servers on copies of what is in it
+	}
+	removeShared = func() { _ = os.RemoveAll(dir) }
+	return dir, err
+})
+
+var removeShared = func() {}
+
+// backend makes a database on a server of the test's own.
+func backend(t *testing.T, kind *faults.Kind) *Backend {
+	t.Helper()
+	dir, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := faults.New(kind, dir)
+	if errors.Is(err, faults.ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
+		t.Skipf("%s is not there: %v", kind.Name, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	b, err := NewBackend(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// inCI are the calls of all stores in CI.
+const inCI = 40_000 + 2*10_000 + 3*14_000
+
+// rows are those of the table.
+var rows []*Report
+
+func printTable() {
+	fmt.Println("| store | calls | in doubt | histories | faults | violations | not decided | seed |")
+	fmt.Println("|---|---:|---:|---:|---|---:|---:|---|")
+	for _, r := range rows {
+		var happened []string
+		for _, name := range slices.Sorted(maps.Keys(r.Faults)) {
+			happened = append(happened, fmt.Sprintf("%d %s", r.Faults[name], name))
+		}
+		fmt.Printf("| %s | %d | %d | %d | %s | %d | %d | %d |\n", r.Name, r.Calls, r.Doubtful, r.Histories, strings.Join(happened, ", "), r.Violations, len(r.Findings)-r.Violations, r.Seed)
+	}
+}
+
+// scale is how many calls there is time for: few in CI.
+func scale(few int) int {
+	switch {
+	case *calls > 0: // what CI does is the measure of how they are shared
+		return int(int64(*calls) * int64(few) / inCI)
+	case raceDetector:
+		return few / 10
+	}
+	return few
+}
+
+// holds carries out a plan that must find nothing.
+func holds(t *testing.T, p Plan) *Report {
+	t.Helper()
+	p.Pictures, p.Limit = *picture, time.Minute
+	t.Logf("%s: seed %d", p.Name, p.Seed)
+	r, err := Do(p)
+	if r != nil {
+		for _, f := range r.Findings {
+			if f.Unknown {
+				t.Log(f.Text)
+			} else {
+				t.Error(f.Text)
+			}
+		}
+		rows = append(rows, r)
+		t.Logf("%s: %d calls, %d in doubt, in %d histories of at most %d, checked in %v at most; faults %v; %v", r.Name, r.Calls, r.Doubtful, r.Histories, r.Longest, r.Slowest, r.Faults, r.Took)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
+	holds(t, Memory(*seedFlag, scale(40_000)))
+}
+
+func TestHistoriesOnSQLiteAreLinearizable(t *testing.T) {
+	for name, moved := range map[string]bool{"while processes are stopped and killed": false, "while its clock is moved, too": true} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "records.db")
+			p := SQLite(*seedFlag, scale(10_000), file)
+			faults := []Fault{Stops(2), Kills(1)}
+			if moved {
+				p.Name += ", its clock moved"
+				faults, p.Slack, p.ClockMoves = append(faults, SQLiteClock(4, file)), clockMoved, true
+			}
+			p.Faults = Among(100*time.Millisecond, faults...)
+			holds(t, p)
+		})
+	}
+}
+
+// binaryLog is MariaDB's server as those who replicate run it. Without the binary
+// log it shows a commit before it is on disk; the stores flush before they replay
+// a result, but not before they tell that somebody holds a command.
+var binaryLog = faults.MariaDB.With("--log-bin=bin", "--sync-binlog=1", "--binlog-format=ROW")
+
+// serverStores are the stores on servers.
+var serverStores = []struct {
+	name, store string
+	kind        *faults.Kind
+}{
+	{"PostgreSQL by sqlstore", "postgres", faults.PostgreSQL},
+	{"PostgreSQL by pgxstore", "pgxstore", faults.PostgreSQL},
+	{"MariaDB by sqlstore", "mariadb", binaryLog},
+}
+
+func TestHistoriesOnServersAreLinearizable(t *testing.T) {
+	for _, s := range serverStores {
+		t.Run(s.name, func(t *testing.T) {
+			b := backend(t, s.kind)
+			p := b.Plan(s.name, s.store, *seedFlag, scale(8_000))
+			p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(4), Kills(2))...)
+			holds(t, p)
+		})
+		t.Run(s.name+", its clock moved", func(t *testing.T) {
+			b := backend(t, s.kind)
+			p := b.Plan(s.name+", its clock moved", s.store, *seedFlag, scale(6_000))
+			p.Slack, p.ClockMoves = clockMoved, true
+			p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(2), Kills(1), b.Clock(8))...)
+			holds(t, p)
+		})
+	}
+}

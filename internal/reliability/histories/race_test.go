@@ -1,0 +1,5 @@
+//go:build linux && race
+
+package histories
+
+const raceDetector = true

@@ -1,0 +1,159 @@
+//go:build linux
+
+package histories
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	mathrand "math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
+	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
+)
+
+func init() {
+	openers["postgres"] = openServer("pgx", "$1", "$2")
+	openers["mariadb"] = openServer("mysql", "?")
+	openers["pgxstore"] = openPgx
+}
+
+// A Backend is a database on a server of one's own, which clients reach through
+// a cutter.
+type Backend struct {
+	server   *faults.Server
+	cutter   *faults.Cutter
+	database string
+}
+
+// NewBackend makes a database on the server, and a cutter before it.
+func NewBackend(s *faults.Server) (*Backend, error) {
+	b := &Backend{server: s, database: "histories_" + strings.ToLower(rand.Text())}
+	if _, err := s.Admin.Exec("CREATE DATABASE " + b.database); err != nil {
+		return nil, err
+	}
+	var err error
+	b.cutter, err = faults.NewCutter(s.Address())
+	return b, err
+}
+
+// Close ends the cutter.
+func (b *Backend) Close() { b.cutter.Close() }
+
+// Plan is the plan for a store on the database.
+func (b *Backend) Plan(name, store string, seed uint64, calls int) Plan {
+	clean := Place{Store: store, DSN: b.server.Kind.DSN(b.server.Port, b.database), Pool: 8}
+	through := clean
+	through.DSN = strings.Replace(clean.DSN, b.server.Address(), b.cutter.Address(), 1)
+	return Plan{
+		Name: name, Seed: seed, Calls: calls, Place: through, Processes: 3, Clients: 1, Each: 9, Keys: 24, Slack: clockSlack,
+		Open: func() (Database, error) {
+			return migrated(b.server.Kind.Driver, clean,
+				"CREATE TABLE business (command VARCHAR(64) NOT NULL, name VARCHAR(64) NOT NULL)", "CREATE INDEX business_command ON business (command)")
+		},
+	}
+}
+
+// openServer opens a store on a pool of database/sql.
+func openServer(driver string, marks ...string) func(Place) (Database, error) {
+	return func(p Place) (Database, error) {
+		db, err := faults.Open(driver, p.DSN)
+		if err != nil {
+			return nil, err
+		}
+		return openSQL(db, p.Pool, marks...)
+	}
+}
+
+func openPgx(p Place) (Database, error) {
+	cfg, err := pgxpool.ParseConfig(p.DSN)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = int32(p.Pool)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	s, err := pgxstore.Open(ctx, pool, pgxstore.Config{})
+	if err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return database[pgx.Tx, *pgxstore.Store]{
+		Store: s, in: s,
+		insert: func(ctx context.Context, tx pgx.Tx, key, row string) error {
+			_, err := tx.Exec(ctx, "INSERT INTO business (command, name) VALUES ($1, $2)", key, row)
+			return err
+		},
+		read: func(ctx context.Context, key string) ([]string, error) {
+			rows, err := pool.Query(ctx, "SELECT name FROM business WHERE command = $1", key)
+			if err != nil {
+				return nil, err
+			}
+			return pgx.CollectRows(rows, pgx.RowTo[string])
+		},
+		shut: func() error {
+			defer pool.Close()
+			return s.Close()
+		},
+	}, nil
+}
+
+// Faults are what can go wrong with the server and on the way to it.
+func (b *Backend) Faults(kills int) []Fault {
+	return []Fault{
+		{"connections killed", 4, func(_ *Run, rng *mathrand.Rand) error {
+			_, err := b.server.Cut(func() bool { return rng.IntN(3) > 0 })
+			return err
+		}},
+		{"connections cut at some byte", 6, func(_ *Run, rng *mathrand.Rand) error {
+			b.cutter.Arm(rng.IntN(2), rng.IntN(4000), rng.IntN(3))
+			time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
+			b.cutter.Rest()
+			return nil
+		}},
+		{"bytes delayed", 2, func(_ *Run, rng *mathrand.Rand) error {
+			b.cutter.Delay(time.Duration(rng.Int64N(int64(short))))
+			time.Sleep(time.Duration(rng.Int64N(int64(4 * short))))
+			b.cutter.Delay(0)
+			return nil
+		}},
+		{"servers killed", kills, func(r *Run, rng *mathrand.Rand) error {
+			r.paused.Add(1) // clients that call a dead server find nothing out
+			defer r.paused.Add(-1)
+			return b.server.Restart()
+		}},
+	}
+}
+
+// Clock moves the clock of the stores on the server. MariaDB's can't be moved:
+// instead, the fences of what was deleted are put ahead of it, as they are
+// after a clock was set back.
+func (b *Backend) Clock(weight int) Fault {
+	name := "clocks moved"
+	if b.server.Kind.Driver == "mysql" {
+		name = "fences put ahead"
+	}
+	return Fault{name, weight, func(_ *Run, rng *mathrand.Rand) error {
+		db, err := faults.Open(b.server.Kind.Driver, b.server.Kind.DSN(b.server.Port, b.database))
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		text := fmt.Sprintf(`CREATE OR REPLACE FUNCTION onlyonce_now() RETURNS bigint LANGUAGE sql VOLATILE
+			AS $$ SELECT (date_part('epoch', clock_timestamp()) * 1000000)::bigint + %d $$`, offset(rng).Microseconds())
+		if b.server.Kind.Driver == "mysql" {
+			text = fmt.Sprintf("UPDATE onlyonce_fence SET floor = GREATEST(floor, %d)", time.Now().Add(time.Minute).UnixMicro())
+		}
+		_, err = db.Exec(text)
+		return err
+	}}
+}

@@ -1,0 +1,134 @@
+//go:build linux
+
+package ledger
+
+import (
+	"context"
+	"encoding/gob"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
+)
+
+var quiet = log.New(io.Discard, "", 0)
+
+// A process is one that answers commands, and is killed.
+type process struct {
+	*faults.Child
+	job      string
+	ready    chan struct{} // closed once it can be asked
+	address  string        // of a server, once it is ready
+	http     *http.Client
+	outlived int64
+
+	mu    sync.Mutex
+	out   *gob.Encoder
+	n     int
+	waits map[int]chan answer
+}
+
+var errGone = errors.New("the process is gone")
+
+// start starts a process.
+func start(job, upstream string, p Place, client *http.Client) (*process, error) {
+	child, err := faults.Start(jobVariable, fmt.Sprintf("%s %s %s %s", job, p.Store, upstream, p.DSN))
+	if err != nil {
+		return nil, err
+	}
+	c := &process{Child: child, job: job, ready: make(chan struct{}), http: client, out: gob.NewEncoder(child.In), waits: make(map[int]chan answer)}
+	go c.listen()
+	return c, nil
+}
+
+func (c *process) listen() {
+	for in := gob.NewDecoder(c.Out); ; {
+		var a answer
+		if err := in.Decode(&a); err != nil {
+			break
+		}
+		c.mu.Lock()
+		c.outlived = max(c.outlived, a.Outlived)
+		if a.Address != "" {
+			c.address = a.Address
+			close(c.ready)
+		}
+		if waits := c.waits[a.N]; waits != nil {
+			waits <- a
+			delete(c.waits, a.N)
+		}
+		c.mu.Unlock()
+	}
+	c.Wait()
+}
+
+// ask asks for a command, and returns an error if there is no answer.
+func (c *process) ask(ctx context.Context, way, key, token string) (answer, error) {
+	select {
+	case <-c.ready:
+	case <-c.Ended:
+		return answer{}, errGone
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	}
+	if c.job != jobCall {
+		return c.post(ctx, key, token)
+	}
+	waits := make(chan answer, 1)
+	c.mu.Lock()
+	c.n++
+	n := c.n
+	c.waits[n] = waits
+	err := c.out.Encode(ask{n, way, key, token})
+	c.mu.Unlock()
+	if err != nil {
+		return answer{}, err
+	}
+	select {
+	case a := <-waits:
+		if a.Err != "" && !a.Held {
+			return a, errors.New(a.Err)
+		}
+		return a, nil
+	case <-c.Ended:
+		return answer{}, errGone
+	case <-ctx.Done():
+		return answer{}, ctx.Err()
+	}
+}
+
+// post asks by HTTP.
+func (c *process) post(ctx context.Context, key, token string) (answer, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address+"/", strings.NewReader(key))
+	if err != nil {
+		return answer{}, err
+	}
+	r.Header.Set("Idempotency-Key", key)
+	r.Header.Set(tokenHeader, token)
+	resp, err := c.http.Do(r)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	switch {
+	case err != nil:
+		return answer{}, err
+	case resp.StatusCode == http.StatusCreated:
+		return answer{Token: string(body), Unstored: resp.Header.Get("Idempotency-Expires") == "", Replayed: resp.Header.Get("Idempotency-Replayed") != ""}, nil
+	case resp.StatusCode == http.StatusConflict && strings.Contains(string(body), "outcome_unknown"):
+		return answer{Held: true}, nil
+	}
+	return answer{}, fmt.Errorf("%s: %s", resp.Status, body)
+}
+
+// newClient returns the clients' way by HTTP, on which the dead are given up.
+func newClient() *http.Client {
+	return &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Second}, Timeout: time.Minute}
+}

@@ -1,0 +1,292 @@
+//go:build linux
+
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
+)
+
+// A Plan says how the ledger of one store is tried.
+type Plan struct {
+	Name    string
+	Seed    uint64
+	Place   Place
+	Server  *faults.Server // nil: there is none
+	Kills   int            // of processes
+	Crashes int            // of the server
+	Every   time.Duration  // about, between two kills
+	Clients int
+}
+
+// A Report is what became of it.
+type Report struct {
+	Name     string
+	Seed     uint64
+	Commands int
+	Asked    int64
+	Kills    int // of processes
+	Crashes  int // of servers
+	Cuts     int // of connections
+	Stops    int // of processes, for more than a lease
+	Held     int // commands whose outcome nobody knew
+	Unstored int // answers that could not be recorded
+
+	Lost, Doubled, Differing int
+	Outlived                 int64
+	ControlDoubled           int
+	Wrong                    []string // the first things that are wrong, in words
+	Took                     time.Duration
+}
+
+// A run is a plan that is being carried out.
+type run struct {
+	Plan
+	books   *Books // in this process, which is not killed
+	service *httptest.Server
+	http    *http.Client
+	over    atomic.Bool
+	asked   atomic.Int64
+
+	mu        sync.Mutex
+	processes []*process
+	outlived  int64 // of those that are gone
+	commands  map[string]*command
+	failure   error
+}
+
+// A command is what its clients were told.
+type command struct {
+	way    string
+	first  string // the token of the first answer
+	ran    int    // answers of runs that were recorded
+	held   bool
+	loose  bool // an answer could not be recorded: it may be held, or be done again where that is harmless
+	differ []string
+}
+
+// jobs are what the processes do.
+var jobs = []string{jobCall, jobCall, jobCall, jobHTTP, jobHTTP, jobProxy, jobProxy}
+
+// answerLimit is how long a client asks for one command.
+const answerLimit = 3 * time.Minute
+
+// Do carries out the plan.
+func Do(p Plan) (*Report, error) {
+	r := &run{Plan: p, http: newClient(), commands: make(map[string]*command)}
+	began := time.Now()
+	var err error
+	if err = Make(p.Place); err != nil {
+		return nil, err
+	}
+	if r.books, err = Open(p.Place); err != nil {
+		return nil, err
+	}
+	defer r.books.Close()
+	r.serve()
+	defer func() { r.service.Close() }()
+	report := &Report{Name: p.Name, Seed: p.Seed}
+	for _, job := range jobs {
+		c, err := r.start(job)
+		if err != nil {
+			return nil, err
+		}
+		r.processes = append(r.processes, c)
+	}
+	var clients sync.WaitGroup
+	for n := range p.Clients {
+		clients.Go(func() { r.client(n) })
+	}
+	err = r.faults(report)
+	r.over.Store(true)
+	clients.Wait()
+	r.mu.Lock()
+	err = errors.Join(err, r.failure)
+	r.mu.Unlock()
+	if err == nil {
+		err = r.settle(report)
+	}
+	for _, c := range r.processes {
+		r.kill(c)
+	}
+	report.Outlived, report.Asked, report.Took = r.outlived, r.asked.Load(), time.Since(began)
+	return report, err
+}
+
+func (r *run) start(job string) (*process, error) {
+	return start(job, r.service.URL, r.Place, r.http)
+}
+
+// serve starts the service behind the proxies.
+func (r *run) serve() {
+	r.service = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) { enter(r.books, w, q) }))
+	r.service.Config.ErrorLog = quiet
+	r.service.Start()
+}
+
+// kill kills a process and keeps what it told last.
+func (r *run) kill(c *process) {
+	c.Kill()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.outlived += c.outlived
+}
+
+// replace kills the process of that number, and starts another in its place.
+func (r *run) replace(n int) error {
+	r.mu.Lock()
+	c := r.processes[n]
+	r.mu.Unlock()
+	r.kill(c)
+	next, err := r.start(c.job)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.processes[n] = next
+	return nil
+}
+
+// enough times the planned kills are done at most, if without protection nothing
+// is doubled before.
+const enough = 50
+
+// doubled reports whether a command without protection was done twice.
+func (r *run) doubled() bool {
+	var command string
+	err := r.books.db.QueryRow("SELECT command FROM entries WHERE command LIKE 'p%' GROUP BY command HAVING count(*) > 1 LIMIT 1").Scan(&command)
+	return err == nil
+}
+
+// faults kills processes and servers, cuts connections and stops processes, as
+// often as planned.
+func (r *run) faults(report *Report) error {
+	rng := rand.New(rand.NewPCG(r.Seed, 1))
+	crashes := 0
+	if r.Server != nil {
+		crashes = r.Crashes
+	}
+	for report.Kills < r.Kills || report.Crashes < crashes || report.Kills < enough*r.Kills && !r.doubled() {
+		time.Sleep(r.Every/2 + time.Duration(rng.Int64N(int64(r.Every))))
+		n, what := rng.IntN(len(r.processes)), rng.IntN(100)
+		switch {
+		case report.Crashes < crashes && report.Kills*crashes >= report.Crashes*r.Kills+r.Kills/2:
+			if err := r.Server.Restart(); err != nil {
+				return err
+			}
+			report.Crashes++
+		case what < 3:
+			r.mu.Lock()
+			c := r.processes[n]
+			r.mu.Unlock()
+			c.Signal(syscall.SIGSTOP)
+			time.Sleep(time.Duration(rng.Int64N(int64(lease) * 5 / 4)))
+			c.Signal(syscall.SIGCONT)
+			report.Stops++
+		case what < 13 && r.Server != nil:
+			cut, err := r.Server.Cut(func() bool { return rng.IntN(3) > 0 })
+			if err != nil {
+				return err
+			}
+			report.Cuts += cut
+		default:
+			if err := r.replace(n); err != nil {
+				return err
+			}
+			report.Kills++
+		}
+	}
+	return nil
+}
+
+// ways are those that a client goes in turn, and the jobs of who answers.
+var ways = []struct{ way, job string }{
+	{ByDoTx, jobCall},
+	{ByHeld, jobCall},
+	{ByRerun, jobCall},
+	{ByHTTP, jobHTTP},
+	{ByProxy, jobProxy},
+	{Plain, jobCall},
+}
+
+// client sends one command after the other. Every command has two clients.
+func (r *run) client(number int) {
+	for n := 0; !r.over.Load(); n++ {
+		w := ways[(number/2+n)%len(ways)]
+		key := fmt.Sprintf("c%d-%d", number/2, n)
+		if w.way == Plain {
+			key = fmt.Sprintf("p%d-%d", number, n) // the two would double each other's
+		}
+		r.mu.Lock()
+		if r.commands[key] == nil {
+			r.commands[key] = &command{way: w.way}
+		}
+		r.mu.Unlock()
+		if _, err := r.until(key, w.way, w.job); err != nil {
+			r.mu.Lock()
+			r.failure = errors.Join(r.failure, err)
+			r.mu.Unlock()
+			return
+		}
+	}
+}
+
+// until asks for a command until it is answered, or held.
+func (r *run) until(key, way, job string) (answer, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
+	defer cancel()
+	for n := 0; ; n++ {
+		a, err := r.some(job).ask(ctx, way, key, fmt.Sprintf("%s.%x", key, rand.Uint64()))
+		r.asked.Add(1)
+		if err == nil {
+			r.note(key, a)
+			return a, nil
+		}
+		if ctx.Err() != nil {
+			return answer{}, fmt.Errorf("%s, %s: no answer: %w", key, way, err)
+		}
+		time.Sleep(time.Duration(rand.Int64N(int64(50 * time.Millisecond))))
+	}
+}
+
+// some returns a process with the job.
+func (r *run) some(job string) *process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for {
+		if c := r.processes[rand.IntN(len(r.processes))]; c.job == job {
+			return c
+		}
+	}
+}
+
+// note notes an answer.
+func (r *run) note(key string, a answer) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	c := r.commands[key]
+	switch {
+	case a.Held:
+		c.held = true
+		return
+	case c.first == "":
+		c.first = a.Token
+	case c.first != a.Token:
+		c.differ = append(c.differ, a.Token)
+	}
+	c.loose = c.loose || a.Unstored
+	if !a.Replayed && !a.Unstored {
+		c.ran++
+	}
+}

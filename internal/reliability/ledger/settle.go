@@ -1,0 +1,206 @@
+//go:build linux
+
+package ledger
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// settle kills everything, decides as a person would about what is held, asks for
+// every command once more, and compares the answers with the rows. A command that
+// begins anew may be held anew: its attempt, too, can outlast its lease.
+func (r *run) settle(report *Report) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	var keys []string
+	for key, c := range r.commands {
+		if c.loose {
+			report.Unstored++
+		}
+		if c.held && (c.first == "" || c.loose) {
+			report.Held++
+		}
+		if c.way != Plain {
+			keys = append(keys, key)
+		}
+	}
+	for len(keys) > 0 {
+		if err := r.restart(); err != nil {
+			return err
+		}
+		rows, err := r.rows(ctx)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			c := r.commands[key]
+			if c.first != "" && !c.loose {
+				continue
+			}
+			if err := r.decide(ctx, key, c, rows[key]); err != nil {
+				return fmt.Errorf("decide about %s: %w", key, err)
+			}
+		}
+		if keys, err = r.again(keys); err != nil {
+			return err
+		}
+	}
+	rows, err := r.rows(ctx)
+	if err != nil {
+		return err
+	}
+	report.Commands = len(r.commands)
+	for key, c := range r.commands {
+		r.compare(report, key, c, rows[key])
+	}
+	for key, tokens := range rows {
+		if r.commands[key] == nil {
+			report.wrong(&report.Doubled, "%s, for which nobody asked, has the rows %v", key, tokens)
+		}
+	}
+	return nil
+}
+
+// restart kills everything and starts it again: what is there from now on is from
+// the disk, and nothing is on its way.
+func (r *run) restart() error {
+	for _, c := range r.processes {
+		r.kill(c)
+	}
+	r.service.Close() // which waits for the requests that it has begun
+	if r.Server != nil {
+		if err := r.Server.Restart(); err != nil {
+			return err
+		}
+	}
+	r.serve()
+	for n, c := range r.processes {
+		next, err := r.start(c.job)
+		if err != nil {
+			return err
+		}
+		r.processes[n] = next
+	}
+	return nil
+}
+
+// rows reads all rows, on connections that may have been cut.
+func (r *run) rows(ctx context.Context) (rows map[string][]string, err error) {
+	for range 20 {
+		if rows, err = r.books.Rows(ctx); err == nil {
+			return rows, nil
+		}
+	}
+	return nil, err
+}
+
+// decide ends a command whose outcome nobody knows, or whose attempt is gone: if
+// its row is there it was done, and otherwise it begins anew.
+func (r *run) decide(ctx context.Context, key string, c *command, tokens []string) error {
+	for {
+		rec, err := r.books.Store.Lookup(ctx, idOf(key))
+		switch {
+		case errors.Is(err, onlyonce.ErrNotFound):
+			return nil
+		case err == nil && (rec.State == onlyonce.StateProcessing && rec.LeaseLeft <= 0 || rec.State == onlyonce.StateUnknown) && c.way != ByDoTx && c.way != ByRerun:
+			s := onlyonce.Settlement{}
+			if len(tokens) > 0 {
+				s = onlyonce.Settlement{State: onlyonce.StateCompleted, Result: resultOf(c.way, tokens[0]), Keep: time.Hour}
+			}
+			if err = r.books.Store.Resolve(ctx, rec.ID, rec.Fence, s); err == nil {
+				return nil
+			}
+		case err == nil && rec.State != onlyonce.StateProcessing, err == nil && rec.LeaseLeft <= 0:
+			return nil
+		}
+		if ctx.Err() != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// resultOf is the result of a command that was answered with the token.
+func resultOf(way, token string) onlyonce.Result {
+	if way == ByHeld {
+		body, _ := json.Marshal(token) // of a string
+		return onlyonce.Result{Body: body}
+	}
+	return onlyonce.Result{Status: 201, Body: []byte(token)}
+}
+
+// again asks for the commands once more, and returns those that are held without
+// an answer. One that was answered before is not held later.
+func (r *run) again(keys []string) (held []string, err error) {
+	next := make(chan string)
+	var clients sync.WaitGroup
+	for range 32 {
+		clients.Go(func() {
+			for key := range next {
+				r.mu.Lock()
+				c := r.commands[key]
+				answered := c.first != "" && !c.loose
+				r.mu.Unlock()
+				i := slices.IndexFunc(ways, func(w struct{ way, job string }) bool { return w.way == c.way })
+				a, err := r.until(key, c.way, ways[i].job)
+				r.mu.Lock()
+				switch {
+				case err != nil:
+					r.failure = errors.Join(r.failure, err)
+				case a.Held && answered:
+					c.differ = append(c.differ, "that its outcome is unknown")
+				case a.Held:
+					held = append(held, key)
+				}
+				r.mu.Unlock()
+			}
+		})
+	}
+	for _, key := range keys {
+		next <- key
+	}
+	close(next)
+	clients.Wait()
+	return held, r.failure
+}
+
+// compare compares what was answered to a command with its rows.
+func (r *run) compare(report *Report, key string, c *command, tokens []string) {
+	switch {
+	case c.way == Plain:
+		if len(tokens) > 1 {
+			report.ControlDoubled++
+		}
+		return
+	case len(tokens) > 1:
+		report.wrong(&report.Doubled, "%s, %s: answered %s, it has the rows %v", key, c.way, c.first, tokens)
+	case len(tokens) == 0:
+		report.wrong(&report.Lost, "%s, %s: answered %q, it has no row", key, c.way, c.first)
+	case c.first == "":
+		report.wrong(&report.Lost, "%s, %s: it has the row %s and no answer", key, c.way, tokens[0])
+	case c.first != tokens[0]:
+		report.wrong(&report.Differing, "%s, %s: answered %s, it has the row %s", key, c.way, c.first, tokens[0])
+	}
+	if len(c.differ) > 0 {
+		report.wrong(&report.Differing, "%s, %s: answered %s, then %v", key, c.way, c.first, c.differ)
+	}
+	if c.ran > 1 && !c.loose {
+		report.wrong(&report.Doubled, "%s, %s: it ran %d times to its end", key, c.way, c.ran)
+	}
+}
+
+// wrong counts what is wrong, and says the first of it in words.
+func (report *Report) wrong(count *int, format string, args ...any) {
+	*count++
+	if len(report.Wrong) < 20 {
+		report.Wrong = append(report.Wrong, fmt.Sprintf(format, args...))
+	}
+}

@@ -1,0 +1,320 @@
+package proxy_test
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy"
+)
+
+// late is an upstream that writes a second answer on the connection of the first
+// request, at the moment another request has come, and before it answers that.
+func late(t *testing.T) *proxy.Upstream {
+	t.Helper()
+	l := listen(t)
+	var mu sync.Mutex
+	var first net.Conn
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			go func() {
+				for in := bufio.NewReader(c); ; {
+					r, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					io.Copy(io.Discard, r.Body)
+					mu.Lock()
+					if first == nil {
+						first = c
+					} else {
+						io.WriteString(first, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+					}
+					key := r.Header.Get("Idempotency-Key")
+					fmt.Fprintf(c, "HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\nfor %s", 4+len(key), key)
+					mu.Unlock()
+				}
+			}()
+		}
+	}()
+	return &proxy.Upstream{URL: &url.URL{Scheme: "http", Host: l.Addr().String()}, KeepIdle: time.Minute}
+}
+
+func TestWhatIsWrittenBehindAnAnswerReachesNoOtherTenant(t *testing.T) {
+	for _, fresh := range []bool{false, true} {
+		up := late(t)
+		up.OneRequestPerConn = fresh
+		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once = httponce.Config{Tenant: byTenant} })
+		for i, tenant := range []string{"alice", "bob", "carol", "bob"} {
+			key := fmt.Sprint(tenant, i)
+			for range 2 {
+				res, body := send(t, "POST", "http://"+addr+"/v1/orders", keyed(tenant, key), "x")
+				wantAnswer(t, res, body, 200, "for "+key)
+			}
+		}
+	}
+}
+
+func TestAConnectionIsUsedAgainForTheSameTenantOnly(t *testing.T) {
+	for _, fresh := range []bool{false, true} {
+		said := make(chan string, 1)
+		up, _, conns := scripted(t, func(_ int, r *http.Request) (string, bool) {
+			said <- fmt.Sprint(r.Close)
+			return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", !r.Close
+		})
+		up.KeepIdle, up.MaxIdle, up.OneRequestPerConn = time.Minute, 2, fresh
+		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once = httponce.Config{Tenant: byTenant} })
+		for i, c := range []struct {
+			tenant string
+			conns  int32
+		}{{"alice", 1}, {"alice", 1}, {"bob", 2}, {"alice", 2}, {"bob", 2}, {"carol", 3}, {"carol", 3}, {"bob", 3}, {"alice", 4}} {
+			send(t, "POST", "http://"+addr+"/v1/orders", keyed(c.tenant, fmt.Sprint(i)), "x")
+			want := c.conns
+			if fresh {
+				want = int32(i + 1)
+			}
+			if closes := <-said; conns.Load() != want || closes != fmt.Sprint(fresh) {
+				t.Errorf("request %d, of %s: %d connections, want %d; Connection: close is %s", i, c.tenant, conns.Load(), want, closes)
+			}
+		}
+	}
+}
+
+// A corked connection writes nothing until it has all.
+type corked struct {
+	net.Conn
+	on   bool
+	held bytes.Buffer
+}
+
+func (c *corked) Write(p []byte) (int, error) {
+	if c.on {
+		return c.held.Write(p)
+	}
+	return c.Conn.Write(p)
+}
+
+func TestWhatTLSHasReceivedBehindAnAnswerIsNotTheNext(t *testing.T) {
+	ca := newAuthority(t)
+	for _, all := range []bool{true, false} { // of the second answer's record
+		l := listen(t)
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				t.Cleanup(func() { c.Close() })
+				go func() {
+					below := &corked{Conn: c}
+					secure := tls.Server(below, &tls.Config{Certificates: []tls.Certificate{ca.issue("upstream")}})
+					for in := bufio.NewReader(secure); ; {
+						r, err := http.ReadRequest(in)
+						if err != nil {
+							return
+						}
+						io.Copy(io.Discard, r.Body)
+						below.on = true
+						io.WriteString(secure, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi")
+						io.WriteString(secure, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+						below.on = false
+						whole := below.held.Bytes()
+						if !all {
+							whole = whole[:len(whole)-10]
+						}
+						below.Conn.Write(whole)
+						below.held.Reset()
+					}
+				}()
+			}
+		}()
+		up := &proxy.Upstream{URL: &url.URL{Scheme: "https", Host: l.Addr().String()}, TLS: &tls.Config{RootCAs: ca.pool}, KeepIdle: time.Minute}
+		addr := orders(t, up, onlyonce.Config{}, nil)
+		for i := range 3 {
+			res, body := post(t, addr, fmt.Sprint(i), "x")
+			wantAnswer(t, res, body, 200, "hi")
+		}
+	}
+}
+
+func TestAnUpstreamCantSayWhatIsTheProxysToSay(t *testing.T) {
+	const claims = "Idempotency-Replayed: true\r\nidempotency-protected: no\r\nIdempotency-Expires: x\r\nIdempotency-Replay: omitted\r\nIdempotency_Replayed: true\r\nIdempotency-Fence: 7\r\nIdempotency-Key: k\r\n"
+	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
+		return "HTTP/1.1 200 OK\r\n" + claims + "Content-Length: 2\r\n\r\nhi", false
+	})
+	overH2 := upstream2(t, func(w http.ResponseWriter, _ *http.Request) {
+		for line := range strings.Lines(claims) {
+			name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			w.Header().Set(name, value)
+		}
+	})
+	for _, up := range []*proxy.Upstream{up, overH2} {
+		addr := orders(t, up, onlyonce.Config{}, nil)
+		for _, key := range []string{"k", ""} {
+			res, _ := post(t, addr, key, "x")
+			for name := range res.Header {
+				if folded := strings.ToLower(strings.ReplaceAll(name, "_", "-")); strings.HasPrefix(folded, "idempotency-") && folded != "idempotency-key" && (key == "" || folded != "idempotency-expires") {
+					t.Errorf("HTTP/2 %v, key %q: %s: %s", up.HTTP2, key, name, res.Header[name])
+				}
+			}
+			if res.StatusCode != 200 || len(res.Header["Idempotency-Key"]) != 1 || len(res.Header["Idempotency-Expires"]) > 1 || res.Header.Get("Idempotency-Expires") == "x" {
+				t.Errorf("HTTP/2 %v, key %q: %d %v", up.HTTP2, key, res.StatusCode, res.Header)
+			}
+		}
+	}
+}
+
+func TestAnUpstreamCantSayItBeforeOrAfterItsAnswerEither(t *testing.T) {
+	const claims = "Idempotency-Replayed: true\r\nIdempotency_Replayed: true\r\nidempotency-protected: no\r\nX-Kept: yes\r\n"
+	for _, announced := range []string{"", "Idempotency-Replayed, X-Kept"} {
+		line := ""
+		if announced != "" {
+			line = "Trailer: " + announced + "\r\n"
+		}
+		up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
+			return "HTTP/1.1 103 Early Hints\r\n" + claims + "\r\nHTTP/1.1 200 OK\r\n" + line + "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n" + claims + "\r\n", false
+		})
+		overH2 := upstream2(t, func(w http.ResponseWriter, _ *http.Request) {
+			if announced != "" {
+				w.Header().Set("Trailer", announced)
+			}
+			_, _ = io.WriteString(w, "hi")
+			_ = http.NewResponseController(w).Flush()
+			for claim := range strings.Lines(claims) {
+				name, value, _ := strings.Cut(strings.TrimSpace(claim), ": ")
+				if !strings.Contains(announced, name) {
+					name = http.TrailerPrefix + name
+				}
+				w.Header().Set(name, value)
+			}
+		})
+		for _, up := range []*proxy.Upstream{up, overH2} {
+			addr := orders(t, up, onlyonce.Config{}, nil)
+			for _, key := range []string{"Idempotency-Key: k\r\n", ""} {
+				answer := exchange(t, addr, post11+key+"Connection: close\r\nContent-Length: 0\r\n\r\n", 10000)
+				lower := strings.ToLower(strings.ReplaceAll(answer, "_", "-"))
+				if strings.Contains(lower, "idempotency-replayed: ") || strings.Contains(lower, "idempotency-protected: ") || !strings.Contains(answer, "X-Kept: yes") {
+					t.Errorf("HTTP/2 %v, announced %q, key %q: %q", up.HTTP2, announced, key, answer)
+				}
+			}
+		}
+	}
+}
+
+// upstream2 is upstream for one that speaks HTTP/2.
+func upstream2(t *testing.T, h http.HandlerFunc) *proxy.Upstream {
+	t.Helper()
+	s := httptest.NewUnstartedServer(h)
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	t.Cleanup(s.Close)
+	return &proxy.Upstream{URL: parse(t, s.URL), HTTP2: true}
+}
+
+func TestAnAnswerThatStallsEnds(t *testing.T) {
+	stalls := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.WriteString(w, "x")
+		_ = http.NewResponseController(w).Flush()
+		<-r.Context().Done()
+	}
+	for _, up := range []*proxy.Upstream{upstream(t, stalls), upstream2(t, stalls)} {
+		up.StallTimeout, up.BodyTimeout = 50*time.Millisecond, -1
+		addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", nil)
+		r.Header.Set("Idempotency-Key", "k")
+		if res, err := client.RoundTrip(r); err == nil {
+			_, err := io.Copy(io.Discard, res.Body)
+			if res.Body.Close(); res.StatusCode == 200 && err == nil {
+				t.Errorf("HTTP/2 %v: it came to an end", up.HTTP2)
+			}
+		}
+		res, body := post(t, addr, "k", "")
+		wantProblem(t, res, body, 409, "outcome_unknown", false)
+	}
+}
+
+func TestARequestThatIsNotTakenEnds(t *testing.T) {
+	up := upstream2(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	up.StallTimeout, up.HeaderTimeout = 50*time.Millisecond, -1
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Once.MaxBody = 8 << 20 })
+	res, body := post(t, addr, "k", strings.Repeat("x", 8<<20))
+	wantProblem(t, res, body, 504, "upstream_failed", true)
+}
+
+func TestADrippingAnswerEnds(t *testing.T) {
+	drip := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", r.Header.Get("Accept"))
+		for i := range 1_000_000 { // each byte comes in time
+			if _, err := io.WriteString(w, "x"); err != nil || r.Context().Err() != nil || r.Header.Get("Accept") != "" && i == 100 {
+				return
+			}
+			http.NewResponseController(w).Flush()
+			select {
+			case <-r.Context().Done():
+			case <-time.After(time.Millisecond):
+			}
+		}
+	}
+	for _, up := range []*proxy.Upstream{upstream(t, drip), upstream2(t, drip)} {
+		up.BodyTimeout = 50 * time.Millisecond
+		addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", nil)
+		r.Header.Set("Idempotency-Key", "k")
+		if res, err := client.RoundTrip(r); err == nil {
+			_, err := io.Copy(io.Discard, res.Body)
+			if res.Body.Close(); res.StatusCode == 200 && err == nil {
+				t.Errorf("HTTP/2 %v: it came to an end", up.HTTP2)
+			}
+		}
+		res, body := post(t, addr, "k", "")
+		wantProblem(t, res, body, 409, "outcome_unknown", false)
+		events, body := send(t, "POST", "http://"+addr+"/v1/orders", http.Header{"Idempotency-Key": {"e"}, "Accept": {"text/event-stream"}}, "x")
+		if events.StatusCode != 200 || len(body) != 101 {
+			t.Errorf("HTTP/2 %v: a stream of events: %d, %d bytes", up.HTTP2, events.StatusCode, len(body))
+		}
+	}
+}
+
+func TestAFloodOfInterimAnswersEnds(t *testing.T) {
+	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
+		return strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 10_000) + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", false
+	})
+	addr := orders(t, up, onlyonce.Config{}, nil)
+	for _, key := range []string{"Idempotency-Key: k\r\n", ""} {
+		answer := exchange(t, addr, post11+key+"Connection: close\r\n\r\n", 1000)
+		if n := strings.Count(answer, "HTTP/1.1 103"); n > 20 || !strings.Contains(answer, "HTTP/1.1 502 ") || !strings.Contains(answer, "upstream_failed") {
+			t.Errorf("key %q: %d interim answers, %.300q", key, n, answer)
+		}
+	}
+}
+
+func TestAStatusThatIsNoneIs502(t *testing.T) {
+	for _, status := range []string{"000", "001", "099", "1000", "99", "-10", "+20", "20", "abc", "2 0"} {
+		up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
+			return "HTTP/1.1 " + status + " OK\r\nContent-Length: 2\r\n\r\nhi", false
+		})
+		addr := orders(t, up, onlyonce.Config{}, nil)
+		for _, key := range []string{"k", ""} {
+			res, body := post(t, addr, key, "x")
+			wantProblem(t, res, body, 502, "upstream_failed", key != "")
+		}
+	}
+}

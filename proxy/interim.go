@@ -1,0 +1,35 @@
+package proxy
+
+import (
+	"context"
+	"net/http"
+)
+
+var errInterim = malformed("too many interim answers")
+
+// An interimLimit passes on the interim answers (103) of one request, and ends it
+// when there are too many.
+type interimLimit struct {
+	http.ResponseWriter
+	passed int
+	end    context.CancelCauseFunc
+}
+
+// boundInterim returns the request with what is to be answered instead of w.
+func boundInterim(w http.ResponseWriter, r *http.Request) (*http.Request, *interimLimit) {
+	ctx, end := context.WithCancelCause(r.Context())
+	return r.WithContext(ctx), &interimLimit{ResponseWriter: w, end: end}
+}
+
+func (l *interimLimit) WriteHeader(status int) {
+	if 100 <= status && status < 200 && status != http.StatusSwitchingProtocols {
+		if l.passed++; l.passed > mostInterim {
+			l.end(errInterim)
+			return
+		}
+		dropOurs(l.Header())
+	}
+	l.ResponseWriter.WriteHeader(status)
+}
+
+func (l *interimLimit) Unwrap() http.ResponseWriter { return l.ResponseWriter }

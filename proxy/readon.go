@@ -1,0 +1,42 @@
+package proxy
+
+import (
+	"io"
+	"net"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// readOnBytes and readOnTime bound how much is read from a connection that is
+	// closed within a request, and for how long.
+	readOnBytes = 16 << 20
+	readOnTime  = 5 * time.Second
+	// mostReadOn is how many connections are read on at a time.
+	mostReadOn = 1024
+)
+
+var readingOn atomic.Int32
+
+// Close closes the connection. If the client is still sending a request that was
+// refused, what comes is read for a while before: else it would be told that the
+// connection is reset, and would lose the answer (RFC 9112, section 9.6).
+func (c *scanned) Close() error {
+	if c.closed.Swap(true) {
+		return net.ErrClosed
+	}
+	if !c.within.Load() || !c.answered.Load() || c.raw.Load() {
+		return c.Conn.Close()
+	}
+	if readingOn.Add(1) > mostReadOn || c.CloseWrite() != nil {
+		readingOn.Add(-1)
+		return c.Conn.Close()
+	}
+	_ = c.Conn.SetReadDeadline(time.Now().Add(readOnTime))
+	go func() {
+		defer readingOn.Add(-1)
+		_, _ = io.CopyN(io.Discard, c.Conn, readOnBytes)
+		_ = c.Conn.Close() // nobody is there to be told
+	}()
+	return nil
+}

@@ -1,0 +1,200 @@
+package proxy_test
+
+import (
+	"crypto/tls"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy"
+)
+
+func TestTheUpstreamGetsOneKeyHoweverItIsWritten(t *testing.T) {
+	keys := make(chan string, 1)
+	fails := func(w http.ResponseWriter, r *http.Request) {
+		keys <- fmt.Sprintf("%s %q", r.Header.Get("Idempotency-Attempt"), r.Header["Idempotency-Key"])
+		w.WriteHeader(500)
+	}
+	h2 := httptest.NewUnstartedServer(http.HandlerFunc(fails))
+	h2.Config.Protocols = new(http.Protocols)
+	h2.Config.Protocols.SetUnencryptedHTTP2(true)
+	h2.Start()
+	defer h2.Close()
+	for _, up := range []*proxy.Upstream{upstream(t, fails), {URL: parse(t, h2.URL), HTTP2: true}} {
+		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.KeyChars = "pay-1, " })
+		for i, key := range []string{`"pay-1"`, `pay-1`, `pay-1;x=1`, ` "pay-1" ;x`, `"pay-1";a="b";c=?1`} {
+			exchange(t, addr, post11+"Idempotency-Key: "+key+"\r\nConnection: close\r\n\r\n", 1000)
+			if strings.Contains(key, "\" ;") {
+				continue // refused: parameters follow at once
+			}
+			want := fmt.Sprintf(`%d ["pay-1"]`, i+1)
+			if i > 3 {
+				want = fmt.Sprintf(`%d ["pay-1"]`, i)
+			}
+			if got := <-keys; got != want {
+				t.Errorf("HTTP/2 %v, %s is sent as %s, want %s", up.HTTP2, key, got, want)
+			}
+		}
+		post(t, addr, `"pay, 1"`, "")
+		if got := <-keys; got != `1 ["\"pay, 1\""]` {
+			t.Errorf("a key that needs quotes is sent as %s", got)
+		}
+		strict := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.Strict = true })
+		post(t, strict, `"pay-1";x`, "")
+		if got := <-keys; got != `1 ["\"pay-1\""]` {
+			t.Errorf("a key on a strict route is sent as %s", got)
+		}
+		pointed := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.KeyPointer = "/id" })
+		for i, key := range []string{"", "pay-1", `"pay-1"`, "pay-1;x"} {
+			post(t, pointed, key, `{"id":"pay-1"}`)
+			if got := <-keys; got != fmt.Sprintf(`%d ["pay-1"]`, i+1) {
+				t.Errorf("the body's key, with %q in the header, is sent as %s", key, got)
+			}
+		}
+		unprotected := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) {
+			r.Guard, r.Once.RunUnprotected = onlyonce.New(broken{}, onlyonce.Config{}), true
+		})
+		post(t, unprotected, `"pay-1";x`, "")
+		if got := <-keys; got != ` ["pay-1"]` {
+			t.Errorf("a key without the store is sent as %s", got)
+		}
+	}
+}
+
+func TestOnlyGRPCPassesAsGRPC(t *testing.T) {
+	var runs atomic.Int32
+	s := httptest.NewUnstartedServer(counter(&runs))
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	defer s.Close()
+	addr := orders(t, &proxy.Upstream{URL: parse(t, s.URL)}, onlyonce.Config{}, func(r *proxy.Route) { r.Once.Tenant = func(*http.Request) string { return "" } })
+	h2 := clearHTTP2()
+	defer h2.CloseIdleConnections()
+	for _, c := range []struct {
+		types  []string
+		passes bool
+	}{
+		{[]string{"application/grpc"}, true},
+		{[]string{"application/grpc+proto"}, true},
+		{[]string{"application/grpc;charset=utf-8"}, true},
+		{[]string{"application/grpcfoo"}, false},
+		{[]string{"application/grpc-web"}, false},
+		{[]string{"application/grpc-web+proto"}, false},
+		{[]string{"application/grpc x"}, false},
+		{[]string{"Application/GRPC"}, false},
+		{[]string{"application/grpc,application/json"}, false},
+		{[]string{"application/grpc", "application/json"}, false},
+		{nil, false},
+	} {
+		n := runs.Load()
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", strings.NewReader("x"))
+		r.Header = http.Header{"Content-Type": c.types, "Idempotency-Key": {"k"}}
+		res, err := h2.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if want := map[bool]int{true: 201, false: 401}[c.passes]; res.StatusCode != want || (runs.Load() > n) != c.passes {
+			t.Errorf("%q: status %d, %d runs", c.types, res.StatusCode, runs.Load()-n)
+		}
+	}
+}
+
+func TestGRPCIsNotSentByHTTP1(t *testing.T) {
+	ca := newAuthority(t)
+	for _, secure := range []bool{false, true} {
+		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if w.WriteHeader(400); r.Method != "PRI" { // as HTTP/2 begins
+				t.Error("it came through")
+			}
+		}))
+		s.Config.ErrorLog = log.New(io.Discard, "", 0)
+		up := &proxy.Upstream{}
+		if secure {
+			s.TLS = &tls.Config{Certificates: []tls.Certificate{ca.issue("upstream")}}
+			s.StartTLS()
+			up.TLS = &tls.Config{RootCAs: ca.pool}
+		} else {
+			s.Start()
+		}
+		up.URL = parse(t, s.URL)
+		addr := orders(t, up, onlyonce.Config{}, nil)
+		h2 := clearHTTP2()
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", strings.NewReader("x"))
+		r.Header.Set("Content-Type", "application/grpc")
+		res, err := h2.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Body.Close(); res.StatusCode != 502 {
+			t.Errorf("TLS %v: status %d", secure, res.StatusCode)
+		}
+		h2.CloseIdleConnections()
+		s.Close()
+	}
+}
+
+func TestHostsAreComparedAsHosts(t *testing.T) {
+	var runs atomic.Int32
+	up := upstream(t, counter(&runs))
+	addr := serve(t, proxy.New([]proxy.Route{
+		{Method: "POST", Pattern: "Pay.example/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: httponce.Config{Tenant: httponce.SingleTenant, Required: true}},
+		{Pattern: "[2001:DB8::1]/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: httponce.Config{Tenant: httponce.SingleTenant, Required: true}},
+		{Pattern: "/", Upstream: up},
+	}, proxy.Config{}))
+	for host, status := range map[string]int{
+		"pay.example": 400, "PAY.example": 400, "pay.example.": 400, "pay.example:8080": 400, "PAY.EXAMPLE.:80": 400, "pay.example:": 400, "pay.example..": 400,
+		"[2001:db8::1]": 400, "[2001:DB8::1]:80": 400, "[2001:db8::2]": 201, "other.example": 201, "xpay.example": 201, "": 201,
+		"pay.example:80:90": 400, "%70ay.example": 400, "pay%2eexample": 400, "pay.example:x": 400, "[2001:db8::1": 400, "[2001:db8::1]x": 400, "2001:db8::1": 400, "[]": 400, "pay.example,x": 400, "u@pay.example": 400,
+	} {
+		answer := exchange(t, addr, "POST /v1/orders HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n", 1000)
+		if !strings.HasPrefix(answer, fmt.Sprint("HTTP/1.1 ", status)) {
+			t.Errorf("Host %q: %q", host, answer)
+		}
+	}
+}
+
+func TestABodyInWhichTheKeyCantBeFoundIsRefused(t *testing.T) {
+	var runs atomic.Int32
+	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) { r.KeyPointer = "/id" })
+	for _, body := range []string{"\ufeff" + `{"id":"k"}`, "{\x00\"\x00i\x00d\x00\"\x00:\x001\x00}\x00", `{"id":"k","n":NaN}`, strings.Repeat("[", 20_000), `{"id":1.5}`} {
+		for _, key := range []string{"", "k"} {
+			res, answer := post(t, addr, key, body)
+			wantProblem(t, res, answer, 400, "idempotency_key_invalid", false)
+		}
+	}
+	if runs.Load() > 0 {
+		t.Errorf("%d runs", runs.Load())
+	}
+	res, answer := post(t, addr, "", `{"other":1}`)
+	wantAnswer(t, res, answer, 201, "run 1, attempt ,")
+}
+
+func TestTheHostCountsWhereItSelectsTheSite(t *testing.T) {
+	for _, kept := range []bool{false, true} {
+		for _, skip := range []bool{false, true} {
+			var runs atomic.Int32
+			up := upstream(t, counter(&runs))
+			up.KeepHost = kept
+			addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.SkipFingerprint = skip })
+			for host, status := range map[string]string{"a.example": "201", "A.Example": "201"} {
+				if answer := exchange(t, addr, "POST /v1/orders HTTP/1.1\r\nHost: "+host+"\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000); !strings.HasPrefix(answer, "HTTP/1.1 "+status) {
+					t.Errorf("%s: %q", host, answer)
+				}
+			}
+			want := map[bool]string{false: "HTTP/1.1 201", true: "HTTP/1.1 422"}[kept]
+			if answer := exchange(t, addr, "POST /v1/orders HTTP/1.1\r\nHost: b.example\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000); !strings.HasPrefix(answer, want) || runs.Load() != 1 {
+				t.Errorf("kept %v, %d runs: %q", kept, runs.Load(), answer)
+			}
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package onlyonce_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// impossible are states in which no attempt can end.
+var impossible = []onlyonce.State{onlyonce.StateProcessing, "released", "Completed", "completed "}
+
+func wantImpossible(t *testing.T, state onlyonce.State, err error) {
+	t.Helper()
+	if err == nil || !strings.Contains(err.Error(), `can't end in the state "`+string(state)+`"`) {
+		t.Errorf("state %q: error %v", state, err)
+	}
+}
+
+func TestASettlementInAnImpossibleStateIsRefusedAndTheAttemptGoesOn(t *testing.T) {
+	for _, state := range impossible {
+		synctest.Test(t, func(t *testing.T) {
+			var log eventLog
+			store := newStore()
+			g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second, Observer: log.observe})
+			a, err := g.Begin(t.Context(), request("k"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, stop := a.Context(t.Context())
+			defer stop()
+			wantImpossible(t, state, a.Settle(ctx, onlyonce.Settlement{State: state}))
+			time.Sleep(time.Minute)
+			if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateProcessing || rec.LeaseLeft <= 0 || ctx.Err() != nil {
+				t.Errorf("record %+v, context %v", rec, ctx.Err())
+			}
+			if err := a.Settle(ctx, onlyonce.Settlement{State: onlyonce.StateCompleted}); err != nil {
+				t.Error(err)
+			}
+			log.expect(t, "executed")
+		})
+	}
+}
+
+func TestAReconcileThatAnswersAnImpossibleStateLeavesTheOutcomeUnknown(t *testing.T) {
+	for _, state := range impossible {
+		synctest.Test(t, func(t *testing.T) {
+			store := newStore()
+			crash(t, store, request("k"), time.Second)
+			time.Sleep(2 * time.Second)
+			asked := 0
+			g := onlyonce.New(store, onlyonce.Config{Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+				if asked++; asked > 3 {
+					t.Error("asked again and again")
+					return onlyonce.Settlement{State: onlyonce.StateUnknown}, nil
+				}
+				return onlyonce.Settlement{State: state}, nil
+			}})
+			_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 0, errors.New("ran") })
+			wantImpossible(t, state, err)
+			if rec := lookup(t, store, request("k")); !errors.Is(err, onlyonce.ErrUnknown) || rec.State != onlyonce.StateUnknown || asked != 1 {
+				t.Errorf("error %v, record %+v, asked %d times", err, rec, asked)
+			}
+		})
+	}
+}
+
+func TestATransactionThatEndsInAnImpossibleStateIsRolledBack(t *testing.T) {
+	own := errors.New("the function's own")
+	for _, state := range impossible {
+		for _, failed := range []error{nil, own} {
+			var log eventLog
+			l := newLedger()
+			g := onlyonce.New(l, onlyonce.Config{Observer: log.observe})
+			_, err := onlyonce.BeginTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+				tx["x"] = 1
+				return onlyonce.Settlement{State: state}, failed
+			})
+			wantImpossible(t, state, err)
+			if _, found := l.Lookup(t.Context(), request("k").ID); !errors.Is(found, onlyonce.ErrNotFound) || l.row("x") != 0 || failed != nil && !errors.Is(err, failed) {
+				t.Errorf("lookup %v, row %d, error %v", found, l.row("x"), err)
+			}
+			log.expect(t, "failed")
+		}
+	}
+}
+
+func TestASettlementInATransactionInAnImpossibleStateLeavesTheAttemptGoingOn(t *testing.T) {
+	for _, state := range impossible {
+		var log eventLog
+		l := newLedger()
+		g := onlyonce.New(l, onlyonce.Config{Observer: log.observe})
+		a, err := g.Begin(t.Context(), request("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		settle := func(state onlyonce.State) error {
+			return onlyonce.SettleTx(t.Context(), a, l, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+				tx["x"]++
+				return onlyonce.Settlement{State: state}, nil
+			})
+		}
+		wantImpossible(t, state, settle(state))
+		if rec := lookup(t, l, request("k")); rec.State != onlyonce.StateProcessing || l.row("x") != 0 {
+			t.Errorf("record %+v, row %d", rec, l.row("x"))
+		}
+		if err := settle(onlyonce.StateCompleted); err != nil || l.row("x") != 1 {
+			t.Errorf("error %v, row %d", err, l.row("x"))
+		}
+		log.expect(t, "executed")
+	}
+}
+
+func TestARecordInAStateThatThisVersionDoesNotKnowIsNoAnswer(t *testing.T) {
+	for _, state := range []onlyonce.State{"parked", ""} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newStore()
+			crash(t, store, request("k"), time.Second)
+			store.alter = func(r *onlyonce.Record) { r.State = state }
+			g := onlyonce.New(store, onlyonce.Config{Wait: time.Minute})
+			ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			_, err := onlyonce.Do(ctx, g, request("k"), func(context.Context) (int, error) { return 0, errors.New("ran") })
+			if !errors.Is(err, onlyonce.ErrUnavailable) || !strings.Contains(err.Error(), `in the state "`+string(state)+`"`) {
+				t.Errorf("state %q: error %v", state, err)
+			}
+		})
+	}
+}

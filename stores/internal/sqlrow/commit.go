@@ -1,0 +1,80 @@
+package sqlrow
+
+import (
+	"bytes"
+	"crypto/rand"
+	"database/sql/driver"
+	"encoding/binary"
+	"errors"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A Commit is what a store notes of a function's transaction in order to find
+// out later whether it was committed. Only that transaction writes Token, and
+// nothing but another function's transaction replaces it: owner, fence and state
+// are what any settlement of the hold leaves.
+type Commit struct {
+	Token  []byte // random; the transaction's settlement writes it into the row
+	Fence  int64  // of the attempt that is settled
+	Before []byte // the token in the row that the transaction saw; nil: none
+}
+
+// A Trace is the part of a command's row that tells who wrote it.
+type Trace struct {
+	Fence     int64  // 0: there is no row
+	SettledAt int64  // 0: not settled
+	Token     []byte // of the last transaction that settled it; nil: none did
+	Floor     int64  // no row with a higher fence was ever deleted
+}
+
+// ReadTrace reads a row of the statement "trace".
+func ReadTrace(values []driver.Value) (Trace, error) {
+	r := Reader{Values: values}
+	return Trace{Fence: r.Int("fence"), SettledAt: r.Int("settled_at"), Token: r.Bytes("commit_token"), Floor: r.Int("floor")}, r.Err
+}
+
+// NewToken returns the token of one transaction.
+func NewToken() []byte {
+	token := make([]byte, 16)
+	rand.Read(token) // never fails
+	return token
+}
+
+// TokenLock is the number of the lock that a transaction holds until it has
+// ended, so that a store that asks what became of it can wait for that.
+func TokenLock(token []byte) int64 { return int64(binary.BigEndian.Uint64(token)) } //nolint:gosec // any 64 bits will do
+
+// ErrRepeated is the error of a write that was sent again because its answer was
+// lost, and did not find its hold any more.
+var ErrRepeated = errors.New("the answer was lost, and the command is another attempt's by now: it is not known whether the call took effect")
+
+// Lost is the error of a write that did not find its hold.
+func Lost(repeated bool) error {
+	if repeated {
+		return ErrRepeated
+	}
+	return onlyonce.ErrLost
+}
+
+// What a store says of a commit whose answer was lost.
+var (
+	ErrNotCommitted = errors.New("the transaction was not committed")
+	ErrMovedOn      = errors.New("other attempts have written the record since")
+)
+
+// Committed returns nil if a transaction that has ended was committed,
+// ErrNotCommitted if it was not, and ErrMovedOn if what is there now does not
+// tell.
+func (c *Commit) Committed(now Trace) error {
+	there := now.Fence != 0
+	switch {
+	case there && bytes.Equal(now.Token, c.Token):
+		return nil
+	case there && now.Fence <= c.Fence: // the row has been this attempt's, or an earlier one's, ever since
+		return ErrNotCommitted
+	case now.Floor < c.Fence && (!there || bytes.Equal(now.Token, c.Before)): // a row with the token was neither deleted nor settled again
+		return ErrNotCommitted
+	}
+	return ErrMovedOn
+}

@@ -1,0 +1,258 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A LossyTx is a store whose connection a test can break at a commit.
+type LossyTx[TX any] struct {
+	Tx[TX]
+
+	// Elsewhere is another store on the same records, whose connections do not
+	// break.
+	Elsewhere onlyonce.Store
+
+	// LoseCommit breaks the connection when the store next commits a function's
+	// transaction: after the commit if it arrives, otherwise before, so that the
+	// database rolls it back. meanwhile is called once the connection is broken
+	// and before the store notices.
+	LoseCommit func(arrives bool, meanwhile func())
+}
+
+// RunLostCommits tests what a store says of a transaction whose commit was not
+// answered: nil only if it was committed, an error that is
+// onlyonce.ErrUnknown if the store can't know, and any other error only if it was
+// rolled back. open must return a store without records, and an empty table,
+// each time.
+func RunLostCommits[TX any](t *testing.T, open func(t *testing.T) LossyTx[TX]) {
+	for _, r := range lostCommitRules[TX]() {
+		t.Run(r.name, func(t *testing.T) {
+			l := open(t)
+			r.check(&lossyTrial[TX]{&txTrial[TX]{newTrial(t, l.Store), l.Tx}, l})
+		})
+	}
+}
+
+type lossyRule[TX any] struct {
+	name  string
+	check func(t *lossyTrial[TX])
+}
+
+// A lossyTrial is one rule's test of one store that loses a commit.
+type lossyTrial[TX any] struct {
+	*txTrial[TX]
+	lossy LossyTx[TX]
+}
+
+func lostCommitRules[TX any]() []lossyRule[TX] {
+	type T = *lossyTrial[TX]
+	ends := []onlyonce.Settlement{completed("made"), failed("no stock"), failedForGood("no such article"), unknown("no answer"), {}}
+	return []lossyRule[TX]{
+		{"a settlement that was committed is found", func(t T) {
+			for i, s := range ends {
+				h := holdOf(t.given(claimOf(fmt.Sprint(i))))
+				t.lose(true, nil)
+				t.knows(true, t.settleTx(h, s), s)
+				t.stands(h.ID, s)
+			}
+		}},
+		{"a settlement that was rolled back leaves the claim as it is", func(t T) {
+			for i, s := range ends {
+				h := holdOf(t.given(claimOf(fmt.Sprint(i))))
+				was := t.snap(h.ID)
+				t.lose(false, nil)
+				t.knows(false, t.settleTx(h, s), s)
+				t.unchanged(was)
+			}
+		}},
+		{"a settlement is not taken for another one of the same hold", func(t T) {
+			for i, s := range ends {
+				for j, other := range ends {
+					h := holdOf(t.given(claimOf(fmt.Sprint(i, " ", j))))
+					t.lose(false, func() { t.settleElsewhere(h, other) })
+					t.truthful(t.settleTx(h, s), h.ID.Key)
+					t.rows(h.ID.Key, 0)
+				}
+			}
+		}},
+		{"a settlement is not taken for another transaction of the same hold", func(t T) {
+			in, ok := t.lossy.Elsewhere.(onlyonce.Transactor[TX])
+			if !ok {
+				t.Skip("the other store has no transactions")
+			}
+			for i, s := range ends {
+				h := holdOf(t.given(claimOf(fmt.Sprint(i))))
+				t.lose(false, func() {
+					if err := in.SettleTx(t.ctx, h, t.settling("other", s, nil)); err != nil {
+						t.Errorf("settle elsewhere: %v", err)
+					}
+				})
+				t.truthful(t.settleTx(h, s), h.ID.Key)
+				t.rows(h.ID.Key, 0)
+			}
+			t.rows("other", len(ends))
+		}},
+		{"a settlement is not taken for that of the attempt which took over", func(t T) {
+			for i, s := range ends {
+				c := claimOf(fmt.Sprint(i))
+				h := holdOf(t.lapsed(holdOf(t.given(c))))
+				t.lose(false, func() { t.doneElsewhere(eager(c), s) })
+				t.truthful(t.settleTx(h, s), c.ID.Key)
+				t.rows(c.ID.Key, 0)
+			}
+		}},
+		{"a settlement that was committed is not denied because another attempt followed", func(t T) {
+			for i, s := range ends {
+				c := claimOf(fmt.Sprint(i))
+				h := holdOf(t.given(c))
+				t.lose(true, func() {
+					if eager(c).Takes(onlyonce.Record{State: s.State, Final: s.Final, Fingerprint: c.Fingerprint}) || s.State == "" {
+						t.doneElsewhere(eager(c), completed("by the next attempt"))
+					}
+				})
+				t.truthful(t.settleTx(h, s), c.ID.Key)
+				t.rows(c.ID.Key, 1)
+			}
+		}},
+		{"a run that was committed is found", func(t T) {
+			for i, s := range ends {
+				c := claimOf(fmt.Sprint(i))
+				t.lose(true, nil)
+				r, err := t.run(c, s)
+				t.knows(true, err, s)
+				if t.stands(c.ID, s); err == nil && s.State != "" {
+					t.sameButTimes(t.lookup(c.ID), r)
+				}
+			}
+		}},
+		{"a run that was rolled back leaves nothing", func(t T) {
+			for i, s := range ends {
+				c := claimOf(fmt.Sprint(i))
+				t.lose(false, nil)
+				_, err := t.run(c, s)
+				t.knows(false, err, s)
+				t.absent(c.ID)
+				t.ran(again(c), t.inserts("again", completed("made"), nil))
+			}
+		}},
+		{"a run is not taken for another attempt's", func(t T) {
+			for i, s := range ends {
+				for j, other := range ends {
+					c := claimOf(fmt.Sprint(i, " ", j))
+					t.lose(false, func() { t.doneElsewhere(again(c), other) })
+					_, err := t.run(c, s)
+					t.truthful(err, c.ID.Key)
+					t.rows(c.ID.Key, 0)
+				}
+			}
+		}},
+		{"a run that was committed is not denied because another attempt followed", func(t T) {
+			for i, s := range ends {
+				c := claimOf(fmt.Sprint(i))
+				t.lose(true, func() {
+					if eager(c).Takes(onlyonce.Record{State: s.State, Final: s.Final, Fingerprint: c.Fingerprint}) || s.State == "" {
+						t.doneElsewhere(eager(c), completed("by the next attempt"))
+					}
+				})
+				_, err := t.run(c, s)
+				t.truthful(err, c.ID.Key)
+				t.rows(c.ID.Key, 1)
+			}
+		}},
+		{"a retry that was rolled back leaves the record of the attempt before", func(t T) {
+			for i, s := range ends {
+				c := claimOf(fmt.Sprint(i))
+				t.done(c, failed("no stock"))
+				was := t.snap(c.ID)
+				t.lose(false, nil)
+				_, err := t.run(eager(c), s)
+				t.truthful(err, c.ID.Key)
+				t.rows(c.ID.Key, 0)
+				t.unchanged(was)
+			}
+		}},
+	}
+}
+
+// lose breaks the next commit. What is to happen meanwhile always does.
+func (t *lossyTrial[TX]) lose(arrives bool, meanwhile func()) {
+	var happened atomic.Bool
+	t.lossy.LoseCommit(arrives, func() {
+		if happened.Store(true); meanwhile != nil {
+			meanwhile()
+		}
+	})
+	t.Cleanup(func() {
+		if !happened.Load() {
+			t.Error("a connection was not broken")
+		}
+	})
+}
+
+func (t *lossyTrial[TX]) settleTx(h onlyonce.Hold, s onlyonce.Settlement) error {
+	return t.In.SettleTx(t.ctx, h, t.settling(h.ID.Key, s, nil))
+}
+
+func (t *lossyTrial[TX]) run(c onlyonce.Claim, s onlyonce.Settlement) (onlyonce.Record, error) {
+	return t.In.RunTx(t.ctx, c, t.inserts(c.ID.Key, s, nil))
+}
+
+// truthful wants an answer that the rows bear out.
+func (t *lossyTrial[TX]) truthful(err error, row string) {
+	t.Helper()
+	switch {
+	case err == nil:
+		t.rows(row, 1)
+	case !errors.Is(err, onlyonce.ErrUnknown):
+		t.rows(row, 0)
+	}
+}
+
+// knows wants the store to say what became of the only transaction there was.
+// Of a release it may not know, for that leaves no record.
+func (t *lossyTrial[TX]) knows(committed bool, err error, s onlyonce.Settlement) {
+	t.Helper()
+	if s.State == "" && errors.Is(err, onlyonce.ErrUnknown) {
+		return
+	}
+	if committed != (err == nil) || errors.Is(err, onlyonce.ErrUnknown) || errors.Is(err, onlyonce.ErrLost) {
+		t.Errorf("after a commit that arrived (%v), the store returned %v", committed, err)
+	}
+}
+
+// stands wants the row of a command, and its record, to be there.
+func (t *lossyTrial[TX]) stands(id onlyonce.ID, s onlyonce.Settlement) {
+	t.Helper()
+	t.rows(id.Key, 1)
+	if s.State == "" {
+		t.absent(id)
+	} else if r := t.lookup(id); r.State != s.State {
+		t.Errorf("the record is %s, want state %s", describe(r), s.State)
+	}
+}
+
+func (t *lossyTrial[TX]) settleElsewhere(h onlyonce.Hold, s onlyonce.Settlement) {
+	t.Helper()
+	if err := t.lossy.Elsewhere.Settle(t.ctx, h, s); err != nil {
+		t.Errorf("settle elsewhere: %v", err)
+	}
+}
+
+// doneElsewhere runs an attempt of another process.
+func (t *lossyTrial[TX]) doneElsewhere(c onlyonce.Claim, s onlyonce.Settlement) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.ctx, patience)
+	defer cancel()
+	r, err := t.lossy.Elsewhere.Claim(ctx, c)
+	if err != nil || r.Owner != c.Owner {
+		t.Errorf("claim elsewhere: %s, %v", describe(r), err)
+		return
+	}
+	t.settleElsewhere(holdOf(r), s)
+}
