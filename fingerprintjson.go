@@ -1,5 +1,7 @@
 package onlyonce
 
+import "github.com/onlyonce-go/onlyonce/internal/canonical"
+
 // What a fingerprint of canonical JSON starts with, so that it is none of other
 // bytes. The form of either is part of what stores keep: a change of it needs a
 // new tag.
@@ -28,14 +30,14 @@ var (
 // 10^(10^18) on or as small, more than 512 MiB. Take Fingerprint of its bytes
 // as they are then: it does not equal that of any document.
 func FingerprintJSON(doc []byte, fields ...string) ([]byte, error) {
-	c := canonicals.Get().(*canonical)
-	defer c.release()
-	text, err := c.write(doc, fields...)
+	w := canonical.NewWriter()
+	defer w.Release()
+	text, err := w.Write(doc, fields...)
 	if err != nil {
 		return nil, err
 	}
 	if len(fields) > 0 {
-		return Fingerprint(c.pairs(chosenJSON)...), nil
+		return Fingerprint(w.Selected(chosenJSON)...), nil
 	}
 	return Fingerprint(wholeJSON, text), nil
 }

@@ -1,4 +1,4 @@
-package onlyonce
+package canonical
 
 import (
 	"cmp"
@@ -20,16 +20,16 @@ type choice struct {
 type trail struct{ first, end, done int }
 
 // setFields makes choices of the pointers, or says what to write instead.
-func (c *canonical) setFields(fields []string) error {
-	c.choices, c.chosen = c.choices[:0], c.chosen[:0]
+func (w *Writer) setFields(fields []string) error {
+	w.choices, w.chosen = w.choices[:0], w.chosen[:0]
 	for _, f := range fields {
 		if err := checkPointer(f); err != nil {
 			return err
 		}
-		c.choices = append(c.choices, choice{pointer: f})
+		w.choices = append(w.choices, choice{pointer: f})
 	}
-	slices.SortFunc(c.choices, comparePointers)
-	c.choices = slices.CompactFunc(c.choices, func(a, b choice) bool { return a.pointer == b.pointer })
+	slices.SortFunc(w.choices, comparePointers)
+	w.choices = slices.CompactFunc(w.choices, func(a, b choice) bool { return a.pointer == b.pointer })
 	return nil
 }
 
@@ -66,14 +66,14 @@ func comparePointers(a, b choice) int {
 }
 
 // follow returns the trail on to what has that name, as names sort.
-func (c *canonical) follow(t trail, name []byte) trail {
+func (w *Writer) follow(t trail, name []byte) trail {
 	for i := t.first; i < t.end; i++ {
-		done, ok := matchToken(c.choices[i].pointer, t.done, name)
+		done, ok := matchToken(w.choices[i].pointer, t.done, name)
 		if !ok {
 			continue
 		}
-		way, first := c.choices[i].pointer[:done], i
-		for i < t.end && goesBy(c.choices[i].pointer, way) {
+		way, first := w.choices[i].pointer[:done], i
+		for i < t.end && goesBy(w.choices[i].pointer, way) {
 			i++
 		}
 		return trail{first, i, done}
@@ -82,9 +82,9 @@ func (c *canonical) follow(t trail, name []byte) trail {
 }
 
 // followIndex returns the trail on to the nth element.
-func (c *canonical) followIndex(t trail, n int) trail {
+func (w *Writer) followIndex(t trail, n int) trail {
 	var digits [20]byte
-	return c.follow(t, strconv.AppendInt(digits[:0], int64(n), 10))
+	return w.follow(t, strconv.AppendInt(digits[:0], int64(n), 10))
 }
 
 // goesBy reports whether pointer leads by way to its end, or further.
@@ -113,28 +113,29 @@ func matchToken(pointer string, i int, name []byte) (end int, ok bool) {
 }
 
 // choose is value, and keeps what it writes if that is one of the choices.
-func (c *canonical) choose(i, depth int, t trail) (int, error) {
-	start := len(c.out)
-	end, err := c.value(i, depth, t)
+func (w *Writer) choose(i, depth int, t trail) (int, error) {
+	start := len(w.out)
+	end, err := w.value(i, depth, t)
 	if err != nil || t.first == t.end {
 		return end, err
 	}
-	if at := &c.choices[t.first]; len(at.pointer) == t.done {
-		at.from = len(c.chosen)
-		c.chosen = append(c.chosen, c.out[start:]...)
-		at.to = len(c.chosen)
+	if at := &w.choices[t.first]; len(at.pointer) == t.done {
+		at.from = len(w.chosen)
+		w.chosen = append(w.chosen, w.out[start:]...)
+		at.to = len(w.chosen)
 	}
 	return end, nil
 }
 
-// pairs returns the tag, and each pointer with the canonical value that it
-// selects, or with nothing.
-func (c *canonical) pairs(tag []byte) [][]byte {
-	c.parts = append(c.parts[:0], tag)
-	for _, at := range c.choices {
-		from := len(c.chosen)
-		c.chosen = append(c.chosen, at.pointer...)
-		c.parts = append(c.parts, c.chosen[from:], c.chosen[at.from:at.to])
+// Selected returns tag, and then each field in a fixed order, followed by the
+// canonical form of what it selects in the document, or by nothing. It is good
+// until the next call.
+func (w *Writer) Selected(tag []byte) [][]byte {
+	w.parts = append(w.parts[:0], tag)
+	for _, at := range w.choices {
+		from := len(w.chosen)
+		w.chosen = append(w.chosen, at.pointer...)
+		w.parts = append(w.parts, w.chosen[from:], w.chosen[at.from:at.to])
 	}
-	return c.parts
+	return w.parts
 }

@@ -1,4 +1,4 @@
-package onlyonce
+package canonical
 
 import (
 	"encoding/binary"
@@ -9,8 +9,8 @@ import (
 
 // text writes the string whose opening quote is at i. It returns where the
 // string ends and whether it is ASCII without escapes.
-func (c *canonical) text(i int) (end int, plain bool, err error) {
-	in, out, n, start := c.in, c.out[:cap(c.out)], len(c.out), i
+func (w *Writer) text(i int) (end int, plain bool, err error) {
+	in, out, n, start := w.in, w.out[:cap(w.out)], len(w.out), i
 	out[n] = '"'
 	i, n, plain = i+1, n+1, true
 	var high uint64
@@ -45,15 +45,15 @@ func (c *canonical) text(i int) (end int, plain bool, err error) {
 				}
 			}
 			out[n] = '"'
-			c.out = out[:n+1]
+			w.out = out[:n+1]
 			return i + 1, plain, nil
 		case '\\':
 			plain = false
-			c.out = out[:n]
-			if i, err = c.escape(i); err != nil {
+			w.out = out[:n]
+			if i, err = w.escape(i); err != nil {
 				return i, false, err
 			}
-			n = len(c.out)
+			n = len(w.out)
 		default:
 			return i, false, fault("a control character in a string", i)
 		}
@@ -86,25 +86,25 @@ func invalidUTF8(s []byte) int {
 }
 
 // escape writes what the escape at i stands for and returns where it ends.
-func (c *canonical) escape(i int) (int, error) {
-	switch b := c.peek(i + 1); b {
+func (w *Writer) escape(i int) (int, error) {
+	switch b := w.peek(i + 1); b {
 	case '/':
-		c.put('/')
+		w.put('/')
 		return i + 2, nil
 	case '"', '\\', 'b', 'f', 'n', 'r', 't':
-		c.out = append(c.out, '\\', b)
+		w.out = append(w.out, '\\', b)
 		return i + 2, nil
 	case 'u':
-		r, end := c.unit(i)
+		r, end := w.unit(i)
 		if utf16.IsSurrogate(r) {
-			low, next := c.unit(end)
+			low, next := w.unit(end)
 			r, end = utf16.DecodeRune(r, low), next
 			if r == utf8.RuneError {
 				return i, fault("a lone surrogate", i)
 			}
 		}
 		if r >= 0 {
-			c.out = appendQuoted(c.out, r)
+			w.out = appendQuoted(w.out, r)
 			return end, nil
 		}
 	}
@@ -113,11 +113,11 @@ func (c *canonical) escape(i int) (int, error) {
 
 // unit returns the UTF-16 code unit that is written as \uXXXX at i, or -1, and
 // where it ends.
-func (c *canonical) unit(i int) (rune, int) {
-	if i+6 > len(c.in) || c.in[i] != '\\' || c.in[i+1] != 'u' {
+func (w *Writer) unit(i int) (rune, int) {
+	if i+6 > len(w.in) || w.in[i] != '\\' || w.in[i+1] != 'u' {
 		return -1, i
 	}
-	return unhex(c.in[i+2 : i+6]), i + 6
+	return unhex(w.in[i+2 : i+6]), i + 6
 }
 
 func unhex(s []byte) rune {

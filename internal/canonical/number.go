@@ -1,4 +1,4 @@
-package onlyonce
+package canonical
 
 import (
 	"slices"
@@ -6,43 +6,43 @@ import (
 )
 
 // number writes the number at i and returns where it ends.
-func (c *canonical) number(i int) (int, error) {
+func (w *Writer) number(i int) (int, error) {
 	start := i
-	if c.peek(i) == '-' {
+	if w.peek(i) == '-' {
 		i++
 	}
 	first := i
-	i = c.digits(i)
+	i = w.digits(i)
 	switch {
 	case i == first:
 		return i, fault("no value", start)
-	case c.in[first] == '0' && i > first+1:
+	case w.in[first] == '0' && i > first+1:
 		return i, fault("a leading zero", first)
 	}
 	point := i
-	if c.peek(i) == '.' {
-		if i = c.digits(i + 1); i == point+1 {
+	if w.peek(i) == '.' {
+		if i = w.digits(i + 1); i == point+1 {
 			return i, fault("no digit", i)
 		}
 	}
-	text := c.in[first:i]
-	if c.peek(i)|0x20 != 'e' && canonicalDecimal(text, point-first) {
-		c.out = append(c.out, c.in[start:i]...)
+	text := w.in[first:i]
+	if w.peek(i)|0x20 != 'e' && canonicalDecimal(text, point-first) {
+		w.out = append(w.out, w.in[start:i]...)
 		return i, nil
 	}
-	exp, i, err := c.exponent(i)
+	exp, i, err := w.exponent(i)
 	if err != nil {
 		return i, err
 	}
-	if !c.decimal(start < first, text, point-first, exp) {
+	if !w.decimal(start < first, text, point-first, exp) {
 		return i, fault("an exponent of more than 18 digits", start)
 	}
-	c.out = slices.Grow(c.out, len(c.in)-i+8)
+	w.out = slices.Grow(w.out, len(w.in)-i+8)
 	return i, nil
 }
 
-func (c *canonical) digits(i int) int {
-	for i < len(c.in) && c.in[i]-'0' <= 9 {
+func (w *Writer) digits(i int) int {
+	for i < len(w.in) && w.in[i]-'0' <= 9 {
 		i++
 	}
 	return i
@@ -50,22 +50,22 @@ func (c *canonical) digits(i int) int {
 
 // exponent returns the exponent at i, or 0 if there is none, and where it ends.
 // One that no length of the number can bring into range may come back as far.
-func (c *canonical) exponent(i int) (int64, int, error) {
-	if c.peek(i)|0x20 != 'e' {
+func (w *Writer) exponent(i int) (int64, int, error) {
+	if w.peek(i)|0x20 != 'e' {
 		return 0, i, nil
 	}
 	const far = 4 * maxExponent
 	i++
-	negative := c.peek(i) == '-'
-	if negative || c.peek(i) == '+' {
+	negative := w.peek(i) == '-'
+	if negative || w.peek(i) == '+' {
 		i++
 	}
-	end := c.digits(i)
+	end := w.digits(i)
 	if end == i {
 		return 0, i, fault("no digit", i)
 	}
 	var exp int64
-	for _, b := range c.in[i:end] {
+	for _, b := range w.in[i:end] {
 		if exp > far/10 {
 			exp = far
 			break
@@ -91,26 +91,26 @@ func canonicalDecimal(text []byte, point int) bool {
 
 // decimal writes the number text × 10^exp, in ECMAScript's layout with all its
 // digits. It reports whether the number's own exponent is in range.
-func (c *canonical) decimal(negative bool, text []byte, point int, exp int64) bool {
+func (w *Writer) decimal(negative bool, text []byte, point int, exp int64) bool {
 	lead := 0
 	for lead < len(text) && (text[lead] == '0' || lead == point) {
 		lead++
 	}
 	if lead == len(text) {
-		c.out = append(c.out, '0')
+		w.out = append(w.out, '0')
 		return true
 	}
 	tail := len(text)
 	for text[tail-1] == '0' || tail-1 == point {
 		tail--
 	}
-	d := c.spare[:0]
+	d := w.spare[:0]
 	if point <= lead || point >= tail {
 		d = append(d, text[lead:tail]...)
 	} else {
 		d = append(append(d, text[lead:point]...), text[point+1:tail]...)
 	}
-	c.spare = d
+	w.spare = d
 	n := exp + int64(point-lead) // the number is 0.d × 10^n
 	if point < lead {
 		n++
@@ -119,9 +119,9 @@ func (c *canonical) decimal(negative bool, text []byte, point int, exp int64) bo
 		return false
 	}
 	if negative {
-		c.put('-')
+		w.put('-')
 	}
-	c.out = appendDecimal(c.out, d, n)
+	w.out = appendDecimal(w.out, d, n)
 	return true
 }
 

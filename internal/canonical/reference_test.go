@@ -1,4 +1,4 @@
-package onlyonce
+package canonical
 
 import (
 	"bytes"

@@ -1,4 +1,6 @@
-package onlyonce
+// Package canonical writes JSON documents in one canonical form: that of RFC 8785,
+// but with exact numbers. Documents that mean the same have the same form.
+package canonical
 
 import (
 	"bytes"
@@ -17,10 +19,10 @@ const (
 	maxPooled   = 1 << 20            // bytes of buffers that are kept for the next document
 )
 
-// A canonical writes JSON documents in canonical form. It takes time in
-// proportion to a document's length, times the logarithm of the members of an
-// object that are out of order, times the levels of such objects.
-type canonical struct {
+// A Writer writes JSON documents in canonical form, one after the other. It takes
+// time in proportion to a document's length, times the logarithm of the members of
+// an object that are out of order, times the levels of such objects.
+type Writer struct {
 	in      []byte
 	out     []byte   // has room for what is left of in, and 8 bytes
 	members []member // of the objects that are open
@@ -41,23 +43,28 @@ type member struct {
 	plain      bool   // the name is ASCII without escapes, and sorts as it is written
 }
 
-var canonicals = sync.Pool{New: func() any { return new(canonical) }}
+var writers = sync.Pool{New: func() any { return new(Writer) }}
 
-// release gives the buffers back for the next document, unless they are large,
+// NewWriter returns a Writer, which may have the buffers of one that was released.
+func NewWriter() *Writer { return writers.Get().(*Writer) }
+
+// Release gives the buffers back for the next document, unless they are large,
 // and lets go of everything that is the caller's.
-func (c *canonical) release() {
-	c.in = nil
-	clear(c.choices)
-	clear(c.parts)
-	if cap(c.out)+cap(c.names)+cap(c.spare)+cap(c.chosen)+32*cap(c.members) <= maxPooled {
-		canonicals.Put(c)
+func (w *Writer) Release() {
+	w.in = nil
+	clear(w.choices)
+	clear(w.parts)
+	if cap(w.out)+cap(w.names)+cap(w.spare)+cap(w.chosen)+32*cap(w.members) <= maxPooled {
+		writers.Put(w)
 	}
 }
 
-// write returns the canonical form of doc and keeps what the fields select.
-// Both are good until the next call.
-func (c *canonical) write(doc []byte, fields ...string) ([]byte, error) {
-	if err := c.setFields(fields); err != nil {
+// Write returns the canonical form of doc, and keeps for Selected what the fields,
+// which are JSON Pointers, select in it. The form is good until the next call.
+// Documents that are not JSON or have no single reading, and malformed pointers, are
+// errors.
+func (w *Writer) Write(doc []byte, fields ...string) ([]byte, error) {
+	if err := w.setFields(fields); err != nil {
 		return nil, err
 	}
 	if len(doc) > maxDocument {
@@ -66,16 +73,16 @@ func (c *canonical) write(doc []byte, fields ...string) ([]byte, error) {
 	if bytes.HasPrefix(doc, []byte("\ufeff")) {
 		return nil, fault("a byte order mark", 0)
 	}
-	c.in, c.members, c.names, c.work = doc, c.members[:0], c.names[:0], 0
-	c.out = slices.Grow(c.out[:0], len(doc)+8)
-	i, err := c.choose(c.blank(0), maxDepth, trail{end: len(c.choices)})
+	w.in, w.members, w.names, w.work = doc, w.members[:0], w.names[:0], 0
+	w.out = slices.Grow(w.out[:0], len(doc)+8)
+	i, err := w.choose(w.blank(0), maxDepth, trail{end: len(w.choices)})
 	if err != nil {
 		return nil, err
 	}
-	if i = c.blank(i); i < len(doc) {
+	if i = w.blank(i); i < len(doc) {
 		return nil, fault("more than one value", i)
 	}
-	return c.out, nil
+	return w.out, nil
 }
 
 func fault(what string, at int) error {
@@ -83,87 +90,87 @@ func fault(what string, at int) error {
 }
 
 // put writes one byte, for which there is room.
-func (c *canonical) put(b byte) {
-	n := len(c.out)
-	c.out = c.out[:n+1]
-	c.out[n] = b
+func (w *Writer) put(b byte) {
+	n := len(w.out)
+	w.out = w.out[:n+1]
+	w.out[n] = b
 }
 
 // blank returns where the white space at i ends.
-func (c *canonical) blank(i int) int {
-	for i < len(c.in) && c.in[i] <= ' ' && (c.in[i] == ' ' || c.in[i] == '\n' || c.in[i] == '\r' || c.in[i] == '\t') {
+func (w *Writer) blank(i int) int {
+	for i < len(w.in) && w.in[i] <= ' ' && (w.in[i] == ' ' || w.in[i] == '\n' || w.in[i] == '\r' || w.in[i] == '\t') {
 		i++
 	}
 	return i
 }
 
 // peek returns the byte at i, or 0 at the end of the document.
-func (c *canonical) peek(i int) byte {
-	if i < len(c.in) {
-		return c.in[i]
+func (w *Writer) peek(i int) byte {
+	if i < len(w.in) {
+		return w.in[i]
 	}
 	return 0
 }
 
 // value writes the value at i, which may open depth objects and arrays and is
 // at the end of t, and returns where it ends.
-func (c *canonical) value(i, depth int, t trail) (int, error) {
-	switch b := c.peek(i); b {
+func (w *Writer) value(i, depth int, t trail) (int, error) {
+	switch b := w.peek(i); b {
 	case '"':
-		i, _, err := c.text(i)
+		i, _, err := w.text(i)
 		return i, err
 	case '{', '[':
 		if depth == 0 {
 			return i, fault("more than "+strconv.Itoa(maxDepth)+" levels", i)
 		}
 		if b == '{' {
-			return c.object(i, depth-1, t)
+			return w.object(i, depth-1, t)
 		}
-		return c.array(i, depth-1, t)
+		return w.array(i, depth-1, t)
 	case 't':
-		return c.literal(i, "true")
+		return w.literal(i, "true")
 	case 'f':
-		return c.literal(i, "false")
+		return w.literal(i, "false")
 	case 'n':
-		return c.literal(i, "null")
+		return w.literal(i, "null")
 	default:
-		return c.number(i)
+		return w.number(i)
 	}
 }
 
-func (c *canonical) literal(i int, word string) (int, error) {
+func (w *Writer) literal(i int, word string) (int, error) {
 	end := i + len(word)
-	if end > len(c.in) || string(c.in[i:end]) != word {
+	if end > len(w.in) || string(w.in[i:end]) != word {
 		return i, fault("no value", i)
 	}
-	c.out = append(c.out, word...)
+	w.out = append(w.out, word...)
 	return end, nil
 }
 
-func (c *canonical) array(i, depth int, t trail) (int, error) {
-	c.put('[')
-	i = c.blank(i + 1)
-	if c.peek(i) == ']' {
-		c.put(']')
+func (w *Writer) array(i, depth int, t trail) (int, error) {
+	w.put('[')
+	i = w.blank(i + 1)
+	if w.peek(i) == ']' {
+		w.put(']')
 		return i + 1, nil
 	}
 	for n := 0; ; n++ {
 		var err error
 		if t.first < t.end {
-			i, err = c.choose(i, depth, c.followIndex(t, n))
+			i, err = w.choose(i, depth, w.followIndex(t, n))
 		} else {
-			i, err = c.value(i, depth, t)
+			i, err = w.value(i, depth, t)
 		}
 		if err != nil {
 			return i, err
 		}
-		i = c.blank(i)
-		switch c.peek(i) {
+		i = w.blank(i)
+		switch w.peek(i) {
 		case ',':
-			c.put(',')
-			i = c.blank(i + 1)
+			w.put(',')
+			i = w.blank(i + 1)
 		case ']':
-			c.put(']')
+			w.put(']')
 			return i + 1, nil
 		default:
 			return i, fault("neither , nor ]", i)
@@ -171,42 +178,42 @@ func (c *canonical) array(i, depth int, t trail) (int, error) {
 	}
 }
 
-func (c *canonical) object(i, depth int, t trail) (int, error) {
-	c.put('{')
-	i = c.blank(i + 1)
-	if c.peek(i) == '}' {
-		c.put('}')
+func (w *Writer) object(i, depth int, t trail) (int, error) {
+	w.put('{')
+	i = w.blank(i + 1)
+	if w.peek(i) == '}' {
+		w.put('}')
 		return i + 1, nil
 	}
-	first, sorted := len(c.members), true
+	first, sorted := len(w.members), true
 	for n := first; ; n++ {
 		var err error
-		if i, err = c.member(i); err != nil {
+		if i, err = w.member(i); err != nil {
 			return i, err
 		}
-		sorted = sorted && (n == first || c.compare(&c.members[n-1], &c.members[n]) < 0)
+		sorted = sorted && (n == first || w.compare(&w.members[n-1], &w.members[n]) < 0)
 		if t.first < t.end {
-			i, err = c.choose(i, depth, c.follow(t, c.name(&c.members[n])))
+			i, err = w.choose(i, depth, w.follow(t, w.name(&w.members[n])))
 		} else {
-			i, err = c.value(i, depth, t)
+			i, err = w.value(i, depth, t)
 		}
 		if err != nil {
 			return i, err
 		}
-		c.members[n].end = uint32(len(c.out))
-		i = c.blank(i)
-		switch c.peek(i) {
+		w.members[n].end = uint32(len(w.out))
+		i = w.blank(i)
+		switch w.peek(i) {
 		case ',':
-			c.put(',')
-			i = c.blank(i + 1)
+			w.put(',')
+			i = w.blank(i + 1)
 		case '}':
 			if !sorted {
-				if err = c.permute(c.members[first:]); err != nil {
+				if err = w.permute(w.members[first:]); err != nil {
 					return i, err
 				}
 			}
-			c.members = c.members[:first]
-			c.put('}')
+			w.members = w.members[:first]
+			w.put('}')
 			return i + 1, nil
 		default:
 			return i, fault("neither , nor }", i)
@@ -215,33 +222,33 @@ func (c *canonical) object(i, depth int, t trail) (int, error) {
 }
 
 // member writes a member's name and the colon, and returns where the value is.
-func (c *canonical) member(at int) (int, error) {
-	if c.peek(at) != '"' {
+func (w *Writer) member(at int) (int, error) {
+	if w.peek(at) != '"' {
 		return at, fault("no member name", at)
 	}
-	start := len(c.out)
-	i, plain, err := c.text(at)
+	start := len(w.out)
+	i, plain, err := w.text(at)
 	if err != nil {
 		return i, err
 	}
-	c.members = append(c.members, member{})
-	m := &c.members[len(c.members)-1]
+	w.members = append(w.members, member{})
+	m := &w.members[len(w.members)-1]
 	m.start, m.at, m.plain = uint32(start), uint32(at), plain
 	if plain {
 		m.key, m.size = uint32(at+1), uint32(i-at-2)
-		m.prefix = namePrefix(c.in[at+1:], i-at-2)
+		m.prefix = namePrefix(w.in[at+1:], i-at-2)
 	} else {
-		m.key = uint32(len(c.names))
-		c.names = appendSortable(c.names, c.out[start+1:len(c.out)-1])
-		m.size = uint32(len(c.names)) - m.key
-		m.prefix = namePrefix(c.names[m.key:], int(m.size))
+		m.key = uint32(len(w.names))
+		w.names = appendSortable(w.names, w.out[start+1:len(w.out)-1])
+		m.size = uint32(len(w.names)) - m.key
+		m.prefix = namePrefix(w.names[m.key:], int(m.size))
 	}
-	i = c.blank(i)
-	if c.peek(i) != ':' {
+	i = w.blank(i)
+	if w.peek(i) != ':' {
 		return i, fault("no colon", i)
 	}
-	c.put(':')
-	return c.blank(i + 1), nil
+	w.put(':')
+	return w.blank(i + 1), nil
 }
 
 // namePrefix returns the first 8 of the first n bytes of name, as a number that
@@ -290,34 +297,34 @@ func sortable(b byte) byte {
 
 // permute puts the members of one object, which are all that is in out from
 // the first one's start, in order.
-func (c *canonical) permute(members []member) error {
+func (w *Writer) permute(members []member) error {
 	start := members[0].start
-	c.sort(members)
-	c.spare = c.spare[:0]
+	w.sort(members)
+	w.spare = w.spare[:0]
 	for i := range members {
 		m := &members[i]
 		if i > 0 {
-			if c.compare(&members[i-1], m) == 0 {
+			if w.compare(&members[i-1], m) == 0 {
 				return fault("a second member of the same name", int(max(members[i-1].at, m.at)))
 			}
-			c.spare = append(c.spare, ',')
+			w.spare = append(w.spare, ',')
 		}
-		c.spare = append(c.spare, c.out[m.start:m.end]...)
+		w.spare = append(w.spare, w.out[m.start:m.end]...)
 	}
-	c.work += len(c.spare)
-	copy(c.out[start:], c.spare)
+	w.work += len(w.spare)
+	copy(w.out[start:], w.spare)
 	return nil
 }
 
-func (c *canonical) sort(members []member) {
+func (w *Writer) sort(members []member) {
 	if len(members) > 16 {
-		slices.SortFunc(members, func(a, b member) int { return c.compare(&a, &b) })
+		slices.SortFunc(members, func(a, b member) int { return w.compare(&a, &b) })
 		return
 	}
 	for i := 1; i < len(members); i++ {
 		m := members[i]
 		j := i
-		for ; j > 0 && c.compare(&members[j-1], &m) > 0; j-- {
+		for ; j > 0 && w.compare(&members[j-1], &m) > 0; j-- {
 			members[j] = members[j-1]
 		}
 		members[j] = m
@@ -325,25 +332,25 @@ func (c *canonical) sort(members []member) {
 }
 
 // compare orders two members by the UTF-16 code units of their names.
-func (c *canonical) compare(a, b *member) int {
+func (w *Writer) compare(a, b *member) int {
 	if a.prefix != b.prefix {
 		if a.prefix < b.prefix {
 			return -1
 		}
 		return 1
 	}
-	return c.compareNames(a, b)
+	return w.compareNames(a, b)
 }
 
-func (c *canonical) compareNames(a, b *member) int {
-	c.work += int(min(a.size, b.size))
-	return bytes.Compare(c.name(a), c.name(b))
+func (w *Writer) compareNames(a, b *member) int {
+	w.work += int(min(a.size, b.size))
+	return bytes.Compare(w.name(a), w.name(b))
 }
 
 // name returns a member's name as it sorts.
-func (c *canonical) name(m *member) []byte {
+func (w *Writer) name(m *member) []byte {
 	if m.plain {
-		return c.in[m.key:][:m.size]
+		return w.in[m.key:][:m.size]
 	}
-	return c.names[m.key:][:m.size]
+	return w.names[m.key:][:m.size]
 }

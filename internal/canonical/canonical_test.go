@@ -1,4 +1,4 @@
-package onlyonce
+package canonical
 
 import (
 	"fmt"
@@ -9,15 +9,6 @@ import (
 	"testing"
 	"unicode/utf16"
 )
-
-func canonicalText(t *testing.T, doc string) string {
-	t.Helper()
-	text, err := new(canonical).write([]byte(doc))
-	if err != nil {
-		t.Fatalf("%.200q: %v", doc, err)
-	}
-	return string(text)
-}
 
 func TestCanonicalFormIsThatOfRFC8785sPublishedExamples(t *testing.T) {
 	for _, c := range []struct{ name, doc, want string }{
@@ -46,7 +37,7 @@ func TestCanonicalFormIsThatOfRFC8785sPublishedExamples(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			if got := canonicalText(t, c.doc); got != c.want {
+			if got := formOf(t, c.doc); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
 		})
@@ -85,7 +76,7 @@ func TestCanonicalNumbersAreThoseOfRFC8785sAppendixB(t *testing.T) {
 	} {
 		shortest := strconv.FormatFloat(math.Float64frombits(c.double), 'e', -1, 64)
 		for _, doc := range []string{shortest, c.want} {
-			if got := canonicalText(t, doc); got != c.want {
+			if got := formOf(t, doc); got != c.want {
 				t.Errorf("%s: got %s, want %s", doc, got, c.want)
 			}
 		}
@@ -102,7 +93,7 @@ func TestCanonicalNumbersKeepTheDigitsADoubleLoses(t *testing.T) {
 		{"-1e-400", "-1e-400"},
 		{"0.1000000000000000055511151231257827021181583404541015625", "0.1000000000000000055511151231257827021181583404541015625"},
 	} {
-		if got := canonicalText(t, c.doc); got != c.want {
+		if got := formOf(t, c.doc); got != c.want {
 			t.Errorf("%s: got %s, want %s", c.doc, got, c.want)
 		}
 	}
@@ -120,7 +111,7 @@ func TestCanonicalNumbersWithHugeExponentsAreExactOrRefused(t *testing.T) {
 		{"-0.00e-999999999999999999999", "0"},
 		{"1" + strings.Repeat("0", 1000) + "e-1000", "1"},
 	} {
-		if got := canonicalText(t, c.doc); got != c.want {
+		if got := formOf(t, c.doc); got != c.want {
 			t.Errorf("%.60s: got %s, want %s", c.doc, got, c.want)
 		}
 	}
@@ -128,7 +119,7 @@ func TestCanonicalNumbersWithHugeExponentsAreExactOrRefused(t *testing.T) {
 		"1e1000000000000000000", "10e" + most, "1e-1000000000000000000", "0.1e-" + most,
 		"1e9223372036854775808", "1e18446744073709551617", "1e999999999999999999999", "1e-999999999999999999999",
 	} {
-		if text, err := new(canonical).write([]byte(doc)); err == nil {
+		if text, err := new(Writer).Write([]byte(doc)); err == nil {
 			t.Errorf("%s: got %s, want an error", doc, text)
 		}
 	}
@@ -231,7 +222,7 @@ func TestCanonicalFormRefusesWhatIsNotOneClearDocument(t *testing.T) {
 		{strings.Repeat("[", 1<<20), "more than 64 levels", 64},
 	} {
 		want := fmt.Sprintf("onlyonce: canonical JSON: %s at byte %d", c.what, c.at)
-		if text, err := new(canonical).write([]byte(c.doc)); err == nil {
+		if text, err := new(Writer).Write([]byte(c.doc)); err == nil {
 			t.Errorf("%.40q: got %s, want an error", c.doc, text)
 		} else if err.Error() != want {
 			t.Errorf("%.40q: got %q, want %q", c.doc, err, want)
@@ -258,10 +249,10 @@ func TestCanonicalStringsEscapeNoMoreThanTheyMust(t *testing.T) {
 			want.WriteRune(r)
 		}
 	}
-	if got := canonicalText(t, `"`+doc.String()+`"`); got != `"`+want.String()+`"` {
+	if got := formOf(t, `"`+doc.String()+`"`); got != `"`+want.String()+`"` {
 		t.Error("another string")
 	}
-	if got := canonicalText(t, `"`+want.String()+`"`); got != `"`+want.String()+`"` {
+	if got := formOf(t, `"`+want.String()+`"`); got != `"`+want.String()+`"` {
 		t.Error("the canonical string is not its own canonical form")
 	}
 }
@@ -272,7 +263,7 @@ func TestSixtyFourLevelsAreFine(t *testing.T) {
 		"[" + strings.Repeat("[],", 1000) + "1]",
 		strings.Repeat(`{"a":[`, 32) + strings.Repeat("]}", 32),
 	} {
-		if got := canonicalText(t, doc); got != doc {
+		if got := formOf(t, doc); got != doc {
 			t.Errorf("%.40s: got %.200s", doc, got)
 		}
 	}
@@ -287,7 +278,7 @@ func TestCanonicalFormIsAtMostSixTimesAsLong(t *testing.T) {
 			if n > 0 {
 				doc = "[" + strings.Repeat(value+",", n-1) + value + "]"
 			}
-			if got := canonicalText(t, doc); len(got) > 6*len(doc) {
+			if got := formOf(t, doc); len(got) > 6*len(doc) {
 				t.Errorf("%d times %s: %d bytes became %d", n, value, len(doc), len(got))
 			}
 		}
@@ -323,8 +314,8 @@ func worstOrders(n int) map[string]string {
 
 func TestWorkToOrderMembersIsBounded(t *testing.T) {
 	check := func(name, doc string, most int) {
-		c := new(canonical)
-		if _, err := c.write([]byte(doc)); err != nil {
+		c := new(Writer)
+		if _, err := c.Write([]byte(doc)); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if c.work > most {
@@ -342,12 +333,12 @@ func TestWorkToOrderMembersIsBounded(t *testing.T) {
 
 func TestCanonicalFormTakesNoMemoryOnceItsBuffersAreLargeEnough(t *testing.T) {
 	doc := orders(10 << 10)
-	c := new(canonical)
+	c := new(Writer)
 	allocs := testing.AllocsPerRun(100, func() {
-		if _, err := c.write(doc, "/version", "/orders/0/lines/1/tags", "/version"); err != nil {
+		if _, err := c.Write(doc, "/version", "/orders/0/lines/1/tags", "/version"); err != nil {
 			t.Fatal(err)
 		}
-		c.pairs(chosenJSON)
+		c.Selected(nil)
 	})
 	if allocs != 0 {
 		t.Errorf("%v allocations", allocs)
@@ -358,26 +349,26 @@ func TestCanonicalFormTakesNoMemoryOnceItsBuffersAreLargeEnough(t *testing.T) {
 }
 
 func TestBuffersOfALargeDocumentAreNotKept(t *testing.T) {
-	for name, c := range map[string]*canonical{
+	for name, c := range map[string]*Writer{
 		"text":    {out: make([]byte, 0, maxPooled+1)},
 		"spare":   {spare: make([]byte, 0, maxPooled+1)},
 		"members": {members: make([]member, 0, maxPooled/32+1)},
 	} {
-		c.release()
-		if got := canonicals.Get(); got == c {
+		c.Release()
+		if got := writers.Get(); got == c {
 			t.Errorf("a large buffer for %s was kept", name)
 		}
 	}
 }
 
 func TestNothingOfTheCallerIsKept(t *testing.T) {
-	c := new(canonical)
-	if _, err := c.write([]byte(`{"a":1,"b":2}`), "/b", "/a", "/b"); err != nil {
+	c := new(Writer)
+	if _, err := c.Write([]byte(`{"a":1,"b":2}`), "/b", "/a", "/b"); err != nil {
 		t.Fatal(err)
 	}
-	c.pairs(chosenJSON)
+	c.Selected(nil)
 	choices, parts := c.choices[:cap(c.choices)], c.parts[:cap(c.parts)]
-	c.release()
+	c.Release()
 	if c.in != nil {
 		t.Error("the document is kept")
 	}
