@@ -269,14 +269,7 @@ func TestASettlementWhoseGroupWasNotAnsweredDoesNotDenyThatItTookEffect(t *testi
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, h *hook) {
 		for round := range rounds {
 			holds := make([]onlyonce.Hold, many)
-			crowd(many, func(i int) {
-				c := serverClaim(fmt.Sprint(round, "-", i))
-				r, err := other.Claim(t.Context(), c)
-				if err != nil {
-					t.Errorf("claim: %v", err)
-				}
-				holds[i] = onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}
-			})
+			crowd(many, func(i int) { holds[i] = claimedOn(t, other, fmt.Sprint(round, "-", i)) })
 			taken := make([]bool, many)
 			h.lose(endsGroup, func() {
 				for i, hold := range holds {
@@ -304,4 +297,41 @@ func TestASettlementWhoseGroupWasNotAnsweredDoesNotDenyThatItTookEffect(t *testi
 		}
 		t.Errorf("%d times, nobody wrote together", rounds)
 	})
+}
+
+func TestASettlementThatExpiredBeforeItsGroupWasAnsweredTookEffect(t *testing.T) {
+	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, h *hook) {
+		for round := range rounds {
+			holds := make([]onlyonce.Hold, many)
+			crowd(many, func(i int) { holds[i] = claimedOn(t, other, fmt.Sprint(round, "-", i)) })
+			h.lose(endsGroup, func() {
+				for _, hold := range holds {
+					for r, err := other.Lookup(t.Context(), hold.ID); err == nil && r.State == onlyonce.StateCompleted; r, err = other.Lookup(t.Context(), hold.ID) {
+						time.Sleep(time.Millisecond)
+					}
+				}
+			})
+			brief := done("mine")
+			brief.Keep = time.Millisecond
+			crowd(many, func(i int) {
+				if err := s.Settle(t.Context(), holds[i], brief); err != nil {
+					t.Errorf("settle: %v", err)
+				}
+			})
+			if h.met() {
+				return
+			}
+		}
+		t.Errorf("%d times, nobody wrote together", rounds)
+	})
+}
+
+// claimedOn claims a command that is new.
+func claimedOn(t *testing.T, s *sqlstore.Store, key string) onlyonce.Hold {
+	c := serverClaim(key)
+	r, err := s.Claim(t.Context(), c)
+	if err != nil || r.Owner != c.Owner {
+		t.Errorf("claim got %+v and error %v", r, err)
+	}
+	return onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}
 }

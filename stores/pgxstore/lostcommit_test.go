@@ -81,6 +81,25 @@ func TestAWriteThatIsSentAgainDoesNotDenyThatItTookEffect(t *testing.T) {
 	}
 }
 
+func TestASettlementThatExpiredBeforeItWasSentAgainTookEffect(t *testing.T) {
+	direct := newPool(t)
+	elsewhere, p := open(t, direct), newProxy(t, direct)
+	s := p.open(t, direct)
+	h := holdOf(mustClaim(t, s, claimOf("k")))
+	p.next.Store(&loss{ask: []byte("settled_at = onlyonce_now()"), answer: readyForQuery, arrives: true, meanwhile: func() {
+		r, err := elsewhere.Lookup(t.Context(), h.ID)
+		if err != nil || r.State != onlyonce.StateCompleted {
+			t.Errorf("the record is %+v, %v: the settlement did not arrive", r, err)
+		}
+		for ; err == nil; _, err = elsewhere.Lookup(t.Context(), h.ID) {
+			time.Sleep(time.Millisecond)
+		}
+	}})
+	if err := s.Settle(t.Context(), h, onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Millisecond}); err != nil {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestAReleaseWhoseAnswerWasLostSaysWhatHappened(t *testing.T) {
 	direct := newPool(t)
 	open(t, direct)

@@ -103,17 +103,19 @@ func (l line) settle(h onlyonce.Hold, st onlyonce.Settlement, repeated bool) err
 }
 
 // refused says why nothing was settled: the hold settled before, which is no
-// error, or it is not the record's any more.
+// error, or it is not the record's any more. What a repeated settlement finds
+// settled by its hold took effect, although it may have expired since.
 func (l line) refused(k *key, h onlyonce.Hold, repeated bool) error {
 	r, err := l.find(k)
 	if err != nil {
 		return err
 	}
-	if r == nil || r.Expired || r.Owner != h.Owner || r.Fence != h.Fence || r.State == onlyonce.StateProcessing {
-		followed := r == nil || r.Expired || r.Owner != h.Owner && r.Fence > h.Fence
-		return sqlrow.Lost(repeated && followed)
+	own := r != nil && r.Owner == h.Owner && r.Fence == h.Fence
+	if own && r.State != onlyonce.StateProcessing && (repeated || !r.Expired) {
+		return nil
 	}
-	return nil
+	followed := r == nil || r.Expired || r.Owner != h.Owner && r.Fence > h.Fence
+	return sqlrow.Lost(repeated && followed)
 }
 
 func (s *server) resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
