@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
@@ -117,8 +118,13 @@ func (v *Verifier) Verify(token string) (string, error) {
 		return "", err
 	}
 	tenant, ok := all[v.cfg.Claim].(string)
-	if !ok || tenant == "" {
+	switch {
+	case !ok || tenant == "":
 		return "", fmt.Errorf("the claim %q of the token is missing, empty or no text", v.cfg.Claim)
+	case strings.ContainsRune(tenant, utf8.RuneError):
+		// The decoder puts U+FFFD in place of every lone surrogate and every byte
+		// that is not UTF-8, so that different claims become the same text.
+		return "", fmt.Errorf("the claim %q of the token is not valid Unicode", v.cfg.Claim)
 	}
 	return tenant, nil
 }

@@ -12,6 +12,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"log/slog"
@@ -183,6 +184,28 @@ func TestSecurity01ATokenThatIsNotRightNamesNobody(t *testing.T) {
 	}
 	if strings.Contains(log.String(), mac) {
 		t.Error("a token is logged")
+	}
+}
+
+// signBytes signs claims as they are written.
+func signBytes(claims string) string {
+	signer := must(jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: ecKey}, (&jose.SignerOptions{}).WithHeader("kid", "ec")))
+	return must(must(signer.Sign([]byte(claims))).CompactSerialize())
+}
+
+// JSON readers put U+FFFD in place of each of these, and would make one tenant of
+// several.
+func TestSecurity01ClaimsThatAreNotUnicodeNameNobody(t *testing.T) {
+	v, _ := newVerifier(t, fixed(published))
+	for _, org := range []string{`\ud800`, `\ud801`, `\udfff`, `acme\ud800`, "\xff", "\xfe", "acme\xc3", `\ufffd`, "\ufffd"} {
+		token := signBytes(fmt.Sprintf(`{"iss":"https://id/","aud":"api","exp":%d,"org":"%s"}`, time.Now().Add(time.Minute).Unix(), org))
+		if tenant, err := v.Verify(token); err == nil {
+			t.Errorf("the claim %q names %q", org, tenant)
+		}
+	}
+	token := signBytes(fmt.Sprintf(`{"iss":"https://id/","aud":"api","exp":%d,"org":"\ud83d\ude00"}`, time.Now().Add(time.Minute).Unix()))
+	if tenant, err := v.Verify(token); err != nil || tenant != "\U0001f600" {
+		t.Errorf("a pair of surrogates names %q, %v", tenant, err)
 	}
 }
 
