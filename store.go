@@ -1,7 +1,6 @@
 package onlyonce
 
 import (
-	"bytes"
 	"context"
 	"iter"
 	"time"
@@ -64,31 +63,6 @@ type Claim struct {
 // SkipFingerprint, or both. A store calls it before it does anything; once it
 // has, a nil Fingerprint means that nothing is compared.
 func (c Claim) Check() error { return checkFingerprint("Claim", c.Fingerprint, c.SkipFingerprint) }
-
-// Takes reports whether the claim takes over r, a record that is there and has
-// not expired. A store that takes a record gives it the claim's owner and
-// lease, counts the attempt, makes its fence higher than the last and than
-// the store's clock in microseconds, and keeps its fingerprint (the claim's, if
-// it has none), its steps and its error.
-func (c Claim) Takes(r Record) bool {
-	if r.Owner == c.Owner || !c.matches(r) {
-		return false
-	}
-	switch r.State {
-	case StateProcessing:
-		return r.LeaseLeft <= 0 && c.TakeUnknown
-	case StateUnknown:
-		return c.TakeUnknown
-	case StateFailed:
-		return c.RetryFailed && !r.Final
-	}
-	return false
-}
-
-// matches reports whether the claim asks for the same as the one that made r.
-func (c Claim) matches(r Record) bool {
-	return c.SkipFingerprint || len(r.Fingerprint) == 0 || bytes.Equal(c.Fingerprint, r.Fingerprint)
-}
 
 // A Hold is the proof of a claim that was given.
 type Hold struct {

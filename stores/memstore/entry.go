@@ -75,23 +75,24 @@ func (e *entry) stands(now moment) onlyonce.Record {
 
 // begin makes the entry c's next attempt.
 func (e *entry) begin(c onlyonce.Claim, fence int64, now moment) {
-	r := &e.record
-	r.State, r.Owner, r.Fence = onlyonce.StateProcessing, c.Owner, fence
-	r.Attempt++
-	r.Result, r.Final, r.SettledAt = onlyonce.Result{}, false, time.Time{}
-	e.header = nil
-	if r.Fingerprint == nil && c.Fingerprint != nil {
+	was := &e.record
+	if was.Attempt == 0 {
+		was = nil
+	}
+	r := c.Next(was)
+	r.ID, r.CreatedAt, r.Fence = e.record.ID, e.record.CreatedAt, fence
+	if e.record.Fingerprint == nil && c.Fingerprint != nil {
 		r.Fingerprint = slices.Clip(append(e.room[:0], c.Fingerprint...))
 	}
+	e.record, e.header = r, nil
 	e.until, e.keep = now.after(c.Lease), max(c.Keep, 0)
 }
 
 // end settles the entry's record.
 func (e *entry) end(s onlyonce.Settlement, now moment, at time.Time) {
-	r := &e.record
-	r.State, r.Error, r.Final, r.SettledAt = s.State, s.Error, s.Final, at
-	r.Result = onlyonce.Result{Status: s.Result.Status, Ref: s.Result.Ref}
-	r.Result.Body, e.header = pack(s.Result.Body, s.Result.Header)
+	e.record = e.record.Settled(s, at)
+	e.record.Result.Header = nil
+	e.record.Result.Body, e.header = pack(s.Result.Body, s.Result.Header)
 	e.until, e.ended = never, now
 	if s.Keep > 0 {
 		e.until = now.after(s.Keep)

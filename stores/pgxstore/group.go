@@ -145,7 +145,7 @@ func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*ticket[*re
 		}
 		found := r.stored()
 		for _, t := range wanted[[32]byte(hash)] {
-			if t.job.found = found; found.isOf(t.job.key) != nil {
+			if t.job.found = found; checkIs(found, t.job.key) != nil {
 				t.job.found = nil
 				s.reads.answer(t, errCollision)
 			}

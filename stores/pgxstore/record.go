@@ -90,7 +90,7 @@ func create(ctx context.Context, on writer, k *key, c *onlyonce.Claim) (r onlyon
 	if err := on.write(ctx, s); err != nil || !s.found {
 		return r, false, err
 	}
-	r = fresh(k, c, s.fence, s.fence)
+	r = sqlrow.Next(c, nil, s.fence, s.fence)
 	if time.Since(began) < sqlrow.Slow {
 		return r, true, nil
 	}
@@ -116,7 +116,7 @@ func claimArgs(k *key, c *onlyonce.Claim) []any {
 
 // take gives the claim a record that is there.
 func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored) (r onlyonce.Record, given bool, err error) {
-	r = next(k, c, was)
+	r = sqlrow.Next(c, was, 0, 0)
 	steps, err := sqlrow.EncodeSteps(r.Steps)
 	before, beforeErr := sqlrow.EncodeSteps(was.Steps)
 	if err = errors.Join(err, beforeErr); err != nil {
@@ -124,36 +124,10 @@ func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored
 	}
 	s := &statement{name: "take", key: k, into: []any{&r.Fence}, args: []any{
 		was.Expired, c.Lease.Microseconds(), sqlrow.LapsedKeep(c), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, pgschema.Optional(r.Error),
-		k.hash[:], []byte(was.Owner), was.Fence, was.state, before,
+		k.hash[:], []byte(was.Owner), was.Fence, was.As, before,
 	}}
 	err = on.write(ctx, s)
-	if was.Expired {
-		r.CreatedAt = time.UnixMicro(r.Fence).UTC()
-	}
-	return r, err == nil && s.found, err
-}
-
-// fresh is the record of a claim on a new command.
-func fresh(k *key, c *onlyonce.Claim, createdAt, fence int64) onlyonce.Record {
-	return onlyonce.Record{
-		ID: k.id, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1, Fence: fence,
-		CreatedAt: time.UnixMicro(createdAt).UTC(), LeaseLeft: c.Lease,
-	}
-}
-
-// next is what becomes of was when c takes it, but for its fence.
-func next(k *key, c *onlyonce.Claim, was *stored) onlyonce.Record {
-	if was.Expired {
-		return fresh(k, c, 0, 0)
-	}
-	r := onlyonce.Record{
-		ID: k.id, State: onlyonce.StateProcessing, Fingerprint: was.Fingerprint, Owner: c.Owner, Attempt: was.Attempt + 1,
-		Error: was.Error, Steps: was.Steps, CreatedAt: was.CreatedAt, LeaseLeft: c.Lease,
-	}
-	if r.Fingerprint == nil {
-		r.Fingerprint = c.Fingerprint
-	}
-	return r
+	return sqlrow.Next(c, was, r.Fence, r.Fence), err == nil && s.found, err
 }
 
 // renew makes the hold's lease end a full lease from now, and adds steps.
@@ -249,7 +223,7 @@ func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *on
 		case found.State == onlyonce.StateProcessing && found.LeaseLeft > 0:
 			return onlyonce.ErrInFlight
 		}
-		seen := []any{k.hash[:], []byte(found.Owner), fence, found.state, []byte(sqlrow.NewOwner())}
+		seen := []any{k.hash[:], []byte(found.Owner), fence, found.As, []byte(sqlrow.NewOwner())}
 		s := &statement{name: "resolve", key: &k, args: append(values(st), seen...)}
 		if st.State == "" {
 			s = &statement{name: "remove", key: &k, args: seen}

@@ -47,13 +47,10 @@ func (r *row) into(more ...any) []any {
 }
 
 // A stored record is a row as it was read.
-type stored struct {
-	sqlrow.Stored
-	state string // in the row, also of a record that can't be read
-}
+type stored = sqlrow.Stored
 
-// isOf returns an error unless the record is k's.
-func (s *stored) isOf(k *key) error {
+// checkIs returns an error unless the record is k's.
+func checkIs(s *stored, k *key) error {
 	if !s.Corrupt && s.ID != k.id {
 		return errCollision
 	}
@@ -63,7 +60,8 @@ func (s *stored) isOf(k *key) error {
 func (r *row) stored() *stored {
 	r.Owner, r.SettledAt, r.ExpiresAt = string(r.owner), r.settled.Int64, r.expires.Int64
 	r.Ref, r.Error, r.Header, r.Steps = r.ref.String, r.text.String, r.header.String, r.steps.String
-	return &stored{pgschema.Record(r.Row), r.State}
+	s := pgschema.Record(r.Row)
+	return &s
 }
 
 // look returns the record of k, which may have expired, or nil.
@@ -88,5 +86,5 @@ func collect(rows pgx.Rows, k *key) (*stored, error) {
 		return nil, err
 	}
 	s := r.stored()
-	return s, s.isOf(k)
+	return s, checkIs(s, k)
 }

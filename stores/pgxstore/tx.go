@@ -199,7 +199,7 @@ func (r *run) begin(ctx context.Context, tx *tx) (runs bool, err error) {
 	if r.before = nil; found.State != "" {
 		r.before = found.stored()
 		r.doubt.Before = token
-		if err := r.before.isOf(&r.key); err != nil {
+		if err := checkIs(r.before, &r.key); err != nil {
 			return false, err
 		}
 	}
@@ -237,15 +237,10 @@ func (r *run) begun(got string, now, floor int64) bool {
 		return false
 	}
 	fence := max(now, floor+1, r.given+1)
-	if b == nil {
-		r.record = fresh(&r.key, c, fence, fence)
-		return true
+	if b != nil {
+		fence = max(fence, b.Fence+1)
 	}
-	fence = max(fence, b.Fence+1)
-	r.record = next(&r.key, c, b)
-	if r.record.Fence = fence; b.Expired {
-		r.record.CreatedAt = time.UnixMicro(fence).UTC()
-	}
+	r.record = sqlrow.Next(c, b, fence, fence)
 	return true
 }
 
@@ -326,9 +321,7 @@ func (r *run) commit(ctx context.Context, tx *tx, st *onlyonce.Settlement) error
 	}
 	r.given = 0 // a row has it
 	if st.State != "" {
-		rec := &r.record
-		rec.State, rec.Result, rec.Error, rec.Final = st.State, st.Result, st.Error, st.Final
-		rec.LeaseLeft, rec.KeepLeft, rec.SettledAt = 0, max(st.Keep, 0), time.UnixMicro(settled).UTC()
+		r.record = r.record.Settled(*st, time.UnixMicro(settled).UTC())
 	}
 	return nil
 }
@@ -376,7 +369,7 @@ func (r *run) statement(st *onlyonce.Settlement) (*statement, error) {
 	name := textRecord
 	if b := r.before; b != nil {
 		name = textReplace
-		list = append(list, []byte(b.Owner), b.Fence, b.state)
+		list = append(list, []byte(b.Owner), b.Fence, b.As)
 	}
 	return &statement{name: name, key: &r.key, args: append(list, r.mark, r.doubt.Token)}, nil
 }

@@ -74,7 +74,7 @@ func (l line) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
 		began := time.Now()
 		fence, given, err := l.dialect.give(l, "claim", l.claimArgs(k, c))
 		if given {
-			r, sure, err := l.surely(k, freshlyFenced(c, fence), time.Since(began))
+			r, sure, err := l.surely(k, sqlrow.Next(c, nil, fence, fence), time.Since(began))
 			if sure || err != nil {
 				return r, err
 			}
@@ -116,10 +116,6 @@ func (l line) claimArgs(k *key, c *onlyonce.Claim) []any {
 	}
 }
 
-// freshlyFenced is the record of a claim on a new command, whose created_at is its
-// fence.
-func freshlyFenced(c *onlyonce.Claim, fence int64) onlyonce.Record { return fresh(c, fence, fence) }
-
 // surely makes the fence of a hold that was given to a new command higher than
 // those of deleted records. It reports false if the record is not as it was given
 // any more.
@@ -152,7 +148,7 @@ func (l line) number(name string, args ...any) (n int64, err error) {
 
 // take gives the claim the record that was seen, unless that has changed.
 func (l line) take(k *key, c *onlyonce.Claim, seen *stored) (onlyonce.Record, bool, error) {
-	r := takes(c, seen)
+	r := sqlrow.Next(c, seen, 0, 0)
 	steps, err := sqlrow.EncodeSteps(r.Steps)
 	before, beforeErr := sqlrow.EncodeSteps(seen.Steps)
 	if err = errors.Join(err, beforeErr); err != nil {
@@ -165,20 +161,7 @@ func (l line) take(k *key, c *onlyonce.Claim, seen *stored) (onlyonce.Record, bo
 	if err != nil || !given {
 		return onlyonce.Record{}, false, err
 	}
-	r.Fence = fence
-	if seen.Expired {
-		r.CreatedAt = time.UnixMicro(fence).UTC()
-	}
-	return r, true, nil
-}
-
-// takes is what becomes of seen when c takes it, but for the fence and, if the
-// command begins anew, its date.
-func takes(c *onlyonce.Claim, seen *stored) onlyonce.Record {
-	if seen == nil || seen.Expired {
-		return fresh(c, 0, 0)
-	}
-	return taken(seen, c, new(clock))
+	return sqlrow.Next(c, seen, fence, fence), true, nil
 }
 
 // text makes a string a value that is NULL if it is empty.

@@ -44,7 +44,7 @@ type groupedClaim struct {
 
 // record is what was given.
 func (j *groupedClaim) record() onlyonce.Record {
-	return fresh(j.claim, j.fence, max(j.fence, j.raised))
+	return sqlrow.Next(j.claim, nil, j.fence, max(j.fence, j.raised))
 }
 
 type groupedSettle struct {
@@ -124,7 +124,7 @@ func (s *server) writeClaims(ctx context.Context, g grouper, jobs []*groupedClai
 		if !j.given || err == nil && j.fence > floor {
 			continue
 		}
-		r, sure, _ := l.surely(&j.key, freshlyFenced(j.claim, j.fence), took)
+		r, sure, _ := l.surely(&j.key, sqlrow.Next(j.claim, nil, j.fence, j.fence), took)
 		j.given, j.raised = sure, r.Fence // one that was not raised is recognised by its owner
 	}
 	return err

@@ -222,14 +222,11 @@ func (t *turn) look() (runs bool, err error) {
 		t.record = row.Record
 		return false, nil
 	}
-	t.record = takes(c, row)
-	t.record.Fence = max(t.seen.now, t.seen.floor+1, t.given+1)
+	fence := max(t.seen.now, t.seen.floor+1, t.given+1)
 	if row != nil {
-		t.record.Fence = max(t.record.Fence, row.Fence+1)
+		fence = max(fence, row.Fence+1)
 	}
-	if row == nil || row.Expired {
-		t.record.CreatedAt = time.UnixMicro(t.record.Fence).UTC()
-	}
+	t.record = sqlrow.Next(c, row, fence, fence)
 	return true, nil
 }
 
@@ -350,11 +347,9 @@ func (t *turn) commit() (again bool, err error) {
 
 // settled makes the run's record what was written.
 func (t *turn) settled() {
-	st, r := &t.settlement, &t.record
-	if st.State == "" {
+	if t.settlement.State == "" {
 		return
 	}
-	t.dialect.settled(&t.key, r.Fence)
-	r.State, r.Result, r.Error, r.Final = st.State, st.Result, st.Error, st.Final
-	r.LeaseLeft, r.KeepLeft, r.SettledAt = 0, st.Keep, time.UnixMicro(t.seen.now).UTC()
+	t.dialect.settled(&t.key, t.record.Fence)
+	t.record = t.record.Settled(t.settlement, time.UnixMicro(t.seen.now).UTC())
 }

@@ -161,7 +161,7 @@ func (o *claimOp) apply(s session, now *clock) error {
 		_, err := o.insert(s, now)
 		return err
 	case o.claim.Takes(r.Record):
-		o.record = taken(r, &o.claim, now)
+		o.record = sqlrow.Next(&o.claim, r, 0, now.fence(r.Fence))
 		return o.take(s, now)
 	}
 	o.record = r.Record
@@ -181,7 +181,9 @@ func (o *claimOp) insert(s session, now *clock) (bool, error) {
 	return true, nil
 }
 
-func (o *claimOp) given(createdAt, fence int64) { o.record = fresh(&o.claim, createdAt, fence) }
+func (o *claimOp) given(createdAt, fence int64) {
+	o.record = sqlrow.Next(&o.claim, nil, createdAt, fence)
+}
 
 // take gives the claim a record that is there.
 func (o *claimOp) take(s session, now *clock) error {
@@ -192,24 +194,4 @@ func (o *claimOp) take(s session, now *clock) error {
 	}
 	_, err = s.exec("take", args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+whole(o.claim.Lease), sqlrow.LapsedKeep(&o.claim), blob(r.Fingerprint), steps, o.key.hash[:]))
 	return err
-}
-
-// fresh is the record of a claim on a new command.
-func fresh(c *onlyonce.Claim, createdAt, fence int64) onlyonce.Record {
-	return onlyonce.Record{
-		ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1, Fence: fence,
-		CreatedAt: time.UnixMicro(createdAt).UTC(), LeaseLeft: c.Lease,
-	}
-}
-
-// taken is what becomes of r when c takes it.
-func taken(r *stored, c *onlyonce.Claim, now *clock) onlyonce.Record {
-	next := onlyonce.Record{
-		ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: r.Fingerprint, Owner: c.Owner, Attempt: r.Attempt + 1, Fence: now.fence(r.Fence),
-		Error: r.Error, Steps: r.Steps, CreatedAt: r.CreatedAt, LeaseLeft: c.Lease,
-	}
-	if next.Fingerprint == nil {
-		next.Fingerprint = c.Fingerprint
-	}
-	return next
 }

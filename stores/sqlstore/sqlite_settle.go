@@ -72,7 +72,7 @@ func (o *settleOp) values(now *clock) []any {
 }
 
 func (o *settleOp) expiresAt(now *clock) any {
-	if o.settlement.Keep == 0 {
+	if o.settlement.Keep <= 0 {
 		return nil
 	}
 	return now.now + whole(o.settlement.Keep)

@@ -109,13 +109,13 @@ func (r *run) look(s session, now *clock) (runs bool, err error) {
 func (r *run) lookClaim(now *clock) (runs bool) {
 	switch b := r.before; {
 	case b == nil:
-		r.record = fresh(r.claim, now.create(), 0)
-		r.record.Fence = now.newFence(r.record.CreatedAt.UnixMicro())
+		at := now.create()
+		r.record = sqlrow.Next(r.claim, nil, at, now.newFence(at))
 	case b.Expired:
-		r.record = fresh(r.claim, now.create(), 0)
-		r.record.Fence = max(now.newFence(r.record.CreatedAt.UnixMicro()), b.Fence+1)
+		at := now.create()
+		r.record = sqlrow.Next(r.claim, b, at, max(now.newFence(at), b.Fence+1))
 	case r.claim.Takes(b.Record):
-		r.record = taken(b, r.claim, now)
+		r.record = sqlrow.Next(r.claim, b, 0, now.fence(b.Fence))
 	default:
 		r.record = b.Record
 		return false
@@ -199,11 +199,7 @@ func (r *run) insert(o *settleOp, s session, now *clock) (done bool, err error) 
 
 // settled makes the run's record what write made of it.
 func (r *run) settled(now *clock) {
-	st := &r.settlement
-	if r.idle || st.State == "" {
-		return
+	if !r.idle && r.settlement.State != "" {
+		r.record = r.record.Settled(r.settlement, time.UnixMicro(now.now).UTC())
 	}
-	rec := &r.record
-	rec.State, rec.Result, rec.Error, rec.Final = st.State, st.Result, st.Error, st.Final
-	rec.LeaseLeft, rec.KeepLeft, rec.SettledAt = 0, st.Keep, time.UnixMicro(now.now).UTC()
 }

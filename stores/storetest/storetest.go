@@ -56,6 +56,7 @@ var groups = []group{
 	{"fence", nil, fenceRules},
 	{"lease", nil, leaseRules},
 	{"settle", nil, settleRules},
+	{"walk", nil, walkRules},
 	{"release", nil, releaseRules},
 	{"keep", nil, keepRules},
 	{"lapsed", nil, lapsedRules},
