@@ -3,10 +3,12 @@ package orders
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
@@ -14,7 +16,9 @@ import (
 )
 
 // A Poisoned is a message from the broker that the consumer could not handle,
-// with its last error. It is kept until someone retries or discards it.
+// with its last error. It is kept until someone retries or discards it. An ID or
+// tenant that not every database can hold is replaced by a hash, and the error
+// says what it was.
 type Poisoned struct {
 	ID, Tenant string
 	Payload    []byte
@@ -29,19 +33,40 @@ const (
 	poisonsSQL  = `SELECT count(*) FROM orders_poison`
 )
 
+// hashedName begins an ID or a tenant that is kept as a hash, and longestName is
+// the most bytes of one that is kept as it is.
+const (
+	hashedName  = "sha256:"
+	longestName = 255
+)
+
+// keptName returns the text under which an ID or a tenant is kept: itself, or a
+// hash if not every database can hold it. Two of them never have the same text.
+func keptName(s string) string {
+	if len(s) <= longestName && utf8.ValidString(s) && !strings.Contains(s, "\x00") && !strings.HasPrefix(s, hashedName) {
+		return s
+	}
+	return hashedName + hex.EncodeToString(onlyonce.Fingerprint([]byte(s)))
+}
+
 // maxPoisonError bounds the text of an error that is kept, in characters.
 const maxPoisonError = 2000
 
 // poison keeps a message that was given up. To do it again changes nothing.
 func (a *API) poison(ctx context.Context, m inbox.Message, cause error) error {
 	a.cfg.Log.ErrorContext(ctx, "orders: an event is given up", "event", "inbox_poisoned", "message_id", m.ID, "error", cause)
-	text := []rune(strings.ReplaceAll(cause.Error(), "\x00", "")) // which PostgreSQL does not keep
+	id, tenant := keptName(m.ID), keptName(m.Tenant)
+	said := cause.Error()
+	if id != m.ID || tenant != m.Tenant {
+		said = fmt.Sprintf("the message's ID is %.100q, and its tenant %.100q: %s", m.ID, m.Tenant, said)
+	}
+	text := []rune(strings.ReplaceAll(said, "\x00", "")) // which PostgreSQL does not keep
 	return a.inTx(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, a.engine.Bind(unpoisonSQL), m.ID, m.Tenant); err != nil {
+		if _, err := tx.ExecContext(ctx, a.engine.Bind(unpoisonSQL), id, tenant); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, a.engine.Bind(poisonSQL),
-			m.ID, m.Tenant, m.Payload, string(text[:min(len(text), maxPoisonError)]), time.Now().UnixMilli())
+			id, tenant, append([]byte{}, m.Payload...), string(text[:min(len(text), maxPoisonError)]), time.Now().UnixMilli())
 		return err
 	})
 }
@@ -84,9 +109,14 @@ func (a *API) PoisonedCount(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
+var errHashedName = errors.New("its ID or its tenant could not be kept, and under another it might be handled twice: discard it")
+
 // Retry handles a message that was given up once more, here and now. If that
-// fails, it stays.
+// fails, it stays. One whose ID or tenant is kept as a hash can only be discarded.
 func (a *API) Retry(ctx context.Context, p Poisoned) error {
+	if strings.HasPrefix(p.ID, hashedName) || strings.HasPrefix(p.Tenant, hashedName) {
+		return fmt.Errorf("orders: retry a poisoned message: %w", errHashedName)
+	}
 	id := onlyonce.ID{Tenant: p.Tenant, Operation: consumer, Key: p.ID}
 	rec, err := a.store.Lookup(ctx, id)
 	if err == nil && rec.Final {
