@@ -107,8 +107,32 @@ func (t *table) wrong(r *http.Request) error {
 	if name := t.names.hidden(r.Header); name != "" {
 		return errors.New("the Connection header names " + name)
 	}
+	if r.ProtoMajor > 1 {
+		return malformedByHTTP2(r)
+	}
 	return nil
 }
+
+// malformedByHTTP2 says what makes a request malformed by HTTP/2 alone: RFC 9113,
+// sections 8.1.1 and 8.2.1. By HTTP/1 net/http and the listener look at both.
+func malformedByHTTP2(r *http.Request) error {
+	switch lengths := r.Header["Content-Length"]; {
+	case len(lengths) > 1:
+		return errors.New("the Content-Length is given more than once")
+	case len(lengths) == 1 && r.ContentLength == 0 && lengths[0] != "0":
+		return errors.New("a body is announced and does not follow")
+	}
+	for name, values := range r.Header {
+		for _, v := range values {
+			if v != "" && (isBlank(v[0]) || isBlank(v[len(v)-1])) {
+				return errors.New("there is a blank before or behind the value of " + name)
+			}
+		}
+	}
+	return nil
+}
+
+func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
 // isQuery reports whether a query ends where it seems to.
 func isQuery(s string) bool {

@@ -1,0 +1,142 @@
+package proxy_test
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/proxy"
+)
+
+// http2Frame is a frame of RFC 9113, section 4.1.
+func http2Frame(kind, flags byte, stream uint32, payload []byte) []byte {
+	b := []byte{0, byte(len(payload) >> 8), byte(len(payload)), kind, flags}
+	return append(binary.BigEndian.AppendUint32(b, stream), payload...)
+}
+
+// http2Fields are names and values by turns as literals of RFC 7541, each shorter
+// than 127 bytes.
+func http2Fields(fields ...string) (b []byte) {
+	for i, s := range fields {
+		if i%2 == 0 {
+			b = append(b, 0x10) // never indexed, with a new name
+		}
+		b = append(append(b, byte(len(s))), s...)
+	}
+	return b
+}
+
+// sendHTTP2 sends one request by HTTP/2 in clear text, with a DATA frame if body is
+// not empty. It returns the body of the answer, or "reset".
+func sendHTTP2(t *testing.T, address, body string, fields ...string) string {
+	t.Helper()
+	const data, headers, reset, settings, endStream, endHeaders = 0, 1, 3, 4, 1, 4
+	c, err := net.Dial("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	request := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(settings, 0, 0, nil)...)
+	if body == "" {
+		request = append(request, http2Frame(headers, endHeaders|endStream, 1, http2Fields(fields...))...)
+	} else {
+		request = append(request, http2Frame(headers, endHeaders, 1, http2Fields(fields...))...)
+		request = append(request, http2Frame(data, endStream, 1, []byte(body))...)
+	}
+	if _, err := c.Write(request); err != nil {
+		t.Fatal(err)
+	}
+	var answer []byte
+	for {
+		var head [9]byte
+		if _, err := io.ReadFull(c, head[:]); err != nil {
+			t.Fatal(err)
+		}
+		payload := make([]byte, int(head[0])<<16|int(head[1])<<8|int(head[2]))
+		if _, err := io.ReadFull(c, payload); err != nil {
+			t.Fatal(err)
+		}
+		kind, flags, stream := head[3], head[4], binary.BigEndian.Uint32(head[5:])
+		switch {
+		case stream != 1:
+			continue
+		case kind == reset:
+			return "reset"
+		case kind == data:
+			answer = append(answer, payload...)
+		}
+		if (kind == data || kind == headers) && flags&endStream != 0 {
+			return string(answer)
+		}
+	}
+}
+
+// net/http lets a request through whose announced body never comes, and fields as
+// they are. RFC 9113, sections 8.1.1 and 8.2.1, calls both malformed.
+func TestSecurity11MalformedRequestsByHTTP2AreRefused(t *testing.T) {
+	var runs atomic.Int32
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		runs.Add(1)
+		body, _ := io.ReadAll(r.Body)
+		_, _ = w.Write(append([]byte("ran "), body...))
+	})
+	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single}}, proxy.Config{})
+	address := serve(t, p)
+	send := func(body string, more ...string) string {
+		fields := append([]string{":method", "POST", ":scheme", "http", ":authority", "a.example", ":path", "/v1/orders"}, more...)
+		return sendHTTP2(t, address, body, fields...)
+	}
+	for name, fields := range map[string][]string{
+		"announced and missing":       {"content-length", "7"},
+		"announced twice":             {"content-length", "0", "content-length", "0"},
+		"an odd length":               {"content-length", "+0"},
+		"no length":                   {"content-length", ""},
+		"a blank before a value":      {"x-account", " a"},
+		"a blank behind a value":      {"x-account", "a "},
+		"a tab before a value":        {"x-account", "\ta"},
+		"a tab behind a value":        {"x-account", "a\t"},
+		"a value that is a blank":     {"x-account", " "},
+		"a blank before the key":      {"idempotency-key", " k"},
+		"a blank behind a credential": {"authorization", "Bearer a "},
+	} {
+		for _, key := range []string{"", "k1"} {
+			if key != "" && fields[0] != "idempotency-key" {
+				fields = append(fields, "idempotency-key", key)
+			}
+			if got := send("", fields...); !strings.Contains(got, "request_invalid") {
+				t.Errorf("%s: %q", name, got)
+			}
+		}
+	}
+	for _, lengths := range [][2]string{{"7", "7"}, {"7", "8"}} {
+		if got := send(`{"a":1}`, "content-length", lengths[0], "content-length", lengths[1], "idempotency-key", "k2"); !strings.Contains(got, "request_invalid") {
+			t.Errorf("lengths %v: %q", lengths, got)
+		}
+	}
+	if n := runs.Load(); n > 0 {
+		t.Errorf("%d came through", n)
+	}
+	for name, got := range map[string]string{
+		"without a length":   send(`{"a":1}`, "idempotency-key", "k3"),
+		"with its length":    send(`{"a":1}`, "content-length", "7", "idempotency-key", "k4"),
+		"without a key":      send(`{"a":1}`, "content-length", "7", "x-account", "a b"),
+		"an empty value":     send(`{"a":1}`, "x-account", ""),
+		"with leading zeros": send(`{"a":1}`, "content-length", "007"),
+	} {
+		if got != `ran {"a":1}` {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+	for _, key := range []string{"k5", "k6"} {
+		if got := send("", "content-length", "0", "idempotency-key", key); got != "ran " {
+			t.Errorf("an announced empty body: %q", got)
+		}
+	}
+}
