@@ -17,13 +17,16 @@ import (
 // meaning: the order of members, white space and the ways to write a
 // character or a number do not matter. fields are JSON Pointers of what counts; none:
 // all. Method, path, query, content type and content encoding count as they do by
-// default. A body that is not JSON counts with its bytes.
+// default. A body that is not JSON counts with its bytes, and so does one in which
+// names that count differ in case only, or a field's name is in another case: a
+// server that does not mind the case takes the last of such members.
 func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 	fields = slices.Clone(fields)
+	ways := pointerTokens(fields)
 	return func(r *http.Request, body []byte) []byte {
 		s := takeScratch()
 		defer s.giveBack()
-		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil {
+		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil && !hasCaseTwins(body, ways) {
 			s.begin(r, "canonical JSON")
 			s.text = append(s.text, sum...)
 		} else {

@@ -1,0 +1,184 @@
+package httponce
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// pointerTokens are the names and indexes of which each JSON Pointer is made.
+func pointerTokens(pointers []string) [][]string {
+	all := make([][]string, len(pointers))
+	for i, p := range pointers {
+		all[i] = strings.Split(p, "/")[1:]
+		for k, token := range all[i] {
+			all[i][k] = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
+		}
+	}
+	return all
+}
+
+// A caseScan looks in valid JSON for names that are one to a server which does not
+// mind their case. In canonical form their order is lost, and of such members a
+// server takes the last.
+type caseScan struct {
+	doc   []byte
+	names []uint64 // hashes of the names of the objects that are open, in folded case
+	ways  [][]string
+	found bool
+}
+
+// hasCaseTwins reports whether an object of a valid document has two names that
+// differ in case only. With fields, the objects are those that the fields select,
+// and a name in another case than the field's that would lead there counts too.
+func hasCaseTwins(doc []byte, fields [][]string) bool {
+	s := caseScan{doc: doc}
+	s.value(0, fields, len(fields) == 0)
+	return s.found
+}
+
+// value scans the value at i, to which the ways lead on from, and returns where it
+// ends. Of one that counts, all of it is scanned.
+func (s *caseScan) value(i int, ways [][]string, counts bool) int {
+	for _, way := range ways {
+		counts = counts || len(way) == 0
+	}
+	i = s.blank(i)
+	switch s.doc[i] {
+	case '{':
+		return s.object(i+1, ways, counts)
+	case '[':
+		return s.array(i+1, ways, counts)
+	case '"':
+		return s.text(i)
+	}
+	for i < len(s.doc) && strings.IndexByte(",]} \t\r\n", s.doc[i]) < 0 {
+		i++
+	}
+	return i
+}
+
+func (s *caseScan) object(i int, ways [][]string, counts bool) int {
+	first, firstWay := len(s.names), len(s.ways)
+	for i = s.blank(i); s.doc[i] != '}'; i = s.next(i) {
+		end := s.text(i)
+		if counts {
+			s.names = append(s.names, s.foldedHash(i, end))
+		}
+		if len(ways) > 0 {
+			s.follow(ways, s.unquoted(i, end), true)
+		}
+		i = s.value(s.blank(end)+1, s.ways[firstWay:], counts) // behind the colon
+		s.ways = s.ways[:firstWay]
+	}
+	s.found = s.found || hasTwins(s.names[first:])
+	s.names = s.names[:first]
+	return i + 1
+}
+
+func hasTwins(names []uint64) bool {
+	slices.Sort(names)
+	for i := 1; i < len(names); i++ {
+		if names[i] == names[i-1] {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *caseScan) array(i int, ways [][]string, counts bool) int {
+	firstWay := len(s.ways)
+	i = s.blank(i)
+	for n := 0; s.doc[i] != ']'; n++ {
+		if len(ways) > 0 {
+			s.follow(ways, strconv.Itoa(n), false)
+		}
+		i = s.next(s.value(i, s.ways[firstWay:], counts))
+		s.ways = s.ways[:firstWay]
+	}
+	return i + 1
+}
+
+// follow appends what is left of the ways behind a name or an index.
+func (s *caseScan) follow(ways [][]string, name string, ofObject bool) {
+	for _, way := range ways {
+		switch {
+		case len(way) == 0:
+		case way[0] == name:
+			s.ways = append(s.ways, way[1:])
+		case ofObject && strings.EqualFold(way[0], name):
+			s.found = true
+		}
+	}
+}
+
+// next returns where the next member or element is, or the end of the last.
+func (s *caseScan) next(i int) int {
+	if i = s.blank(i); s.doc[i] == ',' {
+		return s.blank(i + 1)
+	}
+	return i
+}
+
+func (s *caseScan) blank(i int) int {
+	for i < len(s.doc) && s.doc[i] <= ' ' {
+		i++
+	}
+	return i
+}
+
+// text returns where the string at i ends.
+func (s *caseScan) text(i int) int {
+	for i++; s.doc[i] != '"'; i++ {
+		if s.doc[i] == '\\' {
+			i++
+		}
+	}
+	return i + 1
+}
+
+// unquoted returns what the string from i to end says.
+func (s *caseScan) unquoted(i, end int) string {
+	quoted := s.doc[i:end]
+	if bytes.IndexByte(quoted, '\\') < 0 {
+		return string(quoted[1 : len(quoted)-1])
+	}
+	var name string
+	_ = json.Unmarshal(quoted, &name) // it is valid
+	return name
+}
+
+// foldedHash returns the FNV-1a hash of the name from i to end, without regard to
+// case. A collision only makes a comparison stricter.
+func (s *caseScan) foldedHash(i, end int) uint64 {
+	const basis, prime = 14695981039346656037, 1099511628211
+	h := uint64(basis)
+	for _, c := range s.doc[i+1 : end-1] {
+		if c == '\\' || c >= utf8.RuneSelf {
+			h = basis
+			for _, r := range s.unquoted(i, end) {
+				h = (h ^ uint64(foldedRune(r))) * prime //nolint:gosec // a rune of a string is not negative
+			}
+			return h
+		}
+		if 'a' <= c && c <= 'z' {
+			c -= 'a' - 'A'
+		}
+		h = (h ^ uint64(c)) * prime
+	}
+	return h
+}
+
+// foldedRune returns the least of the runes that differ from r in case only, as
+// strings.EqualFold compares them.
+func foldedRune(r rune) rune {
+	least := r
+	for other := unicode.SimpleFold(r); other != r; other = unicode.SimpleFold(other) {
+		least = min(least, other)
+	}
+	return least
+}

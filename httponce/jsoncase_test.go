@@ -1,0 +1,71 @@
+package httponce_test
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+// Go's encoding/json, ASP.NET and others do not mind the case of a name, and of two
+// such members take the last.
+func TestSecurity07BodiesThatDifferToAServerThatDoesNotMindTheCaseAreDifferent(t *testing.T) {
+	many := ""
+	for i := range 40 {
+		many += fmt.Sprintf(`"m%d":%d,`, i, i)
+	}
+	fields := []string{"/amount", "/lines/0/unitPrice", "/a~1b/~0"}
+	for name, pair := range map[string]struct {
+		fields []string
+		a, b   string
+	}{
+		"in another order":        {nil, `{"amount":1,"Amount":2}`, `{"Amount":2,"amount":1}`},
+		"deep":                    {nil, `[{"x":{"amount":1,"aMount":2}}]`, `[{"x":{"aMount":2,"amount":1}}]`},
+		"with escapes":            {nil, `{"\u0061mount":1,"Amount":2}`, `{"Amount":2,"\u0061mount":1}`},
+		"a Kelvin sign":           {nil, `{"key":1,"\u212aey":2}`, `{"\u212aey":2,"key":1}`},
+		"not ASCII":               {nil, `{"größe":1,"GRÖßE":2}`, `{"GRÖßE":2,"größe":1}`},
+		"of many":                 {nil, `{"A":1,` + many + `"a":2}`, `{"a":2,` + many + `"A":1}`},
+		"beside a longer one":     {nil, `{"aa":1,"a":[{"b":1},"]}"],"A":2}`, `{"aa":1,"A":2,"a":[{"b":1},"]}"]}`},
+		"a field":                 {fields, `{"Amount":1}`, `{"Amount":1000}`},
+		"a field and another":     {fields, `{"amount":1}`, `{"amount":1,"Amount":1000}`},
+		"a field's way":           {fields, `{"Lines":[{"unitPrice":1}]}`, `{"Lines":[{"unitPrice":2}]}`},
+		"a field's end":           {fields, `{"lines":[{"UnitPrice":1}]}`, `{"lines":[{"UnitPrice":2}]}`},
+		"a field with a slash":    {fields, `{"A/b":{"~":1}}`, `{"A/b":{"~":2}}`},
+		"in what a field selects": {[]string{"/lines"}, `{"lines":{"a":1,"A":2}}`, `{"lines":{"A":2,"a":1}}`},
+	} {
+		if print := httponce.CanonicalJSON(pair.fields...); bytes.Equal(fingerprintOf(print, pair.a), fingerprintOf(print, pair.b)) {
+			t.Errorf("%s: %.60s and %.60s are one request", name, pair.a, pair.b)
+		}
+	}
+	for name, pair := range map[string]struct {
+		fields []string
+		a, b   string
+	}{
+		"other names":             {nil, `{"amount":1,"Account":2}`, `{"Account":2,"amount":1}`},
+		"in other objects":        {nil, `{"a":{"b":1},"c":{"B":2}}`, `{"c":{"B":2},"a":{"b":1}}`},
+		"in values":               {nil, `{"a":"X","b":"x","c":["x","X"]}`, `{"b":"x","a":"X","c":["x","X"]}`},
+		"of many":                 {nil, `{"A":1,` + many + `"b":2}`, `{"b":2,` + many + `"A":1}`},
+		"no field":                {fields, `{"amount":1,"at":1}`, `{"amount":1,"at":2}`},
+		"not on a field's way":    {fields, `{"amount":1,"other":[{"UnitPrice":1}]}`, `{"amount":1,"other":[{"UnitPrice":2}]}`},
+		"another element":         {fields, `{"lines":[{"unitPrice":1},{"UnitPrice":1}]}`, `{"lines":[{"unitPrice":1},{"UnitPrice":2}]}`},
+		"below a field":           {fields, `{"amount":{"Amount":1},"x":1}`, `{"x":2,"amount":{"Amount":1}}`},
+		"both are fields":         {[]string{"/a", "/A"}, `{"a":1,"A":2,"x":1}`, `{"a":1,"A":2,"x":1}`},
+		"empty":                   {fields, `{"lines":[],"x":{},"":1}`, `{"x":{ },"lines":[ ],"":1}`},
+		"literals":                {fields, `[true,null,-1.5e3]`, ` [ true , null , -1500 ] `},
+		"a text at the very end":  {nil, `"a\\"`, ` "a\\"`},
+		"a number alone":          {fields, `1`, `1.0`},
+		"a text that looks like ": {nil, `{"a":"{\"A\":1}","b":1}`, `{"b":1,"a":"{\"A\":1}"}`},
+	} {
+		if print := httponce.CanonicalJSON(pair.fields...); !bytes.Equal(fingerprintOf(print, pair.a), fingerprintOf(print, pair.b)) {
+			t.Errorf("%s: %.60s and %.60s are two requests", name, pair.a, pair.b)
+		}
+	}
+}
+
+func fingerprintOf(print func(*http.Request, []byte) []byte, body string) []byte {
+	return print(httptest.NewRequest("POST", "/orders", strings.NewReader(body)), []byte(body))
+}
