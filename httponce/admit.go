@@ -24,7 +24,7 @@ func (l *layer) admit(c *call) *Problem {
 		return refused
 	}
 	if !taken {
-		if p := l.quota.usage.wait(c.r.Context(), c.grant(l), n, class); p != nil {
+		if p := c.scratch.incoming.wait(c.r.Context(), n, class); p != nil {
 			l.free(c)
 			return p
 		}
@@ -37,16 +37,11 @@ func (l *layer) admitOpen(c *call) *Problem {
 	if p := l.tooLong(c.r); p != nil {
 		return p
 	}
-	u := l.quota.usage
-	u.mu.Lock()
-	u.list(&c.scratch.upload, c.grant(l))
-	u.mu.Unlock()
+	u, s := l.quota.usage, c.scratch
+	s.incoming.begin(l.quota, &u.bodies, nil)
+	s.outgoing.begin(l.quota, &u.answers, nil)
 	n, class := firstGrantOf(c.r)
-	p := u.wait(c.r.Context(), c.grant(l), n, class)
-	if p != nil {
-		l.free(c)
-	}
-	return p
+	return s.incoming.wait(c.r.Context(), n, class)
 }
 
 func (l *layer) tooLong(r *http.Request) *Problem {
@@ -58,54 +53,31 @@ func (l *layer) tooLong(r *http.Request) *Problem {
 	return &p
 }
 
-// grant returns on whose account the call takes memory.
-func (c *call) grant(l *layer) grant {
-	g := grant{quota: l.quota, held: &c.held, answer: &c.answer}
-	if c.allowed != nil {
-		g.share = c.allowed.share
-	}
-	return g
-}
-
-// takeAnswer takes n bytes for the call's answer.
-func (l *layer) takeAnswer(c *call, n int) bool {
-	return l.quota.usage.takeAnswer(c.grant(l), int64(n))
-}
-
-// giveBackAnswer ends the use of n bytes that were taken for the call's answer.
-func (l *layer) giveBackAnswer(c *call, n int) {
-	u := l.quota.usage
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	u.addAnswer(c.grant(l), -int64(n))
-}
-
 // dropBody gives up the request's body, which nobody reads any more, before its client
 // takes the answer: that may be long.
 func (l *layer) dropBody(c *call) {
-	if c.held == 0 {
+	s := c.scratch
+	if s.incoming.held == 0 {
 		return
 	}
-	c.scratch.text, c.scratch.body = nil, nil
+	s.text, s.body = nil, nil
 	u := l.quota.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	u.unlist(&c.scratch.upload)
-	u.giveBack(c.grant(l), c.held)
+	s.incoming.giveBack()
 }
 
 // free ends the use that the request makes of memory and of its tenant's quota.
 func (l *layer) free(c *call) {
-	switch u := l.quota.usage; {
+	switch u, s := l.quota.usage, c.scratch; {
 	case c.allowed != nil:
 		l.quota.leave(c, c.attempt != nil && c.attempt.Number() == 1)
 		c.allowed, c.stored = nil, 0
-	case c.scratch.upload.listed, c.held > 0, c.answer > 0: // admitOpen let it in
+	case s.incoming.held > 0, s.outgoing.held > 0: // admitOpen let it in
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		u.unlist(&c.scratch.upload)
-		u.addAnswer(c.grant(l), -c.answer)
-		u.giveBack(c.grant(l), c.held)
+		s.incoming.giveBack()
+		s.outgoing.giveBack()
 	}
 }
 

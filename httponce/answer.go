@@ -33,7 +33,6 @@ type answer struct {
 	trailers http.Header
 	tooLarge bool  // for a transaction
 	unkept   bool  // its body is too long to be stored, or there is no memory for it
-	charged  int   // bytes of memory that are taken for the body
 	refused  error // why InTx could not commit
 }
 
@@ -155,8 +154,8 @@ func (a *answer) reserve(n int) bool {
 	if a.declared >= int64(need) && !a.isLong() {
 		room = int(a.declared)
 	}
-	if !a.charge(room) {
-		if room = need; !a.charge(room) {
+	if !a.takes(room) {
+		if room = need; !a.waits(room) {
 			return false
 		}
 	}
@@ -166,15 +165,22 @@ func (a *answer) reserve(n int) bool {
 	return true
 }
 
-// charge takes the memory for so much of the body, and reports whether there was as
-// much.
-func (a *answer) charge(room int) bool {
-	more := max(room-freeAnswer-a.charged, 0)
-	if more > 0 && !a.layer.takeAnswer(&a.scratch.call, more) {
-		return false
-	}
-	a.charged += more
-	return true
+// takes takes the memory for so much of the body if there is as much at once.
+func (a *answer) takes(room int) bool {
+	more := a.lacks(room)
+	return more == 0 || a.scratch.outgoing.take(more, int64(room))
+}
+
+// waits takes the memory for so much of the body as soon as there is as much, and
+// reports whether there was in time. It does not end with the client.
+func (a *answer) waits(room int) bool {
+	more := a.lacks(room)
+	return more == 0 || a.scratch.outgoing.wait(&a.of.run, more, int64(room)) == nil
+}
+
+// lacks returns how much memory is to be taken for so much of the body.
+func (a *answer) lacks(room int) int64 {
+	return max(int64(room-freeAnswer)-a.scratch.outgoing.held, 0)
 }
 
 // isLong reports whether the body is declared to be longer than is kept.
@@ -184,10 +190,13 @@ func (a *answer) isLong() bool {
 
 // drop forgets the body, and gives its memory back.
 func (a *answer) drop() {
-	if a.body = nil; a.charged > 0 {
-		a.layer.giveBackAnswer(&a.scratch.call, a.charged)
-		a.charged = 0
+	if a.body = nil; a.scratch.outgoing.held == 0 {
+		return
 	}
+	u := a.layer.quota.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	a.scratch.outgoing.giveBack()
 }
 
 // pass lets p leave as it comes, but for the last byte of a body of a declared
@@ -195,24 +204,14 @@ func (a *answer) drop() {
 // before. Without a length, net/http's own end of the body tells the client.
 func pass[P []byte | string](a *answer, p P) (int, error) {
 	if a.size != a.declared {
-		return send(a.w, p)
+		return deliver(&a.scratch.outgoing, a.w, p)
 	}
 	end := len(p) - 1
 	a.last = []byte{p[end]}
-	if n, err := send(a.w, p[:end]); err != nil {
+	if n, err := deliver(&a.scratch.outgoing, a.w, p[:end]); err != nil {
 		return n, err
 	}
 	return len(p), nil
-}
-
-func send[P []byte | string](w io.Writer, p P) (int, error) {
-	switch p := any(p).(type) {
-	case string:
-		return io.WriteString(w, p)
-	case []byte:
-		return w.Write(p)
-	}
-	return 0, nil
 }
 
 // storable reports whether the body as written so far is to be stored.

@@ -30,8 +30,8 @@ func firstGrantOf(r *http.Request) (n, class int64) {
 // steps leave little garbage, and a body that has its megabyte comes to its end.
 func nextGrant(room int64) int64 {
 	switch {
-	case room < smallBody:
-		return smallBody
+	case room < smallFlow:
+		return smallFlow
 	case room < 1<<20:
 		return 1 << 20
 	}
@@ -49,8 +49,8 @@ func (l *layer) receive(c *call, buf []byte) ([]byte, error) {
 	if !hasBody(r) {
 		return buf, nil
 	}
-	up := &c.scratch.upload
-	up.restart()
+	in := &c.scratch.incoming
+	in.restart()
 	room, class := firstGrantOf(r)
 	from, whole := len(buf), limit
 	if r.ContentLength >= 0 {
@@ -63,7 +63,7 @@ func (l *layer) receive(c *call, buf []byte) ([]byte, error) {
 		}
 		if have >= room && room < whole {
 			grown := min(nextGrant(room), whole)
-			if p := l.quota.usage.wait(r.Context(), c.grant(l), grown-room, max(class, grown)); p != nil {
+			if p := in.wait(r.Context(), grown-room, max(class, grown)); p != nil {
 				return buf, &errNoRoom{*p}
 			}
 			room = grown
@@ -75,7 +75,7 @@ func (l *layer) receive(c *call, buf []byte) ([]byte, error) {
 		if cap(buf) < end {
 			buf = append(make([]byte, 0, end), buf...)
 		}
-		n, err := up.read(c.w, r.Body, buf[len(buf):end])
+		n, err := in.read(c.w, r.Body, buf[len(buf):end])
 		buf = buf[:len(buf)+n]
 		switch {
 		case int64(len(buf)-from) > limit:

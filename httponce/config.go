@@ -103,19 +103,32 @@ type Config struct {
 	MaxNewKeys  int // new keys of one tenant a minute, and at once; default 600,000; then its keyed requests are refused with 429
 
 	// MaxMemory is how many bytes the bodies of keyed requests may take at a
-	// time, and MaxTenantMemory those of one tenant. A body is counted before
-	// it is read, as it grows: with at most 1 MiB, or as much as has come of
-	// it, ahead of that. One for which there is no room waits for up to a
-	// second, and is then refused: with 503 if all, or 429 if the tenant's, is
-	// taken. While one waits, bodies of which next to nothing has come for
-	// half a second end with 503, if the ResponseWriter takes read deadlines.
-	// A quarter is kept for bodies of up to 64 KiB. Answers that are to be recorded or replayed may
-	// take as much again, all and a tenant's, and none of what bodies may;
-	// for want of that, an answer leaves as it comes and its body is not
-	// stored, one in a transaction is rolled back, and a replay is refused
-	// with 503. The default of MaxMemory is 64 MiB, or more
-	// if MaxBody or MaxAnswer ask for it, and that of MaxTenantMemory is half
-	// of MaxMemory.
+	// time, and MaxTenantMemory those of one tenant. The more tenants use some,
+	// the less each of them may take, so that some is left for another: with
+	// the defaults, one tenant may take a half, two a third each, three a
+	// quarter each. One request of a tenant may take what is left. A quarter of
+	// the memory is kept for bodies of up to 64 KiB.
+	//
+	// A body is counted before it is read, as it grows: with at most 1 MiB, or
+	// as much as has come of it, ahead of that. One for which there is no room
+	// waits for up to a second, and is then refused: with 503 if all, or 429
+	// if the tenant's, is taken. While one waits, bodies of which next to
+	// nothing has come for half a second end with 503, if the ResponseWriter
+	// takes read deadlines. That is less than 16 KiB a second, or, of a body
+	// that takes much, less than a tenth of it or of 1 MiB.
+	//
+	// Answers that are to be recorded or replayed may take as much again, by
+	// the same rules, and none of what bodies may. One waits for up to a second
+	// each time it grows. While one waits, answers of which a client takes
+	// nothing for 20 seconds end, if the ResponseWriter takes write deadlines;
+	// they are recorded all the same. A client behind a large send buffer can
+	// seem to take nothing while the buffer empties; TCP_NOTSENT_LOWAT on its
+	// connection avoids that. For want of memory an answer leaves as it comes
+	// and its body is not stored, one in a transaction is rolled back, and a
+	// replay is refused as a body is.
+	//
+	// The default of MaxMemory is 64 MiB, or more if MaxBody or MaxAnswer ask
+	// for it, and that of MaxTenantMemory is half of MaxMemory.
 	MaxMemory       int64
 	MaxTenantMemory int64
 
@@ -208,7 +221,7 @@ func (c Config) withDefaults(constructor string) Config {
 	c.MaxAnswer = orDefault(c.MaxAnswer, defaultMaxAnswer)
 	c.MaxInFlight = orDefault(c.MaxInFlight, defaultMaxInFlight)
 	c.MaxNewKeys = orDefault(c.MaxNewKeys, defaultMaxNewKeys)
-	c.MaxMemory = orDefault(c.MaxMemory, max(defaultMaxMemory, 4*c.MaxBody, 2*int64(c.MaxAnswer)))
+	c.MaxMemory = orDefault(c.MaxMemory, max(defaultMaxMemory, 4*c.MaxBody, 4*int64(c.MaxAnswer)))
 	c.MaxTenantMemory = orDefault(c.MaxTenantMemory, c.MaxMemory/2)
 	if least := min(c.MaxMemory, c.MaxTenantMemory); c.MaxBody > least-least/4 {
 		nonsense("Config.MaxBody is %d, and of MaxMemory and MaxTenantMemory long bodies may take %d: raise these, or lower MaxBody", c.MaxBody, least-least/4)

@@ -47,8 +47,6 @@ type call struct {
 	x       *exchange         // the one that ran the handler
 	attempt *onlyonce.Attempt // that ran; nil: none
 	allowed *allowance        // by the quota, until it ends; nil: none
-	held    int64             // bytes of memory that its body takes
-	answer  int64             // and its answer
 	stored  int               // bytes that were stored
 }
 
@@ -178,11 +176,13 @@ func (l *layer) send(c *call, body []byte) {
 	}
 	last := len(body) - 1
 	if c.allowed != nil && last > 0 {
-		_, _ = c.w.Write(body[:last])
+		if _, err := deliver(&c.scratch.outgoing, c.w, body[:last]); err != nil {
+			return // a client that went away asks again
+		}
 		body = body[last:]
 	}
 	l.free(c)
-	_, _ = c.w.Write(body) // a client that went away asks again
+	_, _ = c.w.Write(body)
 }
 
 // errNoRoom is why a body is not read on.

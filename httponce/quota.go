@@ -104,12 +104,11 @@ func (q *quota) enter(c *call, tenant string, n, class int64) (taken bool, refus
 	a.inFlight++
 	u.requests++
 	c.allowed = a
-	g := grant{q, a.share, &c.held, &c.answer}
-	if n > 0 {
-		u.list(&c.scratch.upload, g)
-	}
-	if taken = u.isFree(g, n, class); taken {
-		u.take(g, n)
+	s := c.scratch
+	s.incoming.begin(q, &u.bodies, &a.share.bodies)
+	s.outgoing.begin(q, &u.answers, &a.share.answers)
+	if taken = s.incoming.isFree(n, class); taken {
+		s.incoming.add(n)
 	}
 	return taken, nil
 }
@@ -137,10 +136,8 @@ func (q *quota) leave(c *call, isNew bool) {
 	defer u.mu.Unlock()
 	a.inFlight--
 	u.requests--
-	u.unlist(&c.scratch.upload)
-	g := grant{q, a.share, &c.held, &c.answer}
-	u.addAnswer(g, -c.answer)
-	u.giveBack(g, c.held)
+	c.scratch.incoming.giveBack()
+	c.scratch.outgoing.giveBack()
 	if !isNew && c.stored == 0 {
 		return
 	}

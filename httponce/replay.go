@@ -16,9 +16,12 @@ func (l *layer) replay(c *call, a *onlyonce.Attempt) {
 		l.refuseKeyed(c.w, c.r, c.request.ID.Key, p)
 		return
 	}
-	if n := len(rec.Result.Body) - freeAnswer; n > 0 && !l.takeAnswer(c, n) {
-		l.refuseKeyed(c.w, c.r, c.request.ID.Key, overloaded)
-		return
+	if n := int64(len(rec.Result.Body)); n > freeAnswer {
+		l.dropBody(c)
+		if p := c.scratch.outgoing.wait(c.r.Context(), n-freeAnswer, n); p != nil {
+			l.refuseKeyed(c.w, c.r, c.request.ID.Key, *p)
+			return
+		}
 	}
 	h := c.w.Header()
 	all := make([]string, 0, len(rec.Result.Header)+2) // the store's own slices are not given away

@@ -16,7 +16,8 @@ type scratch struct {
 	sum   [sha256.Size]byte
 	call  call
 
-	upload upload
+	incoming flow // the request's body
+	outgoing flow // its answer
 }
 
 // largestKept is the longest buffer that is kept for the next request.
@@ -32,6 +33,8 @@ func (s *scratch) giveBack() {
 	s.base.clear()
 	s.sent.clear()
 	s.call = call{}
+	s.incoming.forget()
+	s.outgoing.forget()
 	scratches.Put(s)
 }
 

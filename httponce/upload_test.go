@@ -200,7 +200,7 @@ func (b *slow) Read(p []byte) (int, error) {
 func TestABodyThatDripsIsSilentAndOneThatComesIsNot(t *testing.T) {
 	for _, c := range []struct {
 		each, ended, other int
-	}{{1, 503, 201}, {8 << 10, 201, 503}} {
+	}{{1, 503, 201}, {4 << 10, 503, 201}, {8 << 10, 201, 503}} { // a megabyte has 10 seconds
 		synctest.Test(t, func(t *testing.T) {
 			cfg := byTenant
 			cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2<<20, 2<<20, new(httponce.Usage)
@@ -372,5 +372,35 @@ func TestABodyOfUnknownLengthCountsAsItGrows(t *testing.T) {
 			wantAnswer(t, <-w, 201, "")
 		}
 		wantIdle(t, cfg.Usage)
+	})
+}
+
+func TestASmallBodyMayComeSlowlyWhileOthersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := byTenant
+		cfg.MaxBody, cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 64<<10, 100<<10, 100<<10, new(httponce.Usage)
+		var runs atomic.Int32
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+		r, b := announcing("slow", "k", 64<<10)
+		b.sends = 9 << 10 // for which it has all of its memory
+		r.Body = &slow{b, 1200, 64 << 10}
+		w := httptest.NewRecorder()
+		done := make(chan struct{})
+		go func() {
+			h.ServeHTTP(cutOff{w, b}, r)
+			close(done)
+		}()
+		synctest.Wait()
+		for waited := 0; ; waited++ {
+			select {
+			case <-done:
+				if w.Code != 201 || waited < 2 {
+					t.Errorf("%d waited beside it, and it gets %d %s", waited, w.Code, w.Body)
+				}
+				return
+			default:
+				postAs(h, "other", strconv.Itoa(waited), strings.Repeat("x", 64<<10))
+			}
+		}
 	})
 }

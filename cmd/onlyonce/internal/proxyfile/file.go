@@ -184,7 +184,7 @@ type Limits struct {
 	Answer       Size `yaml:"answer" doc:"The longest body of an answer that is stored; the repeat of a longer one gets no body."`
 	NewKeys      int  `yaml:"new_keys" doc:"New keys of one tenant a minute, in each proxy and route; beyond, all its requests with a key get 429 for a while."`
 	InFlight     int  `yaml:"in_flight" doc:"Keyed requests of one tenant at a time, those that wait included, in each proxy and route; more get 429."`
-	TenantMemory Size `yaml:"tenant_memory" doc:"What one tenant may take of server.memory; beyond, its requests get 429."`
+	TenantMemory Size `yaml:"tenant_memory" doc:"What one tenant may take of server.memory, and less while others take some; beyond, its requests get 429."`
 	TenantStored Size `yaml:"tenant_stored" doc:"What one tenant may take of store.limit; beyond, its requests with a key get 429 for a while, repeats too."`
 }
 

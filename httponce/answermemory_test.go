@@ -1,0 +1,294 @@
+package httponce_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+func TestAnswersForWhichThereIsNoMemoryAreNotStoredOrReplayed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := single
+		cfg.MaxBody, cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 1000, 120_000, 120_000, new(httponce.Usage)
+		guard := newGuard(onlyonce.Config{})
+		answer := strings.Repeat("0123456789", 8000)
+		began, end := make(chan struct{}, 1), make(chan struct{})
+		h := httponce.Wrap(guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for i := 0; i < len(answer); i += 8000 {
+				io.WriteString(w, answer[i:i+8000])
+			}
+			if r.URL.Path == "/holds" {
+				began <- struct{}{}
+				<-end
+			}
+		}), cfg)
+		wantAnswer(t, post(h, "stored", ""), 200, answer)
+		wantAnswer(t, post(h, "stored", ""), 200, answer)
+		go serve(h, keyed("POST", "/holds", "holds", ""))
+		<-began
+		wantAnswer(t, post(h, "k", ""), 200, answer)
+		if w := post(h, "k", ""); w.Header().Get("Idempotency-Replay") != "omitted" || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("the repeat has %v", w.Header())
+		}
+		wantProblem(t, post(h, "stored", ""), 503, "overloaded")
+		inTx := httponce.WrapTx(guard, newShop(), func(w http.ResponseWriter, _ *http.Request, _ order) error {
+			_, err := io.WriteString(w, answer)
+			return err
+		}, cfg)
+		wantProblem(t, post(inTx, "tx", ""), 503, "overloaded")
+		close(end)
+		synctest.Wait()
+		wantAnswer(t, post(h, "stored", ""), 200, answer)
+		wantAnswer(t, post(inTx, "tx", ""), 200, answer)
+		wantIdle(t, cfg.Usage)
+	})
+}
+
+// A takesNothing is a client that takes nothing of an answer's body until it is told to.
+type takesNothing struct {
+	*httptest.ResponseRecorder
+	began, end chan struct{}
+	once       sync.Once
+}
+
+func newTakesNothing() *takesNothing {
+	return &takesNothing{ResponseRecorder: httptest.NewRecorder(), began: make(chan struct{}), end: make(chan struct{})}
+}
+
+func (s *takesNothing) Write(p []byte) (int, error) {
+	s.once.Do(func() { close(s.began) })
+	<-s.end
+	return s.ResponseRecorder.Write(p)
+}
+
+// serveStuck serves a request until its client is to take the answer's body. What
+// it returns lets the client take it.
+func serveStuck(t *testing.T, h http.Handler, r *http.Request) (take func()) {
+	w, done := newTakesNothing(), make(chan struct{})
+	go func() {
+		defer close(done)
+		h.ServeHTTP(w, r)
+	}()
+	select {
+	case <-w.began:
+	case <-done:
+		t.Errorf("answered at once: %d %s", w.Code, w.Body)
+	}
+	return func() {
+		close(w.end)
+		<-done
+	}
+}
+
+func TestClientsThatTakeNothingOfTheirAnswersKeepOutNoBodies(t *testing.T) {
+	long := strings.Repeat("x", 1<<20)
+	answers := func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		_, _ = io.WriteString(w, long)
+		if r.URL.Path == "/streamed" {
+			_, _ = io.WriteString(w, long)
+		}
+	}
+	for name, c := range map[string]struct {
+		path, body, key string // %d: another for each
+		before          bool   // the answer is there already
+	}{
+		"replayed":           {path: "/orders", key: "k", before: true},
+		"the first":          {path: "/orders", key: "k%d"},
+		"with a long body":   {path: "/orders", key: "k%d", body: long},
+		"streamed":           {path: "/streamed", key: "k%d", body: long},
+		"a long replay's":    {path: "/orders", key: "k", body: long, before: true},
+		"of unknown lengths": {path: "/streamed", key: "k%d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := byTenant
+				cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 6<<20, 6<<20, new(httponce.Usage)
+				h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(answers), cfg)
+				request := func(i int) *http.Request {
+					r := keyed("POST", c.path, strings.ReplaceAll(c.key, "%d", strconv.Itoa(i)), c.body)
+					r.Header.Set("X-Tenant", "greedy")
+					return r
+				}
+				if c.before {
+					serve(h, request(0))
+				}
+				var takes []func()
+				for i := range 4 {
+					takes = append(takes, serveStuck(t, h, request(i)))
+				}
+				if _, bytes := cfg.Usage.Load(); bytes > 4<<20 {
+					t.Errorf("%d bytes are counted", bytes)
+				}
+				for _, body := range []string{"x", long} {
+					if w := postAs(h, "other", "k"+strconv.Itoa(len(body)), body); w.Code != 200 {
+						t.Errorf("a body of %d bytes: %d %s", len(body), w.Code, w.Body)
+					}
+				}
+				for _, take := range takes {
+					take()
+				}
+				wantIdle(t, cfg.Usage)
+			})
+		})
+	}
+}
+
+// of returns a request of a tenant.
+func of(tenant, path, key string) *http.Request {
+	r := keyed("POST", path, key, "")
+	r.Header.Set("X-Tenant", tenant)
+	return r
+}
+
+// aMegabyte answers with one and counts its runs. Under /flushed it streams.
+func aMegabyte(runs *atomic.Int32) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		runs.Add(1)
+		w.Header().Set("Content-Length", strconv.Itoa(1<<20))
+		for i := range 16 {
+			if _, err := w.Write(make([]byte, 1<<16)); err != nil {
+				panic(err)
+			}
+			if i == 0 && r.URL.Path == "/flushed" {
+				w.(http.Flusher).Flush()
+			}
+		}
+	})
+}
+
+// wantMegabyte fails unless aMegabyte's answer is there, and replayed if it is
+// to be.
+func wantMegabyte(t *testing.T, w *httptest.ResponseRecorder, replayed bool) {
+	t.Helper()
+	if w.Code != 200 || w.Body.Len() != 1<<20 || (w.Header().Get("Idempotency-Replayed") == "true") != replayed {
+		t.Errorf("answer %d with %d bytes and %v, want it replayed: %v", w.Code, w.Body.Len(), w.Header(), replayed)
+	}
+}
+
+func TestTwoTenantsThatTakeNothingOfTheirAnswersKeepOutNoOthers(t *testing.T) {
+	for _, replayed := range []bool{false, true} {
+		t.Run(fmt.Sprint("replayed ", replayed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := byTenant
+				cfg.MaxMemory, cfg.Usage = 16<<20, new(httponce.Usage)
+				var runs atomic.Int32
+				h := httponce.Wrap(newGuard(onlyonce.Config{}), aMegabyte(&runs), cfg)
+				var takes []func()
+				for i := range 16 {
+					for _, greedy := range []string{"a", "b"} {
+						key := strconv.Itoa(i)
+						if replayed {
+							serve(h, of(greedy, "/", key))
+						}
+						w, done := newTakesNothing(), make(chan struct{})
+						takes = append(takes, func() { close(w.end); <-done })
+						go func() {
+							h.ServeHTTP(w, of(greedy, "/", key))
+							close(done)
+						}()
+						time.Sleep(2 * time.Second) // it is stuck, or was refused, or leaves unstored
+					}
+				}
+				began := time.Now()
+				for i := range 4 {
+					for _, repeated := range []bool{false, true} {
+						wantMegabyte(t, serve(h, of(strconv.Itoa(i), "/", "k")), repeated)
+					}
+				}
+				if time.Now() != began {
+					t.Error("they had to wait")
+				}
+				for _, take := range takes {
+					take()
+				}
+				wantIdle(t, cfg.Usage)
+			})
+		})
+	}
+}
+
+func TestAnAnswerWaitsForMemoryAndItsClientMayGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := byTenant
+		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2<<20, 2<<20, new(httponce.Usage)
+		var runs atomic.Int32
+		guard := newGuard(onlyonce.Config{})
+		h := httponce.Wrap(guard, aMegabyte(&runs), cfg)
+		inTx := httponce.WrapTx(guard, newShop(), func(w http.ResponseWriter, r *http.Request, _ order) error {
+			aMegabyte(&runs).ServeHTTP(w, r)
+			return nil
+		}, cfg)
+		wantMegabyte(t, serve(h, of("a", "/", "k")), false)
+		for _, serving := range []func() *httptest.ResponseRecorder{
+			func() *httptest.ResponseRecorder { return serve(h, of("a", "/", "k")) },
+			func() *httptest.ResponseRecorder { return serve(h, of("a", "/", "first")) },
+			func() *httptest.ResponseRecorder { return serve(inTx, of("a", "/", "tx")) },
+			func() *httptest.ResponseRecorder {
+				gone, cancel := context.WithCancel(context.Background())
+				time.AfterFunc(100*time.Millisecond, cancel)
+				return serve(h, of("a", "/", "gone").WithContext(gone))
+			},
+		} {
+			take := serveStuck(t, h, of("a", "/", "k"))
+			var w *httptest.ResponseRecorder
+			done := make(chan struct{})
+			go func() {
+				w = serving()
+				close(done)
+			}()
+			time.Sleep(900 * time.Millisecond)
+			take()
+			if <-done; w.Code != 200 || w.Body.Len() != 1<<20 {
+				t.Errorf("answer %d %.100s", w.Code, w.Body)
+			}
+		}
+		for _, key := range []string{"first", "gone"} {
+			wantMegabyte(t, serve(h, of("a", "/", key)), true)
+		}
+		wantMegabyte(t, serve(inTx, of("a", "/", "tx")), true)
+		if n := runs.Load(); n != 4 {
+			t.Errorf("%d runs", n)
+		}
+		wantIdle(t, cfg.Usage)
+	})
+}
+
+func TestLongAnswersKeepOutNoShortOnes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := byTenant
+		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 4<<20, 4<<20, new(httponce.Usage)
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n, _ := strconv.Atoi(r.Header.Get("Idempotency-Key"))
+			w.Write(make([]byte, n))
+		}), cfg)
+		var takes []func()
+		for i := range 4 { // the last one is not stored
+			takes = append(takes, serveStuck(t, h, of(strconv.Itoa(i), "/", strconv.Itoa(1<<20))))
+		}
+		for _, length := range []int{65 << 10, 64 << 10} {
+			for range 2 {
+				w := serve(h, of("other", "/", strconv.Itoa(length)))
+				if stored := w.Header().Get("Idempotency-Replay") != "omitted"; w.Code != 200 || stored && w.Body.Len() != length || !stored && length <= 64<<10 {
+					t.Errorf("of %d bytes: answer %d with %d and %v", length, w.Code, w.Body.Len(), w.Header())
+				}
+			}
+		}
+		for _, take := range takes {
+			take()
+		}
+		wantIdle(t, cfg.Usage)
+	})
+}

@@ -1,0 +1,73 @@
+package httponce_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+func TestAnUnknownCallersBodyIsNotReadForItsKey(t *testing.T) {
+	cfg := byTenant
+	cfg.KeyInBody = func([]byte) (string, error) { return "", nil }
+	var runs atomic.Int32
+	r, b := announcing("", "k", 1<<20)
+	delete(r.Header, "Idempotency-Key")
+	wantProblem(t, serve(httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg), r), 401, "tenant_missing")
+	if b.read.Load() {
+		t.Error("the body was read")
+	}
+}
+
+func TestAKeyInTheBodyIsFoundThere(t *testing.T) {
+	cfg := single
+	cfg.KeyInBody = func(body []byte) (string, error) {
+		if bytes.HasPrefix(body, []byte("!")) {
+			return "", errors.New("the body is odd")
+		}
+		key, _, _ := strings.Cut(string(body), " ")
+		return key, nil
+	}
+	var runs atomic.Int32
+	var seen atomic.Value
+	guard := newGuard(onlyonce.Config{})
+	h := httponce.Wrap(guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		seen.Store(fmt.Sprint(r.Header["Idempotency-Key"], r.ContentLength))
+		counter(&runs).ServeHTTP(w, r)
+	}), cfg)
+	send := func(key, body string) *httptest.ResponseRecorder {
+		r := keyed("POST", "/orders", key, body)
+		if key == "" {
+			delete(r.Header, "Idempotency-Key")
+		}
+		return serve(h, r)
+	}
+	for range 2 {
+		wantAnswer(t, send("", "k1 x"), 201, "run 1 of k1 x")
+	}
+	if seen.Load() != `["k1"] 4` {
+		t.Errorf("the handler sees %v", seen.Load())
+	}
+	wantAnswer(t, send("k1", "k1 x"), 201, "run 1 of k1 x")
+	wantProblem(t, send("", "k1 y"), 422, "idempotency_key_reused")
+	wantProblem(t, send("k2", "k1 x"), 400, "idempotency_key_invalid")
+	wantProblem(t, send("", "k/2 x"), 400, "idempotency_key_invalid")
+	if w := send("", "!"); !strings.Contains(w.Body.String(), "The body is odd.") {
+		t.Errorf("%s", w.Body)
+	}
+	wantAnswer(t, send("", " x"), 201, "run 2 of  x")
+	wantAnswer(t, send("", " x"), 201, "run 3 of  x")
+	wantAnswer(t, send("k3", " x"), 201, "run 4 of  x")
+	wantAnswer(t, send("k3", " x"), 201, "run 4 of  x")
+	cfg.Required = true
+	h = httponce.Wrap(guard, counter(&runs), cfg)
+	wantProblem(t, send("", " x"), 400, "idempotency_key_missing")
+	wantAnswer(t, send("", "k1 x"), 201, "run 1 of k1 x")
+}
