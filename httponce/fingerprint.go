@@ -97,12 +97,18 @@ func (s *scratch) appendQuery(t []byte, query string) []byte {
 		return appendPart(append(t, 0), query)
 	}
 	s.query = s.query[:0]
+	dots, brackets := false, false
 	for p := range strings.SplitSeq(query, "&") {
 		name, ok := parameterName(p)
 		if !ok {
 			return appendPart(append(t, 0), query)
 		}
+		dots = dots || strings.IndexByte(name, '.') >= 0
+		brackets = brackets || strings.HasPrefix(p[len(name):], "[")
 		s.query = append(s.query, parameter{name, p})
+	}
+	if dots && brackets { // a.b and a[b] may be the same
+		return appendPart(append(t, 0), query)
 	}
 	slices.SortStableFunc(s.query, func(a, b parameter) int { return compareNames(a.name, b.name) })
 	t = binary.AppendUvarint(append(t, 1), uint64(len(query)))
@@ -123,8 +129,8 @@ func parameterName(p string) (name string, ok bool) {
 			return "", false
 		}
 	}
-	name, _, _ = strings.Cut(name, "[")
-	return name, true
+	name, rest, bracketed := strings.Cut(name, "[")
+	return name, !bracketed || strings.IndexByte(rest, ']') >= 0 // PHP makes an underscore of one that stays open
 }
 
 // compareNames is 0 for names that are one to some servers: ASP.NET does not mind

@@ -75,9 +75,9 @@ func poisonedCommand(verb, short string, decide func(*orders.API, context.Contex
 }
 
 // decidePoisoned takes a page of events after the other, until one has nothing
-// that was not tried yet.
+// that was not tried yet. An ID stands for the events of all tenants that have it.
 func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool, decide func(*orders.API, context.Context, orders.Poisoned) error) error {
-	done, tried := 0, make(map[string]bool)
+	done, tried, found := 0, make(map[[2]string]bool), make(map[string]bool)
 	var failed []error
 	for before := -1; before < len(tried); {
 		before = len(tried)
@@ -86,19 +86,20 @@ func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool,
 			return errors.Join(append(failed, err)...)
 		}
 		for _, p := range list {
-			if tried[p.ID] || !all && !slices.Contains(ids, p.ID) {
+			of := [2]string{p.ID, p.Tenant}
+			if tried[of] || !all && !slices.Contains(ids, p.ID) {
 				continue
 			}
-			tried[p.ID] = true
+			tried[of], found[p.ID] = true, true
 			if err := decide(api, cmd.Context(), p); err != nil {
-				failed = append(failed, fmt.Errorf("%s: %w", p.ID, err))
+				failed = append(failed, fmt.Errorf("%s: %w", cell(p.ID), err))
 				continue
 			}
 			done++
 		}
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "done: %d\n", done)
-	if !all && len(tried) < len(ids) {
+	if !all && len(found) < len(ids) {
 		failed = append(failed, errors.New("not all of them are there: onlyonce poison ls lists those that are"))
 	}
 	return errors.Join(failed...)
