@@ -8,19 +8,20 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
 )
 
-// worthwhile is from how many statements of a kind on one for all is faster.
-const worthwhile = 24
+// minBulk is the number of statements of one kind from which a single merged statement
+// is faster.
+const minBulk = 24
 
-// divide makes statements of a kind one, if there are many of them.
-func divide(list []*statement) []part {
+// mergeBulk merges the statements of one kind into one if there are at least minBulk.
+func mergeBulk(list []*statement) []part {
 	parts := make([]part, 0, len(list))
 	claims, settles := count(list, "claim"), count(list, "settle")
 	var all, ends bulk
 	for _, s := range list {
 		switch {
-		case s.name == "claim" && claims >= worthwhile:
+		case s.name == "claim" && claims >= minBulk:
 			all.members = append(all.members, s)
-		case s.name == "settle" && settles >= worthwhile:
+		case s.name == "settle" && settles >= minBulk:
 			ends.members = append(ends.members, s)
 		default:
 			parts = append(parts, s)
@@ -67,7 +68,7 @@ func (s *statement) settled() (*[32]byte, *onlyonce.Hold, *onlyonce.Settlement) 
 // was repeated while it ran. The server mostly answers in their order.
 func (l *bulk) read(results pgx.BatchResults) error {
 	for _, s := range l.members {
-		s.found = false
+		s.wrote = false
 	}
 	rows, err := results.Query()
 	if err != nil {
@@ -87,8 +88,8 @@ func (l *bulk) read(results pgx.BatchResults) error {
 		for range l.members {
 			s := l.members[at]
 			at = (at + 1) % len(l.members)
-			if s.owner() == string(owner) && !s.found {
-				s.found, s.fence = true, fence
+			if s.owner() == string(owner) && !s.wrote {
+				s.wrote, s.fence = true, fence
 				break
 			}
 		}

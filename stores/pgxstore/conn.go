@@ -9,10 +9,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// A line is a connection of the store's own, used by one batch at a time. It is
+// A storeConn is a connection of the store's own, used by one batch at a time. It is
 // taken from the pool, so that it is made as the pool makes them, and opened
 // again when it broke.
-type line struct {
+type storeConn struct {
 	pool *pgxpool.Pool
 	conn *pgx.Conn // nil: none
 	pipe session   // how batches are sent over conn
@@ -22,19 +22,19 @@ type line struct {
 	shared bool
 }
 
-// patience bounds a batch, and the wait for a connection: a server that does not
+// callTimeout bounds a batch, and the wait for a connection: a server that does not
 // answer for so long can't be reached.
-const patience = 15 * time.Second
+const callTimeout = 15 * time.Second
 
 func bounded(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return f(ctx)
 }
 
 // use calls f with the connection, and gives that up if the server does not know
 // its statements any more.
-func (l *line) use(f func(context.Context, *pgx.Conn) error) error {
+func (l *storeConn) use(f func(context.Context, *pgx.Conn) error) error {
 	return bounded(context.Background(), func(ctx context.Context) error {
 		if l.conn == nil || l.conn.IsClosed() {
 			if err := l.open(ctx); err != nil {
@@ -42,7 +42,7 @@ func (l *line) use(f func(context.Context, *pgx.Conn) error) error {
 			}
 		}
 		err := f(ctx, l.conn)
-		if stale(err) {
+		if isStalePlan(err) {
 			_ = l.conn.Close(ctx) // the error counts
 		}
 		return err
@@ -50,7 +50,7 @@ func (l *line) use(f func(context.Context, *pgx.Conn) error) error {
 }
 
 // broken reports that the connection was lost.
-func (l *line) broken() bool { return l.conn != nil && l.conn.IsClosed() }
+func (l *storeConn) broken() bool { return l.conn != nil && l.conn.IsClosed() }
 
 // lockTimeout bounds how long a batch waits for a row that a transaction of
 // somebody's keeps locked.
@@ -59,7 +59,7 @@ const lockTimeout = "100ms"
 // A line is to take no plan that was made when the table was small.
 const lineSettings = "SET lock_timeout = '" + lockTimeout + "'; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
 
-func (l *line) open(ctx context.Context) error {
+func (l *storeConn) open(ctx context.Context) error {
 	c, err := l.pool.Acquire(ctx)
 	if err != nil {
 		return err
@@ -78,15 +78,16 @@ func (l *line) open(ctx context.Context) error {
 	return nil
 }
 
-// prelude is what a batch begins with where nothing can be set on a connection.
-func (l *line) prelude() string {
+// sessionSetup is the statement that a batch begins with where a pooler keeps no
+// settings for a connection.
+func (l *storeConn) sessionSetup() string {
 	if l.shared {
 		return "SELECT set_config('lock_timeout', '" + lockTimeout + "', true)"
 	}
 	return ""
 }
 
-func (l *line) close() error {
+func (l *storeConn) close() error {
 	if l.conn == nil {
 		return nil
 	}

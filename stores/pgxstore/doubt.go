@@ -14,14 +14,15 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
-// doubtful is how long a commit without an answer is looked for.
-const doubtful = 10 * time.Second
+// commitLookupTimeout bounds how long the store tries to find out whether a
+// transaction was committed.
+const commitLookupTimeout = 10 * time.Second
 
-// resolve finds out whether a transaction was committed whose end was not
-// answered, and when it settled. Otherwise it returns cause: with ErrUnknown if
-// that can't be known, or the server can't be asked for too long.
-func (r *run) resolve(cause error) (settled int64, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), doubtful)
+// resolveCommit finds out whether the transaction was committed after its COMMIT was
+// not answered, and returns when it settled. If it was not committed, the error is
+// cause; it is ErrUnknown if that cannot be known, or the server stays unreachable.
+func (r *run) resolveCommit(cause error) (settled int64, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commitLookupTimeout)
 	defer cancel()
 	r.doubt.Fence = r.record.Fence
 	for n := 1; ; n++ {

@@ -15,10 +15,10 @@ import (
 func (s *Store) write(ctx context.Context, st *statement) error {
 	err := s.writes.do(ctx, st)
 	for range retries(ctx) {
-		if code(err) != codeLockTimeout && !again(err) {
+		if code(err) != codeLockTimeout && !isRetryable(err) {
 			break
 		}
-		err = s.alone(ctx, func(conn *pgx.Conn) error { return send(ctx, conn, s.ears, "", []*statement{st}, "") })
+		err = s.alone(ctx, func(conn *pgx.Conn) error { return send(ctx, conn, s.listener, "", []*statement{st}, "") })
 	}
 	return err
 }
@@ -44,7 +44,7 @@ func (s *Store) runWrites(lane int, batch []*ticket[*statement]) {
 		list[i] = t.job
 	}
 	err := s.writeBatch(lane, batch, list)
-	if s.lines[lane].broken() { // what can be repeated is, once, on another connection
+	if s.writeConns[lane].broken() { // repeatable statements are sent once more, on another connection
 		if tickets, statements := repeatable(batch, list); len(statements) > 0 {
 			for _, st := range statements {
 				st.repeated = true
@@ -61,14 +61,14 @@ func (s *Store) runWrites(lane int, batch []*ticket[*statement]) {
 }
 
 func (s *Store) writeBatch(lane int, batch []*ticket[*statement], list []*statement) error {
-	line := &s.lines[lane]
+	line := &s.writeConns[lane]
 	return line.use(func(ctx context.Context, conn *pgx.Conn) error {
-		err := send(ctx, line.pipe, s.ears, line.prelude(), list, "")
-		if len(list) == 1 || code(err) == "" || stale(err) || conn.IsClosed() {
+		err := send(ctx, line.pipe, s.listener, line.sessionSetup(), list, "")
+		if len(list) == 1 || code(err) == "" || isStalePlan(err) || conn.IsClosed() {
 			return err
 		}
 		for i, t := range batch { // one of them is at fault
-			s.writes.answer(t, send(ctx, line.pipe, s.ears, line.prelude(), list[i:i+1], ""))
+			s.writes.answer(t, send(ctx, line.pipe, s.listener, line.sessionSetup(), list[i:i+1], ""))
 		}
 		return nil
 	})
@@ -87,22 +87,22 @@ func repeatable(batch []*ticket[*statement], list []*statement) ([]*ticket[*stat
 	return tickets, statements
 }
 
-// A reading is a record that somebody wants to see.
-type reading struct {
+// A lookupJob asks for one record.
+type lookupJob struct {
 	key   *key
 	found *stored
 }
 
 // look returns the record of k, which may have expired, or nil.
 func (s *Store) look(ctx context.Context, k *key) (*stored, error) {
-	r := &reading{key: k}
+	r := &lookupJob{key: k}
 	err := s.reads.do(ctx, r)
 	return r.found, err
 }
 
-func (s *Store) runReads(lane int, batch []*ticket[*reading]) {
+func (s *Store) runReads(lane int, batch []*ticket[*lookupJob]) {
 	err := s.readBatch(lane, batch)
-	if s.eyes[lane].broken() {
+	if s.readConns[lane].broken() {
 		err = s.readBatch(lane, batch)
 	}
 	for _, t := range batch {
@@ -110,8 +110,8 @@ func (s *Store) runReads(lane int, batch []*ticket[*reading]) {
 	}
 }
 
-func (s *Store) readBatch(lane int, batch []*ticket[*reading]) error {
-	return s.eyes[lane].use(func(ctx context.Context, conn *pgx.Conn) (err error) {
+func (s *Store) readBatch(lane int, batch []*ticket[*lookupJob]) error {
+	return s.readConns[lane].use(func(ctx context.Context, conn *pgx.Conn) (err error) {
 		if len(batch) == 1 {
 			batch[0].job.found, err = look(ctx, conn, batch[0].job.key)
 			return err
@@ -122,8 +122,8 @@ func (s *Store) readBatch(lane int, batch []*ticket[*reading]) error {
 
 // lookAll looks many records up at once. Callers who want the same one share it,
 // for nobody modifies what a store returns.
-func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*ticket[*reading]) error {
-	wanted := make(map[[32]byte][]*ticket[*reading], len(batch))
+func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*ticket[*lookupJob]) error {
+	wanted := make(map[[32]byte][]*ticket[*lookupJob], len(batch))
 	hashes := make([][]byte, 0, len(batch))
 	for _, t := range batch {
 		k := t.job.key

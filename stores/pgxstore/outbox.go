@@ -18,9 +18,9 @@ import (
 // an Append for pgx, and with relays that hear of messages which others append.
 type Outbox struct {
 	*sqlstore.Outbox
-	ears   *ears
-	listen sync.Once
-	news   chan struct{}
+	listener *listener
+	listen   sync.Once
+	news     chan struct{}
 }
 
 var (
@@ -29,13 +29,14 @@ var (
 )
 
 func newOutbox(pool *pgxpool.Pool, plain *sqlstore.Outbox) *Outbox {
-	return &Outbox{Outbox: plain, ears: newEars(pool, outboxChannel, outboxLock), news: make(chan struct{}, 1)}
+	return &Outbox{Outbox: plain, listener: newListener(pool, outboxChannel, outboxLock), news: make(chan struct{}, 1)}
 }
 
 // Outbox returns the queue of messages in the store's database, always the same.
 func (s *Store) Outbox() *Outbox { return s.outbox }
 
-// allMessages is the one name that relays listen to.
+// allMessages is the one name that relays listen to. Like every name it has to be
+// channelSize bytes long.
 const allMessages = "every message..."
 
 // Append puts messages into the queue, in tx, in one round trip: they are there
@@ -65,7 +66,7 @@ func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, messages ...outbox.Messa
 	if appended == 0 {
 		return nil
 	}
-	told := o.ears.tell(allMessages)
+	told := o.listener.notify(allMessages)
 	told.queue(&b)
 	results := tx.SendBatch(ctx, &b)
 	for range appended {
@@ -79,7 +80,7 @@ func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, messages ...outbox.Messa
 // Wait returns when messages were appended since it last did, here or elsewhere,
 // or may have been. From the first call on the store listens.
 func (o *Outbox) Wait(ctx context.Context) error {
-	o.listen.Do(func() { o.ears.enter(allMessages, o.news) })
+	o.listen.Do(func() { o.listener.enter(allMessages, o.news) })
 	select {
 	case <-o.news:
 		return nil
@@ -91,13 +92,13 @@ func (o *Outbox) Wait(ctx context.Context) error {
 // Requeue lets parked messages wait again.
 func (o *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
 	n, err := o.Outbox.Requeue(ctx, seqs...)
-	o.ears.wake(allMessages)
+	o.listener.wake(allMessages)
 	return n, err
 }
 
 // Discard deletes parked messages.
 func (o *Outbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
 	n, err := o.Outbox.Discard(ctx, seqs...)
-	o.ears.wake(allMessages)
+	o.listener.wake(allMessages)
 	return n, err
 }

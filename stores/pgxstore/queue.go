@@ -12,10 +12,10 @@ import (
 // it: it takes what is queued and runs it as one batch, while those who come
 // meanwhile queue. There is no goroutine but the callers' own.
 type queue[J any] struct {
-	run   func(lane int, batch []*ticket[J]) // answers every ticket
-	lanes int                                // batches under way at a time
-	crowd int                                // how many have to wait for another lane to be worth it
-	max   int                                // tickets in a batch
+	run        func(lane int, batch []*ticket[J]) // answers every ticket
+	lanes      int                                // batches under way at a time
+	minWaiting int                                // how many waiting callers justify another lane
+	max        int                                // tickets in a batch
 
 	mu      sync.Mutex
 	free    []int // lanes that nobody leads
@@ -86,7 +86,7 @@ func (q *queue[J]) join(t *ticket[J]) (lane int, err error) {
 		return answered, errClosed
 	}
 	q.waiting = append(q.waiting, t)
-	if len(q.free) == 0 || len(q.free) < q.lanes && len(q.waiting) < q.crowd {
+	if len(q.free) == 0 || len(q.free) < q.lanes && len(q.waiting) < q.minWaiting {
 		return answered, nil
 	}
 	lane, q.free = q.free[0], q.free[1:]
@@ -140,7 +140,7 @@ func (q *queue[J]) next(lane int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	others := q.lanes - len(q.free) - 1
-	if n := len(q.waiting); n > 0 && (others == 0 || n >= q.crowd) {
+	if n := len(q.waiting); n > 0 && (others == 0 || n >= q.minWaiting) {
 		t := q.waiting[0]
 		t.taken = true
 		t.events <- lane

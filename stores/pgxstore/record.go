@@ -21,15 +21,15 @@ type writer interface {
 	look(context.Context, *key) (*stored, error)
 }
 
-// tries bounds how often a step is taken again because others came between.
-const tries = 200
+// maxTries bounds how often a step is retried because another caller changed the record.
+const maxTries = 200
 
 var errBusy = errors.New("the record changed again and again under the call")
 
 // retries counts the tries of a step. All but the first few come after a pause.
 func retries(ctx context.Context) iter.Seq[int] {
 	return func(yield func(int) bool) {
-		for n := 0; n < tries && yield(n); n++ {
+		for n := 0; n < maxTries && yield(n); n++ {
 			if n < 8 {
 				continue
 			}
@@ -87,7 +87,7 @@ func claim(ctx context.Context, on writer, k *key, c *onlyonce.Claim, seen bool)
 func create(ctx context.Context, on writer, k *key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {
 	began := time.Now()
 	s := &statement{name: "claim", key: k, claim: c}
-	if err := on.write(ctx, s); err != nil || !s.found {
+	if err := on.write(ctx, s); err != nil || !s.wrote {
 		return r, false, err
 	}
 	r = sqlrow.Next(c, nil, s.fence, s.fence)
@@ -104,7 +104,7 @@ func create(ctx context.Context, on writer, k *key, c *onlyonce.Claim) (r onlyon
 func aboveFloor(ctx context.Context, on writer, k *key, r *onlyonce.Record) (known bool, err error) {
 	s := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: []any{k.hash[:], []byte(r.Owner), r.Fence}}
 	err = on.write(ctx, s)
-	return err == nil && (s.found || !s.repeated), err
+	return err == nil && (s.wrote || !s.repeated), err
 }
 
 func claimArgs(k *key, c *onlyonce.Claim) []any {
@@ -127,7 +127,7 @@ func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored
 		k.hash[:], []byte(was.Owner), was.Fence, was.As, before,
 	}}
 	err = on.write(ctx, s)
-	return sqlrow.Next(c, was, r.Fence, r.Fence), err == nil && s.found, err
+	return sqlrow.Next(c, was, r.Fence, r.Fence), err == nil && s.wrote, err
 }
 
 // renew makes the hold's lease end a full lease from now, and adds steps.
@@ -136,7 +136,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 	owned := owned(&k, h)
 	if len(steps) == 0 {
 		s := &statement{name: "renew", key: &k, args: append([]any{lease.Microseconds()}, owned...)}
-		if err := on.write(ctx, s); err != nil || s.found {
+		if err := on.write(ctx, s); err != nil || s.wrote {
 			return err
 		}
 		return sqlrow.Lost(s.repeated)
@@ -162,7 +162,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 			return err
 		}
 		s := &statement{name: "step", key: &k, args: append(append([]any{lease.Microseconds(), after}, owned...), before)}
-		if err := on.write(ctx, s); err != nil || s.found {
+		if err := on.write(ctx, s); err != nil || s.wrote {
 			return err
 		}
 		repeated = repeated || s.repeated
@@ -184,7 +184,7 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 	if st.State == "" {
 		s = &statement{name: "release", key: &k, args: owned(&k, h)}
 	}
-	if err := on.write(ctx, s); err != nil || s.found {
+	if err := on.write(ctx, s); err != nil || s.wrote {
 		return err
 	}
 	found, err := on.look(ctx, &k)
@@ -228,7 +228,7 @@ func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *on
 		if st.State == "" {
 			s = &statement{name: "remove", key: &k, args: seen}
 		}
-		if err := on.write(ctx, s); err != nil || s.found {
+		if err := on.write(ctx, s); err != nil || s.wrote {
 			return err
 		}
 	}

@@ -24,7 +24,7 @@ type statement struct {
 	key   *key
 	args  []any // nil for a claim and a settlement that may go with others of their kind
 	into  []any // what it returns; nil: nothing that counts
-	found bool  // it wrote
+	wrote bool  // it affected a row
 
 	// repeated says that it was sent again because its answer was lost: the first
 	// time may have been the one that wrote.
@@ -59,9 +59,9 @@ func (s *statement) read(results pgx.BatchResults) error {
 	if err != nil {
 		return err
 	}
-	s.found = false
+	s.wrote = false
 	for rows.Next() {
-		s.found = true
+		s.wrote = true
 		if s.into == nil {
 			continue
 		}
@@ -74,8 +74,8 @@ func (s *statement) read(results pgx.BatchResults) error {
 	return rows.Err()
 }
 
-// ends reports whether the statement may end somebody's wait.
-func (s *statement) ends() bool {
+// endsCommand reports whether the statement may end a command that others wait for.
+func (s *statement) endsCommand() bool {
 	switch s.name {
 	case "settle", "release", "resolve", "remove", textRecord, textReplace, textSettle, textRelease:
 		return true
@@ -85,14 +85,14 @@ func (s *statement) ends() bool {
 
 // send sends the statements in one round trip, between two others. Without an
 // open transaction they are one. e tells the waiters for the commands that end.
-func send(ctx context.Context, on session, e *ears, before string, list []*statement, after string) (err error) {
+func send(ctx context.Context, on session, e *listener, before string, list []*statement, after string) (err error) {
 	var b pgx.Batch
 	if before != "" {
 		b.Queue(before)
 	}
-	parts := divide(list)
+	parts := mergeBulk(list)
 	if ended := channels(list); ended != "" {
-		parts = append(parts, e.tell(ended))
+		parts = append(parts, e.notify(ended))
 	}
 	for _, p := range parts {
 		p.queue(&b)
@@ -125,7 +125,7 @@ type part interface {
 func channels(list []*statement) string {
 	var all strings.Builder
 	for _, s := range list {
-		if s.ends() {
+		if s.endsCommand() {
 			all.WriteString(s.key.channel())
 		}
 	}
@@ -157,9 +157,9 @@ func code(err error) string {
 	return ""
 }
 
-// stale reports that what was prepared is no more what the schema asks for, as
+// isStalePlan reports that a prepared statement no longer fits the schema, as
 // after a migration, or that it is gone.
-func stale(err error) bool {
+func isStalePlan(err error) bool {
 	c := code(err)
 	return c == codeResultType || c == codeNoStatement
 }
@@ -177,8 +177,8 @@ func comesBack(err error) bool {
 	return strings.HasPrefix(c, "53") || strings.HasPrefix(c, "57")
 }
 
-// again reports whether the server asks to run a transaction again.
-func again(err error) bool {
+// isRetryable reports whether the server asks to run the transaction again.
+func isRetryable(err error) bool {
 	c := code(err)
 	return c == codeSerialization || c == codeDeadlock
 }

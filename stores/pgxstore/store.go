@@ -20,15 +20,15 @@ type Config struct {
 
 // A Store keeps records in PostgreSQL.
 type Store struct {
-	pool   *pgxpool.Pool
-	plain  plain
-	writes queue[*statement]
-	lines  [2]line
-	reads  queue[*reading]
-	eyes   [2]line
-	hints  sqlrow.Hints
-	ears   *ears
-	outbox *Outbox
+	pool       *pgxpool.Pool
+	plain      plain
+	writes     queue[*statement]
+	writeConns [2]storeConn
+	reads      queue[*lookupJob]
+	readConns  [2]storeConn
+	hints      sqlrow.Hints
+	listener   *listener
+	outbox     *Outbox
 }
 
 var (
@@ -41,8 +41,8 @@ var (
 )
 
 const (
-	maxBatch = 256 // statements that are lost, and tried again one by one, when one fails
-	crowd    = 48  // of waiting callers is worth a second connection
+	maxBatch   = 256 // statements that are lost, and tried again one by one, when one fails
+	minWaiting = 48  // so many waiting callers justify a second connection
 )
 
 // Open opens a store on a database that has been migrated. The pool stays the
@@ -56,12 +56,12 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, wrap("open", err)
 	}
-	s := &Store{pool: pool, plain: p, ears: newEars(pool, commandsChannel, commandsLock), outbox: newOutbox(pool, p.Outbox())}
-	for i := range s.lines {
-		s.lines[i].pool, s.eyes[i].pool = pool, pool
+	s := &Store{pool: pool, plain: p, listener: newListener(pool, commandsChannel, commandsLock), outbox: newOutbox(pool, p.Outbox())}
+	for i := range s.writeConns {
+		s.writeConns[i].pool, s.readConns[i].pool = pool, pool
 	}
-	s.writes = queue[*statement]{run: s.runWrites, lanes: len(s.lines), crowd: crowd, max: maxBatch}
-	s.reads = queue[*reading]{run: s.runReads, lanes: len(s.eyes), crowd: crowd, max: maxBatch}
+	s.writes = queue[*statement]{run: s.runWrites, lanes: len(s.writeConns), minWaiting: minWaiting, max: maxBatch}
+	s.reads = queue[*lookupJob]{run: s.runReads, lanes: len(s.readConns), minWaiting: minWaiting, max: maxBatch}
 	s.writes.init()
 	s.reads.init()
 	return s, nil
@@ -72,9 +72,9 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 func (s *Store) Close() error {
 	s.writes.close()
 	s.reads.close()
-	s.ears.close()
-	s.outbox.ears.close()
-	return wrap("close", errors.Join(s.lines[0].close(), s.lines[1].close(), s.eyes[0].close(), s.eyes[1].close(), s.plain.close()))
+	s.listener.close()
+	s.outbox.listener.close()
+	return wrap("close", errors.Join(s.writeConns[0].close(), s.writeConns[1].close(), s.readConns[0].close(), s.readConns[1].close(), s.plain.close()))
 }
 
 // Claim asks for the right to run a command.

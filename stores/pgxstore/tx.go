@@ -16,9 +16,9 @@ import (
 // A txFunc is a caller's function; SettleTx gives it no record that counts.
 type txFunc = func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error)
 
-// elsewhere is when asking again about a command in another's transaction is
-// worth it.
-const elsewhere = time.Second
+// txRetryAfter is the LeaseLeft of a command that is in another process's RunTx: when
+// a retry is worthwhile.
+const txRetryAfter = time.Second
 
 // RunTx claims, runs fn and settles in one transaction of a connection of the
 // pool, at the isolation level that the pool or the database has. What begins it
@@ -37,7 +37,7 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 	}
 	r := &run{store: s, key: k, claim: &c, fn: sqlrow.Checked("pgxstore: run in a transaction", fn)}
 	defer r.keepFence(ctx)
-	rec, err := r.try(ctx)
+	rec, err := r.retry(ctx)
 	if err == nil {
 		s.hints.Add(&k.hash)
 	}
@@ -86,7 +86,7 @@ func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx conte
 		func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 			return fn(ctx, tx)
 		})}
-	_, err := r.try(ctx)
+	_, err := r.retry(ctx)
 	return err
 }
 
@@ -115,12 +115,12 @@ func (r *run) doing() string {
 // An ownError is the caller's function's, and passes as it is.
 type ownError struct{ error }
 
-// try runs the transaction, again if the server asks for it.
-func (r *run) try(ctx context.Context) (onlyonce.Record, error) {
+// retry runs the transaction until the server does not ask to run it again.
+func (r *run) retry(ctx context.Context) (onlyonce.Record, error) {
 	for n := 1; ; n++ {
 		began := time.Now()
 		err := r.once(ctx, n == sqlrow.MaxRuns)
-		if n < sqlrow.MaxRuns && (again(err) || errors.Is(err, errClaimed) || errors.Is(err, errChanged)) {
+		if n < sqlrow.MaxRuns && (isRetryable(err) || errors.Is(err, errClaimed) || errors.Is(err, errChanged)) {
 			if sqlrow.Pause(ctx, sqlrow.AfterRun(n, time.Since(began))) {
 				continue
 			}
@@ -158,7 +158,7 @@ func (r *run) once(ctx context.Context, last bool) (err error) {
 	}
 	st, failed := r.fn(ctx, tx, r.record)
 	ended = true
-	if failed != nil && again(failed) && !last {
+	if failed != nil && isRetryable(failed) && !last {
 		return errors.Join(failed, tx.end(ctx))
 	}
 	if failed != nil {
@@ -227,7 +227,7 @@ func (r *run) begun(got string, now, floor int64) bool {
 		return false
 	}
 	if got != sqlrow.LockMine {
-		r.record = onlyonce.Record{ID: r.key.id, State: onlyonce.StateProcessing, Attempt: 1, CreatedAt: time.UnixMicro(now).UTC(), LeaseLeft: elsewhere}
+		r.record = onlyonce.Record{ID: r.key.id, State: onlyonce.StateProcessing, Attempt: 1, CreatedAt: time.UnixMicro(now).UTC(), LeaseLeft: txRetryAfter}
 		if got == sqlrow.LockOther {
 			r.record.Fingerprint = sqlrow.Another
 		}
@@ -301,7 +301,7 @@ func (r *run) commit(ctx context.Context, tx *tx, st *onlyonce.Settlement) error
 	var settled int64
 	s.into = []any{&settled, nil}
 	err = bounded(ctx, func(ctx context.Context) error {
-		return send(ctx, tx.conn, r.store.ears, "", []*statement{s}, "COMMIT")
+		return send(ctx, tx.conn, r.store.listener, "", []*statement{s}, "COMMIT")
 	})
 	tx.done = true
 	switch {
@@ -312,10 +312,10 @@ func (r *run) commit(ctx context.Context, tx *tx, st *onlyonce.Settlement) error
 		return errors.Join(r.lost(), tx.end(ctx))
 	case code(err) == codeRoot:
 		return errors.Join(errEnded, tx.end(ctx))
-	case again(err):
+	case isRetryable(err):
 		return errors.Join(err, tx.end(ctx))
 	default: // a server that is told to end says so after a commit, too, and a pooler may answer in its place
-		if settled, err = r.resolve(errors.Join(err, tx.end(ctx))); err != nil {
+		if settled, err = r.resolveCommit(errors.Join(err, tx.end(ctx))); err != nil {
 			return err
 		}
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A waiter listens to a channel and holds a shared lock. A writer notifies only if
-// that lock is held, which each process asks once a second: PostgreSQL
-// makes commits wait for each other when they notify, and while nobody waits nobody
-// pays for that. A waiter that
-// has just begun may miss a notification, and polls.
+// A process with waiters runs LISTEN on a channel and holds a shared advisory lock. A
+// process that ends a command sends NOTIFY only if that lock is held, which it checks
+// once per second: PostgreSQL serializes commits that notify, so this keeps
+// settlements cheap while nobody waits. A waiter that has just started can miss a
+// notification, and therefore polls as well.
 const (
 	commandsChannel       = "onlyonce"
 	commandsLock    int64 = 7380959162154215793
@@ -25,14 +25,14 @@ const (
 	outboxLock      int64 = 7380959162154215794
 )
 
-// Ears listen, on one connection, for as long as somebody waits.
-type ears struct {
+// A listener receives notifications on one connection for as long as somebody waits.
+type listener struct {
 	pool    *pgxpool.Pool
 	channel string
 	lock    int64
 
-	asked atomic.Int64 // when it was last asked whether anybody listens, in nanoseconds
-	there atomic.Bool  // somebody listened then
+	asked atomic.Int64 // when the lock was last checked, in nanoseconds since 1970
+	there atomic.Bool  // somebody held it then
 
 	mu      sync.Mutex
 	waiting map[string]map[chan struct{}]bool // by channel name of the key
@@ -41,18 +41,18 @@ type ears struct {
 	closed  bool
 }
 
-func newEars(pool *pgxpool.Pool, channel string, lock int64) *ears {
-	return &ears{pool: pool, channel: channel, lock: lock, waiting: make(map[string]map[chan struct{}]bool)}
+func newListener(pool *pgxpool.Pool, channel string, lock int64) *listener {
+	return &listener{pool: pool, channel: channel, lock: lock, waiting: make(map[string]map[chan struct{}]bool)}
 }
 
 // Wait returns when the record of id may have changed, or ctx has ended.
 func (s *Store) Wait(ctx context.Context, id onlyonce.ID) error {
 	k := keyOf(id)
-	return wrap("wait", s.ears.wait(ctx, k.channel()))
+	return wrap("wait", s.listener.wait(ctx, k.channel()))
 }
 
-// wait returns when there is news of the name, or there may be.
-func (e *ears) wait(ctx context.Context, name string) error {
+// wait returns when the name was notified, or may have been.
+func (e *listener) wait(ctx context.Context, name string) error {
 	woken := make(chan struct{}, 1)
 	if !e.enter(name, woken) {
 		return errClosed
@@ -66,21 +66,22 @@ func (e *ears) wait(ctx context.Context, name string) error {
 	}
 }
 
-// askEvery is how long the answer to whether anybody listens is believed.
+// askEvery is how long the result of checking the lock is used.
 const askEvery = time.Second
 
-// tell returns what notifies the listeners of the names, if there are any.
-func (e *ears) tell(names string) *telling {
+// notify returns the statements that notify the listeners of the names, if there are
+// any listeners, and check the lock when that is due.
+func (e *listener) notify(names string) *notification {
 	now, last := time.Now().UnixNano(), e.asked.Load()
-	return &telling{
-		ears: e, names: names, tells: e.there.Load(),
+	return &notification{
+		listener: e, names: names, tells: e.there.Load(),
 		asks: now-last > int64(askEvery) && e.asked.CompareAndSwap(last, now),
 	}
 }
 
-// A telling is a part of the pipeline that has news.
-type telling struct {
-	ears        *ears
+// A notification is the part of a pipeline that notifies listeners.
+type notification struct {
+	listener    *listener
 	names       string
 	tells, asks bool
 }
@@ -90,16 +91,16 @@ const (
 	ask    = "SELECT CASE WHEN pg_try_advisory_lock($1) THEN NOT pg_advisory_unlock($1) ELSE true END"
 )
 
-func (t *telling) queue(b *pgx.Batch) {
+func (t *notification) queue(b *pgx.Batch) {
 	if t.tells {
-		b.Queue(notify, t.ears.channel, t.names)
+		b.Queue(notify, t.listener.channel, t.names)
 	}
 	if t.asks {
-		b.Queue(ask, t.ears.lock)
+		b.Queue(ask, t.listener.lock)
 	}
 }
 
-func (t *telling) read(results pgx.BatchResults) error {
+func (t *notification) read(results pgx.BatchResults) error {
 	if t.tells {
 		if _, err := results.Exec(); err != nil {
 			return err
@@ -110,11 +111,11 @@ func (t *telling) read(results pgx.BatchResults) error {
 	}
 	var there bool
 	err := results.QueryRow().Scan(&there)
-	t.ears.there.Store(there)
+	t.listener.there.Store(there)
 	return err
 }
 
-func (e *ears) enter(name string, woken chan struct{}) bool {
+func (e *listener) enter(name string, woken chan struct{}) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -133,7 +134,7 @@ func (e *ears) enter(name string, woken chan struct{}) bool {
 	return true
 }
 
-func (e *ears) exit(name string, woken chan struct{}) {
+func (e *listener) exit(name string, woken chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.waiting[name], woken)
@@ -142,8 +143,8 @@ func (e *ears) exit(name string, woken chan struct{}) {
 	}
 }
 
-// idle reports that nobody waits, and then ends the listening.
-func (e *ears) idle() bool {
+// idle reports whether nobody waits. If so, it stops the listening.
+func (e *listener) idle() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if len(e.waiting) > 0 {
@@ -155,7 +156,7 @@ func (e *ears) idle() bool {
 }
 
 // wake wakes the waiters for one of the names; "" for all.
-func (e *ears) wake(names string) {
+func (e *listener) wake(names string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for name, all := range e.waiting {
@@ -183,29 +184,29 @@ func contains(names, name string) bool {
 
 var errShared = errors.New("nobody can listen through a pooler")
 
-// linger is how long the listening goes on without a waiter, and the
-// pause before a lost connection is made again.
-const linger = time.Second
+// idleGrace is how long the listening goes on without waiters, and the pause before a
+// lost connection is replaced.
+const idleGrace = time.Second
 
-// listen listens until nobody waits any more. What happened while there was no
-// connection wakes everybody.
-func (e *ears) listen(ctx context.Context, ended chan struct{}) {
+// listen receives notifications until nobody waits. A new connection wakes every
+// waiter, because it missed what was sent before.
+func (e *listener) listen(ctx context.Context, ended chan struct{}) {
 	defer close(ended)
 	for {
-		_ = e.hear(ctx) // whoever waits polls as well
+		_ = e.receive(ctx) // waiters poll as well
 		if ctx.Err() != nil || e.idle() {
 			return
 		}
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(linger):
+		case <-time.After(idleGrace):
 		}
 	}
 }
 
-func (e *ears) hear(ctx context.Context) error {
-	l := line{pool: e.pool}
+func (e *listener) receive(ctx context.Context) error {
+	l := storeConn{pool: e.pool}
 	defer l.close()
 	if err := l.use(func(ctx context.Context, conn *pgx.Conn) error {
 		if l.shared {
@@ -221,7 +222,7 @@ func (e *ears) hear(ctx context.Context) error {
 	}
 	e.wake("")
 	for {
-		turn, cancel := context.WithTimeout(ctx, linger)
+		turn, cancel := context.WithTimeout(ctx, idleGrace)
 		n, err := l.conn.WaitForNotification(turn)
 		over := turn.Err() != nil
 		cancel()
@@ -234,7 +235,7 @@ func (e *ears) hear(ctx context.Context) error {
 	}
 }
 
-func (e *ears) close() {
+func (e *listener) close() {
 	e.mu.Lock()
 	e.closed = true
 	if e.stop != nil {

@@ -23,7 +23,7 @@ type inTx struct {
 	tx    pgx.Tx
 }
 
-// ErrRunAgain says that the database can't go on with a transaction, which may
+// errRunAgain says that the database cannot continue a transaction, which may
 // be run again from its beginning.
 var errRunAgain = errors.New("the transaction can't go on: roll it back and run it again from its beginning")
 
@@ -31,7 +31,7 @@ func (t *inTx) write(ctx context.Context, st *statement) error {
 	if st.name == "claim" || st.name == "raise" {
 		st.name += " in"
 	}
-	return t.explain(send(ctx, t.tx, t.store.ears, "", []*statement{st}, ""))
+	return t.explain(send(ctx, t.tx, t.store.listener, "", []*statement{st}, ""))
 }
 
 func (t *inTx) look(ctx context.Context, k *key) (*stored, error) {
@@ -40,7 +40,7 @@ func (t *inTx) look(ctx context.Context, k *key) (*stored, error) {
 }
 
 func (t *inTx) explain(err error) error {
-	if again(err) || code(err) == codeAborted {
+	if isRetryable(err) || code(err) == codeAborted {
 		return fmt.Errorf("%w: %w", errRunAgain, err)
 	}
 	return err

@@ -53,7 +53,7 @@ func (*mysql) decode(values []driver.Value) stored {
 	return row.Record()
 }
 
-func (*mysql) plain(s string) any { return []byte(s) }
+func (*mysql) encodeText(s string) any { return []byte(s) }
 
 func (*mysql) list(f onlyonce.Filter, before position) (string, []any) {
 	text, values := sqlrow.List(mysqlText["list"], f, anonymous, 0)
@@ -80,25 +80,25 @@ func numberOf(err error) int {
 	return 0
 }
 
-func (*mysql) trouble(err error) trouble {
+func (*mysql) classify(err error) errorClass {
 	switch n := numberOf(err); n {
 	case 1213, 1020, 3101:
-		return troubleConflict
+		return classConflict
 	case 1205, 1317, 1969, 3024, 3572:
-		return troubleTimeout
+		return classTimeout
 	case 1105, 1118, 1153, 1162, 1264, 1406:
-		return troubleTooLarge
+		return classTooLarge
 	case 1290, 1792, 1836, 3989:
-		return troubleReadOnly
+		return classReadOnly
 	case 0, 1040, 1053, 1077, 1927, 2006, 2013, 3169, 4031:
-		return troubleOther
+		return classOther
 	default:
-		return troubleRefused
+		return classRefused
 	}
 }
 
-// fits refuses what would make the server cut the connection.
-func (m *mysql) fits(args []any) error {
+// checkPacketSize rejects arguments so large that the server would close the connection.
+func (m *mysql) checkPacketSize(args []any) error {
 	size := 0
 	for _, arg := range args {
 		switch v := arg.(type) {
@@ -108,13 +108,13 @@ func (m *mysql) fits(args []any) error {
 			size += len(v)
 		}
 	}
-	if const64 := 64 << 10; m.packet > 0 && size > m.packet-const64 {
+	if headroom := 64 << 10; m.packet > 0 && size > m.packet-headroom {
 		return fmt.Errorf("%w: %d bytes, and max_allowed_packet is %d", errTooLarge, size, m.packet)
 	}
 	return nil
 }
 
-func (m *mysql) give(l line, name string, args []any) (fence int64, given bool, err error) {
+func (m *mysql) give(l serverSession, name string, args []any) (fence int64, given bool, err error) {
 	switch {
 	case name == "claim" && l.tx != nil:
 		name = "claim in"
@@ -200,7 +200,7 @@ func (m *mysql) lockName(lock [32]byte) string {
 // databases.
 func tokenLock(token []byte) string { return "onlyonce:" + hex.EncodeToString(token) }
 
-func (m *mysql) look(l line, k *key, _ []byte) (seen sight, err error) {
+func (m *mysql) look(l serverSession, k *key, _ []byte) (seen rowSnapshot, err error) {
 	err = l.query("look", func(v []driver.Value) error {
 		row, more := v[:len(v)-2], sqlrow.Reader{Values: v[len(v)-3:]}
 		seen.now, seen.floor, seen.token = more.Int("now"), more.Int("floor"), more.Bytes("commit_token")
@@ -227,9 +227,9 @@ func (*mysql) ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	return err
 }
 
-func (m *mysql) record(l line, seen *sight, r *onlyonce.Record, values []any, token []byte) (bool, error) {
+func (m *mysql) record(l serverSession, seen *rowSnapshot, r *onlyonce.Record, values []any, token []byte) (bool, error) {
 	if l.tx != nil {
-		if err := m.same(l, seen); err != nil {
+		if err := m.checkSameTx(l, seen); err != nil {
 			return false, err
 		}
 	}
@@ -248,7 +248,7 @@ func (m *mysql) record(l line, seen *sight, r *onlyonce.Record, values []any, to
 			blob(token), hash[:], []byte(row.Owner), row.Fence, row.As, before)...)
 		return n > 0, err
 	}
-	n, err := l.change("record", append(values, hash[:], m.plain(r.ID.Tenant), m.plain(r.ID.Operation), m.plain(r.ID.Key), blob(r.Fingerprint), []byte(r.Owner),
+	n, err := l.change("record", append(values, hash[:], m.encodeText(r.ID.Tenant), m.encodeText(r.ID.Operation), m.encodeText(r.ID.Key), blob(r.Fingerprint), []byte(r.Owner),
 		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), blob(token))...)
 	if numberOf(err) == 1062 { // someone else made the row
 		return false, nil
@@ -260,8 +260,8 @@ func (*mysql) decision(values []any, owner []byte, seen ...any) []any {
 	return append(append(values, owner), seen...)
 }
 
-// same looks for the savepoint, which is gone when the transaction has ended.
-func (*mysql) same(l line, _ *sight) error {
+// checkSameTx looks for the savepoint, which is gone when the transaction has ended.
+func (*mysql) checkSameTx(l serverSession, _ *rowSnapshot) error {
 	_, err := l.tx.ExecContext(l.ctx, "RELEASE SAVEPOINT onlyonce")
 	if numberOf(err) == 1305 {
 		return errEnded
@@ -269,9 +269,9 @@ func (*mysql) same(l line, _ *sight) error {
 	return err
 }
 
-// joins refuses a transaction that the server has rolled back: without one,
+// checkJoinable refuses a transaction that the server has rolled back: without one,
 // every statement is there for good.
-func (*mysql) joins(l line) error {
+func (*mysql) checkJoinable(l serverSession) error {
 	for _, statement := range []string{"SAVEPOINT onlyonce_join", "RELEASE SAVEPOINT onlyonce_join"} {
 		if _, err := l.tx.ExecContext(l.ctx, statement); err != nil {
 			if numberOf(err) == 1305 {
@@ -286,7 +286,7 @@ func (*mysql) joins(l line) error {
 // mysqlPurgeBatch is how many rows a statement deletes.
 const mysqlPurgeBatch = 500
 
-func (m *mysql) lapse(l line, limit int) (int, error) {
+func (m *mysql) lapse(l serverSession, limit int) (int, error) {
 	now, err := l.number("now")
 	if err != nil {
 		return 0, err
@@ -305,7 +305,7 @@ func (m *mysql) lapse(l line, limit int) (int, error) {
 
 // purge deletes what is due and not in use. A command that a transaction runs
 // keeps its row: that transaction chose its fence when it looked.
-func (m *mysql) purge(l line, limit int) (rows, records int, err error) {
+func (m *mysql) purge(l serverSession, limit int) (rows, records int, err error) {
 	now, err := l.number("now")
 	if err != nil {
 		return 0, 0, err
@@ -344,7 +344,7 @@ func (m *mysql) purge(l line, limit int) (rows, records int, err error) {
 
 // free returns those of the rows that no transaction runs; true: of released
 // commands. It returns none if the floor does not cover them any more.
-func (m *mysql) free(l line, upTo int64, ids []any) (map[bool][]any, error) {
+func (m *mysql) free(l serverSession, upTo int64, ids []any) (map[bool][]any, error) {
 	if floor, err := l.number("floor"); err != nil || floor < upTo {
 		l.covered.forget()
 		return nil, err
@@ -368,7 +368,7 @@ func withIDs(name string, ids []any) string {
 }
 
 // remove runs a statement on the rows of the ids that are still due.
-func (*mysql) remove(l line, name string, now int64, ids []any) (int, error) {
+func (*mysql) remove(l serverSession, name string, now int64, ids []any) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}

@@ -53,7 +53,7 @@ func openMySQL(ctx context.Context, db *sql.DB, cfg Config) (*server, error) {
 }
 
 // probe finds out how the server and the driver count.
-func (m *mysql) probe(l line) error {
+func (m *mysql) probe(l serverSession) error {
 	res, err := l.exec("probe")
 	if err != nil {
 		return err
@@ -67,7 +67,7 @@ func (m *mysql) probe(l line) error {
 	return errors.Join(countErr, idErr)
 }
 
-func (m *mysql) diagnose(l line) (found []onlyonce.Finding, err error) {
+func (m *mysql) diagnose(l serverSession) (found []onlyonce.Finding, err error) {
 	add := func(name, problem, mend string) { found = append(found, newFinding(name, problem, mend)) }
 	err = l.query("settings", func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}

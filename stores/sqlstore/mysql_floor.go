@@ -9,8 +9,8 @@ import (
 )
 
 // A mysqlFloor is the highest fence of all deleted records, read a moment ago: a
-// claim that read it itself would lock its row. Who raises the floor in order to
-// delete waits until every claim goes by the new one.
+// claim that read it itself would lock its row. A purge that
+// raises the floor waits until every claim uses the new one before it deletes.
 type mysqlFloor struct {
 	last    atomic.Pointer[floorRead]
 	reading sync.Mutex
@@ -28,7 +28,7 @@ const (
 
 // read returns a floor that is fresh. Before it gets old, one caller reads it anew
 // while the others go on with the last.
-func (f *mysqlFloor) read(l line) (int64, error) {
+func (f *mysqlFloor) read(l serverSession) (int64, error) {
 	if r := f.last.Load(); r != nil && time.Since(r.at) < floorFresh {
 		if time.Since(r.at) < floorFresh/2 || !f.reading.TryLock() {
 			return r.value, nil

@@ -10,7 +10,7 @@ import (
 )
 
 // InnoDB makes a commit visible, and releases its locks, before it has flushed
-// the redo log; only the caller who commits waits for the flush. With the binary
+// the redo log; only the caller that commits waits for the flush. With the binary
 // log on, it shows a commit after it is flushed. So without the binary log, a
 // result that another process has just committed can be read and still be lost in
 // a crash. A mysqlFlush makes a commit of its own before such a result is given
@@ -24,7 +24,7 @@ type mysqlFlush struct {
 	next *flushRound // has not begun; nil: there is none
 }
 
-// A flushRound is a commit for all who read before it began.
+// A flushRound is one commit on behalf of every caller that read before it began.
 type flushRound struct {
 	done chan struct{}
 	err  error
@@ -36,7 +36,7 @@ const flushWindow = time.Minute
 
 // durable returns once the settled record that was read is on disk. A record
 // that was settled longer ago, or that this process knows, costs nothing.
-func (m *mysql) durable(l line, k *key, r *stored) error {
+func (m *mysql) durable(l serverSession, k *key, r *stored) error {
 	if r == nil || r.SettledAt.IsZero() || r.SettledFor > flushWindow {
 		return nil
 	}
@@ -52,7 +52,7 @@ func (m *mysql) durable(l line, k *key, r *stored) error {
 }
 
 // flushed returns once everything that was read before is on disk.
-func (m *mysql) flushed(l line) error {
+func (m *mysql) flushed(l serverSession) error {
 	if m.binlog {
 		return nil
 	}
@@ -91,7 +91,7 @@ func (f *mysqlFlush) wait(ctx context.Context, commit func() error) error {
 	if leads {
 		f.turn.Lock()
 		f.mu.Lock()
-		f.next = nil // a caller who comes now may have read what this commit does not cover
+		f.next = nil // a later caller may have read what this commit does not cover
 		f.mu.Unlock()
 		r.err = commit()
 		f.turn.Unlock()

@@ -24,7 +24,7 @@ var mysqlGroupText = sqlrow.Blocks(mysqlWhole(mysqlGroupFile))
 // allows.
 type mysqlGroup struct {
 	mysql           *mysql
-	claims, settles mysqlLane
+	claims, settles groupConn
 }
 
 const mysqlGroupSession = "SET SESSION innodb_lock_wait_timeout = 1, autocommit = 1"
@@ -42,15 +42,15 @@ func groupMySQL(s *server, m *mysql) {
 	}
 }
 
-// A mysqlLane is a connection and its statements; who leads a queue uses it.
-type mysqlLane struct {
+// A groupConn is a connection with its prepared statements. The leader of a queue uses it.
+type groupConn struct {
 	mu       sync.Mutex
 	conn     *sql.Conn
 	prepared map[string]*sql.Stmt
 }
 
 // use calls f with the lane's connection, and gives that up if f fails.
-func (l *mysqlLane) use(ctx context.Context, s *server, f func() error) (err error) {
+func (l *groupConn) use(ctx context.Context, s *server, f func() error) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.conn == nil {
@@ -73,14 +73,14 @@ func (l *mysqlLane) use(ctx context.Context, s *server, f func() error) (err err
 	return nil
 }
 
-func (l *mysqlLane) discard() {
+func (l *groupConn) discard() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.drop()
 }
 
 // drop closes the connection: its session is not as the pool's others.
-func (l *mysqlLane) drop() {
+func (l *groupConn) drop() {
 	if l.conn != nil {
 		for _, st := range l.prepared {
 			_ = st.Close()
@@ -92,7 +92,7 @@ func (l *mysqlLane) drop() {
 
 // statement returns the one of a name for so many rows: what stands between
 // {row} and {/row} once for each, with a separator.
-func (l *mysqlLane) statement(ctx context.Context, name, separator string, rows int) (*sql.Stmt, error) {
+func (l *groupConn) statement(ctx context.Context, name, separator string, rows int) (*sql.Stmt, error) {
 	text := mysqlGroupText[name]
 	before, rest, _ := strings.Cut(text, "{row}")
 	row, after, _ := strings.Cut(rest, "{/row}")
@@ -121,7 +121,7 @@ func (g *mysqlGroup) writeClaims(ctx context.Context, s *server, claims []*group
 			values = append(values, j.key.hash[:], []byte(c.ID.Tenant), []byte(c.ID.Operation), []byte(c.ID.Key), blob(c.Fingerprint), []byte(c.Owner),
 				fence, fence, sqlrow.LapsedKeep(c), now+c.Lease.Microseconds())
 		}
-		if err := g.mysql.fits(values); err != nil {
+		if err := g.mysql.checkPacketSize(values); err != nil {
 			return err
 		}
 		inserted, err := g.write(ctx, &g.claims, "claims", ", ", size, values)
@@ -153,7 +153,7 @@ type groupedRow struct {
 }
 
 // owners reads whose the records are now.
-func (g *mysqlGroup) owners(ctx context.Context, lane *mysqlLane, size int, hash func(i int) []byte, is func(groupedRow)) error {
+func (g *mysqlGroup) owners(ctx context.Context, lane *groupConn, size int, hash func(i int) []byte, is func(groupedRow)) error {
 	ids := make([]any, size)
 	for i := range ids {
 		ids[i] = hash(i)
@@ -177,7 +177,7 @@ func (g *mysqlGroup) writeSettles(ctx context.Context, s *server, settles []*gro
 			}
 			values = append(values, id, []byte(j.hold.Owner), j.hold.Fence)
 		}
-		if err := g.mysql.fits(values); err != nil {
+		if err := g.mysql.checkPacketSize(values); err != nil {
 			return err
 		}
 		changed, err := g.write(ctx, &g.settles, "settles", " UNION ALL ", size, values)
@@ -220,7 +220,7 @@ func undone(err error) bool {
 	return n == 1205 || n == 1213 // a wait for a lock took too long, or would never have ended
 }
 
-func (g *mysqlGroup) write(ctx context.Context, lane *mysqlLane, name, separator string, rows int, values []any) (int64, error) {
+func (g *mysqlGroup) write(ctx context.Context, lane *groupConn, name, separator string, rows int, values []any) (int64, error) {
 	st, err := lane.statement(ctx, name, separator, rows)
 	if err != nil {
 		return 0, err
@@ -232,7 +232,7 @@ func (g *mysqlGroup) write(ctx context.Context, lane *mysqlLane, name, separator
 	return res.RowsAffected()
 }
 
-func (g *mysqlGroup) read(ctx context.Context, lane *mysqlLane, name, separator string, rows int, row func(*sqlrow.Reader), values ...any) error {
+func (g *mysqlGroup) read(ctx context.Context, lane *groupConn, name, separator string, rows int, row func(*sqlrow.Reader), values ...any) error {
 	st, err := lane.statement(ctx, name, separator, rows)
 	if err != nil {
 		return err

@@ -48,7 +48,7 @@ func engineOf(ctx context.Context, db *sql.DB) (string, error) {
 }
 
 func openEngine(ctx context.Context, db *sql.DB, cfg Config) (e engine, err error) {
-	err = patiently(ctx, func() error {
+	err = retryWhileLocked(ctx, func() error {
 		name, err := engineOf(ctx, db)
 		switch {
 		case err != nil:
@@ -72,7 +72,7 @@ func openEngine(ctx context.Context, db *sql.DB, cfg Config) (e engine, err erro
 // takes anything away. When several processes start it at once, one of them
 // does the work and the others wait.
 func Migrate(ctx context.Context, db *sql.DB) error {
-	err := patiently(ctx, func() error {
+	err := retryWhileLocked(ctx, func() error {
 		name, err := engineOf(ctx, db)
 		switch {
 		case err != nil:

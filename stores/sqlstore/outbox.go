@@ -14,7 +14,7 @@ import (
 
 // An Outbox is the queue of messages in the store's database.
 type Outbox struct {
-	engine   boxEngine
+	engine   outboxEngine
 	appended chan struct{}
 }
 
@@ -23,20 +23,20 @@ var (
 	_ outbox.Waker = (*Outbox)(nil)
 )
 
-// A boxEngine runs the statements of the outbox.
-type boxEngine interface {
-	// boxIn is a transaction of the caller's.
-	boxIn(ctx context.Context, tx *sql.Tx) (session, error)
+// An outboxEngine runs the statements of the outbox.
+type outboxEngine interface {
+	// outboxIn returns a session in the caller's transaction.
+	outboxIn(ctx context.Context, tx *sql.Tx) (session, error)
 
-	// boxRead is outside any transaction.
-	boxRead(ctx context.Context) session
+	// outboxRead returns a session outside any transaction.
+	outboxRead(ctx context.Context) session
 
-	// boxWrite runs f in a transaction. What is alone has the whole queue to
+	// outboxWrite runs f in a transaction. What is alone has the whole queue to
 	// itself. f may run again, when it was undone.
-	boxWrite(ctx context.Context, alone bool, f func(session) error) error
+	outboxWrite(ctx context.Context, alone bool, f func(session) error) error
 }
 
-func newOutbox(e boxEngine) *Outbox { return &Outbox{engine: e, appended: make(chan struct{}, 1)} }
+func newOutbox(e outboxEngine) *Outbox { return &Outbox{engine: e, appended: make(chan struct{}, 1)} }
 
 // Outbox returns the queue of messages in the store's database, always the same.
 func (s *Store) Outbox() *Outbox { return s.outbox }
@@ -48,7 +48,7 @@ func (s *Store) Outbox() *Outbox { return s.outbox }
 // tx may be the transaction that DoTx, RunTx or httponce.WrapTx gave to its
 // function, or one that the caller opened on the store's database.
 func (b *Outbox) Append(ctx context.Context, tx *sql.Tx, messages ...outbox.Message) error {
-	s, err := b.engine.boxIn(ctx, tx)
+	s, err := b.engine.outboxIn(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("sqlstore: append to the outbox: %w", err)
 	}
@@ -93,7 +93,7 @@ func (b *Outbox) Wait(ctx context.Context) error {
 func (b *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int) (list []outbox.Entry, err error) {
 	due, err := b.due(ctx)
 	if due && err == nil {
-		err = b.engine.boxWrite(ctx, true, func(s session) (err error) {
+		err = b.engine.outboxWrite(ctx, true, func(s session) (err error) {
 			list, err = leaseNext(s, owner, lease, limit)
 			return err
 		})
@@ -107,7 +107,7 @@ func (b *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, l
 // due says whether there may be something to lease, which costs less than to
 // try.
 func (b *Outbox) due(ctx context.Context) (due bool, err error) {
-	err = b.engine.boxRead(ctx).query("outbox due", nil, func(v []driver.Value) error {
+	err = b.engine.outboxRead(ctx).query("outbox due", nil, func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}
 		due = r.Int("due") != 0
 		return r.Err
@@ -127,7 +127,7 @@ func leaseNext(s session, owner string, lease time.Duration, limit int) ([]outbo
 	for i := range list {
 		seqs[i] = list[i].Seq
 	}
-	_, err = s.exec("outbox hold", args(numbers(seqs), []byte(owner), whole(lease)))
+	_, err = s.exec("outbox hold", args(numbers(seqs), []byte(owner), microsCeil(lease)))
 	return list, err
 }
 
@@ -157,8 +157,8 @@ func numbers(list []int64) string {
 // Renew makes owner's lease end a full lease from now.
 func (b *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) error {
 	var n int64
-	err := b.engine.boxWrite(ctx, true, func(s session) (err error) {
-		n, err = s.exec("outbox renew", args(whole(lease), []byte(owner)))
+	err := b.engine.outboxWrite(ctx, true, func(s session) (err error) {
+		n, err = s.exec("outbox renew", args(microsCeil(lease), []byte(owner)))
 		return err
 	})
 	if n == 0 && err == nil {
@@ -173,7 +173,7 @@ func (b *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) e
 // Settle says what became of messages leased to owner.
 func (b *Outbox) Settle(ctx context.Context, owner string, verdicts []outbox.Verdict) error {
 	var n int64
-	err := b.engine.boxWrite(ctx, false, func(s session) (err error) {
+	err := b.engine.outboxWrite(ctx, false, func(s session) (err error) {
 		n, err = settleAll(s, owner, verdicts)
 		return err
 	})
@@ -197,7 +197,7 @@ func settleAll(s session, owner string, verdicts []outbox.Verdict) (done int64, 
 		case v.State == outbox.StateWaiting && v.After <= 0:
 			n, err = s.exec("outbox put back", args(int64(v.Attempts), text(v.Error), []byte(owner), v.Seq))
 		case v.State == outbox.StateWaiting:
-			n, err = s.exec("outbox put off", args("held", whole(v.After), int64(v.Attempts), text(v.Error), []byte(owner), v.Seq))
+			n, err = s.exec("outbox put off", args("held", microsCeil(v.After), int64(v.Attempts), text(v.Error), []byte(owner), v.Seq))
 		case v.State == outbox.StateParked:
 			n, err = s.exec("outbox put off", args("parked", int64(0), int64(v.Attempts), text(v.Error), []byte(owner), v.Seq))
 		default:
@@ -212,7 +212,7 @@ func settleAll(s session, owner string, verdicts []outbox.Verdict) (done int64, 
 		if keep <= 0 {
 			n, err = s.exec("outbox delete", args(numbers(seqs), []byte(owner)))
 		} else {
-			n, err = s.exec("outbox keep", args(numbers(seqs), whole(keep), []byte(owner)))
+			n, err = s.exec("outbox keep", args(numbers(seqs), microsCeil(keep), []byte(owner)))
 		}
 		if done += n; err != nil {
 			return done, err
@@ -223,7 +223,7 @@ func settleAll(s session, owner string, verdicts []outbox.Verdict) (done int64, 
 
 // Lag says how much waits to be published.
 func (b *Outbox) Lag(ctx context.Context) (lag outbox.Lag, err error) {
-	err = b.engine.boxRead(ctx).query("outbox lag", nil, func(v []driver.Value) error {
+	err = b.engine.outboxRead(ctx).query("outbox lag", nil, func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}
 		lag.Waiting, lag.Parked = int(r.Int("waiting")), int(r.Int("parked"))
 		now, waiting, held := r.Int("now"), r.Int("waiting since"), r.Int("held since")
@@ -242,7 +242,7 @@ func (b *Outbox) Lag(ctx context.Context) (lag outbox.Lag, err error) {
 
 // Parked returns parked messages, for an operator.
 func (b *Outbox) Parked(ctx context.Context, after int64, limit int) ([]outbox.Entry, error) {
-	list, err := entries(b.engine.boxRead(ctx), "outbox parked", after, int64(limit))
+	list, err := entries(b.engine.outboxRead(ctx), "outbox parked", after, int64(limit))
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: list the parked messages of the outbox: %w", err)
 	}
@@ -280,7 +280,7 @@ func (b *Outbox) Purge(ctx context.Context, limit int) (int, error) {
 
 func (b *Outbox) change(ctx context.Context, statement string, value any) (int, error) {
 	var n int64
-	err := b.engine.boxWrite(ctx, false, func(s session) (err error) {
+	err := b.engine.outboxWrite(ctx, false, func(s session) (err error) {
 		n, err = s.exec(statement, args(value))
 		return err
 	})

@@ -9,25 +9,25 @@ import (
 //go:embed outbox_sqlite.sql
 var sqliteOutboxFile string
 
-func (s *sqlite) boxIn(ctx context.Context, tx *sql.Tx) (session, error) {
-	return through{ctx: ctx, on: tx, text: s.text}, nil
+func (s *sqlite) outboxIn(ctx context.Context, tx *sql.Tx) (session, error) {
+	return sqlSession{ctx: ctx, on: tx, text: s.text}, nil
 }
 
-func (s *sqlite) boxRead(ctx context.Context) session {
-	return through{ctx: ctx, on: s.db, text: s.text}
+func (s *sqlite) outboxRead(ctx context.Context) session {
+	return sqlSession{ctx: ctx, on: s.db, text: s.text}
 }
 
-// boxWrite has the queue to itself always: SQLite has one writer.
-func (s *sqlite) boxWrite(ctx context.Context, _ bool, f func(session) error) error {
+// outboxWrite has the queue to itself always: SQLite has one writer.
+func (s *sqlite) outboxWrite(ctx context.Context, _ bool, f func(session) error) error {
 	if err := s.file.check(); err != nil {
 		return err
 	}
-	return s.do(ctx, boxOp(f))
+	return s.do(ctx, outboxOp(f))
 }
 
-// A boxOp is a change of the outbox.
-type boxOp func(session) error
+// An outboxOp is a change of the outbox.
+type outboxOp func(session) error
 
-func (boxOp) alone(session) (bool, error) { return false, nil }
+func (outboxOp) alone(session) (bool, error) { return false, nil }
 
-func (o boxOp) apply(s session, _ *clock) error { return o(s) }
+func (o outboxOp) apply(s session, _ *clock) error { return o(s) }

@@ -27,38 +27,38 @@ func (postgres) statements() map[string]string { return pgschema.Text }
 
 func (postgres) decode(values []driver.Value) stored { return pgschema.Record(sqlrow.Read(values)) }
 
-func (postgres) plain(s string) any { return pgschema.Escape(s) }
+func (postgres) encodeText(s string) any { return pgschema.Escape(s) }
 
 func (postgres) list(f onlyonce.Filter, before position) (string, []any) {
 	return pgschema.List(f, before.createdAt, before.hash[:], listPage)
 }
 
-// trouble goes by SQLSTATE, which every driver's error has.
-func (postgres) trouble(err error) trouble {
+// classify goes by SQLSTATE, which every driver's error has.
+func (postgres) classify(err error) errorClass {
 	var e interface{ SQLState() string }
 	if !errors.As(err, &e) {
-		return troubleOther
+		return classOther
 	}
 	switch code := e.SQLState(); code {
 	case "40001", "40P01":
-		return troubleConflict
+		return classConflict
 	case "25P02":
-		return troubleAborted
+		return classAborted
 	case "57014", "55P03", "25P03", "25P04":
-		return troubleTimeout
+		return classTimeout
 	case "54000", "22001", "22003":
-		return troubleTooLarge
+		return classTooLarge
 	case "25006":
-		return troubleReadOnly
+		return classReadOnly
 	default:
 		if strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "58") || strings.HasPrefix(code, "XX") {
-			return troubleOther
+			return classOther
 		}
-		return troubleRefused
+		return classRefused
 	}
 }
 
-func (postgres) give(l line, name string, args []any) (fence int64, given bool, err error) {
+func (postgres) give(l serverSession, name string, args []any) (fence int64, given bool, err error) {
 	if l.tx != nil && name != "take" {
 		name += " in"
 	}
@@ -87,7 +87,7 @@ func (postgres) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks, 
 // end has nothing to do: the locks went with the transaction.
 func (postgres) end(*sql.Conn, *sqlrow.Locks, []byte) {}
 
-func (p postgres) look(l line, k *key, token []byte) (seen sight, err error) {
+func (p postgres) look(l serverSession, k *key, token []byte) (seen rowSnapshot, err error) {
 	err = l.query("look", func(v []driver.Value) error {
 		row, more := v[:len(v)-4], sqlrow.Reader{Values: v[len(v)-5:]}
 		seen.now, seen.floor, seen.mark, seen.token = more.Int("now"), more.Int("floor"), more.Int("mark"), more.Bytes("commit_token")
@@ -109,13 +109,13 @@ func (postgres) ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	return errors.Join(err, tx.Rollback())
 }
 
-func (p postgres) record(l line, seen *sight, r *onlyonce.Record, values []any, token []byte) (bool, error) {
+func (p postgres) record(l serverSession, seen *rowSnapshot, r *onlyonce.Record, values []any, token []byte) (bool, error) {
 	steps, err := sqlrow.EncodeSteps(r.Steps)
 	if err != nil {
 		return false, err
 	}
 	values = released(values)
-	values = append(values, nil, p.plain(r.ID.Tenant), p.plain(r.ID.Operation), p.plain(r.ID.Key), blob(r.Fingerprint), []byte(r.Owner),
+	values = append(values, nil, p.encodeText(r.ID.Tenant), p.encodeText(r.ID.Operation), p.encodeText(r.ID.Key), blob(r.Fingerprint), []byte(r.Owner),
 		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), nil, nil, nil, nil, blob(token))
 	hash := r.ID.Hash()
 	values[8] = hash[:]
@@ -132,7 +132,7 @@ func (p postgres) record(l line, seen *sight, r *onlyonce.Record, values []any, 
 	if l.tx == nil {
 		return false, nil
 	}
-	return false, p.same(l, seen)
+	return false, p.checkSameTx(l, seen)
 }
 
 func (postgres) decision(values []any, owner []byte, seen ...any) []any {
@@ -148,19 +148,19 @@ func released(values []any) []any {
 	return values
 }
 
-// joins has nothing to do: the server refuses every statement of a transaction
+// checkJoinable has nothing to do: the server refuses every statement of a transaction
 // that failed.
-func (postgres) joins(line) error { return nil }
+func (postgres) checkJoinable(serverSession) error { return nil }
 
 // durable has nothing to do: PostgreSQL flushes a commit, and waits for its
 // synchronous standbys, before others can see it.
-func (postgres) durable(line, *key, *stored) error { return nil }
+func (postgres) durable(serverSession, *key, *stored) error { return nil }
 
 func (postgres) settled(*key, int64) {}
 
-func (postgres) fits([]any) error { return nil }
+func (postgres) checkPacketSize([]any) error { return nil }
 
-func (postgres) same(l line, seen *sight) error {
+func (postgres) checkSameTx(l serverSession, seen *rowSnapshot) error {
 	mark, err := l.number("mark")
 	if err == nil && mark != seen.mark {
 		err = errEnded
@@ -168,7 +168,7 @@ func (postgres) same(l line, seen *sight) error {
 	return err
 }
 
-func (postgres) lapse(l line, limit int) (n int, err error) {
+func (postgres) lapse(l serverSession, limit int) (n int, err error) {
 	err = l.query("lapse", func([]driver.Value) error {
 		n++
 		return nil
@@ -176,7 +176,7 @@ func (postgres) lapse(l line, limit int) (n int, err error) {
 	return n, err
 }
 
-func (postgres) purge(l line, limit int) (rows, records int, err error) {
+func (postgres) purge(l serverSession, limit int) (rows, records int, err error) {
 	var highest, now int64
 	err = l.query("due", func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}

@@ -58,7 +58,7 @@ func (s *server) check(ctx context.Context, cfg Config) error {
 	return checkVersion(have, list)
 }
 
-func (postgres) diagnose(l line) (found []onlyonce.Finding, err error) {
+func (postgres) diagnose(l serverSession) (found []onlyonce.Finding, err error) {
 	add := func(name, problem, mend string) { found = append(found, newFinding(name, problem, mend)) }
 	err = l.query("settings", func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}

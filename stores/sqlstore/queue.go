@@ -8,17 +8,17 @@ import (
 	"sync"
 )
 
-// A queue lets callers write together. The first to come leads: it takes what
-// is queued and writes it as one batch, while those who come meanwhile queue.
-// When the batch is done, one of them leads the next. There is no goroutine but
-// the callers' own, and a caller who is alone waits for nobody.
+// A queue groups the writes of concurrent callers. The first caller becomes the
+// leader: it drains the queue and writes its tickets as one batch, while later callers
+// queue. When the batch is done, a waiting caller leads the next one. The queue has no
+// goroutine of its own, and a caller that is alone does not wait.
 type queue[J any] struct {
-	// write writes a batch and answers its tickets. What takes turns it leaves
-	// to then, which may be nil: what then begins answers the other tickets and
-	// calls next.
+	// write writes a batch and answers its tickets. If the tickets take turns, it
+	// returns then, which starts the turns; the last turn answers the tickets that are
+	// left and calls next. Otherwise then is nil.
 	write func(batch []*ticket[J]) (then func())
 
-	// turn goes on with a batch, in the goroutine of the ticket's caller.
+	// turn continues a batch in the goroutine of the ticket's caller.
 	turn func(*ticket[J])
 
 	max int // how many tickets a batch has at most
@@ -128,7 +128,7 @@ func (q *queue[J]) leave(t *ticket[J]) bool {
 
 // lead writes one batch.
 func (q *queue[J]) lead() {
-	batch := q.take()
+	batch := q.drain()
 	whole := false
 	defer func() {
 		if !whole {
@@ -146,8 +146,9 @@ func (q *queue[J]) lead() {
 	then()
 }
 
-// take takes what is queued, after it let those callers run that are about to queue.
-func (q *queue[J]) take() []*ticket[J] {
+// drain removes the next batch from the queue. It first yields, so that callers that
+// are about to join get in.
+func (q *queue[J]) drain() []*ticket[J] {
 	for range 4 {
 		runtime.Gosched()
 	}
@@ -192,8 +193,8 @@ func (q *queue[J]) offer(t *ticket[J]) {
 	t.place = placeWaiting
 }
 
-// give gives the ticket its turn, unless it has left.
-func (q *queue[J]) give(t *ticket[J]) bool {
+// grantTurn gives the ticket its turn. It reports false if the caller has left.
+func (q *queue[J]) grantTurn(t *ticket[J]) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if t.place == placeLeft {

@@ -213,7 +213,7 @@ func (r *relay) pass() {
 	for len(r.todo) > 0 {
 		t := r.todo[0]
 		r.todo = r.todo[1:]
-		if r.give(t) {
+		if r.grantTurn(t) {
 			return
 		}
 	}

@@ -22,7 +22,7 @@ type server struct {
 	prepared map[string]*sql.Stmt // by name
 	groups   *groups              // nil: nothing goes in groups
 	hints    sqlrow.Hints
-	inside   inside
+	inside   runningTx
 	covered  covered
 }
 
@@ -32,22 +32,22 @@ type dialect interface {
 	version(ctx context.Context, on rowQuerier) (int, error)
 	statements() map[string]string
 	decode(values []driver.Value) stored                               // a row of the lookup and list statements
-	plain(s string) any                                                // a text column's value
+	encodeText(s string) any                                           // a text column's value
 	list(f onlyonce.Filter, before position) (text string, args []any) // the statement that reads a page
-	trouble(err error) trouble                                         // what a statement's error means
-	diagnose(l line) ([]onlyonce.Finding, error)
+	classify(err error) errorClass                                     // what a statement's error means
+	diagnose(l serverSession) ([]onlyonce.Finding, error)
 
 	// purge looks at no more than limit rows that are due, and deletes them but for
 	// those that are in use; among the deleted are so many records.
-	purge(l line, limit int) (rows, records int, err error)
+	purge(l serverSession, limit int) (rows, records int, err error)
 
 	// lapse releases at most limit records whose leases have lapsed and whose
 	// keep has passed since, and returns how many. Their rows stay for a while,
 	// for their fences.
-	lapse(l line, limit int) (int, error)
+	lapse(l serverSession, limit int) (int, error)
 
 	// give runs a statement that gives a hold, and returns its fence.
-	give(l line, name string, args []any) (fence int64, given bool, err error)
+	give(l serverSession, name string, args []any) (fence int64, given bool, err error)
 
 	// begin begins a transaction, with the locks unless they are nil; got is
 	// one of sqlrow's outcomes. end gives the locks back.
@@ -55,7 +55,7 @@ type dialect interface {
 	end(conn *sql.Conn, locks *sqlrow.Locks, token []byte)
 
 	// look reads the key's row and the store's clock.
-	look(l line, k *key, token []byte) (sight, error)
+	look(l serverSession, k *key, token []byte) (rowSnapshot, error)
 
 	// ended waits on another connection until the transaction with the token has
 	// ended.
@@ -64,31 +64,31 @@ type dialect interface {
 	// record writes the settled record of a transaction with its token, unless
 	// the row is not the one seen any more. It returns errEnded if the transaction
 	// is not the one that saw it.
-	record(l line, seen *sight, r *onlyonce.Record, values []any, token []byte) (written bool, err error)
+	record(l serverSession, seen *rowSnapshot, r *onlyonce.Record, values []any, token []byte) (written bool, err error)
 
 	// decision returns the arguments of the statements "resolve", with values,
 	// and "remove", without: the record as it was seen, and its next owner.
 	decision(values []any, owner []byte, seen ...any) []any
 
-	// joins refuses a transaction of the caller's that has ended.
-	joins(l line) error
+	// checkJoinable rejects a caller's transaction that has ended.
+	checkJoinable(l serverSession) error
 
-	// fits refuses values that are too large for a statement.
-	fits(args []any) error
+	// checkPacketSize rejects arguments that are too large for a statement.
+	checkPacketSize(args []any) error
 
 	// durable returns once a settled record that was read, outside a
 	// transaction, survives a crash of the server.
-	durable(l line, k *key, r *stored) error
+	durable(l serverSession, k *key, r *stored) error
 
 	// settled notes that the server has confirmed a settlement.
 	settled(k *key, fence int64)
 
-	// same returns errEnded unless the transaction is still the one that saw.
-	same(l line, seen *sight) error
+	// checkSameTx returns errEnded unless the transaction is still the one that took the snapshot.
+	checkSameTx(l serverSession, seen *rowSnapshot) error
 }
 
-// A sight is a row as a transaction saw it.
-type sight struct {
+// A rowSnapshot is a command's row as a transaction saw it.
+type rowSnapshot struct {
 	row        *stored // nil: there is none
 	token      []byte  // of the transaction that settled it last
 	now, floor int64
@@ -96,16 +96,16 @@ type sight struct {
 }
 
 // Trouble is what an error of the database means.
-type trouble int
+type errorClass int
 
 const (
-	troubleOther    trouble = iota
-	troubleConflict         // the transaction was rolled back for the sake of another: it may be run again
-	troubleAborted          // an earlier statement of the transaction failed
-	troubleTimeout          // it took longer than the database's settings allow
-	troubleTooLarge         // a value does not fit
-	troubleReadOnly         // nothing can be written here
-	troubleRefused          // the server understood and did not do it
+	classOther    errorClass = iota
+	classConflict            // the transaction was rolled back for the sake of another: it may be run again
+	classAborted             // an earlier statement of the transaction failed
+	classTimeout             // it took longer than the database's settings allow
+	classTooLarge            // a value does not fit
+	classReadOnly            // nothing can be written here
+	classRefused             // the server understood and did not do it
 )
 
 var (
@@ -118,35 +118,35 @@ var (
 )
 
 // explain adds to an error of the database what to do about it.
-func explain(t trouble, err error) error {
+func explain(t errorClass, err error) error {
 	switch t {
-	case troubleConflict:
+	case classConflict:
 		return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errConflict, err)
-	case troubleAborted:
+	case classAborted:
 		return fmt.Errorf("%w: %w", errAborted, err)
-	case troubleTimeout:
+	case classTimeout:
 		return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errTimeout, err)
-	case troubleTooLarge:
+	case classTooLarge:
 		return fmt.Errorf("%w: %w", errTooLarge, err)
-	case troubleReadOnly:
+	case classReadOnly:
 		return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errReadOnly, err)
 	}
 	return err
 }
 
-// A line is where statements go: to the pool, or into a transaction.
-type line struct {
+// A serverSession runs statements on the pool or in a transaction.
+type serverSession struct {
 	*server
 	ctx context.Context
 	tx  *sql.Tx // nil: the pool
 }
 
-func (s *server) line(ctx context.Context) line { return line{server: s, ctx: ctx} }
+func (s *server) line(ctx context.Context) serverSession { return serverSession{server: s, ctx: ctx} }
 
 // exec runs a statement. What the database rolled back to resolve a conflict is
 // run again, but not in a transaction.
-func (l line) exec(name string, args ...any) (res sql.Result, err error) {
-	if err := l.dialect.fits(args); err != nil {
+func (l serverSession) exec(name string, args ...any) (res sql.Result, err error) {
+	if err := l.dialect.checkPacketSize(args); err != nil {
 		return nil, err
 	}
 	err = l.again(func() (err error) {
@@ -161,7 +161,7 @@ func (l line) exec(name string, args ...any) (res sql.Result, err error) {
 }
 
 // change runs a statement and says how many rows it changed.
-func (l line) change(name string, args ...any) (int64, error) {
+func (l serverSession) change(name string, args ...any) (int64, error) {
 	res, err := l.exec(name, args...)
 	if err != nil {
 		return 0, err
@@ -171,7 +171,7 @@ func (l line) change(name string, args ...any) (int64, error) {
 
 // query runs a statement and calls row for every row once all of it is done: a
 // statement may return rows, and then fail to commit.
-func (l line) query(name string, row func([]driver.Value) error, args ...any) error {
+func (l serverSession) query(name string, row func([]driver.Value) error, args ...any) error {
 	var found [][]driver.Value
 	err := l.again(func() (err error) {
 		found = found[:0]
@@ -200,7 +200,7 @@ func (l line) query(name string, row func([]driver.Value) error, args ...any) er
 	return nil
 }
 
-func (l line) on() querier {
+func (l serverSession) on() querier {
 	if l.tx != nil {
 		return l.tx
 	}
@@ -208,7 +208,7 @@ func (l line) on() querier {
 }
 
 // prepare returns the pool's statement, or nil if it has none.
-func (l line) prepare(name string) *sql.Stmt {
+func (l serverSession) prepare(name string) *sql.Stmt {
 	st := l.prepared[name]
 	if st != nil && l.tx != nil {
 		return l.tx.StmtContext(l.ctx, st)
@@ -233,14 +233,14 @@ func (s *server) prepareAll(ctx context.Context, names ...string) (err error) {
 const maxConflicts = 30
 
 // again repeats a step that the database rolled back to resolve a conflict.
-func (l line) again(f func() error) error {
+func (l serverSession) again(f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
 		if err == nil {
 			return nil
 		}
-		what := l.dialect.trouble(err)
-		if what != troubleConflict || l.tx != nil || n == maxConflicts || !pause(l.ctx, n) {
+		what := l.dialect.classify(err)
+		if what != classConflict || l.tx != nil || n == maxConflicts || !pause(l.ctx, n) {
 			return explain(what, err)
 		}
 	}

@@ -12,7 +12,7 @@ import (
 
 // find returns the record of k; it is nil if there is none. One that has
 // expired is there, for its fence.
-func (l line) find(k *key) (found *stored, err error) {
+func (l serverSession) find(k *key) (found *stored, err error) {
 	err = l.query("lookup", func(v []driver.Value) error {
 		r := l.dialect.decode(v)
 		found = &r
@@ -29,7 +29,7 @@ func (l line) find(k *key) (found *stored, err error) {
 
 // findCurrent finds what the snapshot of a transaction does not have, where
 // there is such a thing.
-func (l line) findCurrent(k *key) (found *stored, err error) {
+func (l serverSession) findCurrent(k *key) (found *stored, err error) {
 	if _, ok := l.dialect.statements()["lookup current"]; !ok {
 		return nil, nil
 	}
@@ -48,7 +48,7 @@ func collided(found *stored, k *key, err error) (*stored, error) {
 	return found, err
 }
 
-func (l line) lookup(id onlyonce.ID) (onlyonce.Record, error) {
+func (l serverSession) lookup(id onlyonce.ID) (onlyonce.Record, error) {
 	k := keyOf(id)
 	r, err := l.find(&k)
 	if err == nil && (r == nil || r.Expired) {
@@ -65,7 +65,7 @@ const maxTurns = 20
 
 // claim inserts a record, or looks at the one that is there, and takes it over
 // as it was seen or not at all.
-func (l line) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
+func (l serverSession) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
 	var seen *stored
 	for n := range maxTurns {
 		if n > 0 && !pause(l.ctx, n) {
@@ -74,7 +74,7 @@ func (l line) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
 		began := time.Now()
 		fence, given, err := l.dialect.give(l, "claim", l.claimArgs(k, c))
 		if given {
-			r, sure, err := l.surely(k, sqlrow.Next(c, nil, fence, fence), time.Since(began))
+			r, sure, err := l.raiseAboveFloor(k, sqlrow.Next(c, nil, fence, fence), time.Since(began))
 			if sure || err != nil {
 				return r, err
 			}
@@ -91,7 +91,7 @@ func (l line) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
 		case seen == nil:
 			continue
 		case held(seen, onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}): // by a call whose answer was lost, and which may have been slow
-			r, sure, err := l.surely(k, seen.Record, sqlrow.Slow)
+			r, sure, err := l.raiseAboveFloor(k, seen.Record, sqlrow.Slow)
 			if sure || err != nil {
 				return r, err
 			}
@@ -109,17 +109,17 @@ func (l line) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error) {
 	return onlyonce.Record{}, errContended
 }
 
-func (l line) claimArgs(k *key, c *onlyonce.Claim) []any {
+func (l serverSession) claimArgs(k *key, c *onlyonce.Claim) []any {
 	return []any{
-		k.hash[:], l.dialect.plain(c.ID.Tenant), l.dialect.plain(c.ID.Operation), l.dialect.plain(c.ID.Key),
+		k.hash[:], l.dialect.encodeText(c.ID.Tenant), l.dialect.encodeText(c.ID.Operation), l.dialect.encodeText(c.ID.Key),
 		blob(c.Fingerprint), []byte(c.Owner), sqlrow.LapsedKeep(c), c.Lease.Microseconds(),
 	}
 }
 
-// surely makes the fence of a hold that was given to a new command higher than
-// those of deleted records. It reports false if the record is not as it was given
-// any more.
-func (l line) surely(k *key, r onlyonce.Record, took time.Duration) (_ onlyonce.Record, sure bool, err error) {
+// raiseAboveFloor makes the fence of a new command's hold higher than the fences of
+// deleted records, unless the claim was too quick for a purge to come between. It
+// reports false if the record has changed since.
+func (l serverSession) raiseAboveFloor(k *key, r onlyonce.Record, took time.Duration) (_ onlyonce.Record, sure bool, err error) {
 	if took < sqlrow.Slow {
 		return r, true, nil
 	}
@@ -137,7 +137,7 @@ func (l line) surely(k *key, r onlyonce.Record, took time.Duration) (_ onlyonce.
 }
 
 // number runs a statement that returns one.
-func (l line) number(name string, args ...any) (n int64, err error) {
+func (l serverSession) number(name string, args ...any) (n int64, err error) {
 	err = l.query(name, func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}
 		n = r.Int(name)
@@ -147,7 +147,7 @@ func (l line) number(name string, args ...any) (n int64, err error) {
 }
 
 // take gives the claim the record that was seen, unless that has changed.
-func (l line) take(k *key, c *onlyonce.Claim, seen *stored) (onlyonce.Record, bool, error) {
+func (l serverSession) take(k *key, c *onlyonce.Claim, seen *stored) (onlyonce.Record, bool, error) {
 	r := sqlrow.Next(c, seen, 0, 0)
 	steps, err := sqlrow.EncodeSteps(r.Steps)
 	before, beforeErr := sqlrow.EncodeSteps(seen.Steps)
@@ -165,11 +165,11 @@ func (l line) take(k *key, c *onlyonce.Claim, seen *stored) (onlyonce.Record, bo
 }
 
 // text makes a string a value that is NULL if it is empty.
-func (l line) text(s string) any {
+func (l serverSession) text(s string) any {
 	if s == "" {
 		return nil
 	}
-	return l.dialect.plain(s)
+	return l.dialect.encodeText(s)
 }
 
 // pause waits a little before the nth repeat, unless ctx ends first.

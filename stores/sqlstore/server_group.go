@@ -19,7 +19,7 @@ type groups struct {
 	claims  queue[*groupedClaim]
 	settles queue[*groupedSettle]
 	release func()        // of what the groups hold; may be nil
-	alone   chan struct{} // bounds how many of those who were in a group go on alone
+	alone   chan struct{} // bounds how many callers go on alone after their group
 	waits   sqlrow.Hints  // commands that others had to wait for: they are not to make a group wait
 }
 
@@ -124,7 +124,7 @@ func (s *server) writeClaims(ctx context.Context, g grouper, jobs []*groupedClai
 		if !j.given || err == nil && j.fence > floor {
 			continue
 		}
-		r, sure, _ := l.surely(&j.key, sqlrow.Next(j.claim, nil, j.fence, j.fence), took)
+		r, sure, _ := l.raiseAboveFloor(&j.key, sqlrow.Next(j.claim, nil, j.fence, j.fence), took)
 		j.given, j.raised = sure, r.Fence // one that was not raised is recognised by its owner
 	}
 	return err
@@ -138,8 +138,9 @@ func (g *groups) grouped(k *key) (yes bool, done func()) {
 	return g.busy.Add(1) > fewCallers && !g.waits.Has(&k.hash), func() { g.busy.Add(-1) }
 }
 
-// goAlone waits for a turn to go alone after a group, and returns what ends it.
-func (g *groups) goAlone(ctx context.Context, k *key) (done func(), err error) {
+// solo waits for permission to run alone after a group did not do the job. done gives
+// the permission back.
+func (g *groups) solo(ctx context.Context, k *key) (done func(), err error) {
 	select {
 	case g.alone <- struct{}{}:
 	case <-ctx.Done():
@@ -162,7 +163,7 @@ func (s *server) claimInGroup(ctx context.Context, k *key, c *onlyonce.Claim) (o
 	if j.given {
 		return j.record(), nil
 	}
-	done, err := s.groups.goAlone(ctx, k)
+	done, err := s.groups.solo(ctx, k)
 	if err != nil {
 		return onlyonce.Record{}, err
 	}
@@ -179,7 +180,7 @@ func (s *server) settleInGroup(ctx context.Context, k *key, h *onlyonce.Hold, st
 		s.dialect.settled(k, h.Fence)
 		return nil
 	}
-	done, err := s.groups.goAlone(ctx, k)
+	done, err := s.groups.solo(ctx, k)
 	if err != nil {
 		return err
 	}

@@ -14,12 +14,12 @@ type joinedServer struct {
 	tx *sql.Tx
 }
 
-func (s *server) joined(tx *sql.Tx) keeper { return joinedServer{s, tx} }
+func (s *server) joined(tx *sql.Tx) recordStore { return joinedServer{s, tx} }
 
 // join is for what writes.
-func (t joinedServer) join(ctx context.Context) (line, error) {
-	l := line{server: t.server, ctx: ctx, tx: t.tx}
-	return l, l.dialect.joins(l)
+func (t joinedServer) join(ctx context.Context) (serverSession, error) {
+	l := serverSession{server: t.server, ctx: ctx, tx: t.tx}
+	return l, l.dialect.checkJoinable(l)
 }
 
 func (t joinedServer) claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
@@ -48,5 +48,5 @@ func (t joinedServer) settle(ctx context.Context, h onlyonce.Hold, st onlyonce.S
 }
 
 func (t joinedServer) lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
-	return line{server: t.server, ctx: ctx, tx: t.tx}.lookup(id)
+	return serverSession{server: t.server, ctx: ctx, tx: t.tx}.lookup(id)
 }

@@ -57,7 +57,7 @@ type covered struct {
 // waits: a claim that read the old floor and has yet to insert its row would
 // meet neither the row nor the floor. The floor rises to the clock, so that for as
 // long as records are kept the next purges need no such wait.
-func (l line) cover(highest, now int64, wait time.Duration) (fence int64, err error) {
+func (l serverSession) cover(highest, now int64, wait time.Duration) (fence int64, err error) {
 	c := &l.server.covered
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,7 +14,7 @@ func held(r *stored, h onlyonce.Hold) bool {
 	return r != nil && !r.Expired && r.State == onlyonce.StateProcessing && r.Owner == h.Owner && r.Fence == h.Fence
 }
 
-func (l line) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+func (l serverSession) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	k := keyOf(h.ID)
 	if len(steps) > 0 {
 		return l.step(&k, h, lease, steps)
@@ -32,7 +32,7 @@ func (l line) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]byt
 }
 
 // step adds steps to those that are there.
-func (l line) step(k *key, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+func (l serverSession) step(k *key, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	for n := range maxTurns {
 		if n > 0 && !pause(l.ctx, n) {
 			return l.ctx.Err()
@@ -67,7 +67,7 @@ func (l line) step(k *key, h onlyonce.Hold, lease time.Duration, steps map[strin
 
 // settlementValues returns what a settled record holds, in the order of the
 // statements.
-func (l line) settlementValues(st *onlyonce.Settlement) []any {
+func (l serverSession) settlementValues(st *onlyonce.Settlement) []any {
 	return []any{
 		string(st.State), int64(st.Result.Status), st.Final, l.text(st.Result.Ref), l.text(st.Error),
 		sqlrow.EncodeHeader(st.Result.Header), blob(st.Result.Body), sqlrow.Keep(st),
@@ -76,7 +76,7 @@ func (l line) settlementValues(st *onlyonce.Settlement) []any {
 
 // end settles or releases, and says whether it did. The token is that of a
 // transaction with rows of the caller's; nil: there is none.
-func (l line) end(k *key, h onlyonce.Hold, st *onlyonce.Settlement, token []byte) (bool, error) {
+func (l serverSession) end(k *key, h onlyonce.Hold, st *onlyonce.Settlement, token []byte) (bool, error) {
 	name, args := "release", []any(nil)
 	if st.State != "" {
 		name, args = "settle", l.settlementValues(st)
@@ -90,7 +90,7 @@ func (l line) end(k *key, h onlyonce.Hold, st *onlyonce.Settlement, token []byte
 
 // settle settles alone; repeated says that it was tried before, and may have been
 // done then.
-func (l line) settle(h onlyonce.Hold, st onlyonce.Settlement, repeated bool) error {
+func (l serverSession) settle(h onlyonce.Hold, st onlyonce.Settlement, repeated bool) error {
 	k := keyOf(h.ID)
 	done, err := l.end(&k, h, &st, nil)
 	if done && l.tx == nil {
@@ -105,7 +105,7 @@ func (l line) settle(h onlyonce.Hold, st onlyonce.Settlement, repeated bool) err
 // refused says why nothing was settled: the hold settled before, which is no
 // error, or it is not the record's any more. What a repeated settlement finds
 // settled by its hold took effect, although it may have expired since.
-func (l line) refused(k *key, h onlyonce.Hold, repeated bool) error {
+func (l serverSession) refused(k *key, h onlyonce.Hold, repeated bool) error {
 	r, err := l.find(k)
 	if err != nil {
 		return err
@@ -143,7 +143,7 @@ func (s *server) resolve(ctx context.Context, id onlyonce.ID, fence int64, st on
 }
 
 // decide ends the record that was seen, unless that has changed.
-func (l line) decide(k *key, seen *stored, st *onlyonce.Settlement) (bool, error) {
+func (l serverSession) decide(k *key, seen *stored, st *onlyonce.Settlement) (bool, error) {
 	name, values := "remove", []any(nil)
 	if st.State != "" {
 		name, values = "resolve", l.settlementValues(st)

@@ -12,9 +12,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
-// A serverRun is a caller's function on its way through a transaction of its
-// own.
-type serverRun struct {
+// A serverTx runs a caller's function in a transaction of its own, as often as the
+// database asks for it.
+type serverTx struct {
 	*server
 	ctx  context.Context
 	fn   txFunc
@@ -22,7 +22,7 @@ type serverRun struct {
 	asks *onlyonce.Claim // by runTx
 	hold *onlyonce.Hold  // by settleTx
 
-	seen       sight           // the row, before
+	seen       rowSnapshot     // the row, before
 	record     onlyonce.Record // as it was claimed, then as it was settled
 	settlement onlyonce.Settlement
 	token      []byte // of the transaction
@@ -43,7 +43,7 @@ func (s *server) runTx(ctx context.Context, c onlyonce.Claim, fn txFunc) (onlyon
 		return r, nil
 	}
 	defer s.inside.exit(&k)
-	r := &serverRun{server: s, ctx: ctx, fn: fn, key: k, asks: &c}
+	r := &serverTx{server: s, ctx: ctx, fn: fn, key: k, asks: &c}
 	defer r.keepFence()
 	err := r.run("sqlstore: run in a transaction")
 	if err == nil {
@@ -53,7 +53,7 @@ func (s *server) runTx(ctx context.Context, c onlyonce.Claim, fn txFunc) (onlyon
 }
 
 func (s *server) settleTx(ctx context.Context, h onlyonce.Hold, fn txFunc) error {
-	r := &serverRun{server: s, ctx: ctx, fn: fn, key: keyOf(h.ID), hold: &h}
+	r := &serverTx{server: s, ctx: ctx, fn: fn, key: keyOf(h.ID), hold: &h}
 	return r.run("sqlstore: settle in a transaction")
 }
 
@@ -62,8 +62,8 @@ type ownError struct{ err error }
 
 func (e *ownError) Error() string { return e.err.Error() }
 
-func (r *serverRun) run(doing string) error {
-	err := r.often()
+func (r *serverTx) run(doing string) error {
+	err := r.retry()
 	if own := (*ownError)(nil); errors.As(err, &own) {
 		return own.err
 	}
@@ -74,8 +74,8 @@ func (r *serverRun) run(doing string) error {
 	return nil
 }
 
-// often runs the function until it is undone by nobody.
-func (r *serverRun) often() error {
+// retry runs the function until its transaction is not rolled back by a conflict.
+func (r *serverTx) retry() error {
 	var undone error
 	var took time.Duration // the last run
 	for n := range sqlrow.MaxRuns {
@@ -83,7 +83,7 @@ func (r *serverRun) often() error {
 			return errors.Join(r.ctx.Err(), undone)
 		}
 		began := time.Now()
-		again, err := r.once()
+		again, err := r.attempt()
 		if !again {
 			return err
 		}
@@ -92,32 +92,32 @@ func (r *serverRun) often() error {
 	return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errUndone, undone)
 }
 
-// A turn is one transaction. Whoever goes on after it with another connection
-// leaves it first: all of a pool's connections may be in turns.
-type turn struct {
-	*serverRun
+// A txAttempt is one transaction of a serverTx. It is closed before another connection
+// is used: every connection of the pool may be in a txAttempt.
+type txAttempt struct {
+	*serverTx
 	conn      *sql.Conn
-	in        line
+	in        serverSession
 	committed bool
 	left      bool
 }
 
-// once runs the function in a transaction. It says again if that was undone,
-// and nothing is left of it.
-func (r *serverRun) once() (again bool, err error) {
+// attempt runs the function in a transaction. It returns again if the transaction was
+// rolled back by a conflict, so that nothing of it is left.
+func (r *serverTx) attempt() (again bool, err error) {
 	conn, tx, got, err := r.begin()
 	if err != nil {
-		return r.dialect.trouble(err) == troubleConflict, err
+		return r.dialect.classify(err) == classConflict, err
 	}
 	// A transaction that has begun does not heed the end of its caller.
-	t := &turn{serverRun: r, conn: conn, in: line{server: r.server, ctx: context.WithoutCancel(r.ctx), tx: tx}}
-	defer t.leave()
+	t := &txAttempt{serverTx: r, conn: conn, in: serverSession{server: r.server, ctx: context.WithoutCancel(r.ctx), tx: tx}}
+	defer t.close()
 	if got != sqlrow.LockMine {
 		return false, t.inFlight(got)
 	}
 	runs, err := t.look()
 	if err == nil && !runs {
-		t.leave()
+		t.close()
 		err = t.dialect.durable(t.line(t.ctx), &t.key, t.seen.row)
 	}
 	if !runs || err != nil {
@@ -125,18 +125,18 @@ func (r *serverRun) once() (again bool, err error) {
 	}
 	err = t.call()
 	if err != nil {
-		return t.failed(err)
+		return t.onFuncError(err)
 	}
 	written, err := t.write()
 	if err != nil || !written {
-		return t.undone(err)
+		return t.onConflict(err)
 	}
 	return t.commit()
 }
 
 // begin begins a transaction on a connection of its own. ctx bounds the wait
 // for the connection.
-func (r *serverRun) begin() (conn *sql.Conn, tx *sql.Tx, got string, err error) {
+func (r *serverTx) begin() (conn *sql.Conn, tx *sql.Tx, got string, err error) {
 	locks := r.locks()
 	r.token = sqlrow.NewToken()
 	for range 3 {
@@ -153,11 +153,11 @@ func (r *serverRun) begin() (conn *sql.Conn, tx *sql.Tx, got string, err error) 
 			break
 		}
 	}
-	return nil, nil, "", explain(r.dialect.trouble(err), err)
+	return nil, nil, "", explain(r.dialect.classify(err), err)
 }
 
 // locks are those of what is asked for; nil: none.
-func (r *serverRun) locks() *sqlrow.Locks {
+func (r *serverTx) locks() *sqlrow.Locks {
 	if r.asks == nil {
 		return nil
 	}
@@ -165,10 +165,10 @@ func (r *serverRun) locks() *sqlrow.Locks {
 	return &locks
 }
 
-// leave ends the transaction, if it has not ended, and gives the lock and the
-// connection back. A connection that may still be in the transaction is given up:
-// what makes it as it was would commit.
-func (t *turn) leave() (rolledBack bool) {
+// close rolls the transaction back if it has not ended, and releases the lock and the
+// connection. A connection that may still be in the transaction is closed: resetting
+// it for the pool would commit.
+func (t *txAttempt) close() (rolledBack bool) {
 	if t.left {
 		return false
 	}
@@ -183,8 +183,8 @@ func (t *turn) leave() (rolledBack bool) {
 }
 
 // inFlight answers while another process runs the command.
-func (t *turn) inFlight(got string) error {
-	t.leave()
+func (t *txAttempt) inFlight(got string) error {
+	t.close()
 	found, err := t.line(t.ctx).find(&t.key)
 	switch {
 	case err != nil:
@@ -201,7 +201,7 @@ func (t *turn) inFlight(got string) error {
 }
 
 // look reads the record and says whether the function runs.
-func (t *turn) look() (runs bool, err error) {
+func (t *txAttempt) look() (runs bool, err error) {
 	t.seen, err = t.dialect.look(t.in, &t.key, t.token)
 	if err != nil {
 		return false, err
@@ -231,7 +231,7 @@ func (t *turn) look() (runs bool, err error) {
 }
 
 // call calls the function. When it panics, the transaction is rolled back.
-func (t *turn) call() (err error) {
+func (t *txAttempt) call() (err error) {
 	if t.asks != nil {
 		t.given = t.record.Fence
 	}
@@ -242,7 +242,7 @@ func (t *turn) call() (err error) {
 // keepFence makes every fence to come for the command higher than one that the
 // function got in vain, as far as the database can be reached: by a row where
 // there is none, otherwise by the floor.
-func (r *serverRun) keepFence() {
+func (r *serverTx) keepFence() {
 	if r.given == 0 || r.recorded {
 		return
 	}
@@ -250,11 +250,11 @@ func (r *serverRun) keepFence() {
 	defer cancel()
 	l, id := r.line(ctx), &r.key.id
 	for {
-		n, err := l.change("keep fence", r.key.hash[:], r.dialect.plain(id.Tenant), r.dialect.plain(id.Operation), r.dialect.plain(id.Key), []byte(r.asks.Owner), r.given)
+		n, err := l.change("keep fence", r.key.hash[:], r.dialect.encodeText(id.Tenant), r.dialect.encodeText(id.Operation), r.dialect.encodeText(id.Key), []byte(r.asks.Owner), r.given)
 		if n == 0 || err != nil {
 			_, err = l.exec("raise floor", r.given)
 		}
-		if err == nil || r.dialect.trouble(err) != troubleOther || !sqlrow.Pause(ctx, keepPause) {
+		if err == nil || r.dialect.classify(err) != classOther || !sqlrow.Pause(ctx, keepPause) {
 			return
 		}
 	}
@@ -264,10 +264,10 @@ func (r *serverRun) keepFence() {
 // broke.
 const keepPause = 100 * time.Millisecond
 
-// failed rolls back what the function wrote and records its settlement alone.
-func (t *turn) failed(own error) (again bool, err error) {
-	t.leave()
-	if t.dialect.trouble(own) == troubleConflict {
+// onFuncError rolls back what the function wrote and records its settlement alone.
+func (t *txAttempt) onFuncError(own error) (again bool, err error) {
+	t.close()
+	if t.dialect.classify(own) == classConflict {
 		return true, own
 	}
 	if t.settlement.State == "" {
@@ -285,7 +285,7 @@ func (t *turn) failed(own error) (again bool, err error) {
 	return false, &ownError{own}
 }
 
-func (t *turn) recordAlone(l line) error {
+func (t *txAttempt) recordAlone(l serverSession) error {
 	t.seen.mark = 0
 	written, err := t.dialect.record(l, &t.seen, &t.record, l.settlementValues(&t.settlement), nil)
 	if err == nil && !written {
@@ -299,10 +299,10 @@ func (t *turn) recordAlone(l line) error {
 }
 
 // write settles the command in the transaction, if it is still the run's.
-func (t *turn) write() (written bool, err error) {
+func (t *txAttempt) write() (written bool, err error) {
 	st := &t.settlement
 	if t.hold != nil {
-		if err := t.dialect.same(t.in, &t.seen); err != nil {
+		if err := t.dialect.checkSameTx(t.in, &t.seen); err != nil {
 			return false, err
 		}
 		written, err = t.in.end(&t.key, *t.hold, st, t.token)
@@ -314,10 +314,10 @@ func (t *turn) write() (written bool, err error) {
 	return t.dialect.record(t.in, &t.seen, &t.record, t.in.settlementValues(st), t.token)
 }
 
-// undone rolls back because the command could not be settled: the database
-// failed, or another attempt has the record.
-func (t *turn) undone(cause error) (again bool, err error) {
-	rolledBack := t.leave()
+// onConflict rolls back a transaction that could not settle the command, because the
+// database failed or another attempt has the record.
+func (t *txAttempt) onConflict(cause error) (again bool, err error) {
+	rolledBack := t.close()
 	switch {
 	case cause == nil:
 		return true, errConflict
@@ -325,28 +325,28 @@ func (t *turn) undone(cause error) (again bool, err error) {
 		return false, cause
 	case errors.Is(cause, sql.ErrTxDone), errors.Is(cause, errEnded):
 		return false, fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, errEnded, cause)
-	case t.dialect.trouble(cause) == troubleConflict && rolledBack:
+	case t.dialect.classify(cause) == classConflict && rolledBack:
 		return true, cause
 	}
 	return false, cause
 }
 
-func (t *turn) commit() (again bool, err error) {
+func (t *txAttempt) commit() (again bool, err error) {
 	err = t.in.tx.Commit()
 	if t.committed = err == nil; t.committed {
 		t.recorded = true
 		t.settled()
 		return false, nil
 	}
-	what := t.dialect.trouble(err)
-	if what == troubleConflict {
+	what := t.dialect.classify(err)
+	if what == classConflict {
 		return true, explain(what, err)
 	}
-	return false, t.doubt(explain(what, err)) // some errors come after a commit, and some of a pooler's instead of its answer
+	return false, t.resolveCommit(explain(what, err)) // some errors come after a commit, and some of a pooler's instead of its answer
 }
 
 // settled makes the run's record what was written.
-func (t *turn) settled() {
+func (t *txAttempt) settled() {
 	if t.settlement.State == "" {
 		return
 	}

@@ -23,9 +23,9 @@ func args(values ...any) []driver.NamedValue {
 	return list
 }
 
-// A direct session speaks with a connection's driver, with statements prepared
+// A driverSession talks to a connection's driver, with statements prepared
 // once: what database/sql adds to each call costs a tenth of a claim.
-type direct struct {
+type driverSession struct {
 	conn     driver.Conn
 	text     map[string]string
 	prepared map[string]driver.Stmt
@@ -33,7 +33,7 @@ type direct struct {
 
 var errOldDriver = errors.New("the driver's statements know no context: use one with driver.StmtExecContext and StmtQueryContext, such as modernc.org/sqlite")
 
-func (d *direct) prepare(name string) (driver.Stmt, error) {
+func (d *driverSession) prepare(name string) (driver.Stmt, error) {
 	if st, ok := d.prepared[name]; ok {
 		return st, nil
 	}
@@ -45,7 +45,7 @@ func (d *direct) prepare(name string) (driver.Stmt, error) {
 	return st, nil
 }
 
-func (d *direct) exec(name string, args []driver.NamedValue) (int64, error) {
+func (d *driverSession) exec(name string, args []driver.NamedValue) (int64, error) {
 	st, err := d.prepare(name)
 	if err != nil {
 		return 0, err
@@ -61,7 +61,7 @@ func (d *direct) exec(name string, args []driver.NamedValue) (int64, error) {
 	return res.RowsAffected()
 }
 
-func (d *direct) query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
+func (d *driverSession) query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
 	st, err := d.prepare(name)
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func each(rows driver.Rows, row func([]driver.Value) error) error {
 	}
 }
 
-func (d *direct) close() {
+func (d *driverSession) close() {
 	for _, st := range d.prepared {
 		_ = st.Close()
 	}
@@ -105,14 +105,14 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// A through session goes through database/sql.
-type through struct {
+// A sqlSession goes through database/sql.
+type sqlSession struct {
 	ctx  context.Context
 	on   querier
 	text map[string]string
 }
 
-func (t through) exec(name string, args []driver.NamedValue) (int64, error) {
+func (t sqlSession) exec(name string, args []driver.NamedValue) (int64, error) {
 	res, err := t.on.ExecContext(t.ctx, t.text[name], anys(args)...)
 	if err != nil {
 		return 0, err
@@ -120,7 +120,7 @@ func (t through) exec(name string, args []driver.NamedValue) (int64, error) {
 	return res.RowsAffected()
 }
 
-func (t through) query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
+func (t sqlSession) query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
 	rows, err := t.on.QueryContext(t.ctx, t.text[name], anys(args)...)
 	if err != nil {
 		return err

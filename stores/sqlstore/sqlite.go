@@ -60,10 +60,10 @@ func openFile(ctx context.Context, db *sql.DB, path string, cfg Config) (*sqlite
 // patience is how long a database may be locked while a store is opened.
 const patience = 10 * time.Second
 
-// patiently repeats f while the database is locked. Most statements wait by
+// retryWhileLocked repeats f while the database is locked. Most statements wait by
 // themselves; one that turns the write-ahead log on, which may stand in the
 // DSN, does not. One that turns it off never gets its way.
-func patiently(ctx context.Context, f func() error) error {
+func retryWhileLocked(ctx context.Context, f func() error) error {
 	var other error
 	for began := time.Now(); ; {
 		err := f()
@@ -97,7 +97,7 @@ func checkSQLite(ctx context.Context, db *sql.DB) (pool settings, err error) {
 	if err := isSQLite(ctx, db); err != nil {
 		return pool, err
 	}
-	if pool, err = readSettings(through{ctx: ctx, on: db, text: sqliteText}); err != nil {
+	if pool, err = readSettings(sqlSession{ctx: ctx, on: db, text: sqliteText}); err != nil {
 		return pool, err
 	}
 	for _, f := range findInSettings(pool, pool) {
@@ -136,7 +136,7 @@ func olderThan(a, b string) bool {
 
 // A batch of claims dirties a page of the index for nearly every one of them,
 // and the next batch mostly the same pages: the longer the log, the fewer of
-// them are written twice. Who set another value, 0 for a replicator, keeps it.
+// them are written twice. A value that the user set, such as 0 for a replicator, stays.
 const (
 	checkpointDefault = 1000 // SQLite's own
 	checkpointPages   = 4000

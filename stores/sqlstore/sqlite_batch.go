@@ -30,7 +30,7 @@ const txBatchTime = 20 * time.Millisecond
 // startRuns begins a batch and gives the first function its turn.
 func (s *sqlite) startRuns(tickets []*ticket[job]) {
 	b := &txBatch{store: s, token: sqlrow.NewToken(), began: time.Now(), todo: tickets}
-	b.guard(func() {
+	b.abandonOnPanic(func() {
 		for _, t := range tickets {
 			t.job.run.batch = b
 			s.queue.offer(t)
@@ -43,8 +43,8 @@ func (s *sqlite) startRuns(tickets []*ticket[job]) {
 	})
 }
 
-// guard ends the batch if f panics: nobody is to wait for ever.
-func (b *txBatch) guard(f func()) {
+// abandonOnPanic ends the batch if f panics, so that nobody waits forever.
+func (b *txBatch) abandonOnPanic(f func()) {
 	whole := false
 	defer func() {
 		if !whole {
@@ -67,7 +67,7 @@ func (b *txBatch) abandon(err error) {
 	b.store.queue.next()
 }
 
-func (b *txBatch) use(f func(*direct) error) error { return b.store.writer.use(f) }
+func (b *txBatch) use(f func(*driverSession) error) error { return b.store.writer.use(f) }
 
 // begin begins the transaction with the write lock.
 func (b *txBatch) begin() error {
@@ -81,7 +81,7 @@ func (b *txBatch) begin() error {
 	}
 	b.tx = tx
 	b.joined = b.store.shared.Load()
-	return b.use(func(d *direct) error {
+	return b.use(func(d *driverSession) error {
 		if _, err := d.exec("lock", nil); err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func (b *txBatch) pass() {
 	for len(b.todo) > 0 && (len(b.ran) == 0 || time.Since(b.began) < txBatchTime) {
 		t := b.todo[0]
 		b.todo = b.todo[1:]
-		if b.store.queue.give(t) {
+		if b.store.queue.grantTurn(t) {
 			return
 		}
 	}
@@ -107,14 +107,14 @@ func takeTurn(t *ticket[job]) { t.job.run.batch.turn(t) }
 
 func (b *txBatch) turn(t *ticket[job]) {
 	runs := false
-	b.guard(func() { runs = b.start(t) })
+	b.abandonOnPanic(func() { runs = b.start(t) })
 	if !runs {
 		return
 	}
 	r := t.job.run
 	r.panicked = true
 	defer func() {
-		b.guard(func() { b.finish(t, b.endSavepoint(r)) })
+		b.abandonOnPanic(func() { b.finish(t, b.endSavepoint(r)) })
 	}()
 	r.settlement, r.err = r.fn(r.ctx, b.tx, r.record)
 	r.panicked = false
@@ -125,7 +125,7 @@ func (b *txBatch) turn(t *ticket[job]) {
 // this transaction, so it is no answer before the commit.
 func (b *txBatch) start(t *ticket[job]) (runs bool) {
 	r := t.job.run
-	err := b.use(func(d *direct) (err error) {
+	err := b.use(func(d *driverSession) (err error) {
 		if err := b.look(d); err != nil {
 			return err
 		}
@@ -139,7 +139,7 @@ func (b *txBatch) start(t *ticket[job]) (runs bool) {
 	})
 	switch {
 	case err != nil:
-		b.lose(t, err)
+		b.abort(t, err)
 	case runs && r.ended:
 		b.finish(t, nil)
 	case !runs:
@@ -152,7 +152,7 @@ func (b *txBatch) start(t *ticket[job]) (runs bool) {
 }
 
 // look reads the clock again if a function used WithTx.
-func (b *txBatch) look(d *direct) error {
+func (b *txBatch) look(d *driverSession) error {
 	joined := b.store.shared.Load()
 	if joined == b.joined {
 		return nil
@@ -163,8 +163,8 @@ func (b *txBatch) look(d *direct) error {
 
 // endSavepoint keeps what the function wrote, or undoes it. It fails if the
 // transaction is not open any more.
-func (b *txBatch) endSavepoint(r *run) error {
-	return b.use(func(d *direct) error {
+func (b *txBatch) endSavepoint(r *sqliteTx) error {
+	return b.use(func(d *driverSession) error {
 		if r.panicked || r.err != nil {
 			if _, err := d.exec("undo", nil); err != nil {
 				return err
@@ -179,11 +179,11 @@ func (b *txBatch) endSavepoint(r *run) error {
 func (b *txBatch) finish(t *ticket[job], lost error) {
 	r := t.job.run
 	if lost != nil {
-		b.lose(t, errors.Join(errEnded, lost))
+		b.abort(t, errors.Join(errEnded, lost))
 		return
 	}
-	if err := b.use(func(d *direct) error { return r.write(d, b.now) }); err != nil {
-		b.lose(t, err)
+	if err := b.use(func(d *driverSession) error { return r.write(d, b.now) }); err != nil {
+		b.abort(t, err)
 		return
 	}
 	if !r.panicked {
@@ -199,7 +199,7 @@ func (b *txBatch) commit() {
 	q.back(b.todo)
 	b.todo = nil
 	if err := b.tx.Commit(); err != nil {
-		b.doubt(err)
+		b.resolveCommit(err)
 		return
 	}
 	for _, t := range b.ran {

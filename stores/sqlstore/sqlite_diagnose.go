@@ -111,7 +111,7 @@ func (s *sqlite) settings(ctx context.Context) ([]onlyonce.Finding, error) {
 	if err := s.do(ctx, ours); err != nil {
 		return nil, err
 	}
-	pool, err := readSettings(through{ctx: ctx, on: s.db, text: s.text})
+	pool, err := readSettings(sqlSession{ctx: ctx, on: s.db, text: s.text})
 	if err != nil {
 		return nil, err
 	}

@@ -57,9 +57,9 @@ func (c *clock) fence(previous int64) int64 { return max(c.now, previous+1, c.fl
 // newFence returns the fence of a new record's first hold.
 func (c *clock) newFence(createdAt int64) int64 { return max(createdAt, c.floor+1) }
 
-// whole returns the microseconds after which a duration that begins now has
+// microsCeil returns the microseconds after which a duration that begins now has
 // passed: the clock counts milliseconds, and one of them is under way.
-func whole(d time.Duration) int64 { return d.Microseconds() + 1000 }
+func microsCeil(d time.Duration) int64 { return d.Microseconds() + 1000 }
 
 // find returns the record of k; it is nil if there is none. One that has
 // expired is there, for its fence.
@@ -125,7 +125,7 @@ func newClaimOp(c onlyonce.Claim) *claimOp {
 
 func (o *claimOp) alone(s session) (bool, error) {
 	c, given := &o.claim, false
-	o.args[7].Value = whole(c.Lease)
+	o.args[7].Value = microsCeil(c.Lease)
 	err := s.query("claim", o.args[:8], func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}
 		o.given(r.Int("created_at"), r.Int("fence"))
@@ -172,7 +172,7 @@ func (o *claimOp) apply(s session, now *clock) error {
 func (o *claimOp) insert(s session, now *clock) (bool, error) {
 	at := now.create()
 	fence := now.newFence(at)
-	o.args[7].Value, o.args[8].Value, o.args[9].Value = at, fence, now.now+whole(o.claim.Lease)
+	o.args[7].Value, o.args[8].Value, o.args[9].Value = at, fence, now.now+microsCeil(o.claim.Lease)
 	n, err := s.exec("insert", o.args)
 	if n == 0 || err != nil {
 		return false, err
@@ -192,6 +192,6 @@ func (o *claimOp) take(s session, now *clock) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.exec("take", args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+whole(o.claim.Lease), sqlrow.LapsedKeep(&o.claim), blob(r.Fingerprint), steps, o.key.hash[:]))
+	_, err = s.exec("take", args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+microsCeil(o.claim.Lease), sqlrow.LapsedKeep(&o.claim), blob(r.Fingerprint), steps, o.key.hash[:]))
 	return err
 }

@@ -66,7 +66,7 @@ func (o *settleOp) values(now *clock) []any {
 	if now != nil {
 		list[7], list[8] = now.now, o.expiresAt(now)
 	} else if st.Keep > 0 {
-		list[9] = whole(st.Keep)
+		list[9] = microsCeil(st.Keep)
 	}
 	return list
 }
@@ -75,7 +75,7 @@ func (o *settleOp) expiresAt(now *clock) any {
 	if o.settlement.Keep <= 0 {
 		return nil
 	}
-	return now.now + whole(o.settlement.Keep)
+	return now.now + microsCeil(o.settlement.Keep)
 }
 
 func (o *settleOp) release(s session, now *clock) error {
@@ -146,7 +146,7 @@ func (o *renewOp) apply(s session, now *clock) error {
 }
 
 func (o *renewOp) renew(s session, now any) error {
-	n, err := s.exec("renew", args(now, whole(o.lease), o.key.hash[:], []byte(o.hold.Owner), o.hold.Fence))
+	n, err := s.exec("renew", args(now, microsCeil(o.lease), o.key.hash[:], []byte(o.hold.Owner), o.hold.Fence))
 	if n == 0 && err == nil {
 		return onlyonce.ErrLost
 	}

@@ -22,7 +22,7 @@ type sqlite struct {
 	queue  queue[job]
 	known  *sql.Stmt // the statement "lookup"
 	hints  sqlrow.Hints
-	inside inside
+	inside runningTx
 	shared atomic.Int64 // how often WithTx was used
 }
 
@@ -94,7 +94,7 @@ func (s *sqlite) purge(ctx context.Context, limit int) (int, error) {
 
 // unresolved counts the records whose outcome nobody knows.
 func (s *sqlite) unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
-	err = through{ctx: ctx, on: s.db, text: s.text}.query("unresolved", nil, func(v []driver.Value) error {
+	err = sqlSession{ctx: ctx, on: s.db, text: s.text}.query("unresolved", nil, func(v []driver.Value) error {
 		n, oldest, err = readUnresolved(v)
 		return err
 	})
@@ -162,11 +162,11 @@ type joinedSQLite struct {
 	tx    *sql.Tx
 }
 
-func (s *sqlite) joined(tx *sql.Tx) keeper { return joinedSQLite{s, tx} }
+func (s *sqlite) joined(tx *sql.Tx) recordStore { return joinedSQLite{s, tx} }
 
 func (t joinedSQLite) do(ctx context.Context, o op) error {
 	t.store.shared.Add(1)
-	on := through{ctx: ctx, on: t.tx, text: t.store.text}
+	on := sqlSession{ctx: ctx, on: t.tx, text: t.store.text}
 	if done, err := o.alone(on); done || err != nil {
 		return err
 	}
@@ -196,7 +196,7 @@ func (t joinedSQLite) settle(ctx context.Context, h onlyonce.Hold, st onlyonce.S
 
 func (t joinedSQLite) lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
 	k := keyOf(id)
-	r, err := find(through{ctx: ctx, on: t.tx, text: t.store.text}, &k)
+	r, err := find(sqlSession{ctx: ctx, on: t.tx, text: t.store.text}, &k)
 	if err == nil && (r == nil || r.Expired) {
 		err = onlyonce.ErrNotFound
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
-// A run is a caller's function on its way through a transaction.
-type run struct {
+// A sqliteTx runs a caller's function in a transaction that it shares with others.
+type sqliteTx struct {
 	ctx   context.Context
 	fn    txFunc
 	key   key
@@ -47,7 +47,7 @@ func (s *sqlite) runTx(ctx context.Context, c onlyonce.Claim, fn txFunc) (onlyon
 		return r, nil
 	}
 	defer s.inside.exit(&k)
-	r := &run{ctx: s.enterContext(ctx), fn: fn, key: k, claim: &c}
+	r := &sqliteTx{ctx: s.enterContext(ctx), fn: fn, key: k, claim: &c}
 	err := s.queue.do(ctx, newTicket(job{run: r}))
 	if err == nil {
 		s.hints.Add(&k.hash)
@@ -59,13 +59,13 @@ func (s *sqlite) settleTx(ctx context.Context, h onlyonce.Hold, fn txFunc) error
 	if err := s.checkContext(ctx); err != nil {
 		return fmt.Errorf("sqlstore: settle in a transaction: %w", err)
 	}
-	r := &run{ctx: s.enterContext(ctx), fn: fn, key: keyOf(h.ID), hold: &h}
+	r := &sqliteTx{ctx: s.enterContext(ctx), fn: fn, key: keyOf(h.ID), hold: &h}
 	return r.outcome("sqlstore: settle in a transaction", s.queue.do(ctx, newTicket(job{run: r})))
 }
 
 // outcome is what the caller gets: its function's error as it is, with the
 // store's own if there is one.
-func (r *run) outcome(doing string, err error) error {
+func (r *sqliteTx) outcome(doing string, err error) error {
 	if err != nil {
 		err = fmt.Errorf("%s: %w", doing, err)
 	}
@@ -79,7 +79,7 @@ func (r *run) outcome(doing string, err error) error {
 }
 
 // look reads the run's record and says whether its function runs.
-func (r *run) look(s session, now *clock) (runs bool, err error) {
+func (r *sqliteTx) look(s session, now *clock) (runs bool, err error) {
 	finds := findIfKnown
 	if r.hold != nil {
 		finds = find
@@ -106,7 +106,7 @@ func (r *run) look(s session, now *clock) (runs bool, err error) {
 	return r.lookClaim(now), nil
 }
 
-func (r *run) lookClaim(now *clock) (runs bool) {
+func (r *sqliteTx) lookClaim(now *clock) (runs bool) {
 	switch b := r.before; {
 	case b == nil:
 		at := now.create()
@@ -123,7 +123,7 @@ func (r *run) lookClaim(now *clock) (runs bool) {
 	return true
 }
 
-func (r *run) lookHold() (runs bool) {
+func (r *sqliteTx) lookHold() (runs bool) {
 	b := r.before
 	if b == nil || b.Expired || b.State != onlyonce.StateProcessing || b.Owner != r.hold.Owner || b.Fence != r.hold.Fence {
 		r.refused = onlyonce.ErrLost
@@ -134,14 +134,14 @@ func (r *run) lookHold() (runs bool) {
 }
 
 // leaves says that the function left nothing, not even a settlement.
-func (r *run) leaves() bool {
+func (r *sqliteTx) leaves() bool {
 	return r.panicked || r.err != nil && r.settlement.State == ""
 }
 
 var errChanged = errors.New("the function changed the record of its own command")
 
 // write records how the run ended.
-func (r *run) write(s session, now *clock) error {
+func (r *sqliteTx) write(s session, now *clock) error {
 	o := newSettleOp(onlyonce.Hold{ID: r.key.id, Owner: r.record.Owner, Fence: r.record.Fence}, r.settlement)
 	switch {
 	case r.hold == nil:
@@ -158,7 +158,7 @@ func (r *run) write(s session, now *clock) error {
 
 // writeClaim puts the settled record in the place of what was there. A fence
 // that was handed out is not handed out again, whatever became of the run.
-func (r *run) writeClaim(o *settleOp, s session, now *clock) error {
+func (r *sqliteTx) writeClaim(o *settleOp, s session, now *clock) error {
 	if r.leaves() {
 		return keepFence(s, now, r.record.Fence)
 	}
@@ -186,7 +186,7 @@ func (r *run) writeClaim(o *settleOp, s session, now *clock) error {
 	return err
 }
 
-func (r *run) insert(o *settleOp, s session, now *clock) (done bool, err error) {
+func (r *sqliteTx) insert(o *settleOp, s session, now *clock) (done bool, err error) {
 	rec := &r.record
 	steps, err := sqlrow.EncodeSteps(rec.Steps)
 	if err != nil {
@@ -198,7 +198,7 @@ func (r *run) insert(o *settleOp, s session, now *clock) (done bool, err error) 
 }
 
 // settled makes the run's record what write made of it.
-func (r *run) settled(now *clock) {
+func (r *sqliteTx) settled(now *clock) {
 	if !r.idle && r.settlement.State != "" {
 		r.record = r.record.Settled(r.settlement, time.UnixMicro(now.now).UTC())
 	}

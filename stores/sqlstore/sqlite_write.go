@@ -11,7 +11,7 @@ import (
 // A job is an op, or a function that runs in a transaction.
 type job struct {
 	op  op
-	run *run
+	run *sqliteTx
 }
 
 // do has the op written together with others.
@@ -23,7 +23,7 @@ func (s *sqlite) do(ctx context.Context, o op) error {
 }
 
 // write writes a batch: what is short in one transaction, then the functions
-// in another, so that nobody waits for a function but those who bring one.
+// in another, so that only callers with functions wait for functions.
 func (s *sqlite) write(batch []*ticket[job]) (then func()) {
 	if err := s.file.check(); err != nil {
 		for _, t := range batch {
@@ -56,7 +56,7 @@ func (s *sqlite) writeOps(ops []*ticket[job]) {
 			s.writer.discard()
 		}
 	}()
-	err := s.writer.use(func(d *direct) error {
+	err := s.writer.use(func(d *driverSession) error {
 		if len(ops) == 1 {
 			done, err := ops[0].job.op.alone(d)
 			if done || err != nil {
@@ -79,7 +79,7 @@ func (s *sqlite) writeOps(ops []*ticket[job]) {
 const maxCulprits = 8
 
 // together does the ops in one transaction. An error is that of the whole.
-func (s *sqlite) together(d *direct, ops []*ticket[job]) error {
+func (s *sqlite) together(d *driverSession, ops []*ticket[job]) error {
 	for range maxCulprits {
 		culprit, err := s.attempt(d, ops)
 		if culprit < 0 {
@@ -97,7 +97,7 @@ func (s *sqlite) together(d *direct, ops []*ticket[job]) error {
 // attempt does the ops in one transaction and answers them. If one of them
 // made the database roll all of it back, it is the culprit, and the others are
 // not answered.
-func (s *sqlite) attempt(d *direct, ops []*ticket[job]) (culprit int, err error) {
+func (s *sqlite) attempt(d *driverSession, ops []*ticket[job]) (culprit int, err error) {
 	if _, err := d.exec("begin", nil); err != nil {
 		return -1, err
 	}
@@ -108,7 +108,7 @@ func (s *sqlite) attempt(d *direct, ops []*ticket[job]) (culprit int, err error)
 	errs := make([]error, len(ops))
 	for i, t := range ops {
 		errs[i] = t.job.op.apply(d, now)
-		if errs[i] != nil && !verdict(errs[i]) && !open(d) {
+		if errs[i] != nil && !verdict(errs[i]) && !txStillOpen(d) {
 			return i, errs[i]
 		}
 	}
@@ -131,9 +131,9 @@ func verdict(err error) bool {
 	return false
 }
 
-// open says whether the transaction is still open after an error: some make
+// txStillOpen reports whether the transaction is still open after an error: some make
 // SQLite roll it back, and what comes after would stand alone.
-func open(d *direct) bool {
+func txStillOpen(d *driverSession) bool {
 	if _, err := d.exec("probe", nil); err != nil {
 		return true
 	}

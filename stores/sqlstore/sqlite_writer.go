@@ -11,14 +11,14 @@ import (
 	"time"
 )
 
-// A writer has the one connection that writes. Only who leads the queue uses it.
+// A writer has the one connection that writes. Only the leader of the queue uses it.
 type writer struct {
 	db    *sql.DB
 	text  map[string]string
 	setup func(context.Context, *sql.Conn) error
 
 	conn   *sql.Conn // nil when there is none
-	direct *direct
+	direct *driverSession
 }
 
 // reconnect bounds the wait for a connection in place of a broken one.
@@ -34,7 +34,7 @@ func (w *writer) open(ctx context.Context) error {
 	}
 	w.conn = conn
 	return conn.Raw(func(c any) error {
-		w.direct = &direct{conn: c.(driver.Conn), text: w.text, prepared: make(map[string]driver.Stmt)}
+		w.direct = &driverSession{conn: c.(driver.Conn), text: w.text, prepared: make(map[string]driver.Stmt)}
 		return nil
 	})
 }
@@ -52,7 +52,7 @@ func (w *writer) ready() error {
 // use calls f with the connection's session. Raw gets to see neither an error
 // nor a panic of f, for it would close the connection, and wait for ever for a
 // transaction that is open on it.
-func (w *writer) use(f func(*direct) error) (err error) {
+func (w *writer) use(f func(*driverSession) error) (err error) {
 	if err := w.ready(); err != nil {
 		return err
 	}

@@ -33,8 +33,8 @@ var (
 	_ onlyonce.Diagnoser           = (*Store)(nil)
 )
 
-// A keeper is an onlyonce.Store whose errors do not say what was asked for.
-type keeper interface {
+// A recordStore is an onlyonce.Store whose errors do not name the operation.
+type recordStore interface {
 	claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error)
 	renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error
 	settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error
@@ -43,14 +43,14 @@ type keeper interface {
 
 // An engine is a store on one kind of database.
 type engine interface {
-	keeper
-	boxEngine
+	recordStore
+	outboxEngine
 	resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error
 	purge(ctx context.Context, limit int) (int, error)
 	unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
 	page(ctx context.Context, f onlyonce.Filter, before position) ([]stored, error)
 	diagnose(ctx context.Context) ([]onlyonce.Finding, error)
-	joined(tx *sql.Tx) keeper
+	joined(tx *sql.Tx) recordStore
 	runTx(ctx context.Context, c onlyonce.Claim, fn txFunc) (onlyonce.Record, error)
 	settleTx(ctx context.Context, h onlyonce.Hold, fn txFunc) error
 	close() error

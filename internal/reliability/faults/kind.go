@@ -17,7 +17,7 @@ type Kind struct {
 
 	programs map[string]string // patterns of their paths
 	user     string            // who runs it, if the caller is root
-	once     *sync.Once        // of the setup
+	setups   *sync.Mutex       // held by one that sets up
 	setup    func(s *Server) []string
 	run      func(s *Server) []string
 	cut      string // lists statements that cut the connections of others
@@ -35,7 +35,7 @@ var PostgreSQL = &Kind{
 	Name:     "PostgreSQL's server",
 	programs: map[string]string{"initdb": "/usr/lib/postgresql/*/bin/initdb", "postgres": "/usr/lib/postgresql/*/bin/postgres"},
 	user:     "postgres",
-	once:     new(sync.Once),
+	setups:   new(sync.Mutex),
 	setup: func(s *Server) []string {
 		return []string{s.programs["initdb"], "-D", s.Data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"}
 	},
@@ -60,7 +60,7 @@ var MariaDB = &Kind{
 	Name:     "MariaDB's server",
 	programs: map[string]string{"install": "/usr/bin/mariadb-install-db", "server": "/usr/sbin/mariadbd"},
 	user:     "mysql",
-	once:     new(sync.Once),
+	setups:   new(sync.Mutex),
 	setup: func(s *Server) []string {
 		return []string{s.programs["install"], "--no-defaults", "--datadir=" + s.Data(), "--tmpdir=" + s.Data(), "--auth-root-authentication-method=normal", "--skip-test-db"}
 	},

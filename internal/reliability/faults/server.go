@@ -218,22 +218,27 @@ func (s *Server) command(args []string) *exec.Cmd {
 	return cmd
 }
 
-// setUp returns the data of a server of this kind that nobody has used.
+// setUp returns the data of a server of this kind that nobody has used. It is made
+// once in each shared directory.
 func (s *Server) setUp(shared string) (data string, err error) {
 	blank := *s
 	blank.Dir = filepath.Join(shared, s.Kind.Driver)
-	s.Kind.once.Do(func() {
-		if err = os.Mkdir(blank.Dir, 0o755); err != nil { //nolint:gosec // another user runs the server
-			return
-		}
-		if err = blank.giveAway(); err != nil {
-			return
-		}
-		if out, failed := blank.command(s.Kind.setup(&blank)).CombinedOutput(); failed != nil {
-			err = fmt.Errorf("set up %s: %w\n%s", s.Kind.Name, failed, out)
-		}
-	})
-	return blank.Data(), err
+	s.Kind.setups.Lock()
+	defer s.Kind.setups.Unlock()
+	err = os.Mkdir(blank.Dir, 0o755) //nolint:gosec // another user runs the server
+	if errors.Is(err, os.ErrExist) {
+		return blank.Data(), nil
+	}
+	if err == nil {
+		err = blank.giveAway()
+	}
+	if err != nil {
+		return "", err
+	}
+	if out, err := blank.command(s.Kind.setup(&blank)).CombinedOutput(); err != nil {
+		return "", errors.Join(fmt.Errorf("set up %s: %w\n%s", s.Kind.Name, err, out), os.RemoveAll(blank.Dir))
+	}
+	return blank.Data(), nil
 }
 
 // giveAway gives the directory to another user than root: servers refuse to run as

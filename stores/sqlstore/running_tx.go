@@ -9,8 +9,8 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// inside knows the commands that are in RunTx in this process.
-type inside struct {
+// runningTx tracks the commands that are in RunTx in this process.
+type runningTx struct {
 	mu       sync.Mutex
 	commands map[[32]byte]onlyonce.Record
 }
@@ -20,7 +20,7 @@ const retryInside = time.Second
 
 // enter notes the claim's command, or returns the record of the one that is
 // there.
-func (in *inside) enter(k *key, c *onlyonce.Claim) (onlyonce.Record, bool) {
+func (in *runningTx) enter(k *key, c *onlyonce.Claim) (onlyonce.Record, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	if r, there := in.commands[k.hash]; there {
@@ -40,7 +40,7 @@ func running(c *onlyonce.Claim) onlyonce.Record {
 	}
 }
 
-func (in *inside) exit(k *key) {
+func (in *runningTx) exit(k *key) {
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	delete(in.commands, k.hash)

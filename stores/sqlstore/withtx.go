@@ -45,7 +45,7 @@ func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx conte
 // transaction's end.
 func (s *Store) WithTx(tx *sql.Tx) onlyonce.Store { return inTx{s.engine.joined(tx)} }
 
-type inTx struct{ keeper keeper }
+type inTx struct{ keeper recordStore }
 
 func (t inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	if err := c.Check(); err != nil {

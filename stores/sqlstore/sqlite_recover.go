@@ -10,13 +10,13 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
-// A fate is what became of a transaction.
-type fate int
+// An outcome says what became of a transaction.
+type outcome int
 
 const (
-	fateUnknown fate = iota
-	fateCommitted
-	fateLost
+	outcomeUnknown outcome = iota
+	outcomeCommitted
+	outcomeLost
 )
 
 var (
@@ -27,12 +27,12 @@ var (
 // maxLosses is how often a function runs again because of another one.
 const maxLosses = 3
 
-// lose ends a transaction that is gone, or must not be committed, because of
+// abort ends a transaction that is gone, or must not be committed, because of
 // t's function. The others run again, unless a function committed it.
-func (b *txBatch) lose(t *ticket[job], cause error) {
+func (b *txBatch) abort(t *ticket[job], cause error) {
 	rolledBack := b.tx.Rollback() == nil
 	b.store.writer.discard()
-	became := fateLost
+	became := outcomeLost
 	if !rolledBack {
 		became, _ = b.findCommit()
 	}
@@ -40,9 +40,9 @@ func (b *txBatch) lose(t *ticket[job], cause error) {
 	if !rolledBack {
 		cause = fmt.Errorf("%w: %w", onlyonce.ErrUnknown, cause)
 	}
-	again := b.blame(t, cause)
+	again := b.failOffender(t, cause)
 	for _, other := range b.ran {
-		if b.survives(other, became, cause) {
+		if b.shouldRetry(other, became, cause) {
 			again = append(again, other)
 		}
 	}
@@ -50,19 +50,19 @@ func (b *txBatch) lose(t *ticket[job], cause error) {
 	b.store.queue.next()
 }
 
-// doubt answers everyone of a batch whose commit returned an error: some
+// resolveCommit answers everyone of a batch whose commit returned an error: some
 // errors come after the commit.
-func (b *txBatch) doubt(cause error) {
+func (b *txBatch) resolveCommit(cause error) {
 	b.store.writer.discard()
 	became, err := b.findCommit()
-	if became != fateCommitted {
+	if became != outcomeCommitted {
 		b.keepFences(b.ran)
 	}
-	if became == fateUnknown {
+	if became == outcomeUnknown {
 		cause = fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, cause, err)
 	}
 	for _, t := range b.ran {
-		if became == fateCommitted {
+		if became == outcomeCommitted {
 			b.committed(t)
 			continue
 		}
@@ -75,27 +75,27 @@ func (b *txBatch) doubt(cause error) {
 // findCommit looks for what only this transaction can have written. The first
 // record that tells tells it of all. Where nobody wrote anything, there is nothing
 // to lose.
-func (b *txBatch) findCommit() (became fate, err error) {
-	became = fateCommitted
+func (b *txBatch) findCommit() (became outcome, err error) {
+	became = outcomeCommitted
 	for _, t := range b.ran {
 		r := t.job.run
 		if r.idle || r.leaves() {
 			continue
 		}
 		var now sqlrow.Trace
-		if err := b.use(func(d *direct) (err error) {
+		if err := b.use(func(d *driverSession) (err error) {
 			now, err = readTrace(d, &r.key)
 			return err
 		}); err != nil {
-			return fateUnknown, err
+			return outcomeUnknown, err
 		}
-		became = fateUnknown
+		became = outcomeUnknown
 		c := sqlrow.Commit{Token: b.token, Fence: r.record.Fence, Before: r.token}
 		switch err = c.Committed(now); {
 		case err == nil:
-			return fateCommitted, nil
+			return outcomeCommitted, nil
 		case errors.Is(err, sqlrow.ErrNotCommitted):
-			return fateLost, err
+			return outcomeLost, err
 		}
 	}
 	return became, err
@@ -116,34 +116,34 @@ func (b *txBatch) keepFences(ran []*ticket[job]) {
 	for _, t := range ran {
 		highest = max(highest, t.job.run.record.Fence)
 	}
-	_ = b.use(func(d *direct) error {
+	_ = b.use(func(d *driverSession) error {
 		_, err := d.exec("floor", args(highest))
 		return err
 	})
 }
 
-// blame answers the culprit, unless what is left to do is to record the error
+// failOffender answers the offender, unless what is left to do is to record the error
 // that its function returned.
-func (b *txBatch) blame(t *ticket[job], cause error) (again []*ticket[job]) {
+func (b *txBatch) failOffender(t *ticket[job], cause error) (again []*ticket[job]) {
 	r := t.job.run
 	if r.err == nil {
 		b.store.queue.answer(t, cause)
 		return nil
 	}
-	if b.survives(t, fateLost, cause) {
+	if b.shouldRetry(t, outcomeLost, cause) {
 		again = append(again, t)
 	}
 	return again
 }
 
-// survives says whether one who was in the transaction has to go again.
+// shouldRetry reports whether another function of the transaction has to run again.
 // Otherwise it answers it.
-func (b *txBatch) survives(t *ticket[job], became fate, cause error) (again bool) {
+func (b *txBatch) shouldRetry(t *ticket[job], became outcome, cause error) (again bool) {
 	r := t.job.run
 	switch {
-	case became == fateCommitted:
+	case became == outcomeCommitted:
 		b.committed(t)
-	case became == fateUnknown && !r.idle && r.err == nil:
+	case became == outcomeUnknown && !r.idle && r.err == nil:
 		b.store.queue.answer(t, fmt.Errorf("%w: %w", onlyonce.ErrUnknown, errEnded))
 	case r.err != nil && r.settlement.State == "":
 		b.store.queue.answer(t, nil) // the error is its answer

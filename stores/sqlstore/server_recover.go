@@ -14,9 +14,10 @@ import (
 // doubtful is how long a commit without an answer is looked for.
 const doubtful = 10 * time.Second
 
-// doubt finds out what became of a commit that returned an error.
-func (t *turn) doubt(cause error) error {
-	t.leave()
+// resolveCommit finds out whether a transaction was committed whose commit returned an
+// error.
+func (t *txAttempt) resolveCommit(cause error) error {
+	t.close()
 	ctx, cancel := context.WithTimeout(t.in.ctx, doubtful)
 	defer cancel()
 	for n := 1; ; n++ {
@@ -41,7 +42,7 @@ var errStillRunning = errors.New("the transaction has not ended at the server")
 
 // findCommit waits on another connection until the transaction has ended, and
 // looks for what it left.
-func (t *turn) findCommit(ctx context.Context) error {
+func (t *txAttempt) findCommit(ctx context.Context) error {
 	conn, err := t.db.Conn(ctx)
 	if err != nil {
 		return err
