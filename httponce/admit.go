@@ -24,7 +24,7 @@ func (l *layer) admit(c *call) *Problem {
 		return refused
 	}
 	if !taken {
-		if p := c.scratch.incoming.wait(c.r.Context(), n, class); p != nil {
+		if p := c.scratch.incoming.wait(c.r.Context(), memoryWait, n, class); p != nil {
 			l.free(c)
 			return p
 		}
@@ -41,7 +41,7 @@ func (l *layer) admitOpen(c *call) *Problem {
 	s.incoming.begin(l.quota, &u.bodies, nil)
 	s.outgoing.begin(l.quota, &u.answers, nil)
 	n, class := firstGrantOf(c.r)
-	return s.incoming.wait(c.r.Context(), n, class)
+	return s.incoming.wait(c.r.Context(), memoryWait, n, class)
 }
 
 func (l *layer) tooLong(r *http.Request) *Problem {

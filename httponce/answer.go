@@ -172,10 +172,14 @@ func (a *answer) takes(room int) bool {
 }
 
 // waits takes the memory for so much of the body as soon as there is as much, and
-// reports whether there was in time. It does not end with the client.
+// reports whether there was in time. It does not end with the client. In a
+// transaction it does not wait: that would keep up those who wait for its locks.
 func (a *answer) waits(room int) bool {
-	more := a.lacks(room)
-	return more == 0 || a.scratch.outgoing.wait(&a.of.run, more, int64(room)) == nil
+	more, patience := a.lacks(room), memoryWait
+	if a.inTx {
+		patience = 0
+	}
+	return more == 0 || a.scratch.outgoing.wait(&a.of.run, patience, more, int64(room)) == nil
 }
 
 // lacks returns how much memory is to be taken for so much of the body.

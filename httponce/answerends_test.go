@@ -1,6 +1,7 @@
 package httponce_test
 
 import (
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"strconv"
@@ -150,6 +151,35 @@ func TestAClientThatTakesItsAnswerSlowlyGetsAllOfIt(t *testing.T) {
 				}
 			}
 		}
+	})
+}
+
+func TestAnAnswerInATransactionDoesNotWaitForMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := byTenant
+		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2<<20, 2<<20, new(httponce.Usage)
+		guard := newGuard(onlyonce.Config{})
+		h := httponce.Wrap(guard, aMegabyte(new(atomic.Int32)), cfg)
+		inTx := httponce.WrapTx(guard, newShop(), func(w http.ResponseWriter, _ *http.Request, _ order) error {
+			_, err := w.Write(make([]byte, 1<<20))
+			return err
+		}, cfg)
+		left := newLeaves()
+		go h.ServeHTTP(left, of("a", "/", "k"))
+		<-left.began
+		began := time.Now()
+		wantProblem(t, serve(inTx, of("b", "/", "tx")), 503, "overloaded")
+		if time.Now() != began {
+			t.Error("it waited in the transaction")
+		}
+		time.Sleep(time.Minute)
+		wantProblem(t, serve(inTx, of("b", "/", "tx")), 503, "overloaded")
+		<-left.cut // so that there is room for the next one
+		synctest.Wait()
+		for _, repeated := range []bool{false, true} {
+			wantMegabyte(t, serve(inTx, of("b", "/", "tx")), repeated)
+		}
+		wantIdle(t, cfg.Usage)
 	})
 }
 

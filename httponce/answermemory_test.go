@@ -225,17 +225,11 @@ func TestAnAnswerWaitsForMemoryAndItsClientMayGo(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2<<20, 2<<20, new(httponce.Usage)
 		var runs atomic.Int32
-		guard := newGuard(onlyonce.Config{})
-		h := httponce.Wrap(guard, aMegabyte(&runs), cfg)
-		inTx := httponce.WrapTx(guard, newShop(), func(w http.ResponseWriter, r *http.Request, _ order) error {
-			aMegabyte(&runs).ServeHTTP(w, r)
-			return nil
-		}, cfg)
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), aMegabyte(&runs), cfg)
 		wantMegabyte(t, serve(h, of("a", "/", "k")), false)
 		for _, serving := range []func() *httptest.ResponseRecorder{
 			func() *httptest.ResponseRecorder { return serve(h, of("a", "/", "k")) },
 			func() *httptest.ResponseRecorder { return serve(h, of("a", "/", "first")) },
-			func() *httptest.ResponseRecorder { return serve(inTx, of("a", "/", "tx")) },
 			func() *httptest.ResponseRecorder {
 				gone, cancel := context.WithCancel(context.Background())
 				time.AfterFunc(100*time.Millisecond, cancel)
@@ -258,8 +252,7 @@ func TestAnAnswerWaitsForMemoryAndItsClientMayGo(t *testing.T) {
 		for _, key := range []string{"first", "gone"} {
 			wantMegabyte(t, serve(h, of("a", "/", key)), true)
 		}
-		wantMegabyte(t, serve(inTx, of("a", "/", "tx")), true)
-		if n := runs.Load(); n != 4 {
+		if n := runs.Load(); n != 3 {
 			t.Errorf("%d runs", n)
 		}
 		wantIdle(t, cfg.Usage)

@@ -63,7 +63,7 @@ func (l *layer) receive(c *call, buf []byte) ([]byte, error) {
 		}
 		if have >= room && room < whole {
 			grown := min(nextGrant(room), whole)
-			if p := in.wait(r.Context(), grown-room, max(class, grown)); p != nil {
+			if p := in.wait(r.Context(), memoryWait, grown-room, max(class, grown)); p != nil {
 				return buf, &errNoRoom{*p}
 			}
 			room = grown

@@ -119,13 +119,13 @@ type Config struct {
 	//
 	// Answers that are to be recorded or replayed may take as much again, by
 	// the same rules, and none of what bodies may. One waits for up to a second
-	// each time it grows. While one waits, answers of which a client takes
-	// nothing for 20 seconds end, if the ResponseWriter takes write deadlines;
-	// they are recorded all the same. A client behind a large send buffer can
-	// seem to take nothing while the buffer empties; TCP_NOTSENT_LOWAT on its
-	// connection avoids that. For want of memory an answer leaves as it comes
-	// and its body is not stored, one in a transaction is rolled back, and a
-	// replay is refused as a body is.
+	// each time it grows, but not in a transaction. While one lacks memory,
+	// answers of which a client takes nothing for 20 seconds end, if the
+	// ResponseWriter takes write deadlines; they are recorded all the same. A
+	// client behind a large send buffer can seem to take nothing while the
+	// buffer empties; TCP_NOTSENT_LOWAT on its connection avoids that. For want
+	// of memory an answer leaves as it comes and its body is not stored, one in
+	// a transaction is rolled back, and a replay is refused as a body is.
 	//
 	// The default of MaxMemory is 64 MiB, or more if MaxBody or MaxAnswer ask
 	// for it, and that of MaxTenantMemory is half of MaxMemory.

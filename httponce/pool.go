@@ -125,10 +125,11 @@ func (f *flow) take(n, class int64) bool {
 	return true
 }
 
-// wait takes n bytes as soon as there are as many, or says why there are not. Those
+// wait takes n bytes as soon as there are as many, or says why there are not within
+// so long; without patience it only ends the flows that are silent. Those
 // that wait for more than they have hold at most half of the memory: the rest of it
 // is with those that get on, so that nobody waits for memory that only waits.
-func (f *flow) wait(ctx context.Context, n, class int64) *Problem {
+func (f *flow) wait(ctx context.Context, patience time.Duration, n, class int64) *Problem {
 	u, p := f.quota.usage, f.pool
 	u.mu.Lock()
 	if f.isFree(n, class) {
@@ -144,7 +145,7 @@ func (f *flow) wait(ctx context.Context, n, class int64) *Problem {
 	p.queue = append(p.queue, c)
 	c.countPartial(c.partial)
 	u.mu.Unlock()
-	c.await(ctx)
+	c.await(ctx, patience)
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if c.granted {
@@ -158,12 +159,15 @@ func (f *flow) wait(ctx context.Context, n, class int64) *Problem {
 
 // await waits until the memory is granted, it has taken too long, or the context
 // ends, and ends silent flows meanwhile.
-func (c *claimant) await(ctx context.Context) {
+func (c *claimant) await(ctx context.Context, patience time.Duration) {
 	tick := time.NewTicker(silenceCheck)
 	defer tick.Stop()
-	for range memoryWait / silenceCheck {
+	for ; ; patience -= silenceCheck {
 		for _, s := range c.pool.silent(c.quota.usage) {
 			s.end()
+		}
+		if patience <= 0 {
+			return
 		}
 		select {
 		case <-c.got:

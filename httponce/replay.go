@@ -18,7 +18,7 @@ func (l *layer) replay(c *call, a *onlyonce.Attempt) {
 	}
 	if n := int64(len(rec.Result.Body)); n > freeAnswer {
 		l.dropBody(c)
-		if p := c.scratch.outgoing.wait(c.r.Context(), n-freeAnswer, n); p != nil {
+		if p := c.scratch.outgoing.wait(c.r.Context(), memoryWait, n-freeAnswer, n); p != nil {
 			l.refuseKeyed(c.w, c.r, c.request.ID.Key, *p)
 			return
 		}
