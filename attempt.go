@@ -148,7 +148,7 @@ func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 	s = a.complete(s)
 	err := a.settle(ctx, s)
 	a.lease.settled(true)
-	a.guard.rooms.wake(a.req.ID)
+	a.guard.waiters.wake(a.req.ID)
 	a.note(ctx, s, err)
 	return settleError(err)
 }

@@ -126,7 +126,7 @@ func settlement[T any](ctx context.Context, value T, err error, unstorable State
 
 // failure says how an attempt ended whose function returned err under ctx.
 func failure(ctx context.Context, err error) Settlement {
-	var v *verdict
+	var v *markedError
 	switch {
 	case errors.As(err, &v):
 		return Settlement{State: v.state, Final: v.final, Error: err.Error()}

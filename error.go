@@ -38,7 +38,7 @@ func Final(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &verdict{err: err, state: StateFailed, final: true}
+	return &markedError{err: err, state: StateFailed, final: true}
 }
 
 // Unknown marks err as one after which nobody knows whether the command took
@@ -47,15 +47,15 @@ func Unknown(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &verdict{err: err, state: StateUnknown}
+	return &markedError{err: err, state: StateUnknown}
 }
 
-// A verdict is an error whose meaning for the record its maker decided.
-type verdict struct {
+// A markedError is an error whose effect on the record the caller chose.
+type markedError struct {
 	err   error
 	state State
 	final bool
 }
 
-func (v *verdict) Error() string { return v.err.Error() }
-func (v *verdict) Unwrap() error { return v.err }
+func (v *markedError) Error() string { return v.err.Error() }
+func (v *markedError) Unwrap() error { return v.err }

@@ -12,9 +12,9 @@ import (
 // A Guard lets a command run once. It is safe for concurrent use; make one per
 // policy and share it.
 type Guard struct {
-	store Store
-	cfg   Config
-	rooms rooms
+	store   Store
+	cfg     Config
+	waiters waiters
 }
 
 // New returns a Guard that keeps its records in store. It panics on a nil store
@@ -25,9 +25,9 @@ func New(store Store, cfg Config) *Guard {
 	}
 	cfg = cfg.withDefaults()
 	return &Guard{
-		store: store,
-		cfg:   cfg,
-		rooms: rooms{store: store, maxAll: cfg.MaxWaiters, maxPerID: cfg.MaxWaitersPerID},
+		store:   store,
+		cfg:     cfg,
+		waiters: waiters{store: store, maxAll: cfg.MaxWaiters, maxPerID: cfg.MaxWaitersPerID},
 	}
 }
 
@@ -40,24 +40,24 @@ func (g *Guard) Begin(ctx context.Context, req Request) (*Attempt, error) {
 	return g.enter(ctx, req, g.claim)
 }
 
-// A claimer asks for a command in one way: to hold it, or to run it at once.
-type claimer func(context.Context, *Attempt, Claim) (Record, error)
+// A claimFunc claims a command, either to hold it or to run it in a transaction.
+type claimFunc func(context.Context, *Attempt, Claim) (Record, error)
 
 // enter asks until the command is the caller's, or replayed, or refused: the
 // one place that decides what a record means to a claim.
-func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt, error) {
+func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attempt, error) {
 	if err := req.check(); err != nil {
 		return nil, err
 	}
 	a := newAttempt(g, req)
-	turn := turn{rooms: &g.rooms, id: req.ID, limit: g.waitFor(req)}
-	defer turn.leave()
+	w := waiter{waiters: &g.waiters, id: req.ID, limit: g.waitFor(req)}
+	defer w.leave()
 	c := Claim{
 		ID: req.ID, Owner: newOwner(), Fingerprint: a.req.Fingerprint, SkipFingerprint: req.SkipFingerprint,
 		Lease: a.lease.full, Keep: g.keepUnknown(a.keep), RetryFailed: !g.cfg.KeepFailures,
 	}
 	for a.sent = a.asked; ; a.sent = time.Now() {
-		turn.prepare()
+		w.subscribe()
 		rec, err := claim(ctx, a, c)
 		if err == nil {
 			err = checkRecord(c, rec)
@@ -66,27 +66,27 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 			return nil, claimError(ctx, err)
 		}
 		a.rec = rec
-		switch judge(c, rec) {
-		case verdictRun:
+		switch decide(c, rec) {
+		case decisionRun:
 			a.given(rec)
 			if a.held && a.lease.over() != nil {
-				go g.giveBack(context.WithoutCancel(ctx), c, a.keep)
+				go g.releaseDoubtful(context.WithoutCancel(ctx), c, a.keep)
 				return nil, claimError(ctx, errLate)
 			}
 			if c.TakeUnknown {
 				g.observe(ctx, a, OutcomeTakenOver, nil)
 			}
 			return a, nil
-		case verdictReplay:
+		case decisionReplay:
 			a.replayed = true
 			g.observe(ctx, a, OutcomeReplayed, nil)
 			return a, nil
-		case verdictMismatch:
+		case decisionMismatch:
 			g.observe(ctx, a, OutcomeMismatch, nil)
 			return nil, fmt.Errorf("onlyonce: %w", ErrMismatch)
-		case verdictInFlight:
+		case decisionInFlight:
 			c.TakeUnknown = false
-			if err := turn.wait(ctx); errors.Is(err, ErrInFlight) {
+			if err := w.wait(ctx); errors.Is(err, ErrInFlight) {
 				g.observe(ctx, a, OutcomeInFlight, nil)
 				return nil, &InFlightError{ID: req.ID, RetryAfter: rec.LeaseLeft}
 			} else if err != nil {
@@ -96,7 +96,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimer) (*Attempt
 				a.waited = true
 				g.observe(ctx, a, OutcomeWaited, nil)
 			}
-		case verdictUnknown:
+		case decisionUnknown:
 			if rec.Corrupt {
 				g.observe(ctx, a, OutcomeCorrupt, errors.New(rec.Error))
 			}
@@ -137,25 +137,25 @@ var errLate = errors.New("the store took most of the lease to answer: nothing ra
 
 // What a record means to a claim.
 const (
-	verdictRun = iota
-	verdictReplay
-	verdictMismatch
-	verdictInFlight
-	verdictUnknown
+	decisionRun = iota
+	decisionReplay
+	decisionMismatch
+	decisionInFlight
+	decisionUnknown
 )
 
-func judge(c Claim, r Record) int {
+func decide(c Claim, r Record) int {
 	switch {
 	case r.Owner == c.Owner:
-		return verdictRun
+		return decisionRun
 	case !c.matches(r):
-		return verdictMismatch
+		return decisionMismatch
 	case r.State == StateCompleted, r.State == StateFailed:
-		return verdictReplay
+		return decisionReplay
 	case r.State == StateProcessing && r.LeaseLeft > 0:
-		return verdictInFlight
+		return decisionInFlight
 	}
-	return verdictUnknown
+	return decisionUnknown
 }
 
 // claim asks the store, and once more when the answer was lost: the store knows
@@ -166,15 +166,15 @@ func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) 
 		rec, err = g.store.Claim(ctx, c)
 	}
 	if err != nil && !errors.Is(err, ErrUnavailable) {
-		go g.giveBack(context.WithoutCancel(ctx), c, a.keep)
+		go g.releaseDoubtful(context.WithoutCancel(ctx), c, a.keep)
 	}
 	return rec, err
 }
 
-// giveBack ends a claim whose answer never came, so that nobody has to wait for
-// its lease. Nothing ran under it: the record goes back to the state in which
+// releaseDoubtful releases a claim whose answer never came, so that nobody has to wait
+// for its lease. Nothing ran under it: the record goes back to the state in which
 // the claim found it, and only the count of attempts tells of it.
-func (g *Guard) giveBack(ctx context.Context, c Claim, keep time.Duration) {
+func (g *Guard) releaseDoubtful(ctx context.Context, c Claim, keep time.Duration) {
 	ctx, cancel := context.WithTimeout(ctx, c.Lease)
 	defer cancel()
 	rec, err := g.store.Lookup(ctx, c.ID)
@@ -190,7 +190,7 @@ func (g *Guard) giveBack(ctx context.Context, c Claim, keep time.Duration) {
 	}
 	// A failure leaves the lease to lapse, as a crash would.
 	_ = g.store.Settle(ctx, Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}, s)
-	g.rooms.wake(c.ID)
+	g.waiters.wake(c.ID)
 }
 
 // claimError says what became of a claim that the store did not answer.
@@ -304,8 +304,8 @@ func (g *Guard) observe(ctx context.Context, a *Attempt, outcome string, err err
 
 // newOwner draws the owner token of one claim.
 func newOwner() string {
-	d := draws.Get().(*draw)
-	defer draws.Put(d)
+	d := randomStocks.Get().(*randomStock)
+	defer randomStocks.Put(d)
 	if len(d.left) == 0 {
 		rand.Read(d.room[:]) // never fails
 		d.left = d.room[:]
@@ -315,11 +315,11 @@ func newOwner() string {
 	return owner
 }
 
-// A draw is randomness in stock: asking the system for each owner costs more
-// than all else that a replay does in this package.
-type draw struct {
+// A randomStock is a stock of random bytes. Asking the system for each owner would cost
+// more than everything else that a replay does in this package.
+type randomStock struct {
 	room [64 * 16]byte
 	left []byte
 }
 
-var draws = sync.Pool{New: func() any { return new(draw) }}
+var randomStocks = sync.Pool{New: func() any { return new(randomStock) }}

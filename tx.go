@@ -54,7 +54,7 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, err
 	var failed error
 	defer func() {
 		if ran {
-			t.guard.rooms.wake(c.ID)
+			t.guard.waiters.wake(c.ID)
 		}
 		if ran && !ended {
 			t.guard.observe(ctx, inner, OutcomeFailed, errors.New("onlyonce: panic in a transaction, which was rolled back"))
@@ -130,7 +130,7 @@ func (a *Attempt) settleUndone(ctx context.Context, cause error) error {
 	s := a.complete(Settlement{State: StateFailed, Error: cause.Error()})
 	err := a.settle(ctx, s)
 	a.lease.settled(false)
-	a.guard.rooms.wake(a.req.ID)
+	a.guard.waiters.wake(a.req.ID)
 	if errors.Is(cause, ErrUnknown) {
 		s = a.complete(Settlement{State: StateUnknown, Error: cause.Error()})
 	}
@@ -188,7 +188,7 @@ func SettleTx[TX any](ctx context.Context, a *Attempt, in Transactor[TX], fn fun
 	if !a.lease.enter(phaseSettled) {
 		return errSettledFirst
 	}
-	a.guard.rooms.wake(a.req.ID)
+	a.guard.waiters.wake(a.req.ID)
 	a.note(ctx, s, err)
 	if failed != nil {
 		return failed

@@ -8,31 +8,32 @@ import (
 	"time"
 )
 
-// How often a room looks for itself, as the floor under every other wake-up.
+// How often a queue of waiters polls the store, in addition to every other wake-up.
 const (
 	firstPoll = 10 * time.Millisecond
 	lastPoll  = 250 * time.Millisecond
 )
 
-// rooms is where callers wait for the attempts of others.
-type rooms struct {
+// waiters holds the callers that wait for the attempts of others.
+type waiters struct {
 	store            Store
 	maxAll, maxPerID int
 
 	all  atomic.Int64 // read without the lock by attempts that end
 	mu   sync.Mutex
-	byID map[ID]*room
+	byID map[ID]*waitQueue
 }
 
-// A room holds those who wait for one ID. One goroutine looks for all of them.
-type room struct {
+// A waitQueue holds the callers that wait for one ID. One goroutine polls for all of
+// them.
+type waitQueue struct {
 	waiting int
 	changed chan struct{} // closed, and made anew, when the record may have changed
 	close   context.CancelFunc
 }
 
-// enter takes a place in the ID's room; false: it is full.
-func (rs *rooms) enter(id ID) bool {
+// enter takes a place in the ID's queue. It reports false if the queue is full.
+func (rs *waiters) enter(id ID) bool {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	r := rs.byID[id]
@@ -41,9 +42,9 @@ func (rs *rooms) enter(id ID) bool {
 	}
 	if r == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		r = &room{changed: make(chan struct{}), close: cancel}
+		r = &waitQueue{changed: make(chan struct{}), close: cancel}
 		if rs.byID == nil {
-			rs.byID = make(map[ID]*room)
+			rs.byID = make(map[ID]*waitQueue)
 		}
 		rs.byID[id] = r
 		go rs.watch(ctx, id)
@@ -53,7 +54,7 @@ func (rs *rooms) enter(id ID) bool {
 	return true
 }
 
-func (rs *rooms) leave(id ID) {
+func (rs *waiters) leave(id ID) {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	rs.all.Add(-1)
@@ -67,14 +68,14 @@ func (rs *rooms) leave(id ID) {
 // next returns what is closed at the next change, for a waiter that has
 // entered. A waiter that looks at the store after next, and before it waits, misses
 // nothing.
-func (rs *rooms) next(id ID) <-chan struct{} {
+func (rs *waiters) next(id ID) <-chan struct{} {
 	rs.mu.Lock()
 	defer rs.mu.Unlock()
 	return rs.byID[id].changed
 }
 
-// wake tells those who wait for id to look again.
-func (rs *rooms) wake(id ID) {
+// wake makes the callers that wait for id look again.
+func (rs *waiters) wake(id ID) {
 	if rs.all.Load() == 0 {
 		return
 	}
@@ -86,19 +87,19 @@ func (rs *rooms) wake(id ID) {
 	}
 }
 
-// watch wakes the room of id whenever its record may have changed, until the
-// room is empty.
-func (rs *rooms) watch(ctx context.Context, id ID) {
+// watch wakes the queue of id whenever its record may have changed, until the queue is
+// empty.
+func (rs *waiters) watch(ctx context.Context, id ID) {
 	for every := firstPoll; ctx.Err() == nil; every = min(2*every, lastPoll) {
-		if rs.told(ctx, id, every) || rs.ended(ctx, id) {
+		if rs.waitForStore(ctx, id, every) || rs.mayHaveSettled(ctx, id) {
 			rs.wake(id)
 		}
 	}
 }
 
-// told waits for the store's Waiter, at most for about d, and reports whether
+// waitForStore waits for the store's Waiter, at most for about d, and reports whether
 // it said that the record may have changed.
-func (rs *rooms) told(ctx context.Context, id ID, d time.Duration) bool {
+func (rs *waiters) waitForStore(ctx context.Context, id ID, d time.Duration) bool {
 	waiter, ok := rs.store.(Waiter)
 	if !ok {
 		pause(ctx, d)
@@ -113,9 +114,9 @@ func (rs *rooms) told(ctx context.Context, id ID, d time.Duration) bool {
 	return false
 }
 
-// ended reports whether no attempt is running any more, as far as the record
+// mayHaveSettled reports whether no attempt is running any more, as far as the record
 // tells.
-func (rs *rooms) ended(ctx context.Context, id ID) bool {
+func (rs *waiters) mayHaveSettled(ctx context.Context, id ID) bool {
 	r, err := rs.store.Lookup(ctx, id)
 	return err != nil || r.State != StateProcessing || r.LeaseLeft <= 0
 }
@@ -130,9 +131,9 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// A turn is one caller's wait for a command that another attempt runs.
-type turn struct {
-	rooms   *rooms
+// A waiter is one caller's wait for a command that another attempt runs.
+type waiter struct {
+	waiters *waiters
 	id      ID
 	limit   time.Duration // not positive: does not wait
 	entered bool
@@ -140,19 +141,19 @@ type turn struct {
 	over    *time.Timer
 }
 
-// prepare is called before the store is asked, so that no change after the
+// subscribe is called before the store is asked, so that no change after the
 // store's answer is missed.
-func (t *turn) prepare() {
+func (t *waiter) subscribe() {
 	if t.entered {
-		t.changed = t.rooms.next(t.id)
+		t.changed = t.waiters.next(t.id)
 	}
 }
 
 // wait returns nil when the store is to be asked again, ErrInFlight when the
 // caller may not wait, or no longer, and the context's cause when it has ended.
-func (t *turn) wait(ctx context.Context) error {
+func (t *waiter) wait(ctx context.Context) error {
 	if !t.entered {
-		if t.limit <= 0 || !t.rooms.enter(t.id) {
+		if t.limit <= 0 || !t.waiters.enter(t.id) {
 			return ErrInFlight
 		}
 		t.entered = true
@@ -169,9 +170,9 @@ func (t *turn) wait(ctx context.Context) error {
 	}
 }
 
-func (t *turn) leave() {
+func (t *waiter) leave() {
 	if t.entered {
 		t.over.Stop()
-		t.rooms.leave(t.id)
+		t.waiters.leave(t.id)
 	}
 }

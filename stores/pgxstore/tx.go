@@ -24,7 +24,7 @@ const txRetryAfter = time.Second
 // pool, at the isolation level that the pool or the database has. What begins it
 // and what ends it takes one round trip each. fn must not end the transaction:
 // its Commit and Rollback are refused. After a serialization failure or a
-// deadlock, fn runs again, up to ten times in all.
+// deadlock, fn runs again, up to twenty times in all.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, wrap("run in a transaction", err)

@@ -16,7 +16,7 @@ import (
 // and while one runs nobody else writes to the database. On PostgreSQL and
 // MySQL each has a transaction of its own, at READ COMMITTED whatever the pool's
 // level is: fn locks what it reads in order to change it. fn runs again in
-// another one, up to ten times in all, when the database ended its transaction to
+// another one, up to twenty times in all, when the database ended its transaction to
 // resolve a deadlock or a conflict, or when another attempt settled the command
 // first.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {

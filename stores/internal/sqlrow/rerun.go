@@ -8,7 +8,7 @@ import (
 
 // MaxRuns is how often a function runs because the database, or another attempt,
 // undid its transaction.
-const MaxRuns = 10
+const MaxRuns = 20
 
 // longestPause is between two runs.
 const longestPause = 2 * time.Second
