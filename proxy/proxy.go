@@ -103,6 +103,8 @@ func (t *table) wrong(r *http.Request) error {
 		return errors.New("the method is not one")
 	case !isHost(r.Host):
 		return errors.New("the Host is not one")
+	case isLongList(r.Header["Connection"]):
+		return errors.New("the Connection header names too many headers")
 	}
 	if name := t.names.hidden(r.Header); name != "" {
 		return errors.New("the Connection header names " + name)
@@ -133,6 +135,18 @@ func malformedByHTTP2(r *http.Request) error {
 }
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
+
+// longestList is the most names that a Connection header may have. Every other
+// header is looked for among them.
+const longestList = 64
+
+func isLongList(lists []string) bool {
+	n := len(lists)
+	for _, list := range lists {
+		n += strings.Count(list, ",")
+	}
+	return n > longestList
+}
 
 // isQuery reports whether a query ends where it seems to.
 func isQuery(s string) bool {

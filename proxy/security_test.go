@@ -156,6 +156,13 @@ func TestSecurity10ConnectionCantNameWhatMatters(t *testing.T) {
 			}
 		}
 	}
+	// Every header is looked for in the whole list.
+	for _, list := range []string{strings.Repeat("y,", 100) + "y", strings.Repeat(",", 100), strings.TrimSuffix(strings.Repeat("y\r\nConnection: ", 101), "\r\nConnection: ")} {
+		answer := exchange(t, addr, post11+"Connection: "+list+"\r\nX-Tenant: a\r\nX-Request-Key: k\r\n\r\n", 1000)
+		if !strings.HasPrefix(answer, "HTTP/1.1 400 ") || !strings.Contains(answer, "request_invalid") || len(got) > 0 {
+			t.Fatalf("a long Connection: %q", answer)
+		}
+	}
 	exchange(t, addr, post11+"Connection: close, X-Hop\r\nX-Hop: a\r\nX-Request-Key: k\r\nX-Tenant: t\r\n\r\n", 1000)
 	if h := <-got; h.Get("X-Hop") != "" || h.Get("X-Tenant") != "t" || h.Get("X-From") != "proxy" || h.Get("Connection") != "" {
 		t.Error(h)
