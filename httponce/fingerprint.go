@@ -17,16 +17,21 @@ import (
 // meaning: the order of members, white space and the ways to write a
 // character or a number do not matter. fields are JSON Pointers of what counts; none:
 // all. Method, path, query, content type and content encoding count as they do by
-// default. A body that is not JSON counts with its bytes, and so does one in which
-// names that count differ in case only, or a field's name is in another case: a
-// server that does not mind the case takes the last of such members.
+// default. A body that is not JSON, or has none of the fields, counts with its
+// bytes. So does one in which names that count differ in case only, or a field's
+// name is in another case: a server that does not mind the case takes the last of
+// such members.
 func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 	fields = slices.Clone(fields)
 	ways := pointerTokens(fields)
+	var none []byte // the fingerprint of a document with none of the fields
+	if len(fields) > 0 {
+		none, _ = onlyonce.FingerprintJSON([]byte("{}"), fields...) // what is wrong with a field is wrong with every document
+	}
 	return func(r *http.Request, body []byte) []byte {
 		s := takeScratch()
 		defer s.giveBack()
-		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil && !hasCaseTwins(body, ways) {
+		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil && !bytes.Equal(sum, none) && !hasCaseTwins(body, ways) {
 			s.begin(r, "canonical JSON")
 			s.text = append(s.text, sum...)
 		} else {

@@ -54,10 +54,10 @@ func TestSecurity07BodiesThatDifferToAServerThatDoesNotMindTheCaseAreDifferent(t
 		"another element":         {fields, `{"lines":[{"unitPrice":1},{"UnitPrice":1}]}`, `{"lines":[{"unitPrice":1},{"UnitPrice":2}]}`},
 		"below a field":           {fields, `{"amount":{"Amount":1},"x":1}`, `{"x":2,"amount":{"Amount":1}}`},
 		"both are fields":         {[]string{"/a", "/A"}, `{"a":1,"A":2,"x":1}`, `{"a":1,"A":2,"x":1}`},
-		"empty":                   {fields, `{"lines":[],"x":{},"":1}`, `{"x":{ },"lines":[ ],"":1}`},
-		"literals":                {fields, `[true,null,-1.5e3]`, ` [ true , null , -1500 ] `},
+		"empty":                   {nil, `{"lines":[],"x":{},"":1}`, `{"x":{ },"lines":[ ],"":1}`},
+		"literals":                {nil, `[true,null,-1.5e3]`, ` [ true , null , -1500 ] `},
 		"a text at the very end":  {nil, `"a\\"`, ` "a\\"`},
-		"a number alone":          {fields, `1`, `1.0`},
+		"a number alone":          {nil, `1`, `1.0`},
 		"a text that looks like ": {nil, `{"a":"{\"A\":1}","b":1}`, `{"b":1,"a":"{\"A\":1}"}`},
 	} {
 		if print := httponce.CanonicalJSON(pair.fields...); !bytes.Equal(fingerprintOf(print, pair.a), fingerprintOf(print, pair.b)) {
@@ -68,4 +68,30 @@ func TestSecurity07BodiesThatDifferToAServerThatDoesNotMindTheCaseAreDifferent(t
 
 func fingerprintOf(print func(*http.Request, []byte) []byte, body string) []byte {
 	return print(httptest.NewRequest("POST", "/orders", strings.NewReader(body)), []byte(body))
+}
+
+// Without any of the fields nothing of the body would be compared.
+func TestSecurity07ABodyWithNoneOfTheFieldsCountsWithItsBytes(t *testing.T) {
+	print := httponce.CanonicalJSON("/amount", "/lines/0/price")
+	for _, pair := range [][2]string{
+		{`{"sum":1}`, `{"sum":1000}`},
+		{`[{"amount":1}]`, `[{"amount":1000}]`},
+		{`{"payment":{"amount":1}}`, `{"payment":{"amount":1000}}`},
+		{`1`, `1000`},
+		{`{}`, `{"sum":1}`},
+		{`{"lines":[]}`, `{"lines":[{"sum":1}]}`},
+	} {
+		if bytes.Equal(fingerprintOf(print, pair[0]), fingerprintOf(print, pair[1])) {
+			t.Errorf("%s and %s are one request", pair[0], pair[1])
+		}
+	}
+	for _, pair := range [][2]string{
+		{`{"amount":1,"at":1}`, `{"at":2,"amount":1.0}`},
+		{`{"amount":null,"at":1}`, `{"at":2,"amount":null}`},
+		{`{"lines":[{"price":1}],"at":1}`, `{"lines":[{"price":1}],"at":2}`},
+	} {
+		if !bytes.Equal(fingerprintOf(print, pair[0]), fingerprintOf(print, pair[1])) {
+			t.Errorf("%s and %s are two requests", pair[0], pair[1])
+		}
+	}
 }
