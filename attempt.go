@@ -210,13 +210,12 @@ func (a *Attempt) settle(ctx context.Context, s Settlement) error {
 // observer.
 func (a *Attempt) note(ctx context.Context, s Settlement, err error) {
 	a.mu.Lock()
-	a.rec.State, a.rec.Result, a.rec.Error, a.rec.Final = s.State, s.Result, s.Error, s.Final
-	a.rec.SettledAt, a.rec.KeepLeft = time.Now(), s.Keep // near enough to the store's
+	a.rec = a.rec.Settled(s, time.Now()) // near enough to the store's clock
 	a.mu.Unlock()
 	a.guard.observe(ctx, a, outcomeOf(s.State, err), err)
 }
 
-func outcomeOf(s State, err error) string {
+func outcomeOf(s State, err error) Outcome {
 	switch {
 	case errors.Is(err, ErrLost):
 		return OutcomeLost

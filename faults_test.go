@@ -94,7 +94,7 @@ func (l *eventLog) observe(_ context.Context, e onlyonce.Event) {
 	l.events = append(l.events, e)
 }
 
-func (l *eventLog) count(outcome string) (n int) {
+func (l *eventLog) count(outcome onlyonce.Outcome) (n int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, e := range l.events {
@@ -105,11 +105,11 @@ func (l *eventLog) count(outcome string) (n int) {
 	return n
 }
 
-func (l *eventLog) expect(t *testing.T, outcomes ...string) {
+func (l *eventLog) expect(t *testing.T, outcomes ...onlyonce.Outcome) {
 	t.Helper()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	got := make([]string, len(l.events))
+	got := make([]onlyonce.Outcome, len(l.events))
 	for i, e := range l.events {
 		got[i] = e.Outcome
 	}

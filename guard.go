@@ -292,7 +292,7 @@ func (g *Guard) waitFor(req Request) time.Duration {
 	return g.cfg.Wait
 }
 
-func (g *Guard) observe(ctx context.Context, a *Attempt, outcome string, err error) {
+func (g *Guard) observe(ctx context.Context, a *Attempt, outcome Outcome, err error) {
 	if g.cfg.Observer == nil {
 		return
 	}

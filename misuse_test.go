@@ -153,7 +153,7 @@ func (m *misuser) note(state onlyonce.State, err error) {
 // been told of it, and attempt and record to say the same.
 func (m *misuser) check(log *eventLog, was onlyonce.Record, percent uint64, replayed bool) {
 	ends := 0
-	for _, outcome := range []string{onlyonce.OutcomeExecuted, onlyonce.OutcomeFailed, onlyonce.OutcomeUnknown, onlyonce.OutcomeLost, onlyonce.OutcomeUnrecorded} {
+	for _, outcome := range []onlyonce.Outcome{onlyonce.OutcomeExecuted, onlyonce.OutcomeFailed, onlyonce.OutcomeUnknown, onlyonce.OutcomeLost, onlyonce.OutcomeUnrecorded} {
 		ends += log.count(outcome)
 	}
 	if len(m.settled) > 1 || ends > 1 || len(m.settled) > ends {

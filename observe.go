@@ -9,26 +9,28 @@ import (
 	"time"
 )
 
-// What was decided about a request, or how an attempt ended: Event.Outcome.
-const (
-	OutcomeExecuted   = "executed"   // an attempt completed, or released the command: then Record.State is empty
-	OutcomeReplayed   = "replayed"   // the stored answer, or a kept failure, was given
-	OutcomeMismatch   = "mismatch"   // refused: the key was used for a different request
-	OutcomeInFlight   = "in_flight"  // refused: another attempt is running
-	OutcomeWaited     = "waited"     // a caller waited for another attempt; its own outcome follows
-	OutcomeFailed     = "failed"     // an attempt failed
-	OutcomeUnknown    = "unknown"    // nobody knows: an attempt ended so, or a request was refused for it
-	OutcomeTakenOver  = "taken_over" // an attempt took over from one whose outcome is unknown
-	OutcomeLost       = "lost"       // an attempt's lease is another's
-	OutcomeUnrecorded = "unrecorded" // the answer was given but could not be stored
-	OutcomePurged     = "purged"     // expired records were deleted
-	OutcomeCorrupt    = "corrupt"    // a record could not be read
+// An Outcome says what was decided about a request, or how an attempt ended.
+type Outcome string
 
+// The outcomes.
+const (
+	OutcomeExecuted   Outcome = "executed"   // an attempt completed, or released the command: then Record.State is empty
+	OutcomeReplayed   Outcome = "replayed"   // the stored answer, or a kept failure, was given
+	OutcomeMismatch   Outcome = "mismatch"   // refused: the key was used for a different request
+	OutcomeInFlight   Outcome = "in_flight"  // refused: another attempt is running
+	OutcomeWaited     Outcome = "waited"     // a caller waited for another attempt; its own outcome follows
+	OutcomeFailed     Outcome = "failed"     // an attempt failed
+	OutcomeUnknown    Outcome = "unknown"    // nobody knows: an attempt ended so, or a request was refused for it
+	OutcomeTakenOver  Outcome = "taken_over" // an attempt took over from one whose outcome is unknown
+	OutcomeLost       Outcome = "lost"       // an attempt's lease is another's
+	OutcomeUnrecorded Outcome = "unrecorded" // the answer was given but could not be stored
+	OutcomePurged     Outcome = "purged"     // expired records were deleted
+	OutcomeCorrupt    Outcome = "corrupt"    // a record could not be read
 )
 
 // An Event tells an Observer of one decision.
 type Event struct {
-	Outcome     string
+	Outcome     Outcome
 	Record      Record        // as it stands after the decision; empty for OutcomePurged; not to be modified
 	Fingerprint []byte        // what the caller asked with
 	Duration    time.Duration // since the caller asked, or since the purge began
@@ -79,7 +81,7 @@ func SlogObserver(log *slog.Logger, showKey func(ID) string) Observer {
 		showKey = hashedKey
 	}
 	return func(ctx context.Context, e Event) {
-		level, what := logLevels[e.Outcome], e.Outcome
+		level, what := logLevels[e.Outcome], string(e.Outcome)
 		switch {
 		case e.released():
 			level, what = slog.LevelInfo, "released"
@@ -92,7 +94,7 @@ func SlogObserver(log *slog.Logger, showKey func(ID) string) Observer {
 	}
 }
 
-var logLevels = map[string]slog.Level{
+var logLevels = map[Outcome]slog.Level{
 	OutcomeExecuted:   slog.LevelDebug,
 	OutcomeWaited:     slog.LevelDebug,
 	OutcomeMismatch:   slog.LevelWarn,
@@ -150,5 +152,5 @@ func (e Event) logName() string {
 	if e.released() {
 		return "idempotency_released"
 	}
-	return "idempotency_" + e.Outcome
+	return "idempotency_" + string(e.Outcome)
 }

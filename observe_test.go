@@ -194,7 +194,7 @@ func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 }
 
 func TestAnObserverThatBlocksKeepsNoLeaseAliveAndNobodyElseWaiting(t *testing.T) {
-	for _, at := range []string{onlyonce.OutcomeTakenOver, onlyonce.OutcomeExecuted} {
+	for _, at := range []onlyonce.Outcome{onlyonce.OutcomeTakenOver, onlyonce.OutcomeExecuted} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore()
 			crash(t, store, request("k"), time.Second)

@@ -20,29 +20,29 @@ func TestReconcileDecidesWhatBecameOfALapsedAttempt(t *testing.T) {
 		want   error
 		runs   int
 		state  onlyonce.State
-		events []string
+		events []onlyonce.Outcome
 	}{
 		"it happened": {
 			found: onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("7"), Ref: "ch_7"}},
-			value: 7, state: onlyonce.StateCompleted, events: []string{"taken_over", "executed", "replayed"},
+			value: 7, state: onlyonce.StateCompleted, events: []onlyonce.Outcome{"taken_over", "executed", "replayed"},
 		},
 		"it did not": {
 			found: onlyonce.Settlement{State: onlyonce.StateFailed, Error: "no such charge"},
-			value: 2, runs: 1, state: onlyonce.StateCompleted, events: []string{"taken_over", "failed", "executed"},
+			value: 2, runs: 1, state: onlyonce.StateCompleted, events: []onlyonce.Outcome{"taken_over", "failed", "executed"},
 		},
 		"it failed for good": {
 			found: onlyonce.Settlement{State: onlyonce.StateFailed, Final: true, Error: "refused"},
-			want:  onlyonce.ErrFailed, state: onlyonce.StateFailed, events: []string{"taken_over", "failed", "replayed"},
+			want:  onlyonce.ErrFailed, state: onlyonce.StateFailed, events: []onlyonce.Outcome{"taken_over", "failed", "replayed"},
 		},
 		"run it again": {
-			value: 2, runs: 1, state: onlyonce.StateCompleted, events: []string{"taken_over", "executed"},
+			value: 2, runs: 1, state: onlyonce.StateCompleted, events: []onlyonce.Outcome{"taken_over", "executed"},
 		},
 		"still unknown": {
 			found: onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "ask later"},
-			want:  onlyonce.ErrUnknown, state: onlyonce.StateUnknown, events: []string{"taken_over", "unknown"},
+			want:  onlyonce.ErrUnknown, state: onlyonce.StateUnknown, events: []onlyonce.Outcome{"taken_over", "unknown"},
 		},
 		"an error": {
-			err: looking, want: looking, state: onlyonce.StateUnknown, events: []string{"taken_over", "unknown"},
+			err: looking, want: looking, state: onlyonce.StateUnknown, events: []onlyonce.Outcome{"taken_over", "unknown"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -134,6 +134,16 @@ type Waiter interface {
 	Wait(ctx context.Context, id ID) error
 }
 
+// A Resolver lets a person decide the outcome of a command that nobody holds.
+type Resolver interface {
+	// Resolve ends a record that nobody holds as s says; a zero s deletes it,
+	// so that the next claim runs the command anew. The record gets a new owner
+	// and a higher fence, so that everyone who saw it before must look again.
+	// Resolve returns ErrNotFound if there is no record, ErrLost if the record's fence
+	// is not fence any more, and ErrInFlight while a lease on it is alive.
+	Resolve(ctx context.Context, id ID, fence int64, s Settlement) error
+}
+
 // A Diagnoser finds settings of a store that would break the promise.
 type Diagnoser interface {
 	Diagnose(ctx context.Context) ([]Finding, error)
@@ -143,7 +153,7 @@ type Diagnoser interface {
 type Finding struct {
 	Name    string // stable: a risk is accepted by it
 	Problem string // what is set, and what it would do
-	Mend    string // the command or setting that mends it
+	Fix     string // the command or setting that mends it
 }
 
-func (f Finding) String() string { return f.Name + ": " + f.Problem + "; " + f.Mend }
+func (f Finding) String() string { return f.Name + ": " + f.Problem + "; " + f.Fix }

@@ -295,7 +295,7 @@ func TestACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 		fault   func(func() error) error
 		rival   bool // settles the attempt meanwhile
 		want    error
-		outcome string
+		outcome onlyonce.Outcome
 		again   int // the answer of a repeat
 		rows    int
 	}{

@@ -206,7 +206,7 @@ func TestAFailureAfterTheAttemptsTimeIsUnknown(t *testing.T) {
 
 func TestAnAnswerThatCantBeRecordedIsStillGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var outcomes []string
+		var outcomes []onlyonce.Outcome
 		store := &flaky{Store: memstore.New(memstore.Config{}), settle: errBroken}
 		runs := 0
 		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) {

@@ -96,7 +96,7 @@ func (e *events) observe(_ context.Context, event outbox.Event) {
 	e.list = append(e.list, event)
 }
 
-func (e *events) count(outcome string) (n int) {
+func (e *events) count(outcome outbox.Outcome) (n int) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	for _, event := range e.list {

@@ -6,21 +6,24 @@ import (
 	"time"
 )
 
-// What a relay did or met: Event.Outcome.
+// An Outcome says what a relay did or met.
+type Outcome string
+
+// The outcomes.
 const (
-	OutcomePublished   = "published"   // messages were acknowledged and are marked so
-	OutcomeFailed      = "failed"      // a message was refused, and is tried again later
-	OutcomeParked      = "parked"      // a message failed too often, and waits for someone to requeue or discard it
-	OutcomeUnavailable = "unavailable" // the broker could not be reached; the messages wait
-	OutcomeLost        = "lost"        // the lease was lost; some messages may be published twice
-	OutcomeTrouble     = "trouble"     // the queue could not be read or written; the relay tries again
-	OutcomeLag         = "lag"         // how much waits; comes every Config.LagEvery
-	OutcomePurged      = "purged"      // messages whose time to be kept was over were deleted
+	OutcomePublished   Outcome = "published"   // messages were acknowledged and are marked so
+	OutcomeFailed      Outcome = "failed"      // a message was refused, and is tried again later
+	OutcomeParked      Outcome = "parked"      // a message failed too often, and waits for someone to requeue or discard it
+	OutcomeUnavailable Outcome = "unavailable" // the broker could not be reached; the messages wait
+	OutcomeLost        Outcome = "lost"        // the lease was lost; some messages may be published twice
+	OutcomeTrouble     Outcome = "trouble"     // the queue could not be read or written; the relay tries again
+	OutcomeLag         Outcome = "lag"         // how much waits; comes every Config.LagEvery
+	OutcomePurged      Outcome = "purged"      // messages whose time to be kept was over were deleted
 )
 
 // An Event tells an Observer what a relay did or met.
 type Event struct {
-	Outcome  string
+	Outcome  Outcome
 	Count    int           // of messages
 	Entry    Entry         // the message, if it failed or was parked; not to be modified
 	Lag      Lag           // with OutcomeLag
@@ -31,7 +34,7 @@ type Event struct {
 // An Observer is called by the goroutine that runs the relay; it must not block.
 type Observer func(context.Context, Event)
 
-var logLevels = map[string]slog.Level{
+var logLevels = map[Outcome]slog.Level{
 	OutcomePublished:   slog.LevelDebug,
 	OutcomeLag:         slog.LevelDebug,
 	OutcomePurged:      slog.LevelDebug,
@@ -48,13 +51,13 @@ var logLevels = map[string]slog.Level{
 func SlogObserver(log *slog.Logger) Observer {
 	return func(ctx context.Context, e Event) {
 		if level := logLevels[e.Outcome]; log.Enabled(ctx, level) {
-			log.LogAttrs(ctx, level, "outbox "+e.Outcome, e.attrs()...)
+			log.LogAttrs(ctx, level, "outbox "+string(e.Outcome), e.attrs()...)
 		}
 	}
 }
 
 func (e Event) attrs() []slog.Attr {
-	at := []slog.Attr{slog.String("event", "outbox_"+e.Outcome), slog.Int("count", e.Count)}
+	at := []slog.Attr{slog.String("event", "outbox_"+string(e.Outcome)), slog.Int("count", e.Count)}
 	switch e.Outcome {
 	case OutcomeFailed, OutcomeParked:
 		at = append(at,

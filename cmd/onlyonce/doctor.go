@@ -89,7 +89,7 @@ func examineSchema(ctx context.Context, u storeURL, db *sql.DB) ([]onlyonce.Find
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", u, err)
 	}
-	f := onlyonce.Finding{Name: "schema", Mend: "run onlyonce migrate with the same URL"}
+	f := onlyonce.Finding{Name: "schema", Fix: "run onlyonce migrate with the same URL"}
 	switch need := len(list); {
 	case have == need:
 		return nil, nil
@@ -98,7 +98,7 @@ func examineSchema(ctx context.Context, u storeURL, db *sql.DB) ([]onlyonce.Find
 	case have < need:
 		f.Problem = fmt.Sprintf("its version is %d, and this program needs %d", have, need)
 	default:
-		f.Problem, f.Mend = fmt.Sprintf("its version is %d, and this program knows %d", have, need), "run a newer onlyonce"
+		f.Problem, f.Fix = fmt.Sprintf("its version is %d, and this program knows %d", have, need), "run a newer onlyonce"
 	}
 	return []onlyonce.Finding{f}, nil
 }
@@ -119,7 +119,7 @@ func refusals(err error) (findings []onlyonce.Finding) {
 		return findings
 	}
 	if m := findingForm.FindStringSubmatch(err.Error()); m != nil {
-		findings = append(findings, onlyonce.Finding{Name: m[1], Problem: m[2], Mend: m[3]})
+		findings = append(findings, onlyonce.Finding{Name: m[1], Problem: m[2], Fix: m[3]})
 	}
 	return findings
 }
@@ -131,7 +131,7 @@ func orReadOnly(err error) ([]onlyonce.Finding, error) {
 	if !errors.As(err, &cause) || cause.Code()&0xff != sqlite3.SQLITE_READONLY { // the rest of the code says why
 		return nil, err
 	}
-	return []onlyonce.Finding{{Name: "read-only", Problem: cause.Error(), Mend: "give the process write access to the file and its folder"}}, nil
+	return []onlyonce.Finding{{Name: "read-only", Problem: cause.Error(), Fix: "give the process write access to the file and its folder"}}, nil
 }
 
 // diagnosis prints what was found, or what there is to say of a store without

@@ -14,7 +14,7 @@ import (
 
 func TestDoctorPrintsFindingsAndFails(t *testing.T) {
 	var out strings.Builder
-	err := diagnosis(&out, []onlyonce.Finding{{Name: "a", Problem: "b", Mend: "c"}, {Name: "d", Problem: "e", Mend: "f"}}, "")
+	err := diagnosis(&out, []onlyonce.Finding{{Name: "a", Problem: "b", Fix: "c"}, {Name: "d", Problem: "e", Fix: "f"}}, "")
 	if err == nil || err.Error() != "findings: 2" {
 		t.Errorf("error %v", err)
 	}
@@ -49,7 +49,7 @@ func TestDoctorFindsWhatAStoreIsRefusedFor(t *testing.T) {
 			t.Errorf("%q: found %v (%v), want %s", setting, findings, err, want)
 		}
 		for _, f := range findings {
-			if f.Problem == "" || f.Mend == "" || strings.Contains(f.Problem, ";") {
+			if f.Problem == "" || f.Fix == "" || strings.Contains(f.Problem, ";") {
 				t.Errorf("%q: found %+v", setting, f)
 			}
 		}
@@ -68,7 +68,7 @@ func TestDoctorFindsThatAFileCanNotBeWritten(t *testing.T) {
 	defer db.Close()
 	_, refused := db.Exec("CREATE TABLE t (a)")
 	found, err := orReadOnly(fmt.Errorf("open: %w", errors.Join(refused, nil)))
-	if err != nil || len(found) != 1 || found[0].Name != "read-only" || found[0].Mend == "" {
+	if err != nil || len(found) != 1 || found[0].Name != "read-only" || found[0].Fix == "" {
 		t.Errorf("%v is %v, %v", refused, found, err)
 	}
 	if found, err := orReadOnly(context.Canceled); err == nil || len(found) > 0 {

@@ -45,8 +45,8 @@ func (m *metrics) api(name string) *apiMetrics {
 	a := &apiMetrics{
 		requests:   m.requests.MustCurryWith(prometheus.Labels{"api": name}),
 		conflicts:  m.conflicts.WithLabelValues(name),
-		executed:   m.duration.WithLabelValues(name, onlyonce.OutcomeExecuted),
-		replayed:   m.duration.WithLabelValues(name, onlyonce.OutcomeReplayed),
+		executed:   m.duration.WithLabelValues(name, string(onlyonce.OutcomeExecuted)),
+		replayed:   m.duration.WithLabelValues(name, string(onlyonce.OutcomeReplayed)),
 		inFlight:   m.inFlight.WithLabelValues(name),
 		operations: make(map[string]bool),
 	}
@@ -67,7 +67,7 @@ func (a *apiMetrics) observe(_ context.Context, e onlyonce.Event) {
 	if outcome == onlyonce.OutcomeExecuted && e.Record.State == "" {
 		outcome = released
 	}
-	a.requests.WithLabelValues(a.operation(e.Record.ID.Operation), outcome).Inc()
+	a.requests.WithLabelValues(a.operation(e.Record.ID.Operation), string(outcome)).Inc()
 	switch outcome {
 	case onlyonce.OutcomeReplayed:
 		a.hits.Add(1)

@@ -33,7 +33,7 @@ func newOutboxMetrics(queue outbox.Queue) *outboxMetrics {
 		oldest:  describe("onlyonce_outbox_oldest_seconds", "Age of the oldest of them."),
 		parked:  describe("onlyonce_outbox_parked", "Messages that failed too often and wait for someone to requeue or discard them."),
 	}
-	m.messages.WithLabelValues(outbox.OutcomePublished)
+	m.messages.WithLabelValues(string(outbox.OutcomePublished))
 	return m
 }
 
@@ -82,6 +82,6 @@ func poisonedGauge(count func(context.Context) (int64, error)) prometheus.Collec
 // observe is an outbox.Observer.
 func (m *outboxMetrics) observe(_ context.Context, e outbox.Event) {
 	if e.Outcome != outbox.OutcomeLag {
-		m.messages.WithLabelValues(e.Outcome).Add(float64(e.Count))
+		m.messages.WithLabelValues(string(e.Outcome)).Add(float64(e.Count))
 	}
 }

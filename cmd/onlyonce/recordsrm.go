@@ -46,8 +46,8 @@ if someone else has decided about it, or while an attempt holds the command.`,
 
 // A resolver is a store in which a person can decide about a record.
 type resolver interface {
-	Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error)
-	Resolve(ctx context.Context, id onlyonce.ID, fence int64, s onlyonce.Settlement) error
+	onlyonce.Store
+	onlyonce.Resolver
 }
 
 // remove deletes a record that is still as it was shown. The store itself

@@ -38,7 +38,7 @@ func newShop() *shop {
 }
 
 // told returns how many decisions had an outcome.
-func (s *shop) told(outcome string) (n int) {
+func (s *shop) told(outcome onlyonce.Outcome) (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, e := range s.events {

@@ -36,7 +36,7 @@ func refused(t *testing.T, db *sql.DB, risks ...string) {
 	var names []string
 	for _, f := range found {
 		names = append(names, f.Name)
-		if f.Problem == "" || f.Mend == "" {
+		if f.Problem == "" || f.Fix == "" {
 			t.Errorf("the finding %+v says too little", f)
 		}
 	}

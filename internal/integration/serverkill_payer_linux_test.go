@@ -68,7 +68,7 @@ func (n *notes) add(to map[string][]string, key string, what ...string) {
 
 func (n *notes) observe(_ context.Context, e onlyonce.Event) {
 	if e.Outcome == onlyonce.OutcomeUnrecorded || e.Outcome == onlyonce.OutcomeLost {
-		n.add(n.unrecorded, e.Record.ID.Key, e.Outcome)
+		n.add(n.unrecorded, e.Record.ID.Key, string(e.Outcome))
 	}
 }
 

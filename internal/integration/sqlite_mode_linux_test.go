@@ -54,7 +54,7 @@ func TestAFileThatEveryUserCanReadIsFoundAndNotRefused(t *testing.T) {
 			}
 			continue
 		}
-		if len(got) != 1 || got[0].Name != "file-mode" || !strings.Contains(got[0].Mend, "chmod o-rwx "+file) {
+		if len(got) != 1 || got[0].Name != "file-mode" || !strings.Contains(got[0].Fix, "chmod o-rwx "+file) {
 			t.Errorf("mode %o: %v", c.mode, got)
 		}
 	}

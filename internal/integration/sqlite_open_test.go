@@ -65,7 +65,7 @@ func TestSQLiteSettingsThatWouldBreakThePromiseAreRefusedByName(t *testing.T) {
 			var names []string
 			for _, f := range found {
 				names = append(names, f.Name)
-				if f.Problem == "" || f.Mend == "" {
+				if f.Problem == "" || f.Fix == "" {
 					t.Errorf("the finding %q does not say what is wrong or what to do", f.Name)
 				}
 			}

@@ -106,7 +106,7 @@ func (a *API) Run(ctx context.Context) error {
 // code that the client got.
 func (a *API) observe() onlyonce.Observer {
 	log := onlyonce.SlogObserver(a.cfg.Log, a.cfg.ShowKey)
-	refusals := map[string]onlyonce.Observer{
+	refusals := map[onlyonce.Outcome]onlyonce.Observer{
 		onlyonce.OutcomeMismatch: onlyonce.SlogObserver(a.cfg.Log.With("error_code", codeConflict), a.cfg.ShowKey),
 		onlyonce.OutcomeInFlight: onlyonce.SlogObserver(a.cfg.Log.With("error_code", codeInProgress), a.cfg.ShowKey),
 	}

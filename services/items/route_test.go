@@ -2,6 +2,7 @@ package items
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -72,14 +73,14 @@ func TestNonsenseInTheConfigPanics(t *testing.T) {
 }
 
 func TestTheObserverIsToldOfEveryDecision(t *testing.T) {
-	var seen []string
+	var seen []onlyonce.Outcome
 	w := newWorld(t, Config{})
 	w = w.with(w.store, Config{Observer: func(_ context.Context, e onlyonce.Event) { seen = append(seen, e.Outcome) }})
 	w.post(mug)
 	w.post(mug, key, "k1")
 	w.post(mug, key, "k1")
 	w.post(`{}`, key, "k1")
-	if got := strings.Join(seen, " "); got != "executed replayed mismatch" {
+	if got := fmt.Sprint(seen); got != "[executed replayed mismatch]" {
 		t.Errorf("it was told of %s", got)
 	}
 }

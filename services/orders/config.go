@@ -17,7 +17,7 @@ type Store interface {
 	onlyonce.Store
 	onlyonce.Transactor[*sql.Tx]
 	onlyonce.Purger
-	Resolve(ctx context.Context, id onlyonce.ID, fence int64, s onlyonce.Settlement) error
+	onlyonce.Resolver
 }
 
 // An Outbox keeps events, in the database of the orders.

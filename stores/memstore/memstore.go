@@ -44,9 +44,10 @@ type Store struct {
 }
 
 var (
-	_ onlyonce.Store  = (*Store)(nil)
-	_ onlyonce.Purger = (*Store)(nil)
-	_ onlyonce.Lister = (*Store)(nil)
+	_ onlyonce.Store    = (*Store)(nil)
+	_ onlyonce.Purger   = (*Store)(nil)
+	_ onlyonce.Resolver = (*Store)(nil)
+	_ onlyonce.Lister   = (*Store)(nil)
 )
 
 // New returns an empty Store.

@@ -35,6 +35,7 @@ var (
 	_ onlyonce.Store              = (*Store)(nil)
 	_ onlyonce.Transactor[pgx.Tx] = (*Store)(nil)
 	_ onlyonce.Purger             = (*Store)(nil)
+	_ onlyonce.Resolver           = (*Store)(nil)
 	_ onlyonce.Lister             = (*Store)(nil)
 	_ onlyonce.Waiter             = (*Store)(nil)
 	_ onlyonce.Diagnoser          = (*Store)(nil)

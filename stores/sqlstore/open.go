@@ -110,5 +110,5 @@ func refuse(findings []onlyonce.Finding, accepted, risks []string) error {
 }
 
 func newFinding(name, problem, mend string) onlyonce.Finding {
-	return onlyonce.Finding{Name: name, Problem: problem, Mend: mend}
+	return onlyonce.Finding{Name: name, Problem: problem, Fix: mend}
 }

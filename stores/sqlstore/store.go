@@ -29,6 +29,7 @@ var (
 	_ onlyonce.Store               = (*Store)(nil)
 	_ onlyonce.Transactor[*sql.Tx] = (*Store)(nil)
 	_ onlyonce.Purger              = (*Store)(nil)
+	_ onlyonce.Resolver            = (*Store)(nil)
 	_ onlyonce.Lister              = (*Store)(nil)
 	_ onlyonce.Diagnoser           = (*Store)(nil)
 )

@@ -185,7 +185,7 @@ var clockRules = []clockRule{
 		})
 	}},
 	{"resolves nothing that is held, and what has lapsed", func(t *clockTrial) {
-		if lacks[resolver](t.store) {
+		if lacks[onlyonce.Resolver](t.store) {
 			t.Skip("the store is no Resolver")
 		}
 		running, lapsed := t.given(claimOf("running")), t.lapsed(holdOf(t.given(claimOf("lapsed"))))

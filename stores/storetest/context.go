@@ -104,7 +104,7 @@ func (t *trial) refuses(ctx context.Context, want error) {
 		_, err := p.Purge(ctx, 10)
 		refused("purge", err)
 	}
-	if r, ok := t.store.(resolver); ok {
+	if r, ok := t.store.(onlyonce.Resolver); ok {
 		refused("resolve", r.Resolve(ctx, failing.ID, also.Fence, onlyonce.Settlement{}))
 	}
 	if l, ok := t.store.(onlyonce.Lister); ok {

@@ -60,7 +60,7 @@ var keepRules = []rule{
 		for _, r := range expired {
 			t.gone(r.ID)
 		}
-		resolver, resolves := t.store.(resolver)
+		resolver, resolves := t.store.(onlyonce.Resolver)
 		for range 3 {
 			together(crowd, func(i int) {
 				r := expired[i]

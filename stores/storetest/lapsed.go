@@ -19,7 +19,7 @@ var lapsedRules = []rule{
 		for _, s := range []onlyonce.Settlement{completed("too late"), failed("too late"), unknown("too late"), {}} {
 			t.wants(onlyonce.ErrLost, "settle as "+string(s.State), t.store.Settle(t.ctx, h, s))
 		}
-		if r, ok := t.store.(resolver); ok {
+		if r, ok := t.store.(onlyonce.Resolver); ok {
 			t.wants(onlyonce.ErrNotFound, "resolve", r.Resolve(t.ctx, c.ID, h.Fence, completed("by hand")))
 			t.wants(onlyonce.ErrNotFound, "delete by hand", r.Resolve(t.ctx, c.ID, h.Fence, onlyonce.Settlement{}))
 		}
@@ -134,7 +134,7 @@ var lapsedRules = []rule{
 		lapsed := t.lapsed(holdOf(t.given(claimOf("lapsed"))))
 		was := count(2)
 		t.until("the oldest gets older", func() bool { return count(2) > was })
-		if r, ok := t.store.(resolver); ok {
+		if r, ok := t.store.(onlyonce.Resolver); ok {
 			for _, rec := range []onlyonce.Record{unknown, lapsed} {
 				if err := r.Resolve(t.ctx, rec.ID, rec.Fence, completed("by hand")); err != nil {
 					t.Errorf("resolve: %v", err)

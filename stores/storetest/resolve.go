@@ -1,7 +1,6 @@
 package storetest
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"time"
@@ -202,18 +201,8 @@ func resolutions() []rule {
 	return rules
 }
 
-// A resolver lets a person decide about a record.
-type resolver interface {
-	// Resolve ends a record that nobody holds as s says; a zero s deletes it,
-	// so that the next claim runs the command anew. The record gets a new owner
-	// and a higher fence, so that everyone who saw it before must look again.
-	// Resolve returns ErrNotFound, or ErrLost if the record's fence is not fence
-	// any more, or ErrInFlight while a lease on it is alive.
-	Resolve(ctx context.Context, id onlyonce.ID, fence int64, s onlyonce.Settlement) error
-}
-
 func (t *trial) resolve(id onlyonce.ID, fence int64, s onlyonce.Settlement) error {
-	return t.store.(resolver).Resolve(t.ctx, id, fence, s)
+	return t.store.(onlyonce.Resolver).Resolve(t.ctx, id, fence, s)
 }
 
 // resolved resolves r and expects the record to say what s says and to be as r

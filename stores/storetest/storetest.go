@@ -68,7 +68,7 @@ var groups = []group{
 	{"race", nil, raceRules},
 	{"purge", lacks[onlyonce.Purger], purgeRules},
 	{"list", lacks[onlyonce.Lister], listRules},
-	{"resolve", lacks[resolver], resolveRules},
+	{"resolve", lacks[onlyonce.Resolver], resolveRules},
 	{"wait", lacks[onlyonce.Waiter], waitRules},
 	{"history", nil, historyRules},
 }

@@ -189,7 +189,7 @@ func (w *walk) settlesLate() {
 // decides resolves the record as a person does, where the store can.
 func (w *walk) decides() {
 	w.Helper()
-	s, can := w.store.(resolver)
+	s, can := w.store.(onlyonce.Resolver)
 	if !can {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 type Store interface {
 	onlyonce.Store
 	onlyonce.Purger
-	Resolve(ctx context.Context, id onlyonce.ID, fence int64, s onlyonce.Settlement) error
+	onlyonce.Resolver
 }
 
 // A Database is a store and the business rows of its transactions.

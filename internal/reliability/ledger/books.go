@@ -52,7 +52,7 @@ type Books struct {
 	db    *sql.DB
 	Store interface {
 		onlyonce.Store
-		Resolve(ctx context.Context, id onlyonce.ID, fence int64, s onlyonce.Settlement) error
+		onlyonce.Resolver
 	}
 	doTx func(ctx context.Context, g *onlyonce.Guard, key, token string) (onlyonce.Answer[string], error)
 	shut []func() error
