@@ -14,6 +14,13 @@ var errBodyTooLarge = errors.New("httponce: the request's body is too large")
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
+// announcesMore reports whether a request by HTTP/2 that has no body announces one,
+// which net/http does not look at.
+func announcesMore(r *http.Request) bool {
+	lengths := r.Header["Content-Length"]
+	return r.ProtoMajor > 1 && len(lengths) > 0 && (len(lengths) > 1 || lengths[0] != "0")
+}
+
 // firstGrantOf returns how much memory is taken for a request's body before it is
 // read, and the length as which it is judged: the announced one, if there is one.
 func firstGrantOf(r *http.Request) (n, class int64) {
@@ -47,6 +54,9 @@ func (l *layer) receive(c *call, buf []byte) ([]byte, error) {
 		return buf, errBodyTooLarge
 	}
 	if !hasBody(r) {
+		if announcesMore(r) {
+			return buf, io.ErrUnexpectedEOF
+		}
 		return buf, nil
 	}
 	in := &c.scratch.incoming
