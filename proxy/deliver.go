@@ -13,7 +13,7 @@ import (
 // unless it is longer than what is recorded, or a stream of events.
 type delivery struct {
 	rt     *route
-	w      http.ResponseWriter
+	w      heldAnswer
 	c      *conn
 	begun  bool
 	events bool
@@ -22,7 +22,7 @@ type delivery struct {
 
 // deliver delivers the answer whose head the conn has received, and ends with the
 // conn.
-func (rt *route) deliver(w http.ResponseWriter, r *http.Request, c *conn) {
+func (rt *route) deliver(w heldAnswer, r *http.Request, c *conn) {
 	d := delivery{rt: rt, w: w, c: c}
 	d.events = isEvents(c.reply.fields)
 	if s := c.reply.status; s == http.StatusBadGateway || s == http.StatusGatewayTimeout {
@@ -63,7 +63,7 @@ func (d *delivery) take(piece []byte) bool {
 		return false
 	}
 	if d.events {
-		_ = http.NewResponseController(d.w).Flush() // what it fails of, the next Write fails of
+		_ = d.w.FlushError() // what it fails of, the next Write fails of
 	}
 	return true
 }
@@ -93,7 +93,7 @@ func (d *delivery) begin() {
 	}
 	d.w.WriteHeader(d.c.reply.status)
 	if d.events {
-		_ = http.NewResponseController(d.w).Flush()
+		_ = d.w.FlushError()
 	}
 }
 

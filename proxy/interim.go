@@ -10,15 +10,15 @@ var errInterim = malformed("too many interim answers")
 // An interimLimit passes on the interim answers (103) of one request, and ends it
 // when there are too many.
 type interimLimit struct {
-	http.ResponseWriter
+	heldAnswer
 	passed int
 	end    context.CancelCauseFunc
 }
 
 // boundInterim returns the request with what is to be answered instead of w.
-func boundInterim(w http.ResponseWriter, r *http.Request) (*http.Request, *interimLimit) {
+func boundInterim(w heldAnswer, r *http.Request) (*http.Request, *interimLimit) {
 	ctx, end := context.WithCancelCause(r.Context())
-	return r.WithContext(ctx), &interimLimit{ResponseWriter: w, end: end}
+	return r.WithContext(ctx), &interimLimit{heldAnswer: w, end: end}
 }
 
 func (l *interimLimit) WriteHeader(status int) {
@@ -29,7 +29,5 @@ func (l *interimLimit) WriteHeader(status int) {
 		}
 		dropOurs(l.Header())
 	}
-	l.ResponseWriter.WriteHeader(status)
+	l.heldAnswer.WriteHeader(status)
 }
-
-func (l *interimLimit) Unwrap() http.ResponseWriter { return l.ResponseWriter }

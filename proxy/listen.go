@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
+	"math"
 	"net"
 	"sync/atomic"
 	"time"
@@ -45,6 +46,7 @@ func (l listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	boundUnsent(c)
 	return &scanned{Conn: c}, nil
 }
 
@@ -59,15 +61,19 @@ type scanned struct {
 	ended   error
 	upgrade atomic.Bool  // a request asked for another protocol
 	raw     atomic.Bool  // it has got it
-	allowed atomic.Int64 // when what is written was last given time, in nanoseconds
+	allowed atomic.Int64 // when what is written was last given time, in nanoseconds; cutOff: it gets none
 	within  atomic.Bool  // a request has begun and not come to its end
 	closed  atomic.Bool
 	// answered says that something was written since.
 	answered atomic.Bool
 }
 
-// writeTime is how long, at least, a client may take no byte of its answer.
-const writeTime = time.Minute
+const (
+	// writeTime is how long, at least, a client may take no byte of its answer.
+	writeTime = time.Minute
+	// cutOff is the allowed of an answer whose deadline was set to the past.
+	cutOff = math.MaxInt64
+)
 
 // poison makes a request malformed wherever it comes in its head, and is as long as
 // what net/http waits for to know HTTP/2.
@@ -149,24 +155,36 @@ func (c *scanned) Write(p []byte) (int, error) {
 	if !c.answered.Load() {
 		c.answered.Store(true)
 	}
-	if now := time.Now(); now.UnixNano()-c.allowed.Load() > int64(writeTime/2) {
-		c.allowed.Store(now.UnixNano())
+	now, before := time.Now(), c.allowed.Load()
+	if now.UnixNano()-before > int64(writeTime/2) && c.allowed.CompareAndSwap(before, now.UnixNano()) {
 		_ = c.Conn.SetWriteDeadline(now.Add(writeTime * 3 / 2)) // else the Write fails, too
+		if c.allowed.Load() == cutOff {
+			_ = c.Conn.SetWriteDeadline(longAgo) // which that undid
+		}
 	}
 	return c.Conn.Write(p)
 }
 
 // SetWriteDeadline is what net/http ends the time with that a request's answer may
-// take, and so the one that was given.
+// take, and so the one that was given. One that has passed ends the answer: no Write
+// gets time until there is another.
 func (c *scanned) SetWriteDeadline(t time.Time) error {
-	c.allowed.Store(0)
+	c.allowed.Store(allowance(t))
 	return c.Conn.SetWriteDeadline(t)
 }
 
 // SetDeadline is SetWriteDeadline for both ways.
 func (c *scanned) SetDeadline(t time.Time) error {
-	c.allowed.Store(0)
+	c.allowed.Store(allowance(t))
 	return c.Conn.SetDeadline(t)
+}
+
+// allowance returns what allowed is after a deadline was set.
+func allowance(t time.Time) int64 {
+	if t.IsZero() || t.After(time.Now()) {
+		return 0
+	}
+	return cutOff
 }
 
 // CloseWrite lets net/http say that it has answered, and wait for the client to

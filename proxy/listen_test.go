@@ -43,3 +43,48 @@ func TestAClientThatTakesNothingHasAMinute(t *testing.T) {
 		t.Errorf("after a while it may write until %v", below.until)
 	}
 }
+
+// meanwhile is a timed that does something before it notes a time.
+type meanwhile struct {
+	timed
+	first func()
+}
+
+func (c *meanwhile) SetWriteDeadline(t time.Time) error {
+	if f := c.first; f != nil {
+		c.first = nil
+		f()
+	}
+	return c.timed.SetWriteDeadline(t)
+}
+
+func TestAnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
+	below := &meanwhile{}
+	c := &scanned{Conn: below}
+	below.first = func() { _ = c.SetWriteDeadline(longAgo) }
+	_, _ = c.Write([]byte("x"))
+	if !below.until.Equal(longAgo) {
+		t.Errorf("it may write until %v", below.until)
+	}
+}
+
+func TestAnAnswerThatIsCutOffGetsNoTime(t *testing.T) {
+	below := &timed{}
+	c := &scanned{Conn: below}
+	for _, end := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
+		if err := end(longAgo); err != nil {
+			t.Error(err)
+		}
+		_, _ = c.Write([]byte("x"))
+		if !below.until.Equal(longAgo) {
+			t.Errorf("it may write until %v", below.until)
+		}
+		if err := end(time.Time{}); err != nil { // for another answer
+			t.Error(err)
+		}
+		_, _ = c.Write([]byte("x"))
+		if !below.allows(writeTime, 2*writeTime) {
+			t.Errorf("for another answer it may write until %v", below.until)
+		}
+	}
+}

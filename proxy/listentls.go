@@ -58,6 +58,7 @@ func (l *secureListener) accept() {
 	for {
 		c, err := l.Listener.Accept()
 		if err == nil {
+			boundUnsent(c)
 			go l.shake(c)
 			continue
 		}

@@ -21,16 +21,22 @@ const shortBody = 64 << 10
 // A paced is the body of a request that passes.
 type paced struct {
 	io.ReadCloser
-	w     http.ResponseWriter // of a long one, whose every pause has its time; nil: it is short
-	time  time.Duration
-	set   time.Time
-	ended bool
+	transfer transfer
+	w        http.ResponseWriter // of a long one, whose every pause has its time; nil: it is short
+	time     time.Duration
+	set      time.Time
+	ended    bool
 }
 
 var errBodyUnreadable = errors.New("the request's body did not come to its end")
 
 func newPaced(w http.ResponseWriter, r *http.Request, limit time.Duration) *paced {
-	return &paced{ReadCloser: r.Body, w: w, time: limit, set: time.Now()}
+	b := &paced{ReadCloser: r.Body}
+	if r.ContentLength < 0 || r.ContentLength > shortBody {
+		b.w, b.time, b.set = w, limit, time.Now()
+	}
+	b.transfer.open(w, r, (*http.ResponseController).SetReadDeadline, "sent too little of its body, and nothing")
+	return b
 }
 
 // Read does not go on to what has ended: net/http closes it when the answer
@@ -45,12 +51,14 @@ func (b *paced) Read(p []byte) (int, error) {
 			allowBody(b.w, b.time)
 		}
 	}
+	b.transfer.begin()
 	n, err := b.ReadCloser.Read(p)
-	switch {
-	case err == nil:
+	switch why := b.transfer.done(n); {
 	case err == io.EOF:
 		b.ended = true
-	default:
+	case why != nil:
+		err = fmt.Errorf("%w: %w", errBodyUnreadable, why)
+	case err != nil:
 		err = fmt.Errorf("%w: %w", errBodyUnreadable, err)
 	}
 	return n, err

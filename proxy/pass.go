@@ -63,28 +63,30 @@ func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
 		rt.refuseBody(w, r, bodyTooLarge, nil)
 		return
 	}
-	if _, received := r.Body.(inMemory); !received && (r.ContentLength < 0 || r.ContentLength > shortBody) {
-		timed := *r // net/http looks at its own body when it answers
-		timed.Body = newPaced(w, r, rt.table.cfg.BodyTimeout)
-		if rt.MaxBody > 0 {
-			timed.Body = http.MaxBytesReader(w, timed.Body, rt.MaxBody)
-		}
-		r = &timed
-	}
-	if !rt.link.slots.take(r.Context(), false) {
+	held := rt.link.slots.take(w, r, false)
+	if held == nil {
 		rt.refuseBody(w, r, busy, errBusy)
 		return
 	}
-	defer rt.link.slots.giveBack(false)
-	r, bounded := boundInterim(w, r)
+	r, bounded := boundInterim(heldAnswer{w, held}, r)
 	defer bounded.end(nil)
-	w.Header()["Content-Type"] = nil // else net/http guesses what the server behind does not say
 	broken := true
 	defer func() {
-		if broken {
+		switch ended := held.giveBack(); {
+		case ended != nil:
+			rt.table.report(r, ended)
+		case broken:
 			rt.table.report(r, errBrokenOff)
 		}
 	}()
+	if _, received := r.Body.(inMemory); !received && r.ContentLength != 0 {
+		body := newPaced(w, r, rt.table.cfg.BodyTimeout)
+		held.watch(&body.transfer)
+		if r.Body = body; rt.MaxBody > 0 && body.w != nil {
+			r.Body = http.MaxBytesReader(w, body, rt.MaxBody)
+		}
+	}
+	w.Header()["Content-Type"] = nil // else net/http guesses what the server behind does not say
 	rt.through.ServeHTTP(bounded, r)
 	broken = false
 	dropOurs(w.Header()) // what is left to be sent: trailers
@@ -114,7 +116,7 @@ func (rt *route) rewrite(pr *httputil.ProxyRequest) {
 		out.Header[http.CanonicalHeaderKey(name)] = vs
 	}
 	setForwarded(out.Header, in)
-	if 0 < in.ContentLength && in.ContentLength <= shortBody {
+	if _, done := in.Body.(*paced); !done && 0 < in.ContentLength && in.ContentLength <= shortBody {
 		out.Body = &paced{ReadCloser: out.Body}
 	}
 }

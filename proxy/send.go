@@ -19,21 +19,22 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 	if rt.DontStoreBody {
 		httponce.DontStoreBody(r)
 	}
-	if !rt.link.slots.take(r.Context(), true) {
+	held := rt.link.slots.take(w, r, true)
+	if held == nil {
 		httponce.DontStore(r)
 		rt.refuse(w, r, busy, errBusy)
 		return
 	}
-	defer rt.link.slots.giveBack(true)
+	defer func() { rt.table.report(r, held.giveBack()) }()
 	rt.writeKey(r, a)
 	if rt.link.HTTP2 {
-		rt.sendOver(w, r, a)
+		rt.sendOver(heldAnswer{w, held}, r, a)
 		return
 	}
 	c, sent, err := rt.exchange(r, a)
 	switch {
 	case err == nil:
-		rt.deliver(w, r, c)
+		rt.deliver(heldAnswer{w, held}, r, c)
 	case errors.Is(err, errUnwritable):
 		httponce.DontStore(r)
 		rt.refuse(w, r, requestInvalid, err)

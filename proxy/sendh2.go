@@ -16,7 +16,7 @@ import (
 )
 
 // sendOver is send for an upstream that speaks HTTP/2.
-func (rt *route) sendOver(w http.ResponseWriter, r *http.Request, a *onlyonce.Attempt) {
+func (rt *route) sendOver(w heldAnswer, r *http.Request, a *onlyonce.Attempt) {
 	if a != nil {
 		rec := a.Record()
 		r.Header[headerAttempt] = []string{strconv.Itoa(rec.Attempt)}

@@ -15,6 +15,10 @@ const receiveBuffer = 64 << 10
 // nothing of its answer, each by itself by HTTP/2. Of what an HTTP/2 client sends before
 // it is read, at most 64 KiB are kept for each connection. It speaks HTTP/1 and HTTP/2,
 // in clear text too. Give its Serve what Listen returns.
+//
+// Its ConnContext lets the proxy close an HTTP/2 connection from which the client
+// reads nothing at all while other requests wait for an Upstream's MaxConns. A
+// ConnContext that replaces it should call it.
 func Server(h http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
@@ -26,6 +30,7 @@ func Server(h http.Handler) *http.Server {
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    32 << 10,
 		Protocols:         protocols,
+		ConnContext:       withConn,
 		HTTP2: &http.HTTP2Config{
 			WriteByteTimeout: writeTime, MaxConcurrentStreams: 250,
 			MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,

@@ -34,7 +34,15 @@ type Upstream struct {
 	// 1024. Each has a connection of its own, unless they share one by HTTP/2;
 	// WebSockets and streams count for as long as they last. A quarter is kept
 	// for requests with a key. A request for which there is no room waits for
-	// a second, and is then refused with 503.
+	// a second, and is then refused with 503. A free place goes to the client
+	// address (of IPv6, the /64) that has the fewest.
+	//
+	// While requests wait, those that are held up by their own clients are
+	// ended, the longest-blocked first and no more than wait. A client has 10
+	// seconds to read its answer, or to send a body without a key, and gains a
+	// second for every 10 KiB that it reads or sends, up to 20. If its address
+	// has more than half of the places and another address waits, it has one
+	// second. See Server for HTTP/2.
 	MaxConns int
 
 	// OneRequestPerConn makes a new connection for every request, unless it is

@@ -91,7 +91,7 @@ type Upstream struct {
 	OneRequest bool      `yaml:"one_request_per_connection" doc:"Make a new connection for every request, unless it is sent by HTTP/2. Otherwise a connection is used again: by requests with a key for the same tenant only, by others for anyone."`
 	TLS        ClientTLS `yaml:"tls" doc:"For https."`
 	Timeouts   Timeouts  `yaml:"timeouts" doc:"How long it may take."`
-	MaxConns   int       `yaml:"max_connections" doc:"How many requests may be with it at a time, each on a connection of its own unless it speaks HTTP/2; WebSockets and streams count for as long as they last. A quarter is kept for requests with a key. One for which there is no room waits for a second, then gets 503."`
+	MaxConns   int       `yaml:"max_connections" doc:"How many requests may be with it at a time, each on a connection of its own unless it speaks HTTP/2; WebSockets and streams count for as long as they last. A quarter is kept for requests with a key. One for which there is no room waits for a second, then gets 503; a free place goes to the client address that has the fewest. While requests wait, those whose clients read or send less than 10 KiB per second are ended: after 10 to 20 seconds, or after one second if the address has more than half of the places and another address waits."`
 }
 
 // A ClientTLS says how an upstream is reached.

@@ -1,0 +1,404 @@
+package proxy
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A memoryConn is a connection in memory from an address. It may stop receiving.
+type memoryConn struct {
+	net.Conn
+	from net.Addr
+	deaf <-chan struct{} // closed: it receives nothing until stop; nil: it receives
+	stop <-chan struct{}
+}
+
+func (c memoryConn) RemoteAddr() net.Addr { return c.from }
+
+func (c memoryConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if c.deaf != nil {
+		select {
+		case <-c.deaf:
+			<-c.stop
+		default:
+		}
+	}
+	return n, err
+}
+
+// A slotServer serves connections in memory. Its handler holds a slot while it reads
+// a request's body and answers it.
+type slotServer struct {
+	slots slots
+	conns chan net.Conn
+	stop  chan struct{}
+
+	mu    sync.Mutex
+	ended []string
+}
+
+func (s *slotServer) Accept() (net.Conn, error) {
+	select {
+	case c := <-s.conns:
+		return c, nil
+	case <-s.stop:
+		return nil, net.ErrClosed
+	}
+}
+
+func (s *slotServer) Close() error   { close(s.stop); return nil }
+func (s *slotServer) Addr() net.Addr { return &net.TCPAddr{} }
+
+func newSlotServer(t *testing.T, most int) *slotServer {
+	s := &slotServer{slots: newSlots(most), conns: make(chan net.Conn), stop: make(chan struct{})}
+	server := Server(s)
+	server.ErrorLog = log.New(io.Discard, "", 0)
+	go server.Serve(Listen(s, nil))
+	t.Cleanup(func() {
+		server.Close()
+		wait(time.Hour)
+		if s.slots.held != 0 || s.slots.heldUnkeyed != 0 || s.slots.first != nil || len(s.slots.queue) != 0 || len(s.slots.clients) != 0 {
+			t.Errorf("in the end there are %d slots, %d waiters, %d clients", s.slots.held, len(s.slots.queue), len(s.slots.clients))
+		}
+	})
+	return s
+}
+
+func (s *slotServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	held := s.slots.take(w, r, r.Header.Get("Idempotency-Key") != "")
+	if held == nil {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	defer func() { s.note(held.giveBack()) }()
+	answer := heldAnswer{w, held}
+	body := newPaced(w, r, time.Hour)
+	held.watch(&body.transfer)
+	if _, err := io.Copy(io.Discard, body); err != nil {
+		s.note(err)
+		return
+	}
+	switch r.URL.Path {
+	case "/short":
+		io.WriteString(answer, "short")
+	case "/stays":
+		for {
+			if _, err := answer.Write(make([]byte, 32<<10)); err != nil {
+				time.Sleep(2 * slotWait)
+				return
+			}
+		}
+	case "/events":
+		for range 10 {
+			fmt.Fprintf(answer, "data: x\n\n")
+			_ = answer.FlushError()
+			time.Sleep(30 * time.Second)
+		}
+	default:
+		for range 1024 {
+			if _, err := answer.Write(make([]byte, 32<<10)); err != nil {
+				return
+			}
+		}
+	}
+}
+
+func (s *slotServer) note(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		s.ended = append(s.ended, err.Error())
+	}
+}
+
+// wait lets time pass, and what happens meanwhile be seen.
+func wait(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// held returns how many slots are.
+func (s *slotServer) held() int {
+	s.slots.mu.Lock()
+	defer s.slots.mu.Unlock()
+	return s.slots.held
+}
+
+// count returns how many requests were ended.
+func (s *slotServer) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.ended)
+}
+
+func (s *slotServer) dial(addr string) net.Conn {
+	ours, theirs := net.Pipe()
+	s.conns <- memoryConn{theirs, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr)), nil, nil}
+	return ours
+}
+
+// get sends a request by HTTP/1 and returns its connection.
+func (s *slotServer) get(t *testing.T, addr, path string) net.Conn {
+	c := s.dial(addr)
+	t.Cleanup(func() { c.Close() })
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return c
+}
+
+// status sends a short request by HTTP/1 and returns the status of its answer.
+func (s *slotServer) status(t *testing.T, addr string) string {
+	c := s.get(t, addr, "/short")
+	defer c.Close()
+	b := make([]byte, len("HTTP/1.1 200"))
+	if _, err := io.ReadFull(c, b); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+	return strings.TrimPrefix(string(b), "HTTP/1.1 ")
+}
+
+func TestAnAddressThatTakesNothingKeepsOutNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotServer(t, 8)
+		for range 6 { // and a quarter is for requests with a key
+			s.get(t, "127.0.0.2:1000", "/long")
+		}
+		wait(shortPatience / 2)
+		if got := s.status(t, "127.0.0.2:1000"); got != "503" || s.count() != 0 {
+			t.Errorf("another of the same address gets %s, and %v", got, s.ended)
+		}
+		for i := range 2 { // the address holds more than half
+			if got := s.status(t, "127.0.0.3:1000"); got != "200" || s.count() != i+1 {
+				t.Errorf("request %d of another address gets %s, and %v", i, got, s.ended)
+			}
+			s.get(t, "127.0.0.2:1000", "/long")
+			wait(slotCheck)
+		}
+		if want := "while others waited for the upstream, the client took too little of its answer, and nothing for 1."; !strings.HasPrefix(s.ended[0], want) {
+			t.Errorf("%q", s.ended[0])
+		}
+	})
+}
+
+func TestWhileNobodyWaitsAClientMayTakeNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotServer(t, 8)
+		for range 6 {
+			s.get(t, "127.0.0.2:1000", "/long")
+		}
+		wait(writeTime)
+		if s.count() != 0 || s.held() != 6 {
+			t.Errorf("%d are there, and %v", s.held(), s.ended)
+		}
+	})
+}
+
+func TestNoMoreAreEndedThanWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotServer(t, 12)
+		for i := range 9 {
+			s.get(t, fmt.Sprintf("127.0.0.%d:1000", i+10), "/long")
+		}
+		for range 8 {
+			if got := s.status(t, "127.0.0.3:1000"); got != "503" || s.count() != 0 {
+				t.Errorf("it gets %s, and %v", got, s.ended)
+			}
+		}
+		wait(2 * patience)
+		for i := range 4 {
+			if got := s.status(t, "127.0.0.3:1000"); got != "200" || s.count() != 1 {
+				t.Errorf("request %d gets %s, and %v", i, got, s.ended)
+			}
+		}
+	})
+}
+
+func TestWhileOneEndsNoOtherIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotServer(t, 8)
+		for range 6 {
+			s.get(t, "127.0.0.2:1000", "/stays")
+		}
+		wait(2 * shortPatience)
+		if got := s.status(t, "127.0.0.3:1000"); got != "503" {
+			t.Errorf("another address gets %s", got)
+		}
+		if wait(4 * slotWait); s.count() != 1 {
+			t.Errorf("for one that waited: %v", s.ended)
+		}
+	})
+}
+
+// All three hold slots of an upstream that has no other, and others wait all the time.
+func TestAClientThatTakesTenKiBASecondIsNotEnded(t *testing.T) {
+	for _, c := range []struct {
+		rate  int
+		pause int // in seconds
+		ends  bool
+	}{{32 << 10, 1, false}, {slowest + 100, 1, false}, {slowest + 100, 9, false}, {slowest / 2, 1, true}, {100, 1, true}} {
+		t.Run(fmt.Sprint(c.rate, " every ", c.pause), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newSlotServer(t, 4)
+				for i := range 3 {
+					client := s.get(t, fmt.Sprintf("127.0.0.%d:1000", i+10), "/long")
+					go func() {
+						for b := make([]byte, c.rate*c.pause); ; time.Sleep(time.Duration(c.pause) * time.Second) {
+							if _, err := io.ReadFull(client, b); err != nil {
+								return
+							}
+						}
+					}()
+				}
+				for range 80 {
+					s.status(t, "127.0.0.3:1000")
+				}
+				if (s.count() > 0) != c.ends {
+					t.Errorf("after %v: %v", 80*slotWait, s.ended)
+				}
+			})
+		})
+	}
+}
+
+func TestAStreamThatIsIdleIsNotEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotServer(t, 8)
+		for range 6 {
+			go io.Copy(io.Discard, s.get(t, "127.0.0.2:1000", "/events"))
+		}
+		for range 100 {
+			if got := s.status(t, "127.0.0.3:1000"); got != "503" {
+				t.Errorf("another gets %s", got)
+			}
+		}
+		if held := s.held(); held != 6 {
+			t.Errorf("%d are there", held)
+		}
+		if wait(time.Hour); s.count() != 0 {
+			t.Errorf("they end with %v", s.ended)
+		}
+	})
+}
+
+func TestBodiesThatDoNotComeKeepOutNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotServer(t, 8)
+		upload := func(addr string, rate int) {
+			c := s.dial(addr)
+			fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n")
+			go io.Copy(io.Discard, c)
+			go func() {
+				for ; rate > 0; time.Sleep(time.Second / 2) {
+					if _, err := c.Write(make([]byte, rate)); err != nil {
+						return
+					}
+				}
+			}()
+		}
+		upload("127.0.0.4:1000", slowest)
+		for range 5 {
+			upload("127.0.0.2:1000", 0)
+		}
+		synctest.Wait()
+		wait(2 * shortPatience)
+		if got := s.status(t, "127.0.0.3:1000"); got != "200" || s.count() == 0 {
+			t.Errorf("another address gets %s", got)
+		}
+		for range 3 { // a byte now and then is not enough
+			upload("127.0.0.2:1000", 1)
+		}
+		for i := range 100 {
+			upload("127.0.0.2:1000", 1)
+			if got := s.status(t, "127.0.0.3:1000"); i > 30 && got != "200" {
+				t.Errorf("%d: another address gets %s", i, got)
+			}
+		}
+		for _, why := range s.ended {
+			if !strings.Contains(why, "sent too little of its body") {
+				t.Error(why)
+			}
+		}
+	})
+}
+
+// streams returns what opens answers by HTTP/2 that nobody takes, on one connection
+// from the address.
+func (s *slotServer) streams(t *testing.T, addr string, deaf <-chan struct{}) func(path string) (*http.Response, error) {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true)
+	transport := &http.Transport{
+		Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
+		DialContext: func(context.Context, string, string) (net.Conn, error) {
+			ours, theirs := net.Pipe()
+			s.conns <- memoryConn{theirs, net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr)), nil, nil}
+			return memoryConn{ours, nil, deaf, s.stop}, nil
+		},
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	return func(path string) (*http.Response, error) {
+		return (&http.Client{Transport: transport}).Get("http://x" + path)
+	}
+}
+
+func TestStreamsThatTakeNothingKeepOutNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotServer(t, 8)
+		open := s.streams(t, "127.0.0.2:1000", nil)
+		for range 6 {
+			res, err := open("/long")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+		}
+		wait(2 * shortPatience)
+		if got := s.status(t, "127.0.0.3:1000"); got != "200" || s.count() != 1 {
+			t.Errorf("another address gets %s, and %v", got, s.ended)
+		}
+		res, err := open("/short") // beside the others
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		if b, err := io.ReadAll(res.Body); string(b) != "short" {
+			t.Errorf("another stream gets %q, %v", b, err)
+		}
+	})
+}
+
+func TestAConnectionOfStreamsThatTakesNothingKeepsOutNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotServer(t, 8)
+		deaf := make(chan struct{})
+		open := s.streams(t, "127.0.0.2:1000", deaf)
+		for range 6 {
+			res, err := open("/long")
+			if err != nil {
+				t.Fatal(err)
+			}
+			go io.Copy(io.Discard, res.Body)
+		}
+		close(deaf)
+		wait(2 * shortPatience)
+		for range 4 {
+			s.status(t, "127.0.0.3:1000")
+		}
+		if got := s.status(t, "127.0.0.3:1000"); got != "200" {
+			t.Errorf("another address gets %s, and %v", got, s.ended)
+		}
+	})
+}
