@@ -18,7 +18,7 @@ import (
 // A Poisoned is a message from the broker that the consumer could not handle,
 // with its last error. It is kept until someone retries or discards it. An ID or
 // tenant that not every database can hold is replaced by a hash, and the error
-// says what it was.
+// says what it was. A message without an ID has a hash of its payload for one.
 type Poisoned struct {
 	ID, Tenant string
 	Payload    []byte
@@ -46,8 +46,10 @@ func keptName(s string) string {
 	if len(s) <= longestName && utf8.ValidString(s) && !strings.Contains(s, "\x00") && !strings.HasPrefix(s, hashedName) {
 		return s
 	}
-	return hashedName + hex.EncodeToString(onlyonce.Fingerprint([]byte(s)))
+	return hashed([]byte(s))
 }
+
+func hashed(b []byte) string { return hashedName + hex.EncodeToString(onlyonce.Fingerprint(b)) }
 
 // maxPoisonError bounds the text of an error that is kept, in characters.
 const maxPoisonError = 2000
@@ -56,6 +58,9 @@ const maxPoisonError = 2000
 func (a *API) poison(ctx context.Context, m inbox.Message, cause error) error {
 	a.cfg.Log.ErrorContext(ctx, "orders: an event is given up", "event", "inbox_poisoned", "message_id", m.ID, "error", cause)
 	id, tenant := keptName(m.ID), keptName(m.Tenant)
+	if m.ID == "" {
+		id = hashed(m.Payload) // else only the last of several would be kept
+	}
 	said := cause.Error()
 	if id != m.ID || tenant != m.Tenant {
 		said = fmt.Sprintf("the message's ID is %.100q, and its tenant %.100q: %s", m.ID, m.Tenant, said)

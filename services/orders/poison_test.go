@@ -37,10 +37,10 @@ func TestEveryMessageThatFailsCanBeGivenUp(t *testing.T) {
 			t.Errorf("%d are kept of %d, %v", len(list), len(bad), err)
 		}
 		for _, p := range list {
-			if p.ID != "" && !strings.HasPrefix(p.ID, hashedName) && !strings.HasPrefix(p.Tenant, hashedName) {
+			if !strings.HasPrefix(p.ID, hashedName) && !strings.HasPrefix(p.Tenant, hashedName) {
 				t.Errorf("kept as it is: ID %.20q, tenant %.20q", p.ID, p.Tenant)
 			}
-			if p.ID != "" && !strings.HasPrefix(p.Error, "the message's ID is ") {
+			if !strings.HasPrefix(p.Error, "the message's ID is ") {
 				t.Errorf("the error does not tell the names: %q", p.Error)
 			}
 			if err := w.api.Retry(t.Context(), p); err == nil {
@@ -55,6 +55,14 @@ func TestEveryMessageThatFailsCanBeGivenUp(t *testing.T) {
 		}
 		if err := w.api.receive(t.Context(), outbox.Message{ID: "empty", Topic: TopicCreated, Tenant: "acme"}); err != nil {
 			t.Errorf("without a payload: %v", err)
+		}
+		for _, payload := range []string{"{}", "[]", "[]"} {
+			if err := w.api.receive(t.Context(), outbox.Message{Topic: TopicCreated, Tenant: "acme", Payload: []byte(payload)}); err != nil {
+				t.Errorf("without an ID: %v", err)
+			}
+		}
+		if n, err := w.api.PoisonedCount(t.Context()); n != 3 || err != nil {
+			t.Errorf("%d are kept of one without a payload and two without an ID, %v", n, err)
 		}
 		o := orderIDs.Format(publicid.New())
 		good := outbox.Message{ID: strings.Repeat("i", 255), Topic: TopicCreated, Tenant: "acme", Payload: []byte(`{"order_id":"` + o + `"}`)}
