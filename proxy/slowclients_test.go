@@ -72,6 +72,7 @@ func newSiege(t *testing.T) *siege {
 	up.MaxConns = siegeSlots
 	guard := newGuard(onlyonce.Config{HoldUnknown: true})
 	s.addr = serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: guard, Once: single}}, proxy.Config{
+		BodyTimeout: time.Hour,
 		Report: func(_ *http.Request, err error) {
 			select {
 			case s.reports <- err.Error():
@@ -111,7 +112,7 @@ func (s *siege) begin(slots int, attack func(n int)) {
 // ask: without a mend for as long as the clients have time to take what they don't.
 func (s *siege) wantOthers(key string) {
 	s.t.Helper()
-	until := time.Now().Add(30 * time.Second)
+	until := time.Now().Add(patience)
 	for i := range 5 {
 		for {
 			h := http.Header{}
