@@ -326,6 +326,30 @@ func TestASettlementThatExpiredBeforeItsGroupWasAnsweredTookEffect(t *testing.T)
 	})
 }
 
+func TestASettlementThatIsSentAgainAfterAReleaseDidNotTakeEffect(t *testing.T) {
+	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, h *hook) {
+		for round := range rounds {
+			holds := make([]onlyonce.Hold, many)
+			crowd(many, func(i int) {
+				holds[i] = claimedOn(t, other, fmt.Sprint(round, "-", i))
+				if err := other.Settle(t.Context(), holds[i], onlyonce.Settlement{}); err != nil {
+					t.Errorf("release: %v", err)
+				}
+			})
+			h.lose(endsGroup, func() {})
+			crowd(many, func(i int) {
+				if err := s.Settle(t.Context(), holds[i], done("mine")); err == nil {
+					t.Error("a released command was settled")
+				}
+			})
+			if h.met() {
+				return
+			}
+		}
+		t.Errorf("%d times, nobody wrote together", rounds)
+	})
+}
+
 // claimedOn claims a command that is new.
 func claimedOn(t *testing.T, s *sqlstore.Store, key string) onlyonce.Hold {
 	c := serverClaim(key)

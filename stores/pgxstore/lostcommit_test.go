@@ -2,6 +2,7 @@ package pgxstore_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"net"
 	"strings"
@@ -97,6 +98,21 @@ func TestASettlementThatExpiredBeforeItWasSentAgainTookEffect(t *testing.T) {
 	}})
 	if err := s.Settle(t.Context(), h, onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Millisecond}); err != nil {
 		t.Errorf("got %v", err)
+	}
+}
+
+func TestASettlementThatIsSentAgainAfterAReleaseDidNotTakeEffect(t *testing.T) {
+	direct := newPool(t)
+	open(t, direct)
+	p := newProxy(t, direct)
+	s := p.open(t, direct)
+	h := holdOf(mustClaim(t, s, claimOf("k")))
+	if err := s.SettleTx(t.Context(), h, func(context.Context, pgx.Tx) (onlyonce.Settlement, error) { return onlyonce.Settlement{}, nil }); err != nil {
+		t.Fatal(err)
+	}
+	p.next.Store(&loss{ask: []byte("settled_at = onlyonce_now()"), answer: readyForQuery, arrives: true, meanwhile: func() {}})
+	if err := s.Settle(t.Context(), h, onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Minute}); err == nil {
+		t.Error("a released command was settled")
 	}
 }
 

@@ -170,11 +170,8 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 	return busy(ctx)
 }
 
-func holds(r *stored, h *onlyonce.Hold) bool { return isBy(r, h) && !r.Expired }
-
-// isBy reports whether a record, expired or not, is the hold's.
-func isBy(r *stored, h *onlyonce.Hold) bool {
-	return r != nil && r.Owner == h.Owner && r.Fence == h.Fence
+func holds(r *stored, h *onlyonce.Hold) bool {
+	return r != nil && !r.Expired && r.Owner == h.Owner && r.Fence == h.Fence
 }
 
 // settle ends an attempt.
@@ -191,7 +188,7 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 	if err != nil {
 		return err
 	}
-	if isBy(found, h) && found.State != onlyonce.StateProcessing && (s.repeated || !found.Expired) {
+	if found != nil && found.SettledBy(h) && (s.repeated || !found.Expired) {
 		return nil // it was settled before, by what was sent first if this was sent again
 	}
 	return sqlrow.Lost(s.repeated)

@@ -110,8 +110,7 @@ func (l serverSession) refused(k *key, h onlyonce.Hold, repeated bool) error {
 	if err != nil {
 		return err
 	}
-	own := r != nil && r.Owner == h.Owner && r.Fence == h.Fence
-	if own && r.State != onlyonce.StateProcessing && (repeated || !r.Expired) {
+	if r != nil && r.SettledBy(&h) && (repeated || !r.Expired) {
 		return nil
 	}
 	followed := r == nil || r.Expired || r.Owner != h.Owner && r.Fence > h.Fence

@@ -96,10 +96,10 @@ func (o *settleOp) refused(s session) error {
 	if err != nil {
 		return err
 	}
-	if r == nil || r.Expired || r.Owner != o.hold.Owner || r.Fence != o.hold.Fence || r.State == onlyonce.StateProcessing {
-		return onlyonce.ErrLost
+	if r != nil && r.SettledBy(&o.hold) && !r.Expired {
+		return nil
 	}
-	return nil
+	return onlyonce.ErrLost
 }
 
 func number(b bool) int64 {

@@ -6,6 +6,16 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
+// SettledBy reports whether the row, which may have expired, is what a settlement by
+// the hold left. A released row is not.
+func (s *Stored) SettledBy(h *onlyonce.Hold) bool {
+	switch onlyonce.State(s.As) {
+	case onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown:
+		return s.Owner == h.Owner && s.Fence == h.Fence
+	}
+	return false
+}
+
 // Next returns the record of the attempt that a claim begins on a command whose row
 // it takes, or which has none. A command that begins anew is given its date, in
 // microseconds.
