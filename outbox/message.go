@@ -77,6 +77,11 @@ func (m Message) check() error {
 			return fmt.Errorf("outbox: append: the Message's %s %q has control characters or is not UTF-8", field, value)
 		}
 	}
+	for field, value := range map[string]string{"ID": m.ID, "Tenant": m.Tenant} {
+		if strings.Trim(value, " ") != value {
+			return fmt.Errorf("outbox: append: the Message's %s %q begins or ends with a blank: some brokers drop it, and so make two messages one", field, value)
+		}
+	}
 	size := 0
 	for name, value := range m.Headers {
 		if !token(name) || !plain(value) {

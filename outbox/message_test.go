@@ -54,6 +54,9 @@ func TestMessagesThatABrokerCouldNotTakeAreRefused(t *testing.T) {
 		"header \"\"":              {Topic: "t", Headers: map[string]string{"": "x"}},
 		"header \"x\" has":         {Topic: "t", Headers: map[string]string{"x": "1\r\ny: 2"}},
 		"headers have":             {Topic: "t", Headers: map[string]string{"x": strings.Repeat("x", 33<<10)}},
+		"ID \"a \" begins or":      {Topic: "t", ID: "a "},
+		"Tenant \" acme\" begins":  {Topic: "t", Tenant: " acme"},
+		"Tenant \"acme \" begins":  {Topic: "t", Headers: map[string]string{outbox.HeaderTenant: "acme "}},
 	} {
 		if _, err := outbox.Prepare(t.Context(), m); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v", name, err)

@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -98,6 +99,9 @@ func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []e
 	confirms := make([]*amqp.DeferredConfirmation, len(messages))
 	err := b.ready(ctx)
 	for i, m := range messages {
+		if errs[i] = checkNames(m); errs[i] != nil {
+			continue
+		}
 		if err == nil {
 			confirms[i], err = b.channel.PublishWithDeferredConfirmWithContext(ctx, b.cfg.Name, name(m.Topic), true, false, encodeAMQP(m))
 		}
@@ -120,6 +124,23 @@ func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []e
 	}
 	b.takeBack(at, errs)
 	return errs
+}
+
+// longestName is how many bytes AMQP's short strings have at most.
+const longestName = 255
+
+// checkNames returns an error for a message with a name that is too long. To try
+// to send it would end the connection, and so fail all others.
+func checkNames(m outbox.Message) error {
+	if key := name(m.Topic); len(key) > longestName {
+		return fmt.Errorf("the topic %.40q… is a routing key of %d bytes, and AMQP takes at most %d: use a shorter one, or letters and digits", m.Topic, len(key), longestName)
+	}
+	for header := range m.Headers {
+		if len(header) > longestName {
+			return fmt.Errorf("the name of the header %.40q… has %d bytes, and AMQP takes at most %d", header, len(header), longestName)
+		}
+	}
+	return nil
 }
 
 // takeBack notes what came back: before its confirm did.

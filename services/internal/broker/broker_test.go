@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
@@ -303,6 +305,67 @@ func TestAMessageThatNATSWillNeverTakeIsToBlameItself(t *testing.T) {
 		if errs[0] == nil || errors.Is(errs[0], outbox.ErrUnavailable) || errs[1] != nil {
 			t.Errorf("got %v", errs)
 		}
+	})
+}
+
+func TestAMessageThatABrokerCantCarryFailsAlone(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		bad := map[string]outbox.Message{
+			"a long routing key": {Topic: strings.Repeat("ж", 127)},
+			"a long name":        {Topic: "t", Headers: map[string]string{strings.Repeat("h", 300): "v"}},
+		}
+		if _, ok := b.(*natsBroker); ok {
+			bad = map[string]outbox.Message{
+				"a foreign stream": {Topic: "t", Headers: map[string]string{"Nats-Expected-Stream": "other"}},
+				"a rollup":         {Topic: "t", Headers: map[string]string{"nats-rollup": "all"}},
+			}
+		}
+		r := receive(t, b, "one", nil)
+		want := 0
+		for what, m := range bad {
+			errs := b.Publish(t.Context(), made(t, outbox.Message{Topic: "t", Payload: []byte("before " + what)}, m, outbox.Message{Topic: "t", Payload: []byte("after " + what)}))
+			if len(errs) != 3 || errs[0] != nil || errs[1] == nil || errors.Is(errs[1], outbox.ErrUnavailable) || errs[2] != nil {
+				t.Fatalf("%s: %v", what, errs)
+			}
+			want += 2
+			eventually(t, "the others came", func() bool { return r.has("before "+what) && r.has("after "+what) })
+		}
+		if n := r.count(); n != want {
+			t.Errorf("%d messages came, want %d", n, want)
+		}
+	})
+}
+
+func TestMessagesWithOneIDAreDifferentIfTheyAreOfTwoTenantsTopicsOrPayloads(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		r := receive(t, b, "one", nil)
+		publish(t, b, made(t,
+			outbox.Message{ID: "1", Tenant: "acme", Topic: "t", Key: "acme", Payload: []byte("a")},
+			outbox.Message{ID: "1", Tenant: "other", Topic: "t", Key: "other", Payload: []byte("a")},
+			outbox.Message{ID: "1", Tenant: "acme", Topic: "u", Key: "topic", Payload: []byte("a")},
+			outbox.Message{ID: "1", Tenant: "acme", Topic: "t", Key: "payload", Payload: []byte("b")},
+			outbox.Message{ID: "2", Tenant: "acme", Topic: "t", Key: "id", Payload: []byte("a")},
+		))
+		eventually(t, "all came", func() bool { return r.count() == 5 })
+	})
+}
+
+func TestAStreamThatOthersMadeMayHaveOtherSubjects(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		n, ok := b.(*natsBroker)
+		if !ok {
+			t.Skip("an exchange has no subjects")
+		}
+		foreign := "x" + n.cfg.Name[len(n.cfg.Name)-8:]
+		if _, err := n.js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: n.cfg.Name, Subjects: []string{foreign, n.cfg.Name + ".>"}}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := n.js.Publish(t.Context(), foreign, []byte("theirs")); err != nil {
+			t.Fatal(err)
+		}
+		r := receive(t, b, "one", nil)
+		publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("ours")}))
+		eventually(t, "both came", func() bool { return r.has("theirs") && r.has("ours") })
 	})
 }
 

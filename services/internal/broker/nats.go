@@ -2,12 +2,16 @@ package broker
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
@@ -52,7 +56,10 @@ func (b *natsBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 	errs := make([]error, len(messages))
 	futures := make([]jetstream.PubAckFuture, len(messages))
 	for i, m := range messages {
-		future, err := b.js.PublishMsgAsync(b.encode(m), jetstream.WithMsgID(m.ID))
+		if errs[i] = instructs(m); errs[i] != nil {
+			continue
+		}
+		future, err := b.js.PublishMsgAsync(b.encode(m), jetstream.WithMsgID(identity(m)))
 		if err != nil {
 			errs[i] = blame(err)
 			continue
@@ -73,6 +80,27 @@ func (b *natsBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 	}
 	return errs
 }
+
+// identity is what the stream knows a message by. Messages of two tenants, of two
+// topics, or with two payloads may have the same ID; to the stream, the second
+// would be the first again.
+func identity(m outbox.Message) string {
+	return hex.EncodeToString(onlyonce.Fingerprint([]byte(m.Tenant), []byte(m.Topic), []byte(m.ID), m.Payload))
+}
+
+// instructs returns an error for a message with a header by which the server is
+// told what to do: to delete all others, say, or to refuse this one for ever.
+func instructs(m outbox.Message) error {
+	for name := range m.Headers {
+		if len(name) >= len(ownPrefix) && strings.EqualFold(name[:len(ownPrefix)], ownPrefix) {
+			return fmt.Errorf("NATS takes the header %q for an instruction to itself: give it a name that does not begin with %s", name, ownPrefix)
+		}
+	}
+	return nil
+}
+
+// ownPrefix begins the names of NATS' own headers.
+const ownPrefix = "Nats-"
 
 func (b *natsBroker) encode(m outbox.Message) *nats.Msg {
 	header := make(nats.Header, len(m.Headers)+2)
@@ -141,7 +169,8 @@ func (b *natsBroker) decode(m jetstream.Msg) delivery {
 			headers[name] = values[0]
 		}
 	}
-	d := delivery{message: message(m.Subject()[len(b.cfg.Name)+1:], headers, m.Data()), ack: m.Ack}
+	topic := strings.TrimPrefix(m.Subject(), b.cfg.Name+".") // a stream that others made may have other subjects
+	d := delivery{message: message(topic, headers, m.Data()), ack: m.Ack}
 	if meta, err := m.Metadata(); err == nil {
 		d.tries = int(meta.NumDelivered) //nolint:gosec // a count of deliveries
 		d.message.CreatedAt = meta.Timestamp
