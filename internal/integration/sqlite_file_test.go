@@ -52,6 +52,7 @@ func TestSQLiteAFunctionThatCommitsByItselfLeavesTheOutcomeUnknown(t *testing.T)
 	for name, end := range map[string]func(*sql.Tx) error{
 		"Commit": (*sql.Tx).Commit,
 		"COMMIT": func(tx *sql.Tx) error { _, err := tx.Exec("COMMIT"); return err },
+		"BEGIN":  func(tx *sql.Tx) error { _, err := tx.Exec("COMMIT; BEGIN IMMEDIATE"); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := newSQLite(t)

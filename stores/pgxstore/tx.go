@@ -291,8 +291,11 @@ func (r *run) fail(ctx context.Context, tx *tx, st *onlyonce.Settlement, failed 
 
 // commit records how the command ended and commits, in one round trip.
 func (r *run) commit(ctx context.Context, tx *tx, st *onlyonce.Settlement) error {
-	if tx.conn.PgConn().TxStatus() != 'T' {
+	switch tx.conn.PgConn().TxStatus() {
+	case 'E':
 		return errors.Join(errAborted, tx.end(ctx))
+	case 'I':
+		return errors.Join(errEnded, tx.end(ctx))
 	}
 	s, err := r.statement(st)
 	if err != nil {
@@ -327,10 +330,10 @@ func (r *run) commit(ctx context.Context, tx *tx, st *onlyonce.Settlement) error
 }
 
 var (
-	errAborted = errors.New("the transaction was ended by an error or by its function, which must return the errors it gets and not end the transaction: nothing was written")
+	errAborted = errors.New("the transaction was aborted by an error that its function got, and did not return: nothing was written")
 	errClaimed = errors.New("the command was claimed outside the transaction: nothing was written")
 	errChanged = errors.New("the command's record was changed by a claim outside the transaction: nothing was written")
-	errEnded   = fmt.Errorf("%w: the function ended its transaction, and began another: nothing was recorded, and what it had committed is there", onlyonce.ErrUnknown)
+	errEnded   = fmt.Errorf("%w: the function ended its transaction: nothing was recorded, and what it had committed is there", onlyonce.ErrUnknown)
 )
 
 // lost is the error of a record that is not as it was when the transaction began.

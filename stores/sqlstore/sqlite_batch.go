@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
@@ -21,6 +22,7 @@ type txBatch struct {
 	joined int64 // how often WithTx had been used when the clock was read
 	todo   []*ticket[job]
 	ran    []*ticket[job] // what is committed with the batch
+	lost   bool           // a function ended the transaction: what is open now is another
 }
 
 // txBatchTime is how long a batch begins functions, so that others come to
@@ -179,6 +181,7 @@ func (b *txBatch) endSavepoint(r *sqliteTx) error {
 func (b *txBatch) finish(t *ticket[job], lost error) {
 	r := t.job.run
 	if lost != nil {
+		b.lost = strings.Contains(lost.Error(), "no such savepoint")
 		b.abort(t, errors.Join(errEnded, lost))
 		return
 	}

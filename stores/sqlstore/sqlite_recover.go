@@ -30,7 +30,7 @@ const maxLosses = 3
 // abort ends a transaction that is gone, or must not be committed, because of
 // t's function. The others run again, unless a function committed it.
 func (b *txBatch) abort(t *ticket[job], cause error) {
-	rolledBack := b.tx.Rollback() == nil
+	rolledBack := b.tx.Rollback() == nil && !b.lost
 	b.store.writer.discard()
 	became := outcomeLost
 	if !rolledBack {
