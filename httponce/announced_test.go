@@ -1,10 +1,13 @@
 package httponce_test
 
 import (
+	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -31,5 +34,48 @@ func TestSecurity11ABodyThatIsAnnouncedAndMissingIsRefused(t *testing.T) {
 	}
 	if w := send(); w.Code != 201 || runs.Load() != 1 {
 		t.Errorf("none that is announced: %d, %d runs", w.Code, runs.Load())
+	}
+}
+
+func TestSecurity11OverTCPABodyThatIsAnnouncedAndMissingByHTTP2IsRefused(t *testing.T) {
+	var runs atomic.Int32
+	s := httptest.NewUnstartedServer(httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single))
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	defer s.Close()
+	c, err := net.Dial("tcp", s.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(time.Minute))
+	var fields []byte // literals of RFC 7541, section 6.2.3
+	for _, f := range [][2]string{
+		{":method", "POST"}, {":scheme", "http"}, {":authority", "a.example"}, {":path", "/orders"}, {"idempotency-key", "k"}, {"content-length", "7"},
+	} {
+		fields = append(append(append(append(fields, 0x10, byte(len(f[0]))), f[0]...), byte(len(f[1]))), f[1]...)
+	}
+	const settings, headers, goAway, endStream, endHeaders = 4, 1, 7, 1, 4
+	frames := "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + string([]byte{0, 0, 0, settings, 0, 0, 0, 0, 0}) +
+		string([]byte{0, 0, byte(len(fields)), headers, endStream | endHeaders, 0, 0, 0, 1}) + string(fields)
+	if _, err := io.WriteString(c, frames); err != nil {
+		t.Fatal(err)
+	}
+	for ended := false; !ended; {
+		var head [9]byte
+		if _, err := io.ReadFull(c, head[:]); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(io.Discard, c, int64(head[0])<<16|int64(head[1])<<8|int64(head[2])); err != nil {
+			t.Fatal(err)
+		}
+		if head[3] == goAway {
+			t.Fatal("the server took the frames for malformed")
+		}
+		ended = head[8] == 1 && head[4]&endStream != 0
+	}
+	if n := runs.Load(); n != 0 {
+		t.Errorf("%d runs", n)
 	}
 }

@@ -14,8 +14,8 @@ var errBodyTooLarge = errors.New("httponce: the request's body is too large")
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// announcesMore reports whether a request by HTTP/2 that has no body announces one,
-// which net/http does not look at.
+// announcesMore reports whether a request by HTTP/2 whose body is empty announces
+// another, which net/http does not look at.
 func announcesMore(r *http.Request) bool {
 	lengths := r.Header["Content-Length"]
 	return r.ProtoMajor > 1 && len(lengths) > 0 && (len(lengths) > 1 || lengths[0] != "0")
@@ -90,6 +90,8 @@ func (l *layer) receive(c *call, buf []byte) ([]byte, error) {
 		switch {
 		case int64(len(buf)-from) > limit:
 			return buf, errBodyTooLarge
+		case err == io.EOF && have+int64(n) == 0 && announcesMore(r):
+			return buf, io.ErrUnexpectedEOF
 		case err == io.EOF:
 			return buf, nil
 		case err != nil:

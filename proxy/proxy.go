@@ -57,7 +57,7 @@ func (p *Proxy) Close() {
 
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := p.table.Load()
-	if r.ContentLength != 0 {
+	if r.ContentLength != 0 || r.ProtoMajor > 1 && len(r.Header["Content-Length"]) > 0 { // by HTTP/2 an empty body may lack its end
 		allowBody(w, t.cfg.BodyTimeout)
 	}
 	if err := t.wrong(r); err != nil {

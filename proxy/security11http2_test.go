@@ -32,25 +32,36 @@ func http2Fields(fields ...string) (b []byte) {
 	return b
 }
 
+// The kinds of frames and their flags: RFC 9113, section 6.
+const (
+	http2Data, http2Headers, http2Reset, http2Settings = 0, 1, 3, 4
+	http2EndStream, http2EndHeaders                    = 1, 4
+)
+
 // sendHTTP2 sends one request by HTTP/2 in clear text, with a DATA frame if body is
 // not empty. It returns the body of the answer, or "reset".
 func sendHTTP2(t *testing.T, address, body string, fields ...string) string {
 	t.Helper()
-	const data, headers, reset, settings, endStream, endHeaders = 0, 1, 3, 4, 1, 4
+	if body == "" {
+		return sendHTTP2Frames(t, address, http2Frame(http2Headers, http2EndHeaders|http2EndStream, 1, http2Fields(fields...)))
+	}
+	return sendHTTP2Frames(t, address, append(
+		http2Frame(http2Headers, http2EndHeaders, 1, http2Fields(fields...)), http2Frame(http2Data, http2EndStream, 1, []byte(body))...,
+	))
+}
+
+// sendHTTP2Frames sends frames of the first stream of a connection, and returns the
+// body of the answer, or "reset".
+func sendHTTP2Frames(t *testing.T, address string, frames []byte) string {
+	t.Helper()
 	c, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(time.Minute))
-	request := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(settings, 0, 0, nil)...)
-	if body == "" {
-		request = append(request, http2Frame(headers, endHeaders|endStream, 1, http2Fields(fields...))...)
-	} else {
-		request = append(request, http2Frame(headers, endHeaders, 1, http2Fields(fields...))...)
-		request = append(request, http2Frame(data, endStream, 1, []byte(body))...)
-	}
-	if _, err := c.Write(request); err != nil {
+	request := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(http2Settings, 0, 0, nil)...)
+	if _, err := c.Write(append(request, frames...)); err != nil {
 		t.Fatal(err)
 	}
 	var answer []byte
@@ -67,12 +78,12 @@ func sendHTTP2(t *testing.T, address, body string, fields ...string) string {
 		switch {
 		case stream != 1:
 			continue
-		case kind == reset:
+		case kind == http2Reset:
 			return "reset"
-		case kind == data:
+		case kind == http2Data:
 			answer = append(answer, payload...)
 		}
-		if (kind == data || kind == headers) && flags&endStream != 0 {
+		if (kind == http2Data || kind == http2Headers) && flags&http2EndStream != 0 {
 			return string(answer)
 		}
 	}
@@ -138,5 +149,20 @@ func TestSecurity11MalformedRequestsByHTTP2AreRefused(t *testing.T) {
 		if got := send("", "content-length", "0", "idempotency-key", key); got != "ran " {
 			t.Errorf("an announced empty body: %q", got)
 		}
+	}
+}
+
+// By HTTP/2 a body that is announced to be empty may still be without its end.
+func TestSecurity14AnEmptyBodyThatDoesNotEndIsEnded(t *testing.T) {
+	var runs atomic.Int32
+	up := upstream(t, func(http.ResponseWriter, *http.Request) { runs.Add(1) })
+	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single}}, proxy.Config{BodyTimeout: 50 * time.Millisecond})
+	fields := http2Fields(":method", "POST", ":scheme", "http", ":authority", "a.example", ":path", "/v1/orders", "content-length", "0", "idempotency-key", "k")
+	got := sendHTTP2Frames(t, serve(t, p), http2Frame(http2Headers, http2EndHeaders, 1, fields))
+	if !strings.Contains(got, "body_unreadable") {
+		t.Errorf("answered: %q", got)
+	}
+	if n := runs.Load(); n > 0 {
+		t.Errorf("%d came through", n)
 	}
 }
