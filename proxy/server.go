@@ -17,8 +17,8 @@ const receiveBuffer = 64 << 10
 // in clear text too. Give its Serve what Listen returns.
 //
 // Its ConnContext lets the proxy close an HTTP/2 connection from which the client
-// reads nothing at all while other requests wait for an Upstream's MaxConns. A
-// ConnContext that replaces it should call it.
+// reads nothing at all while other requests wait for an Upstream's MaxConns or for
+// memory. A ConnContext that replaces it should call it.
 func Server(h http.Handler) *http.Server {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)

@@ -40,24 +40,29 @@ func (p *pipe) Addr() net.Addr { return &net.TCPAddr{} }
 
 // overHTTP2 returns a client of h that keeps 64 KiB of an answer that nobody reads.
 func overHTTP2(t *testing.T, h http.Handler) *http.Client {
-	l := &pipe{make(chan net.Conn), make(chan struct{})}
-	s := proxy.Server(h)
-	go s.Serve(proxy.Listen(l, nil))
+	dial := inMemory(t, h)
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{
 		Protocols: protocols, HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 64 << 10},
-		DialContext: func(context.Context, string, string) (net.Conn, error) {
-			ours, theirs := net.Pipe()
-			l.conns <- theirs
-			return ours, nil
-		},
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return dial(), nil },
 	}
-	t.Cleanup(func() {
-		transport.CloseIdleConnections()
-		s.Close()
-	})
+	t.Cleanup(transport.CloseIdleConnections)
 	return &http.Client{Transport: transport}
+}
+
+// inMemory serves h until the test ends. It returns what connects to it, by connections
+// that keep nothing.
+func inMemory(t *testing.T, h http.Handler) (dial func() net.Conn) {
+	l := &pipe{make(chan net.Conn), make(chan struct{})}
+	s := proxy.Server(h)
+	go s.Serve(proxy.Listen(l, nil))
+	t.Cleanup(func() { s.Close() })
+	return func() net.Conn {
+		ours, theirs := net.Pipe()
+		l.conns <- theirs
+		return ours
+	}
 }
 
 func TestByHTTP2AClientThatTakesNothingOfItsAnswerEndsIt(t *testing.T) {
@@ -119,5 +124,36 @@ func TestByHTTP2AnAnswerThatPausesGoesOn(t *testing.T) {
 			t.Errorf("%d bytes: %v", len(b), err)
 		}
 		res.Body.Close()
+	})
+}
+
+// httponce ends an answer by its deadline, again and again while others wait.
+func TestByHTTP2AConnectionThatTakesNothingIsClosedForAnAnswerThatIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		writers, ended := make(chan http.ResponseWriter, 1), make(chan error, 1)
+		c := inMemory(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			writers <- w
+			_, err := w.Write(make([]byte, 64<<10))
+			ended <- err
+		}))()
+		defer c.Close()
+		const window = 4
+		frames := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(http2Settings, 0, 0, []byte{0, window, 0x7f, 0xff, 0xff, 0xff})...)
+		fields := http2Fields(":method", "GET", ":scheme", "http", ":authority", "a.example", ":path", "/")
+		if _, err := c.Write(append(frames, http2Frame(http2Headers, http2EndStream|http2EndHeaders, 1, fields)...)); err != nil {
+			t.Fatal(err)
+		}
+		answer := http.NewResponseController(<-writers)
+		for end := time.Now().Add(5 * time.Second); len(ended) == 0; time.Sleep(100 * time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatal("it is still being written")
+			}
+			if err := answer.SetWriteDeadline(time.Unix(1, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if <-ended == nil {
+			t.Error("all was written")
+		}
 	})
 }

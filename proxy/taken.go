@@ -1,14 +1,23 @@
 package proxy
 
 import (
+	"net"
 	"net/http"
+	"sync"
 	"time"
 )
 
 // A taken is the answer to a request by HTTP/2. Each piece that is written has its
 // time to be taken: a client that opens no window for it keeps the stream waiting,
 // and not the connection, which has its own time.
-type taken struct{ http.ResponseWriter }
+type taken struct {
+	http.ResponseWriter
+	conn net.Conn // nil: the Server has a ConnContext of its own
+
+	mu      sync.Mutex
+	writing bool
+	ended   time.Time // when what is being written was ended; zero: it was not
+}
 
 // timeTaken returns h for clients that may take nothing of what it answers by HTTP/2.
 // HTTP/1 has no such streams.
@@ -18,34 +27,73 @@ func timeTaken(h http.Handler) http.Handler {
 			h.ServeHTTP(w, r)
 			return
 		}
-		t := taken{w}
+		conn, _ := r.Context().Value(connKey{}).(net.Conn)
+		t := &taken{ResponseWriter: w, conn: conn}
 		defer t.begin() // net/http writes what is left
 		h.ServeHTTP(t, r)
 	})
 }
 
 // begin and end stand round what is written: a stream may also have nothing to say.
-func (t taken) begin() { t.allow(time.Now().Add(writeTime * 3 / 2)) }
+func (t *taken) begin() {
+	t.setWriting(true)
+	t.allow(time.Now().Add(writeTime * 3 / 2))
+}
 
-func (t taken) end() { t.allow(time.Time{}) }
+func (t *taken) end() {
+	t.allow(time.Time{})
+	t.setWriting(false)
+}
 
-func (t taken) allow(until time.Time) {
+func (t *taken) setWriting(writing bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.writing, t.ended = writing, time.Time{}
+}
+
+func (t *taken) allow(until time.Time) {
 	_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(until) // net/http's own takes one
 }
 
-func (t taken) Write(p []byte) (int, error) {
+// SetWriteDeadline is what http.ResponseController calls. With a time that has passed
+// it ends the stream, which what is being written notices once the connection has
+// taken the frame that says so. If it has not after a second, and the stream is
+// ended again, that closes the connection.
+func (t *taken) SetWriteDeadline(until time.Time) error {
+	if !until.IsZero() && !until.After(time.Now()) && t.isBlocked() {
+		go t.conn.Close() // by TLS it may take a while
+		return nil
+	}
+	return http.NewResponseController(t.ResponseWriter).SetWriteDeadline(until)
+}
+
+// isBlocked notes that what is being written is ended, and reports whether it was long
+// before, and the connection can be closed.
+func (t *taken) isBlocked() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if !t.writing || t.conn == nil {
+		return false
+	}
+	if t.ended.IsZero() {
+		t.ended = time.Now()
+	}
+	return time.Since(t.ended) > slotWait
+}
+
+func (t *taken) Write(p []byte) (int, error) {
 	t.begin()
 	defer t.end()
 	return t.ResponseWriter.Write(p)
 }
 
 // FlushError is what http.ResponseController calls.
-func (t taken) FlushError() error {
+func (t *taken) FlushError() error {
 	t.begin()
 	defer t.end()
 	return http.NewResponseController(t.ResponseWriter).Flush()
 }
 
-func (t taken) Flush() { _ = t.FlushError() }
+func (t *taken) Flush() { _ = t.FlushError() }
 
-func (t taken) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+func (t *taken) Unwrap() http.ResponseWriter { return t.ResponseWriter }
