@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"path"
 	"path/filepath"
 	"strings"
 	"time"
@@ -164,9 +165,9 @@ const (
 
 // apiOf returns the path of the API that a request is for, or "".
 func apiOf(r *http.Request) string {
-	for _, path := range []string{itemsPath, sandboxesPath, ordersPath} {
-		if strings.HasPrefix(r.URL.Path+"/", path+"/") {
-			return path
+	for _, root := range []string{itemsPath, sandboxesPath, ordersPath} {
+		if strings.HasPrefix(r.URL.Path+"/", root+"/") {
+			return root
 		}
 	}
 	return ""
@@ -196,6 +197,10 @@ func (a *app) handler() http.Handler {
 		case ordersPath:
 			orders.ServeHTTP(w, r)
 		default:
+			if path.Clean(r.URL.Path) != r.URL.Path { // which others would redirect, to one of the APIs too
+				http.NotFound(w, r)
+				return
+			}
 			others.ServeHTTP(w, r)
 		}
 	})

@@ -33,6 +33,19 @@ func sendRaw(t *testing.T, s *served, request string) int {
 	return resp.StatusCode
 }
 
+func TestAPathThatIsNotInItsShortestFormIsNotRedirected(t *testing.T) {
+	t.Parallel()
+	s := startServe(t, t.TempDir())
+	for path, want := range map[string]int{
+		"/orders": 200, "//orders": 404, "/./orders": 404, "/x/../orders": 404, "/orders/": 404, "/orders//": 404,
+		"/api//v1/items": 404, "//v1/sandboxes": 404, "/healthz": 200, "//healthz": 404,
+	} {
+		if got := sendRaw(t, s, "GET "+path+" HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"); got != want {
+			t.Errorf("%s: %d, want %d", path, got, want)
+		}
+	}
+}
+
 func TestAServerForThisMachineRefusesPagesOfOtherSites(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--allow-host", "api.example.com")
