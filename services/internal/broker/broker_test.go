@@ -226,6 +226,27 @@ func TestAMessageThatWasNotHandledComesAgain(t *testing.T) {
 	})
 }
 
+func TestMessagesThatComeAgainLaterKeepUpNoOthers(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		if _, ok := b.(*natsBroker); !ok {
+			t.Skip("RabbitMQ delivers again at once")
+		}
+		fails := make(map[string][]error)
+		var list []outbox.Message
+		for i := range 300 {
+			payload := fmt.Sprint("bad ", i)
+			fails[payload] = []error{&onlyonce.InFlightError{RetryAfter: longestRetry}}
+			list = append(list, outbox.Message{Topic: "t", Payload: []byte(payload)})
+		}
+		r := receive(t, b, "one", fails)
+		publish(t, b, made(t, append(list, outbox.Message{Topic: "t", Payload: []byte("good")})...))
+		eventually(t, "the good one came", func() bool { return r.has("good") })
+		if n := r.count(); n != 1 {
+			t.Errorf("it came after %d that had come again", n-1)
+		}
+	})
+}
+
 func TestAConsumerThatComesBackGetsWhatCameMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		receive(t, b, "one", nil).stop()

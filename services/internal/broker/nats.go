@@ -123,13 +123,17 @@ func blame(err error) error {
 	return unavailable(err)
 }
 
+// maxPending is how many messages may be without an acknowledgement. Those that
+// failed and come again later count, and must not keep up the others.
+const maxPending = 10000
+
 // Consume has a durable consumer, which begins with what the stream has: a relay
 // may have published before there was a consumer.
 func (b *natsBroker) Consume(ctx context.Context, consumer string, handle Handler) error {
 	return persist(ctx, func() (bool, error) {
 		c, err := b.js.CreateOrUpdateConsumer(ctx, b.cfg.Name, jetstream.ConsumerConfig{
 			Durable: name(consumer), AckPolicy: jetstream.AckExplicitPolicy, AckWait: b.cfg.AckWait,
-			DeliverPolicy: jetstream.DeliverAllPolicy, MaxAckPending: 4 * b.cfg.Handlers,
+			DeliverPolicy: jetstream.DeliverAllPolicy, MaxAckPending: maxPending,
 		})
 		if err != nil {
 			var refused jetstream.JetStreamError
@@ -150,6 +154,7 @@ func (b *natsBroker) consume(ctx context.Context, c jetstream.Consumer, handle H
 	defer incoming.Stop()
 	stop := context.AfterFunc(ctx, incoming.Drain) // what has come is given back
 	defer stop()
+	turns := make(chan struct{}, 4*b.cfg.Handlers) // what waits for a handler must not wait for longer than AckWait
 	for {
 		m, err := incoming.Next()
 		switch {
@@ -157,12 +162,14 @@ func (b *natsBroker) consume(ctx context.Context, c jetstream.Consumer, handle H
 			return came, nil
 		case err == nil: // other errors mend themselves
 			came = true
-			l.put(b.decode(m))
+			turns <- struct{}{}
+			l.put(b.decode(m, func() { <-turns }))
 		}
 	}
 }
 
-func (b *natsBroker) decode(m jetstream.Msg) delivery {
+// decode returns a delivery that calls done when it is handled.
+func (b *natsBroker) decode(m jetstream.Msg, done func()) delivery {
 	headers := make(map[string]string, len(m.Headers()))
 	for name, values := range m.Headers() {
 		if name != jetstream.MsgIDHeader && len(values) > 0 {
@@ -170,11 +177,17 @@ func (b *natsBroker) decode(m jetstream.Msg) delivery {
 		}
 	}
 	topic := strings.TrimPrefix(m.Subject(), b.cfg.Name+".") // a stream that others made may have other subjects
-	d := delivery{message: message(topic, headers, m.Data()), ack: m.Ack}
+	d := delivery{message: message(topic, headers, m.Data()), ack: func() error {
+		defer done()
+		return m.Ack()
+	}}
 	if meta, err := m.Metadata(); err == nil {
 		d.tries = int(meta.NumDelivered) //nolint:gosec // a count of deliveries
 		d.message.CreatedAt = meta.Timestamp
 	}
-	d.retry = func(after time.Duration) error { return m.NakWithDelay(after) }
+	d.retry = func(after time.Duration) error {
+		defer done()
+		return m.NakWithDelay(after)
+	}
 	return d
 }
