@@ -5,8 +5,10 @@ package histories
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
@@ -159,4 +161,22 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 // is not there.
 func TestAStoreWithoutABugIsFoundRight(t *testing.T) {
 	holds(t, inMemory(*seedFlag, scale(5_000), &broken{Store: memstore.New(memstore.Config{})}))
+}
+
+// Claims in doubt may have taken effect in any order, of which there are too many.
+func TestAHistoryWithTooManyOrdersIsNotDecided(t *testing.T) {
+	h := &History{Key: "k"}
+	for n := range 30 {
+		h.Events = append(h.Events, &Event{
+			Call:    Call{Kind: Claim, Client: n, Start: int64(n), Owner: fmt.Sprint(n), Fingerprint: 1, Lease: time.Nanosecond, TakeUnknown: true},
+			Outcome: Outcome{Verdict: Doubt, End: forever},
+		})
+	}
+	h.Events = append(h.Events, &Event{
+		Call:    Call{Kind: Lookup, Client: 30, Start: 1000},
+		Outcome: Outcome{Verdict: Done, End: 1001, Record: &Seen{State: onlyonce.StateCompleted, Owner: "another", Attempt: 1, Fence: 1}},
+	})
+	if f := h.check(10_000); f == nil || !f.Unknown {
+		t.Errorf("found %+v", f)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/anishathalye/porcupine"
 )
@@ -26,43 +25,63 @@ type Finding struct {
 	Text    string
 }
 
-// model is the model of one record, for porcupine.
-var model = (&porcupine.NondeterministicModel{
-	Init: func() []any { return []any{record{}} },
-	Step: func(state, input, _ any) []any {
-		after := state.(record).step(input.(*Event))
-		states := make([]any, len(after))
-		for i, s := range after {
-			states[i] = s
-		}
-		return states
-	},
-	DescribeOperation: func(input, _ any) string {
-		e := input.(*Event)
-		return strings.Join(strings.Fields(e.words(e.Start)), " ")
-	},
-	DescribeState: func(state any) string { return fmt.Sprintf("%+v", state.(record)) },
-}).ToModel()
+// maxSteps bounds the search for an order, and so its memory: a history of many calls
+// in doubt has more orders than there is room for.
+const maxSteps = 2_000_000
 
-// Check checks the history, and returns what is wrong with it, or nil. A limit
-// of 0 is none.
-func (h *History) Check(limit time.Duration) *Finding {
+// A search is one search for an order of the calls.
+type search struct {
+	most, steps int
+}
+
+func (s *search) over() bool { return s.steps > s.most }
+
+// model is the model of one record, for porcupine. Once the search is over, no call
+// fits.
+func (s *search) model() porcupine.Model {
+	return (&porcupine.NondeterministicModel{
+		Init: func() []any { return []any{record{}} },
+		Step: func(state, input, _ any) []any {
+			if s.steps++; s.over() {
+				return nil
+			}
+			after := state.(record).step(input.(*Event))
+			states := make([]any, len(after))
+			for i, s := range after {
+				states[i] = s
+			}
+			return states
+		},
+		DescribeOperation: func(input, _ any) string {
+			e := input.(*Event)
+			return strings.Join(strings.Fields(e.words(e.Start)), " ")
+		},
+		DescribeState: func(state any) string { return fmt.Sprintf("%+v", state.(record)) },
+	}).ToModel()
+}
+
+// Check checks the history, and returns what is wrong with it, or nil.
+func (h *History) Check() *Finding { return h.check(maxSteps) }
+
+func (h *History) check(steps int) *Finding {
 	h.prepare()
 	if text := h.fences(); text != "" {
 		return &Finding{Key: h.Key, Text: text + "\n" + h.words()}
 	}
-	switch porcupine.CheckOperationsTimeout(model, h.operations(), limit) {
-	case porcupine.Ok:
+	s := search{most: steps}
+	switch {
+	case porcupine.CheckOperations(s.model(), h.operations()):
 		return nil
-	case porcupine.Illegal:
-		return &Finding{Key: h.Key, Text: "no order of the calls explains what they were told" + h.stuck() + "\n" + h.words()}
+	case s.over():
+		return &Finding{Key: h.Key, Unknown: true, Text: fmt.Sprintf("not decided in %d steps\n%s", steps, h.words())}
 	}
-	return &Finding{Key: h.Key, Unknown: true, Text: "not decided in " + limit.String() + "\n" + h.words()}
+	return &Finding{Key: h.Key, Text: "no order of the calls explains what they were told" + h.stuck() + "\n" + h.words()}
 }
 
 // Visualize writes porcupine's picture of the history to a file.
 func (h *History) Visualize(path string) error {
-	_, info := porcupine.CheckOperationsVerbose(model, h.operations(), time.Minute)
+	model := (&search{most: maxSteps}).model()
+	_, info := porcupine.CheckOperationsVerbose(model, h.operations(), 0)
 	return porcupine.VisualizePath(model, info, path)
 }
 
@@ -116,7 +135,7 @@ func (h *History) operations() []porcupine.Operation {
 
 // stuck names the first calls that fit into no order.
 func (h *History) stuck() string {
-	_, info := porcupine.CheckOperationsVerbose(model, h.operations(), time.Minute)
+	_, info := porcupine.CheckOperationsVerbose((&search{most: maxSteps}).model(), h.operations(), 0)
 	var longest []porcupine.Operation
 	for _, partition := range info.PartialLinearizationsOperations() {
 		for _, ops := range partition {

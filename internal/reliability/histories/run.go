@@ -29,12 +29,11 @@ type Plan struct {
 	Keys       int           // that are called with at the same time
 	Slack      time.Duration // how far the store's clock may be from ours
 	Open       func() (Database, error)
-	ClockMoves bool          // records do not expire: what has expired may be there again when a clock is set back
-	InMemory   bool          // the clients are in this process
-	Faults     func(r *Run)  // runs beside the clients until r.Over is closed
-	Limit      time.Duration // of the check of one history; 0: none
-	Pictures   string        // a directory for porcupine's pictures of what is wrong; empty: none
-	Enough     int           // findings after which the run ends; 0: 1
+	ClockMoves bool         // records do not expire: what has expired may be there again when a clock is set back
+	InMemory   bool         // the clients are in this process
+	Faults     func(r *Run) // runs beside the clients until r.Over is closed
+	Pictures   string       // a directory for porcupine's pictures of what is wrong; empty: none
+	Enough     int          // findings after which the run ends; 0: 1
 }
 
 // A Report is what became of a run.
@@ -262,7 +261,7 @@ func (r *Run) finish(o *open) {
 	calls := len(o.Events)
 	checking <- struct{}{}
 	began := time.Now()
-	found := o.Check(r.Limit)
+	found := o.Check()
 	took := time.Since(began)
 	<-checking
 	if found != nil && r.Pictures != "" {
