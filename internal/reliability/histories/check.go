@@ -25,24 +25,25 @@ type Finding struct {
 	Text    string
 }
 
-// maxSteps bounds the search for an order, and so its memory: a history of many calls
-// in doubt has more orders than there is room for.
-const maxSteps = 2_000_000
+// maxWork bounds the search for an order, and so its time and memory: a history of
+// many calls in doubt has more orders than there is room for.
+const maxWork = 20_000_000
+
+// stepWork is the work of a step of the model, in comparisons of two records.
+const stepWork = 20
 
 // A search is one search for an order of the calls.
-type search struct {
-	most, steps int
-}
+type search struct{ most, work int }
 
-func (s *search) over() bool { return s.steps > s.most }
+func (s *search) over() bool { return s.work > s.most }
 
 // model is the model of one record, for porcupine. Once the search is over, no call
-// fits.
+// fits, and all records are the same.
 func (s *search) model() porcupine.Model {
 	return (&porcupine.NondeterministicModel{
 		Init: func() []any { return []any{record{}} },
 		Step: func(state, input, _ any) []any {
-			if s.steps++; s.over() {
+			if s.work += stepWork; s.over() {
 				return nil
 			}
 			after := state.(record).step(input.(*Event))
@@ -51,6 +52,10 @@ func (s *search) model() porcupine.Model {
 				states[i] = s
 			}
 			return states
+		},
+		Equal: func(a, b any) bool {
+			s.work++
+			return s.over() || a.(record) == b.(record)
 		},
 		DescribeOperation: func(input, _ any) string {
 			e := input.(*Event)
@@ -61,26 +66,26 @@ func (s *search) model() porcupine.Model {
 }
 
 // Check checks the history, and returns what is wrong with it, or nil.
-func (h *History) Check() *Finding { return h.check(maxSteps) }
+func (h *History) Check() *Finding { return h.check(maxWork) }
 
-func (h *History) check(steps int) *Finding {
+func (h *History) check(work int) *Finding {
 	h.prepare()
 	if text := h.fences(); text != "" {
 		return &Finding{Key: h.Key, Text: text + "\n" + h.words()}
 	}
-	s := search{most: steps}
+	s := search{most: work}
 	switch {
 	case porcupine.CheckOperations(s.model(), h.operations()):
 		return nil
 	case s.over():
-		return &Finding{Key: h.Key, Unknown: true, Text: fmt.Sprintf("not decided in %d steps\n%s", steps, h.words())}
+		return &Finding{Key: h.Key, Unknown: true, Text: fmt.Sprintf("not decided with the work of %d comparisons\n%s", work, h.words())}
 	}
 	return &Finding{Key: h.Key, Text: "no order of the calls explains what they were told" + h.stuck() + "\n" + h.words()}
 }
 
 // Visualize writes porcupine's picture of the history to a file.
 func (h *History) Visualize(path string) error {
-	model := (&search{most: maxSteps}).model()
+	model := (&search{most: maxWork}).model()
 	_, info := porcupine.CheckOperationsVerbose(model, h.operations(), 0)
 	return porcupine.VisualizePath(model, info, path)
 }
@@ -135,7 +140,7 @@ func (h *History) operations() []porcupine.Operation {
 
 // stuck names the first calls that fit into no order.
 func (h *History) stuck() string {
-	_, info := porcupine.CheckOperationsVerbose((&search{most: maxSteps}).model(), h.operations(), 0)
+	_, info := porcupine.CheckOperationsVerbose((&search{most: maxWork}).model(), h.operations(), 0)
 	var longest []porcupine.Operation
 	for _, partition := range info.PartialLinearizationsOperations() {
 		for _, ops := range partition {
@@ -144,20 +149,23 @@ func (h *History) stuck() string {
 			}
 		}
 	}
-	states := []record{{}}
+	states := map[record]bool{{}: true}
 	done := make(map[*Event]bool)
 	for _, op := range longest {
 		e := op.Input.(*Event)
 		done[e] = true
-		var next []record
-		for _, s := range states {
-			next = append(next, s.step(e)...)
+		next := make(map[record]bool)
+		for s := range states {
+			for _, after := range s.step(e) {
+				next[after] = true
+			}
 		}
 		states = next
 	}
 	text := fmt.Sprintf("; after %d of %d calls", len(longest), len(h.Events))
-	if len(states) > 0 {
-		text += fmt.Sprintf(" the record is %+v", states[0])
+	for s := range states {
+		text += fmt.Sprintf(" the record is %+v", s)
+		break
 	}
 	for _, e := range h.Events {
 		if !done[e] {
