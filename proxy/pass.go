@@ -40,7 +40,7 @@ func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // maxGivenUp is how often a request is sent while others are given up beside it.
-const maxGivenUp = 10
+const maxGivenUp = 30
 
 // givenUp reports that a request was given up. If the client of an earlier request
 // on the same connection hangs up just when its answer is there, net/http ends the
