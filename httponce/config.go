@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -216,30 +217,23 @@ func (c Config) withDefaults(constructor string) Config {
 	if n := len(c.FingerprintSecret); c.FingerprintSecret != nil && n < shortestSecret {
 		nonsense("Config.FingerprintSecret has %d bytes: give %d random ones or more", n, shortestSecret)
 	}
-	c.MaxKeyLength = orDefault(c.MaxKeyLength, defaultMaxKey)
-	c.MaxBody = orDefault(c.MaxBody, defaultMaxBody)
-	c.MaxAnswer = orDefault(c.MaxAnswer, defaultMaxAnswer)
-	c.MaxInFlight = orDefault(c.MaxInFlight, defaultMaxInFlight)
-	c.MaxNewKeys = orDefault(c.MaxNewKeys, defaultMaxNewKeys)
-	c.MaxMemory = orDefault(c.MaxMemory, max(defaultMaxMemory, 4*c.MaxBody, 4*int64(c.MaxAnswer)))
-	c.MaxTenantMemory = orDefault(c.MaxTenantMemory, c.MaxMemory/2)
+	c.MaxKeyLength = cmp.Or(c.MaxKeyLength, defaultMaxKey)
+	c.MaxBody = cmp.Or(c.MaxBody, defaultMaxBody)
+	c.MaxAnswer = cmp.Or(c.MaxAnswer, defaultMaxAnswer)
+	c.MaxInFlight = cmp.Or(c.MaxInFlight, defaultMaxInFlight)
+	c.MaxNewKeys = cmp.Or(c.MaxNewKeys, defaultMaxNewKeys)
+	c.MaxMemory = cmp.Or(c.MaxMemory, max(defaultMaxMemory, 4*c.MaxBody, 4*int64(c.MaxAnswer)))
+	c.MaxTenantMemory = cmp.Or(c.MaxTenantMemory, c.MaxMemory/2)
 	if least := min(c.MaxMemory, c.MaxTenantMemory); c.MaxBody > least-least/4 {
 		nonsense("Config.MaxBody is %d, and of MaxMemory and MaxTenantMemory long bodies may take %d: raise these, or lower MaxBody", c.MaxBody, least-least/4)
 	}
-	c.MaxStored = orDefault(c.MaxStored, defaultMaxStored)
-	c.MaxTenantStored = orDefault(c.MaxTenantStored, (c.MaxStored+3)/4)
-	c.MismatchStatus = orDefault(c.MismatchStatus, http.StatusUnprocessableEntity)
+	c.MaxStored = cmp.Or(c.MaxStored, defaultMaxStored)
+	c.MaxTenantStored = cmp.Or(c.MaxTenantStored, (c.MaxStored+3)/4)
+	c.MismatchStatus = cmp.Or(c.MismatchStatus, http.StatusUnprocessableEntity)
 	if c.StoreStatus == nil {
 		c.StoreStatus = storedByDefault
 	}
 	return c
-}
-
-func orDefault[N int | int64 | time.Duration](given, otherwise N) N {
-	if given == 0 {
-		return otherwise
-	}
-	return given
 }
 
 // statusOf returns the status that an answer counts as.

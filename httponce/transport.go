@@ -1,6 +1,7 @@
 package httponce
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -150,12 +151,12 @@ func (t *Transport) withDefaults() (Transport, error) {
 		c.Header = "Idempotency-Key"
 	}
 	c.Header = http.CanonicalHeaderKey(c.Header)
-	c.MaxAttempts = orDefault(c.MaxAttempts, 10)
-	c.Budget = orDefault(c.Budget, time.Minute)
-	c.Backoff = orDefault(c.Backoff, 200*time.Millisecond)
-	c.MaxBackoff = orDefault(c.MaxBackoff, 5*time.Second)
-	c.MaxBody = orDefault(c.MaxBody, 1<<20)
-	c.MaxAnswer = orDefault(c.MaxAnswer, 1<<20)
+	c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)
+	c.Budget = cmp.Or(c.Budget, time.Minute)
+	c.Backoff = cmp.Or(c.Backoff, 200*time.Millisecond)
+	c.MaxBackoff = cmp.Or(c.MaxBackoff, 5*time.Second)
+	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
+	c.MaxAnswer = cmp.Or(c.MaxAnswer, 1<<20)
 	return c, nil
 }
 

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -33,7 +34,7 @@ func newLink(u *Upstream) *link {
 		}
 		l.secure = l.TLS.Clone()
 		l.secure.NextProtos = []string{"http/1.1"}
-		l.secure.ServerName = orDefault(l.secure.ServerName, u.URL.Hostname())
+		l.secure.ServerName = cmp.Or(l.secure.ServerName, u.URL.Hostname())
 	}
 	l.transport = l.newTransport(u.HTTP2)
 	l.h2 = l.newTransport(true)

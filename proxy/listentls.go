@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -32,7 +33,7 @@ const handshakeTime = 5 * time.Second
 
 func newSecureListener(l net.Listener, config *tls.Config) *secureListener {
 	config = config.Clone()
-	config.MinVersion = orDefault(config.MinVersion, tls.VersionTLS12)
+	config.MinVersion = cmp.Or(config.MinVersion, tls.VersionTLS12)
 	if config.NextProtos == nil {
 		config.NextProtos = []string{"h2", "http/1.1"}
 	}

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -24,7 +25,7 @@ type table struct {
 
 func newTable(routes []Route, cfg Config, before *table) (*table, error) {
 	t := &table{cfg: cfg, routes: newPatterns(), guards: newPatterns(), links: map[*Upstream]*link{}}
-	t.cfg.BodyTimeout = orDefault(cfg.BodyTimeout, defaultBodyTimeout)
+	t.cfg.BodyTimeout = cmp.Or(cfg.BodyTimeout, defaultBodyTimeout)
 	switch {
 	case cfg.Usage != nil:
 		t.usage = cfg.Usage

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -84,21 +85,13 @@ func (u *Upstream) check() error {
 
 func (u *Upstream) withDefaults() Upstream {
 	d := *u
-	d.DialTimeout = orDefault(d.DialTimeout, defaultDial)
-	d.TLSTimeout = orDefault(d.TLSTimeout, defaultTLS)
-	d.HeaderTimeout = max(orDefault(d.HeaderTimeout, defaultHeader), 0)
-	d.StallTimeout = orDefault(d.StallTimeout, defaultStall)
-	d.BodyTimeout = max(orDefault(d.BodyTimeout, defaultBody), 0)
-	d.KeepIdle = orDefault(d.KeepIdle, defaultKeepIdle)
-	d.MaxConns = orDefault(d.MaxConns, defaultMaxConns)
-	d.MaxIdle = orDefault(d.MaxIdle, defaultMaxIdle)
+	d.DialTimeout = cmp.Or(d.DialTimeout, defaultDial)
+	d.TLSTimeout = cmp.Or(d.TLSTimeout, defaultTLS)
+	d.HeaderTimeout = max(cmp.Or(d.HeaderTimeout, defaultHeader), 0)
+	d.StallTimeout = cmp.Or(d.StallTimeout, defaultStall)
+	d.BodyTimeout = max(cmp.Or(d.BodyTimeout, defaultBody), 0)
+	d.KeepIdle = cmp.Or(d.KeepIdle, defaultKeepIdle)
+	d.MaxConns = cmp.Or(d.MaxConns, defaultMaxConns)
+	d.MaxIdle = cmp.Or(d.MaxIdle, defaultMaxIdle)
 	return d
-}
-
-func orDefault[T comparable](given, otherwise T) T {
-	var zero T
-	if given == zero {
-		return otherwise
-	}
-	return given
 }
