@@ -113,7 +113,8 @@ type Config struct {
 	// A body is counted before it is read, as it grows: with at most 1 MiB, or
 	// as much as has come of it, ahead of that. One for which there is no room
 	// waits for up to a second, and is then refused: with 503 if all, or 429
-	// if the tenant's, is taken. While one waits, bodies of which next to
+	// if the tenant's, is taken. At most 1024 wait, and tenants share these
+	// places as they share the memory. While one waits, bodies of which next to
 	// nothing has come for half a second end with 503, if the ResponseWriter
 	// takes read deadlines. That is less than 16 KiB a second, or, of a body
 	// that takes much, less than a tenth of it or of 1 MiB.

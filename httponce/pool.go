@@ -12,12 +12,13 @@ type pool struct {
 	held    int64
 	partial int64 // of that, by flows that wait for more
 	queue   []*claimant
+	nobodys int64     // places in the queue of requests that are no tenant's
 	flows   *flow     // those that hold some of it
 	looked  time.Time // when silent ones were last looked for
 }
 
-// A part is what one tenant has of a pool.
-type part struct{ held, partial int64 }
+// A part is what one tenant has of a pool, and how many of its flows wait for more.
+type part struct{ held, partial, waiting int64 }
 
 // A claimant is a flow that waits for n bytes more, which make it one of a length.
 type claimant struct {
@@ -35,7 +36,8 @@ const (
 	smallFlow = 64 << 10
 	// memoryWait is how long a flow waits for memory.
 	memoryWait = time.Second
-	// longestQueue is how many flows may wait for the memory of a pool.
+	// longestQueue is how many flows may wait for the memory of a pool. Tenants
+	// share the places as they share the memory.
 	longestQueue = 1024
 )
 
@@ -61,8 +63,8 @@ func (f *flow) lacks(n, class int64) (ofAll, ofTenant bool) {
 	return free < 0, f.part != nil && (f.part.held+n > each || f.part.held > f.held && isGreedy(f.part.held+n, free, all, each))
 }
 
-// isGreedy reports whether a tenant that held so much would leave too little free to
-// others. As long as it is alone it may hold its share, and each that joins
+// isGreedy reports whether a tenant that held so much memory, or so many places in the
+// queue, would leave too little free to others. As long as it is alone it may hold its share, and each that joins
 // it makes the shares of all smaller: with a share of a half, one may hold a half,
 // two a third each, and three a quarter each, so that something is always left
 // for another. One request of a tenant is let in whatever it leaves free.
@@ -138,12 +140,12 @@ func (f *flow) wait(ctx context.Context, patience time.Duration, n, class int64)
 		return nil
 	}
 	c := &claimant{flow: f, n: n, class: class, partial: f.held, got: make(chan struct{})}
-	if len(p.queue) >= longestQueue || !c.mayWait() {
+	if !c.mayWait() {
 		defer u.mu.Unlock()
 		return f.lacking(n, class)
 	}
 	p.queue = append(p.queue, c)
-	c.countPartial(c.partial)
+	c.count(1)
 	u.mu.Unlock()
 	c.await(ctx, patience)
 	u.mu.Lock()
@@ -152,7 +154,7 @@ func (f *flow) wait(ctx context.Context, patience time.Duration, n, class int64)
 		return nil
 	}
 	p.queue = slices.DeleteFunc(p.queue, func(other *claimant) bool { return other == c })
-	c.countPartial(-c.partial)
+	c.count(-1)
 	defer p.serve() // those that stood behind it
 	return f.lacking(n, class)
 }
@@ -179,16 +181,32 @@ func (c *claimant) await(ctx context.Context, patience time.Duration) {
 	}
 }
 
-// mayWait reports whether one that holds memory may wait for more.
+// mayWait reports whether the flow may wait: there must be a place in the queue for its
+// tenant, and if it holds memory already, the flows that do must leave enough to others.
+// The caller has the lock.
 func (c *claimant) mayWait() bool {
+	free := longestQueue - int64(len(c.pool.queue)) - 1
+	if waiting := *c.places(); free < 0 || waiting > 0 && isGreedy(waiting+1, free, c.quota.memory, c.quota.tenantMemory) {
+		return false
+	}
 	return c.partial == 0 ||
 		c.pool.partial+c.partial <= c.quota.memory/2 && (c.part == nil || c.part.partial+c.partial <= c.quota.tenantMemory/2)
 }
 
-func (c *claimant) countPartial(n int64) {
-	c.pool.partial += n
+// places returns the number of places in the queue that the claimant's tenant has.
+func (c *claimant) places() *int64 {
+	if c.part == nil {
+		return &c.pool.nobodys
+	}
+	return &c.part.waiting
+}
+
+// count counts the claimant as one that waits (n is 1), or no longer (-1).
+func (c *claimant) count(n int64) {
+	*c.places() += n
+	c.pool.partial += n * c.partial
 	if c.part != nil {
-		c.part.partial += n
+		c.part.partial += n * c.partial
 	}
 }
 
@@ -241,7 +259,7 @@ func (p *pool) grantTo(may func(*claimant) bool) {
 			return false
 		}
 		c.add(c.n)
-		c.countPartial(-c.partial)
+		c.count(-1)
 		c.granted = true
 		close(c.got)
 		return true

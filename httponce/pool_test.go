@@ -1,6 +1,8 @@
 package httponce_test
 
 import (
+	"net/http"
+	"net/http/httptest"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -67,6 +69,68 @@ func TestTheSharesOfTenantsGetSmallerWithTheirNumber(t *testing.T) {
 				wantProblem(t, postAs(h, "0", "k", strings.Repeat("x", 1<<10)), 429, "too_many_requests")
 				close(end)
 				synctest.Wait()
+				wantIdle(t, cfg.Usage)
+			})
+		})
+	}
+}
+
+func TestRequestsThatWaitForMemoryLeavePlacesInTheQueueToOtherTenants(t *testing.T) {
+	const places, most = 1024, 1024 * 3 / 4 // as of the memory
+	for name, send := range map[string]func(h, inTx http.Handler, key string) *httptest.ResponseRecorder{
+		"of one tenant": func(h, _ http.Handler, key string) *httptest.ResponseRecorder { return postAs(h, "greedy", key, "x") },
+		"of nobody": func(_, inTx http.Handler, _ string) *httptest.ResponseRecorder {
+			return serve(inTx, httptest.NewRequest("POST", "/orders", strings.NewReader("x")))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cfg := byTenant
+				cfg.MaxBody, cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2, 4, 3, new(httponce.Usage)
+				var runs atomic.Int32
+				guard := newGuard(onlyonce.Config{})
+				h := httponce.Wrap(guard, counter(&runs), cfg)
+				inTx := httponce.WrapTx(guard, newShop(), func(http.ResponseWriter, *http.Request, order) error { return nil }, cfg)
+				end := make(chan struct{})
+				for i, tenant := range []string{"greedy", "greedy", "greedy", "another"} {
+					r, b := announcing(tenant, "holds"+strconv.Itoa(i), 1)
+					b.end = end
+					go serve(h, r)
+					synctest.Wait()
+				}
+				answers := make(chan *httptest.ResponseRecorder, 4*places)
+				ask := func(send func() *httptest.ResponseRecorder) {
+					go func() { answers <- send() }()
+					synctest.Wait()
+				}
+				for i := range 2 * places {
+					ask(func() *httptest.ResponseRecorder { return send(h, inTx, strconv.Itoa(i)) })
+				}
+				if n := 2*places - len(answers); n != most {
+					t.Errorf("%d of one wait, want %d", n, most)
+				}
+				before := len(answers)
+				for i := range places {
+					ask(func() *httptest.ResponseRecorder { return postAs(h, strconv.Itoa(i), "k", "x") })
+				}
+				if n := len(answers) - before; n != most {
+					t.Errorf("%d others are refused while %d wait, want %d", n, places, most)
+				}
+				for len(answers) > 0 {
+					if w := <-answers; w.Code != 503 && w.Code != 429 {
+						t.Errorf("it is refused with %d %s", w.Code, w.Body)
+					}
+				}
+				close(end)
+				synctest.Wait()
+				if len(answers) != places {
+					t.Errorf("%d are answered once there is memory, want %d", len(answers), places)
+				}
+				for len(answers) > 0 {
+					if w := <-answers; w.Code >= 400 {
+						t.Errorf("one that waited is answered with %d %s", w.Code, w.Body)
+					}
+				}
 				wantIdle(t, cfg.Usage)
 			})
 		})
