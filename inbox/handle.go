@@ -27,8 +27,9 @@ type Result[T any] struct {
 //     long at most.
 //   - onlyonce.ErrUnavailable: the store could not be reached.
 //   - onlyonce.ErrLost: fn ran, but another consumer has taken over.
-//   - fn's own error: it failed. After Config.MaxAttempts of them the message goes
-//     to Config.Poison, and the error is nil.
+//   - fn's own error: it failed. After Config.MaxAttempts of them, or after one that
+//     is onlyonce.Final, the message goes to Config.Poison, and the error is nil.
+//   - onlyonce.ErrFailed: it failed for good before, and there is no Config.Poison.
 //
 // A message whose ID another message had, with another payload, goes to
 // Config.Poison at once; without one, the error is onlyonce.ErrMismatch.
@@ -36,7 +37,7 @@ type Result[T any] struct {
 // fn's context is as onlyonce.Do's: it ends when the lease is lost, not when ctx
 // does. A panic of fn's goes on; the attempt counts.
 func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Context) (T, error)) (Result[T], error) {
-	h := handling[T]{inbox: in, message: m}
+	h := handling[T]{inbox: in, message: m, request: in.request(m)}
 	return h.run(ctx, func(req onlyonce.Request) (onlyonce.Answer[T], error) {
 		return onlyonce.Do(ctx, in.guard, req, func(ctx context.Context) (T, error) {
 			return h.attempt(ctx, func() (T, error) { return fn(ctx) })
@@ -49,7 +50,7 @@ func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Co
 // neither. Pass the Inbox's store as db. A failure, or a panic, is noted after
 // the rollback.
 func HandleTx[T, TX any](ctx context.Context, in *Inbox, db onlyonce.Transactor[TX], m Message, fn func(context.Context, TX) (T, error)) (Result[T], error) {
-	h := handling[T]{inbox: in, message: m}
+	h := handling[T]{inbox: in, message: m, request: in.request(m)}
 	return h.run(ctx, func(req onlyonce.Request) (onlyonce.Answer[T], error) {
 		return onlyonce.DoTx(ctx, in.guard, db, req, func(ctx context.Context, tx TX) (T, error) {
 			return h.attempt(ctx, func() (value T, err error) {
@@ -64,8 +65,10 @@ func HandleTx[T, TX any](ctx context.Context, in *Inbox, db onlyonce.Transactor[
 type handling[T any] struct {
 	inbox    *Inbox
 	message  Message
-	number   int   // of the attempt; 0: there was none
-	failed   error // what the handler returned
+	request  onlyonce.Request // made before a handler can change the payload
+	number   int              // of the attempt; 0: there was none
+	failed   error            // what the handler returned
+	last     bool             // failed calls for no other attempt
 	panicked any
 }
 
@@ -73,13 +76,19 @@ var errExhausted = errors.New("every attempt failed, or ended without an answer"
 
 // attempt runs the handler, unless it has failed too often before.
 func (h *handling[T]) attempt(ctx context.Context, fn func() (T, error)) (value T, err error) {
-	h.number, h.failed, h.panicked = onlyonce.Current(ctx).Number(), nil, nil
+	h.number, h.failed, h.last, h.panicked = onlyonce.Current(ctx).Number(), nil, false, nil
 	if h.inbox.exhausted(h.number) {
-		h.failed = exhausted(onlyonce.Current(ctx).Record().Error)
+		h.failed, h.last = exhausted(onlyonce.Current(ctx).Record().Error), true
 		return value, h.failed
 	}
 	value, err = fn()
-	h.failed = err
+	if h.failed = err; err == nil || h.inbox.cfg.Poison == nil {
+		return value, err
+	}
+	h.last = h.number >= h.inbox.cfg.MaxAttempts
+	if h.inbox.guard.Failure(err).Final {
+		h.last, err = true, errors.New(err.Error()) // it becomes final when Poison has the message
+	}
 	return value, err
 }
 
@@ -104,18 +113,19 @@ func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyon
 		err = h.refuse(ctx, err, &result)
 		return result, err
 	}
-	answer, err := do(h.inbox.request(h.message))
+	answer, err := do(h.request)
 	result := Result[T]{Value: answer.Value, Replayed: answer.Replayed, Attempt: answer.Attempt}
 	switch {
 	case err == nil:
 		return result, nil
-	case errors.Is(err, onlyonce.ErrFailed): // it is in the poison queue
+	case h.last:
+		err = h.poison(ctx, h.failed, &result)
+	case h.failed != nil: // which may wrap any of the errors below
+	case errors.Is(err, onlyonce.ErrFailed) && h.inbox.cfg.Poison != nil: // which has the message
 		result.Poisoned = err
 		return result, nil
 	case errors.Is(err, onlyonce.ErrMismatch):
 		err = h.refuse(ctx, err, &result)
-	case h.failed != nil && h.number >= h.inbox.cfg.MaxAttempts && h.inbox.cfg.Poison != nil:
-		err = h.poison(ctx, err, &result)
 	}
 	if h.panicked != nil {
 		panic(h.panicked)
@@ -143,19 +153,21 @@ func (h *handling[T]) refuse(ctx context.Context, cause error, result *Result[T]
 // in between does it again.
 func (h *handling[T]) poison(ctx context.Context, cause error, result *Result[T]) error {
 	var kept error
-	answer, err := onlyonce.Do(ctx, h.inbox.guard, h.inbox.request(h.message), func(ctx context.Context) (json.RawMessage, error) {
+	asked, text := false, errors.New(cause.Error()) // without what cause may wrap
+	answer, err := onlyonce.Do(ctx, h.inbox.guard, h.request, func(ctx context.Context) (json.RawMessage, error) {
+		asked = true
 		if kept = h.inbox.cfg.Poison(ctx, h.message, cause); kept != nil {
-			return nil, cause
+			return nil, text
 		}
-		return nil, onlyonce.Final(cause)
+		return nil, onlyonce.Final(text)
 	})
 	switch {
 	case kept != nil:
 		return fmt.Errorf("inbox: poison: %w", errors.Join(kept, cause))
 	case err == nil && answer.Replayed: // another consumer has handled it meanwhile
 		return cause
-	case errors.Is(err, onlyonce.ErrInFlight), errors.Is(err, onlyonce.ErrUnavailable), errors.Is(err, onlyonce.ErrLost):
-		return fmt.Errorf("inbox: poison: %w", err)
+	case !asked && !errors.Is(err, onlyonce.ErrFailed), errors.Is(err, onlyonce.ErrLost):
+		return fmt.Errorf("inbox: poison: %w", errors.Join(err, cause))
 	}
 	result.Attempt, result.Poisoned = h.number, cause
 	return nil

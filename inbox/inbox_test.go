@@ -59,6 +59,8 @@ func on(store onlyonce.Store, cfg inbox.Config) (*inbox.Inbox, *poisonQueue) {
 
 var msg = inbox.Message{ID: "1", Tenant: "acme", Payload: []byte("body")}
 
+var errBroken = errors.New("broken")
+
 // A handler counts its runs.
 type handler struct {
 	runs int
@@ -172,6 +174,85 @@ func TestAMessageWhoseHandlerPanicsCountsAndGoesToThePoisonQueue(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 	q.want(t, "1: every attempt failed, or ended without an answer; the last: panic: bug")
+}
+
+func TestAMessageWhoseDeliveryEndsBeforeItIsPoisonedIsNotAcknowledged(t *testing.T) {
+	in, q := newInbox(inbox.Config{MaxAttempts: 1})
+	h := &handler{err: errors.New("no stock")}
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err := inbox.Handle(ctx, in, msg, func(ctx context.Context) (string, error) {
+		cancel() // the subscriber closes
+		return h.handle(ctx)
+	})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the context's error", err)
+	}
+	q.want(t)
+	if r, err := inbox.Handle(t.Context(), in, msg, h.handle); err != nil || r.Poisoned == nil || h.runs != 1 {
+		t.Errorf("%+v, %v, %d runs", r, err, h.runs)
+	}
+	q.want(t, "1: every attempt failed, or ended without an answer; the last: no stock")
+}
+
+func TestAHandlerThatChangesThePayloadIsPoisonedAllTheSame(t *testing.T) {
+	in, q := newInbox(inbox.Config{MaxAttempts: 1})
+	m := msg
+	m.Payload = []byte("body")
+	r, err := inbox.Handle(t.Context(), in, m, func(context.Context) (string, error) {
+		clear(m.Payload)
+		return "", errors.New("no stock")
+	})
+	if err != nil || r.Poisoned == nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	q.want(t, "1: no stock")
+}
+
+func TestAFinalFailureGoesToThePoisonQueueAtOnce(t *testing.T) {
+	in, q := newInbox(inbox.Config{MaxAttempts: 3})
+	h := &handler{err: fmt.Errorf("shipping: %w", onlyonce.Final(errBroken))}
+	q.fail = errors.New("disk full")
+	if _, err := inbox.Handle(t.Context(), in, msg, h.handle); !errors.Is(err, q.fail) || !errors.Is(err, errBroken) {
+		t.Errorf("acknowledged: %v", err)
+	}
+	q.fail = nil
+	for range 2 {
+		r, err := inbox.Handle(t.Context(), in, msg, h.handle)
+		if err != nil || r.Poisoned == nil || !strings.Contains(r.Poisoned.Error(), "broken") {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	q.want(t, "1: shipping: broken")
+	if h.runs != 2 {
+		t.Errorf("%d runs", h.runs)
+	}
+}
+
+func TestAFinalFailureWithoutAPoisonQueueIsNeverAcknowledged(t *testing.T) {
+	in, _ := newInbox(inbox.Config{})
+	h := &handler{err: onlyonce.Final(errBroken)}
+	if _, err := inbox.Handle(t.Context(), in, msg, h.handle); !errors.Is(err, errBroken) {
+		t.Error(err)
+	}
+	if _, err := inbox.Handle(t.Context(), in, msg, h.handle); !errors.Is(err, onlyonce.ErrFailed) || h.runs != 1 {
+		t.Errorf("%v, %d runs", err, h.runs)
+	}
+}
+
+func TestAFailureThatLooksLikeTheInboxsOwnIsTheHandlers(t *testing.T) {
+	for _, inner := range []error{onlyonce.ErrFailed, onlyonce.ErrMismatch, onlyonce.ErrUnavailable, &onlyonce.InFlightError{}, onlyonce.ErrLost} {
+		in, q := newInbox(inbox.Config{MaxAttempts: 2})
+		h := &handler{err: fmt.Errorf("charge: %w", inner)} // of another Guard
+		if _, err := inbox.Handle(t.Context(), in, msg, h.handle); !errors.Is(err, inner) {
+			t.Errorf("%v: acknowledged: %v", inner, err)
+		}
+		q.want(t)
+		_, _ = inbox.Handle(t.Context(), in, msg, h.handle)
+		if r, err := inbox.Handle(t.Context(), in, msg, h.handle); err != nil || r.Poisoned == nil || h.runs != 2 {
+			t.Errorf("%v: %+v, %v, %d runs", inner, r, err, h.runs)
+		}
+		q.want(t, "1: "+h.err.Error())
+	}
 }
 
 func TestADeliveryToAnotherConsumerWhileTheFirstWorksIsToldWhenToRetry(t *testing.T) {

@@ -3,6 +3,7 @@ package watermillonce
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -60,9 +61,11 @@ func incoming(msg *message.Message) inbox.Message {
 	return inbox.Message{ID: id, Tenant: msg.Metadata.Get(outbox.HeaderTenant), Payload: msg.Payload, Headers: msg.Metadata}
 }
 
-// with is the message with another context.
+// with is the message with another context, and a payload of its own: the handler may
+// decode it in place.
 func with(ctx context.Context, msg *message.Message) *message.Message {
 	inner := msg.Copy()
+	inner.Payload = slices.Clone(msg.Payload)
 	inner.SetContext(ctx)
 	return inner
 }

@@ -210,6 +210,22 @@ func TestAFailingMessageIsRefusedUntilItGoesToThePoisonQueue(t *testing.T) {
 	}
 }
 
+func TestAHandlerThatChangesItsPayloadChangesNoOthers(t *testing.T) {
+	var poisoned []string
+	in := newInbox(&poisoned)
+	h := watermillonce.Middleware(in)(func(msg *message.Message) ([]*message.Message, error) {
+		clear(msg.Payload)
+		return nil, errors.New("no stock")
+	})
+	msg := message.NewMessage("1", []byte("payload"))
+	for range 2 {
+		_, _ = h(msg)
+	}
+	if string(msg.Payload) != "payload" || fmt.Sprint(poisoned) != "[1: no stock]" {
+		t.Errorf("the payload is %q, and the poison queue has %q", msg.Payload, poisoned)
+	}
+}
+
 func TestWhatAnotherConsumerWorksOnIsHeldAndRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
