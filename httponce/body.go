@@ -124,6 +124,22 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, nil
 }
 
+// rest returns what is left, for rewind.
+func (b *body) rest() []byte {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.data
+}
+
+// rewind makes what was left the rest again.
+func (b *body) rewind(rest []byte) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if !b.closed {
+		b.data = rest
+	}
+}
+
 // Len returns how many bytes are left.
 func (b *body) Len() int {
 	b.mu.Lock()

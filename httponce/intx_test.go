@@ -65,6 +65,50 @@ func TestTheRestOfAHandlerCommitsWithItsAnswer(t *testing.T) {
 	}
 }
 
+func TestTheRestOfAHandlerThatRunsAgainReadsTheSameBody(t *testing.T) {
+	s := newShop()
+	s.twice = true
+	var read []string
+	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		first := make([]byte, 2)
+		_, _ = io.ReadFull(r.Body, first)
+		if err := httponce.InTx(r, s, func(tx order) error {
+			rest, err := io.ReadAll(r.Body)
+			read = append(read, string(rest))
+			tx["order"] = string(rest)
+			return err
+		}); err != nil {
+			t.Errorf("InTx: %v", err)
+		}
+	}), single)
+	wantAnswer(t, post(h, "k", "green tea"), 200, "")
+	if got := strings.Join(read, "|"); got != "een tea|een tea" || s.row("order") != "een tea" {
+		t.Errorf("the runs read %q, and the row is %q", got, s.row("order"))
+	}
+}
+
+func TestWhatARunSaidOfItsAnswerIsForgottenWithIt(t *testing.T) {
+	s := newShop()
+	s.twice = true
+	runs := 0
+	h := pay(s, onlyonce.Config{}, func(w http.ResponseWriter, r *http.Request) error {
+		if runs++; runs == 1 {
+			httponce.DontStore(r)
+		}
+		return made(w, r)
+	}, func(_ http.ResponseWriter, _ *http.Request, err error) {
+		if err != nil {
+			t.Errorf("InTx: %v", err)
+		}
+	})
+	for range 2 {
+		wantAnswer(t, post(h, "k", "tea"), 201, "<p>made")
+	}
+	if runs != 2 {
+		t.Errorf("%d runs", runs)
+	}
+}
+
 func TestAnErrorInTheRestOfAHandlerUndoesItAndTheHandlerAnswers(t *testing.T) {
 	s := newShop()
 	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

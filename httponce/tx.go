@@ -172,8 +172,10 @@ func rolledBack(err error) bool {
 // commit fails or the lease was lost, the client gets a problem whatever the
 // handler still does.
 //
-// Without a key there is nothing to record, and fn's rows are committed alone.
-// fn may run more than once if the database asks for it.
+// fn may run more than once if the database asks for it, and then finds the
+// request's body and the answer as they were when InTx was called. Without a key
+// there is nothing to record, and fn's rows are committed alone; a body that fn has
+// read then stays read, so read it before.
 func InTx[TX any](r *http.Request, in onlyonce.Transactor[TX], fn func(TX) error) error {
 	x := exchangeOf(r)
 	if x == nil {
@@ -184,8 +186,11 @@ func InTx[TX any](r *http.Request, in onlyonce.Transactor[TX], fn func(TX) error
 		return err
 	}
 	var failed error
+	rest, said := x.body.rest(), x.marks.Load()
 	err = onlyonce.SettleTx(&x.run, x.attempt, in, func(_ context.Context, tx TX) (s onlyonce.Settlement, err error) {
 		x.answer.rewind(before)
+		x.body.rewind(rest)
+		x.marks.And(said | markGivenUp)
 		s, failed = x.inTx(before, func() error { return fn(tx) })
 		return s, failed
 	})
