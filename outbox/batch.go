@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"time"
@@ -183,6 +184,10 @@ func (b *batch) giveBack(entries []Entry) {
 // publishWave publishes messages of which none waits for another. It returns the
 // keys of those that failed, and whether the broker could be reached.
 func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[string]bool, ok bool) {
+	wave, failed = b.parkUnpublishable(ctx, wave)
+	if len(wave) == 0 {
+		return failed, true
+	}
 	messages := make([]Message, len(wave))
 	for i := range wave {
 		messages[i] = wave[i].Message
@@ -190,7 +195,6 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 	limited, cancel := context.WithTimeout(run, b.relay.cfg.Timeout)
 	defer cancel()
 	errs, acked := answers(len(wave), b.relay.publisher.Publish(limited, messages))
-	failed = make(map[string]bool)
 	var away error
 	postponed := 0
 	for i, e := range wave {
@@ -213,6 +217,41 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 		b.relay.observe(ctx, Event{Outcome: OutcomeUnavailable, Count: postponed, Err: away})
 	}
 	return failed, acked > 0 || away == nil
+}
+
+// parkUnpublishable parks the entries that no Append can have left like this. They are
+// not tried, because no attempt could succeed. It returns the others, and the keys of
+// those that it parked.
+func (b *batch) parkUnpublishable(ctx context.Context, wave []Entry) (others []Entry, parked map[string]bool) {
+	others, parked = wave[:0], make(map[string]bool)
+	for _, e := range wave {
+		if err := e.unpublishable(); err != nil {
+			parked[e.Key] = true
+			b.park(ctx, e, err)
+		} else {
+			others = append(others, e)
+		}
+	}
+	delete(parked, "")
+	return others, parked
+}
+
+// unpublishable returns an error if the entry is corrupt, or holds a message that
+// Prepare would have rejected.
+func (e *Entry) unpublishable() error {
+	if e.Corrupt {
+		return errors.New(e.Error)
+	}
+	if err := e.check(); err != nil {
+		return fmt.Errorf("the stored message can't be published: %w", err)
+	}
+	return nil
+}
+
+func (b *batch) park(ctx context.Context, e Entry, err error) {
+	e.Error = cut(err.Error())
+	b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateParked, Attempts: e.Attempts, Error: e.Error})
+	b.relay.observe(ctx, Event{Outcome: OutcomeParked, Count: 1, Entry: e, Err: err})
 }
 
 var errNoAnswer = errors.New("the Publisher returned fewer errors than messages: it must return nil, or one for each")
@@ -247,14 +286,13 @@ func (b *batch) postpone(e Entry, err error, others bool) {
 func (b *batch) fail(ctx context.Context, e Entry, err error) {
 	cfg := &b.relay.cfg
 	e.Attempts++
-	e.Error = cut(err.Error())
-	v := Verdict{Seq: e.Seq, State: StateWaiting, After: jitter(cfg.backoff(e.Attempts)), Attempts: e.Attempts, Error: e.Error}
-	outcome := OutcomeFailed
 	if e.Attempts >= cfg.MaxAttempts {
-		v.State, v.After, outcome = StateParked, 0, OutcomeParked
+		b.park(ctx, e, err)
+		return
 	}
-	b.verdicts = append(b.verdicts, v)
-	b.relay.observe(ctx, Event{Outcome: outcome, Count: 1, Entry: e, Err: err})
+	e.Error = cut(err.Error())
+	b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateWaiting, After: jitter(cfg.backoff(e.Attempts)), Attempts: e.Attempts, Error: e.Error})
+	b.relay.observe(ctx, Event{Outcome: OutcomeFailed, Count: 1, Entry: e, Err: err})
 }
 
 // backoff is how long a message waits that has failed so many times.

@@ -48,7 +48,10 @@ func Prepare(ctx context.Context, m Message) (Message, error) {
 	}
 	m.Headers = headers(ctx, m)
 	m.Tenant = m.Headers[HeaderTenant]
-	return m, m.check()
+	if err := m.check(); err != nil {
+		return m, fmt.Errorf("outbox: append: %w", err)
+	}
+	return m, nil
 }
 
 func headers(ctx context.Context, m Message) map[string]string {
@@ -65,32 +68,36 @@ func headers(ctx context.Context, m Message) map[string]string {
 	return all
 }
 
+// check returns an error if some broker could not take the message.
 func (m Message) check() error {
+	if m.ID == "" {
+		return errors.New("the Message has no ID")
+	}
 	if m.Topic == "" {
-		return errors.New("outbox: append: the Message has no Topic: name what happened, such as \"orders.created\"")
+		return errors.New("the Message has no Topic: name what happened, such as \"orders.created\"")
 	}
 	for field, value := range map[string]string{"ID": m.ID, "Topic": m.Topic, "Key": m.Key, "Tenant": m.Tenant} {
 		if len(value) > maxName {
-			return fmt.Errorf("outbox: append: the Message's %s has %d bytes: use at most %d, or a hash", field, len(value), maxName)
+			return fmt.Errorf("the Message's %s has %d bytes: use at most %d, or a hash", field, len(value), maxName)
 		}
 		if !plain(value) {
-			return fmt.Errorf("outbox: append: the Message's %s %q has control characters or is not UTF-8", field, value)
+			return fmt.Errorf("the Message's %s %q has control characters or is not UTF-8", field, value)
 		}
 	}
 	for field, value := range map[string]string{"ID": m.ID, "Tenant": m.Tenant} {
 		if strings.Trim(value, " ") != value {
-			return fmt.Errorf("outbox: append: the Message's %s %q begins or ends with a blank: some brokers drop it, and so make two messages one", field, value)
+			return fmt.Errorf("the Message's %s %q begins or ends with a blank: some brokers drop it, and so make two messages one", field, value)
 		}
 	}
 	size := 0
 	for name, value := range m.Headers {
 		if !token(name) || !plain(value) {
-			return fmt.Errorf("outbox: append: the Message's header %q has characters that no broker takes: use letters, digits and hyphens, and one line of text", name)
+			return fmt.Errorf("the Message's header %q has characters that no broker takes: use letters, digits and hyphens, and one line of text", name)
 		}
 		size += len(name) + len(value)
 	}
 	if size > maxHeaders {
-		return fmt.Errorf("outbox: append: the Message's headers have %d bytes: use at most %d", size, maxHeaders)
+		return fmt.Errorf("the Message's headers have %d bytes: use at most %d", size, maxHeaders)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ type Outcome string
 const (
 	OutcomePublished   Outcome = "published"   // messages were acknowledged and are marked so
 	OutcomeFailed      Outcome = "failed"      // a message was refused, and is tried again later
-	OutcomeParked      Outcome = "parked"      // a message failed too often, and waits for someone to requeue or discard it
+	OutcomeParked      Outcome = "parked"      // a message failed too often or can't be published, and waits for someone to requeue or discard it
 	OutcomeUnavailable Outcome = "unavailable" // the broker could not be reached; the messages wait
 	OutcomeLost        Outcome = "lost"        // the lease was lost; some messages may be published twice
 	OutcomeTrouble     Outcome = "trouble"     // the queue could not be read or written; the relay tries again

@@ -61,7 +61,8 @@ type Entry struct {
 	Message
 	Seq      int64  // its place in the queue; later ones are higher
 	Attempts int    // how often publishing it has failed
-	Error    string // why it last failed
+	Error    string // why it last failed; of a corrupt entry, what can't be decoded
+	Corrupt  bool   // what was stored can't be decoded: a relay parks the message and does not publish it
 }
 
 // What becomes of a leased message.

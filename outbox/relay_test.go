@@ -136,6 +136,43 @@ func TestAMessageThatKeepsFailingIsParkedAndOthersGoOn(t *testing.T) {
 	})
 }
 
+func TestAMessageThatCanNotBePublishedIsParkedUntriedAndOthersGoOn(t *testing.T) {
+	for name, damage := range map[string]func(*outbox.Entry){
+		"corrupt":            func(e *outbox.Entry) { e.Corrupt, e.Error = true, "headers: not JSON" },
+		"no ID":              func(e *outbox.Entry) { e.ID = "" },
+		"no topic":           func(e *outbox.Entry) { e.Topic = "" },
+		"topic is not UTF-8": func(e *outbox.Entry) { e.Topic = "a\xff" },
+		"header of two lines": func(e *outbox.Entry) {
+			e.Headers = map[string]string{"X-A": "b\r\nX-C: d"}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in(t, func(t *testing.T) {
+				q, b, seen := newMemQueue(), new(broker), new(events)
+				appendAll(t, q, message("k", "bad"), message("k", "after"), message("", "alone"), message("", "x"))
+				damage(&q.rows[0].Entry)
+				damage(&q.rows[2].Entry)
+				start(t, q, b, outbox.Config{Observer: seen.observe})
+				pass(time.Second)
+				b.want(t, "x")
+				wantLag(t, q, 1, 2)
+				parked, err := q.Parked(t.Context(), 0, 10)
+				if err != nil || len(parked) != 2 || string(parked[0].Payload) != "bad" || parked[0].Attempts != 0 || parked[0].Error == "" {
+					t.Fatalf("parked %+v, %v", parked, err)
+				}
+				if f, p := seen.count(outbox.OutcomeFailed), seen.count(outbox.OutcomeParked); f != 0 || p != 2 {
+					t.Errorf("the observer saw %d failures and %d parked", f, p)
+				}
+				if n, err := q.Discard(t.Context(), parked[0].Seq); n != 1 || err != nil {
+					t.Fatal(n, err)
+				}
+				pass(time.Second)
+				b.want(t, "x", "after")
+			})
+		})
+	}
+}
+
 func TestABrokerThatIsAwayParksNothingAndKeepsTheOrder(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, seen := newMemQueue(), new(events)

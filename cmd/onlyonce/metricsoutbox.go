@@ -31,7 +31,7 @@ func newOutboxMetrics(queue outbox.Queue) *outboxMetrics {
 		}, []string{"outcome"}),
 		waiting: describe("onlyonce_outbox_waiting", "Messages that are not published yet, not counting parked ones."),
 		oldest:  describe("onlyonce_outbox_oldest_seconds", "Age of the oldest of them."),
-		parked:  describe("onlyonce_outbox_parked", "Messages that failed too often and wait for someone to requeue or discard them."),
+		parked:  describe("onlyonce_outbox_parked", "Messages that failed too often or can't be published and wait for someone to requeue or discard them."),
 	}
 	m.messages.WithLabelValues(string(outbox.OutcomePublished))
 	return m

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -22,8 +23,9 @@ func outboxCommand() *cobra.Command {
 		Long: `Looks at the messages that a store's transactions have appended and that are not
 published yet, while its servers run or not.
 
-A message that failed too often is parked, with its error, until someone
-requeues or discards it. Until then the later messages of its ordering key wait.`,
+A message that failed too often, or that can't be decoded any more, is parked, with
+its error, until someone requeues or discards it. Until then the later messages of
+its ordering key wait.`,
 		Example: `  onlyonce outbox ls sqlite:onlyonce-data/onlyonce.db
   onlyonce outbox requeue sqlite:onlyonce-data/onlyonce.db 17
   onlyonce outbox requeue sqlite:onlyonce-data/onlyonce.db --all`,
@@ -58,12 +60,15 @@ JSON object.`,
 	return cmd
 }
 
+// beforeAll is a place in a queue before every message's.
+const beforeAll = math.MinInt64
+
 func listParked(cmd *cobra.Command, queue outbox.Queue, limit int, asJSON bool) error {
 	lag, err := queue.Lag(cmd.Context())
 	if err != nil {
 		return err
 	}
-	list, err := queue.Parked(cmd.Context(), 0, limit)
+	list, err := queue.Parked(cmd.Context(), beforeAll, limit)
 	if err != nil {
 		return err
 	}
@@ -100,6 +105,7 @@ type parkedMessage struct {
 	CreatedAt time.Time         `json:"created_at"`
 	Attempts  int               `json:"attempts"`
 	Error     string            `json:"error"`
+	Corrupt   bool              `json:"corrupt"`
 	Payload   []byte            `json:"payload_base64"`
 }
 
@@ -107,7 +113,7 @@ func parkedJSON(cmd *cobra.Command, list []outbox.Entry) error {
 	out := json.NewEncoder(plain.JSONTo(cmd.OutOrStdout()))
 	out.SetEscapeHTML(false)
 	for _, e := range list {
-		if err := out.Encode(parkedMessage{e.Seq, e.ID, e.Topic, e.Key, e.Tenant, e.Headers, e.CreatedAt.UTC(), e.Attempts, e.Error, e.Payload}); err != nil {
+		if err := out.Encode(parkedMessage{e.Seq, e.ID, e.Topic, e.Key, e.Tenant, e.Headers, e.CreatedAt.UTC(), e.Attempts, e.Error, e.Corrupt, e.Payload}); err != nil {
 			return err
 		}
 	}
@@ -175,7 +181,7 @@ func parseSeqs(args []string) (seqs []int64, err error) {
 }
 
 func allParked(ctx context.Context, queue outbox.Queue) (seqs []int64, err error) {
-	for after := int64(0); ; {
+	for after := int64(beforeAll); ; {
 		list, err := queue.Parked(ctx, after, 1000)
 		if err != nil || len(list) == 0 {
 			return seqs, err

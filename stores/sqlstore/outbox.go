@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
@@ -133,20 +134,35 @@ func leaseNext(s session, owner string, lease time.Duration, limit int) ([]outbo
 
 func entries(s session, statement string, values ...any) (list []outbox.Entry, err error) {
 	err = s.query(statement, args(values...), func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
-		e := outbox.Entry{Seq: r.Int("seq")}
-		e.ID, e.Topic, e.Key, e.Tenant = r.Text("id"), r.Text("topic"), r.Text("ordering_key"), r.Text("tenant")
-		headers := r.Text("headers")
-		e.Payload, e.CreatedAt = r.Bytes("payload"), time.UnixMicro(r.Int("created_at")).UTC()
-		e.Attempts, e.Error = int(r.Int("attempts")), r.Text("error")
-		if r.Err == nil {
-			r.Err = json.Unmarshal([]byte(headers), &e.Headers)
-		}
-		list = append(list, e)
-		return r.Err
+		list = append(list, entry(v))
+		return nil
 	})
 	return list, err
 }
+
+// entry makes a row an entry. What can't be decoded makes it corrupt: an error would
+// keep up all other messages.
+func entry(values []driver.Value) (e outbox.Entry) {
+	r := sqlrow.Reader{Values: values}
+	e.Seq = r.Int("seq")
+	e.ID, e.Topic, e.Key, e.Tenant = r.Text("id"), r.Text("topic"), r.Text("ordering_key"), r.Text("tenant")
+	headers := r.Text("headers")
+	e.Payload, e.CreatedAt = r.Bytes("payload"), sqlrow.Instant(r.Int("created_at"))
+	e.Attempts, e.Error = int(min(max(r.Int("attempts"), 0), maxAttempts)), r.Text("error")
+	err := r.Err
+	if err == nil {
+		if err = json.Unmarshal([]byte(headers), &e.Headers); err != nil {
+			e.Headers, err = nil, fmt.Errorf("headers: %w", err)
+		}
+	}
+	if err != nil {
+		e.Corrupt, e.Error = true, "the stored message can't be decoded: "+err.Error()
+	}
+	return e
+}
+
+// maxAttempts is the highest count of attempts that can be written when it has grown by one.
+const maxAttempts = math.MaxInt32 - 1
 
 // numbers makes a list of numbers one argument.
 func numbers(list []int64) string {
@@ -229,7 +245,7 @@ func (b *Outbox) Lag(ctx context.Context) (lag outbox.Lag, err error) {
 		now, waiting, held := r.Int("now"), r.Int("waiting since"), r.Int("held since")
 		for _, since := range []int64{waiting, held} {
 			if since != 0 {
-				lag.Oldest = max(lag.Oldest, time.Duration(now-since)*time.Microsecond)
+				lag.Oldest = max(lag.Oldest, sqlrow.Between(since, now))
 			}
 		}
 		return r.Err

@@ -5,6 +5,7 @@ package sqlrow
 import (
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -52,10 +53,10 @@ func (r *Row) Record() Stored {
 		ID: onlyonce.ID{Tenant: r.Tenant, Operation: r.Operation, Key: r.Key}, State: onlyonce.State(r.State), Fingerprint: r.Fingerprint,
 		Owner: r.Owner, Attempt: int(r.Attempt), Fence: r.Fence, Error: r.Error, Final: r.Final,
 		Result:    onlyonce.Result{Status: int(r.Status), Body: r.Body, Ref: r.Ref},
-		CreatedAt: instant(r.CreatedAt), SettledAt: instant(r.SettledAt),
+		CreatedAt: Instant(r.CreatedAt), SettledAt: Instant(r.SettledAt),
 	}}
 	if r.SettledAt != 0 {
-		s.SettledFor = micros(r.Now - r.SettledAt)
+		s.SettledFor = Between(r.SettledAt, r.Now)
 	}
 	var headerErr, stepsErr error
 	s.Result.Header, headerErr = DecodeHeader(r.Header)
@@ -63,12 +64,12 @@ func (r *Row) Record() Stored {
 	err := errors.Join(r.Err, headerErr, stepsErr)
 	switch s.State {
 	case onlyonce.StateProcessing:
-		s.LeaseLeft = micros(r.LeaseUntil - r.Now)
+		s.LeaseLeft = Between(r.Now, r.LeaseUntil)
 		s.Expired = r.ExpiresAt != 0 && r.ExpiresAt <= r.Now
 	case onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown:
 		if r.ExpiresAt != 0 {
 			s.Expired = r.ExpiresAt <= r.Now
-			s.KeepLeft = micros(r.ExpiresAt - r.Now)
+			s.KeepLeft = Between(r.Now, r.ExpiresAt)
 		}
 	case StateReleased:
 		s.Expired = true
@@ -82,15 +83,32 @@ func (r *Row) Record() Stored {
 	return s
 }
 
-func instant(µs int64) time.Time {
+// The first and the last instant that everything which reads a record can express: JSON,
+// for one, has years of four digits.
+var (
+	earliest = time.Date(1, time.January, 1, 0, 0, 0, 1000, time.UTC).UnixMicro() // not the zero Time
+	latest   = time.Date(9999, time.December, 31, 23, 59, 59, 999999000, time.UTC).UnixMicro()
+)
+
+// Instant returns the instant so many microseconds after 1970, or the nearest one of
+// the years 1 to 9999. 0 is the zero Time.
+func Instant(µs int64) time.Time {
 	if µs == 0 {
 		return time.Time{}
 	}
-	return time.UnixMicro(µs).UTC()
+	return time.UnixMicro(min(max(µs, earliest), latest)).UTC()
 }
 
-// micros is a duration of so many microseconds, or the longest there is.
-func micros(µs int64) time.Duration {
-	const most = int64(1<<63-1) / int64(time.Microsecond)
-	return time.Duration(min(max(µs, -most), most)) * time.Microsecond
+// Between returns how long it is from one instant to another, both in microseconds, or
+// the longest duration there is in that direction.
+func Between(from, to int64) time.Duration {
+	const most = int64(math.MaxInt64) / int64(time.Microsecond)
+	d := to - from
+	switch {
+	case to > from && (d < 0 || d > most):
+		d = most
+	case to < from && (d >= 0 || d < -most):
+		d = -most
+	}
+	return time.Duration(d) * time.Microsecond
 }
