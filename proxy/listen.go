@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"crypto/tls"
 	"errors"
-	"math"
 	"net"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -59,21 +59,20 @@ type scanned struct {
 	poison  string // what net/http is still to receive
 	refused bool
 	ended   error
-	upgrade atomic.Bool  // a request asked for another protocol
-	raw     atomic.Bool  // it has got it
-	allowed atomic.Int64 // when what is written was last given time, in nanoseconds; cutOff: it gets none
-	within  atomic.Bool  // a request has begun and not come to its end
+	upgrade atomic.Bool // a request asked for another protocol
+	raw     atomic.Bool // it has got it
+	within  atomic.Bool // a request has begun and not come to its end
 	closed  atomic.Bool
 	// answered says that something was written since.
 	answered atomic.Bool
+
+	allowed  atomic.Int64 // when what is written was last given time, in nanoseconds; 0: it has none
+	mu       sync.Mutex   // of the connection's deadline for writing
+	deadline time.Time    // the one that was set; zero: none
 }
 
-const (
-	// writeTime is how long, at least, a client may take no byte of its answer.
-	writeTime = time.Minute
-	// cutOff is the allowed of an answer whose deadline was set to the past.
-	cutOff = math.MaxInt64
-)
+// writeTime is how long, at least, a client may take no byte of its answer.
+const writeTime = time.Minute
 
 // poison makes a request malformed wherever it comes in its head, and is as long as
 // what net/http waits for to know HTTP/2.
@@ -155,36 +154,45 @@ func (c *scanned) Write(p []byte) (int, error) {
 	if !c.answered.Load() {
 		c.answered.Store(true)
 	}
-	now, before := time.Now(), c.allowed.Load()
-	if now.UnixNano()-before > int64(writeTime/2) && c.allowed.CompareAndSwap(before, now.UnixNano()) {
-		_ = c.Conn.SetWriteDeadline(now.Add(writeTime * 3 / 2)) // else the Write fails, too
-		if c.allowed.Load() == cutOff {
-			_ = c.Conn.SetWriteDeadline(longAgo) // which that undid
-		}
+	if now := time.Now(); now.UnixNano()-c.allowed.Load() > int64(writeTime/2) {
+		c.mu.Lock()
+		_ = c.allow(now) // else the Write fails, too
+		c.mu.Unlock()
 	}
 	return c.Conn.Write(p)
 }
 
-// SetWriteDeadline is what net/http ends the time with that a request's answer may
-// take, and so the one that was given. One that has passed ends the answer: no Write
-// gets time until there is another.
+// allow gives what is written its time, but none beyond the deadline that was set. The
+// caller has the lock.
+func (c *scanned) allow(now time.Time) error {
+	c.allowed.Store(now.UnixNano())
+	return c.Conn.SetWriteDeadline(earlier(now.Add(writeTime*3/2), c.deadline))
+}
+
+// earlier returns the earlier one of two deadlines, of which the second may be none.
+func earlier(a, b time.Time) time.Time {
+	if b.IsZero() || a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// SetWriteDeadline sets the time after which nothing is written any more. Until then
+// each piece of an answer has its own time. The zero time, which net/http sets after
+// each answer, ends that, too; the next Write gets time again.
 func (c *scanned) SetWriteDeadline(t time.Time) error {
-	c.allowed.Store(allowance(t))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.deadline = t; !t.IsZero() {
+		return c.allow(time.Now())
+	}
+	c.allowed.Store(0)
 	return c.Conn.SetWriteDeadline(t)
 }
 
 // SetDeadline is SetWriteDeadline for both ways.
 func (c *scanned) SetDeadline(t time.Time) error {
-	c.allowed.Store(allowance(t))
-	return c.Conn.SetDeadline(t)
-}
-
-// allowance returns what allowed is after a deadline was set.
-func allowance(t time.Time) int64 {
-	if t.IsZero() || t.After(time.Now()) {
-		return 0
-	}
-	return cutOff
+	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // CloseWrite lets net/http say that it has answered, and wait for the client to

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
@@ -14,7 +15,7 @@ type timed struct {
 
 func (c *timed) Write(p []byte) (int, error)        { return len(p), nil }
 func (c *timed) SetWriteDeadline(t time.Time) error { c.until = t; return nil }
-func (c *timed) SetDeadline(t time.Time) error      { c.until = t; return nil }
+func (c *timed) SetReadDeadline(time.Time) error    { return nil }
 func (c *timed) allows(from, to time.Duration) bool {
 	d := time.Until(c.until)
 	return from < d && d <= to
@@ -59,13 +60,53 @@ func (c *meanwhile) SetWriteDeadline(t time.Time) error {
 }
 
 func TestAnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
-	below := &meanwhile{}
+	below, done := &meanwhile{}, make(chan struct{})
 	c := &scanned{Conn: below}
-	below.first = func() { _ = c.SetWriteDeadline(longAgo) }
+	cutOff := func() {
+		_ = c.SetWriteDeadline(longAgo)
+		close(done)
+	}
+	below.first = func() {
+		if c.mu.TryLock() { // nothing keeps them apart
+			c.mu.Unlock()
+			cutOff()
+			return
+		}
+		go cutOff()
+	}
 	_, _ = c.Write([]byte("x"))
+	<-done
 	if !below.until.Equal(longAgo) {
 		t.Errorf("it may write until %v", below.until)
 	}
+}
+
+func TestADeadlineThatIsSetHoldsIfItIsTheEarlierOne(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		below := &timed{}
+		c := &scanned{Conn: below}
+		for _, set := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
+			_, _ = c.Write([]byte("x"))
+			ends := time.Now().Add(2 * time.Minute)
+			if err := set(ends); err != nil {
+				t.Error(err)
+			}
+			for range 20 {
+				if !below.until.After(time.Now()) || below.until.After(ends) || time.Until(below.until) > 2*writeTime {
+					t.Errorf("%v before the deadline, it may write for %v", time.Until(ends), time.Until(below.until))
+				}
+				_, _ = c.Write([]byte("x"))
+				time.Sleep(5 * time.Second)
+			}
+			time.Sleep(writeTime)
+			if _, _ = c.Write([]byte("x")); !below.until.Equal(ends) {
+				t.Errorf("after the deadline, %v, it may write until %v", ends, below.until)
+			}
+			if err := set(time.Time{}); err != nil { // for another answer
+				t.Error(err)
+			}
+		}
+	})
 }
 
 func TestAnAnswerThatIsCutOffGetsNoTime(t *testing.T) {

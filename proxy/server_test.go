@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -125,6 +126,61 @@ func TestByHTTP2AnAnswerThatPausesGoesOn(t *testing.T) {
 		}
 		res.Body.Close()
 	})
+}
+
+func TestADeadlineThatTheHandlerHasSetHolds(t *testing.T) {
+	for name, c := range map[string]struct {
+		set  []time.Duration // from the beginning; 0: none
+		want time.Duration
+	}{
+		"the handler's is the earlier one": {[]time.Duration{30 * time.Second}, 30 * time.Second},
+		"the handler's is the later one":   {[]time.Duration{time.Hour}, 90 * time.Second},
+		"the handler has removed it":       {[]time.Duration{30 * time.Second, 0}, 90 * time.Second},
+	} {
+		for _, version := range []int{1, 2} {
+			t.Run(fmt.Sprint(name, ", HTTP/", version), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					began, ended := time.Now(), make(chan time.Duration, 1)
+					h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+						answer := http.NewResponseController(w)
+						_, _ = w.Write([]byte("x"))
+						for _, d := range c.set {
+							var at time.Time
+							if d > 0 {
+								at = began.Add(d)
+							}
+							if err := answer.SetWriteDeadline(at); err != nil {
+								t.Error(err)
+							}
+						}
+						for {
+							if _, err := w.Write(make([]byte, 16<<10)); err != nil {
+								ended <- time.Since(began)
+								return
+							}
+						}
+					})
+					if version == 2 {
+						res, err := overHTTP2(t, h).Get("http://proxy/")
+						if err != nil {
+							t.Fatal(err)
+						}
+						defer res.Body.Close()
+					} else {
+						c := inMemory(t, h)()
+						defer c.Close()
+						_, _ = io.WriteString(c, "GET / HTTP/1.1\r\nHost: a.example\r\n\r\n")
+						if _, err := io.ReadFull(c, make([]byte, len("HTTP/1.1 200"))); err != nil {
+							t.Fatal(err)
+						}
+					}
+					if took := <-ended; took != c.want {
+						t.Errorf("it ended after %v, want %v", took, c.want)
+					}
+				})
+			})
+		}
+	}
 }
 
 // httponce ends an answer by its deadline, again and again while others wait.

@@ -14,9 +14,10 @@ type taken struct {
 	http.ResponseWriter
 	conn net.Conn // nil: the Server has a ConnContext of its own
 
-	mu      sync.Mutex
-	writing bool
-	ended   time.Time // when what is being written was ended; zero: it was not
+	mu       sync.Mutex
+	writing  bool
+	ended    time.Time // when what is being written was ended; zero: it was not
+	deadline time.Time // the one that the handler has set; zero: none
 }
 
 // timeTaken returns h for clients that may take nothing of what it answers by HTTP/2.
@@ -35,24 +36,26 @@ func timeTaken(h http.Handler) http.Handler {
 }
 
 // begin and end stand round what is written: a stream may also have nothing to say.
-func (t *taken) begin() {
-	t.setWriting(true)
-	t.allow(time.Now().Add(writeTime * 3 / 2))
-}
-
-func (t *taken) end() {
-	t.allow(time.Time{})
-	t.setWriting(false)
-}
+func (t *taken) begin() { t.setWriting(true) }
+func (t *taken) end()   { t.setWriting(false) }
 
 func (t *taken) setWriting(writing bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.writing, t.ended = writing, time.Time{}
+	if t.deadline.IsZero() || t.deadline.After(time.Now()) { // else the stream has ended
+		_ = t.allow()
+	}
 }
 
-func (t *taken) allow(until time.Time) {
-	_ = http.NewResponseController(t.ResponseWriter).SetWriteDeadline(until) // net/http's own takes one
+// allow gives what is written its time, but none beyond the handler's deadline. The
+// caller has the lock.
+func (t *taken) allow() error {
+	until := t.deadline
+	if t.writing {
+		until = earlier(time.Now().Add(writeTime*3/2), until)
+	}
+	return http.NewResponseController(t.ResponseWriter).SetWriteDeadline(until) // net/http's own takes one
 }
 
 // SetWriteDeadline is what http.ResponseController calls. With a time that has passed
@@ -60,18 +63,21 @@ func (t *taken) allow(until time.Time) {
 // taken the frame that says so. If it has not after a second, and the stream is
 // ended again, that closes the connection.
 func (t *taken) SetWriteDeadline(until time.Time) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	if !until.IsZero() && !until.After(time.Now()) && t.isBlocked() {
 		go t.conn.Close() // by TLS it may take a while
 		return nil
 	}
-	return http.NewResponseController(t.ResponseWriter).SetWriteDeadline(until)
+	if t.deadline = until; until.IsZero() {
+		return http.NewResponseController(t.ResponseWriter).SetWriteDeadline(until)
+	}
+	return t.allow()
 }
 
 // isBlocked notes that what is being written is ended, and reports whether it was long
-// before, and the connection can be closed.
+// before, and the connection can be closed. The caller has the lock.
 func (t *taken) isBlocked() bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	if !t.writing || t.conn == nil {
 		return false
 	}
