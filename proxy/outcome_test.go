@@ -100,6 +100,7 @@ var failures = map[string]string{
 	"interim for ever":   strings.Repeat("HTTP/1.1 103 Early Hints\r\n\r\n", 100),
 	"a header too long":  "HTTP/1.1 200 OK\r\nX: " + strings.Repeat("x", 70<<10) + "\r\n\r\n",
 	"too many headers":   "HTTP/1.1 200 OK\r\n" + strings.Repeat("X: x\r\n", 300) + "\r\n",
+	"too many names":     "HTTP/1.1 200 OK\r\nConnection: " + strings.Repeat("a,", 50) + "a\r\nConnection: " + strings.Repeat("b,", 13) + "b\r\nContent-Length: 1\r\n\r\nx",
 	"an older protocol":  "HTTP/0.9 200 OK\r\n\r\n",
 	"another's protocol": "SSH-2.0-OpenSSH_9.2\r\n",
 }

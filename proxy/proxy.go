@@ -136,8 +136,8 @@ func malformedByHTTP2(r *http.Request) error {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// longestList is the most names that a Connection header may have. Every other
-// header is looked for among them.
+// longestList is the most names that the Connection header of a request or an answer
+// may have. Every other header is looked for among them.
 const longestList = 64
 
 func isLongList(lists []string) bool {

@@ -168,7 +168,7 @@ func parseField(line string) (field, error) {
 
 // frame finds out how long the body is.
 func (r *reply) frame(old bool, method string) error {
-	coded := false
+	coded, named := false, 0
 	for _, f := range r.fields {
 		switch f.name {
 		case "Content-Length":
@@ -184,6 +184,9 @@ func (r *reply) frame(old bool, method string) error {
 			}
 			coded = true
 		case "Connection":
+			if named += 1 + strings.Count(f.value, ","); named > longestList {
+				return malformed("a Connection header that names too many headers")
+			}
 			r.close = r.close || hasToken(f.value, "close")
 		}
 	}
