@@ -32,8 +32,8 @@ type Message struct {
 	CreatedAt time.Time // when it was appended, by the queue's clock, which sets it
 }
 
-// maxName bounds an ID, a Topic, a Key and a Tenant, in bytes: every queue can
-// keep that much.
+// maxName bounds an ID, a Topic, a Key, a Tenant and a header's name, in bytes: every
+// queue and every broker can keep that much.
 const maxName = 255
 
 // maxHeaders bounds all headers together, in bytes.
@@ -91,6 +91,9 @@ func (m Message) check() error {
 	}
 	size := 0
 	for name, value := range m.Headers {
+		if len(name) > maxName {
+			return fmt.Errorf("outbox: append: the Message's header %q has a name of %d bytes: use at most %d", name, len(name), maxName)
+		}
 		if !token(name) || !plain(value) {
 			return fmt.Errorf("the Message's header %q has characters that no broker takes: use letters, digits and hyphens, and one line of text", name)
 		}

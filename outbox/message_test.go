@@ -51,6 +51,7 @@ func TestMessagesThatABrokerCouldNotTakeAreRefused(t *testing.T) {
 		"control characters or is": {Topic: "t", ID: "a\nb"},
 		"Key \"\\xff\"":            {Topic: "t", Key: "\xff"},
 		"header \"a b\"":           {Topic: "t", Headers: map[string]string{"a b": ""}},
+		"header \"xxx":             {Topic: "t", Headers: map[string]string{strings.Repeat("x", 256): "1"}},
 		"header \"\"":              {Topic: "t", Headers: map[string]string{"": "x"}},
 		"header \"x\" has":         {Topic: "t", Headers: map[string]string{"x": "1\r\ny: 2"}},
 		"headers have":             {Topic: "t", Headers: map[string]string{"x": strings.Repeat("x", 33<<10)}},
