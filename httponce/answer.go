@@ -25,6 +25,7 @@ type answer struct {
 	scratch  *scratch // nil once it is closed
 	stage    stage
 	inTx     bool // rows are not committed yet: nothing may leave
+	fixing   bool // they are being committed with the answer as it is
 	status   int  // 0: not written yet
 	declared int64
 	size     int64 // of the body as written
@@ -223,6 +224,9 @@ func (a *answer) storable() bool { return !a.unkept && a.size <= int64(a.cfg.Max
 
 // admit reports whether n more bytes may be written.
 func (a *answer) admit(n int) error {
+	if a.fixing {
+		return errFixed
+	}
 	switch a.stage {
 	case fixed:
 		return errFixed

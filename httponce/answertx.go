@@ -38,7 +38,7 @@ func (a *answer) enterTx() (moment, error) {
 func (a *answer) rewind(m moment) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.stage != buffered {
+	if a.fixing = false; a.stage != buffered {
 		return
 	}
 	h := a.w.Header()
@@ -88,7 +88,7 @@ func (a *answer) restart() bool {
 func (a *answer) leaveTx(err, failed error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.inTx = false
+	a.inTx, a.fixing = false, false
 	if failed == nil && a.stage == buffered {
 		a.stage, a.refused = fixed, err
 	}
@@ -110,6 +110,7 @@ func (x *exchange) fix() (s onlyonce.Settlement, err error) {
 		return s, fmt.Errorf("httponce: InTx: the answer of status %d is not one to commit: rolled back", a.status)
 	}
 	a.complete(nil)
+	a.fixing = true
 	a.scratch.sent.take(a.w.Header())
 	s, _ = x.settlement(buffered)
 	return s, nil

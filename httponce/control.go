@@ -15,10 +15,13 @@ func (a *answer) Flush() { _ = a.FlushError() }
 func (a *answer) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.inTx && a.stage == buffered {
+		return http.ErrNotSupported
+	}
 	if err := a.admit(0); err != nil {
 		return err
 	}
-	if a.inTx || !canFlush(a.w) {
+	if !canFlush(a.w) {
 		return http.ErrNotSupported
 	}
 	if a.isHeader() {

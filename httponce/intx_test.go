@@ -1,6 +1,7 @@
 package httponce_test
 
 import (
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -84,6 +85,51 @@ func TestTheRestOfAHandlerThatRunsAgainReadsTheSameBody(t *testing.T) {
 	wantAnswer(t, post(h, "k", "green tea"), 200, "")
 	if got := strings.Join(read, "|"); got != "een tea|een tea" || s.row("order") != "een tea" {
 		t.Errorf("the runs read %q, and the row is %q", got, s.row("order"))
+	}
+}
+
+func TestAFlushInATransactionLeavesTheStatusOpen(t *testing.T) {
+	s := newShop()
+	flushed := func(w http.ResponseWriter, r *http.Request) error {
+		if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
+			t.Errorf("Flush: %v", err)
+		}
+		return made(w, r)
+	}
+	in := pay(s, onlyonce.Config{}, flushed, func(http.ResponseWriter, *http.Request, error) {})
+	all := httponce.WrapTx(onlyonce.New(s, onlyonce.Config{}), s, func(w http.ResponseWriter, r *http.Request, _ order) error { return flushed(w, r) }, single)
+	wantAnswer(t, post(in, "k", "tea"), 201, "<p>made")
+	wantAnswer(t, post(all, "l", "tea"), 201, "<p>made")
+}
+
+// A slowShop lets something happen between a function's return and its commit.
+type slowShop struct {
+	*shop
+	before func()
+}
+
+func (s slowShop) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.Context, order) (onlyonce.Settlement, error)) error {
+	return s.shop.SettleTx(ctx, h, func(ctx context.Context, tx order) (onlyonce.Settlement, error) {
+		defer s.before()
+		return fn(ctx, tx)
+	})
+}
+
+func TestWhatIsWrittenWhileTheAnswerIsCommittedIsRefused(t *testing.T) {
+	s := newShop()
+	s.twice = true
+	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		slow := slowShop{s, func() {
+			if _, err := io.WriteString(w, "late"); err == nil {
+				t.Error("a write during the commit is taken")
+			}
+		}}
+		if err := httponce.InTx(r, slow, func(order) error { return made(w, r) }); err != nil {
+			t.Errorf("InTx: %v", err)
+		}
+	}), single)
+	for range 2 {
+		wantAnswer(t, post(h, "k", "tea"), 201, "<p>made")
 	}
 }
 
