@@ -68,7 +68,7 @@ func ownOrigin(origins, allowed []string) bool {
 // others or pages in a browser, and clients with a token.
 func (a *app) forOperators(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		local := comesFrom(r, loopback) && len(r.Header["X-Forwarded-For"]) == 0 && len(r.Header["Forwarded"]) == 0 &&
+		local := comesFrom(r, loopback) && !passedOn(r.Header) &&
 			ownHost(r.Host, a.hosts) && ownOrigin(r.Header.Values("Origin"), a.hosts)
 		if _, known := bearerOf(r, a.tokens); !local && !known {
 			http.Error(w, "this is for callers on the same machine, or with a token", http.StatusForbidden)
@@ -76,4 +76,20 @@ func (a *app) forOperators(h http.Handler) http.Handler {
 		}
 		h.ServeHTTP(w, r)
 	})
+}
+
+// passedOn reports whether a proxy has passed a request on: most name the client, or
+// themselves, in one of these headers.
+func passedOn(h http.Header) bool {
+	for name := range h {
+		switch name {
+		case "Via", "Forwarded", "X-Forwarded", "X-Real-Ip", "Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Originating-Ip",
+			"X-Original-Forwarded-For", "True-Client-Ip", "Fastly-Client-Ip", "Cf-Connecting-Ip", "Cf-Connecting-Ipv6", "Do-Connecting-Ip", "Cdn-Loop":
+			return true
+		}
+		if strings.HasPrefix(name, "X-Forwarded-") || strings.HasPrefix(name, "X-Envoy-") {
+			return true
+		}
+	}
+	return false
 }
