@@ -30,7 +30,7 @@ type liveProxy struct {
 	// Of whoever reloads, and nobody else.
 	file    *proxyfile.File
 	tenancy tenancy
-	files   [sha256.Size]byte // what the files for TLS held
+	files   [sha256.Size]byte // what the files for TLS held when they were last tried
 	roots   [sha256.Size]byte // what tenant.jwt.ca held when the tenancy was made
 }
 
@@ -127,11 +127,16 @@ func (p *liveProxy) run(hangups <-chan os.Signal) func(context.Context) error {
 			case <-hangups:
 				p.reload(ctx)
 			case <-look.C:
-				if digest(tlsFiles(p.file)...) != p.files {
-					p.done(p.apply(ctx, p.file), "the files for TLS have changed and are in place")
-				}
+				p.look(ctx)
 			}
 		}
+	}
+}
+
+// look puts the files for TLS in place if they have changed.
+func (p *liveProxy) look(ctx context.Context) {
+	if digest(tlsFiles(p.file)...) != p.files {
+		p.done(p.apply(ctx, p.file), "the files for TLS have changed and are in place")
 	}
 }
 
@@ -147,7 +152,10 @@ func (p *liveProxy) reload(ctx context.Context) {
 	before := p.file
 	f, err := p.read()
 	if err == nil {
-		err = p.apply(ctx, f)
+		tried := p.files
+		if err = p.apply(ctx, f); err != nil {
+			p.files = tried // they may be right with the settings that stay
+		}
 	}
 	if err == nil && p.tenancy.keys != nil {
 		if err := p.tenancy.keys.Refresh(ctx); err != nil {

@@ -11,10 +11,14 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
@@ -39,6 +43,54 @@ func newTLSProxy(t *testing.T, secure proxyfile.ServerTLS) (*liveProxy, func(pro
 	}
 	return p, func(secure proxyfile.ServerTLS) error {
 		return p.apply(context.WithoutCancel(t.Context()), settings(secure))
+	}
+}
+
+func TestAfterAFailedReloadTheFilesForTLSAreLookedAtAgain(t *testing.T) {
+	ca := newAuthority(t)
+	ca.sign("one", false)
+	ca.sign("two", false)
+	use := func(name string) {
+		for _, end := range []string{".crt", ".key"} {
+			text, err := os.ReadFile(ca.path(name + end))
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeFile(t, ca.path("proxy"+end), string(text))
+		}
+	}
+	use("one")
+	p, _ := newTLSProxy(t, proxyfile.ServerTLS{Cert: ca.path("proxy.crt"), Key: ca.path("proxy.key"), MinVersion: "1.2"})
+	inPlace := func() string {
+		state, err := shake(t, p.tlsConfig(), &tls.Config{RootCAs: ca.pool(), ServerName: "127.0.0.1"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return state.PeerCertificates[0].Subject.CommonName
+	}
+	p.read = func() (*proxyfile.File, error) {
+		f := *p.file
+		f.Upstreams = slices.Clone(f.Upstreams)
+		f.Upstreams[0].TLS.CA = ca.path("missing.crt")
+		return &f, nil
+	}
+	use("two")
+	p.reload(t.Context())
+	if name := inPlace(); name != "one" {
+		t.Errorf("after a reload that failed the certificate is %s", name)
+	}
+	p.look(t.Context())
+	if name := inPlace(); name != "two" {
+		t.Errorf("after the next look the certificate is %s", name)
+	}
+	failed := func() float64 { return testutil.ToFloat64(p.routing.metrics.reloads.WithLabelValues("failed")) }
+	writeFile(t, ca.path("proxy.key"), "no key")
+	before := failed()
+	for range 3 {
+		p.look(t.Context())
+	}
+	if n := failed() - before; n != 1 {
+		t.Errorf("a file that is not right was tried %v times", n)
 	}
 }
 
