@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -218,6 +219,36 @@ func TestABenchOfAnHTTPAPISaysWhatBecameOfItsRequests(t *testing.T) {
 	}
 	if runs.Load() != 50 {
 		t.Errorf("behind our layer it ran %d times", runs.Load())
+	}
+}
+
+func TestABenchReadsOnlySoMuchOfAnAnswer(t *testing.T) {
+	piece := []byte(strings.Repeat("x", 1<<20))
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for n := 0; r.URL.Path != "/ends" || n < longestBenchAnswer>>20; n++ {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+		}
+	}))
+	defer server.Close()
+	const requests = 4
+	args := []string{server.URL, "--yes-it-may-write", "--requests", fmt.Sprint(requests), "--callers", "1", "--timeout", "1m"}
+	if _, _, err := runBench(t, t.Context(), append(args, "--path", "/ends")...); err != nil {
+		t.Errorf("of the longest answers: %v", err)
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	report, _, err := runBench(t, t.Context(), args...)
+	runtime.ReadMemStats(&after)
+	if err == nil || !strings.Contains(err.Error(), "an answer is longer than 16 MiB") {
+		t.Errorf("of answers without end: %v", err)
+	}
+	if n := report.Targets[0].Outcomes["error"].Count; n != requests {
+		t.Errorf("%d answers without end are errors, want %d", n, requests)
+	}
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > requests*longestBenchAnswer/2 {
+		t.Errorf("%d MiB were taken for %d answers", taken>>20, requests)
 	}
 }
 

@@ -102,8 +102,29 @@ func (h *benchHTTP) String() string       { return h.url.Redacted() }
 func (h *benchHTTP) keeps() time.Duration { return h.keep }
 func (h *benchHTTP) close() error         { h.client.CloseIdleConnections(); return nil }
 
-// longestBenchAnswer is how much of an answer is compared.
-const longestBenchAnswer = 16 << 20
+const (
+	// longestBenchAnswer is how long an answer may be. It is compared by its hash.
+	longestBenchAnswer = 16 << 20
+	// keptBenchAnswer is how much of it is kept to judge by.
+	keptBenchAnswer = 64 << 10
+)
+
+var errLongBenchAnswer = fmt.Errorf("an answer is longer than %d MiB", longestBenchAnswer>>20)
+
+// readAnswer returns the beginning of an answer's body, and a hash of all of the answer.
+func readAnswer(w *http.Response, seed maphash.Seed) (head []byte, hash uint64, err error) {
+	var all maphash.Hash
+	all.SetSeed(seed)
+	fmt.Fprint(&all, w.StatusCode, " ")
+	if head, err = io.ReadAll(io.TeeReader(io.LimitReader(w.Body, keptBenchAnswer), &all)); err != nil {
+		return nil, 0, err
+	}
+	rest, err := io.Copy(&all, io.LimitReader(w.Body, longestBenchAnswer+1-int64(len(head))))
+	if err == nil && int64(len(head))+rest > longestBenchAnswer {
+		err = errLongBenchAnswer
+	}
+	return head, all.Sum64(), err
+}
 
 func (h *benchHTTP) send(ctx context.Context, k *benchKey) (benchOutcome, error) {
 	fill := func(text string) string { return strings.ReplaceAll(text, "{key}", k.name) }
@@ -125,11 +146,11 @@ func (h *benchHTTP) send(ctx context.Context, k *benchKey) (benchOutcome, error)
 		return benchErrored, withoutURL(err)
 	}
 	defer w.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(w.Body, longestBenchAnswer))
+	head, hash, err := readAnswer(w, k.of.seed)
 	if err != nil {
 		return benchErrored, withoutURL(err)
 	}
-	return h.judge(k, w, body)
+	return h.judge(k, w, head, hash)
 }
 
 // withoutURL leaves out of an error what bench has said already.
@@ -141,22 +162,21 @@ func withoutURL(err error) error {
 	return err
 }
 
-// judge says what an answer means.
-func (h *benchHTTP) judge(k *benchKey, w *http.Response, body []byte) (benchOutcome, error) {
+// judge says what an answer means, whose body begins with head.
+func (h *benchHTTP) judge(k *benchKey, w *http.Response, head []byte, hash uint64) (benchOutcome, error) {
 	marked := w.Header.Get("Idempotency-Replayed") == "true"
 	switch status := w.StatusCode; {
-	case status == http.StatusConflict && !marked && saysInProgress(w.Header, body):
+	case status == http.StatusConflict && !marked && saysInProgress(w.Header, head):
 		return benchInFlight, nil
 	case status == http.StatusConflict, status == http.StatusUnprocessableEntity:
-		return benchMismatch, said(w, body)
+		return benchMismatch, said(w, head)
 	case status >= 400:
-		return benchFailed, said(w, body)
+		return benchFailed, said(w, head)
 	}
-	answer := fmt.Sprint(w.StatusCode, " ", string(body))
 	if marked {
 		h.marks.Store(true)
 	}
-	return h.answered(k, answer, marked), nil
+	return h.answered(k, hash, marked), nil
 }
 
 // saysInProgress tells the 409 of a request that is still running from others,
@@ -175,12 +195,11 @@ func said(w *http.Response, body []byte) error {
 	return fmt.Errorf("%s: %q", w.Status, text)
 }
 
-// answered notes an answer. The first one may be marked as a replay, if that of
+// answered notes an answer by its hash. The first one may be marked as a replay, if that of
 // the run itself was lost, or comes later.
-func (h *benchHTTP) answered(k *benchKey, answer string, marked bool) benchOutcome {
+func (h *benchHTTP) answered(k *benchKey, hash uint64, marked bool) benchOutcome {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	hash := maphash.String(k.of.seed, answer)
 	first := k.done.IsZero()
 	if first {
 		k.answer, k.done = hash, time.Now()
