@@ -19,7 +19,7 @@ const maxBody = 64 << 10
 
 // protected puts create into the middleware.
 func (a *API) protected(store Store) http.Handler {
-	return bareKey(httponce.WrapTx(a.guard, store, a.create, httponce.Config{
+	return plain(httponce.WrapTx(a.guard, store, a.create, httponce.Config{
 		Tenant:      a.cfg.Tenant,
 		Fingerprint: bodyHash,
 
@@ -39,9 +39,14 @@ func bodyHash(_ *http.Request, body []byte) []byte {
 
 var keyForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,255}$`)
 
-// bareKey refuses a key in the quotes that the middleware would take too.
-func bareKey(h http.Handler) http.Handler {
+// plain refuses what the middleware would take too: a key in quotes, and a body with a
+// content coding that repeats another one's bytes.
+func plain(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if jsonbody.RefuseEncoded(w, r) != nil {
+			write(w, http.StatusUnsupportedMediaType, bodyEncoded)
+			return
+		}
 		given := r.Header.Values("Idempotency-Key")
 		if len(given) > 1 || len(given) == 1 && !keyForm.MatchString(given[0]) {
 			write(w, http.StatusBadRequest, keyInvalid)

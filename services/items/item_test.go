@@ -126,6 +126,24 @@ func TestAnotherContentTypeIsRefused(t *testing.T) {
 	}
 }
 
+func TestABodyWithAContentEncodingIsRefused(t *testing.T) {
+	w := newWorld(t, Config{})
+	for _, coding := range []string{"gzip", "br", "GZIP", "identity, gzip", "x"} {
+		for _, body := range []string{mug, "", "\x1f\x8b"} {
+			got := w.post(body, "Content-Encoding", coding, key, "k1")
+			got.want(t, 415, "CONTENT_ENCODING_UNSUPPORTED")
+			if accepted := got.Header.Get("Accept-Encoding"); accepted != "identity" || !strings.Contains(got.problem.Detail, "Content-Encoding") {
+				t.Errorf("%s: Accept-Encoding is %q in %s", coding, accepted, got.Body)
+			}
+		}
+	}
+	w.post(mug, "Content-Encoding", "gzip").want(t, 415, "CONTENT_ENCODING_UNSUPPORTED")
+	if got := w.post(mug, "Content-Encoding", "Identity", key, "k1"); got.Status != 201 {
+		t.Errorf("as it is: %d %s", got.Status, got.Body)
+	}
+	w.post(mug, "Content-Encoding", "gzip", key, "k1").want(t, 415, "CONTENT_ENCODING_UNSUPPORTED") // nor is it replayed
+}
+
 func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 	w := newWorld(t, Config{})
 	large := mug + strings.Repeat(" ", maxBody)

@@ -28,6 +28,7 @@ var (
 	crossOrigin  = problem{Detail: "A page of another origin may not write", Code: "CROSS_ORIGIN"}
 	keyInvalid   = problem{Detail: "Idempotency-Key must appear exactly once and have 1 to 255 characters from a-z A-Z 0-9 - _", Code: "IDEMPOTENCY_KEY_INVALID"}
 	bodyTooLarge = problem{Detail: "The body must have at most " + strconv.Itoa(maxBody) + " bytes", Code: "BODY_TOO_LARGE"}
+	bodyEncoded  = problem{Detail: "The body has a Content-Encoding, and none is decoded here: send it without", Code: "CONTENT_ENCODING_UNSUPPORTED"}
 	internal     = problem{Detail: "Something went wrong on our side", Code: "INTERNAL_ERROR"}
 )
 

@@ -173,6 +173,21 @@ func TestARequestThatIsNotJSONOrTooLargeIsRefused(t *testing.T) {
 	w.place("k1")
 }
 
+func TestABodyWithAContentEncodingIsRefused(t *testing.T) {
+	w := newWorld(t)
+	for _, coding := range []string{"gzip", "br", "GZIP", "identity, gzip", "x"} {
+		got := w.send("POST", "/orders", two, key, "k1", "Content-Encoding", coding)
+		got.want(t, 415, "content_encoding_unsupported")
+		if accepted := got.Header.Get("Accept-Encoding"); accepted != "identity" || !strings.Contains(got.problem.Detail, "Content-Encoding") {
+			t.Errorf("%s: Accept-Encoding is %q in %s", coding, accepted, got.Body)
+		}
+	}
+	if got := w.send("POST", "/orders", two, key, "k1", "Content-Encoding", "identity"); got.Status != 201 {
+		t.Errorf("as it is: %d %s", got.Status, got.Body)
+	}
+	w.send("POST", "/orders", two, key, "k1", "Content-Encoding", "gzip").want(t, 415, "content_encoding_unsupported") // nor is it replayed
+}
+
 func TestAKeyIsRequiredAndWellFormed(t *testing.T) {
 	w := newWorld(t)
 	w.send("POST", "/orders", two).want(t, 400, "idempotency_key_missing")

@@ -28,6 +28,7 @@ var (
 	errCrossOrigin  = refuse(http.StatusForbidden, "cross_origin", "A page of another origin may not write.")
 	errUnauthorized = refuse(http.StatusUnauthorized, "unauthorized", "Send a valid bearer token.")
 	errTooLarge     = refuse(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("The body must have at most %d bytes.", maxBody))
+	errEncoded      = refuse(http.StatusUnsupportedMediaType, "content_encoding_unsupported", "The body has a Content-Encoding, and none is decoded here: send it without.")
 	errInternal     = refuse(http.StatusInternalServerError, "internal_error", "Something went wrong on our side.")
 	errUnknown      = &refusal{httponce.Problem{
 		Status: http.StatusInternalServerError, Code: "outcome_unknown", Retryable: true,
@@ -55,6 +56,8 @@ func (a *API) problem(r *http.Request, err error) httponce.Problem {
 		return refuse(http.StatusBadRequest, "validation_error", fault.Error()).Problem
 	case errors.Is(err, jsonbody.ErrTooLarge):
 		return errTooLarge.Problem
+	case errors.Is(err, jsonbody.ErrEncoded):
+		return errEncoded.Problem
 	case errors.Is(err, caller.ErrUnauthorized):
 		return errUnauthorized.Problem
 	case r.Context().Err() != nil:

@@ -79,6 +79,8 @@ func (a *API) refusal(ctx context.Context, c *call, err error) *fault {
 		return errBody(body)
 	case errors.Is(err, jsonbody.ErrTooLarge):
 		return errTooLarge()
+	case errors.Is(err, jsonbody.ErrEncoded):
+		return errEncoded()
 	case errors.Is(err, onlyonce.ErrMismatch):
 		return errConflict()
 	case errors.As(err, &inFlight):

@@ -159,6 +159,22 @@ func TestABodyThatIsNotValidInItselfIsRefusedAndLeavesTheKeyUnused(t *testing.T)
 	w.create(`{}`, key, "k1")
 }
 
+func TestABodyWithAContentEncodingIsRefused(t *testing.T) {
+	w := newWorld(t)
+	s := w.create(`{}`)
+	for _, path := range []string{"/v1/sandboxes", at(s.ID, "extend_ttl")} {
+		for _, coding := range []string{"gzip", "br", "GZIP", "identity, gzip", "x"} {
+			got := w.send("POST", path, `{}`, key, "k1", "Content-Encoding", coding)
+			got.want(t, 415, "content_encoding_unsupported")
+			if accepted := got.Header.Get("Accept-Encoding"); accepted != "identity" || !strings.Contains(got.failure.Message, "Content-Encoding") {
+				t.Errorf("%s: Accept-Encoding is %q in %s", coding, accepted, got.Body)
+			}
+		}
+	}
+	w.create(`{}`, key, "k1", "Content-Encoding", "identity")
+	w.send("POST", "/v1/sandboxes", `{}`, key, "k1", "Content-Encoding", "gzip").want(t, 415, "content_encoding_unsupported") // nor is it replayed
+}
+
 func TestASandboxMayShareTheWorkspaceOfAnotherOfItsOwner(t *testing.T) {
 	w := newWorld(t)
 	a := w.create(`{}`, "X-Owner", "ada")

@@ -40,6 +40,10 @@ func errTooLarge() *fault {
 	return newFault(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("the body must have at most %d bytes", maxBody))
 }
 
+func errEncoded() *fault {
+	return newFault(http.StatusUnsupportedMediaType, "content_encoding_unsupported", jsonbody.ErrEncoded.Error())
+}
+
 func errUnauthorized() *fault {
 	return newFault(http.StatusUnauthorized, "unauthorized", "a valid bearer token is required")
 }

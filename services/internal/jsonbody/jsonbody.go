@@ -32,12 +32,32 @@ func (f *Fault) Error() string {
 // ErrTooLarge says that a body is longer than the limit.
 var ErrTooLarge = errors.New("the body is too large")
 
+// ErrEncoded says that a body has a content coding. None is decoded here.
+var ErrEncoded = errors.New("the body has a Content-Encoding, and none is decoded here: send it without")
+
+// RefuseEncoded returns ErrEncoded if the request has a content coding, and says in the
+// response which one is accepted: RFC 9110, section 15.5.16.
+func RefuseEncoded(w http.ResponseWriter, r *http.Request) error {
+	for _, list := range r.Header["Content-Encoding"] {
+		for coding := range strings.SplitSeq(list, ",") {
+			if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "identity") {
+				w.Header().Set("Accept-Encoding", "identity")
+				return ErrEncoded
+			}
+		}
+	}
+	return nil
+}
+
 // Unfinished is the problem of a body that was cut off or came too slowly.
 const Unfinished = "the body did not come to its end"
 
 // Read returns the body of a request whose content type is JSON. A body of no
-// bytes needs no content type. The error is ErrTooLarge or a *Fault.
+// bytes needs no content type. The error is ErrEncoded, ErrTooLarge or a *Fault.
 func Read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
+	if err := RefuseEncoded(w, r); err != nil {
+		return nil, err
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))
 	var large *http.MaxBytesError
 	switch {
