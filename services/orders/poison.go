@@ -18,7 +18,8 @@ import (
 // A Poisoned is a message from the broker that the consumer could not handle,
 // with its last error. It is kept until someone retries or discards it. An ID or
 // tenant that not every database can hold is replaced by a hash, and the error
-// says what it was. A message without an ID has a hash of its payload for one.
+// says what it was. A message without an ID, or with that of another message, is kept
+// under a hash of its payload, so that it replaces no other.
 type Poisoned struct {
 	ID, Tenant string
 	Payload    []byte
@@ -49,7 +50,9 @@ func keptName(s string) string {
 	return hashed([]byte(s))
 }
 
-func hashed(b []byte) string { return hashedName + hex.EncodeToString(onlyonce.Fingerprint(b)) }
+func hashed(parts ...[]byte) string {
+	return hashedName + hex.EncodeToString(onlyonce.Fingerprint(parts...))
+}
 
 // maxPoisonError bounds the text of an error that is kept, in characters.
 const maxPoisonError = 2000
@@ -58,8 +61,11 @@ const maxPoisonError = 2000
 func (a *API) poison(ctx context.Context, m inbox.Message, cause error) error {
 	a.cfg.Log.ErrorContext(ctx, "orders: an event is given up", "event", "inbox_poisoned", "message_id", m.ID, "error", cause)
 	id, tenant := keptName(m.ID), keptName(m.Tenant)
-	if m.ID == "" {
-		id = hashed(m.Payload) // else only the last of several would be kept
+	switch { // else only the last of several would be kept
+	case m.ID == "":
+		id = hashed(m.Payload)
+	case errors.Is(cause, onlyonce.ErrMismatch):
+		id = hashed([]byte(m.ID), m.Payload)
 	}
 	said := cause.Error()
 	if id != m.ID || tenant != m.Tenant {

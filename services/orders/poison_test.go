@@ -8,6 +8,33 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
+// Whoever can publish may reuse the ID of a message that was given up.
+func TestAMessageWithTheIDOfOneThatWasGivenUpDoesNotReplaceIt(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		o := orderIDs.Format(publicid.New())
+		payloads := []string{`{"order_id":"` + o + `","x":`, "{}", "[]", "[]"}
+		for _, payload := range payloads {
+			m := outbox.Message{ID: "m", Topic: TopicCreated, Tenant: "acme", Payload: []byte(payload)}
+			if err := w.api.receive(t.Context(), m); err != nil {
+				t.Error(err)
+			}
+		}
+		list, err := w.api.Poisoned(t.Context(), 100)
+		if err != nil || len(list) != 3 {
+			t.Fatalf("%d are kept, want 3, %v", len(list), err)
+		}
+		for _, p := range list {
+			first := string(p.Payload) == payloads[0]
+			if own := p.ID == "m"; own != first {
+				t.Errorf("%s is kept under the ID %q", p.Payload, p.ID)
+			}
+			if !first && !strings.HasPrefix(p.Error, `the message's ID is "m"`) {
+				t.Errorf("the error does not tell the ID: %q", p.Error)
+			}
+		}
+	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 })
+}
+
 // A message that can be neither handled nor given up is delivered for ever, and
 // with enough of them a broker delivers nothing else.
 func TestEveryMessageThatFailsCanBeGivenUp(t *testing.T) {
