@@ -92,7 +92,8 @@ type Config struct {
 	// handler finds the key in Header, and one that the client sends there
 	// must be the same. The text of its error is shown to the client. Who
 	// sends such a request must be known before its body is read, with a key
-	// or without. Default: keys are in Header only.
+	// or without. A body with a Content-Encoding is refused with 415, because
+	// it is not decoded. Default: keys are in Header only.
 	KeyInBody func(body []byte) (string, error)
 
 	// Refuse is asked about every keyed request before its body is read, with

@@ -1,6 +1,8 @@
 package httponce
 
 import (
+	"net/http"
+	"strings"
 	"unicode"
 	"unicode/utf8"
 )
@@ -8,6 +10,11 @@ import (
 // keyInBody finds the key in the body, if there is one, and puts it where the
 // handler looks for it.
 func (l *layer) keyInBody(c *call) *Problem {
+	if len(c.scratch.body) > 0 && isEncoded(c.r.Header) {
+		c.w.Header().Set("Accept-Encoding", "identity") // RFC 9110, section 15.5.16
+		p := bodyEncoded
+		return &p
+	}
 	key, err := l.cfg.KeyInBody(c.scratch.body)
 	given := c.request.ID.Key
 	wrong := ""
@@ -42,4 +49,16 @@ func sentence(err error) string {
 	text := err.Error()
 	first, size := utf8.DecodeRuneInString(text)
 	return string(unicode.ToUpper(first)) + text[size:] + "."
+}
+
+// isEncoded reports whether a body has a content coding: RFC 9110, section 8.4.
+func isEncoded(h http.Header) bool {
+	for _, list := range h["Content-Encoding"] {
+		for coding := range strings.SplitSeq(list, ",") {
+			if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "identity") {
+				return true
+			}
+		}
+	}
+	return false
 }

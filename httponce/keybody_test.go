@@ -71,3 +71,29 @@ func TestAKeyInTheBodyIsFoundThere(t *testing.T) {
 	wantProblem(t, send("", " x"), 400, "idempotency_key_missing")
 	wantAnswer(t, send("", "k1 x"), 201, "run 1 of k1 x")
 }
+
+func TestABodyWithAContentEncodingIsNotSearchedForAKey(t *testing.T) {
+	cfg := single
+	cfg.KeyInBody = func(body []byte) (string, error) { return string(body), nil }
+	var runs atomic.Int32
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
+	send := func(key, body string, codings ...string) *httptest.ResponseRecorder {
+		r := keyed("POST", "/orders", key, body)
+		if key == "" {
+			delete(r.Header, "Idempotency-Key")
+		}
+		r.Header["Content-Encoding"] = codings
+		return serve(h, r)
+	}
+	for _, codings := range [][]string{{"gzip"}, {"BR"}, {"identity, x"}, {"identity", "gzip"}} {
+		for _, key := range []string{"", "k"} {
+			w := send(key, "k", codings...)
+			wantProblem(t, w, 415, "body_encoded")
+			if accepted := w.Header().Get("Accept-Encoding"); accepted != "identity" {
+				t.Errorf("%q: Accept-Encoding is %q", codings, accepted)
+			}
+		}
+	}
+	wantAnswer(t, send("", "k", "Identity"), 201, "run 1 of k")
+	wantAnswer(t, send("other", "", "gzip"), 201, "run 2 of ")
+}

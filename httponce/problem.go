@@ -15,6 +15,7 @@ import (
 //	idempotency_key_invalid   400
 //	tenant_missing            401  Config.Tenant returned ""
 //	body_too_large            413
+//	body_encoded              415  the key is looked for in the body, which has a Content-Encoding
 //	body_unreadable           400  the body did not come to its end
 //	idempotency_key_reused    422  the key was used for a different request
 //	request_in_progress       409  another request with the key is running
@@ -86,6 +87,10 @@ var (
 	bodyTooLarge = Problem{
 		Code: "body_too_large", Status: http.StatusRequestEntityTooLarge, Title: "The request's body is too large",
 		Detail: "The request's body is longer than is accepted. Nothing was done.",
+	}
+	bodyEncoded = Problem{
+		Code: "body_encoded", Status: http.StatusUnsupportedMediaType, Title: "The request's body has a content coding",
+		Detail: "The idempotency key is looked for in the request's body, which must have no Content-Encoding. Nothing was done.",
 	}
 	bodyUnreadable = Problem{
 		Code: "body_unreadable", Status: http.StatusBadRequest, Title: "The request's body did not come to its end",

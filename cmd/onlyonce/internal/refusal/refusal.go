@@ -42,7 +42,7 @@ func Stripe(w http.ResponseWriter, _ *http.Request, p httponce.Problem) {
 // stripeType is the kind of error that Stripe's libraries know a problem as.
 func stripeType(p httponce.Problem) string {
 	switch {
-	case p.Code == "tenant_missing", p.Code == "too_many_requests", p.Code == "body_too_large", p.Code == "body_unreadable":
+	case p.Code == "tenant_missing", p.Code == "too_many_requests", p.Code == "body_too_large", p.Code == "body_encoded", p.Code == "body_unreadable":
 		return "invalid_request_error"
 	case p.Status >= http.StatusInternalServerError:
 		return "api_error"
