@@ -15,6 +15,7 @@ type Guard struct {
 	store   Store
 	cfg     Config
 	waiters waiters
+	doubts  doubts
 }
 
 // New returns a Guard that keeps its records in store. It panics on a nil store
@@ -70,7 +71,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 		case decisionRun:
 			a.given(rec)
 			if a.held && a.lease.over() != nil {
-				go g.releaseDoubtful(context.WithoutCancel(ctx), c, a.keep)
+				g.releaseDoubtful(ctx, c, a.keep)
 				return nil, claimError(ctx, errLate)
 			}
 			if c.TakeUnknown {
@@ -166,31 +167,9 @@ func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) 
 		rec, err = g.store.Claim(ctx, c)
 	}
 	if err != nil && !errors.Is(err, ErrUnavailable) {
-		go g.releaseDoubtful(context.WithoutCancel(ctx), c, a.keep)
+		g.releaseDoubtful(ctx, c, a.keep)
 	}
 	return rec, err
-}
-
-// releaseDoubtful releases a claim whose answer never came, so that nobody has to wait
-// for its lease. Nothing ran under it: the record goes back to the state in which
-// the claim found it, and only the count of attempts tells of it.
-func (g *Guard) releaseDoubtful(ctx context.Context, c Claim, keep time.Duration) {
-	ctx, cancel := context.WithTimeout(ctx, c.Lease)
-	defer cancel()
-	rec, err := g.store.Lookup(ctx, c.ID)
-	if err != nil || rec.Owner != c.Owner || rec.State != StateProcessing {
-		return
-	}
-	var s Settlement // there was no record
-	switch {
-	case c.TakeUnknown:
-		s = Settlement{State: StateUnknown, Error: rec.Error, Keep: g.keepUnknown(keep)}
-	case rec.Attempt > 1: // without TakeUnknown a claim takes nothing but a failure
-		s = Settlement{State: StateFailed, Error: rec.Error, Keep: keep}
-	}
-	// A failure leaves the lease to lapse, as a crash would.
-	_ = g.store.Settle(ctx, Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}, s)
-	g.waiters.wake(c.ID)
 }
 
 // claimError says what became of a claim that the store did not answer.

@@ -3,6 +3,8 @@ package onlyonce_test
 import (
 	"context"
 	"errors"
+	"strconv"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -232,6 +234,95 @@ func TestAClaimThatStaysInDoubtIsGivenBack(t *testing.T) {
 		synctest.Wait()
 		if _, err := store.Lookup(t.Context(), request("k").ID); !errors.Is(err, onlyonce.ErrNotFound) {
 			t.Fatalf("lookup: %v", err)
+		}
+	})
+}
+
+func TestAClaimThatReachesTheStoreAfterItsCallWasLostIsGivenBack(t *testing.T) {
+	for _, before := range []onlyonce.State{"", onlyonce.StateFailed} {
+		synctest.Test(t, func(t *testing.T) {
+			store := newStore()
+			g := onlyonce.New(store, onlyonce.Config{HoldUnknown: true})
+			if before == onlyonce.StateFailed {
+				_, _ = onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 0, errors.New("declined") })
+			}
+			arrived := make(chan error, 2)
+			store.set(func() {
+				store.claim = func(do func() error) error {
+					time.AfterFunc(200*time.Millisecond, func() { arrived <- do() })
+					return errDown
+				}
+			})
+			if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnavailable) {
+				t.Fatalf("error %v", err)
+			}
+			if err := <-arrived; err != nil {
+				t.Fatal(err)
+			}
+			if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateProcessing {
+				t.Fatalf("the claim came through, and the record is %+v", rec)
+			}
+			time.Sleep(2 * time.Second)
+			rec, err := store.Lookup(t.Context(), request("k").ID)
+			if before == "" && !errors.Is(err, onlyonce.ErrNotFound) || before != "" && rec.State != before {
+				t.Errorf("the claim was not given back: %+v, %v", rec, err)
+			}
+		})
+	}
+}
+
+func TestAClaimInDoubtIsGivenBackOnceTheStoreAnswersAgain(t *testing.T) {
+	hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	fails := func(context.Context) error { return errDown }
+	for _, away := range []func(context.Context) error{hangs, fails} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &awayStore{faultyStore: newStore(), away: away}
+			g := onlyonce.New(store, onlyonce.Config{Lease: time.Minute, HoldUnknown: true})
+			const crowd = 100
+			for i := range crowd {
+				store.set(func() { store.claim = times(2, lossy) })
+				if _, err := g.Begin(t.Context(), request(strconv.Itoa(i))); !errors.Is(err, onlyonce.ErrUnavailable) {
+					t.Fatalf("error %v", err)
+				}
+			}
+			time.Sleep(5 * time.Second)
+			store.back.Store(true)
+			time.Sleep(55 * time.Second)
+			for i := range crowd {
+				if _, err := store.Store.Lookup(t.Context(), request(strconv.Itoa(i)).ID); !errors.Is(err, onlyonce.ErrNotFound) {
+					t.Fatalf("claim %d was not given back: %v", i, err)
+				}
+			}
+			if n := store.most.Load(); n > 16 {
+				t.Errorf("%d lookups at the same time", n)
+			}
+		})
+	}
+}
+
+// An awayStore does not answer lookups until it is back.
+type awayStore struct {
+	*faultyStore
+	away      func(context.Context) error
+	back      atomic.Bool
+	now, most atomic.Int64
+}
+
+func (s *awayStore) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	s.most.Store(max(s.most.Load(), s.now.Add(1)))
+	defer s.now.Add(-1)
+	if !s.back.Load() {
+		return onlyonce.Record{}, s.away(ctx)
+	}
+	return s.faultyStore.Lookup(ctx, id)
+}
+
+func TestAClaimInDoubtLeavesNoGoroutine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // fails when a goroutine is left
+		store := newStore()
+		store.set(func() { store.claim = down })
+		if _, err := onlyonce.New(store, onlyonce.Config{}).Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnavailable) {
+			t.Fatalf("error %v", err)
 		}
 	})
 }

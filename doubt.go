@@ -1,0 +1,111 @@
+package onlyonce
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+const (
+	maxDoubts = 1000 // claims that a Guard looks for; more are left to lapse
+	maxLooks  = 16   // at the same time: a store that answers nobody gets no crowd
+)
+
+// doubts are the claims of a Guard whose answers never came.
+type doubts struct {
+	mu      sync.Mutex
+	claims  int      // that are looked for
+	looking int      // looks under way
+	due     []func() // looks that wait for their turn
+}
+
+// releaseDoubtful releases a claim whose answer never came, so that nobody has to
+// wait for its lease. It returns at once. A server may still be working on a claim
+// whose caller has left, so what is not there is looked for again for over a second;
+// while the store can't be asked, until the lease would end. Timers wait for that:
+// a goroutine would outlive its caller.
+func (g *Guard) releaseDoubtful(ctx context.Context, c Claim, keep time.Duration) {
+	if !g.doubts.add() {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	leaseEnd := time.Now().Add(c.Lease)
+	var look func(pause time.Duration)
+	look = func(pause time.Duration) {
+		ctx, cancel := context.WithTimeout(ctx, min(100*pause, time.Until(leaseEnd)))
+		defer cancel()
+		err := g.releaseFound(ctx, c, keep)
+		if err == nil || time.Until(leaseEnd) < pause || errors.Is(err, ErrNotFound) && pause > time.Second {
+			g.doubts.remove()
+			return
+		}
+		time.AfterFunc(pause, func() { g.doubts.inTurn(func() { look(5 * pause) }) })
+	}
+	go g.doubts.inTurn(func() { look(10 * time.Millisecond) })
+}
+
+// releaseFound releases the claim if it is there. Nothing ran under it: the record
+// goes back to the state in which the claim found it, and only the count of
+// attempts tells of it. ErrNotFound means that the claim may still arrive.
+func (g *Guard) releaseFound(ctx context.Context, c Claim, keep time.Duration) error {
+	rec, err := g.store.Lookup(ctx, c.ID)
+	switch {
+	case err != nil:
+		return err
+	case rec.Owner != c.Owner && c.Takes(rec):
+		return ErrNotFound
+	case rec.Owner != c.Owner, rec.State != StateProcessing:
+		return nil
+	}
+	var s Settlement // there was no record
+	switch {
+	case c.TakeUnknown:
+		s = Settlement{State: StateUnknown, Error: rec.Error, Keep: g.keepUnknown(keep)}
+	case rec.Attempt > 1: // without TakeUnknown a claim takes nothing but a failure
+		s = Settlement{State: StateFailed, Error: rec.Error, Keep: keep}
+	}
+	if err := g.store.Settle(ctx, Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}, s); err != nil {
+		return err
+	}
+	g.waiters.wake(c.ID)
+	return nil
+}
+
+// add reports whether one more claim may be looked for.
+func (d *doubts) add() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.claims == maxDoubts {
+		return false
+	}
+	d.claims++
+	return true
+}
+
+func (d *doubts) remove() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.claims--
+}
+
+// inTurn calls look, or leaves it to a look that is under way.
+func (d *doubts) inTurn(look func()) {
+	d.mu.Lock()
+	if d.looking == maxLooks {
+		d.due = append(d.due, look)
+		d.mu.Unlock()
+		return
+	}
+	d.looking++
+	for look != nil {
+		d.mu.Unlock()
+		look()
+		d.mu.Lock()
+		if look = nil; len(d.due) > 0 {
+			look, d.due = d.due[0], d.due[1:]
+		}
+	}
+	d.looking--
+	d.mu.Unlock()
+}
