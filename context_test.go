@@ -124,10 +124,12 @@ func TestOneProcessorIsEnoughToEndManyContextsWhoseRenewalsFail(t *testing.T) {
 	}
 }
 
-// twoContexts begins an attempt that has two.
-func twoContexts(t *testing.T, store onlyonce.Store) (a *onlyonce.Attempt, ctx [2]context.Context, stop [2]context.CancelFunc) {
+// halfMinute is a Config whose lease is half a minute.
+var halfMinute = onlyonce.Config{Lease: 30 * time.Second}
+
+// twoContexts begins an attempt and makes two contexts of it.
+func twoContexts(t *testing.T, g *onlyonce.Guard) (a *onlyonce.Attempt, ctx [2]context.Context, stop [2]context.CancelFunc) {
 	t.Helper()
-	g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second})
 	a, err := g.Begin(t.Context(), request("k"))
 	if err != nil {
 		t.Fatal(err)
@@ -157,7 +159,7 @@ func TestEveryContextOfAnAttemptEndsWhenItsLeaseIsLost(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newStore()
 				store.set(func() { store.renew = fault })
-				a, ctx, stop := twoContexts(t, store)
+				a, ctx, stop := twoContexts(t, onlyonce.New(store, halfMinute))
 				defer stop[1]()
 				defer stop[0]()
 				time.Sleep(time.Minute)
@@ -178,7 +180,7 @@ func TestStoppingOneContextDoesNotEndTheRenewalsThatAnotherNeeds(t *testing.T) {
 			store := newStore()
 			var renewals atomic.Int32
 			store.set(func() { store.renew = func(do func() error) error { renewals.Add(1); return do() } })
-			_, ctx, stop := twoContexts(t, store)
+			_, ctx, stop := twoContexts(t, onlyonce.New(store, halfMinute))
 			want := []error{nil, nil}
 			want[first] = context.Canceled
 			stop[first]()
@@ -204,7 +206,7 @@ func TestSettlingEndsEveryContext(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newStore()
 				store.set(func() { store.settle = settle })
-				a, ctx, stop := twoContexts(t, store)
+				a, ctx, stop := twoContexts(t, onlyonce.New(store, halfMinute))
 				_ = a.Settle(ctx[0], onlyonce.Settlement{State: onlyonce.StateCompleted})
 				for i := range ctx {
 					if ctx[i].Err() == nil {
@@ -228,8 +230,9 @@ func TestSettlingInATransactionEndsTheRenewalsAndNoContext(t *testing.T) {
 		l := newLedger()
 		var renewals atomic.Int32
 		l.set(func() { l.renew = func(do func() error) error { renewals.Add(1); return do() } })
-		a, ctx, stop := twoContexts(t, l)
-		if err := onlyonce.SettleTx(ctx[0], a, l, func(context.Context, entry) (onlyonce.Settlement, error) {
+		g := onlyonce.NewTx(l, halfMinute)
+		a, ctx, stop := twoContexts(t, g.Guard)
+		if err := g.SettleTx(ctx[0], a, func(context.Context, entry) (onlyonce.Settlement, error) {
 			time.Sleep(time.Minute)
 			return onlyonce.Settlement{State: onlyonce.StateCompleted}, nil
 		}); err != nil {
@@ -253,9 +256,9 @@ func TestSettlingInATransactionEndsTheRenewalsAndNoContext(t *testing.T) {
 func TestAContextOfACommandInATransactionEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
-		g := onlyonce.New(l, onlyonce.Config{Lease: 30 * time.Second})
+		g := onlyonce.NewTx(l, onlyonce.Config{Lease: 30 * time.Second})
 		var kept context.Context
-		if _, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(ctx context.Context, _ entry) (int, error) {
+		if _, err := onlyonce.DoTx(t.Context(), g, request("k"), func(ctx context.Context, _ entry) (int, error) {
 			kept, _ = onlyonce.Current(ctx).Context(t.Context())
 			slow, stop := onlyonce.Current(ctx).Context(t.Context())
 			defer stop()
@@ -282,7 +285,7 @@ func TestStoppingAContextDoesNotEndTheSettlementThatUsesIt(t *testing.T) {
 		store.set(func() {
 			store.settle = times(1, func(func() error) error { asked <- struct{}{}; return errDown })
 		})
-		a, ctx, stop := twoContexts(t, store)
+		a, ctx, stop := twoContexts(t, onlyonce.New(store, halfMinute))
 		done := make(chan error)
 		go func() { done <- a.Settle(ctx[0], onlyonce.Settlement{State: onlyonce.StateCompleted}) }()
 		<-asked
@@ -318,29 +321,30 @@ func TestAClaimThatWasAnsweredTooLateRunsNothingAndIsGivenBack(t *testing.T) {
 
 func TestAnAttemptIsSettledByOneCall(t *testing.T) {
 	completed := onlyonce.Settlement{State: onlyonce.StateCompleted}
-	settleTx := func(t *testing.T, a *onlyonce.Attempt, l *ledger, fn func()) error {
-		return onlyonce.SettleTx(t.Context(), a, l, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+	settleTx := func(t *testing.T, g *onlyonce.TxGuard[entry], a *onlyonce.Attempt, fn func()) error {
+		return g.SettleTx(t.Context(), a, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
 			tx["x"]++
 			fn()
 			return completed, nil
 		})
 	}
-	begin := func(t *testing.T, l *ledger, log *eventLog) *onlyonce.Attempt {
-		a, err := onlyonce.New(l, onlyonce.Config{Observer: log.observe}).Begin(t.Context(), request("k"))
+	begin := func(t *testing.T, l *ledger, log *eventLog) (*onlyonce.TxGuard[entry], *onlyonce.Attempt) {
+		g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe})
+		a, err := g.Begin(t.Context(), request("k"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		return a
+		return g, a
 	}
 	t.Run("Settle, then both", func(t *testing.T) {
 		var log eventLog
 		l := newLedger()
-		a := begin(t, l, &log)
+		g, a := begin(t, l, &log)
 		failed := onlyonce.Settlement{State: onlyonce.StateFailed, Error: "declined"}
 		if err := a.Settle(t.Context(), failed); err != nil {
 			t.Fatal(err)
 		}
-		if err := settleTx(t, a, l, func() { t.Error("ran") }); err == nil || !strings.Contains(err.Error(), "settled before") {
+		if err := settleTx(t, g, a, func() { t.Error("ran") }); err == nil || !strings.Contains(err.Error(), "settled before") {
 			t.Errorf("error %v", err)
 		}
 		if err := a.Settle(t.Context(), completed); err == nil || a.Record().State != onlyonce.StateFailed {
@@ -351,8 +355,8 @@ func TestAnAttemptIsSettledByOneCall(t *testing.T) {
 	t.Run("Settle inside the function of SettleTx", func(t *testing.T) {
 		var log eventLog
 		l := newLedger()
-		a := begin(t, l, &log)
-		err := settleTx(t, a, l, func() {
+		g, a := begin(t, l, &log)
+		err := settleTx(t, g, a, func() {
 			if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateFailed, Error: "by Settle"}); err != nil {
 				t.Error(err)
 			}
@@ -365,14 +369,14 @@ func TestAnAttemptIsSettledByOneCall(t *testing.T) {
 	t.Run("Settle while SettleTx commits", func(t *testing.T) {
 		var log eventLog
 		l := newLedger()
-		a := begin(t, l, &log)
+		g, a := begin(t, l, &log)
 		l.settle = func(do func() error) error {
 			if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateFailed}); !errors.Is(err, onlyonce.ErrInFlight) {
 				t.Errorf("error %v", err)
 			}
 			return do()
 		}
-		if err := settleTx(t, a, l, func() {}); err != nil || l.row("x") != 1 {
+		if err := settleTx(t, g, a, func() {}); err != nil || l.row("x") != 1 {
 			t.Errorf("error %v, row %d", err, l.row("x"))
 		}
 		log.expect(t, "executed")
@@ -380,9 +384,9 @@ func TestAnAttemptIsSettledByOneCall(t *testing.T) {
 	t.Run("SettleTx inside SettleTx", func(t *testing.T) {
 		var log eventLog
 		l := newLedger()
-		a := begin(t, l, &log)
-		if err := settleTx(t, a, l, func() {
-			if err := settleTx(t, a, l, func() { t.Error("ran") }); !errors.Is(err, onlyonce.ErrInFlight) {
+		g, a := begin(t, l, &log)
+		if err := settleTx(t, g, a, func() {
+			if err := settleTx(t, g, a, func() { t.Error("ran") }); !errors.Is(err, onlyonce.ErrInFlight) {
 				t.Errorf("error %v", err)
 			}
 		}); err != nil {
@@ -393,15 +397,16 @@ func TestAnAttemptIsSettledByOneCall(t *testing.T) {
 	t.Run("a replayed attempt", func(t *testing.T) {
 		var log eventLog
 		l := newLedger()
-		if err := begin(t, l, &log).Settle(t.Context(), completed); err != nil {
+		_, first := begin(t, l, &log)
+		if err := first.Settle(t.Context(), completed); err != nil {
 			t.Fatal(err)
 		}
-		a := begin(t, l, &log)
+		g, a := begin(t, l, &log)
 		was := a.Record()
 		if err := a.Settle(t.Context(), onlyonce.Settlement{}); err == nil {
 			t.Error("settled what is replayed")
 		}
-		if err := settleTx(t, a, l, func() { t.Error("ran") }); err == nil {
+		if err := settleTx(t, g, a, func() { t.Error("ran") }); err == nil {
 			t.Error("settled what is replayed in a transaction")
 		}
 		if now := a.Record(); !a.Replayed() || now.State != was.State || now.Owner != was.Owner {

@@ -59,8 +59,7 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 }
 
 // DoTx is Do for a command whose rows live in the store's own database: fn's
-// rows and the answer are committed together, or neither. Pass the Guard's
-// store as in.
+// rows and the answer are committed together, or neither.
 //
 // When fn returns an error or panics, its rows are rolled back, so that the
 // outcome is known: after an error the command failed, after a panic nothing is
@@ -73,10 +72,11 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 // SQLite has, a function that ignores its context keeps all others waiting;
 // one that calls Do or DoTx itself must pass its own context on, not its
 // caller's, and then gets an error instead of waiting for itself.
-func DoTx[T, TX any](ctx context.Context, g *Guard, in Transactor[TX], req Request, fn func(context.Context, TX) (T, error)) (Answer[T], error) {
-	needTx("DoTx", g, in, fn != nil)
+func DoTx[T, TX any](ctx context.Context, g *TxGuard[TX], req Request, fn func(context.Context, TX) (T, error)) (Answer[T], error) {
+	need("DoTx", g != nil, needTxGuard)
+	need("DoTx", fn != nil, needFunction)
 	var value T
-	a, err := BeginTx(ctx, g, in, req, func(ctx context.Context, tx TX) (s Settlement, err error) {
+	a, err := g.BeginTx(ctx, req, func(ctx context.Context, tx TX) (s Settlement, err error) {
 		value, err = fn(ctx, tx)
 		return settlement(context.Background(), value, err, StateFailed)
 	})
@@ -91,10 +91,10 @@ func DoTx[T, TX any](ctx context.Context, g *Guard, in Transactor[TX], req Reque
 
 // What a call of this package can't do without.
 const (
-	needGuard      = "a Guard: pass what New returns"
-	needTransactor = "a Transactor: pass the Guard's store"
-	needAttempt    = "an Attempt: pass what Guard.Begin returned, or Current"
-	needFunction   = "a function: pass the one that does the work"
+	needGuard    = "a Guard: pass what New returns"
+	needTxGuard  = "a TxGuard: pass what NewTx returns"
+	needAttempt  = "an Attempt: pass what Guard.Begin returned, or Current"
+	needFunction = "a function: pass the one that does the work"
 )
 
 // need panics before anything is claimed if a call lacks an argument.
@@ -102,12 +102,6 @@ func need(verb string, there bool, what string) {
 	if !there {
 		panic("onlyonce: " + verb + " without " + what)
 	}
-}
-
-func needTx[TX any](verb string, g *Guard, in Transactor[TX], fn bool) {
-	need(verb, g != nil, needGuard)
-	need(verb, in != nil, needTransactor)
-	need(verb, fn, needFunction)
 }
 
 // settlement says how an attempt ended whose function returned value and err; a

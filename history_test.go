@@ -66,7 +66,7 @@ type history struct {
 	percent uint64
 	skewed  bool
 	store   *chaosStore
-	guard   *onlyonce.Guard
+	guard   *onlyonce.TxGuard[simRows]
 	runs    atomic.Int64
 
 	mu      sync.Mutex
@@ -98,7 +98,7 @@ func newHistory(t *testing.T, seed, percent uint64, skewed bool) *history {
 	if r.IntN(3) == 0 {
 		cfg.Reconcile = h.reconcile
 	}
-	h.guard = onlyonce.New(h.store, cfg)
+	h.guard = onlyonce.NewTx(h.store, cfg)
 	return h
 }
 
@@ -206,11 +206,11 @@ func (o *op) do(ctx context.Context) {
 	var err error
 	switch o.IntN(4) {
 	case 0:
-		answer, err = onlyonce.Do(ctx, o.guard, req, o.work)
+		answer, err = onlyonce.Do(ctx, o.guard.Guard, req, o.work)
 	case 1:
-		answer, err = onlyonce.DoTx(ctx, o.guard, o.store, req, o.workTx)
+		answer, err = onlyonce.DoTx(ctx, o.guard, req, o.workTx)
 	case 2:
-		answer, err = onlyonce.Do(ctx, o.guard, req, o.workThenTx)
+		answer, err = onlyonce.Do(ctx, o.guard.Guard, req, o.workThenTx)
 	default:
 		answer, err = o.byHand(ctx, req)
 	}
@@ -306,7 +306,7 @@ func (o *op) workThenTx(ctx context.Context) (int64, error) {
 	if err != nil {
 		return n, err
 	}
-	return n, onlyonce.SettleTx(ctx, onlyonce.Current(ctx), o.store, func(_ context.Context, tx simRows) (onlyonce.Settlement, error) {
+	return n, o.guard.SettleTx(ctx, onlyonce.Current(ctx), func(_ context.Context, tx simRows) (onlyonce.Settlement, error) {
 		time.Sleep(time.Duration(o.IntN(2000)) * time.Millisecond)
 		tx[o.key]++
 		return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: strconv.AppendInt(nil, n, 10)}}, nil

@@ -33,9 +33,9 @@ func TestTheMethodsOfAnAttemptKeepTheirPromisesInAnyOrder(t *testing.T) {
 func misuse(t *testing.T, seed, percent uint64, replayed bool) {
 	var log eventLog
 	store := &chaosStore{simStore: newSimStore()}
-	g := onlyonce.New(store, onlyonce.Config{Lease: 3 * time.Second, Keep: historyKeep, Observer: log.observe})
+	g := onlyonce.NewTx(store, onlyonce.Config{Lease: 3 * time.Second, Keep: historyKeep, Observer: log.observe})
 	if replayed {
-		if _, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 1, nil }); err != nil {
+		if _, err := onlyonce.Do(t.Context(), g.Guard, request("k"), func(context.Context) (int, error) { return 1, nil }); err != nil {
 			t.Fatal(err)
 		}
 		log.events = nil
@@ -45,7 +45,7 @@ func misuse(t *testing.T, seed, percent uint64, replayed bool) {
 		t.Fatal(err)
 	}
 	was := a.Record()
-	m := &misuser{T: t, attempt: a, store: store, key: a.Key("step")}
+	m := &misuser{T: t, guard: g, attempt: a, store: store, key: a.Key("step")}
 	var all sync.WaitGroup
 	for i := range 3 {
 		all.Go(func() {
@@ -75,6 +75,7 @@ type misuser struct {
 	*testing.T
 	attempt *onlyonce.Attempt
 	store   *chaosStore
+	guard   *onlyonce.TxGuard[simRows]
 	key     string
 
 	mu       sync.Mutex
@@ -110,7 +111,7 @@ func (m *misuser) call(ctx context.Context, r *rand.Rand) {
 		if run := pick(m, r, &m.contexts); run != nil {
 			ctx = run
 		}
-		m.note(s.State, onlyonce.SettleTx(ctx, a, m.store, func(_ context.Context, tx simRows) (onlyonce.Settlement, error) {
+		m.note(s.State, m.guard.SettleTx(ctx, a, func(_ context.Context, tx simRows) (onlyonce.Settlement, error) {
 			time.Sleep(time.Duration(r.IntN(1500)) * time.Millisecond)
 			tx["row"]++
 			return s, nil

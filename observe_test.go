@@ -68,7 +68,7 @@ func TestAReleaseIsLoggedAsOneWhateverTheReason(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, nil))
 	l := newLedger()
-	g := onlyonce.New(l, onlyonce.Config{Observer: onlyonce.SlogObserver(log, nil)})
+	g := onlyonce.NewTx(l, onlyonce.Config{Observer: onlyonce.SlogObserver(log, nil)})
 	a, err := g.Begin(t.Context(), request("k"))
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func TestAReleaseIsLoggedAsOneWhateverTheReason(t *testing.T) {
 	if err := a.Settle(t.Context(), onlyonce.Settlement{}); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = onlyonce.BeginTx(t.Context(), g, l, request("k"), func(context.Context, entry) (onlyonce.Settlement, error) {
+	_, _ = g.BeginTx(t.Context(), request("k"), func(context.Context, entry) (onlyonce.Settlement, error) {
 		return onlyonce.Settlement{}, errors.New("the handler answered 400")
 	})
 	lines := slices.Collect(strings.Lines(out.String()))
@@ -112,16 +112,16 @@ func TestEveryLineCarriesTheRefOfARecordThatHasOne(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	l := newLedger()
-	g := onlyonce.New(l, onlyonce.Config{Observer: onlyonce.SlogObserver(log, nil)})
+	g := onlyonce.NewTx(l, onlyonce.Config{Observer: onlyonce.SlogObserver(log, nil)})
 	ends := []error{nil, errors.New("declined")}
 	for i, end := range ends {
 		one := func(ctx context.Context) (int, error) { onlyonce.Current(ctx).SetRef("ord_17"); return 1, end }
 		for range 2 {
-			_, _ = onlyonce.Do(t.Context(), g, request(string(rune('a'+i))), one)
-			_, _ = onlyonce.DoTx(t.Context(), g, l, request(string(rune('c'+i))), func(ctx context.Context, _ entry) (int, error) { return one(ctx) })
+			_, _ = onlyonce.Do(t.Context(), g.Guard, request(string(rune('a'+i))), one)
+			_, _ = onlyonce.DoTx(t.Context(), g, request(string(rune('c'+i))), func(ctx context.Context, _ entry) (int, error) { return one(ctx) })
 		}
 	}
-	_, _ = onlyonce.Do(t.Context(), g, request("none"), func(context.Context) (int, error) { return 1, nil })
+	_, _ = onlyonce.Do(t.Context(), g.Guard, request("none"), func(context.Context) (int, error) { return 1, nil })
 	lines := slices.Collect(strings.Lines(out.String()))
 	for i, line := range lines {
 		if strings.Contains(line, `"ref":"ord_17"`) == (i == len(lines)-1) {
@@ -158,17 +158,17 @@ func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 			slog.SetDefault(slog.New(slog.NewTextHandler(&out, nil)))
 			told := 0
 			l := newLedger()
-			g := onlyonce.New(l, onlyonce.Config{Lease: 30 * time.Second, Observer: func(context.Context, onlyonce.Event) { told++; panic("a bug in the observer") }})
+			g := onlyonce.NewTx(l, onlyonce.Config{Lease: 30 * time.Second, Observer: func(context.Context, onlyonce.Event) { told++; panic("a bug in the observer") }})
 			crash(t, l, request("taken over"), time.Second)
 			time.Sleep(2 * time.Second)
 			one := func(context.Context) (int, error) { return 1, nil }
 			for _, key := range []string{"k", "k", "taken over"} {
-				if a, err := onlyonce.Do(t.Context(), g, request(key), one); err != nil || a.Value != 1 {
+				if a, err := onlyonce.Do(t.Context(), g.Guard, request(key), one); err != nil || a.Value != 1 {
 					t.Errorf("%s: answer %+v, error %v", key, a, err)
 				}
 			}
 			for range 2 {
-				if a, err := onlyonce.DoTx(t.Context(), g, l, request("tx"), func(ctx context.Context, _ entry) (int, error) { return one(ctx) }); err != nil || a.Value != 1 {
+				if a, err := onlyonce.DoTx(t.Context(), g, request("tx"), func(ctx context.Context, _ entry) (int, error) { return one(ctx) }); err != nil || a.Value != 1 {
 					t.Errorf("in a transaction: answer %+v, error %v", a, err)
 				}
 			}

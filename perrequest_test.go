@@ -23,10 +23,10 @@ func TestARequestWithoutAFingerprintIsRefusedBeforeAnythingIsClaimed(t *testing.
 		t.Run(name, func(t *testing.T) {
 			l := newLedger()
 			l.claim = func(func() error) error { t.Error("claimed"); return nil }
-			g := onlyonce.New(l, onlyonce.Config{})
+			g := onlyonce.NewTx(l, onlyonce.Config{})
 			c.req.ID = onlyonce.ID{Key: "k"}
 			_, err := g.Begin(t.Context(), c.req)
-			_, errTx := onlyonce.DoTx(t.Context(), g, l, c.req, func(context.Context, entry) (int, error) { t.Error("ran"); return 0, nil })
+			_, errTx := onlyonce.DoTx(t.Context(), g, c.req, func(context.Context, entry) (int, error) { t.Error("ran"); return 0, nil })
 			for _, err := range []error{err, errTx} {
 				if err == nil || !strings.Contains(err.Error(), c.want) {
 					t.Errorf("error %v, want %q", err, c.want)
@@ -113,11 +113,11 @@ func TestWithoutRenewalsTheContextEndsByTheRequestsOwnLease(t *testing.T) {
 func TestATransactionIsBoundByTheRequestsOwnLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
-		g := onlyonce.New(l, onlyonce.Config{Lease: time.Hour})
+		g := onlyonce.NewTx(l, onlyonce.Config{Lease: time.Hour})
 		req := request("k")
 		req.Lease, req.Keep = 4*time.Second, time.Minute
 		began := time.Now()
-		_, err := onlyonce.DoTx(t.Context(), g, l, req, func(ctx context.Context, _ entry) (int, error) {
+		_, err := onlyonce.DoTx(t.Context(), g, req, func(ctx context.Context, _ entry) (int, error) {
 			<-ctx.Done()
 			return 1, nil
 		})
@@ -129,7 +129,7 @@ func TestATransactionIsBoundByTheRequestsOwnLease(t *testing.T) {
 		}
 		began = time.Now()
 		req.ID.Key = "another"
-		if _, err := onlyonce.DoTx(t.Context(), onlyonce.New(l, onlyonce.Config{Lease: time.Hour}), busy{l}, req, func(context.Context, entry) (int, error) { return 1, nil }); !errors.Is(err, onlyonce.ErrUnavailable) {
+		if _, err := onlyonce.DoTx(t.Context(), onlyonce.NewTx(busy{l}, onlyonce.Config{Lease: time.Hour}), req, func(context.Context, entry) (int, error) { return 1, nil }); !errors.Is(err, onlyonce.ErrUnavailable) {
 			t.Errorf("error %v", err)
 		}
 		if took := time.Since(began); took != 4*time.Second {

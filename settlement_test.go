@@ -75,8 +75,8 @@ func TestATransactionThatEndsInAnImpossibleStateIsRolledBack(t *testing.T) {
 		for _, failed := range []error{nil, own} {
 			var log eventLog
 			l := newLedger()
-			g := onlyonce.New(l, onlyonce.Config{Observer: log.observe})
-			_, err := onlyonce.BeginTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+			g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe})
+			_, err := g.BeginTx(t.Context(), request("k"), func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
 				tx["x"] = 1
 				return onlyonce.Settlement{State: state}, failed
 			})
@@ -93,13 +93,13 @@ func TestASettlementInATransactionInAnImpossibleStateLeavesTheAttemptGoingOn(t *
 	for _, state := range impossible {
 		var log eventLog
 		l := newLedger()
-		g := onlyonce.New(l, onlyonce.Config{Observer: log.observe})
+		g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe})
 		a, err := g.Begin(t.Context(), request("k"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		settle := func(state onlyonce.State) error {
-			return onlyonce.SettleTx(t.Context(), a, l, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+			return g.SettleTx(t.Context(), a, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
 				tx["x"]++
 				return onlyonce.Settlement{State: state}, nil
 			})

@@ -281,7 +281,7 @@ func TestTheSimulatedStoreKeepsTheRules(t *testing.T) {
 	storetest.RunTx(t, func(*testing.T) storetest.Tx[simRows] {
 		s := newSimStore()
 		return storetest.Tx[simRows]{
-			Store: s, In: s,
+			Store:  s,
 			Insert: func(_ context.Context, tx simRows, row string) error { tx[row]++; return nil },
 			Count: func(_ context.Context, row string) (int, error) {
 				s.mu.Lock()

@@ -71,15 +71,18 @@ type Hold struct {
 	Fence int64
 }
 
-// A Transactor runs a caller's function and the record's change as one
-// transaction of the store's database: both happen, or neither.
+// A TxStore is a Store in a database of the caller's. It runs a function of the
+// caller's and the record's change as one transaction: both happen, or neither. TX
+// is the type of a transaction, such as *sql.Tx.
 //
 // When the answer to a commit is lost, the store looks for what only that
 // transaction can have written: the owner, fence and state of a record are what
-// any settlement of the hold leaves. Its methods return nil only if the
-// transaction was committed, an error that is ErrUnknown if the store could not find
+// any settlement of the hold leaves. RunTx and SettleTx return nil only if
+// the transaction was committed, an error that is ErrUnknown if the store could not find
 // out, and any other error only if nothing of it is there.
-type Transactor[TX any] interface {
+type TxStore[TX any] interface {
+	Store
+
 	// RunTx claims, runs and settles in one transaction. A claim that
 	// Claim.Check rejects is an error before anything runs. If the claim is not
 	// given, fn does not run and the record is returned as it stands; while

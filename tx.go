@@ -2,22 +2,36 @@ package onlyonce
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"time"
 )
 
-// BeginTx is Guard.Begin for a command that runs in a transaction of the
-// store's own database: fn's rows and its settlement are committed together. It
-// returns the attempt once that is done, or once there is a result to replay
-// (see Attempt.Replayed). When fn returns an error, that is returned as it is, its
-// rows are rolled back, and its settlement is recorded alone (see Failure); a
-// zero settlement releases the command. A settlement that Settlement.Check
-// rejects is an error that rolls back and records nothing. Most callers want DoTx or a way in built
-// on it.
-func BeginTx[TX any](ctx context.Context, g *Guard, in Transactor[TX], req Request, fn func(context.Context, TX) (Settlement, error)) (*Attempt, error) {
-	needTx("BeginTx", g, in, fn != nil)
-	run := &txRun[TX]{guard: g, in: in, fn: fn}
+// A TxGuard is a Guard that also runs commands in transactions of its store's
+// database, together with the caller's rows. It is safe for concurrent use.
+type TxGuard[TX any] struct {
+	*Guard
+	store TxStore[TX]
+}
+
+// NewTx returns a TxGuard that keeps its records in store. It panics on a nil store
+// or a Config that makes no sense.
+func NewTx[TX any](store TxStore[TX], cfg Config) *TxGuard[TX] {
+	need("NewTx", store != nil, "a store: pass what sqlstore.Open or pgxstore.Open returns")
+	return &TxGuard[TX]{Guard: New(store, cfg), store: store}
+}
+
+// BeginTx is Begin for a command that runs in a transaction: fn's rows and its
+// settlement are committed together. It returns the attempt once that is done, or
+// once there is a result to replay (see Attempt.Replayed). When fn returns an
+// error, that is returned as it is, its rows are rolled back, and its settlement is
+// recorded alone (see Failure); a zero settlement releases the command. A
+// settlement that Settlement.Check rejects is an error that rolls back and records
+// nothing. Most callers want DoTx or a way in built on it.
+func (g *TxGuard[TX]) BeginTx(ctx context.Context, req Request, fn func(context.Context, TX) (Settlement, error)) (*Attempt, error) {
+	need("BeginTx", fn != nil, needFunction)
+	run := &txRun[TX]{guard: g, fn: fn}
 	a, err := g.enter(ctx, req, run.claim)
 	if err != nil || a.replayed {
 		return a, err
@@ -29,10 +43,44 @@ func BeginTx[TX any](ctx context.Context, g *Guard, in Transactor[TX], req Reque
 	return a, nil
 }
 
+// Transact runs fn in a transaction of its own. Nothing is claimed, and nothing is
+// remembered: it is for a request without a key. An error of fn's rolls back and is
+// returned as it is; any other is ErrUnavailable if nothing was committed, or
+// ErrUnknown if the store can't find out. Its turn and its time are limited as
+// DoTx's are, by Config.Lease, and fn may run more than once if the database asks
+// for it.
+func (g *TxGuard[TX]) Transact(ctx context.Context, fn func(context.Context, TX) error) error {
+	need("Transact", fn != nil, needFunction)
+	if ctx.Err() != nil {
+		return fmt.Errorf("onlyonce: transact: %w", context.Cause(ctx))
+	}
+	c := Claim{
+		ID:              ID{Operation: "no key", Key: rand.Text()},
+		Owner:           newOwner(),
+		SkipFingerprint: true, // nobody asks for it again
+		Lease:           g.cfg.Lease,
+	}
+	turn, stop := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
+	defer stop()
+	var failed error
+	_, err := g.store.RunTx(turn, c, func(ctx context.Context, tx TX, _ Record) (Settlement, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
+		defer cancel()
+		failed = fn(ctx, tx)
+		return Settlement{}, failed
+	})
+	switch {
+	case err == nil, failed != nil:
+		return failed
+	case errors.Is(err, ErrUnknown), errors.Is(err, ErrUnavailable):
+		return fmt.Errorf("onlyonce: transact: %w", err)
+	}
+	return fmt.Errorf("onlyonce: transact: %w: %w", ErrUnavailable, err)
+}
+
 // A txRun is one caller's function on its way through a transaction.
 type txRun[TX any] struct {
-	guard *Guard
-	in    Transactor[TX]
+	guard *TxGuard[TX]
 	fn    func(context.Context, TX) (Settlement, error)
 }
 
@@ -48,7 +96,7 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, err
 	if ctx.Err() != nil {
 		return Record{}, context.Cause(ctx)
 	}
-	inner := newAttempt(t.guard, a.req)
+	inner := newAttempt(t.guard.Guard, a.req)
 	inner.inTx = true
 	ended, ran := false, false
 	var failed error
@@ -62,7 +110,7 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, err
 	}()
 	turn, stop := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
 	defer stop()
-	rec, err := t.in.RunTx(turn, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
+	rec, err := t.guard.store.RunTx(turn, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
 		ran, ended = true, false
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
 		defer cancel()
@@ -114,7 +162,7 @@ func (t *txRun[TX]) settle(ctx context.Context, a *Attempt) error {
 	leased, stop := a.Context(ctx)
 	defer stop()
 	defer a.settleUnfinished(leased)
-	err := SettleTx(leased, a, t.in, t.fn)
+	err := t.guard.SettleTx(leased, a, t.fn)
 	if err != nil && !a.lease.ended() {
 		_ = a.Settle(leased, Settlement{}) // observed
 	}
@@ -138,22 +186,26 @@ func (a *Attempt) settleUndone(ctx context.Context, cause error) error {
 	return settleError(cause)
 }
 
-// SettleTx ends an attempt that holds the command in a transaction of the
-// store's own database: fn's rows and its settlement are committed together, and
-// only if the command is still the attempt's; otherwise the error is ErrLost and
-// nothing is left of fn's rows. When fn returns an error, its rows are rolled
-// back and the error is returned as it is; its settlement is recorded alone,
-// unless it is zero: then the attempt goes on. A transaction that does not get its
-// turn within a lease does not run, and the error is ErrUnavailable.
+// SettleTx ends an attempt of g's that holds the command in a transaction: fn's
+// rows and its settlement are committed together, and only if the command is still
+// the attempt's; otherwise the error is ErrLost and nothing is left of fn's rows.
+// When fn returns an error, its rows are rolled back and the error is returned as
+// it is; its settlement is recorded alone, unless it is zero: then the attempt goes
+// on. A transaction that does not get its turn within a lease does not run, and
+// the error is ErrUnavailable.
 //
 // When the transaction fails in the end, the command has failed, the error is
 // ErrUnavailable, and nothing is left of fn's rows. When the commit's answer was
 // lost and the store can't find out whether it came through, the error is
 // ErrUnknown: rows and settlement are there, or neither.
-func SettleTx[TX any](ctx context.Context, a *Attempt, in Transactor[TX], fn func(context.Context, TX) (Settlement, error)) error {
+//
+// The attempt of another Guard is an error that changes nothing.
+func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.Context, TX) (Settlement, error)) error {
 	need("SettleTx", a != nil, needAttempt)
-	need("SettleTx", in != nil, needTransactor)
 	need("SettleTx", fn != nil, needFunction)
+	if a.guard != g.Guard {
+		return errors.New("onlyonce: settle: the attempt is another Guard's: pass the TxGuard that began it")
+	}
 	if err := a.begin(phaseInTx); err != nil {
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
@@ -165,7 +217,7 @@ func SettleTx[TX any](ctx context.Context, a *Attempt, in Transactor[TX], fn fun
 	var s Settlement
 	var failed error
 	ran := false
-	err := in.SettleTx(turn, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
+	err := g.store.SettleTx(turn, a.hold(), func(ctx context.Context, tx TX) (Settlement, error) {
 		if !wait.Stop() && !ran {
 			return Settlement{}, context.Cause(turn)
 		}

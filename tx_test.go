@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -14,7 +15,7 @@ import (
 )
 
 // A ledger is a store with rows of its own that change together with its
-// records: the smallest Transactor.
+// records: the smallest TxStore.
 type ledger struct {
 	*faultyStore
 	mu      sync.Mutex
@@ -100,7 +101,7 @@ func (l *ledger) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.
 func TestRowsAndAnswerAreOne(t *testing.T) {
 	var log eventLog
 	l := newLedger()
-	g := onlyonce.New(l, onlyonce.Config{Observer: log.observe})
+	g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe})
 	runs := 0
 	order := func(ctx context.Context, tx entry) (string, error) {
 		runs++
@@ -115,14 +116,14 @@ func TestRowsAndAnswerAreOne(t *testing.T) {
 		}
 		return "ord_1", nil
 	}
-	if _, err := onlyonce.DoTx(t.Context(), g, l, request("k"), order); err == nil || err.Error() != "out of stock" {
+	if _, err := onlyonce.DoTx(t.Context(), g, request("k"), order); err == nil || err.Error() != "out of stock" {
 		t.Fatalf("error %v", err)
 	}
 	if rec := lookup(t, l, request("k")); l.row("ord_1") != 0 || rec.State != onlyonce.StateFailed || rec.Error != "out of stock" {
 		t.Fatalf("row %d, record %+v", l.row("ord_1"), rec)
 	}
 	for range 2 {
-		a, err := onlyonce.DoTx(t.Context(), g, l, request("k"), order)
+		a, err := onlyonce.DoTx(t.Context(), g, request("k"), order)
 		if err != nil || a.Value != "ord_1" || a.Ref != "ord_1" || a.Attempt != 2 || l.row("ord_1") != 2 {
 			t.Fatalf("answer %+v, error %v, row %d", a, err, l.row("ord_1"))
 		}
@@ -133,9 +134,9 @@ func TestRowsAndAnswerAreOne(t *testing.T) {
 func TestAPanicInATransactionLeavesNothing(t *testing.T) {
 	var log eventLog
 	l := newLedger()
-	g := onlyonce.New(l, onlyonce.Config{Observer: log.observe})
+	g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe})
 	expectPanic(t, "boom", func() {
-		_, _ = onlyonce.DoTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (int, error) {
+		_, _ = onlyonce.DoTx(t.Context(), g, request("k"), func(_ context.Context, tx entry) (int, error) {
 			tx["x"] = 1
 			panic("boom")
 		})
@@ -149,23 +150,23 @@ func TestAPanicInATransactionLeavesNothing(t *testing.T) {
 func TestADuplicateOfARunningTransactionWaitsOrIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
-		g := onlyonce.New(l, onlyonce.Config{})
+		g := onlyonce.NewTx(l, onlyonce.Config{})
 		slow := func(context.Context, entry) (int, error) { time.Sleep(5 * time.Second); return 1, nil }
 		var all sync.WaitGroup
 		defer all.Wait()
 		all.Go(func() {
-			if _, err := onlyonce.DoTx(t.Context(), g, l, request("k"), slow); err != nil {
+			if _, err := onlyonce.DoTx(t.Context(), g, request("k"), slow); err != nil {
 				t.Error(err)
 			}
 		})
 		synctest.Wait()
-		if _, err := onlyonce.DoTx(t.Context(), g, l, request("k"), slow); !errors.Is(err, onlyonce.ErrInFlight) {
+		if _, err := onlyonce.DoTx(t.Context(), g, request("k"), slow); !errors.Is(err, onlyonce.ErrInFlight) {
 			t.Errorf("error %v", err)
 		}
 		patient := request("k")
 		patient.Wait = time.Minute
 		began := time.Now()
-		a, err := onlyonce.DoTx(t.Context(), g, l, patient, slow)
+		a, err := onlyonce.DoTx(t.Context(), g, patient, slow)
 		if err != nil || !a.Replayed || time.Since(began) != 5*time.Second {
 			t.Errorf("answer %+v, error %v after %v", a, err, time.Since(began))
 		}
@@ -175,10 +176,10 @@ func TestADuplicateOfARunningTransactionWaitsOrIsRefused(t *testing.T) {
 func TestATransactionOutlivesItsCallerButNotItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
-		g := onlyonce.New(l, onlyonce.Config{Lease: 30 * time.Second})
+		g := onlyonce.NewTx(l, onlyonce.Config{Lease: 30 * time.Second})
 		ctx, cancel := context.WithCancel(t.Context())
 		began := time.Now()
-		_, err := onlyonce.DoTx(ctx, g, l, request("k"), func(ctx context.Context, _ entry) (int, error) {
+		_, err := onlyonce.DoTx(ctx, g, request("k"), func(ctx context.Context, _ entry) (int, error) {
 			cancel()
 			<-ctx.Done()
 			return 0, ctx.Err()
@@ -195,9 +196,9 @@ func TestATransactionOutlivesItsCallerButNotItsLimit(t *testing.T) {
 func TestATransactionMayReleaseItsCommand(t *testing.T) {
 	for _, failed := range []error{nil, errors.New("out of stock")} {
 		l := newLedger()
-		g := onlyonce.New(l, onlyonce.Config{})
+		g := onlyonce.NewTx(l, onlyonce.Config{})
 		runs := 0
-		_, err := onlyonce.BeginTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+		_, err := g.BeginTx(t.Context(), request("k"), func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
 			runs++
 			tx["x"] = 1
 			return onlyonce.Settlement{}, failed
@@ -217,11 +218,11 @@ func TestReconcileComesBeforeATransaction(t *testing.T) {
 		l := newLedger()
 		crash(t, l, request("k"), time.Second)
 		time.Sleep(2 * time.Second)
-		g := onlyonce.New(l, onlyonce.Config{Observer: log.observe, Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+		g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe, Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
 			return onlyonce.Settlement{}, nil
 		}})
 		for range 2 {
-			a, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (int, error) { tx["x"]++; return 1, nil })
+			a, err := onlyonce.DoTx(t.Context(), g, request("k"), func(_ context.Context, tx entry) (int, error) { tx["x"]++; return 1, nil })
 			if err != nil || a.Value != 1 || a.Attempt != 2 || l.row("x") != 1 {
 				t.Errorf("answer %+v, error %v, row %d", a, err, l.row("x"))
 			}
@@ -232,18 +233,18 @@ func TestReconcileComesBeforeATransaction(t *testing.T) {
 
 func TestAnAttemptCanSettleWithItsRows(t *testing.T) {
 	l := newLedger()
-	g := onlyonce.New(l, onlyonce.Config{Keep: time.Hour})
+	g := onlyonce.NewTx(l, onlyonce.Config{Keep: time.Hour})
 	a, err := g.Begin(t.Context(), request("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	broken := errors.New("try again")
-	err = onlyonce.SettleTx(t.Context(), a, l, func(context.Context, entry) (onlyonce.Settlement, error) { return onlyonce.Settlement{}, broken })
+	err = g.SettleTx(t.Context(), a, func(context.Context, entry) (onlyonce.Settlement, error) { return onlyonce.Settlement{}, broken })
 	if err != broken {
 		t.Fatalf("error %v", err)
 	}
 	done := onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("1")}}
-	err = onlyonce.SettleTx(t.Context(), a, l, func(ctx context.Context, tx entry) (onlyonce.Settlement, error) {
+	err = g.SettleTx(t.Context(), a, func(ctx context.Context, tx entry) (onlyonce.Settlement, error) {
 		onlyonce.Current(ctx).SetRef("ch_1")
 		tx["x"] = 1
 		return done, nil
@@ -261,16 +262,16 @@ func TestRowsOfALostAttemptAreRolledBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		l := newLedger()
-		g := onlyonce.New(l, onlyonce.Config{Lease: time.Second, Observer: log.observe})
+		g := onlyonce.NewTx(l, onlyonce.Config{Lease: time.Second, Observer: log.observe})
 		a, err := g.Begin(t.Context(), request("k"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)
-		if _, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (int, error) { tx["x"] = 2; return 2, nil }); err != nil {
+		if _, err := onlyonce.DoTx(t.Context(), g, request("k"), func(_ context.Context, tx entry) (int, error) { tx["x"] = 2; return 2, nil }); err != nil {
 			t.Fatal(err)
 		}
-		err = onlyonce.SettleTx(t.Context(), a, l, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+		err = g.SettleTx(t.Context(), a, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
 			tx["x"] = 1
 			return onlyonce.Settlement{State: onlyonce.StateCompleted}, nil
 		})
@@ -308,7 +309,7 @@ func TestACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			var log eventLog
 			l := newLedger()
-			g := onlyonce.New(l, onlyonce.Config{Observer: log.observe})
+			g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe})
 			a, err := g.Begin(t.Context(), request("k"))
 			if err != nil {
 				t.Fatal(err)
@@ -326,14 +327,14 @@ func TestACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 					return c.fault(do)
 				})
 			})
-			err = onlyonce.SettleTx(t.Context(), a, l, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
+			err = g.SettleTx(t.Context(), a, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {
 				tx["x"] = 1
 				return answered("1"), nil
 			})
 			if !errors.Is(err, c.want) {
 				t.Fatalf("error %v, want %v", err, c.want)
 			}
-			again, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (int, error) {
+			again, err := onlyonce.DoTx(t.Context(), g, request("k"), func(_ context.Context, tx entry) (int, error) {
 				tx["x"] = 2
 				return 2, nil
 			})
@@ -347,11 +348,50 @@ func TestACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 	}
 }
 
+func TestAnAttemptIsSettledByItsOwnGuard(t *testing.T) {
+	l := newLedger()
+	g := onlyonce.NewTx(l, onlyonce.Config{})
+	a, err := g.Begin(t.Context(), request("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	settle := func(context.Context, entry) (onlyonce.Settlement, error) {
+		return onlyonce.Settlement{State: onlyonce.StateCompleted}, nil
+	}
+	elsewhere := func(context.Context, entry) (onlyonce.Settlement, error) {
+		t.Error("ran")
+		return onlyonce.Settlement{}, nil
+	}
+	if err := onlyonce.NewTx(newLedger(), onlyonce.Config{}).SettleTx(t.Context(), a, elsewhere); err == nil || !strings.Contains(err.Error(), "another Guard") {
+		t.Errorf("error %v", err)
+	}
+	if err := g.SettleTx(t.Context(), a, settle); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestATransactionOfItsOwnIsNotRemembered(t *testing.T) {
+	l := newLedger()
+	g := onlyonce.NewTx(l, onlyonce.Config{})
+	undone := errors.New("undone")
+	for row, want := range map[string]error{"kept": nil, "undone": undone} {
+		if err := g.Transact(t.Context(), func(_ context.Context, tx entry) error { tx[row] = 1; return want }); !errors.Is(err, want) {
+			t.Fatalf("error %v, want %v", err, want)
+		}
+	}
+	for r := range l.List(t.Context(), onlyonce.Filter{}) {
+		t.Errorf("there is a record: %+v", r)
+	}
+	if l.row("kept") != 1 || l.row("undone") != 0 {
+		t.Errorf("rows %d and %d", l.row("kept"), l.row("undone"))
+	}
+}
+
 func TestAStepInsideATransactionIsAnError(t *testing.T) {
 	l := newLedger()
-	g := onlyonce.New(l, onlyonce.Config{})
+	g := onlyonce.NewTx(l, onlyonce.Config{})
 	ran := false
-	_, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(ctx context.Context, _ entry) (int, error) {
+	_, err := onlyonce.DoTx(t.Context(), g, request("k"), func(ctx context.Context, _ entry) (int, error) {
 		return onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { ran = true; return 1, nil })
 	})
 	if err == nil || ran {
@@ -361,12 +401,12 @@ func TestAStepInsideATransactionIsAnError(t *testing.T) {
 
 func TestAnAttemptOutlivesATransactionThatNeverBegan(t *testing.T) {
 	l := newLedger()
-	g := onlyonce.New(l, onlyonce.Config{})
+	g := onlyonce.NewTx(unreachable{l}, onlyonce.Config{})
 	a, err := g.Begin(t.Context(), request("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = onlyonce.SettleTx(t.Context(), a, unreachable{l}, func(context.Context, entry) (onlyonce.Settlement, error) {
+	err = g.SettleTx(t.Context(), a, func(context.Context, entry) (onlyonce.Settlement, error) {
 		return onlyonce.Settlement{State: onlyonce.StateCompleted}, nil
 	})
 	if !errors.Is(err, onlyonce.ErrUnavailable) || !errors.Is(err, errDown) {
@@ -387,9 +427,9 @@ func (unreachable) SettleTx(context.Context, onlyonce.Hold, func(context.Context
 func TestATransactionWaitsForItsTurnNoLongerThanTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
-		g := onlyonce.New(busy{l}, onlyonce.Config{Lease: 10 * time.Second})
+		g := onlyonce.NewTx(busy{l}, onlyonce.Config{Lease: 10 * time.Second})
 		began := time.Now()
-		_, err := onlyonce.DoTx(t.Context(), g, busy{l}, request("k"), func(context.Context, entry) (int, error) { return 1, nil })
+		_, err := onlyonce.DoTx(t.Context(), g, request("k"), func(context.Context, entry) (int, error) { return 1, nil })
 		if !errors.Is(err, onlyonce.ErrUnavailable) || time.Since(began) != 10*time.Second {
 			t.Errorf("error %v after %v", err, time.Since(began))
 		}
@@ -413,14 +453,15 @@ func (busy) SettleTx(ctx context.Context, _ onlyonce.Hold, _ func(context.Contex
 func TestASettlementInATransactionWaitsForItsTurnNoLongerThanALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
-		a, err := onlyonce.New(l, onlyonce.Config{Lease: 10 * time.Second}).Begin(t.Context(), request("k"))
+		g := onlyonce.NewTx(busy{l}, onlyonce.Config{Lease: 10 * time.Second})
+		a, err := g.Begin(t.Context(), request("k"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, stop := a.Context(t.Context())
 		defer stop()
 		began := time.Now()
-		err = onlyonce.SettleTx(ctx, a, busy{l}, func(context.Context, entry) (onlyonce.Settlement, error) {
+		err = g.SettleTx(ctx, a, func(context.Context, entry) (onlyonce.Settlement, error) {
 			t.Error("ran")
 			return onlyonce.Settlement{}, nil
 		})
@@ -435,11 +476,11 @@ func TestASettlementInATransactionWaitsForItsTurnNoLongerThanALease(t *testing.T
 
 func TestATransactionOfACallerWhoIsGoneDoesNotBegin(t *testing.T) {
 	l := newLedger()
-	g := onlyonce.New(l, onlyonce.Config{})
+	g := onlyonce.NewTx(l, onlyonce.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	ran := false
-	_, err := onlyonce.DoTx(ctx, g, l, request("k"), func(context.Context, entry) (int, error) { ran = true; return 1, nil })
+	_, err := onlyonce.DoTx(ctx, g, request("k"), func(context.Context, entry) (int, error) { ran = true; return 1, nil })
 	if !errors.Is(err, context.Canceled) || ran {
 		t.Fatalf("ran %v, error %v", ran, err)
 	}
@@ -447,8 +488,8 @@ func TestATransactionOfACallerWhoIsGoneDoesNotBegin(t *testing.T) {
 
 func TestAValueThatCannotBeStoredFailsATransaction(t *testing.T) {
 	l := newLedger()
-	g := onlyonce.New(l, onlyonce.Config{HoldUnknown: true})
-	_, err := onlyonce.DoTx(t.Context(), g, l, request("k"), func(_ context.Context, tx entry) (chan int, error) { tx["x"] = 1; return make(chan int), nil })
+	g := onlyonce.NewTx(l, onlyonce.Config{HoldUnknown: true})
+	_, err := onlyonce.DoTx(t.Context(), g, request("k"), func(_ context.Context, tx entry) (chan int, error) { tx["x"] = 1; return make(chan int), nil })
 	if rec := lookup(t, l, request("k")); err == nil || rec.State != onlyonce.StateFailed || l.row("x") != 0 {
 		t.Fatalf("error %v, record %+v", err, rec)
 	}

@@ -158,9 +158,9 @@ func TestAnAnswerInATransactionDoesNotWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2<<20, 2<<20, new(httponce.Usage)
-		guard := newGuard(onlyonce.Config{})
-		h := httponce.Wrap(guard, aMegabyte(new(atomic.Int32)), cfg)
-		inTx := httponce.WrapTx(guard, newShop(), func(w http.ResponseWriter, _ *http.Request, _ order) error {
+		guard := onlyonce.NewTx(newShop(), onlyonce.Config{})
+		h := httponce.Wrap(guard.Guard, aMegabyte(new(atomic.Int32)), cfg)
+		inTx := httponce.WrapTx(guard, func(w http.ResponseWriter, _ *http.Request, _ order) error {
 			_, err := w.Write(make([]byte, 1<<20))
 			return err
 		}, cfg)

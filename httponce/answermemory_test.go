@@ -22,10 +22,10 @@ func TestAnswersForWhichThereIsNoMemoryAreNotStoredOrReplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := single
 		cfg.MaxBody, cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 1000, 120_000, 120_000, new(httponce.Usage)
-		guard := newGuard(onlyonce.Config{})
+		guard := onlyonce.NewTx(newShop(), onlyonce.Config{})
 		answer := strings.Repeat("0123456789", 8000)
 		began, end := make(chan struct{}, 1), make(chan struct{})
-		h := httponce.Wrap(guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		h := httponce.Wrap(guard.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			for i := 0; i < len(answer); i += 8000 {
 				io.WriteString(w, answer[i:i+8000])
 			}
@@ -43,7 +43,7 @@ func TestAnswersForWhichThereIsNoMemoryAreNotStoredOrReplayed(t *testing.T) {
 			t.Errorf("the repeat has %v", w.Header())
 		}
 		wantProblem(t, post(h, "stored", ""), 503, "overloaded")
-		inTx := httponce.WrapTx(guard, newShop(), func(w http.ResponseWriter, _ *http.Request, _ order) error {
+		inTx := httponce.WrapTx(guard, func(w http.ResponseWriter, _ *http.Request, _ order) error {
 			_, err := io.WriteString(w, answer)
 			return err
 		}, cfg)

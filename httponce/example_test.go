@@ -39,7 +39,7 @@ func ExampleWrap() {
 
 func ExampleWrapTx() {
 	store := newShop() // a store whose transactions are orders
-	guard := onlyonce.New(store, onlyonce.Config{})
+	guard := onlyonce.NewTx(store, onlyonce.Config{})
 	create := func(w http.ResponseWriter, r *http.Request, tx order) error {
 		item, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -53,7 +53,7 @@ func ExampleWrapTx() {
 		_, err = fmt.Fprintf(w, "one %s", item)
 		return err
 	}
-	h := httponce.WrapTx(guard, store, create, httponce.Config{
+	h := httponce.WrapTx(guard, create, httponce.Config{
 		Tenant: httponce.SingleTenant,
 		Problem: func(w http.ResponseWriter, _ *http.Request, p httponce.Problem) {
 			http.Error(w, p.Code, p.Status)
@@ -75,16 +75,16 @@ func ExampleWrapTx() {
 
 func ExampleInTx() {
 	store := newShop()
-	guard := onlyonce.New(store, onlyonce.Config{})
+	guard := onlyonce.NewTx(store, onlyonce.Config{})
 	pay := func(key string) (receipt string) { return "rcpt_1" } // another service
 
-	h := httponce.Wrap(guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := httponce.Wrap(guard.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		key := "none"
 		if a := onlyonce.Current(r.Context()); a != nil {
 			key = a.Key("pay") // the same on every attempt
 		}
 		receipt := pay(key)
-		err := httponce.InTx(r, store, func(tx order) error {
+		err := httponce.InTx(r, guard, func(tx order) error {
 			tx["ord_1"] = receipt
 			w.WriteHeader(http.StatusCreated)
 			_, err := fmt.Fprintf(w, "paid: %s", receipt)

@@ -16,8 +16,9 @@ import (
 // pay wraps a handler that calls InTx once, writing the row "order" and then
 // rest, and hands the outcome to after.
 func pay(s *shop, cfg onlyonce.Config, rest func(http.ResponseWriter, *http.Request) error, after func(http.ResponseWriter, *http.Request, error)) http.Handler {
-	return httponce.Wrap(onlyonce.New(s, cfg), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		err := httponce.InTx(r, s, func(tx order) error {
+	g := onlyonce.NewTx(s, cfg)
+	return httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := httponce.InTx(r, g, func(tx order) error {
 			tx["order"] = "paid"
 			return rest(w, r)
 		})
@@ -70,10 +71,11 @@ func TestTheRestOfAHandlerThatRunsAgainReadsTheSameBody(t *testing.T) {
 	s := newShop()
 	s.twice = true
 	var read []string
-	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g := onlyonce.NewTx(s, onlyonce.Config{})
+	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		first := make([]byte, 2)
 		_, _ = io.ReadFull(r.Body, first)
-		if err := httponce.InTx(r, s, func(tx order) error {
+		if err := httponce.InTx(r, g, func(tx order) error {
 			rest, err := io.ReadAll(r.Body)
 			read = append(read, string(rest))
 			tx["order"] = string(rest)
@@ -97,7 +99,7 @@ func TestAFlushInATransactionLeavesTheStatusOpen(t *testing.T) {
 		return made(w, r)
 	}
 	in := pay(s, onlyonce.Config{}, flushed, func(http.ResponseWriter, *http.Request, error) {})
-	all := httponce.WrapTx(onlyonce.New(s, onlyonce.Config{}), s, func(w http.ResponseWriter, r *http.Request, _ order) error { return flushed(w, r) }, single)
+	all := httponce.WrapTx(onlyonce.NewTx(s, onlyonce.Config{}), func(w http.ResponseWriter, r *http.Request, _ order) error { return flushed(w, r) }, single)
 	wantAnswer(t, post(in, "k", "tea"), 201, "<p>made")
 	wantAnswer(t, post(all, "l", "tea"), 201, "<p>made")
 }
@@ -108,7 +110,7 @@ type slowShop struct {
 	before func()
 }
 
-func (s slowShop) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.Context, order) (onlyonce.Settlement, error)) error {
+func (s *slowShop) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.Context, order) (onlyonce.Settlement, error)) error {
 	return s.shop.SettleTx(ctx, h, func(ctx context.Context, tx order) (onlyonce.Settlement, error) {
 		defer s.before()
 		return fn(ctx, tx)
@@ -118,13 +120,15 @@ func (s slowShop) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context
 func TestWhatIsWrittenWhileTheAnswerIsCommittedIsRefused(t *testing.T) {
 	s := newShop()
 	s.twice = true
-	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		slow := slowShop{s, func() {
+	slow := &slowShop{shop: s}
+	g := onlyonce.NewTx(slow, onlyonce.Config{})
+	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		slow.before = func() {
 			if _, err := io.WriteString(w, "late"); err == nil {
 				t.Error("a write during the commit is taken")
 			}
-		}}
-		if err := httponce.InTx(r, slow, func(order) error { return made(w, r) }); err != nil {
+		}
+		if err := httponce.InTx(r, g, func(order) error { return made(w, r) }); err != nil {
 			t.Errorf("InTx: %v", err)
 		}
 	}), single)
@@ -157,9 +161,10 @@ func TestWhatARunSaidOfItsAnswerIsForgottenWithIt(t *testing.T) {
 
 func TestAnErrorInTheRestOfAHandlerUndoesItAndTheHandlerAnswers(t *testing.T) {
 	s := newShop()
-	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g := onlyonce.NewTx(s, onlyonce.Config{})
+	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Before", "1")
-		err := httponce.InTx(r, s, func(tx order) error {
+		err := httponce.InTx(r, g, func(tx order) error {
 			tx["order"] = "paid"
 			return errors.Join(made(w, r), errBroken)
 		})
@@ -182,12 +187,13 @@ func TestAnErrorInTheRestOfAHandlerUndoesItAndTheHandlerAnswers(t *testing.T) {
 
 func TestWhatWasWrittenBeforeTheTransactionStays(t *testing.T) {
 	s := newShop()
-	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g := onlyonce.NewTx(s, onlyonce.Config{})
+	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(202)
 		io.WriteString(w, "a")
-		_ = httponce.InTx(r, s, func(order) error { io.WriteString(w, "b"); return errBroken })
+		_ = httponce.InTx(r, g, func(order) error { io.WriteString(w, "b"); return errBroken })
 		io.WriteString(w, "c")
-		if err := httponce.InTx(r, s, func(order) error { io.WriteString(w, "d"); return nil }); err != nil {
+		if err := httponce.InTx(r, g, func(order) error { io.WriteString(w, "d"); return nil }); err != nil {
 			t.Errorf("InTx: %v", err)
 		}
 	}), single)
@@ -259,13 +265,14 @@ func TestAHandlerWhoseTransactionDoesNotBeginHasFailed(t *testing.T) {
 
 func TestAHandlerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	s := newShop()
-	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g := onlyonce.NewTx(s, onlyonce.Config{})
+	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		rec := onlyonce.Current(r.Context()).Record()
 		hold := onlyonce.Hold{ID: rec.ID, Owner: rec.Owner, Fence: rec.Fence}
 		if err := s.Settle(r.Context(), hold, onlyonce.Settlement{}); err != nil { // as if another had taken over
 			t.Error(err)
 		}
-		err := httponce.InTx(r, s, func(tx order) error { tx["order"] = "paid"; return made(w, r) })
+		err := httponce.InTx(r, g, func(tx order) error { tx["order"] = "paid"; return made(w, r) })
 		if !errors.Is(err, onlyonce.ErrLost) {
 			t.Errorf("InTx: %v", err)
 		}
@@ -294,25 +301,40 @@ func TestWithoutAKeyTheRestOfAHandlerCommitsAlone(t *testing.T) {
 
 func TestInTxIsRefusedWhereItCantBeKept(t *testing.T) {
 	s := newShop()
+	g := onlyonce.NewTx(s, onlyonce.Config{})
 	refused := func(r *http.Request) {
-		if err := httponce.InTx(r, s, func(order) error { t.Error("fn ran"); return nil }); err == nil {
+		if err := httponce.InTx(r, g, func(order) error { t.Error("fn ran"); return nil }); err == nil {
 			t.Error("InTx returns no error")
 		}
 	}
-	g := onlyonce.New(s, onlyonce.Config{})
-	inside := httponce.WrapTx(g, s, func(_ http.ResponseWriter, r *http.Request, _ order) error { refused(r); return nil }, single)
+	inside := httponce.WrapTx(g, func(_ http.ResponseWriter, r *http.Request, _ order) error { refused(r); return nil }, single)
 	wantAnswer(t, post(inside, "inside", "tea"), 200, "")
 	again := pay(s, onlyonce.Config{}, made, func(_ http.ResponseWriter, r *http.Request, _ error) { refused(r) })
 	wantAnswer(t, post(again, "again", "tea"), 201, "<p>made")
-	streamed := httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	streamed := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		refused(r)
 	}), single)
 	wantAnswer(t, post(streamed, "streamed", "tea"), 200, "")
 	var kept *http.Request
-	returned := httponce.Wrap(g, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { kept = r }), single)
+	returned := httponce.Wrap(g.Guard, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { kept = r }), single)
 	wantAnswer(t, post(returned, "returned", "tea"), 200, "")
 	refused(kept)
+}
+
+func TestInTxOfAnotherGuardCommitsNothing(t *testing.T) {
+	s := newShop()
+	other := onlyonce.NewTx(newShop(), onlyonce.Config{})
+	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		err := httponce.InTx(r, other, func(order) error { t.Error("fn ran"); return nil })
+		if err == nil || !strings.Contains(err.Error(), "another Guard") {
+			t.Errorf("InTx: %v", err)
+		}
+		w.WriteHeader(201)
+	}), single)
+	if w := post(h, "k", "tea"); w.Code < 500 {
+		t.Errorf("the answer has status %d", w.Code)
+	}
 }
 
 func TestAPanicInTheRestOfAHandlerLeavesItsOutcomeUnknown(t *testing.T) {
@@ -327,13 +349,14 @@ func TestAPanicInTheRestOfAHandlerLeavesItsOutcomeUnknown(t *testing.T) {
 func TestATransactionThatOutlivesItsHandlerCommitsNothing(t *testing.T) {
 	s := newShop()
 	began, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
-	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g := onlyonce.NewTx(s, onlyonce.Config{})
+	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.WriteString(w, "left")
 		if r.Header.Get("Idempotency-Key") != "k" {
 			return
 		}
 		go func() {
-			done <- httponce.InTx(r, s, func(tx order) error {
+			done <- httponce.InTx(r, g, func(tx order) error {
 				close(began)
 				<-end
 				tx["order"] = "paid"

@@ -88,9 +88,9 @@ func TestRequestsThatWaitForMemoryLeavePlacesInTheQueueToOtherTenants(t *testing
 				cfg := byTenant
 				cfg.MaxBody, cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2, 4, 3, new(httponce.Usage)
 				var runs atomic.Int32
-				guard := newGuard(onlyonce.Config{})
-				h := httponce.Wrap(guard, counter(&runs), cfg)
-				inTx := httponce.WrapTx(guard, newShop(), func(http.ResponseWriter, *http.Request, order) error { return nil }, cfg)
+				guard := onlyonce.NewTx(newShop(), onlyonce.Config{})
+				h := httponce.Wrap(guard.Guard, counter(&runs), cfg)
+				inTx := httponce.WrapTx(guard, func(http.ResponseWriter, *http.Request, order) error { return nil }, cfg)
 				end := make(chan struct{})
 				for i, tenant := range []string{"greedy", "greedy", "greedy", "another"} {
 					r, b := announcing(tenant, "holds"+strconv.Itoa(i), 1)

@@ -11,7 +11,7 @@ import (
 )
 
 // A shop is a store with rows of its own that change together with its records:
-// the smallest onlyonce.Transactor.
+// the smallest onlyonce.TxStore.
 type shop struct {
 	*memstore.Store
 	mu     sync.Mutex

@@ -2,19 +2,17 @@ package httponce
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
 
 // WrapTx is Wrap for a handler whose rows live in the store's own database: its
 // rows and its answer are committed together, or neither, before a byte of
-// the answer leaves. Pass the Guard's store as in. Without a key the handler
-// runs in a transaction too, and nothing is remembered.
+// the answer leaves. Without a key the handler runs in a transaction too, and
+// nothing is remembered.
 //
 // The rows are rolled back when h returns an error or panics, when it answers
 // 500 or more, when it says Unknown, and when it answers 400 or more and that is
@@ -26,25 +24,24 @@ import (
 // h may run more than once if the database asks for it. An answer can't stream:
 // Flush and Hijack are not supported, and one of more than 16 times
 // Config.MaxAnswer is an error that rolls back. A panic leaves nothing.
-func WrapTx[TX any](g *onlyonce.Guard, in onlyonce.Transactor[TX], h func(http.ResponseWriter, *http.Request, TX) error, cfg Config) http.Handler {
-	if g == nil || in == nil || h == nil {
-		panic("httponce: WrapTx: the Guard, the Transactor or the handler is nil")
+func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(http.ResponseWriter, *http.Request, TX) error, cfg Config) http.Handler {
+	if g == nil || h == nil {
+		panic("httponce: WrapTx: the TxGuard or the handler is nil")
 	}
 	if cfg.RunUnprotected {
 		panic("httponce: WrapTx: Config.RunUnprotected can't be kept: without the store there is no transaction: leave it false")
 	}
-	return newLayer(g, cfg.withDefaults("WrapTx"), &transactional[TX]{guard: g, in: in, handler: h})
+	return newLayer(g.Guard, cfg.withDefaults("WrapTx"), &transactional[TX]{guard: g, handler: h})
 }
 
 // transactional runs a handler in a transaction that records its answer.
 type transactional[TX any] struct {
-	guard   *onlyonce.Guard
-	in      onlyonce.Transactor[TX]
+	guard   *onlyonce.TxGuard[TX]
 	handler func(http.ResponseWriter, *http.Request, TX) error
 }
 
 func (t *transactional[TX]) keyed(l *layer, c *call) {
-	a, err := onlyonce.BeginTx(c.r.Context(), t.guard, t.in, c.request, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
+	a, err := t.guard.BeginTx(c.r.Context(), c.request, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
 		c.attempt = onlyonce.Current(ctx)
 		return t.run(l, c, ctx, tx)
 	})
@@ -74,12 +71,12 @@ func (t *transactional[TX]) open(l *layer, w http.ResponseWriter, r *http.Reques
 	if !l.readBody(c) {
 		return
 	}
-	err := runAlone(r.Context(), t.in, func(ctx context.Context, tx TX) error {
+	err := t.guard.Transact(r.Context(), func(ctx context.Context, tx TX) error {
 		_, err := t.run(l, c, ctx, tx)
 		return err
 	})
 	if err != nil && !rolledBack(err) {
-		l.refuseCall(c, fmt.Errorf("%w: %w", onlyonce.ErrUnavailable, err))
+		l.refuseCall(c, err)
 		return
 	}
 	l.leave(c, false)
@@ -162,7 +159,8 @@ func rolledBack(err error) bool {
 
 // InTx commits fn's rows together with the answer that the handler has written
 // when fn returns: it is the rest of a handler in Wrap that first does something
-// outside, such as calling another service. Pass the Guard's store as in.
+// outside, such as calling another service. Pass the TxGuard whose Guard the Wrap
+// has.
 //
 // When InTx returns nil, the rows are committed and the answer is recorded: what is
 // written to it afterwards is refused. When fn returns an error, its
@@ -176,10 +174,13 @@ func rolledBack(err error) bool {
 // request's body and the answer as they were when InTx was called. Without a key
 // there is nothing to record, and fn's rows are committed alone; a body that fn has
 // read then stays read, so read it before.
-func InTx[TX any](r *http.Request, in onlyonce.Transactor[TX], fn func(TX) error) error {
+func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) error {
+	if g == nil || fn == nil {
+		panic("httponce: InTx: the TxGuard or the function is nil")
+	}
 	x := exchangeOf(r)
 	if x == nil {
-		return runAlone(r.Context(), in, func(_ context.Context, tx TX) error { return fn(tx) })
+		return g.Transact(r.Context(), func(_ context.Context, tx TX) error { return fn(tx) })
 	}
 	before, err := x.answer.enterTx()
 	if err != nil {
@@ -187,7 +188,7 @@ func InTx[TX any](r *http.Request, in onlyonce.Transactor[TX], fn func(TX) error
 	}
 	var failed error
 	rest, said := x.body.rest(), x.marks.Load()
-	err = onlyonce.SettleTx(&x.run, x.attempt, in, func(_ context.Context, tx TX) (s onlyonce.Settlement, err error) {
+	err = g.SettleTx(&x.run, x.attempt, func(_ context.Context, tx TX) (s onlyonce.Settlement, err error) {
 		x.answer.rewind(before)
 		x.body.rewind(rest)
 		x.marks.And(said | markGivenUp)
@@ -208,18 +209,4 @@ func (x *exchange) inTx(before moment, fn func() error) (onlyonce.Settlement, er
 		return onlyonce.Settlement{}, err
 	}
 	return x.fix()
-}
-
-// runAlone runs fn in a transaction of which nothing is remembered.
-func runAlone[TX any](ctx context.Context, in onlyonce.Transactor[TX], fn func(context.Context, TX) error) error {
-	c := onlyonce.Claim{
-		ID:              onlyonce.ID{Operation: "no key", Key: rand.Text()},
-		Owner:           rand.Text()[:16],
-		SkipFingerprint: true, // nobody asks for it again
-		Lease:           30 * time.Second,
-	}
-	_, err := in.RunTx(ctx, c, func(ctx context.Context, tx TX, _ onlyonce.Record) (onlyonce.Settlement, error) {
-		return onlyonce.Settlement{}, fn(ctx, tx)
-	})
-	return err
 }

@@ -14,8 +14,8 @@ import (
 
 // wrapOrder wraps a handler that writes the row "order" and goes on with rest.
 func wrapOrder(s *shop, cfg httponce.Config, rest func(http.ResponseWriter, *http.Request) error) http.Handler {
-	g := onlyonce.New(s, onlyonce.Config{})
-	return httponce.WrapTx(g, s, func(w http.ResponseWriter, r *http.Request, tx order) error {
+	g := onlyonce.NewTx(s, onlyonce.Config{})
+	return httponce.WrapTx(g, func(w http.ResponseWriter, r *http.Request, tx order) error {
 		body, err := io.ReadAll(r.Body)
 		tx["order"] = string(body)
 		return errors.Join(err, rest(w, r))

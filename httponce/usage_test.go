@@ -128,8 +128,8 @@ func TestWhatIsStoredIsBoundedForATenantAndInAll(t *testing.T) {
 func TestWhateverBecomesOfARequestItsCountersComeBack(t *testing.T) {
 	cfg := byTenant
 	cfg.Usage = new(httponce.Usage)
-	guard := newGuard(onlyonce.Config{Lease: time.Minute})
-	h := httponce.Wrap(guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	guard := onlyonce.NewTx(newShop(), onlyonce.Config{Lease: time.Minute})
+	h := httponce.Wrap(guard.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
 		switch r.URL.Path {
 		case "/panics":
@@ -151,7 +151,7 @@ func TestWhateverBecomesOfARequestItsCountersComeBack(t *testing.T) {
 			w.Write(make([]byte, 1<<19))
 		}
 	}), cfg)
-	inTx := httponce.WrapTx(guard, newShop(), func(w http.ResponseWriter, r *http.Request, _ order) error {
+	inTx := httponce.WrapTx(guard, func(w http.ResponseWriter, r *http.Request, _ order) error {
 		w.Write(make([]byte, 1<<19))
 		if r.URL.Path == "/tx/fails" {
 			return errors.New("on purpose")

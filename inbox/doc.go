@@ -1,12 +1,12 @@
 // Package inbox lets a message that is delivered many times take effect once.
 //
-//	in := inbox.New(store, inbox.Config{
+//	in := inbox.NewTx(store, inbox.Config{
 //		Consumer:   "shipping",
 //		Redelivery: 30 * time.Second, // the broker's
 //		Poison:     sendToPoisonQueue,
 //	})
 //
-//	_, err := inbox.HandleTx(ctx, in, store, msg, func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
+//	_, err := inbox.HandleTx(ctx, in, msg, func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
 //		return struct{}{}, insertShipment(ctx, tx, msg)
 //	})
 //	if err != nil {

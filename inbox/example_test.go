@@ -34,8 +34,8 @@ func ExampleHandleTx() {
 		poison  func(context.Context, inbox.Message, error) error
 		message inbox.Message
 	)
-	in := inbox.New(store, inbox.Config{Consumer: "shipping", Redelivery: 30 * time.Second, MaxAttempts: 10, Poison: poison})
-	_, err := inbox.HandleTx(ctx, in, store, message, func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
+	in := inbox.NewTx(store, inbox.Config{Consumer: "shipping", Redelivery: 30 * time.Second, MaxAttempts: 10, Poison: poison})
+	_, err := inbox.HandleTx(ctx, in, message, func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
 		_, err := tx.ExecContext(ctx, "INSERT INTO shipments (order_id) VALUES ($1)", string(message.Payload))
 		return struct{}{}, err
 	})

@@ -47,12 +47,11 @@ func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Co
 
 // HandleTx is Handle for a handler whose rows live in the store's own database:
 // its rows and the note that the message was handled are committed together, or
-// neither. Pass the Inbox's store as db. A failure, or a panic, is noted after
-// the rollback.
-func HandleTx[T, TX any](ctx context.Context, in *Inbox, db onlyonce.Transactor[TX], m Message, fn func(context.Context, TX) (T, error)) (Result[T], error) {
-	h := handling[T]{inbox: in, message: m, request: in.request(m)}
+// neither. A failure, or a panic, is noted after the rollback.
+func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn func(context.Context, TX) (T, error)) (Result[T], error) {
+	h := handling[T]{inbox: in.Inbox, message: m, request: in.request(m)}
 	return h.run(ctx, func(req onlyonce.Request) (onlyonce.Answer[T], error) {
-		return onlyonce.DoTx(ctx, in.guard, db, req, func(ctx context.Context, tx TX) (T, error) {
+		return onlyonce.DoTx(ctx, in.guard, req, func(ctx context.Context, tx TX) (T, error) {
 			return h.attempt(ctx, func() (value T, err error) {
 				defer h.catch(&err)
 				return fn(ctx, tx)

@@ -63,6 +63,30 @@ type Inbox struct {
 // New returns the inbox of a consumer, kept in store. It panics on a Config that
 // makes no sense.
 func New(store onlyonce.Store, cfg Config) *Inbox {
+	cfg = cfg.withDefaults()
+	return &Inbox{guard: onlyonce.New(store, cfg.guard()), cfg: cfg}
+}
+
+// A TxInbox is an Inbox whose consumer's rows live in the same database: see
+// HandleTx.
+type TxInbox[TX any] struct {
+	*Inbox
+	guard *onlyonce.TxGuard[TX]
+}
+
+// NewTx returns the inbox of a consumer, kept in store. It panics on a Config that
+// makes no sense.
+func NewTx[TX any](store onlyonce.TxStore[TX], cfg Config) *TxInbox[TX] {
+	cfg = cfg.withDefaults()
+	guard := onlyonce.NewTx(store, cfg.guard())
+	return &TxInbox[TX]{Inbox: &Inbox{guard: guard.Guard, cfg: cfg}, guard: guard}
+}
+
+func (cfg Config) guard() onlyonce.Config {
+	return onlyonce.Config{Lease: cfg.Lease, Keep: cfg.Keep, Wait: cfg.Wait, Observer: cfg.Observer}
+}
+
+func (cfg Config) withDefaults() Config {
 	if cfg.Consumer == "" {
 		panic("inbox: Config.Consumer is empty: name who handles the messages, such as \"shipping\"")
 	}
@@ -87,8 +111,7 @@ func New(store onlyonce.Store, cfg Config) *Inbox {
 	if cfg.MaxAttempts == 0 {
 		cfg.MaxAttempts = 10
 	}
-	guard := onlyonce.New(store, onlyonce.Config{Lease: cfg.Lease, Keep: cfg.Keep, Wait: cfg.Wait, Observer: cfg.Observer})
-	return &Inbox{guard: guard, cfg: cfg}
+	return cfg
 }
 
 // request is the handling of m by this consumer.

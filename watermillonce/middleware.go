@@ -42,9 +42,9 @@ func Middleware(in *inbox.Inbox) message.HandlerMiddleware {
 // HandlerTx is a handler whose rows live in the inbox's own database, as
 // inbox.HandleTx has it: its rows, the messages that it produces and the note
 // that it ran are committed together.
-func HandlerTx[TX any](in *inbox.Inbox, db onlyonce.Transactor[TX], h func(ctx context.Context, tx TX, msg *message.Message) ([]*message.Message, error)) message.HandlerFunc {
+func HandlerTx[TX any](in *inbox.TxInbox[TX], h func(ctx context.Context, tx TX, msg *message.Message) ([]*message.Message, error)) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
-		r, err := inbox.HandleTx(msg.Context(), in, db, incoming(msg), func(ctx context.Context, tx TX) ([]produced, error) {
+		r, err := inbox.HandleTx(msg.Context(), in, incoming(msg), func(ctx context.Context, tx TX) ([]produced, error) {
 			return keep(h(ctx, tx, with(ctx, msg)))
 		})
 		return answer(msg, r, err)

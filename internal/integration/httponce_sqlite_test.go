@@ -26,7 +26,7 @@ var single = httponce.Config{Tenant: httponce.SingleTenant}
 type orderBook struct {
 	*sqlstore.Store
 	db    *sql.DB
-	guard *onlyonce.Guard
+	guard *onlyonce.TxGuard[*sql.Tx]
 }
 
 func newOrderBook(t *testing.T, cfg onlyonce.Config) *orderBook {
@@ -34,7 +34,7 @@ func newOrderBook(t *testing.T, cfg onlyonce.Config) *orderBook {
 	if _, err := db.Exec("CREATE TABLE orders (id INTEGER PRIMARY KEY, item TEXT NOT NULL UNIQUE) STRICT"); err != nil {
 		t.Fatal(err)
 	}
-	return &orderBook{Store: s, db: db, guard: onlyonce.New(s, cfg)}
+	return &orderBook{Store: s, db: db, guard: onlyonce.NewTx(s, cfg)}
 }
 
 // insert takes an order for what r's body says.
@@ -86,7 +86,7 @@ func wantOrder(t *testing.T, w *httptest.ResponseRecorder, status int, body stri
 
 func TestSQLiteCommitsAHandlersRowsWithItsAnswer(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{})
-	h := httponce.WrapTx(b.guard, b.Store, b.create, single)
+	h := httponce.WrapTx(b.guard, b.create, single)
 	for _, replayed := range []string{"", "true"} {
 		w := sendOrder(h, "k", "tea")
 		wantOrder(t, w, 201, "order 1: tea")
@@ -126,7 +126,7 @@ func TestSQLiteRollsBackWhatAHandlerDoesNotAnswerFor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newOrderBook(t, onlyonce.Config{})
-			h := httponce.WrapTx(b.guard, b.Store, func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
+			h := httponce.WrapTx(b.guard, func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 				if err := b.insert(r.Context(), httptest.NewRecorder(), "tea", tx); err != nil {
 					return err
 				}
@@ -143,7 +143,7 @@ func TestSQLiteRollsBackWhatAHandlerDoesNotAnswerFor(t *testing.T) {
 
 func TestSQLiteForgetsWhatAHandlerDoesNotWantStored(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{})
-	h := httponce.WrapTx(b.guard, b.Store, func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
+	h := httponce.WrapTx(b.guard, func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 		httponce.DontStore(r)
 		return b.create(w, r, tx)
 	}, single)
@@ -153,7 +153,7 @@ func TestSQLiteForgetsWhatAHandlerDoesNotWantStored(t *testing.T) {
 
 func TestSQLiteRunsOneOfManyParallelRequests(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{Wait: time.Minute})
-	h := httponce.WrapTx(b.guard, b.Store, b.create, single)
+	h := httponce.WrapTx(b.guard, b.create, single)
 	var all sync.WaitGroup
 	for key := range 8 {
 		item := fmt.Sprint("item ", key)
@@ -196,10 +196,10 @@ func TestSQLiteReplaysAfterARestart(t *testing.T) {
 func TestSQLiteCommitsTheRestOfAHandlerWithItsAnswer(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{})
 	var calls atomic.Int32
-	h := httponce.Wrap(b.guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := httponce.Wrap(b.guard.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		item, _ := io.ReadAll(r.Body)
 		calls.Add(1) // to another service
-		err := httponce.InTx(r, b.Store, func(tx *sql.Tx) error { return b.insert(r.Context(), w, string(item), tx) })
+		err := httponce.InTx(r, b.guard, func(tx *sql.Tx) error { return b.insert(r.Context(), w, string(item), tx) })
 		if err != nil {
 			http.Error(w, "sold out", 409)
 		}
@@ -216,7 +216,7 @@ func TestSQLiteCommitsTheRestOfAHandlerWithItsAnswer(t *testing.T) {
 
 func TestSQLiteRollsBackTheRestOfAHandlerThatWasTakenOver(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{Lease: time.Minute})
-	h := httponce.Wrap(b.guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	h := httponce.Wrap(b.guard.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := b.db.Exec("UPDATE onlyonce_records SET lease_until = 0"); err != nil { // as if a minute had passed
 			t.Error(err)
 		}
@@ -225,7 +225,7 @@ func TestSQLiteRollsBackTheRestOfAHandlerThatWasTakenOver(t *testing.T) {
 		if taken, err := b.Claim(t.Context(), other); err != nil || taken.Owner != other.Owner {
 			t.Errorf("take over: %+v, %v", taken, err)
 		}
-		err := httponce.InTx(r, b.Store, func(tx *sql.Tx) error { return b.insert(r.Context(), w, "tea", tx) })
+		err := httponce.InTx(r, b.guard, func(tx *sql.Tx) error { return b.insert(r.Context(), w, "tea", tx) })
 		if !errors.Is(err, onlyonce.ErrLost) {
 			t.Errorf("InTx: %v", err)
 		}
@@ -239,7 +239,7 @@ func TestSQLiteRollsBackTheRestOfAHandlerThatWasTakenOver(t *testing.T) {
 
 func TestSQLitePanicsLeaveNothing(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{})
-	h := httponce.WrapTx(b.guard, b.Store, func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
+	h := httponce.WrapTx(b.guard, func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 		err := b.create(w, r, tx)
 		panic(fmt.Sprint("after ", err))
 	}, single)
@@ -256,5 +256,5 @@ func TestSQLitePanicsLeaveNothing(t *testing.T) {
 	if n := b.count(t); n != 0 {
 		t.Fatalf("%d orders", n)
 	}
-	wantOrder(t, sendOrder(httponce.WrapTx(b.guard, b.Store, b.create, single), "k", "tea"), 201, "order 1: tea")
+	wantOrder(t, sendOrder(httponce.WrapTx(b.guard, b.create, single), "k", "tea"), 201, "order 1: tea")
 }

@@ -81,7 +81,7 @@ func lossyTx(t *testing.T, tx storetest.Tx[*sql.Tx], c *lossyConnector) storetes
 	t.Cleanup(func() { db.Close() })
 	l := storetest.LossyTx[*sql.Tx]{Tx: tx, Elsewhere: tx.Store, LoseCommit: c.loseCommit}
 	s := openOn(t, db)
-	l.Store, l.In = s, s
+	l.Store = s
 	return l
 }
 

@@ -19,7 +19,7 @@ type consumer struct {
 	t     *testing.T
 	store *sqlstore.Store
 	db    *sql.DB
-	inbox *inbox.Inbox
+	inbox *inbox.TxInbox[*sql.Tx]
 	fail  error // after the row was written
 	panic any
 	also  func(context.Context, *sql.Tx) error // done besides
@@ -52,7 +52,7 @@ func newConsumer(t *testing.T, s *sqlstore.Store, db *sql.DB) *consumer {
 		t.Fatal(err)
 	}
 	c := &consumer{t: t, store: s, db: db}
-	c.inbox = inbox.New(s, inbox.Config{
+	c.inbox = inbox.NewTx(s, inbox.Config{
 		Consumer: "shipping", Redelivery: time.Minute, MaxAttempts: 3,
 		Poison: func(_ context.Context, m inbox.Message, cause error) error {
 			c.mu.Lock()
@@ -65,7 +65,7 @@ func newConsumer(t *testing.T, s *sqlstore.Store, db *sql.DB) *consumer {
 }
 
 func (c *consumer) handle(id string) (inbox.Result[string], error) {
-	return inbox.HandleTx(c.t.Context(), c.inbox, c.store, inbox.Message{ID: id, Payload: []byte(id)}, func(ctx context.Context, tx *sql.Tx) (string, error) {
+	return inbox.HandleTx(c.t.Context(), c.inbox, inbox.Message{ID: id, Payload: []byte(id)}, func(ctx context.Context, tx *sql.Tx) (string, error) {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO shipments (message) VALUES ('"+id+"')"); err != nil {
 			return "", err
 		}

@@ -141,12 +141,12 @@ func TestAnEventThroughWatermillTakesEffectOnce(t *testing.T) {
 
 func eventsTakeEffectOnce(t *testing.T, s *sqlstore.Store, db *sql.DB, p pubSub) {
 	const events = 200
-	in := inbox.New(s, inbox.Config{Consumer: "shipping", Redelivery: 5 * time.Second, Lease: 2 * time.Second, Wait: time.Second})
+	in := inbox.NewTx(s, inbox.Config{Consumer: "shipping", Redelivery: 5 * time.Second, Lease: 2 * time.Second, Wait: time.Second})
 	router, err := message.NewRouter(message.RouterConfig{CloseTimeout: answerLimit}, watermill.NopLogger{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	handler := watermillonce.HandlerTx(in, s, func(ctx context.Context, tx *sql.Tx, msg *message.Message) ([]*message.Message, error) {
+	handler := watermillonce.HandlerTx(in, func(ctx context.Context, tx *sql.Tx, msg *message.Message) ([]*message.Message, error) {
 		if _, err := tx.ExecContext(ctx, "INSERT INTO shipments (message) VALUES ($1)", msg.Payload); err != nil {
 			return nil, err
 		}

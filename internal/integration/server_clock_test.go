@@ -19,8 +19,7 @@ import (
 
 // A fencedStore is one whose fences must grow whatever the server's clock does.
 type fencedStore[TX any] interface {
-	onlyonce.Store
-	onlyonce.Transactor[TX]
+	onlyonce.TxStore[TX]
 	onlyonce.Purger
 }
 

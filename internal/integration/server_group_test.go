@@ -217,7 +217,7 @@ func TestWhatElseIsAskedForWhileAnotherServerRunsACommandIsRefused(t *testing.T)
 			if print != "" {
 				req.Fingerprint = onlyonce.Fingerprint([]byte(print))
 			}
-			_, err := onlyonce.DoTx(t.Context(), onlyonce.New(in, onlyonce.Config{}), in, req, func(context.Context, *sql.Tx) (string, error) { return "", fn() })
+			_, err := onlyonce.DoTx(t.Context(), onlyonce.NewTx(in, onlyonce.Config{}), req, func(context.Context, *sql.Tx) (string, error) { return "", fn() })
 			return err
 		}
 		must := func() error { t.Error("it ran twice"); return nil }

@@ -101,7 +101,6 @@ func makeOwn(t testing.TB, db *sql.DB, column string) {
 func ownRows(store *sqlstore.Store, db *sql.DB, mark string) storetest.Tx[*sql.Tx] {
 	return storetest.Tx[*sql.Tx]{
 		Store: store,
-		In:    store,
 		Insert: func(ctx context.Context, tx *sql.Tx, row string) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO own (name) VALUES ("+mark+")", []byte(row))
 			return err

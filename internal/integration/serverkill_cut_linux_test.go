@@ -71,14 +71,9 @@ func sweepSQL(t *testing.T, kind *faults.Kind, insert string) {
 type sweep[TX any] struct {
 	cutter         *faults.Cutter
 	database       ownDatabase
-	through, clean cutStore[TX] // the same store, through the cutter and past it
+	through, clean onlyonce.TxStore[TX] // the same store, through the cutter and past it
 	insert         func(ctx context.Context, tx TX, key, token string) error
 	paid           map[string]string // the one row that each command has in the end
-}
-
-type cutStore[TX any] interface {
-	onlyonce.Store
-	onlyonce.Transactor[TX]
 }
 
 // An operation does something with a command through the cutter, and then looks
@@ -221,7 +216,7 @@ func (s *sweep[TX]) runTx(t *testing.T, key string) (func() error, func(error)) 
 
 func (s *sweep[TX]) settleTx(t *testing.T, key string) (func() error, func(error)) {
 	r := s.claimed(t, key)
-	settle := func(store cutStore[TX], token string) error {
+	settle := func(store onlyonce.TxStore[TX], token string) error {
 		pay := s.pay(key, token)
 		return store.SettleTx(t.Context(), holdOf(r), func(ctx context.Context, tx TX) (onlyonce.Settlement, error) { return pay(ctx, tx, r) })
 	}

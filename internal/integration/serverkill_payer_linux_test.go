@@ -77,13 +77,12 @@ const killLease = 6 * time.Second
 
 // payerOn pays through a store.
 func payerOn[TX any, S interface {
-	onlyonce.Store
-	onlyonce.Transactor[TX]
+	onlyonce.TxStore[TX]
 	onlyonce.Lister
 }](store S, n *notes, insert func(ctx context.Context, key, token string) error, insertTx func(ctx context.Context, tx TX, key, token string) error) payer {
-	guard := onlyonce.New(store, onlyonce.Config{Lease: killLease, Observer: n.observe})
+	guard := onlyonce.NewTx[TX](store, onlyonce.Config{Lease: killLease, Observer: n.observe})
 	do := func(ctx context.Context, key, token string) (string, error) {
-		a, err := onlyonce.Do(ctx, guard, onlyonce.Request{ID: onlyonce.ID{Key: key}, SkipFingerprint: true}, func(ctx context.Context) (string, error) {
+		a, err := onlyonce.Do(ctx, guard.Guard, onlyonce.Request{ID: onlyonce.ID{Key: key}, SkipFingerprint: true}, func(ctx context.Context) (string, error) {
 			if err := insert(ctx, key, token); err != nil {
 				return "", err
 			}
@@ -93,7 +92,7 @@ func payerOn[TX any, S interface {
 		return a.Value, err
 	}
 	doTx := func(ctx context.Context, key, token string) (string, error) {
-		a, err := onlyonce.DoTx(ctx, guard, store, onlyonce.Request{ID: onlyonce.ID{Key: key}, SkipFingerprint: true}, func(ctx context.Context, tx TX) (string, error) {
+		a, err := onlyonce.DoTx(ctx, guard, onlyonce.Request{ID: onlyonce.ID{Key: key}, SkipFingerprint: true}, func(ctx context.Context, tx TX) (string, error) {
 			return token, insertTx(ctx, tx, key, token)
 		})
 		return a.Value, err

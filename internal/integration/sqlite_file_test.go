@@ -22,22 +22,22 @@ func TestSQLiteRefusesToGoOnInAFileThatIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "records.db")
 			s, _ := openSQLite(t, file)
-			guard := onlyonce.New(s, onlyonce.Config{})
+			guard := onlyonce.NewTx(s, onlyonce.Config{})
 			pay := func(context.Context) (int, error) { return 1, nil }
 			request := func(key string) onlyonce.Request {
 				return onlyonce.Request{ID: onlyonce.ID{Key: key}, SkipFingerprint: true}
 			}
-			if _, err := onlyonce.Do(t.Context(), guard, request("before"), pay); err != nil {
+			if _, err := onlyonce.Do(t.Context(), guard.Guard, request("before"), pay); err != nil {
 				t.Fatal(err)
 			}
 			if err := remove(file); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := onlyonce.Do(t.Context(), guard, request("after"), pay); !errors.Is(err, onlyonce.ErrUnavailable) {
+			if _, err := onlyonce.Do(t.Context(), guard.Guard, request("after"), pay); !errors.Is(err, onlyonce.ErrUnavailable) {
 				t.Errorf("Do: %v", err)
 			}
 			ran := false
-			_, err := onlyonce.DoTx(t.Context(), guard, s, request("after"), func(context.Context, *sql.Tx) (int, error) { ran = true; return 1, nil })
+			_, err := onlyonce.DoTx(t.Context(), guard, request("after"), func(context.Context, *sql.Tx) (int, error) { ran = true; return 1, nil })
 			if !errors.Is(err, onlyonce.ErrUnavailable) || ran {
 				t.Errorf("DoTx: ran %v, %v", ran, err)
 			}
@@ -56,8 +56,8 @@ func TestSQLiteAFunctionThatCommitsByItselfLeavesTheOutcomeUnknown(t *testing.T)
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := newSQLite(t)
-			guard := onlyonce.New(s, onlyonce.Config{})
-			_, err := onlyonce.DoTx(t.Context(), guard, s, onlyonce.Request{ID: onlyonce.ID{Key: "k"}, SkipFingerprint: true}, func(_ context.Context, tx *sql.Tx) (int, error) {
+			guard := onlyonce.NewTx(s, onlyonce.Config{})
+			_, err := onlyonce.DoTx(t.Context(), guard, onlyonce.Request{ID: onlyonce.ID{Key: "k"}, SkipFingerprint: true}, func(_ context.Context, tx *sql.Tx) (int, error) {
 				return 1, end(tx)
 			})
 			if !errors.Is(err, onlyonce.ErrUnknown) || errors.Is(err, onlyonce.ErrUnavailable) {

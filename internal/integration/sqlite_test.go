@@ -60,7 +60,6 @@ func newSQLiteTx(t *testing.T, file string) (storetest.Tx[*sql.Tx], *sql.DB) {
 	}
 	return storetest.Tx[*sql.Tx]{
 		Store: s,
-		In:    s,
 		Insert: func(ctx context.Context, tx *sql.Tx, row string) error {
 			_, err := tx.ExecContext(ctx, "INSERT INTO own (name) VALUES (?)", row)
 			return err
@@ -74,7 +73,7 @@ func newSQLiteTx(t *testing.T, file string) (storetest.Tx[*sql.Tx], *sql.DB) {
 	}, db
 }
 
-func TestSQLiteKeepsTheRulesOfATransactor(t *testing.T) {
+func TestSQLiteKeepsTheRulesOfATxStore(t *testing.T) {
 	storetest.RunTx(t, func(t *testing.T) storetest.Tx[*sql.Tx] {
 		tx, _ := newSQLiteTx(t, filepath.Join(t.TempDir(), "records.db"))
 		return tx

@@ -13,8 +13,7 @@ import (
 
 // A Store keeps the answers, in the database of the items.
 type Store interface {
-	onlyonce.Store
-	onlyonce.Transactor[*sql.Tx]
+	onlyonce.TxStore[*sql.Tx]
 	onlyonce.Purger
 }
 

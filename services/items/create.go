@@ -19,7 +19,7 @@ const maxBody = 64 << 10
 
 // protected puts create into the middleware.
 func (a *API) protected(store Store) http.Handler {
-	return plain(httponce.WrapTx(a.guard, store, a.create, httponce.Config{
+	return plain(httponce.WrapTx(a.guard, a.create, httponce.Config{
 		Tenant:      a.cfg.Tenant,
 		Fingerprint: bodyHash,
 

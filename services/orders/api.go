@@ -24,8 +24,8 @@ type API struct {
 	db      *sql.DB
 	engine  schema.Engine
 	store   Store
-	guard   *onlyonce.Guard
-	inbox   *inbox.Inbox
+	guard   *onlyonce.TxGuard[*sql.Tx]
+	inbox   *inbox.TxInbox[*sql.Tx]
 	outbox  Outbox
 	move    func(context.Context) // events, from the outbox to the consumer
 	callers caller.Policy
@@ -38,7 +38,7 @@ type API struct {
 func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db, store: store, outbox: events}
 	a.callers = caller.Policy{Tokens: cfg.Tokens, AllowAnonymous: cfg.AllowAnonymous, Header: "X-Tenant-ID"}
-	a.guard = onlyonce.New(store, onlyonce.Config{
+	a.guard = onlyonce.NewTx(store, onlyonce.Config{
 		Keep: a.cfg.KeyTTL, Lease: a.cfg.Lease, KeepFailures: a.cfg.KeepFailures, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
 	})
 	a.inbox = a.newInbox()

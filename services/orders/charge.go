@@ -21,9 +21,9 @@ type Charge struct {
 func (a *API) run(ctx context.Context, req onlyonce.Request, d draft) (onlyonce.Answer[json.RawMessage], error) {
 	tenant := req.ID.Tenant
 	if a.cfg.Charge != nil {
-		return onlyonce.Do(ctx, a.guard, req, func(ctx context.Context) (json.RawMessage, error) { return a.charged(ctx, tenant, d) })
+		return onlyonce.Do(ctx, a.guard.Guard, req, func(ctx context.Context) (json.RawMessage, error) { return a.charged(ctx, tenant, d) })
 	}
-	return onlyonce.DoTx(ctx, a.guard, a.store, req, func(ctx context.Context, tx *sql.Tx) (json.RawMessage, error) {
+	return onlyonce.DoTx(ctx, a.guard, req, func(ctx context.Context, tx *sql.Tx) (json.RawMessage, error) {
 		return a.place(ctx, tx, tenant, d)
 	})
 }
@@ -37,7 +37,7 @@ func (a *API) charged(ctx context.Context, tenant string, d draft) (body json.Ra
 	}); err != nil {
 		return nil, fmt.Errorf("charge for the order: %w", err)
 	}
-	err = onlyonce.SettleTx(ctx, attempt, a.store, func(ctx context.Context, tx *sql.Tx) (s onlyonce.Settlement, err error) {
+	err = a.guard.SettleTx(ctx, attempt, func(ctx context.Context, tx *sql.Tx) (s onlyonce.Settlement, err error) {
 		if body, err = a.place(ctx, tx, tenant, d); err != nil {
 			return s, err
 		}

@@ -14,8 +14,7 @@ import (
 
 // A Store keeps the answers, in the database of the orders.
 type Store interface {
-	onlyonce.Store
-	onlyonce.Transactor[*sql.Tx]
+	onlyonce.TxStore[*sql.Tx]
 	onlyonce.Purger
 	onlyonce.Resolver
 }

@@ -21,12 +21,12 @@ const redelivery = 30 * time.Second
 
 // newInbox returns the consumer's inbox. A broker would deliver for ever what
 // fails; without one the outbox parks it.
-func (a *API) newInbox() *inbox.Inbox {
+func (a *API) newInbox() *inbox.TxInbox[*sql.Tx] {
 	cfg := inbox.Config{Consumer: consumer, Redelivery: redelivery, Keep: a.cfg.MessageTTL, Observer: onlyonce.SlogObserver(a.cfg.Log, a.cfg.ShowKey)}
 	if a.cfg.Broker != "" {
 		cfg.MaxAttempts, cfg.Poison = a.cfg.MaxAttempts, a.poison
 	}
-	return inbox.New(a.store, cfg)
+	return inbox.NewTx(a.store, cfg)
 }
 
 // take lets a message take effect once: its id is recorded in the transaction of
@@ -36,7 +36,7 @@ func (a *API) take(ctx context.Context, m outbox.Message) (poisoned, err error) 
 		return nil, nil // another consumer's
 	}
 	got := inbox.Message{ID: m.ID, Tenant: m.Tenant, Payload: m.Payload, Headers: m.Headers}
-	result, err := inbox.HandleTx(ctx, a.inbox, a.store, got, func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
+	result, err := inbox.HandleTx(ctx, a.inbox, got, func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
 		return struct{}{}, a.ship(ctx, tx, m)
 	})
 	return result.Poisoned, err

@@ -69,8 +69,8 @@ func (w *world) next() outbox.Message {
 // say appends messages as the transaction of a command does.
 func (w *world) say(messages ...outbox.Message) {
 	w.t.Helper()
-	guard := onlyonce.New(w.store, onlyonce.Config{})
-	_, err := onlyonce.DoTx(w.t.Context(), guard, w.store, onlyonce.Request{ID: onlyonce.ID{Operation: "say", Key: outbox.NewID()}, SkipFingerprint: true},
+	guard := onlyonce.NewTx(w.store, onlyonce.Config{})
+	_, err := onlyonce.DoTx(w.t.Context(), guard, onlyonce.Request{ID: onlyonce.ID{Operation: "say", Key: outbox.NewID()}, SkipFingerprint: true},
 		func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
 			return struct{}{}, w.store.Outbox().Append(ctx, tx, messages...)
 		})

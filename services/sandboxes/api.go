@@ -23,7 +23,7 @@ type API struct {
 	cfg      Config
 	db       *sql.DB
 	store    Store
-	guard    *onlyonce.Guard
+	guard    *onlyonce.TxGuard[*sql.Tx]
 	root     *os.Root // of the workspaces
 	server   string   // this server's name
 	sessions sessions
@@ -35,7 +35,7 @@ type API struct {
 // servers that died. The store keeps its records in db, a SQLite database.
 func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db, store: store, sessions: sessions{list: map[string]string{}}}
-	a.guard = onlyonce.New(store, onlyonce.Config{
+	a.guard = onlyonce.NewTx(store, onlyonce.Config{
 		Keep: a.cfg.KeyTTL, Lease: a.cfg.Lease, Wait: a.cfg.Wait, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
 	})
 	a.mux = a.routes()

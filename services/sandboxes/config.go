@@ -13,8 +13,7 @@ import (
 
 // A Store keeps the answers, in the database of the sandboxes.
 type Store interface {
-	onlyonce.Store
-	onlyonce.Transactor[*sql.Tx]
+	onlyonce.TxStore[*sql.Tx]
 }
 
 // A Config says how the API treats its callers. Dir is required.

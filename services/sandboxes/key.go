@@ -69,7 +69,7 @@ func (a *API) once(c *call, asked any, fn func(context.Context, querier) (answer
 	if err != nil {
 		return answer{}, err
 	}
-	got, err := onlyonce.DoTx(c.Context(), a.guard, a.store, req, func(ctx context.Context, tx *sql.Tx) (json.RawMessage, error) {
+	got, err := onlyonce.DoTx(c.Context(), a.guard, req, func(ctx context.Context, tx *sql.Tx) (json.RawMessage, error) {
 		ans, err := fn(ctx, tx)
 		var decided *fault
 		if errors.As(err, &decided) {

@@ -2,37 +2,13 @@ package sandboxes
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
-	"fmt"
-
-	"github.com/onlyonce-go/onlyonce"
 )
 
 // alone runs fn in a transaction of which nothing is remembered. It goes through
-// the store, where all who write wait in one line and share a commit. The
-// caller's going away does not end it.
+// the store, where all who write wait in one line and share a commit.
 func (a *API) alone(ctx context.Context, fn func(context.Context, querier) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	ctx, stop := a.detach(ctx)
-	defer stop()
-	claim := onlyonce.Claim{
-		ID:              onlyonce.ID{Operation: operation + " without a key", Key: rand.Text()},
-		Owner:           rand.Text()[:16],
-		SkipFingerprint: true, // nobody asks for it again
-		Lease:           a.cfg.Lease,
-	}
-	var failed error
-	_, err := a.store.RunTx(ctx, claim, func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
-		failed = fn(ctx, tx)
-		return onlyonce.Settlement{}, failed
-	})
-	if err != nil && failed == nil {
-		return fmt.Errorf("%w: %w", onlyonce.ErrUnavailable, err)
-	}
-	return err
+	return a.guard.Transact(ctx, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx) })
 }
 
 // change runs a statement that yields at most one row, alone.

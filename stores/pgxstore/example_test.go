@@ -32,12 +32,12 @@ func Example() {
 	}
 	defer store.Close() // before the pool
 
-	guard := onlyonce.New(store, onlyonce.Config{})
+	guard := onlyonce.NewTx(store, onlyonce.Config{})
 	req := onlyonce.Request{
 		ID:          onlyonce.ID{Tenant: "acme", Operation: "CreateOrder", Key: "8e03978e"},
 		Fingerprint: onlyonce.Fingerprint([]byte(`{"item":"tea"}`)),
 	}
-	answer, err := onlyonce.DoTx(ctx, guard, store, req, func(ctx context.Context, tx pgx.Tx) (id int64, err error) {
+	answer, err := onlyonce.DoTx(ctx, guard, req, func(ctx context.Context, tx pgx.Tx) (id int64, err error) {
 		if err := tx.QueryRow(ctx, "INSERT INTO orders (item) VALUES ('tea') RETURNING id").Scan(&id); err != nil {
 			return 0, err
 		}

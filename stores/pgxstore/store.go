@@ -32,13 +32,12 @@ type Store struct {
 }
 
 var (
-	_ onlyonce.Store              = (*Store)(nil)
-	_ onlyonce.Transactor[pgx.Tx] = (*Store)(nil)
-	_ onlyonce.Purger             = (*Store)(nil)
-	_ onlyonce.Resolver           = (*Store)(nil)
-	_ onlyonce.Lister             = (*Store)(nil)
-	_ onlyonce.Waiter             = (*Store)(nil)
-	_ onlyonce.Diagnoser          = (*Store)(nil)
+	_ onlyonce.TxStore[pgx.Tx] = (*Store)(nil)
+	_ onlyonce.Purger          = (*Store)(nil)
+	_ onlyonce.Resolver        = (*Store)(nil)
+	_ onlyonce.Lister          = (*Store)(nil)
+	_ onlyonce.Waiter          = (*Store)(nil)
+	_ onlyonce.Diagnoser       = (*Store)(nil)
 )
 
 const (

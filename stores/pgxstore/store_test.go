@@ -115,7 +115,7 @@ func empty(t testing.TB, pool *pgxpool.Pool) *pgxstore.Store {
 	return s
 }
 
-func TestPostgreSQLKeepsTheRulesOfATransactor(t *testing.T) {
+func TestPostgreSQLKeepsTheRulesOfATxStore(t *testing.T) {
 	for _, level := range levels {
 		t.Run(level, func(t *testing.T) {
 			pool := newPool(t, "default_transaction_isolation="+level)
@@ -137,7 +137,6 @@ func TestPostgreSQLKeepsTheRulesOfATransactor(t *testing.T) {
 func ownRows(s *pgxstore.Store, pool *pgxpool.Pool) storetest.Tx[pgx.Tx] {
 	return storetest.Tx[pgx.Tx]{
 		Store: s,
-		In:    s,
 		Insert: func(ctx context.Context, tx pgx.Tx, row string) error {
 			_, err := tx.Exec(ctx, "INSERT INTO own (name) VALUES ($1)", []byte(row))
 			return err

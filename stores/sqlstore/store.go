@@ -26,12 +26,11 @@ type Store struct {
 }
 
 var (
-	_ onlyonce.Store               = (*Store)(nil)
-	_ onlyonce.Transactor[*sql.Tx] = (*Store)(nil)
-	_ onlyonce.Purger              = (*Store)(nil)
-	_ onlyonce.Resolver            = (*Store)(nil)
-	_ onlyonce.Lister              = (*Store)(nil)
-	_ onlyonce.Diagnoser           = (*Store)(nil)
+	_ onlyonce.TxStore[*sql.Tx] = (*Store)(nil)
+	_ onlyonce.Purger           = (*Store)(nil)
+	_ onlyonce.Resolver         = (*Store)(nil)
+	_ onlyonce.Lister           = (*Store)(nil)
+	_ onlyonce.Diagnoser        = (*Store)(nil)
 )
 
 // A recordStore is an onlyonce.Store whose errors do not name the operation.

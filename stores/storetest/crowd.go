@@ -61,7 +61,7 @@ func crowdRules[TX any]() []txRule[TX] {
 		{"a caller who goes away harms none beside it", func(t T) {
 			t.beside(func(row string) {
 				ctx, cancel := context.WithCancel(t.ctx)
-				t.In.RunTx(ctx, claimOf(row), func(context.Context, TX, onlyonce.Record) (onlyonce.Settlement, error) {
+				t.Store.RunTx(ctx, claimOf(row), func(context.Context, TX, onlyonce.Record) (onlyonce.Settlement, error) {
 					cancel()
 					return onlyonce.Settlement{}, errOwn
 				})
@@ -79,7 +79,7 @@ func crowdRules[TX any]() []txRule[TX] {
 					if i == 0 {
 						leased, leaseErr = t.store.Claim(t.ctx, c)
 					} else {
-						run, runErr = t.In.RunTx(t.ctx, mine, t.inserts(key, completed("made"), nil))
+						run, runErr = t.Store.RunTx(t.ctx, mine, t.inserts(key, completed("made"), nil))
 					}
 				})
 				if leaseErr != nil {
@@ -96,7 +96,7 @@ func crowdRules[TX any]() []txRule[TX] {
 	for _, d := range disasters {
 		rules = append(rules, txRule[TX]{"a function that " + d.name + " harms none beside it", func(t T) {
 			t.beside(func(row string) {
-				t.struck(d, func() { t.In.RunTx(t.ctx, claimOf(row), t.strikes(row, d)) })
+				t.struck(d, func() { t.Store.RunTx(t.ctx, claimOf(row), t.strikes(row, d)) })
 			})
 		}})
 	}
@@ -106,7 +106,7 @@ func crowdRules[TX any]() []txRule[TX] {
 // commits runs a command and wants it done.
 func (t *txTrial[TX]) commits(key string) {
 	c := claimOf(key)
-	r, err := t.In.RunTx(t.ctx, c, t.inserts(key, completed(key), nil))
+	r, err := t.Store.RunTx(t.ctx, c, t.inserts(key, completed(key), nil))
 	if err != nil || r.Owner != c.Owner || r.State != onlyonce.StateCompleted || string(r.Result.Body) != key {
 		t.Errorf("run of %q got %s and error %v", key, describe(r), err)
 	}
@@ -137,7 +137,7 @@ func (t *txTrial[TX]) beside(bad func(row string)) {
 func (t *txTrial[TX]) askTx(key string) string {
 	for ; t.ctx.Err() == nil; time.Sleep(poll) {
 		c := eager(claimOf(key))
-		r, err := t.In.RunTx(t.ctx, c, t.inserts(key, completed(c.Owner), nil))
+		r, err := t.Store.RunTx(t.ctx, c, t.inserts(key, completed(c.Owner), nil))
 		if err != nil {
 			t.Errorf("run: %v", err)
 			return ""

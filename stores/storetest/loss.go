@@ -73,7 +73,7 @@ func lossRules[TX any]() []txRule[TX] {
 		rules = append(rules,
 			txRule[TX]{"a function that " + d.name + " leaves nothing", func(t T) {
 				c := claimOf("k")
-				t.struck(d, func() { t.In.RunTx(t.ctx, c, t.strikes("k", d)) })
+				t.struck(d, func() { t.Store.RunTx(t.ctx, c, t.strikes("k", d)) })
 				t.rows("k", 0)
 				t.absent(c.ID)
 				t.ran(again(c), t.inserts("k", completed("made"), nil))
@@ -84,7 +84,7 @@ func lossRules[TX any]() []txRule[TX] {
 				c := claimOf("k")
 				t.done(c, failed("no stock"))
 				was := t.snap(c.ID)
-				t.struck(d, func() { t.In.RunTx(t.ctx, eager(c), t.strikes("k", d)) })
+				t.struck(d, func() { t.Store.RunTx(t.ctx, eager(c), t.strikes("k", d)) })
 				t.rows("k", 0)
 				t.unchanged(was)
 				t.still()
@@ -105,7 +105,7 @@ func (t *txTrial[TX]) strikes(row string, d disaster) txFunc[TX] {
 // failsWith wants a run to return the function's error as it is.
 func (t *txTrial[TX]) failsWith(want error, c onlyonce.Claim, fn txFunc[TX]) {
 	t.Helper()
-	if _, err := t.In.RunTx(t.ctx, c, fn); err != want {
+	if _, err := t.Store.RunTx(t.ctx, c, fn); err != want {
 		t.Errorf("run returned the error %v, want %v itself", err, want)
 	}
 }
@@ -115,7 +115,7 @@ func (t *txTrial[TX]) failsWith(want error, c onlyonce.Claim, fn txFunc[TX]) {
 func (t *txTrial[TX]) meddles(end func(TX) error) {
 	t.Helper()
 	c := claimOf("k")
-	if _, err := t.In.RunTx(t.ctx, c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+	if _, err := t.Store.RunTx(t.ctx, c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
 		s, err := t.inserts("k", completed("made"), nil)(ctx, tx, r)
 		_ = end(tx) // the store may refuse it
 		return s, err

@@ -82,7 +82,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 			}
 		}},
 		{"a settlement is not taken for another transaction of the same hold", func(t T) {
-			in, ok := t.lossy.Elsewhere.(onlyonce.Transactor[TX])
+			in, ok := t.lossy.Elsewhere.(onlyonce.TxStore[TX])
 			if !ok {
 				t.Skip("the other store has no transactions")
 			}
@@ -196,11 +196,11 @@ func (t *lossyTrial[TX]) lose(arrives bool, meanwhile func()) {
 }
 
 func (t *lossyTrial[TX]) settleTx(h onlyonce.Hold, s onlyonce.Settlement) error {
-	return t.In.SettleTx(t.ctx, h, t.settling(h.ID.Key, s, nil))
+	return t.Store.SettleTx(t.ctx, h, t.settling(h.ID.Key, s, nil))
 }
 
 func (t *lossyTrial[TX]) run(c onlyonce.Claim, s onlyonce.Settlement) (onlyonce.Record, error) {
-	return t.In.RunTx(t.ctx, c, t.inserts(c.ID.Key, s, nil))
+	return t.Store.RunTx(t.ctx, c, t.inserts(c.ID.Key, s, nil))
 }
 
 // truthful wants an answer that the rows bear out.

@@ -42,7 +42,7 @@ func runRules[TX any]() []txRule[TX] {
 		{"the function gets what its caller's context carries", func(t T) {
 			type key struct{}
 			ctx := context.WithValue(t.ctx, key{}, "the caller's")
-			if _, err := t.In.RunTx(ctx, claimOf("k"), func(ctx context.Context, _ TX, _ onlyonce.Record) (onlyonce.Settlement, error) {
+			if _, err := t.Store.RunTx(ctx, claimOf("k"), func(ctx context.Context, _ TX, _ onlyonce.Record) (onlyonce.Settlement, error) {
 				if ctx.Value(key{}) != "the caller's" {
 					t.Error("the function got another context")
 				}
@@ -84,7 +84,7 @@ func runRules[TX any]() []txRule[TX] {
 			for i, s := range impossible {
 				for j, own := range []error{nil, errOwn} {
 					key := fmt.Sprint(i, j)
-					_, err := t.In.RunTx(t.ctx, claimOf(key), t.inserts(key, s, own))
+					_, err := t.Store.RunTx(t.ctx, claimOf(key), t.inserts(key, s, own))
 					t.rejected("run", s, err)
 					if own != nil {
 						t.wants(own, "run", err)
@@ -97,7 +97,7 @@ func runRules[TX any]() []txRule[TX] {
 		}},
 		{"a release commits the rows and leaves no record", func(t T) {
 			c := claimOf("k")
-			if _, err := t.In.RunTx(t.ctx, c, t.inserts("k", onlyonce.Settlement{}, nil)); err != nil {
+			if _, err := t.Store.RunTx(t.ctx, c, t.inserts("k", onlyonce.Settlement{}, nil)); err != nil {
 				t.Fatalf("run: %v", err)
 			}
 			t.rows("k", 1)
@@ -106,7 +106,7 @@ func runRules[TX any]() []txRule[TX] {
 		{"a release after a failure leaves no record either", func(t T) {
 			c := claimOf("k")
 			t.done(c, failed("no stock"))
-			if _, err := t.In.RunTx(t.ctx, eager(c), t.inserts("k", onlyonce.Settlement{}, nil)); err != nil {
+			if _, err := t.Store.RunTx(t.ctx, eager(c), t.inserts("k", onlyonce.Settlement{}, nil)); err != nil {
 				t.Fatalf("run: %v", err)
 			}
 			t.rows("k", 1)
@@ -133,7 +133,7 @@ func runRules[TX any]() []txRule[TX] {
 			c := claimOf("k")
 			t.ran(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
 				other := eager(c)
-				dup, err := t.In.RunTx(t.ctx, other, t.never())
+				dup, err := t.Store.RunTx(t.ctx, other, t.never())
 				if err != nil || dup.State != onlyonce.StateProcessing || dup.Owner == other.Owner || dup.ID != c.ID || dup.LeaseLeft <= 0 {
 					t.Errorf("the duplicate got %s and error %v", describe(dup), err)
 				}
@@ -165,7 +165,7 @@ func runRules[TX any]() []txRule[TX] {
 		}},
 		{"an expired command runs anew with a higher fence", func(t T) {
 			c := claimOf("k")
-			was, err := t.In.RunTx(t.ctx, c, t.inserts("k", keeping(completed("made"), short), nil))
+			was, err := t.Store.RunTx(t.ctx, c, t.inserts("k", keeping(completed("made"), short), nil))
 			if err != nil || was.Owner != c.Owner {
 				t.Fatalf("run: %s, %v", describe(was), err)
 			}
@@ -177,7 +177,7 @@ func runRules[TX any]() []txRule[TX] {
 		}},
 		{"a claim that leaves open whether anything is compared runs nothing", func(t T) {
 			for _, c := range doubtful(claimOf("k")) {
-				r, err := t.In.RunTx(t.ctx, c, t.never())
+				r, err := t.Store.RunTx(t.ctx, c, t.never())
 				t.doubted("run", r, err)
 			}
 			t.absent(idOf("k"))
@@ -196,7 +196,7 @@ func runRules[TX any]() []txRule[TX] {
 		{"a context that has ended runs nothing", func(t T) {
 			ctx, cancel := context.WithCancel(t.ctx)
 			cancel()
-			_, err := t.In.RunTx(ctx, claimOf("k"), t.never())
+			_, err := t.Store.RunTx(ctx, claimOf("k"), t.never())
 			t.wants(context.Canceled, "run", err)
 			t.absent(idOf("k"))
 		}},
@@ -204,7 +204,7 @@ func runRules[TX any]() []txRule[TX] {
 			for i := range 10 {
 				c, row := claimOf(fmt.Sprint(i)), fmt.Sprint(i)
 				ctx, cancel := context.WithCancel(t.ctx)
-				_, err := t.In.RunTx(ctx, c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+				_, err := t.Store.RunTx(ctx, c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
 					defer cancel()
 					return t.inserts(row, completed("made"), nil)(ctx, tx, r)
 				})

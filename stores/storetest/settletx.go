@@ -40,7 +40,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 		}},
 		{"nobody sees rows or result before the commit", func(t T) {
 			h := holdOf(t.given(claimOf("k")))
-			err := t.In.SettleTx(t.ctx, h, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
+			err := t.Store.SettleTx(t.ctx, h, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
 				s, err := t.inserts("k", completed("made"), nil)(ctx, tx, onlyonce.Record{})
 				t.rows("k", 0)
 				if r := t.lookup(h.ID); r.State != onlyonce.StateProcessing {
@@ -78,7 +78,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 			was := t.snap(h.ID)
 			for _, s := range impossible {
 				for _, own := range []error{nil, errOwn} {
-					err := t.In.SettleTx(t.ctx, h, t.settling("k", s, own))
+					err := t.Store.SettleTx(t.ctx, h, t.settling("k", s, own))
 					t.rejected("settle", s, err)
 					if own != nil {
 						t.wants(own, "settle", err)
@@ -106,7 +106,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 			h := holdOf(t.lapsed(holdOf(t.given(c))))
 			t.given(eager(c))
 			was := t.snap(h.ID)
-			if err := t.In.SettleTx(t.ctx, h, t.settling("k", failed("too late"), errOwn)); !errors.Is(err, onlyonce.ErrLost) && !errors.Is(err, errOwn) {
+			if err := t.Store.SettleTx(t.ctx, h, t.settling("k", failed("too late"), errOwn)); !errors.Is(err, onlyonce.ErrLost) && !errors.Is(err, errOwn) {
 				t.Errorf("settle returned %v, want ErrLost or the function's error", err)
 			}
 			t.rows("k", 0)
@@ -134,13 +134,13 @@ func settleTxRules[TX any]() []txRule[TX] {
 		{"a command that is not there is not settled", func(t T) {
 			h := holdOf(t.given(claimOf("k")))
 			t.settle(h, onlyonce.Settlement{})
-			t.wants(onlyonce.ErrLost, "settle", t.In.SettleTx(t.ctx, h, t.settling("k", completed("too late"), nil)))
+			t.wants(onlyonce.ErrLost, "settle", t.Store.SettleTx(t.ctx, h, t.settling("k", completed("too late"), nil)))
 			t.rows("k", 0)
 			t.absent(h.ID)
 		}},
 		{"a late settlement and a take-over do not both happen", func(t T) {
 			t.duel(func(r onlyonce.Record) error {
-				return t.In.SettleTx(t.ctx, holdOf(r), t.settling(r.ID.Key, completed("by the first"), nil))
+				return t.Store.SettleTx(t.ctx, holdOf(r), t.settling(r.ID.Key, completed("by the first"), nil))
 			})
 			for i := range duels {
 				id := idOf(fmt.Sprint(i))
@@ -152,7 +152,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 			was := t.snap(h.ID)
 			ctx, cancel := context.WithCancel(t.ctx)
 			cancel()
-			t.wants(context.Canceled, "settle", t.In.SettleTx(ctx, h, t.settling("k", completed("made"), nil)))
+			t.wants(context.Canceled, "settle", t.Store.SettleTx(ctx, h, t.settling("k", completed("made"), nil)))
 			t.rows("k", 0)
 			t.unchanged(was)
 		}},
@@ -176,7 +176,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 			was := t.snap(h.ID)
 			fn := t.strikes("k", d)
 			t.struck(d, func() {
-				t.In.SettleTx(t.ctx, h, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
+				t.Store.SettleTx(t.ctx, h, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
 					return fn(ctx, tx, onlyonce.Record{})
 				})
 			})
@@ -199,7 +199,7 @@ func (t *txTrial[TX]) settling(row string, s onlyonce.Settlement, err error) fun
 // settles wants a settlement in a transaction to return the error want itself.
 func (t *txTrial[TX]) settles(want error, h onlyonce.Hold, row string, s onlyonce.Settlement, err error) {
 	t.Helper()
-	if got := t.In.SettleTx(t.ctx, h, t.settling(row, s, err)); got != want {
+	if got := t.Store.SettleTx(t.ctx, h, t.settling(row, s, err)); got != want {
 		t.Errorf("settle returned the error %v, want %v itself", got, want)
 	}
 }
@@ -208,8 +208,8 @@ func (t *txTrial[TX]) settles(want error, h onlyonce.Hold, row string, s onlyonc
 func (t *txTrial[TX]) lostTx(h onlyonce.Hold) {
 	t.Helper()
 	was := t.snap(h.ID)
-	t.wants(onlyonce.ErrLost, "settle", t.In.SettleTx(t.ctx, h, t.settling("lost", completed("too late"), nil)))
-	t.wants(onlyonce.ErrLost, "release", t.In.SettleTx(t.ctx, h, t.settling("lost", onlyonce.Settlement{}, nil)))
+	t.wants(onlyonce.ErrLost, "settle", t.Store.SettleTx(t.ctx, h, t.settling("lost", completed("too late"), nil)))
+	t.wants(onlyonce.ErrLost, "release", t.Store.SettleTx(t.ctx, h, t.settling("lost", onlyonce.Settlement{}, nil)))
 	t.rows("lost", 0)
 	t.unchanged(was)
 }

@@ -1,7 +1,7 @@
 // Package storetest is the specification of a store: the rules of
 // onlyonce.Store, as tests that any store runs.
 //
-// A store's test calls Run; RunTx too if the store is an onlyonce.Transactor;
+// A store's test calls Run; RunTx too if the store is an onlyonce.TxStore;
 // and RunClock too if its clock is not that of the process that calls it.
 //
 // No rule depends on how fast the store is. A lease that has to be alive is

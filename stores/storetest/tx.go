@@ -11,8 +11,7 @@ import (
 // A Tx is a store whose functions run in transactions of its database, with a
 // table of the caller's own in that database.
 type Tx[TX any] struct {
-	Store onlyonce.Store
-	In    onlyonce.Transactor[TX]
+	Store onlyonce.TxStore[TX]
 
 	Insert func(ctx context.Context, tx TX, row string) error       // adds a row to the table
 	Count  func(ctx context.Context, row string) (n int, err error) // counts the committed rows of that name; it must not wait for a transaction
@@ -21,7 +20,7 @@ type Tx[TX any] struct {
 }
 
 // RunTx tests that the stores that open returns keep the rules of
-// onlyonce.Transactor. open must return a store without records, and an empty
+// onlyonce.TxStore. open must return a store without records, and an empty
 // table, each time.
 func RunTx[TX any](t *testing.T, open func(t *testing.T) Tx[TX]) {
 	for _, g := range []struct {
@@ -80,7 +79,7 @@ func (t *txTrial[TX]) never() txFunc[TX] {
 // then shows.
 func (t *txTrial[TX]) ran(c onlyonce.Claim, fn txFunc[TX]) onlyonce.Record {
 	t.Helper()
-	r, err := t.In.RunTx(t.ctx, c, fn)
+	r, err := t.Store.RunTx(t.ctx, c, fn)
 	if err != nil {
 		t.Fatalf("run: %v", err)
 	}
@@ -95,7 +94,7 @@ func (t *txTrial[TX]) ran(c onlyonce.Claim, fn txFunc[TX]) onlyonce.Record {
 func (t *txTrial[TX]) notRun(c onlyonce.Claim) {
 	t.Helper()
 	was := t.snap(c.ID)
-	r, err := t.In.RunTx(t.ctx, c, t.never())
+	r, err := t.Store.RunTx(t.ctx, c, t.never())
 	if err != nil {
 		t.Fatalf("run: %v", err)
 	}

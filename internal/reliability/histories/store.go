@@ -31,7 +31,7 @@ type Database interface {
 // A database is a store with transactions of one type.
 type database[TX any, S interface {
 	Store
-	onlyonce.Transactor[TX]
+	onlyonce.TxStore[TX]
 }] struct {
 	Store
 	in     S

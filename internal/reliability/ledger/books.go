@@ -54,8 +54,8 @@ type Books struct {
 		onlyonce.Store
 		onlyonce.Resolver
 	}
-	doTx func(ctx context.Context, g *onlyonce.Guard, key, token string) (onlyonce.Answer[string], error)
-	shut []func() error
+	newDoTx func(onlyonce.Config) doTx
+	shut    []func() error
 }
 
 // patience is how long it may take to open a store on a server that is killed
@@ -93,17 +93,23 @@ func open(p Place) (*Books, error) {
 	return b, nil
 }
 
+// A doTx runs a command that writes its row in a transaction.
+type doTx func(ctx context.Context, key, token string) (onlyonce.Answer[string], error)
+
 func (b *Books) openSQL(ctx context.Context, insert string) error {
 	s, err := sqlstore.Open(ctx, b.db, sqlstore.Config{})
 	if err != nil {
 		return err
 	}
 	b.Store, b.shut = s, append(b.shut, s.Close)
-	b.doTx = func(ctx context.Context, g *onlyonce.Guard, key, token string) (onlyonce.Answer[string], error) {
-		return onlyonce.DoTx(ctx, g, s, request(key), func(ctx context.Context, tx *sql.Tx) (string, error) {
-			_, err := tx.ExecContext(ctx, insert, key, token)
-			return token, err
-		})
+	b.newDoTx = func(cfg onlyonce.Config) doTx {
+		guard := onlyonce.NewTx(s, cfg)
+		return func(ctx context.Context, key, token string) (onlyonce.Answer[string], error) {
+			return onlyonce.DoTx(ctx, guard, request(key), func(ctx context.Context, tx *sql.Tx) (string, error) {
+				_, err := tx.ExecContext(ctx, insert, key, token)
+				return token, err
+			})
+		}
 	}
 	return nil
 }
@@ -124,11 +130,14 @@ func (b *Books) openPgx(ctx context.Context, insert string) error {
 		return err
 	}
 	b.Store, b.shut = s, append(b.shut, s.Close)
-	b.doTx = func(ctx context.Context, g *onlyonce.Guard, key, token string) (onlyonce.Answer[string], error) {
-		return onlyonce.DoTx(ctx, g, s, request(key), func(ctx context.Context, tx pgx.Tx) (string, error) {
-			_, err := tx.Exec(ctx, insert, key, token)
-			return token, err
-		})
+	b.newDoTx = func(cfg onlyonce.Config) doTx {
+		guard := onlyonce.NewTx(s, cfg)
+		return func(ctx context.Context, key, token string) (onlyonce.Answer[string], error) {
+			return onlyonce.DoTx(ctx, guard, request(key), func(ctx context.Context, tx pgx.Tx) (string, error) {
+				_, err := tx.Exec(ctx, insert, key, token)
+				return token, err
+			})
+		}
 	}
 	return nil
 }

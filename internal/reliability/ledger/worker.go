@@ -100,6 +100,7 @@ type worker struct {
 	*Books
 	watch       *watch
 	hold, rerun *onlyonce.Guard
+	doTx        doTx
 	mu          sync.Mutex
 	out         *gob.Encoder
 }
@@ -107,7 +108,8 @@ type worker struct {
 func newWorker(b *Books) *worker {
 	w := &worker{Books: b, watch: newWatch(b.Store), out: gob.NewEncoder(os.Stdout)}
 	w.hold = onlyonce.New(w.watch, onlyonce.Config{Lease: lease, HoldUnknown: true, Observer: w.watch.observe})
-	w.rerun = onlyonce.New(w.watch, onlyonce.Config{Lease: lease, Observer: w.watch.observe})
+	rerun := onlyonce.Config{Lease: lease, Observer: w.watch.observe}
+	w.rerun, w.doTx = onlyonce.New(w.watch, rerun), b.newDoTx(rerun)
 	return w
 }
 
@@ -141,7 +143,7 @@ func (w *worker) answer(q ask) answer {
 	var err error
 	switch q.Way {
 	case ByDoTx:
-		got, err = w.doTx(ctx, w.rerun, q.Key, q.Token)
+		got, err = w.doTx(ctx, q.Key, q.Token)
 	case ByHeld:
 		got, err = onlyonce.Do(ctx, w.hold, request(q.Key), func(ctx context.Context) (string, error) {
 			w.watch.works(ctx)
