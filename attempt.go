@@ -81,11 +81,15 @@ func (a *Attempt) SetRef(ref string) {
 }
 
 // SetStatus gives the result an HTTP status, for operators and for who replays
-// it as an HTTP answer. httponce does that by itself.
+// it as an HTTP answer. httponce does that by itself. SetStatus panics if status does
+// not fit into 32 bits.
 func (a *Attempt) SetStatus(status int) {
+	if !storable(status) {
+		panic(fmt.Sprintf("onlyonce: SetStatus(%d): write an HTTP status, or 0 for none", status))
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.status = int32(status)
+	a.status = int32(status) //nolint:gosec // it was checked
 }
 
 // Key derives a key for a step of the command: 32 hexadecimal digits, the same on

@@ -55,12 +55,22 @@ type Settlement struct {
 	Keep   time.Duration // how long the record stays; not positive: until someone resolves it
 }
 
+// storable reports whether every store can keep the status: it has 32 bits.
+func storable(status int) bool { return int(int32(status)) == status } //nolint:gosec // that is the question
+
 // Check returns an error unless the settlement's state is one in which an
 // attempt can end: completed, failed, unknown, or empty, which releases the
-// command. Everything that takes a settlement calls it before anything is
-// changed, stores included.
+// command. Unless it releases the command, its Result's Status must fit into 32 bits.
+// Everything that takes a settlement calls Check before anything is changed, stores
+// included.
 func (s Settlement) Check() error {
-	if s.State == "" || s.State.known() && s.State != StateProcessing {
+	switch status := s.Result.Status; {
+	case s.State == "":
+		return nil
+	case !s.State.known(), s.State == StateProcessing:
+	case !storable(status):
+		return fmt.Errorf("an attempt can't end with the status %d: set the Result's Status to an HTTP status, or to 0", status)
+	default:
 		return nil
 	}
 	return fmt.Errorf("an attempt can't end in the state %q: set the Settlement's State to StateCompleted, StateFailed or StateUnknown, or leave it empty to release the command", s.State)

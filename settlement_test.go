@@ -3,6 +3,8 @@ package onlyonce_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -18,6 +20,31 @@ func wantImpossible(t *testing.T, state onlyonce.State, err error) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), `can't end in the state "`+string(state)+`"`) {
 		t.Errorf("state %q: error %v", state, err)
+	}
+}
+
+func TestAnImpossibleStatusIsRefusedAndTheAttemptGoesOn(t *testing.T) {
+	for _, status := range []int{math.MinInt32 - 1, math.MaxInt32 + 1, 1 << 40} {
+		store := newStore()
+		a, err := onlyonce.New(store, onlyonce.Config{}).Begin(t.Context(), request("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		err = a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Status: status}})
+		if rec := lookup(t, store, request("k")); err == nil || !strings.Contains(err.Error(), fmt.Sprint(status)) || rec.State != onlyonce.StateProcessing {
+			t.Errorf("status %d: record %+v, error %v", status, rec, err)
+		}
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("SetStatus(%d) did not panic", status)
+				}
+			}()
+			a.SetStatus(status)
+		}()
+		if err := a.Settle(t.Context(), onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Status: 999}}); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -73,6 +73,7 @@ func TestAFenceThatAFunctionSawIsKeptAlthoughConnectionsBreak(t *testing.T) {
 func keepsFences[TX any](t *testing.T, s fencedStore[TX], db *sql.DB) {
 	own := errors.New("no")
 	failed := onlyonce.Settlement{State: onlyonce.StateFailed, Error: "no", Keep: time.Hour}
+	rejectUnstorable(t, db)
 	if _, err := db.Exec(fmt.Sprintf("UPDATE onlyonce_fence SET floor = %d", time.Now().Add(time.Hour).UnixMicro())); err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +87,7 @@ func keepsFences[TX any](t *testing.T, s fencedStore[TX], db *sql.DB) {
 		"a settlement": func(onlyonce.Claim) (onlyonce.Settlement, error) { return failed, nil },
 		"a value that does not fit": func(onlyonce.Claim) (onlyonce.Settlement, error) {
 			s := failed
-			s.Result.Status = 1 << 40
+			s.Result.Ref = unstorable
 			return s, nil
 		},
 	}

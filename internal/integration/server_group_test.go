@@ -117,8 +117,19 @@ func TestOfManyWhoClaimTogetherOneGetsTheCommand(t *testing.T) {
 	})
 }
 
+// unstorable is a ref that the database rejects once rejectUnstorable was called.
+const unstorable = "unstorable"
+
+func rejectUnstorable(t *testing.T, db *sql.DB) {
+	t.Helper()
+	if _, err := db.Exec("ALTER TABLE onlyonce_records ADD CONSTRAINT rejects CHECK (result_ref <> '" + unstorable + "')"); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func TestASettlementThatFailsHarmsNoneBesideIt(t *testing.T) {
-	onServers(t, func(t *testing.T, s *sqlstore.Store, _ *sql.DB) {
+	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
+		rejectUnstorable(t, db)
 		crowd(many, func(i int) {
 			c := serverClaim(fmt.Sprint(i))
 			r, err := s.Claim(t.Context(), c)
@@ -135,9 +146,9 @@ func TestASettlementThatFailsHarmsNoneBesideIt(t *testing.T) {
 				}
 			case i%8 == 1:
 				st := done("impossible")
-				st.Result.Status = 1 << 40
+				st.Result.Ref = unstorable
 				if err := s.Settle(t.Context(), h, st); err == nil || errors.Is(err, onlyonce.ErrLost) {
-					t.Errorf("settle with what the column can't hold: %v", err)
+					t.Errorf("settle with what the table rejects: %v", err)
 				}
 			default:
 				if err := s.Settle(t.Context(), h, done("mine")); err != nil {

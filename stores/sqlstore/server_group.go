@@ -191,7 +191,7 @@ func (s *server) settleInGroup(ctx context.Context, k *key, h *onlyonce.Hold, st
 // groupable says whether a settlement is small and plain enough to go with
 // others.
 func groupable(st *onlyonce.Settlement) bool {
-	return st.State != "" && len(st.Result.Body)+len(st.Error) <= maxGrouped && int(int32(st.Result.Status)) == st.Result.Status
+	return st.State != "" && len(st.Result.Body)+len(st.Error) <= maxGrouped
 }
 
 // byOwner finds a job by the owner that a statement returned.

@@ -20,7 +20,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		t.wants(onlyonce.ErrInFlight, "resolve by deletion", t.resolve(c.ID, r.Fence, onlyonce.Settlement{}))
 		t.unchanged(was)
 	}},
-	{"a resolution in a state in which no attempt can end is refused and changes nothing", func(t *trial) {
+	{"a resolution with which no attempt can end is refused and changes nothing", func(t *trial) {
 		for i, stand := range freeStandings() {
 			r := stand.reach(t, claimOf(fmt.Sprint(i)))
 			was := t.snap(r.ID)

@@ -3,6 +3,7 @@ package storetest
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"strings"
 	"unicode/utf8"
 
@@ -18,7 +19,7 @@ var resultRules = []rule{
 		Body: []byte(`{"a": "';--\u0000", "b": null}\` + "\n%s %d $1 :a ? /* */ NULL\x00"),
 	})},
 	{"every status comes back", func(t *trial) {
-		for _, status := range []int{0, 1, 100, 200, 201, 204, 299, 404, 418, 500, 599, 999, -1} {
+		for _, status := range []int{0, 1, 100, 200, 201, 204, 299, 404, 418, 500, 599, 999, -1, math.MinInt32, math.MaxInt32} {
 			t.comesBack(fmt.Sprint(status), onlyonce.Result{Status: status})
 		}
 	}},

@@ -80,7 +80,7 @@ func runRules[TX any]() []txRule[TX] {
 				t.sameEnd("KeepLeft", s.Keep, t.lookup(r.ID).KeepLeft, 0)
 			}
 		}},
-		{"a settlement in a state in which no attempt can end rolls back and records nothing", func(t T) {
+		{"a settlement with which no attempt can end rolls back and records nothing", func(t T) {
 			for i, s := range impossible {
 				for j, own := range []error{nil, errOwn} {
 					key := fmt.Sprint(i, j)

@@ -2,7 +2,7 @@ package storetest
 
 import (
 	"errors"
-	"strconv"
+	"math"
 	"strings"
 	"time"
 
@@ -15,12 +15,15 @@ var endings = []onlyonce.Settlement{
 	keeping(completed("made"), 0), keeping(unknown("no answer"), 0),
 }
 
-// impossible are settlements in states in which no attempt can end.
+// impossible are settlements that Settlement.Check rejects.
 var impossible = []onlyonce.Settlement{
 	{State: onlyonce.StateProcessing, Keep: long},
 	{State: "released", Keep: long},
 	{State: "Completed", Result: completed("made").Result, Keep: long},
 	{State: "completed ", Keep: long},
+	{State: onlyonce.StateCompleted, Result: onlyonce.Result{Status: math.MinInt32 - 1}, Keep: long},
+	{State: onlyonce.StateFailed, Result: onlyonce.Result{Status: math.MaxInt32 + 1}, Keep: long},
+	{State: onlyonce.StateUnknown, Result: onlyonce.Result{Status: 1 << 40}, Keep: long},
 }
 
 var settleRules = []rule{
@@ -77,7 +80,7 @@ var settleRules = []rule{
 			t.unchanged(was)
 		}
 	}},
-	{"a settlement in a state in which no attempt can end is refused and changes nothing", func(t *trial) {
+	{"a settlement with which no attempt can end is refused and changes nothing", func(t *trial) {
 		c := claimOf("k")
 		h := holdOf(t.given(c))
 		was := t.snap(c.ID)
@@ -134,17 +137,17 @@ var releaseRules = []rule{
 	}},
 }
 
-// rejected wants a settlement to be refused with an error that names its state,
-// and that is none of those which say what became of the command or the store.
+// rejected wants a settlement to be refused with Settlement.Check's error, and with none
+// of those which say what became of the command or the store.
 func (t *trial) rejected(what string, s onlyonce.Settlement, err error) {
 	t.Helper()
 	switch {
 	case err == nil:
-		t.Errorf("%s as %q: no error", what, s.State)
-	case !strings.Contains(err.Error(), strconv.Quote(string(s.State))):
-		t.Errorf("%s as %q: the error %q does not name the state", what, s.State, err)
+		t.Errorf("%s as %+v: no error", what, s)
+	case !strings.Contains(err.Error(), s.Check().Error()):
+		t.Errorf("%s as %+v: the error is %q, want %q", what, s, err, s.Check())
 	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrUnavailable), errors.Is(err, onlyonce.ErrUnknown):
-		t.Errorf("%s as %q: got error %v, want one of the caller's mistake only", what, s.State, err)
+		t.Errorf("%s as %+v: got error %v, want one of the caller's mistake only", what, s, err)
 	}
 }
 

@@ -73,7 +73,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 			t.settles(nil, h, "k", completed("made"), nil)
 			t.rows("k", 1)
 		}},
-		{"a settlement in a state in which no attempt can end rolls back and leaves the claim as it is", func(t T) {
+		{"a settlement with which no attempt can end rolls back and leaves the claim as it is", func(t T) {
 			h := holdOf(t.given(claimOf("k")))
 			was := t.snap(h.ID)
 			for _, s := range impossible {
