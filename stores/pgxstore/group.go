@@ -145,9 +145,9 @@ func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*ticket[*lo
 		}
 		found := r.stored()
 		for _, t := range wanted[[32]byte(hash)] {
-			if t.job.found = found; checkIs(found, t.job.key) != nil {
+			if t.job.found = found; found.Check(t.job.key.id) != nil {
 				t.job.found = nil
-				s.reads.answer(t, errCollision)
+				s.reads.answer(t, found.Check(t.job.key.id))
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"bytes"
 	"context"
 	"iter"
 	"math"
@@ -32,9 +33,12 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 // was or as it is.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
-		at, left := f.After, f.Limit
+		created, hash, left := int64(math.MaxInt64), [32]byte(bytes.Repeat([]byte{0xff}, 32)), f.Limit
+		if at := f.After; !at.CreatedAt.IsZero() {
+			created, hash = at.CreatedAt.UnixMicro(), at.ID.Hash()
+		}
 		for {
-			page, err := s.page(ctx, f, at)
+			page, err := s.page(ctx, f, created, hash)
 			if err != nil {
 				yield(onlyonce.Record{}, wrap("list", err))
 				return
@@ -43,7 +47,7 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 				if f.State != "" && r.State != f.State {
 					continue
 				}
-				if !yield(r, nil) {
+				if !yield(r.Record, nil) {
 					return
 				}
 				if left--; left == 0 {
@@ -53,25 +57,22 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 			if len(page) < pageSize {
 				return
 			}
-			at = page[len(page)-1]
+			last := &page[len(page)-1]
+			created, hash = last.At, last.ID.Hash()
 		}
 	}
 }
 
-// page returns the records that come after the one at.
-func (s *Store) page(ctx context.Context, f onlyonce.Filter, at onlyonce.Record) ([]onlyonce.Record, error) {
-	created, hash := int64(math.MaxInt64), [32]byte{}
-	if !at.CreatedAt.IsZero() {
-		created, hash = at.CreatedAt.UnixMicro(), at.ID.Hash()
-	}
+// page returns the records that come after a place in the list.
+func (s *Store) page(ctx context.Context, f onlyonce.Filter, created int64, hash [32]byte) ([]stored, error) {
 	text, args := pgschema.List(f, created, hash[:], pageSize)
 	rows, err := s.pool.Query(ctx, text, args...)
 	if err != nil {
 		return nil, err
 	}
-	return pgx.CollectRows(rows, func(rows pgx.CollectableRow) (onlyonce.Record, error) {
+	return pgx.CollectRows(rows, func(rows pgx.CollectableRow) (stored, error) {
 		var r row
 		err := rows.Scan(r.into()...)
-		return r.stored().Record, err
+		return *r.stored(), err
 	})
 }

@@ -118,13 +118,12 @@ func claimArgs(k *key, c *onlyonce.Claim) []any {
 func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored) (r onlyonce.Record, given bool, err error) {
 	r = sqlrow.Next(c, was, 0, 0)
 	steps, err := sqlrow.EncodeSteps(r.Steps)
-	before, beforeErr := sqlrow.EncodeSteps(was.Steps)
-	if err = errors.Join(err, beforeErr); err != nil {
+	if err != nil {
 		return r, false, err
 	}
 	s := &statement{name: "take", key: k, into: []any{&r.Fence}, args: []any{
 		was.Expired, c.Lease.Microseconds(), sqlrow.LapsedKeep(c), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, pgschema.Optional(r.Error),
-		k.hash[:], []byte(was.Owner), was.Fence, was.As, before,
+		k.hash[:], []byte(was.Owner), was.Fence, was.As, was.StepsAs,
 	}}
 	err = on.write(ctx, s)
 	return sqlrow.Next(c, was, r.Fence, r.Fence), err == nil && s.wrote, err
@@ -150,9 +149,8 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		if !holds(found, h) || found.State != onlyonce.StateProcessing {
 			return sqlrow.Lost(repeated)
 		}
-		before, err := sqlrow.EncodeSteps(found.Steps)
-		if err != nil {
-			return err
+		if found.Damage != nil {
+			return found.Damage // the steps that are there would be lost
 		}
 		all := make(map[string][]byte, len(found.Steps)+len(steps))
 		maps.Copy(all, found.Steps)
@@ -161,7 +159,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		if err != nil {
 			return err
 		}
-		s := &statement{name: "step", key: &k, args: append(append([]any{lease.Microseconds(), after}, owned...), before)}
+		s := &statement{name: "step", key: &k, args: append(append([]any{lease.Microseconds(), after}, owned...), found.StepsAs)}
 		if err := on.write(ctx, s); err != nil || s.wrote {
 			return err
 		}

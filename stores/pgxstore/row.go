@@ -13,8 +13,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
-var errCollision = errors.New("another command's record has the same hash")
-
 // A key is an ID with its hash.
 type key struct {
 	id   onlyonce.ID
@@ -49,17 +47,12 @@ func (r *row) into(more ...any) []any {
 // A stored record is a row as it was read.
 type stored = sqlrow.Stored
 
-// checkIs returns an error unless the record is k's.
-func checkIs(s *stored, k *key) error {
-	if !s.Corrupt && s.ID != k.id {
-		return errCollision
-	}
-	return nil
-}
-
 func (r *row) stored() *stored {
 	r.Owner, r.SettledAt, r.ExpiresAt = string(r.owner), r.settled.Int64, r.expires.Int64
-	r.Ref, r.Error, r.Header, r.Steps = r.ref.String, r.text.String, r.header.String, r.steps.String
+	r.Ref, r.Error, r.Header = r.ref.String, r.text.String, r.header.String
+	if r.steps.Valid {
+		r.Steps = r.steps.String
+	}
 	s := pgschema.Record(r.Row)
 	return &s
 }
@@ -86,5 +79,5 @@ func collect(rows pgx.Rows, k *key) (*stored, error) {
 		return nil, err
 	}
 	s := r.stored()
-	return s, checkIs(s, k)
+	return s, s.Check(k.id)
 }

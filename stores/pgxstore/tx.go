@@ -199,7 +199,7 @@ func (r *run) begin(ctx context.Context, tx *tx) (runs bool, err error) {
 	if r.before = nil; found.State != "" {
 		r.before = found.stored()
 		r.doubt.Before = token
-		if err := checkIs(r.before, &r.key); err != nil {
+		if err := r.before.Check(r.key.id); err != nil {
 			return false, err
 		}
 	}

@@ -240,12 +240,8 @@ func (m *mysql) record(l serverSession, seen *rowSnapshot, r *onlyonce.Record, v
 	hash := r.ID.Hash()
 	values = released(values)
 	if row := seen.row; row != nil {
-		before, err := sqlrow.EncodeSteps(row.Steps)
-		if err != nil {
-			return false, err
-		}
 		n, err := l.change("record again", append(values, blob(r.Fingerprint), []byte(r.Owner), int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(),
-			blob(token), hash[:], []byte(row.Owner), row.Fence, row.As, before)...)
+			blob(token), hash[:], []byte(row.Owner), row.Fence, row.As, row.StepsAs)...)
 		return n > 0, err
 	}
 	n, err := l.change("record", append(values, hash[:], m.encodeText(r.ID.Tenant), m.encodeText(r.ID.Operation), m.encodeText(r.ID.Key), blob(r.Fingerprint), []byte(r.Owner),

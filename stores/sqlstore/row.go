@@ -2,12 +2,9 @@ package sqlstore
 
 import (
 	"database/sql/driver"
-	"errors"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
-
-var errCollision = errors.New("another command's record has the same hash")
 
 // A stored record is a row as it was read.
 type stored = sqlrow.Stored

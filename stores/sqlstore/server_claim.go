@@ -3,7 +3,6 @@ package sqlstore
 import (
 	"context"
 	"database/sql/driver"
-	"errors"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -42,10 +41,13 @@ func (l serverSession) findCurrent(k *key) (found *stored, err error) {
 }
 
 func collided(found *stored, k *key, err error) (*stored, error) {
-	if err == nil && found != nil && found.ID != k.id && !found.Corrupt {
-		return nil, errCollision
+	if err != nil || found == nil {
+		return nil, err
 	}
-	return found, err
+	if err := found.Check(k.id); err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 func (l serverSession) lookup(id onlyonce.ID) (onlyonce.Record, error) {
@@ -150,13 +152,12 @@ func (l serverSession) number(name string, args ...any) (n int64, err error) {
 func (l serverSession) take(k *key, c *onlyonce.Claim, seen *stored) (onlyonce.Record, bool, error) {
 	r := sqlrow.Next(c, seen, 0, 0)
 	steps, err := sqlrow.EncodeSteps(r.Steps)
-	before, beforeErr := sqlrow.EncodeSteps(seen.Steps)
-	if err = errors.Join(err, beforeErr); err != nil {
+	if err != nil {
 		return onlyonce.Record{}, false, err
 	}
 	fence, given, err := l.dialect.give(l, "take", []any{
 		seen.Expired, c.Lease.Microseconds(), sqlrow.LapsedKeep(c), []byte(c.Owner), int64(r.Attempt), blob(r.Fingerprint), steps, l.text(r.Error),
-		k.hash[:], []byte(seen.Owner), seen.Fence, seen.As, before,
+		k.hash[:], []byte(seen.Owner), seen.Fence, seen.As, seen.StepsAs,
 	})
 	if err != nil || !given {
 		return onlyonce.Record{}, false, err

@@ -44,9 +44,8 @@ func (l serverSession) step(k *key, h onlyonce.Hold, lease time.Duration, steps 
 		if !held(r, h) {
 			return onlyonce.ErrLost
 		}
-		before, err := sqlrow.EncodeSteps(r.Steps)
-		if err != nil {
-			return err
+		if r.Damage != nil {
+			return r.Damage // the steps that are there would be lost
 		}
 		all := maps.Clone(r.Steps)
 		if all == nil {
@@ -57,7 +56,7 @@ func (l serverSession) step(k *key, h onlyonce.Hold, lease time.Duration, steps 
 		if err != nil {
 			return err
 		}
-		n, err := l.change("step", lease.Microseconds(), after, k.hash[:], []byte(h.Owner), h.Fence, before)
+		n, err := l.change("step", lease.Microseconds(), after, k.hash[:], []byte(h.Owner), h.Fence, r.StepsAs)
 		if n > 0 || err != nil {
 			return err
 		}

@@ -69,10 +69,13 @@ func find(s session, k *key) (found *stored, err error) {
 		found = &r
 		return nil
 	})
-	if found != nil && found.ID != k.id && !found.Corrupt {
-		return nil, errCollision
+	if err != nil || found == nil {
+		return nil, err
 	}
-	return found, err
+	if err := found.Check(k.id); err != nil {
+		return nil, err
+	}
+	return found, nil
 }
 
 // known says whether there is a record of k, which costs less than to find it.

@@ -132,6 +132,9 @@ func (o *renewOp) apply(s session, now *clock) error {
 	if err != nil {
 		return err
 	}
+	if r.Damage != nil {
+		return r.Damage // the steps that are there would be lost
+	}
 	all := maps.Clone(r.Steps)
 	if all == nil {
 		all = make(map[string][]byte, len(o.steps))

@@ -105,7 +105,11 @@ func (s *sqlite) unresolved(ctx context.Context) (n int, oldest time.Duration, e
 // been decoded has. No two have the same created_at.
 func (s *sqlite) page(ctx context.Context, f onlyonce.Filter, before position) ([]stored, error) {
 	text, values := sqlrow.List(s.text["list"], f, anonymous, 0)
-	args := []any{before.createdAt}
+	last := before.createdAt
+	if before != top {
+		last--
+	}
+	args := []any{last}
 	for _, v := range values {
 		args = append(args, v)
 	}
@@ -148,9 +152,13 @@ func (s *sqlite) read(ctx context.Context, k *key) (found *stored, err error) {
 	switch {
 	case err != nil:
 		return nil, err
-	case found != nil && !found.Corrupt && found.ID != k.id:
-		return nil, errCollision
-	case found != nil && found.Expired:
+	case found == nil:
+		return nil, nil
+	}
+	if err := found.Check(k.id); err != nil {
+		return nil, err
+	}
+	if found.Expired {
 		return nil, nil
 	}
 	return found, nil

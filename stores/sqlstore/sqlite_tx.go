@@ -87,7 +87,7 @@ func (r *sqliteTx) look(s session, now *clock) (runs bool, err error) {
 	r.refused = nil
 	r.before, err = finds(s, &r.key)
 	switch {
-	case errors.Is(err, errCollision):
+	case errors.Is(err, sqlrow.ErrCollision), errors.Is(err, sqlrow.ErrFence):
 		r.refused = err
 		return false, nil
 	case err != nil:

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -171,6 +172,9 @@ type position struct {
 	hash      [32]byte
 }
 
+// top is where a list begins.
+var top = position{createdAt: math.MaxInt64, hash: [32]byte(bytes.Repeat([]byte{0xff}, 32))}
+
 func positionOf(r *onlyonce.Record) position {
 	return position{createdAt: r.CreatedAt.UnixMicro(), hash: r.ID.Hash()}
 }
@@ -182,7 +186,7 @@ const listPage = 200
 // List lists records, newest first.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
-		before, left := position{createdAt: math.MaxInt64}, f.Limit
+		before, left := top, f.Limit
 		if !f.After.CreatedAt.IsZero() {
 			before = positionOf(&f.After)
 		}
@@ -193,7 +197,7 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 				return
 			}
 			for _, r := range page {
-				before = positionOf(&r.Record)
+				before = position{createdAt: r.At, hash: r.ID.Hash()}
 				if f.State != "" && f.State != r.State {
 					continue
 				}

@@ -1,15 +1,23 @@
 package sqlrow
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // Expires is when a row's record expires, or NULL: a settled one by its column,
 // and one that is processing when its lapsed_keep has passed since its lease
 // lapsed. The column stays NULL meanwhile, so that a claim and a renewal touch
-// no index for it.
-const Expires = "CASE state WHEN 'processing' THEN nullif(lapsed_keep, 0) + lease_until ELSE expires_at END"
+// no index for it. No sum exceeds 64 bits, whatever the columns hold: the error would
+// be that of every statement which meets the row.
+const Expires = "CASE WHEN state <> 'processing' THEN expires_at WHEN lapsed_keep <= 0 THEN NULL" +
+	" WHEN lease_until > 9223372036854775807 - lapsed_keep THEN 9223372036854775807 ELSE lease_until + lapsed_keep END"
 
-// Expiry replaces {expires}, and {unexpired}, which says by the clock now that a
-// processing row's record has not expired.
+// Expiry replaces {expires}; {unexpired}, which says by the clock now that a
+// processing row's record has not expired; and {purgeable}, which says that the floor
+// may be raised to the row's fence.
 func Expiry(now string) *strings.Replacer {
-	return strings.NewReplacer("{expires}", Expires, "{unexpired}", "(lapsed_keep = 0 OR lease_until + lapsed_keep > "+now+")")
+	return strings.NewReplacer("{expires}", Expires,
+		"{unexpired}", "CASE WHEN lapsed_keep > 0 THEN lease_until > "+now+" - lapsed_keep ELSE lapsed_keep <= 0 END",
+		"{purgeable}", "fence <= "+strconv.FormatInt(maxFence, 10))
 }

@@ -23,7 +23,7 @@ func Read(values []driver.Value) Row {
 		Fingerprint: r.Bytes("fingerprint"), State: r.Text("state"), Owner: r.Text("owner"), Attempt: r.Int("attempt"), Fence: r.Int("fence"),
 		LeaseUntil: r.Int("lease_until"), SettledAt: r.Int("settled_at"), ExpiresAt: r.Int("expires_at"),
 		Status: r.Int("status_code"), Final: r.Int("final") != 0, Ref: r.Text("result_ref"), Error: r.Text("error"),
-		Header: r.Text("response_header"), Steps: r.Text("steps"), Body: r.Bytes("response_body"), Now: r.Int("now"),
+		Header: r.Text("response_header"), Steps: r.Optional("steps"), Body: r.Bytes("response_body"), Now: r.Int("now"),
 	}
 	row.Err = r.Err
 	return row
@@ -77,6 +77,15 @@ func (r *Reader) Text(column string) string {
 		r.fail(column, v)
 	}
 	return ""
+}
+
+// Optional reads a string, or nil for NULL.
+func (r *Reader) Optional(column string) any {
+	if r.Values[r.at] == nil {
+		r.at++
+		return nil
+	}
+	return r.Text(column)
 }
 
 // Bytes reads bytes, which are nil only if the column is NULL.

@@ -32,7 +32,8 @@ type Row struct {
 	Status                 int64
 	Final                  bool
 	Ref, Error             string
-	Header, Steps          string // JSON; empty: none
+	Header                 string // JSON; empty: none
+	Steps                  any    // JSON as a string; nil: none
 	Body                   []byte
 	Now                    int64 // the store's clock
 
@@ -45,13 +46,38 @@ type Stored struct {
 	Expired    bool          // it is there for its fence alone
 	As         string        // the row's own word for its state
 	SettledFor time.Duration // since it was settled
+	At         int64         // the row's created_at, which Record.CreatedAt need not express
+	StepsAs    any           // the row's own text of its steps; nil: NULL
+	Damage     error         // what can't be read
 }
 
-// Record makes the row a record. What can't be decoded makes it corrupt.
+// maxFence is the highest fence that a record may have, so that there is always a higher one.
+const maxFence = 1 << 62
+
+// Check returns an error if the record must not be used for anything: because it is
+// another command's, or because no attempt can get a higher fence.
+func (s *Stored) Check(id onlyonce.ID) error {
+	switch {
+	case s.ID != id && !s.Corrupt:
+		return ErrCollision
+	case s.Fence > maxFence:
+		return ErrFence
+	}
+	return nil
+}
+
+// The errors of Check.
+var (
+	ErrCollision = errors.New("another command's record has the same hash")
+	ErrFence     = errors.New("the record's fence is damaged, and leaves none above it: restore the row")
+)
+
+// Record makes the row a record. What can't be decoded makes it corrupt, but not as long
+// as its lease is alive: then an attempt holds the command.
 func (r *Row) Record() Stored {
-	s := Stored{As: r.State, Record: onlyonce.Record{
+	s := Stored{As: r.State, At: r.CreatedAt, StepsAs: r.Steps, Record: onlyonce.Record{
 		ID: onlyonce.ID{Tenant: r.Tenant, Operation: r.Operation, Key: r.Key}, State: onlyonce.State(r.State), Fingerprint: r.Fingerprint,
-		Owner: r.Owner, Attempt: int(r.Attempt), Fence: r.Fence, Error: r.Error, Final: r.Final,
+		Owner: r.Owner, Attempt: int(min(max(r.Attempt, 0), math.MaxInt32-1)), Fence: r.Fence, Error: r.Error, Final: r.Final,
 		Result:    onlyonce.Result{Status: int(r.Status), Body: r.Body, Ref: r.Ref},
 		CreatedAt: Instant(r.CreatedAt), SettledAt: Instant(r.SettledAt),
 	}}
@@ -60,8 +86,9 @@ func (r *Row) Record() Stored {
 	}
 	var headerErr, stepsErr error
 	s.Result.Header, headerErr = DecodeHeader(r.Header)
-	s.Steps, stepsErr = DecodeSteps(r.Steps)
-	err := errors.Join(r.Err, headerErr, stepsErr)
+	steps, _ := r.Steps.(string)
+	s.Steps, stepsErr = DecodeSteps(steps)
+	err := errors.Join(r.Err, headerErr, stepsErr, r.checkNumbers(s.Result))
 	switch s.State {
 	case onlyonce.StateProcessing:
 		s.LeaseLeft = Between(r.Now, r.LeaseUntil)
@@ -76,11 +103,20 @@ func (r *Row) Record() Stored {
 	default:
 		err = errors.Join(err, fmt.Errorf("there is no state %q", r.State))
 	}
-	if err != nil {
+	s.Damage = err
+	if err != nil && (s.State != onlyonce.StateProcessing || s.LeaseLeft <= 0) {
 		s.State, s.Corrupt, s.Error = onlyonce.StateUnknown, true, "the stored record can't be read: "+err.Error()
 		s.LeaseLeft = 0
 	}
 	return s
+}
+
+// checkNumbers returns an error if the row has a number that no store writes.
+func (r *Row) checkNumbers(result onlyonce.Result) error {
+	if r.Attempt < 1 || r.Fence < 0 {
+		return fmt.Errorf("the attempt is %d and the fence %d", r.Attempt, r.Fence)
+	}
+	return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: result}.Check()
 }
 
 // The first and the last instant that everything which reads a record can express: JSON,
