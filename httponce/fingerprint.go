@@ -20,7 +20,8 @@ import (
 // default. A body that is not JSON, or has none of the fields, counts with its
 // bytes. So does one in which names that count differ in case only, or a field's
 // name is in another case: a server that does not mind the case takes the last of
-// such members.
+// such members. And so does one in which a number that counts is 2^53 or more and has a
+// point or an exponent: many servers round it then, and only then.
 func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 	fields = slices.Clone(fields)
 	ways := pointerTokens(fields)
@@ -31,7 +32,7 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 	return func(r *http.Request, body []byte) []byte {
 		s := takeScratch()
 		defer s.giveBack()
-		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil && !bytes.Equal(sum, none) && !hasCaseTwins(body, ways) {
+		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil && !bytes.Equal(sum, none) && !hasTwoReadings(body, ways) {
 			s.begin(r, "canonical JSON")
 			s.text = append(s.text, sum...)
 		} else {

@@ -3,6 +3,7 @@ package httponce
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,9 +23,10 @@ func pointerTokens(pointers []string) [][]string {
 	return all
 }
 
-// A caseScan looks in valid JSON for names that are one to a server which does not
-// mind their case. In canonical form their order is lost, and of such members a
-// server takes the last.
+// A caseScan looks in valid JSON for what canonical form would merge, and a server may
+// not. One which does not mind the case of names takes the last of several members,
+// whose order is lost. One which reads integers exactly and other numbers as doubles
+// takes long numbers for different ones, depending on how they are written.
 type caseScan struct {
 	doc   []byte
 	names []uint64 // hashes of the names of the objects that are open, in folded case
@@ -32,10 +34,10 @@ type caseScan struct {
 	found bool
 }
 
-// hasCaseTwins reports whether an object of a valid document has two names that
-// differ in case only. With fields, the objects are those that the fields select,
+// hasTwoReadings reports whether an object of a valid document has two names that
+// differ in case only, or a number beyond 2^53 that has a point or an exponent. With fields, the objects are those that the fields select,
 // and a name in another case than the field's that would lead there counts too.
-func hasCaseTwins(doc []byte, fields [][]string) bool {
+func hasTwoReadings(doc []byte, fields [][]string) bool {
 	s := caseScan{doc: doc}
 	s.value(0, fields, len(fields) == 0)
 	return s.found
@@ -56,10 +58,22 @@ func (s *caseScan) value(i int, ways [][]string, counts bool) int {
 	case '"':
 		return s.text(i)
 	}
+	start := i
 	for i < len(s.doc) && strings.IndexByte(",]} \t\r\n", s.doc[i]) < 0 {
 		i++
 	}
+	s.found = s.found || counts && isRounded(s.doc[start:i])
 	return i
+}
+
+// isRounded reports whether a literal is a number that a double may not hold, and that
+// is written so that it is read as one.
+func isRounded(literal []byte) bool {
+	if b := literal[0]; b != '-' && (b < '0' || b > '9') || !bytes.ContainsAny(literal, ".eE") {
+		return false
+	}
+	f, _ := strconv.ParseFloat(string(literal), 64) // beyond its range, it is infinite
+	return math.Abs(f) > 1<<53-1
 }
 
 func (s *caseScan) object(i int, ways [][]string, counts bool) int {

@@ -66,6 +66,37 @@ func TestSecurity07BodiesThatDifferToAServerThatDoesNotMindTheCaseAreDifferent(t
 	}
 }
 
+// Python, Ruby and PHP read a number as a double only if it has a point or an
+// exponent, and JavaScript always does.
+func TestSecurity07NumbersThatAreRoundedOnlyInOneSpellingAreDifferent(t *testing.T) {
+	long := "1" + strings.Repeat("0", 400)
+	for _, pair := range [][2]string{
+		{"9007199254740993", "9007199254740993.0"},
+		{"-9007199254740993", "-9007199254740993.0"},
+		{"100000000000000000000000", "1e23"},
+		{"12345678901234567890", "1.2345678901234567890E19"},
+		{long, "1e400"},
+	} {
+		for _, fields := range [][]string{nil, {"/amount"}} {
+			print := httponce.CanonicalJSON(fields...)
+			a, b := `{"amount":[`+pair[0]+`]}`, `{"amount":[`+pair[1]+`]}`
+			if bytes.Equal(fingerprintOf(print, a), fingerprintOf(print, b)) {
+				t.Errorf("fields %q: %.40s and %.40s are one request", fields, a, b)
+			}
+		}
+	}
+	other := httponce.CanonicalJSON("/amount")
+	if !bytes.Equal(fingerprintOf(other, `{"amount":1,"x":1e23}`), fingerprintOf(other, `{"x":2,"amount":1}`)) {
+		t.Error("a number that does not count makes two requests of one")
+	}
+	whole := httponce.CanonicalJSON()
+	for _, pair := range [][2]string{{"100", "1e2"}, {"9007199254740991", "9007199254740991.0"}, {"0.10", "1e-1"}, {"1e-400", "0.1e-399"}} {
+		if !bytes.Equal(fingerprintOf(whole, pair[0]), fingerprintOf(whole, pair[1])) {
+			t.Errorf("%s and %s are two requests", pair[0], pair[1])
+		}
+	}
+}
+
 func fingerprintOf(print func(*http.Request, []byte) []byte, body string) []byte {
 	return print(httptest.NewRequest("POST", "/orders", strings.NewReader(body)), []byte(body))
 }

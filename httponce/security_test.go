@@ -228,7 +228,9 @@ func TestSecurity07NumbersThatOnlyAFloatMerges(t *testing.T) {
 	} {
 		wantProblem(t, post(h, "k", body), 422, "idempotency_key_reused")
 	}
-	wantAnswer(t, post(h, "k", ` { "amount" : 9007199254740992.0e0 } `), 201, "")
+	wantProblem(t, post(h, "k", `{"amount":9007199254740992.0}`), 422, "idempotency_key_reused") // which 9007199254740993.0 is to many
+	post(h, "l", `{"amount":9007199254740991}`)
+	wantAnswer(t, post(h, "l", ` { "amount" : 9007199254740991.0e0 } `), 201, "")
 }
 
 func TestSecurity09OddKeyHeaders(t *testing.T) {
