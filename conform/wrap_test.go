@@ -28,8 +28,8 @@ func TestWhatIsWrappedPassesEveryRow(t *testing.T) {
 		"as it comes":         {onlyonce.Config{}, httponce.Config{}, []string{"missing", "link"}},
 		"with all it can say": {onlyonce.Config{}, httponce.Config{Required: true, DocsURL: "/docs"}, []string{}},
 		"waiting":             {onlyonce.Config{Wait: 5e9}, httponce.Config{Required: true, DocsURL: "/docs"}, []string{}},
-		"strict":              {onlyonce.Config{}, httponce.Config{Strict: true, DocsURL: "/docs"}, []string{"missing", "forms"}},
-		"any characters":      {onlyonce.Config{}, httponce.Config{Required: true, KeyChars: " \"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789_", DocsURL: "/docs"}, []string{}},
+		"strict":              {onlyonce.Config{}, httponce.Config{KeyFormat: httponce.KeyFormat{Syntax: httponce.StringOnly}, DocsURL: "/docs"}, []string{"missing", "forms"}},
+		"any characters":      {onlyonce.Config{}, httponce.Config{Required: true, KeyFormat: httponce.KeyFormat{Chars: " \"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-0123456789_"}, DocsURL: "/docs"}, []string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

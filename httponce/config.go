@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -25,12 +26,10 @@ type Config struct {
 	// namespace for all routes of a tenant.
 	Operation func(*http.Request) string
 
-	Methods      []string // protected methods; default POST and PATCH; others pass, and a key on them is ignored
-	Header       string   // default "Idempotency-Key"
-	Strict       bool     // take only an RFC 9651 string ("k"), not a bare token (k)
-	MaxKeyLength int      // default 255, at most 1024
-	KeyChars     string   // the characters a key may have; default a-z A-Z 0-9 - _
-	Required     bool     // refuse a request without a key; default: it passes untouched
+	Methods   []string  // protected methods; default POST and PATCH; others pass, and a key on them is ignored
+	Header    string    // default DefaultHeader
+	KeyFormat KeyFormat // of the key; default: 1 to 255 of a-z A-Z 0-9 - _, quoted or bare
+	Required  bool      // refuse a request without a key; default: it passes untouched
 
 	// Fingerprint returns what must be the same in a repeat. It must not keep
 	// body. A request for which it returns nothing is refused with status 500.
@@ -157,23 +156,54 @@ type Config struct {
 // namespace of keys, and so may see each other's answers.
 func SingleTenant(*http.Request) string { return "single" }
 
+// The defaults of a Config.
 const (
-	defaultMaxKey    = 255
-	longestKey       = 1024 // as the root package takes
-	defaultMaxBody   = 1 << 20
-	defaultMaxAnswer = 1 << 20
-	shortestSecret   = 16
-
-	defaultMaxInFlight = 4096
-	defaultMaxNewKeys  = 600_000
-	defaultMaxMemory   = 64 << 20
-	defaultMaxStored   = 64 << 30
+	DefaultHeader       = "Idempotency-Key"
+	DefaultMaxKeyLength = 255
+	DefaultMaxBody      = 1 << 20
+	DefaultMaxAnswer    = 1 << 20
+	DefaultMaxInFlight  = 4096
+	DefaultMaxNewKeys   = 600_000
+	DefaultMaxMemory    = 64 << 20
+	DefaultMaxStored    = 64 << 30
 )
 
-func (c Config) withDefaults(constructor string) Config {
-	nonsense := func(format string, args ...any) {
-		panic("httponce: " + constructor + ": " + fmt.Sprintf(format, args...))
+const (
+	defaultKeyChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+	longestKey      = 1024 // as the root package takes
+	shortestSecret  = 16
+)
+
+func nonsense(constructor, format string, args ...any) {
+	panic("httponce: " + constructor + ": " + fmt.Sprintf(format, args...))
+}
+
+// withKeyDefaults fills in what says how a key is read.
+func (c Config) withKeyDefaults(constructor string) Config {
+	c.Header = http.CanonicalHeaderKey(cmp.Or(c.Header, DefaultHeader))
+	f := &c.KeyFormat
+	if f.MaxLength < 0 || f.MaxLength > longestKey {
+		nonsense(constructor, "KeyFormat.MaxLength is %d: write 1 to %d, or leave it 0 for %d", f.MaxLength, longestKey, DefaultMaxKeyLength)
 	}
+	for i := range len(f.Chars) {
+		if b := f.Chars[i]; b < ' ' || b > '~' {
+			nonsense(constructor, "KeyFormat.Chars has the byte %#x: write printable ASCII characters", b)
+		}
+	}
+	switch {
+	case f.Syntax < StringOrToken || f.Syntax > TokenOnly:
+		nonsense(constructor, "KeyFormat.Syntax is %d: write StringOrToken, StringOnly or TokenOnly", f.Syntax)
+	case f.Syntax == TokenOnly && strings.ContainsAny(f.Chars, afterToken):
+		nonsense(constructor, "KeyFormat.Chars has a character that a bare key can't have (one of %q): leave it out, or write another Syntax than TokenOnly", afterToken)
+	}
+	f.MaxLength = cmp.Or(f.MaxLength, DefaultMaxKeyLength)
+	f.Chars = cmp.Or(f.Chars, defaultKeyChars)
+	return c
+}
+
+func (c Config) withDefaults(constructor string) Config {
+	nonsense := func(format string, args ...any) { nonsense(constructor, format, args...) }
+	c = c.withKeyDefaults(constructor)
 	if c.Tenant == nil {
 		nonsense("Config.Tenant is nil: give a function that names whose request it is, or httponce.SingleTenant if all callers are one")
 	}
@@ -185,24 +215,12 @@ func (c Config) withDefaults(constructor string) Config {
 			nonsense("Config.Methods has %s, which needs no protection: name methods that change something, such as POST", m)
 		}
 	}
-	if c.Header == "" {
-		c.Header = "Idempotency-Key"
-	}
-	c.Header = http.CanonicalHeaderKey(c.Header)
-	if c.MaxKeyLength < 0 || c.MaxKeyLength > longestKey {
-		nonsense("Config.MaxKeyLength is %d: write 1 to %d, or leave it 0 for %d", c.MaxKeyLength, longestKey, defaultMaxKey)
-	}
 	if c.MaxBody < 0 || c.MaxAnswer < 0 || c.MaxWait < 0 || c.MaxInFlight < 0 || c.MaxNewKeys < 0 ||
 		c.MaxMemory < 0 || c.MaxTenantMemory < 0 || c.MaxStored < 0 || c.MaxTenantStored < 0 {
 		nonsense("a limit of the Config is negative: write a positive value, or leave it 0 for the default")
 	}
 	if s := c.MismatchStatus; s != 0 && s != http.StatusConflict && s != http.StatusUnprocessableEntity {
 		nonsense("Config.MismatchStatus is %d: write 422 or 409", s)
-	}
-	for i := range len(c.KeyChars) {
-		if b := c.KeyChars[i]; b < ' ' || b > '~' {
-			nonsense("Config.KeyChars has the byte %#x: write printable ASCII characters", b)
-		}
 	}
 	c.FingerprintHeaders = slices.Clone(c.FingerprintHeaders)
 	for i, name := range c.FingerprintHeaders {
@@ -219,17 +237,16 @@ func (c Config) withDefaults(constructor string) Config {
 	if n := len(c.FingerprintSecret); c.FingerprintSecret != nil && n < shortestSecret {
 		nonsense("Config.FingerprintSecret has %d bytes: give %d random ones or more", n, shortestSecret)
 	}
-	c.MaxKeyLength = cmp.Or(c.MaxKeyLength, defaultMaxKey)
-	c.MaxBody = cmp.Or(c.MaxBody, defaultMaxBody)
-	c.MaxAnswer = cmp.Or(c.MaxAnswer, defaultMaxAnswer)
-	c.MaxInFlight = cmp.Or(c.MaxInFlight, defaultMaxInFlight)
-	c.MaxNewKeys = cmp.Or(c.MaxNewKeys, defaultMaxNewKeys)
-	c.MaxMemory = cmp.Or(c.MaxMemory, max(defaultMaxMemory, 4*c.MaxBody, 4*int64(c.MaxAnswer)))
+	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
+	c.MaxAnswer = cmp.Or(c.MaxAnswer, DefaultMaxAnswer)
+	c.MaxInFlight = cmp.Or(c.MaxInFlight, DefaultMaxInFlight)
+	c.MaxNewKeys = cmp.Or(c.MaxNewKeys, DefaultMaxNewKeys)
+	c.MaxMemory = cmp.Or(c.MaxMemory, max(DefaultMaxMemory, 4*c.MaxBody, 4*int64(c.MaxAnswer)))
 	c.MaxTenantMemory = cmp.Or(c.MaxTenantMemory, c.MaxMemory/2)
 	if least := min(c.MaxMemory, c.MaxTenantMemory); c.MaxBody > least-least/4 {
 		nonsense("Config.MaxBody is %d, and of MaxMemory and MaxTenantMemory long bodies may take %d: raise these, or lower MaxBody", c.MaxBody, least-least/4)
 	}
-	c.MaxStored = cmp.Or(c.MaxStored, defaultMaxStored)
+	c.MaxStored = cmp.Or(c.MaxStored, DefaultMaxStored)
 	c.MaxTenantStored = cmp.Or(c.MaxTenantStored, (c.MaxStored+3)/4)
 	c.MismatchStatus = cmp.Or(c.MismatchStatus, http.StatusUnprocessableEntity)
 	if c.StoreStatus == nil {

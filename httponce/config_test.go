@@ -18,14 +18,16 @@ func TestAConfigThatMakesNoSenseIsRefused(t *testing.T) {
 	g := newGuard(onlyonce.Config{})
 	tenant := httponce.SingleTenant
 	for wants, cfg := range map[string]httponce.Config{
-		"SingleTenant":  {},
-		"422 or 409":    {Tenant: tenant, MismatchStatus: 400},
-		"leave out one": {Tenant: tenant, SkipFingerprint: true, Fingerprint: httponce.CanonicalJSON()},
-		"1 to 1024":     {Tenant: tenant, MaxKeyLength: 1025},
-		"negative":      {Tenant: tenant, MaxBody: -1},
-		"GET":           {Tenant: tenant, Methods: []string{"POST", "GET"}},
-		"printable":     {Tenant: tenant, KeyChars: "abcä"},
-		"16 random":     {Tenant: tenant, FingerprintSecret: []byte("short")},
+		"SingleTenant":          {},
+		"422 or 409":            {Tenant: tenant, MismatchStatus: 400},
+		"leave out one":         {Tenant: tenant, SkipFingerprint: true, Fingerprint: httponce.CanonicalJSON()},
+		"1 to 1024":             {Tenant: tenant, KeyFormat: httponce.KeyFormat{MaxLength: 1025}},
+		"negative":              {Tenant: tenant, MaxBody: -1},
+		"GET":                   {Tenant: tenant, Methods: []string{"POST", "GET"}},
+		"printable":             {Tenant: tenant, KeyFormat: httponce.KeyFormat{Chars: "abcä"}},
+		"StringOnly or":         {Tenant: tenant, KeyFormat: httponce.KeyFormat{Syntax: 3}},
+		"a bare key can't have": {Tenant: tenant, KeyFormat: httponce.KeyFormat{Syntax: httponce.TokenOnly, Chars: "ab;"}},
+		"16 random":             {Tenant: tenant, FingerprintSecret: []byte("short")},
 	} {
 		func() {
 			defer func() {
@@ -71,7 +73,7 @@ func TestOtherMethodsHeadersAndKeysCanBeSet(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), httponce.Config{
 		Tenant: httponce.SingleTenant, Methods: []string{"PUT"}, Header: "x-request-key", Required: true,
-		MaxKeyLength: 3, KeyChars: "0123456789.", Strict: true,
+		KeyFormat: httponce.KeyFormat{MaxLength: 3, Chars: "0123456789.", Syntax: httponce.StringOnly},
 	})
 	put := func(key string) *httptest.ResponseRecorder {
 		r := httptest.NewRequest("PUT", "/orders", strings.NewReader("x"))

@@ -11,26 +11,36 @@ import (
 // afterToken is what ends a token.
 const afterToken = "; \t,\""
 
-// A keyForm is what a key has to look like.
-type keyForm struct {
-	strict  bool
-	longest int
-	allowed [256]bool
-	bare    bool   // every key can be written as a token, without quotes
-	chars   string // those that are allowed, for people
+// A KeyFormat says which idempotency keys are accepted. The zero KeyFormat accepts
+// 1 to DefaultMaxKeyLength of the characters a-z A-Z 0-9 - _, quoted or bare.
+type KeyFormat struct {
+	Syntax    KeySyntax // of the header; default StringOrToken
+	MaxLength int       // in bytes; default DefaultMaxKeyLength, at most 1024
+	Chars     string    // the characters of a key, printable ASCII; default a-z A-Z 0-9 - _
 }
 
-func newKeyForm(c Config) keyForm {
-	f := keyForm{strict: c.Strict, longest: c.MaxKeyLength}
-	chars := c.KeyChars
-	if chars == "" {
-		chars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+// A KeySyntax says how the header writes a key.
+type KeySyntax int
+
+const (
+	StringOrToken KeySyntax = iota // an RFC 9651 string ("k") or a bare token (k), either with parameters
+	StringOnly                     // an RFC 9651 string, as the expired Internet-Draft on the header asks for
+	TokenOnly                      // the bare key and nothing else
+)
+
+// A keyReader reads keys of a format.
+type keyReader struct {
+	syntax  KeySyntax
+	longest int
+	allowed [256]bool
+	bare    bool // every key can be written as a token, without quotes
+}
+
+func newKeyReader(format KeyFormat) keyReader {
+	f := keyReader{syntax: format.Syntax, longest: format.MaxLength, bare: !strings.ContainsAny(format.Chars, afterToken)}
+	for i := range len(format.Chars) {
+		f.allowed[format.Chars[i]] = true
 	}
-	for i := range len(chars) {
-		f.allowed[chars[i]] = true
-	}
-	f.bare = !strings.ContainsAny(chars, afterToken)
-	f.chars = describe(&f.allowed)
 	return f
 }
 
@@ -73,8 +83,8 @@ func kind(c byte) byte {
 }
 
 // notAllowed says which character at the beginning of s a key may not have.
-func (f *keyForm) notAllowed(s string) string {
-	if f.allowed[s[0]] {
+func (f *keyReader) notAllowed(s string) string {
+	if f.allowed[s[0]] { // but not without quotes
 		return "A key with " + strconv.Quote(s[:1]) + ` must be a quoted string, such as "8e03978e".`
 	}
 	r, size := utf8.DecodeRuneInString(s)
@@ -82,17 +92,19 @@ func (f *keyForm) notAllowed(s string) string {
 	if r != utf8.RuneError || size > 1 {
 		name = "the character " + strconv.QuoteToASCII(string(r))
 	}
-	return "The key has " + name + ", which is not allowed. Allowed characters: " + f.chars + "."
+	return "The key has " + name + ", which is not allowed. Allowed characters: " + describe(&f.allowed) + "."
 }
 
 // read returns the key in a header's values, or says what is wrong with them.
-func (f *keyForm) read(values []string) (key, wrong string) {
+func (f *keyReader) read(values []string) (key, wrong string) {
 	if len(values) != 1 {
 		return "", "The header is given more than once."
 	}
 	s := values[0]
-	if f.bare && !f.strict && f.judge(s) == "" {
-		return s, ""
+	if f.syntax == TokenOnly || f.bare && f.syntax == StringOrToken {
+		if wrong = f.judge(s); wrong == "" || f.syntax == TokenOnly {
+			return s, wrong
+		}
 	}
 	s = strings.Trim(s, " \t")
 	rest := ""
@@ -104,7 +116,7 @@ func (f *keyForm) read(values []string) (key, wrong string) {
 		if key, rest, ok = quoted(s); !ok {
 			return "", "The header is not a well-formed string."
 		}
-	case f.strict:
+	case f.syntax == StringOnly:
 		return "", `The key must be a quoted string, such as "8e03978e".`
 	default:
 		key, rest = s, ""
@@ -121,7 +133,7 @@ func (f *keyForm) read(values []string) (key, wrong string) {
 	return key, f.judge(key)
 }
 
-func (f *keyForm) judge(key string) (wrong string) {
+func (f *keyReader) judge(key string) (wrong string) {
 	switch {
 	case key == "":
 		return "The key is empty."

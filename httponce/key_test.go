@@ -92,8 +92,8 @@ var keyCases = []struct {
 }
 
 func TestAKeyIsATokenOrAStringWithParameters(t *testing.T) {
-	f := newKeyForm(Config{MaxKeyLength: defaultMaxKey})
-	strict := newKeyForm(Config{MaxKeyLength: defaultMaxKey, Strict: true})
+	f := newKeyReader(KeyFormat{MaxLength: DefaultMaxKeyLength, Chars: defaultKeyChars})
+	strict := newKeyReader(KeyFormat{MaxLength: DefaultMaxKeyLength, Chars: defaultKeyChars, Syntax: StringOnly})
 	for _, c := range keyCases {
 		key, wrong := f.read([]string{c.in})
 		if c.key == "" != (wrong != "") || c.key != "" && key != c.key {
@@ -112,11 +112,24 @@ func TestAKeyIsATokenOrAStringWithParameters(t *testing.T) {
 }
 
 func TestAKeyMayHaveOtherCharactersWhereTheyAreAllowed(t *testing.T) {
-	f := newKeyForm(Config{MaxKeyLength: 10, KeyChars: `ab/ ";\,`})
+	f := newKeyReader(KeyFormat{MaxLength: 10, Chars: `ab/ ";\,`})
 	for in, want := range map[string]string{"a/b": "a/b", `"a b"`: "a b", `"a\"b"`: `a"b`, `"\\a\\"`: `\a\`, `"a,b;a"`: "a,b;a", "a,b": "", "a b": "", "c": "", "-": ""} {
 		if key, wrong := f.read([]string{in}); key != want && wrong == "" || want != "" && wrong != "" {
 			t.Errorf("%q is read as %q, %q", in, key, wrong)
 		}
+	}
+}
+
+func TestWhereOnlyTokensAreTakenTheHeaderIsTheKey(t *testing.T) {
+	f := newKeyReader(KeyFormat{Syntax: TokenOnly, MaxLength: 3, Chars: defaultKeyChars})
+	for in, taken := range map[string]bool{"k": true, "k-1": true, `"k"`: false, "k;x": false, " k": false, "": false, "k.1": false, "four": false} {
+		key, wrong := f.read([]string{in})
+		if taken != (wrong == "") || taken && key != in {
+			t.Errorf("%q is read as %q, %q", in, key, wrong)
+		}
+	}
+	if _, wrong := f.read([]string{"k", "k"}); wrong == "" {
+		t.Error("two headers are taken")
 	}
 }
 
@@ -135,7 +148,7 @@ func FuzzKey(f *testing.F) {
 	for _, c := range keyCases {
 		f.Add(c.in)
 	}
-	form := newKeyForm(Config{MaxKeyLength: defaultMaxKey})
+	form := newKeyReader(KeyFormat{MaxLength: DefaultMaxKeyLength, Chars: defaultKeyChars})
 	f.Fuzz(func(t *testing.T, in string) {
 		key, wrong := form.read([]string{in})
 		m := keyGrammar.FindStringSubmatch(in)
@@ -158,10 +171,10 @@ func FuzzKey(f *testing.F) {
 }
 
 func TestARefusedKeyNamesItsCharacterAndThoseThatAreAllowed(t *testing.T) {
-	usual := newKeyForm(Config{MaxKeyLength: defaultMaxKey})
-	other := newKeyForm(Config{MaxKeyLength: 4, KeyChars: "abcxyz019:/ ,"})
+	usual := newKeyReader(KeyFormat{MaxLength: DefaultMaxKeyLength, Chars: defaultKeyChars})
+	other := newKeyReader(KeyFormat{MaxLength: 4, Chars: "abcxyz019:/ ,"})
 	for _, c := range []struct {
-		form *keyForm
+		form *keyReader
 		in   string
 		want string
 	}{

@@ -16,7 +16,7 @@ import (
 type layer struct {
 	guard *onlyonce.Guard
 	cfg   Config
-	keys  keyForm
+	keys  keyReader
 	quota *quota
 	way   way
 	dates dates
@@ -35,7 +35,7 @@ func newLayer(g *onlyonce.Guard, cfg Config, way way) *layer {
 	if u == nil {
 		u = usageOf(g)
 	}
-	return &layer{guard: g, cfg: cfg, keys: newKeyForm(cfg), quota: newQuota(u, cfg), way: way}
+	return &layer{guard: g, cfg: cfg, keys: newKeyReader(cfg.KeyFormat), quota: newQuota(u, cfg), way: way}
 }
 
 // A call is a request that is protected.

@@ -1,7 +1,6 @@
 package httponce
 
 import (
-	"cmp"
 	"errors"
 	"net/http"
 	"strconv"
@@ -12,26 +11,29 @@ import (
 )
 
 // ReadKey returns the request's idempotency key, for a handler that calls
-// onlyonce.Do or DoTx itself. The header and the form of the key are those of
-// the zero Config. Without a key, or with one that is not well-formed, refusal is
-// what to answer.
-func ReadKey(r *http.Request) (key string, refusal *Problem) {
-	return defaultKeys.readFrom(r, "Idempotency-Key")
-}
+// onlyonce.Do or DoTx itself. The header and the format of the key are those of
+// the zero Config. Without a key, or with one that is not well-formed, the error is
+// a Problem, which ProblemOf returns:
+//
+//	key, err := httponce.ReadKey(r)
+//	if err != nil {
+//		httponce.ProblemOf(err).ServeHTTP(w, r)
+//		return
+//	}
+func ReadKey(r *http.Request) (string, error) { return defaultKeys.readFrom(r, DefaultHeader) }
 
-// ReadKey is the function ReadKey for the header and the form of the key that the
+// ReadKey is the function ReadKey for the header and the format of the key that the
 // Config says.
-func (c Config) ReadKey(r *http.Request) (key string, refusal *Problem) {
-	c.MaxKeyLength = cmp.Or(c.MaxKeyLength, defaultMaxKey)
-	keys := newKeyForm(c)
-	return keys.readFrom(r, http.CanonicalHeaderKey(cmp.Or(c.Header, "Idempotency-Key")))
+func (c Config) ReadKey(r *http.Request) (string, error) {
+	c = c.withKeyDefaults("ReadKey")
+	keys := newKeyReader(c.KeyFormat)
+	return keys.readFrom(r, c.Header)
 }
 
-func (f *keyForm) readFrom(r *http.Request, header string) (key string, refusal *Problem) {
+func (f *keyReader) readFrom(r *http.Request, header string) (string, error) {
 	values, given := r.Header[header]
 	if !given {
-		missing := keyMissing
-		return "", &missing
+		return "", keyMissing
 	}
 	key, wrong := f.read(values)
 	if wrong == "" {
@@ -39,10 +41,10 @@ func (f *keyForm) readFrom(r *http.Request, header string) (key string, refusal 
 	}
 	invalid := keyInvalid
 	invalid.Detail = wrong
-	return "", &invalid
+	return "", invalid
 }
 
-var defaultKeys = newKeyForm(Config{MaxKeyLength: defaultMaxKey})
+var defaultKeys = newKeyReader(Config{}.withKeyDefaults("").KeyFormat)
 
 // PreferredWait returns how long the request's "Prefer: wait=N" (RFC 7240) asks
 // to wait, at most longest, as onlyonce.Request.Wait takes it: 0 without one, and
@@ -71,14 +73,17 @@ func PreferredWait(r *http.Request, longest time.Duration) time.Duration {
 	return 0
 }
 
-// ProblemOf says what an error of onlyonce.Do or DoTx means to a client. One that
-// is not the package's own is the command's: its text is for logs only.
+// ProblemOf says what an error of onlyonce.Do, DoTx or ReadKey means to a client.
+// Any other error is the command's: its text is for logs only.
 func ProblemOf(err error) Problem { return problemOf(err, commandFailed) }
 
 func problemOf(err error, otherwise Problem) Problem {
 	p := otherwise
+	var problem Problem
 	var busy *onlyonce.InFlightError
 	switch {
+	case errors.As(err, &problem):
+		return problem
 	case errors.Is(err, onlyonce.ErrMismatch):
 		p = keyReused
 	case errors.As(err, &busy):

@@ -35,21 +35,21 @@ func TestAHandlerOfItsOwnReadsAKeyAsTheLayerDoes(t *testing.T) {
 		if c.header != nil {
 			r.Header["Idempotency-Key"] = c.header
 		}
-		key, refusal := httponce.ReadKey(r)
-		if code := codeOf(refusal); key != c.key || code != c.code {
+		key, err := httponce.ReadKey(r)
+		refusal := problemIn(err)
+		if code := refusal.Code; key != c.key || code != c.code {
 			t.Errorf("%q: key %q, code %q, want %q and %q", c.header, key, code, c.key, c.code)
 		}
-		if refusal != nil && (refusal.Status != 400 || refusal.Detail == "") {
+		if err != nil && (refusal.Status != 400 || refusal.Detail == "") {
 			t.Errorf("%q is refused with %+v", c.header, refusal)
 		}
 	}
 }
 
-func codeOf(p *httponce.Problem) string {
-	if p == nil {
-		return ""
-	}
-	return p.Code
+// problemIn returns the problem that err is, if it is one.
+func problemIn(err error) (p httponce.Problem) {
+	errors.As(err, &p)
+	return p
 }
 
 func TestWhatAnErrorMeansToAClient(t *testing.T) {
@@ -86,6 +86,20 @@ func TestWhatAnErrorMeansToAClient(t *testing.T) {
 	}
 }
 
+func TestAProblemIsAnErrorThatKeepsItsText(t *testing.T) {
+	cause := errors.New("secret")
+	err := fmt.Errorf("create: %w", httponce.Problem{Code: "no_stock", Status: 409, Detail: "None is left.", Err: cause})
+	p := httponce.ProblemOf(err)
+	if p.Code != "no_stock" || p.Status != 409 || !errors.Is(err, cause) || !strings.Contains(err.Error(), "None is left.") {
+		t.Errorf("%v is %+v", err, p)
+	}
+	w := httptest.NewRecorder()
+	p.ServeHTTP(w, nil)
+	if strings.Contains(w.Body.String(), "secret") {
+		t.Errorf("the client is told %s", w.Body)
+	}
+}
+
 func createOrder(context.Context) (string, error) {
 	fmt.Println("the order is made")
 	return "order 1", nil
@@ -94,9 +108,9 @@ func createOrder(context.Context) (string, error) {
 func ExampleReadKey() {
 	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
 	handler := func(w http.ResponseWriter, r *http.Request) {
-		key, refusal := httponce.ReadKey(r)
-		if refusal != nil {
-			refusal.ServeHTTP(w, r)
+		key, err := httponce.ReadKey(r)
+		if err != nil {
+			httponce.ProblemOf(err).ServeHTTP(w, r)
 			return
 		}
 		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<10))

@@ -8,25 +8,28 @@ import (
 	"time"
 )
 
-// A Problem is why the layer itself, not the handler, answers a request. Its
-// Code is one of
-//
-//	idempotency_key_missing   400  a key is required
-//	idempotency_key_invalid   400
-//	tenant_missing            401  Config.Tenant returned ""
-//	body_too_large            413
-//	body_encoded              415  the key is looked for in the body, which has a Content-Encoding
-//	body_unreadable           400  the body did not come to its end
-//	idempotency_key_reused    422  the key was used for a different request
-//	request_in_progress       409  another request with the key is running
-//	outcome_unknown           409  nobody knows whether the command took effect; 500 for a handler of WrapTx that says so
-//	command_failed            500  it failed, and left no answer of its own
-//	answer_too_large          500  its answer is too large for a transaction, which was rolled back
-//	too_many_requests         429  the tenant's limits are reached
-//	overloaded                503  the process's limits are reached; nothing ran
-//	store_unavailable         503  nothing ran
+// The codes of a Problem, with the status of each.
+const (
+	CodeKeyMissing       = "idempotency_key_missing" // 400: a key is required
+	CodeKeyInvalid       = "idempotency_key_invalid" // 400
+	CodeTenantMissing    = "tenant_missing"          // 401: Config.Tenant returned ""
+	CodeBodyTooLarge     = "body_too_large"          // 413
+	CodeBodyEncoded      = "body_encoded"            // 415: the key is looked for in the body, which has a Content-Encoding
+	CodeBodyUnreadable   = "body_unreadable"         // 400: the body did not come to its end
+	CodeKeyReused        = "idempotency_key_reused"  // 422: the key was used for a different request
+	CodeInProgress       = "request_in_progress"     // 409: another request with the key is running
+	CodeOutcomeUnknown   = "outcome_unknown"         // 409: nobody knows whether the command took effect; 500 for a handler of WrapTx that says so
+	CodeCommandFailed    = "command_failed"          // 500: it failed, and left no answer of its own
+	CodeAnswerTooLarge   = "answer_too_large"        // 500: its answer is too large for a transaction, which was rolled back
+	CodeTooManyRequests  = "too_many_requests"       // 429: the tenant's limits are reached
+	CodeOverloaded       = "overloaded"              // 503: the process's limits are reached; nothing ran
+	CodeStoreUnavailable = "store_unavailable"       // 503: nothing ran
+)
+
+// A Problem is why the layer itself, not the handler, answers a request. It is also
+// the error that ReadKey returns.
 type Problem struct {
-	Code       string
+	Code       string // one of the constants
 	Status     int
 	Title      string
 	Detail     string
@@ -36,6 +39,20 @@ type Problem struct {
 	Key        string        // the request's key, if it is well-formed
 	Err        error         // for logs, never for the client; may be nil
 }
+
+// Error is the text for logs; it has Err's.
+func (p Problem) Error() string {
+	text := "httponce: " + p.Code
+	if p.Detail != "" {
+		text += ": " + p.Detail
+	}
+	if p.Err != nil {
+		text += ": " + p.Err.Error()
+	}
+	return text
+}
+
+func (p Problem) Unwrap() error { return p.Err }
 
 // ServeHTTP writes the problem as an RFC 9457 document, with Retry-After if
 // there is one to say. Without a Type that is about:blank, and the title the
@@ -74,68 +91,68 @@ func (p Problem) sayWhen(h http.Header) {
 // What there is to say of each problem; Config.Header stands for itself.
 var (
 	keyMissing = Problem{
-		Code: "idempotency_key_missing", Status: http.StatusBadRequest, Title: "The request has no idempotency key",
+		Code: CodeKeyMissing, Status: http.StatusBadRequest, Title: "The request has no idempotency key",
 		Detail: "The request must have an idempotency key. Send a new, random one with every new command, and the same one with every repeat.",
 	}
 	keyInvalid = Problem{
-		Code: "idempotency_key_invalid", Status: http.StatusBadRequest, Title: "The idempotency key is not valid",
+		Code: CodeKeyInvalid, Status: http.StatusBadRequest, Title: "The idempotency key is not valid",
 	}
 	tenantMissing = Problem{
-		Code: "tenant_missing", Status: http.StatusUnauthorized, Title: "The caller could not be identified",
+		Code: CodeTenantMissing, Status: http.StatusUnauthorized, Title: "The caller could not be identified",
 		Detail: "The caller could not be identified, and a request with an idempotency key must come from a known one. Nothing was done.",
 	}
 	bodyTooLarge = Problem{
-		Code: "body_too_large", Status: http.StatusRequestEntityTooLarge, Title: "The request's body is too large",
+		Code: CodeBodyTooLarge, Status: http.StatusRequestEntityTooLarge, Title: "The request's body is too large",
 		Detail: "The request's body is longer than is accepted. Nothing was done.",
 	}
 	bodyEncoded = Problem{
-		Code: "body_encoded", Status: http.StatusUnsupportedMediaType, Title: "The request's body has a content coding",
+		Code: CodeBodyEncoded, Status: http.StatusUnsupportedMediaType, Title: "The request's body has a content coding",
 		Detail: "The idempotency key is looked for in the request's body, which must have no Content-Encoding. Nothing was done.",
 	}
 	bodyUnreadable = Problem{
-		Code: "body_unreadable", Status: http.StatusBadRequest, Title: "The request's body did not come to its end",
+		Code: CodeBodyUnreadable, Status: http.StatusBadRequest, Title: "The request's body did not come to its end",
 		Detail: "The request's body is malformed, or did not come to its end in time. Nothing was done. Send the request again, with the same key.", Retryable: true,
 	}
 	keyReused = Problem{
-		Code: "idempotency_key_reused", Status: http.StatusUnprocessableEntity, Title: "The idempotency key was used for a different request",
+		Code: CodeKeyReused, Status: http.StatusUnprocessableEntity, Title: "The idempotency key was used for a different request",
 		Detail: "The idempotency key was used before, for a different request. Nothing was done. Send a different request with a new key.",
 	}
 	inProgress = Problem{
-		Code: "request_in_progress", Status: http.StatusConflict, Title: "A request with this idempotency key is in progress",
+		Code: CodeInProgress, Status: http.StatusConflict, Title: "A request with this idempotency key is in progress",
 		Detail: "A request with this idempotency key is still running. Send the request again later, with the same key, to get its answer.", Retryable: true,
 	}
 	outcomeUnknown = Problem{
-		Code: "outcome_unknown", Status: http.StatusConflict, Title: "Nobody knows whether the request took effect",
+		Code: CodeOutcomeUnknown, Status: http.StatusConflict, Title: "Nobody knows whether the request took effect",
 		Detail: "An earlier request with this key may or may not have taken effect. Someone has to look before it is sent again.",
 	}
 	commandFailed = Problem{
-		Code: "command_failed", Status: http.StatusInternalServerError, Title: "The request failed",
+		Code: CodeCommandFailed, Status: http.StatusInternalServerError, Title: "The request failed",
 		Detail: "The request failed and was not carried out. Send it again, with the same key.", Retryable: true,
 	}
 	failureKept = Problem{
-		Code: "command_failed", Status: http.StatusInternalServerError, Title: "The request failed",
+		Code: CodeCommandFailed, Status: http.StatusInternalServerError, Title: "The request failed",
 		Detail: "The request failed, and a repeat with the same key fails in the same way.",
 	}
 	fingerprintMissing = Problem{
-		Code: "command_failed", Status: http.StatusInternalServerError, Title: "The request failed",
+		Code: CodeCommandFailed, Status: http.StatusInternalServerError, Title: "The request failed",
 		Detail: "Nothing was done. The server is misconfigured.",
 		Err:    errors.New("httponce: Config.Fingerprint returned nothing: return a hash of the request, or set Config.SkipFingerprint to compare nothing"),
 	}
 	answerTooLarge = Problem{
-		Code: "answer_too_large", Status: http.StatusInternalServerError, Title: "The answer is too large",
+		Code: CodeAnswerTooLarge, Status: http.StatusInternalServerError, Title: "The answer is too large",
 		Detail: "The request was not carried out, because its answer is too large to be committed with it.",
 	}
 	tooMany = Problem{
-		Code: "too_many_requests", Status: http.StatusTooManyRequests, Title: "Too many requests",
+		Code: CodeTooManyRequests, Status: http.StatusTooManyRequests, Title: "Too many requests",
 		Detail: "The caller has reached its limit of requests. Nothing was done. Send the request again later, with the same key.", Retryable: true,
 	}
 	overloaded = Problem{
-		Code: "overloaded", Status: http.StatusServiceUnavailable, Title: "The server is busy",
+		Code: CodeOverloaded, Status: http.StatusServiceUnavailable, Title: "The server is busy",
 		Detail: "The server is at the limit of what it handles at a time. Nothing was done. Send the request again later, with the same key.", Retryable: true,
 		RetryAfter: time.Second,
 	}
 	storeUnavailable = Problem{
-		Code: "store_unavailable", Status: http.StatusServiceUnavailable, Title: "The request can't be protected now",
+		Code: CodeStoreUnavailable, Status: http.StatusServiceUnavailable, Title: "The request can't be protected now",
 		Detail: "The store of idempotency keys can't be reached, so the request was not run. Send it again later, with the same key.", Retryable: true, RetryAfter: 5 * time.Second,
 	}
 )

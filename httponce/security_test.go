@@ -35,7 +35,7 @@ func postAs(h http.Handler, tenant, key, body string) *httptest.ResponseRecorder
 func TestSecurity01CrossTenantReplay(t *testing.T) {
 	var runs atomic.Int32
 	cfg := byTenant
-	cfg.KeyChars = "abc|/"
+	cfg.KeyFormat.Chars = "abc|/"
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
 	for i, id := range [][2]string{{"a", "b"}, {"b", "a"}, {"a", "c"}, {"a|b", "c"}, {"a", "b|c"}, {"a/b", "c"}, {"a", "b/c"}, {"A", "b"}} {
 		wantAnswer(t, postAs(h, id[0], id[1], "same"), 201, fmt.Sprintf("run %d of same", i+1))

@@ -126,12 +126,12 @@ func TestEveryAttemptHasTheSameKeyAndTheSameBytes(t *testing.T) {
 
 func TestTheKeysAreOnesThatServersTake(t *testing.T) {
 	var runs atomic.Int32
-	for name, strict := range map[string]bool{"bare": false, "quoted": true} {
+	for name, syntax := range map[string]httponce.KeySyntax{"bare": httponce.TokenOnly, "quoted": httponce.StringOnly} {
 		cfg := single
-		cfg.Strict = strict
+		cfg.KeyFormat.Syntax = syntax
 		server := httptest.NewServer(httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg))
 		defer server.Close()
-		client := &http.Client{Transport: &httponce.Transport{Base: server.Client().Transport, Quoted: strict}}
+		client := &http.Client{Transport: &httponce.Transport{Base: server.Client().Transport, Quoted: syntax == httponce.StringOnly}}
 		w, err := client.Post(server.URL, "text/plain", strings.NewReader("tea"))
 		if err != nil {
 			t.Fatal(err)

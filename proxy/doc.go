@@ -20,7 +20,7 @@
 //
 // The upstream gets the key in one form, however the client wrote it: pay-1 for
 // pay-1, "pay-1" and pay-1;x=1, and a quoted string (RFC 9651) if the key needs
-// quotes or Once.Strict is set. It also gets Idempotency-Attempt (the number of the attempt; the first is 1) and Idempotency-Fence (a number higher
+// quotes or Once.KeyFormat takes nothing else. It also gets Idempotency-Attempt (the number of the attempt; the first is 1) and Idempotency-Fence (a number higher
 // than that of every earlier attempt: a row that remembers the highest can
 // refuse what a lost attempt still writes). What a client sends under these two
 // names never reaches it. A keyed request is never sent twice by one attempt.

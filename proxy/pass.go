@@ -189,11 +189,11 @@ func (rt *route) refuseBody(w http.ResponseWriter, r *http.Request, p httponce.P
 
 var (
 	bodyTooLarge = httponce.Problem{
-		Code: "body_too_large", Status: http.StatusRequestEntityTooLarge, Title: "The request's body is too large",
+		Code: httponce.CodeBodyTooLarge, Status: http.StatusRequestEntityTooLarge, Title: "The request's body is too large",
 		Detail: "The request's body is longer than is accepted. Nothing was done.",
 	}
 	bodyUnreadable = httponce.Problem{
-		Code: "body_unreadable", Status: http.StatusBadRequest, Title: "The request's body did not come to its end",
+		Code: httponce.CodeBodyUnreadable, Status: http.StatusBadRequest, Title: "The request's body did not come to its end",
 		Detail: "The request's body is malformed, or did not come to its end in time.",
 	}
 	noAnswer = httponce.Problem{

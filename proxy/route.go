@@ -190,7 +190,7 @@ func newRoute(r Route, l *link, t *table) *route {
 		made.Once.FingerprintHeaders = append(slices.Clone(made.Once.FingerprintHeaders), "Host")
 	}
 	made.through = made.passer()
-	made.header = http.CanonicalHeaderKey(cmp.Or(made.Once.Header, "Idempotency-Key"))
+	made.header = http.CanonicalHeaderKey(cmp.Or(made.Once.Header, httponce.DefaultHeader))
 	if r.KeyPointer != "" {
 		pointer, _ := parsePointer(r.KeyPointer) // checked
 		made.Once.KeyInBody = keyIn(pointer)

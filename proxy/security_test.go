@@ -32,7 +32,7 @@ func keyed(tenant, key string) http.Header {
 func TestSecurity01TenantsAreApart(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) {
-		r.Once = httponce.Config{Tenant: byTenant, KeyChars: "abc|"}
+		r.Once = httponce.Config{Tenant: byTenant, KeyFormat: httponce.KeyFormat{Chars: "abc|"}}
 	})
 	for i, id := range [][2]string{{"a", "b"}, {"b", "a"}, {"a|b", "c"}, {"a", "b|c"}} {
 		res, body := send(t, "POST", "http://"+addr+"/v1/orders", keyed(id[0], id[1]), "same")

@@ -53,13 +53,13 @@ func (rt *route) writeKey(r *http.Request, a *onlyonce.Attempt) {
 	key := ""
 	if a != nil {
 		key = a.Record().ID.Key
-	} else if read, refusal := rt.Once.ReadKey(r); refusal == nil {
+	} else if read, err := rt.Once.ReadKey(r); err == nil {
 		key = read
 	}
 	if key == "" {
 		return
 	}
-	if rt.Once.Strict || strings.ContainsAny(key, " \",;\\") {
+	if rt.Once.KeyFormat.Syntax == httponce.StringOnly || strings.ContainsAny(key, " \",;\\") {
 		key = quote(key)
 	}
 	if sent := r.Header[rt.header]; len(sent) != 1 || sent[0] != key {

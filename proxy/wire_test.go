@@ -28,7 +28,7 @@ func TestTheUpstreamGetsOneKeyHoweverItIsWritten(t *testing.T) {
 	h2.Start()
 	defer h2.Close()
 	for _, up := range []*proxy.Upstream{upstream(t, fails), {URL: parse(t, h2.URL), HTTP2: true}} {
-		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.KeyChars = "pay-1, " })
+		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.KeyFormat.Chars = "pay-1, " })
 		for i, key := range []string{`"pay-1"`, `pay-1`, `pay-1;x=1`, ` "pay-1" ;x`, `"pay-1";a="b";c=?1`} {
 			exchange(t, addr, post11+"Idempotency-Key: "+key+"\r\nConnection: close\r\n\r\n", 1000)
 			if strings.Contains(key, "\" ;") {
@@ -46,7 +46,7 @@ func TestTheUpstreamGetsOneKeyHoweverItIsWritten(t *testing.T) {
 		if got := <-keys; got != `1 ["\"pay, 1\""]` {
 			t.Errorf("a key that needs quotes is sent as %s", got)
 		}
-		strict := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.Strict = true })
+		strict := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.KeyFormat.Syntax = httponce.StringOnly })
 		post(t, strict, `"pay-1";x`, "")
 		if got := <-keys; got != `1 ["\"pay-1\""]` {
 			t.Errorf("a key on a strict route is sent as %s", got)

@@ -124,7 +124,7 @@ func (m *proxyMetrics) refusals(upstream string, write refusal.Writer) refusal.W
 	return func(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
 		m.refused.WithLabelValues(p.Code).Inc()
 		switch {
-		case p.Code == "store_unavailable" && m.doubt != nil:
+		case p.Code == httponce.CodeStoreUnavailable && m.doubt != nil:
 			m.doubt()
 		case p.Code == "upstream_unreachable":
 			m.upstream.WithLabelValues(upstream, "unreachable").Inc()

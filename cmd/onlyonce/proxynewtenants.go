@@ -47,7 +47,7 @@ func newTenantLimit(perMinute int, trusted []netip.Prefix, log *slog.Logger) *ne
 }
 
 var tooManyTenants = httponce.Problem{
-	Code: "too_many_requests", Status: http.StatusTooManyRequests, Title: "Too many requests",
+	Code: httponce.CodeTooManyRequests, Status: http.StatusTooManyRequests, Title: "Too many requests",
 	Detail: "Too many different credentials have come from this address. Nothing was done. Send the request again later, with the same key.", Retryable: true,
 }
 

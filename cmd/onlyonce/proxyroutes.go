@@ -162,11 +162,15 @@ func header(pairs map[string]string) http.Header {
 }
 
 func (b *routing) once(f *proxyfile.File, s *proxyfile.Settings, upstream string, who tenancy) httponce.Config {
+	keys := httponce.KeyFormat{MaxLength: s.Key.MaxLength, Chars: s.Key.Chars}
+	if s.Key.Strict {
+		keys.Syntax = httponce.StringOnly
+	}
 	cfg := httponce.Config{
 		FingerprintSecret: b.secret, FingerprintHeaders: s.Fingerprint.Headers,
 
 		Tenant: b.metrics.keyed(who.of), Refuse: who.refuse, Methods: s.Methods,
-		Header: s.Key.Header, Strict: s.Key.Strict, MaxKeyLength: s.Key.MaxLength, KeyChars: s.Key.Chars, Required: s.Key.Required,
+		Header: s.Key.Header, KeyFormat: keys, Required: s.Key.Required,
 		MaxBody: int64(s.Limits.Body), MaxAnswer: int(s.Limits.Answer), MaxInFlight: s.Limits.InFlight, MaxNewKeys: s.Limits.NewKeys,
 		MaxMemory: int64(f.Server.Memory), MaxTenantMemory: int64(s.Limits.TenantMemory),
 		MaxStored: int64(f.Store.Limit), MaxTenantStored: int64(s.Limits.TenantStored),

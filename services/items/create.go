@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"regexp"
 	"strconv"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -21,6 +20,7 @@ const maxBody = 64 << 10
 func (a *API) protected(store Store) http.Handler {
 	return plain(httponce.WrapTx(a.guard, a.create, httponce.Config{
 		Tenant:      a.cfg.Tenant,
+		KeyFormat:   httponce.KeyFormat{Syntax: httponce.TokenOnly},
 		Fingerprint: bodyHash,
 
 		FingerprintSecret: a.cfg.FingerprintSecret,
@@ -37,19 +37,12 @@ func bodyHash(_ *http.Request, body []byte) []byte {
 	return sum[:]
 }
 
-var keyForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,255}$`)
-
 // plain refuses what the middleware would take too: a key in quotes, and a body with a
 // content coding that repeats another one's bytes.
 func plain(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if jsonbody.RefuseEncoded(w, r) != nil {
 			write(w, http.StatusUnsupportedMediaType, bodyEncoded)
-			return
-		}
-		given := r.Header.Values("Idempotency-Key")
-		if len(given) > 1 || len(given) == 1 && !keyForm.MatchString(given[0]) {
-			write(w, http.StatusBadRequest, keyInvalid)
 			return
 		}
 		h.ServeHTTP(w, r)

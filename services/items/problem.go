@@ -41,15 +41,17 @@ func (a *API) render(w http.ResponseWriter, r *http.Request, p httponce.Problem)
 	}
 	mine := problem{Detail: p.Detail, Code: strings.ToUpper(p.Code)}
 	switch p.Code {
-	case "idempotency_key_reused":
+	case httponce.CodeKeyInvalid:
+		mine = keyInvalid
+	case httponce.CodeKeyReused:
 		mine = problem{"Idempotency key already used with different request body", codeConflict, p.Key}
-	case "request_in_progress":
+	case httponce.CodeInProgress:
 		mine = problem{"A request with this idempotency key is still running", codeInProgress, p.Key}
-	case "body_too_large":
+	case httponce.CodeBodyTooLarge:
 		mine = bodyTooLarge
-	case "body_unreadable":
+	case httponce.CodeBodyUnreadable:
 		mine = invalid(jsonbody.Unfinished)
-	case "command_failed":
+	case httponce.CodeCommandFailed:
 		mine = internal
 	}
 	write(w, p.Status, mine)

@@ -33,9 +33,9 @@ type created struct {
 // create runs the command once for its key. What is wrong in itself is refused
 // before the key is looked at, and leaves it unused.
 func (a *API) create(w http.ResponseWriter, r *http.Request, tenant string) (answer, error) {
-	key, missing := httponce.ReadKey(r)
-	if missing != nil {
-		return answer{}, &refusal{*missing}
+	key, err := httponce.ReadKey(r)
+	if err != nil {
+		return answer{}, err
 	}
 	body, err := jsonbody.Read(w, r, maxBody)
 	if err != nil {

@@ -12,13 +12,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
 
-// A refusal is an error that the client is told of as a problem (RFC 9457).
-type refusal struct{ httponce.Problem }
-
-func (r *refusal) Error() string { return r.Code + ": " + r.Detail }
-
-func refuse(status int, code, detail string) *refusal {
-	return &refusal{httponce.Problem{Status: status, Code: code, Detail: detail}}
+func refuse(status int, code, detail string) httponce.Problem {
+	return httponce.Problem{Status: status, Code: code, Detail: detail}
 }
 
 var (
@@ -27,50 +22,50 @@ var (
 	errMethod       = refuse(http.StatusMethodNotAllowed, "method_not_allowed", "See Allow for what this resource takes.")
 	errCrossOrigin  = refuse(http.StatusForbidden, "cross_origin", "A page of another origin may not write.")
 	errUnauthorized = refuse(http.StatusUnauthorized, "unauthorized", "Send a valid bearer token.")
-	errTooLarge     = refuse(http.StatusRequestEntityTooLarge, "body_too_large", fmt.Sprintf("The body must have at most %d bytes.", maxBody))
+	errTooLarge     = refuse(http.StatusRequestEntityTooLarge, httponce.CodeBodyTooLarge, fmt.Sprintf("The body must have at most %d bytes.", maxBody))
 	errEncoded      = refuse(http.StatusUnsupportedMediaType, "content_encoding_unsupported", "The body has a Content-Encoding, and none is decoded here: send it without.")
 	errInternal     = refuse(http.StatusInternalServerError, "internal_error", "Something went wrong on our side.")
-	errUnknown      = &refusal{httponce.Problem{
-		Status: http.StatusInternalServerError, Code: "outcome_unknown", Retryable: true,
+	errUnknown      = httponce.Problem{
+		Status: http.StatusInternalServerError, Code: httponce.CodeOutcomeUnknown, Retryable: true,
 		Detail: "It may have been carried out, or not. Send the request again, with the same key: it is carried out once.",
-	}}
-	errUnavailable = &refusal{httponce.Problem{
+	}
+	errUnavailable = httponce.Problem{
 		Status: http.StatusServiceUnavailable, Code: "unavailable", Detail: "The service can't answer now; ask again.",
 		Retryable: true, RetryAfter: time.Second,
-	}}
+	}
 )
 
-func invalid(field, problem string) *refusal {
+func invalid(field, problem string) httponce.Problem {
 	return refuse(http.StatusBadRequest, "validation_error", field+": "+problem)
 }
 
 // problem says what the client is told of an error. What it is not told is
 // logged.
 func (a *API) problem(r *http.Request, err error) httponce.Problem {
-	var told *refusal
+	var told httponce.Problem
 	var fault *jsonbody.Fault
 	switch {
 	case errors.As(err, &told):
-		return told.Problem
+		return told
 	case errors.As(err, &fault):
-		return refuse(http.StatusBadRequest, "validation_error", fault.Error()).Problem
+		return refuse(http.StatusBadRequest, "validation_error", fault.Error())
 	case errors.Is(err, jsonbody.ErrTooLarge):
-		return errTooLarge.Problem
+		return errTooLarge
 	case errors.Is(err, jsonbody.ErrEncoded):
-		return errEncoded.Problem
+		return errEncoded
 	case errors.Is(err, caller.ErrUnauthorized):
-		return errUnauthorized.Problem
+		return errUnauthorized
 	case r.Context().Err() != nil:
-		return errUnavailable.Problem // nobody reads it
+		return errUnavailable // nobody reads it
 	}
 	var of *commandError
 	var read *readError
-	p := errInternal.Problem
+	p := errInternal
 	switch {
 	case errors.As(err, &of):
 		p = a.commandProblem(of.err)
 	case errors.As(err, &read):
-		p = errUnavailable.Problem
+		p = errUnavailable
 	}
 	if p.Status >= http.StatusInternalServerError {
 		a.cfg.Log.ErrorContext(r.Context(), "orders: request failed", "method", r.Method, "path", r.URL.Path, "code", p.Code, "error", err)
@@ -83,18 +78,15 @@ func (a *API) problem(r *http.Request, err error) httponce.Problem {
 func (a *API) commandProblem(err error) httponce.Problem {
 	p := httponce.ProblemOf(err)
 	switch {
-	case p.Code != codeFailed:
+	case p.Code != httponce.CodeCommandFailed:
 		return p
 	case a.guard.Failure(err).State == onlyonce.StateUnknown:
-		return errUnknown.Problem
+		return errUnknown
 	case a.cfg.KeepFailures:
 		return httponce.ProblemOf(onlyonce.ErrFailed)
 	}
 	return p
 }
-
-// codeFailed is httponce's code of a command that failed.
-const codeFailed = "command_failed"
 
 // A commandError is what onlyonce.DoTx said of a command.
 type commandError struct{ err error }

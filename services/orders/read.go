@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
 // get answers one order.
@@ -43,7 +45,7 @@ func (a *API) list(_ http.ResponseWriter, r *http.Request, tenant string) (answe
 
 // unread says that the database could not answer, which it may do the next time.
 func unread(err error) error {
-	var told *refusal
+	var told httponce.Problem
 	if errors.As(err, &told) {
 		return err
 	}

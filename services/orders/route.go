@@ -6,6 +6,7 @@ import (
 	"path"
 	"strconv"
 
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
@@ -31,7 +32,7 @@ func (a *API) routes() *http.ServeMux {
 }
 
 // refused answers every request with why not.
-func (a *API) refused(why *refusal, allow string) http.Handler {
+func (a *API) refused(why httponce.Problem, allow string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if allow != "" {
 			w.Header().Set("Allow", allow)

@@ -6,30 +6,30 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/internal/keyed"
 )
-
-const keyHeader = "Idempotency-Key"
 
 // operation is the same for all paths, so that a key that was used on another
 // path is a conflict.
 const operation = "sandboxes"
 
-var keyForm = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,128}$`)
+// keys says how a call writes its key.
+var keys = httponce.Config{KeyFormat: httponce.KeyFormat{Syntax: httponce.TokenOnly, MaxLength: 128}}
 
 // key returns the call's key; ok is false if it has none.
 func (c *call) key() (key string, ok bool, err error) {
-	given := c.Header.Values(keyHeader)
+	key, err = keys.ReadKey(c.Request)
+	var p httponce.Problem
 	switch {
-	case len(given) == 0:
+	case errors.As(err, &p) && p.Code == httponce.CodeKeyMissing:
 		return "", false, nil
-	case len(given) > 1 || !keyForm.MatchString(given[0]):
-		return "", false, errInvalid(keyHeader, "must appear exactly once and have 1 to 128 characters from a-z A-Z 0-9 _ -")
+	case err != nil:
+		return "", false, errInvalid(httponce.DefaultHeader, "must appear exactly once and have 1 to 128 characters from a-z A-Z 0-9 _ -")
 	}
-	return given[0], true, nil
+	return key, true, nil
 }
 
 // request is the call as a command. asked is what its body asks for, as parsed

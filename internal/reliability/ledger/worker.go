@@ -171,7 +171,7 @@ func (w *worker) answer(q ask) answer {
 var settings = httponce.Config{
 	Tenant:    func(*http.Request) string { return "ledger" },
 	Operation: func(*http.Request) string { return "pay" },
-	KeyChars:  "abcdefghijklmnopqrstuvwxyz0123456789-",
+	KeyFormat: httponce.KeyFormat{Chars: "abcdefghijklmnopqrstuvwxyz0123456789-"},
 	Required:  true,
 }
 

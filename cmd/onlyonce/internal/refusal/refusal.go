@@ -5,6 +5,7 @@ package refusal
 import (
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -39,10 +40,14 @@ func Stripe(w http.ResponseWriter, _ *http.Request, p httponce.Problem) {
 	answer(w, p, "application/json", append(doc, '\n'))
 }
 
+var aboutTheRequest = []string{
+	httponce.CodeTenantMissing, httponce.CodeTooManyRequests, httponce.CodeBodyTooLarge, httponce.CodeBodyEncoded, httponce.CodeBodyUnreadable,
+}
+
 // stripeType is the kind of error that Stripe's libraries know a problem as.
 func stripeType(p httponce.Problem) string {
 	switch {
-	case p.Code == "tenant_missing", p.Code == "too_many_requests", p.Code == "body_too_large", p.Code == "body_encoded", p.Code == "body_unreadable":
+	case slices.Contains(aboutTheRequest, p.Code):
 		return "invalid_request_error"
 	case p.Status >= http.StatusInternalServerError:
 		return "api_error"
