@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
@@ -144,7 +146,12 @@ func tryHandshake(server *tls.Config, version uint16) error {
 	client := make(chan error, 1)
 	go func() {
 		defer theirs.Close()
-		conn := tls.Client(theirs, &tls.Config{
+		eager := &eagerConn{theirs, make(chan []byte, 16)}
+		var sent sync.WaitGroup
+		sent.Go(eager.send)
+		defer sent.Wait()
+		defer close(eager.out)
+		conn := tls.Client(eager, &tls.Config{
 			InsecureSkipVerify: true, // it is our own certificate, and this asks only whether the server can use it
 			MinVersion:         version, MaxVersion: version, ClientSessionCache: tls.NewLRUClientSessionCache(1), ServerName: "onlyonce.invalid",
 		})
@@ -157,4 +164,24 @@ func tryHandshake(server *tls.Config, version uint16) error {
 		return fmt.Errorf("%w (the client: %w)", err, said)
 	}
 	return err
+}
+
+// An eagerConn writes without waiting for its reader, as a socket does. With a bare
+// pipe both halves of a handshake may write and wait for each other for ever: the
+// server sends a session ticket at once, in which the client may not have got to.
+type eagerConn struct {
+	net.Conn
+	out chan []byte
+}
+
+func (c *eagerConn) Write(p []byte) (int, error) {
+	c.out <- bytes.Clone(p)
+	return len(p), nil
+}
+
+// send writes what is sent until there is no more.
+func (c *eagerConn) send() {
+	for p := range c.out {
+		_, _ = c.Conn.Write(p) // which fails if the reader is gone
+	}
 }

@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -303,4 +307,25 @@ func TestClientsStillConnectAfterAReloadThatTakesTheirAuthorityAway(t *testing.T
 		t.Errorf("a client that does not know the authority: %s", resp.Status)
 	}
 	admin.counts(`onlyonce_proxy_tls_handshake_errors_total{fault="client"} 1`, `onlyonce_proxy_tls_handshake_errors_total{fault="server"} 0`)
+}
+
+// What one side of a handshake writes at once, and the other reads at once, depends on
+// the length of the certificate.
+func TestAHandshakeIsTriedWithCertificatesOfAnyLength(t *testing.T) {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for n := 0; n <= 1500; n += 50 {
+		cert := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), DNSNames: []string{"localhost"}}
+		cert.Subject.CommonName = strings.Repeat("n", n)
+		der, err := x509.CreateCertificate(rand.Reader, cert, cert, &key.PublicKey, key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		own := &security{config: &tls.Config{MinVersion: tls.VersionTLS12, Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}}}
+		if err := own.try(); err != nil {
+			t.Fatalf("a certificate of %d bytes: %v", len(der), err)
+		}
+	}
 }
