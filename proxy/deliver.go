@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // A delivery gives an upstream's answer to the client. httponce holds it back until
@@ -14,25 +16,23 @@ import (
 type delivery struct {
 	rt     *route
 	w      heldAnswer
-	c      *conn
+	res    *h1.Response
 	begun  bool
 	events bool
-	gone   bool // the client
 }
 
-// deliver delivers the answer whose head the conn has received, and ends with the
-// conn.
-func (rt *route) deliver(w heldAnswer, r *http.Request, c *conn) {
-	d := delivery{rt: rt, w: w, c: c}
-	d.events = isEvents(c.reply.fields)
-	if s := c.reply.status; s == http.StatusBadGateway || s == http.StatusGatewayTimeout {
+// deliver delivers the answer whose head has been received, and ends with it.
+func (rt *route) deliver(w heldAnswer, r *http.Request, res *h1.Response) {
+	d := delivery{rt: rt, w: w, res: res}
+	d.events = isEvents(res.Header())
+	if s := res.Status(); s == http.StatusBadGateway || s == http.StatusGatewayTimeout {
 		httponce.Unknown(r)
 	}
 	if limit := rt.link.BodyTimeout; limit > 0 && !d.events {
-		c.end = time.Now().Add(limit)
+		res.SetDeadline(time.Now().Add(limit))
 	}
-	if err := c.body(d.take); err != nil {
-		c.Close()
+	if err := res.Body(d.take); err != nil {
+		res.Close()
 		httponce.Unknown(r)
 		if d.begun && !httponce.Discard(r) {
 			rt.table.report(r, err)
@@ -41,16 +41,11 @@ func (rt *route) deliver(w heldAnswer, r *http.Request, c *conn) {
 		rt.refuse(w, r, lost(err), err)
 		return
 	}
-	keep := c.owner != "" && c.whole && !c.reply.close && !d.gone && c.at == len(c.in)
 	if !d.begun {
 		d.begin()
 	}
 	d.trailer()
-	if keep {
-		rt.link.pool.put(c)
-	} else {
-		c.Close()
-	}
+	res.Release()
 }
 
 // take takes a piece of the body.
@@ -59,8 +54,7 @@ func (d *delivery) take(piece []byte) bool {
 		d.begin()
 	}
 	if _, err := d.w.Write(piece); err != nil {
-		d.gone = true
-		return false
+		return false // the client has gone
 	}
 	if d.events {
 		_ = d.w.FlushError() // what it fails of, the next Write fails of
@@ -71,27 +65,24 @@ func (d *delivery) take(piece []byte) bool {
 // begin writes the head.
 func (d *delivery) begin() {
 	d.begun = true
-	h, fields := d.w.Header(), d.c.reply.fields
-	if d.c.reply.trailer > 0 {
-		fields = fields[:d.c.reply.trailer]
-	}
+	h, fields := d.w.Header(), d.res.Header()
 	values := make([]string, len(fields))
 	for i, f := range fields {
-		if !d.rt.returns(f.name, fields) {
+		if !d.rt.returns(f.Name, fields) {
 			continue
 		}
-		values[i] = f.value
-		if vs := h[f.name]; len(vs) > 0 {
-			h[f.name] = append(vs, f.value)
+		values[i] = f.Value
+		if vs := h[f.Name]; len(vs) > 0 {
+			h[f.Name] = append(vs, f.Value)
 		} else {
-			h[f.name] = values[i : i+1 : i+1]
+			h[f.Name] = values[i : i+1 : i+1]
 		}
 	}
 	d.rt.setAnswer(h)
 	if len(h["Content-Type"]) == 0 {
 		h["Content-Type"] = nil // else net/http guesses what the server behind did not say
 	}
-	d.w.WriteHeader(d.c.reply.status)
+	d.w.WriteHeader(d.res.Status())
 	if d.events {
 		_ = d.w.FlushError()
 	}
@@ -99,24 +90,20 @@ func (d *delivery) begin() {
 
 // trailer sets what came after the body.
 func (d *delivery) trailer() {
-	if d.c.reply.trailer == 0 {
-		return
-	}
-	h := d.w.Header()
-	for _, f := range d.c.reply.fields[d.c.reply.trailer:] {
-		if !ofMessage(f.name) && d.rt.returns(f.name, nil) {
-			h.Add(http.TrailerPrefix+f.name, f.value)
+	for _, f := range d.res.Trailer() {
+		if !ofMessage(f.Name) && d.rt.returns(f.Name, nil) {
+			d.w.Header().Add(http.TrailerPrefix+f.Name, f.Value)
 		}
 	}
 }
 
 // returns reports whether a header of the answer goes to the client.
-func (rt *route) returns(name string, fields []field) bool {
+func (rt *route) returns(name string, fields []h1.Field) bool {
 	if ofConnection(name) || ours(spelled(name)) {
 		return false
 	}
 	for _, f := range fields {
-		if f.name == "Connection" && hasToken(f.value, name) {
+		if f.Name == "Connection" && syntax.HasToken(f.Value, name) {
 			return false
 		}
 	}
@@ -135,11 +122,11 @@ func ofMessage(name string) bool {
 
 // isEvents reports whether an answer is a stream of events, which is of no use
 // when it is held back.
-func isEvents(fields []field) bool {
+func isEvents(fields []h1.Field) bool {
 	for _, f := range fields {
-		if f.name == "Content-Type" {
-			kind, _, _ := strings.Cut(f.value, ";")
-			return strings.EqualFold(trim(kind), "text/event-stream")
+		if f.Name == "Content-Type" {
+			kind, _, _ := strings.Cut(f.Value, ";")
+			return strings.EqualFold(syntax.TrimBlanks(kind), "text/event-stream")
 		}
 	}
 	return false

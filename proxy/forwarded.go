@@ -4,6 +4,8 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 )
 
 // origin is whom a request came from, as its headers say to the upstream.
@@ -58,16 +60,15 @@ func (o *origin) appendForwarded(b []byte) []byte {
 	return append(append(b, ";proto="...), o.proto...)
 }
 
-// forwarded appends the headers that say whom the request came from.
-func (q *ask) forwarded(r *http.Request) {
+// writeForwarded writes the headers that say whom the request came from.
+func writeForwarded(q *h1.Request, r *http.Request) {
 	o := originOf(r)
-	q.bad = q.bad || !isText(o.listed) || !isText(o.forwarded)
 	if o.client != "" || o.listed != "" {
-		q.b = append(o.appendFor(append(q.b, "X-Forwarded-For: "...)), "\r\n"...)
+		q.FieldFunc("X-Forwarded-For", o.appendFor)
 	}
-	q.field("X-Forwarded-Host", o.host)
-	q.field("X-Forwarded-Proto", o.proto)
-	q.b = append(o.appendForwarded(append(q.b, "Forwarded: "...)), "\r\n"...)
+	q.Field("X-Forwarded-Host", o.host)
+	q.Field("X-Forwarded-Proto", o.proto)
+	q.FieldFunc("Forwarded", o.appendForwarded)
 }
 
 // setForwarded sets them.

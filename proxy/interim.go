@@ -3,9 +3,9 @@ package proxy
 import (
 	"context"
 	"net/http"
-)
 
-var errInterim = malformed("too many interim answers")
+	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
+)
 
 // An interimLimit passes on the interim answers (103) of one request, and ends it
 // when there are too many.
@@ -23,8 +23,8 @@ func boundInterim(w heldAnswer, r *http.Request) (*http.Request, *interimLimit) 
 
 func (l *interimLimit) WriteHeader(status int) {
 	if 100 <= status && status < 200 && status != http.StatusSwitchingProtocols {
-		if l.passed++; l.passed > mostInterim {
-			l.end(errInterim)
+		if l.passed++; l.passed > h1.MaxInterim {
+			l.end(h1.ErrInterim)
 			return
 		}
 		dropOurs(l.Header())

@@ -6,13 +6,15 @@ import (
 	"errors"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // keyIn returns what finds the key in a body.
 func keyIn(pointer []string) func([]byte) (string, error) {
 	return func(body []byte) (string, error) {
 		key, err := keyAt(body, pointer)
-		if err == nil && !isText(key) {
+		if err == nil && !syntax.IsText(key) {
 			return "", errors.New("the key in the body has a control character")
 		}
 		return key, err
@@ -112,10 +114,10 @@ func member(object []byte, name string) (value []byte, err error) {
 
 // element returns the element of that index in a valid array, or nil.
 func element(array []byte, index string) []byte {
-	if n := parseLength(index); n < 0 || n > 0 && index[0] == '0' || n == 0 && len(index) > 1 {
+	if n := syntax.ParseLength(index); n < 0 || n > 0 && index[0] == '0' || n == 0 && len(index) > 1 {
 		return nil
 	}
-	left := parseLength(index)
+	left := syntax.ParseLength(index)
 	for rest := skipSpace(array[1:]); rest[0] != ']'; left-- {
 		end := valueEnd(rest)
 		if left == 0 {

@@ -7,35 +7,39 @@ import (
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 )
 
 // A link is an Upstream with its connections.
 type link struct {
 	Upstream
-	address   string // to dial
-	base      string // the escaped path put before a request's
-	secure    *tls.Config
-	pool      pool            // for what is keyed, and not HTTP/2
+	base      string          // the escaped path put before a request's
+	client    *h1.Client      // for what is keyed, and not HTTP/2
 	transport *http.Transport // for what passes
 	h2        *http.Transport // for gRPC, which nothing else can carry
 	slots     slots
 }
 
 func newLink(u *Upstream) *link {
-	l := &link{Upstream: u.withDefaults(), address: u.URL.Host, base: strings.TrimSuffix(u.URL.EscapedPath(), "/")}
-	l.pool.max, l.pool.keep = l.MaxIdle, l.KeepIdle
+	l := &link{Upstream: u.withDefaults(), base: strings.TrimSuffix(u.URL.EscapedPath(), "/")}
 	l.slots = newSlots(l.MaxConns)
+	cfg := h1.Config{
+		Address: u.URL.Host, DialTimeout: l.DialTimeout, TLSTimeout: l.TLSTimeout,
+		HeaderTimeout: l.HeaderTimeout, StallTimeout: l.StallTimeout, MaxIdle: l.MaxIdle, KeepIdle: l.KeepIdle,
+	}
 	if u.URL.Port() == "" {
-		l.address = net.JoinHostPort(u.URL.Hostname(), map[string]string{"http": "80", "https": "443"}[u.URL.Scheme])
+		cfg.Address = net.JoinHostPort(u.URL.Hostname(), map[string]string{"http": "80", "https": "443"}[u.URL.Scheme])
 	}
 	if u.URL.Scheme == "https" {
 		if l.TLS == nil {
 			l.TLS = &tls.Config{}
 		}
-		l.secure = l.TLS.Clone()
-		l.secure.NextProtos = []string{"http/1.1"}
-		l.secure.ServerName = cmp.Or(l.secure.ServerName, u.URL.Hostname())
+		cfg.TLS = l.TLS.Clone()
+		cfg.TLS.NextProtos = []string{"http/1.1"}
+		cfg.TLS.ServerName = cmp.Or(cfg.TLS.ServerName, u.URL.Hostname())
 	}
+	l.client = h1.NewClient(cfg)
 	l.transport = l.newTransport(u.HTTP2)
 	l.h2 = l.newTransport(true)
 	if u.URL.Scheme == "https" {
@@ -90,5 +94,5 @@ func (l *link) newTransport(h2 bool) *http.Transport {
 func (l *link) retire() {
 	l.transport.CloseIdleConnections()
 	l.h2.CloseIdleConnections()
-	l.pool.retire()
+	l.client.Retire()
 }

@@ -13,6 +13,7 @@ import (
 	"sync"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 )
 
 // passer sends on what is not protected.
@@ -46,7 +47,7 @@ const maxGivenUp = 30
 // on the same connection hangs up just when its answer is there, net/http ends the
 // connection with that error for the request that has it by then.
 func givenUp(err error) bool {
-	return err == context.Canceled || err == context.DeadlineExceeded || err == errInterim //nolint:errorlint // a time limit of net/http's own is DeadlineExceeded, too
+	return err == context.Canceled || err == context.DeadlineExceeded || err == h1.ErrInterim //nolint:errorlint // a time limit of net/http's own is DeadlineExceeded, too
 }
 
 // isSafe reports whether a request may be sent twice: it only reads (RFC 9110,
@@ -132,7 +133,7 @@ func sendTo(l *link, r *http.Request, u *url.URL) {
 
 func (rt *route) modify(res *http.Response) error {
 	if res.StatusCode < 100 || res.StatusCode > 999 {
-		return malformed("the status")
+		return h1.Malformed("the status")
 	}
 	dropOurs(res.Header)
 	rt.setAnswer(res.Header)
@@ -166,8 +167,8 @@ func (rt *route) failed(w http.ResponseWriter, r *http.Request, err error) {
 	switch {
 	case errors.As(err, &tooLarge):
 		rt.refuseBody(w, r, bodyTooLarge, err)
-	case context.Cause(r.Context()) == errInterim:
-		rt.refuse(w, r, noAnswer, errInterim)
+	case context.Cause(r.Context()) == h1.ErrInterim:
+		rt.refuse(w, r, noAnswer, h1.ErrInterim)
 	case errors.Is(err, errBodyUnreadable), r.Context().Err() != nil:
 		rt.refuseBody(w, r, bodyUnreadable, err) // net/http ends the context when the client is gone, but then, too
 	case errors.As(err, &op) && op.Op == "dial":

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // escapedPath returns the request's path as it came, unless a handler round the
@@ -118,10 +120,10 @@ func normalBytes(escaped string) (string, error) {
 		case c == '\\':
 			return "", errBackslash
 		case c == '%':
-			if i+2 >= len(escaped) || hexDigit(escaped[i+1]) < 0 || hexDigit(escaped[i+2]) < 0 {
+			if i+2 >= len(escaped) || syntax.HexDigit(escaped[i+1]) < 0 || syntax.HexDigit(escaped[i+2]) < 0 {
 				return "", errPercent
 			}
-			c = byte(hexDigit(escaped[i+1])<<4 | hexDigit(escaped[i+2]))
+			c = byte(syntax.HexDigit(escaped[i+1])<<4 | syntax.HexDigit(escaped[i+2]))
 			if c < ' ' || c == 0x7f {
 				return "", errControl
 			}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 )
 
 // A Proxy is a handler that sends requests on. Serve it through Server and Listen.
@@ -136,16 +137,12 @@ func malformedByHTTP2(r *http.Request) error {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
-// longestList is the most names that the Connection header of a request or an answer
-// may have. Every other header is looked for among them.
-const longestList = 64
-
 func isLongList(lists []string) bool {
 	n := len(lists)
 	for _, list := range lists {
 		n += strings.Count(list, ",")
 	}
-	return n > longestList
+	return n > h1.MaxConnectionNames
 }
 
 // isQuery reports whether a query ends where it seems to.

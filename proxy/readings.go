@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // A reading is what a server may take a path for.
@@ -38,7 +40,7 @@ func readings(normal string) (all []reading, ok bool) {
 	for i := 0; i < len(all); i++ {
 		r := all[i]
 		_, dots := resolve(r.text)
-		if bytes += len(r.text); dots || len(all) > mostReadings || bytes > mostReadingBytes || r.literal && (strings.HasPrefix(r.text, "//") || !isText(r.text)) {
+		if bytes += len(r.text); dots || len(all) > mostReadings || bytes > mostReadingBytes || r.literal && (strings.HasPrefix(r.text, "//") || !syntax.IsText(r.text)) {
 			return nil, false
 		}
 		add(reading{decoded(r.text), true})
@@ -89,11 +91,11 @@ func decoded(path string) string {
 	}
 	b := make([]byte, 0, len(path))
 	for i := 0; i < len(path); i++ {
-		if c := path[i]; c != '%' || i+2 >= len(path) || hexDigit(path[i+1]) < 0 || hexDigit(path[i+2]) < 0 {
+		if c := path[i]; c != '%' || i+2 >= len(path) || syntax.HexDigit(path[i+1]) < 0 || syntax.HexDigit(path[i+2]) < 0 {
 			b = append(b, c)
 			continue
 		}
-		b = append(b, byte(hexDigit(path[i+1])<<4|hexDigit(path[i+2])))
+		b = append(b, byte(syntax.HexDigit(path[i+1])<<4|syntax.HexDigit(path[i+2])))
 		i += 2
 	}
 	return string(b)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // A Route says where the requests that it matches go, and which of them are
@@ -147,12 +148,9 @@ func checkName(setting, name string) error {
 // checkHeader says what can't be set.
 func checkHeader(h http.Header) error {
 	for name, vs := range h {
-		ok := name != ""
-		for i := range len(name) {
-			ok = ok && isTokenByte[name[i]]
-		}
+		ok := name != "" && syntax.IsToken(name)
 		for _, v := range vs {
-			ok = ok && isText(v)
+			ok = ok && syntax.IsText(v)
 		}
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case !ok:

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"net/http"
 	"strings"
+
+	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // A scan follows the bytes of an HTTP/1 connection, and finds what may be read in
@@ -102,11 +104,11 @@ func (s *scan) line(line []byte) bool {
 	case inPreface:
 		return s.restOfPreface(line)
 	case atChunk:
-		n, ok := chunkSize(line)
+		n, ok := syntax.ChunkSize(line)
 		if s.left, s.state = n, inChunk; n == 0 {
 			s.state, s.trailer = inTrailer, 0
 		}
-		return ok && len(line) <= longestChunkLine
+		return ok && len(line) <= syntax.MaxChunkLine
 	case afterChunk:
 		s.state = atChunk
 		return len(line) == 0
@@ -117,7 +119,7 @@ func (s *scan) line(line []byte) bool {
 		}
 		s.trailer += len(line)
 		name, ok := nameOf(line)
-		return ok && s.trailer <= longestTrailer && !ofMessage(http.CanonicalHeaderKey(string(name)))
+		return ok && s.trailer <= syntax.MaxTrailer && !ofMessage(http.CanonicalHeaderKey(string(name)))
 	}
 	return false
 }
@@ -169,7 +171,7 @@ func (s *scan) field(line []byte) bool {
 		if h.length >= 0 || h.chunked {
 			return false
 		}
-		h.length = parseLength(valueOf(line, name))
+		h.length = syntax.ParseLength(valueOf(line, name))
 		return h.length >= 0
 	case is(name, "transfer-encoding"):
 		if h.length >= 0 || h.chunked || h.old {
@@ -208,7 +210,7 @@ func nameOf(line []byte) (name []byte, ok bool) {
 		return nil, false
 	}
 	for _, b := range line[:i] {
-		if !isTokenByte[b] {
+		if !syntax.IsTokenByte(b) {
 			return nil, false
 		}
 	}

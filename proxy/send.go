@@ -10,6 +10,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 )
 
 // send sends a keyed request, whose body has been read, for the attempt; nil: the
@@ -31,11 +32,11 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 		rt.sendOver(heldAnswer{w, held}, r, a)
 		return
 	}
-	c, sent, err := rt.exchange(r, a)
+	res, sent, err := rt.exchange(r, a)
 	switch {
 	case err == nil:
-		rt.deliver(heldAnswer{w, held}, r, c)
-	case errors.Is(err, errUnwritable):
+		rt.deliver(heldAnswer{w, held}, r, res)
+	case errors.Is(err, h1.ErrUnwritable):
 		httponce.DontStore(r)
 		rt.refuse(w, r, requestInvalid, err)
 	case !sent:
@@ -69,55 +70,17 @@ func (rt *route) writeKey(r *http.Request, a *onlyonce.Attempt) {
 
 // exchange sends the request and receives the head of its answer; if that fails,
 // it reports whether the request may have been sent.
-func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt) (c *conn, sent bool, err error) {
-	q := asks.Get().(*ask)
-	defer q.giveBack()
-	if err := q.write(rt, r, a); err != nil {
+func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt) (res *h1.Response, sent bool, err error) {
+	q, err := rt.outgoing(r, a)
+	if err != nil {
 		return nil, false, err
 	}
+	defer q.Release()
 	owner := ""
 	if a != nil && !rt.link.OneRequestPerConn {
 		owner = a.Record().ID.Tenant
 	}
-	c, sent, err = rt.link.write(r.Context(), q.b, owner)
-	if !sent {
-		return nil, false, err
-	}
-	if err == nil {
-		err = q.rest(c, r, rt.link.StallTimeout)
-	}
-	if c.allow(rt.link.HeaderTimeout); err != nil { // it may have answered, and not taken the rest
-		c.allow(slice)
-	}
-	if failed := c.readReply(r.Method); failed != nil {
-		c.Close()
-		return nil, true, errors.Join(err, failed)
-	}
-	c.whole = err == nil
-	return c, true, nil
-}
-
-// write sends p on an idle connection of the owner, or on a new one: in that order
-// if nothing of it could be sent. If that fails it reports whether any of it may
-// have been sent. Without an owner the connection is new, and not used again.
-func (l *link) write(ctx context.Context, p []byte, owner string) (c *conn, sent bool, err error) {
-	if owner != "" {
-		c = l.pool.take(ctx, owner)
-	}
-	if c != nil {
-		if sent, err = c.write(p, l.StallTimeout); sent {
-			return c, true, err
-		}
-		c.Close()
-	}
-	if c, err = l.dial(ctx); err != nil {
-		return nil, false, err
-	}
-	c.owner = owner
-	if sent, err = c.write(p, l.StallTimeout); !sent {
-		c.Close()
-	}
-	return c, sent, err
+	return rt.link.client.Send(r.Context(), q, r.Body, owner)
 }
 
 // lost says that the answer did not come.

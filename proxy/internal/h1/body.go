@@ -1,16 +1,18 @@
-package proxy
+package h1
 
 import (
 	"bytes"
 	"io"
 	"os"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // body hands the answer's body, piece by piece, to take; what take is given is
 // overwritten by the next. It ends when take returns false.
 func (c *conn) body(take func([]byte) bool) error {
-	switch r := &c.reply; {
+	switch r := &c.head; {
 	case r.chunked:
 		return c.chunks(take)
 	case r.length >= 0:
@@ -22,6 +24,7 @@ func (c *conn) body(take func([]byte) bool) error {
 			piece := c.in[c.at:]
 			c.at = len(c.in)
 			if !take(piece) {
+				c.whole = false
 				return nil
 			}
 		}
@@ -65,6 +68,7 @@ func (c *conn) pass(n int64, take func([]byte) bool) (bool, error) {
 		n -= int64(len(piece))
 		c.at += len(piece)
 		if !take(piece) {
+			c.whole = false
 			return false, nil
 		}
 	}
@@ -78,22 +82,17 @@ func unexpected(err error) error {
 	return err
 }
 
-const (
-	longestChunkLine = 256
-	longestTrailer   = 8 << 10
-)
-
 // chunks is body for a chunked one; the reply's fields then have the trailer, too.
 func (c *conn) chunks(take func([]byte) bool) error {
 	for {
-		line, err := c.line(longestChunkLine)
+		line, err := c.line(syntax.MaxChunkLine)
 		if err != nil {
 			return err
 		}
-		n, ok := chunkSize(line)
+		n, ok := syntax.ChunkSize(line)
 		switch {
 		case !ok:
-			return malformed("the length of a chunk")
+			return Malformed("the length of a chunk")
 		case n == 0:
 			return c.trailer()
 		}
@@ -110,7 +109,7 @@ func orMalformed(err error, what string) error {
 	if err != nil {
 		return err
 	}
-	return malformed(what)
+	return Malformed(what)
 }
 
 // line receives a line that ends with CRLF, and returns it without that. The next
@@ -121,9 +120,9 @@ func (c *conn) line(longest int) ([]byte, error) {
 		i := bytes.IndexByte(have, '\n')
 		switch {
 		case i == 0 || i > 0 && have[i-1] != '\r':
-			return nil, malformed("a line that ends with LF alone")
+			return nil, Malformed("a line that ends with LF alone")
 		case i > longest || i < 0 && len(have) > longest:
-			return nil, malformed("a line that is too long")
+			return nil, Malformed("a line that is too long")
 		case i > 0:
 			c.at += i + 1
 			return have[:i-1], nil
@@ -134,50 +133,24 @@ func (c *conn) line(longest int) ([]byte, error) {
 	}
 }
 
-// chunkSize reads the line before a chunk; extensions are skipped.
-func chunkSize(line []byte) (n int64, ok bool) {
-	digits := 0
-	for ; digits < len(line); digits++ {
-		d := hexDigit(line[digits])
-		if d < 0 {
-			break
-		}
-		if n = n<<4 | int64(d); digits == 15 {
-			return 0, false
-		}
-	}
-	rest := trim(string(line[digits:]))
-	return n, digits > 0 && (rest == "" && len(line) == digits || rest != "" && rest[0] == ';' && isText(rest))
-}
-
-func hexDigit(b byte) int {
-	switch {
-	case '0' <= b && b <= '9':
-		return int(b - '0')
-	case 'a' <= b|0x20 && b|0x20 <= 'f':
-		return int(b|0x20-'a') + 10
-	}
-	return -1
-}
-
 // trailer receives what follows the last chunk.
 func (c *conn) trailer() error {
-	c.reply.trailer = len(c.reply.fields)
+	c.head.trailer = len(c.head.fields)
 	for size := 0; ; {
-		line, err := c.line(longestTrailer)
+		line, err := c.line(syntax.MaxTrailer)
 		if err != nil {
 			return err
 		}
 		if len(line) == 0 {
 			return nil
 		}
-		if size += len(line); size > longestTrailer || len(c.reply.fields) == mostFields {
+		if size += len(line); size > syntax.MaxTrailer || len(c.head.fields) == mostFields {
 			return errHeadTooLong
 		}
 		f, err := parseField(string(line))
 		if err != nil {
 			return err
 		}
-		c.reply.fields = append(c.reply.fields, f)
+		c.head.fields = append(c.head.fields, f)
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package h1
 
 import (
 	"bufio"
@@ -34,7 +34,8 @@ func (c *spoken) SetReadDeadline(time.Time) error { return nil }
 func hear(method, raw string, piece int) (status int, body string, keep bool, err error) {
 	c := &conn{Conn: &spoken{text: raw, piece: piece}, in: make([]byte, 0, firstIn)}
 	c.begin(context.Background())
-	if err := c.readReply(method); err != nil {
+	c.owner, c.whole = "tenant", true
+	if err := c.receive(method); err != nil {
 		return 0, "", false, err
 	}
 	var all strings.Builder
@@ -42,30 +43,30 @@ func hear(method, raw string, piece int) (status int, body string, keep bool, er
 		all.Write(p)
 		return true
 	})
-	return c.reply.status, all.String(), err == nil && !c.reply.close && c.at == len(c.in), err
+	return c.head.status, all.String(), err == nil && !c.head.close && c.at == len(c.in), err
 }
 
 const ok = "HTTP/1.1 200 OK\r\n"
 
 func TestAnAnswerIsReadInOneWay(t *testing.T) {
 	for raw, want := range map[string]string{
-		ok + "Content-Length: 2\r\n\r\nhi":                                                             "hi",
-		ok + "content-length:\t2 \r\n\r\nhi":                                                           "hi",
-		ok + "Content-Length: 0\r\n\r\n":                                                               "",
-		ok + "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n":                                  "hi",
-		ok + "Transfer-Encoding: Chunked\r\n\r\n02;a=\"b\"\r\nhi\r\nA\r\n0123456789\r\n000\r\n\r\n":    "hi0123456789",
-		ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 1\r\n\r\n":                                 "",
-		"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nhi":                                                  "hi",
-		"HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\nhi":                                                 "hi",
-		"HTTP/1.1 100 Continue\r\n\r\n" + ok + "Content-Length: 2\r\n\r\nhi":                           "hi",
-		"HTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + ok + "Content-Length: 2\r\n\r\nhi":                   "hi",
-		"HTTP/1.1 204 No Content\r\n\r\n":                                                              "",
-		"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n":                                       "",
-		ok + "Connection: close\r\nContent-Length: 2\r\n\r\nhi":                                        "hi, and the end",
-		ok + "Connection: X, Close\r\nContent-Length: 2\r\n\r\nhi":                                     "hi, and the end",
-		ok + "Connection: " + strings.Repeat("x,", longestList-1) + "x\r\nContent-Length: 2\r\n\r\nhi": "hi",
-		"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi":                                               "hi, and the end",
-		"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nhi":                                          "hi, and the end",
+		ok + "Content-Length: 2\r\n\r\nhi":                                                                    "hi",
+		ok + "content-length:\t2 \r\n\r\nhi":                                                                  "hi",
+		ok + "Content-Length: 0\r\n\r\n":                                                                      "",
+		ok + "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n":                                         "hi",
+		ok + "Transfer-Encoding: Chunked\r\n\r\n02;a=\"b\"\r\nhi\r\nA\r\n0123456789\r\n000\r\n\r\n":           "hi0123456789",
+		ok + "Transfer-Encoding: chunked\r\n\r\n0\r\nX-Sum: 1\r\n\r\n":                                        "",
+		"HTTP/1.1 200\r\nContent-Length: 2\r\n\r\nhi":                                                         "hi",
+		"HTTP/1.1 200 \r\nContent-Length: 2\r\n\r\nhi":                                                        "hi",
+		"HTTP/1.1 100 Continue\r\n\r\n" + ok + "Content-Length: 2\r\n\r\nhi":                                  "hi",
+		"HTTP/1.1 103 Early\r\nLink: x\r\n\r\n" + ok + "Content-Length: 2\r\n\r\nhi":                          "hi",
+		"HTTP/1.1 204 No Content\r\n\r\n":                                                                     "",
+		"HTTP/1.1 304 Not Modified\r\nContent-Length: 2\r\n\r\n":                                              "",
+		ok + "Connection: close\r\nContent-Length: 2\r\n\r\nhi":                                               "hi, and the end",
+		ok + "Connection: X, Close\r\nContent-Length: 2\r\n\r\nhi":                                            "hi, and the end",
+		ok + "Connection: " + strings.Repeat("x,", MaxConnectionNames-1) + "x\r\nContent-Length: 2\r\n\r\nhi": "hi",
+		"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi":                                                      "hi, and the end",
+		"HTTP/1.0 200 OK\r\nConnection: keep-alive\r\n\r\nhi":                                                 "hi, and the end",
 		ok + "\r\nhi":                           "hi, and the end",
 		ok + "Content-Length: 2\r\n\r\nhi" + ok: "hi, and the end",
 		ok + "Content-Length: 2\r\n\r\nhi\r\n":  "hi, and the end",
@@ -150,8 +151,8 @@ var smuggled = []string{
 	ok + "Content-Length: 3\r\n\r\nhi",
 	ok + strings.Repeat("X: y\r\n", mostFields+1) + "\r\n",
 	ok + "X: " + strings.Repeat("y", longestHead) + "\r\n\r\n",
-	ok + "Connection: " + strings.Repeat("x,", longestList) + "x\r\nContent-Length: 2\r\n\r\nhi",
-	strings.Repeat("HTTP/1.1 103 Early\r\n\r\n", mostInterim) + ok + "\r\n",
+	ok + "Connection: " + strings.Repeat("x,", MaxConnectionNames) + "x\r\nContent-Length: 2\r\n\r\nhi",
+	strings.Repeat("HTTP/1.1 103 Early\r\n\r\n", MaxInterim) + ok + "\r\n",
 	"", ok, ok + "Content-Length: 2\r\n",
 }
 
@@ -165,9 +166,9 @@ func TestAnAnswerThatMayBeReadInTwoWaysIsNone(t *testing.T) {
 	}
 }
 
-// FuzzReply holds the reading of answers to that of net/http: what we take, it
+// FuzzResponse holds the reading of answers to that of net/http: what we take, it
 // takes for the same.
-func FuzzReply(f *testing.F) {
+func FuzzResponse(f *testing.F) {
 	for _, raw := range smuggled {
 		f.Add(raw, byte(3), false)
 	}

@@ -1,0 +1,117 @@
+package h1
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"io"
+	"net"
+	"syscall"
+	"time"
+)
+
+// A Config says how a Client reaches its server, and how long it waits for it. All
+// times but HeaderTimeout must be set.
+type Config struct {
+	Address string      // to dial, with a port
+	TLS     *tls.Config // nil: no TLS
+
+	DialTimeout   time.Duration
+	TLSTimeout    time.Duration // for the handshake
+	HeaderTimeout time.Duration // from the end of the request to the response's header; 0: none
+	StallTimeout  time.Duration // for each piece of a request, and between bytes of a response's body
+	MaxIdle       int           // connections that are kept
+	KeepIdle      time.Duration // how long one is kept
+}
+
+// A Client sends requests to one server. It is safe for concurrent use.
+type Client struct {
+	cfg  Config
+	pool pool
+}
+
+// NewClient returns a Client without a connection.
+func NewClient(cfg Config) *Client {
+	return &Client{cfg: cfg, pool: pool{max: cfg.MaxIdle, keep: cfg.KeepIdle}}
+}
+
+// Retire closes all connections once they are idle.
+func (c *Client) Retire() { c.pool.retire() }
+
+// Send sends a request whose Body was called with the same body, and receives the
+// header of its response. If that fails, sent says whether the server may have
+// received any of it. It is sent once, on an idle connection of the owner or on a new
+// one; without an owner the connection is new, and not used again. The end of ctx
+// ends the wait, within a second.
+func (c *Client) Send(ctx context.Context, q *Request, body io.Reader, owner string) (r *Response, sent bool, err error) {
+	first, err := q.Bytes()
+	if err != nil {
+		return nil, false, err
+	}
+	on, sent, err := c.write(ctx, first, owner)
+	if !sent {
+		return nil, false, err
+	}
+	if err == nil {
+		err = q.rest(on, body, c.cfg.StallTimeout)
+	}
+	if on.allow(c.cfg.HeaderTimeout); err != nil { // it may have answered, and not taken the rest
+		on.allow(slice)
+	}
+	if failed := on.receive(q.method); failed != nil {
+		on.Close()
+		return nil, true, errors.Join(err, failed)
+	}
+	on.whole = err == nil
+	on.response = Response{client: c, conn: on}
+	return &on.response, true, nil
+}
+
+// write sends p on an idle connection of the owner, or on a new one: in that order
+// if nothing of it could be sent. If that fails it reports whether any of it may
+// have been sent.
+func (c *Client) write(ctx context.Context, p []byte, owner string) (on *conn, sent bool, err error) {
+	if owner != "" {
+		on = c.pool.take(ctx, owner)
+	}
+	if on != nil {
+		if sent, err = on.write(p, c.cfg.StallTimeout); sent {
+			return on, true, err
+		}
+		on.Close()
+	}
+	if on, err = c.dial(ctx); err != nil {
+		return nil, false, err
+	}
+	on.owner = owner
+	if sent, err = on.write(p, c.cfg.StallTimeout); !sent {
+		on.Close()
+	}
+	return on, sent, err
+}
+
+// dial makes a new connection.
+func (c *Client) dial(ctx context.Context) (*conn, error) {
+	d := net.Dialer{Timeout: c.cfg.DialTimeout}
+	to, err := d.DialContext(ctx, "tcp", c.cfg.Address)
+	if err != nil {
+		return nil, err
+	}
+	made := &conn{Conn: to, in: make([]byte, 0, firstIn), stall: c.cfg.StallTimeout}
+	if s, ok := to.(syscall.Conn); ok {
+		made.raw, _ = s.SyscallConn()
+	}
+	if c.cfg.TLS != nil {
+		ctx, cancel := context.WithTimeout(ctx, c.cfg.TLSTimeout)
+		defer cancel()
+		made.below = &tlsRecords{Conn: to}
+		secure := tls.Client(made.below, c.cfg.TLS)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			to.Close()
+			return nil, err
+		}
+		made.Conn = secure
+	}
+	made.begin(ctx)
+	return made, nil
+}
