@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -22,19 +23,23 @@ const shortBody = 64 << 10
 type paced struct {
 	io.ReadCloser
 	transfer transfer
-	w        http.ResponseWriter // of a long one, whose every pause has its time; nil: it is short
+	w        http.ResponseWriter
 	time     time.Duration
-	set      time.Time
 	ended    bool
+
+	mu      sync.Mutex
+	long    bool      // every pause has its time, not the whole body
+	streams bool      // it may go on while the answer is sent
+	untimed bool      // a pause may last for as long as the client likes
+	set     time.Time // when the time of a long one last began
 }
 
 var errBodyUnreadable = errors.New("the request's body did not come to its end")
 
 func newPaced(w http.ResponseWriter, r *http.Request, limit time.Duration) *paced {
-	b := &paced{ReadCloser: r.Body}
-	if r.ContentLength < 0 || r.ContentLength > shortBody {
-		b.w, b.time, b.set = w, limit, time.Now()
-	}
+	b := &paced{ReadCloser: r.Body, w: w, time: limit, set: time.Now()}
+	b.long = r.ContentLength < 0 || r.ContentLength > shortBody
+	b.streams = b.long && r.ProtoMajor > 1
 	b.transfer.open(w, r, (*http.ResponseController).SetReadDeadline, "sent too little of its body, and nothing")
 	return b
 }
@@ -45,12 +50,7 @@ func (b *paced) Read(p []byte) (int, error) {
 	if b.ended {
 		return 0, io.EOF
 	}
-	if b.w != nil {
-		if now := time.Now(); now.Sub(b.set) > b.time/8 {
-			b.set = now
-			allowBody(b.w, b.time)
-		}
-	}
+	b.allow()
 	b.transfer.begin()
 	n, err := b.ReadCloser.Read(p)
 	switch why := b.transfer.done(n); {
@@ -62,6 +62,30 @@ func (b *paced) Read(p []byte) (int, error) {
 		err = fmt.Errorf("%w: %w", errBodyUnreadable, err)
 	}
 	return n, err
+}
+
+// allow gives the next bytes of a long body their time.
+func (b *paced) allow() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if now := time.Now(); b.long && !b.untimed && now.Sub(b.set) > b.time/8 {
+		b.set = now
+		allowBody(b.w, b.time)
+	}
+}
+
+// answered is called when the answer begins. From then on the upstream may be one
+// that waits for more of a stream: the body is not ended while others wait for the
+// slot, and by HTTP/2 not for a pause of any length either. By HTTP/1 net/http
+// closes it.
+func (b *paced) answered() {
+	_ = b.transfer.close()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.streams && !b.untimed {
+		b.untimed = true
+		_ = http.NewResponseController(b.w).SetReadDeadline(time.Time{})
+	}
 }
 
 // inMemory is a body that has been received, as httponce hands it on.

@@ -82,8 +82,8 @@ func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
 	}()
 	if _, received := r.Body.(inMemory); !received && r.ContentLength != 0 {
 		body := newPaced(w, r, rt.table.cfg.BodyTimeout)
-		held.watch(&body.transfer)
-		if r.Body = body; rt.MaxBody > 0 && body.w != nil {
+		held.watch(body)
+		if r.Body = body; rt.MaxBody > 0 && body.long {
 			r.Body = http.MaxBytesReader(w, body, rt.MaxBody)
 		}
 	}

@@ -49,7 +49,7 @@ func (s *slots) stalls(now time.Time) (stalls []*stall, ending int) {
 	for sl := s.first; sl != nil; sl = sl.next {
 		in, ends := sl.answer.stalled(sl, now)
 		if in == nil && !ends && sl.body != nil {
-			in, ends = sl.body.stalled(sl, now)
+			in, ends = sl.body.transfer.stalled(sl, now)
 		}
 		switch {
 		case ends:

@@ -83,8 +83,22 @@ func (s *slotServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer func() { s.note(held.giveBack()) }()
 	answer := heldAnswer{w, held}
+	allowBody(w, time.Hour)
 	body := newPaced(w, r, time.Hour)
-	held.watch(&body.transfer)
+	held.watch(body)
+	if r.URL.Path == "/talk" {
+		answer.WriteHeader(http.StatusOK)
+		for word := make([]byte, len("word")); ; {
+			_ = answer.FlushError()
+			if _, err := io.ReadFull(body, word); err == io.EOF {
+				return
+			} else if err != nil {
+				s.note(err)
+				return
+			}
+			_, _ = answer.Write(word)
+		}
+	}
 	if _, err := io.Copy(io.Discard, body); err != nil {
 		s.note(err)
 		return
@@ -294,6 +308,46 @@ func TestAStreamThatIsIdleIsNotEnded(t *testing.T) {
 	})
 }
 
+// By HTTP/2 a client may go on to send once it is answered, whenever it has something
+// to say.
+func TestAStreamMayPauseOnceItIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSlotServer(t, 8)
+		client := s.client(t, "127.0.0.2:1000", nil)
+		in, out := io.Pipe()
+		res, err := client.Post("http://x/talk", "", in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer res.Body.Close()
+		for range 3 {
+			wait(3 * time.Hour)
+			heard := make([]byte, len("word"))
+			if _, err := io.WriteString(out, "word"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(res.Body, heard); err != nil {
+				t.Fatal(err, s.ended)
+			}
+		}
+		out.Close()
+		if rest, err := io.ReadAll(res.Body); len(rest) > 0 || err != nil || s.count() > 0 {
+			t.Errorf("in the end there are %q, %v, %v", rest, err, s.ended)
+		}
+
+		in, out = io.Pipe()
+		defer out.Close()
+		go client.Post("http://x/", "", in) // is not answered before it has sent all
+		wait(59 * time.Minute)
+		if held := s.held(); held != 1 {
+			t.Errorf("after 59 minutes there are %d", held)
+		}
+		if wait(2 * time.Minute); s.held() != 0 || s.count() != 1 {
+			t.Errorf("a body that paused for an hour before its answer ended with %v", s.ended)
+		}
+	})
+}
+
 func TestBodiesThatDoNotComeKeepOutNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotServer(t, 8)
@@ -338,6 +392,12 @@ func TestBodiesThatDoNotComeKeepOutNoOther(t *testing.T) {
 // streams returns what opens answers by HTTP/2 that nobody takes, on one connection
 // from the address.
 func (s *slotServer) streams(t *testing.T, addr string, deaf <-chan struct{}) func(path string) (*http.Response, error) {
+	client := s.client(t, addr, deaf)
+	return func(path string) (*http.Response, error) { return client.Get("http://x" + path) }
+}
+
+// client returns a client that sends all by HTTP/2 on one connection from the address.
+func (s *slotServer) client(t *testing.T, addr string, deaf <-chan struct{}) *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	transport := &http.Transport{
@@ -349,9 +409,7 @@ func (s *slotServer) streams(t *testing.T, addr string, deaf <-chan struct{}) fu
 		},
 	}
 	t.Cleanup(transport.CloseIdleConnections)
-	return func(path string) (*http.Response, error) {
-		return (&http.Client{Transport: transport}).Get("http://x" + path)
-	}
+	return &http.Client{Transport: transport}
 }
 
 func TestStreamsThatTakeNothingKeepOutNoOther(t *testing.T) {

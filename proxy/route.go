@@ -76,7 +76,8 @@ type Config struct {
 	TrustForwarded func(*http.Request) bool
 
 	// BodyTimeout is how long the body of a keyed request may take, and any of
-	// up to 64 KiB; and how long another may pause between bytes; default 30s.
+	// up to 64 KiB; and how long another may pause between bytes, by HTTP/2 only
+	// until its response begins; default 30s.
 	BodyTimeout time.Duration
 
 	// Usage counts the memory and the stored bytes of all routes whose

@@ -40,7 +40,7 @@ type slot struct {
 	keyed      bool
 	prev, next *slot
 	answer     transfer
-	body       *transfer // nil: it has come before the slot was taken
+	body       *paced // nil: it has come before the slot was taken
 }
 
 // A waiter is a request that waits for a slot.
@@ -92,7 +92,7 @@ func (s *slots) take(w http.ResponseWriter, r *http.Request, keyed bool) *slot {
 }
 
 // watch makes the request's body one that may be ended.
-func (sl *slot) watch(body *transfer) {
+func (sl *slot) watch(body *paced) {
 	sl.of.mu.Lock()
 	defer sl.of.mu.Unlock()
 	sl.body = body
@@ -103,7 +103,7 @@ func (sl *slot) watch(body *transfer) {
 func (sl *slot) giveBack() (ended error) {
 	ended = sl.answer.close()
 	if sl.body != nil {
-		sl.body.close()
+		_ = sl.body.transfer.close()
 	}
 	s := sl.of
 	s.mu.Lock()

@@ -142,11 +142,10 @@ func (a heldAnswer) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// WriteHeader ends what the body is watched for: once the answer has begun, the
-// upstream may be one that waits for more of a stream.
+// WriteHeader tells the body of the answer.
 func (a heldAnswer) WriteHeader(status int) {
 	if body := a.slot.body; body != nil && (status >= 200 || status == http.StatusSwitchingProtocols) {
-		_ = body.close()
+		body.answered()
 	}
 	a.slot.answer.begin()
 	a.ResponseWriter.WriteHeader(status)

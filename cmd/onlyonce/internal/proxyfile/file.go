@@ -72,7 +72,7 @@ type JWT struct {
 type Server struct {
 	MaxHeader     Size          `yaml:"max_header" doc:"The most that a request may have before its body."`
 	HeaderTimeout time.Duration `yaml:"header_timeout" doc:"How long a client may take to send that."`
-	BodyTimeout   time.Duration `yaml:"body_timeout" doc:"How long the body of a request with a key may take, and how long that of another may pause."`
+	BodyTimeout   time.Duration `yaml:"body_timeout" doc:"How long the body of a request with a key may take, and how long that of another may pause; by HTTP/2, until its response begins."`
 	IdleTimeout   time.Duration `yaml:"idle_timeout" doc:"How long a connection may wait for its next request."`
 	Memory        Size          `yaml:"memory" doc:"How many bytes the bodies of requests with a key may take at a time; a body counts as it comes, with at most 1MiB or as much as has come ahead of that. One for which there is no room waits for up to a second, then gets 503; meanwhile bodies of which nothing comes end with 503. A quarter is kept for bodies of up to 64KiB. Answers that are recorded or replayed may take as much again."`
 }
