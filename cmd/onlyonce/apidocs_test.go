@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 // An example is a command of a document, with what it prints.
@@ -68,7 +70,7 @@ func (r *reader) follow(e example) {
 	})
 	reads := !strings.Contains(command, "-d '") && !strings.Contains(command, "-X ")
 	var problem, output string
-	until(r.t, "the example prints what the document says: "+command, func() bool {
+	cmdtest.Until(r.t, "the example prints what the document says: "+command, func() bool {
 		printed, err := exec.Command("sh", "-c", command).Output()
 		if err != nil {
 			r.t.Fatalf("%s: %v", command, err)

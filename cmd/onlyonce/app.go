@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/items"
 	"github.com/onlyonce-go/onlyonce/services/orders"
@@ -19,10 +20,10 @@ import (
 
 // An app is what serve serves: the APIs on their store.
 type app struct {
-	store     *openStore // of the items and the sandboxes
-	ordersIn  *openStore // the same, unless that of the orders is on a server
-	secret    []byte     // keys the fingerprints in store
-	inOrders  []byte     // keys those in ordersIn
+	store     *storeurl.Store // of the items and the sandboxes
+	ordersIn  *storeurl.Store // the same, unless that of the orders is on a server
+	secret    []byte          // keys the fingerprints in store
+	inOrders  []byte          // keys those in ordersIn
 	items     *items.API
 	sandboxes *sandboxes.API
 	orders    *orders.API
@@ -77,25 +78,25 @@ func (a *app) makePurges(every time.Duration, log *slog.Logger) {
 // openStores opens the store of all three APIs, or that of the orders on a
 // server, and a file for the other two.
 func (a *app) openStores(ctx context.Context, cfg serveConfig, log *slog.Logger) error {
-	u, err := parseStoreURL(cfg.store)
+	u, err := storeurl.Parse(cfg.store)
 	if err != nil {
 		return err
 	}
-	if a.ordersIn, err = u.openMigrated(ctx, cfg.acceptRisks); err != nil {
+	if a.ordersIn, err = u.OpenMigrated(ctx, cfg.acceptRisks); err != nil {
 		return err
 	}
 	a.store = a.ordersIn
-	if u.engine != engineSQLite {
-		if u, err = parseStoreURL(cfg.file()); err == nil {
-			a.store, err = u.openMigrated(ctx, nil)
+	if u.Engine != storeurl.SQLite {
+		if u, err = storeurl.Parse(cfg.file()); err == nil {
+			a.store, err = u.OpenMigrated(ctx, nil)
 		}
 		if err != nil {
 			return errors.Join(err, a.ordersIn.Close())
 		}
 	}
-	a.watches = []*storeWatch{newStoreWatch(a.store.url.String(), a.store, log)}
+	a.watches = []*storeWatch{newStoreWatch(a.store.URL.String(), a.store, log)}
 	if a.store != a.ordersIn {
-		a.watches = append(a.watches, newStoreWatch(a.ordersIn.url.String(), a.ordersIn, log))
+		a.watches = append(a.watches, newStoreWatch(a.ordersIn.URL.String(), a.ordersIn, log))
 	}
 	a.health = &health{}
 	for _, w := range a.watches {
@@ -105,21 +106,21 @@ func (a *app) openStores(ctx context.Context, cfg serveConfig, log *slog.Logger)
 }
 
 func (a *app) readSecrets(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
-	a.secret, err = fingerprintSecret(ctx, a.store.url, a.store, cfg.secretFile, cfg.acceptRisks, log)
+	a.secret, err = storeurl.FingerprintSecret(ctx, a.store.URL, a.store, cfg.secretFile, cfg.acceptRisks, log)
 	if err != nil || a.store == a.ordersIn {
 		a.inOrders = a.secret
 		return err
 	}
-	a.inOrders, err = fingerprintSecret(ctx, a.ordersIn.url, a.ordersIn, cfg.secretFile, cfg.acceptRisks, log)
+	a.inOrders, err = storeurl.FingerprintSecret(ctx, a.ordersIn.URL, a.ordersIn, cfg.secretFile, cfg.acceptRisks, log)
 	return err
 }
 
 // stores says where the records are.
 func (a *app) stores() string {
 	if a.store == a.ordersIn {
-		return a.store.url.String()
+		return a.store.URL.String()
 	}
-	return fmt.Sprintf("%v (orders), %v (items, sandboxes)", a.ordersIn.url, a.store.url)
+	return fmt.Sprintf("%v (orders), %v (items, sandboxes)", a.ordersIn.URL, a.store.URL)
 }
 
 func (a *app) closeStores() error {
@@ -134,7 +135,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 	if a.named {
 		tenant = caller
 	}
-	if a.items, err = items.New(ctx, a.store.db, a.store.Store, items.Config{
+	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
 		FingerprintSecret: a.secret,
 		Tenant:            tenant, KeyTTL: cfg.itemsKeyTTL, PurgeEvery: -1, Lease: cfg.lease,
 		Observer: a.counts.items.observe, Log: log, ShowKey: cfg.log.showKey(),
@@ -145,7 +146,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 	if wait == 0 {
 		wait = -1 // not at all; 0 would be the default
 	}
-	a.sandboxes, err = sandboxes.New(ctx, a.store.db, a.store.Store, sandboxes.Config{
+	a.sandboxes, err = sandboxes.New(ctx, a.store.DB, a.store.Store, sandboxes.Config{
 		Dir:    filepath.Join(cfg.data, "workspaces"),
 		KeyTTL: cfg.sandboxesKeyTTL, MaxExtend: cfg.sandboxesMaxExtend, IdleTimeout: cfg.sandboxesIdleTimeout,
 		Lease: cfg.lease, Wait: wait,

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/spf13/cobra"
 )
 
@@ -25,7 +26,7 @@ type benchConfig struct {
 	format      string
 	acceptRisks []string
 	http        benchHTTPConfig
-	may         writePermission
+	may         cli.WritePermission
 }
 
 // Bounds of what bench is asked for.
@@ -66,7 +67,7 @@ Ctrl-C ends it, and what was measured is printed all the same.`,
   onlyonce bench sqlite:/tmp/bench.db --callers 64 --duplicates 0.5 --keys zipf
   onlyonce bench sqlite:/tmp/bench.db --compare pgx://app@db/shop
   onlyonce bench http://127.0.0.1:8080 --path /api/v1/items --body '{"sku":"{key}","title":"Lamp","status":"active"}' --yes-it-may-write`,
-		Args: takes("URL"),
+		Args: cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := cfg.check(); err != nil {
 				return err
@@ -91,7 +92,7 @@ func (c *benchConfig) addFlags(cmd *cobra.Command) {
 	f.Int64Var(&c.requests, "requests", 0, "end after this `number` of requests to each target, if that is earlier")
 	f.Float64Var(&c.duplicates, "duplicates", 0.2, "`ratio` of requests that repeat an earlier one, 0 to below 1")
 	f.StringVar(&c.keys, "keys", keysUniform, "which earlier key is repeated: uniform (any), zipf (a few of them mostly) or sequential (one after another)")
-	completes(cmd, "keys", keysUniform, keysZipf, keysSequential)
+	cli.CompleteValues(cmd, "keys", keysUniform, keysZipf, keysSequential)
 	f.IntVar(&c.resultSize, "result-size", 500, "`bytes` of a result; stores only")
 	f.StringVar(&c.compare, "compare", "", "another `URL` to take turns with")
 	f.DurationVar(&c.keep, "keep", 5*time.Second, "how long an answer is kept, and repeated for half as long; memory:// keeps it 1s at most, unless there are few --requests")
@@ -105,30 +106,30 @@ func (c *benchConfig) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&c.http.timeout, "timeout", 10*time.Second, "how long an HTTP request may take")
 	f.StringVar(&c.http.caCert, "cacert", "", "`file` with the certificates (PEM) that a server's is trusted by")
 	f.StringVar(&c.format, "format", "table", "table or json")
-	completes(cmd, "format", "table", "json")
-	c.may.addFlag(cmd)
+	cli.CompleteValues(cmd, "format", "table", "json")
+	c.may.AddFlag(cmd)
 }
 
 func (c *benchConfig) check() error {
 	switch {
 	case c.callers < 1 || c.callers > benchMostCaller:
-		return usagef("--callers is %d: write 1 to %d", c.callers, benchMostCaller)
+		return cli.Usagef("--callers is %d: write 1 to %d", c.callers, benchMostCaller)
 	case !(c.rate >= 0 && c.rate <= 1e9): // NaN is neither
-		return usagef("--rate is %v: write requests a second, or 0 for as fast as the answers come", c.rate)
+		return cli.Usagef("--rate is %v: write requests a second, or 0 for as fast as the answers come", c.rate)
 	case c.duration <= 0 || c.duration > benchLongest:
-		return usagef("--duration is %v: a bench has an end: write up to %v", c.duration, benchLongest)
+		return cli.Usagef("--duration is %v: a bench has an end: write up to %v", c.duration, benchLongest)
 	case c.requests < 0:
-		return usagef("--requests is %d: write 1 or more, or leave it out", c.requests)
+		return cli.Usagef("--requests is %d: write 1 or more, or leave it out", c.requests)
 	case !(c.duplicates >= 0 && c.duplicates < 1):
-		return usagef("--duplicates is %v: write the ratio of repeats, 0 to below 1, such as 0.2", c.duplicates)
+		return cli.Usagef("--duplicates is %v: write the ratio of repeats, 0 to below 1, such as 0.2", c.duplicates)
 	case c.keys != keysUniform && c.keys != keysZipf && c.keys != keysSequential:
-		return usagef("invalid value %q for --keys: write %s, %s or %s", c.keys, keysUniform, keysZipf, keysSequential)
+		return cli.Usagef("invalid value %q for --keys: write %s, %s or %s", c.keys, keysUniform, keysZipf, keysSequential)
 	case c.resultSize < benchLeastResult || c.resultSize > benchMostResult:
-		return usagef("--result-size is %d: write %d to %d", c.resultSize, benchLeastResult, benchMostResult)
+		return cli.Usagef("--result-size is %d: write %d to %d", c.resultSize, benchLeastResult, benchMostResult)
 	case c.keep < benchLeastKeep || c.keep > benchLongest:
-		return usagef("--keep is %v: write %v to %v", c.keep, benchLeastKeep, benchLongest)
+		return cli.Usagef("--keep is %v: write %v to %v", c.keep, benchLeastKeep, benchLongest)
 	case c.format != "table" && c.format != "json":
-		return usagef("invalid value %q for --format: write table or json", c.format)
+		return cli.Usagef("invalid value %q for --format: write table or json", c.format)
 	}
 	return c.http.check()
 }

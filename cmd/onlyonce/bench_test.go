@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
@@ -77,7 +78,7 @@ func TestABenchComparesAStoreInMemoryWithAFile(t *testing.T) {
 }
 
 func TestABenchOnAServerLeavesNothingBehind(t *testing.T) {
-	for engine, newURL := range map[string]func(*testing.T) string{"postgres": newPostgresURL, "pgx": newPostgresURL, "mysql": newMySQLURL} {
+	for engine, newURL := range map[string]func(*testing.T) string{"postgres": cmdtest.NewPostgresURL, "pgx": cmdtest.NewPostgresURL, "mysql": cmdtest.NewMySQLURL} {
 		t.Run(engine, func(t *testing.T) {
 			at := newURL(t)
 			under := at
@@ -293,7 +294,7 @@ func TestABenchTrustsTheCertificatesOfAFileAndNoOthers(t *testing.T) {
 	defer s.Close()
 	s.Config.ErrorLog = log.New(io.Discard, "", 0)
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	writeFile(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	cmdtest.WriteFile(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
 	args := []string{s.URL, "--yes-it-may-write", "--requests", "3"}
 	if _, _, err := runBench(t, t.Context(), append(args, "--cacert", file)...); err != nil || runs.Load() == 0 {
 		t.Errorf("%v after %d runs", err, runs.Load())

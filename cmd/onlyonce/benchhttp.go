@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/spf13/cobra"
 )
 
@@ -30,11 +31,11 @@ type benchHTTPConfig struct {
 func (c *benchHTTPConfig) check() error {
 	switch {
 	case c.timeout <= 0:
-		return usagef("--timeout is %v: write how long a request may take, such as 10s", c.timeout)
+		return cli.Usagef("--timeout is %v: write how long a request may take, such as 10s", c.timeout)
 	case c.keyHeader == "":
-		return usagef("--key-header is empty: write the name of a header, such as Idempotency-Key")
+		return cli.Usagef("--key-header is empty: write the name of a header, such as Idempotency-Key")
 	case c.method == "" || strings.ContainsAny(c.method, " \t\r\n"):
-		return usagef("--method is %q: write a method such as POST", c.method)
+		return cli.Usagef("--method is %q: write a method such as POST", c.method)
 	}
 	return nil
 }
@@ -60,15 +61,15 @@ type benchHTTP struct {
 
 // openBenchHTTP asks whether it may write there.
 func openBenchHTTP(cmd *cobra.Command, c *benchConfig, raw string) (benchTarget, error) {
-	u, err := url.Parse(joined(raw, c.http.path))
+	u, err := url.Parse(cli.JoinURL(raw, c.http.path))
 	if err != nil || u.Hostname() == "" {
-		return nil, usagef("the URL names no server: write http://HOST:PORT/PATH")
+		return nil, cli.Usagef("the URL names no server: write http://HOST:PORT/PATH")
 	}
-	body, err := textOrFile(c.http.body)
+	body, err := cli.TextOrFile(c.http.body)
 	if err != nil {
 		return nil, err
 	}
-	given, err := parseHeader(c.http.headers)
+	given, err := cli.ParseHeader(c.http.headers)
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +80,7 @@ func openBenchHTTP(cmd *cobra.Command, c *benchConfig, raw string) (benchTarget,
 		return nil, err
 	}
 	h := &benchHTTP{cfg: &c.http, url: u, body: string(body), header: header, keep: c.keep, client: client}
-	return h, c.may.ask(cmd, u.String(), fmt.Sprintf("%s requests for %v", c.http.method, c.duration))
+	return h, c.may.Ask(cmd, u.String(), fmt.Sprintf("%s requests for %v", c.http.method, c.duration))
 }
 
 // newBenchClient returns one that keeps a connection for every caller.
@@ -88,7 +89,7 @@ func newBenchClient(c *benchConfig) (_ *http.Client, err error) {
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, c.callers
 	transport.DisableCompression = true
 	if c.http.caCert != "" {
-		if transport.TLSClientConfig, err = trusting(c.http.caCert); err != nil {
+		if transport.TLSClientConfig, err = cli.TrustOnly(c.http.caCert); err != nil {
 			return nil, err
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
 
@@ -15,16 +17,16 @@ const schemePgx = "pgx://"
 
 // openPgx opens a store with tables that are there.
 func (s *benchStore) openPgx(ctx context.Context, raw string, acceptRisks []string) error {
-	u, err := parseStoreURL("postgres://" + strings.TrimPrefix(raw, schemePgx))
+	u, err := storeurl.Parse("postgres://" + strings.TrimPrefix(raw, schemePgx))
 	if err != nil {
 		return err
 	}
 	s.shown = schemePgx + strings.TrimPrefix(u.String(), "postgres://")
-	cfg, err := pgxpool.ParseConfig(u.source)
+	cfg, err := pgxpool.ParseConfig(u.Source)
 	if err != nil {
-		return usagef("open %s: its driver does not understand the URL: write pgx://USER:PASSWORD@HOST/DATABASE", s.shown)
+		return cli.Usagef("open %s: its driver does not understand the URL: write pgx://USER:PASSWORD@HOST/DATABASE", s.shown)
 	}
-	cfg.MaxConns = serverConnections
+	cfg.MaxConns = storeurl.MaxConnections
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", s.shown, err)

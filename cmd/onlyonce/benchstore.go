@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
@@ -91,23 +92,23 @@ func (s *benchStore) open(ctx context.Context, raw string, acceptRisks []string)
 	if strings.HasPrefix(raw, schemePgx) {
 		return s.openPgx(ctx, raw, acceptRisks)
 	}
-	u, err := parseStoreURL(raw)
+	u, err := storeurl.Parse(raw)
 	if err != nil {
 		return err
 	}
-	if _, missing := os.Stat(u.path); u.engine == engineSQLite && errors.Is(missing, fs.ErrNotExist) {
-		store, err := u.openMigrated(ctx, acceptRisks)
+	if _, missing := os.Stat(u.Path); u.Engine == storeurl.SQLite && errors.Is(missing, fs.ErrNotExist) {
+		store, err := u.OpenMigrated(ctx, acceptRisks)
 		if err != nil {
 			return err
 		}
 		s.use(store)
 		return nil
 	}
-	db, err := u.openDB(ctx, false)
+	db, err := u.OpenDB(ctx, false)
 	if err != nil {
 		return err
 	}
-	store, err := u.open(ctx, db, acceptRisks)
+	store, err := u.Open(ctx, db, acceptRisks)
 	if err != nil {
 		return err
 	}
@@ -115,8 +116,8 @@ func (s *benchStore) open(ctx context.Context, raw string, acceptRisks []string)
 	return nil
 }
 
-func (s *benchStore) use(store *openStore) {
-	s.shown, s.store, s.shut = store.url.String(), store.Store, store.Close
+func (s *benchStore) use(store *storeurl.Store) {
+	s.shown, s.store, s.shut = store.URL.String(), store.Store, store.Close
 }
 
 func (s *benchStore) String() string { return s.shown }

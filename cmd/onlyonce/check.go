@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/conform"
 	"github.com/spf13/cobra"
 )
@@ -37,7 +38,7 @@ Exit code 1 says that a row failed, 2 that the API could not be checked.`,
   onlyonce check https://api.example.com --path /v1/orders --body @order.json --fresh /note \
     --header @credentials --other-header @others --count-url /v1/orders --count /items
   onlyonce check http://127.0.0.1:3000/orders --body @order.json --only replay,burst --format junit > report.xml`,
-		Args: takes("URL"),
+		Args: cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			write, err := f.writer()
 			if err != nil {
@@ -48,7 +49,7 @@ Exit code 1 says that a row failed, 2 that the API could not be checked.`,
 				return err
 			}
 			what := fmt.Sprintf("up to %d %s requests", f.cfg.MaxRequests(), cmp.Or(target.Method, "POST"))
-			if err := f.may.ask(cmd, target.URL, what); err != nil {
+			if err := f.may.Ask(cmd, target.URL, what); err != nil {
 				return err
 			}
 			return report(cmd, target, f.cfg, write)
@@ -97,7 +98,7 @@ func report(cmd *cobra.Command, target conform.Target, cfg conform.Config, write
 		return fmt.Errorf("write: %w", bad)
 	}
 	if err != nil {
-		return &blindError{err}
+		return cli.Blind(err)
 	}
 	if n := found.Count(conform.Fail); n > 0 {
 		return fmt.Errorf("%d of %d rows failed", n, len(found.Rows))

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/conform"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
@@ -186,7 +187,7 @@ func TestCheckTrustsTheCertificatesOfAFileAndNoOthers(t *testing.T) {
 	s := httptest.NewTLSServer(counter())
 	t.Cleanup(s.Close)
 	file := filepath.Join(t.TempDir(), "ca.pem")
-	writeFile(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	cmdtest.WriteFile(t, file, string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
 	args := []string{s.URL + "/n", "--body", `{"note":"{{fresh}}"}`, "--only", "missing"}
 	if doc, exit := checked(t, append(args, "--cacert", file)...); exit != 0 || doc.NotSupported != 1 {
 		t.Errorf("exit code %d, %+v", exit, doc)

@@ -1,14 +1,10 @@
 package main
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
-	"net/http"
-	"os"
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/conform"
 	"github.com/spf13/cobra"
 )
@@ -24,13 +20,13 @@ type checkFlags struct {
 	caCert        string
 	format        string
 	verbose       bool
-	may           writePermission
+	may           cli.WritePermission
 }
 
 func (f *checkFlags) addFlags(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.SortFlags = false
-	f.may.addFlag(cmd)
+	f.may.AddFlag(cmd)
 	s.StringVar(&f.t.Method, "method", "POST", "`method` of the operation")
 	s.StringVar(&f.path, "path", "", "`path` of the operation, added to URL")
 	s.StringVar(&f.body, "body", "", "`text` of a body that the API takes, or @FILE; each {{fresh}} in it is replaced by new digits")
@@ -50,9 +46,9 @@ func (f *checkFlags) addFlags(cmd *cobra.Command) {
 	s.StringVar(&f.caCert, "cacert", "", "`file` with the certificates (PEM) that a server's is trusted by")
 	s.StringVar(&f.format, "format", "table", "table, json or junit")
 	s.BoolVarP(&f.verbose, "verbose", "v", false, "show requests and answers of rows that pass, too")
-	completes(cmd, "format", "table", "json", "junit")
-	completes(cmd, "only", rowIDs()...)
-	completes(cmd, "skip", rowIDs()...)
+	cli.CompleteValues(cmd, "format", "table", "json", "junit")
+	cli.CompleteValues(cmd, "only", rowIDs()...)
+	cli.CompleteValues(cmd, "skip", rowIDs()...)
 }
 
 func (f *checkFlags) writer() (reportWriter, error) {
@@ -64,95 +60,33 @@ func (f *checkFlags) writer() (reportWriter, error) {
 	case "junit":
 		return writeJUnit, nil
 	}
-	return nil, usagef("invalid value %q for --format: write table, json or junit", f.format)
+	return nil, cli.Usagef("invalid value %q for --format: write table, json or junit", f.format)
 }
 
 // target reads the files that are named.
 func (f *checkFlags) target(url string) (t conform.Target, err error) {
 	if f.cfg.Timeout <= 0 || f.cfg.Within <= 0 {
-		return t, usagef("--timeout is %v and --within %v: write more than 0", f.cfg.Timeout, f.cfg.Within)
+		return t, cli.Usagef("--timeout is %v and --within %v: write more than 0", f.cfg.Timeout, f.cfg.Within)
 	}
 	if f.cfg.MaxRequests() == 0 {
-		return t, usagef("no row is left, or one is unknown, or --burst is not 2 to 64: the rows are %s", strings.Join(rowIDs(), ", "))
+		return t, cli.Usagef("no row is left, or one is unknown, or --burst is not 2 to 64: the rows are %s", strings.Join(rowIDs(), ", "))
 	}
 	t = f.t
-	t.URL = joined(url, f.path)
-	if t.Body, err = textOrFile(f.body); err != nil {
+	t.URL = cli.JoinURL(url, f.path)
+	if t.Body, err = cli.TextOrFile(f.body); err != nil {
 		return t, err
 	}
-	if t.BadBody, err = textOrFile(f.badBody); err != nil {
+	if t.BadBody, err = cli.TextOrFile(f.badBody); err != nil {
 		return t, err
 	}
-	if t.Header, err = parseHeader(f.header); err != nil {
+	if t.Header, err = cli.ParseHeader(f.header); err != nil {
 		return t, err
 	}
-	if t.Other, err = parseHeader(f.other); err != nil {
+	if t.Other, err = cli.ParseHeader(f.other); err != nil {
 		return t, err
 	}
 	if f.caCert != "" {
-		t.TLS, err = trusting(f.caCert)
+		t.TLS, err = cli.TrustOnly(f.caCert)
 	}
 	return t, err
-}
-
-// joined is a path below a URL.
-func joined(url, path string) string {
-	if path == "" {
-		return url
-	}
-	return strings.TrimSuffix(url, "/") + "/" + strings.TrimPrefix(path, "/")
-}
-
-// textOrFile reads @FILE; no text is no body.
-func textOrFile(text string) ([]byte, error) {
-	if text == "" {
-		return nil, nil
-	}
-	name, ok := strings.CutPrefix(text, "@")
-	if !ok {
-		return []byte(text), nil
-	}
-	body, err := os.ReadFile(name)
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	return body, nil
-}
-
-// parseHeader reads lines such as "Name: value", and those of files.
-func parseHeader(given []string) (http.Header, error) {
-	if len(given) == 0 {
-		return nil, nil
-	}
-	h := http.Header{}
-	for _, text := range given {
-		lines, err := textOrFile(text)
-		if err != nil {
-			return nil, err
-		}
-		for line := range strings.Lines(string(lines)) {
-			if strings.TrimSpace(line) == "" {
-				continue
-			}
-			name, value, ok := strings.Cut(line, ":")
-			if !ok {
-				return nil, usagef("a header has no colon: write --header 'Name: value'") // it may be a secret
-			}
-			h.Add(strings.TrimSpace(name), strings.TrimSpace(value))
-		}
-	}
-	return h, nil
-}
-
-// trusting trusts the certificates of a file, and no others.
-func trusting(file string) (*tls.Config, error) {
-	pem, err := os.ReadFile(file)
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(pem) {
-		return nil, &usageError{errors.New(file + " has no certificate (PEM) in it")}
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, nil
 }

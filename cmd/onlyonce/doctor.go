@@ -9,7 +9,9 @@ import (
 	"regexp"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/spf13/cobra"
 	"modernc.org/sqlite"
@@ -27,44 +29,38 @@ can't be, for with them nothing would work.
 
 Exit code 1 says that there are findings, 2 that doctor could not look.`,
 		Example: `  onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
-		Args:    takes("URL"),
+		Args:    cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			u, err := parseStoreURL(args[0])
+			u, err := storeurl.Parse(args[0])
 			if err != nil {
 				return err
 			}
-			findings, about, err := diagnose(cmd.Context(), u)
+			findings, summary, err := diagnose(cmd.Context(), u)
 			if err != nil {
-				return &blindError{err}
+				return cli.Blind(err)
 			}
-			return diagnosis(cmd.OutOrStdout(), findings, about)
+			return diagnosis(cmd.OutOrStdout(), findings, summary)
 		},
 	}
 }
 
-// A blindError says why doctor could not look.
-type blindError struct{ err error }
-
-func (e *blindError) Error() string { return e.err.Error() }
-func (e *blindError) Unwrap() error { return e.err }
-
 // diagnose returns what would break the promise of a store, also when that is
 // why it can't be opened.
-func diagnose(ctx context.Context, u storeURL) (findings []onlyonce.Finding, about string, err error) {
-	db, err := u.openDB(ctx, false)
+func diagnose(ctx context.Context, u storeurl.URL) (findings []onlyonce.Finding, summary string, err error) {
+	db, err := u.OpenDB(ctx, false)
 	if err != nil {
 		findings, err = orReadOnly(err)
 		return findings, "", err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if findings, err = examine(ctx, u, db); len(findings) == 0 && err == nil {
-		about, err = u.about(ctx, db)
+		summary, err = about(ctx, u, db)
 	}
-	return findings, about, err
+	return findings, summary, err
 }
 
 // examine finds also what the store is refused for when it is opened.
-func examine(ctx context.Context, u storeURL, db *sql.DB) (findings []onlyonce.Finding, err error) {
+func examine(ctx context.Context, u storeurl.URL, db *sql.DB) (findings []onlyonce.Finding, err error) {
 	if findings, err = examineSchema(ctx, u, db); len(findings) > 0 || err != nil {
 		return findings, err
 	}
@@ -80,12 +76,12 @@ func examine(ctx context.Context, u storeURL, db *sql.DB) (findings []onlyonce.F
 }
 
 // examineSchema finds tables that are not those of this program.
-func examineSchema(ctx context.Context, u storeURL, db *sql.DB) ([]onlyonce.Finding, error) {
-	list, err := sqlstore.Migrations(u.engine)
+func examineSchema(ctx context.Context, u storeurl.URL, db *sql.DB) ([]onlyonce.Finding, error) {
+	list, err := sqlstore.Migrations(u.Engine)
 	if err != nil {
 		return nil, err
 	}
-	have, err := schemaVersion(ctx, u.engine, db)
+	have, err := schemaVersion(ctx, u.Engine, db)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", u, err)
 	}
@@ -136,33 +132,33 @@ func orReadOnly(err error) ([]onlyonce.Finding, error) {
 
 // diagnosis prints what was found, or what there is to say of a store without
 // findings; it is an error if anything was.
-func diagnosis(w io.Writer, findings []onlyonce.Finding, about string) error {
+func diagnosis(w io.Writer, findings []onlyonce.Finding, summary string) error {
 	for _, f := range findings {
 		fmt.Fprintln(w, plain.Text(plain.Mask(f.String()), ""))
 	}
 	if len(findings) > 0 {
 		return fmt.Errorf("findings: %d", len(findings))
 	}
-	fmt.Fprintf(w, "no findings\n%s\n", about)
+	fmt.Fprintf(w, "no findings\n%s\n", summary)
 	return nil
 }
 
 // about names the engine and what it promises when nothing is found.
-func (u storeURL) about(ctx context.Context, db *sql.DB) (string, error) {
-	if u.engine == engineSQLite {
+func about(ctx context.Context, u storeurl.URL, db *sql.DB) (string, error) {
+	if u.Engine == storeurl.SQLite {
 		return "SQLite " + sqlite3.SQLITE_VERSION + "\n" + classSQLite, nil
 	}
-	name := map[string]string{enginePostgres: "PostgreSQL", engineMySQL: "MySQL"}[u.engine]
+	name := map[string]string{storeurl.Postgres: "PostgreSQL", storeurl.MySQL: "MySQL"}[u.Engine]
 	var version string
-	if err := db.QueryRowContext(ctx, serverVersionSQL[u.engine]).Scan(&version); err != nil {
+	if err := db.QueryRowContext(ctx, serverVersionSQL[u.Engine]).Scan(&version); err != nil {
 		return "", fmt.Errorf("%v: %w", u, err)
 	}
 	return name + " " + version + "\n" + classServer, nil
 }
 
 var serverVersionSQL = map[string]string{
-	enginePostgres: "SELECT current_setting('server_version')",
-	engineMySQL:    "SELECT version()",
+	storeurl.Postgres: "SELECT current_setting('server_version')",
+	storeurl.MySQL:    "SELECT version()",
 }
 
 // What is promised: by SQLite with a write-ahead log and synchronous=FULL, by a

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
 func TestDoctorPrintsFindingsAndFails(t *testing.T) {
@@ -30,14 +31,14 @@ func TestDoctorFindsWhatAStoreIsRefusedFor(t *testing.T) {
 		"_pragma=locking_mode(exclusive)": "locking-mode",
 		"_synchronous=OFF":                "synchronous",
 	} {
-		u, err := parseStoreURL("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+		u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if store, err := u.openMigrated(t.Context(), nil); err != nil || store.Close() != nil {
+		if store, err := u.OpenMigrated(t.Context(), nil); err != nil || store.Close() != nil {
 			t.Fatal(err)
 		}
-		db, err := sql.Open("sqlite", strings.Replace(u.dsn(false), "_synchronous=FULL", setting, 1))
+		db, err := sql.Open("sqlite", strings.Replace(u.DSN(false), "_synchronous=FULL", setting, 1))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -57,11 +58,11 @@ func TestDoctorFindsWhatAStoreIsRefusedFor(t *testing.T) {
 }
 
 func TestDoctorFindsThatAFileCanNotBeWritten(t *testing.T) {
-	u, err := parseStoreURL("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+	u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := sql.Open("sqlite", u.dsn(true)+"&_pragma=query_only(1)")
+	db, err := sql.Open("sqlite", u.DSN(true)+"&_pragma=query_only(1)")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,14 +7,16 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
 func TestAServerIsReadyWhileItsStoreAnswersAndItDoesNotStop(t *testing.T) {
-	u, err := parseStoreURL("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+	u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := u.openMigrated(context.Background(), nil)
+	store, err := u.OpenMigrated(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

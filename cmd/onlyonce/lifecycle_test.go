@@ -5,6 +5,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 // inFlight sends a keyed request that can't finish before the lock is released,
@@ -13,7 +16,7 @@ func inFlight(t *testing.T, s *served, key string) <-chan answer {
 	t.Helper()
 	got := make(chan answer, 1)
 	go func() { got <- s.post(key, "Lamp") }()
-	until(t, "the request is in flight", func() bool {
+	cmdtest.Until(t, "the request is in flight", func() bool {
 		return strings.Contains(s.get("/metrics").body, "\nonlyonce_idempotency_in_flight{api=\"items\"} 1\n")
 	})
 	return got
@@ -28,14 +31,14 @@ func TestAKeyedCommandInFlightFinishesWhenTheServerIsToldToStop(t *testing.T) {
 			defer release()
 			got := inFlight(t, s, "k")
 			s.signal(sig)
-			until(t, "the server stops", func() bool { return strings.Contains(s.log.String(), "stopping") })
-			until(t, "it accepts no more", func() bool { return s.get("/healthz").err != nil })
+			cmdtest.Until(t, "the server stops", func() bool { return strings.Contains(s.log.String(), "stopping") })
+			cmdtest.Until(t, "it accepts no more", func() bool { return s.get("/healthz").err != nil })
 			release()
 			first := <-got
 			if first.status != 201 {
 				t.Fatalf("answer %+v", first)
 			}
-			if state := s.wait(); state.ExitCode() != exitOK {
+			if state := s.wait(); state.ExitCode() != cli.ExitOK {
 				t.Errorf("%v; log:\n%s", state, s.log.String())
 			}
 			again := startServe(t, s.data).post("k", "Lamp")
@@ -53,7 +56,7 @@ func TestASecondSignalEndsTheServerAtOnce(t *testing.T) {
 	defer release()
 	got := inFlight(t, s, "k")
 	s.signal(syscall.SIGTERM)
-	until(t, "the server stops", func() bool { return strings.Contains(s.log.String(), "stopping") })
+	cmdtest.Until(t, "the server stops", func() bool { return strings.Contains(s.log.String(), "stopping") })
 	s.signal(syscall.SIGTERM)
 	state := s.wait()
 	if status, ok := state.Sys().(syscall.WaitStatus); !ok || !status.Signaled() || status.Signal() != syscall.SIGTERM {
@@ -75,7 +78,7 @@ func TestAServerThatCannotFinishInTimeSaysSo(t *testing.T) {
 		t.Errorf("answer %+v", a)
 	}
 	release()
-	if state := s.wait(); state.ExitCode() != exitFailed {
+	if state := s.wait(); state.ExitCode() != cli.ExitFailed {
 		t.Errorf("ended with %v", state)
 	}
 	if !strings.Contains(s.log.String(), "requests still ran after 10ms") {

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"github.com/spf13/cobra"
 )
@@ -22,7 +23,7 @@ func (c *logConfig) addFlags(cmd *cobra.Command) {
 // addKeys declares the flag that says what is logged of a key.
 func (c *logConfig) addKeys(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.keys, "log-keys", "hash", "what is logged of an idempotency key: `hash or raw`; whoever knows a key and its request can read the stored response")
-	completes(cmd, "log-keys", "hash", "raw")
+	cli.CompleteValues(cmd, "log-keys", "hash", "raw")
 }
 
 // showKey is for onlyonce.SlogObserver; nil: the hash.
@@ -34,8 +35,8 @@ func (c logConfig) showKey() func(onlyonce.ID) string {
 }
 
 func completesLog(cmd *cobra.Command) {
-	completes(cmd, "log-format", "json", "text")
-	completes(cmd, "log-level", "debug", "info", "warn", "error")
+	cli.CompleteValues(cmd, "log-format", "json", "text")
+	cli.CompleteValues(cmd, "log-level", "debug", "info", "warn", "error")
 }
 
 var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
@@ -43,11 +44,11 @@ var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.Lev
 // logger logs to w.
 func (c logConfig) logger(w io.Writer) (*slog.Logger, error) {
 	if c.keys != "" && c.keys != "hash" && c.keys != "raw" {
-		return nil, usagef("invalid value %q for --log-keys: write hash or raw", c.keys)
+		return nil, cli.Usagef("invalid value %q for --log-keys: write hash or raw", c.keys)
 	}
 	level, ok := logLevels[c.level]
 	if !ok {
-		return nil, usagef("invalid value %q for --log-level: write debug, info, warn or error", c.level)
+		return nil, cli.Usagef("invalid value %q for --log-level: write debug, info, warn or error", c.level)
 	}
 	options := &slog.HandlerOptions{Level: level, ReplaceAttr: masked}
 	switch c.format {
@@ -56,7 +57,7 @@ func (c logConfig) logger(w io.Writer) (*slog.Logger, error) {
 	case "text":
 		return slog.New(slog.NewTextHandler(w, options)), nil
 	}
-	return nil, usagef("invalid value %q for --log-format: write json or text", c.format)
+	return nil, cli.Usagef("invalid value %q for --log-format: write json or text", c.format)
 }
 
 // masked replaces passwords in what is logged.

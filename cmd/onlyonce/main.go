@@ -2,6 +2,10 @@
 // lets an operator look after the records that make it so.
 package main
 
-import "os"
+import (
+	"os"
 
-func main() { os.Exit(run(os.Args[1:])) }
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+)
+
+func main() { os.Exit(cli.Run(rootCommand(), os.Args[1:])) }

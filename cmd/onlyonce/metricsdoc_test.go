@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
@@ -86,7 +88,7 @@ func servedMetrics(t *testing.T) string {
 	s.post("k", "Lamp")
 	s.do("POST", "/orders", oneOrder, "Idempotency-Key", "k")
 	var page string
-	until(t, "the order's event is counted", func() bool {
+	cmdtest.Until(t, "the order's event is counted", func() bool {
 		page = s.get("/metrics").body
 		return strings.Contains(page, `onlyonce_outbox_messages_total{outcome="published"} 1`)
 	})
@@ -95,11 +97,11 @@ func servedMetrics(t *testing.T) string {
 
 // relayedMetrics is that of a relay.
 func relayedMetrics(t *testing.T) string {
-	u, err := parseStoreURL("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+	u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := u.openMigrated(t.Context(), nil)
+	store, err := u.OpenMigrated(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

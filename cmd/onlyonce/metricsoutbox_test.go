@@ -6,14 +6,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
 func TestMetricsSayWhatWaitsInTheOutboxAndWhatIsParked(t *testing.T) {
-	u, err := parseStoreURL("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+	u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := u.openMigrated(context.Background(), nil)
+	store, err := u.OpenMigrated(context.Background(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,8 +54,8 @@ func TestMetricsCountWhatTheRelayPublished(t *testing.T) {
 	if got := s.do("POST", "/orders", oneOrder, "Idempotency-Key", "k"); got.status != 201 {
 		t.Fatalf("%+v", got)
 	}
-	until(t, "the order has its shipment", func() bool { return strings.Contains(s.get("/orders").body, `"shipment":{"id":"shp_`) })
-	until(t, "its event is counted", func() bool {
+	cmdtest.Until(t, "the order has its shipment", func() bool { return strings.Contains(s.get("/orders").body, `"shipment":{"id":"shp_`) })
+	cmdtest.Until(t, "its event is counted", func() bool {
 		text := s.get("/metrics").body
 		return strings.Contains(text, "\nonlyonce_outbox_messages_total{outcome=\"published\"} 1\n") &&
 			strings.Contains(text, "\nonlyonce_outbox_waiting 0\n") && strings.Contains(text, "\nonlyonce_outbox_parked 0\n") &&

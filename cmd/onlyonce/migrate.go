@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/spf13/cobra"
 )
@@ -24,9 +26,9 @@ those who run migrations with goose, atlas or tern. Each migration records its
 own version: run each in a transaction of its own, in order.`,
 		Example: `  onlyonce migrate sqlite:onlyonce-data/onlyonce.db
   onlyonce migrate --print sqlite:any.db > 0001_onlyonce.sql`,
-		Args: takes("URL"),
+		Args: cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			u, err := parseStoreURL(args[0])
+			u, err := storeurl.Parse(args[0])
 			if err != nil {
 				return err
 			}
@@ -40,8 +42,8 @@ own version: run each in a transaction of its own, in order.`,
 	return cmd
 }
 
-func printMigrations(cmd *cobra.Command, u storeURL) error {
-	list, err := sqlstore.Migrations(u.engine)
+func printMigrations(cmd *cobra.Command, u storeurl.URL) error {
+	list, err := sqlstore.Migrations(u.Engine)
 	if err != nil {
 		return err
 	}
@@ -51,17 +53,17 @@ func printMigrations(cmd *cobra.Command, u storeURL) error {
 	return nil
 }
 
-func migrate(cmd *cobra.Command, u storeURL) (err error) {
-	list, err := sqlstore.Migrations(u.engine)
+func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
+	list, err := sqlstore.Migrations(u.Engine)
 	if err != nil {
 		return err
 	}
-	db, err := u.openDB(cmd.Context(), true)
+	db, err := u.OpenDB(cmd.Context(), true)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	from, err := schemaVersion(cmd.Context(), u.engine, db)
+	from, err := schemaVersion(cmd.Context(), u.Engine, db)
 	if err != nil {
 		return fmt.Errorf("%v: %w", u, err)
 	}
@@ -74,9 +76,9 @@ func migrate(cmd *cobra.Command, u storeURL) (err error) {
 
 // hasSchemaSQL says whether an engine's database has the tables.
 var hasSchemaSQL = map[string]string{
-	engineSQLite:   "SELECT count(*) FROM sqlite_schema WHERE name = 'onlyonce_schema'",
-	enginePostgres: "SELECT count(to_regclass('onlyonce_schema'))",
-	engineMySQL:    "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'onlyonce_schema'",
+	storeurl.SQLite:   "SELECT count(*) FROM sqlite_schema WHERE name = 'onlyonce_schema'",
+	storeurl.Postgres: "SELECT count(to_regclass('onlyonce_schema'))",
+	storeurl.MySQL:    "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'onlyonce_schema'",
 }
 
 // schemaVersion returns the version of the tables, 0 if there are none.
@@ -90,7 +92,7 @@ func schemaVersion(ctx context.Context, engine string, db *sql.DB) (version int,
 }
 
 // migrated says what became of a schema that was at version from.
-func migrated(u storeURL, from, to int) string {
+func migrated(u storeurl.URL, from, to int) string {
 	switch from {
 	case 0:
 		return fmt.Sprintf("%v: created, at version %d", u, to)

@@ -11,13 +11,15 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/spf13/cobra"
 )
 
 func outboxCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "outbox",
 		Short: "Show what waits in a store's outbox, and decide about parked messages",
 		Long: `Looks at the messages that a store's transactions have appended and that are not
@@ -45,12 +47,12 @@ for how long, is said on standard error. With --json every line is a message as 
 JSON object.`,
 		Example: `  onlyonce outbox ls sqlite:onlyonce-data/onlyonce.db
   onlyonce outbox ls sqlite:onlyonce-data/onlyonce.db --json | jq -r .error`,
-		Args: takes("URL"),
+		Args: cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if limit < 1 {
-				return usagef("--limit is %d: write 1 or more", limit)
+				return cli.Usagef("--limit is %d: write 1 or more", limit)
 			}
-			return withStore(cmd.Context(), args[0], func(store *openStore) error {
+			return storeurl.With(cmd.Context(), args[0], func(store *storeurl.Store) error {
 				return listParked(cmd, store.Outbox(), limit, asJSON)
 			})
 		},
@@ -80,7 +82,7 @@ func listParked(cmd *cobra.Command, queue outbox.Queue, limit int, asJSON bool) 
 	if err != nil {
 		return fmt.Errorf("write: %w", err)
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "parked: %d; waiting: %d, the oldest for %s\n", lag.Parked, lag.Waiting, age(lag.Oldest))
+	fmt.Fprintf(cmd.ErrOrStderr(), "parked: %d; waiting: %d, the oldest for %s\n", lag.Parked, lag.Waiting, cli.Age(lag.Oldest))
 	return nil
 }
 
@@ -88,8 +90,8 @@ func parkedTable(cmd *cobra.Command, list []outbox.Entry) error {
 	out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "SEQ\tAGE\tATTEMPTS\tTENANT\tTOPIC\tKEY\tID\tERROR")
 	for _, e := range list {
-		fmt.Fprintf(out, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", e.Seq, age(time.Since(e.CreatedAt)), e.Attempts,
-			cell(e.Tenant), cell(e.Topic), cell(e.Key), cell(e.ID), cell(e.Error))
+		fmt.Fprintf(out, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", e.Seq, cli.Age(time.Since(e.CreatedAt)), e.Attempts,
+			cli.Cell(e.Tenant), cli.Cell(e.Topic), cli.Cell(e.Key), cli.Cell(e.ID), cli.Cell(e.Error))
 	}
 	return out.Flush()
 }
@@ -127,13 +129,13 @@ func parkedCommand(verb, short string, decide func(outbox.Queue, context.Context
 		Use:     fmt.Sprintf("%s URL SEQ... | %[1]s URL --all", verb),
 		Short:   short,
 		Example: fmt.Sprintf("  onlyonce outbox %s sqlite:onlyonce-data/onlyonce.db 17 18", verb),
-		Args:    someOrAll(&all, "which messages? Give their SEQ after the URL, or --all; onlyonce outbox ls lists them"),
+		Args:    cli.SomeOrAll(&all, "which messages? Give their SEQ after the URL, or --all; onlyonce outbox ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seqs, err := parseSeqs(args[1:])
 			if err != nil {
 				return err
 			}
-			return withStore(cmd.Context(), args[0], func(store *openStore) error {
+			return storeurl.With(cmd.Context(), args[0], func(store *storeurl.Store) error {
 				queue := store.Outbox()
 				if all {
 					if seqs, err = allParked(cmd.Context(), queue); err != nil {
@@ -156,24 +158,11 @@ func parkedCommand(verb, short string, decide func(outbox.Queue, context.Context
 	return cmd
 }
 
-// someOrAll takes URL and names, or URL and --all.
-func someOrAll(all *bool, otherwise string) cobra.PositionalArgs {
-	return func(_ *cobra.Command, args []string) error {
-		switch named := len(args) > 1; {
-		case len(args) == 0:
-			return usagef("missing argument: URL")
-		case named == *all:
-			return usagef("%s", otherwise)
-		}
-		return nil
-	}
-}
-
 func parseSeqs(args []string) (seqs []int64, err error) {
 	for _, text := range args {
 		seq, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return nil, usagef("%q is not a SEQ: onlyonce outbox ls lists them", text)
+			return nil, cli.Usagef("%q is not a SEQ: onlyonce outbox ls lists them", text)
 		}
 		seqs = append(seqs, seq)
 	}

@@ -11,6 +11,8 @@ import (
 	"unicode"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
 // onlyonceWith runs a command line, and returns all that it prints.
@@ -25,11 +27,11 @@ func TestNothingThatAClientSentReachesTheTerminalAsACommand(t *testing.T) {
 	t.Parallel()
 	const bad = "\u009b31m\u0085\x7f\u202e\u2066\u200e\u061c\ufeffz"
 	url := "sqlite:" + filepath.Join(t.TempDir(), "a.db")
-	u, err := parseStoreURL(url)
+	u, err := storeurl.Parse(url)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := u.openMigrated(t.Context(), nil)
+	store, err := u.OpenMigrated(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,7 +96,7 @@ func TestNoErrorShowsThePasswordOfAStore(t *testing.T) {
 			"relay":       onlyonceWith([]string{env}, "relay", "--broker", "nats://u:hunter2@127.0.0.1:1"),
 		}
 		for i, text := range files {
-			writeFile(t, path, text)
+			cmdtest.WriteFile(t, path, text)
 			runs["file "+text] = onlyonceWith(nil, "proxy", "--config", path, "--listen", "127.0.0.1:0")
 			if i > 0 && n > 3 {
 				break

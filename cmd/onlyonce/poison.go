@@ -8,12 +8,14 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/services/orders"
 	"github.com/spf13/cobra"
 )
 
 func poisonCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "poison",
 		Short: "Show the events that a consumer gave up, and retry or discard them",
 		Long: `Looks at the events that came to the orders API's consumer from a broker and
@@ -35,7 +37,7 @@ func poisonLsCommand() *cobra.Command {
 		Use:     "ls URL",
 		Short:   "List the events that were given up, oldest first",
 		Example: `  onlyonce poison ls sqlite:onlyonce-data/onlyonce.db`,
-		Args:    takes("URL"),
+		Args:    cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withOrders(cmd.Context(), args[0], func(api *orders.API) error {
 				list, err := api.Poisoned(cmd.Context(), maxPoisoned)
@@ -45,7 +47,7 @@ func poisonLsCommand() *cobra.Command {
 				out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 				fmt.Fprintln(out, "ID\tAGE\tTENANT\tERROR")
 				for _, p := range list {
-					fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", cell(p.ID), age(time.Since(p.At)), cell(p.Tenant), cell(p.Error))
+					fmt.Fprintf(out, "%s\t%s\t%s\t%s\n", cli.Cell(p.ID), cli.Age(time.Since(p.At)), cli.Cell(p.Tenant), cli.Cell(p.Error))
 				}
 				if err := out.Flush(); err != nil {
 					return fmt.Errorf("write: %w", err)
@@ -63,7 +65,7 @@ func poisonedCommand(verb, short string, decide func(*orders.API, context.Contex
 		Use:     fmt.Sprintf("%s URL ID... | %[1]s URL --all", verb),
 		Short:   short,
 		Example: fmt.Sprintf("  onlyonce poison %s sqlite:onlyonce-data/onlyonce.db --all", verb),
-		Args:    someOrAll(&all, "which events? Give their ID after the URL, or --all; onlyonce poison ls lists them"),
+		Args:    cli.SomeOrAll(&all, "which events? Give their ID after the URL, or --all; onlyonce poison ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withOrders(cmd.Context(), args[0], func(api *orders.API) error {
 				return decidePoisoned(cmd, api, args[1:], all, decide)
@@ -92,7 +94,7 @@ func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool,
 			}
 			tried[of], found[p.ID] = true, true
 			if err := decide(api, cmd.Context(), p); err != nil {
-				failed = append(failed, fmt.Errorf("%s: %w", cell(p.ID), err))
+				failed = append(failed, fmt.Errorf("%s: %w", cli.Cell(p.ID), err))
 				continue
 			}
 			done++
@@ -107,8 +109,8 @@ func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool,
 
 // withOrders calls fn with the orders API on a store that is there already.
 func withOrders(ctx context.Context, url string, fn func(*orders.API) error) error {
-	return withStore(ctx, url, func(store *openStore) error {
-		api, err := orders.New(ctx, store.db, store.Store, store.Outbox(), orders.Config{})
+	return storeurl.With(ctx, url, func(store *storeurl.Store) error {
+		api, err := orders.New(ctx, store.DB, store.Store, store.Outbox(), orders.Config{})
 		if err != nil {
 			return err
 		}

@@ -1,56 +1,14 @@
 package main
 
 import (
-	"context"
-	"crypto/rand"
-	"database/sql"
-	"net/url"
-	"os"
 	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
-// newPostgresURL is the URL of a schema of its own, which is dropped at the end.
-func newPostgresURL(t *testing.T) string {
-	t.Helper()
-	server := os.Getenv("ONLYONCE_POSTGRES")
-	if server == "" {
-		server = "postgres://postgres@127.0.0.1:5432/postgres?sslmode=disable"
-	}
-	db, err := sql.Open("pgx", server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
-	defer cancel()
-	if err := db.PingContext(ctx); err != nil {
-		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "" {
-			t.Fatalf("PostgreSQL: %v", err)
-		}
-		t.Skipf("PostgreSQL is not there: %v", err)
-	}
-	schema := "onlyonce_" + strings.ToLower(rand.Text())
-	if _, err := db.Exec("CREATE SCHEMA " + schema); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := db.Exec("DROP SCHEMA " + schema + " CASCADE"); err != nil {
-			t.Error(err)
-		}
-	})
-	u, err := url.Parse(server)
-	if err != nil {
-		t.Fatal(err)
-	}
-	q := u.Query()
-	q.Set("search_path", schema)
-	u.RawQuery = q.Encode()
-	return u.String()
-}
-
 func TestTheCommandsForOperatorsTakeAPostgresURL(t *testing.T) {
-	u := newPostgresURL(t)
+	u := cmdtest.NewPostgresURL(t)
 	for _, step := range []struct {
 		args  []string
 		fails string

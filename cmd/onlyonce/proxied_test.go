@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 // An upstream is a server behind a proxy. It counts what it was asked to change,
@@ -80,15 +82,8 @@ func startProxy(t *testing.T, up string, args ...string) *served {
 func startProxyFile(t *testing.T, up, text string, args ...string) (*served, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "proxy.yaml")
-	writeFile(t, path, strings.ReplaceAll(text, "UP", up))
+	cmdtest.WriteFile(t, path, strings.ReplaceAll(text, "UP", up))
 	return start(t, append([]string{"proxy", "--config", path, "--listen", "127.0.0.1:0", "--store", "memory://"}, args...)...), path
-}
-
-func writeFile(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // send posts a body with a key; header has names and values in turn.
@@ -98,7 +93,7 @@ func (s *served) send(key, body string, header ...string) answer {
 
 func (s *served) logs(t *testing.T, text string) {
 	t.Helper()
-	until(t, "the log says "+text, func() bool { return strings.Contains(s.log.String(), text) })
+	cmdtest.Until(t, "the log says "+text, func() bool { return strings.Contains(s.log.String(), text) })
 }
 
 var adminAt = regexp.MustCompile(`"admin address is listening","address":"([^"]+)"`)
@@ -106,7 +101,7 @@ var adminAt = regexp.MustCompile(`"admin address is listening","address":"([^"]+
 func (s *served) adminURL(t *testing.T) string {
 	t.Helper()
 	var found []string
-	until(t, "there is an admin address", func() bool {
+	cmdtest.Until(t, "there is an admin address", func() bool {
 		found = adminAt.FindStringSubmatch(s.log.String())
 		return found != nil
 	})
@@ -212,9 +207,9 @@ func TestTheProxyCountsTheKeyedRequestsThatAreInFlight(t *testing.T) {
 	admin.counts(`onlyonce_idempotency_in_flight{api="proxy"} 0`)
 	got := make(chan answer, 2)
 	go func() { got <- s.send("k", "a") }()
-	until(t, "the upstream works", func() bool { return up.runs() == 1 })
+	cmdtest.Until(t, "the upstream works", func() bool { return up.runs() == 1 })
 	go func() { got <- s.do("POST", "/things", "a") }()
-	until(t, "it works for a request without a key, too", func() bool { return up.runs() == 2 })
+	cmdtest.Until(t, "it works for a request without a key, too", func() bool { return up.runs() == 2 })
 	admin.counts(`onlyonce_idempotency_in_flight{api="proxy"} 1`, `onlyonce_proxy_in_flight 2`)
 	close(up.hold)
 	<-got
@@ -250,18 +245,18 @@ func TestWhatRunsIsAnsweredWhenTheProxyIsToldToStop(t *testing.T) {
 	admin := s.at(s.adminURL(t))
 	got := make(chan answer, 1)
 	go func() { got <- s.send("k", "a") }()
-	until(t, "the upstream works", func() bool { return up.runs() == 1 })
+	cmdtest.Until(t, "the upstream works", func() bool { return up.runs() == 1 })
 	s.signal(syscall.SIGTERM)
-	until(t, "the proxy stops", func() bool { return admin.get("/readyz").status == 503 })
+	cmdtest.Until(t, "the proxy stops", func() bool { return admin.get("/readyz").status == 503 })
 	if live := admin.get("/healthz"); live.status != 200 {
 		t.Errorf("%+v", live)
 	}
-	until(t, "it accepts no more", func() bool { return s.get("/").err != nil })
+	cmdtest.Until(t, "it accepts no more", func() bool { return s.get("/").err != nil })
 	close(up.hold)
 	if a := <-got; a.status != 201 {
 		t.Errorf("%+v", a)
 	}
-	if state := s.wait(); state.ExitCode() != exitOK {
+	if state := s.wait(); state.ExitCode() != cli.ExitOK {
 		t.Errorf("%v; log:\n%s", state, s.log.String())
 	}
 }

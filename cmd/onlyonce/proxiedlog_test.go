@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
@@ -65,7 +66,7 @@ func TestKeysAreLoggedInClearOnlyIfThatIsSaid(t *testing.T) {
 		if got := strings.Count(p.log.String(), `"idempotency_key":"the-key"`); got != want {
 			t.Errorf("raw %t: %d lines of the proxy have the key:\n%s", raw, got, p.log.String())
 		}
-		until(t, "all three are logged", func() bool { return strings.Count(s.log.String(), "idempotency_hit") == 3 })
+		cmdtest.Until(t, "all three are logged", func() bool { return strings.Count(s.log.String(), "idempotency_hit") == 3 })
 		if got := strings.Count(s.log.String(), `"idempotency_key":"the-key"`); got != 3*want {
 			t.Errorf("raw %t: %d lines of serve have the key:\n%s", raw, got, s.log.String())
 		}

@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 const plainFile = `
@@ -59,13 +61,13 @@ func TestAReloadUnderLoadDropsNoRequest(t *testing.T) {
 		if n%3 == 0 {
 			text += "defaults: {headers: {answer: {add: {X-N: \"" + fmt.Sprint(n) + "\"}}}}\nroutes: [{match: POST /things}]\n"
 		}
-		writeFile(t, path, text)
+		cmdtest.WriteFile(t, path, text)
 		before := sent.Load()
 		s.signal(syscall.SIGHUP)
-		until(t, "the settings are in place", func() bool {
+		cmdtest.Until(t, "the settings are in place", func() bool {
 			return strings.Count(s.log.String(), "the settings were read again and are in place") == n+1
 		})
-		until(t, "requests go on", func() bool { return sent.Load() > before+16 || t.Failed() })
+		cmdtest.Until(t, "requests go on", func() bool { return sent.Load() > before+16 || t.Failed() })
 	}
 	stop.Store(true)
 	clients.Wait()
@@ -82,8 +84,8 @@ func TestARequestThatRunsEndsByTheSettingsWithWhichItBegan(t *testing.T) {
 	s, path := startProxyFile(t, up.URL, plainFile+"defaults: {headers: {answer: {add: {X-Settings: old}}}}\n")
 	got := make(chan answer, 1)
 	go func() { got <- s.send("k", "a") }()
-	until(t, "the upstream works", func() bool { return up.runs() == 1 })
-	writeFile(t, path, strings.ReplaceAll(plainFile, "UP", other.URL))
+	cmdtest.Until(t, "the upstream works", func() bool { return up.runs() == 1 })
+	cmdtest.WriteFile(t, path, strings.ReplaceAll(plainFile, "UP", other.URL))
 	s.signal(syscall.SIGHUP)
 	s.logs(t, "the settings were read again and are in place")
 	if a := s.send("k", "a"); a.status != 409 {
@@ -106,9 +108,9 @@ func TestAFileThatIsNotRightChangesNothing(t *testing.T) {
 	up := newUpstreamServer(t)
 	s, path := startProxyFile(t, up.URL, plainFile, "--admin", "127.0.0.1:0")
 	for n, text := range []string{"tenant: {single: true}\nupstreams: [{url: 1}]\ndefaults: {keep: x}", "a: [", "tenant: {jwt: {claim: a, jwks: missing.json}}\nupstreams: [{url: \"http://a\"}]"} {
-		writeFile(t, path, text)
+		cmdtest.WriteFile(t, path, text)
 		s.signal(syscall.SIGHUP)
-		until(t, "the mistakes are logged", func() bool {
+		cmdtest.Until(t, "the mistakes are logged", func() bool {
 			return strings.Contains(s.at(s.adminURL(t)).get("/metrics").body, fmt.Sprintf("onlyonce_proxy_reloads_total{result=\"failed\"} %d\n", n+1))
 		})
 		if got := s.send(fmt.Sprintf("k-%d", n), "a"); got.status != 201 {
@@ -124,10 +126,10 @@ func TestWhatCannotBeReloadedIsNamed(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	s, path := startProxyFile(t, up.URL, plainFile)
-	writeFile(t, path, strings.ReplaceAll(plainFile, "UP", up.URL)+"log_format: text\nstore: {purge_every: 1h}\nserver: {idle_timeout: 1s, body_timeout: 3s}\n")
+	cmdtest.WriteFile(t, path, strings.ReplaceAll(plainFile, "UP", up.URL)+"log_format: text\nstore: {purge_every: 1h}\nserver: {idle_timeout: 1s, body_timeout: 3s}\n")
 	for n := range 2 { // each time, until it is started again
 		s.signal(syscall.SIGHUP)
-		until(t, "they are named", func() bool {
+		cmdtest.Until(t, "they are named", func() bool {
 			return strings.Count(s.log.String(), `"some changed settings count from the next start on","settings":["log_format","store","server.idle_timeout"]`) == n+1
 		})
 	}

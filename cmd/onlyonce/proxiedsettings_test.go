@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
@@ -140,7 +141,7 @@ defaults: {unknown: hold}
 			t.Errorf("a repeat: %+v", got)
 		}
 	}
-	until(t, "the upstream was asked", func() bool { return up.runs() > 0 })
+	cmdtest.Until(t, "the upstream was asked", func() bool { return up.runs() > 0 })
 	if up.runs() != 1 {
 		t.Errorf("%d runs", up.runs())
 	}
@@ -162,7 +163,7 @@ func TestFilesForTLSThatHaveNotChangedAreNotPutInPlaceAgain(t *testing.T) {
 	}
 	for _, name := range []string{"", "proxy.crt", "proxy.key", "authority.crt"} {
 		if name != "" {
-			writeFile(t, ca.path(name), "not right")
+			cmdtest.WriteFile(t, ca.path(name), "not right")
 			if digest(tlsFiles(f)...) == p.files {
 				t.Errorf("that %s has changed is not seen", name)
 			}
@@ -286,7 +287,7 @@ func TestTheAuthoritiesOfTheServerOfPublicKeysAreReadAgainWhenTheyChange(t *test
 	publisher.Config.ErrorLog = log.New(io.Discard, "", 0)
 	roots := filepath.Join(t.TempDir(), "ca.crt")
 	right := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: publisher.Certificate().Raw}))
-	writeFile(t, roots, right)
+	cmdtest.WriteFile(t, roots, right)
 	f := proxyfile.New()
 	f.Tenant.JWT.Claim, f.Tenant.JWT.JWKS, f.Tenant.JWT.CA = "sub", publisher.URL, roots
 	up := proxyfile.NewUpstream()
@@ -303,11 +304,11 @@ func TestTheAuthoritiesOfTheServerOfPublicKeysAreReadAgainWhenTheyChange(t *test
 		t.Fatal(err)
 	}
 	before := p.tenancy.keys
-	writeFile(t, roots, string(text))
+	cmdtest.WriteFile(t, roots, string(text))
 	if err := p.apply(t.Context(), f); err == nil || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("a server whose authority is believed no longer is asked for public keys: %v", err)
 	}
-	writeFile(t, roots, right+string(text))
+	cmdtest.WriteFile(t, roots, right+string(text))
 	if err := p.apply(t.Context(), f); err != nil || p.tenancy.keys == before {
 		t.Errorf("authorities that have changed were not read again: %v", err)
 	}

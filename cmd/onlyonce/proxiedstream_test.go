@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 // newStreamer is a server that streams in every way, over HTTP/1 and HTTP/2 in
@@ -88,7 +90,7 @@ func http2Client() *http.Client {
 // streaming ends a test that waits for something in vain.
 func streaming(t *testing.T, method, url string, body io.Reader) *http.Request {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	ctx, cancel := context.WithTimeout(t.Context(), cmdtest.Soon)
 	t.Cleanup(cancel)
 	r, err := http.NewRequestWithContext(ctx, method, url, body)
 	if err != nil {
@@ -130,7 +132,7 @@ func upgrade(t *testing.T, s *served) (net.Conn, *bufio.Reader, *http.Response) 
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.SetDeadline(time.Now().Add(soon)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(cmdtest.Soon)); err != nil {
 		t.Fatal(err)
 	}
 	_, err = io.WriteString(conn, "GET /socket HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: a2V5\r\n\r\n")

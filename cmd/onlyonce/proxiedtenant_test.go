@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 func TestSecurity01ATenantHeaderIsBelievedOnlyOfWhoMaySetIt(t *testing.T) {
@@ -183,7 +184,7 @@ func (i *issuer) publish(t *testing.T, id string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	writeFile(t, i.path, string(text))
+	cmdtest.WriteFile(t, i.path, string(text))
 }
 
 func (i *issuer) token(t *testing.T, org, audience string) string {

@@ -20,6 +20,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 // An authority signs certificates, which it writes to files in its folder.
@@ -69,8 +71,8 @@ func (a *authority) sign(name string, isAuthority bool) (*x509.Certificate, *ecd
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	writeFile(a.t, a.path(name+".crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	writeFile(a.t, a.path(name+".key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
+	cmdtest.WriteFile(a.t, a.path(name+".crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
+	cmdtest.WriteFile(a.t, a.path(name+".key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
 	return cert, key
 }
 
@@ -170,7 +172,7 @@ func TestSecurity23CertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		writeFile(t, ca.path(as), string(text))
+		cmdtest.WriteFile(t, ca.path(as), string(text))
 	}
 	use("one.crt", "proxy.crt")
 	use("one.key", "proxy.key")
@@ -186,11 +188,11 @@ func TestSecurity23CertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 		t.Errorf("with half a pair: %s", got)
 	}
 	use("two.key", "proxy.key")
-	until(t, "the change is seen without a signal", func() bool { return ca.shown(client, s.url) == "two" })
+	cmdtest.Until(t, "the change is seen without a signal", func() bool { return ca.shown(client, s.url) == "two" })
 	use("three.crt", "proxy.crt")
 	use("three.key", "proxy.key")
 	s.signal(syscall.SIGHUP)
-	until(t, "SIGHUP is heeded", func() bool { return ca.shown(client, s.url) == "three" })
+	cmdtest.Until(t, "SIGHUP is heeded", func() bool { return ca.shown(client, s.url) == "three" })
 }
 
 func TestSecurity23TheUpstreamIsVerifiedAndVerifiesTheProxy(t *testing.T) {

@@ -13,7 +13,10 @@ import (
 	"syscall"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/proxy"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 	"github.com/spf13/cobra"
@@ -57,9 +60,9 @@ one ends it at once.`,
   onlyonce proxy --upstream https://orders.internal --upstream-ca ca.crt --tls-cert a.crt --tls-key a.key --listen :8443 --store postgres://… --tenant-claim sub --jwks https://id.example.com/jwks.json --admin 127.0.0.1:9090
   onlyonce proxy --upstream http://127.0.0.1:3000 --single-tenant --print-config > proxy.yaml
   onlyonce proxy --config proxy.yaml`,
-		Args: takes(),
+		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnv(cmd); err != nil {
+			if err := cli.SetFromEnv(cmd); err != nil {
 				return err
 			}
 			f, err := cfg.read(cmd)
@@ -112,16 +115,16 @@ func checkStore(f *proxyfile.File) error {
 		return f.Mistake(field, at, err.Error())
 	}
 	if raw != inMemory {
-		u, err := parseStoreURL(raw)
-		if err == nil && u.engine == engineSQLite {
-			err = u.checkPath(true)
+		u, err := storeurl.Parse(raw)
+		if err == nil && u.Engine == storeurl.SQLite {
+			err = u.CheckPath(true)
 		}
 		if err != nil {
 			return f.Mistake(field, at, err.Error())
 		}
 	}
 	if path := f.Store.FingerprintSecretFile; path != "" {
-		if _, err := readSecret(path, f.AcceptRisks); err != nil {
+		if _, err := storeurl.ReadSecret(path, f.AcceptRisks); err != nil {
 			return f.Mistake(&f.Store.FingerprintSecretFile, "store.fingerprint_secret_file", err.Error())
 		}
 	}
@@ -206,7 +209,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	if store.forgets {
 		log.Warn("the store is in memory: after a restart every key is as if it had never been used")
 	}
-	log.Info("listening", "address", ln.Addr().String(), "tls", f.TLS.Cert != "", "store", store.shown, "tenants", describeTenants(f), "version", programVersion())
+	log.Info("listening", "address", ln.Addr().String(), "tls", f.TLS.Cert != "", "store", store.shown, "tenants", describeTenants(f), "version", version.Program())
 	l := lifecycle{server: proxyServer(f, b.metrics.count(p), log), background: background, health: h, limit: f.ShutdownTimeout, log: log}
 	accepting := proxy.Listen(ln, p.tlsConfig())
 	accepting.HandshakeFailed = shaken.report

@@ -7,7 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
@@ -63,11 +65,11 @@ func (c *proxyConfig) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.config, "config", "", "`file` of settings, instead of most flags; see --print-config")
 	f.BoolVar(&c.print, "print-config", false, "print the settings as a file for --config, with what each means, and exit")
 	f.BoolVar(&c.check, "check-config", false, "check the settings, and exit")
-	completes(cmd, "unknown", "rerun", "hold")
-	completes(cmd, "log-keys", "hash", "raw")
-	completes(cmd, "fingerprint", "raw", "json", "none")
+	cli.CompleteValues(cmd, "unknown", "rerun", "hold")
+	cli.CompleteValues(cmd, "log-keys", "hash", "raw")
+	cli.CompleteValues(cmd, "fingerprint", "raw", "json", "none")
 	completesLog(cmd)
-	documentEnv(cmd)
+	cli.DocumentEnv(cmd)
 }
 
 // settingOf is what a flag says in a file.
@@ -90,7 +92,7 @@ var besideFile = []string{"config", "print-config", "check-config", "help", "lis
 // read returns what the flags or the file say.
 func (c *proxyConfig) read(cmd *cobra.Command) (*proxyfile.File, error) {
 	if cmd.Flags().Changed("store") && c.said.Store.URLFile != "" {
-		return nil, errBothStores
+		return nil, storeurl.ErrBoth
 	}
 	if c.config == "" {
 		return c.fromFlags()
@@ -98,7 +100,7 @@ func (c *proxyConfig) read(cmd *cobra.Command) (*proxyfile.File, error) {
 	var wrong error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		if wrong == nil && !slices.Contains(besideFile, f.Name) {
-			wrong = usagef("--%s (%s) and --config: write %s into %s instead", f.Name, envName(f.Name), settingOf[f.Name], c.config)
+			wrong = cli.Usagef("--%s (%s) and --config: write %s into %s instead", f.Name, cli.EnvName(f.Name), settingOf[f.Name], c.config)
 		}
 	})
 	if wrong != nil {
@@ -176,13 +178,13 @@ func (c *proxyConfig) fromFlags() (*proxyfile.File, error) {
 	slices.Sort(given)
 	switch {
 	case c.up.URL == "":
-		return nil, usagef("there is nothing behind the proxy: give --upstream (%s), such as http://127.0.0.1:3000, or --config", envName("upstream"))
+		return nil, cli.Usagef("there is nothing behind the proxy: give --upstream (%s), such as http://127.0.0.1:3000, or --config", cli.EnvName("upstream"))
 	case len(given) == 0:
-		return nil, usagef("whose request is it? Give exactly one of --tenant-header, --tenant-claim, --tenant-authorization and --single-tenant, which says that all callers are one")
+		return nil, cli.Usagef("whose request is it? Give exactly one of --tenant-header, --tenant-claim, --tenant-authorization and --single-tenant, which says that all callers are one")
 	case len(given) > 1:
-		return nil, usagef("%s are given: whose request it is, exactly one says", strings.Join(given, " and "))
+		return nil, cli.Usagef("%s are given: whose request it is, exactly one says", strings.Join(given, " and "))
 	case t.JWT.Claim == "" && (t.JWT.JWKS != "" || t.JWT.CA != "" || t.JWT.Issuer != "" || t.JWT.Audience != ""):
-		return nil, usagef("--jwks, --jwks-ca, --issuer and --audience go with --tenant-claim: give that too, or leave them out")
+		return nil, cli.Usagef("--jwks, --jwks-ca, --issuer and --audience go with --tenant-claim: give that too, or leave them out")
 	}
 	c.said.Upstreams = []proxyfile.Upstream{c.up}
 	if err := c.said.Check(); err != nil {
@@ -206,14 +208,14 @@ func inFlags(err error) error {
 	for i, m := range all {
 		lines[i] = flagOf(m.At) + m.Text
 	}
-	return usagef("%s", strings.Join(lines, "\n"))
+	return cli.Usagef("%s", strings.Join(lines, "\n"))
 }
 
 // flagOf names the flag of a setting.
 func flagOf(at string) string {
 	for flag, setting := range settingOf {
 		if at == setting {
-			return fmt.Sprintf("--%s (%s): ", flag, envName(flag))
+			return fmt.Sprintf("--%s (%s): ", flag, cli.EnvName(flag))
 		}
 	}
 	switch {
@@ -222,7 +224,7 @@ func flagOf(at string) string {
 	case strings.HasSuffix(at, ".tls"):
 		return "--upstream-ca, --upstream-cert and --upstream-key: "
 	case strings.HasPrefix(at, "tenant.from"):
-		return fmt.Sprintf("--tenant-header-from (%s): ", envName("tenant-header-from"))
+		return fmt.Sprintf("--tenant-header-from (%s): ", cli.EnvName("tenant-header-from"))
 	}
 	return ""
 }

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 // peakMemory returns the most memory that the process has had resident, in bytes.
@@ -82,7 +84,7 @@ server: {body_timeout: 5m}
 		})
 	}
 	const fit = 48 // three quarters of 64 MiB
-	until(t, "all but those that fit were refused", func() bool { return refused.Load() >= clients-fit })
+	cmdtest.Until(t, "all but those that fit were refused", func() bool { return refused.Load() >= clients-fit })
 	close(release)
 	all.Wait()
 	if ran.Load() == 0 || ran.Load()+refused.Load() != clients || ran.Load() > fit {

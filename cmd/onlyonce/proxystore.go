@@ -10,7 +10,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
@@ -36,22 +38,22 @@ func openProxyStore(ctx context.Context, f *proxyfile.File, log *slog.Logger) (*
 	if raw == inMemory {
 		s := &proxyStore{Store: memstore.New(memstore.Config{}), shown: raw, secret: []byte(rand.Text()), forgets: true, close: func() error { return nil }}
 		if path := f.Store.FingerprintSecretFile; path != "" {
-			s.secret, err = readSecret(path, f.AcceptRisks)
+			s.secret, err = storeurl.ReadSecret(path, f.AcceptRisks)
 		}
 		return s, err
 	}
 	if strings.HasPrefix(raw, "memory:") {
-		return nil, usagef("the store URL of a store in memory is %s and nothing more", inMemory)
+		return nil, cli.Usagef("the store URL of a store in memory is %s and nothing more", inMemory)
 	}
-	u, err := parseStoreURL(raw)
+	u, err := storeurl.Parse(raw)
 	if err != nil {
 		return nil, err
 	}
 	var store *proxyStore
 	var list onlyonce.Lister
-	if u.engine == enginePostgres {
-		store, err = u.openPgx(ctx, f.AcceptRisks)
-	} else if s, other := u.openMigrated(ctx, f.AcceptRisks); other == nil {
+	if u.Engine == storeurl.Postgres {
+		store, err = openPgx(ctx, u, f.AcceptRisks)
+	} else if s, other := u.OpenMigrated(ctx, f.AcceptRisks); other == nil {
 		store, list = &proxyStore{Store: s.Store, shown: u.String(), close: s.Close}, s
 	} else {
 		err = other
@@ -59,7 +61,7 @@ func openProxyStore(ctx context.Context, f *proxyfile.File, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	if store.secret, err = fingerprintSecret(ctx, u, list, f.Store.FingerprintSecretFile, f.AcceptRisks, log); err != nil {
+	if store.secret, err = storeurl.FingerprintSecret(ctx, u, list, f.Store.FingerprintSecretFile, f.AcceptRisks, log); err != nil {
 		return nil, errors.Join(err, store.close())
 	}
 	return store, nil
@@ -70,17 +72,17 @@ func storeURLOf(f *proxyfile.File) (string, error) {
 	if f.Store.URLFile == "" {
 		return f.Store.URL, nil
 	}
-	return readStoreURL(f.Store.URLFile, f.AcceptRisks)
+	return storeurl.ReadFile(f.Store.URLFile, f.AcceptRisks)
 }
 
 // openPgx opens a store on PostgreSQL that hears of answers which other proxies
 // have got.
-func (u storeURL) openPgx(ctx context.Context, acceptRisks []string) (*proxyStore, error) {
-	cfg, err := pgxpool.ParseConfig(u.source)
+func openPgx(ctx context.Context, u storeurl.URL, acceptRisks []string) (*proxyStore, error) {
+	cfg, err := pgxpool.ParseConfig(u.Source)
 	if err != nil {
-		return nil, usagef("open %v: its driver does not understand the URL: write %s", u, storeForms)
+		return nil, cli.Usagef("open %v: its driver does not understand the URL: write %s", u, storeurl.Forms)
 	}
-	cfg.MaxConns = serverConnections
+	cfg.MaxConns = storeurl.MaxConnections
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open %v: %w", u, err)
@@ -95,7 +97,7 @@ func (u storeURL) openPgx(ctx context.Context, acceptRisks []string) (*proxyStor
 	if err := pgxstore.Migrate(ctx, pool); err != nil {
 		return fail(fmt.Errorf("%v: %w", u, err))
 	}
-	store, err := pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: u.storeRisks(acceptRisks)})
+	store, err := pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: u.Risks(acceptRisks)})
 	if err != nil {
 		return fail(fmt.Errorf("%v: %w", u, err))
 	}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 )
 
@@ -41,7 +42,7 @@ func readKeyPair(certFile, keyFile string, acceptRisks []string) (pair tls.Certi
 	cert, err := os.ReadFile(certFile)
 	if err == nil {
 		var key []byte
-		if key, err = readPrivate(keyFile, acceptRisks); err == nil {
+		if key, err = private.Read(keyFile, acceptRisks); err == nil {
 			pair, err = tls.X509KeyPair(cert, key)
 		}
 	}

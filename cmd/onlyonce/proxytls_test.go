@@ -24,6 +24,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
@@ -60,7 +61,7 @@ func TestAfterAFailedReloadTheFilesForTLSAreLookedAtAgain(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			writeFile(t, ca.path("proxy"+end), string(text))
+			cmdtest.WriteFile(t, ca.path("proxy"+end), string(text))
 		}
 	}
 	use("one")
@@ -88,7 +89,7 @@ func TestAfterAFailedReloadTheFilesForTLSAreLookedAtAgain(t *testing.T) {
 		t.Errorf("after the next look the certificate is %s", name)
 	}
 	failed := func() float64 { return testutil.ToFloat64(p.routing.metrics.reloads.WithLabelValues("failed")) }
-	writeFile(t, ca.path("proxy.key"), "no key")
+	cmdtest.WriteFile(t, ca.path("proxy.key"), "no key")
 	before := failed()
 	for range 3 {
 		p.look(t.Context())
@@ -292,7 +293,7 @@ func TestClientsStillConnectAfterAReloadThatTakesTheirAuthorityAway(t *testing.T
 	if got := ca.shown(ca.client("alice"), s.url); got != "proxy" {
 		t.Fatal(got)
 	}
-	writeFile(t, path, text)
+	cmdtest.WriteFile(t, path, text)
 	s.signal(syscall.SIGHUP)
 	s.logs(t, "the settings were read again and are in place")
 	if got := ca.shown(ca.client(""), s.url); got != "proxy" {

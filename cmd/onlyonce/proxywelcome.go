@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 )
 
 // welcomeProxy prints where the proxy listens and what to try first.
@@ -57,6 +58,6 @@ Another request with the key: refused (422 Unprocessable Entity).
   %s
 
 SIGHUP reads the settings again; SIGINT (Ctrl-C) or SIGTERM ends the proxy.
-`, programVersion(), url, strings.Join(names, ", "), store.shown, forgets, hint, try(`{"n":1}`), try(`{"n":1}`), try(`{"n":2}`))
+`, version.Program(), url, strings.Join(names, ", "), store.shown, forgets, hint, try(`{"n":1}`), try(`{"n":1}`), try(`{"n":2}`))
 	return err
 }

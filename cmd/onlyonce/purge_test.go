@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/spf13/cobra"
 )
 
@@ -16,7 +17,7 @@ func TestPurgingDeletesTheExpiredRecordsOfAllThreeAPIs(t *testing.T) {
 	s.post("k", "Lamp")
 	s.do("POST", "/v1/sandboxes", `{}`, "Idempotency-Key", "k")
 	s.do("POST", "/orders", oneOrder, "Idempotency-Key", "k")
-	until(t, "the records of the three are deleted", func() bool {
+	cmdtest.Until(t, "the records of the three are deleted", func() bool {
 		return strings.Contains(s.get("/metrics").body, "\nonlyonce_cleanup_records_total{store=\"main\"} 3\n")
 	})
 }

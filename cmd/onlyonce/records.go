@@ -4,11 +4,11 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -17,7 +17,7 @@ import (
 const shortID = 16
 
 func recordsCommand() *cobra.Command {
-	return group(&cobra.Command{
+	return cli.Group(&cobra.Command{
 		Use:   "records",
 		Short: "List, show and delete the records of a store",
 		Long: `Looks at the records of commands, while the servers of the store run or not.
@@ -46,24 +46,24 @@ func (n *recordName) addFlags(cmd *cobra.Command) {
 // args takes URL and, unless --key stands for it, ID.
 func (n *recordName) args(cmd *cobra.Command, args []string) error {
 	if n.key != "" {
-		return takes("URL")(cmd, args)
+		return cli.ExactArgs("URL")(cmd, args)
 	}
 	if len(args) == 1 {
-		return usagef("which record? Give its id after the URL, or --key; onlyonce records ls lists them")
+		return cli.Usagef("which record? Give its id after the URL, or --key; onlyonce records ls lists them")
 	}
-	if err := takes("URL", "ID")(cmd, args); err != nil {
+	if err := cli.ExactArgs("URL", "ID")(cmd, args); err != nil {
 		return err
 	}
 	n.id = strings.ToLower(args[1])
 	if _, err := hex.DecodeString(n.id[:len(n.id)&^1]); err != nil || len(n.id) < 4 {
-		return usagef("%q is not the beginning of an id: give at least 4 hexadecimal digits, or say --key", args[1])
+		return cli.Usagef("%q is not the beginning of an id: give at least 4 hexadecimal digits, or say --key", args[1])
 	}
 	return nil
 }
 
 // with calls fn with the store and the one record of it that is meant.
-func (n *recordName) with(ctx context.Context, url string, fn func(*openStore, onlyonce.Record) error) error {
-	return withStore(ctx, url, func(store *openStore) error {
+func (n *recordName) with(ctx context.Context, url string, fn func(*storeurl.Store, onlyonce.Record) error) error {
+	return storeurl.With(ctx, url, func(store *storeurl.Store) error {
 		r, err := n.find(ctx, store)
 		if err != nil {
 			return err
@@ -94,7 +94,7 @@ func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.
 	}
 	var b strings.Builder
 	for _, r := range found {
-		fmt.Fprintf(&b, "\n  %s  tenant %s, operation %s, key %s", fullID(r.ID)[:shortID], cell(r.ID.Tenant), cell(r.ID.Operation), cell(r.ID.Key))
+		fmt.Fprintf(&b, "\n  %s  tenant %s, operation %s, key %s", fullID(r.ID)[:shortID], cli.Cell(r.ID.Tenant), cli.Cell(r.ID.Operation), cli.Cell(r.ID.Key))
 	}
 	return onlyonce.Record{}, fmt.Errorf("that names more than one record: give more of the id, or --operation and --tenant:%s", &b)
 }
@@ -122,38 +122,9 @@ func stateOf(r onlyonce.Record) string {
 func leftOf(r onlyonce.Record) string {
 	switch {
 	case r.State == onlyonce.StateProcessing:
-		return age(max(r.LeaseLeft, 0))
+		return cli.Age(max(r.LeaseLeft, 0))
 	case r.KeepLeft == 0:
 		return "until resolved"
 	}
-	return age(r.KeepLeft)
-}
-
-// age is a duration in its two largest units.
-func age(d time.Duration) string {
-	const day = 24 * time.Hour
-	switch {
-	case d < time.Second:
-		return "0s"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm%02ds", d/time.Minute, d%time.Minute/time.Second)
-	case d < day:
-		return fmt.Sprintf("%dh%02dm", d/time.Hour, d%time.Hour/time.Minute)
-	}
-	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
-}
-
-// cell is text for a column: in quotes if a terminal or a reader could take it
-// for something else.
-func cell(text string) string {
-	if text == "" {
-		return "-"
-	}
-	quoted := strconv.Quote(text)
-	if len(quoted) > len(text)+2 || text == "-" || strings.TrimSpace(text) != text || strings.Contains(text, "  ") {
-		return quoted
-	}
-	return text
+	return cli.Age(r.KeepLeft)
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -26,15 +28,15 @@ the lease while a command is processing, then how long the record stays. With
 --json every line is a record as a JSON object, without its answer.`,
 		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --operation "POST /api/v1/items" --limit 10
   onlyonce records ls sqlite:onlyonce-data/onlyonce.db --limit 0 --json | jq -r 'select(.attempt > 1) | .key'`,
-		Args: takes("URL"),
+		Args: cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if f.State, err = parseState(state); err != nil {
 				return err
 			}
 			if f.Limit < 0 {
-				return usagef("--limit is %d: write 0 or more", f.Limit)
+				return cli.Usagef("--limit is %d: write 0 or more", f.Limit)
 			}
-			return withStore(cmd.Context(), args[0], func(store *openStore) error {
+			return storeurl.With(cmd.Context(), args[0], func(store *storeurl.Store) error {
 				if asJSON {
 					return listJSON(cmd, list(cmd.Context(), store, f))
 				}
@@ -47,7 +49,7 @@ the lease while a command is processing, then how long the record stays. With
 	cmd.Flags().StringVar(&f.Key, "key", "", "only with this `key`")
 	cmd.Flags().StringVar(&f.Ref, "ref", "", "only those that made what this `ref` names")
 	cmd.Flags().StringVar(&state, "state", "", "only in this `state`: processing, completed, failed or unknown, which includes lapsed ones")
-	completes(cmd, "state", "processing", "completed", "failed", "unknown")
+	cli.CompleteValues(cmd, "state", "processing", "completed", "failed", "unknown")
 	cmd.Flags().IntVar(&f.Limit, "limit", 100, "at most this `number`; 0 lists all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
 	return cmd
@@ -101,7 +103,7 @@ func parseState(text string) (onlyonce.State, error) {
 	case "", onlyonce.StateProcessing, onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown:
 		return s, nil
 	}
-	return "", usagef("invalid value %q for --state: write processing, completed, failed or unknown", text)
+	return "", cli.Usagef("invalid value %q for --state: write processing, completed, failed or unknown", text)
 }
 
 func listJSON(cmd *cobra.Command, records iter.Seq2[onlyonce.Record, error]) error {
@@ -134,8 +136,8 @@ func listTable(cmd *cobra.Command, store onlyonce.Lister, f onlyonce.Filter) err
 			break
 		}
 		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n",
-			fullID(r.ID)[:shortID], stateOf(r), age(time.Since(r.CreatedAt)), leftOf(r), r.Attempt, statusOf(r),
-			cell(r.ID.Tenant), cell(r.ID.Operation), cell(r.ID.Key), cell(r.Result.Ref))
+			fullID(r.ID)[:shortID], stateOf(r), cli.Age(time.Since(r.CreatedAt)), leftOf(r), r.Attempt, statusOf(r),
+			cli.Cell(r.ID.Tenant), cli.Cell(r.ID.Operation), cli.Cell(r.ID.Key), cli.Cell(r.Result.Ref))
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write: %w", err)

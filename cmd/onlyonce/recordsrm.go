@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -23,12 +25,12 @@ if someone else has decided about it, or while an attempt holds the command.`,
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17 --yes`,
 		Args: name.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return name.with(cmd.Context(), args[0], func(store *openStore, r onlyonce.Record) error {
+			return name.with(cmd.Context(), args[0], func(store *storeurl.Store, r onlyonce.Record) error {
 				if r.State == onlyonce.StateProcessing && r.LeaseLeft > 0 {
 					return errHeld(r)
 				}
 				showFacts(cmd.OutOrStdout(), r)
-				if !yes && !confirmed(cmd, cmd.OutOrStdout(), "Delete this record, so that its command can run again?") {
+				if !yes && !cli.Confirm(cmd, cmd.OutOrStdout(), "Delete this record, so that its command can run again?") {
 					return errors.New("nothing was deleted: answer yes, or say --yes")
 				}
 				if err := remove(cmd.Context(), store, r); err != nil {
@@ -86,5 +88,5 @@ func unchanged(shown, now onlyonce.Record) error {
 }
 
 func errHeld(r onlyonce.Record) error {
-	return fmt.Errorf("nothing was deleted: an attempt holds the command, for %s unless it renews: wait until it ends or its lease lapses", age(max(r.LeaseLeft, 0)))
+	return fmt.Errorf("nothing was deleted: an attempt holds the command, for %s unless it renews: wait until it ends or its lease lapses", cli.Age(max(r.LeaseLeft, 0)))
 }

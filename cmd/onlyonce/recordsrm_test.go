@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
 func TestARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
@@ -61,11 +63,11 @@ func TestARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 		"nothing changed": {lapsed, func(seeder, onlyonce.Hold) error { return nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u, err := parseStoreURL("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+			u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
 			if err != nil {
 				t.Fatal(err)
 			}
-			store, err := u.openMigrated(ctx, nil)
+			store, err := u.OpenMigrated(ctx, nil)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -96,7 +98,7 @@ func TestARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 
 func lapsed(t *testing.T, s seeder) onlyonce.Hold {
 	h := s.claim("k", time.Millisecond)
-	until(t, "the lease has lapsed", func() bool {
+	cmdtest.Until(t, "the lease has lapsed", func() bool {
 		r, err := s.store.Lookup(s.ctx, h.ID)
 		return err == nil && r.LeaseLeft <= 0
 	})

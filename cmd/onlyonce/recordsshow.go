@@ -14,7 +14,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -35,10 +37,10 @@ body's bytes as they are, and nothing else.`,
 		Args: name.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asJSON && raw {
-				return usagef("--json and --raw exclude each other")
+				return cli.Usagef("--json and --raw exclude each other")
 			}
 			out := cmd.OutOrStdout()
-			return name.with(cmd.Context(), args[0], func(_ *openStore, r onlyonce.Record) (err error) {
+			return name.with(cmd.Context(), args[0], func(_ *storeurl.Store, r onlyonce.Record) (err error) {
 				switch {
 				case raw:
 					_, err = out.Write(r.Result.Body)
@@ -86,9 +88,9 @@ func showFacts(w io.Writer, r onlyonce.Record) {
 		}
 	}
 	line("id", fullID(r.ID))
-	line("tenant", cell(r.ID.Tenant))
-	line("operation", cell(r.ID.Operation))
-	line("key", cell(r.ID.Key))
+	line("tenant", cli.Cell(r.ID.Tenant))
+	line("operation", cli.Cell(r.ID.Operation))
+	line("key", cli.Cell(r.ID.Key))
 	line("state", stateOf(r))
 	line("attempt", strconv.Itoa(r.Attempt))
 	line("fence", strconv.FormatInt(r.Fence, 10))
@@ -103,7 +105,7 @@ func showFacts(w io.Writer, r onlyonce.Record) {
 	line("error", plain.Text(r.Error, ""))
 	var steps []string
 	for _, step := range slices.Sorted(maps.Keys(r.Steps)) {
-		steps = append(steps, cell(step))
+		steps = append(steps, cli.Cell(step))
 	}
 	line("steps", strings.Join(steps, ", "))
 	line("ref", plain.Text(r.Result.Ref, ""))
@@ -117,7 +119,7 @@ func instant(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return fmt.Sprintf("%s (%s ago)", t.UTC().Format("2006-01-02T15:04:05.000Z"), age(time.Since(t)))
+	return fmt.Sprintf("%s (%s ago)", t.UTC().Format("2006-01-02T15:04:05.000Z"), cli.Age(time.Since(t)))
 }
 
 // preview is the beginning of a body, safe to look at in a terminal.

@@ -9,6 +9,9 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/services/orders"
 	"github.com/spf13/cobra"
 )
@@ -35,9 +38,9 @@ store, those of its servers included.
 SIGINT or SIGTERM ends it once what is being published is acknowledged.`,
 		Example: `  onlyonce relay --store postgres://app@db/shop --broker nats://127.0.0.1:4222
   onlyonce relay --store sqlite:onlyonce-data/onlyonce.db --broker amqp://guest:guest@127.0.0.1:5672`,
-		Args: takes(),
+		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnv(cmd); err != nil {
+			if err := cli.SetFromEnv(cmd); err != nil {
 				return err
 			}
 			if err := cfg.check(); err != nil {
@@ -56,22 +59,22 @@ SIGINT or SIGTERM ends it once what is being published is acknowledged.`,
 	f.StringVar(&cfg.admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
 	f.StringSliceVar(&cfg.acceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
 	cfg.log.addFlags(cmd)
-	documentEnv(cmd)
+	cli.DocumentEnv(cmd)
 	return cmd
 }
 
 func (c *relayConfig) check() error {
 	switch {
 	case c.store != "" && c.storeFile != "":
-		return errBothStores
+		return storeurl.ErrBoth
 	case c.store == "" && c.storeFile == "":
-		return usagef("which store? Name its URL with --store (%s) or --store-file", envName("store"))
+		return cli.Usagef("which store? Name its URL with --store (%s) or --store-file", cli.EnvName("store"))
 	case c.broker == "":
-		return usagef("which broker? Name its URL with --broker (%s)", envName("broker"))
+		return cli.Usagef("which broker? Name its URL with --broker (%s)", cli.EnvName("broker"))
 	case c.maxAttempts < 1:
-		return usagef("--orders-max-attempts (%s) is %d: write at least 1", envName("orders-max-attempts"), c.maxAttempts)
+		return cli.Usagef("--orders-max-attempts (%s) is %d: write at least 1", cli.EnvName("orders-max-attempts"), c.maxAttempts)
 	}
-	return checkBroker(c.broker, c.brokerName)
+	return cli.CheckBroker(c.broker, c.brokerName)
 }
 
 func relay(ctx context.Context, cfg relayConfig) (err error) {
@@ -80,19 +83,19 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 		return err
 	}
 	if cfg.storeFile != "" {
-		if cfg.store, err = readStoreURL(cfg.storeFile, cfg.acceptRisks); err != nil {
+		if cfg.store, err = storeurl.ReadFile(cfg.storeFile, cfg.acceptRisks); err != nil {
 			return err
 		}
 	}
-	u, err := parseStoreURL(cfg.store)
+	u, err := storeurl.Parse(cfg.store)
 	if err != nil {
 		return err
 	}
-	db, err := u.openDB(ctx, false)
+	db, err := u.OpenDB(ctx, false)
 	if err != nil {
 		return err
 	}
-	store, err := u.open(ctx, db, cfg.acceptRisks)
+	store, err := u.Open(ctx, db, cfg.acceptRisks)
 	if err != nil {
 		return err
 	}
@@ -103,7 +106,7 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	log.Info("relaying", "store", u.String(), "broker", cfg.brokerName, "version", programVersion())
+	log.Info("relaying", "store", u.String(), "broker", cfg.brokerName, "version", version.Program())
 	err = orders.Relay(signals, store.Outbox(), orders.Config{
 		Broker: cfg.broker, BrokerName: cfg.brokerName, MaxAttempts: cfg.maxAttempts, OutboxObserver: events.observe, Log: log,
 	})
@@ -116,14 +119,14 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 }
 
 // tell answers supervisors, if there is an address for them, until stop is called.
-func (c *relayConfig) tell(ctx context.Context, store *openStore, log *slog.Logger) (events *outboxMetrics, stop func() error, err error) {
+func (c *relayConfig) tell(ctx context.Context, store *storeurl.Store, log *slog.Logger) (events *outboxMetrics, stop func() error, err error) {
 	m := newMetrics()
 	events = newOutboxMetrics(store.Outbox())
 	m.registry.MustRegister(events)
 	if c.admin == "" {
 		return events, func() error { return nil }, nil
 	}
-	admin, err := newAdminServer(c.admin, hosts(c.admin), &health{checks: []func(context.Context) error{newStoreWatch(store.url.String(), store.Store, log).check}}, m, log)
+	admin, err := newAdminServer(c.admin, hosts(c.admin), &health{checks: []func(context.Context) error{newStoreWatch(store.URL.String(), store.Store, log).check}}, m, log)
 	if err != nil {
 		return nil, nil, err
 	}

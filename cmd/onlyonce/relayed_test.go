@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 // A relayed is "onlyonce relay", as a process of its own, with an admin address.
@@ -33,7 +35,7 @@ func startRelay(t *testing.T, store string) *relayed {
 			t.Errorf("%v; log:\n%s", err, r.log)
 		}
 	})
-	until(t, "the relay says where it can be asked", func() bool {
+	cmdtest.Until(t, "the relay says where it can be asked", func() bool {
 		found := relayAdminAt.FindStringSubmatch(r.log.String())
 		if found != nil {
 			r.url = "http://" + found[1]

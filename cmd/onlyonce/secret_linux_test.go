@@ -1,32 +1,29 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
-	"syscall"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
 // fingerprints returns those in a store, by key.
 func fingerprints(t *testing.T, path string) map[string]string {
 	t.Helper()
-	u, err := parseStoreURL("sqlite:" + path)
+	u, err := storeurl.Parse("sqlite:" + path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := u.openDB(t.Context(), false)
+	db, err := u.OpenDB(t.Context(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, err := u.open(t.Context(), db, nil)
+	store, err := u.Open(t.Context(), db, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,12 +51,12 @@ func TestAProxyKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
 	}
 	one := start("one.db")
 	one.logs(t, "a fingerprint secret was made: keep it with the store")
-	if got := modes(t, filepath.Join(dir, "one.db")); len(got) != 4 || got[3] != 0o600 {
+	if got := cmdtest.Modes(t, filepath.Join(dir, "one.db")); len(got) != 4 || got[3] != 0o600 {
 		t.Errorf("modes %o", got)
 	}
 	start("two.db")
 	given := filepath.Join(dir, "secret")
-	writeFile(t, given, strings.Repeat("s", 32)+"\n")
+	cmdtest.WriteFile(t, given, strings.Repeat("s", 32)+"\n")
 	start("three.db", "--fingerprint-secret-file", given)
 	start("four.db", "--fingerprint-secret-file", given)
 	prints := make(map[string]bool)
@@ -106,61 +103,14 @@ func TestServeKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
 	}
 }
 
-func TestOfManyProcessesThatMakeASecretOneDoes(t *testing.T) {
-	t.Parallel()
-	path := filepath.Join(t.TempDir(), "a.secret")
-	var made, read sync.Map
-	var working sync.WaitGroup
-	for n := range 16 {
-		working.Go(func() {
-			did, err := makeSecret(path)
-			if err != nil {
-				t.Error(err)
-			}
-			if did {
-				made.Store(n, true)
-			}
-			secret, err := readSecret(path, nil)
-			if err != nil {
-				t.Error(err)
-			}
-			read.Store(string(secret), true)
-		})
-	}
-	working.Wait()
-	count := func(m *sync.Map) (n int) {
-		m.Range(func(any, any) bool { n++; return true })
-		return n
-	}
-	if count(&made) != 1 || count(&read) != 1 {
-		t.Errorf("%d made one, and %d were read", count(&made), count(&read))
-	}
-	left, err := os.ReadDir(filepath.Dir(path))
-	if err != nil || len(left) != 1 {
-		t.Errorf("%v, %v", left, err)
-	}
-}
-
-// Not parallel: the umask is the process's.
-func TestASecretIsPrivateWhateverTheUmask(t *testing.T) {
-	defer syscall.Umask(syscall.Umask(0))
-	path := filepath.Join(t.TempDir(), "a.secret")
-	if _, err := makeSecret(path); err != nil {
-		t.Fatal(err)
-	}
-	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("%v, %v", info.Mode(), err)
-	}
-}
-
 func TestAFileWithASecretThatOtherUsersCanUseIsRefused(t *testing.T) {
 	t.Parallel()
 	ca := newAuthority(t)
 	ca.sign("a", false)
 	path := filepath.Join(t.TempDir(), "secret")
-	writeFile(t, path, "postgres://u:p@h/d-and-long-enough-for-a-secret\n")
+	cmdtest.WriteFile(t, path, "postgres://u:p@h/d-and-long-enough-for-a-secret\n")
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	writeFile(t, tokens, "")
+	cmdtest.WriteFile(t, tokens, "")
 	up := newUpstreamServer(t)
 	for _, c := range []struct {
 		name, file string
@@ -172,11 +122,11 @@ func TestAFileWithASecretThatOtherUsersCanUseIsRefused(t *testing.T) {
 			return err
 		}},
 		{"a fingerprint secret", path, map[os.FileMode]bool{0o400: false, 0o444: true}, func(accept []string) error {
-			_, err := readSecret(path, accept)
+			_, err := storeurl.ReadSecret(path, accept)
 			return err
 		}},
 		{"a store URL", path, map[os.FileMode]bool{0o600: false, 0o604: true}, func(accept []string) error {
-			_, err := readStoreURL(path, accept)
+			_, err := storeurl.ReadFile(path, accept)
 			return err
 		}},
 		{"tokens", tokens, map[os.FileMode]bool{0o600: false, 0o644: false, 0o664: true, 0o666: true}, func(accept []string) error {
@@ -203,22 +153,5 @@ func TestAFileWithASecretThatOtherUsersCanUseIsRefused(t *testing.T) {
 	s := startProxy(t, up.URL, "--single-tenant", "--tls-cert", ca.path("a.crt"), "--tls-key", ca.path("a.key"), "--accept-risk", "file-mode")
 	if got := ca.shown(ca.client(""), s.url); got != "a" {
 		t.Error(got)
-	}
-}
-
-func TestAServersStoreWithoutASecretIsWarnedOf(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	secret, err := fingerprintSecret(t.Context(), storeURL{engine: enginePostgres, server: "postgres://u:xxxxx@h/d"}, nil, "", nil, slog.New(slog.NewTextHandler(&log, nil)))
-	if secret != nil || err != nil || !strings.Contains(log.String(), "level=WARN") || !strings.Contains(log.String(), "--fingerprint-secret-file") {
-		t.Errorf("%q, %v, log: %s", secret, err, &log)
-	}
-	short := filepath.Join(t.TempDir(), "short")
-	writeFile(t, short, "short\n")
-	if _, err := readSecret(short, nil); err == nil || !strings.Contains(err.Error(), "openssl rand -hex 32") {
-		t.Error(err)
-	}
-	if _, err := readSecret(short+"er", nil); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
@@ -14,9 +15,9 @@ import (
 // record of every kind.
 func seed() {
 	ctx := context.Background()
-	u, err := parseStoreURL(os.Args[1])
+	u, err := storeurl.Parse(os.Args[1])
 	check(err)
-	store, err := u.openMigrated(ctx, nil)
+	store, err := u.OpenMigrated(ctx, nil)
 	check(err)
 	s := seeder{ctx, store}
 	s.settled("done", onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Hour, Result: onlyonce.Result{
@@ -41,8 +42,8 @@ func seed() {
 }
 
 // seedOutbox leaves two messages parked, and one that waits.
-func seedOutbox(ctx context.Context, store *openStore) {
-	tx, err := store.db.BeginTx(ctx, nil)
+func seedOutbox(ctx context.Context, store *storeurl.Store) {
+	tx, err := store.DB.BeginTx(ctx, nil)
 	check(err)
 	queue := store.Outbox()
 	for _, n := range []string{"1", "2", "3"} {
@@ -59,9 +60,9 @@ func seedOutbox(ctx context.Context, store *openStore) {
 
 // execSQL is the command "sql URL STATEMENT" of the scripts; it makes the file.
 func execSQL() {
-	u, err := parseStoreURL(os.Args[1])
+	u, err := storeurl.Parse(os.Args[1])
 	check(err)
-	db, err := u.openDB(context.Background(), true)
+	db, err := u.OpenDB(context.Background(), true)
 	check(err)
 	_, err = db.Exec(os.Args[2])
 	check(err)

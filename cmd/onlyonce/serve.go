@@ -11,6 +11,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/proxy"
 	"github.com/spf13/cobra"
 )
@@ -47,9 +49,9 @@ second one ends it at once.`,
   echo "alice $(printf %s "$TOKEN" | sha256sum | cut -c 1-64)" >> tokens.txt
   onlyonce serve --listen :8080 --tokens tokens.txt
   ONLYONCE_LOG_FORMAT=text onlyonce serve --store sqlite:/var/lib/onlyonce/main.db`,
-		Args: takes(),
+		Args: cli.ExactArgs(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := fromEnv(cmd); err != nil {
+			if err := cli.SetFromEnv(cmd); err != nil {
 				return err
 			}
 			if err := cfg.complete(cmd); err != nil {
@@ -85,7 +87,7 @@ func serve(ctx context.Context, cfg serveConfig, out io.Writer) (err error) {
 	if err := welcome(out, ln.Addr(), a.stores(), !a.open); err != nil {
 		return errors.Join(fmt.Errorf("print what to try: %w", err), ln.Close())
 	}
-	log.Info("listening", "address", ln.Addr().String(), "store", a.stores(), "version", programVersion(), "anonymous_callers", a.open)
+	log.Info("listening", "address", ln.Addr().String(), "store", a.stores(), "version", version.Program(), "anonymous_callers", a.open)
 	handler := a.handler()
 	if a.open && ln.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		handler = ownHosts(a.hosts, a.forbid("requests without a token are accepted only under the name localhost: to allow another Host or Origin, start onlyonce serve with --allow-host NAME"), handler)

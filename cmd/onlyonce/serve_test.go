@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 func TestThePrintedCurlLinesDoWhatTheySay(t *testing.T) {
@@ -131,7 +133,7 @@ func TestTheLogIsJSONOnStandardErrorWithoutKeysOfCallers(t *testing.T) {
 	s.post("secret-key", "Lamp")
 	s.post("secret-key", "Lamp")
 	s.post("secret-key", "Other lamp")
-	until(t, "the conflict is logged", func() bool { return strings.Contains(s.log.String(), `"idempotency_conflict"`) })
+	cmdtest.Until(t, "the conflict is logged", func() bool { return strings.Contains(s.log.String(), `"idempotency_conflict"`) })
 	text := s.log.String()
 	if !strings.Contains(text, `"event":"idempotency_hit"`) {
 		t.Errorf("no hit is logged:\n%s", text)
@@ -245,7 +247,7 @@ func TestSecurity14AClientThatSendsItsHeaderSlowlyIsCutOff(t *testing.T) {
 	if _, err := io.WriteString(conn, "POST /api/v1/items HTTP/1.1\r\nHost: x\r\nIdempotency-Key: "); err != nil {
 		t.Fatal(err)
 	}
-	if err := conn.SetDeadline(time.Now().Add(soon)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(cmdtest.Soon)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := io.Copy(io.Discard, conn); err != nil { // until the server closes it
@@ -261,7 +263,7 @@ func TestSecurity14AHeaderIsLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetDeadline(time.Now().Add(soon)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(cmdtest.Soon)); err != nil {
 		t.Fatal(err)
 	}
 	// Not a byte more than net/http reads: what it leaves unread makes the system

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -75,7 +77,7 @@ func (c *serveConfig) addFlags(cmd *cobra.Command) {
 	c.log.addFlags(cmd)
 	c.log.addKeys(cmd)
 	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", 30*time.Second, "how long running requests may take to end after SIGINT or SIGTERM")
-	documentEnv(cmd)
+	cli.DocumentEnv(cmd)
 }
 
 // file is the URL of the store in the directory of data.
@@ -87,33 +89,33 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 		c.allowAnonymous = false
 	}
 	if c.tokens == "" && cmd.Flags().Changed("tokens") {
-		return usagef("--tokens names no file: callers would need no token: name the file, or leave --tokens out")
+		return cli.Usagef("--tokens names no file: callers would need no token: name the file, or leave --tokens out")
 	}
 	switch {
 	case c.storeFile != "" && c.store != "":
-		return errBothStores
+		return storeurl.ErrBoth
 	case c.storeFile != "":
 		var err error
-		if c.store, err = readStoreURL(c.storeFile, c.acceptRisks); err != nil {
+		if c.store, err = storeurl.ReadFile(c.storeFile, c.acceptRisks); err != nil {
 			return err
 		}
 	case c.store == "":
 		c.store = c.file()
 	}
 	if !c.allowAnonymous && c.tokens == "" {
-		return usagef("nobody could call the server: name a file of tokens with --tokens (%s), or leave --allow-anonymous out", envName("tokens"))
+		return cli.Usagef("nobody could call the server: name a file of tokens with --tokens (%s), or leave --allow-anonymous out", cli.EnvName("tokens"))
 	}
 	if c.sandboxesMaxExtend < 1 {
-		return usagef("--sandboxes-max-extend (%s) is %d: write at least 1", envName("sandboxes-max-extend"), c.sandboxesMaxExtend)
+		return cli.Usagef("--sandboxes-max-extend (%s) is %d: write at least 1", cli.EnvName("sandboxes-max-extend"), c.sandboxesMaxExtend)
 	}
 	if c.sandboxesIdleTimeout%time.Second != 0 {
-		return usagef("--sandboxes-idle-timeout (%s) is %v: write whole seconds", envName("sandboxes-idle-timeout"), c.sandboxesIdleTimeout)
+		return cli.Usagef("--sandboxes-idle-timeout (%s) is %v: write whole seconds", cli.EnvName("sandboxes-idle-timeout"), c.sandboxesIdleTimeout)
 	}
 	if c.wait != 0 && (c.wait < shortest || c.wait > longest) {
-		return usagef("--wait (%s) is %v: write %v to %v, or 0 for not at all", envName("wait"), c.wait, shortest, longest)
+		return cli.Usagef("--wait (%s) is %v: write %v to %v, or 0 for not at all", cli.EnvName("wait"), c.wait, shortest, longest)
 	}
 	if every := time.Duration(c.purgeEvery); every != 0 && (every < shortest || every > longest) {
-		return usagef("--purge-every (%s) is %v: write %v to %v, or off", envName("purge-every"), every, shortest, longest)
+		return cli.Usagef("--purge-every (%s) is %v: write %v to %v, or off", cli.EnvName("purge-every"), every, shortest, longest)
 	}
 	if err := c.orders.check(); err != nil {
 		return err
@@ -128,7 +130,7 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 	})
 	for flag, set := range durations {
 		if set < shortest || set > longest {
-			return usagef("--%s (%s) is %v: write %v to %v", flag, envName(flag), set, shortest, longest)
+			return cli.Usagef("--%s (%s) is %v: write %v to %v", flag, cli.EnvName(flag), set, shortest, longest)
 		}
 	}
 	return nil
@@ -159,7 +161,7 @@ func (c *serveConfig) listener() (net.Listener, error) {
 	}
 	if c.allowAnonymous && !c.anonymousBeyond && !ln.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		ln.Close()
-		return nil, usagef("%s can be reached from other machines, and callers need no token: listen on 127.0.0.1, or name a file of tokens with --tokens, or say --allow-anonymous-beyond-loopback", c.listen)
+		return nil, cli.Usagef("%s can be reached from other machines, and callers need no token: listen on 127.0.0.1, or name a file of tokens with --tokens, or say --allow-anonymous-beyond-loopback", c.listen)
 	}
 	return ln, nil
 }

@@ -15,10 +15,10 @@ import (
 	"sync"
 	"testing"
 	"time"
-)
 
-// soon bounds every wait for a condition; nothing takes as long.
-const soon = time.Minute
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+)
 
 // A served is "onlyonce serve", or proxy, as a process of its own.
 type served struct {
@@ -95,7 +95,7 @@ func (s *served) wait() *os.ProcessState {
 	s.t.Helper()
 	select {
 	case <-s.exited:
-	case <-time.After(soon):
+	case <-time.After(cmdtest.Soon):
 		s.t.Fatalf("the server still runs; its log:\n%s", s.log.String())
 	}
 	return s.cmd.ProcessState
@@ -141,22 +141,12 @@ func (s *served) do(method, path, body string, header ...string) answer {
 	return answer{resp.StatusCode, resp.Header, string(text), err}
 }
 
-// until waits for a condition.
-func until(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(soon); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not in %v: %s", soon, what)
-		}
-	}
-}
-
 // counts waits until the metrics have all of the lines, and returns them: what was
 // answered may be counted a moment later.
 func (s *served) counts(lines ...string) (text string) {
 	s.t.Helper()
 	var missing string
-	until(s.t, "all of the lines are in the metrics", func() bool {
+	cmdtest.Until(s.t, "all of the lines are in the metrics", func() bool {
 		text = "\n" + s.get("/metrics").body
 		at := slices.IndexFunc(lines, func(line string) bool { return !strings.Contains(text, "\n"+line+"\n") })
 		if at < 0 {
@@ -175,15 +165,15 @@ func (s *served) counts(lines ...string) (text string) {
 // written until the returned function is called.
 func holdWriter(t *testing.T, data string) (release func()) {
 	t.Helper()
-	u, err := parseStoreURL("sqlite:" + filepath.Join(data, "onlyonce.db"))
+	u, err := storeurl.Parse("sqlite:" + filepath.Join(data, "onlyonce.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := u.openDB(context.Background(), false)
+	db, err := u.OpenDB(context.Background(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, err := db.Begin() // at once the write lock: see storeURL.dsn
+	tx, err := db.Begin() // at once the write lock: see storeurl.URL.dsn
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 // sendRaw sends bytes to a server, and returns the status of the first response.
@@ -55,7 +57,7 @@ func TestAServerForThisMachineRefusesPagesOfOtherSites(t *testing.T) {
 	}
 	secret := sha256.Sum256([]byte("token"))
 	tokens := filepath.Join(t.TempDir(), "tokens")
-	writeFile(t, tokens, "ada "+hex.EncodeToString(secret[:])+"\n")
+	cmdtest.WriteFile(t, tokens, "ada "+hex.EncodeToString(secret[:])+"\n")
 	withTokens := startServe(t, t.TempDir(), "--tokens", tokens)
 	for _, c := range []struct {
 		host, origin string
@@ -155,7 +157,7 @@ func TestMetricsAreForThisMachineAndForWhoHasAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := filepath.Join(t.TempDir(), "tokens")
-	writeFile(t, path, "ada "+hex.EncodeToString(secret[:])+"\n")
+	cmdtest.WriteFile(t, path, "ada "+hex.EncodeToString(secret[:])+"\n")
 	named, err := readTokens(path, nil)
 	if err != nil {
 		t.Fatal(err)

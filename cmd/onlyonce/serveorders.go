@@ -3,11 +3,9 @@ package main
 import (
 	"context"
 	"log/slog"
-	"regexp"
-	"slices"
-	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/services/orders"
 	"github.com/spf13/cobra"
 )
@@ -42,23 +40,9 @@ func (c *ordersConfig) durations() map[string]time.Duration {
 // check refuses nonsense.
 func (c *ordersConfig) check() error {
 	if c.maxAttempts < 1 {
-		return usagef("--orders-max-attempts (%s) is %d: write at least 1", envName("orders-max-attempts"), c.maxAttempts)
+		return cli.Usagef("--orders-max-attempts (%s) is %d: write at least 1", cli.EnvName("orders-max-attempts"), c.maxAttempts)
 	}
-	return checkBroker(c.broker, c.brokerName)
-}
-
-var brokerNames = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
-
-// checkBroker does not repeat the URL, which may hold a password.
-func checkBroker(address, name string) error {
-	scheme, rest, _ := strings.Cut(address, "://")
-	switch {
-	case address != "" && (!slices.Contains([]string{"nats", "tls", "amqp", "amqps"}, scheme) || rest == ""):
-		return usagef("--broker (%s) is no URL of a broker: write nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672", envName("broker"))
-	case !brokerNames.MatchString(name):
-		return usagef("--broker-name (%s) is %q: write 1 to 64 characters out of a-z A-Z 0-9 _ -", envName("broker-name"), name)
-	}
-	return nil
+	return cli.CheckBroker(c.broker, c.brokerName)
 }
 
 // longest is how long an answer may take.
@@ -67,7 +51,7 @@ func (c *ordersConfig) longest() time.Duration { return c.lease + c.maxWait }
 func (a *app) makeOrders(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
 	events := newOutboxMetrics(a.ordersIn.Outbox())
 	a.metrics.registry.MustRegister(events)
-	a.orders, err = orders.New(ctx, a.ordersIn.db, a.ordersIn.Store, a.ordersIn.Outbox(), orders.Config{
+	a.orders, err = orders.New(ctx, a.ordersIn.DB, a.ordersIn.Store, a.ordersIn.Outbox(), orders.Config{
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		KeyTTL: cfg.orders.keyTTL, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
 		FingerprintSecret: a.inOrders,

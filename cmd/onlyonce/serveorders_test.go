@@ -3,16 +3,15 @@ package main
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
-	"net/url"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 const oneOrder = `{"items":[{"product_id":"prod-1","quantity":2,"unit_price":"19.90"}]}`
@@ -55,7 +54,7 @@ func TestServeSendsEventsThroughABrokerAndARelayMayHelp(t *testing.T) {
 	if err := relay.Start(); err != nil {
 		t.Fatal(err)
 	}
-	until(t, "the relay runs", func() bool { return strings.Contains(log.String(), "relaying") })
+	cmdtest.Until(t, "the relay runs", func() bool { return strings.Contains(log.String(), "relaying") })
 	defer func() {
 		if err := relay.Process.Signal(os.Interrupt); err != nil {
 			t.Error(err)
@@ -69,7 +68,7 @@ func TestServeSendsEventsThroughABrokerAndARelayMayHelp(t *testing.T) {
 			t.Fatalf("%+v", got)
 		}
 	}
-	until(t, "every order has its shipment", func() bool { return strings.Count(s.get("/orders").body, `"id":"shp_`) == 3 })
+	cmdtest.Until(t, "every order has its shipment", func() bool { return strings.Count(s.get("/orders").body, `"id":"shp_`) == 3 })
 }
 
 func TestOrdersOfOneTenantAreNotAnothers(t *testing.T) {
@@ -89,42 +88,8 @@ func TestOrdersOfOneTenantAreNotAnothers(t *testing.T) {
 	}
 }
 
-// newMySQLURL is the URL of a database of its own, which is dropped at the end.
-func newMySQLURL(t *testing.T) string {
-	t.Helper()
-	dsn := os.Getenv("ONLYONCE_MYSQL")
-	if dsn == "" {
-		dsn = "root@tcp(127.0.0.1:3306)/"
-	}
-	db, err := sql.Open("mysql", dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = db.Close() })
-	if err := db.PingContext(t.Context()); err != nil {
-		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "" {
-			t.Fatalf("MariaDB: %v", err)
-		}
-		t.Skipf("MariaDB is not there: %v", err)
-	}
-	name := "onlyonce_" + strings.ToLower(rand.Text()[:12])
-	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if _, err := db.Exec("DROP DATABASE " + name); err != nil {
-			t.Error(err)
-		}
-	})
-	cfg, err := mysql.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return (&url.URL{Scheme: "mysql", User: url.UserPassword(cfg.User, cfg.Passwd), Host: cfg.Addr, Path: "/" + name}).String()
-}
-
 func TestOrdersLiveOnAServerAndTheOthersInTheDirectory(t *testing.T) {
-	for engine, newURL := range map[string]func(*testing.T) string{"postgres": newPostgresURL, "mysql": newMySQLURL} {
+	for engine, newURL := range map[string]func(*testing.T) string{"postgres": cmdtest.NewPostgresURL, "mysql": cmdtest.NewMySQLURL} {
 		t.Run(engine, func(t *testing.T) {
 			at, data := newURL(t), t.TempDir()
 			s := startServe(t, data, "--store", at)
@@ -136,12 +101,12 @@ func TestOrdersLiveOnAServerAndTheOthersInTheDirectory(t *testing.T) {
 			if made.status != 201 || item.status != 201 {
 				t.Fatalf("order %+v, item %+v", made, item)
 			}
-			until(t, "the order has its shipment", func() bool { return strings.Contains(s.get("/orders").body, `"id":"shp_`) })
+			cmdtest.Until(t, "the order has its shipment", func() bool { return strings.Contains(s.get("/orders").body, `"id":"shp_`) })
 			if got := s.get("/readyz"); got.status != 200 {
 				t.Errorf("%+v", got)
 			}
 			s.signal(os.Interrupt)
-			if state := s.wait(); state.ExitCode() != exitOK {
+			if state := s.wait(); state.ExitCode() != cli.ExitOK {
 				t.Errorf("%v; log:\n%s", state, s.log.String())
 			}
 			// In another directory the orders are there, and the items are not.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 // A deadlineRecorder takes note of the deadlines set on its connection.
@@ -56,7 +58,7 @@ func TestSecurity14AClientThatSendsItsBodySlowlyIsCutOff(t *testing.T) {
 		if err == nil {
 			t.Error("the body was read to its end")
 		}
-	case <-time.After(soon):
+	case <-time.After(cmdtest.Soon):
 		t.Error("the handler still waits for the body")
 	}
 }

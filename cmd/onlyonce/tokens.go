@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/services/sandboxes"
 )
 
@@ -22,8 +23,8 @@ func readTokens(path string, acceptRisks []string) (sandboxes.Tokens, error) {
 		return sandboxes.Tokens{}, fmt.Errorf("read the tokens: %w", err)
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && info.Mode()&0o022 != 0 && info.Mode().IsRegular() && runtime.GOOS != "windows" && !slices.Contains(acceptRisks, riskFileMode) {
-		return sandboxes.Tokens{}, fmt.Errorf("other users of this machine can add tokens to %s (mode %04o): run chmod go-w %s, or accept it with --accept-risk %s", path, info.Mode().Perm(), path, riskFileMode)
+	if info, err := file.Stat(); err == nil && info.Mode()&0o022 != 0 && info.Mode().IsRegular() && runtime.GOOS != "windows" && !slices.Contains(acceptRisks, private.Risk) {
+		return sandboxes.Tokens{}, fmt.Errorf("other users of this machine can add tokens to %s (mode %04o): run chmod go-w %s, or accept it with --accept-risk %s", path, info.Mode().Perm(), path, private.Risk)
 	}
 	t, err := sandboxes.ParseTokens(file)
 	if err != nil {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"net"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 )
 
 // welcome prints where the server listens and what to try first.
@@ -48,7 +50,7 @@ Orders: each with the shipment that a consumer has made of its event.
   curl -i '%s/orders'%s
 
 SIGINT (Ctrl-C) or SIGTERM ends the server.
-`, programVersion(), url, stores, hint, try("Lamp"), try("Lamp"), try("Other lamp"), order(2), order(3), url, auth)
+`, version.Program(), url, stores, hint, try("Lamp"), try("Lamp"), try("Other lamp"), order(2), order(3), url, auth)
 	return err
 }
 

@@ -1,4 +1,6 @@
-package main
+// Package private reads and makes files that other users of the machine must not
+// use: those with a secret, and those of a database.
+package private
 
 import (
 	"errors"
@@ -11,14 +13,14 @@ import (
 	"slices"
 )
 
-// riskFileMode is the risk of a file that every user of the machine can use:
+// Risk is the risk of a file that every user of the machine can use:
 // sqlstore's name for it, which holds for the other files of a command too.
-const riskFileMode = "file-mode"
+const Risk = "file-mode"
 
-// makePrivate makes the file of a database that is not there yet. Only its owner
-// may use it, whatever the umask, and SQLite gives the files beside it the same
+// Make makes the file of a database that is not there yet. Only its owner may use
+// it, whatever the umask, and SQLite gives the files beside it the same
 // mode.
-func makePrivate(path string) error {
+func Make(path string) error {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return nil // opening the database says what is wrong with it
 	}
@@ -44,9 +46,9 @@ func withoutOthers(mode fs.FileMode) fs.FileMode {
 	return mode
 }
 
-// tighten takes the files of a database from users whom the file's mode lets in
+// Tighten takes the files of a database from users whom the file's mode lets in
 // by accident, and returns an error if it can't.
-func tighten(path string, chmod func(string, fs.FileMode) error, log *slog.Logger) error {
+func Tighten(path string, chmod func(string, fs.FileMode) error, log *slog.Logger) error {
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
 		info, err := os.Stat(name)
 		if err != nil || !forOthers(info.Mode()) {
@@ -55,18 +57,18 @@ func tighten(path string, chmod func(string, fs.FileMode) error, log *slog.Logge
 		want := withoutOthers(info.Mode())
 		if err := chmod(name, want); err != nil {
 			return fmt.Errorf("every user of this machine can open %s (mode %04o), which holds callers' responses: %w; run chmod %o %s, or accept it with --accept-risk %s",
-				name, info.Mode().Perm(), err, want, name, riskFileMode)
+				name, info.Mode().Perm(), err, want, name, Risk)
 		}
 		log.Warn("every user of this machine could open a file of the store: its mode was changed", "file", name, "was", fmt.Sprintf("%04o", info.Mode().Perm()), "is", fmt.Sprintf("%04o", want))
 	}
 	return nil
 }
 
-// readPrivate reads a file that holds a secret. One that every user of the
+// Read reads a file that holds a secret. One that every user of the
 // machine can use, or the group can change, is refused unless that is accepted.
 // A group that may read it is deliberate: a service's group, as for the keys of
 // a certificate.
-func readPrivate(path string, acceptRisks []string) ([]byte, error) {
+func Read(path string, acceptRisks []string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -76,18 +78,9 @@ func readPrivate(path string, acceptRisks []string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if mode := info.Mode(); (forOthers(mode) || mode&0o020 != 0 && runtime.GOOS != "windows") && mode.IsRegular() && !slices.Contains(acceptRisks, riskFileMode) {
+	if mode := info.Mode(); (forOthers(mode) || mode&0o020 != 0 && runtime.GOOS != "windows") && mode.IsRegular() && !slices.Contains(acceptRisks, Risk) {
 		return nil, fmt.Errorf("other users of this machine can use %s (mode %04o), which holds a secret: run chmod go-rwx %s, or accept it with --accept-risk %s",
-			path, mode.Perm(), path, riskFileMode)
+			path, mode.Perm(), path, Risk)
 	}
 	return io.ReadAll(io.LimitReader(file, 1<<20))
-}
-
-// storeRisks are the risks that a store's own package knows. That of a file's
-// mode stands for other files too, and a server's store has none.
-func (u storeURL) storeRisks(accepted []string) []string {
-	if u.engine == engineSQLite {
-		return accepted
-	}
-	return slices.DeleteFunc(slices.Clone(accepted), func(name string) bool { return name == riskFileMode })
 }

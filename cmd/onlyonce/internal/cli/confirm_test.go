@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"bytes"
@@ -21,9 +21,9 @@ func TestNothingIsSentToAnAddressWithoutAYes(t *testing.T) {
 		{[]string{"--yes-it-may-write"}, "", true},
 		{[]string{"--yes-it-may-write=false"}, "", false},
 	} {
-		var p writePermission
+		var p WritePermission
 		cmd := &cobra.Command{}
-		p.addFlag(cmd)
+		p.AddFlag(cmd)
 		if err := cmd.ParseFlags(c.args); err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestNothingIsSentToAnAddressWithoutAYes(t *testing.T) {
 		cmd.SetIn(strings.NewReader(c.answer))
 		cmd.SetErr(&asked)
 		cmd.SetOut(&out)
-		err := p.ask(cmd, "http://u:secret@shop.example", "100 POST requests")
+		err := p.Ask(cmd, "http://u:secret@shop.example", "100 POST requests")
 		if (err == nil) != c.may {
 			t.Errorf("%q, answered %q: %v", c.args, c.answer, err)
 		}

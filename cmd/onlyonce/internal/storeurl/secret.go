@@ -1,4 +1,4 @@
-package main
+package storeurl
 
 import (
 	"bytes"
@@ -13,15 +13,16 @@ import (
 	"path/filepath"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 )
 
 // shortestSecret is how many bytes a secret for fingerprints has at least; what
 // is generated has twice as many random ones, in hexadecimal.
 const shortestSecret = 16
 
-// readSecret reads a secret from a file: all of it but the white space around it.
-func readSecret(path string, acceptRisks []string) ([]byte, error) {
-	text, err := readPrivate(path, acceptRisks)
+// ReadSecret reads a secret from a file: all of it but the white space around it.
+func ReadSecret(path string, acceptRisks []string) ([]byte, error) {
+	text, err := private.Read(path, acceptRisks)
 	if err != nil {
 		return nil, fmt.Errorf("read the fingerprint secret: %w", err)
 	}
@@ -32,19 +33,19 @@ func readSecret(path string, acceptRisks []string) ([]byte, error) {
 	return secret, nil
 }
 
-// fingerprintSecret returns the secret that keys the fingerprints in a store:
+// FingerprintSecret returns the secret that keys the fingerprints in a store:
 // that of the file if one is named. A SQLite file has its own beside it, which is
 // made if it is not there. A server's store has none: it would have to be the
 // same for everyone on the store.
-func fingerprintSecret(ctx context.Context, u storeURL, store onlyonce.Lister, path string, acceptRisks []string, log *slog.Logger) ([]byte, error) {
+func FingerprintSecret(ctx context.Context, u URL, store onlyonce.Lister, path string, acceptRisks []string, log *slog.Logger) ([]byte, error) {
 	if path != "" {
-		return readSecret(path, acceptRisks)
+		return ReadSecret(path, acceptRisks)
 	}
-	if u.engine != engineSQLite {
+	if u.Engine != SQLite {
 		log.Warn("the fingerprints in the store have no secret: whoever can read the store can find out a short body by trying; give everyone on the store the same --fingerprint-secret-file", "store", u.String())
 		return nil, nil
 	}
-	path = u.path + ".secret"
+	path = u.Path + ".secret"
 	made, err := makeSecret(path)
 	if err != nil {
 		return nil, fmt.Errorf("make the fingerprint secret %s: %w", path, err)
@@ -56,7 +57,7 @@ func fingerprintSecret(ctx context.Context, u storeURL, store onlyonce.Lister, p
 		}
 		log.Log(ctx, level, text, "file", path)
 	}
-	return readSecret(path, acceptRisks)
+	return ReadSecret(path, acceptRisks)
 }
 
 // hasRecords reports whether there is any record, or none can be told.

@@ -1,0 +1,40 @@
+// Package cmdtest holds what the tests of several commands share.
+package cmdtest
+
+import (
+	"os"
+	"testing"
+	"time"
+)
+
+// Soon bounds every wait for a condition; nothing takes as long.
+const Soon = time.Minute
+
+// Until waits for a condition.
+func Until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Soon); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not in %v: %s", Soon, what)
+		}
+	}
+}
+
+// WriteFile makes a file that only its owner may use.
+func WriteFile(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Modes returns the modes of a database's files, those that are there.
+func Modes(t *testing.T, path string) (list []os.FileMode) {
+	t.Helper()
+	for _, suffix := range []string{"", "-wal", "-shm", ".secret"} {
+		if info, err := os.Stat(path + suffix); err == nil {
+			list = append(list, info.Mode().Perm())
+		}
+	}
+	return list
+}

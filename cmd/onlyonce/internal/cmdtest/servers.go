@@ -1,0 +1,87 @@
+package cmdtest
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+)
+
+// NewPostgresURL returns the URL of a PostgreSQL schema of its own, which is dropped at the end.
+func NewPostgresURL(t *testing.T) string {
+	t.Helper()
+	server := os.Getenv("ONLYONCE_POSTGRES")
+	if server == "" {
+		server = "postgres://postgres@127.0.0.1:5432/postgres?sslmode=disable"
+	}
+	db, err := sql.Open("pgx", server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), Soon)
+	defer cancel()
+	if err := db.PingContext(ctx); err != nil {
+		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "" {
+			t.Fatalf("PostgreSQL: %v", err)
+		}
+		t.Skipf("PostgreSQL is not there: %v", err)
+	}
+	schema := "onlyonce_" + strings.ToLower(rand.Text())
+	if _, err := db.Exec("CREATE SCHEMA " + schema); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := db.Exec("DROP SCHEMA " + schema + " CASCADE"); err != nil {
+			t.Error(err)
+		}
+	})
+	u, err := url.Parse(server)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := u.Query()
+	q.Set("search_path", schema)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+// NewMySQLURL is the URL of a database of its own, which is dropped at the end.
+func NewMySQLURL(t *testing.T) string {
+	t.Helper()
+	dsn := os.Getenv("ONLYONCE_MYSQL")
+	if dsn == "" {
+		dsn = "root@tcp(127.0.0.1:3306)/"
+	}
+	db, err := sql.Open("mysql", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	if err := db.PingContext(t.Context()); err != nil {
+		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "" {
+			t.Fatalf("MariaDB: %v", err)
+		}
+		t.Skipf("MariaDB is not there: %v", err)
+	}
+	name := "onlyonce_" + strings.ToLower(rand.Text()[:12])
+	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if _, err := db.Exec("DROP DATABASE " + name); err != nil {
+			t.Error(err)
+		}
+	})
+	cfg, err := mysql.ParseDSN(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return (&url.URL{Scheme: "mysql", User: url.UserPassword(cfg.User, cfg.Passwd), Host: cfg.Addr, Path: "/" + name}).String()
+}

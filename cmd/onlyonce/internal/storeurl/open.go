@@ -1,0 +1,171 @@
+package storeurl
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+	_ "modernc.org/sqlite" // the driver "sqlite"
+)
+
+// DSN returns what the driver of a SQLite file is told: the settings under which the promise holds.
+// Unless create is true the file must exist, and is not changed by being opened.
+func (u URL) DSN(create bool) string {
+	query := url.Values{
+		"mode":          {"rw"},
+		"_busy_timeout": {"5000"},
+		"_synchronous":  {"FULL"},
+		"_foreign_keys": {"on"},
+		"_txlock":       {"immediate"},
+		"_error_rc":     {"true"},
+	}
+	if create {
+		query.Set("mode", "rwc")
+		query.Set("_journal_mode", "WAL")
+	}
+	path := filepath.ToSlash(u.Path)
+	if !strings.HasPrefix(path, "/") {
+		path = "/" + path // C:/… on Windows
+	}
+	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
+}
+
+// OpenDB opens the database, and makes its file if create is true and it is not
+// there.
+func (u URL) OpenDB(ctx context.Context, create bool) (*sql.DB, error) {
+	if u.Engine != SQLite {
+		return u.openServer(ctx)
+	}
+	if err := u.CheckPath(create); err != nil {
+		return nil, err
+	}
+	if create {
+		if err := private.Make(u.Path); err != nil {
+			return nil, fmt.Errorf("make %v: %w", u, err)
+		}
+	}
+	db, err := sql.Open("sqlite", u.DSN(create))
+	if err != nil {
+		return nil, fmt.Errorf("open %v: %w", u, err)
+	}
+	readers := max(4, 2*runtime.GOMAXPROCS(0))
+	db.SetMaxOpenConns(readers)
+	db.SetMaxIdleConns(readers)
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %v: %w", u, err), db.Close())
+	}
+	return db, nil
+}
+
+// CheckPath returns as an error what the database of a SQLite file would only call unable to open.
+func (u URL) CheckPath(create bool) error {
+	at, err := os.Stat(u.Path)
+	_, noFolder := os.Stat(filepath.Dir(u.Path))
+	switch {
+	case err == nil && at.IsDir():
+		return fmt.Errorf("%v is a folder: name a file in it, such as %s", u, filepath.Join(u.Path, "onlyonce.db"))
+	case !create && errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("there is no store at %v: check the path, or make one with onlyonce migrate", u)
+	case errors.Is(noFolder, fs.ErrNotExist):
+		return fmt.Errorf("there is no folder %s: make it first, or check the path", filepath.Dir(u.Path))
+	}
+	return nil
+}
+
+// drivers are those of the engines that are servers.
+var drivers = map[string]string{Postgres: "pgx", MySQL: "mysql"}
+
+// MaxConnections is how many connections one process opens to a server at most.
+const MaxConnections = 32
+
+func (u URL) openServer(ctx context.Context) (*sql.DB, error) {
+	db, err := sql.Open(drivers[u.Engine], u.Source)
+	if err != nil {
+		return nil, cli.Usagef("open %v: its driver does not understand the URL: write %s", u, Forms)
+	}
+	db.SetMaxOpenConns(MaxConnections)
+	db.SetMaxIdleConns(MaxConnections)
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %v: %w", u, err), db.Close())
+	}
+	return db, nil
+}
+
+// A Store is a store with the database it lives in.
+type Store struct {
+	*sqlstore.Store
+	DB  *sql.DB
+	URL URL
+}
+
+// With opens the store that the URL raw names, and calls fn with a store that is there already.
+func With(ctx context.Context, raw string, fn func(*Store) error) (err error) {
+	u, err := Parse(raw)
+	if err != nil {
+		return err
+	}
+	db, err := u.OpenDB(ctx, false)
+	if err != nil {
+		return err
+	}
+	store, err := u.Open(ctx, db, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return fn(store)
+}
+
+// OpenMigrated opens a store, making it or bringing it up to date first.
+func (u URL) OpenMigrated(ctx context.Context, acceptRisks []string) (*Store, error) {
+	if u.Engine == SQLite && !slices.Contains(acceptRisks, private.Risk) {
+		if err := private.Tighten(u.Path, os.Chmod, slog.Default()); err != nil {
+			return nil, err
+		}
+	}
+	db, err := u.OpenDB(ctx, true)
+	if err != nil {
+		return nil, err
+	}
+	if err := sqlstore.Migrate(ctx, db); err != nil {
+		return nil, errors.Join(fmt.Errorf("%v: %w", u, err), db.Close())
+	}
+	return u.Open(ctx, db, acceptRisks)
+}
+
+// Open opens a store in db, whose tables are up to date. Closing the store closes
+// db, and so does an error.
+func (u URL) Open(ctx context.Context, db *sql.DB, acceptRisks []string) (*Store, error) {
+	store, err := sqlstore.Open(ctx, db, sqlstore.Config{AcceptRisks: u.Risks(acceptRisks)})
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%v: %w", u, err), db.Close())
+	}
+	return &Store{Store: store, DB: db, URL: u}, nil
+}
+
+// Close ends the store, then its database.
+func (s *Store) Close() error {
+	return errors.Join(s.Store.Close(), s.DB.Close())
+}
+
+// Risks are the risks that a store's own package knows. That of a file's
+// mode stands for other files too, and a server's store has none.
+func (u URL) Risks(accepted []string) []string {
+	if u.Engine == SQLite {
+		return accepted
+	}
+	return slices.DeleteFunc(slices.Clone(accepted), func(name string) bool { return name == private.Risk })
+}

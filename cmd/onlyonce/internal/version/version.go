@@ -1,0 +1,41 @@
+// Package version is the command "onlyonce version", and tells the other commands
+// which version they are.
+package version
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/spf13/cobra"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Command returns the command "onlyonce version".
+func Command() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the versions of the program, Go and SQLite",
+		Args:  cli.ExactArgs(),
+		Run: func(cmd *cobra.Command, _ []string) {
+			fmt.Fprint(cmd.OutOrStdout(), All())
+		},
+	}
+}
+
+// Program returns the module's version, or (devel) for a build from a working
+// copy.
+func Program() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok || info.Main.Version == "" {
+		return "(devel)"
+	}
+	return info.Main.Version
+}
+
+// All returns what version and --version print.
+func All() string {
+	return fmt.Sprintf("onlyonce %s\n%s %s/%s\nSQLite %s\n",
+		Program(), runtime.Version(), runtime.GOOS, runtime.GOARCH, sqlite3.SQLITE_VERSION)
+}
