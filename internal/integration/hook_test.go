@@ -27,6 +27,7 @@ type hook struct {
 	failing string
 	asked   string // the last query that was sent as it is
 	args    []any
+	direct  []string // what the store prepared on the driver's connection
 }
 
 // note remembers a query.
@@ -44,6 +45,18 @@ func (h *hook) query() (text string, args []any) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.asked, h.args
+}
+
+// statements returns what was prepared on a driver's connection and contains part.
+func (h *hook) statements(part string) (list []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, text := range h.direct {
+		if strings.Contains(text, part) {
+			list = append(list, text)
+		}
+	}
+	return list
 }
 
 // once makes f run before the next statement that contains part.
@@ -196,6 +209,14 @@ func (c *hookConn) CheckNamedValue(v *driver.NamedValue) error {
 		return checker.CheckNamedValue(v)
 	}
 	return driver.ErrSkip
+}
+
+// Prepare is what the SQLite store calls. Its statements are noted and do not meet the hook.
+func (c *hookConn) Prepare(text string) (driver.Stmt, error) {
+	c.hook.mu.Lock()
+	c.hook.direct = append(c.hook.direct, text)
+	c.hook.mu.Unlock()
+	return c.wholeConn.Prepare(text)
 }
 
 func (c *hookConn) PrepareContext(ctx context.Context, text string) (driver.Stmt, error) {

@@ -53,6 +53,10 @@ func TestSQLiteAFunctionThatCommitsByItselfLeavesTheOutcomeUnknown(t *testing.T)
 		"Commit": (*sql.Tx).Commit,
 		"COMMIT": func(tx *sql.Tx) error { _, err := tx.Exec("COMMIT"); return err },
 		"BEGIN":  func(tx *sql.Tx) error { _, err := tx.Exec("COMMIT; BEGIN IMMEDIATE"); return err },
+		"SAVEPOINT": func(tx *sql.Tx) error {
+			_, err := tx.Exec("COMMIT; BEGIN IMMEDIATE; SAVEPOINT onlyonce")
+			return err
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, _ := newSQLite(t)

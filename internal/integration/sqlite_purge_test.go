@@ -2,25 +2,10 @@ package integration
 
 import (
 	"database/sql"
-	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 )
-
-// sqliteStatement returns a statement of the SQLite store's.
-func sqliteStatement(t *testing.T, name string) string {
-	t.Helper()
-	text, err := os.ReadFile("../../stores/sqlstore/sqlite.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, rest, found := strings.Cut(string(text), "-- name: "+name+"\n")
-	statement, _, _ := strings.Cut(rest, "-- name: ")
-	if !found || strings.TrimSpace(statement) == "" {
-		t.Fatalf("there is no statement %q", name)
-	}
-	return statement
-}
 
 // sqlitePlan returns how SQLite runs a statement, a step a line.
 func sqlitePlan(t *testing.T, db *sql.DB, statement string, args ...any) string {
@@ -46,14 +31,35 @@ func sqlitePlan(t *testing.T, db *sql.DB, statement string, args ...any) string 
 }
 
 func TestSQLiteFindsWhatExpiredThroughAnIndex(t *testing.T) {
-	_, db := newSQLite(t)
-	for _, name := range []string{"highest due", "purge"} {
-		plan := sqlitePlan(t, db, sqliteStatement(t, name), 1, 100)
+	file := filepath.Join(t.TempDir(), "records.db")
+	_, db := openSQLite(t, file)
+	pool, h := hookedSQLite(t, file)
+	s := openOn(t, pool)
+	r, err := s.Claim(t.Context(), claimOf("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Settle(t.Context(), holdOf(r), completed); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec("UPDATE onlyonce_records SET expires_at = 1"); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := s.Purge(t.Context(), 100); n != 1 || err != nil {
+		t.Fatalf("%d records were purged, error %v", n, err)
+	}
+	found := 0
+	for _, text := range h.statements("expires_at <= ?") {
+		found++
+		plan := sqlitePlan(t, db, text, 1, 100)
 		if !strings.Contains(plan, "INDEX onlyonce_records_expires_at (expires_at<?)") {
-			t.Errorf("%s does not use the index:\n%s", name, plan)
+			t.Errorf("the index is not used by %s\n%s", text, plan)
 		}
 		if strings.Contains(plan, "SCAN onlyonce_records") || strings.Contains(plan, "TEMP B-TREE") {
-			t.Errorf("%s reads or sorts what did not expire:\n%s", name, plan)
+			t.Errorf("what did not expire is read or sorted by %s\n%s", text, plan)
 		}
+	}
+	if found != 2 { // what the floor has to cover, and what is deleted
+		t.Errorf("%d statements look for what expired", found)
 	}
 }

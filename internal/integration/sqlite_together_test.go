@@ -170,6 +170,13 @@ func TestSQLiteFunctionsThatFailDoNotHarmTheirNeighbours(t *testing.T) {
 				return onlyonce.Settlement{State: onlyonce.StateFailed, Error: "interrupted"}, err
 			}
 		}, "deadline exceeded", onlyonce.StateFailed},
+		{"returns an error within a savepoint of its own", func(p place) txFunc {
+			return func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error) {
+				p.inserts("bad")(ctx, tx, r)
+				_, err := tx.ExecContext(ctx, "SAVEPOINT onlyonce")
+				return onlyonce.Settlement{}, errors.Join(err, own)
+			}
+		}, own.Error(), ""},
 		{"leaves a query open", func(p place) txFunc {
 			return func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error) {
 				_, err := tx.QueryContext(ctx, "INSERT INTO own (name) VALUES ('bad'), ('bad') RETURNING name")
@@ -211,6 +218,10 @@ func TestSQLiteAFunctionThatCommitsDoesNotMakeItsNeighboursRunTwice(t *testing.T
 		"Commit": (*sql.Tx).Commit,
 		"COMMIT and BEGIN": func(tx *sql.Tx) error {
 			_, err := tx.Exec("COMMIT; BEGIN IMMEDIATE")
+			return err
+		},
+		"COMMIT and a savepoint like the store's": func(tx *sql.Tx) error {
+			_, err := tx.Exec("COMMIT; BEGIN IMMEDIATE; SAVEPOINT onlyonce")
 			return err
 		},
 	} {

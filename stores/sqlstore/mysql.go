@@ -158,7 +158,7 @@ func (m *mysql) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks, 
 	if err != nil {
 		return nil, "", err
 	}
-	if _, err := tx.ExecContext(ctx, "SAVEPOINT onlyonce"); err != nil {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+savepointName(token)); err != nil {
 		return nil, "", errors.Join(err, tx.Rollback())
 	}
 	return tx, got, nil
@@ -229,7 +229,7 @@ func (*mysql) ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 
 func (m *mysql) record(l serverSession, seen *rowSnapshot, r *onlyonce.Record, values []any, token []byte) (bool, error) {
 	if l.tx != nil {
-		if err := m.checkSameTx(l, seen); err != nil {
+		if err := m.checkSameTx(l, seen, token); err != nil {
 			return false, err
 		}
 	}
@@ -256,9 +256,10 @@ func (*mysql) decision(values []any, owner []byte, seen ...any) []any {
 	return append(append(values, owner), seen...)
 }
 
-// checkSameTx looks for the savepoint, which is gone when the transaction has ended.
-func (*mysql) checkSameTx(l serverSession, _ *rowSnapshot) error {
-	_, err := l.tx.ExecContext(l.ctx, "RELEASE SAVEPOINT onlyonce")
+// checkSameTx looks for the savepoint, which is gone when the transaction has ended. Its
+// name is the token's, so that a function makes none of the same name by chance.
+func (*mysql) checkSameTx(l serverSession, _ *rowSnapshot, token []byte) error {
+	_, err := l.tx.ExecContext(l.ctx, "RELEASE SAVEPOINT "+savepointName(token))
 	if numberOf(err) == 1305 {
 		return errEnded
 	}

@@ -132,7 +132,7 @@ func (p postgres) record(l serverSession, seen *rowSnapshot, r *onlyonce.Record,
 	if l.tx == nil {
 		return false, nil
 	}
-	return false, p.checkSameTx(l, seen)
+	return false, p.checkSameTx(l, seen, token)
 }
 
 func (postgres) decision(values []any, owner []byte, seen ...any) []any {
@@ -160,7 +160,7 @@ func (postgres) settled(*key, int64) {}
 
 func (postgres) checkPacketSize([]any) error { return nil }
 
-func (postgres) checkSameTx(l serverSession, seen *rowSnapshot) error {
+func (postgres) checkSameTx(l serverSession, seen *rowSnapshot, _ []byte) error {
 	mark, err := l.number("mark")
 	if err == nil && mark != seen.mark {
 		err = errEnded

@@ -83,8 +83,8 @@ type dialect interface {
 	// settled notes that the server has confirmed a settlement.
 	settled(k *key, fence int64)
 
-	// checkSameTx returns errEnded unless the transaction is still the one that took the snapshot.
-	checkSameTx(l serverSession, seen *rowSnapshot) error
+	// checkSameTx returns errEnded unless the transaction is still the one with the token, which took the snapshot.
+	checkSameTx(l serverSession, seen *rowSnapshot, token []byte) error
 }
 
 // A rowSnapshot is a command's row as a transaction saw it.

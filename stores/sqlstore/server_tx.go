@@ -302,7 +302,7 @@ func (t *txAttempt) recordAlone(l serverSession) error {
 func (t *txAttempt) write() (written bool, err error) {
 	st := &t.settlement
 	if t.hold != nil {
-		if err := t.dialect.checkSameTx(t.in, &t.seen); err != nil {
+		if err := t.dialect.checkSameTx(t.in, &t.seen, t.token); err != nil {
 			return false, err
 		}
 		written, err = t.in.end(&t.key, *t.hold, st, t.token)

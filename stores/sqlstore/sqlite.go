@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +41,8 @@ func openFile(ctx context.Context, db *sql.DB, path string, cfg Config) (*sqlite
 	if err != nil {
 		return nil, err
 	}
-	s := &sqlite{file: opened, db: db, text: sqliteText, writer: &writer{db: db, text: sqliteText, setup: setupSQLite}}
+	text := withSavepoint(sqliteText)
+	s := &sqlite{file: opened, db: db, text: text, writer: &writer{db: db, text: text, setup: setupSQLite}}
 	s.queue = queue[job]{write: s.write, turn: takeTurn, max: maxBatch}
 	if err := s.writer.open(ctx); err != nil {
 		return nil, err
@@ -56,6 +59,20 @@ func openFile(ctx context.Context, db *sql.DB, path string, cfg Config) (*sqlite
 	}
 	return s, nil
 }
+
+// withSavepoint returns the statements with a name for the savepoints that no function
+// knows: one that makes a savepoint of the same name would keep what is to be undone.
+func withSavepoint(text map[string]string) map[string]string {
+	text = maps.Clone(text)
+	name := savepointName(sqlrow.NewToken())
+	for _, statement := range []string{"savepoint", "undo", "keep"} {
+		text[statement] = strings.ReplaceAll(text[statement], "{savepoint}", name)
+	}
+	return text
+}
+
+// savepointName is what a savepoint of the store is called.
+func savepointName(token []byte) string { return "onlyonce_" + hex.EncodeToString(token) }
 
 // patience is how long a database may be locked while a store is opened.
 const patience = 10 * time.Second

@@ -181,7 +181,9 @@ func (b *txBatch) endSavepoint(r *sqliteTx) error {
 func (b *txBatch) finish(t *ticket[job], lost error) {
 	r := t.job.run
 	if lost != nil {
-		b.lost = strings.Contains(lost.Error(), "no such savepoint")
+		if b.lost = strings.Contains(lost.Error(), "no such savepoint"); b.lost {
+			lost = nil // it has the savepoint's name
+		}
 		b.abort(t, errors.Join(errEnded, lost))
 		return
 	}
