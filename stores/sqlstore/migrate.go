@@ -50,6 +50,11 @@ func Migrations(engine string) ([]Migration, error) {
 	return list, nil
 }
 
+// foreign adds to the reason why a migration can't make something what to do about it.
+func foreign(reason error) error {
+	return fmt.Errorf("something that is not of this schema has the name of one of its tables: rename or drop it, or use another database: %w", reason)
+}
+
 var errSchema = errors.New("the schema does not fit this program")
 
 // checkVersion says what to do about a schema that is not the one needed.

@@ -69,7 +69,8 @@ func openEngine(ctx context.Context, db *sql.DB, cfg Config) (e engine, err erro
 }
 
 // Migrate brings the schema to the version that this package needs. It never
-// takes anything away. When several processes start it at once, one of them
+// takes anything away, and makes nothing if something else has the name of one of its
+// tables. When several processes start it at once, one of them
 // does the work and the others wait.
 func Migrate(ctx context.Context, db *sql.DB) error {
 	err := retryWhileLocked(ctx, func() error {

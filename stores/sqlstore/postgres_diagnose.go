@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
@@ -97,6 +98,9 @@ func (postgres) version(ctx context.Context, on rowQuerier) (version int, err er
 	return version, on.QueryRowContext(ctx, pgschema.Text["version"]).Scan(&version)
 }
 
+// taken are the errors of a relation, a type and a function whose name is in use.
+var taken = []string{"42P07", "42710", "42723"}
+
 // migratePostgres runs what is missing in one transaction, which it is alone
 // in.
 func migratePostgres(ctx context.Context, db *sql.DB) (err error) {
@@ -124,7 +128,12 @@ func migratePostgres(ctx context.Context, db *sql.DB) (err error) {
 		return checkVersion(have, list)
 	}
 	for _, m := range list[have:] {
-		if _, err := tx.ExecContext(ctx, m.SQL); err != nil {
+		_, err := tx.ExecContext(ctx, m.SQL)
+		var e interface{ SQLState() string }
+		if errors.As(err, &e) && slices.Contains(taken, e.SQLState()) {
+			err = foreign(err)
+		}
+		if err != nil {
 			return fmt.Errorf("version %d: %w", m.Version, err)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 func checkSchema(ctx context.Context, db *sql.DB) error {
@@ -77,7 +78,11 @@ func applySQLite(ctx context.Context, conn *sql.Conn, list []Migration) (err err
 		return checkVersion(have, list)
 	}
 	for _, m := range list[have:] {
-		if _, err := conn.ExecContext(ctx, m.SQL); err != nil {
+		_, err := conn.ExecContext(ctx, m.SQL)
+		if err != nil && strings.Contains(err.Error(), "already") { // there is already another table with this name; view … already exists
+			err = foreign(err)
+		}
+		if err != nil {
 			return fmt.Errorf("version %d: %w", m.Version, err)
 		}
 	}

@@ -1,0 +1,203 @@
+package integration
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// onEmptyDatabases runs a test on every engine. Each database is empty.
+func onEmptyDatabases(t *testing.T, f func(t *testing.T, engine string, newDB func() *sql.DB)) {
+	for engine, newDB := range map[string]func(t *testing.T) *sql.DB{
+		"sqlite":   func(t *testing.T) *sql.DB { return openSQLiteDB(t, filepath.Join(t.TempDir(), "records.db")) },
+		"postgres": func(t *testing.T) *sql.DB { return newPostgresSchema(t).pool(t) },
+		"mysql":    func(t *testing.T) *sql.DB { return newMySQLDatabase(t).pool(t) },
+	} {
+		t.Run(engine, func(t *testing.T) { f(t, engine, func() *sql.DB { return newDB(t) }) })
+	}
+}
+
+// relations are what an engine's database has.
+var relations = map[string]string{
+	"sqlite":   "SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite_%' ORDER BY name",
+	"postgres": "SELECT relname FROM pg_class WHERE relnamespace = current_schema()::regnamespace ORDER BY relname",
+	"mysql":    "SELECT table_name FROM information_schema.tables WHERE table_schema = DATABASE() ORDER BY table_name",
+}
+
+func relationsOf(t *testing.T, engine string, db *sql.DB) (names []string) {
+	t.Helper()
+	rows, err := db.Query(relations[engine])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var name string
+		if err := rows.Scan(&name); err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return names
+}
+
+// runMigrations runs the first migrations of an engine, as another tool does.
+func runMigrations(t *testing.T, engine string, db *sql.DB, upTo int) {
+	t.Helper()
+	for _, m := range migrationsOf(t, engine)[:upTo] {
+		for _, statement := range statementsOf(engine, m.SQL) {
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatalf("version %d: %v\n%s", m.Version, err, statement)
+			}
+		}
+	}
+}
+
+func migrationsOf(t *testing.T, engine string) []sqlstore.Migration {
+	t.Helper()
+	list, err := sqlstore.Migrations(engine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// statementsOf splits a migration for MySQL, whose driver takes one statement.
+func statementsOf(engine, text string) []string {
+	if engine != "mysql" {
+		return []string{text}
+	}
+	return slices.DeleteFunc(strings.Split(text, ";\n"), func(s string) bool { return strings.TrimSpace(s) == "" })
+}
+
+func TestMigrateSaysWhatIsInItsWayAndMakesNothing(t *testing.T) {
+	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
+		for _, c := range []struct{ name, create, drop string }{
+			{"onlyonce_records", "CREATE TABLE onlyonce_records (id INT)", "DROP TABLE onlyonce_records"},
+			{"onlyonce_fence", "CREATE TABLE onlyonce_fence (floor INT)", "DROP TABLE onlyonce_fence"},
+			{"onlyonce_readable", "CREATE TABLE onlyonce_readable (id INT)", "DROP TABLE onlyonce_readable"},
+			{"onlyonce_outbox", "CREATE VIEW onlyonce_outbox AS SELECT 1 AS seq", "DROP VIEW onlyonce_outbox"},
+		} {
+			t.Run(c.create, func(t *testing.T) {
+				db := newDB()
+				if _, err := db.Exec(c.create); err != nil {
+					t.Fatal(err)
+				}
+				for range 2 {
+					if err := sqlstore.Migrate(t.Context(), db); err == nil || !strings.Contains(err.Error(), "rename or drop it") || !strings.Contains(err.Error(), c.name) {
+						t.Errorf("migrate returned %v", err)
+					}
+				}
+				if got := relationsOf(t, engine, db); !slices.Equal(got, []string{c.name}) {
+					t.Errorf("the database has %v", got)
+				}
+				if _, err := db.Exec(c.drop); err != nil {
+					t.Fatal(err)
+				}
+				openMigrated(t, db)
+			})
+		}
+	})
+}
+
+func TestADatabaseOfAnOlderVersionIsMigratedBeforeItIsUsed(t *testing.T) {
+	id := onlyonce.ID{Operation: "op", Key: "k"}
+	hash := id.Hash()
+	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
+		list := migrationsOf(t, engine)
+		for version := range len(list) {
+			t.Run(fmt.Sprint(version), func(t *testing.T) {
+				db := newDB()
+				runMigrations(t, engine, db, version)
+				before := relationsOf(t, engine, db)
+				if version > 0 {
+					if _, err := db.Exec(fmt.Sprintf(`INSERT INTO onlyonce_records (id, tenant, operation, idem_key, state, owner, attempt, created_at, fence, lease_until, settled_at, status_code)
+						VALUES (%s, '', 'op', 'k', 'completed', %s, 1, 7, 7, 0, 8, 201)`, literal(engine, hash[:]), literal(engine, []byte("owner")))); err != nil {
+						t.Fatal(err)
+					}
+				}
+				want := fmt.Sprintf("version %d, needed %d: run sqlstore.Migrate, or onlyonce migrate", version, len(list))
+				if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("open returned %v", err)
+				}
+				if got := relationsOf(t, engine, db); !slices.Equal(got, before) {
+					t.Errorf("the database had %v and has %v", before, got)
+				}
+				s, _ := openMigrated(t, db)
+				if version == 0 {
+					return
+				}
+				if r, err := s.Lookup(t.Context(), id); err != nil || r.State != onlyonce.StateCompleted || r.Result.Status != 201 || r.Fence != 7 {
+					t.Errorf("lookup got %+v and error %v", r, err)
+				}
+				c := onlyonce.Claim{ID: id, Owner: owner(), SkipFingerprint: true, Lease: time.Minute}
+				if r, err := s.Claim(t.Context(), c); err != nil || r.State != onlyonce.StateCompleted {
+					t.Errorf("a claim got %+v and error %v", r, err)
+				}
+			})
+		}
+	})
+}
+
+// literal is a value of bytes in an engine's SQL.
+func literal(engine string, b []byte) string {
+	if engine == "postgres" {
+		return fmt.Sprintf(`'\x%x'`, b)
+	}
+	return fmt.Sprintf("X'%x'", b)
+}
+
+func TestASchemaOfTheFutureIsLeftAlone(t *testing.T) {
+	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
+		for _, upTo := range []int{len(migrationsOf(t, engine)), 1} { // whatever else it has
+			db := newDB()
+			runMigrations(t, engine, db, upTo)
+			if _, err := db.Exec("INSERT INTO onlyonce_schema (version) VALUES (99)"); err != nil {
+				t.Fatal(err)
+			}
+			before := relationsOf(t, engine, db)
+			_, opened := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+			for name, err := range map[string]error{"open": opened, "migrate": sqlstore.Migrate(t.Context(), db)} {
+				if err == nil || !strings.Contains(err.Error(), "version 99 is newer than") || !strings.Contains(err.Error(), "run a newer program") {
+					t.Errorf("%s returned %v", name, err)
+				}
+			}
+			if got := relationsOf(t, engine, db); !slices.Equal(got, before) {
+				t.Errorf("the database had %v and has %v", before, got)
+			}
+		}
+	})
+}
+
+// MySQL commits each statement of a migration by itself.
+func TestAMigrationOfMySQLThatWasBrokenOffIsFinished(t *testing.T) {
+	var all []string
+	for _, m := range migrationsOf(t, "mysql") {
+		all = append(all, statementsOf("mysql", m.SQL)...)
+	}
+	for n, last := range all {
+		if strings.Contains(last, "PREPARE ") || strings.Contains(last, "SET @") {
+			continue // which left nothing in the database
+		}
+		db := newMySQLDatabase(t).pool(t)
+		db.SetMaxOpenConns(1) // of a session with its variables
+		for _, statement := range all[:n+1] {
+			if _, err := db.Exec(statement); err != nil {
+				t.Fatal(errors.Join(err, errors.New(statement)))
+			}
+		}
+		db.SetMaxOpenConns(0)
+		openMigrated(t, db)
+	}
+}
