@@ -16,6 +16,7 @@ type exchange struct {
 	guard   *onlyonce.Guard
 	attempt *onlyonce.Attempt
 	run     running
+	handed  *http.Request // to the handler
 	body    body
 	answer  answer
 	base    *headerCopy
@@ -99,7 +100,33 @@ func newExchange(l *layer, c *call, ctx context.Context) *exchange {
 }
 
 // request returns the request that the handler gets.
-func (x *exchange) request(c *call) *http.Request { return c.again(&x.run, &x.body) }
+func (x *exchange) request(c *call) *http.Request {
+	x.handed = c.again(&x.run, &x.body)
+	return x.handed
+}
+
+// ownRequest is request for a handler that may run again: what it changes of the
+// request, no other run sees.
+func (x *exchange) ownRequest(c *call) *http.Request {
+	x.handed = x.request(c).Clone(&x.run)
+	return x.handed
+}
+
+// close takes the request away from its handler.
+func (x *exchange) close(c *call) {
+	_ = x.body.Close()
+	if c.r.MultipartForm == nil { // else its files were there before
+		removeFiles(x.handed)
+	}
+}
+
+// removeFiles removes the files of a form that a handler has parsed, as net/http does
+// with the request that it made itself.
+func removeFiles(r *http.Request) {
+	if r != nil && r.MultipartForm != nil {
+		_ = r.MultipartForm.RemoveAll()
+	}
+}
 
 // abandon notes that the handler panicked with p, or ended its goroutine, so
 // that nobody knows what happened.

@@ -21,7 +21,8 @@ import (
 // command failed, and onlyonce.Final and onlyonce.Unknown around the error mean
 // what they mean there.
 //
-// h may run more than once if the database asks for it. An answer can't stream:
+// h may run more than once if the database asks for it, each time with a request
+// of its own. An answer can't stream:
 // Flush and Hijack are not supported, and one of more than 16 times
 // Config.MaxAnswer is an error that rolls back. A panic leaves nothing.
 func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(http.ResponseWriter, *http.Request, TX) error, cfg Config) http.Handler {
@@ -85,7 +86,7 @@ func (t *transactional[TX]) open(l *layer, w http.ResponseWriter, r *http.Reques
 func (t *transactional[TX]) run(l *layer, c *call, ctx context.Context, tx TX) (onlyonce.Settlement, error) {
 	x := newExchange(l, c, ctx)
 	x.answer.inTx = true
-	defer x.body.Close()
+	defer x.close(c)
 	returned := false
 	defer func() {
 		if !returned {
@@ -93,7 +94,7 @@ func (t *transactional[TX]) run(l *layer, c *call, ctx context.Context, tx TX) (
 			x.answer.abandon()
 		}
 	}()
-	err := t.handler(&x.answer, x.request(c), tx)
+	err := t.handler(&x.answer, x.ownRequest(c), tx)
 	x.checkBypassed()
 	returned = true
 	return l.endTx(c, x, err)
@@ -170,17 +171,30 @@ func rolledBack(err error) bool {
 // commit fails or the lease was lost, the client gets a problem whatever the
 // handler still does.
 //
-// fn may run more than once if the database asks for it, and then finds the
-// request's body and the answer as they were when InTx was called. Without a key
+// fn may run more than once if the database asks for it, and then finds r, its
+// body and the answer as they were when InTx was called. Without a key
 // there is nothing to record, and fn's rows are committed alone; a body that fn has
 // read then stays read, so read it before.
 func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) error {
 	if g == nil || fn == nil {
 		panic("httponce: InTx: the TxGuard or the function is nil")
 	}
+	was, runs := r.Clone(r.Context()), 0
+	again := func() {
+		if runs++; runs == 1 {
+			return
+		}
+		if was.MultipartForm == nil {
+			removeFiles(r)
+		}
+		*r = *was.Clone(was.Context())
+	}
 	x := exchangeOf(r)
 	if x == nil {
-		return g.Transact(r.Context(), func(_ context.Context, tx TX) error { return fn(tx) })
+		return g.Transact(r.Context(), func(_ context.Context, tx TX) error {
+			again()
+			return fn(tx)
+		})
 	}
 	before, err := x.answer.enterTx()
 	if err != nil {
@@ -189,6 +203,7 @@ func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) e
 	var failed error
 	rest, said := x.body.rest(), x.marks.Load()
 	err = g.SettleTx(&x.run, x.attempt, func(_ context.Context, tx TX) (s onlyonce.Settlement, err error) {
+		again()
 		x.answer.rewind(before)
 		x.body.rewind(rest)
 		x.marks.And(said | markGivenUp)

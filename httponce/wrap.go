@@ -63,7 +63,7 @@ func (p *plain) run(l *layer, c *call, a *onlyonce.Attempt) {
 	}
 	x := newExchange(l, c, ctx)
 	x.attempt = a
-	defer x.body.Close()
+	defer x.close(c)
 	finished := false
 	defer func() {
 		if !finished {
