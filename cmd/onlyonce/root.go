@@ -2,6 +2,9 @@ package main
 
 import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/outboxcmd"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/poison"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/records"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/spf13/cobra"
@@ -29,7 +32,7 @@ line or the environment is wrong, or doctor could not look.`,
   onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}, serveCommand(), proxyCommand(), relayCommand(), storeurl.FromEnv(recordsCommand()), storeurl.FromEnv(outboxCommand()), storeurl.FromEnv(poisonCommand()), checkCommand(), storeurl.FromEnv(doctorCommand()), storeurl.FromEnv(migrateCommand()), benchCommand(), version.Command())
+	}, serveCommand(), proxyCommand(), relayCommand(), storeurl.FromEnv(records.Command()), storeurl.FromEnv(outboxcmd.Command()), storeurl.FromEnv(poison.Command()), checkCommand(), storeurl.FromEnv(doctorCommand()), storeurl.FromEnv(migrateCommand()), benchCommand(), version.Command())
 	root.Version = version.Program()
 	root.SetVersionTemplate(version.All())
 	root.InitDefaultCompletionCmd()

@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -74,6 +75,12 @@ func TestWhoMayImportWhom(t *testing.T) {
 	application := func(path string) bool {
 		return under(path, "services") || under(path, "cmd") || under(path, "internal") && path != canonical
 	}
+	commands := []string{"outboxcmd", "poison", "records"} // of cmd/onlyonce/internal
+	for _, name := range commands {
+		if _, ok := ours["cmd/onlyonce/internal/"+name]; !ok {
+			t.Errorf("there is no command's package %s", name)
+		}
+	}
 	vendor := func(path string) bool { return under(path, "stores/pgxstore") || path == "watermillonce" } // modules of their own
 	for from, targets := range ours {
 		if !application(from) && !vendor(from) && len(foreign[from]) > 0 {
@@ -96,6 +103,10 @@ func TestWhoMayImportWhom(t *testing.T) {
 				broken = "an adapter imports the root, outbox and inbox only"
 			case under(to, "cmd") && !under(from, "cmd"):
 				broken = "nobody imports cmd"
+			case slices.Contains(commands, strings.TrimPrefix(to, "cmd/onlyonce/internal/")) && from != "cmd/onlyonce":
+				broken = "only the program imports a command"
+			case to == "cmd/onlyonce/internal/cmdtest":
+				broken = "only tests import what tests share"
 			case under(to, "services") && !under(from, "cmd") && !under(from, "services"):
 				broken = "only cmd imports the services"
 			}

@@ -1,4 +1,4 @@
-package main
+package records
 
 import (
 	"path/filepath"
@@ -16,51 +16,53 @@ func TestARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 	completed := onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Hour}
 	unknown := onlyonce.Settlement{State: onlyonce.StateUnknown}
 	for name, c := range map[string]struct {
-		shown  func(*testing.T, seeder) onlyonce.Hold
-		change func(s seeder, h onlyonce.Hold) error
+		shown  func(*testing.T, onlyonce.Store) onlyonce.Hold
+		change func(s onlyonce.Store, h onlyonce.Hold) error
 		says   string
 	}{
 		"the attempt that was taken for dead ended late": {
 			lapsed,
-			func(s seeder, h onlyonce.Hold) error { return s.store.Settle(ctx, h, completed) },
+			func(s onlyonce.Store, h onlyonce.Hold) error { return s.Settle(ctx, h, completed) },
 			"nothing was deleted: the record was processing (lapsed) when it was shown, and is completed now",
 		},
 		"it renewed its lease": {
 			lapsed,
-			func(s seeder, h onlyonce.Hold) error { return s.store.Renew(ctx, h, time.Hour, nil) },
+			func(s onlyonce.Store, h onlyonce.Hold) error { return s.Renew(ctx, h, time.Hour, nil) },
 			"nothing was deleted: an attempt holds the command",
 		},
 		"another attempt took over and ended": {
 			lapsed,
-			func(s seeder, h onlyonce.Hold) error {
-				r, err := s.store.Claim(ctx, onlyonce.Claim{ID: h.ID, Owner: "other", SkipFingerprint: true, Lease: time.Hour, TakeUnknown: true})
-				check(err)
-				return s.store.Settle(ctx, onlyonce.Hold{ID: h.ID, Owner: r.Owner, Fence: r.Fence}, unknown)
+			func(s onlyonce.Store, h onlyonce.Hold) error {
+				r, err := s.Claim(ctx, onlyonce.Claim{ID: h.ID, Owner: "other", SkipFingerprint: true, Lease: time.Hour, TakeUnknown: true})
+				if err != nil {
+					return err
+				}
+				return s.Settle(ctx, onlyonce.Hold{ID: h.ID, Owner: r.Owner, Fence: r.Fence}, unknown)
 			},
 			"nothing was deleted: another attempt began",
 		},
 		"someone decided about it": {
 			doubtful,
-			func(s seeder, h onlyonce.Hold) error {
-				return s.store.(resolver).Resolve(ctx, h.ID, h.Fence, completed)
+			func(s onlyonce.Store, h onlyonce.Hold) error {
+				return s.(resolver).Resolve(ctx, h.ID, h.Fence, completed)
 			},
 			"nothing was deleted: another attempt began, or someone decided about the record",
 		},
 		"someone decided as it was": {
 			doubtful,
-			func(s seeder, h onlyonce.Hold) error {
-				return s.store.(resolver).Resolve(ctx, h.ID, h.Fence, unknown)
+			func(s onlyonce.Store, h onlyonce.Hold) error {
+				return s.(resolver).Resolve(ctx, h.ID, h.Fence, unknown)
 			},
 			"nothing was deleted: another attempt began, or someone decided about the record",
 		},
 		"it is gone": {
 			doubtful,
-			func(s seeder, h onlyonce.Hold) error {
-				return s.store.(resolver).Resolve(ctx, h.ID, h.Fence, onlyonce.Settlement{})
+			func(s onlyonce.Store, h onlyonce.Hold) error {
+				return s.(resolver).Resolve(ctx, h.ID, h.Fence, onlyonce.Settlement{})
 			},
 			"nothing was deleted: the record is gone",
 		},
-		"nothing changed": {lapsed, func(seeder, onlyonce.Hold) error { return nil }, ""},
+		"nothing changed": {lapsed, func(onlyonce.Store, onlyonce.Hold) error { return nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
@@ -72,13 +74,12 @@ func TestARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer store.Close()
-			s := seeder{ctx, store}
-			h := c.shown(t, s)
+			h := c.shown(t, store)
 			shown, err := (&recordName{key: h.ID.Key}).find(ctx, store)
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.change(s, h); err != nil {
+			if err := c.change(store, h); err != nil {
 				t.Fatal(err)
 			}
 			before, _ := store.Lookup(ctx, h.ID)
@@ -96,17 +97,30 @@ func TestARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 	}
 }
 
-func lapsed(t *testing.T, s seeder) onlyonce.Hold {
-	h := s.claim("k", time.Millisecond)
+// claim claims the one command of a test.
+func claim(t *testing.T, s onlyonce.Store, lease time.Duration) onlyonce.Hold {
+	t.Helper()
+	id := onlyonce.ID{Tenant: "alice", Operation: "POST /items", Key: "k"}
+	r, err := s.Claim(t.Context(), onlyonce.Claim{ID: id, Owner: "owner", SkipFingerprint: true, Lease: lease})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return onlyonce.Hold{ID: id, Owner: r.Owner, Fence: r.Fence}
+}
+
+func lapsed(t *testing.T, s onlyonce.Store) onlyonce.Hold {
+	h := claim(t, s, time.Millisecond)
 	cmdtest.Until(t, "the lease has lapsed", func() bool {
-		r, err := s.store.Lookup(s.ctx, h.ID)
+		r, err := s.Lookup(t.Context(), h.ID)
 		return err == nil && r.LeaseLeft <= 0
 	})
 	return h
 }
 
-func doubtful(_ *testing.T, s seeder) onlyonce.Hold {
-	h := s.claim("k", time.Hour)
-	check(s.store.Settle(s.ctx, h, onlyonce.Settlement{State: onlyonce.StateUnknown}))
+func doubtful(t *testing.T, s onlyonce.Store) onlyonce.Hold {
+	h := claim(t, s, time.Hour)
+	if err := s.Settle(t.Context(), h, onlyonce.Settlement{State: onlyonce.StateUnknown}); err != nil {
+		t.Fatal(err)
+	}
 	return h
 }

@@ -1,4 +1,6 @@
-package main
+// Package outboxcmd is the command "onlyonce outbox": it shows what waits in a
+// store's outbox, and decides about parked messages.
+package outboxcmd
 
 import (
 	"context"
@@ -18,7 +20,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func outboxCommand() *cobra.Command {
+// Command returns the command "onlyonce outbox".
+func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "outbox",
 		Short: "Show what waits in a store's outbox, and decide about parked messages",

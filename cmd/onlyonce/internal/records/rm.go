@@ -1,4 +1,4 @@
-package main
+package records
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func recordsRmCommand() *cobra.Command {
+func rmCommand() *cobra.Command {
 	var name recordName
 	var yes bool
 	cmd := &cobra.Command{

@@ -1,4 +1,6 @@
-package main
+// Package records is the command "onlyonce records": it lists, shows and deletes
+// the records of a store.
+package records
 
 import (
 	"context"
@@ -16,7 +18,8 @@ import (
 // much as a log line has.
 const shortID = 16
 
-func recordsCommand() *cobra.Command {
+// Command returns the command "onlyonce records".
+func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "records",
 		Short: "List, show and delete the records of a store",
@@ -31,7 +34,7 @@ HTTP request, such as one of Do, or that has no response yet.`,
 		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --state unknown
   onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17`,
-	}, recordsLsCommand(), recordsShowCommand(), recordsRmCommand())
+	}, lsCommand(), showCommand(), rmCommand())
 }
 
 // A recordName says which record is meant.

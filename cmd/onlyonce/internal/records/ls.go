@@ -1,4 +1,4 @@
-package main
+package records
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func recordsLsCommand() *cobra.Command {
+func lsCommand() *cobra.Command {
 	var f onlyonce.Filter
 	var state string
 	var asJSON bool

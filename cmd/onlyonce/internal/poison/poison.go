@@ -1,4 +1,6 @@
-package main
+// Package poison is the command "onlyonce poison": it shows the events that a
+// consumer gave up, and retries or discards them.
+package poison
 
 import (
 	"context"
@@ -14,7 +16,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func poisonCommand() *cobra.Command {
+// Command returns the command "onlyonce poison".
+func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "poison",
 		Short: "Show the events that a consumer gave up, and retry or discard them",

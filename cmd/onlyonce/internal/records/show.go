@@ -1,4 +1,4 @@
-package main
+package records
 
 import (
 	"encoding/hex"
@@ -23,7 +23,7 @@ import (
 // previewSize is how much of a body show shows, in bytes.
 const previewSize = 4 << 10
 
-func recordsShowCommand() *cobra.Command {
+func showCommand() *cobra.Command {
 	var name recordName
 	var asJSON, raw bool
 	cmd := &cobra.Command{
