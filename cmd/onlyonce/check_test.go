@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"encoding/pem"
-	"encoding/xml"
 	"errors"
 	"fmt"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/check"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/onlyonce-go/onlyonce/conform"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -54,7 +54,7 @@ func serveCounter(t testing.TB, h http.Handler) (url string) {
 }
 
 // checked runs "onlyonce check --format json".
-func checked(t *testing.T, args ...string) (doc checkJSON, exit int) {
+func checked(t *testing.T, args ...string) (doc check.Document, exit int) {
 	t.Helper()
 	var out, log bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), "onlyonce", append([]string{"check", "--yes-it-may-write", "--format", "json"}, args...)...)
@@ -75,7 +75,7 @@ func checked(t *testing.T, args ...string) (doc checkJSON, exit int) {
 
 // wantRows fails unless all rows are there, and just these fail and are not
 // supported.
-func (doc checkJSON) wantRows(t *testing.T, failed, unsupported []string) {
+func wantRows(t *testing.T, doc check.Document, failed, unsupported []string) {
 	t.Helper()
 	got := map[string][]string{"fail": {}, "not_supported": {}}
 	for _, row := range doc.Rows {
@@ -123,7 +123,7 @@ func TestOurServicesPassEveryRowOfCheck(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			doc, exit := checked(t, slices.Concat([]string{s.url}, c.args, credentials)...)
-			doc.wantRows(t, []string{}, c.unsupported)
+			wantRows(t, doc, []string{}, c.unsupported)
 			if exit != 0 {
 				t.Errorf("exit code %d", exit)
 			}
@@ -140,7 +140,7 @@ func TestCheckFailsForAServiceThatKnowsNoKeys(t *testing.T) {
 	if exit != 1 {
 		t.Errorf("exit code %d", exit)
 	}
-	doc.wantRows(t,
+	wantRows(t, doc,
 		[]string{"replay", "mismatch", "burst", "in-flight", "disconnect"},
 		[]string{
 			"cut-off", "error", "missing", "empty", "malformed", "repeated", "over-long", "forms", "case", "problem", "link",
@@ -156,7 +156,7 @@ func TestCheckPassesForAServiceThatIsWrapped(t *testing.T) {
 	if exit != 0 {
 		t.Errorf("exit code %d", exit)
 	}
-	doc.wantRows(t, []string{}, []string{"missing", "link", "tenants"})
+	wantRows(t, doc, []string{}, []string{"missing", "link", "tenants"})
 }
 
 func TestCheckPassesForAServiceBehindTheProxy(t *testing.T) {
@@ -174,7 +174,7 @@ func TestCheckPassesForAServiceBehindTheProxy(t *testing.T) {
 			p := startProxy(t, serveCounter(t, counter()), append(c.args, "--tenant-header", "X-Tenant-ID")...)
 			doc, exit := checked(t, p.url+"/n", "--body", `{"note":"{{fresh}}"}`, "--count-url", "/n", "--count", "/n", "--other-path", "/m",
 				"--header", "X-Tenant-ID: acme-of-a", "--other-header", "X-Tenant-ID: acme-of-b")
-			doc.wantRows(t, []string{}, c.unsupported)
+			wantRows(t, doc, []string{}, c.unsupported)
 			if exit != 0 {
 				t.Errorf("exit code %d", exit)
 			}
@@ -194,46 +194,6 @@ func TestCheckTrustsTheCertificatesOfAFileAndNoOthers(t *testing.T) {
 	}
 	if doc, exit := checked(t, args...); exit != 2 || doc.Error == nil || !strings.Contains(*doc.Error, "certificate") {
 		t.Errorf("exit code %d, %+v", exit, doc)
-	}
-}
-
-func TestTheJUnitReportIsWellFormedAndCounts(t *testing.T) {
-	t.Parallel()
-	report := conform.Report{Requests: 3, Rows: []conform.Row{
-		{ID: "replay", Title: "a < b", Verdict: conform.Pass, Detail: "\x1b[2J]]>"},
-		{ID: "burst", Title: "b", Verdict: conform.Fail, Detail: "\x00 & <", Exchanges: []conform.Exchange{{Note: "n", Request: []byte("POST / HTTP/1.1\r\n\r\n\xff\x01")}}},
-		{ID: "case", Title: "c", Verdict: conform.NotSupported, Detail: "why"},
-	}}
-	var out bytes.Buffer
-	if err := writeJUnit(&out, report, errors.New("it took too long")); err != nil {
-		t.Fatal(err)
-	}
-	var doc junitSuites
-	if err := xml.Unmarshal(out.Bytes(), &doc); err != nil {
-		t.Fatal(err)
-	}
-	s := doc.Suite
-	if s.Tests != 4 || s.Failures != 1 || s.Skipped != 1 || s.Errors != 1 || len(s.Cases) != 4 {
-		t.Errorf("%+v", s)
-	}
-	if f := s.Cases[1].Failure; f == nil || f.Message != `\x00 & <` || !strings.Contains(f.Text, `\xff\x01`) {
-		t.Errorf("%+v", f)
-	}
-	if strings.ContainsAny(out.String(), "\x1b\x00\x01\uFFFD") {
-		t.Errorf("%q", out.String())
-	}
-}
-
-func TestWhatATerminalWouldObeyIsNotPrinted(t *testing.T) {
-	for text, want := range map[string]string{
-		"plain \u00e4 \u4e16 \t": "plain \u00e4 \u4e16 \t",
-		"\x1b]0;x\x07":           `\x1b]0;x\x07`,
-		"\xff\u009b\u202e":       `\xff\xc2\x9b\xe2\x80\xae`,
-		"\ufffd":                 "\ufffd",
-	} {
-		if got := readable(text); got != want {
-			t.Errorf("%q is %q", text, got)
-		}
 	}
 }
 

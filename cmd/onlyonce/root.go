@@ -1,7 +1,11 @@
 package main
 
 import (
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bench"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/check"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/doctor"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/migrate"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/outboxcmd"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/poison"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/records"
@@ -32,7 +36,7 @@ line or the environment is wrong, or doctor could not look.`,
   onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}, serveCommand(), proxyCommand(), relayCommand(), storeurl.FromEnv(records.Command()), storeurl.FromEnv(outboxcmd.Command()), storeurl.FromEnv(poison.Command()), checkCommand(), storeurl.FromEnv(doctorCommand()), storeurl.FromEnv(migrateCommand()), benchCommand(), version.Command())
+	}, serveCommand(), proxyCommand(), relayCommand(), storeurl.FromEnv(records.Command()), storeurl.FromEnv(outboxcmd.Command()), storeurl.FromEnv(poison.Command()), check.Command(), storeurl.FromEnv(doctor.Command()), storeurl.FromEnv(migrate.Command()), bench.Command(), version.Command())
 	root.Version = version.Program()
 	root.SetVersionTemplate(version.All())
 	root.InitDefaultCompletionCmd()

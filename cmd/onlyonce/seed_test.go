@@ -16,9 +16,9 @@ import (
 func seed() {
 	ctx := context.Background()
 	u, err := storeurl.Parse(os.Args[1])
-	check(err)
+	must(err)
 	store, err := u.OpenMigrated(ctx, nil)
-	check(err)
+	must(err)
 	s := seeder{ctx, store}
 	s.settled("done", onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Hour, Result: onlyonce.Result{
 		Status: 201, Ref: "item-7", Body: []byte(`{"id":7}` + "\n"),
@@ -36,37 +36,37 @@ func seed() {
 	s.claim("died", time.Millisecond)
 	twin := onlyonce.ID{Tenant: "bob", Operation: "POST /orders", Key: "done"}
 	_, err = store.Claim(ctx, onlyonce.Claim{ID: twin, Owner: "twin", SkipFingerprint: true, Lease: time.Hour})
-	check(err)
+	must(err)
 	seedOutbox(ctx, store)
-	check(store.Close())
+	must(store.Close())
 }
 
 // seedOutbox leaves two messages parked, and one that waits.
 func seedOutbox(ctx context.Context, store *storeurl.Store) {
 	tx, err := store.DB.BeginTx(ctx, nil)
-	check(err)
+	must(err)
 	queue := store.Outbox()
 	for _, n := range []string{"1", "2", "3"} {
-		check(queue.Append(ctx, tx, outbox.Message{ID: "message-" + n, Topic: "order.created", Key: "order-" + n, Tenant: "acme", Payload: []byte("{}")}))
+		must(queue.Append(ctx, tx, outbox.Message{ID: "message-" + n, Topic: "order.created", Key: "order-" + n, Tenant: "acme", Payload: []byte("{}")}))
 	}
-	check(tx.Commit())
+	must(tx.Commit())
 	const owner = "0123456789abcdef"
 	leased, err := queue.Lease(ctx, owner, time.Hour, 2)
-	check(err)
+	must(err)
 	for _, e := range leased {
-		check(queue.Settle(ctx, owner, []outbox.Verdict{{Seq: e.Seq, State: outbox.StateParked, Attempts: 3, Error: "bad\x1b[31m"}}))
+		must(queue.Settle(ctx, owner, []outbox.Verdict{{Seq: e.Seq, State: outbox.StateParked, Attempts: 3, Error: "bad\x1b[31m"}}))
 	}
 }
 
 // execSQL is the command "sql URL STATEMENT" of the scripts; it makes the file.
 func execSQL() {
 	u, err := storeurl.Parse(os.Args[1])
-	check(err)
+	must(err)
 	db, err := u.OpenDB(context.Background(), true)
-	check(err)
+	must(err)
 	_, err = db.Exec(os.Args[2])
-	check(err)
-	check(db.Close())
+	must(err)
+	must(db.Close())
 }
 
 type seeder struct {
@@ -77,7 +77,7 @@ type seeder struct {
 func (s seeder) claim(key string, lease time.Duration) onlyonce.Hold {
 	id := onlyonce.ID{Tenant: "alice", Operation: "POST /items", Key: key}
 	r, err := s.store.Claim(s.ctx, onlyonce.Claim{ID: id, Owner: "owner of " + key, SkipFingerprint: true, Lease: lease})
-	check(err)
+	must(err)
 	return onlyonce.Hold{ID: id, Owner: r.Owner, Fence: r.Fence}
 }
 
@@ -87,11 +87,11 @@ func (s seeder) settled(key string, end onlyonce.Settlement, steps ...string) {
 	for _, step := range steps {
 		done[step] = []byte("true")
 	}
-	check(s.store.Renew(s.ctx, h, time.Hour, done))
-	check(s.store.Settle(s.ctx, h, end))
+	must(s.store.Renew(s.ctx, h, time.Hour, done))
+	must(s.store.Settle(s.ctx, h, end))
 }
 
-func check(err error) {
+func must(err error) {
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ const progressEvery = 500 * time.Millisecond
 
 // showProgress keeps a line up to date while a person is watching, until it is
 // stopped.
-func showProgress(runs []*benchRun) (stop func()) {
+func showProgress(runs []*targetRun) (stop func()) {
 	if !isTerminal(os.Stderr) {
 		return func() {}
 	}
@@ -40,12 +40,12 @@ func showProgress(runs []*benchRun) (stop func()) {
 
 // A progress knows what was shown last.
 type progress struct {
-	runs   []*benchRun
+	runs   []*targetRun
 	lasted time.Duration
-	counts [benchOutcomes]int64
+	counts [outcomeCount]int64
 }
 
-func newProgress(runs []*benchRun) *progress { return &progress{runs: runs} }
+func newProgress(runs []*targetRun) *progress { return &progress{runs: runs} }
 
 // line says what happened since the last one, or, of targets that take turns,
 // since the beginning.
@@ -56,29 +56,29 @@ func (p *progress) line() string {
 	var said []string
 	for _, r := range p.runs {
 		m := r.meter.sum()
-		line := rates(m.counts, r.lasted(), benchExecuted)
+		line := rates(m.counts, r.lasted(), outcomeExecuted)
 		said = append(said, strings.Join(append(line, quantiles(m)...), "  "))
 	}
 	return strings.Join(said, "  |  ")
 }
 
-func (p *progress) sinceTheLast(r *benchRun) string {
+func (p *progress) sinceTheLast(r *targetRun) string {
 	m, lasted := r.meter.sum(), r.lasted()
 	now := m.counts
 	for o := range now {
 		now[o] -= p.counts[o]
 	}
-	line := append([]string{fmt.Sprintf("%.1fs", lasted.Seconds())}, rates(now, lasted-p.lasted, benchOutcomes-1)...)
+	line := append([]string{fmt.Sprintf("%.1fs", lasted.Seconds())}, rates(now, lasted-p.lasted, outcomeCount-1)...)
 	p.counts, p.lasted = m.counts, lasted
 	return strings.Join(append(line, quantiles(m)...), "  ")
 }
 
 // rates says how many requests a second had each outcome, up to the last one
 // that is asked for.
-func rates(counts [benchOutcomes]int64, in time.Duration, last benchOutcome) (said []string) {
+func rates(counts [outcomeCount]int64, in time.Duration, last outcome) (said []string) {
 	for o, n := range counts[:last+1] {
 		if n > 0 && in > 0 {
-			said = append(said, fmt.Sprintf("%s %.0f/s", strings.ReplaceAll(benchOutcomeNames[o], "_", " "), float64(n)/in.Seconds()))
+			said = append(said, fmt.Sprintf("%s %.0f/s", strings.ReplaceAll(outcomeNames[o], "_", " "), float64(n)/in.Seconds()))
 		}
 	}
 	return said

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -17,24 +17,24 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// A benchTarget is what is put under load.
-type benchTarget interface {
+// A target is what is put under load.
+type target interface {
 	fmt.Stringer
 	// send asks for the command of a key once.
-	send(ctx context.Context, k *benchKey) (benchOutcome, error)
+	send(ctx context.Context, k *trackedKey) (outcome, error)
 	// keeps says for how long an answer is repeated, at least.
 	keeps() time.Duration
 	// finish judges what can only be judged at the end.
-	finish(keys *benchKeys)
+	finish(keys *keySet)
 	// clean removes what was written, as soon as it can after the run ended,
 	// unless it is to leave it, and says what is left.
 	clean(ctx context.Context, log io.Writer, ended time.Time, leave bool) error
 	close() error
 }
 
-// A benchStore is a store under load: onlyonce.Do round a function that does
+// A storeTarget is a store under load: onlyonce.Do round a function that does
 // nothing but make an answer.
-type benchStore struct {
+type storeTarget struct {
 	shown  string
 	store  onlyonce.Store
 	guard  *onlyonce.Guard
@@ -47,23 +47,23 @@ type benchStore struct {
 // A store in memory would be filled if it kept more requests than a few for
 // longer than this.
 const (
-	benchKeepInMemory = time.Second
-	benchFewRequests  = 100_000
+	keepInMemory = time.Second
+	fewRequests  = 100_000
 )
 
-// benchLeastResult is how long an answer must be to be one of a kind.
-const benchLeastResult = 16
+// leastResult is how long an answer must be to be one of a kind.
+const leastResult = 16
 
-// openBenchStore opens a store as it is; only a SQLite file that is not there is
+// openStoreTarget opens a store as it is; only a SQLite file that is not there is
 // made.
-func openBenchStore(ctx context.Context, c *benchConfig, raw string) (benchTarget, error) {
-	s := &benchStore{
+func openStoreTarget(ctx context.Context, c *config, raw string) (target, error) {
+	s := &storeTarget{
 		tenant: "bench-" + strings.ToLower(rand.Text()[:10]), keep: c.keep,
-		filler: strings.Repeat("x", c.resultSize-benchLeastResult),
+		filler: strings.Repeat("x", c.resultSize-leastResult),
 	}
 	if raw == "memory://" || raw == "memory:" {
-		if c.requests == 0 || c.requests > benchFewRequests {
-			s.keep = min(s.keep, benchKeepInMemory)
+		if c.requests == 0 || c.requests > fewRequests {
+			s.keep = min(s.keep, keepInMemory)
 		}
 		s.shown, s.store = "memory://", memstore.New(memstore.Config{MaxRecords: 10_000_000, MaxBytes: 2 << 30})
 	} else if err := s.open(ctx, raw, c.acceptRisks); err != nil {
@@ -77,7 +77,7 @@ func openBenchStore(ctx context.Context, c *benchConfig, raw string) (benchTarge
 }
 
 // purgeAllTheTime bounds what a store in memory takes of it.
-func (s *benchStore) purgeAllTheTime() (stop func() error) {
+func (s *storeTarget) purgeAllTheTime() (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var purging sync.WaitGroup
 	purging.Go(func() { s.guard.PurgeEvery(ctx, s.keep/4) })
@@ -88,7 +88,7 @@ func (s *benchStore) purgeAllTheTime() (stop func() error) {
 	}
 }
 
-func (s *benchStore) open(ctx context.Context, raw string, acceptRisks []string) error {
+func (s *storeTarget) open(ctx context.Context, raw string, acceptRisks []string) error {
 	if strings.HasPrefix(raw, schemePgx) {
 		return s.openPgx(ctx, raw, acceptRisks)
 	}
@@ -116,44 +116,44 @@ func (s *benchStore) open(ctx context.Context, raw string, acceptRisks []string)
 	return nil
 }
 
-func (s *benchStore) use(store *storeurl.Store) {
+func (s *storeTarget) use(store *storeurl.Store) {
 	s.shown, s.store, s.shut = store.URL.String(), store.Store, store.Close
 }
 
-func (s *benchStore) String() string { return s.shown }
-func (s *benchStore) close() error   { return s.shut() }
+func (s *storeTarget) String() string { return s.shown }
+func (s *storeTarget) close() error   { return s.shut() }
 
-func (s *benchStore) keeps() time.Duration { return s.keep }
+func (s *storeTarget) keeps() time.Duration { return s.keep }
 
-func (s *benchStore) send(ctx context.Context, k *benchKey) (benchOutcome, error) {
+func (s *storeTarget) send(ctx context.Context, k *trackedKey) (outcome, error) {
 	answer, err := onlyonce.Do(ctx, s.guard, onlyonce.Request{
 		ID:          onlyonce.ID{Tenant: s.tenant, Operation: "bench", Key: k.name},
 		Fingerprint: onlyonce.Fingerprint([]byte(k.name)),
 	}, func(context.Context) (string, error) {
-		answer := rand.Text()[:benchLeastResult] + s.filler
+		answer := rand.Text()[:leastResult] + s.filler
 		k.ran(answer)
 		return answer, nil
 	})
 	switch {
 	case err == nil && answer.Replayed:
 		k.check(answer.Value)
-		return benchReplayed, nil
+		return outcomeReplayed, nil
 	case err == nil:
-		return benchExecuted, nil
+		return outcomeExecuted, nil
 	case errors.Is(err, onlyonce.ErrInFlight):
-		return benchInFlight, nil
+		return outcomeInFlight, nil
 	case errors.Is(err, onlyonce.ErrMismatch):
-		return benchMismatch, err
+		return outcomeMismatch, err
 	case errors.Is(err, onlyonce.ErrFailed), errors.Is(err, onlyonce.ErrUnknown):
-		return benchFailed, err
+		return outcomeFailed, err
 	}
-	return benchErrored, err
+	return outcomeErrored, err
 }
 
-func (s *benchStore) finish(*benchKeys) {}
+func (s *storeTarget) finish(*keySet) {}
 
 // clean waits until the last key has expired, and purges.
-func (s *benchStore) clean(ctx context.Context, log io.Writer, ended time.Time, leave bool) error {
+func (s *storeTarget) clean(ctx context.Context, log io.Writer, ended time.Time, leave bool) error {
 	if _, inMemory := s.store.(*memstore.Store); inMemory {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (s *benchStore) clean(ctx context.Context, log io.Writer, ended time.Time, 
 		return nil
 	}
 	fmt.Fprintf(log, "waiting until the keys in %v have expired, %v after the end, to purge them; Ctrl-C leaves them to the next purge\n", s, s.keep)
-	if !pauseUntil(ctx, ended.Add(s.keep+benchLeastKeep)) {
+	if !pauseUntil(ctx, ended.Add(s.keep+leastKeep)) {
 		return nil
 	}
 	n, err := s.guard.Purge(ctx)

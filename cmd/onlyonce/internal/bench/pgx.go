@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 const schemePgx = "pgx://"
 
 // openPgx opens a store with tables that are there.
-func (s *benchStore) openPgx(ctx context.Context, raw string, acceptRisks []string) error {
+func (s *storeTarget) openPgx(ctx context.Context, raw string, acceptRisks []string) error {
 	u, err := storeurl.Parse("postgres://" + strings.TrimPrefix(raw, schemePgx))
 	if err != nil {
 		return err

@@ -1,4 +1,4 @@
-package main
+package check
 
 import (
 	"encoding/json"
@@ -10,9 +10,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/conform"
 )
 
-// A checkJSON is a report as --format json writes it. Members may be added;
+// A Document is a report as --format json writes it. Members may be added;
 // what is there stays.
-type checkJSON struct {
+type Document struct {
 	Version      int       `json:"version"`
 	Draft        string    `json:"draft"`
 	Target       string    `json:"target"`
@@ -23,42 +23,43 @@ type checkJSON struct {
 	Failed       int       `json:"failed"`
 	NotSupported int       `json:"not_supported"`
 	Error        *string   `json:"error"` // why not all rows were checked
-	Rows         []rowJSON `json:"rows"`
+	Rows         []Row     `json:"rows"`
 }
 
-type rowJSON struct {
-	ID        string         `json:"id"`
-	Title     string         `json:"title"`
-	Verdict   string         `json:"verdict"` // pass, fail or not_supported
-	Detail    string         `json:"detail"`
-	Section   string         `json:"section"`
-	Advice    string         `json:"advice"`
-	Exchanges []exchangeJSON `json:"exchanges"`
+// A Row is what was found about one promise.
+type Row struct {
+	ID        string     `json:"id"`
+	Title     string     `json:"title"`
+	Verdict   string     `json:"verdict"` // pass, fail or not_supported
+	Detail    string     `json:"detail"`
+	Section   string     `json:"section"`
+	Advice    string     `json:"advice"`
+	Exchanges []exchange `json:"exchanges"`
 }
 
-type exchangeJSON struct {
+type exchange struct {
 	Note    string  `json:"note"`
 	Request string  `json:"request"`
 	Answer  *string `json:"answer"` // null: there was none
 }
 
-func writeCheckJSON(out io.Writer, r conform.Report, err error) error {
-	doc := checkJSON{
+func writeJSON(out io.Writer, r conform.Report, err error) error {
+	doc := Document{
 		Version: 1, Draft: conform.Draft, Target: r.Target, Began: r.Began.UTC(), Took: r.Took.Seconds(), Requests: r.Requests,
 		Passed: r.Count(conform.Pass), Failed: r.Count(conform.Fail), NotSupported: r.Count(conform.NotSupported),
-		Rows: []rowJSON{},
+		Rows: []Row{},
 	}
 	if err != nil {
 		text := readable(err.Error())
 		doc.Error = &text
 	}
 	for _, row := range r.Rows {
-		j := rowJSON{
+		j := Row{
 			ID: row.ID, Title: row.Title, Verdict: strings.ReplaceAll(string(row.Verdict), " ", "_"), Detail: readable(row.Detail),
-			Section: row.Section, Advice: row.Advice, Exchanges: []exchangeJSON{},
+			Section: row.Section, Advice: row.Advice, Exchanges: []exchange{},
 		}
 		for _, e := range row.Exchanges {
-			x := exchangeJSON{Note: e.Note, Request: message(e.Request)}
+			x := exchange{Note: e.Note, Request: message(e.Request)}
 			if len(e.Answer) > 0 {
 				text := message(e.Answer)
 				x.Answer = &text

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -21,7 +21,7 @@ type pacedTarget struct {
 	at    []time.Time
 }
 
-func (p *pacedTarget) send(ctx context.Context, k *benchKey) (benchOutcome, error) {
+func (p *pacedTarget) send(ctx context.Context, k *trackedKey) (outcome, error) {
 	p.mu.Lock()
 	p.at = append(p.at, time.Now())
 	if p.log != nil {
@@ -30,28 +30,28 @@ func (p *pacedTarget) send(ctx context.Context, k *benchKey) (benchOutcome, erro
 	takes := p.takes
 	p.mu.Unlock()
 	if !pauseUntil(ctx, time.Now().Add(takes)) {
-		return benchErrored, ctx.Err()
+		return outcomeErrored, ctx.Err()
 	}
 	if p.fails != nil {
-		return benchErrored, p.fails
+		return outcomeErrored, p.fails
 	}
 	k.ran(k.name)
-	return benchExecuted, nil
+	return outcomeExecuted, nil
 }
 
 func (p *pacedTarget) String() string                                          { return p.name }
 func (p *pacedTarget) keeps() time.Duration                                    { return time.Hour }
-func (p *pacedTarget) finish(*benchKeys)                                       {}
+func (p *pacedTarget) finish(*keySet)                                          {}
 func (p *pacedTarget) clean(context.Context, io.Writer, time.Time, bool) error { return nil }
 func (p *pacedTarget) close() error                                            { return nil }
 
 func TestABenchLastsAsLongAsItWasAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: 100 * time.Millisecond}
-		c := &benchConfig{callers: 2, duration: time.Second, keys: keysUniform}
-		r := newBenchRun(c, p)
+		c := &config{callers: 2, duration: time.Second, keys: keysUniform}
+		r := newTargetRun(c, p)
 		began := time.Now()
-		takeTurns(t.Context(), c, []*benchRun{r})
+		takeTurns(t.Context(), c, []*targetRun{r})
 		if took := time.Since(began); took != time.Second || len(p.at) != 20 || r.lasted() != took {
 			t.Errorf("%d requests in %v, by its own account %v", len(p.at), took, r.lasted())
 		}
@@ -61,9 +61,9 @@ func TestABenchLastsAsLongAsItWasAskedFor(t *testing.T) {
 func TestABenchEndsAfterTheRequestsThatWereAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: time.Millisecond}
-		c := &benchConfig{callers: 16, duration: time.Minute, requests: 101, keys: keysUniform}
-		r := newBenchRun(c, p)
-		takeTurns(t.Context(), c, []*benchRun{r})
+		c := &config{callers: 16, duration: time.Minute, requests: 101, keys: keysUniform}
+		r := newTargetRun(c, p)
+		takeTurns(t.Context(), c, []*targetRun{r})
 		if m := r.measured(); len(p.at) != 101 || m.Requests != 101 || m.Outcomes["executed"].Count != 101 {
 			t.Errorf("%d requests, counted as %+v", len(p.at), m)
 		}
@@ -73,15 +73,15 @@ func TestABenchEndsAfterTheRequestsThatWereAskedFor(t *testing.T) {
 func TestTheLatencyAtARateCountsFromWhenARequestWasDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: time.Second}
-		c := &benchConfig{callers: 1, rate: 10, duration: time.Minute, requests: 5, keys: keysUniform}
-		r := newBenchRun(c, p)
-		takeTurns(t.Context(), c, []*benchRun{r})
+		c := &config{callers: 1, rate: 10, duration: time.Minute, requests: 5, keys: keysUniform}
+		r := newTargetRun(c, p)
+		takeTurns(t.Context(), c, []*targetRun{r})
 		// The last of five was due after 0.4 s, sent after 4 and answered after 5.
 		if most := r.measured().Latency["all"].Max; most < 4_590_000 || most > 4_610_000 {
 			t.Errorf("the longest took %d µs", most)
 		}
-		p.takes, p.at, r = 0, nil, newBenchRun(c, p)
-		takeTurns(t.Context(), c, []*benchRun{r})
+		p.takes, p.at, r = 0, nil, newTargetRun(c, p)
+		takeTurns(t.Context(), c, []*targetRun{r})
 		for i, at := range p.at {
 			if d := at.Sub(p.at[0]); d != time.Duration(i)*100*time.Millisecond {
 				t.Errorf("request %d was sent after %v", i, d)
@@ -95,14 +95,14 @@ func TestTwoTargetsTakeTurnsAndBothBegin(t *testing.T) {
 		var log []string
 		a := &pacedTarget{name: "a", takes: 100 * time.Millisecond, log: &log}
 		b := &pacedTarget{name: "b", takes: 50 * time.Millisecond, log: &log}
-		c := &benchConfig{callers: 1, duration: 4 * time.Second, keys: keysUniform}
-		runs := []*benchRun{newBenchRun(c, a), newBenchRun(c, b)}
+		c := &config{callers: 1, duration: 4 * time.Second, keys: keysUniform}
+		runs := []*targetRun{newTargetRun(c, a), newTargetRun(c, b)}
 		takeTurns(t.Context(), c, runs)
 		if turns := strings.Join(log, ""); !strings.HasPrefix(turns, "aabbbbbbbbaaaabbbbbbbbaa") {
 			t.Errorf("the turns were %s", turns)
 		}
-		report := newBenchReport(c, runs, false)
-		if len(a.at) != 40 || len(b.at) != 80 || len(runs[0].rates) != benchSlices || report.Ratio.PerSecond != 2 || report.Ratio.Lowest != 2 || report.Ratio.Median != 2 {
+		report := newReport(c, runs, false)
+		if len(a.at) != 40 || len(b.at) != 80 || len(runs[0].rates) != sliceCount || report.Ratio.PerSecond != 2 || report.Ratio.Lowest != 2 || report.Ratio.Median != 2 {
 			t.Errorf("%d and %d requests: %+v", len(a.at), len(b.at), report.Ratio)
 		}
 	})
@@ -111,8 +111,8 @@ func TestTwoTargetsTakeTurnsAndBothBegin(t *testing.T) {
 func TestTwoTargetsGetTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &pacedTarget{takes: time.Millisecond}, &pacedTarget{takes: 5 * time.Millisecond}
-		c := &benchConfig{callers: 1, duration: 930 * time.Millisecond, keys: keysUniform} // the last slice is shorter
-		runs := []*benchRun{newBenchRun(c, a), newBenchRun(c, b)}
+		c := &config{callers: 1, duration: 930 * time.Millisecond, keys: keysUniform} // the last slice is shorter
+		runs := []*targetRun{newTargetRun(c, a), newTargetRun(c, b)}
 		takeTurns(t.Context(), c, runs)
 		if runs[0].lasted() != c.duration || runs[1].lasted() != c.duration || len(a.at) != 930 || len(b.at) != 186 {
 			t.Errorf("%d requests in %v, and %d in %v", len(a.at), runs[0].lasted(), len(b.at), runs[1].lasted())
@@ -124,8 +124,8 @@ func TestTwoTargetsGetTheSameNumberOfRequests(t *testing.T) {
 	for _, n := range []int64{1, 7, 19, 20, 41} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := &pacedTarget{takes: time.Millisecond}, &pacedTarget{takes: 9 * time.Millisecond}
-			c := &benchConfig{callers: 4, duration: time.Hour, requests: n, keys: keysUniform}
-			takeTurns(t.Context(), c, []*benchRun{newBenchRun(c, a), newBenchRun(c, b)})
+			c := &config{callers: 4, duration: time.Hour, requests: n, keys: keysUniform}
+			takeTurns(t.Context(), c, []*targetRun{newTargetRun(c, a), newTargetRun(c, b)})
 			if int64(len(a.at)) != n || int64(len(b.at)) != n {
 				t.Errorf("of %d, %d and %d were sent", n, len(a.at), len(b.at))
 			}
@@ -136,11 +136,11 @@ func TestTwoTargetsGetTheSameNumberOfRequests(t *testing.T) {
 func TestATargetThatHangsDoesNotHangTheBench(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: 1000 * time.Hour}
-		c := &benchConfig{callers: 2, duration: time.Second, keys: keysUniform}
-		r := newBenchRun(c, p)
-		takeTurns(t.Context(), c, []*benchRun{r})
-		report := newBenchReport(c, []*benchRun{r}, false)
-		if n := report.Targets[0].Outcomes["error"].Count; n != 2 || r.lasted() != time.Second+benchPatience {
+		c := &config{callers: 2, duration: time.Second, keys: keysUniform}
+		r := newTargetRun(c, p)
+		takeTurns(t.Context(), c, []*targetRun{r})
+		report := newReport(c, []*targetRun{r}, false)
+		if n := report.Targets[0].Outcomes["error"].Count; n != 2 || r.lasted() != time.Second+patience {
 			t.Errorf("%d errors, after %v", n, r.lasted())
 		}
 		if err := report.judge(); err == nil || !strings.Contains(err.Error(), "context canceled") {
@@ -152,9 +152,9 @@ func TestATargetThatHangsDoesNotHangTheBench(t *testing.T) {
 func TestATargetThatFailsIsNotAskedAsFastAsItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{fails: errors.New("no")}
-		c := &benchConfig{callers: 1, duration: time.Second, keys: keysUniform}
-		takeTurns(t.Context(), c, []*benchRun{newBenchRun(c, p)})
-		if most := int(time.Second / benchRespite); len(p.at) != most {
+		c := &config{callers: 1, duration: time.Second, keys: keysUniform}
+		takeTurns(t.Context(), c, []*targetRun{newTargetRun(c, p)})
+		if most := int(time.Second / respite); len(p.at) != most {
 			t.Errorf("it was asked %d times, want %d", len(p.at), most)
 		}
 	})
@@ -163,13 +163,13 @@ func TestATargetThatFailsIsNotAskedAsFastAsItFails(t *testing.T) {
 func TestAnInterruptedBenchIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{name: "p", takes: 100 * time.Millisecond}
-		c := &benchConfig{callers: 1, duration: time.Hour, keys: keysUniform}
-		r := newBenchRun(c, p)
+		c := &config{callers: 1, duration: time.Hour, keys: keysUniform}
+		r := newTargetRun(c, p)
 		ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
 		defer cancel()
-		takeTurns(ctx, c, []*benchRun{r})
+		takeTurns(ctx, c, []*targetRun{r})
 		var out strings.Builder
-		if err := newBenchReport(c, []*benchRun{r}, true).print(&out, "table"); err != nil {
+		if err := newReport(c, []*targetRun{r}, true).print(&out, "table"); err != nil {
 			t.Fatal(err)
 		}
 		if len(p.at) != 3 || !strings.Contains(out.String(), "for 300ms, interrupted; ") || !strings.Contains(out.String(), "executed      3") {
@@ -181,8 +181,8 @@ func TestAnInterruptedBenchIsReported(t *testing.T) {
 func TestTheProgressSaysWhatHappenedSinceTheLastLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: 10 * time.Millisecond}
-		c := &benchConfig{callers: 1, duration: 2 * time.Second, keys: keysUniform}
-		runs := []*benchRun{newBenchRun(c, p)}
+		c := &config{callers: 1, duration: 2 * time.Second, keys: keysUniform}
+		runs := []*targetRun{newTargetRun(c, p)}
 		shown := newProgress(runs)
 		var lines []string
 		go func() {
@@ -204,8 +204,8 @@ func TestTheProgressSaysWhatHappenedSinceTheLastLine(t *testing.T) {
 
 func TestTheProgressOfTargetsThatTakeTurnsIsThatOfTheWholeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := &benchConfig{callers: 1, duration: 2 * time.Second, keys: keysUniform}
-		runs := []*benchRun{newBenchRun(c, &pacedTarget{takes: 10 * time.Millisecond}), newBenchRun(c, &pacedTarget{takes: 20 * time.Millisecond})}
+		c := &config{callers: 1, duration: 2 * time.Second, keys: keysUniform}
+		runs := []*targetRun{newTargetRun(c, &pacedTarget{takes: 10 * time.Millisecond}), newTargetRun(c, &pacedTarget{takes: 20 * time.Millisecond})}
 		shown := newProgress(runs)
 		takeTurns(t.Context(), c, runs)
 		for range 2 {
@@ -226,15 +226,15 @@ func TestALatencyIsWrittenWithThreeDigits(t *testing.T) {
 
 func TestAFailureIsExplainedByWhatHappenedMost(t *testing.T) {
 	for _, worst := range []string{"error", "failed", "mismatch"} {
-		m := benchMeasured{Target: "http://shop.example", Requests: 100, Outcomes: map[string]benchCount{}}
-		for _, name := range benchOutcomeNames {
-			m.Outcomes[name] = benchCount{}
+		m := measured{Target: "http://shop.example", Requests: 100, Outcomes: map[string]count{}}
+		for _, name := range outcomeNames {
+			m.Outcomes[name] = count{}
 		}
 		for _, name := range []string{"error", "failed", "mismatch"} {
-			m.Outcomes[name] = benchCount{Count: 10, Error: "some " + name}
+			m.Outcomes[name] = count{Count: 10, Error: "some " + name}
 		}
-		m.Outcomes[worst] = benchCount{Count: 80, Error: "most " + worst}
-		err := (&benchReport{Targets: []benchMeasured{m}}).judge()
+		m.Outcomes[worst] = count{Count: 80, Error: "most " + worst}
+		err := (&report{Targets: []measured{m}}).judge()
 		if err == nil || err.Error() != "http://shop.example answered nothing that counts: most "+worst {
 			t.Error(err)
 		}

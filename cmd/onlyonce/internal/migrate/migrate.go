@@ -1,8 +1,8 @@
-package main
+// Package migrate is the command "onlyonce migrate": it makes the tables of a store,
+// or brings them up to date.
+package migrate
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"fmt"
 
@@ -12,7 +12,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func migrateCommand() *cobra.Command {
+// Command returns the command "onlyonce migrate".
+func Command() *cobra.Command {
 	var printOnly bool
 	cmd := &cobra.Command{
 		Use:   "migrate URL",
@@ -63,7 +64,7 @@ func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	from, err := schemaVersion(cmd.Context(), u.Engine, db)
+	from, err := storeurl.SchemaVersion(cmd.Context(), u.Engine, db)
 	if err != nil {
 		return fmt.Errorf("%v: %w", u, err)
 	}
@@ -72,23 +73,6 @@ func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), migrated(u, from, len(list)))
 	return nil
-}
-
-// hasSchemaSQL says whether an engine's database has the tables.
-var hasSchemaSQL = map[string]string{
-	storeurl.SQLite:   "SELECT count(*) FROM sqlite_schema WHERE name = 'onlyonce_schema'",
-	storeurl.Postgres: "SELECT count(to_regclass('onlyonce_schema'))",
-	storeurl.MySQL:    "SELECT count(*) FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'onlyonce_schema'",
-}
-
-// schemaVersion returns the version of the tables, 0 if there are none.
-func schemaVersion(ctx context.Context, engine string, db *sql.DB) (version int, err error) {
-	var made bool
-	if err := db.QueryRowContext(ctx, hasSchemaSQL[engine]).Scan(&made); err != nil || !made {
-		return 0, err
-	}
-	err = db.QueryRowContext(ctx, "SELECT coalesce(max(version), 0) FROM onlyonce_schema").Scan(&version)
-	return version, err
 }
 
 // migrated says what became of a schema that was at version from.

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -18,20 +18,23 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/migrate"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/records"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
 // runBench runs bench with JSON output, until it has sent its requests.
-func runBench(t *testing.T, ctx context.Context, args ...string) (benchReport, string, error) {
+func runBench(t *testing.T, ctx context.Context, args ...string) (report, string, error) {
 	t.Helper()
 	var out, log strings.Builder
-	cmd := rootCommand()
+	cmd := Command()
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.SetOut(&out)
 	cmd.SetErr(&log)
-	cmd.SetArgs(append([]string{"bench", "--format", "json", "--duration", "1h"}, args...))
+	cmd.SetArgs(append([]string{"--format", "json", "--duration", "1h"}, args...))
 	err := cmd.ExecuteContext(ctx)
-	var report benchReport
+	var report report
 	read := json.NewDecoder(strings.NewReader(out.String()))
 	read.DisallowUnknownFields()
 	if bad := read.Decode(&report); bad != nil && out.Len() > 0 {
@@ -41,7 +44,7 @@ func runBench(t *testing.T, ctx context.Context, args ...string) (benchReport, s
 }
 
 // wantWhole fails unless a target was measured as it should be.
-func wantWhole(t *testing.T, m benchMeasured, requests int64) {
+func wantWhole(t *testing.T, m measured, requests int64) {
 	t.Helper()
 	sum := int64(0)
 	for _, o := range m.Outcomes {
@@ -88,10 +91,10 @@ func TestABenchOnAServerLeavesNothingBehind(t *testing.T) {
 			if _, _, err := runBench(t, t.Context(), under, "--requests", "1"); err == nil || !strings.Contains(err.Error(), "migrate") {
 				t.Fatalf("of a database without tables: %v", err)
 			}
-			migrate := rootCommand()
-			migrate.SetOut(io.Discard)
-			migrate.SetArgs([]string{"migrate", at})
-			if err := migrate.ExecuteContext(t.Context()); err != nil {
+			tables := migrate.Command()
+			tables.SetOut(io.Discard)
+			tables.SetArgs([]string{at})
+			if err := tables.ExecuteContext(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			report, _, err := runBench(t, t.Context(), under, "--requests", "300", "--keep", "1s")
@@ -103,9 +106,9 @@ func TestABenchOnAServerLeavesNothingBehind(t *testing.T) {
 				t.Errorf("it is called %s", shown)
 			}
 			var out strings.Builder
-			list := rootCommand()
+			list := records.Command()
 			list.SetOut(&out)
-			list.SetArgs([]string{"records", "ls", at, "--json"})
+			list.SetArgs([]string{"ls", at, "--json"})
 			if err := list.ExecuteContext(t.Context()); err != nil || out.Len() > 0 {
 				t.Errorf("%v: it left\n%s", err, &out)
 			}
@@ -150,11 +153,11 @@ func TestAStoreThatBreaksItsPromiseIsFoundOut(t *testing.T) {
 		" ran again, ": &forgetful{Store: memory, by: map[string]onlyonce.Store{}},
 		" got another answer than the first time": mistaken{memory},
 	} {
-		c := &benchConfig{callers: 1, duration: benchLongest, requests: 10, duplicates: 0.5, keys: keysUniform, keep: benchLongest, resultSize: 16}
-		target := &benchStore{shown: "broken://", store: store, guard: onlyonce.New(store, onlyonce.Config{Keep: c.keep}), tenant: "bench", keep: c.keep}
-		run := newBenchRun(c, target)
-		takeTurns(t.Context(), c, []*benchRun{run})
-		err := newBenchReport(c, []*benchRun{run}, false).judge()
+		c := &config{callers: 1, duration: longest, requests: 10, duplicates: 0.5, keys: keysUniform, keep: longest, resultSize: 16}
+		target := &storeTarget{shown: "broken://", store: store, guard: onlyonce.New(store, onlyonce.Config{Keep: c.keep}), tenant: "bench", keep: c.keep}
+		run := newTargetRun(c, target)
+		takeTurns(t.Context(), c, []*targetRun{run})
+		err := newReport(c, []*targetRun{run}, false).judge()
 		if err == nil || !strings.Contains(err.Error(), "broken:// broke its promise 5 times: bench-") || !strings.Contains(err.Error(), says) {
 			t.Errorf("of the one that%s…: %v", says, err)
 		}
@@ -226,7 +229,7 @@ func TestABenchOfAnHTTPAPISaysWhatBecameOfItsRequests(t *testing.T) {
 func TestABenchReadsOnlySoMuchOfAnAnswer(t *testing.T) {
 	piece := []byte(strings.Repeat("x", 1<<20))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for n := 0; r.URL.Path != "/ends" || n < longestBenchAnswer>>20; n++ {
+		for n := 0; r.URL.Path != "/ends" || n < longestAnswer>>20; n++ {
 			if _, err := w.Write(piece); err != nil {
 				return
 			}
@@ -248,7 +251,7 @@ func TestABenchReadsOnlySoMuchOfAnAnswer(t *testing.T) {
 	if n := report.Targets[0].Outcomes["error"].Count; n != requests {
 		t.Errorf("%d answers without end are errors, want %d", n, requests)
 	}
-	if taken := after.TotalAlloc - before.TotalAlloc; taken > requests*longestBenchAnswer/2 {
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > requests*longestAnswer/2 {
 		t.Errorf("%d MiB were taken for %d answers", taken>>20, requests)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"bytes"
@@ -20,15 +20,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A benchHTTPConfig is what bench's flags say of requests.
-type benchHTTPConfig struct {
+// A httpConfig is what bench's flags say of requests.
+type httpConfig struct {
 	method, path, body, keyHeader string
 	headers                       []string
 	caCert                        string
 	timeout                       time.Duration
 }
 
-func (c *benchHTTPConfig) check() error {
+func (c *httpConfig) check() error {
 	switch {
 	case c.timeout <= 0:
 		return cli.Usagef("--timeout is %v: write how long a request may take, such as 10s", c.timeout)
@@ -45,9 +45,9 @@ func isHTTP(raw string) bool {
 	return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")
 }
 
-// A benchHTTP is an HTTP API under load.
-type benchHTTP struct {
-	cfg    *benchHTTPConfig
+// A httpTarget is an HTTP API under load.
+type httpTarget struct {
+	cfg    *httpConfig
 	url    *url.URL
 	body   string
 	header http.Header
@@ -59,8 +59,8 @@ type benchHTTP struct {
 	twice []string // keys with two answers of which neither is said to be a replay
 }
 
-// openBenchHTTP asks whether it may write there.
-func openBenchHTTP(cmd *cobra.Command, c *benchConfig, raw string) (benchTarget, error) {
+// openHTTP asks whether it may write there.
+func openHTTP(cmd *cobra.Command, c *config, raw string) (target, error) {
 	u, err := url.Parse(cli.JoinURL(raw, c.http.path))
 	if err != nil || u.Hostname() == "" {
 		return nil, cli.Usagef("the URL names no server: write http://HOST:PORT/PATH")
@@ -75,16 +75,16 @@ func openBenchHTTP(cmd *cobra.Command, c *benchConfig, raw string) (benchTarget,
 	}
 	header := http.Header{"Content-Type": {"application/json"}}
 	maps.Copy(header, given)
-	client, err := newBenchClient(c)
+	client, err := newClient(c)
 	if err != nil {
 		return nil, err
 	}
-	h := &benchHTTP{cfg: &c.http, url: u, body: string(body), header: header, keep: c.keep, client: client}
+	h := &httpTarget{cfg: &c.http, url: u, body: string(body), header: header, keep: c.keep, client: client}
 	return h, c.may.Ask(cmd, u.String(), fmt.Sprintf("%s requests for %v", c.http.method, c.duration))
 }
 
-// newBenchClient returns one that keeps a connection for every caller.
-func newBenchClient(c *benchConfig) (_ *http.Client, err error) {
+// newClient returns one that keeps a connection for every caller.
+func newClient(c *config) (_ *http.Client, err error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, c.callers
 	transport.DisableCompression = true
@@ -99,18 +99,18 @@ func newBenchClient(c *benchConfig) (_ *http.Client, err error) {
 	}, nil
 }
 
-func (h *benchHTTP) String() string       { return h.url.Redacted() }
-func (h *benchHTTP) keeps() time.Duration { return h.keep }
-func (h *benchHTTP) close() error         { h.client.CloseIdleConnections(); return nil }
+func (h *httpTarget) String() string       { return h.url.Redacted() }
+func (h *httpTarget) keeps() time.Duration { return h.keep }
+func (h *httpTarget) close() error         { h.client.CloseIdleConnections(); return nil }
 
 const (
-	// longestBenchAnswer is how long an answer may be. It is compared by its hash.
-	longestBenchAnswer = 16 << 20
+	// longestAnswer is how long an answer may be. It is compared by its hash.
+	longestAnswer = 16 << 20
 	// keptBenchAnswer is how much of it is kept to judge by.
 	keptBenchAnswer = 64 << 10
 )
 
-var errLongBenchAnswer = fmt.Errorf("an answer is longer than %d MiB", longestBenchAnswer>>20)
+var errLongAnswer = fmt.Errorf("an answer is longer than %d MiB", longestAnswer>>20)
 
 // readAnswer returns the beginning of an answer's body, and a hash of all of the answer.
 func readAnswer(w *http.Response, seed maphash.Seed) (head []byte, hash uint64, err error) {
@@ -120,18 +120,18 @@ func readAnswer(w *http.Response, seed maphash.Seed) (head []byte, hash uint64, 
 	if head, err = io.ReadAll(io.TeeReader(io.LimitReader(w.Body, keptBenchAnswer), &all)); err != nil {
 		return nil, 0, err
 	}
-	rest, err := io.Copy(&all, io.LimitReader(w.Body, longestBenchAnswer+1-int64(len(head))))
-	if err == nil && int64(len(head))+rest > longestBenchAnswer {
-		err = errLongBenchAnswer
+	rest, err := io.Copy(&all, io.LimitReader(w.Body, longestAnswer+1-int64(len(head))))
+	if err == nil && int64(len(head))+rest > longestAnswer {
+		err = errLongAnswer
 	}
 	return head, all.Sum64(), err
 }
 
-func (h *benchHTTP) send(ctx context.Context, k *benchKey) (benchOutcome, error) {
+func (h *httpTarget) send(ctx context.Context, k *trackedKey) (outcome, error) {
 	fill := func(text string) string { return strings.ReplaceAll(text, "{key}", k.name) }
 	r, err := http.NewRequestWithContext(ctx, h.cfg.method, h.url.String(), strings.NewReader(fill(h.body)))
 	if err != nil {
-		return benchErrored, err
+		return outcomeErrored, err
 	}
 	for name, values := range h.header {
 		for _, v := range values {
@@ -144,12 +144,12 @@ func (h *benchHTTP) send(ctx context.Context, k *benchKey) (benchOutcome, error)
 	r.Header.Set(h.cfg.keyHeader, k.name)
 	w, err := h.client.Do(r)
 	if err != nil {
-		return benchErrored, withoutURL(err)
+		return outcomeErrored, withoutURL(err)
 	}
 	defer w.Body.Close()
 	head, hash, err := readAnswer(w, k.of.seed)
 	if err != nil {
-		return benchErrored, withoutURL(err)
+		return outcomeErrored, withoutURL(err)
 	}
 	return h.judge(k, w, head, hash)
 }
@@ -164,15 +164,15 @@ func withoutURL(err error) error {
 }
 
 // judge says what an answer means, whose body begins with head.
-func (h *benchHTTP) judge(k *benchKey, w *http.Response, head []byte, hash uint64) (benchOutcome, error) {
+func (h *httpTarget) judge(k *trackedKey, w *http.Response, head []byte, hash uint64) (outcome, error) {
 	marked := w.Header.Get("Idempotency-Replayed") == "true"
 	switch status := w.StatusCode; {
 	case status == http.StatusConflict && !marked && saysInProgress(w.Header, head):
-		return benchInFlight, nil
+		return outcomeInFlight, nil
 	case status == http.StatusConflict, status == http.StatusUnprocessableEntity:
-		return benchMismatch, said(w, head)
+		return outcomeMismatch, said(w, head)
 	case status >= 400:
-		return benchFailed, said(w, head)
+		return outcomeFailed, said(w, head)
 	}
 	if marked {
 		h.marks.Store(true)
@@ -198,7 +198,7 @@ func said(w *http.Response, body []byte) error {
 
 // answered notes an answer by its hash. The first one may be marked as a replay, if that of
 // the run itself was lost, or comes later.
-func (h *benchHTTP) answered(k *benchKey, hash uint64, marked bool) benchOutcome {
+func (h *httpTarget) answered(k *trackedKey, hash uint64, marked bool) outcome {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	first := k.done.IsZero()
@@ -210,7 +210,7 @@ func (h *benchHTTP) answered(k *benchKey, hash uint64, marked bool) benchOutcome
 		k.of.violate("%s got another answer than the first time", k.name)
 	}
 	if marked {
-		return benchReplayed
+		return outcomeReplayed
 	}
 	if k.runs++; k.runs == 2 && protected {
 		h.mu.Lock()
@@ -218,14 +218,14 @@ func (h *benchHTTP) answered(k *benchKey, hash uint64, marked bool) benchOutcome
 		h.mu.Unlock()
 	}
 	if first {
-		return benchExecuted
+		return outcomeExecuted
 	}
-	return benchReplayed
+	return outcomeReplayed
 }
 
 // finish judges the answers that were not marked as replays, now that it is
 // known whether the API marks them.
-func (h *benchHTTP) finish(keys *benchKeys) {
+func (h *httpTarget) finish(keys *keySet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.marks.Load() {
@@ -237,7 +237,7 @@ func (h *benchHTTP) finish(keys *benchKeys) {
 }
 
 // clean can't: only the API knows what it made.
-func (h *benchHTTP) clean(_ context.Context, log io.Writer, _ time.Time, _ bool) error {
+func (h *httpTarget) clean(_ context.Context, log io.Writer, _ time.Time, _ bool) error {
 	_, err := fmt.Fprintf(log, "what %v made of the requests is left there\n", h)
 	return err
 }

@@ -1,4 +1,6 @@
-package main
+// Package doctor is the command "onlyonce doctor": it looks for settings of a store
+// that would break the promise.
+package doctor
 
 import (
 	"context"
@@ -18,7 +20,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-func doctorCommand() *cobra.Command {
+// Command returns the command "onlyonce doctor".
+func Command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor URL",
 		Short: "Check that a store's settings keep the promise",
@@ -81,7 +84,7 @@ func examineSchema(ctx context.Context, u storeurl.URL, db *sql.DB) ([]onlyonce.
 	if err != nil {
 		return nil, err
 	}
-	have, err := schemaVersion(ctx, u.Engine, db)
+	have, err := storeurl.SchemaVersion(ctx, u.Engine, db)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", u, err)
 	}

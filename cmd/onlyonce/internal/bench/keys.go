@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"crypto/rand"
@@ -18,10 +18,10 @@ const (
 	keysSequential = "sequential"
 )
 
-// A benchKey is a key that was sent, and what is known of its command.
-type benchKey struct {
+// A trackedKey is a key that was sent, and what is known of its command.
+type trackedKey struct {
 	name    string
-	of      *benchKeys
+	of      *keySet
 	made    time.Time
 	mu      sync.Mutex
 	runs    int
@@ -30,9 +30,9 @@ type benchKey struct {
 	renewed bool      // it ran again, rightly, because its record had expired
 }
 
-// benchKeys hands out keys, new ones and earlier ones, and collects what breaks
+// keySet hands out keys, new ones and earlier ones, and collects what breaks
 // the promise. It keeps the latest keys only.
-type benchKeys struct {
+type keySet struct {
 	prefix     string
 	pick       string
 	duplicates float64
@@ -40,10 +40,10 @@ type benchKeys struct {
 	seed       maphash.Seed
 
 	mu         sync.Mutex
-	latest     []*benchKey // a ring
-	oldest     int64       // number of the oldest key that may be repeated
-	next       int64       // number of the next new key
-	turn       int64       // that a sequential repeat takes
+	latest     []*trackedKey // a ring
+	oldest     int64         // number of the oldest key that may be repeated
+	next       int64         // number of the next new key
+	turn       int64         // that a sequential repeat takes
 	sent       int64
 	repeated   int64
 	violations []string // the first ones
@@ -51,20 +51,20 @@ type benchKeys struct {
 }
 
 const (
-	benchWindow     = 1 << 16 // how many keys may be repeated
-	benchViolations = 5       // how many are told in words
+	repeatWindow    = 1 << 16 // how many keys may be repeated
+	shownViolations = 5       // how many are told in words
 )
 
-func newBenchKeys(c *benchConfig, keep time.Duration) *benchKeys {
-	return &benchKeys{
+func newKeySet(c *config, keep time.Duration) *keySet {
+	return &keySet{
 		prefix: "bench-" + strings.ToLower(rand.Text()[:10]), pick: c.keys, duplicates: c.duplicates, keep: keep,
-		seed: maphash.MakeSeed(), latest: make([]*benchKey, benchWindow),
+		seed: maphash.MakeSeed(), latest: make([]*trackedKey, repeatWindow),
 	}
 }
 
 // take returns the key of the next request. The repeats are spread evenly among
 // the requests.
-func (b *benchKeys) take(rnd *mathrand.Rand, now time.Time) *benchKey {
+func (b *keySet) take(rnd *mathrand.Rand, now time.Time) *trackedKey {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	before := math.Floor(float64(b.sent) * b.duplicates)
@@ -75,16 +75,16 @@ func (b *benchKeys) take(rnd *mathrand.Rand, now time.Time) *benchKey {
 			return k
 		}
 	}
-	k := &benchKey{name: fmt.Sprintf("%s-%d", b.prefix, b.next), of: b, made: now}
-	b.latest[b.next%benchWindow] = k
+	k := &trackedKey{name: fmt.Sprintf("%s-%d", b.prefix, b.next), of: b, made: now}
+	b.latest[b.next%repeatWindow] = k
 	b.next++
-	b.oldest = max(b.oldest, b.next-benchWindow)
+	b.oldest = max(b.oldest, b.next-repeatWindow)
 	return k
 }
 
 // earlier returns a key whose record will not expire soon, or nil.
-func (b *benchKeys) earlier(rnd *mathrand.Rand, now time.Time) *benchKey {
-	for b.oldest < b.next && now.Sub(b.latest[b.oldest%benchWindow].made) > b.keep/2 {
+func (b *keySet) earlier(rnd *mathrand.Rand, now time.Time) *trackedKey {
+	for b.oldest < b.next && now.Sub(b.latest[b.oldest%repeatWindow].made) > b.keep/2 {
 		b.oldest++
 	}
 	n := b.next - b.oldest
@@ -104,34 +104,34 @@ func (b *benchKeys) earlier(rnd *mathrand.Rand, now time.Time) *benchKey {
 		}
 		b.turn = at + 1
 	}
-	return b.latest[at%benchWindow]
+	return b.latest[at%repeatWindow]
 }
 
 // tally returns how many requests were sent, and how many of them repeats.
-func (b *benchKeys) tally() (sent, repeated int64) {
+func (b *keySet) tally() (sent, repeated int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.sent, b.repeated
 }
 
-func (b *benchKeys) violate(format string, args ...any) {
+func (b *keySet) violate(format string, args ...any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.violated++
-	if len(b.violations) < benchViolations {
+	if len(b.violations) < shownViolations {
 		b.violations = append(b.violations, fmt.Sprintf(format, args...))
 	}
 }
 
 // broken returns how often the promise was broken, and how in the first cases.
-func (b *benchKeys) broken() (int64, []string) {
+func (b *keySet) broken() (int64, []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.violated, b.violations
 }
 
 // ran notes that the command runs, and will answer this.
-func (k *benchKey) ran(answer string) {
+func (k *trackedKey) ran(answer string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.runs++
@@ -146,7 +146,7 @@ func (k *benchKey) ran(answer string) {
 }
 
 // check notes an answer to which no run belongs that has not been seen.
-func (k *benchKey) check(answer string) {
+func (k *trackedKey) check(answer string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"context"
@@ -8,20 +8,20 @@ import (
 	"time"
 )
 
-// A benchRun is one target under load, in one or more slices.
-type benchRun struct {
-	cfg    *benchConfig
-	target benchTarget
-	keys   *benchKeys
-	meter  benchMeter
+// A targetRun is one target under load, in one or more slices.
+type targetRun struct {
+	cfg    *config
+	target target
+	keys   *keySet
+	meter  meter
 	active atomic.Int64 // nanoseconds under load, of the slices that have ended
 	since  atomic.Int64 // when the slice began that is under way, in Unix nanoseconds; 0: none is
 	rates  []float64    // requests a second in each slice
 	left   int64        // requests that may still be sent; negative: any number
 }
 
-func newBenchRun(c *benchConfig, t benchTarget) *benchRun {
-	r := &benchRun{cfg: c, target: t, keys: newBenchKeys(c, t.keeps()), left: c.requests}
+func newTargetRun(c *config, t target) *targetRun {
+	r := &targetRun{cfg: c, target: t, keys: newKeySet(c, t.keeps()), left: c.requests}
 	if c.requests == 0 {
 		r.left = -1
 	}
@@ -29,24 +29,24 @@ func newBenchRun(c *benchConfig, t benchTarget) *benchRun {
 }
 
 // over reports whether the run has had its time, or its requests.
-func (r *benchRun) over() bool {
+func (r *targetRun) over() bool {
 	return r.left == 0 || time.Duration(r.active.Load()) >= r.cfg.duration
 }
 
 // Slices of a comparison.
 const (
-	benchSlices   = 20
+	sliceCount    = 20
 	shortestSlice = 50 * time.Millisecond
 	longestSlice  = time.Second
 )
 
 const (
-	benchPatience = 30 * time.Second      // for what is still running at the end
-	benchRespite  = 10 * time.Millisecond // for a target that does not answer
+	patience = 30 * time.Second      // for what is still running at the end
+	respite  = 10 * time.Millisecond // for a target that does not answer
 )
 
 // lasted says how long the target has been under load so far.
-func (r *benchRun) lasted() time.Duration {
+func (r *targetRun) lasted() time.Duration {
 	d := time.Duration(r.active.Load())
 	if since := r.since.Load(); since > 0 {
 		d += time.Since(time.Unix(0, since))
@@ -56,11 +56,11 @@ func (r *benchRun) lasted() time.Duration {
 
 // takeTurns gives each run its time: one alone in one piece, two in slices, the
 // one that begins taking turns too, so that what drifts meets both.
-func takeTurns(ctx context.Context, c *benchConfig, runs []*benchRun) {
+func takeTurns(ctx context.Context, c *config, runs []*targetRun) {
 	d, n := c.duration, c.requests
 	if len(runs) > 1 {
-		d = min(max(c.duration/benchSlices, shortestSlice), longestSlice)
-		n = max(c.requests/benchSlices, min(c.requests, 1))
+		d = min(max(c.duration/sliceCount, shortestSlice), longestSlice)
+		n = max(c.requests/sliceCount, min(c.requests, 1))
 	}
 	for round := 0; ctx.Err() == nil; round++ {
 		over := true
@@ -79,18 +79,18 @@ func takeTurns(ctx context.Context, c *benchConfig, runs []*benchRun) {
 
 // slice puts the target under load for a time, and for a number of requests if
 // that is not 0. What was sent is waited for, but not for ever.
-func (r *benchRun) slice(ctx context.Context, d time.Duration, n int64) {
+func (r *targetRun) slice(ctx context.Context, d time.Duration, n int64) {
 	if r.left >= 0 {
 		n = min(n, r.left)
 	}
 	d = min(d, r.cfg.duration-time.Duration(r.active.Load()))
 	asking, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	s := &benchSlice{run: r, began: time.Now(), requests: n}
+	s := &timeSlice{run: r, began: time.Now(), requests: n}
 	s.end = s.began.Add(d)
 	end, release := context.WithDeadline(ctx, s.end)
 	defer release()
-	defer time.AfterFunc(d+benchPatience, stop).Stop()
+	defer time.AfterFunc(d+patience, stop).Stop()
 	r.since.Store(s.began.UnixNano())
 	var calling sync.WaitGroup
 	for caller := range r.cfg.callers {
@@ -107,9 +107,9 @@ func (r *benchRun) slice(ctx context.Context, d time.Duration, n int64) {
 	}
 }
 
-// A benchSlice is a time during which a target is under load.
-type benchSlice struct {
-	run        *benchRun
+// A timeSlice is a time during which a target is under load.
+type timeSlice struct {
+	run        *targetRun
 	began, end time.Time
 	requests   int64 // 0: any number
 	issued     atomic.Int64
@@ -117,7 +117,7 @@ type benchSlice struct {
 }
 
 // call is one caller: it sends until ctx ends.
-func (s *benchSlice) call(ctx, asking context.Context, caller int) {
+func (s *timeSlice) call(ctx, asking context.Context, caller int) {
 	rnd := rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64()))
 	for ctx.Err() == nil {
 		i := s.issued.Add(1) - 1
@@ -131,14 +131,14 @@ func (s *benchSlice) call(ctx, asking context.Context, caller int) {
 		o, err := s.run.target.send(asking, s.run.keys.take(rnd, time.Now()))
 		s.run.meter.record(caller, o, time.Since(due), err)
 		s.sent.Add(1)
-		if o == benchErrored && !pauseUntil(ctx, time.Now().Add(benchRespite)) {
+		if o == outcomeErrored && !pauseUntil(ctx, time.Now().Add(respite)) {
 			return
 		}
 	}
 }
 
 // due says when a request is to be sent: now, or as the rate says.
-func (s *benchSlice) due(i int64) time.Time {
+func (s *timeSlice) due(i int64) time.Time {
 	if rate := s.run.cfg.rate; rate > 0 {
 		return s.began.Add(time.Duration(float64(i) / rate * float64(time.Second)))
 	}

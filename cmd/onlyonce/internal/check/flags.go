@@ -1,4 +1,4 @@
-package main
+package check
 
 import (
 	"strings"
@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// checkFlags are what check's command line says.
-type checkFlags struct {
+// flags are what check's command line says.
+type flags struct {
 	t   conform.Target
 	cfg conform.Config
 
@@ -23,7 +23,7 @@ type checkFlags struct {
 	may           cli.WritePermission
 }
 
-func (f *checkFlags) addFlags(cmd *cobra.Command) {
+func (f *flags) addFlags(cmd *cobra.Command) {
 	s := cmd.Flags()
 	s.SortFlags = false
 	f.may.AddFlag(cmd)
@@ -51,12 +51,12 @@ func (f *checkFlags) addFlags(cmd *cobra.Command) {
 	cli.CompleteValues(cmd, "skip", rowIDs()...)
 }
 
-func (f *checkFlags) writer() (reportWriter, error) {
+func (f *flags) writer() (reportWriter, error) {
 	switch f.format {
 	case "table":
 		return tableWriter(f.verbose), nil
 	case "json":
-		return writeCheckJSON, nil
+		return writeJSON, nil
 	case "junit":
 		return writeJUnit, nil
 	}
@@ -64,7 +64,7 @@ func (f *checkFlags) writer() (reportWriter, error) {
 }
 
 // target reads the files that are named.
-func (f *checkFlags) target(url string) (t conform.Target, err error) {
+func (f *flags) target(url string) (t conform.Target, err error) {
 	if f.cfg.Timeout <= 0 || f.cfg.Within <= 0 {
 		return t, cli.Usagef("--timeout is %v and --within %v: write more than 0", f.cfg.Timeout, f.cfg.Within)
 	}

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"math/rand/v2"
@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-func newTestKeys(pick string, duplicates float64) *benchKeys {
-	return newBenchKeys(&benchConfig{keys: pick, duplicates: duplicates}, time.Minute)
+func newTestKeys(pick string, duplicates float64) *keySet {
+	return newKeySet(&config{keys: pick, duplicates: duplicates}, time.Minute)
 }
 
 // takeMany returns the names of the keys of n requests.
-func takeMany(b *benchKeys, n int) (names []string) {
+func takeMany(b *keySet, n int) (names []string) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for range n {
 		names = append(names, b.take(rnd, time.Now()).name)
@@ -91,7 +91,7 @@ func TestAKeyIsNotRepeatedWhenItsRecordMayExpireSoon(t *testing.T) {
 
 func TestOnlyTheLatestKeysAreRepeated(t *testing.T) {
 	b := newTestKeys(keysUniform, 0)
-	takeMany(b, benchWindow+100)
+	takeMany(b, repeatWindow+100)
 	b.pick = keysSequential
 	if k := b.earlier(nil, time.Now()); !strings.HasSuffix(k.name, "-100") {
 		t.Errorf("%s is repeated first", k.name)
@@ -101,14 +101,14 @@ func TestOnlyTheLatestKeysAreRepeated(t *testing.T) {
 func TestWhatBreaksThePromiseIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
-			happens func(*benchKey)
+			happens func(*trackedKey)
 			says    string
 		}{
-			"ran again":      {func(k *benchKey) { k.ran("a"); time.Sleep(time.Second); k.ran("b") }, "-0 ran again, 1s after its last run"},
-			"never ran":      {func(k *benchKey) { k.check("a") }, "-0 was answered as a repeat, and never ran"},
-			"another answer": {func(k *benchKey) { k.ran("a"); k.check("b") }, "-0 got another answer than the first time"},
-			"all is well":    {func(k *benchKey) { k.ran("a"); k.check("a"); k.check("a") }, ""},
-			"it had expired": {func(k *benchKey) { k.ran("a"); time.Sleep(time.Hour); k.ran("b"); k.check("a"); k.check("b") }, ""},
+			"ran again":      {func(k *trackedKey) { k.ran("a"); time.Sleep(time.Second); k.ran("b") }, "-0 ran again, 1s after its last run"},
+			"never ran":      {func(k *trackedKey) { k.check("a") }, "-0 was answered as a repeat, and never ran"},
+			"another answer": {func(k *trackedKey) { k.ran("a"); k.check("b") }, "-0 got another answer than the first time"},
+			"all is well":    {func(k *trackedKey) { k.ran("a"); k.check("a"); k.check("a") }, ""},
+			"it had expired": {func(k *trackedKey) { k.ran("a"); time.Sleep(time.Hour); k.ran("b"); k.check("a"); k.check("b") }, ""},
 		} {
 			b := newTestKeys(keysUniform, 0)
 			c.happens(b.take(rand.New(rand.NewPCG(1, 2)), time.Now()))
@@ -125,7 +125,7 @@ func TestOnlyTheFirstViolationsAreToldInWords(t *testing.T) {
 	for range 100 {
 		b.violate("again")
 	}
-	if n, said := b.broken(); n != 100 || len(said) != benchViolations {
+	if n, said := b.broken(); n != 100 || len(said) != shownViolations {
 		t.Errorf("%d violations, of which %d are told", n, len(said))
 	}
 }

@@ -1,4 +1,6 @@
-package main
+// Package bench is the command "onlyonce bench": it puts a store or an HTTP API
+// under load, and checks that every command runs once.
+package bench
 
 import (
 	"context"
@@ -11,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A benchConfig is what bench's flags say.
-type benchConfig struct {
+// A config is what bench's flags say.
+type config struct {
 	compare     string
 	callers     int
 	rate        float64
@@ -25,20 +27,21 @@ type benchConfig struct {
 	leave       bool
 	format      string
 	acceptRisks []string
-	http        benchHTTPConfig
+	http        httpConfig
 	may         cli.WritePermission
 }
 
 // Bounds of what bench is asked for.
 const (
-	benchLongest    = time.Hour
-	benchMostCaller = 10_000
-	benchMostResult = 1 << 20
-	benchLeastKeep  = 100 * time.Millisecond
+	longest     = time.Hour
+	mostCallers = 10_000
+	mostResult  = 1 << 20
+	leastKeep   = 100 * time.Millisecond
 )
 
-func benchCommand() *cobra.Command {
-	var cfg benchConfig
+// Command returns the command "onlyonce bench".
+func Command() *cobra.Command {
+	var cfg config
 	cmd := &cobra.Command{
 		Use:   "bench URL",
 		Short: "Put a store or an HTTP API under load, and check that every command runs once",
@@ -83,7 +86,7 @@ Ctrl-C ends it, and what was measured is printed all the same.`,
 	return cmd
 }
 
-func (c *benchConfig) addFlags(cmd *cobra.Command) {
+func (c *config) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.IntVar(&c.callers, "callers", 16, "`number` of callers, each with one request at a time")
@@ -110,24 +113,24 @@ func (c *benchConfig) addFlags(cmd *cobra.Command) {
 	c.may.AddFlag(cmd)
 }
 
-func (c *benchConfig) check() error {
+func (c *config) check() error {
 	switch {
-	case c.callers < 1 || c.callers > benchMostCaller:
-		return cli.Usagef("--callers is %d: write 1 to %d", c.callers, benchMostCaller)
+	case c.callers < 1 || c.callers > mostCallers:
+		return cli.Usagef("--callers is %d: write 1 to %d", c.callers, mostCallers)
 	case !(c.rate >= 0 && c.rate <= 1e9): // NaN is neither
 		return cli.Usagef("--rate is %v: write requests a second, or 0 for as fast as the answers come", c.rate)
-	case c.duration <= 0 || c.duration > benchLongest:
-		return cli.Usagef("--duration is %v: a bench has an end: write up to %v", c.duration, benchLongest)
+	case c.duration <= 0 || c.duration > longest:
+		return cli.Usagef("--duration is %v: a bench has an end: write up to %v", c.duration, longest)
 	case c.requests < 0:
 		return cli.Usagef("--requests is %d: write 1 or more, or leave it out", c.requests)
 	case !(c.duplicates >= 0 && c.duplicates < 1):
 		return cli.Usagef("--duplicates is %v: write the ratio of repeats, 0 to below 1, such as 0.2", c.duplicates)
 	case c.keys != keysUniform && c.keys != keysZipf && c.keys != keysSequential:
 		return cli.Usagef("invalid value %q for --keys: write %s, %s or %s", c.keys, keysUniform, keysZipf, keysSequential)
-	case c.resultSize < benchLeastResult || c.resultSize > benchMostResult:
-		return cli.Usagef("--result-size is %d: write %d to %d", c.resultSize, benchLeastResult, benchMostResult)
-	case c.keep < benchLeastKeep || c.keep > benchLongest:
-		return cli.Usagef("--keep is %v: write %v to %v", c.keep, benchLeastKeep, benchLongest)
+	case c.resultSize < leastResult || c.resultSize > mostResult:
+		return cli.Usagef("--result-size is %d: write %d to %d", c.resultSize, leastResult, mostResult)
+	case c.keep < leastKeep || c.keep > longest:
+		return cli.Usagef("--keep is %v: write %v to %v", c.keep, leastKeep, longest)
 	case c.format != "table" && c.format != "json":
 		return cli.Usagef("invalid value %q for --format: write table or json", c.format)
 	}
@@ -135,8 +138,8 @@ func (c *benchConfig) check() error {
 }
 
 // bench opens the targets, runs, and prints what was measured, however it ends.
-func (c *benchConfig) bench(cmd *cobra.Command, urls []string) (err error) {
-	var runs []*benchRun
+func (c *config) bench(cmd *cobra.Command, urls []string) (err error) {
+	var runs []*targetRun
 	defer func() {
 		for _, r := range runs {
 			if bad := r.target.close(); err == nil {
@@ -149,7 +152,7 @@ func (c *benchConfig) bench(cmd *cobra.Command, urls []string) (err error) {
 		if err != nil {
 			return err
 		}
-		runs = append(runs, newBenchRun(c, target))
+		runs = append(runs, newTargetRun(c, target))
 	}
 	signals, release := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer release()
@@ -158,7 +161,7 @@ func (c *benchConfig) bench(cmd *cobra.Command, urls []string) (err error) {
 	takeTurns(signals, c, runs)
 	stop()
 	ended := time.Now()
-	report := newBenchReport(c, runs, signals.Err() != nil)
+	report := newReport(c, runs, signals.Err() != nil)
 	if err := report.print(cmd.OutOrStdout(), c.format); err != nil {
 		return err
 	}
@@ -171,9 +174,9 @@ func (c *benchConfig) bench(cmd *cobra.Command, urls []string) (err error) {
 }
 
 // open opens what a URL names.
-func (c *benchConfig) open(cmd *cobra.Command, raw string) (benchTarget, error) {
+func (c *config) open(cmd *cobra.Command, raw string) (target, error) {
 	if isHTTP(raw) {
-		return openBenchHTTP(cmd, c, raw)
+		return openHTTP(cmd, c, raw)
 	}
-	return openBenchStore(cmd.Context(), c, raw)
+	return openStoreTarget(cmd.Context(), c, raw)
 }

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"sync"
@@ -7,34 +7,34 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// A benchOutcome is what came of one request of bench.
-type benchOutcome int
+// An outcome is what came of one request of bench.
+type outcome int
 
 const (
-	benchExecuted benchOutcome = iota
-	benchReplayed
-	benchInFlight // refused: another request with the key is running
-	benchMismatch // refused: the key was used for a different request
-	benchFailed   // answered, with a failure
-	benchErrored  // not answered
-	benchOutcomes
+	outcomeExecuted outcome = iota
+	outcomeReplayed
+	outcomeInFlight // refused: another request with the key is running
+	outcomeMismatch // refused: the key was used for a different request
+	outcomeFailed   // answered, with a failure
+	outcomeErrored  // not answered
+	outcomeCount
 )
 
-var benchOutcomeNames = [benchOutcomes]string{"executed", "replayed", "in_flight", "mismatch", "failed", "error"}
+var outcomeNames = [outcomeCount]string{"executed", "replayed", "in_flight", "mismatch", "failed", "error"}
 
 // Latencies are kept in microseconds with three digits.
-const benchSlowest = 10 * time.Minute
+const slowest = 10 * time.Minute
 
 func newHistogram() *hdrhistogram.Histogram {
-	return hdrhistogram.New(1, benchSlowest.Microseconds(), 3)
+	return hdrhistogram.New(1, slowest.Microseconds(), 3)
 }
 
-// A benchMeter counts requests and their latencies. Callers share its parts, so
+// A meter counts requests and their latencies. Callers share its parts, so
 // that they rarely wait for each other.
-type benchMeter struct {
+type meter struct {
 	parts [8]meterPart
 	mu    sync.Mutex
-	first [benchOutcomes]error // the first error of each outcome
+	first [outcomeCount]error // the first error of each outcome
 }
 
 type meterPart struct {
@@ -45,16 +45,16 @@ type meterPart struct {
 
 // measures are what was counted.
 type measures struct {
-	counts [benchOutcomes]int64
-	took   [benchOutcomes]*hdrhistogram.Histogram // nil: none
+	counts [outcomeCount]int64
+	took   [outcomeCount]*hdrhistogram.Histogram // nil: none
 }
 
-func (m *measures) record(o benchOutcome, took time.Duration) {
+func (m *measures) record(o outcome, took time.Duration) {
 	if m.took[o] == nil {
 		m.took[o] = newHistogram()
 	}
 	m.counts[o]++
-	us := min(max(took, time.Microsecond), benchSlowest).Microseconds()
+	us := min(max(took, time.Microsecond), slowest).Microseconds()
 	_ = m.took[o].RecordValue(us) // it is in range
 }
 
@@ -89,7 +89,7 @@ func (m *measures) all() *hdrhistogram.Histogram {
 	return sum
 }
 
-func (m *benchMeter) record(caller int, o benchOutcome, took time.Duration, err error) {
+func (m *meter) record(caller int, o outcome, took time.Duration, err error) {
 	p := &m.parts[caller%len(m.parts)]
 	p.mu.Lock()
 	p.record(o, took)
@@ -104,7 +104,7 @@ func (m *benchMeter) record(caller int, o benchOutcome, took time.Duration, err 
 }
 
 // sum returns what all callers have counted so far.
-func (m *benchMeter) sum() *measures {
+func (m *meter) sum() *measures {
 	var sum measures
 	for i := range m.parts {
 		p := &m.parts[i]
@@ -116,7 +116,7 @@ func (m *benchMeter) sum() *measures {
 }
 
 // firstError returns the first error of an outcome.
-func (m *benchMeter) firstError(o benchOutcome) error {
+func (m *meter) firstError(o outcome) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.first[o]

@@ -1,4 +1,6 @@
-package main
+// Package check is the command "onlyonce check": it tests an HTTP API's idempotency
+// from the outside and reports what it found.
+package check
 
 import (
 	"cmp"
@@ -11,8 +13,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func checkCommand() *cobra.Command {
-	var f checkFlags
+// Command returns the command "onlyonce check".
+func Command() *cobra.Command {
+	var f flags
 	cmd := &cobra.Command{
 		Use:   "check URL",
 		Short: "Find out which promises of idempotency an HTTP API keeps",

@@ -1,4 +1,4 @@
-package main
+package bench
 
 import (
 	"encoding/json"
@@ -14,39 +14,39 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 )
 
-// A benchReport is what bench has measured, as --format json prints it.
-type benchReport struct {
-	Callers     int             `json:"callers"`
-	Rate        float64         `json:"rate"`             // asked for; 0: as fast as the answers come
-	Duration    float64         `json:"duration_seconds"` // asked for
-	Duplicates  float64         `json:"duplicates"`       // asked for
-	Keys        string          `json:"keys"`
-	ResultSize  int             `json:"result_size"`
-	Interrupted bool            `json:"interrupted"`
-	Targets     []benchMeasured `json:"targets"`
-	Ratio       *benchRatio     `json:"ratio,omitempty"`
+// A report is what bench has measured, as --format json prints it.
+type report struct {
+	Callers     int        `json:"callers"`
+	Rate        float64    `json:"rate"`             // asked for; 0: as fast as the answers come
+	Duration    float64    `json:"duration_seconds"` // asked for
+	Duplicates  float64    `json:"duplicates"`       // asked for
+	Keys        string     `json:"keys"`
+	ResultSize  int        `json:"result_size"`
+	Interrupted bool       `json:"interrupted"`
+	Targets     []measured `json:"targets"`
+	Ratio       *ratio     `json:"ratio,omitempty"`
 }
 
-// A benchMeasured is what was measured of one target.
-type benchMeasured struct {
-	Target     string                      `json:"target"`
-	Seconds    float64                     `json:"seconds"` // under load
-	Requests   int64                       `json:"requests"`
-	PerSecond  float64                     `json:"per_second"`
-	Duplicates float64                     `json:"duplicates"` // as sent
-	Outcomes   map[string]benchCount       `json:"outcomes"`
-	Latency    map[string]benchPercentiles `json:"latency_microseconds"` // of all, and by outcome
-	Violated   int64                       `json:"violated"`
-	Violations []string                    `json:"violations"` // the first ones
+// A measured is what was measured of one target.
+type measured struct {
+	Target     string               `json:"target"`
+	Seconds    float64              `json:"seconds"` // under load
+	Requests   int64                `json:"requests"`
+	PerSecond  float64              `json:"per_second"`
+	Duplicates float64              `json:"duplicates"` // as sent
+	Outcomes   map[string]count     `json:"outcomes"`
+	Latency    map[string]latencies `json:"latency_microseconds"` // of all, and by outcome
+	Violated   int64                `json:"violated"`
+	Violations []string             `json:"violations"` // the first ones
 }
 
-type benchCount struct {
+type count struct {
 	Count     int64   `json:"count"`
 	PerSecond float64 `json:"per_second"`
 	Error     string  `json:"first_error,omitempty"`
 }
 
-type benchPercentiles struct {
+type latencies struct {
 	P50  int64 `json:"p50"`
 	P90  int64 `json:"p90"`
 	P99  int64 `json:"p99"`
@@ -54,8 +54,8 @@ type benchPercentiles struct {
 	Max  int64 `json:"max"`
 }
 
-// A benchRatio compares the second target with the first.
-type benchRatio struct {
+// A ratio compares the second target with the first.
+type ratio struct {
 	PerSecond float64 `json:"per_second"`
 	Lowest    float64 `json:"per_second_lowest_slice"`
 	Median    float64 `json:"per_second_median_slice"`
@@ -64,8 +64,8 @@ type benchRatio struct {
 	P99       float64 `json:"p99"`
 }
 
-func newBenchReport(c *benchConfig, runs []*benchRun, interrupted bool) *benchReport {
-	b := &benchReport{
+func newReport(c *config, runs []*targetRun, interrupted bool) *report {
+	b := &report{
 		Callers: c.callers, Rate: c.rate, Duration: c.duration.Seconds(), Duplicates: c.duplicates,
 		Keys: c.keys, ResultSize: c.resultSize, Interrupted: interrupted,
 	}
@@ -74,12 +74,12 @@ func newBenchReport(c *benchConfig, runs []*benchRun, interrupted bool) *benchRe
 		b.Targets = append(b.Targets, r.measured())
 	}
 	if len(runs) == 2 {
-		b.Ratio = newBenchRatio(runs, b.Targets)
+		b.Ratio = newRatio(runs, b.Targets)
 	}
 	return b
 }
 
-func (r *benchRun) measured() benchMeasured {
+func (r *targetRun) measured() measured {
 	m := r.meter.sum()
 	took := r.lasted().Seconds()
 	perSecond := func(n int64) float64 {
@@ -88,13 +88,13 @@ func (r *benchRun) measured() benchMeasured {
 		}
 		return float64(n) / took
 	}
-	b := benchMeasured{
+	b := measured{
 		Target: r.target.String(), Seconds: took, Requests: m.requests(), PerSecond: perSecond(m.requests()),
-		Outcomes: map[string]benchCount{}, Latency: map[string]benchPercentiles{"all": percentiles(m.all())},
+		Outcomes: map[string]count{}, Latency: map[string]latencies{"all": percentiles(m.all())},
 	}
-	for o, name := range benchOutcomeNames {
-		of := benchCount{Count: m.counts[o], PerSecond: perSecond(m.counts[o])}
-		if err := r.meter.firstError(benchOutcome(o)); err != nil {
+	for o, name := range outcomeNames {
+		of := count{Count: m.counts[o], PerSecond: perSecond(m.counts[o])}
+		if err := r.meter.firstError(outcome(o)); err != nil {
 			of.Error = err.Error()
 		}
 		b.Outcomes[name] = of
@@ -110,14 +110,14 @@ func (r *benchRun) measured() benchMeasured {
 	return b
 }
 
-func percentiles(h *hdrhistogram.Histogram) benchPercentiles {
-	return benchPercentiles{
+func percentiles(h *hdrhistogram.Histogram) latencies {
+	return latencies{
 		P50: h.ValueAtQuantile(50), P90: h.ValueAtQuantile(90), P99: h.ValueAtQuantile(99),
 		P999: h.ValueAtQuantile(99.9), Max: h.Max(),
 	}
 }
 
-func newBenchRatio(runs []*benchRun, of []benchMeasured) *benchRatio {
+func newRatio(runs []*targetRun, of []measured) *ratio {
 	var each []float64
 	for i := range min(len(runs[0].rates), len(runs[1].rates)) {
 		if runs[0].rates[i] > 0 {
@@ -129,7 +129,7 @@ func newBenchRatio(runs []*benchRun, of []benchMeasured) *benchRatio {
 	}
 	slices.Sort(each)
 	first, second := of[0].Latency["all"], of[1].Latency["all"]
-	return &benchRatio{
+	return &ratio{
 		PerSecond: of[1].PerSecond / of[0].PerSecond,
 		Lowest:    each[0], Median: each[len(each)/2], Highest: each[len(each)-1],
 		P50: float64(second.P50) / float64(max(first.P50, 1)),
@@ -138,7 +138,7 @@ func newBenchRatio(runs []*benchRun, of []benchMeasured) *benchRatio {
 }
 
 // judge returns an error if the promise was broken, or if nothing worked.
-func (b *benchReport) judge() error {
+func (b *report) judge() error {
 	var all []error
 	for _, m := range b.Targets {
 		switch {
@@ -152,13 +152,13 @@ func (b *benchReport) judge() error {
 }
 
 // worked counts what was executed or replayed.
-func (m benchMeasured) worked() int64 {
-	return m.Outcomes[benchOutcomeNames[benchExecuted]].Count + m.Outcomes[benchOutcomeNames[benchReplayed]].Count
+func (m measured) worked() int64 {
+	return m.Outcomes[outcomeNames[outcomeExecuted]].Count + m.Outcomes[outcomeNames[outcomeReplayed]].Count
 }
 
 // firstError is what went wrong most.
-func (m benchMeasured) firstError() string {
-	var worst benchCount
+func (m measured) firstError() string {
+	var worst count
 	for _, o := range m.Outcomes {
 		if o.Error != "" && o.Count > worst.Count {
 			worst = o
@@ -167,7 +167,7 @@ func (m benchMeasured) firstError() string {
 	return worst.Error
 }
 
-func (b *benchReport) print(w io.Writer, format string) error {
+func (b *report) print(w io.Writer, format string) error {
 	if format == "json" {
 		out := json.NewEncoder(plain.JSONTo(w))
 		out.SetEscapeHTML(false)
@@ -188,7 +188,7 @@ func (b *benchReport) print(w io.Writer, format string) error {
 }
 
 // describe says what was asked for.
-func (b *benchReport) describe(w io.Writer, m benchMeasured) {
+func (b *report) describe(w io.Writer, m measured) {
 	rate := "as fast as it answers"
 	if b.Rate > 0 {
 		rate = fmt.Sprintf("%g/s", b.Rate)
@@ -200,10 +200,10 @@ func (b *benchReport) describe(w io.Writer, m benchMeasured) {
 	fmt.Fprintf(w, "%s\n%d callers, %s, for %v%s; %.1f%% repeats (%s)\n\n", m.Target, b.Callers, rate, time.Duration(m.Seconds*float64(time.Second)).Round(time.Millisecond), ended, 100*m.Duplicates, b.Keys)
 }
 
-func (m benchMeasured) print(w io.Writer) {
+func (m measured) print(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(table, "outcome\tcount\tper second\tp50\tp90\tp99\tp99.9\tmax\t")
-	row := func(name string, n int64, perSecond float64, p benchPercentiles) {
+	row := func(name string, n int64, perSecond float64, p latencies) {
 		fmt.Fprintf(table, "%s\t%d\t%.0f\t", strings.ReplaceAll(name, "_", " "), n, perSecond)
 		for _, us := range []int64{p.P50, p.P90, p.P99, p.P999, p.Max} {
 			if n == 0 {
@@ -214,13 +214,13 @@ func (m benchMeasured) print(w io.Writer) {
 		}
 		fmt.Fprintln(table)
 	}
-	for _, name := range benchOutcomeNames {
+	for _, name := range outcomeNames {
 		row(name, m.Outcomes[name].Count, m.Outcomes[name].PerSecond, m.Latency[name])
 	}
 	row("all", m.Requests, m.PerSecond, m.Latency["all"])
 	_ = table.Flush() // into a strings.Builder
 	fmt.Fprintln(w)
-	for _, name := range benchOutcomeNames {
+	for _, name := range outcomeNames {
 		if text := m.Outcomes[name].Error; text != "" {
 			fmt.Fprintf(w, "first %s: %s\n", strings.ReplaceAll(name, "_", " "), plain.Text(text, ""))
 		}
