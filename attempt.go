@@ -89,7 +89,7 @@ func (a *Attempt) SetStatus(status int) {
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.status = int32(status) //nolint:gosec // it was checked
+	a.status = int32(status) // it was checked
 }
 
 // Key derives a key for a step of the command: 32 hexadecimal digits, the same on

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
 // A Config says how a Guard treats its commands. The zero Config is usable.
@@ -35,23 +37,13 @@ const shortestLease = 10 * time.Millisecond
 // withDefaults returns the Config with its zero fields filled in, and panics on
 // nonsense.
 func (c Config) withDefaults() Config {
-	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
-	c.Keep = orDefault("Keep", c.Keep, 24*time.Hour)
-	c.Wait = orDefault("Wait", c.Wait, 0)
-	c.MaxWaiters = orDefault("MaxWaiters", c.MaxWaiters, 4096)
-	c.MaxWaitersPerID = orDefault("MaxWaitersPerID", c.MaxWaitersPerID, 256)
+	c.Lease = defaults.Positive("onlyonce: Config.Lease", c.Lease, 30*time.Second)
+	c.Keep = defaults.Positive("onlyonce: Config.Keep", c.Keep, 24*time.Hour)
+	c.Wait = defaults.Positive("onlyonce: Config.Wait", c.Wait, 0)
+	c.MaxWaiters = defaults.Positive("onlyonce: Config.MaxWaiters", c.MaxWaiters, 4096)
+	c.MaxWaitersPerID = defaults.Positive("onlyonce: Config.MaxWaitersPerID", c.MaxWaitersPerID, 256)
 	if c.Lease < shortestLease {
 		panic(fmt.Sprintf("onlyonce: Config.Lease is %v: write at least %v, or leave it 0 for 30s", c.Lease, shortestLease))
 	}
 	return c
-}
-
-func orDefault[N int | time.Duration](name string, given, otherwise N) N {
-	if given < 0 {
-		panic(fmt.Sprintf("onlyonce: Config.%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
-	}
-	if given == 0 {
-		return otherwise
-	}
-	return given
 }

@@ -175,7 +175,7 @@ func (s *caseScan) foldedHash(i, end int) uint64 {
 		if c == '\\' || c >= utf8.RuneSelf {
 			h = basis
 			for _, r := range s.unquoted(i, end) {
-				h = (h ^ uint64(foldedRune(r))) * prime //nolint:gosec // a rune of a string is not negative
+				h = (h ^ uint64(foldedRune(r))) * prime // a rune of a string is not negative
 			}
 			return h
 		}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
 // A Config says how a Relay works. The zero Config is usable.
@@ -28,30 +30,20 @@ const shortestLease = 10 * time.Millisecond
 // withDefaults returns the Config with its zero fields filled in, and panics on
 // nonsense.
 func (c Config) withDefaults() Config {
-	c.Batch = orDefault("Batch", c.Batch, 500)
-	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
-	c.Timeout = orDefault("Timeout", c.Timeout, 10*time.Second)
-	c.Grace = orDefault("Grace", c.Grace, 5*time.Second)
-	c.Poll = orDefault("Poll", c.Poll, 200*time.Millisecond)
-	c.Backoff = orDefault("Backoff", c.Backoff, 100*time.Millisecond)
-	c.MaxBackoff = orDefault("MaxBackoff", c.MaxBackoff, time.Minute)
-	c.MaxAttempts = orDefault("MaxAttempts", c.MaxAttempts, 20)
-	c.Keep = orDefault("Keep", c.Keep, 0)
-	c.LagEvery = orDefault("LagEvery", c.LagEvery, 10*time.Second)
+	c.Batch = defaults.Positive("outbox: Config.Batch", c.Batch, 500)
+	c.Lease = defaults.Positive("outbox: Config.Lease", c.Lease, 30*time.Second)
+	c.Timeout = defaults.Positive("outbox: Config.Timeout", c.Timeout, 10*time.Second)
+	c.Grace = defaults.Positive("outbox: Config.Grace", c.Grace, 5*time.Second)
+	c.Poll = defaults.Positive("outbox: Config.Poll", c.Poll, 200*time.Millisecond)
+	c.Backoff = defaults.Positive("outbox: Config.Backoff", c.Backoff, 100*time.Millisecond)
+	c.MaxBackoff = defaults.Positive("outbox: Config.MaxBackoff", c.MaxBackoff, time.Minute)
+	c.MaxAttempts = defaults.Positive("outbox: Config.MaxAttempts", c.MaxAttempts, 20)
+	c.Keep = defaults.Positive("outbox: Config.Keep", c.Keep, 0)
+	c.LagEvery = defaults.Positive("outbox: Config.LagEvery", c.LagEvery, 10*time.Second)
 	if c.Lease < shortestLease {
 		panic(fmt.Sprintf("outbox: Config.Lease is %v: write at least %v, or leave it 0 for 30s", c.Lease, shortestLease))
 	}
 	return c
-}
-
-func orDefault[N int | time.Duration](name string, given, otherwise N) N {
-	if given < 0 {
-		panic(fmt.Sprintf("outbox: Config.%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
-	}
-	if given == 0 {
-		return otherwise
-	}
-	return given
 }
 
 // A Relay publishes what is in a queue. Its Run may be called once.

@@ -47,7 +47,7 @@ const maxGivenUp = 30
 // on the same connection hangs up just when its answer is there, net/http ends the
 // connection with that error for the request that has it by then.
 func givenUp(err error) bool {
-	return err == context.Canceled || err == context.DeadlineExceeded || err == h1.ErrInterim //nolint:errorlint // a time limit of net/http's own is DeadlineExceeded, too
+	return err == context.Canceled || err == context.DeadlineExceeded || err == h1.ErrInterim // a time limit of net/http's own is DeadlineExceeded, too
 }
 
 // isSafe reports whether a request may be sent twice: it only reads (RFC 9110,

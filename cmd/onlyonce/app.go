@@ -137,7 +137,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 	}
 	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
 		FingerprintSecret: a.secret,
-		Tenant:            tenant, KeyTTL: cfg.itemsKeyTTL, PurgeEvery: -1, Lease: cfg.lease,
+		Tenant:            tenant, Keep: cfg.itemsKeyTTL, PurgeEvery: -1, Lease: cfg.lease,
 		Observer: a.counts.items.observe, Log: log, ShowKey: cfg.log.showKey(),
 	}); err != nil {
 		return err
@@ -148,7 +148,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 	}
 	a.sandboxes, err = sandboxes.New(ctx, a.store.DB, a.store.Store, sandboxes.Config{
 		Dir:    filepath.Join(cfg.data, "workspaces"),
-		KeyTTL: cfg.sandboxesKeyTTL, MaxExtend: cfg.sandboxesMaxExtend, IdleTimeout: cfg.sandboxesIdleTimeout,
+		Keep: cfg.sandboxesKeyTTL, MaxExtend: cfg.sandboxesMaxExtend, IdleTimeout: cfg.sandboxesIdleTimeout,
 		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		FingerprintSecret: a.secret,

@@ -53,7 +53,7 @@ func (a *app) makeOrders(ctx context.Context, cfg serveConfig, log *slog.Logger)
 	a.metrics.registry.MustRegister(events)
 	a.orders, err = orders.New(ctx, a.ordersIn.DB, a.ordersIn.Store, a.ordersIn.Outbox(), orders.Config{
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
-		KeyTTL: cfg.orders.keyTTL, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
+		Keep: cfg.orders.keyTTL, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
 		FingerprintSecret: a.inOrders,
 		PurgeEvery:        -1, MaxAttempts: cfg.orders.maxAttempts,
 		Broker: cfg.orders.broker, BrokerName: cfg.orders.brokerName,

@@ -58,7 +58,7 @@ func TestUnsafeSettingsOfPostgresAreRefused(t *testing.T) {
 
 	server.Kill()
 	server.Kind = faults.PostgreSQL
-	if err := os.WriteFile(filepath.Join(server.Data(), "standby.signal"), nil, 0o644); err != nil { //nolint:gosec // the server reads it
+	if err := os.WriteFile(filepath.Join(server.Data(), "standby.signal"), nil, 0o644); err != nil { // the server reads it
 		t.Fatal(err)
 	}
 	server.start(t)

@@ -11,7 +11,7 @@ import (
 // shared is a directory of what is made once for several tests.
 var shared = sync.OnceValues(func() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "onlyonce"); err == nil {
-		err = os.Chmod(dir, 0o755) //nolint:gosec // other users run servers on copies of what is in it
+		err = os.Chmod(dir, 0o755) // other users run servers on copies of what is in it
 	}
 	atEnd = func() { _ = os.RemoveAll(dir) }
 	return dir, err

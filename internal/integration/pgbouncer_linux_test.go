@@ -49,11 +49,11 @@ pool_mode = transaction
 default_pool_size = 4
 unix_socket_dir =
 `, u.Hostname(), u.Port(), u.Path[1:], u.User.Username(), schema.name, port)
-	if err := os.WriteFile(config, []byte(text), 0o644); err != nil { //nolint:gosec // another user reads it
+	if err := os.WriteFile(config, []byte(text), 0o644); err != nil { // another user reads it
 		t.Fatal(err)
 	}
 	for d := dir; d != os.TempDir() && d != "/"; d = filepath.Dir(d) {
-		if err := os.Chmod(d, 0o755); err != nil { //nolint:gosec // as above
+		if err := os.Chmod(d, 0o755); err != nil { // as above
 			t.Fatal(err)
 		}
 	}

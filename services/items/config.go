@@ -2,13 +2,13 @@ package items
 
 import (
 	"database/sql"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
 // A Store keeps the answers, in the database of the items.
@@ -25,7 +25,7 @@ type Config struct {
 	// httponce.SingleTenant, all callers are one.
 	Tenant func(*http.Request) string
 
-	KeyTTL     time.Duration // how long a key is remembered; default 1h
+	Keep       time.Duration // how long a key is remembered; default 1h
 	PurgeEvery time.Duration // how often Run deletes what has expired in the store, whichever API wrote it; default 10m; negative: not at all
 	Lease      time.Duration // how long the transaction of a request may take; default 30s
 
@@ -43,11 +43,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.KeyTTL = orDefault("KeyTTL", c.KeyTTL, time.Hour)
+	c.Keep = defaults.Positive("items: Config.Keep", c.Keep, time.Hour)
 	if c.PurgeEvery == 0 {
 		c.PurgeEvery = 10 * time.Minute
 	}
-	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
+	c.Lease = defaults.Positive("items: Config.Lease", c.Lease, 30*time.Second)
 	if c.Tenant == nil {
 		c.Tenant = httponce.SingleTenant
 	}
@@ -55,14 +55,4 @@ func (c Config) withDefaults() Config {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return c
-}
-
-func orDefault(name string, given, otherwise time.Duration) time.Duration {
-	if given < 0 {
-		panic(fmt.Sprintf("items: Config.%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
-	}
-	if given == 0 {
-		return otherwise
-	}
-	return given
 }

@@ -132,7 +132,7 @@ func TestAnExpiredKeyCanBeUsedAgain(t *testing.T) {
 }
 
 func TestTheKeysTimeToLiveIsConfigurable(t *testing.T) {
-	w := newWorld(t, Config{KeyTTL: 2 * time.Minute})
+	w := newWorld(t, Config{Keep: 2 * time.Minute})
 	first := w.post(mug, key, "k1")
 	w.age(time.Minute)
 	same(t, first, w.post(mug, key, "k1"))

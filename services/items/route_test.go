@@ -65,11 +65,11 @@ func TestAPanicIsAnInternalError(t *testing.T) {
 
 func TestNonsenseInTheConfigPanics(t *testing.T) {
 	defer func() {
-		if p, _ := recover().(string); !strings.Contains(p, "KeyTTL") {
+		if p, _ := recover().(string); !strings.Contains(p, "Keep") {
 			t.Errorf("panic %q", p)
 		}
 	}()
-	Config{KeyTTL: -1}.withDefaults()
+	Config{Keep: -1}.withDefaults()
 }
 
 func TestTheObserverIsToldOfEveryDecision(t *testing.T) {

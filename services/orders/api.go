@@ -39,7 +39,7 @@ func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config
 	a := &API{cfg: cfg.withDefaults(), db: db, store: store, outbox: events}
 	a.callers = caller.Policy{Tokens: cfg.Tokens, AllowAnonymous: cfg.AllowAnonymous, Header: "X-Tenant-ID"}
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{
-		Keep: a.cfg.KeyTTL, Lease: a.cfg.Lease, KeepFailures: a.cfg.KeepFailures, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
+		Keep: a.cfg.Keep, Lease: a.cfg.Lease, KeepFailures: a.cfg.KeepFailures, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
 	})
 	a.inbox = a.newInbox()
 	a.move = a.runHere

@@ -3,11 +3,11 @@ package orders
 import (
 	"context"
 	"database/sql"
-	"fmt"
 	"log/slog"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/internal/caller"
 )
@@ -34,14 +34,14 @@ type Config struct {
 	Tokens         Tokens // whose bearer token is whose; the owner is the tenant; none: nobody has one
 	AllowAnonymous bool   // a caller without a token may name its tenant in X-Tenant-ID, unless that tenant has a token
 
-	KeyTTL       time.Duration // how long a key is remembered; default 24h
+	Keep         time.Duration // how long a key is remembered; default 24h
 	Lease        time.Duration // how long the transaction of a create may take, and at most how long a relay that died keeps its events; default 30s
 	MaxWait      time.Duration // the most that "Prefer: wait=N" is granted; default 10s
 	KeepFailures bool          // answer the repeat of a create that failed with the failure; default: it runs again
 	PurgeEvery   time.Duration // how often Run deletes what has expired in the store, whichever API wrote it; default 10m; negative: not at all
 
-	MaxAttempts int           // how often an event may fail before it is parked, with its error; default 10
-	MessageTTL  time.Duration // how long the consumer remembers a message that it handled; default 168h
+	MaxAttempts  int           // how often an event may fail before it is parked, with its error; default 10
+	KeepMessages time.Duration // how long the consumer remembers a message that it handled; default 168h
 
 	// Broker is the URL of the broker through which events go to the consumer:
 	// nats://… for JetStream, amqp://… for RabbitMQ. Default: none; the outbox
@@ -70,11 +70,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.KeyTTL = orDefault("KeyTTL", c.KeyTTL, 24*time.Hour)
-	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
-	c.MaxWait = orDefault("MaxWait", c.MaxWait, 10*time.Second)
-	c.MaxAttempts = orDefault("MaxAttempts", c.MaxAttempts, 10)
-	c.MessageTTL = orDefault("MessageTTL", c.MessageTTL, 7*24*time.Hour)
+	c.Keep = defaults.Positive("orders: Config.Keep", c.Keep, 24*time.Hour)
+	c.Lease = defaults.Positive("orders: Config.Lease", c.Lease, 30*time.Second)
+	c.MaxWait = defaults.Positive("orders: Config.MaxWait", c.MaxWait, 10*time.Second)
+	c.MaxAttempts = defaults.Positive("orders: Config.MaxAttempts", c.MaxAttempts, 10)
+	c.KeepMessages = defaults.Positive("orders: Config.KeepMessages", c.KeepMessages, 7*24*time.Hour)
 	if c.PurgeEvery == 0 {
 		c.PurgeEvery = 10 * time.Minute
 	}
@@ -82,14 +82,4 @@ func (c Config) withDefaults() Config {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return c
-}
-
-func orDefault[N int | time.Duration](name string, given, otherwise N) N {
-	if given < 0 {
-		panic(fmt.Sprintf("orders: Config.%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
-	}
-	if given == 0 {
-		return otherwise
-	}
-	return given
 }

@@ -12,13 +12,13 @@ import (
 
 func TestTheTimesHaveTheirDefaults(t *testing.T) {
 	c := Config{}.withDefaults()
-	if c.KeyTTL != 24*time.Hour || c.Lease != 30*time.Second || c.MaxWait != 10*time.Second || c.PurgeEvery != 10*time.Minute || c.AllowAnonymous || c.KeepFailures {
+	if c.Keep != 24*time.Hour || c.Lease != 30*time.Second || c.MaxWait != 10*time.Second || c.PurgeEvery != 10*time.Minute || c.AllowAnonymous || c.KeepFailures {
 		t.Errorf("they are %+v", c)
 	}
 }
 
 func TestANegativeTimeIsRefusedWithWhatToWriteInstead(t *testing.T) {
-	for name, c := range map[string]Config{"KeyTTL": {KeyTTL: -1}, "Lease": {Lease: -1}, "MaxWait": {MaxWait: -1}} {
+	for name, c := range map[string]Config{"Keep": {Keep: -1}, "Lease": {Lease: -1}, "MaxWait": {MaxWait: -1}} {
 		func() {
 			defer func() {
 				if text := fmt.Sprint(recover()); !strings.Contains(text, "orders: Config."+name) || !strings.Contains(text, "or leave it 0") {

@@ -138,7 +138,7 @@ func plain(o jsonbody.Object, name string, most int) (string, error) {
 
 // within says in which element of the body a fault is.
 func within(element string, err error) error {
-	fault, ok := err.(*jsonbody.Fault) //nolint:errorlint // add returns no other
+	fault, ok := err.(*jsonbody.Fault) // add returns no other
 	switch {
 	case !ok:
 		return err

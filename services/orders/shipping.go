@@ -22,7 +22,7 @@ const redelivery = 30 * time.Second
 // newInbox returns the consumer's inbox. A broker would deliver for ever what
 // fails; without one the outbox parks it.
 func (a *API) newInbox() *inbox.TxInbox[*sql.Tx] {
-	cfg := inbox.Config{Consumer: consumer, Redelivery: redelivery, Keep: a.cfg.MessageTTL, Observer: onlyonce.SlogObserver(a.cfg.Log, a.cfg.ShowKey)}
+	cfg := inbox.Config{Consumer: consumer, Redelivery: redelivery, Keep: a.cfg.KeepMessages, Observer: onlyonce.SlogObserver(a.cfg.Log, a.cfg.ShowKey)}
 	if a.cfg.Broker != "" {
 		cfg.MaxAttempts, cfg.Poison = a.cfg.MaxAttempts, a.poison
 	}

@@ -251,7 +251,7 @@ func TestAnExpiredKeyIsNewAndIsDeleted(t *testing.T) {
 		if err := <-ended; err != nil {
 			w.t.Error(err)
 		}
-	}, func(c *Config) { c.KeyTTL, c.PurgeEvery = 300*time.Millisecond, 20*time.Millisecond })
+	}, func(c *Config) { c.Keep, c.PurgeEvery = 300*time.Millisecond, 20*time.Millisecond })
 }
 
 func Test50ParallelPostsWithOneKeyMakeOneOrderOneEventAndOneShipment(t *testing.T) {

@@ -36,7 +36,7 @@ type API struct {
 func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db, store: store, sessions: sessions{list: map[string]string{}}}
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{
-		Keep: a.cfg.KeyTTL, Lease: a.cfg.Lease, Wait: a.cfg.Wait, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
+		Keep: a.cfg.Keep, Lease: a.cfg.Lease, Wait: a.cfg.Wait, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
 	})
 	a.mux = a.routes()
 	if err := a.open(ctx); err != nil {

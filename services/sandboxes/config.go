@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
 // A Store keeps the answers, in the database of the sandboxes.
@@ -20,7 +21,7 @@ type Store interface {
 type Config struct {
 	Dir string // the directory of the workspaces; made if it is not there
 
-	KeyTTL      time.Duration // how long a key is remembered; default 24h
+	Keep        time.Duration // how long a key is remembered; default 24h
 	MaxExtend   int64         // the largest extend_by, in seconds; default 86400
 	IdleTimeout time.Duration // how long a session lasts without a keepalive, in whole seconds; default 10m
 	Lease       time.Duration // how long the transaction of a keyed command may take; default 30s
@@ -59,14 +60,14 @@ func (c Config) withDefaults() Config {
 	if c.Dir == "" {
 		panic("sandboxes: Config.Dir is empty: name a directory for the workspaces")
 	}
-	c.KeyTTL = orDefault("KeyTTL", c.KeyTTL, 24*time.Hour)
-	c.MaxExtend = orDefault("MaxExtend", c.MaxExtend, 86400)
-	c.IdleTimeout = orDefault("IdleTimeout", c.IdleTimeout, 10*time.Minute)
-	c.Lease = orDefault("Lease", c.Lease, 30*time.Second)
+	c.Keep = defaults.Positive("sandboxes: Config.Keep", c.Keep, 24*time.Hour)
+	c.MaxExtend = defaults.Positive("sandboxes: Config.MaxExtend", c.MaxExtend, 86400)
+	c.IdleTimeout = defaults.Positive("sandboxes: Config.IdleTimeout", c.IdleTimeout, 10*time.Minute)
+	c.Lease = defaults.Positive("sandboxes: Config.Lease", c.Lease, 30*time.Second)
 	if c.Wait < 0 {
 		c.Wait = 0
 	} else {
-		c.Wait = orDefault("Wait", c.Wait, 10*time.Second)
+		c.Wait = defaults.Positive("sandboxes: Config.Wait", c.Wait, 10*time.Second)
 	}
 	if c.IdleTimeout%time.Second != 0 {
 		panic(fmt.Sprintf("sandboxes: Config.IdleTimeout is %v: write whole seconds", c.IdleTimeout))
@@ -89,14 +90,4 @@ func (c Config) withDefaults() Config {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
 	return c
-}
-
-func orDefault[N int64 | time.Duration](name string, given, otherwise N) N {
-	if given < 0 {
-		panic(fmt.Sprintf("sandboxes: Config.%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
-	}
-	if given == 0 {
-		return otherwise
-	}
-	return given
 }

@@ -94,7 +94,7 @@ func TestAnExpiredKeyIsNew(t *testing.T) {
 }
 
 func TestTheKeysTimeToLiveIsConfigurable(t *testing.T) {
-	w := newWorld(t, func(c *Config) { c.KeyTTL = 90 * time.Second })
+	w := newWorld(t, func(c *Config) { c.Keep = 90 * time.Second })
 	w.create(`{}`, key, "k1")
 	if n := w.count("SELECT (expires_at - settled_at) / 1000000 FROM onlyonce_records"); n != 90 {
 		t.Errorf("a key is kept for %d s", n)

@@ -12,13 +12,13 @@
 package memstore
 
 import (
-	"fmt"
 	"hash/maphash"
 	"math"
 	"sync/atomic"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
 // A Config bounds what a Store holds. The zero Config is usable.
@@ -52,19 +52,9 @@ var (
 
 // New returns an empty Store.
 func New(cfg Config) *Store {
-	cfg.MaxRecords = int(orDefault("MaxRecords", int64(cfg.MaxRecords), 1_000_000))
-	cfg.MaxBytes = orDefault("MaxBytes", cfg.MaxBytes, 256<<20)
+	cfg.MaxRecords = int(defaults.Positive("memstore: Config.MaxRecords", int64(cfg.MaxRecords), 1_000_000))
+	cfg.MaxBytes = defaults.Positive("memstore: Config.MaxBytes", cfg.MaxBytes, 256<<20)
 	return &Store{cfg: cfg, start: time.Now(), seed: maphash.MakeSeed()}
-}
-
-func orDefault(name string, given, otherwise int64) int64 {
-	if given < 0 {
-		panic(fmt.Sprintf("memstore: Config.%s is negative (%d): write a positive value, or leave it 0 for the default, %d", name, given, otherwise))
-	}
-	if given == 0 {
-		return otherwise
-	}
-	return given
 }
 
 // lock returns the shard of id, locked, and the hash by which it knows id.

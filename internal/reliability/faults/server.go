@@ -225,7 +225,7 @@ func (s *Server) setUp(shared string) (data string, err error) {
 	blank.Dir = filepath.Join(shared, s.Kind.Driver)
 	s.Kind.setups.Lock()
 	defer s.Kind.setups.Unlock()
-	err = os.Mkdir(blank.Dir, 0o755) //nolint:gosec // another user runs the server
+	err = os.Mkdir(blank.Dir, 0o755) // another user runs the server
 	if errors.Is(err, os.ErrExist) {
 		return blank.Data(), nil
 	}

@@ -182,7 +182,7 @@ func verdictOf(err error) Verdict {
 	switch {
 	case err == nil:
 		return Done
-	case err == errOwn: //nolint:errorlint // the store must return it as it is
+	case err == errOwn: // the store must return it as it is
 		return Own
 	}
 	return Doubt

@@ -17,5 +17,5 @@ func (c *conn) alive() bool {
 		n, received = syscall.Read(int(fd), one[:])
 		return true
 	})
-	return err == nil && n < 0 && (received == syscall.EAGAIN || received == syscall.EWOULDBLOCK) //nolint:errorlint // syscall.Read returns nothing else
+	return err == nil && n < 0 && (received == syscall.EAGAIN || received == syscall.EWOULDBLOCK) // syscall.Read returns nothing else
 }

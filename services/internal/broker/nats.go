@@ -182,7 +182,7 @@ func (b *natsBroker) decode(m jetstream.Msg, done func()) delivery {
 		return m.Ack()
 	}}
 	if meta, err := m.Metadata(); err == nil {
-		d.tries = int(meta.NumDelivered) //nolint:gosec // a count of deliveries
+		d.tries = int(meta.NumDelivered) // a count of deliveries
 		d.message.CreatedAt = meta.Timestamp
 	}
 	d.retry = func(after time.Duration) error {

@@ -43,7 +43,7 @@ func NewToken() []byte {
 
 // TokenLock is the number of the lock that a transaction holds until it has
 // ended, so that a store that asks what became of it can wait for that.
-func TokenLock(token []byte) int64 { return int64(binary.BigEndian.Uint64(token)) } //nolint:gosec // any 64 bits will do
+func TokenLock(token []byte) int64 { return int64(binary.BigEndian.Uint64(token)) } // any 64 bits will do
 
 // ErrRepeated is the error of a write that was sent again because its answer was
 // lost, and did not find its hold any more.

@@ -1,0 +1,20 @@
+// Package defaults takes the defaults of settings.
+package defaults
+
+import (
+	"fmt"
+	"time"
+)
+
+// Positive returns what was given for a setting, or otherwise if that is 0. It
+// panics on a negative value. The name has the package's, such as
+// "onlyonce: Config.Lease".
+func Positive[N int | int64 | time.Duration](name string, given, otherwise N) N {
+	switch {
+	case given < 0:
+		panic(fmt.Sprintf("%s is negative (%v): write a positive value, or leave it 0 for the default, %v", name, given, otherwise))
+	case given == 0:
+		return otherwise
+	}
+	return given
+}
