@@ -15,7 +15,7 @@ const (
 	CodeTenantMissing    = "tenant_missing"          // 401: Config.Tenant returned ""
 	CodeBodyTooLarge     = "body_too_large"          // 413
 	CodeBodyEncoded      = "body_encoded"            // 415: the key is looked for in the body, which has a Content-Encoding
-	CodeBodyUnreadable   = "body_unreadable"         // 400: the body did not come to its end
+	CodeBodyUnreadable   = "body_unreadable"         // 400: the body is malformed or truncated
 	CodeKeyReused        = "idempotency_key_reused"  // 422: the key was used for a different request
 	CodeInProgress       = "request_in_progress"     // 409: another request with the key is running
 	CodeOutcomeUnknown   = "outcome_unknown"         // 409: nobody knows whether the command took effect; 500 for a handler of WrapTx that says so
@@ -92,46 +92,46 @@ func (p Problem) sayWhen(h http.Header) {
 var (
 	keyMissing = Problem{
 		Code: CodeKeyMissing, Status: http.StatusBadRequest, Title: "The request has no idempotency key",
-		Detail: "The request must have an idempotency key. Send a new, random one with every new command, and the same one with every repeat.",
+		Detail: "The request must have an idempotency key. Send a new random key with each new command, and the same key with each retry.",
 	}
 	keyInvalid = Problem{
 		Code: CodeKeyInvalid, Status: http.StatusBadRequest, Title: "The idempotency key is not valid",
 	}
 	tenantMissing = Problem{
 		Code: CodeTenantMissing, Status: http.StatusUnauthorized, Title: "The caller could not be identified",
-		Detail: "The caller could not be identified, and a request with an idempotency key must come from a known one. Nothing was done.",
+		Detail: "The caller could not be identified, and a request with an idempotency key must come from a known caller. Nothing was done.",
 	}
 	bodyTooLarge = Problem{
-		Code: CodeBodyTooLarge, Status: http.StatusRequestEntityTooLarge, Title: "The request's body is too large",
-		Detail: "The request's body is longer than is accepted. Nothing was done.",
+		Code: CodeBodyTooLarge, Status: http.StatusRequestEntityTooLarge, Title: "The request body is too large",
+		Detail: "The request body is longer than the server accepts. Nothing was done.",
 	}
 	bodyEncoded = Problem{
-		Code: CodeBodyEncoded, Status: http.StatusUnsupportedMediaType, Title: "The request's body has a content coding",
-		Detail: "The idempotency key is looked for in the request's body, which must have no Content-Encoding. Nothing was done.",
+		Code: CodeBodyEncoded, Status: http.StatusUnsupportedMediaType, Title: "The request body has a Content-Encoding",
+		Detail: "The idempotency key is read from the request body, which must not have a Content-Encoding. Nothing was done.",
 	}
 	bodyUnreadable = Problem{
-		Code: CodeBodyUnreadable, Status: http.StatusBadRequest, Title: "The request's body did not come to its end",
-		Detail: "The request's body is malformed, or did not come to its end in time. Nothing was done. Send the request again, with the same key.", Retryable: true,
+		Code: CodeBodyUnreadable, Status: http.StatusBadRequest, Title: "The request body is malformed or truncated",
+		Detail: "The request body is malformed, truncated, or took too long to arrive. Nothing was done. Send the request again with the same key.", Retryable: true,
 	}
 	keyReused = Problem{
 		Code: CodeKeyReused, Status: http.StatusUnprocessableEntity, Title: "The idempotency key was used for a different request",
-		Detail: "The idempotency key was used before, for a different request. Nothing was done. Send a different request with a new key.",
+		Detail: "The idempotency key was used before for a different request. Nothing was done. Use a new key for a different request.",
 	}
 	inProgress = Problem{
 		Code: CodeInProgress, Status: http.StatusConflict, Title: "A request with this idempotency key is in progress",
-		Detail: "A request with this idempotency key is still running. Send the request again later, with the same key, to get its answer.", Retryable: true,
+		Detail: "A request with this idempotency key is still running. Send the request again later with the same key to get its response.", Retryable: true,
 	}
 	outcomeUnknown = Problem{
-		Code: CodeOutcomeUnknown, Status: http.StatusConflict, Title: "Nobody knows whether the request took effect",
-		Detail: "An earlier request with this key may or may not have taken effect. Someone has to look before it is sent again.",
+		Code: CodeOutcomeUnknown, Status: http.StatusConflict, Title: "The outcome of the request is unknown",
+		Detail: "An earlier request with this key may or may not have taken effect. It will not run again until an operator has resolved it.",
 	}
 	commandFailed = Problem{
 		Code: CodeCommandFailed, Status: http.StatusInternalServerError, Title: "The request failed",
-		Detail: "The request failed and was not carried out. Send it again, with the same key.", Retryable: true,
+		Detail: "The request failed and was not carried out. Send it again with the same key.", Retryable: true,
 	}
 	failureKept = Problem{
 		Code: CodeCommandFailed, Status: http.StatusInternalServerError, Title: "The request failed",
-		Detail: "The request failed, and a repeat with the same key fails in the same way.",
+		Detail: "The request failed. A retry with the same key gets the same response.",
 	}
 	fingerprintMissing = Problem{
 		Code: CodeCommandFailed, Status: http.StatusInternalServerError, Title: "The request failed",
@@ -139,21 +139,21 @@ var (
 		Err:    errors.New("httponce: Config.Fingerprint returned nothing: return a hash of the request, or set Config.SkipFingerprint to compare nothing"),
 	}
 	answerTooLarge = Problem{
-		Code: CodeAnswerTooLarge, Status: http.StatusInternalServerError, Title: "The answer is too large",
-		Detail: "The request was not carried out, because its answer is too large to be committed with it.",
+		Code: CodeAnswerTooLarge, Status: http.StatusInternalServerError, Title: "The response is too large",
+		Detail: "The request was not carried out, because its response is too large to be committed with it.",
 	}
 	tooMany = Problem{
 		Code: CodeTooManyRequests, Status: http.StatusTooManyRequests, Title: "Too many requests",
-		Detail: "The caller has reached its limit of requests. Nothing was done. Send the request again later, with the same key.", Retryable: true,
+		Detail: "The caller has reached one of its limits. Nothing was done. Send the request again later with the same key.", Retryable: true,
 	}
 	overloaded = Problem{
 		Code: CodeOverloaded, Status: http.StatusServiceUnavailable, Title: "The server is busy",
-		Detail: "The server is at the limit of what it handles at a time. Nothing was done. Send the request again later, with the same key.", Retryable: true,
+		Detail: "The server has reached one of its limits. Nothing was done. Send the request again later with the same key.", Retryable: true,
 		RetryAfter: time.Second,
 	}
 	storeUnavailable = Problem{
-		Code: CodeStoreUnavailable, Status: http.StatusServiceUnavailable, Title: "The request can't be protected now",
-		Detail: "The store of idempotency keys can't be reached, so the request was not run. Send it again later, with the same key.", Retryable: true, RetryAfter: 5 * time.Second,
+		Code: CodeStoreUnavailable, Status: http.StatusServiceUnavailable, Title: "The idempotency store is unavailable",
+		Detail: "The store of idempotency keys is unavailable, so the request was not run. Send it again later with the same key.", Retryable: true, RetryAfter: 5 * time.Second,
 	}
 )
 

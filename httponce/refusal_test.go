@@ -28,7 +28,7 @@ func TestAProblemIsADocument(t *testing.T) {
 	r := httptest.NewRequest("POST", "/orders", nil)
 	want := map[string]any{
 		"type": "about:blank", "title": "Bad Request", "status": 400.0, "code": "idempotency_key_missing", "retryable": false,
-		"detail": "The request must have an idempotency key. Send a new, random one with every new command, and the same one with every repeat.",
+		"detail": "The request must have an idempotency key. Send a new random key with each new command, and the same key with each retry.",
 	}
 	check := func(w *httptest.ResponseRecorder) {
 		t.Helper()
@@ -358,10 +358,10 @@ func TestEveryRefusalSaysItsReasonInWords(t *testing.T) {
 		return p.Detail
 	}
 	for want, w := range map[string]*httptest.ResponseRecorder{
-		"used before, for a different request": post(h, "used", "y"),
-		"body is longer":                       post(h, "k", "12345678901"),
-		"must have an idempotency key":         serve(h, httptest.NewRequest("POST", "/orders", nil)),
-		"could not be identified":              post(httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), byTenant), "k", "x"),
+		"used before for a different request": post(h, "used", "y"),
+		"body is longer":                      post(h, "k", "12345678901"),
+		"must have an idempotency key":        serve(h, httptest.NewRequest("POST", "/orders", nil)),
+		"could not be identified":             post(httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), byTenant), "k", "x"),
 	} {
 		if got := detail(w); !strings.Contains(got, want) {
 			t.Errorf("status %d has the detail %q, without %q", w.Code, got, want)

@@ -80,7 +80,7 @@ func (d *delivery) begin() {
 	}
 	d.rt.setAnswer(h)
 	if len(h["Content-Type"]) == 0 {
-		h["Content-Type"] = nil // else net/http guesses what the server behind did not say
+		h["Content-Type"] = nil // else net/http guesses what the upstream did not say
 	}
 	d.w.WriteHeader(d.res.Status())
 	if d.events {

@@ -87,7 +87,7 @@ func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, body, rt.MaxBody)
 		}
 	}
-	w.Header()["Content-Type"] = nil // else net/http guesses what the server behind does not say
+	w.Header()["Content-Type"] = nil // else net/http guesses what the upstream does not say
 	rt.through.ServeHTTP(bounded, r)
 	broken = false
 	dropOurs(w.Header()) // what is left to be sent: trailers
@@ -190,20 +190,20 @@ func (rt *route) refuseBody(w http.ResponseWriter, r *http.Request, p httponce.P
 
 var (
 	bodyTooLarge = httponce.Problem{
-		Code: httponce.CodeBodyTooLarge, Status: http.StatusRequestEntityTooLarge, Title: "The request's body is too large",
-		Detail: "The request's body is longer than is accepted. Nothing was done.",
+		Code: httponce.CodeBodyTooLarge, Status: http.StatusRequestEntityTooLarge, Title: "The request body is too large",
+		Detail: "The request body is longer than the server accepts. Nothing was done.",
 	}
 	bodyUnreadable = httponce.Problem{
-		Code: httponce.CodeBodyUnreadable, Status: http.StatusBadRequest, Title: "The request's body did not come to its end",
-		Detail: "The request's body is malformed, or did not come to its end in time.",
+		Code: httponce.CodeBodyUnreadable, Status: http.StatusBadRequest, Title: "The request body is malformed or truncated",
+		Detail: "The request body is malformed, truncated, or took too long to arrive.",
 	}
 	noAnswer = httponce.Problem{
-		Code: "upstream_failed", Status: http.StatusBadGateway, Title: "The server behind gave no answer",
-		Detail: "The server behind gave no answer. Nobody knows whether the request took effect.",
+		Code: "upstream_failed", Status: http.StatusBadGateway, Title: "The upstream did not respond",
+		Detail: "The upstream did not respond. The request may or may not have taken effect.",
 	}
 	noAnswerInTime = httponce.Problem{
-		Code: "upstream_failed", Status: http.StatusGatewayTimeout, Title: "The server behind gave no answer in time",
-		Detail: "The server behind gave no answer in time. Nobody knows whether the request took effect.",
+		Code: "upstream_failed", Status: http.StatusGatewayTimeout, Title: "The upstream did not respond in time",
+		Detail: "The upstream did not respond in time. The request may or may not have taken effect.",
 	}
 )
 

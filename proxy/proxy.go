@@ -164,11 +164,11 @@ func misunderstood(why error) httponce.Problem {
 
 var (
 	requestInvalid = httponce.Problem{
-		Code: "request_invalid", Status: http.StatusBadRequest, Title: "The request can be misunderstood",
+		Code: "request_invalid", Status: http.StatusBadRequest, Title: "The request is ambiguous or malformed",
 		Detail: "Nothing was done.",
 	}
 	noRoute = httponce.Problem{
-		Code: "no_route", Status: http.StatusNotFound, Title: "There is no such path", Detail: "No route leads to this method and path. Nothing was done.",
+		Code: "no_route", Status: http.StatusNotFound, Title: "No route matches", Detail: "No route matches this method and path. Nothing was done.",
 	}
 )
 

@@ -93,21 +93,21 @@ func lost(err error) httponce.Problem {
 
 var (
 	unreachable = httponce.Problem{
-		Code: "upstream_unreachable", Status: http.StatusServiceUnavailable, Title: "The server behind can't be reached",
-		Detail: "The server behind can't be reached, and nothing was done. Send the request again later, with the same key.", Retryable: true, RetryAfter: time.Second,
+		Code: "upstream_unreachable", Status: http.StatusServiceUnavailable, Title: "The upstream is unreachable",
+		Detail: "The upstream is unreachable, and nothing was done. Send the request again later with the same key.", Retryable: true, RetryAfter: time.Second,
 	}
 	busy = httponce.Problem{
-		Code: "upstream_busy", Status: http.StatusServiceUnavailable, Title: "The server behind is busy",
-		Detail: "The server behind is already handling as many requests as it is sent at a time. Nothing was done. Send the request again later.", Retryable: true, RetryAfter: time.Second,
+		Code: "upstream_busy", Status: http.StatusServiceUnavailable, Title: "The upstream is busy",
+		Detail: "The upstream is already handling the largest number of requests that the proxy sends at a time. Nothing was done. Send the request again later.", Retryable: true, RetryAfter: time.Second,
 	}
 	outcomeLost = httponce.Problem{
-		Code: "upstream_failed", Status: http.StatusBadGateway, Title: "The server behind gave no answer",
-		Detail:    "The server behind gave no answer, and nobody knows whether the request took effect. Send it again with the same key, never with another.",
+		Code: "upstream_failed", Status: http.StatusBadGateway, Title: "The upstream did not respond",
+		Detail:    "The upstream did not respond, and the request may or may not have taken effect. Send it again with the same key, never with a new one.",
 		Retryable: true,
 	}
 	outcomeLate = httponce.Problem{
-		Code: "upstream_failed", Status: http.StatusGatewayTimeout, Title: "The server behind gave no answer in time",
-		Detail:    "The server behind gave no answer in time, and nobody knows whether the request took effect. Send it again with the same key, never with another.",
+		Code: "upstream_failed", Status: http.StatusGatewayTimeout, Title: "The upstream did not respond in time",
+		Detail:    "The upstream did not respond in time, and the request may or may not have taken effect. Send it again with the same key, never with a new one.",
 		Retryable: true,
 	}
 )

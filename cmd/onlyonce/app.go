@@ -147,7 +147,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 		wait = -1 // not at all; 0 would be the default
 	}
 	a.sandboxes, err = sandboxes.New(ctx, a.store.DB, a.store.Store, sandboxes.Config{
-		Dir:    filepath.Join(cfg.data, "workspaces"),
+		Dir:  filepath.Join(cfg.data, "workspaces"),
 		Keep: cfg.sandboxesKeyTTL, MaxExtend: cfg.sandboxesMaxExtend, IdleTimeout: cfg.sandboxesIdleTimeout,
 		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,

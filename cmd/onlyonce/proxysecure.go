@@ -103,7 +103,7 @@ func (s *security) admits(r *http.Request) bool {
 // otherConnection is what the client is told instead.
 var otherConnection = httponce.Problem{
 	Code: "client_certificate_required", Status: http.StatusMisdirectedRequest, Retryable: true,
-	Title:  "The connection was made under other settings",
+	Title:  "The connection was made under old settings",
 	Detail: "The certificates that clients must show have changed. Send the request again over a new connection.",
 }
 

@@ -117,7 +117,7 @@ func TestAPanicIsAnInternalError(t *testing.T) {
 func TestNonsenseInTheConfigPanics(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"Dir":         {},
-		"Keep":      {Dir: "x", Keep: -1},
+		"Keep":        {Dir: "x", Keep: -1},
 		"MaxExtend":   {Dir: "x", MaxExtend: -1},
 		"IdleTimeout": {Dir: "x", IdleTimeout: 1},
 		"Command":     {Dir: "x", Profiles: map[string]Profile{"p": {Command: "./run"}}},
