@@ -120,10 +120,10 @@ func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyon
 	case h.last:
 		err = h.poison(ctx, h.failed, &result)
 	case h.failed != nil: // which may wrap any of the errors below
-	case errors.Is(err, onlyonce.ErrFailed) && h.inbox.cfg.Poison != nil: // which has the message
+	case errors.Is(err, onlyonce.ErrFailed) && answer.Ref == refPoisoned && h.inbox.cfg.Poison != nil:
 		result.Poisoned = err
 		return result, nil
-	case errors.Is(err, onlyonce.ErrMismatch):
+	case errors.Is(err, onlyonce.ErrFailed) && h.inbox.cfg.Poison != nil, errors.Is(err, onlyonce.ErrMismatch):
 		err = h.refuse(ctx, err, &result)
 	}
 	if h.panicked != nil {
@@ -135,8 +135,12 @@ func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyon
 	return result, nil
 }
 
-// refuse keeps a message elsewhere that has no ID, or another's. No record is
-// touched.
+// refPoisoned is the Ref of a record whose message Config.Poison has. A failure that is
+// final without it comes from a consumer that had no Poison, or from a person.
+const refPoisoned = "poisoned"
+
+// refuse keeps a message elsewhere that has no ID, or another's, or that failed for
+// good when there was no Poison. No record is touched.
 func (h *handling[T]) refuse(ctx context.Context, cause error, result *Result[T]) error {
 	if h.inbox.cfg.Poison == nil {
 		return fmt.Errorf("inbox: the message %q can't be handled once: %w", h.message.ID, cause)
@@ -158,9 +162,12 @@ func (h *handling[T]) poison(ctx context.Context, cause error, result *Result[T]
 		if kept = h.inbox.cfg.Poison(ctx, h.message, cause); kept != nil {
 			return nil, text
 		}
+		onlyonce.Current(ctx).SetRef(refPoisoned)
 		return nil, onlyonce.Final(text)
 	})
 	switch {
+	case !asked && errors.Is(err, onlyonce.ErrFailed) && answer.Ref != refPoisoned:
+		return h.refuse(ctx, cause, result)
 	case kept != nil:
 		return fmt.Errorf("inbox: poison: %w", errors.Join(kept, cause))
 	case err == nil && answer.Replayed: // another consumer has handled it meanwhile

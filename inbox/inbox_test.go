@@ -239,6 +239,43 @@ func TestAFinalFailureWithoutAPoisonQueueIsNeverAcknowledged(t *testing.T) {
 	}
 }
 
+func TestAMessageThatFailedForGoodBeforeThereWasAPoisonQueueGoesToIt(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	h := &handler{err: onlyonce.Final(errBroken)}
+	before, _ := on(store, inbox.Config{})
+	if _, err := inbox.Handle(t.Context(), before, msg, h.handle); !errors.Is(err, errBroken) {
+		t.Fatal(err)
+	}
+	in, q := on(store, inbox.Config{MaxAttempts: 3})
+	q.fail = errors.New("full")
+	if r, err := inbox.Handle(t.Context(), in, msg, h.handle); !errors.Is(err, q.fail) {
+		t.Errorf("nothing has kept it, and it is acknowledged: %+v, %v", r, err)
+	}
+	q.fail = nil
+	if r, err := inbox.Handle(t.Context(), in, msg, h.handle); err != nil || !errors.Is(r.Poisoned, onlyonce.ErrFailed) || h.runs != 1 {
+		t.Errorf("%+v, %v, %d runs", r, err, h.runs)
+	}
+	q.want(t, "1: onlyonce: the command failed, and its failure is kept: broken")
+}
+
+// A consumer of an earlier version, or a person, may make the failure final just
+// before the message is poisoned.
+func TestAMessageThatAnotherFailedForGoodIsPoisonedAllTheSame(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	other, _ := on(store, inbox.Config{})
+	in, q := on(store, inbox.Config{MaxAttempts: 1, Observer: func(_ context.Context, e onlyonce.Event) {
+		if e.Outcome == onlyonce.OutcomeFailed {
+			if _, err := inbox.Handle(t.Context(), other, msg, func(context.Context) (string, error) { return "", onlyonce.Final(errBroken) }); !errors.Is(err, errBroken) {
+				t.Error(err)
+			}
+		}
+	}})
+	if r, err := inbox.Handle(t.Context(), in, msg, (&handler{err: errBroken}).handle); err != nil || r.Poisoned == nil {
+		t.Errorf("%+v, %v", r, err)
+	}
+	q.want(t, "1: broken")
+}
+
 func TestAFailureThatLooksLikeTheInboxsOwnIsTheHandlers(t *testing.T) {
 	for _, inner := range []error{onlyonce.ErrFailed, onlyonce.ErrMismatch, onlyonce.ErrUnavailable, &onlyonce.InFlightError{}, onlyonce.ErrLost} {
 		in, q := newInbox(inbox.Config{MaxAttempts: 2})
