@@ -15,6 +15,7 @@ type batch struct {
 	relay *Relay
 	owner string
 	began time.Time
+	end   context.CancelCauseFunc // of the publishing and the renewals
 
 	verdicts  []Verdict // not yet settled
 	published int       // of them
@@ -64,6 +65,7 @@ func (b *batch) lease(ctx context.Context) ([]Entry, error) {
 // lease, which is renewed meanwhile, and a while after ctx.
 func (b *batch) context(ctx context.Context) (run context.Context, stop func()) {
 	run, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	b.end = cancel
 	ended := context.AfterFunc(ctx, func() {
 		grace := time.NewTimer(b.relay.cfg.Grace)
 		defer grace.Stop()
@@ -192,9 +194,7 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 	for i := range wave {
 		messages[i] = wave[i].Message
 	}
-	limited, cancel := context.WithTimeout(run, b.relay.cfg.Timeout)
-	defer cancel()
-	errs, acked := answers(len(wave), b.relay.publisher.Publish(limited, messages))
+	errs, acked := answers(len(wave), b.call(ctx, run, messages))
 	var away error
 	postponed := 0
 	for i, e := range wave {
@@ -217,6 +217,28 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 		b.relay.observe(ctx, Event{Outcome: OutcomeUnavailable, Count: postponed, Err: away})
 	}
 	return failed, acked > 0 || away == nil
+}
+
+var errOverdue = errors.New("the Publisher has not returned, although its context ended: another relay may publish its messages")
+
+// call calls the Publisher. While that does not return, the lease is renewed for one
+// more lease after the context ended, and then left to lapse. A late
+// acknowledgement still counts for messages that no other relay has leased.
+func (b *batch) call(ctx, run context.Context, messages []Message) []error {
+	limited, cancel := context.WithTimeout(run, b.relay.cfg.Timeout)
+	defer cancel()
+	told := make(chan struct{})
+	overdue := time.AfterFunc(b.relay.cfg.Timeout+b.relay.cfg.Lease, func() {
+		defer close(told)
+		b.end(errOverdue)
+		b.relay.observe(ctx, Event{Outcome: OutcomeUnavailable, Count: len(messages), Err: errOverdue})
+	})
+	defer func() {
+		if !overdue.Stop() {
+			<-told
+		}
+	}()
+	return b.relay.publisher.Publish(limited, messages)
 }
 
 // parkUnpublishable parks the entries that no Append can have left like this. They are

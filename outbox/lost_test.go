@@ -22,6 +22,50 @@ func TestALeaseIsRenewedWhilePublishingTakesLong(t *testing.T) {
 	})
 }
 
+func TestAPublisherThatDoesNotReturnKeepsItsMessagesFromNoOtherRelay(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, other, seen := newMemQueue(), new(broker), new(events)
+		appendAll(t, q, message("k", "a"), message("k", "b"))
+		release := make(chan struct{})
+		stuck := outbox.PublisherFunc(func(context.Context, []outbox.Message) []error {
+			<-release
+			return nil
+		})
+		start(t, q, stuck, outbox.Config{Lease: 3 * time.Second, Timeout: 10 * time.Second, Observer: seen.observe})
+		pass(time.Second)
+		start(t, q, other, outbox.Config{})
+		pass(11 * time.Second) // it may still return
+		other.want(t)
+		pass(6 * time.Second)
+		other.want(t, "a", "b")
+		if n := seen.count(outbox.OutcomeUnavailable); n != 1 {
+			t.Errorf("the observer heard of it %d times", n)
+		}
+		close(release)
+		pass(time.Second)
+		if n := seen.count(outbox.OutcomeLost); n != 2 {
+			t.Errorf("the observer heard of %d messages that were lost", n)
+		}
+	})
+}
+
+func TestWhatAPublisherAcknowledgesLateIsPublished(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, seen, calls := newMemQueue(), new(events), 0
+		appendAll(t, q, message("k", "a"))
+		late := outbox.PublisherFunc(func(context.Context, []outbox.Message) []error {
+			calls++
+			time.Sleep(time.Minute)
+			return nil
+		})
+		start(t, q, late, outbox.Config{Lease: 3 * time.Second, Timeout: 10 * time.Second, Observer: seen.observe})
+		pass(5 * time.Minute)
+		if n := seen.count(outbox.OutcomePublished); n != 1 || calls != 1 {
+			t.Errorf("%d published in %d calls", n, calls)
+		}
+	})
+}
+
 // A deaf queue can't be renewed or settled.
 type deafQueue struct {
 	*memQueue

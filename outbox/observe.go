@@ -31,7 +31,8 @@ type Event struct {
 	Err      error         // what went wrong, if something did
 }
 
-// An Observer is called by the goroutine that runs the relay; it must not block.
+// An Observer is called for one event of a relay after the other, and holds up the
+// relay; it must not block.
 type Observer func(context.Context, Event)
 
 var logLevels = map[Outcome]slog.Level{

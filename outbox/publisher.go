@@ -10,7 +10,9 @@ type Publisher interface {
 	// Publish sends the messages, in any order and at the same time if it likes,
 	// and returns when the broker has acknowledged or refused each of them, or
 	// ctx has ended. It returns nil if all were acknowledged; otherwise an error
-	// at the index of every message that was not, or may not have been.
+	// at the index of every message that was not, or may not have been. If it does
+	// not return although ctx has ended, its relay publishes nothing more, and
+	// another one may publish the same messages.
 	//
 	// An error that is ErrUnavailable does not count against its message.
 	// Messages are sent with their Headers as they are, and are not to be
