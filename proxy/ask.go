@@ -16,7 +16,7 @@ var errUnreceived = errors.New("the request's body has not been received")
 // received.
 func (rt *route) outgoing(r *http.Request, a *onlyonce.Attempt) (*h1.Request, error) {
 	n := r.ContentLength
-	if received, ok := r.Body.(inMemory); ok {
+	if received, ok := r.Body.(bufferedBody); ok {
 		n = int64(received.Len())
 	}
 	if n < 0 {
@@ -62,7 +62,7 @@ func (rt *route) sends(name string, h http.Header) bool {
 	case "Content-Length", "Host", "Expect", "Proxy-Authorization", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
 		return false
 	}
-	return !ofConnection(name) && !rt.replaces(name) && !listed(h["Connection"], name)
+	return !isHopByHop(name) && !rt.replaces(name) && !listed(h["Connection"], name)
 }
 
 // replaces reports whether a client's header is not sent on, in whatever spelling.
@@ -70,8 +70,8 @@ func (rt *route) replaces(name string) bool {
 	return len(rt.replaced) > 0 && rt.replaced[spelled(name)]
 }
 
-// ofConnection reports whether a header ends here: RFC 9110, section 7.6.1.
-func ofConnection(name string) bool {
+// isHopByHop reports whether a header ends here: RFC 9110, section 7.6.1.
+func isHopByHop(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
 		return true

@@ -53,7 +53,7 @@ func TestMain(m *testing.M) {
 		u, _ := url.Parse(os.Getenv("PROXY_BENCH_URL"))
 		guard := onlyonce.New(memstore.New(memstore.Config{MaxBytes: 1 << 40}), onlyonce.Config{Keep: time.Minute, Wait: time.Minute})
 		announce(proxy.New([]proxy.Route{
-			{Method: "POST", Pattern: "/v1/orders", Upstream: &proxy.Upstream{URL: u}, Guard: guard, Once: httponce.Config{Tenant: httponce.SingleTenant, MaxNewKeys: math.MaxInt, MaxStored: math.MaxInt64 / 4}},
+			{Method: "POST", Pattern: "/v1/orders", Upstream: &proxy.Upstream{URL: u}, Guard: guard, Idempotency: httponce.Config{Tenant: httponce.SingleTenant, MaxNewKeys: math.MaxInt, MaxStored: math.MaxInt64 / 4}},
 		}, proxy.Config{}), true)
 	default:
 		os.Exit(m.Run())

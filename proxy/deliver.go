@@ -38,7 +38,7 @@ func (rt *route) deliver(w heldAnswer, r *http.Request, res *h1.Response) {
 			rt.table.report(r, err)
 			panic(http.ErrAbortHandler) // so that the client sees that it is not whole
 		}
-		rt.refuse(w, r, lost(err), err)
+		rt.refuse(w, r, lostProblem(err), err)
 		return
 	}
 	if !d.begun {
@@ -91,7 +91,7 @@ func (d *delivery) begin() {
 // trailer sets what came after the body.
 func (d *delivery) trailer() {
 	for _, f := range d.res.Trailer() {
-		if !ofMessage(f.Name) && d.rt.returns(f.Name, nil) {
+		if !isForbiddenInTrailer(f.Name) && d.rt.returns(f.Name, nil) {
 			d.w.Header().Add(http.TrailerPrefix+f.Name, f.Value)
 		}
 	}
@@ -99,7 +99,7 @@ func (d *delivery) trailer() {
 
 // returns reports whether a header of the answer goes to the client.
 func (rt *route) returns(name string, fields []h1.Field) bool {
-	if ofConnection(name) || ours(spelled(name)) {
+	if isHopByHop(name) || isProxyHeader(spelled(name)) {
 		return false
 	}
 	for _, f := range fields {
@@ -110,9 +110,9 @@ func (rt *route) returns(name string, fields []h1.Field) bool {
 	return true
 }
 
-// ofMessage reports whether a field says how a message is to be read, or who may
+// isForbiddenInTrailer reports whether a field says how a message is to be read, or who may
 // see it, so that it can't come after it: RFC 9110, section 6.5.1.
-func ofMessage(name string) bool {
+func isForbiddenInTrailer(name string) bool {
 	switch name {
 	case "Content-Length", "Content-Type", "Content-Encoding", "Content-Range", "Host", "Authorization", "Set-Cookie", "Cache-Control", "Www-Authenticate", "Location":
 		return true

@@ -4,7 +4,7 @@
 //
 //	orders := &proxy.Upstream{URL: &url.URL{Scheme: "http", Host: "127.0.0.1:3000"}}
 //	p := proxy.New([]proxy.Route{
-//		{Method: "POST", Pattern: "/v1/orders", Upstream: orders, Guard: guard, Once: httponce.Config{Tenant: account}},
+//		{Method: "POST", Pattern: "/v1/orders", Upstream: orders, Guard: guard, Idempotency: httponce.Config{Tenant: account}},
 //		{Pattern: "/", Upstream: orders},
 //	}, proxy.Config{})
 //	l, err := net.Listen("tcp", "127.0.0.1:8080")
@@ -20,7 +20,7 @@
 //
 // The upstream gets the key in one form, however the client wrote it: pay-1 for
 // pay-1, "pay-1" and pay-1;x=1, and a quoted string (RFC 9651) if the key needs
-// quotes or Once.KeyFormat takes nothing else. It also gets Idempotency-Attempt (the number of the attempt; the first is 1) and Idempotency-Fence (a number higher
+// quotes or Idempotency.KeyFormat takes nothing else. It also gets Idempotency-Attempt (the number of the attempt; the first is 1) and Idempotency-Fence (a number higher
 // than that of every earlier attempt: a row that remembers the highest can
 // refuse what a lost attempt still writes). What a client sends under these two
 // names never reaches it. A keyed request is never sent twice by one attempt.

@@ -28,7 +28,7 @@ func ExampleNew() {
 	up := &proxy.Upstream{URL: where}
 	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
 	p := proxy.New([]proxy.Route{
-		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: guard, Once: httponce.Config{
+		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: guard, Idempotency: httponce.Config{
 			Tenant: func(r *http.Request) string { return r.Header.Get("X-Tenant") },
 		}},
 		{Pattern: "/", Upstream: up},

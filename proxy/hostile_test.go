@@ -61,7 +61,7 @@ func TestWhatIsWrittenBehindAnAnswerReachesNoOtherTenant(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		up := late(t)
 		up.OneRequestPerConn = fresh
-		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once = httponce.Config{Tenant: byTenant} })
+		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency = httponce.Config{Tenant: byTenant} })
 		for i, tenant := range []string{"alice", "bob", "carol", "bob"} {
 			key := fmt.Sprint(tenant, i)
 			for range 2 {
@@ -80,7 +80,7 @@ func TestAConnectionIsUsedAgainForTheSameTenantOnly(t *testing.T) {
 			return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", !r.Close
 		})
 		up.KeepIdle, up.MaxIdle, up.OneRequestPerConn = time.Minute, 2, fresh
-		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once = httponce.Config{Tenant: byTenant} })
+		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency = httponce.Config{Tenant: byTenant} })
 		for i, c := range []struct {
 			tenant string
 			conns  int32
@@ -254,7 +254,7 @@ func TestAnAnswerThatStallsEnds(t *testing.T) {
 func TestARequestThatIsNotTakenEnds(t *testing.T) {
 	up := upstream2(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	up.StallTimeout, up.HeaderTimeout = 50*time.Millisecond, -1
-	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Once.MaxBody = 8 << 20 })
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.MaxBody = 8 << 20 })
 	res, body := post(t, addr, "k", strings.Repeat("x", 8<<20))
 	wantProblem(t, res, body, 504, "upstream_failed", true)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 )
 
-// A link is an Upstream with its connections.
-type link struct {
+// upstreamConns are an Upstream and its connections.
+type upstreamConns struct {
 	Upstream
 	base      string          // the escaped path put before a request's
 	client    *h1.Client      // for what is keyed, and not HTTP/2
@@ -21,8 +21,8 @@ type link struct {
 	slots     slots
 }
 
-func newLink(u *Upstream) *link {
-	l := &link{Upstream: u.withDefaults(), base: strings.TrimSuffix(u.URL.EscapedPath(), "/")}
+func newLink(u *Upstream) *upstreamConns {
+	l := &upstreamConns{Upstream: u.withDefaults(), base: strings.TrimSuffix(u.URL.EscapedPath(), "/")}
 	l.slots = newSlots(l.MaxConns)
 	cfg := h1.Config{
 		Address: u.URL.Host, DialTimeout: l.DialTimeout, TLSTimeout: l.TLSTimeout,
@@ -53,7 +53,7 @@ var errNotHTTP2 = errors.New("the upstream does not speak HTTP/2, by which gRPC 
 
 // onlyHTTP2 returns what ends a connection that is not HTTP/2; net/http would go on
 // by HTTP/1.1.
-func (l *link) onlyHTTP2(verify func(tls.ConnectionState) error) func(tls.ConnectionState) error {
+func (l *upstreamConns) onlyHTTP2(verify func(tls.ConnectionState) error) func(tls.ConnectionState) error {
 	return func(s tls.ConnectionState) error {
 		if s.NegotiatedProtocol != "h2" {
 			return errNotHTTP2
@@ -65,7 +65,7 @@ func (l *link) onlyHTTP2(verify func(tls.ConnectionState) error) func(tls.Connec
 	}
 }
 
-func (l *link) newTransport(h2 bool) *http.Transport {
+func (l *upstreamConns) newTransport(h2 bool) *http.Transport {
 	protocols := new(http.Protocols)
 	switch {
 	case l.URL.Scheme == "https":
@@ -91,7 +91,7 @@ func (l *link) newTransport(h2 bool) *http.Transport {
 }
 
 // retire closes what is idle, and what is in use once it becomes idle.
-func (l *link) retire() {
+func (l *upstreamConns) retire() {
 	l.transport.CloseIdleConnections()
 	l.h2.CloseIdleConnections()
 	l.client.Retire()

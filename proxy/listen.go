@@ -47,15 +47,15 @@ func (l listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	boundUnsent(c)
-	return &scanned{Conn: c}, nil
+	return &scannedConn{Conn: c}, nil
 }
 
-// scanned is a client's connection. When what it receives turns bad, net/http
+// scannedConn is a client's connection. When what it receives turns bad, net/http
 // receives something else instead, which it refuses with 400 in the order of the
 // requests; within a body, where nothing can be said any more, an error.
-type scanned struct {
+type scannedConn struct {
 	net.Conn
-	scan    scan
+	scan    requestScanner
 	poison  string // what net/http is still to receive
 	refused bool
 	ended   error
@@ -80,7 +80,7 @@ const poison = "\x00: \x00 this is not HTTP\r\n\r\n"
 
 var errBadBody = errors.New("proxy: the request's body is malformed")
 
-func (c *scanned) Read(p []byte) (int, error) {
+func (c *scannedConn) Read(p []byte) (int, error) {
 	switch {
 	case c.closed.Load():
 		return 0, net.ErrClosed
@@ -96,7 +96,7 @@ func (c *scanned) Read(p []byte) (int, error) {
 		return 0, c.discard()
 	}
 	n, err := c.Conn.Read(p)
-	good := c.scan.scan(p[:n])
+	good := c.scan.feed(p[:n])
 	if within := good < n || len(c.scan.part) > 0 || c.scan.state != atStart && c.scan.state != opaque; within != c.within.Load() {
 		c.within.Store(within)
 		c.answered.Store(false)
@@ -112,7 +112,7 @@ func (c *scanned) Read(p []byte) (int, error) {
 }
 
 // refuse ends the connection after the first good bytes of p.
-func (c *scanned) refuse(p []byte, good int) (int, error) {
+func (c *scannedConn) refuse(p []byte, good int) (int, error) {
 	if s := c.scan.state; s == atStart || s == inHead || s == inPreface {
 		n := copy(p[good:], poison)
 		c.poison, c.refused = poison[n:], true
@@ -126,7 +126,7 @@ func (c *scanned) refuse(p []byte, good int) (int, error) {
 
 // discard waits for the end of what is refused: an earlier request may still be
 // answered, and net/http takes an error for a client that has gone.
-func (c *scanned) discard() error {
+func (c *scannedConn) discard() error {
 	var b [512]byte
 	for {
 		if _, err := c.Conn.Read(b[:]); err != nil {
@@ -142,7 +142,7 @@ var (
 
 // Write looks whether the first that is written to a request that asked for
 // another protocol grants it.
-func (c *scanned) Write(p []byte) (int, error) {
+func (c *scannedConn) Write(p []byte) (int, error) {
 	if c.upgrade.Load() && !c.raw.Load() {
 		switch {
 		case bytes.HasPrefix(p, switching):
@@ -164,7 +164,7 @@ func (c *scanned) Write(p []byte) (int, error) {
 
 // allow gives what is written its time, but none beyond the deadline that was set. The
 // caller has the lock.
-func (c *scanned) allow(now time.Time) error {
+func (c *scannedConn) allow(now time.Time) error {
 	c.allowed.Store(now.UnixNano())
 	return c.Conn.SetWriteDeadline(earlier(now.Add(writeTime*3/2), c.deadline))
 }
@@ -180,7 +180,7 @@ func earlier(a, b time.Time) time.Time {
 // SetWriteDeadline sets the time after which nothing is written any more. Until then
 // each piece of an answer has its own time. The zero time, which net/http sets after
 // each answer, ends that, too; the next Write gets time again.
-func (c *scanned) SetWriteDeadline(t time.Time) error {
+func (c *scannedConn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.deadline = t; !t.IsZero() {
@@ -191,13 +191,13 @@ func (c *scanned) SetWriteDeadline(t time.Time) error {
 }
 
 // SetDeadline is SetWriteDeadline for both ways.
-func (c *scanned) SetDeadline(t time.Time) error {
+func (c *scannedConn) SetDeadline(t time.Time) error {
 	return errors.Join(c.SetReadDeadline(t), c.SetWriteDeadline(t))
 }
 
 // CloseWrite lets net/http say that it has answered, and wait for the client to
 // have received that.
-func (c *scanned) CloseWrite() error {
+func (c *scannedConn) CloseWrite() error {
 	if c, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		return c.CloseWrite()
 	}

@@ -23,7 +23,7 @@ func (c *timed) allows(from, to time.Duration) bool {
 
 func TestAClientThatTakesNothingHasAMinute(t *testing.T) {
 	below := &timed{}
-	c := &scanned{Conn: below}
+	c := &scannedConn{Conn: below}
 	for _, end := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
 		_, _ = c.Write([]byte("x"))
 		if !below.allows(writeTime, 2*writeTime) {
@@ -61,7 +61,7 @@ func (c *meanwhile) SetWriteDeadline(t time.Time) error {
 
 func TestAnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
 	below, done := &meanwhile{}, make(chan struct{})
-	c := &scanned{Conn: below}
+	c := &scannedConn{Conn: below}
 	cutOff := func() {
 		_ = c.SetWriteDeadline(longAgo)
 		close(done)
@@ -84,7 +84,7 @@ func TestAnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
 func TestADeadlineThatIsSetHoldsIfItIsTheEarlierOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := &timed{}
-		c := &scanned{Conn: below}
+		c := &scannedConn{Conn: below}
 		for _, set := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
 			_, _ = c.Write([]byte("x"))
 			ends := time.Now().Add(2 * time.Minute)
@@ -111,7 +111,7 @@ func TestADeadlineThatIsSetHoldsIfItIsTheEarlierOne(t *testing.T) {
 
 func TestAnAnswerThatIsCutOffGetsNoTime(t *testing.T) {
 	below := &timed{}
-	c := &scanned{Conn: below}
+	c := &scannedConn{Conn: below}
 	for _, end := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
 		if err := end(longAgo); err != nil {
 			t.Error(err)

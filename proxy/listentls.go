@@ -95,7 +95,7 @@ func (l *secureListener) shake(c net.Conn) {
 	}
 	var ready net.Conn = secure
 	if secure.ConnectionState().NegotiatedProtocol != "h2" {
-		ready = &scannedSecure{scanned{Conn: secure, scan: scan{secure: true}}, secure}
+		ready = &scannedSecure{scannedConn{Conn: secure, scan: requestScanner{secure: true}}, secure}
 	}
 	if !l.give(accepted{conn: ready}) {
 		c.Close()
@@ -104,7 +104,7 @@ func (l *secureListener) shake(c net.Conn) {
 
 // scannedSecure is scanned for what comes by TLS, and net/http asks for that.
 type scannedSecure struct {
-	scanned
+	scannedConn
 	secure *tls.Conn
 }
 

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// names are the headers that matter: no Connection header may name them, and no
+// sensitiveHeaders are the headers that matter: no Connection header may name them, and no
 // other spelling of them is sent on.
-type names struct {
+type sensitiveHeaders struct {
 	matter map[string]bool
 	own    map[string]bool // Config.Protected: the operator's, to believe or not
 }
 
-func newNames(routes []Route, cfg Config) names {
-	n := names{map[string]bool{}, map[string]bool{}}
+func newNames(routes []Route, cfg Config) sensitiveHeaders {
+	n := sensitiveHeaders{map[string]bool{}, map[string]bool{}}
 	for _, name := range []string{
 		"Authorization", "Proxy-Authorization", "Cookie", "Host", "Content-Length", "Content-Type", "Content-Encoding",
 		"Transfer-Encoding", "Expect", "Prefer", "Via", "Idempotency-Key",
@@ -25,10 +25,10 @@ func newNames(routes []Route, cfg Config) names {
 		n.own[http.CanonicalHeaderKey(name)] = true
 	}
 	for _, r := range routes {
-		if r.Once.Header != "" {
-			n.matter[http.CanonicalHeaderKey(r.Once.Header)] = true
+		if r.Idempotency.Header != "" {
+			n.matter[http.CanonicalHeaderKey(r.Idempotency.Header)] = true
 		}
-		for _, name := range r.Once.FingerprintHeaders {
+		for _, name := range r.Idempotency.FingerprintHeaders {
 			n.matter[http.CanonicalHeaderKey(name)] = true
 		}
 		for name := range r.SetHeader {
@@ -39,12 +39,12 @@ func newNames(routes []Route, cfg Config) names {
 }
 
 // has reports whether the header of that canonical name matters.
-func (n *names) has(name string) bool {
-	return n.matter[name] || strings.HasPrefix(name, "Idempotency-") || ofOrigin(name)
+func (n *sensitiveHeaders) has(name string) bool {
+	return n.matter[name] || strings.HasPrefix(name, "Idempotency-") || isForwardingHeader(name)
 }
 
-// hidden returns a protected header that a Connection header names, or "".
-func (n *names) hidden(h http.Header) string {
+// listedInConnection returns a protected header that a Connection header names, or "".
+func (n *sensitiveHeaders) listedInConnection(h http.Header) string {
 	for _, list := range h["Connection"] {
 		if list == "keep-alive" || list == "close" || list == "Upgrade" {
 			continue
@@ -63,9 +63,9 @@ const (
 	headerFence   = "Idempotency-Fence"
 )
 
-// ours reports whether a header is the proxy's own to say, in a request or an
+// isProxyHeader reports whether a header is the proxy's own to say, in a request or an
 // answer.
-func ours(name string) bool {
+func isProxyHeader(name string) bool {
 	switch name {
 	case headerAttempt, headerFence, "Idempotency-Replayed", "Idempotency-Replay", "Idempotency-Expires", "Idempotency-Protected":
 		return true
@@ -73,10 +73,10 @@ func ours(name string) bool {
 	return false
 }
 
-// overrides reports whether some servers take a header for another method or path
+// isMethodOverride reports whether some servers take a header for another method or path
 // than the request's. Gunicorn obeys the last two, and CGI programs take Proxy for
 // the proxy that they are to use.
-func overrides(name string) bool {
+func isMethodOverride(name string) bool {
 	switch name {
 	case "X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Method",
 		"X-Original-Url", "X-Original-Uri", "X-Original-Path", "X-Rewrite-Url", "X-Override-Url", "X-Http-Path-Override", "X-Request-Uri", "Request-Uri", "X-Script-Name", "X-Matched-Path", "X-Original-Host", "X-Http-Host-Override", "X-Host",
@@ -94,9 +94,9 @@ var originPrefixes = [...]string{
 	"X-Arr-", "X-Appgw-", "X-Appengine-", "X-Azure-", "X-Vercel-", "X-Goog-Iap-", "X-Vouch-", "X-Auth-User", "Wl-Proxy-", "Oidc-",
 }
 
-// ofOrigin reports whether a header says who the client is, which only a trusted
+// isForwardingHeader reports whether a header says who the client is, which only a trusted
 // proxy may.
-func ofOrigin(name string) bool {
+func isForwardingHeader(name string) bool {
 	switch name {
 	case "Forwarded", "Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Fastly-Client-Ip", "Cf-Connecting-Ip", "Cf-Connecting-Ipv6",
 		"X-Original-Forwarded-For", "X-Originating-Ip", "X-Verified-User", "X-Anonymous-Consumer", "X-Subject-Dn",
@@ -143,14 +143,14 @@ func isAlphanumeric(c byte) bool {
 
 // strip takes from a client's header what is never sent on, other spellings of
 // what matters included, and what only a trusted proxy may say.
-func (n *names) strip(h http.Header, trusted, keepOverrides bool) {
+func (n *sensitiveHeaders) strip(h http.Header, trusted, keepOverrides bool) {
 	for name := range h {
 		is := spelled(name)
 		switch {
-		case is != name && !isSpelled(name) && (n.has(is) || overrides(is)),
-			ours(is),
-			overrides(is) && !keepOverrides && !n.own[is],
-			ofOrigin(is) && !trusted && !n.own[is]:
+		case is != name && !isSpelled(name) && (n.has(is) || isMethodOverride(is)),
+			isProxyHeader(is),
+			isMethodOverride(is) && !keepOverrides && !n.own[is],
+			isForwardingHeader(is) && !trusted && !n.own[is]:
 			delete(h, name)
 		}
 	}

@@ -202,7 +202,7 @@ func TestALostLeaseEndsTheWaitForTheUpstream(t *testing.T) {
 		return "", true
 	})
 	store := &forgetful{newStore(), sent}
-	r := proxy.Route{Pattern: "/v1/orders", Upstream: up, Guard: onlyonce.New(store, onlyonce.Config{Lease: 6 * time.Second}), Once: single}
+	r := proxy.Route{Pattern: "/v1/orders", Upstream: up, Guard: onlyonce.New(store, onlyonce.Config{Lease: 6 * time.Second}), Idempotency: single}
 	addr := serve(t, proxy.New([]proxy.Route{r}, proxy.Config{}))
 	res, body := post(t, addr, "k", "x")
 	if res.StatusCode != 409 && res.StatusCode != 502 {
@@ -220,7 +220,7 @@ func TestALargeAnswerLeavesWholeAndIsNotStored(t *testing.T) {
 				w.Header().Set("Content-Length", fmt.Sprint(len(large)))
 			}
 			io.WriteString(w, large)
-		}), onlyonce.Config{}, func(r *proxy.Route) { r.Once.MaxAnswer = 50_000 })
+		}), onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.MaxAnswer = 50_000 })
 		res, body := post(t, addr, "k", "x")
 		if body != large {
 			t.Fatalf("%d: %d bytes", res.StatusCode, len(body))
@@ -240,7 +240,7 @@ func TestALargeAnswerThatBreaksOffIsSeenToAndUnknown(t *testing.T) {
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlong\r\n4\r\nlong\r\n", false
 	})
-	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Once.MaxAnswer = 6 })
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.MaxAnswer = 6 })
 	r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", strings.NewReader("x"))
 	r.Header.Set("Idempotency-Key", "k")
 	if res, err := client.RoundTrip(r); err == nil {
@@ -306,7 +306,7 @@ func TestWithoutItsStoreARequestRunsUnprotectedIfThatIsWanted(t *testing.T) {
 	for _, unprotected := range []bool{false, true} {
 		once := single
 		once.RunUnprotected = unprotected
-		r := proxy.Route{Pattern: "/", Upstream: upstream(t, counter(&runs)), Guard: onlyonce.New(broken{}, onlyonce.Config{}), Once: once}
+		r := proxy.Route{Pattern: "/", Upstream: upstream(t, counter(&runs)), Guard: onlyonce.New(broken{}, onlyonce.Config{}), Idempotency: once}
 		addr := serve(t, proxy.New([]proxy.Route{r}, proxy.Config{}))
 		res, body := post(t, addr, "k", "x")
 		if !unprotected {
@@ -323,8 +323,8 @@ func TestWithoutItsStoreARequestRunsUnprotectedIfThatIsWanted(t *testing.T) {
 func TestARefusalIsInTheRoutesOwnForm(t *testing.T) {
 	up := &proxy.Upstream{URL: parse(t, "http://"+nowhere)}
 	addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) {
-		r.Once.DocsURL = "https://docs.example/errors"
-		r.Once.Problem = func(w http.ResponseWriter, _ *http.Request, p httponce.Problem) {
+		r.Idempotency.DocsURL = "https://docs.example/errors"
+		r.Idempotency.Problem = func(w http.ResponseWriter, _ *http.Request, p httponce.Problem) {
 			w.WriteHeader(p.Status)
 			fmt.Fprintf(w, "%s %v %s", p.Code, p.Retryable, p.Type)
 		}

@@ -19,8 +19,8 @@ func allowBody(w http.ResponseWriter, limit time.Duration) {
 // shortBody is the length up to which a body has its time for all of it, in bytes.
 const shortBody = 64 << 10
 
-// A paced is the body of a request that passes.
-type paced struct {
+// A timedBody is the body of a request that passes.
+type timedBody struct {
 	io.ReadCloser
 	transfer transfer
 	w        http.ResponseWriter
@@ -36,8 +36,8 @@ type paced struct {
 
 var errBodyUnreadable = errors.New("the request's body did not come to its end")
 
-func newPaced(w http.ResponseWriter, r *http.Request, limit time.Duration) *paced {
-	b := &paced{ReadCloser: r.Body, w: w, time: limit, set: time.Now()}
+func newPaced(w http.ResponseWriter, r *http.Request, limit time.Duration) *timedBody {
+	b := &timedBody{ReadCloser: r.Body, w: w, time: limit, set: time.Now()}
 	b.long = r.ContentLength < 0 || r.ContentLength > shortBody
 	b.streams = b.long && r.ProtoMajor > 1
 	b.transfer.open(w, r, (*http.ResponseController).SetReadDeadline, "sent too little of its body, and nothing")
@@ -46,7 +46,7 @@ func newPaced(w http.ResponseWriter, r *http.Request, limit time.Duration) *pace
 
 // Read does not go on to what has ended: net/http closes it when the answer
 // begins, and an error of it then would cut the answer short.
-func (b *paced) Read(p []byte) (int, error) {
+func (b *timedBody) Read(p []byte) (int, error) {
 	if b.ended {
 		return 0, io.EOF
 	}
@@ -65,7 +65,7 @@ func (b *paced) Read(p []byte) (int, error) {
 }
 
 // allow gives the next bytes of a long body their time.
-func (b *paced) allow() {
+func (b *timedBody) allow() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if now := time.Now(); b.long && !b.untimed && now.Sub(b.set) > b.time/8 {
@@ -78,7 +78,7 @@ func (b *paced) allow() {
 // that waits for more of a stream: the body is not ended while others wait for the
 // slot, and by HTTP/2 not for a pause of any length either. By HTTP/1 net/http
 // closes it.
-func (b *paced) answered() {
+func (b *timedBody) answered() {
 	_ = b.transfer.close()
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -88,5 +88,5 @@ func (b *paced) answered() {
 	}
 }
 
-// inMemory is a body that has been received, as httponce hands it on.
-type inMemory interface{ Len() int }
+// bufferedBody is a body that has been received, as httponce hands it on.
+type bufferedBody interface{ Len() int }

@@ -16,20 +16,20 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 )
 
-// passer sends on what is not protected.
-func (rt *route) passer() httputil.ReverseProxy {
+// reverseProxy sends on what is not protected.
+func (rt *route) reverseProxy() httputil.ReverseProxy {
 	return httputil.ReverseProxy{
 		Rewrite:        rt.rewrite,
 		Transport:      rt.link,
 		ModifyResponse: rt.modify,
 		ErrorHandler:   rt.failed,
 		BufferPool:     buffers{},
-		ErrorLog:       log.New(io.Discard, "", 0), // Config.Report is told
+		ErrorLog:       log.New(io.Discard, "", 0), // Config.OnError is told
 	}
 }
 
 // RoundTrip sends a request by the version of HTTP that it needs.
-func (l *link) RoundTrip(r *http.Request) (*http.Response, error) {
+func (l *upstreamConns) RoundTrip(r *http.Request) (*http.Response, error) {
 	if isGRPC(r) {
 		return l.h2.RoundTrip(r)
 	}
@@ -56,7 +56,7 @@ func isSafe(r *http.Request) bool {
 	return r.Body == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions)
 }
 
-func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
+func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 	if len(r.Header["Upgrade"]) > 0 && !rt.upgrades(r) {
 		delete(r.Header, "Upgrade")
 	}
@@ -80,7 +80,7 @@ func (rt *route) pass(w http.ResponseWriter, r *http.Request) {
 			rt.table.report(r, errBrokenOff)
 		}
 	}()
-	if _, received := r.Body.(inMemory); !received && r.ContentLength != 0 {
+	if _, received := r.Body.(bufferedBody); !received && r.ContentLength != 0 {
 		body := newPaced(w, r, rt.table.cfg.BodyTimeout)
 		held.watch(body)
 		if r.Body = body; rt.MaxBody > 0 && body.long {
@@ -117,13 +117,13 @@ func (rt *route) rewrite(pr *httputil.ProxyRequest) {
 		out.Header[http.CanonicalHeaderKey(name)] = vs
 	}
 	setForwarded(out.Header, in)
-	if _, done := in.Body.(*paced); !done && 0 < in.ContentLength && in.ContentLength <= shortBody {
-		out.Body = &paced{ReadCloser: out.Body}
+	if _, done := in.Body.(*timedBody); !done && 0 < in.ContentLength && in.ContentLength <= shortBody {
+		out.Body = &timedBody{ReadCloser: out.Body}
 	}
 }
 
 // sendTo makes u the upstream's, with the request's path and query.
-func sendTo(l *link, r *http.Request, u *url.URL) {
+func sendTo(l *upstreamConns, r *http.Request, u *url.URL) {
 	u.Scheme, u.Host, u.RawQuery, u.ForceQuery = l.URL.Scheme, l.URL.Host, r.URL.RawQuery, r.URL.ForceQuery
 	if l.base == "" {
 		return // the path is in normal form, which net/url writes as it is
@@ -143,17 +143,17 @@ func (rt *route) modify(res *http.Response) error {
 // dropOurs drops what only the proxy says, trailers included.
 func dropOurs(h http.Header) {
 	for name := range h {
-		if ours(spelled(strings.TrimPrefix(name, http.TrailerPrefix))) {
+		if isProxyHeader(spelled(strings.TrimPrefix(name, http.TrailerPrefix))) {
 			delete(h, name)
 		}
 	}
 }
 
 func (rt *route) setAnswer(h http.Header) {
-	for _, name := range rt.DropAnswer {
+	for _, name := range rt.DropResponseHeader {
 		h.Del(name)
 	}
-	for name, vs := range rt.SetAnswer {
+	for name, vs := range rt.SetResponseHeader {
 		h[http.CanonicalHeaderKey(name)] = vs
 	}
 }

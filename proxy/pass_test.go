@@ -70,7 +70,7 @@ func TestAStreamWithoutAKeyPassesAsItComes(t *testing.T) {
 }
 
 func TestABodyIsNotAskedForBeforeTheRequestIsAccepted(t *testing.T) {
-	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }), onlyonce.Config{}, func(r *proxy.Route) { r.Once.MaxBody = 10 })
+	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }), onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.MaxBody = 10 })
 	for head, accepted := range map[string]bool{
 		post11 + "Idempotency-Key: k\r\nContent-Length: 1\r\n":  true,
 		post11 + "Content-Length: 1\r\n":                        true,
@@ -118,7 +118,7 @@ func TestAnAnswerThatBreaksOffIsSeenTo(t *testing.T) {
 		return "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", false
 	})
 	reported := make(chan error, 1)
-	addr := serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up}}, proxy.Config{Report: func(_ *http.Request, err error) { reported <- err }}))
+	addr := serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up}}, proxy.Config{OnError: func(_ *http.Request, err error) { reported <- err }}))
 	answer := exchange(t, addr, get11+"\r\n", 1000)
 	if err := <-reported; strings.Contains(answer, "\r\n\r\n0123456789") || !strings.Contains(err.Error(), "broke off") {
 		t.Errorf("%q, %v", answer, err)
@@ -287,7 +287,7 @@ func TestGRPCPassesWithItsTrailersAndWhileBothSidesTalk(t *testing.T) {
 }
 
 func TestTheFormOfGRPCIsNoWayRoundARequiredKey(t *testing.T) {
-	addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") }), onlyonce.Config{}, func(r *proxy.Route) { r.Once.Required = true })
+	addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") }), onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.Required = true })
 	h2 := clearHTTP2()
 	defer h2.CloseIdleConnections()
 	r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", strings.NewReader("x"))
@@ -399,8 +399,8 @@ func TestAnAnswerGetsAndLosesHeaders(t *testing.T) {
 		w.Header().Set("Connection", "x-hop")
 		w.Header()["X-Two"] = []string{"1", "2"}
 	}), onlyonce.Config{}, func(r *proxy.Route) {
-		r.SetAnswer = http.Header{"X-Set": {"ours"}}
-		r.DropAnswer = []string{"server"}
+		r.SetResponseHeader = http.Header{"X-Set": {"ours"}}
+		r.DropResponseHeader = []string{"server"}
 	})
 	for _, key := range []string{"k", "k", ""} {
 		res, _ := post(t, addr, key, "x")

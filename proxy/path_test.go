@@ -20,10 +20,10 @@ func TestNoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { refused.Add(1); fmt.Fprint(w, r.RequestURI) })
 	guard := newGuard(onlyonce.Config{})
 	addr := serve(t, proxy.New([]proxy.Route{
-		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: guard, Once: single},
-		{Method: "POST", Pattern: "/v1/orders/{id}/pay", Upstream: up, Guard: guard, Once: single},
-		{Method: "POST", Pattern: "/v1/tree/", Upstream: up, Guard: guard, Once: single},
-		{Method: "POST", Pattern: "/v1/Exact/{Name}", Upstream: up, Guard: guard, Once: single},
+		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: guard, Idempotency: single},
+		{Method: "POST", Pattern: "/v1/orders/{id}/pay", Upstream: up, Guard: guard, Idempotency: single},
+		{Method: "POST", Pattern: "/v1/tree/", Upstream: up, Guard: guard, Idempotency: single},
+		{Method: "POST", Pattern: "/v1/Exact/{Name}", Upstream: up, Guard: guard, Idempotency: single},
 		{Pattern: "/", Upstream: up},
 	}, proxy.Config{}))
 	for i, c := range []struct {
@@ -137,10 +137,10 @@ func TestAKeyIsRequiredInWhateverCaseAlthoughAllElseIsProtectedToo(t *testing.T)
 	guard, required := newGuard(onlyonce.Config{}), single
 	required.Required = true
 	addr := serve(t, proxy.New([]proxy.Route{
-		{Method: "POST", Pattern: "/orders", Upstream: up, Guard: guard, Once: required},
-		{Method: "POST", Pattern: "/Exact", Upstream: up, Guard: guard, Once: single},
-		{Method: "POST", Pattern: "/exact", Upstream: up, Guard: guard, Once: required},
-		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Once: single},
+		{Method: "POST", Pattern: "/orders", Upstream: up, Guard: guard, Idempotency: required},
+		{Method: "POST", Pattern: "/Exact", Upstream: up, Guard: guard, Idempotency: single},
+		{Method: "POST", Pattern: "/exact", Upstream: up, Guard: guard, Idempotency: required},
+		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Idempotency: single},
 	}, proxy.Config{}))
 	for path, status := range map[string]int{
 		"/orders": 400, "/Orders": 400, "/orders/": 400, "/ORDERS/": 400, "/./Orders": 400, "/Order%73": 400,
@@ -159,11 +159,11 @@ func TestAKeyIsRequiredInWhateverCaseAPatternIs(t *testing.T) {
 	guard, required := newGuard(onlyonce.Config{}), single
 	required.Required = true
 	addr := serve(t, proxy.New([]proxy.Route{
-		{Method: "POST", Pattern: "/api/createPayment", Upstream: up, Guard: guard, Once: required},
-		{Method: "POST", Pattern: "/payments/capture", Upstream: up, Guard: guard, Once: required},
-		{Method: "POST", Pattern: "/payments/{id}", Upstream: up, Guard: guard, Once: single},
+		{Method: "POST", Pattern: "/api/createPayment", Upstream: up, Guard: guard, Idempotency: required},
+		{Method: "POST", Pattern: "/payments/capture", Upstream: up, Guard: guard, Idempotency: required},
+		{Method: "POST", Pattern: "/payments/{id}", Upstream: up, Guard: guard, Idempotency: single},
 		{Method: "POST", Pattern: "/free/{id}", Upstream: up},
-		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Once: single},
+		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Idempotency: single},
 	}, proxy.Config{}))
 	for path, status := range map[string]int{
 		"/api/createPayment": 400, "/api/createpayment": 400, "/api/CREATEPAYMENT": 400, "/api/createpayment/": 400, "/API/CreatePayment/": 400, "/api/create%70ayment": 400,
@@ -189,8 +189,8 @@ func TestASemicolonThatBeginsAQueryLeadsToNoOtherRoute(t *testing.T) {
 	guard, required := newGuard(onlyonce.Config{}), single
 	required.Required = true
 	addr := serve(t, proxy.New([]proxy.Route{
-		{Method: "POST", Pattern: "/payments", Upstream: up, Guard: guard, Once: required},
-		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Once: single},
+		{Method: "POST", Pattern: "/payments", Upstream: up, Guard: guard, Idempotency: required},
+		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Idempotency: single},
 	}, proxy.Config{}))
 	for path, status := range map[string]int{
 		"/payments;/x": 400, "/payments;a=1/x": 400, "/payments/;/x": 400, "/%70ayments;/x/y": 400, "/PAYMENTS;/x": 400, "/payments%3B/x": 400, "/payments;/;/x": 400,
@@ -207,10 +207,10 @@ func TestAPathBehindAScriptLeadsToNoOtherRoute(t *testing.T) {
 	guard, required := newGuard(onlyonce.Config{}), single
 	required.Required = true
 	addr := serve(t, proxy.New([]proxy.Route{
-		{Method: "POST", Pattern: "/payments", Upstream: up, Guard: guard, Once: required},
-		{Method: "POST", Pattern: "/pay.php", Upstream: up, Guard: guard, Once: required},
-		{Method: "POST", Pattern: "/shop.php/orders", Upstream: up, Guard: guard, Once: single},
-		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Once: single},
+		{Method: "POST", Pattern: "/payments", Upstream: up, Guard: guard, Idempotency: required},
+		{Method: "POST", Pattern: "/pay.php", Upstream: up, Guard: guard, Idempotency: required},
+		{Method: "POST", Pattern: "/shop.php/orders", Upstream: up, Guard: guard, Idempotency: single},
+		{Method: "POST", Pattern: "/", Upstream: up, Guard: guard, Idempotency: single},
 	}, proxy.Config{}))
 	for path, status := range map[string]int{
 		"/pay.php/x": 400, "/PAY.PHP/": 400, "/pay.php/x.php/y": 400, "/pay%2Ephp/x": 400, "/index.php/payments": 400, "/a/index.php/payments/": 400, "/index.php;x/payments": 400,
@@ -226,8 +226,8 @@ func TestAPathThatMeansTwoProtectedRoutesIsRefused(t *testing.T) {
 	up := upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })
 	guard := newGuard(onlyonce.Config{})
 	addr := serve(t, proxy.New([]proxy.Route{
-		{Pattern: "/files/{name}", Upstream: up, Guard: guard, Once: single},
-		{Pattern: "/pay", Upstream: up, Guard: guard, Once: single},
+		{Pattern: "/files/{name}", Upstream: up, Guard: guard, Idempotency: single},
+		{Pattern: "/pay", Upstream: up, Guard: guard, Idempotency: single},
 	}, proxy.Config{}))
 	if answer := exchange(t, addr, "POST /files/..%2Fpay HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\n\r\n", 1000); !strings.HasPrefix(answer, "HTTP/1.1 400 ") || !strings.Contains(answer, "request_invalid") {
 		t.Error(answer)
@@ -237,7 +237,7 @@ func TestAPathThatMeansTwoProtectedRoutesIsRefused(t *testing.T) {
 func TestWithoutARouteNothingIsSent(t *testing.T) {
 	up := upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })
 	addr := serve(t, proxy.New([]proxy.Route{
-		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single},
+		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single},
 		{Pattern: "api.example/", Upstream: up},
 	}, proxy.Config{}))
 	for _, request := range []string{"GET /v1/orders", "POST /v1/other", "GET /"} {
@@ -267,7 +267,7 @@ func TestTwoSpellingsOfAPathAreOneCommand(t *testing.T) {
 func TestAHandlerRoundTheProxyMayChangeThePath(t *testing.T) {
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
 	addr := serve(t, http.StripPrefix("/api", proxy.New([]proxy.Route{
-		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single}, {Pattern: "/", Upstream: up},
+		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single}, {Pattern: "/", Upstream: up},
 	}, proxy.Config{})))
 	for _, h := range []http.Header{nil, {"Idempotency-Key": {"k"}}} {
 		if _, body := send(t, "POST", "http://"+addr+"/api/v1/orders?a=b", h, "x"); body != "/v1/orders?a=b" {

@@ -31,7 +31,7 @@ func matchedTable(t testing.TB) *table {
 	up := &Upstream{URL: &url.URL{Scheme: "http", Host: "127.0.0.1:1"}}
 	var routes []Route
 	for _, m := range matched {
-		routes = append(routes, Route{Method: "POST", Pattern: m.pattern, Upstream: up, Guard: guard, Once: httponce.Config{Tenant: httponce.SingleTenant}})
+		routes = append(routes, Route{Method: "POST", Pattern: m.pattern, Upstream: up, Guard: guard, Idempotency: httponce.Config{Tenant: httponce.SingleTenant}})
 	}
 	table, err := newTable(routes, Config{}, nil)
 	if err != nil {

@@ -94,7 +94,7 @@ func TestAnAnswerToHalfARequestCountsAndEndsItsConnection(t *testing.T) {
 	up := &proxy.Upstream{URL: parse(t, "http://"+l.Addr().String()), StallTimeout: 2 * time.Second, KeepIdle: time.Minute}
 	once := single
 	once.MaxBody = 64 << 20
-	addr := serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: once}}, proxy.Config{BodyTimeout: time.Hour}))
+	addr := serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: once}}, proxy.Config{BodyTimeout: time.Hour}))
 	large := strings.Repeat("x", 16<<20) // more than the connection holds
 	res, body := post(t, addr, "k", large)
 	wantAnswer(t, res, body, 413, "no")
@@ -169,7 +169,7 @@ func TestReloadLetsWhatIsUnderWayEnd(t *testing.T) {
 	second := upstream(t, func(w http.ResponseWriter, r *http.Request) { now.Add(1); io.WriteString(w, "new") })
 	guard := newGuard(onlyonce.Config{})
 	route := func(up *proxy.Upstream) []proxy.Route {
-		return []proxy.Route{{Pattern: "/", Upstream: up, Guard: guard, Once: single}}
+		return []proxy.Route{{Pattern: "/", Upstream: up, Guard: guard, Idempotency: single}}
 	}
 	p := proxy.New(route(first), proxy.Config{})
 	addr := serve(t, p)
@@ -223,7 +223,7 @@ func TestAConnectionToAnUpstreamThatIsGoneIsClosedAfterItsAnswer(t *testing.T) {
 		}
 	}()
 	through := &proxy.Upstream{URL: parse(t, "http://"+l.Addr().String()), KeepIdle: time.Hour}
-	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: through, Guard: newGuard(onlyonce.Config{}), Once: single}}, proxy.Config{})
+	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: through, Guard: newGuard(onlyonce.Config{}), Idempotency: single}}, proxy.Config{})
 	addr := serve(t, p)
 	answered := make(chan bool)
 	go func() {
@@ -255,7 +255,7 @@ func TestACommandGoesOnWithoutItsClient(t *testing.T) {
 		io.WriteString(w, "done")
 	})
 	gone := make(chan bool, 2)
-	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{Wait: time.Minute}), Once: single}}, proxy.Config{})
+	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{Wait: time.Minute}), Idempotency: single}}, proxy.Config{})
 	addr := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		context.AfterFunc(r.Context(), func() { gone <- true })
 		p.ServeHTTP(w, r)
@@ -315,22 +315,22 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 	up := &proxy.Upstream{URL: parse(t, "http://127.0.0.1:1")}
 	guard := newGuard(onlyonce.Config{})
 	for wants, r := range map[string]proxy.Route{
-		"say where":      {Pattern: "/"},
-		"write a URL":    {Pattern: "/", Upstream: &proxy.Upstream{URL: parse(t, "ftp://h")}},
-		"write https":    {Pattern: "/", Upstream: &proxy.Upstream{URL: up.URL, TLS: tlsConfig()}},
-		"negative":       {Pattern: "/", Upstream: &proxy.Upstream{URL: up.URL, MaxIdle: -1}},
-		"scheme, host":   {Pattern: "/", Upstream: &proxy.Upstream{URL: parse(t, "http://h/?x")}},
-		"into Method":    {Pattern: "POST /", Upstream: up},
-		"parsing":        {Pattern: "/{", Upstream: up},
-		"SingleTenant":   {Pattern: "/", Upstream: up, Guard: guard},
-		"no Guard":       {Pattern: "/", Upstream: up, KeyPointer: "/id"},
-		"JSON Pointer":   {Pattern: "/", Upstream: up, Guard: guard, Once: single, KeyPointer: "id"},
-		"MaxBody":        {Pattern: "/", Upstream: up, MaxBody: -1},
-		"how messages":   {Pattern: "/", Upstream: up, SetHeader: http.Header{"connection": {"x"}}},
-		"control":        {Pattern: "/", Upstream: up, SetAnswer: http.Header{"X": {"a\r\nb"}}},
-		"Once.Header":    {Pattern: "/", Upstream: up, Guard: guard, Once: httponce.Config{Tenant: httponce.SingleTenant, Header: "X_Key"}},
-		"Once.Fingerp":   {Pattern: "/", Upstream: up, Guard: guard, Once: httponce.Config{Tenant: httponce.SingleTenant, FingerprintHeaders: []string{"X.Account"}}},
-		"conflicts with": {Pattern: "/{y}", Upstream: up},
+		"say where":           {Pattern: "/"},
+		"write a URL":         {Pattern: "/", Upstream: &proxy.Upstream{URL: parse(t, "ftp://h")}},
+		"write https":         {Pattern: "/", Upstream: &proxy.Upstream{URL: up.URL, TLS: tlsConfig()}},
+		"negative":            {Pattern: "/", Upstream: &proxy.Upstream{URL: up.URL, MaxIdle: -1}},
+		"scheme, host":        {Pattern: "/", Upstream: &proxy.Upstream{URL: parse(t, "http://h/?x")}},
+		"into Method":         {Pattern: "POST /", Upstream: up},
+		"parsing":             {Pattern: "/{", Upstream: up},
+		"SingleTenant":        {Pattern: "/", Upstream: up, Guard: guard},
+		"no Guard":            {Pattern: "/", Upstream: up, KeyPointer: "/id"},
+		"JSON Pointer":        {Pattern: "/", Upstream: up, Guard: guard, Idempotency: single, KeyPointer: "id"},
+		"MaxBody":             {Pattern: "/", Upstream: up, MaxBody: -1},
+		"how messages":        {Pattern: "/", Upstream: up, SetHeader: http.Header{"connection": {"x"}}},
+		"control":             {Pattern: "/", Upstream: up, SetResponseHeader: http.Header{"X": {"a\r\nb"}}},
+		"Idempotency.Header":  {Pattern: "/", Upstream: up, Guard: guard, Idempotency: httponce.Config{Tenant: httponce.SingleTenant, Header: "X_Key"}},
+		"Idempotency.Fingerp": {Pattern: "/", Upstream: up, Guard: guard, Idempotency: httponce.Config{Tenant: httponce.SingleTenant, FingerprintHeaders: []string{"X.Account"}}},
+		"conflicts with":      {Pattern: "/{y}", Upstream: up},
 	} {
 		err := proxy.Check([]proxy.Route{{Pattern: "/{x}", Upstream: up}, r}, proxy.Config{})
 		if e, ok := err.(*proxy.RouteError); !ok || e.Route != 1 || !strings.Contains(err.Error(), wants) {

@@ -61,20 +61,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 || r.ProtoMajor > 1 && len(r.Header["Content-Length"]) > 0 { // by HTTP/2 an empty body may lack its end
 		allowBody(w, t.cfg.BodyTimeout)
 	}
-	if err := t.wrong(r); err != nil {
-		t.refuse(w, r, misunderstood(err), err)
+	if err := t.invalidReason(r); err != nil {
+		t.refuse(w, r, ambiguous(err), err)
 		return
 	}
 	path, err := normalPath(escapedPath(r))
 	if err != nil {
-		t.refuse(w, r, misunderstood(err), err)
+		t.refuse(w, r, ambiguous(err), err)
 		return
 	}
 	setPath(r, path)
 	found, ok := t.match(r, path)
 	switch {
 	case !ok:
-		t.refuse(w, r, misunderstood(errManyReadings), errManyReadings)
+		t.refuse(w, r, ambiguous(errManyReadings), errManyReadings)
 	case found == nil:
 		t.refuse(w, r, noRoute, nil)
 	default:
@@ -89,8 +89,8 @@ func (t *table) trusts(r *http.Request) bool {
 	return t.cfg.TrustForwarded != nil && t.cfg.TrustForwarded(r)
 }
 
-// wrong says what is wrong with a request that net/http lets through.
-func (t *table) wrong(r *http.Request) error {
+// invalidReason says what is wrong with a request that net/http lets through.
+func (t *table) invalidReason(r *http.Request) error {
 	switch {
 	case r.Method == http.MethodConnect || r.URL.Host != "" || r.URL.Scheme != "":
 		return errors.New("the target is not a path of this server")
@@ -107,7 +107,7 @@ func (t *table) wrong(r *http.Request) error {
 	case isLongList(r.Header["Connection"]):
 		return errors.New("the Connection header names too many headers")
 	}
-	if name := t.names.hidden(r.Header); name != "" {
+	if name := t.names.listedInConnection(r.Header); name != "" {
 		return errors.New("the Connection header names " + name)
 	}
 	if r.ProtoMajor > 1 {
@@ -155,8 +155,8 @@ func isQuery(s string) bool {
 	return true
 }
 
-// misunderstood is the refusal of a request that can be read in several ways.
-func misunderstood(why error) httponce.Problem {
+// ambiguous is the refusal of a request that can be read in several ways.
+func ambiguous(why error) httponce.Problem {
 	p := requestInvalid
 	p.Detail = capital(why.Error()) + ". " + p.Detail
 	return p
@@ -187,7 +187,7 @@ func (t *table) refuse(w http.ResponseWriter, r *http.Request, p httponce.Proble
 }
 
 func (t *table) report(r *http.Request, err error) {
-	if t.cfg.Report != nil && err != nil {
-		t.cfg.Report(r, fmt.Errorf("proxy: %w", err))
+	if t.cfg.OnError != nil && err != nil {
+		t.cfg.OnError(r, fmt.Errorf("proxy: %w", err))
 	}
 }

@@ -153,7 +153,7 @@ func serve(t testing.TB, p http.Handler) string {
 // otherwise as change makes its routes.
 func orders(t testing.TB, up *proxy.Upstream, guard onlyonce.Config, change func(*proxy.Route)) string {
 	t.Helper()
-	r := proxy.Route{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(guard), Once: single}
+	r := proxy.Route{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(guard), Idempotency: single}
 	if change != nil {
 		change(&r)
 	}

@@ -21,7 +21,7 @@ var readingOn atomic.Int32
 // Close closes the connection. If the client is still sending a request that was
 // refused, what comes is read for a while before: else it would be told that the
 // connection is reset, and would lose the answer (RFC 9112, section 9.6).
-func (c *scanned) Close() error {
+func (c *scannedConn) Close() error {
 	if c.closed.Swap(true) {
 		return net.ErrClosed
 	}

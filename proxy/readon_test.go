@@ -17,7 +17,7 @@ func TestARefusalReachesAClientThatIsStillSending(t *testing.T) {
 	var runs atomic.Int32
 	up := upstream(t, counter(&runs))
 	p := proxy.New([]proxy.Route{
-		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single},
+		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single},
 		{Pattern: "/short", Upstream: up, MaxBody: 1000},
 	}, proxy.Config{})
 	addr := serve(t, p)

@@ -72,8 +72,8 @@ func TestNoRequestWithoutAKeyIsCharged(t *testing.T) {
 		t.Run(s.program, func(t *testing.T) {
 			up := startPayments(t, s.program, s.args)
 			addr := serve(t, proxy.New([]proxy.Route{
-				{Method: "POST", Pattern: "/payments", Upstream: up, Guard: guard, Once: httponce.Config{Tenant: httponce.SingleTenant, Required: true}},
-				{Pattern: "/", Upstream: up, Guard: guard, Once: single, DropHeader: []string{"X-Internal"}},
+				{Method: "POST", Pattern: "/payments", Upstream: up, Guard: guard, Idempotency: httponce.Config{Tenant: httponce.SingleTenant, Required: true}},
+				{Pattern: "/", Upstream: up, Guard: guard, Idempotency: single, DropHeader: []string{"X-Internal"}},
 			}, proxy.Config{}))
 			ask := func(line, headers string) string {
 				return exchange(t, addr, line+" HTTP/1.1\r\nHost: h\r\nContent-Length: 0\r\nConnection: close\r\n"+headers+"\r\n", 1000)
@@ -130,8 +130,8 @@ func TestWhatIsDroppedIsDroppedInEverySpelling(t *testing.T) {
 	got := make(chan http.Header, 1)
 	up := upstream(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header })
 	addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) {
-		r.Once.Header = "X-Request-Key"
-		r.Once.FingerprintHeaders = []string{"x-account"}
+		r.Idempotency.Header = "X-Request-Key"
+		r.Idempotency.FingerprintHeaders = []string{"x-account"}
 		r.DropHeader = []string{"x-internal"}
 		r.SetHeader = http.Header{"X-Served-By": {"proxy"}}
 	})

@@ -23,14 +23,14 @@ type Route struct {
 
 	Upstream *Upstream
 
-	// Guard protects the route's keyed requests as Once says; Once.Methods
-	// defaults to Method if that is given, and Once.Operation to method and
+	// Guard protects the route's keyed requests as Idempotency says; its Methods
+	// default to Method if that is given, and its Operation to method and
 	// pattern. Without a Guard all requests pass, with a key or without one.
-	Guard *onlyonce.Guard
-	Once  httponce.Config
+	Guard       *onlyonce.Guard
+	Idempotency httponce.Config
 
 	// KeyPointer is a JSON Pointer (RFC 6901) to the key in the body, a string
-	// or a whole number. It is put into the header Once.Header, and one that
+	// or a whole number. It is put into the header Idempotency.Header, and one that
 	// the client sends there must say the same. A body without such a member,
 	// or with null there, has no key. A body that is not JSON (with a byte
 	// order mark, in UTF-16, compressed, with NaN or more than 10,000 levels
@@ -42,10 +42,10 @@ type Route struct {
 
 	DontStoreBody bool // the answer's body is never stored, such as a new secret: a repeat gets status and header
 
-	SetHeader  http.Header // sent to the upstream instead of the client's
-	DropHeader []string    // of the client's, not sent to the upstream, in no spelling that a CGI-like server takes for the same
-	SetAnswer  http.Header // sent to the client, and stored, instead of the upstream's
-	DropAnswer []string    // of the upstream's, neither sent to the client nor stored
+	SetHeader          http.Header // sent to the upstream instead of the client's
+	DropHeader         []string    // of the client's, not sent to the upstream, in no spelling that a CGI-like server takes for the same
+	SetResponseHeader  http.Header // sent to the client, and stored, instead of the upstream's
+	DropResponseHeader []string    // of the upstream's, neither sent to the client nor stored
 
 	// KeepOverrides sends on the headers by which some servers take another
 	// method or path than the request's, such as X-HTTP-Method-Override and
@@ -62,7 +62,7 @@ type Config struct {
 	// Protected names further headers that no Connection header may name and
 	// that are dropped in other spellings, such as the one that says who the
 	// tenant is. Those of credentials, forwarding and idempotency are protected
-	// without it, and so are each Once.Header and Once.FingerprintHeaders. A
+	// without it, and so are each Idempotency.Header and Idempotency.FingerprintHeaders. A
 	// protected name has letters, digits and - only: others are one to some
 	// servers. Whether to believe a protected header is the caller's decision:
 	// it passes also if TrustForwarded does not hold.
@@ -81,11 +81,11 @@ type Config struct {
 	BodyTimeout time.Duration
 
 	// Usage counts the memory and the stored bytes of all routes whose
-	// Once.Usage is nil. Default: the Proxy's own, which stays over Reload.
+	// Idempotency.Usage is nil. Default: the Proxy's own, which stays over Reload.
 	Usage *httponce.Usage
 
 	Problem func(http.ResponseWriter, *http.Request, httponce.Problem) // writes a refusal that is not a route's own; default: Problem.ServeHTTP
-	Report  func(r *http.Request, err error)                           // is told why a request was refused or its answer broke off; default: nobody is
+	OnError func(r *http.Request, err error)                           // is told why a request was refused or its answer broke off; default: nobody is
 }
 
 const (
@@ -111,17 +111,17 @@ func (r *Route) check() error {
 			return err
 		}
 	}
-	if r.Once.Header != "" {
-		if err := checkName("Once.Header", r.Once.Header); err != nil {
+	if r.Idempotency.Header != "" {
+		if err := checkName("Idempotency.Header", r.Idempotency.Header); err != nil {
 			return err
 		}
 	}
-	for _, name := range r.Once.FingerprintHeaders {
-		if err := checkName("Once.FingerprintHeaders", name); err != nil {
+	for _, name := range r.Idempotency.FingerprintHeaders {
+		if err := checkName("Idempotency.FingerprintHeaders", name); err != nil {
 			return err
 		}
 	}
-	for _, h := range []http.Header{r.SetHeader, r.SetAnswer} {
+	for _, h := range []http.Header{r.SetHeader, r.SetResponseHeader} {
 		if err := checkHeader(h); err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (r *Route) check() error {
 		return fmt.Errorf("the Pattern is %q: write a path such as /v1/orders/{id}, and the method into Method", r.Pattern)
 	case r.MaxBody < 0:
 		return errors.New("MaxBody is negative: write a positive value, or leave it 0 for no limit")
-	case r.Guard == nil && (r.KeyPointer != "" || r.DontStoreBody || r.Once.Required):
+	case r.Guard == nil && (r.KeyPointer != "" || r.DontStoreBody || r.Idempotency.Required):
 		return errors.New("something is asked of keyed requests, but there is no Guard: give one")
 	}
 	return nil
@@ -156,7 +156,7 @@ func checkHeader(h http.Header) error {
 		switch canonical := http.CanonicalHeaderKey(name); {
 		case !ok:
 			return fmt.Errorf("the header %q: write a name of letters, digits and -, and a value without control characters", name)
-		case ofConnection(canonical), canonical == "Content-Length", canonical == "Host":
+		case isHopByHop(canonical), canonical == "Content-Length", canonical == "Host":
 			return fmt.Errorf("the header %s can't be set: it says how messages are read", canonical)
 		}
 	}
@@ -167,7 +167,7 @@ func checkHeader(h http.Header) error {
 type route struct {
 	Route
 	table    *table
-	link     *link
+	link     *upstreamConns
 	pattern  string // of ServeMux: with the method
 	lower    string // the same for paths in lower case
 	once     http.Handler
@@ -176,26 +176,26 @@ type route struct {
 	replaced map[string]bool // headers of a client that are not sent on
 }
 
-func newRoute(r Route, l *link, t *table) *route {
+func newRoute(r Route, l *upstreamConns, t *table) *route {
 	made := &route{Route: r, table: t, link: l, pattern: r.Pattern}
 	if r.Method != "" {
 		made.pattern = r.Method + " " + r.Pattern
-		if made.Once.Methods == nil {
-			made.Once.Methods = []string{r.Method}
+		if made.Idempotency.Methods == nil {
+			made.Idempotency.Methods = []string{r.Method}
 		}
 	}
 	made.lower = lowerPattern(made.pattern)
 	if l.KeepHost { // which then selects the site
-		made.Once.FingerprintHeaders = append(slices.Clone(made.Once.FingerprintHeaders), "Host")
+		made.Idempotency.FingerprintHeaders = append(slices.Clone(made.Idempotency.FingerprintHeaders), "Host")
 	}
-	made.through = made.passer()
-	made.header = http.CanonicalHeaderKey(cmp.Or(made.Once.Header, httponce.DefaultHeader))
+	made.through = made.reverseProxy()
+	made.header = http.CanonicalHeaderKey(cmp.Or(made.Idempotency.Header, httponce.DefaultHeader))
 	if r.KeyPointer != "" {
 		pointer, _ := parsePointer(r.KeyPointer) // checked
-		made.Once.KeyInBody = keyIn(pointer)
+		made.Idempotency.KeyInBody = keyIn(pointer)
 	}
-	if made.Once.Usage == nil {
-		made.Once.Usage = t.usage
+	if made.Idempotency.Usage == nil {
+		made.Idempotency.Usage = t.usage
 	}
 	made.replaced = map[string]bool{}
 	for _, name := range r.DropHeader {
@@ -205,26 +205,26 @@ func newRoute(r Route, l *link, t *table) *route {
 		made.replaced[spelled(name)] = true
 	}
 	if r.Guard != nil {
-		made.once = httponce.Wrap(r.Guard, http.HandlerFunc(made.open), made.Once)
+		made.once = httponce.Wrap(r.Guard, http.HandlerFunc(made.serveUnkeyed), made.Idempotency)
 	}
 	return made
 }
 
 func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if rt.Guard == nil || isGRPC(r) && !rt.Once.Required {
-		rt.pass(w, r)
+	if rt.Guard == nil || isGRPC(r) && !rt.Idempotency.Required {
+		rt.forward(w, r)
 		return
 	}
 	rt.once.ServeHTTP(w, r)
 }
 
-// open is what httponce lets through.
-func (rt *route) open(w http.ResponseWriter, r *http.Request) {
+// serveUnkeyed is what httponce lets through.
+func (rt *route) serveUnkeyed(w http.ResponseWriter, r *http.Request) {
 	if a := onlyonce.Current(r.Context()); a != nil || w.Header().Get("Idempotency-Protected") != "" {
 		rt.send(w, r, a)
 		return
 	}
-	rt.pass(w, r)
+	rt.forward(w, r)
 }
 
 // isGRPC reports whether a request is a gRPC call, and not of another type whose
@@ -243,12 +243,12 @@ func (rt *route) refuse(w http.ResponseWriter, r *http.Request, p httponce.Probl
 	p.Err = why
 	rt.table.report(r, why)
 	h := w.Header()
-	if url := rt.Once.DocsURL; url != "" {
+	if url := rt.Idempotency.DocsURL; url != "" {
 		p.Type = url + "#" + p.Code
 		h.Add("Link", "<"+url+`>; rel="describedby"`)
 	}
-	if rt.Once.Problem != nil {
-		rt.Once.Problem(w, r, p)
+	if rt.Idempotency.Problem != nil {
+		rt.Idempotency.Problem(w, r, p)
 		return
 	}
 	p.ServeHTTP(w, r)

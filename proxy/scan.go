@@ -8,9 +8,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// A scan follows the bytes of an HTTP/1 connection, and finds what may be read in
+// A requestScanner follows the bytes of an HTTP/1 connection, and finds what may be read in
 // two ways: RFC 9112. Between two heads it keeps no memory.
-type scan struct {
+type requestScanner struct {
 	state   state
 	part    []byte // of a line of which the rest is still to come
 	left    int64  // of the body, or of the chunk
@@ -46,8 +46,8 @@ const (
 	preface     = "PRI * HTTP/2.0" // the first line of HTTP/2
 )
 
-// scan follows p, and returns how much of it is good.
-func (s *scan) scan(p []byte) (good int) {
+// feed follows p, and returns how much of it is good.
+func (s *requestScanner) feed(p []byte) (good int) {
 	for good < len(p) {
 		rest := p[good:]
 		switch s.state {
@@ -91,7 +91,7 @@ func ended(s state) state {
 }
 
 // line follows a line, and reports whether it is good.
-func (s *scan) line(line []byte) bool {
+func (s *requestScanner) line(line []byte) bool {
 	switch s.state {
 	case atStart:
 		return s.request(line)
@@ -119,13 +119,13 @@ func (s *scan) line(line []byte) bool {
 		}
 		s.trailer += len(line)
 		name, ok := nameOf(line)
-		return ok && s.trailer <= syntax.MaxTrailer && !ofMessage(http.CanonicalHeaderKey(string(name)))
+		return ok && s.trailer <= syntax.MaxTrailer && !isForbiddenInTrailer(http.CanonicalHeaderKey(string(name)))
 	}
 	return false
 }
 
 // request follows a request line.
-func (s *scan) request(line []byte) bool {
+func (s *requestScanner) request(line []byte) bool {
 	if !s.later && !s.secure && string(line) == preface {
 		s.state, s.left = inPreface, 0
 		return true
@@ -148,7 +148,7 @@ func (s *scan) request(line []byte) bool {
 var space = []byte(" ")
 
 // restOfPreface follows the lines after the first of HTTP/2's preface.
-func (s *scan) restOfPreface(line []byte) bool {
+func (s *requestScanner) restOfPreface(line []byte) bool {
 	want := [...]string{"", "SM", ""}
 	if string(line) != want[s.left] {
 		return false
@@ -160,39 +160,39 @@ func (s *scan) restOfPreface(line []byte) bool {
 }
 
 // field follows a line of a request's header.
-func (s *scan) field(line []byte) bool {
+func (s *requestScanner) field(line []byte) bool {
 	name, ok := nameOf(line)
 	if !ok {
 		return false
 	}
 	h := &s.head
 	switch {
-	case is(name, "content-length"):
+	case equalFold(name, "content-length"):
 		if h.length >= 0 || h.chunked {
 			return false
 		}
 		h.length = syntax.ParseLength(valueOf(line, name))
 		return h.length >= 0
-	case is(name, "transfer-encoding"):
+	case equalFold(name, "transfer-encoding"):
 		if h.length >= 0 || h.chunked || h.old {
 			return false
 		}
 		h.chunked = true
 		return strings.EqualFold(valueOf(line, name), "chunked")
-	case is(name, "host"):
+	case equalFold(name, "host"):
 		if h.host {
 			return false
 		}
 		h.host = true
 		return isHost(valueOf(line, name))
-	case is(name, "upgrade"):
+	case equalFold(name, "upgrade"):
 		s.upgrade = true
 	}
 	return true
 }
 
 // begin begins what follows a head.
-func (s *scan) begin() {
+func (s *requestScanner) begin() {
 	switch {
 	case s.head.chunked:
 		s.state = atChunk
@@ -226,8 +226,8 @@ func nameOf(line []byte) (name []byte, ok bool) {
 // not all take them for nothing, and nobody writes them.
 func valueOf(line, name []byte) string { return strings.Trim(string(line[len(name)+1:]), " ") }
 
-// is reports whether a name is that in lower case, however it is written.
-func is(name []byte, lower string) bool {
+// equalFold reports whether name equals lower, which is in lower case, in any case.
+func equalFold(name []byte, lower string) bool {
 	if len(name) != len(lower) {
 		return false
 	}

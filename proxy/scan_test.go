@@ -10,10 +10,10 @@ import (
 )
 
 // follow scans raw in pieces, and returns how much of it is good.
-func follow(raw string, piece int) (good int, s scan) {
+func follow(raw string, piece int) (good int, s requestScanner) {
 	for good < len(raw) {
 		p := []byte(raw[good:min(good+piece, len(raw))])
-		n := s.scan(p)
+		n := s.feed(p)
 		if good += n; n < len(p) {
 			break
 		}
@@ -33,8 +33,8 @@ func TestWhatIsNotToBeScannedIsHTTP2FromTheStartInClearTextOnly(t *testing.T) {
 			}
 		}
 	}
-	s := scan{secure: true}
-	if good := s.scan([]byte(h2)); good == len(h2) {
+	s := requestScanner{secure: true}
+	if good := s.feed([]byte(h2)); good == len(h2) {
 		t.Error("HTTP/2 may begin inside TLS without ALPN")
 	}
 }
@@ -108,7 +108,7 @@ func FuzzFraming(f *testing.F) {
 				return // FuzzScan judges that
 			}
 			path, err := normalPath(escapedPath(r))
-			if err != nil || table.wrong(r) != nil {
+			if err != nil || table.invalidReason(r) != nil {
 				continue
 			}
 			setPath(r, path)
@@ -148,7 +148,7 @@ func wantOneRequest(t *testing.T, rt *route, r *http.Request, path string, body 
 		t.Fatalf("%s %s with %q is sent as %q", r.Method, path, body, raw)
 	}
 	for name := range sent.Header {
-		if other := spelled(name); other != name && (rt.table.names.has(other) || overrides(other)) {
+		if other := spelled(name); other != name && (rt.table.names.has(other) || isMethodOverride(other)) {
 			t.Fatalf("%s is sent, which some servers take for %s", name, other)
 		}
 	}

@@ -98,7 +98,7 @@ func TestSecurity11MalformedRequestsByHTTP2AreRefused(t *testing.T) {
 		body, _ := io.ReadAll(r.Body)
 		_, _ = w.Write(append([]byte("ran "), body...))
 	})
-	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single}}, proxy.Config{})
+	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single}}, proxy.Config{})
 	address := serve(t, p)
 	send := func(body string, more ...string) string {
 		fields := append([]string{":method", "POST", ":scheme", "http", ":authority", "a.example", ":path", "/v1/orders"}, more...)
@@ -156,7 +156,7 @@ func TestSecurity11MalformedRequestsByHTTP2AreRefused(t *testing.T) {
 func TestSecurity14AnEmptyBodyThatDoesNotEndIsEnded(t *testing.T) {
 	var runs atomic.Int32
 	up := upstream(t, func(http.ResponseWriter, *http.Request) { runs.Add(1) })
-	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single}}, proxy.Config{BodyTimeout: 50 * time.Millisecond})
+	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single}}, proxy.Config{BodyTimeout: 50 * time.Millisecond})
 	fields := http2Fields(":method", "POST", ":scheme", "http", ":authority", "a.example", ":path", "/v1/orders", "content-length", "0", "idempotency-key", "k")
 	got := sendHTTP2Frames(t, serve(t, p), http2Frame(http2Headers, http2EndHeaders, 1, fields))
 	if !strings.Contains(got, "body_unreadable") {

@@ -88,7 +88,7 @@ func who(w http.ResponseWriter, r *http.Request) {
 
 func TestSecurity23ClientsComeByTLSAndByHTTP2(t *testing.T) {
 	ca := newAuthority(t)
-	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, who), Guard: newGuard(onlyonce.Config{}), Once: single}}, proxy.Config{})
+	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, who), Guard: newGuard(onlyonce.Config{}), Idempotency: single}}, proxy.Config{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Client", fmt.Sprint(r.Proto, " ", r.TLS.PeerCertificates[0].Subject.CommonName))
 		p.ServeHTTP(w, r)

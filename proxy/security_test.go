@@ -32,7 +32,7 @@ func keyed(tenant, key string) http.Header {
 func TestSecurity01TenantsAreApart(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) {
-		r.Once = httponce.Config{Tenant: byTenant, KeyFormat: httponce.KeyFormat{Chars: "abc|"}}
+		r.Idempotency = httponce.Config{Tenant: byTenant, KeyFormat: httponce.KeyFormat{Chars: "abc|"}}
 	})
 	for i, id := range [][2]string{{"a", "b"}, {"b", "a"}, {"a|b", "c"}, {"a", "b|c"}} {
 		res, body := send(t, "POST", "http://"+addr+"/v1/orders", keyed(id[0], id[1]), "same")
@@ -76,7 +76,7 @@ func TestSecurity06FingerprintsAreKeyed(t *testing.T) {
 	print := func(secret string) []byte {
 		store := newStore()
 		addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) {}), onlyonce.Config{}, func(r *proxy.Route) {
-			r.Guard, r.Once.FingerprintSecret = onlyonce.New(store, onlyonce.Config{}), []byte(secret)
+			r.Guard, r.Idempotency.FingerprintSecret = onlyonce.New(store, onlyonce.Config{}), []byte(secret)
 		})
 		post(t, addr, "k", "4111111111111111")
 		for r := range store.List(t.Context(), onlyonce.Filter{}) {
@@ -93,7 +93,7 @@ func TestSecurity06FingerprintsAreKeyed(t *testing.T) {
 func TestSecurity07NothingIsMergedByCanonicalForm(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) {
-		r.Once.Fingerprint = httponce.CanonicalJSON()
+		r.Idempotency.Fingerprint = httponce.CanonicalJSON()
 	})
 	for i, pair := range [][2]string{
 		{`{"n":9007199254740992}`, `{"n":9007199254740993}`},
@@ -142,7 +142,7 @@ func TestSecurity09OddKeysAreRefused(t *testing.T) {
 func TestSecurity10ConnectionCantNameWhatMatters(t *testing.T) {
 	got := make(chan http.Header, 1)
 	addr := orders(t, upstream(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }), onlyonce.Config{}, func(r *proxy.Route) {
-		r.Once.Header = "X-Request-Key"
+		r.Idempotency.Header = "X-Request-Key"
 		r.SetHeader = http.Header{"X-From": {"proxy"}}
 	})
 	for _, name := range []string{
@@ -242,7 +242,7 @@ func TestSecurity12WhatComesByHTTP2IsHeldToTheSame(t *testing.T) {
 
 func TestSecurity12NothingIsInjectedIntoWhatIsSent(t *testing.T) {
 	var runs atomic.Int32
-	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, counter(&runs)), Guard: newGuard(onlyonce.Config{}), Once: single}}, proxy.Config{})
+	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, counter(&runs)), Guard: newGuard(onlyonce.Config{}), Idempotency: single}}, proxy.Config{})
 	for _, change := range []func(*http.Request){ // as a handler round the proxy might
 		func(r *http.Request) { r.Header.Set("X", "a\r\nX-Injected: b") },
 		func(r *http.Request) { r.Header.Set("X", "a\x00") },
@@ -279,7 +279,7 @@ func TestSecurity12ForwardedIsNotBelievedUnlessTrusted(t *testing.T) {
 	}
 	trust := false
 	addr := serve(t, proxy.New([]proxy.Route{
-		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single},
+		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single},
 	}, proxy.Config{Protected: []string{"x-auth-request-groups"}, TrustForwarded: func(*http.Request) bool { return trust }}))
 	for _, trust = range []bool{false, true} {
 		for _, key := range []string{"k" + fmt.Sprint(trust), ""} {
@@ -317,8 +317,8 @@ func TestSecurity13BodiesAreBounded(t *testing.T) {
 	var runs atomic.Int32
 	up := upstream(t, counter(&runs))
 	addr := serve(t, proxy.New([]proxy.Route{
-		{Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: httponce.Config{Tenant: httponce.SingleTenant, MaxBody: 1000}, MaxBody: 2000},
-		{Pattern: "/pointed", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: httponce.Config{Tenant: httponce.SingleTenant, MaxBody: 1000}, KeyPointer: "/id"},
+		{Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: httponce.Config{Tenant: httponce.SingleTenant, MaxBody: 1000}, MaxBody: 2000},
+		{Pattern: "/pointed", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: httponce.Config{Tenant: httponce.SingleTenant, MaxBody: 1000}, KeyPointer: "/id"},
 	}, proxy.Config{}))
 	long := strings.Repeat("x", 2001) // the rest of a body that is refused has to come, too
 	chunked := "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("400\r\n"+strings.Repeat("x", 1024)+"\r\n", 100) + "0\r\n\r\n"
@@ -390,8 +390,8 @@ func TestSecurity14ASlowBodyEnds(t *testing.T) {
 			runs.Add(1)
 		}
 	})
-	addr := serve(t, proxy.New([]proxy.Route{{Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single}, {
-		Pattern: "/pointed", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single, KeyPointer: "/id",
+	addr := serve(t, proxy.New([]proxy.Route{{Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single}, {
+		Pattern: "/pointed", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single, KeyPointer: "/id",
 	}}, proxy.Config{BodyTimeout: 50 * time.Millisecond}))
 	for _, head := range []string{post11 + "Idempotency-Key: k\r\n", post11, "POST /pointed HTTP/1.1\r\nHost: h\r\n"} {
 		for _, body := range []string{"Content-Length: 10\r\n\r\n", "Content-Length: 10\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nha"} {
@@ -426,7 +426,7 @@ func (w *lenient) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 func TestSecurity14ADrippingBodyEndsIfItIsKept(t *testing.T) {
 	const limit = 500 * time.Millisecond
 	p := proxy.New([]proxy.Route{{
-		Pattern: "/v1/orders", Upstream: upstream(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }), Guard: newGuard(onlyonce.Config{}), Once: single,
+		Pattern: "/v1/orders", Upstream: upstream(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }), Guard: newGuard(onlyonce.Config{}), Idempotency: single,
 	}}, proxy.Config{BodyTimeout: limit})
 	drip := func(key string, h http.Handler, enough func() bool) string {
 		c := dial(t, serve(t, h))
@@ -476,8 +476,8 @@ func TestSecurity14WhatComesInTimeIsNotEnded(t *testing.T) {
 		fmt.Fprint(w, n)
 	})
 	p := proxy.New([]proxy.Route{
-		{Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single},
-		{Pattern: "/pointed", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: single, KeyPointer: "/id"},
+		{Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single},
+		{Pattern: "/pointed", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single, KeyPointer: "/id"},
 	}, proxy.Config{BodyTimeout: limit})
 	sent := make(chan bool)
 	addr := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -558,7 +558,7 @@ func TestSecurity14WaitersAreBounded(t *testing.T) {
 func TestSecurity15NewKeysAreBounded(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) {
-		r.Once = httponce.Config{Tenant: byTenant, MaxNewKeys: 2}
+		r.Idempotency = httponce.Config{Tenant: byTenant, MaxNewKeys: 2}
 	})
 	for i := range 3 {
 		res, body := send(t, "POST", "http://"+addr+"/v1/orders", keyed("a", fmt.Sprint(i)), "x")
@@ -583,7 +583,7 @@ func (s collided) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record,
 func TestSecurity16ACollisionGivesAwayNoAnswer(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "secret") }), onlyonce.Config{}, func(r *proxy.Route) {
 		r.Guard = onlyonce.New(collided{newStore()}, onlyonce.Config{})
-		r.Once.SkipFingerprint = true
+		r.Idempotency.SkipFingerprint = true
 	})
 	post(t, addr, "k", "x")
 	if res, body := post(t, addr, "l", "x"); res.StatusCode < 400 || strings.Contains(body, "secret") {
@@ -594,9 +594,9 @@ func TestSecurity16ACollisionGivesAwayNoAnswer(t *testing.T) {
 func TestSecurity17LogsTellNoSecrets(t *testing.T) {
 	var log strings.Builder
 	var reported atomic.Value
-	r := proxy.Route{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) {}), Once: single}
+	r := proxy.Route{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) {}), Idempotency: single}
 	r.Guard = onlyonce.New(newStore(), onlyonce.Config{Observer: onlyonce.SlogObserver(slog.New(slog.NewTextHandler(&log, nil)), nil)})
-	addr := serve(t, proxy.New([]proxy.Route{r}, proxy.Config{Report: func(_ *http.Request, err error) { reported.Store(err.Error()) }}))
+	addr := serve(t, proxy.New([]proxy.Route{r}, proxy.Config{OnError: func(_ *http.Request, err error) { reported.Store(err.Error()) }}))
 	post(t, addr, "alice-example-com", "secret body")
 	exchange(t, addr, get11+"Connection: authorization\r\nAuthorization: secret\r\n\r\n", 1000)
 	if text := log.String() + reported.Load().(string); strings.Contains(text, "alice") || strings.Contains(text, "secret") || !strings.Contains(text, "Authorization") {

@@ -29,7 +29,7 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 	defer func() { rt.table.report(r, held.giveBack()) }()
 	rt.writeKey(r, a)
 	if rt.link.HTTP2 {
-		rt.sendOver(heldAnswer{w, held}, r, a)
+		rt.sendHTTP2(heldAnswer{w, held}, r, a)
 		return
 	}
 	res, sent, err := rt.exchange(r, a)
@@ -44,7 +44,7 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 		rt.refuse(w, r, unreachable, err)
 	default:
 		httponce.Unknown(r)
-		rt.refuse(w, r, lost(err), err)
+		rt.refuse(w, r, lostProblem(err), err)
 	}
 }
 
@@ -54,13 +54,13 @@ func (rt *route) writeKey(r *http.Request, a *onlyonce.Attempt) {
 	key := ""
 	if a != nil {
 		key = a.Record().ID.Key
-	} else if read, err := rt.Once.ReadKey(r); err == nil {
+	} else if read, err := rt.Idempotency.ReadKey(r); err == nil {
 		key = read
 	}
 	if key == "" {
 		return
 	}
-	if rt.Once.KeyFormat.Syntax == httponce.StringOnly || strings.ContainsAny(key, " \",;\\") {
+	if rt.Idempotency.KeyFormat.Syntax == httponce.StringOnly || strings.ContainsAny(key, " \",;\\") {
 		key = quote(key)
 	}
 	if sent := r.Header[rt.header]; len(sent) != 1 || sent[0] != key {
@@ -83,8 +83,8 @@ func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt) (res *h1.Respons
 	return rt.link.client.Send(r.Context(), q, r.Body, owner)
 }
 
-// lost says that the answer did not come.
-func lost(err error) httponce.Problem {
+// lostProblem says that the answer did not come.
+func lostProblem(err error) httponce.Problem {
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
 		return outcomeLate
 	}

@@ -15,8 +15,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// sendOver is send for an upstream that speaks HTTP/2.
-func (rt *route) sendOver(w heldAnswer, r *http.Request, a *onlyonce.Attempt) {
+// sendHTTP2 is send for an upstream that speaks HTTP/2.
+func (rt *route) sendHTTP2(w heldAnswer, r *http.Request, a *onlyonce.Attempt) {
 	if a != nil {
 		rec := a.Record()
 		r.Header[headerAttempt] = []string{strconv.Itoa(rec.Attempt)}
@@ -37,7 +37,7 @@ func (rt *route) sendOver(w heldAnswer, r *http.Request, a *onlyonce.Attempt) {
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
 	p := rt.through
-	p.Transport = once{rt.link}
+	p.Transport = noRetryTransport{rt.link}
 	p.ModifyResponse = func(res *http.Response) error {
 		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {
 			httponce.Unknown(r)
@@ -60,7 +60,7 @@ func (rt *route) sendOver(w heldAnswer, r *http.Request, a *onlyonce.Attempt) {
 			return
 		}
 		httponce.Unknown(r)
-		rt.refuse(w, r, lost(err), err)
+		rt.refuse(w, r, lostProblem(err), err)
 	}
 	sent := r.WithContext(ctx)
 	if r.Body != nil && r.Body != http.NoBody {
@@ -112,15 +112,15 @@ func (b *receiving) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// once is a link's Transport, kept from sending a request again: it does so, for a
+// noRetryTransport is an upstream's Transport, kept from sending a request again: it does so, for a
 // request with an idempotency key, when there is no body to be read.
-type once struct{ *link }
+type noRetryTransport struct{ *upstreamConns }
 
-func (o once) RoundTrip(r *http.Request) (*http.Response, error) {
+func (o noRetryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		r.Body = io.NopCloser(emptyBody{})
 	}
-	return o.link.RoundTrip(r)
+	return o.upstreamConns.RoundTrip(r)
 }
 
 type emptyBody struct{}

@@ -40,7 +40,7 @@ type slot struct {
 	keyed      bool
 	prev, next *slot
 	answer     transfer
-	body       *paced // nil: it has come before the slot was taken
+	body       *timedBody // nil: it has come before the slot was taken
 }
 
 // A waiter is a request that waits for a slot.
@@ -92,7 +92,7 @@ func (s *slots) take(w http.ResponseWriter, r *http.Request, keyed bool) *slot {
 }
 
 // watch makes the request's body one that may be ended.
-func (sl *slot) watch(body *paced) {
+func (sl *slot) watch(body *timedBody) {
 	sl.of.mu.Lock()
 	defer sl.of.mu.Unlock()
 	sl.body = body

@@ -31,7 +31,7 @@ func TestAnUpstreamGetsOnlySoManyRequestsAtATime(t *testing.T) {
 	})
 	up.MaxConns = most
 	usage := new(httponce.Usage)
-	addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.Usage = usage })
+	addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.Usage = usage })
 	hold := func(key string) (status int, after string) {
 		h := http.Header{"X-Hold": {"1"}}
 		if key != "" {

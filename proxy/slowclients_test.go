@@ -71,9 +71,9 @@ func newSiege(t *testing.T) *siege {
 	})
 	up.MaxConns = siegeSlots
 	guard := newGuard(onlyonce.Config{HoldUnknown: true})
-	s.addr = serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: guard, Once: single}}, proxy.Config{
+	s.addr = serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: guard, Idempotency: single}}, proxy.Config{
 		BodyTimeout: time.Hour,
-		Report: func(_ *http.Request, err error) {
+		OnError: func(_ *http.Request, err error) {
 			select {
 			case s.reports <- err.Error():
 			default:

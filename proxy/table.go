@@ -18,13 +18,13 @@ type table struct {
 	guards  patterns // all, in lower case; of those that differ in case only, one with a guard
 	guarded bool     // there is one with a guard
 	mixed   bool     // a pattern is not in lower case
-	names   names
-	links   map[*Upstream]*link
+	names   sensitiveHeaders
+	links   map[*Upstream]*upstreamConns
 	usage   *httponce.Usage
 }
 
 func newTable(routes []Route, cfg Config, before *table) (*table, error) {
-	t := &table{cfg: cfg, routes: newPatterns(), guards: newPatterns(), links: map[*Upstream]*link{}}
+	t := &table{cfg: cfg, routes: newPatterns(), guards: newPatterns(), links: map[*Upstream]*upstreamConns{}}
 	t.cfg.BodyTimeout = cmp.Or(cfg.BodyTimeout, defaultBodyTimeout)
 	switch {
 	case cfg.Usage != nil:

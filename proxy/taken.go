@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// A taken is the answer to a request by HTTP/2. Each piece that is written has its
+// A takenResponse is the answer to a request by HTTP/2. Each piece that is written has its
 // time to be taken: a client that opens no window for it keeps the stream waiting,
 // and not the connection, which has its own time.
-type taken struct {
+type takenResponse struct {
 	http.ResponseWriter
 	conn net.Conn // nil: the Server has a ConnContext of its own
 
@@ -29,17 +29,17 @@ func timeTaken(h http.Handler) http.Handler {
 			return
 		}
 		conn, _ := r.Context().Value(connKey{}).(net.Conn)
-		t := &taken{ResponseWriter: w, conn: conn}
+		t := &takenResponse{ResponseWriter: w, conn: conn}
 		defer t.begin() // net/http writes what is left
 		h.ServeHTTP(t, r)
 	})
 }
 
 // begin and end stand round what is written: a stream may also have nothing to say.
-func (t *taken) begin() { t.setWriting(true) }
-func (t *taken) end()   { t.setWriting(false) }
+func (t *takenResponse) begin() { t.setWriting(true) }
+func (t *takenResponse) end()   { t.setWriting(false) }
 
-func (t *taken) setWriting(writing bool) {
+func (t *takenResponse) setWriting(writing bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.writing, t.ended = writing, time.Time{}
@@ -50,7 +50,7 @@ func (t *taken) setWriting(writing bool) {
 
 // allow gives what is written its time, but none beyond the handler's deadline. The
 // caller has the lock.
-func (t *taken) allow() error {
+func (t *takenResponse) allow() error {
 	until := t.deadline
 	if t.writing {
 		until = earlier(time.Now().Add(writeTime*3/2), until)
@@ -62,7 +62,7 @@ func (t *taken) allow() error {
 // it ends the stream, which what is being written notices once the connection has
 // taken the frame that says so. If it has not after a second, and the stream is
 // ended again, that closes the connection.
-func (t *taken) SetWriteDeadline(until time.Time) error {
+func (t *takenResponse) SetWriteDeadline(until time.Time) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if !until.IsZero() && !until.After(time.Now()) && t.isBlocked() {
@@ -77,7 +77,7 @@ func (t *taken) SetWriteDeadline(until time.Time) error {
 
 // isBlocked notes that what is being written is ended, and reports whether it was long
 // before, and the connection can be closed. The caller has the lock.
-func (t *taken) isBlocked() bool {
+func (t *takenResponse) isBlocked() bool {
 	if !t.writing || t.conn == nil {
 		return false
 	}
@@ -87,19 +87,19 @@ func (t *taken) isBlocked() bool {
 	return time.Since(t.ended) > slotWait
 }
 
-func (t *taken) Write(p []byte) (int, error) {
+func (t *takenResponse) Write(p []byte) (int, error) {
 	t.begin()
 	defer t.end()
 	return t.ResponseWriter.Write(p)
 }
 
 // FlushError is what http.ResponseController calls.
-func (t *taken) FlushError() error {
+func (t *takenResponse) FlushError() error {
 	t.begin()
 	defer t.end()
 	return http.NewResponseController(t.ResponseWriter).Flush()
 }
 
-func (t *taken) Flush() { _ = t.FlushError() }
+func (t *takenResponse) Flush() { _ = t.FlushError() }
 
-func (t *taken) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+func (t *takenResponse) Unwrap() http.ResponseWriter { return t.ResponseWriter }

@@ -36,7 +36,7 @@ func TestTheKernelKeepsLittleThatItMayNotSendToAClient(t *testing.T) {
 			}
 			defer c.Close()
 			switch accepted := c.(type) {
-			case *scanned:
+			case *scannedConn:
 				c = accepted.Conn
 			case *scannedSecure:
 				c = accepted.secure.NetConn()

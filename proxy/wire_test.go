@@ -28,7 +28,7 @@ func TestTheUpstreamGetsOneKeyHoweverItIsWritten(t *testing.T) {
 	h2.Start()
 	defer h2.Close()
 	for _, up := range []*proxy.Upstream{upstream(t, fails), {URL: parse(t, h2.URL), HTTP2: true}} {
-		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.KeyFormat.Chars = "pay-1, " })
+		addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.KeyFormat.Chars = "pay-1, " })
 		for i, key := range []string{`"pay-1"`, `pay-1`, `pay-1;x=1`, ` "pay-1" ;x`, `"pay-1";a="b";c=?1`} {
 			exchange(t, addr, post11+"Idempotency-Key: "+key+"\r\nConnection: close\r\n\r\n", 1000)
 			if strings.Contains(key, "\" ;") {
@@ -46,7 +46,7 @@ func TestTheUpstreamGetsOneKeyHoweverItIsWritten(t *testing.T) {
 		if got := <-keys; got != `1 ["\"pay, 1\""]` {
 			t.Errorf("a key that needs quotes is sent as %s", got)
 		}
-		strict := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.KeyFormat.Syntax = httponce.StringOnly })
+		strict := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.KeyFormat.Syntax = httponce.StringOnly })
 		post(t, strict, `"pay-1";x`, "")
 		if got := <-keys; got != `1 ["\"pay-1\""]` {
 			t.Errorf("a key on a strict route is sent as %s", got)
@@ -59,7 +59,7 @@ func TestTheUpstreamGetsOneKeyHoweverItIsWritten(t *testing.T) {
 			}
 		}
 		unprotected := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) {
-			r.Guard, r.Once.RunUnprotected = onlyonce.New(broken{}, onlyonce.Config{}), true
+			r.Guard, r.Idempotency.RunUnprotected = onlyonce.New(broken{}, onlyonce.Config{}), true
 		})
 		post(t, unprotected, `"pay-1";x`, "")
 		if got := <-keys; got != ` ["pay-1"]` {
@@ -76,7 +76,7 @@ func TestOnlyGRPCPassesAsGRPC(t *testing.T) {
 	s.Config.Protocols.SetUnencryptedHTTP2(true)
 	s.Start()
 	defer s.Close()
-	addr := orders(t, &proxy.Upstream{URL: parse(t, s.URL)}, onlyonce.Config{}, func(r *proxy.Route) { r.Once.Tenant = func(*http.Request) string { return "" } })
+	addr := orders(t, &proxy.Upstream{URL: parse(t, s.URL)}, onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.Tenant = func(*http.Request) string { return "" } })
 	h2 := clearHTTP2()
 	defer h2.CloseIdleConnections()
 	for _, c := range []struct {
@@ -147,8 +147,8 @@ func TestHostsAreComparedAsHosts(t *testing.T) {
 	var runs atomic.Int32
 	up := upstream(t, counter(&runs))
 	addr := serve(t, proxy.New([]proxy.Route{
-		{Method: "POST", Pattern: "Pay.example/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: httponce.Config{Tenant: httponce.SingleTenant, Required: true}},
-		{Pattern: "[2001:DB8::1]/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Once: httponce.Config{Tenant: httponce.SingleTenant, Required: true}},
+		{Method: "POST", Pattern: "Pay.example/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: httponce.Config{Tenant: httponce.SingleTenant, Required: true}},
+		{Pattern: "[2001:DB8::1]/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: httponce.Config{Tenant: httponce.SingleTenant, Required: true}},
 		{Pattern: "/", Upstream: up},
 	}, proxy.Config{}))
 	for host, status := range map[string]int{
@@ -185,7 +185,7 @@ func TestTheHostCountsWhereItSelectsTheSite(t *testing.T) {
 			var runs atomic.Int32
 			up := upstream(t, counter(&runs))
 			up.KeepHost = kept
-			addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Once.SkipFingerprint = skip })
+			addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.SkipFingerprint = skip })
 			for host, status := range map[string]string{"a.example": "201", "A.Example": "201"} {
 				if answer := exchange(t, addr, "POST /v1/orders HTTP/1.1\r\nHost: "+host+"\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000); !strings.HasPrefix(answer, "HTTP/1.1 "+status) {
 					t.Errorf("%s: %q", host, answer)

@@ -71,9 +71,9 @@ func (b *routing) routes(f *proxyfile.File, who tenancy) ([]proxy.Route, map[ups
 		name := f.Upstreams[0].Name
 		route := b.route(&f.Defaults, "/", name, f, who)
 		route.Upstream = ups[name]
-		route.Once.Required = route.Once.Required || f.Unmatched == "refuse"
+		route.Idempotency.Required = route.Idempotency.Required || f.Unmatched == "refuse"
 		if f.Defaults.Operation == "" {
-			route.Once.Operation = methodAndPath
+			route.Idempotency.Operation = methodAndPath
 		}
 		routes = append(routes, route)
 	}
@@ -90,7 +90,7 @@ func (b *routing) routes(f *proxyfile.File, who tenancy) ([]proxy.Route, map[ups
 
 // config is what holds for all routes.
 func (b *routing) config(f *proxyfile.File) proxy.Config {
-	cfg := proxy.Config{BodyTimeout: f.Server.BodyTimeout, Problem: b.metrics.refusals("", writer(f, &f.Defaults)), Report: b.metrics.report}
+	cfg := proxy.Config{BodyTimeout: f.Server.BodyTimeout, Problem: b.metrics.refusals("", writer(f, &f.Defaults)), OnError: b.metrics.report}
 	if f.Tenant.Header != "" {
 		cfg.Protected = []string{f.Tenant.Header}
 	}
@@ -146,9 +146,9 @@ func (b *routing) route(s *proxyfile.Settings, match, upstream string, f *proxyf
 	}
 	return proxy.Route{
 		Method: method, Pattern: pattern,
-		Guard: b.guard(s), Once: b.once(f, s, upstream, who), KeyPointer: s.Key.Pointer, DontStoreBody: s.Answers.NoBody,
+		Guard: b.guard(s), Idempotency: b.once(f, s, upstream, who), KeyPointer: s.Key.Pointer, DontStoreBody: s.Answers.NoBody,
 		SetHeader: header(s.Headers.Request.Add), DropHeader: s.Headers.Request.Drop,
-		SetAnswer: header(s.Headers.Answer.Add), DropAnswer: s.Headers.Answer.Drop,
+		SetResponseHeader: header(s.Headers.Answer.Add), DropResponseHeader: s.Headers.Answer.Drop,
 		KeepOverrides: s.KeepOverrides, NoUpgrade: !s.Upgrades, MaxBody: int64(s.Limits.Other),
 	}
 }

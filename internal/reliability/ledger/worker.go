@@ -89,7 +89,7 @@ func work(job, upstream string, p Place) error {
 			return err
 		}
 		return w.listen(proxy.New([]proxy.Route{
-			{Method: http.MethodPost, Pattern: "/", Upstream: &proxy.Upstream{URL: where}, Guard: w.hold, Once: settings},
+			{Method: http.MethodPost, Pattern: "/", Upstream: &proxy.Upstream{URL: where}, Guard: w.hold, Idempotency: settings},
 		}, proxy.Config{}))
 	}
 	return w.answers()
