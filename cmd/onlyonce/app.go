@@ -148,7 +148,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 	}
 	a.sandboxes, err = sandboxes.New(ctx, a.store.DB, a.store.Store, sandboxes.Config{
 		Dir:  filepath.Join(cfg.data, "workspaces"),
-		Keep: cfg.sandboxesKeyTTL, MaxExtend: cfg.sandboxesMaxExtend, IdleTimeout: cfg.sandboxesIdleTimeout,
+		Keep: cfg.sandboxesKeyTTL, MaxExtend: cfg.sandboxesMaxExtend, MaxSessions: cfg.sandboxesMaxSessions, IdleTimeout: cfg.sandboxesIdleTimeout,
 		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		FingerprintSecret: a.secret,

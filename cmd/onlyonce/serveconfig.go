@@ -27,6 +27,7 @@ type serveConfig struct {
 
 	sandboxesKeyTTL      time.Duration
 	sandboxesMaxExtend   int64 // seconds
+	sandboxesMaxSessions int64
 	sandboxesIdleTimeout time.Duration
 
 	orders ordersConfig
@@ -63,6 +64,7 @@ func (c *serveConfig) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&c.itemsKeyTTL, "items-key-ttl", time.Hour, "how long the items API remembers a key")
 	f.DurationVar(&c.sandboxesKeyTTL, "sandboxes-key-ttl", 24*time.Hour, "how long the sandboxes API remembers a key")
 	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", 86400, "largest extend_by, in `seconds`")
+	f.Int64Var(&c.sandboxesMaxSessions, "sandboxes-max-sessions", 1000, "most sandbox sessions of an owner at a time")
 	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", 10*time.Minute, "how long a session lasts without a keepalive")
 	c.orders.addFlags(cmd)
 	c.purgeEvery = interval(10 * time.Minute)
@@ -104,6 +106,9 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 	}
 	if !c.allowAnonymous && c.tokens == "" {
 		return cli.Usagef("nobody could call the server: name a file of tokens with --tokens (%s), or leave --allow-anonymous out", cli.EnvName("tokens"))
+	}
+	if c.sandboxesMaxSessions < 1 {
+		return cli.Usagef("--sandboxes-max-sessions (%s) is %d: write at least 1", cli.EnvName("sandboxes-max-sessions"), c.sandboxesMaxSessions)
 	}
 	if c.sandboxesMaxExtend < 1 {
 		return cli.Usagef("--sandboxes-max-extend (%s) is %d: write at least 1", cli.EnvName("sandboxes-max-extend"), c.sandboxesMaxExtend)

@@ -23,6 +23,7 @@ type Config struct {
 
 	Keep        time.Duration // how long a key is remembered; default 24h
 	MaxExtend   int64         // the largest extend_by, in seconds; default 86400
+	MaxSessions int64         // how many sessions an owner may have at a time; default 1000
 	IdleTimeout time.Duration // how long a session lasts without a keepalive, in whole seconds; default 10m
 	Lease       time.Duration // how long the transaction of a keyed command may take; default 30s
 	Wait        time.Duration // how long the repeat of a running command waits for it; default 10s; negative: not at all
@@ -62,6 +63,7 @@ func (c Config) withDefaults() Config {
 	}
 	c.Keep = defaults.Positive("sandboxes: Config.Keep", c.Keep, 24*time.Hour)
 	c.MaxExtend = defaults.Positive("sandboxes: Config.MaxExtend", c.MaxExtend, 86400)
+	c.MaxSessions = defaults.Positive("sandboxes: Config.MaxSessions", c.MaxSessions, 1000)
 	c.IdleTimeout = defaults.Positive("sandboxes: Config.IdleTimeout", c.IdleTimeout, 10*time.Minute)
 	c.Lease = defaults.Positive("sandboxes: Config.Lease", c.Lease, 30*time.Second)
 	if c.Wait < 0 {

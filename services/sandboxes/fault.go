@@ -82,6 +82,10 @@ func errInfinite(s sandbox) *fault {
 	return f
 }
 
+func errTooManySessions(most int64) *fault {
+	return newFault(http.StatusTooManyRequests, "too_many_sessions", fmt.Sprintf("an owner may have %d sessions at a time: stop one", most))
+}
+
 func errInternal() *fault {
 	return newFault(http.StatusInternalServerError, "internal_error", "something went wrong on our side")
 }

@@ -159,3 +159,29 @@ func TestNoWorkspaceIsOutsideItsDirectory(t *testing.T) {
 	}
 	w.exec("DELETE FROM sandboxes_sandboxes")
 }
+
+func TestSecurity15SessionsOfAnOwnerAreLimited(t *testing.T) {
+	w := newWorld(t, func(c *Config) { c.MaxSessions = 2 })
+	var ids []string
+	for range 3 {
+		ids = append(ids, w.create(`{}`, "X-Owner", "eve").ID)
+	}
+	start := func(owner, id string) reply { return w.send("POST", at(id, "start"), "", "X-Owner", owner) }
+	for range 2 { // a repeat counts once
+		for _, id := range ids[:2] {
+			if got := start("eve", id); got.Status != 200 {
+				t.Errorf("start answered %d %s", got.Status, got.Body)
+			}
+		}
+	}
+	for range 2 {
+		start("eve", ids[2]).want(t, 429, "too_many_sessions")
+	}
+	if got := start("ada", w.create(`{}`, "X-Owner", "ada").ID); got.Status != 200 {
+		t.Errorf("another owner's start answered %d %s", got.Status, got.Body)
+	}
+	w.send("POST", at(ids[0], "stop"), "", "X-Owner", "eve")
+	if got := start("eve", ids[2]); got.Status != 200 {
+		t.Errorf("after a stop, start answered %d %s", got.Status, got.Body)
+	}
+}

@@ -9,11 +9,22 @@ import (
 )
 
 const (
-	// reserveSQL gives the sandbox a session that starts, if it has none.
+	// sessionsOf counts the sessions of the owner. The list of all sessions is short,
+	// and that of an owner's sandboxes may be long.
+	sessionsOf = `(SELECT count(*) FROM sandboxes_sandboxes INDEXED BY sandboxes_sandboxes_session WHERE session_id IS NOT NULL AND owner = ?2)`
+
+	// reserveSQL gives the sandbox a session that starts, if it has none and its owner
+	// may have another.
 	reserveSQL = `UPDATE sandboxes_sandboxes
 SET session_id = ?3, session_state = 'starting', session_server = ?4, session_handle = NULL, idle_expires_at = NULL
 WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND session_id IS NULL AND (expires_at IS NULL OR expires_at >= ` + now + `)
+AND ` + sessionsOf + ` < ?5
 RETURNING ` + columns
+
+	// fullSQL yields the sandbox if only its owner's other sessions keep it from one.
+	fullSQL = `SELECT ` + columns + ` FROM sandboxes_sandboxes
+WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND session_id IS NULL AND (expires_at IS NULL OR expires_at >= ` + now + `)
+AND ` + sessionsOf + ` >= ?3`
 
 	readySQL = `UPDATE sandboxes_sandboxes SET session_state = 'ready', session_handle = ?2, idle_expires_at = unixepoch() + ?3
 WHERE session_id = ?1 AND (expires_at IS NULL OR expires_at >= ` + now + `)
@@ -85,10 +96,10 @@ func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, 
 	if err := a.sessions.add(session); err != nil {
 		return row{}, false, err
 	}
-	r, reserved, err := a.change(ctx, reserveSQL, id, owner, session, a.server)
+	r, reserved, err := a.change(ctx, reserveSQL, id, owner, session, a.server, a.cfg.MaxSessions)
 	if err != nil || !reserved {
 		a.sessions.drop(session)
-		return row{}, false, err
+		return row{}, false, errors.Join(err, a.full(ctx, owner, id))
 	}
 	handle, err := a.run(ctx, r)
 	if err != nil {
@@ -101,6 +112,15 @@ func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, 
 		return row{}, false, errors.Join(err, a.kill(ctx, session, handle), a.removeWorkspace(ctx, workspace))
 	}
 	return r, true, nil
+}
+
+// full returns a fault if the sandbox has no session because its owner has too many.
+func (a *API) full(ctx context.Context, owner, id string) error {
+	_, full, err := one(ctx, a.db, fullSQL, id, owner, a.cfg.MaxSessions)
+	if err == nil && full {
+		err = errTooManySessions(a.cfg.MaxSessions)
+	}
+	return err
 }
 
 // notStarted takes note of a session that did not start. If it was taken away
