@@ -8,7 +8,7 @@ import (
 
 // admit counts the request and takes the first memory for its body, or says why
 // not.
-func (l *layer) admit(c *call) *Problem {
+func (l *middleware) admit(c *call) *Problem {
 	tenant := c.request.ID.Tenant
 	if p := l.tooLong(c.r); p != nil {
 		return p
@@ -33,7 +33,7 @@ func (l *layer) admit(c *call) *Problem {
 }
 
 // admitOpen is admit for a request without a key.
-func (l *layer) admitOpen(c *call) *Problem {
+func (l *middleware) admitOpen(c *call) *Problem {
 	if p := l.tooLong(c.r); p != nil {
 		return p
 	}
@@ -44,7 +44,7 @@ func (l *layer) admitOpen(c *call) *Problem {
 	return s.incoming.wait(c.r.Context(), memoryWait, n, class)
 }
 
-func (l *layer) tooLong(r *http.Request) *Problem {
+func (l *middleware) tooLong(r *http.Request) *Problem {
 	if !hasBody(r) || r.ContentLength <= l.cfg.MaxBody {
 		return nil
 	}
@@ -55,7 +55,7 @@ func (l *layer) tooLong(r *http.Request) *Problem {
 
 // dropBody gives up the request's body, which nobody reads any more, before its client
 // takes the answer: that may be long.
-func (l *layer) dropBody(c *call) {
+func (l *middleware) dropBody(c *call) {
 	s := c.scratch
 	if s.incoming.held == 0 {
 		return
@@ -68,10 +68,10 @@ func (l *layer) dropBody(c *call) {
 }
 
 // free ends the use that the request makes of memory and of its tenant's quota.
-func (l *layer) free(c *call) {
+func (l *middleware) free(c *call) {
 	switch u, s := l.quota.usage, c.scratch; {
 	case c.allowed != nil:
-		l.quota.leave(c, c.attempt != nil && c.attempt.Number() == 1)
+		l.quota.release(c, c.attempt != nil && c.attempt.Number() == 1)
 		c.allowed, c.stored = nil, 0
 	case s.incoming.held > 0, s.outgoing.held > 0: // admitOpen let it in
 		u.mu.Lock()
@@ -85,7 +85,7 @@ func (l *layer) free(c *call) {
 const recordBytes = 512
 
 // account counts what is stored of the call.
-func (l *layer) account(c *call, rec onlyonce.Record) {
+func (l *middleware) account(c *call, rec onlyonce.Record) {
 	if rec.State != onlyonce.StateCompleted && rec.State != onlyonce.StateFailed {
 		return
 	}

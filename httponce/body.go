@@ -48,7 +48,7 @@ func nextGrant(room int64) int64 {
 // receive appends the request's body to buf, for which the first grant has been
 // taken. The memory grows with what has come, and each time it is asked for before:
 // what is only announced takes none.
-func (l *layer) receive(c *call, buf []byte) ([]byte, error) {
+func (l *middleware) receive(c *call, buf []byte) ([]byte, error) {
 	r, limit := c.r, l.cfg.MaxBody
 	if r.ContentLength > limit {
 		return buf, errBodyTooLarge

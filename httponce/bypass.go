@@ -40,10 +40,10 @@ func (x *exchange) checkBypassed() {
 }
 
 // kept reports whether nothing of the answer has left.
-func (a *answer) kept() bool {
+func (a *bufferedResponse) kept() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.stage == buffered || a.stage == fixed
+	return a.stage == buffered || a.stage == committed
 }
 
 var errLate = errors.New("httponce: a response was written after the handler had returned: it did not reach the client, and what was recorded is another; see docs/frameworks.md")

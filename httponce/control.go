@@ -7,12 +7,12 @@ import (
 	"time"
 )
 
-func (a *answer) Flush() { _ = a.FlushError() }
+func (a *bufferedResponse) Flush() { _ = a.FlushError() }
 
 // FlushError is what http.ResponseController calls. From now on the answer
 // streams, unless it belongs to a transaction, or all of it would leave: that
 // waits for its end, to be recorded before.
-func (a *answer) FlushError() error {
+func (a *bufferedResponse) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.inTx && a.stage == buffered {
@@ -66,13 +66,13 @@ func reaches(w http.ResponseWriter, can func(http.ResponseWriter) bool) bool {
 }
 
 // Hijack gives the connection to the handler; the command is then not stored.
-func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
+func (a *bufferedResponse) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.inTx || !canHijack(a.w):
 		return nil, nil, http.ErrNotSupported
-	case a.stage == fixed:
+	case a.stage == committed:
 		return nil, nil, errFixed
 	case a.stage == hijacked:
 		return nil, nil, http.ErrHijacked
@@ -83,7 +83,7 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		_ = a.stream(nil) // as much as the client takes
 	}
 	if a.last != nil {
-		a.leaveRest() // nothing is recorded that it could wait for
+		a.writeTail() // nothing is recorded that it could wait for
 		_ = http.NewResponseController(a.w).Flush()
 	}
 	conn, rw, err := http.NewResponseController(a.w).Hijack()
@@ -93,14 +93,14 @@ func (a *answer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	return conn, rw, err
 }
 
-func (a *answer) SetReadDeadline(t time.Time) error {
+func (a *bufferedResponse) SetReadDeadline(t time.Time) error {
 	return http.NewResponseController(a.w).SetReadDeadline(t)
 }
 
-func (a *answer) SetWriteDeadline(t time.Time) error {
+func (a *bufferedResponse) SetWriteDeadline(t time.Time) error {
 	return http.NewResponseController(a.w).SetWriteDeadline(t)
 }
 
-func (a *answer) EnableFullDuplex() error {
+func (a *bufferedResponse) EnableFullDuplex() error {
 	return http.NewResponseController(a.w).EnableFullDuplex()
 }

@@ -18,9 +18,9 @@ type exchange struct {
 	run     running
 	handed  *http.Request // to the handler
 	body    body
-	answer  answer
+	answer  bufferedResponse
 	base    *headerCopy
-	marks   atomic.Uint32
+	flags   atomic.Uint32
 	expires [1]string
 
 	outer    outerState // before the handler ran
@@ -59,7 +59,7 @@ func Discard(r *http.Request) bool {
 
 func mark(r *http.Request, m uint32) {
 	if x := exchangeOf(r); x != nil {
-		x.marks.Or(m)
+		x.flags.Or(m)
 	}
 }
 
@@ -83,10 +83,10 @@ func (c *running) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-func newExchange(l *layer, c *call, ctx context.Context) *exchange {
+func newExchange(l *middleware, c *call, ctx context.Context) *exchange {
 	h := c.w.Header()
 	if c.x == nil {
-		c.scratch.base.take(h)
+		c.scratch.base.snapshot(h)
 	} else {
 		c.scratch.base.restore(h)
 	}
@@ -155,7 +155,7 @@ func (x *exchange) settlement(at stage) (s onlyonce.Settlement, commits bool) {
 
 // verdict is the settlement but for its result.
 func (x *exchange) verdict(at stage) (s onlyonce.Settlement, commits bool) {
-	marks, status, cfg := x.marks.Load(), x.answer.status, x.answer.cfg
+	marks, status, cfg := x.flags.Load(), x.answer.status, x.answer.cfg
 	if cfg.StatusOf != nil && at != hijacked && status >= 200 {
 		status = cfg.statusOf(x.answer.asSeen())
 	}
@@ -175,7 +175,7 @@ func (x *exchange) verdict(at stage) (s onlyonce.Settlement, commits bool) {
 }
 
 // asSeen returns the answer as the client sees it, its trailers among the header.
-func (a *answer) asSeen() onlyonce.Result {
+func (a *bufferedResponse) asSeen() onlyonce.Result {
 	header := make(http.Header)
 	for _, part := range []http.Header{a.w.Header(), a.trailers} {
 		for name, vs := range part {
@@ -189,7 +189,7 @@ func (a *answer) asSeen() onlyonce.Result {
 func (x *exchange) result() onlyonce.Result {
 	a := &x.answer
 	r := onlyonce.Result{Status: a.status, Header: a.cfg.stored(a.w.Header(), a.trailers, x.base), Body: a.body}
-	if !a.storable() || x.marks.Load()&markDontStoreBody != 0 {
+	if !a.storable() || x.flags.Load()&markDontStoreBody != 0 {
 		r.Header, r.Body = omitBody(r.Header), nil
 	}
 	return r

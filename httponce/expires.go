@@ -8,23 +8,23 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// leave lets the answer go to its client.
-func (l *layer) leave(c *call, recorded bool) {
+// sendResponse lets the answer go to its client.
+func (l *middleware) sendResponse(c *call, recorded bool) {
 	x := c.x
 	if recorded && x.attempt != nil {
 		rec := x.attempt.Record()
 		l.account(c, rec)
-		if lasts(rec) {
+		if expiresLater(rec) {
 			x.expires[0] = l.dates.after(rec.KeepLeft)
 			x.answer.w.Header()[headerExpires] = x.expires[:]
 		}
 	}
-	x.answer.leave()
+	x.answer.writeHead()
 	l.send(c, x.answer.body)
 }
 
-// lasts reports whether a record is replayed until it expires.
-func lasts(r onlyonce.Record) bool {
+// expiresLater reports whether a record is replayed until it expires.
+func expiresLater(r onlyonce.Record) bool {
 	return r.KeepLeft > 0 && (r.State == onlyonce.StateCompleted || r.State == onlyonce.StateFailed && r.Final)
 }
 

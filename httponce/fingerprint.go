@@ -48,7 +48,7 @@ const fingerprintVersion = 2
 
 // begin makes the scratch's text what is to be the same in a repeat but for the
 // body; how says in what way that follows.
-func (s *scratch) begin(r *http.Request, how string) {
+func (s *callBuffers) begin(r *http.Request, how string) {
 	t := append(s.text[:0], fingerprintVersion)
 	t = appendPart(t, how)
 	t = appendPart(t, r.Method)
@@ -90,7 +90,7 @@ func (c *Config) keyed(fingerprint []byte) []byte {
 }
 
 // fingerprint returns the hash of the text. The next call overwrites it.
-func (s *scratch) fingerprint() []byte {
+func (s *callBuffers) fingerprint() []byte {
 	s.sum = sha256.Sum256(s.text)
 	return s.sum[:]
 }
@@ -98,7 +98,7 @@ func (s *scratch) fingerprint() []byte {
 // appendQuery appends the query's parameters in the order of their names. Those
 // whose names a server may take for the same keep theirs, and so do all if it can't
 // be told what a server takes a name for.
-func (s *scratch) appendQuery(t []byte, query string) []byte {
+func (s *callBuffers) appendQuery(t []byte, query string) []byte {
 	if strings.IndexByte(query, '&') < 0 || strings.IndexByte(query, ';') >= 0 {
 		return appendPart(append(t, 0), query)
 	}

@@ -33,7 +33,7 @@ func (c *headerCopy) clear() {
 	c.fields, c.values = c.fields[:0], c.values[:0]
 }
 
-func (c *headerCopy) take(h http.Header) {
+func (c *headerCopy) snapshot(h http.Header) {
 	c.clear()
 	for name, vs := range h {
 		c.fields = append(c.fields, headerField{name, len(vs)})
@@ -41,8 +41,8 @@ func (c *headerCopy) take(h http.Header) {
 	}
 }
 
-// is reports whether h is still what was copied.
-func (c *headerCopy) is(h http.Header) bool {
+// equal reports whether h is still what was copied.
+func (c *headerCopy) equal(h http.Header) bool {
 	if len(h) != len(c.fields) {
 		return false
 	}
@@ -59,7 +59,7 @@ func (c *headerCopy) is(h http.Header) bool {
 
 // restore makes h what was copied.
 func (c *headerCopy) restore(h http.Header) {
-	if c.is(h) {
+	if c.equal(h) {
 		return
 	}
 	clear(h)

@@ -76,13 +76,13 @@ func (p Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	h.Set("Content-Length", strconv.Itoa(len(doc)))
-	p.sayWhen(h)
+	p.setRetryAfter(h)
 	w.WriteHeader(p.Status)
 	_, _ = w.Write(doc) // nobody is there to be told
 }
 
-// sayWhen sets Retry-After, in whole seconds.
-func (p Problem) sayWhen(h http.Header) {
+// setRetryAfter sets Retry-After, in whole seconds.
+func (p Problem) setRetryAfter(h http.Header) {
 	if p.RetryAfter > 0 {
 		h.Set("Retry-After", strconv.FormatInt(int64((p.RetryAfter+time.Second-1)/time.Second), 10))
 	}
@@ -162,7 +162,7 @@ var (
 const longestRetryAfter = 5 * time.Second
 
 // refuse answers with a problem.
-func (l *layer) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
+func (l *middleware) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
 	h := w.Header()
 	p.Type = "about:blank"
 	if l.cfg.DocsURL != "" {
@@ -171,7 +171,7 @@ func (l *layer) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
 	} else {
 		p.Title = http.StatusText(p.Status)
 	}
-	p.sayWhen(h)
+	p.setRetryAfter(h)
 	if l.cfg.Problem != nil {
 		l.cfg.Problem(w, r, p)
 		return

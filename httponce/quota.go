@@ -128,9 +128,9 @@ func (q *quota) reached(a *allowance) (*Problem, time.Duration) {
 	return &overloaded, q.usage.stored.full(0, q.stored, q.keeps(q.stored))
 }
 
-// leave ends a call that was let in, and gives back the memory that it used. If its
+// release ends a call that was let in, and gives back the memory that it used. If its
 // key was new that counts, and so do the bytes that are stored of it.
-func (q *quota) leave(c *call, isNew bool) {
+func (q *quota) release(c *call, isNew bool) {
 	u, a := q.usage, c.allowed
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -17,10 +17,10 @@ func TestAQuotasMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := defaults(Config{MaxNewKeys: 60, MaxInFlight: 10})
 		enter := func(tenant string) bool {
-			c := &call{scratch: new(scratch), stored: 1}
+			c := &call{scratch: new(callBuffers), stored: 1}
 			_, refused := q.enter(c, tenant, 0, 0)
 			if refused == nil {
-				q.leave(c, true)
+				q.release(c, true)
 			}
 			return refused == nil
 		}
@@ -46,9 +46,9 @@ func TestAQuotasMemoryIsBounded(t *testing.T) {
 func TestIdleTenantsAreForgottenWhenThereAreMany(t *testing.T) {
 	q := defaults(Config{MaxNewKeys: 2, MaxInFlight: 2})
 	for i := range 10 * fewTenants {
-		c := &call{scratch: new(scratch)}
+		c := &call{scratch: new(callBuffers)}
 		_, _ = q.enter(c, strconv.Itoa(i), 1, 1)
-		q.leave(c, false)
+		q.release(c, false)
 	}
 	if n := len(q.byTenant); n > 2*fewTenants {
 		t.Errorf("%d allowances", n)

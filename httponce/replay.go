@@ -7,7 +7,7 @@ import (
 )
 
 // replay gives the stored answer.
-func (l *layer) replay(c *call, a *onlyonce.Attempt) {
+func (l *middleware) replay(c *call, a *onlyonce.Attempt) {
 	c.reset()
 	rec := a.Record()
 	if rec.State == onlyonce.StateFailed && rec.Result.Status == 0 {
@@ -37,7 +37,7 @@ func (l *layer) replay(c *call, a *onlyonce.Attempt) {
 		h["Content-Type"] = nil // as it was the first time: net/http is not to guess
 	}
 	h[headerReplayed] = add("true")
-	if lasts(rec) {
+	if expiresLater(rec) {
 		h[headerExpires] = add(l.dates.after(rec.KeepLeft))
 	}
 	c.w.WriteHeader(max(rec.Result.Status, http.StatusOK))
@@ -46,7 +46,7 @@ func (l *layer) replay(c *call, a *onlyonce.Attempt) {
 
 // refuseCall answers with what an error of the root package means, and drops what
 // a handler may have written.
-func (l *layer) refuseCall(c *call, err error) {
+func (l *middleware) refuseCall(c *call, err error) {
 	c.reset()
 	l.refuseKeyed(c.w, c.r, c.request.ID.Key, l.problem(err))
 }
@@ -59,7 +59,7 @@ func (c *call) reset() {
 }
 
 // problem says what an error of the root package means to a client.
-func (l *layer) problem(err error) Problem {
+func (l *middleware) problem(err error) Problem {
 	p := problemOf(err, storeUnavailable)
 	if p.Code == keyReused.Code {
 		p.Status = l.cfg.MismatchStatus

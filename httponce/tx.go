@@ -32,34 +32,34 @@ func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(http.ResponseWriter, *http.R
 	if cfg.RunUnprotected {
 		panic("httponce: WrapTx: Config.RunUnprotected can't be kept: without the store there is no transaction: leave it false")
 	}
-	return newLayer(g.Guard, cfg.withDefaults("WrapTx"), &transactional[TX]{guard: g, handler: h})
+	return newLayer(g.Guard, cfg.withDefaults("WrapTx"), &txRunner[TX]{guard: g, handler: h})
 }
 
-// transactional runs a handler in a transaction that records its answer.
-type transactional[TX any] struct {
+// txRunner runs a handler in a transaction that records its answer.
+type txRunner[TX any] struct {
 	guard   *onlyonce.TxGuard[TX]
 	handler func(http.ResponseWriter, *http.Request, TX) error
 }
 
-func (t *transactional[TX]) keyed(l *layer, c *call) {
+func (t *txRunner[TX]) serveKeyed(l *middleware, c *call) {
 	a, err := t.guard.BeginTx(c.r.Context(), c.request, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
 		c.attempt = onlyonce.Current(ctx)
 		return t.run(l, c, ctx, tx)
 	})
 	switch {
 	case rolledBack(err):
-		l.leave(c, false)
+		l.sendResponse(c, false)
 	case err != nil:
 		l.refuseCall(c, err)
 	case a.Replayed():
 		l.replay(c, a)
 	default:
 		c.x.attempt = a
-		l.leave(c, true)
+		l.sendResponse(c, true)
 	}
 }
 
-func (t *transactional[TX]) open(l *layer, w http.ResponseWriter, r *http.Request) {
+func (t *txRunner[TX]) serveUnkeyed(l *middleware, w http.ResponseWriter, r *http.Request) {
 	s := takeScratch()
 	defer s.giveBack()
 	c := &s.call
@@ -80,10 +80,10 @@ func (t *transactional[TX]) open(l *layer, w http.ResponseWriter, r *http.Reques
 		l.refuseCall(c, err)
 		return
 	}
-	l.leave(c, false)
+	l.sendResponse(c, false)
 }
 
-func (t *transactional[TX]) run(l *layer, c *call, ctx context.Context, tx TX) (onlyonce.Settlement, error) {
+func (t *txRunner[TX]) run(l *middleware, c *call, ctx context.Context, tx TX) (onlyonce.Settlement, error) {
 	x := newExchange(l, c, ctx)
 	x.answer.inTx = true
 	defer x.close(c)
@@ -102,7 +102,7 @@ func (t *transactional[TX]) run(l *layer, c *call, ctx context.Context, tx TX) (
 
 // endTx says how a transaction ends whose handler returned err. Its error is a
 // rollback.
-func (l *layer) endTx(c *call, x *exchange, err error) (onlyonce.Settlement, error) {
+func (l *middleware) endTx(c *call, x *exchange, err error) (onlyonce.Settlement, error) {
 	a := &x.answer
 	status, cut := a.wrote()
 	if cut != nil {
@@ -123,7 +123,7 @@ func (l *layer) endTx(c *call, x *exchange, err error) (onlyonce.Settlement, err
 		return s, nil
 	case err == nil:
 		err = fmt.Errorf("the handler answered %d", a.status)
-	case x.marks.Load()&(markUnknown|markDontStore) == 0:
+	case x.flags.Load()&(markUnknown|markDontStore) == 0:
 		s = failure
 		s.Result = x.result()
 	}
@@ -201,12 +201,12 @@ func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) e
 		return err
 	}
 	var failed error
-	rest, said := x.body.rest(), x.marks.Load()
+	rest, said := x.body.rest(), x.flags.Load()
 	err = g.SettleTx(&x.run, x.attempt, func(_ context.Context, tx TX) (s onlyonce.Settlement, err error) {
 		again()
 		x.answer.rewind(before)
 		x.body.rewind(rest)
-		x.marks.And(said | markGivenUp)
+		x.flags.And(said | markGivenUp)
 		s, failed = x.inTx(before, func() error { return fn(tx) })
 		return s, failed
 	})
@@ -214,7 +214,7 @@ func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) e
 	return err
 }
 
-func (x *exchange) inTx(before moment, fn func() error) (onlyonce.Settlement, error) {
+func (x *exchange) inTx(before responseMark, fn func() error) (onlyonce.Settlement, error) {
 	err := fn()
 	if _, cut := x.answer.wrote(); cut != nil {
 		err = errors.Join(cut, err)
@@ -223,5 +223,5 @@ func (x *exchange) inTx(before moment, fn func() error) (onlyonce.Settlement, er
 		x.answer.rewind(before)
 		return onlyonce.Settlement{}, err
 	}
-	return x.fix()
+	return x.seal()
 }

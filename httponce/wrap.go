@@ -27,18 +27,20 @@ func Wrap(g *onlyonce.Guard, h http.Handler, cfg Config) http.Handler {
 		panic("httponce: Wrap: the Guard or the handler is nil")
 	}
 	checkNotTimeout(h)
-	return newLayer(g, cfg.withDefaults("Wrap"), &plain{guard: g, handler: h})
+	return newLayer(g, cfg.withDefaults("Wrap"), &handlerRunner{guard: g, handler: h})
 }
 
-// plain runs an http.Handler and records its answer after it.
-type plain struct {
+// handlerRunner runs an http.Handler and records its answer after it.
+type handlerRunner struct {
 	guard   *onlyonce.Guard
 	handler http.Handler
 }
 
-func (p *plain) open(_ *layer, w http.ResponseWriter, r *http.Request) { p.handler.ServeHTTP(w, r) }
+func (p *handlerRunner) serveUnkeyed(_ *middleware, w http.ResponseWriter, r *http.Request) {
+	p.handler.ServeHTTP(w, r)
+}
 
-func (p *plain) keyed(l *layer, c *call) {
+func (p *handlerRunner) serveKeyed(l *middleware, c *call) {
 	a, err := p.guard.Begin(c.r.Context(), c.request)
 	switch {
 	case err != nil && l.cfg.RunUnprotected && errors.Is(err, onlyonce.ErrUnavailable):
@@ -54,7 +56,7 @@ func (p *plain) keyed(l *layer, c *call) {
 }
 
 // run runs the handler under an attempt.
-func (p *plain) run(l *layer, c *call, a *onlyonce.Attempt) {
+func (p *handlerRunner) run(l *middleware, c *call, a *onlyonce.Attempt) {
 	ctx, stop := a.Context(c.r.Context())
 	defer stop()
 	if ctx.Err() != nil { // the Observer took most of the lease
@@ -77,7 +79,7 @@ func (p *plain) run(l *layer, c *call, a *onlyonce.Attempt) {
 }
 
 // finish records the answer, and then lets it leave.
-func (l *layer) finish(c *call, x *exchange) {
+func (l *middleware) finish(c *call, x *exchange) {
 	stage := x.answer.end()
 	if refused := x.answer.refused; refused != nil {
 		_ = x.attempt.Settle(&x.run, l.guard.Failure(refused)) // unless InTx did; observed
@@ -85,7 +87,7 @@ func (l *layer) finish(c *call, x *exchange) {
 		return
 	}
 	var err error
-	if stage != fixed {
+	if stage != committed {
 		s, _ := x.settlement(stage)
 		err = x.attempt.Settle(&x.run, s)
 	}
@@ -95,12 +97,12 @@ func (l *layer) finish(c *call, x *exchange) {
 			l.account(c, x.attempt.Record())
 		}
 		l.free(c)
-		x.answer.leaveRest()
+		x.answer.writeTail()
 	case stage == hijacked:
 	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight): // InTx is committing
 		l.refuseCall(c, err)
 	default:
-		l.leave(c, err == nil)
+		l.sendResponse(c, err == nil)
 	}
 }
 
@@ -109,7 +111,7 @@ func (l *layer) finish(c *call, x *exchange) {
 const outcomeUnprotected = "unprotected"
 
 // unprotected runs the handler although nothing can be recorded.
-func (p *plain) unprotected(c *call, err error) {
+func (p *handlerRunner) unprotected(c *call, err error) {
 	p.guard.Observe(c.r.Context(), onlyonce.Event{
 		Outcome: outcomeUnprotected, Record: onlyonce.Record{ID: c.request.ID},
 		Fingerprint: c.request.Fingerprint, Err: err,

@@ -12,9 +12,9 @@ import (
 	"time"
 )
 
-// A sending is one logical call: a request that is sent until there is an
+// A delivery is one logical call: a request that is sent until there is an
 // answer.
-type sending struct {
+type delivery struct {
 	t        *Transport // with every field set
 	r        *http.Request
 	key      string
@@ -24,7 +24,7 @@ type sending struct {
 
 // newSending makes a request that can be sent again, with its key, and has the
 // key persisted. When it returns an error, the body is closed.
-func newSending(t *Transport, r *http.Request) (*sending, error) {
+func newSending(t *Transport, r *http.Request) (*delivery, error) {
 	own := clone(r, r.Context())
 	if own.Header == nil {
 		own.Header = make(http.Header)
@@ -38,7 +38,7 @@ func newSending(t *Transport, r *http.Request) (*sending, error) {
 		values = []string{t.newKey()}
 	}
 	own.Header[t.Header] = values
-	s := &sending{t: t, r: own, key: strings.Join(values, ", "), began: time.Now()}
+	s := &delivery{t: t, r: own, key: strings.Join(values, ", "), began: time.Now()}
 	if fresh && t.Persist != nil {
 		if err := s.persist(); err != nil {
 			closeBody(own)
@@ -56,7 +56,7 @@ func clone(r *http.Request, ctx context.Context) *http.Request {
 	return own
 }
 
-func (s *sending) persist() error {
+func (s *delivery) persist() error {
 	shown := s.r.Clone(s.r.Context())
 	if err := renewBody(shown); err != nil {
 		return err
@@ -68,7 +68,7 @@ func (s *sending) persist() error {
 	return nil
 }
 
-func (s *sending) run() (*http.Response, error) {
+func (s *delivery) run() (*http.Response, error) {
 	for {
 		a := s.attempt()
 		wait, again := s.again(a)
@@ -85,12 +85,12 @@ func (s *sending) run() (*http.Response, error) {
 	}
 }
 
-func (s *sending) noAnswer(err error) error {
+func (s *delivery) noAnswer(err error) error {
 	return &NoAnswerError{Key: s.key, Attempts: s.attempts, Err: err}
 }
 
 // attempt sends the request once.
-func (s *sending) attempt() *attempt {
+func (s *delivery) attempt() *attempt {
 	ctx, cancel := context.WithCancelCause(s.r.Context())
 	a := &attempt{cancel: cancel}
 	r := clone(s.r, ctx)
@@ -138,7 +138,7 @@ func untrusted(err error) bool {
 }
 
 // again reports whether the request is sent again, and after how long.
-func (s *sending) again(a *attempt) (wait time.Duration, again bool) {
+func (s *delivery) again(a *attempt) (wait time.Duration, again bool) {
 	ctx := s.r.Context()
 	if a.final || !s.retried() || !a.worthAnother() || s.attempts >= s.t.MaxAttempts || ctx.Err() != nil {
 		return 0, false
@@ -158,14 +158,14 @@ func (s *sending) again(a *attempt) (wait time.Duration, again bool) {
 
 // retried reports whether the address is one that can be asked again: what is
 // no URL of a server stays none.
-func (s *sending) retried() bool {
+func (s *delivery) retried() bool {
 	u := s.r.URL
 	return u != nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != ""
 }
 
 // backoff returns a random time of at most Backoff, doubled for every attempt
 // before this one, up to MaxBackoff ("full jitter").
-func (s *sending) backoff() time.Duration {
+func (s *delivery) backoff() time.Duration {
 	most := s.t.Backoff
 	for range s.attempts - 1 {
 		if most >= s.t.MaxBackoff/2 {
@@ -187,7 +187,7 @@ func lengthen(d time.Duration) time.Duration {
 }
 
 // pause waits, unless the context ends before.
-func (s *sending) pause(d time.Duration) error {
+func (s *delivery) pause(d time.Duration) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -9,33 +9,33 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A moment is how far an answer has got.
-type moment struct {
+// A responseMark is how far an answer has got.
+type responseMark struct {
 	header         http.Header
 	status         int
 	declared, size int64
 }
 
 // enterTx keeps the answer from leaving until leaveTx.
-func (a *answer) enterTx() (moment, error) {
+func (a *bufferedResponse) enterTx() (responseMark, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
 	case a.inTx:
-		return moment{}, errors.New("httponce: InTx inside a transaction: use the one that is there")
-	case a.stage == fixed:
-		return moment{}, errFixed
+		return responseMark{}, errors.New("httponce: InTx inside a transaction: use the one that is there")
+	case a.stage == committed:
+		return responseMark{}, errFixed
 	case a.stage == closed:
-		return moment{}, errReturned
+		return responseMark{}, errReturned
 	case a.stage != buffered:
-		return moment{}, errors.New("httponce: InTx after the answer has begun to leave: write and flush less before it")
+		return responseMark{}, errors.New("httponce: InTx after the answer has begun to leave: write and flush less before it")
 	}
 	a.inTx = true
-	return moment{maps.Clone(a.w.Header()), a.status, a.declared, a.size}, nil
+	return responseMark{maps.Clone(a.w.Header()), a.status, a.declared, a.size}, nil
 }
 
 // rewind undoes what was written since m.
-func (a *answer) rewind(m moment) {
+func (a *bufferedResponse) rewind(m responseMark) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.fixing = false; a.stage != buffered {
@@ -49,7 +49,7 @@ func (a *answer) rewind(m moment) {
 }
 
 // wrote tells the status written so far, or 0, and why not all was taken.
-func (a *answer) wrote() (status int, failed error) {
+func (a *bufferedResponse) wrote() (status int, failed error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
@@ -62,7 +62,7 @@ func (a *answer) wrote() (status int, failed error) {
 }
 
 // discard undoes everything.
-func (a *answer) discard() {
+func (a *bufferedResponse) discard() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.scratch.base.restore(a.w.Header())
@@ -71,7 +71,7 @@ func (a *answer) discard() {
 }
 
 // restart undoes everything, if nothing has left and nothing is to be committed.
-func (a *answer) restart() bool {
+func (a *bufferedResponse) restart() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.stage != buffered || a.inTx {
@@ -85,18 +85,18 @@ func (a *answer) restart() bool {
 
 // leaveTx lets the answer go on if the transaction's function failed, and fixes it
 // otherwise: for good if err is nil, else as one that must not leave.
-func (a *answer) leaveTx(err, failed error) {
+func (a *bufferedResponse) leaveTx(err, failed error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.inTx, a.fixing = false, false
 	if failed == nil && a.stage == buffered {
-		a.stage, a.refused = fixed, err
+		a.stage, a.refused = committed, err
 	}
 }
 
-// fix ends the writing of an answer that is about to be committed, and returns
+// seal ends the writing of an answer that is about to be committed, and returns
 // its settlement; or the error with which to roll back, and the attempt goes on.
-func (x *exchange) fix() (s onlyonce.Settlement, err error) {
+func (x *exchange) seal() (s onlyonce.Settlement, err error) {
 	a := &x.answer
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -111,7 +111,7 @@ func (x *exchange) fix() (s onlyonce.Settlement, err error) {
 	}
 	a.complete(nil)
 	a.fixing = true
-	a.scratch.sent.take(a.w.Header())
+	a.scratch.sent.snapshot(a.w.Header())
 	s, _ = x.settlement(buffered)
 	return s, nil
 }

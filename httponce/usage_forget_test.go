@@ -13,12 +13,12 @@ func TestTheTenantsOfASupersededHandlerAreForgotten(t *testing.T) {
 	u := new(Usage)
 	cfg := Config{MaxInFlight: 1, MaxNewKeys: 1, MaxMemory: 1 << 20, MaxTenantMemory: 1 << 20, MaxStored: 1 << 20, MaxTenantStored: 1 << 20}
 	use := func(q *quota, tenant string) *allowance {
-		c := &call{scratch: new(scratch)}
+		c := &call{scratch: new(callBuffers)}
 		_, refused := q.enter(c, tenant, 1, 1)
 		if refused != nil {
 			t.Fatal(refused)
 		}
-		q.leave(c, true)
+		q.release(c, true)
 		return c.allowed
 	}
 	for reload := range 2 {

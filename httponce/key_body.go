@@ -9,7 +9,7 @@ import (
 
 // keyInBody finds the key in the body, if there is one, and puts it where the
 // handler looks for it.
-func (l *layer) keyInBody(c *call) *Problem {
+func (l *middleware) keyInBody(c *call) *Problem {
 	if len(c.scratch.body) > 0 && isEncoded(c.r.Header) {
 		c.w.Header().Set("Accept-Encoding", "identity") // RFC 9110, section 15.5.16
 		p := bodyEncoded

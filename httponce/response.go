@@ -11,18 +11,18 @@ import (
 	"sync"
 )
 
-// An answer is the ResponseWriter of a keyed request: it keeps what the handler
+// A bufferedResponse is the ResponseWriter of a keyed request: it keeps what the handler
 // writes until that is recorded, or passes it on and keeps a copy if it has to
 // stream. Every request has a new one, which does nothing after its handler
 // has returned.
-type answer struct {
+type bufferedResponse struct {
 	w     http.ResponseWriter
 	cfg   *Config
-	layer *layer
+	layer *middleware
 	of    *exchange
 
 	mu       sync.Mutex
-	scratch  *scratch // nil once it is closed
+	scratch  *callBuffers // nil once it is closed
 	stage    stage
 	inTx     bool // rows are not committed yet: nothing may leave
 	fixing   bool // they are being committed with the answer as it is
@@ -43,9 +43,9 @@ type stage int
 const (
 	buffered stage = iota
 	streamed
-	fixed    // it is recorded
-	hijacked // the connection is the handler's
-	closed   // the handler has returned
+	committed // it is recorded
+	hijacked  // the connection is the handler's
+	closed    // the handler has returned
 )
 
 var (
@@ -59,19 +59,19 @@ var (
 // stream, for its rows are not committed.
 const txFactor = 16
 
-func (a *answer) Header() http.Header { return a.w.Header() }
+func (a *bufferedResponse) Header() http.Header { return a.w.Header() }
 
-func (a *answer) WriteHeader(status int) {
+func (a *bufferedResponse) WriteHeader(status int) {
 	if !a.writeHeader(status) {
 		a.of.late()
 	}
 }
 
 // writeHeader reports whether the handler has not returned yet.
-func (a *answer) writeHeader(status int) bool {
+func (a *bufferedResponse) writeHeader(status int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.stage >= fixed || a.status != 0 {
+	if a.stage >= committed || a.status != 0 {
 		return a.stage != closed
 	}
 	if status < 100 || status > 999 {
@@ -85,10 +85,10 @@ func (a *answer) writeHeader(status int) bool {
 	return true
 }
 
-func (a *answer) begin(status int) {
+func (a *bufferedResponse) begin(status int) {
 	a.status, a.declared = status, -1
 	h := a.w.Header()
-	a.scratch.sent.take(h)
+	a.scratch.sent.snapshot(h)
 	if v := h["Content-Length"]; len(v) > 0 {
 		if n, err := strconv.ParseInt(v[0], 10, 64); err == nil && n >= 0 {
 			a.declared = n
@@ -96,10 +96,10 @@ func (a *answer) begin(status int) {
 	}
 }
 
-func (a *answer) Write(p []byte) (int, error)       { return write(a, p) }
-func (a *answer) WriteString(s string) (int, error) { return write(a, s) }
+func (a *bufferedResponse) Write(p []byte) (int, error)       { return write(a, p) }
+func (a *bufferedResponse) WriteString(s string) (int, error) { return write(a, s) }
 
-func write[P []byte | string](a *answer, p P) (int, error) {
+func write[P []byte | string](a *bufferedResponse, p P) (int, error) {
 	n, err := keep(a, p)
 	if err == errReturned {
 		a.of.late()
@@ -108,14 +108,14 @@ func write[P []byte | string](a *answer, p P) (int, error) {
 }
 
 // keep keeps p, or passes it on and keeps a copy.
-func keep[P []byte | string](a *answer, p P) (int, error) {
+func keep[P []byte | string](a *bufferedResponse, p P) (int, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if err := a.admit(len(p)); err != nil || len(p) == 0 {
 		return 0, err
 	}
 	if a.status == http.StatusServiceUnavailable && a.size == 0 && givenUp() {
-		a.of.marks.Or(markUnknown | markGivenUp)
+		a.of.flags.Or(markUnknown | markGivenUp)
 	}
 	size := a.size + int64(len(p))
 	if a.inTx && size > txFactor*int64(a.cfg.MaxAnswer) {
@@ -146,7 +146,7 @@ func keep[P []byte | string](a *answer, p P) (int, error) {
 
 // reserve makes room for n more bytes of the body, and reports whether there is
 // memory for it.
-func (a *answer) reserve(n int) bool {
+func (a *bufferedResponse) reserve(n int) bool {
 	need := len(a.body) + n
 	if need <= cap(a.body) {
 		return true
@@ -167,7 +167,7 @@ func (a *answer) reserve(n int) bool {
 }
 
 // takes takes the memory for so much of the body if there is as much at once.
-func (a *answer) takes(room int) bool {
+func (a *bufferedResponse) takes(room int) bool {
 	more := a.lacks(room)
 	return more == 0 || a.scratch.outgoing.take(more, int64(room))
 }
@@ -175,7 +175,7 @@ func (a *answer) takes(room int) bool {
 // waits takes the memory for so much of the body as soon as there is as much, and
 // reports whether there was in time. It does not end with the client. In a
 // transaction it does not wait: that would keep up those who wait for its locks.
-func (a *answer) waits(room int) bool {
+func (a *bufferedResponse) waits(room int) bool {
 	more, patience := a.lacks(room), memoryWait
 	if a.inTx {
 		patience = 0
@@ -184,17 +184,17 @@ func (a *answer) waits(room int) bool {
 }
 
 // lacks returns how much memory is to be taken for so much of the body.
-func (a *answer) lacks(room int) int64 {
+func (a *bufferedResponse) lacks(room int) int64 {
 	return max(int64(room-freeAnswer)-a.scratch.outgoing.held, 0)
 }
 
 // isLong reports whether the body is declared to be longer than is kept.
-func (a *answer) isLong() bool {
+func (a *bufferedResponse) isLong() bool {
 	return a.declared > int64(a.cfg.MaxAnswer) && (!a.inTx || a.declared > txFactor*int64(a.cfg.MaxAnswer))
 }
 
 // drop forgets the body, and gives its memory back.
-func (a *answer) drop() {
+func (a *bufferedResponse) drop() {
 	if a.body = nil; a.scratch.outgoing.held == 0 {
 		return
 	}
@@ -207,7 +207,7 @@ func (a *answer) drop() {
 // pass lets p leave as it comes, but for the last byte of a body of a declared
 // length: a client that has all of it may ask again at once, so it is recorded
 // before. Without a length, net/http's own end of the body tells the client.
-func pass[P []byte | string](a *answer, p P) (int, error) {
+func pass[P []byte | string](a *bufferedResponse, p P) (int, error) {
 	if a.size != a.declared {
 		return deliver(&a.scratch.outgoing, a.w, p)
 	}
@@ -220,15 +220,15 @@ func pass[P []byte | string](a *answer, p P) (int, error) {
 }
 
 // storable reports whether the body as written so far is to be stored.
-func (a *answer) storable() bool { return !a.unkept && a.size <= int64(a.cfg.MaxAnswer) }
+func (a *bufferedResponse) storable() bool { return !a.unkept && a.size <= int64(a.cfg.MaxAnswer) }
 
 // admit reports whether n more bytes may be written.
-func (a *answer) admit(n int) error {
+func (a *bufferedResponse) admit(n int) error {
 	if a.fixing {
 		return errFixed
 	}
 	switch a.stage {
-	case fixed:
+	case committed:
 		return errFixed
 	case hijacked:
 		return http.ErrHijacked
@@ -250,7 +250,7 @@ func (a *answer) admit(n int) error {
 }
 
 // ReadFrom is what io.Copy calls.
-func (a *answer) ReadFrom(src io.Reader) (int64, error) {
+func (a *bufferedResponse) ReadFrom(src io.Reader) (int64, error) {
 	buf := copyBuffers.Get().(*[32 << 10]byte)
 	defer copyBuffers.Put(buf)
 	return io.CopyBuffer(onlyWriter{a}, src, buf[:])
@@ -262,10 +262,10 @@ var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
 // stream lets the answer leave as it comes; next is the beginning of what follows
 // what was written.
-func (a *answer) stream(next []byte) error {
+func (a *bufferedResponse) stream(next []byte) error {
 	a.complete(next)
 	h := a.w.Header()
-	a.scratch.sent.take(h)
+	a.scratch.sent.snapshot(h)
 	a.stage = streamed
 	if a.of.body.Len() == 0 {
 		a.layer.dropBody(&a.scratch.call)
@@ -283,14 +283,14 @@ func (a *answer) stream(next []byte) error {
 }
 
 // complete brings the header into the form in which it leaves and is stored.
-func (a *answer) complete(next []byte) {
+func (a *bufferedResponse) complete(next []byte) {
 	h := a.w.Header()
 	if a.status == 0 {
 		a.begin(http.StatusOK)
 	}
 	sent := &a.scratch.sent
 	declared := sent.get("Trailer")
-	if declared != nil || !sent.is(h) {
+	if declared != nil || !sent.equal(h) {
 		a.trailers = takeTrailers(h, declared)
 		sent.restore(h)
 	}
@@ -323,7 +323,7 @@ const sniffed = 512
 
 // sniff names the content type that net/http would find out, so that it is
 // stored.
-func (a *answer) sniff(h http.Header, next []byte) {
+func (a *bufferedResponse) sniff(h http.Header, next []byte) {
 	begin := a.body
 	if len(begin) < sniffed {
 		begin = append(begin[:len(begin):len(begin)], next...)
@@ -342,14 +342,14 @@ func (a *answer) sniff(h http.Header, next []byte) {
 
 // end takes the answer away from a handler that has returned, and tells the
 // stage it had.
-func (a *answer) end() stage {
+func (a *bufferedResponse) end() stage {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	was := a.stage
 	switch {
-	case was < fixed:
+	case was < committed:
 		a.complete(nil)
-	case was == fixed:
+	case was == committed:
 		a.scratch.sent.restore(a.w.Header())
 	}
 	a.stage, a.scratch = closed, nil
@@ -357,14 +357,14 @@ func (a *answer) end() stage {
 }
 
 // abandon takes the answer away from a handler that did not return.
-func (a *answer) abandon() {
+func (a *bufferedResponse) abandon() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.stage, a.scratch = closed, nil
 }
 
-// leaveRest ends a streamed answer.
-func (a *answer) leaveRest() {
+// writeTail ends a streamed answer.
+func (a *bufferedResponse) writeTail() {
 	maps.Copy(a.w.Header(), a.trailers)
 	if a.last != nil {
 		_, _ = a.w.Write(a.last)
@@ -372,15 +372,15 @@ func (a *answer) leaveRest() {
 	}
 }
 
-// leave writes the header to the client. Trailers go with it, for net/http has to
+// writeHead writes the header to the client. Trailers go with it, for net/http has to
 // know of them by then.
-func (a *answer) leave() {
+func (a *bufferedResponse) writeHead() {
 	maps.Copy(a.w.Header(), a.trailers)
 	a.w.WriteHeader(a.status)
 }
 
 // isHeader reports whether nothing comes after the answer's header.
-func (a *answer) isHeader() bool {
+func (a *bufferedResponse) isHeader() bool {
 	return a.declared == 0 || a.status >= 200 && !bodyAllowed(a.status)
 }
 

@@ -20,7 +20,7 @@ const (
 // that sends a long one looks for the answer only when it has sent all of it, and
 // would lose it if the connection were closed meanwhile: so what still comes is
 // read for a while, as RFC 9112, section 9.6, advises.
-func (l *layer) refuseUnread(w http.ResponseWriter, r *http.Request, key string, p Problem) {
+func (l *middleware) refuseUnread(w http.ResponseWriter, r *http.Request, key string, p Problem) {
 	p.Key = key
 	isLong := r.ProtoMajor == 1 && hasBody(r) && (r.ContentLength < 0 || r.ContentLength > readAnyway || p.Status == http.StatusRequestEntityTooLarge)
 	if !isLong {

@@ -12,37 +12,37 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A layer stands before a handler.
-type layer struct {
+// A middleware stands before a handler.
+type middleware struct {
 	guard *onlyonce.Guard
 	cfg   Config
 	keys  keyReader
 	quota *quota
-	way   way
+	way   runner
 	dates dates
 }
 
-// A way is how a layer's handler is run.
-type way interface {
-	// open serves a request that is not protected.
-	open(l *layer, w http.ResponseWriter, r *http.Request)
-	// keyed serves one that is.
-	keyed(l *layer, c *call)
+// A runner runs a middleware's handler.
+type runner interface {
+	// serveUnkeyed serves a request that is not protected.
+	serveUnkeyed(l *middleware, w http.ResponseWriter, r *http.Request)
+	// serveKeyed serves one that is.
+	serveKeyed(l *middleware, c *call)
 }
 
-func newLayer(g *onlyonce.Guard, cfg Config, way way) *layer {
+func newLayer(g *onlyonce.Guard, cfg Config, way runner) *middleware {
 	u := cfg.Usage
 	if u == nil {
 		u = usageOf(g)
 	}
-	return &layer{guard: g, cfg: cfg, keys: newKeyReader(cfg.KeyFormat), quota: newQuota(u, cfg), way: way}
+	return &middleware{guard: g, cfg: cfg, keys: newKeyReader(cfg.KeyFormat), quota: newQuota(u, cfg), way: way}
 }
 
 // A call is a request that is protected.
 type call struct {
 	w       http.ResponseWriter
 	r       *http.Request
-	scratch *scratch
+	scratch *callBuffers
 	request onlyonce.Request
 	x       *exchange         // the one that ran the handler
 	attempt *onlyonce.Attempt // that ran; nil: none
@@ -59,9 +59,9 @@ func (c *call) again(ctx context.Context, b *body) *http.Request {
 	return r
 }
 
-func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (l *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !slices.Contains(l.cfg.Methods, r.Method) {
-		l.way.open(l, w, r)
+		l.way.serveUnkeyed(l, w, r)
 		return
 	}
 	values, given := r.Header[l.cfg.Header]
@@ -71,7 +71,7 @@ func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			l.refuseUnread(w, r, "", keyMissing)
 			return
 		}
-		l.way.open(l, w, r)
+		l.way.serveUnkeyed(l, w, r)
 		return
 	}
 	key := ""
@@ -93,15 +93,15 @@ func invalidKey(wrong string) Problem {
 
 // protect serves a request with a valid key, or with one that its body may have.
 // What it uses up is counted before its body is read.
-func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string, inBody bool) {
-	tenant := fit(l.cfg.Tenant(r))
+func (l *middleware) protect(w http.ResponseWriter, r *http.Request, key string, inBody bool) {
+	tenant := shortenPart(l.cfg.Tenant(r))
 	if tenant == "" {
 		l.refuseUnread(w, r, key, tenantMissing)
 		return
 	}
-	id := onlyonce.ID{Tenant: tenant, Operation: fit(l.operation(r)), Key: key}
+	id := onlyonce.ID{Tenant: tenant, Operation: shortenPart(l.operation(r)), Key: key}
 	if l.isInside(r, id) {
-		l.way.open(l, w, r)
+		l.way.serveUnkeyed(l, w, r)
 		return
 	}
 	s := takeScratch()
@@ -129,7 +129,7 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string, inBo
 			defer b.Close()
 			again := c.again(r.Context(), b)
 			again.ContentLength = int64(len(s.body))
-			l.way.open(l, w, again)
+			l.way.serveUnkeyed(l, w, again)
 			return
 		}
 	}
@@ -141,12 +141,12 @@ func (l *layer) protect(w http.ResponseWriter, r *http.Request, key string, inBo
 		}
 		c.request.Fingerprint = l.cfg.keyed(l.cfg.withHeaders(print, c.r))
 	}
-	l.way.keyed(l, c)
+	l.way.serveKeyed(l, c)
 }
 
 // fingerprint returns what must be the same in a repeat of a request whose body
 // has been read.
-func (l *layer) fingerprint(s *scratch, r *http.Request) []byte {
+func (l *middleware) fingerprint(s *callBuffers, r *http.Request) []byte {
 	switch {
 	case l.cfg.SkipFingerprint:
 		return nil // only the named headers count
@@ -157,14 +157,14 @@ func (l *layer) fingerprint(s *scratch, r *http.Request) []byte {
 }
 
 // isInside reports whether a layer round this one protects the request already.
-func (l *layer) isInside(r *http.Request, id onlyonce.ID) bool {
+func (l *middleware) isInside(r *http.Request, id onlyonce.ID) bool {
 	outer := onlyonce.Current(r.Context())
 	return outer != nil && outer.Record().ID == id
 }
 
 // send writes an answer's body, which ends the request: a client that has its last
 // byte may ask again at once, and is not to meet a quota that still counts it.
-func (l *layer) send(c *call, body []byte) {
+func (l *middleware) send(c *call, body []byte) {
 	if len(body) == 0 {
 		return
 	}
@@ -191,7 +191,7 @@ type errNoRoom struct{ why Problem }
 func (*errNoRoom) Error() string { return "httponce: there is no room for the request's body" }
 
 // readBody reads the body, or refuses the request.
-func (l *layer) readBody(c *call) bool {
+func (l *middleware) readBody(c *call) bool {
 	s := c.scratch
 	var err error
 	head := len(s.text)
@@ -224,7 +224,7 @@ func (l *layer) readBody(c *call) bool {
 	return false
 }
 
-func (l *layer) refuseKeyed(w http.ResponseWriter, r *http.Request, key string, p Problem) {
+func (l *middleware) refuseKeyed(w http.ResponseWriter, r *http.Request, key string, p Problem) {
 	p.Key = key
 	l.refuse(w, r, p)
 }
@@ -232,16 +232,16 @@ func (l *layer) refuseKeyed(w http.ResponseWriter, r *http.Request, key string, 
 // hashed begins what stands for a part of an ID that is too long.
 const hashed = "sha256:"
 
-// fit makes a part of an ID short enough for every store. A part that looks like
+// shortenPart makes a part of an ID short enough for every store. A part that looks like
 // what stands for another is replaced too, so that no two parts become the same.
-func fit(part string) string {
+func shortenPart(part string) string {
 	if len(part) <= longestKey && !strings.HasPrefix(part, hashed) {
 		return part
 	}
 	return fmt.Sprintf(hashed+"%x", onlyonce.Fingerprint([]byte(part)))
 }
 
-func (l *layer) operation(r *http.Request) string {
+func (l *middleware) operation(r *http.Request) string {
 	switch {
 	case l.cfg.Operation != nil:
 		return l.cfg.Operation(r)
@@ -256,4 +256,4 @@ func (l *layer) operation(r *http.Request) string {
 
 // wait says how long a request waits for another with its key; 0: as the Guard
 // says.
-func (l *layer) wait(r *http.Request) time.Duration { return PreferredWait(r, l.cfg.MaxWait) }
+func (l *middleware) wait(r *http.Request) time.Duration { return PreferredWait(r, l.cfg.MaxWait) }

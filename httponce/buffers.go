@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// A scratch is the memory that requests use one after another. Nothing that a
+// callBuffers are memory that requests use one after another. Nothing that a
 // handler can reach refers to it once the handler has returned.
-type scratch struct {
+type callBuffers struct {
 	text  []byte // what the fingerprint is of, and then the body
 	body  []byte // the end of text
 	query []parameter
@@ -23,11 +23,11 @@ type scratch struct {
 // largestKept is the longest buffer that is kept for the next request.
 const largestKept = 64 << 10
 
-var scratches = sync.Pool{New: func() any { return new(scratch) }}
+var scratches = sync.Pool{New: func() any { return new(callBuffers) }}
 
-func takeScratch() *scratch { return scratches.Get().(*scratch) }
+func takeScratch() *callBuffers { return scratches.Get().(*callBuffers) }
 
-func (s *scratch) giveBack() {
+func (s *callBuffers) giveBack() {
 	s.drop()
 	clear(s.query)
 	s.base.clear()
@@ -39,7 +39,7 @@ func (s *scratch) giveBack() {
 }
 
 // drop gives up the text, and the memory of a long one.
-func (s *scratch) drop() {
+func (s *callBuffers) drop() {
 	if s.body = nil; cap(s.text) > largestKept {
 		s.text = nil
 	}

@@ -114,7 +114,7 @@ func (a *attempt) give() *http.Response {
 		if a.broken != nil {
 			rest = failingReader{a.broken}
 		}
-		a.resp.Body = &rejoined{Reader: io.MultiReader(bytes.NewReader(a.head), rest), body: body, done: a.cancel}
+		a.resp.Body = &replayableBody{Reader: io.MultiReader(bytes.NewReader(a.head), rest), body: body, done: a.cancel}
 	}
 	return a.resp
 }
@@ -134,14 +134,14 @@ func (a *attempt) discard() {
 	a.cancel(nil)
 }
 
-// A rejoined is a body of which the beginning was read.
-type rejoined struct {
+// A replayableBody is a body of which the beginning was read.
+type replayableBody struct {
 	io.Reader
 	body io.Closer
 	done context.CancelCauseFunc
 }
 
-func (r *rejoined) Close() error {
+func (r *replayableBody) Close() error {
 	err := r.body.Close()
 	r.done(nil)
 	return err
