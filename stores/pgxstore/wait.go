@@ -155,31 +155,29 @@ func (e *listener) idle() bool {
 	return true
 }
 
-// wake wakes the waiters for one of the names; "" for all.
+// wake wakes the waiters for each of the names; "" for all. A notification may have
+// hundreds of names, and there may be thousands of waiters.
 func (e *listener) wake(names string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for name, all := range e.waiting {
-		if names != "" && !contains(names, name) {
-			continue
+	if names == "" {
+		for _, all := range e.waiting {
+			wakeAll(all)
 		}
-		for woken := range all {
-			select {
-			case woken <- struct{}{}:
-			default:
-			}
-		}
+		return
+	}
+	for ; len(names) >= channelSize; names = names[channelSize:] {
+		wakeAll(e.waiting[names[:channelSize]])
 	}
 }
 
-// contains reports whether a notification's text names the key.
-func contains(names, name string) bool {
-	for ; len(names) >= channelSize; names = names[channelSize:] {
-		if names[:channelSize] == name {
-			return true
+func wakeAll(waiters map[chan struct{}]bool) {
+	for woken := range waiters {
+		select {
+		case woken <- struct{}{}:
+		default:
 		}
 	}
-	return false
 }
 
 var errShared = errors.New("nobody can listen through a pooler")
