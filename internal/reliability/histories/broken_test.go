@@ -180,3 +180,43 @@ func TestAHistoryWithTooManyOrdersIsNotDecided(t *testing.T) {
 		t.Errorf("found %+v", f)
 	}
 }
+
+// A slow claim raises its fence before it returns it. Whoever asks for the raised
+// fence too early, by a guess, is told that it is not the record's; later it is.
+func TestAFenceThatIsStillBeingRaisedCanNotBeResolved(t *testing.T) {
+	for _, c := range []struct {
+		name      string
+		end       int64 // of the claim
+		verdict   Verdict
+		explained bool
+	}{
+		{"before the claim returned", 100, Lost, true},
+		{"after the claim returned", 50, Lost, false},
+		{"after the claim returned, and told so", 50, InFlight, true},
+	} {
+		h := &History{Key: "k", Events: []*Event{
+			{
+				Call: Call{Kind: Claim, Client: 1, Start: 0, Owner: "slow", Fingerprint: 1, Lease: time.Minute},
+				Outcome: Outcome{Verdict: Done, End: c.end, Record: &Seen{
+					State: onlyonce.StateProcessing, Owner: "slow", Fingerprint: 1, Attempt: 1, Fence: 7, Created: 1, LeaseLeft: time.Minute,
+				}},
+			},
+			{
+				Call: Call{Kind: Lookup, Client: 2, Start: 10},
+				Outcome: Outcome{Verdict: Done, End: 20, Record: &Seen{
+					State: onlyonce.StateProcessing, Owner: "slow", Fingerprint: 1, Attempt: 1, Fence: 6, Created: 1, LeaseLeft: time.Minute,
+				}},
+			},
+			{Call: Call{Kind: Remove, Client: 2, Start: 60, Fence: 7}, Outcome: Outcome{Verdict: c.verdict, End: 70}},
+			{
+				Call: Call{Kind: Lookup, Client: 2, Start: 110},
+				Outcome: Outcome{Verdict: Done, End: 120, Record: &Seen{
+					State: onlyonce.StateProcessing, Owner: "slow", Fingerprint: 1, Attempt: 1, Fence: 7, Created: 1, LeaseLeft: time.Minute - 70,
+				}},
+			},
+		}}
+		if f := h.check(10_000); (f == nil) != c.explained {
+			t.Errorf("%s: found %+v", c.name, f)
+		}
+	}
+}
