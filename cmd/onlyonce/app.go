@@ -11,6 +11,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/items"
@@ -28,21 +30,21 @@ type app struct {
 	sandboxes *sandboxes.API
 	orders    *orders.API
 	tokens    sandboxes.Tokens
-	metrics   *metrics
-	counts    struct{ items, sandboxes, orders *apiMetrics }
+	metrics   *metrics.Set
+	counts    struct{ items, sandboxes, orders *metrics.API }
 	purges    []func(context.Context) error
-	health    *health
-	watches   []*storeWatch // of store and ordersIn
-	named     bool          // there is a list of tokens
-	open      bool          // callers need no token
-	apart     bool          // supervisors ask at another address
-	hosts     []string      // names of this machine, beside localhost
+	health    *server.Health
+	watches   []*server.StoreWatch // of store and ordersIn
+	named     bool                 // there is a list of tokens
+	open      bool                 // callers need no token
+	apart     bool                 // supervisors ask at another address
+	hosts     []string             // names of this machine, beside localhost
 }
 
 // newApp opens the store and makes the APIs on it.
 func newApp(ctx context.Context, cfg serveConfig, log *slog.Logger) (_ *app, err error) {
-	a := &app{metrics: newMetrics(), named: cfg.tokens != "", open: cfg.allowAnonymous, apart: cfg.admin != "", hosts: cfg.hosts(cfg.listen)}
-	a.counts.items, a.counts.sandboxes, a.counts.orders = a.metrics.api("items"), a.metrics.api("sandboxes"), a.metrics.api("orders")
+	a := &app{metrics: metrics.New(), named: cfg.tokens != "", open: cfg.allowAnonymous, apart: cfg.admin != "", hosts: cfg.hosts(cfg.listen)}
+	a.counts.items, a.counts.sandboxes, a.counts.orders = a.metrics.API("items"), a.metrics.API("sandboxes"), a.metrics.API("orders")
 	if a.tokens, err = readTokens(cfg.tokens, cfg.acceptRisks); err != nil {
 		return nil, err
 	}
@@ -69,9 +71,9 @@ func (a *app) makePurges(every time.Duration, log *slog.Logger) {
 	if every == 0 {
 		return
 	}
-	a.purges = append(a.purges, a.metrics.purge("main", a.store, every, log))
+	a.purges = append(a.purges, a.metrics.Purge("main", a.store, every, log))
 	if a.ordersIn != a.store {
-		a.purges = append(a.purges, a.metrics.purge("orders", a.ordersIn, every, log))
+		a.purges = append(a.purges, a.metrics.Purge("orders", a.ordersIn, every, log))
 	}
 }
 
@@ -94,13 +96,13 @@ func (a *app) openStores(ctx context.Context, cfg serveConfig, log *slog.Logger)
 			return errors.Join(err, a.ordersIn.Close())
 		}
 	}
-	a.watches = []*storeWatch{newStoreWatch(a.store.URL.String(), a.store, log)}
+	a.watches = []*server.StoreWatch{server.NewStoreWatch(a.store.URL.String(), a.store, log)}
 	if a.store != a.ordersIn {
-		a.watches = append(a.watches, newStoreWatch(a.ordersIn.URL.String(), a.ordersIn, log))
+		a.watches = append(a.watches, server.NewStoreWatch(a.ordersIn.URL.String(), a.ordersIn, log))
 	}
-	a.health = &health{}
+	a.health = &server.Health{}
 	for _, w := range a.watches {
-		a.health.checks = append(a.health.checks, w.check)
+		a.health.Checks = append(a.health.Checks, w.Check)
 	}
 	return nil
 }
@@ -138,7 +140,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
 		FingerprintSecret: a.secret,
 		Tenant:            tenant, Keep: cfg.itemsKeyTTL, PurgeEvery: -1, Lease: cfg.lease,
-		Observer: a.counts.items.observe, Log: log, ShowKey: cfg.log.showKey(),
+		Observer: a.counts.items.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
 	}); err != nil {
 		return err
 	}
@@ -152,7 +154,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (
 		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		FingerprintSecret: a.secret,
-		Observer:          a.counts.sandboxes.observe, Log: log, ShowKey: cfg.log.showKey(),
+		Observer:          a.counts.sandboxes.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
 	})
 	return err
 }
@@ -177,17 +179,17 @@ func apiOf(r *http.Request) string {
 // handler routes to the APIs and to what supervisors ask. The APIs see every
 // path below theirs as it came: a ServeMux would redirect some.
 func (a *app) handler() http.Handler {
-	items := a.counts.items.countInFlight(a.items)
+	items := a.counts.items.CountInFlight(a.items)
 	if a.named {
 		items = identify(a.tokens, a.open, items)
 	}
-	sandboxes := a.counts.sandboxes.countInFlight(a.sandboxes)
-	orders := a.counts.orders.countInFlight(a.orders)
+	sandboxes := a.counts.sandboxes.CountInFlight(a.sandboxes)
+	orders := a.counts.orders.CountInFlight(a.orders)
 	others := http.NewServeMux()
 	if !a.apart {
-		others.HandleFunc("GET /healthz", a.health.live)
-		others.HandleFunc("GET /readyz", a.health.ready)
-		others.Handle("GET /metrics", a.forOperators(a.metrics.handler()))
+		others.HandleFunc("GET /healthz", a.health.Live)
+		others.HandleFunc("GET /readyz", a.health.Ready)
+		others.Handle("GET /metrics", a.forOperators(a.metrics.Handler()))
 	}
 	return a.doubting(func(w http.ResponseWriter, r *http.Request) {
 		switch apiOf(r) {
@@ -210,11 +212,11 @@ func (a *app) handler() http.Handler {
 // doubting looks at the stores when h says that it can't work.
 func (a *app) doubting(h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := counted{ResponseWriter: w}
+		c := server.StatusWriter{ResponseWriter: w}
 		h(&c, r)
-		if c.status == http.StatusServiceUnavailable || c.status == http.StatusInternalServerError {
+		if c.Status == http.StatusServiceUnavailable || c.Status == http.StatusInternalServerError {
 			for _, w := range a.watches {
-				w.doubt()
+				w.Doubt()
 			}
 		}
 	})
@@ -224,7 +226,7 @@ func (a *app) doubting(h http.HandlerFunc) http.Handler {
 func (a *app) background() []func(context.Context) error {
 	tasks := append([]func(context.Context) error{a.sandboxes.Run, a.orders.Run}, a.purges...)
 	for _, w := range a.watches {
-		tasks = append(tasks, w.run)
+		tasks = append(tasks, w.Run)
 	}
 	return tasks
 }
@@ -244,5 +246,13 @@ func (a *app) close() error {
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("the store was still in use after %v", closeWithin)
+	}
+}
+
+// countUnresolved adds the metrics of each store to the page.
+func (a *app) countUnresolved() {
+	a.metrics.Unresolved("main", a.store)
+	if a.ordersIn != a.store {
+		a.metrics.Unresolved("orders", a.ordersIn)
 	}
 }

@@ -2,12 +2,12 @@ package main
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
@@ -22,9 +22,9 @@ func TestMetricsSayWhatWaitsInTheOutboxAndWhatIsParked(t *testing.T) {
 	}
 	defer store.Close()
 	seedOutbox(t.Context(), store)
-	m := newMetrics()
-	m.registry.MustRegister(newOutboxMetrics(store.Outbox()))
-	text := scrape(m)
+	m := metrics.New()
+	m.Registry.MustRegister(metrics.NewOutbox(store.Outbox()))
+	text := cmdtest.Scrape(m.Handler())
 	for _, want := range []string{"onlyonce_outbox_waiting 1", "onlyonce_outbox_parked 2"} {
 		if !strings.Contains(text, "\n"+want+"\n") {
 			t.Errorf("not there: %s", want)
@@ -32,19 +32,6 @@ func TestMetricsSayWhatWaitsInTheOutboxAndWhatIsParked(t *testing.T) {
 	}
 	if !strings.Contains(text, "\nonlyonce_outbox_oldest_seconds ") || strings.Contains(text, "acme") {
 		t.Errorf("the age is missing, or a tenant is there:\n%s", text)
-	}
-}
-
-func TestMetricsTellHowManyEventsWereGivenUp(t *testing.T) {
-	for want, count := range map[string]func(context.Context) (int64, error){
-		"onlyonce_inbox_poisoned 3":   func(context.Context) (int64, error) { return 3, nil },
-		"onlyonce_inbox_poisoned NaN": func(context.Context) (int64, error) { return 0, errors.New("the database is away") },
-	} {
-		m := newMetrics()
-		m.registry.MustRegister(poisonedGauge(count))
-		if text := scrape(m); !strings.Contains(text, "\n"+want+"\n") {
-			t.Errorf("not there: %s", want)
-		}
 	}
 }
 

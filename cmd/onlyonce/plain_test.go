@@ -109,20 +109,3 @@ func TestNoErrorShowsThePasswordOfAStore(t *testing.T) {
 		}
 	}
 }
-
-func TestALogShowsNoPasswordAndNoCommandToTheTerminal(t *testing.T) {
-	t.Parallel()
-	for _, format := range []string{"json", "text"} {
-		var out strings.Builder
-		log, err := logConfig{format, "info", ""}.logger(&out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		log.Info("a", "error", os.ErrClosed, "url", "postgres://u:hunter2@h/d", "b", "\u009b\u202e\x7f")
-		log.With("url", "postgres://u:hunter2@h/d").Info("b", "error", &os.PathError{Op: "open", Path: "mysql://u:hunter2@h/d", Err: os.ErrClosed})
-		text := out.String()
-		if strings.Contains(text, "hunter") || strings.ContainsAny(text, "\u009b\u202e\x7f") || !strings.Contains(text, "file already closed") || strings.Count(text, "\n") != 2 {
-			t.Errorf("%s", text)
-		}
-	}
-}

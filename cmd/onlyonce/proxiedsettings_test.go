@@ -18,6 +18,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
@@ -156,7 +157,7 @@ func TestFilesForTLSThatHaveNotChangedAreNotPutInPlaceAgain(t *testing.T) {
 	up.URL = "https://127.0.0.1:1"
 	up.TLS.CA = ca.path("authority.crt")
 	f.Upstreams = []proxyfile.Upstream{up}
-	b := newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler), nil)
+	b := newRouting(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil)
 	p, err := newLiveProxy(t.Context(), f, b, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +183,7 @@ func TestAnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
 	one, two := proxyfile.NewUpstream(), proxyfile.NewUpstream()
 	one.URL, two.Name, two.URL = "http://127.0.0.1:1", "two", "http://127.0.0.1:2"
 	f.Tenant.Single, f.Upstreams = true, []proxyfile.Upstream{one, two}
-	b := newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler), nil)
+	b := newRouting(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil)
 	p, err := newLiveProxy(t.Context(), f, b, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +294,7 @@ func TestTheAuthoritiesOfTheServerOfPublicKeysAreReadAgainWhenTheyChange(t *test
 	up := proxyfile.NewUpstream()
 	up.URL = "http://127.0.0.1:1"
 	f.Upstreams = []proxyfile.Upstream{up}
-	p, err := newLiveProxy(t.Context(), f, newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler), nil), nil, slog.New(slog.DiscardHandler))
+	p, err := newLiveProxy(t.Context(), f, newRouting(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,10 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/proxy"
@@ -89,7 +92,7 @@ func checkProxy(cmd *cobra.Command, f *proxyfile.File) error {
 	if _, err := newSecurity(f.TLS, f.AcceptRisks); err != nil {
 		return inFlags(f.Mistake(&f.TLS.Cert, "tls", err.Error(), &f.TLS))
 	}
-	b := newRouting(memstore.New(memstore.Config{}), newMetrics(), slog.New(slog.DiscardHandler), nil)
+	b := newRouting(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil)
 	if _, _, err := b.routes(f, tenancy{of: func(*http.Request) string { return "" }}); err != nil {
 		return inFlags(err)
 	}
@@ -150,20 +153,20 @@ func checkTenants(ctx context.Context, f *proxyfile.File) error {
 }
 
 // newRouting returns a routing on a store.
-func newRouting(store onlyonce.Store, m *metrics, log *slog.Logger, showKey func(onlyonce.ID) string) *routing {
+func newRouting(store onlyonce.Store, m *metrics.Set, log *slog.Logger, showKey func(onlyonce.ID) string) *routing {
 	b := &routing{
 		store:   store,
 		metrics: newProxyMetrics(m, log),
 		guards:  make(map[policy]*onlyonce.Guard),
 	}
-	b.observer = tell(b.count, onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey))
+	b.observer = metrics.Tee(b.count, onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey))
 	return b
 }
 
 // runProxy serves until it is told to stop; read reads the settings again.
 func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.File, error), out io.Writer) (err error) {
-	logs := logConfig{f.LogFormat, f.LogLevel, f.LogKeys}
-	log, err := logs.logger(os.Stderr)
+	logs := logging.Config{Format: f.LogFormat, Level: f.LogLevel, Keys: f.LogKeys}
+	log, err := logs.Logger(os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -179,27 +182,27 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return err
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
-	m := newMetrics()
-	m.unresolved("main", store.Store)
-	b := newRouting(store.Store, m, log, logs.showKey())
+	m := metrics.New()
+	m.Unresolved("main", store.Store)
+	b := newRouting(store.Store, m, log, logs.ShowKey())
 	b.secret = store.secret
 	p, err := newLiveProxy(ctx, f, b, read, log)
 	if err != nil {
 		return err
 	}
-	shaken := newHandshakes(m.registry, p.secure.Load, log)
-	watch := newStoreWatch(store.shown, store.Store, log)
-	b.metrics.doubt = watch.doubt
-	h := &health{checks: []func(context.Context) error{watch.check, shaken.check}}
-	background := []func(context.Context) error{p.run(hangup), watch.run, m.purge("main", store.Store, f.Store.PurgeEvery, log)}
+	shaken := newHandshakes(m.Registry, p.secure.Load, log)
+	watch := server.NewStoreWatch(store.shown, store.Store, log)
+	b.metrics.doubt = watch.Doubt
+	h := &server.Health{Checks: []func(context.Context) error{watch.Check, shaken.check}}
+	background := []func(context.Context) error{p.run(hangup), watch.Run, m.Purge("main", store.Store, f.Store.PurgeEvery, log)}
 	if f.Admin != "" {
-		admin, err := newAdminServer(f.Admin, hosts(f.Admin), h, m, log)
+		admin, err := server.NewAdmin(f.Admin, server.Hosts(f.Admin), h, m, log)
 		if err != nil {
 			return err
 		}
-		defer admin.ln.Close()
-		background = append(background, admin.run)
-		log.Info("admin address is listening", "address", admin.ln.Addr().String())
+		defer admin.Listener.Close()
+		background = append(background, admin.Run)
+		log.Info("admin address is listening", "address", admin.Listener.Addr().String())
 	}
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
@@ -210,10 +213,10 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		log.Warn("the store is in memory: after a restart every key is as if it had never been used")
 	}
 	log.Info("listening", "address", ln.Addr().String(), "tls", f.TLS.Cert != "", "store", store.shown, "tenants", describeTenants(f), "version", version.Program())
-	l := lifecycle{server: proxyServer(f, b.metrics.count(p), log), background: background, health: h, limit: f.ShutdownTimeout, log: log}
+	l := server.Lifecycle{Server: proxyServer(f, b.metrics.count(p), log), Background: background, Health: h, Limit: f.ShutdownTimeout, Log: log}
 	accepting := proxy.Listen(ln, p.tlsConfig())
 	accepting.HandshakeFailed = shaken.report
-	return l.run(signals, accepting, release)
+	return l.Run(signals, accepting, release)
 }
 
 // proxyServer is the package's server with the file's limits.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
@@ -68,7 +69,7 @@ func (c *proxyConfig) addFlags(cmd *cobra.Command) {
 	cli.CompleteValues(cmd, "unknown", "rerun", "hold")
 	cli.CompleteValues(cmd, "log-keys", "hash", "raw")
 	cli.CompleteValues(cmd, "fingerprint", "raw", "json", "none")
-	completesLog(cmd)
+	logging.CompleteFlags(cmd)
 	cli.DocumentEnv(cmd)
 }
 

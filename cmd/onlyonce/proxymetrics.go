@@ -5,7 +5,9 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -13,7 +15,7 @@ import (
 // proxyMetrics count what passes, beside what became of keys. No path, key or
 // tenant is in a label.
 type proxyMetrics struct {
-	keys     *apiMetrics
+	keys     *metrics.API
 	answers  [6]prometheus.Counter // by the first digit of the status
 	inFlight prometheus.Gauge
 	refused  *prometheus.CounterVec
@@ -23,13 +25,13 @@ type proxyMetrics struct {
 	log      *slog.Logger
 }
 
-func newProxyMetrics(in *metrics, log *slog.Logger) *proxyMetrics {
+func newProxyMetrics(in *metrics.Set, log *slog.Logger) *proxyMetrics {
 	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "onlyonce_proxy_requests_total",
 		Help: "Requests that were answered, with a key or without one, by the class of the status.",
 	}, []string{"code"})
 	m := &proxyMetrics{
-		keys: in.api("proxy"),
+		keys: in.API("proxy"),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "onlyonce_proxy_in_flight",
 			Help: "Requests that are being answered now.",
@@ -56,7 +58,7 @@ func newProxyMetrics(in *metrics, log *slog.Logger) *proxyMetrics {
 	for _, result := range []string{"ok", "failed"} {
 		m.reloads.WithLabelValues(result)
 	}
-	in.registry.MustRegister(answers, m.inFlight, m.refused, m.upstream, m.reloads)
+	in.Registry.MustRegister(answers, m.inFlight, m.refused, m.upstream, m.reloads)
 	return m
 }
 
@@ -64,14 +66,14 @@ func newProxyMetrics(in *metrics, log *slog.Logger) *proxyMetrics {
 func (m *proxyMetrics) count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.inFlight.Inc()
-		c := counted{ResponseWriter: w}
+		c := server.StatusWriter{ResponseWriter: w}
 		passing := &passage{}
 		defer func() {
 			m.inFlight.Dec()
 			if passing.keyed {
-				m.keys.inFlight.Dec()
+				m.keys.InFlight.Dec()
 			}
-			if class := c.status / 100; class > 0 && class < len(m.answers) {
+			if class := c.Status / 100; class > 0 && class < len(m.answers) {
 				m.answers[class].Inc()
 			}
 		}()
@@ -90,34 +92,11 @@ func (m *proxyMetrics) keyed(tenant func(*http.Request) string) func(*http.Reque
 	return func(r *http.Request) string {
 		if p, ok := r.Context().Value(passageKey{}).(*passage); ok && !p.keyed {
 			p.keyed = true
-			m.keys.inFlight.Inc()
+			m.keys.InFlight.Inc()
 		}
 		return tenant(r)
 	}
 }
-
-// A counted answer takes note of its status.
-type counted struct {
-	http.ResponseWriter
-	status int
-}
-
-func (c *counted) WriteHeader(status int) {
-	if c.status < http.StatusOK { // those before were informational
-		c.status = status
-	}
-	c.ResponseWriter.WriteHeader(status)
-}
-
-func (c *counted) Write(p []byte) (int, error) {
-	if c.status < http.StatusOK {
-		c.status = http.StatusOK
-	}
-	return c.ResponseWriter.Write(p)
-}
-
-// Unwrap is for http.ResponseController.
-func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // refusals counts problems that w writes for requests to an upstream.
 func (m *proxyMetrics) refusals(upstream string, write refusal.Writer) refusal.Writer {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 )
 
@@ -48,9 +49,9 @@ func (b *routing) shown(operation string) (string, bool) {
 // count counts an event. Operations that the settings do not name are one.
 func (b *routing) count(ctx context.Context, e onlyonce.Event) {
 	if _, known := b.shown(e.Record.ID.Operation); !known {
-		e.Record.ID.Operation = otherOperations
+		e.Record.ID.Operation = metrics.OtherOperations
 	}
-	b.metrics.keys.observe(ctx, e)
+	b.metrics.keys.Observe(ctx, e)
 }
 
 // A routeLog logs the operations that the settings name, and of others only the

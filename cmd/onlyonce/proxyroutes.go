@@ -17,6 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bearer"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
@@ -95,7 +96,7 @@ func (b *routing) config(f *proxyfile.File) proxy.Config {
 		cfg.Protected = []string{f.Tenant.Header}
 	}
 	if trusted := parsePrefixes(f.Forwarded.Trust); len(trusted) > 0 {
-		cfg.TrustForwarded = func(r *http.Request) bool { return comesFrom(r, trusted) }
+		cfg.TrustForwarded = func(r *http.Request) bool { return server.ComesFrom(r, trusted) }
 	}
 	return cfg
 }

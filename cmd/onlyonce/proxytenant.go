@@ -17,6 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bearer"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
@@ -62,9 +63,6 @@ func newTenancy(ctx context.Context, f *proxyfile.File, log *slog.Logger) (tenan
 	return tenancy{of: func(r *http.Request) string { return named(v.Tenant(r)) }, keys: keys, stop: stop}, nil
 }
 
-// loopback are the addresses of this machine.
-var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
-
 // believes returns which clients may say whose request it is: those at the
 // addresses, or without any those on this machine and those with a certificate.
 func believes(from []string, certificates bool) func(*http.Request) bool {
@@ -73,9 +71,9 @@ func believes(from []string, certificates bool) func(*http.Request) bool {
 		if certificates {
 			return hasCertificate
 		}
-		prefixes = loopback
+		prefixes = server.Loopback
 	}
-	return func(r *http.Request) bool { return comesFrom(r, prefixes) }
+	return func(r *http.Request) bool { return server.ComesFrom(r, prefixes) }
 }
 
 // parsePrefixes reads what the file's check let pass.
@@ -86,20 +84,6 @@ func parsePrefixes(texts []string) (list []netip.Prefix) {
 		}
 	}
 	return list
-}
-
-func comesFrom(r *http.Request, prefixes []netip.Prefix) bool {
-	peer, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil {
-		return false
-	}
-	at := peer.Addr().Unmap().WithZone("")
-	for _, p := range prefixes {
-		if p.Contains(at) {
-			return true
-		}
-	}
-	return false
 }
 
 // headerTenant believes a header of those who may set it. One that stands twice,

@@ -25,6 +25,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
@@ -42,7 +43,7 @@ func newTLSProxy(t *testing.T, secure proxyfile.ServerTLS) (*liveProxy, func(pro
 		return f
 	}
 	log := slog.New(slog.DiscardHandler)
-	p, err := newLiveProxy(t.Context(), settings(secure), newRouting(memstore.New(memstore.Config{}), newMetrics(), log, nil), nil, log)
+	p, err := newLiveProxy(t.Context(), settings(secure), newRouting(memstore.New(memstore.Config{}), metrics.New(), log, nil), nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,11 +251,11 @@ func TestHandshakesThatFailByTheProxysFaultAreLoggedCountedAndNotReady(t *testin
 		t.Fatal(err)
 	}
 	var log strings.Builder
-	m := newMetrics()
-	h := newHandshakes(m.registry, func() *security { return s }, slog.New(slog.NewTextHandler(&log, nil)))
+	m := metrics.New()
+	h := newHandshakes(m.Registry, func() *security { return s }, slog.New(slog.NewTextHandler(&log, nil)))
 	metrics := func() string {
 		w := httptest.NewRecorder()
-		m.handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+		m.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 		return w.Body.String()
 	}
 	client := &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)}

@@ -8,14 +8,15 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 )
 
 // welcomeProxy prints where the proxy listens and what to try first.
 func welcomeProxy(w io.Writer, addr net.Addr, f *proxyfile.File, store *proxyStore) error {
-	url, options := "http://"+reachable(addr), ""
+	url, options := "http://"+server.Reachable(addr), ""
 	if f.TLS.Cert != "" {
-		url, options = "https://"+reachable(addr), " -k" // by address, for which few certificates are
+		url, options = "https://"+server.Reachable(addr), " -k" // by address, for which few certificates are
 		if f.TLS.ClientCA != "" {
 			options += " --cert client.crt --key client.key"
 		}

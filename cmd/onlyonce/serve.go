@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/proxy"
 	"github.com/spf13/cobra"
@@ -65,7 +66,7 @@ second one ends it at once.`,
 }
 
 func serve(ctx context.Context, cfg serveConfig, out io.Writer) (err error) {
-	log, err := cfg.log.logger(os.Stderr)
+	log, err := cfg.log.Logger(os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -90,24 +91,24 @@ func serve(ctx context.Context, cfg serveConfig, out io.Writer) (err error) {
 	log.Info("listening", "address", ln.Addr().String(), "store", a.stores(), "version", version.Program(), "anonymous_callers", a.open)
 	handler := a.handler()
 	if a.open && ln.Addr().(*net.TCPAddr).IP.IsLoopback() {
-		handler = ownHosts(a.hosts, a.forbid("requests without a token are accepted only under the name localhost: to allow another Host or Origin, start onlyonce serve with --allow-host NAME"), handler)
+		handler = server.OwnHosts(a.hosts, a.forbid("requests without a token are accepted only under the name localhost: to allow another Host or Origin, start onlyonce serve with --allow-host NAME"), handler)
 	}
 	background := a.background()
 	if a.apart {
-		admin, err := newAdminServer(cfg.admin, cfg.hosts(cfg.admin), a.health, a.metrics, log)
+		admin, err := server.NewAdmin(cfg.admin, cfg.hosts(cfg.admin), a.health, a.metrics, log)
 		if err != nil {
 			return errors.Join(err, ln.Close())
 		}
-		defer admin.ln.Close()
-		background = append(background, admin.run)
-		log.Info("admin address is listening", "address", admin.ln.Addr().String())
+		defer admin.Listener.Close()
+		background = append(background, admin.Run)
+		log.Info("admin address is listening", "address", admin.Listener.Addr().String())
 	}
-	l := lifecycle{
-		server:     newServer(handler, max(cfg.lease+cfg.wait, cfg.orders.longest()), log),
-		background: background,
-		health:     a.health,
-		limit:      cfg.shutdownTimeout,
-		log:        log,
+	l := server.Lifecycle{
+		Server:     server.New(handler, max(cfg.lease+cfg.wait, cfg.orders.longest()), log),
+		Background: background,
+		Health:     a.health,
+		Limit:      cfg.shutdownTimeout,
+		Log:        log,
 	}
-	return l.run(signals, proxy.Listen(ln, nil), release)
+	return l.Run(signals, proxy.Listen(ln, nil), release)
 }

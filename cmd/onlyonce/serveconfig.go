@@ -5,10 +5,11 @@ import (
 	"maps"
 	"net"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
@@ -41,7 +42,7 @@ type serveConfig struct {
 	anonymousBeyond bool
 	acceptRisks     []string
 	allowHosts      []string
-	log             logConfig
+	log             logging.Config
 	shutdownTimeout time.Duration
 }
 
@@ -76,8 +77,8 @@ func (c *serveConfig) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve them also to other machines")
 	f.StringSliceVar(&c.allowHosts, "allow-host", nil, "another host `name` by which callers without a token may reach a server that listens on this machine only, at --listen and at --admin; may be repeated")
 	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "go on in spite of the finding of this `name` (see onlyonce doctor), or of files that other users can use (file-mode); may be repeated")
-	c.log.addFlags(cmd)
-	c.log.addKeys(cmd)
+	c.log.AddFlags(cmd)
+	c.log.AddKeysFlag(cmd)
 	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", 30*time.Second, "how long running requests may take to end after SIGINT or SIGTERM")
 	cli.DocumentEnv(cmd)
 }
@@ -144,17 +145,7 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 // hosts returns the names under which a server at an address may be called, beside
 // localhost.
 func (c *serveConfig) hosts(address string) []string {
-	return hosts(address, c.allowHosts...)
-}
-
-func hosts(address string, others ...string) (names []string) {
-	if host, _, err := net.SplitHostPort(address); err == nil && host != "" {
-		names = append(names, strings.ToLower(host))
-	}
-	for _, name := range others {
-		names = append(names, strings.ToLower(name))
-	}
-	return names
+	return server.Hosts(address, c.allowHosts...)
 }
 
 // listener listens, but not to other machines for anonymous callers unless that

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 )
 
 // sendRaw sends bytes to a server, and returns the status of the first response.
@@ -186,7 +188,7 @@ func TestMetricsAreForThisMachineAndForWhoHasAToken(t *testing.T) {
 		{"another machine with a token", "10.0.0.1:1", http.Header{"Authorization": {"Bearer token"}}, true, 200},
 		{"another machine with a wrong one", "10.0.0.1:1", http.Header{"Authorization": {"Bearer tokem"}}, true, 403},
 	} {
-		a := &app{tokens: tokens, metrics: newMetrics(), health: &health{}, hosts: []string{"here.example"}}
+		a := &app{tokens: tokens, metrics: metrics.New(), health: &server.Health{}, hosts: []string{"here.example"}}
 		if c.tokens {
 			a.tokens = named
 		}
@@ -199,7 +201,7 @@ func TestMetricsAreForThisMachineAndForWhoHasAToken(t *testing.T) {
 			r.Header[name] = values
 		}
 		w := httptest.NewRecorder()
-		a.forOperators(a.metrics.handler()).ServeHTTP(w, r)
+		a.forOperators(a.metrics.Handler()).ServeHTTP(w, r)
 		if w.Code != c.want {
 			t.Errorf("%s: %d", c.name, w.Code)
 		}

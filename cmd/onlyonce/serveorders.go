@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/services/orders"
 	"github.com/spf13/cobra"
 )
@@ -49,18 +50,18 @@ func (c *ordersConfig) check() error {
 func (c *ordersConfig) longest() time.Duration { return c.lease + c.maxWait }
 
 func (a *app) makeOrders(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
-	events := newOutboxMetrics(a.ordersIn.Outbox())
-	a.metrics.registry.MustRegister(events)
+	events := metrics.NewOutbox(a.ordersIn.Outbox())
+	a.metrics.Registry.MustRegister(events)
 	a.orders, err = orders.New(ctx, a.ordersIn.DB, a.ordersIn.Store, a.ordersIn.Outbox(), orders.Config{
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		Keep: cfg.orders.keyTTL, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
 		FingerprintSecret: a.inOrders,
 		PurgeEvery:        -1, MaxAttempts: cfg.orders.maxAttempts,
 		Broker: cfg.orders.broker, BrokerName: cfg.orders.brokerName,
-		Observer: a.counts.orders.observe, OutboxObserver: events.observe, Log: log, ShowKey: cfg.log.showKey(),
+		Observer: a.counts.orders.Observe, OutboxObserver: events.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
 	})
 	if err == nil {
-		a.metrics.registry.MustRegister(poisonedGauge(a.orders.PoisonedCount))
+		a.metrics.Registry.MustRegister(metrics.Poisoned(a.orders.PoisonedCount))
 	}
 	return err
 }

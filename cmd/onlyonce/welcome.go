@@ -6,13 +6,14 @@ import (
 	"io"
 	"net"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 )
 
 // welcome prints where the server listens and what to try first.
 func welcome(w io.Writer, addr net.Addr, stores string, needsToken bool) error {
 	key := rand.Text()[:12]
-	url := "http://" + reachable(addr)
+	url := "http://" + server.Reachable(addr)
 	auth, hint := "", ""
 	if needsToken {
 		auth = ` -H "Authorization: Bearer $TOKEN"`
@@ -52,14 +53,4 @@ Orders: each with the shipment that a consumer has made of its event.
 SIGINT (Ctrl-C) or SIGTERM ends the server.
 `, version.Program(), url, stores, hint, try("Lamp"), try("Lamp"), try("Other lamp"), order(2), order(3), url, auth)
 	return err
-}
-
-// reachable is an address at which a server that listens on addr can be reached
-// from its own machine.
-func reachable(addr net.Addr) string {
-	at := addr.(*net.TCPAddr)
-	if at.IP.IsUnspecified() {
-		at = &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: at.Port}
-	}
-	return at.String()
 }

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -20,13 +20,13 @@ func TestAServerIsReadyWhileItsStoreAnswersAndItDoesNotStop(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &health{checks: []func(context.Context) error{func(ctx context.Context) error {
-		return newStoreWatch("main", store, slog.New(slog.DiscardHandler)).check(ctx)
+	h := &Health{Checks: []func(context.Context) error{func(ctx context.Context) error {
+		return NewStoreWatch("main", store, slog.New(slog.DiscardHandler)).Check(ctx)
 	}}}
 	ready := func(want int) {
 		t.Helper()
 		w := httptest.NewRecorder()
-		h.ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+		h.Ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 		if w.Code != want {
 			t.Errorf("%d %s, want %d", w.Code, w.Body, want)
 		}

@@ -1,4 +1,4 @@
-package main
+package metrics
 
 import (
 	"strings"
@@ -12,12 +12,12 @@ import (
 
 func TestWhatIsUnresolvedIsAGauge(t *testing.T) {
 	store := memstore.New(memstore.Config{})
-	m := newMetrics()
-	m.unresolved("main", store)
+	m := New()
+	m.Unresolved("main", store)
 	const metric = "onlyonce_idempotency_unresolved"
 	want := func(n string) {
 		t.Helper()
-		if err := testutil.GatherAndCompare(m.registry, strings.NewReader(
+		if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(
 			"# HELP "+metric+" Records whose outcome nobody knows: unknown ones, and those whose lease has lapsed.\n# TYPE "+metric+" gauge\n"+metric+`{store="main"} `+n+"\n"), metric); err != nil {
 			t.Error(err)
 		}

@@ -1,4 +1,6 @@
-package main
+// Package relay is the command "onlyonce relay": it publishes the events of a store
+// through a broker.
+package relay
 
 import (
 	"context"
@@ -10,6 +12,9 @@ import (
 	"syscall"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/services/orders"
@@ -21,12 +26,13 @@ type relayConfig struct {
 	store, storeFile   string
 	broker, brokerName string
 	admin              string // empty: nobody can ask
-	log                logConfig
+	log                logging.Config
 	maxAttempts        int
 	acceptRisks        []string
 }
 
-func relayCommand() *cobra.Command {
+// Command returns the command "onlyonce relay".
+func Command() *cobra.Command {
 	var cfg relayConfig
 	cmd := &cobra.Command{
 		Use:   "relay",
@@ -58,7 +64,7 @@ SIGINT or SIGTERM ends it once what is being published is acknowledged.`,
 	f.IntVar(&cfg.maxAttempts, "orders-max-attempts", 10, "how often an event may fail before it is parked; see onlyonce outbox")
 	f.StringVar(&cfg.admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
 	f.StringSliceVar(&cfg.acceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
-	cfg.log.addFlags(cmd)
+	cfg.log.AddFlags(cmd)
 	cli.DocumentEnv(cmd)
 	return cmd
 }
@@ -78,7 +84,7 @@ func (c *relayConfig) check() error {
 }
 
 func relay(ctx context.Context, cfg relayConfig) (err error) {
-	log, err := cfg.log.logger(os.Stderr)
+	log, err := cfg.log.Logger(os.Stderr)
 	if err != nil {
 		return err
 	}
@@ -108,7 +114,7 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	}
 	log.Info("relaying", "store", u.String(), "broker", cfg.brokerName, "version", version.Program())
 	err = orders.Relay(signals, store.Outbox(), orders.Config{
-		Broker: cfg.broker, BrokerName: cfg.brokerName, MaxAttempts: cfg.maxAttempts, OutboxObserver: events.observe, Log: log,
+		Broker: cfg.broker, BrokerName: cfg.brokerName, MaxAttempts: cfg.maxAttempts, OutboxObserver: events.Observe, Log: log,
 	})
 	err = errors.Join(err, stopTelling())
 	log.Info("stopped")
@@ -119,21 +125,21 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 }
 
 // tell answers supervisors, if there is an address for them, until stop is called.
-func (c *relayConfig) tell(ctx context.Context, store *storeurl.Store, log *slog.Logger) (events *outboxMetrics, stop func() error, err error) {
-	m := newMetrics()
-	events = newOutboxMetrics(store.Outbox())
-	m.registry.MustRegister(events)
+func (c *relayConfig) tell(ctx context.Context, store *storeurl.Store, log *slog.Logger) (events *metrics.Outbox, stop func() error, err error) {
+	m := metrics.New()
+	events = metrics.NewOutbox(store.Outbox())
+	m.Registry.MustRegister(events)
 	if c.admin == "" {
 		return events, func() error { return nil }, nil
 	}
-	admin, err := newAdminServer(c.admin, hosts(c.admin), &health{checks: []func(context.Context) error{newStoreWatch(store.URL.String(), store.Store, log).check}}, m, log)
+	admin, err := server.NewAdmin(c.admin, server.Hosts(c.admin), &server.Health{Checks: []func(context.Context) error{server.NewStoreWatch(store.URL.String(), store.Store, log).Check}}, m, log)
 	if err != nil {
 		return nil, nil, err
 	}
-	log.Info("admin address is listening", "address", admin.ln.Addr().String())
+	log.Info("admin address is listening", "address", admin.Listener.Addr().String())
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() { ended <- admin.run(ctx) }()
+	go func() { ended <- admin.Run(ctx) }()
 	return events, func() error {
 		cancel()
 		return <-ended

@@ -1,4 +1,5 @@
-package main
+// Package metrics counts for Prometheus what serve, proxy and relay do.
+package metrics
 
 import (
 	"context"
@@ -10,10 +11,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// metrics count what Observers are told. Keys and tenants are in no label.
+// A Set counts what Observers are told. Keys and tenants are in no label.
 // docs/metrics.md lists them all.
-type metrics struct {
-	registry *prometheus.Registry
+type Set struct {
+	Registry *prometheus.Registry
 
 	requests  *prometheus.CounterVec
 	conflicts *prometheus.CounterVec
@@ -25,9 +26,10 @@ type metrics struct {
 	cleanupErrors *prometheus.CounterVec
 }
 
-func newMetrics() *metrics {
-	m := &metrics{
-		registry: prometheus.NewRegistry(),
+// New returns the metrics of a process, without any API so far.
+func New() *Set {
+	m := &Set{
+		Registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "onlyonce_idempotency_requests_total",
 			Help: "Decisions about requests with a key, by API, operation and outcome.",
@@ -58,7 +60,7 @@ func newMetrics() *metrics {
 			Help: "Cleanup cycles that ended with an error.",
 		}, []string{"store"}),
 	}
-	m.registry.MustRegister(
+	m.Registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
 		m.requests, m.conflicts, m.duration, m.inFlight, m.cleanedLast, m.cleaned, m.cleanupErrors)
 	return m
@@ -66,7 +68,7 @@ func newMetrics() *metrics {
 
 // cleanup returns an Observer of the Guard that deletes a store's expired records,
 // so that they are counted as the store's.
-func (m *metrics) cleanup(store string) onlyonce.Observer {
+func (m *Set) cleanup(store string) onlyonce.Observer {
 	last, all, failed := m.cleanedLast.WithLabelValues(store), m.cleaned.WithLabelValues(store), m.cleanupErrors.WithLabelValues(store)
 	return func(_ context.Context, e onlyonce.Event) {
 		if e.Outcome != onlyonce.OutcomePurged {
@@ -80,7 +82,7 @@ func (m *metrics) cleanup(store string) onlyonce.Observer {
 	}
 }
 
-// handler answers in Prometheus' text format.
-func (m *metrics) handler() http.Handler {
-	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+// Handler returns the page of the metrics, in Prometheus' text format.
+func (m *Set) Handler() http.Handler {
+	return promhttp.HandlerFor(m.Registry, promhttp.HandlerOpts{})
 }

@@ -1,4 +1,4 @@
-package main
+package metrics
 
 import (
 	"context"
@@ -20,8 +20,8 @@ type unresolvedMetrics struct {
 	count, oldest *prometheus.Desc
 }
 
-// unresolved adds the metrics of a store to the page, if the store can count.
-func (m *metrics) unresolved(name string, store any) {
+// Unresolved adds the metrics of a store to the page, if the store can count.
+func (m *Set) Unresolved(name string, store any) {
 	u, ok := store.(unresolver)
 	if !ok {
 		return
@@ -29,19 +29,11 @@ func (m *metrics) unresolved(name string, store any) {
 	describe := func(metric, help string) *prometheus.Desc {
 		return prometheus.NewDesc(metric, help, nil, prometheus.Labels{"store": name})
 	}
-	m.registry.MustRegister(&unresolvedMetrics{
+	m.Registry.MustRegister(&unresolvedMetrics{
 		store:  u,
 		count:  describe("onlyonce_idempotency_unresolved", "Records whose outcome nobody knows: unknown ones, and those whose lease has lapsed."),
 		oldest: describe("onlyonce_idempotency_unresolved_oldest_seconds", "How long the oldest of them has been unresolved; 0 if there is none."),
 	})
-}
-
-// countUnresolved adds the metrics of each store to the page.
-func (a *app) countUnresolved() {
-	a.metrics.unresolved("main", a.store)
-	if a.ordersIn != a.store {
-		a.metrics.unresolved("orders", a.ordersIn)
-	}
 }
 
 // Describe is for prometheus.

@@ -1,4 +1,6 @@
-package main
+// Package server is what serve, proxy and relay share to serve HTTP: a server and its
+// life, its health, the address for supervisors, and the watch over a store.
+package server
 
 import (
 	"io"
@@ -13,17 +15,17 @@ const (
 	bodyTimeout    = 30 * time.Second
 	idleTimeout    = time.Minute
 	answerTimeout  = 10 * time.Second // to take the answer
-	maxHeaderBytes = 32 << 10
+	MaxHeaderBytes = 32 << 10
 )
 
-// newServer returns a server for h, which takes at most longest to answer.
-func newServer(h http.Handler, longest time.Duration, log *slog.Logger) *http.Server {
+// New returns a server for h, which takes at most longest to answer.
+func New(h http.Handler, longest time.Duration, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           limitBody(h, bodyTimeout),
 		ReadHeaderTimeout: headerTimeout,
 		WriteTimeout:      bodyTimeout + longest + answerTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
+		MaxHeaderBytes:    MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -36,16 +36,16 @@ func TestAStoreThatCannotBeWrittenIsNotReadyAndItsLossAndReturnAreLoggedOnce(t *
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		store := &fullStore{Store: memstore.New(memstore.Config{})}
-		watch := newStoreWatch("main", store, slog.New(slog.NewTextHandler(&log, nil)))
-		h := &health{checks: []func(context.Context) error{watch.check}}
+		watch := NewStoreWatch("main", store, slog.New(slog.NewTextHandler(&log, nil)))
+		h := &Health{Checks: []func(context.Context) error{watch.Check}}
 		ready := func() int {
 			w := httptest.NewRecorder()
-			h.ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+			h.Ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
 			return w.Code
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
-		go func() { defer close(ended); _ = watch.run(ctx) }()
+		go func() { defer close(ended); _ = watch.Run(ctx) }()
 		pause := func() { time.Sleep(probeEvery + probeEvery/2); synctest.Wait() }
 		if got := ready(); got != 200 {
 			t.Errorf("at first: %d", got)
@@ -55,7 +55,7 @@ func TestAStoreThatCannotBeWrittenIsNotReadyAndItsLossAndReturnAreLoggedOnce(t *
 		if log.Len() > 0 {
 			t.Errorf("a store that nobody asks is asked: %s", &log)
 		}
-		watch.doubt()
+		watch.Doubt()
 		synctest.Wait()
 		for range 3 {
 			if got := ready(); got != 503 {
@@ -81,10 +81,10 @@ func TestAStoreThatCannotBeWrittenIsNotReadyAndItsLossAndReturnAreLoggedOnce(t *
 
 func TestACallerWhoGoesAwaySaysNothingOfTheStore(t *testing.T) {
 	var log strings.Builder
-	watch := newStoreWatch("main", memstore.New(memstore.Config{}), slog.New(slog.NewTextHandler(&log, nil)))
+	watch := NewStoreWatch("main", memstore.New(memstore.Config{}), slog.New(slog.NewTextHandler(&log, nil)))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := watch.check(gone); err != nil || log.Len() > 0 {
+	if err := watch.Check(gone); err != nil || log.Len() > 0 {
 		t.Errorf("error %v, and the log says %q", err, &log)
 	}
 }
@@ -108,7 +108,7 @@ func TestALookAtTheStoreLeavesNoRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	watch := newStoreWatch("main", store, slog.New(slog.DiscardHandler))
+	watch := NewStoreWatch("main", store, slog.New(slog.DiscardHandler))
 	for range 3 {
 		if err := watch.probe(t.Context()); err != nil {
 			t.Fatal(err)

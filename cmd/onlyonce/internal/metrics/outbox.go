@@ -1,4 +1,4 @@
-package main
+package metrics
 
 import (
 	"context"
@@ -12,18 +12,19 @@ import (
 // lagWithin bounds how long the queue may take to say what waits in it.
 const lagWithin = 2 * time.Second
 
-// outboxMetrics tell what waits in a queue, by the queue itself at the moment
-// they are asked for, and what this process's relay did.
-type outboxMetrics struct {
+// An Outbox tells what waits in a queue, by the queue itself at the moment it is
+// asked, and what this process's relay did.
+type Outbox struct {
 	queue    outbox.Queue
 	messages *prometheus.CounterVec
 
 	waiting, oldest, parked *prometheus.Desc
 }
 
-func newOutboxMetrics(queue outbox.Queue) *outboxMetrics {
+// NewOutbox returns the metrics of a queue, which are to be registered.
+func NewOutbox(queue outbox.Queue) *Outbox {
 	describe := func(name, help string) *prometheus.Desc { return prometheus.NewDesc(name, help, nil, nil) }
-	m := &outboxMetrics{
+	m := &Outbox{
 		queue: queue,
 		messages: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "onlyonce_outbox_messages_total",
@@ -38,7 +39,7 @@ func newOutboxMetrics(queue outbox.Queue) *outboxMetrics {
 }
 
 // Describe is for prometheus.
-func (m *outboxMetrics) Describe(to chan<- *prometheus.Desc) {
+func (m *Outbox) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{m.waiting, m.oldest, m.parked} {
 		to <- d
 	}
@@ -47,7 +48,7 @@ func (m *outboxMetrics) Describe(to chan<- *prometheus.Desc) {
 
 // Collect is for prometheus. While the queue can't be asked there is nothing to
 // say of it.
-func (m *outboxMetrics) Collect(to chan<- prometheus.Metric) {
+func (m *Outbox) Collect(to chan<- prometheus.Metric) {
 	m.messages.Collect(to)
 	ctx, cancel := context.WithTimeout(context.Background(), lagWithin)
 	defer cancel()
@@ -62,9 +63,9 @@ func (m *outboxMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// poisonedGauge asks how many events the consumer gave up; NaN while nobody can
-// say.
-func poisonedGauge(count func(context.Context) (int64, error)) prometheus.Collector {
+// Poisoned returns a gauge that asks count how many events the consumer gave up;
+// it is NaN while nobody can say.
+func Poisoned(count func(context.Context) (int64, error)) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "onlyonce_inbox_poisoned",
 		Help: "Events from a broker that the consumer gave up and that wait for someone to retry or discard them.",
@@ -79,8 +80,8 @@ func poisonedGauge(count func(context.Context) (int64, error)) prometheus.Collec
 	})
 }
 
-// observe is an outbox.Observer.
-func (m *outboxMetrics) observe(_ context.Context, e outbox.Event) {
+// Observe is an outbox.Observer.
+func (m *Outbox) Observe(_ context.Context, e outbox.Event) {
 	if e.Outcome != outbox.OutcomeLag {
 		m.messages.WithLabelValues(string(e.Outcome)).Add(float64(e.Count))
 	}

@@ -1,4 +1,4 @@
-package main
+package server
 
 import (
 	"context"
@@ -11,10 +11,10 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A storeWatch finds out whether a store takes commands, by recording one: a disk
+// A StoreWatch finds out whether a store takes commands, by recording one: a disk
 // that is full, or a server that became read-only, still answers who only reads.
 // It logs once when the store is lost, and once when it is back.
-type storeWatch struct {
+type StoreWatch struct {
 	name  string
 	store onlyonce.Store
 	log   *slog.Logger
@@ -27,8 +27,9 @@ type storeWatch struct {
 	err   error     // of the last try
 }
 
-func newStoreWatch(name string, store onlyonce.Store, log *slog.Logger) *storeWatch {
-	return &storeWatch{name: name, store: store, log: log, suspect: make(chan struct{}, 1)}
+// NewStoreWatch returns a watch over a store, which is called name in the log.
+func NewStoreWatch(name string, store onlyonce.Store, log *slog.Logger) *StoreWatch {
+	return &StoreWatch{name: name, store: store, log: log, suspect: make(chan struct{}, 1)}
 }
 
 // probeEvery is how often the store is asked at most, and how often while it is
@@ -37,8 +38,8 @@ const probeEvery = time.Second
 
 var errStore = errors.New("the store can't be reached or written")
 
-// check returns an error if the store takes no commands. It is one of health's.
-func (s *storeWatch) check(ctx context.Context) error {
+// Check returns an error if the store takes no commands. It is one of health's.
+func (s *StoreWatch) Check(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if time.Since(s.tried) >= probeEvery {
@@ -51,7 +52,7 @@ func (s *storeWatch) check(ctx context.Context) error {
 }
 
 // note takes note of a probe's outcome, and logs when it is another than before.
-func (s *storeWatch) note(err error) {
+func (s *StoreWatch) note(err error) {
 	s.tried = time.Now()
 	switch {
 	case err != nil && s.lost.IsZero():
@@ -69,7 +70,7 @@ func (s *storeWatch) note(err error) {
 var probeID = onlyonce.ID{Tenant: "onlyonce", Operation: "readiness", Key: "probe"}
 
 // probe records a command and releases it.
-func (s *storeWatch) probe(ctx context.Context) error {
+func (s *StoreWatch) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWithin)
 	defer cancel()
 	owner := rand.Text()[:16]
@@ -86,16 +87,16 @@ func (s *storeWatch) probe(ctx context.Context) error {
 	return err
 }
 
-// doubt makes run look at the store soon. It does not wait.
-func (s *storeWatch) doubt() {
+// Doubt makes run look at the store soon. It does not wait.
+func (s *StoreWatch) Doubt() {
 	select {
 	case s.suspect <- struct{}{}:
 	default:
 	}
 }
 
-// run looks at the store when a request met an error, and as long as it is lost.
-func (s *storeWatch) run(ctx context.Context) error {
+// Run looks at the store when a request met an error, and as long as it is lost.
+func (s *StoreWatch) Run(ctx context.Context) error {
 	again := time.NewTicker(probeEvery)
 	defer again.Stop()
 	for {
@@ -103,13 +104,13 @@ func (s *storeWatch) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-s.suspect:
-			_ = s.check(ctx) // logged
+			_ = s.Check(ctx) // logged
 		case <-again.C:
 			s.mu.Lock()
 			lost := !s.lost.IsZero()
 			s.mu.Unlock()
 			if lost {
-				_ = s.check(ctx) // logged
+				_ = s.Check(ctx) // logged
 			}
 		}
 	}

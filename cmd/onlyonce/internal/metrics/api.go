@@ -1,4 +1,4 @@
-package main
+package metrics
 
 import (
 	"context"
@@ -23,15 +23,15 @@ const released = "released"
 // httponce.Config.RunUnprotected.
 const unprotected = "unprotected"
 
-// otherOperations is the label of those that have no series of their own.
-const otherOperations = "other"
+// OtherOperations is the label of those that have no series of their own.
+const OtherOperations = "other"
 
-// apiMetrics are those of one API.
-type apiMetrics struct {
+// An API counts what becomes of the requests to one API.
+type API struct {
 	requests           *prometheus.CounterVec // by operation and outcome
 	conflicts          prometheus.Counter
 	executed, replayed prometheus.Observer // how long it took
-	inFlight           prometheus.Gauge
+	InFlight           prometheus.Gauge
 
 	hits, misses atomic.Int64
 
@@ -39,18 +39,18 @@ type apiMetrics struct {
 	operations map[string]bool
 }
 
-// api returns the metrics of an API, which are there from now on. It panics if they
+// API returns the metrics of an API, which are there from now on. It panics if they
 // were asked for before.
-func (m *metrics) api(name string) *apiMetrics {
-	a := &apiMetrics{
+func (m *Set) API(name string) *API {
+	a := &API{
 		requests:   m.requests.MustCurryWith(prometheus.Labels{"api": name}),
 		conflicts:  m.conflicts.WithLabelValues(name),
 		executed:   m.duration.WithLabelValues(name, string(onlyonce.OutcomeExecuted)),
 		replayed:   m.duration.WithLabelValues(name, string(onlyonce.OutcomeReplayed)),
-		inFlight:   m.inFlight.WithLabelValues(name),
+		InFlight:   m.inFlight.WithLabelValues(name),
 		operations: make(map[string]bool),
 	}
-	m.registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "onlyonce_idempotency_hit_rate",
 		Help:        "Replayed answers as a percentage of replayed and executed ones since the start; NaN before the first.",
 		ConstLabels: prometheus.Labels{"api": name},
@@ -58,8 +58,8 @@ func (m *metrics) api(name string) *apiMetrics {
 	return a
 }
 
-// observe is an onlyonce.Observer.
-func (a *apiMetrics) observe(_ context.Context, e onlyonce.Event) {
+// Observe is an onlyonce.Observer.
+func (a *API) Observe(_ context.Context, e onlyonce.Event) {
 	if e.Outcome == onlyonce.OutcomePurged {
 		return // see metrics.cleanup
 	}
@@ -82,7 +82,7 @@ func (a *apiMetrics) observe(_ context.Context, e onlyonce.Event) {
 	}
 }
 
-func (a *apiMetrics) hitRate() float64 {
+func (a *API) hitRate() float64 {
 	hits, misses := float64(a.hits.Load()), float64(a.misses.Load())
 	if hits+misses == 0 {
 		return math.NaN()
@@ -91,25 +91,25 @@ func (a *apiMetrics) hitRate() float64 {
 }
 
 // operation returns the label for an operation.
-func (a *apiMetrics) operation(name string) string {
+func (a *API) operation(name string) string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.operations[name] {
 		if len(a.operations) == maxOperations {
-			return otherOperations
+			return OtherOperations
 		}
 		a.operations[name] = true
 	}
 	return name
 }
 
-// countInFlight counts the keyed requests while h answers them. Only a POST can
+// CountInFlight counts the keyed requests while h answers them. Only a POST can
 // be one: the APIs protect no other method.
-func (a *apiMetrics) countInFlight(h http.Handler) http.Handler {
+func (a *API) CountInFlight(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && len(r.Header["Idempotency-Key"]) > 0 {
-			a.inFlight.Inc()
-			defer a.inFlight.Dec()
+			a.InFlight.Inc()
+			defer a.InFlight.Dec()
 		}
 		h.ServeHTTP(w, r)
 	})

@@ -1,0 +1,64 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// A Lifecycle is a server with the work in the background that belongs to it.
+type Lifecycle struct {
+	Server     *http.Server
+	Background []func(context.Context) error // each runs until its context ends
+	Health     *Health
+	Limit      time.Duration // for what runs when the server stops
+	Log        *slog.Logger
+}
+
+// Run serves until ctx ends or something fails, calls stopping, and lets what
+// runs finish. It returns an error if something failed or did not finish in
+// time.
+func (l *Lifecycle) Run(ctx context.Context, ln net.Listener, stopping func()) error {
+	work, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWork()
+	failed := make(chan error, 1+len(l.Background))
+	var working sync.WaitGroup
+	for _, run := range l.Background {
+		working.Go(func() {
+			if err := run(work); err != nil && work.Err() == nil {
+				failed <- err
+			}
+		})
+	}
+	go func() { failed <- fmt.Errorf("serve: %w", l.Server.Serve(ln)) }()
+
+	var cause error
+	select {
+	case <-ctx.Done():
+	case cause = <-failed:
+	}
+	stopping()
+	l.Log.Info("stopping: what runs may finish; a second signal ends the process", "limit", l.Limit.String())
+	err := l.drain()
+	stopWork()
+	working.Wait()
+	l.Log.Info("stopped")
+	return errors.Join(cause, err)
+}
+
+// drain stops accepting and waits for the requests that run.
+func (l *Lifecycle) drain() error {
+	l.Health.stopping.Store(true)
+	ctx, cancel := context.WithTimeout(context.Background(), l.Limit)
+	defer cancel()
+	if err := l.Server.Shutdown(ctx); err != nil {
+		l.Log.Warn("requests still run: their connections are closed")
+		return errors.Join(fmt.Errorf("requests still ran after %v: their keys tell what became of them", l.Limit), l.Server.Close())
+	}
+	return nil
+}
