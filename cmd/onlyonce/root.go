@@ -10,6 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/poison"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/records"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/relay"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/serve"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/spf13/cobra"
@@ -37,7 +38,7 @@ line or the environment is wrong, or doctor could not look.`,
   onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}, serveCommand(), proxyCommand(), relay.Command(), storeurl.FromEnv(records.Command()), storeurl.FromEnv(outboxcmd.Command()), storeurl.FromEnv(poison.Command()), check.Command(), storeurl.FromEnv(doctor.Command()), storeurl.FromEnv(migrate.Command()), bench.Command(), version.Command())
+	}, serve.Command(), proxyCommand(), relay.Command(), storeurl.FromEnv(records.Command()), storeurl.FromEnv(outboxcmd.Command()), storeurl.FromEnv(poison.Command()), check.Command(), storeurl.FromEnv(doctor.Command()), storeurl.FromEnv(migrate.Command()), bench.Command(), version.Command())
 	root.Version = version.Program()
 	root.SetVersionTemplate(version.All())
 	root.InitDefaultCompletionCmd()

@@ -77,3 +77,17 @@ func TestAServersStoreWithoutASecretIsWarnedOf(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAFileWithASecretThatOtherUsersCanUseIsRefused(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "secret")
+	cmdtest.WriteFile(t, path, "postgres://u:p@h/d-and-long-enough-for-a-secret\n")
+	cmdtest.CheckModes(t, path, map[os.FileMode]bool{0o400: false, 0o444: true}, func(accept []string) error {
+		_, err := ReadSecret(path, accept)
+		return err
+	})
+	cmdtest.CheckModes(t, path, map[os.FileMode]bool{0o600: false, 0o604: true}, func(accept []string) error {
+		_, err := ReadFile(path, accept)
+		return err
+	})
+}

@@ -1,4 +1,6 @@
-package main
+// Package serve is the command "onlyonce serve": it runs the items, sandboxes and
+// orders APIs on one store.
+package serve
 
 import (
 	"context"
@@ -18,8 +20,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func serveCommand() *cobra.Command {
-	var cfg serveConfig
+// Command returns the command "onlyonce serve".
+func Command() *cobra.Command {
+	var cfg config
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the items, sandboxes and orders APIs",
@@ -65,7 +68,7 @@ second one ends it at once.`,
 	return cmd
 }
 
-func serve(ctx context.Context, cfg serveConfig, out io.Writer) (err error) {
+func serve(ctx context.Context, cfg config, out io.Writer) (err error) {
 	log, err := cfg.log.Logger(os.Stderr)
 	if err != nil {
 		return err

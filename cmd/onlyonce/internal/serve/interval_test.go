@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"log/slog"
@@ -11,7 +11,7 @@ import (
 
 func TestPurgingCanBeTurnedOff(t *testing.T) {
 	for value, want := range map[string]int{"10m": 4, "off": 3} {
-		var cfg serveConfig
+		var cfg config
 		cmd := &cobra.Command{}
 		cfg.addFlags(cmd)
 		if err := cmd.ParseFlags([]string{"--data", t.TempDir(), "--purge-every", value}); err != nil {

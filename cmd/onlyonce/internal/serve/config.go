@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A serveConfig is what serve's flags and environment say.
-type serveConfig struct {
+// A config is what serve's flags and environment say.
+type config struct {
 	listen string
 	admin  string
 	data   string
@@ -53,7 +53,7 @@ const (
 )
 
 // addFlags declares the flags, each with its environment variable.
-func (c *serveConfig) addFlags(cmd *cobra.Command) {
+func (c *config) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
@@ -84,10 +84,10 @@ func (c *serveConfig) addFlags(cmd *cobra.Command) {
 }
 
 // file is the URL of the store in the directory of data.
-func (c *serveConfig) file() string { return "sqlite:" + filepath.Join(c.data, "onlyonce.db") }
+func (c *config) file() string { return "sqlite:" + filepath.Join(c.data, "onlyonce.db") }
 
 // complete fills in what depends on other settings and refuses nonsense.
-func (c *serveConfig) complete(cmd *cobra.Command) error {
+func (c *config) complete(cmd *cobra.Command) error {
 	if c.tokens != "" && !cmd.Flags().Changed("allow-anonymous") {
 		c.allowAnonymous = false
 	}
@@ -144,13 +144,13 @@ func (c *serveConfig) complete(cmd *cobra.Command) error {
 
 // hosts returns the names under which a server at an address may be called, beside
 // localhost.
-func (c *serveConfig) hosts(address string) []string {
+func (c *config) hosts(address string) []string {
 	return server.Hosts(address, c.allowHosts...)
 }
 
 // listener listens, but not to other machines for anonymous callers unless that
 // was asked for.
-func (c *serveConfig) listener() (net.Listener, error) {
+func (c *config) listener() (net.Listener, error) {
 	ln, err := net.Listen("tcp", c.listen)
 	if err != nil {
 		return nil, fmt.Errorf("%w; name another address with --listen", err)

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func (c *ordersConfig) check() error {
 // longest is how long an answer may take.
 func (c *ordersConfig) longest() time.Duration { return c.lease + c.maxWait }
 
-func (a *app) makeOrders(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
+func (a *app) makeOrders(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	events := metrics.NewOutbox(a.ordersIn.Outbox())
 	a.metrics.Registry.MustRegister(events)
 	a.orders, err = orders.New(ctx, a.ordersIn.DB, a.ordersIn.Store, a.ordersIn.Outbox(), orders.Config{

@@ -1,4 +1,4 @@
-package main
+package serve
 
 import (
 	"context"
@@ -42,7 +42,7 @@ type app struct {
 }
 
 // newApp opens the store and makes the APIs on it.
-func newApp(ctx context.Context, cfg serveConfig, log *slog.Logger) (_ *app, err error) {
+func newApp(ctx context.Context, cfg config, log *slog.Logger) (_ *app, err error) {
 	a := &app{metrics: metrics.New(), named: cfg.tokens != "", open: cfg.allowAnonymous, apart: cfg.admin != "", hosts: cfg.hosts(cfg.listen)}
 	a.counts.items, a.counts.sandboxes, a.counts.orders = a.metrics.API("items"), a.metrics.API("sandboxes"), a.metrics.API("orders")
 	if a.tokens, err = readTokens(cfg.tokens, cfg.acceptRisks); err != nil {
@@ -79,7 +79,7 @@ func (a *app) makePurges(every time.Duration, log *slog.Logger) {
 
 // openStores opens the store of all three APIs, or that of the orders on a
 // server, and a file for the other two.
-func (a *app) openStores(ctx context.Context, cfg serveConfig, log *slog.Logger) error {
+func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) error {
 	u, err := storeurl.Parse(cfg.store)
 	if err != nil {
 		return err
@@ -107,7 +107,7 @@ func (a *app) openStores(ctx context.Context, cfg serveConfig, log *slog.Logger)
 	return nil
 }
 
-func (a *app) readSecrets(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
+func (a *app) readSecrets(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	a.secret, err = storeurl.FingerprintSecret(ctx, a.store.URL, a.store, cfg.secretFile, cfg.acceptRisks, log)
 	if err != nil || a.store == a.ordersIn {
 		a.inOrders = a.secret
@@ -132,7 +132,7 @@ func (a *app) closeStores() error {
 	return errors.Join(a.ordersIn.Close(), a.store.Close())
 }
 
-func (a *app) makeAPIs(ctx context.Context, cfg serveConfig, log *slog.Logger) (err error) {
+func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err error) {
 	tenant := httponce.SingleTenant
 	if a.named {
 		tenant = caller
