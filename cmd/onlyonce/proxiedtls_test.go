@@ -1,124 +1,31 @@
 package main
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"io"
 	"log"
-	"math/big"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
-// An authority signs certificates, which it writes to files in its folder.
-type authority struct {
-	t    *testing.T
-	dir  string
-	cert *x509.Certificate
-	key  *ecdsa.PrivateKey
-}
-
-func newAuthority(t *testing.T) *authority {
-	t.Helper()
-	a := &authority{t: t, dir: t.TempDir()}
-	a.cert, a.key = a.sign("authority", true)
-	return a
-}
-
-func (a *authority) path(name string) string { return filepath.Join(a.dir, name) }
-
-// sign writes NAME.crt and NAME.key.
-func (a *authority) sign(name string, isAuthority bool) (*x509.Certificate, *ecdsa.PrivateKey) {
-	a.t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(time.Now().UnixNano()), Subject: pkix.Name{CommonName: name},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, DNSNames: []string{name},
-		BasicConstraintsValid: true, IsCA: isAuthority, KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-	}
-	parent, signer := a.cert, a.key
-	if parent == nil {
-		parent, signer = template, key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cert, err := x509.ParseCertificate(der)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	secret, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	cmdtest.WriteFile(a.t, a.path(name+".crt"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})))
-	cmdtest.WriteFile(a.t, a.path(name+".key"), string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})))
-	return cert, key
-}
-
-func (a *authority) pool() *x509.CertPool {
-	pool := x509.NewCertPool()
-	pool.AddCert(a.cert)
-	return pool
-}
-
-// client trusts the authority, and shows the certificate of a name if one is
-// given. Every request is a connection of its own.
-func (a *authority) client(name string) *http.Client {
-	a.t.Helper()
-	cfg := &tls.Config{RootCAs: a.pool()}
-	if name != "" {
-		cert, err := tls.LoadX509KeyPair(a.path(name+".crt"), a.path(name+".key"))
-		if err != nil {
-			a.t.Fatal(err)
-		}
-		cfg.Certificates = []tls.Certificate{cert}
-	}
-	return &http.Client{Transport: &http.Transport{TLSClientConfig: cfg, DisableKeepAlives: true, ForceAttemptHTTP2: true}}
-}
-
-// shown returns the name in the certificate that a server shows.
-func (a *authority) shown(client *http.Client, url string) string {
-	resp, err := client.Get(url)
-	if err != nil {
-		return err.Error()
-	}
-	resp.Body.Close()
-	return resp.TLS.PeerCertificates[0].Subject.CommonName
-}
-
 func TestSecurity23ClientsSpeakTLSAndShowTheirCertificate(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
-	ca, others := newAuthority(t), newAuthority(t)
-	ca.sign("proxy", false)
-	ca.sign("alice", false)
-	others.sign("mallory", false)
-	s := startProxy(t, up.URL, "--tenant-header", "X-Tenant-ID", "--tls-cert", ca.path("proxy.crt"), "--tls-key", ca.path("proxy.key"), "--tls-client-ca", ca.path("authority.crt"))
+	ca, others := cmdtest.NewAuthority(t), cmdtest.NewAuthority(t)
+	ca.Sign("proxy", false)
+	ca.Sign("alice", false)
+	others.Sign("mallory", false)
+	s := startProxy(t, up.URL, "--tenant-header", "X-Tenant-ID", "--tls-cert", ca.Path("proxy.crt"), "--tls-key", ca.Path("proxy.key"), "--tls-client-ca", ca.Path("authority.crt"))
 	if !strings.HasPrefix(s.url, "https://") || !strings.Contains(s.stdout, "--cert client.crt") {
 		t.Errorf("%s", s.stdout)
 	}
-	resp, err := ca.client("alice").Get(s.url + "/a")
+	resp, err := ca.Client("alice").Get(s.url + "/a")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,22 +39,22 @@ func TestSecurity23ClientsSpeakTLSAndShowTheirCertificate(t *testing.T) {
 	}
 	r.Header.Set("Idempotency-Key", "k")
 	r.Header.Set("X-Tenant-ID", "alice")
-	if resp, err = ca.client("alice").Do(r); err != nil {
+	if resp, err = ca.Client("alice").Do(r); err != nil {
 		t.Fatal(err)
 	}
 	resp.Body.Close()
 	if resp.StatusCode != 201 {
 		t.Errorf("a header of a client with a certificate: %s", resp.Status)
 	}
-	if resp, err := ca.client("").Get(s.url); err == nil {
+	if resp, err := ca.Client("").Get(s.url); err == nil {
 		t.Errorf("without a certificate: %s", resp.Status)
 	}
-	mallory := others.client("mallory")
-	mallory.Transport.(*http.Transport).TLSClientConfig.RootCAs = ca.pool()
+	mallory := others.Client("mallory")
+	mallory.Transport.(*http.Transport).TLSClientConfig.RootCAs = ca.Pool()
 	if resp, err := mallory.Get(s.url); err == nil {
 		t.Errorf("with a certificate of others: %s", resp.Status)
 	}
-	old := ca.client("alice")
+	old := ca.Client("alice")
 	old.Transport.(*http.Transport).TLSClientConfig.MaxVersion = tls.VersionTLS11
 	old.Transport.(*http.Transport).TLSClientConfig.MinVersion = tls.VersionTLS10
 	if resp, err := old.Get(s.url); err == nil {
@@ -163,45 +70,45 @@ func TestSecurity23ClientsSpeakTLSAndShowTheirCertificate(t *testing.T) {
 func TestSecurity23CertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
-	ca := newAuthority(t)
+	ca := cmdtest.NewAuthority(t)
 	for _, name := range []string{"one", "two", "three"} {
-		ca.sign(name, false)
+		ca.Sign(name, false)
 	}
 	use := func(name, as string) {
-		text, err := os.ReadFile(ca.path(name))
+		text, err := os.ReadFile(ca.Path(name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		cmdtest.WriteFile(t, ca.path(as), string(text))
+		cmdtest.WriteFile(t, ca.Path(as), string(text))
 	}
 	use("one.crt", "proxy.crt")
 	use("one.key", "proxy.key")
-	s := startProxy(t, up.URL, "--single-tenant", "--tls-cert", ca.path("proxy.crt"), "--tls-key", ca.path("proxy.key"))
-	client := ca.client("")
-	if got := ca.shown(client, s.url); got != "one" {
+	s := startProxy(t, up.URL, "--single-tenant", "--tls-cert", ca.Path("proxy.crt"), "--tls-key", ca.Path("proxy.key"))
+	client := ca.Client("")
+	if got := ca.Shown(client, s.url); got != "one" {
 		t.Fatal(got)
 	}
 	use("two.crt", "proxy.crt")
 	s.signal(syscall.SIGHUP)
 	s.logs(t, "the settings were not put in place: the old ones stay")
-	if got := ca.shown(client, s.url); got != "one" {
+	if got := ca.Shown(client, s.url); got != "one" {
 		t.Errorf("with half a pair: %s", got)
 	}
 	use("two.key", "proxy.key")
-	cmdtest.Until(t, "the change is seen without a signal", func() bool { return ca.shown(client, s.url) == "two" })
+	cmdtest.Until(t, "the change is seen without a signal", func() bool { return ca.Shown(client, s.url) == "two" })
 	use("three.crt", "proxy.crt")
 	use("three.key", "proxy.key")
 	s.signal(syscall.SIGHUP)
-	cmdtest.Until(t, "SIGHUP is heeded", func() bool { return ca.shown(client, s.url) == "three" })
+	cmdtest.Until(t, "SIGHUP is heeded", func() bool { return ca.Shown(client, s.url) == "three" })
 }
 
 func TestSecurity23TheUpstreamIsVerifiedAndVerifiesTheProxy(t *testing.T) {
 	t.Parallel()
-	ca, others := newAuthority(t), newAuthority(t)
-	ca.sign("proxy", false)
-	others.sign("proxy", false)
-	ca.sign("upstream.internal", false)
-	cert, err := tls.LoadX509KeyPair(ca.path("upstream.internal.crt"), ca.path("upstream.internal.key"))
+	ca, others := cmdtest.NewAuthority(t), cmdtest.NewAuthority(t)
+	ca.Sign("proxy", false)
+	others.Sign("proxy", false)
+	ca.Sign("upstream.internal", false)
+	cert, err := tls.LoadX509KeyPair(ca.Path("upstream.internal.crt"), ca.Path("upstream.internal.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,11 +118,11 @@ func TestSecurity23TheUpstreamIsVerifiedAndVerifiesTheProxy(t *testing.T) {
 		_, _ = io.WriteString(w, r.TLS.PeerCertificates[0].Subject.CommonName)
 	}))
 	up.Config.ErrorLog = log.New(io.Discard, "", 0)
-	up.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: ca.pool(), ClientAuth: tls.RequireAndVerifyClientCert}
+	up.TLS = &tls.Config{Certificates: []tls.Certificate{cert}, ClientCAs: ca.Pool(), ClientAuth: tls.RequireAndVerifyClientCert}
 	up.StartTLS()
 	defer up.Close()
 
-	right := []string{"--single-tenant", "--upstream-ca", ca.path("authority.crt"), "--upstream-cert", ca.path("proxy.crt"), "--upstream-key", ca.path("proxy.key")}
+	right := []string{"--single-tenant", "--upstream-ca", ca.Path("authority.crt"), "--upstream-cert", ca.Path("proxy.crt"), "--upstream-key", ca.Path("proxy.key")}
 	s := startProxy(t, up.URL, right...)
 	if got := s.send("k", "a"); got.status != 200 || got.body != "proxy" {
 		t.Errorf("with a key: %+v", got)
@@ -223,7 +130,7 @@ func TestSecurity23TheUpstreamIsVerifiedAndVerifiesTheProxy(t *testing.T) {
 	if got := s.get("/"); got.status != 200 || got.body != "proxy" {
 		t.Errorf("without one: %+v", got)
 	}
-	file := strings.NewReplacer("CA", ca.path("authority.crt"), "CRT", ca.path("proxy.crt"), "KEY", ca.path("proxy.key")).Replace(`
+	file := strings.NewReplacer("CA", ca.Path("authority.crt"), "CRT", ca.Path("proxy.crt"), "KEY", ca.Path("proxy.key")).Replace(`
 tenant: {single: true}
 upstreams: [{url: UP, tls: {ca: CA, cert: CRT, key: KEY, server_name: NAME}}]
 `)
@@ -236,8 +143,8 @@ upstreams: [{url: UP, tls: {ca: CA, cert: CRT, key: KEY, server_name: NAME}}]
 	for name, s := range map[string]*served{
 		"another name":            wrong,
 		"no authority":            startProxy(t, up.URL, "--single-tenant"),
-		"no certificate":          startProxy(t, up.URL, "--single-tenant", "--upstream-ca", ca.path("authority.crt")),
-		"a certificate of others": startProxy(t, up.URL, append(right, "--upstream-cert", others.path("proxy.crt"), "--upstream-key", others.path("proxy.key"))...),
+		"no certificate":          startProxy(t, up.URL, "--single-tenant", "--upstream-ca", ca.Path("authority.crt")),
+		"a certificate of others": startProxy(t, up.URL, append(right, "--upstream-cert", others.Path("proxy.crt"), "--upstream-key", others.Path("proxy.key"))...),
 	} {
 		if got := s.send("k", "a"); got.status < 500 {
 			t.Errorf("%s, with a key: %+v", name, got)
@@ -249,4 +156,33 @@ upstreams: [{url: UP, tls: {ca: CA, cert: CRT, key: KEY, server_name: NAME}}]
 	if runs != before {
 		t.Errorf("%d requests came through", runs-before)
 	}
+}
+
+func TestClientsStillConnectAfterAReloadThatTakesTheirAuthorityAway(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	ca := cmdtest.NewAuthority(t)
+	ca.Sign("proxy", false)
+	ca.Sign("alice", false)
+	text := strings.NewReplacer("UP", up.URL, "CRT", ca.Path("proxy.crt"), "KEY", ca.Path("proxy.key")).Replace(plainFile + "tls: {cert: CRT, key: KEY}\n")
+	s, path := startProxyFile(t, up.URL, strings.Replace(text, "tls: {", "tls: {client_ca: "+ca.Path("authority.crt")+", ", 1), "--admin", "127.0.0.1:0")
+	admin := s.at(s.adminURL(t))
+	if got := ca.Shown(ca.Client("alice"), s.url); got != "proxy" {
+		t.Fatal(got)
+	}
+	cmdtest.WriteFile(t, path, text)
+	s.signal(syscall.SIGHUP)
+	s.logs(t, "the settings were read again and are in place")
+	if got := ca.Shown(ca.Client(""), s.url); got != "proxy" {
+		t.Errorf("after client_ca was taken away: %s", got)
+	}
+	if got := admin.get("/readyz"); got.status != 200 {
+		t.Errorf("%+v", got)
+	}
+	old := ca.Client("")
+	old.Transport.(*http.Transport).TLSClientConfig.RootCAs = nil
+	if resp, err := old.Get(s.url); err == nil {
+		t.Errorf("a client that does not know the authority: %s", resp.Status)
+	}
+	admin.counts(`onlyonce_proxy_tls_handshake_errors_total{fault="client"} 1`, `onlyonce_proxy_tls_handshake_errors_total{fault="server"} 0`)
 }

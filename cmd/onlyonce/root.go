@@ -8,6 +8,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/migrate"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/outboxcmd"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/poison"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxycmd"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/records"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/relay"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/serve"
@@ -38,7 +39,7 @@ line or the environment is wrong, or doctor could not look.`,
   onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		SilenceErrors: true,
 		SilenceUsage:  true,
-	}, serve.Command(), proxyCommand(), relay.Command(), storeurl.FromEnv(records.Command()), storeurl.FromEnv(outboxcmd.Command()), storeurl.FromEnv(poison.Command()), check.Command(), storeurl.FromEnv(doctor.Command()), storeurl.FromEnv(migrate.Command()), bench.Command(), version.Command())
+	}, serve.Command(), proxycmd.Command(), relay.Command(), storeurl.FromEnv(records.Command()), storeurl.FromEnv(outboxcmd.Command()), storeurl.FromEnv(poison.Command()), check.Command(), storeurl.FromEnv(doctor.Command()), storeurl.FromEnv(migrate.Command()), bench.Command(), version.Command())
 	root.Version = version.Program()
 	root.SetVersionTemplate(version.All())
 	root.InitDefaultCompletionCmd()

@@ -76,7 +76,7 @@ func TestWhoMayImportWhom(t *testing.T) {
 	application := func(path string) bool {
 		return under(path, "services") || under(path, "cmd") || under(path, "internal") && path != canonical && path != defaults
 	}
-	commands := []string{"bench", "check", "doctor", "migrate", "outboxcmd", "poison", "records", "relay", "serve"} // of cmd/onlyonce/internal
+	commands := []string{"bench", "check", "doctor", "migrate", "outboxcmd", "poison", "proxycmd", "records", "relay", "serve"} // of cmd/onlyonce/internal
 	for _, name := range commands {
 		if _, ok := ours["cmd/onlyonce/internal/"+name]; !ok {
 			t.Errorf("there is no command's package %s", name)

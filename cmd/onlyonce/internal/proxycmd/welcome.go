@@ -1,4 +1,4 @@
-package main
+package proxycmd
 
 import (
 	"crypto/rand"
@@ -12,8 +12,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 )
 
-// welcomeProxy prints where the proxy listens and what to try first.
-func welcomeProxy(w io.Writer, addr net.Addr, f *proxyfile.File, store *proxyStore) error {
+// welcome prints where the proxy listens and what to try first.
+func welcome(w io.Writer, addr net.Addr, f *proxyfile.File, store *recordStore) error {
 	url, options := "http://"+server.Reachable(addr), ""
 	if f.TLS.Cert != "" {
 		url, options = "https://"+server.Reachable(addr), " -k" // by address, for which few certificates are

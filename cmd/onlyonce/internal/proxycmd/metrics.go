@@ -1,4 +1,4 @@
-package main
+package proxycmd
 
 import (
 	"context"
@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// proxyMetrics count what passes, beside what became of keys. No path, key or
+// trafficMetrics count what passes, beside what became of keys. No path, key or
 // tenant is in a label.
-type proxyMetrics struct {
+type trafficMetrics struct {
 	keys     *metrics.API
 	answers  [6]prometheus.Counter // by the first digit of the status
 	inFlight prometheus.Gauge
@@ -25,12 +25,12 @@ type proxyMetrics struct {
 	log      *slog.Logger
 }
 
-func newProxyMetrics(in *metrics.Set, log *slog.Logger) *proxyMetrics {
+func newTrafficMetrics(in *metrics.Set, log *slog.Logger) *trafficMetrics {
 	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "onlyonce_proxy_requests_total",
 		Help: "Requests that were answered, with a key or without one, by the class of the status.",
 	}, []string{"code"})
-	m := &proxyMetrics{
+	m := &trafficMetrics{
 		keys: in.API("proxy"),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "onlyonce_proxy_in_flight",
@@ -63,7 +63,7 @@ func newProxyMetrics(in *metrics.Set, log *slog.Logger) *proxyMetrics {
 }
 
 // count counts what h answers.
-func (m *proxyMetrics) count(h http.Handler) http.Handler {
+func (m *trafficMetrics) count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.inFlight.Inc()
 		c := server.StatusWriter{ResponseWriter: w}
@@ -88,7 +88,7 @@ type passageKey struct{}
 
 // keyed is tenant, which is asked once for each request with a key that is about to
 // be protected; from then on until it is answered the request is counted.
-func (m *proxyMetrics) keyed(tenant func(*http.Request) string) func(*http.Request) string {
+func (m *trafficMetrics) keyed(tenant func(*http.Request) string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		if p, ok := r.Context().Value(passageKey{}).(*passage); ok && !p.keyed {
 			p.keyed = true
@@ -99,7 +99,7 @@ func (m *proxyMetrics) keyed(tenant func(*http.Request) string) func(*http.Reque
 }
 
 // refusals counts problems that w writes for requests to an upstream.
-func (m *proxyMetrics) refusals(upstream string, write refusal.Writer) refusal.Writer {
+func (m *trafficMetrics) refusals(upstream string, write refusal.Writer) refusal.Writer {
 	return func(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
 		m.refused.WithLabelValues(p.Code).Inc()
 		switch {
@@ -118,6 +118,6 @@ func (m *proxyMetrics) refusals(upstream string, write refusal.Writer) refusal.W
 
 // report logs why a request was refused or its answer broke off. Paths and
 // headers are the callers', and are not logged.
-func (m *proxyMetrics) report(r *http.Request, err error) {
+func (m *trafficMetrics) report(r *http.Request, err error) {
 	m.log.Warn("a request was not answered by the upstream", "method", r.Method, "route", r.Pattern, "error", err)
 }

@@ -1,4 +1,6 @@
-package main
+// Package proxycmd is the command "onlyonce proxy": it makes a proxy from a file or
+// from flags, and puts changed settings in place while it runs.
+package proxycmd
 
 import (
 	"context"
@@ -25,8 +27,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func proxyCommand() *cobra.Command {
-	var cfg proxyConfig
+// Command returns the command "onlyonce proxy".
+func Command() *cobra.Command {
+	var cfg config
 	cmd := &cobra.Command{
 		Use:   "proxy",
 		Short: "Put the idempotency layer before a server in any language",
@@ -156,7 +159,7 @@ func checkTenants(ctx context.Context, f *proxyfile.File) error {
 func newRouting(store onlyonce.Store, m *metrics.Set, log *slog.Logger, showKey func(onlyonce.ID) string) *routing {
 	b := &routing{
 		store:   store,
-		metrics: newProxyMetrics(m, log),
+		metrics: newTrafficMetrics(m, log),
 		guards:  make(map[policy]*onlyonce.Guard),
 	}
 	b.observer = metrics.Tee(b.count, onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey))
@@ -177,7 +180,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return fmt.Errorf("%w; name another address with --listen", err)
 	}
 	defer ln.Close()
-	store, err := openProxyStore(ctx, f, log)
+	store, err := openStore(ctx, f, log)
 	if err != nil {
 		return err
 	}
@@ -206,7 +209,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	}
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
-	if err := welcomeProxy(out, ln.Addr(), f, store); err != nil {
+	if err := welcome(out, ln.Addr(), f, store); err != nil {
 		return fmt.Errorf("print what to try: %w", err)
 	}
 	if store.forgets {

@@ -1,4 +1,4 @@
-package main
+package proxycmd
 
 import (
 	"crypto/sha256"
@@ -31,7 +31,7 @@ type routing struct {
 
 	operations atomic.Pointer[map[string]bool] // that the settings name, which log and metrics may show
 
-	metrics   *proxyMetrics
+	metrics   *trafficMetrics
 	guards    map[policy]*onlyonce.Guard
 	upstreams map[upstreamKey]*proxy.Upstream
 }

@@ -1,4 +1,4 @@
-package main
+package proxycmd
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
 
-// A proxyStore is where a proxy keeps its records.
-type proxyStore struct {
+// A recordStore is where a proxy keeps its records.
+type recordStore struct {
 	onlyonce.Store
 	shown   string // its URL, without a password
 	secret  []byte // keys the fingerprints in it; nil: nothing does
@@ -29,14 +29,14 @@ type proxyStore struct {
 // inMemory is the URL of a store that forgets.
 const inMemory = "memory://"
 
-// openProxyStore opens a store, making it or bringing it up to date first.
-func openProxyStore(ctx context.Context, f *proxyfile.File, log *slog.Logger) (*proxyStore, error) {
+// openStore opens a store, making it or bringing it up to date first.
+func openStore(ctx context.Context, f *proxyfile.File, log *slog.Logger) (*recordStore, error) {
 	raw, err := storeURLOf(f)
 	if err != nil {
 		return nil, err
 	}
 	if raw == inMemory {
-		s := &proxyStore{Store: memstore.New(memstore.Config{}), shown: raw, secret: []byte(rand.Text()), forgets: true, close: func() error { return nil }}
+		s := &recordStore{Store: memstore.New(memstore.Config{}), shown: raw, secret: []byte(rand.Text()), forgets: true, close: func() error { return nil }}
 		if path := f.Store.FingerprintSecretFile; path != "" {
 			s.secret, err = storeurl.ReadSecret(path, f.AcceptRisks)
 		}
@@ -49,12 +49,12 @@ func openProxyStore(ctx context.Context, f *proxyfile.File, log *slog.Logger) (*
 	if err != nil {
 		return nil, err
 	}
-	var store *proxyStore
+	var store *recordStore
 	var list onlyonce.Lister
 	if u.Engine == storeurl.Postgres {
 		store, err = openPgx(ctx, u, f.AcceptRisks)
 	} else if s, other := u.OpenMigrated(ctx, f.AcceptRisks); other == nil {
-		store, list = &proxyStore{Store: s.Store, shown: u.String(), close: s.Close}, s
+		store, list = &recordStore{Store: s.Store, shown: u.String(), close: s.Close}, s
 	} else {
 		err = other
 	}
@@ -77,7 +77,7 @@ func storeURLOf(f *proxyfile.File) (string, error) {
 
 // openPgx opens a store on PostgreSQL that hears of answers which other proxies
 // have got.
-func openPgx(ctx context.Context, u storeurl.URL, acceptRisks []string) (*proxyStore, error) {
+func openPgx(ctx context.Context, u storeurl.URL, acceptRisks []string) (*recordStore, error) {
 	cfg, err := pgxpool.ParseConfig(u.Source)
 	if err != nil {
 		return nil, cli.Usagef("open %v: its driver does not understand the URL: write %s", u, storeurl.Forms)
@@ -87,7 +87,7 @@ func openPgx(ctx context.Context, u storeurl.URL, acceptRisks []string) (*proxyS
 	if err != nil {
 		return nil, fmt.Errorf("open %v: %w", u, err)
 	}
-	fail := func(err error) (*proxyStore, error) {
+	fail := func(err error) (*recordStore, error) {
 		pool.Close()
 		return nil, err
 	}
@@ -101,7 +101,7 @@ func openPgx(ctx context.Context, u storeurl.URL, acceptRisks []string) (*proxyS
 	if err != nil {
 		return fail(fmt.Errorf("%v: %w", u, err))
 	}
-	return &proxyStore{Store: store, shown: u.String(), close: func() error {
+	return &recordStore{Store: store, shown: u.String(), close: func() error {
 		err := store.Close()
 		pool.Close()
 		return err

@@ -1,7 +1,6 @@
-package main
+package proxycmd
 
 import (
-	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"net/netip"
@@ -10,38 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 )
-
-func TestAnAddressBringsOnlySoManyInventedTenants(t *testing.T) {
-	t.Parallel()
-	up := newUpstreamServer(t)
-	s, _ := startProxyFile(t, up.URL, `
-tenant: {authorization: true, new_per_address: 5}
-upstreams: [{url: UP}]
-`)
-	post := func(i int) answer {
-		return s.do("POST", "/things", "x", "Idempotency-Key", "k", "Authorization", fmt.Sprint("Bearer invented-", i))
-	}
-	for i := range 5 {
-		if got := post(i); got.status != 201 {
-			t.Errorf("tenant %d gets %d %s", i, got.status, got.body)
-		}
-	}
-	for i := 5; i < 10; i++ {
-		if got := post(i); got.status != 429 || got.header.Get("Retry-After") == "" {
-			t.Errorf("tenant %d gets %d %s, %v", i, got.status, got.body, got.header)
-		}
-	}
-	if got := post(0); got.status != 201 || got.header.Get("Idempotency-Replayed") != "true" {
-		t.Errorf("a tenant that is known gets %d %s", got.status, got.body)
-	}
-	if got := s.do("POST", "/things", "x", "Authorization", "Bearer invented-10"); got.status != 201 {
-		t.Errorf("a request without a key gets %d", got.status)
-	}
-	if up.runs() != 6 {
-		t.Errorf("%d runs", up.runs())
-	}
-	s.logs(t, "tenant.new_per_address")
-}
 
 func TestNewTenantsAreCountedForWhoTheyComeFrom(t *testing.T) {
 	n := newTenantLimit(1, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.DiscardHandler))

@@ -1,4 +1,4 @@
-package main
+package proxycmd
 
 import (
 	"errors"
@@ -15,8 +15,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// A proxyConfig is what proxy's flags and environment say.
-type proxyConfig struct {
+// A config is what proxy's flags and environment say.
+type config struct {
 	config string // the file; "": the flags say everything
 	print  bool
 	check  bool
@@ -26,7 +26,7 @@ type proxyConfig struct {
 }
 
 // addFlags declares the flags, each with its environment variable.
-func (c *proxyConfig) addFlags(cmd *cobra.Command) {
+func (c *config) addFlags(cmd *cobra.Command) {
 	c.said, c.up = proxyfile.New(), proxyfile.NewUpstream()
 	s, t, d, f := c.said, &c.said.Tenant, &c.said.Defaults, cmd.Flags()
 	f.SortFlags = false
@@ -91,7 +91,7 @@ var settingOf = map[string]string{
 var besideFile = []string{"config", "print-config", "check-config", "help", "listen", "admin", "store", "store-file", "fingerprint-secret-file", "accept-risk", "log-format", "log-level", "log-keys", "shutdown-timeout"}
 
 // read returns what the flags or the file say.
-func (c *proxyConfig) read(cmd *cobra.Command) (*proxyfile.File, error) {
+func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
 	if cmd.Flags().Changed("store") && c.said.Store.URLFile != "" {
 		return nil, storeurl.ErrBoth
 	}
@@ -119,7 +119,7 @@ func (c *proxyConfig) read(cmd *cobra.Command) (*proxyfile.File, error) {
 }
 
 // override lets flags win over a file.
-func (c *proxyConfig) override(cmd *cobra.Command, f *proxyfile.File) {
+func (c *config) override(cmd *cobra.Command, f *proxyfile.File) {
 	given := cmd.Flags().Changed
 	if given("listen") {
 		f.Listen = c.said.Listen
@@ -154,7 +154,7 @@ func (c *proxyConfig) override(cmd *cobra.Command, f *proxyfile.File) {
 }
 
 // examples are what --print-config shows where there is no default.
-func (c *proxyConfig) examples() {
+func (c *config) examples() {
 	if c.up.URL == "" {
 		c.up.URL = "http://127.0.0.1:3000"
 	}
@@ -165,7 +165,7 @@ func (c *proxyConfig) examples() {
 }
 
 // fromFlags says what is wrong in the words of the command line.
-func (c *proxyConfig) fromFlags() (*proxyfile.File, error) {
+func (c *config) fromFlags() (*proxyfile.File, error) {
 	if c.print {
 		c.examples()
 	}

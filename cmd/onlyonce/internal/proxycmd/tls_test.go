@@ -1,4 +1,4 @@
-package main
+package proxycmd
 
 import (
 	"context"
@@ -18,7 +18,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -53,22 +52,22 @@ func newTLSProxy(t *testing.T, secure proxyfile.ServerTLS) (*liveProxy, func(pro
 }
 
 func TestAfterAFailedReloadTheFilesForTLSAreLookedAtAgain(t *testing.T) {
-	ca := newAuthority(t)
-	ca.sign("one", false)
-	ca.sign("two", false)
+	ca := cmdtest.NewAuthority(t)
+	ca.Sign("one", false)
+	ca.Sign("two", false)
 	use := func(name string) {
 		for _, end := range []string{".crt", ".key"} {
-			text, err := os.ReadFile(ca.path(name + end))
+			text, err := os.ReadFile(ca.Path(name + end))
 			if err != nil {
 				t.Fatal(err)
 			}
-			cmdtest.WriteFile(t, ca.path("proxy"+end), string(text))
+			cmdtest.WriteFile(t, ca.Path("proxy"+end), string(text))
 		}
 	}
 	use("one")
-	p, _ := newTLSProxy(t, proxyfile.ServerTLS{Cert: ca.path("proxy.crt"), Key: ca.path("proxy.key"), MinVersion: "1.2"})
+	p, _ := newTLSProxy(t, proxyfile.ServerTLS{Cert: ca.Path("proxy.crt"), Key: ca.Path("proxy.key"), MinVersion: "1.2"})
 	inPlace := func() string {
-		state, err := shake(t, p.tlsConfig(), &tls.Config{RootCAs: ca.pool(), ServerName: "127.0.0.1"})
+		state, err := shake(t, p.tlsConfig(), &tls.Config{RootCAs: ca.Pool(), ServerName: "127.0.0.1"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +76,7 @@ func TestAfterAFailedReloadTheFilesForTLSAreLookedAtAgain(t *testing.T) {
 	p.read = func() (*proxyfile.File, error) {
 		f := *p.file
 		f.Upstreams = slices.Clone(f.Upstreams)
-		f.Upstreams[0].TLS.CA = ca.path("missing.crt")
+		f.Upstreams[0].TLS.CA = ca.Path("missing.crt")
 		return &f, nil
 	}
 	use("two")
@@ -90,7 +89,7 @@ func TestAfterAFailedReloadTheFilesForTLSAreLookedAtAgain(t *testing.T) {
 		t.Errorf("after the next look the certificate is %s", name)
 	}
 	failed := func() float64 { return testutil.ToFloat64(p.routing.metrics.reloads.WithLabelValues("failed")) }
-	cmdtest.WriteFile(t, ca.path("proxy.key"), "no key")
+	cmdtest.WriteFile(t, ca.Path("proxy.key"), "no key")
 	before := failed()
 	for range 3 {
 		p.look(t.Context())
@@ -138,17 +137,17 @@ func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error
 // Every change of the authorities and of the certificate, for clients of both
 // versions that hold a session of before.
 func TestAfterAReloadEveryHandshakeIsJudgedByTheNewSettings(t *testing.T) {
-	server, one, two := newAuthority(t), newAuthority(t), newAuthority(t)
-	server.sign("a", false)
-	server.sign("b", false)
-	clients := map[string]*authority{"one": one, "two": two}
+	server, one, two := cmdtest.NewAuthority(t), cmdtest.NewAuthority(t), cmdtest.NewAuthority(t)
+	server.Sign("a", false)
+	server.Sign("b", false)
+	clients := map[string]*cmdtest.Authority{"one": one, "two": two}
 	for _, ca := range clients {
-		ca.sign("client", false)
+		ca.Sign("client", false)
 	}
 	settings := func(clientCA, cert string) proxyfile.ServerTLS {
-		s := proxyfile.ServerTLS{Cert: server.path(cert + ".crt"), Key: server.path(cert + ".key"), MinVersion: "1.2"}
+		s := proxyfile.ServerTLS{Cert: server.Path(cert + ".crt"), Key: server.Path(cert + ".key"), MinVersion: "1.2"}
 		if ca := clients[clientCA]; ca != nil {
-			s.ClientCA = ca.path("authority.crt")
+			s.ClientCA = ca.Path("authority.crt")
 		}
 		return s
 	}
@@ -160,9 +159,9 @@ func TestAfterAReloadEveryHandshakeIsJudgedByTheNewSettings(t *testing.T) {
 						p, apply := newTLSProxy(t, settings(from, "a"))
 						listening := p.tlsConfig()
 						client := func(ca string) *tls.Config {
-							cfg := &tls.Config{RootCAs: server.pool(), ServerName: "127.0.0.1", MinVersion: version, MaxVersion: version}
+							cfg := &tls.Config{RootCAs: server.Pool(), ServerName: "127.0.0.1", MinVersion: version, MaxVersion: version}
 							if ca != "none" {
-								pair, err := tls.LoadX509KeyPair(clients[ca].path("client.crt"), clients[ca].path("client.key"))
+								pair, err := tls.LoadX509KeyPair(clients[ca].Path("client.crt"), clients[ca].Path("client.key"))
 								if err != nil {
 									t.Fatal(err)
 								}
@@ -204,9 +203,9 @@ func TestAfterAReloadEveryHandshakeIsJudgedByTheNewSettings(t *testing.T) {
 }
 
 func TestAConnectionOfASupersededAuthorityIsEndedByItsNextRequest(t *testing.T) {
-	server, one, two := newAuthority(t), newAuthority(t), newAuthority(t)
-	server.sign("a", false)
-	settings := proxyfile.ServerTLS{Cert: server.path("a.crt"), Key: server.path("a.key"), MinVersion: "1.2"}
+	server, one, two := cmdtest.NewAuthority(t), cmdtest.NewAuthority(t), cmdtest.NewAuthority(t)
+	server.Sign("a", false)
+	settings := proxyfile.ServerTLS{Cert: server.Path("a.crt"), Key: server.Path("a.key"), MinVersion: "1.2"}
 	p, apply := newTLSProxy(t, settings)
 	status := func(state *tls.ConnectionState) int {
 		r := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -220,14 +219,14 @@ func TestAConnectionOfASupersededAuthorityIsEndedByItsNextRequest(t *testing.T) 
 	}
 	const passed = http.StatusServiceUnavailable // to an upstream that is not there
 	without := &tls.ConnectionState{}
-	with := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{one.cert}}}
+	with := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{one.Cert}}}
 	for _, step := range []struct {
 		ca                string
 		without, withOnes int
 	}{
 		{"", passed, passed},
-		{one.path("authority.crt"), http.StatusMisdirectedRequest, passed},
-		{two.path("authority.crt"), http.StatusMisdirectedRequest, http.StatusMisdirectedRequest},
+		{one.Path("authority.crt"), http.StatusMisdirectedRequest, passed},
+		{two.Path("authority.crt"), http.StatusMisdirectedRequest, http.StatusMisdirectedRequest},
 		{"", passed, passed},
 	} {
 		settings.ClientCA = step.ca
@@ -244,9 +243,9 @@ func TestAConnectionOfASupersededAuthorityIsEndedByItsNextRequest(t *testing.T) 
 }
 
 func TestHandshakesThatFailByTheProxysFaultAreLoggedCountedAndNotReady(t *testing.T) {
-	ca := newAuthority(t)
-	ca.sign("a", false)
-	s, err := newSecurity(proxyfile.ServerTLS{Cert: ca.path("a.crt"), Key: ca.path("a.key"), MinVersion: "1.2"}, nil)
+	ca := cmdtest.NewAuthority(t)
+	ca.Sign("a", false)
+	s, err := newSecurity(proxyfile.ServerTLS{Cert: ca.Path("a.crt"), Key: ca.Path("a.key"), MinVersion: "1.2"}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -280,35 +279,6 @@ func TestHandshakesThatFailByTheProxysFaultAreLoggedCountedAndNotReady(t *testin
 	if err := h.check(t.Context()); err != nil || strings.Count(log.String(), "level=INFO") != 1 {
 		t.Errorf("%v, log: %s", err, &log)
 	}
-}
-
-func TestClientsStillConnectAfterAReloadThatTakesTheirAuthorityAway(t *testing.T) {
-	t.Parallel()
-	up := newUpstreamServer(t)
-	ca := newAuthority(t)
-	ca.sign("proxy", false)
-	ca.sign("alice", false)
-	text := strings.NewReplacer("UP", up.URL, "CRT", ca.path("proxy.crt"), "KEY", ca.path("proxy.key")).Replace(plainFile + "tls: {cert: CRT, key: KEY}\n")
-	s, path := startProxyFile(t, up.URL, strings.Replace(text, "tls: {", "tls: {client_ca: "+ca.path("authority.crt")+", ", 1), "--admin", "127.0.0.1:0")
-	admin := s.at(s.adminURL(t))
-	if got := ca.shown(ca.client("alice"), s.url); got != "proxy" {
-		t.Fatal(got)
-	}
-	cmdtest.WriteFile(t, path, text)
-	s.signal(syscall.SIGHUP)
-	s.logs(t, "the settings were read again and are in place")
-	if got := ca.shown(ca.client(""), s.url); got != "proxy" {
-		t.Errorf("after client_ca was taken away: %s", got)
-	}
-	if got := admin.get("/readyz"); got.status != 200 {
-		t.Errorf("%+v", got)
-	}
-	old := ca.client("")
-	old.Transport.(*http.Transport).TLSClientConfig.RootCAs = nil
-	if resp, err := old.Get(s.url); err == nil {
-		t.Errorf("a client that does not know the authority: %s", resp.Status)
-	}
-	admin.counts(`onlyonce_proxy_tls_handshake_errors_total{fault="client"} 1`, `onlyonce_proxy_tls_handshake_errors_total{fault="server"} 0`)
 }
 
 // What one side of a handshake writes at once, and the other reads at once, depends on
