@@ -46,6 +46,7 @@ var hostile = []struct {
 	{"completed", "response_header = '{\"Content-Type'", meansCorrupt},
 	{"completed", "steps = '[]'", meansCorrupt},
 	{"completed", "state = 'finished'", meansCorrupt},
+	{"completed", "state = ''", meansCorrupt},
 	{"completed", "attempt = -5", meansCorrupt},
 	{"completed", fmt.Sprint("attempt = ", math.MinInt32), meansCorrupt},
 	{"completed", fmt.Sprint("attempt = ", math.MaxInt32), meansTheSame},
@@ -112,6 +113,11 @@ func tryHostile(t *testing.T, s rowStore, db *sql.DB, key, state, set string, me
 		if _, err := json.Marshal(r); err != nil {
 			t.Errorf("list: %v", err)
 		}
+		for next, err := range s.List(t.Context(), onlyonce.Filter{After: r}) {
+			if err != nil || next.ID == r.ID {
+				t.Errorf("%+v is listed after itself, error %v", next.ID, err)
+			}
+		}
 		listed++
 	}
 	if listed != 2 {
@@ -150,5 +156,88 @@ func tryHostile(t *testing.T, s rowStore, db *sql.DB, key, state, set string, me
 		if err := s.Settle(t.Context(), holdOf(next), completed); err != nil {
 			t.Error(err)
 		}
+	}
+}
+
+// damagedForTx are rows that a transaction of RunTx takes over, if at all, as those of an
+// unknown outcome.
+var damagedForTx = []struct{ state, set string }{
+	{"completed", "state = ''"},
+	{"completed", "state = 'finished'"},
+	{"completed", "steps = '{'"},
+	{"completed", "response_header = '{'"},
+	{"completed", "attempt = -5"},
+	{"processing", "lease_until = 1, lapsed_keep = 0, steps = '{'"},
+	{"processing", "lease_until = 1, lapsed_keep = 0, steps = ''"},
+}
+
+func TestATransactionTakesADamagedRowOnceAsOneOfAnUnknownOutcome(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, _ string, s *sqlstore.Store, db *sql.DB) { takesDamaged[*sql.Tx](t, s, db) })
+	t.Run("pgx", func(t *testing.T) {
+		s, db := newPgxSchema(t)
+		takesDamaged(t, s, db)
+	})
+}
+
+func takesDamaged[TX any](t *testing.T, s onlyonce.TxStore[TX], db *sql.DB) {
+	for i, d := range damagedForTx {
+		t.Run(d.state+" "+d.set, func(t *testing.T) {
+			emptied(t, db, "onlyonce_records")
+			key := fmt.Sprint(i)
+			r, err := s.Claim(t.Context(), claimOf(key))
+			if err == nil && d.state == "completed" {
+				err = s.Settle(t.Context(), holdOf(r), completed)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Exec("UPDATE onlyonce_records SET " + d.set); err != nil {
+				t.Fatal(err)
+			}
+			runs := 0
+			run := func(c onlyonce.Claim) (onlyonce.Record, error) {
+				return s.RunTx(t.Context(), c, func(context.Context, TX, onlyonce.Record) (onlyonce.Settlement, error) {
+					runs++
+					return completed, nil
+				})
+			}
+			cautious := claimOf(key)
+			cautious.TakeUnknown = false
+			if got, err := run(cautious); err != nil || runs > 0 || got.Owner == cautious.Owner {
+				t.Errorf("a claim that takes nothing unknown ran %d times and got %+v and error %v", runs, got, err)
+			}
+			c := claimOf(key)
+			if got, err := run(c); err != nil || runs != 1 || got.State != onlyonce.StateCompleted || got.Owner != c.Owner || got.Fence <= r.Fence {
+				t.Errorf("a claim ran %d times and got %+v and error %v", runs, got, err)
+			}
+			if got, err := s.Lookup(t.Context(), c.ID); err != nil || got.State != onlyonce.StateCompleted || got.Owner != c.Owner {
+				t.Errorf("lookup got %+v and error %v", got, err)
+			}
+			if _, err := run(claimOf(key)); err != nil || runs != 1 {
+				t.Errorf("a repeat ran %d times in all, error %v", runs, err)
+			}
+		})
+	}
+}
+
+// A page of the list that ends with the lowest created_at there is.
+func TestAListEndsWhereNothingCanComeAfter(t *testing.T) {
+	s, db := newSQLite(t)
+	crowd(200, func(i int) {
+		if _, err := s.Claim(t.Context(), claimOf(fmt.Sprint(i))); err != nil {
+			t.Error(err)
+		}
+	})
+	if _, err := db.Exec(fmt.Sprint("UPDATE onlyonce_records SET created_at = ", math.MinInt64, " WHERE idem_key = '7'")); err != nil {
+		t.Fatal(err)
+	}
+	n := 0
+	for _, err := range s.List(t.Context(), onlyonce.Filter{}) {
+		if n++; err != nil || n > 200 {
+			t.Fatalf("%d of 200 records are listed, error %v", n, err)
+		}
+	}
+	if n != 200 {
+		t.Errorf("%d of 200 records are listed", n)
 	}
 }

@@ -196,7 +196,7 @@ func (r *run) begin(ctx context.Context, tx *tx) (runs bool, err error) {
 	if err := results.QueryRow().Scan(found.into(&floor, &r.mark, &token, nil)...); err != nil {
 		return false, err
 	}
-	if r.before = nil; found.State != "" {
+	if r.before = nil; found.owner != nil {
 		r.before = found.stored()
 		r.doubt.Before = token
 		if err := r.before.Check(r.key.id); err != nil {
@@ -369,10 +369,10 @@ func (r *run) statement(st *onlyonce.Settlement) (*statement, error) {
 	id := r.key.id
 	list = append(list, r.key.hash[:], pgschema.Escape(id.Tenant), pgschema.Escape(id.Operation), pgschema.Escape(id.Key),
 		fingerprint, []byte(rec.Owner), int32(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro())
-	name := textRecord
-	if b := r.before; b != nil {
-		name = textReplace
-		list = append(list, []byte(b.Owner), b.Fence, b.As)
+	b := r.before
+	if b == nil {
+		return &statement{name: textRecord, key: &r.key, args: append(list, r.mark, r.doubt.Token)}, nil
 	}
-	return &statement{name: name, key: &r.key, args: append(list, r.mark, r.doubt.Token)}, nil
+	list = append(list, []byte(b.Owner), b.Fence, b.As, r.mark, r.doubt.Token, b.StepsAs)
+	return &statement{name: textReplace, key: &r.key, args: list}, nil
 }

@@ -43,7 +43,7 @@ func sameOrFail(mark string) string {
 // of what was deleted, what tells this transaction from the next on the
 // connection, and the token of the transaction that settled the record last. It
 // takes the lock by which others know that this transaction has not ended. Without a
-// record, the state is empty.
+// record, the owner is NULL.
 const opening = `
 SELECT coalesce(r.created_at, 0), coalesce(tenant, ''), coalesce(operation, ''), coalesce(idem_key, ''), fingerprint, coalesce(state, ''), owner,
        coalesce(attempt, 0), coalesce(fence, 0), coalesce(lease_until, 0), settled_at, ` + sqlrow.Expires + `, coalesce(status_code, 0), coalesce(final, false),

@@ -116,11 +116,12 @@ func (p postgres) record(l serverSession, seen *rowSnapshot, r *onlyonce.Record,
 	}
 	values = released(values)
 	values = append(values, nil, p.encodeText(r.ID.Tenant), p.encodeText(r.ID.Operation), p.encodeText(r.ID.Key), blob(r.Fingerprint), []byte(r.Owner),
-		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), nil, nil, nil, nil, blob(token))
+		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), nil, nil, nil, nil, blob(token), nil)
 	hash := r.ID.Hash()
 	values[8] = hash[:]
 	if row := seen.row; row != nil {
 		copy(values[18:], []any{[]byte(row.Owner), row.Fence, row.As})
+		values[23] = row.StepsAs
 	}
 	if seen.mark != 0 {
 		values[21] = seen.mark

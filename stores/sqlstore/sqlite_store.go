@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"math"
 	"sync/atomic"
 	"time"
 
@@ -107,6 +108,9 @@ func (s *sqlite) page(ctx context.Context, f onlyonce.Filter, before position) (
 	text, values := sqlrow.List(s.text["list"], f, anonymous, 0)
 	last := before.createdAt
 	if before != top {
+		if last == math.MinInt64 {
+			return nil, nil
+		}
 		last--
 	}
 	args := []any{last}

@@ -176,7 +176,7 @@ type position struct {
 var top = position{createdAt: math.MaxInt64, hash: [32]byte(bytes.Repeat([]byte{0xff}, 32))}
 
 func positionOf(r *onlyonce.Record) position {
-	return position{createdAt: r.CreatedAt.UnixMicro(), hash: r.ID.Hash()}
+	return position{createdAt: sqlrow.Place(r.CreatedAt), hash: r.ID.Hash()}
 }
 
 // listPage is how many records are read at a time. No transaction is open

@@ -135,6 +135,15 @@ func Instant(µs int64) time.Time {
 	return time.UnixMicro(min(max(µs, earliest), latest)).UTC()
 }
 
+// Place is where in a list a record stands whose CreatedAt is from Instant: nothing that
+// was listed comes after it.
+func Place(createdAt time.Time) int64 {
+	if µs := createdAt.UnixMicro(); µs > earliest {
+		return µs
+	}
+	return math.MinInt64
+}
+
 // Between returns how long it is from one instant to another, both in microseconds, or
 // the longest duration there is in that direction.
 func Between(from, to int64) time.Duration {
