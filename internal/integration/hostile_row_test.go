@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"testing"
@@ -159,6 +160,71 @@ func tryHostile(t *testing.T, s rowStore, db *sql.DB, key, state, set string, me
 	}
 }
 
+// The floor would be that of every new command.
+func TestAFenceThatLeavesNoneAboveItDoesNotBecomeTheFloor(t *testing.T) {
+	onEveryRowStore(t, func(t *testing.T, _ string, s rowStore, db *sql.DB) {
+		for _, set := range []string{"expires_at = 1", "lease_until = 1, lapsed_keep = 1"} {
+			emptied(t, db, "onlyonce_records")
+			for _, key := range []string{"damaged", "whole"} {
+				r, err := s.Claim(t.Context(), claimOf(key))
+				if err == nil && set == "expires_at = 1" {
+					err = s.Settle(t.Context(), holdOf(r), completed)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			for _, text := range []string{
+				"UPDATE onlyonce_records SET " + set,
+				fmt.Sprint("UPDATE onlyonce_records SET fence = ", math.MaxInt64, " WHERE idem_key = 'damaged'"),
+			} {
+				if _, err := db.Exec(text); err != nil {
+					t.Fatal(err)
+				}
+			}
+			for range 2 {
+				if _, err := s.Purge(t.Context(), 100); err != nil {
+					t.Errorf("%s: purge: %v", set, err)
+				}
+			}
+			for _, key := range []string{"whole", "new"} {
+				c := claimOf(key)
+				if r, err := s.Claim(t.Context(), c); err != nil || r.Owner != c.Owner || r.Fence > 1<<62 {
+					t.Errorf("%s: a claim on %s got %+v and error %v", set, key, r, err)
+				}
+			}
+			if r, err := s.Lookup(t.Context(), claimOf("damaged").ID); err == nil || errors.Is(err, onlyonce.ErrNotFound) {
+				t.Errorf("%s: lookup of the damaged record got %+v and error %v", set, r, err)
+			}
+		}
+	})
+}
+
+func TestAStepIsNotWrittenOverStepsThatCanNotBeRead(t *testing.T) {
+	onEveryRowStore(t, func(t *testing.T, _ string, s rowStore, db *sql.DB) {
+		r, err := s.Claim(t.Context(), claimOf("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := db.Exec("UPDATE onlyonce_records SET steps = '['"); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.Renew(t.Context(), holdOf(r), time.Minute, map[string][]byte{"paid": []byte("1")}); err == nil || errors.Is(err, onlyonce.ErrLost) {
+			t.Errorf("a renewal with a step returned %v", err)
+		}
+		var steps string
+		if err := db.QueryRow("SELECT steps FROM onlyonce_records").Scan(&steps); err != nil || steps != "[" {
+			t.Errorf("the steps are %q, error %v", steps, err)
+		}
+		if err := s.Renew(t.Context(), holdOf(r), time.Minute, nil); err != nil {
+			t.Errorf("a renewal without a step returned %v", err)
+		}
+		if err := s.Settle(t.Context(), holdOf(r), completed); err != nil {
+			t.Errorf("settle returned %v", err)
+		}
+	})
+}
+
 // damagedForTx are rows that a transaction of RunTx takes over, if at all, as those of an
 // unknown outcome.
 var damagedForTx = []struct{ state, set string }{
@@ -239,5 +305,22 @@ func TestAListEndsWhereNothingCanComeAfter(t *testing.T) {
 	}
 	if n != 200 {
 		t.Errorf("%d of 200 records are listed", n)
+	}
+}
+
+func TestSQLiteATransactionMakesARecordBesideOneOfTheFarFuture(t *testing.T) {
+	s, db := newSQLite(t)
+	if _, err := s.Claim(t.Context(), claimOf("damaged")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.Exec(fmt.Sprint("UPDATE onlyonce_records SET created_at = ", math.MaxInt64-1)); err != nil {
+		t.Fatal(err)
+	}
+	before := time.Now().Add(-time.Minute)
+	r, err := s.RunTx(t.Context(), claimOf("k"), func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
+		return completed, nil
+	})
+	if err != nil || r.State != onlyonce.StateCompleted || r.CreatedAt.Before(before) || r.Fence > 1<<62 {
+		t.Errorf("got %+v and error %v", r, err)
 	}
 }
