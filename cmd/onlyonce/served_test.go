@@ -173,7 +173,7 @@ func holdWriter(t *testing.T, data string) (release func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tx, err := db.Begin() // at once the write lock: see storeurl.URL.dsn
+	tx, err := db.Begin() // at once the write lock: see storeurl.URL.DSN
 	if err != nil {
 		t.Fatal(err)
 	}

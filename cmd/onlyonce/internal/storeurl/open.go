@@ -21,7 +21,8 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// DSN returns what the driver of a SQLite file is told: the settings under which the promise holds.
+// DSN returns what the driver of a SQLite file is told: the settings under which
+// the promise holds.
 // Unless create is true the file must exist, and is not changed by being opened.
 func (u URL) DSN(create bool) string {
 	query := url.Values{
@@ -70,7 +71,8 @@ func (u URL) OpenDB(ctx context.Context, create bool) (*sql.DB, error) {
 	return db, nil
 }
 
-// CheckPath returns as an error what the database of a SQLite file would only call unable to open.
+// CheckPath returns as an error what the database of a SQLite file would only call
+// unable to open.
 func (u URL) CheckPath(create bool) error {
 	at, err := os.Stat(u.Path)
 	_, noFolder := os.Stat(filepath.Dir(u.Path))
