@@ -90,7 +90,7 @@ func TestAReleaseIsLoggedAsOneWhateverTheReason(t *testing.T) {
 	}
 }
 
-func TestSecurity17NothingACallerSendsCanForgeALogLine(t *testing.T) {
+func TestSecurity_NothingACallerSendsCanForgeALogLine(t *testing.T) {
 	nasty := "k\r\n{\"event\":\"idempotency_hit\"}\x1b[2J\u2028\x00<script>"
 	var text bytes.Buffer
 	log := slog.New(slog.NewTextHandler(&text, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -25,7 +25,7 @@ var lookalikes = []onlyonce.ID{
 	{Tenant: "a\u0301", Operation: "b", Key: "c"},
 }
 
-func TestSecurity01NoTwoIDsHaveTheSameHash(t *testing.T) {
+func TestSecurity_NoTwoIDsHaveTheSameHash(t *testing.T) {
 	seen := map[[32]byte]onlyonce.ID{}
 	for _, id := range lookalikes {
 		if other, there := seen[id.Hash()]; there {

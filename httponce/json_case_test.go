@@ -13,7 +13,7 @@ import (
 
 // Go's encoding/json, ASP.NET and others do not mind the case of a name, and of two
 // such members take the last.
-func TestSecurity07BodiesThatDifferToAServerThatDoesNotMindTheCaseAreDifferent(t *testing.T) {
+func TestSecurity_BodiesThatDifferToAServerThatDoesNotMindTheCaseAreDifferent(t *testing.T) {
 	many := ""
 	for i := range 40 {
 		many += fmt.Sprintf(`"m%d":%d,`, i, i)
@@ -68,7 +68,7 @@ func TestSecurity07BodiesThatDifferToAServerThatDoesNotMindTheCaseAreDifferent(t
 
 // Python, Ruby and PHP read a number as a double only if it has a point or an
 // exponent, and JavaScript always does.
-func TestSecurity07NumbersThatAreRoundedOnlyInOneSpellingAreDifferent(t *testing.T) {
+func TestSecurity_NumbersThatAreRoundedOnlyInOneSpellingAreDifferent(t *testing.T) {
 	long := "1" + strings.Repeat("0", 400)
 	for _, pair := range [][2]string{
 		{"9007199254740993", "9007199254740993.0"},
@@ -102,7 +102,7 @@ func fingerprintOf(print func(*http.Request, []byte) []byte, body string) []byte
 }
 
 // Without any of the fields nothing of the body would be compared.
-func TestSecurity07ABodyWithNoneOfTheFieldsCountsWithItsBytes(t *testing.T) {
+func TestSecurity_ABodyWithNoneOfTheFieldsCountsWithItsBytes(t *testing.T) {
 	print := httponce.CanonicalJSON("/amount", "/lines/0/price")
 	for _, pair := range [][2]string{
 		{`{"sum":1}`, `{"sum":1000}`},

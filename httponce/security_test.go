@@ -32,7 +32,7 @@ func postAs(h http.Handler, tenant, key, body string) *httptest.ResponseRecorder
 	return serve(h, r)
 }
 
-func TestSecurity01CrossTenantReplay(t *testing.T) {
+func TestSecurity_CrossTenantReplay(t *testing.T) {
 	var runs atomic.Int32
 	cfg := byTenant
 	cfg.KeyFormat.Chars = "abc|/"
@@ -46,7 +46,7 @@ func TestSecurity01CrossTenantReplay(t *testing.T) {
 	wantAnswer(t, postAs(h, "x", "b", "other"), 201, "") // nobody learns that a key is in use
 }
 
-func TestSecurity02ReplayAfterPermissionRevoked(t *testing.T) {
+func TestSecurity_ReplayAfterPermissionRevoked(t *testing.T) {
 	var runs atomic.Int32
 	allowed := true
 	inner := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
@@ -62,7 +62,7 @@ func TestSecurity02ReplayAfterPermissionRevoked(t *testing.T) {
 	wantAnswer(t, post(h, "k", "x"), 403, "forbidden\n")
 }
 
-func TestSecurity03ASlowRequestClaimsNothing(t *testing.T) {
+func TestSecurity_ASlowRequestClaimsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
 		h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
@@ -77,14 +77,14 @@ func TestSecurity03ASlowRequestClaimsNothing(t *testing.T) {
 	})
 }
 
-func TestSecurity03AKeyOfARefusedRequestIsFree(t *testing.T) {
+func TestSecurity_AKeyOfARefusedRequestIsFree(t *testing.T) {
 	runs := 0
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(403, &runs), single)
 	post(h, "k", "attacker")
 	wantAnswer(t, post(h, "k", "victim"), 403, "run 2")
 }
 
-func TestSecurity03InFlightCapOfATenant(t *testing.T) {
+func TestSecurity_InFlightCapOfATenant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxInFlight = 1
@@ -146,7 +146,7 @@ var (
 	}
 )
 
-func TestSecurity04CachedCredentials(t *testing.T) {
+func TestSecurity_CachedCredentials(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for _, name := range append(secrets, plain...) {
@@ -177,7 +177,7 @@ func TestSecurity04CachedCredentials(t *testing.T) {
 	}
 }
 
-func TestSecurity04MoreOrFewerHeadersAreReplayed(t *testing.T) {
+func TestSecurity_MoreOrFewerHeadersAreReplayed(t *testing.T) {
 	var byDefaults []string
 	cfg := single
 	cfg.ReplayHeader = func(name string, byDefault bool) bool {
@@ -196,7 +196,7 @@ func TestSecurity04MoreOrFewerHeadersAreReplayed(t *testing.T) {
 	}
 }
 
-func TestSecurity04HeadersOfOuterHandlersAreNotStored(t *testing.T) {
+func TestSecurity_HeadersOfOuterHandlersAreNotStored(t *testing.T) {
 	n := 0
 	inner := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Add("Vary", "Accept")
@@ -216,7 +216,7 @@ func TestSecurity04HeadersOfOuterHandlersAreNotStored(t *testing.T) {
 	}
 }
 
-func TestSecurity07NumbersThatOnlyAFloatMerges(t *testing.T) {
+func TestSecurity_NumbersThatOnlyAFloatMerges(t *testing.T) {
 	var runs atomic.Int32
 	cfg := single
 	cfg.Fingerprint = httponce.CanonicalJSON()
@@ -233,7 +233,7 @@ func TestSecurity07NumbersThatOnlyAFloatMerges(t *testing.T) {
 	wantAnswer(t, post(h, "l", ` { "amount" : 9007199254740991.0e0 } `), 201, "")
 }
 
-func TestSecurity09OddKeyHeaders(t *testing.T) {
+func TestSecurity_OddKeyHeaders(t *testing.T) {
 	store := &flaky{Store: memstore.New(memstore.Config{})}
 	var runs atomic.Int32
 	s := newServer(t, httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), counter(&runs), single), false)
@@ -299,7 +299,7 @@ func raw(t *testing.T, s *httptest.Server, request string) string {
 	return string(got)
 }
 
-func TestSecurity13HugeBodies(t *testing.T) {
+func TestSecurity_HugeBodies(t *testing.T) {
 	var runs atomic.Int32
 	s := newServer(t, httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single), false)
 	if got := raw(t, s, "POST / HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nExpect: 100-continue\r\nContent-Length: 1048577\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 413 ") {
@@ -327,7 +327,7 @@ func TestSecurity13HugeBodies(t *testing.T) {
 	}
 }
 
-func TestSecurity13ABombIsNotUnpacked(t *testing.T) {
+func TestSecurity_ABombIsNotUnpacked(t *testing.T) {
 	var bomb bytes.Buffer
 	z := gzip.NewWriter(&bomb)
 	z.Write(make([]byte, 4<<20))
@@ -343,7 +343,7 @@ func TestSecurity13ABombIsNotUnpacked(t *testing.T) {
 	}
 }
 
-func TestSecurity14TenThousandWaitersOnOneKey(t *testing.T) {
+func TestSecurity_TenThousandWaitersOnOneKey(t *testing.T) {
 	const duplicates, waiting = 10_000, 9_000
 	began, end := make(chan struct{}), make(chan struct{})
 	answer := bytes.Repeat([]byte("a"), 1024)
@@ -391,7 +391,7 @@ func TestSecurity14TenThousandWaitersOnOneKey(t *testing.T) {
 	}
 }
 
-func TestSecurity15KeyExhaustion(t *testing.T) {
+func TestSecurity_KeyExhaustion(t *testing.T) {
 	store := memstore.New(memstore.Config{MaxRecords: 10})
 	cfg := byTenant
 	cfg.MaxNewKeys = 5
@@ -426,7 +426,7 @@ func (s *colliding) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Recor
 	return s.Store.Claim(ctx, c)
 }
 
-func TestSecurity16ACollisionGivesNobodyAnothersAnswer(t *testing.T) {
+func TestSecurity_ACollisionGivesNobodyAnothersAnswer(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(onlyonce.New(&colliding{Store: memstore.New(memstore.Config{})}, onlyonce.Config{}), counter(&runs), byTenant)
 	postAs(h, "victim", "k", "same")
@@ -437,7 +437,7 @@ func TestSecurity16ACollisionGivesNobodyAnothersAnswer(t *testing.T) {
 	}
 }
 
-func TestSecurity17LogsShowNeitherKeysNorControlCharacters(t *testing.T) {
+func TestSecurity_LogsShowNeitherKeysNorControlCharacters(t *testing.T) {
 	var log bytes.Buffer
 	g := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{
 		Observer: onlyonce.SlogObserver(slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})), nil),
@@ -456,7 +456,7 @@ func TestSecurity17LogsShowNeitherKeysNorControlCharacters(t *testing.T) {
 	}
 }
 
-func TestSecurity20RefusalsTellNothingOfTheFirstRequest(t *testing.T) {
+func TestSecurity_RefusalsTellNothingOfTheFirstRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -481,7 +481,7 @@ func TestSecurity20RefusalsTellNothingOfTheFirstRequest(t *testing.T) {
 	})
 }
 
-func TestSecurity06FingerprintsCantBeFoundByTrying(t *testing.T) {
+func TestSecurity_FingerprintsCantBeFoundByTrying(t *testing.T) {
 	fingerprint := func(secret []byte, body string) []byte {
 		store := memstore.New(memstore.Config{})
 		var runs atomic.Int32
@@ -500,7 +500,7 @@ func TestSecurity06FingerprintsCantBeFoundByTrying(t *testing.T) {
 	}
 }
 
-func TestSecurity21ReplayOfStaleSecrets(t *testing.T) {
+func TestSecurity_ReplayOfStaleSecrets(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		httponce.DontStoreBody(r)
@@ -518,7 +518,7 @@ func TestSecurity21ReplayOfStaleSecrets(t *testing.T) {
 	}
 }
 
-func TestSecurity22WithoutItsStoreNothingRuns(t *testing.T) {
+func TestSecurity_WithoutItsStoreNothingRuns(t *testing.T) {
 	store := &flaky{Store: memstore.New(memstore.Config{}), claim: context.DeadlineExceeded}
 	var runs atomic.Int32
 	wantProblem(t, post(httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), counter(&runs), single), "k", "x"), 503, "store_unavailable")
@@ -527,7 +527,7 @@ func TestSecurity22WithoutItsStoreNothingRuns(t *testing.T) {
 	}
 }
 
-func TestSecurity01NoTenantIsNamedLikeWhatStandsForAnother(t *testing.T) {
+func TestSecurity_NoTenantIsNamedLikeWhatStandsForAnother(t *testing.T) {
 	long := strings.Repeat("t", 1025)
 	shortened := fmt.Sprintf("sha256:%x", onlyonce.Fingerprint([]byte(long)))
 	var runs atomic.Int32

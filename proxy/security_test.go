@@ -20,8 +20,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-// The tests of this file, and TestSecurity11… and TestSecurity23…, are named after the rows
-// of the threat model. What must be refused is sent as raw bytes.
+// The tests named TestSecurity_… each hold an attack of docs/security.md. What must be
+// rejected is sent as raw bytes.
 
 func byTenant(r *http.Request) string { return r.Header.Get("X-Tenant") }
 
@@ -29,7 +29,7 @@ func keyed(tenant, key string) http.Header {
 	return http.Header{"X-Tenant": {tenant}, "Idempotency-Key": {key}}
 }
 
-func TestSecurity01TenantsAreApart(t *testing.T) {
+func TestSecurity_TenantsAreApart(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) {
 		r.Idempotency = httponce.Config{Tenant: byTenant, KeyFormat: httponce.KeyFormat{Chars: "abc|"}}
@@ -46,7 +46,7 @@ func TestSecurity01TenantsAreApart(t *testing.T) {
 	}
 }
 
-func TestSecurity04CredentialsAreNotReplayed(t *testing.T) {
+func TestSecurity_CredentialsAreNotReplayed(t *testing.T) {
 	secrets := []string{"Set-Cookie", "Www-Authenticate", "Proxy-Authenticate", "Authentication-Info", "X-Csrf-Token", "Authorization", "Date", "Age", "Traceparent"}
 	store := newStore()
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -72,7 +72,7 @@ func TestSecurity04CredentialsAreNotReplayed(t *testing.T) {
 	}
 }
 
-func TestSecurity06FingerprintsAreKeyed(t *testing.T) {
+func TestSecurity_FingerprintsAreKeyed(t *testing.T) {
 	print := func(secret string) []byte {
 		store := newStore()
 		addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) {}), onlyonce.Config{}, func(r *proxy.Route) {
@@ -90,7 +90,7 @@ func TestSecurity06FingerprintsAreKeyed(t *testing.T) {
 	}
 }
 
-func TestSecurity07NothingIsMergedByCanonicalForm(t *testing.T) {
+func TestSecurity_NothingIsMergedByCanonicalForm(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) {
 		r.Idempotency.Fingerprint = httponce.CanonicalJSON()
@@ -113,7 +113,7 @@ func TestSecurity07NothingIsMergedByCanonicalForm(t *testing.T) {
 	wantAnswer(t, res, body, 201, `{"a":1,"b":10}`)
 }
 
-func TestSecurity09OddKeysAreRefused(t *testing.T) {
+func TestSecurity_OddKeysAreRefused(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, nil)
 	const end = "Connection: close\r\nContent-Length: 1\r\n\r\nx"
@@ -139,7 +139,7 @@ func TestSecurity09OddKeysAreRefused(t *testing.T) {
 	}
 }
 
-func TestSecurity10ConnectionCantNameWhatMatters(t *testing.T) {
+func TestSecurity_ConnectionCantNameWhatMatters(t *testing.T) {
 	got := make(chan http.Header, 1)
 	addr := orders(t, upstream(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header }), onlyonce.Config{}, func(r *proxy.Route) {
 		r.Idempotency.Header = "X-Request-Key"
@@ -169,7 +169,7 @@ func TestSecurity10ConnectionCantNameWhatMatters(t *testing.T) {
 	}
 }
 
-func TestSecurity12TheUpstreamIsFixed(t *testing.T) {
+func TestSecurity_TheUpstreamIsFixed(t *testing.T) {
 	var elsewhere atomic.Int32
 	other := upstream(t, func(http.ResponseWriter, *http.Request) { elsewhere.Add(1) })
 	hosts := make(chan string, 1)
@@ -214,7 +214,7 @@ func TestSecurity12TheUpstreamIsFixed(t *testing.T) {
 	}
 }
 
-func TestSecurity12WhatComesByHTTP2IsHeldToTheSame(t *testing.T) {
+func TestSecurity_WhatComesByHTTP2IsHeldToTheSame(t *testing.T) {
 	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })}}, proxy.Config{})
 	for _, change := range []func(*http.Request){
 		func(r *http.Request) { r.Host = "a@b" },
@@ -240,7 +240,7 @@ func TestSecurity12WhatComesByHTTP2IsHeldToTheSame(t *testing.T) {
 	}
 }
 
-func TestSecurity12NothingIsInjectedIntoWhatIsSent(t *testing.T) {
+func TestSecurity_NothingIsInjectedIntoWhatIsSent(t *testing.T) {
 	var runs atomic.Int32
 	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, counter(&runs)), Guard: newGuard(onlyonce.Config{}), Idempotency: single}}, proxy.Config{})
 	for _, change := range []func(*http.Request){ // as a handler round the proxy might
@@ -262,7 +262,7 @@ func TestSecurity12NothingIsInjectedIntoWhatIsSent(t *testing.T) {
 	}
 }
 
-func TestSecurity12ForwardedIsNotBelievedUnlessTrusted(t *testing.T) {
+func TestSecurity_ForwardedIsNotBelievedUnlessTrusted(t *testing.T) {
 	got := make(chan http.Header, 1)
 	up := upstream(t, func(_ http.ResponseWriter, r *http.Request) { got <- r.Header })
 	claims := http.Header{
@@ -313,7 +313,7 @@ func TestSecurity12ForwardedIsNotBelievedUnlessTrusted(t *testing.T) {
 	}
 }
 
-func TestSecurity13BodiesAreBounded(t *testing.T) {
+func TestSecurity_BodiesAreBounded(t *testing.T) {
 	var runs atomic.Int32
 	up := upstream(t, counter(&runs))
 	addr := serve(t, proxy.New([]proxy.Route{
@@ -344,7 +344,7 @@ func TestSecurity13BodiesAreBounded(t *testing.T) {
 	wantAnswer(t, res, body, 201, "attempt ,")
 }
 
-func TestSecurity13ABombIsNotDecompressed(t *testing.T) {
+func TestSecurity_ABombIsNotDecompressed(t *testing.T) {
 	var lengths atomic.Int64
 	bomb := strings.Repeat("\x1f\x8b bomb", 100)
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -367,7 +367,7 @@ func TestSecurity13ABombIsNotDecompressed(t *testing.T) {
 	}
 }
 
-func TestSecurity14ALongHeaderIsRefused(t *testing.T) {
+func TestSecurity_ALongHeaderIsRefused(t *testing.T) {
 	addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") }), onlyonce.Config{}, nil)
 	for _, raw := range []string{
 		get11 + "X: " + strings.Repeat("x", 40<<10) + "\r\n\r\n",
@@ -383,7 +383,7 @@ func TestSecurity14ALongHeaderIsRefused(t *testing.T) {
 	}
 }
 
-func TestSecurity14ASlowBodyEnds(t *testing.T) {
+func TestSecurity_ASlowBodyEnds(t *testing.T) {
 	var runs atomic.Int32
 	up := upstream(t, func(_ http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err == nil {
@@ -423,7 +423,7 @@ func (w *lenient) SetReadDeadline(t time.Time) error {
 
 func (w *lenient) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
-func TestSecurity14ADrippingBodyEndsIfItIsKept(t *testing.T) {
+func TestSecurity_ADrippingBodyEndsIfItIsKept(t *testing.T) {
 	const limit = 500 * time.Millisecond
 	p := proxy.New([]proxy.Route{{
 		Pattern: "/v1/orders", Upstream: upstream(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }), Guard: newGuard(onlyonce.Config{}), Idempotency: single,
@@ -461,7 +461,7 @@ func TestSecurity14ADrippingBodyEndsIfItIsKept(t *testing.T) {
 	}
 }
 
-func TestSecurity14WhatComesInTimeIsNotEnded(t *testing.T) {
+func TestSecurity_WhatComesInTimeIsNotEnded(t *testing.T) {
 	t.Parallel()
 	const limit = 2 * time.Second
 	short, long := `{"a":1}`, `{"a":"`+strings.Repeat("x", 100<<10)+`"}`
@@ -514,7 +514,7 @@ func TestSecurity14WhatComesInTimeIsNotEnded(t *testing.T) {
 	all.Wait()
 }
 
-func TestSecurity14ASlowHeaderEnds(t *testing.T) {
+func TestSecurity_ASlowHeaderEnds(t *testing.T) {
 	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) {})}}, proxy.Config{})
 	s := proxy.Server(p)
 	s.ReadHeaderTimeout = 50 * time.Millisecond
@@ -532,7 +532,7 @@ func TestSecurity14ASlowHeaderEnds(t *testing.T) {
 	all.Wait()
 }
 
-func TestSecurity14WaitersAreBounded(t *testing.T) {
+func TestSecurity_WaitersAreBounded(t *testing.T) {
 	end := make(chan struct{})
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) { runs.Add(1); <-end }),
@@ -555,7 +555,7 @@ func TestSecurity14WaitersAreBounded(t *testing.T) {
 	}
 }
 
-func TestSecurity15NewKeysAreBounded(t *testing.T) {
+func TestSecurity_NewKeysAreBounded(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) {
 		r.Idempotency = httponce.Config{Tenant: byTenant, MaxNewKeys: 2}
@@ -580,7 +580,7 @@ func (s collided) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record,
 	return s.Store.Claim(ctx, c)
 }
 
-func TestSecurity16ACollisionGivesAwayNoAnswer(t *testing.T) {
+func TestSecurity_ACollisionGivesAwayNoAnswer(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "secret") }), onlyonce.Config{}, func(r *proxy.Route) {
 		r.Guard = onlyonce.New(collided{newStore()}, onlyonce.Config{})
 		r.Idempotency.SkipFingerprint = true
@@ -591,7 +591,7 @@ func TestSecurity16ACollisionGivesAwayNoAnswer(t *testing.T) {
 	}
 }
 
-func TestSecurity17LogsTellNoSecrets(t *testing.T) {
+func TestSecurity_LogsTellNoSecrets(t *testing.T) {
 	var log strings.Builder
 	var reported atomic.Value
 	r := proxy.Route{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) {}), Idempotency: single}
@@ -604,7 +604,7 @@ func TestSecurity17LogsTellNoSecrets(t *testing.T) {
 	}
 }
 
-func TestSecurity20RefusalsTellNothing(t *testing.T) {
+func TestSecurity_RefusalsTellNothing(t *testing.T) {
 	end := make(chan struct{})
 	started := make(chan bool, 1)
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -628,7 +628,7 @@ func TestSecurity20RefusalsTellNothing(t *testing.T) {
 	}
 }
 
-func TestSecurity21ASecretIsNotReplayed(t *testing.T) {
+func TestSecurity_ASecretIsNotReplayed(t *testing.T) {
 	store := newStore()
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(201)
@@ -649,7 +649,7 @@ func TestSecurity21ASecretIsNotReplayed(t *testing.T) {
 	}
 }
 
-func TestSecurity22WithoutItsStoreNothingRuns(t *testing.T) {
+func TestSecurity_WithoutItsStoreNothingRuns(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) { r.Guard = onlyonce.New(broken{}, onlyonce.Config{}) })
 	res, body := post(t, addr, "k", "x")

@@ -140,7 +140,7 @@ func (s *siege) raw(request string) net.Conn {
 	return c
 }
 
-func TestSecurity14ClientsThatTakeNothingKeepOutNoOtherAddress(t *testing.T) {
+func TestSecurity_ClientsThatTakeNothingKeepOutNoOtherAddress(t *testing.T) {
 	s := newSiege(t)
 	s.begin(siegeSlots-siegeSlots/4, func(int) { s.raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n") })
 	s.wantOthers("")
@@ -153,7 +153,7 @@ func TestSecurity14ClientsThatTakeNothingKeepOutNoOtherAddress(t *testing.T) {
 	}
 }
 
-func TestSecurity14StreamsThatTakeNothingKeepOutNoOtherAddress(t *testing.T) {
+func TestSecurity_StreamsThatTakeNothingKeepOutNoOtherAddress(t *testing.T) {
 	s := newSiege(t)
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -168,14 +168,14 @@ func TestSecurity14StreamsThatTakeNothingKeepOutNoOtherAddress(t *testing.T) {
 	s.wantOthers("")
 }
 
-func TestSecurity14BodiesThatDoNotComeKeepOutNoOtherAddress(t *testing.T) {
+func TestSecurity_BodiesThatDoNotComeKeepOutNoOtherAddress(t *testing.T) {
 	s := newSiege(t)
 	s.begin(siegeSlots-siegeSlots/4, func(int) { s.raw("POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n") })
 	s.wantOthers("")
 }
 
 // What is ended has run, once, and is recorded as when a client hangs up.
-func TestSecurity14KeyedRequestsOfClientsThatTakeNothingRunOnce(t *testing.T) {
+func TestSecurity_KeyedRequestsOfClientsThatTakeNothingRunOnce(t *testing.T) {
 	s := newSiege(t)
 	s.begin(siegeSlots, func(n int) {
 		s.raw(fmt.Sprintf("POST / HTTP/1.1\r\nHost: x\r\nIdempotency-Key: k%d\r\nContent-Length: 0\r\n\r\n", n))

@@ -135,7 +135,7 @@ defaults: {unknown: hold}
 	}
 }
 
-func TestSecurity22WhileTheStoreIsAwayNothingWithAKeyRuns(t *testing.T) {
+func TestSecurity_WhileTheStoreIsAwayNothingWithAKeyRuns(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	path := filepath.Join(t.TempDir(), "keys.db")
@@ -154,7 +154,7 @@ func TestSecurity22WhileTheStoreIsAwayNothingWithAKeyRuns(t *testing.T) {
 	}
 }
 
-func TestSecurity15NewKeysOfATenantAreLimited(t *testing.T) {
+func TestSecurity_NewKeysOfATenantAreLimited(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	s, _ := startProxyFile(t, up.URL, `

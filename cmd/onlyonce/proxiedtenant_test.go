@@ -17,7 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
-func TestSecurity01ATenantHeaderIsBelievedOnlyOfWhoMaySetIt(t *testing.T) {
+func TestSecurity_ATenantHeaderIsBelievedOnlyOfWhoMaySetIt(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	s := startProxy(t, up.URL, "--tenant-header", "X-Tenant-ID")
@@ -112,7 +112,7 @@ func TestAnIdentityHeaderCanNameTheTenant(t *testing.T) {
 	}
 }
 
-func TestSecurity01WhoSendsAnotherAuthorizationIsAnotherTenant(t *testing.T) {
+func TestSecurity_WhoSendsAnotherAuthorizationIsAnotherTenant(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	s := startProxy(t, up.URL, "--tenant-authorization")
@@ -165,7 +165,7 @@ func (i *issuer) token(t *testing.T, org, audience string) string {
 	return "Bearer " + token
 }
 
-func TestSecurity01TheTenantIsAClaimOfAVerifiedToken(t *testing.T) {
+func TestSecurity_TheTenantIsAClaimOfAVerifiedToken(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	id := &issuer{path: filepath.Join(t.TempDir(), "jwks.json")}

@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
-func TestSecurity23ClientsSpeakTLSAndShowTheirCertificate(t *testing.T) {
+func TestSecurity_ClientsSpeakTLSAndShowTheirCertificate(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	ca, others := cmdtest.NewAuthority(t), cmdtest.NewAuthority(t)
@@ -67,7 +67,7 @@ func TestSecurity23ClientsSpeakTLSAndShowTheirCertificate(t *testing.T) {
 	}
 }
 
-func TestSecurity23CertificatesAreReadAgainWhenTheyChange(t *testing.T) {
+func TestSecurity_CertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	ca := cmdtest.NewAuthority(t)
@@ -102,7 +102,7 @@ func TestSecurity23CertificatesAreReadAgainWhenTheyChange(t *testing.T) {
 	cmdtest.Until(t, "SIGHUP is heeded", func() bool { return ca.Shown(client, s.url) == "three" })
 }
 
-func TestSecurity23TheUpstreamIsVerifiedAndVerifiesTheProxy(t *testing.T) {
+func TestSecurity_TheUpstreamIsVerifiedAndVerifiesTheProxy(t *testing.T) {
 	t.Parallel()
 	ca, others := cmdtest.NewAuthority(t), cmdtest.NewAuthority(t)
 	ca.Sign("proxy", false)

@@ -10,7 +10,7 @@ import (
 func TestPurgingDeletesTheExpiredRecordsOfAllThreeAPIs(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--purge-every", "10ms",
-		"--items-key-ttl", "10ms", "--sandboxes-key-ttl", "10ms", "--orders-key-ttl", "10ms")
+		"--items-keep", "10ms", "--sandboxes-keep", "10ms", "--orders-keep", "10ms")
 	s.post("k", "Lamp")
 	s.do("POST", "/v1/sandboxes", `{}`, "Idempotency-Key", "k")
 	s.do("POST", "/orders", oneOrder, "Idempotency-Key", "k")

@@ -199,7 +199,7 @@ func writeTokens(t *testing.T, owners ...string) (file string) {
 	return file
 }
 
-func TestSecurity01OwnersOfTokensDoNotSeeEachOthersItemsAnswers(t *testing.T) {
+func TestSecurity_OwnersOfTokensDoNotSeeEachOthersItemsAnswers(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--tokens", writeTokens(t, "alice", "bob", "single", "anonymous"), "--allow-anonymous")
 	post := func(header ...string) answer {
@@ -237,7 +237,7 @@ func TestAllInterfacesAreServedAnonymouslyOnlyWhenAskedFor(t *testing.T) {
 	}
 }
 
-func TestSecurity14AClientThatSendsItsHeaderSlowlyIsCutOff(t *testing.T) {
+func TestSecurity_AClientThatSendsItsHeaderSlowlyIsCutOff(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
@@ -256,7 +256,7 @@ func TestSecurity14AClientThatSendsItsHeaderSlowlyIsCutOff(t *testing.T) {
 	}
 }
 
-func TestSecurity14AHeaderIsLimited(t *testing.T) {
+func TestSecurity_AHeaderIsLimited(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))

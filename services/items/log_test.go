@@ -65,7 +65,7 @@ func TestARefusalWhileTheFirstRunsIsLogged(t *testing.T) {
 	}
 }
 
-func TestSecurity17KeysAndBodiesAreNotLogged(t *testing.T) {
+func TestSecurity_KeysAndBodiesAreNotLogged(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.post(mug, key, "customer-4711")
 	w.post(mug, key, "customer-4711")

@@ -8,7 +8,7 @@ import (
 
 // The rows are those of the project's list of attacks.
 
-func TestSecurity01TwoOwnersWithTheSameKeyAndBodyGetTwoItems(t *testing.T) {
+func TestSecurity_TwoOwnersWithTheSameKeyAndBodyGetTwoItems(t *testing.T) {
 	w := newWorld(t, Config{Tenant: func(r *http.Request) string { return r.Header.Get("X-Owner") }})
 	alice := w.post(mug, key, "k1", "X-Owner", "alice")
 	bob := w.post(mug, key, "k1", "X-Owner", "bob")
@@ -26,7 +26,7 @@ func TestSecurity01TwoOwnersWithTheSameKeyAndBodyGetTwoItems(t *testing.T) {
 	}
 }
 
-func TestSecurity03ARefusedBodyDoesNotTakeAKey(t *testing.T) {
+func TestSecurity_ARefusedBodyDoesNotTakeAKey(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.post(`{"sku":""}`, key, "k1").want(t, 400, "VALIDATION_ERROR")
 	if n := w.count("onlyonce_records"); n != 0 {
@@ -37,7 +37,7 @@ func TestSecurity03ARefusedBodyDoesNotTakeAKey(t *testing.T) {
 	}
 }
 
-func TestSecurity07BodiesThatReadersMayUnderstandDifferentlyAreRefused(t *testing.T) {
+func TestSecurity_BodiesThatReadersMayUnderstandDifferentlyAreRefused(t *testing.T) {
 	w := newWorld(t, Config{})
 	rest := `"title":"t","status":"active"}`
 	for _, body := range []string{
@@ -51,7 +51,7 @@ func TestSecurity07BodiesThatReadersMayUnderstandDifferentlyAreRefused(t *testin
 	w.post("{\"sku\":\"a\u0308\","+rest, key, "k1").want(t, 409, "IDEMPOTENCY_KEY_CONFLICT")
 }
 
-func TestSecurity09OneKeyHeaderOrNone(t *testing.T) {
+func TestSecurity_OneKeyHeaderOrNone(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.post(mug, key, "a", key, "b").want(t, 400, "IDEMPOTENCY_KEY_INVALID")
 	w.post(mug, key, "a", key, "").want(t, 400, "IDEMPOTENCY_KEY_INVALID")
@@ -76,7 +76,7 @@ func TestAPageOfAnotherOriginCanNotWrite(t *testing.T) {
 	}
 }
 
-func TestSecurity19AllThatClientsSayIsBoundNotPasted(t *testing.T) {
+func TestSecurity_AllThatClientsSayIsBoundNotPasted(t *testing.T) {
 	w := newWorld(t, Config{})
 	evil := `x'); DROP TABLE items_items; --`
 	got := w.post(`{"sku":"`+evil+`","title":"t","status":"active"}`, key, "k1")
@@ -86,7 +86,7 @@ func TestSecurity19AllThatClientsSayIsBoundNotPasted(t *testing.T) {
 	w.send("GET", base+"/1%20OR%201=1", "").want(t, 404, "NOT_FOUND")
 }
 
-func TestSecurity20AConflictNeverEchoesTheFirstAnswer(t *testing.T) {
+func TestSecurity_AConflictNeverEchoesTheFirstAnswer(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.post(`{"sku":"SECRET","title":"t","status":"active","brand":"ACME"}`, key, "k1")
 	got := w.post(mug, key, "k1")

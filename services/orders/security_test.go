@@ -35,7 +35,7 @@ func TestAReadThatFailsLeaksNothing(t *testing.T) {
 	})
 }
 
-func TestSecurity17KeysAreNotLogged(t *testing.T) {
+func TestSecurity_KeysAreNotLogged(t *testing.T) {
 	w := newWorld(t)
 	w.place("secret-key")
 	w.place("secret-key")
@@ -48,7 +48,7 @@ func TestSecurity17KeysAreNotLogged(t *testing.T) {
 	}
 }
 
-func TestSecurity19AllThatClientsSayIsBoundNotPasted(t *testing.T) {
+func TestSecurity_AllThatClientsSayIsBoundNotPasted(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		for n, text := range []string{`'; DROP TABLE orders_orders; --`, `" OR "1"="1`, `\`, `%`, `🙂`, `?`, `$1`} {
 			body := strings.Replace(two, "PO-7", strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(text), 1)

@@ -66,7 +66,7 @@ func TestATenantWithoutATokenMayBeNamedWhereAnonymousCallersAreAllowed(t *testin
 	w.send("GET", "/orders", "", "X-Tenant-ID", "a", "X-Tenant-ID", "b").want(t, 400, "validation_error")
 }
 
-func TestSecurity01ATenantNeverSeesAnothersOrdersKeysOrResults(t *testing.T) {
+func TestSecurity_ATenantNeverSeesAnothersOrdersKeysOrResults(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		acme := w.place("k1", "X-Tenant-ID", "acme")
 		globex := w.place("k1", "X-Tenant-ID", "globex")

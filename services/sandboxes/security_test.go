@@ -10,7 +10,7 @@ import (
 
 // The rows are those of the project's list of attacks.
 
-func TestSecurity01TwoOwnersWithTheSameKeyAndBodyGetTwoSandboxes(t *testing.T) {
+func TestSecurity_TwoOwnersWithTheSameKeyAndBodyGetTwoSandboxes(t *testing.T) {
 	w := newWorld(t)
 	seen := map[string]string{}
 	for _, call := range [][2]string{{"a", "b-c"}, {"a-b", "c"}, {"ab", "c"}, {"a", "bc"}, {"A", "bc"}, {"a.b", "c"}} {
@@ -22,7 +22,7 @@ func TestSecurity01TwoOwnersWithTheSameKeyAndBodyGetTwoSandboxes(t *testing.T) {
 	}
 }
 
-func TestSecurity01ATokensOwnerCanNotBeNamedByAnAnonymousCaller(t *testing.T) {
+func TestSecurity_ATokensOwnerCanNotBeNamedByAnAnonymousCaller(t *testing.T) {
 	w := newWorld(t, withTokens(t, true))
 	first := w.send("POST", "/v1/sandboxes", `{}`, "Authorization", "Bearer ada-secret", key, "k1")
 	w.send("POST", "/v1/sandboxes", `{}`, "X-Owner", "ada", key, "k1").want(t, 401, "unauthorized")
@@ -31,7 +31,7 @@ func TestSecurity01ATokensOwnerCanNotBeNamedByAnAnonymousCaller(t *testing.T) {
 	}
 }
 
-func TestSecurity02AReplayNeedsATokenThatIsStillGood(t *testing.T) {
+func TestSecurity_AReplayNeedsATokenThatIsStillGood(t *testing.T) {
 	w := newWorld(t, withTokens(t, false))
 	if got := w.send("POST", "/v1/sandboxes", `{}`, "Authorization", "Bearer bob-other", key, "k1"); got.Status != 201 {
 		t.Fatal(got.Body)
@@ -44,7 +44,7 @@ func TestSecurity02AReplayNeedsATokenThatIsStillGood(t *testing.T) {
 	w.send("POST", "/v1/sandboxes", `{}`, "Authorization", "Bearer bob-other", key, "k1").want(t, 401, "unauthorized")
 }
 
-func TestSecurity03ARefusedRequestDoesNotTakeAKey(t *testing.T) {
+func TestSecurity_ARefusedRequestDoesNotTakeAKey(t *testing.T) {
 	w := newWorld(t, withTokens(t, false))
 	w.send("POST", "/v1/sandboxes", `{}`, key, "k1").want(t, 401, "unauthorized")
 	w.send("POST", "/v1/sandboxes", `{"ttl":-1}`, "Authorization", "Bearer ada-secret", key, "k1").want(t, 400, "validation_error")
@@ -55,7 +55,7 @@ func TestSecurity03ARefusedRequestDoesNotTakeAKey(t *testing.T) {
 	w.create(`{}`, "Authorization", "Bearer ada-secret", key, "k1")
 }
 
-func TestSecurity07BodiesThatReadersMayUnderstandDifferentlyAreRefused(t *testing.T) {
+func TestSecurity_BodiesThatReadersMayUnderstandDifferentlyAreRefused(t *testing.T) {
 	w := newWorld(t)
 	for _, body := range []string{`{"ttl":60,"ttl":0}`, `{"ttl":60,"TTL":0}`, `{"ttl":60,"\u0074tl":0}`, "{\"profile\":\"python-default\xff\"}", `{"profile":"\udc00"}`, `{"ttl":1e400}`, `{"ttl":60}{}`} {
 		w.send("POST", "/v1/sandboxes", body).want(t, 400, "validation_error")
@@ -65,14 +65,14 @@ func TestSecurity07BodiesThatReadersMayUnderstandDifferentlyAreRefused(t *testin
 	w.send("POST", "/v1/sandboxes", `{"ttl":61}`, key, "k1").want(t, 409, "conflict")
 }
 
-func TestSecurity13ABodyWithoutEndIsCutOff(t *testing.T) {
+func TestSecurity_ABodyWithoutEndIsCutOff(t *testing.T) {
 	w := newWorld(t)
 	endless := strings.Repeat(" ", maxBody) + `{}`
 	w.send("POST", "/v1/sandboxes", endless, key, "k1").want(t, 413, "body_too_large")
 	w.create(`{}`, key, "k1")
 }
 
-func TestSecurity17KeysAndTokensAreNotLoggedAndLinesCanNotBeForged(t *testing.T) {
+func TestSecurity_KeysAndTokensAreNotLoggedAndLinesCanNotBeForged(t *testing.T) {
 	w := newWorld(t, withTokens(t, true))
 	w.create(`{}`, "Authorization", "Bearer ada-secret", key, "customer-4711")
 	w.send("POST", "/v1/sandboxes", `{"ttl":1}`, "Authorization", "Bearer ada-secret", key, "customer-4711")
@@ -116,7 +116,7 @@ func TestAPageOfAnotherOriginCanNotWrite(t *testing.T) {
 	w.create(`{}`, key, "k1", "Sec-Fetch-Site", "same-origin")
 }
 
-func TestSecurity19AllThatCallersSayIsBoundNotPasted(t *testing.T) {
+func TestSecurity_AllThatCallersSayIsBoundNotPasted(t *testing.T) {
 	w := newWorld(t)
 	w.create(`{}`)
 	for _, evil := range []string{`x' OR '1'='1`, `x"; DROP TABLE sandboxes_sandboxes; --`} {
@@ -129,7 +129,7 @@ func TestSecurity19AllThatCallersSayIsBoundNotPasted(t *testing.T) {
 	}
 }
 
-func TestSecurity20AConflictNeverEchoesTheFirstAnswer(t *testing.T) {
+func TestSecurity_AConflictNeverEchoesTheFirstAnswer(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`, key, "k1")
 	got := w.send("POST", "/v1/sandboxes", `{"ttl":60}`, key, "k1")
@@ -160,7 +160,7 @@ func TestNoWorkspaceIsOutsideItsDirectory(t *testing.T) {
 	w.exec("DELETE FROM sandboxes_sandboxes")
 }
 
-func TestSecurity15SessionsOfAnOwnerAreLimited(t *testing.T) {
+func TestSecurity_SessionsOfAnOwnerAreLimited(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxSessions = 2 })
 	var ids []string
 	for range 3 {

@@ -129,7 +129,7 @@ func TestATokenThatIsRightNamesItsTenant(t *testing.T) {
 	}
 }
 
-func TestSecurity01ATokenThatIsNotRightNamesNobody(t *testing.T) {
+func TestSecurity_ATokenThatIsNotRightNamesNobody(t *testing.T) {
 	v, log := newVerifier(t, fixed(published))
 	right := sign(ecKey, jose.ES256, "ec", claims(nil))
 	head, rest, _ := strings.Cut(right, ".")
@@ -195,7 +195,7 @@ func signBytes(claims string) string {
 
 // JSON readers put U+FFFD in place of each of these, and would make one tenant of
 // several.
-func TestSecurity01ClaimsThatAreNotUnicodeNameNobody(t *testing.T) {
+func TestSecurity_ClaimsThatAreNotUnicodeNameNobody(t *testing.T) {
 	v, _ := newVerifier(t, fixed(published))
 	for _, org := range []string{`\ud800`, `\ud801`, `\udfff`, `acme\ud800`, "\xff", "\xfe", "acme\xc3", `\ufffd`, "\ufffd"} {
 		token := signBytes(fmt.Sprintf(`{"iss":"https://id/","aud":"api","exp":%d,"org":"%s"}`, time.Now().Add(time.Minute).Unix(), org))

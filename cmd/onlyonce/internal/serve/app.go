@@ -139,7 +139,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 	}
 	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
 		FingerprintSecret: a.secret,
-		Tenant:            tenant, Keep: cfg.itemsKeyTTL, PurgeEvery: -1, Lease: cfg.lease,
+		Tenant:            tenant, Keep: cfg.itemsKeep, PurgeEvery: -1, Lease: cfg.lease,
 		Observer: a.counts.items.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
 	}); err != nil {
 		return err
@@ -150,7 +150,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 	}
 	a.sandboxes, err = sandboxes.New(ctx, a.store.DB, a.store.Store, sandboxes.Config{
 		Dir:  filepath.Join(cfg.data, "workspaces"),
-		Keep: cfg.sandboxesKeyTTL, MaxExtend: cfg.sandboxesMaxExtend, MaxSessions: cfg.sandboxesMaxSessions, IdleTimeout: cfg.sandboxesIdleTimeout,
+		Keep: cfg.sandboxesKeep, MaxExtend: cfg.sandboxesMaxExtend, MaxSessions: cfg.sandboxesMaxSessions, IdleTimeout: cfg.sandboxesIdleTimeout,
 		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		FingerprintSecret: a.secret,

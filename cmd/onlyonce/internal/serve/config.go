@@ -24,9 +24,9 @@ type config struct {
 	storeFile  string
 	secretFile string
 
-	itemsKeyTTL time.Duration
+	itemsKeep time.Duration
 
-	sandboxesKeyTTL      time.Duration
+	sandboxesKeep        time.Duration
 	sandboxesMaxExtend   int64 // seconds
 	sandboxesMaxSessions int64
 	sandboxesIdleTimeout time.Duration
@@ -62,8 +62,8 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); one on a server is that of the orders, and the items and sandboxes stay in --data")
 	f.StringVar(&c.storeFile, "store-file", "", "`file` that holds the URL of the store, instead of --store: a password on the command line can be read by every user of the machine")
 	f.StringVar(&c.secretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all servers on it (default: for sqlite: a generated one, PATH.secret; for a server none)")
-	f.DurationVar(&c.itemsKeyTTL, "items-key-ttl", time.Hour, "how long the items API remembers a key")
-	f.DurationVar(&c.sandboxesKeyTTL, "sandboxes-key-ttl", 24*time.Hour, "how long the sandboxes API remembers a key")
+	f.DurationVar(&c.itemsKeep, "items-keep", time.Hour, "how long the items API remembers a key")
+	f.DurationVar(&c.sandboxesKeep, "sandboxes-keep", 24*time.Hour, "how long the sandboxes API remembers a key")
 	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", 86400, "largest extend_by, in `seconds`")
 	f.Int64Var(&c.sandboxesMaxSessions, "sandboxes-max-sessions", 1000, "most sandbox sessions of an owner at a time")
 	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", 10*time.Minute, "how long a session lasts without a keepalive")
@@ -128,8 +128,8 @@ func (c *config) complete(cmd *cobra.Command) error {
 	}
 	durations := c.orders.durations()
 	maps.Copy(durations, map[string]time.Duration{
-		"items-key-ttl":          c.itemsKeyTTL,
-		"sandboxes-key-ttl":      c.sandboxesKeyTTL,
+		"items-keep":             c.itemsKeep,
+		"sandboxes-keep":         c.sandboxesKeep,
 		"sandboxes-idle-timeout": c.sandboxesIdleTimeout,
 		"lease":                  c.lease,
 		"shutdown-timeout":       c.shutdownTimeout,

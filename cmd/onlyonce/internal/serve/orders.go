@@ -13,7 +13,7 @@ import (
 
 // An ordersConfig is what serve's flags and environment say of the orders API.
 type ordersConfig struct {
-	keyTTL       time.Duration
+	keep         time.Duration
 	lease        time.Duration
 	maxWait      time.Duration
 	keepFailures bool
@@ -24,7 +24,7 @@ type ordersConfig struct {
 
 func (c *ordersConfig) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.DurationVar(&c.keyTTL, "orders-key-ttl", 24*time.Hour, "how long the orders API remembers a key")
+	f.DurationVar(&c.keep, "orders-keep", 24*time.Hour, "how long the orders API remembers a key")
 	f.DurationVar(&c.lease, "orders-lease", 30*time.Second, "how long a running orders command may take")
 	f.DurationVar(&c.maxWait, "orders-max-wait", 10*time.Second, "the most that a client's \"Prefer: wait=N\" is granted by the orders API")
 	f.StringVar(&c.broker, "broker", "", "`URL` of the broker between the orders API and its consumer, nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672 (default: none, the store delivers the events in this process)")
@@ -35,7 +35,7 @@ func (c *ordersConfig) addFlags(cmd *cobra.Command) {
 
 // durations are those that have to be in the usual bounds, by flag.
 func (c *ordersConfig) durations() map[string]time.Duration {
-	return map[string]time.Duration{"orders-key-ttl": c.keyTTL, "orders-lease": c.lease, "orders-max-wait": c.maxWait}
+	return map[string]time.Duration{"orders-keep": c.keep, "orders-lease": c.lease, "orders-max-wait": c.maxWait}
 }
 
 // check refuses nonsense.
@@ -54,7 +54,7 @@ func (a *app) makeOrders(ctx context.Context, cfg config, log *slog.Logger) (err
 	a.metrics.Registry.MustRegister(events)
 	a.orders, err = orders.New(ctx, a.ordersIn.DB, a.ordersIn.Store, a.ordersIn.Outbox(), orders.Config{
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
-		Keep: cfg.orders.keyTTL, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
+		Keep: cfg.orders.keep, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
 		FingerprintSecret: a.inOrders,
 		PurgeEvery:        -1, MaxAttempts: cfg.orders.maxAttempts,
 		Broker: cfg.orders.broker, BrokerName: cfg.orders.brokerName,

@@ -38,7 +38,7 @@ func TestTheDeadlineOfABodyIsLiftedAtItsEnd(t *testing.T) {
 	}), time.Hour).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/", strings.NewReader("body")))
 }
 
-func TestSecurity14AClientThatSendsItsBodySlowlyIsCutOff(t *testing.T) {
+func TestSecurity_AClientThatSendsItsBodySlowlyIsCutOff(t *testing.T) {
 	readError := make(chan error, 1)
 	srv := httptest.NewServer(limitBody(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, err := io.ReadAll(r.Body)

@@ -86,7 +86,7 @@ func who(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s", r.Header.Get("X-Forwarded-Proto"), r.Header.Get("Idempotency-Attempt"))
 }
 
-func TestSecurity23ClientsComeByTLSAndByHTTP2(t *testing.T) {
+func TestSecurity_ClientsComeByTLSAndByHTTP2(t *testing.T) {
 	ca := newAuthority(t)
 	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, who), Guard: newGuard(onlyonce.Config{}), Idempotency: single}}, proxy.Config{})
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -114,7 +114,7 @@ func TestSecurity23ClientsComeByTLSAndByHTTP2(t *testing.T) {
 	}
 }
 
-func TestSecurity23WhatIsNotTLSOrNotTrustedIsRefused(t *testing.T) {
+func TestSecurity_WhatIsNotTLSOrNotTrustedIsRefused(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })}}, proxy.Config{})
 	addr := serveTLS(t, p, &tls.Config{Certificates: []tls.Certificate{ca.issue("proxy")}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert})
@@ -137,7 +137,7 @@ func TestSecurity23WhatIsNotTLSOrNotTrustedIsRefused(t *testing.T) {
 	}
 }
 
-func TestSecurity23AmbiguousRequestsAreRefusedInsideTLS(t *testing.T) {
+func TestSecurity_AmbiguousRequestsAreRefusedInsideTLS(t *testing.T) {
 	ca := newAuthority(t)
 	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })}}, proxy.Config{})
 	addr := serveTLS(t, p, &tls.Config{Certificates: []tls.Certificate{ca.issue("proxy")}})
@@ -156,7 +156,7 @@ func TestSecurity23AmbiguousRequestsAreRefusedInsideTLS(t *testing.T) {
 	}
 }
 
-func TestSecurity23TheUpstreamIsVerifiedAndKnowsTheProxy(t *testing.T) {
+func TestSecurity_TheUpstreamIsVerifiedAndKnowsTheProxy(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	for _, h2 := range []bool{false, true} {
 		var handshakes atomic.Int32
