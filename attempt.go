@@ -15,8 +15,9 @@ import (
 // maxErrorText bounds the text of an error that a record keeps, in bytes.
 const maxErrorText = 2 << 10
 
-// An Attempt is one try at a command: it holds the command, or carries what an
-// earlier one answered. Its methods are safe for concurrent use.
+// An Attempt is one attempt at a command. It either holds the command or
+// carries the result of an earlier attempt. Its methods are safe for concurrent
+// use.
 type Attempt struct {
 	guard    *Guard
 	req      Request
@@ -56,7 +57,8 @@ func (a *Attempt) given(rec Record) {
 	a.lease.until = a.sent.Add(a.lease.full)
 }
 
-// Current returns the attempt that runs the function that was given ctx, or nil.
+// Current returns the attempt that runs the function to which ctx was passed,
+// or nil.
 func Current(ctx context.Context) *Attempt {
 	a, _ := ctx.Value(attemptKey{}).(*Attempt)
 	return a
@@ -65,24 +67,24 @@ func Current(ctx context.Context) *Attempt {
 type attemptKey struct{}
 
 // Fence returns the attempt's fence: a number higher than that of every earlier
-// attempt at the command. A row that remembers the highest it has seen can
-// refuse what a lost attempt still writes.
+// attempt at the command. A row that stores the highest fence it has seen can
+// reject later writes of an attempt that lost its lease.
 func (a *Attempt) Fence() int64 { return a.Record().Fence }
 
-// Number counts the attempts at the command; the first is 1.
+// Number returns the number of the attempt; the first is 1.
 func (a *Attempt) Number() int { return a.Record().Attempt }
 
-// SetRef names what the command made, in the application's words; the record
-// keeps it with the result.
+// SetRef sets the application's name for what the command created, such as an
+// order number. The record keeps it with the result.
 func (a *Attempt) SetRef(ref string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ref = ref
 }
 
-// SetStatus gives the result an HTTP status, for operators and for who replays
-// it as an HTTP answer. httponce does that by itself. SetStatus panics if status does
-// not fit into 32 bits.
+// SetStatus sets the HTTP status of the result, for operators and for code that
+// replays it as an HTTP response. httponce sets it by itself. SetStatus panics
+// if status does not fit into 32 bits.
 func (a *Attempt) SetStatus(status int) {
 	if !storable(status) {
 		panic(fmt.Sprintf("onlyonce: SetStatus(%d): write an HTTP status, or 0 for none", status))
@@ -92,34 +94,34 @@ func (a *Attempt) SetStatus(status int) {
 	a.status = int32(status) // it was checked
 }
 
-// Key derives a key for a step of the command: 32 hexadecimal digits, the same on
-// every attempt, others for every other command and step. Hand it to
-// a downstream API as its Idempotency-Key.
+// Key derives a key for a step of the command. It has 32 hexadecimal digits, is
+// the same on every attempt, and differs for every other command and step. Send
+// it to a downstream API as the Idempotency-Key.
 func (a *Attempt) Key(step string) string {
 	id := a.req.ID.Hash()
 	sum := Fingerprint([]byte("onlyonce step"), id[:], []byte(step))
 	return hex.EncodeToString(sum[:sha256.Size/2])
 }
 
-// Record returns the record as the attempt last knew it. Its slices and maps
-// are not to be modified.
+// Record returns the record as the attempt last saw it. Its slices and maps
+// must not be modified.
 func (a *Attempt) Record() Record {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.rec
 }
 
-// Replayed reports whether an earlier attempt answered.
+// Replayed reports whether the result is from an earlier attempt.
 func (a *Attempt) Replayed() bool { return a.replayed }
 
-// Result returns the stored result and true if the command is settled: it is to
-// be replayed, and the attempt needs no Settle. See also Err.
+// Result returns the stored result and true if the command is settled. The
+// result is then to be replayed, and the attempt needs no Settle. See also Err.
 func (a *Attempt) Result() (Result, bool) {
 	rec := a.Record()
 	return rec.Result, rec.State != StateProcessing
 }
 
-// Err returns ErrFailed with the stored text if what is to be replayed is a kept
+// Err returns ErrFailed with the stored text if the attempt replays a stored
 // failure, otherwise nil.
 func (a *Attempt) Err() error {
 	rec := a.Record()
@@ -129,19 +131,21 @@ func (a *Attempt) Err() error {
 	return fmt.Errorf("onlyonce: %w: %s", ErrFailed, rec.Error)
 }
 
-// Settle ends an attempt that holds the command; a zero s.Keep means the
-// Request's Keep, or the Guard's. It outlives ctx's cancellation and, when the store fails, tries
-// again until the lease would end. It returns ErrLost if another attempt took over, and
-// ErrUnavailable if the store stayed away: the command has run, its answer may
-// be given, but it is not recorded. Then, and also after an error of the store,
-// the attempt is over and its contexts have ended.
+// Settle ends an attempt that holds the command. A zero s.Keep means the
+// Request's Keep, or the Guard's. Settle continues after ctx is canceled and,
+// if the store fails, retries until the lease would end. It returns ErrLost if
+// another attempt took over. It returns ErrUnavailable if the store stayed
+// unreachable: the command has run and its response may be sent, but it is not
+// recorded. In both cases, and after any other error of the store, the attempt
+// is over and its contexts have ended.
 //
-// An attempt is settled by one call. Another one gets an error and changes nothing;
-// while the first is under way, that error is ErrInFlight. A settlement that
-// Settlement.Check rejects is an error, too, and the attempt goes on.
+// An attempt is settled by one call. A second call returns an error and changes
+// nothing; while the first is in progress, that error is ErrInFlight. A
+// settlement that Settlement.Check rejects is also an error, and the attempt
+// continues.
 //
-// A release keeps the record, as failed, if it has steps: a later attempt must
-// not run them again.
+// If the record has steps, releasing the command keeps the record as failed,
+// because a later attempt must not run those steps again.
 func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("onlyonce: settle: %w", err)
@@ -195,7 +199,8 @@ func (a *Attempt) complete(s Settlement) Settlement {
 	return s
 }
 
-// settle asks the store until it answers or the lease would end.
+// settle retries until the store has settled the attempt or the lease would
+// end.
 func (a *Attempt) settle(ctx context.Context, s Settlement) error {
 	ctx, stop := a.settleContext(ctx)
 	defer stop()
@@ -210,7 +215,7 @@ func (a *Attempt) settle(ctx context.Context, s Settlement) error {
 	}
 }
 
-// note makes the attempt's record what the settlement made of it, and tells the
+// note updates the attempt's record to the settlement and notifies the
 // observer.
 func (a *Attempt) note(ctx context.Context, s Settlement, err error) {
 	a.mu.Lock()
@@ -239,7 +244,7 @@ func (a *Attempt) hold() Hold {
 	return Hold{ID: a.req.ID, Owner: a.rec.Owner, Fence: a.rec.Fence}
 }
 
-// cut shortens text to what a record keeps, between two characters.
+// cut shortens text to the length that a record keeps, at a character boundary.
 func cut(text string) string {
 	if len(text) <= maxErrorText {
 		return text

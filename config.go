@@ -8,34 +8,34 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
-// A Config says how a Guard treats its commands. The zero Config is usable.
+// A Config controls how a Guard runs its commands. The zero Config is usable.
 type Config struct {
 	Lease        time.Duration // how long a hold lasts without renewal, and how long a transaction of DoTx may take; default 30s; renewed every third of it
 	Keep         time.Duration // how long a settled record stays; default 24h
-	Wait         time.Duration // how long a duplicate waits for a running attempt; 0: it is refused at once
-	KeepFailures bool          // replay a failure instead of running again
-	HoldUnknown  bool          // refuse a command whose outcome is unknown until someone resolves it, instead of running again
+	Wait         time.Duration // how long a duplicate waits for a running attempt; 0: it is rejected at once
+	KeepFailures bool          // replay a failure instead of running the command again
+	HoldUnknown  bool          // reject a command whose outcome is unknown until someone resolves it, instead of running it again
 
-	// Reconcile is asked first when a command's outcome is unknown: it looks
-	// at the world and says what became of the attempt that left r. A
-	// completed or failed Settlement is stored and counts from then on; the
-	// zero Settlement runs the command again; StateUnknown, or an error,
-	// refuses it with ErrUnknown, and so does a Settlement that
-	// Settlement.Check rejects. Only one Reconcile runs for a command at a
-	// time.
+	// Reconcile is called first when a command's outcome is unknown. It finds
+	// out, for example from a downstream system, what became of the attempt
+	// that left r. A completed or failed Settlement is stored and is the
+	// command's outcome from then on. The zero Settlement runs the command
+	// again. StateUnknown, an error, or a Settlement that Settlement.Check
+	// rejects makes the request fail with ErrUnknown. Only one Reconcile runs
+	// for a command at a time.
 	Reconcile func(ctx context.Context, r Record) (Settlement, error)
 
 	Observer Observer // nil: none
 
-	MaxWaiters      int // how many callers may wait in all; default 4096; more are refused at once
-	MaxWaitersPerID int // how many may wait for one command; default 256
+	MaxWaiters      int // how many callers may wait in total; default 4096; more are rejected at once
+	MaxWaitersPerID int // how many callers may wait for one command; default 256
 }
 
 // shortestLease leaves room for three renewals over a slow network.
 const shortestLease = 10 * time.Millisecond
 
-// withDefaults returns the Config with its zero fields filled in, and panics on
-// nonsense.
+// withDefaults returns the Config with its zero fields filled in. It panics on
+// an invalid value.
 func (c Config) withDefaults() Config {
 	c.Lease = defaults.Positive("onlyonce: Config.Lease", c.Lease, 30*time.Second)
 	c.Keep = defaults.Positive("onlyonce: Config.Keep", c.Keep, 24*time.Hour)

@@ -5,14 +5,16 @@ import (
 	"time"
 )
 
-// Context returns the context for what the attempt runs: it carries ctx's values
-// and the attempt, but not ctx's cancellation. The returned function ends it.
+// Context returns the context for the function that the attempt runs. It
+// carries ctx's values and the attempt, but not ctx's cancellation. The
+// returned function ends it.
 //
-// All contexts of an attempt live by its one lease. While any of them lives, the
-// lease is renewed every third of it. When the lease is lost, or was not renewed
-// in time less a margin of a quarter, all of them end with the cause ErrLost, and
-// so does one that is made afterwards. Settle ends all of them, too; SettleTx
-// ends the renewals, but no context, for it is called by what runs in one.
+// All contexts of an attempt depend on its one lease. While any of them is in
+// use, the lease is renewed after each third of its length. When the lease is
+// lost, or is not renewed before its last quarter begins, all of them end with
+// the cause ErrLost. A context that is created afterwards has ended with that
+// cause, too. Settle also ends all of them. SettleTx ends the renewals but no
+// context, because it is called from a function that runs in one.
 func (a *Attempt) Context(ctx context.Context) (context.Context, context.CancelFunc) {
 	l := &a.lease
 	l.mu.Lock()

@@ -7,30 +7,33 @@ import (
 	"fmt"
 )
 
-// An Answer is what a command answered: now, or the first time.
+// An Answer is the result of a command, either of this run or replayed from an
+// earlier one.
 type Answer[T any] struct {
 	Value    T
-	Status   int    // the HTTP status that the attempt gave its result, or 0: see Attempt.SetStatus
-	Ref      string // what the command made: see Attempt.SetRef
+	Status   int    // the HTTP status that the attempt set, or 0: see Attempt.SetStatus
+	Ref      string // names what the command created: see Attempt.SetRef
 	Replayed bool
-	Attempt  int // the attempt that answered; the first is 1
+	Attempt  int // the attempt that produced the result; the first is 1
 }
 
 // Do runs fn once for req and gives every later caller the answer of that run.
-// The value is stored as JSON: what JSON does not carry, a repeat does not get.
+// The value is stored as JSON, so a repeat does not get what JSON cannot
+// represent.
 //
 // fn's context carries ctx's values and the attempt (see Current), but not
-// ctx's cancellation: a caller that goes away does not stop the command. It
-// ends with the cause ErrLost when the lease is lost.
+// ctx's cancellation: a caller that disconnects does not stop the command. When
+// the lease is lost, the context ends with the cause ErrLost.
 //
-// If fn returns an error, the command failed and the next caller runs it again,
-// but for Final errors and Config.KeepFailures: then a repeat gets ErrFailed.
-// After a panic, an Unknown error, or an error after its context ended, the
-// outcome is unknown: see Config.HoldUnknown and Config.Reconcile.
+// If fn returns an error, the command has failed, and the next caller runs it
+// again. With a Final error or Config.KeepFailures, a repeat gets ErrFailed
+// instead. After a panic, an Unknown error, or an error returned after fn's
+// context ended, the outcome is unknown: see Config.HoldUnknown and
+// Config.Reconcile.
 //
-// Do itself returns ErrMismatch, InFlightError, ErrUnknown and ErrUnavailable as
-// Guard.Begin does, and ErrLost if fn ran while another attempt took over. It
-// panics, before anything is claimed, if g or fn is nil.
+// Do itself returns ErrMismatch, InFlightError, ErrUnknown and ErrUnavailable
+// as Guard.Begin does. It returns ErrLost if another attempt took over while fn
+// ran. If g or fn is nil, it panics before anything is claimed.
 func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Context) (T, error)) (Answer[T], error) {
 	need("Do", g != nil, needGuard)
 	need("Do", fn != nil, needFunction)
@@ -58,20 +61,21 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 	return answer(a, value), nil
 }
 
-// DoTx is Do for a command whose rows live in the store's own database: fn's
-// rows and the answer are committed together, or neither.
+// DoTx is Do for a command whose rows are in the store's own database: fn's
+// rows and the answer are committed together, or neither is.
 //
-// When fn returns an error or panics, its rows are rolled back, so that the
-// outcome is known: after an error the command failed, after a panic nothing is
-// recorded. No lease is held: fn's context ends after one lease, and so does
-// the wait for a turn. If the database asks for it, fn runs again in a new
-// transaction.
+// When fn returns an error or panics, its rows are rolled back, so the outcome
+// is known. After an error, the command has failed; after a panic, nothing is
+// recorded. No lease is held. The wait for a turn is limited to one lease, and
+// so is the time that fn may run: its context ends then. If the database
+// requires a retry, fn runs again in a new transaction.
 //
-// fn must not commit or roll back the transaction, nor use it after it has
-// returned, when it may be another's. Where the database has one writer, as
-// SQLite has, a function that ignores its context keeps all others waiting;
-// one that calls Do or DoTx itself must pass its own context on, not its
-// caller's, and then gets an error instead of waiting for itself.
+// fn must not commit or roll back the transaction. It must not use it after
+// returning, because the transaction may then belong to another caller. In a
+// database with a single writer, such as SQLite, a function that ignores its
+// context makes all others wait. A function that calls Do or DoTx must pass on
+// its own context rather than its caller's. It then gets an error instead of
+// waiting for itself.
 func DoTx[T, TX any](ctx context.Context, g *TxGuard[TX], req Request, fn func(context.Context, TX) (T, error)) (Answer[T], error) {
 	need("DoTx", g != nil, needTxGuard)
 	need("DoTx", fn != nil, needFunction)
@@ -89,7 +93,7 @@ func DoTx[T, TX any](ctx context.Context, g *TxGuard[TX], req Request, fn func(c
 	return answer(a, value), nil
 }
 
-// What a call of this package can't do without.
+// These name the required arguments in the text of a panic.
 const (
 	needGuard    = "a Guard: pass what New returns"
 	needTxGuard  = "a TxGuard: pass what NewTx returns"
@@ -104,8 +108,8 @@ func need(verb string, there bool, what string) {
 	}
 }
 
-// settlement says how an attempt ended whose function returned value and err; a
-// value that can't be stored leaves it in the state given.
+// settlement returns the settlement of an attempt whose function returned value
+// and err. If the value can't be stored, its state is unstorable.
 func settlement[T any](ctx context.Context, value T, err error, unstorable State) (Settlement, error) {
 	if err != nil {
 		return failure(ctx, err), err
@@ -118,7 +122,8 @@ func settlement[T any](ctx context.Context, value T, err error, unstorable State
 	return Settlement{State: StateCompleted, Result: Result{Body: body}}, nil
 }
 
-// failure says how an attempt ended whose function returned err under ctx.
+// failure returns the settlement of an attempt whose function returned err
+// under ctx.
 func failure(ctx context.Context, err error) Settlement {
 	var v *markedError
 	switch {
@@ -147,8 +152,8 @@ func replay[T any](ctx context.Context, a *Attempt) (Answer[T], error) {
 	return answer(a, value), nil
 }
 
-// settleUnfinished is deferred by whoever runs a caller's function: if that
-// panicked or ended its goroutine, nobody knows what happened.
+// settleUnfinished is deferred by code that runs a caller's function. If the
+// function panicked or ended its goroutine, the outcome is unknown.
 func (a *Attempt) settleUnfinished(ctx context.Context) {
 	p := recover()
 	if !a.lease.ended() {

@@ -1,5 +1,5 @@
-// Package onlyonce makes asking again safe: a command that is sent many times
-// runs once, and everyone who asks gets the same answer.
+// Package onlyonce makes retries safe: a command that is sent many times runs
+// once, and every caller gets the same answer.
 //
 //	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
 //	req := onlyonce.Request{
@@ -10,20 +10,20 @@
 //		return charge(ctx, body)
 //	})
 //
-// A command is named by its [ID]. A repeat with the same ID gets the stored
-// answer; one whose [Fingerprint] differs is refused with [ErrMismatch]; one
-// that comes while the first still runs waits, as [Config] says, or gets an
-// [InFlightError].
+// An [ID] identifies a command. A repeat with the same ID gets the stored
+// answer. A repeat whose [Fingerprint] differs is rejected with [ErrMismatch].
+// A repeat that arrives while the first request is still running waits if
+// [Config] allows it, or else gets an [InFlightError].
 //
 // # The promise
 //
-// Inside one database transaction ([DoTx]) a command takes effect exactly once.
-// Outside it ([Do]): at most one attempt holds the lease at a time; a finished
-// command is never run again while its record is kept; an attempt whose outcome
-// nobody knows is treated as the caller decided: run again, held for a person
-// ([Config].HoldUnknown), or looked at by a callback ([Config].Reconcile). What a
-// record survives, and what it does not, is in the package comment of the store
-// that keeps it.
+// Inside one database transaction ([DoTx]), a command takes effect exactly
+// once. Outside a transaction ([Do]), at most one attempt holds the lease at a
+// time, and a finished command never runs again while its record is kept. If
+// the outcome of an attempt is unknown, the configuration decides what happens:
+// the command runs again, is held for a person ([Config].HoldUnknown), or is
+// looked up by a callback ([Config].Reconcile). The package comment of each
+// store says which failures its records survive.
 //
 // # States
 //
@@ -31,5 +31,5 @@
 //	   ▲                  │     │                failed     the next claim runs it again, or the failure is replayed
 //	   └── release ───────┘     └─ lease lapsed, unknown    the next claim takes over, or it is held
 //
-// Every later attempt has a higher fence, also after the record was purged.
+// Every later attempt has a higher fence, even after the record was purged.
 package onlyonce

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Guard lets a command run once. It is safe for concurrent use; make one per
-// policy and share it.
+// A Guard makes commands run once. It is safe for concurrent use. Create one
+// per policy and share it.
 type Guard struct {
 	store   Store
 	cfg     Config
@@ -19,7 +19,7 @@ type Guard struct {
 }
 
 // New returns a Guard that keeps its records in store. It panics on a nil store
-// or a Config that makes no sense.
+// or an invalid Config.
 func New(store Store, cfg Config) *Guard {
 	if store == nil {
 		panic("onlyonce: New without a store: pass memstore.New(memstore.Config{}) or another")
@@ -32,11 +32,12 @@ func New(store Store, cfg Config) *Guard {
 	}
 }
 
-// Begin claims a command. The attempt it returns either holds the command, and
-// must then be settled, or carries the stored result (see Attempt.Result). Its
-// errors are ErrMismatch, an InFlightError, ErrUnknown if the command is held,
-// ErrUnavailable with the store's error, and the context's if it ended while
-// the caller waited. Most callers want Do, DoTx or a way in built on them.
+// Begin claims a command. The attempt it returns either holds the command and
+// must be settled, or carries the stored result (see Attempt.Result). Begin
+// returns ErrMismatch, an InFlightError, ErrUnknown if the command is held,
+// ErrUnavailable with the store's error, or the context's error if it ended
+// while the caller waited. Most callers want Do, DoTx or an integration built
+// on them.
 func (g *Guard) Begin(ctx context.Context, req Request) (*Attempt, error) {
 	return g.enter(ctx, req, g.claim)
 }
@@ -44,8 +45,8 @@ func (g *Guard) Begin(ctx context.Context, req Request) (*Attempt, error) {
 // A claimFunc claims a command, either to hold it or to run it in a transaction.
 type claimFunc func(context.Context, *Attempt, Claim) (Record, error)
 
-// enter asks until the command is the caller's, or replayed, or refused: the
-// one place that decides what a record means to a claim.
+// enter claims until the caller holds the command, or it is replayed or
+// rejected. It is the one place that decides what a record means for a claim.
 func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attempt, error) {
 	if err := req.check(); err != nil {
 		return nil, err
@@ -118,10 +119,10 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 	}
 }
 
-// checkRecord rejects a record that can't be the answer to a claim. Another
-// command's record comes from two IDs that share a hash, or from a broken store,
-// and its answer must not be given. A state that this package does not know may
-// come from a newer version of it.
+// checkRecord rejects a record that a claim can't return. A record of another
+// command comes from two IDs with the same hash, or from a broken store, and
+// its result must not be replayed. A state that this package does not know may
+// have been written by a newer version.
 func checkRecord(c Claim, r Record) error {
 	switch {
 	case r.ID != c.ID && !r.Corrupt:
@@ -132,11 +133,11 @@ func checkRecord(c Claim, r Record) error {
 	return nil
 }
 
-// errLate is the error of a claim whose lease could end before what runs under it
-// would notice.
+// errLate is the error of a claim whose lease could end before the function
+// that runs under it would notice.
 var errLate = errors.New("the store took most of the lease to answer: nothing ran")
 
-// What a record means to a claim.
+// These say what a record means for a claim.
 const (
 	decisionRun = iota
 	decisionReplay
@@ -159,8 +160,9 @@ func decide(c Claim, r Record) int {
 	return decisionUnknown
 }
 
-// claim asks the store, and once more when the answer was lost: the store knows
-// its own claim again. A claim that stays in doubt is given back if it was made.
+// claim calls the store, and retries once if the response was lost: the store
+// recognizes a repeated claim. A claim that stays in doubt is released if it
+// was made.
 func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) {
 	rec, err := g.store.Claim(ctx, c)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
@@ -172,7 +174,8 @@ func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) 
 	return rec, err
 }
 
-// claimError says what became of a claim that the store did not answer.
+// claimError returns the error for a claim whose response from the store was
+// lost.
 func claimError(ctx context.Context, err error) error {
 	var own *fnError
 	switch {
@@ -234,7 +237,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	return nil, nil
 }
 
-// refuseUnknown refuses a command that is held.
+// refuseUnknown rejects a request for a command that is held.
 func (g *Guard) refuseUnknown(ctx context.Context, a *Attempt) error {
 	var cause error
 	if a.rec.Corrupt {
@@ -251,12 +254,13 @@ func unknownError(cause error) error {
 	return fmt.Errorf("onlyonce: %w", ErrUnknown)
 }
 
-// Failure returns how an attempt ends whose function returned err: failed, or
-// what Final and Unknown make of it. It is for those who build a way in.
+// Failure returns the settlement of an attempt whose function returned err:
+// failed, or as Final and Unknown have marked it. It is meant for code that
+// builds an integration on Begin.
 func (g *Guard) Failure(err error) Settlement { return failure(context.Background(), err) }
 
-// keepUnknown is how long a record of unknown outcome stays whose request says
-// keep: one that is held stays until someone resolves it.
+// keepUnknown returns how long a record of unknown outcome stays if its request
+// says keep. A record that is held stays until someone resolves it.
 func (g *Guard) keepUnknown(keep time.Duration) time.Duration {
 	if g.cfg.HoldUnknown || g.cfg.Reconcile != nil {
 		return 0
@@ -294,8 +298,8 @@ func newOwner() string {
 	return owner
 }
 
-// A randomStock is a stock of random bytes. Asking the system for each owner would cost
-// more than everything else that a replay does in this package.
+// A randomStock is a buffer of random bytes. A system call for each owner would
+// cost more than all other work of a replay in this package.
 type randomStock struct {
 	room [64 * 16]byte
 	left []byte

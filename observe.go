@@ -12,41 +12,41 @@ import (
 // An Outcome says what was decided about a request, or how an attempt ended.
 type Outcome string
 
-// The outcomes.
+// These are the outcomes.
 const (
-	OutcomeExecuted   Outcome = "executed"   // an attempt completed, or released the command: then Record.State is empty
-	OutcomeReplayed   Outcome = "replayed"   // the stored answer, or a kept failure, was given
-	OutcomeMismatch   Outcome = "mismatch"   // refused: the key was used for a different request
-	OutcomeInFlight   Outcome = "in_flight"  // refused: another attempt is running
+	OutcomeExecuted   Outcome = "executed"   // an attempt completed, or released the command: Record.State is then empty
+	OutcomeReplayed   Outcome = "replayed"   // the stored result or a stored failure was replayed
+	OutcomeMismatch   Outcome = "mismatch"   // rejected: the key was used for a different request
+	OutcomeInFlight   Outcome = "in_flight"  // rejected: another attempt is running
 	OutcomeWaited     Outcome = "waited"     // a caller waited for another attempt; its own outcome follows
 	OutcomeFailed     Outcome = "failed"     // an attempt failed
-	OutcomeUnknown    Outcome = "unknown"    // nobody knows: an attempt ended so, or a request was refused for it
+	OutcomeUnknown    Outcome = "unknown"    // an attempt ended with an unknown outcome, or a request was rejected because of one
 	OutcomeTakenOver  Outcome = "taken_over" // an attempt took over from one whose outcome is unknown
-	OutcomeLost       Outcome = "lost"       // an attempt's lease is another's
-	OutcomeUnrecorded Outcome = "unrecorded" // the answer was given but could not be stored
+	OutcomeLost       Outcome = "lost"       // an attempt lost its lease to another
+	OutcomeUnrecorded Outcome = "unrecorded" // the command ran, but its result could not be stored
 	OutcomePurged     Outcome = "purged"     // expired records were deleted
 	OutcomeCorrupt    Outcome = "corrupt"    // a record could not be read
 )
 
-// An Event tells an Observer of one decision.
+// An Event describes one decision to an Observer.
 type Event struct {
 	Outcome     Outcome
 	Record      Record        // as it stands after the decision; empty for OutcomePurged; not to be modified
-	Fingerprint []byte        // what the caller asked with
-	Duration    time.Duration // since the caller asked, or since the purge began
+	Fingerprint []byte        // the fingerprint of the caller's request
+	Duration    time.Duration // since the caller's request began, or since the purge began
 	Purged      int           // how many records were deleted
 	Err         error         // what went wrong, if something did
 }
 
 // An Observer is called once for every decision, on the goroutine that made it
 // and outside any lock, after the decision has taken effect. The context is the
-// caller's. An Observer must not block: the caller waits for it, but no lease is
-// renewed meanwhile, and nobody else waits. A panic of an Observer's changes nothing:
-// it is recovered, and logged with its stack by slog's default logger.
+// caller's. An Observer must not block: the caller waits for it, and no lease
+// is renewed meanwhile. No other caller waits. A panic in an Observer changes
+// nothing: it is recovered and logged with its stack by slog's default logger.
 type Observer func(context.Context, Event)
 
-// Observe tells the Guard's Observer, if it has one, of a decision that a way in
-// made.
+// Observe passes an event to the Guard's Observer, if it has one. It is for
+// integrations that make decisions of their own.
 func (g *Guard) Observe(ctx context.Context, e Event) {
 	if g.cfg.Observer == nil {
 		return
@@ -59,19 +59,20 @@ func (g *Guard) Observe(ctx context.Context, e Event) {
 	g.cfg.Observer(ctx, e)
 }
 
-// released reports whether an attempt released the command. That it did so is no
-// fault, whatever the reason.
+// released reports whether an attempt released the command. A release is not an
+// error, whatever its reason.
 func (e Event) released() bool { return e.Outcome == OutcomeExecuted && e.Record.State == "" }
 
-// SlogObserver logs events: attributes event (idempotency_hit,
-// idempotency_conflict, idempotency_executed, idempotency_released …),
-// duration_ms, operation, record_id (as showKey's default), idempotency_key,
-// attempt, ref if the record has one, and what else the outcome has.
+// SlogObserver returns an Observer that logs events. The attributes are event
+// (idempotency_hit, idempotency_conflict, idempotency_executed,
+// idempotency_released …), duration_ms, operation, record_id (as showKey's
+// default), idempotency_key, attempt, ref if the record has one, and others
+// that depend on the outcome.
 //
-// showKey returns what idempotency_key shows. Nil means the first eight bytes
-// of ID.Hash in hexadecimal, which also begins the record's id in a SQL store:
-// anyone who knows a key and its request can read the stored response, so that
-// keys should not be in logs. To log the key itself, pass
+// showKey returns the value of idempotency_key. Nil means the first eight bytes
+// of ID.Hash in hexadecimal, which is also the beginning of the record's id in
+// a SQL store. Anyone who knows a key and its request can read the stored
+// response, so keys should not be in logs. To log the key itself, pass
 //
 //	func(id onlyonce.ID) string { return id.Key }
 //

@@ -11,10 +11,10 @@ import (
 // long behind it.
 const purgeBatch = 500
 
-// Purge deletes, in bounded batches, what has expired, and returns how many
-// records that were. A record whose lease is alive is never deleted, and with
-// Config.HoldUnknown or Config.Reconcile neither is one whose lease has lapsed. It
-// needs a store that is a Purger.
+// Purge deletes expired records in bounded batches and returns how many it
+// deleted. It never deletes a record whose lease is alive. With
+// Config.HoldUnknown or Config.Reconcile, it does not delete a record whose
+// lease has lapsed either. It needs a store that is a Purger.
 func (g *Guard) Purge(ctx context.Context) (int, error) {
 	p, ok := g.store.(Purger)
 	if !ok {
@@ -32,9 +32,9 @@ func (g *Guard) Purge(ctx context.Context) (int, error) {
 	return total, nil
 }
 
-// PurgeEvery purges now and then again and again until ctx ends. The Observer
-// learns of every purge and its error; an error does not end it. It panics
-// unless the interval is positive.
+// PurgeEvery purges at once and then at every interval until ctx ends. The
+// Observer is told of every purge and its error. An error does not stop it. It
+// panics unless the interval is positive.
 func (g *Guard) PurgeEvery(ctx context.Context, interval time.Duration) {
 	if interval <= 0 {
 		panic(fmt.Sprintf("onlyonce: PurgeEvery(%v): write a positive interval, such as 10*time.Minute", interval))

@@ -5,45 +5,45 @@ import (
 	"time"
 )
 
-// A State says where a command stands. The zero State, in a Settlement,
-// releases the command: as if it had never been claimed.
+// A State is the state of a command. In a Settlement, the zero State releases
+// the command, as if it had never been claimed.
 type State string
 
-// A lease that has lapsed is no state of its own: it is StateProcessing with a
-// LeaseLeft that is not positive.
+// A lapsed lease is not a separate state: the record is StateProcessing, and
+// its LeaseLeft is not positive.
 const (
 	StateProcessing State = "processing" // an attempt holds the command, or held it when its process died
 	StateCompleted  State = "completed"  // it ran; the result is replayed until Keep ends
 	StateFailed     State = "failed"     // it failed; the next claim runs it again, unless the failure is final
-	StateUnknown    State = "unknown"    // nobody knows whether it happened
+	StateUnknown    State = "unknown"    // nobody knows whether it took effect
 )
 
-// A Result is what the attempt that ran a command answered.
+// A Result is the result of the attempt that ran a command.
 type Result struct {
 	Status int                 // an HTTP status, or 0
-	Header map[string][]string // the order and number of a name's values is kept
+	Header map[string][]string // the order and number of the values of a name are kept
 	Body   []byte
-	Ref    string // what the command made, in the application's words: an order's number
+	Ref    string // the application's name for what the command created, such as an order number
 }
 
-// A Record is what a store keeps about one command. Times and durations are by
-// the store's clock.
+// A Record is a store's record of one command. Times and durations are measured
+// by the store's clock.
 type Record struct {
 	ID          ID
 	State       State
 	Fingerprint []byte
-	Owner       string // the claim that holds the command or settled it; drawn anew when a person resolves it
+	Owner       string // the claim that holds the command or settled it; replaced when a person resolves the command
 	Attempt     int    // 1 for the first
 	Fence       int64
 	Result      Result
-	Error       string            // the last failure's text, for operators
-	Final       bool              // the failure is replayed, never run again
-	Corrupt     bool              // what was stored can't be decoded; State is StateUnknown
+	Error       string            // the text of the last failure, for operators
+	Final       bool              // the failure is replayed, and the command never runs again
+	Corrupt     bool              // the stored record can't be decoded; State is StateUnknown
 	Steps       map[string][]byte // results of the finished steps, by name
 	CreatedAt   time.Time
-	SettledAt   time.Time     // zero while it is processing
-	LeaseLeft   time.Duration // while it is processing; not positive: the lease has lapsed
-	KeepLeft    time.Duration // once it is settled; 0: kept until someone resolves it
+	SettledAt   time.Time     // zero while the command is processing
+	LeaseLeft   time.Duration // while the command is processing; not positive: the lease has lapsed
+	KeepLeft    time.Duration // once the command is settled; 0: kept until someone resolves it
 }
 
 // A Settlement is how an attempt ends. The zero Settlement releases the command.
@@ -51,7 +51,7 @@ type Settlement struct {
 	State  State // StateCompleted, StateFailed or StateUnknown; empty: the command is released
 	Result Result
 	Error  string
-	Final  bool          // with StateFailed: replay the failure, never run again
+	Final  bool          // with StateFailed: replay the failure, and never run the command again
 	Keep   time.Duration // how long the record stays; not positive: until someone resolves it
 }
 
@@ -60,9 +60,9 @@ func storable(status int) bool { return int(int32(status)) == status } // that i
 
 // Check returns an error unless the settlement's state is one in which an
 // attempt can end: completed, failed, unknown, or empty, which releases the
-// command. Unless it releases the command, its Result's Status must fit into 32 bits.
-// Everything that takes a settlement calls Check before anything is changed, stores
-// included.
+// command. Unless it releases the command, its Result's Status must fit into 32
+// bits. Every function that takes a settlement, including those of stores,
+// calls Check before it changes anything.
 func (s Settlement) Check() error {
 	switch status := s.Result.Status; {
 	case s.State == "":

@@ -10,17 +10,18 @@ import (
 	"time"
 )
 
-// maxIDPart bounds each part of an ID, in bytes: every store can keep that much.
+// maxIDPart is the maximum length of each part of an ID, in bytes. Every store
+// can store that much.
 const maxIDPart = 1024
 
-// An ID names one command: whose it is, what is asked for, and the key the
-// caller chose. Tenant and Operation are empty only on purpose: an empty Tenant
-// puts all callers into one namespace.
+// An ID identifies one command by its tenant, its operation and the key that
+// the caller chose. Leave Tenant or Operation empty only on purpose: an empty
+// Tenant puts all callers into one namespace.
 type ID struct{ Tenant, Operation, Key string }
 
 // Hash returns the SHA-256 over the length-prefixed parts of the ID. Two IDs
-// have the same hash only if all three parts are the same bytes, so a store
-// may use it as its primary key whatever collation it has.
+// have the same hash only if all three parts have the same bytes, so a store
+// may use the hash as its primary key whatever its collation.
 func (id ID) Hash() [sha256.Size]byte {
 	var fixed [256]byte
 	b := fixed[:0]
@@ -31,29 +32,30 @@ func (id ID) Hash() [sha256.Size]byte {
 	return sha256.Sum256(b)
 }
 
-// A Request is what a caller asks for: a command, and what it must have in
-// common with its repeats.
+// A Request is a caller's request for a command, with the fingerprint that its
+// repeats must match.
 type Request struct {
 	ID ID
 
-	// Fingerprint is a hash of what a repeat must have in common with the first
-	// request: see the function of the same name. A Request without one is an
-	// error, unless it says SkipFingerprint.
+	// Fingerprint is a hash of everything that must be the same in a repeat:
+	// see the function of the same name. A Request without a Fingerprint is an
+	// error, unless SkipFingerprint is set.
 	Fingerprint []byte
 
-	// SkipFingerprint says that nothing is compared: whoever uses the ID gets
-	// its answer, whatever else they ask for. With it, Fingerprint must be nil.
-	// The record of a command that was first requested so has no fingerprint,
-	// and later requests for it are not compared either.
+	// SkipFingerprint turns off the comparison: every caller that uses the ID
+	// gets its answer, whatever else is in the request. Fingerprint must then
+	// be nil. If the first request for a command sets SkipFingerprint, its
+	// record has no fingerprint, and later requests for it are not compared
+	// either.
 	SkipFingerprint bool
 
-	Wait  time.Duration // how long this caller waits for a running attempt; 0: as the Guard's Config says, negative: not at all
+	Wait  time.Duration // how long this caller waits for a running attempt; 0: Config.Wait; negative: not at all
 	Lease time.Duration // how long this attempt's hold lasts without renewal; at least 10ms; 0: Config.Lease
 	Keep  time.Duration // how long the record stays once this attempt has settled; 0: Config.Keep
 }
 
-// check rejects a Request before anything is claimed, and says what to write
-// instead.
+// check rejects an invalid Request before anything is claimed. The error says
+// what to write instead.
 func (r *Request) check() error {
 	if r.ID.Key == "" {
 		return errors.New("onlyonce: the Request's ID has no Key: without one a repeat can't be told from a new command")
@@ -75,7 +77,8 @@ func (r *Request) check() error {
 	return nil
 }
 
-// checkFingerprint rejects what leaves open whether anything is compared.
+// checkFingerprint rejects a combination that does not say whether requests are
+// compared.
 func checkFingerprint(of string, fingerprint []byte, skip bool) error {
 	switch {
 	case len(fingerprint) == 0 && !skip:
@@ -86,8 +89,8 @@ func checkFingerprint(of string, fingerprint []byte, skip bool) error {
 	return nil
 }
 
-// Fingerprint returns the SHA-256 over the length-prefixed parts: no other
-// division of the same bytes into parts has the same fingerprint.
+// Fingerprint returns the SHA-256 over the length-prefixed parts. Dividing the
+// same bytes differently into parts gives a different fingerprint.
 func Fingerprint(parts ...[]byte) []byte {
 	h := hashers.Get().(*hasher)
 	defer hashers.Put(h)

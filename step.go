@@ -9,15 +9,16 @@ import (
 	"time"
 )
 
-// Step runs one step of a command that has several: when an earlier attempt at
-// the command finished the step of that name, its value is returned and fn does
-// not run. The value is stored as JSON, before Step returns. An error of fn is
-// not stored. Once the attempt's lease is lost, fn does not run.
+// Step runs one step of a command that has several. If an earlier attempt at
+// the command finished the step with that name, Step returns its value, and fn
+// does not run. The value is stored as JSON before Step returns. An error of fn
+// is not stored. Once the attempt's lease is lost, fn does not run.
 //
-// A process can still die after fn and before its value is stored: hand
-// Attempt.Key(name) to a downstream API that knows idempotency keys. Step needs
-// the context of a function run by Do or httponce.Wrap; inside a transaction
-// (DoTx) there is nothing to keep a step in, and that is an error.
+// A process can still die after fn has run and before its value is stored. If
+// the downstream API supports idempotency keys, send it Attempt.Key(name). Step
+// needs the context of a function that Do or httponce.Wrap runs. Inside a
+// transaction (DoTx), it is an error, because there is nothing that could store
+// the step.
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
 	need("Step", fn != nil, needFunction)
 	var value T
@@ -51,9 +52,9 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	return value, nil
 }
 
-// keepStep adds the step to the record. It tries again for at most one lease, and
-// gives each try a third of that: a connection may be dead although the renewals
-// come through on another, and a store may refuse the step for good.
+// keepStep adds the step to the record. It retries for at most one lease and
+// gives each try a third of that: a connection may be dead although the
+// renewals succeed on another one, and a store may reject the step every time.
 func (a *Attempt) keepStep(ctx context.Context, name string, body []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, a.lease.full)
 	defer cancel()

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Takes reports whether the claim takes over r, a record that is there and has
-// not expired. What a store then keeps is what Next returns.
+// Takes reports whether the claim takes over r, an existing record that has not
+// expired. If so, the store stores what Next returns.
 func (c Claim) Takes(r Record) bool {
 	if r.Owner == c.Owner || !c.matches(r) {
 		return false
@@ -22,16 +22,18 @@ func (c Claim) Takes(r Record) bool {
 	return false
 }
 
-// matches reports whether the claim asks for the same as the one that made r.
+// matches reports whether the claim is for the same request as the claim that
+// created r.
 func (c Claim) matches(r Record) bool {
 	return c.SkipFingerprint || len(r.Fingerprint) == 0 || bytes.Equal(c.Fingerprint, r.Fingerprint)
 }
 
-// Next returns the record of the attempt that the claim begins, with its owner and
-// its lease: of a new command if seen is nil, otherwise of the one that it takes
-// over, whose steps, error, date and fingerprint (the claim's, if it has none) stay.
-// The store sets Fence, which must be higher than every earlier one on the ID and
-// than its clock in microseconds, and the CreatedAt of a new command.
+// Next returns the record of the attempt that the claim begins, with its owner
+// and its lease. If seen is nil, it is the record of a new command. Otherwise,
+// the attempt takes over seen, whose steps, error, creation time and
+// fingerprint (the claim's, if seen has none) stay. The store sets Fence, which
+// must be higher than every earlier fence of the ID and higher than its clock
+// in microseconds. It also sets the CreatedAt of a new command.
 func (c Claim) Next(seen *Record) Record {
 	next := Record{ID: c.ID, State: StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1, LeaseLeft: c.Lease}
 	if seen == nil {
@@ -44,8 +46,8 @@ func (c Claim) Next(seen *Record) Record {
 	return next
 }
 
-// Settled returns r as the settlement leaves it at an instant of the store's clock.
-// The settlement must not be a release, which leaves no record.
+// Settled returns r as the settlement leaves it at the given time of the
+// store's clock. The settlement must not be a release, which leaves no record.
 func (r Record) Settled(s Settlement, at time.Time) Record {
 	r.State, r.Result, r.Error, r.Final = s.State, s.Result, s.Error, s.Final
 	r.SettledAt, r.LeaseLeft, r.KeepLeft = at, 0, max(s.Keep, 0)

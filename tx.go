@@ -15,20 +15,21 @@ type TxGuard[TX any] struct {
 	store TxStore[TX]
 }
 
-// NewTx returns a TxGuard that keeps its records in store. It panics on a nil store
-// or a Config that makes no sense.
+// NewTx returns a TxGuard that keeps its records in store. It panics on a nil
+// store or an invalid Config.
 func NewTx[TX any](store TxStore[TX], cfg Config) *TxGuard[TX] {
 	need("NewTx", store != nil, "a store: pass what sqlstore.Open or pgxstore.Open returns")
 	return &TxGuard[TX]{Guard: New(store, cfg), store: store}
 }
 
 // BeginTx is Begin for a command that runs in a transaction: fn's rows and its
-// settlement are committed together. It returns the attempt once that is done, or
-// once there is a result to replay (see Attempt.Replayed). When fn returns an
-// error, that is returned as it is, its rows are rolled back, and its settlement is
-// recorded alone (see Failure); a zero settlement releases the command. A
-// settlement that Settlement.Check rejects is an error that rolls back and records
-// nothing. Most callers want DoTx or a way in built on it.
+// settlement are committed together. It returns the attempt after the commit,
+// or when there is a result to replay (see Attempt.Replayed). When fn returns
+// an error, its rows are rolled back, its settlement is recorded alone (see
+// Failure), and the error is returned unchanged. A zero settlement releases the
+// command. A settlement that Settlement.Check rejects is an error that rolls
+// back and records nothing. Most callers want DoTx or an integration built on
+// it.
 func (g *TxGuard[TX]) BeginTx(ctx context.Context, req Request, fn func(context.Context, TX) (Settlement, error)) (*Attempt, error) {
 	need("BeginTx", fn != nil, needFunction)
 	run := &txRun[TX]{guard: g, fn: fn}
@@ -43,12 +44,12 @@ func (g *TxGuard[TX]) BeginTx(ctx context.Context, req Request, fn func(context.
 	return a, nil
 }
 
-// Transact runs fn in a transaction of its own. Nothing is claimed, and nothing is
-// remembered: it is for a request without a key. An error of fn's rolls back and is
-// returned as it is; any other is ErrUnavailable if nothing was committed, or
-// ErrUnknown if the store can't find out. Its turn and its time are limited as
-// DoTx's are, by Config.Lease, and fn may run more than once if the database asks
-// for it.
+// Transact runs fn in its own transaction. Nothing is claimed and nothing is
+// recorded: it is for a request without a key. An error of fn rolls back and is
+// returned unchanged. Any other error is ErrUnavailable if nothing was
+// committed, or ErrUnknown if the store can't find out. As with DoTx,
+// Config.Lease limits both the wait for a turn and the run, and fn may run more
+// than once if the database requires a retry.
 func (g *TxGuard[TX]) Transact(ctx context.Context, fn func(context.Context, TX) error) error {
 	need("Transact", fn != nil, needFunction)
 	if ctx.Err() != nil {
@@ -78,20 +79,20 @@ func (g *TxGuard[TX]) Transact(ctx context.Context, fn func(context.Context, TX)
 	return fmt.Errorf("onlyonce: transact: %w: %w", ErrUnavailable, err)
 }
 
-// A txRun is one caller's function on its way through a transaction.
+// A txRun is the run of one caller's function in a transaction.
 type txRun[TX any] struct {
 	guard *TxGuard[TX]
 	fn    func(context.Context, TX) (Settlement, error)
 }
 
-// An fnError is the error of a caller's function, which passes unchanged.
+// An fnError is the error of a caller's function, which is returned unchanged.
 type fnError struct{ err error }
 
 func (e *fnError) Error() string { return e.err.Error() }
 
-// claim runs the function if the command is given. It does not end because its
-// caller goes away, but because it takes too long: first to get its turn, then
-// to run.
+// claim runs the function if the claim is granted. A caller that disconnects
+// does not end it. It ends if it takes too long, either waiting for its turn or
+// running.
 func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) {
 	if ctx.Err() != nil {
 		return Record{}, context.Cause(ctx)
@@ -186,20 +187,21 @@ func (a *Attempt) settleUndone(ctx context.Context, cause error) error {
 	return settleError(cause)
 }
 
-// SettleTx ends an attempt of g's that holds the command in a transaction: fn's
-// rows and its settlement are committed together, and only if the command is still
-// the attempt's; otherwise the error is ErrLost and nothing is left of fn's rows.
-// When fn returns an error, its rows are rolled back and the error is returned as
-// it is; its settlement is recorded alone, unless it is zero: then the attempt goes
-// on. A transaction that does not get its turn within a lease does not run, and
-// the error is ErrUnavailable.
+// SettleTx runs fn in a transaction to end an attempt of g that holds the
+// command. fn's rows and its settlement are committed together, and only if the
+// attempt still holds the command. Otherwise, the error is ErrLost, and fn's
+// rows are rolled back. When fn returns an error, its rows are rolled back and
+// the error is returned unchanged. Its settlement is recorded alone; with a
+// zero settlement, the attempt continues. A transaction that does not get its
+// turn within a lease does not run, and the error is ErrUnavailable.
 //
-// When the transaction fails in the end, the command has failed, the error is
-// ErrUnavailable, and nothing is left of fn's rows. When the commit's answer was
-// lost and the store can't find out whether it came through, the error is
-// ErrUnknown: rows and settlement are there, or neither.
+// When the transaction finally fails, the command has failed, the error is
+// ErrUnavailable, and fn's rows are rolled back. When the response to the
+// commit was lost and the store can't find out whether the commit succeeded,
+// the error is ErrUnknown: either both the rows and the settlement are stored,
+// or neither is.
 //
-// The attempt of another Guard is an error that changes nothing.
+// Passing an attempt of another Guard is an error that changes nothing.
 func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.Context, TX) (Settlement, error)) error {
 	need("SettleTx", a != nil, needAttempt)
 	need("SettleTx", fn != nil, needFunction)
