@@ -134,12 +134,12 @@ func (l *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 		}
 	}
 	if !l.cfg.comparesNothing() {
-		print := l.fingerprint(s, c.r)
-		if len(print) == 0 && !l.cfg.SkipFingerprint {
+		fingerprint := l.fingerprint(s, c.r)
+		if len(fingerprint) == 0 && !l.cfg.SkipFingerprint {
 			l.refuseKeyed(w, r, c.request.ID.Key, fingerprintMissing)
 			return
 		}
-		c.request.Fingerprint = l.cfg.keyed(l.cfg.withHeaders(print, c.r))
+		c.request.Fingerprint = l.cfg.keyed(l.cfg.withHeaders(fingerprint, c.r))
 	}
 	l.way.serveKeyed(l, c)
 }

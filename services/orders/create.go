@@ -45,13 +45,13 @@ func (a *API) create(w http.ResponseWriter, r *http.Request, tenant string) (ans
 	if err != nil {
 		return answer{}, err
 	}
-	print, err := d.fingerprint()
+	fingerprint, err := d.fingerprint()
 	if err != nil {
 		return answer{}, err
 	}
 	req := onlyonce.Request{
 		ID:          onlyonce.ID{Tenant: tenant, Operation: operation, Key: key},
-		Fingerprint: keyed.Fingerprint(a.cfg.FingerprintSecret, print),
+		Fingerprint: keyed.Fingerprint(a.cfg.FingerprintSecret, fingerprint),
 		Wait:        httponce.PreferredWait(r, a.cfg.MaxWait),
 	}
 	got, err := a.run(r.Context(), req, d)

@@ -82,7 +82,7 @@ type Forwarded struct {
 	Trust []string `yaml:"trust" eg:"[10.0.0.0/8]" doc:"The addresses of proxies in front of this one. What they say about the client is passed on, and this proxy adds to it. The same headers from any other address are dropped."`
 }
 
-// An Upstream is a server behind the proxy.
+// An Upstream is a server to which the proxy sends requests.
 type Upstream struct {
 	Name       string    `yaml:"name" doc:"What routes call it."`
 	URL        string    `yaml:"url" doc:"Where it is: http:// or https://, and a path before that of the request if need be."`
