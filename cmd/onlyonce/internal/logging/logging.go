@@ -21,8 +21,8 @@ type Config struct {
 // AddFlags declares --log-format and --log-level.
 func (c *Config) AddFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&c.Format, "log-format", "json", "json or text; the log goes to standard error")
-	f.StringVar(&c.Level, "log-level", "info", "the least severe level that is logged: debug, info, warn or error")
+	f.StringVar(&c.Format, "log-format", "json", "format of the log on standard error: json or text")
+	f.StringVar(&c.Level, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
 	CompleteFlags(cmd)
 }
 
