@@ -11,152 +11,160 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A Config says which requests are protected, and how. Only Tenant has to be
-// given; every other zero field means its documented default.
+// A Config controls which requests are protected, and how. Only Tenant is
+// required. Every other field that is zero has its documented default.
 type Config struct {
-	// Tenant names whose request it is, from what the server has verified: two
-	// tenants may use one key, and never see each other's answers. A request
-	// for which it returns "" is refused with 401. SingleTenant says that all
-	// callers are one.
+	// Tenant returns the tenant of a request. It must use only data that the
+	// server has verified. Two tenants may use the same key and never see each
+	// other's responses. A request for which it returns "" is rejected with
+	// 401. Use SingleTenant if all callers are one tenant.
 	Tenant func(*http.Request) string
 
-	// Operation names what is asked for. Default: the method and the pattern
-	// that the ServeMux matched ("POST /v1/orders"), or the method and the path
-	// if there is no pattern. A function that returns "" makes a key one
-	// namespace for all routes of a tenant.
+	// Operation returns the name of the requested operation. Default: the
+	// method and the pattern that the ServeMux matched ("POST /v1/orders"), or
+	// the method and the path if there is no pattern. If it returns "", all
+	// routes of a tenant share one namespace of keys.
 	Operation func(*http.Request) string
 
-	Methods   []string  // protected methods; default POST and PATCH; others pass, and a key on them is ignored
+	Methods   []string  // protected methods; default POST and PATCH; other requests pass through, and their keys are ignored
 	Header    string    // default DefaultHeader
-	KeyFormat KeyFormat // of the key; default: 1 to 255 of a-z A-Z 0-9 - _, quoted or bare
-	Required  bool      // refuse a request without a key; default: it passes untouched
+	KeyFormat KeyFormat // of the key; default: 1 to 255 characters from a-z A-Z 0-9 - _, quoted or bare
+	Required  bool      // reject a request without a key; default: it passes through unchanged
 
-	// Fingerprint returns what must be the same in a repeat. It must not keep
-	// body. A request for which it returns nothing is refused with status 500.
-	// Default: a hash of method, path, query, content type, content encoding
-	// and the body's bytes. The order of query parameters does not matter if
-	// their names are plain and different; it does for names that a server may
-	// take for the same, such as a, A, %61 and a[]. See also CanonicalJSON.
+	// Fingerprint returns the data that must be the same in a repeat. It must
+	// not retain body. A request for which it returns nothing is rejected with
+	// 500. Default: a hash of the method, path, query, content type, content
+	// encoding and the body's bytes. The order of query parameters does not
+	// matter if their names are plain and different. It matters for names that
+	// a server may treat as the same, such as a, A, %61 and a[]. See also
+	// CanonicalJSON.
 	Fingerprint func(r *http.Request, body []byte) []byte
 
-	// FingerprintHeaders names request headers that must be the same in a
-	// repeat, too, whatever Fingerprint and SkipFingerprint say. "Host" is the
-	// request's host, with its port, in any case. Default: none.
+	// FingerprintHeaders names request headers that must also be the same in a
+	// repeat, whatever Fingerprint and SkipFingerprint are. "Host" is the
+	// request's host with its port, compared without regard to case. Default:
+	// none.
 	FingerprintHeaders []string
 
-	// SkipFingerprint says that nothing is compared but FingerprintHeaders:
-	// whoever sends a used key gets its answer. With it, Fingerprint must be
-	// nil.
+	// SkipFingerprint says that nothing but FingerprintHeaders is compared: a
+	// caller that sends a used key gets its response, whatever the request.
+	// Fingerprint must then be nil.
 	SkipFingerprint bool
 
-	// FingerprintSecret keys what is stored of a fingerprint (HMAC-SHA-256), so
-	// that someone who can read the store can't find out a body of few possibilities,
-	// such as a card number, by trying them all. Everyone who shares the
-	// records must have the same; after a change, repeats are mismatches.
+	// FingerprintSecret is the key of an HMAC-SHA-256 over the stored
+	// fingerprint. With it, a person who can read the store can't recover a
+	// body that has few possible values, such as a card number, by trying them
+	// all. All processes that share the records must have the same secret.
+	// After a change, repeats of earlier requests are mismatches.
 	FingerprintSecret []byte
 
-	MaxBody        int64         // of a keyed request, and of all that WrapTx serves, in bytes; default 1 MiB; more is refused with 413
+	MaxBody        int64         // of a keyed request, and of every request that WrapTx serves, in bytes; default 1 MiB; a larger body is rejected with 413
 	MismatchStatus int           // when the key was used for a different request; default 422; or 409
-	MaxWait        time.Duration // the most that a client's "Prefer: wait=N" is granted; 0: Prefer is ignored and the Guard's Config.Wait counts
+	MaxWait        time.Duration // the longest wait that a client's "Prefer: wait=N" can request; 0: Prefer is ignored, and the Guard's Config.Wait applies
 
-	// StoreStatus says which answers below 500 are stored and replayed.
-	// Default: all but 401, 403, 407, 408, 425 and 429. After another, the
-	// key is as if it had never been used.
+	// StoreStatus reports whether a response with a status below 500 is stored
+	// and replayed. Default: all but 401, 403, 407, 408, 425 and 429. After a
+	// response that is not stored, the key is as if it had never been used.
 	StoreStatus func(status int) bool
-	KeepErrors  bool // replay an answer of 500 or more; default: a repeat runs again
+	KeepErrors  bool // replay a response of 500 or more; default: a repeat runs again
 
-	// StatusOf returns the HTTP status that an answer counts as when it is decided
-	// whether the command completed or failed, for protocols that answer errors
-	// with 200: see RPCStatus. The Result's Header has the trailers too, and its
-	// Body is empty if it is too long to be stored. What it returns is not sent.
-	// Default, and for a return value that is no status: the answer's own status.
+	// StatusOf returns the HTTP status that decides whether the command
+	// completed or failed. It is for protocols that return errors with status
+	// 200: see RPCStatus. The Result's Header includes the trailers, and its
+	// Body is empty if it is too long to be stored. The returned status is not
+	// sent. Default, and for a return value that is not a status: the
+	// response's own status.
 	StatusOf func(answer onlyonce.Result) int
 
-	// ReplayHeader says which of the handler's headers are stored and replayed.
-	// It is told what is done by default: all are, but Set-Cookie, those whose
-	// name looks like that of a credential (it contains token, secret, session,
-	// password, api-key or the like), Date, Age and the headers of tracing.
-	// Those of one connection never are. To store one more, return
-	// byDefault || name == "X-Page-Token".
+	// ReplayHeader reports whether a header of the handler is stored and
+	// replayed. byDefault is the default decision: all headers are stored
+	// except Set-Cookie, headers whose name looks like that of a credential (it
+	// contains token, secret, session, password, api-key or the like), Date,
+	// Age and tracing headers. Hop-by-hop headers are never stored. To store
+	// one more, return byDefault || name == "X-Page-Token".
 	ReplayHeader func(name string, byDefault bool) bool
-	MaxAnswer    int // the longest body that is stored, in bytes; default 1 MiB; the repeat of a longer one gets no body
+	MaxAnswer    int // the longest response body that is stored, in bytes; default 1 MiB; a replay of a longer one has no body
 
-	// RunUnprotected runs the handler when the store can't be reached, with the
-	// header "Idempotency-Protected: no" on the answer; a repeat may then run
-	// again. Default: such a request is refused with 503.
+	// RunUnprotected runs the handler when the store can't be reached. The
+	// response then has the header "Idempotency-Protected: no", and a repeat
+	// may run again. Default: such a request is rejected with 503.
 	RunUnprotected bool
 
-	// KeyInBody returns the key that the body of a request has, or "" if it has
-	// none. It is asked about requests of Methods that have a body; the
-	// handler finds the key in Header, and one that the client sends there
-	// must be the same. The text of its error is shown to the client. Who
-	// sends such a request must be known before its body is read, with a key
-	// or without. A body with a Content-Encoding is refused with 415, because
+	// KeyInBody returns the key in the body of a request, or "" if there is
+	// none. It is called for requests of Methods that have a body. The handler
+	// finds the key in Header, and a key that the client sends there must be
+	// the same. The text of its error is shown to the client. The tenant of
+	// such a request must be known before its body is read, whether it has a
+	// key or not. A body with a Content-Encoding is rejected with 415, because
 	// it is not decoded. Default: keys are in Header only.
 	KeyInBody func(body []byte) (string, error)
 
-	// Refuse is asked about every keyed request before its body is read, with
-	// its tenant, and may return why it is refused, such as for a limit of the
-	// application's own. Default: nothing is refused.
+	// Refuse is called for every keyed request, with its tenant, before the
+	// body is read. It may return a Problem to reject the request, for example
+	// because of a limit of the application. Default: no request is rejected.
 	Refuse func(r *http.Request, tenant string) *Problem
 
-	MaxInFlight int // keyed requests of one tenant at a time, waiting ones included; default 4096; more are refused with 429
-	MaxNewKeys  int // new keys of one tenant a minute, and at once; default 600,000; then its keyed requests are refused with 429
+	MaxInFlight int // concurrent keyed requests of one tenant, including waiting ones; default 4096; more are rejected with 429
+	MaxNewKeys  int // new keys of one tenant per minute, which is also the size of a burst; default 600,000; beyond it, its keyed requests are rejected with 429
 
 	// MaxMemory is how many bytes the bodies of keyed requests may take at a
-	// time, and MaxTenantMemory those of one tenant. The more tenants use some,
-	// the less each of them may take, so that some is left for another: with
-	// the defaults, one tenant may take a half, two a third each, three a
-	// quarter each. One request of a tenant may take what is left. A quarter of
-	// the memory is kept for bodies of up to 64 KiB.
+	// time, and MaxTenantMemory is the same for one tenant. The more tenants
+	// use memory, the less each of them may take, so that some is left for
+	// another tenant. With the defaults, one tenant may take a half, two a
+	// third each, and three a quarter each. One request of a tenant may take
+	// what is left. A quarter of the memory is reserved for bodies of up to 64
+	// KiB.
 	//
-	// A body is counted before it is read, as it grows: with at most 1 MiB, or
-	// as much as has come of it, ahead of that. One for which there is no room
-	// waits for up to a second, and is then refused: with 503 if all, or 429
-	// if the tenant's, is taken. At most 1024 wait, and tenants share these
-	// places as they share the memory. While one waits, bodies of which next to
-	// nothing has come for half a second end with 503, if the ResponseWriter
-	// takes read deadlines. That is less than 16 KiB a second, or, of a body
-	// that takes much, less than a tenth of it or of 1 MiB.
+	// A body is counted as it grows, before it is read: at most 1 MiB, or as
+	// much as has arrived, is counted ahead. A body for which there is no room
+	// waits for up to a second. It is then rejected, with 503 if all memory is
+	// taken or 429 if the tenant's share is. At most 1024 bodies wait, and
+	// tenants share these places as they share the memory. While a body waits,
+	// other bodies of which almost nothing has arrived for half a second end
+	// with 503, if the ResponseWriter supports read deadlines. Almost nothing
+	// means less than 16 KiB per second or, for a body that takes much memory,
+	// less than a tenth of it or of 1 MiB.
 	//
-	// Answers that are to be recorded or replayed may take as much again, by
-	// the same rules, and none of what bodies may. One waits for up to a second
-	// each time it grows, but not in a transaction. While one lacks memory,
-	// answers of which a client takes nothing for 20 seconds end, if the
-	// ResponseWriter takes write deadlines; they are recorded all the same. A
-	// client behind a large send buffer can seem to take nothing while the
-	// buffer empties; TCP_NOTSENT_LOWAT on its connection avoids that. For want
-	// of memory an answer leaves as it comes and its body is not stored, one in
-	// a transaction is rolled back, and a replay is refused as a body is.
+	// Responses that are recorded or replayed may take the same amount of
+	// memory again, by the same rules; it is separate from that of bodies. A
+	// response waits for up to a second each time it grows, but not in a
+	// transaction. While a response lacks memory, other responses of which the
+	// client has read nothing for 20 seconds end, if the ResponseWriter
+	// supports write deadlines; they are recorded all the same. A client behind
+	// a large send buffer can seem to read nothing while the buffer empties;
+	// TCP_NOTSENT_LOWAT on its connection avoids that. A response for which
+	// there is no memory streams, and its body is not stored. In a transaction,
+	// it is rolled back, and a replay is rejected like a body.
 	//
-	// The default of MaxMemory is 64 MiB, or more if MaxBody or MaxAnswer ask
-	// for it, and that of MaxTenantMemory is half of MaxMemory.
+	// The default of MaxMemory is 64 MiB, or more if MaxBody or MaxAnswer
+	// require it. The default of MaxTenantMemory is half of MaxMemory.
 	MaxMemory       int64
 	MaxTenantMemory int64
 
 	// MaxStored is how many bytes of records this process may store within the
-	// Guard's Keep, counting 512 for each and its answer's header and body, and
-	// MaxTenantStored how many for one tenant. Beyond, all keyed requests are
-	// refused with 503, or the tenant's with 429, repeats too. The counters
-	// fall evenly, by the limit within Keep, and begin at zero when the
-	// process starts; other processes have their own. Defaults: 64 GiB, and a
-	// quarter of MaxStored.
+	// Guard's Keep, and MaxTenantStored is the same for one tenant. A record
+	// counts as 512 bytes plus the header and body of its response. Beyond
+	// MaxStored, all keyed requests are rejected with 503; beyond
+	// MaxTenantStored, the tenant's are rejected with 429. That includes
+	// repeats. The counters decrease steadily, by the limit within one Keep.
+	// They start at zero with the process, and each process has its own.
+	// Defaults: 64 GiB, and a quarter of MaxStored.
 	MaxStored       int64
 	MaxTenantStored int64
 
-	// Usage has the counters of memory and of stored bytes. Default: one for
-	// all handlers of a Guard.
+	// Usage has the counters of memory and of stored bytes. Default: all
+	// handlers of a Guard share one Usage.
 	Usage *Usage
 
-	Problem func(http.ResponseWriter, *http.Request, Problem) // writes a refusal; default: Problem.ServeHTTP
-	DocsURL string                                            // documents the problems; sent in Link and type
+	Problem func(http.ResponseWriter, *http.Request, Problem) // writes a rejection; default: Problem.ServeHTTP
+	DocsURL string                                            // the page that documents the problems; sent in Link and type
 }
 
 // SingleTenant is the Config.Tenant of a service whose callers all share one
-// namespace of keys, and so may see each other's answers.
+// namespace of keys and may therefore see each other's responses.
 func SingleTenant(*http.Request) string { return "single" }
 
-// The defaults of a Config.
+// These are the defaults of a Config.
 const (
 	DefaultHeader       = "Idempotency-Key"
 	DefaultMaxKeyLength = 255
@@ -170,7 +178,7 @@ const (
 
 const (
 	defaultKeyChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-	longestKey      = 1024 // as the root package takes
+	longestKey      = 1024 // the limit of the root package
 	shortestSecret  = 16
 )
 
@@ -178,7 +186,7 @@ func nonsense(constructor, format string, args ...any) {
 	panic("httponce: " + constructor + ": " + fmt.Sprintf(format, args...))
 }
 
-// withKeyDefaults fills in what says how a key is read.
+// withKeyDefaults fills in the fields that control how a key is read.
 func (c Config) withKeyDefaults(constructor string) Config {
 	c.Header = http.CanonicalHeaderKey(cmp.Or(c.Header, DefaultHeader))
 	f := &c.KeyFormat
@@ -255,7 +263,7 @@ func (c Config) withDefaults(constructor string) Config {
 	return c
 }
 
-// statusOf returns the status that an answer counts as.
+// statusOf returns the status that decides the outcome of a response.
 func (c *Config) statusOf(answer onlyonce.Result) int {
 	if status := c.StatusOf(answer); status >= 200 && status <= 599 {
 		return status
@@ -263,8 +271,8 @@ func (c *Config) statusOf(answer onlyonce.Result) int {
 	return answer.Status
 }
 
-// storedByDefault excepts the answers that say nothing about the command, only
-// about who asked and when.
+// storedByDefault is false for responses that say nothing about the command,
+// only about the caller or the time of the request.
 func storedByDefault(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusProxyAuthRequired,

@@ -9,9 +9,10 @@ import (
 
 func (a *bufferedResponse) Flush() { _ = a.FlushError() }
 
-// FlushError is what http.ResponseController calls. From now on the answer
-// streams, unless it belongs to a transaction, or all of it would leave: that
-// waits for its end, to be recorded before.
+// FlushError is what http.ResponseController calls. From now on, the response
+// streams, unless it belongs to a transaction or the flush would send all of
+// it. A complete response waits until the handler ends, so that it is recorded
+// before it is sent.
 func (a *bufferedResponse) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -65,7 +66,7 @@ func reaches(w http.ResponseWriter, can func(http.ResponseWriter) bool) bool {
 	return true
 }
 
-// Hijack gives the connection to the handler; the command is then not stored.
+// Hijack gives the connection to the handler. The response is then not stored.
 func (a *bufferedResponse) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -35,18 +35,19 @@ const (
 	markGivenUp // the handler still runs
 )
 
-// DontStore says that the answer to r is not to be stored: a repeat runs again,
-// as if the key had never been used. Without a key it does nothing.
+// DontStore says that the response to r must not be stored: a repeat runs
+// again, as if the key had never been used. Without a key, it does nothing.
 func DontStore(r *http.Request) { mark(r, markDontStore) }
 
-// DontStoreBody says that the answer to r has a body that must not be stored,
-// such as a new secret: a repeat gets the status and the header, an empty
-// body, and "Idempotency-Replay: omitted". Without a key it does nothing.
+// DontStoreBody says that the body of the response to r must not be stored, for
+// example because it contains a new secret. A repeat gets the status, the
+// header, an empty body, and "Idempotency-Replay: omitted". Without a key, it
+// does nothing.
 func DontStoreBody(r *http.Request) { mark(r, markDontStoreBody) }
 
-// Unknown says that nobody knows whether r's command took effect: a call to a
-// third party had no answer. What that means for a repeat is the Guard's
-// setting. Without a key it does nothing.
+// Unknown says that it is unknown whether r's command took effect, for example
+// because a call to a third party got no response. The Guard's Config decides
+// what happens to a repeat. Without a key, it does nothing.
 func Unknown(r *http.Request) { mark(r, markUnknown) }
 
 // Discard drops what the handler has written of its answer to r, the header

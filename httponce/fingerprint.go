@@ -13,15 +13,17 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// CanonicalJSON is a Config.Fingerprint for JSON bodies, which are compared by
-// meaning: the order of members, white space and the ways to write a
-// character or a number do not matter. fields are JSON Pointers of what counts; none:
-// all. Method, path, query, content type and content encoding count as they do by
-// default. A body that is not JSON, or has none of the fields, counts with its
-// bytes. So does one in which names that count differ in case only, or a field's
-// name is in another case: a server that does not mind the case takes the last of
-// such members. And so does one in which a number that counts is 2^53 or more and has a
-// point or an exponent: many servers round it then, and only then.
+// CanonicalJSON returns a Config.Fingerprint for JSON bodies, which compares
+// them by meaning: the order of members, white space, and the spelling of
+// characters and numbers do not matter. fields are JSON Pointers to the parts
+// that are compared; without fields, the whole body is. Method, path, query,
+// content type and content encoding are compared as by default.
+//
+// Some bodies are compared byte by byte: a body that is not JSON or has none of
+// the fields; a body in which compared names differ only in case, or the name
+// of a field is in another case, because a server that ignores case uses the
+// last of such members; and a body in which a compared number is 2^53 or more
+// and has a point or an exponent, because many servers round such a number.
 func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 	fields = slices.Clone(fields)
 	ways := pointerTokens(fields)
@@ -43,7 +45,8 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 	}
 }
 
-// fingerprintVersion is another when requests are compared in another way.
+// fingerprintVersion changes whenever the way in which requests are compared
+// changes.
 const fingerprintVersion = 2
 
 // begin makes the scratch's text what is to be the same in a repeat but for the
@@ -59,7 +62,7 @@ func (s *callBuffers) begin(r *http.Request, how string) {
 	s.text = appendParts(t, r.Header["Content-Encoding"])
 }
 
-// comparesNothing reports whether a used key is enough to get its answer.
+// comparesNothing reports whether a used key is enough to get its response.
 func (c *Config) comparesNothing() bool { return c.SkipFingerprint && len(c.FingerprintHeaders) == 0 }
 
 // withHeaders adds to a fingerprint the headers that have to be the same.

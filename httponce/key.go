@@ -11,20 +11,21 @@ import (
 // afterToken is what ends a token.
 const afterToken = "; \t,\""
 
-// A KeyFormat says which idempotency keys are accepted. The zero KeyFormat accepts
-// 1 to DefaultMaxKeyLength of the characters a-z A-Z 0-9 - _, quoted or bare.
+// A KeyFormat defines which idempotency keys are accepted. The zero KeyFormat
+// accepts 1 to DefaultMaxKeyLength characters from a-z A-Z 0-9 - _, quoted or
+// bare.
 type KeyFormat struct {
 	Syntax    KeySyntax // of the header; default StringOrToken
 	MaxLength int       // in bytes; default DefaultMaxKeyLength, at most 1024
-	Chars     string    // the characters of a key, printable ASCII; default a-z A-Z 0-9 - _
+	Chars     string    // the allowed characters, printable ASCII; default a-z A-Z 0-9 - _
 }
 
-// A KeySyntax says how the header writes a key.
+// A KeySyntax defines how a key is written in the header.
 type KeySyntax int
 
 const (
 	StringOrToken KeySyntax = iota // an RFC 9651 string ("k") or a bare token (k), either with parameters
-	StringOnly                     // an RFC 9651 string, as the expired Internet-Draft on the header asks for
+	StringOnly                     // an RFC 9651 string, as the expired Internet-Draft on the header requires
 	TokenOnly                      // the bare key and nothing else
 )
 
@@ -44,7 +45,7 @@ func newKeyReader(format KeyFormat) keyReader {
 	return f
 }
 
-// describe lists characters for people, such as "a-z 0-9 -".
+// describe formats a set of characters for messages, such as "a-z 0-9 -".
 func describe(chars *[256]bool) string {
 	var words []string
 	for from := 0; from < len(chars); from++ {
@@ -69,7 +70,8 @@ func describe(chars *[256]bool) string {
 	return strings.Join(words, " ")
 }
 
-// kind tells letters and digits apart; 0: neither.
+// kind distinguishes lower-case letters, upper-case letters and digits; 0: none
+// of them.
 func kind(c byte) byte {
 	switch {
 	case isDigit(c):
@@ -82,7 +84,8 @@ func kind(c byte) byte {
 	return 0
 }
 
-// notAllowed says which character at the beginning of s a key may not have.
+// notAllowed describes the character at the beginning of s, which a key must
+// not have.
 func (f *keyReader) notAllowed(s string) string {
 	if f.allowed[s[0]] { // but not without quotes
 		return "A key with " + strconv.Quote(s[:1]) + ` must be a quoted string, such as "8e03978e".`
@@ -95,7 +98,8 @@ func (f *keyReader) notAllowed(s string) string {
 	return "The key has " + name + ", which is not allowed. Allowed characters: " + describe(&f.allowed) + "."
 }
 
-// read returns the key in a header's values, or says what is wrong with them.
+// read returns the key in a header's values, or a description of what is wrong
+// with them.
 func (f *keyReader) read(values []string) (key, wrong string) {
 	if len(values) != 1 {
 		return "", "The header is given more than once."

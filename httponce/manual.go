@@ -12,8 +12,8 @@ import (
 
 // ReadKey returns the request's idempotency key, for a handler that calls
 // onlyonce.Do or DoTx itself. The header and the format of the key are those of
-// the zero Config. Without a key, or with one that is not well-formed, the error is
-// a Problem, which ProblemOf returns:
+// the zero Config. If the key is missing or malformed, the error is a Problem,
+// which ProblemOf returns:
 //
 //	key, err := httponce.ReadKey(r)
 //	if err != nil {
@@ -22,8 +22,8 @@ import (
 //	}
 func ReadKey(r *http.Request) (string, error) { return defaultKeys.readFrom(r, DefaultHeader) }
 
-// ReadKey is the function ReadKey for the header and the format of the key that the
-// Config says.
+// ReadKey is like the function ReadKey, with the header and the key format of
+// the Config.
 func (c Config) ReadKey(r *http.Request) (string, error) {
 	c = c.withKeyDefaults("ReadKey")
 	keys := newKeyReader(c.KeyFormat)
@@ -46,9 +46,9 @@ func (f *keyReader) readFrom(r *http.Request, header string) (string, error) {
 
 var defaultKeys = newKeyReader(Config{}.withKeyDefaults("").KeyFormat)
 
-// PreferredWait returns how long the request's "Prefer: wait=N" (RFC 7240) asks
-// to wait, at most longest, as onlyonce.Request.Wait takes it: 0 without one, and
-// negative if N is 0.
+// PreferredWait returns the wait that the request's "Prefer: wait=N" (RFC 7240)
+// asks for, but at most longest. The result is meant for onlyonce.Request.Wait:
+// it is 0 if there is no such preference and negative if N is 0.
 func PreferredWait(r *http.Request, longest time.Duration) time.Duration {
 	if longest == 0 {
 		return 0
@@ -73,8 +73,9 @@ func PreferredWait(r *http.Request, longest time.Duration) time.Duration {
 	return 0
 }
 
-// ProblemOf says what an error of onlyonce.Do, DoTx or ReadKey means to a client.
-// Any other error is the command's: its text is for logs only.
+// ProblemOf returns the Problem that tells a client about an error of
+// onlyonce.Do, DoTx or ReadKey. Any other error counts as the command's
+// failure, and its text is for logs only.
 func ProblemOf(err error) Problem { return problemOf(err, commandFailed) }
 
 func problemOf(err error, otherwise Problem) Problem {

@@ -8,39 +8,39 @@ import (
 	"time"
 )
 
-// The codes of a Problem, with the status of each.
+// These are the codes of a Problem, with their statuses.
 const (
 	CodeKeyMissing       = "idempotency_key_missing" // 400: a key is required
 	CodeKeyInvalid       = "idempotency_key_invalid" // 400
 	CodeTenantMissing    = "tenant_missing"          // 401: Config.Tenant returned ""
 	CodeBodyTooLarge     = "body_too_large"          // 413
-	CodeBodyEncoded      = "body_encoded"            // 415: the key is looked for in the body, which has a Content-Encoding
+	CodeBodyEncoded      = "body_encoded"            // 415: the key may be in the body, but the body has a Content-Encoding
 	CodeBodyUnreadable   = "body_unreadable"         // 400: the body is malformed or truncated
 	CodeKeyReused        = "idempotency_key_reused"  // 422: the key was used for a different request
 	CodeInProgress       = "request_in_progress"     // 409: another request with the key is running
 	CodeOutcomeUnknown   = "outcome_unknown"         // 409: nobody knows whether the command took effect; 500 for a handler of WrapTx that says so
-	CodeCommandFailed    = "command_failed"          // 500: it failed, and left no answer of its own
-	CodeAnswerTooLarge   = "answer_too_large"        // 500: its answer is too large for a transaction, which was rolled back
+	CodeCommandFailed    = "command_failed"          // 500: the command failed and wrote no response
+	CodeAnswerTooLarge   = "answer_too_large"        // 500: the response is too large for a transaction, which was rolled back
 	CodeTooManyRequests  = "too_many_requests"       // 429: the tenant's limits are reached
 	CodeOverloaded       = "overloaded"              // 503: the process's limits are reached; nothing ran
 	CodeStoreUnavailable = "store_unavailable"       // 503: nothing ran
 )
 
-// A Problem is why the layer itself, not the handler, answers a request. It is also
-// the error that ReadKey returns.
+// A Problem describes why the middleware, not the handler, responded to a
+// request. It is also the error that ReadKey returns.
 type Problem struct {
 	Code       string // one of the constants
 	Status     int
 	Title      string
 	Detail     string
 	Retryable  bool          // the same request with the same key may succeed later
-	RetryAfter time.Duration // when it is worth asking again; 0: it isn't, or nobody knows
+	RetryAfter time.Duration // how long to wait before a retry; 0: a retry is not worthwhile, or the time is unknown
 	Type       string        // a URI: Config.DocsURL#code, or about:blank
 	Key        string        // the request's key, if it is well-formed
 	Err        error         // for logs, never for the client; may be nil
 }
 
-// Error is the text for logs; it has Err's.
+// Error returns the text for logs, which includes that of Err.
 func (p Problem) Error() string {
 	text := "httponce: " + p.Code
 	if p.Detail != "" {
@@ -55,8 +55,9 @@ func (p Problem) Error() string {
 func (p Problem) Unwrap() error { return p.Err }
 
 // ServeHTTP writes the problem as an RFC 9457 document, with Retry-After if
-// there is one to say. Without a Type that is about:blank, and the title the
-// status's. It gives away neither Err nor anything of another request.
+// RetryAfter is set. If Type is empty, the document's type is about:blank, and
+// its title is that of the status. It reveals neither Err nor anything about
+// another request.
 func (p Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if p.Type == "" {
 		p.Type, p.Title = "about:blank", http.StatusText(p.Status)
@@ -88,7 +89,8 @@ func (p Problem) setRetryAfter(h http.Header) {
 	}
 }
 
-// What there is to say of each problem; Config.Header stands for itself.
+// These are the texts of the problems. Config.Header is replaced by the name of
+// the header.
 var (
 	keyMissing = Problem{
 		Code: CodeKeyMissing, Status: http.StatusBadRequest, Title: "The request has no idempotency key",
@@ -157,11 +159,11 @@ var (
 	}
 )
 
-// longestRetryAfter is what a client is asked to wait at most: most commands end
-// long before their lease does.
+// longestRetryAfter is the longest wait that a client is asked for: most
+// commands end long before their lease does.
 const longestRetryAfter = 5 * time.Second
 
-// refuse answers with a problem.
+// refuse rejects a request with a problem.
 func (l *middleware) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
 	h := w.Header()
 	p.Type = "about:blank"

@@ -13,17 +13,19 @@ import (
 )
 
 // RPCStatus is a Config.StatusOf for handlers that speak gRPC, gRPC-Web or the
-// Connect protocol, such as those of connect-go and grpc-go. These send most errors
-// with the HTTP status 200; what became of a call is in grpc-status, or at the end
-// of the body. An error counts as the HTTP status that the Connect protocol has for
-// its code: internal, unknown, data_loss, unavailable, deadline_exceeded and
-// unimplemented as 500 or more, so that the command failed and may run again;
-// unauthenticated, permission_denied and resource_exhausted as 401, 403 and 429,
-// which are not stored by default; all others as 400, 404 or 409, which are
-// replayed. Canceled counts as 500: a command is not canceled by its caller.
+// Connect protocol, such as those of connect-go and grpc-go. These send most
+// errors with the HTTP status 200; the outcome of a call is in grpc-status or
+// at the end of the body. An error counts as the HTTP status that the Connect
+// protocol assigns to its code. Internal, unknown, data_loss, unavailable,
+// deadline_exceeded and unimplemented count as 500 or more: the command failed
+// and may run again. Unauthenticated, permission_denied and resource_exhausted
+// count as 401, 403 and 429, which are not stored by default. All others count
+// as 400, 404 or 409, which are replayed. Canceled counts as 500, because a
+// caller cannot cancel a command.
 //
-// Any other answer counts as its own status, and so does one whose end can't be
-// read: of a body too long to be stored, or compressed otherwise than with gzip.
+// Any other response counts as its own status. So does a response whose end
+// can't be read because its body is too long to be stored or is compressed with
+// anything but gzip.
 func RPCStatus(answer onlyonce.Result) int {
 	header := http.Header(answer.Header)
 	if code := header.Get("Grpc-Status"); code != "" {

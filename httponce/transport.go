@@ -11,77 +11,80 @@ import (
 	"time"
 )
 
-// A Transport is the client's half: it gives each request that changes
-// something one idempotency key, and sends it again, with the same key and the
-// same bytes, until there is an answer. Use it for servers that honour the
-// header, and for no others: a server that ignores keys may run what is sent
-// again a second time.
+// A Transport is the client side. It gives each request that changes something
+// one idempotency key, and retries it with the same key and the same bytes
+// until there is a response. Use it only for servers that support the header: a
+// server that ignores keys may run a retried request twice.
 //
 //	client := &http.Client{Transport: &httponce.Transport{}}
 //
-// Requests of other methods than Methods pass to Base untouched and are not
-// sent again. A key that the caller has set is left as it is. A request that
-// follows a redirect keeps the key of the one that was redirected.
+// Requests whose method is not in Methods pass to Base unchanged and are not
+// retried. A key that the caller has set stays unchanged. A request that
+// follows a redirect keeps the key of the redirected request.
 //
-// Sent again is what can only get better: after an error of the connection, a
-// time-out of the attempt, an answer that broke off, 425, 429, 502, 503 and
-// 504, and after a 409 that says that the first request is still running: one
-// with Retry-After, or whose JSON document has the code "request_in_progress".
-// Every other answer is returned, and so is every one with
-// "Idempotency-Replayed: true", for it would come again. A certificate that is
-// not trusted ends the call.
+// A request is retried after a connection error, a timeout of the attempt, a
+// truncated response, and the statuses 425, 429, 502, 503 and 504. It is also
+// retried after a 409 that says that the first request is still running, which
+// is one with Retry-After or with the code "request_in_progress" in its JSON
+// document. Every other response is returned. So is every response with
+// "Idempotency-Replayed: true", because a retry would get the same one. An
+// untrusted certificate ends the call.
 //
-// Before a request is sent again the Transport waits as long as Retry-After says
-// (RFC 9110, section 10.2.3; a date is compared with the answer's own Date) and
-// up to a tenth more; without it, a random time of at most Backoff, which doubles
-// with every attempt up to MaxBackoff. When no attempt is left, or the wait
-// would reach past Budget or the context's deadline (http.Client.Timeout is
-// one), the last answer is returned at once, or a NoAnswerError.
+// Before a retry, the Transport waits as long as Retry-After says, and up to a
+// tenth longer (RFC 9110, section 10.2.3; a date is compared with the
+// response's own Date). Without Retry-After, it waits a random time of at most
+// Backoff, which doubles with every attempt up to MaxBackoff. When no attempt
+// is left, or the wait would go past Budget or the context's deadline
+// (http.Client.Timeout is one), it returns the last response at once, or a
+// NoAnswerError if there is none.
 //
-// Put no other retrier above a Transport: each of its tries would be a new
-// request with a key of its own. What logs or signs each attempt goes into
-// Base. A Transport is safe for concurrent use; its fields are not to be
-// changed once it is used.
+// Do not put another retrying client around a Transport: each of its retries
+// would be a new request with a new key. A RoundTripper that logs or signs each
+// attempt belongs in Base. A Transport is safe for concurrent use. Its fields
+// must not be changed after first use.
 type Transport struct {
 	Base http.RoundTripper // sends each attempt; default http.DefaultTransport
 
-	Methods []string // that get a key; default POST and PATCH
+	Methods []string // the methods whose requests get a key; default POST and PATCH
 	Header  string   // default "Idempotency-Key"
-	Quoted  bool     // send the key as an RFC 9651 string ("k"); default: as a token (k), which more servers take
+	Quoted  bool     // send the key as an RFC 9651 string ("k"); default: as a token (k), which more servers accept
 
-	MaxAttempts    int           // how often a request is sent at most; default 10; 1: never again
-	Budget         time.Duration // no attempt begins later than this after the first; default 1 minute, so that the default lease of an attempt that died ends before
-	AttemptTimeout time.Duration // how long an attempt may take until its answer, and the body that MaxAnswer covers, is there; default: as Base and the context say
+	MaxAttempts    int           // how often a request is sent at most; default 10; 1: no retries
+	Budget         time.Duration // no attempt begins later than this after the first; default 1 minute, which is longer than the default lease of an attempt whose process died
+	AttemptTimeout time.Duration // how long an attempt may take until its response, and a body that MaxAnswer covers, has arrived; default: no limit beyond those of Base and the context
 	Backoff        time.Duration // the longest first wait; default 200 ms
-	MaxBackoff     time.Duration // the longest wait, but for Retry-After; default 5 s
+	MaxBackoff     time.Duration // the longest wait without Retry-After; default 5 s
 
-	// MaxBody is how long a body without Request.GetBody may be, in bytes:
-	// it is read into memory before anything is sent. Default 1 MiB. A longer
-	// one is an error, and nothing is sent: set GetBody, as
-	// http.NewRequest does for buffers and strings, or a higher MaxBody.
+	// MaxBody is the maximum length of a body without Request.GetBody, in
+	// bytes. Such a body is read into memory before anything is sent. Default 1
+	// MiB. A longer body is an error, and nothing is sent. For longer bodies,
+	// set GetBody, as http.NewRequest does for buffers and strings, or increase
+	// MaxBody.
 	MaxBody int64
 
-	// MaxAnswer is the longest body of an answer, in bytes, that is read whole
-	// before the answer is returned, so that one that breaks off is asked for
-	// again. Default 1 MiB. Longer ones, and those whose length is not
-	// announced, stream: if one breaks off, send the request again with the
-	// key in Response.Request.Header.
+	// MaxAnswer is the longest response body, in bytes, that is read completely
+	// before the response is returned, so that a truncated response can be
+	// retried. Default 1 MiB. Longer bodies, and bodies of unannounced length,
+	// stream: if one is truncated, send the request again with the key in
+	// Response.Request.Header.
 	MaxAnswer int64
 
-	// Persist is called with each new key before its request is first sent; if
-	// it returns an error, nothing is sent. A client that writes the key down, with
-	// what it is for, can ask again after a crash: make the same request, and set
-	// the key. It is not called for a key that the caller has set. The
-	// request is a copy, with the key, that may be read to its body's end.
+	// Persist is called with each new key before its request is first sent. If
+	// it returns an error, nothing is sent. A client that stores the key and
+	// its purpose can retry after a crash: it makes the same request and sets
+	// the key. Persist is not called for a key that the caller has set. The
+	// request that it gets is a copy that includes the key, and its body may be
+	// read to the end.
 	Persist func(ctx context.Context, r *http.Request, key string) error
 }
 
-// A NoAnswerError says that a request was sent, in vain. Whether it took effect
-// is not known; whoever sends it again with the same key learns that.
+// A NoAnswerError says that a request was sent but got no response. Whether it
+// took effect is unknown. To find out, send the request again with the same
+// key.
 type NoAnswerError struct {
-	Key      string // as it stood in the header
+	Key      string // as sent in the header
 	Attempts int    // how often the request was sent
-	Err      error  // the last attempt's, or the context's
+	Err      error  // the last attempt's error, or the context's
 }
 
 func (e *NoAnswerError) Error() string {
@@ -93,14 +96,13 @@ func (e *NoAnswerError) Error() string {
 
 func (e *NoAnswerError) Unwrap() error { return e.Err }
 
-// Timeout reports whether the last attempt ended because time was up.
+// Timeout reports whether the last attempt timed out.
 func (e *NoAnswerError) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.As(e.Err, &t) && t.Timeout()
 }
 
-// RoundTrip sends one request until there is an answer. It is what http.Client
-// calls.
+// RoundTrip sends a request until there is a response. http.Client calls it.
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c, err := t.withDefaults()
 	if err != nil {
@@ -121,7 +123,8 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return s.run()
 }
 
-// CloseIdleConnections is what http.Client.CloseIdleConnections calls.
+// CloseIdleConnections closes the idle connections of Base.
+// http.Client.CloseIdleConnections calls it.
 func (t *Transport) CloseIdleConnections() {
 	base := t.Base
 	if base == nil {
@@ -134,8 +137,8 @@ func (t *Transport) CloseIdleConnections() {
 
 var unsafeMethods = []string{http.MethodPost, http.MethodPatch}
 
-// withDefaults returns a copy with every field set, or says which makes no
-// sense.
+// withDefaults returns a copy with every field set, or an error that names an
+// invalid field.
 func (t *Transport) withDefaults() (Transport, error) {
 	c := *t
 	if c.MaxAttempts < 0 || c.Budget < 0 || c.AttemptTimeout < 0 || c.Backoff < 0 || c.MaxBackoff < 0 || c.MaxBody < 0 || c.MaxAnswer < 0 {
@@ -169,8 +172,8 @@ func (t *Transport) newKey() string {
 	return key
 }
 
-// keyOf returns the key that a request has: its caller's, or that of the
-// request from which it was redirected.
+// keyOf returns the key of a request: the caller's, or that of the request from
+// which it was redirected.
 func (t *Transport) keyOf(r *http.Request) (values []string) {
 	if values = r.Header[t.Header]; len(values) > 0 {
 		return values

@@ -9,22 +9,22 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// WrapTx is Wrap for a handler whose rows live in the store's own database: its
-// rows and its answer are committed together, or neither, before a byte of
-// the answer leaves. Without a key the handler runs in a transaction too, and
-// nothing is remembered.
+// WrapTx is Wrap for a handler whose rows are in the store's own database: its
+// rows and its response are committed together, or neither is, before a byte of
+// the response is sent. Without a key, the handler also runs in a transaction,
+// and nothing is recorded.
 //
-// The rows are rolled back when h returns an error or panics, when it answers
-// 500 or more, when it says Unknown, and when it answers 400 or more and that is
-// not stored; otherwise they are committed. After an error the client gets
-// what h wrote if its status is 400 or more, else a problem of status 500; the
-// command failed, and onlyonce.Final and onlyonce.Unknown around the error mean
-// what they mean there.
+// The rows are rolled back when h returns an error or panics, when its status
+// is 500 or more, when it calls Unknown, and when its status is 400 or more and
+// the response is not stored. Otherwise, they are committed. After an error,
+// the command has failed, and onlyonce.Final and onlyonce.Unknown around the
+// error have their usual meaning. The client gets the response that h wrote if
+// its status is 400 or more, or else a problem of status 500.
 //
-// h may run more than once if the database asks for it, each time with a request
-// of its own. An answer can't stream:
-// Flush and Hijack are not supported, and one of more than 16 times
-// Config.MaxAnswer is an error that rolls back. A panic leaves nothing.
+// h may run more than once if the database requires a retry, each time with a
+// new request. A response can't stream: Flush and Hijack are not supported, and
+// a response of more than 16 times Config.MaxAnswer is an error that rolls
+// back. After a panic, nothing is recorded.
 func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(http.ResponseWriter, *http.Request, TX) error, cfg Config) http.Handler {
 	if g == nil || h == nil {
 		panic("httponce: WrapTx: the TxGuard or the handler is nil")
@@ -35,7 +35,7 @@ func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(http.ResponseWriter, *http.R
 	return newLayer(g.Guard, cfg.withDefaults("WrapTx"), &txRunner[TX]{guard: g, handler: h})
 }
 
-// txRunner runs a handler in a transaction that records its answer.
+// txRunner runs a handler in a transaction that records its response.
 type txRunner[TX any] struct {
 	guard   *onlyonce.TxGuard[TX]
 	handler func(http.ResponseWriter, *http.Request, TX) error
@@ -100,8 +100,8 @@ func (t *txRunner[TX]) run(l *middleware, c *call, ctx context.Context, tx TX) (
 	return l.endTx(c, x, err)
 }
 
-// endTx says how a transaction ends whose handler returned err. Its error is a
-// rollback.
+// endTx returns how a transaction ends whose handler returned err. Its error is
+// a rollback.
 func (l *middleware) endTx(c *call, x *exchange, err error) (onlyonce.Settlement, error) {
 	a := &x.answer
 	status, cut := a.wrote()
@@ -158,23 +158,23 @@ func rolledBack(err error) bool {
 	return errors.As(err, &r)
 }
 
-// InTx commits fn's rows together with the answer that the handler has written
-// when fn returns: it is the rest of a handler in Wrap that first does something
-// outside, such as calling another service. Pass the TxGuard whose Guard the Wrap
-// has.
+// InTx commits fn's rows together with the response that the handler has
+// written when fn returns. It is for a handler in Wrap that first does work
+// outside the transaction, such as calling another service. Pass the TxGuard
+// whose Guard was passed to Wrap.
 //
-// When InTx returns nil, the rows are committed and the answer is recorded: what is
-// written to it afterwards is refused. When fn returns an error, its
-// rows are rolled back, what it wrote to the answer is dropped, and InTx returns that
-// error: the handler goes on and may answer otherwise. An answer by
-// which WrapTx would roll back does so here too, with an error. When the
-// commit fails or the lease was lost, the client gets a problem whatever the
-// handler still does.
+// When InTx returns nil, the rows are committed and the response is recorded;
+// later writes to the response are rejected. When fn returns an error, its rows
+// are rolled back, the part of the response that it wrote is dropped, and InTx
+// returns that error. The handler can then write another response. A response
+// that makes WrapTx roll back also rolls back here, with an error. When the
+// commit fails or the lease was lost, the client gets a problem, whatever else
+// the handler does.
 //
-// fn may run more than once if the database asks for it, and then finds r, its
-// body and the answer as they were when InTx was called. Without a key
-// there is nothing to record, and fn's rows are committed alone; a body that fn has
-// read then stays read, so read it before.
+// fn may run more than once if the database requires a retry. Each run finds r,
+// its body and the response as they were when InTx was called. Without a key,
+// there is nothing to record, and fn's rows are committed alone. In that case,
+// a body that fn has read stays read, so read it before.
 func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) error {
 	if g == nil || fn == nil {
 		panic("httponce: InTx: the TxGuard or the function is nil")

@@ -9,12 +9,11 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A Usage counts what the keyed requests of several handlers use up together, for
-// the limits in their Configs. Handlers of one Guard share one without being
-// told; give the same Usage to handlers of several Guards that share one
-// process's memory. What it counts is counted in this process only, and begins
-// at zero when the process starts. The zero Usage is ready to use, and must not
-// be copied.
+// A Usage counts the resources that the keyed requests of several handlers use
+// together, for the limits in their Configs. Handlers of one Guard share a
+// Usage by default. Give the same Usage to handlers of several Guards that
+// share one process's memory. The counters cover this process only and start at
+// zero with it. The zero Usage is ready to use. A Usage must not be copied.
 type Usage struct {
 	mu       sync.Mutex
 	requests int
@@ -28,9 +27,10 @@ type Usage struct {
 }
 
 // Load returns how many keyed requests are being served, and how many bytes of
-// their bodies and answers are in memory. A body counts with up to 8 KiB before
-// it is read, with up to 64 KiB once these have come, then with up to 1 MiB, and
-// then with up to twice what has come; the first 4 KiB of an answer don't count.
+// their bodies and responses are in memory. A body counts as up to 8 KiB before
+// it is read, as up to 64 KiB once these have arrived, then as up to 1 MiB, and
+// then as up to twice what has arrived. The first 4 KiB of a response don't
+// count.
 func (u *Usage) Load() (requests int, bytes int64) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

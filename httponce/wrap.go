@@ -8,20 +8,21 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// Wrap lets a request with an idempotency key run h once; a repeat gets the first
-// answer. Requests without a key, and those of other methods, pass untouched. It
-// panics on a Config that makes no sense.
+// Wrap returns a handler that runs h once for each idempotency key; a repeat
+// gets the first response. Requests without a key and requests of other methods
+// pass through unchanged. Wrap panics on an invalid Config.
 //
 // h's request has the attempt in its context (see onlyonce.Current). That
-// context does not end when the client goes away, but when the lease is lost. An
-// answer of 500 or more means that the command failed, and the next request
-// with the key runs it again; see also DontStore and Unknown. A panic leaves
-// the outcome unknown and goes on.
+// context ends when the lease is lost, but not when the client disconnects. A
+// response of 500 or more means that the command failed, and the next request
+// with the key runs it again; see also DontStore and Unknown. After a panic,
+// the outcome is unknown, and the panic continues.
 //
-// A handler must not go on after it has returned. http.TimeoutHandler answers while
-// its handler still runs, so it belongs round Wrap, where the command comes to
-// its end and the repeat gets its answer; Wrap panics if it is h itself, and if
-// it is further inside, its answer leaves the outcome unknown.
+// A handler must not continue to work after it has returned.
+// http.TimeoutHandler responds while its handler is still running, so it
+// belongs around Wrap: the command then finishes, and the repeat gets its
+// response. Wrap panics if h itself is a TimeoutHandler. If one is further
+// inside, its response leaves the outcome unknown.
 func Wrap(g *onlyonce.Guard, h http.Handler, cfg Config) http.Handler {
 	if g == nil || h == nil {
 		panic("httponce: Wrap: the Guard or the handler is nil")
@@ -30,7 +31,7 @@ func Wrap(g *onlyonce.Guard, h http.Handler, cfg Config) http.Handler {
 	return newLayer(g, cfg.withDefaults("Wrap"), &handlerRunner{guard: g, handler: h})
 }
 
-// handlerRunner runs an http.Handler and records its answer after it.
+// handlerRunner runs an http.Handler and then records its response.
 type handlerRunner struct {
 	guard   *onlyonce.Guard
 	handler http.Handler
@@ -78,7 +79,7 @@ func (p *handlerRunner) run(l *middleware, c *call, a *onlyonce.Attempt) {
 	finished = true
 }
 
-// finish records the answer, and then lets it leave.
+// finish records the response and then sends it.
 func (l *middleware) finish(c *call, x *exchange) {
 	stage := x.answer.end()
 	if refused := x.answer.refused; refused != nil {
