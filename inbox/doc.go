@@ -1,4 +1,4 @@
-// Package inbox lets a message that is delivered many times take effect once.
+// Package inbox makes a message that is delivered many times take effect once.
 //
 //	in := inbox.NewTx(store, inbox.Config{
 //		Consumer:   "shipping",
@@ -10,19 +10,20 @@
 //		return struct{}{}, insertShipment(ctx, tx, msg)
 //	})
 //	if err != nil {
-//		// not acknowledged: the broker is to deliver it again
+//		// do not acknowledge the message, so that the broker delivers it again
 //	}
 //
 // # The promise
 //
-// A message is known by its ID, once for every consumer. With HandleTx it takes
-// effect exactly once in the consumer's own database: what the handler wrote and
-// the note that it ran are one commit. With Handle, at most one attempt holds the
-// message at a time, and a handled message is not handled again; an attempt that
-// died may have had its effect, and is made again. It is noted as handled when
-// the handler has returned, never before.
+// A message is identified by its ID, separately for each consumer. With
+// HandleTx, it takes effect exactly once in the consumer's own database: the
+// handler's rows and the record that it ran are one commit. With Handle, at
+// most one attempt holds the message at a time, and a handled message is not
+// handled again. An attempt that died may have taken effect, and the message is
+// handled again. A message is recorded as handled when the handler has
+// returned, never before.
 //
-// What is delivered again gets the first result. What is delivered while another
-// consumer still works on it gets an onlyonce.InFlightError, which says when
-// asking again is worth it.
+// A repeated delivery gets the first result. A delivery that arrives while
+// another consumer still works on the message gets an onlyonce.InFlightError,
+// which says when a retry is worthwhile.
 package inbox

@@ -11,31 +11,33 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A Result is what became of a message that is done with.
+// A Result is the outcome of a message that is finished.
 type Result[T any] struct {
-	Value    T     // what the handler returned, now or the first time
+	Value    T     // the handler's value, from this delivery or the first one
 	Replayed bool  // an earlier delivery was handled
-	Attempt  int   // which attempt that was; the first is 1
+	Attempt  int   // the number of the attempt; the first is 1
 	Poisoned error // why the message went to Config.Poison instead; nil: it was handled
 }
 
 // Handle runs fn once for the message and gives every later delivery the result
-// of that run, which is stored as JSON. If the error is nil the message is done
-// with and is to be acknowledged; otherwise it is to be delivered again:
+// of that run, which is stored as JSON. If the error is nil, the message is
+// finished: acknowledge it. Otherwise, do not acknowledge it, so that it is
+// delivered again. The errors are:
 //
-//   - onlyonce.InFlightError: another consumer works on it; RetryAfter says how
-//     long at most.
+//   - onlyonce.InFlightError: another consumer works on it, for at most
+//     RetryAfter.
 //   - onlyonce.ErrUnavailable: the store could not be reached.
 //   - onlyonce.ErrLost: fn ran, but another consumer has taken over.
-//   - fn's own error: it failed. After Config.MaxAttempts of them, or after one that
+//   - fn's own error: fn failed. After Config.MaxAttempts failures, or after one that
 //     is onlyonce.Final, the message goes to Config.Poison, and the error is nil.
-//   - onlyonce.ErrFailed: it failed for good before, and there is no Config.Poison.
+//   - onlyonce.ErrFailed: it failed finally before, and there is no Config.Poison.
 //
-// A message whose ID another message had, with another payload, goes to
-// Config.Poison at once; without one, the error is onlyonce.ErrMismatch.
+// A message with the ID of an earlier message and a different payload goes to
+// Config.Poison at once. Without Config.Poison, the error is
+// onlyonce.ErrMismatch.
 //
-// fn's context is as onlyonce.Do's: it ends when the lease is lost, not when ctx
-// does. A panic of fn's goes on; the attempt counts.
+// fn's context is like that of onlyonce.Do: it ends when the lease is lost, not
+// when ctx ends. A panic in fn continues, and the attempt counts.
 func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Context) (T, error)) (Result[T], error) {
 	h := handling[T]{inbox: in, message: m, request: in.request(m)}
 	return h.run(ctx, func(req onlyonce.Request) (onlyonce.Answer[T], error) {
@@ -45,9 +47,9 @@ func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Co
 	})
 }
 
-// HandleTx is Handle for a handler whose rows live in the store's own database:
-// its rows and the note that the message was handled are committed together, or
-// neither. A failure, or a panic, is noted after the rollback.
+// HandleTx is Handle for a handler whose rows are in the store's own database:
+// its rows and the record that the message was handled are committed together,
+// or neither is. A failure or a panic is recorded after the rollback.
 func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn func(context.Context, TX) (T, error)) (Result[T], error) {
 	h := handling[T]{inbox: in.Inbox, message: m, request: in.request(m)}
 	return h.run(ctx, func(req onlyonce.Request) (onlyonce.Answer[T], error) {

@@ -8,11 +8,11 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A Message is what a broker delivered.
+// A Message is a message that a broker delivered.
 type Message struct {
-	ID      string // the same whenever it is delivered: the sender's, not the delivery's
-	Tenant  string // whose it is; messages of two tenants are never the same
-	Payload []byte // what a repeat must have the same
+	ID      string // the same at every delivery: the sender's ID, not that of the delivery
+	Tenant  string // the tenant to which it belongs; messages of two tenants are never the same
+	Payload []byte // must be the same in a repeat
 	Headers map[string]string
 }
 
@@ -26,56 +26,58 @@ func (m Message) check() error {
 	return nil
 }
 
-// A Config says how an Inbox treats its messages.
+// A Config controls how an Inbox handles its messages.
 type Config struct {
-	// Consumer names who handles: each of several consumers handles a message
-	// once. It must not change while messages are under way.
+	// Consumer is the name of the consumer. Each of several consumers handles a
+	// message once. It must not change while messages are in transit.
 	Consumer string
 
 	// Redelivery is how long the broker waits for an acknowledgement before it
-	// delivers again: JetStream's AckWait, RabbitMQ's consumer_timeout.
+	// delivers a message again: JetStream's AckWait or RabbitMQ's
+	// consumer_timeout.
 	Redelivery time.Duration
 
-	Lease time.Duration // how long a handler that died keeps its message; less than Redelivery; default: half of it, 30s at most
-	Keep  time.Duration // how long a handled message is remembered: longer than a broker may hold one back; default 168h
-	Wait  time.Duration // how long a message waits for another consumer's attempt; 0: it is refused at once
+	Lease time.Duration // how long a handler that died holds its message; less than Redelivery; default: half of it, at most 30s
+	Keep  time.Duration // how long the record of a handled message is kept; longer than a broker may delay a message; default 168h
+	Wait  time.Duration // how long a message waits for another consumer's attempt; 0: it is rejected at once
 
-	// MaxAttempts is how often the handler may fail on a message before that
-	// goes to Poison and is done with; default 10. An attempt of Handle's
-	// counts also when its process died; one of HandleTx's then leaves no trace.
+	// MaxAttempts is how often the handler may fail on a message before the
+	// message goes to Poison and is finished; default 10. An attempt of Handle
+	// also counts if its process died. An attempt of HandleTx leaves no trace
+	// in that case.
 	MaxAttempts int
 
-	// Poison keeps a message that can't be handled, with the last error, for
-	// a person to look at. If it fails, the message is not done with. Default:
-	// none, and a message is tried as long as the broker delivers it.
+	// Poison stores a message that can't be handled, with the last error, for a
+	// person to look at. If it fails, the message is not finished. Default:
+	// none, and a message is retried as long as the broker delivers it.
 	Poison func(ctx context.Context, m Message, cause error) error
 
 	Observer onlyonce.Observer // nil: none
 }
 
-// An Inbox knows which messages a consumer has handled. It is safe for concurrent
-// use.
+// An Inbox records which messages a consumer has handled. It is safe for
+// concurrent use.
 type Inbox struct {
 	guard *onlyonce.Guard
 	cfg   Config
 }
 
-// New returns the inbox of a consumer, kept in store. It panics on a Config that
-// makes no sense.
+// New returns the inbox of a consumer, kept in store. It panics on an invalid
+// Config.
 func New(store onlyonce.Store, cfg Config) *Inbox {
 	cfg = cfg.withDefaults()
 	return &Inbox{guard: onlyonce.New(store, cfg.guard()), cfg: cfg}
 }
 
-// A TxInbox is an Inbox whose consumer's rows live in the same database: see
+// A TxInbox is an Inbox whose consumer's rows are in the same database: see
 // HandleTx.
 type TxInbox[TX any] struct {
 	*Inbox
 	guard *onlyonce.TxGuard[TX]
 }
 
-// NewTx returns the inbox of a consumer, kept in store. It panics on a Config that
-// makes no sense.
+// NewTx returns the inbox of a consumer, kept in store. It panics on an invalid
+// Config.
 func NewTx[TX any](store onlyonce.TxStore[TX], cfg Config) *TxInbox[TX] {
 	cfg = cfg.withDefaults()
 	guard := onlyonce.NewTx(store, cfg.guard())

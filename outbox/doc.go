@@ -1,6 +1,7 @@
-// Package outbox tells others what a transaction did, if and only if it is
-// committed. A message is appended to a queue in the caller's own transaction,
-// next to the rows it speaks of; a Relay publishes it afterwards.
+// Package outbox publishes messages about a transaction if and only if it is
+// committed. The caller appends a message to a queue in its own transaction,
+// together with the rows that the message is about. A Relay publishes the
+// message afterwards.
 //
 //	err := store.Outbox().Append(ctx, tx, outbox.Message{
 //		Topic:   "orders.created",
@@ -13,15 +14,16 @@
 // # The promise
 //
 // A message is published at least once if its transaction was committed, and
-// never if it was rolled back. It comes twice when a relay dies, or loses its
-// lease, between publishing and noting it; its ID is then the same, so that a
-// consumer can tell (see package inbox).
+// never if it was rolled back. It is published twice when a relay dies or loses
+// its lease after publishing the message and before recording that. The ID is
+// then the same, so a consumer can detect the repeat (see package inbox).
 //
-// Of the messages with one Key, each is published for the first time only after
-// all that were appended before it were acknowledged. Transactions that append to
-// one Key at the same time are not in any order; let them lock a row they share
-// if they must be. Messages of other keys, or without one, don't wait: a message
-// that fails holds back its own key only, also while it is parked.
+// A message with a Key is first published only after all messages that were
+// appended before it with the same Key have been acknowledged. Concurrent
+// transactions that append to one Key have no defined order; if they need one,
+// let them lock a common row. Messages with other keys or without a key don't
+// wait: a message that fails holds back only its own key, even while it is
+// parked.
 //
 // Any number of relays may run on one queue, in any number of processes.
 package outbox

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// Headers that every published message has, where there is something to say.
+// These headers are set on every published message for which there is a value.
 const (
 	HeaderID          = "Onlyonce-Message-Id"
 	HeaderTenant      = "Onlyonce-Tenant"
@@ -21,15 +21,15 @@ const (
 	HeaderTracestate  = "tracestate"
 )
 
-// A Message is something that happened, to be told to others.
+// A Message describes an event to other systems.
 type Message struct {
-	ID        string            // the same whenever it is published; default: a new UUIDv7
-	Topic     string            // what kind it is, and where it goes: a subject, a routing key
-	Key       string            // the ordering key, one for all topics and tenants; empty: no order
-	Tenant    string            // whose it is; default: what Carry says in HeaderTenant
-	Headers   map[string]string // more to send along; what Carry put into the context is added, and the Header constants
+	ID        string            // the same each time the message is published; default: a new UUIDv7
+	Topic     string            // the kind and the destination of the message: a subject or a routing key
+	Key       string            // the ordering key, shared by all topics and tenants; empty: no order
+	Tenant    string            // the tenant to which it belongs; default: HeaderTenant as set by Carry
+	Headers   map[string]string // additional headers; those set by Carry and those of the Header constants are added
 	Payload   []byte
-	CreatedAt time.Time // when it was appended, by the queue's clock, which sets it
+	CreatedAt time.Time // when it was appended; set by the queue, by its clock
 }
 
 // maxName bounds an ID, a Topic, a Key, a Tenant and a header's name, in bytes: every
@@ -39,9 +39,9 @@ const maxName = 255
 // maxHeaders bounds all headers together, in bytes.
 const maxHeaders = 32 << 10
 
-// Prepare completes a message that is to be appended under ctx: its ID, and its
-// headers. It refuses what some broker could not take. It is for those who build
-// a queue.
+// Prepare completes the ID and the headers of a message that is to be appended
+// under ctx. It rejects a message that some broker could not accept. It is
+// meant for implementations of Queue.
 func Prepare(ctx context.Context, m Message) (Message, error) {
 	if m.ID == "" {
 		m.ID = NewID()
@@ -119,8 +119,8 @@ func token(name string) bool {
 	})
 }
 
-// NewID returns a new UUIDv7 (RFC 9562): random, and later ones mostly sort
-// later.
+// NewID returns a new UUIDv7 (RFC 9562). It is random, and later IDs mostly
+// sort later.
 func NewID() string {
 	var id [16]byte
 	rand.Read(id[6:]) // never fails
@@ -136,9 +136,9 @@ func NewID() string {
 
 type carryKey struct{}
 
-// Carry returns a context under which every message that is appended has the
-// header: the trace context of the request that is being served, say. The
-// message's own headers come first.
+// Carry returns a context that adds the header to every message that is
+// appended under it, for example the trace context of the current request. The
+// message's own headers take precedence.
 func Carry(ctx context.Context, name, value string) context.Context {
 	all := maps.Clone(carried(ctx))
 	if all == nil {

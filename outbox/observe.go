@@ -6,33 +6,33 @@ import (
 	"time"
 )
 
-// An Outcome says what a relay did or met.
+// An Outcome says what a relay did or encountered.
 type Outcome string
 
-// The outcomes.
+// These are the outcomes.
 const (
-	OutcomePublished   Outcome = "published"   // messages were acknowledged and are marked so
-	OutcomeFailed      Outcome = "failed"      // a message was refused, and is tried again later
+	OutcomePublished   Outcome = "published"   // messages were acknowledged and marked as published
+	OutcomeFailed      Outcome = "failed"      // a message was rejected and is retried later
 	OutcomeParked      Outcome = "parked"      // a message failed too often or can't be published, and waits for someone to requeue or discard it
 	OutcomeUnavailable Outcome = "unavailable" // the broker could not be reached; the messages wait
 	OutcomeLost        Outcome = "lost"        // the lease was lost; some messages may be published twice
-	OutcomeTrouble     Outcome = "trouble"     // the queue could not be read or written; the relay tries again
-	OutcomeLag         Outcome = "lag"         // how much waits; comes every Config.LagEvery
-	OutcomePurged      Outcome = "purged"      // messages whose time to be kept was over were deleted
+	OutcomeTrouble     Outcome = "trouble"     // the queue could not be read or written; the relay retries
+	OutcomeLag         Outcome = "lag"         // the backlog, reported every Config.LagEvery
+	OutcomePurged      Outcome = "purged"      // published messages whose keep time had ended were deleted
 )
 
-// An Event tells an Observer what a relay did or met.
+// An Event describes to an Observer what a relay did or encountered.
 type Event struct {
 	Outcome  Outcome
 	Count    int           // of messages
 	Entry    Entry         // the message, if it failed or was parked; not to be modified
 	Lag      Lag           // with OutcomeLag
-	Duration time.Duration // published: from the lease on
+	Duration time.Duration // for OutcomePublished: the time since the messages were leased
 	Err      error         // what went wrong, if something did
 }
 
-// An Observer is called for one event of a relay after the other, and holds up the
-// relay; it must not block.
+// An Observer is called for the events of a relay, one at a time. It must not
+// block, because the relay waits for it.
 type Observer func(context.Context, Event)
 
 var logLevels = map[Outcome]slog.Level{
@@ -46,9 +46,9 @@ var logLevels = map[Outcome]slog.Level{
 	OutcomeTrouble:     slog.LevelError,
 }
 
-// SlogObserver logs events: attributes event (outbox_published, outbox_failed
-// …), count and what else the outcome has. Payloads, headers and tenants are not
-// logged.
+// SlogObserver returns an Observer that logs events. The attributes are event
+// (outbox_published, outbox_failed …), count and others that depend on the
+// outcome. Payloads, headers and tenants are not logged.
 func SlogObserver(log *slog.Logger) Observer {
 	return func(ctx context.Context, e Event) {
 		if level := logLevels[e.Outcome]; log.Enabled(ctx, level) {

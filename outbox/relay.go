@@ -9,18 +9,18 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
-// A Config says how a Relay works. The zero Config is usable.
+// A Config controls a Relay. The zero Config is usable.
 type Config struct {
-	Batch       int           // how many messages are leased at a time, and held in memory; default 500; fewer if they are large
-	Lease       time.Duration // how long a batch is the relay's without renewal; default 30s; renewed every third of it
-	Timeout     time.Duration // the most that one call of the Publisher, or of the Queue, may take; default 10s
-	Grace       time.Duration // how long a publishing that is under way may go on when Run's context ends; default 5s
-	Poll        time.Duration // how often the queue is looked at when nothing wakes the relay; default 200ms, up to a tenth more or less
-	Backoff     time.Duration // after the first failure of a message; doubled with each, up to a tenth more or less; default 100ms
+	Batch       int           // how many messages are leased and held in memory at a time; default 500; fewer if they are large
+	Lease       time.Duration // how long a relay holds a batch without renewal; default 30s; renewed every third of it
+	Timeout     time.Duration // how long one call of the Publisher or of the Queue may take; default 10s
+	Grace       time.Duration // how long a call of the Publisher in progress may continue after Run's context has ended; default 5s
+	Poll        time.Duration // how often the queue is polled when nothing wakes the relay; default 200ms, up to a tenth more or less
+	Backoff     time.Duration // the delay after the first failure of a message; doubled with each further one, up to a tenth more or less; default 100ms
 	MaxBackoff  time.Duration // default 1m
 	MaxAttempts int           // how often a message may fail before it is parked; default 20
 	Keep        time.Duration // how long a published message stays in the queue; default 0: it is deleted
-	LagEvery    time.Duration // how often the Observer is told of the lag; default 10s
+	LagEvery    time.Duration // how often the lag is reported to the Observer; default 10s
 	Observer    Observer      // nil: none
 }
 
@@ -46,7 +46,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// A Relay publishes what is in a queue. Its Run may be called once.
+// A Relay publishes the messages of a queue. Its Run may be called once.
 type Relay struct {
 	queue     Queue
 	publisher Publisher
@@ -58,8 +58,8 @@ type Relay struct {
 	purgeAt time.Time     // when kept messages were last purged
 }
 
-// NewRelay returns a relay. It panics on a nil queue or publisher, and on
-// a Config that makes no sense.
+// NewRelay returns a relay. It panics on a nil queue or publisher and on an
+// invalid Config.
 func NewRelay(queue Queue, publisher Publisher, cfg Config) *Relay {
 	if queue == nil || publisher == nil {
 		panic("outbox: NewRelay without a queue or a publisher: pass store.Outbox() and what hands messages to your broker")
@@ -67,10 +67,10 @@ func NewRelay(queue Queue, publisher Publisher, cfg Config) *Relay {
 	return &Relay{queue: queue, publisher: publisher, cfg: cfg.withDefaults()}
 }
 
-// Run publishes until ctx ends. Trouble with the queue or the broker does not end
-// it: the Observer learns of it, and the relay tries again. When ctx ends, what
-// is being published is finished, within Config.Grace, and the rest is given
-// back.
+// Run publishes until ctx ends. An error of the queue or the broker does not
+// end it: the Observer is told of it, and the relay retries. When ctx ends, the
+// messages that are being published are finished within Config.Grace, and the
+// others are returned to the queue.
 func (r *Relay) Run(ctx context.Context) {
 	for ctx.Err() == nil {
 		r.keepHouse(ctx)

@@ -20,14 +20,15 @@ type produced struct {
 	Payload  []byte            `json:"payload,omitempty"`
 }
 
-// Middleware lets a handler run once for every message, as inbox.Handle does. What
-// is delivered again produces the same messages again, with the same UUIDs: the
-// first ones may not have been published. A message that went to the inbox's
-// Poison is acknowledged and produces nothing.
+// Middleware makes a handler run once for every message, as inbox.Handle does.
+// A repeated delivery produces the same messages again, with the same UUIDs,
+// because the first ones may not have been published. A message that went to
+// the inbox's Poison is acknowledged and produces nothing.
 //
-// What another consumer still works on is refused, after a second at most, so
-// that it is delivered again. The context of the message that the handler gets
-// outlives the subscriber's, and ends when the lease is lost.
+// If another consumer still works on the message, the delivery is rejected
+// after at most one second, so that the message is delivered again. The context
+// of the handler's message outlives the subscriber's context and ends when the
+// lease is lost.
 func Middleware(in *inbox.Inbox) message.HandlerMiddleware {
 	return func(h message.HandlerFunc) message.HandlerFunc {
 		return func(msg *message.Message) ([]*message.Message, error) {
@@ -39,9 +40,9 @@ func Middleware(in *inbox.Inbox) message.HandlerMiddleware {
 	}
 }
 
-// HandlerTx is a handler whose rows live in the inbox's own database, as
-// inbox.HandleTx has it: its rows, the messages that it produces and the note
-// that it ran are committed together.
+// HandlerTx returns a handler for inbox.HandleTx, whose rows are in the inbox's
+// own database: its rows, the messages that it produces and the record that it
+// ran are committed together.
 func HandlerTx[TX any](in *inbox.TxInbox[TX], h func(ctx context.Context, tx TX, msg *message.Message) ([]*message.Message, error)) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		r, err := inbox.HandleTx(msg.Context(), in, incoming(msg), func(ctx context.Context, tx TX) ([]produced, error) {

@@ -12,27 +12,30 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-// A Config says how a publisher is used. The zero Config is usable.
+// A Config controls how a publisher is used. The zero Config is usable.
 type Config struct {
-	// Topic says where a message goes; default: to its Topic.
+	// Topic returns the topic to which a message is published; default: its
+	// Topic.
 	Topic func(outbox.Message) string
 
-	// Refused tells an error that is the message's own fault, such as that it
-	// is too large, from trouble with the broker. Default: an error is the
-	// message's own if the broker took another one since the last time it took
-	// none at all.
+	// Refused reports whether an error is the message's own fault, for example
+	// because it is too large, rather than a problem with the broker. Default:
+	// an error is the message's own fault if the broker has accepted another
+	// message since the last time it accepted none at all.
 	Refused func(error) bool
 
 	InFlight int // how many messages are published at a time; default 64
 }
 
-// NewPublisher makes Watermill's publisher an outbox's. The publisher must return
-// only when the broker has the message for good: with watermill-amqp set
-// PublishConfig.ConfirmDelivery, with watermill-nats use JetStream without
-// PublishOptions for asynchronous publishing. It panics on a nil publisher.
+// NewPublisher adapts a Watermill publisher to an outbox.Publisher. The
+// Watermill publisher must return only when the broker has stored the message
+// durably: with watermill-amqp, set PublishConfig.ConfirmDelivery; with
+// watermill-nats, use JetStream without PublishOptions for asynchronous
+// publishing. NewPublisher panics on a nil publisher.
 //
-// Messages are published one by one, many at a time: what Watermill returns for
-// several does not say which of them the broker has.
+// Each message is published with its own call, and many calls run at a time,
+// because Watermill's result for several messages does not say which of them
+// the broker has.
 func NewPublisher(to message.Publisher, cfg Config) outbox.Publisher {
 	if to == nil {
 		panic("watermillonce: NewPublisher without a publisher: pass one of Watermill's")

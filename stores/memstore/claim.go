@@ -53,8 +53,8 @@ func (s *Store) claim(c onlyonce.Claim) (onlyonce.Record, error) {
 	return s.view(e, now), nil
 }
 
-// Renew makes the hold's lease end a full lease from now, and adds steps to
-// the record's.
+// Renew makes the hold's lease end one full lease from now and adds steps to
+// those of the record.
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memstore: renew: %w", err)
@@ -109,9 +109,10 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	return s.view(e, now), nil
 }
 
-// Resolve ends a record that nobody holds as st says; a zero st deletes it.
-// The record gets a new owner and a higher fence: the attempt that left it
-// can't settle it any more, and a caller that saw it before must look again.
+// Resolve settles a record that nobody holds with st; a zero st deletes it. The
+// record gets a new owner and a higher fence, so the attempt that left it can
+// no longer settle it, and a caller that saw the old record must look it up
+// again.
 func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memstore: resolve: %w", err)

@@ -35,9 +35,9 @@ func (s *Store) purge(limit int) int {
 	return purged
 }
 
-// Unresolved counts the records whose outcome nobody knows: unknown ones, and
-// those whose lease has lapsed. It also returns for how long that has been so of
-// the oldest. It looks at every record the store has.
+// Unresolved counts the records whose outcome is unknown: those in the unknown
+// state and those whose lease has lapsed. It also returns for how long the
+// oldest of them has been unresolved. It looks at every record in the store.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	for i := range s.shards {
 		if err := ctx.Err(); err != nil {

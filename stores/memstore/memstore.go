@@ -1,14 +1,14 @@
 // Package memstore keeps records in the memory of one process. It is for tests,
-// and for a process whose commands may be forgotten when it ends.
+// and for processes whose records may be lost when they end.
 //
-// It promises nothing through a crash: when the process ends, however it ends,
-// every record is gone and every command can run again. Another process has
-// records of its own, so two processes do not see each other's commands. While
-// the process lives it keeps every rule of onlyonce.Store, and it never drops
-// a record that has not expired: when it is full it refuses new commands.
+// Nothing survives the process: when it ends, for whatever reason, every record
+// is gone and every command can run again. Each process has its own records, so
+// two processes do not see each other's commands. While the process lives, the
+// store follows every rule of onlyonce.Store. It never drops a record that has
+// not expired: when it is full, it rejects new commands.
 //
-// Its clock is the process's monotonic clock, which no change of the system's
-// time moves.
+// Its clock is the process's monotonic clock, which is not affected by changes
+// of the system time.
 package memstore
 
 import (
@@ -21,18 +21,19 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
-// A Config bounds what a Store holds. The zero Config is usable.
+// A Config limits the size of a Store. The zero Config is usable.
 type Config struct {
 	MaxRecords int   // default 1,000,000
-	MaxBytes   int64 // of memory, about, what a record itself costs included; default 256 MiB
+	MaxBytes   int64 // approximate memory, including the overhead of each record; default 256 MiB
 }
 
-// A Store keeps records in memory. It copies what it is given; the slices and
-// maps of the records it returns belong to it and must not be modified.
+// A Store keeps records in memory. It copies the data that it is given. The
+// slices and maps of the records it returns belong to it and must not be
+// modified.
 //
-// When one of its bounds is reached it refuses new commands with
-// onlyonce.ErrUnavailable. What an attempt that already runs stores is always
-// taken, for it has happened.
+// When one of its limits is reached, it rejects new commands with
+// onlyonce.ErrUnavailable. Data of attempts that are already running is always
+// stored, because those commands may have taken effect.
 type Store struct {
 	cfg   Config
 	start time.Time // when the store's clock read 0
@@ -68,8 +69,8 @@ func (s *Store) lock(id onlyonce.ID) (*shard, uint64) {
 // A moment is a reading of the store's clock, in nanoseconds since it started.
 type moment int64
 
-// never is no reading of a clock: it is when a record that is kept for good
-// expires.
+// never is the expiry time of a record that is kept forever. It is larger than
+// any value the clock returns.
 const never moment = math.MaxInt64
 
 // after returns the moment d after m.
