@@ -17,12 +17,18 @@ import (
 // lease does.
 const lease = 2 * time.Second
 
+const (
+	beat      = 5 * time.Millisecond  // of the pulse
+	tolerated = 20 * time.Millisecond // of a context that ends late
+)
+
 // A watch is a store that notes until when each hold lasts at most, and knows
 // which contexts outlive that.
 type watch struct {
 	onlyonce.Store
 	outlived atomic.Int64
-	unstored sync.Map // keys whose answer was given and could not be recorded
+	beats    atomic.Int64 // of the pulse
+	unstored sync.Map     // keys whose answer was given and could not be recorded
 
 	mu   sync.Mutex
 	ends map[string]time.Time // of the leases, by owner
@@ -38,7 +44,6 @@ func newWatch(s onlyonce.Store) *watch {
 
 // pulse measures for how long the machine lets the process wait at most.
 func (w *watch) pulse() {
-	const beat = 5 * time.Millisecond
 	for last := time.Now(); ; {
 		time.Sleep(beat)
 		now := time.Now()
@@ -46,7 +51,17 @@ func (w *watch) pulse() {
 			w.slowest.Store(int64(gap))
 		}
 		last = now
+		w.beats.Add(1)
 	}
+}
+
+// lateness is how late the machine has been at most, now included: a process that
+// was not run for a while finds out when its pulse has beaten again.
+func (w *watch) lateness() time.Duration {
+	for seen := w.beats.Load(); w.beats.Load() < seen+2; {
+		time.Sleep(beat)
+	}
+	return time.Duration(w.slowest.Load())
 }
 
 func (w *watch) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
@@ -98,7 +113,7 @@ func (w *watch) works(ctx context.Context) {
 		w.mu.Lock()
 		until := w.ends[owner]
 		w.mu.Unlock()
-		if now := time.Now(); ctx.Err() == nil && now.After(until.Add(time.Duration(w.slowest.Load())).Add(20*time.Millisecond)) {
+		if now := time.Now(); ctx.Err() == nil && now.After(until.Add(tolerated)) && now.After(until.Add(w.lateness()).Add(tolerated)) {
 			w.outlived.Add(1)
 			return
 		}
