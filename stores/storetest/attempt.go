@@ -7,45 +7,45 @@ import (
 )
 
 var attemptRules = slices.Concat([]rule{
-	{"a failed command is given to a claim that retries", func(t *trial) {
+	{"a failed command is given to a claim that retries", func(t *storeTest) {
 		t.taken(failed("no stock"), onlyonce.Claim{RetryFailed: true})
 	}},
-	{"an unknown outcome is given to a claim that takes it", func(t *trial) {
+	{"an unknown outcome is given to a claim that takes it", func(t *storeTest) {
 		t.taken(unknown("no answer"), onlyonce.Claim{TakeUnknown: true})
 	}},
-	{"a lapsed lease is given to a claim that takes it", func(t *trial) {
+	{"a lapsed lease is given to a claim that takes it", func(t *storeTest) {
 		t.taken(onlyonce.Settlement{}, onlyonce.Claim{TakeUnknown: true})
 	}},
-	{"an unknown outcome that is kept for good is given to a claim that takes it", func(t *trial) {
+	{"an unknown outcome that is kept for good is given to a claim that takes it", func(t *storeTest) {
 		t.taken(keeping(unknown("no answer"), 0), onlyonce.Claim{TakeUnknown: true})
 	}},
-	{"a failed command is kept from a claim that takes only unknown ones", func(t *trial) {
+	{"a failed command is kept from a claim that takes only unknown ones", func(t *storeTest) {
 		t.kept(failed("no stock"), onlyonce.Claim{TakeUnknown: true})
 	}},
-	{"an unknown outcome is kept from a claim that only retries failures", func(t *trial) {
+	{"an unknown outcome is kept from a claim that only retries failures", func(t *storeTest) {
 		t.kept(unknown("no answer"), onlyonce.Claim{RetryFailed: true})
 	}},
-	{"a lapsed lease is kept from a claim that only retries failures", func(t *trial) {
+	{"a lapsed lease is kept from a claim that only retries failures", func(t *storeTest) {
 		t.kept(onlyonce.Settlement{}, onlyonce.Claim{RetryFailed: true})
 	}},
-	{"a completed command is kept from every claim", func(t *trial) {
+	{"a completed command is kept from every claim", func(t *storeTest) {
 		t.kept(completed("made"), onlyonce.Claim{RetryFailed: true, TakeUnknown: true})
 	}},
-	{"a failure for good is kept from every claim", func(t *trial) {
+	{"a failure for good is kept from every claim", func(t *storeTest) {
 		t.kept(failedForGood("no such article"), onlyonce.Claim{RetryFailed: true, TakeUnknown: true})
 	}},
-	{"a command that was taken over is alive again", func(t *trial) {
+	{"a command that was taken over is alive again", func(t *storeTest) {
 		c := claimOf("k")
-		t.lapsed(holdOf(t.given(c)))
-		t.given(eager(c))
-		t.refused(eager(c), t.snap(c.ID))
+		t.awaitLapse(holdOf(t.mustClaim(c)))
+		t.mustClaim(greedy(c))
+		t.mustRefuse(greedy(c), t.snap(c.ID))
 	}},
-	{"attempts are counted over every way to lose a command", func(t *trial) {
+	{"attempts are counted over every way to lose a command", func(t *storeTest) {
 		c := claimOf("k")
-		first := t.given(c)
+		first := t.mustClaim(c)
 		for n, end := range []onlyonce.Settlement{failed("no stock"), {}, unknown("no answer"), {}, failed("no stock")} {
 			t.lose(t.lookup(c.ID), end)
-			r := t.given(eager(c))
+			r := t.mustClaim(greedy(c))
 			if r.Attempt != n+2 {
 				t.Errorf("attempt %d, want %d", r.Attempt, n+2)
 			}
@@ -54,30 +54,30 @@ var attemptRules = slices.Concat([]rule{
 			}
 		}
 	}},
-	{"a retry that fails tells its own error", func(t *trial) {
+	{"a retry that fails tells its own error", func(t *storeTest) {
 		c := claimOf("k")
-		t.done(c, failed("no stock"))
-		if r := t.done(eager(c), failed("no money")); r.Error != "no money" || r.Attempt != 2 {
+		t.complete(c, failed("no stock"))
+		if r := t.complete(greedy(c), failed("no money")); r.Error != "no money" || r.Attempt != 2 {
 			t.Errorf("attempt %d has the error %q, want 2 and no money", r.Attempt, r.Error)
 		}
 	}},
-	{"a retry that completes leaves nothing of the failed attempt's result", func(t *trial) {
+	{"a retry that completes leaves nothing of the failed attempt's result", func(t *storeTest) {
 		c := claimOf("k")
 		bad := failed("no stock")
 		bad.Result = completed("out of stock").Result
-		t.done(c, bad)
-		r := t.done(eager(c), onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: long})
+		t.complete(c, bad)
+		r := t.complete(greedy(c), onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: long})
 		t.sameResult(onlyonce.Result{}, r.Result)
 	}},
-	{"a failure for good after a retry stays", func(t *trial) {
+	{"a failure for good after a retry stays", func(t *storeTest) {
 		c := claimOf("k")
-		t.done(c, failed("no stock"))
-		if r := t.done(eager(c), failedForGood("sold out")); !r.Final {
+		t.complete(c, failed("no stock"))
+		if r := t.complete(greedy(c), failedForGood("sold out")); !r.Final {
 			t.Errorf("the record is not final: %s", describe(r))
 		}
-		t.refused(eager(c), t.snap(c.ID))
+		t.mustRefuse(greedy(c), t.snap(c.ID))
 	}},
-}, inEvery("SettledAt is set once a command is settled, and only then: ", func(t *trial, stand standing) {
+}, inEvery("SettledAt is set once a command is settled, and only then: ", func(t *storeTest, stand recordState) {
 	r := stand.reach(t, claimOf("k"))
 	switch processing := r.State == onlyonce.StateProcessing; {
 	case processing != r.SettledAt.IsZero():
@@ -88,10 +88,10 @@ var attemptRules = slices.Concat([]rule{
 }))
 
 // lose ends the attempt of r: as s says, or by letting its lease lapse.
-func (t *trial) lose(r onlyonce.Record, s onlyonce.Settlement) {
+func (t *storeTest) lose(r onlyonce.Record, s onlyonce.Settlement) {
 	t.Helper()
 	if s.State == "" {
-		t.lapsed(holdOf(r))
+		t.awaitLapse(holdOf(r))
 		return
 	}
 	t.settle(holdOf(r), s)
@@ -99,10 +99,10 @@ func (t *trial) lose(r onlyonce.Record, s onlyonce.Settlement) {
 
 // taken wants a command that was lost as s says to be given to a claim with
 // these flags, as the next attempt at the same command, which has no result yet.
-func (t *trial) taken(s onlyonce.Settlement, flags onlyonce.Claim) {
+func (t *storeTest) taken(s onlyonce.Settlement, flags onlyonce.Claim) {
 	t.Helper()
 	first := claimOf("k")
-	was := t.given(first)
+	was := t.mustClaim(first)
 	steps := map[string][]byte{"charge": []byte("ch_1")}
 	t.renew(holdOf(was), long, steps)
 	if s.State != "" {
@@ -110,9 +110,9 @@ func (t *trial) taken(s onlyonce.Settlement, flags onlyonce.Claim) {
 	}
 	t.lose(was, s)
 
-	next := again(first)
+	next := newCaller(first)
 	next.RetryFailed, next.TakeUnknown = flags.RetryFailed, flags.TakeUnknown
-	r := t.given(next)
+	r := t.mustClaim(next)
 	if r.Fence <= was.Fence {
 		t.Errorf("the fence went from %d to %d", was.Fence, r.Fence)
 	}
@@ -127,11 +127,11 @@ func (t *trial) taken(s onlyonce.Settlement, flags onlyonce.Claim) {
 
 // kept wants a command that was lost as s says to be refused to a claim with
 // these flags.
-func (t *trial) kept(s onlyonce.Settlement, flags onlyonce.Claim) {
+func (t *storeTest) kept(s onlyonce.Settlement, flags onlyonce.Claim) {
 	t.Helper()
 	c := claimOf("k")
-	t.lose(t.given(c), s)
-	c = again(c)
+	t.lose(t.mustClaim(c), s)
+	c = newCaller(c)
 	c.RetryFailed, c.TakeUnknown = flags.RetryFailed, flags.TakeUnknown
-	t.refused(c, t.snap(c.ID))
+	t.mustRefuse(c, t.snap(c.ID))
 }

@@ -10,9 +10,9 @@ import (
 )
 
 var claimRules = slices.Concat([]rule{
-	{"a new command is given to the first claim", func(t *trial) {
+	{"a new command is given to the first claim", func(t *storeTest) {
 		c := claimOf("k")
-		r := t.given(c)
+		r := t.mustClaim(c)
 		if r.Attempt != 1 || r.Fence <= 0 {
 			t.Errorf("got attempt %d with fence %d, want attempt 1 with a positive fence", r.Attempt, r.Fence)
 		}
@@ -28,25 +28,25 @@ var claimRules = slices.Concat([]rule{
 			t.Errorf("KeepLeft is %v while it is processing, want 0", r.KeepLeft)
 		}
 	}},
-	{"Lookup shows the record that Claim returned", func(t *trial) {
-		r := t.given(claimOf("k"))
+	{"Lookup shows the record that Claim returned", func(t *storeTest) {
+		r := t.mustClaim(claimOf("k"))
 		t.same(r, t.lookup(r.ID))
 	}},
-	{"a record that is not there is not found", func(t *trial) {
-		t.given(claimOf("k"))
-		t.absent(idOf("other"))
+	{"a record that is not there is not found", func(t *storeTest) {
+		t.mustClaim(claimOf("k"))
+		t.mustBeAbsent(idOf("other"))
 	}},
-	{"a running command is given to nobody else", func(t *trial) {
+	{"a running command is given to nobody else", func(t *storeTest) {
 		c := claimOf("k")
-		t.given(c)
-		t.refused(eager(c), t.snap(c.ID))
+		t.mustClaim(c)
+		t.mustRefuse(greedy(c), t.snap(c.ID))
 	}},
-	{"other commands can be claimed meanwhile", func(t *trial) {
+	{"other commands can be claimed meanwhile", func(t *storeTest) {
 		for _, key := range []string{"a", "b", "c"} {
-			t.given(claimOf(key))
+			t.mustClaim(claimOf(key))
 		}
 	}},
-	{"owners are compared byte for byte", func(t *trial) {
+	{"owners are compared byte for byte", func(t *storeTest) {
 		owners := []string{
 			"abcdefghijklmnop", "ABCDEFGHIJKLMNOP", "abcdefghijklmno ", "abcdefghijklmno\x00",
 			strings.Repeat("\x00", 16), strings.Repeat("\xff", 16), "'\"\\%_;--\n\r\t\x1a\x00?$1",
@@ -54,50 +54,50 @@ var claimRules = slices.Concat([]rule{
 		for i, owner := range owners {
 			c := claimOf(strings.Repeat("k", i+1))
 			c.Owner = owner
-			h := holdOf(t.given(c))
+			h := holdOf(t.mustClaim(c))
 			was := t.snap(c.ID)
 			for _, other := range owners {
 				if other != owner {
 					h.Owner = other
-					t.wants(onlyonce.ErrLost, "settle by another owner", t.store.Settle(t.ctx, h, completed("stolen")))
+					t.wantErr(onlyonce.ErrLost, "settle by another owner", t.store.Settle(t.ctx, h, completed("stolen")))
 				}
 			}
 			t.unchanged(was)
 		}
 	}},
-	{"a claim that is repeated while it runs is recognised and changes nothing", func(t *trial) {
+	{"a claim that is repeated while it runs is recognised and changes nothing", func(t *storeTest) {
 		c := claimOf("k")
-		t.given(c)
+		t.mustClaim(c)
 		was := t.snap(c.ID)
 		c.Lease = time.Hour
 		c.RetryFailed, c.TakeUnknown = true, true
-		t.same(was.Record, t.given(c))
+		t.same(was.Record, t.mustClaim(c))
 		t.unchanged(was)
 	}},
-	{"a claim that is repeated after its lease lapsed is recognised and changes nothing", func(t *trial) {
+	{"a claim that is repeated after its lease lapsed is recognised and changes nothing", func(t *storeTest) {
 		c := claimOf("k")
-		r := t.lapsed(holdOf(t.given(c)))
+		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		c.TakeUnknown = true
-		t.same(r, t.given(c))
+		t.same(r, t.mustClaim(c))
 		t.unchanged(snapshot{r, time.Now()})
 	}},
-	{"a claim that is repeated after another took over is not given", func(t *trial) {
+	{"a claim that is repeated after another took over is not given", func(t *storeTest) {
 		c := claimOf("k")
-		t.lapsed(holdOf(t.given(c)))
-		t.given(eager(c))
+		t.awaitLapse(holdOf(t.mustClaim(c)))
+		t.mustClaim(greedy(c))
 		c.TakeUnknown = true
-		t.refused(c, t.snap(c.ID))
+		t.mustRefuse(c, t.snap(c.ID))
 	}},
-	{"a lease and a keep can last a hundred years", func(t *trial) {
+	{"a lease and a keep can last a hundred years", func(t *storeTest) {
 		const century = 100 * 365 * 24 * time.Hour
 		c := claimOf("k")
 		c.Lease = century
-		r := t.given(c)
+		r := t.mustClaim(c)
 		t.sameEnd("LeaseLeft", century, r.LeaseLeft, 0)
 		t.settle(holdOf(r), keeping(completed("made"), century))
 		t.sameEnd("KeepLeft", century, t.lookup(c.ID).KeepLeft, 0)
 	}},
-}, inEvery("a claim of the same owner is recognised when the command is ", func(t *trial, stand standing) {
+}, inEvery("a claim of the same owner is recognised when the command is ", func(t *storeTest, stand recordState) {
 	c := claimOf("k")
 	r := stand.reach(t, c)
 	was := t.snap(c.ID)
@@ -107,101 +107,101 @@ var claimRules = slices.Concat([]rule{
 	}
 	t.same(r, again)
 	t.unchanged(was)
-}), inEvery("a claim that takes nothing changes nothing when the command is ", func(t *trial, stand standing) {
+}), inEvery("a claim that takes nothing changes nothing when the command is ", func(t *storeTest, stand recordState) {
 	c := claimOf("k")
 	stand.reach(t, c)
-	t.refused(again(c), t.snap(c.ID))
+	t.mustRefuse(newCaller(c), t.snap(c.ID))
 }))
 
 var fingerprintRules = slices.Concat(
-	inEvery("another fingerprint is refused and changes nothing when the command is ", func(t *trial, stand standing) {
+	inEvery("another fingerprint is refused and changes nothing when the command is ", func(t *storeTest, stand recordState) {
 		c := claimOf("k")
 		stand.reach(t, c)
 		was := t.snap(c.ID)
 		for _, lease := range []time.Duration{time.Millisecond, time.Hour} {
-			other := eager(c)
+			other := greedy(c)
 			other.Fingerprint, other.Lease = onlyonce.Fingerprint([]byte("another order")), lease
-			t.refused(other, was)
+			t.mustRefuse(other, was)
 		}
-	}), inEvery("a claim that leaves open whether anything is compared changes nothing when the command is ", func(t *trial, stand standing) {
+	}), inEvery("a claim that leaves open whether anything is compared changes nothing when the command is ", func(t *storeTest, stand recordState) {
 		c := claimOf("k")
 		stand.reach(t, c)
 		was := t.snap(c.ID)
-		for _, c := range doubtful(eager(c)) {
+		for _, c := range doubtful(greedy(c)) {
 			r, err := t.store.Claim(t.ctx, c)
 			t.doubted("claim", r, err)
 		}
 		t.unchanged(was)
 	}), []rule{
-		{"fingerprints that differ in one bit, in length or in a blank are others", func(t *trial) {
+		{"fingerprints that differ in one bit, in length or in a blank are others", func(t *storeTest) {
 			c := claimOf("k")
 			c.Fingerprint = []byte("0123456789abcdef")
-			t.lapsed(holdOf(t.given(c)))
+			t.awaitLapse(holdOf(t.mustClaim(c)))
 			for _, fp := range []string{"0123456789abcdee", "0123456789abcdeF", "0123456789abcdef ", "0123456789abcdef\x00", "0123456789abcde", "0"} {
-				other := eager(c)
+				other := greedy(c)
 				other.Fingerprint = []byte(fp)
-				t.refused(other, t.snap(c.ID))
+				t.mustRefuse(other, t.snap(c.ID))
 			}
-			t.given(eager(c))
+			t.mustClaim(greedy(c))
 		}},
-		{"a fingerprint of any bytes and length comes back", func(t *trial) {
+		{"a fingerprint of any bytes and length comes back", func(t *storeTest) {
 			for i, fp := range [][]byte{{0}, []byte(strings.Repeat("\xff", 31)), everyByte()} {
 				c := claimOf(strings.Repeat("k", i+1))
 				c.Fingerprint = fp
-				t.same(t.given(c), t.lookup(c.ID))
+				t.same(t.mustClaim(c), t.lookup(c.ID))
 				if got := t.lookup(c.ID).Fingerprint; !slices.Equal(got, fp) {
 					t.Errorf("the fingerprint is %x, want %x", got, fp)
 				}
 			}
 		}},
-		{"a claim that skips the fingerprint matches any, and keeps the record's", func(t *trial) {
+		{"a claim that skips the fingerprint matches any, and keeps the record's", func(t *storeTest) {
 			c := claimOf("k")
-			t.done(c, failed("no stock"))
-			if r := t.given(skipping(eager(c))); !slices.Equal(r.Fingerprint, c.Fingerprint) {
+			t.complete(c, failed("no stock"))
+			if r := t.mustClaim(skipping(greedy(c))); !slices.Equal(r.Fingerprint, c.Fingerprint) {
 				t.Errorf("the fingerprint is now %x, want %x", r.Fingerprint, c.Fingerprint)
 			}
 		}},
-		{"a record without a fingerprint matches any, and gets it from who takes it", func(t *trial) {
+		{"a record without a fingerprint matches any, and gets it from who takes it", func(t *storeTest) {
 			c := skipping(claimOf("k"))
-			if r := t.done(c, failed("no stock")); r.Fingerprint != nil {
+			if r := t.complete(c, failed("no stock")); r.Fingerprint != nil {
 				t.Errorf("the fingerprint is %x, want none", r.Fingerprint)
 			}
-			other := comparing(eager(c), "given later")
-			if r := t.given(other); !slices.Equal(r.Fingerprint, other.Fingerprint) {
+			other := comparing(greedy(c), "given later")
+			if r := t.mustClaim(other); !slices.Equal(r.Fingerprint, other.Fingerprint) {
 				t.Errorf("the fingerprint is %q, want %q", r.Fingerprint, other.Fingerprint)
 			}
 			if r := t.lookup(c.ID); !slices.Equal(r.Fingerprint, other.Fingerprint) {
 				t.Errorf("the stored fingerprint is %q, want %q", r.Fingerprint, other.Fingerprint)
 			}
 		}},
-		{"a record without a fingerprint gets none from a claim that is refused", func(t *trial) {
+		{"a record without a fingerprint gets none from a claim that is refused", func(t *storeTest) {
 			c := skipping(claimOf("k"))
-			t.given(c)
-			t.refused(comparing(eager(c), "of no account"), t.snap(c.ID))
+			t.mustClaim(c)
+			t.mustRefuse(comparing(greedy(c), "of no account"), t.snap(c.ID))
 		}},
-		{"no fingerprint on either side matches", func(t *trial) {
+		{"no fingerprint on either side matches", func(t *storeTest) {
 			c := skipping(claimOf("k"))
-			t.done(c, unknown("no answer"))
-			if r := t.given(eager(c)); r.Fingerprint != nil {
+			t.complete(c, unknown("no answer"))
+			if r := t.mustClaim(greedy(c)); r.Fingerprint != nil {
 				t.Errorf("the fingerprint is %x, want none", r.Fingerprint)
 			}
 		}},
-		{"a completed command without a fingerprint is replayed to any", func(t *trial) {
+		{"a completed command without a fingerprint is replayed to any", func(t *storeTest) {
 			c := skipping(claimOf("k"))
-			r := t.done(c, completed("made"))
-			t.same(r, t.claim(comparing(eager(c), "another")))
+			r := t.complete(c, completed("made"))
+			t.same(r, t.claim(comparing(greedy(c), "another")))
 		}},
-		{"a completed command is replayed to a claim that skips the fingerprint", func(t *trial) {
+		{"a completed command is replayed to a claim that skips the fingerprint", func(t *storeTest) {
 			c := claimOf("k")
-			r := t.done(c, completed("made"))
-			t.same(r, t.claim(skipping(eager(c))))
+			r := t.complete(c, completed("made"))
+			t.same(r, t.claim(skipping(greedy(c))))
 		}},
-		{"a claim that leaves open whether anything is compared is refused", func(t *trial) {
+		{"a claim that leaves open whether anything is compared is refused", func(t *storeTest) {
 			for _, c := range doubtful(claimOf("new")) {
 				r, err := t.store.Claim(t.ctx, c)
 				t.doubted("claim", r, err)
 			}
-			t.absent(idOf("new"))
+			t.mustBeAbsent(idOf("new"))
 		}},
 	})
 
@@ -227,7 +227,7 @@ func doubtful(c onlyonce.Claim) []onlyonce.Claim {
 }
 
 // doubted wants a claim to be refused with an error that says what to write.
-func (t *trial) doubted(what string, r onlyonce.Record, err error) {
+func (t *storeTest) doubted(what string, r onlyonce.Record, err error) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), "SkipFingerprint") {
 		t.Errorf("%s: got %s and error %v, want one that names SkipFingerprint", what, describe(r), err)

@@ -30,7 +30,7 @@ func RunClock(t *testing.T, place func(t *testing.T) (open func(t *testing.T) on
 			for _, r := range clockRules {
 				t.Run(r.name, func(t *testing.T) {
 					open := place(t)
-					r.check(&clockTrial{trial: newTrial(t, open(t)), open: open, advance: c.advance})
+					r.check(&clockTrial{storeTest: newStoreTest(t, open(t)), open: open, advance: c.advance})
 				})
 			}
 		})
@@ -40,17 +40,17 @@ func RunClock(t *testing.T, place func(t *testing.T) (open func(t *testing.T) on
 // A clockTrial is one rule's test of two stores in one place: one of them has a
 // caller whose clock is wrong.
 type clockTrial struct {
-	*trial
+	*storeTest
 	open    func(t *testing.T) onlyonce.Store
 	advance time.Duration
 }
 
 // astray runs f where the clock is wrong.
-func (t *clockTrial) astray(f func(a *trial)) {
+func (t *clockTrial) astray(f func(a *storeTest)) {
 	t.Helper()
 	synctest.Test(t.T, func(inner *testing.T) {
 		time.Sleep(t.advance)
-		f(newTrial(inner, t.open(inner)))
+		f(newStoreTest(inner, t.open(inner)))
 	})
 }
 
@@ -62,10 +62,10 @@ type clockRule struct {
 var clockRules = []clockRule{
 	{"takes over no lease that is alive", func(t *clockTrial) {
 		c := claimOf("k")
-		t.given(c)
+		t.mustClaim(c)
 		was := t.snap(c.ID)
-		t.astray(func(a *trial) {
-			if r := a.claim(eager(c)); r.Owner != c.Owner {
+		t.astray(func(a *storeTest) {
+			if r := a.claim(greedy(c)); r.Owner != c.Owner {
 				t.Errorf("the command was given: %s", describe(r))
 			}
 		})
@@ -73,27 +73,27 @@ var clockRules = []clockRule{
 	}},
 	{"takes over a lease that has lapsed", func(t *clockTrial) {
 		c := claimOf("k")
-		was := t.lapsed(holdOf(t.given(c)))
-		t.astray(func(a *trial) {
-			if r := a.given(eager(c)); r.Attempt != 2 || r.Fence <= was.Fence || !r.CreatedAt.Equal(was.CreatedAt) {
+		was := t.awaitLapse(holdOf(t.mustClaim(c)))
+		t.astray(func(a *storeTest) {
+			if r := a.mustClaim(greedy(c)); r.Attempt != 2 || r.Fence <= was.Fence || !r.CreatedAt.Equal(was.CreatedAt) {
 				t.Errorf("the record is %s, after fence %d", describe(r), was.Fence)
 			}
 		})
 	}},
 	{"gives and renews a lease of the length it says", func(t *clockTrial) {
 		c := claimOf("k")
-		t.astray(func(a *trial) {
-			t.sameEnd("LeaseLeft", long, a.given(c).LeaseLeft, 0)
+		t.astray(func(a *storeTest) {
+			t.sameEnd("LeaseLeft", long, a.mustClaim(c).LeaseLeft, 0)
 		})
 		t.sameEnd("LeaseLeft", long, t.lookup(c.ID).LeaseLeft, 0)
-		t.refused(eager(c), t.snap(c.ID))
-		t.astray(func(a *trial) { a.renew(holdOf(a.lookup(c.ID)), time.Hour, nil) })
+		t.mustRefuse(greedy(c), t.snap(c.ID))
+		t.astray(func(a *storeTest) { a.renew(holdOf(a.lookup(c.ID)), time.Hour, nil) })
 		t.sameEnd("LeaseLeft", time.Hour, t.lookup(c.ID).LeaseLeft, 0)
 	}},
 	{"settles with a keep of the length it says", func(t *clockTrial) {
 		c := claimOf("k")
-		h := holdOf(t.given(c))
-		t.astray(func(a *trial) {
+		h := holdOf(t.mustClaim(c))
+		t.astray(func(a *storeTest) {
 			a.settle(h, completed("made"))
 			t.sameEnd("KeepLeft", long, a.lookup(c.ID).KeepLeft, 0)
 		})
@@ -101,22 +101,22 @@ var clockRules = []clockRule{
 	}},
 	{"sees nothing expired that is kept", func(t *clockTrial) {
 		for i, s := range endings {
-			r := t.done(claimOf(fmt.Sprint(i)), s)
+			r := t.complete(claimOf(fmt.Sprint(i)), s)
 			was := snapshotOf(r)
-			t.astray(func(a *trial) {
+			t.astray(func(a *storeTest) {
 				a.same(r, a.lookup(r.ID))
-				a.same(r, a.claim(again(claimOf(fmt.Sprint(i)))))
+				a.same(r, a.claim(newCaller(claimOf(fmt.Sprint(i)))))
 			})
 			t.unchanged(was)
 		}
 	}},
 	{"sees nothing that has expired", func(t *clockTrial) {
 		c := claimOf("k")
-		was := t.given(c)
+		was := t.mustClaim(c)
 		t.settle(holdOf(was), keeping(completed("made"), short))
-		t.gone(c.ID)
-		t.astray(func(a *trial) {
-			a.absent(c.ID)
+		t.awaitExpiry(c.ID)
+		t.astray(func(a *storeTest) {
+			a.mustBeAbsent(c.ID)
 			a.asNew(c.ID)
 		})
 		if r := t.lookup(c.ID); r.Fence <= was.Fence || !r.CreatedAt.After(was.CreatedAt) {
@@ -124,12 +124,12 @@ var clockRules = []clockRule{
 		}
 	}},
 	{"dates records by the store's clock", func(t *clockTrial) {
-		before := t.done(claimOf("before"), completed("made"))
+		before := t.complete(claimOf("before"), completed("made"))
 		t.pass() // so that the dates differ however coarse they are
 		c := claimOf("k")
-		t.astray(func(a *trial) { a.done(c, completed("made")) })
+		t.astray(func(a *storeTest) { a.complete(c, completed("made")) })
 		t.pass()
-		r, after := t.lookup(c.ID), t.given(claimOf("after"))
+		r, after := t.lookup(c.ID), t.mustClaim(claimOf("after"))
 		for _, at := range []time.Time{r.CreatedAt, r.SettledAt} {
 			if !at.After(before.SettledAt) || !at.Before(after.CreatedAt) {
 				t.Errorf("dated %v, want between %v and %v", at, before.SettledAt, after.CreatedAt)
@@ -138,25 +138,25 @@ var clockRules = []clockRule{
 	}},
 	{"gives fences that grow in the order of the claims", func(t *clockTrial) {
 		var last int64
-		next := func(on *trial) {
-			r := on.above(last, again(claimOf("k")))
+		next := func(on *storeTest) {
+			r := on.above(last, newCaller(claimOf("k")))
 			on.settle(holdOf(r), onlyonce.Settlement{})
 			last = r.Fence
 		}
 		for range 3 {
-			next(t.trial)
+			next(t.storeTest)
 			t.astray(next)
 		}
-		next(t.trial)
+		next(t.storeTest)
 	}},
 	{"purges what has expired, and nothing else", func(t *clockTrial) {
 		if lacks[onlyonce.Purger](t.store) {
 			t.Skip("the store is no Purger")
 		}
-		running, kept := t.given(claimOf("running")), t.done(claimOf("kept"), completed("made"))
-		lapsed := t.lapsed(holdOf(t.given(claimOf("lapsed"))))
+		running, kept := t.mustClaim(claimOf("running")), t.complete(claimOf("kept"), completed("made"))
+		lapsed := t.awaitLapse(holdOf(t.mustClaim(claimOf("lapsed"))))
 		t.expire(3)
-		t.astray(func(a *trial) {
+		t.astray(func(a *storeTest) {
 			if n := a.purge(100); n != 3 {
 				t.Errorf("purged %d, want 3", n)
 			}
@@ -169,12 +169,12 @@ var clockRules = []clockRule{
 		if lacks[onlyonce.Lister](t.store) {
 			t.Skip("the store is no Lister")
 		}
-		t.given(claimOf("first"))
+		t.mustClaim(claimOf("first"))
 		t.pass()
-		t.astray(func(a *trial) { a.given(claimOf("second")) })
+		t.astray(func(a *storeTest) { a.mustClaim(claimOf("second")) })
 		t.pass()
-		t.given(claimOf("third"))
-		t.astray(func(a *trial) {
+		t.mustClaim(claimOf("third"))
+		t.astray(func(a *storeTest) {
 			var keys []string
 			for _, r := range a.list(onlyonce.Filter{State: onlyonce.StateProcessing}) {
 				keys = append(keys, r.ID.Key)
@@ -188,9 +188,9 @@ var clockRules = []clockRule{
 		if lacks[onlyonce.Resolver](t.store) {
 			t.Skip("the store is no Resolver")
 		}
-		running, lapsed := t.given(claimOf("running")), t.lapsed(holdOf(t.given(claimOf("lapsed"))))
-		t.astray(func(a *trial) {
-			a.wants(onlyonce.ErrInFlight, "resolve", a.resolve(running.ID, running.Fence, completed("by hand")))
+		running, lapsed := t.mustClaim(claimOf("running")), t.awaitLapse(holdOf(t.mustClaim(claimOf("lapsed"))))
+		t.astray(func(a *storeTest) {
+			a.wantErr(onlyonce.ErrInFlight, "resolve", a.resolve(running.ID, running.Fence, completed("by hand")))
 			a.resolved(lapsed, completed("by hand"))
 		})
 		t.same(running, t.lookup(running.ID))

@@ -10,17 +10,17 @@ import (
 )
 
 var contextRules = []rule{
-	{"a call whose context has ended is an error and changes nothing", func(t *trial) {
+	{"a call whose context has ended is an error and changes nothing", func(t *storeTest) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		cancel()
 		t.refuses(ctx, context.Canceled)
 	}},
-	{"a call whose deadline has passed is an error and changes nothing", func(t *trial) {
+	{"a call whose deadline has passed is an error and changes nothing", func(t *storeTest) {
 		ctx, cancel := context.WithDeadline(t.ctx, time.Now().Add(-time.Second))
 		defer cancel()
 		t.refuses(ctx, context.DeadlineExceeded)
 	}},
-	{"a claim whose context ends meanwhile is given whole or not at all", func(t *trial) {
+	{"a claim whose context ends meanwhile is given whole or not at all", func(t *storeTest) {
 		for range 100 {
 			c := claimOf(newOwner())
 			ctx, cancel := context.WithTimeout(t.ctx, rand.N(500*time.Microsecond))
@@ -30,15 +30,15 @@ var contextRules = []rule{
 				t.same(r, t.lookup(c.ID))
 			}
 			// The claim is repeated, as by a caller who got no answer.
-			if r := t.given(c); r.Attempt != 1 {
+			if r := t.mustClaim(c); r.Attempt != 1 {
 				t.Errorf("the repeated claim is attempt %d, want 1", r.Attempt)
 			}
 		}
 	}},
-	{"a settlement whose context ends meanwhile is made whole or not at all", func(t *trial) {
+	{"a settlement whose context ends meanwhile is made whole or not at all", func(t *storeTest) {
 		for range 100 {
 			c := claimOf(newOwner())
-			was := t.given(c)
+			was := t.mustClaim(c)
 			ctx, cancel := context.WithTimeout(t.ctx, rand.N(500*time.Microsecond))
 			s := completed("made")
 			err := t.store.Settle(ctx, holdOf(was), s)
@@ -55,7 +55,7 @@ var contextRules = []rule{
 			t.settle(holdOf(was), s)
 		}
 	}},
-	{"calls whose context ends do not harm those beside them", func(t *trial) {
+	{"calls whose context ends do not harm those beside them", func(t *storeTest) {
 		together(8, func(i int) {
 			for range 25 {
 				ctx, cancel := t.ctx, context.CancelFunc(func() {})
@@ -77,11 +77,11 @@ var contextRules = []rule{
 }
 
 // refuses wants every method to refuse a context that has ended.
-func (t *trial) refuses(ctx context.Context, want error) {
+func (t *storeTest) refuses(ctx context.Context, want error) {
 	t.Helper()
 	running, failing := claimOf("running"), claimOf("failed")
-	h := holdOf(t.given(running))
-	t.done(failing, failed("no stock"))
+	h := holdOf(t.mustClaim(running))
+	t.complete(failing, failed("no stock"))
 	before, also := t.snap(running.ID), t.snap(failing.ID)
 
 	refused := func(what string, err error) {
@@ -92,8 +92,8 @@ func (t *trial) refuses(ctx context.Context, want error) {
 	}
 	_, err := t.store.Claim(ctx, claimOf("new"))
 	refused("claim", err)
-	t.absent(idOf("new"))
-	_, err = t.store.Claim(ctx, eager(failing))
+	t.mustBeAbsent(idOf("new"))
+	_, err = t.store.Claim(ctx, greedy(failing))
 	refused("claim", err)
 	_, err = t.store.Lookup(ctx, running.ID)
 	refused("lookup", err)

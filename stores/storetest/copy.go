@@ -9,9 +9,9 @@ import (
 )
 
 var copyRules = []rule{
-	{"what a caller passed in can be changed afterwards", func(t *trial) {
+	{"what a caller passed in can be changed afterwards", func(t *storeTest) {
 		c := claimOf("k")
-		h := holdOf(t.given(c))
+		h := holdOf(t.mustClaim(c))
 		clear(c.Fingerprint)
 		given := steps{"charge": []byte("ch_1")}
 		t.renew(h, long, given)
@@ -34,11 +34,11 @@ var copyRules = []rule{
 			t.Errorf("the fingerprint is now %x", r.Fingerprint)
 		}
 	}},
-	{"what a caller got does not change with the record", func(t *trial) {
+	{"what a caller got does not change with the record", func(t *storeTest) {
 		c := claimOf("k")
 		var got, kept []onlyonce.Record
 		note := func(r onlyonce.Record) { got, kept = append(got, r), append(kept, clone(r)) }
-		h := holdOf(t.given(c))
+		h := holdOf(t.mustClaim(c))
 		t.renew(h, long, steps{"charge": []byte("ch_1")})
 		note(t.lookup(c.ID))
 		t.renew(h, long, steps{"charge": []byte("ch_2"), "mail": []byte("m_1")})
@@ -46,18 +46,18 @@ var copyRules = []rule{
 		bad := failed("no stock")
 		bad.Result = completed("out of stock").Result
 		t.settle(h, bad)
-		note(t.claim(again(c)))
-		r := t.given(eager(c))
+		note(t.claim(newCaller(c)))
+		r := t.mustClaim(greedy(c))
 		note(r)
 		t.renew(holdOf(r), long, steps{"charge": []byte("ch_3")})
 		t.settle(holdOf(r), keeping(completed("made"), short))
-		t.gone(c.ID)
+		t.awaitExpiry(c.ID)
 		if p, ok := t.store.(onlyonce.Purger); ok {
 			if _, err := p.Purge(t.ctx, 10); err != nil {
 				t.Fatalf("purge: %v", err)
 			}
 		}
-		t.done(again(c), completed("anew"))
+		t.complete(newCaller(c), completed("anew"))
 		for i := range got {
 			t.same(kept[i], got[i])
 		}

@@ -12,7 +12,7 @@ import (
 const crowd = 24
 
 func crowdRules[TX any]() []txRule[TX] {
-	type T = *txTrial[TX]
+	type T = *txTest[TX]
 	rules := []txRule[TX]{
 		{"many commands at once are all committed", func(t T) {
 			together(crowd, func(i int) {
@@ -40,7 +40,7 @@ func crowdRules[TX any]() []txRule[TX] {
 		{"a retry by many at once is committed once", func(t T) {
 			for n := range 5 {
 				key := fmt.Sprint(n)
-				t.done(claimOf(key), failed("no stock"))
+				t.complete(claimOf(key), failed("no stock"))
 				together(crowd, func(int) { t.askTx(key) })
 				t.rows(key, 1)
 				if r := t.lookup(idOf(key)); r.Attempt != 2 {
@@ -104,7 +104,7 @@ func crowdRules[TX any]() []txRule[TX] {
 }
 
 // commits runs a command and wants it done.
-func (t *txTrial[TX]) commits(key string) {
+func (t *txTest[TX]) commits(key string) {
 	c := claimOf(key)
 	r, err := t.Store.RunTx(t.ctx, c, t.inserts(key, completed(key), nil))
 	if err != nil || r.Owner != c.Owner || r.State != onlyonce.StateCompleted || string(r.Result.Body) != key {
@@ -114,7 +114,7 @@ func (t *txTrial[TX]) commits(key string) {
 
 // beside lets every sixth of a crowd do something bad, and wants the others to
 // commit and nothing to be left of the bad ones' rows.
-func (t *txTrial[TX]) beside(bad func(row string)) {
+func (t *txTest[TX]) beside(bad func(row string)) {
 	t.Helper()
 	together(crowd, func(i int) {
 		for n := range 4 {
@@ -130,13 +130,13 @@ func (t *txTrial[TX]) beside(bad func(row string)) {
 			t.rows(fmt.Sprint(i, n), map[bool]int{true: 0, false: 1}[(i+n)%6 == 0])
 		}
 	}
-	t.still()
+	t.mustStillWork()
 }
 
 // askTx runs a command until it is completed, and returns its answer.
-func (t *txTrial[TX]) askTx(key string) string {
+func (t *txTest[TX]) askTx(key string) string {
 	for ; t.ctx.Err() == nil; time.Sleep(poll) {
-		c := eager(claimOf(key))
+		c := greedy(claimOf(key))
 		r, err := t.Store.RunTx(t.ctx, c, t.inserts(key, completed(c.Owner), nil))
 		if err != nil {
 			t.Errorf("run: %v", err)

@@ -7,42 +7,42 @@ import (
 )
 
 var fenceRules = []rule{
-	{"a fence is not below the store's clock in microseconds", func(t *trial) {
-		r := t.given(claimOf("k"))
+	{"a fence is not below the store's clock in microseconds", func(t *storeTest) {
+		r := t.mustClaim(claimOf("k"))
 		if made := r.CreatedAt.UnixMicro(); r.Fence < made-1000 {
 			t.Errorf("the fence is %d, the record was created at %d", r.Fence, made)
 		}
 	}},
-	{"a fence grows with every attempt", func(t *trial) {
+	{"a fence grows with every attempt", func(t *storeTest) {
 		c := claimOf("k")
-		last := t.given(c)
+		last := t.mustClaim(c)
 		for _, end := range []onlyonce.Settlement{{}, failed("no stock"), unknown("no answer"), {}} {
 			t.lose(last, end)
-			last = t.above(last.Fence, eager(c))
+			last = t.above(last.Fence, greedy(c))
 		}
 	}},
-	{"a fence grows over a release", func(t *trial) {
+	{"a fence grows over a release", func(t *storeTest) {
 		c := claimOf("k")
-		r := t.given(c)
+		r := t.mustClaim(c)
 		t.settle(holdOf(r), onlyonce.Settlement{})
-		t.above(r.Fence, again(c))
+		t.above(r.Fence, newCaller(c))
 	}},
-	{"a fence grows over releases in a tight loop", func(t *trial) {
+	{"a fence grows over releases in a tight loop", func(t *storeTest) {
 		c := claimOf("k")
 		last := int64(0)
 		for range 200 {
-			c = again(c)
+			c = newCaller(c)
 			r := t.above(last, c)
 			last = r.Fence
 			t.settle(holdOf(r), onlyonce.Settlement{})
 		}
 	}},
-	{"a fence grows over releases that race", func(t *trial) {
+	{"a fence grows over releases that race", func(t *storeTest) {
 		var mu sync.Mutex
 		last := int64(0)
 		together(8, func(int) {
 			for range 40 {
-				c := again(claimOf("k"))
+				c := newCaller(claimOf("k"))
 				r, err := t.store.Claim(t.ctx, c)
 				if err != nil {
 					t.Errorf("claim: %v", err)
@@ -63,42 +63,42 @@ var fenceRules = []rule{
 			}
 		})
 	}},
-	{"a fence grows over the end of a record", func(t *trial) {
+	{"a fence grows over the end of a record", func(t *storeTest) {
 		c := claimOf("k")
-		r := t.given(c)
+		r := t.mustClaim(c)
 		t.settle(holdOf(r), keeping(completed("made"), short))
-		t.gone(c.ID)
-		t.above(r.Fence, again(c))
+		t.awaitExpiry(c.ID)
+		t.above(r.Fence, newCaller(c))
 	}},
-	{"a fence grows over the end of a record that was attempted often", func(t *trial) {
+	{"a fence grows over the end of a record that was attempted often", func(t *storeTest) {
 		c := claimOf("k")
-		r := t.given(c)
+		r := t.mustClaim(c)
 		for range 20 {
 			t.settle(holdOf(r), failed("no stock"))
-			c = eager(c)
+			c = greedy(c)
 			r = t.above(r.Fence, c)
 		}
 		t.settle(holdOf(r), keeping(completed("made"), short))
-		t.gone(c.ID)
-		t.above(r.Fence, again(c))
+		t.awaitExpiry(c.ID)
+		t.above(r.Fence, newCaller(c))
 	}},
-	{"a fence grows over ends in a tight loop", func(t *trial) {
+	{"a fence grows over ends in a tight loop", func(t *storeTest) {
 		c := claimOf("k")
 		last := int64(0)
 		for range 20 {
-			c = again(c)
+			c = newCaller(c)
 			r := t.above(last, c)
 			last = r.Fence
 			t.settle(holdOf(r), keeping(completed("made"), poll))
-			t.gone(c.ID)
+			t.awaitExpiry(c.ID)
 		}
 	}},
 }
 
 // above claims, and wants a fence above last.
-func (t *trial) above(last int64, c onlyonce.Claim) onlyonce.Record {
+func (t *storeTest) above(last int64, c onlyonce.Claim) onlyonce.Record {
 	t.Helper()
-	r := t.given(c)
+	r := t.mustClaim(c)
 	if r.Fence <= last {
 		t.Fatalf("the fence went from %d to %d", last, r.Fence)
 	}

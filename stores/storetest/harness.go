@@ -20,17 +20,17 @@ const (
 	poll     = time.Millisecond      // how often a condition is looked at
 )
 
-// A trial is one rule's test of one store.
-type trial struct {
+// A storeTest is one rule's test of one store.
+type storeTest struct {
 	*testing.T
 	store onlyonce.Store
 	ctx   context.Context
 }
 
-func newTrial(t *testing.T, s onlyonce.Store) *trial {
+func newStoreTest(t *testing.T, s onlyonce.Store) *storeTest {
 	ctx, cancel := context.WithTimeout(t.Context(), longest)
 	t.Cleanup(cancel)
-	return &trial{T: t, store: s, ctx: ctx}
+	return &storeTest{T: t, store: s, ctx: ctx}
 }
 
 func idOf(key string) onlyonce.ID {
@@ -44,15 +44,15 @@ func claimOn(id onlyonce.ID) onlyonce.Claim {
 	return onlyonce.Claim{ID: id, Owner: newOwner(), Fingerprint: onlyonce.Fingerprint([]byte("an order")), Lease: long}
 }
 
-// again returns the claim of another caller who asks for the same.
-func again(c onlyonce.Claim) onlyonce.Claim {
+// newCaller returns the claim of another caller who asks for the same.
+func newCaller(c onlyonce.Claim) onlyonce.Claim {
 	c.Owner = newOwner()
 	return c
 }
 
-// eager returns the claim of another caller who takes whatever can be taken.
-func eager(c onlyonce.Claim) onlyonce.Claim {
-	c = again(c)
+// greedy returns the claim of another caller who takes whatever can be taken.
+func greedy(c onlyonce.Claim) onlyonce.Claim {
+	c = newCaller(c)
 	c.RetryFailed, c.TakeUnknown = true, true
 	return c
 }
@@ -93,7 +93,7 @@ func keeping(s onlyonce.Settlement, keep time.Duration) onlyonce.Settlement {
 	return s
 }
 
-func (t *trial) claim(c onlyonce.Claim) onlyonce.Record {
+func (t *storeTest) claim(c onlyonce.Claim) onlyonce.Record {
 	t.Helper()
 	r, err := t.store.Claim(t.ctx, c)
 	if err != nil {
@@ -105,8 +105,8 @@ func (t *trial) claim(c onlyonce.Claim) onlyonce.Record {
 	return r
 }
 
-// given claims, and wants the command.
-func (t *trial) given(c onlyonce.Claim) onlyonce.Record {
+// mustClaim claims, and wants the command.
+func (t *storeTest) mustClaim(c onlyonce.Claim) onlyonce.Record {
 	t.Helper()
 	r := t.claim(c)
 	if r.Owner != c.Owner || r.State != onlyonce.StateProcessing {
@@ -115,8 +115,8 @@ func (t *trial) given(c onlyonce.Claim) onlyonce.Record {
 	return r
 }
 
-// refused claims, and wants the command to stay what it is: s.
-func (t *trial) refused(c onlyonce.Claim, s snapshot) {
+// mustRefuse claims, and wants the command to stay what it is: s.
+func (t *storeTest) mustRefuse(c onlyonce.Claim, s snapshot) {
 	t.Helper()
 	r := t.claim(c)
 	if r.Owner == c.Owner {
@@ -126,21 +126,21 @@ func (t *trial) refused(c onlyonce.Claim, s snapshot) {
 	t.unchanged(s)
 }
 
-func (t *trial) settle(h onlyonce.Hold, s onlyonce.Settlement) {
+func (t *storeTest) settle(h onlyonce.Hold, s onlyonce.Settlement) {
 	t.Helper()
 	if err := t.store.Settle(t.ctx, h, s); err != nil {
 		t.Fatalf("settle as %q: %v", s.State, err)
 	}
 }
 
-func (t *trial) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]byte) {
+func (t *storeTest) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]byte) {
 	t.Helper()
 	if err := t.store.Renew(t.ctx, h, lease, steps); err != nil {
 		t.Fatalf("renew for %v: %v", lease, err)
 	}
 }
 
-func (t *trial) lookup(id onlyonce.ID) onlyonce.Record {
+func (t *storeTest) lookup(id onlyonce.ID) onlyonce.Record {
 	t.Helper()
 	r, err := t.store.Lookup(t.ctx, id)
 	if err != nil {
@@ -152,22 +152,22 @@ func (t *trial) lookup(id onlyonce.ID) onlyonce.Record {
 	return r
 }
 
-func (t *trial) absent(id onlyonce.ID) {
+func (t *storeTest) mustBeAbsent(id onlyonce.ID) {
 	t.Helper()
 	if r, err := t.store.Lookup(t.ctx, id); !errors.Is(err, onlyonce.ErrNotFound) {
 		t.Errorf("lookup of %q: got %s and error %v, want ErrNotFound", id, describe(r), err)
 	}
 }
 
-// done claims and settles, and returns the record.
-func (t *trial) done(c onlyonce.Claim, s onlyonce.Settlement) onlyonce.Record {
+// complete claims and settles, and returns the record.
+func (t *storeTest) complete(c onlyonce.Claim, s onlyonce.Settlement) onlyonce.Record {
 	t.Helper()
-	t.settle(holdOf(t.given(c)), s)
+	t.settle(holdOf(t.mustClaim(c)), s)
 	return t.lookup(c.ID)
 }
 
-// lapsed makes the lease of a hold end, and returns the record.
-func (t *trial) lapsed(h onlyonce.Hold) onlyonce.Record {
+// awaitLapse makes the lease of a hold end, and returns the record.
+func (t *storeTest) awaitLapse(h onlyonce.Hold) onlyonce.Record {
 	t.Helper()
 	t.renew(h, short, nil)
 	var r onlyonce.Record
@@ -178,8 +178,8 @@ func (t *trial) lapsed(h onlyonce.Hold) onlyonce.Record {
 	return r
 }
 
-// gone waits until a record has expired.
-func (t *trial) gone(id onlyonce.ID) {
+// awaitExpiry waits until a record has expired.
+func (t *storeTest) awaitExpiry(id onlyonce.ID) {
 	t.Helper()
 	t.until("the record expires", func() bool {
 		_, err := t.store.Lookup(t.ctx, id)
@@ -188,7 +188,7 @@ func (t *trial) gone(id onlyonce.ID) {
 }
 
 // until waits for a condition.
-func (t *trial) until(what string, holds func() bool) {
+func (t *storeTest) until(what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(poll) {
 		if time.Now().After(end) {
@@ -197,8 +197,8 @@ func (t *trial) until(what string, holds func() bool) {
 	}
 }
 
-// wants checks the error of a call that must be refused.
-func (t *trial) wants(want error, what string, err error) {
+// wantErr checks the error of a call that must be refused.
+func (t *storeTest) wantErr(want error, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, want) {
 		t.Errorf("%s: got error %v, want %v", what, err, want)

@@ -46,7 +46,7 @@ var idRules = []rule{
 		"'", "''", `"`, `\`, `\\`, `\'`, "';--", "' OR '1'='1", "'); DROP TABLE onlyonce_records;--", "%", "%%", "_", "a%", "a_", "*", "?", "$1", ":a", "@a", "{x}", "{x}y", "{}", "[a]",
 		"a.b", "a.*", "a.>", ">", "/", "../x", "a/b", "#", "&", "=", "`", "<b>", "&lt;", "\n", "\r\nX: y", "\x1b[0m", "\x1a", "U&'\\0061'", "x'61'", "0x61", "/*", "*/", "--",
 	))},
-	{"keys of every length up to the longest are different", func(t *trial) {
+	{"keys of every length up to the longest are different", func(t *storeTest) {
 		var ids []onlyonce.ID
 		for _, n := range []int{1, 2, 15, 16, 31, 32, 33, 63, 64, 65, 127, 128, 254, 255, 256, 511, 512, 513, 1023, 1024} {
 			long := strings.Repeat("k", n)
@@ -54,7 +54,7 @@ var idRules = []rule{
 		}
 		distinct(unique(ids))(t)
 	}},
-	{"tenants and operations of 1 KiB are kept whole", func(t *trial) {
+	{"tenants and operations of 1 KiB are kept whole", func(t *storeTest) {
 		kib := strings.Repeat("0123456789abcdef", 64)
 		distinct([]onlyonce.ID{
 			{Tenant: kib, Operation: kib, Key: kib},
@@ -106,8 +106,8 @@ func unique(ids []onlyonce.ID) []onlyonce.ID {
 
 // distinct makes a rule: each of the IDs is a command of its own, and comes
 // back byte for byte.
-func distinct(ids []onlyonce.ID) func(*trial) {
-	return func(t *trial) {
+func distinct(ids []onlyonce.ID) func(*storeTest) {
+	return func(t *storeTest) {
 		held := make([]onlyonce.Record, len(ids))
 		for i, id := range ids {
 			c := claimOn(id)
@@ -130,7 +130,7 @@ func distinct(ids []onlyonce.ID) func(*trial) {
 }
 
 // listed wants a list to have exactly the records of ids, if the store lists.
-func (t *trial) listed(ids []onlyonce.ID) {
+func (t *storeTest) listed(ids []onlyonce.ID) {
 	t.Helper()
 	lister, ok := t.store.(onlyonce.Lister)
 	if !ok {

@@ -8,40 +8,40 @@ import (
 )
 
 var keepRules = []rule{
-	{"a settled record is gone when its keep ends", func(t *trial) {
+	{"a settled record is gone when its keep ends", func(t *storeTest) {
 		for i, s := range []onlyonce.Settlement{completed("made"), failed("no stock"), failedForGood("no such article"), unknown("no answer")} {
 			c := claimOf(string(rune('a' + i)))
-			t.settle(holdOf(t.given(c)), keeping(s, short))
-			t.gone(c.ID)
+			t.settle(holdOf(t.mustClaim(c)), keeping(s, short))
+			t.awaitExpiry(c.ID)
 		}
 	}},
-	{"an expired command begins anew", func(t *trial) {
+	{"an expired command begins anew", func(t *storeTest) {
 		c := claimOf("k")
-		was := t.given(c)
+		was := t.mustClaim(c)
 		t.renew(holdOf(was), long, map[string][]byte{"charge": []byte("ch_1")})
 		t.settle(holdOf(was), keeping(completed("made"), short))
-		t.gone(c.ID)
+		t.awaitExpiry(c.ID)
 		t.asNew(c.ID)
 		if r := t.lookup(c.ID); !r.CreatedAt.After(was.CreatedAt) {
 			t.Errorf("it was created at %v, not after the expired record's %v", r.CreatedAt, was.CreatedAt)
 		}
 	}},
-	{"an expired failure begins anew, whatever the claim takes", func(t *trial) {
+	{"an expired failure begins anew, whatever the claim takes", func(t *storeTest) {
 		c := claimOf("k")
-		t.settle(holdOf(t.given(c)), keeping(failed("no stock"), short))
-		t.gone(c.ID)
+		t.settle(holdOf(t.mustClaim(c)), keeping(failed("no stock"), short))
+		t.awaitExpiry(c.ID)
 		t.asNew(c.ID)
 	}},
-	{"an expired command is nobody's", func(t *trial) {
+	{"an expired command is nobody's", func(t *storeTest) {
 		c := claimOf("k")
-		h := holdOf(t.given(c))
+		h := holdOf(t.mustClaim(c))
 		t.settle(h, keeping(completed("made"), short))
-		t.gone(c.ID)
-		t.wants(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, h, long, nil))
-		t.wants(onlyonce.ErrLost, "settle", t.store.Settle(t.ctx, h, completed("made")))
-		t.absent(c.ID)
+		t.awaitExpiry(c.ID)
+		t.wantErr(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, h, long, nil))
+		t.wantErr(onlyonce.ErrLost, "settle", t.store.Settle(t.ctx, h, completed("made")))
+		t.mustBeAbsent(c.ID)
 	}},
-	{"an expired command is absent to everyone in a crowd", func(t *trial) {
+	{"an expired command is absent to everyone in a crowd", func(t *storeTest) {
 		const crowd = 64 // more than any store serves one by one
 		expired := make([]onlyonce.Record, crowd)
 		together(crowd, func(i int) {
@@ -58,71 +58,71 @@ var keepRules = []rule{
 			expired[i] = r
 		})
 		for _, r := range expired {
-			t.gone(r.ID)
+			t.awaitExpiry(r.ID)
 		}
 		resolver, resolves := t.store.(onlyonce.Resolver)
 		for range 3 {
 			together(crowd, func(i int) {
 				r := expired[i]
-				t.wants(onlyonce.ErrLost, "settle in the same way", t.store.Settle(t.ctx, holdOf(r), completed("made")))
-				t.wants(onlyonce.ErrLost, "settle in another way", t.store.Settle(t.ctx, holdOf(r), failed("late")))
-				t.wants(onlyonce.ErrLost, "release", t.store.Settle(t.ctx, holdOf(r), onlyonce.Settlement{}))
-				t.wants(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, holdOf(r), long, nil))
+				t.wantErr(onlyonce.ErrLost, "settle in the same way", t.store.Settle(t.ctx, holdOf(r), completed("made")))
+				t.wantErr(onlyonce.ErrLost, "settle in another way", t.store.Settle(t.ctx, holdOf(r), failed("late")))
+				t.wantErr(onlyonce.ErrLost, "release", t.store.Settle(t.ctx, holdOf(r), onlyonce.Settlement{}))
+				t.wantErr(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, holdOf(r), long, nil))
 				if resolves {
-					t.wants(onlyonce.ErrNotFound, "resolve", resolver.Resolve(t.ctx, r.ID, r.Fence, completed("by hand")))
-					t.wants(onlyonce.ErrNotFound, "delete by hand", resolver.Resolve(t.ctx, r.ID, r.Fence, onlyonce.Settlement{}))
+					t.wantErr(onlyonce.ErrNotFound, "resolve", resolver.Resolve(t.ctx, r.ID, r.Fence, completed("by hand")))
+					t.wantErr(onlyonce.ErrNotFound, "delete by hand", resolver.Resolve(t.ctx, r.ID, r.Fence, onlyonce.Settlement{}))
 				}
-				t.absent(r.ID)
+				t.mustBeAbsent(r.ID)
 			})
 		}
 	}},
-	{"an expired command is lost to who settled it once another has it", func(t *trial) {
+	{"an expired command is lost to who settled it once another has it", func(t *storeTest) {
 		c := claimOf("k")
-		h := holdOf(t.given(c))
+		h := holdOf(t.mustClaim(c))
 		t.settle(h, keeping(completed("made"), short))
-		t.gone(c.ID)
-		t.given(again(c))
+		t.awaitExpiry(c.ID)
+		t.mustClaim(newCaller(c))
 		t.lost(h)
 	}},
-	{"a record that is kept for good does not expire", func(t *trial) {
+	{"a record that is kept for good does not expire", func(t *storeTest) {
 		for i, s := range []onlyonce.Settlement{completed("made"), unknown("no answer")} {
 			c := claimOf(string(rune('a' + i)))
-			t.settle(holdOf(t.given(c)), keeping(s, 0))
+			t.settle(holdOf(t.mustClaim(c)), keeping(s, 0))
 			if left := t.lookup(c.ID).KeepLeft; left != 0 {
 				t.Errorf("KeepLeft is %v, want 0", left)
 			}
 			t.pass()
-			t.refused(again(c), t.snap(c.ID))
+			t.mustRefuse(newCaller(c), t.snap(c.ID))
 		}
 	}},
-	{"looking and asking do not prolong a keep", func(t *trial) {
+	{"looking and asking do not prolong a keep", func(t *storeTest) {
 		c := claimOf("k")
-		t.settle(holdOf(t.given(c)), keeping(completed("made"), short))
-		t.until("the record expires", func() bool { return t.claim(again(c)).State == onlyonce.StateProcessing })
+		t.settle(holdOf(t.mustClaim(c)), keeping(completed("made"), short))
+		t.until("the record expires", func() bool { return t.claim(newCaller(c)).State == onlyonce.StateProcessing })
 	}},
-	{"a command that is retried does not expire with the failed attempt's keep", func(t *trial) {
+	{"a command that is retried does not expire with the failed attempt's keep", func(t *storeTest) {
 		const keep = 10 * short
 		c, clock := claimOf("k"), claimOf("clock")
-		h := holdOf(t.given(clock))
-		t.settle(holdOf(t.given(c)), keeping(failed("no stock"), keep))
-		r := t.given(eager(c))
+		h := holdOf(t.mustClaim(clock))
+		t.settle(holdOf(t.mustClaim(c)), keeping(failed("no stock"), keep))
+		r := t.mustClaim(greedy(c))
 		t.settle(h, keeping(completed(""), keep))
-		t.gone(clock.ID)
+		t.awaitExpiry(clock.ID)
 		t.same(r, t.lookup(c.ID))
 		t.settle(holdOf(r), completed("made"))
 	}},
-	{"a command whose lease lapsed does not expire", func(t *trial) {
+	{"a command whose lease lapsed does not expire", func(t *storeTest) {
 		c := claimOf("k")
-		r := t.lapsed(holdOf(t.given(c)))
+		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.pass()
 		t.same(r, t.lookup(c.ID))
 	}},
 }
 
 // pass waits until a keep of its own, a short one, has ended.
-func (t *trial) pass() {
+func (t *storeTest) pass() {
 	t.Helper()
 	c := claimOf("a short while " + newOwner())
-	t.settle(holdOf(t.given(c)), keeping(completed(""), short))
-	t.gone(c.ID)
+	t.settle(holdOf(t.mustClaim(c)), keeping(completed(""), short))
+	t.awaitExpiry(c.ID)
 }

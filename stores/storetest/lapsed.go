@@ -9,29 +9,29 @@ import (
 )
 
 var lapsedRules = []rule{
-	{"a lapsed command expires when its claim's keep has passed", func(t *trial) {
+	{"a lapsed command expires when its claim's keep has passed", func(t *storeTest) {
 		c := claimKeeping("k", short)
-		h := holdOf(t.given(c))
+		h := holdOf(t.mustClaim(c))
 		t.renew(h, short, steps{"charge": []byte("ch_1")})
-		t.gone(c.ID)
-		t.wants(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, h, long, nil))
-		t.wants(onlyonce.ErrLost, "renew with a step", t.store.Renew(t.ctx, h, long, steps{"late": []byte("step")}))
+		t.awaitExpiry(c.ID)
+		t.wantErr(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, h, long, nil))
+		t.wantErr(onlyonce.ErrLost, "renew with a step", t.store.Renew(t.ctx, h, long, steps{"late": []byte("step")}))
 		for _, s := range []onlyonce.Settlement{completed("too late"), failed("too late"), unknown("too late"), {}} {
-			t.wants(onlyonce.ErrLost, "settle as "+string(s.State), t.store.Settle(t.ctx, h, s))
+			t.wantErr(onlyonce.ErrLost, "settle as "+string(s.State), t.store.Settle(t.ctx, h, s))
 		}
 		if r, ok := t.store.(onlyonce.Resolver); ok {
-			t.wants(onlyonce.ErrNotFound, "resolve", r.Resolve(t.ctx, c.ID, h.Fence, completed("by hand")))
-			t.wants(onlyonce.ErrNotFound, "delete by hand", r.Resolve(t.ctx, c.ID, h.Fence, onlyonce.Settlement{}))
+			t.wantErr(onlyonce.ErrNotFound, "resolve", r.Resolve(t.ctx, c.ID, h.Fence, completed("by hand")))
+			t.wantErr(onlyonce.ErrNotFound, "delete by hand", r.Resolve(t.ctx, c.ID, h.Fence, onlyonce.Settlement{}))
 		}
-		t.absent(c.ID)
+		t.mustBeAbsent(c.ID)
 		t.asNew(c.ID)
 		if r := t.lookup(c.ID); r.Fence <= h.Fence {
 			t.Errorf("the fence went from %d to %d", h.Fence, r.Fence)
 		}
 	}},
-	{"a command whose lease is alive does not expire, however short its claim's keep", func(t *trial) {
+	{"a command whose lease is alive does not expire, however short its claim's keep", func(t *storeTest) {
 		c := claimKeeping("k", short)
-		r := t.given(c)
+		r := t.mustClaim(c)
 		t.pass()
 		t.same(r, t.lookup(c.ID))
 		if p, ok := t.store.(onlyonce.Purger); ok {
@@ -42,58 +42,58 @@ var lapsedRules = []rule{
 		t.same(r, t.lookup(c.ID))
 		t.settle(holdOf(r), completed("made"))
 	}},
-	{"a lapsed command is there until its claim's keep has passed", func(t *trial) {
+	{"a lapsed command is there until its claim's keep has passed", func(t *storeTest) {
 		c := claimKeeping("k", long)
-		r := t.lapsed(holdOf(t.given(c)))
+		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.pass()
 		t.same(r, t.lookup(c.ID))
-		t.refused(again(c), t.snap(c.ID))
-		if next := t.given(eager(c)); next.Attempt != 2 {
+		t.mustRefuse(newCaller(c), t.snap(c.ID))
+		if next := t.mustClaim(greedy(c)); next.Attempt != 2 {
 			t.Errorf("the take-over is %s", describe(next))
 		}
 	}},
-	{"a take-over's keep replaces the one before", func(t *trial) {
+	{"a take-over's keep replaces the one before", func(t *storeTest) {
 		c := claimKeeping("k", long)
-		t.lapsed(holdOf(t.given(c)))
-		next := eager(c)
+		t.awaitLapse(holdOf(t.mustClaim(c)))
+		next := greedy(c)
 		next.Keep = 0
-		r := t.lapsed(holdOf(t.given(next)))
+		r := t.awaitLapse(holdOf(t.mustClaim(next)))
 		t.pass()
 		t.same(r, t.lookup(c.ID))
-		last := eager(c)
+		last := greedy(c)
 		last.Keep = short
-		t.renew(holdOf(t.given(last)), short, nil)
-		t.gone(c.ID)
+		t.renew(holdOf(t.mustClaim(last)), short, nil)
+		t.awaitExpiry(c.ID)
 	}},
-	{"a settlement's keep replaces its claim's", func(t *trial) {
+	{"a settlement's keep replaces its claim's", func(t *storeTest) {
 		for i, s := range endings {
 			c := claimKeeping(fmt.Sprint(i), short)
-			t.done(c, s)
+			t.complete(c, s)
 			t.pass()
 			if left := t.lookup(c.ID).KeepLeft; left < 0 || left > s.Keep {
 				t.Errorf("KeepLeft is %v, want at most %v", left, s.Keep)
 			}
 		}
 	}},
-	{"a purge deletes lapsed commands whose claim's keep has passed, and counts them", func(t *trial) {
+	{"a purge deletes lapsed commands whose claim's keep has passed, and counts them", func(t *storeTest) {
 		p, ok := t.store.(onlyonce.Purger)
 		if !ok {
 			t.Skip("the store is no Purger")
 		}
-		held := t.lapsed(holdOf(t.given(claimOf("held"))))
-		kept := t.lapsed(holdOf(t.given(claimKeeping("kept", long))))
-		alive := t.given(claimKeeping("alive", short))
+		held := t.awaitLapse(holdOf(t.mustClaim(claimOf("held"))))
+		kept := t.awaitLapse(holdOf(t.mustClaim(claimKeeping("kept", long))))
+		alive := t.mustClaim(claimKeeping("alive", short))
 		last := map[onlyonce.ID]int64{}
 		holds := make([]onlyonce.Hold, 7)
 		for i := range holds { // all before any expires: a store may drop what has expired by itself
-			holds[i] = holdOf(t.given(claimKeeping(fmt.Sprint("due ", i), short)))
+			holds[i] = holdOf(t.mustClaim(claimKeeping(fmt.Sprint("due ", i), short)))
 			last[holds[i].ID] = holds[i].Fence
 		}
 		for _, h := range holds {
 			t.renew(h, short, nil)
 		}
 		for _, h := range holds {
-			t.gone(h.ID)
+			t.awaitExpiry(h.ID)
 		}
 		all := 0
 		for n := -1; n != 0; all += n {
@@ -112,7 +112,7 @@ var lapsedRules = []rule{
 			t.above(fence, claimOn(id))
 		}
 	}},
-	{"what is unresolved is counted, with the age of the oldest", func(t *trial) {
+	{"what is unresolved is counted, with the age of the oldest", func(t *storeTest) {
 		u, ok := t.store.(unresolver)
 		if !ok {
 			t.Skip("the store does not count what is unresolved")
@@ -126,12 +126,12 @@ var lapsedRules = []rule{
 			return oldest
 		}
 		count(0)
-		t.given(claimOf("running"))
-		t.done(claimOf("completed"), completed("made"))
-		t.done(claimOf("failed"), failed("no stock"))
+		t.mustClaim(claimOf("running"))
+		t.complete(claimOf("completed"), completed("made"))
+		t.complete(claimOf("failed"), failed("no stock"))
 		count(0)
-		unknown := t.done(claimOf("unknown"), unknown("no answer"))
-		lapsed := t.lapsed(holdOf(t.given(claimOf("lapsed"))))
+		unknown := t.complete(claimOf("unknown"), unknown("no answer"))
+		lapsed := t.awaitLapse(holdOf(t.mustClaim(claimOf("lapsed"))))
 		was := count(2)
 		t.until("the oldest gets older", func() bool { return count(2) > was })
 		if r, ok := t.store.(onlyonce.Resolver); ok {
@@ -143,8 +143,8 @@ var lapsedRules = []rule{
 			count(0)
 		}
 		due := claimKeeping("due", short)
-		t.renew(holdOf(t.given(due)), short, nil)
-		t.gone(due.ID)
+		t.renew(holdOf(t.mustClaim(due)), short, nil)
+		t.awaitExpiry(due.ID)
 		if n, _, err := u.Unresolved(t.ctx); n != 0 && ok || err != nil {
 			t.Errorf("%d are unresolved with error %v, but they have expired", n, err)
 		}

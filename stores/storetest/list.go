@@ -9,11 +9,11 @@ import (
 )
 
 var listRules = []rule{
-	{"a list of nothing is empty", func(t *trial) {
+	{"a list of nothing is empty", func(t *storeTest) {
 		t.lists(onlyonce.Filter{})
 	}},
-	{"a list shows every record as Lookup does", func(t *trial) {
-		for i, stand := range standings {
+	{"a list shows every record as Lookup does", func(t *storeTest) {
+		for i, stand := range recordStates {
 			stand.reach(t, claimOf(fmt.Sprint(i)))
 		}
 		for _, r := range t.list(onlyonce.Filter{}) {
@@ -21,7 +21,7 @@ var listRules = []rule{
 		}
 		t.listed([]onlyonce.ID{idOf("0"), idOf("1"), idOf("2"), idOf("3"), idOf("4"), idOf("5")})
 	}},
-	{"a list has the newest first", func(t *trial) {
+	{"a list has the newest first", func(t *storeTest) {
 		t.make(30)
 		for i := range 10 {
 			t.settle(holdOf(t.lookup(idOf(fmt.Sprint(3*i)))), completed("made"))
@@ -33,18 +33,18 @@ var listRules = []rule{
 			}
 		}
 	}},
-	{"a list does not show what has expired or was released", func(t *trial) {
-		t.given(claimOf("stays"))
-		t.settle(holdOf(t.given(claimOf("released"))), onlyonce.Settlement{})
-		t.settle(holdOf(t.given(claimOf("expired"))), keeping(completed("made"), short))
-		t.gone(idOf("expired"))
+	{"a list does not show what has expired or was released", func(t *storeTest) {
+		t.mustClaim(claimOf("stays"))
+		t.settle(holdOf(t.mustClaim(claimOf("released"))), onlyonce.Settlement{})
+		t.settle(holdOf(t.mustClaim(claimOf("expired"))), keeping(completed("made"), short))
+		t.awaitExpiry(idOf("expired"))
 		t.lists(onlyonce.Filter{}, idOf("stays"))
 		t.lists(onlyonce.Filter{Key: "expired"})
 		t.lists(onlyonce.Filter{State: onlyonce.StateCompleted})
 	}},
-	{"a filter by state shows only that state", func(t *trial) {
+	{"a filter by state shows only that state", func(t *storeTest) {
 		ids := map[onlyonce.State][]onlyonce.ID{}
-		for i, stand := range standings {
+		for i, stand := range recordStates {
 			r := stand.reach(t, claimOf(fmt.Sprint(i)))
 			ids[r.State] = append(ids[r.State], r.ID)
 		}
@@ -53,7 +53,7 @@ var listRules = []rule{
 		}
 		t.lists(onlyonce.Filter{State: "no such state"})
 	}},
-	{"a filter shows only what it says, exactly", func(t *trial) {
+	{"a filter shows only what it says, exactly", func(t *storeTest) {
 		a := onlyonce.ID{Tenant: "acme", Operation: "POST /orders", Key: "k"}
 		b := onlyonce.ID{Tenant: "acme", Operation: "POST /refunds", Key: "k"}
 		c := onlyonce.ID{Tenant: "bolt", Operation: "POST /orders", Key: "k"}
@@ -62,7 +62,7 @@ var listRules = []rule{
 		for i, id := range []onlyonce.ID{a, b, c, d, e} {
 			s := completed("made")
 			s.Result.Ref = fmt.Sprint("order-", i)
-			t.done(claimOn(id), s)
+			t.complete(claimOn(id), s)
 		}
 		t.lists(onlyonce.Filter{Tenant: "acme"}, a, b)
 		t.lists(onlyonce.Filter{Operation: "POST /orders"}, a, c, d)
@@ -80,18 +80,18 @@ var listRules = []rule{
 			t.lists(onlyonce.Filter{Ref: no})
 		}
 	}},
-	{"a list of more than a thousand records has them all", func(t *trial) {
+	{"a list of more than a thousand records has them all", func(t *storeTest) {
 		t.make(1100)
 		t.listed(idsOf(1100))
 	}},
-	{"a limit bounds a list to the newest", func(t *trial) {
+	{"a limit bounds a list to the newest", func(t *storeTest) {
 		t.make(20)
 		all := t.list(onlyonce.Filter{})
 		for _, limit := range []int{1, 7, 20, 50} {
 			t.sameOrder(all[:min(limit, 20)], t.list(onlyonce.Filter{Limit: limit}))
 		}
 	}},
-	{"pages together are the whole list", func(t *trial) {
+	{"pages together are the whole list", func(t *storeTest) {
 		t.make(23)
 		all := t.list(onlyonce.Filter{})
 		for _, size := range []int{1, 4, 23} {
@@ -100,7 +100,7 @@ var listRules = []rule{
 		t.lists(onlyonce.Filter{After: all[22]})
 		t.sameOrder(all[5:], t.list(onlyonce.Filter{After: onlyonce.Record{ID: all[4].ID, CreatedAt: all[4].CreatedAt}}))
 	}},
-	{"pages go with filters", func(t *trial) {
+	{"pages go with filters", func(t *storeTest) {
 		t.make(24)
 		for i := range 12 {
 			t.settle(holdOf(t.lookup(idOf(fmt.Sprint(2*i)))), completed("made"))
@@ -112,11 +112,11 @@ var listRules = []rule{
 			t.Errorf("the list has %d records, want 12", len(all))
 		}
 	}},
-	{"pages show what stays exactly once while records come and go", func(t *trial) {
+	{"pages show what stays exactly once while records come and go", func(t *storeTest) {
 		t.make(40)
 		var n int
 		paged := t.pages(onlyonce.Filter{Limit: 3}, func() {
-			t.given(claimOf(fmt.Sprint("new ", n)))
+			t.mustClaim(claimOf(fmt.Sprint("new ", n)))
 			if n < 10 { // every fourth goes, the oldest first
 				t.settle(holdOf(t.lookup(idOf(fmt.Sprint(4*n)))), onlyonce.Settlement{})
 			}
@@ -132,7 +132,7 @@ var listRules = []rule{
 			}
 		}
 	}},
-	{"lists and claims do not disturb each other", func(t *trial) {
+	{"lists and claims do not disturb each other", func(t *storeTest) {
 		t.make(20)
 		together(4, func(g int) {
 			for i := range 15 {
@@ -158,7 +158,7 @@ var listRules = []rule{
 			t.Errorf("the list has %d records, want 65", n)
 		}
 	}},
-	{"a list that is left early leaves the store as it was", func(t *trial) {
+	{"a list that is left early leaves the store as it was", func(t *storeTest) {
 		t.make(20)
 		for range 30 {
 			for _, err := range t.store.(onlyonce.Lister).List(t.ctx, onlyonce.Filter{}) {
@@ -168,9 +168,9 @@ var listRules = []rule{
 				break
 			}
 		}
-		t.given(claimOf("still works"))
+		t.mustClaim(claimOf("still works"))
 	}},
-	{"a list can be walked again", func(t *trial) {
+	{"a list can be walked again", func(t *storeTest) {
 		t.make(5)
 		seq := t.store.(onlyonce.Lister).List(t.ctx, onlyonce.Filter{Limit: 3})
 		for range 2 {
@@ -186,14 +186,14 @@ var listRules = []rule{
 			}
 		}
 	}},
-	{"a store can be asked and written to while it is listed", func(t *trial) {
+	{"a store can be asked and written to while it is listed", func(t *storeTest) {
 		t.make(10)
 		for r, err := range t.store.(onlyonce.Lister).List(t.ctx, onlyonce.Filter{}) {
 			if err != nil {
 				t.Fatalf("list: %v", err)
 			}
 			t.settle(holdOf(t.lookup(r.ID)), completed("made"))
-			t.given(claimOf("beside " + r.ID.Key))
+			t.mustClaim(claimOf("beside " + r.ID.Key))
 		}
 		if n := len(t.list(onlyonce.Filter{State: onlyonce.StateCompleted})); n != 10 {
 			t.Errorf("%d are completed, want 10", n)
@@ -205,10 +205,10 @@ var listRules = []rule{
 func snapshotOf(r onlyonce.Record) snapshot { return snapshot{r, time.Now()} }
 
 // make claims n commands, named by their numbers, one after another.
-func (t *trial) make(n int) {
+func (t *storeTest) make(n int) {
 	t.Helper()
 	for _, id := range idsOf(n) {
-		t.given(claimOn(id))
+		t.mustClaim(claimOn(id))
 	}
 }
 
@@ -220,7 +220,7 @@ func idsOf(n int) []onlyonce.ID {
 	return ids
 }
 
-func (t *trial) list(f onlyonce.Filter) []onlyonce.Record {
+func (t *storeTest) list(f onlyonce.Filter) []onlyonce.Record {
 	t.Helper()
 	var all []onlyonce.Record
 	for r, err := range t.store.(onlyonce.Lister).List(t.ctx, f) {
@@ -233,7 +233,7 @@ func (t *trial) list(f onlyonce.Filter) []onlyonce.Record {
 }
 
 // lists wants a filter to show exactly these, in any order.
-func (t *trial) lists(f onlyonce.Filter, want ...onlyonce.ID) {
+func (t *storeTest) lists(f onlyonce.Filter, want ...onlyonce.ID) {
 	t.Helper()
 	var got []onlyonce.ID
 	for _, r := range t.list(f) {
@@ -247,7 +247,7 @@ func (t *trial) lists(f onlyonce.Filter, want ...onlyonce.ID) {
 
 // pages walks a list page by page, as a console does, and runs between after
 // each page.
-func (t *trial) pages(f onlyonce.Filter, between func()) []onlyonce.Record {
+func (t *storeTest) pages(f onlyonce.Filter, between func()) []onlyonce.Record {
 	t.Helper()
 	var all []onlyonce.Record
 	for {
@@ -264,7 +264,7 @@ func (t *trial) pages(f onlyonce.Filter, between func()) []onlyonce.Record {
 	}
 }
 
-func (t *trial) sameOrder(want, got []onlyonce.Record) {
+func (t *storeTest) sameOrder(want, got []onlyonce.Record) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Errorf("the list has %d records, want %d", len(got), len(want))

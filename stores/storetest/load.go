@@ -12,8 +12,8 @@ import (
 )
 
 var historyRules = []rule{
-	{"whatever many holders do at once, no history breaks a rule", func(t *trial) {
-		l := &load{trial: t, start: time.Now(), acts: map[onlyonce.ID][]act{}}
+	{"whatever many holders do at once, no history breaks a rule", func(t *storeTest) {
+		l := &load{storeTest: t, start: time.Now(), acts: map[onlyonce.ID][]act{}}
 		together(8, func(int) {
 			for range 20 {
 				for !l.turn(rand.IntN(len(l.round))) {
@@ -43,7 +43,7 @@ const holding = 4 * time.Millisecond
 
 // A load is what many holders do to a few commands, and what they saw.
 type load struct {
-	*trial
+	*storeTest
 	start time.Time
 	round [5]atomic.Int64 // each command is followed by another once it is completed for long
 

@@ -11,7 +11,7 @@ import (
 var errOwn = errors.New("an error of the application")
 
 func lossRules[TX any]() []txRule[TX] {
-	type T = *txTrial[TX]
+	type T = *txTest[TX]
 	rules := []txRule[TX]{
 		{"an error rolls the rows back and records its settlement alone", func(t T) {
 			for i, s := range endings {
@@ -29,27 +29,27 @@ func lossRules[TX any]() []txRule[TX] {
 		{"an error without a settlement leaves nothing", func(t T) {
 			t.failsWith(errOwn, claimOf("k"), t.inserts("k", onlyonce.Settlement{}, errOwn))
 			t.rows("k", 0)
-			t.absent(idOf("k"))
-			t.ran(claimOf("k"), t.inserts("k", completed("made"), nil))
+			t.mustBeAbsent(idOf("k"))
+			t.mustRun(claimOf("k"), t.inserts("k", completed("made"), nil))
 			t.rows("k", 1)
 		}},
 		{"an error without a settlement leaves an earlier attempt's record as it was", func(t T) {
-			for _, stand := range standings {
+			for _, stand := range recordStates {
 				if stand.name != "failed" && stand.name != "unknown" && stand.name != "lapsed" {
 					continue
 				}
 				c := claimOf(stand.name)
-				stand.reach(t.trial, c)
+				stand.reach(t.storeTest, c)
 				was := t.snap(c.ID)
-				t.failsWith(errOwn, eager(c), t.inserts(stand.name, onlyonce.Settlement{}, errOwn))
+				t.failsWith(errOwn, greedy(c), t.inserts(stand.name, onlyonce.Settlement{}, errOwn))
 				t.rows(stand.name, 0)
 				t.unchanged(was)
 			}
 		}},
 		{"a retry that fails again is recorded as that attempt", func(t T) {
 			c := claimOf("k")
-			was := t.done(c, failed("no stock"))
-			t.failsWith(errOwn, eager(c), t.inserts("k", failed("no money"), errOwn))
+			was := t.complete(c, failed("no stock"))
+			t.failsWith(errOwn, greedy(c), t.inserts("k", failed("no money"), errOwn))
 			t.rows("k", 0)
 			if r := t.lookup(c.ID); r.Attempt != 2 || r.Error != "no money" || r.Fence <= was.Fence {
 				t.Errorf("the record is %s with error %q", describe(r), r.Error)
@@ -75,26 +75,26 @@ func lossRules[TX any]() []txRule[TX] {
 				c := claimOf("k")
 				t.struck(d, func() { t.Store.RunTx(t.ctx, c, t.strikes("k", d)) })
 				t.rows("k", 0)
-				t.absent(c.ID)
-				t.ran(again(c), t.inserts("k", completed("made"), nil))
+				t.mustBeAbsent(c.ID)
+				t.mustRun(newCaller(c), t.inserts("k", completed("made"), nil))
 				t.rows("k", 1)
-				t.still()
+				t.mustStillWork()
 			}},
 			txRule[TX]{"a retry that " + d.name + " leaves the failed attempt's record as it was", func(t T) {
 				c := claimOf("k")
-				t.done(c, failed("no stock"))
+				t.complete(c, failed("no stock"))
 				was := t.snap(c.ID)
-				t.struck(d, func() { t.Store.RunTx(t.ctx, eager(c), t.strikes("k", d)) })
+				t.struck(d, func() { t.Store.RunTx(t.ctx, greedy(c), t.strikes("k", d)) })
 				t.rows("k", 0)
 				t.unchanged(was)
-				t.still()
+				t.mustStillWork()
 			}})
 	}
 	return rules
 }
 
 // strikes returns a function that adds a row and then meets a disaster.
-func (t *txTrial[TX]) strikes(row string, d disaster) txFunc[TX] {
+func (t *txTest[TX]) strikes(row string, d disaster) txFunc[TX] {
 	return func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
 		s, err := t.inserts(row, completed("made"), nil)(ctx, tx, r)
 		d.strike()
@@ -103,7 +103,7 @@ func (t *txTrial[TX]) strikes(row string, d disaster) txFunc[TX] {
 }
 
 // failsWith wants a run to return the function's error as it is.
-func (t *txTrial[TX]) failsWith(want error, c onlyonce.Claim, fn txFunc[TX]) {
+func (t *txTest[TX]) failsWith(want error, c onlyonce.Claim, fn txFunc[TX]) {
 	t.Helper()
 	if _, err := t.Store.RunTx(t.ctx, c, fn); err != want {
 		t.Errorf("run returned the error %v, want %v itself", err, want)
@@ -112,7 +112,7 @@ func (t *txTrial[TX]) failsWith(want error, c onlyonce.Claim, fn txFunc[TX]) {
 
 // meddles runs a function that ends its transaction, and wants an error, no
 // result without its rows, and the store to go on.
-func (t *txTrial[TX]) meddles(end func(TX) error) {
+func (t *txTest[TX]) meddles(end func(TX) error) {
 	t.Helper()
 	c := claimOf("k")
 	if _, err := t.Store.RunTx(t.ctx, c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
@@ -129,5 +129,5 @@ func (t *txTrial[TX]) meddles(end func(TX) error) {
 	if r, err := t.store.Lookup(t.ctx, c.ID); err == nil && r.State == onlyonce.StateCompleted && n == 0 {
 		t.Errorf("the record is %s, but the rows are gone", describe(r))
 	}
-	t.still()
+	t.mustStillWork()
 }

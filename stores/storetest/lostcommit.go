@@ -34,7 +34,7 @@ func RunLostCommits[TX any](t *testing.T, open func(t *testing.T) LossyTx[TX]) {
 	for _, r := range lostCommitRules[TX]() {
 		t.Run(r.name, func(t *testing.T) {
 			l := open(t)
-			r.check(&lossyTrial[TX]{&txTrial[TX]{newTrial(t, l.Store), l.Tx}, l})
+			r.check(&lossyTrial[TX]{&txTest[TX]{newStoreTest(t, l.Store), l.Tx}, l})
 		})
 	}
 }
@@ -46,7 +46,7 @@ type lossyRule[TX any] struct {
 
 // A lossyTrial is one rule's test of one store that loses a commit.
 type lossyTrial[TX any] struct {
-	*txTrial[TX]
+	*txTest[TX]
 	lossy LossyTx[TX]
 }
 
@@ -56,7 +56,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 	return []lossyRule[TX]{
 		{"a settlement that was committed is found", func(t T) {
 			for i, s := range ends {
-				h := holdOf(t.given(claimOf(fmt.Sprint(i))))
+				h := holdOf(t.mustClaim(claimOf(fmt.Sprint(i))))
 				t.lose(true, nil)
 				t.knows(true, t.settleTx(h, s), s)
 				t.stands(h.ID, s)
@@ -64,7 +64,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 		}},
 		{"a settlement that was rolled back leaves the claim as it is", func(t T) {
 			for i, s := range ends {
-				h := holdOf(t.given(claimOf(fmt.Sprint(i))))
+				h := holdOf(t.mustClaim(claimOf(fmt.Sprint(i))))
 				was := t.snap(h.ID)
 				t.lose(false, nil)
 				t.knows(false, t.settleTx(h, s), s)
@@ -74,7 +74,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 		{"a settlement is not taken for another one of the same hold", func(t T) {
 			for i, s := range ends {
 				for j, other := range ends {
-					h := holdOf(t.given(claimOf(fmt.Sprint(i, " ", j))))
+					h := holdOf(t.mustClaim(claimOf(fmt.Sprint(i, " ", j))))
 					t.lose(false, func() { t.settleElsewhere(h, other) })
 					t.truthful(t.settleTx(h, s), h.ID.Key)
 					t.rows(h.ID.Key, 0)
@@ -87,7 +87,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 				t.Skip("the other store has no transactions")
 			}
 			for i, s := range ends {
-				h := holdOf(t.given(claimOf(fmt.Sprint(i))))
+				h := holdOf(t.mustClaim(claimOf(fmt.Sprint(i))))
 				t.lose(false, func() {
 					if err := in.SettleTx(t.ctx, h, t.settling("other", s, nil)); err != nil {
 						t.Errorf("settle elsewhere: %v", err)
@@ -101,8 +101,8 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 		{"a settlement is not taken for that of the attempt which took over", func(t T) {
 			for i, s := range ends {
 				c := claimOf(fmt.Sprint(i))
-				h := holdOf(t.lapsed(holdOf(t.given(c))))
-				t.lose(false, func() { t.doneElsewhere(eager(c), s) })
+				h := holdOf(t.awaitLapse(holdOf(t.mustClaim(c))))
+				t.lose(false, func() { t.doneElsewhere(greedy(c), s) })
 				t.truthful(t.settleTx(h, s), c.ID.Key)
 				t.rows(c.ID.Key, 0)
 			}
@@ -110,10 +110,10 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 		{"a settlement that was committed is not denied because another attempt followed", func(t T) {
 			for i, s := range ends {
 				c := claimOf(fmt.Sprint(i))
-				h := holdOf(t.given(c))
+				h := holdOf(t.mustClaim(c))
 				t.lose(true, func() {
-					if eager(c).Takes(onlyonce.Record{State: s.State, Final: s.Final, Fingerprint: c.Fingerprint}) || s.State == "" {
-						t.doneElsewhere(eager(c), completed("by the next attempt"))
+					if greedy(c).Takes(onlyonce.Record{State: s.State, Final: s.Final, Fingerprint: c.Fingerprint}) || s.State == "" {
+						t.doneElsewhere(greedy(c), completed("by the next attempt"))
 					}
 				})
 				t.truthful(t.settleTx(h, s), c.ID.Key)
@@ -137,15 +137,15 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 				t.lose(false, nil)
 				_, err := t.run(c, s)
 				t.knows(false, err, s)
-				t.absent(c.ID)
-				t.ran(again(c), t.inserts("again", completed("made"), nil))
+				t.mustBeAbsent(c.ID)
+				t.mustRun(newCaller(c), t.inserts("again", completed("made"), nil))
 			}
 		}},
 		{"a run is not taken for another attempt's", func(t T) {
 			for i, s := range ends {
 				for j, other := range ends {
 					c := claimOf(fmt.Sprint(i, " ", j))
-					t.lose(false, func() { t.doneElsewhere(again(c), other) })
+					t.lose(false, func() { t.doneElsewhere(newCaller(c), other) })
 					_, err := t.run(c, s)
 					t.truthful(err, c.ID.Key)
 					t.rows(c.ID.Key, 0)
@@ -156,8 +156,8 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 			for i, s := range ends {
 				c := claimOf(fmt.Sprint(i))
 				t.lose(true, func() {
-					if eager(c).Takes(onlyonce.Record{State: s.State, Final: s.Final, Fingerprint: c.Fingerprint}) || s.State == "" {
-						t.doneElsewhere(eager(c), completed("by the next attempt"))
+					if greedy(c).Takes(onlyonce.Record{State: s.State, Final: s.Final, Fingerprint: c.Fingerprint}) || s.State == "" {
+						t.doneElsewhere(greedy(c), completed("by the next attempt"))
 					}
 				})
 				_, err := t.run(c, s)
@@ -168,10 +168,10 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 		{"a retry that was rolled back leaves the record of the attempt before", func(t T) {
 			for i, s := range ends {
 				c := claimOf(fmt.Sprint(i))
-				t.done(c, failed("no stock"))
+				t.complete(c, failed("no stock"))
 				was := t.snap(c.ID)
 				t.lose(false, nil)
-				_, err := t.run(eager(c), s)
+				_, err := t.run(greedy(c), s)
 				t.truthful(err, c.ID.Key)
 				t.rows(c.ID.Key, 0)
 				t.unchanged(was)
@@ -231,7 +231,7 @@ func (t *lossyTrial[TX]) stands(id onlyonce.ID, s onlyonce.Settlement) {
 	t.Helper()
 	t.rows(id.Key, 1)
 	if s.State == "" {
-		t.absent(id)
+		t.mustBeAbsent(id)
 	} else if r := t.lookup(id); r.State != s.State {
 		t.Errorf("the record is %s, want state %s", describe(r), s.State)
 	}

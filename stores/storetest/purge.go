@@ -8,12 +8,12 @@ import (
 )
 
 var purgeRules = []rule{
-	{"a purge of nothing deletes nothing", func(t *trial) {
+	{"a purge of nothing deletes nothing", func(t *storeTest) {
 		if n := t.purge(100); n != 0 {
 			t.Errorf("purged %d, want 0", n)
 		}
 	}},
-	{"a purge deletes at most its limit, and in the end all that has expired", func(t *trial) {
+	{"a purge deletes at most its limit, and in the end all that has expired", func(t *storeTest) {
 		t.expire(25)
 		if n := t.purge(0); n != 0 {
 			t.Errorf("purged %d with the limit 0", n)
@@ -28,16 +28,16 @@ var purgeRules = []rule{
 			t.Errorf("purged %d in all, want 25", all)
 		}
 	}},
-	{"a purge deletes nothing that has not expired", func(t *trial) {
+	{"a purge deletes nothing that has not expired", func(t *storeTest) {
 		var kept []snapshot
-		for i, stand := range standings {
+		for i, stand := range recordStates {
 			kept = append(kept, snapshotOf(stand.reach(t, claimOf(fmt.Sprint("a", i)))))
 		}
 		for i, s := range endings {
-			kept = append(kept, snapshotOf(t.done(claimOf(fmt.Sprint("b", i)), keeping(s, 0))))
+			kept = append(kept, snapshotOf(t.complete(claimOf(fmt.Sprint("b", i)), keeping(s, 0))))
 		}
 		for i := range 100 {
-			kept = append(kept, snapshotOf(t.done(claimOf(fmt.Sprint("c", i)), completed("made"))))
+			kept = append(kept, snapshotOf(t.complete(claimOf(fmt.Sprint("c", i)), completed("made"))))
 		}
 		t.expire(100)
 		if n := t.purge(1000); n != 100 {
@@ -47,15 +47,15 @@ var purgeRules = []rule{
 			t.unchanged(was)
 		}
 	}},
-	{"a purge deletes no command that is retried, however old", func(t *trial) {
+	{"a purge deletes no command that is retried, however old", func(t *storeTest) {
 		const keep = 10 * short
 		alive, lapsed, clock := claimOf("alive"), claimOf("lapsed"), claimOf("clock")
-		h := holdOf(t.given(clock))
-		t.settle(holdOf(t.given(alive)), keeping(failed("no stock"), keep))
-		t.settle(holdOf(t.given(lapsed)), keeping(failed("no stock"), keep))
-		kept := []onlyonce.Record{t.given(eager(alive)), t.lapsed(holdOf(t.given(eager(lapsed))))}
+		h := holdOf(t.mustClaim(clock))
+		t.settle(holdOf(t.mustClaim(alive)), keeping(failed("no stock"), keep))
+		t.settle(holdOf(t.mustClaim(lapsed)), keeping(failed("no stock"), keep))
+		kept := []onlyonce.Record{t.mustClaim(greedy(alive)), t.awaitLapse(holdOf(t.mustClaim(greedy(lapsed))))}
 		t.settle(h, keeping(completed(""), keep))
-		t.gone(clock.ID)
+		t.awaitExpiry(clock.ID)
 		if n := t.purge(10); n != 1 {
 			t.Errorf("purged %d, want only the command that is settled", n)
 		}
@@ -63,54 +63,54 @@ var purgeRules = []rule{
 			t.same(r, t.lookup(r.ID))
 		}
 	}},
-	{"a command that was settled anew is purged once, when its new keep ends", func(t *trial) {
+	{"a command that was settled anew is purged once, when its new keep ends", func(t *storeTest) {
 		anew, prolonged := claimOf("anew"), claimOf("prolonged")
-		t.settle(holdOf(t.given(anew)), failed("no stock"))
-		t.settle(holdOf(t.given(prolonged)), keeping(failed("no stock"), 10*short))
-		h := holdOf(t.given(eager(anew)))
-		t.done(eager(prolonged), completed("made"))
+		t.settle(holdOf(t.mustClaim(anew)), failed("no stock"))
+		t.settle(holdOf(t.mustClaim(prolonged)), keeping(failed("no stock"), 10*short))
+		h := holdOf(t.mustClaim(greedy(anew)))
+		t.complete(greedy(prolonged), completed("made"))
 		t.settle(h, keeping(completed("made"), 10*short))
-		t.gone(anew.ID)
+		t.awaitExpiry(anew.ID)
 		if n := t.purge(10) + t.purge(10); n != 1 {
 			t.Errorf("purged %d, want 1", n)
 		}
 		t.lookup(prolonged.ID)
 	}},
-	{"a fence grows over a purge", func(t *trial) {
+	{"a fence grows over a purge", func(t *storeTest) {
 		c := claimOf("k")
 		last := int64(0)
 		for range 5 {
-			c = again(c)
+			c = newCaller(c)
 			r := t.above(last, c)
 			last = r.Fence
 			t.settle(holdOf(r), keeping(completed("made"), poll))
-			t.gone(c.ID)
+			t.awaitExpiry(c.ID)
 			t.purge(10)
 		}
-		t.above(last, again(c))
+		t.above(last, newCaller(c))
 	}},
-	{"a purged command begins anew", func(t *trial) {
+	{"a purged command begins anew", func(t *storeTest) {
 		c := claimOf("k")
-		h := holdOf(t.given(c))
+		h := holdOf(t.mustClaim(c))
 		t.renew(h, long, steps{"charge": []byte("ch_1")})
 		t.settle(h, keeping(completed("made"), short))
-		t.gone(c.ID)
+		t.awaitExpiry(c.ID)
 		t.purge(10)
-		t.wants(onlyonce.ErrLost, "renew after the purge", t.store.Renew(t.ctx, h, long, nil))
-		t.wants(onlyonce.ErrLost, "settle after the purge", t.store.Settle(t.ctx, h, completed("made")))
+		t.wantErr(onlyonce.ErrLost, "renew after the purge", t.store.Renew(t.ctx, h, long, nil))
+		t.wantErr(onlyonce.ErrLost, "settle after the purge", t.store.Settle(t.ctx, h, completed("made")))
 		t.asNew(c.ID)
 	}},
-	{"a command that was claimed anew is not purged for its expired record", func(t *trial) {
+	{"a command that was claimed anew is not purged for its expired record", func(t *storeTest) {
 		c := claimOf("k")
-		t.settle(holdOf(t.given(c)), keeping(completed("made"), short))
-		t.gone(c.ID)
-		r := t.given(again(c))
+		t.settle(holdOf(t.mustClaim(c)), keeping(completed("made"), short))
+		t.awaitExpiry(c.ID)
+		r := t.mustClaim(newCaller(c))
 		if n := t.purge(10); n != 0 {
 			t.Errorf("purged %d, want 0", n)
 		}
 		t.same(r, t.lookup(c.ID))
 	}},
-	{"purges that run at once delete each record once", func(t *trial) {
+	{"purges that run at once delete each record once", func(t *storeTest) {
 		t.expire(60)
 		var all atomic.Int64
 		together(4, func(int) {
@@ -129,7 +129,7 @@ var purgeRules = []rule{
 			t.Errorf("purged %d in all, want 60", n)
 		}
 	}},
-	{"a purge of many records keeps to its limit", func(t *trial) {
+	{"a purge of many records keeps to its limit", func(t *storeTest) {
 		t.expire(600)
 		if n := t.purge(500); n != 500 {
 			t.Errorf("purged %d of 600 with the limit 500", n)
@@ -138,7 +138,7 @@ var purgeRules = []rule{
 			t.Errorf("purged %d of the last 100", n)
 		}
 	}},
-	{"claims go on while a purge runs", func(t *trial) {
+	{"claims go on while a purge runs", func(t *storeTest) {
 		t.expire(200)
 		together(4, func(i int) {
 			for n := range 25 {
@@ -165,7 +165,7 @@ var purgeRules = []rule{
 	}},
 }
 
-func (t *trial) purge(limit int) int {
+func (t *storeTest) purge(limit int) int {
 	t.Helper()
 	n, err := t.store.(onlyonce.Purger).Purge(t.ctx, limit)
 	if err != nil {
@@ -176,7 +176,7 @@ func (t *trial) purge(limit int) int {
 
 // expire makes n records that have expired. It claims all before it settles
 // any, for a store may drop what has expired when it is asked for something new.
-func (t *trial) expire(n int) {
+func (t *storeTest) expire(n int) {
 	t.Helper()
 	holds := make([]onlyonce.Hold, n)
 	together(8, func(g int) {
@@ -196,6 +196,6 @@ func (t *trial) expire(n int) {
 		}
 	})
 	for _, h := range holds {
-		t.gone(h.ID)
+		t.awaitExpiry(h.ID)
 	}
 }

@@ -16,12 +16,12 @@ const (
 )
 
 var raceRules = slices.Concat([]rule{
-	{"of many who claim a new command at once exactly one gets it", func(t *trial) {
+	{"of many who claim a new command at once exactly one gets it", func(t *storeTest) {
 		for i := range 50 {
 			t.oneOf(func() onlyonce.Claim { return claimOf(fmt.Sprint(i)) })
 		}
 	}},
-	{"of many who claim many new commands at once each command goes to exactly one", func(t *trial) {
+	{"of many who claim many new commands at once each command goes to exactly one", func(t *storeTest) {
 		const commands = 50
 		var given [commands]atomic.Int32
 		together(racers, func(i int) {
@@ -43,11 +43,11 @@ var raceRules = slices.Concat([]rule{
 			}
 		}
 	}},
-	{"of two requests that race for one key one is refused as another", func(t *trial) {
+	{"of two requests that race for one key one is refused as another", func(t *storeTest) {
 		for i := range 30 {
 			key := fmt.Sprint(i)
 			r := t.oneOf(func() onlyonce.Claim {
-				c := eager(claimOf(key))
+				c := greedy(claimOf(key))
 				c.Fingerprint = []byte(c.Owner)
 				return c
 			})
@@ -56,7 +56,7 @@ var raceRules = slices.Concat([]rule{
 			}
 		}
 	}},
-	{"a claim that is repeated at once is given once", func(t *trial) {
+	{"a claim that is repeated at once is given once", func(t *storeTest) {
 		for i := range 20 {
 			c := claimOf(fmt.Sprint(i))
 			fences := make([]int64, racers)
@@ -72,31 +72,31 @@ var raceRules = slices.Concat([]rule{
 			}
 		}
 	}},
-	{"a released command goes to exactly one of many", func(t *trial) {
+	{"a released command goes to exactly one of many", func(t *storeTest) {
 		for i := range 10 {
 			c := claimOf(fmt.Sprint(i))
-			t.settle(holdOf(t.given(c)), onlyonce.Settlement{})
-			t.oneOf(func() onlyonce.Claim { return again(c) })
+			t.settle(holdOf(t.mustClaim(c)), onlyonce.Settlement{})
+			t.oneOf(func() onlyonce.Claim { return newCaller(c) })
 		}
 	}},
-	{"an expired command goes to exactly one of many", func(t *trial) {
+	{"an expired command goes to exactly one of many", func(t *storeTest) {
 		for i := range 10 {
 			c := claimOf(fmt.Sprint(i))
-			t.settle(holdOf(t.given(c)), keeping(completed("made"), poll))
-			t.gone(c.ID)
-			t.oneOf(func() onlyonce.Claim { return eager(c) })
+			t.settle(holdOf(t.mustClaim(c)), keeping(completed("made"), poll))
+			t.awaitExpiry(c.ID)
+			t.oneOf(func() onlyonce.Claim { return greedy(c) })
 		}
 	}},
-	{"a late settlement and a take-over do not both happen", func(t *trial) {
+	{"a late settlement and a take-over do not both happen", func(t *storeTest) {
 		t.duel(func(r onlyonce.Record) error { return t.store.Settle(t.ctx, holdOf(r), completed("by the first")) })
 	}},
-	{"a late renewal and a take-over do not both happen", func(t *trial) {
+	{"a late renewal and a take-over do not both happen", func(t *storeTest) {
 		t.duel(func(r onlyonce.Record) error { return t.store.Renew(t.ctx, holdOf(r), long, nil) })
 	}},
-	{"of two different settlements at once one is the record", func(t *trial) {
+	{"of two different settlements at once one is the record", func(t *storeTest) {
 		for i := range 30 {
 			c := claimOf(fmt.Sprint(i))
-			h := holdOf(t.given(c))
+			h := holdOf(t.mustClaim(c))
 			ends := []onlyonce.Settlement{completed("made"), failedForGood("no such article")}
 			together(2, func(i int) {
 				if err := t.store.Settle(t.ctx, h, ends[i]); err != nil {
@@ -111,7 +111,7 @@ var raceRules = slices.Concat([]rule{
 			t.sameResult(ends[k].Result, r.Result)
 		}
 	}},
-	{"a duplicate that asks until it is answered gets the first answer", func(t *trial) {
+	{"a duplicate that asks until it is answered gets the first answer", func(t *storeTest) {
 		for i := range 10 {
 			key := fmt.Sprint(i)
 			answers := make([]string, racers)
@@ -125,13 +125,13 @@ var raceRules = slices.Concat([]rule{
 
 func takeovers() []rule {
 	var rules []rule
-	for _, s := range standings {
+	for _, s := range recordStates {
 		if s.name == "lapsed" || s.name == "failed" || s.name == "unknown" {
-			rules = append(rules, rule{"of many who take over at once exactly one gets a command that is " + s.name, func(t *trial) {
+			rules = append(rules, rule{"of many who take over at once exactly one gets a command that is " + s.name, func(t *storeTest) {
 				for i := range 10 {
 					c := claimOf(fmt.Sprint(i))
 					was := s.reach(t, c)
-					if r := t.oneOf(func() onlyonce.Claim { return eager(c) }); r.Attempt != 2 || r.Fence <= was.Fence {
+					if r := t.oneOf(func() onlyonce.Claim { return greedy(c) }); r.Attempt != 2 || r.Fence <= was.Fence {
 						t.Errorf("it is now %s, after fence %d", describe(r), was.Fence)
 					}
 				}
@@ -143,7 +143,7 @@ func takeovers() []rule {
 
 // oneOf lets many claim at once, wants exactly one to get the command and the
 // others to be told so, and returns the record.
-func (t *trial) oneOf(claim func() onlyonce.Claim) onlyonce.Record {
+func (t *storeTest) oneOf(claim func() onlyonce.Claim) onlyonce.Record {
 	t.Helper()
 	var claims [racers]onlyonce.Claim
 	var answers [racers]onlyonce.Record
@@ -175,12 +175,12 @@ func (t *trial) oneOf(claim func() onlyonce.Claim) onlyonce.Record {
 
 // duel lets the first holder, whose lease has lapsed, and one who takes over act
 // at once, and wants exactly one of them to succeed.
-func (t *trial) duel(first func(onlyonce.Record) error) {
+func (t *storeTest) duel(first func(onlyonce.Record) error) {
 	t.Helper()
 	for i := range duels {
 		c := claimOf(fmt.Sprint(i))
-		lapsed := t.lapsed(holdOf(t.given(c)))
-		second := eager(c)
+		lapsed := t.awaitLapse(holdOf(t.mustClaim(c)))
+		second := greedy(c)
 		var firstErr, secondErr error
 		var r onlyonce.Record
 		together(2, func(i int) {
@@ -204,7 +204,7 @@ func (t *trial) duel(first func(onlyonce.Record) error) {
 
 // ask claims until the command is completed, running it if it is given, and
 // returns its answer.
-func (t *trial) ask(c onlyonce.Claim) string {
+func (t *storeTest) ask(c onlyonce.Claim) string {
 	for {
 		r, err := t.store.Claim(t.ctx, c)
 		switch {

@@ -17,13 +17,13 @@ type snapshot struct {
 	at time.Time
 }
 
-func (t *trial) snap(id onlyonce.ID) snapshot {
+func (t *storeTest) snap(id onlyonce.ID) snapshot {
 	t.Helper()
 	return snapshot{Record: t.lookup(id), at: time.Now()}
 }
 
 // unchanged wants the record to be what it was, with its lease and its keep.
-func (t *trial) unchanged(was snapshot) {
+func (t *storeTest) unchanged(was snapshot) {
 	t.Helper()
 	is := t.lookup(was.ID)
 	t.same(was.Record, is)
@@ -33,7 +33,7 @@ func (t *trial) unchanged(was snapshot) {
 
 // sameEnd wants what was left of a lease or a keep to have shrunk only by the
 // time that has passed.
-func (t *trial) sameEnd(name string, was, is, passed time.Duration) {
+func (t *storeTest) sameEnd(name string, was, is, passed time.Duration) {
 	t.Helper()
 	switch {
 	case was <= 0 && is <= 0:
@@ -50,7 +50,7 @@ func precedes(one, other time.Time) bool { return one.Before(other.Truncate(time
 
 // same wants two readings of one record to agree, but for what is left of its
 // lease and keep.
-func (t *trial) same(want, got onlyonce.Record) {
+func (t *storeTest) same(want, got onlyonce.Record) {
 	t.Helper()
 	var diff []string
 	field := func(name string, equal bool, want, got any) {
@@ -76,7 +76,7 @@ func (t *trial) same(want, got onlyonce.Record) {
 	}
 }
 
-func (t *trial) sameResult(want, got onlyonce.Result) {
+func (t *storeTest) sameResult(want, got onlyonce.Result) {
 	t.Helper()
 	if diff := diffResult(want, got); diff != nil {
 		t.Errorf("the result differs: %s", strings.Join(diff, "; "))
@@ -103,30 +103,30 @@ func describe(r onlyonce.Record) string {
 	return fmt.Sprintf("{%q %s attempt %d fence %d owner %x lease left %v keep left %v}", r.ID, r.State, r.Attempt, r.Fence, r.Owner, r.LeaseLeft, r.KeepLeft)
 }
 
-// A standing is one way a command can stand when someone asks for it.
-type standing struct {
+// A recordState is one way a command can stand when someone asks for it.
+type recordState struct {
 	name  string
-	reach func(t *trial, c onlyonce.Claim) onlyonce.Record
+	reach func(t *storeTest, c onlyonce.Claim) onlyonce.Record
 }
 
-var standings = []standing{
-	{"running", func(t *trial, c onlyonce.Claim) onlyonce.Record { return t.given(c) }},
-	{"lapsed", func(t *trial, c onlyonce.Claim) onlyonce.Record { return t.lapsed(holdOf(t.given(c))) }},
+var recordStates = []recordState{
+	{"running", func(t *storeTest, c onlyonce.Claim) onlyonce.Record { return t.mustClaim(c) }},
+	{"lapsed", func(t *storeTest, c onlyonce.Claim) onlyonce.Record { return t.awaitLapse(holdOf(t.mustClaim(c))) }},
 	{"completed", settledAs(completed("made"))},
 	{"failed", settledAs(failed("no stock"))},
 	{"failed for good", settledAs(failedForGood("no such article"))},
 	{"unknown", settledAs(unknown("no answer"))},
 }
 
-func settledAs(s onlyonce.Settlement) func(*trial, onlyonce.Claim) onlyonce.Record {
-	return func(t *trial, c onlyonce.Claim) onlyonce.Record { return t.done(c, s) }
+func settledAs(s onlyonce.Settlement) func(*storeTest, onlyonce.Claim) onlyonce.Record {
+	return func(t *storeTest, c onlyonce.Claim) onlyonce.Record { return t.complete(c, s) }
 }
 
 // inEvery makes a rule for each standing.
-func inEvery(name string, check func(t *trial, stand standing)) []rule {
+func inEvery(name string, check func(t *storeTest, stand recordState)) []rule {
 	var rules []rule
-	for _, s := range standings {
-		rules = append(rules, rule{name + s.name, func(t *trial) { check(t, s) }})
+	for _, s := range recordStates {
+		rules = append(rules, rule{name + s.name, func(t *storeTest) { check(t, s) }})
 	}
 	return rules
 }

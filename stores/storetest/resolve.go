@@ -9,18 +9,18 @@ import (
 )
 
 // freeStandings are those in which nobody holds the command.
-func freeStandings() []standing { return standings[1:] }
+func freeStandings() []recordState { return recordStates[1:] }
 
 var resolveRules = slices.Concat(resolutions(), []rule{
-	{"a command whose lease is alive can't be resolved", func(t *trial) {
+	{"a command whose lease is alive can't be resolved", func(t *storeTest) {
 		c := claimOf("k")
-		r := t.given(c)
+		r := t.mustClaim(c)
 		was := t.snap(c.ID)
-		t.wants(onlyonce.ErrInFlight, "resolve", t.resolve(c.ID, r.Fence, completed("by hand")))
-		t.wants(onlyonce.ErrInFlight, "resolve by deletion", t.resolve(c.ID, r.Fence, onlyonce.Settlement{}))
+		t.wantErr(onlyonce.ErrInFlight, "resolve", t.resolve(c.ID, r.Fence, completed("by hand")))
+		t.wantErr(onlyonce.ErrInFlight, "resolve by deletion", t.resolve(c.ID, r.Fence, onlyonce.Settlement{}))
 		t.unchanged(was)
 	}},
-	{"a resolution with which no attempt can end is refused and changes nothing", func(t *trial) {
+	{"a resolution with which no attempt can end is refused and changes nothing", func(t *storeTest) {
 		for i, stand := range freeStandings() {
 			r := stand.reach(t, claimOf(fmt.Sprint(i)))
 			was := t.snap(r.ID)
@@ -30,83 +30,83 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 			t.unchanged(was)
 		}
 	}},
-	{"a command that is not there can't be resolved", func(t *trial) {
-		t.wants(onlyonce.ErrNotFound, "resolve", t.resolve(idOf("k"), 1, completed("by hand")))
-		t.absent(idOf("k"))
+	{"a command that is not there can't be resolved", func(t *storeTest) {
+		t.wantErr(onlyonce.ErrNotFound, "resolve", t.resolve(idOf("k"), 1, completed("by hand")))
+		t.mustBeAbsent(idOf("k"))
 	}},
-	{"an expired command can't be resolved", func(t *trial) {
+	{"an expired command can't be resolved", func(t *storeTest) {
 		c := claimOf("k")
-		r := t.given(c)
+		r := t.mustClaim(c)
 		t.settle(holdOf(r), keeping(unknown("no answer"), short))
-		t.gone(c.ID)
-		t.wants(onlyonce.ErrNotFound, "resolve", t.resolve(c.ID, r.Fence, completed("by hand")))
-		t.absent(c.ID)
+		t.awaitExpiry(c.ID)
+		t.wantErr(onlyonce.ErrNotFound, "resolve", t.resolve(c.ID, r.Fence, completed("by hand")))
+		t.mustBeAbsent(c.ID)
 	}},
-	{"a command that another attempt took over meanwhile is not resolved", func(t *trial) {
+	{"a command that another attempt took over meanwhile is not resolved", func(t *storeTest) {
 		c := claimOf("k")
-		seen := t.lapsed(holdOf(t.given(c)))
-		t.done(eager(c), unknown("no answer either"))
+		seen := t.awaitLapse(holdOf(t.mustClaim(c)))
+		t.complete(greedy(c), unknown("no answer either"))
 		was := t.snap(c.ID)
-		t.wants(onlyonce.ErrLost, "resolve", t.resolve(c.ID, seen.Fence, completed("by hand")))
+		t.wantErr(onlyonce.ErrLost, "resolve", t.resolve(c.ID, seen.Fence, completed("by hand")))
 		t.unchanged(was)
 	}},
-	{"a resolved command is lost to the attempt that left it", func(t *trial) {
+	{"a resolved command is lost to the attempt that left it", func(t *storeTest) {
 		c := claimOf("k")
-		r := t.lapsed(holdOf(t.given(c)))
+		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.resolved(r, failedForGood("by hand"))
 		t.lost(holdOf(r))
 	}},
-	{"a resolved command is replayed to the one who asked first, too", func(t *trial) {
+	{"a resolved command is replayed to the one who asked first, too", func(t *storeTest) {
 		c := claimOf("k")
-		t.resolved(t.lapsed(holdOf(t.given(c))), completed("by hand"))
+		t.resolved(t.awaitLapse(holdOf(t.mustClaim(c))), completed("by hand"))
 		r := t.claim(c)
 		if r.Owner == c.Owner || string(r.Result.Body) != "by hand" {
 			t.Errorf("the claim got %s with %q", describe(r), r.Result.Body)
 		}
 	}},
-	{"a command that was resolved as failed can be retried", func(t *trial) {
+	{"a command that was resolved as failed can be retried", func(t *storeTest) {
 		c := claimOf("k")
-		h := holdOf(t.given(c))
+		h := holdOf(t.mustClaim(c))
 		t.renew(h, long, steps{"charge": []byte("ch_1")})
-		r := t.lapsed(h)
+		r := t.awaitLapse(h)
 		t.resolved(r, failed("by hand"))
-		next := t.given(eager(c))
+		next := t.mustClaim(greedy(c))
 		if next.Attempt != 2 || next.Fence <= r.Fence {
 			t.Errorf("the retry is %s, after fence %d", describe(next), r.Fence)
 		}
 		t.hasSteps(c.ID, steps{"charge": []byte("ch_1")})
 	}},
-	{"a command that was deleted by hand begins anew with a higher fence", func(t *trial) {
+	{"a command that was deleted by hand begins anew with a higher fence", func(t *storeTest) {
 		for i, stand := range freeStandings() {
 			c := claimOf(fmt.Sprint(i))
 			r := stand.reach(t, c)
 			if err := t.resolve(c.ID, r.Fence, onlyonce.Settlement{}); err != nil {
 				t.Fatalf("resolve when it is %s: %v", stand.name, err)
 			}
-			t.absent(c.ID)
+			t.mustBeAbsent(c.ID)
 			t.asNew(c.ID)
 			if next := t.lookup(c.ID); next.Fence <= r.Fence {
 				t.Errorf("the fence went from %d to %d", r.Fence, next.Fence)
 			}
 		}
 	}},
-	{"a person who saw a record before it was resolved has to look again", func(t *trial) {
+	{"a person who saw a record before it was resolved has to look again", func(t *storeTest) {
 		for i, stand := range freeStandings() {
 			for j, s := range endings {
 				c := claimOf(fmt.Sprint(i, " ", j))
 				seen := stand.reach(t, c)
 				t.resolved(seen, s)
 				was := t.snap(c.ID)
-				t.wants(onlyonce.ErrLost, "resolve again", t.resolve(c.ID, seen.Fence, s))
-				t.wants(onlyonce.ErrLost, "delete after a resolution", t.resolve(c.ID, seen.Fence, onlyonce.Settlement{}))
+				t.wantErr(onlyonce.ErrLost, "resolve again", t.resolve(c.ID, seen.Fence, s))
+				t.wantErr(onlyonce.ErrLost, "delete after a resolution", t.resolve(c.ID, seen.Fence, onlyonce.Settlement{}))
 				t.unchanged(was)
 				t.resolved(was.Record, failedForGood("on second thought"))
 			}
 		}
 	}},
-	{"of two people who decide about the same sighting one is refused", func(t *trial) {
+	{"of two people who decide about the same sighting one is refused", func(t *storeTest) {
 		for i := range duels {
-			r := t.done(claimOf(fmt.Sprint(i)), unknown("no answer"))
+			r := t.complete(claimOf(fmt.Sprint(i)), unknown("no answer"))
 			var errs [2]error
 			together(2, func(i int) { errs[i] = t.resolve(r.ID, r.Fence, endings[i]) })
 			if (errs[0] == nil) == (errs[1] == nil) {
@@ -114,39 +114,39 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 			}
 		}
 	}},
-	{"a claim in two steps takes nothing that was resolved between them", func(t *trial) {
+	{"a claim in two steps takes nothing that was resolved between them", func(t *storeTest) {
 		for i, stand := range freeStandings() {
 			for j, s := range []onlyonce.Settlement{completed("by hand"), failedForGood("by hand")} {
 				c := claimOf(fmt.Sprint(i, " ", j))
 				t.resolved(stand.reach(t, c), failed("by hand, to be retried"))
-				first := again(c)
+				first := newCaller(c)
 				t.resolved(t.claim(first), s)
 				first.TakeUnknown, first.RetryFailed = true, true
-				t.refused(first, t.snap(c.ID))
+				t.mustRefuse(first, t.snap(c.ID))
 			}
 		}
 	}},
-	{"a command that was deleted by hand is lost to everyone who saw it", func(t *trial) {
+	{"a command that was deleted by hand is lost to everyone who saw it", func(t *storeTest) {
 		for i, stand := range freeStandings() {
 			c := claimOf(fmt.Sprint(i))
 			seen := stand.reach(t, c)
 			if err := t.resolve(c.ID, seen.Fence, onlyonce.Settlement{}); err != nil {
 				t.Fatalf("resolve when it is %s: %v", stand.name, err)
 			}
-			t.wants(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, holdOf(seen), long, nil))
-			t.wants(onlyonce.ErrLost, "settle", t.store.Settle(t.ctx, holdOf(seen), completed("too late")))
-			t.wants(onlyonce.ErrNotFound, "resolve", t.resolve(c.ID, seen.Fence, completed("by hand")))
-			t.absent(c.ID)
+			t.wantErr(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, holdOf(seen), long, nil))
+			t.wantErr(onlyonce.ErrLost, "settle", t.store.Settle(t.ctx, holdOf(seen), completed("too late")))
+			t.wantErr(onlyonce.ErrNotFound, "resolve", t.resolve(c.ID, seen.Fence, completed("by hand")))
+			t.mustBeAbsent(c.ID)
 		}
 	}},
-	{"a resolution's keep ends too", func(t *trial) {
+	{"a resolution's keep ends too", func(t *storeTest) {
 		for i, keep := range []time.Duration{0, long} {
 			c := claimOf(fmt.Sprint(i))
-			r := t.done(c, keeping(unknown("no answer"), keep))
+			r := t.complete(c, keeping(unknown("no answer"), keep))
 			if err := t.resolve(c.ID, r.Fence, keeping(completed("by hand"), short)); err != nil {
 				t.Fatalf("resolve: %v", err)
 			}
-			t.gone(c.ID)
+			t.awaitExpiry(c.ID)
 			if p, ok := t.store.(onlyonce.Purger); ok {
 				if n, err := p.Purge(t.ctx, 10); n != 1 || err != nil {
 					t.Errorf("purged %d with error %v, want 1", n, err)
@@ -155,16 +155,16 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 			t.asNew(c.ID)
 		}
 	}},
-	{"a resolution's keep replaces the earlier one", func(t *trial) {
+	{"a resolution's keep replaces the earlier one", func(t *storeTest) {
 		c, clock := claimOf("k"), claimOf("clock")
-		h := holdOf(t.given(clock))
+		h := holdOf(t.mustClaim(clock))
 		t.until("it is resolved before it expires", func() bool {
-			held := holdOf(t.given(eager(c)))
+			held := holdOf(t.mustClaim(greedy(c)))
 			t.settle(held, keeping(unknown("no answer"), 10*short))
 			return t.resolve(c.ID, held.Fence, completed("by hand")) == nil
 		})
 		t.settle(h, keeping(completed(""), 10*short))
-		t.gone(clock.ID)
+		t.awaitExpiry(clock.ID)
 		if p, ok := t.store.(onlyonce.Purger); ok {
 			if n, err := p.Purge(t.ctx, 10); n != 1 || err != nil {
 				t.Errorf("purged %d with error %v, want only the other command", n, err)
@@ -172,7 +172,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		}
 		t.sameEnd("KeepLeft", long, t.lookup(c.ID).KeepLeft, 0)
 	}},
-	{"a resolution and a take-over do not both happen", func(t *trial) {
+	{"a resolution and a take-over do not both happen", func(t *storeTest) {
 		t.duel(func(r onlyonce.Record) error {
 			return inFlightIsLost(t.resolve(r.ID, r.Fence, failedForGood("by hand")))
 		})
@@ -183,17 +183,17 @@ func resolutions() []rule {
 	var rules []rule
 	for _, stand := range freeStandings() {
 		rules = append(rules,
-			rule{"a person can decide about a command that is " + stand.name, func(t *trial) {
+			rule{"a person can decide about a command that is " + stand.name, func(t *storeTest) {
 				for i, s := range endings {
 					t.resolved(stand.reach(t, claimOf(fmt.Sprint(i))), s)
 				}
 			}},
-			rule{"another fence resolves nothing when the command is " + stand.name, func(t *trial) {
+			rule{"another fence resolves nothing when the command is " + stand.name, func(t *storeTest) {
 				r := stand.reach(t, claimOf("k"))
 				was := t.snap(r.ID)
 				for _, fence := range []int64{r.Fence - 1, r.Fence + 1, 0} {
-					t.wants(onlyonce.ErrLost, "resolve", t.resolve(r.ID, fence, completed("by hand")))
-					t.wants(onlyonce.ErrLost, "resolve by deletion", t.resolve(r.ID, fence, onlyonce.Settlement{}))
+					t.wantErr(onlyonce.ErrLost, "resolve", t.resolve(r.ID, fence, completed("by hand")))
+					t.wantErr(onlyonce.ErrLost, "resolve by deletion", t.resolve(r.ID, fence, onlyonce.Settlement{}))
 				}
 				t.unchanged(was)
 			}})
@@ -201,13 +201,13 @@ func resolutions() []rule {
 	return rules
 }
 
-func (t *trial) resolve(id onlyonce.ID, fence int64, s onlyonce.Settlement) error {
+func (t *storeTest) resolve(id onlyonce.ID, fence int64, s onlyonce.Settlement) error {
 	return t.store.(onlyonce.Resolver).Resolve(t.ctx, id, fence, s)
 }
 
 // resolved resolves r and expects the record to say what s says and to be as r
 // otherwise, but with a new owner and a higher fence.
-func (t *trial) resolved(r onlyonce.Record, s onlyonce.Settlement) {
+func (t *storeTest) resolved(r onlyonce.Record, s onlyonce.Settlement) {
 	t.Helper()
 	if err := t.resolve(r.ID, r.Fence, s); err != nil {
 		t.Fatalf("resolve: %v", err)

@@ -18,7 +18,7 @@ var resultRules = []rule{
 	{"a body that looks like SQL or JSON comes back", comesBack(onlyonce.Result{
 		Body: []byte(`{"a": "';--\u0000", "b": null}\` + "\n%s %d $1 :a ? /* */ NULL\x00"),
 	})},
-	{"every status comes back", func(t *trial) {
+	{"every status comes back", func(t *storeTest) {
 		for _, status := range []int{0, 1, 100, 200, 201, 204, 299, 404, 418, 500, 599, 999, -1, math.MinInt32, math.MaxInt32} {
 			t.comesBack(fmt.Sprint(status), onlyonce.Result{Status: status})
 		}
@@ -32,14 +32,14 @@ var resultRules = []rule{
 	{"a header's names keep their case", comesBack(onlyonce.Result{Header: map[string][]string{
 		"ETag": {`"1"`}, "Etag": {`"2"`}, "etag": {`"3"`}, "X-Ünïcode": {"4"}, "": {"no name"},
 	}})},
-	{"a header's values keep every byte", func(t *trial) {
+	{"a header's values keep every byte", func(t *storeTest) {
 		header := map[string][]string{"All": {string(everyByte())}}
 		for _, b := range everyByte() {
 			header["Each"] = append(header["Each"], "a"+string([]byte{b})+"z")
 		}
 		t.comesBack("k", onlyonce.Result{Header: header})
 	}},
-	{"a header of many names and long values comes back", func(t *trial) {
+	{"a header of many names and long values comes back", func(t *storeTest) {
 		header := map[string][]string{}
 		for i := range 200 {
 			header[fmt.Sprintf("X-%d", i)] = []string{strings.Repeat("v", i), fmt.Sprint(i)}
@@ -47,48 +47,48 @@ var resultRules = []rule{
 		header["Long"] = []string{strings.Repeat("long ", 8<<10)}
 		t.comesBack("k", onlyonce.Result{Header: header})
 	}},
-	{"references and errors of any text come back", func(t *trial) {
+	{"references and errors of any text come back", func(t *storeTest) {
 		for i, text := range []string{
 			"", " ", "order-1", "Ünïcode ✓ 🎉 日本語 \u202e\u0301", `'"\;--%_{}[]<>&$1?:a`, "a\nb\r\tc\x1b[0m\x7f",
 			strings.Repeat("long ", 400), "NULL", "0", "trailing blank ",
 		} {
 			s := failedForGood(text)
 			s.Result.Ref = text
-			r := t.done(claimOf(fmt.Sprint(i)), s)
+			r := t.complete(claimOf(fmt.Sprint(i)), s)
 			if r.Error != text || r.Result.Ref != text {
 				t.Errorf("error %q and reference %q came back from %q", r.Error, r.Result.Ref, text)
 			}
 		}
 	}},
-	{"references and errors that are not text lose at most what is not", func(t *trial) {
+	{"references and errors that are not text lose at most what is not", func(t *storeTest) {
 		for i, text := range []string{"a\x00b", "\x00", "\xff", "a\xc3", "\xed\xa0\x80z", "caf\xe9\x00"} {
 			s := failedForGood(text)
 			s.Result.Ref = text
-			r := t.done(claimOf(fmt.Sprint(i)), s)
+			r := t.complete(claimOf(fmt.Sprint(i)), s)
 			if textOf(r.Error) != textOf(text) || textOf(r.Result.Ref) != textOf(text) {
 				t.Errorf("error %q and reference %q came back from %q", r.Error, r.Result.Ref, text)
 			}
 		}
 	}},
-	{"a failure and an unknown outcome have results too", func(t *trial) {
+	{"a failure and an unknown outcome have results too", func(t *storeTest) {
 		for i, s := range endings {
 			s.Result = onlyonce.Result{Status: 409, Header: map[string][]string{"A": {"1"}}, Body: []byte("no"), Ref: "order-2"}
-			t.sameResult(s.Result, t.done(claimOf(fmt.Sprint(i)), s).Result)
+			t.sameResult(s.Result, t.complete(claimOf(fmt.Sprint(i)), s).Result)
 		}
 	}},
 }
 
-func comesBack(want onlyonce.Result) func(*trial) {
-	return func(t *trial) { t.comesBack("k", want) }
+func comesBack(want onlyonce.Result) func(*storeTest) {
+	return func(t *storeTest) { t.comesBack("k", want) }
 }
 
 // comesBack wants a result to be what every method then returns.
-func (t *trial) comesBack(key string, want onlyonce.Result) {
+func (t *storeTest) comesBack(key string, want onlyonce.Result) {
 	t.Helper()
 	c := claimOf(key)
-	r := t.done(c, onlyonce.Settlement{State: onlyonce.StateCompleted, Result: want, Keep: long})
+	r := t.complete(c, onlyonce.Settlement{State: onlyonce.StateCompleted, Result: want, Keep: long})
 	t.sameResult(want, r.Result)
-	t.sameResult(want, t.claim(again(c)).Result)
+	t.sameResult(want, t.claim(newCaller(c)).Result)
 	if lister, ok := t.store.(onlyonce.Lister); ok {
 		for r, err := range lister.List(t.ctx, onlyonce.Filter{Key: key}) {
 			if err != nil {

@@ -10,11 +10,11 @@ import (
 )
 
 func runRules[TX any]() []txRule[TX] {
-	type T = *txTrial[TX]
+	type T = *txTest[TX]
 	rules := []txRule[TX]{
 		{"rows and record are committed together", func(t T) {
 			c := claimOf("k")
-			r := t.ran(c, t.inserts("k", completed("made"), nil))
+			r := t.mustRun(c, t.inserts("k", completed("made"), nil))
 			t.rows("k", 1)
 			want := onlyonce.Record{
 				ID: c.ID, State: onlyonce.StateCompleted, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1, Fence: r.Fence,
@@ -27,7 +27,7 @@ func runRules[TX any]() []txRule[TX] {
 		{"the function sees the record as it was claimed", func(t T) {
 			c := claimOf("k")
 			var seen onlyonce.Record
-			t.ran(c, func(_ context.Context, _ TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+			t.mustRun(c, func(_ context.Context, _ TX, r onlyonce.Record) (onlyonce.Settlement, error) {
 				seen = r
 				return completed("made"), nil
 			})
@@ -53,7 +53,7 @@ func runRules[TX any]() []txRule[TX] {
 		}},
 		{"nobody sees rows or result before the commit", func(t T) {
 			c := claimOf("k")
-			t.ran(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+			t.mustRun(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
 				s, err := t.inserts("k", completed("made"), nil)(ctx, tx, r)
 				t.rows("k", 0)
 				if r, err := t.store.Lookup(t.ctx, c.ID); err == nil && r.State != onlyonce.StateProcessing {
@@ -65,14 +65,14 @@ func runRules[TX any]() []txRule[TX] {
 		}},
 		{"a result of 1 MiB is committed whole", func(t T) {
 			body := bytes.Repeat(everyByte(), 4096)
-			r := t.ran(claimOf("k"), t.inserts("k", completed(string(body)), nil))
+			r := t.mustRun(claimOf("k"), t.inserts("k", completed(string(body)), nil))
 			t.rows("k", 1)
 			t.sameResult(completed(string(body)).Result, r.Result)
 		}},
 		{"every ending is recorded with the rows", func(t T) {
 			for i, s := range endings {
 				key := fmt.Sprint(i)
-				r := t.ran(claimOf(key), t.inserts(key, s, nil))
+				r := t.mustRun(claimOf(key), t.inserts(key, s, nil))
 				t.rows(key, 1)
 				if r.State != s.State || r.Error != s.Error || r.Final != s.Final {
 					t.Errorf("the record is %s with error %q, want state %s", describe(r), r.Error, s.State)
@@ -87,13 +87,13 @@ func runRules[TX any]() []txRule[TX] {
 					_, err := t.Store.RunTx(t.ctx, claimOf(key), t.inserts(key, s, own))
 					t.rejected("run", s, err)
 					if own != nil {
-						t.wants(own, "run", err)
+						t.wantErr(own, "run", err)
 					}
 					t.rows(key, 0)
-					t.absent(idOf(key))
+					t.mustBeAbsent(idOf(key))
 				}
 			}
-			t.still()
+			t.mustStillWork()
 		}},
 		{"a release commits the rows and leaves no record", func(t T) {
 			c := claimOf("k")
@@ -101,45 +101,45 @@ func runRules[TX any]() []txRule[TX] {
 				t.Fatalf("run: %v", err)
 			}
 			t.rows("k", 1)
-			t.absent(c.ID)
+			t.mustBeAbsent(c.ID)
 		}},
 		{"a release after a failure leaves no record either", func(t T) {
 			c := claimOf("k")
-			t.done(c, failed("no stock"))
-			if _, err := t.Store.RunTx(t.ctx, eager(c), t.inserts("k", onlyonce.Settlement{}, nil)); err != nil {
+			t.complete(c, failed("no stock"))
+			if _, err := t.Store.RunTx(t.ctx, greedy(c), t.inserts("k", onlyonce.Settlement{}, nil)); err != nil {
 				t.Fatalf("run: %v", err)
 			}
 			t.rows("k", 1)
-			t.absent(c.ID)
+			t.mustBeAbsent(c.ID)
 		}},
 		{"a replay does not run", func(t T) {
 			c := claimOf("k")
-			t.ran(c, t.inserts("k", completed("made"), nil))
-			t.notRun(eager(c))
+			t.mustRun(c, t.inserts("k", completed("made"), nil))
+			t.mustNotRun(greedy(c))
 			t.rows("k", 1)
 		}},
 		{"a run that is repeated because its answer was lost is recognised", func(t T) {
 			c := claimOf("k")
-			t.ran(c, t.inserts("k", completed("made"), nil))
-			t.notRun(c)
+			t.mustRun(c, t.inserts("k", completed("made"), nil))
+			t.mustNotRun(c)
 			t.rows("k", 1)
 		}},
 		{"a command that is held by a lease does not run", func(t T) {
 			c := claimOf("k")
-			t.given(c)
-			t.notRun(eager(c))
+			t.mustClaim(c)
+			t.mustNotRun(greedy(c))
 		}},
 		{"a duplicate during the transaction gets a processing record at once, and then the result", func(t T) {
 			c := claimOf("k")
-			t.ran(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
-				other := eager(c)
+			t.mustRun(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+				other := greedy(c)
 				dup, err := t.Store.RunTx(t.ctx, other, t.never())
 				if err != nil || dup.State != onlyonce.StateProcessing || dup.Owner == other.Owner || dup.ID != c.ID || dup.LeaseLeft <= 0 {
 					t.Errorf("the duplicate got %s and error %v", describe(dup), err)
 				}
 				return t.inserts("k", completed("made"), nil)(ctx, tx, r)
 			})
-			t.notRun(eager(c))
+			t.mustNotRun(greedy(c))
 			t.rows("k", 1)
 		}},
 		{"a retry runs as the next attempt", func(t T) {
@@ -155,11 +155,11 @@ func runRules[TX any]() []txRule[TX] {
 			c := claimOf("k")
 			var last int64
 			for n := 1; n <= 5; n++ {
-				r := t.ran(c, t.inserts("k", failed("no stock"), nil))
+				r := t.mustRun(c, t.inserts("k", failed("no stock"), nil))
 				if r.Attempt != n || r.Fence <= last {
 					t.Errorf("attempt %d has fence %d, after %d of %d", r.Attempt, r.Fence, n-1, last)
 				}
-				last, c = r.Fence, eager(c)
+				last, c = r.Fence, greedy(c)
 			}
 			t.rows("k", 5)
 		}},
@@ -169,8 +169,8 @@ func runRules[TX any]() []txRule[TX] {
 			if err != nil || was.Owner != c.Owner {
 				t.Fatalf("run: %s, %v", describe(was), err)
 			}
-			t.gone(c.ID)
-			if r := t.ran(again(c), t.inserts("k", completed("made anew"), nil)); r.Attempt != 1 || r.Fence <= was.Fence {
+			t.awaitExpiry(c.ID)
+			if r := t.mustRun(newCaller(c), t.inserts("k", completed("made anew"), nil)); r.Attempt != 1 || r.Fence <= was.Fence {
 				t.Errorf("it is now %s, after fence %d", describe(r), was.Fence)
 			}
 			t.rows("k", 2)
@@ -180,14 +180,14 @@ func runRules[TX any]() []txRule[TX] {
 				r, err := t.Store.RunTx(t.ctx, c, t.never())
 				t.doubted("run", r, err)
 			}
-			t.absent(idOf("k"))
+			t.mustBeAbsent(idOf("k"))
 		}},
 		{"a lapsed command whose claim's keep has passed runs anew, without its steps", func(t T) {
 			c := claimKeeping("k", short)
-			was := t.given(c)
+			was := t.mustClaim(c)
 			t.renew(holdOf(was), short, steps{"charge": []byte("ch_1")})
-			t.gone(c.ID)
-			r := t.ran(eager(c), t.inserts("k", completed("made"), nil))
+			t.awaitExpiry(c.ID)
+			r := t.mustRun(greedy(c), t.inserts("k", completed("made"), nil))
 			if r.Attempt != 1 || r.Fence <= was.Fence || r.Steps != nil {
 				t.Errorf("it is %s with steps %q, after fence %d", describe(r), r.Steps, was.Fence)
 			}
@@ -197,8 +197,8 @@ func runRules[TX any]() []txRule[TX] {
 			ctx, cancel := context.WithCancel(t.ctx)
 			cancel()
 			_, err := t.Store.RunTx(ctx, claimOf("k"), t.never())
-			t.wants(context.Canceled, "run", err)
-			t.absent(idOf("k"))
+			t.wantErr(context.Canceled, "run", err)
+			t.mustBeAbsent(idOf("k"))
 		}},
 		{"a context that ends meanwhile leaves rows and record, or neither", func(t T) {
 			for i := range 10 {
@@ -208,46 +208,46 @@ func runRules[TX any]() []txRule[TX] {
 					defer cancel()
 					return t.inserts(row, completed("made"), nil)(ctx, tx, r)
 				})
-				t.agree(c.ID, row)
+				t.awaitAgreement(c.ID, row)
 				if err == nil {
 					t.rows(row, 1)
 				}
 			}
-			t.still()
+			t.mustStillWork()
 		}},
 	}
-	for _, stand := range standings {
+	for _, stand := range recordStates {
 		rules = append(rules,
 			txRule[TX]{"a claim that takes nothing does not run when the command is " + stand.name, func(t T) {
 				c := claimOf("k")
-				stand.reach(t.trial, c)
-				t.notRun(again(c))
+				stand.reach(t.storeTest, c)
+				t.mustNotRun(newCaller(c))
 			}},
 			txRule[TX]{"another fingerprint does not run when the command is " + stand.name, func(t T) {
 				c := claimOf("k")
-				stand.reach(t.trial, c)
-				c = eager(c)
+				stand.reach(t.storeTest, c)
+				c = greedy(c)
 				c.Fingerprint, c.Lease = []byte("another order"), time.Hour
-				t.notRun(c)
+				t.mustNotRun(c)
 			}})
 	}
 	return rules
 }
 
 // takes wants a command that was lost as s says to run as the next attempt.
-func (t *txTrial[TX]) takes(s onlyonce.Settlement) {
+func (t *txTest[TX]) takes(s onlyonce.Settlement) {
 	t.Helper()
 	c := claimOf("k")
-	was := t.given(c)
+	was := t.mustClaim(c)
 	kept := steps{"charge": []byte("ch_1")}
 	t.renew(holdOf(was), long, kept)
 	t.lose(was, s)
-	c = eager(c)
+	c = greedy(c)
 	want := onlyonce.Record{
 		ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 2,
 		Error: s.Error, Steps: kept, CreatedAt: was.CreatedAt,
 	}
-	r := t.ran(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
+	r := t.mustRun(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
 		want.Fence = r.Fence
 		t.same(want, r)
 		if r.Fence <= was.Fence {

@@ -27,10 +27,10 @@ var impossible = []onlyonce.Settlement{
 }
 
 var settleRules = []rule{
-	{"a settlement is what the record then says", func(t *trial) {
+	{"a settlement is what the record then says", func(t *storeTest) {
 		for i, s := range endings {
 			c := claimOf(string(rune('a' + i)))
-			was := t.given(c)
+			was := t.mustClaim(c)
 			t.settle(holdOf(was), s)
 			r := t.lookup(c.ID)
 			want := was
@@ -43,27 +43,27 @@ var settleRules = []rule{
 			}
 		}
 	}},
-	{"a claim is shown the settled record", func(t *trial) {
+	{"a claim is shown the settled record", func(t *storeTest) {
 		for i, s := range []onlyonce.Settlement{completed("made"), failedForGood("no such article")} {
 			c := claimOf(string(rune('a' + i)))
-			r := t.done(c, s)
-			t.same(r, t.claim(eager(c)))
-			t.same(r, t.claim(again(c)))
+			r := t.complete(c, s)
+			t.same(r, t.claim(greedy(c)))
+			t.same(r, t.claim(newCaller(c)))
 		}
 	}},
-	{"settling again changes nothing and is no error", func(t *trial) {
+	{"settling again changes nothing and is no error", func(t *storeTest) {
 		for i, s := range endings {
 			c := claimOf(string(rune('a' + i)))
-			h := holdOf(t.done(c, s))
+			h := holdOf(t.complete(c, s))
 			was := t.snap(c.ID)
 			t.settle(h, s)
 			t.unchanged(was)
 		}
 	}},
-	{"settling again in another way changes nothing and is no error", func(t *trial) {
+	{"settling again in another way changes nothing and is no error", func(t *storeTest) {
 		for i, first := range endings {
 			c := claimOf(string(rune('a' + i)))
-			h := holdOf(t.done(c, first))
+			h := holdOf(t.complete(c, first))
 			was := t.snap(c.ID)
 			for _, second := range append(endings[:len(endings):len(endings)], onlyonce.Settlement{}, keeping(completed("other"), time.Hour)) {
 				t.settle(h, second)
@@ -71,18 +71,18 @@ var settleRules = []rule{
 			t.unchanged(was)
 		}
 	}},
-	{"a settled command can't be renewed", func(t *trial) {
+	{"a settled command can't be renewed", func(t *storeTest) {
 		for i, s := range endings {
 			c := claimOf(string(rune('a' + i)))
-			h := holdOf(t.done(c, s))
+			h := holdOf(t.complete(c, s))
 			was := t.snap(c.ID)
-			t.wants(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, h, time.Hour, map[string][]byte{"late": []byte("step")}))
+			t.wantErr(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, h, time.Hour, map[string][]byte{"late": []byte("step")}))
 			t.unchanged(was)
 		}
 	}},
-	{"a settlement with which no attempt can end is refused and changes nothing", func(t *trial) {
+	{"a settlement with which no attempt can end is refused and changes nothing", func(t *storeTest) {
 		c := claimOf("k")
-		h := holdOf(t.given(c))
+		h := holdOf(t.mustClaim(c))
 		was := t.snap(c.ID)
 		for _, s := range impossible {
 			t.rejected("settle", s, t.store.Settle(t.ctx, h, s))
@@ -90,56 +90,56 @@ var settleRules = []rule{
 		t.unchanged(was)
 		t.settle(h, completed("made"))
 	}},
-	{"one command's settlement leaves others alone", func(t *trial) {
+	{"one command's settlement leaves others alone", func(t *storeTest) {
 		a, b := claimOf("a"), claimOf("b")
-		t.given(b)
+		t.mustClaim(b)
 		was := t.snap(b.ID)
-		h := holdOf(t.given(a))
+		h := holdOf(t.mustClaim(a))
 		t.settle(h, completed("made"))
 		h.ID = b.ID
-		t.wants(onlyonce.ErrLost, "settle with another command's hold", t.store.Settle(t.ctx, h, completed("made")))
+		t.wantErr(onlyonce.ErrLost, "settle with another command's hold", t.store.Settle(t.ctx, h, completed("made")))
 		t.unchanged(was)
 	}},
 }
 
 var releaseRules = []rule{
-	{"a released command is as if it had never been claimed", func(t *trial) {
+	{"a released command is as if it had never been claimed", func(t *storeTest) {
 		c := claimOf("k")
-		h := holdOf(t.given(c))
+		h := holdOf(t.mustClaim(c))
 		t.renew(h, long, map[string][]byte{"charge": []byte("ch_1")})
 		t.settle(h, onlyonce.Settlement{})
-		t.absent(c.ID)
+		t.mustBeAbsent(c.ID)
 		t.asNew(c.ID)
 	}},
-	{"a later attempt's release leaves nothing of the earlier ones either", func(t *trial) {
+	{"a later attempt's release leaves nothing of the earlier ones either", func(t *storeTest) {
 		c := claimOf("k")
 		bad := failed("no stock")
 		bad.Result = completed("out of stock").Result
-		t.done(c, bad)
-		t.settle(holdOf(t.given(eager(c))), onlyonce.Settlement{})
-		t.absent(c.ID)
+		t.complete(c, bad)
+		t.settle(holdOf(t.mustClaim(greedy(c))), onlyonce.Settlement{})
+		t.mustBeAbsent(c.ID)
 		t.asNew(c.ID)
 	}},
-	{"a release takes effect whatever else the settlement says", func(t *trial) {
+	{"a release takes effect whatever else the settlement says", func(t *storeTest) {
 		c := claimOf("k")
 		s := completed("made")
 		s.State = ""
-		t.settle(holdOf(t.given(c)), s)
-		t.absent(c.ID)
+		t.settle(holdOf(t.mustClaim(c)), s)
+		t.mustBeAbsent(c.ID)
 	}},
-	{"a command can be released only once", func(t *trial) {
+	{"a command can be released only once", func(t *storeTest) {
 		c := claimOf("k")
-		h := holdOf(t.given(c))
+		h := holdOf(t.mustClaim(c))
 		t.settle(h, onlyonce.Settlement{})
-		t.wants(onlyonce.ErrLost, "second release", t.store.Settle(t.ctx, h, onlyonce.Settlement{}))
-		t.wants(onlyonce.ErrLost, "settlement after the release", t.store.Settle(t.ctx, h, completed("made")))
-		t.absent(c.ID)
+		t.wantErr(onlyonce.ErrLost, "second release", t.store.Settle(t.ctx, h, onlyonce.Settlement{}))
+		t.wantErr(onlyonce.ErrLost, "settlement after the release", t.store.Settle(t.ctx, h, completed("made")))
+		t.mustBeAbsent(c.ID)
 	}},
 }
 
 // rejected wants a settlement to be refused with Settlement.Check's error, and with none
 // of those which say what became of the command or the store.
-func (t *trial) rejected(what string, s onlyonce.Settlement, err error) {
+func (t *storeTest) rejected(what string, s onlyonce.Settlement, err error) {
 	t.Helper()
 	switch {
 	case err == nil:
@@ -153,11 +153,11 @@ func (t *trial) rejected(what string, s onlyonce.Settlement, err error) {
 
 // asNew wants a command to be given, even with another fingerprint, as if it
 // had never been claimed.
-func (t *trial) asNew(id onlyonce.ID) {
+func (t *storeTest) asNew(id onlyonce.ID) {
 	t.Helper()
 	c := claimOn(id)
 	c.Fingerprint = onlyonce.Fingerprint([]byte("something else"))
-	r := t.given(c)
+	r := t.mustClaim(c)
 	t.same(onlyonce.Record{
 		ID: id, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner,
 		Attempt: 1, Fence: r.Fence, CreatedAt: r.CreatedAt,

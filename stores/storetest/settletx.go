@@ -10,12 +10,12 @@ import (
 )
 
 func settleTxRules[TX any]() []txRule[TX] {
-	type T = *txTrial[TX]
+	type T = *txTest[TX]
 	rules := []txRule[TX]{
 		{"rows and settlement are committed together", func(t T) {
 			for i, s := range endings {
 				key := fmt.Sprint(i)
-				was := t.given(claimOf(key))
+				was := t.mustClaim(claimOf(key))
 				t.renew(holdOf(was), long, steps{"charge": []byte("ch_1")})
 				t.settles(nil, holdOf(was), key, s, nil)
 				t.rows(key, 1)
@@ -29,17 +29,17 @@ func settleTxRules[TX any]() []txRule[TX] {
 		}},
 		{"a result of 1 MiB is committed whole", func(t T) {
 			s := completed(string(bytes.Repeat(everyByte(), 4096)))
-			t.settles(nil, holdOf(t.given(claimOf("k"))), "k", s, nil)
+			t.settles(nil, holdOf(t.mustClaim(claimOf("k"))), "k", s, nil)
 			t.rows("k", 1)
 			t.sameResult(s.Result, t.lookup(idOf("k")).Result)
 		}},
 		{"a release commits the rows and leaves no record", func(t T) {
-			t.settles(nil, holdOf(t.given(claimOf("k"))), "k", onlyonce.Settlement{}, nil)
+			t.settles(nil, holdOf(t.mustClaim(claimOf("k"))), "k", onlyonce.Settlement{}, nil)
 			t.rows("k", 1)
-			t.absent(idOf("k"))
+			t.mustBeAbsent(idOf("k"))
 		}},
 		{"nobody sees rows or result before the commit", func(t T) {
-			h := holdOf(t.given(claimOf("k")))
+			h := holdOf(t.mustClaim(claimOf("k")))
 			err := t.Store.SettleTx(t.ctx, h, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
 				s, err := t.inserts("k", completed("made"), nil)(ctx, tx, onlyonce.Record{})
 				t.rows("k", 0)
@@ -56,7 +56,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 		{"an error rolls the rows back and records its settlement alone", func(t T) {
 			for i, s := range endings {
 				key := fmt.Sprint(i)
-				h := holdOf(t.given(claimOf(key)))
+				h := holdOf(t.mustClaim(claimOf(key)))
 				t.settles(errOwn, h, key, s, errOwn)
 				t.rows(key, 0)
 				if r := t.lookup(h.ID); r.State != s.State || r.Error != s.Error || r.Final != s.Final {
@@ -65,7 +65,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 			}
 		}},
 		{"an error without a settlement leaves the claim as it is", func(t T) {
-			h := holdOf(t.given(claimOf("k")))
+			h := holdOf(t.mustClaim(claimOf("k")))
 			was := t.snap(h.ID)
 			t.settles(errOwn, h, "k", onlyonce.Settlement{}, errOwn)
 			t.rows("k", 0)
@@ -74,14 +74,14 @@ func settleTxRules[TX any]() []txRule[TX] {
 			t.rows("k", 1)
 		}},
 		{"a settlement with which no attempt can end rolls back and leaves the claim as it is", func(t T) {
-			h := holdOf(t.given(claimOf("k")))
+			h := holdOf(t.mustClaim(claimOf("k")))
 			was := t.snap(h.ID)
 			for _, s := range impossible {
 				for _, own := range []error{nil, errOwn} {
 					err := t.Store.SettleTx(t.ctx, h, t.settling("k", s, own))
 					t.rejected("settle", s, err)
 					if own != nil {
-						t.wants(own, "settle", err)
+						t.wantErr(own, "settle", err)
 					}
 				}
 			}
@@ -91,20 +91,20 @@ func settleTxRules[TX any]() []txRule[TX] {
 			t.rows("k", 1)
 		}},
 		{"a lapsed lease can be settled while nobody took over", func(t T) {
-			h := holdOf(t.lapsed(holdOf(t.given(claimOf("k")))))
+			h := holdOf(t.awaitLapse(holdOf(t.mustClaim(claimOf("k")))))
 			t.settles(nil, h, "k", completed("late but fine"), nil)
 			t.rows("k", 1)
 		}},
 		{"a hold that was taken over is lost, and its rows are gone", func(t T) {
 			c := claimOf("k")
-			h := holdOf(t.lapsed(holdOf(t.given(c))))
-			t.given(eager(c))
+			h := holdOf(t.awaitLapse(holdOf(t.mustClaim(c))))
+			t.mustClaim(greedy(c))
 			t.lostTx(h)
 		}},
 		{"a hold that was taken over is lost even to an error", func(t T) {
 			c := claimOf("k")
-			h := holdOf(t.lapsed(holdOf(t.given(c))))
-			t.given(eager(c))
+			h := holdOf(t.awaitLapse(holdOf(t.mustClaim(c))))
+			t.mustClaim(greedy(c))
 			was := t.snap(h.ID)
 			if err := t.Store.SettleTx(t.ctx, h, t.settling("k", failed("too late"), errOwn)); !errors.Is(err, onlyonce.ErrLost) && !errors.Is(err, errOwn) {
 				t.Errorf("settle returned %v, want ErrLost or the function's error", err)
@@ -113,7 +113,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 			t.unchanged(was)
 		}},
 		{"another owner or fence settles nothing", func(t T) {
-			h := holdOf(t.given(claimOf("k")))
+			h := holdOf(t.mustClaim(claimOf("k")))
 			other, above, below := h, h, h
 			other.Owner, above.Fence, below.Fence = newOwner(), h.Fence+1, h.Fence-1
 			for _, wrong := range []onlyonce.Hold{other, above, below} {
@@ -122,21 +122,21 @@ func settleTxRules[TX any]() []txRule[TX] {
 		}},
 		{"a command that is settled is not settled again", func(t T) {
 			for i, s := range endings {
-				t.lostTx(holdOf(t.done(claimOf(fmt.Sprint(i)), s)))
+				t.lostTx(holdOf(t.complete(claimOf(fmt.Sprint(i)), s)))
 			}
 		}},
 		{"a command that was settled in a transaction is not settled again", func(t T) {
-			h := holdOf(t.given(claimOf("k")))
+			h := holdOf(t.mustClaim(claimOf("k")))
 			t.settles(nil, h, "first", completed("made"), nil)
 			t.lostTx(h)
 			t.rows("first", 1)
 		}},
 		{"a command that is not there is not settled", func(t T) {
-			h := holdOf(t.given(claimOf("k")))
+			h := holdOf(t.mustClaim(claimOf("k")))
 			t.settle(h, onlyonce.Settlement{})
-			t.wants(onlyonce.ErrLost, "settle", t.Store.SettleTx(t.ctx, h, t.settling("k", completed("too late"), nil)))
+			t.wantErr(onlyonce.ErrLost, "settle", t.Store.SettleTx(t.ctx, h, t.settling("k", completed("too late"), nil)))
 			t.rows("k", 0)
-			t.absent(h.ID)
+			t.mustBeAbsent(h.ID)
 		}},
 		{"a late settlement and a take-over do not both happen", func(t T) {
 			t.duel(func(r onlyonce.Record) error {
@@ -148,18 +148,18 @@ func settleTxRules[TX any]() []txRule[TX] {
 			}
 		}},
 		{"a context that has ended settles nothing", func(t T) {
-			h := holdOf(t.given(claimOf("k")))
+			h := holdOf(t.mustClaim(claimOf("k")))
 			was := t.snap(h.ID)
 			ctx, cancel := context.WithCancel(t.ctx)
 			cancel()
-			t.wants(context.Canceled, "settle", t.Store.SettleTx(ctx, h, t.settling("k", completed("made"), nil)))
+			t.wantErr(context.Canceled, "settle", t.Store.SettleTx(ctx, h, t.settling("k", completed("made"), nil)))
 			t.rows("k", 0)
 			t.unchanged(was)
 		}},
 		{"many settlements at once are all committed", func(t T) {
 			var holds []onlyonce.Hold
 			for i := range crowd {
-				holds = append(holds, holdOf(t.given(claimOf(fmt.Sprint(i)))))
+				holds = append(holds, holdOf(t.mustClaim(claimOf(fmt.Sprint(i)))))
 			}
 			together(crowd, func(i int) { t.settles(nil, holds[i], fmt.Sprint(i), completed("made"), nil) })
 			for i := range crowd {
@@ -172,7 +172,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 	}
 	for _, d := range disasters {
 		rules = append(rules, txRule[TX]{"a function that " + d.name + " leaves the claim as it is", func(t T) {
-			h := holdOf(t.given(claimOf("k")))
+			h := holdOf(t.mustClaim(claimOf("k")))
 			was := t.snap(h.ID)
 			fn := t.strikes("k", d)
 			t.struck(d, func() {
@@ -184,20 +184,20 @@ func settleTxRules[TX any]() []txRule[TX] {
 			t.unchanged(was)
 			t.settles(nil, h, "k", completed("made"), nil)
 			t.rows("k", 1)
-			t.still()
+			t.mustStillWork()
 		}})
 	}
 	return rules
 }
 
 // settling is inserts for SettleTx.
-func (t *txTrial[TX]) settling(row string, s onlyonce.Settlement, err error) func(context.Context, TX) (onlyonce.Settlement, error) {
+func (t *txTest[TX]) settling(row string, s onlyonce.Settlement, err error) func(context.Context, TX) (onlyonce.Settlement, error) {
 	fn := t.inserts(row, s, err)
 	return func(ctx context.Context, tx TX) (onlyonce.Settlement, error) { return fn(ctx, tx, onlyonce.Record{}) }
 }
 
 // settles wants a settlement in a transaction to return the error want itself.
-func (t *txTrial[TX]) settles(want error, h onlyonce.Hold, row string, s onlyonce.Settlement, err error) {
+func (t *txTest[TX]) settles(want error, h onlyonce.Hold, row string, s onlyonce.Settlement, err error) {
 	t.Helper()
 	if got := t.Store.SettleTx(t.ctx, h, t.settling(row, s, err)); got != want {
 		t.Errorf("settle returned the error %v, want %v itself", got, want)
@@ -205,11 +205,11 @@ func (t *txTrial[TX]) settles(want error, h onlyonce.Hold, row string, s onlyonc
 }
 
 // lostTx wants a hold to be refused, and to change nothing.
-func (t *txTrial[TX]) lostTx(h onlyonce.Hold) {
+func (t *txTest[TX]) lostTx(h onlyonce.Hold) {
 	t.Helper()
 	was := t.snap(h.ID)
-	t.wants(onlyonce.ErrLost, "settle", t.Store.SettleTx(t.ctx, h, t.settling("lost", completed("too late"), nil)))
-	t.wants(onlyonce.ErrLost, "release", t.Store.SettleTx(t.ctx, h, t.settling("lost", onlyonce.Settlement{}, nil)))
+	t.wantErr(onlyonce.ErrLost, "settle", t.Store.SettleTx(t.ctx, h, t.settling("lost", completed("too late"), nil)))
+	t.wantErr(onlyonce.ErrLost, "release", t.Store.SettleTx(t.ctx, h, t.settling("lost", onlyonce.Settlement{}, nil)))
 	t.rows("lost", 0)
 	t.unchanged(was)
 }

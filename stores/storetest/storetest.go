@@ -29,7 +29,7 @@ func Run(t *testing.T, open func(t *testing.T) onlyonce.Store) {
 		t.Run(g.name, func(t *testing.T) {
 			for _, r := range g.rules {
 				t.Run(r.name, func(t *testing.T) {
-					r.check(newTrial(t, open(t)))
+					r.check(newStoreTest(t, open(t)))
 				})
 			}
 		})
@@ -39,7 +39,7 @@ func Run(t *testing.T, open func(t *testing.T) onlyonce.Store) {
 // A rule is one sentence that every store keeps.
 type rule struct {
 	name  string
-	check func(t *trial)
+	check func(t *storeTest)
 }
 
 // A group holds the rules about one thing.

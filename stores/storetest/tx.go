@@ -36,7 +36,7 @@ func RunTx[TX any](t *testing.T, open func(t *testing.T) Tx[TX]) {
 			for _, r := range g.rules {
 				t.Run(r.name, func(t *testing.T) {
 					tx := open(t)
-					r.check(&txTrial[TX]{newTrial(t, tx.Store), tx})
+					r.check(&txTest[TX]{newStoreTest(t, tx.Store), tx})
 				})
 			}
 		})
@@ -45,19 +45,19 @@ func RunTx[TX any](t *testing.T, open func(t *testing.T) Tx[TX]) {
 
 type txRule[TX any] struct {
 	name  string
-	check func(t *txTrial[TX])
+	check func(t *txTest[TX])
 }
 
-// A txTrial is one rule's test of one store with transactions.
-type txTrial[TX any] struct {
-	*trial
+// A txTest is one rule's test of one store with transactions.
+type txTest[TX any] struct {
+	*storeTest
 	Tx[TX]
 }
 
 type txFunc[TX any] = func(context.Context, TX, onlyonce.Record) (onlyonce.Settlement, error)
 
 // inserts returns a function that adds a row and ends as told.
-func (t *txTrial[TX]) inserts(row string, s onlyonce.Settlement, err error) txFunc[TX] {
+func (t *txTest[TX]) inserts(row string, s onlyonce.Settlement, err error) txFunc[TX] {
 	return func(ctx context.Context, tx TX, _ onlyonce.Record) (onlyonce.Settlement, error) {
 		if err := t.Insert(ctx, tx, row); err != nil {
 			t.Errorf("insert: %v", err)
@@ -68,16 +68,16 @@ func (t *txTrial[TX]) inserts(row string, s onlyonce.Settlement, err error) txFu
 }
 
 // never returns a function that must not run.
-func (t *txTrial[TX]) never() txFunc[TX] {
+func (t *txTest[TX]) never() txFunc[TX] {
 	return func(context.Context, TX, onlyonce.Record) (onlyonce.Settlement, error) {
 		t.Error("the function ran")
 		return onlyonce.Settlement{}, nil
 	}
 }
 
-// ran runs a command, and wants it to be the claim's and its record what Lookup
+// mustRun runs a command, and wants it to be the claim's and its record what Lookup
 // then shows.
-func (t *txTrial[TX]) ran(c onlyonce.Claim, fn txFunc[TX]) onlyonce.Record {
+func (t *txTest[TX]) mustRun(c onlyonce.Claim, fn txFunc[TX]) onlyonce.Record {
 	t.Helper()
 	r, err := t.Store.RunTx(t.ctx, c, fn)
 	if err != nil {
@@ -90,8 +90,8 @@ func (t *txTrial[TX]) ran(c onlyonce.Claim, fn txFunc[TX]) onlyonce.Record {
 	return r
 }
 
-// notRun asks to run a command, and wants it to stay what it is.
-func (t *txTrial[TX]) notRun(c onlyonce.Claim) {
+// mustNotRun asks to run a command, and wants it to stay what it is.
+func (t *txTest[TX]) mustNotRun(c onlyonce.Claim) {
 	t.Helper()
 	was := t.snap(c.ID)
 	r, err := t.Store.RunTx(t.ctx, c, t.never())
@@ -103,7 +103,7 @@ func (t *txTrial[TX]) notRun(c onlyonce.Claim) {
 }
 
 // sameButTimes allows for a clock that was read twice in one transaction.
-func (t *txTrial[TX]) sameButTimes(want, got onlyonce.Record) {
+func (t *txTest[TX]) sameButTimes(want, got onlyonce.Record) {
 	t.Helper()
 	if want.CreatedAt.IsZero() != got.CreatedAt.IsZero() || want.SettledAt.IsZero() != got.SettledAt.IsZero() {
 		t.Errorf("created at %v and settled at %v, want %v and %v", got.CreatedAt, got.SettledAt, want.CreatedAt, want.SettledAt)
@@ -112,7 +112,7 @@ func (t *txTrial[TX]) sameButTimes(want, got onlyonce.Record) {
 	t.same(want, got)
 }
 
-func (t *txTrial[TX]) rows(row string, want int) {
+func (t *txTest[TX]) rows(row string, want int) {
 	t.Helper()
 	n, err := t.Count(t.ctx, row)
 	if err != nil {
@@ -123,13 +123,13 @@ func (t *txTrial[TX]) rows(row string, want int) {
 	}
 }
 
-// still wants the store to go on as if nothing had happened.
-func (t *txTrial[TX]) still() {
+// mustStillWork wants the store to go on as if nothing had happened.
+func (t *txTest[TX]) mustStillWork() {
 	t.Helper()
 	key := "still " + newOwner()
-	t.ran(claimOf(key), t.inserts(key, completed("made"), nil))
+	t.mustRun(claimOf(key), t.inserts(key, completed("made"), nil))
 	t.rows(key, 1)
-	t.done(claimOf(key+" by lease"), completed("made"))
+	t.complete(claimOf(key+" by lease"), completed("made"))
 }
 
 // panicking runs f on a goroutine of its own and returns what it panicked with;
@@ -165,16 +165,16 @@ var disasters = []disaster{
 const disasterValue = "a bug in the application"
 
 // struck wants a call to end as the disaster in it does.
-func (t *txTrial[TX]) struck(d disaster, call func()) {
+func (t *txTest[TX]) struck(d disaster, call func()) {
 	t.Helper()
 	if value, exited := panicking(call); value != d.value || exited != (d.value == nil) {
 		t.Errorf("the call panicked with %v (or ended its goroutine: %v), want %v", value, exited, d.value)
 	}
 }
 
-// agree waits until rows and record say the same, which a store may bring about
+// awaitAgreement waits until rows and record say the same, which a store may bring about
 // after it has returned an error.
-func (t *txTrial[TX]) agree(id onlyonce.ID, row string) {
+func (t *txTest[TX]) awaitAgreement(id onlyonce.ID, row string) {
 	t.Helper()
 	var rows int
 	var state onlyonce.State

@@ -8,15 +8,15 @@ import (
 )
 
 var waitRules = []rule{
-	{"a waiter for a command hears of its end", func(t *trial) {
+	{"a waiter for a command hears of its end", func(t *storeTest) {
 		t.wakes(func(h onlyonce.Hold) error { return t.store.Settle(t.ctx, h, keeping(completed("made"), poll)) })
 	}},
-	{"a waiter for a command hears of its release", func(t *trial) {
+	{"a waiter for a command hears of its release", func(t *storeTest) {
 		t.wakes(func(h onlyonce.Hold) error { return t.store.Settle(t.ctx, h, onlyonce.Settlement{}) })
 	}},
-	{"a wait ends with its context", func(t *trial) {
+	{"a wait ends with its context", func(t *storeTest) {
 		c := claimOf("k")
-		t.given(c)
+		t.mustClaim(c)
 		ctx, cancel := context.WithCancel(t.ctx)
 		ended := make(chan error, 1)
 		go func() { ended <- t.store.(onlyonce.Waiter).Wait(ctx, c.ID) }()
@@ -31,7 +31,7 @@ var waitRules = []rule{
 
 // wakes lets somebody wait while the command is claimed and ended again and
 // again, for nobody can tell when a wait has begun, and wants the wait to end.
-func (t *trial) wakes(end func(onlyonce.Hold) error) {
+func (t *storeTest) wakes(end func(onlyonce.Hold) error) {
 	t.Helper()
 	woken := make(chan error, 1)
 	go func() { woken <- t.store.(onlyonce.Waiter).Wait(t.ctx, idOf("k")) }()

@@ -11,12 +11,12 @@ import (
 // walkRules hold what a store writes to the functions that say how a record
 // changes: onlyonce's Claim.Takes, Claim.Next and Record.Settled.
 var walkRules = []rule{
-	{"a record changes as Takes, Next and Settled say, in every state", func(t *trial) {
+	{"a record changes as Takes, Next and Settled say, in every state", func(t *storeTest) {
 		const walks, steps = 20, 25
 		seed := rand.Uint64()
 		t.Logf("seed %d", seed)
 		for n := range uint64(walks) {
-			w := &walk{trial: t, rand: rand.New(rand.NewPCG(seed, n)), id: idOf(string(rune('a' + n)))}
+			w := &walk{storeTest: t, rand: rand.New(rand.NewPCG(seed, n)), id: idOf(string(rune('a' + n)))}
 			for range steps {
 				if w.step(); t.Failed() {
 					t.Fatalf("after %v", w.log)
@@ -28,7 +28,7 @@ var walkRules = []rule{
 
 // A walk is a random history of one command, and what its record should be.
 type walk struct {
-	*trial
+	*storeTest
 	rand *rand.Rand
 	id   onlyonce.ID
 	log  []string
@@ -59,7 +59,7 @@ func (w *walk) step() {
 	w.log = append(w.log, s.name)
 	s.take()
 	if w.want == nil {
-		w.absent(w.id)
+		w.mustBeAbsent(w.id)
 		return
 	}
 	is := w.lookup(w.id)
@@ -83,7 +83,7 @@ func (w *walk) asks() {
 	default:
 		c.Fingerprint = onlyonce.Fingerprint([]byte("an order"))
 	}
-	is := w.trial.claim(c)
+	is := w.storeTest.claim(c)
 	if w.want != nil && !c.Takes(*w.want) {
 		w.same(*w.want, is)
 		return
@@ -106,7 +106,7 @@ func (w *walk) repeats() {
 	if w.want == nil || w.want.Owner != w.claim.Owner || w.want.LeaseLeft <= 0 {
 		return
 	}
-	w.same(*w.want, w.trial.claim(w.claim))
+	w.same(*w.want, w.storeTest.claim(w.claim))
 }
 
 // holds reports whether the last claim that was given still has the command.
@@ -119,7 +119,7 @@ func (w *walk) renews() {
 	steps := map[string][]byte{string(rune('a' + w.rand.IntN(3))): {byte(w.rand.IntN(256))}}
 	hold := onlyonce.Hold{ID: w.id, Owner: w.claim.Owner, Fence: w.fence}
 	if !w.holds() {
-		w.wants(onlyonce.ErrLost, "renew", w.store.Renew(w.ctx, hold, long, steps))
+		w.wantErr(onlyonce.ErrLost, "renew", w.store.Renew(w.ctx, hold, long, steps))
 		return
 	}
 	w.renew(hold, long, steps)
@@ -134,7 +134,7 @@ func (w *walk) renews() {
 func (w *walk) lapses() {
 	w.Helper()
 	if w.holds() {
-		w.want.LeaseLeft = min(w.lapsed(holdOf(*w.want)).LeaseLeft, 0)
+		w.want.LeaseLeft = min(w.awaitLapse(holdOf(*w.want)).LeaseLeft, 0)
 	}
 }
 
@@ -169,7 +169,7 @@ func (w *walk) became(st onlyonce.Settlement) {
 func (w *walk) settles() {
 	w.Helper()
 	if w.want == nil || w.want.Owner != w.claim.Owner {
-		w.wants(onlyonce.ErrLost, "settle", w.store.Settle(w.ctx, onlyonce.Hold{ID: w.id, Owner: w.claim.Owner, Fence: w.fence}, w.settlement()))
+		w.wantErr(onlyonce.ErrLost, "settle", w.store.Settle(w.ctx, onlyonce.Hold{ID: w.id, Owner: w.claim.Owner, Fence: w.fence}, w.settlement()))
 		return
 	}
 	open, st := w.holds(), w.settlement()
@@ -182,7 +182,7 @@ func (w *walk) settles() {
 func (w *walk) settlesLate() {
 	w.Helper()
 	if w.former.Owner != "" {
-		w.wants(onlyonce.ErrLost, "settle by the hold before", w.store.Settle(w.ctx, w.former, w.settlement()))
+		w.wantErr(onlyonce.ErrLost, "settle by the hold before", w.store.Settle(w.ctx, w.former, w.settlement()))
 	}
 }
 
@@ -197,9 +197,9 @@ func (w *walk) decides() {
 	err := s.Resolve(w.ctx, w.id, w.fence, st)
 	switch {
 	case w.want == nil:
-		w.wants(onlyonce.ErrNotFound, "resolve", err)
+		w.wantErr(onlyonce.ErrNotFound, "resolve", err)
 	case w.want.State == onlyonce.StateProcessing && w.want.LeaseLeft > 0:
-		w.wants(onlyonce.ErrInFlight, "resolve", err)
+		w.wantErr(onlyonce.ErrInFlight, "resolve", err)
 	case err != nil:
 		w.Errorf("resolve: %v", err)
 	case st.State == "":
