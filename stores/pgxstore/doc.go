@@ -1,22 +1,24 @@
-// Package pgxstore keeps records in PostgreSQL 13 or later, over a pgx pool. It
-// uses the tables of sqlstore, and both may use one database at a time.
+// Package pgxstore keeps records in PostgreSQL 13 or later, through a pgx pool.
+// It uses the tables of sqlstore, and both packages may use one database at the
+// same time.
 //
-// The records live in the caller's own database, so that RunTx and SettleTx
-// commit a caller's rows and the record of its command together, and WithTx
-// joins a transaction that is already open. Migrate makes the tables.
+// The records are in the caller's own database, so RunTx and SettleTx commit a
+// caller's rows and the record of its command together, and WithTx joins a
+// transaction that is already open. Migrate creates the tables.
 //
-// Concurrent claims, renewals and settlements of one process travel together, in
-// one round trip and one commit, on connections that the store takes out of the
-// pool's keeping as it needs them: up to two for writing, two for reading and,
-// while somebody waits for a command that runs elsewhere, one to listen. A lone
-// caller waits for nobody. What runs in a transaction uses the pool.
+// Concurrent claims, renewals and settlements of one process share one round
+// trip and one commit. They use connections that the store takes from the pool
+// as it needs them: up to two for writing, two for reading and, while a caller
+// waits for a command that runs in another process, one for listening. A single
+// caller does not wait for others. Transactions use the connections of the
+// pool.
 //
-// What was answered survives a crash of the process, of the server and of its
-// machine; synchronous_commit is on for the store's own writes whatever the pool
-// says. After a failover to an asynchronous standby the last commits may be
-// forgotten, and their commands can run again. The clock is the server's.
-// Isolation levels do not matter to the promise: at REPEATABLE READ and
-// SERIALIZABLE a function may be run again, or get an error that says to.
-// Through PgBouncer in transaction mode all works but the listening, in place of
-// which waiters poll.
+// Stored responses survive a crash of the process, the server and its machine;
+// synchronous_commit is on for the store's own writes, whatever the pool's
+// setting is. After a failover to an asynchronous standby, the last commits may
+// be lost, and their commands can run again. The clock is that of the server.
+// The promise holds at every isolation level. At REPEATABLE READ and
+// SERIALIZABLE, a function may run again or get an error that says to run it
+// again. Through PgBouncer in transaction mode, everything works except
+// listening; waiters poll instead.
 package pgxstore

@@ -16,22 +16,23 @@ import (
 
 const pageSize = 200
 
-// Purge deletes at most limit records that have expired, a thousand at a time.
+// Purge deletes at most limit expired records, a thousand at a time.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	n, err := s.plain.Purge(ctx, limit)
 	return n, wrap("purge", err)
 }
 
-// Unresolved counts the records whose outcome nobody knows: unknown ones, and
-// those whose lease has lapsed. It also returns for how long that has been so of
-// the oldest. It goes by an index of what is unresolved or running.
+// Unresolved counts the records whose outcome is unknown: those in the unknown
+// state and those whose lease has lapsed. It also returns for how long the
+// oldest of them has been unresolved. It uses an index of the unresolved and
+// running records.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	n, oldest, err = s.plain.Unresolved(ctx)
 	return n, oldest, wrap("count what is unresolved", err)
 }
 
-// List lists records, newest first. What changes meanwhile may be in it as it
-// was or as it is.
+// List lists records, newest first. A record that changes meanwhile may be
+// listed in its old or its new state.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
 		created, hash, left := int64(math.MaxInt64), [32]byte(bytes.Repeat([]byte{0xff}, 32)), f.Limit

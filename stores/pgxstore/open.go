@@ -12,16 +12,16 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// Migrate brings the schema, which is sqlstore's, to the version that this
-// package needs. It never takes anything away. When several processes start it
-// at once, one of them does the work and the others wait.
+// Migrate upgrades the schema, which is that of sqlstore, to the version that
+// this package needs. It never deletes anything. When several processes call it
+// at the same time, one of them does the work and the others wait.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	db := stdlib.OpenDBFromPool(pool)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return wrap("migrate", sqlstore.Migrate(ctx, db))
 }
 
-// plain is sqlstore on the same pool: it knows what a server has to be like.
+// plain is sqlstore on the same pool. It checks the settings of the server.
 type plain struct {
 	*sqlstore.Store
 	db *sql.DB
@@ -40,7 +40,7 @@ func openPlain(ctx context.Context, pool *pgxpool.Pool, cfg Config) (plain, erro
 
 func (p plain) close() error { return errors.Join(p.Close(), p.db.Close()) }
 
-// Diagnose finds settings of the server, and of the pool's connections, that
+// Diagnose finds settings of the server and of the pool's connections that
 // would break the promise.
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	found, err := s.plain.Diagnose(ctx)

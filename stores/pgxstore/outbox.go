@@ -14,8 +14,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// An Outbox is the queue of messages in the store's database: sqlstore's, with
-// an Append for pgx, and with relays that hear of messages which others append.
+// An Outbox is the queue of messages in the store's database. It is the Outbox
+// of sqlstore with an Append for pgx, and its relays are notified of messages
+// that other processes append.
 type Outbox struct {
 	*sqlstore.Outbox
 	listener *listener
@@ -39,11 +40,12 @@ func (s *Store) Outbox() *Outbox { return s.outbox }
 // channelSize bytes long.
 const allMessages = "every message..."
 
-// Append puts messages into the queue, in tx, in one round trip: they are there
-// once it is committed, and nothing is left of them when it is rolled back. The
-// commit wakes a relay, in this process or another, that has listened for a second.
+// Append adds messages to the queue in tx, in one round trip: they are in the
+// queue once tx is committed, and nothing is left of them if it is rolled back.
+// The commit wakes any relay, in this process or another, that has been
+// listening for at least one second.
 //
-// tx may be the transaction that DoTx, RunTx or httponce.WrapTx gave to its
+// tx may be the transaction that DoTx, RunTx or httponce.WrapTx passed to its
 // function, or one that the caller opened on the store's database.
 func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, messages ...outbox.Message) error {
 	var b pgx.Batch
@@ -77,8 +79,9 @@ func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, messages ...outbox.Messa
 	return wrap("append to the outbox", errors.Join(told.read(results), results.Close()))
 }
 
-// Wait returns when messages were appended since it last did, here or elsewhere,
-// or may have been. From the first call on the store listens.
+// Wait returns when messages have, or may have, been appended since it last
+// returned, by this process or another. The store listens from the first call
+// on.
 func (o *Outbox) Wait(ctx context.Context) error {
 	o.listen.Do(func() { o.listener.enter(allMessages, o.news) })
 	select {
@@ -89,7 +92,7 @@ func (o *Outbox) Wait(ctx context.Context) error {
 	}
 }
 
-// Requeue lets parked messages wait again.
+// Requeue makes parked messages wait again.
 func (o *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
 	n, err := o.Outbox.Requeue(ctx, seqs...)
 	o.listener.wake(allMessages)

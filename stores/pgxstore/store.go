@@ -12,9 +12,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
-// A Config says how a Store is opened. The zero Config is usable.
+// A Config controls how a Store is opened. The zero Config is usable.
 type Config struct {
-	// AcceptRisks names the findings of Diagnose that Open lets pass.
+	// AcceptRisks names the findings of Diagnose that Open accepts.
 	AcceptRisks []string
 }
 
@@ -45,9 +45,9 @@ const (
 	minWaiting = 48  // so many waiting callers justify a second connection
 )
 
-// Open opens a store on a database that has been migrated. The pool stays the
-// caller's; give it at least four connections more than the program needs. Open
-// refuses a server whose settings would break the promise.
+// Open opens a store on a database that has been migrated. The pool still
+// belongs to the caller; give it at least four connections more than the
+// program needs. Open rejects a server whose settings would break the promise.
 func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	if pool == nil {
 		panic("pgxstore: Open without a pool: pass what pgxpool.New returned")
@@ -67,7 +67,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends what is queued and closes the store's own connections. The pool
+// Close ends queued calls and closes the store's own connections. The pool
 // stays open.
 func (s *Store) Close() error {
 	s.writes.close()
@@ -90,8 +90,8 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 	return r, wrap("claim", err)
 }
 
-// Renew makes the hold's lease end a full lease from now, and adds steps to the
-// record's.
+// Renew makes the hold's lease end one full lease from now and adds steps to
+// those of the record.
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	return wrap("renew", renew(ctx, s, &h, lease, steps))
 }
@@ -110,11 +110,12 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	return r, wrap("lookup", err)
 }
 
-// Resolve ends a record that nobody holds as st says; a zero st deletes it.
-// The record gets a new owner and a higher fence: the attempt that left it
-// can't settle it any more, and a caller that saw it before must look again.
-// Resolve returns onlyonce.ErrNotFound, or onlyonce.ErrLost if the record's
-// fence is not fence any more, or onlyonce.ErrInFlight while its lease is alive.
+// Resolve settles a record that nobody holds with st; a zero st deletes it. The
+// record gets a new owner and a higher fence, so the attempt that left it can
+// no longer settle it, and a caller that saw the old record must look it up
+// again. Resolve returns onlyonce.ErrNotFound if there is no record,
+// onlyonce.ErrLost if the record's fence is no longer fence, and
+// onlyonce.ErrInFlight while its lease is alive.
 func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
 	if err := st.Check(); err != nil {
 		return wrap("resolve", err)

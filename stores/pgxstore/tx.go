@@ -21,10 +21,10 @@ type txFunc = func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.
 const txRetryAfter = time.Second
 
 // RunTx claims, runs fn and settles in one transaction of a connection of the
-// pool, at the isolation level that the pool or the database has. What begins it
-// and what ends it takes one round trip each. fn must not end the transaction:
-// its Commit and Rollback are refused. After a serialization failure or a
-// deadlock, fn runs again, up to twenty times in all.
+// pool, at the isolation level that the pool or the database has. Beginning and
+// ending the transaction take one round trip each. fn must not end the
+// transaction: its Commit and Rollback return an error. After a serialization
+// failure or a deadlock, fn runs again, up to twenty times in all.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, wrap("run in a transaction", err)
@@ -78,9 +78,10 @@ const (
 	keepPause = 100 * time.Millisecond
 )
 
-// SettleTx runs fn and settles a claim made before in one transaction, as RunTx
-// does. The claim's row is checked first, and not locked before the end: whoever
-// takes over meanwhile makes the end fail, and nothing of fn is left.
+// SettleTx runs fn and settles an existing claim in one transaction, as RunTx
+// does. The claim's row is checked first but is not locked until the end: if
+// another attempt takes over meanwhile, the settlement fails, and fn's rows are
+// rolled back.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error)) error {
 	r := &run{store: s, key: keyOf(h.ID), hold: &h, fn: sqlrow.Checked("pgxstore: settle in a transaction",
 		func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {

@@ -45,7 +45,7 @@ func newListener(pool *pgxpool.Pool, channel string, lock int64) *listener {
 	return &listener{pool: pool, channel: channel, lock: lock, waiting: make(map[string]map[chan struct{}]bool)}
 }
 
-// Wait returns when the record of id may have changed, or ctx has ended.
+// Wait returns when the record of id may have changed or ctx has ended.
 func (s *Store) Wait(ctx context.Context, id onlyonce.ID) error {
 	k := keyOf(id)
 	return wrap("wait", s.listener.wait(ctx, k.channel()))

@@ -11,11 +11,12 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// WithTx returns the store inside a transaction that the caller opened: nothing
-// it does is there before the caller commits, or after a rollback. A claim keeps
-// others who ask for its command waiting until then. Where the isolation level
-// does not let the transaction see a record that came after it began, and after
-// a deadlock or a serialization failure, the error says to run it again.
+// WithTx returns the store inside a transaction that the caller opened: its
+// changes take effect when the caller commits, and are undone by a rollback.
+// Until then, a claim makes other callers that claim the same command wait. If
+// the isolation level hides a record that was created after the transaction
+// began, or after a deadlock or a serialization failure, the error says to run
+// the transaction again.
 func (s *Store) WithTx(tx pgx.Tx) onlyonce.Store { return &inTx{s, tx} }
 
 type inTx struct {

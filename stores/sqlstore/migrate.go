@@ -15,16 +15,16 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// A Migration is one version of the schema. It records its own version, so it
-// may also be run by another tool, in a transaction.
+// A Migration is one version of the schema. It records its own version, so
+// another tool may also run it, in a transaction.
 type Migration struct {
 	Version int
 	Name    string
 	SQL     string
 }
 
-// Migrations returns the migrations of an engine, "sqlite", "postgres" or "mysql"
-// (which is MariaDB's too), in order.
+// Migrations returns the migrations of an engine in order. The engine is
+// "sqlite", "postgres" or "mysql", which also covers MariaDB.
 func Migrations(engine string) ([]Migration, error) {
 	from, folder := migrations, path.Join("migrations", engine)
 	if engine == enginePostgres {

@@ -68,10 +68,10 @@ func openEngine(ctx context.Context, db *sql.DB, cfg Config) (e engine, err erro
 	return e, err
 }
 
-// Migrate brings the schema to the version that this package needs. It never
-// takes anything away, and makes nothing if something else has the name of one of its
-// tables. When several processes start it at once, one of them
-// does the work and the others wait.
+// Migrate upgrades the schema to the version that this package needs. It never
+// deletes anything, and it creates nothing if one of its table names is already
+// in use. When several processes call it at the same time, one of them does the
+// work and the others wait.
 func Migrate(ctx context.Context, db *sql.DB) error {
 	err := retryWhileLocked(ctx, func() error {
 		name, err := engineOf(ctx, db)

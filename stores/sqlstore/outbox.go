@@ -42,11 +42,11 @@ func newOutbox(e outboxEngine) *Outbox { return &Outbox{engine: e, appended: mak
 // Outbox returns the queue of messages in the store's database, always the same.
 func (s *Store) Outbox() *Outbox { return s.outbox }
 
-// Append puts messages into the queue, in tx: they are there once it is
-// committed, and nothing is left of them when it is rolled back. A relay of this
-// process is woken; others find them at their next look.
+// Append adds messages to the queue in tx: they are in the queue once tx is
+// committed, and nothing is left of them if it is rolled back. A relay of this
+// process is woken. Other relays find the messages at their next poll.
 //
-// tx may be the transaction that DoTx, RunTx or httponce.WrapTx gave to its
+// tx may be the transaction that DoTx, RunTx or httponce.WrapTx passed to its
 // function, or one that the caller opened on the store's database.
 func (b *Outbox) Append(ctx context.Context, tx *sql.Tx, messages ...outbox.Message) error {
 	s, err := b.engine.outboxIn(ctx, tx)
@@ -90,7 +90,7 @@ func (b *Outbox) Wait(ctx context.Context) error {
 	}
 }
 
-// Lease gives owner the oldest messages that wait.
+// Lease leases the oldest waiting messages to owner.
 func (b *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int) (list []outbox.Entry, err error) {
 	due, err := b.due(ctx)
 	if due && err == nil {
@@ -170,7 +170,7 @@ func numbers(list []int64) string {
 	return string(text)
 }
 
-// Renew makes owner's lease end a full lease from now.
+// Renew makes owner's lease end one full lease from now.
 func (b *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) error {
 	var n int64
 	err := b.engine.outboxWrite(ctx, true, func(s session) (err error) {
@@ -186,7 +186,7 @@ func (b *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) e
 	return nil
 }
 
-// Settle says what became of messages leased to owner.
+// Settle records the outcome of messages leased to owner.
 func (b *Outbox) Settle(ctx context.Context, owner string, verdicts []outbox.Verdict) error {
 	var n int64
 	err := b.engine.outboxWrite(ctx, false, func(s session) (err error) {
@@ -237,7 +237,7 @@ func settleAll(s session, owner string, verdicts []outbox.Verdict) (done int64, 
 	return done, nil
 }
 
-// Lag says how much waits to be published.
+// Lag returns how many messages wait to be published, and for how long.
 func (b *Outbox) Lag(ctx context.Context) (lag outbox.Lag, err error) {
 	err = b.engine.outboxRead(ctx).query("outbox lag", nil, func(v []driver.Value) error {
 		r := sqlrow.Reader{Values: v}
@@ -265,7 +265,7 @@ func (b *Outbox) Parked(ctx context.Context, after int64, limit int) ([]outbox.E
 	return list, nil
 }
 
-// Requeue lets parked messages wait again.
+// Requeue makes parked messages wait again.
 func (b *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
 	n, err := b.change(ctx, "outbox requeue", numbers(seqs))
 	if err != nil {
@@ -285,7 +285,7 @@ func (b *Outbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
 	return n, nil
 }
 
-// Purge deletes at most limit published messages whose time is over.
+// Purge deletes at most limit published messages whose keep time has ended.
 func (b *Outbox) Purge(ctx context.Context, limit int) (int, error) {
 	n, err := b.change(ctx, "outbox purge", int64(limit))
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
 )
 
-// A Config says how a Store is opened. The zero Config is usable.
+// A Config controls how a Store is opened. The zero Config is usable.
 type Config struct {
-	// AcceptRisks names the findings of Diagnose that Open lets pass.
+	// AcceptRisks names the findings of Diagnose that Open accepts.
 	AcceptRisks []string
 }
 
@@ -60,8 +60,8 @@ type engine interface {
 // A txFunc is a caller's function; SettleTx gives it no record.
 type txFunc = func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)
 
-// Open opens a store on a database that has been migrated, and refuses one
-// whose settings would break the promise.
+// Open opens a store on a database that has been migrated. It rejects a
+// database whose settings would break the promise.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 	e, err := openEngine(ctx, db, cfg)
 	if err != nil {
@@ -70,7 +70,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 	return &Store{engine: e, outbox: newOutbox(e)}, nil
 }
 
-// Close ends what is queued and gives the store's connection back. The
+// Close ends queued calls and returns the store's connection to the pool. The
 // database stays open.
 func (s *Store) Close() error {
 	if err := s.engine.close(); err != nil {
@@ -91,8 +91,8 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 	return r, nil
 }
 
-// Renew makes the hold's lease end a full lease from now, and adds steps to
-// the record's.
+// Renew makes the hold's lease end one full lease from now and adds steps to
+// those of the record.
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	if err := s.engine.renew(ctx, h, lease, steps); err != nil {
 		return fmt.Errorf("sqlstore: renew: %w", err)
@@ -121,11 +121,12 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	return r, nil
 }
 
-// Resolve ends a record that nobody holds as st says; a zero st deletes it.
-// The record gets a new owner and a higher fence: the attempt that left it
-// can't settle it any more, and a caller that saw it before must look again.
-// Resolve returns onlyonce.ErrNotFound, or onlyonce.ErrLost if the record's
-// fence is not fence any more, or onlyonce.ErrInFlight while its lease is alive.
+// Resolve settles a record that nobody holds with st; a zero st deletes it. The
+// record gets a new owner and a higher fence, so the attempt that left it can
+// no longer settle it, and a caller that saw the old record must look it up
+// again. Resolve returns onlyonce.ErrNotFound if there is no record,
+// onlyonce.ErrLost if the record's fence is no longer fence, and
+// onlyonce.ErrInFlight while its lease is alive.
 func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
 	err := st.Check()
 	if err == nil {
@@ -137,8 +138,8 @@ func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onl
 	return nil
 }
 
-// Purge deletes at most limit records that have expired, in batches that keep
-// the others' wait for them short.
+// Purge deletes at most limit expired records, in batches that are small enough
+// not to make other callers wait long.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	n, err := s.engine.purge(ctx, limit)
 	if err != nil {
@@ -147,9 +148,10 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	return n, nil
 }
 
-// Unresolved counts the records whose outcome nobody knows: unknown ones, and
-// those whose lease has lapsed. It also returns for how long that has been so of
-// the oldest. It goes by an index of what is unresolved or running.
+// Unresolved counts the records whose outcome is unknown: those in the unknown
+// state and those whose lease has lapsed. It also returns for how long the
+// oldest of them has been unresolved. It uses an index of the unresolved and
+// running records.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	n, oldest, err = s.engine.unresolved(ctx)
 	if err != nil {
@@ -216,8 +218,8 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 }
 
 // Diagnose finds settings of the database and of its connections that would
-// break the promise, and files that every user of the machine can open. Of the
-// pool it looks at one connection.
+// break the promise, and files that every user of the machine can open. It
+// checks one connection of the pool.
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	found, err := s.engine.diagnose(ctx)
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 
 // RunTx claims, runs and settles in one transaction.
 //
-// On SQLite, the functions that wait share a transaction, in a savepoint each,
-// and while one runs nobody else writes to the database. On PostgreSQL and
-// MySQL each has a transaction of its own, at READ COMMITTED whatever the pool's
-// level is: fn locks what it reads in order to change it. fn runs again in
-// another one, up to twenty times in all, when the database ended its transaction to
-// resolve a deadlock or a conflict, or when another attempt settled the command
-// first.
+// On SQLite, waiting functions share a transaction, each in its own savepoint.
+// While one runs, no other caller writes to the database. On PostgreSQL and
+// MySQL, each function has its own transaction, at READ COMMITTED whatever the
+// pool's level is, so fn must lock the rows that it reads in order to change
+// them. fn runs again in a new transaction, up to twenty times in all, when the
+// database ended its transaction to resolve a deadlock or a conflict, or when
+// another attempt settled the command first.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: run in a transaction: %w", err)
@@ -26,8 +26,8 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 	return s.engine.runTx(ctx, c, sqlrow.Checked("sqlstore: run in a transaction", fn))
 }
 
-// SettleTx runs fn and settles a claim made before in one transaction, which is
-// as RunTx's.
+// SettleTx runs fn and settles an existing claim in one transaction, which is
+// like that of RunTx.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx *sql.Tx) (onlyonce.Settlement, error)) error {
 	return s.engine.settleTx(ctx, h, sqlrow.Checked("sqlstore: settle in a transaction",
 		func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
@@ -35,14 +35,14 @@ func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx conte
 		}))
 }
 
-// WithTx returns the store inside a transaction that the caller opened:
-// nothing it does is there before the caller commits, or after a rollback. When
-// one of its methods returns an error, roll the transaction back.
+// WithTx returns the store inside a transaction that the caller opened: its
+// changes take effect when the caller commits, and are undone by a rollback.
+// When one of its methods returns an error, roll the transaction back.
 //
-// On SQLite, a transaction that read before should have been begun with the
-// write lock (BEGIN IMMEDIATE), for SQLite may refuse it the lock later. On
-// PostgreSQL and MySQL, others who claim the same command wait for the
-// transaction's end.
+// On SQLite, a transaction that reads before it uses the store should begin
+// with the write lock (BEGIN IMMEDIATE), because SQLite may deny it the lock
+// later. On PostgreSQL and MySQL, other callers that claim the same command
+// wait for the transaction's end.
 func (s *Store) WithTx(tx *sql.Tx) onlyonce.Store { return inTx{s.engine.joined(tx)} }
 
 type inTx struct{ keeper recordStore }
