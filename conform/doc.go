@@ -1,7 +1,6 @@
-// Package conform finds out, from outside, which promises of idempotency an
-// HTTP API keeps: it sends real requests to it, each under new random keys, and
-// says of every promise whether it holds, with the request and the answer that
-// show it.
+// Package conform tests an HTTP API's idempotency from the outside. It sends
+// real requests under new random keys and reports for every promise whether it
+// holds, with the requests and responses behind each verdict.
 //
 //	report, err := conform.Run(ctx, conform.Target{
 //		URL:   "http://127.0.0.1:8080/orders",
@@ -9,11 +8,11 @@
 //		Fresh: "/note",
 //	}, conform.Config{})
 //
-// The API may be written in any language. What it is measured by is
-// draft-ietf-httpapi-idempotency-key-header-07 where that says something: an
-// Internet-Draft, which expired in April 2026 and is no standard. What the draft
-// leaves open can fail no row, but for what loses or doubles a command, or
-// shows one caller's answer to another; otherwise it is "not supported".
+// The API may be written in any language. The reference is
+// draft-ietf-httpapi-idempotency-key-header-07, an Internet-Draft that expired
+// in April 2026 and is not a standard. Where the draft leaves a behavior open,
+// a row is "not supported" rather than failed, unless the API loses or
+// duplicates a command or shows one caller's response to another.
 //
-// The requests take effect: point it at a system that may be written to.
+// The requests take effect, so use a system that may be written to.
 package conform

@@ -2,7 +2,7 @@ package conform
 
 import "time"
 
-// Draft is what Row.Section counts in. It is no standard.
+// Draft is the document to which Row.Section refers. It is not a standard.
 const Draft = "draft-ietf-httpapi-idempotency-key-header-07 (expired)"
 
 // A Verdict says whether a promise holds.
@@ -11,7 +11,7 @@ type Verdict string
 const (
 	Pass         Verdict = "pass"
 	Fail         Verdict = "fail"
-	NotSupported Verdict = "not supported" // the API does not have it and need not, or it could not be seen: Row.Detail says which
+	NotSupported Verdict = "not supported" // the API lacks an optional behavior, or the behavior could not be observed: Row.Detail says which
 )
 
 // A Report says which promises a target keeps.
@@ -34,22 +34,22 @@ func (r Report) Count(v Verdict) int {
 	return n
 }
 
-// A Row is one promise.
+// A Row is one promise and the result of checking it.
 type Row struct {
 	ID        string // stable: Config.Only and Config.Skip name rows by it
-	Title     string // the promise, a sentence
+	Title     string // the promise, as a sentence
 	Verdict   Verdict
-	Detail    string     // what was seen
-	Exchanges []Exchange // the requests and answers that show it
-	Section   string     // of Draft; empty where it is silent
+	Detail    string     // what was observed
+	Exchanges []Exchange // the requests and responses behind the verdict
+	Section   string     // the section of Draft; empty if the draft says nothing
 	Advice    string     // what to do if the row fails
 }
 
-// An Exchange is a request and its answer, as bytes: heads as they were sent and
-// received, the answer's body without its chunks. Credentials are replaced by
-// "[redacted]", and what is long is cut.
+// An Exchange is a request and its response, as bytes: heads are as sent and
+// received, and the response body is without chunked encoding. Credentials are
+// replaced by "[redacted]", and long content is truncated.
 type Exchange struct {
 	Note    string
 	Request []byte
-	Answer  []byte // empty: there was none
+	Answer  []byte // empty: there was no response
 }

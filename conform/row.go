@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// A finding is what a check saw.
+// A finding is what a check observed.
 type finding struct {
 	verdict   Verdict
 	detail    string
@@ -19,7 +19,7 @@ func unsupported(detail string, shown ...Exchange) finding {
 	return finding{NotSupported, detail, shown}
 }
 
-// A check is a row and how it is looked into.
+// A check is a row and the function that checks it.
 type check struct {
 	id, title, section, advice string
 
@@ -28,18 +28,18 @@ type check struct {
 	run   func(*probe) (finding, error)
 }
 
-// A need is what a check presupposes.
+// A need is a precondition of a check.
 type need int
 
 const (
 	nothing need = iota
-	sight        // that a second run can be seen
+	sight        // that a second run can be detected
 	replays      // that a repeat is replayed
-	tells        // that a replay is known by its answer
+	tells        // that a replay can be recognized by its response
 	bodies       // that bodies can differ
 )
 
-// missing says why a check can't be run, or is "".
+// missing returns why a check can't run, or "" if it can.
 func (p *probe) missing(n need) string {
 	switch {
 	case n == sight && !p.sees, n == replays && !p.sees, n == tells && p.marker == "" && len(p.identity) == 0:
@@ -52,7 +52,7 @@ func (p *probe) missing(n need) string {
 	return ""
 }
 
-// look runs a check.
+// look runs the check.
 func (p *probe) look(c check) (Row, error) {
 	row := Row{ID: c.id, Title: c.title, Section: c.section, Advice: c.advice}
 	found := unsupported(p.missing(c.needs))
@@ -75,7 +75,7 @@ func Rows() []Row {
 	return rows
 }
 
-// chosen returns the checks that are to be run.
+// chosen returns the checks that Config selects.
 func (c Config) chosen() ([]check, error) {
 	known := make([]string, len(checks))
 	for i, check := range checks {

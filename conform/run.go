@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// A Config says what is checked. The zero Config checks all.
+// A Config selects and limits the checks. The zero Config checks every row.
 type Config struct {
 	Only []string // IDs of the rows to check; none: all
 	Skip []string // IDs of rows not to check
 
-	Burst   int           // how many equal requests are sent at once; default 8, at most 64
+	Burst   int           // how many equal requests are sent concurrently; default 8, at most 64
 	Timeout time.Duration // of one request; default 10s
-	Within  time.Duration // of it all; default 2m
+	Within  time.Duration // of the whole run; default 2m
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -37,10 +37,11 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
-// repeats is how many requests may be sent again because a target asks for it.
+// repeats is how many requests may be sent again because the target asks for a
+// retry.
 const repeats = 20
 
-// MaxRequests returns how many requests Run sends at most.
+// MaxRequests returns the maximum number of requests that Run sends.
 func (c Config) MaxRequests() int {
 	c, err := c.withDefaults()
 	chosen, wrong := c.chosen()
@@ -63,11 +64,11 @@ func (c Config) most(chosen []check) int {
 // meets is how many requests meet and stillCounts send at most.
 const meets = 8 + 3
 
-// Run checks a target and reports on every row. The requests it sends take
-// effect: at most Config.MaxRequests, each under a new random key. An error
-// means that the target could not be checked, or not to the end: it can't be
-// reached, does not take the body, or took too long; the report has the rows so
-// far.
+// Run checks a target and reports on every row. The requests that it sends take
+// effect. It sends at most Config.MaxRequests of them, under new random keys.
+// An error means that the target could not be checked completely, because it
+// can't be reached, does not accept the body, or took too long. The report then
+// has the rows that were checked so far.
 func Run(ctx context.Context, target Target, cfg Config) (Report, error) {
 	p, chosen, err := newProbe(target, cfg)
 	if err != nil {
@@ -92,7 +93,7 @@ func Run(ctx context.Context, target Target, cfg Config) (Report, error) {
 	return report, nil
 }
 
-// newProbe refuses what makes no sense before anything is sent.
+// newProbe rejects an invalid target or Config before anything is sent.
 func newProbe(target Target, cfg Config) (*probe, []check, error) {
 	target, err := target.withDefaults()
 	if err != nil {

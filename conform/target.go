@@ -11,37 +11,38 @@ import (
 	"strings"
 )
 
-// A Target is an operation of an API, and how to ask for it. Only URL has to be
-// given; what else is left out is either not needed or makes rows "not
-// supported".
+// A Target is an operation of an API and describes how to call it. Only URL is
+// required. A missing field is either not needed or makes rows "not supported".
 type Target struct {
 	URL    string      // of the operation: http://127.0.0.1:8080/orders
 	Method string      // default POST
-	Header http.Header // sent with every request, credentials included; a report shows no value of them
-	Body   []byte      // one that the API takes; each "{{fresh}}" in it becomes eight new hexadecimal digits
+	Header http.Header // sent with every request, including credentials; a report shows none of the values
+	Body   []byte      // a body that the API accepts; each "{{fresh}}" in it is replaced by eight new hexadecimal digits
 
-	// Fresh is a JSON Pointer to a string or an integer of Body, which is made
-	// another one for every command. Without it, and without a "{{fresh}}", all
-	// bodies are the same, and a different one can't be tried.
+	// Fresh is a JSON Pointer to a string or an integer in Body that gets a new
+	// value for every command. Without it, and without a "{{fresh}}", all
+	// bodies are the same, and a different body can't be tested.
 	Fresh string
 
 	KeyHeader string      // default Idempotency-Key
 	Other     http.Header // what a second tenant sends in place of the same names in Header
-	OtherURL  string      // another operation that takes Body
-	BadBody   []byte      // a body that the API refuses; default: Body without its last byte, if Body is JSON
+	OtherURL  string      // another operation that accepts Body
+	BadBody   []byte      // a body that the API rejects; default: Body without its last byte, if Body is JSON
 
-	// CountURL answers a GET with a JSON document in which Count, a JSON
-	// Pointer, is a number, or an array whose length says, how often commands
-	// have taken effect. It may be relative to URL. A "{{fresh}}" in it becomes
-	// what was made fresh in the command's body, so that only that command is
-	// counted. Without it, a second run shows only if its answer differs.
+	// CountURL responds to a GET with a JSON document that says how often
+	// commands have taken effect. Count is a JSON Pointer to that number, or to
+	// an array of that length. CountURL may be relative to URL. A "{{fresh}}"
+	// in it is replaced by the fresh value in the command's body, so that only
+	// that command is counted. Without CountURL, a second run is detected only
+	// if its response differs.
 	CountURL string
 	Count    string
 
 	TLS *tls.Config // for https; nil: the system's roots
 }
 
-// withDefaults returns the target as it is used, or says what is wrong with it.
+// withDefaults returns the target with defaults filled in, or an error that
+// says what is wrong with it.
 func (t Target) withDefaults() (Target, error) {
 	if t.Method == "" {
 		t.Method = http.MethodPost
@@ -109,7 +110,7 @@ func parseURL(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// checkHeader refuses what would not be the header it seems to be.
+// checkHeader rejects a header that would not be sent as given.
 func checkHeader(h http.Header) error {
 	for name, values := range h {
 		if !isToken(name) {
@@ -141,7 +142,8 @@ func canonical(h http.Header) http.Header {
 	return c
 }
 
-// header is what is sent as the first tenant or as the other.
+// header returns the header that is sent as the first tenant or as the other
+// one.
 func (t Target) header(other bool) http.Header {
 	h := t.Header.Clone()
 	if other {

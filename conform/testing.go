@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// TB is what Test needs of a *testing.T.
+// TB is the part of *testing.T that Test needs.
 type TB interface {
 	Helper()
 	Context() context.Context
@@ -13,8 +13,8 @@ type TB interface {
 	Errorf(format string, args ...any)
 }
 
-// Test runs all that cfg says and fails t for each row that does, with what
-// shows it and what to do about it.
+// Test runs the checks that cfg selects. For each row that fails, it fails t
+// with the evidence and the advice.
 func Test(t TB, target Target, cfg Config) {
 	t.Helper()
 	report, err := Run(t.Context(), target, cfg)

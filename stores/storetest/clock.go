@@ -9,15 +9,15 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// RunClock tests that the clock of the process that calls a store counts for
-// nothing. place makes a place for records, without any, and returns what opens
-// a store on it, which is called more than once.
+// RunClock tests that the clock of the calling process does not affect a store.
+// place creates an empty place for records and returns a function that opens a
+// store on it. That function is called more than once.
 //
 // Some of these stores are opened and used in a bubble of testing/synctest,
-// where time.Now is at first 26 years behind, and then 24 years ahead. What they
-// start they must have ended when the cleanup functions of their t have run. The
-// store's own clock must go on outside: in a server, in another process, or in a
-// library that asks the system for the time.
+// where time.Now is first 26 years behind and then 24 years ahead. Everything
+// that such a store starts must have ended when the cleanup functions of its t
+// have run. The store's own clock must continue outside the bubble: in a
+// server, in another process, or in a library that reads the system time.
 func RunClock(t *testing.T, place func(t *testing.T) (open func(t *testing.T) onlyonce.Store)) {
 	for _, c := range []struct {
 		name    string

@@ -10,26 +10,27 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A LossyTx is a store whose connection a test can break at a commit.
+// A LossyTx is a store with a connection that a test can break at a commit.
 type LossyTx[TX any] struct {
 	Tx[TX]
 
-	// Elsewhere is another store on the same records, whose connections do not
-	// break.
+	// Elsewhere is another store with the same records, whose connections do
+	// not break.
 	Elsewhere onlyonce.Store
 
 	// LoseCommit breaks the connection when the store next commits a function's
-	// transaction: after the commit if it arrives, otherwise before, so that the
-	// database rolls it back. meanwhile is called once the connection is broken
-	// and before the store notices.
+	// transaction. If arrives is true, the connection breaks after the commit;
+	// otherwise, it breaks before, so that the database rolls the transaction
+	// back. meanwhile is called when the connection is broken and before the
+	// store notices.
 	LoseCommit func(arrives bool, meanwhile func())
 }
 
-// RunLostCommits tests what a store says of a transaction whose commit was not
-// answered: nil only if it was committed, an error that is
-// onlyonce.ErrUnknown if the store can't know, and any other error only if it was
-// rolled back. open must return a store without records, and an empty table,
-// each time.
+// RunLostCommits tests what a store returns for a transaction whose commit got
+// no response: nil only if it was committed, an error that is
+// onlyonce.ErrUnknown if the store can't know, and any other error only if it
+// was rolled back. Each call of open must return a store without records and an
+// empty table.
 func RunLostCommits[TX any](t *testing.T, open func(t *testing.T) LossyTx[TX]) {
 	for _, r := range lostCommitRules[TX]() {
 		t.Run(r.name, func(t *testing.T) {

@@ -1,8 +1,9 @@
 // Package storetest is the specification of a store: the rules of
-// onlyonce.Store, as tests that any store runs.
+// onlyonce.Store, as tests that every store runs.
 //
-// A store's test calls Run; RunTx too if the store is an onlyonce.TxStore;
-// and RunClock too if its clock is not that of the process that calls it.
+// A store's test calls Run. It also calls RunTx if the store is an
+// onlyonce.TxStore, and RunClock if its clock is not that of the calling
+// process.
 //
 // No rule depends on how fast the store is. A lease that has to be alive is
 // ten minutes long. One that has to lapse is short, and the rule waits until the
@@ -15,10 +16,10 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// Run tests that the stores that open returns keep the rules. open must return
-// a store without records each time, and clean up with t.Cleanup. What a store
-// can do beyond onlyonce.Store (Purger, Lister, Resolver, Waiter) is tested
-// too.
+// Run tests that the stores returned by open follow the rules. Each call of
+// open must return a store without records and clean up with t.Cleanup. If a
+// store implements more than onlyonce.Store (Purger, Lister, Resolver, Waiter),
+// that is tested, too.
 func Run(t *testing.T, open func(t *testing.T) onlyonce.Store) {
 	powers := open(t)
 	for _, g := range groups {
@@ -36,16 +37,16 @@ func Run(t *testing.T, open func(t *testing.T) onlyonce.Store) {
 	}
 }
 
-// A rule is one sentence that every store keeps.
+// A rule is a statement that holds for every store, and its test.
 type rule struct {
 	name  string
 	check func(t *storeTest)
 }
 
-// A group holds the rules about one thing.
+// A group has the rules about one subject.
 type group struct {
 	name    string
-	missing func(onlyonce.Store) bool // reports that a store lacks what the group is about; nil: none can
+	missing func(onlyonce.Store) bool // reports that a store lacks the feature that the group tests; nil: every store has it
 	rules   []rule
 }
 

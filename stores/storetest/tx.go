@@ -9,19 +9,19 @@ import (
 )
 
 // A Tx is a store whose functions run in transactions of its database, with a
-// table of the caller's own in that database.
+// table of the caller in that database.
 type Tx[TX any] struct {
 	Store onlyonce.TxStore[TX]
 
 	Insert func(ctx context.Context, tx TX, row string) error       // adds a row to the table
-	Count  func(ctx context.Context, row string) (n int, err error) // counts the committed rows of that name; it must not wait for a transaction
+	Count  func(ctx context.Context, row string) (n int, err error) // counts the committed rows with that value; it must not wait for a transaction
 
-	Rollback, Commit func(tx TX) error // end the transaction, which a function must not do; nil: it can't
+	Rollback, Commit func(tx TX) error // end the transaction, which a function must not do; nil: a function can't
 }
 
-// RunTx tests that the stores that open returns keep the rules of
-// onlyonce.TxStore. open must return a store without records, and an empty
-// table, each time.
+// RunTx tests that the stores returned by open follow the rules of
+// onlyonce.TxStore. Each call of open must return a store without records and
+// an empty table.
 func RunTx[TX any](t *testing.T, open func(t *testing.T) Tx[TX]) {
 	for _, g := range []struct {
 		name  string
