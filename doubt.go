@@ -12,7 +12,7 @@ const (
 	maxLooks  = 16   // at the same time: a store that answers nobody gets no crowd
 )
 
-// doubts are the claims of a Guard whose answers never came.
+// doubts has the claims of a Guard that got no response from the store.
 type doubts struct {
 	mu      sync.Mutex
 	claims  int      // that are looked for
@@ -20,11 +20,12 @@ type doubts struct {
 	due     []func() // looks that wait for their turn
 }
 
-// releaseDoubtful releases a claim whose answer never came, so that nobody has to
-// wait for its lease. It returns at once. A server may still be working on a claim
-// whose caller has left, so what is not there is looked for again for over a second;
-// while the store can't be asked, until the lease would end. Timers wait for that:
-// a goroutine would outlive its caller.
+// releaseDoubtful releases a claim that got no response, so that no caller has
+// to wait for its lease. It returns at once. A server may still be working on a
+// claim whose caller has left, so a claim that is not found is looked up again
+// for more than a second, and for as long as the lease would last while the
+// store is unreachable. Timers do this, because a goroutine would outlive its
+// caller.
 func (g *Guard) releaseDoubtful(ctx context.Context, c Claim, keep time.Duration) {
 	if !g.doubts.add() {
 		return
@@ -45,9 +46,10 @@ func (g *Guard) releaseDoubtful(ctx context.Context, c Claim, keep time.Duration
 	go g.doubts.inTurn(func() { look(10 * time.Millisecond) })
 }
 
-// releaseFound releases the claim if it is there. Nothing ran under it: the record
-// goes back to the state in which the claim found it, and only the count of
-// attempts tells of it. ErrNotFound means that the claim may still arrive.
+// releaseFound releases the claim if it is found. Nothing ran under it, so the
+// record returns to the state in which the claim found it, and only the number
+// of attempts shows that there was a claim. ErrNotFound means that the claim
+// may still arrive.
 func (g *Guard) releaseFound(ctx context.Context, c Claim, keep time.Duration) error {
 	rec, err := g.store.Lookup(ctx, c.ID)
 	switch {
@@ -72,7 +74,7 @@ func (g *Guard) releaseFound(ctx context.Context, c Claim, keep time.Duration) e
 	return nil
 }
 
-// add reports whether one more claim may be looked for.
+// add reports whether one more claim may be looked up.
 func (d *doubts) add() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -89,7 +91,7 @@ func (d *doubts) remove() {
 	d.claims--
 }
 
-// inTurn calls look, or leaves it to a look that is under way.
+// inTurn calls look, or leaves it to a lookup that is in progress.
 func (d *doubts) inTurn(look func()) {
 	d.mu.Lock()
 	if d.looking == maxLooks {

@@ -10,13 +10,13 @@ import (
 	"time"
 )
 
-// A lease keeps an attempt's hold alive while something runs under it, and ends
-// every context of the attempt in time if it can't.
+// A lease keeps an attempt's hold alive while a function runs under it. If it
+// can't, it ends every context of the attempt in time.
 //
-// It has one timer. As long as a context lives, the timer is set to fire at the
-// deadline of the contexts at the latest, whatever a renewal does meanwhile:
-// only a renewal that succeeded moves the deadline. The same timer starts the
-// renewals, and bounds the settling.
+// It has one timer. While any context is in use, the timer is set to fire no
+// later than the deadline of the contexts, whatever a renewal does meanwhile:
+// only a successful renewal moves the deadline. The same timer starts the
+// renewals and limits the time for settling.
 type lease struct {
 	full time.Duration // how long the lease lasts when it is new, or renewed
 
@@ -49,11 +49,11 @@ const (
 // renewBound is the least time that a renewal may take.
 const renewBound = 5 * time.Millisecond
 
-// deadline is when the contexts end unless the lease is renewed before.
-// The caller holds the lock, as up to unset.
+// deadline returns when the contexts end unless the lease is renewed first. The
+// caller must hold the lock, as for all methods up to unset.
 func (l *lease) deadline() time.Time { return l.until.Add(-l.full / 4) }
 
-// due is when the lease is to be renewed.
+// due returns when the lease is to be renewed.
 func (l *lease) due() time.Time {
 	due := l.until.Add(l.full/3 - l.full)
 	if l.retry.After(due) {
@@ -62,7 +62,7 @@ func (l *lease) due() time.Time {
 	return due
 }
 
-// next is when something has to be done for the contexts that live; zero: never.
+// next returns when the live contexts next need work; zero: never.
 func (l *lease) next() time.Time {
 	switch at := l.deadline(); {
 	case len(l.contexts) == 0, l.phase == phaseSettled:
@@ -76,8 +76,8 @@ func (l *lease) next() time.Time {
 	}
 }
 
-// set sees to it that the timer fires no later than at next. One that fires
-// before is set again then.
+// set makes sure that the timer fires no later than at next. A timer that fires
+// earlier is set again then.
 func (l *lease) set(now time.Time) {
 	next := l.next()
 	if l.timer == nil || next.IsZero() || !l.fires.IsZero() && !l.fires.After(next) {
@@ -126,8 +126,8 @@ func (l *lease) stop(run *running) {
 	}
 }
 
-// wake does what is due, and sets the timer for what is next before it asks the
-// store.
+// wake does the work that is due. It sets the timer for the next work before it
+// calls the store.
 func (a *Attempt) wake() {
 	l := &a.lease
 	l.mu.Lock()
@@ -152,8 +152,9 @@ func (a *Attempt) wake() {
 	l.mu.Unlock()
 }
 
-// renewInTime renews the lease, so that a connection that hangs leaves time for
-// another. After a failure it is tried again, at growing distances.
+// renewInTime renews the lease. Each try is limited, so a hanging connection
+// leaves time for another one. After a failure, it is retried at growing
+// intervals.
 func (a *Attempt) renewInTime(values context.Context, limit time.Duration) {
 	err := a.renewWithin(values, limit, nil)
 	l := &a.lease
@@ -174,8 +175,8 @@ func (a *Attempt) renewInTime(values context.Context, limit time.Duration) {
 	l.set(now)
 }
 
-// renewWithin makes the lease end a full lease from now, and adds steps to the
-// record's, or gives up when the limit is reached.
+// renewWithin makes the lease end one full lease from now and adds steps to
+// those of the record. It gives up when the limit is reached.
 func (a *Attempt) renewWithin(ctx context.Context, limit time.Duration, steps map[string][]byte) error {
 	ctx, cancel := context.WithTimeout(ctx, max(limit, renewBound))
 	defer cancel()
@@ -268,7 +269,7 @@ func (l *lease) ended() bool {
 	return l.phase >= phaseSettling
 }
 
-// over says why the attempt may not go on, or returns nil.
+// over returns the reason why the attempt may not continue, or nil.
 func (l *lease) over() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

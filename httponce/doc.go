@@ -27,9 +27,9 @@
 // own headers again. The middleware adds
 //
 //	Idempotency-Replayed: true          to a replay
-//	Idempotency-Expires: an HTTP date   to a recorded answer: when its protection ends
+//	Idempotency-Expires: an HTTP date   to a recorded response: when its protection ends
 //	Idempotency-Replay: omitted         to a replay whose body was not stored
-//	Idempotency-Protected: no           to an answer given without the store
+//	Idempotency-Protected: no           to a response sent without using the store
 //
 // A streaming response is sent before it is recorded, so it has no
 // Idempotency-Expires. Rejections are Problems: RFC 9457 documents, or whatever

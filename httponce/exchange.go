@@ -50,9 +50,10 @@ func DontStoreBody(r *http.Request) { mark(r, markDontStoreBody) }
 // what happens to a repeat. Without a key, it does nothing.
 func Unknown(r *http.Request) { mark(r, markUnknown) }
 
-// Discard drops what the handler has written of its answer to r, the header
-// included, and reports whether it could: not if some of it has left, if InTx
-// has committed it, or without a key.
+// Discard drops the part of the response to r that the handler has written,
+// including the header, and reports whether it did. It can't if part of the
+// response has been sent, if InTx has committed it, or if the request has no
+// key.
 func Discard(r *http.Request) bool {
 	x := exchangeOf(r)
 	return x != nil && x.answer.restart()

@@ -19,8 +19,8 @@ type Queue interface {
 	// has lapsed waits again.
 	Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]Entry, error)
 
-	// Renew makes owner's lease end a full lease from now. It returns ErrLost if
-	// the lease lapsed and the messages wait again, or have another owner.
+	// Renew makes owner's lease end one full lease from now. It returns ErrLost
+	// if the lease lapsed and the messages wait again, or have another owner.
 	Renew(ctx context.Context, owner string, lease time.Duration) error
 
 	// Settle records the outcome of messages leased to owner, even after the
