@@ -73,6 +73,15 @@ func (e *entry) stands(now moment) onlyonce.Record {
 	return r
 }
 
+// replace makes r the entry's record, but for its ID and CreatedAt: these never
+// change, and a list reads them without the shard's lock.
+func (e *entry) replace(r onlyonce.Record) {
+	to := &e.record
+	to.State, to.Fingerprint, to.Owner, to.Attempt, to.Fence = r.State, r.Fingerprint, r.Owner, r.Attempt, r.Fence
+	to.Result, to.Error, to.Final, to.Corrupt, to.Steps = r.Result, r.Error, r.Final, r.Corrupt, r.Steps
+	to.SettledAt, to.LeaseLeft, to.KeepLeft = r.SettledAt, r.LeaseLeft, r.KeepLeft
+}
+
 // begin makes the entry c's next attempt.
 func (e *entry) begin(c onlyonce.Claim, fence int64, now moment) {
 	was := &e.record
@@ -80,17 +89,18 @@ func (e *entry) begin(c onlyonce.Claim, fence int64, now moment) {
 		was = nil
 	}
 	r := c.Next(was)
-	r.ID, r.CreatedAt, r.Fence = e.record.ID, e.record.CreatedAt, fence
+	r.Fence = fence
 	if e.record.Fingerprint == nil && c.Fingerprint != nil {
 		r.Fingerprint = slices.Clip(append(e.room[:0], c.Fingerprint...))
 	}
-	e.record, e.header = r, nil
+	e.replace(r)
+	e.header = nil
 	e.until, e.keep = now.after(c.Lease), max(c.Keep, 0)
 }
 
 // end settles the entry's record.
 func (e *entry) end(s onlyonce.Settlement, now moment, at time.Time) {
-	e.record = e.record.Settled(s, at)
+	e.replace(e.record.Settled(s, at))
 	e.record.Result.Header = nil
 	e.record.Result.Body, e.header = pack(s.Result.Body, s.Result.Header)
 	e.until, e.ended = never, now

@@ -3,6 +3,7 @@ package memstore
 import (
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"runtime"
 	"slices"
 	"testing"
@@ -129,5 +130,24 @@ func TestEntriesOfOneHashAreKeptApart(t *testing.T) {
 				t.Errorf("after %d was removed, %d is found as %v", gone, i, found)
 			}
 		}
+	}
+}
+
+func TestAnEntryTakesAllOfARecordButWhatNeverChanges(t *testing.T) {
+	r := onlyonce.Record{
+		ID: onlyonce.ID{Key: "another"}, State: onlyonce.StateFailed, Fingerprint: []byte{1}, Owner: "o", Attempt: 2, Fence: 3,
+		Result: onlyonce.Result{Status: 201}, Error: "e", Final: true, Corrupt: true, Steps: map[string][]byte{"s": {1}},
+		CreatedAt: time.Unix(1, 0), SettledAt: time.Unix(2, 0), LeaseLeft: 4, KeepLeft: 5,
+	}
+	for v, i := reflect.ValueOf(r), 0; i < v.NumField(); i++ {
+		if v.Field(i).IsZero() {
+			t.Fatalf("the test sets no %s", v.Type().Field(i).Name)
+		}
+	}
+	e := entry{record: onlyonce.Record{ID: onlyonce.ID{Key: "k"}, CreatedAt: time.Unix(9, 0)}}
+	e.replace(r)
+	r.ID, r.CreatedAt = onlyonce.ID{Key: "k"}, time.Unix(9, 0)
+	if !reflect.DeepEqual(e.record, r) {
+		t.Errorf("the record is %+v, want %+v", e.record, r)
 	}
 }
