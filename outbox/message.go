@@ -92,7 +92,7 @@ func (m Message) check() error {
 	size := 0
 	for name, value := range m.Headers {
 		if len(name) > maxName {
-			return fmt.Errorf("outbox: append: the Message's header %q has a name of %d bytes: use at most %d", name, len(name), maxName)
+			return fmt.Errorf("the Message's header %q has a name of %d bytes: use at most %d", name, len(name), maxName)
 		}
 		if !token(name) || !plain(value) {
 			return fmt.Errorf("the Message's header %q has characters that no broker takes: use letters, digits and hyphens, and one line of text", name)
