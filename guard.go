@@ -183,10 +183,17 @@ func claimError(ctx context.Context, err error) error {
 		return own.err
 	case ctx.Err() != nil:
 		return fmt.Errorf("onlyonce: claim: %w", context.Cause(ctx))
-	case errors.Is(err, ErrUnknown), errors.Is(err, ErrUnavailable):
-		return fmt.Errorf("onlyonce: claim: %w", err)
 	}
-	return fmt.Errorf("onlyonce: claim: %w: %w", ErrUnavailable, err)
+	return storeError("claim", err)
+}
+
+// storeError returns an error of the store as ErrUnavailable, unless it is
+// ErrUnknown.
+func storeError(operation string, err error) error {
+	if errors.Is(err, ErrUnknown) || errors.Is(err, ErrUnavailable) {
+		return fmt.Errorf("onlyonce: %s: %w", operation, err)
+	}
+	return fmt.Errorf("onlyonce: %s: %w: %w", operation, ErrUnavailable, err)
 }
 
 // reconcile takes the command whose outcome a's record leaves open and asks

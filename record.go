@@ -56,7 +56,7 @@ type Settlement struct {
 }
 
 // storable reports whether every store can keep the status: it has 32 bits.
-func storable(status int) bool { return int(int32(status)) == status } // that is the question
+func storable(status int) bool { return int(int32(status)) == status }
 
 // Check returns an error unless the settlement's state is one in which an
 // attempt can end: completed, failed, unknown, or empty, which releases the

@@ -61,22 +61,27 @@ func (g *TxGuard[TX]) Transact(ctx context.Context, fn func(context.Context, TX)
 		SkipFingerprint: true, // nobody asks for it again
 		Lease:           g.cfg.Lease,
 	}
-	turn, stop := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
-	defer stop()
 	var failed error
-	_, err := g.store.RunTx(turn, c, func(ctx context.Context, tx TX, _ Record) (Settlement, error) {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
-		defer cancel()
+	_, err := g.runTx(ctx, c, func(ctx context.Context, tx TX, _ Record) (Settlement, error) {
 		failed = fn(ctx, tx)
 		return Settlement{}, failed
 	})
-	switch {
-	case err == nil, failed != nil:
+	if err == nil || failed != nil {
 		return failed
-	case errors.Is(err, ErrUnknown), errors.Is(err, ErrUnavailable):
-		return fmt.Errorf("onlyonce: transact: %w", err)
 	}
-	return fmt.Errorf("onlyonce: transact: %w: %w", ErrUnavailable, err)
+	return storeError("transact", err)
+}
+
+// runTx calls the store's RunTx, detached from its caller: the wait for fn's turn
+// and each run of fn may take one lease.
+func (g *TxGuard[TX]) runTx(ctx context.Context, c Claim, fn func(context.Context, TX, Record) (Settlement, error)) (Record, error) {
+	turn, stop := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
+	defer stop()
+	return g.store.RunTx(turn, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
+		defer cancel()
+		return fn(ctx, tx, r)
+	})
 }
 
 // A txRun is the run of one caller's function in a transaction.
@@ -109,12 +114,8 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, err
 			t.guard.observe(ctx, inner, OutcomeFailed, errors.New("onlyonce: panic in a transaction, which was rolled back"))
 		}
 	}()
-	turn, stop := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
-	defer stop()
-	rec, err := t.guard.store.RunTx(turn, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
+	rec, err := t.guard.runTx(ctx, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
 		ran, ended = true, false
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Lease)
-		defer cancel()
 		inner.begins(ctx, r)
 		s, err := t.fn(&running{Context: ctx, attempt: inner}, tx)
 		if wrong := s.Check(); wrong != nil {
