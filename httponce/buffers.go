@@ -23,9 +23,9 @@ type callBuffers struct {
 // largestKept is the longest buffer that is kept for the next request.
 const largestKept = 64 << 10
 
-var scratches = sync.Pool{New: func() any { return new(callBuffers) }}
+var buffersPool = sync.Pool{New: func() any { return new(callBuffers) }}
 
-func takeScratch() *callBuffers { return scratches.Get().(*callBuffers) }
+func takeBuffers() *callBuffers { return buffersPool.Get().(*callBuffers) }
 
 func (s *callBuffers) giveBack() {
 	s.drop()
@@ -35,7 +35,7 @@ func (s *callBuffers) giveBack() {
 	s.call = call{}
 	s.incoming.forget()
 	s.outgoing.forget()
-	scratches.Put(s)
+	buffersPool.Put(s)
 }
 
 // drop gives up the text, and the memory of a long one.

@@ -32,7 +32,7 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 		none, _ = onlyonce.FingerprintJSON([]byte("{}"), fields...) // what is wrong with a field is wrong with every document
 	}
 	return func(r *http.Request, body []byte) []byte {
-		s := takeScratch()
+		s := takeBuffers()
 		defer s.giveBack()
 		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil && !bytes.Equal(sum, none) && !hasTwoReadings(body, ways) {
 			s.begin(r, "canonical JSON")

@@ -14,12 +14,12 @@ import (
 
 // A middleware stands before a handler.
 type middleware struct {
-	guard *onlyonce.Guard
-	cfg   Config
-	keys  keyReader
-	quota *quota
-	way   runner
-	dates dates
+	guard  *onlyonce.Guard
+	cfg    Config
+	keys   keyReader
+	quota  *quota
+	runner runner
+	dates  dates
 }
 
 // A runner runs a middleware's handler.
@@ -30,12 +30,12 @@ type runner interface {
 	serveKeyed(l *middleware, c *call)
 }
 
-func newLayer(g *onlyonce.Guard, cfg Config, way runner) *middleware {
+func newMiddleware(g *onlyonce.Guard, cfg Config, r runner) *middleware {
 	u := cfg.Usage
 	if u == nil {
 		u = usageOf(g)
 	}
-	return &middleware{guard: g, cfg: cfg, keys: newKeyReader(cfg.KeyFormat), quota: newQuota(u, cfg), way: way}
+	return &middleware{guard: g, cfg: cfg, keys: newKeyReader(cfg.KeyFormat), quota: newQuota(u, cfg), runner: r}
 }
 
 // A call is a request that is protected.
@@ -61,7 +61,7 @@ func (c *call) again(ctx context.Context, b *body) *http.Request {
 
 func (l *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !slices.Contains(l.cfg.Methods, r.Method) {
-		l.way.serveUnkeyed(l, w, r)
+		l.runner.serveUnkeyed(l, w, r)
 		return
 	}
 	values, given := r.Header[l.cfg.Header]
@@ -71,7 +71,7 @@ func (l *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			l.refuseUnread(w, r, "", keyMissing)
 			return
 		}
-		l.way.serveUnkeyed(l, w, r)
+		l.runner.serveUnkeyed(l, w, r)
 		return
 	}
 	key := ""
@@ -101,10 +101,10 @@ func (l *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 	}
 	id := onlyonce.ID{Tenant: tenant, Operation: shortenPart(l.operation(r)), Key: key}
 	if l.isInside(r, id) {
-		l.way.serveUnkeyed(l, w, r)
+		l.runner.serveUnkeyed(l, w, r)
 		return
 	}
-	s := takeScratch()
+	s := takeBuffers()
 	defer s.giveBack()
 	c := &s.call
 	*c = call{w: w, r: r, scratch: s, request: onlyonce.Request{ID: id, SkipFingerprint: l.cfg.comparesNothing(), Wait: l.wait(r)}}
@@ -129,7 +129,7 @@ func (l *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 			defer b.Close()
 			again := c.again(r.Context(), b)
 			again.ContentLength = int64(len(s.body))
-			l.way.serveUnkeyed(l, w, again)
+			l.runner.serveUnkeyed(l, w, again)
 			return
 		}
 	}
@@ -141,7 +141,7 @@ func (l *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 		}
 		c.request.Fingerprint = l.cfg.keyed(l.cfg.withHeaders(fingerprint, c.r))
 	}
-	l.way.serveKeyed(l, c)
+	l.runner.serveKeyed(l, c)
 }
 
 // fingerprint returns what must be the same in a repeat of a request whose body

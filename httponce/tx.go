@@ -32,7 +32,7 @@ func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(http.ResponseWriter, *http.R
 	if cfg.RunUnprotected {
 		panic("httponce: WrapTx: Config.RunUnprotected can't be kept: without the store there is no transaction: leave it false")
 	}
-	return newLayer(g.Guard, cfg.withDefaults("WrapTx"), &txRunner[TX]{guard: g, handler: h})
+	return newMiddleware(g.Guard, cfg.withDefaults("WrapTx"), &txRunner[TX]{guard: g, handler: h})
 }
 
 // txRunner runs a handler in a transaction that records its response.
@@ -60,7 +60,7 @@ func (t *txRunner[TX]) serveKeyed(l *middleware, c *call) {
 }
 
 func (t *txRunner[TX]) serveUnkeyed(l *middleware, w http.ResponseWriter, r *http.Request) {
-	s := takeScratch()
+	s := takeBuffers()
 	defer s.giveBack()
 	c := &s.call
 	*c = call{w: w, r: r, scratch: s}

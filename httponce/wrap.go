@@ -28,7 +28,7 @@ func Wrap(g *onlyonce.Guard, h http.Handler, cfg Config) http.Handler {
 		panic("httponce: Wrap: the Guard or the handler is nil")
 	}
 	checkNotTimeout(h)
-	return newLayer(g, cfg.withDefaults("Wrap"), &handlerRunner{guard: g, handler: h})
+	return newMiddleware(g, cfg.withDefaults("Wrap"), &handlerRunner{guard: g, handler: h})
 }
 
 // handlerRunner runs an http.Handler and then records its response.
