@@ -11,7 +11,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // commitLookupTimeout bounds how long the store tries to find out whether a
@@ -30,9 +30,9 @@ func (r *run) resolveCommit(cause error) (settled int64, err error) {
 		switch {
 		case err == nil:
 			return settled, nil
-		case errors.Is(err, sqlrow.ErrNotCommitted):
+		case errors.Is(err, transact.ErrNotCommitted):
 			return 0, fmt.Errorf("%w: %w", err, cause)
-		case errors.Is(err, sqlrow.ErrMovedOn):
+		case errors.Is(err, transact.ErrMovedOn):
 			return 0, fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, err, cause)
 		}
 		select {
@@ -52,10 +52,10 @@ func (r *run) findCommit(ctx context.Context) (settled int64, err error) {
 			return err
 		}
 		defer tx.end(context.WithoutCancel(ctx))
-		if _, err := conn.Exec(ctx, pgschema.Text["ended"], sqlrow.TokenLock(r.doubt.Token)); err != nil {
+		if _, err := conn.Exec(ctx, pgschema.Text["ended"], transact.TokenLock(r.doubt.Token)); err != nil {
 			return err
 		}
-		var now sqlrow.Trace
+		var now transact.Trace
 		if err := conn.QueryRow(ctx, pgschema.Text["trace"], r.key.hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor); err != nil {
 			return err
 		}

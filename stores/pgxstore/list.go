@@ -11,7 +11,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 const pageSize = 200
@@ -37,7 +37,7 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 	return func(yield func(onlyonce.Record, error) bool) {
 		created, hash, left := int64(math.MaxInt64), [32]byte(bytes.Repeat([]byte{0xff}, 32)), f.Limit
 		if at := f.After; !at.CreatedAt.IsZero() {
-			created, hash = sqlrow.Place(at.CreatedAt), at.ID.Hash()
+			created, hash = record.Place(at.CreatedAt), at.ID.Hash()
 		}
 		for {
 			page, err := s.page(ctx, f, created, hash)

@@ -11,7 +11,8 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // A writer does what the store does to records: together with others, or in a
@@ -90,8 +91,8 @@ func create(ctx context.Context, on writer, k *key, c *onlyonce.Claim) (r onlyon
 	if err := on.write(ctx, s); err != nil || !s.wrote {
 		return r, false, err
 	}
-	r = sqlrow.Next(c, nil, s.fence, s.fence)
-	if time.Since(began) < sqlrow.Slow {
+	r = record.Next(c, nil, s.fence, s.fence)
+	if time.Since(began) < record.Slow {
 		return r, true, nil
 	}
 	given, err = aboveFloor(ctx, on, k, &r)
@@ -110,23 +111,23 @@ func aboveFloor(ctx context.Context, on writer, k *key, r *onlyonce.Record) (kno
 func claimArgs(k *key, c *onlyonce.Claim) []any {
 	return []any{
 		k.hash[:], pgschema.Escape(k.id.Tenant), pgschema.Escape(k.id.Operation), pgschema.Escape(k.id.Key),
-		c.Fingerprint, []byte(c.Owner), sqlrow.LapsedKeep(c), c.Lease.Microseconds(),
+		c.Fingerprint, []byte(c.Owner), record.LapsedKeep(c), c.Lease.Microseconds(),
 	}
 }
 
 // take gives the claim a record that is there.
 func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored) (r onlyonce.Record, given bool, err error) {
-	r = sqlrow.Next(c, was, 0, 0)
-	steps, err := sqlrow.EncodeSteps(r.Steps)
+	r = record.Next(c, was, 0, 0)
+	steps, err := record.EncodeSteps(r.Steps)
 	if err != nil {
 		return r, false, err
 	}
 	s := &statement{name: "take", key: k, into: []any{&r.Fence}, args: []any{
-		was.Expired, c.Lease.Microseconds(), sqlrow.LapsedKeep(c), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, pgschema.Optional(r.Error),
+		was.Expired, c.Lease.Microseconds(), record.LapsedKeep(c), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, pgschema.Optional(r.Error),
 		k.hash[:], []byte(was.Owner), was.Fence, was.As, was.StepsAs,
 	}}
 	err = on.write(ctx, s)
-	return sqlrow.Next(c, was, r.Fence, r.Fence), err == nil && s.wrote, err
+	return record.Next(c, was, r.Fence, r.Fence), err == nil && s.wrote, err
 }
 
 // renew makes the hold's lease end a full lease from now, and adds steps.
@@ -138,7 +139,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		if err := on.write(ctx, s); err != nil || s.wrote {
 			return err
 		}
-		return sqlrow.Lost(s.repeated)
+		return transact.Lost(s.repeated)
 	}
 	repeated := false
 	for range retries(ctx) {
@@ -147,7 +148,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 			return err
 		}
 		if !holds(found, h) || found.State != onlyonce.StateProcessing {
-			return sqlrow.Lost(repeated)
+			return transact.Lost(repeated)
 		}
 		if found.Damage != nil {
 			return found.Damage // the steps that are there would be lost
@@ -155,7 +156,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		all := make(map[string][]byte, len(found.Steps)+len(steps))
 		maps.Copy(all, found.Steps)
 		maps.Copy(all, steps)
-		after, err := sqlrow.EncodeSteps(all)
+		after, err := record.EncodeSteps(all)
 		if err != nil {
 			return err
 		}
@@ -189,7 +190,7 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 	if found != nil && found.SettledBy(h) && (s.repeated || !found.Expired) {
 		return nil // it was settled before, by what was sent first if this was sent again
 	}
-	return sqlrow.Lost(s.repeated)
+	return transact.Lost(s.repeated)
 }
 
 // owned are the arguments that name a hold.
@@ -199,7 +200,7 @@ func owned(k *key, h *onlyonce.Hold) []any { return []any{k.hash[:], []byte(h.Ow
 func values(st *onlyonce.Settlement) []any {
 	return []any{
 		string(st.State), int32(st.Result.Status), st.Final, pgschema.Optional(st.Result.Ref), pgschema.Optional(st.Error),
-		pgschema.Header(st.Result.Header), st.Result.Body, sqlrow.Keep(st),
+		pgschema.Header(st.Result.Header), st.Result.Body, record.Keep(st),
 	}
 }
 
@@ -218,7 +219,7 @@ func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *on
 		case found.State == onlyonce.StateProcessing && found.LeaseLeft > 0:
 			return onlyonce.ErrInFlight
 		}
-		seen := []any{k.hash[:], []byte(found.Owner), fence, found.As, []byte(sqlrow.NewOwner())}
+		seen := []any{k.hash[:], []byte(found.Owner), fence, found.As, []byte(record.NewOwner())}
 		s := &statement{name: "resolve", key: &k, args: append(values(st), seen...)}
 		if st.State == "" {
 			s = &statement{name: "remove", key: &k, args: seen}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A key is an ID with its hash.
@@ -29,7 +29,7 @@ func (k *key) channel() string { return hex.EncodeToString(k.hash[:channelSize/2
 
 // A row receives the columns of the statements that look records up.
 type row struct {
-	sqlrow.Row
+	record.Row
 	owner             []byte
 	settled, expires  pgtype.Int8
 	ref, text, header pgtype.Text
@@ -45,7 +45,7 @@ func (r *row) into(more ...any) []any {
 }
 
 // A stored record is a row as it was read.
-type stored = sqlrow.Stored
+type stored = record.Stored
 
 func (r *row) stored() *stored {
 	r.Owner, r.SettledAt, r.ExpiresAt = string(r.owner), r.settled.Int64, r.expires.Int64

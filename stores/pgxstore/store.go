@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A Config controls how a Store is opened. The zero Config is usable.
@@ -26,7 +26,7 @@ type Store struct {
 	writeConns [2]storeConn
 	reads      queue[*lookupJob]
 	readConns  [2]storeConn
-	hints      sqlrow.Hints
+	hints      record.Hints
 	listener   *listener
 	outbox     *Outbox
 }

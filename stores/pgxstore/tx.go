@@ -10,7 +10,8 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // A txFunc is a caller's function; SettleTx gives it no record that counts.
@@ -35,7 +36,7 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 			return found.Record, nil
 		}
 	}
-	r := &run{store: s, key: k, claim: &c, fn: sqlrow.Checked("pgxstore: run in a transaction", fn)}
+	r := &run{store: s, key: k, claim: &c, fn: transact.Checked("pgxstore: run in a transaction", fn)}
 	defer r.keepFence(ctx)
 	rec, err := r.retry(ctx)
 	if err == nil {
@@ -63,7 +64,7 @@ func (r *run) keepFence(ctx context.Context) {
 			}
 			return err
 		})
-		if err == nil || code(err) != "" && !comesBack(err) || !sqlrow.Pause(ctx, keepPause) {
+		if err == nil || code(err) != "" && !comesBack(err) || !transact.Pause(ctx, keepPause) {
 			return
 		}
 	}
@@ -83,7 +84,7 @@ const (
 // another attempt takes over meanwhile, the settlement fails, and fn's rows are
 // rolled back.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error)) error {
-	r := &run{store: s, key: keyOf(h.ID), hold: &h, fn: sqlrow.Checked("pgxstore: settle in a transaction",
+	r := &run{store: s, key: keyOf(h.ID), hold: &h, fn: transact.Checked("pgxstore: settle in a transaction",
 		func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 			return fn(ctx, tx)
 		})}
@@ -100,7 +101,7 @@ type run struct {
 	fn    txFunc
 
 	mark   *int64          // of the transaction
-	doubt  sqlrow.Commit   // by which its commit is found
+	doubt  transact.Commit // by which its commit is found
 	before *stored         // the row that was there, or nil
 	given  int64           // the highest fence that the function has got by RunTx
 	record onlyonce.Record // as claimed, then as settled
@@ -120,9 +121,9 @@ type ownError struct{ error }
 func (r *run) retry(ctx context.Context) (onlyonce.Record, error) {
 	for n := 1; ; n++ {
 		began := time.Now()
-		err := r.once(ctx, n == sqlrow.MaxRuns)
-		if n < sqlrow.MaxRuns && (isRetryable(err) || errors.Is(err, errClaimed) || errors.Is(err, errChanged)) {
-			if sqlrow.Pause(ctx, sqlrow.AfterRun(n, time.Since(began))) {
+		err := r.once(ctx, n == transact.MaxRuns)
+		if n < transact.MaxRuns && (isRetryable(err) || errors.Is(err, errClaimed) || errors.Is(err, errChanged)) {
+			if transact.Pause(ctx, transact.AfterRun(n, time.Since(began))) {
 				continue
 			}
 			err = errors.Join(ctx.Err(), err)
@@ -177,15 +178,15 @@ func (r *run) begin(ctx context.Context, tx *tx) (runs bool, err error) {
 		request, command, uncompared := r.locks()
 		b.Queue(pgschema.Text["lock"], request, command, uncompared)
 	}
-	r.doubt = sqlrow.Commit{Token: sqlrow.NewToken()}
-	b.Queue(opening, r.key.hash[:], sqlrow.TokenLock(r.doubt.Token))
+	r.doubt = transact.Commit{Token: transact.NewToken()}
+	b.Queue(opening, r.key.hash[:], transact.TokenLock(r.doubt.Token))
 	results := tx.conn.SendBatch(ctx, &b)
 	tx.Tx = results.Tx()
 	defer func() { err = errors.Join(err, results.Close()) }()
 	if _, err := results.Exec(); err != nil {
 		return false, err
 	}
-	got := sqlrow.LockMine
+	got := transact.LockMine
 	if r.hold == nil {
 		if err := results.QueryRow().Scan(&got); err != nil {
 			return false, err
@@ -216,7 +217,7 @@ func (r *run) begin(ctx context.Context, tx *tx) (runs bool, err error) {
 
 // locks are those of what is asked for.
 func (r *run) locks() (request, command, uncompared int64) {
-	locks := sqlrow.LocksOf(r.key.hash, r.claim.Fingerprint)
+	locks := transact.LocksOf(r.key.hash, r.claim.Fingerprint)
 	return pgschema.LockNames(&locks)
 }
 
@@ -227,10 +228,10 @@ func (r *run) begun(got string, now, floor int64) bool {
 		r.record = b.Record
 		return false
 	}
-	if got != sqlrow.LockMine {
+	if got != transact.LockMine {
 		r.record = onlyonce.Record{ID: r.key.id, State: onlyonce.StateProcessing, Attempt: 1, CreatedAt: time.UnixMicro(now).UTC(), LeaseLeft: txRetryAfter}
-		if got == sqlrow.LockOther {
-			r.record.Fingerprint = sqlrow.Another
+		if got == transact.LockOther {
+			r.record.Fingerprint = transact.Another
 		}
 		if b != nil && !b.Expired {
 			r.record.Fingerprint, r.record.Attempt, r.record.CreatedAt = b.Fingerprint, b.Attempt+1, b.CreatedAt
@@ -241,7 +242,7 @@ func (r *run) begun(got string, now, floor int64) bool {
 	if b != nil {
 		fence = max(fence, b.Fence+1)
 	}
-	r.record = sqlrow.Next(c, b, fence, fence)
+	r.record = record.Next(c, b, fence, fence)
 	return true
 }
 
@@ -269,7 +270,7 @@ func (r *run) beginAlone(ctx context.Context, tx *tx) error {
 	return bounded(ctx, func(ctx context.Context) error {
 		var b pgx.Batch
 		b.Queue(beginRead)
-		b.Queue(pgschema.Text["ended"], sqlrow.TokenLock(r.doubt.Token))
+		b.Queue(pgschema.Text["ended"], transact.TokenLock(r.doubt.Token))
 		return tx.conn.SendBatch(ctx, &b).Close()
 	})
 }
@@ -356,7 +357,7 @@ func (r *run) statement(st *onlyonce.Settlement) (*statement, error) {
 		return s, nil
 	}
 	rec := &r.record
-	steps, err := sqlrow.EncodeSteps(rec.Steps)
+	steps, err := record.EncodeSteps(rec.Steps)
 	if err != nil {
 		return nil, err
 	}
@@ -364,7 +365,7 @@ func (r *run) statement(st *onlyonce.Settlement) (*statement, error) {
 	fingerprint := rec.Fingerprint
 	if st.State == "" { // the row remembers the fence that was given
 		list = values(&onlyonce.Settlement{Keep: time.Hour})
-		list[0] = sqlrow.StateReleased
+		list[0] = record.StateReleased
 		fingerprint, steps = nil, nil
 	}
 	id := r.key.id

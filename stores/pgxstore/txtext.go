@@ -2,7 +2,7 @@ package pgxstore
 
 import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // The statements that a transaction ends with are sent together with its COMMIT,
@@ -46,7 +46,7 @@ func sameOrFail(mark string) string {
 // record, the owner is NULL.
 const opening = `
 SELECT coalesce(r.created_at, 0), coalesce(tenant, ''), coalesce(operation, ''), coalesce(idem_key, ''), fingerprint, coalesce(state, ''), owner,
-       coalesce(attempt, 0), coalesce(fence, 0), coalesce(lease_until, 0), settled_at, ` + sqlrow.Expires + `, coalesce(status_code, 0), coalesce(final, false),
+       coalesce(attempt, 0), coalesce(fence, 0), coalesce(lease_until, 0), settled_at, ` + record.Expires + `, coalesce(status_code, 0), coalesce(final, false),
        result_ref, error, response_header, steps, response_body, onlyonce_now(), f.floor, (extract(epoch FROM now()) * 1000000)::bigint,
        commit_token, pg_advisory_xact_lock($2::bigint) IS NULL
 FROM onlyonce_fence f LEFT JOIN onlyonce_records r ON r.id = $1`

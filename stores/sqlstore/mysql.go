@@ -14,7 +14,8 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 //go:embed mysql.sql
@@ -27,11 +28,11 @@ const (
 	mysqlNow   = "(" + mysqlBegan + " + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))"
 )
 
-var mysqlText = sqlrow.Blocks(mysqlWhole(mysqlFile + "\n" + mysqlOutboxFile))
+var mysqlText = record.Blocks(mysqlWhole(mysqlFile + "\n" + mysqlOutboxFile))
 
 // mysqlWhole replaces what stands in braces.
 func mysqlWhole(file string) string {
-	return strings.NewReplacer("{now}", mysqlNow, "{began}", mysqlBegan).Replace(sqlrow.Expiry("{now}").Replace(file))
+	return strings.NewReplacer("{now}", mysqlNow, "{began}", mysqlBegan).Replace(record.Expiry("{now}").Replace(file))
 }
 
 // mysql is the dialect of MySQL and MariaDB.
@@ -49,14 +50,14 @@ func (*mysql) engine() string { return engineMySQL }
 func (*mysql) statements() map[string]string { return mysqlText }
 
 func (*mysql) decode(values []driver.Value) stored {
-	row := sqlrow.Read(values)
+	row := record.Read(values)
 	return row.Record()
 }
 
 func (*mysql) encodeText(s string) any { return []byte(s) }
 
 func (*mysql) list(f onlyonce.Filter, before position) (string, []any) {
-	text, values := sqlrow.List(mysqlText["list"], f, anonymous, 0)
+	text, values := record.List(mysqlText["list"], f, anonymous, 0)
 	args := []any{before.createdAt, before.createdAt, before.hash[:]}
 	for _, v := range values {
 		args = append(args, []byte(v))
@@ -140,16 +141,16 @@ func (m *mysql) give(l serverSession, name string, args []any) (fence int64, giv
 // begin makes the session go on without autocommit: when the server rolls the
 // transaction back, as it does with one of a deadlock's, what the function
 // writes after that is in a transaction too, and not there for good.
-func (m *mysql) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks, token []byte) (*sql.Tx, string, error) {
+func (m *mysql) begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks, token []byte) (*sql.Tx, string, error) {
 	if _, err := conn.ExecContext(ctx, "SET autocommit = 0, @onlyonce = GET_LOCK('"+tokenLock(token)+"', 0)"); err != nil {
 		return nil, "", err
 	}
-	got := sqlrow.LockMine
+	got := transact.LockMine
 	if locks != nil {
 		if err := conn.QueryRowContext(ctx, m.take(locks)).Scan(&got); err != nil {
 			return nil, "", err
 		}
-		if got != sqlrow.LockMine {
+		if got != transact.LockMine {
 			tx, err := conn.BeginTx(ctx, nil)
 			return tx, got, err
 		}
@@ -165,18 +166,18 @@ func (m *mysql) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks, 
 }
 
 // take is the statement that takes the locks: a session may take one twice.
-func (m *mysql) take(l *sqlrow.Locks) string {
+func (m *mysql) take(l *transact.Locks) string {
 	uncompared := "coalesce(GET_LOCK('" + m.lockName(l.Uncompared) + "', 0), 0) = 0"
 	if l.Request == l.Uncompared {
 		uncompared = "true"
 	}
-	return "SELECT CASE WHEN coalesce(GET_LOCK('" + m.lockName(l.Request) + "', 0), 0) = 0 THEN '" + sqlrow.LockBusy + "'" +
-		" WHEN GET_LOCK('" + m.lockName(l.Command) + "', 0) THEN '" + sqlrow.LockMine + "'" +
-		" WHEN " + uncompared + " THEN '" + sqlrow.LockBusy + "' ELSE '" + sqlrow.LockOther + "' END"
+	return "SELECT CASE WHEN coalesce(GET_LOCK('" + m.lockName(l.Request) + "', 0), 0) = 0 THEN '" + transact.LockBusy + "'" +
+		" WHEN GET_LOCK('" + m.lockName(l.Command) + "', 0) THEN '" + transact.LockMine + "'" +
+		" WHEN " + uncompared + " THEN '" + transact.LockBusy + "' ELSE '" + transact.LockOther + "' END"
 }
 
 // end discards a connection that it can't make as it was.
-func (m *mysql) end(conn *sql.Conn, locks *sqlrow.Locks, token []byte) {
+func (m *mysql) end(conn *sql.Conn, locks *transact.Locks, token []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), reconnect)
 	defer cancel()
 	undo := "SET autocommit = 1, @onlyonce = RELEASE_LOCK('" + tokenLock(token) + "')"
@@ -202,7 +203,7 @@ func tokenLock(token []byte) string { return "onlyonce:" + hex.EncodeToString(to
 
 func (m *mysql) look(l serverSession, k *key, _ []byte) (seen rowSnapshot, err error) {
 	err = l.query("look", func(v []driver.Value) error {
-		row, more := v[:len(v)-2], sqlrow.Reader{Values: v[len(v)-3:]}
+		row, more := v[:len(v)-2], record.Reader{Values: v[len(v)-3:]}
 		seen.now, seen.floor, seen.token = more.Int("now"), more.Int("floor"), more.Bytes("commit_token")
 		if row[0] != nil {
 			r := m.decode(row)
@@ -233,7 +234,7 @@ func (m *mysql) record(l serverSession, seen *rowSnapshot, r *onlyonce.Record, v
 			return false, err
 		}
 	}
-	steps, err := sqlrow.EncodeSteps(r.Steps)
+	steps, err := record.EncodeSteps(r.Steps)
 	if err != nil {
 		return false, err
 	}
@@ -290,7 +291,7 @@ func (m *mysql) lapse(l serverSession, limit int) (int, error) {
 	}
 	var ids []any
 	err = l.query("lapsed", func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		ids = append(ids, r.Bytes("id"))
 		return r.Err
 	}, now, int64(min(limit, mysqlPurgeBatch)))
@@ -310,7 +311,7 @@ func (m *mysql) purge(l serverSession, limit int) (rows, records int, err error)
 	var due []any
 	highest := int64(0)
 	err = l.query("due", func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		due = append(due, r.Bytes("id"))
 		highest = max(highest, r.Int("fence"))
 		return r.Err
@@ -352,7 +353,7 @@ func (m *mysql) free(l serverSession, upTo int64, ids []any) (map[bool][]any, er
 		return nil, err
 	}
 	return free, scan(rows, func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		id, released := r.Bytes("id"), r.Text("state") == stateReleased
 		free[released] = append(free[released], id)
 		return r.Err

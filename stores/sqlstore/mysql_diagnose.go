@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // The oldest versions whose statements are the ones used.
@@ -70,7 +70,7 @@ func (m *mysql) probe(l serverSession) error {
 func (m *mysql) diagnose(l serverSession) (found []onlyonce.Finding, err error) {
 	add := func(name, problem, mend string) { found = append(found, newFinding(name, problem, mend)) }
 	err = l.query("settings", func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		_, ticks, version, mode := r.Int("sleep"), r.Int("ticks") != 0, r.Text("version"), r.Text("sql_mode")
 		flush, binlog, sync, readOnly := r.Int("flush"), r.Int("log_bin") != 0, r.Int("sync_binlog"), r.Int("read_only") != 0
 		m.binlog = binlog
@@ -99,7 +99,7 @@ func (m *mysql) diagnose(l serverSession) (found []onlyonce.Finding, err error) 
 		return nil, err
 	}
 	err = l.query("galera", func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		if _, on := r.Text("name"), r.Text("value"); on == "ON" {
 			add(riskGalera, "wsrep_on is ON: in a cluster with several writers, two nodes can give one command", "let all writers use one node, and accept the risk")
 		}

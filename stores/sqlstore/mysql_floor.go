@@ -5,7 +5,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A mysqlFloor is the highest fence of all deleted records, read a moment ago: a
@@ -23,7 +23,7 @@ type floorRead struct {
 
 const (
 	floorFresh  = 100 * time.Millisecond
-	floorSpread = floorFresh + sqlrow.Spread // until every claim has a floor that was raised, or looks again
+	floorSpread = floorFresh + record.Spread // until every claim has a floor that was raised, or looks again
 )
 
 // read returns a floor that is fresh. Before it gets old, one caller reads it anew

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // InnoDB makes a commit visible, and releases its locks, before it has flushed
@@ -17,7 +17,7 @@ import (
 // away: the log is flushed in order, so that what was read before is flushed too.
 // Concurrent callers share one commit.
 type mysqlFlush struct {
-	known sqlrow.Hints // settled records that are known to be on disk
+	known record.Hints // settled records that are known to be on disk
 
 	turn sync.Mutex // one round commits at a time
 	mu   sync.Mutex

@@ -10,13 +10,13 @@ import (
 	"sync"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 //go:embed mysql_group.sql
 var mysqlGroupFile string
 
-var mysqlGroupText = sqlrow.Blocks(mysqlWhole(mysqlGroupFile))
+var mysqlGroupText = record.Blocks(mysqlWhole(mysqlGroupFile))
 
 // A mysqlGroup has a connection for each kind of group, whose statements are
 // prepared once for each size. A group is to give up rather than wait for the
@@ -110,7 +110,7 @@ func (l *groupConn) statement(ctx context.Context, name, separator string, rows 
 func (g *mysqlGroup) writeClaims(ctx context.Context, s *server, claims []*groupedClaim) error {
 	return g.claims.use(ctx, s, func() error {
 		var now, floor int64
-		if err := g.read(ctx, &g.claims, "clock", ", ", 1, func(r *sqlrow.Reader) { now, floor = r.Int("now"), r.Int("floor") }); err != nil {
+		if err := g.read(ctx, &g.claims, "clock", ", ", 1, func(r *record.Reader) { now, floor = r.Int("now"), r.Int("floor") }); err != nil {
 			return err
 		}
 		fence, size := max(now, floor+1), sizeOf(len(claims))
@@ -119,7 +119,7 @@ func (g *mysqlGroup) writeClaims(ctx context.Context, s *server, claims []*group
 			j := claims[min(i, len(claims)-1)]
 			c := j.claim
 			values = append(values, j.key.hash[:], []byte(c.ID.Tenant), []byte(c.ID.Operation), []byte(c.ID.Key), blob(c.Fingerprint), []byte(c.Owner),
-				fence, fence, sqlrow.LapsedKeep(c), now+c.Lease.Microseconds())
+				fence, fence, record.LapsedKeep(c), now+c.Lease.Microseconds())
 		}
 		if err := g.mysql.checkPacketSize(values); err != nil {
 			return err
@@ -158,7 +158,7 @@ func (g *mysqlGroup) owners(ctx context.Context, lane *groupConn, size int, hash
 	for i := range ids {
 		ids[i] = hash(i)
 	}
-	return g.read(ctx, lane, "owners", ", ", size, func(r *sqlrow.Reader) {
+	return g.read(ctx, lane, "owners", ", ", size, func(r *record.Reader) {
 		is(groupedRow{owner: r.Text("owner"), fence: r.Int("fence"), state: r.Text("state"), expired: r.Int("expired") != 0})
 	}, ids...)
 }
@@ -232,7 +232,7 @@ func (g *mysqlGroup) write(ctx context.Context, lane *groupConn, name, separator
 	return res.RowsAffected()
 }
 
-func (g *mysqlGroup) read(ctx context.Context, lane *groupConn, name, separator string, rows int, row func(*sqlrow.Reader), values ...any) error {
+func (g *mysqlGroup) read(ctx context.Context, lane *groupConn, name, separator string, rows int, row func(*record.Reader), values ...any) error {
 	st, err := lane.statement(ctx, name, separator, rows)
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func (g *mysqlGroup) read(ctx context.Context, lane *groupConn, name, separator 
 		return err
 	}
 	return scan(found, func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		row(&r)
 		return r.Err
 	})

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // An Outbox is the queue of messages in the store's database.
@@ -109,7 +109,7 @@ func (b *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, l
 // try.
 func (b *Outbox) due(ctx context.Context) (due bool, err error) {
 	err = b.engine.outboxRead(ctx).query("outbox due", nil, func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		due = r.Int("due") != 0
 		return r.Err
 	})
@@ -143,11 +143,11 @@ func entries(s session, statement string, values ...any) (list []outbox.Entry, e
 // entry makes a row an entry. What can't be decoded makes it corrupt: an error would
 // keep up all other messages.
 func entry(values []driver.Value) (e outbox.Entry) {
-	r := sqlrow.Reader{Values: values}
+	r := record.Reader{Values: values}
 	e.Seq = r.Int("seq")
 	e.ID, e.Topic, e.Key, e.Tenant = r.Text("id"), r.Text("topic"), r.Text("ordering_key"), r.Text("tenant")
 	headers := r.Text("headers")
-	e.Payload, e.CreatedAt = r.Bytes("payload"), sqlrow.Instant(r.Int("created_at"))
+	e.Payload, e.CreatedAt = r.Bytes("payload"), record.Instant(r.Int("created_at"))
 	e.Attempts, e.Error = int(min(max(r.Int("attempts"), 0), maxAttempts)), r.Text("error")
 	err := r.Err
 	if err == nil {
@@ -240,12 +240,12 @@ func settleAll(s session, owner string, verdicts []outbox.Verdict) (done int64, 
 // Lag returns how many messages wait to be published, and for how long.
 func (b *Outbox) Lag(ctx context.Context) (lag outbox.Lag, err error) {
 	err = b.engine.outboxRead(ctx).query("outbox lag", nil, func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		lag.Waiting, lag.Parked = int(r.Int("waiting")), int(r.Int("parked"))
 		now, waiting, held := r.Int("now"), r.Int("waiting since"), r.Int("held since")
 		for _, since := range []int64{waiting, held} {
 			if since != 0 {
-				lag.Oldest = max(lag.Oldest, sqlrow.Between(since, now))
+				lag.Oldest = max(lag.Oldest, record.Between(since, now))
 			}
 		}
 		return r.Err

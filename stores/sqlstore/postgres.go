@@ -10,10 +10,11 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-const stateReleased = sqlrow.StateReleased
+const stateReleased = record.StateReleased
 
 // kept is how many microseconds the row of a released command stays.
 const kept = int64(time.Hour / time.Microsecond)
@@ -25,7 +26,7 @@ func (postgres) engine() string { return enginePostgres }
 
 func (postgres) statements() map[string]string { return pgschema.Text }
 
-func (postgres) decode(values []driver.Value) stored { return pgschema.Record(sqlrow.Read(values)) }
+func (postgres) decode(values []driver.Value) stored { return pgschema.Record(record.Read(values)) }
 
 func (postgres) encodeText(s string) any { return pgschema.Escape(s) }
 
@@ -63,17 +64,17 @@ func (postgres) give(l serverSession, name string, args []any) (fence int64, giv
 		name += " in"
 	}
 	err = l.query(name, func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		fence, given = r.Int("fence"), true
 		return r.Err
 	}, args...)
 	return fence, given, err
 }
 
-func (postgres) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks, _ []byte) (*sql.Tx, string, error) {
+func (postgres) begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks, _ []byte) (*sql.Tx, string, error) {
 	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil || locks == nil {
-		return tx, sqlrow.LockMine, err
+		return tx, transact.LockMine, err
 	}
 	request, command, uncompared := pgschema.LockNames(locks)
 	var got string
@@ -85,18 +86,18 @@ func (postgres) begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks, 
 }
 
 // end has nothing to do: the locks went with the transaction.
-func (postgres) end(*sql.Conn, *sqlrow.Locks, []byte) {}
+func (postgres) end(*sql.Conn, *transact.Locks, []byte) {}
 
 func (p postgres) look(l serverSession, k *key, token []byte) (seen rowSnapshot, err error) {
 	err = l.query("look", func(v []driver.Value) error {
-		row, more := v[:len(v)-4], sqlrow.Reader{Values: v[len(v)-5:]}
+		row, more := v[:len(v)-4], record.Reader{Values: v[len(v)-5:]}
 		seen.now, seen.floor, seen.mark, seen.token = more.Int("now"), more.Int("floor"), more.Int("mark"), more.Bytes("commit_token")
 		if row[0] != nil {
 			r := p.decode(row)
 			seen.row = &r
 		}
 		return more.Err
-	}, k.hash[:], sqlrow.TokenLock(token))
+	}, k.hash[:], transact.TokenLock(token))
 	return seen, err
 }
 
@@ -105,12 +106,12 @@ func (postgres) ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, pgschema.Text["ended"], sqlrow.TokenLock(token))
+	_, err = tx.ExecContext(ctx, pgschema.Text["ended"], transact.TokenLock(token))
 	return errors.Join(err, tx.Rollback())
 }
 
 func (p postgres) record(l serverSession, seen *rowSnapshot, r *onlyonce.Record, values []any, token []byte) (bool, error) {
-	steps, err := sqlrow.EncodeSteps(r.Steps)
+	steps, err := record.EncodeSteps(r.Steps)
 	if err != nil {
 		return false, err
 	}
@@ -180,21 +181,21 @@ func (postgres) lapse(l serverSession, limit int) (n int, err error) {
 func (postgres) purge(l serverSession, limit int) (rows, records int, err error) {
 	var highest, now int64
 	err = l.query("due", func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		rows, highest, now = int(r.Int("rows")), r.Int("fence"), r.Int("now")
 		return r.Err
 	}, int64(limit))
 	if err != nil || rows == 0 {
 		return 0, 0, err
 	}
-	upTo, err := l.cover(highest, now, sqlrow.Spread)
+	upTo, err := l.cover(highest, now, record.Spread)
 	if err != nil {
 		return 0, 0, err
 	}
 	var deleted int
 	var floor int64
 	err = l.query("purge", func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		deleted, records, floor = int(r.Int("rows")), int(r.Int("records")), r.Int("floor")
 		return r.Err
 	}, int64(limit), upTo)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // postgresOldest is the oldest version that is maintained and tested for.
@@ -62,7 +62,7 @@ func (s *server) check(ctx context.Context, cfg Config) error {
 func (postgres) diagnose(l serverSession) (found []onlyonce.Finding, err error) {
 	add := func(name, problem, mend string) { found = append(found, newFinding(name, problem, mend)) }
 	err = l.query("settings", func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		number, version, encoding, replica := r.Int("version"), r.Text("version"), r.Text("encoding"), r.Int("replica") != 0
 		fsync, pages, commit, standbys, readOnly := r.Text("fsync"), r.Text("pages"), r.Text("commit"), r.Text("standbys"), r.Text("read only")
 		if number < postgresOldest {

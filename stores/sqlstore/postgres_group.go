@@ -9,7 +9,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A group is to take no plan that was made when the table was empty, and is to
@@ -68,7 +68,7 @@ func (p postgres) writeClaims(ctx context.Context, s *server, claims []*groupedC
 	owned := byOwner(claims, func(j *groupedClaim) string { return j.claim.Owner })
 	given := make(map[*groupedClaim]int64, len(claims))
 	err := p.together(ctx, s, "claims", func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		owner, fence := r.Text("owner"), r.Int("fence")
 		if j := owned[owner]; j != nil {
 			given[j] = fence
@@ -91,7 +91,7 @@ func (p postgres) writeSettles(ctx context.Context, s *server, settles []*groupe
 	owned := byOwner(settles, func(j *groupedSettle) string { return j.hold.Owner })
 	done := make([]*groupedSettle, 0, len(settles))
 	err := p.together(ctx, s, "settles", func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		if j := owned[r.Text("owner")]; j != nil {
 			done = append(done, j)
 		}

@@ -3,15 +3,15 @@ package sqlstore
 import (
 	"database/sql/driver"
 
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A stored record is a row as it was read.
-type stored = sqlrow.Stored
+type stored = record.Stored
 
 // decode reads a row of the lookup and list statements.
 func decode(values []driver.Value) stored {
-	row := sqlrow.Read(values)
+	row := record.Read(values)
 	return row.Record()
 }
 

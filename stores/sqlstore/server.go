@@ -10,7 +10,8 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // A server is a store on a database server. Every step is one statement, which
@@ -21,7 +22,7 @@ type server struct {
 	risks    []string
 	prepared map[string]*sql.Stmt // by name
 	groups   *groups              // nil: nothing goes in groups
-	hints    sqlrow.Hints
+	hints    record.Hints
 	inside   runningTx
 	covered  covered
 }
@@ -50,9 +51,9 @@ type dialect interface {
 	give(l serverSession, name string, args []any) (fence int64, given bool, err error)
 
 	// begin begins a transaction, with the locks unless they are nil; got is
-	// one of sqlrow's outcomes. end gives the locks back.
-	begin(ctx context.Context, conn *sql.Conn, locks *sqlrow.Locks, token []byte) (tx *sql.Tx, got string, err error)
-	end(conn *sql.Conn, locks *sqlrow.Locks, token []byte)
+	// one of the Lock outcomes of transact. end gives the locks back.
+	begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks, token []byte) (tx *sql.Tx, got string, err error)
+	end(conn *sql.Conn, locks *transact.Locks, token []byte)
 
 	// look reads the key's row and the store's clock.
 	look(l serverSession, k *key, token []byte) (rowSnapshot, error)

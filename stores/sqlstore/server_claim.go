@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // find returns the record of k; it is nil if there is none. One that has
@@ -76,7 +77,7 @@ func (l serverSession) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error)
 		began := time.Now()
 		fence, given, err := l.dialect.give(l, "claim", l.claimArgs(k, c))
 		if given {
-			r, sure, err := l.raiseAboveFloor(k, sqlrow.Next(c, nil, fence, fence), time.Since(began))
+			r, sure, err := l.raiseAboveFloor(k, record.Next(c, nil, fence, fence), time.Since(began))
 			if sure || err != nil {
 				return r, err
 			}
@@ -93,7 +94,7 @@ func (l serverSession) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error)
 		case seen == nil:
 			continue
 		case held(seen, onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}): // by a call whose answer was lost, and which may have been slow
-			r, sure, err := l.raiseAboveFloor(k, seen.Record, sqlrow.Slow)
+			r, sure, err := l.raiseAboveFloor(k, seen.Record, record.Slow)
 			if sure || err != nil {
 				return r, err
 			}
@@ -114,7 +115,7 @@ func (l serverSession) claim(k *key, c *onlyonce.Claim) (onlyonce.Record, error)
 func (l serverSession) claimArgs(k *key, c *onlyonce.Claim) []any {
 	return []any{
 		k.hash[:], l.dialect.encodeText(c.ID.Tenant), l.dialect.encodeText(c.ID.Operation), l.dialect.encodeText(c.ID.Key),
-		blob(c.Fingerprint), []byte(c.Owner), sqlrow.LapsedKeep(c), c.Lease.Microseconds(),
+		blob(c.Fingerprint), []byte(c.Owner), record.LapsedKeep(c), c.Lease.Microseconds(),
 	}
 }
 
@@ -122,7 +123,7 @@ func (l serverSession) claimArgs(k *key, c *onlyonce.Claim) []any {
 // deleted records, unless the claim was too quick for a purge to come between. It
 // reports false if the record has changed since.
 func (l serverSession) raiseAboveFloor(k *key, r onlyonce.Record, took time.Duration) (_ onlyonce.Record, sure bool, err error) {
-	if took < sqlrow.Slow {
+	if took < record.Slow {
 		return r, true, nil
 	}
 	if l.tx == nil { // in a transaction, the floor may be that of an old snapshot
@@ -141,7 +142,7 @@ func (l serverSession) raiseAboveFloor(k *key, r onlyonce.Record, took time.Dura
 // number runs a statement that returns one.
 func (l serverSession) number(name string, args ...any) (n int64, err error) {
 	err = l.query(name, func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		n = r.Int(name)
 		return r.Err
 	}, args...)
@@ -150,19 +151,19 @@ func (l serverSession) number(name string, args ...any) (n int64, err error) {
 
 // take gives the claim the record that was seen, unless that has changed.
 func (l serverSession) take(k *key, c *onlyonce.Claim, seen *stored) (onlyonce.Record, bool, error) {
-	r := sqlrow.Next(c, seen, 0, 0)
-	steps, err := sqlrow.EncodeSteps(r.Steps)
+	r := record.Next(c, seen, 0, 0)
+	steps, err := record.EncodeSteps(r.Steps)
 	if err != nil {
 		return onlyonce.Record{}, false, err
 	}
 	fence, given, err := l.dialect.give(l, "take", []any{
-		seen.Expired, c.Lease.Microseconds(), sqlrow.LapsedKeep(c), []byte(c.Owner), int64(r.Attempt), blob(r.Fingerprint), steps, l.text(r.Error),
+		seen.Expired, c.Lease.Microseconds(), record.LapsedKeep(c), []byte(c.Owner), int64(r.Attempt), blob(r.Fingerprint), steps, l.text(r.Error),
 		k.hash[:], []byte(seen.Owner), seen.Fence, seen.As, seen.StepsAs,
 	})
 	if err != nil || !given {
 		return onlyonce.Record{}, false, err
 	}
-	return sqlrow.Next(c, seen, fence, fence), true, nil
+	return record.Next(c, seen, fence, fence), true, nil
 }
 
 // text makes a string a value that is NULL if it is empty.
@@ -175,5 +176,5 @@ func (l serverSession) text(s string) any {
 
 // pause waits a little before the nth repeat, unless ctx ends first.
 func pause(ctx context.Context, n int) bool {
-	return sqlrow.Pause(ctx, time.Duration(n)*2*time.Millisecond)
+	return transact.Pause(ctx, time.Duration(n)*2*time.Millisecond)
 }

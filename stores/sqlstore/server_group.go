@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // Groups write the claims, and the settlements, of many callers as one
@@ -20,7 +20,7 @@ type groups struct {
 	settles queue[*groupedSettle]
 	release func()        // of what the groups hold; may be nil
 	alone   chan struct{} // bounds how many callers go on alone after their group
-	waits   sqlrow.Hints  // commands that others had to wait for: they are not to make a group wait
+	waits   record.Hints  // commands that others had to wait for: they are not to make a group wait
 }
 
 // A grouper writes many at once.
@@ -44,7 +44,7 @@ type groupedClaim struct {
 
 // record is what was given.
 func (j *groupedClaim) record() onlyonce.Record {
-	return sqlrow.Next(j.claim, nil, j.fence, max(j.fence, j.raised))
+	return record.Next(j.claim, nil, j.fence, max(j.fence, j.raised))
 }
 
 type groupedSettle struct {
@@ -115,7 +115,7 @@ func (s *server) writeClaims(ctx context.Context, g grouper, jobs []*groupedClai
 	began := time.Now()
 	err := g.writeClaims(ctx, s, jobs)
 	took := time.Since(began)
-	if err != nil || took < sqlrow.Slow {
+	if err != nil || took < record.Slow {
 		return err
 	}
 	l := s.line(ctx)
@@ -124,7 +124,7 @@ func (s *server) writeClaims(ctx context.Context, g grouper, jobs []*groupedClai
 		if !j.given || err == nil && j.fence > floor {
 			continue
 		}
-		r, sure, _ := l.raiseAboveFloor(&j.key, sqlrow.Next(j.claim, nil, j.fence, j.fence), took)
+		r, sure, _ := l.raiseAboveFloor(&j.key, record.Next(j.claim, nil, j.fence, j.fence), took)
 		j.given, j.raised = sure, r.Fence // one that was not raised is recognised by its owner
 	}
 	return err
@@ -149,7 +149,7 @@ func (g *groups) solo(ctx context.Context, k *key) (done func(), err error) {
 	began := time.Now()
 	return func() {
 		<-g.alone
-		if time.Since(began) > sqlrow.Slow {
+		if time.Since(began) > record.Slow {
 			g.waits.Add(&k.hash)
 		}
 	}, nil

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // doubtful is how long a commit without an answer is looked for.
@@ -27,9 +27,9 @@ func (t *txAttempt) resolveCommit(cause error) error {
 			t.recorded = true
 			t.settled()
 			return nil
-		case errors.Is(err, sqlrow.ErrNotCommitted):
+		case errors.Is(err, transact.ErrNotCommitted):
 			return fmt.Errorf("%w: %w", err, cause)
-		case errors.Is(err, sqlrow.ErrMovedOn):
+		case errors.Is(err, transact.ErrMovedOn):
 			return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, err, cause)
 		}
 		if !pause(ctx, 10*n) {
@@ -50,15 +50,15 @@ func (t *txAttempt) findCommit(ctx context.Context) error {
 	if err := errors.Join(t.dialect.ended(ctx, conn, t.token), conn.Close()); err != nil {
 		return err
 	}
-	var now sqlrow.Trace
+	var now transact.Trace
 	err = t.line(ctx).query("trace", func(v []driver.Value) (err error) {
-		now, err = sqlrow.ReadTrace(v)
+		now, err = transact.ReadTrace(v)
 		return err
 	}, t.key.hash[:])
 	if err != nil {
 		return err
 	}
-	c := sqlrow.Commit{Token: t.token, Fence: t.record.Fence, Before: t.seen.token}
+	c := transact.Commit{Token: t.token, Fence: t.record.Fence, Before: t.seen.token}
 	if err := c.Committed(now); err != nil {
 		return err
 	}

@@ -6,7 +6,8 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // held says whether the hold is the record's, which is processing.
@@ -52,7 +53,7 @@ func (l serverSession) step(k *key, h onlyonce.Hold, lease time.Duration, steps 
 			all = make(map[string][]byte, len(steps))
 		}
 		maps.Copy(all, steps)
-		after, err := sqlrow.EncodeSteps(all)
+		after, err := record.EncodeSteps(all)
 		if err != nil {
 			return err
 		}
@@ -69,7 +70,7 @@ func (l serverSession) step(k *key, h onlyonce.Hold, lease time.Duration, steps 
 func (l serverSession) settlementValues(st *onlyonce.Settlement) []any {
 	return []any{
 		string(st.State), int64(st.Result.Status), st.Final, l.text(st.Result.Ref), l.text(st.Error),
-		sqlrow.EncodeHeader(st.Result.Header), blob(st.Result.Body), sqlrow.Keep(st),
+		record.EncodeHeader(st.Result.Header), blob(st.Result.Body), record.Keep(st),
 	}
 }
 
@@ -113,7 +114,7 @@ func (l serverSession) refused(k *key, h onlyonce.Hold, repeated bool) error {
 		return nil
 	}
 	followed := r == nil || r.Expired || r.Owner != h.Owner && r.Fence > h.Fence
-	return sqlrow.Lost(repeated && followed)
+	return transact.Lost(repeated && followed)
 }
 
 func (s *server) resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
@@ -146,6 +147,6 @@ func (l serverSession) decide(k *key, seen *stored, st *onlyonce.Settlement) (bo
 	if st.State != "" {
 		name, values = "resolve", l.settlementValues(st)
 	}
-	n, err := l.change(name, l.dialect.decision(values, []byte(sqlrow.NewOwner()), k.hash[:], []byte(seen.Owner), seen.Fence, seen.As)...)
+	n, err := l.change(name, l.dialect.decision(values, []byte(record.NewOwner()), k.hash[:], []byte(seen.Owner), seen.Fence, seen.As)...)
 	return n > 0, err
 }

@@ -9,7 +9,8 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // A serverTx runs a caller's function in a transaction of its own, as often as the
@@ -78,8 +79,8 @@ func (r *serverTx) run(doing string) error {
 func (r *serverTx) retry() error {
 	var undone error
 	var took time.Duration // the last run
-	for n := range sqlrow.MaxRuns {
-		if n > 0 && !sqlrow.Pause(r.ctx, sqlrow.AfterRun(n, took)) {
+	for n := range transact.MaxRuns {
+		if n > 0 && !transact.Pause(r.ctx, transact.AfterRun(n, took)) {
 			return errors.Join(r.ctx.Err(), undone)
 		}
 		began := time.Now()
@@ -112,7 +113,7 @@ func (r *serverTx) attempt() (again bool, err error) {
 	// A transaction that has begun does not heed the end of its caller.
 	t := &txAttempt{serverTx: r, conn: conn, in: serverSession{server: r.server, ctx: context.WithoutCancel(r.ctx), tx: tx}}
 	defer t.close()
-	if got != sqlrow.LockMine {
+	if got != transact.LockMine {
 		return false, t.inFlight(got)
 	}
 	runs, err := t.look()
@@ -138,7 +139,7 @@ func (r *serverTx) attempt() (again bool, err error) {
 // for the connection.
 func (r *serverTx) begin() (conn *sql.Conn, tx *sql.Tx, got string, err error) {
 	locks := r.locks()
-	r.token = sqlrow.NewToken()
+	r.token = transact.NewToken()
 	for range 3 {
 		if conn, err = r.db.Conn(r.ctx); err != nil {
 			return nil, nil, "", err
@@ -157,11 +158,11 @@ func (r *serverTx) begin() (conn *sql.Conn, tx *sql.Tx, got string, err error) {
 }
 
 // locks are those of what is asked for; nil: none.
-func (r *serverTx) locks() *sqlrow.Locks {
+func (r *serverTx) locks() *transact.Locks {
 	if r.asks == nil {
 		return nil
 	}
-	locks := sqlrow.LocksOf(r.key.hash, r.asks.Fingerprint)
+	locks := transact.LocksOf(r.key.hash, r.asks.Fingerprint)
 	return &locks
 }
 
@@ -193,8 +194,8 @@ func (t *txAttempt) inFlight(got string) error {
 		t.record = found.Record
 	default:
 		t.record = running(t.asks)
-		if got == sqlrow.LockOther {
-			t.record.Fingerprint = sqlrow.Another
+		if got == transact.LockOther {
+			t.record.Fingerprint = transact.Another
 		}
 	}
 	return nil
@@ -226,7 +227,7 @@ func (t *txAttempt) look() (runs bool, err error) {
 	if row != nil {
 		fence = max(fence, row.Fence+1)
 	}
-	t.record = sqlrow.Next(c, row, fence, fence)
+	t.record = record.Next(c, row, fence, fence)
 	return true, nil
 }
 
@@ -254,7 +255,7 @@ func (r *serverTx) keepFence() {
 		if n == 0 || err != nil {
 			_, err = l.exec("raise floor", r.given)
 		}
-		if err == nil || r.dialect.classify(err) != classOther || !sqlrow.Pause(ctx, keepPause) {
+		if err == nil || r.dialect.classify(err) != classOther || !transact.Pause(ctx, keepPause) {
 			return
 		}
 	}

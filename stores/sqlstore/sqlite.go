@@ -13,13 +13,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 //go:embed sqlite.sql
 var sqliteFile string
 
-var sqliteText = sqlrow.Blocks(sqlrow.Expiry("(SELECT now FROM onlyonce_clock)").Replace(sqliteFile + "\n" + sqliteOutboxFile))
+var sqliteText = record.Blocks(record.Expiry("(SELECT now FROM onlyonce_clock)").Replace(sqliteFile + "\n" + sqliteOutboxFile))
 
 // sqliteOldest is the oldest version that knows all that the statements use.
 const sqliteOldest = "3.42.0"
@@ -64,7 +65,7 @@ func openFile(ctx context.Context, db *sql.DB, path string, cfg Config) (*sqlite
 // knows: one that makes a savepoint of the same name would keep what is to be undone.
 func withSavepoint(text map[string]string) map[string]string {
 	text = maps.Clone(text)
-	name := savepointName(sqlrow.NewToken())
+	name := savepointName(transact.NewToken())
 	for _, statement := range []string{"savepoint", "undo", "keep"} {
 		text[statement] = strings.ReplaceAll(text[statement], "{savepoint}", name)
 	}

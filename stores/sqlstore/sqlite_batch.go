@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // A txBatch runs functions one after another in one transaction, each in the
@@ -31,7 +31,7 @@ const txBatchTime = 20 * time.Millisecond
 
 // startRuns begins a batch and gives the first function its turn.
 func (s *sqlite) startRuns(tickets []*ticket[job]) {
-	b := &txBatch{store: s, token: sqlrow.NewToken(), began: time.Now(), todo: tickets}
+	b := &txBatch{store: s, token: transact.NewToken(), began: time.Now(), todo: tickets}
 	b.abandonOnPanic(func() {
 		for _, t := range tickets {
 			t.job.run.batch = b

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // The names of what Diagnose may find.
@@ -44,7 +44,7 @@ type settings struct {
 
 func readSettings(s session) (set settings, err error) {
 	return set, s.query("settings", nil, func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		set = settings{version: r.Text("version"), journal: r.Text("journal_mode"), synchronous: r.Int("synchronous"), locking: r.Text("locking_mode"), file: r.Text("file")}
 		return r.Err
 	})

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // An op is what a caller wants written. Done again, it does nothing more.
@@ -28,7 +28,7 @@ type clock struct {
 func readClock(s session) (*clock, error) {
 	c := new(clock)
 	return c, s.query("clock", nil, func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		c.now, c.last, c.floor = r.Int("now"), r.Int("last"), r.Int("floor")
 		return r.Err
 	})
@@ -122,7 +122,7 @@ type claimOp struct {
 
 func newClaimOp(c onlyonce.Claim) *claimOp {
 	o := &claimOp{key: keyOf(c.ID), claim: c}
-	o.args = args(o.key.hash[:], c.ID.Tenant, c.ID.Operation, c.ID.Key, blob(c.Fingerprint), []byte(c.Owner), sqlrow.LapsedKeep(&o.claim), nil, nil, nil)
+	o.args = args(o.key.hash[:], c.ID.Tenant, c.ID.Operation, c.ID.Key, blob(c.Fingerprint), []byte(c.Owner), record.LapsedKeep(&o.claim), nil, nil, nil)
 	return o
 }
 
@@ -130,7 +130,7 @@ func (o *claimOp) alone(s session) (bool, error) {
 	c, given := &o.claim, false
 	o.args[7].Value = microsCeil(c.Lease)
 	err := s.query("claim", o.args[:8], func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		o.given(r.Int("created_at"), r.Int("fence"))
 		given = true
 		return r.Err
@@ -164,7 +164,7 @@ func (o *claimOp) apply(s session, now *clock) error {
 		_, err := o.insert(s, now)
 		return err
 	case o.claim.Takes(r.Record):
-		o.record = sqlrow.Next(&o.claim, r, 0, now.fence(r.Fence))
+		o.record = record.Next(&o.claim, r, 0, now.fence(r.Fence))
 		return o.take(s, now)
 	}
 	o.record = r.Record
@@ -185,16 +185,16 @@ func (o *claimOp) insert(s session, now *clock) (bool, error) {
 }
 
 func (o *claimOp) given(createdAt, fence int64) {
-	o.record = sqlrow.Next(&o.claim, nil, createdAt, fence)
+	o.record = record.Next(&o.claim, nil, createdAt, fence)
 }
 
 // take gives the claim a record that is there.
 func (o *claimOp) take(s session, now *clock) error {
 	r := &o.record
-	steps, err := sqlrow.EncodeSteps(r.Steps)
+	steps, err := record.EncodeSteps(r.Steps)
 	if err != nil {
 		return err
 	}
-	_, err = s.exec("take", args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+microsCeil(o.claim.Lease), sqlrow.LapsedKeep(&o.claim), blob(r.Fingerprint), steps, o.key.hash[:]))
+	_, err = s.exec("take", args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+microsCeil(o.claim.Lease), record.LapsedKeep(&o.claim), blob(r.Fingerprint), steps, o.key.hash[:]))
 	return err
 }

@@ -7,7 +7,7 @@ import (
 	"slices"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // An outcome says what became of a transaction.
@@ -82,7 +82,7 @@ func (b *txBatch) findCommit() (became outcome, err error) {
 		if r.idle || r.leaves() {
 			continue
 		}
-		var now sqlrow.Trace
+		var now transact.Trace
 		if err := b.use(func(d *driverSession) (err error) {
 			now, err = readTrace(d, &r.key)
 			return err
@@ -90,20 +90,20 @@ func (b *txBatch) findCommit() (became outcome, err error) {
 			return outcomeUnknown, err
 		}
 		became = outcomeUnknown
-		c := sqlrow.Commit{Token: b.token, Fence: r.record.Fence, Before: r.token}
+		c := transact.Commit{Token: b.token, Fence: r.record.Fence, Before: r.token}
 		switch err = c.Committed(now); {
 		case err == nil:
 			return outcomeCommitted, nil
-		case errors.Is(err, sqlrow.ErrNotCommitted):
+		case errors.Is(err, transact.ErrNotCommitted):
 			return outcomeLost, err
 		}
 	}
 	return became, err
 }
 
-func readTrace(s session, k *key) (now sqlrow.Trace, err error) {
+func readTrace(s session, k *key) (now transact.Trace, err error) {
 	err = s.query("trace", args(k.hash[:]), func(v []driver.Value) (err error) {
-		now, err = sqlrow.ReadTrace(v)
+		now, err = transact.ReadTrace(v)
 		return err
 	})
 	return now, err

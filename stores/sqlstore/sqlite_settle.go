@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A settleOp ends an attempt.
@@ -20,7 +20,7 @@ type settleOp struct {
 func newSettleOp(h onlyonce.Hold, st onlyonce.Settlement) *settleOp {
 	o := &settleOp{key: keyOf(h.ID), hold: h, settlement: st}
 	if st.State == onlyonce.StateCompleted && st.Error == "" && !st.Final {
-		o.args = args(int64(st.Result.Status), text(st.Result.Ref), sqlrow.EncodeHeader(st.Result.Header), blob(st.Result.Body),
+		o.args = args(int64(st.Result.Status), text(st.Result.Ref), record.EncodeHeader(st.Result.Header), blob(st.Result.Body),
 			nil, nil, h.Fence, o.key.hash[:], []byte(h.Owner))
 	}
 	return o
@@ -61,7 +61,7 @@ func (o *settleOp) values(now *clock) []any {
 	st := &o.settlement
 	list := []any{
 		string(st.State), int64(st.Result.Status), number(st.Final), text(st.Result.Ref), text(st.Error),
-		sqlrow.EncodeHeader(st.Result.Header), blob(st.Result.Body), nil, nil, nil,
+		record.EncodeHeader(st.Result.Header), blob(st.Result.Body), nil, nil, nil,
 	}
 	if now != nil {
 		list[7], list[8] = now.now, o.expiresAt(now)
@@ -140,7 +140,7 @@ func (o *renewOp) apply(s session, now *clock) error {
 		all = make(map[string][]byte, len(o.steps))
 	}
 	maps.Copy(all, o.steps)
-	steps, err := sqlrow.EncodeSteps(all)
+	steps, err := record.EncodeSteps(all)
 	if err != nil {
 		return err
 	}
@@ -183,7 +183,7 @@ func (o *resolveOp) apply(s session, now *clock) error {
 		}
 		return remove(s, now, &o.key, r.Fence)
 	}
-	_, err = s.exec("resolve", args(append(o.values(now), []byte(sqlrow.NewOwner()), fence, o.key.hash[:])...))
+	_, err = s.exec("resolve", args(append(o.values(now), []byte(record.NewOwner()), fence, o.key.hash[:])...))
 	return err
 }
 
@@ -199,7 +199,7 @@ func (o *purgeOp) apply(s session, now *clock) error {
 	due := args(now.now, int64(o.limit))
 	var highest int64
 	err := s.query("highest due", due, func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		highest = r.Int("fence")
 		return r.Err
 	})
@@ -228,7 +228,7 @@ func (o *purgeOp) purgeLapsed(s session, now *clock) error {
 	}
 	var lapsed []row
 	err := s.query("lapsed", args(now.now, int64(o.limit-o.purged)), func(v []driver.Value) error {
-		r := sqlrow.Reader{Values: v}
+		r := record.Reader{Values: v}
 		lapsed = append(lapsed, row{r.Bytes("id"), r.Int("fence")})
 		return r.Err
 	})

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A sqlite is a store in a SQLite file. It takes one connection of the pool for
@@ -22,7 +22,7 @@ type sqlite struct {
 	writer *writer
 	queue  queue[job]
 	known  *sql.Stmt // the statement "lookup"
-	hints  sqlrow.Hints
+	hints  record.Hints
 	inside runningTx
 	shared atomic.Int64 // how often WithTx was used
 }
@@ -105,7 +105,7 @@ func (s *sqlite) unresolved(ctx context.Context) (n int, oldest time.Duration, e
 // page reads the records of f but for its state, which only a record that has
 // been decoded has. No two have the same created_at.
 func (s *sqlite) page(ctx context.Context, f onlyonce.Filter, before position) ([]stored, error) {
-	text, values := sqlrow.List(s.text["list"], f, anonymous, 0)
+	text, values := record.List(s.text["list"], f, anonymous, 0)
 	last := before.createdAt
 	if before != top {
 		if last == math.MinInt64 {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A sqliteTx runs a caller's function in a transaction that it shares with others.
@@ -87,7 +87,7 @@ func (r *sqliteTx) look(s session, now *clock) (runs bool, err error) {
 	r.refused = nil
 	r.before, err = finds(s, &r.key)
 	switch {
-	case errors.Is(err, sqlrow.ErrCollision), errors.Is(err, sqlrow.ErrFence):
+	case errors.Is(err, record.ErrCollision), errors.Is(err, record.ErrFence):
 		r.refused = err
 		return false, nil
 	case err != nil:
@@ -110,12 +110,12 @@ func (r *sqliteTx) lookClaim(now *clock) (runs bool) {
 	switch b := r.before; {
 	case b == nil:
 		at := now.create()
-		r.record = sqlrow.Next(r.claim, nil, at, now.newFence(at))
+		r.record = record.Next(r.claim, nil, at, now.newFence(at))
 	case b.Expired:
 		at := now.create()
-		r.record = sqlrow.Next(r.claim, b, at, max(now.newFence(at), b.Fence+1))
+		r.record = record.Next(r.claim, b, at, max(now.newFence(at), b.Fence+1))
 	case r.claim.Takes(b.Record):
-		r.record = sqlrow.Next(r.claim, b, 0, now.fence(b.Fence))
+		r.record = record.Next(r.claim, b, 0, now.fence(b.Fence))
 	default:
 		r.record = b.Record
 		return false
@@ -188,7 +188,7 @@ func (r *sqliteTx) writeClaim(o *settleOp, s session, now *clock) error {
 
 func (r *sqliteTx) insert(o *settleOp, s session, now *clock) (done bool, err error) {
 	rec := &r.record
-	steps, err := sqlrow.EncodeSteps(rec.Steps)
+	steps, err := record.EncodeSteps(rec.Steps)
 	if err != nil {
 		return false, err
 	}

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A job is an op, or a function that runs in a transaction.
@@ -124,7 +124,7 @@ func (s *sqlite) attempt(d *driverSession, ops []*ticket[job]) (culprit int, err
 
 // verdict tells what the store says from what the database says.
 func verdict(err error) bool {
-	for _, ours := range []error{onlyonce.ErrLost, onlyonce.ErrNotFound, onlyonce.ErrInFlight, sqlrow.ErrCollision, sqlrow.ErrFence} {
+	for _, ours := range []error{onlyonce.ErrLost, onlyonce.ErrNotFound, onlyonce.ErrInFlight, record.ErrCollision, record.ErrFence} {
 		if errors.Is(err, ours) {
 			return true
 		}

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A Config controls how a Store is opened. The zero Config is usable.
@@ -162,7 +162,7 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 
 // readUnresolved reads a row of the statement "unresolved".
 func readUnresolved(v []driver.Value) (n int, oldest time.Duration, err error) {
-	r := sqlrow.Reader{Values: v}
+	r := record.Reader{Values: v}
 	n, oldest = int(r.Int("count")), time.Duration(max(r.Int("oldest"), 0))*time.Microsecond
 	return n, oldest, r.Err
 }
@@ -178,7 +178,7 @@ type position struct {
 var top = position{createdAt: math.MaxInt64, hash: [32]byte(bytes.Repeat([]byte{0xff}, 32))}
 
 func positionOf(r *onlyonce.Record) position {
-	return position{createdAt: sqlrow.Place(r.CreatedAt), hash: r.ID.Hash()}
+	return position{createdAt: record.Place(r.CreatedAt), hash: r.ID.Hash()}
 }
 
 // listPage is how many records are read at a time. No transaction is open

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlrow"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // RunTx claims, runs and settles in one transaction.
@@ -23,13 +23,13 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: run in a transaction: %w", err)
 	}
-	return s.engine.runTx(ctx, c, sqlrow.Checked("sqlstore: run in a transaction", fn))
+	return s.engine.runTx(ctx, c, transact.Checked("sqlstore: run in a transaction", fn))
 }
 
 // SettleTx runs fn and settles an existing claim in one transaction, which is
 // like that of RunTx.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx *sql.Tx) (onlyonce.Settlement, error)) error {
-	return s.engine.settleTx(ctx, h, sqlrow.Checked("sqlstore: settle in a transaction",
+	return s.engine.settleTx(ctx, h, transact.Checked("sqlstore: settle in a transaction",
 		func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 			return fn(ctx, tx)
 		}))

@@ -1,6 +1,7 @@
-// Package sqlrow is what the SQL stores have in common: how a row of
-// onlyonce_records becomes a record.
-package sqlrow
+// Package record has what the SQL stores have in common for the rows of
+// onlyonce_records: how a row becomes a record and a record becomes a row, and
+// which record follows on which.
+package record
 
 import (
 	"errors"

@@ -1,4 +1,4 @@
-package sqlrow
+package record
 
 import (
 	"database/sql/driver"

@@ -1,4 +1,7 @@
-package sqlrow
+// Package transact has what the SQL stores have in common for running a caller's
+// function in a transaction: the locks of a command, how often and when the
+// function runs again, and how to find out whether a transaction was committed.
+package transact
 
 import (
 	"bytes"
@@ -8,6 +11,7 @@ import (
 	"errors"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A Commit is what a store notes of a function's transaction in order to find
@@ -30,7 +34,7 @@ type Trace struct {
 
 // ReadTrace reads a row of the statement "trace".
 func ReadTrace(values []driver.Value) (Trace, error) {
-	r := Reader{Values: values}
+	r := record.Reader{Values: values}
 	return Trace{Fence: r.Int("fence"), SettledAt: r.Int("settled_at"), Token: r.Bytes("commit_token"), Floor: r.Int("floor")}, r.Err
 }
 

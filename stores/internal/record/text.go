@@ -1,4 +1,4 @@
-package sqlrow
+package record
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ func Blocks(file string) map[string]string {
 	for _, block := range strings.Split(file, "\n-- name: ")[1:] {
 		name, text, ok := strings.Cut(block, "\n")
 		if _, twice := named[name]; !ok || twice {
-			panic(fmt.Sprintf("sqlrow: the block %q is empty or there twice", name))
+			panic(fmt.Sprintf("record: the block %q is empty or there twice", name))
 		}
 		named[name] = strings.TrimSuffix(strings.TrimSpace(text), ";")
 	}

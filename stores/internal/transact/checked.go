@@ -1,4 +1,4 @@
-package sqlrow
+package transact
 
 import (
 	"context"
