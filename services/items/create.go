@@ -17,7 +17,7 @@ import (
 const maxBody = 64 << 10
 
 // protected puts create into the middleware.
-func (a *API) protected(store Store) http.Handler {
+func (a *API) protected() http.Handler {
 	return plain(httponce.WrapTx(a.guard, a.create, httponce.Config{
 		Tenant:      a.cfg.Tenant,
 		KeyFormat:   httponce.KeyFormat{Syntax: httponce.TokenOnly},

@@ -2,12 +2,14 @@ package items
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // A problem is why a request was refused.
@@ -25,7 +27,6 @@ const (
 var (
 	notFound     = problem{Detail: "Not found", Code: "NOT_FOUND"}
 	otherMethod  = problem{Detail: "Method not allowed", Code: "METHOD_NOT_ALLOWED"}
-	crossOrigin  = problem{Detail: "A page of another origin may not write", Code: "CROSS_ORIGIN"}
 	keyInvalid   = problem{Detail: "Idempotency-Key must appear exactly once and have 1 to 255 characters from a-z A-Z 0-9 - _", Code: "IDEMPOTENCY_KEY_INVALID"}
 	bodyTooLarge = problem{Detail: "The body must have at most " + strconv.Itoa(maxBody) + " bytes", Code: "BODY_TOO_LARGE"}
 	bodyEncoded  = problem{Detail: "The body has a Content-Encoding, and none is decoded here: send it without", Code: "CONTENT_ENCODING_UNSUPPORTED"}
@@ -57,16 +58,39 @@ func (a *API) render(w http.ResponseWriter, r *http.Request, p httponce.Problem)
 	write(w, p.Status, mine)
 }
 
+// refuse answers a request that has no handler, or one whose handler failed. Why it
+// failed, the client is not told.
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, why error) {
+	var forbidden *serving.Forbidden
+	var fault *jsonbody.Fault
+	switch {
+	case errors.Is(why, serving.ErrNotFound):
+		write(w, http.StatusNotFound, notFound)
+	case errors.Is(why, serving.ErrMethodNotAllowed):
+		write(w, http.StatusMethodNotAllowed, otherMethod)
+	case errors.As(why, &forbidden):
+		write(w, http.StatusForbidden, problem{Detail: forbidden.Why, Code: "CROSS_ORIGIN"})
+	case errors.As(why, &fault):
+		write(w, http.StatusBadRequest, invalid(fault.Error()))
+	default:
+		if r.Context().Err() == nil {
+			a.cfg.Log.ErrorContext(r.Context(), "items: request failed", "path", r.URL.Path, "error", why)
+		}
+		write(w, http.StatusInternalServerError, internal)
+	}
+}
+
+// Forbid answers 403 in the API's form, for what stands before it; why is shown to
+// the client.
+func (a *API) Forbid(w http.ResponseWriter, r *http.Request, why string) {
+	a.refuse(w, r, &serving.Forbidden{Why: why})
+}
+
 // write answers with a JSON document.
 func write(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
 		panic(err) // all that is written here can be
 	}
-	h := w.Header()
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(body)))
-	h.Set("X-Content-Type-Options", "nosniff")
-	w.WriteHeader(status)
-	_, _ = w.Write(body) // the client may be gone
+	serving.WriteJSON(w, status, body)
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // postAs posts a body with one content type, or none.
@@ -46,15 +47,17 @@ func TestAMethodThatAPathDoesNotHaveIsRefused(t *testing.T) {
 	}
 }
 
-func TestAPanicIsAnInternalError(t *testing.T) {
+func TestAPI_APanicIsAnInternalError(t *testing.T) {
 	w := newWorld(t, Config{})
-	w.api.mux.HandleFunc("/panic", func(http.ResponseWriter, *http.Request) { panic("secret") })
+	w.api.router = serving.NewRouter(w.api.refuse, map[string]serving.Methods{
+		"/panic": {"GET": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("secret") })},
+		"/abort": {"GET": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })},
+	})
 	got := w.send("GET", "/panic", "")
 	got.want(t, 500, "INTERNAL_ERROR")
 	if strings.Contains(got.Body, "secret") || !strings.Contains(w.log.String(), "secret") {
 		t.Error(got.Body)
 	}
-	w.api.mux.HandleFunc("/abort", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })
 	defer func() {
 		if p := recover(); p != http.ErrAbortHandler {
 			t.Errorf("panic %v", p)

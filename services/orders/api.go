@@ -29,8 +29,7 @@ type API struct {
 	outbox  Outbox
 	move    func(context.Context) // events, from the outbox to the consumer
 	callers caller.Policy
-	mux     *http.ServeMux
-	origins http.CrossOriginProtection
+	router  *serving.Router
 }
 
 // New makes the API's tables if they are not there. The store keeps its records
@@ -46,7 +45,10 @@ func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config
 	if a.cfg.Broker != "" {
 		a.move = a.runBroker
 	}
-	a.mux = a.routes()
+	a.router = serving.NewRouter(a.refuse, map[string]serving.Methods{
+		"/orders":      {"POST": a.owned(a.create), "GET": a.owned(a.list)},
+		"/orders/{id}": {"GET": a.owned(a.get)},
+	})
 	if err := a.open(ctx); err != nil {
 		return nil, fmt.Errorf("orders: new: %w", err)
 	}
@@ -63,6 +65,9 @@ func (a *API) open(ctx context.Context) (err error) {
 	a.engine, err = schema.EngineOf(ctx, a.db)
 	return err
 }
+
+// ServeHTTP answers a request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
 
 // Run publishes events, makes shipments of them and deletes expired keys, until
 // ctx ends.

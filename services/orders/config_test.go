@@ -43,7 +43,7 @@ func TestServersThatStartTogetherMakeTheTablesOnce(t *testing.T) {
 		}
 		all.Wait()
 		var n int
-		if err := db.QueryRow("SELECT count(*) FROM orders_schema").Scan(&n); err != nil || n != 2 {
+		if err := db.QueryRow("SELECT count(*) FROM orders_schema WHERE version_id > 0").Scan(&n); err != nil || n != 2 {
 			t.Errorf("%d versions, %v", n, err)
 		}
 	})

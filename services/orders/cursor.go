@@ -4,46 +4,10 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
-	"fmt"
-	"net/url"
-	"strconv"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
-
-// How many orders a page has.
-const (
-	defaultLimit = 50
-	maxLimit     = 200
-)
-
-// A page says which orders to list: the newest first, those after a cursor.
-type page struct {
-	limit  int
-	before *publicid.ID // nil: from the newest
-}
-
-func parsePage(tenant, query string) (p page, err error) {
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return p, invalid("query", "must be well-formed")
-	}
-	p.limit = defaultLimit
-	if text := values.Get("limit"); text != "" {
-		if p.limit, err = strconv.Atoi(text); err != nil || p.limit < 1 || p.limit > maxLimit {
-			return p, invalid("limit", fmt.Sprintf("must be an integer from 1 to %d", maxLimit))
-		}
-	}
-	if text := values.Get("cursor"); text != "" {
-		before, err := parseCursor(tenant, text)
-		if err != nil {
-			return p, invalid("cursor", "must be the next_cursor of one of your pages")
-		}
-		p.before = &before
-	}
-	return p, nil
-}
 
 // cursorSeal is how many bytes of a cursor tell whose it is.
 const cursorSeal = 8

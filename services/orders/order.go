@@ -61,12 +61,13 @@ func (a *API) find(ctx context.Context, tenant string, o publicid.ID) (order, er
 	return list[0], nil
 }
 
-// newest returns the tenant's orders of a page, and one more if there is one.
-func (a *API) newest(ctx context.Context, tenant string, p page) (list []order, err error) {
-	if p.before == nil {
-		list, err = a.query(ctx, selectSQL+` ORDER BY o.id DESC LIMIT ?`, tenant, p.limit+1)
+// newest returns at most limit of the tenant's orders, of those before an order or of
+// all.
+func (a *API) newest(ctx context.Context, tenant string, before *publicid.ID, limit int) (list []order, err error) {
+	if before == nil {
+		list, err = a.query(ctx, selectSQL+` ORDER BY o.id DESC LIMIT ?`, tenant, limit)
 	} else {
-		list, err = a.query(ctx, selectSQL+` AND o.id < ? ORDER BY o.id DESC LIMIT ?`, tenant, p.before[:], p.limit+1)
+		list, err = a.query(ctx, selectSQL+` AND o.id < ? ORDER BY o.id DESC LIMIT ?`, tenant, before[:], limit)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("list orders: %w", err)
@@ -80,7 +81,6 @@ func (a *API) query(ctx context.Context, statement string, args ...any) (list []
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	list = []order{}
 	for rows.Next() {
 		o, err := scan(rows)
 		if err != nil {

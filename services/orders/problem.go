@@ -10,6 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/internal/caller"
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 func refuse(status int, code, detail string) httponce.Problem {
@@ -20,7 +21,6 @@ var (
 	errNotFound     = refuse(http.StatusNotFound, "not_found", "There is nothing here.")
 	errNoOrder      = refuse(http.StatusNotFound, "order_not_found", "You have no such order.")
 	errMethod       = refuse(http.StatusMethodNotAllowed, "method_not_allowed", "See Allow for what this resource takes.")
-	errCrossOrigin  = refuse(http.StatusForbidden, "cross_origin", "A page of another origin may not write.")
 	errUnauthorized = refuse(http.StatusUnauthorized, "unauthorized", "Send a valid bearer token.")
 	errTooLarge     = refuse(http.StatusRequestEntityTooLarge, httponce.CodeBodyTooLarge, fmt.Sprintf("The body must have at most %d bytes.", maxBody))
 	errEncoded      = refuse(http.StatusUnsupportedMediaType, "content_encoding_unsupported", "The body has a Content-Encoding, and none is decoded here: send it without.")
@@ -44,9 +44,16 @@ func invalid(field, problem string) httponce.Problem {
 func (a *API) problem(r *http.Request, err error) httponce.Problem {
 	var told httponce.Problem
 	var fault *jsonbody.Fault
+	var forbidden *serving.Forbidden
 	switch {
 	case errors.As(err, &told):
 		return told
+	case errors.Is(err, serving.ErrNotFound):
+		return errNotFound
+	case errors.Is(err, serving.ErrMethodNotAllowed):
+		return errMethod
+	case errors.As(err, &forbidden):
+		return refuse(http.StatusForbidden, "cross_origin", forbidden.Why)
 	case errors.As(err, &fault):
 		return refuse(http.StatusBadRequest, "validation_error", fault.Error())
 	case errors.Is(err, jsonbody.ErrTooLarge):

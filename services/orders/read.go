@@ -7,6 +7,8 @@ import (
 	"net/http"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/services/internal/page"
+	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
 // get answers one order.
@@ -24,23 +26,23 @@ func (a *API) get(_ http.ResponseWriter, r *http.Request, tenant string) (answer
 
 // list answers a page of the tenant's orders, the newest first.
 func (a *API) list(_ http.ResponseWriter, r *http.Request, tenant string) (answer, error) {
-	p, err := parsePage(tenant, r.URL.RawQuery)
+	q, err := page.Parse(r)
 	if err != nil {
 		return answer{}, err
 	}
-	var body struct {
-		Items      []order `json:"items"`
-		NextCursor *string `json:"next_cursor"`
+	var before *publicid.ID // nil: from the newest
+	if q.Cursor != "" {
+		id, err := parseCursor(tenant, q.Cursor)
+		if err != nil {
+			return answer{}, page.ErrCursor
+		}
+		before = &id
 	}
-	if body.Items, err = a.newest(r.Context(), tenant, p); err != nil {
+	found, err := a.newest(r.Context(), tenant, before, q.Limit+1)
+	if err != nil {
 		return answer{}, unread(err)
 	}
-	if len(body.Items) > p.limit {
-		body.Items = body.Items[:p.limit]
-		next := cursor(tenant, body.Items[p.limit-1].id)
-		body.NextCursor = &next
-	}
-	return ok(body)
+	return ok(page.Cut(found, q, func(last order) string { return cursor(tenant, last.id) }))
 }
 
 // unread says that the database could not answer, which it may do the next time.

@@ -3,10 +3,7 @@ package orders
 import (
 	"encoding/json"
 	"net/http"
-	"path"
-	"strconv"
 
-	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
@@ -20,27 +17,6 @@ type answer struct {
 // A handler answers a request of a tenant, or says why not.
 type handler func(w http.ResponseWriter, r *http.Request, tenant string) (answer, error)
 
-func (a *API) routes() *http.ServeMux {
-	mux := http.NewServeMux()
-	mux.Handle("POST /orders", a.owned(a.create))
-	mux.Handle("GET /orders", a.owned(a.list))
-	mux.Handle("GET /orders/{id}", a.owned(a.get))
-	mux.Handle("/orders", a.refused(errMethod, "GET, HEAD, POST"))
-	mux.Handle("/orders/{id}", a.refused(errMethod, "GET, HEAD"))
-	mux.Handle("/", a.refused(errNotFound, ""))
-	return mux
-}
-
-// refused answers every request with why not.
-func (a *API) refused(why httponce.Problem, allow string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if allow != "" {
-			w.Header().Set("Allow", allow)
-		}
-		a.refuse(w, r, why)
-	})
-}
-
 // owned lets the handler see the requests of known tenants.
 func (a *API) owned(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -49,7 +25,7 @@ func (a *API) owned(h handler) http.Handler {
 			a.refuse(w, r, err)
 			return
 		}
-		ans, err := guarded(h, w, r, tenant)
+		ans, err := h(w, r, tenant)
 		if err != nil {
 			a.refuse(w, r, err)
 			return
@@ -58,34 +34,10 @@ func (a *API) owned(h handler) http.Handler {
 	})
 }
 
-// guarded makes an error of a panic.
-func guarded(h handler, w http.ResponseWriter, r *http.Request, tenant string) (ans answer, err error) {
-	defer func() {
-		if p := serving.Recovered(recover()); p != nil {
-			err = p
-		}
-	}()
-	return h(w, r, tenant)
-}
-
-// ServeHTTP answers a request. A path that is not in its shortest form is not
-// found, rather than redirected. A web page of another origin can't use the
-// browser of someone near the server to write.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	switch {
-	case a.origins.Check(r) != nil:
-		a.refuse(w, r, errCrossOrigin)
-	case path.Clean(r.URL.Path) != r.URL.Path:
-		a.refuse(w, r, errNotFound)
-	default:
-		a.mux.ServeHTTP(w, r)
-	}
-}
-
 // Forbid answers 403 in the API's form, for what stands before it; why is shown to
 // the client.
 func (a *API) Forbid(w http.ResponseWriter, r *http.Request, why string) {
-	a.refuse(w, r, refuse(http.StatusForbidden, errCrossOrigin.Code, why))
+	a.refuse(w, r, &serving.Forbidden{Why: why})
 }
 
 // refuse answers with a problem.
@@ -105,13 +57,9 @@ func private(h http.Header) {
 }
 
 func (a answer) write(w http.ResponseWriter) {
-	h := w.Header()
-	private(h)
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(a.body)))
+	private(w.Header())
 	if a.location != "" {
-		h.Set("Location", a.location)
+		w.Header().Set("Location", a.location)
 	}
-	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // the client may be gone
+	serving.WriteJSON(w, a.status, a.body)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // An answer is the response to a request. For a keyed command the record keeps
@@ -55,13 +56,10 @@ func (a answer) write(w http.ResponseWriter) {
 		h.Set("WWW-Authenticate", "Bearer")
 	}
 	h.Set("Cache-Control", "no-store")
-	h.Set("X-Content-Type-Options", "nosniff")
 	if a.body == nil {
+		h.Set("X-Content-Type-Options", "nosniff")
 		w.WriteHeader(a.status)
 		return
 	}
-	h.Set("Content-Type", "application/json")
-	h.Set("Content-Length", strconv.Itoa(len(a.body)))
-	w.WriteHeader(a.status)
-	_, _ = w.Write(a.body) // the caller may be gone
+	serving.WriteJSON(w, a.status, a.body)
 }

@@ -27,8 +27,7 @@ type API struct {
 	root     *os.Root // of the workspaces
 	server   string   // this server's name
 	sessions sessions
-	mux      *http.ServeMux
-	origins  http.CrossOriginProtection
+	router   *serving.Router
 }
 
 // New makes the API's tables if they are not there, and ends the sessions of
@@ -38,7 +37,7 @@ func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error)
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{
 		Keep: a.cfg.Keep, Lease: a.cfg.Lease, Wait: a.cfg.Wait, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
 	})
-	a.mux = a.routes()
+	a.router = serving.NewRouter(a.refuse, a.routes())
 	if err := a.open(ctx); err != nil {
 		return nil, fmt.Errorf("sandboxes: new: %w", err)
 	}
@@ -63,6 +62,9 @@ func (a *API) open(ctx context.Context) (err error) {
 	a.root, err = os.OpenRoot(dir)
 	return err
 }
+
+// ServeHTTP answers a request.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
 
 const closeSQL = `UPDATE sandboxes_sandboxes SET ` + noSession + `
 WHERE session_server = ? AND session_id IS NOT NULL RETURNING ` + columns

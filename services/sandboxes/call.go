@@ -8,6 +8,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // maxBody is many times what a valid body needs.
@@ -72,9 +73,16 @@ func (a *API) refusal(ctx context.Context, c *call, err error) *fault {
 	var told *fault
 	var body *jsonbody.Fault
 	var inFlight *onlyonce.InFlightError
+	var forbidden *serving.Forbidden
 	switch {
 	case errors.As(err, &told):
 		return told
+	case errors.Is(err, serving.ErrNotFound):
+		return errNotFound()
+	case errors.Is(err, serving.ErrMethodNotAllowed):
+		return errMethod()
+	case errors.As(err, &forbidden):
+		return errForbidden(forbidden.Why)
 	case errors.As(err, &body):
 		return errBody(body)
 	case errors.Is(err, jsonbody.ErrTooLarge):

@@ -48,9 +48,7 @@ func errUnauthorized() *fault {
 	return newFault(http.StatusUnauthorized, "unauthorized", "a valid bearer token is required")
 }
 
-func errForbidden() *fault {
-	return newFault(http.StatusForbidden, "forbidden", "a page of another origin may not write")
-}
+func errForbidden(why string) *fault { return newFault(http.StatusForbidden, "forbidden", why) }
 
 func errNotFound() *fault {
 	return newFault(http.StatusNotFound, "not_found", "there is no such resource")

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 func TestAnUnknownPathIsNotFound(t *testing.T) {
@@ -97,15 +98,17 @@ func TestAnInternalErrorLeaksNothing(t *testing.T) {
 	w.create(`{}`, key, "k1")
 }
 
-func TestAPanicIsAnInternalError(t *testing.T) {
+func TestAPI_APanicIsAnInternalError(t *testing.T) {
 	w := newWorld(t)
-	w.api.mux.Handle("/panic", w.api.public(func(*call) (answer, error) { panic("secret") }))
+	w.api.router = serving.NewRouter(w.api.refuse, map[string]serving.Methods{
+		"/panic": {"GET": w.api.owned(func(*call) (answer, error) { panic("secret") })},
+		"/abort": {"GET": w.api.owned(func(*call) (answer, error) { panic(http.ErrAbortHandler) })},
+	})
 	got := w.send("GET", "/panic", "")
 	got.want(t, 500, "internal_error")
 	if strings.Contains(got.Body, "secret") || !strings.Contains(w.log.String(), "secret") {
 		t.Error(got.Body)
 	}
-	w.api.mux.Handle("/abort", w.api.public(func(*call) (answer, error) { panic(http.ErrAbortHandler) }))
 	defer func() {
 		if p := recover(); p != http.ErrAbortHandler {
 			t.Errorf("panic %v", p)

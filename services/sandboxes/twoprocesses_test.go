@@ -203,7 +203,7 @@ func TestServersThatStartTogetherMakeTheTablesOnce(t *testing.T) {
 	wg.Wait()
 	w := openWorld(t, dir)
 	w.create(`{}`)
-	if n := w.count("SELECT max(version) FROM sandboxes_schema"); n != 1 {
+	if n := w.count("SELECT max(version_id) FROM sandboxes_schema"); n != 1 {
 		t.Errorf("version %d", n)
 	}
 }

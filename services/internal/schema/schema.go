@@ -1,5 +1,5 @@
-// Package schema brings the tables of one service to the version its program
-// needs, in any of the databases that sqlstore knows.
+// Package schema brings the tables of one service to the version that its program
+// needs, with goose, in any of the databases that sqlstore knows.
 package schema
 
 import (
@@ -9,165 +9,140 @@ import (
 	"fmt"
 	"io/fs"
 	"path"
-	"strings"
+
+	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/database"
 )
 
-// Migrate runs the files of the directory migrations/ENGINE, or migrations if
-// the service has one engine, that the database has not seen, in the order of
-// their names; the table <name>_schema counts them. When several processes start
-// it at once, one does the work and the others wait.
+// Migrate runs the files of the directory migrations/ENGINE, or of migrations if the
+// service has one engine, that the database has not seen, in the order of their
+// numbers. The table <name>_schema counts them. When several processes start at the
+// same time, each file runs once.
 //
-// MySQL commits every statement that makes a table, so that a file which fails
-// there leaves what came before: it must be made whole by hand.
+// MySQL commits every statement that makes a table, so a file that fails there leaves
+// what came before the failure: a person has to complete or undo it.
 func Migrate(ctx context.Context, db *sql.DB, name string, files fs.FS) error {
 	engine, err := EngineOf(ctx, db)
 	if err != nil {
 		return err
 	}
-	list, err := texts(engine, files)
+	p, err := engine.provider(db, name, files)
 	if err != nil {
 		return err
 	}
-	if len(list) == 0 {
-		return fmt.Errorf("%s has no tables for %s: use another database", name, engine)
-	}
-	conn, err := db.Conn(ctx)
-	if err != nil {
+	if err := up(ctx, p); err != nil {
 		return err
 	}
-	m := &migration{ctx: ctx, conn: conn, table: name + "_schema", name: name}
-	return errors.Join(engines[engine](m, func() error { return m.apply(engine, list) }), conn.Close())
-}
-
-// A text is one file of migrations.
-type text struct{ file, sql string }
-
-func texts(engine Engine, files fs.FS) (list []text, err error) {
-	names, err := fs.Glob(files, path.Join("migrations", string(engine), "*.sql"))
-	if err == nil && len(names) == 0 && engine == SQLite {
-		names, err = fs.Glob(files, "migrations/*.sql")
+	have, need, err := p.GetVersions(ctx)
+	if err == nil && have > need {
+		err = fmt.Errorf("the schema of %s has version %d, newer than %d: run a newer program", name, have, need)
 	}
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range names {
-		sql, err := fs.ReadFile(files, name)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, text{name, string(sql)})
-	}
-	return list, nil
-}
-
-// engines say how each engine runs a migration alone.
-var engines = map[Engine]func(m *migration, apply func() error) error{
-	SQLite: func(m *migration, apply func() error) (err error) {
-		var before int
-		if err := m.conn.QueryRowContext(m.ctx, "PRAGMA busy_timeout").Scan(&before); err != nil {
-			return err
-		}
-		restore := fmt.Sprintf("PRAGMA busy_timeout = %d", before)
-		return m.within("PRAGMA busy_timeout = 30000", restore, func() error {
-			return m.transaction("BEGIN IMMEDIATE", apply)
-		})
-	},
-	Postgres: func(m *migration, apply func() error) error {
-		return m.transaction("BEGIN ISOLATION LEVEL READ COMMITTED", func() error {
-			if err := m.exec("SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", m.table); err != nil {
-				return err
-			}
-			return apply()
-		})
-	},
-	MySQL: func(m *migration, apply func() error) error {
-		var got sql.NullInt64
-		if err := m.conn.QueryRowContext(m.ctx, "SELECT GET_LOCK(concat(database(), '.', ?), 60)", m.table).Scan(&got); err != nil {
-			return err
-		}
-		if got.Int64 != 1 {
-			return fmt.Errorf("another process has been migrating %s for a minute: start again later", m.name)
-		}
-		return m.within("", "DO RELEASE_LOCK(concat(database(), '."+m.table+"'))", apply)
-	},
-}
-
-// A migration is one run over a connection of its own.
-type migration struct {
-	ctx         context.Context
-	conn        *sql.Conn
-	name, table string
-}
-
-func (m *migration) exec(statement string, args ...any) error {
-	_, err := m.conn.ExecContext(m.ctx, statement, args...)
 	return err
 }
 
-// within runs fn between two statements, the second in any case.
-func (m *migration) within(before, after string, fn func() error) error {
-	if before != "" {
-		if err := m.exec(before); err != nil {
-			return err
+// up runs the missing migrations. Where only the transaction of a migration keeps two
+// processes apart, the slower one fails, and goes on behind the other.
+func up(ctx context.Context, p *goose.Provider) error {
+	before, err := p.GetDBVersion(ctx)
+	if err != nil {
+		return err
+	}
+	for {
+		_, failed := p.Up(ctx)
+		if failed == nil {
+			return nil
 		}
+		now, err := p.GetDBVersion(ctx)
+		if err != nil || now <= before {
+			return explain(failed)
+		}
+		before = now
 	}
-	err := fn()
-	_, restored := m.conn.ExecContext(context.WithoutCancel(m.ctx), after)
-	return errors.Join(err, restored)
 }
 
-func (m *migration) transaction(begin string, fn func() error) (err error) {
-	if err := m.exec(begin); err != nil {
-		return err
+// explain names the file of a migration that failed.
+func explain(err error) error {
+	var failed *goose.PartialError
+	if errors.As(err, &failed) {
+		return fmt.Errorf("%s: %w", failed.Failed.Source.Path, failed.Err)
 	}
-	if err := fn(); err != nil {
-		_, _ = m.conn.ExecContext(context.WithoutCancel(m.ctx), "ROLLBACK")
-		return err
-	}
-	return m.exec("COMMIT")
+	return err
 }
 
-// apply runs what is missing.
-func (m *migration) apply(engine Engine, list []text) error {
-	strict := ""
+// provider returns goose's for the service's files.
+func (e Engine) provider(db *sql.DB, name string, files fs.FS) (*goose.Provider, error) {
+	dir, err := directory(e, name, files)
+	if err != nil {
+		return nil, err
+	}
+	versions, err := database.NewStore(dialects[e], name+"_schema")
+	if err != nil {
+		return nil, err
+	}
+	options := []goose.ProviderOption{goose.WithStore(versionStore{versions}), goose.WithDisableGlobalRegistry(true)}
+	if e == MySQL {
+		options = append(options, goose.WithSessionLocker(mysqlLock(name+"_schema")))
+	}
+	return goose.NewProvider(goose.DialectCustom, db, dir, options...)
+}
+
+var dialects = map[Engine]database.Dialect{
+	SQLite: database.DialectSQLite3, Postgres: database.DialectPostgres, MySQL: database.DialectMySQL,
+}
+
+// directory returns the service's files for an engine.
+func directory(engine Engine, name string, files fs.FS) (fs.FS, error) {
+	folders := []string{path.Join("migrations", string(engine))}
 	if engine == SQLite {
-		strict = " STRICT"
+		folders = append(folders, "migrations")
 	}
-	if err := m.exec("CREATE TABLE IF NOT EXISTS " + m.table + " (version INTEGER NOT NULL PRIMARY KEY)" + strict); err != nil {
+	for _, folder := range folders {
+		if found, err := fs.Glob(files, folder+"/*.sql"); err != nil || len(found) > 0 {
+			dir, sub := fs.Sub(files, folder)
+			return dir, errors.Join(err, sub)
+		}
+	}
+	return nil, fmt.Errorf("%s has no tables for %s: use another database", name, engine)
+}
+
+// A versionStore takes every version once: the migration that comes second fails when
+// its number is recorded, and its transaction is rolled back.
+type versionStore struct{ database.Store }
+
+func (s versionStore) CreateVersionTable(ctx context.Context, db database.DBTxConn) error {
+	if err := s.Store.CreateVersionTable(ctx, db); err != nil {
 		return err
 	}
-	var have int
-	if err := m.conn.QueryRowContext(m.ctx, "SELECT coalesce(max(version), 0) FROM "+m.table).Scan(&have); err != nil {
+	_, err := db.ExecContext(ctx, "CREATE UNIQUE INDEX "+s.Tablename()+"_version ON "+s.Tablename()+" (version_id)")
+	return err
+}
+
+// TableExists looks for a column: goose's own way reads a time, which the driver for
+// MySQL returns as text unless it is told otherwise.
+func (s versionStore) TableExists(ctx context.Context, db database.DBTxConn) (bool, error) {
+	rows, err := db.QueryContext(ctx, "SELECT version_id FROM "+s.Tablename()+" WHERE version_id = 0")
+	if err != nil {
+		return false, nil // what else is wrong shows when the table is made
+	}
+	return true, rows.Close()
+}
+
+// A mysqlLock is the name of a lock that keeps other processes out, because on MySQL a
+// transaction does not.
+type mysqlLock string
+
+func (l mysqlLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
+	var got sql.NullInt64
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(concat(database(), '.', ?), 60)", string(l)).Scan(&got); err != nil {
 		return err
 	}
-	if have > len(list) {
-		return fmt.Errorf("the schema of %s has version %d, newer than %d: run a newer program", m.name, have, len(list))
-	}
-	for i, t := range list[have:] {
-		for statement := range statements(engine, t.sql) {
-			if err := m.exec(statement); err != nil {
-				return fmt.Errorf("%s: %w", t.file, err)
-			}
-		}
-		if err := m.exec(engine.Bind("INSERT INTO "+m.table+" (version) VALUES (?)"), have+i+1); err != nil {
-			return err
-		}
+	if got.Int64 != 1 {
+		return fmt.Errorf("another process has been migrating %s for a minute: start again later", l)
 	}
 	return nil
 }
 
-// statements yields the statements of a text one by one, where the driver takes
-// no more at a time. Each ends with a semicolon at the end of its line.
-func statements(engine Engine, sql string) func(func(string) bool) {
-	return func(yield func(string) bool) {
-		if engine == SQLite {
-			yield(sql)
-			return
-		}
-		for statement := range strings.SplitSeq(sql, ";\n") {
-			if strings.TrimSpace(statement) != "" && !yield(statement) {
-				return
-			}
-		}
-	}
+func (l mysqlLock) SessionUnlock(ctx context.Context, conn *sql.Conn) error {
+	_, err := conn.ExecContext(ctx, "DO RELEASE_LOCK(concat(database(), '.', ?))", string(l))
+	return err
 }

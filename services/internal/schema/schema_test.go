@@ -1,6 +1,7 @@
 package schema
 
 import (
+	"database/sql"
 	"strings"
 	"sync"
 	"testing"
@@ -12,30 +13,41 @@ import (
 func files(texts ...string) fstest.MapFS {
 	fs := fstest.MapFS{}
 	for i, text := range texts {
-		fs["migrations/000"+string(rune('1'+i))+"_x.sql"] = &fstest.MapFile{Data: []byte(text)}
+		fs["migrations/000"+string(rune('1'+i))+"_x.sql"] = &fstest.MapFile{Data: []byte("-- +goose Up\n" + text)}
 	}
 	return fs
 }
 
-func TestProcessesThatStartTogetherMigrateOnce(t *testing.T) {
-	dir := t.TempDir()
-	var wg sync.WaitGroup
-	for range 8 {
-		db, store, err := apitest.Open(t.Context(), dir)
+func TestMigrate_ProcessesThatStartTogetherRunEachFileOnce(t *testing.T) {
+	apitest.OnEngines(t, func(t *testing.T, d *apitest.Database) {
+		from := fstest.MapFS{}
+		for name, file := range files("CREATE TABLE x_a (a INTEGER);\nCREATE TABLE x_b (b INTEGER);", "INSERT INTO x_a (a) VALUES (1);") {
+			from[strings.Replace(name, "migrations", "migrations/"+d.Engine, 1)] = file
+		}
+		var wg sync.WaitGroup
+		for range 8 {
+			db, err := sql.Open(d.Driver, d.DSN)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = db.Close() })
+			wg.Go(func() {
+				if err := Migrate(t.Context(), db, "x", from); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+		db, err := sql.Open(d.Driver, d.DSN)
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() {
-			_ = store.Close()
-			_ = db.Close()
-		})
-		wg.Go(func() {
-			if err := Migrate(t.Context(), db, "x", files("CREATE TABLE x_a (a); CREATE TABLE x_b (b);", "ALTER TABLE x_a ADD COLUMN c;")); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
+		defer db.Close()
+		var rows int
+		if err := db.QueryRow("SELECT count(*) FROM x_a").Scan(&rows); err != nil || rows != 1 {
+			t.Errorf("a file that inserts a row left %d, %v", rows, err)
+		}
+	})
 }
 
 func TestAMigrationGoesOnWhereTheLastEnded(t *testing.T) {
@@ -45,18 +57,18 @@ func TestAMigrationGoesOnWhereTheLastEnded(t *testing.T) {
 	}
 	defer db.Close()
 	defer store.Close()
-	first := "CREATE TABLE x_a (a)"
+	first := "CREATE TABLE x_a (a);"
 	if err := Migrate(t.Context(), db, "x", files(first)); err != nil {
 		t.Fatal(err)
 	}
-	err = Migrate(t.Context(), db, "x", files(first, "CREATE TABLE x_b (b); CREATE nonsense"))
+	err = Migrate(t.Context(), db, "x", files(first, "CREATE TABLE x_b (b); CREATE nonsense;"))
 	if err == nil || !strings.Contains(err.Error(), "0002_x.sql") {
 		t.Errorf("a broken file: %v", err)
 	}
 	if _, err := db.Exec("SELECT b FROM x_b"); err == nil {
 		t.Error("half of a broken file stayed")
 	}
-	if err := Migrate(t.Context(), db, "x", files(first, "CREATE TABLE x_b (b)")); err != nil {
+	if err := Migrate(t.Context(), db, "x", files(first, "CREATE TABLE x_b (b);")); err != nil {
 		t.Error(err)
 	}
 	if _, err := db.Exec("INSERT INTO x_b VALUES (1)"); err != nil {

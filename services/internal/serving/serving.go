@@ -1,26 +1,23 @@
-// Package serving is what every API does round its handlers.
+// Package serving is what every API does around its handlers.
 package serving
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
+	"strconv"
 
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// Recovered makes an error of what recover returned, with the stack of the panic;
-// nil if there was none. http.ErrAbortHandler goes on.
-func Recovered(p any) error {
-	switch p {
-	case nil:
-		return nil
-	case http.ErrAbortHandler:
-		panic(p)
-	}
-	return fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+// WriteJSON writes a response with a JSON document.
+func WriteJSON(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the client may be gone
 }
 
 // Observe tells the log, which shows of a key what showKey returns, and another

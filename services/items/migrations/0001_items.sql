@@ -1,3 +1,4 @@
+-- +goose Up
 -- The catalogue. created_at is in seconds since 1970-01-01 UTC, by the
 -- database's clock.
 

@@ -1,3 +1,4 @@
+-- +goose Up
 -- Sandboxes and their sessions. Instants are seconds since 1970-01-01 UTC, by
 -- the database's clock.
 

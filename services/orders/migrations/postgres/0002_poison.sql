@@ -1,3 +1,4 @@
+-- +goose Up
 -- Messages that came from a broker and could not be handled.
 
 CREATE TABLE orders_poison (

@@ -1,3 +1,4 @@
+-- +goose Up
 -- Orders, and the shipments that a consumer makes of their events. Ids are
 -- ULIDs, instants milliseconds since 1970-01-01 UTC, money is decimal text.
 

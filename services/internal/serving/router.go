@@ -1,0 +1,97 @@
+package serving
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"slices"
+	"strings"
+)
+
+// What a Router refuses by itself, and tells the API's refuse function.
+var (
+	ErrNotFound         = errors.New("there is no such resource")
+	ErrMethodNotAllowed = errors.New("the resource does not have that method")
+)
+
+// A Forbidden error says why a request may not be made at all. The client is told.
+type Forbidden struct{ Why string }
+
+func (f *Forbidden) Error() string { return f.Why }
+
+var errCrossOrigin = &Forbidden{"A page of another origin may not write"}
+
+// Methods are the handlers of one path, by method. That of GET answers HEAD, too.
+type Methods map[string]http.Handler
+
+// A Router hands every request to the handler of its path and method. An API gives it
+// one function that writes refusals in the API's form.
+type Router struct {
+	mux     *http.ServeMux
+	origins http.CrossOriginProtection
+	refuse  func(w http.ResponseWriter, r *http.Request, why error)
+}
+
+// NewRouter returns a router for paths as http.ServeMux reads them. It calls refuse
+// with ErrNotFound, with ErrMethodNotAllowed (Allow is set), with a *Forbidden for a
+// write by a web page of another origin, which could otherwise use the browser of
+// someone near the server, and with the error that Recovered makes of a panic.
+func NewRouter(refuse func(w http.ResponseWriter, r *http.Request, why error), routes map[string]Methods) *Router {
+	rt := &Router{mux: http.NewServeMux(), refuse: refuse}
+	rt.mux.Handle("/", rt.refused(ErrNotFound, ""))
+	for path, methods := range routes {
+		allowed := make([]string, 0, len(methods)+1)
+		for method, h := range methods {
+			rt.mux.Handle(method+" "+path, h)
+			allowed = append(allowed, method)
+			if method == http.MethodGet {
+				allowed = append(allowed, http.MethodHead)
+			}
+		}
+		slices.Sort(allowed)
+		rt.mux.Handle(path, rt.refused(ErrMethodNotAllowed, strings.Join(allowed, ", ")))
+	}
+	return rt
+}
+
+// refused refuses every request.
+func (rt *Router) refused(why error, allow string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if allow != "" {
+			w.Header().Set("Allow", allow)
+		}
+		rt.refuse(w, r, why)
+	})
+}
+
+// ServeHTTP answers a request. A path that is not in its shortest form is not found,
+// rather than redirected.
+func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer func() {
+		if err := recovered(recover()); err != nil {
+			rt.refuse(w, r, err)
+		}
+	}()
+	switch {
+	case rt.origins.Check(r) != nil:
+		rt.refuse(w, r, errCrossOrigin)
+	case path.Clean(r.URL.Path) != r.URL.Path:
+		rt.refuse(w, r, ErrNotFound)
+	default:
+		rt.mux.ServeHTTP(w, r)
+	}
+}
+
+// recovered makes an error of what recover returned, with the stack of the panic;
+// nil if there was none. http.ErrAbortHandler goes on.
+func recovered(p any) error {
+	switch p {
+	case nil:
+		return nil
+	case http.ErrAbortHandler:
+		panic(p)
+	}
+	return fmt.Errorf("panic: %v\n%s", p, debug.Stack())
+}
