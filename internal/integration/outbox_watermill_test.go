@@ -39,7 +39,7 @@ type pubSub struct {
 	subs  []message.Subscriber // two of one group
 }
 
-func newNATS(t *testing.T) pubSub {
+func newNATS(t testing.TB) pubSub {
 	t.Helper()
 	url := address("ONLYONCE_NATS", "nats://127.0.0.1:4222")
 	name := "onlyonce_" + strings.ToLower(rand.Text())
@@ -77,7 +77,7 @@ func newNATS(t *testing.T) pubSub {
 	return p
 }
 
-func newRabbitMQ(t *testing.T) pubSub {
+func newRabbitMQ(t testing.TB) pubSub {
 	t.Helper()
 	name := "onlyonce_" + strings.ToLower(rand.Text())
 	cfg := wamqp.NewDurableQueueConfig(address("ONLYONCE_AMQP", "amqp://guest:guest@127.0.0.1:5672/"))
@@ -128,7 +128,7 @@ func (p twice) Publish(topic string, messages ...*message.Message) error {
 }
 
 func TestAnEventThroughWatermillTakesEffectOnce(t *testing.T) {
-	for name, open := range map[string]func(*testing.T) pubSub{"NATS": newNATS, "RabbitMQ": newRabbitMQ} {
+	for name, open := range map[string]func(testing.TB) pubSub{"NATS": newNATS, "RabbitMQ": newRabbitMQ} {
 		t.Run(name, func(t *testing.T) {
 			s, db := newPostgresSchema(t).open(t)
 			if _, err := db.Exec("CREATE TABLE shipments (message VARCHAR(100) NOT NULL); CREATE TABLE attempts (message VARCHAR(100) NOT NULL)"); err != nil {
@@ -222,5 +222,34 @@ func appendOne(t testing.TB, s *sqlstore.Store, db *sql.DB, m outbox.Message) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// BenchmarkPublishThroughWatermill publishes batches of 1,000 messages of 500 bytes, as
+// a relay does, and waits for the acknowledgments. BenchmarkPublish of the services'
+// broker does the same.
+func BenchmarkPublishThroughWatermill(b *testing.B) {
+	for name, open := range map[string]func(testing.TB) pubSub{"NATS": newNATS, "RabbitMQ": newRabbitMQ} {
+		b.Run(name, func(b *testing.B) {
+			to := open(b)
+			if queue, ok := to.subs[0].(message.SubscribeInitializer); ok {
+				if err := queue.SubscribeInitialize(to.topic); err != nil {
+					b.Fatal(err)
+				}
+			}
+			p := watermillonce.NewPublisher(to.pub, watermillonce.Config{})
+			batch := make([]outbox.Message, 1000)
+			for b.Loop() {
+				for i := range batch {
+					batch[i] = outbox.Message{ID: rand.Text(), Topic: to.topic, Payload: make([]byte, 500)}
+				}
+				for _, err := range p.Publish(b.Context(), batch) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.N*len(batch))/b.Elapsed().Seconds(), "messages/s")
+		})
 	}
 }

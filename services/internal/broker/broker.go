@@ -5,6 +5,11 @@
 // acknowledge is delivered again, also when its process died. Messages of one
 // ordering key are handled one after another, in the order in which they came;
 // one that fails comes again later, after the others.
+//
+// Most applications need no such package: watermillonce publishes through any broker
+// that Watermill supports. This one sends a whole batch before it waits, which is 2
+// times as fast on NATS and 6 times on RabbitMQ (docs/benchmarks.md), and it leaves an
+// event in the outbox while RabbitMQ has no queue for it.
 package broker
 
 import (

@@ -31,6 +31,37 @@ func BenchmarkRelay(b *testing.B) {
 	}
 }
 
+// BenchmarkPublish publishes batches of 1,000 messages of 500 bytes, as a relay does,
+// and waits for the acknowledgments.
+func BenchmarkPublish(b *testing.B) {
+	for name, address := range map[string]string{"NATS": "nats://127.0.0.1:4222", "RabbitMQ": "amqp://guest:guest@127.0.0.1:5672/"} {
+		b.Run(name, func(b *testing.B) {
+			to, err := Open(b.Context(), address, Config{Name: "onlyonce_" + strings.ToLower(rand.Text())})
+			if err != nil {
+				b.Skip(err)
+			}
+			b.Cleanup(func() { remove(b, to) })
+			if a, ok := to.(*amqpBroker); ok {
+				if err := a.declare(b.Context(), a.cfg.Name+".one"); err != nil {
+					b.Fatal(err)
+				}
+			}
+			batch := make([]outbox.Message, 1000)
+			for b.Loop() {
+				for i := range batch {
+					batch[i] = outbox.Message{ID: rand.Text(), Topic: "bench", Payload: make([]byte, 500)}
+				}
+				for _, err := range to.Publish(b.Context(), batch) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.N*len(batch))/b.Elapsed().Seconds(), "messages/s")
+		})
+	}
+}
+
 // BenchmarkRelayOneByOne is what the relay is compared with: a message at a time is
 // locked, published, deleted and committed.
 func BenchmarkRelayOneByOne(b *testing.B) {
