@@ -11,7 +11,7 @@ import (
 // A Config controls how a Guard runs its commands. The zero Config is usable.
 type Config struct {
 	Lease        time.Duration // how long a hold lasts without renewal, and how long a transaction of DoTx may take; default 30s; renewed every third of it
-	Keep         time.Duration // how long a settled record stays; default 24h
+	Keep         time.Duration // how long a settled record stays, or KeepForever; default 24h
 	Wait         time.Duration // how long a duplicate waits for a running attempt; 0: it is rejected at once
 	KeepFailures bool          // replay a failure instead of running the command again
 	HoldUnknown  bool          // reject a command whose outcome is unknown until someone resolves it, instead of running it again
@@ -38,7 +38,9 @@ const shortestLease = 10 * time.Millisecond
 // an invalid value.
 func (c Config) withDefaults() Config {
 	c.Lease = defaults.Positive("onlyonce: Config.Lease", c.Lease, 30*time.Second)
-	c.Keep = defaults.Positive("onlyonce: Config.Keep", c.Keep, 24*time.Hour)
+	if c.Keep != KeepForever {
+		c.Keep = defaults.Positive("onlyonce: Config.Keep", c.Keep, 24*time.Hour)
+	}
 	c.Wait = defaults.Positive("onlyonce: Config.Wait", c.Wait, 0)
 	c.MaxWaiters = defaults.Positive("onlyonce: Config.MaxWaiters", c.MaxWaiters, 4096)
 	c.MaxWaitersPerID = defaults.Positive("onlyonce: Config.MaxWaitersPerID", c.MaxWaitersPerID, 256)

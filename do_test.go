@@ -238,7 +238,7 @@ func TestNonsenseIsRefusedWithWhatToDoInstead(t *testing.T) {
 		}
 	}
 	for _, cfg := range []onlyonce.Config{
-		{Lease: -1}, {Lease: time.Millisecond}, {Keep: -1}, {Wait: -time.Second}, {MaxWaiters: -1}, {MaxWaitersPerID: -1},
+		{Lease: -1}, {Lease: time.Millisecond}, {Keep: -2}, {Wait: -time.Second}, {MaxWaiters: -1}, {MaxWaitersPerID: -1},
 	} {
 		expectPanic(t, "write", func() { onlyonce.New(newStore(), cfg) })
 	}

@@ -270,7 +270,7 @@ func (g *Guard) Failure(err error) Settlement { return failure(context.Backgroun
 // says keep. A record that is held stays until someone resolves it.
 func (g *Guard) keepUnknown(keep time.Duration) time.Duration {
 	if g.cfg.HoldUnknown || g.cfg.Reconcile != nil {
-		return 0
+		return KeepForever
 	}
 	return keep
 }

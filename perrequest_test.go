@@ -89,6 +89,39 @@ func TestARequestsOwnLeaseAndKeepGoBeforeTheGuards(t *testing.T) {
 	})
 }
 
+func TestKeepForever_TheRecordStaysUntilSomeoneResolvesIt(t *testing.T) {
+	forever := func(ctx context.Context) (int, error) {
+		return 1, onlyonce.Current(ctx).Settle(ctx, onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte("1")}, Keep: onlyonce.KeepForever})
+	}
+	one := func(context.Context) (int, error) { return 1, nil }
+	for name, c := range map[string]struct {
+		guard, request time.Duration
+		run            func(context.Context) (int, error)
+	}{
+		"by the Guard":      {onlyonce.KeepForever, 0, one},
+		"by the request":    {time.Hour, onlyonce.KeepForever, one},
+		"by the settlement": {time.Hour, 0, forever},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := newStore()
+				g := onlyonce.New(store, onlyonce.Config{Keep: c.guard})
+				req := request("k")
+				req.Keep = c.request
+				_, _ = onlyonce.Do(t.Context(), g, req, c.run) // that the function settled by itself is an error
+				time.Sleep(100 * 365 * 24 * time.Hour)
+				if rec := lookup(t, store, req); rec.State != onlyonce.StateCompleted || rec.KeepLeft != 0 {
+					t.Errorf("after a century: %+v", rec)
+				}
+				a, err := onlyonce.Do(t.Context(), g, req, func(context.Context) (int, error) { return 2, nil })
+				if err != nil || a.Value != 1 || !a.Replayed {
+					t.Errorf("a repeat after a century: %+v, %v", a, err)
+				}
+			})
+		})
+	}
+}
+
 func TestWithoutRenewalsTheContextEndsByTheRequestsOwnLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -162,9 +195,9 @@ func TestALeaseOrKeepThatMakesNoSenseIsRefusedBeforeAnythingIsClaimed(t *testing
 	store.claim = func(func() error) error { t.Error("claimed"); return nil }
 	g := onlyonce.New(store, onlyonce.Config{})
 	for want, change := range map[string]func(*onlyonce.Request){
-		"Request.Lease is -1s: set it to at least 10ms, or leave it 0 for the Guard's":       func(r *onlyonce.Request) { r.Lease = -time.Second },
-		"Request.Lease is 9ms: set it to at least 10ms, or leave it 0 for the Guard's":       func(r *onlyonce.Request) { r.Lease = 9 * time.Millisecond },
-		"Request.Keep is -1ns: set it to a positive duration, or leave it 0 for the Guard's": func(r *onlyonce.Request) { r.Keep = -1 },
+		"Request.Lease is -1s: set it to at least 10ms, or leave it 0 for the Guard's":                         func(r *onlyonce.Request) { r.Lease = -time.Second },
+		"Request.Lease is 9ms: set it to at least 10ms, or leave it 0 for the Guard's":                         func(r *onlyonce.Request) { r.Lease = 9 * time.Millisecond },
+		"Request.Keep is -2ns: set it to a positive duration or to KeepForever, or leave it 0 for the default": func(r *onlyonce.Request) { r.Keep = -2 },
 	} {
 		req := request("k")
 		change(&req)

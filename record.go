@@ -43,7 +43,18 @@ type Record struct {
 	CreatedAt   time.Time
 	SettledAt   time.Time     // zero while the command is processing
 	LeaseLeft   time.Duration // while the command is processing; not positive: the lease has lapsed
-	KeepLeft    time.Duration // once the command is settled; 0: kept until someone resolves it
+	KeepLeft    time.Duration // once the command is settled; 0: it stays until someone resolves it
+}
+
+// KeepForever is a Keep without an end: the record stays until someone resolves it.
+const KeepForever time.Duration = -1
+
+// checkKeep rejects a negative Keep other than KeepForever.
+func checkKeep(of string, keep time.Duration) error {
+	if keep < 0 && keep != KeepForever {
+		return fmt.Errorf("%s.Keep is %v: set it to a positive duration or to KeepForever, or leave it 0 for the default", of, keep)
+	}
+	return nil
 }
 
 // A Settlement is how an attempt ends. The zero Settlement releases the command.
@@ -51,8 +62,12 @@ type Settlement struct {
 	State  State // StateCompleted, StateFailed or StateUnknown; empty: the command is released
 	Result Result
 	Error  string
-	Final  bool          // with StateFailed: replay the failure, and never run the command again
-	Keep   time.Duration // how long the record stays; not positive: until someone resolves it
+	Final  bool // with StateFailed: replay the failure, and never run the command again
+
+	// Keep is how long the record stays, or KeepForever. 0 is the default of
+	// whoever is asked to settle: for an Attempt, the Keep of its Request or
+	// its Guard; for a Store, which has no other, KeepForever.
+	Keep time.Duration
 }
 
 // storable reports whether every store can keep the status: it has 32 bits.
@@ -61,7 +76,7 @@ func storable(status int) bool { return int(int32(status)) == status }
 // Check returns an error unless the settlement's state is one in which an
 // attempt can end: completed, failed, unknown, or empty, which releases the
 // command. Unless it releases the command, its Result's Status must fit into 32
-// bits. Every function that takes a settlement, including those of stores,
+// bits, and its Keep must not be negative unless it is KeepForever. Every function that takes a settlement, including those of stores,
 // calls Check before it changes anything.
 func (s Settlement) Check() error {
 	switch status := s.Result.Status; {
@@ -71,7 +86,7 @@ func (s Settlement) Check() error {
 	case !storable(status):
 		return fmt.Errorf("an attempt can't end with the status %d: set the Result's Status to an HTTP status, or to 0", status)
 	default:
-		return nil
+		return checkKeep("Settlement", s.Keep)
 	}
 	return fmt.Errorf("an attempt can't end in the state %q: set the Settlement's State to StateCompleted, StateFailed or StateUnknown, or leave it empty to release the command", s.State)
 }

@@ -51,7 +51,7 @@ type Request struct {
 
 	Wait  time.Duration // how long this caller waits for a running attempt; 0: Config.Wait; negative: not at all
 	Lease time.Duration // how long this attempt's hold lasts without renewal; at least 10ms; 0: Config.Lease
-	Keep  time.Duration // how long the record stays once this attempt has settled; 0: Config.Keep
+	Keep  time.Duration // how long the record stays once this attempt has settled, or KeepForever; 0: Config.Keep
 }
 
 // check rejects an invalid Request before anything is claimed. The error says
@@ -71,8 +71,8 @@ func (r *Request) check() error {
 	if r.Lease != 0 && r.Lease < shortestLease {
 		return fmt.Errorf("onlyonce: Request.Lease is %v: set it to at least %v, or leave it 0 for the Guard's", r.Lease, shortestLease)
 	}
-	if r.Keep < 0 {
-		return fmt.Errorf("onlyonce: Request.Keep is %v: set it to a positive duration, or leave it 0 for the Guard's", r.Keep)
+	if err := checkKeep("Request", r.Keep); err != nil {
+		return fmt.Errorf("onlyonce: %w", err)
 	}
 	return nil
 }

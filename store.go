@@ -55,16 +55,25 @@ type Claim struct {
 	// no fingerprint. Fingerprint must be nil if and only if it is set.
 	SkipFingerprint bool
 
-	Lease       time.Duration
-	Keep        time.Duration // how long the record stays once its lease has lapsed; not positive: until someone resolves it
-	RetryFailed bool          // take over a command that failed, unless the failure is final
-	TakeUnknown bool          // take over a command whose outcome is unknown or whose lease has lapsed
+	Lease time.Duration
+
+	// Keep is how long the record stays once its lease has lapsed, or
+	// KeepForever, which is also what 0 means.
+	Keep time.Duration
+
+	RetryFailed bool // take over a command that failed, unless the failure is final
+	TakeUnknown bool // take over a command whose outcome is unknown or whose lease has lapsed
 }
 
 // Check returns an error if the claim has neither a Fingerprint nor
-// SkipFingerprint, or both. A store calls it before it does anything else.
+// SkipFingerprint, or both, or a negative Keep other than KeepForever. A store calls it before it does anything else.
 // After that, a nil Fingerprint means that nothing is compared.
-func (c Claim) Check() error { return checkFingerprint("Claim", c.Fingerprint, c.SkipFingerprint) }
+func (c Claim) Check() error {
+	if err := checkFingerprint("Claim", c.Fingerprint, c.SkipFingerprint); err != nil {
+		return err
+	}
+	return checkKeep("Claim", c.Keep)
+}
 
 // A Hold is the proof of a granted claim.
 type Hold struct {

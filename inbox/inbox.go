@@ -38,7 +38,7 @@ type Config struct {
 	Redelivery time.Duration
 
 	Lease time.Duration // how long a handler that died holds its message; less than Redelivery; default: half of it, at most 30s
-	Keep  time.Duration // how long the record of a handled message is kept; longer than a broker may delay a message; default 168h
+	Keep  time.Duration // how long the record of a handled message is kept; longer than a broker may delay a message, or onlyonce.KeepForever; default 168h
 	Wait  time.Duration // how long a message waits for another consumer's attempt; 0: it is rejected at once
 
 	// MaxAttempts is how often the handler may fail on a message before the
@@ -104,7 +104,7 @@ func (cfg Config) withDefaults() Config {
 	if cfg.Keep == 0 {
 		cfg.Keep = 7 * 24 * time.Hour
 	}
-	if cfg.Keep <= cfg.Redelivery {
+	if cfg.Keep != onlyonce.KeepForever && cfg.Keep <= cfg.Redelivery {
 		panic(fmt.Sprintf("inbox: Config.Keep is %v, and the broker delivers again after %v: write a longer time, or else a handled message is handled again", cfg.Keep, cfg.Redelivery))
 	}
 	if cfg.MaxAttempts < 0 || cfg.MaxAttempts > 0 && cfg.Poison == nil {

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -85,15 +86,25 @@ var keepRules = []rule{
 		t.lost(h)
 	}},
 	{"a record that is kept for good does not expire", func(t *storeTest) {
-		for i, s := range []onlyonce.Settlement{completed("made"), unknown("no answer")} {
+		for i, s := range []onlyonce.Settlement{
+			keeping(completed("made"), 0), keeping(unknown("no answer"), 0), keeping(completed("made"), onlyonce.KeepForever), keeping(unknown("no answer"), onlyonce.KeepForever),
+		} {
 			c := claimOf(string(rune('a' + i)))
-			t.settle(holdOf(t.mustClaim(c)), keeping(s, 0))
+			t.settle(holdOf(t.mustClaim(c)), s)
 			if left := t.lookup(c.ID).KeepLeft; left != 0 {
 				t.Errorf("KeepLeft is %v, want 0", left)
 			}
 			t.pass()
 			t.mustRefuse(newCaller(c), t.snap(c.ID))
 		}
+	}},
+	{"a claim with a negative keep is an error and changes nothing", func(t *storeTest) {
+		c := claimOf("k")
+		c.Keep = -long
+		if r, err := t.store.Claim(t.ctx, c); err == nil || !strings.Contains(err.Error(), "KeepForever") {
+			t.Errorf("got %s and error %v, want one that names KeepForever", describe(r), err)
+		}
+		t.mustBeAbsent(c.ID)
 	}},
 	{"looking and asking do not prolong a keep", func(t *storeTest) {
 		c := claimOf("k")

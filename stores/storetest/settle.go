@@ -24,6 +24,7 @@ var impossible = []onlyonce.Settlement{
 	{State: onlyonce.StateCompleted, Result: onlyonce.Result{Status: math.MinInt32 - 1}, Keep: long},
 	{State: onlyonce.StateFailed, Result: onlyonce.Result{Status: math.MaxInt32 + 1}, Keep: long},
 	{State: onlyonce.StateUnknown, Result: onlyonce.Result{Status: 1 << 40}, Keep: long},
+	{State: onlyonce.StateCompleted, Keep: -long},
 }
 
 var settleRules = []rule{

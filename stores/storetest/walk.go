@@ -140,7 +140,7 @@ func (w *walk) lapses() {
 
 // settlement draws one; a zero one releases the command.
 func (w *walk) settlement() onlyonce.Settlement {
-	st := onlyonce.Settlement{Keep: []time.Duration{long, 0, -time.Hour}[w.rand.IntN(3)]}
+	st := onlyonce.Settlement{Keep: []time.Duration{long, 0, onlyonce.KeepForever}[w.rand.IntN(3)]}
 	switch w.rand.IntN(4) {
 	case 0:
 		st.State, st.Result = onlyonce.StateCompleted, completed("made").Result
