@@ -109,9 +109,7 @@ func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []e
 			errs[i] = unavailable(err)
 		}
 	}
-	at := make(map[string]int, len(messages))
 	for i, confirm := range confirms {
-		at[messages[i].ID] = i
 		if confirm == nil || errs[i] != nil {
 			continue
 		}
@@ -122,7 +120,7 @@ func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []e
 			errs[i] = unavailable(errors.New("the broker did not take it, or the connection broke"))
 		}
 	}
-	b.takeBack(at, errs)
+	b.takeBack(messages, errs)
 	return errs
 }
 
@@ -144,7 +142,8 @@ func checkNames(m outbox.Message) error {
 }
 
 // takeBack notes what came back: before its confirm did.
-func (b *amqpBroker) takeBack(at map[string]int, errs []error) {
+func (b *amqpBroker) takeBack(messages []outbox.Message, errs []error) {
+	var at map[string][]int // of messages, by what they are sent as; made when one has come back
 	for {
 		select {
 		case back, ok := <-b.returns:
@@ -152,13 +151,28 @@ func (b *amqpBroker) takeBack(at map[string]int, errs []error) {
 				b.returns = nil // the channel is closed
 				return
 			}
-			if i, there := at[back.MessageId]; there {
+			if at == nil {
+				at = make(map[string][]int, len(messages))
+				for i, m := range messages {
+					key := sentAs(m.ID, m.Headers[outbox.HeaderTenant], m.Topic, m.Payload)
+					at[key] = append(at[key], i)
+				}
+			}
+			tenant, _ := back.Headers[outbox.HeaderTenant].(string)
+			topic, _ := back.Headers[headerTopic].(string)
+			for _, i := range at[sentAs(back.MessageId, tenant, topic, back.Body)] {
 				errs[i] = unavailable(errNoQueue)
 			}
 		default:
 			return
 		}
 	}
+}
+
+// sentAs identifies a message that may come back. Its ID alone does not: messages of
+// two tenants, or of two topics, may have the same.
+func sentAs(id, tenant, topic string, payload []byte) string {
+	return identity(outbox.Message{ID: id, Tenant: tenant, Topic: topic, Payload: payload})
 }
 
 // ready opens the channel for publishing if there is none.

@@ -412,6 +412,38 @@ func TestWhatNoQueueTakesIsNotPublished(t *testing.T) {
 	})
 }
 
+func TestOfMessagesWithOneIDThoseThatNoQueueTakesAreNotPublished(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		a, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("a stream keeps it")
+		}
+		ch, err := a.open(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ch.Close()
+		if _, err := ch.QueueDeclare(a.cfg.Name+".one", true, false, false, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := ch.QueueBind(a.cfg.Name+".one", "taken", a.cfg.Name, false, nil); err != nil {
+			t.Fatal(err)
+		}
+		errs := b.Publish(t.Context(), made(t,
+			outbox.Message{ID: "1", Tenant: "acme", Topic: "t"},
+			outbox.Message{ID: "1", Tenant: "acme", Topic: "taken"},
+			outbox.Message{ID: "1", Tenant: "other", Topic: "t"},
+			outbox.Message{ID: "1", Tenant: "acme", Topic: "t", Payload: []byte("other")},
+			outbox.Message{ID: "1", Tenant: "other", Topic: "taken"},
+		))
+		for i, taken := range []bool{false, true, false, false, true} {
+			if (errs[i] == nil) != taken || !taken && !errors.Is(errs[i], errNoQueue) {
+				t.Errorf("message %d: %v", i, errs[i])
+			}
+		}
+	})
+}
+
 func TestANATSStreamDropsWhatIsPublishedAgain(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*natsBroker); !ok {
