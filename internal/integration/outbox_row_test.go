@@ -41,6 +41,13 @@ var unpublishable = map[string]string{
 	"a header of two lines":           `UPDATE onlyonce_outbox SET headers = '{"X-A":"b\u000d\u000aX-C: d"}'`,
 	"no topic":                        "UPDATE onlyonce_outbox SET topic = ''",
 	"no id":                           "UPDATE onlyonce_outbox SET id = ''",
+	"no state":                        "UPDATE onlyonce_outbox SET state = ''",
+	"a state in capitals":             "UPDATE onlyonce_outbox SET state = 'WAITING'",
+	"a state before parked":           "UPDATE onlyonce_outbox SET state = 'lost'",
+	"a state before published":        "UPDATE onlyonce_outbox SET state = 'postponed', due_at = -1",
+	"a state before waiting":          "UPDATE onlyonce_outbox SET state = 'sent', due_at = 4000000000000000",
+	"a state that begins alike":       "UPDATE onlyonce_outbox SET state = 'waiting ', error = 'x'",
+	"a state after all others":        "UPDATE onlyonce_outbox SET state = 'zz'",
 	"sqlite: a topic that is no text": "UPDATE onlyonce_outbox SET topic = CAST(x'61ff' AS TEXT)",
 	"mysql: a topic that is no text":  "UPDATE onlyonce_outbox SET topic = x'61ff'",
 }

@@ -90,11 +90,18 @@ func (b *Outbox) Wait(ctx context.Context) error {
 	}
 }
 
-// Lease leases the oldest waiting messages to owner.
+// Lease leases the oldest waiting messages to owner. It parks messages that are in a
+// state which no store writes.
 func (b *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int) (list []outbox.Entry, err error) {
-	due, err := b.due(ctx)
-	if due && err == nil {
+	due, damaged, err := b.due(ctx)
+	if (due || damaged) && err == nil {
 		err = b.engine.outboxWrite(ctx, true, func(s session) (err error) {
+			list = nil
+			if damaged {
+				if n, err := parkDamaged(s); n == maxParked || err != nil {
+					return err // the rest may have the keys of those that wait
+				}
+			}
 			list, err = leaseNext(s, owner, lease, limit)
 			return err
 		})
@@ -106,14 +113,33 @@ func (b *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, l
 }
 
 // due says whether there may be something to lease, which costs less than to
-// try.
-func (b *Outbox) due(ctx context.Context) (due bool, err error) {
+// try, and whether there are messages in a state that no store writes.
+func (b *Outbox) due(ctx context.Context) (due, damaged bool, err error) {
 	err = b.engine.outboxRead(ctx).query("outbox due", nil, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
-		due = r.Int("due") != 0
+		due, damaged = r.Int("due") != 0, r.Int("damaged") != 0
 		return r.Err
 	})
-	return due, err
+	return due, damaged, err
+}
+
+// maxParked is how many damaged messages are parked in one transaction.
+const maxParked = 10_000
+
+// parkDamaged parks messages that are in a state which no store writes, and returns how
+// many it found. Left alone they would never be published, and messages with their
+// keys would overtake them.
+func parkDamaged(s session) (n int, err error) {
+	var seqs []int64
+	err = s.query("outbox damaged", args(int64(maxParked)), func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		seqs = append(seqs, r.Int("seq"))
+		return r.Err
+	})
+	if len(seqs) > 0 && err == nil {
+		_, err = s.exec("outbox park", args(numbers(seqs)))
+	}
+	return len(seqs), err
 }
 
 func leaseNext(s session, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
