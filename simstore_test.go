@@ -198,7 +198,7 @@ func (s *simStore) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.
 		seen.LeaseLeft = 0
 		s.inTx[c.ID] = true
 		s.mu.Unlock()
-		rows, st, err := s.call(ctx, c.ID, func(rows simRows) (onlyonce.Settlement, error) { return fn(context.WithoutCancel(ctx), rows, seen) })
+		rows, st, err := s.call(ctx, c.ID, func(rows simRows) (onlyonce.Settlement, error) { return fn(ctx, rows, seen) })
 		s.mu.Lock()
 		delete(s.inTx, c.ID)
 		if standingOf(s.find(c.ID)) != saw {
@@ -261,7 +261,7 @@ func (s *simStore) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(contex
 	case !ours:
 		return onlyonce.ErrLost
 	}
-	rows, st, err := s.call(ctx, h.ID, func(rows simRows) (onlyonce.Settlement, error) { return fn(context.WithoutCancel(ctx), rows) })
+	rows, st, err := s.call(ctx, h.ID, func(rows simRows) (onlyonce.Settlement, error) { return fn(ctx, rows) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

@@ -108,10 +108,10 @@ type TxStore[TX any] interface {
 	// When it panics, everything is rolled back, nothing is recorded, and the
 	// panic continues.
 	//
-	// ctx limits the wait for fn's turn; once the transaction has begun, the
-	// end of ctx has no effect. fn may run more than once if the database
-	// requires a retry; all runs but the last were rolled back. fn must not end
-	// the transaction. A settlement that Settlement.Check rejects counts as an
+	// ctx limits the wait for fn's turn. Once the transaction has begun, the end
+	// of ctx ends the context that fn gets, and has no other effect. fn may run
+	// more than once if the database requires a retry; all runs but the last
+	// were rolled back. fn must not end the transaction. A settlement that Settlement.Check rejects counts as an
 	// error of fn with a zero settlement. Any other error means that nothing
 	// was committed, except for ErrUnknown: the response to the commit was
 	// lost, and the store could not find out the outcome.

@@ -67,13 +67,13 @@ func claim(ctx context.Context, on writer, k *key, c *onlyonce.Claim, seen bool)
 			return onlyonce.Record{}, err
 		case found == nil:
 			continue
-		case holds(found, &onlyonce.Hold{Owner: c.Owner, Fence: found.Fence}) && found.State == onlyonce.StateProcessing:
+		case found.HeldBy(&onlyonce.Hold{Owner: c.Owner, Fence: found.Fence}):
 			// By a call whose answer was lost, and which may have been slow.
 			if given, err := aboveFloor(ctx, on, k, &found.Record); given || err != nil {
 				return found.Record, err
 			}
 			continue
-		case !found.Expired && !c.Takes(found.Record):
+		case found.Answers(c):
 			return found.Record, nil
 		}
 		r, given, err := take(ctx, on, k, c, found)
@@ -147,7 +147,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		if err != nil {
 			return err
 		}
-		if !holds(found, h) || found.State != onlyonce.StateProcessing {
+		if !found.HeldBy(h) {
 			return transact.Lost(repeated)
 		}
 		if found.Damage != nil {
@@ -167,10 +167,6 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		repeated = repeated || s.repeated
 	}
 	return busy(ctx)
-}
-
-func holds(r *stored, h *onlyonce.Hold) bool {
-	return r != nil && !r.Expired && r.Owner == h.Owner && r.Fence == h.Fence
 }
 
 // settle ends an attempt.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // A session is a connection, or a transaction of the caller's.
@@ -170,11 +171,25 @@ func claimed(err error) bool {
 	return errors.As(err, &e) && e.Code == codeUnique && e.TableName == "onlyonce_records"
 }
 
-// comesBack reports that the server ends connections, or takes no new ones: those of
-// the SQLSTATE classes 53 (insufficient resources) and 57 (operator intervention).
-func comesBack(err error) bool {
+// classify says what an error of the server, or of a connection, means for a call that
+// may be repeated. The server ends connections, or takes no new ones, with an SQLSTATE
+// of the classes 53 (insufficient resources) and 57 (operator intervention).
+func classify(err error) transact.Class {
 	c := code(err)
-	return strings.HasPrefix(c, "53") || strings.HasPrefix(c, "57")
+	var refused *pgconn.ConnectError
+	switch {
+	case isRetryable(err):
+		return transact.Conflict
+	case strings.HasPrefix(c, "57P"), strings.HasPrefix(c, "08"):
+		return transact.Broken
+	case strings.HasPrefix(c, "53"), strings.HasPrefix(c, "57"), strings.HasPrefix(c, "58"), strings.HasPrefix(c, "XX"), c == codeLockTimeout:
+		return transact.Temporary
+	case c != "":
+		return transact.Permanent
+	case pgconn.Timeout(err), errors.Is(err, context.Canceled), errors.As(err, &refused):
+		return transact.Temporary
+	}
+	return transact.Broken
 }
 
 // isRetryable reports whether the server asks to run the transaction again.

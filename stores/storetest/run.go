@@ -51,6 +51,14 @@ func runRules[TX any]() []txRule[TX] {
 				t.Errorf("run: %v", err)
 			}
 		}},
+		{"the function's context ends with its caller's", func(t T) {
+			ctx, cancel := context.WithCancelCause(t.ctx)
+			_, err := t.Store.RunTx(ctx, claimOf("k"), func(ctx context.Context, _ TX, _ onlyonce.Record) (onlyonce.Settlement, error) {
+				cancel(errOwn)
+				return onlyonce.Settlement{}, t.cause(ctx)
+			})
+			t.wantErr(errOwn, "run", err)
+		}},
 		{"nobody sees rows or result before the commit", func(t T) {
 			c := claimOf("k")
 			t.mustRun(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {

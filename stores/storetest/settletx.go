@@ -156,6 +156,15 @@ func settleTxRules[TX any]() []txRule[TX] {
 			t.rows("k", 0)
 			t.unchanged(was)
 		}},
+		{"the function's context ends with its caller's", func(t T) {
+			h := holdOf(t.mustClaim(claimOf("k")))
+			ctx, cancel := context.WithCancelCause(t.ctx)
+			err := t.Store.SettleTx(ctx, h, func(ctx context.Context, _ TX) (onlyonce.Settlement, error) {
+				cancel(errOwn)
+				return onlyonce.Settlement{}, t.cause(ctx)
+			})
+			t.wantErr(errOwn, "settle", err)
+		}},
 		{"many settlements at once are all committed", func(t T) {
 			var holds []onlyonce.Hold
 			for i := range crowd {

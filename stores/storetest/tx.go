@@ -2,8 +2,10 @@ package storetest
 
 import (
 	"context"
+	"errors"
 	"runtime"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -55,6 +57,16 @@ type txTest[TX any] struct {
 }
 
 type txFunc[TX any] = func(context.Context, TX, onlyonce.Record) (onlyonce.Settlement, error)
+
+// cause waits for the end of a context that has been canceled, and returns its cause.
+func (t *txTest[TX]) cause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(patience):
+		return errors.New("the context did not end")
+	}
+}
 
 // inserts returns a function that adds a row and ends as told.
 func (t *txTest[TX]) inserts(row string, s onlyonce.Settlement, err error) txFunc[TX] {

@@ -16,6 +16,18 @@ func (s *Stored) SettledBy(h *onlyonce.Hold) bool {
 	return false
 }
 
+// HeldBy reports whether the hold is the row's, which is processing. A nil row is there
+// for nobody.
+func (s *Stored) HeldBy(h *onlyonce.Hold) bool {
+	return s != nil && !s.Expired && s.State == onlyonce.StateProcessing && s.Owner == h.Owner && s.Fence == h.Fence
+}
+
+// Answers reports whether the row is the answer to a claim, which then gets nothing
+// else. A nil row answers nothing.
+func (s *Stored) Answers(c *onlyonce.Claim) bool {
+	return s != nil && !s.Expired && !c.Takes(s.Record)
+}
+
 // Next returns the record of the attempt that a claim begins on a command whose row
 // it takes, or which has none. A command that begins anew is given its date, in
 // microseconds.

@@ -1,6 +1,3 @@
-// Package transact has what the SQL stores have in common for running a caller's
-// function in a transaction: the locks of a command, how often and when the
-// function runs again, and how to find out whether a transaction was committed.
 package transact
 
 import (

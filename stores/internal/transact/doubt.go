@@ -1,0 +1,49 @@
+package transact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// lookupTimeout bounds how long a store tries to find out whether a transaction was
+// committed.
+const lookupTimeout = 10 * time.Second
+
+// resolve finds out whether the transaction was committed after its COMMIT was not
+// answered, and returns when it settled. If it was not committed, the error is
+// cause; it is ErrUnknown if that can't be known, or the server stays unreachable.
+func (r *run[TX]) resolve(cause error) (settled int64, err error) {
+	ctx, cancel := context.WithTimeout(r.own, lookupTimeout)
+	defer cancel()
+	for n := 1; ; n++ {
+		settled, err = r.findCommit(ctx)
+		switch {
+		case err == nil:
+			return settled, nil
+		case errors.Is(err, ErrNotCommitted):
+			return 0, fmt.Errorf("%w: %w", err, cause)
+		case errors.Is(err, ErrMovedOn):
+			return 0, fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, err, cause)
+		}
+		if !Pause(ctx, time.Millisecond<<min(n, 9)) {
+			return 0, fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, cause, err)
+		}
+	}
+}
+
+// findCommit looks for what the transaction left, and returns once that is durable.
+func (r *run[TX]) findCommit(ctx context.Context) (settled int64, err error) {
+	now, err := r.on.Trace(ctx, &r.Command)
+	if err != nil {
+		return 0, err
+	}
+	c := Commit{Token: r.Token, Fence: r.Record.Fence, Before: r.Seen.Token}
+	if err := c.Committed(now); err != nil {
+		return 0, err
+	}
+	return now.SettledAt, r.on.Durable(ctx, &r.Command, nil)
+}

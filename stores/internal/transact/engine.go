@@ -1,0 +1,111 @@
+package transact
+
+import (
+	"context"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// A Func is a caller's function. That of SettleTx gets the record as it was read.
+type Func[TX any] = func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error)
+
+// A Command is the command that a function runs for, on its way through
+// transactions. Either Claim or Hold is nil.
+type Command struct {
+	ID    onlyonce.ID
+	Hash  [32]byte        // of ID
+	Claim *onlyonce.Claim // of RunTx
+	Hold  *onlyonce.Hold  // of SettleTx
+
+	Token      []byte          // of the transaction: see Commit
+	Seen       View            // what the transaction read when it began
+	Record     onlyonce.Record // as it was claimed, then as it was settled
+	Settlement onlyonce.Settlement
+}
+
+// Locks returns the locks that the transaction takes, or nil if it takes none: a
+// hold keeps others out by itself.
+func (c *Command) Locks() *Locks {
+	if c.Claim == nil {
+		return nil
+	}
+	locks := LocksOf(c.Hash, c.Claim.Fingerprint)
+	return &locks
+}
+
+// A View is what a transaction reads when it begins.
+type View struct {
+	Lock  string         // LockMine if it took the locks or takes none, otherwise LockBusy or LockOther
+	Row   *record.Stored // nil: there is none
+	Token []byte         // of the transaction that settled the row last; nil: none did
+	Now   int64          // the store's clock, in microseconds
+	Floor int64          // no row with a higher fence was ever deleted
+	Mark  int64          // tells the transaction from the next one on its connection; 0: nothing does
+}
+
+// An Engine begins the transactions of a store and does what they need outside of
+// them. Except for Begin, no method waits longer than its ctx.
+type Engine[TX any] interface {
+	// Begin begins a transaction on a connection of its own, in which the lock named
+	// by c.Token is held until it ends, and sets c.Seen. ctx limits only the wait for
+	// the connection.
+	Begin(ctx context.Context, c *Command) (Tx[TX], error)
+
+	// BeginAlone begins a transaction that only records c.Settlement. It sees no
+	// row, and holds the lock named by c.Token if its commit can be in doubt.
+	BeginAlone(ctx context.Context, c *Command) (Tx[TX], error)
+
+	// Settle settles c.Hold with c.Settlement, without rows of a function.
+	Settle(ctx context.Context, c *Command) error
+
+	// Trace returns what is left of the transaction with c.Token once it has ended.
+	Trace(ctx context.Context, c *Command) (Trace, error)
+
+	// Durable returns once the command's record, as it can be read by now, survives
+	// a crash of the server. row is what was read of it; nil: nothing.
+	Durable(ctx context.Context, c *Command, row *record.Stored) error
+
+	// KeepFence makes every later fence of the command higher than fence: by a row
+	// if there is none, otherwise by the floor.
+	KeepFence(ctx context.Context, c *Command, fence int64) error
+
+	// Classify says what an error of the database means.
+	Classify(err error) Class
+}
+
+// A Tx is a transaction that has begun.
+type Tx[TX any] interface {
+	// Handle returns what the function gets.
+	Handle() TX
+
+	// Commit writes c.Settlement, or releases the command if it is zero, and
+	// commits. It writes over the row of c.Seen as it was read, or nothing. settled
+	// is when the settlement was written, in microseconds.
+	Commit(ctx context.Context, c *Command) (settled int64, o Outcome, err error)
+
+	// Close rolls back what is not committed and gives the connection back. Closing
+	// twice does nothing.
+	Close(ctx context.Context)
+}
+
+// An Outcome is what became of a transaction that was to be committed.
+type Outcome int
+
+const (
+	InDoubt    Outcome = iota // COMMIT may have been executed
+	Committed                 // the server said so
+	RolledBack                // it is not committed, and won't be
+	Overtaken                 // rolled back, because the row is not as it was read
+	Ended                     // the function had ended it before
+)
+
+// A Class is what an error of the database means for a call that may be repeated.
+type Class int
+
+const (
+	Permanent Class = iota // the same call would fail again
+	Conflict               // the server rolled the transaction back for the sake of another
+	Broken                 // the connection broke: another one may work
+	Temporary              // the server can't do it now, or did not answer in time
+)

@@ -1,0 +1,218 @@
+package transact
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// Run claims, runs fn and settles in one transaction. The errors that it returns,
+// except for fn's own, begin with the name of the store's package.
+func Run[TX any](ctx context.Context, store string, on Engine[TX], c *onlyonce.Claim, hash [32]byte, fn Func[TX]) (onlyonce.Record, error) {
+	r := newRun(ctx, store+": run in a transaction", on, fn)
+	r.ID, r.Hash, r.Claim = c.ID, hash, c
+	defer r.keepFence()
+	return r.result(r.retry())
+}
+
+// Settle runs fn and settles a hold in one transaction. Its errors are like those
+// of Run.
+func Settle[TX any](ctx context.Context, store string, on Engine[TX], h *onlyonce.Hold, hash [32]byte, fn func(context.Context, TX) (onlyonce.Settlement, error)) error {
+	r := newRun(ctx, store+": settle in a transaction", on, func(ctx context.Context, tx TX, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		return fn(ctx, tx)
+	})
+	r.ID, r.Hash, r.Hold = h.ID, hash, h
+	_, err := r.result(r.retry())
+	return err
+}
+
+// A run is one call of Run or Settle.
+type run[TX any] struct {
+	Command
+	doing string
+	on    Engine[TX]
+	fn    Func[TX]
+
+	ctx    context.Context // the caller's
+	own    context.Context // the same without its end: a transaction that has begun does not heed it
+	given  int64           // the highest fence that fn got and no row has
+	failed error           // what fn returned, when that is its end
+}
+
+func newRun[TX any](ctx context.Context, doing string, on Engine[TX], fn Func[TX]) *run[TX] {
+	return &run[TX]{doing: doing, on: on, fn: fn, ctx: ctx, own: context.WithoutCancel(ctx)}
+}
+
+// result is what the caller gets: its function's error as it is, joined with the
+// store's if there is one.
+func (r *run[TX]) result(err error) (onlyonce.Record, error) {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", r.doing, err)
+	}
+	switch {
+	case r.failed != nil && err != nil:
+		return r.Record, errors.Join(r.failed, err)
+	case r.failed != nil:
+		return r.Record, r.failed
+	case err != nil:
+		return onlyonce.Record{}, err
+	}
+	return r.Record, nil
+}
+
+var (
+	errUndone = errors.New("the database or other attempts undid the transaction every time")
+	errEnded  = fmt.Errorf("%w: the function ended its transaction: nothing was recorded, and what it had committed is there", onlyonce.ErrUnknown)
+)
+
+// retry runs the function until its transaction is not undone by a conflict.
+func (r *run[TX]) retry() error {
+	for n := 1; ; n++ {
+		began := time.Now()
+		again, err := r.once(n == MaxRuns)
+		switch {
+		case !again:
+			return err
+		case n == MaxRuns:
+			return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errUndone, err)
+		case !Pause(r.ctx, AfterRun(n, time.Since(began))):
+			return errors.Join(r.ctx.Err(), err)
+		}
+	}
+}
+
+// once runs the function in one transaction. It returns again if nothing of that is
+// left because of a conflict. Every connection of the store's pool may be in such a
+// transaction, so it is closed before anything else needs one.
+func (r *run[TX]) once(last bool) (again bool, err error) {
+	tx, err := r.begin()
+	if err != nil {
+		return r.on.Classify(err) == Conflict, err
+	}
+	defer tx.Close(r.own) // also after a panic
+	runs, err := r.decide()
+	if err != nil {
+		return false, err
+	}
+	if !runs {
+		tx.Close(r.own)
+		return false, r.answer()
+	}
+	if err := r.call(tx); err != nil {
+		tx.Close(r.own)
+		return r.fail(err, last)
+	}
+	switch outcome, err := r.commit(tx); {
+	case outcome == Overtaken && r.Hold != nil:
+		return false, onlyonce.ErrLost
+	case outcome == Overtaken:
+		return true, err
+	default:
+		return outcome == RolledBack && r.on.Classify(err) == Conflict, err
+	}
+}
+
+// beginTries is how many connections of a pool are tried: those that were idle when
+// the server or the network went away are found to be broken one by one.
+const beginTries = 3
+
+func (r *run[TX]) begin() (tx Tx[TX], err error) {
+	for range beginTries {
+		r.Token = NewToken() // the server may not have noticed yet that the lock of the one before is free
+		tx, err = r.on.Begin(r.ctx, &r.Command)
+		if err == nil || r.on.Classify(err) != Broken {
+			break
+		}
+	}
+	return tx, err
+}
+
+// answer returns once the record that decided against the function may be shown.
+func (r *run[TX]) answer() error {
+	if r.Seen.Row == nil {
+		return nil
+	}
+	return r.on.Durable(r.ctx, &r.Command, r.Seen.Row)
+}
+
+func (r *run[TX]) call(tx Tx[TX]) (err error) {
+	if r.Claim != nil {
+		r.given = r.Record.Fence
+	}
+	r.Settlement, err = r.fn(r.ctx, tx.Handle(), r.Record)
+	r.Settlement, err = check(r.doing, r.Settlement, err)
+	return err
+}
+
+// fail records how the function failed, unless its error is a conflict of the
+// database's, after which it runs again.
+func (r *run[TX]) fail(err error, last bool) (again bool, _ error) {
+	if !last && r.on.Classify(err) == Conflict {
+		return true, err
+	}
+	r.failed = err
+	switch {
+	case r.Settlement.State == "":
+		return false, nil
+	case r.Hold != nil:
+		return false, r.on.Settle(r.own, &r.Command)
+	default:
+		return false, r.recordAlone()
+	}
+}
+
+// recordAlone records the settlement in a transaction without rows of the
+// function's.
+func (r *run[TX]) recordAlone() error {
+	r.Seen.Mark = 0
+	for n := 1; ; n++ {
+		tx, err := r.on.BeginAlone(r.own, &r.Command)
+		if err != nil {
+			return err
+		}
+		outcome, err := r.commit(tx)
+		if outcome == Overtaken {
+			return onlyonce.ErrLost
+		}
+		if outcome != RolledBack || r.on.Classify(err) != Conflict || n == MaxRuns || !Pause(r.own, AfterRun(n, 0)) {
+			return err
+		}
+	}
+}
+
+var errOvertaken = errors.New("the command's record was changed by a claim outside the transaction: nothing was written")
+
+// commit writes the settlement, commits, and closes the transaction. The outcome is
+// never in doubt, unless the error is ErrUnknown.
+func (r *run[TX]) commit(tx Tx[TX]) (Outcome, error) {
+	settled, outcome, err := tx.Commit(r.own, &r.Command)
+	tx.Close(r.own)
+	switch outcome {
+	case InDoubt:
+		if settled, err = r.resolve(err); err != nil {
+			return InDoubt, err
+		}
+	case Overtaken:
+		return Overtaken, errOvertaken
+	case Ended:
+		return Ended, joinCause(errEnded, err)
+	case RolledBack:
+		return RolledBack, err
+	}
+	r.given = 0
+	if r.Settlement.State != "" {
+		r.Record = r.Record.Settled(r.Settlement, time.UnixMicro(settled).UTC())
+	}
+	return Committed, nil
+}
+
+// joinCause adds a cause, if there is one.
+func joinCause(err, cause error) error {
+	if cause == nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", err, cause)
+}
