@@ -160,6 +160,29 @@ func tryHostile(t *testing.T, s rowStore, db *sql.DB, key, state, set string, me
 	}
 }
 
+func TestARecordInAStateThatNoStoreWritesIsUnresolved(t *testing.T) {
+	onEveryRowStore(t, func(t *testing.T, _ string, s rowStore, db *sql.DB) {
+		for _, state := range []string{"", "COMPLETED", "done", "finished", "zz"} {
+			emptied(t, db, "onlyonce_records")
+			for _, key := range []string{"damaged", "whole"} {
+				r, err := s.Claim(t.Context(), claimOf(key))
+				if err == nil {
+					err = s.Settle(t.Context(), holdOf(r), completed)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := db.Exec("UPDATE onlyonce_records SET settled_at = settled_at - 60000000, state = '" + state + "' WHERE idem_key = 'damaged'"); err != nil {
+				t.Fatal(err)
+			}
+			if n, oldest, err := s.Unresolved(t.Context()); n != 1 || oldest < time.Minute || err != nil {
+				t.Errorf("state %q: %d are unresolved, the oldest for %v, error %v", state, n, oldest, err)
+			}
+		}
+	})
+}
+
 // The floor would be that of every new command.
 func TestAFenceThatLeavesNoneAboveItDoesNotBecomeTheFloor(t *testing.T) {
 	onEveryRowStore(t, func(t *testing.T, _ string, s rowStore, db *sql.DB) {
@@ -308,19 +331,35 @@ func TestAListEndsWhereNothingCanComeAfter(t *testing.T) {
 	}
 }
 
-func TestSQLiteATransactionMakesARecordBesideOneOfTheFarFuture(t *testing.T) {
-	s, db := newSQLite(t)
-	if _, err := s.Claim(t.Context(), claimOf("damaged")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := db.Exec(fmt.Sprint("UPDATE onlyonce_records SET created_at = ", math.MaxInt64-1)); err != nil {
-		t.Fatal(err)
-	}
-	before := time.Now().Add(-time.Minute)
-	r, err := s.RunTx(t.Context(), claimOf("k"), func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
-		return completed, nil
-	})
-	if err != nil || r.State != onlyonce.StateCompleted || r.CreatedAt.Before(before) || r.Fence > 1<<62 {
-		t.Errorf("got %+v and error %v", r, err)
+func TestSQLiteRecordsAreMadeBesideOneOfTheFarFuture(t *testing.T) {
+	for name, createdAt := range map[string]int64{
+		"the last of all":                 math.MaxInt64,
+		"the last but one":                math.MaxInt64 - 1,
+		"the last of the year 9999":       time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro() - 1,
+		"the first of the year 10000":     time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC).UnixMicro(),
+		"a little more than 100 years on": time.Now().AddDate(100, 1, 0).UnixMicro(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, db := newSQLite(t)
+			if _, err := s.Claim(t.Context(), claimOf("damaged")); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := db.Exec(fmt.Sprint("UPDATE onlyonce_records SET created_at = ", createdAt)); err != nil {
+				t.Fatal(err)
+			}
+			before, after := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
+			for i := range 3 {
+				r, err := s.Claim(t.Context(), claimOf(fmt.Sprint("claimed ", i)))
+				if err != nil || r.CreatedAt.Before(before) || r.CreatedAt.After(after) || r.Fence > 1<<62 {
+					t.Errorf("claim %d got %+v and error %v", i, r, err)
+				}
+				r, err = s.RunTx(t.Context(), claimOf(fmt.Sprint("run ", i)), func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
+					return completed, nil
+				})
+				if err != nil || r.State != onlyonce.StateCompleted || r.CreatedAt.Before(before) || r.CreatedAt.After(after) || r.Fence > 1<<62 {
+					t.Errorf("transaction %d got %+v and error %v", i, r, err)
+				}
+			}
+		})
 	}
 }

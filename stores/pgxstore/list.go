@@ -23,9 +23,9 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 }
 
 // Unresolved counts the records whose outcome is unknown: those in the unknown
-// state and those whose lease has lapsed. It also returns for how long the
-// oldest of them has been unresolved. It uses an index of the unresolved and
-// running records.
+// state, those whose lease has lapsed, and those in a state that no store writes.
+// It also returns for how long the oldest of them has been unresolved. It uses an
+// index of the unresolved and running records.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	n, oldest, err = s.plain.Unresolved(ctx)
 	return n, oldest, wrap("count what is unresolved", err)

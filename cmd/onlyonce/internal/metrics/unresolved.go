@@ -31,7 +31,7 @@ func (m *Set) Unresolved(name string, store any) {
 	}
 	m.Registry.MustRegister(&unresolvedMetrics{
 		store:  u,
-		count:  describe("onlyonce_idempotency_unresolved", "Records whose outcome nobody knows: unknown ones, and those whose lease has lapsed."),
+		count:  describe("onlyonce_idempotency_unresolved", "Records whose outcome nobody knows: unknown ones, those whose lease has lapsed, and those in a state that no store writes."),
 		oldest: describe("onlyonce_idempotency_unresolved_oldest_seconds", "How long the oldest of them has been unresolved; 0 if there is none."),
 	})
 }
