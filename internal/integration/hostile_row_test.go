@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -362,4 +363,59 @@ func TestSQLiteRecordsAreMadeBesideOneOfTheFarFuture(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Without that row, a store knows neither the fences nor, on SQLite, the time.
+func TestACommandDoesNotRunWhileTheFencesAreGone(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, _ string, s *sqlstore.Store, db *sql.DB) { needsFence[*sql.Tx](t, s, db) })
+	t.Run("pgx", func(t *testing.T) {
+		s, db := newPgxSchema(t)
+		needsFence(t, s, db)
+	})
+}
+
+func needsFence[TX any](t *testing.T, s onlyonce.TxStore[TX], db *sql.DB) {
+	runs := 0
+	run := func(key string) (onlyonce.Record, error) {
+		return s.RunTx(t.Context(), claimOf(key), func(context.Context, TX, onlyonce.Record) (onlyonce.Settlement, error) {
+			runs++
+			return completed, nil
+		})
+	}
+	if _, err := run("before"); err != nil || runs != 1 {
+		t.Fatalf("%d runs, error %v", runs, err)
+	}
+	emptied(t, db, "onlyonce_fence")
+	for _, key := range []string{"before", "new"} {
+		if r, err := run(key); runs != 1 || key == "new" && err == nil {
+			t.Errorf("%s: %d runs in all, got %+v and error %v", key, runs, r, err)
+		}
+	}
+	if _, err := db.Exec("INSERT INTO onlyonce_fence (one, floor) VALUES (1, 0)"); err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range []string{"before", "new"} {
+		if r, err := run(key); runs > 2 || err != nil || r.State != onlyonce.StateCompleted {
+			t.Errorf("%s: %d runs in all, got %+v and error %v", key, runs, r, err)
+		}
+	}
+}
+
+func TestNoMessageIsLeasedWhileTheLockOfTheOutboxIsGone(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, engine string, s *sqlstore.Store, db *sql.DB) {
+		if engine == "sqlite" {
+			t.Skip("its lock is the file's")
+		}
+		appendOne(t, s, db, outbox.Message{Topic: "t", Payload: []byte("a")})
+		emptied(t, db, "onlyonce_outbox_lock")
+		if list, err := s.Outbox().Lease(t.Context(), "owner", time.Minute, 10); err == nil {
+			t.Errorf("leased %+v", list)
+		}
+		if _, err := db.Exec("INSERT INTO onlyonce_outbox_lock (one) VALUES (1)"); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := s.Outbox().Lease(t.Context(), "owner", time.Minute, 10); len(list) != 1 || err != nil {
+			t.Errorf("leased %+v, error %v", list, err)
+		}
+	})
 }

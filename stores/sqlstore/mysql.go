@@ -211,6 +211,9 @@ func (m *mysql) look(l serverSession, k *key, _ []byte) (seen rowSnapshot, err e
 		}
 		return more.Err
 	}, k.hash[:])
+	if seen.now == 0 && err == nil {
+		err = errNoFence
+	}
 	return seen, err
 }
 

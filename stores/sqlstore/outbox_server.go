@@ -52,7 +52,11 @@ func (s *server) outboxWriteOnce(ctx context.Context, alone bool, f func(session
 		first = "outbox alone"
 	}
 	if s.dialect.statements()[first] != "" {
-		err = in.query(first, nil, func([]driver.Value) error { return nil })
+		locked := false
+		err = in.query(first, nil, func([]driver.Value) error { locked = true; return nil })
+		if !locked && err == nil {
+			err = errNoOutboxLock
+		}
 	}
 	if err == nil {
 		err = f(in)

@@ -98,6 +98,9 @@ func (p postgres) look(l serverSession, k *key, token []byte) (seen rowSnapshot,
 		}
 		return more.Err
 	}, k.hash[:], transact.TokenLock(token))
+	if seen.now == 0 && err == nil {
+		err = errNoFence
+	}
 	return seen, err
 }
 

@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"database/sql/driver"
+	"errors"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
@@ -30,3 +31,10 @@ func text(s string) any {
 	}
 	return s
 }
+
+// A row without which a store would run a command that has run, or two relays publish
+// one message, is missing.
+var (
+	errNoFence      = errors.New("the table onlyonce_fence was emptied: restore its row, or INSERT INTO onlyonce_fence (one, floor) VALUES (1, 0)")
+	errNoOutboxLock = errors.New("the table onlyonce_outbox_lock was emptied: INSERT INTO onlyonce_outbox_lock (one) VALUES (1)")
+)

@@ -27,11 +27,15 @@ type clock struct {
 
 func readClock(s session) (*clock, error) {
 	c := new(clock)
-	return c, s.query("clock", nil, func(v []driver.Value) error {
+	err := s.query("clock", nil, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		c.now, c.last, c.floor = r.Int("now"), r.Int("last"), r.Int("floor")
 		return r.Err
 	})
+	if c.now == 0 && err == nil {
+		err = errNoFence
+	}
+	return c, err
 }
 
 // refresh reads the clock again, after others wrote in the transaction.
