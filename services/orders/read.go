@@ -19,7 +19,7 @@ func (a *API) get(_ http.ResponseWriter, r *http.Request, tenant string) (answer
 	}
 	found, err := a.find(r.Context(), tenant, o)
 	if err != nil {
-		return answer{}, unread(err)
+		return answer{}, readFailed(err)
 	}
 	return ok(found)
 }
@@ -40,13 +40,13 @@ func (a *API) list(_ http.ResponseWriter, r *http.Request, tenant string) (answe
 	}
 	found, err := a.newest(r.Context(), tenant, before, q.Limit+1)
 	if err != nil {
-		return answer{}, unread(err)
+		return answer{}, readFailed(err)
 	}
 	return ok(page.Cut(found, q, func(last order) string { return cursor(tenant, last.id) }))
 }
 
-// unread says that the database could not answer, which it may do the next time.
-func unread(err error) error {
+// readFailed says that the database did not answer, which it may do the next time.
+func readFailed(err error) error {
 	var told httponce.Problem
 	if errors.As(err, &told) {
 		return err

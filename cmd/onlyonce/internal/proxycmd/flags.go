@@ -37,7 +37,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&s.Store.URLFile, "store-file", "", "`file` that holds the URL of the store, instead of --store: a password on the command line can be read by every user of the machine")
 	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all proxies on it (default: for sqlite: a generated one, PATH.secret; for a server none)")
 	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header that says whose request it is; what is in front of the proxy must have verified it, and must replace what a client sends")
-	f.StringSliceVar(&t.From, "tenant-header-from", nil, "`addresses` from which that header is believed, such as 10.0.0.0/8; from others it is dropped (default: this machine, or with --tls-client-ca clients with a certificate)")
+	f.Var(&t.From, "tenant-header-from", "`addresses` from which that header is believed, such as 10.0.0.0/8; from others it is dropped (default: this machine, or with --tls-client-ca clients with a certificate)")
 	f.StringVar(&t.JWT.Claim, "tenant-claim", "", "`name` of the claim that says whose request it is, of the token in Authorization: Bearer")
 	f.StringVar(&t.JWT.JWKS, "jwks", "", "`file or https URL` of the public keys that verify the token")
 	f.StringVar(&t.JWT.CA, "jwks-ca", "", "CA `file` for that URL (default: the system's)")

@@ -38,7 +38,7 @@ func operationsOf(f *proxyfile.File) *map[string]bool {
 
 // shown returns what log and metrics may show of an operation, and whether that
 // is all of it.
-func (b *routing) shown(operation string) (string, bool) {
+func (b *routeBuilder) shown(operation string) (string, bool) {
 	if known := b.operations.Load(); known != nil && (*known)[operation] {
 		return operation, true
 	}
@@ -47,7 +47,7 @@ func (b *routing) shown(operation string) (string, bool) {
 }
 
 // count counts an event. Operations that the settings do not name are one.
-func (b *routing) count(ctx context.Context, e onlyonce.Event) {
+func (b *routeBuilder) count(ctx context.Context, e onlyonce.Event) {
 	if _, known := b.shown(e.Record.ID.Operation); !known {
 		e.Record.ID.Operation = metrics.OtherOperations
 	}

@@ -93,10 +93,10 @@ one ends it at once.`,
 // is on other machines.
 func checkProxy(cmd *cobra.Command, f *proxyfile.File) error {
 	if _, err := newSecurity(f.TLS, f.AcceptRisks); err != nil {
-		return inFlags(f.Mistake(&f.TLS.Cert, "tls", err.Error(), &f.TLS))
+		return inFlags(f.Mistake("tls", err.Error(), "tls.cert"))
 	}
-	b := newRouting(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil)
-	if _, _, err := b.routes(f, tenancy{of: func(*http.Request) string { return "" }}); err != nil {
+	b := newRouteBuilder(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil)
+	if _, _, err := b.build(f, tenantResolver{of: func(*http.Request) string { return "" }}); err != nil {
 		return inFlags(err)
 	}
 	if err := checkStore(f); err != nil {
@@ -112,13 +112,13 @@ func checkProxy(cmd *cobra.Command, f *proxyfile.File) error {
 // checkStore reads the files that say which store it is, and looks whether there
 // is a folder for its own.
 func checkStore(f *proxyfile.File) error {
-	field, at := &f.Store.URL, "store.url"
+	at := "store.url"
 	if f.Store.URLFile != "" {
-		field, at = &f.Store.URLFile, "store.url_file"
+		at = "store.url_file"
 	}
 	raw, err := storeURLOf(f)
 	if err != nil {
-		return f.Mistake(field, at, err.Error())
+		return f.Mistake(at, err.Error())
 	}
 	if raw != inMemory {
 		u, err := storeurl.Parse(raw)
@@ -126,12 +126,12 @@ func checkStore(f *proxyfile.File) error {
 			err = u.CheckPath(true)
 		}
 		if err != nil {
-			return f.Mistake(field, at, err.Error())
+			return f.Mistake(at, err.Error())
 		}
 	}
 	if path := f.Store.FingerprintSecretFile; path != "" {
 		if _, err := storeurl.ReadSecret(path, f.AcceptRisks); err != nil {
-			return f.Mistake(&f.Store.FingerprintSecretFile, "store.fingerprint_secret_file", err.Error())
+			return f.Mistake("store.fingerprint_secret_file", err.Error())
 		}
 	}
 	return nil
@@ -143,21 +143,21 @@ func checkTenants(ctx context.Context, f *proxyfile.File) error {
 	if proxyfile.IsURL(j.JWKS) {
 		if j.CA != "" {
 			if _, err := readRoots(j.CA); err != nil {
-				return f.Mistake(&j.CA, "tenant.jwt.ca", err.Error())
+				return f.Mistake("tenant.jwt.ca", err.Error())
 			}
 		}
 		return nil
 	}
-	t, err := newTenancy(ctx, f, slog.New(slog.DiscardHandler))
+	t, err := newTenantResolver(ctx, f, slog.New(slog.DiscardHandler))
 	if err == nil && t.stop != nil {
 		t.stop()
 	}
 	return err
 }
 
-// newRouting returns a routing on a store.
-func newRouting(store onlyonce.Store, m *metrics.Set, log *slog.Logger, showKey func(onlyonce.ID) string) *routing {
-	b := &routing{
+// newRouteBuilder returns a routeBuilder for a store.
+func newRouteBuilder(store onlyonce.Store, m *metrics.Set, log *slog.Logger, showKey func(onlyonce.ID) string) *routeBuilder {
+	b := &routeBuilder{
 		store:   store,
 		metrics: newTrafficMetrics(m, log),
 		guards:  make(map[policy]*onlyonce.Guard),
@@ -187,9 +187,9 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	defer func() { err = errors.Join(err, store.close()) }()
 	m := metrics.New()
 	m.Unresolved("main", store.Store)
-	b := newRouting(store.Store, m, log, logs.ShowKey())
+	b := newRouteBuilder(store.Store, m, log, logs.ShowKey())
 	b.secret = store.secret
-	p, err := newLiveProxy(ctx, f, b, read, log)
+	p, err := newReloadableProxy(ctx, f, b, read, log)
 	if err != nil {
 		return err
 	}

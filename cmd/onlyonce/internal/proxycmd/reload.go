@@ -18,93 +18,93 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-// A liveProxy is a proxy whose settings can change while it serves.
-type liveProxy struct {
+// A reloadableProxy is a proxy whose settings can change while it serves.
+type reloadableProxy struct {
 	proxy   *proxy.Proxy
-	front   atomic.Pointer[front]
+	headers atomic.Pointer[headerFilter]
 	secure  atomic.Pointer[security] // nil: plain HTTP, from the start on
-	routing *routing
+	routes  *routeBuilder
 	read    func() (*proxyfile.File, error)
 	log     *slog.Logger
 
 	// Of whoever reloads, and nobody else.
 	file    *proxyfile.File
-	tenancy tenancy
+	tenants tenantResolver
 	files   [sha256.Size]byte // what the files for TLS held when they were last tried
-	roots   [sha256.Size]byte // what tenant.jwt.ca held when the tenancy was made
+	roots   [sha256.Size]byte // what tenant.jwt.ca held when the tenants were read
 }
 
-// newLiveProxy puts the first settings in place.
-func newLiveProxy(ctx context.Context, f *proxyfile.File, b *routing, read func() (*proxyfile.File, error), log *slog.Logger) (*liveProxy, error) {
-	p := &liveProxy{routing: b, read: read, log: log}
+// newReloadableProxy puts the first settings in place.
+func newReloadableProxy(ctx context.Context, f *proxyfile.File, b *routeBuilder, read func() (*proxyfile.File, error), log *slog.Logger) (*reloadableProxy, error) {
+	p := &reloadableProxy{routes: b, read: read, log: log}
 	return p, p.apply(ctx, f)
 }
 
-func (p *liveProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	front := p.front.Load()
+func (p *reloadableProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	headers := p.headers.Load()
 	if !p.secure.Load().admits(r) {
 		w.Header().Set("Connection", "close")
-		front.refuse(w, r, otherConnection)
+		headers.refuse(w, r, otherConnection)
 		return
 	}
-	front.strip(r)
+	headers.strip(r)
 	p.proxy.ServeHTTP(w, r)
 }
 
 // apply puts settings in place: all, or none with an error. Requests that are
 // under way end by those with which they began.
-func (p *liveProxy) apply(ctx context.Context, f *proxyfile.File) error {
+func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 	files := digest(tlsFiles(f)...)
 	p.files = files // whether they are right or not: only another change is worth another try
 	secure := p.secure.Load()
 	if !secure.same(f.TLS) {
 		var err error
 		if secure, err = newSecurity(f.TLS, f.AcceptRisks); err != nil {
-			return f.Mistake(&f.TLS.Cert, "tls", err.Error(), &f.TLS)
+			return f.Mistake("tls", err.Error(), "tls.cert")
 		}
 	}
 	var err error
-	tenants, roots := p.tenancy, digest(f.Tenant.JWT.CA)
+	tenants, roots := p.tenants, digest(f.Tenant.JWT.CA)
 	if !p.sameTenants(f) || roots != p.roots {
-		if tenants, err = newTenancy(ctx, f, p.log); err != nil {
+		if tenants, err = newTenantResolver(ctx, f, p.log); err != nil {
 			return err
 		}
 	}
-	routes, ups, err := p.routing.routes(f, tenants)
+	routes, ups, err := p.routes.build(f, tenants)
 	if err != nil {
-		if tenants.stop != nil && tenants.keys != p.tenancy.keys {
+		if tenants.stop != nil && tenants.keys != p.tenants.keys {
 			tenants.stop()
 		}
 		return err
 	}
-	cfg := p.routing.config(f)
+	cfg := p.routes.config(f)
 	if p.proxy == nil {
 		p.proxy = proxy.New(routes, cfg)
 	} else {
 		p.proxy.Reload(routes, cfg)
 	}
-	p.routing.upstreams = ups
-	p.routing.operations.Store(operationsOf(f))
-	front := newFront(f, p.log)
-	front.refuse = cfg.Problem
-	p.front.Store(front)
+	p.routes.upstreams = ups
+	p.routes.operations.Store(operationsOf(f))
+	headers := newHeaderFilter(f, p.log)
+	headers.refuse = cfg.Problem
+	p.headers.Store(headers)
 	if p.file == nil || p.secure.Load() != nil && secure != nil {
 		p.secure.Store(secure)
 	}
-	if p.tenancy.stop != nil && tenants.keys != p.tenancy.keys {
-		p.tenancy.stop()
+	if p.tenants.stop != nil && tenants.keys != p.tenants.keys {
+		p.tenants.stop()
 	}
-	p.file, p.tenancy, p.roots = f, tenants, roots
+	p.file, p.tenants, p.roots = f, tenants, roots
 	return nil
 }
 
 // sameTenants reports whether f tells tenants apart as the settings in place do.
-func (p *liveProxy) sameTenants(f *proxyfile.File) bool {
+func (p *reloadableProxy) sameTenants(f *proxyfile.File) bool {
 	return p.file != nil && reflect.DeepEqual(f.Tenant, p.file.Tenant) && reflect.DeepEqual(f.Forwarded, p.file.Forwarded) && (f.TLS.ClientCA != "") == (p.file.TLS.ClientCA != "")
 }
 
 // tlsConfig is for the listener; nil: plain HTTP.
-func (p *liveProxy) tlsConfig() *tls.Config {
+func (p *reloadableProxy) tlsConfig() *tls.Config {
 	if p.secure.Load() == nil {
 		return nil
 	}
@@ -115,7 +115,7 @@ func (p *liveProxy) tlsConfig() *tls.Config {
 const lookEvery = 2 * time.Second
 
 // run reloads on SIGHUP, and when a file for TLS changes, until ctx ends.
-func (p *liveProxy) run(hangups <-chan os.Signal) func(context.Context) error {
+func (p *reloadableProxy) run(hangups <-chan os.Signal) func(context.Context) error {
 	return func(ctx context.Context) error {
 		look := time.NewTicker(lookEvery)
 		defer look.Stop()
@@ -134,7 +134,7 @@ func (p *liveProxy) run(hangups <-chan os.Signal) func(context.Context) error {
 }
 
 // look puts the files for TLS in place if they have changed.
-func (p *liveProxy) look(ctx context.Context) {
+func (p *reloadableProxy) look(ctx context.Context) {
 	if digest(tlsFiles(p.file)...) != p.files {
 		p.done(p.apply(ctx, p.file), "the files for TLS have changed and are in place")
 	}
@@ -148,7 +148,7 @@ func hangups() <-chan os.Signal {
 }
 
 // reload reads the settings again. Those that are not right change nothing.
-func (p *liveProxy) reload(ctx context.Context) {
+func (p *reloadableProxy) reload(ctx context.Context) {
 	before := p.file
 	f, err := p.read()
 	if err == nil {
@@ -157,8 +157,8 @@ func (p *liveProxy) reload(ctx context.Context) {
 			p.files = tried // they may be right with the settings that stay
 		}
 	}
-	if err == nil && p.tenancy.keys != nil {
-		if err := p.tenancy.keys.Refresh(ctx); err != nil {
+	if err == nil && p.tenants.keys != nil {
+		if err := p.tenants.keys.Refresh(ctx); err != nil {
 			p.log.Error("the public keys could not be read again: those that are known stay", "error", err)
 		}
 	}
@@ -173,13 +173,13 @@ func (p *liveProxy) reload(ctx context.Context) {
 }
 
 // done says how a reload ended.
-func (p *liveProxy) done(err error, well string) {
+func (p *reloadableProxy) done(err error, well string) {
 	if err == nil {
-		p.routing.metrics.reloads.WithLabelValues("ok").Inc()
+		p.routes.metrics.reloads.WithLabelValues("ok").Inc()
 		p.log.Info(well)
 		return
 	}
-	p.routing.metrics.reloads.WithLabelValues("failed").Inc()
+	p.routes.metrics.reloads.WithLabelValues("failed").Inc()
 	var all proxyfile.Mistakes
 	if !errors.As(err, &all) {
 		p.log.Error("the settings were not put in place: the old ones stay", "error", err)

@@ -22,6 +22,15 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
+// checked returns a file of settings that is right, as Parse would.
+func checked(t *testing.T, f *proxyfile.File) *proxyfile.File {
+	t.Helper()
+	if err := f.Check(); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
 func TestFilesForTLSThatHaveNotChangedAreNotPutInPlaceAgain(t *testing.T) {
 	ca := cmdtest.NewAuthority(t)
 	ca.Sign("proxy", false)
@@ -31,8 +40,8 @@ func TestFilesForTLSThatHaveNotChangedAreNotPutInPlaceAgain(t *testing.T) {
 	up.URL = "https://127.0.0.1:1"
 	up.TLS.CA = ca.Path("authority.crt")
 	f.Upstreams = []proxyfile.Upstream{up}
-	b := newRouting(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil)
-	p, err := newLiveProxy(t.Context(), f, b, nil, slog.New(slog.DiscardHandler))
+	b := newRouteBuilder(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil)
+	p, err := newReloadableProxy(t.Context(), checked(t, f), b, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,8 +66,8 @@ func TestAnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
 	one, two := proxyfile.NewUpstream(), proxyfile.NewUpstream()
 	one.URL, two.Name, two.URL = "http://127.0.0.1:1", "two", "http://127.0.0.1:2"
 	f.Tenant.Single, f.Upstreams = true, []proxyfile.Upstream{one, two}
-	b := newRouting(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil)
-	p, err := newLiveProxy(t.Context(), f, b, nil, slog.New(slog.DiscardHandler))
+	b := newRouteBuilder(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil)
+	p, err := newReloadableProxy(t.Context(), checked(t, f), b, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,7 +75,7 @@ func TestAnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
 	changed := *f
 	two.Timeouts.Answer *= 2
 	changed.Upstreams = []proxyfile.Upstream{one, two}
-	if err := p.apply(t.Context(), &changed); err != nil {
+	if err := p.apply(t.Context(), checked(t, &changed)); err != nil {
 		t.Fatal(err)
 	}
 	kept := 0
@@ -78,7 +87,7 @@ func TestAnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
 	if len(b.upstreams) != 2 || kept != 1 {
 		t.Errorf("%d upstreams, of which %d are as before; want 2 and 1", len(b.upstreams), kept)
 	}
-	routes, _, err := b.routes(&changed, tenancy{of: func(*http.Request) string { return "" }})
+	routes, _, err := b.build(&changed, tenantResolver{of: func(*http.Request) string { return "" }})
 	if err != nil || len(routes) != 1 || b.guard(&changed.Defaults) != routes[0].Guard {
 		t.Errorf("%d routes, %v; the next settings do not know the waiters", len(routes), err)
 	}
@@ -104,27 +113,39 @@ func TestTheAuthoritiesOfTheServerOfPublicKeysAreReadAgainWhenTheyChange(t *test
 	up := proxyfile.NewUpstream()
 	up.URL = "http://127.0.0.1:1"
 	f.Upstreams = []proxyfile.Upstream{up}
-	p, err := newLiveProxy(t.Context(), f, newRouting(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil), nil, slog.New(slog.DiscardHandler))
+	p, err := newReloadableProxy(t.Context(), checked(t, f), newRouteBuilder(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.DiscardHandler), nil), nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { p.tenancy.stop() }()
+	defer func() { p.tenants.stop() }()
 	other := cmdtest.NewAuthority(t)
 	text, err := os.ReadFile(other.Path("authority.crt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	before := p.tenancy.keys
+	before := p.tenants.keys
 	cmdtest.WriteFile(t, roots, string(text))
 	if err := p.apply(t.Context(), f); err == nil || !strings.Contains(err.Error(), "unknown authority") {
 		t.Errorf("a server whose authority is believed no longer is asked for public keys: %v", err)
 	}
 	cmdtest.WriteFile(t, roots, right+string(text))
-	if err := p.apply(t.Context(), f); err != nil || p.tenancy.keys == before {
+	if err := p.apply(t.Context(), f); err != nil || p.tenants.keys == before {
 		t.Errorf("authorities that have changed were not read again: %v", err)
 	}
-	before = p.tenancy.keys
-	if err := p.apply(t.Context(), f); err != nil || p.tenancy.keys != before {
+	before = p.tenants.keys
+	if err := p.apply(t.Context(), f); err != nil || p.tenants.keys != before {
 		t.Errorf("authorities that have not changed were read again: %v", err)
+	}
+}
+
+func TestReload_ASettingThatNeedsAStartKeepsItsLine(t *testing.T) {
+	f, err := proxyfile.Parse("p.yaml", []byte("listen: 127.0.0.1:1\ntenant: {single: true}\nupstreams: [{url: \"http://127.0.0.1:1\"}]\nstore: {url: \"memory://\"}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := *f
+	next.Listen = "127.0.0.1:2"
+	if m := keepFixed(f, &next).Mistake("store.url", "is not there"); m.Line != 4 {
+		t.Errorf("a later mistake is told of line %d, want 4", m.Line)
 	}
 }

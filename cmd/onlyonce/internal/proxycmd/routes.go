@@ -22,9 +22,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-// A routing makes routes of files. What stays the same from one file to the next
-// is made once, so that connections and waiting requests are kept.
-type routing struct {
+// A routeBuilder makes the proxy's routes from a file of settings. What stays the same
+// from one file to the next is made once, so that connections and waiting requests are
+// kept.
+type routeBuilder struct {
 	store    onlyonce.Store
 	secret   []byte // keys the fingerprints in it
 	observer onlyonce.Observer
@@ -49,9 +50,9 @@ type upstreamKey struct {
 	files    [sha256.Size]byte
 }
 
-// routes returns what the proxy is to do with requests, and the upstreams that
+// build returns what the proxy does with requests, and the upstreams that
 // are to be kept in b once it does.
-func (b *routing) routes(f *proxyfile.File, who tenancy) ([]proxy.Route, map[upstreamKey]*proxy.Upstream, error) {
+func (b *routeBuilder) build(f *proxyfile.File, tenants tenantResolver) ([]proxy.Route, map[upstreamKey]*proxy.Upstream, error) {
 	ups, used, err := b.connections(f)
 	if err != nil {
 		return nil, nil, err
@@ -64,13 +65,14 @@ func (b *routing) routes(f *proxyfile.File, who tenancy) ([]proxy.Route, map[ups
 		if name == "" {
 			name = f.Upstreams[0].Name
 		}
-		route := b.route(&r.Settings, r.Match, name, f, who)
+		method, pattern := r.Pattern()
+		route := b.route(&r.Settings, method, pattern, name, f, tenants)
 		route.Upstream = ups[name]
 		routes, all = append(routes, route), all || r.Match == "/"
 	}
 	if !all {
 		name := f.Upstreams[0].Name
-		route := b.route(&f.Defaults, "/", name, f, who)
+		route := b.route(&f.Defaults, "", "/", name, f, tenants)
 		route.Upstream = ups[name]
 		route.Idempotency.Required = route.Idempotency.Required || f.Unmatched == "refuse"
 		if f.Defaults.Operation == "" {
@@ -82,7 +84,7 @@ func (b *routing) routes(f *proxyfile.File, who tenancy) ([]proxy.Route, map[ups
 	if err := proxy.Check(routes, cfg); err != nil {
 		var at *proxy.RouteError
 		if errors.As(err, &at) && at.Route < len(f.Routes) {
-			return nil, nil, f.Mistake(&f.Routes[at.Route], fmt.Sprintf("routes[%d]", at.Route), at.Err.Error())
+			return nil, nil, f.Mistake(fmt.Sprintf("routes[%d]", at.Route), at.Err.Error())
 		}
 		return nil, nil, err
 	}
@@ -90,26 +92,26 @@ func (b *routing) routes(f *proxyfile.File, who tenancy) ([]proxy.Route, map[ups
 }
 
 // config is what holds for all routes.
-func (b *routing) config(f *proxyfile.File) proxy.Config {
-	cfg := proxy.Config{BodyTimeout: f.Server.BodyTimeout, Problem: b.metrics.refusals("", writer(f, &f.Defaults)), OnError: b.metrics.report}
+func (b *routeBuilder) config(f *proxyfile.File) proxy.Config {
+	cfg := proxy.Config{BodyTimeout: f.Server.BodyTimeout, Problem: b.metrics.refusals("", refusalWriter(f, &f.Defaults)), OnError: b.metrics.report}
 	if f.Tenant.Header != "" {
 		cfg.Protected = []string{f.Tenant.Header}
 	}
-	if trusted := parsePrefixes(f.Forwarded.Trust); len(trusted) > 0 {
+	if trusted := f.Forwarded.Trust; len(trusted) > 0 {
 		cfg.TrustForwarded = func(r *http.Request) bool { return server.ComesFrom(r, trusted) }
 	}
 	return cfg
 }
 
 // connections returns the upstreams by name, and by what they are made of.
-func (b *routing) connections(f *proxyfile.File) (byName map[string]*proxy.Upstream, used map[upstreamKey]*proxy.Upstream, err error) {
+func (b *routeBuilder) connections(f *proxyfile.File) (byName map[string]*proxy.Upstream, used map[upstreamKey]*proxy.Upstream, err error) {
 	byName, used = make(map[string]*proxy.Upstream), make(map[upstreamKey]*proxy.Upstream)
 	for i, u := range f.Upstreams {
 		key := upstreamKey{u, digest(u.TLS.CA, u.TLS.Cert, u.TLS.Key)}
 		up := b.upstreams[key]
 		if up == nil {
 			if up, err = newUpstream(u, f.AcceptRisks); err != nil {
-				return nil, nil, f.Mistake(&f.Upstreams[i].TLS, fmt.Sprintf("upstreams[%d].tls", i), err.Error(), &f.Upstreams[i])
+				return nil, nil, f.Mistake(fmt.Sprintf("upstreams[%d].tls", i), err.Error())
 			}
 		}
 		used[key], byName[u.Name] = up, up
@@ -118,20 +120,16 @@ func (b *routing) connections(f *proxyfile.File) (byName map[string]*proxy.Upstr
 }
 
 func newUpstream(u proxyfile.Upstream, acceptRisks []string) (*proxy.Upstream, error) {
-	at, err := url.Parse(u.URL)
-	if err != nil {
-		return nil, err
-	}
 	secure, err := upstreamTLS(u.TLS, acceptRisks)
 	return &proxy.Upstream{
-		URL: at, TLS: secure, HTTP2: u.HTTP2, KeepHost: u.KeepHost,
+		URL: u.Server(), TLS: secure, HTTP2: u.HTTP2, KeepHost: u.KeepHost,
 		DialTimeout: u.Timeouts.Connect, TLSTimeout: u.Timeouts.Connect, HeaderTimeout: u.Timeouts.Answer,
 		StallTimeout: u.Timeouts.Stall, BodyTimeout: u.Timeouts.Body, KeepIdle: u.Timeouts.Idle, MaxConns: u.MaxConns, OneRequestPerConn: u.OneRequest,
 	}, err
 }
 
 // guard returns the one of a policy.
-func (b *routing) guard(s *proxyfile.Settings) *onlyonce.Guard {
+func (b *routeBuilder) guard(s *proxyfile.Settings) *onlyonce.Guard {
 	p := policy{s.Lease, s.Keep, s.Wait, s.Unknown == "hold"}
 	if b.guards[p] == nil {
 		b.guards[p] = onlyonce.New(b.store, onlyonce.Config{Lease: p.lease, Keep: p.keep, Wait: p.wait, HoldUnknown: p.hold, Observer: b.observer})
@@ -140,14 +138,10 @@ func (b *routing) guard(s *proxyfile.Settings) *onlyonce.Guard {
 }
 
 // route returns what becomes of requests that match, but for their upstream.
-func (b *routing) route(s *proxyfile.Settings, match, upstream string, f *proxyfile.File, who tenancy) proxy.Route {
-	method, pattern, both := strings.Cut(match, " ")
-	if !both {
-		method, pattern = "", match
-	}
+func (b *routeBuilder) route(s *proxyfile.Settings, method, pattern, upstream string, f *proxyfile.File, tenants tenantResolver) proxy.Route {
 	return proxy.Route{
 		Method: method, Pattern: pattern,
-		Guard: b.guard(s), Idempotency: b.once(f, s, upstream, who), KeyPointer: s.Key.Pointer, DontStoreBody: s.Answers.NoBody,
+		Guard: b.guard(s), Idempotency: b.once(f, s, upstream, tenants), KeyPointer: s.Key.Pointer, DontStoreBody: s.Answers.NoBody,
 		SetHeader: header(s.Headers.Request.Add), DropHeader: s.Headers.Request.Drop,
 		SetResponseHeader: header(s.Headers.Answer.Add), DropResponseHeader: s.Headers.Answer.Drop,
 		KeepOverrides: s.KeepOverrides, NoUpgrade: !s.Upgrades, MaxBody: int64(s.Limits.Other),
@@ -162,7 +156,7 @@ func header(pairs map[string]string) http.Header {
 	return h
 }
 
-func (b *routing) once(f *proxyfile.File, s *proxyfile.Settings, upstream string, who tenancy) httponce.Config {
+func (b *routeBuilder) once(f *proxyfile.File, s *proxyfile.Settings, upstream string, tenants tenantResolver) httponce.Config {
 	keys := httponce.KeyFormat{MaxLength: s.Key.MaxLength, Chars: s.Key.Chars}
 	if s.Key.Strict {
 		keys.Syntax = httponce.StringOnly
@@ -170,14 +164,14 @@ func (b *routing) once(f *proxyfile.File, s *proxyfile.Settings, upstream string
 	cfg := httponce.Config{
 		FingerprintSecret: b.secret, FingerprintHeaders: s.Fingerprint.Headers,
 
-		Tenant: b.metrics.keyed(who.of), Refuse: who.refuse, Methods: s.Methods,
+		Tenant: b.metrics.keyed(tenants.of), Refuse: tenants.refuse, Methods: s.Methods,
 		Header: s.Key.Header, KeyFormat: keys, Required: s.Key.Required,
 		MaxBody: int64(s.Limits.Body), MaxAnswer: int(s.Limits.Answer), MaxInFlight: s.Limits.InFlight, MaxNewKeys: s.Limits.NewKeys,
 		MaxMemory: int64(f.Server.Memory), MaxTenantMemory: int64(s.Limits.TenantMemory),
 		MaxStored: int64(f.Store.Limit), MaxTenantStored: int64(s.Limits.TenantStored),
 		MaxWait: s.PreferWait, KeepErrors: s.Answers.KeepErrors, DocsURL: s.Errors.DocsURL,
 		StoreStatus: statuses(s.Answers.Statuses), ReplayHeader: replayed(&s.Answers),
-		Problem: b.metrics.refusals(upstream, writer(f, s)),
+		Problem: b.metrics.refusals(upstream, refusalWriter(f, s)),
 	}
 	if s.Operation != "" {
 		cfg.Operation = func(*http.Request) string { return s.Operation }
@@ -205,19 +199,13 @@ func methodAndPath(r *http.Request) string {
 }
 
 // statuses returns which are stored; nil: the default.
-func statuses(list []string) func(int) bool {
+func statuses(list []proxyfile.Statuses) func(int) bool {
 	if len(list) == 0 {
 		return nil
 	}
-	var stored [600]bool
-	for _, text := range list {
-		if from, to, err := proxyfile.ParseStatuses(text); err == nil { // the file's check let it pass
-			for s := from; s <= to; s++ {
-				stored[s] = true
-			}
-		}
+	return func(status int) bool {
+		return slices.ContainsFunc(list, func(s proxyfile.Statuses) bool { return s.From <= status && status <= s.To })
 	}
-	return func(status int) bool { return status < len(stored) && stored[status] }
 }
 
 // ofBody are the headers without which a body can't be read.
@@ -239,10 +227,10 @@ func replayed(a *proxyfile.Answers) func(string, bool) bool {
 	return nil
 }
 
-// writer writes refusals as the settings say, and in a 401 which credentials
-// would do.
-func writer(f *proxyfile.File, s *proxyfile.Settings) refusal.Writer {
-	write := format(s)
+// refusalWriter writes refusals as the settings say, and in a 401 which credentials are
+// accepted.
+func refusalWriter(f *proxyfile.File, s *proxyfile.Settings) refusal.Writer {
+	write := s.Errors.Writer()
 	if f.Tenant.JWT.Claim == "" {
 		return write
 	}
@@ -252,17 +240,4 @@ func writer(f *proxyfile.File, s *proxyfile.Settings) refusal.Writer {
 		}
 		write(w, r, p)
 	}
-}
-
-// format is what errors look like; the file's check let it pass.
-func format(s *proxyfile.Settings) refusal.Writer {
-	switch s.Errors.Format {
-	case "stripe":
-		return refusal.Stripe
-	case "template":
-		if w, err := refusal.Template(s.Errors.Template, s.Errors.ContentType); err == nil {
-			return w
-		}
-	}
-	return func(w http.ResponseWriter, r *http.Request, p httponce.Problem) { p.ServeHTTP(w, r) }
 }

@@ -30,7 +30,7 @@ import (
 )
 
 // newTLSProxy returns a proxy with settings for TLS, whose settings apply changes.
-func newTLSProxy(t *testing.T, secure proxyfile.ServerTLS) (*liveProxy, func(proxyfile.ServerTLS) error) {
+func newTLSProxy(t *testing.T, secure proxyfile.ServerTLS) (*reloadableProxy, func(proxyfile.ServerTLS) error) {
 	t.Helper()
 	settings := func(secure proxyfile.ServerTLS) *proxyfile.File {
 		f := proxyfile.New()
@@ -39,10 +39,10 @@ func newTLSProxy(t *testing.T, secure proxyfile.ServerTLS) (*liveProxy, func(pro
 		up := proxyfile.NewUpstream()
 		up.URL = "http://127.0.0.1:1"
 		f.Upstreams = []proxyfile.Upstream{up}
-		return f
+		return checked(t, f)
 	}
 	log := slog.New(slog.DiscardHandler)
-	p, err := newLiveProxy(t.Context(), settings(secure), newRouting(memstore.New(memstore.Config{}), metrics.New(), log, nil), nil, log)
+	p, err := newReloadableProxy(t.Context(), settings(secure), newRouteBuilder(memstore.New(memstore.Config{}), metrics.New(), log, nil), nil, log)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,7 @@ func TestAfterAFailedReloadTheFilesForTLSAreLookedAtAgain(t *testing.T) {
 	if name := inPlace(); name != "two" {
 		t.Errorf("after the next look the certificate is %s", name)
 	}
-	failed := func() float64 { return testutil.ToFloat64(p.routing.metrics.reloads.WithLabelValues("failed")) }
+	failed := func() float64 { return testutil.ToFloat64(p.routes.metrics.reloads.WithLabelValues("failed")) }
 	cmdtest.WriteFile(t, ca.Path("proxy.key"), "no key")
 	before := failed()
 	for range 3 {

@@ -18,11 +18,11 @@ func checkHeaders(s *Settings, wrong complaint) {
 	checkChange(&s.Headers.Request, "headers.request", wrong)
 	checkChange(&s.Headers.Answer, "headers.answer", wrong)
 	if slices.ContainsFunc(s.Headers.Request.Drop, func(name string) bool { return strings.EqualFold(name, s.Key.Header) }) {
-		wrong("headers.request.drop", fmt.Sprintf("%s is the key, which the upstream gets: leave it out", s.Key.Header), &s.Headers.Request.Drop)
+		wrong("headers.request.drop", fmt.Sprintf("%s is the key, which the upstream gets: leave it out", s.Key.Header))
 	}
 	for name := range s.Headers.Request.Add {
 		if strings.EqualFold(name, s.Key.Header) {
-			wrong("headers.request.add", fmt.Sprintf("%s is the key of each request: leave it out", name), &s.Headers.Request.Add)
+			wrong("headers.request.add", fmt.Sprintf("%s is the key of each request: leave it out", name))
 		}
 	}
 }
@@ -30,18 +30,19 @@ func checkHeaders(s *Settings, wrong complaint) {
 func checkChange(h *HeaderChange, at string, wrong complaint) {
 	for _, name := range slices.Sorted(maps.Keys(h.Add)) {
 		if text := headerName(name); text != "" {
-			wrong(at+".add", text, &h.Add)
+			wrong(at+".add", text)
 		}
 		if strings.ContainsFunc(h.Add[name], func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }) {
-			wrong(at+".add", fmt.Sprintf("the value of %q holds a control character: leave it out", name), &h.Add)
+			wrong(at+".add", fmt.Sprintf("the value of %q holds a control character: leave it out", name))
 		}
 		if slices.ContainsFunc(h.Drop, func(d string) bool { return strings.EqualFold(d, name) }) {
-			wrong(at+".drop", fmt.Sprintf("%s is in add too, which replaces it: leave it out here", name), &h.Drop, &h.Add)
+			wrong(at+".drop", fmt.Sprintf("%s is in add too, which replaces it: leave it out here", name), at+".drop", at+".add")
 		}
 	}
 	for i, name := range h.Drop {
 		if text := headerName(name); text != "" {
-			wrong(fmt.Sprintf("%s.drop[%d]", at, i), text, &h.Drop[i], &h.Drop)
+			place := fmt.Sprintf("%s.drop[%d]", at, i)
+			wrong(place, text, place, at+".drop")
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/netip"
 	"reflect"
 	"regexp"
 	"slices"
@@ -20,13 +21,13 @@ import (
 // can be told without opening another file.
 func Parse(name string, text []byte, change ...func(*File)) (*File, error) {
 	f := New()
-	f.name, f.lines = name, make(map[any]int)
+	f.name, f.lines = name, make(map[string]int)
 	d := decoder{file: f}
 	if doc := d.document(text); doc != nil {
 		d.value(doc, reflect.ValueOf(f).Elem(), "")
 	}
 	for i := range f.Routes {
-		d.inherit(reflect.ValueOf(&f.Routes[i].Settings).Elem(), reflect.ValueOf(&f.Defaults).Elem())
+		d.inherit(reflect.ValueOf(&f.Routes[i].Settings).Elem(), reflect.ValueOf(&f.Defaults).Elem(), fmt.Sprintf("routes[%d]", i))
 	}
 	if err := d.mistakes.orNil(); err != nil {
 		return nil, err
@@ -98,11 +99,11 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, at string) {
 	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
 		return // as if it were left out
 	}
-	if v.CanAddr() {
-		d.file.lines[v.Addr().Interface()] = n.Line
+	if at != "" {
+		d.file.lines[at] = n.Line
 	}
 	switch {
-	case v.Kind() == reflect.Struct:
+	case isSection(v.Type()):
 		d.section(n, v, at)
 	case v.Kind() == reflect.Slice:
 		d.list(n, v, at)
@@ -173,7 +174,6 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, at string) {
 		d.mistake(n.Line, at, "this is %s: write a list", kinds[n.Kind])
 		return
 	}
-	// All at once, for elements are known by their addresses.
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, element := range n.Content {
 		if up, ok := v.Index(i).Addr().Interface().(*Upstream); ok {
@@ -212,20 +212,23 @@ func (d *decoder) pairs(n *yaml.Node, v reflect.Value, at string) {
 	v.Set(reflect.ValueOf(pairs))
 }
 
-// inherit fills what a route leaves out.
-func (d *decoder) inherit(to, from reflect.Value) {
+// inherit fills what the route at leaves out.
+func (d *decoder) inherit(to, from reflect.Value, at string) {
 	source := settings(from)
 	for i, field := range settings(to) {
+		path := join(at, field.name)
 		switch {
-		case field.value.Kind() == reflect.Struct:
-			d.inherit(field.value, source[i].value)
-		case d.file.lines[field.value.Addr().Interface()] == 0:
+		case isSection(field.value.Type()):
+			d.inherit(field.value, source[i].value, path)
+		case !d.file.Given(path):
 			field.value.Set(source[i].value)
-			if list, ok := field.value.Interface().([]string); ok {
-				field.value.Set(reflect.ValueOf(slices.Clone(list))) // its elements are given elsewhere
-			}
 		}
 	}
+}
+
+// isSection reports whether a value of the type is a section of the file.
+func isSection(t reflect.Type) bool {
+	return t.Kind() == reflect.Struct && t != reflect.TypeFor[netip.Prefix]() && t != reflect.TypeFor[Statuses]()
 }
 
 // A setting is a field with its name in the file.

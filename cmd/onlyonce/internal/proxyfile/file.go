@@ -5,7 +5,13 @@
 // means the same.
 package proxyfile
 
-import "time"
+import (
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+)
 
 // A File is what the file says. Every field has a value: what the file leaves
 // out has its default, and what a route leaves out has that of Defaults.
@@ -28,7 +34,7 @@ type File struct {
 	Routes          []Route       `yaml:"routes" doc:"Requests that are treated otherwise. The most specific pattern counts, as in Go's http.ServeMux. For what matches no route, see unmatched."`
 
 	name  string
-	lines map[any]int
+	lines map[string]int // of what the file gives, by paths such as routes[0].keep
 }
 
 // A ServerTLS says how clients reach the proxy.
@@ -51,7 +57,7 @@ type Store struct {
 // A Tenant says whose request it is.
 type Tenant struct {
 	Header        string   `yaml:"header" eg:"X-Tenant-ID" doc:"The request header that names the tenant. Something in front of the proxy must have verified it and must replace what a client sends; see from."`
-	From          []string `yaml:"from" eg:"[127.0.0.0/8, \"::1/128\"]" doc:"The addresses from which the header is believed; from others it is dropped. Left out: this machine's, and with tls.client_ca clients with a certificate."`
+	From          Prefixes `yaml:"from" eg:"[127.0.0.0/8, \"::1/128\"]" doc:"The addresses from which the header is believed; from others it is dropped. Left out: this machine's, and with tls.client_ca clients with a certificate."`
 	JWT           JWT      `yaml:"jwt" doc:"A claim of the token in Authorization: Bearer, which is verified."`
 	Authorization bool     `yaml:"authorization" doc:"A digest of the Authorization header: each one is a tenant."`
 	NewPerAddress int      `yaml:"new_per_address" doc:"With authorization, where anybody can invent tenants: how many that were not seen lately one address may bring a minute, and at once; more get 429. Of IPv6 the first 64 bits count. Behind a proxy named in forwarded.trust, the address is that of its client."`
@@ -79,7 +85,7 @@ type Server struct {
 
 // A Forwarded says what the upstream is told about the client.
 type Forwarded struct {
-	Trust []string `yaml:"trust" eg:"[10.0.0.0/8]" doc:"The addresses of proxies in front of this one. What they say about the client is passed on, and this proxy adds to it. The same headers from any other address are dropped."`
+	Trust Prefixes `yaml:"trust" eg:"[10.0.0.0/8]" doc:"The addresses of proxies in front of this one. What they say about the client is passed on, and this proxy adds to it. The same headers from any other address are dropped."`
 }
 
 // An Upstream is a server to which the proxy sends requests.
@@ -92,6 +98,14 @@ type Upstream struct {
 	TLS        ClientTLS `yaml:"tls" doc:"For https."`
 	Timeouts   Timeouts  `yaml:"timeouts" doc:"How long it may take."`
 	MaxConns   int       `yaml:"max_connections" doc:"How many requests may be with it at a time, each on a connection of its own unless it speaks HTTP/2; WebSockets and streams count for as long as they last. A quarter is kept for requests with a key. One for which there is no room waits for a second, then gets 503; a free place goes to the client address that has the fewest. While requests wait, those whose clients read or send less than 10 KiB per second are ended: after 10 to 20 seconds, or after one second if the address has more than half of the places and another address waits."`
+
+	server url.URL // URL, as Check read it
+}
+
+// Server returns the URL as Check read it.
+func (u *Upstream) Server() *url.URL {
+	server := u.server
+	return &server
 }
 
 // A ClientTLS says how an upstream is reached.
@@ -161,12 +175,12 @@ type Fingerprint struct {
 
 // Answers say what is stored.
 type Answers struct {
-	Statuses     []string `yaml:"statuses" eg:"[2xx, 404, 422]" doc:"Statuses below 500 that are stored; after another the key is as if it had never been used. Left out: all but 401, 403, 407, 408, 425 and 429."`
-	KeepErrors   bool     `yaml:"keep_errors" doc:"Replay an answer of 500 or more too; otherwise a repeat runs again."`
-	NoBody       bool     `yaml:"no_body" doc:"Do not store the body, for answers that hold secrets: a repeat gets status and header only."`
-	KeepHeaders  []string `yaml:"keep_headers" eg:"[Location, ETag]" doc:"Store these headers, Content-Type, Content-Encoding and no others. Left out: all but Set-Cookie, what else is meant for one client or one moment, and those whose name looks like that of a credential (token, secret, session, password, api-key and the like)."`
-	AllowHeaders []string `yaml:"allow_headers" eg:"[X-Page-Token]" doc:"Store these too, although their names look like those of credentials: whoever can read the store, or knows a key and its request, can read them."`
-	DropHeaders  []string `yaml:"drop_headers" eg:"[X-Request-Id]" doc:"Do not store these."`
+	Statuses     []Statuses `yaml:"statuses" eg:"[2xx, 404, 422]" doc:"Statuses below 500 that are stored; after another the key is as if it had never been used. Left out: all but 401, 403, 407, 408, 425 and 429."`
+	KeepErrors   bool       `yaml:"keep_errors" doc:"Replay an answer of 500 or more too; otherwise a repeat runs again."`
+	NoBody       bool       `yaml:"no_body" doc:"Do not store the body, for answers that hold secrets: a repeat gets status and header only."`
+	KeepHeaders  []string   `yaml:"keep_headers" eg:"[Location, ETag]" doc:"Store these headers, Content-Type, Content-Encoding and no others. Left out: all but Set-Cookie, what else is meant for one client or one moment, and those whose name looks like that of a credential (token, secret, session, password, api-key and the like)."`
+	AllowHeaders []string   `yaml:"allow_headers" eg:"[X-Page-Token]" doc:"Store these too, although their names look like those of credentials: whoever can read the store, or knows a key and its request, can read them."`
+	DropHeaders  []string   `yaml:"drop_headers" eg:"[X-Request-Id]" doc:"Do not store these."`
 }
 
 // Errors say how refusals look.
@@ -175,7 +189,12 @@ type Errors struct {
 	Template    string `yaml:"template" eg:"'{\"code\":{{.Code}},\"message\":{{.Detail}},\"retryable\":{{.Retryable}}}'" doc:"With template: a Go text template over Code, Status, Title, Detail, Retryable, RetryAfter (seconds) and Type. Every {{…}} prints itself as JSON, quotes included."`
 	ContentType string `yaml:"content_type" doc:"With template."`
 	DocsURL     string `yaml:"docs_url" eg:"https://api.example.com/docs/idempotency" doc:"Documents the problems; sent as their link."`
+
+	write refusal.Writer // what Check made of the format
 }
+
+// Writer returns what writes refusals, as Check made it.
+func (e *Errors) Writer() refusal.Writer { return e.write }
 
 // Limits say what may be used up.
 type Limits struct {
@@ -193,6 +212,15 @@ type Route struct {
 	Match    string `yaml:"match" eg:"POST /orders" doc:"A method, a blank and a path, as Go's http.ServeMux takes it: /orders/{id} is one segment more, /orders/ all below it."`
 	Upstream string `yaml:"upstream" eg:"main" doc:"The name of an upstream; left out: the first."`
 	Settings
+}
+
+// Pattern returns the method of the route's match, or "" for all, and its path.
+func (r *Route) Pattern() (method, path string) {
+	method, path, both := strings.Cut(r.Match, " ")
+	if !both {
+		return "", r.Match
+	}
+	return method, path
 }
 
 // New returns the defaults. It names no upstream and no tenant.

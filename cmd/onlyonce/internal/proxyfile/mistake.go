@@ -48,18 +48,25 @@ func (m Mistakes) orNil() error {
 	return m
 }
 
-// Mistake says that a setting is wrong. field points to it in the File; if the
-// file does not give it, the line is that of the first of within that it gives.
-func (f *File) Mistake(field any, at, text string, within ...any) Mistake {
-	m := Mistake{File: f.name, At: at, Text: plain.Mask(text), Line: f.lines[field]}
-	for _, outer := range within {
-		if m.Line == 0 {
-			m.Line = f.lines[outer]
+// Mistake says that the setting at is wrong. Its line is that of the first of the
+// settings in places, or of at if there are none, that the file gives. If it gives
+// none of them, it is the line of the section around at.
+func (f *File) Mistake(at, text string, places ...string) Mistake {
+	m := Mistake{File: f.name, At: at, Text: plain.Mask(text)}
+	if len(places) == 0 {
+		places = []string{at}
+	}
+	for _, place := range places {
+		if m.Line = f.lines[place]; m.Line > 0 {
+			return m
 		}
+	}
+	for section := at; section != "" && m.Line == 0; {
+		section = section[:max(strings.LastIndexAny(section, ".["), 0)]
+		m.Line = f.lines[section]
 	}
 	return m
 }
 
-// Given reports whether the file gives the setting that field points to, rather
-// than leaving it out.
-func (f *File) Given(field any) bool { return f.lines[field] > 0 }
+// Given reports whether the file gives the setting at, rather than leaving it out.
+func (f *File) Given(at string) bool { return f.lines[at] > 0 }

@@ -53,12 +53,12 @@ func (p *printer) setting(s setting, indent string, explain bool) {
 		p.comment(indent, s.doc)
 	}
 	switch {
-	case s.value.Kind() == reflect.Struct:
+	case isSection(s.value.Type()):
 		fmt.Fprintf(&p.text, "%s%s:\n", indent, s.name)
 		for _, inner := range settings(s.value) {
 			p.setting(inner, indent+"  ", explain)
 		}
-	case s.value.Kind() == reflect.Slice && s.value.Type().Elem().Kind() == reflect.Struct:
+	case s.value.Kind() == reflect.Slice && isSection(s.value.Type().Elem()):
 		p.list(s, indent)
 	case s.example != "" && s.value.IsZero():
 		fmt.Fprintf(&p.text, "%s# %s: %s\n", indent, s.name, s.example)
@@ -124,7 +124,7 @@ func (p *printer) otherwise(from, base reflect.Value, indent string) {
 	for i, s := range settings(from) {
 		switch {
 		case reflect.DeepEqual(s.value.Interface(), usual[i].value.Interface()):
-		case s.value.Kind() == reflect.Struct:
+		case isSection(s.value.Type()):
 			fmt.Fprintf(&p.text, "%s%s:\n", indent, s.name)
 			p.otherwise(s.value, usual[i].value, indent+"  ")
 		default:
@@ -143,11 +143,15 @@ func written(v reflect.Value) string {
 	case Size:
 		return value.String()
 	case []string:
-		all := make([]string, len(value))
-		for i, text := range value {
-			all[i] = quoted(text)
+		return list(value)
+	case Prefixes:
+		return list(value.Texts())
+	case []Statuses:
+		texts := make([]string, len(value))
+		for i, s := range value {
+			texts[i] = s.String()
 		}
-		return "[" + strings.Join(all, ", ") + "]"
+		return list(texts)
 	case map[string]string:
 		var all []string
 		for _, name := range slices.Sorted(maps.Keys(value)) {
@@ -156,6 +160,15 @@ func written(v reflect.Value) string {
 		return "{" + strings.Join(all, ", ") + "}"
 	}
 	return fmt.Sprint(v.Interface())
+}
+
+// list is a list of texts as the file has it.
+func list(texts []string) string {
+	all := make([]string, len(texts))
+	for i, text := range texts {
+		all[i] = quoted(text)
+	}
+	return "[" + strings.Join(all, ", ") + "]"
 }
 
 // shortDuration leaves out the zeros of 24h0m0s.

@@ -1,8 +1,10 @@
 package proxyfile
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"net/netip"
 	"reflect"
 	"strconv"
 	"strings"
@@ -20,8 +22,8 @@ var sizeUnits = []struct {
 	bytes Size
 }{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}, {"B", 1}}
 
-// ParseSize reads "64KiB", "1MiB" or a number of bytes.
-func ParseSize(text string) (Size, error) {
+// parseSize reads "64KiB", "1MiB" or a number of bytes.
+func parseSize(text string) (Size, error) {
 	number, unit := text, Size(1)
 	for _, u := range sizeUnits {
 		if before, ok := strings.CutSuffix(text, u.name); ok {
@@ -47,12 +49,80 @@ func (s Size) String() string {
 
 // Set and Type make a Size a flag.
 func (s *Size) Set(text string) (err error) {
-	*s, err = ParseSize(text)
+	*s, err = parseSize(text)
 	return err
 }
 
 // Type names the value in a flag's help.
 func (*Size) Type() string { return "size" }
+
+// Prefixes are ranges of addresses. In a file and in a flag, one may also be a single
+// address.
+type Prefixes []netip.Prefix
+
+func parsePrefix(text string) (netip.Prefix, error) {
+	if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
+		return netip.PrefixFrom(ip, ip.BitLen()), nil
+	}
+	p, err := netip.ParsePrefix(text)
+	if err != nil {
+		return p, fmt.Errorf("%q is no range of addresses: write one such as 10.0.0.0/8, or one address", text)
+	}
+	return p.Masked(), nil
+}
+
+// Set, String and Type make Prefixes a flag, which may be repeated.
+func (p *Prefixes) Set(text string) error {
+	for one := range strings.SplitSeq(text, ",") {
+		prefix, err := parsePrefix(one)
+		if err != nil {
+			return err
+		}
+		*p = append(*p, prefix)
+	}
+	return nil
+}
+
+func (p *Prefixes) String() string { return strings.Join(p.Texts(), ", ") }
+
+// Type names the value in a flag's help.
+func (*Prefixes) Type() string { return "addresses" }
+
+// Texts returns the ranges as text.
+func (p Prefixes) Texts() []string {
+	texts := make([]string, len(p))
+	for i, prefix := range p {
+		texts[i] = prefix.String()
+	}
+	return texts
+}
+
+// Statuses are one status of HTTP, or a class such as 2xx.
+type Statuses struct{ From, To int }
+
+func parseStatuses(text string) (s Statuses, err error) {
+	if class, ok := strings.CutSuffix(text, "xx"); ok {
+		s.From, err = strconv.Atoi(class)
+		s.From, s.To = s.From*100, s.From*100+99
+	} else {
+		s.From, err = strconv.Atoi(text)
+		s.To = s.From
+	}
+	switch {
+	case err != nil || s.From < 200 || s.To > 599:
+		return s, fmt.Errorf("%q is no status: write one such as 201, or a class such as 2xx", text)
+	case s.To >= 500:
+		return s, errors.New("answers of 500 or more are stored with keep_errors: true: leave them out here")
+	}
+	return s, nil
+}
+
+func (s Statuses) String() string {
+	if s.From < s.To {
+		return strconv.Itoa(s.From/100) + "xx"
+	}
+	return strconv.Itoa(s.From)
+}
 
 // wanted says what a setting takes.
 func wanted(v reflect.Value) string {
@@ -61,6 +131,10 @@ func wanted(v reflect.Value) string {
 		return "a duration such as 500ms, 30s or 24h"
 	case Size:
 		return "a size such as 64KiB or 1MiB"
+	case netip.Prefix:
+		return "a range of addresses such as 10.0.0.0/8, or one address"
+	case Statuses:
+		return "a status such as 201, or a class such as 2xx"
 	case bool:
 		return "true or false"
 	case int:
@@ -80,11 +154,23 @@ func setScalar(n *yaml.Node, v reflect.Value) string {
 		}
 		*at = d
 	case *Size:
-		size, err := ParseSize(n.Value)
+		size, err := parseSize(n.Value)
 		if err != nil {
 			return wrong
 		}
 		*at = size
+	case *netip.Prefix:
+		prefix, err := parsePrefix(n.Value)
+		if err != nil {
+			return err.Error()
+		}
+		*at = prefix
+	case *Statuses:
+		s, err := parseStatuses(n.Value)
+		if err != nil {
+			return err.Error()
+		}
+		*at = s
 	case *bool:
 		if n.Tag != "!!bool" || n.Value != "true" && n.Value != "false" {
 			return wrong
