@@ -52,9 +52,9 @@ func (l *bulk) isClaims() bool { return l.members[0].claim != nil }
 
 func (l *bulk) queue(b *pgx.Batch) {
 	if l.isClaims() {
-		b.Queue(pgschema.Text["claims"], pgschema.ClaimColumns(l.members, (*statement).claimed)...)
+		b.Queue(sqlText["claims"], pgschema.ClaimColumns(l.members, (*statement).claimed)...)
 	} else {
-		b.Queue(pgschema.Text["settles"], pgschema.SettleColumns(l.members, (*statement).settled)...)
+		b.Queue(sqlText["settles"], pgschema.SettleColumns(l.members, (*statement).settled)...)
 	}
 }
 

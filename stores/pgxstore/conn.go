@@ -52,13 +52,6 @@ func (l *storeConn) use(f func(context.Context, *pgx.Conn) error) error {
 // broken reports that the connection was lost.
 func (l *storeConn) broken() bool { return l.conn != nil && l.conn.IsClosed() }
 
-// lockTimeout bounds how long a batch waits for a row that a transaction of
-// somebody's keeps locked.
-const lockTimeout = "100ms"
-
-// A line is to take no plan that was made when the table was small.
-const lineSettings = "SET lock_timeout = '" + lockTimeout + "'; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off"
-
 func (l *storeConn) open(ctx context.Context) error {
 	c, err := l.pool.Acquire(ctx)
 	if err != nil {
@@ -66,11 +59,11 @@ func (l *storeConn) open(ctx context.Context) error {
 	}
 	conn := c.Hijack()
 	var pid uint32
-	if err := conn.QueryRow(ctx, "SELECT pg_backend_pid()").Scan(&pid); err != nil {
+	if err := conn.QueryRow(ctx, sqlText["backend"]).Scan(&pid); err != nil {
 		return errors.Join(err, conn.Close(ctx))
 	}
 	if l.shared = pid != conn.PgConn().PID(); !l.shared {
-		if _, err := conn.Exec(ctx, lineSettings); err != nil {
+		if _, err := conn.Exec(ctx, sqlText["connection settings"]); err != nil {
 			return errors.Join(err, conn.Close(ctx))
 		}
 	}
@@ -82,7 +75,7 @@ func (l *storeConn) open(ctx context.Context) error {
 // settings for a connection.
 func (l *storeConn) sessionSetup() string {
 	if l.shared {
-		return "SELECT set_config('lock_timeout', '" + lockTimeout + "', true)"
+		return sqlText["transaction settings"]
 	}
 	return ""
 }

@@ -6,8 +6,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
 )
 
 // write has the statement run together with others. One that met a row which
@@ -132,7 +130,7 @@ func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*ticket[*lo
 		}
 		wanted[k.hash] = append(wanted[k.hash], t)
 	}
-	rows, err := conn.Query(ctx, pgschema.Text["lookups"], hashes)
+	rows, err := conn.Query(ctx, sqlText["lookups"], hashes)
 	if err != nil {
 		return err
 	}

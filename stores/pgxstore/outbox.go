@@ -10,7 +10,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
-	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -62,7 +61,7 @@ func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, messages ...outbox.Messa
 		if payload == nil {
 			payload = []byte{}
 		}
-		b.Queue(pgschema.Text["outbox append"], m.ID, m.Topic, m.Key, m.Tenant, string(headers), payload)
+		b.Queue(sqlText["outbox append"], m.ID, m.Topic, m.Key, m.Tenant, string(headers), payload)
 	}
 	appended := b.Len()
 	if appended == 0 {

@@ -25,7 +25,7 @@ func (t *tx) end(ctx context.Context) error {
 		return nil
 	}
 	return bounded(ctx, func(ctx context.Context) error {
-		_, err := t.conn.Exec(ctx, "ROLLBACK")
+		_, err := t.conn.Exec(ctx, sqlText["rollback"])
 		return err
 	})
 }

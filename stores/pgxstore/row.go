@@ -59,7 +59,7 @@ func (r *row) stored() *stored {
 
 // look returns the record of k, which may have expired, or nil.
 func look(ctx context.Context, on session, k *key) (*stored, error) {
-	rows, err := on.Query(ctx, pgschema.Text["lookup"], k.hash[:])
+	rows, err := on.Query(ctx, sqlText["lookup"], k.hash[:])
 	if err != nil {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
@@ -44,14 +43,7 @@ func (s *statement) queue(b *pgx.Batch) {
 	case s.settlement != nil:
 		s.args = append(values(s.settlement), owned(s.key, s.hold)...)
 	}
-	b.Queue(s.text(), s.args...)
-}
-
-func (s *statement) text() string {
-	if text, ok := texts[s.name]; ok {
-		return text
-	}
-	return pgschema.Text[s.name]
+	b.Queue(sqlText[s.name], s.args...)
 }
 
 // read takes the statement's part of a pipeline.
@@ -78,7 +70,7 @@ func (s *statement) read(results pgx.BatchResults) error {
 // endsCommand reports whether the statement may end a command that others wait for.
 func (s *statement) endsCommand() bool {
 	switch s.name {
-	case "settle", "release", "resolve", "remove", textRecord, textReplace, textSettle, textRelease:
+	case "settle", "release", "resolve", "remove", recordNewOrFail, recordOrFail, settleOrFail, releaseOrFail:
 		return true
 	}
 	return false

@@ -57,8 +57,8 @@ func (e txEngine) Begin(ctx context.Context, c *transact.Command) (transact.Tx[p
 func (e txEngine) BeginAlone(ctx context.Context, c *transact.Command) (transact.Tx[pgx.Tx], error) {
 	return e.acquire(ctx, func(ctx context.Context, t *storeTx) error {
 		var b pgx.Batch
-		b.Queue(beginRead)
-		b.Queue(pgschema.Text["ended"], transact.TokenLock(c.Token))
+		b.Queue(sqlText["begin"])
+		b.Queue(sqlText["ended"], transact.TokenLock(c.Token))
 		return t.conn.Conn().SendBatch(ctx, &b).Close()
 	})
 }
@@ -87,15 +87,15 @@ func (e txEngine) Settle(ctx context.Context, c *transact.Command) error {
 // its lock back, and looks for what it left.
 func (e txEngine) Trace(ctx context.Context, c *transact.Command) (now transact.Trace, err error) {
 	err = e.alone(ctx, func(conn *pgx.Conn) error {
-		if _, err := conn.Exec(ctx, beginRead); err != nil {
+		if _, err := conn.Exec(ctx, sqlText["begin"]); err != nil {
 			return err
 		}
 		tx := tx{conn: conn}
 		defer tx.end(context.WithoutCancel(ctx))
-		if _, err := conn.Exec(ctx, pgschema.Text["ended"], transact.TokenLock(c.Token)); err != nil {
+		if _, err := conn.Exec(ctx, sqlText["ended"], transact.TokenLock(c.Token)); err != nil {
 			return err
 		}
-		return conn.QueryRow(ctx, pgschema.Text["trace"], c.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor)
+		return conn.QueryRow(ctx, sqlText["trace"], c.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor)
 	})
 	return now, err
 }
@@ -107,10 +107,10 @@ func (txEngine) Durable(context.Context, *transact.Command, *record.Stored) erro
 // KeepFence makes later fences of the command higher.
 func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
 	return e.alone(ctx, func(conn *pgx.Conn) error {
-		done, err := conn.Exec(ctx, pgschema.Text["keep fence"], c.Hash[:], pgschema.Escape(c.ID.Tenant), pgschema.Escape(c.ID.Operation), pgschema.Escape(c.ID.Key),
+		done, err := conn.Exec(ctx, sqlText["keep fence"], c.Hash[:], pgschema.Escape(c.ID.Tenant), pgschema.Escape(c.ID.Operation), pgschema.Escape(c.ID.Key),
 			[]byte(c.Claim.Owner), fence)
 		if err != nil || done.RowsAffected() == 0 {
-			_, err = conn.Exec(ctx, pgschema.Text["raise floor"], fence)
+			_, err = conn.Exec(ctx, sqlText["raise floor"], fence)
 		}
 		return err
 	})
@@ -118,9 +118,6 @@ func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int6
 
 // Classify says what an error of the server, or of a connection, means.
 func (txEngine) Classify(err error) transact.Class { return classify(err) }
-
-// beginRead begins a transaction of the store's own.
-const beginRead = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 // A storeTx is a transaction on a connection of the pool.
 type storeTx struct {
@@ -149,9 +146,9 @@ func (t *storeTx) begin(ctx context.Context, c *transact.Command) (err error) {
 	locks := c.Locks()
 	if locks != nil {
 		request, command, uncompared := pgschema.LockNames(locks)
-		b.Queue(pgschema.Text["lock"], request, command, uncompared)
+		b.Queue(sqlText["lock"], request, command, uncompared)
 	}
-	b.Queue(opening, c.Hash[:], transact.TokenLock(c.Token))
+	b.Queue(sqlText["open"], c.Hash[:], transact.TokenLock(c.Token))
 	results := t.conn.Conn().SendBatch(ctx, &b)
 	t.tx.Tx = results.Tx()
 	defer func() { err = errors.Join(err, results.Close()) }()
@@ -193,7 +190,7 @@ func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settled int6
 	}
 	s.into = []any{&settled, nil}
 	err = bounded(ctx, func(ctx context.Context) error {
-		return send(ctx, conn, t.listener, "", []*statement{s}, "COMMIT")
+		return send(ctx, conn, t.listener, "", []*statement{s}, sqlText["commit"])
 	})
 	t.tx.done = true
 	switch {
@@ -220,9 +217,9 @@ func ending(c *transact.Command, k *key) (*statement, error) {
 		mark = &seen.Mark
 	}
 	if c.Hold != nil {
-		s := &statement{name: textRelease, key: k}
+		s := &statement{name: releaseOrFail, key: k}
 		if st.State != "" {
-			s.name, s.args = textSettle, values(st)
+			s.name, s.args = settleOrFail, values(st)
 		}
 		s.args = append(append(append(s.args, c.Token), owned(k, c.Hold)...), mark)
 		return s, nil
@@ -243,8 +240,8 @@ func ending(c *transact.Command, k *key) (*statement, error) {
 		fingerprint, []byte(rec.Owner), int32(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro())
 	b := seen.Row
 	if b == nil {
-		return &statement{name: textRecord, key: k, args: append(list, mark, c.Token)}, nil
+		return &statement{name: recordNewOrFail, key: k, args: append(list, mark, c.Token)}, nil
 	}
 	list = append(list, []byte(b.Owner), b.Fence, b.As, mark, c.Token, b.StepsAs)
-	return &statement{name: textReplace, key: k, args: list}, nil
+	return &statement{name: recordOrFail, key: k, args: list}, nil
 }

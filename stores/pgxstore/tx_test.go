@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -97,13 +98,13 @@ func TestARepeatIsAnsweredThoughItsRollbackIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	lost := false
-	p.next.Store(&loss{ask: []byte("ROLLBACK\x00"), answer: []byte("ROLLBACK\x00"), meanwhile: func() { lost = true }})
+	var lost atomic.Bool
+	p.next.Store(&loss{ask: []byte("ROLLBACK\x00"), answer: []byte("ROLLBACK\x00"), meanwhile: func() { lost.Store(true) }})
 	c.Owner = owner()
 	if r, err := s.RunTx(t.Context(), c, inserts("k")); err != nil || r.Owner != want.Owner || r.State != onlyonce.StateCompleted {
 		t.Errorf("the repeat got %+v, %v", r, err)
 	}
-	if !lost {
+	if !lost.Load() {
 		t.Error("no rollback was lost")
 	}
 }

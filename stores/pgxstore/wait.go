@@ -86,17 +86,12 @@ type notification struct {
 	tells, asks bool
 }
 
-const (
-	notify = "SELECT pg_notify($1, $2)"
-	ask    = "SELECT CASE WHEN pg_try_advisory_lock($1) THEN NOT pg_advisory_unlock($1) ELSE true END"
-)
-
 func (t *notification) queue(b *pgx.Batch) {
 	if t.tells {
-		b.Queue(notify, t.listener.channel, t.names)
+		b.Queue(sqlText["notify"], t.listener.channel, t.names)
 	}
 	if t.asks {
-		b.Queue(ask, t.listener.lock)
+		b.Queue(sqlText["is listening"], t.listener.lock)
 	}
 }
 
@@ -213,7 +208,7 @@ func (e *listener) receive(ctx context.Context) error {
 		if _, err := conn.Exec(ctx, "LISTEN "+e.channel); err != nil {
 			return err
 		}
-		_, err := conn.Exec(ctx, "SELECT pg_advisory_lock_shared($1)", e.lock)
+		_, err := conn.Exec(ctx, sqlText["listening"], e.lock)
 		return err
 	}); err != nil {
 		return err

@@ -1,0 +1,75 @@
+-- The statements that only the store over pgx sends. What stands in braces is a statement
+-- that it shares with sqlstore.
+
+-- name: begin
+BEGIN ISOLATION LEVEL READ COMMITTED;
+
+-- name: commit
+COMMIT;
+
+-- name: rollback
+ROLLBACK;
+
+-- name: open
+-- Looks a transaction's record up in one row that is always there, with the store's clock, the highest
+-- fence of what was deleted, what tells this transaction from the next on its connection, and the token
+-- of the transaction that settled the record last. Without a record, the owner is NULL. It takes the
+-- lock by which others know that this transaction has not ended.
+SELECT coalesce(r.created_at, 0), coalesce(tenant, ''), coalesce(operation, ''), coalesce(idem_key, ''), fingerprint, coalesce(state, ''), owner,
+       coalesce(attempt, 0), coalesce(fence, 0), coalesce(lease_until, 0), settled_at, {expires}, coalesce(status_code, 0), coalesce(final, false),
+       result_ref, error, response_header, steps, response_body, onlyonce_now(), f.floor, (extract(epoch FROM now()) * 1000000)::bigint,
+       commit_token, pg_advisory_xact_lock($2::bigint) IS NULL
+FROM onlyonce_fence f LEFT JOIN onlyonce_records r ON r.id = $1;
+
+-- The next four end a transaction and are sent together with its COMMIT. They have to fail where others
+-- affect no row: by dividing by zero if the record is not as it was, and by the root of a negative number
+-- if the transaction is not the one of the mark any more. NULL is the mark of none. Each returns when the
+-- command was settled, or 0.
+
+-- name: record new or fail
+INSERT INTO onlyonce_records (state, status_code, final, result_ref, error, response_header, response_body, settled_at, expires_at,
+                              id, tenant, operation, idem_key, fingerprint, owner, attempt, fence, steps, created_at, lease_until, commit_token)
+VALUES ($1::text, $2::integer, $3::boolean, $4::text, $5::text, $6::text, $7::bytea, onlyonce_now(), onlyonce_now() + $8::bigint,
+        $9::bytea, $10::text, $11::text, $12::text, $13::bytea, $14::bytea, $15::integer,
+        $16::bigint + sqrt(CASE WHEN $19::bigint IS NULL OR $19 = (extract(epoch FROM now()) * 1000000)::bigint THEN 0 ELSE -1 END)::bigint,
+        $17::text, $18::bigint, 0, $20::bytea)
+RETURNING settled_at, CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END;
+
+-- name: record or fail
+WITH put AS ({record})
+SELECT sqrt(CASE WHEN $22::bigint IS NULL OR $22 = (extract(epoch FROM now()) * 1000000)::bigint THEN 0 ELSE -1 END)::bigint
+       + (SELECT settled_at FROM put), 1 / (SELECT count(*) FROM put);
+
+-- name: settle or fail
+WITH put AS ({settle with rows})
+SELECT sqrt(CASE WHEN $13::bigint IS NULL OR $13 = (extract(epoch FROM now()) * 1000000)::bigint THEN 0 ELSE -1 END)::bigint
+       + (SELECT 0::bigint FROM put), 1 / (SELECT count(*) FROM put);
+
+-- name: release or fail
+WITH put AS ({release with rows})
+SELECT sqrt(CASE WHEN $5::bigint IS NULL OR $5 = (extract(epoch FROM now()) * 1000000)::bigint THEN 0 ELSE -1 END)::bigint
+       + (SELECT 0::bigint FROM put), 1 / (SELECT count(*) FROM put);
+
+-- name: backend
+-- The process at the other end: behind a pooler it is not the one that the connection was made to.
+SELECT pg_backend_pid();
+
+-- name: connection settings
+-- Those of the store's own connections. A batch waits only so long for a row that a transaction keeps
+-- locked, and takes no plan that was made when the table was small.
+SET lock_timeout = '100ms'; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+
+-- name: transaction settings
+-- The same, as far as it is needed, where a pooler keeps no settings for a connection.
+SELECT set_config('lock_timeout', '100ms', true);
+
+-- name: notify
+SELECT pg_notify($1, $2);
+
+-- name: is listening
+-- Whether a process holds the listeners' lock.
+SELECT CASE WHEN pg_try_advisory_lock($1) THEN NOT pg_advisory_unlock($1) ELSE true END;
+
+-- name: listening
+-- Takes the listeners' lock, which the end of the connection gives back.
+SELECT pg_advisory_lock_shared($1);
