@@ -4,10 +4,11 @@ import (
 	"net/http"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 )
 
-// admit counts the request and takes the first memory for its body, or says why
-// not.
+// admit counts the request and takes the first memory for its body. It returns
+// why it can't, or nil.
 func (l *middleware) admit(c *call) *Problem {
 	tenant := c.request.ID.Tenant
 	if p := l.tooLong(c.r); p != nil {
@@ -18,18 +19,7 @@ func (l *middleware) admit(c *call) *Problem {
 			return p
 		}
 	}
-	n, class := firstGrantOf(c.r)
-	taken, refused := l.quota.enter(c, tenant, n, class)
-	if refused != nil {
-		return refused
-	}
-	if !taken {
-		if p := c.scratch.incoming.wait(c.r.Context(), memoryWait, n, class); p != nil {
-			l.free(c)
-			return p
-		}
-	}
-	return nil
+	return problemOfRefusal(l.quota.Admit(c.r.Context(), &c.scratch.uses, tenant, bodyLength(c.r)))
 }
 
 // admitOpen is admit for a request without a key.
@@ -37,11 +27,21 @@ func (l *middleware) admitOpen(c *call) *Problem {
 	if p := l.tooLong(c.r); p != nil {
 		return p
 	}
-	u, s := l.quota.usage, c.scratch
-	s.incoming.begin(l.quota, &u.bodies, nil)
-	s.outgoing.begin(l.quota, &u.answers, nil)
-	n, class := firstGrantOf(c.r)
-	return s.incoming.wait(c.r.Context(), memoryWait, n, class)
+	return problemOfRefusal(l.quota.AdmitUncounted(c.r.Context(), &c.scratch.uses, bodyLength(c.r)))
+}
+
+// problemOfRefusal returns the problem that tells a client about a refusal, or
+// nil.
+func problemOfRefusal(refused *resources.Refusal) *Problem {
+	if refused == nil {
+		return nil
+	}
+	p := overloaded
+	if refused.OfTenant {
+		p = tooMany
+	}
+	p.RetryAfter = refused.RetryAfter
+	return &p
 }
 
 func (l *middleware) tooLong(r *http.Request) *Problem {
@@ -49,42 +49,30 @@ func (l *middleware) tooLong(r *http.Request) *Problem {
 		return nil
 	}
 	p := bodyTooLarge
-	p.Err = errBodyTooLarge
+	p.Err = resources.ErrTooLarge
 	return &p
 }
 
-// dropBody gives up the request's body, which nobody reads any more, before its client
-// takes the answer: that may be long.
+// dropBody drops the request's body, which nobody reads any more, before the
+// response is sent to its client: that may take long.
 func (l *middleware) dropBody(c *call) {
 	s := c.scratch
-	if s.incoming.held == 0 {
+	if s.uses.Body.Held() == 0 {
 		return
 	}
 	s.text, s.body = nil, nil
-	u := l.quota.usage
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	s.incoming.giveBack()
+	s.uses.Body.GiveBack()
 }
 
-// free ends the use that the request makes of memory and of its tenant's quota.
+// free releases what the request uses of memory and of its tenant's quota.
 func (l *middleware) free(c *call) {
-	switch u, s := l.quota.usage, c.scratch; {
-	case c.allowed != nil:
-		l.quota.release(c, c.attempt != nil && c.attempt.Number() == 1)
-		c.allowed, c.stored = nil, 0
-	case s.incoming.held > 0, s.outgoing.held > 0: // admitOpen let it in
-		u.mu.Lock()
-		defer u.mu.Unlock()
-		s.incoming.giveBack()
-		s.outgoing.giveBack()
-	}
+	c.scratch.uses.Release(c.attempt != nil && c.attempt.Number() == 1, c.stored)
 }
 
-// recordBytes is what a record counts beside its answer.
+// recordBytes is what a record counts in addition to its response.
 const recordBytes = 512
 
-// account counts what is stored of the call.
+// account notes how many bytes are stored of the call.
 func (l *middleware) account(c *call, rec onlyonce.Record) {
 	if rec.State != onlyonce.StateCompleted && rec.State != onlyonce.StateFailed {
 		return
@@ -96,6 +84,6 @@ func (l *middleware) account(c *call, rec onlyonce.Record) {
 		}
 	}
 	if rec.KeepLeft > 0 {
-		l.quota.keep.Store(int64(rec.KeepLeft))
+		l.quota.SetKeep(rec.KeepLeft)
 	}
 }

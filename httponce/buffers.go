@@ -3,6 +3,8 @@ package httponce
 import (
 	"crypto/sha256"
 	"sync"
+
+	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 )
 
 // callBuffers are memory that requests use one after another. Nothing that a
@@ -16,8 +18,7 @@ type callBuffers struct {
 	sum   [sha256.Size]byte
 	call  call
 
-	incoming flow // the request's body
-	outgoing flow // its answer
+	uses resources.Request
 }
 
 // largestKept is the longest buffer that is kept for the next request.
@@ -33,8 +34,7 @@ func (s *callBuffers) giveBack() {
 	s.base.clear()
 	s.sent.clear()
 	s.call = call{}
-	s.incoming.forget()
-	s.outgoing.forget()
+	s.uses.Forget()
 	buffersPool.Put(s)
 }
 

@@ -10,19 +10,9 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
-
-// leftForLong makes the answers that are being taken silent, as after longestUntaken.
-func leftForLong(u *Usage) {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	for f := u.answers.flows; f != nil; f = f.next {
-		f.mu.Lock()
-		f.until = time.Now().Add(-time.Second)
-		f.mu.Unlock()
-	}
-}
 
 func TestOverTCPAnAnswerThatIsLeftMakesRoomForOneThatIsTaken(t *testing.T) {
 	const length = 16 << 20 // more than the two sockets hold
@@ -34,10 +24,14 @@ func TestOverTCPAnAnswerThatIsLeftMakesRoomForOneThatIsTaken(t *testing.T) {
 			}
 			var runs atomic.Int32
 			guard := onlyonce.New(memstore.New(memstore.Config{MaxBytes: 1 << 40}), onlyonce.Config{})
-			s := httptest.NewUnstartedServer(Wrap(guard, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			h := Wrap(guard, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				runs.Add(1)
 				w.Write(make([]byte, length))
-			}), cfg))
+			}), cfg).(*middleware)
+			limits := h.cfg.limits()
+			limits.Unread = 10 * time.Millisecond // while nobody waits for memory, no client is too slow
+			h.quota = resources.NewQuota(&cfg.Usage.counters, limits)
+			s := httptest.NewUnstartedServer(h)
 			if s.EnableHTTP2 = http2; http2 {
 				s.StartTLS()
 			} else {
@@ -74,7 +68,6 @@ func TestOverTCPAnAnswerThatIsLeftMakesRoomForOneThatIsTaken(t *testing.T) {
 				if time.Now().After(end) {
 					t.Fatal("nothing is stored beside an answer that is left")
 				}
-				leftForLong(cfg.Usage)
 				key := fmt.Sprint(others)
 				replayed(send("b", key))
 				stored = replayed(send("b", key))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 )
 
 // A middleware stands before a handler.
@@ -17,7 +18,7 @@ type middleware struct {
 	guard  *onlyonce.Guard
 	cfg    Config
 	keys   keyReader
-	quota  *quota
+	quota  *resources.Quota
 	runner runner
 	dates  dates
 }
@@ -35,7 +36,7 @@ func newMiddleware(g *onlyonce.Guard, cfg Config, r runner) *middleware {
 	if u == nil {
 		u = usageOf(g)
 	}
-	return &middleware{guard: g, cfg: cfg, keys: newKeyReader(cfg.KeyFormat), quota: newQuota(u, cfg), runner: r}
+	return &middleware{guard: g, cfg: cfg, keys: newKeyReader(cfg.KeyFormat), quota: resources.NewQuota(&u.counters, cfg.limits()), runner: r}
 }
 
 // A call is a request that is protected.
@@ -46,7 +47,6 @@ type call struct {
 	request onlyonce.Request
 	x       *exchange         // the one that ran the handler
 	attempt *onlyonce.Attempt // that ran; nil: none
-	allowed *allowance        // by the quota, until it ends; nil: none
 	stored  int               // bytes that were stored
 }
 
@@ -175,8 +175,8 @@ func (l *middleware) send(c *call, body []byte) {
 		l.dropBody(c)
 	}
 	last := len(body) - 1
-	if c.allowed != nil && last > 0 {
-		if _, err := deliver(&c.scratch.outgoing, c.w, body[:last]); err != nil {
+	if c.scratch.uses.IsCounted() && last > 0 {
+		if _, err := resources.Deliver(&c.scratch.uses.Response, c.w, body[:last]); err != nil {
 			return // a client that went away asks again
 		}
 		body = body[last:]
@@ -184,11 +184,6 @@ func (l *middleware) send(c *call, body []byte) {
 	l.free(c)
 	_, _ = c.w.Write(body)
 }
-
-// errNoRoom is why a body is not read on.
-type errNoRoom struct{ why Problem }
-
-func (*errNoRoom) Error() string { return "httponce: there is no room for the request's body" }
 
 // readBody reads the body, or refuses the request.
 func (l *middleware) readBody(c *call) bool {
@@ -200,14 +195,14 @@ func (l *middleware) readBody(c *call) bool {
 		return true
 	}
 	var outer *http.MaxBytesError
-	var full *errNoRoom
+	var full *resources.Refusal
 	p := bodyUnreadable
 	switch {
 	case errors.As(err, &full):
-		p = full.why
-	case err == errSilent:
+		p = *problemOfRefusal(full)
+	case err == resources.ErrSilent:
 		p = overloaded
-	case errors.Is(err, errBodyTooLarge), errors.As(err, &outer):
+	case errors.Is(err, resources.ErrTooLarge), errors.As(err, &outer):
 		p = bodyTooLarge
 	}
 	p.Err = err

@@ -18,8 +18,8 @@ func (l *middleware) replay(c *call, a *onlyonce.Attempt) {
 	}
 	if n := int64(len(rec.Result.Body)); n > freeAnswer {
 		l.dropBody(c)
-		if p := c.scratch.outgoing.wait(c.r.Context(), memoryWait, n-freeAnswer, n); p != nil {
-			l.refuseKeyed(c.w, c.r, c.request.ID.Key, *p)
+		if refused := c.scratch.uses.Response.Wait(c.r.Context(), n-freeAnswer, n); refused != nil {
+			l.refuseKeyed(c.w, c.r, c.request.ID.Key, *problemOfRefusal(refused))
 			return
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 )
 
 // A bufferedResponse is the ResponseWriter of a keyed request: it keeps what the handler
@@ -169,23 +171,26 @@ func (a *bufferedResponse) reserve(n int) bool {
 // takes takes the memory for so much of the body if there is as much at once.
 func (a *bufferedResponse) takes(room int) bool {
 	more := a.lacks(room)
-	return more == 0 || a.scratch.outgoing.take(more, int64(room))
+	return more == 0 || a.scratch.uses.Response.Take(more, int64(room))
 }
 
 // waits takes the memory for so much of the body as soon as there is as much, and
 // reports whether there was in time. It does not end with the client. In a
 // transaction it does not wait: that would keep up those who wait for its locks.
 func (a *bufferedResponse) waits(room int) bool {
-	more, patience := a.lacks(room), memoryWait
-	if a.inTx {
-		patience = 0
+	more, memory := a.lacks(room), &a.scratch.uses.Response
+	switch {
+	case more == 0:
+		return true
+	case a.inTx:
+		return memory.TakeOrEndSilent(&a.of.run, more, int64(room)) == nil
 	}
-	return more == 0 || a.scratch.outgoing.wait(&a.of.run, patience, more, int64(room)) == nil
+	return memory.Wait(&a.of.run, more, int64(room)) == nil
 }
 
 // lacks returns how much memory is to be taken for so much of the body.
 func (a *bufferedResponse) lacks(room int) int64 {
-	return max(int64(room-freeAnswer)-a.scratch.outgoing.held, 0)
+	return max(int64(room-freeAnswer)-a.scratch.uses.Response.Held(), 0)
 }
 
 // isLong reports whether the body is declared to be longer than is kept.
@@ -195,13 +200,8 @@ func (a *bufferedResponse) isLong() bool {
 
 // drop forgets the body, and gives its memory back.
 func (a *bufferedResponse) drop() {
-	if a.body = nil; a.scratch.outgoing.held == 0 {
-		return
-	}
-	u := a.layer.quota.usage
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	a.scratch.outgoing.giveBack()
+	a.body = nil
+	a.scratch.uses.Response.GiveBack()
 }
 
 // pass lets p leave as it comes, but for the last byte of a body of a declared
@@ -209,11 +209,11 @@ func (a *bufferedResponse) drop() {
 // before. Without a length, net/http's own end of the body tells the client.
 func pass[P []byte | string](a *bufferedResponse, p P) (int, error) {
 	if a.size != a.declared {
-		return deliver(&a.scratch.outgoing, a.w, p)
+		return resources.Deliver(&a.scratch.uses.Response, a.w, p)
 	}
 	end := len(p) - 1
 	a.last = []byte{p[end]}
-	if n, err := deliver(&a.scratch.outgoing, a.w, p[:end]); err != nil {
+	if n, err := resources.Deliver(&a.scratch.uses.Response, a.w, p[:end]); err != nil {
 		return n, err
 	}
 	return len(p), nil

@@ -98,6 +98,9 @@ func TestWhoMayImportWhom(t *testing.T) {
 				if from != "proxy/internal/h1" || to != "proxy/internal/syntax" {
 					broken = "a part of the proxy imports nothing of ours but the syntax"
 				}
+			case under(from, "httponce/internal"):
+				broken = "a part of httponce imports nothing of ours"
+			case under(to, "httponce/internal") && from == "httponce":
 			case wayIn(from) && to != "." && (from != "proxy" || to != "httponce" && !under(to, "proxy/internal")) && (from != "console" || to != "outbox"):
 				broken = "a way in imports the root only"
 			case under(from, "stores") && to != "." && to != "outbox" && !under(to, "stores/internal") && (from != "stores/pgxstore" || to != "stores/sqlstore") && !under(to, from):

@@ -1,4 +1,4 @@
-package httponce
+package resources
 
 import (
 	"strconv"
@@ -7,20 +7,22 @@ import (
 	"time"
 )
 
-// defaults is a Config's quota.
-func defaults(c Config) *quota {
-	c.Tenant = SingleTenant
-	return newQuota(new(Usage), c.withDefaults("Wrap"))
+// newTestQuota returns a Quota of a new Usage whose limits but these are high.
+func newTestQuota(newKeys, inFlight int) *Quota {
+	return NewQuota(new(Usage), Limits{
+		InFlight: inFlight, NewKeys: newKeys,
+		Memory: 64 << 20, TenantMemory: 32 << 20, Stored: 64 << 30, TenantStored: 16 << 30, Unread: 20 * time.Second,
+	})
 }
 
 func TestAQuotasMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := defaults(Config{MaxNewKeys: 60, MaxInFlight: 10})
+		q := newTestQuota(60, 10)
 		enter := func(tenant string) bool {
-			c := &call{scratch: new(callBuffers), stored: 1}
-			_, refused := q.enter(c, tenant, 0, 0)
+			r := new(Request)
+			_, refused := q.enter(r, tenant, 0, 0)
 			if refused == nil {
-				q.release(c, true)
+				r.Release(true, 1)
 			}
 			return refused == nil
 		}
@@ -44,11 +46,11 @@ func TestAQuotasMemoryIsBounded(t *testing.T) {
 }
 
 func TestIdleTenantsAreForgottenWhenThereAreMany(t *testing.T) {
-	q := defaults(Config{MaxNewKeys: 2, MaxInFlight: 2})
+	q := newTestQuota(2, 2)
 	for i := range 10 * fewTenants {
-		c := &call{scratch: new(callBuffers)}
-		_, _ = q.enter(c, strconv.Itoa(i), 1, 1)
-		q.release(c, false)
+		r := new(Request)
+		_, _ = q.enter(r, strconv.Itoa(i), 1, 1)
+		r.Release(false, 0)
 	}
 	if n := len(q.byTenant); n > 2*fewTenants {
 		t.Errorf("%d allowances", n)

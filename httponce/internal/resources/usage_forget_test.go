@@ -1,4 +1,4 @@
-package httponce
+package resources
 
 import (
 	"fmt"
@@ -11,18 +11,19 @@ import (
 // its Usage goes on, and its handlers are made anew.
 func TestTheTenantsOfASupersededHandlerAreForgotten(t *testing.T) {
 	u := new(Usage)
-	cfg := Config{MaxInFlight: 1, MaxNewKeys: 1, MaxMemory: 1 << 20, MaxTenantMemory: 1 << 20, MaxStored: 1 << 20, MaxTenantStored: 1 << 20}
-	use := func(q *quota, tenant string) *allowance {
-		c := &call{scratch: new(callBuffers)}
-		_, refused := q.enter(c, tenant, 1, 1)
+	limits := Limits{InFlight: 1, NewKeys: 1, Memory: 1 << 20, TenantMemory: 1 << 20, Stored: 1 << 20, TenantStored: 1 << 20}
+	use := func(q *Quota, tenant string) *allowance {
+		r := new(Request)
+		_, refused := q.enter(r, tenant, 1, 1)
 		if refused != nil {
 			t.Fatal(refused)
 		}
-		q.release(c, true)
-		return c.allowed
+		a := r.allowed
+		r.Release(true, 0)
+		return a
 	}
 	for reload := range 2 {
-		q := newQuota(u, cfg)
+		q := NewQuota(u, limits)
 		for i := range maxTenants / 2 {
 			use(q, fmt.Sprint(reload, " ", i))
 		}
@@ -32,7 +33,7 @@ func TestTheTenantsOfASupersededHandlerAreForgotten(t *testing.T) {
 		u.mu.Lock()
 		u.swept = time.Time{} // as after a second
 		u.mu.Unlock()
-		if a := use(newQuota(u, cfg), "new"); a.share != &u.others {
+		if a := use(NewQuota(u, limits), "new"); a.share != &u.others {
 			return
 		}
 		if time.Now().After(until) {

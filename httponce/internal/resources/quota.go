@@ -1,0 +1,111 @@
+package resources
+
+import (
+	"runtime"
+	"sync/atomic"
+	"time"
+)
+
+// A Quota holds the requests of one handler to its Limits.
+type Quota struct {
+	usage    *Usage // whose lock guards all of the Quota
+	limits   Limits
+	keep     atomic.Int64 // how long a record is kept, in nanoseconds
+	byTenant map[string]*allowance
+	others   allowance // shared by the tenants for which there is no room
+	sweepAt  int       // the number of tenants at which idle ones are dropped
+	swept    time.Time // when they last were, for want of room
+}
+
+// An allowance is what one tenant uses of a Quota.
+type allowance struct {
+	share    *share
+	inFlight int
+	keys     level // new ones
+}
+
+// NewQuota returns a Quota whose requests are counted by u. It assumes that
+// records are kept for a day until SetKeep tells.
+func NewQuota(u *Usage, limits Limits) *Quota {
+	q := &Quota{usage: u, limits: limits, byTenant: make(map[string]*allowance)}
+	q.others.share = &u.others
+	// A reload may replace a handler while the Usage goes on.
+	runtime.AddCleanup(q, func(byTenant map[string]*allowance) {
+		u.mu.Lock()
+		defer u.mu.Unlock()
+		for _, a := range byTenant {
+			a.share.refs--
+		}
+	}, q.byTenant)
+	q.SetKeep(24 * time.Hour)
+	return q
+}
+
+// SetKeep tells for how long a record is kept.
+func (q *Quota) SetKeep(keep time.Duration) { q.keep.Store(int64(keep)) }
+
+// storedPerSec returns by how much what is stored falls in a second if the limit
+// is reached: records expire as evenly as they were stored.
+func (q *Quota) storedPerSec(limit int64) float64 {
+	return float64(limit) / time.Duration(q.keep.Load()).Seconds()
+}
+
+// reached returns which limit one more request would exceed, or nil.
+func (q *Quota) reached(a *allowance) *Refusal {
+	if a.inFlight >= q.limits.InFlight {
+		return &Refusal{OfTenant: true, RetryAfter: time.Second}
+	}
+	if wait := a.keys.full(float64(a.inFlight+1), float64(q.limits.NewKeys), q.limits.keysPerSec()); wait > 0 {
+		return &Refusal{OfTenant: true, RetryAfter: wait}
+	}
+	if wait := a.share.stored.full(0, float64(q.limits.TenantStored), q.storedPerSec(q.limits.TenantStored)); wait > 0 {
+		return &Refusal{OfTenant: true, RetryAfter: wait}
+	}
+	if wait := q.usage.stored.full(0, float64(q.limits.Stored), q.storedPerSec(q.limits.Stored)); wait > 0 {
+		return &Refusal{RetryAfter: wait}
+	}
+	return nil
+}
+
+// account counts a request that has ended: whether its key was new, and the
+// bytes that were stored. The caller holds the lock.
+func (q *Quota) account(a *allowance, isNew bool, stored int) {
+	if !isNew && stored == 0 {
+		return
+	}
+	now := time.Now()
+	if isNew {
+		a.keys.rise(now, 1, q.limits.keysPerSec())
+	}
+	if stored > 0 {
+		a.share.stored.rise(now, float64(stored), q.storedPerSec(q.limits.TenantStored))
+		q.usage.stored.rise(now, float64(stored), q.storedPerSec(q.limits.Stored))
+	}
+}
+
+// allowance returns the tenant's allowance. One that is in use is never dropped.
+func (q *Quota) allowance(tenant string) *allowance {
+	if a := q.byTenant[tenant]; a != nil {
+		return a
+	}
+	if isSweepDue(len(q.byTenant), q.sweepAt, q.swept) {
+		q.dropIdle()
+	}
+	if len(q.byTenant) >= maxTenants {
+		return &q.others
+	}
+	a := &allowance{share: q.usage.share(tenant, q.storedPerSec(q.limits.TenantStored))}
+	q.byTenant[tenant] = a
+	return a
+}
+
+func (q *Quota) dropIdle() {
+	q.swept = time.Now()
+	for tenant, a := range q.byTenant {
+		if a.keys.fall(q.swept, q.limits.keysPerSec()); a.inFlight == 0 && a.keys.high == 0 {
+			a.share.refs--
+			delete(q.byTenant, tenant)
+		}
+	}
+	q.sweepAt = 2 * len(q.byTenant)
+}

@@ -1,0 +1,98 @@
+package resources
+
+import (
+	"context"
+	"net/http"
+)
+
+// A Request is what one request uses: a place among those of its tenant, and
+// the memory of its body and its response. It is used again for other requests
+// after Forget.
+type Request struct {
+	Body     Flow
+	Response Flow
+
+	quota   *Quota
+	allowed *allowance // nil: the request is not counted
+}
+
+// Admit counts a request of the tenant and takes the first memory for its body
+// of the announced length; -1: the length is unknown. It may wait for the
+// memory. If it returns nil, the caller calls Release when the request ends.
+func (q *Quota) Admit(ctx context.Context, r *Request, tenant string, length int64) *Refusal {
+	n, class := firstGrant(length)
+	granted, refused := q.enter(r, tenant, n, class)
+	if refused == nil && !granted {
+		if refused = r.Body.Wait(ctx, n, class); refused != nil {
+			r.Release(false, 0)
+		}
+	}
+	return refused
+}
+
+// AdmitUncounted is Admit for a request that has no tenant: only its memory is
+// counted.
+func (q *Quota) AdmitUncounted(ctx context.Context, r *Request, length int64) *Refusal {
+	r.begin(q, nil, nil)
+	n, class := firstGrant(length)
+	return r.Body.Wait(ctx, n, class)
+}
+
+// enter counts a request of the tenant, and takes n bytes for its body if they
+// are free.
+func (q *Quota) enter(r *Request, tenant string, n, class int64) (granted bool, refused *Refusal) {
+	u := q.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	a := q.allowance(tenant)
+	if refused = q.reached(a); refused != nil {
+		return false, refused
+	}
+	a.inFlight++
+	u.requests++
+	r.allowed = a
+	r.begin(q, &a.share.bodies, &a.share.responses)
+	if granted = r.Body.isFree(n, class); granted {
+		r.Body.add(n)
+	}
+	return granted, nil
+}
+
+func (r *Request) begin(q *Quota, body, response *part) {
+	u := q.usage
+	r.quota = q
+	r.Body.begin(&u.mu, &q.limits, &u.bodies, body)
+	r.Body.prepare((*http.ResponseController).SetReadDeadline)
+	r.Response.begin(&u.mu, &q.limits, &u.responses, response)
+	r.Response.prepare((*http.ResponseController).SetWriteDeadline)
+}
+
+// IsCounted reports whether the request still counts among its tenant's.
+func (r *Request) IsCounted() bool { return r.allowed != nil }
+
+// Release ends the use of all that the request uses. newKey reports whether its
+// key was new, and stored is how many bytes of it were stored. A request that
+// has been released stays so.
+func (r *Request) Release(newKey bool, stored int) {
+	if r.allowed == nil && r.Body.held == 0 && r.Response.held == 0 {
+		return
+	}
+	u := r.quota.usage
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	r.Body.giveBack()
+	r.Response.giveBack()
+	if a := r.allowed; a != nil {
+		a.inFlight--
+		u.requests--
+		r.quota.account(a, newKey, stored)
+		r.allowed = nil
+	}
+}
+
+// Forget drops what belongs to a request that has been released.
+func (r *Request) Forget() {
+	r.quota = nil
+	r.Body.forget()
+	r.Response.forget()
+}
