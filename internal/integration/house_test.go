@@ -84,7 +84,24 @@ func TestWhoMayImportWhom(t *testing.T) {
 		}
 	}
 	vendor := func(path string) bool { return under(path, "stores/pgxstore") || path == "watermillonce" } // modules of their own
+	// The packages under stores/internal, and what each may import of them.
+	storeParts := map[string][]string{
+		"record":   nil,
+		"group":    nil,
+		"transact": {"record"},
+		"engine":   {"record"},
+		"server":   {"engine", "group", "record", "transact"},
+		"sqlite":   {"engine", "group", "record", "transact"},
+		"mysql":    {"engine", "record", "server", "transact"},
+		"postgres": {"engine", "record", "server", "transact"},
+	}
+	const storesInternal = "stores/internal/"
 	for from, targets := range ours {
+		if part, ok := strings.CutPrefix(from, storesInternal); ok {
+			if _, known := storeParts[part]; !known {
+				t.Errorf("%s is not listed here with what it may import", from)
+			}
+		}
 		if !application(from) && !vendor(from) && len(foreign[from]) > 0 {
 			t.Errorf("%s imports %v: the library has no dependencies", from, foreign[from])
 		}
@@ -103,6 +120,8 @@ func TestWhoMayImportWhom(t *testing.T) {
 			case under(to, "httponce/internal") && from == "httponce":
 			case wayIn(from) && to != "." && (from != "proxy" || to != "httponce" && !under(to, "proxy/internal")) && (from != "console" || to != "outbox"):
 				broken = "a way in imports the root only"
+			case under(from, "stores/internal") && to != "." && !slices.Contains(storeParts[strings.TrimPrefix(from, storesInternal)], strings.TrimPrefix(to, storesInternal)):
+				broken = "a part of the stores imports the root and the parts below it only"
 			case under(from, "stores") && to != "." && to != "outbox" && !under(to, "stores/internal") && (from != "stores/pgxstore" || to != "stores/sqlstore") && !under(to, from):
 				broken = "a store imports the root and outbox only, and what stores share"
 			case from == "watermillonce" && to != "." && to != "outbox" && to != "inbox":

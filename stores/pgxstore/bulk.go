@@ -5,7 +5,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 )
 
 // minBulk is the number of statements of one kind from which a single merged statement
@@ -52,9 +52,9 @@ func (l *bulk) isClaims() bool { return l.members[0].claim != nil }
 
 func (l *bulk) queue(b *pgx.Batch) {
 	if l.isClaims() {
-		b.Queue(sqlText["claims"], pgschema.ClaimColumns(l.members, (*statement).claimed)...)
+		b.Queue(sqlText["claims"], postgres.ClaimColumns(l.members, (*statement).claimed)...)
 	} else {
-		b.Queue(sqlText["settles"], pgschema.SettleColumns(l.members, (*statement).settled)...)
+		b.Queue(sqlText["settles"], postgres.SettleColumns(l.members, (*statement).settled)...)
 	}
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -67,7 +67,7 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 
 // page returns the records that come after a place in the list.
 func (s *Store) page(ctx context.Context, f onlyonce.Filter, created int64, hash [32]byte) ([]stored, error) {
-	text, args := pgschema.List(f, created, hash[:], pageSize)
+	text, args := postgres.List(f, created, hash[:], pageSize)
 	rows, err := s.pool.Query(ctx, text, args...)
 	if err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
@@ -110,7 +110,7 @@ func aboveFloor(ctx context.Context, on writer, k *key, r *onlyonce.Record) (kno
 
 func claimArgs(k *key, c *onlyonce.Claim) []any {
 	return []any{
-		k.hash[:], pgschema.Escape(k.id.Tenant), pgschema.Escape(k.id.Operation), pgschema.Escape(k.id.Key),
+		k.hash[:], postgres.Escape(k.id.Tenant), postgres.Escape(k.id.Operation), postgres.Escape(k.id.Key),
 		c.Fingerprint, []byte(c.Owner), record.LapsedKeep(c), c.Lease.Microseconds(),
 	}
 }
@@ -123,7 +123,7 @@ func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored
 		return r, false, err
 	}
 	s := &statement{name: "take", key: k, into: []any{&r.Fence}, args: []any{
-		was.Expired, c.Lease.Microseconds(), record.LapsedKeep(c), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, pgschema.Optional(r.Error),
+		was.Expired, c.Lease.Microseconds(), record.LapsedKeep(c), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, postgres.Optional(r.Error),
 		k.hash[:], []byte(was.Owner), was.Fence, was.As, was.StepsAs,
 	}}
 	err = on.write(ctx, s)
@@ -195,8 +195,8 @@ func owned(k *key, h *onlyonce.Hold) []any { return []any{k.hash[:], []byte(h.Ow
 // values returns what a settled record holds, in the order of the statements.
 func values(st *onlyonce.Settlement) []any {
 	return []any{
-		string(st.State), int32(st.Result.Status), st.Final, pgschema.Optional(st.Result.Ref), pgschema.Optional(st.Error),
-		pgschema.Header(st.Result.Header), st.Result.Body, record.Keep(st),
+		string(st.State), int32(st.Result.Status), st.Final, postgres.Optional(st.Result.Ref), postgres.Optional(st.Error),
+		postgres.Header(st.Result.Header), st.Result.Body, record.Keep(st),
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -53,7 +53,7 @@ func (r *row) stored() *stored {
 	if r.steps.Valid {
 		r.Steps = r.steps.String
 	}
-	s := pgschema.Record(r.Row)
+	s := postgres.Record(r.Row)
 	return &s
 }
 

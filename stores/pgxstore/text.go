@@ -5,7 +5,7 @@ import (
 	"maps"
 	"regexp"
 
-	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -14,7 +14,7 @@ var file string
 
 // sqlText is every statement by its name: those of the stores on PostgreSQL, and the
 // store's own.
-var sqlText = merge(pgschema.Text, record.Blocks(record.Expiry("onlyonce_now()").Replace(file)))
+var sqlText = merge(postgres.Text, record.Blocks(record.Expiry("onlyonce_now()").Replace(file)))
 
 // The statements that end a transaction, and fail if they affect no row.
 const (

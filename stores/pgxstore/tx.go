@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
@@ -107,7 +107,7 @@ func (txEngine) Durable(context.Context, *transact.Command, *record.Stored) erro
 // KeepFence makes later fences of the command higher.
 func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
 	return e.alone(ctx, func(conn *pgx.Conn) error {
-		done, err := conn.Exec(ctx, sqlText["keep fence"], c.Hash[:], pgschema.Escape(c.ID.Tenant), pgschema.Escape(c.ID.Operation), pgschema.Escape(c.ID.Key),
+		done, err := conn.Exec(ctx, sqlText["keep fence"], c.Hash[:], postgres.Escape(c.ID.Tenant), postgres.Escape(c.ID.Operation), postgres.Escape(c.ID.Key),
 			[]byte(c.Claim.Owner), fence)
 		if err != nil || done.RowsAffected() == 0 {
 			_, err = conn.Exec(ctx, sqlText["raise floor"], fence)
@@ -145,7 +145,7 @@ func (t *storeTx) begin(ctx context.Context, c *transact.Command) (err error) {
 	b.BeginTx(pgx.TxOptions{})
 	locks := c.Locks()
 	if locks != nil {
-		request, command, uncompared := pgschema.LockNames(locks)
+		request, command, uncompared := postgres.LockNames(locks)
 		b.Queue(sqlText["lock"], request, command, uncompared)
 	}
 	b.Queue(sqlText["open"], c.Hash[:], transact.TokenLock(c.Token))
@@ -236,7 +236,7 @@ func ending(c *transact.Command, k *key) (*statement, error) {
 		list[0] = record.StateReleased
 		fingerprint, steps = nil, nil
 	}
-	list = append(list, k.hash[:], pgschema.Escape(k.id.Tenant), pgschema.Escape(k.id.Operation), pgschema.Escape(k.id.Key),
+	list = append(list, k.hash[:], postgres.Escape(k.id.Tenant), postgres.Escape(k.id.Operation), postgres.Escape(k.id.Key),
 		fingerprint, []byte(rec.Owner), int32(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro())
 	b := seen.Row
 	if b == nil {

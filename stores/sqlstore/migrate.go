@@ -1,19 +1,12 @@
 package sqlstore
 
 import (
-	"embed"
-	"errors"
+	"context"
+	"database/sql"
 	"fmt"
-	"io/fs"
-	"path"
-	"strconv"
-	"strings"
 
-	"github.com/onlyonce-go/onlyonce/stores/internal/pgschema"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqlite"
 )
-
-//go:embed migrations
-var migrations embed.FS
 
 // A Migration is one version of the schema. It records its own version, so
 // another tool may also run it, in a transaction.
@@ -26,44 +19,31 @@ type Migration struct {
 // Migrations returns the migrations of an engine in order. The engine is
 // "sqlite", "postgres" or "mysql", which also covers MariaDB.
 func Migrations(engine string) ([]Migration, error) {
-	from, folder := migrations, path.Join("migrations", engine)
-	if engine == enginePostgres {
-		from, folder = pgschema.Migrations, "migrations"
-	}
-	files, err := fs.Glob(from, path.Join(folder, "*.sql"))
-	if err != nil || len(files) == 0 {
+	k, ok := kinds[engine]
+	if !ok {
 		return nil, fmt.Errorf("sqlstore: migrations: no engine %q: use \"sqlite\", \"postgres\" or \"mysql\"", engine)
 	}
-	list := make([]Migration, len(files))
-	for i, file := range files {
-		text, err := from.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("sqlstore: migrations: %w", err)
-		}
-		number, name, _ := strings.Cut(strings.TrimSuffix(path.Base(file), ".sql"), "_")
-		version, err := strconv.Atoi(number)
-		if err != nil || version != i+1 {
-			panic("sqlstore: " + file + " is not the migration that comes next")
-		}
-		list[i] = Migration{Version: version, Name: name, SQL: string(text)}
+	list := make([]Migration, len(k.migrations))
+	for i, m := range k.migrations {
+		list[i] = Migration(m)
 	}
 	return list, nil
 }
 
-// foreign adds to the reason why a migration can't make something what to do about it.
-func foreign(reason error) error {
-	return fmt.Errorf("something that is not of this schema has the name of one of its tables: rename or drop it, or use another database: %w", reason)
-}
-
-var errSchema = errors.New("the schema does not fit this program")
-
-// checkVersion says what to do about a schema that is not the one needed.
-func checkVersion(have int, list []Migration) error {
-	switch need := len(list); {
-	case have < need:
-		return fmt.Errorf("%w: version %d, needed %d: run sqlstore.Migrate, or onlyonce migrate", errSchema, have, need)
-	case have > need:
-		return fmt.Errorf("%w: version %d is newer than %d: run a newer program", errSchema, have, need)
+// Migrate upgrades the schema to the version that this package needs. It never
+// deletes anything, and it creates nothing if one of its table names is already
+// in use. When several processes call it at the same time, one of them does the
+// work and the others wait.
+func Migrate(ctx context.Context, db *sql.DB) error {
+	err := sqlite.RetryWhileLocked(ctx, func() error {
+		k, err := kindOf(ctx, db)
+		if err != nil {
+			return err
+		}
+		return k.migrate(ctx, db)
+	})
+	if err != nil {
+		return fmt.Errorf("sqlstore: migrate: %w", err)
 	}
 	return nil
 }

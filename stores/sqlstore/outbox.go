@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // An Outbox is the queue of messages in the store's database.
 type Outbox struct {
-	engine   outboxEngine
+	engine   engine.Outbox
 	appended chan struct{}
 }
 
@@ -24,20 +25,7 @@ var (
 	_ outbox.Waker = (*Outbox)(nil)
 )
 
-// An outboxEngine runs the statements of the outbox.
-type outboxEngine interface {
-	// outboxIn returns a session in the caller's transaction.
-	outboxIn(ctx context.Context, tx *sql.Tx) (session, error)
-
-	// outboxRead returns a session outside any transaction.
-	outboxRead(ctx context.Context) session
-
-	// outboxWrite runs f in a transaction. What is alone has the whole queue to
-	// itself. f may run again, when it was undone.
-	outboxWrite(ctx context.Context, alone bool, f func(session) error) error
-}
-
-func newOutbox(e outboxEngine) *Outbox { return &Outbox{engine: e, appended: make(chan struct{}, 1)} }
+func newOutbox(e engine.Outbox) *Outbox { return &Outbox{engine: e, appended: make(chan struct{}, 1)} }
 
 // Outbox returns the queue of messages in the store's database, always the same.
 func (s *Store) Outbox() *Outbox { return s.outbox }
@@ -49,7 +37,7 @@ func (s *Store) Outbox() *Outbox { return s.outbox }
 // tx may be the transaction that DoTx, RunTx or httponce.WrapTx passed to its
 // function, or one that the caller opened on the store's database.
 func (b *Outbox) Append(ctx context.Context, tx *sql.Tx, messages ...outbox.Message) error {
-	s, err := b.engine.outboxIn(ctx, tx)
+	s, err := b.engine.OutboxIn(ctx, tx)
 	if err != nil {
 		return fmt.Errorf("sqlstore: append to the outbox: %w", err)
 	}
@@ -65,7 +53,7 @@ func (b *Outbox) Append(ctx context.Context, tx *sql.Tx, messages ...outbox.Mess
 		if payload == nil {
 			payload = []byte{}
 		}
-		if _, err := s.exec("outbox append", args(m.ID, m.Topic, m.Key, m.Tenant, string(headers), payload)); err != nil {
+		if _, err := s.Exec("outbox append", engine.Args(m.ID, m.Topic, m.Key, m.Tenant, string(headers), payload)); err != nil {
 			return fmt.Errorf("sqlstore: append to the outbox: %w", err)
 		}
 	}
@@ -95,7 +83,7 @@ func (b *Outbox) Wait(ctx context.Context) error {
 func (b *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int) (list []outbox.Entry, err error) {
 	due, damaged, err := b.due(ctx)
 	if (due || damaged) && err == nil {
-		err = b.engine.outboxWrite(ctx, true, func(s session) (err error) {
+		err = b.engine.OutboxWrite(ctx, true, func(s engine.Session) (err error) {
 			list = nil
 			if damaged {
 				if n, err := parkDamaged(s); n == maxParked || err != nil {
@@ -115,7 +103,7 @@ func (b *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, l
 // due says whether there may be something to lease, which costs less than to
 // try, and whether there are messages in a state that no store writes.
 func (b *Outbox) due(ctx context.Context) (due, damaged bool, err error) {
-	err = b.engine.outboxRead(ctx).query("outbox due", nil, func(v []driver.Value) error {
+	err = b.engine.OutboxRead(ctx).Query("outbox due", nil, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		due, damaged = r.Int("due") != 0, r.Int("damaged") != 0
 		return r.Err
@@ -129,21 +117,21 @@ const maxParked = 10_000
 // parkDamaged parks messages that are in a state which no store writes, and returns how
 // many it found. Left alone they would never be published, and messages with their
 // keys would overtake them.
-func parkDamaged(s session) (n int, err error) {
+func parkDamaged(s engine.Session) (n int, err error) {
 	var seqs []int64
-	err = s.query("outbox damaged", args(int64(maxParked)), func(v []driver.Value) error {
+	err = s.Query("outbox damaged", engine.Args(int64(maxParked)), func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		seqs = append(seqs, r.Int("seq"))
 		return r.Err
 	})
 	if len(seqs) > 0 && err == nil {
-		_, err = s.exec("outbox park", args(numbers(seqs)))
+		_, err = s.Exec("outbox park", engine.Args(numbers(seqs)))
 	}
 	return len(seqs), err
 }
 
-func leaseNext(s session, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
-	if _, err := s.exec("outbox lapse", nil); err != nil {
+func leaseNext(s engine.Session, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+	if _, err := s.Exec("outbox lapse", nil); err != nil {
 		return nil, err
 	}
 	list, err := entries(s, "outbox next", int64(limit))
@@ -154,12 +142,12 @@ func leaseNext(s session, owner string, lease time.Duration, limit int) ([]outbo
 	for i := range list {
 		seqs[i] = list[i].Seq
 	}
-	_, err = s.exec("outbox hold", args(numbers(seqs), []byte(owner), microsCeil(lease)))
+	_, err = s.Exec("outbox hold", engine.Args(numbers(seqs), []byte(owner), record.MicrosCeil(lease)))
 	return list, err
 }
 
-func entries(s session, statement string, values ...any) (list []outbox.Entry, err error) {
-	err = s.query(statement, args(values...), func(v []driver.Value) error {
+func entries(s engine.Session, statement string, values ...any) (list []outbox.Entry, err error) {
+	err = s.Query(statement, engine.Args(values...), func(v []driver.Value) error {
 		list = append(list, entry(v))
 		return nil
 	})
@@ -199,8 +187,8 @@ func numbers(list []int64) string {
 // Renew makes owner's lease end one full lease from now.
 func (b *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) error {
 	var n int64
-	err := b.engine.outboxWrite(ctx, true, func(s session) (err error) {
-		n, err = s.exec("outbox renew", args(microsCeil(lease), []byte(owner)))
+	err := b.engine.OutboxWrite(ctx, true, func(s engine.Session) (err error) {
+		n, err = s.Exec("outbox renew", engine.Args(record.MicrosCeil(lease), []byte(owner)))
 		return err
 	})
 	if n == 0 && err == nil {
@@ -215,7 +203,7 @@ func (b *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) e
 // Settle records the outcome of messages leased to owner.
 func (b *Outbox) Settle(ctx context.Context, owner string, verdicts []outbox.Verdict) error {
 	var n int64
-	err := b.engine.outboxWrite(ctx, false, func(s session) (err error) {
+	err := b.engine.OutboxWrite(ctx, false, func(s engine.Session) (err error) {
 		n, err = settleAll(s, owner, verdicts)
 		return err
 	})
@@ -229,7 +217,7 @@ func (b *Outbox) Settle(ctx context.Context, owner string, verdicts []outbox.Ver
 }
 
 // settleAll returns how many verdicts were carried out.
-func settleAll(s session, owner string, verdicts []outbox.Verdict) (done int64, err error) {
+func settleAll(s engine.Session, owner string, verdicts []outbox.Verdict) (done int64, err error) {
 	published := make(map[time.Duration][]int64)
 	for _, v := range verdicts {
 		var n int64
@@ -237,11 +225,11 @@ func settleAll(s session, owner string, verdicts []outbox.Verdict) (done int64, 
 		case v.State == outbox.StatePublished:
 			published[v.After] = append(published[v.After], v.Seq)
 		case v.State == outbox.StateWaiting && v.After <= 0:
-			n, err = s.exec("outbox put back", args(int64(v.Attempts), text(v.Error), []byte(owner), v.Seq))
+			n, err = s.Exec("outbox put back", engine.Args(int64(v.Attempts), record.NullText(v.Error), []byte(owner), v.Seq))
 		case v.State == outbox.StateWaiting:
-			n, err = s.exec("outbox put off", args("held", microsCeil(v.After), int64(v.Attempts), text(v.Error), []byte(owner), v.Seq))
+			n, err = s.Exec("outbox put off", engine.Args("held", record.MicrosCeil(v.After), int64(v.Attempts), record.NullText(v.Error), []byte(owner), v.Seq))
 		case v.State == outbox.StateParked:
-			n, err = s.exec("outbox put off", args("parked", int64(0), int64(v.Attempts), text(v.Error), []byte(owner), v.Seq))
+			n, err = s.Exec("outbox put off", engine.Args("parked", int64(0), int64(v.Attempts), record.NullText(v.Error), []byte(owner), v.Seq))
 		default:
 			err = fmt.Errorf("there is no verdict %q", v.State)
 		}
@@ -252,9 +240,9 @@ func settleAll(s session, owner string, verdicts []outbox.Verdict) (done int64, 
 	for keep, seqs := range published {
 		var n int64
 		if keep <= 0 {
-			n, err = s.exec("outbox delete", args(numbers(seqs), []byte(owner)))
+			n, err = s.Exec("outbox delete", engine.Args(numbers(seqs), []byte(owner)))
 		} else {
-			n, err = s.exec("outbox keep", args(numbers(seqs), microsCeil(keep), []byte(owner)))
+			n, err = s.Exec("outbox keep", engine.Args(numbers(seqs), record.MicrosCeil(keep), []byte(owner)))
 		}
 		if done += n; err != nil {
 			return done, err
@@ -265,7 +253,7 @@ func settleAll(s session, owner string, verdicts []outbox.Verdict) (done int64, 
 
 // Lag returns how many messages wait to be published, and for how long.
 func (b *Outbox) Lag(ctx context.Context) (lag outbox.Lag, err error) {
-	err = b.engine.outboxRead(ctx).query("outbox lag", nil, func(v []driver.Value) error {
+	err = b.engine.OutboxRead(ctx).Query("outbox lag", nil, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		lag.Waiting, lag.Parked = int(r.Int("waiting")), int(r.Int("parked"))
 		now, waiting, held := r.Int("now"), r.Int("waiting since"), r.Int("held since")
@@ -284,7 +272,7 @@ func (b *Outbox) Lag(ctx context.Context) (lag outbox.Lag, err error) {
 
 // Parked returns parked messages, for an operator.
 func (b *Outbox) Parked(ctx context.Context, after int64, limit int) ([]outbox.Entry, error) {
-	list, err := entries(b.engine.outboxRead(ctx), "outbox parked", after, int64(limit))
+	list, err := entries(b.engine.OutboxRead(ctx), "outbox parked", after, int64(limit))
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: list the parked messages of the outbox: %w", err)
 	}
@@ -322,8 +310,8 @@ func (b *Outbox) Purge(ctx context.Context, limit int) (int, error) {
 
 func (b *Outbox) change(ctx context.Context, statement string, value any) (int, error) {
 	var n int64
-	err := b.engine.outboxWrite(ctx, false, func(s session) (err error) {
-		n, err = s.exec(statement, args(value))
+	err := b.engine.OutboxWrite(ctx, false, func(s engine.Session) (err error) {
+		n, err = s.Exec(statement, engine.Args(value))
 		return err
 	})
 	return int(n), err

@@ -1,16 +1,14 @@
 package sqlstore
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"fmt"
 	"iter"
-	"math"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -22,7 +20,7 @@ type Config struct {
 
 // A Store keeps records in a SQL database.
 type Store struct {
-	engine engine
+	engine engine.Engine
 	outbox *Outbox
 }
 
@@ -33,32 +31,6 @@ var (
 	_ onlyonce.Lister           = (*Store)(nil)
 	_ onlyonce.Diagnoser        = (*Store)(nil)
 )
-
-// A recordStore is an onlyonce.Store whose errors do not name the operation.
-type recordStore interface {
-	claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error)
-	renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error
-	settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error
-	lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error)
-}
-
-// An engine is a store on one kind of database.
-type engine interface {
-	recordStore
-	outboxEngine
-	resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error
-	purge(ctx context.Context, limit int) (int, error)
-	unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
-	page(ctx context.Context, f onlyonce.Filter, before position) ([]stored, error)
-	diagnose(ctx context.Context) ([]onlyonce.Finding, error)
-	joined(tx *sql.Tx) recordStore
-	runTx(ctx context.Context, c onlyonce.Claim, fn txFunc) (onlyonce.Record, error)
-	settleTx(ctx context.Context, h onlyonce.Hold, fn txFunc) error
-	close() error
-}
-
-// A txFunc is a caller's function; SettleTx gives it no record.
-type txFunc = func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)
 
 // Open opens a store on a database that has been migrated. It rejects a
 // database whose settings would break the promise.
@@ -73,7 +45,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 // Close ends queued calls and returns the store's connection to the pool. The
 // database stays open.
 func (s *Store) Close() error {
-	if err := s.engine.close(); err != nil {
+	if err := s.engine.Close(); err != nil {
 		return fmt.Errorf("sqlstore: close: %w", err)
 	}
 	return nil
@@ -84,7 +56,7 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim: %w", err)
 	}
-	r, err := s.engine.claim(ctx, c)
+	r, err := s.engine.Claim(ctx, c)
 	if err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim: %w", err)
 	}
@@ -94,7 +66,7 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 // Renew makes the hold's lease end one full lease from now and adds steps to
 // those of the record.
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
-	if err := s.engine.renew(ctx, h, lease, steps); err != nil {
+	if err := s.engine.Renew(ctx, h, lease, steps); err != nil {
 		return fmt.Errorf("sqlstore: renew: %w", err)
 	}
 	return nil
@@ -104,7 +76,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
 	err := st.Check()
 	if err == nil {
-		err = s.engine.settle(ctx, h, st)
+		err = s.engine.Settle(ctx, h, st)
 	}
 	if err != nil {
 		return fmt.Errorf("sqlstore: settle: %w", err)
@@ -114,7 +86,7 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 
 // Lookup returns the record of id, or onlyonce.ErrNotFound.
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
-	r, err := s.engine.lookup(ctx, id)
+	r, err := s.engine.Lookup(ctx, id)
 	if err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: lookup: %w", err)
 	}
@@ -130,7 +102,7 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
 	err := st.Check()
 	if err == nil {
-		err = s.engine.resolve(ctx, id, fence, st)
+		err = s.engine.Resolve(ctx, id, fence, st)
 	}
 	if err != nil {
 		return fmt.Errorf("sqlstore: resolve: %w", err)
@@ -141,7 +113,7 @@ func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onl
 // Purge deletes at most limit expired records, in batches that are small enough
 // not to make other callers wait long.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
-	n, err := s.engine.purge(ctx, limit)
+	n, err := s.engine.Purge(ctx, limit)
 	if err != nil {
 		return n, fmt.Errorf("sqlstore: purge: %w", err)
 	}
@@ -153,53 +125,28 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 // It also returns for how long the oldest of them has been unresolved. It uses an
 // index of the unresolved and running records.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
-	n, oldest, err = s.engine.unresolved(ctx)
+	n, oldest, err = s.engine.Unresolved(ctx)
 	if err != nil {
 		return 0, 0, fmt.Errorf("sqlstore: count what is unresolved: %w", err)
 	}
 	return n, oldest, nil
 }
 
-// readUnresolved reads a row of the statement "unresolved".
-func readUnresolved(v []driver.Value) (n int, oldest time.Duration, err error) {
-	r := record.Reader{Values: v}
-	n, oldest = int(r.Int("count")), time.Duration(max(r.Int("oldest"), 0))*time.Microsecond
-	return n, oldest, r.Err
-}
-
-// A position is where a record stands in the list, which is ordered by created_at
-// and, where that is not unique, by hash.
-type position struct {
-	createdAt int64
-	hash      [32]byte
-}
-
-// top is where a list begins.
-var top = position{createdAt: math.MaxInt64, hash: [32]byte(bytes.Repeat([]byte{0xff}, 32))}
-
-func positionOf(r *onlyonce.Record) position {
-	return position{createdAt: record.Place(r.CreatedAt), hash: r.ID.Hash()}
-}
-
-// listPage is how many records are read at a time. No transaction is open
-// while the caller looks at one.
-const listPage = 200
-
 // List lists records, newest first.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
-		before, left := top, f.Limit
+		before, left := record.Top, f.Limit
 		if !f.After.CreatedAt.IsZero() {
-			before = positionOf(&f.After)
+			before = record.PositionOf(&f.After)
 		}
 		for {
-			page, err := s.engine.page(ctx, f, before)
+			page, err := s.engine.Page(ctx, f, before)
 			if err != nil {
 				yield(onlyonce.Record{}, fmt.Errorf("sqlstore: list: %w", err))
 				return
 			}
 			for _, r := range page {
-				before = position{createdAt: r.At, hash: r.ID.Hash()}
+				before = record.Position{CreatedAt: r.At, Hash: r.ID.Hash()}
 				if f.State != "" && f.State != r.State {
 					continue
 				}
@@ -210,7 +157,7 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 					return
 				}
 			}
-			if len(page) < listPage {
+			if len(page) < record.PageSize {
 				return
 			}
 		}
@@ -221,7 +168,7 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 // break the promise, and files that every user of the machine can open. It
 // checks one connection of the pool.
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
-	found, err := s.engine.diagnose(ctx)
+	found, err := s.engine.Diagnose(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: diagnose: %w", err)
 	}

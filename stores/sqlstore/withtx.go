@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
@@ -21,15 +22,15 @@ import (
 // another attempt settled the command first.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
 	if err := c.Check(); err != nil {
-		return onlyonce.Record{}, fmt.Errorf("sqlstore: run in a transaction: %w", err)
+		return onlyonce.Record{}, fmt.Errorf("%s: %w", engine.RunningTx, err)
 	}
-	return s.engine.runTx(ctx, c, transact.Checked("sqlstore: run in a transaction", fn))
+	return s.engine.RunTx(ctx, c, transact.Checked(engine.RunningTx, fn))
 }
 
 // SettleTx runs fn and settles an existing claim in one transaction, which is
 // like that of RunTx.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx *sql.Tx) (onlyonce.Settlement, error)) error {
-	return s.engine.settleTx(ctx, h, transact.Checked("sqlstore: settle in a transaction",
+	return s.engine.SettleTx(ctx, h, transact.Checked(engine.SettlingTx,
 		func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 			return fn(ctx, tx)
 		}))
@@ -43,15 +44,15 @@ func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx conte
 // with the write lock (BEGIN IMMEDIATE), because SQLite may deny it the lock
 // later. On PostgreSQL and MySQL, other callers that claim the same command
 // wait for the transaction's end.
-func (s *Store) WithTx(tx *sql.Tx) onlyonce.Store { return inTx{s.engine.joined(tx)} }
+func (s *Store) WithTx(tx *sql.Tx) onlyonce.Store { return inTx{s.engine.Joined(tx)} }
 
-type inTx struct{ keeper recordStore }
+type inTx struct{ keeper onlyonce.Store }
 
 func (t inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim in a transaction: %w", err)
 	}
-	r, err := t.keeper.claim(ctx, c)
+	r, err := t.keeper.Claim(ctx, c)
 	if err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: claim in a transaction: %w", err)
 	}
@@ -59,7 +60,7 @@ func (t inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, err
 }
 
 func (t inTx) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
-	if err := t.keeper.renew(ctx, h, lease, steps); err != nil {
+	if err := t.keeper.Renew(ctx, h, lease, steps); err != nil {
 		return fmt.Errorf("sqlstore: renew in a transaction: %w", err)
 	}
 	return nil
@@ -68,16 +69,16 @@ func (t inTx) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, s
 func (t inTx) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
 	err := st.Check()
 	if err == nil {
-		err = t.keeper.settle(ctx, h, st)
+		err = t.keeper.Settle(ctx, h, st)
 	}
 	if err != nil {
-		return fmt.Errorf("sqlstore: settle in a transaction: %w", err)
+		return fmt.Errorf("%s: %w", engine.SettlingTx, err)
 	}
 	return nil
 }
 
 func (t inTx) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
-	r, err := t.keeper.lookup(ctx, id)
+	r, err := t.keeper.Lookup(ctx, id)
 	if err != nil {
 		return onlyonce.Record{}, fmt.Errorf("sqlstore: lookup in a transaction: %w", err)
 	}

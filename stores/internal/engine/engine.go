@@ -1,0 +1,74 @@
+// Package engine has what the face of sqlstore and its engines agree on: the
+// interface of an engine and of the outbox, and what every engine does alike with
+// findings, versions of the schema and rows.
+package engine
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// An Engine is a store on one kind of database. Its errors do not name the operation,
+// except those of RunTx and SettleTx.
+type Engine interface {
+	onlyonce.Store
+	Outbox
+
+	// Resolve, Purge, Unresolved and Diagnose are those of sqlstore.Store.
+	Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error
+	Purge(ctx context.Context, limit int) (int, error)
+	Unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
+	Diagnose(ctx context.Context) ([]onlyonce.Finding, error)
+
+	// Page returns at most record.PageSize records that come after a position in the
+	// list. It does not filter by the state of f, which only a decoded record has.
+	Page(ctx context.Context, f onlyonce.Filter, before record.Position) ([]record.Stored, error)
+
+	// Joined returns the store inside the caller's transaction.
+	Joined(tx *sql.Tx) onlyonce.Store
+
+	// RunTx and SettleTx return an error of fn as it is. Their own errors begin with
+	// RunningTx and SettlingTx.
+	RunTx(ctx context.Context, c onlyonce.Claim, fn TxFunc) (onlyonce.Record, error)
+	SettleTx(ctx context.Context, h onlyonce.Hold, fn TxFunc) error
+
+	// Close ends queued calls and releases the engine's connections and statements.
+	Close() error
+}
+
+// What the errors of RunTx and SettleTx say was being done.
+const (
+	RunningTx  = "sqlstore: run in a transaction"
+	SettlingTx = "sqlstore: settle in a transaction"
+)
+
+// A TxFunc is a caller's function; SettleTx gives it no record.
+type TxFunc = func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)
+
+// An Outbox runs the statements of the outbox.
+type Outbox interface {
+	// OutboxIn returns a session in the caller's transaction.
+	OutboxIn(ctx context.Context, tx *sql.Tx) (Session, error)
+
+	// OutboxRead returns a session outside any transaction.
+	OutboxRead(ctx context.Context) Session
+
+	// OutboxWrite runs f in a transaction. What is alone has the whole queue to
+	// itself. f may run again, when it was undone.
+	OutboxWrite(ctx context.Context, alone bool, f func(Session) error) error
+}
+
+// Reconnect bounds the wait for a connection in place of a broken one.
+const Reconnect = 5 * time.Second
+
+// A row without which a store would run a command that has run, or two relays publish
+// one message, is missing.
+var (
+	ErrNoFence      = errors.New("the table onlyonce_fence was emptied: restore its row, or INSERT INTO onlyonce_fence (one, floor) VALUES (1, 0)")
+	ErrNoOutboxLock = errors.New("the table onlyonce_outbox_lock was emptied: INSERT INTO onlyonce_outbox_lock (one) VALUES (1)")
+)

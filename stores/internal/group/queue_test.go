@@ -1,0 +1,300 @@
+package group
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A desk is a queue whose batches take a second to write.
+type desk struct {
+	Queue[int]
+	batches [][]int // the jobs of each
+	fail    error   // the answer to every job
+}
+
+// buggy is a job that makes the leader of its batch panic.
+const buggy = -1
+
+func newDesk(max int) *desk {
+	d := new(desk)
+	d.Queue = Queue[int]{Write: d.write, Max: max}
+	return d
+}
+
+func (d *desk) write(batch []*Ticket[int]) (then func()) {
+	var jobs []int
+	for _, t := range batch {
+		jobs = append(jobs, t.Job)
+	}
+	d.batches = append(d.batches, jobs)
+	time.Sleep(time.Second)
+	if slices.Contains(jobs, buggy) {
+		panic("a bug in the driver")
+	}
+	for _, t := range batch {
+		d.Answer(t, d.fail)
+	}
+	return nil
+}
+
+// begin queues a job, and returns when its caller waits.
+func (d *desk) begin(ctx context.Context, job int) (ended chan error) {
+	ended = make(chan error, 1)
+	go func() { ended <- d.Do(ctx, NewTicket(job)) }()
+	synctest.Wait()
+	return ended
+}
+
+func (d *desk) wantBatches(t *testing.T, want ...[]int) {
+	t.Helper()
+	if fmt.Sprint(d.batches) != fmt.Sprint(want) {
+		t.Errorf("the batches are %v, want %v", d.batches, want)
+	}
+}
+
+func wantErr(t *testing.T, ended chan error, want error) {
+	t.Helper()
+	if err := <-ended; !errors.Is(err, want) {
+		t.Errorf("the caller got %v, want %v", err, want)
+	}
+}
+
+func TestCallersWhoComeWhileABatchIsWrittenAreWrittenTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(10)
+		first := d.begin(t.Context(), 1)
+		var others []chan error
+		for job := range 3 {
+			others = append(others, d.begin(t.Context(), 2+job))
+		}
+		for _, ended := range append(others, first) {
+			wantErr(t, ended, nil)
+		}
+		wantErr(t, d.begin(t.Context(), 5), nil)
+		d.wantBatches(t, []int{1}, []int{2, 3, 4}, []int{5})
+	})
+}
+
+func TestABatchIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(2)
+		var all []chan error
+		for job := range 6 {
+			all = append(all, d.begin(t.Context(), job))
+		}
+		for _, ended := range all {
+			wantErr(t, ended, nil)
+		}
+		d.wantBatches(t, []int{0}, []int{1, 2}, []int{3, 4}, []int{5})
+	})
+}
+
+func TestACallerWhoseContextEndsInTheQueueLeavesAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(10)
+		first := d.begin(t.Context(), 1)
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		leaving, staying := d.begin(ctx, 2), d.begin(t.Context(), 3)
+		cancel()
+		wantErr(t, leaving, context.Canceled)
+		if waited := time.Since(began); waited != 0 {
+			t.Errorf("it waited %v", waited)
+		}
+		wantErr(t, first, nil)
+		wantErr(t, staying, nil)
+		d.wantBatches(t, []int{1}, []int{3})
+	})
+}
+
+func TestACallerWhoseContextHasEndedIsNotQueued(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(10)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		wantErr(t, d.begin(ctx, 1), context.Canceled)
+		d.wantBatches(t)
+	})
+}
+
+func TestACallerWhoseContextEndsWhileItIsWrittenGetsTheAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(10)
+		ctx, cancel := context.WithCancel(t.Context())
+		first, leader, follower := d.begin(ctx, 1), d.begin(ctx, 2), d.begin(ctx, 3)
+		time.Sleep(1500 * time.Millisecond) // the second batch is being written
+		cancel()
+		for _, ended := range []chan error{first, leader, follower} {
+			wantErr(t, ended, nil)
+		}
+		d.wantBatches(t, []int{1}, []int{2, 3})
+	})
+}
+
+func TestEveryoneInABatchGetsItsError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(10)
+		d.fail = errors.New("the disk is full")
+		for _, ended := range []chan error{d.begin(t.Context(), 1), d.begin(t.Context(), 2), d.begin(t.Context(), 3)} {
+			wantErr(t, ended, d.fail)
+		}
+	})
+}
+
+func TestAPanicOfTheLeaderStrandsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(10)
+		first := d.begin(t.Context(), 1)
+		caught := make(chan any, 1)
+		go func() {
+			defer func() { caught <- recover() }()
+			_ = d.Do(t.Context(), NewTicket(buggy))
+		}()
+		synctest.Wait()
+		follower := d.begin(t.Context(), 2)
+		wantErr(t, first, nil)
+		synctest.Wait()
+		after := d.begin(t.Context(), 3)
+		wantErr(t, follower, ErrPanic)
+		if p := <-caught; p != "a bug in the driver" {
+			t.Errorf("the leader panicked with %v", p)
+		}
+		wantErr(t, after, nil)
+		d.wantBatches(t, []int{1}, []int{buggy, 2}, []int{3})
+	})
+}
+
+func TestCloseEndsWhatIsQueuedAndRefusesWhatComes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDesk(1)
+		first, second := d.begin(t.Context(), 1), d.begin(t.Context(), 2)
+		began := time.Now()
+		go func() {
+			synctest.Wait()
+			wantErr(t, d.begin(t.Context(), 3), errClosed)
+		}()
+		d.Close()
+		if waited := time.Since(began); waited != 2*time.Second {
+			t.Errorf("close took %v", waited)
+		}
+		wantErr(t, first, nil)
+		wantErr(t, second, nil)
+		d.Close()
+		d.wantBatches(t, []int{1}, []int{2})
+	})
+}
+
+// A relay is a queue whose batches consist of turns of a second each.
+type relay struct {
+	Queue[func()]
+	todo []*Ticket[func()]
+}
+
+func newRelay() *relay {
+	r := new(relay)
+	r.Queue = Queue[func()]{Max: 10, Turn: r.run, Write: func(batch []*Ticket[func()]) func() {
+		r.todo = batch
+		for _, t := range batch {
+			r.Offer(t)
+		}
+		return r.pass
+	}}
+	return r
+}
+
+func (r *relay) pass() {
+	for len(r.todo) > 0 {
+		t := r.todo[0]
+		r.todo = r.todo[1:]
+		if r.GrantTurn(t) {
+			return
+		}
+	}
+	r.Next()
+}
+
+func (r *relay) run(t *Ticket[func()]) {
+	defer r.pass()
+	time.Sleep(time.Second)
+	t.Job()
+	r.Answer(t, nil)
+}
+
+func TestATurnIsTakenByItsOwnCallerOneAfterAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, began := newRelay(), time.Now()
+		var all sync.WaitGroup
+		for i := range 4 {
+			all.Go(func() {
+				own := new(int)
+				if err := r.Do(t.Context(), NewTicket(func() { *own = i + 1 })); err != nil || *own != i+1 {
+					t.Errorf("caller %d: %v, ran as %d", i, err, *own)
+				}
+			})
+			synctest.Wait()
+		}
+		all.Wait()
+		if took := time.Since(began); took != 4*time.Second {
+			t.Errorf("four turns took %v", took)
+		}
+	})
+}
+
+func TestWhoLeavesBeforeItsTurnIsPassedOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRelay()
+		var ran []int
+		begin := func(ctx context.Context, i int) chan error {
+			ended := make(chan error, 1)
+			go func() { ended <- r.Do(ctx, NewTicket(func() { ran = append(ran, i) })) }()
+			synctest.Wait()
+			return ended
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		first, second, third, fourth := begin(t.Context(), 1), begin(t.Context(), 2), begin(ctx, 3), begin(t.Context(), 4)
+		time.Sleep(1500 * time.Millisecond) // it is the second's turn
+		cancel()
+		wantErr(t, third, context.Canceled)
+		for _, ended := range []chan error{first, second, fourth} {
+			wantErr(t, ended, nil)
+		}
+		if !slices.Equal(ran, []int{1, 2, 4}) {
+			t.Errorf("ran %v", ran)
+		}
+	})
+}
+
+func TestATurnThatEndsItsGoroutineStrandsNobody(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRelay()
+		go func() { _ = r.Do(t.Context(), NewTicket(runtime.Goexit)) }()
+		synctest.Wait()
+		if err := r.Do(t.Context(), NewTicket(func() {})); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestWhatIsPutBackComesFirst(t *testing.T) {
+	q := Queue[string]{led: true}
+	a, b, gone, c := NewTicket("a"), NewTicket("b"), NewTicket("gone"), NewTicket("c")
+	if leads, err := q.join(c); leads || err != nil {
+		t.Fatal(leads, err)
+	}
+	gone.place = placeLeft
+	q.Back([]*Ticket[string]{a, gone, b})
+	var got []string
+	for _, t := range q.waiting {
+		got = append(got, t.Job)
+	}
+	if !slices.Equal(got, []string{"a", "b", "c"}) {
+		t.Errorf("the queue is %v", got)
+	}
+}

@@ -1,0 +1,129 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
+)
+
+// The oldest versions whose statements are the ones used.
+const (
+	oldest        = "8.0"
+	mariadbOldest = "10.6"
+)
+
+// The names of what Diagnose may find on a MySQL or MariaDB server, besides
+// riskReplica and riskOldVersion.
+const (
+	riskFlush   = "innodb-flush-log"
+	riskBinlog  = "sync-binlog"
+	riskMode    = "sql-mode"
+	riskGalera  = "galera"
+	riskSysdate = "sysdate-is-now"
+)
+
+var risks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate}
+
+// prepared are the statements that callers wait for: unprepared, each would
+// take two round trips more.
+var prepared = []string{
+	"floor", "look", "lookup", "claim", "take", "renew", "step", "settle", "release", "record", "record again", "flush",
+}
+
+// versions is how MySQL and MariaDB say their version: other servers that
+// speak their language have a name in it.
+var versions = regexp.MustCompile(`^[0-9.]+(-([0-9.]+-)?MariaDB.*|-log|-debug|-[0-9]*ubuntu.*|-[0-9]+.*|)$`)
+
+// Is reports whether a server is MySQL or MariaDB by what it says that it is.
+func Is(version string) bool { return versions.MatchString(version) }
+
+// Open opens the store on a database that has been migrated. It rejects a server
+// whose settings would break the promise, but for the findings that are accepted.
+func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine, error) {
+	m := new(dialect)
+	s := server.New(db, m, risks)
+	if err := s.Check(ctx, acceptRisks); err != nil {
+		return nil, err
+	}
+	if err := m.probe(s.Session(ctx)); err != nil {
+		return nil, err
+	}
+	if err := s.PrepareAll(ctx, prepared...); err != nil {
+		return nil, err
+	}
+	groupWrites(s, m)
+	return s, nil
+}
+
+// probe finds out how the server and the driver count.
+func (m *dialect) probe(l server.Session) error {
+	res, err := l.Exec("probe")
+	if err != nil {
+		return err
+	}
+	changed, countErr := res.RowsAffected()
+	fence, idErr := res.LastInsertId()
+	m.foundRows = changed != 0
+	if fence != 0 {
+		return errors.New("the server does not tell whether an INSERT met a row")
+	}
+	return errors.Join(countErr, idErr)
+}
+
+func (m *dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) {
+	add := func(name, problem, mend string) { found = append(found, engine.NewFinding(name, problem, mend)) }
+	err = l.Query("settings", func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		_, ticks, version, mode := r.Int("sleep"), r.Int("ticks") != 0, r.Text("version"), r.Text("sql_mode")
+		flush, binlog, sync, readOnly := r.Int("flush"), r.Int("log_bin") != 0, r.Int("sync_binlog"), r.Int("read_only") != 0
+		m.binlog = binlog
+		m.packet, m.database = int(r.Int("packet")), r.Text("database")
+		if tooOld(version) {
+			add(engine.RiskOldVersion, "the server is "+version, "use MySQL 8 or MariaDB "+mariadbOldest+", or newer")
+		}
+		if !strings.Contains(mode, "STRICT_") {
+			add(riskMode, "sql_mode is not strict: a value that does not fit is cut", "SET GLOBAL sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')")
+		}
+		if readOnly {
+			add(engine.RiskReplica, "read_only is on: the server is a replica, which knows too little", "connect to the primary")
+		}
+		if flush != 1 {
+			add(riskFlush, fmt.Sprintf("innodb_flush_log_at_trx_commit is %d: a crash can lose what was committed", flush), "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+		}
+		if binlog && sync != 1 {
+			add(riskBinlog, fmt.Sprintf("sync_binlog is %d: after a crash, replicas can have less than was committed", sync), "SET GLOBAL sync_binlog = 1")
+		}
+		if !ticks {
+			add(riskSysdate, "SYSDATE is NOW: the clock stands still while a statement waits for a lock, and a lease that lapses meanwhile is seen later", "start the server without sysdate_is_now")
+		}
+		return r.Err
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = l.Query("galera", func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		if _, on := r.Text("name"), r.Text("value"); on == "ON" {
+			add(riskGalera, "wsrep_on is ON: in a cluster with several writers, two nodes can give one command", "let all writers use one node, and accept the risk")
+		}
+		return r.Err
+	})
+	return found, err
+}
+
+func tooOld(version string) bool {
+	number, suffix, _ := strings.Cut(version, "-")
+	if strings.Contains(suffix, "MariaDB") {
+		return engine.OlderThan(strings.TrimPrefix(number, "5.5.5-"), mariadbOldest)
+	}
+	return engine.OlderThan(number, oldest)
+}

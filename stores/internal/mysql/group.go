@@ -1,0 +1,250 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	_ "embed"
+	"errors"
+	"strings"
+	"sync"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
+)
+
+//go:embed group.sql
+var groupFile string
+
+var groupTexts = record.Blocks(expand(groupFile))
+
+// A grouper has a connection for each kind of group, whose statements are
+// prepared once for each size. A group is to give up rather than wait for the
+// one among it whose row is locked: a second is the least that every version
+// allows.
+type grouper struct {
+	dialect         *dialect
+	claims, settles groupConn
+}
+
+const groupSession = "SET SESSION innodb_lock_wait_timeout = 1, autocommit = 1"
+
+// groupWrites lets callers write in groups if the pool can do without two of
+// its connections.
+func groupWrites(s *server.Store, m *dialect) {
+	if most := s.DB.Stats().MaxOpenConnections; most == 0 || most >= 6 {
+		g := &grouper{dialect: m}
+		s.Group(g, func() {
+			g.claims.discard()
+			g.settles.discard()
+		})
+	}
+}
+
+// A groupConn is a connection with its prepared statements. The leader of a queue uses it.
+type groupConn struct {
+	mu       sync.Mutex
+	conn     *sql.Conn
+	prepared map[string]*sql.Stmt
+}
+
+// use calls f with the lane's connection, and gives that up if f fails.
+func (l *groupConn) use(ctx context.Context, s *server.Store, f func() error) (err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.conn == nil {
+		conn, err := s.DB.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		if _, err := conn.ExecContext(ctx, groupSession); err != nil {
+			return errors.Join(err, conn.Close())
+		}
+		if _, err := conn.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+			return errors.Join(err, server.Discard(conn, nil))
+		}
+		l.conn, l.prepared = conn, make(map[string]*sql.Stmt)
+	}
+	if err := f(); err != nil {
+		l.drop()
+		return err
+	}
+	return nil
+}
+
+func (l *groupConn) discard() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.drop()
+}
+
+// drop closes the connection: its session is not as the pool's others.
+func (l *groupConn) drop() {
+	if l.conn != nil {
+		for _, st := range l.prepared {
+			_ = st.Close()
+		}
+		_ = server.Discard(l.conn, nil)
+		l.conn = nil
+	}
+}
+
+// statement returns the one of a name for so many rows: what stands between
+// {row} and {/row} once for each, with a separator.
+func (l *groupConn) statement(ctx context.Context, name, separator string, rows int) (*sql.Stmt, error) {
+	text := groupTexts[name]
+	before, rest, _ := strings.Cut(text, "{row}")
+	row, after, _ := strings.Cut(rest, "{/row}")
+	text = before + row + strings.Repeat(separator+row, rows-1) + after
+	if st := l.prepared[text]; st != nil {
+		return st, nil
+	}
+	st, err := l.conn.PrepareContext(ctx, text)
+	if err == nil {
+		l.prepared[text] = st
+	}
+	return st, err
+}
+
+func (g *grouper) WriteClaims(ctx context.Context, s *server.Store, claims []*server.GroupedClaim) error {
+	return g.claims.use(ctx, s, func() error {
+		var now, floor int64
+		if err := g.read(ctx, &g.claims, "clock", ", ", 1, func(r *record.Reader) { now, floor = r.Int("now"), r.Int("floor") }); err != nil {
+			return err
+		}
+		fence, size := max(now, floor+1), server.GroupSize(len(claims))
+		values := make([]any, 0, 10*size)
+		for i := range size {
+			j := claims[min(i, len(claims)-1)]
+			c := j.Claim
+			values = append(values, j.Key.Hash[:], []byte(c.ID.Tenant), []byte(c.ID.Operation), []byte(c.ID.Key), record.NullBytes(c.Fingerprint), []byte(c.Owner),
+				fence, fence, record.LapsedKeep(c), now+c.Lease.Microseconds())
+		}
+		if err := g.dialect.CheckPacketSize(values); err != nil {
+			return err
+		}
+		inserted, err := g.write(ctx, &g.claims, "claims", ", ", size, values)
+		if err != nil {
+			return err
+		}
+		if inserted == int64(len(claims)) && !g.dialect.foundRows {
+			for _, j := range claims {
+				j.Given, j.Fence = true, fence
+			}
+			return nil
+		}
+		owned := server.ByOwner(claims, func(j *server.GroupedClaim) string { return j.Claim.Owner })
+		hash := func(i int) []byte { return claims[min(i, len(claims)-1)].Key.Hash[:] }
+		return g.owners(ctx, &g.claims, size, hash, func(o groupedRow) {
+			if j := owned[o.owner]; j != nil && o.fence == fence && o.state == string(onlyonce.StateProcessing) {
+				j.Given, j.Fence = true, fence
+			}
+		})
+	})
+}
+
+// A groupedRow says whose a record is now.
+type groupedRow struct {
+	owner   string
+	fence   int64
+	state   string
+	expired bool
+}
+
+// owners reads whose the records are now.
+func (g *grouper) owners(ctx context.Context, lane *groupConn, size int, hash func(i int) []byte, is func(groupedRow)) error {
+	ids := make([]any, size)
+	for i := range ids {
+		ids[i] = hash(i)
+	}
+	return g.read(ctx, lane, "owners", ", ", size, func(r *record.Reader) {
+		is(groupedRow{owner: r.Text("owner"), fence: r.Int("fence"), state: r.Text("state"), expired: r.Int("expired") != 0})
+	}, ids...)
+}
+
+func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*server.GroupedSettle) error {
+	return g.settles.use(ctx, s, func() error {
+		size := server.GroupSize(len(settles))
+		values := make([]any, 0, 11*size)
+		l := s.Session(ctx)
+		for i := range size {
+			j := settles[min(i, len(settles)-1)]
+			values = append(values, l.SettlementValues(j.Settlement)...)
+			id := any(nil) // what only fills the size meets no row
+			if i < len(settles) {
+				id = j.Key.Hash[:]
+			}
+			values = append(values, id, []byte(j.Hold.Owner), j.Hold.Fence)
+		}
+		if err := g.dialect.CheckPacketSize(values); err != nil {
+			return err
+		}
+		changed, err := g.write(ctx, &g.settles, "settles", " UNION ALL ", size, values)
+		for _, j := range settles {
+			j.Doubt = changed > 0 || err != nil && !undone(err)
+		}
+		if err != nil {
+			return err
+		}
+		if changed == int64(len(settles)) && !g.dialect.foundRows {
+			for _, j := range settles {
+				j.Done = true
+			}
+			return nil
+		}
+		owned := server.ByOwner(settles, func(j *server.GroupedSettle) string { return j.Hold.Owner })
+		hash := func(i int) []byte { return settles[min(i, len(settles)-1)].Key.Hash[:] }
+		var ended []*server.GroupedSettle // by this, or before
+		err = g.owners(ctx, &g.settles, size, hash, func(o groupedRow) {
+			if j := owned[o.owner]; j != nil && o.fence == j.Hold.Fence && o.state != string(onlyonce.StateProcessing) && o.state != record.StateReleased && !o.expired {
+				ended = append(ended, j)
+			}
+		})
+		if err == nil && len(ended) > int(changed) {
+			err = g.dialect.flushed(l)
+		}
+		if err != nil {
+			return err
+		}
+		for _, j := range ended {
+			j.Done = true
+		}
+		return nil
+	})
+}
+
+// undone reports that the server has rolled a statement back.
+func undone(err error) bool {
+	n := numberOf(err)
+	return n == 1205 || n == 1213 // a wait for a lock took too long, or would never have ended
+}
+
+func (g *grouper) write(ctx context.Context, lane *groupConn, name, separator string, rows int, values []any) (int64, error) {
+	st, err := lane.statement(ctx, name, separator, rows)
+	if err != nil {
+		return 0, err
+	}
+	res, err := st.ExecContext(ctx, values...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+func (g *grouper) read(ctx context.Context, lane *groupConn, name, separator string, rows int, row func(*record.Reader), values ...any) error {
+	st, err := lane.statement(ctx, name, separator, rows)
+	if err != nil {
+		return err
+	}
+	found, err := st.QueryContext(ctx, values...)
+	if err != nil {
+		return err
+	}
+	return engine.Scan(found, func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		row(&r)
+		return r.Err
+	})
+}

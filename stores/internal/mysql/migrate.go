@@ -1,0 +1,130 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+)
+
+//go:embed migrations
+var migrationFiles embed.FS
+
+// Migrations are the versions of the schema.
+var Migrations = engine.ReadMigrations(migrationFiles)
+
+// Version is 0 if there is no schema.
+func (*dialect) Version(ctx context.Context, on engine.RowQuerier) (version int, err error) {
+	var tables int
+	if err := on.QueryRowContext(ctx, texts["tables"]).Scan(&tables); err != nil || tables == 0 {
+		return 0, err
+	}
+	return version, on.QueryRowContext(ctx, texts["version"]).Scan(&version)
+}
+
+// Migrate runs what is missing, alone. A migration that was broken off
+// is run again from its start: the server commits each of its statements.
+func Migrate(ctx context.Context, db *sql.DB) (err error) {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	const lock = "CONCAT('onlyonce:', LEFT(SHA2(CONCAT('migrate ', DATABASE()), 256), 48))"
+	var alone sql.NullBool
+	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lock+", 60)").Scan(&alone); err != nil {
+		return err
+	}
+	if !alone.Bool {
+		return errors.New("another process has been migrating for a minute")
+	}
+	defer func() {
+		_, e := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+lock+")")
+		err = errors.Join(err, e)
+	}()
+	have, err := new(dialect).Version(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if have > len(Migrations) {
+		return engine.CheckVersion(have, len(Migrations))
+	}
+	if err := checkOwn(ctx, conn, Migrations[have:]); err != nil {
+		return err
+	}
+	for _, m := range Migrations[have:] {
+		for _, statement := range strings.Split(m.SQL, ";\n") {
+			if strings.TrimSpace(statement) == "" {
+				continue
+			}
+			if _, err := conn.ExecContext(ctx, statement); err != nil {
+				return fmt.Errorf("version %d: %w", m.Version, err)
+			}
+		}
+	}
+	return nil
+}
+
+// What a migration makes, and the columns of a table.
+var (
+	makesTable   = regexp.MustCompile(`(?ms)^CREATE TABLE IF NOT EXISTS (\w+) \((.*)^\)`)
+	makesView    = regexp.MustCompile(`(?m)^CREATE OR REPLACE .*VIEW (\w+) AS$`)
+	makesColumns = regexp.MustCompile(`(?m)^  ([a-z_]+) `)
+)
+
+// checkOwn returns an error if the database has a table or a view with the name of one
+// that a migration makes, and it is something else: a migration makes what is not there,
+// because one that was broken off is run again.
+func checkOwn(ctx context.Context, conn *sql.Conn, list []engine.Migration) error {
+	for _, m := range list {
+		for _, statement := range strings.Split(m.SQL, ";\n") {
+			var name, kind string
+			var needed [][]string
+			if table := makesTable.FindStringSubmatch(statement); table != nil {
+				name, kind, needed = table[1], "BASE TABLE", makesColumns.FindAllStringSubmatch(table[2], -1)
+			} else if view := makesView.FindStringSubmatch(statement); view != nil {
+				name, kind = view[1], "VIEW"
+			} else {
+				continue
+			}
+			is, columns, err := describe(ctx, conn, name)
+			switch {
+			case err != nil:
+				return err
+			case is == "":
+				continue
+			case is != kind:
+				return engine.NameTaken(fmt.Errorf("%s is there as a %s", name, strings.ToLower(is)))
+			}
+			for _, column := range needed {
+				if !slices.Contains(columns, column[1]) {
+					return engine.NameTaken(fmt.Errorf("a table %s without a column %s is there", name, column[1]))
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// describe returns what a table or view is, "" if there is none, and its columns.
+func describe(ctx context.Context, conn *sql.Conn, name string) (is string, columns []string, err error) {
+	rows, err := conn.QueryContext(ctx, texts["describe"], name)
+	if err != nil {
+		return "", nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		var column string
+		if err := rows.Scan(&is, &column); err != nil {
+			return "", nil, err
+		}
+		columns = append(columns, column)
+	}
+	return is, columns, rows.Err()
+}

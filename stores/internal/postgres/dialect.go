@@ -1,0 +1,200 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
+)
+
+// dialect is the dialect of PostgreSQL.
+type dialect struct{}
+
+func (dialect) Schema() int { return len(Migrations) }
+
+func (dialect) Statements() map[string]string { return Text }
+
+func (dialect) Decode(values []driver.Value) record.Stored {
+	return Record(record.Read(values))
+}
+
+func (dialect) EncodeText(s string) any { return Escape(s) }
+
+func (dialect) List(f onlyonce.Filter, before record.Position) (string, []any) {
+	return List(f, before.CreatedAt, before.Hash[:], record.PageSize)
+}
+
+// Classify goes by SQLSTATE, which every driver's error has.
+func (dialect) Classify(err error) server.ErrorClass {
+	var e interface{ SQLState() string }
+	if !errors.As(err, &e) {
+		return server.ClassOther
+	}
+	switch code := e.SQLState(); code {
+	case "40001", "40P01":
+		return server.ClassConflict
+	case "25P02":
+		return server.ClassAborted
+	case "57014", "55P03", "25P03", "25P04":
+		return server.ClassTimeout
+	case "54000", "22001", "22003":
+		return server.ClassTooLarge
+	case "25006":
+		return server.ClassReadOnly
+	default:
+		if strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "58") || strings.HasPrefix(code, "XX") {
+			return server.ClassOther
+		}
+		return server.ClassRefused
+	}
+}
+
+func (dialect) Give(l server.Session, name string, args []any) (fence int64, given bool, err error) {
+	if l.Tx != nil && name != "take" {
+		name += " in"
+	}
+	err = l.Query(name, func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		fence, given = r.Int("fence"), true
+		return r.Err
+	}, args...)
+	return fence, given, err
+}
+
+func (dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks, _ []byte) (*sql.Tx, string, error) {
+	tx, err := conn.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil || locks == nil {
+		return tx, transact.LockMine, err
+	}
+	request, command, uncompared := LockNames(locks)
+	var got string
+	err = tx.QueryRowContext(ctx, Text["lock"], request, command, uncompared).Scan(&got)
+	if err != nil {
+		return nil, "", errors.Join(err, tx.Rollback())
+	}
+	return tx, got, nil
+}
+
+// End has nothing to do: the locks went with the transaction.
+func (dialect) End(*sql.Conn, *transact.Locks, []byte) {}
+
+func (p dialect) Look(l server.Session, k *record.Key, token []byte) (seen server.Snapshot, err error) {
+	err = l.Query("look", func(v []driver.Value) error {
+		row, more := v[:len(v)-4], record.Reader{Values: v[len(v)-5:]}
+		seen.Now, seen.Floor, seen.Mark, seen.Token = more.Int("now"), more.Int("floor"), more.Int("mark"), more.Bytes("commit_token")
+		if row[0] != nil {
+			r := p.Decode(row)
+			seen.Row = &r
+		}
+		return more.Err
+	}, k.Hash[:], transact.TokenLock(token))
+	if seen.Now == 0 && err == nil {
+		err = engine.ErrNoFence
+	}
+	return seen, err
+}
+
+func (dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
+	tx, err := conn.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, Text["ended"], transact.TokenLock(token))
+	return errors.Join(err, tx.Rollback())
+}
+
+func (p dialect) Record(l server.Session, seen *server.Snapshot, r *onlyonce.Record, values []any, token []byte) (bool, error) {
+	steps, err := record.EncodeSteps(r.Steps)
+	if err != nil {
+		return false, err
+	}
+	values = server.Released(values)
+	values = append(values, nil, p.EncodeText(r.ID.Tenant), p.EncodeText(r.ID.Operation), p.EncodeText(r.ID.Key), record.NullBytes(r.Fingerprint), []byte(r.Owner),
+		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), nil, nil, nil, nil, record.NullBytes(token), nil)
+	hash := r.ID.Hash()
+	values[8] = hash[:]
+	if row := seen.Row; row != nil {
+		copy(values[18:], []any{[]byte(row.Owner), row.Fence, row.As})
+		values[23] = row.StepsAs
+	}
+	if seen.Mark != 0 {
+		values[21] = seen.Mark
+	}
+	n, err := l.Change("record", values...)
+	if n > 0 || err != nil {
+		return n > 0, err
+	}
+	if l.Tx == nil {
+		return false, nil
+	}
+	return false, p.CheckSameTx(l, seen, token)
+}
+
+func (dialect) Decision(values []any, owner []byte, seen ...any) []any {
+	return append(append(values, seen...), owner)
+}
+
+// CheckJoinable has nothing to do: the server refuses every statement of a transaction
+// that failed.
+func (dialect) CheckJoinable(server.Session) error { return nil }
+
+// Durable has nothing to do: PostgreSQL flushes a commit, and waits for its
+// synchronous standbys, before others can see it.
+func (dialect) Durable(server.Session, *record.Key, *record.Stored) error { return nil }
+
+func (dialect) Settled(*record.Key, int64) {}
+
+func (dialect) CheckPacketSize([]any) error { return nil }
+
+func (dialect) CheckSameTx(l server.Session, seen *server.Snapshot, _ []byte) error {
+	mark, err := l.Number("mark")
+	if err == nil && mark != seen.Mark {
+		err = transact.ErrEnded
+	}
+	return err
+}
+
+func (dialect) Lapse(l server.Session, limit int) (n int, err error) {
+	err = l.Query("lapse", func([]driver.Value) error {
+		n++
+		return nil
+	}, int64(limit))
+	return n, err
+}
+
+func (dialect) Purge(l server.Session, limit int) (rows, records int, err error) {
+	var highest, now int64
+	err = l.Query("due", func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		rows, highest, now = int(r.Int("rows")), r.Int("fence"), r.Int("now")
+		return r.Err
+	}, int64(limit))
+	if err != nil || rows == 0 {
+		return 0, 0, err
+	}
+	upTo, err := l.Cover(highest, now, record.Spread)
+	if err != nil {
+		return 0, 0, err
+	}
+	var deleted int
+	var floor int64
+	err = l.Query("purge", func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		deleted, records, floor = int(r.Int("rows")), int(r.Int("records")), r.Int("floor")
+		return r.Err
+	}, int64(limit), upTo)
+	if floor < upTo {
+		l.Uncover()
+	}
+	if deleted == 0 {
+		rows = 0 // what is due is in use
+	}
+	return rows, records, err
+}

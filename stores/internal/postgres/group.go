@@ -1,0 +1,98 @@
+package postgres
+
+import (
+	"context"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
+)
+
+// A group is to take no plan that was made when the table was empty, and is to
+// give up rather than wait for the one among it whose row is locked.
+const groupBegin = `BEGIN ISOLATION LEVEL READ COMMITTED;
+SET LOCAL lock_timeout = '100ms'; SET LOCAL synchronous_commit = on;
+SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`
+
+// groupWrites lets callers write in groups if the driver knows arrays.
+func groupWrites(ctx context.Context, s *server.Store) {
+	var n int
+	err := s.DB.QueryRowContext(ctx, "SELECT cardinality($1::bytea[])", [][]byte{{0}, nil}).Scan(&n)
+	if err == nil && n == 2 && s.DB.Stats().MaxOpenConnections != 1 {
+		s.Group(dialect{}, nil)
+	}
+}
+
+// errCommit is the error of a commit that may have taken effect.
+var errCommit = errors.New("commit a group")
+
+// together runs one statement in a transaction, on one connection.
+func (dialect) together(ctx context.Context, s *server.Store, name string, row func([]driver.Value) error, args ...any) (err error) {
+	conn, err := s.DB.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if _, err = conn.ExecContext(ctx, groupBegin); err != nil {
+		return server.Discard(conn, err)
+	}
+	rows, err := conn.QueryContext(ctx, Text[name], args...)
+	if err == nil {
+		err = engine.Scan(rows, row)
+	}
+	end := "COMMIT"
+	if err != nil {
+		end = "ROLLBACK"
+	}
+	if _, e := conn.ExecContext(ctx, end); e != nil {
+		if err == nil {
+			e = fmt.Errorf("%w: %w", errCommit, e)
+		}
+		return server.Discard(conn, e)
+	}
+	return err
+}
+
+func (p dialect) WriteClaims(ctx context.Context, s *server.Store, claims []*server.GroupedClaim) error {
+	columns := ClaimColumns(claims, func(j *server.GroupedClaim) (*[32]byte, *onlyonce.Claim) { return &j.Key.Hash, j.Claim })
+	owned := server.ByOwner(claims, func(j *server.GroupedClaim) string { return j.Claim.Owner })
+	given := make(map[*server.GroupedClaim]int64, len(claims))
+	err := p.together(ctx, s, "claims", func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		owner, fence := r.Text("owner"), r.Int("fence")
+		if j := owned[owner]; j != nil {
+			given[j] = fence
+		}
+		return r.Err
+	}, columns...)
+	if err != nil {
+		return err
+	}
+	for j, fence := range given {
+		j.Given, j.Fence = true, fence
+	}
+	return nil
+}
+
+func (p dialect) WriteSettles(ctx context.Context, s *server.Store, settles []*server.GroupedSettle) error {
+	columns := SettleColumns(settles, func(j *server.GroupedSettle) (*[32]byte, *onlyonce.Hold, *onlyonce.Settlement) {
+		return &j.Key.Hash, j.Hold, j.Settlement
+	})
+	owned := server.ByOwner(settles, func(j *server.GroupedSettle) string { return j.Hold.Owner })
+	done := make([]*server.GroupedSettle, 0, len(settles))
+	err := p.together(ctx, s, "settles", func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		if j := owned[r.Text("owner")]; j != nil {
+			done = append(done, j)
+		}
+		return r.Err
+	}, columns...)
+	for _, j := range done {
+		j.Done, j.Doubt = err == nil, errors.Is(err, errCommit)
+	}
+	return err
+}

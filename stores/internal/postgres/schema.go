@@ -1,0 +1,82 @@
+// Package postgres is the engine for PostgreSQL over database/sql. The store over pgx
+// shares its schema, its statements, and how text that PostgreSQL can't hold is
+// written.
+package postgres
+
+import (
+	"embed"
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
+)
+
+//go:embed migrations
+var migrationFiles embed.FS
+
+//go:embed statements.sql
+var file string
+
+//go:embed outbox.sql
+var outboxFile string
+
+// Text is every statement by its name.
+var Text = record.Blocks(record.Expiry("onlyonce_now()").Replace(file + "\n" + outboxFile))
+
+// escaped begins a text that is kept as hexadecimal.
+const escaped = `\x`
+
+// Escape makes any bytes a text that PostgreSQL holds. Different bytes have
+// different texts.
+func Escape(s string) string {
+	if utf8.ValidString(s) && !strings.Contains(s, "\x00") && !strings.HasPrefix(s, escaped) {
+		return s
+	}
+	return escaped + hex.EncodeToString([]byte(s))
+}
+
+// Unescape undoes Escape. What Escape can't have written stays as it is.
+func Unescape(s string) string {
+	coded, ok := strings.CutPrefix(s, escaped)
+	if !ok {
+		return s
+	}
+	b, err := hex.DecodeString(coded)
+	if err != nil {
+		return s
+	}
+	return string(b)
+}
+
+// List returns the statement that lists at most limit of the records that f
+// lists, but for its state, before a position, and its arguments.
+func List(f onlyonce.Filter, createdAt int64, hash []byte, limit int) (text string, args []any) {
+	text, values := record.List(Text["list"], f, func(n int) string { return "$" + strconv.Itoa(n) }, 4)
+	args = []any{createdAt, hash, int64(limit)}
+	for _, v := range values {
+		args = append(args, Escape(v))
+	}
+	return text, args
+}
+
+// LockNames are the names of the advisory locks, in the order of the statement
+// "lock". Two commands with the same are taken for one that is running, which
+// they get over.
+func LockNames(l *transact.Locks) (request, command, uncompared int64) {
+	return name(l.Request), name(l.Command), name(l.Uncompared)
+}
+
+func name(lock [32]byte) int64 { return int64(binary.BigEndian.Uint64(lock[:])) } // any 64 bits will do
+
+// Record makes a row a record.
+func Record(r record.Row) record.Stored {
+	for _, s := range []*string{&r.Tenant, &r.Operation, &r.Key, &r.Ref, &r.Error} {
+		*s = Unescape(*s)
+	}
+	return r.Record()
+}

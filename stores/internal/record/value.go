@@ -1,0 +1,42 @@
+package record
+
+import (
+	"database/sql/driver"
+	"time"
+)
+
+// Decode makes a record of a row of the lookup and list statements.
+func Decode(values []driver.Value) Stored {
+	row := Read(values)
+	return row.Record()
+}
+
+// NullBytes makes bytes a value that is NULL only if they are nil.
+func NullBytes(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// NullText makes a string a value that is NULL if it is empty.
+func NullText(s string) any {
+	if s == "" {
+		return nil
+	}
+	return s
+}
+
+// MicrosCeil returns the microseconds after which a duration that begins now has
+// passed: the clock counts milliseconds, and one of them is under way.
+func MicrosCeil(d time.Duration) int64 { return d.Microseconds() + 1000 }
+
+// Anonymous is a parameter of a statement that has no number, for List.
+func Anonymous(int) string { return "?" }
+
+// ReadUnresolved reads a row of the statement "unresolved".
+func ReadUnresolved(v []driver.Value) (n int, oldest time.Duration, err error) {
+	r := Reader{Values: v}
+	n, oldest = int(r.Int("count")), time.Duration(max(r.Int("oldest"), 0))*time.Microsecond
+	return n, oldest, r.Err
+}

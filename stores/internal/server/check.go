@@ -1,0 +1,36 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+//go:embed server.sql
+var serverFile string
+
+var serverText = record.Blocks(serverFile)
+
+// Version returns what the server says that it is.
+func Version(ctx context.Context, db *sql.DB) (version string, err error) {
+	return version, db.QueryRowContext(ctx, serverText["server version"]).Scan(&version)
+}
+
+// Check refuses a server whose settings or schema do not fit.
+func (s *Store) Check(ctx context.Context, acceptRisks []string) error {
+	findings, err := s.Diagnose(ctx)
+	if err != nil {
+		return err
+	}
+	if err := engine.Refuse(findings, acceptRisks, s.risks); err != nil {
+		return err
+	}
+	have, err := s.dialect.Version(ctx, s.DB)
+	if err != nil {
+		return err
+	}
+	return engine.CheckVersion(have, s.dialect.Schema())
+}

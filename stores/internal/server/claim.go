@@ -1,0 +1,180 @@
+package server
+
+import (
+	"context"
+	"database/sql/driver"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
+)
+
+// find returns the record of k; it is nil if there is none. One that has
+// expired is there, for its fence.
+func (l Session) find(k *record.Key) (found *record.Stored, err error) {
+	err = l.Query("lookup", func(v []driver.Value) error {
+		r := l.dialect.Decode(v)
+		found = &r
+		return nil
+	}, k.Hash[:])
+	if found, err = collided(found, k, err); err != nil || l.Tx != nil {
+		return found, err
+	}
+	if err := l.dialect.Durable(l, k, found); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// findCurrent finds what the snapshot of a transaction does not have, where
+// there is such a thing.
+func (l Session) findCurrent(k *record.Key) (found *record.Stored, err error) {
+	if _, ok := l.dialect.Statements()["lookup current"]; !ok {
+		return nil, nil
+	}
+	err = l.Query("lookup current", func(v []driver.Value) error {
+		r := l.dialect.Decode(v)
+		found = &r
+		return nil
+	}, k.Hash[:])
+	return collided(found, k, err)
+}
+
+func collided(found *record.Stored, k *record.Key, err error) (*record.Stored, error) {
+	if err != nil || found == nil {
+		return nil, err
+	}
+	if err := found.Check(k.ID); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+func (l Session) lookup(id onlyonce.ID) (onlyonce.Record, error) {
+	k := record.KeyOf(id)
+	r, err := l.find(&k)
+	if err == nil && (r == nil || r.Expired) {
+		err = onlyonce.ErrNotFound
+	}
+	if err != nil {
+		return onlyonce.Record{}, err
+	}
+	return r.Record, nil
+}
+
+// maxTurns is how often a step looks again when others came first.
+const maxTurns = 20
+
+// claim inserts a record, or looks at the one that is there, and takes it over
+// as it was seen or not at all.
+func (l Session) claim(k *record.Key, c *onlyonce.Claim) (onlyonce.Record, error) {
+	var seen *record.Stored
+	for n := range maxTurns {
+		if n > 0 && !pause(l.Ctx, n) {
+			return onlyonce.Record{}, l.Ctx.Err()
+		}
+		began := time.Now()
+		fence, given, err := l.dialect.Give(l, "claim", l.claimArgs(k, c))
+		if given {
+			r, sure, err := l.raiseAboveFloor(k, record.Next(c, nil, fence, fence), time.Since(began))
+			if sure || err != nil {
+				return r, err
+			}
+		}
+		if err == nil {
+			seen, err = l.find(k)
+		}
+		if err == nil && seen == nil && l.Tx != nil {
+			seen, err = l.findCurrent(k)
+		}
+		switch {
+		case err != nil:
+			return onlyonce.Record{}, err
+		case seen == nil:
+			continue
+		case held(seen, onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}): // by a call whose answer was lost, and which may have been slow
+			r, sure, err := l.raiseAboveFloor(k, seen.Record, record.Slow)
+			if sure || err != nil {
+				return r, err
+			}
+			continue
+		case !seen.Expired && !c.Takes(seen.Record):
+			return seen.Record, nil
+		}
+		if r, given, err := l.take(k, c, seen); given || err != nil {
+			return r, err
+		}
+	}
+	if seen != nil && !seen.Expired {
+		return seen.Record, nil
+	}
+	return onlyonce.Record{}, errContended
+}
+
+func (l Session) claimArgs(k *record.Key, c *onlyonce.Claim) []any {
+	return []any{
+		k.Hash[:], l.dialect.EncodeText(c.ID.Tenant), l.dialect.EncodeText(c.ID.Operation), l.dialect.EncodeText(c.ID.Key),
+		record.NullBytes(c.Fingerprint), []byte(c.Owner), record.LapsedKeep(c), c.Lease.Microseconds(),
+	}
+}
+
+// raiseAboveFloor makes the fence of a new command's hold higher than the fences of
+// deleted records, unless the claim was too quick for a purge to come between. It
+// reports false if the record has changed since.
+func (l Session) raiseAboveFloor(k *record.Key, r onlyonce.Record, took time.Duration) (_ onlyonce.Record, sure bool, err error) {
+	if took < record.Slow {
+		return r, true, nil
+	}
+	if l.Tx == nil { // in a transaction, the floor may be that of an old snapshot
+		floor, err := l.Number("floor")
+		if err != nil || r.Fence > floor {
+			return r, err == nil, err
+		}
+	}
+	fence, raised, err := l.dialect.Give(l, "raise", []any{k.Hash[:], []byte(r.Owner), r.Fence})
+	if raised {
+		r.Fence = fence
+	}
+	return r, err == nil && (raised || l.Tx != nil), err
+}
+
+// Number runs a statement that returns one.
+func (l Session) Number(name string, args ...any) (n int64, err error) {
+	err = l.Query(name, func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		n = r.Int(name)
+		return r.Err
+	}, args...)
+	return n, err
+}
+
+// take gives the claim the record that was seen, unless that has changed.
+func (l Session) take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (onlyonce.Record, bool, error) {
+	r := record.Next(c, seen, 0, 0)
+	steps, err := record.EncodeSteps(r.Steps)
+	if err != nil {
+		return onlyonce.Record{}, false, err
+	}
+	fence, given, err := l.dialect.Give(l, "take", []any{
+		seen.Expired, c.Lease.Microseconds(), record.LapsedKeep(c), []byte(c.Owner), int64(r.Attempt), record.NullBytes(r.Fingerprint), steps, l.text(r.Error),
+		k.Hash[:], []byte(seen.Owner), seen.Fence, seen.As, seen.StepsAs,
+	})
+	if err != nil || !given {
+		return onlyonce.Record{}, false, err
+	}
+	return record.Next(c, seen, fence, fence), true, nil
+}
+
+// text makes a string a value that is NULL if it is empty.
+func (l Session) text(s string) any {
+	if s == "" {
+		return nil
+	}
+	return l.dialect.EncodeText(s)
+}
+
+// pause waits a little before the nth repeat, unless ctx ends first.
+func pause(ctx context.Context, n int) bool {
+	return transact.Pause(ctx, time.Duration(n)*2*time.Millisecond)
+}

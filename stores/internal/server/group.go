@@ -1,0 +1,223 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/group"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// Groups write the claims, and the settlements, of many callers as one
+// statement each. While few callers are busy, each one's own statement is
+// faster.
+type groups struct {
+	busy    atomic.Int64
+	claims  group.Queue[*GroupedClaim]
+	settles group.Queue[*GroupedSettle]
+	release func()        // of what the groups hold; may be nil
+	alone   chan struct{} // bounds how many callers go on alone after their group
+	waits   record.Hints  // commands that others had to wait for: they are not to make a group wait
+}
+
+// A Grouper writes many at once.
+type Grouper interface {
+	// WriteClaims inserts the records of new commands, and sets given and fence
+	// of those it did insert.
+	WriteClaims(ctx context.Context, s *Store, claims []*GroupedClaim) error
+
+	// WriteSettles settles, and sets done of those it did settle, and doubt of
+	// those it may have settled.
+	WriteSettles(ctx context.Context, s *Store, settles []*GroupedSettle) error
+}
+
+// A GroupedClaim is a claim on a new command that is written with others.
+type GroupedClaim struct {
+	Key    record.Key
+	Claim  *onlyonce.Claim
+	Fence  int64 // as it was written, which is also when the record was created
+	raised int64 // what the fence was raised to; 0: it was not
+	Given  bool
+}
+
+// record is what was given.
+func (j *GroupedClaim) record() onlyonce.Record {
+	return record.Next(j.Claim, nil, j.Fence, max(j.Fence, j.raised))
+}
+
+// A GroupedSettle is a settlement that is written with others.
+type GroupedSettle struct {
+	Key        record.Key
+	Hold       *onlyonce.Hold
+	Settlement *onlyonce.Settlement
+	Done       bool
+	Doubt      bool // it may have been settled although it is not done
+}
+
+// The limits of groups.
+const (
+	fewCallers   = 16               // up to so many, each goes alone
+	maxGroup     = 256              // bounds how long others wait for a group
+	maxAlone     = 32               // how many of a group that failed go on at the same time
+	GroupTimeout = 15 * time.Second // of a group: a server that does not answer is given up
+	maxGrouped   = 64 << 10         // bytes of a result that goes with others
+)
+
+// Group lets callers write in groups. release, which may be nil, releases what the
+// grouper holds when the store is closed.
+func (s *Store) Group(g Grouper, release func()) {
+	s.groups = &groups{release: release}
+	s.groups.alone = make(chan struct{}, maxAlone)
+	s.groups.claims = group.Queue[*GroupedClaim]{Max: maxGroup, Write: func(batch []*group.Ticket[*GroupedClaim]) (then func()) {
+		write(&s.groups.claims, batch, func(ctx context.Context, jobs []*GroupedClaim) error {
+			return s.writeClaims(ctx, g, jobs)
+		}, func(a, b *GroupedClaim) int { return bytes.Compare(a.Key.Hash[:], b.Key.Hash[:]) })
+		return nil
+	}}
+	s.groups.settles = group.Queue[*GroupedSettle]{Max: maxGroup, Write: func(batch []*group.Ticket[*GroupedSettle]) (then func()) {
+		write(&s.groups.settles, batch, func(ctx context.Context, jobs []*GroupedSettle) error {
+			return g.WriteSettles(ctx, s, jobs)
+		}, func(a, b *GroupedSettle) int { return bytes.Compare(a.Key.Hash[:], b.Key.Hash[:]) })
+		return nil
+	}}
+}
+
+func (g *groups) close() {
+	if g == nil {
+		return
+	}
+	g.claims.Close()
+	g.settles.Close()
+	if g.release != nil {
+		g.release()
+	}
+}
+
+// write writes the jobs of a batch in the order of their keys, so that two
+// batches do not wait for each other. When that fails each goes on alone: one
+// may be to blame.
+func write[J any](q *group.Queue[J], batch []*group.Ticket[J], f func(context.Context, []J) error, order func(a, b J) int) {
+	if len(batch) > 1 {
+		ctx, cancel := context.WithTimeout(context.Background(), GroupTimeout)
+		defer cancel()
+		jobs := make([]J, len(batch))
+		for i, t := range batch {
+			jobs[i] = t.Job
+		}
+		slices.SortFunc(jobs, order)
+		_ = f(ctx, jobs)
+	}
+	for _, t := range batch {
+		q.Answer(t, nil)
+	}
+}
+
+// writeClaims makes sure of the fences, too.
+func (s *Store) writeClaims(ctx context.Context, g Grouper, jobs []*GroupedClaim) error {
+	began := time.Now()
+	err := g.WriteClaims(ctx, s, jobs)
+	took := time.Since(began)
+	if err != nil || took < record.Slow {
+		return err
+	}
+	l := s.Session(ctx)
+	floor, err := l.Number("floor")
+	for _, j := range jobs {
+		if !j.Given || err == nil && j.Fence > floor {
+			continue
+		}
+		r, sure, _ := l.raiseAboveFloor(&j.Key, record.Next(j.Claim, nil, j.Fence, j.Fence), took)
+		j.Given, j.raised = sure, r.Fence // one that was not raised is recognised by its owner
+	}
+	return err
+}
+
+// grouped says whether a call goes with others. Done ends it.
+func (g *groups) grouped(k *record.Key) (yes bool, done func()) {
+	if g == nil {
+		return false, func() {}
+	}
+	return g.busy.Add(1) > fewCallers && !g.waits.Has(&k.Hash), func() { g.busy.Add(-1) }
+}
+
+// solo waits for permission to run alone after a group did not do the job. done gives
+// the permission back.
+func (g *groups) solo(ctx context.Context, k *record.Key) (done func(), err error) {
+	select {
+	case g.alone <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	began := time.Now()
+	return func() {
+		<-g.alone
+		if time.Since(began) > record.Slow {
+			g.waits.Add(&k.Hash)
+		}
+	}, nil
+}
+
+func (s *Store) claimInGroup(ctx context.Context, k *record.Key, c *onlyonce.Claim) (onlyonce.Record, error) {
+	j := &GroupedClaim{Key: *k, Claim: c}
+	if err := s.groups.claims.Do(ctx, group.NewTicket(j)); err != nil {
+		return onlyonce.Record{}, err
+	}
+	if j.Given {
+		return j.record(), nil
+	}
+	done, err := s.groups.solo(ctx, k)
+	if err != nil {
+		return onlyonce.Record{}, err
+	}
+	defer done()
+	return s.Session(ctx).claim(k, c)
+}
+
+func (s *Store) settleInGroup(ctx context.Context, k *record.Key, h *onlyonce.Hold, st *onlyonce.Settlement) error {
+	j := &GroupedSettle{Key: *k, Hold: h, Settlement: st}
+	if err := s.groups.settles.Do(ctx, group.NewTicket(j)); err != nil {
+		return err
+	}
+	if j.Done {
+		s.dialect.Settled(k, h.Fence)
+		return nil
+	}
+	done, err := s.groups.solo(ctx, k)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return s.Session(ctx).settle(*h, *st, j.Doubt)
+}
+
+// groupable says whether a settlement is small and plain enough to go with
+// others.
+func groupable(st *onlyonce.Settlement) bool {
+	return st.State != "" && len(st.Result.Body)+len(st.Error) <= maxGrouped
+}
+
+// ByOwner finds a job by the owner that a statement returned.
+func ByOwner[J any](jobs []J, owner func(J) string) map[string]J {
+	found := make(map[string]J, len(jobs))
+	for _, j := range jobs {
+		found[owner(j)] = j
+	}
+	return found
+}
+
+// GroupSize returns the least of the sizes of prepared statements that n rows fit
+// into; the last row fills the rest.
+func GroupSize(n int) int {
+	for _, size := range groupSizes {
+		if n <= size {
+			return size
+		}
+	}
+	return maxGroup
+}
+
+var groupSizes = []int{4, 8, 16, 24, 32, 48, 64, 96, 128, 192, maxGroup}

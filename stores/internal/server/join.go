@@ -1,0 +1,53 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// A joinedServer is the store in a transaction that the caller opened.
+type joinedServer struct {
+	*Store
+	tx *sql.Tx
+}
+
+func (s *Store) Joined(tx *sql.Tx) onlyonce.Store { return joinedServer{s, tx} }
+
+// join is for what writes.
+func (t joinedServer) join(ctx context.Context) (Session, error) {
+	l := Session{Store: t.Store, Ctx: ctx, Tx: t.tx}
+	return l, l.dialect.CheckJoinable(l)
+}
+
+func (t joinedServer) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	l, err := t.join(ctx)
+	if err != nil {
+		return onlyonce.Record{}, err
+	}
+	k := record.KeyOf(c.ID)
+	return l.claim(&k, &c)
+}
+
+func (t joinedServer) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	l, err := t.join(ctx)
+	if err != nil {
+		return err
+	}
+	return l.renew(h, lease, steps)
+}
+
+func (t joinedServer) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	l, err := t.join(ctx)
+	if err != nil {
+		return err
+	}
+	return l.settle(h, st, false)
+}
+
+func (t joinedServer) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	return Session{Store: t.Store, Ctx: ctx, Tx: t.tx}.lookup(id)
+}

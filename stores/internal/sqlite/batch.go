@@ -1,0 +1,221 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/group"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
+)
+
+// A txBatch runs functions one after another in one transaction, each in the
+// goroutine of its caller, which hands the batch on to the next.
+type txBatch struct {
+	store  *Store
+	tx     *sql.Tx
+	token  []byte // of the transaction
+	began  time.Time
+	now    *clock
+	joined int64 // how often WithTx had been used when the clock was read
+	todo   []*group.Ticket[job]
+	ran    []*group.Ticket[job] // what is committed with the batch
+	lost   bool                 // a function ended the transaction: what is open now is another
+}
+
+// txBatchTime is how long a batch begins functions, so that others come to
+// write.
+const txBatchTime = 20 * time.Millisecond
+
+// startRuns begins a batch and gives the first function its turn.
+func (s *Store) startRuns(tickets []*group.Ticket[job]) {
+	b := &txBatch{store: s, token: transact.NewToken(), began: time.Now(), todo: tickets}
+	b.abandonOnPanic(func() {
+		for _, t := range tickets {
+			t.Job.run.batch = b
+			s.queue.Offer(t)
+		}
+		if err := b.begin(); err != nil {
+			b.abandon(err)
+			return
+		}
+		b.pass()
+	})
+}
+
+// abandonOnPanic ends the batch if f panics, so that nobody waits forever.
+func (b *txBatch) abandonOnPanic(f func()) {
+	whole := false
+	defer func() {
+		if !whole {
+			b.abandon(group.ErrPanic)
+		}
+	}()
+	f()
+	whole = true
+}
+
+// abandon gives up the transaction and everyone in it.
+func (b *txBatch) abandon(err error) {
+	if b.tx != nil {
+		_ = b.tx.Rollback()
+	}
+	b.store.writer.discard()
+	for _, t := range slices.Concat(b.ran, b.todo) {
+		b.store.queue.Answer(t, err)
+	}
+	b.store.queue.Next()
+}
+
+func (b *txBatch) use(f func(*driverSession) error) error { return b.store.writer.use(f) }
+
+// begin begins the transaction with the write lock.
+func (b *txBatch) begin() error {
+	w := b.store.writer
+	if err := w.ready(); err != nil {
+		return err
+	}
+	tx, err := w.conn.BeginTx(context.Background(), nil)
+	if err != nil {
+		return err
+	}
+	b.tx = tx
+	b.joined = b.store.shared.Load()
+	return b.use(func(d *driverSession) error {
+		if _, err := d.Exec("lock", nil); err != nil {
+			return err
+		}
+		b.now, err = readClock(d)
+		return err
+	})
+}
+
+// pass gives the next function its turn, or ends the batch.
+func (b *txBatch) pass() {
+	for len(b.todo) > 0 && (len(b.ran) == 0 || time.Since(b.began) < txBatchTime) {
+		t := b.todo[0]
+		b.todo = b.todo[1:]
+		if b.store.queue.GrantTurn(t) {
+			return
+		}
+	}
+	b.commit()
+}
+
+// takeTurn runs the ticket's function, in its caller's goroutine.
+func takeTurn(t *group.Ticket[job]) { t.Job.run.batch.turn(t) }
+
+func (b *txBatch) turn(t *group.Ticket[job]) {
+	runs := false
+	b.abandonOnPanic(func() { runs = b.start(t) })
+	if !runs {
+		return
+	}
+	r := t.Job.run
+	r.panicked = true
+	defer func() {
+		b.abandonOnPanic(func() { b.finish(t, b.endSavepoint(r)) })
+	}()
+	r.settlement, r.err = r.fn(r.ctx, b.tx, r.record)
+	r.panicked = false
+}
+
+// start says whether the ticket's function is to run, in a savepoint of its
+// own. Otherwise the batch has gone on. What is found may have been written in
+// this transaction, so it is no answer before the commit.
+func (b *txBatch) start(t *group.Ticket[job]) (runs bool) {
+	r := t.Job.run
+	err := b.use(func(d *driverSession) (err error) {
+		if err := b.look(d); err != nil {
+			return err
+		}
+		runs, err = r.look(d, b.now)
+		r.idle = !runs
+		if err != nil || !runs || r.ended {
+			return err
+		}
+		_, err = d.Exec("savepoint", nil)
+		return err
+	})
+	switch {
+	case err != nil:
+		b.abort(t, err)
+	case runs && r.ended:
+		b.finish(t, nil)
+	case !runs:
+		b.ran = append(b.ran, t)
+		b.pass()
+	default:
+		return true
+	}
+	return false
+}
+
+// look reads the clock again if a function used WithTx.
+func (b *txBatch) look(d *driverSession) error {
+	joined := b.store.shared.Load()
+	if joined == b.joined {
+		return nil
+	}
+	b.joined = joined
+	return b.now.refresh(d)
+}
+
+// endSavepoint keeps what the function wrote, or undoes it. It fails if the
+// transaction is not open any more.
+func (b *txBatch) endSavepoint(r *funcRun) error {
+	return b.use(func(d *driverSession) error {
+		if r.panicked || r.err != nil {
+			if _, err := d.Exec("undo", nil); err != nil {
+				return err
+			}
+		}
+		_, err := d.Exec("keep", nil)
+		return err
+	})
+}
+
+// finish records how the function ended, and goes on with the batch.
+func (b *txBatch) finish(t *group.Ticket[job], lost error) {
+	r := t.Job.run
+	if lost != nil {
+		if b.lost = strings.Contains(lost.Error(), "no such savepoint"); b.lost {
+			lost = nil // it has the savepoint's name
+		}
+		b.abort(t, errors.Join(transact.ErrEnded, lost))
+		return
+	}
+	if err := b.use(func(d *driverSession) error { return r.write(d, b.now) }); err != nil {
+		b.abort(t, err)
+		return
+	}
+	if !r.panicked {
+		b.ran = append(b.ran, t)
+	}
+	b.pass()
+}
+
+// commit commits the batch and answers everyone in it. What did not get its
+// turn goes back into the queue.
+func (b *txBatch) commit() {
+	q := &b.store.queue
+	q.Back(b.todo)
+	b.todo = nil
+	if err := b.tx.Commit(); err != nil {
+		b.resolveCommit(err)
+		return
+	}
+	for _, t := range b.ran {
+		b.committed(t)
+	}
+	q.Next()
+}
+
+// committed answers one whose part has been committed.
+func (b *txBatch) committed(t *group.Ticket[job]) {
+	t.Job.run.settled(b.now)
+	b.store.queue.Answer(t, t.Job.run.refused)
+}

@@ -1,0 +1,185 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// The names of what Diagnose may find.
+const (
+	riskSynchronous = "synchronous"
+	riskJournal     = "journal-mode"
+	riskVersion     = "sqlite-version"
+	riskFileSystem  = "file-system"
+	riskFileMode    = "file-mode" // a finding for which Open refuses nothing
+	riskLocking     = "locking-mode"
+	riskReadOnly    = "read-only"
+	riskMemory      = "in-memory"
+	riskPool        = "pool-of-one"
+	riskDamage      = "damaged"
+)
+
+const mendJournal = "PRAGMA journal_mode = WAL, and nothing else in the DSN"
+
+// risks are those that can be accepted; with the others nothing works.
+var risks = []string{riskSynchronous, riskJournal, riskVersion, riskFileSystem, riskFileMode}
+
+// fixed is the version without the error that can corrupt a database
+// when two connections reset its write-ahead log.
+const fixed = "3.51.3"
+
+// Settings are a connection's.
+type settings struct {
+	version, journal string
+	synchronous      int64
+	locking, file    string
+}
+
+func readSettings(s engine.Session) (set settings, err error) {
+	return set, s.Query("settings", nil, func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		set = settings{version: r.Text("version"), journal: r.Text("journal_mode"), synchronous: r.Int("synchronous"), locking: r.Text("locking_mode"), file: r.Text("file")}
+		return r.Err
+	})
+}
+
+// A settingsOp reads the settings of the writer's connection, and whether it
+// may write.
+type settingsOp struct {
+	settings settings
+	readOnly bool
+}
+
+func (o *settingsOp) alone(s engine.Session) (done bool, err error) {
+	if o.settings, err = readSettings(s); err != nil {
+		return false, err
+	}
+	_, err = s.Exec("lock", nil)
+	if o.readOnly = isReadOnly(err); o.readOnly {
+		err = nil
+	}
+	return true, err
+}
+
+func (o *settingsOp) apply(s engine.Session, _ *clock) error {
+	_, err := o.alone(s)
+	return err
+}
+
+func isReadOnly(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "readonly")
+}
+
+// Diagnose reads the whole file, too.
+func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
+	found, err := s.settings(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var says string
+	if err := s.db.QueryRowContext(ctx, s.text["quick check"]).Scan(&says); err != nil && !isDamage(err) {
+		return nil, err
+	} else if err != nil {
+		says = err.Error()
+	}
+	if says != "ok" {
+		found = append(found, engine.NewFinding(riskDamage, "the file is damaged: "+says, mendDamage))
+	}
+	if f := findFileMode(s.file.path); f != nil {
+		found = append(found, *f)
+	}
+	return found, nil
+}
+
+const mendDamage = "stop all who use the file and restore it from a backup, or save what can be read with the shell's .recover"
+
+// isDamage says whether an error is of a file that is not as SQLite left it.
+func isDamage(err error) bool {
+	return err != nil && (strings.Contains(err.Error(), "malformed") || strings.Contains(err.Error(), "not a database"))
+}
+
+// ExplainDamage says what to do about a damaged file.
+func ExplainDamage(err error) error {
+	if isDamage(err) {
+		return fmt.Errorf("%s: %w; %s", riskDamage, err, mendDamage)
+	}
+	return err
+}
+
+// settings finds what Open refuses.
+func (s *Store) settings(ctx context.Context) ([]onlyonce.Finding, error) {
+	ours := new(settingsOp)
+	if err := s.do(ctx, ours); err != nil {
+		return nil, err
+	}
+	pool, err := readSettings(sqlSession{ctx: ctx, on: s.db, text: s.text})
+	if err != nil {
+		return nil, err
+	}
+	found := findInSettings(ours.settings, pool)
+	if ours.readOnly {
+		found = append(found, engine.NewFinding(riskReadOnly, "the database can't be written", "give the process write access to the file and its folder, and open it without mode=ro and query_only"))
+	}
+	if f := findPoolOfOne(s.db); f != nil {
+		found = append(found, *f)
+	}
+	if f := findFileSystem(ours.settings.file); f != nil {
+		found = append(found, *f)
+	}
+	return found, nil
+}
+
+func findInSettings(ours, pool settings) (found []onlyonce.Finding) {
+	add := func(name, problem, mend string) { found = append(found, engine.NewFinding(name, problem, mend)) }
+	if ours.file == "" {
+		add(riskMemory, "the database is in memory or temporary: every connection has one of its own, and it ends with the process", "open a file; for tests use memstore")
+		return found
+	}
+	if low := min(ours.synchronous, pool.synchronous); low < full {
+		add(riskSynchronous, fmt.Sprintf("synchronous is %d on a connection: what was committed can be lost with the machine's power", low),
+			"PRAGMA synchronous = FULL on every connection (modernc.org/sqlite: _pragma=synchronous(full) in the DSN)")
+	}
+	if ours.journal != "wal" || pool.journal != "wal" {
+		add(riskJournal, fmt.Sprintf("journal_mode is %s: readers and the writer shut each other out", pool.journal),
+			mendJournal)
+	}
+	if engine.OlderThan(ours.version, fixed) {
+		add(riskVersion, "SQLite "+ours.version+" can corrupt a database when two connections reset its write-ahead log", "use a driver with SQLite "+fixed+" or newer")
+	}
+	if ours.locking == "exclusive" || pool.locking == "exclusive" {
+		add(riskLocking, "locking_mode is exclusive: one connection shuts all others out", "PRAGMA locking_mode = NORMAL on every connection")
+	}
+	return found
+}
+
+func findPoolOfOne(db *sql.DB) *onlyonce.Finding {
+	if db.Stats().MaxOpenConnections != 1 {
+		return nil
+	}
+	f := engine.NewFinding(riskPool, "the pool has a single connection, which the store takes for writing: every read would wait for ever", "db.SetMaxOpenConns(4), or any number above 1")
+	return &f
+}
+
+// fileSystemOf returns the name of the network file system that holds a folder,
+// or nothing. A test puts another one in its place.
+var fileSystemOf = networkFileSystem
+
+func findFileSystem(file string) *onlyonce.Finding {
+	if file == "" {
+		return nil
+	}
+	name := fileSystemOf(filepath.Dir(file))
+	if name == "" {
+		return nil
+	}
+	f := engine.NewFinding(riskFileSystem, "the file is on "+name+", where locks and shared memory can't be relied on: two writers can corrupt it", "put the file on a local disk")
+	return &f
+}

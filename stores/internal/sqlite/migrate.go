@@ -1,0 +1,89 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+)
+
+//go:embed migrations
+var migrationFiles embed.FS
+
+// Migrations are the versions of the schema.
+var Migrations = engine.ReadMigrations(migrationFiles)
+
+func checkSchema(ctx context.Context, db *sql.DB) error {
+	have, err := schemaVersion(ctx, db)
+	if err != nil {
+		return err
+	}
+	return engine.CheckVersion(have, len(Migrations))
+}
+
+// schemaVersion returns the schema's version, 0 if there is none.
+func schemaVersion(ctx context.Context, on engine.RowQuerier) (version int, err error) {
+	var tables int
+	if err := on.QueryRowContext(ctx, statements["tables"]).Scan(&tables); err != nil || tables == 0 {
+		return 0, err
+	}
+	return version, on.QueryRowContext(ctx, statements["version"]).Scan(&version)
+}
+
+// Migrate brings the schema up to date.
+func Migrate(ctx context.Context, db *sql.DB) (err error) {
+	if err := checkLibrary(ctx, db); err != nil {
+		return err
+	}
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	var timeout int
+	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&timeout); err != nil {
+		return err
+	}
+	if _, err := conn.ExecContext(ctx, "PRAGMA busy_timeout = 30000"); err != nil {
+		return err
+	}
+	defer func() {
+		_, e := conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", timeout))
+		err = errors.Join(err, e)
+	}()
+	return applyMigrations(ctx, conn)
+}
+
+// applyMigrations runs what is missing, under the write lock.
+func applyMigrations(ctx context.Context, conn *sql.Conn) (err error) {
+	if _, err := conn.ExecContext(ctx, statements["begin"]); err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_, _ = conn.ExecContext(context.WithoutCancel(ctx), statements["rollback"])
+		}
+	}()
+	have, err := schemaVersion(ctx, conn)
+	if err != nil {
+		return err
+	}
+	if have > len(Migrations) {
+		return engine.CheckVersion(have, len(Migrations))
+	}
+	for _, m := range Migrations[have:] {
+		_, err := conn.ExecContext(ctx, m.SQL)
+		if err != nil && strings.Contains(err.Error(), "already") { // there is already another table with this name; view … already exists
+			err = engine.NameTaken(err)
+		}
+		if err != nil {
+			return fmt.Errorf("version %d: %w", m.Version, err)
+		}
+	}
+	_, err = conn.ExecContext(ctx, statements["commit"])
+	return err
+}

@@ -1,0 +1,200 @@
+package sqlite
+
+import (
+	"database/sql/driver"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// An op is what a caller wants written. Done again, it does nothing more.
+type op interface {
+	// alone does the op in a single statement, if it can. Otherwise it has
+	// done nothing.
+	alone(engine.Session) (done bool, err error)
+
+	// apply does the op in a transaction that has the write lock.
+	apply(engine.Session, *clock) error
+}
+
+// A clock is the store's, read once for a transaction that has the write lock.
+type clock struct {
+	now   int64 // microseconds
+	last  int64 // the newest record's created_at
+	floor int64 // the highest fence of a deleted record
+}
+
+func readClock(s engine.Session) (*clock, error) {
+	c := new(clock)
+	err := s.Query("clock", nil, func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		c.now, c.last, c.floor = r.Int("now"), r.Int("last"), r.Int("floor")
+		return r.Err
+	})
+	if c.now == 0 && err == nil {
+		err = engine.ErrNoFence
+	}
+	return c, err
+}
+
+// refresh reads the clock again, after others wrote in the transaction.
+func (c *clock) refresh(s engine.Session) error {
+	again, err := readClock(s)
+	if err != nil {
+		return err
+	}
+	again.last, again.floor = max(again.last, c.last), max(again.floor, c.floor)
+	*c = *again
+	return nil
+}
+
+// create returns the created_at of a new record.
+func (c *clock) create() int64 {
+	c.last = max(c.now, c.last+1)
+	return c.last
+}
+
+// fence returns the fence of a hold that comes after previous.
+func (c *clock) fence(previous int64) int64 { return max(c.now, previous+1, c.floor+1) }
+
+// newFence returns the fence of a new record's first hold.
+func (c *clock) newFence(createdAt int64) int64 { return max(createdAt, c.floor+1) }
+
+// find returns the record of k; it is nil if there is none. One that has
+// expired is there, for its fence.
+func find(s engine.Session, k *record.Key) (found *record.Stored, err error) {
+	err = s.Query("lookup", engine.Args(k.Hash[:]), func(v []driver.Value) error {
+		r := record.Decode(v)
+		found = &r
+		return nil
+	})
+	if err != nil || found == nil {
+		return nil, err
+	}
+	if err := found.Check(k.ID); err != nil {
+		return nil, err
+	}
+	return found, nil
+}
+
+// known says whether there is a record of k, which costs less than to find it.
+func known(s engine.Session, k *record.Key) (there bool, err error) {
+	err = s.Query("known", engine.Args(k.Hash[:]), func([]driver.Value) error {
+		there = true
+		return nil
+	})
+	return there, err
+}
+
+// findIfKnown is find for when there is probably no record.
+func findIfKnown(s engine.Session, k *record.Key) (*record.Stored, error) {
+	there, err := known(s, k)
+	if !there || err != nil {
+		return nil, err
+	}
+	return find(s, k)
+}
+
+// remove deletes a record and keeps its fence.
+func remove(s engine.Session, now *clock, k *record.Key, fence int64) error {
+	if err := keepFence(s, now, fence); err != nil {
+		return err
+	}
+	_, err := s.Exec("delete", engine.Args(k.Hash[:], fence))
+	return err
+}
+
+// keepFence makes every fence to come higher than one that no record has.
+func keepFence(s engine.Session, now *clock, fence int64) error {
+	_, err := s.Exec("floor", engine.Args(fence))
+	now.floor = max(now.floor, fence)
+	return err
+}
+
+// A claimOp asks for the right to run a command.
+type claimOp struct {
+	key    record.Key
+	claim  onlyonce.Claim
+	record onlyonce.Record     // as it stands now
+	args   []driver.NamedValue // made before the op is queued
+}
+
+func newClaimOp(c onlyonce.Claim) *claimOp {
+	o := &claimOp{key: record.KeyOf(c.ID), claim: c}
+	o.args = engine.Args(o.key.Hash[:], c.ID.Tenant, c.ID.Operation, c.ID.Key, record.NullBytes(c.Fingerprint), []byte(c.Owner), record.LapsedKeep(&o.claim), nil, nil, nil)
+	return o
+}
+
+func (o *claimOp) alone(s engine.Session) (bool, error) {
+	c, given := &o.claim, false
+	o.args[7].Value = record.MicrosCeil(c.Lease)
+	err := s.Query("claim", o.args[:8], func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		o.given(r.Int("created_at"), r.Int("fence"))
+		given = true
+		return r.Err
+	})
+	if given || err != nil {
+		return given, err
+	}
+	r, err := find(s, &o.key)
+	if err != nil || r == nil || r.Expired || c.Takes(r.Record) {
+		return false, err
+	}
+	o.record = r.Record
+	return true, nil
+}
+
+func (o *claimOp) apply(s engine.Session, now *clock) error {
+	ok, err := o.insert(s, now)
+	if ok || err != nil {
+		return err
+	}
+	r, err := find(s, &o.key)
+	switch {
+	case err != nil:
+		return err
+	case r == nil:
+		return onlyonce.ErrNotFound
+	case r.Expired:
+		if err := remove(s, now, &o.key, r.Fence); err != nil {
+			return err
+		}
+		_, err := o.insert(s, now)
+		return err
+	case o.claim.Takes(r.Record):
+		o.record = record.Next(&o.claim, r, 0, now.fence(r.Fence))
+		return o.take(s, now)
+	}
+	o.record = r.Record
+	return nil
+}
+
+// insert makes a new record, unless there is one.
+func (o *claimOp) insert(s engine.Session, now *clock) (bool, error) {
+	at := now.create()
+	fence := now.newFence(at)
+	o.args[7].Value, o.args[8].Value, o.args[9].Value = at, fence, now.now+record.MicrosCeil(o.claim.Lease)
+	n, err := s.Exec("insert", o.args)
+	if n == 0 || err != nil {
+		return false, err
+	}
+	o.given(at, fence)
+	return true, nil
+}
+
+func (o *claimOp) given(createdAt, fence int64) {
+	o.record = record.Next(&o.claim, nil, createdAt, fence)
+}
+
+// take gives the claim a record that is there.
+func (o *claimOp) take(s engine.Session, now *clock) error {
+	r := &o.record
+	steps, err := record.EncodeSteps(r.Steps)
+	if err != nil {
+		return err
+	}
+	_, err = s.Exec("take", engine.Args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+record.MicrosCeil(o.claim.Lease), record.LapsedKeep(&o.claim), record.NullBytes(r.Fingerprint), steps, o.key.Hash[:]))
+	return err
+}

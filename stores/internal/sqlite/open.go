@@ -1,0 +1,193 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/group"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
+)
+
+//go:embed statements.sql
+var statementsFile string
+
+var statements = record.Blocks(record.Expiry("(SELECT now FROM onlyonce_clock)").Replace(statementsFile + "\n" + outboxFile))
+
+// oldest is the oldest version that knows all that the statements use.
+const oldest = "3.42.0"
+
+// Open opens the store on a database that has been migrated. It rejects one whose
+// settings would break the promise, but for the findings that are accepted.
+func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine, error) {
+	pool, err := checkPool(ctx, db)
+	if err != nil {
+		return nil, err
+	}
+	s, err := openFile(ctx, db, pool.file, acceptRisks)
+	if isLocked(err) && pool.journal != "wal" {
+		err = fmt.Errorf("%w: %w", errOtherJournal, err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func openFile(ctx context.Context, db *sql.DB, path string, acceptRisks []string) (*Store, error) {
+	opened, err := openedFile(path)
+	if err != nil {
+		return nil, err
+	}
+	text := withSavepoint(statements)
+	s := &Store{file: opened, db: db, text: text, writer: &writer{db: db, text: text, setup: setup}}
+	s.queue = group.Queue[job]{Write: s.write, Turn: takeTurn, Max: maxBatch}
+	if err := s.writer.open(ctx); err != nil {
+		return nil, err
+	}
+	findings, err := s.settings(ctx)
+	if err == nil {
+		err = engine.Refuse(findings, acceptRisks, risks)
+	}
+	if err != nil {
+		return nil, errors.Join(err, s.writer.close())
+	}
+	if s.known, err = db.PrepareContext(ctx, s.text["lookup"]); err != nil {
+		return nil, errors.Join(err, s.writer.close())
+	}
+	return s, nil
+}
+
+// withSavepoint returns the statements with a name for the savepoints that no function
+// knows: one that makes a savepoint of the same name would keep what is to be undone.
+func withSavepoint(text map[string]string) map[string]string {
+	text = maps.Clone(text)
+	name := transact.SavepointName(transact.NewToken())
+	for _, statement := range []string{"savepoint", "undo", "keep"} {
+		text[statement] = strings.ReplaceAll(text[statement], "{savepoint}", name)
+	}
+	return text
+}
+
+// patience is how long a database may be locked while a store is opened.
+const patience = 10 * time.Second
+
+// RetryWhileLocked repeats f while the database is locked. Most statements wait by
+// themselves; one that turns the write-ahead log on, which may stand in the
+// DSN, does not. One that turns it off never gets its way.
+func RetryWhileLocked(ctx context.Context, f func() error) error {
+	var other error
+	for began := time.Now(); ; {
+		err := f()
+		if errors.Is(err, errOtherJournal) {
+			other = err
+		}
+		switch waited := time.Since(began); {
+		case !isLocked(err), waited > patience:
+			return err
+		case other != nil && waited > patience/10: // or another process was turning it on
+			return other
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), err)
+		case <-time.After(10 * time.Millisecond):
+		}
+	}
+}
+
+func isLocked(err error) bool { return err != nil && strings.Contains(err.Error(), "locked") }
+
+var errOtherJournal = errors.New(engine.NewFinding(riskJournal, "the DSN sets another journal_mode than WAL: readers and the writer shut each other out", mendJournal).String())
+
+// checkPool looks at what must be right before anything is tried, and returns
+// the settings of one of the pool's connections.
+func checkPool(ctx context.Context, db *sql.DB) (pool settings, err error) {
+	if f := findPoolOfOne(db); f != nil {
+		return pool, errors.New(f.String())
+	}
+	if err := checkLibrary(ctx, db); err != nil {
+		return pool, err
+	}
+	if pool, err = readSettings(sqlSession{ctx: ctx, on: db, text: statements}); err != nil {
+		return pool, err
+	}
+	for _, f := range findInSettings(pool, pool) {
+		if !slices.Contains(risks, f.Name) {
+			return pool, errors.New(f.String())
+		}
+	}
+	return pool, checkSchema(ctx, db)
+}
+
+// Version returns the version of SQLite, or an error if the database is another.
+func Version(ctx context.Context, db *sql.DB) (version string, err error) {
+	return version, db.QueryRowContext(ctx, statements["sqlite version"]).Scan(&version)
+}
+
+func checkLibrary(ctx context.Context, db *sql.DB) error {
+	if err := db.PingContext(ctx); err != nil {
+		return err
+	}
+	version, err := Version(ctx, db)
+	if err != nil {
+		return fmt.Errorf("only SQLite is supported, and this database does not say that it is one: %w", err)
+	}
+	if engine.OlderThan(version, oldest) {
+		return fmt.Errorf("SQLite is %s: use a driver with %s or newer", version, fixed)
+	}
+	return nil
+}
+
+// A batch of claims dirties a page of the index for nearly every one of them,
+// and the next batch mostly the same pages: the longer the log, the fewer of
+// them are written twice. A value that the user set, such as 0 for a replicator, stays.
+const (
+	checkpointDefault = 1000 // SQLite's own
+	checkpointPages   = 4000
+)
+
+// setup prepares the writer's connection.
+func setup(ctx context.Context, conn *sql.Conn) error {
+	if _, err := conn.ExecContext(ctx, "PRAGMA busy_timeout = 5000"); err != nil {
+		return err
+	}
+	var mode string
+	if err := conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+		return err
+	}
+	if mode != "wal" {
+		if err := conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
+			return err
+		}
+	}
+	var pages int
+	if err := conn.QueryRowContext(ctx, "PRAGMA wal_autocheckpoint").Scan(&pages); err != nil {
+		return err
+	}
+	if pages == checkpointDefault {
+		if err := conn.QueryRowContext(ctx, fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages)).Scan(&pages); err != nil {
+			return err
+		}
+	}
+	var synchronous int
+	if err := conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous); err != nil {
+		return err
+	}
+	if synchronous < full {
+		_, err := conn.ExecContext(ctx, "PRAGMA synchronous = FULL")
+		return err
+	}
+	return nil
+}
+
+// full is the least value of PRAGMA synchronous at which a commit is flushed.
+const full = 2

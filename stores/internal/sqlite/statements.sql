@@ -1,0 +1,158 @@
+-- Every statement of the SQLite store, in named blocks.
+-- An instant is bound as microseconds; NULL bound for one means the clock now.
+
+-- name: sqlite version
+SELECT sqlite_version();
+
+-- name: tables
+SELECT count(*) FROM sqlite_schema WHERE name = 'onlyonce_schema';
+
+-- name: version
+SELECT coalesce(max(version), 0) FROM onlyonce_schema;
+
+-- name: begin
+BEGIN IMMEDIATE;
+
+-- name: probe
+BEGIN;
+
+-- name: lock
+UPDATE onlyonce_fence SET floor = floor WHERE 0;
+
+-- name: commit
+COMMIT;
+
+-- name: rollback
+ROLLBACK;
+
+-- name: savepoint
+-- Every store has a name of its own for its savepoints, which no function uses by chance.
+SAVEPOINT {savepoint};
+
+-- name: undo
+ROLLBACK TO {savepoint};
+
+-- name: keep
+RELEASE {savepoint};
+
+-- name: settings
+SELECT sqlite_version(), (SELECT journal_mode FROM pragma_journal_mode), (SELECT synchronous FROM pragma_synchronous),
+       (SELECT locking_mode FROM pragma_locking_mode), (SELECT file FROM pragma_database_list WHERE name = 'main');
+
+-- name: quick check
+PRAGMA quick_check(1);
+
+-- name: clock
+-- A created_at a hundred years ahead is damage. The bound moves with the clock: the row just below a fixed one
+-- would leave later records the same created_at each time.
+SELECT now, coalesce((SELECT max(created_at) FROM onlyonce_records WHERE created_at < now + 3155760000000000), 0), floor FROM onlyonce_clock;
+
+-- name: known
+SELECT 1 FROM onlyonce_records WHERE id = ?;
+
+-- name: lookup
+SELECT created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, {expires},
+       status_code, final, result_ref, error, response_header, steps, response_body,
+       (SELECT now FROM onlyonce_clock)
+FROM onlyonce_records
+WHERE id = ?;
+
+-- name: list
+SELECT created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, {expires},
+       status_code, final, result_ref, error, response_header, steps, response_body,
+       (SELECT now FROM onlyonce_clock)
+FROM onlyonce_records
+WHERE created_at <= ?
+  AND coalesce({expires} > (SELECT now FROM onlyonce_clock), 1)
+  {filter}
+ORDER BY created_at DESC
+LIMIT ?;
+
+-- name: claim
+INSERT INTO onlyonce_records (id, tenant, operation, idem_key, fingerprint, state, owner, attempt, created_at, fence, lapsed_keep, lease_until)
+SELECT ?, ?, ?, ?, ?, 'processing', ?, 1, max(now, last + 1), max(now, last + 1, floor + 1), ?, now + ?
+FROM (SELECT now, coalesce((SELECT max(created_at) FROM onlyonce_records WHERE created_at < now + 3155760000000000), 0) AS last, floor FROM onlyonce_clock)
+WHERE true
+ON CONFLICT (id) DO NOTHING
+RETURNING created_at, fence;
+
+-- name: insert
+INSERT INTO onlyonce_records (id, tenant, operation, idem_key, fingerprint, state, owner, attempt, lapsed_keep, created_at, fence, lease_until)
+VALUES (?, ?, ?, ?, ?, 'processing', ?, 1, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: take
+UPDATE onlyonce_records
+SET state = 'processing', owner = ?, attempt = ?, fence = ?, lease_until = ?, lapsed_keep = ?, fingerprint = ?, steps = ?,
+    settled_at = NULL, expires_at = NULL, status_code = 0, final = 0, result_ref = NULL, response_header = NULL, response_body = NULL
+WHERE id = ?;
+
+-- name: renew
+UPDATE onlyonce_records
+SET lease_until = coalesce(?, (SELECT now FROM onlyonce_clock)) + ?
+WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired};
+
+-- name: step
+UPDATE onlyonce_records SET steps = ? WHERE id = ?;
+
+-- name: settle completed
+-- The fence of a first attempt is its record's created_at, which is found faster than the id.
+UPDATE onlyonce_records
+SET state = 'completed', status_code = ?, result_ref = ?, response_header = ?, response_body = ?, settled_at = ?, expires_at = ?
+WHERE created_at = ? AND id = ? AND owner = ? AND state = 'processing' AND {unexpired} AND fence = created_at;
+
+-- name: settle
+UPDATE onlyonce_records
+SET state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?,
+    settled_at = coalesce(?, (SELECT now FROM onlyonce_clock)), expires_at = coalesce(?, ? + (SELECT now FROM onlyonce_clock))
+WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired};
+
+-- name: token
+UPDATE onlyonce_records SET commit_token = ? WHERE id = ?;
+
+-- name: trace
+-- What the end of a transaction left in a record.
+SELECT coalesce(fence, 0), coalesce(settled_at, 0), commit_token, floor
+FROM onlyonce_fence LEFT JOIN onlyonce_records ON id = ?;
+
+-- name: resolve
+UPDATE onlyonce_records
+SET state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?,
+    settled_at = ?, expires_at = coalesce(?, ?), owner = ?, fence = ?
+WHERE id = ?;
+
+-- name: record
+INSERT INTO onlyonce_records (state, status_code, final, result_ref, error, response_header, response_body, settled_at, expires_at,
+                              id, tenant, operation, idem_key, fingerprint, owner, attempt, fence, steps, lease_until, created_at, commit_token)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, ?),
+        ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, ?, ?)
+ON CONFLICT DO NOTHING;
+
+-- name: release
+DELETE FROM onlyonce_records WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired};
+
+-- name: delete
+DELETE FROM onlyonce_records WHERE id = ? AND fence = ?;
+
+-- name: floor
+UPDATE onlyonce_fence SET floor = max(floor, ?);
+
+-- name: lapsed
+SELECT id, fence FROM onlyonce_records
+WHERE state NOT IN ('completed', 'failed', 'released') AND state = 'processing' AND CASE WHEN lapsed_keep > 0 THEN lease_until <= ? - lapsed_keep END AND {purgeable}
+LIMIT ?;
+
+-- name: unresolved
+-- How many records have an outcome that nobody knows, and for how long that has been so of the oldest.
+-- A state that no store writes is one of them.
+SELECT count(*), coalesce(max((SELECT now FROM onlyonce_clock) - max(iif(state = 'processing', lease_until, settled_at), 0)), 0)
+FROM onlyonce_records
+WHERE state NOT IN ('completed', 'failed', 'released') AND (state <> 'processing' OR lease_until <= (SELECT now FROM onlyonce_clock))
+  AND coalesce({expires} > (SELECT now FROM onlyonce_clock), 1);
+
+-- name: highest due
+SELECT max(fence) FROM (SELECT fence FROM onlyonce_records WHERE expires_at <= ? AND {purgeable} ORDER BY expires_at, created_at LIMIT ?);
+
+-- name: purge
+DELETE FROM onlyonce_records
+WHERE created_at IN (SELECT created_at FROM onlyonce_records WHERE expires_at <= ? AND {purgeable} ORDER BY expires_at, created_at LIMIT ?);

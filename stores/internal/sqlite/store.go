@@ -1,0 +1,223 @@
+// Package sqlite is the engine for SQLite.
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/group"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
+)
+
+// A Store is a store in a SQLite file. It takes one connection of the pool for
+// itself until it is closed.
+type Store struct {
+	db     *sql.DB
+	file   file
+	text   map[string]string
+	writer *writer
+	queue  group.Queue[job]
+	known  *sql.Stmt // the statement "lookup"
+	hints  record.Hints
+	inside transact.RunningTx
+	shared atomic.Int64 // how often WithTx was used
+}
+
+// maxBatch bounds how much is lost, and how long others wait, when a batch
+// fails.
+const maxBatch = 512
+
+func (s *Store) Close() error {
+	s.queue.Close()
+	return errors.Join(s.known.Close(), s.writer.close())
+}
+
+func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	o := newClaimOp(c)
+	if r := s.seen(ctx, &o.key); r != nil && !c.Takes(r.Record) {
+		return r.Record, nil
+	}
+	if err := s.do(ctx, o); err != nil {
+		return onlyonce.Record{}, err
+	}
+	s.hints.Add(&o.key.Hash)
+	return o.record, nil
+}
+
+func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	return s.do(ctx, &renewOp{key: record.KeyOf(h.ID), hold: h, lease: lease, steps: steps})
+}
+
+func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	return s.do(ctx, newSettleOp(h, st))
+}
+
+func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	k := record.KeyOf(id)
+	if err := s.file.check(); err != nil {
+		return onlyonce.Record{}, err
+	}
+	r, err := s.read(ctx, &k)
+	if err == nil && r == nil {
+		err = onlyonce.ErrNotFound
+	}
+	if err != nil {
+		return onlyonce.Record{}, err
+	}
+	return r.Record, nil
+}
+
+func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
+	return s.do(ctx, &resolveOp{*newSettleOp(onlyonce.Hold{ID: id, Fence: fence}, st)})
+}
+
+// purgeBatch keeps the others' wait for a batch that purges short.
+const purgeBatch = 100
+
+func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
+	purged := 0
+	for purged < limit {
+		o := &purgeOp{limit: min(limit-purged, purgeBatch)}
+		if err := s.do(ctx, o); err != nil {
+			return purged, err
+		}
+		purged += o.purged
+		if o.purged < o.limit {
+			break
+		}
+	}
+	return purged, nil
+}
+
+// Unresolved counts the records whose outcome nobody knows.
+func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
+	err = sqlSession{ctx: ctx, on: s.db, text: s.text}.Query("unresolved", nil, func(v []driver.Value) error {
+		n, oldest, err = record.ReadUnresolved(v)
+		return err
+	})
+	return n, oldest, err
+}
+
+// Page reads the records of f but for its state, which only a record that has
+// been decoded has. No two have the same created_at.
+func (s *Store) Page(ctx context.Context, f onlyonce.Filter, before record.Position) ([]record.Stored, error) {
+	text, values := record.List(s.text["list"], f, record.Anonymous, 0)
+	last := before.CreatedAt
+	if before != record.Top {
+		if last == math.MinInt64 {
+			return nil, nil
+		}
+		last--
+	}
+	args := []any{last}
+	for _, v := range values {
+		args = append(args, v)
+	}
+	rows, err := s.db.QueryContext(ctx, text, append(args, int64(record.PageSize))...)
+	if err != nil {
+		return nil, err
+	}
+	var page []record.Stored
+	err = engine.Scan(rows, func(v []driver.Value) error {
+		page = append(page, record.Decode(v))
+		return nil
+	})
+	return page, err
+}
+
+// seen returns a record that this process saw before, read without the write
+// lock; nil says nothing.
+func (s *Store) seen(ctx context.Context, k *record.Key) *record.Stored {
+	if !s.hints.Has(&k.Hash) {
+		return nil
+	}
+	r, err := s.read(ctx, k)
+	if err != nil {
+		return nil
+	}
+	return r
+}
+
+// read returns the record of k, or nil if there is none, from the pool.
+func (s *Store) read(ctx context.Context, k *record.Key) (found *record.Stored, err error) {
+	rows, err := s.known.QueryContext(ctx, k.Hash[:])
+	if err != nil {
+		return nil, err
+	}
+	err = engine.Scan(rows, func(v []driver.Value) error {
+		r := record.Decode(v)
+		found = &r
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case found == nil:
+		return nil, nil
+	}
+	if err := found.Check(k.ID); err != nil {
+		return nil, err
+	}
+	if found.Expired {
+		return nil, nil
+	}
+	return found, nil
+}
+
+// A joined store is the store in a transaction that the caller opened.
+type joined struct {
+	store *Store
+	tx    *sql.Tx
+}
+
+func (s *Store) Joined(tx *sql.Tx) onlyonce.Store { return joined{s, tx} }
+
+func (t joined) do(ctx context.Context, o op) error {
+	t.store.shared.Add(1)
+	on := sqlSession{ctx: ctx, on: t.tx, text: t.store.text}
+	if done, err := o.alone(on); done || err != nil {
+		return err
+	}
+	if _, err := on.Exec("lock", nil); err != nil {
+		return err
+	}
+	now, err := readClock(on)
+	if err != nil {
+		return err
+	}
+	return o.apply(on, now)
+}
+
+func (t joined) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	o := newClaimOp(c)
+	err := t.do(ctx, o)
+	return o.record, err
+}
+
+func (t joined) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	return t.do(ctx, &renewOp{key: record.KeyOf(h.ID), hold: h, lease: lease, steps: steps})
+}
+
+func (t joined) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	return t.do(ctx, newSettleOp(h, st))
+}
+
+func (t joined) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	k := record.KeyOf(id)
+	r, err := find(sqlSession{ctx: ctx, on: t.tx, text: t.store.text}, &k)
+	if err == nil && (r == nil || r.Expired) {
+		err = onlyonce.ErrNotFound
+	}
+	if err != nil {
+		return onlyonce.Record{}, err
+	}
+	return r.Record, nil
+}

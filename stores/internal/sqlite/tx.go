@@ -1,0 +1,207 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/group"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// A funcRun runs a caller's function in a transaction that it shares with others.
+type funcRun struct {
+	ctx   context.Context
+	fn    engine.TxFunc
+	key   record.Key
+	claim *onlyonce.Claim // by RunTx
+	hold  *onlyonce.Hold  // by SettleTx
+
+	batch  *txBatch
+	before *record.Stored  // the record that was there
+	token  []byte          // of the transaction that settled it
+	record onlyonce.Record // as it was claimed, then as it was settled
+
+	idle       bool  // fn does not run: the record is the answer, or …
+	refused    error // … this
+	settlement onlyonce.Settlement
+	err        error // what fn returned
+	panicked   bool
+	ended      bool // fn returned an error in a transaction that was lost: only its settlement is to be recorded
+	losses     int  // how many transactions were lost
+}
+
+// RunTx runs fn in a transaction that it shares with the other functions that
+// wait: each has a savepoint of its own.
+func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn engine.TxFunc) (onlyonce.Record, error) {
+	k := record.KeyOf(c.ID)
+	if err := s.checkContext(ctx); err != nil {
+		return onlyonce.Record{}, fmt.Errorf("%s: %w", engine.RunningTx, err)
+	}
+	if r := s.seen(ctx, &k); r != nil && !c.Takes(r.Record) {
+		return r.Record, nil
+	}
+	if r, first := s.inside.Enter(&k, &c); !first {
+		return r, nil
+	}
+	defer s.inside.Exit(&k)
+	r := &funcRun{ctx: s.enterContext(ctx), fn: fn, key: k, claim: &c}
+	err := s.queue.Do(ctx, group.NewTicket(job{run: r}))
+	if err == nil {
+		s.hints.Add(&k.Hash)
+	}
+	return r.record, r.outcome(engine.RunningTx, err)
+}
+
+func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn engine.TxFunc) error {
+	if err := s.checkContext(ctx); err != nil {
+		return fmt.Errorf("%s: %w", engine.SettlingTx, err)
+	}
+	r := &funcRun{ctx: s.enterContext(ctx), fn: fn, key: record.KeyOf(h.ID), hold: &h}
+	return r.outcome(engine.SettlingTx, s.queue.Do(ctx, group.NewTicket(job{run: r})))
+}
+
+// outcome is what the caller gets: its function's error as it is, with the
+// store's own if there is one.
+func (r *funcRun) outcome(doing string, err error) error {
+	if err != nil {
+		err = fmt.Errorf("%s: %w", doing, err)
+	}
+	if r.err != nil && err != nil {
+		return errors.Join(r.err, err)
+	}
+	if r.err != nil {
+		return r.err
+	}
+	return err
+}
+
+// look reads the run's record and says whether its function runs.
+func (r *funcRun) look(s engine.Session, now *clock) (runs bool, err error) {
+	finds := findIfKnown
+	if r.hold != nil {
+		finds = find
+	}
+	r.refused = nil
+	r.before, err = finds(s, &r.key)
+	switch {
+	case errors.Is(err, record.ErrCollision), errors.Is(err, record.ErrFence):
+		r.refused = err
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	if r.token = nil; r.before != nil {
+		seen, err := readTrace(s, &r.key)
+		if err != nil {
+			return false, err
+		}
+		r.token = seen.Token
+	}
+	if r.hold != nil {
+		return r.lookHold(), nil
+	}
+	return r.lookClaim(now), nil
+}
+
+func (r *funcRun) lookClaim(now *clock) (runs bool) {
+	switch b := r.before; {
+	case b == nil:
+		at := now.create()
+		r.record = record.Next(r.claim, nil, at, now.newFence(at))
+	case b.Expired:
+		at := now.create()
+		r.record = record.Next(r.claim, b, at, max(now.newFence(at), b.Fence+1))
+	case r.claim.Takes(b.Record):
+		r.record = record.Next(r.claim, b, 0, now.fence(b.Fence))
+	default:
+		r.record = b.Record
+		return false
+	}
+	return true
+}
+
+func (r *funcRun) lookHold() (runs bool) {
+	b := r.before
+	if b == nil || b.Expired || b.State != onlyonce.StateProcessing || b.Owner != r.hold.Owner || b.Fence != r.hold.Fence {
+		r.refused = onlyonce.ErrLost
+		return false
+	}
+	r.record = b.Record
+	return true
+}
+
+// leaves says that the function left nothing, not even a settlement.
+func (r *funcRun) leaves() bool {
+	return r.panicked || r.err != nil && r.settlement.State == ""
+}
+
+var errChanged = errors.New("the function changed the record of its own command")
+
+// write records how the run ended.
+func (r *funcRun) write(s engine.Session, now *clock) error {
+	o := newSettleOp(onlyonce.Hold{ID: r.key.ID, Owner: r.record.Owner, Fence: r.record.Fence}, r.settlement)
+	switch {
+	case r.hold == nil:
+		return r.writeClaim(o, s, now)
+	case r.leaves():
+		return nil
+	}
+	if err := o.apply(s, now); err != nil || r.settlement.State == "" {
+		return err
+	}
+	_, err := s.Exec("token", engine.Args(r.batch.token, r.key.Hash[:]))
+	return err
+}
+
+// writeClaim puts the settled record in the place of what was there. A fence
+// that was handed out is not handed out again, whatever became of the run.
+func (r *funcRun) writeClaim(o *settleOp, s engine.Session, now *clock) error {
+	if r.leaves() {
+		return keepFence(s, now, r.record.Fence)
+	}
+	if r.before != nil {
+		if err := remove(s, now, &r.key, r.before.Fence); err != nil {
+			return err
+		}
+	}
+	if r.settlement.State == "" {
+		return keepFence(s, now, r.record.Fence)
+	}
+	done, err := r.insert(o, s, now)
+	if done || err != nil {
+		return err
+	}
+	if there, err := known(s, &r.key); err != nil || there {
+		return cmp.Or(err, errChanged)
+	}
+	// The function made records of other commands, one of which has the created_at.
+	if err := now.refresh(s); err != nil {
+		return err
+	}
+	r.record.CreatedAt = time.UnixMicro(now.create()).UTC()
+	_, err = r.insert(o, s, now)
+	return err
+}
+
+func (r *funcRun) insert(o *settleOp, s engine.Session, now *clock) (done bool, err error) {
+	rec := &r.record
+	steps, err := record.EncodeSteps(rec.Steps)
+	if err != nil {
+		return false, err
+	}
+	n, err := s.Exec("record", engine.Args(append(o.values(now), r.key.Hash[:], r.key.ID.Tenant, r.key.ID.Operation, r.key.ID.Key, record.NullBytes(rec.Fingerprint),
+		[]byte(rec.Owner), int64(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro(), r.batch.token)...))
+	return n > 0, err
+}
+
+// settled makes the run's record what write made of it.
+func (r *funcRun) settled(now *clock) {
+	if !r.idle && r.settlement.State != "" {
+		r.record = r.record.Settled(r.settlement, time.UnixMicro(now.now).UTC())
+	}
+}

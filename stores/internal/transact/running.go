@@ -1,0 +1,47 @@
+package transact
+
+import (
+	"sync"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// RunningTx tracks the commands that are in RunTx in this process.
+type RunningTx struct {
+	mu       sync.Mutex
+	commands map[[32]byte]onlyonce.Record
+}
+
+// retryInside is when asking again about a command in RunTx is worth it.
+const retryInside = time.Second
+
+// Enter notes the claim's command, or returns the record of the one that is
+// there.
+func (in *RunningTx) Enter(k *record.Key, c *onlyonce.Claim) (onlyonce.Record, bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if r, there := in.commands[k.Hash]; there {
+		return r, false
+	}
+	if in.commands == nil {
+		in.commands = make(map[[32]byte]onlyonce.Record)
+	}
+	in.commands[k.Hash] = RunningRecord(c)
+	return onlyonce.Record{}, true
+}
+
+// RunningRecord is the record of a command in RunTx, which has no row.
+func RunningRecord(c *onlyonce.Claim) onlyonce.Record {
+	return onlyonce.Record{
+		ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Attempt: 1, CreatedAt: time.Now().UTC(), LeaseLeft: retryInside,
+	}
+}
+
+// Exit ends what Enter began.
+func (in *RunningTx) Exit(k *record.Key) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	delete(in.commands, k.Hash)
+}
