@@ -13,11 +13,12 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-// A produced message is kept so that a repeat can produce it again.
+// A produced message is kept so that a repeat can produce it again. A UUID or metadata
+// that are not UTF-8, such as a binary header of Kafka's, are kept in base64.
 type produced struct {
-	UUID     string            `json:"uuid"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	Payload  []byte            `json:"payload,omitempty"`
+	UUID     text      `json:"uuid"`
+	Metadata [][2]text `json:"metadata,omitempty"` // names and values
+	Payload  []byte    `json:"payload,omitempty"`
 }
 
 // Middleware makes a handler run once for every message, as inbox.Handle does.
@@ -25,8 +26,9 @@ type produced struct {
 // because the first ones may not have been published. A message that went to
 // the inbox's Poison is acknowledged and produces nothing.
 //
-// If another consumer still works on the message, the delivery is rejected
-// after at most one second, so that the message is delivered again. The context
+// If another consumer still works on the message, or the store can't be reached,
+// the delivery is rejected after at most one second, so that the message is
+// delivered again. The context
 // of the handler's message outlives the subscriber's context and ends when the
 // lease is lost.
 func Middleware(in *inbox.Inbox) message.HandlerMiddleware {
@@ -74,7 +76,11 @@ func with(ctx context.Context, msg *message.Message) *message.Message {
 func keep(messages []*message.Message, err error) ([]produced, error) {
 	list := make([]produced, 0, len(messages))
 	for _, m := range messages {
-		list = append(list, produced{m.UUID, m.Metadata, m.Payload})
+		p := produced{UUID: text(m.UUID), Payload: m.Payload}
+		for name, value := range m.Metadata {
+			p.Metadata = append(p.Metadata, [2]text{text(name), text(value)})
+		}
+		list = append(list, p)
 	}
 	return list, err
 }
@@ -85,24 +91,32 @@ const longestHold = time.Second
 
 func answer(msg *message.Message, r inbox.Result[[]produced], err error) ([]*message.Message, error) {
 	var busy *onlyonce.InFlightError
-	if errors.As(err, &busy) {
-		hold := time.NewTimer(min(busy.RetryAfter, longestHold))
-		defer hold.Stop()
-		select {
-		case <-hold.C:
-		case <-msg.Context().Done():
-		}
+	switch {
+	case errors.As(err, &busy):
+		hold(msg, min(busy.RetryAfter, longestHold))
+	case errors.Is(err, onlyonce.ErrUnavailable):
+		hold(msg, longestHold)
 	}
 	if err != nil || r.Poisoned != nil {
 		return nil, err
 	}
 	var messages []*message.Message
 	for _, p := range r.Value {
-		m := message.NewMessage(p.UUID, p.Payload)
-		for name, value := range p.Metadata {
-			m.Metadata.Set(name, value)
+		m := message.NewMessage(string(p.UUID), p.Payload)
+		for _, pair := range p.Metadata {
+			m.Metadata.Set(string(pair[0]), string(pair[1]))
 		}
 		messages = append(messages, m)
 	}
 	return messages, nil
+}
+
+// hold waits, unless the subscriber ends first.
+func hold(msg *message.Message, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-msg.Context().Done():
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
@@ -173,6 +175,50 @@ func TestAMessageDeliveredAgainProducesTheSameMessagesAgain(t *testing.T) {
 	if runs != 1 {
 		t.Errorf("%d runs", runs)
 	}
+}
+
+func TestAMessageThatIsNotTextIsProducedAgainAsItWas(t *testing.T) {
+	uuid, metadata := "\xff\xfe", message.Metadata{"plain": "a", "\xff": "\x00\xff", "\xfe": "", "escaped": "\x00base64:AA=="}
+	h := watermillonce.Middleware(newInbox(new([]string)))(func(*message.Message) ([]*message.Message, error) {
+		out := message.NewMessage(uuid, nil)
+		out.Metadata = metadata
+		return []*message.Message{out, message.NewMessage("none", nil)}, nil
+	})
+	for i := range 2 {
+		got, err := h(message.NewMessage("1", nil))
+		if err != nil || len(got) != 2 || got[0].UUID != uuid || !maps.Equal(got[0].Metadata, metadata) || len(got[1].Metadata) > 0 {
+			t.Errorf("delivery %d produced %+v, error %v", i, got, err)
+		}
+	}
+}
+
+// away is a store that can't be reached.
+type away struct{ onlyonce.Store }
+
+func (away) Claim(context.Context, onlyonce.Claim) (onlyonce.Record, error) {
+	return onlyonce.Record{}, onlyonce.ErrUnavailable
+}
+
+func TestWhileTheStoreIsAwayAMessageIsHeldAndRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := watermillonce.Middleware(inbox.New(away{memstore.New(memstore.Config{})}, inbox.Config{Consumer: "test", Redelivery: time.Minute}))
+		handler := h(func(*message.Message) ([]*message.Message, error) {
+			t.Error("it was handled")
+			return nil, nil
+		})
+		began := time.Now()
+		if _, err := handler(message.NewMessage("1", nil)); !errors.Is(err, onlyonce.ErrUnavailable) || time.Since(began) < time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		began = time.Now()
+		msg := message.NewMessage("1", nil)
+		msg.SetContext(ctx)
+		if _, err := handler(msg); err == nil || time.Since(began) >= time.Second {
+			t.Errorf("when the subscriber ends: %v after %v", err, time.Since(began))
+		}
+	})
 }
 
 func TestAMessageIsKnownByItsIDInTheOutboxAndItsTenant(t *testing.T) {
