@@ -1,9 +1,9 @@
 package httponce
 
 import (
-	"crypto/sha256"
 	"sync"
 
+	"github.com/onlyonce-go/onlyonce/httponce/internal/fingerprint"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 )
 
@@ -12,10 +12,9 @@ import (
 type callBuffers struct {
 	text  []byte // what the fingerprint is of, and then the body
 	body  []byte // the end of text
-	query []parameter
+	print fingerprint.Scratch
 	base  headerCopy // what was set before the handler ran
 	sent  headerCopy // what the handler's answer began with
-	sum   [sha256.Size]byte
 	call  call
 
 	uses resources.Request
@@ -30,7 +29,7 @@ func takeBuffers() *callBuffers { return buffersPool.Get().(*callBuffers) }
 
 func (s *callBuffers) giveBack() {
 	s.drop()
-	clear(s.query)
+	s.print.Clear()
 	s.base.clear()
 	s.sent.clear()
 	s.call = call{}

@@ -5,10 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
 )
 
 // A Config controls which requests are protected, and how. Only Tenant is
@@ -201,8 +201,8 @@ func (c Config) withKeyDefaults(constructor string) Config {
 	switch {
 	case f.Syntax < StringOrToken || f.Syntax > TokenOnly:
 		nonsense(constructor, "KeyFormat.Syntax is %d: write StringOrToken, StringOnly or TokenOnly", f.Syntax)
-	case f.Syntax == TokenOnly && strings.ContainsAny(f.Chars, afterToken):
-		nonsense(constructor, "KeyFormat.Chars has a character that a bare key can't have (one of %q): leave it out, or write another Syntax than TokenOnly", afterToken)
+	case f.Syntax == TokenOnly && !keysyntax.IsToken(f.Chars):
+		nonsense(constructor, "KeyFormat.Chars has a character that a bare key can't have (a quote, comma, semicolon, blank or tab): leave it out, or write another Syntax than TokenOnly")
 	}
 	f.MaxLength = cmp.Or(f.MaxLength, DefaultMaxKeyLength)
 	f.Chars = cmp.Or(f.Chars, defaultKeyChars)

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
 )
 
 // keyInBody finds the key in the body, if there is one, and puts it where the
@@ -29,7 +31,7 @@ func (l *middleware) keyInBody(c *call) *Problem {
 	case given != "":
 		wrong = "The key in the header is not that in the body."
 	default:
-		wrong = l.keys.judge(key)
+		wrong = l.keys.Judge(key)
 	}
 	if wrong != "" {
 		p := invalidKey(wrong)
@@ -39,7 +41,7 @@ func (l *middleware) keyInBody(c *call) *Problem {
 	c.request.ID.Key = key
 	r := *c.r
 	r.Header = r.Header.Clone()
-	r.Header[l.cfg.Header] = []string{quote(key)}
+	r.Header[l.cfg.Header] = []string{keysyntax.Quote(key)}
 	c.r = &r
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
 )
 
 // ReadKey returns the request's idempotency key, for a handler that calls
@@ -20,31 +21,29 @@ import (
 //		httponce.ProblemOf(err).ServeHTTP(w, r)
 //		return
 //	}
-func ReadKey(r *http.Request) (string, error) { return defaultKeys.readFrom(r, DefaultHeader) }
+func ReadKey(r *http.Request) (string, error) { return readKey(&defaultKeys, r, DefaultHeader) }
 
 // ReadKey is like the function ReadKey, with the header and the key format of
 // the Config.
 func (c Config) ReadKey(r *http.Request) (string, error) {
 	c = c.withKeyDefaults("ReadKey")
-	keys := newKeyReader(c.KeyFormat)
-	return keys.readFrom(r, c.Header)
+	keys := c.KeyFormat.reader()
+	return readKey(&keys, r, c.Header)
 }
 
-func (f *keyReader) readFrom(r *http.Request, header string) (string, error) {
+func readKey(keys *keysyntax.Reader, r *http.Request, header string) (string, error) {
 	values, given := r.Header[header]
 	if !given {
 		return "", keyMissing
 	}
-	key, wrong := f.read(values)
+	key, wrong := keys.Read(values)
 	if wrong == "" {
 		return key, nil
 	}
-	invalid := keyInvalid
-	invalid.Detail = wrong
-	return "", invalid
+	return "", invalidKey(wrong)
 }
 
-var defaultKeys = newKeyReader(Config{}.withKeyDefaults("").KeyFormat)
+var defaultKeys = Config{}.withKeyDefaults("").KeyFormat.reader()
 
 // PreferredWait returns the wait that the request's "Prefer: wait=N" (RFC 7240)
 // asks for, but at most longest. The result is meant for onlyonce.Request.Wait:

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 )
 
@@ -17,7 +18,7 @@ import (
 type middleware struct {
 	guard  *onlyonce.Guard
 	cfg    Config
-	keys   keyReader
+	keys   keysyntax.Reader
 	quota  *resources.Quota
 	runner runner
 	dates  dates
@@ -36,7 +37,7 @@ func newMiddleware(g *onlyonce.Guard, cfg Config, r runner) *middleware {
 	if u == nil {
 		u = usageOf(g)
 	}
-	return &middleware{guard: g, cfg: cfg, keys: newKeyReader(cfg.KeyFormat), quota: resources.NewQuota(&u.counters, cfg.limits()), runner: r}
+	return &middleware{guard: g, cfg: cfg, keys: cfg.KeyFormat.reader(), quota: resources.NewQuota(&u.counters, cfg.limits()), runner: r}
 }
 
 // A call is a request that is protected.
@@ -77,18 +78,12 @@ func (l *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	key := ""
 	if given {
 		var wrong string
-		if key, wrong = l.keys.read(values); wrong != "" {
+		if key, wrong = l.keys.Read(values); wrong != "" {
 			l.refuseUnread(w, r, "", invalidKey(wrong))
 			return
 		}
 	}
 	l.protect(w, r, key, inBody)
-}
-
-func invalidKey(wrong string) Problem {
-	p := keyInvalid
-	p.Detail = wrong
-	return p
 }
 
 // protect serves a request with a valid key, or with one that its body may have.
@@ -139,7 +134,7 @@ func (l *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 			l.refuseKeyed(w, r, c.request.ID.Key, fingerprintMissing)
 			return
 		}
-		c.request.Fingerprint = l.cfg.keyed(l.cfg.withHeaders(fingerprint, c.r))
+		c.request.Fingerprint = l.cfg.storedFingerprint(fingerprint, c.r)
 	}
 	l.runner.serveKeyed(l, c)
 }

@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -154,7 +155,7 @@ func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 // retryAfter returns how long an answer asks to wait, or 0 if it doesn't.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
-	if n := span(text, isDigit); n > 0 && n == len(text) {
+	if text != "" && strings.Trim(text, "0123456789") == "" {
 		seconds, err := strconv.ParseInt(text, 10, 64)
 		if err != nil || seconds > math.MaxInt64/int64(time.Second) {
 			return math.MaxInt64

@@ -1,4 +1,4 @@
-package httponce
+package keysyntax
 
 import (
 	"regexp"
@@ -6,6 +6,8 @@ import (
 	"testing"
 	"unicode/utf8"
 )
+
+const usualChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
 
 var keyCases = []struct {
 	in  string
@@ -92,43 +94,43 @@ var keyCases = []struct {
 }
 
 func TestAKeyIsATokenOrAStringWithParameters(t *testing.T) {
-	f := newKeyReader(KeyFormat{MaxLength: DefaultMaxKeyLength, Chars: defaultKeyChars})
-	strict := newKeyReader(KeyFormat{MaxLength: DefaultMaxKeyLength, Chars: defaultKeyChars, Syntax: StringOnly})
+	f := NewReader(Format{Strings: true, Tokens: true, Longest: 255, Chars: usualChars})
+	strict := NewReader(Format{Strings: true, Longest: 255, Chars: usualChars})
 	for _, c := range keyCases {
-		key, wrong := f.read([]string{c.in})
+		key, wrong := f.Read([]string{c.in})
 		if c.key == "" != (wrong != "") || c.key != "" && key != c.key {
 			t.Errorf("%q is read as %q, %q, want %q", c.in, key, wrong, c.key)
 		}
 		isString := strings.HasPrefix(strings.TrimSpace(c.in), `"`)
-		if _, wrong := strict.read([]string{c.in}); (wrong == "") != (c.key != "" && isString) {
+		if _, wrong := strict.Read([]string{c.in}); (wrong == "") != (c.key != "" && isString) {
 			t.Errorf("%q, where only a string is taken: %q", c.in, wrong)
 		}
 	}
 	for _, values := range [][]string{nil, {"k", "k"}, {"a", "b"}, {"", "k"}} {
-		if _, wrong := f.read(values); wrong == "" {
+		if _, wrong := f.Read(values); wrong == "" {
 			t.Errorf("%q is taken", values)
 		}
 	}
 }
 
 func TestAKeyMayHaveOtherCharactersWhereTheyAreAllowed(t *testing.T) {
-	f := newKeyReader(KeyFormat{MaxLength: 10, Chars: `ab/ ";\,`})
+	f := NewReader(Format{Strings: true, Tokens: true, Longest: 10, Chars: `ab/ ";\,`})
 	for in, want := range map[string]string{"a/b": "a/b", `"a b"`: "a b", `"a\"b"`: `a"b`, `"\\a\\"`: `\a\`, `"a,b;a"`: "a,b;a", "a,b": "", "a b": "", "c": "", "-": ""} {
-		if key, wrong := f.read([]string{in}); key != want && wrong == "" || want != "" && wrong != "" {
+		if key, wrong := f.Read([]string{in}); key != want && wrong == "" || want != "" && wrong != "" {
 			t.Errorf("%q is read as %q, %q", in, key, wrong)
 		}
 	}
 }
 
 func TestWhereOnlyTokensAreTakenTheHeaderIsTheKey(t *testing.T) {
-	f := newKeyReader(KeyFormat{Syntax: TokenOnly, MaxLength: 3, Chars: defaultKeyChars})
+	f := NewReader(Format{Tokens: true, Longest: 3, Chars: usualChars})
 	for in, taken := range map[string]bool{"k": true, "k-1": true, `"k"`: false, "k;x": false, " k": false, "": false, "k.1": false, "four": false} {
-		key, wrong := f.read([]string{in})
+		key, wrong := f.Read([]string{in})
 		if taken != (wrong == "") || taken && key != in {
 			t.Errorf("%q is read as %q, %q", in, key, wrong)
 		}
 	}
-	if _, wrong := f.read([]string{"k", "k"}); wrong == "" {
+	if _, wrong := f.Read([]string{"k", "k"}); wrong == "" {
 		t.Error("two headers are taken")
 	}
 }
@@ -148,9 +150,9 @@ func FuzzKey(f *testing.F) {
 	for _, c := range keyCases {
 		f.Add(c.in)
 	}
-	form := newKeyReader(KeyFormat{MaxLength: DefaultMaxKeyLength, Chars: defaultKeyChars})
+	form := NewReader(Format{Strings: true, Tokens: true, Longest: 255, Chars: usualChars})
 	f.Fuzz(func(t *testing.T, in string) {
-		key, wrong := form.read([]string{in})
+		key, wrong := form.Read([]string{in})
 		m := keyGrammar.FindStringSubmatch(in)
 		hasText := strings.Contains(in, `=%"`) && utf8.ValidString(in) // whose UTF-8 the grammar does not see
 		if wrong == "" && m == nil || wrong != "" && m != nil && !hasText {
@@ -163,7 +165,7 @@ func FuzzKey(f *testing.F) {
 			t.Fatalf("%q is read as %q, by the grammar %q", in, key, m[1]+m[2])
 		}
 		for _, same := range []string{key, `"` + key + `"`} {
-			if again, wrong := form.read([]string{same}); again != key || wrong != "" {
+			if again, wrong := form.Read([]string{same}); again != key || wrong != "" {
 				t.Fatalf("%q is read as %q, %q", same, again, wrong)
 			}
 		}
@@ -171,10 +173,10 @@ func FuzzKey(f *testing.F) {
 }
 
 func TestARefusedKeyNamesItsCharacterAndThoseThatAreAllowed(t *testing.T) {
-	usual := newKeyReader(KeyFormat{MaxLength: DefaultMaxKeyLength, Chars: defaultKeyChars})
-	other := newKeyReader(KeyFormat{MaxLength: 4, Chars: "abcxyz019:/ ,"})
+	usual := NewReader(Format{Strings: true, Tokens: true, Longest: 255, Chars: usualChars})
+	other := NewReader(Format{Strings: true, Tokens: true, Longest: 4, Chars: "abcxyz019:/ ,"})
 	for _, c := range []struct {
-		form *keyReader
+		form *Reader
 		in   string
 		want string
 	}{
@@ -189,7 +191,7 @@ func TestARefusedKeyNamesItsCharacterAndThoseThatAreAllowed(t *testing.T) {
 		{&other, "a,b", `A key with "," must be a quoted string`},
 		{&other, "abcabc", "The key has 6 characters; 4 are allowed."},
 	} {
-		if _, wrong := c.form.read([]string{c.in}); !strings.Contains(wrong, c.want) {
+		if _, wrong := c.form.Read([]string{c.in}); !strings.Contains(wrong, c.want) {
 			t.Errorf("%q is refused with %q, want %q in it", c.in, wrong, c.want)
 		}
 	}

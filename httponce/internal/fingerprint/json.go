@@ -1,4 +1,4 @@
-package httponce
+package fingerprint
 
 import (
 	"bytes"
@@ -11,8 +11,9 @@ import (
 	"unicode/utf8"
 )
 
-// pointerTokens are the names and indexes of which each JSON Pointer is made.
-func pointerTokens(pointers []string) [][]string {
+// PointerTokens returns the names and indexes of which each JSON Pointer
+// consists.
+func PointerTokens(pointers []string) [][]string {
 	all := make([][]string, len(pointers))
 	for i, p := range pointers {
 		all[i] = strings.Split(p, "/")[1:]
@@ -23,10 +24,11 @@ func pointerTokens(pointers []string) [][]string {
 	return all
 }
 
-// A caseScan looks in valid JSON for what canonical form would merge, and a server may
-// not. One which does not mind the case of names takes the last of several members,
-// whose order is lost. One which reads integers exactly and other numbers as doubles
-// takes long numbers for different ones, depending on how they are written.
+// A caseScan searches valid JSON for differences that canonical form removes, but
+// that a server may see. A server that ignores the case of names uses the last of
+// several members, and canonical form loses their order. A server that reads
+// integers exactly and other numbers as doubles takes long numbers for different
+// ones, depending on how they are written.
 type caseScan struct {
 	doc   []byte
 	names []uint64 // hashes of the names of the objects that are open, in folded case
@@ -34,17 +36,20 @@ type caseScan struct {
 	found bool
 }
 
-// hasTwoReadings reports whether an object of a valid document has two names that
-// differ in case only, or a number beyond 2^53 that has a point or an exponent. With fields, the objects are those that the fields select,
-// and a name in another case than the field's that would lead there counts too.
-func hasTwoReadings(doc []byte, fields [][]string) bool {
+// HasTwoReadings reports whether an object of a valid document has two names
+// that differ only in case, or whether there is a number beyond 2^53 that has a
+// point or an exponent. If there are fields, as PointerTokens returns them, only
+// what they select counts, and so does a name that leads to a field in another
+// case than the field's.
+func HasTwoReadings(doc []byte, fields [][]string) bool {
 	s := caseScan{doc: doc}
 	s.value(0, fields, len(fields) == 0)
 	return s.found
 }
 
-// value scans the value at i, to which the ways lead on from, and returns where it
-// ends. Of one that counts, all of it is scanned.
+// value scans the value at i and returns where it ends. ways are the remaining
+// tokens of the fields that lead on from there. A value that counts is scanned
+// completely.
 func (s *caseScan) value(i int, ways [][]string, counts bool) int {
 	for _, way := range ways {
 		counts = counts || len(way) == 0
@@ -66,8 +71,8 @@ func (s *caseScan) value(i int, ways [][]string, counts bool) int {
 	return i
 }
 
-// isRounded reports whether a literal is a number that a double may not hold, and that
-// is written so that it is read as one.
+// isRounded reports whether a literal is a number that a double may not represent
+// exactly and that is written so that it is read as a double.
 func isRounded(literal []byte) bool {
 	if b := literal[0]; b != '-' && (b < '0' || b > '9') || !bytes.ContainsAny(literal, ".eE") {
 		return false
@@ -86,7 +91,7 @@ func (s *caseScan) object(i int, ways [][]string, counts bool) int {
 		if len(ways) > 0 {
 			s.follow(ways, s.unquoted(i, end), true)
 		}
-		i = s.value(s.blank(end)+1, s.ways[firstWay:], counts) // behind the colon
+		i = s.value(s.blank(end)+1, s.ways[firstWay:], counts) // after the colon
 		s.ways = s.ways[:firstWay]
 	}
 	s.found = s.found || hasTwins(s.names[first:])
@@ -117,7 +122,7 @@ func (s *caseScan) array(i int, ways [][]string, counts bool) int {
 	return i + 1
 }
 
-// follow appends what is left of the ways behind a name or an index.
+// follow appends the ways that lead on from a name or an index.
 func (s *caseScan) follow(ways [][]string, name string, ofObject bool) {
 	for _, way := range ways {
 		switch {
@@ -130,7 +135,7 @@ func (s *caseScan) follow(ways [][]string, name string, ofObject bool) {
 	}
 }
 
-// next returns where the next member or element is, or the end of the last.
+// next returns where the next member or element begins, or where the last ends.
 func (s *caseScan) next(i int) int {
 	if i = s.blank(i); s.doc[i] == ',' {
 		return s.blank(i + 1)
@@ -155,7 +160,7 @@ func (s *caseScan) text(i int) int {
 	return i + 1
 }
 
-// unquoted returns what the string from i to end says.
+// unquoted returns the value of the string from i to end.
 func (s *caseScan) unquoted(i, end int) string {
 	quoted := s.doc[i:end]
 	if bytes.IndexByte(quoted, '\\') < 0 {
@@ -166,8 +171,8 @@ func (s *caseScan) unquoted(i, end int) string {
 	return name
 }
 
-// foldedHash returns the FNV-1a hash of the name from i to end, without regard to
-// case. A collision only makes a comparison stricter.
+// foldedHash returns the FNV-1a hash of the name from i to end, ignoring case. A
+// collision only makes a comparison stricter.
 func (s *caseScan) foldedHash(i, end int) uint64 {
 	const basis, prime = 14695981039346656037, 1099511628211
 	h := uint64(basis)

@@ -1,0 +1,78 @@
+package fingerprint
+
+import (
+	"cmp"
+	"encoding/binary"
+	"slices"
+	"strings"
+)
+
+// appendQuery appends the query's parameters in the order of their names. The
+// order stays among names that a server may treat as the same, and among all of
+// them if it can't be told how a server reads a name.
+func (s *Scratch) appendQuery(t []byte, query string) []byte {
+	if strings.IndexByte(query, '&') < 0 || strings.IndexByte(query, ';') >= 0 {
+		return appendPart(append(t, 0), query)
+	}
+	s.query = s.query[:0]
+	dots, brackets := false, false
+	for p := range strings.SplitSeq(query, "&") {
+		name, ok := parameterName(p)
+		if !ok {
+			return appendPart(append(t, 0), query)
+		}
+		dots = dots || strings.IndexByte(name, '.') >= 0
+		brackets = brackets || strings.HasPrefix(p[len(name):], "[")
+		s.query = append(s.query, parameter{name, p})
+	}
+	if dots && brackets { // a.b and a[b] may be the same
+		return appendPart(append(t, 0), query)
+	}
+	slices.SortStableFunc(s.query, func(a, b parameter) int { return compareNames(a.name, b.name) })
+	t = binary.AppendUvarint(append(t, 1), uint64(len(query)))
+	for _, p := range s.query {
+		t = append(append(t, p.text...), '&')
+	}
+	return t
+}
+
+// A parameter of a query, and its name as far as the first bracket.
+type parameter struct{ name, text string }
+
+// parameterName returns the name of a parameter. It is not ok if a server may
+// decode the name.
+func parameterName(p string) (name string, ok bool) {
+	name, _, _ = strings.Cut(p, "=")
+	for i := range len(name) {
+		if c := name[i]; !isLetterOrDigit(c) && strings.IndexByte("-_.[]", c) < 0 {
+			return "", false
+		}
+	}
+	name, rest, bracketed := strings.Cut(name, "[")
+	return name, !bracketed || strings.IndexByte(rest, ']') >= 0 // PHP makes an underscore of one that stays open
+}
+
+// compareNames returns 0 for names that some servers treat as the same: ASP.NET
+// ignores case, and PHP replaces a dot by an underscore.
+func compareNames(a, b string) int {
+	for i := range min(len(a), len(b)) {
+		if n := cmp.Compare(plainNameByte(a[i]), plainNameByte(b[i])); n != 0 {
+			return n
+		}
+	}
+	return cmp.Compare(len(a), len(b))
+}
+
+func isLetterOrDigit(c byte) bool {
+	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9'
+}
+
+func plainNameByte(c byte) byte {
+	switch {
+	case 'A' <= c && c <= 'Z':
+		return c | 0x20
+	case c == '.':
+		return '_'
+	}
+	return c
+}

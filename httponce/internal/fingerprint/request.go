@@ -1,0 +1,77 @@
+// Package fingerprint writes what must be the same in a repeat of a request, and
+// finds JSON documents that servers may read in different ways although their
+// canonical form is the same.
+package fingerprint
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/binary"
+	"net/http"
+	"strings"
+)
+
+// version changes whenever the way in which requests are compared changes.
+const version = 2
+
+// A Scratch is memory that is used for one request after another.
+type Scratch struct {
+	query []parameter
+	sum   [sha256.Size]byte
+}
+
+// Clear drops what belongs to a request.
+func (s *Scratch) Clear() { clear(s.query) }
+
+// AppendRequest appends to t what must be the same in a repeat, except the body.
+// how names the way in which the body is compared.
+func (s *Scratch) AppendRequest(t []byte, r *http.Request, how string) []byte {
+	t = append(t, version)
+	t = appendPart(t, how)
+	t = appendPart(t, r.Method)
+	t = appendPart(t, r.URL.Path)
+	t = appendPart(t, r.URL.RawPath)
+	t = s.appendQuery(t, r.URL.RawQuery)
+	t = appendParts(t, r.Header["Content-Type"])
+	return appendParts(t, r.Header["Content-Encoding"])
+}
+
+// Sum returns the hash of t. The next call overwrites it.
+func (s *Scratch) Sum(t []byte) []byte {
+	s.sum = sha256.Sum256(t)
+	return s.sum[:]
+}
+
+// WithHeaders returns a hash over a fingerprint and the values that r has of the
+// named headers. "Host" is the request's host, without regard to case.
+func WithHeaders(fingerprint []byte, names []string, r *http.Request) []byte {
+	b := appendPart(nil, string(fingerprint))
+	for _, name := range names {
+		values := r.Header[name]
+		if name == "Host" {
+			values = []string{strings.ToLower(r.Host)}
+		}
+		b = appendParts(appendPart(b, name), values)
+	}
+	sum := sha256.Sum256(b)
+	return sum[:]
+}
+
+// Keyed returns the HMAC of a fingerprint.
+func Keyed(fingerprint, secret []byte) []byte {
+	h := hmac.New(sha256.New, secret)
+	h.Write(fingerprint)
+	return h.Sum(nil)
+}
+
+func appendParts(b []byte, parts []string) []byte {
+	b = binary.AppendUvarint(b, uint64(len(parts)))
+	for _, part := range parts {
+		b = appendPart(b, part)
+	}
+	return b
+}
+
+func appendPart(b []byte, part string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
+}

@@ -1,0 +1,118 @@
+// Package rpcstatus finds the outcome of gRPC, gRPC-Web and Connect calls in
+// their responses, most of which have the HTTP status 200.
+package rpcstatus
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/binary"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+)
+
+// Of returns the HTTP status that stands for the outcome of the call whose
+// response has this status, header with trailers, and body. It is the response's
+// own status if the response is none of these protocols, or has no outcome that
+// can be read.
+func Of(sent int, header http.Header, body []byte) int {
+	if code := header.Get("Grpc-Status"); code != "" {
+		return statusOfCode(code, sent)
+	}
+	media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	switch {
+	case strings.HasPrefix(media, "application/grpc-web"):
+		end := endOfStream(body, 0x80, header.Get("Grpc-Encoding"))
+		for line := range bytes.Lines(end) {
+			name, value, _ := strings.Cut(string(line), ":")
+			if strings.EqualFold(name, "grpc-status") {
+				return statusOfCode(strings.TrimSpace(value), sent)
+			}
+		}
+	case strings.HasPrefix(media, "application/connect+"):
+		var end struct{ Error struct{ Code string } }
+		if json.Unmarshal(endOfStream(body, 0x02, header.Get("Connect-Content-Encoding")), &end) == nil && end.Error.Code != "" {
+			return statusOfCode(end.Error.Code, sent)
+		}
+	}
+	return sent
+}
+
+// codes are the codes of gRPC with their names in Connect and the HTTP status
+// that Connect assigns to each: https://connectrpc.com/docs/protocol#error-codes.
+var codes = []struct {
+	number, name string
+	status       int
+}{
+	{"1", "canceled", http.StatusInternalServerError},
+	{"2", "unknown", http.StatusInternalServerError},
+	{"3", "invalid_argument", http.StatusBadRequest},
+	{"4", "deadline_exceeded", http.StatusGatewayTimeout},
+	{"5", "not_found", http.StatusNotFound},
+	{"6", "already_exists", http.StatusConflict},
+	{"7", "permission_denied", http.StatusForbidden},
+	{"8", "resource_exhausted", http.StatusTooManyRequests},
+	{"9", "failed_precondition", http.StatusBadRequest},
+	{"10", "aborted", http.StatusConflict},
+	{"11", "out_of_range", http.StatusBadRequest},
+	{"12", "unimplemented", http.StatusNotImplemented},
+	{"13", "internal", http.StatusInternalServerError},
+	{"14", "unavailable", http.StatusServiceUnavailable},
+	{"15", "data_loss", http.StatusInternalServerError},
+	{"16", "unauthenticated", http.StatusUnauthorized},
+}
+
+// statusOfCode returns the HTTP status of a code. sent is the status of a call
+// that succeeded. A code that is not one of codes counts as "unknown".
+func statusOfCode(code string, sent int) int {
+	if code == "0" {
+		return sent
+	}
+	for _, c := range codes {
+		if code == c.number || code == c.name {
+			return c.status
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// longestEnd bounds the decompressed end of a stream, in bytes.
+const longestEnd = 64 << 10
+
+// endOfStream returns the content of the envelope that has the flag. A body is a
+// sequence of envelopes, each with a byte of flags, the length in 4 bytes, and
+// the content; the lowest flag says that the content is compressed. The result
+// is nil if there is no such envelope, or none that can be read.
+func endOfStream(body []byte, flag byte, encoding string) []byte {
+	for len(body) >= 5 {
+		flags, size := body[0], uint64(binary.BigEndian.Uint32(body[1:5]))
+		if body = body[5:]; size > uint64(len(body)) {
+			return nil
+		}
+		content := body[:size]
+		body = body[size:]
+		switch {
+		case flags&flag == 0:
+		case flags&1 == 0:
+			return content
+		case encoding == "gzip":
+			return gunzip(content)
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+func gunzip(content []byte) []byte {
+	r, err := gzip.NewReader(bytes.NewReader(content))
+	if err != nil {
+		return nil
+	}
+	text, err := io.ReadAll(io.LimitReader(r, longestEnd))
+	if err != nil {
+		return nil
+	}
+	return text
+}
