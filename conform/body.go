@@ -78,7 +78,7 @@ func find(doc []byte, pointer string) (start, end int, err error) {
 		return 0, len(doc), nil
 	}
 	if pointer[0] != '/' {
-		return 0, 0, fmt.Errorf("%q is no JSON Pointer: write one such as /items/0/name", pointer)
+		return 0, 0, fmt.Errorf("%q is not a JSON Pointer: write one such as /items/0/name", pointer)
 	}
 	end = len(doc)
 	for name := range strings.SplitSeq(pointer[1:], "/") {

@@ -42,7 +42,7 @@ func TestAFieldThatCantBeMadeAnotherIsRefused(t *testing.T) {
 		{`{"a":[1]}`, "/a/01", "points to nothing"},
 		{`{"a":[1]}`, "/a/-", "points to nothing"},
 		{`{"a":1}`, "/a/b", "points to nothing"},
-		{`{"a":1}`, "a", "no JSON Pointer"},
+		{`{"a":1}`, "a", "not a JSON Pointer"},
 		{`{"a":1.5}`, "/a", "must be a string or an integer"},
 		{`{"a":null}`, "/a", "must be a string or an integer"},
 		{`{"a":{}}`, "/a", "must be a string or an integer"},

@@ -52,7 +52,7 @@ func (t Target) withDefaults() (Target, error) {
 	}
 	for _, name := range []string{t.Method, t.KeyHeader} {
 		if !isToken(name) {
-			return t, fmt.Errorf("%q is no name of a method or a header", name)
+			return t, fmt.Errorf("%q is not the name of a method or a header", name)
 		}
 	}
 	if err := errors.Join(checkHeader(t.Header), checkHeader(t.Other)); err != nil {
@@ -103,7 +103,7 @@ func parseURL(text string) (*url.URL, error) {
 	case err != nil:
 		return nil, errors.New("the URL can't be read: write one such as http://127.0.0.1:8080/orders")
 	case u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "":
-		return nil, fmt.Errorf("%q is no http or https URL: write one such as http://127.0.0.1:8080/orders", text)
+		return nil, fmt.Errorf("%q is not an http or https URL: write one such as http://127.0.0.1:8080/orders", text)
 	case u.User != nil:
 		return nil, errors.New("the URL has credentials in it: give them as a header")
 	}
@@ -114,7 +114,7 @@ func parseURL(text string) (*url.URL, error) {
 func checkHeader(h http.Header) error {
 	for name, values := range h {
 		if !isToken(name) {
-			return fmt.Errorf("%q is no name of a header", name)
+			return fmt.Errorf("%q is not a header name", name)
 		}
 		for _, v := range values {
 			if strings.ContainsAny(v, "\r\n\x00") {

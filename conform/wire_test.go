@@ -49,14 +49,14 @@ func TestWhatCantBeCheckedIsAnErrorAndSendsLittle(t *testing.T) {
 		want   string
 		asks   int64 // at most
 	}{
-		{"no URL", conform.Target{}, conform.Config{}, "is no http or https URL", 0},
-		{"a URL of a file", conform.Target{URL: "file:///etc/passwd"}, conform.Config{}, "is no http or https URL", 0},
+		{"no URL", conform.Target{}, conform.Config{}, "is not an http or https URL", 0},
+		{"a URL of a file", conform.Target{URL: "file:///etc/passwd"}, conform.Config{}, "is not an http or https URL", 0},
 		{"a password in it", conform.Target{URL: "http://u:hunter2@127.0.0.1/"}, conform.Config{}, "give them as a header", 0},
 		{"no such row", conform.Target{URL: server.URL}, conform.Config{Only: []string{"replays"}}, `there is no row "replays": write one of replay, `, 0},
 		{"no row left", conform.Target{URL: server.URL}, conform.Config{Only: []string{"replay"}, Skip: []string{"replay"}}, "no row is left", 0},
 		{"a burst of one", conform.Target{URL: server.URL}, conform.Config{Burst: 1}, "write 2 to 64", 0},
 		{"a timeout below 0", conform.Target{URL: server.URL}, conform.Config{Timeout: -1}, "write a positive one", 0},
-		{"a bad method", conform.Target{URL: server.URL, Method: "PO ST"}, conform.Config{}, "is no name of a method", 0},
+		{"a bad method", conform.Target{URL: server.URL, Method: "PO ST"}, conform.Config{}, "is not the name of a method or a header", 0},
 		{"a bad header", conform.Target{URL: server.URL, Header: http.Header{"A": {"b\r\nc: d"}}}, conform.Config{}, "has a line break", 0},
 		{"a header of ours", conform.Target{URL: server.URL, Header: http.Header{"content-length": {"3"}}}, conform.Config{}, "not yours to give", 0},
 		{"a key", conform.Target{URL: server.URL, Header: http.Header{"Idempotency-Key": {"k"}}}, conform.Config{}, "leave it out", 0},

@@ -15,7 +15,7 @@ func CheckBroker(address, name string) error {
 	scheme, rest, _ := strings.Cut(address, "://")
 	switch {
 	case address != "" && (!slices.Contains([]string{"nats", "tls", "amqp", "amqps"}, scheme) || rest == ""):
-		return Usagef("--broker (%s) is no URL of a broker: write nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672", EnvName("broker"))
+		return Usagef("--broker (%s) is not a URL of a broker: write nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672", EnvName("broker"))
 	case !brokerNames.MatchString(name):
 		return Usagef("--broker-name (%s) is %q: write 1 to 64 characters out of a-z A-Z 0-9 _ -", EnvName("broker-name"), name)
 	}

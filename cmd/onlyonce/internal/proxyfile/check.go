@@ -88,7 +88,7 @@ func (c *checker) process() {
 func (c *checker) address(text, at string) {
 	_, port, err := net.SplitHostPort(text)
 	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n > 65535 {
-		c.wrong(at, fmt.Sprintf("%q is no address: write one such as 127.0.0.1:8080", text))
+		c.wrong(at, fmt.Sprintf("%q is not an address: write one such as 127.0.0.1:8080", text))
 	}
 }
 
@@ -164,7 +164,7 @@ func (c *checker) jwt(j *JWT) {
 	case j.JWKS == "":
 		c.wrong("tenant.jwt.jwks", "this is missing: name the file or https URL of the public keys")
 	case IsURL(j.JWKS) && (err != nil || u.Host == "" || u.User != nil || u.Fragment != ""):
-		c.wrong("tenant.jwt.jwks", "this is no URL of a document: write one such as https://id.example.com/jwks.json")
+		c.wrong("tenant.jwt.jwks", "this is not a URL of a document: write one such as https://id.example.com/jwks.json")
 	case IsURL(j.JWKS) && u.Scheme == "http" && !loopback(u.Hostname()):
 		c.wrong("tenant.jwt.jwks", "keys that come without TLS can be replaced on their way: write an https URL")
 	case j.CA != "" && (!IsURL(j.JWKS) || u.Scheme != "https"):
@@ -206,7 +206,7 @@ func (c *checker) upstreams() {
 	for i := range list {
 		u, at := &list[i], fmt.Sprintf("upstreams[%d]", i)
 		if !upstreamName.MatchString(u.Name) {
-			c.wrong(at+".name", fmt.Sprintf("%q is no name: write 1 to 64 characters out of a-z A-Z 0-9 _ -", u.Name))
+			c.wrong(at+".name", fmt.Sprintf("%q is not a valid name: write 1 to 64 characters out of a-z A-Z 0-9 _ -", u.Name))
 		}
 		if j := slices.IndexFunc(list[:i], func(o Upstream) bool { return o.Name == u.Name }); j >= 0 {
 			c.wrong(at+".name", fmt.Sprintf("upstreams[%d] is called %q too: give each a name of its own", j, u.Name))
@@ -230,7 +230,7 @@ func (c *checker) upstreamURL(u *Upstream, at string) {
 	case u.URL == "":
 		c.wrong(at+".url", "this is missing: write where the server is, such as http://127.0.0.1:3000")
 	case err != nil || parsed.Hostname() == "" || !slices.Contains([]string{"http", "https"}, parsed.Scheme):
-		c.wrong(at+".url", "this is no URL of a server: write http://HOST:PORT or https://HOST")
+		c.wrong(at+".url", "this is not a URL of a server: write http://HOST:PORT or https://HOST")
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.ForceQuery || parsed.Fragment != "":
 		c.wrong(at+".url", "the URL of a server has no user, no query and no fragment: leave them out")
 	case tls && parsed.Scheme != "https":

@@ -66,7 +66,7 @@ func severalSpellings(name string) string {
 func headerName(name string) string {
 	switch {
 	case !headerToken.MatchString(name):
-		return fmt.Sprintf("%q is no name of a header: write one such as X-Tenant-ID", name)
+		return fmt.Sprintf("%q is not a header name: write one such as X-Tenant-ID", name)
 	case slices.Contains(notOurs, strings.ToLower(name)):
 		return fmt.Sprintf("%s is the proxy's own, or of one connection only: name another header", name)
 	}

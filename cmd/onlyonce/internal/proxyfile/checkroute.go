@@ -58,12 +58,12 @@ func addPattern(mux *http.ServeMux, pattern string) (wrong string) {
 	case pattern == "":
 		return "this is missing: write a method and a path, such as POST /orders/{id}"
 	case !strings.HasPrefix(path, "/"), method != strings.ToUpper(method), both && method == "":
-		return fmt.Sprintf("%q is no pattern: write a method in capitals, one blank and a path, such as POST /orders/{id}", pattern)
+		return fmt.Sprintf("%q is not a pattern: write a method in capitals, one blank and a path, such as POST /orders/{id}", pattern)
 	}
 	defer func() {
 		if p := recover(); p != nil {
 			text := fmt.Sprint(p)
-			wrong = fmt.Sprintf("%q is no pattern: write one such as POST /orders/{id}", pattern)
+			wrong = fmt.Sprintf("%q is not a pattern: write one such as POST /orders/{id}", pattern)
 			if found := conflicting.FindStringSubmatch(text); found != nil {
 				wrong = fmt.Sprintf("%q and %q match some of the same requests, and neither is more specific: leave one out, or narrow one", pattern, found[1])
 			}
@@ -158,7 +158,7 @@ func checkMethods(s *Settings, wrong complaint) {
 	for i, m := range s.Methods {
 		switch {
 		case !headerToken.MatchString(m) || m != strings.ToUpper(m):
-			wrong("methods", fmt.Sprintf("%q is no method: write capitals, such as POST", m), fmt.Sprintf("methods[%d]", i), "methods")
+			wrong("methods", fmt.Sprintf("%q is not a method: write capitals, such as POST", m), fmt.Sprintf("methods[%d]", i), "methods")
 		case slices.Contains(neverProtected, m):
 			wrong("methods", fmt.Sprintf("%s repeats safely by itself: leave it out", m), fmt.Sprintf("methods[%d]", i), "methods")
 		}
@@ -180,7 +180,7 @@ func checkKey(s *Settings, wrong complaint) {
 		wrong("key.chars", "a key has printable ASCII characters, and no blank, quote or backslash: leave others out")
 	}
 	if k.Pointer != "" && !isPointer(k.Pointer) {
-		wrong("key.pointer", fmt.Sprintf("%q is no JSON Pointer: write one such as /request_id", k.Pointer))
+		wrong("key.pointer", fmt.Sprintf("%q is not a JSON Pointer: write one such as /request_id", k.Pointer))
 	}
 }
 
@@ -203,14 +203,14 @@ func checkFingerprint(s *Settings, wrong complaint) {
 	for i, name := range p.Headers {
 		at := fmt.Sprintf("fingerprint.headers[%d]", i)
 		if !headerToken.MatchString(name) {
-			wrong(at, fmt.Sprintf("%q is no name of a header: write one such as X-Account", name), at, "fingerprint.headers")
+			wrong(at, fmt.Sprintf("%q is not a header name: write one such as X-Account", name), at, "fingerprint.headers")
 		} else if text := severalSpellings(name); text != "" {
 			wrong(at, text, at, "fingerprint.headers")
 		}
 	}
 	for i, field := range p.Fields {
 		if at := fmt.Sprintf("fingerprint.fields[%d]", i); !isPointer(field) {
-			wrong(at, fmt.Sprintf("%q is no JSON Pointer: write one such as /amount", field), at, "fingerprint.fields")
+			wrong(at, fmt.Sprintf("%q is not a JSON Pointer: write one such as /amount", field), at, "fingerprint.fields")
 		}
 	}
 }
@@ -229,7 +229,7 @@ func checkAnswers(s *Settings, wrong complaint) {
 	}{{"keep_headers", a.KeepHeaders}, {"allow_headers", a.AllowHeaders}, {"drop_headers", a.DropHeaders}} {
 		for _, name := range list.names {
 			if !headerToken.MatchString(name) {
-				wrong("answers."+list.setting, fmt.Sprintf("%q is no name of a header: write one such as ETag", name))
+				wrong("answers."+list.setting, fmt.Sprintf("%q is not a header name: write one such as ETag", name))
 			}
 		}
 	}
@@ -254,10 +254,10 @@ func checkErrors(s *Settings, wrong complaint) {
 		wrong("errors.template", err.Error())
 	}
 	if strings.ContainsFunc(e.ContentType, func(r rune) bool { return r < ' ' || r > '~' }) || !strings.Contains(e.ContentType, "/") {
-		wrong("errors.content_type", fmt.Sprintf("%q is no media type: write one such as application/json", e.ContentType))
+		wrong("errors.content_type", fmt.Sprintf("%q is not a media type: write one such as application/json", e.ContentType))
 	}
 	if strings.ContainsFunc(e.DocsURL, func(r rune) bool { return r <= ' ' || r > '~' || r == '<' || r == '>' }) || e.DocsURL != "" && !IsURL(e.DocsURL) {
-		wrong("errors.docs_url", fmt.Sprintf("%q is no URL: write one such as https://api.example.com/docs/idempotency", e.DocsURL))
+		wrong("errors.docs_url", fmt.Sprintf("%q is not a URL: write one such as https://api.example.com/docs/idempotency", e.DocsURL))
 	}
 }
 

@@ -16,22 +16,22 @@ import (
 // A File is what the file says. Every field has a value: what the file leaves
 // out has its default, and what a route leaves out has that of Defaults.
 type File struct {
-	Listen          string        `yaml:"listen" doc:"Where clients connect. Port 0 takes a free one."`
-	Admin           string        `yaml:"admin" eg:"127.0.0.1:9090" doc:"Where supervisors ask for /healthz, /readyz and /metrics. They are never served on the address above. Left out: nowhere."`
-	LogFormat       string        `yaml:"log_format" doc:"json or text. The log goes to standard error."`
-	LogLevel        string        `yaml:"log_level" doc:"The least severe level that is logged: debug, info, warn or error. Replays are info, runs are debug."`
-	LogKeys         string        `yaml:"log_keys" doc:"What is logged of an idempotency key: hash, the beginning of the record's id; or raw. Whoever knows a key and its request can read the stored response."`
-	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" doc:"How long running requests may take to end after SIGINT or SIGTERM."`
-	AcceptRisks     []string      `yaml:"accept_risks" eg:"[synchronous]" doc:"Findings of onlyonce doctor in spite of which the store is opened. file-mode stands for all files that other users of the machine can use: the store's, the keys of certificates, and files with secrets."`
-	TLS             ServerTLS     `yaml:"tls" doc:"TLS towards clients. The files are read again when they change, and on SIGHUP. Without cert and key the proxy speaks plain HTTP."`
-	Store           Store         `yaml:"store" doc:"Where the records are."`
-	Tenant          Tenant        `yaml:"tenant" doc:"Whose request it is: two tenants may use one key and never see each other's answers. Exactly one of header, jwt, authorization and single."`
-	Server          Server        `yaml:"server" doc:"What a client may send, and how long it may take."`
-	Forwarded       Forwarded     `yaml:"forwarded" doc:"X-Forwarded-For, -Host, -Proto and Forwarded are always set from the connection. What a client sent of them is dropped, and so are other headers that say who the client is: X-Forwarded-*, X-Real-IP, Remote-User, X-Remote-*, X-Auth-Request-*, X-Client-Cert, X-SSL-* and similar ones."`
-	Upstreams       []Upstream    `yaml:"upstreams" doc:"The servers behind the proxy. A request for which no route names one goes to the first. Where a request goes is never taken from the request."`
-	Defaults        Settings      `yaml:"defaults" doc:"How requests are treated. A route may set any of these otherwise."`
-	Unmatched       string        `yaml:"unmatched" doc:"What becomes of a request that matches no route. pass: it is treated as defaults say, and without a key it passes unprotected. refuse: with a protected method (defaults.methods) and without a key it is refused, so that a path nobody thought of is not a way round a route."`
-	Routes          []Route       `yaml:"routes" doc:"Requests that are treated otherwise. The most specific pattern counts, as in Go's http.ServeMux. For what matches no route, see unmatched."`
+	Listen          string        `yaml:"listen" doc:"Address on which the proxy listens. Port 0 takes a free port."`
+	Admin           string        `yaml:"admin" eg:"127.0.0.1:9090" doc:"Address for /healthz, /readyz and /metrics, which are never served on the address above. Default: none."`
+	LogFormat       string        `yaml:"log_format" doc:"Format of the log on standard error: json or text."`
+	LogLevel        string        `yaml:"log_level" doc:"Lowest level that is logged: debug, info, warn or error. Replays are logged at info, runs at debug."`
+	LogKeys         string        `yaml:"log_keys" doc:"How idempotency keys are logged: hash (the beginning of the record's ID) or raw. Anyone who knows a key and its request can read the stored response."`
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" doc:"Time that running requests get to finish after SIGINT or SIGTERM."`
+	AcceptRisks     []string      `yaml:"accept_risks" eg:"[synchronous]" doc:"Findings of onlyonce doctor that are accepted. file-mode stands for all files that other users of the machine can use: the store's, private keys, and files with secrets."`
+	TLS             ServerTLS     `yaml:"tls" doc:"TLS for clients. The files are reloaded when they change, and on SIGHUP. Without cert and key, the proxy speaks plain HTTP."`
+	Store           Store         `yaml:"store" doc:"Where records are stored."`
+	Tenant          Tenant        `yaml:"tenant" doc:"How a request's tenant is identified. Two tenants can use the same key and never see each other's responses. Set exactly one of header, jwt, authorization and single."`
+	Server          Server        `yaml:"server" doc:"Limits on what a client may send, and on how long it may take."`
+	Forwarded       Forwarded     `yaml:"forwarded" doc:"X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto and Forwarded are always set from the connection. The values that a client sends are dropped, and so are other headers that identify the client (X-Forwarded-*, X-Real-IP, Remote-User, X-Remote-*, X-Auth-Request-*, X-Client-Cert, X-SSL-* and similar ones)."`
+	Upstreams       []Upstream    `yaml:"upstreams" doc:"The servers behind the proxy. Requests whose route names no upstream go to the first one. The upstream is never taken from the request."`
+	Defaults        Settings      `yaml:"defaults" doc:"How requests are treated. A route can override each of these settings."`
+	Unmatched       string        `yaml:"unmatched" doc:"What happens to a request that matches no route. pass: it follows defaults, and passes unprotected if it has no key. refuse: it is rejected if it has no key and its method is protected (defaults.methods), so that a path that was overlooked is closed rather than open."`
+	Routes          []Route       `yaml:"routes" doc:"Requests that are treated differently. The most specific pattern applies, as in Go's http.ServeMux. For requests that match no route, see unmatched."`
 
 	name  string
 	lines map[string]int // of what the file gives, by paths such as routes[0].keep
@@ -39,65 +39,65 @@ type File struct {
 
 // A ServerTLS says how clients reach the proxy.
 type ServerTLS struct {
-	Cert       string `yaml:"cert" eg:"server.crt" doc:"The certificate with its chain, PEM."`
-	Key        string `yaml:"key" eg:"server.key" doc:"Its key, PEM."`
-	ClientCA   string `yaml:"client_ca" eg:"clients.crt" doc:"Clients must show a certificate that one of these has signed."`
-	MinVersion string `yaml:"min_version" doc:"\"1.2\" or \"1.3\"."`
+	Cert       string `yaml:"cert" eg:"server.crt" doc:"Certificate with its chain, PEM."`
+	Key        string `yaml:"key" eg:"server.key" doc:"Private key of the certificate, PEM."`
+	ClientCA   string `yaml:"client_ca" eg:"clients.crt" doc:"CA certificates, PEM. Clients must present a certificate that one of them has signed."`
+	MinVersion string `yaml:"min_version" doc:"Lowest TLS version: \"1.2\" or \"1.3\"."`
 }
 
 // A Store says where the records are.
 type Store struct {
-	URL                   string        `yaml:"url" doc:"memory://, which forgets everything when the process ends; sqlite:PATH; postgres://USER:PASSWORD@HOST/DATABASE; or mysql://USER:PASSWORD@HOST/DATABASE. Several proxies that share one of the latter two give the same guarantees as one."`
-	URLFile               string        `yaml:"url_file" eg:"/run/secrets/onlyonce-store" doc:"Instead of url: a file that holds the URL, so that its password is neither here nor in the list of processes."`
-	FingerprintSecretFile string        `yaml:"fingerprint_secret_file" eg:"/run/secrets/onlyonce-fingerprint" doc:"A file with at least 16 random characters, which key the fingerprints of requests in the store: without them, whoever can read the store can find out a short body by trying. All proxies on one store need the same. After a change, repeats of earlier requests are refused with 422 until their records expire. Left out: a SQLite store has a generated one beside its file (PATH.secret), memory:// one until the process ends, and a server none."`
+	URL                   string        `yaml:"url" doc:"URL of the store: memory://, which loses everything when the process ends; sqlite:PATH; postgres://USER:PASSWORD@HOST/DATABASE; or mysql://USER:PASSWORD@HOST/DATABASE. Several proxies that share a PostgreSQL or MySQL store give the same guarantees as one."`
+	URLFile               string        `yaml:"url_file" eg:"/run/secrets/onlyonce-store" doc:"File that contains the URL, instead of url, so that its password is neither here nor in the list of processes."`
+	FingerprintSecretFile string        `yaml:"fingerprint_secret_file" eg:"/run/secrets/onlyonce-fingerprint" doc:"File with at least 16 random characters, with which the fingerprints of requests in the store are keyed. Without a secret, anyone who can read the store can recover a short body by trying all possibilities. All proxies that share a store need the same secret. After a change, repeats of earlier requests are rejected with 422 until their records expire. Default: for SQLite a generated file beside the store (PATH.secret), for memory:// a random secret, for a server none."`
 	PurgeEvery            time.Duration `yaml:"purge_every" doc:"How often expired records are deleted."`
-	Limit                 Size          `yaml:"limit" doc:"How many bytes of records one proxy may store within keep, counting 512 for each and its answer's header and body; beyond, requests with a key get 503 for a while, repeats too. It is counted in the process, from its start, and falls evenly: by this much within keep."`
+	Limit                 Size          `yaml:"limit" doc:"Bytes of records that one proxy may store within keep. Each record counts 512 bytes, plus the header and body of its response. Beyond the limit, requests with a key get 503 for a while, repeats included. The count is kept in the process, begins at zero, and falls at a constant rate, by the full limit within keep."`
 }
 
 // A Tenant says whose request it is.
 type Tenant struct {
-	Header        string   `yaml:"header" eg:"X-Tenant-ID" doc:"The request header that names the tenant. Something in front of the proxy must have verified it and must replace what a client sends; see from."`
-	From          Prefixes `yaml:"from" eg:"[127.0.0.0/8, \"::1/128\"]" doc:"The addresses from which the header is believed; from others it is dropped. Left out: this machine's, and with tls.client_ca clients with a certificate."`
-	JWT           JWT      `yaml:"jwt" doc:"A claim of the token in Authorization: Bearer, which is verified."`
-	Authorization bool     `yaml:"authorization" doc:"A digest of the Authorization header: each one is a tenant."`
-	NewPerAddress int      `yaml:"new_per_address" doc:"With authorization, where anybody can invent tenants: how many that were not seen lately one address may bring a minute, and at once; more get 429. Of IPv6 the first 64 bits count. Behind a proxy named in forwarded.trust, the address is that of its client."`
-	Single        bool     `yaml:"single" doc:"All callers are one, and may see each other's answers."`
+	Header        string   `yaml:"header" eg:"X-Tenant-ID" doc:"Request header that names the tenant. A component in front of the proxy must verify it and replace what clients send; see from."`
+	From          Prefixes `yaml:"from" eg:"[127.0.0.0/8, \"::1/128\"]" doc:"Addresses from which the proxy accepts the header; it drops the header of all others. Default: this machine, or with tls.client_ca clients with a certificate."`
+	JWT           JWT      `yaml:"jwt" doc:"A claim of the token in Authorization: Bearer, which the proxy verifies."`
+	Authorization bool     `yaml:"authorization" doc:"A digest of the Authorization header: each distinct header is a tenant."`
+	NewPerAddress int      `yaml:"new_per_address" doc:"With authorization, where anyone can invent tenants: how many new tenants one address may introduce per minute, and at once. More get 429. For IPv6, an address is its first 64 bits. Behind a proxy named in forwarded.trust, it is the address of that proxy's client."`
+	Single        bool     `yaml:"single" doc:"All callers share one tenant, and may see each other's responses."`
 }
 
 // A JWT says how tokens are verified.
 type JWT struct {
-	Claim    string        `yaml:"claim" eg:"sub" doc:"The claim whose text is the tenant."`
-	JWKS     string        `yaml:"jwks" eg:"https://id.example.com/jwks.json" doc:"The public keys: a file, or an https URL."`
-	CA       string        `yaml:"ca" eg:"id-ca.crt" doc:"Who signs the certificate of that URL; left out: the system's authorities."`
-	Issuer   string        `yaml:"issuer" eg:"https://id.example.com/" doc:"What iss must be."`
-	Audience string        `yaml:"audience" eg:"https://api.example.com" doc:"What aud must hold."`
-	Refresh  time.Duration `yaml:"refresh" doc:"How often the keys are read again. A key that nobody knows is looked for at once. When they could not be read for an hour longer, no token is believed."`
+	Claim    string        `yaml:"claim" eg:"sub" doc:"Claim whose text is the tenant."`
+	JWKS     string        `yaml:"jwks" eg:"https://id.example.com/jwks.json" doc:"Public keys that verify tokens: a file, or an https URL."`
+	CA       string        `yaml:"ca" eg:"id-ca.crt" doc:"CA certificates for that URL; default: the system's."`
+	Issuer   string        `yaml:"issuer" eg:"https://id.example.com/" doc:"Required value of iss."`
+	Audience string        `yaml:"audience" eg:"https://api.example.com" doc:"Value that aud must contain."`
+	Refresh  time.Duration `yaml:"refresh" doc:"How often the keys are reloaded. They are also reloaded when a token has an unknown key ID. If they cannot be reloaded for another hour, no token is accepted."`
 }
 
 // A Server bounds what clients may do.
 type Server struct {
-	MaxHeader     Size          `yaml:"max_header" doc:"The most that a request may have before its body."`
-	HeaderTimeout time.Duration `yaml:"header_timeout" doc:"How long a client may take to send that."`
-	BodyTimeout   time.Duration `yaml:"body_timeout" doc:"How long the body of a request with a key may take, and how long that of another may pause; by HTTP/2, until its response begins."`
+	MaxHeader     Size          `yaml:"max_header" doc:"Largest request header, including the request line."`
+	HeaderTimeout time.Duration `yaml:"header_timeout" doc:"Time that a client has to send the request header."`
+	BodyTimeout   time.Duration `yaml:"body_timeout" doc:"Time that the body of a request with a key may take in all, and the longest pause within the body of any other request; with HTTP/2, until its response begins."`
 	IdleTimeout   time.Duration `yaml:"idle_timeout" doc:"How long a connection may wait for its next request."`
-	Memory        Size          `yaml:"memory" doc:"How many bytes the bodies of requests with a key may take at a time; a body counts as it comes, with at most 1MiB or as much as has come ahead of that. One for which there is no room waits for up to a second, then gets 503; meanwhile bodies of which nothing comes end with 503. A quarter is kept for bodies of up to 64KiB. Answers that are recorded or replayed may take as much again."`
+	Memory        Size          `yaml:"memory" doc:"Memory for the bodies of requests with a key, in bytes. A body counts as it arrives, plus up to 1MiB or as much as has arrived. A body for which there is no memory waits for up to a second and then gets 503; meanwhile, bodies that are not arriving end with 503. A quarter is reserved for bodies of up to 64KiB. Responses that are recorded or replayed may use as much again."`
 }
 
 // A Forwarded says what the upstream is told about the client.
 type Forwarded struct {
-	Trust Prefixes `yaml:"trust" eg:"[10.0.0.0/8]" doc:"The addresses of proxies in front of this one. What they say about the client is passed on, and this proxy adds to it. The same headers from any other address are dropped."`
+	Trust Prefixes `yaml:"trust" eg:"[10.0.0.0/8]" doc:"Addresses of proxies in front of this one. Their headers about the client are passed on, and this proxy adds to them. The same headers from other addresses are dropped."`
 }
 
 // An Upstream is a server to which the proxy sends requests.
 type Upstream struct {
-	Name       string    `yaml:"name" doc:"What routes call it."`
-	URL        string    `yaml:"url" doc:"Where it is: http:// or https://, and a path before that of the request if need be."`
-	HTTP2      bool      `yaml:"http2" doc:"It speaks HTTP/2, in clear text if url is http. gRPC is sent by HTTP/2 without this."`
-	KeepHost   bool      `yaml:"keep_host" doc:"Pass on the Host that the client sent, instead of the one in url."`
-	OneRequest bool      `yaml:"one_request_per_connection" doc:"Make a new connection for every request, unless it is sent by HTTP/2. Otherwise a connection is used again: by requests with a key for the same tenant only, by others for anyone."`
-	TLS        ClientTLS `yaml:"tls" doc:"For https."`
-	Timeouts   Timeouts  `yaml:"timeouts" doc:"How long it may take."`
-	MaxConns   int       `yaml:"max_connections" doc:"How many requests may be with it at a time, each on a connection of its own unless it speaks HTTP/2; WebSockets and streams count for as long as they last. A quarter is kept for requests with a key. One for which there is no room waits for a second, then gets 503; a free place goes to the client address that has the fewest. While requests wait, those whose clients read or send less than 10 KiB per second are ended: after 10 to 20 seconds, or after one second if the address has more than half of the places and another address waits."`
+	Name       string    `yaml:"name" doc:"Name by which routes refer to it."`
+	URL        string    `yaml:"url" doc:"URL of the server: http:// or https://, with a path that is put before the request's path if necessary."`
+	HTTP2      bool      `yaml:"http2" doc:"The upstream speaks HTTP/2: in clear text if url is http. gRPC is always sent over HTTP/2."`
+	KeepHost   bool      `yaml:"keep_host" doc:"Pass on the client's Host header instead of the host in url."`
+	OneRequest bool      `yaml:"one_request_per_connection" doc:"Use a new connection for every request that is not sent over HTTP/2. Otherwise, a connection that has carried a request with a key is reused for the same tenant only, and one that has not for any request."`
+	TLS        ClientTLS `yaml:"tls" doc:"TLS settings for an https URL."`
+	Timeouts   Timeouts  `yaml:"timeouts" doc:"Time limits for the upstream."`
+	MaxConns   int       `yaml:"max_connections" doc:"Concurrent requests to the upstream, each on a connection of its own unless it speaks HTTP/2; WebSockets and streams count while they last. A quarter is reserved for requests with a key. A request that finds all in use waits for a second and then gets 503; a free one goes to the client address that uses the fewest. While requests wait, those whose clients read or send less than 10 KiB per second are ended: after 10 to 20 seconds, or after one second if the address uses more than half and another address waits."`
 
 	server url.URL // URL, as Check read it
 }
@@ -110,85 +110,85 @@ func (u *Upstream) Server() *url.URL {
 
 // A ClientTLS says how an upstream is reached.
 type ClientTLS struct {
-	CA         string `yaml:"ca" eg:"upstream-ca.crt" doc:"Who signs its certificate; left out: the system's authorities."`
-	Cert       string `yaml:"cert" eg:"proxy.crt" doc:"The certificate that the proxy shows."`
-	Key        string `yaml:"key" eg:"proxy.key" doc:"Its key."`
-	ServerName string `yaml:"server_name" eg:"orders.internal" doc:"The name in its certificate; left out: the host of url."`
+	CA         string `yaml:"ca" eg:"upstream-ca.crt" doc:"CA certificates for the upstream's certificate; default: the system's."`
+	Cert       string `yaml:"cert" eg:"proxy.crt" doc:"Certificate that the proxy presents."`
+	Key        string `yaml:"key" eg:"proxy.key" doc:"Private key of the certificate."`
+	ServerName string `yaml:"server_name" eg:"orders.internal" doc:"Name in the upstream's certificate; default: the host in url."`
 }
 
 // Timeouts say how long an upstream may take.
 type Timeouts struct {
-	Connect time.Duration `yaml:"connect" doc:"To accept a connection, and to shake hands by TLS."`
-	Answer  time.Duration `yaml:"answer" doc:"From the end of the request to the header of its answer. A command with a key whose time is over has an unknown outcome."`
-	Stall   time.Duration `yaml:"stall" doc:"Between two bytes of a request with a key, or of its answer."`
-	Body    time.Duration `yaml:"body" doc:"For all of the body of the answer to a request with a key, unless it is a stream of events."`
-	Idle    time.Duration `yaml:"idle" doc:"How long an unused connection is kept. Write less than the server's own: a server that closes it at the moment a command is sent leaves its outcome unknown."`
+	Connect time.Duration `yaml:"connect" doc:"To accept a connection, and to complete the TLS handshake."`
+	Answer  time.Duration `yaml:"answer" doc:"From the end of the request to the header of its response. A command with a key that takes longer has an unknown outcome."`
+	Stall   time.Duration `yaml:"stall" doc:"Between two bytes of a request with a key, or of its response."`
+	Body    time.Duration `yaml:"body" doc:"For the whole body of the response to a request with a key, unless it is an event stream."`
+	Idle    time.Duration `yaml:"idle" doc:"How long an unused connection is kept. Set less than the server's own limit: if the server closes the connection just as a command is sent, the outcome is unknown."`
 }
 
 // Headers are added to what passes, and dropped from it.
 type Headers struct {
 	Request HeaderChange `yaml:"request" doc:"On the way to the upstream."`
-	Answer  HeaderChange `yaml:"answer" doc:"On the way back."`
+	Answer  HeaderChange `yaml:"answer" doc:"On the way back to the client."`
 }
 
 // A HeaderChange drops headers, then adds others.
 type HeaderChange struct {
-	Add  map[string]string `yaml:"add" eg:"{X-Served-By: onlyonce}" doc:"Set to these values."`
-	Drop []string          `yaml:"drop" eg:"[X-Internal]" doc:"Removed."`
+	Add  map[string]string `yaml:"add" eg:"{X-Served-By: onlyonce}" doc:"Headers to set, with their values."`
+	Drop []string          `yaml:"drop" eg:"[X-Internal]" doc:"Headers to remove."`
 }
 
 // Settings say how requests are treated.
 type Settings struct {
-	Methods       []string      `yaml:"methods" doc:"Protected methods. Others pass untouched, and a key on them is only passed on. In a route whose match names a method: that one."`
-	Operation     string        `yaml:"operation" eg:"create-order" doc:"Names what is asked for: under another name the same key is another command. Left out: the route's match; where no route matches, the method and path."`
-	Key           Key           `yaml:"key" doc:"Where the key is, and what it may be."`
-	Fingerprint   Fingerprint   `yaml:"fingerprint" doc:"What must be the same in a repeat."`
-	Keep          time.Duration `yaml:"keep" doc:"How long an answer is kept and replayed."`
-	Lease         time.Duration `yaml:"lease" doc:"How long a proxy that died may seem to be at work. It is renewed while the upstream works."`
-	Wait          time.Duration `yaml:"wait" doc:"How long the repeat of a running command waits for its answer; 0s: it is refused with 409 at once."`
-	PreferWait    time.Duration `yaml:"prefer_wait" doc:"The most that a client's \"Prefer: wait=N\" is granted; 0s: it is ignored."`
-	Unknown       string        `yaml:"unknown" doc:"What a repeat does when nobody knows whether the upstream did it: hold refuses until somebody decides, see onlyonce records; rerun sends it again, and the upstream may then do it twice unless it looks at the key itself."`
-	Answers       Answers       `yaml:"answers" doc:"What is stored."`
-	Errors        Errors        `yaml:"errors" doc:"How the proxy's own refusals look."`
-	Limits        Limits        `yaml:"limits" doc:"What a request, and a tenant, may use up."`
-	Headers       Headers       `yaml:"headers" doc:"Headers to add and to drop, with a key or without one."`
-	KeepOverrides bool          `yaml:"keep_overrides" doc:"Send on X-HTTP-Method-Override, X-HTTP-Method, X-Method-Override, X-Original-URL, X-Rewrite-URL and similar headers, by which some servers take another method or path than the request's. By default they are dropped, because a client could use them to reach a protected route as an unprotected one."`
-	Upgrades      bool          `yaml:"upgrades" doc:"Let WebSockets through; other upgrades never are."`
+	Methods       []string      `yaml:"methods" doc:"Methods that are protected. Requests with other methods pass unchanged, and a key on them is only passed on. For a route whose match names a method: that method."`
+	Operation     string        `yaml:"operation" eg:"create-order" doc:"Name of the operation: with another name, the same key is another command. Default: the route's match; for a request that matches no route, its method and path."`
+	Key           Key           `yaml:"key" doc:"Where the key is, and which keys are valid."`
+	Fingerprint   Fingerprint   `yaml:"fingerprint" doc:"What a repeat must have in common with the first request."`
+	Keep          time.Duration `yaml:"keep" doc:"How long a response is kept and replayed."`
+	Lease         time.Duration `yaml:"lease" doc:"How long a command stays locked after the proxy that ran it died. The lease is renewed while the upstream works."`
+	Wait          time.Duration `yaml:"wait" doc:"How long a repeat of a running command waits for its response; 0s: it gets 409 at once."`
+	PreferWait    time.Duration `yaml:"prefer_wait" doc:"Longest wait that a client's \"Prefer: wait=N\" is granted; 0s: the header is ignored."`
+	Unknown       string        `yaml:"unknown" doc:"What happens to a repeat of a command whose outcome is unknown. hold: it is rejected until a person decides; see onlyonce records. rerun: it is sent again, and the upstream may run it twice unless it checks the key."`
+	Answers       Answers       `yaml:"answers" doc:"Which responses are stored, and which parts of them."`
+	Errors        Errors        `yaml:"errors" doc:"Format of the proxy's own error responses."`
+	Limits        Limits        `yaml:"limits" doc:"Limits for a request and for a tenant."`
+	Headers       Headers       `yaml:"headers" doc:"Headers to set and to remove, on requests with and without a key."`
+	KeepOverrides bool          `yaml:"keep_overrides" doc:"Pass on X-HTTP-Method-Override, X-HTTP-Method, X-Method-Override, X-Original-URL, X-Rewrite-URL and similar headers, with which some servers replace the request's method or path. By default they are dropped, because a client could use them to reach a protected route disguised as an unprotected one."`
+	Upgrades      bool          `yaml:"upgrades" doc:"Allow WebSockets; other upgrades are never allowed."`
 }
 
 // A Key says where the key is, and what it may be.
 type Key struct {
-	Required  bool   `yaml:"required" doc:"Refuse a request without a key; otherwise it passes unprotected."`
-	Header    string `yaml:"header" doc:"The header that has it."`
-	Pointer   string `yaml:"pointer" eg:"/request_id" doc:"A JSON Pointer to the key in the body. It is passed on in the header, and if the client sends one there too, both must be the same."`
-	Strict    bool   `yaml:"strict" doc:"Take only an RFC 9651 string (\"k\"), not a bare token (k)."`
-	MaxLength int    `yaml:"max_length" doc:"1 to 1024."`
-	Chars     string `yaml:"chars" eg:"abcdefghijklmnopqrstuvwxyz0123456789:" doc:"The characters it may have; left out: a-z A-Z 0-9 - _"`
+	Required  bool   `yaml:"required" doc:"Reject a request without a key; otherwise it passes unprotected."`
+	Header    string `yaml:"header" doc:"Header that contains the key."`
+	Pointer   string `yaml:"pointer" eg:"/request_id" doc:"JSON Pointer to the key in the body. The key is passed on in the header; if the client also sends the header, both must be equal."`
+	Strict    bool   `yaml:"strict" doc:"Accept only an RFC 9651 string (\"k\"), not a bare token (k)."`
+	MaxLength int    `yaml:"max_length" doc:"Longest key, in characters: 1 to 1024."`
+	Chars     string `yaml:"chars" eg:"abcdefghijklmnopqrstuvwxyz0123456789:" doc:"Characters that a key may contain. Default: a-z A-Z 0-9 - _"`
 }
 
 // A Fingerprint says what must be the same in a repeat.
 type Fingerprint struct {
-	Mode    string   `yaml:"mode" doc:"raw: the body's bytes; json: what the body means, whatever the order of its members and its white space; none: nothing. Method, path, query, content type and content encoding count with raw and json."`
-	Headers []string `yaml:"headers" eg:"[X-Account]" doc:"Request headers that must be the same, too, with every mode. Host counts by itself where keep_host is true."`
-	Fields  []string `yaml:"fields" eg:"[/amount, /currency]" doc:"With json: JSON Pointers of what counts; left out: all."`
+	Mode    string   `yaml:"mode" doc:"How bodies are compared. raw: byte for byte. json: by meaning, whatever the order of members and the white space. none: not at all. With raw and json, the method, path, query, content type and content encoding must be the same, too."`
+	Headers []string `yaml:"headers" eg:"[X-Account]" doc:"Request headers that must be the same, too, in every mode. Host is compared by itself if keep_host is true."`
+	Fields  []string `yaml:"fields" eg:"[/amount, /currency]" doc:"With json: JSON Pointers of the values that are compared; default: all."`
 }
 
 // Answers say what is stored.
 type Answers struct {
-	Statuses     []Statuses `yaml:"statuses" eg:"[2xx, 404, 422]" doc:"Statuses below 500 that are stored; after another the key is as if it had never been used. Left out: all but 401, 403, 407, 408, 425 and 429."`
-	KeepErrors   bool       `yaml:"keep_errors" doc:"Replay an answer of 500 or more too; otherwise a repeat runs again."`
-	NoBody       bool       `yaml:"no_body" doc:"Do not store the body, for answers that hold secrets: a repeat gets status and header only."`
-	KeepHeaders  []string   `yaml:"keep_headers" eg:"[Location, ETag]" doc:"Store these headers, Content-Type, Content-Encoding and no others. Left out: all but Set-Cookie, what else is meant for one client or one moment, and those whose name looks like that of a credential (token, secret, session, password, api-key and the like)."`
-	AllowHeaders []string   `yaml:"allow_headers" eg:"[X-Page-Token]" doc:"Store these too, although their names look like those of credentials: whoever can read the store, or knows a key and its request, can read them."`
-	DropHeaders  []string   `yaml:"drop_headers" eg:"[X-Request-Id]" doc:"Do not store these."`
+	Statuses     []Statuses `yaml:"statuses" eg:"[2xx, 404, 422]" doc:"Statuses below 500 that are stored; after any other status, the key counts as unused. Default: all but 401, 403, 407, 408, 425 and 429."`
+	KeepErrors   bool       `yaml:"keep_errors" doc:"Replay responses of 500 or more, too; otherwise a repeat runs again."`
+	NoBody       bool       `yaml:"no_body" doc:"Do not store the body, for responses that contain secrets: a repeat gets the status and header only."`
+	KeepHeaders  []string   `yaml:"keep_headers" eg:"[Location, ETag]" doc:"Store these headers, Content-Type and Content-Encoding, and no others. Default: all but Set-Cookie, other headers that are meant for one client or one moment, and those whose name looks like that of a credential (token, secret, session, password, api-key and the like)."`
+	AllowHeaders []string   `yaml:"allow_headers" eg:"[X-Page-Token]" doc:"Store these headers, too, although their names look like those of credentials. Anyone who can read the store, or knows a key and its request, can read them."`
+	DropHeaders  []string   `yaml:"drop_headers" eg:"[X-Request-Id]" doc:"Do not store these headers."`
 }
 
 // Errors say how refusals look.
 type Errors struct {
 	Format      string `yaml:"format" doc:"problem: RFC 9457; stripe: {\"error\":{\"type\":\"idempotency_error\", …}}; or template."`
-	Template    string `yaml:"template" eg:"'{\"code\":{{.Code}},\"message\":{{.Detail}},\"retryable\":{{.Retryable}}}'" doc:"With template: a Go text template over Code, Status, Title, Detail, Retryable, RetryAfter (seconds) and Type. Every {{…}} prints itself as JSON, quotes included."`
-	ContentType string `yaml:"content_type" doc:"With template."`
-	DocsURL     string `yaml:"docs_url" eg:"https://api.example.com/docs/idempotency" doc:"Documents the problems; sent as their link."`
+	Template    string `yaml:"template" eg:"'{\"code\":{{.Code}},\"message\":{{.Detail}},\"retryable\":{{.Retryable}}}'" doc:"With format: template, a Go text template over Code, Status, Title, Detail, Retryable, RetryAfter (seconds) and Type. Every {{…}} prints its value as JSON, including the quotes."`
+	ContentType string `yaml:"content_type" doc:"Content type of a template's output."`
+	DocsURL     string `yaml:"docs_url" eg:"https://api.example.com/docs/idempotency" doc:"Link to your documentation of the errors."`
 
 	write refusal.Writer // what Check made of the format
 }
@@ -198,19 +198,19 @@ func (e *Errors) Writer() refusal.Writer { return e.write }
 
 // Limits say what may be used up.
 type Limits struct {
-	Body         Size `yaml:"body" doc:"The longest body of a request with a key; more is refused with 413."`
-	Other        Size `yaml:"other" doc:"The same of a request that is not protected; 0: any."`
-	Answer       Size `yaml:"answer" doc:"The longest body of an answer that is stored; the repeat of a longer one gets no body."`
-	NewKeys      int  `yaml:"new_keys" doc:"New keys of one tenant a minute, in each proxy and route; beyond, all its requests with a key get 429 for a while."`
-	InFlight     int  `yaml:"in_flight" doc:"Keyed requests of one tenant at a time, those that wait included, in each proxy and route; more get 429."`
-	TenantMemory Size `yaml:"tenant_memory" doc:"What one tenant may take of server.memory, and less while others take some; beyond, its requests get 429."`
-	TenantStored Size `yaml:"tenant_stored" doc:"What one tenant may take of store.limit; beyond, its requests with a key get 429 for a while, repeats too."`
+	Body         Size `yaml:"body" doc:"Largest body of a request with a key; a larger one gets 413."`
+	Other        Size `yaml:"other" doc:"Largest body of a request that is not protected; 0: any."`
+	Answer       Size `yaml:"answer" doc:"Largest response body that is stored; a repeat of a larger one gets no body."`
+	NewKeys      int  `yaml:"new_keys" doc:"New keys of one tenant per minute, in each proxy and route. Beyond the limit, all its requests with a key get 429 for a while."`
+	InFlight     int  `yaml:"in_flight" doc:"Concurrent requests with a key of one tenant, including those that wait, in each proxy and route. More get 429."`
+	TenantMemory Size `yaml:"tenant_memory" doc:"Memory that one tenant may use of server.memory; less while other tenants use some. Beyond it, its requests get 429."`
+	TenantStored Size `yaml:"tenant_stored" doc:"Bytes that one tenant may use of store.limit. Beyond it, its requests with a key get 429 for a while, repeats included."`
 }
 
 // A Route is a pattern, and how what it matches is treated.
 type Route struct {
-	Match    string `yaml:"match" eg:"POST /orders" doc:"A method, a blank and a path, as Go's http.ServeMux takes it: /orders/{id} is one segment more, /orders/ all below it."`
-	Upstream string `yaml:"upstream" eg:"main" doc:"The name of an upstream; left out: the first."`
+	Match    string `yaml:"match" eg:"POST /orders" doc:"A method, a space and a path, as in Go's http.ServeMux: /orders/{id} matches one more segment, /orders/ the whole tree."`
+	Upstream string `yaml:"upstream" eg:"main" doc:"Name of an upstream; default: the first."`
 	Settings
 }
 

@@ -33,7 +33,7 @@ func parseSize(text string) (Size, error) {
 	}
 	n, err := strconv.ParseUint(number, 10, 63)
 	if err != nil || Size(n) > math.MaxInt64/unit {
-		return 0, fmt.Errorf("%q is no size: write one such as 64KiB or 1MiB", text)
+		return 0, fmt.Errorf("%q is not a size: write one such as 64KiB or 1MiB", text)
 	}
 	return Size(n) * unit, nil
 }
@@ -66,7 +66,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	}
 	p, err := netip.ParsePrefix(text)
 	if err != nil {
-		return p, fmt.Errorf("%q is no range of addresses: write one such as 10.0.0.0/8, or one address", text)
+		return p, fmt.Errorf("%q is not a range of addresses: write one such as 10.0.0.0/8, or one address", text)
 	}
 	return p.Masked(), nil
 }
@@ -110,7 +110,7 @@ func parseStatuses(text string) (s Statuses, err error) {
 	}
 	switch {
 	case err != nil || s.From < 200 || s.To > 599:
-		return s, fmt.Errorf("%q is no status: write one such as 201, or a class such as 2xx", text)
+		return s, fmt.Errorf("%q is not a status: write one such as 201, or a class such as 2xx", text)
 	case s.To >= 500:
 		return s, errors.New("answers of 500 or more are stored with keep_errors: true: leave them out here")
 	}
