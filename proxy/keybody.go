@@ -56,6 +56,8 @@ func keyAt(doc []byte, pointer []string) (string, error) {
 		return "", nil
 	case !json.Valid(doc):
 		return "", errors.New("the body, in which the key is looked for, is not JSON")
+	case !utf8.Valid(doc): // in which some readers find no key, and some another: they drop bytes of its name
+		return "", errors.New("the body, in which the key is looked for, is not valid Unicode")
 	}
 	for _, token := range pointer {
 		if value[0] != '{' {

@@ -56,6 +56,9 @@ func TestTheKeyInTheBody(t *testing.T) {
 		{`{"Id":"l"}`, "/id", "", "another case"},
 		{"{\"id\":\"\x8e\"}", "/id", "", "not valid Unicode"},
 		{`{"id":"\ud800"}`, "/id", "", "not valid Unicode"},
+		{"{\"id\":\"k\",\"x\":\"\xff\"}", "/id", "", "not valid Unicode"},
+		{"{\"id\":\"k\",\"i\xffd\":\"l\"}", "/id", "", "not valid Unicode"},
+		{"{\"i\xffd\":\"l\"}", "/id", "", "not valid Unicode"},
 		{`{"a":{"id":"k"},"a":{"id":"l"}}`, "/a/id", "", "more than once"},
 		{`{"a":{"id":"k","x":1,"x":2},"id":"l","ID":"m"}`, "/a/id", "k", ""},
 	} {
