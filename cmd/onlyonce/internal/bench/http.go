@@ -20,26 +20,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A httpConfig is what bench's flags say of requests.
-type httpConfig struct {
-	method, path, body, keyHeader string
-	headers                       []string
-	caCert                        string
-	timeout                       time.Duration
-}
-
-func (c *httpConfig) check() error {
-	switch {
-	case c.timeout <= 0:
-		return cli.Usagef("--timeout is %v: write how long a request may take, such as 10s", c.timeout)
-	case c.keyHeader == "":
-		return cli.Usagef("--key-header is empty: write the name of a header, such as Idempotency-Key")
-	case c.method == "" || strings.ContainsAny(c.method, " \t\r\n"):
-		return cli.Usagef("--method is %q: write a method such as POST", c.method)
-	}
-	return nil
-}
-
 func isHTTP(raw string) bool {
 	scheme, _, _ := strings.Cut(raw, ":")
 	return strings.EqualFold(scheme, "http") || strings.EqualFold(scheme, "https")

@@ -11,13 +11,6 @@ import (
 	"time"
 )
 
-// Which of the earlier keys is repeated.
-const (
-	keysUniform    = "uniform"
-	keysZipf       = "zipf"
-	keysSequential = "sequential"
-)
-
 // A trackedKey is a key that was sent, and what is known of its command.
 type trackedKey struct {
 	name    string

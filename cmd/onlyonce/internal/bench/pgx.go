@@ -15,31 +15,31 @@ import (
 // proxy reaches it, and not through sqlstore, as serve does.
 const schemePgx = "pgx://"
 
-// openPgx opens a store with tables that are there.
-func (s *storeTarget) openPgx(ctx context.Context, raw string, acceptRisks []string) error {
+// openPgx opens a store with tables that are there. shown is its URL without the
+// password.
+func openPgx(ctx context.Context, raw string, acceptRisks []string) (store *pgxstore.Store, shown string, shut func() error, err error) {
 	u, err := storeurl.Parse("postgres://" + strings.TrimPrefix(raw, schemePgx))
 	if err != nil {
-		return err
+		return nil, "", nil, err
 	}
-	s.shown = schemePgx + strings.TrimPrefix(u.String(), "postgres://")
+	shown = schemePgx + strings.TrimPrefix(u.String(), "postgres://")
 	cfg, err := pgxpool.ParseConfig(u.Source)
 	if err != nil {
-		return cli.Usagef("open %s: its driver does not understand the URL: write pgx://USER:PASSWORD@HOST/DATABASE", s.shown)
+		return nil, "", nil, cli.Usagef("open %s: its driver does not understand the URL: write pgx://USER:PASSWORD@HOST/DATABASE", shown)
 	}
 	cfg.MaxConns = storeurl.MaxConnections
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
-		return fmt.Errorf("open %s: %w", s.shown, err)
+		return nil, "", nil, fmt.Errorf("open %s: %w", shown, err)
 	}
-	store, err := pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: acceptRisks})
+	store, err = pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: acceptRisks})
 	if err != nil {
 		pool.Close()
-		return fmt.Errorf("%s: %w", s.shown, err)
+		return nil, "", nil, fmt.Errorf("%s: %w", shown, err)
 	}
-	s.store, s.shut = store, func() error {
+	return store, shown, func() error {
 		err := store.Close()
 		pool.Close()
 		return err
-	}
-	return nil
+	}, nil
 }

@@ -144,19 +144,3 @@ func (s *timeSlice) due(i int64) time.Time {
 	}
 	return time.Now()
 }
-
-// pauseUntil reports whether the time came before ctx ended.
-func pauseUntil(ctx context.Context, at time.Time) bool {
-	wait := time.Until(at)
-	if wait <= 0 {
-		return true
-	}
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}

@@ -17,21 +17,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// A target is what is put under load.
-type target interface {
-	fmt.Stringer
-	// send asks for the command of a key once.
-	send(ctx context.Context, k *trackedKey) (outcome, error)
-	// keeps says for how long an answer is repeated, at least.
-	keeps() time.Duration
-	// finish judges what can only be judged at the end.
-	finish(keys *keySet)
-	// clean removes what was written, as soon as it can after the run ended,
-	// unless it is to leave it, and says what is left.
-	clean(ctx context.Context, log io.Writer, ended time.Time, leave bool) error
-	close() error
-}
-
 // A storeTarget is a store under load: onlyonce.Do round a function that does
 // nothing but make an answer.
 type storeTarget struct {
@@ -50,9 +35,6 @@ const (
 	keepInMemory = time.Second
 	fewRequests  = 100_000
 )
-
-// leastResult is how long an answer must be to be one of a kind.
-const leastResult = 16
 
 // openStoreTarget opens a store as it is; only a SQLite file that is not there is
 // made.
@@ -90,7 +72,12 @@ func (s *storeTarget) purgeAllTheTime() (stop func() error) {
 
 func (s *storeTarget) open(ctx context.Context, raw string, acceptRisks []string) error {
 	if strings.HasPrefix(raw, schemePgx) {
-		return s.openPgx(ctx, raw, acceptRisks)
+		store, shown, shut, err := openPgx(ctx, raw, acceptRisks)
+		if err != nil {
+			return err
+		}
+		s.store, s.shown, s.shut = store, shown, shut
+		return nil
 	}
 	u, err := storeurl.Parse(raw)
 	if err != nil {

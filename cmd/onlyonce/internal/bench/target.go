@@ -1,0 +1,39 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+)
+
+// A target is what is put under load.
+type target interface {
+	fmt.Stringer
+	// send asks for the command of a key once.
+	send(ctx context.Context, k *trackedKey) (outcome, error)
+	// keeps says for how long an answer is repeated, at least.
+	keeps() time.Duration
+	// finish judges what can only be judged at the end.
+	finish(keys *keySet)
+	// clean removes what was written, as soon as it can after the run ended,
+	// unless it is to leave it, and says what is left.
+	clean(ctx context.Context, log io.Writer, ended time.Time, leave bool) error
+	close() error
+}
+
+// pauseUntil reports whether the time came before ctx ended.
+func pauseUntil(ctx context.Context, at time.Time) bool {
+	wait := time.Until(at)
+	if wait <= 0 {
+		return true
+	}
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
