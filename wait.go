@@ -33,74 +33,74 @@ type waitQueue struct {
 }
 
 // enter takes a place in the ID's queue. It reports false if the queue is full.
-func (rs *waiters) enter(id ID) bool {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	r := rs.byID[id]
-	if rs.all.Load() >= int64(rs.maxAll) || r != nil && r.waiting >= rs.maxPerID {
+func (ws *waiters) enter(id ID) bool {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	q := ws.byID[id]
+	if ws.all.Load() >= int64(ws.maxAll) || q != nil && q.waiting >= ws.maxPerID {
 		return false
 	}
-	if r == nil {
+	if q == nil {
 		ctx, cancel := context.WithCancel(context.Background())
-		r = &waitQueue{changed: make(chan struct{}), close: cancel}
-		if rs.byID == nil {
-			rs.byID = make(map[ID]*waitQueue)
+		q = &waitQueue{changed: make(chan struct{}), close: cancel}
+		if ws.byID == nil {
+			ws.byID = make(map[ID]*waitQueue)
 		}
-		rs.byID[id] = r
-		go rs.watch(ctx, id)
+		ws.byID[id] = q
+		go ws.watch(ctx, id)
 	}
-	r.waiting++
-	rs.all.Add(1)
+	q.waiting++
+	ws.all.Add(1)
 	return true
 }
 
-func (rs *waiters) leave(id ID) {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	rs.all.Add(-1)
-	r := rs.byID[id]
-	if r.waiting--; r.waiting == 0 {
-		r.close()
-		delete(rs.byID, id)
+func (ws *waiters) leave(id ID) {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	ws.all.Add(-1)
+	q := ws.byID[id]
+	if q.waiting--; q.waiting == 0 {
+		q.close()
+		delete(ws.byID, id)
 	}
 }
 
 // next returns what is closed at the next change, for a waiter that has
 // entered. A waiter that looks at the store after next, and before it waits, misses
 // nothing.
-func (rs *waiters) next(id ID) <-chan struct{} {
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	return rs.byID[id].changed
+func (ws *waiters) next(id ID) <-chan struct{} {
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	return ws.byID[id].changed
 }
 
 // wake makes the callers that wait for id look again.
-func (rs *waiters) wake(id ID) {
-	if rs.all.Load() == 0 {
+func (ws *waiters) wake(id ID) {
+	if ws.all.Load() == 0 {
 		return
 	}
-	rs.mu.Lock()
-	defer rs.mu.Unlock()
-	if r := rs.byID[id]; r != nil {
-		close(r.changed)
-		r.changed = make(chan struct{})
+	ws.mu.Lock()
+	defer ws.mu.Unlock()
+	if q := ws.byID[id]; q != nil {
+		close(q.changed)
+		q.changed = make(chan struct{})
 	}
 }
 
 // watch wakes the queue of id whenever its record may have changed, until the queue is
 // empty.
-func (rs *waiters) watch(ctx context.Context, id ID) {
+func (ws *waiters) watch(ctx context.Context, id ID) {
 	for every := firstPoll; ctx.Err() == nil; every = min(2*every, lastPoll) {
-		if rs.waitForStore(ctx, id, every) || rs.mayHaveSettled(ctx, id) {
-			rs.wake(id)
+		if ws.waitForStore(ctx, id, every) || ws.mayHaveSettled(ctx, id) {
+			ws.wake(id)
 		}
 	}
 }
 
 // waitForStore waits for the store's Waiter, at most for about d, and reports whether
 // it said that the record may have changed.
-func (rs *waiters) waitForStore(ctx context.Context, id ID, d time.Duration) bool {
-	waiter, ok := rs.store.(Waiter)
+func (ws *waiters) waitForStore(ctx context.Context, id ID, d time.Duration) bool {
+	waiter, ok := ws.store.(Waiter)
 	if !ok {
 		pause(ctx, d)
 		return false
@@ -116,8 +116,8 @@ func (rs *waiters) waitForStore(ctx context.Context, id ID, d time.Duration) boo
 
 // mayHaveSettled reports whether no attempt is running any more, as far as the record
 // tells.
-func (rs *waiters) mayHaveSettled(ctx context.Context, id ID) bool {
-	r, err := rs.store.Lookup(ctx, id)
+func (ws *waiters) mayHaveSettled(ctx context.Context, id ID) bool {
+	r, err := ws.store.Lookup(ctx, id)
 	return err != nil || r.State != StateProcessing || r.LeaseLeft <= 0
 }
 
@@ -143,36 +143,36 @@ type waiter struct {
 
 // subscribe is called before the store is asked, so that no change after the
 // store's answer is missed.
-func (t *waiter) subscribe() {
-	if t.entered {
-		t.changed = t.waiters.next(t.id)
+func (w *waiter) subscribe() {
+	if w.entered {
+		w.changed = w.waiters.next(w.id)
 	}
 }
 
 // wait returns nil when the store is to be asked again, ErrInFlight when the
 // caller may not wait, or no longer, and the context's cause when it has ended.
-func (t *waiter) wait(ctx context.Context) error {
-	if !t.entered {
-		if t.limit <= 0 || !t.waiters.enter(t.id) {
+func (w *waiter) wait(ctx context.Context) error {
+	if !w.entered {
+		if w.limit <= 0 || !w.waiters.enter(w.id) {
 			return ErrInFlight
 		}
-		t.entered = true
-		t.over = time.NewTimer(t.limit)
+		w.entered = true
+		w.over = time.NewTimer(w.limit)
 		return nil
 	}
 	select {
-	case <-t.changed:
+	case <-w.changed:
 		return nil
-	case <-t.over.C:
+	case <-w.over.C:
 		return ErrInFlight
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 }
 
-func (t *waiter) leave() {
-	if t.entered {
-		t.over.Stop()
-		t.waiters.leave(t.id)
+func (w *waiter) leave() {
+	if w.entered {
+		w.over.Stop()
+		w.waiters.leave(w.id)
 	}
 }
