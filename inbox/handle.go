@@ -34,7 +34,9 @@ type Result[T any] struct {
 //
 // A message with the ID of an earlier message and a different payload goes to
 // Config.Poison at once. Without Config.Poison, the error is
-// onlyonce.ErrMismatch.
+// onlyonce.ErrMismatch. So does one that was handled before and whose result is no
+// T any more, because it is damaged or T has changed; without Config.Poison, the
+// error is onlyonce.ErrCorrupt.
 //
 // fn's context is like that of onlyonce.Do: it ends when the lease is lost, not
 // when ctx ends. A panic in fn continues, and the attempt counts.
@@ -125,7 +127,7 @@ func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyon
 	case errors.Is(err, onlyonce.ErrFailed) && answer.Ref == refPoisoned && h.inbox.cfg.Poison != nil:
 		result.Poisoned = err
 		return result, nil
-	case errors.Is(err, onlyonce.ErrFailed) && h.inbox.cfg.Poison != nil, errors.Is(err, onlyonce.ErrMismatch):
+	case errors.Is(err, onlyonce.ErrFailed) && h.inbox.cfg.Poison != nil, errors.Is(err, onlyonce.ErrMismatch), errors.Is(err, onlyonce.ErrCorrupt):
 		err = h.refuse(ctx, err, &result)
 	}
 	if h.panicked != nil {
@@ -141,8 +143,8 @@ func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyon
 // final without it comes from a consumer that had no Poison, or from a person.
 const refPoisoned = "poisoned"
 
-// refuse keeps a message elsewhere that has no ID, or another's, or that failed for
-// good when there was no Poison. No record is touched.
+// refuse keeps a message elsewhere that has no ID, or another's, that failed for good
+// when there was no Poison, or whose result can't be decoded. No record is touched.
 func (h *handling[T]) refuse(ctx context.Context, cause error, result *Result[T]) error {
 	if h.inbox.cfg.Poison == nil {
 		return fmt.Errorf("inbox: the message %q can't be handled once: %w", h.message.ID, cause)

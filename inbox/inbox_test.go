@@ -357,6 +357,32 @@ func TestAMessageWhoseConsumerDiedIsHandledWhenTheLeaseIsOver(t *testing.T) {
 	})
 }
 
+func TestAHandledMessageWhoseResultCanNotBeDecodedGoesToThePoisonQueue(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	in, _ := on(store, inbox.Config{})
+	if _, err := inbox.Handle(t.Context(), in, msg, new(handler).handle); err != nil { // a string
+		t.Fatal(err)
+	}
+	handle := func(context.Context) (int, error) {
+		t.Error("it was handled again")
+		return 0, nil
+	}
+	if r, err := inbox.Handle(t.Context(), in, msg, handle); !errors.Is(err, onlyonce.ErrCorrupt) {
+		t.Errorf("without a poison queue: %+v, %v", r, err)
+	}
+	in, q := on(store, inbox.Config{MaxAttempts: 2})
+	for range 2 {
+		if r, err := inbox.Handle(t.Context(), in, msg, handle); err != nil || !errors.Is(r.Poisoned, onlyonce.ErrCorrupt) {
+			t.Errorf("%+v, %v", r, err)
+		}
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if len(q.got) != 2 {
+		t.Errorf("the poison queue has %q", q.got)
+	}
+}
+
 func TestAMessageWithTheIDOfAnotherIsNotTakenForIt(t *testing.T) {
 	other := msg
 	other.Payload = []byte("another")
