@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
@@ -109,6 +110,67 @@ func TestNothingIsLeftOfWhatAFunctionWritesAfterADeadlock(t *testing.T) {
 		return done("after"), nil
 	}); err != nil || r.State != onlyonce.StateCompleted {
 		t.Errorf("afterwards, run got %+v and error %v", r, err)
+	}
+}
+
+func TestADeadlockOfTheRecordRunsTheFunctionAgain(t *testing.T) {
+	d := newMySQLDatabase(t)
+	s, _ := d.open(t)
+	r := newRival(t, d.pool(t))
+	c := serverClaim("k")
+	rec, err := s.Claim(t.Context(), c)
+	if err == nil {
+		err = s.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}, onlyonce.Settlement{State: onlyonce.StateFailed, Keep: time.Hour})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	c = serverClaim("k")
+	c.RetryFailed = true
+	runs := 0
+	var other sync.WaitGroup
+	got, err := s.RunTx(t.Context(), c, func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		runs++
+		_, err := tx.ExecContext(ctx, "UPDATE own SET n = n + 1 WHERE id = 1")
+		if err == nil && runs == 1 {
+			has := make(chan struct{})
+			other.Go(func() { r.wantsBoth(c.ID, 1, has) })
+			<-has
+		}
+		return done("made"), err
+	})
+	other.Wait()
+	if err != nil || got.State != onlyonce.StateCompleted || runs != 2 {
+		t.Errorf("run got %+v and error %v, after %d runs", got, err, runs)
+	}
+	if n := r.value(1); n != 2 {
+		t.Errorf("the row says %d, want one for each of the two transactions", n)
+	}
+}
+
+// wantsBoth locks the record, which it says by closing has, and then a row. Whoever has
+// the row and wants the record is rolled back, for it has changed less.
+func (r rival) wantsBoth(id onlyonce.ID, row int, has chan struct{}) {
+	hash := id.Hash()
+	tx, err := r.db.Begin()
+	if err == nil {
+		defer tx.Rollback()
+		_, err = tx.Exec("SELECT 1 FROM onlyonce_records WHERE id = ? FOR UPDATE", hash[:])
+	}
+	for i := range 100 {
+		if err == nil {
+			_, err = tx.Exec("INSERT INTO own (id, n) VALUES (?, 0)", 1000+i)
+		}
+	}
+	close(has)
+	if err == nil {
+		_, err = tx.Exec("UPDATE own SET n = n + 1 WHERE id = ?", row)
+	}
+	if err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		r.t.Errorf("the rival got error %v", err)
 	}
 }
 

@@ -58,10 +58,10 @@ func (l *bulk) queue(b *pgx.Batch) {
 	}
 }
 
-func (s *statement) claimed() (*[32]byte, *onlyonce.Claim) { return &s.key.hash, s.claim }
+func (s *statement) claimed() (*[32]byte, *onlyonce.Claim) { return &s.key.Hash, s.claim }
 
 func (s *statement) settled() (*[32]byte, *onlyonce.Hold, *onlyonce.Settlement) {
-	return &s.key.hash, s.hold, s.settlement
+	return &s.key.Hash, s.hold, s.settlement
 }
 
 // read tells the members that wrote. Each has an owner of its own, unless a call

@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // write has the statement run together with others. One that met a row which
@@ -35,7 +37,7 @@ func (s *Store) alone(ctx context.Context, f func(*pgx.Conn) error) error {
 // two batches from waiting for each other.
 func (s *Store) runWrites(lane int, batch []*ticket[*statement]) {
 	slices.SortFunc(batch, func(a, b *ticket[*statement]) int {
-		return bytes.Compare(a.job.key.hash[:], b.job.key.hash[:])
+		return bytes.Compare(a.job.key.Hash[:], b.job.key.Hash[:])
 	})
 	list := make([]*statement, len(batch))
 	for i, t := range batch {
@@ -87,12 +89,12 @@ func repeatable(batch []*ticket[*statement], list []*statement) ([]*ticket[*stat
 
 // A lookupJob asks for one record.
 type lookupJob struct {
-	key   *key
+	key   *record.Key
 	found *stored
 }
 
 // look returns the record of k, which may have expired, or nil.
-func (s *Store) look(ctx context.Context, k *key) (*stored, error) {
+func (s *Store) look(ctx context.Context, k *record.Key) (*stored, error) {
 	r := &lookupJob{key: k}
 	err := s.reads.do(ctx, r)
 	return r.found, err
@@ -125,10 +127,10 @@ func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*ticket[*lo
 	hashes := make([][]byte, 0, len(batch))
 	for _, t := range batch {
 		k := t.job.key
-		if wanted[k.hash] == nil {
-			hashes = append(hashes, k.hash[:])
+		if wanted[k.Hash] == nil {
+			hashes = append(hashes, k.Hash[:])
 		}
-		wanted[k.hash] = append(wanted[k.hash], t)
+		wanted[k.Hash] = append(wanted[k.Hash], t)
 	}
 	rows, err := conn.Query(ctx, sqlText["lookups"], hashes)
 	if err != nil {
@@ -143,9 +145,9 @@ func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*ticket[*lo
 		}
 		found := r.stored()
 		for _, t := range wanted[[32]byte(hash)] {
-			if t.job.found = found; found.Check(t.job.key.id) != nil {
+			if t.job.found = found; found.Check(t.job.key.ID) != nil {
 				t.job.found = nil
-				s.reads.answer(t, found.Check(t.job.key.id))
+				s.reads.answer(t, found.Check(t.job.key.ID))
 			}
 		}
 	}

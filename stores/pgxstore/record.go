@@ -19,7 +19,7 @@ import (
 // transaction of the caller's.
 type writer interface {
 	write(context.Context, *statement) error
-	look(context.Context, *key) (*stored, error)
+	look(context.Context, *record.Key) (*stored, error)
 }
 
 // maxTries bounds how often a step is retried because another caller changed the record.
@@ -52,7 +52,7 @@ func busy(ctx context.Context) error {
 }
 
 // claim asks for the right to run a command.
-func claim(ctx context.Context, on writer, k *key, c *onlyonce.Claim, seen bool) (onlyonce.Record, error) {
+func claim(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim, seen bool) (onlyonce.Record, error) {
 	for range retries(ctx) {
 		if !seen {
 			r, given, err := create(ctx, on, k, c)
@@ -85,7 +85,7 @@ func claim(ctx context.Context, on writer, k *key, c *onlyonce.Claim, seen bool)
 }
 
 // create makes a new record, unless there is a row.
-func create(ctx context.Context, on writer, k *key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {
+func create(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {
 	began := time.Now()
 	s := &statement{name: "claim", key: k, claim: c}
 	if err := on.write(ctx, s); err != nil || !s.wrote {
@@ -102,21 +102,21 @@ func create(ctx context.Context, on writer, k *key, c *onlyonce.Claim) (r onlyon
 // aboveFloor makes the fence of a hold that was given to a new command higher than
 // those of deleted records. It reports false if the fence may have become another
 // without an answer that says which.
-func aboveFloor(ctx context.Context, on writer, k *key, r *onlyonce.Record) (known bool, err error) {
-	s := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: []any{k.hash[:], []byte(r.Owner), r.Fence}}
+func aboveFloor(ctx context.Context, on writer, k *record.Key, r *onlyonce.Record) (known bool, err error) {
+	s := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: []any{k.Hash[:], []byte(r.Owner), r.Fence}}
 	err = on.write(ctx, s)
 	return err == nil && (s.wrote || !s.repeated), err
 }
 
-func claimArgs(k *key, c *onlyonce.Claim) []any {
+func claimArgs(k *record.Key, c *onlyonce.Claim) []any {
 	return []any{
-		k.hash[:], postgres.Escape(k.id.Tenant), postgres.Escape(k.id.Operation), postgres.Escape(k.id.Key),
+		k.Hash[:], postgres.Escape(k.ID.Tenant), postgres.Escape(k.ID.Operation), postgres.Escape(k.ID.Key),
 		c.Fingerprint, []byte(c.Owner), record.LapsedKeep(c), c.Lease.Microseconds(),
 	}
 }
 
 // take gives the claim a record that is there.
-func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored) (r onlyonce.Record, given bool, err error) {
+func take(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim, was *stored) (r onlyonce.Record, given bool, err error) {
 	r = record.Next(c, was, 0, 0)
 	steps, err := record.EncodeSteps(r.Steps)
 	if err != nil {
@@ -124,7 +124,7 @@ func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored
 	}
 	s := &statement{name: "take", key: k, into: []any{&r.Fence}, args: []any{
 		was.Expired, c.Lease.Microseconds(), record.LapsedKeep(c), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, postgres.Optional(r.Error),
-		k.hash[:], []byte(was.Owner), was.Fence, was.As, was.StepsAs,
+		k.Hash[:], []byte(was.Owner), was.Fence, was.As, was.StepsAs,
 	}}
 	err = on.write(ctx, s)
 	return record.Next(c, was, r.Fence, r.Fence), err == nil && s.wrote, err
@@ -132,7 +132,7 @@ func take(ctx context.Context, on writer, k *key, c *onlyonce.Claim, was *stored
 
 // renew makes the hold's lease end a full lease from now, and adds steps.
 func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
-	k := keyOf(h.ID)
+	k := record.KeyOf(h.ID)
 	owned := owned(&k, h)
 	if len(steps) == 0 {
 		s := &statement{name: "renew", key: &k, args: append([]any{lease.Microseconds()}, owned...)}
@@ -171,7 +171,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 
 // settle ends an attempt.
 func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settlement) error {
-	k := keyOf(h.ID)
+	k := record.KeyOf(h.ID)
 	s := &statement{name: "settle", key: &k, hold: h, settlement: st}
 	if st.State == "" {
 		s = &statement{name: "release", key: &k, args: owned(&k, h)}
@@ -190,7 +190,7 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 }
 
 // owned are the arguments that name a hold.
-func owned(k *key, h *onlyonce.Hold) []any { return []any{k.hash[:], []byte(h.Owner), h.Fence} }
+func owned(k *record.Key, h *onlyonce.Hold) []any { return []any{k.Hash[:], []byte(h.Owner), h.Fence} }
 
 // values returns what a settled record holds, in the order of the statements.
 func values(st *onlyonce.Settlement) []any {
@@ -202,7 +202,7 @@ func values(st *onlyonce.Settlement) []any {
 
 // resolve ends a record that nobody holds, with a new owner and a higher fence.
 func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *onlyonce.Settlement) error {
-	k := keyOf(id)
+	k := record.KeyOf(id)
 	for range retries(ctx) {
 		found, err := on.look(ctx, &k)
 		switch {
@@ -215,7 +215,7 @@ func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *on
 		case found.State == onlyonce.StateProcessing && found.LeaseLeft > 0:
 			return onlyonce.ErrInFlight
 		}
-		seen := []any{k.hash[:], []byte(found.Owner), fence, found.As, []byte(record.NewOwner())}
+		seen := []any{k.Hash[:], []byte(found.Owner), fence, found.As, []byte(record.NewOwner())}
 		s := &statement{name: "resolve", key: &k, args: append(values(st), seen...)}
 		if st.State == "" {
 			s = &statement{name: "remove", key: &k, args: seen}
@@ -229,7 +229,7 @@ func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *on
 
 // lookup returns the record of an ID, or onlyonce.ErrNotFound.
 func lookup(ctx context.Context, on writer, id onlyonce.ID) (onlyonce.Record, error) {
-	k := keyOf(id)
+	k := record.KeyOf(id)
 	found, err := on.look(ctx, &k)
 	switch {
 	case err != nil:

@@ -8,24 +8,15 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
-	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
-
-// A key is an ID with its hash.
-type key struct {
-	id   onlyonce.ID
-	hash [32]byte
-}
-
-func keyOf(id onlyonce.ID) key { return key{id, id.Hash()} }
 
 // channelSize is the length of a key's channel name, in bytes.
 const channelSize = 16
 
 // channel returns the name by which listeners know the key.
-func (k *key) channel() string { return hex.EncodeToString(k.hash[:channelSize/2]) }
+func channel(k *record.Key) string { return hex.EncodeToString(k.Hash[:channelSize/2]) }
 
 // A row receives the columns of the statements that look records up.
 type row struct {
@@ -58,8 +49,8 @@ func (r *row) stored() *stored {
 }
 
 // look returns the record of k, which may have expired, or nil.
-func look(ctx context.Context, on session, k *key) (*stored, error) {
-	rows, err := on.Query(ctx, sqlText["lookup"], k.hash[:])
+func look(ctx context.Context, on session, k *record.Key) (*stored, error) {
+	rows, err := on.Query(ctx, sqlText["lookup"], k.Hash[:])
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +58,7 @@ func look(ctx context.Context, on session, k *key) (*stored, error) {
 }
 
 // collect reads the record of k, which may have expired, or nil.
-func collect(rows pgx.Rows, k *key) (*stored, error) {
+func collect(rows pgx.Rows, k *record.Key) (*stored, error) {
 	r, err := pgx.CollectExactlyOneRow(rows, func(rows pgx.CollectableRow) (*row, error) {
 		r := new(row)
 		return r, rows.Scan(r.into()...)
@@ -79,5 +70,5 @@ func collect(rows pgx.Rows, k *key) (*stored, error) {
 		return nil, err
 	}
 	s := r.stored()
-	return s, s.Check(k.id)
+	return s, s.Check(k.ID)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
@@ -21,7 +22,7 @@ type session interface {
 // A statement writes at most one row, and says what it wrote.
 type statement struct {
 	name  string
-	key   *key
+	key   *record.Key
 	args  []any // nil for a claim and a settlement that may go with others of their kind
 	into  []any // what it returns; nil: nothing that counts
 	wrote bool  // it affected a row
@@ -119,7 +120,7 @@ func channels(list []*statement) string {
 	var all strings.Builder
 	for _, s := range list {
 		if s.endsCommand() {
-			all.WriteString(s.key.channel())
+			all.WriteString(channel(s.key))
 		}
 	}
 	return all.String()

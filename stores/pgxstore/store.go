@@ -82,10 +82,10 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, wrap("claim", err)
 	}
-	k := keyOf(c.ID)
-	r, err := claim(ctx, s, &k, &c, s.hints.Has(&k.hash))
+	k := record.KeyOf(c.ID)
+	r, err := claim(ctx, s, &k, &c, s.hints.Has(&k.Hash))
 	if err == nil {
-		s.hints.Add(&k.hash)
+		s.hints.Add(&k.Hash)
 	}
 	return r, wrap("claim", err)
 }

@@ -23,15 +23,15 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, wrap("run in a transaction", err)
 	}
-	k := keyOf(c.ID)
-	if s.hints.Has(&k.hash) {
+	k := record.KeyOf(c.ID)
+	if s.hints.Has(&k.Hash) {
 		if found, err := s.look(ctx, &k); err == nil && found.Answers(&c) {
 			return found.Record, nil
 		}
 	}
-	r, err := transact.Run(ctx, "pgxstore", txEngine{s}, &c, k.hash, fn)
+	r, err := transact.Run(ctx, "pgxstore: run in a transaction", txEngine{s}, &c, &k, fn)
 	if err == nil {
-		s.hints.Add(&k.hash)
+		s.hints.Add(&k.Hash)
 	}
 	return r, err
 }
@@ -41,7 +41,10 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 // another attempt takes over meanwhile, the settlement fails, and fn's rows are
 // rolled back.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error)) error {
-	return transact.Settle(ctx, "pgxstore", txEngine{s}, &h, h.ID.Hash(), fn)
+	k := record.KeyOf(h.ID)
+	return transact.Settle(ctx, "pgxstore: settle in a transaction", txEngine{s}, &h, &k, func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		return fn(ctx, tx)
+	})
 }
 
 // A txEngine runs functions in transactions of the pool.
@@ -95,7 +98,7 @@ func (e txEngine) Trace(ctx context.Context, c *transact.Command) (now transact.
 		if _, err := conn.Exec(ctx, sqlText["ended"], transact.TokenLock(c.Token)); err != nil {
 			return err
 		}
-		return conn.QueryRow(ctx, sqlText["trace"], c.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor)
+		return conn.QueryRow(ctx, sqlText["trace"], c.Key.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor)
 	})
 	return now, err
 }
@@ -107,7 +110,7 @@ func (txEngine) Durable(context.Context, *transact.Command, *record.Stored) erro
 // KeepFence makes later fences of the command higher.
 func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
 	return e.alone(ctx, func(conn *pgx.Conn) error {
-		done, err := conn.Exec(ctx, sqlText["keep fence"], c.Hash[:], postgres.Escape(c.ID.Tenant), postgres.Escape(c.ID.Operation), postgres.Escape(c.ID.Key),
+		done, err := conn.Exec(ctx, sqlText["keep fence"], c.Key.Hash[:], postgres.Escape(c.Key.ID.Tenant), postgres.Escape(c.Key.ID.Operation), postgres.Escape(c.Key.ID.Key),
 			[]byte(c.Claim.Owner), fence)
 		if err != nil || done.RowsAffected() == 0 {
 			_, err = conn.Exec(ctx, sqlText["raise floor"], fence)
@@ -148,7 +151,7 @@ func (t *storeTx) begin(ctx context.Context, c *transact.Command) (err error) {
 		request, command, uncompared := postgres.LockNames(locks)
 		b.Queue(sqlText["lock"], request, command, uncompared)
 	}
-	b.Queue(sqlText["open"], c.Hash[:], transact.TokenLock(c.Token))
+	b.Queue(sqlText["open"], c.Key.Hash[:], transact.TokenLock(c.Token))
 	results := t.conn.Conn().SendBatch(ctx, &b)
 	t.tx.Tx = results.Tx()
 	defer func() { err = errors.Join(err, results.Close()) }()
@@ -183,8 +186,7 @@ func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settled int6
 	case 'I':
 		return 0, transact.Ended, nil
 	}
-	k := key{c.ID, c.Hash}
-	s, err := ending(c, &k)
+	s, err := ending(c)
 	if err != nil {
 		return 0, transact.RolledBack, err
 	}
@@ -210,8 +212,8 @@ func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settled int6
 
 // ending returns the statement that ends the command, and fails if it writes
 // nothing.
-func ending(c *transact.Command, k *key) (*statement, error) {
-	st, seen := &c.Settlement, &c.Seen
+func ending(c *transact.Command) (*statement, error) {
+	k, st, seen := &c.Key, &c.Settlement, &c.Seen
 	var mark *int64
 	if seen.Mark != 0 {
 		mark = &seen.Mark
@@ -236,7 +238,7 @@ func ending(c *transact.Command, k *key) (*statement, error) {
 		list[0] = record.StateReleased
 		fingerprint, steps = nil, nil
 	}
-	list = append(list, k.hash[:], postgres.Escape(k.id.Tenant), postgres.Escape(k.id.Operation), postgres.Escape(k.id.Key),
+	list = append(list, k.Hash[:], postgres.Escape(k.ID.Tenant), postgres.Escape(k.ID.Operation), postgres.Escape(k.ID.Key),
 		fingerprint, []byte(rec.Owner), int32(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro())
 	b := seen.Row
 	if b == nil {

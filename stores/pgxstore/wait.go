@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A process with waiters runs LISTEN on a channel and holds a shared advisory lock. A
@@ -47,8 +48,8 @@ func newListener(pool *pgxpool.Pool, channel string, lock int64) *listener {
 
 // Wait returns when the record of id may have changed or ctx has ended.
 func (s *Store) Wait(ctx context.Context, id onlyonce.ID) error {
-	k := keyOf(id)
-	return wrap("wait", s.listener.wait(ctx, k.channel()))
+	k := record.KeyOf(id)
+	return wrap("wait", s.listener.wait(ctx, channel(&k)))
 }
 
 // wait returns when the name was notified, or may have been.

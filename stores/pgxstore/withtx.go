@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // WithTx returns the store inside a transaction that the caller opened: its
@@ -35,7 +36,7 @@ func (t *inTx) write(ctx context.Context, st *statement) error {
 	return t.explain(send(ctx, t.tx, t.store.listener, "", []*statement{st}, ""))
 }
 
-func (t *inTx) look(ctx context.Context, k *key) (*stored, error) {
+func (t *inTx) look(ctx context.Context, k *record.Key) (*stored, error) {
 	r, err := look(ctx, t.tx, k)
 	return r, t.explain(err)
 }
@@ -51,7 +52,7 @@ func (t *inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, er
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, wrap("claim in a transaction", err)
 	}
-	k := keyOf(c.ID)
+	k := record.KeyOf(c.ID)
 	r, err := claim(ctx, t, &k, &c, false)
 	if errors.Is(err, errBusy) { // the row that is in the way is not in this transaction's snapshot
 		err = errRunAgain

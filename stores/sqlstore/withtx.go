@@ -8,7 +8,6 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
-	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // RunTx claims, runs and settles in one transaction.
@@ -24,16 +23,15 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("%s: %w", engine.RunningTx, err)
 	}
-	return s.engine.RunTx(ctx, c, transact.Checked(engine.RunningTx, fn))
+	return s.engine.RunTx(ctx, c, fn)
 }
 
 // SettleTx runs fn and settles an existing claim in one transaction, which is
 // like that of RunTx.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx *sql.Tx) (onlyonce.Settlement, error)) error {
-	return s.engine.SettleTx(ctx, h, transact.Checked(engine.SettlingTx,
-		func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
-			return fn(ctx, tx)
-		}))
+	return s.engine.SettleTx(ctx, h, func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		return fn(ctx, tx)
+	})
 }
 
 // WithTx returns the store inside a transaction that the caller opened: its

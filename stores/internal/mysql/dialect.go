@@ -72,13 +72,25 @@ func (*dialect) List(f onlyonce.Filter, before record.Position) (string, []any) 
 }
 
 // The driver's error is a type of its own: its text begins with the number.
-var errorNumber = regexp.MustCompile(`\bError (\d{4})\b`)
+var errorNumber = regexp.MustCompile(`^Error (\d{4})\b`)
 
+// numberOf returns the server's number of an error, or of one that it wraps; 0: none.
 func numberOf(err error) int {
-	for e := err; e != nil; e = errors.Unwrap(e) {
-		if found := errorNumber.FindStringSubmatch(e.Error()); found != nil && strings.HasPrefix(e.Error(), found[0]) {
-			n, _ := strconv.Atoi(found[1])
-			return n
+	if err == nil {
+		return 0
+	}
+	if found := errorNumber.FindStringSubmatch(err.Error()); found != nil {
+		n, _ := strconv.Atoi(found[1])
+		return n
+	}
+	switch e := err.(type) { // which errors.As would need the driver's type for
+	case interface{ Unwrap() error }:
+		return numberOf(e.Unwrap())
+	case interface{ Unwrap() []error }:
+		for _, wrapped := range e.Unwrap() {
+			if n := numberOf(wrapped); n != 0 {
+				return n
+			}
 		}
 	}
 	return 0
@@ -204,7 +216,7 @@ func (m *dialect) lockName(lock [32]byte) string {
 // databases.
 func tokenLock(token []byte) string { return "onlyonce:" + hex.EncodeToString(token) }
 
-func (m *dialect) Look(l server.Session, k *record.Key, _ []byte) (seen server.Snapshot, err error) {
+func (m *dialect) Look(l server.Session, k *record.Key, _ []byte) (seen transact.View, err error) {
 	err = l.Query("look", func(v []driver.Value) error {
 		row, more := v[:len(v)-2], record.Reader{Values: v[len(v)-3:]}
 		seen.Now, seen.Floor, seen.Token = more.Int("now"), more.Int("floor"), more.Bytes("commit_token")
@@ -234,7 +246,7 @@ func (*dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	return err
 }
 
-func (m *dialect) Record(l server.Session, seen *server.Snapshot, r *onlyonce.Record, values []any, token []byte) (bool, error) {
+func (m *dialect) Record(l server.Session, seen *transact.View, r *onlyonce.Record, values []any, token []byte) (bool, error) {
 	if l.Tx != nil {
 		if err := m.CheckSameTx(l, seen, token); err != nil {
 			return false, err
@@ -265,7 +277,7 @@ func (*dialect) Decision(values []any, owner []byte, seen ...any) []any {
 
 // CheckSameTx looks for the savepoint, which is gone when the transaction has ended. Its
 // name is the token's, so that a function makes none of the same name by chance.
-func (*dialect) CheckSameTx(l server.Session, _ *server.Snapshot, token []byte) error {
+func (*dialect) CheckSameTx(l server.Session, _ *transact.View, token []byte) error {
 	_, err := l.Tx.ExecContext(l.Ctx, "RELEASE SAVEPOINT "+transact.SavepointName(token))
 	if numberOf(err) == 1305 {
 		return transact.ErrEnded

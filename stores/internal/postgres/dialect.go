@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -49,7 +48,8 @@ func (dialect) Classify(err error) server.ErrorClass {
 	case "25006":
 		return server.ClassReadOnly
 	default:
-		if strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P") || strings.HasPrefix(code, "58") || strings.HasPrefix(code, "XX") {
+		switch code[:min(len(code), 2)] {
+		case "08", "53", "57", "58", "XX": // the connection, resources, the operator, the system, the server itself
 			return server.ClassOther
 		}
 		return server.ClassRefused
@@ -85,7 +85,7 @@ func (dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks,
 // End has nothing to do: the locks went with the transaction.
 func (dialect) End(*sql.Conn, *transact.Locks, []byte) {}
 
-func (p dialect) Look(l server.Session, k *record.Key, token []byte) (seen server.Snapshot, err error) {
+func (p dialect) Look(l server.Session, k *record.Key, token []byte) (seen transact.View, err error) {
 	err = l.Query("look", func(v []driver.Value) error {
 		row, more := v[:len(v)-4], record.Reader{Values: v[len(v)-5:]}
 		seen.Now, seen.Floor, seen.Mark, seen.Token = more.Int("now"), more.Int("floor"), more.Int("mark"), more.Bytes("commit_token")
@@ -110,7 +110,7 @@ func (dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	return errors.Join(err, tx.Rollback())
 }
 
-func (p dialect) Record(l server.Session, seen *server.Snapshot, r *onlyonce.Record, values []any, token []byte) (bool, error) {
+func (p dialect) Record(l server.Session, seen *transact.View, r *onlyonce.Record, values []any, token []byte) (bool, error) {
 	steps, err := record.EncodeSteps(r.Steps)
 	if err != nil {
 		return false, err
@@ -153,7 +153,7 @@ func (dialect) Settled(*record.Key, int64) {}
 
 func (dialect) CheckPacketSize([]any) error { return nil }
 
-func (dialect) CheckSameTx(l server.Session, seen *server.Snapshot, _ []byte) error {
+func (dialect) CheckSameTx(l server.Session, seen *transact.View, _ []byte) error {
 	mark, err := l.Number("mark")
 	if err == nil && mark != seen.Mark {
 		err = transact.ErrEnded

@@ -93,13 +93,13 @@ func (l Session) claim(k *record.Key, c *onlyonce.Claim) (onlyonce.Record, error
 			return onlyonce.Record{}, err
 		case seen == nil:
 			continue
-		case held(seen, onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}): // by a call whose answer was lost, and which may have been slow
+		case seen.HeldBy(&onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}): // by a call whose answer was lost, and which may have been slow
 			r, sure, err := l.raiseAboveFloor(k, seen.Record, record.Slow)
 			if sure || err != nil {
 				return r, err
 			}
 			continue
-		case !seen.Expired && !c.Takes(seen.Record):
+		case seen.Answers(c):
 			return seen.Record, nil
 		}
 		if r, given, err := l.take(k, c, seen); given || err != nil {

@@ -10,11 +10,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// held says whether the hold is the record's, which is processing.
-func held(r *record.Stored, h onlyonce.Hold) bool {
-	return r != nil && !r.Expired && r.State == onlyonce.StateProcessing && r.Owner == h.Owner && r.Fence == h.Fence
-}
-
 func (l Session) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	k := record.KeyOf(h.ID)
 	if len(steps) > 0 {
@@ -26,7 +21,7 @@ func (l Session) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]
 	}
 	// A row that the statement found as it was may count as not changed.
 	r, err := l.find(&k)
-	if err == nil && !held(r, h) {
+	if err == nil && !r.HeldBy(&h) {
 		err = onlyonce.ErrLost
 	}
 	return err
@@ -42,7 +37,7 @@ func (l Session) step(k *record.Key, h onlyonce.Hold, lease time.Duration, steps
 		if err != nil {
 			return err
 		}
-		if !held(r, h) {
+		if !r.HeldBy(&h) {
 			return onlyonce.ErrLost
 		}
 		if r.Damage != nil {

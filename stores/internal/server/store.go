@@ -65,7 +65,7 @@ type Dialect interface {
 	End(conn *sql.Conn, locks *transact.Locks, token []byte)
 
 	// Look reads the key's row and the store's clock.
-	Look(l Session, k *record.Key, token []byte) (Snapshot, error)
+	Look(l Session, k *record.Key, token []byte) (transact.View, error)
 
 	// Ended waits on another connection until the transaction with the token has
 	// ended.
@@ -74,7 +74,7 @@ type Dialect interface {
 	// Record writes the settled record of a transaction with its token, unless
 	// the row is not the one seen any more. It returns errEnded if the transaction
 	// is not the one that saw it.
-	Record(l Session, seen *Snapshot, r *onlyonce.Record, values []any, token []byte) (written bool, err error)
+	Record(l Session, seen *transact.View, r *onlyonce.Record, values []any, token []byte) (written bool, err error)
 
 	// Decision returns the arguments of the statements "resolve", with values,
 	// and "remove", without: the record as it was seen, and its next owner.
@@ -94,15 +94,7 @@ type Dialect interface {
 	Settled(k *record.Key, fence int64)
 
 	// CheckSameTx returns errEnded unless the transaction is still the one with the token, which took the snapshot.
-	CheckSameTx(l Session, seen *Snapshot, token []byte) error
-}
-
-// A Snapshot is a command's row as a transaction saw it.
-type Snapshot struct {
-	Row        *record.Stored // nil: there is none
-	Token      []byte         // of the transaction that settled it last
-	Now, Floor int64
-	Mark       int64 // of the transaction; 0: none
+	CheckSameTx(l Session, seen *transact.View, token []byte) error
 }
 
 // An ErrorClass is what an error of the database means.

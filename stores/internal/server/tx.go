@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -14,344 +12,187 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// A serverTx runs a caller's function in a transaction of its own, as often as the
-// database asks for it.
-type serverTx struct {
-	*Store
-	ctx  context.Context
-	fn   engine.TxFunc
-	key  record.Key
-	asks *onlyonce.Claim // by runTx
-	hold *onlyonce.Hold  // by settleTx
-
-	seen       Snapshot        // the row, before
-	record     onlyonce.Record // as it was claimed, then as it was settled
-	settlement onlyonce.Settlement
-	token      []byte // of the transaction
-	given      int64  // the highest fence that the function has got
-	recorded   bool   // and a row has it
-}
-
-var errUndone = errors.New("the database or other attempts undid the transaction every time")
-
-// RunTx writes no row before the function has returned: the lock of its
-// command, which ends with the transaction, keeps the others out.
+// RunTx claims, runs and settles in one transaction. It writes no row before the
+// function has returned: the lock of its command, which ends with the transaction,
+// keeps the others out.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn engine.TxFunc) (onlyonce.Record, error) {
 	k := record.KeyOf(c.ID)
-	if r := s.seen(ctx, &k); r != nil && !c.Takes(r.Record) {
+	if r := s.seen(ctx, &k); r.Answers(&c) {
 		return r.Record, nil
 	}
 	if r, first := s.inside.Enter(&k, &c); !first {
 		return r, nil
 	}
 	defer s.inside.Exit(&k)
-	r := &serverTx{Store: s, ctx: ctx, fn: fn, key: k, asks: &c}
-	defer r.keepFence()
-	err := r.run(engine.RunningTx)
+	r, err := transact.Run(ctx, engine.RunningTx, txEngine{s}, &c, &k, fn)
 	if err == nil {
 		s.hints.Add(&k.Hash)
 	}
-	return r.record, err
+	return r, err
 }
 
+// SettleTx settles a hold in a transaction.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn engine.TxFunc) error {
-	r := &serverTx{Store: s, ctx: ctx, fn: fn, key: record.KeyOf(h.ID), hold: &h}
-	return r.run(engine.SettlingTx)
+	k := record.KeyOf(h.ID)
+	return transact.Settle(ctx, engine.SettlingTx, txEngine{s}, &h, &k, fn)
 }
 
-// An ownError is the error of the caller's function, which it gets as it is.
-type ownError struct{ err error }
+// A txEngine runs functions in transactions of the pool.
+type txEngine struct{ *Store }
 
-func (e *ownError) Error() string { return e.err.Error() }
-
-func (r *serverTx) run(doing string) error {
-	err := r.retry()
-	if own := (*ownError)(nil); errors.As(err, &own) {
-		return own.err
-	}
+// Begin begins a transaction and looks the record up.
+func (e txEngine) Begin(ctx context.Context, c *transact.Command) (transact.Tx[*sql.Tx], error) {
+	conn, err := e.DB.Conn(ctx)
 	if err != nil {
-		r.record = onlyonce.Record{}
-		return fmt.Errorf("%s: %w", doing, err)
+		return nil, err
 	}
-	return nil
-}
-
-// retry runs the function until its transaction is not rolled back by a conflict.
-func (r *serverTx) retry() error {
-	var undone error
-	var took time.Duration // the last run
-	for n := range transact.MaxRuns {
-		if n > 0 && !transact.Pause(r.ctx, transact.AfterRun(n, took)) {
-			return errors.Join(r.ctx.Err(), undone)
-		}
-		began := time.Now()
-		again, err := r.attempt()
-		if !again {
-			return err
-		}
-		undone, took = err, time.Since(began)
-	}
-	return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errUndone, undone)
-}
-
-// A txAttempt is one transaction of a serverTx. It is closed before another connection
-// is used: every connection of the pool may be in a txAttempt.
-type txAttempt struct {
-	*serverTx
-	conn      *sql.Conn
-	in        Session
-	committed bool
-	left      bool
-}
-
-// attempt runs the function in a transaction. It returns again if the transaction was
-// rolled back by a conflict, so that nothing of it is left.
-func (r *serverTx) attempt() (again bool, err error) {
-	conn, tx, got, err := r.begin()
+	own, locks := context.WithoutCancel(ctx), c.Locks()
+	tx, got, err := e.dialect.Begin(own, conn, locks, c.Token)
 	if err != nil {
-		return r.dialect.Classify(err) == ClassConflict, err
-	}
-	// A transaction that has begun does not heed the end of its caller.
-	t := &txAttempt{serverTx: r, conn: conn, in: Session{Store: r.Store, Ctx: context.WithoutCancel(r.ctx), Tx: tx}}
-	defer t.close()
-	if got != transact.LockMine {
-		return false, t.inFlight(got)
-	}
-	runs, err := t.look()
-	if err == nil && !runs {
-		t.close()
-		err = t.dialect.Durable(t.Session(t.ctx), &t.key, t.seen.Row)
-	}
-	if !runs || err != nil {
-		return false, err
-	}
-	err = t.call()
-	if err != nil {
-		return t.onFuncError(err)
-	}
-	written, err := t.write()
-	if err != nil || !written {
-		return t.onConflict(err)
-	}
-	return t.commit()
-}
-
-// begin begins a transaction on a connection of its own. ctx bounds the wait
-// for the connection.
-func (r *serverTx) begin() (conn *sql.Conn, tx *sql.Tx, got string, err error) {
-	locks := r.locks()
-	r.token = transact.NewToken()
-	for range 3 {
-		if conn, err = r.DB.Conn(r.ctx); err != nil {
-			return nil, nil, "", err
-		}
-		tx, got, err = r.dialect.Begin(context.WithoutCancel(r.ctx), conn, locks, r.token)
-		if err == nil {
-			return conn, tx, got, nil
-		}
-		r.dialect.End(conn, locks, r.token)
+		e.dialect.End(conn, locks, c.Token)
 		_ = conn.Close()
-		if !errors.Is(err, driver.ErrBadConn) {
-			break
-		}
+		return nil, explain(e.dialect.Classify(err), err)
 	}
-	return nil, nil, "", explain(r.dialect.Classify(err), err)
+	t := &storeTx{Session: Session{Store: e.Store, Ctx: own, Tx: tx}, conn: conn, locks: locks, token: c.Token}
+	if c.Seen, err = e.dialect.Look(t.Session, &c.Key, c.Token); err != nil {
+		t.Close(own)
+		return nil, err
+	}
+	c.Seen.Lock = got
+	return t, nil
 }
 
-// locks are those of what is asked for; nil: none.
-func (r *serverTx) locks() *transact.Locks {
-	if r.asks == nil {
-		return nil
-	}
-	locks := transact.LocksOf(r.key.Hash, r.asks.Fingerprint)
-	return &locks
+// BeginAlone begins nothing: one statement records the settlement, and commits by
+// itself.
+func (e txEngine) BeginAlone(ctx context.Context, _ *transact.Command) (transact.Tx[*sql.Tx], error) {
+	return &storeTx{Session: e.Session(ctx)}, nil
 }
 
-// close rolls the transaction back if it has not ended, and releases the lock and the
+// Settle settles the hold.
+func (e txEngine) Settle(ctx context.Context, c *transact.Command) error {
+	return e.Session(ctx).settle(*c.Hold, c.Settlement, false)
+}
+
+// ErrStillRunning is the error of a transaction whose end a dialect did not see.
+var ErrStillRunning = errors.New("the transaction has not ended at the server")
+
+// Trace waits on another connection until the transaction has ended, and looks for
+// what it left.
+func (e txEngine) Trace(ctx context.Context, c *transact.Command) (now transact.Trace, err error) {
+	conn, err := e.DB.Conn(ctx)
+	if err != nil {
+		return now, err
+	}
+	if err := errors.Join(e.dialect.Ended(ctx, conn, c.Token), conn.Close()); err != nil {
+		return now, err
+	}
+	err = e.Session(ctx).Query("trace", func(v []driver.Value) (err error) {
+		now, err = transact.ReadTrace(v)
+		return err
+	}, c.Key.Hash[:])
+	return now, err
+}
+
+// Durable returns once the record survives a crash of the server.
+func (e txEngine) Durable(ctx context.Context, c *transact.Command, row *record.Stored) error {
+	if row == nil {
+		_, err := e.Session(ctx).find(&c.Key) // which returns once it is on disk
+		return err
+	}
+	return e.dialect.Durable(e.Session(ctx), &c.Key, row)
+}
+
+// KeepFence makes later fences of the command higher.
+func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
+	l, id := e.Session(ctx), &c.Key.ID
+	n, err := l.Change("keep fence", c.Key.Hash[:], e.dialect.EncodeText(id.Tenant), e.dialect.EncodeText(id.Operation), e.dialect.EncodeText(id.Key),
+		[]byte(c.Claim.Owner), fence)
+	if n == 0 || err != nil {
+		_, err = l.Exec("raise floor", fence)
+	}
+	return err
+}
+
+// Classify says what an error of the database, or of a connection, means.
+func (e txEngine) Classify(err error) transact.Class {
+	switch class := e.dialect.Classify(err); {
+	case class == ClassConflict:
+		return transact.Conflict
+	case errors.Is(err, driver.ErrBadConn):
+		return transact.Broken
+	case class == ClassOther || class == ClassTimeout:
+		return transact.Temporary
+	}
+	return transact.Permanent
+}
+
+// A storeTx is a transaction on a connection of the pool, or none: what is written
+// then commits by itself.
+type storeTx struct {
+	Session
+	conn      *sql.Conn // nil: none, or it was given back
+	locks     *transact.Locks
+	token     []byte
+	committed bool
+}
+
+// Handle returns what the function gets.
+func (t *storeTx) Handle() *sql.Tx { return t.Tx }
+
+// Close rolls the transaction back if it has not ended, and releases the locks and the
 // connection. A connection that may still be in the transaction is closed: resetting
 // it for the pool would commit.
-func (t *txAttempt) close() (rolledBack bool) {
-	if t.left {
-		return false
+func (t *storeTx) Close(context.Context) {
+	if t.conn == nil {
+		return
 	}
-	t.left = true
-	rolledBack = t.in.Tx.Rollback() == nil
-	if !rolledBack && !t.committed {
+	if err := t.Tx.Rollback(); err != nil && !t.committed {
 		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
 	}
-	t.dialect.End(t.conn, t.locks(), t.token)
+	t.dialect.End(t.conn, t.locks, t.token)
 	_ = t.conn.Close()
-	return rolledBack
+	t.conn = nil
 }
 
-// inFlight answers while another process runs the command.
-func (t *txAttempt) inFlight(got string) error {
-	t.close()
-	found, err := t.Session(t.ctx).find(&t.key)
+// Commit records how the command ended, and commits. A statement that commits by
+// itself leaves no trace, so that its error is never in doubt.
+func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settled int64, o transact.Outcome, err error) {
+	written, err := t.write(c)
 	switch {
+	case errors.Is(err, sql.ErrTxDone), errors.Is(err, transact.ErrEnded):
+		return 0, transact.Ended, err
 	case err != nil:
-		return err
-	case found != nil && !found.Expired && !t.asks.Takes(found.Record):
-		t.record = found.Record
-	default:
-		t.record = transact.RunningRecord(t.asks)
-		if got == transact.LockOther {
-			t.record.Fingerprint = transact.Another
+		return 0, transact.RolledBack, err
+	case !written:
+		return 0, transact.Overtaken, nil
+	}
+	if t.Tx != nil {
+		if err := t.Tx.Commit(); err != nil {
+			what := t.dialect.Classify(err)
+			if err = explain(what, err); what == ClassConflict {
+				return 0, transact.RolledBack, err
+			}
+			return 0, transact.InDoubt, err // some errors come after a commit, and some of a pooler's instead of its answer
 		}
 	}
-	return nil
+	t.committed = true
+	if c.Settlement.State != "" {
+		t.dialect.Settled(&c.Key, c.Record.Fence)
+	}
+	return c.Seen.Now, transact.Committed, nil
 }
 
-// look reads the record and says whether the function runs.
-func (t *txAttempt) look() (runs bool, err error) {
-	t.seen, err = t.dialect.Look(t.in, &t.key, t.token)
-	if err != nil {
-		return false, err
-	}
-	row := t.seen.Row
-	if _, err := collided(row, &t.key, nil); err != nil {
-		return false, err
-	}
-	if h := t.hold; h != nil {
-		if !held(row, *h) {
-			return false, onlyonce.ErrLost
-		}
-		t.record = row.Record
-		return true, nil
-	}
-	c := t.asks
-	if row != nil && !row.Expired && !c.Takes(row.Record) {
-		t.record = row.Record
-		return false, nil
-	}
-	fence := max(t.seen.Now, t.seen.Floor+1, t.given+1)
-	if row != nil {
-		fence = max(fence, row.Fence+1)
-	}
-	t.record = record.Next(c, row, fence, fence)
-	return true, nil
-}
-
-// call calls the function. When it panics, the transaction is rolled back.
-func (t *txAttempt) call() (err error) {
-	if t.asks != nil {
-		t.given = t.record.Fence
-	}
-	t.settlement, err = t.fn(t.ctx, t.in.Tx, t.record)
-	return err
-}
-
-// keepFence makes every fence to come for the command higher than one that the
-// function got in vain, as far as the database can be reached: by a row where
-// there is none, otherwise by the floor.
-func (r *serverTx) keepFence() {
-	if r.given == 0 || r.recorded {
-		return
-	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.ctx), engine.Reconnect)
-	defer cancel()
-	l, id := r.Session(ctx), &r.key.ID
-	for {
-		n, err := l.Change("keep fence", r.key.Hash[:], r.dialect.EncodeText(id.Tenant), r.dialect.EncodeText(id.Operation), r.dialect.EncodeText(id.Key), []byte(r.asks.Owner), r.given)
-		if n == 0 || err != nil {
-			_, err = l.Exec("raise floor", r.given)
-		}
-		if err == nil || r.dialect.Classify(err) != ClassOther || !transact.Pause(ctx, keepPause) {
-			return
-		}
-	}
-}
-
-// keepPause is the longest pause before a fence is kept again, after a connection
-// broke.
-const keepPause = 100 * time.Millisecond
-
-// onFuncError rolls back what the function wrote and records its settlement alone.
-func (t *txAttempt) onFuncError(own error) (again bool, err error) {
-	t.close()
-	if t.dialect.Classify(own) == ClassConflict {
-		return true, own
-	}
-	if t.settlement.State == "" {
-		return false, &ownError{own}
-	}
-	alone := t.Session(t.in.Ctx)
-	if t.hold != nil {
-		err = alone.settle(*t.hold, t.settlement, false)
-	} else {
-		err = t.recordAlone(alone)
-	}
-	if err != nil {
-		return false, &ownError{errors.Join(own, err)}
-	}
-	return false, &ownError{own}
-}
-
-func (t *txAttempt) recordAlone(l Session) error {
-	t.seen.Mark = 0
-	written, err := t.dialect.Record(l, &t.seen, &t.record, l.SettlementValues(&t.settlement), nil)
-	if err == nil && !written {
-		err = onlyonce.ErrLost
-	}
-	if err == nil {
-		t.recorded = true
-		t.settled()
-	}
-	return err
-}
-
-// write settles the command in the transaction, if it is still the run's.
-func (t *txAttempt) write() (written bool, err error) {
-	st := &t.settlement
-	if t.hold != nil {
-		if err := t.dialect.CheckSameTx(t.in, &t.seen, t.token); err != nil {
+// write settles the command in the transaction, if it is still the function's.
+func (t *storeTx) write(c *transact.Command) (written bool, err error) {
+	st := &c.Settlement
+	switch {
+	case c.Hold != nil:
+		if err := t.dialect.CheckSameTx(t.Session, &c.Seen, c.Token); err != nil {
 			return false, err
 		}
-		written, err = t.in.end(&t.key, *t.hold, st, t.token)
-		if err == nil && !written {
-			err = onlyonce.ErrLost
-		}
-		return written, err
+		return t.end(&c.Key, *c.Hold, st, c.Token)
+	case t.Tx == nil:
+		return t.dialect.Record(t.Session, &c.Seen, &c.Record, t.SettlementValues(st), nil)
 	}
-	return t.dialect.Record(t.in, &t.seen, &t.record, t.in.SettlementValues(st), t.token)
-}
-
-// onConflict rolls back a transaction that could not settle the command, because the
-// database failed or another attempt has the record.
-func (t *txAttempt) onConflict(cause error) (again bool, err error) {
-	rolledBack := t.close()
-	switch {
-	case cause == nil:
-		return true, errConflict
-	case errors.Is(cause, onlyonce.ErrLost):
-		return false, cause
-	case errors.Is(cause, sql.ErrTxDone), errors.Is(cause, transact.ErrEnded):
-		return false, fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, transact.ErrEnded, cause)
-	case t.dialect.Classify(cause) == ClassConflict && rolledBack:
-		return true, cause
-	}
-	return false, cause
-}
-
-func (t *txAttempt) commit() (again bool, err error) {
-	err = t.in.Tx.Commit()
-	if t.committed = err == nil; t.committed {
-		t.recorded = true
-		t.settled()
-		return false, nil
-	}
-	what := t.dialect.Classify(err)
-	if what == ClassConflict {
-		return true, explain(what, err)
-	}
-	return false, t.resolveCommit(explain(what, err)) // some errors come after a commit, and some of a pooler's instead of its answer
-}
-
-// settled makes the run's record what was written.
-func (t *txAttempt) settled() {
-	if t.settlement.State == "" {
-		return
-	}
-	t.dialect.Settled(&t.key, t.record.Fence)
-	t.record = t.record.Settled(t.settlement, time.UnixMicro(t.seen.Now).UTC())
+	return t.dialect.Record(t.Session, &c.Seen, &c.Record, t.SettlementValues(st), c.Token)
 }

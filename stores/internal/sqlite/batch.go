@@ -119,7 +119,8 @@ func (b *txBatch) turn(t *group.Ticket[job]) {
 	defer func() {
 		b.abandonOnPanic(func() { b.finish(t, b.endSavepoint(r)) })
 	}()
-	r.settlement, r.err = r.fn(r.ctx, b.tx, r.record)
+	st, err := r.fn(r.ctx, b.tx, r.record)
+	r.settlement, r.err = transact.Check(r.doing, st, err)
 	r.panicked = false
 }
 

@@ -11,10 +11,12 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // A funcRun runs a caller's function in a transaction that it shares with others.
 type funcRun struct {
+	doing string // what the errors say
 	ctx   context.Context
 	fn    engine.TxFunc
 	key   record.Key
@@ -42,42 +44,28 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn engine.TxFunc) (
 	if err := s.checkContext(ctx); err != nil {
 		return onlyonce.Record{}, fmt.Errorf("%s: %w", engine.RunningTx, err)
 	}
-	if r := s.seen(ctx, &k); r != nil && !c.Takes(r.Record) {
+	if r := s.seen(ctx, &k); r.Answers(&c) {
 		return r.Record, nil
 	}
 	if r, first := s.inside.Enter(&k, &c); !first {
 		return r, nil
 	}
 	defer s.inside.Exit(&k)
-	r := &funcRun{ctx: s.enterContext(ctx), fn: fn, key: k, claim: &c}
+	r := &funcRun{doing: engine.RunningTx, ctx: s.enterContext(ctx), fn: fn, key: k, claim: &c}
 	err := s.queue.Do(ctx, group.NewTicket(job{run: r}))
 	if err == nil {
 		s.hints.Add(&k.Hash)
 	}
-	return r.record, r.outcome(engine.RunningTx, err)
+	return r.record, transact.Result(r.doing, r.err, err)
 }
 
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn engine.TxFunc) error {
 	if err := s.checkContext(ctx); err != nil {
 		return fmt.Errorf("%s: %w", engine.SettlingTx, err)
 	}
-	r := &funcRun{ctx: s.enterContext(ctx), fn: fn, key: record.KeyOf(h.ID), hold: &h}
-	return r.outcome(engine.SettlingTx, s.queue.Do(ctx, group.NewTicket(job{run: r})))
-}
-
-// outcome is what the caller gets: its function's error as it is, with the
-// store's own if there is one.
-func (r *funcRun) outcome(doing string, err error) error {
-	if err != nil {
-		err = fmt.Errorf("%s: %w", doing, err)
-	}
-	if r.err != nil && err != nil {
-		return errors.Join(r.err, err)
-	}
-	if r.err != nil {
-		return r.err
-	}
-	return err
+	r := &funcRun{doing: engine.SettlingTx, ctx: s.enterContext(ctx), fn: fn, key: record.KeyOf(h.ID), hold: &h}
+	err := s.queue.Do(ctx, group.NewTicket(job{run: r}))
+	return transact.Result(r.doing, r.err, err)
 }
 
 // look reads the run's record and says whether its function runs.
@@ -116,18 +104,18 @@ func (r *funcRun) lookClaim(now *clock) (runs bool) {
 	case b.Expired:
 		at := now.create()
 		r.record = record.Next(r.claim, b, at, max(now.newFence(at), b.Fence+1))
-	case r.claim.Takes(b.Record):
-		r.record = record.Next(r.claim, b, 0, now.fence(b.Fence))
-	default:
+	case b.Answers(r.claim):
 		r.record = b.Record
 		return false
+	default:
+		r.record = record.Next(r.claim, b, 0, now.fence(b.Fence))
 	}
 	return true
 }
 
 func (r *funcRun) lookHold() (runs bool) {
 	b := r.before
-	if b == nil || b.Expired || b.State != onlyonce.StateProcessing || b.Owner != r.hold.Owner || b.Fence != r.hold.Fence {
+	if !b.HeldBy(r.hold) {
 		r.refused = onlyonce.ErrLost
 		return false
 	}

@@ -16,7 +16,7 @@ const RetryAfter = time.Second
 func (r *run[TX]) decide() (runs bool, err error) {
 	row := r.Seen.Row
 	if row != nil {
-		if err := row.Check(r.ID); err != nil {
+		if err := row.Check(r.Key.ID); err != nil {
 			return false, err
 		}
 	}

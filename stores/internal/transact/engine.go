@@ -13,8 +13,7 @@ type Func[TX any] = func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonc
 // A Command is the command that a function runs for, on its way through
 // transactions. Either Claim or Hold is nil.
 type Command struct {
-	ID    onlyonce.ID
-	Hash  [32]byte        // of ID
+	Key   record.Key
 	Claim *onlyonce.Claim // of RunTx
 	Hold  *onlyonce.Hold  // of SettleTx
 
@@ -30,7 +29,7 @@ func (c *Command) Locks() *Locks {
 	if c.Claim == nil {
 		return nil
 	}
-	locks := LocksOf(c.Hash, c.Claim.Fingerprint)
+	locks := LocksOf(c.Key.Hash, c.Claim.Fingerprint)
 	return &locks
 }
 

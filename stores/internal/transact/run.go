@@ -7,24 +7,23 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // Run claims, runs fn and settles in one transaction. The errors that it returns,
-// except for fn's own, begin with the name of the store's package.
-func Run[TX any](ctx context.Context, store string, on Engine[TX], c *onlyonce.Claim, hash [32]byte, fn Func[TX]) (onlyonce.Record, error) {
-	r := newRun(ctx, store+": run in a transaction", on, fn)
-	r.ID, r.Hash, r.Claim = c.ID, hash, c
+// except for fn's own, begin with what the store is doing.
+func Run[TX any](ctx context.Context, doing string, on Engine[TX], c *onlyonce.Claim, k *record.Key, fn Func[TX]) (onlyonce.Record, error) {
+	r := newRun(ctx, doing, on, fn)
+	r.Key, r.Claim = *k, c
 	defer r.keepFence()
 	return r.result(r.retry())
 }
 
 // Settle runs fn and settles a hold in one transaction. Its errors are like those
 // of Run.
-func Settle[TX any](ctx context.Context, store string, on Engine[TX], h *onlyonce.Hold, hash [32]byte, fn func(context.Context, TX) (onlyonce.Settlement, error)) error {
-	r := newRun(ctx, store+": settle in a transaction", on, func(ctx context.Context, tx TX, _ onlyonce.Record) (onlyonce.Settlement, error) {
-		return fn(ctx, tx)
-	})
-	r.ID, r.Hash, r.Hold = h.ID, hash, h
+func Settle[TX any](ctx context.Context, doing string, on Engine[TX], h *onlyonce.Hold, k *record.Key, fn Func[TX]) error {
+	r := newRun(ctx, doing, on, fn)
+	r.Key, r.Hold = *k, h
 	_, err := r.result(r.retry())
 	return err
 }
@@ -46,27 +45,15 @@ func newRun[TX any](ctx context.Context, doing string, on Engine[TX], fn Func[TX
 	return &run[TX]{doing: doing, on: on, fn: fn, ctx: ctx, own: context.WithoutCancel(ctx)}
 }
 
-// result is what the caller gets: its function's error as it is, joined with the
-// store's if there is one.
+// result is what the caller gets. With an error of the store alone, that is no record.
 func (r *run[TX]) result(err error) (onlyonce.Record, error) {
-	if err != nil {
-		err = fmt.Errorf("%s: %w", r.doing, err)
+	if err != nil && r.failed == nil {
+		r.Record = onlyonce.Record{}
 	}
-	switch {
-	case r.failed != nil && err != nil:
-		return r.Record, errors.Join(r.failed, err)
-	case r.failed != nil:
-		return r.Record, r.failed
-	case err != nil:
-		return onlyonce.Record{}, err
-	}
-	return r.Record, nil
+	return r.Record, Result(r.doing, r.failed, err)
 }
 
-var (
-	errUndone = errors.New("the database or other attempts undid the transaction every time")
-	errEnded  = fmt.Errorf("%w: the function ended its transaction: nothing was recorded, and what it had committed is there", onlyonce.ErrUnknown)
-)
+var errUndone = errors.New("the database or other attempts undid the transaction every time")
 
 // retry runs the function until its transaction is not undone by a conflict.
 func (r *run[TX]) retry() error {
@@ -138,12 +125,12 @@ func (r *run[TX]) answer() error {
 	return r.on.Durable(r.ctx, &r.Command, r.Seen.Row)
 }
 
-func (r *run[TX]) call(tx Tx[TX]) (err error) {
+func (r *run[TX]) call(tx Tx[TX]) error {
 	if r.Claim != nil {
 		r.given = r.Record.Fence
 	}
-	r.Settlement, err = r.fn(r.ctx, tx.Handle(), r.Record)
-	r.Settlement, err = check(r.doing, r.Settlement, err)
+	st, err := r.fn(r.ctx, tx.Handle(), r.Record)
+	r.Settlement, err = Check(r.doing, st, err)
 	return err
 }
 
@@ -198,7 +185,7 @@ func (r *run[TX]) commit(tx Tx[TX]) (Outcome, error) {
 	case Overtaken:
 		return Overtaken, errOvertaken
 	case Ended:
-		return Ended, joinCause(errEnded, err)
+		return Ended, ended(err)
 	case RolledBack:
 		return RolledBack, err
 	}
@@ -209,10 +196,11 @@ func (r *run[TX]) commit(tx Tx[TX]) (Outcome, error) {
 	return Committed, nil
 }
 
-// joinCause adds a cause, if there is one.
-func joinCause(err, cause error) error {
-	if cause == nil {
-		return err
+// ended is the error of a transaction that its function had ended, and may have
+// committed.
+func ended(cause error) error {
+	if cause == nil || errors.Is(cause, ErrEnded) {
+		return fmt.Errorf("%w: %w", onlyonce.ErrUnknown, ErrEnded)
 	}
-	return fmt.Errorf("%w: %w", err, cause)
+	return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, ErrEnded, cause)
 }

@@ -163,21 +163,20 @@ func (s *script) fn(_ context.Context, _ int, r onlyonce.Record) (onlyonce.Settl
 func (s *script) play(t *testing.T, settles bool) (r onlyonce.Record, err error) {
 	s.t = t
 	id := onlyonce.ID{Operation: "pay", Key: "k"}
+	k := record.KeyOf(id)
 	synctest.Test(t, func(t *testing.T) {
 		if settles {
 			h := onlyonce.Hold{ID: id, Owner: "me", Fence: 7}
 			held := &record.Stored{Record: onlyonce.Record{ID: id, State: onlyonce.StateProcessing, Owner: "me", Fence: 7}}
 			s.sees = []View{{Lock: LockMine, Row: held, Mark: 1}}
-			err = Settle(t.Context(), "teststore", s, &h, id.Hash(), func(ctx context.Context, tx int) (onlyonce.Settlement, error) {
-				return s.fn(ctx, tx, onlyonce.Record{Fence: 7})
-			})
+			err = Settle(t.Context(), "settle", s, &h, &k, s.fn)
 			return
 		}
 		if s.sees == nil {
 			s.sees = []View{{Lock: LockMine, Now: 100, Floor: 20, Mark: 1}}
 		}
 		c := onlyonce.Claim{ID: id, Owner: "me", Fingerprint: []byte("a"), Lease: time.Minute}
-		r, err = Run(t.Context(), "teststore", s, &c, id.Hash(), s.fn)
+		r, err = Run(t.Context(), "run", s, &c, &k, s.fn)
 	})
 	if s.open {
 		t.Error("the transaction was left open")
@@ -321,13 +320,14 @@ func TestAFunctionThatPanicsLeavesNoTransactionAndKeepsItsFence(t *testing.T) {
 	s.sees = []View{{Lock: LockMine, Now: 100}}
 	c := onlyonce.Claim{ID: onlyonce.ID{Operation: "pay", Key: "k"}, Owner: "me", SkipFingerprint: true, Lease: time.Minute}
 	s.t = t
+	k := record.KeyOf(c.ID)
 	func() {
 		defer func() {
 			if p := recover(); p != "a bug" {
 				t.Errorf("it panicked with %v", p)
 			}
 		}()
-		_, _ = Run(t.Context(), "teststore", s, &c, c.ID.Hash(), func(context.Context, int, onlyonce.Record) (onlyonce.Settlement, error) {
+		_, _ = Run(t.Context(), "run", s, &c, &k, func(context.Context, int, onlyonce.Record) (onlyonce.Settlement, error) {
 			panic("a bug")
 		})
 	}()

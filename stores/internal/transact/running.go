@@ -14,9 +14,6 @@ type RunningTx struct {
 	commands map[[32]byte]onlyonce.Record
 }
 
-// retryInside is when asking again about a command in RunTx is worth it.
-const retryInside = time.Second
-
 // Enter notes the claim's command, or returns the record of the one that is
 // there.
 func (in *RunningTx) Enter(k *record.Key, c *onlyonce.Claim) (onlyonce.Record, bool) {
@@ -34,9 +31,7 @@ func (in *RunningTx) Enter(k *record.Key, c *onlyonce.Claim) (onlyonce.Record, b
 
 // RunningRecord is the record of a command in RunTx, which has no row.
 func RunningRecord(c *onlyonce.Claim) onlyonce.Record {
-	return onlyonce.Record{
-		ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Attempt: 1, CreatedAt: time.Now().UTC(), LeaseLeft: retryInside,
-	}
+	return Running(c, &View{Now: time.Now().UnixMicro()})
 }
 
 // Exit ends what Enter began.
