@@ -1,51 +1,39 @@
 package httponce
 
 import (
+	"errors"
+	"io"
 	"net/http"
 
-	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 )
 
-// admit counts the request and takes the first memory for its body. It returns
-// why it can't, or nil.
-func (l *middleware) admit(c *call) *Problem {
+// admit counts the call and takes the first memory for its body. It returns why
+// it can't, or nil.
+func (c *call) admit() *Problem {
 	tenant := c.request.ID.Tenant
-	if p := l.tooLong(c.r); p != nil {
+	if p := c.tooLong(); p != nil {
 		return p
 	}
-	if l.cfg.Refuse != nil {
-		if p := l.cfg.Refuse(c.r, tenant); p != nil {
+	if c.cfg.Refuse != nil {
+		if p := c.cfg.Refuse(c.r, tenant); p != nil {
 			return p
 		}
 	}
-	return problemOfRefusal(l.quota.Admit(c.r.Context(), &c.scratch.uses, tenant, bodyLength(c.r)))
+	return problemOfRefusal(c.quota.Admit(c.r.Context(), &c.uses, tenant, bodyLength(c.r)))
 }
 
-// admitOpen is admit for a request without a key.
-func (l *middleware) admitOpen(c *call) *Problem {
-	if p := l.tooLong(c.r); p != nil {
+// admitUncounted is admit for a request without a key: only its memory is
+// counted.
+func (c *call) admitUncounted() *Problem {
+	if p := c.tooLong(); p != nil {
 		return p
 	}
-	return problemOfRefusal(l.quota.AdmitUncounted(c.r.Context(), &c.scratch.uses, bodyLength(c.r)))
+	return problemOfRefusal(c.quota.AdmitUncounted(c.r.Context(), &c.uses, bodyLength(c.r)))
 }
 
-// problemOfRefusal returns the problem that tells a client about a refusal, or
-// nil.
-func problemOfRefusal(refused *resources.Refusal) *Problem {
-	if refused == nil {
-		return nil
-	}
-	p := overloaded
-	if refused.OfTenant {
-		p = tooMany
-	}
-	p.RetryAfter = refused.RetryAfter
-	return &p
-}
-
-func (l *middleware) tooLong(r *http.Request) *Problem {
-	if !hasBody(r) || r.ContentLength <= l.cfg.MaxBody {
+func (c *call) tooLong() *Problem {
+	if bodyLength(c.r) <= c.cfg.MaxBody {
 		return nil
 	}
 	p := bodyTooLarge
@@ -53,37 +41,62 @@ func (l *middleware) tooLong(r *http.Request) *Problem {
 	return &p
 }
 
-// dropBody drops the request's body, which nobody reads any more, before the
-// response is sent to its client: that may take long.
-func (l *middleware) dropBody(c *call) {
-	s := c.scratch
-	if s.uses.Body.Held() == 0 {
-		return
+// bodyLength returns the announced length of a request's body, or -1.
+func bodyLength(r *http.Request) int64 {
+	if !hasBody(r) {
+		return 0
 	}
-	s.text, s.body = nil, nil
-	s.uses.Body.GiveBack()
+	return r.ContentLength
 }
 
-// free releases what the request uses of memory and of its tenant's quota.
-func (l *middleware) free(c *call) {
-	c.scratch.uses.Release(c.attempt != nil && c.attempt.Number() == 1, c.stored)
+// readBody reads the body of an admitted call. It reports whether it could; if
+// not, it has rejected the request.
+func (c *call) readBody() bool {
+	head := len(c.text)
+	err := c.receive()
+	if c.body = c.text[head:]; err == nil {
+		return true
+	}
+	var outer *http.MaxBytesError
+	var full *resources.Refusal
+	p := bodyUnreadable
+	switch {
+	case errors.As(err, &full):
+		p = *problemOfRefusal(full)
+	case err == resources.ErrSilent:
+		p = overloaded
+	case errors.Is(err, resources.ErrTooLarge), errors.As(err, &outer):
+		p = bodyTooLarge
+	}
+	p.Err = err
+	if p.Code != bodyUnreadable.Code {
+		c.dropText()
+		c.release()
+		c.refuseUnread(p)
+		return false
+	}
+	if c.r.ProtoMajor == 1 {
+		c.w.Header().Set("Connection", "close") // it is unknown where the next request begins
+	}
+	c.refuse(p)
+	return false
 }
 
-// recordBytes is what a record counts in addition to its response.
-const recordBytes = 512
+// receive appends the body to the text.
+func (c *call) receive() (err error) {
+	from := len(c.text)
+	if hasBody(c.r) {
+		c.text, err = c.uses.Body.ReadAll(c.r.Context(), c.w, c.r.Body, c.text, c.r.ContentLength, c.cfg.MaxBody)
+	}
+	if err == nil && len(c.text) == from && announcesMore(c.r) {
+		err = io.ErrUnexpectedEOF
+	}
+	return err
+}
 
-// account notes how many bytes are stored of the call.
-func (l *middleware) account(c *call, rec onlyonce.Record) {
-	if rec.State != onlyonce.StateCompleted && rec.State != onlyonce.StateFailed {
-		return
-	}
-	c.stored = recordBytes + len(rec.Result.Body)
-	for name, vs := range rec.Result.Header {
-		for _, v := range vs {
-			c.stored += len(name) + len(v)
-		}
-	}
-	if rec.KeepLeft > 0 {
-		l.quota.SetKeep(rec.KeepLeft)
-	}
+// announcesMore reports whether an HTTP/2 request with an empty body announces
+// a longer one. net/http does not check that.
+func announcesMore(r *http.Request) bool {
+	lengths := r.Header["Content-Length"]
+	return r.ProtoMajor > 1 && len(lengths) > 0 && (len(lengths) > 1 || lengths[0] != "0")
 }

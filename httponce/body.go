@@ -6,35 +6,6 @@ import (
 	"sync"
 )
 
-func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
-
-// announcesMore reports whether an HTTP/2 request with an empty body announces
-// a longer one. net/http does not check that.
-func announcesMore(r *http.Request) bool {
-	lengths := r.Header["Content-Length"]
-	return r.ProtoMajor > 1 && len(lengths) > 0 && (len(lengths) > 1 || lengths[0] != "0")
-}
-
-// bodyLength returns the announced length of a request's body, or -1.
-func bodyLength(r *http.Request) int64 {
-	if !hasBody(r) {
-		return 0
-	}
-	return r.ContentLength
-}
-
-// receive appends the request's body to buf. What it holds has been admitted.
-func (l *middleware) receive(c *call, buf []byte) ([]byte, error) {
-	from, err := len(buf), error(nil)
-	if hasBody(c.r) {
-		buf, err = c.scratch.uses.Body.ReadAll(c.r.Context(), c.w, c.r.Body, buf, c.r.ContentLength, l.cfg.MaxBody)
-	}
-	if err == nil && len(buf) == from && announcesMore(c.r) {
-		err = io.ErrUnexpectedEOF
-	}
-	return buf, err
-}
-
 // A body is the request's body for the handler. Its memory is used for other
 // requests as soon as the handler has returned.
 type body struct {

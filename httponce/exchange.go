@@ -2,37 +2,37 @@ package httponce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
 )
 
-// An exchange is what a handler gets of a keyed request: the request's context
-// and body, and the answer.
+// An exchange is what a handler gets of a call: the request with its context
+// and body, and the response.
 type exchange struct {
-	guard   *onlyonce.Guard
-	attempt *onlyonce.Attempt
-	run     running
-	handed  *http.Request // to the handler
-	body    body
-	answer  bufferedResponse
-	base    *headerCopy
-	flags   atomic.Uint32
-	expires [1]string
+	*layer
+	call     *call // nil after the handler has returned
+	attempt  *onlyonce.Attempt
+	run      running
+	handed   *http.Request // to the handler
+	body     body
+	response response.Response
+	flags    atomic.Uint32
 
-	outer    outerState // before the handler ran
-	toldLate atomic.Bool
+	outer     outerState // before the handler ran
+	wroteLate atomic.Bool
 }
 
-// What a handler has said about its answer.
+// These are what a handler has said about its response.
 const (
 	markDontStore = 1 << iota
 	markDontStoreBody
 	markUnknown
-	markGivenUp // the handler still runs
 )
 
 // DontStore says that the response to r must not be stored: a repeat runs
@@ -56,7 +56,7 @@ func Unknown(r *http.Request) { mark(r, markUnknown) }
 // key.
 func Discard(r *http.Request) bool {
 	x := exchangeOf(r)
-	return x != nil && x.answer.restart()
+	return x != nil && x.response.DiscardUnsent()
 }
 
 func mark(r *http.Request, m uint32) {
@@ -85,45 +85,50 @@ func (c *running) Value(key any) any {
 	return c.Context.Value(key)
 }
 
-func newExchange(l *middleware, c *call, ctx context.Context) *exchange {
-	h := c.w.Header()
-	if c.x == nil {
-		c.scratch.base.snapshot(h)
+// newExchange returns an exchange of the call, whose response is one in a
+// transaction if inTx. What another exchange of the call has set in the header
+// is dropped.
+func newExchange(ctx context.Context, c *call, inTx bool) *exchange {
+	if c.response == nil {
+		c.headers.Base.Take(c.w.Header())
 	} else {
-		c.scratch.base.restore(h)
+		c.restoreHeader()
 	}
-	x := &exchange{guard: l.guard, body: body{data: c.scratch.body}}
+	x := &exchange{layer: c.layer, call: c}
 	x.run = running{ctx, x}
-	x.answer.w, x.answer.cfg, x.answer.layer, x.answer.of, x.answer.scratch = c.w, &l.cfg, l, x, c.scratch
+	x.response.Start(response.Setup{
+		To: c.w, Context: &x.run, Owner: x, Memory: &c.uses.Response, Scratch: &c.headers,
+		MaxBody: c.cfg.MaxAnswer, InTx: inTx,
+	})
 	x.outer, _ = stateOf(c.w)
-	x.base = &c.scratch.base
-	c.x = x
+	c.response = &x.response
 	return x
 }
 
 // request returns the request that the handler gets.
-func (x *exchange) request(c *call) *http.Request {
-	x.handed = c.again(&x.run, &x.body)
+func (x *exchange) request() *http.Request {
+	x.handed = x.call.give(&x.run, &x.body)
 	return x.handed
 }
 
-// ownRequest is request for a handler that may run again: what it changes of the
-// request, no other run sees.
-func (x *exchange) ownRequest(c *call) *http.Request {
-	x.handed = x.request(c).Clone(&x.run)
+// ownRequest is request for a handler that may run again: no other run sees what
+// it changes of the request.
+func (x *exchange) ownRequest() *http.Request {
+	x.handed = x.request().Clone(&x.run)
 	return x.handed
 }
 
 // close takes the request away from its handler.
-func (x *exchange) close(c *call) {
+func (x *exchange) close() {
 	_ = x.body.Close()
-	if c.r.MultipartForm == nil { // else its files were there before
+	if x.call.r.MultipartForm == nil { // otherwise its files were there before
 		removeFiles(x.handed)
 	}
+	x.call = nil
 }
 
-// removeFiles removes the files of a form that a handler has parsed, as net/http does
-// with the request that it made itself.
+// removeFiles removes the files of a form that a handler has parsed, as net/http
+// does with the request that it made itself.
 func removeFiles(r *http.Request) {
 	if r != nil && r.MultipartForm != nil {
 		_ = r.MultipartForm.RemoveAll()
@@ -131,10 +136,10 @@ func removeFiles(r *http.Request) {
 }
 
 // abandon notes that the handler panicked with p, or ended its goroutine, so
-// that nobody knows what happened.
+// that its outcome is unknown.
 func (x *exchange) abandon(p any) {
-	x.toldLate.Store(true)
-	x.answer.abandon()
+	x.wroteLate.Store(true)
+	x.response.Abandon()
 	text := "the handler's goroutine ended"
 	if p != nil {
 		text = fmt.Sprint("panic: ", p)
@@ -145,9 +150,22 @@ func (x *exchange) abandon(p any) {
 	}
 }
 
-// settlement says how the attempt ended, and whether its rows, if it has any,
+// BeginsToStream drops the request's body if the handler has read it.
+func (x *exchange) BeginsToStream() {
+	if x.body.Len() == 0 {
+		x.call.dropBody()
+	}
+}
+
+// Commits reports whether the rows of the response are to be committed.
+func (x *exchange) Commits() bool {
+	_, commits := x.verdict(response.Buffered)
+	return commits
+}
+
+// settlement returns how the attempt ended, and whether its rows, if it has any,
 // are committed.
-func (x *exchange) settlement(at stage) (s onlyonce.Settlement, commits bool) {
+func (x *exchange) settlement(at response.Stage) (s onlyonce.Settlement, commits bool) {
 	s, commits = x.verdict(at)
 	if s.State == onlyonce.StateCompleted || s.State == onlyonce.StateFailed {
 		s.Result = x.result()
@@ -155,44 +173,96 @@ func (x *exchange) settlement(at stage) (s onlyonce.Settlement, commits bool) {
 	return s, commits
 }
 
-// verdict is the settlement but for its result.
-func (x *exchange) verdict(at stage) (s onlyonce.Settlement, commits bool) {
-	marks, status, cfg := x.flags.Load(), x.answer.status, x.answer.cfg
-	if cfg.StatusOf != nil && at != hijacked && status >= 200 {
-		status = cfg.statusOf(x.answer.asSeen())
+// verdict is the settlement without its result.
+func (x *exchange) verdict(at response.Stage) (s onlyonce.Settlement, commits bool) {
+	marks, status := x.flags.Load(), x.response.Status()
+	if x.cfg.StatusOf != nil && at != response.Hijacked && status >= 200 {
+		status = x.cfg.statusOf(x.asSeen())
 	}
 	switch {
-	case marks&markGivenUp != 0:
+	case x.response.TimedOut():
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler answered while its handler still ran"}, false
 	case marks&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler said that nobody knows its outcome"}, false
-	case marks&markDontStore != 0, at == hijacked, status < 200, status < 500 && !cfg.StoreStatus(status):
+	case marks&markDontStore != 0, at == response.Hijacked, status < 200, status < 500 && !x.cfg.StoreStatus(status):
 		return onlyonce.Settlement{}, status < 400
 	case status < 500:
 		return onlyonce.Settlement{State: onlyonce.StateCompleted}, true
 	case x.run.Err() != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("status %d after the attempt's time had ended", status)}, false
 	}
-	return onlyonce.Settlement{State: onlyonce.StateFailed, Final: cfg.KeepErrors, Error: fmt.Sprintf("status %d", status)}, false
+	return onlyonce.Settlement{State: onlyonce.StateFailed, Final: x.cfg.KeepErrors, Error: fmt.Sprintf("status %d", status)}, false
 }
 
-// asSeen returns the answer as the client sees it, its trailers among the header.
-func (a *bufferedResponse) asSeen() onlyonce.Result {
+// errorDecides reports whether the error that a handler in a transaction
+// returns decides the outcome.
+func (x *exchange) errorDecides() bool {
+	return x.flags.Load()&(markUnknown|markDontStore) == 0 && !x.response.TimedOut()
+}
+
+// asSeen returns the response as the client sees it, its trailers among the
+// header.
+func (x *exchange) asSeen() onlyonce.Result {
 	header := make(http.Header)
-	for _, part := range []http.Header{a.w.Header(), a.trailers} {
+	for _, part := range []http.Header{x.response.Header(), x.response.Trailers()} {
 		for name, vs := range part {
 			header[strings.TrimPrefix(name, http.TrailerPrefix)] = vs
 		}
 	}
-	return onlyonce.Result{Status: a.status, Header: header, Body: a.body}
+	return onlyonce.Result{Status: x.response.Status(), Header: header, Body: x.response.Body()}
 }
 
-// result returns the answer as it is stored.
+// result returns the response as it is stored.
 func (x *exchange) result() onlyonce.Result {
-	a := &x.answer
-	r := onlyonce.Result{Status: a.status, Header: a.cfg.stored(a.w.Header(), a.trailers, x.base), Body: a.body}
-	if !a.storable() || x.flags.Load()&markDontStoreBody != 0 {
+	a := &x.response
+	r := onlyonce.Result{Status: a.Status(), Header: x.cfg.stored(a.Header(), a.Trailers(), &x.call.headers.Base), Body: a.Body()}
+	if !a.IsComplete() || x.flags.Load()&markDontStoreBody != 0 {
 		r.Header, r.Body = omitBody(r.Header), nil
 	}
 	return r
+}
+
+// An outerState is what a framework's ResponseWriter tells of its own response,
+// as gin's does.
+type outerState struct {
+	status  int
+	written bool
+}
+
+// stateOf returns the state of w; ok is false if it tells none.
+func stateOf(w http.ResponseWriter) (s outerState, ok bool) {
+	teller, ok := w.(interface {
+		Status() int
+		Written() bool
+	})
+	if ok {
+		s = outerState{teller.Status(), teller.Written()}
+	}
+	return s, ok
+}
+
+// checkBypassed panics if the handler wrote its response to the ResponseWriter
+// that the layer was given, instead of the one that the handler was given: then
+// there is nothing to record, and a repeat would run the handler again.
+func (x *exchange) checkBypassed() {
+	now, ok := stateOf(x.response.To)
+	wrote := now.written != x.outer.written || now.status != x.outer.status && now.status >= 200 // others are informational
+	if ok && wrote && x.response.IsHeldBack() {
+		panic("httponce: the handler wrote its response to the outer ResponseWriter, so it was not recorded: " +
+			"wrap the handler itself, not a middleware that calls the next one (with gin: gin.WrapH); see docs/frameworks.md")
+	}
+}
+
+var errLate = errors.New("httponce: a response was written after the handler had returned: it did not reach the client, and what was recorded is another; see docs/frameworks.md")
+
+// WroteLate tells the Observer, once, that something writes a response that has
+// ended: an error handler of a framework, for example, that runs after the
+// wrapped handler.
+func (x *exchange) WroteLate() {
+	if x.wroteLate.Swap(true) {
+		return
+	}
+	if attempt := onlyonce.Current(&x.run); attempt != nil {
+		x.guard.Observe(context.WithoutCancel(x.run.Context), onlyonce.Event{Outcome: onlyonce.OutcomeUnrecorded, Record: attempt.Record(), Err: errLate})
+	}
 }

@@ -28,26 +28,38 @@ func CanonicalJSON(fields ...string) func(*http.Request, []byte) []byte {
 		none, _ = onlyonce.FingerprintJSON([]byte("{}"), fields...) // what is wrong with a field is wrong with every document
 	}
 	return func(r *http.Request, body []byte) []byte {
-		s := takeBuffers()
-		defer s.giveBack()
+		c := newCall(nil, nil, r) // for its buffers
+		defer c.recycle()
 		how, compared := "bytes", body
 		if sum, err := onlyonce.FingerprintJSON(body, fields...); err == nil && !bytes.Equal(sum, none) && !fingerprint.HasTwoReadings(body, ways) {
 			how, compared = "canonical JSON", sum
 		}
-		s.begin(r, how)
-		s.text = append(s.text, compared...)
-		return bytes.Clone(s.fingerprint())
+		c.begin(r, how)
+		c.text = append(c.text, compared...)
+		return bytes.Clone(c.fingerprint())
 	}
 }
 
-// begin makes the scratch's text what must be the same in a repeat, except the
+// begin makes the text what must be the same in a repeat, except the
 // body, which is appended. how names the way in which the body is compared.
-func (s *callBuffers) begin(r *http.Request, how string) {
-	s.text = s.print.AppendRequest(s.text[:0], r, how)
+func (b *buffers) begin(r *http.Request, how string) {
+	b.text = b.print.AppendRequest(b.text[:0], r, how)
 }
 
 // fingerprint returns the hash of the text. The next call overwrites it.
-func (s *callBuffers) fingerprint() []byte { return s.print.Sum(s.text) }
+func (b *buffers) fingerprint() []byte { return b.print.Sum(b.text) }
+
+// ownFingerprint returns what must be the same in a repeat of the call, whose
+// body has been read.
+func (c *call) ownFingerprint() []byte {
+	switch {
+	case c.cfg.SkipFingerprint:
+		return nil // only the named headers count
+	case c.cfg.Fingerprint != nil:
+		return c.cfg.Fingerprint(c.r, c.body)
+	}
+	return c.fingerprint()
+}
 
 // comparesNothing reports whether a used key is enough to get its response.
 func (c *Config) comparesNothing() bool { return c.SkipFingerprint && len(c.FingerprintHeaders) == 0 }

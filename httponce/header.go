@@ -4,99 +4,22 @@ import (
 	"bytes"
 	"maps"
 	"net/http"
-	"slices"
 	"strings"
+
+	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
 )
 
-// What the layer itself says in headers.
+// These are the headers of the layer itself.
 const (
-	headerReplayed  = "Idempotency-Replayed"  // true: the stored answer
-	headerReplay    = "Idempotency-Replay"    // omitted: the stored answer has no body
+	headerReplayed  = "Idempotency-Replayed"  // true: this is the stored response
+	headerReplay    = "Idempotency-Replay"    // omitted: the stored response has no body
 	headerExpires   = "Idempotency-Expires"   // when protection ends
 	headerProtected = "Idempotency-Protected" // no: nothing is stored
 )
 
-// A headerCopy is a header as it was at some moment.
-type headerCopy struct {
-	fields []headerField
-	values []string
-}
-
-type headerField struct {
-	name string
-	n    int // how many of the values are its own
-}
-
-func (c *headerCopy) clear() {
-	clear(c.fields)
-	clear(c.values)
-	c.fields, c.values = c.fields[:0], c.values[:0]
-}
-
-func (c *headerCopy) snapshot(h http.Header) {
-	c.clear()
-	for name, vs := range h {
-		c.fields = append(c.fields, headerField{name, len(vs)})
-		c.values = append(c.values, vs...)
-	}
-}
-
-// equal reports whether h is still what was copied.
-func (c *headerCopy) equal(h http.Header) bool {
-	if len(h) != len(c.fields) {
-		return false
-	}
-	values := c.values
-	for _, f := range c.fields {
-		vs, ok := h[f.name]
-		if !ok || !slices.Equal(vs, values[:f.n]) {
-			return false
-		}
-		values = values[f.n:]
-	}
-	return true
-}
-
-// restore makes h what was copied.
-func (c *headerCopy) restore(h http.Header) {
-	if c.equal(h) {
-		return
-	}
-	clear(h)
-	values := c.values
-	for _, f := range c.fields {
-		h[f.name] = slices.Clone(values[:f.n])
-		values = values[f.n:]
-	}
-}
-
-// has reports whether the copy has the name with just these values.
-func (c *headerCopy) has(name string, vs []string) bool {
-	values := c.values
-	for _, f := range c.fields {
-		if f.name == name {
-			return slices.Equal(vs, values[:f.n])
-		}
-		values = values[f.n:]
-	}
-	return false
-}
-
-// get returns the values of a name.
-func (c *headerCopy) get(name string) []string {
-	values := c.values
-	for _, f := range c.fields {
-		if f.name == name {
-			return values[:f.n]
-		}
-		values = values[f.n:]
-	}
-	return nil
-}
-
-// stored returns those of an answer's fields that are kept with it; base is what
-// others had set before.
-func (c *Config) stored(h, trailers http.Header, base *headerCopy) map[string][]string {
+// stored returns the fields of a response's header and trailers that are stored.
+// base has those that were set before the handler ran.
+func (c *Config) stored(h, trailers http.Header, base *response.Snapshot) map[string][]string {
 	kept := maps.Clone(h)
 	if kept == nil {
 		kept = make(http.Header, len(trailers))
@@ -104,17 +27,17 @@ func (c *Config) stored(h, trailers http.Header, base *headerCopy) map[string][]
 	maps.Copy(kept, trailers)
 	connection := h["Connection"]
 	for name, vs := range kept {
-		if base.has(name, vs) || !c.replays(name) || listed(connection, name) {
+		if base.Has(name, vs) || !c.replays(name) || listed(connection, name) {
 			delete(kept, name)
 		}
 	}
 	return kept
 }
 
-// replays reports whether a header, or a trailer, of that name is stored.
+// replays reports whether a header or trailer of that name is stored.
 func (c *Config) replays(name string) bool {
 	if c.ReplayHeader == nil && (name == "Content-Type" || name == "Location") {
-		return true // most often, it is one of these
+		return true // the most frequent ones
 	}
 	name = http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))
 	if ofConnection(name) {
@@ -127,7 +50,7 @@ func (c *Config) replays(name string) bool {
 	return byDefault
 }
 
-// ofConnection reports whether a header is about this connection, or this
+// ofConnection reports whether a header is about one connection, or one of the
 // layer's own.
 func ofConnection(name string) bool {
 	switch name {
@@ -152,19 +75,20 @@ func secretOrStale(name string) bool {
 }
 
 // ofSecrets are words in the names of headers that carry credentials, whatever
-// separates them. A name that merely looks like one of a secret is not stored
-// either: a replay without it can be seen and mended, a stored secret can't.
+// separates the words. A header whose name merely looks like that of a secret is
+// not stored either: that it is missing in a replay can be seen and fixed, but a
+// stored secret can't be taken back.
 var ofSecrets = [...]string{
 	"token", "secret", "session", "sessid", "cookie", "credential", "passw", "passphrase", "apikey", "accesskey",
 	"privatekey", "signingkey", "encryptionkey", "authoriz", "authent", "authn", "oauth", "bearer", "jwt",
 	"csrf", "xsrf", "samlresponse", "onetime",
 }
 
-// ofSecretsAlone are words that tell so only if they stand alone: "Author" is no
-// "Auth".
+// ofSecretsAlone are words that mean a secret only if they stand alone: "Author"
+// is not "Auth".
 var ofSecretsAlone = [...]string{"auth", "key", "keys", "otp", "totp", "mfa", "pin", "sid", "ticket", "assertion"}
 
-// carriesSecret reports whether the name of a header looks as if it carried a
+// carriesSecret reports whether a header has the name of one that carries a
 // credential.
 func carriesSecret(name string) bool {
 	var room [64]byte
@@ -202,7 +126,7 @@ func lower(c byte) byte {
 	return c
 }
 
-// listed reports whether comma-separated lists have the name.
+// listed reports whether one of the comma-separated lists has the name.
 func listed(lists []string, name string) bool {
 	for _, list := range lists {
 		for n := range strings.SplitSeq(list, ",") {
@@ -214,10 +138,11 @@ func listed(lists []string, name string) bool {
 	return false
 }
 
-// ofBody are the headers that would be false of an empty body.
+// ofBody are the headers that would be wrong with an empty body.
 var ofBody = [...]string{"Content-Length", "Content-Encoding", "Content-Md5", "Content-Digest", "Content-Range"}
 
-// omitBody says that the stored answer has no body.
+// omitBody changes the header of a stored response so that it says that there
+// is no body.
 func omitBody(h map[string][]string) map[string][]string {
 	for _, name := range ofBody {
 		delete(h, name)

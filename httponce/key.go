@@ -27,10 +27,3 @@ func (f KeyFormat) reader() keysyntax.Reader {
 		Longest: f.MaxLength, Chars: f.Chars,
 	})
 }
-
-// invalidKey returns the problem of a malformed key.
-func invalidKey(wrong string) Problem {
-	p := keyInvalid
-	p.Detail = wrong
-	return p
-}

@@ -9,21 +9,21 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
 )
 
-// keyInBody finds the key in the body, if there is one, and puts it where the
-// handler looks for it.
-func (l *middleware) keyInBody(c *call) *Problem {
-	if len(c.scratch.body) > 0 && isEncoded(c.r.Header) {
+// keyInBody finds the key in the body, if there is one, and puts it into the
+// header, where the handler finds it.
+func (c *call) keyInBody() *Problem {
+	if len(c.body) > 0 && isEncoded(c.r.Header) {
 		c.w.Header().Set("Accept-Encoding", "identity") // RFC 9110, section 15.5.16
 		p := bodyEncoded
 		return &p
 	}
-	key, err := l.cfg.KeyInBody(c.scratch.body)
+	key, err := c.cfg.KeyInBody(c.body)
 	given := c.request.ID.Key
 	wrong := ""
 	switch {
 	case err != nil:
 		wrong = sentence(err)
-	case key == "" && given == "" && l.cfg.Required:
+	case key == "" && given == "" && c.cfg.Required:
 		p := keyMissing
 		return &p
 	case key == "" || key == given:
@@ -31,7 +31,7 @@ func (l *middleware) keyInBody(c *call) *Problem {
 	case given != "":
 		wrong = "The key in the header is not that in the body."
 	default:
-		wrong = l.keys.Judge(key)
+		wrong = c.keys.Judge(key)
 	}
 	if wrong != "" {
 		p := invalidKey(wrong)
@@ -41,7 +41,7 @@ func (l *middleware) keyInBody(c *call) *Problem {
 	c.request.ID.Key = key
 	r := *c.r
 	r.Header = r.Header.Clone()
-	r.Header[l.cfg.Header] = []string{keysyntax.Quote(key)}
+	r.Header[c.cfg.Header] = []string{keysyntax.Quote(key)}
 	c.r = &r
 	return nil
 }

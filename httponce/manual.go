@@ -1,13 +1,11 @@
 package httponce
 
 import (
-	"errors"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
 )
 
@@ -70,35 +68,4 @@ func PreferredWait(r *http.Request, longest time.Duration) time.Duration {
 		}
 	}
 	return 0
-}
-
-// ProblemOf returns the Problem that tells a client about an error of
-// onlyonce.Do, DoTx or ReadKey. Any other error counts as the command's
-// failure, and its text is for logs only.
-func ProblemOf(err error) Problem { return problemOf(err, commandFailed) }
-
-func problemOf(err error, otherwise Problem) Problem {
-	p := otherwise
-	var problem Problem
-	var busy *onlyonce.InFlightError
-	switch {
-	case errors.As(err, &problem):
-		return problem
-	case errors.Is(err, onlyonce.ErrMismatch):
-		p = keyReused
-	case errors.As(err, &busy):
-		p = inProgress
-		p.RetryAfter = min(max(busy.RetryAfter, time.Second), longestRetryAfter)
-	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight):
-		p = inProgress
-		p.RetryAfter = time.Second
-	case errors.Is(err, onlyonce.ErrUnknown), errors.Is(err, onlyonce.ErrCorrupt):
-		p = outcomeUnknown
-	case errors.Is(err, onlyonce.ErrFailed):
-		p = failureKept
-	case errors.Is(err, onlyonce.ErrUnavailable):
-		p = storeUnavailable
-	}
-	p.Err = err
-	return p
 }

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"strconv"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce"
 )
 
 // These are the codes of a Problem, with their statuses.
@@ -79,7 +81,7 @@ func (p Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	h.Set("Content-Length", strconv.Itoa(len(doc)))
 	p.setRetryAfter(h)
 	w.WriteHeader(p.Status)
-	_, _ = w.Write(doc) // nobody is there to be told
+	_, _ = w.Write(doc) // a client that is gone can't be told
 }
 
 // setRetryAfter sets Retry-After, in whole seconds.
@@ -159,24 +161,45 @@ var (
 	}
 )
 
-// longestRetryAfter is the longest wait that a client is asked for: most
-// commands end long before their lease does.
+// longestRetryAfter is the longest Retry-After of a command that is running.
+// Most commands end long before their lease does.
 const longestRetryAfter = 5 * time.Second
 
-// refuse rejects a request with a problem.
-func (l *middleware) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
-	h := w.Header()
-	p.Type = "about:blank"
-	if l.cfg.DocsURL != "" {
-		p.Type = l.cfg.DocsURL + "#" + p.Code
-		h.Add("Link", "<"+l.cfg.DocsURL+`>; rel="describedby"`)
-	} else {
-		p.Title = http.StatusText(p.Status)
+// ProblemOf returns the Problem that tells a client about an error of
+// onlyonce.Do, DoTx or ReadKey. Any other error counts as the command's
+// failure, and its text is for logs only.
+func ProblemOf(err error) Problem { return problemOf(err, commandFailed) }
+
+// problemOf is ProblemOf with another problem for any other error.
+func problemOf(err error, otherwise Problem) Problem {
+	p := otherwise
+	var problem Problem
+	var busy *onlyonce.InFlightError
+	switch {
+	case errors.As(err, &problem):
+		return problem
+	case errors.Is(err, onlyonce.ErrMismatch):
+		p = keyReused
+	case errors.As(err, &busy):
+		p = inProgress
+		p.RetryAfter = min(max(busy.RetryAfter, time.Second), longestRetryAfter)
+	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight):
+		p = inProgress
+		p.RetryAfter = time.Second
+	case errors.Is(err, onlyonce.ErrUnknown), errors.Is(err, onlyonce.ErrCorrupt):
+		p = outcomeUnknown
+	case errors.Is(err, onlyonce.ErrFailed):
+		p = failureKept
+	case errors.Is(err, onlyonce.ErrUnavailable):
+		p = storeUnavailable
 	}
-	p.setRetryAfter(h)
-	if l.cfg.Problem != nil {
-		l.cfg.Problem(w, r, p)
-		return
-	}
-	p.ServeHTTP(w, r)
+	p.Err = err
+	return p
+}
+
+// invalidKey returns the problem of a malformed key.
+func invalidKey(wrong string) Problem {
+	p := keyInvalid
+	p.Detail = wrong
+	return p
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
 )
 
 // WrapTx is Wrap for a handler whose rows are in the store's own database: its
@@ -32,7 +33,7 @@ func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(http.ResponseWriter, *http.R
 	if cfg.RunUnprotected {
 		panic("httponce: WrapTx: Config.RunUnprotected can't be kept: without the store there is no transaction: leave it false")
 	}
-	return newMiddleware(g.Guard, cfg.withDefaults("WrapTx"), &txRunner[TX]{guard: g, handler: h})
+	return &middleware{newLayer(g.Guard, cfg.withDefaults("WrapTx")), &txRunner[TX]{guard: g, handler: h}}
 }
 
 // txRunner runs a handler in a transaction that records its response.
@@ -41,89 +42,85 @@ type txRunner[TX any] struct {
 	handler func(http.ResponseWriter, *http.Request, TX) error
 }
 
-func (t *txRunner[TX]) serveKeyed(l *middleware, c *call) {
+func (t *txRunner[TX]) serveKeyed(c *call) {
 	a, err := t.guard.BeginTx(c.r.Context(), c.request, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
 		c.attempt = onlyonce.Current(ctx)
-		return t.run(l, c, ctx, tx)
+		return t.run(ctx, c, tx)
 	})
 	switch {
 	case rolledBack(err):
-		l.sendResponse(c, false)
+		c.sendResponse(nil)
 	case err != nil:
-		l.refuseCall(c, err)
+		c.refuseError(err)
 	case a.Replayed():
-		l.replay(c, a)
+		c.replay(a)
 	default:
-		c.x.attempt = a
-		l.sendResponse(c, true)
+		c.sendResponse(a)
 	}
 }
 
-func (t *txRunner[TX]) serveUnkeyed(l *middleware, w http.ResponseWriter, r *http.Request) {
-	s := takeBuffers()
-	defer s.giveBack()
-	c := &s.call
-	*c = call{w: w, r: r, scratch: s}
-	if p := l.admitOpen(c); p != nil {
-		l.refuseUnread(w, r, "", *p)
+func (t *txRunner[TX]) serveUnkeyed(l *layer, w http.ResponseWriter, r *http.Request) {
+	c := newCall(l, w, r)
+	defer c.recycle()
+	if p := c.admitUncounted(); p != nil {
+		c.refuseUnread(*p)
 		return
 	}
-	defer l.free(c)
-	if !l.readBody(c) {
+	defer c.release()
+	if !c.readBody() {
 		return
 	}
 	err := t.guard.Transact(r.Context(), func(ctx context.Context, tx TX) error {
-		_, err := t.run(l, c, ctx, tx)
+		_, err := t.run(ctx, c, tx)
 		return err
 	})
 	if err != nil && !rolledBack(err) {
-		l.refuseCall(c, err)
+		c.refuseError(err)
 		return
 	}
-	l.sendResponse(c, false)
+	c.sendResponse(nil)
 }
 
-func (t *txRunner[TX]) run(l *middleware, c *call, ctx context.Context, tx TX) (onlyonce.Settlement, error) {
-	x := newExchange(l, c, ctx)
-	x.answer.inTx = true
-	defer x.close(c)
+func (t *txRunner[TX]) run(ctx context.Context, c *call, tx TX) (onlyonce.Settlement, error) {
+	x := newExchange(ctx, c, true)
+	defer x.close()
 	returned := false
 	defer func() {
 		if !returned {
-			x.toldLate.Store(true)
-			x.answer.abandon()
+			x.wroteLate.Store(true)
+			x.response.Abandon()
 		}
 	}()
-	err := t.handler(&x.answer, x.ownRequest(c), tx)
+	err := t.handler(x.response.Writer(), x.ownRequest(), tx)
 	x.checkBypassed()
 	returned = true
-	return l.endTx(c, x, err)
+	return t.settle(c, x, err)
 }
 
-// endTx returns how a transaction ends whose handler returned err. Its error is
+// settle returns how a transaction ends whose handler returned err. Its error is
 // a rollback.
-func (l *middleware) endTx(c *call, x *exchange, err error) (onlyonce.Settlement, error) {
-	a := &x.answer
-	status, cut := a.wrote()
+func (t *txRunner[TX]) settle(c *call, x *exchange, err error) (onlyonce.Settlement, error) {
+	a := &x.response
+	status, cut := a.Written()
 	if cut != nil {
 		err = errors.Join(cut, err)
 	}
 	var failure onlyonce.Settlement
 	if err != nil {
-		failure = l.guard.Failure(err)
+		failure = t.guard.Failure(err)
 	}
 	if err != nil && (status < 400 || cut != nil) {
-		a.discard()
-		l.refuseKeyed(a, c.r, c.request.ID.Key, failureProblem(failure, err))
+		a.Discard()
+		c.refuseTo(a.Writer(), failureProblem(failure, err))
 	}
-	a.end()
-	s, commits := x.settlement(buffered)
+	a.Close()
+	s, commits := x.settlement(response.Buffered)
 	switch {
 	case err == nil && commits:
 		return s, nil
 	case err == nil:
-		err = fmt.Errorf("the handler answered %d", a.status)
-	case x.flags.Load()&(markUnknown|markDontStore) == 0:
+		err = fmt.Errorf("the handler answered %d", a.Status())
+	case x.errorDecides():
 		s = failure
 		s.Result = x.result()
 	}
@@ -133,9 +130,9 @@ func (l *middleware) endTx(c *call, x *exchange, err error) (onlyonce.Settlement
 func failureProblem(s onlyonce.Settlement, err error) Problem {
 	p := commandFailed
 	switch {
-	case errors.Is(err, errTooLarge):
+	case errors.Is(err, response.ErrTooLarge):
 		p = answerTooLarge
-	case errors.Is(err, errNoMemory):
+	case errors.Is(err, response.ErrNoMemory):
 		p = overloaded
 	case s.State == onlyonce.StateUnknown:
 		p = outcomeUnknown
@@ -196,7 +193,7 @@ func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) e
 			return fn(tx)
 		})
 	}
-	before, err := x.answer.enterTx()
+	before, err := x.response.EnterTx()
 	if err != nil {
 		return err
 	}
@@ -204,24 +201,29 @@ func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) e
 	rest, said := x.body.rest(), x.flags.Load()
 	err = g.SettleTx(&x.run, x.attempt, func(_ context.Context, tx TX) (s onlyonce.Settlement, err error) {
 		again()
-		x.answer.rewind(before)
+		x.response.Rewind(before)
 		x.body.rewind(rest)
-		x.flags.And(said | markGivenUp)
+		x.flags.And(said)
 		s, failed = x.inTx(before, func() error { return fn(tx) })
 		return s, failed
 	})
-	x.answer.leaveTx(err, failed)
+	x.response.LeaveTx(err, failed)
 	return err
 }
 
-func (x *exchange) inTx(before responseMark, fn func() error) (onlyonce.Settlement, error) {
+// inTx runs fn and seals the response. On an error, what fn wrote is dropped.
+func (x *exchange) inTx(before response.Mark, fn func() error) (onlyonce.Settlement, error) {
 	err := fn()
-	if _, cut := x.answer.wrote(); cut != nil {
+	if _, cut := x.response.Written(); cut != nil {
 		err = errors.Join(cut, err)
 	}
 	if err != nil {
-		x.answer.rewind(before)
+		x.response.Rewind(before)
 		return onlyonce.Settlement{}, err
 	}
-	return x.seal()
+	if err = x.response.Seal(); err != nil {
+		return onlyonce.Settlement{}, err
+	}
+	s, _ := x.settlement(response.Buffered)
+	return s, nil
 }

@@ -24,16 +24,11 @@ type Usage struct{ counters resources.Usage }
 // count.
 func (u *Usage) Load() (requests int, bytes int64) { return u.counters.Load() }
 
-const (
-	// freeAnswer is the part of a response that is not counted.
-	freeAnswer = 4 << 10
-	// longestUnread is how long a client may read nothing of a piece of its
-	// response while others wait for memory. A client that reads 10 KiB per
-	// second is faster than that, even on a loopback interface, where its
-	// window opens by 128 KiB at a time, if its connection keeps little unsent
-	// data (TCP_NOTSENT_LOWAT).
-	longestUnread = 20 * time.Second
-)
+// longestUnread is how long a client may read nothing of a piece of its response
+// while others wait for memory. A client that reads 10 KiB per second is faster
+// than that, even on a loopback interface, where its window opens by 128 KiB at
+// a time, if its connection keeps little unsent data (TCP_NOTSENT_LOWAT).
+const longestUnread = 20 * time.Second
 
 // usages has the Usage of each Guard whose handlers were given none.
 var usages sync.Map // of weak.Pointer[onlyonce.Guard] to *Usage

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"reflect"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
 )
 
 // Wrap returns a handler that runs h once for each idempotency key; a repeat
@@ -28,7 +30,7 @@ func Wrap(g *onlyonce.Guard, h http.Handler, cfg Config) http.Handler {
 		panic("httponce: Wrap: the Guard or the handler is nil")
 	}
 	checkNotTimeout(h)
-	return newMiddleware(g, cfg.withDefaults("Wrap"), &handlerRunner{guard: g, handler: h})
+	return &middleware{newLayer(g, cfg.withDefaults("Wrap")), &handlerRunner{guard: g, handler: h}}
 }
 
 // handlerRunner runs an http.Handler and then records its response.
@@ -37,73 +39,72 @@ type handlerRunner struct {
 	handler http.Handler
 }
 
-func (p *handlerRunner) serveUnkeyed(_ *middleware, w http.ResponseWriter, r *http.Request) {
+func (p *handlerRunner) serveUnkeyed(_ *layer, w http.ResponseWriter, r *http.Request) {
 	p.handler.ServeHTTP(w, r)
 }
 
-func (p *handlerRunner) serveKeyed(l *middleware, c *call) {
+func (p *handlerRunner) serveKeyed(c *call) {
 	a, err := p.guard.Begin(c.r.Context(), c.request)
 	switch {
-	case err != nil && l.cfg.RunUnprotected && errors.Is(err, onlyonce.ErrUnavailable):
-		p.unprotected(c, err)
+	case err != nil && c.cfg.RunUnprotected && errors.Is(err, onlyonce.ErrUnavailable):
+		p.runUnprotected(c, err)
 	case err != nil:
-		l.refuseCall(c, err)
+		c.refuseError(err)
 	case a.Replayed():
-		l.replay(c, a)
+		c.replay(a)
 	default:
 		c.attempt = a
-		p.run(l, c, a)
+		p.run(c, a)
 	}
 }
 
 // run runs the handler under an attempt.
-func (p *handlerRunner) run(l *middleware, c *call, a *onlyonce.Attempt) {
+func (p *handlerRunner) run(c *call, a *onlyonce.Attempt) {
 	ctx, stop := a.Context(c.r.Context())
 	defer stop()
 	if ctx.Err() != nil { // the Observer took most of the lease
-		l.refuseCall(c, context.Cause(ctx))
+		c.refuseError(context.Cause(ctx))
 		return
 	}
-	x := newExchange(l, c, ctx)
+	x := newExchange(ctx, c, false)
 	x.attempt = a
-	defer x.close(c)
+	defer x.close()
 	finished := false
 	defer func() {
 		if !finished {
 			x.abandon(recover())
 		}
 	}()
-	p.handler.ServeHTTP(&x.answer, x.request(c))
+	p.handler.ServeHTTP(x.response.Writer(), x.request())
 	x.checkBypassed()
-	l.finish(c, x)
+	p.finish(c, x)
 	finished = true
 }
 
 // finish records the response and then sends it.
-func (l *middleware) finish(c *call, x *exchange) {
-	stage := x.answer.end()
-	if refused := x.answer.refused; refused != nil {
-		_ = x.attempt.Settle(&x.run, l.guard.Failure(refused)) // unless InTx did; observed
-		l.refuseCall(c, refused)
+func (p *handlerRunner) finish(c *call, x *exchange) {
+	stage := x.response.Close()
+	if refused := x.response.Refused(); refused != nil {
+		_ = x.attempt.Settle(&x.run, p.guard.Failure(refused)) // unless InTx did; observed
+		c.refuseError(refused)
 		return
 	}
+	recorded := x.attempt
 	var err error
-	if stage != committed {
+	if stage != response.Committed {
 		s, _ := x.settlement(stage)
-		err = x.attempt.Settle(&x.run, s)
+		if err = x.attempt.Settle(&x.run, s); err != nil {
+			recorded = nil
+		}
 	}
 	switch {
-	case stage == streamed:
-		if err == nil {
-			l.account(c, x.attempt.Record())
-		}
-		l.free(c)
-		x.answer.writeTail()
-	case stage == hijacked:
+	case stage == response.Streamed:
+		c.sendEnd(recorded)
+	case stage == response.Hijacked:
 	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight): // InTx is committing
-		l.refuseCall(c, err)
+		c.refuseError(err)
 	default:
-		l.sendResponse(c, err == nil)
+		c.sendResponse(recorded)
 	}
 }
 
@@ -111,14 +112,26 @@ func (l *middleware) finish(c *call, x *exchange) {
 // store could not be reached.
 const outcomeUnprotected = "unprotected"
 
-// unprotected runs the handler although nothing can be recorded.
-func (p *handlerRunner) unprotected(c *call, err error) {
+// runUnprotected runs the handler although nothing can be recorded.
+func (p *handlerRunner) runUnprotected(c *call, err error) {
 	p.guard.Observe(c.r.Context(), onlyonce.Event{
 		Outcome: outcomeUnprotected, Record: onlyonce.Record{ID: c.request.ID},
 		Fingerprint: c.request.Fingerprint, Err: err,
 	})
-	b := &body{data: c.scratch.body}
+	b := new(body)
 	defer b.Close()
 	c.w.Header().Set(headerProtected, "no")
-	p.handler.ServeHTTP(c.w, c.again(c.r.Context(), b))
+	p.handler.ServeHTTP(c.w, c.give(c.r.Context(), b))
+}
+
+// timeoutHandler is the type of what http.TimeoutHandler returns.
+var timeoutHandler = reflect.TypeOf(http.TimeoutHandler(http.NotFoundHandler(), 0, ""))
+
+// checkNotTimeout panics if h is an http.TimeoutHandler, which responds while
+// its handler is still running.
+func checkNotTimeout(h http.Handler) {
+	if reflect.TypeOf(h) == timeoutHandler {
+		panic("httponce: Wrap: the handler is an http.TimeoutHandler, which answers while its handler still runs, so that a repeat would run beside it: " +
+			"write http.TimeoutHandler(httponce.Wrap(guard, h, cfg), …) instead")
+	}
 }

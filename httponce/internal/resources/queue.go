@@ -19,53 +19,70 @@ const (
 // Wait takes n bytes, and waits for up to a second until they are free. It
 // returns nil if it has them, and otherwise whose memory lacks.
 func (f *Flow) Wait(ctx context.Context, n, class int64) *Refusal {
-	return f.wait(ctx, memoryWait, n, class)
+	c, refused := f.enqueue(n, class)
+	if c == nil {
+		return refused
+	}
+	c.await(ctx)
+	return c.leave()
 }
 
-// TakeOrEndSilent takes n bytes if they are free now. Otherwise it ends the
-// flows that are silent, for those that come later, and does not wait.
-func (f *Flow) TakeOrEndSilent(ctx context.Context, n, class int64) *Refusal {
-	return f.wait(ctx, 0, n, class)
+// TakeOrEndSilent takes n bytes if they are free now. Otherwise it does not wait,
+// but ends silent flows, as many as hold so much, for those that come later.
+func (f *Flow) TakeOrEndSilent(n, class int64) *Refusal {
+	c, refused := f.enqueue(n, class)
+	if c == nil {
+		return refused
+	}
+	silent := c.silent()
+	refused = c.leave()
+	for _, s := range silent {
+		s.end()
+	}
+	return refused
 }
 
-// wait takes n bytes as soon as they are free within patience. Flows that wait
-// for more than they have hold at most half of the memory. The other half
-// belongs to flows that make progress, so that flows never all wait for memory
-// that only waits.
-func (f *Flow) wait(ctx context.Context, patience time.Duration, n, class int64) *Refusal {
-	p := f.pool
+// enqueue takes n bytes if they are free, and returns nil. Otherwise it returns
+// the flow as one that waits for them, or whose memory lacks if it can't wait.
+// Flows that wait for more than they have hold at most half of the memory. The
+// other half belongs to flows that make progress, so that flows never all wait
+// for memory that only waits.
+func (f *Flow) enqueue(n, class int64) (*claimant, *Refusal) {
 	f.usage.Lock()
+	defer f.usage.Unlock()
 	if f.isFree(n, class) {
 		f.add(n)
-		f.usage.Unlock()
-		return nil
+		return nil, nil
 	}
 	c := &claimant{Flow: f, n: n, class: class, partial: f.held, got: make(chan struct{})}
 	if !c.mayWait() {
-		defer f.usage.Unlock()
-		return f.refusal(n, class)
+		return nil, f.refusal(n, class)
 	}
-	p.queue = append(p.queue, c)
+	f.pool.queue = append(f.pool.queue, c)
 	c.count(1)
-	f.usage.Unlock()
-	c.await(ctx, patience)
-	f.usage.Lock()
-	defer f.usage.Unlock()
+	return c, nil
+}
+
+// leave takes the claimant out of the queue. It returns whose memory lacks, or
+// nil if the claimant has got what it waited for.
+func (c *claimant) leave() *Refusal {
+	c.usage.Lock()
+	defer c.usage.Unlock()
 	if c.granted {
 		return nil
 	}
-	p.queue = slices.DeleteFunc(p.queue, func(other *claimant) bool { return other == c })
+	c.pool.queue = slices.DeleteFunc(c.pool.queue, func(other *claimant) bool { return other == c })
 	c.count(-1)
-	defer p.serve() // those that stood behind it
-	return f.refusal(n, class)
+	defer c.pool.serve() // those that stood behind it
+	return c.refusal(c.n, c.class)
 }
 
-// await waits until the memory is granted, patience is over, or the context
+// await waits until the memory is granted, it has taken too long, or the context
 // ends. It ends silent flows meanwhile.
-func (c *claimant) await(ctx context.Context, patience time.Duration) {
+func (c *claimant) await(ctx context.Context) {
 	tick := time.NewTicker(silenceCheck)
 	defer tick.Stop()
-	for ; ; patience -= silenceCheck {
+	for patience := memoryWait; ; patience -= silenceCheck {
 		for _, s := range c.silent() {
 			s.end()
 		}

@@ -1,0 +1,119 @@
+package httponce
+
+import (
+	"net/http"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
+)
+
+// replay sends the stored response of an attempt.
+func (c *call) replay(a *onlyonce.Attempt) {
+	c.restoreHeader()
+	rec := a.Record()
+	if rec.State == onlyonce.StateFailed && rec.Result.Status == 0 {
+		p := failureKept
+		p.Err = a.Err()
+		c.refuse(p)
+		return
+	}
+	if n := int64(len(rec.Result.Body)); n > response.Uncounted {
+		c.dropBody()
+		if refused := c.uses.Response.Wait(c.r.Context(), n-response.Uncounted, n); refused != nil {
+			c.refuse(*problemOfRefusal(refused))
+			return
+		}
+	}
+	h := c.w.Header()
+	all := make([]string, 0, len(rec.Result.Header)+2) // the store's own slices are not given away
+	add := func(vs ...string) []string {
+		from := len(all)
+		all = append(all, vs...)
+		return all[from:len(all):len(all)]
+	}
+	for name, vs := range rec.Result.Header {
+		h[name] = add(vs...)
+	}
+	if _, ok := h["Content-Type"]; !ok && len(rec.Result.Body) > 0 {
+		h["Content-Type"] = nil // as it was the first time: net/http must not detect one
+	}
+	h[headerReplayed] = add("true")
+	if expires(rec) {
+		h[headerExpires] = add(c.dates.after(rec.KeepLeft))
+	}
+	c.w.WriteHeader(max(rec.Result.Status, http.StatusOK))
+	c.send(rec.Result.Body)
+}
+
+// sendResponse sends the handler's response. recorded is the attempt that has
+// recorded it; nil: none has.
+func (c *call) sendResponse(recorded *onlyonce.Attempt) {
+	if recorded != nil {
+		rec := recorded.Record()
+		c.account(rec)
+		if expires(rec) {
+			c.response.SetField(headerExpires, c.dates.after(rec.KeepLeft))
+		}
+	}
+	c.response.SendHeader()
+	c.send(c.response.Body())
+}
+
+// sendEnd sends the end of a response that streamed. recorded is as for
+// sendResponse.
+func (c *call) sendEnd(recorded *onlyonce.Attempt) {
+	if recorded != nil {
+		c.account(recorded.Record())
+	}
+	c.release()
+	c.response.SendEnd()
+}
+
+// send sends a response's body, which ends the request. A client that has the
+// last byte may send another request at once, which must not meet a quota that
+// still counts this one.
+func (c *call) send(body []byte) {
+	if len(body) == 0 {
+		return
+	}
+	if len(body) > response.Uncounted {
+		if c.given != nil {
+			_ = c.given.Close()
+		}
+		c.dropBody()
+	}
+	last := len(body) - 1
+	if c.uses.IsCounted() && last > 0 {
+		if _, err := resources.Deliver(&c.uses.Response, c.w, body[:last]); err != nil {
+			return // a client that went away retries
+		}
+		body = body[last:]
+	}
+	c.release()
+	_, _ = c.w.Write(body)
+}
+
+// expires reports whether a record is replayed until it expires.
+func expires(r onlyonce.Record) bool {
+	return r.KeepLeft > 0 && (r.State == onlyonce.StateCompleted || r.State == onlyonce.StateFailed && r.Final)
+}
+
+// recordBytes is what a record counts in addition to its response.
+const recordBytes = 512
+
+// account notes how many bytes are stored of the call.
+func (c *call) account(rec onlyonce.Record) {
+	if rec.State != onlyonce.StateCompleted && rec.State != onlyonce.StateFailed {
+		return
+	}
+	c.stored = recordBytes + len(rec.Result.Body)
+	for name, vs := range rec.Result.Header {
+		for _, v := range vs {
+			c.stored += len(name) + len(v)
+		}
+	}
+	if rec.KeepLeft > 0 {
+		c.quota.SetKeep(rec.KeepLeft)
+	}
+}
