@@ -7,13 +7,14 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // write has the statement run together with others. One that met a row which
 // somebody's transaction keeps locked runs alone, so that nobody else waits.
 func (s *Store) write(ctx context.Context, st *statement) error {
-	err := s.writes.do(ctx, st)
+	err := s.writes.Do(ctx, st)
 	for range retries(ctx) {
 		if code(err) != codeLockTimeout && !isRetryable(err) {
 			break
@@ -35,13 +36,13 @@ func (s *Store) alone(ctx context.Context, f func(*pgx.Conn) error) error {
 
 // runWrites runs a batch as one transaction in one round trip. The order keeps
 // two batches from waiting for each other.
-func (s *Store) runWrites(lane int, batch []*ticket[*statement]) {
-	slices.SortFunc(batch, func(a, b *ticket[*statement]) int {
-		return bytes.Compare(a.job.key.Hash[:], b.job.key.Hash[:])
+func (s *Store) runWrites(lane int, batch []*group.Ticket[*statement]) (then func()) {
+	slices.SortFunc(batch, func(a, b *group.Ticket[*statement]) int {
+		return bytes.Compare(a.Job.key.Hash[:], b.Job.key.Hash[:])
 	})
 	list := make([]*statement, len(batch))
 	for i, t := range batch {
-		list[i] = t.job
+		list[i] = t.Job
 	}
 	err := s.writeBatch(lane, batch, list)
 	if s.writeConns[lane].broken() { // repeatable statements are sent once more, on another connection
@@ -51,16 +52,17 @@ func (s *Store) runWrites(lane int, batch []*ticket[*statement]) {
 			}
 			again := s.writeBatch(lane, tickets, statements)
 			for _, t := range tickets {
-				s.writes.answer(t, again)
+				s.writes.Answer(t, again)
 			}
 		}
 	}
 	for _, t := range batch {
-		s.writes.answer(t, err) // unless it was answered alone
+		s.writes.Answer(t, err) // unless it was answered alone
 	}
+	return nil
 }
 
-func (s *Store) writeBatch(lane int, batch []*ticket[*statement], list []*statement) error {
+func (s *Store) writeBatch(lane int, batch []*group.Ticket[*statement], list []*statement) error {
 	line := &s.writeConns[lane]
 	return line.use(func(ctx context.Context, conn *pgx.Conn) error {
 		err := send(ctx, line.pipe, s.listener, line.sessionSetup(), list, "")
@@ -68,7 +70,7 @@ func (s *Store) writeBatch(lane int, batch []*ticket[*statement], list []*statem
 			return err
 		}
 		for i, t := range batch { // one of them is at fault
-			s.writes.answer(t, send(ctx, line.pipe, s.listener, line.sessionSetup(), list[i:i+1], ""))
+			s.writes.Answer(t, send(ctx, line.pipe, s.listener, line.sessionSetup(), list[i:i+1], ""))
 		}
 		return nil
 	})
@@ -76,8 +78,8 @@ func (s *Store) writeBatch(lane int, batch []*ticket[*statement], list []*statem
 
 // repeatable are those of which the second of two has no effect. A record that
 // was deleted can't tell by whom.
-func repeatable(batch []*ticket[*statement], list []*statement) ([]*ticket[*statement], []*statement) {
-	var tickets []*ticket[*statement]
+func repeatable(batch []*group.Ticket[*statement], list []*statement) ([]*group.Ticket[*statement], []*statement) {
+	var tickets []*group.Ticket[*statement]
 	var statements []*statement
 	for i, st := range list {
 		if st.name != "release" && st.name != "remove" && st.name != "resolve" {
@@ -96,24 +98,25 @@ type lookupJob struct {
 // look returns the record of k, which may have expired, or nil.
 func (s *Store) look(ctx context.Context, k *record.Key) (*stored, error) {
 	r := &lookupJob{key: k}
-	err := s.reads.do(ctx, r)
+	err := s.reads.Do(ctx, r)
 	return r.found, err
 }
 
-func (s *Store) runReads(lane int, batch []*ticket[*lookupJob]) {
+func (s *Store) runReads(lane int, batch []*group.Ticket[*lookupJob]) (then func()) {
 	err := s.readBatch(lane, batch)
 	if s.readConns[lane].broken() {
 		err = s.readBatch(lane, batch)
 	}
 	for _, t := range batch {
-		s.reads.answer(t, err) // unless it was answered
+		s.reads.Answer(t, err) // unless it was answered
 	}
+	return nil
 }
 
-func (s *Store) readBatch(lane int, batch []*ticket[*lookupJob]) error {
+func (s *Store) readBatch(lane int, batch []*group.Ticket[*lookupJob]) error {
 	return s.readConns[lane].use(func(ctx context.Context, conn *pgx.Conn) (err error) {
 		if len(batch) == 1 {
-			batch[0].job.found, err = look(ctx, conn, batch[0].job.key)
+			batch[0].Job.found, err = look(ctx, conn, batch[0].Job.key)
 			return err
 		}
 		return s.lookAll(ctx, conn, batch)
@@ -122,11 +125,11 @@ func (s *Store) readBatch(lane int, batch []*ticket[*lookupJob]) error {
 
 // lookAll looks many records up at once. Callers who want the same one share it,
 // for nobody modifies what a store returns.
-func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*ticket[*lookupJob]) error {
-	wanted := make(map[[32]byte][]*ticket[*lookupJob], len(batch))
+func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*group.Ticket[*lookupJob]) error {
+	wanted := make(map[[32]byte][]*group.Ticket[*lookupJob], len(batch))
 	hashes := make([][]byte, 0, len(batch))
 	for _, t := range batch {
-		k := t.job.key
+		k := t.Job.key
 		if wanted[k.Hash] == nil {
 			hashes = append(hashes, k.Hash[:])
 		}
@@ -145,9 +148,9 @@ func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*ticket[*lo
 		}
 		found := r.stored()
 		for _, t := range wanted[[32]byte(hash)] {
-			if t.job.found = found; found.Check(t.job.key.ID) != nil {
-				t.job.found = nil
-				s.reads.answer(t, found.Check(t.job.key.ID))
+			if t.Job.found = found; found.Check(t.Job.key.ID) != nil {
+				t.Job.found = nil
+				s.reads.Answer(t, found.Check(t.Job.key.ID))
 			}
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -22,9 +23,9 @@ type Config struct {
 type Store struct {
 	pool       *pgxpool.Pool
 	plain      plain
-	writes     queue[*statement]
+	writes     *group.Queue[*statement]
 	writeConns [2]storeConn
-	reads      queue[*lookupJob]
+	reads      *group.Queue[*lookupJob]
 	readConns  [2]storeConn
 	hints      record.Hints
 	listener   *listener
@@ -60,18 +61,16 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	for i := range s.writeConns {
 		s.writeConns[i].pool, s.readConns[i].pool = pool, pool
 	}
-	s.writes = queue[*statement]{run: s.runWrites, lanes: len(s.writeConns), minWaiting: minWaiting, max: maxBatch}
-	s.reads = queue[*lookupJob]{run: s.runReads, lanes: len(s.readConns), minWaiting: minWaiting, max: maxBatch}
-	s.writes.init()
-	s.reads.init()
+	s.writes = group.New(group.Config[*statement]{Write: s.runWrites, Lanes: len(s.writeConns), MinWaiting: minWaiting, Max: maxBatch})
+	s.reads = group.New(group.Config[*lookupJob]{Write: s.runReads, Lanes: len(s.readConns), MinWaiting: minWaiting, Max: maxBatch})
 	return s, nil
 }
 
 // Close ends queued calls and closes the store's own connections. The pool
 // stays open.
 func (s *Store) Close() error {
-	s.writes.close()
-	s.reads.close()
+	s.writes.Close()
+	s.reads.Close()
 	s.listener.close()
 	s.outbox.listener.close()
 	return wrap("close", errors.Join(s.writeConns[0].close(), s.writeConns[1].close(), s.readConns[0].close(), s.readConns[1].close(), s.plain.close()))

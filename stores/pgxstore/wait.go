@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -56,7 +57,7 @@ func (s *Store) Wait(ctx context.Context, id onlyonce.ID) error {
 func (e *listener) wait(ctx context.Context, name string) error {
 	woken := make(chan struct{}, 1)
 	if !e.enter(name, woken) {
-		return errClosed
+		return group.ErrClosed
 	}
 	defer e.exit(name, woken)
 	select {

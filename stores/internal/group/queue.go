@@ -9,25 +9,48 @@ import (
 	"sync"
 )
 
-// A Queue groups the writes of concurrent callers. The first caller becomes the
-// leader: it drains the queue and writes its tickets as one batch, while later callers
-// queue. When the batch is done, a waiting caller leads the next one. The queue has no
-// goroutine of its own, and a caller that is alone does not wait.
-type Queue[J any] struct {
-	// Write writes a batch and answers its tickets. If the tickets take turns, it
+// A Config says how a queue writes. Write and Max must be set.
+type Config[J any] struct {
+	// Write writes a batch on a lane and answers its tickets: each with its own error,
+	// so that one that fails does not fail its neighbors. If the tickets take turns, it
 	// returns then, which starts the turns; the last turn answers the tickets that are
-	// left and calls next. Otherwise then is nil.
-	Write func(batch []*Ticket[J]) (then func())
+	// left and calls Next. Otherwise then is nil.
+	Write func(lane int, batch []*Ticket[J]) (then func())
 
-	// Turn continues a batch in the goroutine of the ticket's caller.
+	// Turn continues a batch in the goroutine of the ticket's caller. A queue with turns
+	// has one lane: a ticket that waits for its turn may leave, and must not lead then.
 	Turn func(*Ticket[J])
 
-	Max int // how many tickets a batch has at most
+	Max        int // how many tickets a batch has at most
+	Lanes      int // how many batches are under way at a time; 0 is one
+	MinWaiting int // how many waiting callers justify another lane
+}
+
+// A Queue groups the writes of concurrent callers. A caller that comes when a lane is
+// free becomes its leader: it drains the queue and writes its tickets as one batch,
+// while later callers queue. When the batch is done, a waiting caller leads the lane's
+// next one. The queue has no goroutine of its own, and a caller that is alone does not
+// wait.
+type Queue[J any] struct {
+	cfg Config[J]
 
 	mu      sync.Mutex
-	led     bool
+	free    []int // lanes that nobody leads
 	waiting []*Ticket[J]
-	closed  chan struct{} // made by close, closed when nobody leads any more
+	closed  chan struct{} // made by Close, closed when nobody leads any more
+}
+
+// New returns a queue. It panics if a queue with turns has several lanes.
+func New[J any](c Config[J]) *Queue[J] {
+	if c.Turn != nil && c.Lanes > 1 {
+		panic("group: a queue with turns has one lane")
+	}
+	c.Lanes = max(c.Lanes, 1)
+	q := &Queue[J]{cfg: c}
+	for lane := range c.Lanes {
+		q.free = append(q.free, lane)
+	}
+	return q
 }
 
 // A Ticket is a caller's place in the queue.
@@ -39,10 +62,7 @@ type Ticket[J any] struct {
 	events chan event
 }
 
-func NewTicket[J any](job J) *Ticket[J] {
-	return &Ticket[J]{Job: job, events: make(chan event, 1)}
-}
-
+// A place is where a ticket is.
 type place int
 
 const (
@@ -51,31 +71,33 @@ const (
 	placeLeft
 )
 
+// An event wakes a ticket's caller. One that is not negative is a lane to lead.
 type event int
 
 const (
-	eventAnswered event = iota
-	eventLead
-	eventTurn
+	eventAnswered event = -1
+	eventTurn     event = -2
 )
 
+// The errors of Do that are the queue's own.
 var (
-	errClosed = errors.New("the store is closed")
+	ErrClosed = errors.New("the store is closed")
 	ErrPanic  = errors.New("a panic while writing: it is not known whether the call took effect")
 )
 
-// Do queues the ticket and returns when it is answered. If ctx ends while it
-// waits, do returns at once, and the job is not done.
-func (q *Queue[J]) Do(ctx context.Context, t *Ticket[J]) error {
+// Do queues the job and returns when it is answered. If ctx ends while it waits, Do
+// returns at once, and the job is not done.
+func (q *Queue[J]) Do(ctx context.Context, job J) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	leads, err := q.join(t)
+	t := q.newTicket(job)
+	lane, leads, err := q.join(t)
 	if err != nil {
 		return err
 	}
 	if leads {
-		q.lead()
+		q.lead(lane)
 	}
 	gone := ctx.Done()
 	for {
@@ -84,10 +106,10 @@ func (q *Queue[J]) Do(ctx context.Context, t *Ticket[J]) error {
 			switch e {
 			case eventAnswered:
 				return t.err
-			case eventLead:
-				q.lead()
 			case eventTurn:
-				q.Turn(t)
+				q.cfg.Turn(t)
+			default:
+				q.lead(int(e))
 			}
 		case <-gone:
 			if q.leave(t) {
@@ -98,19 +120,27 @@ func (q *Queue[J]) Do(ctx context.Context, t *Ticket[J]) error {
 	}
 }
 
-// join puts the ticket into the queue, and says whether its caller leads.
-func (q *Queue[J]) join(t *Ticket[J]) (leads bool, err error) {
+// newTicket returns a ticket whose events never block: each lane may be offered to it
+// once, and it gets one turn and one answer.
+func (q *Queue[J]) newTicket(job J) *Ticket[J] {
+	return &Ticket[J]{Job: job, events: make(chan event, q.cfg.Lanes+2)}
+}
+
+// join puts the ticket into the queue, and says whether its caller leads a lane.
+func (q *Queue[J]) join(t *Ticket[J]) (lane int, leads bool, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.closed != nil {
-		return false, errClosed
+		return 0, false, ErrClosed
 	}
 	q.waiting = append(q.waiting, t)
-	if q.led {
-		return false, nil
+	if len(q.free) == 0 || len(q.free) < q.cfg.Lanes && len(q.waiting) < q.cfg.MinWaiting {
+		return 0, false, nil
 	}
-	q.led, t.place = true, placeTaken
-	return true, nil
+	lane = q.free[0]
+	q.free = slices.Delete(q.free, 0, 1)
+	t.place = placeTaken
+	return lane, true, nil
 }
 
 // leave takes the ticket out of the queue unless it is being written.
@@ -127,8 +157,8 @@ func (q *Queue[J]) leave(t *Ticket[J]) bool {
 	return true
 }
 
-// lead writes one batch.
-func (q *Queue[J]) lead() {
+// lead writes one batch on a lane.
+func (q *Queue[J]) lead(lane int) {
 	batch := q.drain()
 	whole := false
 	defer func() {
@@ -136,13 +166,17 @@ func (q *Queue[J]) lead() {
 			for _, t := range batch {
 				q.Answer(t, ErrPanic)
 			}
-			q.Next()
+			q.Next(lane)
 		}
 	}()
-	then := q.Write(batch)
+	var then func()
+	if len(batch) > 0 { // another lane may have drained the queue
+		then = q.cfg.Write(lane, batch)
+	}
 	whole = true
 	if then == nil {
-		then = q.Next
+		q.Next(lane)
+		return
 	}
 	then()
 }
@@ -155,7 +189,7 @@ func (q *Queue[J]) drain() []*Ticket[J] {
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	n := min(len(q.waiting), q.Max)
+	n := min(len(q.waiting), q.cfg.Max)
 	batch := slices.Clone(q.waiting[:n])
 	q.waiting = slices.Delete(q.waiting, 0, n)
 	for _, t := range batch {
@@ -164,19 +198,19 @@ func (q *Queue[J]) drain() []*Ticket[J] {
 	return batch
 }
 
-// Next lets the first waiter lead.
-func (q *Queue[J]) Next() {
+// Next lets the first waiter lead the lane. If others are led, it does so only if
+// enough callers wait.
+func (q *Queue[J]) Next(lane int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.waiting) > 0 {
+	others := q.cfg.Lanes - len(q.free) - 1
+	if n := len(q.waiting); n > 0 && (others == 0 || n >= q.cfg.MinWaiting) {
 		q.waiting[0].place = placeTaken
-		q.waiting[0].events <- eventLead
+		q.waiting[0].events <- event(lane)
 		return
 	}
-	q.led = false
-	if q.closed != nil {
-		close(q.closed)
-	}
+	q.free = append(q.free, lane)
+	q.closeIfIdle()
 }
 
 // Answer ends the wait of a ticket's caller. Only the first answer counts.
@@ -225,11 +259,17 @@ func (q *Queue[J]) Close() {
 	q.mu.Lock()
 	if q.closed == nil {
 		q.closed = make(chan struct{})
-		if !q.led {
-			close(q.closed)
-		}
+		q.closeIfIdle()
 	}
 	closed := q.closed
 	q.mu.Unlock()
 	<-closed
+}
+
+// closeIfIdle ends the wait of Close once nobody leads a lane. It is called with the
+// lock held.
+func (q *Queue[J]) closeIfIdle() {
+	if q.closed != nil && len(q.free) == q.cfg.Lanes {
+		close(q.closed)
+	}
 }

@@ -14,8 +14,11 @@ import (
 
 // A desk is a queue whose batches take a second to write.
 type desk struct {
-	Queue[int]
+	*Queue[int]
+	mu      sync.Mutex
 	batches [][]int // the jobs of each
+	led     []int   // lanes on which a batch is under way
+	shared  bool    // two batches were under way on one lane
 	fail    error   // the answer to every job
 }
 
@@ -24,17 +27,24 @@ const buggy = -1
 
 func newDesk(max int) *desk {
 	d := new(desk)
-	d.Queue = Queue[int]{Write: d.write, Max: max}
+	d.Queue = New(Config[int]{Write: d.write, Max: max})
 	return d
 }
 
-func (d *desk) write(batch []*Ticket[int]) (then func()) {
+func (d *desk) write(lane int, batch []*Ticket[int]) (then func()) {
 	var jobs []int
 	for _, t := range batch {
 		jobs = append(jobs, t.Job)
 	}
+	d.mu.Lock()
 	d.batches = append(d.batches, jobs)
+	d.shared = d.shared || slices.Contains(d.led, lane)
+	d.led = append(d.led, lane)
+	d.mu.Unlock()
 	time.Sleep(time.Second)
+	d.mu.Lock()
+	d.led = slices.DeleteFunc(d.led, func(l int) bool { return l == lane })
+	d.mu.Unlock()
 	if slices.Contains(jobs, buggy) {
 		panic("a bug in the driver")
 	}
@@ -47,13 +57,18 @@ func (d *desk) write(batch []*Ticket[int]) (then func()) {
 // begin queues a job, and returns when its caller waits.
 func (d *desk) begin(ctx context.Context, job int) (ended chan error) {
 	ended = make(chan error, 1)
-	go func() { ended <- d.Do(ctx, NewTicket(job)) }()
+	go func() { ended <- d.Do(ctx, job) }()
 	synctest.Wait()
 	return ended
 }
 
 func (d *desk) wantBatches(t *testing.T, want ...[]int) {
 	t.Helper()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.shared {
+		t.Error("two batches were under way on one lane")
+	}
 	if fmt.Sprint(d.batches) != fmt.Sprint(want) {
 		t.Errorf("the batches are %v, want %v", d.batches, want)
 	}
@@ -155,7 +170,7 @@ func TestAPanicOfTheLeaderStrandsNobody(t *testing.T) {
 		caught := make(chan any, 1)
 		go func() {
 			defer func() { caught <- recover() }()
-			_ = d.Do(t.Context(), NewTicket(buggy))
+			_ = d.Do(t.Context(), buggy)
 		}()
 		synctest.Wait()
 		follower := d.begin(t.Context(), 2)
@@ -178,7 +193,7 @@ func TestCloseEndsWhatIsQueuedAndRefusesWhatComes(t *testing.T) {
 		began := time.Now()
 		go func() {
 			synctest.Wait()
-			wantErr(t, d.begin(t.Context(), 3), errClosed)
+			wantErr(t, d.begin(t.Context(), 3), ErrClosed)
 		}()
 		d.Close()
 		if waited := time.Since(began); waited != 2*time.Second {
@@ -193,19 +208,19 @@ func TestCloseEndsWhatIsQueuedAndRefusesWhatComes(t *testing.T) {
 
 // A relay is a queue whose batches consist of turns of a second each.
 type relay struct {
-	Queue[func()]
+	*Queue[func()]
 	todo []*Ticket[func()]
 }
 
 func newRelay() *relay {
 	r := new(relay)
-	r.Queue = Queue[func()]{Max: 10, Turn: r.run, Write: func(batch []*Ticket[func()]) func() {
+	r.Queue = New(Config[func()]{Max: 10, Turn: r.run, Write: func(_ int, batch []*Ticket[func()]) func() {
 		r.todo = batch
 		for _, t := range batch {
 			r.Offer(t)
 		}
 		return r.pass
-	}}
+	}})
 	return r
 }
 
@@ -217,7 +232,7 @@ func (r *relay) pass() {
 			return
 		}
 	}
-	r.Next()
+	r.Next(0)
 }
 
 func (r *relay) run(t *Ticket[func()]) {
@@ -234,7 +249,7 @@ func TestATurnIsTakenByItsOwnCallerOneAfterAnother(t *testing.T) {
 		for i := range 4 {
 			all.Go(func() {
 				own := new(int)
-				if err := r.Do(t.Context(), NewTicket(func() { *own = i + 1 })); err != nil || *own != i+1 {
+				if err := r.Do(t.Context(), func() { *own = i + 1 }); err != nil || *own != i+1 {
 					t.Errorf("caller %d: %v, ran as %d", i, err, *own)
 				}
 			})
@@ -253,7 +268,7 @@ func TestWhoLeavesBeforeItsTurnIsPassedOver(t *testing.T) {
 		var ran []int
 		begin := func(ctx context.Context, i int) chan error {
 			ended := make(chan error, 1)
-			go func() { ended <- r.Do(ctx, NewTicket(func() { ran = append(ran, i) })) }()
+			go func() { ended <- r.Do(ctx, func() { ran = append(ran, i) }) }()
 			synctest.Wait()
 			return ended
 		}
@@ -274,18 +289,19 @@ func TestWhoLeavesBeforeItsTurnIsPassedOver(t *testing.T) {
 func TestATurnThatEndsItsGoroutineStrandsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRelay()
-		go func() { _ = r.Do(t.Context(), NewTicket(runtime.Goexit)) }()
+		go func() { _ = r.Do(t.Context(), runtime.Goexit) }()
 		synctest.Wait()
-		if err := r.Do(t.Context(), NewTicket(func() {})); err != nil {
+		if err := r.Do(t.Context(), func() {}); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 func TestWhatIsPutBackComesFirst(t *testing.T) {
-	q := Queue[string]{led: true}
-	a, b, gone, c := NewTicket("a"), NewTicket("b"), NewTicket("gone"), NewTicket("c")
-	if leads, err := q.join(c); leads || err != nil {
+	q := New(Config[string]{})
+	q.free = nil // its lane is led
+	a, b, gone, c := q.newTicket("a"), q.newTicket("b"), q.newTicket("gone"), q.newTicket("c")
+	if _, leads, err := q.join(c); leads || err != nil {
 		t.Fatal(leads, err)
 	}
 	gone.place = placeLeft
@@ -297,4 +313,88 @@ func TestWhatIsPutBackComesFirst(t *testing.T) {
 	if !slices.Equal(got, []string{"a", "b", "c"}) {
 		t.Errorf("the queue is %v", got)
 	}
+}
+
+func newDeskWithLanes(lanes, minWaiting int) *desk {
+	d := new(desk)
+	d.Queue = New(Config[int]{Write: d.write, Max: 2, Lanes: lanes, MinWaiting: minWaiting})
+	return d
+}
+
+func TestAnotherLaneIsLedOnlyWhenEnoughCallersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d, began := newDeskWithLanes(2, 3), time.Now()
+		var all []chan error
+		for job := range 4 {
+			all = append(all, d.begin(t.Context(), job))
+		}
+		d.wantBatches(t, []int{0}, []int{1, 2}) // the fourth made three wait, and leads; its own job waits
+		for _, ended := range all {
+			wantErr(t, ended, nil)
+		}
+		d.wantBatches(t, []int{0}, []int{1, 2}, []int{3})
+		if took := time.Since(began); took != 2*time.Second {
+			t.Errorf("three batches on two lanes took %v", took)
+		}
+	})
+}
+
+func TestALaneHasOneLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeskWithLanes(3, 1)
+		var want [][]int
+		for job := range 12 { // three at a time, on lanes that are led again and again
+			_ = d.begin(t.Context(), job)
+			time.Sleep(400 * time.Millisecond)
+			want = append(want, []int{job})
+		}
+		d.Close()
+		d.wantBatches(t, want...)
+	})
+}
+
+func TestAPanicOnOneLaneLeavesTheOthersAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeskWithLanes(2, 1)
+		caught := make(chan any, 1)
+		go func() {
+			defer func() { caught <- recover() }()
+			_ = d.Do(t.Context(), buggy)
+		}()
+		synctest.Wait()
+		other := d.begin(t.Context(), 1)
+		wantErr(t, other, nil)
+		if p := <-caught; p != "a bug in the driver" {
+			t.Errorf("the leader panicked with %v", p)
+		}
+		wantErr(t, d.begin(t.Context(), 2), nil)
+		wantErr(t, d.begin(t.Context(), 3), nil)
+		d.Close()
+		d.wantBatches(t, []int{buggy}, []int{1}, []int{2}, []int{3})
+	})
+}
+
+func TestCloseWaitsForEveryLane(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newDeskWithLanes(2, 1)
+		first := d.begin(t.Context(), 1)
+		time.Sleep(500 * time.Millisecond)
+		second := d.begin(t.Context(), 2)
+		began := time.Now()
+		d.Close()
+		if waited := time.Since(began); waited != time.Second {
+			t.Errorf("Close took %v", waited)
+		}
+		wantErr(t, first, nil)
+		wantErr(t, second, nil)
+	})
+}
+
+func TestAQueueWithTurnsHasOneLane(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Error("New did not panic")
+		}
+	}()
+	New(Config[int]{Turn: func(*Ticket[int]) {}, Lanes: 2})
 }

@@ -17,8 +17,8 @@ import (
 // faster.
 type groups struct {
 	busy    atomic.Int64
-	claims  group.Queue[*GroupedClaim]
-	settles group.Queue[*GroupedSettle]
+	claims  *group.Queue[*GroupedClaim]
+	settles *group.Queue[*GroupedSettle]
 	release func()        // of what the groups hold; may be nil
 	alone   chan struct{} // bounds how many callers go on alone after their group
 	waits   record.Hints  // commands that others had to wait for: they are not to make a group wait
@@ -72,18 +72,18 @@ const (
 func (s *Store) Group(g Grouper, release func()) {
 	s.groups = &groups{release: release}
 	s.groups.alone = make(chan struct{}, maxAlone)
-	s.groups.claims = group.Queue[*GroupedClaim]{Max: maxGroup, Write: func(batch []*group.Ticket[*GroupedClaim]) (then func()) {
-		write(&s.groups.claims, batch, func(ctx context.Context, jobs []*GroupedClaim) error {
+	s.groups.claims = group.New(group.Config[*GroupedClaim]{Max: maxGroup, Write: func(_ int, batch []*group.Ticket[*GroupedClaim]) (then func()) {
+		write(s.groups.claims, batch, func(ctx context.Context, jobs []*GroupedClaim) error {
 			return s.writeClaims(ctx, g, jobs)
 		}, func(a, b *GroupedClaim) int { return bytes.Compare(a.Key.Hash[:], b.Key.Hash[:]) })
 		return nil
-	}}
-	s.groups.settles = group.Queue[*GroupedSettle]{Max: maxGroup, Write: func(batch []*group.Ticket[*GroupedSettle]) (then func()) {
-		write(&s.groups.settles, batch, func(ctx context.Context, jobs []*GroupedSettle) error {
+	}})
+	s.groups.settles = group.New(group.Config[*GroupedSettle]{Max: maxGroup, Write: func(_ int, batch []*group.Ticket[*GroupedSettle]) (then func()) {
+		write(s.groups.settles, batch, func(ctx context.Context, jobs []*GroupedSettle) error {
 			return g.WriteSettles(ctx, s, jobs)
 		}, func(a, b *GroupedSettle) int { return bytes.Compare(a.Key.Hash[:], b.Key.Hash[:]) })
 		return nil
-	}}
+	}})
 }
 
 func (g *groups) close() {
@@ -163,7 +163,7 @@ func (g *groups) solo(ctx context.Context, k *record.Key) (done func(), err erro
 
 func (s *Store) claimInGroup(ctx context.Context, k *record.Key, c *onlyonce.Claim) (onlyonce.Record, error) {
 	j := &GroupedClaim{Key: *k, Claim: c}
-	if err := s.groups.claims.Do(ctx, group.NewTicket(j)); err != nil {
+	if err := s.groups.claims.Do(ctx, j); err != nil {
 		return onlyonce.Record{}, err
 	}
 	if j.Given {
@@ -179,7 +179,7 @@ func (s *Store) claimInGroup(ctx context.Context, k *record.Key, c *onlyonce.Cla
 
 func (s *Store) settleInGroup(ctx context.Context, k *record.Key, h *onlyonce.Hold, st *onlyonce.Settlement) error {
 	j := &GroupedSettle{Key: *k, Hold: h, Settlement: st}
-	if err := s.groups.settles.Do(ctx, group.NewTicket(j)); err != nil {
+	if err := s.groups.settles.Do(ctx, j); err != nil {
 		return err
 	}
 	if j.Done {

@@ -26,6 +26,9 @@ type txBatch struct {
 	lost   bool                 // a function ended the transaction: what is open now is another
 }
 
+// lane is the one lane of the queue: SQLite has one writer.
+const lane = 0
+
 // txBatchTime is how long a batch begins functions, so that others come to
 // write.
 const txBatchTime = 20 * time.Millisecond
@@ -67,7 +70,7 @@ func (b *txBatch) abandon(err error) {
 	for _, t := range slices.Concat(b.ran, b.todo) {
 		b.store.queue.Answer(t, err)
 	}
-	b.store.queue.Next()
+	b.store.queue.Next(lane)
 }
 
 func (b *txBatch) use(f func(*driverSession) error) error { return b.store.writer.use(f) }
@@ -202,7 +205,7 @@ func (b *txBatch) finish(t *group.Ticket[job], lost error) {
 // commit commits the batch and answers everyone in it. What did not get its
 // turn goes back into the queue.
 func (b *txBatch) commit() {
-	q := &b.store.queue
+	q := b.store.queue
 	q.Back(b.todo)
 	b.todo = nil
 	if err := b.tx.Commit(); err != nil {
@@ -212,7 +215,7 @@ func (b *txBatch) commit() {
 	for _, t := range b.ran {
 		b.committed(t)
 	}
-	q.Next()
+	q.Next(lane)
 }
 
 // committed answers one whose part has been committed.

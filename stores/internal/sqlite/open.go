@@ -49,7 +49,7 @@ func openFile(ctx context.Context, db *sql.DB, path string, acceptRisks []string
 	}
 	text := withSavepoint(statements)
 	s := &Store{file: opened, db: db, text: text, writer: &writer{db: db, text: text, setup: setup}}
-	s.queue = group.Queue[job]{Write: s.write, Turn: takeTurn, Max: maxBatch}
+	s.queue = group.New(group.Config[job]{Write: s.write, Turn: takeTurn, Max: maxBatch})
 	if err := s.writer.open(ctx); err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (b *txBatch) abort(t *group.Ticket[job], cause error) {
 		}
 	}
 	b.store.queue.Back(append(again, b.todo...))
-	b.store.queue.Next()
+	b.store.queue.Next(lane)
 }
 
 // resolveCommit answers everyone of a batch whose commit returned an error: some
@@ -69,7 +69,7 @@ func (b *txBatch) resolveCommit(cause error) {
 		t.Job.run.record = onlyonce.Record{}
 		b.store.queue.Answer(t, cause)
 	}
-	b.store.queue.Next()
+	b.store.queue.Next(lane)
 }
 
 // findCommit looks for what only this transaction can have written. The first

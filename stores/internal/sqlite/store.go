@@ -24,7 +24,7 @@ type Store struct {
 	file   file
 	text   map[string]string
 	writer *writer
-	queue  group.Queue[job]
+	queue  *group.Queue[job]
 	known  *sql.Stmt // the statement "lookup"
 	hints  record.Hints
 	inside transact.RunningTx

@@ -9,7 +9,6 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
-	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
@@ -52,7 +51,7 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn engine.TxFunc) (
 	}
 	defer s.inside.Exit(&k)
 	r := &funcRun{doing: engine.RunningTx, ctx: s.enterContext(ctx), fn: fn, key: k, claim: &c}
-	err := s.queue.Do(ctx, group.NewTicket(job{run: r}))
+	err := s.queue.Do(ctx, job{run: r})
 	if err == nil {
 		s.hints.Add(&k.Hash)
 	}
@@ -64,7 +63,7 @@ func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn engine.TxFunc)
 		return fmt.Errorf("%s: %w", engine.SettlingTx, err)
 	}
 	r := &funcRun{doing: engine.SettlingTx, ctx: s.enterContext(ctx), fn: fn, key: record.KeyOf(h.ID), hold: &h}
-	err := s.queue.Do(ctx, group.NewTicket(job{run: r}))
+	err := s.queue.Do(ctx, job{run: r})
 	return transact.Result(r.doing, r.err, err)
 }
 

@@ -21,12 +21,12 @@ func (s *Store) do(ctx context.Context, o op) error {
 	if err := s.checkContext(ctx); err != nil {
 		return err
 	}
-	return s.queue.Do(ctx, group.NewTicket(job{op: o}))
+	return s.queue.Do(ctx, job{op: o})
 }
 
 // write writes a batch: what is short in one transaction, then the functions
 // in another, so that only callers with functions wait for functions.
-func (s *Store) write(batch []*group.Ticket[job]) (then func()) {
+func (s *Store) write(_ int, batch []*group.Ticket[job]) (then func()) {
 	if err := s.file.check(); err != nil {
 		for _, t := range batch {
 			s.queue.Answer(t, err)
