@@ -53,7 +53,8 @@ func (b *Outbox) Append(ctx context.Context, tx *sql.Tx, messages ...outbox.Mess
 		if payload == nil {
 			payload = []byte{}
 		}
-		if _, err := s.Exec("outbox append", engine.Args(m.ID, m.Topic, m.Key, m.Tenant, string(headers), payload)); err != nil {
+		message := engine.OutboxMessage{ID: m.ID, Topic: m.Topic, Key: m.Key, Tenant: m.Tenant, Headers: string(headers), Payload: payload}
+		if _, err := s.Exec("outbox append", message.Append()); err != nil {
 			return fmt.Errorf("sqlstore: append to the outbox: %w", err)
 		}
 	}
@@ -119,13 +120,13 @@ const maxParked = 10_000
 // keys would overtake them.
 func parkDamaged(s engine.Session) (n int, err error) {
 	var seqs []int64
-	err = s.Query("outbox damaged", engine.Args(int64(maxParked)), func(v []driver.Value) error {
+	err = s.Query("outbox damaged", (&engine.OutboxLimit{Limit: maxParked}).List(), func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		seqs = append(seqs, r.Int("seq"))
 		return r.Err
 	})
 	if len(seqs) > 0 && err == nil {
-		_, err = s.Exec("outbox park", engine.Args(numbers(seqs)))
+		_, err = s.Exec("outbox park", (&engine.OutboxSeqs{Seqs: numbers(seqs)}).List())
 	}
 	return len(seqs), err
 }
@@ -134,7 +135,7 @@ func leaseNext(s engine.Session, owner string, lease time.Duration, limit int) (
 	if _, err := s.Exec("outbox lapse", nil); err != nil {
 		return nil, err
 	}
-	list, err := entries(s, "outbox next", int64(limit))
+	list, err := entries(s, "outbox next", (&engine.OutboxLimit{Limit: int64(limit)}).List())
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
@@ -142,12 +143,13 @@ func leaseNext(s engine.Session, owner string, lease time.Duration, limit int) (
 	for i := range list {
 		seqs[i] = list[i].Seq
 	}
-	_, err = s.Exec("outbox hold", engine.Args(numbers(seqs), []byte(owner), record.MicrosCeil(lease)))
+	held := engine.OutboxLease{Seqs: numbers(seqs), Owner: []byte(owner), For: record.MicrosCeil(lease)}
+	_, err = s.Exec("outbox hold", held.Hold())
 	return list, err
 }
 
-func entries(s engine.Session, statement string, values ...any) (list []outbox.Entry, err error) {
-	err = s.Query(statement, engine.Args(values...), func(v []driver.Value) error {
+func entries(s engine.Session, statement string, args []driver.NamedValue) (list []outbox.Entry, err error) {
+	err = s.Query(statement, args, func(v []driver.Value) error {
 		list = append(list, entry(v))
 		return nil
 	})
@@ -188,7 +190,7 @@ func numbers(list []int64) string {
 func (b *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) error {
 	var n int64
 	err := b.engine.OutboxWrite(ctx, true, func(s engine.Session) (err error) {
-		n, err = s.Exec("outbox renew", engine.Args(record.MicrosCeil(lease), []byte(owner)))
+		n, err = s.Exec("outbox renew", (&engine.OutboxLease{Owner: []byte(owner), For: record.MicrosCeil(lease)}).Renew())
 		return err
 	})
 	if n == 0 && err == nil {
@@ -221,15 +223,18 @@ func settleAll(s engine.Session, owner string, verdicts []outbox.Verdict) (done 
 	published := make(map[time.Duration][]int64)
 	for _, v := range verdicts {
 		var n int64
+		failure := engine.OutboxFailure{Attempts: int64(v.Attempts), Error: record.NullText(v.Error), Owner: []byte(owner), Seq: v.Seq}
 		switch {
 		case v.State == outbox.StatePublished:
 			published[v.After] = append(published[v.After], v.Seq)
 		case v.State == outbox.StateWaiting && v.After <= 0:
-			n, err = s.Exec("outbox put back", engine.Args(int64(v.Attempts), record.NullText(v.Error), []byte(owner), v.Seq))
+			n, err = s.Exec("outbox put back", failure.PutBack())
 		case v.State == outbox.StateWaiting:
-			n, err = s.Exec("outbox put off", engine.Args("held", record.MicrosCeil(v.After), int64(v.Attempts), record.NullText(v.Error), []byte(owner), v.Seq))
+			failure.State, failure.After = "held", record.MicrosCeil(v.After)
+			n, err = s.Exec("outbox put off", failure.PutOff())
 		case v.State == outbox.StateParked:
-			n, err = s.Exec("outbox put off", engine.Args("parked", int64(0), int64(v.Attempts), record.NullText(v.Error), []byte(owner), v.Seq))
+			failure.State = "parked"
+			n, err = s.Exec("outbox put off", failure.PutOff())
 		default:
 			err = fmt.Errorf("there is no verdict %q", v.State)
 		}
@@ -239,10 +244,12 @@ func settleAll(s engine.Session, owner string, verdicts []outbox.Verdict) (done 
 	}
 	for keep, seqs := range published {
 		var n int64
+		lease := engine.OutboxLease{Seqs: numbers(seqs), Owner: []byte(owner)}
 		if keep <= 0 {
-			n, err = s.Exec("outbox delete", engine.Args(numbers(seqs), []byte(owner)))
+			n, err = s.Exec("outbox delete", lease.Delete())
 		} else {
-			n, err = s.Exec("outbox keep", engine.Args(numbers(seqs), record.MicrosCeil(keep), []byte(owner)))
+			lease.For = record.MicrosCeil(keep)
+			n, err = s.Exec("outbox keep", lease.Keep())
 		}
 		if done += n; err != nil {
 			return done, err
@@ -272,7 +279,7 @@ func (b *Outbox) Lag(ctx context.Context) (lag outbox.Lag, err error) {
 
 // Parked returns parked messages, for an operator.
 func (b *Outbox) Parked(ctx context.Context, after int64, limit int) ([]outbox.Entry, error) {
-	list, err := entries(b.engine.OutboxRead(ctx), "outbox parked", after, int64(limit))
+	list, err := entries(b.engine.OutboxRead(ctx), "outbox parked", (&engine.OutboxLimit{After: after, Limit: int64(limit)}).Parked())
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: list the parked messages of the outbox: %w", err)
 	}
@@ -281,7 +288,7 @@ func (b *Outbox) Parked(ctx context.Context, after int64, limit int) ([]outbox.E
 
 // Requeue makes parked messages wait again.
 func (b *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
-	n, err := b.change(ctx, "outbox requeue", numbers(seqs))
+	n, err := b.change(ctx, "outbox requeue", (&engine.OutboxSeqs{Seqs: numbers(seqs)}).List())
 	if err != nil {
 		return 0, fmt.Errorf("sqlstore: requeue messages of the outbox: %w", err)
 	}
@@ -291,7 +298,7 @@ func (b *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
 
 // Discard deletes parked messages.
 func (b *Outbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
-	n, err := b.change(ctx, "outbox discard", numbers(seqs))
+	n, err := b.change(ctx, "outbox discard", (&engine.OutboxSeqs{Seqs: numbers(seqs)}).List())
 	if err != nil {
 		return 0, fmt.Errorf("sqlstore: discard messages of the outbox: %w", err)
 	}
@@ -301,17 +308,17 @@ func (b *Outbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
 
 // Purge deletes at most limit published messages whose keep time has ended.
 func (b *Outbox) Purge(ctx context.Context, limit int) (int, error) {
-	n, err := b.change(ctx, "outbox purge", int64(limit))
+	n, err := b.change(ctx, "outbox purge", (&engine.OutboxLimit{Limit: int64(limit)}).List())
 	if err != nil {
 		return 0, fmt.Errorf("sqlstore: purge the outbox: %w", err)
 	}
 	return n, nil
 }
 
-func (b *Outbox) change(ctx context.Context, statement string, value any) (int, error) {
+func (b *Outbox) change(ctx context.Context, statement string, args []driver.NamedValue) (int, error) {
 	var n int64
 	err := b.engine.OutboxWrite(ctx, false, func(s engine.Session) (err error) {
-		n, err = s.Exec(statement, engine.Args(value))
+		n, err = s.Exec(statement, args)
 		return err
 	})
 	return int(n), err

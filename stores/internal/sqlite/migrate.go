@@ -45,14 +45,14 @@ func Migrate(ctx context.Context, db *sql.DB) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	var timeout int
-	if err := conn.QueryRowContext(ctx, "PRAGMA busy_timeout").Scan(&timeout); err != nil {
+	if err := conn.QueryRowContext(ctx, statements["busy timeout"]).Scan(&timeout); err != nil {
 		return err
 	}
-	if _, err := conn.ExecContext(ctx, "PRAGMA busy_timeout = 30000"); err != nil {
+	if _, err := conn.ExecContext(ctx, with("set busy timeout", "{milliseconds}", migrateTimeout)); err != nil {
 		return err
 	}
 	defer func() {
-		_, e := conn.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", timeout))
+		_, e := conn.ExecContext(context.WithoutCancel(ctx), with("set busy timeout", "{milliseconds}", timeout))
 		err = errors.Join(err, e)
 	}()
 	return applyMigrations(ctx, conn)

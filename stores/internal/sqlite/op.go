@@ -64,7 +64,7 @@ func (c *clock) newFence(createdAt int64) int64 { return max(createdAt, c.floor+
 // find returns the record of k; it is nil if there is none. One that has
 // expired is there, for its fence.
 func find(s engine.Session, k *record.Key) (found *record.Stored, err error) {
-	err = s.Query("lookup", engine.Args(k.Hash[:]), func(v []driver.Value) error {
+	err = s.Query("lookup", (&keyArgs{k.Hash[:]}).list(), func(v []driver.Value) error {
 		r := record.Decode(v)
 		found = &r
 		return nil
@@ -80,7 +80,7 @@ func find(s engine.Session, k *record.Key) (found *record.Stored, err error) {
 
 // known says whether there is a record of k, which costs less than to find it.
 func known(s engine.Session, k *record.Key) (there bool, err error) {
-	err = s.Query("known", engine.Args(k.Hash[:]), func([]driver.Value) error {
+	err = s.Query("known", (&keyArgs{k.Hash[:]}).list(), func([]driver.Value) error {
 		there = true
 		return nil
 	})
@@ -101,13 +101,13 @@ func remove(s engine.Session, now *clock, k *record.Key, fence int64) error {
 	if err := keepFence(s, now, fence); err != nil {
 		return err
 	}
-	_, err := s.Exec("delete", engine.Args(k.Hash[:], fence))
+	_, err := s.Exec("delete", (&keyArgs{k.Hash[:]}).delete(fence))
 	return err
 }
 
 // keepFence makes every fence to come higher than one that no record has.
 func keepFence(s engine.Session, now *clock, fence int64) error {
-	_, err := s.Exec("floor", engine.Args(fence))
+	_, err := s.Exec("floor", (&floorArgs{fence}).list())
 	now.floor = max(now.floor, fence)
 	return err
 }
@@ -116,20 +116,23 @@ func keepFence(s engine.Session, now *clock, fence int64) error {
 type claimOp struct {
 	key    record.Key
 	claim  onlyonce.Claim
-	record onlyonce.Record     // as it stands now
-	args   []driver.NamedValue // made before the op is queued
+	record onlyonce.Record // as it stands now
+	args   claimList
 }
 
 func newClaimOp(c onlyonce.Claim) *claimOp {
 	o := &claimOp{key: record.KeyOf(c.ID), claim: c}
-	o.args = engine.Args(o.key.Hash[:], c.ID.Tenant, c.ID.Operation, c.ID.Key, record.NullBytes(c.Fingerprint), []byte(c.Owner), record.LapsedKeep(&o.claim), nil, nil, nil)
+	args := claimArgs{
+		id: o.key.Hash[:], tenant: c.ID.Tenant, operation: c.ID.Operation, key: c.ID.Key,
+		fingerprint: record.NullBytes(c.Fingerprint), owner: []byte(c.Owner), lapsedKeep: record.LapsedKeep(&o.claim),
+	}
+	o.args = args.list()
 	return o
 }
 
 func (o *claimOp) alone(s engine.Session) (bool, error) {
 	c, given := &o.claim, false
-	o.args[7].Value = record.MicrosCeil(c.Lease)
-	err := s.Query("claim", o.args[:8], func(v []driver.Value) error {
+	err := s.Query("claim", o.args.claim(record.MicrosCeil(c.Lease)), func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		o.given(r.Int("created_at"), r.Int("fence"))
 		given = true
@@ -175,8 +178,7 @@ func (o *claimOp) apply(s engine.Session, now *clock) error {
 func (o *claimOp) insert(s engine.Session, now *clock) (bool, error) {
 	at := now.create()
 	fence := now.newFence(at)
-	o.args[7].Value, o.args[8].Value, o.args[9].Value = at, fence, now.now+record.MicrosCeil(o.claim.Lease)
-	n, err := s.Exec("insert", o.args)
+	n, err := s.Exec("insert", o.args.insert(at, fence, now.now+record.MicrosCeil(o.claim.Lease)))
 	if n == 0 || err != nil {
 		return false, err
 	}
@@ -195,6 +197,10 @@ func (o *claimOp) take(s engine.Session, now *clock) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Exec("take", engine.Args([]byte(r.Owner), int64(r.Attempt), r.Fence, now.now+record.MicrosCeil(o.claim.Lease), record.LapsedKeep(&o.claim), record.NullBytes(r.Fingerprint), steps, o.key.Hash[:]))
+	args := takeArgs{
+		owner: []byte(r.Owner), attempt: int64(r.Attempt), fence: r.Fence, leaseUntil: now.now + record.MicrosCeil(o.claim.Lease),
+		lapsedKeep: record.LapsedKeep(&o.claim), fingerprint: record.NullBytes(r.Fingerprint), steps: steps, id: o.key.Hash[:],
+	}
+	_, err = s.Exec("take", args.list())
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -155,35 +156,47 @@ const (
 	checkpointPages   = 4000
 )
 
+// How long a connection waits for a lock of another process, in milliseconds.
+const (
+	busyTimeout    = 5000
+	migrateTimeout = 30000
+)
+
+// with returns a statement with a number in the place of a name in braces: a pragma takes
+// no parameters.
+func with(name, placeholder string, n int) string {
+	return strings.Replace(statements[name], placeholder, strconv.Itoa(n), 1)
+}
+
 // setup prepares the writer's connection.
 func setup(ctx context.Context, conn *sql.Conn) error {
-	if _, err := conn.ExecContext(ctx, "PRAGMA busy_timeout = 5000"); err != nil {
+	if _, err := conn.ExecContext(ctx, with("set busy timeout", "{milliseconds}", busyTimeout)); err != nil {
 		return err
 	}
 	var mode string
-	if err := conn.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
+	if err := conn.QueryRowContext(ctx, statements["journal mode"]).Scan(&mode); err != nil {
 		return err
 	}
 	if mode != "wal" {
-		if err := conn.QueryRowContext(ctx, "PRAGMA journal_mode = WAL").Scan(&mode); err != nil {
+		if err := conn.QueryRowContext(ctx, statements["set journal mode"]).Scan(&mode); err != nil {
 			return err
 		}
 	}
 	var pages int
-	if err := conn.QueryRowContext(ctx, "PRAGMA wal_autocheckpoint").Scan(&pages); err != nil {
+	if err := conn.QueryRowContext(ctx, statements["checkpoint"]).Scan(&pages); err != nil {
 		return err
 	}
 	if pages == checkpointDefault {
-		if err := conn.QueryRowContext(ctx, fmt.Sprintf("PRAGMA wal_autocheckpoint = %d", checkpointPages)).Scan(&pages); err != nil {
+		if err := conn.QueryRowContext(ctx, with("set checkpoint", "{pages}", checkpointPages)).Scan(&pages); err != nil {
 			return err
 		}
 	}
 	var synchronous int
-	if err := conn.QueryRowContext(ctx, "PRAGMA synchronous").Scan(&synchronous); err != nil {
+	if err := conn.QueryRowContext(ctx, statements["synchronous"]).Scan(&synchronous); err != nil {
 		return err
 	}
 	if synchronous < full {
-		_, err := conn.ExecContext(ctx, "PRAGMA synchronous = FULL")
+		_, err := conn.ExecContext(ctx, statements["set synchronous"])
 		return err
 	}
 	return nil

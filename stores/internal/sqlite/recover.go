@@ -102,7 +102,7 @@ func (b *txBatch) findCommit() (became outcome, err error) {
 }
 
 func readTrace(s engine.Session, k *record.Key) (now transact.Trace, err error) {
-	err = s.Query("trace", engine.Args(k.Hash[:]), func(v []driver.Value) (err error) {
+	err = s.Query("trace", (&keyArgs{k.Hash[:]}).list(), func(v []driver.Value) (err error) {
 		now, err = transact.ReadTrace(v)
 		return err
 	})
@@ -117,7 +117,7 @@ func (b *txBatch) keepFences(ran []*group.Ticket[job]) {
 		highest = max(highest, t.Job.run.record.Fence)
 	}
 	_ = b.use(func(d *driverSession) error {
-		_, err := d.Exec("floor", engine.Args(highest))
+		_, err := d.Exec("floor", (&floorArgs{highest}).list())
 		return err
 	})
 }

@@ -15,14 +15,17 @@ type settleOp struct {
 	key        record.Key
 	hold       onlyonce.Hold
 	settlement onlyonce.Settlement
-	args       []driver.NamedValue // of "settle completed", if the settlement is so plain
+	args       completedList // of "settle completed", if the settlement is so plain
 }
 
 func newSettleOp(h onlyonce.Hold, st onlyonce.Settlement) *settleOp {
 	o := &settleOp{key: record.KeyOf(h.ID), hold: h, settlement: st}
 	if st.State == onlyonce.StateCompleted && st.Error == "" && !st.Final {
-		o.args = engine.Args(int64(st.Result.Status), record.NullText(st.Result.Ref), record.EncodeHeader(st.Result.Header), record.NullBytes(st.Result.Body),
-			nil, nil, h.Fence, o.key.Hash[:], []byte(h.Owner))
+		args := completedArgs{
+			status: int64(st.Result.Status), ref: record.NullText(st.Result.Ref),
+			header: record.EncodeHeader(st.Result.Header), body: record.NullBytes(st.Result.Body), hold: o.holdArgs(),
+		}
+		o.args = args.list()
 	}
 	return o
 }
@@ -39,8 +42,7 @@ func (o *settleOp) apply(s engine.Session, now *clock) error {
 		return o.release(s, now)
 	}
 	if o.args != nil {
-		o.args[4].Value, o.args[5].Value = now.now, o.expiresAt(now)
-		if n, err := s.Exec("settle completed", o.args); n > 0 || err != nil {
+		if n, err := s.Exec("settle completed", o.args.at(now.now, o.expiresAt(now))); n > 0 || err != nil {
 			return err
 		}
 	}
@@ -50,26 +52,31 @@ func (o *settleOp) apply(s engine.Session, now *clock) error {
 // settle settles by a clock that was read before, or by the clock as it stands
 // if now is nil.
 func (o *settleOp) settle(s engine.Session, now *clock) error {
-	n, err := s.Exec("settle", engine.Args(append(o.values(now), o.key.Hash[:], []byte(o.hold.Owner), o.hold.Fence)...))
+	hold := o.holdArgs()
+	n, err := s.Exec("settle", o.settled(now).settle(&hold))
 	if n > 0 || err != nil {
 		return err
 	}
 	return o.refused(s)
 }
 
-// values returns what a settled record holds, in the order of the statements.
-func (o *settleOp) values(now *clock) []any {
+func (o *settleOp) holdArgs() holdArgs {
+	return holdArgs{id: o.key.Hash[:], owner: []byte(o.hold.Owner), fence: o.hold.Fence}
+}
+
+// settled returns what the settled record holds.
+func (o *settleOp) settled(now *clock) *settledArgs {
 	st := &o.settlement
-	list := []any{
-		string(st.State), int64(st.Result.Status), number(st.Final), record.NullText(st.Result.Ref), record.NullText(st.Error),
-		record.EncodeHeader(st.Result.Header), record.NullBytes(st.Result.Body), nil, nil, nil,
+	a := &settledArgs{
+		state: string(st.State), status: int64(st.Result.Status), final: number(st.Final), ref: record.NullText(st.Result.Ref), error: record.NullText(st.Error),
+		header: record.EncodeHeader(st.Result.Header), body: record.NullBytes(st.Result.Body),
 	}
 	if now != nil {
-		list[7], list[8] = now.now, o.expiresAt(now)
+		a.settledAt, a.expiresAt = now.now, o.expiresAt(now)
 	} else if st.Keep > 0 {
-		list[9] = record.MicrosCeil(st.Keep)
+		a.keep = record.MicrosCeil(st.Keep)
 	}
-	return list
+	return a
 }
 
 func (o *settleOp) expiresAt(now *clock) any {
@@ -80,7 +87,8 @@ func (o *settleOp) expiresAt(now *clock) any {
 }
 
 func (o *settleOp) release(s engine.Session, now *clock) error {
-	n, err := s.Exec("release", engine.Args(o.key.Hash[:], []byte(o.hold.Owner), o.hold.Fence))
+	hold := o.holdArgs()
+	n, err := s.Exec("release", hold.release())
 	if err != nil {
 		return err
 	}
@@ -145,12 +153,13 @@ func (o *renewOp) apply(s engine.Session, now *clock) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Exec("step", engine.Args(steps, o.key.Hash[:]))
+	_, err = s.Exec("step", (&keyArgs{o.key.Hash[:]}).step(steps))
 	return err
 }
 
 func (o *renewOp) renew(s engine.Session, now any) error {
-	n, err := s.Exec("renew", engine.Args(now, record.MicrosCeil(o.lease), o.key.Hash[:], []byte(o.hold.Owner), o.hold.Fence))
+	hold := holdArgs{id: o.key.Hash[:], owner: []byte(o.hold.Owner), fence: o.hold.Fence}
+	n, err := s.Exec("renew", hold.renew(now, record.MicrosCeil(o.lease)))
 	if n == 0 && err == nil {
 		return onlyonce.ErrLost
 	}
@@ -184,7 +193,7 @@ func (o *resolveOp) apply(s engine.Session, now *clock) error {
 		}
 		return remove(s, now, &o.key, r.Fence)
 	}
-	_, err = s.Exec("resolve", engine.Args(append(o.values(now), []byte(record.NewOwner()), fence, o.key.Hash[:])...))
+	_, err = s.Exec("resolve", o.settled(now).resolve([]byte(record.NewOwner()), fence, o.key.Hash[:]))
 	return err
 }
 
@@ -197,7 +206,7 @@ type purgeOp struct {
 func (o *purgeOp) alone(engine.Session) (bool, error) { return false, nil }
 
 func (o *purgeOp) apply(s engine.Session, now *clock) error {
-	due := engine.Args(now.now, int64(o.limit))
+	due := (&dueArgs{now: now.now, limit: int64(o.limit)}).list()
 	var highest int64
 	err := s.Query("highest due", due, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
@@ -228,7 +237,7 @@ func (o *purgeOp) purgeLapsed(s engine.Session, now *clock) error {
 		fence int64
 	}
 	var lapsed []row
-	err := s.Query("lapsed", engine.Args(now.now, int64(o.limit-o.purged)), func(v []driver.Value) error {
+	err := s.Query("lapsed", (&dueArgs{now: now.now, limit: int64(o.limit - o.purged)}).list(), func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		lapsed = append(lapsed, row{r.Bytes("id"), r.Int("fence")})
 		return r.Err
@@ -238,7 +247,7 @@ func (o *purgeOp) purgeLapsed(s engine.Session, now *clock) error {
 			err = keepFence(s, now, l.fence)
 		}
 		if err == nil {
-			_, err = s.Exec("delete", engine.Args(l.hash, l.fence))
+			_, err = s.Exec("delete", (&keyArgs{l.hash}).delete(l.fence))
 		}
 	}
 	if err == nil {

@@ -39,6 +39,31 @@ RELEASE {savepoint};
 SELECT sqlite_version(), (SELECT journal_mode FROM pragma_journal_mode), (SELECT synchronous FROM pragma_synchronous),
        (SELECT locking_mode FROM pragma_locking_mode), (SELECT file FROM pragma_database_list WHERE name = 'main');
 
+-- name: busy timeout
+PRAGMA busy_timeout;
+
+-- name: set busy timeout
+-- A pragma takes no parameters.
+PRAGMA busy_timeout = {milliseconds};
+
+-- name: journal mode
+PRAGMA journal_mode;
+
+-- name: set journal mode
+PRAGMA journal_mode = WAL;
+
+-- name: checkpoint
+PRAGMA wal_autocheckpoint;
+
+-- name: set checkpoint
+PRAGMA wal_autocheckpoint = {pages};
+
+-- name: synchronous
+PRAGMA synchronous;
+
+-- name: set synchronous
+PRAGMA synchronous = FULL;
+
 -- name: quick check
 PRAGMA quick_check(1);
 

@@ -117,11 +117,8 @@ func (s *Store) Page(ctx context.Context, f onlyonce.Filter, before record.Posit
 		}
 		last--
 	}
-	args := []any{last}
-	for _, v := range values {
-		args = append(args, v)
-	}
-	rows, err := s.db.QueryContext(ctx, text, append(args, int64(record.PageSize))...)
+	args := listArgs{last: last, limit: int64(record.PageSize)}
+	rows, err := s.db.QueryContext(ctx, text, args.list(values)...)
 	if err != nil {
 		return nil, err
 	}

@@ -141,7 +141,7 @@ func (r *funcRun) write(s engine.Session, now *clock) error {
 	if err := o.apply(s, now); err != nil || r.settlement.State == "" {
 		return err
 	}
-	_, err := s.Exec("token", engine.Args(r.batch.token, r.key.Hash[:]))
+	_, err := s.Exec("token", (&keyArgs{r.key.Hash[:]}).token(r.batch.token))
 	return err
 }
 
@@ -181,8 +181,10 @@ func (r *funcRun) insert(o *settleOp, s engine.Session, now *clock) (done bool, 
 	if err != nil {
 		return false, err
 	}
-	n, err := s.Exec("record", engine.Args(append(o.values(now), r.key.Hash[:], r.key.ID.Tenant, r.key.ID.Operation, r.key.ID.Key, record.NullBytes(rec.Fingerprint),
-		[]byte(rec.Owner), int64(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro(), r.batch.token)...))
+	n, err := s.Exec("record", o.settled(now).record(&recordArgs{
+		id: r.key.Hash[:], tenant: r.key.ID.Tenant, operation: r.key.ID.Operation, key: r.key.ID.Key, fingerprint: record.NullBytes(rec.Fingerprint),
+		owner: []byte(rec.Owner), attempt: int64(rec.Attempt), fence: rec.Fence, steps: steps, createdAt: rec.CreatedAt.UnixMicro(), token: r.batch.token,
+	}))
 	return n > 0, err
 }
 

@@ -1,0 +1,77 @@
+package engine
+
+import "database/sql/driver"
+
+// The arguments of the statements of the outbox. A struct names those of a statement or
+// of a family, and its methods list them in the order of the statements. Durations are
+// microseconds; a list of messages is their numbers as JSON.
+
+// OutboxMessage are the arguments of "outbox append".
+type OutboxMessage struct {
+	ID, Topic, Key, Tenant string
+	Headers                string // JSON
+	Payload                []byte
+}
+
+// Append lists the arguments of "outbox append".
+func (m *OutboxMessage) Append() []driver.NamedValue {
+	return Args(m.ID, m.Topic, m.Key, m.Tenant, m.Headers, m.Payload)
+}
+
+// OutboxLease are the arguments of statements about the messages of an owner.
+type OutboxLease struct {
+	Seqs  string
+	Owner []byte
+	For   int64 // how long the lease lasts, or published messages are kept
+}
+
+// Hold lists the arguments of "outbox hold".
+func (l *OutboxLease) Hold() []driver.NamedValue { return Args(l.Seqs, l.Owner, l.For) }
+
+// Renew lists the arguments of "outbox renew".
+func (l *OutboxLease) Renew() []driver.NamedValue { return Args(l.For, l.Owner) }
+
+// Delete lists the arguments of "outbox delete".
+func (l *OutboxLease) Delete() []driver.NamedValue { return Args(l.Seqs, l.Owner) }
+
+// Keep lists the arguments of "outbox keep".
+func (l *OutboxLease) Keep() []driver.NamedValue { return Args(l.Seqs, l.For, l.Owner) }
+
+// OutboxFailure are the arguments of statements about a message that was not published.
+type OutboxFailure struct {
+	State    string // of "outbox put off"
+	After    int64  // of "outbox put off"
+	Attempts int64
+	Error    any // NULL if nil
+	Owner    []byte
+	Seq      int64
+}
+
+// PutBack lists the arguments of "outbox put back".
+func (f *OutboxFailure) PutBack() []driver.NamedValue {
+	return Args(f.Attempts, f.Error, f.Owner, f.Seq)
+}
+
+// PutOff lists the arguments of "outbox put off".
+func (f *OutboxFailure) PutOff() []driver.NamedValue {
+	return Args(f.State, f.After, f.Attempts, f.Error, f.Owner, f.Seq)
+}
+
+// OutboxSeqs are the arguments of "outbox park", "outbox requeue" and "outbox discard".
+type OutboxSeqs struct{ Seqs string }
+
+// List lists the arguments.
+func (s *OutboxSeqs) List() []driver.NamedValue { return Args(s.Seqs) }
+
+// OutboxLimit are the arguments of "outbox next", "outbox damaged", "outbox purge" and
+// "outbox parked".
+type OutboxLimit struct {
+	After int64 // of "outbox parked": the number of the last message that was listed
+	Limit int64
+}
+
+// List lists the arguments.
+func (l *OutboxLimit) List() []driver.NamedValue { return Args(l.Limit) }
+
+// Parked lists the arguments of "outbox parked".
+func (l *OutboxLimit) Parked() []driver.NamedValue { return Args(l.After, l.Limit) }

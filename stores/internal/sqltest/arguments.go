@@ -1,0 +1,88 @@
+// Package sqltest checks the statements of an engine, for tests.
+package sqltest
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+)
+
+// CheckArguments compares the parameters of every block with the number of arguments that
+// are sent for it. A block that sent lacks has none.
+func CheckArguments(t *testing.T, blocks map[string]string, sent map[string]int) {
+	t.Helper()
+	for name, text := range blocks {
+		if n := Parameters(t, name, text); n != sent[name] {
+			t.Errorf("%q has %d parameters, and is sent %d arguments", name, n, sent[name])
+		}
+	}
+	for name := range sent {
+		if _, ok := blocks[name]; !ok {
+			t.Errorf("there is no statement %q", name)
+		}
+	}
+}
+
+var (
+	comment   = regexp.MustCompile(`(?m)--.*$`)
+	quoted    = regexp.MustCompile(`'[^']*'`)
+	parameter = regexp.MustCompile(`[?](\d*)|[$](\d+)`)
+)
+
+// Parameters counts the parameters of a statement. Those with numbers must be numbered
+// without a gap.
+func Parameters(t *testing.T, name, text string) (n int) {
+	t.Helper()
+	text = quoted.ReplaceAllString(comment.ReplaceAllString(text, ""), "")
+	var numbers []int
+	for _, found := range parameter.FindAllStringSubmatch(text, -1) {
+		if found[1]+found[2] == "" {
+			n++
+			continue
+		}
+		number, err := strconv.Atoi(found[1] + found[2])
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers = append(numbers, number)
+	}
+	if len(numbers) == 0 {
+		return n
+	}
+	slices.Sort(numbers)
+	numbers = slices.Compact(numbers)
+	if highest := numbers[len(numbers)-1]; n > 0 || highest != len(numbers) {
+		t.Errorf("the parameters of %q are %v, and %d without a number", name, numbers, n)
+	}
+	return len(numbers)
+}
+
+// Outbox returns how many arguments are sent for the statements of the outbox.
+func Outbox() map[string]int {
+	var (
+		message engine.OutboxMessage
+		lease   engine.OutboxLease
+		failure engine.OutboxFailure
+		seqs    engine.OutboxSeqs
+		limit   engine.OutboxLimit
+	)
+	return map[string]int{
+		"outbox append":   len(message.Append()),
+		"outbox hold":     len(lease.Hold()),
+		"outbox renew":    len(lease.Renew()),
+		"outbox delete":   len(lease.Delete()),
+		"outbox keep":     len(lease.Keep()),
+		"outbox put back": len(failure.PutBack()),
+		"outbox put off":  len(failure.PutOff()),
+		"outbox park":     len(seqs.List()),
+		"outbox requeue":  len(seqs.List()),
+		"outbox discard":  len(seqs.List()),
+		"outbox next":     len(limit.List()),
+		"outbox damaged":  len(limit.List()),
+		"outbox purge":    len(limit.List()),
+		"outbox parked":   len(limit.Parked()),
+	}
+}
