@@ -23,6 +23,7 @@ type amqpBroker struct {
 	closed     bool
 	channel    *amqp.Channel    // for publishing; nil: there is none
 	returns    chan amqp.Return // what no queue took
+	refusals   chan *amqp.Error // why the server closed the channel
 }
 
 // amqpBatch is how many messages may be without an acknowledgement; as many may
@@ -88,10 +89,55 @@ func (b *amqpBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 	errs := make([]error, 0, len(messages))
 	for len(messages) > 0 {
 		n := min(len(messages), amqpBatch)
-		errs = append(errs, b.publish(ctx, messages[:n])...)
+		errs = append(errs, b.publishApart(ctx, messages[:n])...)
 		messages = messages[n:]
 	}
 	return errs
+}
+
+// publishApart publishes messages. For one that it will never take, the server closes
+// the channel on all: they are published in ever smaller parts, until that one is alone.
+func (b *amqpBroker) publishApart(ctx context.Context, messages []outbox.Message) []error {
+	errs := b.publish(ctx, messages)
+	refusal := b.refusal()
+	if refusal == nil {
+		return errs
+	}
+	if len(messages) == 1 {
+		return []error{refusal}
+	}
+	var at []int
+	for i, err := range errs {
+		if errors.Is(err, outbox.ErrUnavailable) && !errors.Is(err, errNoQueue) {
+			at = append(at, i)
+		}
+	}
+	for _, part := range [][]int{at[:len(at)/2], at[len(at)/2:]} {
+		if len(part) == 0 {
+			continue
+		}
+		again := make([]outbox.Message, len(part))
+		for k, i := range part {
+			again[k] = messages[i]
+		}
+		for k, err := range b.publishApart(ctx, again) {
+			errs[part[k]] = err
+		}
+	}
+	return errs
+}
+
+// refusal returns why the server closed the channel for publishing, if it did that for
+// what a message has in it, such as a header that it can't read, or a size.
+func (b *amqpBroker) refusal() error {
+	select {
+	case err := <-b.refusals:
+		if err != nil && (err.Code == amqp.PreconditionFailed || err.Code == amqp.ContentTooLarge) {
+			return fmt.Errorf("RabbitMQ does not take the message: %w", err)
+		}
+	default:
+	}
+	return nil
 }
 
 func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []error {
@@ -188,6 +234,7 @@ func (b *amqpBroker) ready(ctx context.Context) error {
 		return errors.Join(err, ch.Close())
 	}
 	b.channel, b.returns = ch, ch.NotifyReturn(make(chan amqp.Return, amqpBatch))
+	b.refusals = ch.NotifyClose(make(chan *amqp.Error, 1))
 	return nil
 }
 

@@ -444,6 +444,29 @@ func TestOfMessagesWithOneIDThoseThatNoQueueTakesAreNotPublished(t *testing.T) {
 	})
 }
 
+func TestAMessageThatRabbitMQWillNeverTakeIsToBlameItself(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		if _, ok := b.(*amqpBroker); !ok {
+			t.Skip("to NATS, CC is a header like any other")
+		}
+		r := receive(t, b, "one", nil)
+		var list []outbox.Message
+		for i := range 100 {
+			m := outbox.Message{Topic: "t", Payload: []byte(fmt.Sprint(i))}
+			if i == 0 || i == 40 || i == 99 {
+				m.Headers = map[string]string{"CC": "a copy"} // for which RabbitMQ wants a list
+			}
+			list = append(list, m)
+		}
+		for i, err := range b.Publish(t.Context(), made(t, list...)) {
+			if refused := list[i].Headers["CC"] != ""; (err != nil) != refused || errors.Is(err, outbox.ErrUnavailable) {
+				t.Errorf("message %d: %v", i, err)
+			}
+		}
+		eventually(t, "the others came", func() bool { return r.count() >= 97 })
+	})
+}
+
 func TestANATSStreamDropsWhatIsPublishedAgain(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*natsBroker); !ok {
