@@ -18,7 +18,7 @@ const pageSize = 200
 
 // Purge deletes at most limit expired records, a thousand at a time.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
-	n, err := s.plain.Purge(ctx, limit)
+	n, err := s.maintenance.Purge(ctx, limit)
 	return n, wrap("purge", err)
 }
 
@@ -27,7 +27,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 // It also returns for how long the oldest of them has been unresolved. It uses an
 // index of the unresolved and running records.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
-	n, oldest, err = s.plain.Unresolved(ctx)
+	n, oldest, err = s.maintenance.Unresolved(ctx)
 	return n, oldest, wrap("count what is unresolved", err)
 }
 

@@ -4,12 +4,15 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
 // Migrate upgrades the schema, which is that of sqlstore, to the version that
@@ -18,31 +21,48 @@ import (
 func Migrate(ctx context.Context, pool *pgxpool.Pool) (err error) {
 	db := stdlib.OpenDBFromPool(pool)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	return wrap("migrate", sqlstore.Migrate(ctx, db))
+	if err := checkServer(ctx, db); err != nil {
+		return wrap("migrate", err)
+	}
+	return wrap("migrate", postgres.Migrate(ctx, db))
 }
 
-// plain is sqlstore on the same pool. It checks the settings of the server.
-type plain struct {
-	*sqlstore.Store
+// A maintenance is the engine for PostgreSQL over database/sql, on the same pool. It
+// does what need not be fast: it checks the settings of the server and the schema,
+// counts and purges records, and leases the messages of the outbox.
+type maintenance struct {
+	engine.Engine
 	db *sql.DB
 }
 
-// openPlain refuses a server whose settings would break the promise, and a
-// schema that does not fit.
-func openPlain(ctx context.Context, pool *pgxpool.Pool, cfg Config) (plain, error) {
+func openMaintenance(ctx context.Context, pool *pgxpool.Pool, cfg Config) (maintenance, error) {
 	db := stdlib.OpenDBFromPool(pool)
-	s, err := sqlstore.Open(ctx, db, sqlstore.Config{AcceptRisks: cfg.AcceptRisks})
+	err := checkServer(ctx, db)
 	if err != nil {
-		return plain{}, errors.Join(err, db.Close())
+		return maintenance{}, errors.Join(err, db.Close())
 	}
-	return plain{s, db}, nil
+	e, err := postgres.Open(ctx, db, cfg.AcceptRisks)
+	if err != nil {
+		return maintenance{}, errors.Join(err, db.Close())
+	}
+	return maintenance{e, db}, nil
 }
 
-func (p plain) close() error { return errors.Join(p.Close(), p.db.Close()) }
+// checkServer rejects a server that only speaks the protocol of PostgreSQL, such as
+// CockroachDB: its locks and its clock are others.
+func checkServer(ctx context.Context, db *sql.DB) error {
+	version, err := server.Version(ctx, db)
+	if err == nil && !postgres.Is(version) {
+		err = fmt.Errorf("PostgreSQL 13 and newer are supported; this database is %s", version)
+	}
+	return err
+}
+
+func (m maintenance) close() error { return errors.Join(m.Close(), m.db.Close()) }
 
 // Diagnose finds settings of the server and of the pool's connections that
 // would break the promise.
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
-	found, err := s.plain.Diagnose(ctx)
+	found, err := s.maintenance.Diagnose(ctx)
 	return found, wrap("diagnose", err)
 }

@@ -2,22 +2,22 @@ package pgxstore
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"sync"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
-	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/messages"
 )
 
-// An Outbox is the queue of messages in the store's database. It is the Outbox
-// of sqlstore with an Append for pgx, and its relays are notified of messages
-// that other processes append.
+// An Outbox is the queue of messages in the store's database. Its relays are notified
+// of messages that other processes append.
 type Outbox struct {
-	*sqlstore.Outbox
+	queue    *messages.Queue
 	listener *listener
 	listen   sync.Once
 	news     chan struct{}
@@ -28,8 +28,8 @@ var (
 	_ outbox.Waker = (*Outbox)(nil)
 )
 
-func newOutbox(pool *pgxpool.Pool, plain *sqlstore.Outbox) *Outbox {
-	return &Outbox{Outbox: plain, listener: newListener(pool, outboxChannel, outboxLock), news: make(chan struct{}, 1)}
+func newOutbox(pool *pgxpool.Pool, queue *messages.Queue) *Outbox {
+	return &Outbox{queue: queue, listener: newListener(pool, outboxChannel, outboxLock), news: make(chan struct{}, 1)}
 }
 
 // Outbox returns the queue of messages in the store's database, always the same.
@@ -46,22 +46,14 @@ const allMessages = "every message..."
 //
 // tx may be the transaction that DoTx, RunTx or httponce.WrapTx passed to its
 // function, or one that the caller opened on the store's database.
-func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, messages ...outbox.Message) error {
+func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, list ...outbox.Message) error {
 	var b pgx.Batch
-	for _, m := range messages {
-		m, err := outbox.Prepare(ctx, m)
+	for _, m := range list {
+		message, err := messages.Prepare(ctx, m)
 		if err != nil {
 			return err
 		}
-		headers, err := json.Marshal(m.Headers)
-		if err != nil {
-			return wrap("append to the outbox", err)
-		}
-		payload := m.Payload
-		if payload == nil {
-			payload = []byte{}
-		}
-		b.Queue(sqlText["outbox append"], m.ID, m.Topic, m.Key, m.Tenant, string(headers), payload)
+		b.Queue(sqlText["outbox append"], engine.Values(message.Append())...)
 	}
 	appended := b.Len()
 	if appended == 0 {
@@ -91,16 +83,53 @@ func (o *Outbox) Wait(ctx context.Context) error {
 	}
 }
 
+// Lease leases the oldest waiting messages to owner. It parks messages that are in a
+// state which no store writes.
+func (o *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+	list, err := o.queue.Lease(ctx, owner, lease, limit)
+	return list, wrap("lease from the outbox", err)
+}
+
+// Renew makes owner's lease end one full lease from now.
+func (o *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) error {
+	err := o.queue.Renew(ctx, owner, lease)
+	return wrap("renew a lease of the outbox", err)
+}
+
+// Settle records the outcome of messages leased to owner.
+func (o *Outbox) Settle(ctx context.Context, owner string, verdicts []outbox.Verdict) error {
+	err := o.queue.Settle(ctx, owner, verdicts)
+	return wrap("settle messages of the outbox", err)
+}
+
+// Lag returns how many messages wait to be published, and for how long.
+func (o *Outbox) Lag(ctx context.Context) (outbox.Lag, error) {
+	lag, err := o.queue.Lag(ctx)
+	return lag, wrap("read the lag of the outbox", err)
+}
+
+// Parked returns parked messages, for an operator.
+func (o *Outbox) Parked(ctx context.Context, after int64, limit int) ([]outbox.Entry, error) {
+	list, err := o.queue.Parked(ctx, after, limit)
+	return list, wrap("list the parked messages of the outbox", err)
+}
+
 // Requeue makes parked messages wait again.
 func (o *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
-	n, err := o.Outbox.Requeue(ctx, seqs...)
+	n, err := o.queue.Requeue(ctx, seqs)
 	o.listener.wake(allMessages)
-	return n, err
+	return n, wrap("requeue messages of the outbox", err)
 }
 
 // Discard deletes parked messages.
 func (o *Outbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
-	n, err := o.Outbox.Discard(ctx, seqs...)
+	n, err := o.queue.Discard(ctx, seqs)
 	o.listener.wake(allMessages)
-	return n, err
+	return n, wrap("discard messages of the outbox", err)
+}
+
+// Purge deletes at most limit published messages whose keep time has ended.
+func (o *Outbox) Purge(ctx context.Context, limit int) (int, error) {
+	n, err := o.queue.Purge(ctx, limit)
+	return n, wrap("purge the outbox", err)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
+	"github.com/onlyonce-go/onlyonce/stores/internal/messages"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -21,15 +22,15 @@ type Config struct {
 
 // A Store keeps records in PostgreSQL.
 type Store struct {
-	pool       *pgxpool.Pool
-	plain      plain
-	writes     *group.Queue[*statement]
-	writeConns [2]storeConn
-	reads      *group.Queue[*lookupJob]
-	readConns  [2]storeConn
-	hints      record.Hints
-	listener   *listener
-	outbox     *Outbox
+	pool        *pgxpool.Pool
+	maintenance maintenance
+	writes      *group.Queue[*statement]
+	writeConns  [2]storeConn
+	reads       *group.Queue[*lookupJob]
+	readConns   [2]storeConn
+	hints       record.Hints
+	listener    *listener
+	outbox      *Outbox
 }
 
 var (
@@ -53,11 +54,11 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	if pool == nil {
 		panic("pgxstore: Open without a pool: pass what pgxpool.New returned")
 	}
-	p, err := openPlain(ctx, pool, cfg)
+	m, err := openMaintenance(ctx, pool, cfg)
 	if err != nil {
 		return nil, wrap("open", err)
 	}
-	s := &Store{pool: pool, plain: p, listener: newListener(pool, commandsChannel, commandsLock), outbox: newOutbox(pool, p.Outbox())}
+	s := &Store{pool: pool, maintenance: m, listener: newListener(pool, commandsChannel, commandsLock), outbox: newOutbox(pool, messages.New(m))}
 	for i := range s.writeConns {
 		s.writeConns[i].pool, s.readConns[i].pool = pool, pool
 	}
@@ -73,7 +74,7 @@ func (s *Store) Close() error {
 	s.reads.Close()
 	s.listener.close()
 	s.outbox.listener.close()
-	return wrap("close", errors.Join(s.writeConns[0].close(), s.writeConns[1].close(), s.readConns[0].close(), s.readConns[1].close(), s.plain.close()))
+	return wrap("close", errors.Join(s.writeConns[0].close(), s.writeConns[1].close(), s.readConns[0].close(), s.readConns[1].close(), s.maintenance.close()))
 }
 
 // Claim asks for the right to run a command.

@@ -154,3 +154,21 @@ func TestPostgreSQLGoesByTheServersClock(t *testing.T) {
 		return func(t *testing.T) onlyonce.Store { return open(t, openPool(t, "search_path="+schema)) }
 	})
 }
+
+func TestAServerThatOnlySpeaksLikePostgreSQLIsRejected(t *testing.T) {
+	schema := newSchema(t)
+	pool := openPool(t, "search_path="+schema+",pg_catalog")
+	if _, err := pool.Exec(t.Context(), "CREATE FUNCTION "+schema+".version() RETURNS text LANGUAGE sql AS $$ SELECT 'CockroachDB CCL v24.1.0' $$"); err != nil {
+		t.Fatal(err)
+	}
+	if err := pgxstore.Migrate(t.Context(), pool); err == nil || !strings.Contains(err.Error(), "this database is CockroachDB") {
+		t.Errorf("migrate: %v", err)
+	}
+	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+	if err == nil || !strings.Contains(err.Error(), "this database is CockroachDB") {
+		t.Errorf("open: %v", err)
+	}
+	if s != nil {
+		s.Close()
+	}
+}

@@ -3,20 +3,18 @@ package sqlstore
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
-	"encoding/json"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
-	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/messages"
 )
 
 // An Outbox is the queue of messages in the store's database.
 type Outbox struct {
 	engine   engine.Outbox
+	queue    *messages.Queue
 	appended chan struct{}
 }
 
@@ -25,7 +23,9 @@ var (
 	_ outbox.Waker = (*Outbox)(nil)
 )
 
-func newOutbox(e engine.Outbox) *Outbox { return &Outbox{engine: e, appended: make(chan struct{}, 1)} }
+func newOutbox(e engine.Outbox) *Outbox {
+	return &Outbox{engine: e, queue: messages.New(e), appended: make(chan struct{}, 1)}
+}
 
 // Outbox returns the queue of messages in the store's database, always the same.
 func (s *Store) Outbox() *Outbox { return s.outbox }
@@ -36,43 +36,35 @@ func (s *Store) Outbox() *Outbox { return s.outbox }
 //
 // tx may be the transaction that DoTx, RunTx or httponce.WrapTx passed to its
 // function, or one that the caller opened on the store's database.
-func (b *Outbox) Append(ctx context.Context, tx *sql.Tx, messages ...outbox.Message) error {
-	s, err := b.engine.OutboxIn(ctx, tx)
+func (o *Outbox) Append(ctx context.Context, tx *sql.Tx, list ...outbox.Message) error {
+	s, err := o.engine.OutboxIn(ctx, tx)
 	if err != nil {
-		return fmt.Errorf("sqlstore: append to the outbox: %w", err)
+		return outboxError("append to", err)
 	}
-	for _, m := range messages {
-		if m, err = outbox.Prepare(ctx, m); err != nil {
+	for _, m := range list {
+		message, err := messages.Prepare(ctx, m)
+		if err != nil {
 			return err
 		}
-		headers, err := json.Marshal(m.Headers)
-		if err != nil {
-			return fmt.Errorf("sqlstore: append to the outbox: %w", err)
-		}
-		payload := m.Payload
-		if payload == nil {
-			payload = []byte{}
-		}
-		message := engine.OutboxMessage{ID: m.ID, Topic: m.Topic, Key: m.Key, Tenant: m.Tenant, Headers: string(headers), Payload: payload}
 		if _, err := s.Exec("outbox append", message.Append()); err != nil {
-			return fmt.Errorf("sqlstore: append to the outbox: %w", err)
+			return outboxError("append to", err)
 		}
 	}
-	b.wake()
+	o.wake()
 	return nil
 }
 
-func (b *Outbox) wake() {
+func (o *Outbox) wake() {
 	select {
-	case b.appended <- struct{}{}:
+	case o.appended <- struct{}{}:
 	default:
 	}
 }
 
 // Wait returns when this process has appended messages or requeued some.
-func (b *Outbox) Wait(ctx context.Context) error {
+func (o *Outbox) Wait(ctx context.Context) error {
 	select {
-	case <-b.appended:
+	case <-o.appended:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
@@ -81,245 +73,63 @@ func (b *Outbox) Wait(ctx context.Context) error {
 
 // Lease leases the oldest waiting messages to owner. It parks messages that are in a
 // state which no store writes.
-func (b *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int) (list []outbox.Entry, err error) {
-	due, damaged, err := b.due(ctx)
-	if (due || damaged) && err == nil {
-		err = b.engine.OutboxWrite(ctx, true, func(s engine.Session) (err error) {
-			list = nil
-			if damaged {
-				if n, err := parkDamaged(s); n == maxParked || err != nil {
-					return err // the rest may have the keys of those that wait
-				}
-			}
-			list, err = leaseNext(s, owner, lease, limit)
-			return err
-		})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("sqlstore: lease from the outbox: %w", err)
-	}
-	return list, nil
-}
-
-// due says whether there may be something to lease, which costs less than to
-// try, and whether there are messages in a state that no store writes.
-func (b *Outbox) due(ctx context.Context) (due, damaged bool, err error) {
-	err = b.engine.OutboxRead(ctx).Query("outbox due", nil, func(v []driver.Value) error {
-		r := record.Reader{Values: v}
-		due, damaged = r.Int("due") != 0, r.Int("damaged") != 0
-		return r.Err
-	})
-	return due, damaged, err
-}
-
-// maxParked is how many damaged messages are parked in one transaction.
-const maxParked = 10_000
-
-// parkDamaged parks messages that are in a state which no store writes, and returns how
-// many it found. Left alone they would never be published, and messages with their
-// keys would overtake them.
-func parkDamaged(s engine.Session) (n int, err error) {
-	var seqs []int64
-	err = s.Query("outbox damaged", (&engine.OutboxLimit{Limit: maxParked}).List(), func(v []driver.Value) error {
-		r := record.Reader{Values: v}
-		seqs = append(seqs, r.Int("seq"))
-		return r.Err
-	})
-	if len(seqs) > 0 && err == nil {
-		_, err = s.Exec("outbox park", (&engine.OutboxSeqs{Seqs: numbers(seqs)}).List())
-	}
-	return len(seqs), err
-}
-
-func leaseNext(s engine.Session, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
-	if _, err := s.Exec("outbox lapse", nil); err != nil {
-		return nil, err
-	}
-	list, err := entries(s, "outbox next", (&engine.OutboxLimit{Limit: int64(limit)}).List())
-	if err != nil || len(list) == 0 {
-		return nil, err
-	}
-	seqs := make([]int64, len(list))
-	for i := range list {
-		seqs[i] = list[i].Seq
-	}
-	held := engine.OutboxLease{Seqs: numbers(seqs), Owner: []byte(owner), For: record.MicrosCeil(lease)}
-	_, err = s.Exec("outbox hold", held.Hold())
-	return list, err
-}
-
-func entries(s engine.Session, statement string, args []driver.NamedValue) (list []outbox.Entry, err error) {
-	err = s.Query(statement, args, func(v []driver.Value) error {
-		list = append(list, entry(v))
-		return nil
-	})
-	return list, err
-}
-
-// entry makes a row an entry. What can't be decoded makes it corrupt: an error would
-// keep up all other messages.
-func entry(values []driver.Value) (e outbox.Entry) {
-	r := record.Reader{Values: values}
-	e.Seq = r.Int("seq")
-	e.ID, e.Topic, e.Key, e.Tenant = r.Text("id"), r.Text("topic"), r.Text("ordering_key"), r.Text("tenant")
-	headers := r.Text("headers")
-	e.Payload, e.CreatedAt = r.Bytes("payload"), record.Instant(r.Int("created_at"))
-	e.Attempts, e.Error = int(min(max(r.Int("attempts"), 0), maxAttempts)), r.Text("error")
-	err := r.Err
-	if err == nil {
-		if err = json.Unmarshal([]byte(headers), &e.Headers); err != nil {
-			e.Headers, err = nil, fmt.Errorf("headers: %w", err)
-		}
-	}
-	if err != nil {
-		e.Corrupt, e.Error = true, "the stored message can't be decoded: "+err.Error()
-	}
-	return e
-}
-
-// maxAttempts is the highest count of attempts that can be written when it has grown by one.
-const maxAttempts = math.MaxInt32 - 1
-
-// numbers makes a list of numbers one argument.
-func numbers(list []int64) string {
-	text, _ := json.Marshal(list) // numbers have no error
-	return string(text)
+func (o *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+	list, err := o.queue.Lease(ctx, owner, lease, limit)
+	return list, outboxError("lease from", err)
 }
 
 // Renew makes owner's lease end one full lease from now.
-func (b *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) error {
-	var n int64
-	err := b.engine.OutboxWrite(ctx, true, func(s engine.Session) (err error) {
-		n, err = s.Exec("outbox renew", (&engine.OutboxLease{Owner: []byte(owner), For: record.MicrosCeil(lease)}).Renew())
-		return err
-	})
-	if n == 0 && err == nil {
-		err = outbox.ErrLost
-	}
-	if err != nil {
-		return fmt.Errorf("sqlstore: renew a lease of the outbox: %w", err)
-	}
-	return nil
+func (o *Outbox) Renew(ctx context.Context, owner string, lease time.Duration) error {
+	err := o.queue.Renew(ctx, owner, lease)
+	return outboxError("renew a lease of", err)
 }
 
 // Settle records the outcome of messages leased to owner.
-func (b *Outbox) Settle(ctx context.Context, owner string, verdicts []outbox.Verdict) error {
-	var n int64
-	err := b.engine.OutboxWrite(ctx, false, func(s engine.Session) (err error) {
-		n, err = settleAll(s, owner, verdicts)
-		return err
-	})
-	if err == nil && n < int64(len(verdicts)) {
-		err = outbox.ErrLost
-	}
-	if err != nil {
-		return fmt.Errorf("sqlstore: settle messages of the outbox: %w", err)
-	}
-	return nil
-}
-
-// settleAll returns how many verdicts were carried out.
-func settleAll(s engine.Session, owner string, verdicts []outbox.Verdict) (done int64, err error) {
-	published := make(map[time.Duration][]int64)
-	for _, v := range verdicts {
-		var n int64
-		failure := engine.OutboxFailure{Attempts: int64(v.Attempts), Error: record.NullText(v.Error), Owner: []byte(owner), Seq: v.Seq}
-		switch {
-		case v.State == outbox.StatePublished:
-			published[v.After] = append(published[v.After], v.Seq)
-		case v.State == outbox.StateWaiting && v.After <= 0:
-			n, err = s.Exec("outbox put back", failure.PutBack())
-		case v.State == outbox.StateWaiting:
-			failure.State, failure.After = "held", record.MicrosCeil(v.After)
-			n, err = s.Exec("outbox put off", failure.PutOff())
-		case v.State == outbox.StateParked:
-			failure.State = "parked"
-			n, err = s.Exec("outbox put off", failure.PutOff())
-		default:
-			err = fmt.Errorf("there is no verdict %q", v.State)
-		}
-		if done += n; err != nil {
-			return done, err
-		}
-	}
-	for keep, seqs := range published {
-		var n int64
-		lease := engine.OutboxLease{Seqs: numbers(seqs), Owner: []byte(owner)}
-		if keep <= 0 {
-			n, err = s.Exec("outbox delete", lease.Delete())
-		} else {
-			lease.For = record.MicrosCeil(keep)
-			n, err = s.Exec("outbox keep", lease.Keep())
-		}
-		if done += n; err != nil {
-			return done, err
-		}
-	}
-	return done, nil
+func (o *Outbox) Settle(ctx context.Context, owner string, verdicts []outbox.Verdict) error {
+	err := o.queue.Settle(ctx, owner, verdicts)
+	return outboxError("settle messages of", err)
 }
 
 // Lag returns how many messages wait to be published, and for how long.
-func (b *Outbox) Lag(ctx context.Context) (lag outbox.Lag, err error) {
-	err = b.engine.OutboxRead(ctx).Query("outbox lag", nil, func(v []driver.Value) error {
-		r := record.Reader{Values: v}
-		lag.Waiting, lag.Parked = int(r.Int("waiting")), int(r.Int("parked"))
-		now, waiting, held := r.Int("now"), r.Int("waiting since"), r.Int("held since")
-		for _, since := range []int64{waiting, held} {
-			if since != 0 {
-				lag.Oldest = max(lag.Oldest, record.Between(since, now))
-			}
-		}
-		return r.Err
-	})
-	if err != nil {
-		return outbox.Lag{}, fmt.Errorf("sqlstore: read the lag of the outbox: %w", err)
-	}
-	return lag, nil
+func (o *Outbox) Lag(ctx context.Context) (outbox.Lag, error) {
+	lag, err := o.queue.Lag(ctx)
+	return lag, outboxError("read the lag of", err)
 }
 
 // Parked returns parked messages, for an operator.
-func (b *Outbox) Parked(ctx context.Context, after int64, limit int) ([]outbox.Entry, error) {
-	list, err := entries(b.engine.OutboxRead(ctx), "outbox parked", (&engine.OutboxLimit{After: after, Limit: int64(limit)}).Parked())
-	if err != nil {
-		return nil, fmt.Errorf("sqlstore: list the parked messages of the outbox: %w", err)
-	}
-	return list, nil
+func (o *Outbox) Parked(ctx context.Context, after int64, limit int) ([]outbox.Entry, error) {
+	list, err := o.queue.Parked(ctx, after, limit)
+	return list, outboxError("list the parked messages of", err)
 }
 
 // Requeue makes parked messages wait again.
-func (b *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
-	n, err := b.change(ctx, "outbox requeue", (&engine.OutboxSeqs{Seqs: numbers(seqs)}).List())
-	if err != nil {
-		return 0, fmt.Errorf("sqlstore: requeue messages of the outbox: %w", err)
+func (o *Outbox) Requeue(ctx context.Context, seqs ...int64) (int, error) {
+	n, err := o.queue.Requeue(ctx, seqs)
+	if err == nil {
+		o.wake()
 	}
-	b.wake()
-	return n, nil
+	return n, outboxError("requeue messages of", err)
 }
 
 // Discard deletes parked messages.
-func (b *Outbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
-	n, err := b.change(ctx, "outbox discard", (&engine.OutboxSeqs{Seqs: numbers(seqs)}).List())
-	if err != nil {
-		return 0, fmt.Errorf("sqlstore: discard messages of the outbox: %w", err)
+func (o *Outbox) Discard(ctx context.Context, seqs ...int64) (int, error) {
+	n, err := o.queue.Discard(ctx, seqs)
+	if err == nil {
+		o.wake()
 	}
-	b.wake()
-	return n, nil
+	return n, outboxError("discard messages of", err)
 }
 
 // Purge deletes at most limit published messages whose keep time has ended.
-func (b *Outbox) Purge(ctx context.Context, limit int) (int, error) {
-	n, err := b.change(ctx, "outbox purge", (&engine.OutboxLimit{Limit: int64(limit)}).List())
-	if err != nil {
-		return 0, fmt.Errorf("sqlstore: purge the outbox: %w", err)
-	}
-	return n, nil
+func (o *Outbox) Purge(ctx context.Context, limit int) (int, error) {
+	n, err := o.queue.Purge(ctx, limit)
+	return n, outboxError("purge", err)
 }
 
-func (b *Outbox) change(ctx context.Context, statement string, args []driver.NamedValue) (int, error) {
-	var n int64
-	err := b.engine.OutboxWrite(ctx, false, func(s engine.Session) (err error) {
-		n, err = s.Exec(statement, args)
-		return err
-	})
-	return int(n), err
+// outboxError names the store and what it was doing with the outbox.
+func outboxError(doing string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("sqlstore: %s the outbox: %w", doing, err)
 }

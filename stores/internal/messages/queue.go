@@ -1,0 +1,265 @@
+// Package messages is the queue of the outbox in a SQL database, but for how messages are
+// appended to it and who is told.
+package messages
+
+import (
+	"context"
+	"database/sql/driver"
+	"encoding/json"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// A Queue leases, settles and lists the messages of one database. Its errors do not name
+// the operation.
+type Queue struct{ on engine.Outbox }
+
+// New returns the queue of an engine's database.
+func New(on engine.Outbox) *Queue { return &Queue{on: on} }
+
+// Prepare returns the arguments of the statement that appends a message, which it
+// completes and checks.
+func Prepare(ctx context.Context, m outbox.Message) (*engine.OutboxMessage, error) {
+	m, err := outbox.Prepare(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	headers, _ := json.Marshal(m.Headers) // texts have no error
+	payload := m.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	return &engine.OutboxMessage{ID: m.ID, Topic: m.Topic, Key: m.Key, Tenant: m.Tenant, Headers: string(headers), Payload: payload}, nil
+}
+
+// Lease leases the oldest waiting messages to owner. It parks messages that are in a
+// state which no store writes.
+func (q *Queue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) (list []outbox.Entry, err error) {
+	due, damaged, err := q.due(ctx)
+	if (due || damaged) && err == nil {
+		err = q.on.OutboxWrite(ctx, true, func(s engine.Session) (err error) {
+			list = nil
+			if damaged {
+				if n, err := parkDamaged(s); n == maxParked || err != nil {
+					return err // the rest may have the keys of those that wait
+				}
+			}
+			list, err = leaseNext(s, owner, lease, limit)
+			return err
+		})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// due says whether there may be something to lease, which costs less than to
+// try, and whether there are messages in a state that no store writes.
+func (q *Queue) due(ctx context.Context) (due, damaged bool, err error) {
+	err = q.on.OutboxRead(ctx).Query("outbox due", nil, func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		due, damaged = r.Int("due") != 0, r.Int("damaged") != 0
+		return r.Err
+	})
+	return due, damaged, err
+}
+
+// maxParked is how many damaged messages are parked in one transaction.
+const maxParked = 10_000
+
+// parkDamaged parks messages that are in a state which no store writes, and returns how
+// many it found. Left alone they would never be published, and messages with their
+// keys would overtake them.
+func parkDamaged(s engine.Session) (n int, err error) {
+	var seqs []int64
+	err = s.Query("outbox damaged", (&engine.OutboxLimit{Limit: maxParked}).List(), func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		seqs = append(seqs, r.Int("seq"))
+		return r.Err
+	})
+	if len(seqs) > 0 && err == nil {
+		_, err = s.Exec("outbox park", (&engine.OutboxSeqs{Seqs: numbers(seqs)}).List())
+	}
+	return len(seqs), err
+}
+
+func leaseNext(s engine.Session, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+	if _, err := s.Exec("outbox lapse", nil); err != nil {
+		return nil, err
+	}
+	list, err := entries(s, "outbox next", (&engine.OutboxLimit{Limit: int64(limit)}).List())
+	if err != nil || len(list) == 0 {
+		return nil, err
+	}
+	seqs := make([]int64, len(list))
+	for i := range list {
+		seqs[i] = list[i].Seq
+	}
+	held := engine.OutboxLease{Seqs: numbers(seqs), Owner: []byte(owner), For: record.MicrosCeil(lease)}
+	_, err = s.Exec("outbox hold", held.Hold())
+	return list, err
+}
+
+func entries(s engine.Session, statement string, args []driver.NamedValue) (list []outbox.Entry, err error) {
+	err = s.Query(statement, args, func(v []driver.Value) error {
+		list = append(list, entry(v))
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return list, nil
+}
+
+// entry makes a row an entry. What can't be decoded makes it corrupt: an error would
+// keep up all other messages.
+func entry(values []driver.Value) (e outbox.Entry) {
+	r := record.Reader{Values: values}
+	e.Seq = r.Int("seq")
+	e.ID, e.Topic, e.Key, e.Tenant = r.Text("id"), r.Text("topic"), r.Text("ordering_key"), r.Text("tenant")
+	headers := r.Text("headers")
+	e.Payload, e.CreatedAt = r.Bytes("payload"), record.Instant(r.Int("created_at"))
+	e.Attempts, e.Error = int(min(max(r.Int("attempts"), 0), maxAttempts)), r.Text("error")
+	err := r.Err
+	if err == nil {
+		if err = json.Unmarshal([]byte(headers), &e.Headers); err != nil {
+			e.Headers, err = nil, fmt.Errorf("headers: %w", err)
+		}
+	}
+	if err != nil {
+		e.Corrupt, e.Error = true, "the stored message can't be decoded: "+err.Error()
+	}
+	return e
+}
+
+// maxAttempts is the highest count of attempts that can be written when it has grown by one.
+const maxAttempts = math.MaxInt32 - 1
+
+// numbers makes a list of numbers one argument.
+func numbers(list []int64) string {
+	text, _ := json.Marshal(list) // numbers have no error
+	return string(text)
+}
+
+// Renew makes owner's lease end one full lease from now.
+func (q *Queue) Renew(ctx context.Context, owner string, lease time.Duration) error {
+	var n int64
+	err := q.on.OutboxWrite(ctx, true, func(s engine.Session) (err error) {
+		n, err = s.Exec("outbox renew", (&engine.OutboxLease{Owner: []byte(owner), For: record.MicrosCeil(lease)}).Renew())
+		return err
+	})
+	if n == 0 && err == nil {
+		err = outbox.ErrLost
+	}
+	return err
+}
+
+// Settle records the outcome of messages leased to owner.
+func (q *Queue) Settle(ctx context.Context, owner string, verdicts []outbox.Verdict) error {
+	var n int64
+	err := q.on.OutboxWrite(ctx, false, func(s engine.Session) (err error) {
+		n, err = settleAll(s, owner, verdicts)
+		return err
+	})
+	if err == nil && n < int64(len(verdicts)) {
+		err = outbox.ErrLost
+	}
+	return err
+}
+
+// settleAll returns how many verdicts were carried out.
+func settleAll(s engine.Session, owner string, verdicts []outbox.Verdict) (done int64, err error) {
+	published := make(map[time.Duration][]int64)
+	for _, v := range verdicts {
+		var n int64
+		failure := engine.OutboxFailure{Attempts: int64(v.Attempts), Error: record.NullText(v.Error), Owner: []byte(owner), Seq: v.Seq}
+		switch {
+		case v.State == outbox.StatePublished:
+			published[v.After] = append(published[v.After], v.Seq)
+		case v.State == outbox.StateWaiting && v.After <= 0:
+			n, err = s.Exec("outbox put back", failure.PutBack())
+		case v.State == outbox.StateWaiting:
+			failure.State, failure.After = "held", record.MicrosCeil(v.After)
+			n, err = s.Exec("outbox put off", failure.PutOff())
+		case v.State == outbox.StateParked:
+			failure.State = "parked"
+			n, err = s.Exec("outbox put off", failure.PutOff())
+		default:
+			err = fmt.Errorf("there is no verdict %q", v.State)
+		}
+		if done += n; err != nil {
+			return done, err
+		}
+	}
+	for keep, seqs := range published {
+		var n int64
+		lease := engine.OutboxLease{Seqs: numbers(seqs), Owner: []byte(owner)}
+		if keep <= 0 {
+			n, err = s.Exec("outbox delete", lease.Delete())
+		} else {
+			lease.For = record.MicrosCeil(keep)
+			n, err = s.Exec("outbox keep", lease.Keep())
+		}
+		if done += n; err != nil {
+			return done, err
+		}
+	}
+	return done, nil
+}
+
+// Lag returns how many messages wait to be published, and for how long.
+func (q *Queue) Lag(ctx context.Context) (lag outbox.Lag, err error) {
+	err = q.on.OutboxRead(ctx).Query("outbox lag", nil, func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		lag.Waiting, lag.Parked = int(r.Int("waiting")), int(r.Int("parked"))
+		now, waiting, held := r.Int("now"), r.Int("waiting since"), r.Int("held since")
+		for _, since := range []int64{waiting, held} {
+			if since != 0 {
+				lag.Oldest = max(lag.Oldest, record.Between(since, now))
+			}
+		}
+		return r.Err
+	})
+	if err != nil {
+		return outbox.Lag{}, err
+	}
+	return lag, nil
+}
+
+// Parked returns parked messages, for an operator.
+func (q *Queue) Parked(ctx context.Context, after int64, limit int) ([]outbox.Entry, error) {
+	return entries(q.on.OutboxRead(ctx), "outbox parked", (&engine.OutboxLimit{After: after, Limit: int64(limit)}).Parked())
+}
+
+// Requeue makes parked messages wait again.
+func (q *Queue) Requeue(ctx context.Context, seqs []int64) (int, error) {
+	return q.change(ctx, "outbox requeue", (&engine.OutboxSeqs{Seqs: numbers(seqs)}).List())
+}
+
+// Discard deletes parked messages.
+func (q *Queue) Discard(ctx context.Context, seqs []int64) (int, error) {
+	return q.change(ctx, "outbox discard", (&engine.OutboxSeqs{Seqs: numbers(seqs)}).List())
+}
+
+// Purge deletes at most limit published messages whose keep time has ended.
+func (q *Queue) Purge(ctx context.Context, limit int) (int, error) {
+	return q.change(ctx, "outbox purge", (&engine.OutboxLimit{Limit: int64(limit)}).List())
+}
+
+func (q *Queue) change(ctx context.Context, statement string, args []driver.NamedValue) (int, error) {
+	var n int64
+	err := q.on.OutboxWrite(ctx, false, func(s engine.Session) (err error) {
+		n, err = s.Exec(statement, args)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	return int(n), nil
+}
