@@ -9,6 +9,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 )
 
 // A Config controls which requests are protected, and how. Only Tenant is
@@ -280,4 +281,20 @@ func storedByDefault(status int) bool {
 		return false
 	}
 	return true
+}
+
+// longestUnread is how long a client may read nothing of a piece of its response
+// while others wait for memory. A client that reads 10 KiB per second is faster
+// than that, even on a loopback interface, where its window opens by 128 KiB at
+// a time, if its connection keeps little unsent data (TCP_NOTSENT_LOWAT).
+const longestUnread = 20 * time.Second
+
+// limits returns the limits of a Config that has its defaults.
+func (c *Config) limits() resources.Limits {
+	return resources.Limits{
+		InFlight: c.MaxInFlight, NewKeys: c.MaxNewKeys,
+		Memory: c.MaxMemory, TenantMemory: c.MaxTenantMemory,
+		Stored: c.MaxStored, TenantStored: c.MaxTenantStored,
+		Unread: longestUnread,
+	}
 }

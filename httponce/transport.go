@@ -8,7 +8,10 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/httponce/internal/retry"
 )
 
 // A Transport is the client side. It gives each request that changes something
@@ -106,21 +109,42 @@ func (e *NoAnswerError) Timeout() bool {
 func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	c, err := t.withDefaults()
 	if err != nil {
-		closeBody(r)
+		retry.CloseBody(r)
 		return nil, err
 	}
 	if !slices.Contains(c.Methods, r.Method) {
 		return c.Base.RoundTrip(r)
 	}
-	if r.Context().Err() != nil {
-		closeBody(r)
-		return nil, context.Cause(r.Context())
+	key := c.keyOf(r)
+	fresh := len(key) == 0
+	if fresh {
+		key = []string{c.newKey()}
 	}
-	s, err := newSending(&c, r)
+	d, err := retry.New(c.options(), r, key)
 	if err != nil {
 		return nil, err
 	}
-	return s.run()
+	text := strings.Join(key, ", ")
+	if fresh && c.Persist != nil {
+		persist := func(ctx context.Context, r *http.Request) error { return c.Persist(ctx, r, text) }
+		if err := d.Show(persist); err != nil {
+			return nil, err
+		}
+	}
+	resp, err := d.Run()
+	if err != nil {
+		return nil, &NoAnswerError{Key: text, Attempts: d.Attempts(), Err: err}
+	}
+	return resp, nil
+}
+
+// options returns the options of a Transport with every field set.
+func (t *Transport) options() *retry.Options {
+	return &retry.Options{
+		Base: t.Base, MaxAttempts: t.MaxAttempts, Budget: t.Budget, AttemptTimeout: t.AttemptTimeout,
+		Backoff: t.Backoff, MaxBackoff: t.MaxBackoff, MaxBody: t.MaxBody, MaxAnswer: t.MaxAnswer,
+		Protocol: retry.Protocol{Header: t.Header, Replayed: headerReplayed, InProgress: CodeInProgress},
+	}
 }
 
 // CloseIdleConnections closes the idle connections of Base.

@@ -3,7 +3,6 @@ package httponce
 import (
 	"runtime"
 	"sync"
-	"time"
 	"weak"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -24,12 +23,6 @@ type Usage struct{ counters resources.Usage }
 // count.
 func (u *Usage) Load() (requests int, bytes int64) { return u.counters.Load() }
 
-// longestUnread is how long a client may read nothing of a piece of its response
-// while others wait for memory. A client that reads 10 KiB per second is faster
-// than that, even on a loopback interface, where its window opens by 128 KiB at
-// a time, if its connection keeps little unsent data (TCP_NOTSENT_LOWAT).
-const longestUnread = 20 * time.Second
-
 // usages has the Usage of each Guard whose handlers were given none.
 var usages sync.Map // of weak.Pointer[onlyonce.Guard] to *Usage
 
@@ -40,14 +33,4 @@ func usageOf(g *onlyonce.Guard) *Usage {
 		runtime.AddCleanup(g, func(guard weak.Pointer[onlyonce.Guard]) { usages.Delete(guard) }, guard)
 	}
 	return u.(*Usage)
-}
-
-// limits returns the limits of a Config that has its defaults.
-func (c *Config) limits() resources.Limits {
-	return resources.Limits{
-		InFlight: c.MaxInFlight, NewKeys: c.MaxNewKeys,
-		Memory: c.MaxMemory, TenantMemory: c.MaxTenantMemory,
-		Stored: c.MaxStored, TenantStored: c.MaxTenantStored,
-		Unread: longestUnread,
-	}
 }

@@ -10,11 +10,11 @@ import (
 // appendQuery appends the query's parameters in the order of their names. The
 // order stays among names that a server may treat as the same, and among all of
 // them if it can't be told how a server reads a name.
-func (s *Scratch) appendQuery(t []byte, query string) []byte {
+func (ps *parameters) appendQuery(t []byte, query string) []byte {
 	if strings.IndexByte(query, '&') < 0 || strings.IndexByte(query, ';') >= 0 {
 		return appendPart(append(t, 0), query)
 	}
-	s.query = s.query[:0]
+	*ps = (*ps)[:0]
 	dots, brackets := false, false
 	for p := range strings.SplitSeq(query, "&") {
 		name, ok := parameterName(p)
@@ -23,18 +23,21 @@ func (s *Scratch) appendQuery(t []byte, query string) []byte {
 		}
 		dots = dots || strings.IndexByte(name, '.') >= 0
 		brackets = brackets || strings.HasPrefix(p[len(name):], "[")
-		s.query = append(s.query, parameter{name, p})
+		*ps = append(*ps, parameter{name, p})
 	}
 	if dots && brackets { // a.b and a[b] may be the same
 		return appendPart(append(t, 0), query)
 	}
-	slices.SortStableFunc(s.query, func(a, b parameter) int { return compareNames(a.name, b.name) })
+	slices.SortStableFunc(*ps, func(a, b parameter) int { return compareNames(a.name, b.name) })
 	t = binary.AppendUvarint(append(t, 1), uint64(len(query)))
-	for _, p := range s.query {
+	for _, p := range *ps {
 		t = append(append(t, p.text...), '&')
 	}
 	return t
 }
+
+// parameters are those of a query. Their memory is used again.
+type parameters []parameter
 
 // A parameter of a query, and its name as far as the first bracket.
 type parameter struct{ name, text string }

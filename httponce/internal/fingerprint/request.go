@@ -6,7 +6,6 @@ package fingerprint
 import (
 	"crypto/hmac"
 	"crypto/sha256"
-	"encoding/binary"
 	"net/http"
 	"strings"
 )
@@ -16,7 +15,7 @@ const version = 2
 
 // A Scratch is memory that is used for one request after another.
 type Scratch struct {
-	query []parameter
+	query parameters
 	sum   [sha256.Size]byte
 }
 
@@ -31,7 +30,7 @@ func (s *Scratch) AppendRequest(t []byte, r *http.Request, how string) []byte {
 	t = appendPart(t, r.Method)
 	t = appendPart(t, r.URL.Path)
 	t = appendPart(t, r.URL.RawPath)
-	t = s.appendQuery(t, r.URL.RawQuery)
+	t = s.query.appendQuery(t, r.URL.RawQuery)
 	t = appendParts(t, r.Header["Content-Type"])
 	return appendParts(t, r.Header["Content-Encoding"])
 }
@@ -62,16 +61,4 @@ func Keyed(fingerprint, secret []byte) []byte {
 	h := hmac.New(sha256.New, secret)
 	h.Write(fingerprint)
 	return h.Sum(nil)
-}
-
-func appendParts(b []byte, parts []string) []byte {
-	b = binary.AppendUvarint(b, uint64(len(parts)))
-	for _, part := range parts {
-		b = appendPart(b, part)
-	}
-	return b
-}
-
-func appendPart(b []byte, part string) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(part))), part...)
 }

@@ -1,4 +1,4 @@
-package httponce
+package retry
 
 import (
 	"net/http"

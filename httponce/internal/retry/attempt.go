@@ -1,4 +1,4 @@
-package httponce
+package retry
 
 import (
 	"bytes"
@@ -12,26 +12,33 @@ import (
 	"time"
 )
 
-// An attempt is one time that a request was sent, and what came of it.
+// A Protocol is how a server tells what came of a request with a key.
+type Protocol struct {
+	Header     string // of the key
+	Replayed   string // the header that is "true" in a stored response
+	InProgress string // the code of the problem that the first request is still running
+}
+
+// An attempt is one sending of a request, and its result.
 type attempt struct {
 	cancel context.CancelCauseFunc
 	resp   *http.Response
-	err    error  // there is no answer
-	final  bool   // nor will there be
+	err    error  // there is no response
+	final  bool   // and another attempt will not get one
 	head   []byte // what has been read of the body
 	whole  bool   // that is all of it
-	broken error  // why its rest can't be read
+	broken error  // why the rest can't be read
 }
 
 const (
-	longestProblem = 64 << 10        // of what says why a request is refused
-	longestDrain   = 64 << 10        // of what is left of an answer that is not wanted
-	drainWithin    = 1 * time.Second // else its connection is closed
+	longestProblem = 64 << 10        // bytes of a problem document that are read
+	longestDrain   = 64 << 10        // bytes of a discarded response that are read
+	drainWithin    = 1 * time.Second // otherwise its connection is closed
 )
 
-// readAnswer reads the body as far as it is needed before the answer is
-// returned.
-func (a *attempt) readAnswer(longest int64) {
+// readBody reads as much of the body as is needed before the response is
+// returned: all of it if it has at most longest bytes.
+func (a *attempt) readBody(longest int64) {
 	switch length := a.resp.ContentLength; {
 	case a.resp.StatusCode == http.StatusSwitchingProtocols:
 	case length > 0 && length <= longest:
@@ -49,8 +56,8 @@ func (a *attempt) read(most int64) {
 	a.whole = a.broken == nil && int64(len(a.head)) < most
 }
 
-// tooLate notes that the attempt's time was up: what is left of the body can't
-// be read.
+// tooLate notes that the attempt's time is over, so that the rest of the body
+// can't be read.
 func (a *attempt) tooLate(slow error) {
 	if a.err == nil && a.broken == nil && !a.whole && a.resp.Body != http.NoBody {
 		a.broken = slow
@@ -58,36 +65,36 @@ func (a *attempt) tooLate(slow error) {
 }
 
 // worthAnother reports whether another attempt may end better.
-func (a *attempt) worthAnother() bool {
+func (a *attempt) worthAnother(p *Protocol) bool {
 	if a.err != nil {
 		return true
 	}
 	switch status := a.resp.StatusCode; status {
 	case http.StatusTooEarly, http.StatusTooManyRequests,
 		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-		return !a.replayed() || a.broken != nil
+		return !a.replayed(p) || a.broken != nil
 	case http.StatusConflict:
-		return a.inProgress()
+		return a.inProgress(p)
 	default:
 		return a.broken != nil && status < 400
 	}
 }
 
-// replayed reports whether the answer is the first one's, stored.
-func (a *attempt) replayed() bool { return a.resp.Header.Get(headerReplayed) == "true" }
+// replayed reports whether the response is a stored one.
+func (a *attempt) replayed(p *Protocol) bool { return a.resp.Header.Get(p.Replayed) == "true" }
 
-// inProgress tells the 409 of a request that is still running from others.
-func (a *attempt) inProgress() bool {
-	if a.replayed() {
+// inProgress reports whether a 409 says that the first request is still running.
+func (a *attempt) inProgress(p *Protocol) bool {
+	if a.replayed(p) {
 		return false
 	}
 	var problem struct {
 		Code string `json:"code"`
 	}
-	return a.resp.Header.Get("Retry-After") != "" || json.Unmarshal(a.head, &problem) == nil && problem.Code == inProgress.Code
+	return a.resp.Header.Get("Retry-After") != "" || json.Unmarshal(a.head, &problem) == nil && problem.Code == p.InProgress
 }
 
-// outcome says what came of the attempt.
+// outcome describes the result of the attempt.
 func (a *attempt) outcome() string {
 	switch {
 	case a.err != nil:
@@ -98,8 +105,9 @@ func (a *attempt) outcome() string {
 	return strconv.Itoa(a.resp.StatusCode) + " " + http.StatusText(a.resp.StatusCode)
 }
 
-// give returns the answer to the caller.
-func (a *attempt) give() *http.Response {
+// response returns the response, with a body that begins with what has been
+// read.
+func (a *attempt) response() *http.Response {
 	body := a.resp.Body
 	switch {
 	case a.resp.StatusCode == http.StatusSwitchingProtocols:
@@ -115,13 +123,13 @@ func (a *attempt) give() *http.Response {
 		if a.broken != nil {
 			rest = failingReader{a.broken}
 		}
-		a.resp.Body = &replayableBody{Reader: io.MultiReader(bytes.NewReader(a.head), rest), body: body, done: a.cancel}
+		a.resp.Body = &resumedBody{Reader: io.MultiReader(bytes.NewReader(a.head), rest), body: body, done: a.cancel}
 	}
 	return a.resp
 }
 
-// discard reads what is left of an answer, so that its connection can be used
-// again, within bounds.
+// discard reads the rest of a response, within bounds, so that its connection
+// can be used again.
 func (a *attempt) discard() {
 	if a.resp != nil {
 		timer := time.AfterFunc(drainWithin, func() {
@@ -135,14 +143,14 @@ func (a *attempt) discard() {
 	a.cancel(nil)
 }
 
-// A replayableBody is a body of which the beginning was read.
-type replayableBody struct {
+// A resumedBody is a body whose beginning has been read.
+type resumedBody struct {
 	io.Reader
 	body io.Closer
 	done context.CancelCauseFunc
 }
 
-func (r *replayableBody) Close() error {
+func (r *resumedBody) Close() error {
 	err := r.body.Close()
 	r.done(nil)
 	return err
@@ -152,7 +160,7 @@ type failingReader struct{ err error }
 
 func (r failingReader) Read([]byte) (int, error) { return 0, r.err }
 
-// retryAfter returns how long an answer asks to wait, or 0 if it doesn't.
+// retryAfter returns how long a response asks to wait, or 0 if it does not.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	text := h.Get("Retry-After")
 	if text != "" && strings.Trim(text, "0123456789") == "" {
