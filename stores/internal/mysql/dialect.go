@@ -130,17 +130,18 @@ func (m *dialect) CheckPacketSize(args []any) error {
 	return nil
 }
 
-func (m *dialect) Give(l server.Session, name string, args []any) (fence int64, given bool, err error) {
-	switch {
-	case name == "claim" && l.Tx != nil:
-		name = "claim in"
-	case name == "claim":
-		floor, err := m.floor.read(l)
-		if err != nil {
-			return 0, false, err
-		}
-		args = append(args, args[len(args)-1], floor+1) // the lease again
+func (m *dialect) Claim(l server.Session, a *server.ClaimArgs) (fence int64, given bool, err error) {
+	if l.Tx != nil {
+		return m.Give(l, "claim in", a.List())
 	}
+	floor, err := m.floor.read(l)
+	if err != nil {
+		return 0, false, err
+	}
+	return m.Give(l, "claim", claim(a, floor))
+}
+
+func (*dialect) Give(l server.Session, name string, args []any) (fence int64, given bool, err error) {
 	res, err := l.Exec(name, args...)
 	if err != nil {
 		return 0, false, err
@@ -157,7 +158,7 @@ func (m *dialect) Give(l server.Session, name string, args []any) (fence int64, 
 // transaction back, as it does with one of a deadlock's, what the function
 // writes after that is in a transaction too, and not there for good.
 func (m *dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks, token []byte) (*sql.Tx, string, error) {
-	if _, err := conn.ExecContext(ctx, "SET autocommit = 0, @onlyonce = GET_LOCK('"+tokenLock(token)+"', 0)"); err != nil {
+	if _, err := conn.ExecContext(ctx, fill("begin", "{token}", tokenLock(token))); err != nil {
 		return nil, "", err
 	}
 	got := transact.LockMine
@@ -174,32 +175,37 @@ func (m *dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Loc
 	if err != nil {
 		return nil, "", err
 	}
-	if _, err := tx.ExecContext(ctx, "SAVEPOINT "+transact.SavepointName(token)); err != nil {
+	if _, err := tx.ExecContext(ctx, fill("savepoint", "{savepoint}", transact.SavepointName(token))); err != nil {
 		return nil, "", errors.Join(err, tx.Rollback())
 	}
 	return tx, got, nil
 }
 
-// lockSQL is the statement that takes the locks: a session may take one twice.
+// lockSQL is the statement that takes the locks.
 func (m *dialect) lockSQL(l *transact.Locks) string {
-	uncompared := "coalesce(GET_LOCK('" + m.lockName(l.Uncompared) + "', 0), 0) = 0"
 	if l.Request == l.Uncompared {
-		uncompared = "true"
+		return fill("lock uncompared", "{uncompared}", m.lockName(l.Uncompared), "{command}", m.lockName(l.Command))
 	}
-	return "SELECT CASE WHEN coalesce(GET_LOCK('" + m.lockName(l.Request) + "', 0), 0) = 0 THEN '" + transact.LockBusy + "'" +
-		" WHEN GET_LOCK('" + m.lockName(l.Command) + "', 0) THEN '" + transact.LockMine + "'" +
-		" WHEN " + uncompared + " THEN '" + transact.LockBusy + "' ELSE '" + transact.LockOther + "' END"
+	return fill("lock", "{request}", m.lockName(l.Request), "{command}", m.lockName(l.Command), "{uncompared}", m.lockName(l.Uncompared))
+}
+
+// fill returns a statement with names in the place of those in braces.
+func fill(name string, placeholders ...string) string {
+	text := texts[name]
+	for i := 0; i < len(placeholders); i += 2 {
+		text = strings.Replace(text, placeholders[i], placeholders[i+1], 1)
+	}
+	return text
 }
 
 // End discards a connection that it can't make as it was.
 func (m *dialect) End(conn *sql.Conn, locks *transact.Locks, token []byte) {
 	ctx, cancel := context.WithTimeout(context.Background(), engine.Reconnect)
 	defer cancel()
-	undo := "SET autocommit = 1, @onlyonce = RELEASE_LOCK('" + tokenLock(token) + "')"
-	if locks != nil { // to give back what was not taken is no error
-		for _, lock := range [][32]byte{locks.Command, locks.Request, locks.Uncompared} {
-			undo += ", @onlyonce = RELEASE_LOCK('" + m.lockName(lock) + "')"
-		}
+	undo := fill("end", "{token}", tokenLock(token))
+	if locks != nil {
+		undo = fill("end with locks", "{token}", tokenLock(token),
+			"{command}", m.lockName(locks.Command), "{request}", m.lockName(locks.Request), "{uncompared}", m.lockName(locks.Uncompared))
 	}
 	if _, err := conn.ExecContext(ctx, undo); err != nil {
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
@@ -236,17 +242,17 @@ func (m *dialect) Look(l server.Session, k *record.Key, _ []byte) (seen transact
 // transaction's end.
 func (*dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	var got sql.NullBool
-	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK('"+tokenLock(token)+"', 1)").Scan(&got); err != nil {
+	if err := conn.QueryRowContext(ctx, fill("ended", "{token}", tokenLock(token))).Scan(&got); err != nil {
 		return err
 	}
 	if !got.Bool {
 		return server.ErrStillRunning
 	}
-	_, err := conn.ExecContext(ctx, "DO RELEASE_LOCK('"+tokenLock(token)+"')")
+	_, err := conn.ExecContext(ctx, fill("release token", "{token}", tokenLock(token)))
 	return err
 }
 
-func (m *dialect) Record(l server.Session, seen *transact.View, r *onlyonce.Record, values []any, token []byte) (bool, error) {
+func (m *dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled *server.SettledArgs, token []byte) (bool, error) {
 	if l.Tx != nil {
 		if err := m.CheckSameTx(l, seen, token); err != nil {
 			return false, err
@@ -256,29 +262,30 @@ func (m *dialect) Record(l server.Session, seen *transact.View, r *onlyonce.Reco
 	if err != nil {
 		return false, err
 	}
-	hash := r.ID.Hash()
-	values = server.Released(values)
+	args := recordArgs{
+		id:          server.IDArgs{Hash: k.Hash[:], Tenant: []byte(k.ID.Tenant), Operation: []byte(k.ID.Operation), Key: []byte(k.ID.Key)},
+		fingerprint: record.NullBytes(r.Fingerprint), owner: []byte(r.Owner), attempt: int64(r.Attempt), fence: r.Fence, steps: steps,
+		createdAt: r.CreatedAt.UnixMicro(), token: record.NullBytes(token),
+	}
 	if row := seen.Row; row != nil {
-		n, err := l.Change("record again", append(values, record.NullBytes(r.Fingerprint), []byte(r.Owner), int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(),
-			record.NullBytes(token), hash[:], []byte(row.Owner), row.Fence, row.As, row.StepsAs)...)
+		n, err := l.Change("record again", args.again(settled, server.SeenAs(k, row), row.StepsAs)...)
 		return n > 0, err
 	}
-	n, err := l.Change("record", append(values, hash[:], m.EncodeText(r.ID.Tenant), m.EncodeText(r.ID.Operation), m.EncodeText(r.ID.Key), record.NullBytes(r.Fingerprint), []byte(r.Owner),
-		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), record.NullBytes(token))...)
+	n, err := l.Change("record", args.list(settled)...)
 	if numberOf(err) == 1062 { // someone else made the row
 		return false, nil
 	}
 	return n > 0, err
 }
 
-func (*dialect) Decision(values []any, owner []byte, seen ...any) []any {
-	return append(append(values, owner), seen...)
+func (*dialect) Decision(settled *server.SettledArgs, seen *server.SeenArgs, owner []byte) []any {
+	return decision(settled, seen, owner)
 }
 
 // CheckSameTx looks for the savepoint, which is gone when the transaction has ended. Its
 // name is the token's, so that a function makes none of the same name by chance.
 func (*dialect) CheckSameTx(l server.Session, _ *transact.View, token []byte) error {
-	_, err := l.Tx.ExecContext(l.Ctx, "RELEASE SAVEPOINT "+transact.SavepointName(token))
+	_, err := l.Tx.ExecContext(l.Ctx, fill("release savepoint", "{savepoint}", transact.SavepointName(token)))
 	if numberOf(err) == 1305 {
 		return transact.ErrEnded
 	}
@@ -288,8 +295,8 @@ func (*dialect) CheckSameTx(l server.Session, _ *transact.View, token []byte) er
 // CheckJoinable refuses a transaction that the server has rolled back: without one,
 // every statement is there for good.
 func (*dialect) CheckJoinable(l server.Session) error {
-	for _, statement := range []string{"SAVEPOINT onlyonce_join", "RELEASE SAVEPOINT onlyonce_join"} {
-		if _, err := l.Tx.ExecContext(l.Ctx, statement); err != nil {
+	for _, statement := range []string{"savepoint", "release savepoint"} {
+		if _, err := l.Tx.ExecContext(l.Ctx, fill(statement, "{savepoint}", "onlyonce_join")); err != nil {
 			if numberOf(err) == 1305 {
 				return transact.ErrEnded
 			}

@@ -21,15 +21,11 @@ var groupFile string
 var groupTexts = record.Blocks(expand(groupFile))
 
 // A grouper has a connection for each kind of group, whose statements are
-// prepared once for each size. A group is to give up rather than wait for the
-// one among it whose row is locked: a second is the least that every version
-// allows.
+// prepared once for each size.
 type grouper struct {
 	dialect         *dialect
 	claims, settles groupConn
 }
-
-const groupSession = "SET SESSION innodb_lock_wait_timeout = 1, autocommit = 1"
 
 // groupWrites lets callers write in groups if the pool can do without two of
 // its connections.
@@ -59,10 +55,10 @@ func (l *groupConn) use(ctx context.Context, s *server.Store, f func() error) (e
 		if err != nil {
 			return err
 		}
-		if _, err := conn.ExecContext(ctx, groupSession); err != nil {
+		if _, err := conn.ExecContext(ctx, groupTexts["session"]); err != nil {
 			return errors.Join(err, conn.Close())
 		}
-		if _, err := conn.ExecContext(ctx, "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"); err != nil {
+		if _, err := conn.ExecContext(ctx, groupTexts["isolation"]); err != nil {
 			return errors.Join(err, server.Discard(conn, nil))
 		}
 		l.conn, l.prepared = conn, make(map[string]*sql.Stmt)
@@ -119,8 +115,11 @@ func (g *grouper) WriteClaims(ctx context.Context, s *server.Store, claims []*se
 		for i := range size {
 			j := claims[min(i, len(claims)-1)]
 			c := j.Claim
-			values = append(values, j.Key.Hash[:], []byte(c.ID.Tenant), []byte(c.ID.Operation), []byte(c.ID.Key), record.NullBytes(c.Fingerprint), []byte(c.Owner),
-				fence, fence, record.LapsedKeep(c), now+c.Lease.Microseconds())
+			row := claimRow{
+				hash: j.Key.Hash[:], tenant: []byte(c.ID.Tenant), operation: []byte(c.ID.Operation), key: []byte(c.ID.Key),
+				fingerprint: record.NullBytes(c.Fingerprint), owner: []byte(c.Owner), fence: fence, lapsedKeep: record.LapsedKeep(c), leaseUntil: now + c.Lease.Microseconds(),
+			}
+			values = row.appendTo(values)
 		}
 		if err := g.dialect.CheckPacketSize(values); err != nil {
 			return err
@@ -171,12 +170,11 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		l := s.Session(ctx)
 		for i := range size {
 			j := settles[min(i, len(settles)-1)]
-			values = append(values, l.SettlementValues(j.Settlement)...)
-			id := any(nil) // what only fills the size meets no row
-			if i < len(settles) {
-				id = j.Key.Hash[:]
+			row := settleRow{settled: l.SettledArgs(j.Settlement), owner: []byte(j.Hold.Owner), fence: j.Hold.Fence}
+			if i < len(settles) { // what only fills the size meets no row
+				row.hash = j.Key.Hash[:]
 			}
-			values = append(values, id, []byte(j.Hold.Owner), j.Hold.Fence)
+			values = row.appendTo(values)
 		}
 		if err := g.dialect.CheckPacketSize(values); err != nil {
 			return err

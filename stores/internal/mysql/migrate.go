@@ -36,16 +36,15 @@ func Migrate(ctx context.Context, db *sql.DB) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
-	const lock = "CONCAT('onlyonce:', LEFT(SHA2(CONCAT('migrate ', DATABASE()), 256), 48))"
 	var alone sql.NullBool
-	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK("+lock+", 60)").Scan(&alone); err != nil {
+	if err := conn.QueryRowContext(ctx, texts["migrate alone"]).Scan(&alone); err != nil {
 		return err
 	}
 	if !alone.Bool {
 		return errors.New("another process has been migrating for a minute")
 	}
 	defer func() {
-		_, e := conn.ExecContext(context.WithoutCancel(ctx), "DO RELEASE_LOCK("+lock+")")
+		_, e := conn.ExecContext(context.WithoutCancel(ctx), texts["migrated"])
 		err = errors.Join(err, e)
 	}()
 	have, err := new(dialect).Version(ctx, conn)

@@ -56,6 +56,10 @@ func (dialect) Classify(err error) server.ErrorClass {
 	}
 }
 
+func (p dialect) Claim(l server.Session, a *server.ClaimArgs) (fence int64, given bool, err error) {
+	return p.Give(l, "claim", a.List())
+}
+
 func (dialect) Give(l server.Session, name string, args []any) (fence int64, given bool, err error) {
 	if l.Tx != nil && name != "take" {
 		name += " in"
@@ -110,24 +114,23 @@ func (dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	return errors.Join(err, tx.Rollback())
 }
 
-func (p dialect) Record(l server.Session, seen *transact.View, r *onlyonce.Record, values []any, token []byte) (bool, error) {
+func (p dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled *server.SettledArgs, token []byte) (bool, error) {
 	steps, err := record.EncodeSteps(r.Steps)
 	if err != nil {
 		return false, err
 	}
-	values = server.Released(values)
-	values = append(values, nil, p.EncodeText(r.ID.Tenant), p.EncodeText(r.ID.Operation), p.EncodeText(r.ID.Key), record.NullBytes(r.Fingerprint), []byte(r.Owner),
-		int64(r.Attempt), r.Fence, steps, r.CreatedAt.UnixMicro(), nil, nil, nil, nil, record.NullBytes(token), nil)
-	hash := r.ID.Hash()
-	values[8] = hash[:]
+	args := recordArgs{
+		id:          server.IDArgs{Hash: k.Hash[:], Tenant: Escape(k.ID.Tenant), Operation: Escape(k.ID.Operation), Key: Escape(k.ID.Key)},
+		fingerprint: record.NullBytes(r.Fingerprint), owner: []byte(r.Owner), attempt: int64(r.Attempt), fence: r.Fence, steps: steps,
+		createdAt: r.CreatedAt.UnixMicro(), token: record.NullBytes(token),
+	}
 	if row := seen.Row; row != nil {
-		copy(values[18:], []any{[]byte(row.Owner), row.Fence, row.As})
-		values[23] = row.StepsAs
+		args.seenOwner, args.seenFence, args.seenState, args.seenSteps = []byte(row.Owner), row.Fence, row.As, row.StepsAs
 	}
 	if seen.Mark != 0 {
-		values[21] = seen.Mark
+		args.mark = seen.Mark
 	}
-	n, err := l.Change("record", values...)
+	n, err := l.Change("record", args.list(settled)...)
 	if n > 0 || err != nil {
 		return n > 0, err
 	}
@@ -137,8 +140,8 @@ func (p dialect) Record(l server.Session, seen *transact.View, r *onlyonce.Recor
 	return false, p.CheckSameTx(l, seen, token)
 }
 
-func (dialect) Decision(values []any, owner []byte, seen ...any) []any {
-	return append(append(values, seen...), owner)
+func (dialect) Decision(settled *server.SettledArgs, seen *server.SeenArgs, owner []byte) []any {
+	return decision(settled, seen, owner)
 }
 
 // CheckJoinable has nothing to do: the server refuses every statement of a transaction

@@ -12,16 +12,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
-// A group is to take no plan that was made when the table was empty, and is to
-// give up rather than wait for the one among it whose row is locked.
-const groupBegin = `BEGIN ISOLATION LEVEL READ COMMITTED;
-SET LOCAL lock_timeout = '100ms'; SET LOCAL synchronous_commit = on;
-SET LOCAL jit = off; SET LOCAL enable_seqscan = off; SET LOCAL enable_hashjoin = off; SET LOCAL enable_mergejoin = off`
-
 // groupWrites lets callers write in groups if the driver knows arrays.
 func groupWrites(ctx context.Context, s *server.Store) {
 	var n int
-	err := s.DB.QueryRowContext(ctx, "SELECT cardinality($1::bytea[])", [][]byte{{0}, nil}).Scan(&n)
+	err := s.DB.QueryRowContext(ctx, Text["arrays"], [][]byte{{0}, nil}).Scan(&n)
 	if err == nil && n == 2 && s.DB.Stats().MaxOpenConnections != 1 {
 		s.Group(dialect{}, nil)
 	}
@@ -37,18 +31,18 @@ func (dialect) together(ctx context.Context, s *server.Store, name string, row f
 		return err
 	}
 	defer conn.Close()
-	if _, err = conn.ExecContext(ctx, groupBegin); err != nil {
+	if _, err = conn.ExecContext(ctx, Text["group begin"]); err != nil {
 		return server.Discard(conn, err)
 	}
 	rows, err := conn.QueryContext(ctx, Text[name], args...)
 	if err == nil {
 		err = engine.Scan(rows, row)
 	}
-	end := "COMMIT"
+	end := "group commit"
 	if err != nil {
-		end = "ROLLBACK"
+		end = "group rollback"
 	}
-	if _, e := conn.ExecContext(ctx, end); e != nil {
+	if _, e := conn.ExecContext(ctx, Text[end]); e != nil {
 		if err == nil {
 			e = fmt.Errorf("%w: %w", errCommit, e)
 		}

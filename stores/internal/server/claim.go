@@ -75,7 +75,9 @@ func (l Session) claim(k *record.Key, c *onlyonce.Claim) (onlyonce.Record, error
 			return onlyonce.Record{}, l.Ctx.Err()
 		}
 		began := time.Now()
-		fence, given, err := l.dialect.Give(l, "claim", l.claimArgs(k, c))
+		fence, given, err := l.dialect.Claim(l, &ClaimArgs{
+			ID: l.idArgs(k), Fingerprint: record.NullBytes(c.Fingerprint), Owner: []byte(c.Owner), LapsedKeep: record.LapsedKeep(c), Lease: c.Lease.Microseconds(),
+		})
 		if given {
 			r, sure, err := l.raiseAboveFloor(k, record.Next(c, nil, fence, fence), time.Since(began))
 			if sure || err != nil {
@@ -112,13 +114,6 @@ func (l Session) claim(k *record.Key, c *onlyonce.Claim) (onlyonce.Record, error
 	return onlyonce.Record{}, errContended
 }
 
-func (l Session) claimArgs(k *record.Key, c *onlyonce.Claim) []any {
-	return []any{
-		k.Hash[:], l.dialect.EncodeText(c.ID.Tenant), l.dialect.EncodeText(c.ID.Operation), l.dialect.EncodeText(c.ID.Key),
-		record.NullBytes(c.Fingerprint), []byte(c.Owner), record.LapsedKeep(c), c.Lease.Microseconds(),
-	}
-}
-
 // raiseAboveFloor makes the fence of a new command's hold higher than the fences of
 // deleted records, unless the claim was too quick for a purge to come between. It
 // reports false if the record has changed since.
@@ -132,7 +127,7 @@ func (l Session) raiseAboveFloor(k *record.Key, r onlyonce.Record, took time.Dur
 			return r, err == nil, err
 		}
 	}
-	fence, raised, err := l.dialect.Give(l, "raise", []any{k.Hash[:], []byte(r.Owner), r.Fence})
+	fence, raised, err := l.dialect.Give(l, "raise", (&HoldArgs{Hash: k.Hash[:], Owner: []byte(r.Owner), Fence: r.Fence}).List())
 	if raised {
 		r.Fence = fence
 	}
@@ -156,22 +151,15 @@ func (l Session) take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (on
 	if err != nil {
 		return onlyonce.Record{}, false, err
 	}
-	fence, given, err := l.dialect.Give(l, "take", []any{
-		seen.Expired, c.Lease.Microseconds(), record.LapsedKeep(c), []byte(c.Owner), int64(r.Attempt), record.NullBytes(r.Fingerprint), steps, l.text(r.Error),
-		k.Hash[:], []byte(seen.Owner), seen.Fence, seen.As, seen.StepsAs,
-	})
+	args := TakeArgs{
+		Expired: seen.Expired, Lease: c.Lease.Microseconds(), LapsedKeep: record.LapsedKeep(c), Owner: []byte(c.Owner), Attempt: int64(r.Attempt),
+		Fingerprint: record.NullBytes(r.Fingerprint), Steps: steps, Error: l.text(r.Error), Seen: *SeenAs(k, seen), SeenSteps: seen.StepsAs,
+	}
+	fence, given, err := l.dialect.Give(l, "take", args.List())
 	if err != nil || !given {
 		return onlyonce.Record{}, false, err
 	}
 	return record.Next(c, seen, fence, fence), true, nil
-}
-
-// text makes a string a value that is NULL if it is empty.
-func (l Session) text(s string) any {
-	if s == "" {
-		return nil
-	}
-	return l.dialect.EncodeText(s)
 }
 
 // pause waits a little before the nth repeat, unless ctx ends first.

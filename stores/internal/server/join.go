@@ -9,21 +9,21 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// A joinedServer is the store in a transaction that the caller opened.
-type joinedServer struct {
+// A joined is the store in a transaction that the caller opened.
+type joined struct {
 	*Store
 	tx *sql.Tx
 }
 
-func (s *Store) Joined(tx *sql.Tx) onlyonce.Store { return joinedServer{s, tx} }
+func (s *Store) Joined(tx *sql.Tx) onlyonce.Store { return joined{s, tx} }
 
 // join is for what writes.
-func (t joinedServer) join(ctx context.Context) (Session, error) {
+func (t joined) join(ctx context.Context) (Session, error) {
 	l := Session{Store: t.Store, Ctx: ctx, Tx: t.tx}
 	return l, l.dialect.CheckJoinable(l)
 }
 
-func (t joinedServer) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+func (t joined) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	l, err := t.join(ctx)
 	if err != nil {
 		return onlyonce.Record{}, err
@@ -32,7 +32,7 @@ func (t joinedServer) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Rec
 	return l.claim(&k, &c)
 }
 
-func (t joinedServer) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+func (t joined) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	l, err := t.join(ctx)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (t joinedServer) Renew(ctx context.Context, h onlyonce.Hold, lease time.Dur
 	return l.renew(h, lease, steps)
 }
 
-func (t joinedServer) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+func (t joined) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
 	l, err := t.join(ctx)
 	if err != nil {
 		return err
@@ -48,6 +48,6 @@ func (t joinedServer) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.S
 	return l.settle(h, st, false)
 }
 
-func (t joinedServer) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+func (t joined) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
 	return Session{Store: t.Store, Ctx: ctx, Tx: t.tx}.lookup(id)
 }

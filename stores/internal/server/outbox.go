@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 )
 
-// An outboxSession runs outbox statements in a serverSession.
+// An outboxSession runs outbox statements in a session of the store.
 type outboxSession struct{ Session }
 
 func (l outboxSession) Exec(name string, args []driver.NamedValue) (int64, error) {
@@ -21,7 +21,7 @@ func (l outboxSession) Query(name string, args []driver.NamedValue, row func([]d
 }
 
 func (s *Store) OutboxIn(ctx context.Context, tx *sql.Tx) (engine.Session, error) {
-	l, err := joinedServer{s, tx}.join(ctx)
+	l, err := joined{s, tx}.join(ctx)
 	return outboxSession{l}, err
 }
 

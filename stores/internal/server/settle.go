@@ -15,7 +15,7 @@ func (l Session) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]
 	if len(steps) > 0 {
 		return l.step(&k, h, lease, steps)
 	}
-	n, err := l.Change("renew", lease.Microseconds(), k.Hash[:], []byte(h.Owner), h.Fence)
+	n, err := l.Change("renew", holdArgs(&k, &h).Renew(lease.Microseconds())...)
 	if n > 0 || err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (l Session) step(k *record.Key, h onlyonce.Hold, lease time.Duration, steps
 		if err != nil {
 			return err
 		}
-		n, err := l.Change("step", lease.Microseconds(), after, k.Hash[:], []byte(h.Owner), h.Fence, r.StepsAs)
+		n, err := l.Change("step", holdArgs(k, &h).Step(lease.Microseconds(), after, r.StepsAs)...)
 		if n > 0 || err != nil {
 			return err
 		}
@@ -60,26 +60,27 @@ func (l Session) step(k *record.Key, h onlyonce.Hold, lease time.Duration, steps
 	return errContended
 }
 
-// SettlementValues returns what a settled record holds, in the order of the
-// statements.
-func (l Session) SettlementValues(st *onlyonce.Settlement) []any {
-	return []any{
-		string(st.State), int64(st.Result.Status), st.Final, l.text(st.Result.Ref), l.text(st.Error),
-		record.EncodeHeader(st.Result.Header), record.NullBytes(st.Result.Body), record.Keep(st),
-	}
+func holdArgs(k *record.Key, h *onlyonce.Hold) *HoldArgs {
+	return &HoldArgs{Hash: k.Hash[:], Owner: []byte(h.Owner), Fence: h.Fence}
 }
 
 // end settles or releases, and says whether it did. The token is that of a
 // transaction with rows of the caller's; nil: there is none.
 func (l Session) end(k *record.Key, h onlyonce.Hold, st *onlyonce.Settlement, token []byte) (bool, error) {
-	name, args := "release", []any(nil)
-	if st.State != "" {
-		name, args = "settle", l.SettlementValues(st)
+	hold := holdArgs(k, &h)
+	var name string
+	var args []any
+	switch release := st.State == ""; {
+	case release && token == nil:
+		name, args = "release", hold.List()
+	case release:
+		name, args = "release with rows", hold.ReleaseWithRows(token)
+	case token == nil:
+		name, args = "settle", l.SettledArgs(st).Settle(hold)
+	default:
+		name, args = "settle with rows", l.SettledArgs(st).SettleWithRows(token, hold)
 	}
-	if token != nil {
-		name, args = name+" with rows", append(args, token)
-	}
-	n, err := l.Change(name, append(args, k.Hash[:], []byte(h.Owner), h.Fence)...)
+	n, err := l.Change(name, args...)
 	return n > 0, err
 }
 
@@ -138,22 +139,15 @@ func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onl
 
 // decide ends the record that was seen, unless that has changed.
 func (l Session) decide(k *record.Key, seen *record.Stored, st *onlyonce.Settlement) (bool, error) {
-	name, values := "remove", []any(nil)
+	name, settled := "remove", (*SettledArgs)(nil)
 	if st.State != "" {
-		name, values = "resolve", l.SettlementValues(st)
+		name, settled = "resolve", l.SettledArgs(st)
 	}
-	n, err := l.Change(name, l.dialect.Decision(values, []byte(record.NewOwner()), k.Hash[:], []byte(seen.Owner), seen.Fence, seen.As)...)
+	n, err := l.Change(name, l.dialect.Decision(settled, SeenAs(k, seen), []byte(record.NewOwner()))...)
 	return n > 0, err
 }
 
-// kept is how many microseconds the row of a released command stays.
-const kept = int64(time.Hour / time.Microsecond)
-
-// Released makes the values of a settlement that releases those of a row that
-// is there for its fence alone.
-func Released(values []any) []any {
-	if values[0] == "" {
-		values[0], values[7] = record.StateReleased, kept
-	}
-	return values
+// SeenAs names the row as it was seen.
+func SeenAs(k *record.Key, seen *record.Stored) *SeenArgs {
+	return &SeenArgs{Hash: k.Hash[:], Owner: []byte(seen.Owner), Fence: seen.Fence, State: seen.As}
 }

@@ -56,11 +56,14 @@ type Dialect interface {
 	// for their fences.
 	Lapse(l Session, limit int) (int, error)
 
-	// Give runs a statement that gives a hold, and returns its fence.
+	// Claim runs "claim", or "claim in" in a transaction, and returns the hold's fence.
+	Claim(l Session, a *ClaimArgs) (fence int64, given bool, err error)
+
+	// Give runs another statement that gives a hold, and returns its fence.
 	Give(l Session, name string, args []any) (fence int64, given bool, err error)
 
 	// Begin begins a transaction, with the locks unless they are nil; got is
-	// one of the Lock outcomes of transact. end gives the locks back.
+	// one of the Lock outcomes of transact. End gives the locks back.
 	Begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks, token []byte) (tx *sql.Tx, got string, err error)
 	End(conn *sql.Conn, locks *transact.Locks, token []byte)
 
@@ -72,13 +75,13 @@ type Dialect interface {
 	Ended(ctx context.Context, conn *sql.Conn, token []byte) error
 
 	// Record writes the settled record of a transaction with its token, unless
-	// the row is not the one seen any more. It returns errEnded if the transaction
+	// the row is not the one seen any more. It returns transact.ErrEnded if the transaction
 	// is not the one that saw it.
-	Record(l Session, seen *transact.View, r *onlyonce.Record, values []any, token []byte) (written bool, err error)
+	Record(l Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled *SettledArgs, token []byte) (written bool, err error)
 
-	// Decision returns the arguments of the statements "resolve", with values,
-	// and "remove", without: the record as it was seen, and its next owner.
-	Decision(values []any, owner []byte, seen ...any) []any
+	// Decision lists the arguments of the statement "resolve", or of "remove" if settled
+	// is nil: the record as it was seen, and its next owner.
+	Decision(settled *SettledArgs, seen *SeenArgs, owner []byte) []any
 
 	// CheckJoinable rejects a caller's transaction that has ended.
 	CheckJoinable(l Session) error
@@ -93,7 +96,7 @@ type Dialect interface {
 	// Settled notes that the server has confirmed a settlement.
 	Settled(k *record.Key, fence int64)
 
-	// CheckSameTx returns errEnded unless the transaction is still the one with the token, which took the snapshot.
+	// CheckSameTx returns transact.ErrEnded unless the transaction is still the one with the token, which took the snapshot.
 	CheckSameTx(l Session, seen *transact.View, token []byte) error
 }
 

@@ -104,9 +104,9 @@ func (e txEngine) Durable(ctx context.Context, c *transact.Command, row *record.
 
 // KeepFence makes later fences of the command higher.
 func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
-	l, id := e.Session(ctx), &c.Key.ID
-	n, err := l.Change("keep fence", c.Key.Hash[:], e.dialect.EncodeText(id.Tenant), e.dialect.EncodeText(id.Operation), e.dialect.EncodeText(id.Key),
-		[]byte(c.Claim.Owner), fence)
+	l := e.Session(ctx)
+	args := KeepFenceArgs{ID: e.idArgs(&c.Key), Owner: []byte(c.Claim.Owner), Fence: fence}
+	n, err := l.Change("keep fence", args.List()...)
 	if n == 0 || err != nil {
 		_, err = l.Exec("raise floor", fence)
 	}
@@ -192,7 +192,7 @@ func (t *storeTx) write(c *transact.Command) (written bool, err error) {
 		}
 		return t.end(&c.Key, *c.Hold, st, c.Token)
 	case t.Tx == nil:
-		return t.dialect.Record(t.Session, &c.Seen, &c.Record, t.SettlementValues(st), nil)
+		return t.dialect.Record(t.Session, &c.Seen, &c.Key, &c.Record, t.SettledArgs(st).OrReleased(), nil)
 	}
-	return t.dialect.Record(t.Session, &c.Seen, &c.Record, t.SettlementValues(st), c.Token)
+	return t.dialect.Record(t.Session, &c.Seen, &c.Key, &c.Record, t.SettledArgs(st).OrReleased(), c.Token)
 }
