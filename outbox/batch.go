@@ -34,6 +34,7 @@ func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
 	b := &batch{relay: r, owner: newOwner(), began: time.Now(), settledAt: time.Now()}
 	b.until = b.began.Add(r.cfg.Lease)
 	entries, err := b.lease(ctx)
+	r.adapt(entries, err)
 	if err != nil {
 		r.observe(ctx, Event{Outcome: OutcomeTrouble, Err: err})
 		return false, false
@@ -44,6 +45,32 @@ func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
 	run, stop := b.context(ctx)
 	defer stop()
 	return true, b.publish(ctx, run, entries)
+}
+
+const (
+	// firstBatch is how many messages a relay leases first, at most: it does not know yet
+	// how large they are.
+	firstBatch = 16
+
+	// maxBatchBytes is how many bytes the payloads of a batch are to have, at most.
+	maxBatchBytes = 32 << 20
+)
+
+// adapt makes the next batch fit into memory and into Config.Timeout: a backlog of large
+// messages would take too much of both, each time again.
+func (r *Relay) adapt(entries []Entry, err error) {
+	size := int64(0)
+	for i := range entries {
+		size += int64(len(entries[i].Payload))
+	}
+	switch n := int64(len(entries)); {
+	case err != nil: // perhaps it took too long
+		r.limit = max(r.limit/4, 1)
+	case size > maxBatchBytes:
+		r.limit = int(max(n*maxBatchBytes/size, 1))
+	case len(entries) >= r.limit && size <= maxBatchBytes/2:
+		r.limit = min(2*r.limit, r.cfg.Batch)
+	}
 }
 
 // newOwner draws the owner token of one lease.
@@ -58,7 +85,7 @@ func newOwner() string {
 func (b *batch) lease(ctx context.Context) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.relay.cfg.Timeout)
 	defer cancel()
-	return b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, b.relay.cfg.Batch)
+	return b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, b.relay.limit)
 }
 
 // context returns the context in which the batch is published: it ends with the

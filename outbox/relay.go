@@ -11,7 +11,7 @@ import (
 
 // A Config controls a Relay. The zero Config is usable.
 type Config struct {
-	Batch       int           // how many messages are leased and held in memory at a time; default 500; fewer if they are large
+	Batch       int           // how many messages are leased and held in memory at a time, at most; default 500; fewer while they are large, so that their payloads have about 32 MiB together
 	Lease       time.Duration // how long a relay holds a batch without renewal; default 30s; renewed every third of it
 	Timeout     time.Duration // how long one call of the Publisher or of the Queue may take; default 10s
 	Grace       time.Duration // how long a call of the Publisher in progress may continue after Run's context has ended; default 5s
@@ -52,6 +52,7 @@ type Relay struct {
 	publisher Publisher
 	cfg       Config
 
+	limit   int           // how many messages the next batch has, at most
 	soon    time.Duration // how soon to look again, when something was going on; 0: not before Config.Poll
 	paused  time.Duration // the last pause after trouble; 0: none
 	lagAt   time.Time     // when the lag was last told
@@ -64,7 +65,9 @@ func NewRelay(queue Queue, publisher Publisher, cfg Config) *Relay {
 	if queue == nil || publisher == nil {
 		panic("outbox: NewRelay without a queue or a publisher: pass store.Outbox() and what hands messages to your broker")
 	}
-	return &Relay{queue: queue, publisher: publisher, cfg: cfg.withDefaults()}
+	r := &Relay{queue: queue, publisher: publisher, cfg: cfg.withDefaults()}
+	r.limit = min(r.cfg.Batch, firstBatch)
+	return r
 }
 
 // Run publishes until ctx ends. An error of the queue or the broker does not

@@ -81,6 +81,63 @@ func TestMessagesOfOneKeyArePublishedInOrder(t *testing.T) {
 	})
 }
 
+// A limitQueue notes how many messages were asked for, and returned, in each lease that
+// returned some. It takes too long if there are more than most.
+type limitQueue struct {
+	*memQueue
+	most     int
+	asked    []int
+	returned []int
+}
+
+func (q *limitQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+	if lag, _ := q.Lag(ctx); min(lag.Waiting, limit) > q.most {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	list, err := q.memQueue.Lease(ctx, owner, lease, limit)
+	if len(list) > 0 {
+		q.asked, q.returned = append(q.asked, limit), append(q.returned, len(list))
+	}
+	return list, err
+}
+
+func TestARelayLeasesFewerMessagesWhileTheyAreLarge(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b := &limitQueue{memQueue: newMemQueue(), most: 1000}, new(broker)
+		large := string(make([]byte, 8<<20))
+		for range 30 {
+			appendAll(t, q.memQueue, message("", large))
+		}
+		start(t, q, b, outbox.Config{})
+		pass(time.Minute)
+		if fmt.Sprint(q.returned) != "[16 4 4 4 2]" {
+			t.Errorf("the batches had %v messages", q.returned)
+		}
+		q.asked = nil
+		for range 1500 {
+			appendAll(t, q.memQueue, message("", "small"))
+		}
+		pass(time.Minute)
+		if last := q.asked[len(q.asked)-1]; last != 500 {
+			t.Errorf("of small messages, %v were leased at a time", q.asked)
+		}
+		wantLag(t, q.memQueue, 0, 0)
+	})
+}
+
+func TestARelayLeasesFewerMessagesIfAQueueTakesTooLong(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b := &limitQueue{memQueue: newMemQueue(), most: 3}, new(broker)
+		for range 20 {
+			appendAll(t, q.memQueue, message("", "a"))
+		}
+		start(t, q, b, outbox.Config{})
+		pass(10 * time.Minute)
+		wantLag(t, q.memQueue, 0, 0)
+	})
+}
+
 func TestAMessageThatFailsHoldsBackItsOwnKeyOnly(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), &broker{fail: map[string]error{"a1": errors.New("no")}}
