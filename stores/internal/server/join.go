@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// A joined is the store in a transaction that the caller opened.
+// A joined store is the store in a transaction that the caller opened.
 type joined struct {
 	*Store
 	tx *sql.Tx

@@ -36,7 +36,7 @@ var risks = []string{riskSynchronous, riskJournal, riskVersion, riskFileSystem, 
 // when two connections reset its write-ahead log.
 const fixed = "3.51.3"
 
-// Settings are a connection's.
+// settings are those of a connection.
 type settings struct {
 	version, journal string
 	synchronous      int64
