@@ -11,8 +11,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// write has the statement run together with others. One that met a row which
-// somebody's transaction keeps locked runs alone, so that nobody else waits.
+// write runs the statement together with others. A statement that met a row locked by
+// another transaction runs again alone, so that its neighbors do not wait.
 func (s *Store) write(ctx context.Context, st *statement) error {
 	err := s.writes.Do(ctx, st)
 	for range retries(ctx) {
@@ -123,8 +123,8 @@ func (s *Store) readBatch(lane int, batch []*group.Ticket[*lookupJob]) error {
 	})
 }
 
-// lookAll looks many records up at once. Callers who want the same one share it,
-// for nobody modifies what a store returns.
+// lookAll looks many records up at once. Callers that want the same record share it,
+// because callers never modify what a store returns.
 func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*group.Ticket[*lookupJob]) error {
 	wanted := make(map[[32]byte][]*group.Ticket[*lookupJob], len(batch))
 	hashes := make([][]byte, 0, len(batch))

@@ -23,7 +23,7 @@ type pipe struct {
 }
 
 // pipeOf returns how batches are best sent over a connection: as pgx does where
-// nothing may be prepared, or somebody traces what is sent.
+// nothing may be prepared, or a tracer watches what is sent.
 func pipeOf(conn *pgx.Conn, shared bool) session {
 	if shared || conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement || conn.Config().Tracer != nil {
 		return conn

@@ -3,7 +3,6 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"math/rand/v2"
@@ -108,13 +107,6 @@ func aboveFloor(ctx context.Context, on writer, k *record.Key, r *onlyonce.Recor
 	return err == nil && (s.wrote || !s.repeated), err
 }
 
-func claimArgs(k *record.Key, c *onlyonce.Claim) []any {
-	return []any{
-		k.Hash[:], postgres.Escape(k.ID.Tenant), postgres.Escape(k.ID.Operation), postgres.Escape(k.ID.Key),
-		c.Fingerprint, []byte(c.Owner), record.LapsedKeep(c), c.Lease.Microseconds(),
-	}
-}
-
 // take gives the claim a record that is there.
 func take(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim, was *stored) (r onlyonce.Record, given bool, err error) {
 	r = record.Next(c, was, 0, 0)
@@ -189,17 +181,6 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 	return transact.Lost(s.repeated)
 }
 
-// owned are the arguments that name a hold.
-func owned(k *record.Key, h *onlyonce.Hold) []any { return []any{k.Hash[:], []byte(h.Owner), h.Fence} }
-
-// values returns what a settled record holds, in the order of the statements.
-func values(st *onlyonce.Settlement) []any {
-	return []any{
-		string(st.State), int32(st.Result.Status), st.Final, postgres.Optional(st.Result.Ref), postgres.Optional(st.Error),
-		postgres.Header(st.Result.Header), st.Result.Body, record.Keep(st),
-	}
-}
-
 // resolve ends a record that nobody holds, with a new owner and a higher fence.
 func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *onlyonce.Settlement) error {
 	k := record.KeyOf(id)
@@ -238,12 +219,4 @@ func lookup(ctx context.Context, on writer, id onlyonce.ID) (onlyonce.Record, er
 		return onlyonce.Record{}, onlyonce.ErrNotFound
 	}
 	return found.Record, nil
-}
-
-// wrap names the store and what it was doing.
-func wrap(doing string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("pgxstore: %s: %w", doing, err)
 }

@@ -2,7 +2,6 @@ package pgxstore
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 
 	"github.com/jackc/pgx/v5"
@@ -11,12 +10,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
-
-// channelSize is the length of a key's channel name, in bytes.
-const channelSize = 16
-
-// channel returns the name by which listeners know the key.
-func channel(k *record.Key) string { return hex.EncodeToString(k.Hash[:channelSize/2]) }
 
 // A row receives the columns of the statements that look records up.
 type row struct {
@@ -46,6 +39,12 @@ func (r *row) stored() *stored {
 	}
 	s := postgres.Record(r.Row)
 	return &s
+}
+
+// A session is a connection, or a transaction of the caller's.
+type session interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
 // look returns the record of k, which may have expired, or nil.

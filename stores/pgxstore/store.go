@@ -122,3 +122,9 @@ func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onl
 	}
 	return wrap("resolve", resolve(ctx, s, id, fence, &st))
 }
+
+// Wait returns when the record of id may have changed or ctx has ended.
+func (s *Store) Wait(ctx context.Context, id onlyonce.ID) error {
+	k := record.KeyOf(id)
+	return wrap("wait", s.listener.wait(ctx, channel(&k)))
+}

@@ -2,6 +2,7 @@ package pgxstore
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"sync"
 	"sync/atomic"
@@ -10,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
@@ -47,11 +47,11 @@ func newListener(pool *pgxpool.Pool, channel string, lock int64) *listener {
 	return &listener{pool: pool, channel: channel, lock: lock, waiting: make(map[string]map[chan struct{}]bool)}
 }
 
-// Wait returns when the record of id may have changed or ctx has ended.
-func (s *Store) Wait(ctx context.Context, id onlyonce.ID) error {
-	k := record.KeyOf(id)
-	return wrap("wait", s.listener.wait(ctx, channel(&k)))
-}
+// channelSize is the length of a key's channel name, in bytes.
+const channelSize = 16
+
+// channel returns the name by which listeners know the key.
+func channel(k *record.Key) string { return hex.EncodeToString(k.Hash[:channelSize/2]) }
 
 // wait returns when the name was notified, or may have been.
 func (e *listener) wait(ctx context.Context, name string) error {
