@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -73,30 +74,64 @@ func listParked(cmd *cobra.Command, queue outbox.Queue, limit int, asJSON bool) 
 	if err != nil {
 		return err
 	}
-	list, err := queue.Parked(cmd.Context(), beforeAll, limit)
+	parked := parkedUpTo(cmd.Context(), queue, limit)
+	if asJSON {
+		err = parkedJSON(cmd, parked)
+	} else {
+		err = parkedTable(cmd, parked)
+	}
 	if err != nil {
 		return err
-	}
-	if asJSON {
-		err = parkedJSON(cmd, list)
-	} else {
-		err = parkedTable(cmd, list)
-	}
-	if err != nil {
-		return fmt.Errorf("write: %w", err)
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "parked: %d; waiting: %d, the oldest for %s\n", lag.Parked, lag.Waiting, cli.Age(lag.Oldest))
 	return nil
 }
 
-func parkedTable(cmd *cobra.Command, list []outbox.Entry) error {
+// parkedPage is how many parked messages are read at a time: their payloads may be large.
+const parkedPage = 20
+
+// parkedUpTo returns at most limit parked messages, or an error instead of the rest.
+func parkedUpTo(ctx context.Context, queue outbox.Queue, limit int) iter.Seq2[outbox.Entry, error] {
+	return func(yield func(outbox.Entry, error) bool) {
+		after := int64(beforeAll)
+		for left := limit; left > 0; left -= parkedPage {
+			list, err := queue.Parked(ctx, after, min(left, parkedPage))
+			if err != nil {
+				yield(outbox.Entry{}, err)
+				return
+			}
+			for _, e := range list {
+				if !yield(e, nil) {
+					return
+				}
+				after = e.Seq
+			}
+			if len(list) < parkedPage {
+				return
+			}
+		}
+	}
+}
+
+func parkedTable(cmd *cobra.Command, parked iter.Seq2[outbox.Entry, error]) error {
 	out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, "SEQ\tAGE\tATTEMPTS\tTENANT\tTOPIC\tKEY\tID\tERROR")
-	for _, e := range list {
+	for e, err := range parked {
+		if err != nil {
+			return err
+		}
 		fmt.Fprintf(out, "%d\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n", e.Seq, cli.Age(time.Since(e.CreatedAt)), e.Attempts,
 			cli.Cell(e.Tenant), cli.Cell(e.Topic), cli.Cell(e.Key), cli.Cell(e.ID), cli.Cell(e.Error))
 	}
-	return out.Flush()
+	return written(out.Flush())
+}
+
+// written says that an error is the output's.
+func written(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("write: %w", err)
 }
 
 // A parkedMessage is one as the option --json shows it.
@@ -114,12 +149,15 @@ type parkedMessage struct {
 	Payload   []byte            `json:"payload_base64"`
 }
 
-func parkedJSON(cmd *cobra.Command, list []outbox.Entry) error {
+func parkedJSON(cmd *cobra.Command, parked iter.Seq2[outbox.Entry, error]) error {
 	out := json.NewEncoder(plain.JSONTo(cmd.OutOrStdout()))
 	out.SetEscapeHTML(false)
-	for _, e := range list {
-		if err := out.Encode(parkedMessage{e.Seq, e.ID, e.Topic, e.Key, e.Tenant, e.Headers, e.CreatedAt.UTC(), e.Attempts, e.Error, e.Corrupt, e.Payload}); err != nil {
+	for e, err := range parked {
+		if err != nil {
 			return err
+		}
+		if err := out.Encode(parkedMessage{e.Seq, e.ID, e.Topic, e.Key, e.Tenant, e.Headers, e.CreatedAt.UTC(), e.Attempts, e.Error, e.Corrupt, e.Payload}); err != nil {
+			return written(err)
 		}
 	}
 	return nil
@@ -173,14 +211,11 @@ func parseSeqs(args []string) (seqs []int64, err error) {
 }
 
 func allParked(ctx context.Context, queue outbox.Queue) (seqs []int64, err error) {
-	for after := int64(beforeAll); ; {
-		list, err := queue.Parked(ctx, after, 1000)
-		if err != nil || len(list) == 0 {
-			return seqs, err
+	for e, err := range parkedUpTo(ctx, queue, math.MaxInt) {
+		if err != nil {
+			return nil, err
 		}
-		for _, e := range list {
-			seqs = append(seqs, e.Seq)
-		}
-		after = seqs[len(seqs)-1]
+		seqs = append(seqs, e.Seq)
 	}
+	return seqs, nil
 }
