@@ -34,9 +34,9 @@ type Result[T any] struct {
 //
 // A message with the ID of an earlier message and a different payload goes to
 // Config.Poison at once. Without Config.Poison, the error is
-// onlyonce.ErrMismatch. So does one that was handled before and whose result is no
-// T any more, because it is damaged or T has changed; without Config.Poison, the
-// error is onlyonce.ErrCorrupt.
+// onlyonce.ErrMismatch. A message that was handled before and whose stored result
+// can't be decoded as a T, because it is damaged or T has changed, goes to
+// Config.Poison as well. Without Config.Poison, the error is onlyonce.ErrCorrupt.
 //
 // fn's context is like that of onlyonce.Do: it ends when the lease is lost, not
 // when ctx ends. A panic in fn continues, and the attempt counts.
