@@ -10,6 +10,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
+// A bufferedBody is a body that has been received, as httponce hands it on.
+type bufferedBody interface{ Len() int }
+
 var errUnreceived = errors.New("the request's body has not been received")
 
 // outgoing returns the request as it is sent to the upstream; its body has been

@@ -7,6 +7,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
@@ -15,14 +16,14 @@ import (
 // unless it is longer than what is recorded, or a stream of events.
 type delivery struct {
 	rt     *route
-	w      heldAnswer
+	w      slots.Response
 	res    *h1.Response
 	begun  bool
 	events bool
 }
 
 // deliver delivers the answer whose head has been received, and ends with it.
-func (rt *route) deliver(w heldAnswer, r *http.Request, res *h1.Response) {
+func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response) {
 	d := delivery{rt: rt, w: w, res: res}
 	d.events = isEvents(res.Header())
 	if s := res.Status(); s == http.StatusBadGateway || s == http.StatusGatewayTimeout {
@@ -91,7 +92,7 @@ func (d *delivery) begin() {
 // trailer sets what came after the body.
 func (d *delivery) trailer() {
 	for _, f := range d.res.Trailer() {
-		if !isForbiddenInTrailer(f.Name) && d.rt.returns(f.Name, nil) {
+		if !syntax.IsForbiddenInTrailer(f.Name) && d.rt.returns(f.Name, nil) {
 			d.w.Header().Add(http.TrailerPrefix+f.Name, f.Value)
 		}
 	}
@@ -108,16 +109,6 @@ func (rt *route) returns(name string, fields []h1.Field) bool {
 		}
 	}
 	return true
-}
-
-// isForbiddenInTrailer reports whether a field says how a message is to be read, or who may
-// see it, so that it can't come after it: RFC 9110, section 6.5.1.
-func isForbiddenInTrailer(name string) bool {
-	switch name {
-	case "Content-Length", "Content-Type", "Content-Encoding", "Content-Range", "Host", "Authorization", "Set-Cookie", "Cache-Control", "Www-Authenticate", "Location":
-		return true
-	}
-	return strings.HasPrefix(name, "Idempotency-")
 }
 
 // isEvents reports whether an answer is a stream of events, which is of no use

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // origin is whom a request came from, as its headers say to the upstream.
@@ -24,7 +25,7 @@ func originOf(r *http.Request) origin {
 	}
 	o.listed = strings.Join(r.Header["X-Forwarded-For"], ", ")
 	o.forwarded = strings.Join(r.Header["Forwarded"], ", ")
-	if h := r.Header["X-Forwarded-Host"]; len(h) == 1 && isHost(h[0]) {
+	if h := r.Header["X-Forwarded-Host"]; len(h) == 1 && syntax.IsHost(h[0]) {
 		o.host = h[0]
 	}
 	if p := r.Header["X-Forwarded-Proto"]; len(p) == 1 && (p[0] == "http" || p[0] == "https") {

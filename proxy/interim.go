@@ -5,20 +5,21 @@ import (
 	"net/http"
 
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
 
 // An interimLimit passes on the interim answers (103) of one request, and ends it
 // when there are too many.
 type interimLimit struct {
-	heldAnswer
+	slots.Response
 	passed int
 	end    context.CancelCauseFunc
 }
 
 // boundInterim returns the request with what is to be answered instead of w.
-func boundInterim(w heldAnswer, r *http.Request) (*http.Request, *interimLimit) {
+func boundInterim(w slots.Response, r *http.Request) (*http.Request, *interimLimit) {
 	ctx, end := context.WithCancelCause(r.Context())
-	return r.WithContext(ctx), &interimLimit{heldAnswer: w, end: end}
+	return r.WithContext(ctx), &interimLimit{Response: w, end: end}
 }
 
 func (l *interimLimit) WriteHeader(status int) {
@@ -29,5 +30,5 @@ func (l *interimLimit) WriteHeader(status int) {
 		}
 		dropOurs(l.Header())
 	}
-	l.heldAnswer.WriteHeader(status)
+	l.Response.WriteHeader(status)
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
 
 // upstreamConns are an Upstream and its connections.
@@ -18,12 +19,12 @@ type upstreamConns struct {
 	client    *h1.Client      // for what is keyed, and not HTTP/2
 	transport *http.Transport // for what passes
 	h2        *http.Transport // for gRPC, which nothing else can carry
-	slots     slots
+	slots     *slots.Slots
 }
 
 func newLink(u *Upstream) *upstreamConns {
 	l := &upstreamConns{Upstream: u.withDefaults(), base: strings.TrimSuffix(u.URL.EscapedPath(), "/")}
-	l.slots = newSlots(l.MaxConns)
+	l.slots = slots.New(l.MaxConns)
 	cfg := h1.Config{
 		Address: u.URL.Host, DialTimeout: l.DialTimeout, TLSTimeout: l.TLSTimeout,
 		HeaderTimeout: l.HeaderTimeout, StallTimeout: l.StallTimeout, MaxIdle: l.MaxIdle, KeepIdle: l.KeepIdle,

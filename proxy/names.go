@@ -3,6 +3,8 @@ package proxy
 import (
 	"net/http"
 	"strings"
+
+	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // sensitiveHeaders are the headers that matter: no Connection header may name them, and no
@@ -120,7 +122,7 @@ func spelled(name string) string {
 	}
 	b := []byte(name)
 	for i, c := range b {
-		if !isAlphanumeric(c) {
+		if !syntax.IsAlphanumeric(c) {
 			b[i] = '-'
 		}
 	}
@@ -130,15 +132,11 @@ func spelled(name string) string {
 // isSpelled reports whether all servers take a header for the one it names.
 func isSpelled(name string) bool {
 	for i := range len(name) {
-		if c := name[i]; c != '-' && !isAlphanumeric(c) {
+		if c := name[i]; c != '-' && !syntax.IsAlphanumeric(c) {
 			return false
 		}
 	}
 	return true
-}
-
-func isAlphanumeric(c byte) bool {
-	return 'a' <= c|0x20 && c|0x20 <= 'z' || '0' <= c && c <= '9'
 }
 
 // strip takes from a client's header what is never sent on, other spellings of

@@ -14,6 +14,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
 
 // reverseProxy sends on what is not protected.
@@ -64,16 +65,16 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 		rt.refuseBody(w, r, bodyTooLarge, nil)
 		return
 	}
-	held := rt.link.slots.take(w, r, false)
+	held := rt.link.slots.Take(w, r, false)
 	if held == nil {
-		rt.refuseBody(w, r, busy, errBusy)
+		rt.refuseBody(w, r, busy, slots.ErrBusy)
 		return
 	}
-	r, bounded := boundInterim(heldAnswer{w, held}, r)
+	r, bounded := boundInterim(held.Response(w), r)
 	defer bounded.end(nil)
 	broken := true
 	defer func() {
-		switch ended := held.giveBack(); {
+		switch ended := held.GiveBack(); {
 		case ended != nil:
 			rt.table.report(r, ended)
 		case broken:
@@ -81,9 +82,9 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	if _, received := r.Body.(bufferedBody); !received && r.ContentLength != 0 {
-		body := newPaced(w, r, rt.table.cfg.BodyTimeout)
-		held.watch(body)
-		if r.Body = body; rt.MaxBody > 0 && body.long {
+		body := slots.NewTimedBody(w, r, rt.table.cfg.BodyTimeout)
+		held.Watch(body)
+		if r.Body = body; rt.MaxBody > 0 && body.IsLong() {
 			r.Body = http.MaxBytesReader(w, body, rt.MaxBody)
 		}
 	}
@@ -117,8 +118,8 @@ func (rt *route) rewrite(pr *httputil.ProxyRequest) {
 		out.Header[http.CanonicalHeaderKey(name)] = vs
 	}
 	setForwarded(out.Header, in)
-	if _, done := in.Body.(*timedBody); !done && 0 < in.ContentLength && in.ContentLength <= shortBody {
-		out.Body = &timedBody{ReadCloser: out.Body}
+	if _, done := in.Body.(*slots.TimedBody); !done && 0 < in.ContentLength && in.ContentLength <= slots.ShortBody {
+		out.Body = &slots.TimedBody{ReadCloser: out.Body}
 	}
 }
 
@@ -169,7 +170,7 @@ func (rt *route) failed(w http.ResponseWriter, r *http.Request, err error) {
 		rt.refuseBody(w, r, bodyTooLarge, err)
 	case context.Cause(r.Context()) == h1.ErrInterim:
 		rt.refuse(w, r, noAnswer, h1.ErrInterim)
-	case errors.Is(err, errBodyUnreadable), r.Context().Err() != nil:
+	case errors.Is(err, slots.ErrBodyUnreadable), r.Context().Err() != nil:
 		rt.refuseBody(w, r, bodyUnreadable, err) // net/http ends the context when the client is gone, but then, too
 	case errors.As(err, &op) && op.Op == "dial":
 		rt.refuse(w, r, unreachable, err)

@@ -147,7 +147,7 @@ func normalBytes(escaped string) (string, error) {
 // isUnreserved reports whether a byte means the same encoded or not: RFC 3986,
 // section 2.3.
 func isUnreserved(c byte) bool {
-	return isAlphanumeric(c) || strings.IndexByte("-._~", c) >= 0
+	return syntax.IsAlphanumeric(c) || strings.IndexByte("-._~", c) >= 0
 }
 
 // resolve returns a path without its dot segments, and whether it had any: RFC

@@ -9,6 +9,8 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
 // A Proxy is a handler that sends requests on. Serve it through Server and Listen.
@@ -59,7 +61,7 @@ func (p *Proxy) Close() {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := p.table.Load()
 	if r.ContentLength != 0 || r.ProtoMajor > 1 && len(r.Header["Content-Length"]) > 0 { // by HTTP/2 an empty body may lack its end
-		allowBody(w, t.cfg.BodyTimeout)
+		slots.AllowBody(w, t.cfg.BodyTimeout)
 	}
 	if err := t.invalidReason(r); err != nil {
 		t.refuse(w, r, ambiguous(err), err)
@@ -100,9 +102,9 @@ func (t *table) invalidReason(r *http.Request) error {
 		return errors.New("the target has a fragment")
 	case !isQuery(r.URL.RawQuery):
 		return errors.New("the query has a byte that must be percent-encoded")
-	case !isMethod(r.Method):
+	case !syntax.IsMethod(r.Method):
 		return errors.New("the method is not one")
-	case !isHost(r.Host):
+	case !syntax.IsHost(r.Host):
 		return errors.New("the Host is not one")
 	case isLongList(r.Header["Connection"]):
 		return errors.New("the Connection header names too many headers")

@@ -7,13 +7,15 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/proxy/internal/inbound"
 )
 
 // follow scans raw in pieces, and returns how much of it is good.
-func follow(raw string, piece int) (good int, s requestScanner) {
+func follow(raw string, piece int) (good int, s inbound.Scanner) {
 	for good < len(raw) {
 		p := []byte(raw[good:min(good+piece, len(raw))])
-		n := s.feed(p)
+		n := s.Feed(p)
 		if good += n; n < len(p) {
 			break
 		}
@@ -24,17 +26,17 @@ func follow(raw string, piece int) (good int, s requestScanner) {
 func TestWhatIsNotToBeScannedIsHTTP2FromTheStartInClearTextOnly(t *testing.T) {
 	const h2, get = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 	for _, piece := range []int{1, 5, 100} {
-		if good, s := follow(h2+"\x00\n", piece); good != len(h2)+2 || s.state != opaque {
+		if good, s := follow(h2+"\x00\n", piece); good != len(h2)+2 || !s.IsOpaque() {
 			t.Errorf("pieces of %d: %d good", piece, good)
 		}
 		for _, raw := range []string{get + h2, "PRI * HTTP/2.0\r\n\r\nSN\r\n\r\n", "PRI * HTTP/2.0\r\nHost: h\r\n\r\n", "GET /#x HTTP/1.1\r\n\r\n"} {
-			if good, s := follow(raw, piece); good == len(raw) || s.state == opaque {
+			if good, s := follow(raw, piece); good == len(raw) || s.IsOpaque() {
 				t.Errorf("pieces of %d: %q is good", piece, raw)
 			}
 		}
 	}
-	s := requestScanner{secure: true}
-	if good := s.feed([]byte(h2)); good == len(h2) {
+	s := inbound.Scanner{Secure: true}
+	if good := s.Feed([]byte(h2)); good == len(h2) {
 		t.Error("HTTP/2 may begin inside TLS without ALPN")
 	}
 }
@@ -59,7 +61,7 @@ func FuzzScan(f *testing.F) {
 		if good > len(raw) || all > good || (all < len(raw)) != (good < len(raw)) {
 			t.Fatalf("%q: %d good in pieces, %d at once", raw, good, all)
 		}
-		if good < len(raw) || s.state != atStart || len(s.part) > 0 {
+		if good < len(raw) || !s.IsBetween() {
 			return // refused, or not whole
 		}
 		ours := strings.NewReader(raw)
@@ -94,7 +96,7 @@ func FuzzFraming(f *testing.F) {
 	}
 	table := matchedTable(f)
 	f.Fuzz(func(t *testing.T, raw string) {
-		if good, s := follow(raw, len(raw)+1); good < len(raw) || s.state != atStart || len(s.part) > 0 {
+		if good, s := follow(raw, len(raw)+1); good < len(raw) || !s.IsBetween() {
 			return // refused, or not whole
 		}
 		in := bufio.NewReader(strings.NewReader(raw))
@@ -135,7 +137,7 @@ func wantOneRequest(t *testing.T, rt *route, r *http.Request, path string, body 
 	if err != nil {
 		return
 	}
-	if good, s := follow(string(raw), 1000); good < len(raw) || s.state != atStart || len(s.part) > 0 {
+	if good, s := follow(string(raw), 1000); good < len(raw) || !s.IsBetween() {
 		t.Fatalf("what is sent may be read in two ways: %q", raw)
 	}
 	in := bufio.NewReader(bytes.NewReader(raw))

@@ -11,6 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
 
 // send sends a keyed request, whose body has been read, for the attempt; nil: the
@@ -20,22 +21,22 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 	if rt.DontStoreBody {
 		httponce.DontStoreBody(r)
 	}
-	held := rt.link.slots.take(w, r, true)
+	held := rt.link.slots.Take(w, r, true)
 	if held == nil {
 		httponce.DontStore(r)
-		rt.refuse(w, r, busy, errBusy)
+		rt.refuse(w, r, busy, slots.ErrBusy)
 		return
 	}
-	defer func() { rt.table.report(r, held.giveBack()) }()
+	defer func() { rt.table.report(r, held.GiveBack()) }()
 	rt.writeKey(r, a)
 	if rt.link.HTTP2 {
-		rt.sendHTTP2(heldAnswer{w, held}, r, a)
+		rt.sendHTTP2(held.Response(w), r, a)
 		return
 	}
 	res, sent, err := rt.exchange(r, a)
 	switch {
 	case err == nil:
-		rt.deliver(heldAnswer{w, held}, r, res)
+		rt.deliver(held.Response(w), r, res)
 	case errors.Is(err, h1.ErrUnwritable):
 		httponce.DontStore(r)
 		rt.refuse(w, r, requestInvalid, err)

@@ -13,10 +13,11 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
 
 // sendHTTP2 is send for an upstream that speaks HTTP/2.
-func (rt *route) sendHTTP2(w heldAnswer, r *http.Request, a *onlyonce.Attempt) {
+func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attempt) {
 	if a != nil {
 		rec := a.Record()
 		r.Header[headerAttempt] = []string{strconv.Itoa(rec.Attempt)}

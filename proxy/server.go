@@ -2,12 +2,9 @@ package proxy
 
 import (
 	"net/http"
-	"time"
-)
 
-// receiveBuffer is how much of what an HTTP/2 client sends is kept before somebody
-// reads it: nobody counts it. It is the least that net/http takes.
-const receiveBuffer = 64 << 10
+	"github.com/onlyonce-go/onlyonce/proxy/internal/inbound"
+)
 
 // Server returns a server for a Proxy, or a handler round one, with limits
 // against slow and greedy clients: 5 seconds for a request's header, of at most
@@ -20,21 +17,4 @@ const receiveBuffer = 64 << 10
 // Its ConnContext lets the proxy close an HTTP/2 connection from which the client
 // reads nothing at all while other requests wait for an Upstream's MaxConns or for
 // memory. A ConnContext that replaces it should call it.
-func Server(h http.Handler) *http.Server {
-	protocols := new(http.Protocols)
-	protocols.SetHTTP1(true)
-	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true)
-	return &http.Server{
-		Handler:           timeTaken(h),
-		ReadHeaderTimeout: 5 * time.Second,
-		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
-		Protocols:         protocols,
-		ConnContext:       withConn,
-		HTTP2: &http.HTTP2Config{
-			WriteByteTimeout: writeTime, MaxConcurrentStreams: 250,
-			MaxReceiveBufferPerConnection: receiveBuffer, MaxReceiveBufferPerStream: receiveBuffer,
-		},
-	}
-}
+func Server(h http.Handler) *http.Server { return inbound.NewServer(h) }

@@ -217,3 +217,26 @@ func lowerPattern(pattern string) string {
 	}
 	return method + strings.Join(segments, "/")
 }
+
+// hostName returns the name in a Host as it is in patterns: in lower case,
+// without the port and the dot of the root.
+func hostName(host string) string {
+	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
+		host = host[:i]
+	}
+	return strings.ToLower(strings.TrimRight(host, "."))
+}
+
+// withHostName returns a pattern with its host as hostName writes it.
+func withHostName(pattern string) string {
+	method, rest, ok := strings.Cut(pattern, " ")
+	if !ok {
+		method, rest = "", pattern
+	} else {
+		method += " "
+	}
+	if i := strings.IndexByte(rest, '/'); i > 0 {
+		rest = hostName(rest[:i]) + rest[i:]
+	}
+	return method + rest
+}

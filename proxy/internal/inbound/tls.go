@@ -1,4 +1,4 @@
-package proxy
+package inbound
 
 import (
 	"cmp"
@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// A secureListener does the TLS handshake before a connection is accepted, each
-// in a goroutine of its own: net/http wants a *tls.Conn for HTTP/2, and for
-// HTTP/1 is to get what is inside.
+// A secureListener does the TLS handshake before it accepts a connection, each in
+// a goroutine of its own. For HTTP/2, net/http needs the *tls.Conn; for HTTP/1,
+// it must get the scanned connection.
 type secureListener struct {
 	net.Listener
 	config *tls.Config
@@ -31,13 +31,13 @@ type accepted struct {
 
 const handshakeTime = 5 * time.Second
 
-func newSecureListener(l net.Listener, config *tls.Config) *secureListener {
+func newSecureListener(l net.Listener, config *tls.Config, failed func(net.Addr, error)) *secureListener {
 	config = config.Clone()
 	config.MinVersion = cmp.Or(config.MinVersion, tls.VersionTLS12)
 	if config.NextProtos == nil {
 		config.NextProtos = []string{"h2", "http/1.1"}
 	}
-	return &secureListener{Listener: l, config: config, ready: make(chan accepted), closed: make(chan struct{})}
+	return &secureListener{Listener: l, config: config, failed: failed, ready: make(chan accepted), closed: make(chan struct{})}
 }
 
 func (l *secureListener) Accept() (net.Conn, error) {
@@ -70,7 +70,7 @@ func (l *secureListener) accept() {
 	}
 }
 
-// give hands over what Accept returns, and reports whether it was taken.
+// give hands over what Accept returns and reports whether Accept got it.
 func (l *secureListener) give(a accepted) bool {
 	select {
 	case l.ready <- a:
@@ -87,7 +87,7 @@ func (l *secureListener) shake(c net.Conn) {
 	if err := secure.HandshakeContext(ctx); err != nil {
 		var plain tls.RecordHeaderError
 		if errors.As(err, &plain) && plain.Conn != nil {
-			_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\n\r\nThis port speaks HTTPS.\n") // to whom it may help
+			_, _ = io.WriteString(plain.Conn, "HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain\r\n\r\nThis port speaks HTTPS.\n") // for a client that can show it
 		}
 		l.failed(c.RemoteAddr(), err)
 		c.Close()
@@ -95,14 +95,15 @@ func (l *secureListener) shake(c net.Conn) {
 	}
 	var ready net.Conn = secure
 	if secure.ConnectionState().NegotiatedProtocol != "h2" {
-		ready = &scannedSecure{scannedConn{Conn: secure, scan: requestScanner{secure: true}}, secure}
+		ready = &scannedSecure{scannedConn{Conn: secure, scan: Scanner{Secure: true}}, secure}
 	}
 	if !l.give(accepted{conn: ready}) {
 		c.Close()
 	}
 }
 
-// scannedSecure is scanned for what comes by TLS, and net/http asks for that.
+// A scannedSecure is a scanned TLS connection. net/http asks it for the
+// ConnectionState.
 type scannedSecure struct {
 	scannedConn
 	secure *tls.Conn

@@ -1,4 +1,4 @@
-package proxy
+package inbound
 
 import (
 	"bytes"
@@ -8,16 +8,16 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// A requestScanner follows the bytes of an HTTP/1 connection, and finds what may be read in
-// two ways: RFC 9112. Between two heads it keeps no memory.
-type requestScanner struct {
+// A Scanner follows the bytes of an HTTP/1 connection and finds requests that can
+// be read in more than one way: RFC 9112. Between two heads it holds no memory.
+type Scanner struct {
 	state   state
-	part    []byte // of a line of which the rest is still to come
-	left    int64  // of the body, or of the chunk
+	part    []byte // the beginning of a line that is not complete
+	left    int64  // bytes of the body or chunk to come
 	head    head
 	later   bool // there was a request before
-	upgrade bool // one asked for another protocol, since it was last looked at
-	secure  bool // a connection that began with TLS does not change to HTTP/2
+	upgrade bool // a request asked for another protocol; reset by the reader
+	Secure  bool // the connection began with TLS and does not change to HTTP/2
 	trailer int  // bytes
 }
 
@@ -32,22 +32,29 @@ const (
 	inChunk
 	afterChunk
 	inTrailer
-	opaque // HTTP/2, or another protocol: not ours to follow
+	opaque // HTTP/2 or another protocol, which is not scanned
 )
 
-// head is what the lines of a request's head have said so far.
+// A head is what the lines of a request's head have said so far.
 type head struct {
 	old, host, chunked bool
 	length             int64
 }
 
 const (
-	longestLine = 64 << 10         // net/http's own limit is reached before
+	longestLine = 64 << 10         // net/http reaches its own limit before
 	preface     = "PRI * HTTP/2.0" // the first line of HTTP/2
 )
 
-// feed follows p, and returns how much of it is good.
-func (s *requestScanner) feed(p []byte) (good int) {
+// IsBetween reports whether the connection is between two requests.
+func (s *Scanner) IsBetween() bool { return s.state == atStart && len(s.part) == 0 }
+
+// IsOpaque reports whether the connection has another protocol than HTTP/1, which
+// is not scanned.
+func (s *Scanner) IsOpaque() bool { return s.state == opaque }
+
+// Feed follows p and returns how many of its bytes are good.
+func (s *Scanner) Feed(p []byte) (good int) {
 	for good < len(p) {
 		rest := p[good:]
 		switch s.state {
@@ -82,7 +89,7 @@ func (s *requestScanner) feed(p []byte) (good int) {
 	return good
 }
 
-// ended is what follows a body, or a chunk.
+// ended returns the state after a body or a chunk.
 func ended(s state) state {
 	if s == inChunk {
 		return afterChunk
@@ -90,8 +97,8 @@ func ended(s state) state {
 	return atStart
 }
 
-// line follows a line, and reports whether it is good.
-func (s *requestScanner) line(line []byte) bool {
+// line follows a line and reports whether it is good.
+func (s *Scanner) line(line []byte) bool {
 	switch s.state {
 	case atStart:
 		return s.request(line)
@@ -119,14 +126,14 @@ func (s *requestScanner) line(line []byte) bool {
 		}
 		s.trailer += len(line)
 		name, ok := nameOf(line)
-		return ok && s.trailer <= syntax.MaxTrailer && !isForbiddenInTrailer(http.CanonicalHeaderKey(string(name)))
+		return ok && s.trailer <= syntax.MaxTrailer && !syntax.IsForbiddenInTrailer(http.CanonicalHeaderKey(string(name)))
 	}
 	return false
 }
 
 // request follows a request line.
-func (s *requestScanner) request(line []byte) bool {
-	if !s.later && !s.secure && string(line) == preface {
+func (s *Scanner) request(line []byte) bool {
+	if !s.later && !s.Secure && string(line) == preface {
 		s.state, s.left = inPreface, 0
 		return true
 	}
@@ -137,7 +144,7 @@ func (s *requestScanner) request(line []byte) bool {
 			return false
 		}
 	}
-	if !isMethod(string(method)) || len(target) == 0 || target[0] != '/' && (string(target) != "*" || string(method) != "OPTIONS") {
+	if !syntax.IsMethod(string(method)) || len(target) == 0 || target[0] != '/' && (string(target) != "*" || string(method) != "OPTIONS") {
 		return false
 	}
 	s.head = head{old: string(version) == "HTTP/1.0", length: -1}
@@ -148,7 +155,7 @@ func (s *requestScanner) request(line []byte) bool {
 var space = []byte(" ")
 
 // restOfPreface follows the lines after the first of HTTP/2's preface.
-func (s *requestScanner) restOfPreface(line []byte) bool {
+func (s *Scanner) restOfPreface(line []byte) bool {
 	want := [...]string{"", "SM", ""}
 	if string(line) != want[s.left] {
 		return false
@@ -160,7 +167,7 @@ func (s *requestScanner) restOfPreface(line []byte) bool {
 }
 
 // field follows a line of a request's header.
-func (s *requestScanner) field(line []byte) bool {
+func (s *Scanner) field(line []byte) bool {
 	name, ok := nameOf(line)
 	if !ok {
 		return false
@@ -184,15 +191,15 @@ func (s *requestScanner) field(line []byte) bool {
 			return false
 		}
 		h.host = true
-		return isHost(valueOf(line, name))
+		return syntax.IsHost(valueOf(line, name))
 	case equalFold(name, "upgrade"):
 		s.upgrade = true
 	}
 	return true
 }
 
-// begin begins what follows a head.
-func (s *requestScanner) begin() {
+// begin begins the part that follows a head.
+func (s *Scanner) begin() {
 	switch {
 	case s.head.chunked:
 		s.state = atChunk
@@ -203,7 +210,7 @@ func (s *requestScanner) begin() {
 	}
 }
 
-// nameOf returns the name in a header line that is well-formed.
+// nameOf returns the name in a header line; ok is false if the line is malformed.
 func nameOf(line []byte) (name []byte, ok bool) {
 	i := bytes.IndexByte(line, ':')
 	if i <= 0 {
@@ -222,11 +229,12 @@ func nameOf(line []byte) (name []byte, ok bool) {
 	return line[:i], true
 }
 
-// valueOf returns a value without the spaces round it. Tabs may be there, too, but
-// not all take them for nothing, and nobody writes them.
+// valueOf returns a value without the spaces around it. Tabs are allowed there,
+// too, but some readers do not skip them, and no client sends them.
 func valueOf(line, name []byte) string { return strings.Trim(string(line[len(name)+1:]), " ") }
 
-// equalFold reports whether name equals lower, which is in lower case, in any case.
+// equalFold reports whether name equals lower, which is in lower case, ignoring
+// case.
 func equalFold(name []byte, lower string) bool {
 	if len(name) != len(lower) {
 		return false
@@ -240,15 +248,4 @@ func equalFold(name []byte, lower string) bool {
 		}
 	}
 	return true
-}
-
-// isMethod reports whether s is a method as all are: some servers take post for
-// POST.
-func isMethod(s string) bool {
-	for i := range len(s) {
-		if b := s[i]; (b < 'A' || b > 'Z') && b != '-' && b != '_' {
-			return false
-		}
-	}
-	return s != ""
 }

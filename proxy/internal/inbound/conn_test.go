@@ -1,4 +1,4 @@
-package proxy
+package inbound
 
 import (
 	"net"
@@ -26,7 +26,7 @@ func TestAClientThatTakesNothingHasAMinute(t *testing.T) {
 	c := &scannedConn{Conn: below}
 	for _, end := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
 		_, _ = c.Write([]byte("x"))
-		if !below.allows(writeTime, 2*writeTime) {
+		if !below.allows(WriteTime, 2*WriteTime) {
 			t.Errorf("it may write until %v", below.until)
 		}
 		if err := end(time.Time{}); err != nil || !below.until.IsZero() { // as net/http does after each answer
@@ -34,13 +34,13 @@ func TestAClientThatTakesNothingHasAMinute(t *testing.T) {
 		}
 	}
 	_, _ = c.Write([]byte("x"))
-	if !below.allows(writeTime, 2*writeTime) {
+	if !below.allows(WriteTime, 2*WriteTime) {
 		t.Errorf("for another answer it may write until %v", below.until)
 	}
-	c.allowed.Store(time.Now().Add(-writeTime * 2 / 3).UnixNano())
+	c.allowed.Store(time.Now().Add(-WriteTime * 2 / 3).UnixNano())
 	below.until = time.Time{}
 	_, _ = c.Write([]byte("x"))
-	if !below.allows(writeTime, 2*writeTime) {
+	if !below.allows(WriteTime, 2*WriteTime) {
 		t.Errorf("after a while it may write until %v", below.until)
 	}
 }
@@ -63,7 +63,7 @@ func TestAnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
 	below, done := &meanwhile{}, make(chan struct{})
 	c := &scannedConn{Conn: below}
 	cutOff := func() {
-		_ = c.SetWriteDeadline(longAgo)
+		_ = c.SetWriteDeadline(time.Unix(1, 0))
 		close(done)
 	}
 	below.first = func() {
@@ -76,7 +76,7 @@ func TestAnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
 	}
 	_, _ = c.Write([]byte("x"))
 	<-done
-	if !below.until.Equal(longAgo) {
+	if !below.until.Equal(time.Unix(1, 0)) {
 		t.Errorf("it may write until %v", below.until)
 	}
 }
@@ -92,13 +92,13 @@ func TestADeadlineThatIsSetHoldsIfItIsTheEarlierOne(t *testing.T) {
 				t.Error(err)
 			}
 			for range 20 {
-				if !below.until.After(time.Now()) || below.until.After(ends) || time.Until(below.until) > 2*writeTime {
+				if !below.until.After(time.Now()) || below.until.After(ends) || time.Until(below.until) > 2*WriteTime {
 					t.Errorf("%v before the deadline, it may write for %v", time.Until(ends), time.Until(below.until))
 				}
 				_, _ = c.Write([]byte("x"))
 				time.Sleep(5 * time.Second)
 			}
-			time.Sleep(writeTime)
+			time.Sleep(WriteTime)
 			if _, _ = c.Write([]byte("x")); !below.until.Equal(ends) {
 				t.Errorf("after the deadline, %v, it may write until %v", ends, below.until)
 			}
@@ -113,18 +113,18 @@ func TestAnAnswerThatIsCutOffGetsNoTime(t *testing.T) {
 	below := &timed{}
 	c := &scannedConn{Conn: below}
 	for _, end := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
-		if err := end(longAgo); err != nil {
+		if err := end(time.Unix(1, 0)); err != nil {
 			t.Error(err)
 		}
 		_, _ = c.Write([]byte("x"))
-		if !below.until.Equal(longAgo) {
+		if !below.until.Equal(time.Unix(1, 0)) {
 			t.Errorf("it may write until %v", below.until)
 		}
 		if err := end(time.Time{}); err != nil { // for another answer
 			t.Error(err)
 		}
 		_, _ = c.Write([]byte("x"))
-		if !below.allows(writeTime, 2*writeTime) {
+		if !below.allows(WriteTime, 2*WriteTime) {
 			t.Errorf("for another answer it may write until %v", below.until)
 		}
 	}

@@ -1,4 +1,4 @@
-package proxy
+package slots
 
 import (
 	"context"
@@ -22,10 +22,10 @@ func requestOf(addr string) *http.Request {
 // A line is the requests of a test that ask for slots.
 type line struct {
 	t     *testing.T
-	slots slots
+	slots *Slots
 
 	mu   sync.Mutex
-	held map[string]*slot
+	held map[string]*Slot
 	got  []string // slots, in that order
 	lost []string // and in that order, none
 }
@@ -33,7 +33,7 @@ type line struct {
 // ask asks for a slot for a request, whose name is where it comes from.
 func (l *line) ask(name string, keyed bool) {
 	go func() {
-		sl := l.slots.take(httptest.NewRecorder(), requestOf(name), keyed)
+		sl := l.slots.Take(httptest.NewRecorder(), requestOf(name), keyed)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.held[name] = sl; sl == nil {
@@ -47,7 +47,7 @@ func (l *line) ask(name string, keyed bool) {
 
 func (l *line) giveBack(names ...string) {
 	for _, name := range names {
-		l.held[name].giveBack()
+		l.held[name].GiveBack()
 		synctest.Wait()
 	}
 }
@@ -60,7 +60,7 @@ func (l *line) want(got []string, want ...string) {
 }
 
 func newLine(t *testing.T, most int) *line {
-	return &line{t: t, slots: newSlots(most), held: map[string]*slot{}}
+	return &line{t: t, slots: New(most), held: map[string]*Slot{}}
 }
 
 func TestAFreeSlotGoesToTheAddressThatHoldsFewest(t *testing.T) {
@@ -150,7 +150,7 @@ func TestAnAddressOfIPv6IsItsNetwork(t *testing.T) {
 // Whatever happens, the counts are right, and in the end nobody holds anything.
 func TestSlotsAreCountedRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newSlots(8)
+		s := New(8)
 		var now, most, unkeyed, mostUnkeyed int
 		count := func(keyed bool, n int) {
 			if s.mu.Lock(); !keyed {
@@ -167,14 +167,14 @@ func TestSlotsAreCountedRight(t *testing.T) {
 			go func() {
 				defer cancel()
 				keyed := i%3 == 0
-				sl := s.take(httptest.NewRecorder(), from, keyed)
+				sl := s.Take(httptest.NewRecorder(), from, keyed)
 				if sl == nil {
 					return
 				}
 				count(keyed, 1)
 				time.Sleep(time.Duration(rand.IntN(100)) * time.Millisecond)
 				count(keyed, -1)
-				sl.giveBack()
+				sl.GiveBack()
 			}()
 			time.Sleep(time.Duration(rand.IntN(10)) * time.Millisecond)
 		}
@@ -189,15 +189,15 @@ func TestSlotsAreCountedRight(t *testing.T) {
 }
 
 func TestAFreeSlotCostsNoAllocation(t *testing.T) {
-	s, w, r := newSlots(8), httptest.NewRecorder(), requestOf("192.0.2.1:1")
-	if n := testing.AllocsPerRun(1000, func() { s.take(w, r, false).giveBack() }); n != 0 {
+	s, w, r := New(8), httptest.NewRecorder(), requestOf("192.0.2.1:1")
+	if n := testing.AllocsPerRun(1000, func() { s.Take(w, r, false).GiveBack() }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
 
 func BenchmarkSlot(b *testing.B) {
-	s, w, r := newSlots(1024), httptest.NewRecorder(), requestOf("192.0.2.1:1")
+	s, w, r := New(1024), httptest.NewRecorder(), requestOf("192.0.2.1:1")
 	for b.Loop() {
-		s.take(w, r, false).giveBack()
+		s.Take(w, r, false).GiveBack()
 	}
 }

@@ -1,4 +1,4 @@
-package proxy
+package inbound
 
 import (
 	"crypto/tls"
@@ -17,7 +17,7 @@ func TestTheKernelKeepsLittleThatItMayNotSendToAClient(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			l := Listen(below, config)
+			l := Listen(below, config, func(net.Addr, error) {})
 			defer l.Close()
 			go func() {
 				if config == nil {

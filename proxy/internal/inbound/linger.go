@@ -1,4 +1,4 @@
-package proxy
+package inbound
 
 import (
 	"io"
@@ -8,19 +8,19 @@ import (
 )
 
 const (
-	// readOnBytes and readOnTime bound how much is read from a connection that is
-	// closed within a request, and for how long.
+	// readOnBytes and readOnTime bound how much is read from a connection that
+	// is closed within a request, and for how long.
 	readOnBytes = 16 << 20
 	readOnTime  = 5 * time.Second
-	// mostReadOn is how many connections are read on at a time.
+	// mostReadOn is how many such connections are read at a time.
 	mostReadOn = 1024
 )
 
 var readingOn atomic.Int32
 
 // Close closes the connection. If the client is still sending a request that was
-// refused, what comes is read for a while before: else it would be told that the
-// connection is reset, and would lose the answer (RFC 9112, section 9.6).
+// rejected, the rest is read for a while before. Otherwise the client's system
+// would see a reset, and the response would be lost (RFC 9112, section 9.6).
 func (c *scannedConn) Close() error {
 	if c.closed.Swap(true) {
 		return net.ErrClosed
@@ -36,7 +36,7 @@ func (c *scannedConn) Close() error {
 	go func() {
 		defer readingOn.Add(-1)
 		_, _ = io.CopyN(io.Discard, c.Conn, readOnBytes)
-		_ = c.Conn.Close() // nobody is there to be told
+		_ = c.Conn.Close() // nobody would see the error
 	}()
 	return nil
 }

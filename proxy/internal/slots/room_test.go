@@ -1,4 +1,4 @@
-package proxy
+package slots
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/proxy/internal/inbound"
 )
 
 // A memoryConn is a connection in memory from an address. It may stop receiving.
@@ -40,7 +42,7 @@ func (c memoryConn) Read(p []byte) (int, error) {
 // A slotServer serves connections in memory. Its handler holds a slot while it reads
 // a request's body and answers it.
 type slotServer struct {
-	slots slots
+	slots *Slots
 	conns chan net.Conn
 	stop  chan struct{}
 
@@ -61,10 +63,10 @@ func (s *slotServer) Close() error   { close(s.stop); return nil }
 func (s *slotServer) Addr() net.Addr { return &net.TCPAddr{} }
 
 func newSlotServer(t *testing.T, most int) *slotServer {
-	s := &slotServer{slots: newSlots(most), conns: make(chan net.Conn), stop: make(chan struct{})}
-	server := Server(s)
+	s := &slotServer{slots: New(most), conns: make(chan net.Conn), stop: make(chan struct{})}
+	server := inbound.NewServer(s)
 	server.ErrorLog = log.New(io.Discard, "", 0)
-	go server.Serve(Listen(s, nil))
+	go server.Serve(inbound.Listen(s, nil, nil))
 	t.Cleanup(func() {
 		server.Close()
 		wait(time.Hour)
@@ -76,16 +78,16 @@ func newSlotServer(t *testing.T, most int) *slotServer {
 }
 
 func (s *slotServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	held := s.slots.take(w, r, r.Header.Get("Idempotency-Key") != "")
+	held := s.slots.Take(w, r, r.Header.Get("Idempotency-Key") != "")
 	if held == nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
 	}
-	defer func() { s.note(held.giveBack()) }()
-	answer := heldAnswer{w, held}
-	allowBody(w, time.Hour)
-	body := newPaced(w, r, time.Hour)
-	held.watch(body)
+	defer func() { s.note(held.GiveBack()) }()
+	answer := held.Response(w)
+	AllowBody(w, time.Hour)
+	body := NewTimedBody(w, r, time.Hour)
+	held.Watch(body)
 	if r.URL.Path == "/talk" {
 		answer.WriteHeader(http.StatusOK)
 		for word := make([]byte, len("word")); ; {
@@ -214,7 +216,7 @@ func TestWhileNobodyWaitsAClientMayTakeNothing(t *testing.T) {
 		for range 6 {
 			s.get(t, "127.0.0.2:1000", "/long")
 		}
-		wait(writeTime)
+		wait(inbound.WriteTime)
 		if s.count() != 0 || s.held() != 6 {
 			t.Errorf("%d are there, and %v", s.held(), s.ended)
 		}

@@ -1,4 +1,4 @@
-package proxy
+package slots
 
 import (
 	"io"
@@ -35,7 +35,7 @@ func (c *closable) Close() error {
 // is more of its body, and the answer's beginning closes that.
 func TestABodyThatHasEndedHasEndedAlsoWhenItIsClosed(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", &closable{Reader: strings.NewReader("body")})
-	b := newPaced(httptest.NewRecorder(), r, time.Minute)
+	b := NewTimedBody(httptest.NewRecorder(), r, time.Minute)
 	if n, err := b.Read(make([]byte, 10)); n != 4 || err != io.EOF {
 		t.Fatalf("%d, %v", n, err)
 	}

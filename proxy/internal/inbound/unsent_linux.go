@@ -1,4 +1,4 @@
-package proxy
+package inbound
 
 import (
 	"net"
@@ -8,12 +8,13 @@ import (
 const (
 	// tcpNotSentLowat is TCP_NOTSENT_LOWAT, which package syscall does not name.
 	tcpNotSentLowat = 25
-	// mostUnsent is how much of what is written to a client the kernel keeps that
-	// it may not send yet. What a client takes then shows soon: of a buffer that
-	// has grown to megabytes, room is reported only when a third is free.
+	// mostUnsent is how many unsent bytes the kernel keeps for a client. What the
+	// client reads then shows soon: of a buffer that has grown to megabytes, the
+	// kernel reports room only when a third is free.
 	mostUnsent = 64 << 10
 )
 
+// boundUnsent makes the kernel keep little unsent data for the client.
 func boundUnsent(c net.Conn) {
 	if s, ok := c.(syscall.Conn); ok {
 		if raw, err := s.SyscallConn(); err == nil {
