@@ -13,15 +13,21 @@ var (
 	ErrLost        = errors.New("the lease was lost: another attempt may be running")   // retry to learn the outcome
 	ErrUnknown     = errors.New("nobody knows whether the command took effect")         // a person must find out
 	ErrFailed      = errors.New("the command failed, and its failure is kept")          // its text has the stored failure
-	ErrNotFound    = errors.New("no such record")                                       // returned by Lookup
+	ErrNotFound    = errors.New("no such record")                                       // returned by Lookup and Resolve
 	ErrCorrupt     = errors.New("the stored record can't be read")                      // the outcome counts as unknown
 	ErrUnavailable = errors.New("the store can't be reached or can't do what is asked") // nothing ran; retry later
 )
 
+// ErrInDoubt is the ErrUnknown of a transaction of DoTx, SettleTx or Transact whose
+// commit got no response, and of which the store could not find out whether it was
+// committed. Its rows and its result are stored together or not at all. To find out
+// which, and to run the command if they are not, send the request again.
+var ErrInDoubt = fmt.Errorf("%w: the commit got no response", ErrUnknown)
+
 // An InFlightError is an ErrInFlight that says when a retry is worthwhile.
 type InFlightError struct {
 	ID         ID
-	RetryAfter time.Duration // the time left of the running attempt's lease
+	RetryAfter time.Duration // the rest of the running attempt's lease; one second for a command that runs in a transaction
 }
 
 func (e *InFlightError) Error() string {

@@ -90,7 +90,8 @@ type Hold struct {
 // transaction can have written; a record's owner, fence and state are not
 // enough, because any settlement of the hold leaves the same. RunTx and
 // SettleTx return nil only if the transaction was committed. They return
-// ErrUnknown if the store could not find out, and any other error only if
+// ErrInDoubt if the store could not find out, ErrUnknown if fn ended its own
+// transaction, and any other error only if
 // nothing of the transaction was committed.
 type TxStore[TX any] interface {
 	Store
@@ -113,7 +114,7 @@ type TxStore[TX any] interface {
 	// more than once if the database requires a retry; all runs but the last
 	// were rolled back. fn must not end the transaction. A settlement that Settlement.Check rejects counts as an
 	// error of fn with a zero settlement. Any other error means that nothing
-	// was committed, except for ErrUnknown: the response to the commit was
+	// was committed, except for ErrUnknown and ErrInDoubt: the response to the commit was
 	// lost, and the store could not find out the outcome.
 	RunTx(ctx context.Context, c Claim, fn func(ctx context.Context, tx TX, r Record) (Settlement, error)) (Record, error)
 

@@ -47,7 +47,7 @@ func (g *TxGuard[TX]) BeginTx(ctx context.Context, req Request, fn func(context.
 // Transact runs fn in its own transaction. Nothing is claimed and nothing is
 // recorded: it is for a request without a key. An error of fn rolls back and is
 // returned unchanged. Any other error is ErrUnavailable if nothing was
-// committed, or ErrUnknown if the store can't find out. As with DoTx,
+// committed, or ErrInDoubt if the store can't find out. As with DoTx,
 // Config.Lease limits both the wait for a turn and the run, and fn may run more
 // than once if the database requires a retry.
 func (g *TxGuard[TX]) Transact(ctx context.Context, fn func(context.Context, TX) error) error {
@@ -199,7 +199,7 @@ func (a *Attempt) settleUndone(ctx context.Context, cause error) error {
 // When the transaction finally fails, the command has failed, the error is
 // ErrUnavailable, and fn's rows are rolled back. When the response to the
 // commit was lost and the store can't find out whether the commit succeeded,
-// the error is ErrUnknown: either both the rows and the settlement are stored,
+// the error is ErrInDoubt: either both the rows and the settlement are stored,
 // or neither is.
 //
 // Passing an attempt of another Guard is an error that changes nothing.

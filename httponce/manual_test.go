@@ -65,6 +65,7 @@ func TestWhatAnErrorMeansToAClient(t *testing.T) {
 		{&onlyonce.InFlightError{RetryAfter: 2 * time.Second}, 409, "request_in_progress", true, 2 * time.Second},
 		{wrapped(onlyonce.ErrLost), 409, "request_in_progress", true, time.Second},
 		{wrapped(onlyonce.ErrUnknown), 409, "outcome_unknown", false, 0},
+		{wrapped(onlyonce.ErrInDoubt), 503, "outcome_unknown", true, time.Second},
 		{wrapped(onlyonce.ErrCorrupt), 409, "outcome_unknown", false, 0},
 		{wrapped(onlyonce.ErrFailed), 500, "command_failed", false, 0},
 		{wrapped(onlyonce.ErrUnavailable), 503, "store_unavailable", true, 5 * time.Second},

@@ -20,7 +20,7 @@ const (
 	CodeBodyUnreadable   = "body_unreadable"         // 400: the body is malformed or truncated
 	CodeKeyReused        = "idempotency_key_reused"  // 422: the key was used for a different request
 	CodeInProgress       = "request_in_progress"     // 409: another request with the key is running
-	CodeOutcomeUnknown   = "outcome_unknown"         // 409: nobody knows whether the command took effect; 500 if a handler of WrapTx returns an onlyonce.Unknown error
+	CodeOutcomeUnknown   = "outcome_unknown"         // 409: nobody knows whether the command took effect; 500 if a handler of WrapTx returns an onlyonce.Unknown error; 503 if a commit got no response
 	CodeCommandFailed    = "command_failed"          // 500: the command failed and wrote no response
 	CodeAnswerTooLarge   = "answer_too_large"        // 500: the response is too large for a transaction, which was rolled back
 	CodeTooManyRequests  = "too_many_requests"       // 429: the tenant's limits are reached
@@ -127,7 +127,15 @@ var (
 	}
 	outcomeUnknown = Problem{
 		Code: CodeOutcomeUnknown, Status: http.StatusConflict, Title: "The outcome of the request is unknown",
-		Detail: "An earlier request with this key may or may not have taken effect. It will not run again until an operator has resolved it.",
+		Detail: "The request, or an earlier one with the same key, may or may not have taken effect. Do not send it with another key.",
+	}
+	commitInDoubt = Problem{
+		Code: CodeOutcomeUnknown, Status: http.StatusServiceUnavailable, Title: "The outcome of the request is unknown",
+		Detail: "The request was carried out completely or not at all; the database did not confirm which. Send it again with the same key to find out.", Retryable: true, RetryAfter: time.Second,
+	}
+	commitInDoubtUnkeyed = Problem{
+		Code: CodeOutcomeUnknown, Status: http.StatusInternalServerError, Title: "The outcome of the request is unknown",
+		Detail: "The request was carried out completely or not at all; the database did not confirm which. It has no idempotency key, so sending it again could repeat it.",
 	}
 	commandFailed = Problem{
 		Code: CodeCommandFailed, Status: http.StatusInternalServerError, Title: "The request failed",
@@ -186,6 +194,8 @@ func problemOf(err error, otherwise Problem) Problem {
 	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight):
 		p = inProgress
 		p.RetryAfter = time.Second
+	case errors.Is(err, onlyonce.ErrInDoubt):
+		p = commitInDoubt
 	case errors.Is(err, onlyonce.ErrUnknown), errors.Is(err, onlyonce.ErrCorrupt):
 		p = outcomeUnknown
 	case errors.Is(err, onlyonce.ErrFailed):

@@ -74,11 +74,17 @@ func (t *txRunner[TX]) serveUnkeyed(l *layer, w http.ResponseWriter, r *http.Req
 		_, err := t.run(ctx, c, tx)
 		return err
 	})
-	if err != nil && !rolledBack(err) {
+	switch {
+	case errors.Is(err, onlyonce.ErrInDoubt): // without a key, a repeat can't find out
+		c.restoreHeader()
+		p := commitInDoubtUnkeyed
+		p.Err = err
+		c.refuse(p)
+	case err != nil && !rolledBack(err):
 		c.refuseError(err)
-		return
+	default:
+		c.sendResponse(nil)
 	}
-	c.sendResponse(nil)
 }
 
 func (t *txRunner[TX]) run(ctx context.Context, c *call, tx TX) (onlyonce.Settlement, error) {

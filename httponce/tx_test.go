@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -223,5 +225,29 @@ func TestARunThatIsRepeatedLeavesNoHeader(t *testing.T) {
 		if w.Header().Get("X-Run-1") != "" || w.Header().Get("X-Run-2") != "1" {
 			t.Errorf("header %v", w.Header())
 		}
+	}
+}
+
+func TestWrapTx_AfterACommitInDoubtTheClientIsToldToRepeat(t *testing.T) {
+	s := newShop()
+	h := httponce.WrapTx(onlyonce.NewTx(s, onlyonce.Config{HoldUnknown: true}), func(w http.ResponseWriter, _ *http.Request, tx order) error {
+		tx["lamp"] = "ordered"
+		w.WriteHeader(http.StatusCreated)
+		return nil
+	}, single)
+	s.commit = onlyonce.ErrInDoubt
+	first := post(h, "k", "lamp")
+	wantProblem(t, first, 503, "outcome_unknown")
+	if !strings.Contains(first.Body.String(), `"retryable":true`) || first.Header().Get("Retry-After") != "1" || strings.Contains(first.Body.String(), "earlier") {
+		t.Errorf("%v %s", first.Header(), first.Body)
+	}
+	unkeyed := serve(h, httptest.NewRequest("POST", "/orders", strings.NewReader("lamp")))
+	wantProblem(t, unkeyed, 500, "outcome_unknown")
+	if strings.Contains(unkeyed.Body.String(), `"retryable":true`) || strings.Contains(unkeyed.Body.String(), "same key") {
+		t.Errorf("without a key: %s", unkeyed.Body)
+	}
+	s.commit = nil
+	if again := post(h, "k", "lamp"); again.Code != 201 || s.row("lamp") != "ordered" {
+		t.Errorf("the repeat got %d, and the row is %q", again.Code, s.row("lamp"))
 	}
 }

@@ -28,7 +28,7 @@ type LossyTx[TX any] struct {
 
 // RunLostCommits tests what a store returns for a transaction whose commit got
 // no response: nil only if it was committed, an error that is
-// onlyonce.ErrUnknown if the store can't know, and any other error only if it
+// onlyonce.ErrInDoubt if the store can't know, and any other error only if it
 // was rolled back. Each call of open must return a store without records and an
 // empty table.
 func RunLostCommits[TX any](t *testing.T, open func(t *testing.T) LossyTx[TX]) {
@@ -210,7 +210,7 @@ func (t *lossyTrial[TX]) truthful(err error, row string) {
 	switch {
 	case err == nil:
 		t.rows(row, 1)
-	case !errors.Is(err, onlyonce.ErrUnknown):
+	case !errors.Is(err, onlyonce.ErrInDoubt):
 		t.rows(row, 0)
 	}
 }

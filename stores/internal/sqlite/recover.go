@@ -59,7 +59,7 @@ func (b *txBatch) resolveCommit(cause error) {
 		b.keepFences(b.ran)
 	}
 	if became == outcomeUnknown {
-		cause = fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, cause, err)
+		cause = fmt.Errorf("%w: %w: %w", onlyonce.ErrInDoubt, cause, err)
 	}
 	for _, t := range b.ran {
 		if became == outcomeCommitted {

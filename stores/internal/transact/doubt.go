@@ -15,7 +15,7 @@ const lookupTimeout = 10 * time.Second
 
 // resolve finds out whether the transaction was committed after its COMMIT was not
 // answered, and returns when it settled. If it was not committed, the error is
-// cause; it is ErrUnknown if that can't be known, or the server stays unreachable.
+// cause; it is ErrInDoubt if that can't be known, or the server stays unreachable.
 func (r *run[TX]) resolve(cause error) (settled int64, err error) {
 	ctx, cancel := context.WithTimeout(r.own, lookupTimeout)
 	defer cancel()
@@ -27,10 +27,10 @@ func (r *run[TX]) resolve(cause error) (settled int64, err error) {
 		case errors.Is(err, ErrNotCommitted):
 			return 0, fmt.Errorf("%w: %w", err, cause)
 		case errors.Is(err, ErrMovedOn):
-			return 0, fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, err, cause)
+			return 0, fmt.Errorf("%w: %w: %w", onlyonce.ErrInDoubt, err, cause)
 		}
 		if !Pause(ctx, time.Millisecond<<min(n, 9)) {
-			return 0, fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, cause, err)
+			return 0, fmt.Errorf("%w: %w: %w", onlyonce.ErrInDoubt, cause, err)
 		}
 	}
 }
