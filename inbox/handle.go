@@ -51,14 +51,19 @@ func Handle[T any](ctx context.Context, in *Inbox, m Message, fn func(context.Co
 
 // HandleTx is Handle for a handler whose rows are in the store's own database:
 // its rows and the record that the message was handled are committed together,
-// or neither is. A failure or a panic is recorded after the rollback.
+// or neither is. After the rollback it is recorded that the handler failed,
+// panicked, or ended its goroutine.
 func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn func(context.Context, TX) (T, error)) (Result[T], error) {
 	h := handling[T]{inbox: in.Inbox, message: m, request: in.request(m)}
+	defer h.countExit(ctx)
 	return h.run(ctx, func(req onlyonce.Request) (onlyonce.Answer[T], error) {
 		return onlyonce.DoTx(ctx, in.guard, req, func(ctx context.Context, tx TX) (T, error) {
 			return h.attempt(ctx, func() (value T, err error) {
+				h.inHandler = true
 				defer h.catch(&err)
-				return fn(ctx, tx)
+				value, err = fn(ctx, tx)
+				h.inHandler = false
+				return value, err
 			})
 		})
 	})
@@ -66,13 +71,14 @@ func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn fun
 
 // A handling is one delivery on its way through a handler.
 type handling[T any] struct {
-	inbox    *Inbox
-	message  Message
-	request  onlyonce.Request // made before a handler can change the payload
-	number   int              // of the attempt; 0: there was none
-	failed   error            // what the handler returned
-	last     bool             // failed calls for no other attempt
-	panicked any
+	inbox     *Inbox
+	message   Message
+	request   onlyonce.Request // made before a handler can change the payload
+	number    int              // of the attempt; 0: there was none
+	failed    error            // what the handler returned
+	last      bool             // failed calls for no other attempt
+	inHandler bool             // the handler of HandleTx has begun, and neither returned nor panicked
+	panicked  any
 }
 
 var errExhausted = errors.New("every attempt failed, or ended without an answer")
@@ -106,8 +112,23 @@ func exhausted(last string) error {
 // catch makes a panic an error, so that it is noted.
 func (h *handling[T]) catch(err *error) {
 	if h.panicked = recover(); h.panicked != nil {
+		h.inHandler = false
 		*err = fmt.Errorf("panic: %v", h.panicked)
 	}
+}
+
+var errExited = errors.New("the attempt's goroutine ended")
+
+// countExit counts the attempt of a handler that ended its goroutine, which was
+// rolled back. It is deferred, because nothing else runs any more.
+func (h *handling[T]) countExit(ctx context.Context) {
+	if !h.inHandler {
+		return
+	}
+	_, _ = onlyonce.Do(context.WithoutCancel(ctx), h.inbox.guard, h.request, func(context.Context) (T, error) {
+		var none T
+		return none, errExited
+	}) // observed
 }
 
 func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyonce.Answer[T], error)) (Result[T], error) {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"testing"
 	"time"
@@ -22,6 +23,7 @@ type consumer struct {
 	inbox *inbox.TxInbox[*sql.Tx]
 	fail  error // after the row was written
 	panic any
+	exit  bool                                 // the handler ends its goroutine
 	also  func(context.Context, *sql.Tx) error // done besides
 
 	mu       sync.Mutex
@@ -71,6 +73,9 @@ func (c *consumer) handle(id string) (inbox.Result[string], error) {
 		}
 		if c.panic != nil {
 			panic(c.panic)
+		}
+		if c.exit {
+			runtime.Goexit()
 		}
 		if c.also != nil {
 			if err := c.also(ctx, tx); err != nil {
@@ -150,6 +155,25 @@ func TestAHandlerThatFailsInATransactionLeavesNothingAndIsCounted(t *testing.T) 
 			t.Errorf("%+v, %v", r, err)
 		}
 		c.want(1)
+	})
+}
+
+func TestAHandlerThatEndsItsGoroutineInATransactionLeavesNothingAndIsCounted(t *testing.T) {
+	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
+		c := newConsumer(t, s, db)
+		c.exit = true
+		for range 3 {
+			var delivery sync.WaitGroup
+			delivery.Go(func() { _, _ = c.handle("1") })
+			delivery.Wait()
+		}
+		if r, err := c.handle("1"); err != nil || r.Poisoned == nil {
+			t.Errorf("%+v, %v", r, err)
+		}
+		c.want(0)
+		if fmt.Sprint(c.poisoned) != "[1: every attempt failed, or ended without an answer; the last: the attempt's goroutine ended]" {
+			t.Errorf("the poison queue has %q", c.poisoned)
+		}
 	})
 }
 
