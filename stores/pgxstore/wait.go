@@ -32,9 +32,10 @@ type listener struct {
 	pool    *pgxpool.Pool
 	channel string
 	lock    int64
+	made    time.Time // with which times are compared by the monotonic clock: the other may be set back
 
-	asked atomic.Int64 // when the lock was last checked, in nanoseconds since 1970
-	there atomic.Bool  // somebody held it then
+	askAt atomic.Int64 // when the lock is to be checked next, in nanoseconds since made
+	there atomic.Bool  // somebody held it when it was last checked
 
 	mu      sync.Mutex
 	waiting map[string]map[chan struct{}]bool // by channel name of the key
@@ -44,7 +45,7 @@ type listener struct {
 }
 
 func newListener(pool *pgxpool.Pool, channel string, lock int64) *listener {
-	return &listener{pool: pool, channel: channel, lock: lock, waiting: make(map[string]map[chan struct{}]bool)}
+	return &listener{pool: pool, channel: channel, lock: lock, made: time.Now(), waiting: make(map[string]map[chan struct{}]bool)}
 }
 
 // channelSize is the length of a key's channel name, in bytes.
@@ -74,10 +75,10 @@ const askEvery = time.Second
 // notify returns the statements that notify the listeners of the names, if there are
 // any listeners, and check the lock when that is due.
 func (e *listener) notify(names string) *notification {
-	now, last := time.Now().UnixNano(), e.asked.Load()
+	now, at := time.Since(e.made), e.askAt.Load()
 	return &notification{
 		listener: e, names: names, tells: e.there.Load(),
-		asks: now-last > int64(askEvery) && e.asked.CompareAndSwap(last, now),
+		asks: int64(now) >= at && e.askAt.CompareAndSwap(at, int64(now+askEvery)),
 	}
 }
 

@@ -27,10 +27,13 @@ type scannedConn struct {
 	// answered says that something has been written since within changed.
 	answered atomic.Bool
 
-	allowed  atomic.Int64 // when writing was last given time, in nanoseconds; 0: it has none
+	made     time.Time    // with which times are compared by the monotonic clock: the other may be set back
+	allowAt  atomic.Int64 // when writing is to be given time next, in nanoseconds since made
 	mu       sync.Mutex   // guards the connection's write deadline
 	deadline time.Time    // the one that was set; zero: none
 }
+
+func newScannedConn(c net.Conn) *scannedConn { return &scannedConn{Conn: c, made: time.Now()} }
 
 // WriteTime is how long a client may at least read no byte of its response.
 const WriteTime = time.Minute
@@ -114,7 +117,7 @@ func (c *scannedConn) Write(p []byte) (int, error) {
 	if !c.answered.Load() {
 		c.answered.Store(true)
 	}
-	if now := time.Now(); now.UnixNano()-c.allowed.Load() > int64(WriteTime/2) {
+	if now := time.Now(); int64(now.Sub(c.made)) >= c.allowAt.Load() {
 		c.mu.Lock()
 		_ = c.allow(now) // if it fails, so does the Write
 		c.mu.Unlock()
@@ -125,7 +128,7 @@ func (c *scannedConn) Write(p []byte) (int, error) {
 // allow gives writing its time, but none beyond the deadline that was set. The
 // caller holds the lock.
 func (c *scannedConn) allow(now time.Time) error {
-	c.allowed.Store(now.UnixNano())
+	c.allowAt.Store(int64(now.Sub(c.made) + WriteTime/2))
 	return c.Conn.SetWriteDeadline(earlier(now.Add(WriteTime*3/2), c.deadline))
 }
 
@@ -146,7 +149,7 @@ func (c *scannedConn) SetWriteDeadline(t time.Time) error {
 	if c.deadline = t; !t.IsZero() {
 		return c.allow(time.Now())
 	}
-	c.allowed.Store(0)
+	c.allowAt.Store(0)
 	return c.Conn.SetWriteDeadline(t)
 }
 

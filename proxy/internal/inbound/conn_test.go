@@ -23,7 +23,7 @@ func (c *timed) allows(from, to time.Duration) bool {
 
 func TestAClientThatTakesNothingHasAMinute(t *testing.T) {
 	below := &timed{}
-	c := &scannedConn{Conn: below}
+	c := newScannedConn(below)
 	for _, end := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
 		_, _ = c.Write([]byte("x"))
 		if !below.allows(WriteTime, 2*WriteTime) {
@@ -37,7 +37,7 @@ func TestAClientThatTakesNothingHasAMinute(t *testing.T) {
 	if !below.allows(WriteTime, 2*WriteTime) {
 		t.Errorf("for another answer it may write until %v", below.until)
 	}
-	c.allowed.Store(time.Now().Add(-WriteTime * 2 / 3).UnixNano())
+	c.allowAt.Store(int64(time.Since(c.made)))
 	below.until = time.Time{}
 	_, _ = c.Write([]byte("x"))
 	if !below.allows(WriteTime, 2*WriteTime) {
@@ -61,7 +61,7 @@ func (c *meanwhile) SetWriteDeadline(t time.Time) error {
 
 func TestAnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
 	below, done := &meanwhile{}, make(chan struct{})
-	c := &scannedConn{Conn: below}
+	c := newScannedConn(below)
 	cutOff := func() {
 		_ = c.SetWriteDeadline(time.Unix(1, 0))
 		close(done)
@@ -84,7 +84,7 @@ func TestAnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
 func TestADeadlineThatIsSetHoldsIfItIsTheEarlierOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := &timed{}
-		c := &scannedConn{Conn: below}
+		c := newScannedConn(below)
 		for _, set := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
 			_, _ = c.Write([]byte("x"))
 			ends := time.Now().Add(2 * time.Minute)
@@ -111,7 +111,7 @@ func TestADeadlineThatIsSetHoldsIfItIsTheEarlierOne(t *testing.T) {
 
 func TestAnAnswerThatIsCutOffGetsNoTime(t *testing.T) {
 	below := &timed{}
-	c := &scannedConn{Conn: below}
+	c := newScannedConn(below)
 	for _, end := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
 		if err := end(time.Unix(1, 0)); err != nil {
 			t.Error(err)

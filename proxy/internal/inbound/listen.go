@@ -25,5 +25,5 @@ func (l listener) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	boundUnsent(c)
-	return &scannedConn{Conn: c}, nil
+	return newScannedConn(c), nil
 }

@@ -95,7 +95,7 @@ func (l *secureListener) shake(c net.Conn) {
 	}
 	var ready net.Conn = secure
 	if secure.ConnectionState().NegotiatedProtocol != "h2" {
-		ready = &scannedSecure{scannedConn{Conn: secure, scan: Scanner{Secure: true}}, secure}
+		ready = &scannedSecure{scannedConn{Conn: secure, made: time.Now(), scan: Scanner{Secure: true}}, secure}
 	}
 	if !l.give(accepted{conn: ready}) {
 		c.Close()
