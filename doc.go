@@ -19,7 +19,7 @@
 //
 // Inside one database transaction ([DoTx]), a command takes effect exactly
 // once. Outside a transaction ([Do]), at most one attempt holds the lease at a
-// time, and a finished command never runs again while its record is kept. If
+// time, and a completed command never runs again while its record is kept. If
 // the outcome of an attempt is unknown, the configuration decides what happens:
 // the command runs again, is held for a person ([Config].HoldUnknown), or is
 // looked up by a callback ([Config].Reconcile). The package comment of each
