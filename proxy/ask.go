@@ -73,15 +73,6 @@ func (rt *route) replaces(name string) bool {
 	return len(rt.replaced) > 0 && rt.replaced[spelled(name)]
 }
 
-// isHopByHop reports whether a header ends here: RFC 9110, section 7.6.1.
-func isHopByHop(name string) bool {
-	switch name {
-	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
-		return true
-	}
-	return false
-}
-
 // listed reports whether comma-separated lists have the name.
 func listed(lists []string, name string) bool {
 	return slices.ContainsFunc(lists, func(list string) bool { return syntax.HasToken(list, name) })

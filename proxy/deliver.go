@@ -36,7 +36,7 @@ func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response) {
 		res.Close()
 		httponce.Unknown(r)
 		if d.begun && !httponce.Discard(r) {
-			rt.table.report(r, err)
+			rt.cfg.report(r, err)
 			panic(http.ErrAbortHandler) // so that the client sees that it is not whole
 		}
 		rt.refuse(w, r, lostProblem(err), err)

@@ -11,8 +11,8 @@ import (
 
 // origin is whom a request came from, as its headers say to the upstream.
 type origin struct {
-	client, host, proto string
-	listed, forwarded   string // what trusted proxies have said of those before the client
+	client, host, proto     string
+	forwardedFor, forwarded string // what trusted proxies have said of those before the client
 }
 
 // originOf believes the request's headers, of which those that an untrusted client
@@ -23,7 +23,7 @@ func originOf(r *http.Request) origin {
 	if r.TLS != nil {
 		o.proto = "https"
 	}
-	o.listed = strings.Join(r.Header["X-Forwarded-For"], ", ")
+	o.forwardedFor = strings.Join(r.Header["X-Forwarded-For"], ", ")
 	o.forwarded = strings.Join(r.Header["Forwarded"], ", ")
 	if h := r.Header["X-Forwarded-Host"]; len(h) == 1 && syntax.IsHost(h[0]) {
 		o.host = h[0]
@@ -36,7 +36,7 @@ func originOf(r *http.Request) origin {
 
 // appendFor appends the value of X-Forwarded-For.
 func (o *origin) appendFor(b []byte) []byte {
-	if b = append(b, o.listed...); o.listed != "" && o.client != "" {
+	if b = append(b, o.forwardedFor...); o.forwardedFor != "" && o.client != "" {
 		b = append(b, ", "...)
 	}
 	return append(b, o.client...)
@@ -64,7 +64,7 @@ func (o *origin) appendForwarded(b []byte) []byte {
 // writeForwarded writes the headers that say whom the request came from.
 func writeForwarded(q *h1.Request, r *http.Request) {
 	o := originOf(r)
-	if o.client != "" || o.listed != "" {
+	if o.client != "" || o.forwardedFor != "" {
 		q.FieldFunc("X-Forwarded-For", o.appendFor)
 	}
 	q.Field("X-Forwarded-Host", o.host)
@@ -80,7 +80,7 @@ func setForwarded(h http.Header, r *http.Request) {
 		values = append(values, value)
 		h[name] = values[len(values)-1 : len(values) : len(values)]
 	}
-	if o.listed != "" {
+	if o.forwardedFor != "" {
 		set("X-Forwarded-For", string(o.appendFor(nil)))
 	} else if o.client != "" {
 		set("X-Forwarded-For", o.client)

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"cmp"
+	"context"
 	"crypto/tls"
 	"errors"
 	"net"
@@ -96,4 +97,43 @@ func (l *upstreamConns) retire() {
 	l.transport.CloseIdleConnections()
 	l.h2.CloseIdleConnections()
 	l.client.Retire()
+}
+
+// RoundTrip sends a request by the version of HTTP that it needs.
+func (l *upstreamConns) RoundTrip(r *http.Request) (*http.Response, error) {
+	if isGRPC(r) {
+		return l.h2.RoundTrip(r)
+	}
+	res, err := l.transport.RoundTrip(r)
+	for n := 1; n < maxGivenUp && givenUp(err) && r.Context().Err() == nil && isSafe(r); n++ {
+		res, err = l.transport.RoundTrip(r)
+	}
+	return res, err
+}
+
+// maxGivenUp is how often a request is sent while others are given up beside it.
+const maxGivenUp = 30
+
+// givenUp reports that a request was given up. If the client of an earlier request
+// on the same connection hangs up just when its answer is there, net/http ends the
+// connection with that error for the request that has it by then.
+func givenUp(err error) bool {
+	return err == context.Canceled || err == context.DeadlineExceeded || err == h1.ErrInterim // a time limit of net/http's own is DeadlineExceeded, too
+}
+
+// isSafe reports whether a request may be sent twice: it only reads (RFC 9110,
+// section 9.2.1), and has no body.
+func isSafe(r *http.Request) bool {
+	return r.Body == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions)
+}
+
+// isGRPC reports whether a request is a gRPC call, and not of another type whose
+// name begins so.
+func isGRPC(r *http.Request) bool {
+	ct := r.Header["Content-Type"]
+	if r.ProtoMajor != 2 || r.Method != http.MethodPost || len(ct) != 1 {
+		return false
+	}
+	rest, ok := strings.CutPrefix(ct[0], "application/grpc")
+	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
 }

@@ -14,28 +14,13 @@ type sensitiveHeaders struct {
 	own    map[string]bool // Config.Protected: the operator's, to believe or not
 }
 
-func newNames(routes []Route, cfg Config) sensitiveHeaders {
+func newNames() sensitiveHeaders {
 	n := sensitiveHeaders{map[string]bool{}, map[string]bool{}}
 	for _, name := range []string{
 		"Authorization", "Proxy-Authorization", "Cookie", "Host", "Content-Length", "Content-Type", "Content-Encoding",
 		"Transfer-Encoding", "Expect", "Prefer", "Via", "Idempotency-Key",
 	} {
 		n.matter[name] = true
-	}
-	for _, name := range cfg.Protected {
-		n.matter[http.CanonicalHeaderKey(name)] = true
-		n.own[http.CanonicalHeaderKey(name)] = true
-	}
-	for _, r := range routes {
-		if r.Idempotency.Header != "" {
-			n.matter[http.CanonicalHeaderKey(r.Idempotency.Header)] = true
-		}
-		for _, name := range r.Idempotency.FingerprintHeaders {
-			n.matter[http.CanonicalHeaderKey(name)] = true
-		}
-		for name := range r.SetHeader {
-			n.matter[http.CanonicalHeaderKey(name)] = true
-		}
 	}
 	return n
 }
@@ -149,6 +134,24 @@ func (n *sensitiveHeaders) strip(h http.Header, trusted, keepOverrides bool) {
 			isProxyHeader(is),
 			isMethodOverride(is) && !keepOverrides && !n.own[is],
 			isForwardingHeader(is) && !trusted && !n.own[is]:
+			delete(h, name)
+		}
+	}
+}
+
+// isHopByHop reports whether a header ends here: RFC 9110, section 7.6.1.
+func isHopByHop(name string) bool {
+	switch name {
+	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
+		return true
+	}
+	return false
+}
+
+// dropOurs drops the proxy's own headers, trailers included.
+func dropOurs(h http.Header) {
+	for name := range h {
+		if isProxyHeader(spelled(strings.TrimPrefix(name, http.TrailerPrefix))) {
 			delete(h, name)
 		}
 	}

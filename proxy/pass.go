@@ -29,34 +29,6 @@ func (rt *route) reverseProxy() httputil.ReverseProxy {
 	}
 }
 
-// RoundTrip sends a request by the version of HTTP that it needs.
-func (l *upstreamConns) RoundTrip(r *http.Request) (*http.Response, error) {
-	if isGRPC(r) {
-		return l.h2.RoundTrip(r)
-	}
-	res, err := l.transport.RoundTrip(r)
-	for n := 1; n < maxGivenUp && givenUp(err) && r.Context().Err() == nil && isSafe(r); n++ {
-		res, err = l.transport.RoundTrip(r)
-	}
-	return res, err
-}
-
-// maxGivenUp is how often a request is sent while others are given up beside it.
-const maxGivenUp = 30
-
-// givenUp reports that a request was given up. If the client of an earlier request
-// on the same connection hangs up just when its answer is there, net/http ends the
-// connection with that error for the request that has it by then.
-func givenUp(err error) bool {
-	return err == context.Canceled || err == context.DeadlineExceeded || err == h1.ErrInterim // a time limit of net/http's own is DeadlineExceeded, too
-}
-
-// isSafe reports whether a request may be sent twice: it only reads (RFC 9110,
-// section 9.2.1), and has no body.
-func isSafe(r *http.Request) bool {
-	return r.Body == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions)
-}
-
 func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 	if len(r.Header["Upgrade"]) > 0 && !rt.upgrades(r) {
 		delete(r.Header, "Upgrade")
@@ -76,13 +48,13 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		switch ended := held.GiveBack(); {
 		case ended != nil:
-			rt.table.report(r, ended)
+			rt.cfg.report(r, ended)
 		case broken:
-			rt.table.report(r, errBrokenOff)
+			rt.cfg.report(r, errBrokenOff)
 		}
 	}()
 	if _, received := r.Body.(bufferedBody); !received && r.ContentLength != 0 {
-		body := slots.NewTimedBody(w, r, rt.table.cfg.BodyTimeout)
+		body := slots.NewTimedBody(w, r, rt.cfg.BodyTimeout)
 		held.Watch(body)
 		if r.Body = body; rt.MaxBody > 0 && body.IsLong() {
 			r.Body = http.MaxBytesReader(w, body, rt.MaxBody)
@@ -141,15 +113,6 @@ func (rt *route) modify(res *http.Response) error {
 	return nil
 }
 
-// dropOurs drops what only the proxy says, trailers included.
-func dropOurs(h http.Header) {
-	for name := range h {
-		if isProxyHeader(spelled(strings.TrimPrefix(name, http.TrailerPrefix))) {
-			delete(h, name)
-		}
-	}
-}
-
 func (rt *route) setAnswer(h http.Header) {
 	for _, name := range rt.DropResponseHeader {
 		h.Del(name)
@@ -188,25 +151,6 @@ func (rt *route) refuseBody(w http.ResponseWriter, r *http.Request, p httponce.P
 	}
 	rt.refuse(w, r, p, why)
 }
-
-var (
-	bodyTooLarge = httponce.Problem{
-		Code: httponce.CodeBodyTooLarge, Status: http.StatusRequestEntityTooLarge, Title: "The request body is too large",
-		Detail: "The request body is longer than the server accepts. Nothing was done.",
-	}
-	bodyUnreadable = httponce.Problem{
-		Code: httponce.CodeBodyUnreadable, Status: http.StatusBadRequest, Title: "The request body is malformed or truncated",
-		Detail: "The request body is malformed, truncated, or took too long to arrive.",
-	}
-	noAnswer = httponce.Problem{
-		Code: "upstream_failed", Status: http.StatusBadGateway, Title: "The upstream did not respond",
-		Detail: "The upstream did not respond. The request may or may not have taken effect.",
-	}
-	noAnswerInTime = httponce.Problem{
-		Code: "upstream_failed", Status: http.StatusGatewayTimeout, Title: "The upstream did not respond in time",
-		Detail: "The upstream did not respond in time. The request may or may not have taken effect.",
-	}
-)
 
 // buffers are what answers are copied through.
 type buffers struct{}

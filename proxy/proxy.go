@@ -2,12 +2,10 @@ package proxy
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
 
-	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
@@ -64,21 +62,21 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		slots.AllowBody(w, t.cfg.BodyTimeout)
 	}
 	if err := t.invalidReason(r); err != nil {
-		t.refuse(w, r, ambiguous(err), err)
+		t.cfg.refuse(w, r, ambiguous(err), err)
 		return
 	}
 	path, err := normalPath(escapedPath(r))
 	if err != nil {
-		t.refuse(w, r, ambiguous(err), err)
+		t.cfg.refuse(w, r, ambiguous(err), err)
 		return
 	}
 	setPath(r, path)
 	found, ok := t.match(r, path)
 	switch {
 	case !ok:
-		t.refuse(w, r, ambiguous(errManyReadings), errManyReadings)
+		t.cfg.refuse(w, r, ambiguous(errManyReadings), errManyReadings)
 	case found == nil:
-		t.refuse(w, r, noRoute, nil)
+		t.cfg.refuse(w, r, noRoute, nil)
 	default:
 		t.names.strip(r.Header, t.trusts(r), found.KeepOverrides)
 		r.Pattern = found.pattern
@@ -155,41 +153,4 @@ func isQuery(s string) bool {
 		}
 	}
 	return true
-}
-
-// ambiguous is the refusal of a request that can be read in several ways.
-func ambiguous(why error) httponce.Problem {
-	p := requestInvalid
-	p.Detail = capital(why.Error()) + ". " + p.Detail
-	return p
-}
-
-var (
-	requestInvalid = httponce.Problem{
-		Code: "request_invalid", Status: http.StatusBadRequest, Title: "The request is ambiguous or malformed",
-		Detail: "Nothing was done.",
-	}
-	noRoute = httponce.Problem{
-		Code: "no_route", Status: http.StatusNotFound, Title: "No route matches", Detail: "No route matches this method and path. Nothing was done.",
-	}
-)
-
-// refuse answers with a problem that is not a route's own.
-func (t *table) refuse(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
-	p.Err = why
-	t.report(r, why)
-	if r.ProtoMajor == 1 && p.Status == http.StatusBadRequest {
-		w.Header().Set("Connection", "close") // whoever sends this is not believed further
-	}
-	if t.cfg.Problem != nil {
-		t.cfg.Problem(w, r, p)
-		return
-	}
-	p.ServeHTTP(w, r)
-}
-
-func (t *table) report(r *http.Request, err error) {
-	if t.cfg.OnError != nil && err != nil {
-		t.cfg.OnError(r, fmt.Errorf("proxy: %w", err))
-	}
 }

@@ -1,17 +1,15 @@
 package proxy
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
-	"net/http/httputil"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/jsonkey"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
@@ -107,7 +105,7 @@ func (r *Route) check() error {
 		return err
 	}
 	if r.KeyPointer != "" {
-		if _, err := parsePointer(r.KeyPointer); err != nil {
+		if _, err := jsonkey.Parse(r.KeyPointer); err != nil {
 			return err
 		}
 	}
@@ -161,95 +159,4 @@ func checkHeader(h http.Header) error {
 		}
 	}
 	return nil
-}
-
-// A route is a Route with all that serves it.
-type route struct {
-	Route
-	table    *table
-	link     *upstreamConns
-	pattern  string // of ServeMux: with the method
-	lower    string // the same for paths in lower case
-	once     http.Handler
-	through  httputil.ReverseProxy
-	header   string          // of the key
-	replaced map[string]bool // headers of a client that are not sent on
-}
-
-func newRoute(r Route, l *upstreamConns, t *table) *route {
-	made := &route{Route: r, table: t, link: l, pattern: r.Pattern}
-	if r.Method != "" {
-		made.pattern = r.Method + " " + r.Pattern
-		if made.Idempotency.Methods == nil {
-			made.Idempotency.Methods = []string{r.Method}
-		}
-	}
-	made.lower = lowerPattern(made.pattern)
-	if l.KeepHost { // which then selects the site
-		made.Idempotency.FingerprintHeaders = append(slices.Clone(made.Idempotency.FingerprintHeaders), "Host")
-	}
-	made.through = made.reverseProxy()
-	made.header = http.CanonicalHeaderKey(cmp.Or(made.Idempotency.Header, httponce.DefaultHeader))
-	if r.KeyPointer != "" {
-		pointer, _ := parsePointer(r.KeyPointer) // checked
-		made.Idempotency.KeyInBody = keyIn(pointer)
-	}
-	if made.Idempotency.Usage == nil {
-		made.Idempotency.Usage = t.usage
-	}
-	made.replaced = map[string]bool{}
-	for _, name := range r.DropHeader {
-		made.replaced[spelled(name)] = true
-	}
-	for name := range r.SetHeader {
-		made.replaced[spelled(name)] = true
-	}
-	if r.Guard != nil {
-		made.once = httponce.Wrap(r.Guard, http.HandlerFunc(made.serveUnkeyed), made.Idempotency)
-	}
-	return made
-}
-
-func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if rt.Guard == nil || isGRPC(r) && !rt.Idempotency.Required {
-		rt.forward(w, r)
-		return
-	}
-	rt.once.ServeHTTP(w, r)
-}
-
-// serveUnkeyed is what httponce lets through.
-func (rt *route) serveUnkeyed(w http.ResponseWriter, r *http.Request) {
-	if a := onlyonce.Current(r.Context()); a != nil || w.Header().Get("Idempotency-Protected") != "" {
-		rt.send(w, r, a)
-		return
-	}
-	rt.forward(w, r)
-}
-
-// isGRPC reports whether a request is a gRPC call, and not of another type whose
-// name begins so.
-func isGRPC(r *http.Request) bool {
-	ct := r.Header["Content-Type"]
-	if r.ProtoMajor != 2 || r.Method != http.MethodPost || len(ct) != 1 {
-		return false
-	}
-	rest, ok := strings.CutPrefix(ct[0], "application/grpc")
-	return ok && (rest == "" || rest[0] == '+' || rest[0] == ';')
-}
-
-// refuse answers with a problem in the route's own form.
-func (rt *route) refuse(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
-	p.Err = why
-	rt.table.report(r, why)
-	h := w.Header()
-	if url := rt.Idempotency.DocsURL; url != "" {
-		p.Type = url + "#" + p.Code
-		h.Add("Link", "<"+url+`>; rel="describedby"`)
-	}
-	if rt.Idempotency.Problem != nil {
-		rt.Idempotency.Problem(w, r, p)
-		return
-	}
-	p.ServeHTTP(w, r)
 }

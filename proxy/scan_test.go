@@ -120,13 +120,13 @@ func FuzzFraming(f *testing.F) {
 			}
 			table.names.strip(r.Header, false, false)
 			r.Body = io.NopCloser(bytes.NewReader(body))
-			wantOneRequest(t, rt, r, path, body)
+			wantOneRequest(t, table, rt, r, path, body)
 		}
 	})
 }
 
 // wantOneRequest fails unless the request is written as one that is read as it is.
-func wantOneRequest(t *testing.T, rt *route, r *http.Request, path string, body []byte) {
+func wantOneRequest(t *testing.T, table *table, rt *route, r *http.Request, path string, body []byte) {
 	t.Helper()
 	q, err := rt.outgoing(r, nil)
 	if err != nil {
@@ -150,7 +150,7 @@ func wantOneRequest(t *testing.T, rt *route, r *http.Request, path string, body 
 		t.Fatalf("%s %s with %q is sent as %q", r.Method, path, body, raw)
 	}
 	for name := range sent.Header {
-		if other := spelled(name); other != name && (rt.table.names.has(other) || isMethodOverride(other)) {
+		if other := spelled(name); other != name && (table.names.has(other) || isMethodOverride(other)) {
 			t.Fatalf("%s is sent, which some servers take for %s", name, other)
 		}
 	}

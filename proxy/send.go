@@ -1,12 +1,9 @@
 package proxy
 
 import (
-	"context"
 	"errors"
 	"net/http"
-	"os"
 	"strings"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -27,7 +24,7 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 		rt.refuse(w, r, busy, slots.ErrBusy)
 		return
 	}
-	defer func() { rt.table.report(r, held.GiveBack()) }()
+	defer func() { rt.cfg.report(r, held.GiveBack()) }()
 	rt.writeKey(r, a)
 	if rt.link.HTTP2 {
 		rt.sendHTTP2(held.Response(w), r, a)
@@ -84,31 +81,7 @@ func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt) (res *h1.Respons
 	return rt.link.client.Send(r.Context(), q, r.Body, owner)
 }
 
-// lostProblem says that the answer did not come.
-func lostProblem(err error) httponce.Problem {
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
-		return outcomeLate
-	}
-	return outcomeLost
+// quote writes a key as an RFC 9651 string.
+func quote(key string) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
 }
-
-var (
-	unreachable = httponce.Problem{
-		Code: "upstream_unreachable", Status: http.StatusServiceUnavailable, Title: "The upstream is unreachable",
-		Detail: "The upstream is unreachable, and nothing was done. Send the request again later with the same key.", Retryable: true, RetryAfter: time.Second,
-	}
-	busy = httponce.Problem{
-		Code: "upstream_busy", Status: http.StatusServiceUnavailable, Title: "The upstream is busy",
-		Detail: "The upstream is already handling the largest number of requests that the proxy sends at a time. Nothing was done. Send the request again later.", Retryable: true, RetryAfter: time.Second,
-	}
-	outcomeLost = httponce.Problem{
-		Code: "upstream_failed", Status: http.StatusBadGateway, Title: "The upstream did not respond",
-		Detail:    "The upstream did not respond, and the request may or may not have taken effect. Send it again with the same key, never with a new one.",
-		Retryable: true,
-	}
-	outcomeLate = httponce.Problem{
-		Code: "upstream_failed", Status: http.StatusGatewayTimeout, Title: "The upstream did not respond in time",
-		Detail:    "The upstream did not respond in time, and the request may or may not have taken effect. Send it again with the same key, never with a new one.",
-		Retryable: true,
-	}
-)

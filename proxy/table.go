@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -45,7 +44,7 @@ func newTable(routes []Route, cfg Config, before *table) (*table, error) {
 			return nil, fmt.Errorf("proxy: %w", err)
 		}
 	}
-	t.names = newNames(routes, cfg)
+	t.names = namesOf(routes, cfg)
 	for i := range routes {
 		if err := t.add(routes[i], before); err != nil {
 			return nil, &RouteError{i, err}
@@ -71,7 +70,7 @@ func (t *table) add(r Route, before *table) (err error) {
 	if l == nil {
 		l = newLink(r.Upstream)
 	}
-	made := newRoute(r, l, t)
+	made := newRoute(r, l, &t.cfg, t.usage)
 	t.routes.add(made.pattern, made)
 	t.links[r.Upstream] = l
 	t.guarded = t.guarded || r.Guard != nil
@@ -159,84 +158,23 @@ func stricter(a, b *route) *route {
 	return b
 }
 
-// patterns find routes as http.ServeMux does, which never serves a request.
-type patterns struct {
-	mux     *http.ServeMux
-	routes  map[string]*route
-	inOrder []*route
-	hosts   bool // some have a host
-}
-
-func newPatterns() patterns { return patterns{mux: http.NewServeMux(), routes: map[string]*route{}} }
-
-func (p *patterns) add(pattern string, rt *route) {
-	if _, path, _ := strings.Cut(pattern, " "); pattern[0] != '/' && !strings.HasPrefix(path, "/") {
-		pattern, p.hosts = withHostName(pattern), true
+// namesOf returns the headers that matter to the routes.
+func namesOf(routes []Route, cfg Config) sensitiveHeaders {
+	n := newNames()
+	for _, name := range cfg.Protected {
+		n.matter[http.CanonicalHeaderKey(name)] = true
+		n.own[http.CanonicalHeaderKey(name)] = true
 	}
-	p.mux.Handle(pattern, http.NotFoundHandler())
-	p.routes[pattern] = rt
-	p.inOrder = append(p.inOrder, rt)
-}
-
-// addLower adds a route's pattern in lower case, unless there is one already.
-func (p *patterns) addLower(rt *route) {
-	defer func() { _ = recover() }() // in their own case, the two patterns differ
-	p.add(rt.lower, rt)
-}
-
-func (p *patterns) at(r *http.Request, escaped string) *route {
-	if !p.hosts && escaped == r.URL.Path && r.URL.RawPath == "" && isPlain(escaped) {
-		_, pattern := p.mux.Handler(r)
-		return p.routes[pattern]
-	}
-	u := url.URL{Path: escaped}
-	if strings.IndexByte(escaped, '%') >= 0 {
-		var err error
-		if u.Path, err = url.PathUnescape(escaped); err != nil {
-			return nil
+	for _, r := range routes {
+		if r.Idempotency.Header != "" {
+			n.matter[http.CanonicalHeaderKey(r.Idempotency.Header)] = true
 		}
-		u.RawPath = escaped
-	}
-	_, pattern := p.mux.Handler(&http.Request{Method: r.Method, Host: hostName(r.Host), URL: &u})
-	return p.routes[pattern]
-}
-
-// lowerPattern returns a pattern for paths in lower case.
-func lowerPattern(pattern string) string {
-	method, rest, ok := strings.Cut(pattern, " ")
-	if !ok {
-		method, rest = "", pattern
-	} else {
-		method += " "
-	}
-	segments := strings.Split(rest, "/")
-	for i, s := range segments {
-		if !strings.HasPrefix(s, "{") {
-			segments[i] = strings.ToLower(s)
+		for _, name := range r.Idempotency.FingerprintHeaders {
+			n.matter[http.CanonicalHeaderKey(name)] = true
+		}
+		for name := range r.SetHeader {
+			n.matter[http.CanonicalHeaderKey(name)] = true
 		}
 	}
-	return method + strings.Join(segments, "/")
-}
-
-// hostName returns the name in a Host as it is in patterns: in lower case,
-// without the port and the dot of the root.
-func hostName(host string) string {
-	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
-		host = host[:i]
-	}
-	return strings.ToLower(strings.TrimRight(host, "."))
-}
-
-// withHostName returns a pattern with its host as hostName writes it.
-func withHostName(pattern string) string {
-	method, rest, ok := strings.Cut(pattern, " ")
-	if !ok {
-		method, rest = "", pattern
-	} else {
-		method += " "
-	}
-	if i := strings.IndexByte(rest, '/'); i > 0 {
-		rest = hostName(rest[:i]) + rest[i:]
-	}
-	return method + rest
+	return n
 }

@@ -1,4 +1,4 @@
-package proxy
+package jsonkey
 
 import (
 	"encoding/json"
@@ -62,17 +62,17 @@ func TestTheKeyInTheBody(t *testing.T) {
 		{`{"a":{"id":"k"},"a":{"id":"l"}}`, "/a/id", "", "more than once"},
 		{`{"a":{"id":"k","x":1,"x":2},"id":"l","ID":"m"}`, "/a/id", "k", ""},
 	} {
-		pointer, err := parsePointer(c.pointer)
+		pointer, err := Parse(c.pointer)
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := keyAt([]byte(c.doc), pointer)
+		got, err := pointer.find([]byte(c.doc))
 		if got != c.want || (err != nil) != (c.wrong != "") || err != nil && !strings.Contains(err.Error(), c.wrong) {
 			t.Errorf("%s in %s is %q, %v; want %q", c.pointer, c.doc, got, err, c.want)
 		}
 	}
 	for _, wrong := range []string{"id", "#/id", "/a~2b", "/a~"} {
-		if _, err := parsePointer(wrong); err == nil {
+		if _, err := Parse(wrong); err == nil {
 			t.Errorf("the pointer %q is taken", wrong)
 		}
 	}
@@ -85,11 +85,11 @@ func FuzzKeyInBody(f *testing.F) {
 		f.Add(doc, "/0/a/id/0")
 	}
 	f.Fuzz(func(t *testing.T, doc, pointer string) {
-		tokens, err := parsePointer(pointer)
+		tokens, err := Parse(pointer)
 		if err != nil {
 			return
 		}
-		got, err := keyAt([]byte(doc), tokens)
+		got, err := tokens.find([]byte(doc))
 		if err != nil {
 			return
 		}
@@ -99,7 +99,7 @@ func FuzzKeyInBody(f *testing.F) {
 	})
 }
 
-// reference is keyAt, but for names that come twice, by way of encoding/json.
+// reference is Pointer.find, but for names that come twice, by way of encoding/json.
 func reference(doc string, tokens []string) string {
 	raw := json.RawMessage(doc)
 	if !json.Valid(raw) {

@@ -1,4 +1,6 @@
-package proxy
+// Package jsonkey finds the idempotency key in a JSON body, and rejects bodies in
+// which another reader may find another key, or none.
+package jsonkey
 
 import (
 	"bytes"
@@ -10,26 +12,11 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// keyIn returns what finds the key in a body.
-func keyIn(pointer []string) func([]byte) (string, error) {
-	return func(body []byte) (string, error) {
-		key, err := keyAt(body, pointer)
-		if err == nil && !syntax.IsText(key) {
-			return "", errors.New("the key in the body has a control character")
-		}
-		return key, err
-	}
-}
+// A Pointer consists of the tokens of a JSON Pointer (RFC 6901).
+type Pointer []string
 
-func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
-
-// quote writes a key as an RFC 9651 string.
-func quote(key string) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`
-}
-
-// parsePointer returns the tokens of a JSON Pointer.
-func parsePointer(pointer string) ([]string, error) {
+// Parse parses a JSON Pointer.
+func Parse(pointer string) (Pointer, error) {
 	if pointer == "" || pointer[0] != '/' {
 		return nil, errors.New("KeyPointer " + pointer + ": write a JSON Pointer such as /request_id")
 	}
@@ -45,21 +32,30 @@ func parsePointer(pointer string) ([]string, error) {
 
 var errTwoKeys = errors.New("the body gives the key more than once")
 
-// keyAt returns the string or the whole number that the pointer leads to in a
-// JSON document, or "": there is none. What a server may take for a key, and
-// another for none, is an error: a name on the way that comes twice or in another
-// case, another value, a document that a lenient server may read.
-func keyAt(doc []byte, pointer []string) (string, error) {
+// Key returns the key in a body, or "" if there is none. Its error is for clients.
+func (p Pointer) Key(body []byte) (string, error) {
+	key, err := p.find(body)
+	if err == nil && !syntax.IsText(key) {
+		return "", errors.New("the key in the body has a control character")
+	}
+	return key, err
+}
+
+// find returns the string or the whole number to which the pointer leads in a
+// JSON document, or "" if there is none. What one server may take for a key and
+// another for none is an error: a name on the way that occurs twice or in another
+// case, another value, a document that only a lenient server can read.
+func (p Pointer) find(doc []byte) (string, error) {
 	value := bytes.TrimSpace(doc)
 	switch {
 	case len(value) == 0:
 		return "", nil
 	case !json.Valid(doc):
 		return "", errors.New("the body, in which the key is looked for, is not JSON")
-	case !utf8.Valid(doc): // in which some readers find no key, and some another: they drop bytes of its name
+	case !utf8.Valid(doc): // readers that drop bytes of a name find another key, or none
 		return "", errors.New("the body, in which the key is looked for, is not valid Unicode")
 	}
-	for _, token := range pointer {
+	for _, token := range p {
 		if value[0] != '{' {
 			if value[0] != '[' {
 				return "", nil
@@ -81,7 +77,7 @@ func keyAt(doc []byte, pointer []string) (string, error) {
 			return "", errors.New("the key in the body is empty")
 		}
 		if !utf8.ValidString(key) || strings.ContainsRune(key, utf8.RuneError) {
-			return "", errors.New("the key in the body is not valid Unicode") // which readers replace, and so make one of two
+			return "", errors.New("the key in the body is not valid Unicode") // readers that replace the bytes make one key of two
 		}
 		return key, nil
 	case (c == '-' || '0' <= c && c <= '9') && !bytes.ContainsAny(value, ".eE"):
@@ -164,7 +160,7 @@ func valueEnd(b []byte) int {
 
 func skipSpace(b []byte) []byte { return bytes.TrimLeft(b, " \t\r\n") }
 
-// unquote returns what a valid JSON string says.
+// unquote returns the value of a valid JSON string.
 func unquote(b []byte) string {
 	if bytes.IndexByte(b, '\\') < 0 {
 		return string(b[1 : len(b)-1])
