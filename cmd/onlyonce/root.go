@@ -21,16 +21,16 @@ func rootCommand() *cobra.Command {
 	root := cli.Group(&cobra.Command{
 		Use:   "onlyonce",
 		Short: "Run a command once, however often it is sent",
-		Long: `Onlyonce makes asking again safe: a command sent many times runs once, and
-everyone who asks gets the same answer.
+		Long: `Onlyonce makes retries safe: a command that is sent many times runs once, and
+every caller gets the same response.
 
 A store URL is sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or
 mysql://USER:PASSWORD@HOST/DATABASE. A path is taken as it is: nothing in it is
 an option, and nothing in it needs escaping but for the shell.
 
 A command that takes a store's URL takes it from ONLYONCE_STORE, or from the file
-that ONLYONCE_STORE_FILE names, if it is left out. Give a URL with a password so:
-every user of the machine can read the command lines of its processes.
+that ONLYONCE_STORE_FILE names, if it is left out. Pass a URL that contains a
+password this way: every user of the machine can read command lines.
 
 Exit codes: 0 it worked; 1 it did not, or doctor found something; 2 the command
 line or the environment is wrong, or doctor could not look.`,

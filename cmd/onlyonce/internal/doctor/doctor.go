@@ -167,8 +167,8 @@ var serverVersionSQL = map[string]string{
 // What is promised: by SQLite with a write-ahead log and synchronous=FULL, by a
 // server that flushes every commit.
 const (
-	classSQLite = `guarantee class A: what was answered survives a crash of the process, of the
-system and of the machine; there is one machine, and no failover`
-	classServer = `guarantee class A: what was answered survives a crash of the process and of
+	classSQLite = `guarantee class A: responses that were sent survive a crash of the process, of
+the system and of the machine; a single machine, no failover`
+	classServer = `guarantee class A: responses that were sent survive a crash of the process and of
 the server; a failover keeps what its standby had confirmed`
 )

@@ -113,7 +113,7 @@ func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
 	}
 	f, err := proxyfile.Parse(c.config, text, func(f *proxyfile.File) { c.override(cmd, f) })
 	if err != nil {
-		return nil, fmt.Errorf("%s is not right:\n%w", c.config, err)
+		return nil, fmt.Errorf("%s is not valid:\n%w", c.config, err)
 	}
 	return f, nil
 }
@@ -179,11 +179,11 @@ func (c *config) fromFlags() (*proxyfile.File, error) {
 	slices.Sort(given)
 	switch {
 	case c.up.URL == "":
-		return nil, cli.Usagef("there is nothing behind the proxy: give --upstream (%s), such as http://127.0.0.1:3000, or --config", cli.EnvName("upstream"))
+		return nil, cli.Usagef("no upstream is set: give --upstream (%s), such as http://127.0.0.1:3000, or --config", cli.EnvName("upstream"))
 	case len(given) == 0:
 		return nil, cli.Usagef("whose request is it? Give exactly one of --tenant-header, --tenant-claim, --tenant-authorization and --single-tenant, which says that all callers are one")
 	case len(given) > 1:
-		return nil, cli.Usagef("%s are given: whose request it is, exactly one says", strings.Join(given, " and "))
+		return nil, cli.Usagef("%s are given: give only one of them", strings.Join(given, " and "))
 	case t.JWT.Claim == "" && (t.JWT.JWKS != "" || t.JWT.CA != "" || t.JWT.Issuer != "" || t.JWT.Audience != ""):
 		return nil, cli.Usagef("--jwks, --jwks-ca, --issuer and --audience go with --tenant-claim: give that too, or leave them out")
 	}

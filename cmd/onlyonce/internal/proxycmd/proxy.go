@@ -105,7 +105,7 @@ func checkProxy(cmd *cobra.Command, f *proxyfile.File) error {
 	if err := checkTenants(cmd.Context(), f); err != nil {
 		return inFlags(err)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "the settings are right")
+	fmt.Fprintln(cmd.OutOrStdout(), "the settings are valid")
 	return nil
 }
 

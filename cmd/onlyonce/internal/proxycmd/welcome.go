@@ -47,18 +47,18 @@ func welcome(w io.Writer, addr net.Addr, f *proxyfile.File, store *recordStore) 
 before %s
 and keeps its records in %s%s
 
-Try it in another terminal%s; put a path of your own in place of /:
+Try it in another terminal%s; replace / with a path of your API:
 
-Once: the upstream answers, and its answer is stored.
+Once: the upstream responds, and the response is stored.
   %s
 
-Repeat: the same bytes again, and the upstream is not asked (Idempotency-Replayed: true).
+Repeat: the same response is sent again, and the upstream is not called (Idempotency-Replayed: true).
   %s
 
-Another request with the key: refused (422 Unprocessable Entity).
+Another request with the same key: it is rejected (422 Unprocessable Entity).
   %s
 
-SIGHUP reads the settings again; SIGINT (Ctrl-C) or SIGTERM ends the proxy.
+SIGHUP reloads the settings; SIGINT (Ctrl-C) or SIGTERM ends the proxy.
 `, version.Program(), url, strings.Join(names, ", "), store.shown, forgets, hint, try(`{"n":1}`), try(`{"n":1}`), try(`{"n":2}`))
 	return err
 }

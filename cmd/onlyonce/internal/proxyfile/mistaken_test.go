@@ -67,11 +67,11 @@ var mistaken = map[string]string{
 	"defaults:\n  headers:\n    answer: {add: [a]}":                "p.yaml:6: defaults.headers.answer.add: this is a list: write names and values, such as {X-Served-By: onlyonce}",
 	"defaults:\n  headers:\n    answer: {add: {a: [b]}}":           "p.yaml:6: defaults.headers.answer.add.a: this is a list: write a text",
 	"defaults:\n  headers:\n    answer: {add: {a: b,\n     a: c}}": "p.yaml:7: defaults.headers.answer.add.a: this is given twice: leave one out",
-	"defaults:\n  keep: 30":                                        "p.yaml:5: defaults.keep: \"30\" is not right here: write a duration such as 500ms, 30s or 24h",
-	"defaults:\n  upgrades: yes":                                   "p.yaml:5: defaults.upgrades: \"yes\" is not right here: write true or false",
-	"defaults:\n  limits: {body: 1MB}":                             "p.yaml:5: defaults.limits.body: \"1MB\" is not right here: write a size such as 64KiB or 1MiB",
-	"defaults:\n  limits: {body: 99999999999999GiB}":               "p.yaml:5: defaults.limits.body: \"99999999999999GiB\" is not right here: write a size such as 64KiB or 1MiB",
-	"defaults:\n  limits: {new_keys: 1.5}":                         "p.yaml:5: defaults.limits.new_keys: \"1.5\" is not right here: write a whole number",
+	"defaults:\n  keep: 30":                                        "p.yaml:5: defaults.keep: \"30\" is not valid here: write a duration such as 500ms, 30s or 24h",
+	"defaults:\n  upgrades: yes":                                   "p.yaml:5: defaults.upgrades: \"yes\" is not valid here: write true or false",
+	"defaults:\n  limits: {body: 1MB}":                             "p.yaml:5: defaults.limits.body: \"1MB\" is not valid here: write a size such as 64KiB or 1MiB",
+	"defaults:\n  limits: {body: 99999999999999GiB}":               "p.yaml:5: defaults.limits.body: \"99999999999999GiB\" is not valid here: write a size such as 64KiB or 1MiB",
+	"defaults:\n  limits: {new_keys: 1.5}":                         "p.yaml:5: defaults.limits.new_keys: \"1.5\" is not valid here: write a whole number",
 	"defaults:\n  fingerprint: {mode: json, fields: /a}":           "p.yaml:5: defaults.fingerprint.fields: this is one value: write a list",
 
 	// The process.

@@ -136,7 +136,7 @@ func TestEveryPrintedExampleIsUnderstood(t *testing.T) {
 		tried := strings.Replace(text, line, indent+name+": "+value, 1)
 		_, err := Parse("p", []byte(tried))
 		for _, m := range mistakes(err) { // it may contradict another, but is no mistake by itself
-			if strings.Contains(m.Text, " is not right here") || strings.Contains(m.Text, "there is no setting") || strings.Contains(m.Text, "\" is no ") || strings.Contains(m.Text, "this is a ") {
+			if strings.Contains(m.Text, " is not valid here") || strings.Contains(m.Text, "there is no setting") || strings.Contains(m.Text, "\" is no ") || strings.Contains(m.Text, "this is a ") {
 				t.Errorf("%s%v", line, m)
 			}
 		}

@@ -145,7 +145,7 @@ func wanted(v reflect.Value) string {
 
 // setScalar sets v, or returns what is wrong.
 func setScalar(n *yaml.Node, v reflect.Value) string {
-	wrong := fmt.Sprintf("%q is not right here: write %s", n.Value, wanted(v))
+	wrong := fmt.Sprintf("%q is not valid here: write %s", n.Value, wanted(v))
 	switch at := v.Addr().Interface().(type) {
 	case *time.Duration:
 		d, err := time.ParseDuration(n.Value)

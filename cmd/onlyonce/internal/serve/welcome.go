@@ -32,22 +32,22 @@ and keeps its records in %v
 
 Try it in another terminal%s:
 
-Create: the item is made and its answer stored (201 Created).
+Create: the item is created and the response stored (201 Created).
   %s
 
-Repeat: the same bytes are answered again, and nothing is made (Idempotency-Replayed: true).
+Repeat: the same response is sent again, and nothing is created (Idempotency-Replayed: true).
   %s
 
-Conflict: the same key with another body is refused (409 Conflict).
+Conflict: the same key with another body is rejected (409 Conflict).
   %s
 
-Order: the order, its event and its answer are one commit (201 Created); send it again, too.
+Order: the order, its event and the response are one commit (201 Created); try a repeat, too.
   %s
 
-Another order: the key is that one's (422 Unprocessable Entity).
+Another order with the same key: it is rejected (422 Unprocessable Entity).
   %s
 
-Orders: each with the shipment that a consumer has made of its event.
+Orders: each with the shipment that a consumer has created from its event.
   curl -i '%s/orders'%s
 
 SIGINT (Ctrl-C) or SIGTERM ends the server.
