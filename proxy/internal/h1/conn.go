@@ -115,3 +115,17 @@ func (c *conn) write(p []byte, limit time.Duration) (sent bool, err error) {
 	_, secure := c.Conn.(*tls.Conn)
 	return n > 0 || secure, err
 }
+
+// silent reports whether nothing is left of what TLS has received, not even a part
+// of a record. alive looks for what has not been received yet.
+func (c *conn) silent() bool {
+	secure, ok := c.Conn.(*tls.Conn)
+	if !ok {
+		return true
+	}
+	var one [1]byte
+	_ = c.SetReadDeadline(time.Unix(1, 0)) // only what is there
+	n, err := secure.Read(one[:])
+	_ = c.SetReadDeadline(time.Now().Add(slice))
+	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.below.have == 0 && c.below.left == 0
+}

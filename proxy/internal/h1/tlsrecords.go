@@ -1,12 +1,8 @@
 package h1
 
 import (
-	"crypto/tls"
 	"encoding/binary"
-	"errors"
 	"net"
-	"os"
-	"time"
 )
 
 // tlsRecords follows the records that a TLS connection receives: RFC 8446, section
@@ -33,18 +29,4 @@ func (t *tlsRecords) Read(p []byte) (int, error) {
 		}
 	}
 	return n, err
-}
-
-// silent reports whether nothing is left of what TLS has received, not even a part
-// of a record. What is still to be received, alive looks for.
-func (c *conn) silent() bool {
-	secure, ok := c.Conn.(*tls.Conn)
-	if !ok {
-		return true
-	}
-	var one [1]byte
-	_ = c.SetReadDeadline(time.Unix(1, 0)) // only what is there
-	n, err := secure.Read(one[:])
-	_ = c.SetReadDeadline(time.Now().Add(slice))
-	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.below.have == 0 && c.below.left == 0
 }
