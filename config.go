@@ -8,6 +8,12 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
+// These are the defaults of a Config.
+const (
+	DefaultLease = 30 * time.Second
+	DefaultKeep  = 24 * time.Hour
+)
+
 // A Config controls how a Guard runs its commands. The zero Config is usable.
 type Config struct {
 	Lease        time.Duration // how long a hold lasts without renewal, and how long a transaction of DoTx may take; default 30s; renewed every third of it
@@ -37,15 +43,15 @@ const shortestLease = 10 * time.Millisecond
 // withDefaults returns the Config with its zero fields filled in. It panics on
 // an invalid value.
 func (c Config) withDefaults() Config {
-	c.Lease = defaults.Positive("onlyonce: Config.Lease", c.Lease, 30*time.Second)
+	c.Lease = defaults.Positive("onlyonce: Config.Lease", c.Lease, DefaultLease)
 	if c.Keep != KeepForever {
-		c.Keep = defaults.Positive("onlyonce: Config.Keep", c.Keep, 24*time.Hour)
+		c.Keep = defaults.Positive("onlyonce: Config.Keep", c.Keep, DefaultKeep)
 	}
 	c.Wait = defaults.Positive("onlyonce: Config.Wait", c.Wait, 0)
 	c.MaxWaiters = defaults.Positive("onlyonce: Config.MaxWaiters", c.MaxWaiters, 4096)
 	c.MaxWaitersPerID = defaults.Positive("onlyonce: Config.MaxWaitersPerID", c.MaxWaitersPerID, 256)
 	if c.Lease < shortestLease {
-		panic(fmt.Sprintf("onlyonce: Config.Lease is %v: write at least %v, or leave it 0 for 30s", c.Lease, shortestLease))
+		panic(fmt.Sprintf("onlyonce: Config.Lease is %v: write at least %v, or leave it 0 for %v", c.Lease, shortestLease, DefaultLease))
 	}
 	return c
 }

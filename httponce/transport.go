@@ -175,7 +175,7 @@ func (t *Transport) withDefaults() (Transport, error) {
 		c.Methods = unsafeMethods
 	}
 	if c.Header == "" {
-		c.Header = "Idempotency-Key"
+		c.Header = DefaultHeader
 	}
 	c.Header = http.CanonicalHeaderKey(c.Header)
 	c.MaxAttempts = cmp.Or(c.MaxAttempts, 10)

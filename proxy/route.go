@@ -86,9 +86,8 @@ type Config struct {
 	OnError func(r *http.Request, err error)                           // is told why a request was refused or its answer broke off; default: nobody is
 }
 
-const (
-	defaultBodyTimeout = 30 * time.Second
-)
+// DefaultBodyTimeout is the default of Config.BodyTimeout.
+const DefaultBodyTimeout = 30 * time.Second
 
 // A RouteError says what is wrong with a route.
 type RouteError struct {

@@ -24,7 +24,7 @@ type table struct {
 
 func newTable(routes []Route, cfg Config, before *table) (*table, error) {
 	t := &table{cfg: cfg, routes: newPatterns(), guards: newPatterns(), links: map[*Upstream]*upstreamConns{}}
-	t.cfg.BodyTimeout = cmp.Or(cfg.BodyTimeout, defaultBodyTimeout)
+	t.cfg.BodyTimeout = cmp.Or(cfg.BodyTimeout, DefaultBodyTimeout)
 	switch {
 	case cfg.Usage != nil:
 		t.usage = cfg.Usage

@@ -42,12 +42,15 @@ type Config struct {
 	ShowKey func(onlyonce.ID) string
 }
 
+// DefaultKeep is the default of Config.Keep.
+const DefaultKeep = time.Hour
+
 func (c Config) withDefaults() Config {
-	c.Keep = defaults.Positive("items: Config.Keep", c.Keep, time.Hour)
+	c.Keep = defaults.Positive("items: Config.Keep", c.Keep, DefaultKeep)
 	if c.PurgeEvery == 0 {
 		c.PurgeEvery = 10 * time.Minute
 	}
-	c.Lease = defaults.Positive("items: Config.Lease", c.Lease, 30*time.Second)
+	c.Lease = defaults.Positive("items: Config.Lease", c.Lease, onlyonce.DefaultLease)
 	if c.Tenant == nil {
 		c.Tenant = httponce.SingleTenant
 	}

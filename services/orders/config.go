@@ -69,11 +69,17 @@ type Config struct {
 	ShowKey func(onlyonce.ID) string
 }
 
+// These are defaults of a Config.
+const (
+	DefaultMaxWait     = 10 * time.Second
+	DefaultMaxAttempts = 10
+)
+
 func (c Config) withDefaults() Config {
-	c.Keep = defaults.Positive("orders: Config.Keep", c.Keep, 24*time.Hour)
-	c.Lease = defaults.Positive("orders: Config.Lease", c.Lease, 30*time.Second)
-	c.MaxWait = defaults.Positive("orders: Config.MaxWait", c.MaxWait, 10*time.Second)
-	c.MaxAttempts = defaults.Positive("orders: Config.MaxAttempts", c.MaxAttempts, 10)
+	c.Keep = defaults.Positive("orders: Config.Keep", c.Keep, onlyonce.DefaultKeep)
+	c.Lease = defaults.Positive("orders: Config.Lease", c.Lease, onlyonce.DefaultLease)
+	c.MaxWait = defaults.Positive("orders: Config.MaxWait", c.MaxWait, DefaultMaxWait)
+	c.MaxAttempts = defaults.Positive("orders: Config.MaxAttempts", c.MaxAttempts, DefaultMaxAttempts)
 	c.KeepMessages = defaults.Positive("orders: Config.KeepMessages", c.KeepMessages, 7*24*time.Hour)
 	if c.PurgeEvery == 0 {
 		c.PurgeEvery = 10 * time.Minute

@@ -57,19 +57,27 @@ type Profile struct {
 // defaultProfile is that of a sandbox whose maker names none.
 const defaultProfile = "python-default"
 
+// These are defaults of a Config.
+const (
+	DefaultMaxExtend   = 86400 // seconds
+	DefaultMaxSessions = 1000
+	DefaultIdleTimeout = 10 * time.Minute
+	DefaultWait        = 10 * time.Second
+)
+
 func (c Config) withDefaults() Config {
 	if c.Dir == "" {
 		panic("sandboxes: Config.Dir is empty: name a directory for the workspaces")
 	}
-	c.Keep = defaults.Positive("sandboxes: Config.Keep", c.Keep, 24*time.Hour)
-	c.MaxExtend = defaults.Positive("sandboxes: Config.MaxExtend", c.MaxExtend, 86400)
-	c.MaxSessions = defaults.Positive("sandboxes: Config.MaxSessions", c.MaxSessions, 1000)
-	c.IdleTimeout = defaults.Positive("sandboxes: Config.IdleTimeout", c.IdleTimeout, 10*time.Minute)
-	c.Lease = defaults.Positive("sandboxes: Config.Lease", c.Lease, 30*time.Second)
+	c.Keep = defaults.Positive("sandboxes: Config.Keep", c.Keep, onlyonce.DefaultKeep)
+	c.MaxExtend = defaults.Positive("sandboxes: Config.MaxExtend", c.MaxExtend, DefaultMaxExtend)
+	c.MaxSessions = defaults.Positive("sandboxes: Config.MaxSessions", c.MaxSessions, DefaultMaxSessions)
+	c.IdleTimeout = defaults.Positive("sandboxes: Config.IdleTimeout", c.IdleTimeout, DefaultIdleTimeout)
+	c.Lease = defaults.Positive("sandboxes: Config.Lease", c.Lease, onlyonce.DefaultLease)
 	if c.Wait < 0 {
 		c.Wait = 0
 	} else {
-		c.Wait = defaults.Positive("sandboxes: Config.Wait", c.Wait, 10*time.Second)
+		c.Wait = defaults.Positive("sandboxes: Config.Wait", c.Wait, DefaultWait)
 	}
 	if c.IdleTimeout%time.Second != 0 {
 		panic(fmt.Sprintf("sandboxes: Config.IdleTimeout is %v: write whole seconds", c.IdleTimeout))

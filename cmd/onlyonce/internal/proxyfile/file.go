@@ -10,7 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
 // A File is what the file says. Every field has a value: what the file leaves
@@ -233,25 +236,28 @@ func New() *File {
 		LogKeys:         "hash",
 		ShutdownTimeout: 30 * time.Second,
 		TLS:             ServerTLS{MinVersion: "1.2"},
-		Store:           Store{URL: "sqlite:onlyonce-proxy.db", PurgeEvery: 10 * time.Minute, Limit: 64 << 30},
+		Store:           Store{URL: "sqlite:onlyonce-proxy.db", PurgeEvery: 10 * time.Minute, Limit: httponce.DefaultMaxStored},
 		Tenant:          Tenant{NewPerAddress: 100, JWT: JWT{Refresh: 10 * time.Minute}},
 		Server: Server{
 			MaxHeader:     32 << 10,
 			HeaderTimeout: 5 * time.Second,
-			BodyTimeout:   30 * time.Second,
+			BodyTimeout:   proxy.DefaultBodyTimeout,
 			IdleTimeout:   time.Minute,
-			Memory:        64 << 20,
+			Memory:        httponce.DefaultMaxMemory,
 		},
 		Defaults: Settings{
 			Methods:     []string{"POST", "PATCH"},
-			Key:         Key{Header: "Idempotency-Key", MaxLength: 255},
+			Key:         Key{Header: httponce.DefaultHeader, MaxLength: httponce.DefaultMaxKeyLength},
 			Fingerprint: Fingerprint{Mode: "raw"},
-			Keep:        24 * time.Hour,
-			Lease:       30 * time.Second,
+			Keep:        onlyonce.DefaultKeep,
+			Lease:       onlyonce.DefaultLease,
 			Unknown:     "rerun",
 			Errors:      Errors{Format: "problem", ContentType: "application/json"},
-			Limits:      Limits{Body: 1 << 20, Answer: 1 << 20, NewKeys: 600_000, InFlight: 4096, TenantMemory: 32 << 20, TenantStored: 16 << 30},
-			Upgrades:    true,
+			Limits: Limits{
+				Body: httponce.DefaultMaxBody, Answer: httponce.DefaultMaxAnswer, NewKeys: httponce.DefaultMaxNewKeys, InFlight: httponce.DefaultMaxInFlight,
+				TenantMemory: httponce.DefaultMaxMemory / 2, TenantStored: httponce.DefaultMaxStored / 4,
+			},
+			Upgrades: true,
 		},
 	}
 }

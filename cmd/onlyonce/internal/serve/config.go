@@ -7,10 +7,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/services/items"
+	"github.com/onlyonce-go/onlyonce/services/sandboxes"
 	"github.com/spf13/cobra"
 )
 
@@ -62,16 +65,16 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); one on a server is that of the orders, and the items and sandboxes stay in --data")
 	f.StringVar(&c.storeFile, "store-file", "", "`file` that holds the URL of the store, instead of --store: a password on the command line can be read by every user of the machine")
 	f.StringVar(&c.secretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all servers on it (default: for sqlite: a generated one, PATH.secret; for a server none)")
-	f.DurationVar(&c.itemsKeep, "items-keep", time.Hour, "how long the items API remembers a key")
-	f.DurationVar(&c.sandboxesKeep, "sandboxes-keep", 24*time.Hour, "how long the sandboxes API remembers a key")
-	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", 86400, "largest extend_by, in `seconds`")
-	f.Int64Var(&c.sandboxesMaxSessions, "sandboxes-max-sessions", 1000, "most sandbox sessions of an owner at a time")
-	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", 10*time.Minute, "how long a session lasts without a keepalive")
+	f.DurationVar(&c.itemsKeep, "items-keep", items.DefaultKeep, "how long the items API remembers a key")
+	f.DurationVar(&c.sandboxesKeep, "sandboxes-keep", onlyonce.DefaultKeep, "how long the sandboxes API remembers a key")
+	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", sandboxes.DefaultMaxExtend, "largest extend_by, in `seconds`")
+	f.Int64Var(&c.sandboxesMaxSessions, "sandboxes-max-sessions", sandboxes.DefaultMaxSessions, "most sandbox sessions of an owner at a time")
+	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", sandboxes.DefaultIdleTimeout, "how long a session lasts without a keepalive")
 	c.orders.addFlags(cmd)
 	c.purgeEvery = interval(10 * time.Minute)
 	f.Var(&c.purgeEvery, "purge-every", "how often the expired records of all three APIs are deleted; off: not by this server")
-	f.DurationVar(&c.lease, "lease", 30*time.Second, "how long a running items or sandboxes command may take")
-	f.DurationVar(&c.wait, "wait", 10*time.Second, "how long the repeat of a running sandboxes command waits for its answer; 0: not at all")
+	f.DurationVar(&c.lease, "lease", onlyonce.DefaultLease, "how long a running items or sandboxes command may take")
+	f.DurationVar(&c.wait, "wait", sandboxes.DefaultWait, "how long the repeat of a running sandboxes command waits for its answer; 0: not at all")
 	f.StringVar(&c.tokens, "tokens", "", "`file` with an owner and the SHA-256 of a token in each line")
 	f.BoolVar(&c.allowAnonymous, "allow-anonymous", true, "serve callers without a token; with --tokens the default is false")
 	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve them also to other machines")

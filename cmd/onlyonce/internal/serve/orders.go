@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/services/orders"
@@ -24,12 +25,12 @@ type ordersConfig struct {
 
 func (c *ordersConfig) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.DurationVar(&c.keep, "orders-keep", 24*time.Hour, "how long the orders API remembers a key")
-	f.DurationVar(&c.lease, "orders-lease", 30*time.Second, "how long a running orders command may take")
-	f.DurationVar(&c.maxWait, "orders-max-wait", 10*time.Second, "the most that a client's \"Prefer: wait=N\" is granted by the orders API")
+	f.DurationVar(&c.keep, "orders-keep", onlyonce.DefaultKeep, "how long the orders API remembers a key")
+	f.DurationVar(&c.lease, "orders-lease", onlyonce.DefaultLease, "how long a running orders command may take")
+	f.DurationVar(&c.maxWait, "orders-max-wait", orders.DefaultMaxWait, "the most that a client's \"Prefer: wait=N\" is granted by the orders API")
 	f.StringVar(&c.broker, "broker", "", "`URL` of the broker between the orders API and its consumer, nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672 (default: none, the store delivers the events in this process)")
 	f.StringVar(&c.brokerName, "broker-name", "onlyonce", "`name` of the stream or exchange there; give every store one of its own")
-	f.IntVar(&c.maxAttempts, "orders-max-attempts", 10, "how often an event may fail before it is parked; see onlyonce outbox")
+	f.IntVar(&c.maxAttempts, "orders-max-attempts", orders.DefaultMaxAttempts, "how often an event may fail before it is parked; see onlyonce outbox")
 	f.BoolVar(&c.keepFailures, "orders-keep-failures", false, "answer the repeat of an orders command that failed with the failure, instead of running it again")
 }
 
