@@ -1,18 +1,17 @@
 package httponce
 
 import (
-	"net/http"
-	"strings"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
+	"github.com/onlyonce-go/onlyonce/internal/contentcoding"
 )
 
 // keyInBody finds the key in the body, if there is one, and puts it into the
 // header, where the handler finds it.
 func (c *call) keyInBody() *Problem {
-	if len(c.body) > 0 && isEncoded(c.r.Header) {
+	if len(c.body) > 0 && contentcoding.Has(c.r.Header["Content-Encoding"]) {
 		c.w.Header().Set("Accept-Encoding", "identity") // RFC 9110, section 15.5.16
 		p := bodyEncoded
 		return &p
@@ -51,16 +50,4 @@ func sentence(err error) string {
 	text := err.Error()
 	first, size := utf8.DecodeRuneInString(text)
 	return string(unicode.ToUpper(first)) + text[size:] + "."
-}
-
-// isEncoded reports whether a body has a content coding: RFC 9110, section 8.4.
-func isEncoded(h http.Header) bool {
-	for _, list := range h["Content-Encoding"] {
-		for coding := range strings.SplitSeq(list, ",") {
-			if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "identity") {
-				return true
-			}
-		}
-	}
-	return false
 }

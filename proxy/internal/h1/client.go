@@ -63,7 +63,7 @@ func (c *Client) Send(ctx context.Context, q *Request, body io.Reader, owner str
 		return nil, true, errors.Join(err, failed)
 	}
 	on.whole = err == nil
-	on.response = Response{client: c, conn: on}
+	on.response = Response{pool: &c.pool, conn: on}
 	return &on.response, true, nil
 }
 

@@ -8,8 +8,8 @@ import (
 
 // A Response is a server's response. It must be released or closed.
 type Response struct {
-	client *Client
-	conn   *conn
+	pool *pool
+	conn *conn
 }
 
 // Status returns the status code.
@@ -44,7 +44,7 @@ func (r *Response) Body(take func([]byte) bool) error { return r.conn.body(take)
 func (r *Response) Release() {
 	c := r.conn
 	if c.owner != "" && c.whole && !c.head.close && c.at == len(c.in) {
-		r.client.pool.put(c)
+		r.pool.put(c)
 	} else {
 		c.Close()
 	}

@@ -17,6 +17,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/contentcoding"
 )
 
 // A Fault says what is wrong with a body, and in which field if it is in one.
@@ -38,13 +39,9 @@ var ErrEncoded = errors.New("the body has a Content-Encoding, and none is decode
 // RefuseEncoded returns ErrEncoded if the request has a content coding, and says in the
 // response which one is accepted: RFC 9110, section 15.5.16.
 func RefuseEncoded(w http.ResponseWriter, r *http.Request) error {
-	for _, list := range r.Header["Content-Encoding"] {
-		for coding := range strings.SplitSeq(list, ",") {
-			if coding = strings.Trim(coding, " \t"); coding != "" && !strings.EqualFold(coding, "identity") {
-				w.Header().Set("Accept-Encoding", "identity")
-				return ErrEncoded
-			}
-		}
+	if contentcoding.Has(r.Header["Content-Encoding"]) {
+		w.Header().Set("Accept-Encoding", "identity")
+		return ErrEncoded
 	}
 	return nil
 }
