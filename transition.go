@@ -6,7 +6,13 @@ import (
 )
 
 // Takes reports whether the claim takes over r, an existing record that has not
-// expired. If so, the store stores what Next returns.
+// expired. If so, the store stores what Next returns. A claim does not take the
+// record that it made itself: a store that repeats a claim finds its own owner and
+// grants it again.
+//
+// Every store of this module calls Takes. Two more places say the same in their own
+// way: the model of internal/reliability/histories, on purpose, and the statements
+// that take over a row, which only compare it with what was read.
 func (c Claim) Takes(r Record) bool {
 	if r.Owner == c.Owner || !c.matches(r) {
 		return false
