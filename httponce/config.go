@@ -23,7 +23,7 @@ type Config struct {
 
 	// Operation returns the name of the requested operation. Default: the
 	// method and the pattern that the ServeMux matched ("POST /v1/orders"), or
-	// the method and the path if there is not a pattern. If it returns "", all
+	// the method and the path if there is no pattern. If it returns "", all
 	// routes of a tenant share one namespace of keys.
 	Operation func(*http.Request) string
 
