@@ -79,7 +79,7 @@ func (e Engine) provider(db *sql.DB, name string, files fs.FS) (*goose.Provider,
 	if err != nil {
 		return nil, err
 	}
-	options := []goose.ProviderOption{goose.WithStore(versionStore{versions}), goose.WithDisableGlobalRegistry(true)}
+	options := []goose.ProviderOption{goose.WithStore(versionStore{versions, e}), goose.WithDisableGlobalRegistry(true)}
 	if e == MySQL {
 		options = append(options, goose.WithSessionLocker(mysqlLock(name+"_schema")))
 	}
@@ -107,9 +107,17 @@ func directory(engine Engine, name string, files fs.FS) (fs.FS, error) {
 
 // A versionStore takes every version once: the migration that comes second fails when
 // its number is recorded, and its transaction is rolled back.
-type versionStore struct{ database.Store }
+type versionStore struct {
+	database.Store
+	engine Engine
+}
 
 func (s versionStore) CreateVersionTable(ctx context.Context, db database.DBTxConn) error {
+	if s.engine == MySQL {
+		if err := s.dropEmpty(ctx, db); err != nil {
+			return err
+		}
+	}
 	if err := s.Store.CreateVersionTable(ctx, db); err != nil {
 		return err
 	}
@@ -117,14 +125,26 @@ func (s versionStore) CreateVersionTable(ctx context.Context, db database.DBTxCo
 	return err
 }
 
-// TableExists looks for a column: goose's own way reads a time, which the driver for
-// MySQL returns as text unless it is told otherwise.
+// dropEmpty drops the table without its first row that a process on MySQL left which
+// was killed while it made the table. The lock keeps others out.
+func (s versionStore) dropEmpty(ctx context.Context, db database.DBTxConn) error {
+	var n int
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM "+s.Tablename()).Scan(&n); err != nil || n > 0 {
+		return nil // if there is no table, it is made; what else is wrong shows then
+	}
+	_, err := db.ExecContext(ctx, "DROP TABLE "+s.Tablename())
+	return err
+}
+
+// TableExists looks for the first row, with which the making of the table ends. goose's
+// own way reads a time, which the driver for MySQL returns as text unless it is told
+// otherwise.
 func (s versionStore) TableExists(ctx context.Context, db database.DBTxConn) (bool, error) {
-	rows, err := db.QueryContext(ctx, "SELECT version_id FROM "+s.Tablename()+" WHERE version_id = 0")
-	if err != nil {
+	var n int
+	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM "+s.Tablename()+" WHERE version_id = 0").Scan(&n); err != nil {
 		return false, nil // what else is wrong shows when the table is made
 	}
-	return true, rows.Close()
+	return n > 0, nil
 }
 
 // A mysqlLock is the name of a lock that keeps other processes out, because on MySQL a

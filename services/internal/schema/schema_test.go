@@ -50,6 +50,36 @@ func TestMigrate_ProcessesThatStartTogetherRunEachFileOnce(t *testing.T) {
 	})
 }
 
+func TestMigrate_GoesOnWhereAProcessWasKilledThatMadeTheTableOfVersions(t *testing.T) {
+	apitest.OnEngines(t, func(t *testing.T, d *apitest.Database) {
+		if Engine(d.Engine) != MySQL {
+			t.Skip("the table is made in a transaction")
+		}
+		db, err := sql.Open(d.Driver, d.DSN)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer db.Close()
+		from := fstest.MapFS{"migrations/mysql/0001_x.sql": files("CREATE TABLE x_a (a INTEGER);")["migrations/0001_x.sql"]}
+		for _, made := range []string{"", "CREATE UNIQUE INDEX x_schema_version ON x_schema (version_id)"} {
+			for _, statement := range []string{"DROP TABLE IF EXISTS x_a, x_schema", "CREATE TABLE x_schema (version_id BIGINT)", made} {
+				if _, err := db.Exec(statement); err != nil && statement != "" {
+					t.Fatal(err)
+				}
+			}
+			if err := Migrate(t.Context(), db, "x", from); err != nil {
+				t.Error(err)
+			}
+			if _, err := db.Exec("INSERT INTO x_a VALUES (1)"); err != nil {
+				t.Error(err)
+			}
+			if err := Migrate(t.Context(), db, "x", from); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 func TestAMigrationGoesOnWhereTheLastEnded(t *testing.T) {
 	db, store, err := apitest.Open(t.Context(), t.TempDir())
 	if err != nil {
