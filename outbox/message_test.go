@@ -4,6 +4,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
@@ -81,6 +82,8 @@ func TestNonsenseInAConfigIsRefusedWithWhatToWrite(t *testing.T) {
 	for want, make := range map[string]func(){
 		"Config.Batch is negative": func() { outbox.NewRelay(newMemQueue(), new(broker), outbox.Config{Batch: -1}) },
 		"Config.Lease is 1ms":      func() { outbox.NewRelay(newMemQueue(), new(broker), outbox.Config{Lease: 1e6}) },
+		"Config.Lease is 25h":      func() { outbox.NewRelay(newMemQueue(), new(broker), outbox.Config{Lease: 25 * time.Hour}) },
+		"Config.MaxBackoff 25h":    func() { outbox.NewRelay(newMemQueue(), new(broker), outbox.Config{MaxBackoff: 25 * time.Hour}) },
 		"without a queue":          func() { outbox.NewRelay(nil, new(broker), outbox.Config{}) },
 	} {
 		func() {

@@ -16,7 +16,8 @@ type Queue interface {
 	// the order in which they were appended. It skips every key that has a
 	// message that is leased, deferred or parked. So it leases the oldest
 	// messages of a key, and only to one owner at a time. A message whose lease
-	// has lapsed waits again.
+	// has lapsed waits again, and so may one that is to be held for more than
+	// MaxHeld.
 	Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]Entry, error)
 
 	// Renew makes owner's lease end one full lease from now. It returns ErrLost

@@ -24,6 +24,10 @@ type Config struct {
 	Observer    Observer      // nil: none
 }
 
+// MaxHeld bounds Config.Lease and Config.MaxBackoff. A queue may take a message that
+// is to be held for longer as one that waits: its clock was set back.
+const MaxHeld = 24 * time.Hour
+
 // shortestLease leaves room for three renewals over a slow network.
 const shortestLease = 10 * time.Millisecond
 
@@ -42,6 +46,9 @@ func (c Config) withDefaults() Config {
 	c.LagEvery = defaults.Positive("outbox: Config.LagEvery", c.LagEvery, 10*time.Second)
 	if c.Lease < shortestLease {
 		panic(fmt.Sprintf("outbox: Config.Lease is %v: write at least %v, or leave it 0 for 30s", c.Lease, shortestLease))
+	}
+	if c.Lease > MaxHeld || c.MaxBackoff > MaxHeld {
+		panic(fmt.Sprintf("outbox: Config.Lease is %v and Config.MaxBackoff %v: write at most %v for each", c.Lease, c.MaxBackoff, MaxHeld))
 	}
 	return c
 }

@@ -88,6 +88,40 @@ func TestARowOfTheOutboxThatCanNotBePublishedIsParkedAndKeepsNothingUp(t *testin
 	})
 }
 
+func TestAMessageThatAClockSetBackLeftHeldForGoodIsLeased(t *testing.T) {
+	onEveryEngine(t, func(t *testing.T, _ string, s *sqlstore.Store, db *sql.DB) {
+		q := s.Outbox()
+		for _, damage := range []string{"", ", owner = NULL"} {
+			tx, err := db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := q.Append(t.Context(), tx, outbox.Message{Topic: "t", Key: "k"}); err != nil {
+				t.Fatal(err)
+			}
+			if err := tx.Commit(); err != nil {
+				t.Fatal(err)
+			}
+			if list, err := q.Lease(t.Context(), "one", outbox.MaxHeld, 10); err != nil || len(list) != 1 {
+				t.Fatalf("%v, %v", list, err)
+			}
+			if list, err := q.Lease(t.Context(), "two", time.Minute, 10); err != nil || len(list) != 0 {
+				t.Errorf("while it is held as long as it may be: %v, %v", list, err)
+			}
+			if _, err := db.Exec("UPDATE onlyonce_outbox SET due_at = due_at + 25200000000" + damage); err != nil {
+				t.Fatal(err)
+			}
+			list, err := q.Lease(t.Context(), "two", time.Minute, 10)
+			if err != nil || len(list) != 1 {
+				t.Fatalf("%v, %v", list, err)
+			}
+			if err := q.Settle(t.Context(), "two", []outbox.Verdict{{Seq: list[0].Seq, State: outbox.StatePublished}}); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+}
+
 func TestARowOfTheOutboxWithExtremeNumbersIsPublishedAndListed(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, engine string, s *sqlstore.Store, db *sql.DB) {
 		numbers := []int64{math.MinInt32, -1, math.MaxInt32}
