@@ -87,6 +87,19 @@
 // own, so return every error. Statements that commit implicitly, such as CREATE
 // TABLE, must not be used in any of these transactions.
 //
+// # A server that does not answer
+//
+// RunTx and SettleTx wait at most 15 seconds for a server to begin a transaction,
+// to take the settlement, to commit or to roll back. If there is no answer before
+// COMMIT was sent, the error is onlyonce.ErrUnavailable, and nothing of the
+// transaction is committed. After that, they look for the outcome for up to 10
+// seconds, and return onlyonce.ErrInDoubt if they cannot find out. The statements
+// of a function are limited by its context only.
+//
+// The connection is closed. A driver that does not heed a context in COMMIT and
+// ROLLBACK, such as github.com/go-sql-driver/mysql, keeps it until the server
+// answers or TCP gives up, unless the DSN limits that (readTimeout).
+//
 // # Fences
 //
 // On a server, a released or resolved command leaves a row for one hour to

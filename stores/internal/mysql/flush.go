@@ -59,7 +59,7 @@ func (m *dialect) flushed(l server.Session) error {
 	}
 	return m.flush.wait(l.Ctx, func() error {
 		// Others wait for the round, too: it does not end with one caller.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Ctx), server.GroupTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Ctx), server.AnswerTimeout)
 		defer cancel()
 		_, err := l.Store.Session(ctx).Exec("flush")
 		return err

@@ -60,11 +60,10 @@ type GroupedSettle struct {
 
 // The limits of groups.
 const (
-	fewCallers   = 16               // up to so many, each goes alone
-	maxGroup     = 256              // bounds how long others wait for a group
-	maxAlone     = 32               // how many of a group that failed go on at the same time
-	GroupTimeout = 15 * time.Second // of a group: a server that does not answer is given up
-	maxGrouped   = 64 << 10         // bytes of a result that goes with others
+	fewCallers = 16       // up to so many, each goes alone
+	maxGroup   = 256      // bounds how long others wait for a group
+	maxAlone   = 32       // how many of a group that failed go on at the same time
+	maxGrouped = 64 << 10 // bytes of a result that goes with others
 )
 
 // Group lets callers write in groups. release, which may be nil, releases what the
@@ -102,7 +101,7 @@ func (g *groups) close() {
 // may be to blame.
 func write[J any](q *group.Queue[J], batch []*group.Ticket[J], f func(context.Context, []J) error, order func(a, b J) int) {
 	if len(batch) > 1 {
-		ctx, cancel := context.WithTimeout(context.Background(), GroupTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), AnswerTimeout)
 		defer cancel()
 		jobs := make([]J, len(batch))
 		for i, t := range batch {

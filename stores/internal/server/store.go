@@ -141,6 +141,11 @@ func explain(t ErrorClass, err error) error {
 	return err
 }
 
+// AnswerTimeout bounds how long the server may take over a group of writes, or over one of
+// the store's own steps in the transaction of a function: a server that does not answer
+// for so long can't be reached.
+const AnswerTimeout = 15 * time.Second
+
 // A Session runs statements on the pool or in a transaction.
 type Session struct {
 	*Store

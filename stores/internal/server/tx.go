@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -46,31 +48,36 @@ func (e txEngine) Begin(ctx context.Context, c *transact.Command) (transact.Tx[*
 	if err != nil {
 		return nil, err
 	}
-	own, locks := context.WithoutCancel(ctx), c.Locks()
-	tx, got, err := e.dialect.Begin(own, conn, locks, c.Token)
-	if err != nil {
-		e.dialect.End(conn, locks, c.Token)
-		_ = conn.Close()
-		return nil, explain(e.dialect.Classify(err), err)
+	t := e.newTx(ctx)
+	t.conn, t.locks, t.token = conn, c.Locks(), c.Token
+	err = t.step(func() error { return t.begin(c) })
+	if err == nil && t.gaveUp() {
+		err = errNoAnswer // the transaction has lost its context
 	}
-	t := &storeTx{Session: Session{Store: e.Store, Ctx: own, Tx: tx}, conn: conn, locks: locks, token: c.Token}
-	if c.Seen, err = e.dialect.Look(t.Session, &c.Key, c.Token); err != nil {
-		t.Close(own)
+	if err != nil {
+		t.Close(ctx)
 		return nil, err
 	}
-	c.Seen.Lock = got
 	return t, nil
 }
 
 // BeginAlone begins nothing: one statement records the settlement, and commits by
 // itself.
 func (e txEngine) BeginAlone(ctx context.Context, _ *transact.Command) (transact.Tx[*sql.Tx], error) {
-	return &storeTx{Session: e.Session(ctx)}, nil
+	return e.newTx(ctx), nil
+}
+
+// newTx returns a transaction that has not begun. Its context does not end with ctx.
+func (e txEngine) newTx(ctx context.Context) *storeTx {
+	own, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
+	return &storeTx{Session: e.Session(own), giveUp: giveUp}
 }
 
 // Settle settles the hold.
 func (e txEngine) Settle(ctx context.Context, c *transact.Command) error {
-	return e.Session(ctx).settle(*c.Hold, c.Settlement, false)
+	t := e.newTx(ctx)
+	defer t.Close(ctx)
+	return t.step(func() error { return t.settle(*c.Hold, c.Settlement, false) })
 }
 
 // ErrStillRunning is the error of a transaction whose end a dialect did not see.
@@ -116,6 +123,8 @@ func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int6
 // Classify says what an error of the database, or of a connection, means.
 func (e txEngine) Classify(err error) transact.Class {
 	switch class := e.dialect.Classify(err); {
+	case errors.Is(err, errNoAnswer):
+		return transact.Temporary
 	case class == ClassConflict:
 		return transact.Conflict
 	case errors.Is(err, driver.ErrBadConn):
@@ -127,38 +136,105 @@ func (e txEngine) Classify(err error) transact.Class {
 }
 
 // A storeTx is a transaction on a connection of the pool, or none: what is written
-// then commits by itself.
+// then commits by itself. Its context ends only when the server does not answer.
 type storeTx struct {
 	Session
-	conn      *sql.Conn // nil: none, or it was given back
+	giveUp    context.CancelCauseFunc // ends the context
+	conn      *sql.Conn               // nil: none, or it was given back
 	locks     *transact.Locks
 	token     []byte
 	committed bool
+}
+
+var errNoAnswer = fmt.Errorf("%w: the server did not answer within %v", onlyonce.ErrUnavailable, AnswerTimeout)
+
+// step runs one of the store's own steps, and ends the context if the step takes longer
+// than AnswerTimeout. The function runs between two steps, for as long as it likes.
+func (t *storeTx) step(f func() error) error {
+	timer := time.AfterFunc(AnswerTimeout, func() { t.giveUp(errNoAnswer) })
+	err := f()
+	if !timer.Stop() {
+		<-t.Ctx.Done()
+	}
+	if err != nil && t.gaveUp() && !errors.Is(err, errNoAnswer) {
+		err = fmt.Errorf("%w: %v", errNoAnswer, err) // not the caller's context has ended, as the error may say
+	}
+	return err
+}
+
+// gaveUp reports whether a step took too long.
+func (t *storeTx) gaveUp() bool { return context.Cause(t.Ctx) == errNoAnswer }
+
+// finish runs a step that ends the transaction, and leaves it behind when the context ends.
+// Commit and Rollback of database/sql take no context, and only some drivers heed that
+// of BeginTx.
+func (t *storeTx) finish(f func() error) error {
+	return t.step(func() error {
+		ended := make(chan error, 1)
+		go func() { ended <- f() }()
+		select {
+		case err := <-ended:
+			return err
+		case <-t.Ctx.Done():
+			return context.Cause(t.Ctx)
+		}
+	})
+}
+
+func (t *storeTx) begin(c *transact.Command) error {
+	tx, got, err := t.dialect.Begin(t.Ctx, t.conn, t.locks, t.token)
+	if err != nil {
+		return explain(t.dialect.Classify(err), err)
+	}
+	t.Tx = tx
+	c.Seen, err = t.dialect.Look(t.Session, &c.Key, t.token)
+	c.Seen.Lock = got
+	return err
 }
 
 // Handle returns what the function gets.
 func (t *storeTx) Handle() *sql.Tx { return t.Tx }
 
 // Close rolls the transaction back if it has not ended, and releases the locks and the
-// connection. A connection that may still be in the transaction is closed: resetting
-// it for the pool would commit.
+// connection. If the server does not answer, that goes on without the caller until the
+// driver returns.
 func (t *storeTx) Close(context.Context) {
-	if t.conn == nil {
+	conn := t.conn
+	if conn == nil {
+		t.giveUp(nil)
 		return
 	}
-	if err := t.Tx.Rollback(); err != nil && !t.committed {
-		_ = t.conn.Raw(func(any) error { return driver.ErrBadConn })
-	}
-	t.dialect.End(t.conn, t.locks, t.token)
-	_ = t.conn.Close()
 	t.conn = nil
+	_ = t.finish(func() error {
+		t.release(conn)
+		return nil
+	})
+}
+
+// release gives the connection back. A connection that may still be in the transaction is
+// closed: resetting it for the pool would commit.
+func (t *storeTx) release(conn *sql.Conn) {
+	defer t.giveUp(nil)
+	if t.Tx != nil {
+		if err := t.Tx.Rollback(); err != nil && !t.committed {
+			_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+		}
+	}
+	t.dialect.End(conn, t.locks, t.token)
+	_ = conn.Close()
 }
 
 // Commit records how the command ended, and commits. A statement that commits by
 // itself leaves no trace, so that its error is never in doubt.
 func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settled int64, o transact.Outcome, err error) {
-	written, err := t.write(c)
+	var written bool
+	err = t.step(func() (err error) {
+		written, err = t.write(c)
+		return err
+	})
 	switch {
+	case err != nil && t.gaveUp():
+		return 0, transact.RolledBack, err
 	case errors.Is(err, sql.ErrTxDone), errors.Is(err, transact.ErrEnded):
 		return 0, transact.Ended, err
 	case err != nil:
@@ -167,7 +243,7 @@ func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settled int64,
 		return 0, transact.Overtaken, nil
 	}
 	if t.Tx != nil {
-		if err := t.Tx.Commit(); err != nil {
+		if err := t.finish(t.Tx.Commit); err != nil {
 			what := t.dialect.Classify(err)
 			if err = explain(what, err); what == ClassConflict {
 				return 0, transact.RolledBack, err

@@ -27,12 +27,25 @@ func (r *run[TX]) resolve(cause error) (settled int64, err error) {
 		case errors.Is(err, ErrNotCommitted):
 			return 0, fmt.Errorf("%w: %w", err, cause)
 		case errors.Is(err, ErrMovedOn):
-			return 0, fmt.Errorf("%w: %w: %w", onlyonce.ErrInDoubt, err, cause)
+			return 0, unknown(onlyonce.ErrInDoubt, err, cause)
 		}
 		if !Pause(ctx, time.Millisecond<<min(n, 9)) {
-			return 0, fmt.Errorf("%w: %w: %w", onlyonce.ErrInDoubt, cause, err)
+			return 0, unknown(onlyonce.ErrInDoubt, cause, err)
 		}
 	}
+}
+
+// unknown returns err, an ErrUnknown, with its causes. A cause that is ErrUnavailable is
+// only quoted, because that error says that nothing ran.
+func unknown(err error, causes ...error) error {
+	for _, cause := range causes {
+		if errors.Is(cause, onlyonce.ErrUnavailable) {
+			err = fmt.Errorf("%w: %v", err, cause)
+		} else {
+			err = fmt.Errorf("%w: %w", err, cause)
+		}
+	}
+	return err
 }
 
 // findCommit looks for what the transaction left, and returns once that is durable.

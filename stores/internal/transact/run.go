@@ -200,7 +200,7 @@ func (r *run[TX]) commit(tx Tx[TX]) (Outcome, error) {
 // committed.
 func ended(cause error) error {
 	if cause == nil || errors.Is(cause, ErrEnded) {
-		return fmt.Errorf("%w: %w", onlyonce.ErrUnknown, ErrEnded)
+		return unknown(onlyonce.ErrUnknown, ErrEnded)
 	}
-	return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnknown, ErrEnded, cause)
+	return unknown(onlyonce.ErrUnknown, ErrEnded, cause)
 }

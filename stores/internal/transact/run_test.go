@@ -297,6 +297,21 @@ func TestACommitThatStaysInDoubtIsUnknown(t *testing.T) {
 	}
 }
 
+func TestRun_AnUnknownOutcomeIsNotAlsoUnavailable(t *testing.T) {
+	silent := fmt.Errorf("%w: no answer", onlyonce.ErrUnavailable)
+	for name, s := range map[string]*script{
+		"in doubt":           {ends: []ending{{InDoubt, silent}}, traces: []trace{{err: silent}}},
+		"in doubt, moved on": {ends: []ending{{InDoubt, silent}}, traces: []trace{{now: Trace{Fence: 200, Floor: 150}}}},
+		"ended":              {ends: []ending{{Ended, silent}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := s.play(t, false); !errors.Is(err, onlyonce.ErrUnknown) || errors.Is(err, onlyonce.ErrUnavailable) {
+				t.Errorf("got error %v, want ErrUnknown alone", err)
+			}
+		})
+	}
+}
+
 func TestEveryRunHasAHigherFenceAndATokenOfItsOwn(t *testing.T) {
 	s := &script{begins: []error{errBroken, nil}, ends: several(3, ending{RolledBack, errConflict}, ending{Ended, nil})}
 	_, _ = s.play(t, false)

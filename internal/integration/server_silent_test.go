@@ -1,0 +1,221 @@
+package integration
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"net"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// A silence begins when a client sends a text. A server that is stopped, or that a
+// network no longer reaches, looks like this from then on.
+type silence struct {
+	at  string // what the client sends
+	fn  error  // what the function returns
+	is  error  // the error that its caller gets
+	not error  // an error that its caller does not get
+	run func(t *testing.T, s *sqlstore.Store, fn func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error
+}
+
+func runSilenced(t *testing.T, s *sqlstore.Store, fn func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error {
+	_, err := s.RunTx(t.Context(), serverClaim("k"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		return fn(ctx, tx)
+	})
+	return err
+}
+
+func settleSilenced(t *testing.T, s *sqlstore.Store, fn func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error {
+	return s.SettleTx(t.Context(), claimedOn(t, s, "k"), fn)
+}
+
+var errDeclined = errors.New("the card was declined")
+
+func TestAServerThatFallsSilentIsGivenUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		newValve func(t *testing.T) (*valve, *sql.DB)
+		heeds    bool // the driver's COMMIT and ROLLBACK end with the context
+		silences map[string]silence
+	}{
+		"PostgreSQL": {newValve: postgresValve, heeds: true, silences: map[string]silence{
+			"beginning":              {at: "begin", is: onlyonce.ErrUnavailable, not: onlyonce.ErrUnknown, run: runSilenced},
+			"looking":                {at: "onlyonce_fence f LEFT JOIN", is: onlyonce.ErrUnavailable, not: onlyonce.ErrUnknown, run: runSilenced},
+			"recording":              {at: "INSERT INTO onlyonce_records", is: onlyonce.ErrUnavailable, not: onlyonce.ErrUnknown, run: runSilenced},
+			"committing":             {at: "commit\x00", is: onlyonce.ErrInDoubt, not: onlyonce.ErrUnavailable, run: runSilenced},
+			"rolling back":           {at: "rollback", fn: errDeclined, is: errDeclined, not: onlyonce.ErrUnknown, run: runSilenced},
+			"committing a settled":   {at: "commit\x00", is: onlyonce.ErrInDoubt, not: onlyonce.ErrUnavailable, run: settleSilenced},
+			"rolling back a settled": {at: "rollback", fn: errDeclined, is: errDeclined, not: onlyonce.ErrUnknown, run: settleSilenced},
+		}},
+		"MySQL": {newValve: mysqlValve, silences: map[string]silence{
+			"beginning":              {at: "SET autocommit = 0", is: onlyonce.ErrUnavailable, not: onlyonce.ErrUnknown, run: runSilenced},
+			"starting":               {at: "START TRANSACTION", is: onlyonce.ErrUnavailable, not: onlyonce.ErrUnknown, run: runSilenced},
+			"recording":              {at: "RELEASE SAVEPOINT", is: onlyonce.ErrUnavailable, not: onlyonce.ErrUnknown, run: runSilenced},
+			"committing":             {at: "\x03COMMIT", is: onlyonce.ErrInDoubt, not: onlyonce.ErrUnavailable, run: runSilenced},
+			"rolling back":           {at: "\x03ROLLBACK", fn: errDeclined, is: errDeclined, not: onlyonce.ErrUnknown, run: runSilenced},
+			"committing a settled":   {at: "\x03COMMIT", is: onlyonce.ErrInDoubt, not: onlyonce.ErrUnavailable, run: settleSilenced},
+			"rolling back a settled": {at: "\x03ROLLBACK", fn: errDeclined, is: errDeclined, not: onlyonce.ErrUnknown, run: settleSilenced},
+		}},
+	} {
+		for step, silent := range c.silences {
+			t.Run(name+", "+step, func(t *testing.T) {
+				t.Parallel()
+				v, db := c.newValve(t)
+				s := openOn(t, db)
+				v.closeAt(silent.at)
+				result := make(chan error, 1)
+				go func() {
+					result <- silent.run(t, s, func(context.Context, *sql.Tx) (onlyonce.Settlement, error) {
+						return done("made"), silent.fn
+					})
+				}()
+				select {
+				case err := <-result:
+					if !errors.Is(err, silent.is) || silent.not != nil && errors.Is(err, silent.not) {
+						t.Errorf("got error %v, want %v", err, silent.is)
+					}
+				case <-time.After(2 * answerLimit):
+					t.Error("the caller still waits")
+				}
+				if !v.closed() {
+					t.Errorf("the store never sent %q", silent.at)
+				}
+				if !c.heeds {
+					v.Close() // the network notices that the server is gone
+				}
+				for end := time.Now().Add(answerLimit); db.Stats().InUse > 0; time.Sleep(time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatalf("%d connections are still in use", db.Stats().InUse)
+					}
+				}
+			})
+		}
+	}
+}
+
+// postgresValve returns a pool whose connections to PostgreSQL go through a valve.
+func postgresValve(t *testing.T) (*valve, *sql.DB) {
+	t.Helper()
+	schema := newPostgresSchema(t)
+	schema.open(t)
+	u, err := url.Parse(schema.with(t, "default_query_exec_mode=exec"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newValve(t, u.Host)
+	u.Host = v.Addr().String()
+	return v, openPool(t, "pgx", u.String())
+}
+
+// mysqlValve returns a pool whose connections to MySQL go through a valve.
+func mysqlValve(t *testing.T) (*valve, *sql.DB) {
+	t.Helper()
+	d := newMySQLDatabase(t)
+	d.open(t)
+	cfg, err := mysql.ParseDSN(d.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := newValve(t, cfg.Addr)
+	cfg.DBName, cfg.Addr = d.name, v.Addr().String()
+	return v, openPool(t, "mysql", cfg.FormatDSN())
+}
+
+// A valve stands between a pool and its server. Once it is closed, it reads what both
+// send and hands nothing on, over the connections that there are and over new ones.
+type valve struct {
+	net.Listener
+	server string
+
+	mu    sync.Mutex
+	at    []byte // what closes it when a client sends it; nil: nothing does
+	shut  bool
+	conns []net.Conn
+}
+
+// newValve starts an open valve before a server's address.
+func newValve(t *testing.T, server string) *valve {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &valve{Listener: ln, server: server}
+	t.Cleanup(func() { v.Close() })
+	go func() {
+		for {
+			client, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", v.server)
+			if err != nil {
+				client.Close()
+				continue
+			}
+			v.mu.Lock()
+			v.conns = append(v.conns, client, server)
+			v.mu.Unlock()
+			go v.pass(server, client, true)
+			go v.pass(client, server, false)
+		}
+	}()
+	return v
+}
+
+// closeAt makes the next connection that sends the text close the valve.
+func (v *valve) closeAt(text string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.at = []byte(text)
+}
+
+// closed reports whether the text was sent.
+func (v *valve) closed() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.shut
+}
+
+// Close ends all connections.
+func (v *valve) Close() error {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	for _, c := range v.conns {
+		c.Close()
+	}
+	return v.Listener.Close()
+}
+
+func (v *valve) pass(to, from net.Conn, asks bool) {
+	defer to.Close()
+	defer from.Close()
+	for buf := make([]byte, 32<<10); ; {
+		n, err := from.Read(buf)
+		if err != nil {
+			return
+		}
+		if v.swallows(buf[:n], asks) {
+			continue
+		}
+		if _, err := to.Write(buf[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// swallows reports whether bytes are not handed on.
+func (v *valve) swallows(sent []byte, asks bool) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.shut = v.shut || asks && v.at != nil && bytes.Contains(sent, v.at)
+	return v.shut
+}
