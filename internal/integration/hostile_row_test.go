@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
@@ -387,7 +388,7 @@ func needsFence[TX any](t *testing.T, s onlyonce.TxStore[TX], db *sql.DB) {
 	}
 	emptied(t, db, "onlyonce_fence")
 	for _, key := range []string{"before", "new"} {
-		if r, err := run(key); runs != 1 || key == "new" && err == nil {
+		if r, err := run(key); runs != 1 || key == "new" && (err == nil || !strings.Contains(err.Error(), "INSERT INTO onlyonce_fence")) {
 			t.Errorf("%s: %d runs in all, got %+v and error %v", key, runs, r, err)
 		}
 	}

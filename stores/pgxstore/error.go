@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
@@ -65,6 +66,8 @@ func classify(err error) transact.Class {
 	c := code(err)
 	var refused *pgconn.ConnectError
 	switch {
+	case errors.Is(err, engine.ErrNoFence):
+		return transact.Temporary
 	case isRetryable(err):
 		return transact.Conflict
 	case strings.HasPrefix(c, "57P"), strings.HasPrefix(c, "08"):

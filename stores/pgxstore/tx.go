@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
@@ -166,7 +167,11 @@ func (t *storeTx) begin(ctx context.Context, c *transact.Command) (err error) {
 		}
 	}
 	var found row
-	if err := results.QueryRow().Scan(found.into(&seen.Floor, &seen.Mark, &seen.Token, nil)...); err != nil {
+	err = results.QueryRow().Scan(found.into(&seen.Floor, &seen.Mark, &seen.Token, nil)...)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = engine.ErrNoFence
+	}
+	if err != nil {
 		return err
 	}
 	if seen.Now = found.Now; found.owner != nil {
