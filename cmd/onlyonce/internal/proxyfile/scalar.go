@@ -61,12 +61,15 @@ func (*Size) Type() string { return "size" }
 type Prefixes []netip.Prefix
 
 func parsePrefix(text string) (netip.Prefix, error) {
-	if ip, err := netip.ParseAddr(text); err == nil && ip.Zone() == "" {
-		return netip.PrefixFrom(ip, ip.BitLen()), nil
-	}
 	p, err := netip.ParsePrefix(text)
+	if ip, one := netip.ParseAddr(text); one == nil && ip.Zone() == "" {
+		p, err = netip.PrefixFrom(ip, ip.BitLen()), nil
+	}
 	if err != nil {
 		return p, fmt.Errorf("%q is not a range of addresses: write one such as 10.0.0.0/8, or one address", text)
+	}
+	if mapped := 128 - 32; p.Addr().Is4In6() && p.Bits() >= mapped { // a peer's address is compared as IPv4
+		p = netip.PrefixFrom(p.Addr().Unmap(), p.Bits()-mapped)
 	}
 	return p.Masked(), nil
 }
