@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-func TestTheMemoryOfAFingerprintStaysItsCallers(t *testing.T) {
+func TestAttempt_TheMemoryOfAFingerprintStaysItsCallers(t *testing.T) {
 	var seen onlyonce.Event
 	g := onlyonce.New(newStore(), onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) { seen = e }})
 	print := onlyonce.Fingerprint([]byte("first"))
@@ -27,7 +27,7 @@ func TestTheMemoryOfAFingerprintStaysItsCallers(t *testing.T) {
 	}
 }
 
-func TestEveryClaimHasAnOwnerOfItsOwn(t *testing.T) {
+func TestAttempt_EveryClaimHasAnOwnerOfItsOwn(t *testing.T) {
 	const claims = 1000
 	g := onlyonce.New(newStore(), onlyonce.Config{})
 	owners := make(chan string, claims)

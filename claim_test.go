@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-func TestAClaimNeverTakesWhatItHadBefore(t *testing.T) {
+func TestClaim_AClaimNeverTakesWhatItHadBefore(t *testing.T) {
 	c := onlyonce.Claim{Owner: "me", SkipFingerprint: true, RetryFailed: true, TakeUnknown: true}
 	for _, state := range []onlyonce.State{onlyonce.StateProcessing, onlyonce.StateFailed, onlyonce.StateUnknown} {
 		if c.Takes(onlyonce.Record{Owner: "me", State: state}) {
@@ -23,7 +23,7 @@ func TestAClaimNeverTakesWhatItHadBefore(t *testing.T) {
 	}
 }
 
-func TestAFullStoreIsAskedOnce(t *testing.T) {
+func TestClaim_AFullStoreIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		store.Store = memstore.New(memstore.Config{MaxRecords: 1})
@@ -39,7 +39,7 @@ func TestAFullStoreIsAskedOnce(t *testing.T) {
 	})
 }
 
-func TestALostAttemptsRecordExpiresUnlessSomeoneHasToLookAtIt(t *testing.T) {
+func TestClaim_ALostAttemptsRecordExpiresUnlessSomeoneHasToLookAtIt(t *testing.T) {
 	reconcile := func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) { return onlyonce.Settlement{}, nil }
 	for name, c := range map[string]struct {
 		cfg     onlyonce.Config

@@ -27,7 +27,7 @@ func processors(t *testing.T, run func(t *testing.T)) {
 // mostRenewals is more than an attempt may need while none of them comes through.
 const mostRenewals = 10
 
-func TestAContextEndsAtItsDeadlineWhateverTheRenewalsDo(t *testing.T) {
+func TestContext_AContextEndsAtItsDeadlineWhateverTheRenewalsDo(t *testing.T) {
 	const lease = 24 * time.Second
 	for name, renew := range map[string]func(ctx context.Context, do func() error) error{
 		"fail at once":            func(context.Context, func() error) error { return errDown },
@@ -67,7 +67,7 @@ func TestAContextEndsAtItsDeadlineWhateverTheRenewalsDo(t *testing.T) {
 	}
 }
 
-func TestARenewalThatHangsLeavesTimeForAnother(t *testing.T) {
+func TestContext_ARenewalThatHangsLeavesTimeForAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{Lease: 24 * time.Second})
@@ -96,7 +96,7 @@ func TestARenewalThatHangsLeavesTimeForAnother(t *testing.T) {
 
 // The clock is the machine's here, so that nothing but the number of renewals
 // can be judged: a timer that is never given its turn would make thousands.
-func TestOneProcessorIsEnoughToEndManyContextsWhoseRenewalsFail(t *testing.T) {
+func TestContext_OneProcessorIsEnoughToEndManyContextsWhoseRenewalsFail(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	store := newStore()
 	var renewals atomic.Int32
@@ -150,7 +150,7 @@ func wantCauses(t *testing.T, ctx [2]context.Context, want ...error) {
 	}
 }
 
-func TestEveryContextOfAnAttemptEndsWhenItsLeaseIsLost(t *testing.T) {
+func TestContext_EveryContextOfAnAttemptEndsWhenItsLeaseIsLost(t *testing.T) {
 	for name, fault := range map[string]func(func() error) error{
 		"another took over":  func(func() error) error { return onlyonce.ErrLost },
 		"the store is away ": down,
@@ -174,7 +174,7 @@ func TestEveryContextOfAnAttemptEndsWhenItsLeaseIsLost(t *testing.T) {
 	}
 }
 
-func TestStoppingOneContextDoesNotEndTheRenewalsThatAnotherNeeds(t *testing.T) {
+func TestContext_StoppingOneContextDoesNotEndTheRenewalsThatAnotherNeeds(t *testing.T) {
 	for first := range 2 {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore()
@@ -200,7 +200,7 @@ func TestStoppingOneContextDoesNotEndTheRenewalsThatAnotherNeeds(t *testing.T) {
 	}
 }
 
-func TestSettlingEndsEveryContext(t *testing.T) {
+func TestContext_SettlingEndsEveryContext(t *testing.T) {
 	for name, settle := range map[string]func(func() error) error{"": nil, " also if the store is away": down} {
 		t.Run("Settle"+name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -225,7 +225,7 @@ func TestSettlingEndsEveryContext(t *testing.T) {
 	}
 }
 
-func TestSettlingInATransactionEndsTheRenewalsAndNoContext(t *testing.T) {
+func TestContext_SettlingInATransactionEndsTheRenewalsAndNoContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		var renewals atomic.Int32
@@ -253,7 +253,7 @@ func TestSettlingInATransactionEndsTheRenewalsAndNoContext(t *testing.T) {
 	})
 }
 
-func TestAContextOfACommandInATransactionEndsWithIt(t *testing.T) {
+func TestContext_AContextOfACommandInATransactionEndsWithIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		g := onlyonce.NewTx(l, onlyonce.Config{Lease: 30 * time.Second})
@@ -278,7 +278,7 @@ func TestAContextOfACommandInATransactionEndsWithIt(t *testing.T) {
 	})
 }
 
-func TestStoppingAContextDoesNotEndTheSettlementThatUsesIt(t *testing.T) {
+func TestContext_StoppingAContextDoesNotEndTheSettlementThatUsesIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		asked := make(chan struct{}, 1)
@@ -301,7 +301,7 @@ func TestStoppingAContextDoesNotEndTheSettlementThatUsesIt(t *testing.T) {
 	})
 }
 
-func TestAClaimThatWasAnsweredTooLateRunsNothingAndIsGivenBack(t *testing.T) {
+func TestContext_AClaimThatWasAnsweredTooLateRunsNothingAndIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		store.set(func() {
@@ -319,7 +319,7 @@ func TestAClaimThatWasAnsweredTooLateRunsNothingAndIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestAnAttemptIsSettledByOneCall(t *testing.T) {
+func TestContext_AnAttemptIsSettledByOneCall(t *testing.T) {
 	completed := onlyonce.Settlement{State: onlyonce.StateCompleted}
 	settleTx := func(t *testing.T, g *onlyonce.TxGuard[entry], a *onlyonce.Attempt, fn func()) error {
 		return g.SettleTx(t.Context(), a, func(_ context.Context, tx entry) (onlyonce.Settlement, error) {

@@ -27,7 +27,7 @@ func (c *charger) charge(ctx context.Context) (receipt, error) {
 	return receipt{Charge: "ch_1", Cents: 1990}, nil
 }
 
-func TestARepeatGetsTheFirstAnswerAndRunsNothing(t *testing.T) {
+func TestDo_ARepeatGetsTheFirstAnswerAndRunsNothing(t *testing.T) {
 	var log eventLog
 	g := onlyonce.New(newStore(), onlyonce.Config{Observer: log.observe})
 	var c charger
@@ -51,7 +51,7 @@ func TestARepeatGetsTheFirstAnswerAndRunsNothing(t *testing.T) {
 	log.expect(t, "executed", "replayed")
 }
 
-func TestAnAnswerIsForgottenWhenKeepEnds(t *testing.T) {
+func TestDo_AnAnswerIsForgottenWhenKeepEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := onlyonce.New(newStore(), onlyonce.Config{Keep: time.Hour})
 		var c charger
@@ -68,7 +68,7 @@ func TestAnAnswerIsForgottenWhenKeepEnds(t *testing.T) {
 	})
 }
 
-func TestADifferentRequestUnderTheSameKeyIsRefused(t *testing.T) {
+func TestDo_ADifferentRequestUnderTheSameKeyIsRefused(t *testing.T) {
 	var log eventLog
 	g := onlyonce.New(newStore(), onlyonce.Config{Observer: log.observe})
 	var c charger
@@ -83,7 +83,7 @@ func TestADifferentRequestUnderTheSameKeyIsRefused(t *testing.T) {
 	log.expect(t, "executed", "mismatch")
 }
 
-func TestAnErrorIsPassedOnAndTheNextCallerRunsAgain(t *testing.T) {
+func TestDo_AnErrorIsPassedOnAndTheNextCallerRunsAgain(t *testing.T) {
 	var log eventLog
 	store := newStore()
 	g := onlyonce.New(store, onlyonce.Config{Observer: log.observe})
@@ -105,7 +105,7 @@ func TestAnErrorIsPassedOnAndTheNextCallerRunsAgain(t *testing.T) {
 	log.expect(t, "failed", "executed")
 }
 
-func TestAFailureThatIsKeptIsReplayed(t *testing.T) {
+func TestDo_AFailureThatIsKeptIsReplayed(t *testing.T) {
 	broken := errors.New("card refused")
 	for name, test := range map[string]struct {
 		cfg onlyonce.Config
@@ -130,7 +130,7 @@ func TestAFailureThatIsKeptIsReplayed(t *testing.T) {
 	}
 }
 
-func TestAPanicIsRaisedAgainAndLeavesTheOutcomeUnknown(t *testing.T) {
+func TestDo_APanicIsRaisedAgainAndLeavesTheOutcomeUnknown(t *testing.T) {
 	store := newStore()
 	g := onlyonce.New(store, onlyonce.Config{})
 	func() {
@@ -146,7 +146,7 @@ func TestAPanicIsRaisedAgainAndLeavesTheOutcomeUnknown(t *testing.T) {
 	}
 }
 
-func TestAGoroutineThatEndsLeavesTheOutcomeUnknown(t *testing.T) {
+func TestDo_AGoroutineThatEndsLeavesTheOutcomeUnknown(t *testing.T) {
 	store := newStore()
 	g := onlyonce.New(store, onlyonce.Config{})
 	done := make(chan struct{})
@@ -160,7 +160,7 @@ func TestAGoroutineThatEndsLeavesTheOutcomeUnknown(t *testing.T) {
 	}
 }
 
-func TestAnUnknownOutcomeIsRunAgainOrHeld(t *testing.T) {
+func TestDo_AnUnknownOutcomeIsRunAgainOrHeld(t *testing.T) {
 	lost := errors.New("connection reset")
 	for _, hold := range []bool{false, true} {
 		var log eventLog
@@ -188,7 +188,7 @@ func TestAnUnknownOutcomeIsRunAgainOrHeld(t *testing.T) {
 	}
 }
 
-func TestAValueThatJSONCannotCarryIsAnErrorAndUnknown(t *testing.T) {
+func TestDo_AValueThatJSONCannotCarryIsAnErrorAndUnknown(t *testing.T) {
 	store := newStore()
 	g := onlyonce.New(store, onlyonce.Config{})
 	_, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (chan int, error) { return make(chan int), nil })
@@ -197,7 +197,7 @@ func TestAValueThatJSONCannotCarryIsAnErrorAndUnknown(t *testing.T) {
 	}
 }
 
-func TestAStoredValueThatDoesNotFitIsCorrupt(t *testing.T) {
+func TestDo_AStoredValueThatDoesNotFitIsCorrupt(t *testing.T) {
 	var log eventLog
 	g := onlyonce.New(newStore(), onlyonce.Config{Observer: log.observe})
 	if _, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (string, error) { return "text", nil }); err != nil {
@@ -209,7 +209,7 @@ func TestAStoredValueThatDoesNotFitIsCorrupt(t *testing.T) {
 	}
 }
 
-func TestTheCallerGoingAwayDoesNotStopTheCommand(t *testing.T) {
+func TestDo_TheCallerGoingAwayDoesNotStopTheCommand(t *testing.T) {
 	g := onlyonce.New(newStore(), onlyonce.Config{})
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "kept"))
 	a, err := onlyonce.Do(ctx, g, request("k"), func(ctx context.Context) (string, error) {
@@ -226,7 +226,7 @@ func TestTheCallerGoingAwayDoesNotStopTheCommand(t *testing.T) {
 
 type valueKey struct{}
 
-func TestNonsenseIsRefusedWithWhatToDoInstead(t *testing.T) {
+func TestDo_NonsenseIsRefusedWithWhatToDoInstead(t *testing.T) {
 	g := onlyonce.New(newStore(), onlyonce.Config{})
 	for _, id := range []onlyonce.ID{
 		{Tenant: "acme"},

@@ -28,10 +28,10 @@ const (
 	historyKeep    = 1000 * time.Hour
 )
 
-// TestPromisesHoldInRandomHistories lets callers compete for few commands on a
+// TestGuard_PromisesHoldInRandomHistories lets callers compete for few commands on a
 // store whose calls fail in every way, with functions, observers and callbacks
 // that end in every way, and checks what is promised, at every moment.
-func TestPromisesHoldInRandomHistories(t *testing.T) {
+func TestGuard_PromisesHoldInRandomHistories(t *testing.T) {
 	for _, kind := range []struct {
 		name    string
 		percent uint64

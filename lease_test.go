@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-func TestALeaseIsRenewedAsLongAsTheAttemptRuns(t *testing.T) {
+func TestLease_ALeaseIsRenewedAsLongAsTheAttemptRuns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second})
@@ -31,7 +31,7 @@ func TestALeaseIsRenewedAsLongAsTheAttemptRuns(t *testing.T) {
 	})
 }
 
-func TestTheContextEndsWithErrLostWhenAnotherTakesOver(t *testing.T) {
+func TestLease_TheContextEndsWithErrLostWhenAnotherTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		store := newStore()
@@ -59,7 +59,7 @@ func TestTheContextEndsWithErrLostWhenAnotherTakesOver(t *testing.T) {
 	})
 }
 
-func TestALostRenewalCancelsAtOnce(t *testing.T) {
+func TestLease_ALostRenewalCancelsAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second})
@@ -75,7 +75,7 @@ func TestALostRenewalCancelsAtOnce(t *testing.T) {
 	})
 }
 
-func TestWithoutRenewalsTheContextEndsBeforeTheLeaseDoes(t *testing.T) {
+func TestLease_WithoutRenewalsTheContextEndsBeforeTheLeaseDoes(t *testing.T) {
 	for name, renew := range map[string]func(func() error) error{
 		"refused": down,
 		"hanging": func(func() error) error { time.Sleep(time.Hour); return errDown },
@@ -105,7 +105,7 @@ func TestWithoutRenewalsTheContextEndsBeforeTheLeaseDoes(t *testing.T) {
 	}
 }
 
-func TestALateAnswerCountsIfNobodyTookOver(t *testing.T) {
+func TestLease_ALateAnswerCountsIfNobodyTookOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second})
@@ -122,7 +122,7 @@ func TestALateAnswerCountsIfNobodyTookOver(t *testing.T) {
 	})
 }
 
-func TestSettlingIsTriedAgainUntilTheStoreIsBack(t *testing.T) {
+func TestLease_SettlingIsTriedAgainUntilTheStoreIsBack(t *testing.T) {
 	for name, fault := range map[string]func(func() error) error{"down": down, "answers lost": lossy} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -143,7 +143,7 @@ func TestSettlingIsTriedAgainUntilTheStoreIsBack(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatCannotBeStoredIsGivenAndCounted(t *testing.T) {
+func TestLease_AnAnswerThatCannotBeStoredIsGivenAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		store := newStore()
@@ -180,7 +180,7 @@ func (s hanging) Renew(ctx context.Context, h onlyonce.Hold, d time.Duration, st
 	return s.Store.Renew(ctx, h, d, steps)
 }
 
-func TestASettlementThatHangsEndsWithTheLease(t *testing.T) {
+func TestLease_ASettlementThatHangsEndsWithTheLease(t *testing.T) {
 	const lease = 30 * time.Second
 	for _, c := range []struct {
 		after, within time.Duration
@@ -211,7 +211,7 @@ func TestASettlementThatHangsEndsWithTheLease(t *testing.T) {
 	}
 }
 
-func TestAClaimWhoseAnswerWasLostIsRecognised(t *testing.T) {
+func TestLease_AClaimWhoseAnswerWasLostIsRecognised(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{})
@@ -223,7 +223,7 @@ func TestAClaimWhoseAnswerWasLostIsRecognised(t *testing.T) {
 	})
 }
 
-func TestAClaimThatStaysInDoubtIsGivenBack(t *testing.T) {
+func TestLease_AClaimThatStaysInDoubtIsGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{})
@@ -238,7 +238,7 @@ func TestAClaimThatStaysInDoubtIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestAClaimThatReachesTheStoreAfterItsCallWasLostIsGivenBack(t *testing.T) {
+func TestLease_AClaimThatReachesTheStoreAfterItsCallWasLostIsGivenBack(t *testing.T) {
 	for _, before := range []onlyonce.State{"", onlyonce.StateFailed} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore()
@@ -271,7 +271,7 @@ func TestAClaimThatReachesTheStoreAfterItsCallWasLostIsGivenBack(t *testing.T) {
 	}
 }
 
-func TestAClaimInDoubtIsGivenBackOnceTheStoreAnswersAgain(t *testing.T) {
+func TestLease_AClaimInDoubtIsGivenBackOnceTheStoreAnswersAgain(t *testing.T) {
 	hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	fails := func(context.Context) error { return errDown }
 	for _, away := range []func(context.Context) error{hangs, fails} {
@@ -317,7 +317,7 @@ func (s *awayStore) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record
 	return s.faultyStore.Lookup(ctx, id)
 }
 
-func TestAClaimInDoubtLeavesNoGoroutine(t *testing.T) {
+func TestLease_AClaimInDoubtLeavesNoGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { // fails when a goroutine is left
 		store := newStore()
 		store.set(func() { store.claim = down })
@@ -327,7 +327,7 @@ func TestAClaimInDoubtLeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-func TestATakeOverOfAnUnknownOutcomeThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
+func TestLease_ATakeOverOfAnUnknownOutcomeThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{})
@@ -355,7 +355,7 @@ func TestATakeOverOfAnUnknownOutcomeThatStaysInDoubtIsGivenBackAsUnknown(t *test
 	})
 }
 
-func TestATakeOverThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
+func TestLease_ATakeOverThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{})
@@ -380,7 +380,7 @@ func TestATakeOverThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
 	})
 }
 
-func TestARetryThatStaysInDoubtIsGivenBackAsTheFailureThatItFound(t *testing.T) {
+func TestLease_ARetryThatStaysInDoubtIsGivenBackAsTheFailureThatItFound(t *testing.T) {
 	for _, cfg := range []onlyonce.Config{{}, {HoldUnknown: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore()
@@ -406,7 +406,7 @@ func TestARetryThatStaysInDoubtIsGivenBackAsTheFailureThatItFound(t *testing.T) 
 	}
 }
 
-func TestTheFenceGrowsAndAnAttemptIsSettledOnce(t *testing.T) {
+func TestLease_TheFenceGrowsAndAnAttemptIsSettledOnce(t *testing.T) {
 	g := onlyonce.New(newStore(), onlyonce.Config{})
 	var last int64
 	for range 3 {

@@ -12,9 +12,9 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// TestTheMethodsOfAnAttemptKeepTheirPromisesInAnyOrder lets goroutines call an
+// TestAttempt_TheMethodsOfAnAttemptKeepTheirPromisesInAnyOrder lets goroutines call an
 // attempt's methods as nobody should: twice, after it is settled, at once.
-func TestTheMethodsOfAnAttemptKeepTheirPromisesInAnyOrder(t *testing.T) {
+func TestAttempt_TheMethodsOfAnAttemptKeepTheirPromisesInAnyOrder(t *testing.T) {
 	for _, percent := range []uint64{0, 30} {
 		for _, replayed := range []bool{false, true} {
 			processors(t, func(t *testing.T) {

@@ -33,7 +33,7 @@ func logged(t *testing.T, run func(g *onlyonce.Guard)) []map[string]any {
 	return lines
 }
 
-func TestDecisionsAreLogged(t *testing.T) {
+func TestObserver_DecisionsAreLogged(t *testing.T) {
 	var c charger
 	lines := logged(t, func(g *onlyonce.Guard) {
 		for range 2 {
@@ -64,7 +64,7 @@ func TestDecisionsAreLogged(t *testing.T) {
 	}
 }
 
-func TestAReleaseIsLoggedAsOneWhateverTheReason(t *testing.T) {
+func TestObserver_AReleaseIsLoggedAsOneWhateverTheReason(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, nil))
 	l := newLedger()
@@ -108,7 +108,7 @@ func TestSecurity_NothingACallerSendsCanForgeALogLine(t *testing.T) {
 	}
 }
 
-func TestEveryLineCarriesTheRefOfARecordThatHasOne(t *testing.T) {
+func TestObserver_EveryLineCarriesTheRefOfARecordThatHasOne(t *testing.T) {
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	l := newLedger()
@@ -133,7 +133,7 @@ func TestEveryLineCarriesTheRefOfARecordThatHasOne(t *testing.T) {
 	}
 }
 
-func TestTheKeyIsShownAsTheObserverIsTold(t *testing.T) {
+func TestObserver_TheKeyIsShownAsTheObserverIsTold(t *testing.T) {
 	hash := request("k-17").ID.Hash()
 	for want, show := range map[string]func(onlyonce.ID) string{
 		hex.EncodeToString(hash[:8]): nil,
@@ -150,7 +150,7 @@ func TestTheKeyIsShownAsTheObserverIsTold(t *testing.T) {
 	}
 }
 
-func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
+func TestObserver_AnObserverThatPanicsChangesNothing(t *testing.T) {
 	processors(t, func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
@@ -193,7 +193,7 @@ func TestAnObserverThatPanicsChangesNothing(t *testing.T) {
 	})
 }
 
-func TestAnObserverThatBlocksKeepsNoLeaseAliveAndNobodyElseWaiting(t *testing.T) {
+func TestObserver_AnObserverThatBlocksKeepsNoLeaseAliveAndNobodyElseWaiting(t *testing.T) {
 	for _, at := range []onlyonce.Outcome{onlyonce.OutcomeTakenOver, onlyonce.OutcomeExecuted} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore()
@@ -233,7 +233,7 @@ func TestAnObserverThatBlocksKeepsNoLeaseAliveAndNobodyElseWaiting(t *testing.T)
 	}
 }
 
-func TestPurgeDeletesWhatHasExpiredAndTellsHowMuch(t *testing.T) {
+func TestObserver_PurgeDeletesWhatHasExpiredAndTellsHowMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		store := newStore()
@@ -259,7 +259,7 @@ func TestPurgeDeletesWhatHasExpiredAndTellsHowMuch(t *testing.T) {
 	})
 }
 
-func TestPurgeNeedsAStoreThatCan(t *testing.T) {
+func TestObserver_PurgeNeedsAStoreThatCan(t *testing.T) {
 	g := onlyonce.New(struct{ onlyonce.Store }{newStore()}, onlyonce.Config{})
 	if _, err := g.Purge(t.Context()); err == nil {
 		t.Fatal("no error")

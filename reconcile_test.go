@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-func TestReconcileDecidesWhatBecameOfALapsedAttempt(t *testing.T) {
+func TestReconcile_DecidesWhatBecameOfALapsedAttempt(t *testing.T) {
 	looking := errors.New("provider is down")
 	for name, test := range map[string]struct {
 		found  onlyonce.Settlement
@@ -75,7 +75,7 @@ func TestReconcileDecidesWhatBecameOfALapsedAttempt(t *testing.T) {
 	}
 }
 
-func TestOnlyOneReconcileRunsForACommand(t *testing.T) {
+func TestReconcile_OnlyOneReconcileRunsForACommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		crash(t, store, request("k"), time.Second)
@@ -102,7 +102,7 @@ func TestOnlyOneReconcileRunsForACommand(t *testing.T) {
 	})
 }
 
-func TestAReconcileThatPanicsLeavesTheOutcomeUnknown(t *testing.T) {
+func TestReconcile_AReconcileThatPanicsLeavesTheOutcomeUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		crash(t, store, request("k"), time.Second)
@@ -117,7 +117,7 @@ func TestAReconcileThatPanicsLeavesTheOutcomeUnknown(t *testing.T) {
 	})
 }
 
-func TestACorruptRecordCountsAsUnknown(t *testing.T) {
+func TestReconcile_ACorruptRecordCountsAsUnknown(t *testing.T) {
 	corrupt := func(r *onlyonce.Record) {
 		if r.Owner == "dead process" {
 			r.State, r.Corrupt, r.Error = onlyonce.StateUnknown, true, "bad header"

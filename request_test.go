@@ -35,7 +35,7 @@ func TestSecurity_NoTwoIDsHaveTheSameHash(t *testing.T) {
 	}
 }
 
-func TestAFingerprintKeepsItsPartsApart(t *testing.T) {
+func TestFingerprint_AFingerprintKeepsItsPartsApart(t *testing.T) {
 	one := onlyonce.Fingerprint([]byte("ab"), []byte("c"))
 	for _, parts := range [][][]byte{{[]byte("a"), []byte("bc")}, {[]byte("abc")}, {[]byte("ab"), []byte("c"), nil}, nil} {
 		if bytes.Equal(one, onlyonce.Fingerprint(parts...)) {

@@ -23,7 +23,7 @@ func wantImpossible(t *testing.T, state onlyonce.State, err error) {
 	}
 }
 
-func TestAnImpossibleStatusIsRefusedAndTheAttemptGoesOn(t *testing.T) {
+func TestSettlement_AnImpossibleStatusIsRefusedAndTheAttemptGoesOn(t *testing.T) {
 	for _, status := range []int{math.MinInt32 - 1, math.MaxInt32 + 1, 1 << 40} {
 		store := newStore()
 		a, err := onlyonce.New(store, onlyonce.Config{}).Begin(t.Context(), request("k"))
@@ -48,7 +48,7 @@ func TestAnImpossibleStatusIsRefusedAndTheAttemptGoesOn(t *testing.T) {
 	}
 }
 
-func TestASettlementInAnImpossibleStateIsRefusedAndTheAttemptGoesOn(t *testing.T) {
+func TestSettlement_ASettlementInAnImpossibleStateIsRefusedAndTheAttemptGoesOn(t *testing.T) {
 	for _, state := range impossible {
 		synctest.Test(t, func(t *testing.T) {
 			var log eventLog
@@ -73,7 +73,7 @@ func TestASettlementInAnImpossibleStateIsRefusedAndTheAttemptGoesOn(t *testing.T
 	}
 }
 
-func TestAReconcileThatAnswersAnImpossibleStateLeavesTheOutcomeUnknown(t *testing.T) {
+func TestSettlement_AReconcileThatAnswersAnImpossibleStateLeavesTheOutcomeUnknown(t *testing.T) {
 	for _, state := range impossible {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore()
@@ -96,7 +96,7 @@ func TestAReconcileThatAnswersAnImpossibleStateLeavesTheOutcomeUnknown(t *testin
 	}
 }
 
-func TestATransactionThatEndsInAnImpossibleStateIsRolledBack(t *testing.T) {
+func TestSettlement_ATransactionThatEndsInAnImpossibleStateIsRolledBack(t *testing.T) {
 	own := errors.New("the function's own")
 	for _, state := range impossible {
 		for _, failed := range []error{nil, own} {
@@ -116,7 +116,7 @@ func TestATransactionThatEndsInAnImpossibleStateIsRolledBack(t *testing.T) {
 	}
 }
 
-func TestASettlementInATransactionInAnImpossibleStateLeavesTheAttemptGoingOn(t *testing.T) {
+func TestSettlement_ASettlementInATransactionInAnImpossibleStateLeavesTheAttemptGoingOn(t *testing.T) {
 	for _, state := range impossible {
 		var log eventLog
 		l := newLedger()
@@ -142,7 +142,7 @@ func TestASettlementInATransactionInAnImpossibleStateLeavesTheAttemptGoingOn(t *
 	}
 }
 
-func TestARecordInAStateThatThisVersionDoesNotKnowIsNoAnswer(t *testing.T) {
+func TestSettlement_ARecordInAStateThatThisVersionDoesNotKnowIsNoAnswer(t *testing.T) {
 	for _, state := range []onlyonce.State{"parked", ""} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore()

@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-func TestAFinishedStepIsNotRunAgainByALaterAttempt(t *testing.T) {
+func TestStep_AFinishedStepIsNotRunAgainByALaterAttempt(t *testing.T) {
 	g := onlyonce.New(newStore(), onlyonce.Config{})
 	charges, mails := 0, 0
 	broken := errors.New("mail server is down")
@@ -37,7 +37,7 @@ func TestAFinishedStepIsNotRunAgainByALaterAttempt(t *testing.T) {
 	}
 }
 
-func TestAReleaseKeepsStepsThatRan(t *testing.T) {
+func TestStep_AReleaseKeepsStepsThatRan(t *testing.T) {
 	store := newStore()
 	g := onlyonce.New(store, onlyonce.Config{})
 	a, err := g.Begin(t.Context(), request("k"))
@@ -57,7 +57,7 @@ func TestAReleaseKeepsStepsThatRan(t *testing.T) {
 	}
 }
 
-func TestAStepThatIsNotStoredMakesTheOutcomeUnknown(t *testing.T) {
+func TestStep_AStepThatIsNotStoredMakesTheOutcomeUnknown(t *testing.T) {
 	for name, renew := range map[string]func(func() error) error{
 		"lost": func(func() error) error { return onlyonce.ErrLost },
 		"down": down,
@@ -78,7 +78,7 @@ func TestAStepThatIsNotStoredMakesTheOutcomeUnknown(t *testing.T) {
 	}
 }
 
-func TestAStepIsStoredThoughTheStoreStumbles(t *testing.T) {
+func TestStep_AStepIsStoredThoughTheStoreStumbles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		store.set(func() { store.renew = times(3, lossy) })
@@ -91,7 +91,7 @@ func TestAStepIsStoredThoughTheStoreStumbles(t *testing.T) {
 	})
 }
 
-func TestAStepOutsideAnAttemptIsAnError(t *testing.T) {
+func TestStep_AStepOutsideAnAttemptIsAnError(t *testing.T) {
 	ran := false
 	_, err := onlyonce.Step(t.Context(), "charge", func(context.Context) (int, error) { ran = true; return 1, nil })
 	if err == nil || ran {
@@ -99,7 +99,7 @@ func TestAStepOutsideAnAttemptIsAnError(t *testing.T) {
 	}
 }
 
-func TestADownstreamKeyIsTheSameOnEveryAttempt(t *testing.T) {
+func TestStep_ADownstreamKeyIsTheSameOnEveryAttempt(t *testing.T) {
 	g := onlyonce.New(newStore(), onlyonce.Config{})
 	keys := func(key string) (charge, refund string) {
 		a, err := g.Begin(t.Context(), request(key))
@@ -117,7 +117,7 @@ func TestADownstreamKeyIsTheSameOnEveryAttempt(t *testing.T) {
 	}
 }
 
-func TestAStepIsStoredAlthoughAConnectionHangs(t *testing.T) {
+func TestStep_AStepIsStoredAlthoughAConnectionHangs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		tries := 0
@@ -141,7 +141,7 @@ func TestAStepIsStoredAlthoughAConnectionHangs(t *testing.T) {
 	})
 }
 
-func TestAStepThatTheStoreNeverTakesEndsWithAnUnknownOutcome(t *testing.T) {
+func TestStep_AStepThatTheStoreNeverTakesEndsWithAnUnknownOutcome(t *testing.T) {
 	for name, refuse := range map[string]func(context.Context) error{
 		"refused": func(context.Context) error { return errDown },
 		"silent":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
@@ -166,7 +166,7 @@ func TestAStepThatTheStoreNeverTakesEndsWithAnUnknownOutcome(t *testing.T) {
 	}
 }
 
-func TestAStepDoesNotRunOnceItsAttemptIsOver(t *testing.T) {
+func TestStep_AStepDoesNotRunOnceItsAttemptIsOver(t *testing.T) {
 	for name, over := range map[string]struct {
 		end  func(a *onlyonce.Attempt, store *faultyStore)
 		want string
@@ -197,7 +197,7 @@ func TestAStepDoesNotRunOnceItsAttemptIsOver(t *testing.T) {
 	}
 }
 
-func TestALeaseIsCountedFromBeforeTheStoreWasAsked(t *testing.T) {
+func TestStep_ALeaseIsCountedFromBeforeTheStoreWasAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease = 24 * time.Second
 		store := newStore()

@@ -98,7 +98,7 @@ func (l *ledger) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.
 	return cmp.Or(settled, err)
 }
 
-func TestRowsAndAnswerAreOne(t *testing.T) {
+func TestDoTx_RowsAndAnswerAreOne(t *testing.T) {
 	var log eventLog
 	l := newLedger()
 	g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe})
@@ -131,7 +131,7 @@ func TestRowsAndAnswerAreOne(t *testing.T) {
 	log.expect(t, "failed", "executed", "replayed")
 }
 
-func TestAPanicInATransactionLeavesNothing(t *testing.T) {
+func TestDoTx_APanicInATransactionLeavesNothing(t *testing.T) {
 	var log eventLog
 	l := newLedger()
 	g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe})
@@ -147,7 +147,7 @@ func TestAPanicInATransactionLeavesNothing(t *testing.T) {
 	log.expect(t, "failed")
 }
 
-func TestADuplicateOfARunningTransactionWaitsOrIsRefused(t *testing.T) {
+func TestDoTx_ADuplicateOfARunningTransactionWaitsOrIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		g := onlyonce.NewTx(l, onlyonce.Config{})
@@ -173,7 +173,7 @@ func TestADuplicateOfARunningTransactionWaitsOrIsRefused(t *testing.T) {
 	})
 }
 
-func TestATransactionOutlivesItsCallerButNotItsLimit(t *testing.T) {
+func TestDoTx_ATransactionOutlivesItsCallerButNotItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		g := onlyonce.NewTx(l, onlyonce.Config{Lease: 30 * time.Second})
@@ -193,7 +193,7 @@ func TestATransactionOutlivesItsCallerButNotItsLimit(t *testing.T) {
 	})
 }
 
-func TestATransactionMayReleaseItsCommand(t *testing.T) {
+func TestDoTx_ATransactionMayReleaseItsCommand(t *testing.T) {
 	for _, failed := range []error{nil, errors.New("out of stock")} {
 		l := newLedger()
 		g := onlyonce.NewTx(l, onlyonce.Config{})
@@ -212,7 +212,7 @@ func TestATransactionMayReleaseItsCommand(t *testing.T) {
 	}
 }
 
-func TestReconcileComesBeforeATransaction(t *testing.T) {
+func TestDoTx_ReconcileComesBeforeATransaction(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		l := newLedger()
@@ -231,7 +231,7 @@ func TestReconcileComesBeforeATransaction(t *testing.T) {
 	})
 }
 
-func TestAnAttemptCanSettleWithItsRows(t *testing.T) {
+func TestDoTx_AnAttemptCanSettleWithItsRows(t *testing.T) {
 	l := newLedger()
 	g := onlyonce.NewTx(l, onlyonce.Config{Keep: time.Hour})
 	a, err := g.Begin(t.Context(), request("k"))
@@ -258,7 +258,7 @@ func TestAnAttemptCanSettleWithItsRows(t *testing.T) {
 	}
 }
 
-func TestRowsOfALostAttemptAreRolledBack(t *testing.T) {
+func TestDoTx_RowsOfALostAttemptAreRolledBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		l := newLedger()
@@ -284,7 +284,7 @@ func TestRowsOfALostAttemptAreRolledBack(t *testing.T) {
 
 // Only the store can know what became of its transaction: the attempt's own hold
 // is also that of whoever else settles it.
-func TestACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
+func TestDoTx_ACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 	answered := func(body string) onlyonce.Settlement {
 		return onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte(body)}}
 	}
@@ -348,7 +348,7 @@ func TestACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 	}
 }
 
-func TestAnAttemptIsSettledByItsOwnGuard(t *testing.T) {
+func TestDoTx_AnAttemptIsSettledByItsOwnGuard(t *testing.T) {
 	l := newLedger()
 	g := onlyonce.NewTx(l, onlyonce.Config{})
 	a, err := g.Begin(t.Context(), request("k"))
@@ -370,7 +370,7 @@ func TestAnAttemptIsSettledByItsOwnGuard(t *testing.T) {
 	}
 }
 
-func TestATransactionOfItsOwnIsNotRemembered(t *testing.T) {
+func TestDoTx_ATransactionOfItsOwnIsNotRemembered(t *testing.T) {
 	l := newLedger()
 	g := onlyonce.NewTx(l, onlyonce.Config{})
 	undone := errors.New("undone")
@@ -387,7 +387,7 @@ func TestATransactionOfItsOwnIsNotRemembered(t *testing.T) {
 	}
 }
 
-func TestAStepInsideATransactionIsAnError(t *testing.T) {
+func TestDoTx_AStepInsideATransactionIsAnError(t *testing.T) {
 	l := newLedger()
 	g := onlyonce.NewTx(l, onlyonce.Config{})
 	ran := false
@@ -399,7 +399,7 @@ func TestAStepInsideATransactionIsAnError(t *testing.T) {
 	}
 }
 
-func TestAnAttemptOutlivesATransactionThatNeverBegan(t *testing.T) {
+func TestDoTx_AnAttemptOutlivesATransactionThatNeverBegan(t *testing.T) {
 	l := newLedger()
 	g := onlyonce.NewTx(unreachable{l}, onlyonce.Config{})
 	a, err := g.Begin(t.Context(), request("k"))
@@ -424,7 +424,7 @@ func (unreachable) SettleTx(context.Context, onlyonce.Hold, func(context.Context
 	return errDown
 }
 
-func TestATransactionWaitsForItsTurnNoLongerThanTheLease(t *testing.T) {
+func TestDoTx_ATransactionWaitsForItsTurnNoLongerThanTheLease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		g := onlyonce.NewTx(busy{l}, onlyonce.Config{Lease: 10 * time.Second})
@@ -450,7 +450,7 @@ func (busy) SettleTx(ctx context.Context, _ onlyonce.Hold, _ func(context.Contex
 	return ctx.Err()
 }
 
-func TestASettlementInATransactionWaitsForItsTurnNoLongerThanALease(t *testing.T) {
+func TestDoTx_ASettlementInATransactionWaitsForItsTurnNoLongerThanALease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		g := onlyonce.NewTx(busy{l}, onlyonce.Config{Lease: 10 * time.Second})
@@ -474,7 +474,7 @@ func TestASettlementInATransactionWaitsForItsTurnNoLongerThanALease(t *testing.T
 	})
 }
 
-func TestATransactionOfACallerWhoIsGoneDoesNotBegin(t *testing.T) {
+func TestDoTx_ATransactionOfACallerWhoIsGoneDoesNotBegin(t *testing.T) {
 	l := newLedger()
 	g := onlyonce.NewTx(l, onlyonce.Config{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -486,7 +486,7 @@ func TestATransactionOfACallerWhoIsGoneDoesNotBegin(t *testing.T) {
 	}
 }
 
-func TestAValueThatCannotBeStoredFailsATransaction(t *testing.T) {
+func TestDoTx_AValueThatCannotBeStoredFailsATransaction(t *testing.T) {
 	l := newLedger()
 	g := onlyonce.NewTx(l, onlyonce.Config{HoldUnknown: true})
 	_, err := onlyonce.DoTx(t.Context(), g, request("k"), func(_ context.Context, tx entry) (chan int, error) { tx["x"] = 1; return make(chan int), nil })

@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-func TestADuplicateOfARunningCommandIsRefusedAtOnce(t *testing.T) {
+func TestWait_ADuplicateOfARunningCommandIsRefusedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		g := onlyonce.New(newStore(), onlyonce.Config{Lease: 30 * time.Second, Observer: log.observe})
@@ -31,7 +31,7 @@ func TestADuplicateOfARunningCommandIsRefusedAtOnce(t *testing.T) {
 	})
 }
 
-func TestWaitersGetTheAnswerAsSoonAsItIsThere(t *testing.T) {
+func TestWait_WaitersGetTheAnswerAsSoonAsItIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		g := onlyonce.New(newStore(), onlyonce.Config{Wait: time.Minute, Observer: log.observe})
@@ -58,7 +58,7 @@ func TestWaitersGetTheAnswerAsSoonAsItIsThere(t *testing.T) {
 	})
 }
 
-func TestWaitersOfAnotherProcessPoll(t *testing.T) {
+func TestWait_WaitersOfAnotherProcessPoll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		here := onlyonce.New(store, onlyonce.Config{Wait: time.Minute})
@@ -86,7 +86,7 @@ func TestWaitersOfAnotherProcessPoll(t *testing.T) {
 	})
 }
 
-func TestWaitingEndsInTime(t *testing.T) {
+func TestWait_WaitingEndsInTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := onlyonce.New(newStore(), onlyonce.Config{Wait: 2 * time.Second})
 		a, err := g.Begin(t.Context(), request("k"))
@@ -120,7 +120,7 @@ func TestWaitingEndsInTime(t *testing.T) {
 	})
 }
 
-func TestWaitersAreCapped(t *testing.T) {
+func TestWait_WaitersAreCapped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		g := onlyonce.New(newStore(), onlyonce.Config{Wait: time.Second, MaxWaiters: 5, MaxWaitersPerID: 3, Observer: log.observe})
@@ -154,7 +154,7 @@ func TestWaitersAreCapped(t *testing.T) {
 	})
 }
 
-func TestAWaiterRunsTheCommandWhenTheOtherAttemptFails(t *testing.T) {
+func TestWait_AWaiterRunsTheCommandWhenTheOtherAttemptFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := onlyonce.New(newStore(), onlyonce.Config{Wait: time.Minute})
 		a, err := g.Begin(t.Context(), request("k"))
@@ -172,7 +172,7 @@ func TestAWaiterRunsTheCommandWhenTheOtherAttemptFails(t *testing.T) {
 	})
 }
 
-func TestAWaiterTakesOverWhenTheLeaseLapses(t *testing.T) {
+func TestWait_AWaiterTakesOverWhenTheLeaseLapses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{Wait: time.Minute})

@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-func TestAnAnswerIsReadPastInterimOnes(t *testing.T) {
+func TestAnswer_AnAnswerIsReadPastInterimOnes(t *testing.T) {
 	a, err := readAnswer(strings.NewReader("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\nx-a:  b\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"), "POST")
 	if err != nil || a.status != 201 || string(a.body) != "abcde" || string(a.head) != "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\nx-a:  b" {
 		t.Errorf("%+v, %v, head %q", a, err, a.head)
 	}
 }
 
-func TestAnAnswerThatBreaksOffIsNone(t *testing.T) {
+func TestAnswer_AnAnswerThatBreaksOffIsNone(t *testing.T) {
 	for _, text := range []string{
 		"", "HTTP/1.1 200 OK\r\n", "no answer\r\n\r\n",
 		"HTTP/1.1 100 Continue\r\n\r\n",
@@ -29,7 +29,7 @@ func TestAnAnswerThatBreaksOffIsNone(t *testing.T) {
 	}
 }
 
-func TestReplaysAreKnownByTheirHeaders(t *testing.T) {
+func TestAnswer_ReplaysAreKnownByTheirHeaders(t *testing.T) {
 	for line, want := range map[string]string{
 		"Idempotency-Replayed: true":       "Idempotency-Replayed",
 		"Idempotent-Replayed: true":        "Idempotent-Replayed",
@@ -53,7 +53,7 @@ func TestReplaysAreKnownByTheirHeaders(t *testing.T) {
 	}
 }
 
-func TestAnswersDifferInWhatTheyMean(t *testing.T) {
+func TestAnswer_AnswersDifferInWhatTheyMean(t *testing.T) {
 	a := answer{status: 201, body: []byte("x"), header: http.Header{"Location": {"/1"}, "Date": {"now"}, "X-Request-Id": {"1"}}}
 	b := answer{status: 200, body: []byte("y"), header: http.Header{"Location": {"/2"}, "Date": {"then"}, "Etag": {"e"}}}
 	if got := differences(a, b); !slices.Equal(got, []string{"Etag", "Location", "the body", "the status"}) {
@@ -64,7 +64,7 @@ func TestAnswersDifferInWhatTheyMean(t *testing.T) {
 	}
 }
 
-func TestRefusalsLinkInAHeaderOrByTheirType(t *testing.T) {
+func TestAnswer_RefusalsLinkInAHeaderOrByTheirType(t *testing.T) {
 	for _, c := range []struct{ link, body, want string }{
 		{`</docs>; rel="describedby"`, "", "/docs"},
 		{`<https://a.example/x>; type="text/html"; rel=describedby`, "", "https://a.example/x"},
@@ -87,7 +87,7 @@ func TestRefusalsLinkInAHeaderOrByTheirType(t *testing.T) {
 	}
 }
 
-func TestAProblemDocumentIsLookedAt(t *testing.T) {
+func TestAnswer_AProblemDocumentIsLookedAt(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"type":"about:blank","title":"Conflict","status":409}`: "",
 		`{"title":"Conflict"}`:         "",
@@ -107,7 +107,7 @@ func TestAProblemDocumentIsLookedAt(t *testing.T) {
 	}
 }
 
-func TestNoCredentialIsShown(t *testing.T) {
+func TestAnswer_NoCredentialIsShown(t *testing.T) {
 	c := newCensor(
 		http.Header{"Authorization": {"Bearer s3cret-of-a"}, "X-Api": {"k1"}, "Content-Type": {"application/json"}},
 		http.Header{"Authorization": {"Basic s3cret-of-b"}},

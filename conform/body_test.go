@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAFieldOfTheBodyIsMadeAnotherEachTime(t *testing.T) {
+func TestBody_AFieldOfTheBodyIsMadeAnotherEachTime(t *testing.T) {
 	for _, c := range []struct{ body, pointer, before, after string }{
 		{`{"a":1, "note" : "x\"y" ,"b":[]}`, "/note", `{"a":1, "note" : "x\"y-`, `" ,"b":[]}`},
 		{` {"a":[{"n":7},{"n":41}]} `, "/a/1/n", ` {"a":[{"n":7},{"n":4`, `}]} `},
@@ -36,7 +36,7 @@ func TestAFieldOfTheBodyIsMadeAnotherEachTime(t *testing.T) {
 	}
 }
 
-func TestAFieldThatCantBeMadeAnotherIsRefused(t *testing.T) {
+func TestBody_AFieldThatCantBeMadeAnotherIsRefused(t *testing.T) {
 	for _, c := range []struct{ body, pointer, want string }{
 		{`{"a":1}`, "/b", "points to nothing"},
 		{`{"a":[1]}`, "/a/01", "points to nothing"},
@@ -55,7 +55,7 @@ func TestAFieldThatCantBeMadeAnotherIsRefused(t *testing.T) {
 	}
 }
 
-func TestKeysAreRandomUUIDs(t *testing.T) {
+func TestBody_KeysAreRandomUUIDs(t *testing.T) {
 	one, two := newKey(), newKey()
 	if one == two || len(one) != 36 || one[14] != '4' || !strings.ContainsRune("89ab", rune(one[19])) {
 		t.Errorf("keys %s and %s", one, two)

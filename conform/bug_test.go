@@ -113,7 +113,7 @@ func outcomes(t *testing.T, names iter.Seq[string], counted bool) map[string]*ou
 	return got
 }
 
-func TestEveryBugIsCaughtByItsRowAndNoOther(t *testing.T) {
+func TestBug_EveryBugIsCaughtByItsRowAndNoOther(t *testing.T) {
 	t.Parallel()
 	caught := map[string]bool{}
 	for bug, got := range outcomes(t, maps.Keys(bugs), true) {
@@ -132,7 +132,7 @@ func TestEveryBugIsCaughtByItsRowAndNoOther(t *testing.T) {
 	}
 }
 
-func TestManyBugsShowInAnswersToo(t *testing.T) {
+func TestBug_ManyBugsShowInAnswersToo(t *testing.T) {
 	t.Parallel()
 	for bug, got := range outcomes(t, slices.Values([]string{
 		"another body runs", "bodies are not compared", "the crowd runs", "the crowd makes it stick", "the crowd makes it forget",
@@ -147,7 +147,7 @@ func TestManyBugsShowInAnswersToo(t *testing.T) {
 	}
 }
 
-func TestWhatMayBeDoneOtherwiseFailsNoRow(t *testing.T) {
+func TestBug_WhatMayBeDoneOtherwiseFailsNoRow(t *testing.T) {
 	t.Parallel()
 	for choice, got := range outcomes(t, maps.Keys(choices), true) {
 		t.Run("it is chosen that "+choice, func(t *testing.T) {
@@ -159,7 +159,7 @@ func TestWhatMayBeDoneOtherwiseFailsNoRow(t *testing.T) {
 	}
 }
 
-func TestWhoRefusesEveryRepeatFailsButRefusesOtherBodies(t *testing.T) {
+func TestBug_WhoRefusesEveryRepeatFailsButRefusesOtherBodies(t *testing.T) {
 	t.Parallel()
 	refusing := func() conform.Target { return serve(t, newLayer("a repeat is refused", newShop())) }
 	patient := []string{"burst", "in-flight", "disconnect"} // they ask again until their time is over
@@ -184,7 +184,7 @@ func TestWhoRefusesEveryRepeatFailsButRefusesOtherBodies(t *testing.T) {
 	wantDetail(t, report, "mismatch", "A different body was refused with 422.")
 }
 
-func TestARepeatThatRunsAndCallsItselfAReplayFails(t *testing.T) {
+func TestBug_ARepeatThatRunsAndCallsItselfAReplayFails(t *testing.T) {
 	t.Parallel()
 	s, seen := newShop(), sync.Map{}
 	target := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -199,7 +199,7 @@ func TestARepeatThatRunsAndCallsItselfAReplayFails(t *testing.T) {
 	wantRows(t, run(t, target, quick), []string{"replay", "mismatch", "burst", "in-flight", "disconnect"}, nil)
 }
 
-func TestALayerWithoutABugPassesEveryRow(t *testing.T) {
+func TestBug_ALayerWithoutABugPassesEveryRow(t *testing.T) {
 	t.Parallel()
 	target := serve(t, newLayer("", newShop()))
 	wantRows(t, run(t, target, quick), []string{}, []string{"missing"})

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/conform"
 )
 
-func TestAServiceThatKnowsNoKeysFailsTheRowsAboutRepeats(t *testing.T) {
+func TestConform_AServiceThatKnowsNoKeysFailsTheRowsAboutRepeats(t *testing.T) {
 	t.Parallel()
 	target := serve(t, newShop().slowly())
 	failed := []string{"replay", "mismatch", "burst", "in-flight", "disconnect"}
@@ -27,7 +27,7 @@ func TestAServiceThatKnowsNoKeysFailsTheRowsAboutRepeats(t *testing.T) {
 	wantDetail(t, report, "in-flight", "The repeat of a running request was answered as by a run of its own.")
 }
 
-func TestWithoutABodyNothingIsCutOffOrBad(t *testing.T) {
+func TestConform_WithoutABodyNothingIsCutOffOrBad(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	target := serve(t, newLayer("", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -45,7 +45,7 @@ func TestWithoutABodyNothingIsCutOffOrBad(t *testing.T) {
 	wantRows(t, run(t, target, cfg), []string{}, []string{"cut-off", "error"})
 }
 
-func TestAFailureMayBeTriedAgain(t *testing.T) {
+func TestConform_AFailureMayBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	var bad atomic.Int64
 	next := newLayer("", newShop())
@@ -63,7 +63,7 @@ func TestAFailureMayBeTriedAgain(t *testing.T) {
 	}
 }
 
-func TestOnlyTheRowsThatAreAskedForAreChecked(t *testing.T) {
+func TestConform_OnlyTheRowsThatAreAskedForAreChecked(t *testing.T) {
 	t.Parallel()
 	target := serve(t, newLayer("", newShop()))
 	for _, c := range []struct {
@@ -83,7 +83,7 @@ func TestOnlyTheRowsThatAreAskedForAreChecked(t *testing.T) {
 	}
 }
 
-func TestWhereASecondRunCantBeSeenNothingIsSaidOfIt(t *testing.T) {
+func TestConform_WhereASecondRunCantBeSeenNothingIsSaidOfIt(t *testing.T) {
 	t.Parallel()
 	mute := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	target := serve(t, mute)
@@ -97,7 +97,7 @@ func TestWhereASecondRunCantBeSeenNothingIsSaidOfIt(t *testing.T) {
 	}
 }
 
-func TestEffectsThatAreCountedShowWhatAnswersHide(t *testing.T) {
+func TestConform_EffectsThatAreCountedShowWhatAnswersHide(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	mute := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +112,7 @@ func TestEffectsThatAreCountedShowWhatAnswersHide(t *testing.T) {
 	wantRows(t, run(t, serve(t, mute), quick), []string{"replay", "mismatch", "burst", "in-flight", "disconnect"}, nil)
 }
 
-func TestWhereAnswersAreAllTheSameAMarkerTells(t *testing.T) {
+func TestConform_WhereAnswersAreAllTheSameAMarkerTells(t *testing.T) {
 	t.Parallel()
 	mute := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for bug, failed := range map[string][]string{
@@ -127,7 +127,7 @@ func TestWhereAnswersAreAllTheSameAMarkerTells(t *testing.T) {
 	}
 }
 
-func TestWhatASecondTenantAndOperationNeed(t *testing.T) {
+func TestConform_WhatASecondTenantAndOperationNeed(t *testing.T) {
 	t.Parallel()
 	cfg := conform.Config{Only: []string{"tenants", "operation"}}
 	target := serve(t, newLayer("", newShop()))
@@ -149,7 +149,7 @@ func TestWhatASecondTenantAndOperationNeed(t *testing.T) {
 	}
 }
 
-func TestWithoutAFieldToVaryADifferentBodyIsNotTried(t *testing.T) {
+func TestConform_WithoutAFieldToVaryADifferentBodyIsNotTried(t *testing.T) {
 	t.Parallel()
 	target := serve(t, newLayer("", newShop()))
 	target.Fresh = ""
@@ -158,7 +158,7 @@ func TestWithoutAFieldToVaryADifferentBodyIsNotTried(t *testing.T) {
 	wantRows(t, run(t, target, quick), []string{}, []string{"missing"})
 }
 
-func TestARowShowsWhatWasSentAndAnsweredWithoutCredentials(t *testing.T) {
+func TestConform_ARowShowsWhatWasSentAndAnsweredWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	report := run(t, serve(t, newLayer("", newShop())), quick)
 	for _, row := range report.Rows {
@@ -180,7 +180,7 @@ func TestARowShowsWhatWasSentAndAnsweredWithoutCredentials(t *testing.T) {
 	}
 }
 
-func TestATestFailsForARowThatFails(t *testing.T) {
+func TestConform_ATestFailsForARowThatFails(t *testing.T) {
 	t.Parallel()
 	got := &recording{T: t}
 	conform.Test(got, serve(t, newLayer("case is folded", newShop())), conform.Config{Only: []string{"case", "missing", "replay"}})

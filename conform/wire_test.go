@@ -18,7 +18,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/conform"
 )
 
-func TestWhatCantBeCheckedIsAnErrorAndSendsLittle(t *testing.T) {
+func TestWire_WhatCantBeCheckedIsAnErrorAndSendsLittle(t *testing.T) {
 	t.Parallel()
 	var asked sync.Map // how often, by case: a request that nobody waits for may come late
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -102,7 +102,7 @@ type late struct {
 
 func (c late) Deadline() (time.Time, bool) { return c.deadline, true }
 
-func TestTimeThatIsOverIsTheReasonAlsoIfAConnectionNoticesFirst(t *testing.T) {
+func TestWire_TimeThatIsOverIsTheReasonAlsoIfAConnectionNoticesFirst(t *testing.T) {
 	t.Parallel()
 	target := serve(t, newShop())
 	over := errors.New("time is over")
@@ -113,7 +113,7 @@ func TestTimeThatIsOverIsTheReasonAlsoIfAConnectionNoticesFirst(t *testing.T) {
 	}
 }
 
-func TestAnEmptyBodyHasALength(t *testing.T) {
+func TestWire_AnEmptyBodyHasALength(t *testing.T) {
 	t.Parallel()
 	var lengths sync.Map
 	target := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -127,7 +127,7 @@ func TestAnEmptyBodyHasALength(t *testing.T) {
 	}
 }
 
-func TestACommandThatFailsInBetweenIsNoVerdict(t *testing.T) {
+func TestWire_ACommandThatFailsInBetweenIsNoVerdict(t *testing.T) {
 	t.Parallel()
 	for id, good := range map[string]int64{"mismatch": 3, "forms": 3, "case": 7, "repeated": 5, "problem": 3, "tenants": 3, "operation": 3, "safe-method": 3} {
 		next, posts := newLayer("the first of two counts", newShop()), new(atomic.Int64)
@@ -148,7 +148,7 @@ func TestACommandThatFailsInBetweenIsNoVerdict(t *testing.T) {
 	}
 }
 
-func TestBlanksAroundAKeyMakeNoOther(t *testing.T) {
+func TestWire_BlanksAroundAKeyMakeNoOther(t *testing.T) {
 	t.Parallel()
 	target := serve(t, newLayer("", newShop()))
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -181,7 +181,7 @@ func TestBlanksAroundAKeyMakeNoOther(t *testing.T) {
 	wantRows(t, run(t, target, conform.Config{Only: []string{"forms"}}), []string{"forms"}, []string{})
 }
 
-func TestATargetMayBeReachedOverTLS(t *testing.T) {
+func TestWire_ATargetMayBeReachedOverTLS(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewTLSServer(newLayer("", newShop()))
 	t.Cleanup(server.Close)
@@ -193,7 +193,7 @@ func TestATargetMayBeReachedOverTLS(t *testing.T) {
 	wantRows(t, run(t, target, conform.Config{Only: []string{"replay", "burst"}}), []string{}, []string{})
 }
 
-func TestARequestThatComesTooSoonIsSentAgain(t *testing.T) {
+func TestWire_ARequestThatComesTooSoonIsSentAgain(t *testing.T) {
 	t.Parallel()
 	next, n := newLayer("", newShop()), new(atomic.Int64)
 	target := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -207,7 +207,7 @@ func TestARequestThatComesTooSoonIsSentAgain(t *testing.T) {
 	wantRows(t, run(t, target, conform.Config{Only: []string{"replay"}}), []string{}, []string{})
 }
 
-func TestACountOfOthersCommandsTooIsNotTrusted(t *testing.T) {
+func TestWire_ACountOfOthersCommandsTooIsNotTrusted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		why   string
@@ -231,7 +231,7 @@ func TestACountOfOthersCommandsTooIsNotTrusted(t *testing.T) {
 	}
 }
 
-func TestACountMayBeOfOneCommandOnly(t *testing.T) {
+func TestWire_ACountMayBeOfOneCommandOnly(t *testing.T) {
 	t.Parallel()
 	target := serve(t, newLayer("another body runs", newShop()))
 	target.CountURL, target.Count = "/sold/{{fresh}}", ""

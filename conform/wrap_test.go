@@ -19,7 +19,7 @@ func wrapped(guard onlyonce.Config, cfg httponce.Config) http.Handler {
 	return httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), guard), newShop(), cfg)
 }
 
-func TestWhatIsWrappedPassesEveryRow(t *testing.T) {
+func TestWrap_WhatIsWrappedPassesEveryRow(t *testing.T) {
 	for name, c := range map[string]struct {
 		guard       onlyonce.Config
 		cfg         httponce.Config

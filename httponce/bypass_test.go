@@ -40,7 +40,7 @@ func keyedPost(body string) *http.Request {
 	return r
 }
 
-func TestAHandlerThatWritesPastTheLayerPanicsAndItsOutcomeIsUnknown(t *testing.T) {
+func TestBypass_AHandlerThatWritesPastTheLayerPanicsAndItsOutcomeIsUnknown(t *testing.T) {
 	for name, write := range map[string]func(outer http.ResponseWriter){
 		"a body":   func(outer http.ResponseWriter) { fmt.Fprint(outer, "charged") },
 		"a status": func(outer http.ResponseWriter) { outer.WriteHeader(http.StatusNoContent) },
@@ -67,7 +67,7 @@ func TestAHandlerThatWritesPastTheLayerPanicsAndItsOutcomeIsUnknown(t *testing.T
 	}
 }
 
-func TestAHandlerThatWritesThroughTheLayerDoesNotPanic(t *testing.T) {
+func TestBypass_AHandlerThatWritesThroughTheLayerDoesNotPanic(t *testing.T) {
 	outer := &frameworkWriter{ResponseWriter: httptest.NewRecorder(), status: 200}
 	h := httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusEarlyHints)
@@ -80,7 +80,7 @@ func TestAHandlerThatWritesThroughTheLayerDoesNotPanic(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatStreamsThroughTheLayerDoesNotPanic(t *testing.T) {
+func TestBypass_AHandlerThatStreamsThroughTheLayerDoesNotPanic(t *testing.T) {
 	outer := &frameworkWriter{ResponseWriter: httptest.NewRecorder(), status: 200}
 	h := httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "longer than is stored")
@@ -91,7 +91,7 @@ func TestAHandlerThatStreamsThroughTheLayerDoesNotPanic(t *testing.T) {
 	}
 }
 
-func TestAResponseThatIsWrittenAfterTheHandlerHasReturnedIsObserved(t *testing.T) {
+func TestBypass_AResponseThatIsWrittenAfterTheHandlerHasReturnedIsObserved(t *testing.T) {
 	var mu sync.Mutex
 	var told []onlyonce.Event
 	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) {

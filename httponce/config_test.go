@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func TestAConfigThatMakesNoSenseIsRefused(t *testing.T) {
+func TestConfig_AConfigThatMakesNoSenseIsRefused(t *testing.T) {
 	g := newGuard(onlyonce.Config{})
 	tenant := httponce.SingleTenant
 	for wants, cfg := range map[string]httponce.Config{
@@ -48,7 +48,7 @@ func TestAConfigThatMakesNoSenseIsRefused(t *testing.T) {
 	}()
 }
 
-func TestRequestsThatAreNotProtectedPassUntouched(t *testing.T) {
+func TestConfig_RequestsThatAreNotProtectedPassUntouched(t *testing.T) {
 	var got http.ResponseWriter
 	var gotR *http.Request
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -69,7 +69,7 @@ func TestRequestsThatAreNotProtectedPassUntouched(t *testing.T) {
 	}
 }
 
-func TestOtherMethodsHeadersAndKeysCanBeSet(t *testing.T) {
+func TestConfig_OtherMethodsHeadersAndKeysCanBeSet(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), httponce.Config{
 		Tenant: httponce.SingleTenant, Methods: []string{"PUT"}, Header: "x-request-key", Required: true,
@@ -89,7 +89,7 @@ func TestOtherMethodsHeadersAndKeysCanBeSet(t *testing.T) {
 	wantAnswer(t, post(h, "k", "y"), 201, "run 2 of y")
 }
 
-func TestTheOperationIsTheRouteWithItsMethod(t *testing.T) {
+func TestConfig_TheOperationIsTheRouteWithItsMethod(t *testing.T) {
 	var runs atomic.Int32
 	var operations []string
 	g := newGuard(onlyonce.Config{})
@@ -114,7 +114,7 @@ func TestTheOperationIsTheRouteWithItsMethod(t *testing.T) {
 	wantProblem(t, serve(mux, keyed("POST", "/v1/orders/2", "k", "x")), 422, "idempotency_key_reused")
 }
 
-func TestWithoutAnOperationAKeyIsOneForAllRoutes(t *testing.T) {
+func TestConfig_WithoutAnOperationAKeyIsOneForAllRoutes(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), httponce.Config{
 		Tenant: httponce.SingleTenant, Operation: func(*http.Request) string { return "" }, MismatchStatus: 409,
@@ -124,7 +124,7 @@ func TestWithoutAnOperationAKeyIsOneForAllRoutes(t *testing.T) {
 	wantProblem(t, serve(h, keyed("PATCH", "/a", "k", "x")), 409, "idempotency_key_reused")
 }
 
-func TestWhatARepeatMustHaveTheSame(t *testing.T) {
+func TestConfig_WhatARepeatMustHaveTheSame(t *testing.T) {
 	first := func() *http.Request { return keyed("POST", "/a%2Fb?x=1&y=2&x=3", "k", `{"a":1,"b":[1,2]}`) }
 	body := func(s string) func(*http.Request) {
 		return func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader(s)); r.ContentLength = int64(len(s)) }
@@ -176,7 +176,7 @@ func TestWhatARepeatMustHaveTheSame(t *testing.T) {
 	}
 }
 
-func TestTheOrderOfAQueryCountsWhereNamesMayBeTheSame(t *testing.T) {
+func TestConfig_TheOrderOfAQueryCountsWhereNamesMayBeTheSame(t *testing.T) {
 	oneOperation := single
 	oneOperation.Operation = func(*http.Request) string { return "" }
 	for _, c := range []struct {
@@ -216,7 +216,7 @@ func TestTheOrderOfAQueryCountsWhereNamesMayBeTheSame(t *testing.T) {
 	}
 }
 
-func TestTheNamedHeadersCountWhateverElseDoes(t *testing.T) {
+func TestConfig_TheNamedHeadersCountWhateverElseDoes(t *testing.T) {
 	for mode, cfg := range map[string]httponce.Config{
 		"raw": {}, "canonical": {Fingerprint: httponce.CanonicalJSON()}, "none": {SkipFingerprint: true},
 	} {
@@ -252,7 +252,7 @@ func TestTheNamedHeadersCountWhateverElseDoes(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsNoJSONIsComparedByItsBytes(t *testing.T) {
+func TestConfig_ABodyThatIsNoJSONIsComparedByItsBytes(t *testing.T) {
 	var runs atomic.Int32
 	cfg := single
 	cfg.Fingerprint = httponce.CanonicalJSON()
@@ -262,7 +262,7 @@ func TestABodyThatIsNoJSONIsComparedByItsBytes(t *testing.T) {
 	wantProblem(t, post(h, "k", `{"a":1, "a":2}`), 422, "idempotency_key_reused")
 }
 
-func TestARequestForWhichTheFingerprintIsForgottenIsRefused(t *testing.T) {
+func TestConfig_ARequestForWhichTheFingerprintIsForgottenIsRefused(t *testing.T) {
 	for name, forgotten := range map[string][]byte{"nil": nil, "empty": {}} {
 		var runs atomic.Int32
 		var told error
@@ -278,7 +278,7 @@ func TestARequestForWhichTheFingerprintIsForgottenIsRefused(t *testing.T) {
 	}
 }
 
-func TestAHashIsNotTakenForTheDocumentItIsOf(t *testing.T) {
+func TestConfig_AHashIsNotTakenForTheDocumentItIsOf(t *testing.T) {
 	fingerprint := httponce.CanonicalJSON()
 	r := keyed("POST", "/orders", "k", "")
 	hash, err := onlyonce.FingerprintJSON([]byte(`{"a":1}`))

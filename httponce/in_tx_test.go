@@ -35,7 +35,7 @@ func made(w http.ResponseWriter, _ *http.Request) error {
 	return err
 }
 
-func TestTheRestOfAHandlerCommitsWithItsAnswer(t *testing.T) {
+func TestInTx_TheRestOfAHandlerCommitsWithItsAnswer(t *testing.T) {
 	s, runs := newShop(), 0
 	s.twice = true
 	h := pay(s, onlyonce.Config{}, made, func(w http.ResponseWriter, r *http.Request, err error) {
@@ -69,7 +69,7 @@ func TestTheRestOfAHandlerCommitsWithItsAnswer(t *testing.T) {
 	}
 }
 
-func TestTheRestOfAHandlerThatRunsAgainReadsTheSameBody(t *testing.T) {
+func TestInTx_TheRestOfAHandlerThatRunsAgainReadsTheSameBody(t *testing.T) {
 	s := newShop()
 	s.twice = true
 	var read []string
@@ -117,7 +117,7 @@ func shift(r *http.Request) (saw string, err error) {
 	return saw + " " + string(text), err
 }
 
-func TestAFunctionThatRunsAgainSeesTheRequestAsItWas(t *testing.T) {
+func TestInTx_AFunctionThatRunsAgainSeesTheRequestAsItWas(t *testing.T) {
 	for _, key := range []string{"k", ""} {
 		for name, wrap := range map[string]func(*shop, func(*http.Request) error) http.Handler{
 			"WrapTx": func(s *shop, fn func(*http.Request) error) http.Handler {
@@ -162,7 +162,7 @@ func TestAFunctionThatRunsAgainSeesTheRequestAsItWas(t *testing.T) {
 	}
 }
 
-func TestFilesOfAFormAreRemovedWithTheRequest(t *testing.T) {
+func TestInTx_FilesOfAFormAreRemovedWithTheRequest(t *testing.T) {
 	form := "--b\r\nContent-Disposition: form-data; name=f; filename=f\r\n\r\ntea\r\n--b--\r\n"
 	parse := func(r *http.Request) error { return r.ParseMultipartForm(0) } // with no memory for files
 	s := newShop()
@@ -190,7 +190,7 @@ func TestFilesOfAFormAreRemovedWithTheRequest(t *testing.T) {
 	}
 }
 
-func TestAFlushInATransactionLeavesTheStatusOpen(t *testing.T) {
+func TestInTx_AFlushInATransactionLeavesTheStatusOpen(t *testing.T) {
 	s := newShop()
 	flushed := func(w http.ResponseWriter, r *http.Request) error {
 		if err := http.NewResponseController(w).Flush(); !errors.Is(err, http.ErrNotSupported) {
@@ -217,7 +217,7 @@ func (s *slowShop) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(contex
 	})
 }
 
-func TestWhatIsWrittenWhileTheAnswerIsCommittedIsRefused(t *testing.T) {
+func TestInTx_WhatIsWrittenWhileTheAnswerIsCommittedIsRefused(t *testing.T) {
 	s := newShop()
 	s.twice = true
 	slow := &slowShop{shop: s}
@@ -237,7 +237,7 @@ func TestWhatIsWrittenWhileTheAnswerIsCommittedIsRefused(t *testing.T) {
 	}
 }
 
-func TestWhatARunSaidOfItsAnswerIsForgottenWithIt(t *testing.T) {
+func TestInTx_WhatARunSaidOfItsAnswerIsForgottenWithIt(t *testing.T) {
 	s := newShop()
 	s.twice = true
 	runs := 0
@@ -259,7 +259,7 @@ func TestWhatARunSaidOfItsAnswerIsForgottenWithIt(t *testing.T) {
 	}
 }
 
-func TestAnErrorInTheRestOfAHandlerUndoesItAndTheHandlerAnswers(t *testing.T) {
+func TestInTx_AnErrorInTheRestOfAHandlerUndoesItAndTheHandlerAnswers(t *testing.T) {
 	s := newShop()
 	g := onlyonce.NewTx(s, onlyonce.Config{})
 	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -285,7 +285,7 @@ func TestAnErrorInTheRestOfAHandlerUndoesItAndTheHandlerAnswers(t *testing.T) {
 	}
 }
 
-func TestWhatWasWrittenBeforeTheTransactionStays(t *testing.T) {
+func TestInTx_WhatWasWrittenBeforeTheTransactionStays(t *testing.T) {
 	s := newShop()
 	g := onlyonce.NewTx(s, onlyonce.Config{})
 	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -302,7 +302,7 @@ func TestWhatWasWrittenBeforeTheTransactionStays(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatIsNotOneToCommitRollsBack(t *testing.T) {
+func TestInTx_AnAnswerThatIsNotOneToCommitRollsBack(t *testing.T) {
 	for name, rest := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"503":     func(w http.ResponseWriter, _ *http.Request) error { http.Error(w, "down", 503); return nil },
 		"401":     func(w http.ResponseWriter, _ *http.Request) error { http.Error(w, "who", 401); return nil },
@@ -330,7 +330,7 @@ func TestAnAnswerThatIsNotOneToCommitRollsBack(t *testing.T) {
 	}
 }
 
-func TestAHandlerWhoseCommitFailsIsAnsweredForIt(t *testing.T) {
+func TestInTx_AHandlerWhoseCommitFailsIsAnsweredForIt(t *testing.T) {
 	s := newShop()
 	s.commit = errBroken
 	h := pay(s, onlyonce.Config{}, made, func(_ http.ResponseWriter, _ *http.Request, err error) {
@@ -345,7 +345,7 @@ func TestAHandlerWhoseCommitFailsIsAnsweredForIt(t *testing.T) {
 	}
 }
 
-func TestAHandlerWhoseTransactionDoesNotBeginHasFailed(t *testing.T) {
+func TestInTx_AHandlerWhoseTransactionDoesNotBeginHasFailed(t *testing.T) {
 	s := newShop()
 	s.begin = errBroken
 	h := pay(s, onlyonce.Config{}, made, func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -363,7 +363,7 @@ func TestAHandlerWhoseTransactionDoesNotBeginHasFailed(t *testing.T) {
 	wantProblem(t, w.ResponseRecorder, 503, "store_unavailable")
 }
 
-func TestAHandlerThatLostItsLeaseCommitsNothing(t *testing.T) {
+func TestInTx_AHandlerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	s := newShop()
 	g := onlyonce.NewTx(s, onlyonce.Config{})
 	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -384,7 +384,7 @@ func TestAHandlerThatLostItsLeaseCommitsNothing(t *testing.T) {
 	}
 }
 
-func TestWithoutAKeyTheRestOfAHandlerCommitsAlone(t *testing.T) {
+func TestInTx_WithoutAKeyTheRestOfAHandlerCommitsAlone(t *testing.T) {
 	s := newShop()
 	h := pay(s, onlyonce.Config{}, made, func(_ http.ResponseWriter, _ *http.Request, err error) {
 		if err != nil {
@@ -399,7 +399,7 @@ func TestWithoutAKeyTheRestOfAHandlerCommitsAlone(t *testing.T) {
 	}
 }
 
-func TestInTxIsRefusedWhereItCantBeKept(t *testing.T) {
+func TestInTx_IsRefusedWhereItCantBeKept(t *testing.T) {
 	s := newShop()
 	g := onlyonce.NewTx(s, onlyonce.Config{})
 	refused := func(r *http.Request) {
@@ -422,7 +422,7 @@ func TestInTxIsRefusedWhereItCantBeKept(t *testing.T) {
 	refused(kept)
 }
 
-func TestInTxOfAnotherGuardCommitsNothing(t *testing.T) {
+func TestInTx_OfAnotherGuardCommitsNothing(t *testing.T) {
 	s := newShop()
 	other := onlyonce.NewTx(newShop(), onlyonce.Config{})
 	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -437,7 +437,7 @@ func TestInTxOfAnotherGuardCommitsNothing(t *testing.T) {
 	}
 }
 
-func TestAPanicInTheRestOfAHandlerLeavesItsOutcomeUnknown(t *testing.T) {
+func TestInTx_APanicInTheRestOfAHandlerLeavesItsOutcomeUnknown(t *testing.T) {
 	s := newShop()
 	h := pay(s, onlyonce.Config{}, func(http.ResponseWriter, *http.Request) error { panic("boom") }, nil)
 	wantPanic(t, "boom", func() { post(h, "k", "tea") })
@@ -446,7 +446,7 @@ func TestAPanicInTheRestOfAHandlerLeavesItsOutcomeUnknown(t *testing.T) {
 	}
 }
 
-func TestATransactionThatOutlivesItsHandlerCommitsNothing(t *testing.T) {
+func TestInTx_ATransactionThatOutlivesItsHandlerCommitsNothing(t *testing.T) {
 	s := newShop()
 	began, end, done := make(chan struct{}), make(chan struct{}), make(chan error)
 	g := onlyonce.NewTx(s, onlyonce.Config{})

@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func TestAnUnknownCallersBodyIsNotReadForItsKey(t *testing.T) {
+func TestKeyInBody_AnUnknownCallersBodyIsNotReadForItsKey(t *testing.T) {
 	cfg := byTenant
 	cfg.KeyInBody = func([]byte) (string, error) { return "", nil }
 	var runs atomic.Int32
@@ -26,7 +26,7 @@ func TestAnUnknownCallersBodyIsNotReadForItsKey(t *testing.T) {
 	}
 }
 
-func TestAKeyInTheBodyIsFoundThere(t *testing.T) {
+func TestKeyInBody_AKeyInTheBodyIsFoundThere(t *testing.T) {
 	cfg := single
 	cfg.KeyInBody = func(body []byte) (string, error) {
 		if bytes.HasPrefix(body, []byte("!")) {
@@ -72,7 +72,7 @@ func TestAKeyInTheBodyIsFoundThere(t *testing.T) {
 	wantAnswer(t, send("", "k1 x"), 201, "run 1 of k1 x")
 }
 
-func TestABodyWithAContentEncodingIsNotSearchedForAKey(t *testing.T) {
+func TestKeyInBody_ABodyWithAContentEncodingIsNotSearchedForAKey(t *testing.T) {
 	cfg := single
 	cfg.KeyInBody = func(body []byte) (string, error) { return string(body), nil }
 	var runs atomic.Int32

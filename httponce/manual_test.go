@@ -16,7 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-func TestAHandlerOfItsOwnReadsAKeyAsTheLayerDoes(t *testing.T) {
+func TestReadKey_AHandlerOfItsOwnReadsAKeyAsTheLayerDoes(t *testing.T) {
 	for _, c := range []struct {
 		header []string
 		key    string
@@ -52,7 +52,7 @@ func problemIn(err error) (p httponce.Problem) {
 	return p
 }
 
-func TestWhatAnErrorMeansToAClient(t *testing.T) {
+func TestReadKey_WhatAnErrorMeansToAClient(t *testing.T) {
 	wrapped := func(err error) error { return fmt.Errorf("onlyonce: %w", err) }
 	for _, c := range []struct {
 		err       error
@@ -87,7 +87,7 @@ func TestWhatAnErrorMeansToAClient(t *testing.T) {
 	}
 }
 
-func TestAProblemIsAnErrorThatKeepsItsText(t *testing.T) {
+func TestReadKey_AProblemIsAnErrorThatKeepsItsText(t *testing.T) {
 	cause := errors.New("secret")
 	err := fmt.Errorf("create: %w", httponce.Problem{Code: "no_stock", Status: 409, Detail: "None is left.", Err: cause})
 	p := httponce.ProblemOf(err)

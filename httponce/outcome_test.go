@@ -31,7 +31,7 @@ func answering(status int, runs *int) http.Handler {
 	})
 }
 
-func TestWhichAnswersAreStored(t *testing.T) {
+func TestOutcome_WhichAnswersAreStored(t *testing.T) {
 	only200 := func(status int) bool { return status == 200 }
 	for _, c := range []struct {
 		status int
@@ -82,14 +82,14 @@ func TestWhichAnswersAreStored(t *testing.T) {
 	}
 }
 
-func TestAKeyWhoseAnswerIsNotStoredIsAsNew(t *testing.T) {
+func TestOutcome_AKeyWhoseAnswerIsNotStoredIsAsNew(t *testing.T) {
 	runs := 0
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(403, &runs), single)
 	post(h, "k", "x")
 	wantAnswer(t, post(h, "k", "another request"), 403, "run 2")
 }
 
-func TestAGuardThatKeepsFailuresReplaysThem(t *testing.T) {
+func TestOutcome_AGuardThatKeepsFailuresReplaysThem(t *testing.T) {
 	runs := 0
 	h := httponce.Wrap(newGuard(onlyonce.Config{KeepFailures: true}), answering(500, &runs), single)
 	for _, replayed := range []string{"", "true"} {
@@ -101,7 +101,7 @@ func TestAGuardThatKeepsFailuresReplaysThem(t *testing.T) {
 	}
 }
 
-func TestAHandlerSaysWhatBecomesOfItsAnswer(t *testing.T) {
+func TestOutcome_AHandlerSaysWhatBecomesOfItsAnswer(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		say   func(*http.Request)
@@ -132,7 +132,7 @@ func TestAHandlerSaysWhatBecomesOfItsAnswer(t *testing.T) {
 	httponce.Unknown(r)
 }
 
-func TestAPanicLeavesTheOutcomeUnknownAndGoesOn(t *testing.T) {
+func TestOutcome_APanicLeavesTheOutcomeUnknownAndGoesOn(t *testing.T) {
 	for _, v := range []any{"boom", http.ErrAbortHandler, errors.New("boom")} {
 		store := memstore.New(memstore.Config{})
 		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{HoldUnknown: true}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -155,7 +155,7 @@ func TestAPanicLeavesTheOutcomeUnknownAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestAGoroutineThatEndsLeavesTheOutcomeUnknown(t *testing.T) {
+func TestOutcome_AGoroutineThatEndsLeavesTheOutcomeUnknown(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
 		runtime.Goexit()
@@ -171,7 +171,7 @@ func TestAGoroutineThatEndsLeavesTheOutcomeUnknown(t *testing.T) {
 	}
 }
 
-func TestTheAnswerOfAnAttemptThatLostItsLeaseDoesNotLeave(t *testing.T) {
+func TestOutcome_TheAnswerOfAnAttemptThatLostItsLeaseDoesNotLeave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &flaky{Store: memstore.New(memstore.Config{}), renew: onlyonce.ErrLost, settle: onlyonce.ErrLost}
 		g := onlyonce.New(store, onlyonce.Config{})
@@ -190,7 +190,7 @@ func TestTheAnswerOfAnAttemptThatLostItsLeaseDoesNotLeave(t *testing.T) {
 	})
 }
 
-func TestAFailureAfterTheAttemptsTimeIsUnknown(t *testing.T) {
+func TestOutcome_AFailureAfterTheAttemptsTimeIsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &flaky{Store: memstore.New(memstore.Config{}), renew: errBroken}
 		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -204,7 +204,7 @@ func TestAFailureAfterTheAttemptsTimeIsUnknown(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatCantBeRecordedIsStillGiven(t *testing.T) {
+func TestOutcome_AnAnswerThatCantBeRecordedIsStillGiven(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var outcomes []onlyonce.Outcome
 		store := &flaky{Store: memstore.New(memstore.Config{}), settle: errBroken}
@@ -220,7 +220,7 @@ func TestAnAnswerThatCantBeRecordedIsStillGiven(t *testing.T) {
 	})
 }
 
-func TestAClientThatGoesAwayDoesNotStopTheCommand(t *testing.T) {
+func TestOutcome_AClientThatGoesAwayDoesNotStopTheCommand(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		close(began)
@@ -288,7 +288,7 @@ func (f *flaky) Settle(ctx context.Context, h onlyonce.Hold, s onlyonce.Settleme
 
 type anyKey struct{}
 
-func TestALayerInALayerLeavesTheCommandToTheOuterOne(t *testing.T) {
+func TestOutcome_ALayerInALayerLeavesTheCommandToTheOuterOne(t *testing.T) {
 	var runs atomic.Int32
 	g := newGuard(onlyonce.Config{})
 	h := httponce.Wrap(g, httponce.Wrap(g, counter(&runs), single), single)

@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func TestTwoTenantsWhoseBodiesComeSlowlyKeepOutNoOthers(t *testing.T) {
+func TestMemory_TwoTenantsWhoseBodiesComeSlowlyKeepOutNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.Usage = 16<<20, new(httponce.Usage)
@@ -44,7 +44,7 @@ func TestTwoTenantsWhoseBodiesComeSlowlyKeepOutNoOthers(t *testing.T) {
 	})
 }
 
-func TestTheSharesOfTenantsGetSmallerWithTheirNumber(t *testing.T) {
+func TestMemory_TheSharesOfTenantsGetSmallerWithTheirNumber(t *testing.T) {
 	for tenants, each := range map[int]int{1: 60, 2: 40, 3: 30, 5: 20} {
 		t.Run(strconv.Itoa(tenants), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestTheSharesOfTenantsGetSmallerWithTheirNumber(t *testing.T) {
 	}
 }
 
-func TestRequestsThatWaitForMemoryLeavePlacesInTheQueueToOtherTenants(t *testing.T) {
+func TestMemory_RequestsThatWaitForMemoryLeavePlacesInTheQueueToOtherTenants(t *testing.T) {
 	const places, most = 1024, 1024 * 3 / 4 // as of the memory
 	for name, send := range map[string]func(h, inTx http.Handler, key string) *httptest.ResponseRecorder{
 		"of one tenant": func(h, _ http.Handler, key string) *httptest.ResponseRecorder { return postAs(h, "greedy", key, "x") },

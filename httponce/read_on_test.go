@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-func TestARefusalReachesAClientThatIsStillSending(t *testing.T) {
+func TestEarlyRefusal_ARefusalReachesAClientThatIsStillSending(t *testing.T) {
 	cfg := byTenant
 	cfg.Refuse = func(_ *http.Request, tenant string) *httponce.Problem {
 		if tenant == "busy" {

@@ -18,7 +18,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func TestAnswersForWhichThereIsNoMemoryAreNotStoredOrReplayed(t *testing.T) {
+func TestResponseMemory_AnswersForWhichThereIsNoMemoryAreNotStoredOrReplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := single
 		cfg.MaxBody, cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 1000, 120_000, 120_000, new(httponce.Usage)
@@ -92,7 +92,7 @@ func serveStuck(t *testing.T, h http.Handler, r *http.Request) (take func()) {
 	}
 }
 
-func TestClientsThatTakeNothingOfTheirAnswersKeepOutNoBodies(t *testing.T) {
+func TestResponseMemory_ClientsThatTakeNothingOfTheirAnswersKeepOutNoBodies(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	answers := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -178,7 +178,7 @@ func wantMegabyte(t *testing.T, w *httptest.ResponseRecorder, replayed bool) {
 	}
 }
 
-func TestTwoTenantsThatTakeNothingOfTheirAnswersKeepOutNoOthers(t *testing.T) {
+func TestResponseMemory_TwoTenantsThatTakeNothingOfTheirAnswersKeepOutNoOthers(t *testing.T) {
 	for _, replayed := range []bool{false, true} {
 		t.Run(fmt.Sprint("replayed ", replayed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestTwoTenantsThatTakeNothingOfTheirAnswersKeepOutNoOthers(t *testing.T) {
 	}
 }
 
-func TestAnAnswerWaitsForMemoryAndItsClientMayGo(t *testing.T) {
+func TestResponseMemory_AnAnswerWaitsForMemoryAndItsClientMayGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2<<20, 2<<20, new(httponce.Usage)
@@ -259,7 +259,7 @@ func TestAnAnswerWaitsForMemoryAndItsClientMayGo(t *testing.T) {
 	})
 }
 
-func TestLongAnswersKeepOutNoShortOnes(t *testing.T) {
+func TestResponseMemory_LongAnswersKeepOutNoShortOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 4<<20, 4<<20, new(httponce.Usage)

@@ -32,7 +32,7 @@ func gzipped(t *testing.T, text string) []byte {
 	return b.Bytes()
 }
 
-func TestRPCStatusReadsWhatBecameOfACall(t *testing.T) {
+func TestRPCStatus_ReadsWhatBecameOfACall(t *testing.T) {
 	web := func(status string) []byte { return []byte("grpc-message: no\r\ngrpc-status: " + status + "\r\n") }
 	for name, test := range map[string]struct {
 		header map[string]string
@@ -78,7 +78,7 @@ func FuzzRPCStatus(f *testing.F) {
 	})
 }
 
-func TestAnErrorInATrailerFailsTheCommandSoThatItRunsAgain(t *testing.T) {
+func TestRPCStatus_AnErrorInATrailerFailsTheCommandSoThatItRunsAgain(t *testing.T) {
 	for _, how := range []string{"prefixed", "prefixed before the status", "declared", "in the header"} {
 		t.Run(how, func(t *testing.T) {
 			runs := 0
@@ -114,7 +114,7 @@ func TestAnErrorInATrailerFailsTheCommandSoThatItRunsAgain(t *testing.T) {
 	}
 }
 
-func TestAStatusThatIsNoneCountsAsTheAnswersOwn(t *testing.T) {
+func TestRPCStatus_AStatusThatIsNoneCountsAsTheAnswersOwn(t *testing.T) {
 	for _, said := range []int{0, -1, 100, 600} {
 		runs := 0
 		h := httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -98,7 +98,7 @@ func TestSecurity_InFlightCapOfATenant(t *testing.T) {
 	})
 }
 
-func TestARequestIsInFlightUntilItsLastByteLeaves(t *testing.T) {
+func TestSecurity_ARequestIsInFlightUntilItsLastByteLeaves(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"buffered": func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "answer") },
 		"streamed": func(w http.ResponseWriter, _ *http.Request) {

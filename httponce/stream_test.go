@@ -33,7 +33,7 @@ func (w *tap) Write(p []byte) (int, error) {
 
 func (w *tap) WriteString(s string) (int, error) { return w.Write([]byte(s)) }
 
-func TestTheResultIsDurableBeforeTheFirstByteLeaves(t *testing.T) {
+func TestStream_TheResultIsDurableBeforeTheFirstByteLeaves(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "answer")
@@ -50,7 +50,7 @@ func TestTheResultIsDurableBeforeTheFirstByteLeaves(t *testing.T) {
 	}
 }
 
-func TestAFlushedAnswerLeavesAtOnceAndIsRecordedAtItsEnd(t *testing.T) {
+func TestStream_AFlushedAnswerLeavesAtOnceAndIsRecordedAtItsEnd(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	w := httptest.NewRecorder()
 	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(hw http.ResponseWriter, _ *http.Request) {
@@ -78,7 +78,7 @@ func TestAFlushedAnswerLeavesAtOnceAndIsRecordedAtItsEnd(t *testing.T) {
 	}
 }
 
-func TestAStreamedAnswerIsRecordedBeforeItsLastByteLeaves(t *testing.T) {
+func TestStream_AStreamedAnswerIsRecordedBeforeItsLastByteLeaves(t *testing.T) {
 	for name, flush := range map[string]int{"flushed at once": 0, "flushed half-way": 50, "flushed at the end": 100, "too long": -1, "too long in one write": -2} {
 		t.Run(name, func(t *testing.T) {
 			store := memstore.New(memstore.Config{})
@@ -132,7 +132,7 @@ func (w *headed) WriteHeader(status int) {
 	w.ResponseRecorder.WriteHeader(status)
 }
 
-func TestAnAnswerWithoutABodyIsRecordedBeforeItsHeaderLeaves(t *testing.T) {
+func TestStream_AnAnswerWithoutABodyIsRecordedBeforeItsHeaderLeaves(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"204":       func(w http.ResponseWriter) { w.WriteHeader(204) },
 		"304":       func(w http.ResponseWriter) { w.WriteHeader(304) },
@@ -159,7 +159,7 @@ func TestAnAnswerWithoutABodyIsRecordedBeforeItsHeaderLeaves(t *testing.T) {
 	}
 }
 
-func TestAWriterThatCantFlushIsBuffered(t *testing.T) {
+func TestStream_AWriterThatCantFlushIsBuffered(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "answer")
@@ -172,7 +172,7 @@ func TestAWriterThatCantFlushIsBuffered(t *testing.T) {
 	wantAnswer(t, post(h, "k", "x"), 200, "answer")
 }
 
-func TestAnAnswerOverTheLimitGoesOutWholeAndIsReplayedWithoutItsBody(t *testing.T) {
+func TestStream_AnAnswerOverTheLimitGoesOutWholeAndIsReplayedWithoutItsBody(t *testing.T) {
 	long := bytes.Repeat([]byte("0123456789"), 10)
 	for name, write := range map[string]func(w http.ResponseWriter){
 		"one write": func(w http.ResponseWriter) { w.Write(long) },
@@ -212,7 +212,7 @@ func TestAnAnswerOverTheLimitGoesOutWholeAndIsReplayedWithoutItsBody(t *testing.
 	}
 }
 
-func TestAnAnswerAtTheLimitIsStored(t *testing.T) {
+func TestStream_AnAnswerAtTheLimitIsStored(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "0123")
 		io.WriteString(w, "456789")
@@ -229,7 +229,7 @@ func (broken) Write([]byte) (int, error)       { return 0, errBroken }
 func (broken) WriteString(string) (int, error) { return 0, errBroken }
 func (broken) FlushError() error               { return errBroken }
 
-func TestAStreamIsRecordedToItsEndAlthoughItsClientWentAway(t *testing.T) {
+func TestStream_AStreamIsRecordedToItsEndAlthoughItsClientWentAway(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		for range 5 {
 			if _, err := io.WriteString(w, "ab"); err != nil {
@@ -252,7 +252,7 @@ func TestAStreamIsRecordedToItsEndAlthoughItsClientWentAway(t *testing.T) {
 	}
 }
 
-func TestAPanicInAStreamLeavesTheOutcomeUnknown(t *testing.T) {
+func TestStream_APanicInAStreamLeavesTheOutcomeUnknown(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "half")
@@ -265,7 +265,7 @@ func TestAPanicInAStreamLeavesTheOutcomeUnknown(t *testing.T) {
 	}
 }
 
-func TestAHijackedConnectionIsNotStored(t *testing.T) {
+func TestStream_AHijackedConnectionIsNotStored(t *testing.T) {
 	runs := 0
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		runs++
@@ -301,7 +301,7 @@ func TestAHijackedConnectionIsNotStored(t *testing.T) {
 	}
 }
 
-func TestAWholeAnswerLeavesBeforeItsConnectionIsTaken(t *testing.T) {
+func TestStream_AWholeAnswerLeavesBeforeItsConnectionIsTaken(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "3")
 		io.WriteString(w, "raw")
@@ -319,7 +319,7 @@ func TestAWholeAnswerLeavesBeforeItsConnectionIsTaken(t *testing.T) {
 	}
 }
 
-func TestAnUpgradeIsNotStored(t *testing.T) {
+func TestStream_AnUpgradeIsNotStored(t *testing.T) {
 	runs := 0
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		runs++
@@ -357,7 +357,7 @@ func TestAnUpgradeIsNotStored(t *testing.T) {
 	}
 }
 
-func TestWhatAHandlerKeepsIsUselessAfterItsReturn(t *testing.T) {
+func TestStream_WhatAHandlerKeepsIsUselessAfterItsReturn(t *testing.T) {
 	var kept http.ResponseWriter
 	var body io.Reader
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -399,7 +399,7 @@ func TestWhatAHandlerKeepsIsUselessAfterItsReturn(t *testing.T) {
 	wantAnswer(t, post(h, "a", "the first body"), 200, "first")
 }
 
-func TestKeptWritersDoNotRaceWithOtherRequests(t *testing.T) {
+func TestStream_KeptWritersDoNotRaceWithOtherRequests(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		go func() {
 			for range 100 {

@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-func TestATimeoutHandlerRoundTheLayerLetsTheCommandEnd(t *testing.T) {
+func TestTimeoutHandler_ATimeoutHandlerRoundTheLayerLetsTheCommandEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
 		slow := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -33,7 +33,7 @@ func TestATimeoutHandlerRoundTheLayerLetsTheCommandEnd(t *testing.T) {
 	})
 }
 
-func TestATimeoutHandlerInsideTheLayerLeavesTheOutcomeUnknown(t *testing.T) {
+func TestTimeoutHandler_ATimeoutHandlerInsideTheLayerLeavesTheOutcomeUnknown(t *testing.T) {
 	wantPanic(t, "httponce: Wrap: the handler is an http.TimeoutHandler, which answers while its handler still runs, so that a repeat would run beside it: "+
 		"write http.TimeoutHandler(httponce.Wrap(guard, h, cfg), …) instead", func() {
 		httponce.Wrap(newGuard(onlyonce.Config{}), http.TimeoutHandler(http.NotFoundHandler(), time.Second, ""), single)

@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func TestTheRequestIsNotChangedAndItsBodyIsClosed(t *testing.T) {
+func TestTransport_TheRequestIsNotChangedAndItsBodyIsClosed(t *testing.T) {
 	failing := errors.New("out of paper")
 	for name, transport := range map[string]*httponce.Transport{
 		"sent":            {Base: sequence(created)},
@@ -45,7 +45,7 @@ type closing struct {
 
 func (c *closing) Close() error { c.closed.Store(true); return nil }
 
-func TestABodyThatCannotBeSentTwiceIsRefusedBeforeItIsSent(t *testing.T) {
+func TestTransport_ABodyThatCannotBeSentTwiceIsRefusedBeforeItIsSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   io.Reader
 		length int64
@@ -66,7 +66,7 @@ func TestABodyThatCannotBeSentTwiceIsRefusedBeforeItIsSent(t *testing.T) {
 	}
 }
 
-func TestABodyThatNeverComesEndsWithTheContext(t *testing.T) {
+func TestTransport_ABodyThatNeverComesEndsWithTheContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pipe, _ := io.Pipe()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
@@ -79,7 +79,7 @@ func TestABodyThatNeverComesEndsWithTheContext(t *testing.T) {
 	})
 }
 
-func TestAnEmptyBodyAndTrailersAreSentAsSuch(t *testing.T) {
+func TestTransport_AnEmptyBodyAndTrailersAreSentAsSuch(t *testing.T) {
 	l := sequence(created)
 	transport := &httponce.Transport{Base: l}
 	if _, err := transport.RoundTrip(newPost(t, io.MultiReader())); err != nil || l.sent[0].Body != http.NoBody || l.sent[0].ContentLength != 0 {
@@ -93,7 +93,7 @@ func TestAnEmptyBodyAndTrailersAreSentAsSuch(t *testing.T) {
 	}
 }
 
-func TestABodyThatCannotBeHadAgainEndsTheCall(t *testing.T) {
+func TestTransport_ABodyThatCannotBeHadAgainEndsTheCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sequence(fails(errDropped))
 		r := newPost(t, strings.NewReader("tea"))

@@ -76,7 +76,7 @@ func (c *lossyConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func TestEveryCallThroughALossyNetworkRunsOnce(t *testing.T) {
+func TestTransport_EveryCallThroughALossyNetworkRunsOnce(t *testing.T) {
 	const calls = 200
 	var runs sync.Map // by what was ordered
 	order := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

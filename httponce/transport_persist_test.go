@@ -13,7 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func TestTheKeyIsPersistedBeforeAnythingIsSent(t *testing.T) {
+func TestTransport_TheKeyIsPersistedBeforeAnythingIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sequence(fails(errDropped), created)
 		var written []string
@@ -53,7 +53,7 @@ func TestTheKeyIsPersistedBeforeAnythingIsSent(t *testing.T) {
 	})
 }
 
-func TestNothingIsSentIfTheKeyIsNotPersisted(t *testing.T) {
+func TestTransport_NothingIsSentIfTheKeyIsNotPersisted(t *testing.T) {
 	l := sequence(created)
 	full := errors.New("no space left on device")
 	_, err := (&httponce.Transport{Base: l, Persist: func(context.Context, *http.Request, string) error { return full }}).RoundTrip(newPost(t, nil))

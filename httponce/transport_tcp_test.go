@@ -96,7 +96,7 @@ func stalls(raw string) failure {
 	}
 }
 
-func TestAServerThatFailsInEveryWayIsAskedAgain(t *testing.T) {
+func TestTransport_AServerThatFailsInEveryWayIsAskedAgain(t *testing.T) {
 	const good = "HTTP/1.1 201 Created\r\nContent-Length: 4\r\nConnection: close\r\n\r\nmade"
 	date := func(d time.Duration) string { return time.Now().UTC().Add(d).Format(http.TimeFormat) }
 	for name, c := range map[string]struct {
@@ -153,7 +153,7 @@ func TestAServerThatFailsInEveryWayIsAskedAgain(t *testing.T) {
 	}
 }
 
-func TestABrokenStreamOfHTTP2IsSentAgain(t *testing.T) {
+func TestTransport_ABrokenStreamOfHTTP2IsSentAgain(t *testing.T) {
 	var times atomic.Int32
 	server := newServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -180,7 +180,7 @@ func TestABrokenStreamOfHTTP2IsSentAgain(t *testing.T) {
 	}
 }
 
-func TestA422IsReturnedAtOnce(t *testing.T) {
+func TestTransport_A422IsReturnedAtOnce(t *testing.T) {
 	var times atomic.Int32
 	url := serveRaw(t, func(conn net.Conn) {
 		if _, err := receive(conn); err == nil {
@@ -198,7 +198,7 @@ func TestA422IsReturnedAtOnce(t *testing.T) {
 	}
 }
 
-func TestADiscardedAnswerLeavesItsConnectionUsable(t *testing.T) {
+func TestTransport_ADiscardedAnswerLeavesItsConnectionUsable(t *testing.T) {
 	var connections, requests atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if requests.Add(1) < 4 {

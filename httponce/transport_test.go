@@ -17,7 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func TestOnlyWhatCanGetBetterIsSentAgain(t *testing.T) {
+func TestTransport_OnlyWhatCanGetBetterIsSentAgain(t *testing.T) {
 	const (
 		inProgress = `{"title":"x","code":"request_in_progress"}`
 		unknown    = `{"title":"x","code":"outcome_unknown"}`
@@ -91,7 +91,7 @@ func TestOnlyWhatCanGetBetterIsSentAgain(t *testing.T) {
 	}
 }
 
-func TestEveryAttemptHasTheSameKeyAndTheSameBytes(t *testing.T) {
+func TestTransport_EveryAttemptHasTheSameKeyAndTheSameBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := map[string]bool{}
 		for _, body := range []func() io.Reader{
@@ -124,7 +124,7 @@ func TestEveryAttemptHasTheSameKeyAndTheSameBytes(t *testing.T) {
 	})
 }
 
-func TestTheKeysAreOnesThatServersTake(t *testing.T) {
+func TestTransport_TheKeysAreOnesThatServersTake(t *testing.T) {
 	var runs atomic.Int32
 	for name, syntax := range map[string]httponce.KeySyntax{"bare": httponce.TokenOnly, "quoted": httponce.StringOnly} {
 		cfg := single
@@ -143,7 +143,7 @@ func TestTheKeysAreOnesThatServersTake(t *testing.T) {
 	}
 }
 
-func TestACallersKeyIsLeftAsItIs(t *testing.T) {
+func TestTransport_ACallersKeyIsLeftAsItIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sequence(says(503, ""), created)
 		persisted := false
@@ -168,7 +168,7 @@ func TestACallersKeyIsLeftAsItIs(t *testing.T) {
 	})
 }
 
-func TestARedirectedRequestKeepsItsKey(t *testing.T) {
+func TestTransport_ARedirectedRequestKeepsItsKey(t *testing.T) {
 	var keys []string
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /old", func(w http.ResponseWriter, r *http.Request) {
@@ -195,7 +195,7 @@ func TestARedirectedRequestKeepsItsKey(t *testing.T) {
 	}
 }
 
-func TestOtherMethodsPassUntouched(t *testing.T) {
+func TestTransport_OtherMethodsPassUntouched(t *testing.T) {
 	r := newPost(t, nil)
 	r.Method = http.MethodGet
 	l := sequence(says(503, "", "Retry-After", "1"))
@@ -209,7 +209,7 @@ func TestOtherMethodsPassUntouched(t *testing.T) {
 	}
 }
 
-func TestNonsenseInATransportIsAnErrorThatSaysWhatToWrite(t *testing.T) {
+func TestTransport_NonsenseInATransportIsAnErrorThatSaysWhatToWrite(t *testing.T) {
 	for _, transport := range []httponce.Transport{
 		{MaxAttempts: -1}, {Budget: -1}, {AttemptTimeout: -1}, {Backoff: -1}, {MaxBackoff: -1}, {MaxBody: -1}, {MaxAnswer: -1},
 	} {
@@ -219,7 +219,7 @@ func TestNonsenseInATransportIsAnErrorThatSaysWhatToWrite(t *testing.T) {
 	}
 }
 
-func TestAnAddressThatIsNoneIsTriedOnce(t *testing.T) {
+func TestTransport_AnAddressThatIsNoneIsTriedOnce(t *testing.T) {
 	for _, url := range []string{"htp://shop.example/", "http:///orders"} {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
 		if err != nil {

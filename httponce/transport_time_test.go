@@ -22,7 +22,7 @@ func (l *line) gaps() (gaps []time.Duration) {
 	return gaps
 }
 
-func TestRetryAfterIsHonouredInSecondsAndAsADate(t *testing.T) {
+func TestTransport_RetryAfterIsHonouredInSecondsAndAsADate(t *testing.T) {
 	at := func(d time.Duration, layout string) string { return time.Now().UTC().Add(d).Format(layout) }
 	for name, c := range map[string]struct {
 		after func() string
@@ -53,7 +53,7 @@ func TestRetryAfterIsHonouredInSecondsAndAsADate(t *testing.T) {
 	}
 }
 
-func TestARetryAfterThatSaysNothingLeavesTheBackoff(t *testing.T) {
+func TestTransport_ARetryAfterThatSaysNothingLeavesTheBackoff(t *testing.T) {
 	for _, after := range []string{"", "0", "soon", "-1", "1.5", "1 s", "Sat, 01 Jan 2000 00:00:00 GMT", "²"} {
 		synctest.Test(t, func(t *testing.T) {
 			l := sequence(says(503, "", "Retry-After", after), created)
@@ -67,7 +67,7 @@ func TestARetryAfterThatSaysNothingLeavesTheBackoff(t *testing.T) {
 	}
 }
 
-func TestTheBackoffDoublesUpToItsMostWithFullJitter(t *testing.T) {
+func TestTransport_TheBackoffDoublesUpToItsMostWithFullJitter(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		most := []time.Duration{100, 200, 400, 800, 1000, 1000} // milliseconds
 		low, high := make([]bool, len(most)), make([]bool, len(most))
@@ -90,7 +90,7 @@ func TestTheBackoffDoublesUpToItsMostWithFullJitter(t *testing.T) {
 	})
 }
 
-func TestTheBackoffStaysAtItsMostForEver(t *testing.T) {
+func TestTransport_TheBackoffStaysAtItsMostForEver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sequence(fails(errDropped))
 		_, _ = (&httponce.Transport{Base: l, MaxBackoff: time.Millisecond, MaxAttempts: 100}).RoundTrip(newPost(t, nil))
@@ -100,7 +100,7 @@ func TestTheBackoffStaysAtItsMostForEver(t *testing.T) {
 	})
 }
 
-func TestTheBudgetEndsTheCall(t *testing.T) {
+func TestTransport_TheBudgetEndsTheCall(t *testing.T) {
 	busy := says(503, "later", "Retry-After", "10")
 	for name, c := range map[string]struct {
 		transport httponce.Transport
@@ -146,7 +146,7 @@ func TestTheBudgetEndsTheCall(t *testing.T) {
 	}
 }
 
-func TestALongRetryAfterReturnsTheAnswerAtOnce(t *testing.T) {
+func TestTransport_ALongRetryAfterReturnsTheAnswerAtOnce(t *testing.T) {
 	for _, after := range []string{"3600", "9223372036", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		synctest.Test(t, func(t *testing.T) {
 			l := sequence(says(429, "", "Retry-After", after), created)
@@ -158,7 +158,7 @@ func TestALongRetryAfterReturnsTheAnswerAtOnce(t *testing.T) {
 	}
 }
 
-func TestTheLastErrorSaysTheKeyAndHowOftenItWasSent(t *testing.T) {
+func TestTransport_TheLastErrorSaysTheKeyAndHowOftenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sequence(fails(errors.New("no route")), says(503, ""), fails(errDropped))
 		_, err := (&http.Client{Transport: &httponce.Transport{Base: l, MaxAttempts: 4}}).Do(newPost(t, nil))
@@ -173,7 +173,7 @@ func TestTheLastErrorSaysTheKeyAndHowOftenItWasSent(t *testing.T) {
 	})
 }
 
-func TestACancelledCallEndsAtOnce(t *testing.T) {
+func TestTransport_ACancelledCallEndsAtOnce(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
 		"while it waits":         says(503, "", "Retry-After", "5"),
 		"while it is under way":  waits,
@@ -214,7 +214,7 @@ func (s stuck) Read([]byte) (int, error) {
 	return 0, context.Cause(s.ctx)
 }
 
-func TestASwitchOfProtocolsKeepsItsConnection(t *testing.T) {
+func TestTransport_ASwitchOfProtocolsKeepsItsConnection(t *testing.T) {
 	l := sequence(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 101, Body: duplex{}}, nil
 	})
@@ -234,7 +234,7 @@ func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f
 
 type duplex struct{ io.ReadWriteCloser }
 
-func TestIdleConnectionsAreClosedThroughIt(t *testing.T) {
+func TestTransport_IdleConnectionsAreClosedThroughIt(t *testing.T) {
 	base := &idler{}
 	(&http.Client{Transport: &httponce.Transport{Base: base}}).CloseIdleConnections()
 	if !base.closed {

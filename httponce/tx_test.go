@@ -91,7 +91,7 @@ var endings = []struct {
 	}, status: 500, again: 2},
 }
 
-func TestRowsAndAnswerOfAHandlerAreOne(t *testing.T) {
+func TestWrapTx_RowsAndAnswerOfAHandlerAreOne(t *testing.T) {
 	for _, e := range endings {
 		for _, twice := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, run twice %v", e.name, twice), func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestRowsAndAnswerOfAHandlerAreOne(t *testing.T) {
 	}
 }
 
-func TestWithoutAKeyRowsAreCommittedAndNothingIsRemembered(t *testing.T) {
+func TestWrapTx_WithoutAKeyRowsAreCommittedAndNothingIsRemembered(t *testing.T) {
 	for _, e := range endings {
 		t.Run(e.name, func(t *testing.T) {
 			s := newShop()
@@ -147,7 +147,7 @@ func TestWithoutAKeyRowsAreCommittedAndNothingIsRemembered(t *testing.T) {
 	}
 }
 
-func TestAFailedCommitIsAnsweredAsSuch(t *testing.T) {
+func TestWrapTx_AFailedCommitIsAnsweredAsSuch(t *testing.T) {
 	s := newShop()
 	s.commit = errBroken
 	h := wrapOrder(s, single, func(w http.ResponseWriter, _ *http.Request) error {
@@ -165,7 +165,7 @@ func TestAFailedCommitIsAnsweredAsSuch(t *testing.T) {
 	wantProblem(t, serve(h, r), 503, "store_unavailable")
 }
 
-func TestAPanicInATransactionLeavesNothingAndGoesOn(t *testing.T) {
+func TestWrapTx_APanicInATransactionLeavesNothingAndGoesOn(t *testing.T) {
 	s := newShop()
 	h := wrapOrder(s, single, func(http.ResponseWriter, *http.Request) error { panic(http.ErrAbortHandler) })
 	wantPanic(t, http.ErrAbortHandler, func() { post(h, "k", "tea") })
@@ -177,7 +177,7 @@ func TestAPanicInATransactionLeavesNothingAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestAnAnswerInATransactionCantStream(t *testing.T) {
+func TestWrapTx_AnAnswerInATransactionCantStream(t *testing.T) {
 	s := newShop()
 	h := wrapOrder(s, single, func(w http.ResponseWriter, _ *http.Request) error {
 		io.WriteString(w, "a")
@@ -197,7 +197,7 @@ func TestAnAnswerInATransactionCantStream(t *testing.T) {
 	}
 }
 
-func TestTheAnswerOfATransactionOverTheLimitIsReplayedWithoutItsBody(t *testing.T) {
+func TestWrapTx_TheAnswerOfATransactionOverTheLimitIsReplayedWithoutItsBody(t *testing.T) {
 	s := newShop()
 	h := wrapOrder(s, httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 3}, func(w http.ResponseWriter, _ *http.Request) error {
 		io.WriteString(w, "four")
@@ -210,7 +210,7 @@ func TestTheAnswerOfATransactionOverTheLimitIsReplayedWithoutItsBody(t *testing.
 	}
 }
 
-func TestARunThatIsRepeatedLeavesNoHeader(t *testing.T) {
+func TestWrapTx_ARunThatIsRepeatedLeavesNoHeader(t *testing.T) {
 	s, runs := newShop(), 0
 	s.twice = true
 	h := wrapOrder(s, single, func(w http.ResponseWriter, _ *http.Request) error {

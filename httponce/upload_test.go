@@ -17,7 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func TestBodiesThatAreAnnouncedAndNeverSentKeepOutNobody(t *testing.T) {
+func TestUpload_BodiesThatAreAnnouncedAndNeverSentKeepOutNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 8<<20, 4<<20, new(httponce.Usage)
@@ -45,7 +45,7 @@ func TestBodiesThatAreAnnouncedAndNeverSentKeepOutNobody(t *testing.T) {
 	})
 }
 
-func TestLongBodiesKeepOutNoShortOnes(t *testing.T) {
+func TestUpload_LongBodiesKeepOutNoShortOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 8<<20, 2<<20, new(httponce.Usage)
@@ -89,7 +89,7 @@ func (c cutOff) SetReadDeadline(at time.Time) error {
 	return nil
 }
 
-func TestWhileOthersWaitForMemoryTheBodiesThatAreSilentForLongestEnd(t *testing.T) {
+func TestUpload_WhileOthersWaitForMemoryTheBodiesThatAreSilentForLongestEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 4<<20, 2<<20, new(httponce.Usage)
@@ -127,7 +127,7 @@ func TestWhileOthersWaitForMemoryTheBodiesThatAreSilentForLongestEnd(t *testing.
 	})
 }
 
-func TestOverTCPASilentBodyMakesRoomForOneThatComes(t *testing.T) {
+func TestUpload_OverTCPASilentBodyMakesRoomForOneThatComes(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("HTTP/2 ", http2), func(t *testing.T) {
 			cfg := byTenant
@@ -197,7 +197,7 @@ func (b *slow) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestABodyThatDripsIsSilentAndOneThatComesIsNot(t *testing.T) {
+func TestUpload_ABodyThatDripsIsSilentAndOneThatComesIsNot(t *testing.T) {
 	for _, c := range []struct {
 		each, ended, other int
 	}{{1, 503, 201}, {4 << 10, 503, 201}, {8 << 10, 201, 503}} { // a megabyte has 10 seconds
@@ -243,7 +243,7 @@ func (b *inHalves) Read(p []byte) (int, error) {
 
 func (*inHalves) Close() error { return nil }
 
-func TestBodiesThatEachHoldHalfOfWhatTheyNeedDoNotWaitForEachOther(t *testing.T) {
+func TestUpload_BodiesThatEachHoldHalfOfWhatTheyNeedDoNotWaitForEachOther(t *testing.T) {
 	for _, tenants := range []int{1, 12} {
 		synctest.Test(t, func(t *testing.T) {
 			cfg := byTenant
@@ -282,7 +282,7 @@ func TestBodiesThatEachHoldHalfOfWhatTheyNeedDoNotWaitForEachOther(t *testing.T)
 	}
 }
 
-func TestABodyMayBeLongerThanItsRequestSays(t *testing.T) {
+func TestUpload_ABodyMayBeLongerThanItsRequestSays(t *testing.T) {
 	cfg := byTenant
 	cfg.Usage = new(httponce.Usage)
 	var runs atomic.Int32
@@ -297,7 +297,7 @@ func TestABodyMayBeLongerThanItsRequestSays(t *testing.T) {
 	wantIdle(t, cfg.Usage)
 }
 
-func TestATenantsBodiesTakeOnlyItsShare(t *testing.T) {
+func TestUpload_ATenantsBodiesTakeOnlyItsShare(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 8<<20, 2<<20, new(httponce.Usage)
@@ -336,7 +336,7 @@ func (b *trickle) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func TestABodyOfUnknownLengthCountsAsItGrows(t *testing.T) {
+func TestUpload_ABodyOfUnknownLengthCountsAsItGrows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 4<<20, 2<<20, new(httponce.Usage)
@@ -375,7 +375,7 @@ func TestABodyOfUnknownLengthCountsAsItGrows(t *testing.T) {
 	})
 }
 
-func TestASmallBodyMayComeSlowlyWhileOthersWait(t *testing.T) {
+func TestUpload_ASmallBodyMayComeSlowlyWhileOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxBody, cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 64<<10, 100<<10, 100<<10, new(httponce.Usage)

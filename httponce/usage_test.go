@@ -64,7 +64,7 @@ func wantIdle(t *testing.T, u *httponce.Usage) {
 	}
 }
 
-func TestARequestCountsBeforeItsBodyIsRead(t *testing.T) {
+func TestUsage_ARequestCountsBeforeItsBodyIsRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxInFlight, cfg.Usage = 2, new(httponce.Usage)
@@ -94,7 +94,7 @@ func TestARequestCountsBeforeItsBodyIsRead(t *testing.T) {
 	})
 }
 
-func TestWhatIsStoredIsBoundedForATenantAndInAll(t *testing.T) {
+func TestUsage_WhatIsStoredIsBoundedForATenantAndInAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxStored, cfg.MaxTenantStored = 100_000, 30_000
@@ -125,7 +125,7 @@ func TestWhatIsStoredIsBoundedForATenantAndInAll(t *testing.T) {
 	})
 }
 
-func TestWhateverBecomesOfARequestItsCountersComeBack(t *testing.T) {
+func TestUsage_WhateverBecomesOfARequestItsCountersComeBack(t *testing.T) {
 	cfg := byTenant
 	cfg.Usage = new(httponce.Usage)
 	guard := onlyonce.NewTx(newShop(), onlyonce.Config{Lease: time.Minute})
@@ -199,7 +199,7 @@ func TestWhateverBecomesOfARequestItsCountersComeBack(t *testing.T) {
 	wantIdle(t, cfg.Usage)
 }
 
-func TestOneWhoGoesAwayWhileWaitingForMemoryLeavesNothing(t *testing.T) {
+func TestUsage_OneWhoGoesAwayWhileWaitingForMemoryLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.Usage = 4<<20, new(httponce.Usage)
@@ -224,7 +224,7 @@ func TestOneWhoGoesAwayWhileWaitingForMemoryLeavesNothing(t *testing.T) {
 	})
 }
 
-func TestHandlersOfOneGuardShareTheirMemory(t *testing.T) {
+func TestUsage_HandlersOfOneGuardShareTheirMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		guard, cfg := newGuard(onlyonce.Config{}), byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory = 2<<20, 2<<20
@@ -244,7 +244,7 @@ func TestHandlersOfOneGuardShareTheirMemory(t *testing.T) {
 	})
 }
 
-func TestTheApplicationsOwnRefusalComesBeforeTheBody(t *testing.T) {
+func TestUsage_TheApplicationsOwnRefusalComesBeforeTheBody(t *testing.T) {
 	cfg := byTenant
 	cfg.Refuse = func(_ *http.Request, tenant string) *httponce.Problem {
 		if tenant != "poor" {

@@ -74,7 +74,7 @@ func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, code st
 	}
 }
 
-func TestARepeatGetsTheFirstAnswer(t *testing.T) {
+func TestWrap_ARepeatGetsTheFirstAnswer(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
 	first := post(h, "k", `{"n":1}`)
@@ -90,7 +90,7 @@ func TestARepeatGetsTheFirstAnswer(t *testing.T) {
 	wantAnswer(t, post(h, "other", `{"n":1}`), 201, `run 2 of {"n":1}`)
 }
 
-func TestADifferentRequestWithAUsedKeyIsRefused(t *testing.T) {
+func TestWrap_ADifferentRequestWithAUsedKeyIsRefused(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
 	post(h, "k", `{"n":1}`)
@@ -98,7 +98,7 @@ func TestADifferentRequestWithAUsedKeyIsRefused(t *testing.T) {
 	wantAnswer(t, post(h, "k", `{"n":1}`), 201, `run 1 of {"n":1}`)
 }
 
-func TestADuplicateOfARunningRequestIsRefused(t *testing.T) {
+func TestWrap_ADuplicateOfARunningRequestIsRefused(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(began)
@@ -145,7 +145,7 @@ func wantPanic(t *testing.T, v any, f func()) {
 	f()
 }
 
-func TestOfManyParallelRequestsWithOneKeyOneRuns(t *testing.T) {
+func TestWrap_OfManyParallelRequestsWithOneKeyOneRuns(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		var runs atomic.Int32
 		s := newServer(t, httponce.Wrap(newGuard(onlyonce.Config{Wait: time.Minute}), counter(&runs), single), http2)
@@ -164,7 +164,7 @@ func TestOfManyParallelRequestsWithOneKeyOneRuns(t *testing.T) {
 	}
 }
 
-func TestAHandlerSeesTheRequestAsItWasSent(t *testing.T) {
+func TestWrap_AHandlerSeesTheRequestAsItWasSent(t *testing.T) {
 	var seen string
 	s := newServer(t, httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)

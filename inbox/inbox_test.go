@@ -72,7 +72,7 @@ func (h *handler) handle(context.Context) (string, error) {
 	return fmt.Sprint("run ", h.runs), h.err
 }
 
-func TestAMessageDeliveredTwiceIsHandledOnceAndItsResultReplayed(t *testing.T) {
+func TestInbox_AMessageDeliveredTwiceIsHandledOnceAndItsResultReplayed(t *testing.T) {
 	in, _ := newInbox(inbox.Config{})
 	h := new(handler)
 	first, err := inbox.Handle(t.Context(), in, msg, h.handle)
@@ -85,7 +85,7 @@ func TestAMessageDeliveredTwiceIsHandledOnceAndItsResultReplayed(t *testing.T) {
 	}
 }
 
-func TestTenantsAndConsumersAndIDsHandleForThemselves(t *testing.T) {
+func TestInbox_TenantsAndConsumersAndIDsHandleForThemselves(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	one, _ := on(store, inbox.Config{Consumer: "one"})
 	two, _ := on(store, inbox.Config{Consumer: "two"})
@@ -102,7 +102,7 @@ func TestTenantsAndConsumersAndIDsHandleForThemselves(t *testing.T) {
 	}
 }
 
-func TestAFailureIsHandledAgainAndCounted(t *testing.T) {
+func TestInbox_AFailureIsHandledAgainAndCounted(t *testing.T) {
 	in, q := newInbox(inbox.Config{MaxAttempts: 3})
 	h := &handler{err: errors.New("no stock")}
 	for range 2 {
@@ -118,7 +118,7 @@ func TestAFailureIsHandledAgainAndCounted(t *testing.T) {
 	q.want(t)
 }
 
-func TestAMessageThatKeepsFailingGoesToThePoisonQueueOnce(t *testing.T) {
+func TestInbox_AMessageThatKeepsFailingGoesToThePoisonQueueOnce(t *testing.T) {
 	in, q := newInbox(inbox.Config{MaxAttempts: 3})
 	h := &handler{err: errors.New("no stock")}
 	for i := range 2 {
@@ -138,7 +138,7 @@ func TestAMessageThatKeepsFailingGoesToThePoisonQueueOnce(t *testing.T) {
 	}
 }
 
-func TestAPoisonQueueThatFailsLosesNoMessage(t *testing.T) {
+func TestInbox_APoisonQueueThatFailsLosesNoMessage(t *testing.T) {
 	in, q := newInbox(inbox.Config{MaxAttempts: 1})
 	h := &handler{err: errors.New("no stock")}
 	q.fail = errors.New("disk full")
@@ -157,7 +157,7 @@ func TestAPoisonQueueThatFailsLosesNoMessage(t *testing.T) {
 	q.want(t, "1: every attempt failed, or ended without an answer; the last: no stock")
 }
 
-func TestAMessageWhoseHandlerPanicsCountsAndGoesToThePoisonQueue(t *testing.T) {
+func TestInbox_AMessageWhoseHandlerPanicsCountsAndGoesToThePoisonQueue(t *testing.T) {
 	in, q := newInbox(inbox.Config{MaxAttempts: 2})
 	for range 2 {
 		func() {
@@ -176,7 +176,7 @@ func TestAMessageWhoseHandlerPanicsCountsAndGoesToThePoisonQueue(t *testing.T) {
 	q.want(t, "1: every attempt failed, or ended without an answer; the last: panic: bug")
 }
 
-func TestAMessageWhoseDeliveryEndsBeforeItIsPoisonedIsNotAcknowledged(t *testing.T) {
+func TestInbox_AMessageWhoseDeliveryEndsBeforeItIsPoisonedIsNotAcknowledged(t *testing.T) {
 	in, q := newInbox(inbox.Config{MaxAttempts: 1})
 	h := &handler{err: errors.New("no stock")}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -194,7 +194,7 @@ func TestAMessageWhoseDeliveryEndsBeforeItIsPoisonedIsNotAcknowledged(t *testing
 	q.want(t, "1: every attempt failed, or ended without an answer; the last: no stock")
 }
 
-func TestAHandlerThatChangesThePayloadIsPoisonedAllTheSame(t *testing.T) {
+func TestInbox_AHandlerThatChangesThePayloadIsPoisonedAllTheSame(t *testing.T) {
 	in, q := newInbox(inbox.Config{MaxAttempts: 1})
 	m := msg
 	m.Payload = []byte("body")
@@ -208,7 +208,7 @@ func TestAHandlerThatChangesThePayloadIsPoisonedAllTheSame(t *testing.T) {
 	q.want(t, "1: no stock")
 }
 
-func TestAFinalFailureGoesToThePoisonQueueAtOnce(t *testing.T) {
+func TestInbox_AFinalFailureGoesToThePoisonQueueAtOnce(t *testing.T) {
 	in, q := newInbox(inbox.Config{MaxAttempts: 3})
 	h := &handler{err: fmt.Errorf("shipping: %w", onlyonce.Final(errBroken))}
 	q.fail = errors.New("disk full")
@@ -228,7 +228,7 @@ func TestAFinalFailureGoesToThePoisonQueueAtOnce(t *testing.T) {
 	}
 }
 
-func TestAFinalFailureWithoutAPoisonQueueIsNeverAcknowledged(t *testing.T) {
+func TestInbox_AFinalFailureWithoutAPoisonQueueIsNeverAcknowledged(t *testing.T) {
 	in, _ := newInbox(inbox.Config{})
 	h := &handler{err: onlyonce.Final(errBroken)}
 	if _, err := inbox.Handle(t.Context(), in, msg, h.handle); !errors.Is(err, errBroken) {
@@ -239,7 +239,7 @@ func TestAFinalFailureWithoutAPoisonQueueIsNeverAcknowledged(t *testing.T) {
 	}
 }
 
-func TestAMessageThatFailedForGoodBeforeThereWasAPoisonQueueGoesToIt(t *testing.T) {
+func TestInbox_AMessageThatFailedForGoodBeforeThereWasAPoisonQueueGoesToIt(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	h := &handler{err: onlyonce.Final(errBroken)}
 	before, _ := on(store, inbox.Config{})
@@ -260,7 +260,7 @@ func TestAMessageThatFailedForGoodBeforeThereWasAPoisonQueueGoesToIt(t *testing.
 
 // A consumer of an earlier version, or a person, may make the failure final just
 // before the message is poisoned.
-func TestAMessageThatAnotherFailedForGoodIsPoisonedAllTheSame(t *testing.T) {
+func TestInbox_AMessageThatAnotherFailedForGoodIsPoisonedAllTheSame(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	other, _ := on(store, inbox.Config{})
 	in, q := on(store, inbox.Config{MaxAttempts: 1, Observer: func(_ context.Context, e onlyonce.Event) {
@@ -276,7 +276,7 @@ func TestAMessageThatAnotherFailedForGoodIsPoisonedAllTheSame(t *testing.T) {
 	q.want(t, "1: broken")
 }
 
-func TestAFailureThatLooksLikeTheInboxsOwnIsTheHandlers(t *testing.T) {
+func TestInbox_AFailureThatLooksLikeTheInboxsOwnIsTheHandlers(t *testing.T) {
 	for _, inner := range []error{onlyonce.ErrFailed, onlyonce.ErrMismatch, onlyonce.ErrUnavailable, &onlyonce.InFlightError{}, onlyonce.ErrLost} {
 		in, q := newInbox(inbox.Config{MaxAttempts: 2})
 		h := &handler{err: fmt.Errorf("charge: %w", inner)} // of another Guard
@@ -292,7 +292,7 @@ func TestAFailureThatLooksLikeTheInboxsOwnIsTheHandlers(t *testing.T) {
 	}
 }
 
-func TestADeliveryToAnotherConsumerWhileTheFirstWorksIsToldWhenToRetry(t *testing.T) {
+func TestInbox_ADeliveryToAnotherConsumerWhileTheFirstWorksIsToldWhenToRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := newInbox(inbox.Config{Lease: 20 * time.Second})
 		h := new(handler)
@@ -320,7 +320,7 @@ func TestADeliveryToAnotherConsumerWhileTheFirstWorksIsToldWhenToRetry(t *testin
 	})
 }
 
-func TestADeliveryWaitsForTheOtherIfAsked(t *testing.T) {
+func TestInbox_ADeliveryWaitsForTheOtherIfAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := newInbox(inbox.Config{Wait: 10 * time.Second})
 		go func() {
@@ -337,7 +337,7 @@ func TestADeliveryWaitsForTheOtherIfAsked(t *testing.T) {
 	})
 }
 
-func TestAMessageWhoseConsumerDiedIsHandledWhenTheLeaseIsOver(t *testing.T) {
+func TestInbox_AMessageWhoseConsumerDiedIsHandledWhenTheLeaseIsOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.New(memstore.Config{})
 		in, _ := on(store, inbox.Config{})
@@ -357,7 +357,7 @@ func TestAMessageWhoseConsumerDiedIsHandledWhenTheLeaseIsOver(t *testing.T) {
 	})
 }
 
-func TestAHandledMessageWhoseResultCanNotBeDecodedGoesToThePoisonQueue(t *testing.T) {
+func TestInbox_AHandledMessageWhoseResultCanNotBeDecodedGoesToThePoisonQueue(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	in, _ := on(store, inbox.Config{})
 	if _, err := inbox.Handle(t.Context(), in, msg, new(handler).handle); err != nil { // a string
@@ -383,7 +383,7 @@ func TestAHandledMessageWhoseResultCanNotBeDecodedGoesToThePoisonQueue(t *testin
 	}
 }
 
-func TestAMessageWithTheIDOfAnotherIsNotTakenForIt(t *testing.T) {
+func TestInbox_AMessageWithTheIDOfAnotherIsNotTakenForIt(t *testing.T) {
 	other := msg
 	other.Payload = []byte("another")
 	in, q := newInbox(inbox.Config{MaxAttempts: 3})
@@ -404,7 +404,7 @@ func TestAMessageWithTheIDOfAnotherIsNotTakenForIt(t *testing.T) {
 	}
 }
 
-func TestAMessageWithoutAnIDIsRefused(t *testing.T) {
+func TestInbox_AMessageWithoutAnIDIsRefused(t *testing.T) {
 	in, q := newInbox(inbox.Config{MaxAttempts: 3})
 	h := new(handler)
 	if r, err := inbox.Handle(t.Context(), in, inbox.Message{Payload: []byte("x")}, h.handle); err != nil || r.Poisoned == nil {
@@ -419,7 +419,7 @@ func TestAMessageWithoutAnIDIsRefused(t *testing.T) {
 	}
 }
 
-func TestNonsenseInAConfigIsRefusedWithWhatToWrite(t *testing.T) {
+func TestInbox_NonsenseInAConfigIsRefusedWithWhatToWrite(t *testing.T) {
 	ok := inbox.Config{Consumer: "c", Redelivery: time.Minute}
 	for want, change := range map[string]func(*inbox.Config){
 		"Consumer is empty":        func(c *inbox.Config) { c.Consumer = "" },

@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-func TestALeaseIsRenewedWhilePublishingTakesLong(t *testing.T) {
+func TestRelay_ALeaseIsRenewedWhilePublishingTakesLong(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, slow, other := newMemQueue(), &broker{takes: time.Minute}, new(broker)
 		appendAll(t, q, message("k", "a"), message("k", "b"))
@@ -22,7 +22,7 @@ func TestALeaseIsRenewedWhilePublishingTakesLong(t *testing.T) {
 	})
 }
 
-func TestAPublisherThatDoesNotReturnKeepsItsMessagesFromNoOtherRelay(t *testing.T) {
+func TestRelay_APublisherThatDoesNotReturnKeepsItsMessagesFromNoOtherRelay(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, other, seen := newMemQueue(), new(broker), new(events)
 		appendAll(t, q, message("k", "a"), message("k", "b"))
@@ -49,7 +49,7 @@ func TestAPublisherThatDoesNotReturnKeepsItsMessagesFromNoOtherRelay(t *testing.
 	})
 }
 
-func TestWhatAPublisherAcknowledgesLateIsPublished(t *testing.T) {
+func TestRelay_WhatAPublisherAcknowledgesLateIsPublished(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, seen, calls := newMemQueue(), new(events), 0
 		appendAll(t, q, message("k", "a"))
@@ -76,7 +76,7 @@ func (q deafQueue) Renew(context.Context, string, time.Duration) error { return 
 
 func (q deafQueue) Settle(context.Context, string, []outbox.Verdict) error { return q.err }
 
-func TestARelayThatCantRenewStopsPublishingBeforeItsLeaseEnds(t *testing.T) {
+func TestRelay_ARelayThatCantRenewStopsPublishingBeforeItsLeaseEnds(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), &broker{takes: time.Hour}
 		appendAll(t, q, message("k", "a"))
@@ -98,7 +98,7 @@ func TestARelayThatCantRenewStopsPublishingBeforeItsLeaseEnds(t *testing.T) {
 	})
 }
 
-func TestWhatWasPublishedButNotMarkedIsPublishedAgainWithTheSameID(t *testing.T) {
+func TestRelay_WhatWasPublishedButNotMarkedIsPublishedAgainWithTheSameID(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), new(broker)
 		appendAll(t, q, message("k", "a"), message("k", "b"))
@@ -117,7 +117,7 @@ func TestWhatWasPublishedButNotMarkedIsPublishedAgainWithTheSameID(t *testing.T)
 	})
 }
 
-func TestAMarkThatFailsForAMomentIsTriedAgain(t *testing.T) {
+func TestRelay_AMarkThatFailsForAMomentIsTriedAgain(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), new(broker)
 		appendAll(t, q, message("", "a"))
@@ -145,7 +145,7 @@ func (q *flakyQueue) Settle(ctx context.Context, owner string, v []outbox.Verdic
 	return q.memQueue.Settle(ctx, owner, v)
 }
 
-func TestARelayThatLostItsLeaseMarksNothing(t *testing.T) {
+func TestRelay_ARelayThatLostItsLeaseMarksNothing(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, seen := newMemQueue(), new(events)
 		appendAll(t, q, message("k", "a"))
@@ -173,7 +173,7 @@ func (deafQueueOnRenew) Renew(context.Context, string, time.Duration) error {
 	return errors.New("no route")
 }
 
-func TestStoppingFinishesWhatIsBeingPublishedAndGivesTheRestBack(t *testing.T) {
+func TestRelay_StoppingFinishesWhatIsBeingPublishedAndGivesTheRestBack(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), &broker{takes: time.Second}
 		appendAll(t, q, message("k", "a"), message("k", "b"), message("", "c"))
@@ -188,7 +188,7 @@ func TestStoppingFinishesWhatIsBeingPublishedAndGivesTheRestBack(t *testing.T) {
 	})
 }
 
-func TestStoppingDoesNotWaitForABrokerThatHangs(t *testing.T) {
+func TestRelay_StoppingDoesNotWaitForABrokerThatHangs(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), &broker{takes: time.Hour}
 		appendAll(t, q, message("k", "a"))
@@ -206,7 +206,7 @@ func TestStoppingDoesNotWaitForABrokerThatHangs(t *testing.T) {
 	})
 }
 
-func TestAQueueThatIsAwayIsTriedAgain(t *testing.T) {
+func TestRelay_AQueueThatIsAwayIsTriedAgain(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b, seen := newMemQueue(), new(broker), new(events)
 		appendAll(t, q, message("", "a"))
@@ -241,7 +241,7 @@ func (q slowQueue) Lease(ctx context.Context, owner string, lease time.Duration,
 	return list, errors.Join(err, ctx.Err())
 }
 
-func TestStoppingWhileMessagesAreLeasedGivesThemBack(t *testing.T) {
+func TestRelay_StoppingWhileMessagesAreLeasedGivesThemBack(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), new(broker)
 		appendAll(t, q, message("k", "a"))

@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-func TestAMessageIsCompletedWhenItIsAppended(t *testing.T) {
+func TestMessage_AMessageIsCompletedWhenItIsAppended(t *testing.T) {
 	ctx := outbox.Carry(t.Context(), outbox.HeaderTraceparent, "00-1-2-01")
 	ctx = outbox.Carry(ctx, outbox.HeaderTenant, "acme")
 	ctx = outbox.Carry(ctx, "x", "carried")
@@ -35,14 +35,14 @@ func TestAMessageIsCompletedWhenItIsAppended(t *testing.T) {
 	}
 }
 
-func TestAnIDThatIsGivenIsKept(t *testing.T) {
+func TestMessage_AnIDThatIsGivenIsKept(t *testing.T) {
 	m, err := outbox.Prepare(t.Context(), outbox.Message{ID: "mine", Tenant: "acme", Topic: "t", Headers: map[string]string{outbox.HeaderID: "other"}})
 	if err != nil || m.ID != "mine" || m.Headers[outbox.HeaderID] != "mine" || m.Headers[outbox.HeaderTenant] != "acme" {
 		t.Errorf("the message is %+v, %v", m, err)
 	}
 }
 
-func TestMessagesThatABrokerCouldNotTakeAreRefused(t *testing.T) {
+func TestMessage_MessagesThatABrokerCouldNotTakeAreRefused(t *testing.T) {
 	for name, m := range map[string]outbox.Message{
 		"no Topic":                 {},
 		"Topic has 256 bytes":      {Topic: strings.Repeat("x", 256)},
@@ -66,7 +66,7 @@ func TestMessagesThatABrokerCouldNotTakeAreRefused(t *testing.T) {
 	}
 }
 
-func TestNewIDsAreUUIDsOfVersion7(t *testing.T) {
+func TestMessage_NewIDsAreUUIDsOfVersion7(t *testing.T) {
 	form := regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
 	seen := make(map[string]bool)
 	for range 1000 {
@@ -78,7 +78,7 @@ func TestNewIDsAreUUIDsOfVersion7(t *testing.T) {
 	}
 }
 
-func TestNonsenseInAConfigIsRefusedWithWhatToWrite(t *testing.T) {
+func TestMessage_NonsenseInAConfigIsRefusedWithWhatToWrite(t *testing.T) {
 	for want, make := range map[string]func(){
 		"Config.Batch is negative": func() { outbox.NewRelay(newMemQueue(), new(broker), outbox.Config{Batch: -1}) },
 		"Config.Lease is 1ms":      func() { outbox.NewRelay(newMemQueue(), new(broker), outbox.Config{Lease: 1e6}) },

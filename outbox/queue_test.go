@@ -7,7 +7,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox/queuetest"
 )
 
-func TestTheQueueOfTheseTestsKeepsTheRulesOfAQueue(t *testing.T) {
+func TestQueue_TheQueueOfTheseTestsKeepsTheRulesOfAQueue(t *testing.T) {
 	queuetest.Run(t, func(*testing.T) queuetest.Opened {
 		q := newMemQueue()
 		return queuetest.Opened{Queue: q, Begin: func(context.Context) (queuetest.Tx, error) { return q.begin(), nil }}

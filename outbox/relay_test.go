@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-func TestARelayIsWokenByAnAppend(t *testing.T) {
+func TestRelay_ARelayIsWokenByAnAppend(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), new(broker)
 		start(t, q, b, outbox.Config{Poll: time.Hour})
@@ -31,7 +31,7 @@ func TestARelayIsWokenByAnAppend(t *testing.T) {
 	})
 }
 
-func TestARelayFindsWhatIsCommittedAWhileAfterTheAppend(t *testing.T) {
+func TestRelay_ARelayFindsWhatIsCommittedAWhileAfterTheAppend(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), new(broker)
 		start(t, q, b, outbox.Config{Poll: time.Hour})
@@ -49,7 +49,7 @@ func TestARelayFindsWhatIsCommittedAWhileAfterTheAppend(t *testing.T) {
 	})
 }
 
-func TestARelayPollsAQueueThatDoesNotWakeIt(t *testing.T) {
+func TestRelay_ARelayPollsAQueueThatDoesNotWakeIt(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), new(broker)
 		start(t, struct{ outbox.Queue }{q}, b, outbox.Config{})
@@ -60,7 +60,7 @@ func TestARelayPollsAQueueThatDoesNotWakeIt(t *testing.T) {
 	})
 }
 
-func TestMessagesOfOneKeyArePublishedInOrder(t *testing.T) {
+func TestRelay_MessagesOfOneKeyArePublishedInOrder(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), new(broker)
 		var all []outbox.Message
@@ -102,7 +102,7 @@ func (q *limitQueue) Lease(ctx context.Context, owner string, lease time.Duratio
 	return list, err
 }
 
-func TestARelayLeasesFewerMessagesWhileTheyAreLarge(t *testing.T) {
+func TestRelay_ARelayLeasesFewerMessagesWhileTheyAreLarge(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := &limitQueue{memQueue: newMemQueue(), most: 1000}, new(broker)
 		large := string(make([]byte, 8<<20))
@@ -126,7 +126,7 @@ func TestARelayLeasesFewerMessagesWhileTheyAreLarge(t *testing.T) {
 	})
 }
 
-func TestARelayLeasesFewerMessagesIfAQueueTakesTooLong(t *testing.T) {
+func TestRelay_ARelayLeasesFewerMessagesIfAQueueTakesTooLong(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := &limitQueue{memQueue: newMemQueue(), most: 3}, new(broker)
 		for range 20 {
@@ -138,7 +138,7 @@ func TestARelayLeasesFewerMessagesIfAQueueTakesTooLong(t *testing.T) {
 	})
 }
 
-func TestAMessageThatFailsHoldsBackItsOwnKeyOnly(t *testing.T) {
+func TestRelay_AMessageThatFailsHoldsBackItsOwnKeyOnly(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), &broker{fail: map[string]error{"a1": errors.New("no")}}
 		appendAll(t, q, message("a", "a1"), message("a", "a2"), message("b", "b1"), message("", "x"), message("b", "b2"))
@@ -153,7 +153,7 @@ func TestAMessageThatFailsHoldsBackItsOwnKeyOnly(t *testing.T) {
 	})
 }
 
-func TestTheBackoffOfAMessageGrows(t *testing.T) {
+func TestRelay_TheBackoffOfAMessageGrows(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), &broker{fail: map[string]error{"bad": errors.New("no")}}
 		appendAll(t, q, message("", "bad"))
@@ -169,7 +169,7 @@ func TestTheBackoffOfAMessageGrows(t *testing.T) {
 	})
 }
 
-func TestAMessageThatKeepsFailingIsParkedAndOthersGoOn(t *testing.T) {
+func TestRelay_AMessageThatKeepsFailingIsParkedAndOthersGoOn(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b, seen := newMemQueue(), &broker{fail: map[string]error{"bad": errors.New("too large")}}, new(events)
 		appendAll(t, q, message("k", "bad"), message("k", "after"), message("", "x"))
@@ -193,7 +193,7 @@ func TestAMessageThatKeepsFailingIsParkedAndOthersGoOn(t *testing.T) {
 	})
 }
 
-func TestAMessageThatCanNotBePublishedIsParkedUntriedAndOthersGoOn(t *testing.T) {
+func TestRelay_AMessageThatCanNotBePublishedIsParkedUntriedAndOthersGoOn(t *testing.T) {
 	for name, damage := range map[string]func(*outbox.Entry){
 		"corrupt":            func(e *outbox.Entry) { e.Corrupt, e.Error = true, "headers: not JSON" },
 		"no ID":              func(e *outbox.Entry) { e.ID = "" },
@@ -230,7 +230,7 @@ func TestAMessageThatCanNotBePublishedIsParkedUntriedAndOthersGoOn(t *testing.T)
 	}
 }
 
-func TestABrokerThatIsAwayParksNothingAndKeepsTheOrder(t *testing.T) {
+func TestRelay_ABrokerThatIsAwayParksNothingAndKeepsTheOrder(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, seen := newMemQueue(), new(events)
 		b := &broker{away: fmt.Errorf("connection refused: %w", outbox.ErrUnavailable)}
@@ -254,7 +254,7 @@ func TestABrokerThatIsAwayParksNothingAndKeepsTheOrder(t *testing.T) {
 	})
 }
 
-func TestTwoRelaysPublishEachMessageOnceAndInOrder(t *testing.T) {
+func TestRelay_TwoRelaysPublishEachMessageOnceAndInOrder(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), new(broker)
 		for range 2 {
@@ -280,7 +280,7 @@ func TestTwoRelaysPublishEachMessageOnceAndInOrder(t *testing.T) {
 	})
 }
 
-func TestPublishedMessagesAreKeptAsLongAsAsked(t *testing.T) {
+func TestRelay_PublishedMessagesAreKeptAsLongAsAsked(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), new(broker)
 		start(t, q, b, outbox.Config{Keep: time.Hour})
@@ -297,7 +297,7 @@ func TestPublishedMessagesAreKeptAsLongAsAsked(t *testing.T) {
 	})
 }
 
-func TestTheObserverIsToldTheLag(t *testing.T) {
+func TestRelay_TheObserverIsToldTheLag(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q := newMemQueue()
 		b := &broker{away: outbox.ErrUnavailable}
@@ -315,7 +315,7 @@ func TestTheObserverIsToldTheLag(t *testing.T) {
 	})
 }
 
-func TestAPublisherThatForgetsAnswersLosesNoMessage(t *testing.T) {
+func TestRelay_APublisherThatForgetsAnswersLosesNoMessage(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q := newMemQueue()
 		appendAll(t, q, message("", "a"), message("", "b"))

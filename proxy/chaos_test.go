@@ -73,9 +73,9 @@ func (u *unreliable) talk(c net.Conn) {
 	}
 }
 
-// TestWhateverTheUpstreamDoesACommandRunsAtMostOnce holds it where an unknown
+// TestProxy_WhateverTheUpstreamDoesACommandRunsAtMostOnce holds it where an unknown
 // outcome is held: what is released, and so runs again, has not been sent.
-func TestWhateverTheUpstreamDoesACommandRunsAtMostOnce(t *testing.T) {
+func TestProxy_WhateverTheUpstreamDoesACommandRunsAtMostOnce(t *testing.T) {
 	u := &unreliable{runs: map[string]int{}}
 	l := listen(t)
 	go u.serve(l)

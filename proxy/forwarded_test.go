@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestWhatTheUpstreamIsToldOfTheOrigin(t *testing.T) {
+func TestForwarded_WhatTheUpstreamIsToldOfTheOrigin(t *testing.T) {
 	for _, c := range []struct {
 		remote, host string
 		secure       bool

@@ -57,7 +57,7 @@ func late(t *testing.T) *proxy.Upstream {
 	return &proxy.Upstream{URL: &url.URL{Scheme: "http", Host: l.Addr().String()}, KeepIdle: time.Minute}
 }
 
-func TestWhatIsWrittenBehindAnAnswerReachesNoOtherTenant(t *testing.T) {
+func TestListener_WhatIsWrittenBehindAnAnswerReachesNoOtherTenant(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		up := late(t)
 		up.OneRequestPerConn = fresh
@@ -72,7 +72,7 @@ func TestWhatIsWrittenBehindAnAnswerReachesNoOtherTenant(t *testing.T) {
 	}
 }
 
-func TestAConnectionIsUsedAgainForTheSameTenantOnly(t *testing.T) {
+func TestListener_AConnectionIsUsedAgainForTheSameTenantOnly(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		said := make(chan string, 1)
 		up, _, conns := scripted(t, func(_ int, r *http.Request) (string, bool) {
@@ -111,7 +111,7 @@ func (c *corked) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func TestWhatTLSHasReceivedBehindAnAnswerIsNotTheNext(t *testing.T) {
+func TestListener_WhatTLSHasReceivedBehindAnAnswerIsNotTheNext(t *testing.T) {
 	ca := newAuthority(t)
 	for _, all := range []bool{true, false} { // of the second answer's record
 		l := listen(t)
@@ -154,7 +154,7 @@ func TestWhatTLSHasReceivedBehindAnAnswerIsNotTheNext(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamCantSayWhatIsTheProxysToSay(t *testing.T) {
+func TestListener_AnUpstreamCantSayWhatIsTheProxysToSay(t *testing.T) {
 	const claims = "Idempotency-Replayed: true\r\nidempotency-protected: no\r\nIdempotency-Expires: x\r\nIdempotency-Replay: omitted\r\nIdempotency_Replayed: true\r\nIdempotency-Fence: 7\r\nIdempotency-Key: k\r\n"
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\n" + claims + "Content-Length: 2\r\n\r\nhi", false
@@ -181,7 +181,7 @@ func TestAnUpstreamCantSayWhatIsTheProxysToSay(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamCantSayItBeforeOrAfterItsAnswerEither(t *testing.T) {
+func TestListener_AnUpstreamCantSayItBeforeOrAfterItsAnswerEither(t *testing.T) {
 	const claims = "Idempotency-Replayed: true\r\nIdempotency_Replayed: true\r\nidempotency-protected: no\r\nX-Kept: yes\r\n"
 	for _, announced := range []string{"", "Idempotency-Replayed, X-Kept"} {
 		line := ""
@@ -229,7 +229,7 @@ func upstream2(t *testing.T, h http.HandlerFunc) *proxy.Upstream {
 	return &proxy.Upstream{URL: parse(t, s.URL), HTTP2: true}
 }
 
-func TestAnAnswerThatStallsEnds(t *testing.T) {
+func TestListener_AnAnswerThatStallsEnds(t *testing.T) {
 	stalls := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "x")
 		_ = http.NewResponseController(w).Flush()
@@ -251,7 +251,7 @@ func TestAnAnswerThatStallsEnds(t *testing.T) {
 	}
 }
 
-func TestARequestThatIsNotTakenEnds(t *testing.T) {
+func TestListener_ARequestThatIsNotTakenEnds(t *testing.T) {
 	up := upstream2(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	up.StallTimeout, up.HeaderTimeout = 50*time.Millisecond, -1
 	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.MaxBody = 8 << 20 })
@@ -259,7 +259,7 @@ func TestARequestThatIsNotTakenEnds(t *testing.T) {
 	wantProblem(t, res, body, 504, "upstream_failed", true)
 }
 
-func TestADrippingAnswerEnds(t *testing.T) {
+func TestListener_ADrippingAnswerEnds(t *testing.T) {
 	drip := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", r.Header.Get("Accept"))
 		for i := range 1_000_000 { // each byte comes in time
@@ -293,7 +293,7 @@ func TestADrippingAnswerEnds(t *testing.T) {
 	}
 }
 
-func TestAFloodOfInterimAnswersEnds(t *testing.T) {
+func TestListener_AFloodOfInterimAnswersEnds(t *testing.T) {
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 10_000) + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", false
 	})
@@ -306,7 +306,7 @@ func TestAFloodOfInterimAnswersEnds(t *testing.T) {
 	}
 }
 
-func TestAStatusThatIsNoneIs502(t *testing.T) {
+func TestListener_AStatusThatIsNoneIs502(t *testing.T) {
 	for _, status := range []string{"000", "001", "099", "1000", "99", "-10", "+20", "20", "abc", "2 0"} {
 		up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 			return "HTTP/1.1 " + status + " OK\r\nContent-Length: 2\r\n\r\nhi", false

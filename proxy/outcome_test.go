@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-func TestAKeyedRequestRunsOnce(t *testing.T) {
+func TestOutcome_AKeyedRequestRunsOnce(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, nil)
 	for i := range 3 {
@@ -29,7 +29,7 @@ func TestAKeyedRequestRunsOnce(t *testing.T) {
 	}
 }
 
-func TestWhatTheUpstreamIsTold(t *testing.T) {
+func TestOutcome_WhatTheUpstreamIsTold(t *testing.T) {
 	got := make(chan *http.Request, 1)
 	up := upstream(t, func(_ http.ResponseWriter, r *http.Request) { got <- r })
 	up.URL.Path = "/base/"
@@ -68,7 +68,7 @@ func TestWhatTheUpstreamIsTold(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamThatCantBeReachedReleasesTheKey(t *testing.T) {
+func TestOutcome_AnUpstreamThatCantBeReachedReleasesTheKey(t *testing.T) {
 	guard := newGuard(onlyonce.Config{HoldUnknown: true})
 	same := func(r *proxy.Route) { r.Guard = guard }
 	for _, h2 := range []bool{false, true} {
@@ -105,7 +105,7 @@ var failures = map[string]string{
 	"another's protocol": "SSH-2.0-OpenSSH_9.2\r\n",
 }
 
-func TestWithoutAnAnswerTheOutcomeIsUnknown(t *testing.T) {
+func TestOutcome_WithoutAnAnswerTheOutcomeIsUnknown(t *testing.T) {
 	for name, answer := range failures {
 		t.Run(name, func(t *testing.T) {
 			for _, hold := range []bool{false, true} {
@@ -138,7 +138,7 @@ func TestWithoutAnAnswerTheOutcomeIsUnknown(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamThatTakesTooLongLeavesTheOutcomeUnknown(t *testing.T) {
+func TestOutcome_AnUpstreamThatTakesTooLongLeavesTheOutcomeUnknown(t *testing.T) {
 	for name, answer := range map[string]string{
 		"no answer":  "",
 		"half":       "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
@@ -156,7 +156,7 @@ func TestAnUpstreamThatTakesTooLongLeavesTheOutcomeUnknown(t *testing.T) {
 	}
 }
 
-func TestAnErrorOfTheUpstreamFailsTheCommand(t *testing.T) {
+func TestOutcome_AnErrorOfTheUpstreamFailsTheCommand(t *testing.T) {
 	for _, status := range []int{500, 501, 503, 507} {
 		var runs atomic.Int32
 		up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -175,7 +175,7 @@ func TestAnErrorOfTheUpstreamFailsTheCommand(t *testing.T) {
 	}
 }
 
-func TestARefusalOfTheUpstreamIsRecordedOrNotAsTheConfigSays(t *testing.T) {
+func TestOutcome_ARefusalOfTheUpstreamIsRecordedOrNotAsTheConfigSays(t *testing.T) {
 	for status, want := range map[int]int32{400: 1, 404: 1, 422: 1, 302: 1, 401: 2, 403: 2, 429: 2} {
 		var runs atomic.Int32
 		addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -194,7 +194,7 @@ func TestARefusalOfTheUpstreamIsRecordedOrNotAsTheConfigSays(t *testing.T) {
 	}
 }
 
-func TestALostLeaseEndsTheWaitForTheUpstream(t *testing.T) {
+func TestOutcome_ALostLeaseEndsTheWaitForTheUpstream(t *testing.T) {
 	t.Parallel()
 	sent := make(chan bool)
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
@@ -210,7 +210,7 @@ func TestALostLeaseEndsTheWaitForTheUpstream(t *testing.T) {
 	}
 }
 
-func TestALargeAnswerLeavesWholeAndIsNotStored(t *testing.T) {
+func TestOutcome_ALargeAnswerLeavesWholeAndIsNotStored(t *testing.T) {
 	var runs atomic.Int32
 	large := strings.Repeat("0123456789", 20_000)
 	for _, chunked := range []bool{false, true} {
@@ -236,7 +236,7 @@ func TestALargeAnswerLeavesWholeAndIsNotStored(t *testing.T) {
 	}
 }
 
-func TestALargeAnswerThatBreaksOffIsSeenToAndUnknown(t *testing.T) {
+func TestOutcome_ALargeAnswerThatBreaksOffIsSeenToAndUnknown(t *testing.T) {
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlong\r\n4\r\nlong\r\n", false
 	})
@@ -254,7 +254,7 @@ func TestALargeAnswerThatBreaksOffIsSeenToAndUnknown(t *testing.T) {
 	wantProblem(t, res, body, 409, "outcome_unknown", false)
 }
 
-func TestAnEventStreamIsNotHeldBackAndIsRecorded(t *testing.T) {
+func TestOutcome_AnEventStreamIsNotHeldBackAndIsRecorded(t *testing.T) {
 	next, runs := make(chan bool), atomic.Int32{}
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		runs.Add(1)
@@ -287,7 +287,7 @@ func TestAnEventStreamIsNotHeldBackAndIsRecorded(t *testing.T) {
 	}
 }
 
-func TestTrailersOfAKeyedAnswerAreGivenAndReplayed(t *testing.T) {
+func TestOutcome_TrailersOfAKeyedAnswerAreGivenAndReplayed(t *testing.T) {
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2;a=b\r\nhi\r\n0\r\nX-Sum: 1\r\nSet-Cookie: c\r\nContent-Length: 9\r\n\r\n", true
 	})
@@ -301,7 +301,7 @@ func TestTrailersOfAKeyedAnswerAreGivenAndReplayed(t *testing.T) {
 	}
 }
 
-func TestWithoutItsStoreARequestRunsUnprotectedIfThatIsWanted(t *testing.T) {
+func TestOutcome_WithoutItsStoreARequestRunsUnprotectedIfThatIsWanted(t *testing.T) {
 	var runs atomic.Int32
 	for _, unprotected := range []bool{false, true} {
 		once := single
@@ -320,7 +320,7 @@ func TestWithoutItsStoreARequestRunsUnprotectedIfThatIsWanted(t *testing.T) {
 	}
 }
 
-func TestARefusalIsInTheRoutesOwnForm(t *testing.T) {
+func TestOutcome_ARefusalIsInTheRoutesOwnForm(t *testing.T) {
 	up := &proxy.Upstream{URL: parse(t, "http://"+nowhere)}
 	addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) {
 		r.Idempotency.DocsURL = "https://docs.example/errors"

@@ -25,7 +25,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-func TestAStreamWithoutAKeyPassesAsItComes(t *testing.T) {
+func TestPassThrough_AStreamWithoutAKeyPassesAsItComes(t *testing.T) {
 	next := make(chan bool)
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		in := bufio.NewReader(r.Body)
@@ -69,7 +69,7 @@ func TestAStreamWithoutAKeyPassesAsItComes(t *testing.T) {
 	}
 }
 
-func TestABodyIsNotAskedForBeforeTheRequestIsAccepted(t *testing.T) {
+func TestPassThrough_ABodyIsNotAskedForBeforeTheRequestIsAccepted(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }), onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.MaxBody = 10 })
 	for head, accepted := range map[string]bool{
 		post11 + "Idempotency-Key: k\r\nContent-Length: 1\r\n":  true,
@@ -101,7 +101,7 @@ func TestABodyIsNotAskedForBeforeTheRequestIsAccepted(t *testing.T) {
 	}
 }
 
-func TestALargeBodyPassesBothWays(t *testing.T) {
+func TestPassThrough_ALargeBodyPassesBothWays(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		all, _ := io.ReadAll(r.Body) // net/http does not pass on what comes after the answer has begun
 		w.Write(all)
@@ -113,7 +113,7 @@ func TestALargeBodyPassesBothWays(t *testing.T) {
 	}
 }
 
-func TestAnAnswerThatBreaksOffIsSeenTo(t *testing.T) {
+func TestPassThrough_AnAnswerThatBreaksOffIsSeenTo(t *testing.T) {
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", false
 	})
@@ -125,7 +125,7 @@ func TestAnAnswerThatBreaksOffIsSeenTo(t *testing.T) {
 	}
 }
 
-func TestInterimAnswersAndTrailersPass(t *testing.T) {
+func TestPassThrough_InterimAnswersAndTrailersPass(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</a.css>; rel=preload")
 		w.WriteHeader(http.StatusEarlyHints)
@@ -176,7 +176,7 @@ func switching(t *testing.T, seen *atomic.Int32) *proxy.Upstream {
 	})
 }
 
-func TestAWebSocketPasses(t *testing.T) {
+func TestPassThrough_AWebSocketPasses(t *testing.T) {
 	var seen atomic.Int32
 	addr := orders(t, switching(t, &seen), onlyonce.Config{}, nil)
 	c, err := net.Dial("tcp", addr)
@@ -204,7 +204,7 @@ func TestAWebSocketPasses(t *testing.T) {
 	}
 }
 
-func TestNoOtherUpgradePasses(t *testing.T) {
+func TestPassThrough_NoOtherUpgradePasses(t *testing.T) {
 	var seen atomic.Int32
 	up := switching(t, &seen)
 	plain := orders(t, up, onlyonce.Config{}, nil)
@@ -236,7 +236,7 @@ func clearHTTP2() *http.Transport {
 	return &http.Transport{Protocols: p}
 }
 
-func TestGRPCPassesWithItsTrailersAndWhileBothSidesTalk(t *testing.T) {
+func TestPassThrough_GRPCPassesWithItsTrailersAndWhileBothSidesTalk(t *testing.T) {
 	var runs atomic.Int32
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		runs.Add(1)
@@ -286,7 +286,7 @@ func TestGRPCPassesWithItsTrailersAndWhileBothSidesTalk(t *testing.T) {
 	}
 }
 
-func TestTheFormOfGRPCIsNoWayRoundARequiredKey(t *testing.T) {
+func TestPassThrough_TheFormOfGRPCIsNoWayRoundARequiredKey(t *testing.T) {
 	addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") }), onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.Required = true })
 	h2 := clearHTTP2()
 	defer h2.CloseIdleConnections()
@@ -302,7 +302,7 @@ func TestTheFormOfGRPCIsNoWayRoundARequiredKey(t *testing.T) {
 	}
 }
 
-func TestHTTP2ClientsHaveTheSameProtection(t *testing.T) {
+func TestPassThrough_HTTP2ClientsHaveTheSameProtection(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, nil)
 	h2 := clearHTTP2()
@@ -320,7 +320,7 @@ func TestHTTP2ClientsHaveTheSameProtection(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamThatSpeaksHTTP2(t *testing.T) {
+func TestPassThrough_AnUpstreamThatSpeaksHTTP2(t *testing.T) {
 	var runs atomic.Int32
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -349,7 +349,7 @@ func TestAnUpstreamThatSpeaksHTTP2(t *testing.T) {
 	wantProblem(t, res, body, 503, "upstream_unreachable", true)
 }
 
-func TestNoTransportSendsAKeyedRequestAgain(t *testing.T) {
+func TestPassThrough_NoTransportSendsAKeyedRequestAgain(t *testing.T) {
 	var requests atomic.Int32
 	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if requests.Add(1) == 2 { // on a connection that was used before
@@ -370,7 +370,7 @@ func TestNoTransportSendsAKeyedRequestAgain(t *testing.T) {
 	}
 }
 
-func TestATypeThatTheServerDoesNotNameIsNotGuessed(t *testing.T) {
+func TestPassThrough_ATypeThatTheServerDoesNotNameIsNotGuessed(t *testing.T) {
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		w.Header()["Content-Type"] = nil
 		fmt.Fprint(w, "<html><script>1</script>")
@@ -384,14 +384,14 @@ func TestATypeThatTheServerDoesNotNameIsNotGuessed(t *testing.T) {
 	}
 }
 
-func TestWithoutAServerARequestWithoutAKeyIsToldThatNothingWasDone(t *testing.T) {
+func TestPassThrough_WithoutAServerARequestWithoutAKeyIsToldThatNothingWasDone(t *testing.T) {
 	u := upstream(t, func(http.ResponseWriter, *http.Request) {})
 	u.URL.Host = nowhere
 	res, body := send(t, "GET", "http://"+orders(t, u, onlyonce.Config{}, nil)+"/v1/orders", nil, "")
 	wantProblem(t, res, body, 503, "upstream_unreachable", true)
 }
 
-func TestAnAnswerGetsAndLosesHeaders(t *testing.T) {
+func TestPassThrough_AnAnswerGetsAndLosesHeaders(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Server", "theirs")
 		w.Header().Set("X-Set", "theirs")
@@ -410,14 +410,14 @@ func TestAnAnswerGetsAndLosesHeaders(t *testing.T) {
 	}
 }
 
-func TestHEADPasses(t *testing.T) {
+func TestPassThrough_HEADPasses(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "7") }), onlyonce.Config{}, nil)
 	if res, body := send(t, "HEAD", "http://"+addr+"/", nil, ""); res.ContentLength != 7 || body != "" {
 		t.Errorf("%d %q", res.ContentLength, body)
 	}
 }
 
-func TestAClientThatHangsUpCostsNobodyElseAnAnswer(t *testing.T) {
+func TestPassThrough_AClientThatHangsUpCostsNobodyElseAnAnswer(t *testing.T) {
 	h := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) {})}}, proxy.Config{})
 	over := make(chan struct{})
 	var hangUp, stay sync.WaitGroup

@@ -13,9 +13,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-// TestNoSpellingOfAPathGoesRoundItsRoute sends each with a key, once as it is and
+// TestPath_NoSpellingOfAPathGoesRoundItsRoute sends each with a key, once as it is and
 // once again: what is protected is replayed, and what is sent on is in normal form.
-func TestNoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
+func TestPath_NoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 	var refused atomic.Int32
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { refused.Add(1); fmt.Fprint(w, r.RequestURI) })
 	guard := newGuard(onlyonce.Config{})
@@ -111,7 +111,7 @@ func TestNoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 	}
 }
 
-func TestAPathThatNamesAHostIsRefusedByHTTP2Too(t *testing.T) {
+func TestPath_APathThatNamesAHostIsRefusedByHTTP2Too(t *testing.T) {
 	addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") }), onlyonce.Config{}, nil)
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -132,7 +132,7 @@ func TestAPathThatNamesAHostIsRefusedByHTTP2Too(t *testing.T) {
 	}
 }
 
-func TestAKeyIsRequiredInWhateverCaseAlthoughAllElseIsProtectedToo(t *testing.T) {
+func TestPath_AKeyIsRequiredInWhateverCaseAlthoughAllElseIsProtectedToo(t *testing.T) {
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
 	guard, required := newGuard(onlyonce.Config{}), single
 	required.Required = true
@@ -152,9 +152,9 @@ func TestAKeyIsRequiredInWhateverCaseAlthoughAllElseIsProtectedToo(t *testing.T)
 	}
 }
 
-// TestAKeyIsRequiredInWhateverCaseAPatternIs covers a pattern that is not in lower
+// TestPath_AKeyIsRequiredInWhateverCaseAPatternIs covers a pattern that is not in lower
 // case, and one beside a pattern with a wildcard that a path in another case fits.
-func TestAKeyIsRequiredInWhateverCaseAPatternIs(t *testing.T) {
+func TestPath_AKeyIsRequiredInWhateverCaseAPatternIs(t *testing.T) {
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
 	guard, required := newGuard(onlyonce.Config{}), single
 	required.Required = true
@@ -183,8 +183,8 @@ func TestAKeyIsRequiredInWhateverCaseAPatternIs(t *testing.T) {
 	}
 }
 
-// TestASemicolonThatBeginsAQueryLeadsToNoOtherRoute covers Fastify before version 5.
-func TestASemicolonThatBeginsAQueryLeadsToNoOtherRoute(t *testing.T) {
+// TestPath_ASemicolonThatBeginsAQueryLeadsToNoOtherRoute covers Fastify before version 5.
+func TestPath_ASemicolonThatBeginsAQueryLeadsToNoOtherRoute(t *testing.T) {
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
 	guard, required := newGuard(onlyonce.Config{}), single
 	required.Required = true
@@ -202,7 +202,7 @@ func TestASemicolonThatBeginsAQueryLeadsToNoOtherRoute(t *testing.T) {
 	}
 }
 
-func TestAPathBehindAScriptLeadsToNoOtherRoute(t *testing.T) {
+func TestPath_APathBehindAScriptLeadsToNoOtherRoute(t *testing.T) {
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
 	guard, required := newGuard(onlyonce.Config{}), single
 	required.Required = true
@@ -222,7 +222,7 @@ func TestAPathBehindAScriptLeadsToNoOtherRoute(t *testing.T) {
 	}
 }
 
-func TestAPathThatMeansTwoProtectedRoutesIsRefused(t *testing.T) {
+func TestPath_APathThatMeansTwoProtectedRoutesIsRefused(t *testing.T) {
 	up := upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })
 	guard := newGuard(onlyonce.Config{})
 	addr := serve(t, proxy.New([]proxy.Route{
@@ -234,7 +234,7 @@ func TestAPathThatMeansTwoProtectedRoutesIsRefused(t *testing.T) {
 	}
 }
 
-func TestWithoutARouteNothingIsSent(t *testing.T) {
+func TestPath_WithoutARouteNothingIsSent(t *testing.T) {
 	up := upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })
 	addr := serve(t, proxy.New([]proxy.Route{
 		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single},
@@ -247,7 +247,7 @@ func TestWithoutARouteNothingIsSent(t *testing.T) {
 	}
 }
 
-func TestTwoSpellingsOfAPathAreOneCommand(t *testing.T) {
+func TestPath_TwoSpellingsOfAPathAreOneCommand(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, nil)
 	for i, path := range []string{"/v1/orders", "/v1/%6Frders", "/v1/./orders", "/x/%2E%2e/v1/orders"} {
@@ -264,7 +264,7 @@ func TestTwoSpellingsOfAPathAreOneCommand(t *testing.T) {
 	}
 }
 
-func TestAHandlerRoundTheProxyMayChangeThePath(t *testing.T) {
+func TestPath_AHandlerRoundTheProxyMayChangeThePath(t *testing.T) {
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.RequestURI) })
 	addr := serve(t, http.StripPrefix("/api", proxy.New([]proxy.Route{
 		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: single}, {Pattern: "/", Upstream: up},

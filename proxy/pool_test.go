@@ -16,7 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-func TestAConnectionIsUsedAgainOnlyAfterAWholeAnswer(t *testing.T) {
+func TestPool_AConnectionIsUsedAgainOnlyAfterAWholeAnswer(t *testing.T) {
 	const length = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 	for name, c := range map[string]struct {
 		answer string
@@ -50,7 +50,7 @@ func TestAConnectionIsUsedAgainOnlyAfterAWholeAnswer(t *testing.T) {
 	}
 }
 
-func TestAConnectionThatTheUpstreamHasClosedIsNotUsed(t *testing.T) {
+func TestPool_AConnectionThatTheUpstreamHasClosedIsNotUsed(t *testing.T) {
 	up, requests, conns := scripted(t, func(n int, _ *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", false // it closes, and does not say so
 	})
@@ -69,7 +69,7 @@ func TestAConnectionThatTheUpstreamHasClosedIsNotUsed(t *testing.T) {
 	}
 }
 
-func TestAnAnswerToHalfARequestCountsAndEndsItsConnection(t *testing.T) {
+func TestPool_AnAnswerToHalfARequestCountsAndEndsItsConnection(t *testing.T) {
 	t.Parallel()
 	l := listen(t)
 	ended, rest := make(chan bool, 1), make(chan bool)
@@ -106,7 +106,7 @@ func TestAnAnswerToHalfARequestCountsAndEndsItsConnection(t *testing.T) {
 	}
 }
 
-func TestBytesThatNobodyAskedForAreNotTakenForAnAnswer(t *testing.T) {
+func TestPool_BytesThatNobodyAskedForAreNotTakenForAnAnswer(t *testing.T) {
 	said := make(chan bool)
 	up, _, conns := scripted(t, func(n int, r *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", true
@@ -135,7 +135,7 @@ func TestBytesThatNobodyAskedForAreNotTakenForAnAnswer(t *testing.T) {
 	}
 }
 
-func TestIdleConnectionsAreClosedInTime(t *testing.T) {
+func TestPool_IdleConnectionsAreClosedInTime(t *testing.T) {
 	closed := make(chan bool, 1)
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) })
 	l := listen(t)
@@ -156,7 +156,7 @@ func TestIdleConnectionsAreClosedInTime(t *testing.T) {
 	}
 }
 
-func TestReloadLetsWhatIsUnderWayEnd(t *testing.T) {
+func TestPool_ReloadLetsWhatIsUnderWayEnd(t *testing.T) {
 	var old, now atomic.Int32
 	began, end := make(chan bool), make(chan bool)
 	first := upstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -207,7 +207,7 @@ func TestReloadLetsWhatIsUnderWayEnd(t *testing.T) {
 	}
 }
 
-func TestAConnectionToAnUpstreamThatIsGoneIsClosedAfterItsAnswer(t *testing.T) {
+func TestPool_AConnectionToAnUpstreamThatIsGoneIsClosedAfterItsAnswer(t *testing.T) {
 	began, end, closed := make(chan bool), make(chan bool), make(chan bool, 1)
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -241,7 +241,7 @@ func TestAConnectionToAnUpstreamThatIsGoneIsClosedAfterItsAnswer(t *testing.T) {
 	}
 }
 
-func TestACommandGoesOnWithoutItsClient(t *testing.T) {
+func TestPool_ACommandGoesOnWithoutItsClient(t *testing.T) {
 	began, end := make(chan bool), make(chan bool)
 	var runs atomic.Int32
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
@@ -273,7 +273,7 @@ func TestACommandGoesOnWithoutItsClient(t *testing.T) {
 	}
 }
 
-func TestManyAtOnceWithOneKeyRunOnce(t *testing.T) {
+func TestPool_ManyAtOnceWithOneKeyRunOnce(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{Wait: time.Minute}, nil)
 	answers := make(chan string)
@@ -290,7 +290,7 @@ func TestManyAtOnceWithOneKeyRunOnce(t *testing.T) {
 	}
 }
 
-func TestAKeyInTheBodyProtects(t *testing.T) {
+func TestPool_AKeyInTheBodyProtects(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) { r.KeyPointer = "/request/id" })
 	for range 2 {
@@ -311,7 +311,7 @@ func TestAKeyInTheBodyProtects(t *testing.T) {
 	wantAnswer(t, res, body, 201, "run 3, attempt 1")
 }
 
-func TestWhatMakesNoSenseIsRefused(t *testing.T) {
+func TestPool_WhatMakesNoSenseIsRefused(t *testing.T) {
 	up := &proxy.Upstream{URL: parse(t, "http://127.0.0.1:1")}
 	guard := newGuard(onlyonce.Config{})
 	for wants, r := range map[string]proxy.Route{
@@ -348,7 +348,7 @@ func TestWhatMakesNoSenseIsRefused(t *testing.T) {
 	}
 }
 
-func TestOneRequestPerConnHoldsWithoutAKeyToo(t *testing.T) {
+func TestPool_OneRequestPerConnHoldsWithoutAKeyToo(t *testing.T) {
 	var mu sync.Mutex
 	seen := map[string]int{}
 	up := upstream(t, func(_ http.ResponseWriter, r *http.Request) {

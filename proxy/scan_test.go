@@ -23,7 +23,7 @@ func follow(raw string, piece int) (good int, s inbound.Scanner) {
 	return good, s
 }
 
-func TestWhatIsNotToBeScannedIsHTTP2FromTheStartInClearTextOnly(t *testing.T) {
+func TestListener_WhatIsNotToBeScannedIsHTTP2FromTheStartInClearTextOnly(t *testing.T) {
 	const h2, get = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "GET / HTTP/1.1\r\nHost: h\r\n\r\n"
 	for _, piece := range []int{1, 5, 100} {
 		if good, s := follow(h2+"\x00\n", piece); good != len(h2)+2 || !s.IsOpaque() {
@@ -156,7 +156,7 @@ func wantOneRequest(t *testing.T, table *table, rt *route, r *http.Request, path
 	}
 }
 
-func TestTheCorpusOfFramingsIsRefusedOrReadInOneWay(t *testing.T) {
+func TestListener_TheCorpusOfFramingsIsRefusedOrReadInOneWay(t *testing.T) {
 	refused := 0
 	for _, raw := range quotedLines(t, "testdata/framings.txt") {
 		good, _ := follow(raw, len(raw)+1)

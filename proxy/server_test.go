@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-func TestOfWhatAnHTTP2ClientSendsUnreadLittleIsKept(t *testing.T) {
+func TestServer_OfWhatAnHTTP2ClientSendsUnreadLittleIsKept(t *testing.T) {
 	h2 := proxy.Server(http.NotFoundHandler()).HTTP2
 	if h2.MaxReceiveBufferPerConnection != 64<<10 || h2.MaxReceiveBufferPerStream > 64<<10 {
 		t.Errorf("%+v", h2)
@@ -66,7 +66,7 @@ func inMemory(t *testing.T, h http.Handler) (dial func() net.Conn) {
 	}
 }
 
-func TestByHTTP2AClientThatTakesNothingOfItsAnswerEndsIt(t *testing.T) {
+func TestServer_ByHTTP2AClientThatTakesNothingOfItsAnswerEndsIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)
 		client := overHTTP2(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +107,7 @@ func TestByHTTP2AClientThatTakesNothingOfItsAnswerEndsIt(t *testing.T) {
 	})
 }
 
-func TestByHTTP2AnAnswerThatPausesGoesOn(t *testing.T) {
+func TestServer_ByHTTP2AnAnswerThatPausesGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := overHTTP2(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for range 5 {
@@ -128,7 +128,7 @@ func TestByHTTP2AnAnswerThatPausesGoesOn(t *testing.T) {
 	})
 }
 
-func TestADeadlineThatTheHandlerHasSetHolds(t *testing.T) {
+func TestServer_ADeadlineThatTheHandlerHasSetHolds(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  []time.Duration // from the beginning; 0: none
 		want time.Duration
@@ -184,7 +184,7 @@ func TestADeadlineThatTheHandlerHasSetHolds(t *testing.T) {
 }
 
 // httponce ends an answer by its deadline, again and again while others wait.
-func TestByHTTP2AConnectionThatTakesNothingIsClosedForAnAnswerThatIsEnded(t *testing.T) {
+func TestServer_ByHTTP2AConnectionThatTakesNothingIsClosedForAnAnswerThatIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writers, ended := make(chan http.ResponseWriter, 1), make(chan error, 1)
 		c := inMemory(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

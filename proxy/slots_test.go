@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-func TestAnUpstreamGetsOnlySoManyRequestsAtATime(t *testing.T) {
+func TestSlots_AnUpstreamGetsOnlySoManyRequestsAtATime(t *testing.T) {
 	const most = 8
 	var now, peak, held atomic.Int32
 	end := make(chan struct{})
@@ -83,7 +83,7 @@ func TestAnUpstreamGetsOnlySoManyRequestsAtATime(t *testing.T) {
 	}
 }
 
-func TestALongBodyOfAKeyedRequestArrivesWhole(t *testing.T) {
+func TestSlots_ALongBodyOfAKeyedRequestArrivesWhole(t *testing.T) {
 	want := make([]byte, 1<<20-3)
 	for i := range want {
 		want[i] = byte(i * 7 >> 3)

@@ -16,7 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-func TestTheUpstreamGetsOneKeyHoweverItIsWritten(t *testing.T) {
+func TestWire_TheUpstreamGetsOneKeyHoweverItIsWritten(t *testing.T) {
 	keys := make(chan string, 1)
 	fails := func(w http.ResponseWriter, r *http.Request) {
 		keys <- fmt.Sprintf("%s %q", r.Header.Get("Idempotency-Attempt"), r.Header["Idempotency-Key"])
@@ -68,7 +68,7 @@ func TestTheUpstreamGetsOneKeyHoweverItIsWritten(t *testing.T) {
 	}
 }
 
-func TestOnlyGRPCPassesAsGRPC(t *testing.T) {
+func TestWire_OnlyGRPCPassesAsGRPC(t *testing.T) {
 	var runs atomic.Int32
 	s := httptest.NewUnstartedServer(counter(&runs))
 	s.Config.Protocols = new(http.Protocols)
@@ -109,7 +109,7 @@ func TestOnlyGRPCPassesAsGRPC(t *testing.T) {
 	}
 }
 
-func TestGRPCIsNotSentByHTTP1(t *testing.T) {
+func TestWire_GRPCIsNotSentByHTTP1(t *testing.T) {
 	ca := newAuthority(t)
 	for _, secure := range []bool{false, true} {
 		s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +143,7 @@ func TestGRPCIsNotSentByHTTP1(t *testing.T) {
 	}
 }
 
-func TestHostsAreComparedAsHosts(t *testing.T) {
+func TestWire_HostsAreComparedAsHosts(t *testing.T) {
 	var runs atomic.Int32
 	up := upstream(t, counter(&runs))
 	addr := serve(t, proxy.New([]proxy.Route{
@@ -163,7 +163,7 @@ func TestHostsAreComparedAsHosts(t *testing.T) {
 	}
 }
 
-func TestABodyInWhichTheKeyCantBeFoundIsRefused(t *testing.T) {
+func TestWire_ABodyInWhichTheKeyCantBeFoundIsRefused(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) { r.KeyPointer = "/id" })
 	for _, body := range []string{"\ufeff" + `{"id":"k"}`, "{\x00\"\x00i\x00d\x00\"\x00:\x001\x00}\x00", `{"id":"k","n":NaN}`, strings.Repeat("[", 20_000), `{"id":1.5}`} {
@@ -179,7 +179,7 @@ func TestABodyInWhichTheKeyCantBeFoundIsRefused(t *testing.T) {
 	wantAnswer(t, res, answer, 201, "run 1, attempt ,")
 }
 
-func TestTheHostCountsWhereItSelectsTheSite(t *testing.T) {
+func TestWire_TheHostCountsWhereItSelectsTheSite(t *testing.T) {
 	for _, kept := range []bool{false, true} {
 		for _, skip := range []bool{false, true} {
 			var runs atomic.Int32

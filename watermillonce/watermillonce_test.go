@@ -71,7 +71,7 @@ func made(t *testing.T, payloads ...string) (list []outbox.Message) {
 	return list
 }
 
-func TestAMessageIsPublishedWithItsIDAndHeaders(t *testing.T) {
+func TestWatermill_AMessageIsPublishedWithItsIDAndHeaders(t *testing.T) {
 	b := new(broker)
 	list := made(t, "a")
 	if errs := watermillonce.NewPublisher(b, watermillonce.Config{}).Publish(t.Context(), list); errs != nil {
@@ -87,7 +87,7 @@ func TestAMessageIsPublishedWithItsIDAndHeaders(t *testing.T) {
 	}
 }
 
-func TestManyMessagesArePublishedAtATimeButNoMoreThanAsked(t *testing.T) {
+func TestWatermill_ManyMessagesArePublishedAtATimeButNoMoreThanAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := new(broker)
 		var payloads []string
@@ -103,7 +103,7 @@ func TestManyMessagesArePublishedAtATimeButNoMoreThanAsked(t *testing.T) {
 	})
 }
 
-func TestAFailureIsTheMessagesOwnOnlyWhileTheBrokerTakesOthers(t *testing.T) {
+func TestWatermill_AFailureIsTheMessagesOwnOnlyWhileTheBrokerTakesOthers(t *testing.T) {
 	bad := errors.New("no")
 	b := &broker{fail: map[string]error{"bad": bad}}
 	p := watermillonce.NewPublisher(b, watermillonce.Config{})
@@ -127,7 +127,7 @@ func TestAFailureIsTheMessagesOwnOnlyWhileTheBrokerTakesOthers(t *testing.T) {
 	away(false, "bad")
 }
 
-func TestWhoKnowsTheBrokersErrorsSaysWhoIsToBlame(t *testing.T) {
+func TestWatermill_WhoKnowsTheBrokersErrorsSaysWhoIsToBlame(t *testing.T) {
 	large := errors.New("too large")
 	b := &broker{fail: map[string]error{"large": large, "other": errors.New("other")}}
 	p := watermillonce.NewPublisher(b, watermillonce.Config{Refused: func(err error) bool { return errors.Is(err, large) }})
@@ -137,7 +137,7 @@ func TestWhoKnowsTheBrokersErrorsSaysWhoIsToBlame(t *testing.T) {
 	}
 }
 
-func TestAPublisherThatHangsIsNotWaitedForLongerThanTheContext(t *testing.T) {
+func TestWatermill_APublisherThatHangsIsNotWaitedForLongerThanTheContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	errs := watermillonce.NewPublisher(&broker{hangs: true}, watermillonce.Config{InFlight: 1}).Publish(ctx, made(t, "a", "b"))
@@ -158,7 +158,7 @@ func newInbox(poisoned *[]string) *inbox.Inbox {
 	})
 }
 
-func TestAMessageDeliveredAgainProducesTheSameMessagesAgain(t *testing.T) {
+func TestWatermill_AMessageDeliveredAgainProducesTheSameMessagesAgain(t *testing.T) {
 	runs := 0
 	h := watermillonce.Middleware(newInbox(new([]string)))(func(msg *message.Message) ([]*message.Message, error) {
 		runs++
@@ -177,7 +177,7 @@ func TestAMessageDeliveredAgainProducesTheSameMessagesAgain(t *testing.T) {
 	}
 }
 
-func TestAMessageThatIsNotTextIsProducedAgainAsItWas(t *testing.T) {
+func TestWatermill_AMessageThatIsNotTextIsProducedAgainAsItWas(t *testing.T) {
 	uuid, metadata := "\xff\xfe", message.Metadata{"plain": "a", "\xff": "\x00\xff", "\xfe": "", "escaped": "\x00base64:AA=="}
 	h := watermillonce.Middleware(newInbox(new([]string)))(func(*message.Message) ([]*message.Message, error) {
 		out := message.NewMessage(uuid, nil)
@@ -199,7 +199,7 @@ func (away) Claim(context.Context, onlyonce.Claim) (onlyonce.Record, error) {
 	return onlyonce.Record{}, onlyonce.ErrUnavailable
 }
 
-func TestWhileTheStoreIsAwayAMessageIsHeldAndRefused(t *testing.T) {
+func TestWatermill_WhileTheStoreIsAwayAMessageIsHeldAndRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := watermillonce.Middleware(inbox.New(away{memstore.New(memstore.Config{})}, inbox.Config{Consumer: "test", Redelivery: time.Minute}))
 		handler := h(func(*message.Message) ([]*message.Message, error) {
@@ -221,7 +221,7 @@ func TestWhileTheStoreIsAwayAMessageIsHeldAndRefused(t *testing.T) {
 	})
 }
 
-func TestAMessageIsKnownByItsIDInTheOutboxAndItsTenant(t *testing.T) {
+func TestWatermill_AMessageIsKnownByItsIDInTheOutboxAndItsTenant(t *testing.T) {
 	runs := 0
 	h := watermillonce.Middleware(newInbox(new([]string)))(func(*message.Message) ([]*message.Message, error) {
 		runs++
@@ -240,7 +240,7 @@ func TestAMessageIsKnownByItsIDInTheOutboxAndItsTenant(t *testing.T) {
 	}
 }
 
-func TestAFailingMessageIsRefusedUntilItGoesToThePoisonQueue(t *testing.T) {
+func TestWatermill_AFailingMessageIsRefusedUntilItGoesToThePoisonQueue(t *testing.T) {
 	var poisoned []string
 	h := watermillonce.Middleware(newInbox(&poisoned))(func(*message.Message) ([]*message.Message, error) {
 		return nil, errors.New("no stock")
@@ -256,7 +256,7 @@ func TestAFailingMessageIsRefusedUntilItGoesToThePoisonQueue(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatChangesItsPayloadChangesNoOthers(t *testing.T) {
+func TestWatermill_AHandlerThatChangesItsPayloadChangesNoOthers(t *testing.T) {
 	var poisoned []string
 	in := newInbox(&poisoned)
 	h := watermillonce.Middleware(in)(func(msg *message.Message) ([]*message.Message, error) {
@@ -272,7 +272,7 @@ func TestAHandlerThatChangesItsPayloadChangesNoOthers(t *testing.T) {
 	}
 }
 
-func TestWhatAnotherConsumerWorksOnIsHeldAndRefused(t *testing.T) {
+func TestWatermill_WhatAnotherConsumerWorksOnIsHeldAndRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
 		h := watermillonce.Middleware(newInbox(new([]string)))(func(*message.Message) ([]*message.Message, error) {

@@ -92,7 +92,7 @@ func wantRows(t *testing.T, doc check.Document, failed, unsupported []string) {
 	}
 }
 
-func TestOurServicesPassEveryRowOfCheck(t *testing.T) {
+func TestCheck_OurServicesPassEveryRowOfCheck(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--tokens", writeTokens(t, "alice", "bob"))
 	credentials := []string{"--header", "Authorization: Bearer alice-secret", "--other-header", "Authorization: Bearer bob-secret"}
@@ -134,7 +134,7 @@ func TestOurServicesPassEveryRowOfCheck(t *testing.T) {
 	}
 }
 
-func TestCheckFailsForAServiceThatKnowsNoKeys(t *testing.T) {
+func TestCheck_FailsForAServiceThatKnowsNoKeys(t *testing.T) {
 	t.Parallel()
 	doc, exit := checked(t, serveCounter(t, counter())+"/n", "--body", `{"note":"{{fresh}}"}`, "--count-url", "/n", "--count", "/n")
 	if exit != 1 {
@@ -148,7 +148,7 @@ func TestCheckFailsForAServiceThatKnowsNoKeys(t *testing.T) {
 		})
 }
 
-func TestCheckPassesForAServiceThatIsWrapped(t *testing.T) {
+func TestCheck_PassesForAServiceThatIsWrapped(t *testing.T) {
 	t.Parallel()
 	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
 	h := httponce.Wrap(guard, counter(), httponce.Config{Tenant: httponce.SingleTenant})
@@ -159,7 +159,7 @@ func TestCheckPassesForAServiceThatIsWrapped(t *testing.T) {
 	wantRows(t, doc, []string{}, []string{"missing", "link", "tenants"})
 }
 
-func TestCheckPassesForAServiceBehindTheProxy(t *testing.T) {
+func TestCheck_PassesForAServiceBehindTheProxy(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		args, unsupported []string
@@ -182,7 +182,7 @@ func TestCheckPassesForAServiceBehindTheProxy(t *testing.T) {
 	}
 }
 
-func TestCheckTrustsTheCertificatesOfAFileAndNoOthers(t *testing.T) {
+func TestCheck_TrustsTheCertificatesOfAFileAndNoOthers(t *testing.T) {
 	t.Parallel()
 	s := httptest.NewTLSServer(counter())
 	t.Cleanup(s.Close)
@@ -198,7 +198,7 @@ func TestCheckTrustsTheCertificatesOfAFileAndNoOthers(t *testing.T) {
 }
 
 // The scripts have a bare service at $BARE and a wrapped one at $WRAPPED.
-func TestCheckOnTheCommandLine(t *testing.T) {
+func TestCheck_OnTheCommandLine(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/check",
 		Setup: func(e *testscript.Env) error {
@@ -225,7 +225,7 @@ func TestCheckOnTheCommandLine(t *testing.T) {
 	})
 }
 
-func TestTheGuideListsEveryRowWithItsSectionAndRemedy(t *testing.T) {
+func TestCheck_TheGuideListsEveryRowWithItsSectionAndRemedy(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/check.md")
 	if err != nil {
 		t.Fatal(err)

@@ -22,7 +22,7 @@ func inFlight(t *testing.T, s *served, key string) <-chan answer {
 	return got
 }
 
-func TestAKeyedCommandInFlightFinishesWhenTheServerIsToldToStop(t *testing.T) {
+func TestLifecycle_AKeyedCommandInFlightFinishesWhenTheServerIsToldToStop(t *testing.T) {
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()
@@ -49,7 +49,7 @@ func TestAKeyedCommandInFlightFinishesWhenTheServerIsToldToStop(t *testing.T) {
 	}
 }
 
-func TestASecondSignalEndsTheServerAtOnce(t *testing.T) {
+func TestLifecycle_ASecondSignalEndsTheServerAtOnce(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	release := holdWriter(t, s.data)
@@ -67,7 +67,7 @@ func TestASecondSignalEndsTheServerAtOnce(t *testing.T) {
 	}
 }
 
-func TestAServerThatCannotFinishInTimeSaysSo(t *testing.T) {
+func TestLifecycle_AServerThatCannotFinishInTimeSaysSo(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--shutdown-timeout", "10ms")
 	release := holdWriter(t, s.data)

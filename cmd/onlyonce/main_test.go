@@ -10,7 +10,7 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"onlyonce": main, "seed": seed, "sql": execSQL})
 }
 
-func TestCommandLine(t *testing.T) {
+func TestCommand_Line(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(e *testscript.Env) error {

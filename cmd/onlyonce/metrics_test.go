@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestMetricsCountACreateItsRepeatAndAConflict(t *testing.T) {
+func TestMetrics_CountACreateItsRepeatAndAConflict(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	for _, title := range []string{"Lamp", "Lamp", "Other lamp"} {
@@ -28,7 +28,7 @@ func TestMetricsCountACreateItsRepeatAndAConflict(t *testing.T) {
 	}
 }
 
-func TestMetricsAreKeptApartByAPI(t *testing.T) {
+func TestMetrics_AreKeptApartByAPI(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	s.post("k", "Lamp")
@@ -52,7 +52,7 @@ func TestMetricsAreKeptApartByAPI(t *testing.T) {
 	)
 }
 
-func TestMetricsCountAReleasedRequestAsNeitherAHitNorAMiss(t *testing.T) {
+func TestMetrics_CountAReleasedRequestAsNeitherAHitNorAMiss(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	for _, title := range []string{"", "", "Lamp", "Lamp"} { // a 400 is not stored

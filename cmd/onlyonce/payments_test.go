@@ -53,7 +53,7 @@ func careless(t *testing.T, name, text string) (routes []string, checked int) {
 	return routes, checked
 }
 
-func TestEveryExampleThatMovesMoneyRequiresAKeyAndHoldsUnknownOutcomes(t *testing.T) {
+func TestPayments_EveryExampleThatMovesMoneyRequiresAKeyAndHoldsUnknownOutcomes(t *testing.T) {
 	checked := 0
 	err := filepath.WalkDir("../..", func(path string, d fs.DirEntry, err error) error {
 		switch ext := filepath.Ext(path); {

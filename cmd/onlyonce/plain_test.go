@@ -23,7 +23,7 @@ func onlyonceWith(env []string, args ...string) string {
 	return string(out)
 }
 
-func TestNothingThatAClientSentReachesTheTerminalAsACommand(t *testing.T) {
+func TestPlainText_NothingThatAClientSentReachesTheTerminalAsACommand(t *testing.T) {
 	t.Parallel()
 	const bad = "\u009b31m\u0085\x7f\u202e\u2066\u200e\u061c\ufeffz"
 	url := "sqlite:" + filepath.Join(t.TempDir(), "a.db")
@@ -68,7 +68,7 @@ func TestNothingThatAClientSentReachesTheTerminalAsACommand(t *testing.T) {
 	}
 }
 
-func TestNoErrorShowsThePasswordOfAStore(t *testing.T) {
+func TestPlainText_NoErrorShowsThePasswordOfAStore(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for n, url := range []string{

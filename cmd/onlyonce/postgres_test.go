@@ -7,7 +7,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
-func TestTheCommandsForOperatorsTakeAPostgresURL(t *testing.T) {
+func TestPostgreSQL_TheCommandsForOperatorsTakeAPostgresURL(t *testing.T) {
 	u := cmdtest.NewPostgresURL(t)
 	for _, step := range []struct {
 		args  []string

@@ -7,7 +7,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
-func TestPurgingDeletesTheExpiredRecordsOfAllThreeAPIs(t *testing.T) {
+func TestPurge_PurgingDeletesTheExpiredRecordsOfAllThreeAPIs(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--purge-every", "10ms",
 		"--items-keep", "10ms", "--sandboxes-keep", "10ms", "--orders-keep", "10ms")

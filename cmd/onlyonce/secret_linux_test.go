@@ -38,7 +38,7 @@ func fingerprints(t *testing.T, path string) map[string]string {
 	return found
 }
 
-func TestAProxyKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
+func TestSecret_AProxyKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	dir := t.TempDir()
@@ -82,7 +82,7 @@ func TestAProxyKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
 	}
 }
 
-func TestServeKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
+func TestSecret_ServeKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
 	t.Parallel()
 	all := make(map[string]bool)
 	for range 2 {
@@ -103,7 +103,7 @@ func TestServeKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
 	}
 }
 
-func TestAProxyTakesAKeyThatOtherUsersCanUseIfThatIsAccepted(t *testing.T) {
+func TestSecret_AProxyTakesAKeyThatOtherUsersCanUseIfThatIsAccepted(t *testing.T) {
 	t.Parallel()
 	ca := cmdtest.NewAuthority(t)
 	ca.Sign("a", false)

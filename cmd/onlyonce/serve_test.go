@@ -19,7 +19,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 )
 
-func TestThePrintedCurlLinesDoWhatTheySay(t *testing.T) {
+func TestServe_ThePrintedCurlLinesDoWhatTheySay(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "1" {
 			t.Fatal(err)
@@ -85,7 +85,7 @@ func curl(t *testing.T, line string) answer {
 	return answer{resp.StatusCode, resp.Header, string(body), nil}
 }
 
-func TestEveryStartPrintsAnotherKey(t *testing.T) {
+func TestServe_EveryStartPrintsAnotherKey(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	first, second := startServe(t, data), startServe(t, data) // two servers may share a store, too
@@ -99,7 +99,7 @@ func TestEveryStartPrintsAnotherKey(t *testing.T) {
 	}
 }
 
-func TestTheDataDirectoryIsPrivateAndHoldsTheStore(t *testing.T) {
+func TestServe_TheDataDirectoryIsPrivateAndHoldsTheStore(t *testing.T) {
 	t.Parallel()
 	data := filepath.Join(t.TempDir(), "new", "data")
 	startServe(t, data)
@@ -115,7 +115,7 @@ func TestTheDataDirectoryIsPrivateAndHoldsTheStore(t *testing.T) {
 	}
 }
 
-func TestTheStoreMayHaveAnOddName(t *testing.T) {
+func TestServe_TheStoreMayHaveAnOddName(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "a b?mode=memory#%20.db")
@@ -128,7 +128,7 @@ func TestTheStoreMayHaveAnOddName(t *testing.T) {
 	}
 }
 
-func TestTheLogIsJSONOnStandardErrorWithoutKeysOfCallers(t *testing.T) {
+func TestServe_TheLogIsJSONOnStandardErrorWithoutKeysOfCallers(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	s.post("secret-key", "Lamp")
@@ -149,7 +149,7 @@ func TestTheLogIsJSONOnStandardErrorWithoutKeysOfCallers(t *testing.T) {
 	}
 }
 
-func TestWithATokenFileEveryCallerNeedsAToken(t *testing.T) {
+func TestServe_WithATokenFileEveryCallerNeedsAToken(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "tokens")
 	hash := sha256.Sum256([]byte("s3cret"))
@@ -226,7 +226,7 @@ func TestSecurity_OwnersOfTokensDoNotSeeEachOthersItemsAnswers(t *testing.T) {
 	}
 }
 
-func TestAllInterfacesAreServedAnonymouslyOnlyWhenAskedFor(t *testing.T) {
+func TestServe_AllInterfacesAreServedAnonymouslyOnlyWhenAskedFor(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--listen", ":0", "--allow-anonymous-beyond-loopback")
 	if !strings.HasPrefix(s.url, "http://127.0.0.1:") {
@@ -284,7 +284,7 @@ func TestSecurity_AHeaderIsLimited(t *testing.T) {
 	}
 }
 
-func TestWithoutAWaitTheRepeatOfARunningCommandIsRefusedAtOnce(t *testing.T) {
+func TestServe_WithoutAWaitTheRepeatOfARunningCommandIsRefusedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--wait", "0")
 	release := holdWriter(t, s.data)
@@ -305,7 +305,7 @@ func TestWithoutAWaitTheRepeatOfARunningCommandIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAPageOfAnotherOriginCannotWrite(t *testing.T) {
+func TestServe_APageOfAnotherOriginCannotWrite(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	for _, path := range []string{"/v1/sandboxes", "/api/v1/items", "/orders"} {

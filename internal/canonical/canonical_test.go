@@ -10,7 +10,7 @@ import (
 	"unicode/utf16"
 )
 
-func TestCanonicalFormIsThatOfRFC8785sPublishedExamples(t *testing.T) {
+func TestCanonical_FormIsThatOfRFC8785sPublishedExamples(t *testing.T) {
 	for _, c := range []struct{ name, doc, want string }{
 		{
 			"serialization, but for the number with more digits than a double has",
@@ -44,7 +44,7 @@ func TestCanonicalFormIsThatOfRFC8785sPublishedExamples(t *testing.T) {
 	}
 }
 
-func TestCanonicalNumbersAreThoseOfRFC8785sAppendixB(t *testing.T) {
+func TestCanonical_NumbersAreThoseOfRFC8785sAppendixB(t *testing.T) {
 	for _, c := range []struct {
 		double uint64
 		want   string
@@ -83,7 +83,7 @@ func TestCanonicalNumbersAreThoseOfRFC8785sAppendixB(t *testing.T) {
 	}
 }
 
-func TestCanonicalNumbersKeepTheDigitsADoubleLoses(t *testing.T) {
+func TestCanonical_NumbersKeepTheDigitsADoubleLoses(t *testing.T) {
 	for _, c := range []struct{ doc, want string }{
 		{"333333333.33333329", "333333333.33333329"},
 		{"9007199254740993", "9007199254740993"},
@@ -99,7 +99,7 @@ func TestCanonicalNumbersKeepTheDigitsADoubleLoses(t *testing.T) {
 	}
 }
 
-func TestCanonicalNumbersWithHugeExponentsAreExactOrRefused(t *testing.T) {
+func TestCanonical_NumbersWithHugeExponentsAreExactOrRefused(t *testing.T) {
 	const most = "999999999999999999"
 	for _, c := range []struct{ doc, want string }{
 		{"1e" + most, "1e+" + most},
@@ -125,7 +125,7 @@ func TestCanonicalNumbersWithHugeExponentsAreExactOrRefused(t *testing.T) {
 	}
 }
 
-func TestCanonicalFormRefusesWhatIsNotOneClearDocument(t *testing.T) {
+func TestCanonical_FormRefusesWhatIsNotOneClearDocument(t *testing.T) {
 	for _, c := range []struct {
 		doc  string
 		what string
@@ -230,7 +230,7 @@ func TestCanonicalFormRefusesWhatIsNotOneClearDocument(t *testing.T) {
 	}
 }
 
-func TestCanonicalStringsEscapeNoMoreThanTheyMust(t *testing.T) {
+func TestCanonical_StringsEscapeNoMoreThanTheyMust(t *testing.T) {
 	var doc, want strings.Builder
 	short := map[rune]string{'\b': `\b`, '\t': `\t`, '\n': `\n`, '\f': `\f`, '\r': `\r`, '"': `\"`, '\\': `\\`}
 	for r := rune(0); r <= 0x10ffff; r++ {
@@ -257,7 +257,7 @@ func TestCanonicalStringsEscapeNoMoreThanTheyMust(t *testing.T) {
 	}
 }
 
-func TestSixtyFourLevelsAreFine(t *testing.T) {
+func TestCanonical_SixtyFourLevelsAreFine(t *testing.T) {
 	for _, doc := range []string{
 		strings.Repeat("[", 64) + strings.Repeat("]", 64),
 		"[" + strings.Repeat("[],", 1000) + "1]",
@@ -269,7 +269,7 @@ func TestSixtyFourLevelsAreFine(t *testing.T) {
 	}
 }
 
-func TestCanonicalFormIsAtMostSixTimesAsLong(t *testing.T) {
+func TestCanonical_FormIsAtMostSixTimesAsLong(t *testing.T) {
 	for _, value := range []string{
 		"1e20", "1e-6", "1E20", "-1e20", "1e21", "1e999999999999999999", `"\u0001"`, "\"\u007f\u2028\"", `"\b"`, `"/"`, "1.5e20", "{}", `{"b":1,"a":1e20}`,
 	} {
@@ -312,7 +312,7 @@ func worstOrders(n int) map[string]string {
 	}
 }
 
-func TestWorkToOrderMembersIsBounded(t *testing.T) {
+func TestCanonical_WorkToOrderMembersIsBounded(t *testing.T) {
 	check := func(name, doc string, most int) {
 		c := new(Writer)
 		if _, err := c.Write([]byte(doc)); err != nil {
@@ -331,7 +331,7 @@ func TestWorkToOrderMembersIsBounded(t *testing.T) {
 	}
 }
 
-func TestCanonicalFormTakesNoMemoryOnceItsBuffersAreLargeEnough(t *testing.T) {
+func TestCanonical_FormTakesNoMemoryOnceItsBuffersAreLargeEnough(t *testing.T) {
 	doc := orders(10 << 10)
 	c := new(Writer)
 	allocs := testing.AllocsPerRun(100, func() {
@@ -348,7 +348,7 @@ func TestCanonicalFormTakesNoMemoryOnceItsBuffersAreLargeEnough(t *testing.T) {
 	}
 }
 
-func TestBuffersOfALargeDocumentAreNotKept(t *testing.T) {
+func TestCanonical_BuffersOfALargeDocumentAreNotKept(t *testing.T) {
 	for name, c := range map[string]*Writer{
 		"text":    {out: make([]byte, 0, maxPooled+1)},
 		"spare":   {spare: make([]byte, 0, maxPooled+1)},
@@ -361,7 +361,7 @@ func TestBuffersOfALargeDocumentAreNotKept(t *testing.T) {
 	}
 }
 
-func TestNothingOfTheCallerIsKept(t *testing.T) {
+func TestCanonical_NothingOfTheCallerIsKept(t *testing.T) {
 	c := new(Writer)
 	if _, err := c.Write([]byte(`{"a":1,"b":2}`), "/b", "/a", "/b"); err != nil {
 		t.Fatal(err)

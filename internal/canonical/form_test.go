@@ -129,7 +129,7 @@ var unlike = [][2]string{
 	{`[1,1]`, `[1]`},
 }
 
-func TestDocumentsThatMeanTheSameHaveOneForm(t *testing.T) {
+func TestForm_DocumentsThatMeanTheSameHaveOneForm(t *testing.T) {
 	for _, p := range alike {
 		if formOf(t, p[0]) != formOf(t, p[1]) {
 			t.Errorf("%s and %s differ", p[0], p[1])
@@ -141,7 +141,7 @@ func TestDocumentsThatMeanTheSameHaveOneForm(t *testing.T) {
 	}
 }
 
-func TestDocumentsThatMeanSomethingElseHaveAnotherForm(t *testing.T) {
+func TestForm_DocumentsThatMeanSomethingElseHaveAnotherForm(t *testing.T) {
 	for _, p := range unlike {
 		if formOf(t, p[0]) == formOf(t, p[1]) {
 			t.Errorf("%s and %s agree", p[0], p[1])
@@ -152,7 +152,7 @@ func TestDocumentsThatMeanSomethingElseHaveAnotherForm(t *testing.T) {
 	}
 }
 
-func TestFieldsOfADocument(t *testing.T) {
+func TestForm_FieldsOfADocument(t *testing.T) {
 	// The documents of RFC 6901, and what is special about arrays.
 	const doc = `{"foo":["bar","baz"],"":0,"a/b":1,"c%d":2,"e^f":3,"g|h":4,"i\\j":5,"k\"l":6," ":7,"m~n":8,"~1":9,` +
 		`"é":{"😀":[10,[],{},{"\n":"x]}\\\""},null]},"0":11,"-":12,"\ufb33":13,"\u000b":14}`
@@ -211,7 +211,7 @@ func TestFieldsOfADocument(t *testing.T) {
 	}
 }
 
-func TestTheOrderAndRepeatsOfFieldsDoNotMatter(t *testing.T) {
+func TestForm_TheOrderAndRepeatsOfFieldsDoNotMatter(t *testing.T) {
 	doc := `{"a":1,"b":[2],"c":{"d":3}}`
 	want := formOf(t, doc, "/a", "/b", "/c/d")
 	for _, fields := range [][]string{{"/c/d", "/b", "/a"}, {"/b", "/a", "/b", "/c/d", "/a"}} {
@@ -225,7 +225,7 @@ func TestTheOrderAndRepeatsOfFieldsDoNotMatter(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotAFieldDoesNotMatterAndWhatIsDoes(t *testing.T) {
+func TestForm_WhatIsNotAFieldDoesNotMatterAndWhatIsDoes(t *testing.T) {
 	fields := []string{"/a", "/b"}
 	want := formOf(t, `{"a":1,"b":null,"c":3}`, fields...)
 	for _, doc := range []string{`{"b":null,"a":1.0}`, `{"a":1,"c":[4],"b":null}`} {
@@ -240,7 +240,7 @@ func TestWhatIsNotAFieldDoesNotMatterAndWhatIsDoes(t *testing.T) {
 	}
 }
 
-func TestWritersDoNotSeeEachOther(t *testing.T) {
+func TestForm_WritersDoNotSeeEachOther(t *testing.T) {
 	docs := [][]byte{orders(100), orders(20 << 10), orders(3000), []byte(`{"b":1,"a":`), []byte(`[1e20,-0.50,"\u0001"]`), []byte(levels(100))}
 	want := make([][]byte, len(docs))
 	for i, doc := range docs {

@@ -18,11 +18,11 @@ func chiRouter(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler {
 	return r
 }
 
-func TestChi(t *testing.T) {
+func TestChi_Chi(t *testing.T) {
 	keepsThePromise(t, func(s *shop) client { return of(chiRouter(s.guard, s.charge)) })
 }
 
-func TestChiNamesTheOperationAfterThePattern(t *testing.T) {
+func TestChi_NamesTheOperationAfterThePattern(t *testing.T) {
 	s := newShop()
 	send := of(chiRouter(s.guard, s.charge))
 	send(charges, "k", "a")
@@ -44,7 +44,7 @@ func chiUse(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler {
 	return r
 }
 
-func TestChisUseMakesAnOperationOfEveryPath(t *testing.T) {
+func TestChi_ChisUseMakesAnOperationOfEveryPath(t *testing.T) {
 	s := newShop()
 	keysArePerPath(t, s, of(chiUse(s.guard, s.charge)))
 }

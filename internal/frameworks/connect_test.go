@@ -109,7 +109,7 @@ func rightConnect(guard *onlyonce.Guard, service http.Handler) http.Handler {
 	return connectMux(guard, "/shop.v1.ShopService/", service)
 }
 
-func TestConnectReplaysAnAnswer(t *testing.T) {
+func TestConnect_ReplaysAnAnswer(t *testing.T) {
 	eachProtocol(t, 0, rightConnect, func(t *testing.T, s *shop, call func(string) (string, bool, error)) {
 		for repeat := range 3 {
 			if answer, replayed, err := call("a"); answer != "charged" || err != nil || replayed != (repeat > 0) {
@@ -122,7 +122,7 @@ func TestConnectReplaysAnAnswer(t *testing.T) {
 	})
 }
 
-func TestConnectRunsAnInternalErrorAgain(t *testing.T) {
+func TestConnect_RunsAnInternalErrorAgain(t *testing.T) {
 	for _, code := range []connect.Code{connect.CodeInternal, connect.CodeUnavailable, connect.CodeUnknown, connect.CodeDeadlineExceeded} {
 		eachProtocol(t, code, rightConnect, func(t *testing.T, s *shop, call func(string) (string, bool, error)) {
 			if _, replayed, err := call("a"); connect.CodeOf(err) != code || replayed {
@@ -135,7 +135,7 @@ func TestConnectRunsAnInternalErrorAgain(t *testing.T) {
 	}
 }
 
-func TestConnectReplaysAnErrorOfTheRequest(t *testing.T) {
+func TestConnect_ReplaysAnErrorOfTheRequest(t *testing.T) {
 	for _, code := range []connect.Code{connect.CodeInvalidArgument, connect.CodeNotFound, connect.CodeFailedPrecondition, connect.CodeAlreadyExists} {
 		eachProtocol(t, code, rightConnect, func(t *testing.T, s *shop, call func(string) (string, bool, error)) {
 			for repeat := range 2 {
@@ -150,7 +150,7 @@ func TestConnectReplaysAnErrorOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestConnectRefusesInTheProtocolOfTheRequest(t *testing.T) {
+func TestConnect_RefusesInTheProtocolOfTheRequest(t *testing.T) {
 	eachProtocol(t, 0, rightConnect, func(t *testing.T, s *shop, call func(string) (string, bool, error)) {
 		if _, _, err := call("a"); err != nil {
 			t.Error(err)
@@ -170,12 +170,12 @@ func plainConnect(guard *onlyonce.Guard, service http.Handler) http.Handler {
 	return mux
 }
 
-func TestWithoutItsStatusAnErrorOfGRPCIsReplayedForGood(t *testing.T) {
+func TestConnect_WithoutItsStatusAnErrorOfGRPCIsReplayedForGood(t *testing.T) {
 	eachProtocol(t, connect.CodeInternal, plainConnect, func(t *testing.T, s *shop, call func(string) (string, bool, error)) {
 		_, _, first := call("a")
 		answer, replayed, again := call("a")
 		switch t.Name() {
-		case "TestWithoutItsStatusAnErrorOfGRPCIsReplayedForGood/connect": // whose errors have a status
+		case "TestConnect_WithoutItsStatusAnErrorOfGRPCIsReplayedForGood/connect": // whose errors have a status
 			if answer != "charged" || replayed {
 				t.Errorf("%v, then %q, %v", first, answer, again)
 			}

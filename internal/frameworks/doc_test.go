@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestTheGuidesExamplesAreTheCodeThatIsTested(t *testing.T) {
+func TestDoc_TheGuidesExamplesAreTheCodeThatIsTested(t *testing.T) {
 	guide, err := os.ReadFile("../../docs/frameworks.md")
 	if err != nil {
 		t.Fatal(err)

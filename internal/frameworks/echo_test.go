@@ -20,7 +20,7 @@ func echoWrapHandler(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handle
 	return e
 }
 
-func TestEchoWithAHandlerOfNetHTTP(t *testing.T) {
+func TestEcho_WithAHandlerOfNetHTTP(t *testing.T) {
 	keepsThePromise(t, func(s *shop) client { return of(echoWrapHandler(s.guard, s.charge)) })
 }
 
@@ -43,7 +43,7 @@ func (s *shop) echoCharge(c echo.Context) error {
 	return c.Blob(http.StatusCreated, "application/json", []byte(made))
 }
 
-func TestEchoWithItsOwnHandlersAndTheirErrors(t *testing.T) {
+func TestEcho_WithItsOwnHandlersAndTheirErrors(t *testing.T) {
 	keepsThePromise(t, func(s *shop) client { return of(echoWhole(s.guard, s.echoCharge)) })
 }
 
@@ -56,7 +56,7 @@ func echoMiddleware(guard *onlyonce.Guard, charge echo.HandlerFunc) http.Handler
 	return e
 }
 
-func TestAnErrorThatEchoHandlesAfterTheMiddlewareIsLostButObserved(t *testing.T) {
+func TestEcho_AnErrorThatEchoHandlesAfterTheMiddlewareIsLostButObserved(t *testing.T) {
 	s := newShop()
 	send := of(echoMiddleware(s.guard, s.echoCharge))
 	failed, again := send(charges, "k", "fail once"), send(charges, "k", "fail once")

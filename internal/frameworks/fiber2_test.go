@@ -25,7 +25,7 @@ func ofFiber2(t *testing.T, app *fiber.App) client {
 	return ofApp(t, func(r *http.Request) (*http.Response, error) { return app.Test(r, -1) })
 }
 
-func TestFiber2WithAHandlerOfNetHTTP(t *testing.T) {
+func TestFiber2_WithAHandlerOfNetHTTP(t *testing.T) {
 	keepsThePromise(t, func(s *shop) client { return ofFiber2(t, fiber2Handler(s.guard, s.charge)) })
 }
 
@@ -45,7 +45,7 @@ func (s *shop) fiber2Charge(c *fiber.Ctx) error {
 	return c.Status(http.StatusCreated).SendString(made)
 }
 
-func TestFiber2WithItsOwnHandlersServedByNetHTTP(t *testing.T) {
+func TestFiber2_WithItsOwnHandlersServedByNetHTTP(t *testing.T) {
 	keepsThePromise(t, func(s *shop) client { return of(fiber2Whole(s.guard, s.fiber2Charge)) })
 }
 
@@ -58,7 +58,7 @@ func fiber2Middleware(guard *onlyonce.Guard, charge fiber.Handler) *fiber.App {
 	return app
 }
 
-func TestFiber2sHTTPMiddlewareRecordsAnEmptyAnswer(t *testing.T) {
+func TestFiber2_Fiber2sHTTPMiddlewareRecordsAnEmptyAnswer(t *testing.T) {
 	s := newShop()
 	send := ofFiber2(t, fiber2Middleware(s.guard, s.fiber2Charge))
 	first, again := send(charges, "k", "a"), send(charges, "k", "a")

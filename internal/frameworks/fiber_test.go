@@ -25,7 +25,7 @@ func ofFiber(t *testing.T, app *fiber.App) client {
 	return ofApp(t, func(r *http.Request) (*http.Response, error) { return app.Test(r, fiber.TestConfig{}) })
 }
 
-func TestFiberWithAHandlerOfNetHTTP(t *testing.T) {
+func TestFiber_WithAHandlerOfNetHTTP(t *testing.T) {
 	keepsThePromise(t, func(s *shop) client { return ofFiber(t, fiberHandler(s.guard, s.charge)) })
 }
 
@@ -45,7 +45,7 @@ func (s *shop) fiberCharge(c fiber.Ctx) error {
 	return c.Status(http.StatusCreated).SendString(made)
 }
 
-func TestFiberWithItsOwnHandlersServedByNetHTTP(t *testing.T) {
+func TestFiber_WithItsOwnHandlersServedByNetHTTP(t *testing.T) {
 	keepsThePromise(t, func(s *shop) client { return of(fiberWhole(s.guard, s.fiberCharge)) })
 }
 
@@ -58,7 +58,7 @@ func fiberMiddleware(guard *onlyonce.Guard, charge fiber.Handler) *fiber.App {
 	return app
 }
 
-func TestFibersHTTPMiddlewareRecordsAnEmptyAnswer(t *testing.T) {
+func TestFiber_FibersHTTPMiddlewareRecordsAnEmptyAnswer(t *testing.T) {
 	s := newShop()
 	send := ofFiber(t, fiberMiddleware(s.guard, s.fiberCharge))
 	first, again := send(charges, "k", "a"), send(charges, "k", "a")

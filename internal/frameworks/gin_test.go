@@ -28,7 +28,7 @@ func ginWrapH(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler {
 	return e
 }
 
-func TestGinWithAHandlerOfNetHTTP(t *testing.T) {
+func TestGin_WithAHandlerOfNetHTTP(t *testing.T) {
 	keepsThePromise(t, func(s *shop) client { return of(ginWrapH(s.guard, s.charge)) })
 }
 
@@ -53,7 +53,7 @@ func (s *shop) ginCharge(c *gin.Context) {
 	c.Data(http.StatusCreated, "application/json", []byte(made))
 }
 
-func TestGinWithItsOwnHandlers(t *testing.T) {
+func TestGin_WithItsOwnHandlers(t *testing.T) {
 	keepsThePromise(t, func(s *shop) client { return of(ginWhole(s.guard, s.ginCharge)) })
 }
 
@@ -68,7 +68,7 @@ func ginMiddleware(guard *onlyonce.Guard, charge gin.HandlerFunc) http.Handler {
 	return e
 }
 
-func TestAGinMiddlewareThatCallsNextPanicsInsteadOfRecordingNothing(t *testing.T) {
+func TestGin_AGinMiddlewareThatCallsNextPanicsInsteadOfRecordingNothing(t *testing.T) {
 	s := newShop()
 	h := ginMiddleware(s.guard, s.ginCharge)
 	for range 2 {

@@ -18,11 +18,11 @@ func standardMux(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler {
 	return mux
 }
 
-func TestTheStandardMux(t *testing.T) {
+func TestMux_TheStandardMux(t *testing.T) {
 	keepsThePromise(t, func(s *shop) client { return of(standardMux(s.guard, s.charge)) })
 }
 
-func TestTheStandardMuxNamesTheOperationAfterThePattern(t *testing.T) {
+func TestMux_TheStandardMuxNamesTheOperationAfterThePattern(t *testing.T) {
 	s := newShop()
 	send := of(standardMux(s.guard, s.charge))
 	send(charges, "k", "a")
@@ -40,7 +40,7 @@ func wholeMux(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler {
 	return httponce.Wrap(guard, mux, httponce.Config{Tenant: accountOf})
 }
 
-func TestWrappingTheWholeMuxMakesAnOperationOfEveryPath(t *testing.T) {
+func TestMux_WrappingTheWholeMuxMakesAnOperationOfEveryPath(t *testing.T) {
 	s := newShop()
 	keysArePerPath(t, s, of(wholeMux(s.guard, s.charge)))
 }
@@ -74,7 +74,7 @@ func recovering(next http.Handler) http.Handler {
 	})
 }
 
-func TestAPanicIsUnknownOnlyIfItIsRecoveredOutside(t *testing.T) {
+func TestMux_APanicIsUnknownOnlyIfItIsRecoveredOutside(t *testing.T) {
 	broken := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("half done") })
 	for want, wire := range map[onlyonce.State]func(*shop) http.Handler{
 		onlyonce.StateUnknown: func(s *shop) http.Handler {
@@ -104,7 +104,7 @@ func timeoutInside(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler 
 	return httponce.Wrap(guard, slow, httponce.Config{Tenant: accountOf})
 }
 
-func TestWrapRefusesATimeoutHandlerThatItSees(t *testing.T) {
+func TestMux_WrapRefusesATimeoutHandlerThatItSees(t *testing.T) {
 	defer func() {
 		if text := fmt.Sprint(recover()); !strings.Contains(text, "http.TimeoutHandler") {
 			t.Errorf("the panic is %s", text)
@@ -114,7 +114,7 @@ func TestWrapRefusesATimeoutHandlerThatItSees(t *testing.T) {
 	httponce.Wrap(s.guard, http.TimeoutHandler(http.HandlerFunc(s.charge), time.Second, "too slow"), httponce.Config{Tenant: accountOf})
 }
 
-func TestATimeoutHandlerInsideLetsTwoAttemptsRunAtATime(t *testing.T) {
+func TestMux_ATimeoutHandlerInsideLetsTwoAttemptsRunAtATime(t *testing.T) {
 	for want, wire := range map[int32]func(*onlyonce.Guard, http.HandlerFunc) http.Handler{2: timeoutInside, 1: timeoutOutside} {
 		synctest.Test(t, func(t *testing.T) {
 			s, goOn := newShop(), make(chan struct{})
@@ -147,7 +147,7 @@ func chargeChecked(charge http.HandlerFunc, valid func(*http.Request) error) htt
 	}
 }
 
-func TestAnAnswerThatIsNotStoredLeavesTheKeyForTheCorrectedRequest(t *testing.T) {
+func TestMux_AnAnswerThatIsNotStoredLeavesTheKeyForTheCorrectedRequest(t *testing.T) {
 	empty := func(r *http.Request) error {
 		if r.ContentLength == 0 {
 			return fmt.Errorf("the body is empty")

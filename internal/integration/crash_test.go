@@ -44,7 +44,7 @@ var (
 	}
 )
 
-func TestServeIsKilledInTheMiddleOfParallelPosts(t *testing.T) {
+func TestCrash_ServeIsKilledInTheMiddleOfParallelPosts(t *testing.T) {
 	bin := buildServer(t)
 	t.Run("every key has one item and one answer", func(t *testing.T) {
 		crashes(t, bin, itemsTrial, crashRounds, (*crash).check)

@@ -49,7 +49,7 @@ func refused(t *testing.T, db *sql.DB, risks ...string) {
 	}
 }
 
-func TestUnsafeSettingsOfPostgresAreRefused(t *testing.T) {
+func TestDiagnose_UnsafeSettingsOfPostgresAreRefused(t *testing.T) {
 	server := newOwnServer(t, faults.PostgreSQL.With("-c", "fsync=off", "-c", "full_page_writes=off"))
 	if err := sqlstore.Migrate(t.Context(), server.admin); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ func TestUnsafeSettingsOfPostgresAreRefused(t *testing.T) {
 	}
 }
 
-func TestUnsafeSettingsOfMariaDBAreRefused(t *testing.T) {
+func TestDiagnose_UnsafeSettingsOfMariaDBAreRefused(t *testing.T) {
 	server := newOwnServer(t, faults.MariaDB.With("--innodb-flush-log-at-trx-commit=2", "--log-bin=bin", "--sync-binlog=0", "--sysdate-is-now"))
 	if _, err := server.admin.Exec("CREATE DATABASE shop"); err != nil {
 		t.Fatal(err)
@@ -93,7 +93,7 @@ func TestUnsafeSettingsOfMariaDBAreRefused(t *testing.T) {
 	}
 }
 
-func TestADatabaseThatIsNotSupportedIsToldSo(t *testing.T) {
+func TestDiagnose_ADatabaseThatIsNotSupportedIsToldSo(t *testing.T) {
 	schema := newPostgresSchema(t)
 	db := schema.pool(t)
 	if _, err := db.Exec(`CREATE FUNCTION version() RETURNS text LANGUAGE sql AS $$ SELECT 'CockroachDB CCL v25.1' $$`); err != nil {
@@ -109,7 +109,7 @@ func TestADatabaseThatIsNotSupportedIsToldSo(t *testing.T) {
 	}
 }
 
-func TestManyWhoMigrateAtOnceMakeOneSchema(t *testing.T) {
+func TestDiagnose_ManyWhoMigrateAtOnceMakeOneSchema(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) *sql.DB{
 		"PostgreSQL": func(t *testing.T) *sql.DB { return newPostgresSchema(t).pool(t) },
 		"MySQL":      func(t *testing.T) *sql.DB { return newMySQLDatabase(t).pool(t) },

@@ -72,7 +72,7 @@ var hostile = []struct {
 	{"processing", "lease_until = 1, lapsed_keep = 0, steps = '[]'", meansCorrupt},
 }
 
-func TestARowThatNoStoreWritesSpoilsNothingAndIsNeverANewCommand(t *testing.T) {
+func TestDamagedRow_ARowThatNoStoreWritesSpoilsNothingAndIsNeverANewCommand(t *testing.T) {
 	onEveryRowStore(t, func(t *testing.T, engine string, s rowStore, db *sql.DB) {
 		for i, h := range hostile {
 			t.Run(h.state+" "+h.set, func(t *testing.T) { tryHostile(t, s, db, fmt.Sprint(i), h.state, h.set, h.means) })
@@ -162,7 +162,7 @@ func tryHostile(t *testing.T, s rowStore, db *sql.DB, key, state, set string, me
 	}
 }
 
-func TestARecordInAStateThatNoStoreWritesIsUnresolved(t *testing.T) {
+func TestDamagedRow_ARecordInAStateThatNoStoreWritesIsUnresolved(t *testing.T) {
 	onEveryRowStore(t, func(t *testing.T, _ string, s rowStore, db *sql.DB) {
 		for _, state := range []string{"", "COMPLETED", "done", "finished", "zz"} {
 			emptied(t, db, "onlyonce_records")
@@ -186,7 +186,7 @@ func TestARecordInAStateThatNoStoreWritesIsUnresolved(t *testing.T) {
 }
 
 // The floor would be that of every new command.
-func TestAFenceThatLeavesNoneAboveItDoesNotBecomeTheFloor(t *testing.T) {
+func TestDamagedRow_AFenceThatLeavesNoneAboveItDoesNotBecomeTheFloor(t *testing.T) {
 	onEveryRowStore(t, func(t *testing.T, _ string, s rowStore, db *sql.DB) {
 		for _, set := range []string{"expires_at = 1", "lease_until = 1, lapsed_keep = 1"} {
 			emptied(t, db, "onlyonce_records")
@@ -225,7 +225,7 @@ func TestAFenceThatLeavesNoneAboveItDoesNotBecomeTheFloor(t *testing.T) {
 	})
 }
 
-func TestAStepIsNotWrittenOverStepsThatCanNotBeRead(t *testing.T) {
+func TestDamagedRow_AStepIsNotWrittenOverStepsThatCanNotBeRead(t *testing.T) {
 	onEveryRowStore(t, func(t *testing.T, _ string, s rowStore, db *sql.DB) {
 		r, err := s.Claim(t.Context(), claimOf("k"))
 		if err != nil {
@@ -262,7 +262,7 @@ var damagedForTx = []struct{ state, set string }{
 	{"processing", "lease_until = 1, lapsed_keep = 0, steps = ''"},
 }
 
-func TestATransactionTakesADamagedRowOnceAsOneOfAnUnknownOutcome(t *testing.T) {
+func TestDamagedRow_ATransactionTakesADamagedRowOnceAsOneOfAnUnknownOutcome(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, _ string, s *sqlstore.Store, db *sql.DB) { takesDamaged[*sql.Tx](t, s, db) })
 	t.Run("pgx", func(t *testing.T) {
 		s, db := newPgxSchema(t)
@@ -312,7 +312,7 @@ func takesDamaged[TX any](t *testing.T, s onlyonce.TxStore[TX], db *sql.DB) {
 }
 
 // A page of the list that ends with the lowest created_at there is.
-func TestAListEndsWhereNothingCanComeAfter(t *testing.T) {
+func TestDamagedRow_AListEndsWhereNothingCanComeAfter(t *testing.T) {
 	s, db := newSQLite(t)
 	crowd(200, func(i int) {
 		if _, err := s.Claim(t.Context(), claimOf(fmt.Sprint(i))); err != nil {
@@ -333,7 +333,7 @@ func TestAListEndsWhereNothingCanComeAfter(t *testing.T) {
 	}
 }
 
-func TestSQLiteRecordsAreMadeBesideOneOfTheFarFuture(t *testing.T) {
+func TestDamagedRow_SQLiteRecordsAreMadeBesideOneOfTheFarFuture(t *testing.T) {
 	for name, createdAt := range map[string]int64{
 		"the last of all":                 math.MaxInt64,
 		"the last but one":                math.MaxInt64 - 1,
@@ -367,7 +367,7 @@ func TestSQLiteRecordsAreMadeBesideOneOfTheFarFuture(t *testing.T) {
 }
 
 // Without that row, a store knows neither the fences nor, on SQLite, the time.
-func TestACommandDoesNotRunWhileTheFencesAreGone(t *testing.T) {
+func TestDamagedRow_ACommandDoesNotRunWhileTheFencesAreGone(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, _ string, s *sqlstore.Store, db *sql.DB) { needsFence[*sql.Tx](t, s, db) })
 	t.Run("pgx", func(t *testing.T) {
 		s, db := newPgxSchema(t)
@@ -402,7 +402,7 @@ func needsFence[TX any](t *testing.T, s onlyonce.TxStore[TX], db *sql.DB) {
 	}
 }
 
-func TestNoMessageIsLeasedWhileTheLockOfTheOutboxIsGone(t *testing.T) {
+func TestDamagedRow_NoMessageIsLeasedWhileTheLockOfTheOutboxIsGone(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, engine string, s *sqlstore.Store, db *sql.DB) {
 		if engine == "sqlite" {
 			t.Skip("its lock is the file's")

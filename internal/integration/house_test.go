@@ -57,7 +57,7 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
-func TestWhoMayImportWhom(t *testing.T) {
+func TestHouse_WhoMayImportWhom(t *testing.T) {
 	ours, foreign := imports(t)
 	if len(ours) < 6 {
 		t.Fatalf("only %d packages found", len(ours))
@@ -154,7 +154,7 @@ func TestWhoMayImportWhom(t *testing.T) {
 	}
 }
 
-func TestAUserOfTheCoreGetsNoOtherModule(t *testing.T) {
+func TestHouse_AUserOfTheCoreGetsNoOtherModule(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -192,7 +192,7 @@ var (
 	testFunc = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)[A-Z0-9]\w*)\(`)
 )
 
-func TestTheTestsThatTheDocumentsNameExist(t *testing.T) {
+func TestHouse_TheTestsThatTheDocumentsNameExist(t *testing.T) {
 	root := "../.."
 	tests := map[string]map[string]bool{} // by folder
 	everywhere := map[string]bool{}

@@ -84,7 +84,7 @@ func wantOrder(t *testing.T, w *httptest.ResponseRecorder, status int, body stri
 	}
 }
 
-func TestSQLiteCommitsAHandlersRowsWithItsAnswer(t *testing.T) {
+func TestWrapTx_SQLiteCommitsAHandlersRowsWithItsAnswer(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{})
 	h := httponce.WrapTx(b.guard, b.create, single)
 	for _, replayed := range []string{"", "true"} {
@@ -108,7 +108,7 @@ func TestSQLiteCommitsAHandlersRowsWithItsAnswer(t *testing.T) {
 	}
 }
 
-func TestSQLiteRollsBackWhatAHandlerDoesNotAnswerFor(t *testing.T) {
+func TestWrapTx_SQLiteRollsBackWhatAHandlerDoesNotAnswerFor(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(http.ResponseWriter, *http.Request) error
 		status int
@@ -141,7 +141,7 @@ func TestSQLiteRollsBackWhatAHandlerDoesNotAnswerFor(t *testing.T) {
 	}
 }
 
-func TestSQLiteForgetsWhatAHandlerDoesNotWantStored(t *testing.T) {
+func TestWrapTx_SQLiteForgetsWhatAHandlerDoesNotWantStored(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{})
 	h := httponce.WrapTx(b.guard, func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 		httponce.DontStore(r)
@@ -151,7 +151,7 @@ func TestSQLiteForgetsWhatAHandlerDoesNotWantStored(t *testing.T) {
 	wantOrder(t, sendOrder(h, "k", "coffee"), 201, "order 2: coffee")
 }
 
-func TestSQLiteRunsOneOfManyParallelRequests(t *testing.T) {
+func TestWrapTx_SQLiteRunsOneOfManyParallelRequests(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{Wait: time.Minute})
 	h := httponce.WrapTx(b.guard, b.create, single)
 	var all sync.WaitGroup
@@ -171,7 +171,7 @@ func TestSQLiteRunsOneOfManyParallelRequests(t *testing.T) {
 	}
 }
 
-func TestSQLiteReplaysAfterARestart(t *testing.T) {
+func TestWrapTx_SQLiteReplaysAfterARestart(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	handler := func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["X-Many"] = []string{"b", "a", "b"}
@@ -193,7 +193,7 @@ func TestSQLiteReplaysAfterARestart(t *testing.T) {
 	}
 }
 
-func TestSQLiteCommitsTheRestOfAHandlerWithItsAnswer(t *testing.T) {
+func TestWrapTx_SQLiteCommitsTheRestOfAHandlerWithItsAnswer(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{})
 	var calls atomic.Int32
 	h := httponce.Wrap(b.guard.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -214,7 +214,7 @@ func TestSQLiteCommitsTheRestOfAHandlerWithItsAnswer(t *testing.T) {
 	}
 }
 
-func TestSQLiteRollsBackTheRestOfAHandlerThatWasTakenOver(t *testing.T) {
+func TestWrapTx_SQLiteRollsBackTheRestOfAHandlerThatWasTakenOver(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{Lease: time.Minute})
 	h := httponce.Wrap(b.guard.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := b.db.Exec("UPDATE onlyonce_records SET lease_until = 0"); err != nil { // as if a minute had passed
@@ -237,7 +237,7 @@ func TestSQLiteRollsBackTheRestOfAHandlerThatWasTakenOver(t *testing.T) {
 	}
 }
 
-func TestSQLitePanicsLeaveNothing(t *testing.T) {
+func TestWrapTx_SQLitePanicsLeaveNothing(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{})
 	h := httponce.WrapTx(b.guard, func(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 		err := b.create(w, r, tx)

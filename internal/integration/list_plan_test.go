@@ -122,7 +122,7 @@ func (l lister) plan(t *testing.T, name string) string {
 	return all.String()
 }
 
-func TestRecordsAreListedByIndex(t *testing.T) {
+func TestList_RecordsAreListedByIndex(t *testing.T) {
 	onFilled(t, func(t *testing.T, name string, l lister) {
 		for index, f := range map[string]onlyonce.Filter{
 			"onlyonce_records_tenant":     {Tenant: "tenant 7"},
@@ -158,7 +158,7 @@ func TestRecordsAreListedByIndex(t *testing.T) {
 	})
 }
 
-func TestWhatIsUnresolvedIsCountedByIndex(t *testing.T) {
+func TestList_WhatIsUnresolvedIsCountedByIndex(t *testing.T) {
 	onFilled(t, func(t *testing.T, name string, l lister) {
 		n, oldest, err := l.store.Unresolved(t.Context())
 		if err != nil || n == 0 || oldest <= 0 {

@@ -81,7 +81,7 @@ func statementsOf(engine, text string) []string {
 	return slices.DeleteFunc(strings.Split(text, ";\n"), func(s string) bool { return strings.TrimSpace(s) == "" })
 }
 
-func TestMigrateSaysWhatIsInItsWayAndMakesNothing(t *testing.T) {
+func TestMigrate_SaysWhatIsInItsWayAndMakesNothing(t *testing.T) {
 	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
 		for _, c := range []struct{ name, create, drop string }{
 			{"onlyonce_records", "CREATE TABLE onlyonce_records (id INT)", "DROP TABLE onlyonce_records"},
@@ -111,7 +111,7 @@ func TestMigrateSaysWhatIsInItsWayAndMakesNothing(t *testing.T) {
 	})
 }
 
-func TestADatabaseOfAnOlderVersionIsMigratedBeforeItIsUsed(t *testing.T) {
+func TestMigrate_ADatabaseOfAnOlderVersionIsMigratedBeforeItIsUsed(t *testing.T) {
 	id := onlyonce.ID{Operation: "op", Key: "k"}
 	hash := id.Hash()
 	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
@@ -158,7 +158,7 @@ func literal(engine string, b []byte) string {
 	return fmt.Sprintf("X'%x'", b)
 }
 
-func TestASchemaOfTheFutureIsLeftAlone(t *testing.T) {
+func TestMigrate_ASchemaOfTheFutureIsLeftAlone(t *testing.T) {
 	onEmptyDatabases(t, func(t *testing.T, engine string, newDB func() *sql.DB) {
 		for _, upTo := range []int{len(migrationsOf(t, engine)), 1} { // whatever else it has
 			db := newDB()
@@ -181,7 +181,7 @@ func TestASchemaOfTheFutureIsLeftAlone(t *testing.T) {
 }
 
 // MySQL commits each statement of a migration by itself.
-func TestAMigrationOfMySQLThatWasBrokenOffIsFinished(t *testing.T) {
+func TestMigrate_AMigrationOfMySQLThatWasBrokenOffIsFinished(t *testing.T) {
 	var all []string
 	for _, m := range migrationsOf(t, "mysql") {
 		all = append(all, statementsOf("mysql", m.SQL)...)

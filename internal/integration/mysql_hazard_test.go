@@ -71,7 +71,7 @@ func (r rival) value(id int) (n int) {
 	return n
 }
 
-func TestNothingIsLeftOfWhatAFunctionWritesAfterADeadlock(t *testing.T) {
+func TestMySQL_NothingIsLeftOfWhatAFunctionWritesAfterADeadlock(t *testing.T) {
 	d := newMySQLDatabase(t)
 	s, _ := d.open(t)
 	r := newRival(t, d.pool(t))
@@ -113,7 +113,7 @@ func TestNothingIsLeftOfWhatAFunctionWritesAfterADeadlock(t *testing.T) {
 	}
 }
 
-func TestADeadlockOfTheRecordRunsTheFunctionAgain(t *testing.T) {
+func TestMySQL_ADeadlockOfTheRecordRunsTheFunctionAgain(t *testing.T) {
 	d := newMySQLDatabase(t)
 	s, _ := d.open(t)
 	r := newRival(t, d.pool(t))
@@ -174,7 +174,7 @@ func (r rival) wantsBoth(id onlyonce.ID, row int, has chan struct{}) {
 	}
 }
 
-func TestATransactionThatTheServerEndedIsNotJoined(t *testing.T) {
+func TestMySQL_ATransactionThatTheServerEndedIsNotJoined(t *testing.T) {
 	d := newMySQLDatabase(t)
 	s, db := d.open(t)
 	r := newRival(t, d.pool(t))
@@ -204,7 +204,7 @@ func TestATransactionThatTheServerEndedIsNotJoined(t *testing.T) {
 	}
 }
 
-func TestASnapshotDoesNotHideACommand(t *testing.T) {
+func TestMySQL_ASnapshotDoesNotHideACommand(t *testing.T) {
 	s, db := newMySQLDatabase(t).open(t)
 	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	if err != nil {
@@ -223,7 +223,7 @@ func TestASnapshotDoesNotHideACommand(t *testing.T) {
 	}
 }
 
-func TestWhatDoesNotFitIsToldAndNotCut(t *testing.T) {
+func TestMySQL_WhatDoesNotFitIsToldAndNotCut(t *testing.T) {
 	s, db := newMySQLDatabase(t).open(t, "maxAllowedPacket=0")
 	c := serverClaim("k")
 	r, err := s.Claim(t.Context(), c)
@@ -252,7 +252,7 @@ func TestWhatDoesNotFitIsToldAndNotCut(t *testing.T) {
 	}
 }
 
-func TestAServerThatCutsValuesIsRefused(t *testing.T) {
+func TestMySQL_AServerThatCutsValuesIsRefused(t *testing.T) {
 	d := newMySQLDatabase(t)
 	d.open(t)
 	db := d.pool(t, "sql_mode=%27%27")
@@ -264,7 +264,7 @@ func TestAServerThatCutsValuesIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnOldReplayOfMySQLCostsNoFlush(t *testing.T) {
+func TestMySQL_AnOldReplayOfMySQLCostsNoFlush(t *testing.T) {
 	d := newMySQLDatabase(t)
 	other, db := d.open(t)
 	var binlog bool

@@ -78,6 +78,6 @@ var mysqlSettings = map[string][]string{
 	"with everything": {"clientFoundRows=true", "interpolateParams=true", "parseTime=true", "charset=latin1", "tx_isolation=%27SERIALIZABLE%27", "time_zone=%27-11:30%27"},
 }
 
-func TestMySQLKeepsTheRules(t *testing.T) {
+func TestMySQL_KeepsTheRules(t *testing.T) {
 	keepsTheRules(t, mysqlSettings, func(t *testing.T) recordPlace { return newMySQLDatabase(t) })
 }

@@ -18,7 +18,7 @@ var ordersTrial = trial{
 	keyed: true,
 }
 
-func TestServeIsKilledWithOrdersUnderWay(t *testing.T) {
+func TestOrdersCrash_ServeIsKilledWithOrdersUnderWay(t *testing.T) {
 	t.Setenv("ONLYONCE_ORDERS_LEASE", "1s") // or every round waits for the events of the relay that was killed
 	bin := buildServer(t)
 	crashes(t, bin, ordersTrial, 6, func(c *crash) {

@@ -94,7 +94,7 @@ func (c *consumer) want(rows int) {
 	}
 }
 
-func TestAMessageHandledInATransactionTakesEffectOnce(t *testing.T) {
+func TestOutboxInbox_AMessageHandledInATransactionTakesEffectOnce(t *testing.T) {
 	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		c := newConsumer(t, s, db)
 		for i := range 3 {
@@ -107,7 +107,7 @@ func TestAMessageHandledInATransactionTakesEffectOnce(t *testing.T) {
 	})
 }
 
-func TestAMessageDeliveredToManyConsumersAtOnceTakesEffectOnce(t *testing.T) {
+func TestOutboxInbox_AMessageDeliveredToManyConsumersAtOnceTakesEffectOnce(t *testing.T) {
 	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		c := newConsumer(t, s, db)
 		const messages, deliveries = 20, 8
@@ -132,7 +132,7 @@ func TestAMessageDeliveredToManyConsumersAtOnceTakesEffectOnce(t *testing.T) {
 	})
 }
 
-func TestAHandlerThatFailsInATransactionLeavesNothingAndIsCounted(t *testing.T) {
+func TestOutboxInbox_AHandlerThatFailsInATransactionLeavesNothingAndIsCounted(t *testing.T) {
 	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		c := newConsumer(t, s, db)
 		c.fail = errors.New("no stock")
@@ -158,7 +158,7 @@ func TestAHandlerThatFailsInATransactionLeavesNothingAndIsCounted(t *testing.T) 
 	})
 }
 
-func TestAHandlerThatEndsItsGoroutineInATransactionLeavesNothingAndIsCounted(t *testing.T) {
+func TestOutboxInbox_AHandlerThatEndsItsGoroutineInATransactionLeavesNothingAndIsCounted(t *testing.T) {
 	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		c := newConsumer(t, s, db)
 		c.exit = true
@@ -177,7 +177,7 @@ func TestAHandlerThatEndsItsGoroutineInATransactionLeavesNothingAndIsCounted(t *
 	})
 }
 
-func TestAHandlerThatPanicsInATransactionLeavesNothingAndIsCounted(t *testing.T) {
+func TestOutboxInbox_AHandlerThatPanicsInATransactionLeavesNothingAndIsCounted(t *testing.T) {
 	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		c := newConsumer(t, s, db)
 		c.panic = "bug"

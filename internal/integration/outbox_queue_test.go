@@ -28,7 +28,7 @@ func openedBox(s *sqlstore.Store, db *sql.DB) queuetest.Opened {
 	}}
 }
 
-func TestSQLiteKeepsTheRulesOfAQueue(t *testing.T) {
+func TestOutboxQueue_SQLiteKeepsTheRulesOfAQueue(t *testing.T) {
 	queuetest.Run(t, func(t *testing.T) queuetest.Opened {
 		s, db := newSQLite(t)
 		box := openedBox(s, db)
@@ -37,7 +37,7 @@ func TestSQLiteKeepsTheRulesOfAQueue(t *testing.T) {
 	})
 }
 
-func TestPostgresKeepsTheRulesOfAQueue(t *testing.T) {
+func TestOutboxQueue_PostgresKeepsTheRulesOfAQueue(t *testing.T) {
 	_, db := newPostgresSchema(t).open(t)
 	queuetest.Run(t, func(t *testing.T) queuetest.Opened {
 		emptied(t, db, "onlyonce_outbox")
@@ -45,7 +45,7 @@ func TestPostgresKeepsTheRulesOfAQueue(t *testing.T) {
 	})
 }
 
-func TestMySQLKeepsTheRulesOfAQueue(t *testing.T) {
+func TestOutboxQueue_MySQLKeepsTheRulesOfAQueue(t *testing.T) {
 	for name, settings := range mysqlSettings {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -73,7 +73,7 @@ func (q muteQueue) Settle(ctx context.Context, owner string, v []outbox.Verdict)
 	return q.Queue.Settle(ctx, owner, v)
 }
 
-func TestRelaysThatDieAndABrokerThatFailsLoseNothingAndKeepTheOrder(t *testing.T) {
+func TestOutboxRelay_RelaysThatDieAndABrokerThatFailsLoseNothingAndKeepTheOrder(t *testing.T) {
 	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		const keys, each = 7, 40
 		b := &logBroker{ids: make(map[string]bool), first: make(map[string][]string)}
@@ -122,7 +122,7 @@ func TestRelaysThatDieAndABrokerThatFailsLoseNothingAndKeepTheOrder(t *testing.T
 	})
 }
 
-func TestAnEventOfACommandThatFailsIsNotPublished(t *testing.T) {
+func TestOutboxRelay_AnEventOfACommandThatFailsIsNotPublished(t *testing.T) {
 	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		c := newConsumer(t, s, db)
 		c.fail = errors.New("no stock")

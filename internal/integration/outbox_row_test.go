@@ -52,7 +52,7 @@ var unpublishable = map[string]string{
 	"mysql: a topic that is no text":  "UPDATE onlyonce_outbox SET topic = x'61ff'",
 }
 
-func TestARowOfTheOutboxThatCanNotBePublishedIsParkedAndKeepsNothingUp(t *testing.T) {
+func TestOutboxRow_ARowOfTheOutboxThatCanNotBePublishedIsParkedAndKeepsNothingUp(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, engine string, s *sqlstore.Store, db *sql.DB) {
 		for name, damage := range unpublishable {
 			if only, _, found := strings.Cut(name, ": "); found && only != engine {
@@ -88,7 +88,7 @@ func TestARowOfTheOutboxThatCanNotBePublishedIsParkedAndKeepsNothingUp(t *testin
 	})
 }
 
-func TestAMessageThatAClockSetBackLeftHeldForGoodIsLeased(t *testing.T) {
+func TestOutboxRow_AMessageThatAClockSetBackLeftHeldForGoodIsLeased(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, _ string, s *sqlstore.Store, db *sql.DB) {
 		q := s.Outbox()
 		for _, damage := range []string{"", ", owner = NULL"} {
@@ -122,7 +122,7 @@ func TestAMessageThatAClockSetBackLeftHeldForGoodIsLeased(t *testing.T) {
 	})
 }
 
-func TestARowOfTheOutboxWithExtremeNumbersIsPublishedAndListed(t *testing.T) {
+func TestOutboxRow_ARowOfTheOutboxWithExtremeNumbersIsPublishedAndListed(t *testing.T) {
 	onEveryEngine(t, func(t *testing.T, engine string, s *sqlstore.Store, db *sql.DB) {
 		numbers := []int64{math.MinInt32, -1, math.MaxInt32}
 		if engine == "sqlite" {

@@ -127,7 +127,7 @@ func (p twice) Publish(topic string, messages ...*message.Message) error {
 	return p.Publisher.Publish(topic, messages...)
 }
 
-func TestAnEventThroughWatermillTakesEffectOnce(t *testing.T) {
+func TestWatermill_AnEventThroughWatermillTakesEffectOnce(t *testing.T) {
 	for name, open := range map[string]func(testing.TB) pubSub{"NATS": newNATS, "RabbitMQ": newRabbitMQ} {
 		t.Run(name, func(t *testing.T) {
 			s, db := newPostgresSchema(t).open(t)

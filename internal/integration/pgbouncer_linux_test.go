@@ -88,7 +88,7 @@ func throughPgBouncer(t *testing.T, mode string) *sql.DB {
 	return db
 }
 
-func TestPgBouncerInTransactionModeKeepsTheRules(t *testing.T) {
+func TestPgBouncer_InTransactionModeKeepsTheRules(t *testing.T) {
 	for _, mode := range []string{"exec", "simple_protocol"} {
 		t.Run(mode, func(t *testing.T) {
 			t.Parallel()

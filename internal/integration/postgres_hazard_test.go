@@ -30,7 +30,7 @@ func waits(t *testing.T, db *sql.DB, name string, want int) {
 	})
 }
 
-func TestAClaimThatWaitedForALockPastTheLeaseTakesOver(t *testing.T) {
+func TestPostgreSQL_AClaimThatWaitedForALockPastTheLeaseTakesOver(t *testing.T) {
 	schema := newPostgresSchema(t)
 	s, db := schema.open(t)
 	waiting := openOn(t, schema.pool(t, "application_name="+schema.name))
@@ -82,7 +82,7 @@ func TestAClaimThatWaitedForALockPastTheLeaseTakesOver(t *testing.T) {
 
 // The renewal lapses while the claim waits for the row, so that owner, fence and
 // state are what the claim has seen.
-func TestAClaimThatWaitedForARenewalKeepsItsSteps(t *testing.T) {
+func TestPostgreSQL_AClaimThatWaitedForARenewalKeepsItsSteps(t *testing.T) {
 	schema := newPostgresSchema(t)
 	s, db := schema.open(t)
 	waiting := schema.pool(t, "application_name="+schema.name)
@@ -151,7 +151,7 @@ func TestAClaimThatWaitedForARenewalKeepsItsSteps(t *testing.T) {
 	}
 }
 
-func TestADuplicateInAnotherProcessIsRefusedAtOnce(t *testing.T) {
+func TestPostgreSQL_ADuplicateInAnotherProcessIsRefusedAtOnce(t *testing.T) {
 	type place struct {
 		name string
 		open func(t *testing.T) (*sqlstore.Store, *sqlstore.Store)
@@ -203,7 +203,7 @@ func TestADuplicateInAnotherProcessIsRefusedAtOnce(t *testing.T) {
 }
 
 // The locks of commands are the database's, and not a schema's.
-func TestACommandDoesNotWaitForItsNamesakeInAnotherSchema(t *testing.T) {
+func TestPostgreSQL_ACommandDoesNotWaitForItsNamesakeInAnotherSchema(t *testing.T) {
 	run := func(then func()) {
 		s, _ := newPostgresSchema(t).open(t)
 		r, err := s.RunTx(t.Context(), serverClaim("k"), func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
@@ -217,7 +217,7 @@ func TestACommandDoesNotWaitForItsNamesakeInAnotherSchema(t *testing.T) {
 	run(func() { run(func() {}) })
 }
 
-func TestAFunctionThatTheDatabaseUndoesRunsAgain(t *testing.T) {
+func TestPostgreSQL_AFunctionThatTheDatabaseUndoesRunsAgain(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		for _, text := range []string{
 			"CREATE TABLE counter (id INT PRIMARY KEY, n INT NOT NULL)",
@@ -264,7 +264,7 @@ func TestAFunctionThatTheDatabaseUndoesRunsAgain(t *testing.T) {
 	})
 }
 
-func TestAFunctionThatHidesTheDatabasesErrorCompletesNothing(t *testing.T) {
+func TestPostgreSQL_AFunctionThatHidesTheDatabasesErrorCompletesNothing(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		if _, err := db.Exec("CREATE TABLE own (n INT)"); err != nil {
 			t.Fatal(err)
@@ -290,7 +290,7 @@ func TestAFunctionThatHidesTheDatabasesErrorCompletesNothing(t *testing.T) {
 	})
 }
 
-func TestATransactionOfTheCallersAtAnyLevelIsToldToBeginAgain(t *testing.T) {
+func TestPostgreSQL_ATransactionOfTheCallersAtAnyLevelIsToldToBeginAgain(t *testing.T) {
 	schema := newPostgresSchema(t)
 	s, db := schema.open(t)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
@@ -325,7 +325,7 @@ func TestATransactionOfTheCallersAtAnyLevelIsToldToBeginAgain(t *testing.T) {
 	}
 }
 
-func TestACommitWaitsForTheDiskWhateverThePoolSays(t *testing.T) {
+func TestPostgreSQL_ACommitWaitsForTheDiskWhateverThePoolSays(t *testing.T) {
 	s, db := newPostgresSchema(t).open(t, "synchronous_commit=off")
 	for name, f := range map[string]func(in onlyonce.Store) error{
 		"claim": func(in onlyonce.Store) error {
@@ -380,7 +380,7 @@ CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON onlyonce_records DEFERRABLE 
 	}
 }
 
-func TestClaimsThatLoseLeaveNothingToVacuum(t *testing.T) {
+func TestPostgreSQL_ClaimsThatLoseLeaveNothingToVacuum(t *testing.T) {
 	s, db := newPostgresSchema(t).open(t)
 	if _, err := s.Claim(t.Context(), serverClaim("k")); err != nil {
 		t.Fatal(err)
@@ -403,7 +403,7 @@ func TestClaimsThatLoseLeaveNothingToVacuum(t *testing.T) {
 	}
 }
 
-func TestATimeoutOfTheServersIsToldAsOne(t *testing.T) {
+func TestPostgreSQL_ATimeoutOfTheServersIsToldAsOne(t *testing.T) {
 	schema := newPostgresSchema(t)
 	_, db := schema.open(t)
 	s := openOn(t, schema.pool(t, "lock_timeout=100ms"))

@@ -83,6 +83,6 @@ var postgresSettings = map[string][]string{
 	"with everything": {"default_transaction_isolation=serializable", "synchronous_commit=off", "TimeZone=Pacific/Chatham", "default_query_exec_mode=exec"},
 }
 
-func TestPostgresKeepsTheRules(t *testing.T) {
+func TestPostgreSQL_PostgresKeepsTheRules(t *testing.T) {
 	keepsTheRules(t, postgresSettings, func(t *testing.T) recordPlace { return newPostgresSchema(t) })
 }

@@ -35,7 +35,7 @@ var killedStores = []struct {
 // What is promised, whatever is killed and when: with hold the upstream never
 // gets a key twice. What was answered is answered again, and nothing else is.
 // What the upstream may have done and nobody was told of is refused as unknown.
-func TestAKilledProxyLosesAndDoublesNothingThatItHolds(t *testing.T) {
+func TestProxy_AKilledProxyLosesAndDoublesNothingThatItHolds(t *testing.T) {
 	bin := buildServer(t)
 	for _, k := range killedStores {
 		t.Run(k.name, func(t *testing.T) {
@@ -56,7 +56,7 @@ func TestAKilledProxyLosesAndDoublesNothingThatItHolds(t *testing.T) {
 }
 
 // With rerun, what nobody was told of runs again; what was answered does not.
-func TestAKilledProxyRunsAgainOnlyWhatNobodyWasToldOf(t *testing.T) {
+func TestProxy_AKilledProxyRunsAgainOnlyWhatNobodyWasToldOf(t *testing.T) {
 	bin := buildServer(t)
 	for _, k := range killedStores {
 		t.Run(k.name, func(t *testing.T) {

@@ -26,7 +26,7 @@ var examples = []struct {
 	{"PHP", "php", func(port string) []string { return []string{"-S", "127.0.0.1:" + port, "php/orders.php"} }},
 }
 
-func TestAServerInAnotherLanguageNeedsNoChange(t *testing.T) {
+func TestProxy_AServerInAnotherLanguageNeedsNoChange(t *testing.T) {
 	bin := buildServer(t)
 	for _, e := range examples {
 		t.Run(e.language, func(t *testing.T) {

@@ -115,9 +115,9 @@ func ambiguities() (all []string) {
 	return all
 }
 
-// TestTheProxyLetsThroughNoMoreThanNginx holds that what the proxy lets through,
+// TestProxy_TheProxyLetsThroughNoMoreThanNginx holds that what the proxy lets through,
 // nginx lets through as the same requests.
-func TestTheProxyLetsThroughNoMoreThanNginx(t *testing.T) {
+func TestProxy_TheProxyLetsThroughNoMoreThanNginx(t *testing.T) {
 	s := &seen{requests: map[string][]string{}}
 	upstream := httptest.NewServer(s)
 	defer upstream.Close()

@@ -42,7 +42,7 @@ const (
 	sharedRequests = 300
 )
 
-func TestThreeProxiesOnOneStoreAskTheUpstreamOnce(t *testing.T) {
+func TestProxy_ThreeProxiesOnOneStoreAskTheUpstreamOnce(t *testing.T) {
 	bin := buildServer(t)
 	for name, store := range sharedStores {
 		t.Run(name, func(t *testing.T) {

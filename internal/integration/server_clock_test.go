@@ -33,7 +33,7 @@ func newPgxSchema(t *testing.T, settings ...string) (fencedStore[pgx.Tx], *sql.D
 
 // A floor that is ahead of the clock is what a clock that was set back leaves:
 // the same fence is given again and again unless the store keeps those it gave.
-func TestAFenceThatAFunctionSawIsNotGivenAgain(t *testing.T) {
+func TestServerClock_AFenceThatAFunctionSawIsNotGivenAgain(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) { keepsFences[*sql.Tx](t, s, db) })
 	t.Run("pgxstore", func(t *testing.T) {
 		t.Parallel()
@@ -47,7 +47,7 @@ func TestAFenceThatAFunctionSawIsNotGivenAgain(t *testing.T) {
 	})
 }
 
-func TestAFenceThatAFunctionSawIsKeptAlthoughConnectionsBreak(t *testing.T) {
+func TestServerClock_AFenceThatAFunctionSawIsKeptAlthoughConnectionsBreak(t *testing.T) {
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, db *sql.DB, h *hook) {
 		if _, err := db.Exec(fmt.Sprintf("UPDATE onlyonce_fence SET floor = %d", time.Now().Add(time.Hour).UnixMicro())); err != nil {
 			t.Fatal(err)
@@ -132,7 +132,7 @@ func keepsFences[TX any](t *testing.T, s fencedStore[TX], db *sql.DB) {
 	}
 }
 
-func TestARecordThatChangesUnderAFunctionRunsItAgain(t *testing.T) {
+func TestServerClock_ARecordThatChangesUnderAFunctionRunsItAgain(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, _ *sql.DB) { runsAgain[*sql.Tx](t, s) })
 	t.Run("pgxstore", func(t *testing.T) {
 		t.Parallel()
@@ -178,7 +178,7 @@ func runsAgain[TX any](t *testing.T, s fencedStore[TX]) {
 }
 
 // A purge raises the floor for good: that must not undo who chose a fence before.
-func TestAPurgeUndoesNoTransaction(t *testing.T) {
+func TestServerClock_APurgeUndoesNoTransaction(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) { outlivesPurges[*sql.Tx](t, s) })
 	t.Run("pgxstore", func(t *testing.T) {
 		t.Parallel()
@@ -236,7 +236,7 @@ func outlivesPurges[TX any](t *testing.T, s fencedStore[TX]) {
 
 // A claim reads the floor and then inserts its row. Here the server is held up
 // between the two, while a row with a fence of the future is purged.
-func TestAPurgeWaitsForClaimsThatReadTheOldFloor(t *testing.T) {
+func TestServerClock_APurgeWaitsForClaimsThatReadTheOldFloor(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T, schema postgresSchema, settings ...string) onlyonce.Store{
 		"sqlstore": func(t *testing.T, schema postgresSchema, settings ...string) onlyonce.Store {
 			return openOn(t, schema.pool(t, settings...))
@@ -323,7 +323,7 @@ func purgeWhileHeldUp(t *testing.T, janitor *sqlstore.Store, claimer onlyonce.St
 
 // A claim on MySQL goes by a floor that it read a moment ago. The session's
 // timestamp is what a clock that was set back in that moment shows.
-func TestAClockThatIsSetBackDuringAPurgeRepeatsNoFence(t *testing.T) {
+func TestServerClock_AClockThatIsSetBackDuringAPurgeRepeatsNoFence(t *testing.T) {
 	d := newMySQLDatabase(t)
 	janitor, _ := d.open(t)
 	behind := openOn(t, d.pool(t, fmt.Sprintf("timestamp=%d", time.Now().Add(-time.Hour).Unix())))
@@ -355,7 +355,7 @@ func TestAClockThatIsSetBackDuringAPurgeRepeatsNoFence(t *testing.T) {
 }
 
 // At REPEATABLE READ a transaction sees the floor of its snapshot.
-func TestAClaimInATransactionDoesNotGoByAnOldFloor(t *testing.T) {
+func TestServerClock_AClaimInATransactionDoesNotGoByAnOldFloor(t *testing.T) {
 	schema := newPostgresSchema(t)
 	s, db := schema.open(t)
 	x, pool := openPgx(t, ownDatabase{driver: "pgx", dsn: schema.with(t)})
@@ -403,7 +403,7 @@ func TestAClaimInATransactionDoesNotGoByAnOldFloor(t *testing.T) {
 }
 
 // The call that gave the fence may have been slow, and nobody heard its answer.
-func TestAClaimThatIsRepeatedIsAboveTheFloor(t *testing.T) {
+func TestServerClock_AClaimThatIsRepeatedIsAboveTheFloor(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) { repeatsAboveTheFloor(t, s, openOn(t, db), db) })
 	t.Run("pgxstore", func(t *testing.T) {
 		t.Parallel()
@@ -435,9 +435,9 @@ func repeatsAboveTheFloor(t *testing.T, first, again onlyonce.Store, db *sql.DB)
 	}
 }
 
-// TestAClaimWhoseFenceIsRaisedTellsWhenItsRecordWasCreated lets the floor rise while
+// TestServerClock_AClaimWhoseFenceIsRaisedTellsWhenItsRecordWasCreated lets the floor rise while
 // each claim is written, alone and in groups.
-func TestAClaimWhoseFenceIsRaisedTellsWhenItsRecordWasCreated(t *testing.T) {
+func TestServerClock_AClaimWhoseFenceIsRaisedTellsWhenItsRecordWasCreated(t *testing.T) {
 	s, db := newPostgresSchema(t).open(t)
 	for _, text := range []string{
 		"CREATE FUNCTION rise() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.06); UPDATE onlyonce_fence SET floor = greatest(floor, onlyonce_now()) + 3600000000; RETURN NULL; END $$",
@@ -464,7 +464,7 @@ func TestAClaimWhoseFenceIsRaisedTellsWhenItsRecordWasCreated(t *testing.T) {
 	claims.Wait()
 }
 
-func TestAFunctionWhoseConnectionBreaksIsRecordedAsFailed(t *testing.T) {
+func TestServerClock_AFunctionWhoseConnectionBreaksIsRecordedAsFailed(t *testing.T) {
 	kill := func(text string) func(ctx context.Context, tx *sql.Tx) error {
 		return func(ctx context.Context, tx *sql.Tx) error {
 			_, err := tx.ExecContext(ctx, text)

@@ -13,7 +13,7 @@ import (
 )
 
 // A record of the future is what a clock that was set back leaves.
-func TestFencesGrowAlthoughTheServersClockWasSetBack(t *testing.T) {
+func TestFence_FencesGrowAlthoughTheServersClockWasSetBack(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		c := serverClaim("k")
 		r, err := s.Claim(t.Context(), c)

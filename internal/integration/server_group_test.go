@@ -63,7 +63,7 @@ func done(body string) onlyonce.Settlement {
 	}
 }
 
-func TestManyWhoWriteTogetherGetTheirOwnAnswers(t *testing.T) {
+func TestGroup_ManyWhoWriteTogetherGetTheirOwnAnswers(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, _ *sql.DB) {
 		crowd(many, func(i int) {
 			for n := range 5 {
@@ -92,7 +92,7 @@ func TestManyWhoWriteTogetherGetTheirOwnAnswers(t *testing.T) {
 	})
 }
 
-func TestOfManyWhoClaimTogetherOneGetsTheCommand(t *testing.T) {
+func TestGroup_OfManyWhoClaimTogetherOneGetsTheCommand(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, _ *sql.DB) {
 		for round := range 10 {
 			var given [4]atomic.Int64
@@ -127,7 +127,7 @@ func rejectUnstorable(t *testing.T, db *sql.DB) {
 	}
 }
 
-func TestASettlementThatFailsHarmsNoneBesideIt(t *testing.T) {
+func TestGroup_ASettlementThatFailsHarmsNoneBesideIt(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		rejectUnstorable(t, db)
 		crowd(many, func(i int) {
@@ -171,7 +171,7 @@ func TestASettlementThatFailsHarmsNoneBesideIt(t *testing.T) {
 
 // At READ COMMITTED: at REPEATABLE READ a page of InnoDB that is split beside a
 // row for which others wait makes those beside it wait too.
-func TestACommandThatIsLockedHoldsUpNoOther(t *testing.T) {
+func TestGroup_ACommandThatIsLockedHoldsUpNoOther(t *testing.T) {
 	onServersWith(t, "tx_isolation=%27READ-COMMITTED%27", func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		tx, err := db.BeginTx(t.Context(), nil)
 		if err != nil {
@@ -220,7 +220,7 @@ func TestACommandThatIsLockedHoldsUpNoOther(t *testing.T) {
 
 // What the first asks for is not in the database before its commit: its locks
 // say that it is not the same.
-func TestWhatElseIsAskedForWhileAnotherServerRunsACommandIsRefused(t *testing.T) {
+func TestGroup_WhatElseIsAskedForWhileAnotherServerRunsACommandIsRefused(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		there := openOn(t, db)
 		ask := func(in *sqlstore.Store, key, print string, fn func() error) error {
@@ -276,7 +276,7 @@ func endsGroup(text string) bool {
 // rounds is how often a crowd comes until some of it write together.
 const rounds = 50
 
-func TestASettlementWhoseGroupWasNotAnsweredDoesNotDenyThatItTookEffect(t *testing.T) {
+func TestGroup_ASettlementWhoseGroupWasNotAnsweredDoesNotDenyThatItTookEffect(t *testing.T) {
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, h *hook) {
 		for round := range rounds {
 			holds := make([]onlyonce.Hold, many)
@@ -310,7 +310,7 @@ func TestASettlementWhoseGroupWasNotAnsweredDoesNotDenyThatItTookEffect(t *testi
 	})
 }
 
-func TestASettlementThatExpiredBeforeItsGroupWasAnsweredTookEffect(t *testing.T) {
+func TestGroup_ASettlementThatExpiredBeforeItsGroupWasAnsweredTookEffect(t *testing.T) {
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, h *hook) {
 		for round := range rounds {
 			holds := make([]onlyonce.Hold, many)
@@ -337,7 +337,7 @@ func TestASettlementThatExpiredBeforeItsGroupWasAnsweredTookEffect(t *testing.T)
 	})
 }
 
-func TestASettlementThatIsSentAgainAfterAReleaseDidNotTakeEffect(t *testing.T) {
+func TestGroup_ASettlementThatIsSentAgainAfterAReleaseDidNotTakeEffect(t *testing.T) {
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, h *hook) {
 		for round := range rounds {
 			holds := make([]onlyonce.Hold, many)

@@ -68,7 +68,7 @@ func unknownCommand(t *testing.T, s *sqlstore.Store, key string, keep time.Durat
 	return c
 }
 
-func TestAClaimThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
+func TestResolve_AClaimThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, h *hook) {
 		c := unknownCommand(t, other, "k", 0)
 		resolveNow(t, other, c.ID, toRetry)
@@ -85,7 +85,7 @@ func TestAClaimThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
 	})
 }
 
-func TestAClaimThatLookedBeforeADeletionByHandLooksAgain(t *testing.T) {
+func TestResolve_AClaimThatLookedBeforeADeletionByHandLooksAgain(t *testing.T) {
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, h *hook) {
 		c := unknownCommand(t, other, "k", 0)
 		resolveNow(t, other, c.ID, onlyonce.Settlement{}) // a row is left for its fence
@@ -104,7 +104,7 @@ func TestAClaimThatLookedBeforeADeletionByHandLooksAgain(t *testing.T) {
 	})
 }
 
-func TestATransactionThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
+func TestResolve_ATransactionThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, _ *hook) {
 		c := unknownCommand(t, other, "k", 0)
 		resolveNow(t, other, c.ID, toRetry)
@@ -122,7 +122,7 @@ func TestATransactionThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
 	})
 }
 
-func TestASettlementInATransactionIsLostToAResolution(t *testing.T) {
+func TestResolve_ASettlementInATransactionIsLostToAResolution(t *testing.T) {
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, _ *hook) {
 		c := serverClaim("k")
 		c.Lease = time.Millisecond
@@ -149,7 +149,7 @@ func TestASettlementInATransactionIsLostToAResolution(t *testing.T) {
 
 // The person looked while the record was kept; the decision comes when it has
 // expired and a claim has looked at it already.
-func TestAResolutionThatComesAfterTheEndOfKeepChangesNothing(t *testing.T) {
+func TestResolve_AResolutionThatComesAfterTheEndOfKeepChangesNothing(t *testing.T) {
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, db *sql.DB, h *hook) {
 		c := unknownCommand(t, other, "k", time.Hour)
 		r, err := other.Lookup(t.Context(), c.ID)

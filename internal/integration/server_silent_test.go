@@ -40,7 +40,7 @@ func settleSilenced(t *testing.T, s *sqlstore.Store, fn func(context.Context, *s
 
 var errDeclined = errors.New("the card was declined")
 
-func TestAServerThatFallsSilentIsGivenUp(t *testing.T) {
+func TestSilent_AServerThatFallsSilentIsGivenUp(t *testing.T) {
 	for name, c := range map[string]struct {
 		newValve func(t *testing.T) (*valve, *sql.DB)
 		heeds    bool // the driver's COMMIT and ROLLBACK end with the context

@@ -64,7 +64,7 @@ func (p place) whole(key string, answered bool) {
 	}
 }
 
-func TestSQLiteThatIsFullAtAnyPageHalvesNothing(t *testing.T) {
+func TestSQLite_ThatIsFullAtAnyPageHalvesNothing(t *testing.T) {
 	for pages := 16; pages < 60; pages++ {
 		file := filepath.Join(t.TempDir(), fmt.Sprint(pages, ".db"))
 		p := newPlaceIn(t, file)
@@ -102,7 +102,7 @@ func TestSQLiteThatIsFullAtAnyPageHalvesNothing(t *testing.T) {
 	}
 }
 
-func TestSQLiteASettlementThatDoesNotFitDoesNotHarmItsNeighbours(t *testing.T) {
+func TestSQLite_ASettlementThatDoesNotFitDoesNotHarmItsNeighbours(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	newPlaceIn(t, file)
 	p := place{T: t, db: pool(t, sqliteDSN(file)+"&_pragma=max_page_count(100)")}
@@ -195,7 +195,7 @@ func failToWrite(t *testing.T, file string) {
 	say("done")
 }
 
-func TestSQLiteThatFailsToWriteInACommitHalvesNothing(t *testing.T) {
+func TestSQLite_ThatFailsToWriteInACommitHalvesNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	p := newPlaceIn(t, file)
 	c := startChild(t, "fail to write", file)
@@ -217,7 +217,7 @@ func TestSQLiteThatFailsToWriteInACommitHalvesNothing(t *testing.T) {
 	p.sound()
 }
 
-func TestSQLiteALostWriterConnectionIsReplaced(t *testing.T) {
+func TestSQLite_ALostWriterConnectionIsReplaced(t *testing.T) {
 	p := newPlace(t)
 	p.db.SetConnMaxLifetime(time.Nanosecond)
 	for i := range 20 {

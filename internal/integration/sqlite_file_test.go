@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-func TestSQLiteRefusesToGoOnInAFileThatIsGone(t *testing.T) {
+func TestSQLite_RefusesToGoOnInAFileThatIsGone(t *testing.T) {
 	for name, remove := range map[string]func(file string) error{
 		"deleted": os.Remove,
 		"moved":   func(file string) error { return os.Rename(file, file+".old") },
@@ -48,7 +48,7 @@ func TestSQLiteRefusesToGoOnInAFileThatIsGone(t *testing.T) {
 	}
 }
 
-func TestSQLiteAFunctionThatCommitsByItselfLeavesTheOutcomeUnknown(t *testing.T) {
+func TestSQLite_AFunctionThatCommitsByItselfLeavesTheOutcomeUnknown(t *testing.T) {
 	for name, end := range map[string]func(*sql.Tx) error{
 		"Commit": (*sql.Tx).Commit,
 		"COMMIT": func(tx *sql.Tx) error { _, err := tx.Exec("COMMIT"); return err },

@@ -37,7 +37,7 @@ func migrated(t *testing.T) (file string) {
 	return file
 }
 
-func TestSQLiteSettingsThatWouldBreakThePromiseAreRefusedByName(t *testing.T) {
+func TestSQLite_SettingsThatWouldBreakThePromiseAreRefusedByName(t *testing.T) {
 	for _, c := range []struct {
 		name, settings string
 		risks          []string
@@ -86,7 +86,7 @@ func TestSQLiteSettingsThatWouldBreakThePromiseAreRefusedByName(t *testing.T) {
 	}
 }
 
-func TestSQLiteIsPutIntoWALMode(t *testing.T) {
+func TestSQLite_IsPutIntoWALMode(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	db := pool(t, "file:"+file)
 	if err := sqlstore.Migrate(t.Context(), db); err != nil {
@@ -103,7 +103,7 @@ func TestSQLiteIsPutIntoWALMode(t *testing.T) {
 	}
 }
 
-func TestSQLiteThatCanNotWorkIsRefusedWithWhatToDo(t *testing.T) {
+func TestSQLite_ThatCanNotWorkIsRefusedWithWhatToDo(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		open func(t *testing.T) *sql.DB
@@ -140,14 +140,14 @@ func TestSQLiteThatCanNotWorkIsRefusedWithWhatToDo(t *testing.T) {
 	}
 }
 
-func TestSQLiteKnowsTheRisksThatItAccepts(t *testing.T) {
+func TestSQLite_KnowsTheRisksThatItAccepts(t *testing.T) {
 	_, err := sqlstore.Open(t.Context(), openSQLiteDB(t, migrated(t)), sqlstore.Config{AcceptRisks: []string{"everything"}})
 	if err == nil || !strings.Contains(err.Error(), `no risk "everything"`) {
 		t.Errorf("open returned %v", err)
 	}
 }
 
-func TestSQLiteMigrationsRunByAnotherToolAreEnough(t *testing.T) {
+func TestSQLite_MigrationsRunByAnotherToolAreEnough(t *testing.T) {
 	db := openSQLiteDB(t, filepath.Join(t.TempDir(), "records.db"))
 	list, err := sqlstore.Migrations("sqlite")
 	if err != nil {
@@ -168,7 +168,7 @@ func TestSQLiteMigrationsRunByAnotherToolAreEnough(t *testing.T) {
 	s.Close()
 }
 
-func TestSQLiteMigrateLeavesAConnectionAsItWas(t *testing.T) {
+func TestSQLite_MigrateLeavesAConnectionAsItWas(t *testing.T) {
 	db := pool(t, "file:"+filepath.Join(t.TempDir(), "records.db")+"?_pragma=busy_timeout(123)")
 	db.SetMaxOpenConns(1)
 	for range 2 {
@@ -182,7 +182,7 @@ func TestSQLiteMigrateLeavesAConnectionAsItWas(t *testing.T) {
 	}
 }
 
-func TestSQLiteStoreThatIsClosedRefusesEverythingAndGivesItsConnectionBack(t *testing.T) {
+func TestSQLite_StoreThatIsClosedRefusesEverythingAndGivesItsConnectionBack(t *testing.T) {
 	s, db := newSQLite(t)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -198,7 +198,7 @@ func TestSQLiteStoreThatIsClosedRefusesEverythingAndGivesItsConnectionBack(t *te
 	}
 }
 
-func TestSQLiteCheckpointsLessOftenUnlessTheUserSaysHow(t *testing.T) {
+func TestSQLite_CheckpointsLessOftenUnlessTheUserSaysHow(t *testing.T) {
 	for settings, want := range map[string]int{"_pragma=synchronous(full)": 4000, "_pragma=wal_autocheckpoint(0)&_pragma=synchronous(full)": 0} {
 		db := pool(t, "file:"+migrated(t)+"?"+settings)
 		s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
@@ -219,7 +219,7 @@ func TestSQLiteCheckpointsLessOftenUnlessTheUserSaysHow(t *testing.T) {
 	}
 }
 
-func TestADSNThatTurnsTheWriteAheadLogOffIsRefusedAtOnce(t *testing.T) {
+func TestSQLite_ADSNThatTurnsTheWriteAheadLogOffIsRefusedAtOnce(t *testing.T) {
 	for _, settings := range []string{"_pragma=journal_mode(delete)", "_pragma=busy_timeout(500)&_pragma=journal_mode(truncate)"} {
 		db := pool(t, "file:"+migrated(t)+"?"+settings)
 		began := time.Now()
@@ -233,7 +233,7 @@ func TestADSNThatTurnsTheWriteAheadLogOffIsRefusedAtOnce(t *testing.T) {
 	}
 }
 
-func TestDamagedPagesAreFound(t *testing.T) {
+func TestSQLite_DamagedPagesAreFound(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	s, db := openSQLite(t, file)
 	for i := range 200 {

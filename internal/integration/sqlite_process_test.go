@@ -43,8 +43,8 @@ var childJobs = map[string]func(t *testing.T, file string){
 	},
 }
 
-// TestSQLiteChildProcess is the main function of child processes.
-func TestSQLiteChildProcess(t *testing.T) {
+// TestSQLite_ChildProcess is the main function of child processes.
+func TestSQLite_ChildProcess(t *testing.T) {
 	if job, ok := childJobs[os.Getenv("SQLITE_CHILD")]; ok {
 		job(t, os.Getenv("SQLITE_FILE"))
 	}
@@ -69,7 +69,7 @@ type child struct {
 
 func startChild(t *testing.T, job, file string) *child {
 	t.Helper()
-	c := &child{t: t, cmd: exec.Command(os.Args[0], "-test.run=^TestSQLiteChildProcess$", "-test.timeout=10m")}
+	c := &child{t: t, cmd: exec.Command(os.Args[0], "-test.run=^TestSQLite_ChildProcess$", "-test.timeout=10m")}
 	c.cmd.Env = append(os.Environ(), "SQLITE_CHILD="+job, "SQLITE_FILE="+file)
 	c.cmd.Stderr = os.Stderr
 	stdin, err := c.cmd.StdinPipe()
@@ -125,7 +125,7 @@ func (c *child) ends() {
 	}
 }
 
-func TestSQLiteProcessesThatMigrateAtOnceBothSucceed(t *testing.T) {
+func TestSQLite_ProcessesThatMigrateAtOnceBothSucceed(t *testing.T) {
 	for range 5 {
 		file := filepath.Join(t.TempDir(), "records.db")
 		children := []*child{startChild(t, "migrate", file), startChild(t, "migrate", file), startChild(t, "migrate", file)}
@@ -171,7 +171,7 @@ func claimEverything(t *testing.T, file string) {
 	say("done")
 }
 
-func TestSQLiteProcessesThatRaceForACommandAreGivenItOnce(t *testing.T) {
+func TestSQLite_ProcessesThatRaceForACommandAreGivenItOnce(t *testing.T) {
 	file := migrated(t)
 	var children []*child
 	for range 3 {
@@ -203,7 +203,7 @@ func TestSQLiteProcessesThatRaceForACommandAreGivenItOnce(t *testing.T) {
 	}
 }
 
-func TestSQLiteProcessKilledInsideAFunctionLeavesNothing(t *testing.T) {
+func TestSQLite_ProcessKilledInsideAFunctionLeavesNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	p := newPlaceIn(t, file)
 	c := startChild(t, "hold", file)
@@ -236,7 +236,7 @@ func runForEver(t *testing.T, file string) {
 	select {} // until it is killed
 }
 
-func TestSQLiteProcessKilledAtAnyMomentKeepsWhatItAnsweredAndHalvesNothing(t *testing.T) {
+func TestSQLite_ProcessKilledAtAnyMomentKeepsWhatItAnsweredAndHalvesNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	p := newPlaceIn(t, file)
 	answered := 0
@@ -281,7 +281,7 @@ func patiently(ask func() error) error {
 	}
 }
 
-func TestSQLiteWritersOfManyPoolsAreNeverBusy(t *testing.T) {
+func TestSQLite_WritersOfManyPoolsAreNeverBusy(t *testing.T) {
 	file := migrated(t)
 	var all sync.WaitGroup
 	var mu sync.Mutex

@@ -30,7 +30,7 @@ func sqlitePlan(t *testing.T, db *sql.DB, statement string, args ...any) string 
 	return strings.Join(plan, "\n")
 }
 
-func TestSQLiteFindsWhatExpiredThroughAnIndex(t *testing.T) {
+func TestSQLite_FindsWhatExpiredThroughAnIndex(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	_, db := openSQLite(t, file)
 	pool, h := hookedSQLite(t, file)

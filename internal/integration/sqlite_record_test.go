@@ -38,7 +38,7 @@ func (p place) settles(r onlyonce.Record, s onlyonce.Settlement) {
 	}
 }
 
-func TestSQLiteARecordIsReadWithPlainSQL(t *testing.T) {
+func TestSQLite_ARecordIsReadWithPlainSQL(t *testing.T) {
 	p := newPlace(t)
 	r := p.claims(claimOf("order-1"))
 	s := completed
@@ -62,7 +62,7 @@ func TestSQLiteARecordIsReadWithPlainSQL(t *testing.T) {
 	}
 }
 
-func TestSQLiteARecordThatCanNotBeReadCountsAsUnknown(t *testing.T) {
+func TestSQLite_ARecordThatCanNotBeReadCountsAsUnknown(t *testing.T) {
 	for name, damage := range map[string]string{
 		"header": `UPDATE onlyonce_records SET response_header = '{"Content-Type'`,
 		"base64": `UPDATE onlyonce_records SET response_header = '{"X":["\u0000base64:%"]}'`,
@@ -99,7 +99,7 @@ func TestSQLiteARecordThatCanNotBeReadCountsAsUnknown(t *testing.T) {
 }
 
 // Attack 16: two commands with one hash.
-func TestSQLiteAttack16AHashCollisionIsAnErrorAndNeverAReplay(t *testing.T) {
+func TestSQLite_Attack16AHashCollisionIsAnErrorAndNeverAReplay(t *testing.T) {
 	p := newPlace(t)
 	c := claimOf("k")
 	p.settles(p.claims(c), completed)
@@ -135,7 +135,7 @@ func (p place) stop(at time.Time) {
 		SELECT %d AS now, coalesce((SELECT max(created_at) FROM onlyonce_records), 0) AS last, floor FROM onlyonce_fence`, at.UnixMicro()))
 }
 
-func TestSQLiteAFenceGrowsAlsoWhenTheHostsClockStandsStillOrIsSetBack(t *testing.T) {
+func TestSQLite_AFenceGrowsAlsoWhenTheHostsClockStandsStillOrIsSetBack(t *testing.T) {
 	p := newPlace(t)
 	var last int64
 	check := func(how string, fence int64) {
@@ -209,7 +209,7 @@ func (p place) inOrder(calls ...func()) {
 	all.Wait()
 }
 
-func TestSQLiteAFenceGrowsWithinATransaction(t *testing.T) {
+func TestSQLite_AFenceGrowsWithinATransaction(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	p := newPlaceIn(t, file)
 	now := time.Now()
@@ -256,7 +256,7 @@ func TestSQLiteAFenceGrowsWithinATransaction(t *testing.T) {
 	}
 }
 
-func TestSQLiteManyRecordsOfOneInstantAreListedOnceEach(t *testing.T) {
+func TestSQLite_ManyRecordsOfOneInstantAreListedOnceEach(t *testing.T) {
 	p := newPlace(t)
 	p.stop(time.Now())
 	p.claims(claimOf("before"))
@@ -286,7 +286,7 @@ func TestSQLiteManyRecordsOfOneInstantAreListedOnceEach(t *testing.T) {
 	}
 }
 
-func TestSQLiteATransactionOfTheCallersCommitsOrForgetsTheRecord(t *testing.T) {
+func TestSQLite_ATransactionOfTheCallersCommitsOrForgetsTheRecord(t *testing.T) {
 	p := newPlace(t)
 	inTx := func(commit bool, f func(onlyonce.Store)) {
 		t.Helper()

@@ -73,14 +73,14 @@ func newSQLiteTx(t *testing.T, file string) (storetest.Tx[*sql.Tx], *sql.DB) {
 	}, db
 }
 
-func TestSQLiteKeepsTheRulesOfATxStore(t *testing.T) {
+func TestSQLite_KeepsTheRulesOfATxStore(t *testing.T) {
 	storetest.RunTx(t, func(t *testing.T) storetest.Tx[*sql.Tx] {
 		tx, _ := newSQLiteTx(t, filepath.Join(t.TempDir(), "records.db"))
 		return tx
 	})
 }
 
-func TestSQLiteGoesByItsOwnClock(t *testing.T) {
+func TestSQLite_GoesByItsOwnClock(t *testing.T) {
 	storetest.RunClock(t, func(t *testing.T) func(t *testing.T) onlyonce.Store {
 		file := filepath.Join(t.TempDir(), "records.db")
 		return func(t *testing.T) onlyonce.Store {
@@ -90,7 +90,7 @@ func TestSQLiteGoesByItsOwnClock(t *testing.T) {
 	})
 }
 
-func TestSQLiteKeepsTheRulesOfAStore(t *testing.T) {
+func TestSQLite_KeepsTheRulesOfAStore(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) onlyonce.Store {
 		s, _ := newSQLite(t)
 		return s

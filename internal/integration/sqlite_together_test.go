@@ -123,7 +123,7 @@ func (p place) atOnce(fns map[string]txFunc) (errs map[string]error) {
 	return errs
 }
 
-func TestSQLiteFunctionsThatFailDoNotHarmTheirNeighbours(t *testing.T) {
+func TestSQLite_FunctionsThatFailDoNotHarmTheirNeighbours(t *testing.T) {
 	own := errors.New("an error of the application")
 	for _, c := range []struct {
 		name string
@@ -213,7 +213,7 @@ func TestSQLiteFunctionsThatFailDoNotHarmTheirNeighbours(t *testing.T) {
 	}
 }
 
-func TestSQLiteAFunctionThatCommitsDoesNotMakeItsNeighboursRunTwice(t *testing.T) {
+func TestSQLite_AFunctionThatCommitsDoesNotMakeItsNeighboursRunTwice(t *testing.T) {
 	for name, end := range map[string]func(*sql.Tx) error{
 		"Commit": (*sql.Tx).Commit,
 		"COMMIT and BEGIN": func(tx *sql.Tx) error {
@@ -261,7 +261,7 @@ func neighboursOf(t *testing.T, end func(*sql.Tx) error) {
 	}
 }
 
-func TestSQLiteWhoWaitsForTheLockLeavesWhenItsContextEnds(t *testing.T) {
+func TestSQLite_WhoWaitsForTheLockLeavesWhenItsContextEnds(t *testing.T) {
 	p := newPlace(t)
 	held, err := p.store.Claim(t.Context(), claimOf("held"))
 	if err != nil {
@@ -303,7 +303,7 @@ func TestSQLiteWhoWaitsForTheLockLeavesWhenItsContextEnds(t *testing.T) {
 	p.wants("held", 0, onlyonce.StateProcessing)
 }
 
-func TestSQLiteReadsDoNotWaitForTheWriter(t *testing.T) {
+func TestSQLite_ReadsDoNotWaitForTheWriter(t *testing.T) {
 	p := newPlace(t)
 	done := claimOf("done")
 	if _, err := p.store.RunTx(t.Context(), done, p.inserts("done")); err != nil {
@@ -331,7 +331,7 @@ func TestSQLiteReadsDoNotWaitForTheWriter(t *testing.T) {
 	}
 }
 
-func TestSQLiteADuplicateOfARunningFunctionIsToldSoAtOnce(t *testing.T) {
+func TestSQLite_ADuplicateOfARunningFunctionIsToldSoAtOnce(t *testing.T) {
 	p := newPlace(t)
 	defer p.hold("holds the lock")()
 	r, err := p.store.RunTx(t.Context(), claimOf("holds the lock"), func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
@@ -342,7 +342,7 @@ func TestSQLiteADuplicateOfARunningFunctionIsToldSoAtOnce(t *testing.T) {
 	}
 }
 
-func TestSQLiteAFunctionThatCallsItsOwnStoreIsToldSo(t *testing.T) {
+func TestSQLite_AFunctionThatCallsItsOwnStoreIsToldSo(t *testing.T) {
 	p := newPlace(t)
 	_, err := p.store.RunTx(t.Context(), claimOf("outer"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 		_, err := p.store.Claim(ctx, claimOf("inner"))
@@ -367,7 +367,7 @@ func TestSQLiteAFunctionThatCallsItsOwnStoreIsToldSo(t *testing.T) {
 	p.wants("inner 2", 0, onlyonce.StateProcessing)
 }
 
-func TestSQLiteLeavesNoGoroutineBehind(t *testing.T) {
+func TestSQLite_LeavesNoGoroutineBehind(t *testing.T) {
 	before := runtime.NumGoroutine()
 	t.Run("a store that was used", func(t *testing.T) {
 		p := newPlace(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
-func TestACreateAnswersTheItem(t *testing.T) {
+func TestItem_ACreateAnswersTheItem(t *testing.T) {
 	w := newWorld(t, Config{})
 	before := time.Now().Truncate(time.Second)
 	got := w.post(`{"sku":"MUG-1","title":"Mug","status":"active"}`)
@@ -36,7 +36,7 @@ func TestACreateAnswersTheItem(t *testing.T) {
 	}
 }
 
-func TestAnIdIsNeverGivenTwice(t *testing.T) {
+func TestItem_AnIdIsNeverGivenTwice(t *testing.T) {
 	w := newWorld(t, Config{})
 	first := w.post(mug)
 	w.exec("DELETE FROM items_items")
@@ -45,7 +45,7 @@ func TestAnIdIsNeverGivenTwice(t *testing.T) {
 	}
 }
 
-func TestLengthsAreCountedInCharacters(t *testing.T) {
+func TestItem_LengthsAreCountedInCharacters(t *testing.T) {
 	w := newWorld(t, Config{})
 	body := func(sku, title string) string {
 		text, _ := json.Marshal(map[string]string{"sku": sku, "title": title, "status": "active"})
@@ -71,7 +71,7 @@ func wantInvalid(t *testing.T, got reply, field string) {
 	}
 }
 
-func TestABodyThatIsNotValidIsRefusedByItsFieldAndLeavesTheKeyUnused(t *testing.T) {
+func TestItem_ABodyThatIsNotValidIsRefusedByItsFieldAndLeavesTheKeyUnused(t *testing.T) {
 	w := newWorld(t, Config{})
 	for body, field := range map[string]string{
 		`{"title":"t","status":"active"}`:                            "sku: ",
@@ -113,7 +113,7 @@ func TestABodyThatIsNotValidIsRefusedByItsFieldAndLeavesTheKeyUnused(t *testing.
 
 var long = strings.Repeat("n", 100)
 
-func TestAnotherContentTypeIsRefused(t *testing.T) {
+func TestItem_AnotherContentTypeIsRefused(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, media := range []string{"", "text/plain", "text/json", "application/x-www-form-urlencoded", "application/jsonx", "application/json; charset=latin1", "application/json; x"} {
 		wantInvalid(t, w.postAs(media), "Content-Type: ")
@@ -126,7 +126,7 @@ func TestAnotherContentTypeIsRefused(t *testing.T) {
 	}
 }
 
-func TestABodyWithAContentEncodingIsRefused(t *testing.T) {
+func TestItem_ABodyWithAContentEncodingIsRefused(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, coding := range []string{"gzip", "br", "GZIP", "identity, gzip", "x"} {
 		for _, body := range []string{mug, "", "\x1f\x8b"} {
@@ -144,7 +144,7 @@ func TestABodyWithAContentEncodingIsRefused(t *testing.T) {
 	w.post(mug, "Content-Encoding", "gzip", key, "k1").want(t, 415, "CONTENT_ENCODING_UNSUPPORTED") // nor is it replayed
 }
 
-func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
+func TestItem_ABodyThatIsTooLargeIsRefused(t *testing.T) {
 	w := newWorld(t, Config{})
 	large := mug + strings.Repeat(" ", maxBody)
 	w.post(large).want(t, 413, "BODY_TOO_LARGE")
@@ -154,7 +154,7 @@ func TestABodyThatIsTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-func TestAnUnknownItemIsNotFound(t *testing.T) {
+func TestItem_AnUnknownItemIsNotFound(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.post(mug)
 	for _, id := range []string{"2", "0", "-1", "01", "+1", "1.0", "x", "99999999999999999999", "1%2f"} {
@@ -162,7 +162,7 @@ func TestAnUnknownItemIsNotFound(t *testing.T) {
 	}
 }
 
-func TestAListIsPaged(t *testing.T) {
+func TestItem_AListIsPaged(t *testing.T) {
 	w := newWorld(t, Config{})
 	if got := w.send("GET", base, ""); got.Body != `{"items":[],"next_cursor":null}` {
 		t.Error(got.Body)
@@ -212,7 +212,7 @@ func (w *world) list(query string) (ids []int64, next string) {
 	return ids, next
 }
 
-func TestAListThatIsAskedForWronglyIsRefused(t *testing.T) {
+func TestItem_AListThatIsAskedForWronglyIsRefused(t *testing.T) {
 	w := newWorld(t, Config{})
 	for query, field := range map[string]string{
 		"limit=0": "limit: ", "limit=201": "limit: ", "limit=-1": "limit: ", "limit=x": "limit: ", "limit=1e1": "limit: ",
@@ -224,7 +224,7 @@ func TestAListThatIsAskedForWronglyIsRefused(t *testing.T) {
 	w.list("?limit=&cursor=")
 }
 
-func TestABodyThatDoesNotComeToItsEndIsTheClientsFault(t *testing.T) {
+func TestItem_ABodyThatDoesNotComeToItsEndIsTheClientsFault(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, how := range apitest.Breaks {
 		for _, header := range []string{"", key + ": k1\r\n"} {
@@ -237,7 +237,7 @@ func TestABodyThatDoesNotComeToItsEndIsTheClientsFault(t *testing.T) {
 	}
 }
 
-func TestTextThatNobodyCouldReadIsRefusedByItsField(t *testing.T) {
+func TestItem_TextThatNobodyCouldReadIsRefusedByItsField(t *testing.T) {
 	w := newWorld(t, Config{})
 	body := func(field, text string) string {
 		m := map[string]string{"sku": "s", "title": "t", "status": "active", "brand": "b", "category": "c"}

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
-func TestCreateWithoutAKey(t *testing.T) {
+func TestKey_CreateWithoutAKey(t *testing.T) {
 	w := newWorld(t, Config{})
 	a, b := w.post(mug), w.post(mug)
 	if a.Status != 201 || b.Status != 201 || b.item.ID <= a.item.ID {
@@ -23,7 +23,7 @@ func TestCreateWithoutAKey(t *testing.T) {
 	}
 }
 
-func TestCreateWithANewKey(t *testing.T) {
+func TestKey_CreateWithANewKey(t *testing.T) {
 	w := newWorld(t, Config{})
 	got := w.post(mug, key, "k1")
 	if got.Status != 201 || got.Header.Get("Idempotency-Replayed") != "" || w.count("items_items") != 1 {
@@ -34,7 +34,7 @@ func TestCreateWithANewKey(t *testing.T) {
 	}
 }
 
-func TestARepeatWithTheSameKeyAndBodyIsByteIdentical(t *testing.T) {
+func TestKey_ARepeatWithTheSameKeyAndBodyIsByteIdentical(t *testing.T) {
 	w := newWorld(t, Config{})
 	body := `{"sku":"É<&>","title":"\u2028 <script>","status":"draft","brand":"x"}`
 	first := w.post(body, key, "k1")
@@ -46,14 +46,14 @@ func TestARepeatWithTheSameKeyAndBodyIsByteIdentical(t *testing.T) {
 	}
 }
 
-func TestARepeatTouchesNeitherTheHandlerNorItsDatabase(t *testing.T) {
+func TestKey_ARepeatTouchesNeitherTheHandlerNorItsDatabase(t *testing.T) {
 	w := newWorld(t, Config{})
 	first := w.post(mug, key, "k1")
 	w.exec("DROP TABLE items_items")
 	same(t, first, w.post(mug, key, "k1"))
 }
 
-func TestARepeatWithAnotherBodyConflicts(t *testing.T) {
+func TestKey_ARepeatWithAnotherBodyConflicts(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.post(mug, key, "k1")
 	for _, other := range []string{strings.Replace(mug, "Mug", "Cup", 1), mug + " ", `{}`, `nonsense`} {
@@ -67,7 +67,7 @@ func TestARepeatWithAnotherBodyConflicts(t *testing.T) {
 	}
 }
 
-func TestThreeConcurrentRequestsWithOneKey(t *testing.T) {
+func TestKey_ThreeConcurrentRequestsWithOneKey(t *testing.T) {
 	w := newWorld(t, Config{})
 	held := apitest.Hold(w.store)
 	w = w.with(held, Config{})
@@ -89,7 +89,7 @@ func TestThreeConcurrentRequestsWithOneKey(t *testing.T) {
 	same(t, got, w.post(mug, key, "k1"))
 }
 
-func TestManyConcurrentRequestsWithOneKeyMakeOneItem(t *testing.T) {
+func TestKey_ManyConcurrentRequestsWithOneKeyMakeOneItem(t *testing.T) {
 	w := newWorld(t, Config{})
 	replies := make([]reply, 64)
 	var wg sync.WaitGroup
@@ -110,7 +110,7 @@ func TestManyConcurrentRequestsWithOneKeyMakeOneItem(t *testing.T) {
 	}
 }
 
-func TestARepeatOneMinuteLaterIsStillReplayed(t *testing.T) {
+func TestKey_ARepeatOneMinuteLaterIsStillReplayed(t *testing.T) {
 	w := newWorld(t, Config{})
 	first := w.post(mug, key, "k1")
 	w.age(time.Minute)
@@ -119,7 +119,7 @@ func TestARepeatOneMinuteLaterIsStillReplayed(t *testing.T) {
 	same(t, first, w.post(mug, key, "k1"))
 }
 
-func TestAnExpiredKeyCanBeUsedAgain(t *testing.T) {
+func TestKey_AnExpiredKeyCanBeUsedAgain(t *testing.T) {
 	w := newWorld(t, Config{})
 	first := w.post(mug, key, "k1")
 	w.age(61 * time.Minute)
@@ -131,7 +131,7 @@ func TestAnExpiredKeyCanBeUsedAgain(t *testing.T) {
 	same(t, second, w.post(other, key, "k1"))
 }
 
-func TestTheKeysTimeToLiveIsConfigurable(t *testing.T) {
+func TestKey_TheKeysTimeToLiveIsConfigurable(t *testing.T) {
 	w := newWorld(t, Config{Keep: 2 * time.Minute})
 	first := w.post(mug, key, "k1")
 	w.age(time.Minute)
@@ -142,7 +142,7 @@ func TestTheKeysTimeToLiveIsConfigurable(t *testing.T) {
 	}
 }
 
-func TestExpiredKeysAreDeletedEvery10MinutesUnlessSet(t *testing.T) {
+func TestKey_ExpiredKeysAreDeletedEvery10MinutesUnlessSet(t *testing.T) {
 	if w := newWorld(t, Config{}); w.api.cfg.PurgeEvery != 10*time.Minute {
 		t.Errorf("every %v", w.api.cfg.PurgeEvery)
 	}
@@ -151,7 +151,7 @@ func TestExpiredKeysAreDeletedEvery10MinutesUnlessSet(t *testing.T) {
 	}
 }
 
-func TestCleanupRemovesExpiredKeysAndOnlyThose(t *testing.T) {
+func TestKey_CleanupRemovesExpiredKeysAndOnlyThose(t *testing.T) {
 	w := newWorld(t, Config{PurgeEvery: 10 * time.Millisecond})
 	for i := range 5 {
 		w.post(mug, key, fmt.Sprint("old", i))
@@ -175,7 +175,7 @@ func TestCleanupRemovesExpiredKeysAndOnlyThose(t *testing.T) {
 	}
 }
 
-func TestAKeyWithInvalidCharacters(t *testing.T) {
+func TestKey_AKeyWithInvalidCharacters(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, k := range []string{"a b", "a.b", "ä", "a/b", "a\x00b", `"quoted"`, "a,b", "a;p=1", "k\n", "a'--"} {
 		w.post(mug, key, k).want(t, 400, "IDEMPOTENCY_KEY_INVALID")
@@ -189,7 +189,7 @@ func TestAKeyWithInvalidCharacters(t *testing.T) {
 	}
 }
 
-func TestAnEmptyKey(t *testing.T) {
+func TestKey_AnEmptyKey(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, k := range []string{"", " "} {
 		w.post(mug, key, k).want(t, 400, "IDEMPOTENCY_KEY_INVALID")
@@ -199,7 +199,7 @@ func TestAnEmptyKey(t *testing.T) {
 	}
 }
 
-func TestAKeyOf256Characters(t *testing.T) {
+func TestKey_AKeyOf256Characters(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.post(mug, key, strings.Repeat("k", 256)).want(t, 400, "IDEMPOTENCY_KEY_INVALID")
 	if w.count("items_items") != 0 {
@@ -210,7 +210,7 @@ func TestAKeyOf256Characters(t *testing.T) {
 	}
 }
 
-func TestACommandFinishesAlthoughItsClientIsGone(t *testing.T) {
+func TestKey_ACommandFinishesAlthoughItsClientIsGone(t *testing.T) {
 	w := newWorld(t, Config{})
 	held := apitest.Hold(w.store)
 	w = w.with(held, Config{})
@@ -230,7 +230,7 @@ func TestACommandFinishesAlthoughItsClientIsGone(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatFailsLeavesNothingAndMayRunAgain(t *testing.T) {
+func TestKey_AHandlerThatFailsLeavesNothingAndMayRunAgain(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.exec("ALTER TABLE items_items RENAME TO elsewhere")
 	for _, header := range [][]string{nil, {key, "k1"}} {
@@ -246,7 +246,7 @@ func TestAHandlerThatFailsLeavesNothingAndMayRunAgain(t *testing.T) {
 	}
 }
 
-func TestAStoreThatCanNotBeReachedRunsNothing(t *testing.T) {
+func TestKey_AStoreThatCanNotBeReachedRunsNothing(t *testing.T) {
 	w := newWorld(t, Config{})
 	w = w.with(&apitest.Broken{Store: w.store, Err: errors.New("disk on fire")}, Config{})
 	got := w.post(mug, key, "k1")

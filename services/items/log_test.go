@@ -15,7 +15,7 @@ func hashOf(body string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func TestAHitIsLogged(t *testing.T) {
+func TestLog_AHitIsLogged(t *testing.T) {
 	w := newWorld(t, Config{})
 	first := w.post(mug, key, "k1")
 	w.post(mug, key, "k1")
@@ -33,7 +33,7 @@ func TestAHitIsLogged(t *testing.T) {
 	}
 }
 
-func TestAConflictIsLogged(t *testing.T) {
+func TestLog_AConflictIsLogged(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.post(mug, key, "k1")
 	w.post(`{}`, key, "k1")
@@ -47,7 +47,7 @@ func TestAConflictIsLogged(t *testing.T) {
 	}
 }
 
-func TestARefusalWhileTheFirstRunsIsLogged(t *testing.T) {
+func TestLog_ARefusalWhileTheFirstRunsIsLogged(t *testing.T) {
 	w := newWorld(t, Config{})
 	held := apitest.Hold(w.store)
 	w = w.with(held, Config{})
@@ -78,7 +78,7 @@ func TestSecurity_KeysAndBodiesAreNotLogged(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsNotValidIsLoggedAsReleased(t *testing.T) {
+func TestLog_ABodyThatIsNotValidIsLoggedAsReleased(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.post(`{}`, key, "k1")
 	lines := w.log.Lines(t, "idempotency_released")

@@ -24,7 +24,7 @@ func (w *world) postAs(media string) reply {
 	return newReply(w.t, rec.Code, rec.Header(), rec.Body.Bytes())
 }
 
-func TestAnUnknownPathIsNotFound(t *testing.T) {
+func TestRoute_AnUnknownPathIsNotFound(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, p := range []string{"/", "/api/v1", base + "/", base + "/1/", base + "/1/x", "/api//v1/items", "/api/v1/x/../items"} {
 		for _, method := range []string{"GET", "POST"} {
@@ -33,7 +33,7 @@ func TestAnUnknownPathIsNotFound(t *testing.T) {
 	}
 }
 
-func TestAMethodThatAPathDoesNotHaveIsRefused(t *testing.T) {
+func TestRoute_AMethodThatAPathDoesNotHaveIsRefused(t *testing.T) {
 	w := newWorld(t, Config{})
 	for call, allowed := range map[[2]string]string{
 		{"PUT", base}: "GET, HEAD, POST", {"DELETE", base}: "GET, HEAD, POST", {"OPTIONS", base}: "GET, HEAD, POST",
@@ -66,7 +66,7 @@ func TestAPI_APanicIsAnInternalError(t *testing.T) {
 	w.send("GET", "/abort", "")
 }
 
-func TestNonsenseInTheConfigPanics(t *testing.T) {
+func TestRoute_NonsenseInTheConfigPanics(t *testing.T) {
 	defer func() {
 		if p, _ := recover().(string); !strings.Contains(p, "Keep") {
 			t.Errorf("panic %q", p)
@@ -75,7 +75,7 @@ func TestNonsenseInTheConfigPanics(t *testing.T) {
 	Config{Keep: -1}.withDefaults()
 }
 
-func TestTheObserverIsToldOfEveryDecision(t *testing.T) {
+func TestRoute_TheObserverIsToldOfEveryDecision(t *testing.T) {
 	var seen []onlyonce.Outcome
 	w := newWorld(t, Config{})
 	w = w.with(w.store, Config{Observer: func(_ context.Context, e onlyonce.Event) { seen = append(seen, e.Outcome) }})

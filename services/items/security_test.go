@@ -60,7 +60,7 @@ func TestSecurity_OneKeyHeaderOrNone(t *testing.T) {
 	}
 }
 
-func TestAPageOfAnotherOriginCanNotWrite(t *testing.T) {
+func TestSecurity_APageOfAnotherOriginCanNotWrite(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://example.org"}} {
 		w.post(mug, append(header, key, "k1")...).want(t, 403, "CROSS_ORIGIN")

@@ -78,7 +78,7 @@ func forgetBroker(t *testing.T, address, name string) {
 	})
 }
 
-func TestAnOrderGetsItsShipmentThroughABroker(t *testing.T) {
+func TestBroker_AnOrderGetsItsShipmentThroughABroker(t *testing.T) {
 	eachBroker(t, func(w *world) {
 		other := w.open(w.store, func(c *Config) { *c = w.api.cfg })
 		w.run(w.api)
@@ -94,7 +94,7 @@ func TestAnOrderGetsItsShipmentThroughABroker(t *testing.T) {
 	})
 }
 
-func TestAMessageFromABrokerThatKeepsFailingIsKeptWithItsErrorUntilItIsRetried(t *testing.T) {
+func TestBroker_AMessageFromABrokerThatKeepsFailingIsKeptWithItsErrorUntilItIsRetried(t *testing.T) {
 	eachBroker(t, func(w *world) {
 		o := orderIDs.Format(publicid.New())
 		w.say(outbox.Message{ID: "bad", Topic: TopicCreated, Key: o, Tenant: "acme", Payload: []byte(`{"order_id":"` + o + `"}`)})
@@ -138,7 +138,7 @@ func TestAMessageFromABrokerThatKeepsFailingIsKeptWithItsErrorUntilItIsRetried(t
 	}, func(c *Config) { c.MaxAttempts = 2 })
 }
 
-func TestOrdersAreTakenWhileTheBrokerIsNotThereYet(t *testing.T) {
+func TestBroker_OrdersAreTakenWhileTheBrokerIsNotThereYet(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Broker = "nats://127.0.0.1:1" })
 	stop := w.run(w.api)
 	w.place("k1")
@@ -155,7 +155,7 @@ func TestOrdersAreTakenWhileTheBrokerIsNotThereYet(t *testing.T) {
 	}
 }
 
-func TestABrokerThatNobodyKnowsIsRefused(t *testing.T) {
+func TestBroker_ABrokerThatNobodyKnowsIsRefused(t *testing.T) {
 	w := newWorld(t)
 	_, err := New(t.Context(), w.db, w.store, w.store.Outbox(), Config{Broker: "kafka://u:s3cret@h"})
 	if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "write nats://") {
@@ -166,7 +166,7 @@ func TestABrokerThatNobodyKnowsIsRefused(t *testing.T) {
 	}
 }
 
-func TestARelayMayRunAlone(t *testing.T) {
+func TestBroker_ARelayMayRunAlone(t *testing.T) {
 	eachBroker(t, func(w *world) {
 		w.place("k1")
 		taker := w.open(w.store, func(c *Config) { *c = w.api.cfg })
@@ -183,7 +183,7 @@ func TestARelayMayRunAlone(t *testing.T) {
 	})
 }
 
-func TestAnEventThatARelayPublishesBeforeThereIsAConsumerIsNotLost(t *testing.T) {
+func TestBroker_AnEventThatARelayPublishesBeforeThereIsAConsumerIsNotLost(t *testing.T) {
 	eachBroker(t, func(w *world) {
 		w.place("k1")
 		ctx, stop := context.WithCancel(w.t.Context())

@@ -68,7 +68,7 @@ func charge(url string) func(context.Context, Charge) (string, error) {
 	}
 }
 
-func TestAnOrderIsPaidForOnceAlthoughTheFirstAttemptFailedAfterThePayment(t *testing.T) {
+func TestCharge_AnOrderIsPaidForOnceAlthoughTheFirstAttemptFailedAfterThePayment(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		pay := newProvider(w.t)
 		w.api = w.open(w.store, func(c *Config) { c.Charge = charge(pay.URL) })
@@ -92,7 +92,7 @@ func TestAnOrderIsPaidForOnceAlthoughTheFirstAttemptFailedAfterThePayment(t *tes
 	})
 }
 
-func TestAPaymentThatIsRefusedLeavesNoOrder(t *testing.T) {
+func TestCharge_APaymentThatIsRefusedLeavesNoOrder(t *testing.T) {
 	w := newWorld(t)
 	refuses := true
 	w.api = w.open(w.store, func(c *Config) {
@@ -115,7 +115,7 @@ func TestAPaymentThatIsRefusedLeavesNoOrder(t *testing.T) {
 	w.place("k1")
 }
 
-func TestAPaymentOfUnknownOutcomeIsSaidToBeOneAndIsMadeOnce(t *testing.T) {
+func TestCharge_APaymentOfUnknownOutcomeIsSaidToBeOneAndIsMadeOnce(t *testing.T) {
 	w := newWorld(t)
 	pay := newProvider(t)
 	lost := true

@@ -10,14 +10,14 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
-func TestTheTimesHaveTheirDefaults(t *testing.T) {
+func TestConfig_TheTimesHaveTheirDefaults(t *testing.T) {
 	c := Config{}.withDefaults()
 	if c.Keep != 24*time.Hour || c.Lease != 30*time.Second || c.MaxWait != 10*time.Second || c.PurgeEvery != 10*time.Minute || c.AllowAnonymous || c.KeepFailures {
 		t.Errorf("they are %+v", c)
 	}
 }
 
-func TestANegativeTimeIsRefusedWithWhatToWriteInstead(t *testing.T) {
+func TestConfig_ANegativeTimeIsRefusedWithWhatToWriteInstead(t *testing.T) {
 	for name, c := range map[string]Config{"Keep": {Keep: -1}, "Lease": {Lease: -1}, "MaxWait": {MaxWait: -1}} {
 		func() {
 			defer func() {
@@ -30,7 +30,7 @@ func TestANegativeTimeIsRefusedWithWhatToWriteInstead(t *testing.T) {
 	}
 }
 
-func TestServersThatStartTogetherMakeTheTablesOnce(t *testing.T) {
+func TestConfig_ServersThatStartTogetherMakeTheTablesOnce(t *testing.T) {
 	apitest.OnEngines(t, func(t *testing.T, on *apitest.Database) {
 		db, store := openStore(t, on)
 		var all sync.WaitGroup

@@ -37,7 +37,7 @@ func crashRounds(engine string) int {
 	return 3
 }
 
-func TestAServerIsKilledAtEveryPoint(t *testing.T) {
+func TestCrash_AServerIsKilledAtEveryPoint(t *testing.T) {
 	for _, engine := range apitest.Engines {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel() // much of it is waiting for disks

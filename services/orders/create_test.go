@@ -13,7 +13,7 @@ import (
 
 var createdForm = regexp.MustCompile(`^\{"id":"(ord_[0-9A-HJKMNP-TV-Z]{26})","status":"created","total":"39\.80","created_at":"([^"]+Z)"\}$`)
 
-func TestACreateAnswersTheOrder(t *testing.T) {
+func TestCreate_ACreateAnswersTheOrder(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		began := time.Now().Truncate(time.Millisecond)
 		got := w.place("k1")
@@ -40,7 +40,7 @@ func TestACreateAnswersTheOrder(t *testing.T) {
 	})
 }
 
-func TestTheRecordNamesItsOrderAndItsHash(t *testing.T) {
+func TestCreate_TheRecordNamesItsOrderAndItsHash(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		got := w.place("k1", "X-Tenant-ID", "acme")
 		rec := w.record("acme", "k1")
@@ -74,7 +74,7 @@ func (w *world) recordOf(operation, tenant, k string) onlyonce.Record {
 	return rec
 }
 
-func TestHowARequestIsWrittenDoesNotMatter(t *testing.T) {
+func TestCreate_HowARequestIsWrittenDoesNotMatter(t *testing.T) {
 	w := newWorld(t)
 	first := w.place("k1")
 	for _, again := range []string{
@@ -96,7 +96,7 @@ func TestHowARequestIsWrittenDoesNotMatter(t *testing.T) {
 	}
 }
 
-func TestARefOfNullIsNone(t *testing.T) {
+func TestCreate_ARefOfNullIsNone(t *testing.T) {
 	w := newWorld(t)
 	body := `{"items":[{"product_id":"p","quantity":1,"unit_price":"1"}]}`
 	first := w.send("POST", "/orders", body, key, "k1")
@@ -106,7 +106,7 @@ func TestARefOfNullIsNone(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsNotValidIsRefusedByItsFieldAndLeavesTheKeyUnused(t *testing.T) {
+func TestCreate_ABodyThatIsNotValidIsRefusedByItsFieldAndLeavesTheKeyUnused(t *testing.T) {
 	w := newWorld(t)
 	with := func(name, value string) string {
 		i := map[string]string{"product_id": `"p"`, "quantity": "1", "unit_price": `"1.00"`}
@@ -165,7 +165,7 @@ func TestABodyThatIsNotValidIsRefusedByItsFieldAndLeavesTheKeyUnused(t *testing.
 	w.place("k1")
 }
 
-func TestARequestThatIsNotJSONOrTooLargeIsRefused(t *testing.T) {
+func TestCreate_ARequestThatIsNotJSONOrTooLargeIsRefused(t *testing.T) {
 	w := newWorld(t)
 	got := w.send("POST", "/orders", two, key, "k1", "Content-Type", "text/plain")
 	got.want(t, 400, "validation_error")
@@ -173,7 +173,7 @@ func TestARequestThatIsNotJSONOrTooLargeIsRefused(t *testing.T) {
 	w.place("k1")
 }
 
-func TestABodyWithAContentEncodingIsRefused(t *testing.T) {
+func TestCreate_ABodyWithAContentEncodingIsRefused(t *testing.T) {
 	w := newWorld(t)
 	for _, coding := range []string{"gzip", "br", "GZIP", "identity, gzip", "x"} {
 		got := w.send("POST", "/orders", two, key, "k1", "Content-Encoding", coding)
@@ -188,7 +188,7 @@ func TestABodyWithAContentEncodingIsRefused(t *testing.T) {
 	w.send("POST", "/orders", two, key, "k1", "Content-Encoding", "gzip").want(t, 415, "content_encoding_unsupported") // nor is it replayed
 }
 
-func TestAKeyIsRequiredAndWellFormed(t *testing.T) {
+func TestCreate_AKeyIsRequiredAndWellFormed(t *testing.T) {
 	w := newWorld(t)
 	w.send("POST", "/orders", two).want(t, 400, "idempotency_key_missing")
 	for _, k := range []string{"", "a b", strings.Repeat("k", 256), `"k`} {
@@ -201,7 +201,7 @@ func TestAKeyIsRequiredAndWellFormed(t *testing.T) {
 	}
 }
 
-func TestProblemsAreRFC9457Documents(t *testing.T) {
+func TestCreate_ProblemsAreRFC9457Documents(t *testing.T) {
 	w := newWorld(t)
 	got := w.send("POST", "/orders", two)
 	if got.Header.Get("Content-Type") != "application/problem+json" {

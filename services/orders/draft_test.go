@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestTheShortFormIsAnOrderOfOneItem(t *testing.T) {
+func TestDraft_TheShortFormIsAnOrderOfOneItem(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		first := w.send("POST", "/orders", `{"product_id":"prod-1","quantity":2}`, key, "k1")
 		if first.Status != 201 || !strings.Contains(first.Body, `"total":"0.00"`) {
@@ -27,7 +27,7 @@ func TestTheShortFormIsAnOrderOfOneItem(t *testing.T) {
 	})
 }
 
-func TestTheShortFormWithAPriceIsTheLongOne(t *testing.T) {
+func TestDraft_TheShortFormWithAPriceIsTheLongOne(t *testing.T) {
 	w := newWorld(t)
 	first := w.place("k1")
 	same(t, first, w.send("POST", "/orders", `{"external_ref":"PO-7","unit_price":"19.90","product_id":"prod-1","quantity":2}`, key, "k1"))
@@ -40,7 +40,7 @@ func TestTheShortFormWithAPriceIsTheLongOne(t *testing.T) {
 	}
 }
 
-func TestAnItemWithoutAPriceCostsNothing(t *testing.T) {
+func TestDraft_AnItemWithoutAPriceCostsNothing(t *testing.T) {
 	w := newWorld(t)
 	got := w.send("POST", "/orders", `{"items":[{"product_id":"a","quantity":3},{"product_id":"b","quantity":2,"unit_price":"1.5"}]}`, key, "k1")
 	if got.Status != 201 || got.order.Total != "3.00" {
@@ -48,7 +48,7 @@ func TestAnItemWithoutAPriceCostsNothing(t *testing.T) {
 	}
 }
 
-func TestAnOrderHasOneFormAndNotBothOrNeither(t *testing.T) {
+func TestDraft_AnOrderHasOneFormAndNotBothOrNeither(t *testing.T) {
 	w := newWorld(t)
 	for body, want := range map[string]string{
 		`{}`: "items: is required, or product_id and quantity for an order of one item",

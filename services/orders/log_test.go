@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAHitIsLoggedWithTheSizeOfTheBody(t *testing.T) {
+func TestLog_AHitIsLoggedWithTheSizeOfTheBody(t *testing.T) {
 	for name, charge := range map[string]bool{"in one transaction": false, "after a charge": true} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(c *Config) {

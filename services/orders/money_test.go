@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestMoneyIsExact(t *testing.T) {
+func TestMoney_IsExact(t *testing.T) {
 	for _, c := range []struct {
 		prices     []string
 		quantities []int64
@@ -37,7 +37,7 @@ func TestMoneyIsExact(t *testing.T) {
 	}
 }
 
-func TestAnAmountThatIsNotPlainDecimalTextIsRefused(t *testing.T) {
+func TestMoney_AnAmountThatIsNotPlainDecimalTextIsRefused(t *testing.T) {
 	for _, text := range []string{
 		"", "-1", "+1", "1.", ".5", "01", "00", "1e2", "1,5", "1 ", " 1", "1.23456", "1234567890123", "0x10", "NaN", "Inf", "１", "1_000", "1.2.3", "1\n",
 		strings.Repeat("9", 1000),

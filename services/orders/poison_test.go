@@ -9,7 +9,7 @@ import (
 )
 
 // Whoever can publish may reuse the ID of a message that was given up.
-func TestAMessageWithTheIDOfOneThatWasGivenUpDoesNotReplaceIt(t *testing.T) {
+func TestPoison_AMessageWithTheIDOfOneThatWasGivenUpDoesNotReplaceIt(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		o := orderIDs.Format(publicid.New())
 		payloads := []string{`{"order_id":"` + o + `","x":`, "{}", "[]", "[]"}
@@ -37,7 +37,7 @@ func TestAMessageWithTheIDOfOneThatWasGivenUpDoesNotReplaceIt(t *testing.T) {
 
 // A message that can be neither handled nor given up is delivered for ever, and
 // with enough of them a broker delivers nothing else.
-func TestEveryMessageThatFailsCanBeGivenUp(t *testing.T) {
+func TestPoison_EveryMessageThatFailsCanBeGivenUp(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		long := strings.Repeat("x", 1<<10)
 		bad := []outbox.Message{

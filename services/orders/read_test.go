@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
-func TestAnIdDecidesWhatAReadAnswers(t *testing.T) {
+func TestRead_AnIdDecidesWhatAReadAnswers(t *testing.T) {
 	w := newWorld(t)
 	w.place("k1")
 	code := strings.TrimPrefix(orderIDs.Format(publicid.New()), "ord_")
@@ -55,7 +55,7 @@ func (w *world) pages(query string, header ...string) (pages [][]string) {
 	}
 }
 
-func TestAListIsPagedTheNewestFirst(t *testing.T) {
+func TestRead_AListIsPagedTheNewestFirst(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		var made []string
 		for n := range 5 {
@@ -71,7 +71,7 @@ func TestAListIsPagedTheNewestFirst(t *testing.T) {
 	})
 }
 
-func TestAListStaysAsItIsForWhoReadsItWhileOrdersAreMade(t *testing.T) {
+func TestRead_AListStaysAsItIsForWhoReadsItWhileOrdersAreMade(t *testing.T) {
 	w := newWorld(t)
 	for n := range 4 {
 		w.place(fmt.Sprint("k", n))
@@ -93,7 +93,7 @@ func TestAListStaysAsItIsForWhoReadsItWhileOrdersAreMade(t *testing.T) {
 	}
 }
 
-func TestAPageHas50OrdersUnlessTheCallerSaysOtherwise(t *testing.T) {
+func TestRead_APageHas50OrdersUnlessTheCallerSaysOtherwise(t *testing.T) {
 	w := newWorld(t)
 	for n := range 51 {
 		w.place(fmt.Sprint("k", n))
@@ -106,7 +106,7 @@ func TestAPageHas50OrdersUnlessTheCallerSaysOtherwise(t *testing.T) {
 	}
 }
 
-func TestACursorIsOpaqueAndItsTenants(t *testing.T) {
+func TestRead_ACursorIsOpaqueAndItsTenants(t *testing.T) {
 	w := newWorld(t)
 	o := publicid.New()
 	c := cursor("acme", o)
@@ -122,14 +122,14 @@ func TestACursorIsOpaqueAndItsTenants(t *testing.T) {
 	w.send("GET", "/orders?cursor="+c, "", "X-Tenant-ID", "globex").want(t, 400, "validation_error")
 }
 
-func TestAListThatIsAskedForWronglyIsRefused(t *testing.T) {
+func TestRead_AListThatIsAskedForWronglyIsRefused(t *testing.T) {
 	w := newWorld(t)
 	for _, query := range []string{"limit=0", "limit=201", "limit=-1", "limit=x", "limit=1.0", "limit=%zz"} {
 		w.send("GET", "/orders?"+query, "").want(t, 400, "validation_error")
 	}
 }
 
-func TestOtherMethodsAndPathsAreRefused(t *testing.T) {
+func TestRead_OtherMethodsAndPathsAreRefused(t *testing.T) {
 	w := newWorld(t)
 	w.send("DELETE", "/orders", "").want(t, 405, "method_not_allowed")
 	got := w.send("PATCH", "/orders/ord_1", "")

@@ -8,7 +8,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
-func TestWhenTheStoreIsDownNothingRunsAndNothingLeaks(t *testing.T) {
+func TestSecurity_WhenTheStoreIsDownNothingRunsAndNothingLeaks(t *testing.T) {
 	w := newWorld(t)
 	w.api = w.open(&apitest.Broken{Store: w.store, Err: errors.New("secret cause")})
 	got := w.send("POST", "/orders", two, key, "k1")
@@ -21,7 +21,7 @@ func TestWhenTheStoreIsDownNothingRunsAndNothingLeaks(t *testing.T) {
 	}
 }
 
-func TestAReadThatFailsLeaksNothing(t *testing.T) {
+func TestSecurity_AReadThatFailsLeaksNothing(t *testing.T) {
 	w := newWorld(t)
 	first := w.place("k1")
 	w.without(func() {

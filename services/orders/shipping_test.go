@@ -79,7 +79,7 @@ func (w *world) say(messages ...outbox.Message) {
 	}
 }
 
-func TestAnOrderGetsItsShipment(t *testing.T) {
+func TestShipping_AnOrderGetsItsShipment(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		first := w.place("k1", "X-Tenant-ID", "acme")
 		m := w.lag()
@@ -108,7 +108,7 @@ func TestAnOrderGetsItsShipment(t *testing.T) {
 	})
 }
 
-func TestTheEventSaysWhatWasOrderedAndBelongsToItsTenant(t *testing.T) {
+func TestShipping_TheEventSaysWhatWasOrderedAndBelongsToItsTenant(t *testing.T) {
 	w := newWorld(t)
 	first := w.place("k1", "X-Tenant-ID", "acme")
 	m := w.next()
@@ -129,7 +129,7 @@ func (a appended) Append(ctx context.Context, tx *sql.Tx, messages ...outbox.Mes
 	return errors.Join(a.Outbox.Append(ctx, tx, messages...), errors.New("the command fails later"))
 }
 
-func TestAFailedCommandLeavesNeitherOrderNorEvent(t *testing.T) {
+func TestShipping_AFailedCommandLeavesNeitherOrderNorEvent(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		w.api.outbox = appended{w.api.outbox}
 		w.send("POST", "/orders", two, key, "k1").want(w.t, 500, "command_failed")
@@ -144,7 +144,7 @@ func TestAFailedCommandLeavesNeitherOrderNorEvent(t *testing.T) {
 	})
 }
 
-func TestAMessageThatIsDeliveredTwiceMakesOneShipment(t *testing.T) {
+func TestShipping_AMessageThatIsDeliveredTwiceMakesOneShipment(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		w.place("k1")
 		m := w.next()
@@ -159,7 +159,7 @@ func TestAMessageThatIsDeliveredTwiceMakesOneShipment(t *testing.T) {
 	})
 }
 
-func TestTwoConsumersAtTheSameMomentMakeOneShipment(t *testing.T) {
+func TestShipping_TwoConsumersAtTheSameMomentMakeOneShipment(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		other := openWorld(w.t, w.on)
 		for n := range 10 {
@@ -184,7 +184,7 @@ func TestTwoConsumersAtTheSameMomentMakeOneShipment(t *testing.T) {
 	})
 }
 
-func TestSeveralRelaysMakeOneShipmentOfEachOrder(t *testing.T) {
+func TestShipping_SeveralRelaysMakeOneShipmentOfEachOrder(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		w.run(w.api)
 		for range 2 {
@@ -200,7 +200,7 @@ func TestSeveralRelaysMakeOneShipmentOfEachOrder(t *testing.T) {
 	})
 }
 
-func TestAMessageThatKeepsFailingIsParkedAndTheOthersGoOn(t *testing.T) {
+func TestShipping_AMessageThatKeepsFailingIsParkedAndTheOthersGoOn(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		w.say(outbox.Message{Topic: TopicCreated, Key: "bad", Tenant: "acme", Payload: []byte(`{"order_id":"ord_nonsense"}`)})
 		w.place("k1")
@@ -230,7 +230,7 @@ func TestAMessageThatKeepsFailingIsParkedAndTheOthersGoOn(t *testing.T) {
 	}, func(c *Config) { c.MaxAttempts = 3 })
 }
 
-func TestAMessageIsHandledAgainAfterItsConsumerCouldNot(t *testing.T) {
+func TestShipping_AMessageIsHandledAgainAfterItsConsumerCouldNot(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		w.place("k1")
 		w.exec("ALTER TABLE orders_shipments RENAME TO orders_gone")
@@ -273,7 +273,7 @@ func (s *shaky) told() []outbox.Message {
 	return slices.Clone(s.seen)
 }
 
-func TestWhileTheBrokerIsDownNothingIsLostAndTheOrderIsKept(t *testing.T) {
+func TestShipping_WhileTheBrokerIsDownNothingIsLostAndTheOrderIsKept(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		broker := &shaky{to: w.api.deliver}
 		broker.away.Store(true)
@@ -323,7 +323,7 @@ func (forgetful) Settle(context.Context, string, []outbox.Verdict) error {
 	return errors.New("the relay has died")
 }
 
-func TestARelayThatDiesBetweenPublishAndMarkPublishesTwiceAndTheShipmentExistsOnce(t *testing.T) {
+func TestShipping_ARelayThatDiesBetweenPublishAndMarkPublishesTwiceAndTheShipmentExistsOnce(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		first := w.place("k1")
 		broker := &shaky{to: w.api.deliver}
@@ -356,7 +356,7 @@ func TestARelayThatDiesBetweenPublishAndMarkPublishesTwiceAndTheShipmentExistsOn
 	})
 }
 
-func TestEventsOutliveTheirServer(t *testing.T) {
+func TestShipping_EventsOutliveTheirServer(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		w.place("k1") // by a server that publishes nothing
 		later := openWorld(w.t, w.on)

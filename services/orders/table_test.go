@@ -13,7 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
-func TestTheFirstTimeTheCommandRunsOnce(t *testing.T) {
+func TestOrders_TheFirstTimeTheCommandRunsOnce(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		got := w.place("k1")
 		if got.replayed() || w.orders() != 1 || w.record("anonymous", "k1").Result.Ref != got.order.ID {
@@ -22,7 +22,7 @@ func TestTheFirstTimeTheCommandRunsOnce(t *testing.T) {
 	})
 }
 
-func TestARepeatGetsTheStoredAnswerAlsoAfterARestart(t *testing.T) {
+func TestOrders_ARepeatGetsTheStoredAnswerAlsoAfterARestart(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		first := w.place("k1")
 		same(w.t, first, w.place("k1"))
@@ -34,7 +34,7 @@ func TestARepeatGetsTheStoredAnswerAlsoAfterARestart(t *testing.T) {
 	})
 }
 
-func TestTheSameKeyWithAnotherHashIsRefused(t *testing.T) {
+func TestOrders_TheSameKeyWithAnotherHashIsRefused(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		first := w.place("k1")
 		other := w.send("POST", "/orders", strings.Replace(two, `"quantity":2`, `"quantity":3`, 1), key, "k1")
@@ -61,7 +61,7 @@ func (w *world) start(held *apitest.Held, k string) (answered chan reply) {
 	return answered
 }
 
-func TestWhileTheCommandRunsARepeatIsToldSoAndAnotherHashIsRefused(t *testing.T) {
+func TestOrders_WhileTheCommandRunsARepeatIsToldSoAndAnotherHashIsRefused(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		held, let := w.hold()
 		defer let()
@@ -78,7 +78,7 @@ func TestWhileTheCommandRunsARepeatIsToldSoAndAnotherHashIsRefused(t *testing.T)
 	})
 }
 
-func TestWhileAnotherServerRunsTheCommandARepeatIsToldSo(t *testing.T) {
+func TestOrders_WhileAnotherServerRunsTheCommandARepeatIsToldSo(t *testing.T) {
 	for _, engine := range []string{"postgres", "mysql"} { // SQLite has one writer, for which a repeat waits
 		t.Run(engine, func(t *testing.T) {
 			on := apitest.NewDatabase(t, engine)
@@ -99,7 +99,7 @@ func TestWhileAnotherServerRunsTheCommandARepeatIsToldSo(t *testing.T) {
 	}
 }
 
-func TestACallerThatPrefersToWaitGetsTheStoredAnswer(t *testing.T) {
+func TestOrders_ACallerThatPrefersToWaitGetsTheStoredAnswer(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		waits := make(chan struct{})
 		held, let := w.hold(func(c *Config) {
@@ -122,7 +122,7 @@ func TestACallerThatPrefersToWaitGetsTheStoredAnswer(t *testing.T) {
 	})
 }
 
-func TestAWaitIsCappedByTheServer(t *testing.T) {
+func TestOrders_AWaitIsCappedByTheServer(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		held, let := w.hold(func(c *Config) { c.MaxWait = 30 * time.Millisecond })
 		defer let()
@@ -137,7 +137,7 @@ func TestAWaitIsCappedByTheServer(t *testing.T) {
 	})
 }
 
-func TestAfterTheLeaseOfADeadProcessTheNextAttemptTakesOver(t *testing.T) {
+func TestOrders_AfterTheLeaseOfADeadProcessTheNextAttemptTakesOver(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		d, err := parseDraft([]byte(two))
 		if err != nil {
@@ -178,7 +178,7 @@ func (w *world) without(fn func()) {
 	w.exec("ALTER TABLE orders_gone RENAME TO orders_orders")
 }
 
-func TestAFailedCommandRunsAgain(t *testing.T) {
+func TestOrders_AFailedCommandRunsAgain(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		w.without(func() {
 			got := w.send("POST", "/orders", two, key, "k1")
@@ -197,7 +197,7 @@ func TestAFailedCommandRunsAgain(t *testing.T) {
 	})
 }
 
-func TestAFailureIsKeptIfThatIsThePolicy(t *testing.T) {
+func TestOrders_AFailureIsKeptIfThatIsThePolicy(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		var first reply
 		w.without(func() {
@@ -215,7 +215,7 @@ func TestAFailureIsKeptIfThatIsThePolicy(t *testing.T) {
 	}, func(c *Config) { c.KeepFailures = true })
 }
 
-func TestTheSameKeyForAnotherOperationIsIndependent(t *testing.T) {
+func TestOrders_TheSameKeyForAnotherOperationIsIndependent(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		guard := onlyonce.New(w.store, onlyonce.Config{})
 		other := onlyonce.Request{ID: onlyonce.ID{Tenant: "anonymous", Operation: "CancelOrder", Key: "k1"}, Fingerprint: onlyonce.Fingerprint([]byte("x"))}
@@ -234,7 +234,7 @@ func TestTheSameKeyForAnotherOperationIsIndependent(t *testing.T) {
 	})
 }
 
-func TestAnExpiredKeyIsNewAndIsDeleted(t *testing.T) {
+func TestOrders_AnExpiredKeyIsNewAndIsDeleted(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		first := w.place("k1")
 		eventually(w.t, "the key expires", func() bool {

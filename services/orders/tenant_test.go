@@ -23,7 +23,7 @@ func withTokens(t *testing.T, anonymous bool) func(*Config) {
 	return func(c *Config) { c.Tokens, c.AllowAnonymous = tokens, anonymous }
 }
 
-func TestTheTenantComesFromTheBearerToken(t *testing.T) {
+func TestTenant_TheTenantComesFromTheBearerToken(t *testing.T) {
 	w := newWorld(t, withTokens(t, false))
 	got := w.place("k1", "Authorization", "Bearer ada-secret", "X-Tenant-ID", "bob")
 	if w.record("ada", "k1").Result.Ref != got.order.ID {
@@ -47,7 +47,7 @@ func TestTheTenantComesFromTheBearerToken(t *testing.T) {
 	}
 }
 
-func TestATenantWithoutATokenMayBeNamedWhereAnonymousCallersAreAllowed(t *testing.T) {
+func TestTenant_ATenantWithoutATokenMayBeNamedWhereAnonymousCallersAreAllowed(t *testing.T) {
 	w := newWorld(t, withTokens(t, true))
 	w.place("k1", "X-Tenant-ID", "carol@example.org")
 	w.place("k1")
@@ -90,7 +90,7 @@ func TestSecurity_ATenantNeverSeesAnothersOrdersKeysOrResults(t *testing.T) {
 	})
 }
 
-func TestTenantsThatDifferInCaseOrBlanksAreDifferent(t *testing.T) {
+func TestTenant_TenantsThatDifferInCaseOrBlanksAreDifferent(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		w.place("k1", "X-Tenant-ID", "acme")
 		if got := w.send("GET", "/orders", "", "X-Tenant-ID", "ACME"); got.Body != `{"items":[],"next_cursor":null}` {

@@ -31,7 +31,7 @@ func Example() {
 	// names something of another type: must start with ord_
 }
 
-func TestIdsMadeLaterSortLater(t *testing.T) {
+func TestPublicID_IdsMadeLaterSortLater(t *testing.T) {
 	a := publicid.New()
 	for !publicid.New().Time().After(a.Time()) { // until the millisecond is over
 	}
@@ -41,7 +41,7 @@ func TestIdsMadeLaterSortLater(t *testing.T) {
 	}
 }
 
-func TestAnIdIsOfTheTimeAtWhichItWasMade(t *testing.T) {
+func TestPublicID_AnIdIsOfTheTimeAtWhichItWasMade(t *testing.T) {
 	began := time.Now().Truncate(time.Millisecond)
 	made := publicid.New().Time()
 	if made.Before(began) || made.After(time.Now()) || made.Location() != time.UTC {
@@ -49,7 +49,7 @@ func TestAnIdIsOfTheTimeAtWhichItWasMade(t *testing.T) {
 	}
 }
 
-func TestNoTwoIdsAreTheSame(t *testing.T) {
+func TestPublicID_NoTwoIdsAreTheSame(t *testing.T) {
 	seen := map[publicid.ID]bool{}
 	for range 10_000 {
 		id := publicid.New()
@@ -60,7 +60,7 @@ func TestNoTwoIdsAreTheSame(t *testing.T) {
 	}
 }
 
-func TestAnIdThatIsNotWellFormedIsRefused(t *testing.T) {
+func TestPublicID_AnIdThatIsNotWellFormedIsRefused(t *testing.T) {
 	good := orders.Format(publicid.New())
 	code := strings.TrimPrefix(good, "ord_")
 	for text, want := range map[string]string{
@@ -95,7 +95,7 @@ func TestAnIdThatIsNotWellFormedIsRefused(t *testing.T) {
 	}
 }
 
-func TestAPrefixThatIsNotAsThePackageSaysPanics(t *testing.T) {
+func TestPublicID_APrefixThatIsNotAsThePackageSaysPanics(t *testing.T) {
 	for _, prefix := range []string{"", "_", "ord", "Ord_", "1rd_", "or_d_", "ord__", "ord.", "örd_", strings.Repeat("a", 17) + "_"} {
 		func() {
 			defer func() {

@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
-func TestACreateAnswersTheSandbox(t *testing.T) {
+func TestCreate_ACreateAnswersTheSandbox(t *testing.T) {
 	w := newWorld(t)
 	got := w.send("POST", "/v1/sandboxes", `{"profile":"python-default","workspace_id":null,"ttl":3600}`)
 	s := got.sandbox
@@ -37,7 +37,7 @@ func TestACreateAnswersTheSandbox(t *testing.T) {
 	}
 }
 
-func TestEveryMemberOfACreateIsOptional(t *testing.T) {
+func TestCreate_EveryMemberOfACreateIsOptional(t *testing.T) {
 	w := newWorld(t)
 	for _, body := range []string{"", "{}", `{"profile":null,"workspace_id":null,"ttl":null}`, `{"ttl":0}`} {
 		if s := w.create(body); s.ExpiresAt != nil || s.Profile != defaultProfile {
@@ -46,7 +46,7 @@ func TestEveryMemberOfACreateIsOptional(t *testing.T) {
 	}
 }
 
-func TestCreateTwiceWithOneKeyGivesOneSandboxAndEqualAnswers(t *testing.T) {
+func TestCreate_TwiceWithOneKeyGivesOneSandboxAndEqualAnswers(t *testing.T) {
 	w := newWorld(t)
 	body := `{"ttl":3600}`
 	first := w.send("POST", "/v1/sandboxes", body, key, "k1")
@@ -63,14 +63,14 @@ func TestCreateTwiceWithOneKeyGivesOneSandboxAndEqualAnswers(t *testing.T) {
 	}
 }
 
-func TestADifferentBodyConflicts(t *testing.T) {
+func TestCreate_ADifferentBodyConflicts(t *testing.T) {
 	w := newWorld(t)
 	w.create(`{"ttl":3600}`, key, "k1")
 	w.send("POST", "/v1/sandboxes", `{"ttl":3601}`, key, "k1").want(t, 409, "conflict")
 	w.send("POST", "/v1/sandboxes", "", key, "k1").want(t, 409, "conflict")
 }
 
-func TestADifferentPathConflicts(t *testing.T) {
+func TestCreate_ADifferentPathConflicts(t *testing.T) {
 	w := newWorld(t)
 	one, other := w.create(`{"ttl":3600}`), w.create(`{"ttl":3600}`)
 	if got := w.send("POST", at(one.ID, "extend_ttl"), `{"extend_by":60}`, key, "k1"); got.Status != 200 {
@@ -80,7 +80,7 @@ func TestADifferentPathConflicts(t *testing.T) {
 	w.send("POST", "/v1/sandboxes", `{}`, key, "k1").want(t, 409, "conflict")
 }
 
-func TestAnExpiredKeyIsNew(t *testing.T) {
+func TestCreate_AnExpiredKeyIsNew(t *testing.T) {
 	w := newWorld(t)
 	first := w.create(`{}`, key, "k1")
 	w.exec("UPDATE onlyonce_records SET expires_at = 1")
@@ -93,7 +93,7 @@ func TestAnExpiredKeyIsNew(t *testing.T) {
 	}
 }
 
-func TestTheKeysTimeToLiveIsConfigurable(t *testing.T) {
+func TestCreate_TheKeysTimeToLiveIsConfigurable(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Keep = 90 * time.Second })
 	w.create(`{}`, key, "k1")
 	if n := w.count("SELECT (expires_at - settled_at) / 1000000 FROM onlyonce_records"); n != 90 {
@@ -122,7 +122,7 @@ func Test64ParallelCreatesWithOneKeyGiveOneSandbox(t *testing.T) {
 	}
 }
 
-func TestABodyThatIsNotValidInItselfIsRefusedAndLeavesTheKeyUnused(t *testing.T) {
+func TestCreate_ABodyThatIsNotValidInItselfIsRefusedAndLeavesTheKeyUnused(t *testing.T) {
 	w := newWorld(t)
 	for body, field := range map[string]string{
 		`{"profile":"no-such"}`:           "profile",
@@ -159,7 +159,7 @@ func TestABodyThatIsNotValidInItselfIsRefusedAndLeavesTheKeyUnused(t *testing.T)
 	w.create(`{}`, key, "k1")
 }
 
-func TestABodyWithAContentEncodingIsRefused(t *testing.T) {
+func TestCreate_ABodyWithAContentEncodingIsRefused(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{}`)
 	for _, path := range []string{"/v1/sandboxes", at(s.ID, "extend_ttl")} {
@@ -175,7 +175,7 @@ func TestABodyWithAContentEncodingIsRefused(t *testing.T) {
 	w.send("POST", "/v1/sandboxes", `{}`, key, "k1", "Content-Encoding", "gzip").want(t, 415, "content_encoding_unsupported") // nor is it replayed
 }
 
-func TestASandboxMayShareTheWorkspaceOfAnotherOfItsOwner(t *testing.T) {
+func TestCreate_ASandboxMayShareTheWorkspaceOfAnotherOfItsOwner(t *testing.T) {
 	w := newWorld(t)
 	a := w.create(`{}`, "X-Owner", "ada")
 	b := w.create(`{"workspace_id":"`+a.WorkspaceID+`"}`, "X-Owner", "ada", key, "k")
@@ -188,7 +188,7 @@ func TestASandboxMayShareTheWorkspaceOfAnotherOfItsOwner(t *testing.T) {
 	same(t, got, again)
 }
 
-func TestAMalformedKeyIsRefused(t *testing.T) {
+func TestCreate_AMalformedKeyIsRefused(t *testing.T) {
 	w := newWorld(t)
 	for _, k := range []string{"", " ", "a b", "ä", `"k"`, "k/1", strings.Repeat("k", 129)} {
 		got := w.send("POST", "/v1/sandboxes", `{}`, key, k)
@@ -205,7 +205,7 @@ func TestAMalformedKeyIsRefused(t *testing.T) {
 	}
 }
 
-func TestABodyThatDoesNotComeToItsEndIsTheCallersFault(t *testing.T) {
+func TestCreate_ABodyThatDoesNotComeToItsEndIsTheCallersFault(t *testing.T) {
 	w := newWorld(t)
 	id := w.create(`{"ttl":60}`).ID
 	for _, how := range apitest.Breaks {

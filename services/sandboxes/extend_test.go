@@ -12,7 +12,7 @@ func (w *world) extend(id, body string, header ...string) reply {
 	return w.send("POST", at(id, "extend_ttl"), body, header...)
 }
 
-func TestExtendAddsToTheEnd(t *testing.T) {
+func TestExtend_AddsToTheEnd(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	got := w.extend(s.ID, `{"extend_by":600}`)
@@ -21,7 +21,7 @@ func TestExtendAddsToTheEnd(t *testing.T) {
 	}
 }
 
-func TestExtendReplaysTheSameExpiresAt(t *testing.T) {
+func TestExtend_ReplaysTheSameExpiresAt(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	first := w.extend(s.ID, `{"extend_by":600}`, key, "k1")
@@ -35,7 +35,7 @@ func TestExtendReplaysTheSameExpiresAt(t *testing.T) {
 	}
 }
 
-func TestExtendOfAnExpiredSandboxIsRefusedAndTheRefusalReplayed(t *testing.T) {
+func TestExtend_OfAnExpiredSandboxIsRefusedAndTheRefusalReplayed(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	w.expire(s.ID)
@@ -54,7 +54,7 @@ func TestExtendOfAnExpiredSandboxIsRefusedAndTheRefusalReplayed(t *testing.T) {
 	same(t, first, w.extend(s.ID, `{"extend_by":600}`, key, "k1"))
 }
 
-func TestExtendOfAnUnlimitedSandboxIsRefused(t *testing.T) {
+func TestExtend_OfAnUnlimitedSandboxIsRefused(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{}`)
 	w.extend(s.ID, `{"extend_by":600}`).want(t, 409, "sandbox_ttl_infinite")
@@ -65,7 +65,7 @@ func TestExtendOfAnUnlimitedSandboxIsRefused(t *testing.T) {
 	}
 }
 
-func TestExtendByMustBeAPositiveIntegerUpToTheCap(t *testing.T) {
+func TestExtend_ByMustBeAPositiveIntegerUpToTheCap(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	for name, body := range map[string]string{
@@ -87,7 +87,7 @@ func TestExtendByMustBeAPositiveIntegerUpToTheCap(t *testing.T) {
 	}
 }
 
-func TestExtendTakesNoTimeFromTheCaller(t *testing.T) {
+func TestExtend_TakesNoTimeFromTheCaller(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	for _, name := range []string{"now", "expires_at"} {
@@ -103,7 +103,7 @@ func TestExtendTakesNoTimeFromTheCaller(t *testing.T) {
 	}
 }
 
-func TestExtendLeavesTheSessionAlone(t *testing.T) {
+func TestExtend_LeavesTheSessionAlone(t *testing.T) {
 	w := newWorld(t)
 	id := w.create(`{"ttl":3600}`).ID
 	if got := w.extend(id, `{"extend_by":60}`); got.sandbox.Status != "idle" || w.handle(id) != "" {
@@ -121,7 +121,7 @@ func TestExtendLeavesTheSessionAlone(t *testing.T) {
 	}
 }
 
-func TestTheCapOfExtendByIsConfigurable(t *testing.T) {
+func TestExtend_TheCapOfExtendByIsConfigurable(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxExtend = 10 })
 	s := w.create(`{"ttl":3600}`)
 	w.extend(s.ID, `{"extend_by":11}`).want(t, 400, "validation_error")
@@ -130,7 +130,7 @@ func TestTheCapOfExtendByIsConfigurable(t *testing.T) {
 	}
 }
 
-func TestAnEndAfterTheYear9999IsRefused(t *testing.T) {
+func TestExtend_AnEndAfterTheYear9999IsRefused(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxExtend = 1<<63 - 1 })
 	s := w.create(`{"ttl":3600}`)
 	w.exec("UPDATE sandboxes_sandboxes SET expires_at = ?", lastSecond-5)
@@ -169,7 +169,7 @@ func Test50ParallelExtendsWith50KeysAddUp(t *testing.T) {
 	}
 }
 
-func TestExtendOfAnUnknownSandboxIsNotFound(t *testing.T) {
+func TestExtend_OfAnUnknownSandboxIsNotFound(t *testing.T) {
 	w := newWorld(t)
 	for _, id := range []string{newID(sandboxIDs), "nonsense", "sandbox-", "..%2f..%2fetc"} {
 		w.extend(id, `{"extend_by":60}`, key, "k1").want(t, 404, "not_found")

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestACreateIsComparedAsParsedWithItsDefaults(t *testing.T) {
+func TestFingerprint_ACreateIsComparedAsParsedWithItsDefaults(t *testing.T) {
 	w := newWorld(t)
 	workspace := w.create(`{}`).WorkspaceID
 	for name, equal := range map[string][]string{
@@ -36,7 +36,7 @@ func TestACreateIsComparedAsParsedWithItsDefaults(t *testing.T) {
 	}
 }
 
-func TestAnExtensionIsComparedAsParsed(t *testing.T) {
+func TestFingerprint_AnExtensionIsComparedAsParsed(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	first := w.extend(s.ID, `{"extend_by":600}`, key, "k")
@@ -46,7 +46,7 @@ func TestAnExtensionIsComparedAsParsed(t *testing.T) {
 	w.extend(s.ID, `{"extend_by":601}`, key, "k").want(t, 409, "conflict")
 }
 
-func TestAConfiguredProfileDiffersFromTheDefault(t *testing.T) {
+func TestFingerprint_AConfiguredProfileDiffersFromTheDefault(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
 		c.Profiles = map[string]Profile{defaultProfile: {Command: "sleep"}, "other": {Command: "sleep"}}
 	})

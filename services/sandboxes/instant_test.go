@@ -16,7 +16,7 @@ func (w *world) expireNow(id string) {
 	})
 }
 
-func TestASandboxExpiresAtTheInstantThatIsShownAndNotASecondLater(t *testing.T) {
+func TestInstant_ASandboxExpiresAtTheInstantThatIsShownAndNotASecondLater(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(w.create(`{"ttl":3600}`).ID)
 	handle := w.handle(s.ID)

@@ -29,7 +29,7 @@ func (w *world) list(query string) (ids []string, next string) {
 	return ids, next
 }
 
-func TestAListIsPaged(t *testing.T) {
+func TestList_AListIsPaged(t *testing.T) {
 	w := newWorld(t)
 	if got := w.send("GET", "/v1/sandboxes", ""); got.Body != `{"items":[],"next_cursor":null}` {
 		t.Error(got.Body)
@@ -56,7 +56,7 @@ func TestAListIsPaged(t *testing.T) {
 	}
 }
 
-func TestAPageHas50SandboxesUnlessTheCallerSaysOtherwise(t *testing.T) {
+func TestList_APageHas50SandboxesUnlessTheCallerSaysOtherwise(t *testing.T) {
 	w := newWorld(t)
 	for range 51 {
 		w.exec("INSERT INTO sandboxes_sandboxes (id, owner, profile, workspace_id, created_at) VALUES (?, 'anonymous', 'p', 'w', 0)", newID(sandboxIDs))
@@ -69,7 +69,7 @@ func TestAPageHas50SandboxesUnlessTheCallerSaysOtherwise(t *testing.T) {
 	}
 }
 
-func TestAListIsFilteredByStatus(t *testing.T) {
+func TestList_AListIsFilteredByStatus(t *testing.T) {
 	w := newWorld(t)
 	want := map[string]string{"idle": w.create(`{}`).ID, "ready": w.create(`{}`).ID, "expired": w.create(`{"ttl":60}`).ID, "failed": w.create(`{}`).ID, "starting": w.create(`{}`).ID}
 	w.start(want["ready"])
@@ -86,7 +86,7 @@ func TestAListIsFilteredByStatus(t *testing.T) {
 	}
 }
 
-func TestAListThatIsAskedForWronglyIsRefused(t *testing.T) {
+func TestList_AListThatIsAskedForWronglyIsRefused(t *testing.T) {
 	w := newWorld(t)
 	for query, field := range map[string]string{
 		"limit=0": "limit", "limit=201": "limit", "limit=-1": "limit", "limit=x": "limit", "limit=1.5": "limit", "limit=99999999999999999999": "limit",

@@ -2,7 +2,7 @@ package sandboxes
 
 import "testing"
 
-func TestAHitIsLoggedWithTheSizeOfTheBody(t *testing.T) {
+func TestLog_AHitIsLoggedWithTheSizeOfTheBody(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	w.expire(s.ID)

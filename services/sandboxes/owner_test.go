@@ -23,7 +23,7 @@ func withTokens(t *testing.T, anonymous bool) func(*Config) {
 	return func(c *Config) { c.Tokens, c.AllowAnonymous = tokens, anonymous }
 }
 
-func TestATokenNamesItsOwner(t *testing.T) {
+func TestOwner_ATokenNamesItsOwner(t *testing.T) {
 	w := newWorld(t, withTokens(t, false))
 	s := w.create(`{}`, "Authorization", "Bearer bob-secret", "X-Owner", "ada")
 	for auth, status := range map[string]int{"Bearer bob-secret": 200, "bearer  bob-other": 200, "Bearer ada-secret": 404} {
@@ -33,7 +33,7 @@ func TestATokenNamesItsOwner(t *testing.T) {
 	}
 }
 
-func TestWithoutAValidTokenTheAnswerIsUnauthorized(t *testing.T) {
+func TestOwner_WithoutAValidTokenTheAnswerIsUnauthorized(t *testing.T) {
 	closed, demo := newWorld(t, withTokens(t, false)), newWorld(t, withTokens(t, true))
 	for _, w := range []*world{closed, demo} {
 		for _, header := range [][]string{
@@ -58,7 +58,7 @@ func TestWithoutAValidTokenTheAnswerIsUnauthorized(t *testing.T) {
 	closed.send("GET", "/v1/sandboxes", "", "X-Owner", "carol").want(t, 401, "unauthorized")
 }
 
-func TestACallerWithoutANameIsNotTheOwnerOfAToken(t *testing.T) {
+func TestOwner_ACallerWithoutANameIsNotTheOwnerOfAToken(t *testing.T) {
 	tokens, err := ParseTokens(strings.NewReader("anonymous " + hashOf("secret")))
 	if err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestACallerWithoutANameIsNotTheOwnerOfAToken(t *testing.T) {
 	w.send("GET", "/v1/sandboxes", "").want(t, 401, "unauthorized")
 }
 
-func TestAnAnonymousCallerMayNameItself(t *testing.T) {
+func TestOwner_AnAnonymousCallerMayNameItself(t *testing.T) {
 	w := newWorld(t, withTokens(t, true))
 	nobody, carol := w.create(`{}`), w.create(`{}`, "X-Owner", "carol@example.org")
 	if n := w.count("SELECT count(*) FROM sandboxes_sandboxes WHERE owner = 'anonymous' AND id = ?", nobody.ID); n != 1 {
@@ -92,7 +92,7 @@ func TestAnAnonymousCallerMayNameItself(t *testing.T) {
 	}
 }
 
-func TestOwnersDoNotSeeEachOthersKeys(t *testing.T) {
+func TestOwner_OwnersDoNotSeeEachOthersKeys(t *testing.T) {
 	w := newWorld(t)
 	a := w.create(`{"ttl":60}`, "X-Owner", "ada", key, "k1")
 	b := w.create(`{"ttl":60}`, "X-Owner", "bob", key, "k1")
@@ -102,7 +102,7 @@ func TestOwnersDoNotSeeEachOthersKeys(t *testing.T) {
 	}
 }
 
-func TestAnotherOwnersSandboxIsNotFound(t *testing.T) {
+func TestOwner_AnotherOwnersSandboxIsNotFound(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`, "X-Owner", "ada")
 	none := newID(sandboxIDs)
@@ -121,7 +121,7 @@ func TestAnotherOwnersSandboxIsNotFound(t *testing.T) {
 	}
 }
 
-func TestOnlyHashesOfTokensAreKept(t *testing.T) {
+func TestOwner_OnlyHashesOfTokensAreKept(t *testing.T) {
 	w := newWorld(t, withTokens(t, false))
 	for _, auth := range []string{"Bearer ada-secret", "Bearer bob-other"} {
 		w.create(`{}`, "Authorization", auth, key, "k1")
@@ -137,7 +137,7 @@ func TestOnlyHashesOfTokensAreKept(t *testing.T) {
 	}
 }
 
-func TestATokenListThatIsNotRightIsRefusedByItsLine(t *testing.T) {
+func TestOwner_ATokenListThatIsNotRightIsRefusedByItsLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"ada":                              "line 1: 1 words",
 		"#\nada " + hashOf("a") + " extra": "line 2: 3 words",

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestStartStartsAProcessInTheWorkspaceWithoutTheServersEnvironment(t *testing.T) {
+func TestProcess_StartStartsAProcessInTheWorkspaceWithoutTheServersEnvironment(t *testing.T) {
 	t.Setenv("ONLYONCE_SECRET", "not for a session")
 	w := newWorld(t)
 	s := w.start(w.create(`{"ttl":3600}`).ID)
@@ -44,7 +44,7 @@ func TestStartStartsAProcessInTheWorkspaceWithoutTheServersEnvironment(t *testin
 	}
 }
 
-func TestASessionThatEndsByItselfLeavesTheSandboxFailedUntilItIsStartedAgain(t *testing.T) {
+func TestProcess_ASessionThatEndsByItselfLeavesTheSandboxFailedUntilItIsStartedAgain(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(w.create(`{}`).ID)
 	handle := w.handle(s.ID)
@@ -62,7 +62,7 @@ func TestASessionThatEndsByItselfLeavesTheSandboxFailedUntilItIsStartedAgain(t *
 	}
 }
 
-func TestStartReplacesASessionThatEndedByItself(t *testing.T) {
+func TestProcess_StartReplacesASessionThatEndedByItself(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(w.create(`{}`).ID)
 	handle := w.handle(s.ID)
@@ -76,7 +76,7 @@ func TestStartReplacesASessionThatEndedByItself(t *testing.T) {
 	}
 }
 
-func TestWhatASessionStartedEndsWithIt(t *testing.T) {
+func TestProcess_WhatASessionStartedEndsWithIt(t *testing.T) {
 	w := newWorld(t, func(c *Config) {
 		c.Profiles = map[string]Profile{defaultProfile: {Command: "sh", Args: []string{"-c", "sleep 1000 & echo $! > child; wait"}}}
 	})
@@ -96,7 +96,7 @@ func TestWhatASessionStartedEndsWithIt(t *testing.T) {
 	eventually(t, "the child ends", func() bool { return !running(handle) })
 }
 
-func TestNoEndedSessionStaysAZombie(t *testing.T) {
+func TestProcess_NoEndedSessionStaysAZombie(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(w.create(`{}`).ID)
 	handle := w.handle(s.ID)
@@ -107,7 +107,7 @@ func TestNoEndedSessionStaysAZombie(t *testing.T) {
 	}
 }
 
-func TestAHandleDoesNotNameALaterProcessWithTheSameNumber(t *testing.T) {
+func TestProcess_AHandleDoesNotNameALaterProcessWithTheSameNumber(t *testing.T) {
 	p := newProcesses()
 	handle, err := p.Start(t.Context(), Session{Dir: t.TempDir(), Command: "sleep", Args: []string{"1000"}})
 	if err != nil {

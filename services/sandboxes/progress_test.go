@@ -25,7 +25,7 @@ func held(t *testing.T, wait time.Duration) (*world, *apitest.Held) {
 	return &other, store
 }
 
-func TestARepeatOfARunningRequestIsToldSoAfterTheWait(t *testing.T) {
+func TestProgress_ARepeatOfARunningRequestIsToldSoAfterTheWait(t *testing.T) {
 	w, store := held(t, 30*time.Millisecond)
 	first := make(chan reply)
 	go func() { first <- w.send("POST", "/v1/sandboxes", `{}`, key, "k1") }()
@@ -39,7 +39,7 @@ func TestARepeatOfARunningRequestIsToldSoAfterTheWait(t *testing.T) {
 	same(t, <-first, w.send("POST", "/v1/sandboxes", `{}`, key, "k1"))
 }
 
-func TestARepeatOfARunningRequestIsRefusedAtOnceIfThatIsAskedFor(t *testing.T) {
+func TestProgress_ARepeatOfARunningRequestIsRefusedAtOnceIfThatIsAskedFor(t *testing.T) {
 	w, store := held(t, -1)
 	first := make(chan reply)
 	go func() { first <- w.send("POST", "/v1/sandboxes", `{}`, key, "k1") }()
@@ -52,7 +52,7 @@ func TestARepeatOfARunningRequestIsRefusedAtOnceIfThatIsAskedFor(t *testing.T) {
 	same(t, <-first, w.send("POST", "/v1/sandboxes", `{}`, key, "k1"))
 }
 
-func TestARepeatWaitsForTheRunningRequestsAnswer(t *testing.T) {
+func TestProgress_ARepeatWaitsForTheRunningRequestsAnswer(t *testing.T) {
 	w, store := held(t, time.Minute)
 	replies := make(chan reply)
 	ask := func() { replies <- w.send("POST", "/v1/sandboxes", `{}`, key, "k1") }
@@ -69,7 +69,7 @@ func TestARepeatWaitsForTheRunningRequestsAnswer(t *testing.T) {
 	}
 }
 
-func TestACommandFinishesAlthoughItsCallerIsGone(t *testing.T) {
+func TestProgress_ACommandFinishesAlthoughItsCallerIsGone(t *testing.T) {
 	w, store := held(t, time.Minute)
 	ctx, gone := context.WithCancel(t.Context())
 	r := httptest.NewRequestWithContext(ctx, "POST", "/v1/sandboxes", strings.NewReader(`{"ttl":60}`))

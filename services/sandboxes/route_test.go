@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-func TestAnUnknownPathIsNotFound(t *testing.T) {
+func TestRoute_AnUnknownPathIsNotFound(t *testing.T) {
 	w := newWorld(t)
 	id := newID(sandboxIDs)
 	for _, path := range []string{"/", "/v1", "/v1/sandboxes/", "/v1/sandboxes/" + id + "/", "/v1/sandboxes/" + id + "/reboot", "/v1//sandboxes", "/v1/x/../sandboxes", "/v1/sandboxes/" + id + "/start/x"} {
@@ -21,7 +21,7 @@ func TestAnUnknownPathIsNotFound(t *testing.T) {
 	}
 }
 
-func TestAMethodThatAPathDoesNotHaveIsRefused(t *testing.T) {
+func TestRoute_AMethodThatAPathDoesNotHaveIsRefused(t *testing.T) {
 	w := newWorld(t)
 	id := newID(sandboxIDs)
 	for call, allowed := range map[[2]string]string{
@@ -41,7 +41,7 @@ func TestAMethodThatAPathDoesNotHaveIsRefused(t *testing.T) {
 	}
 }
 
-func TestEveryAnswerHasARequestId(t *testing.T) {
+func TestRoute_EveryAnswerHasARequestId(t *testing.T) {
 	w := newWorld(t)
 	for _, own := range []string{"r-1", "a.b_C-9", strings.Repeat("x", 128)} {
 		got := w.send("GET", "/v1/sandboxes/nonsense", "", "X-Request-Id", own)
@@ -63,7 +63,7 @@ func TestEveryAnswerHasARequestId(t *testing.T) {
 	}
 }
 
-func TestAStoreThatCanNotBeReachedIsAnsweredInTheEnvelope(t *testing.T) {
+func TestRoute_AStoreThatCanNotBeReachedIsAnsweredInTheEnvelope(t *testing.T) {
 	w := newWorld(t)
 	api, err := New(t.Context(), w.db, &apitest.Broken{Store: w.store, Err: errors.New("disk on fire")}, w.api.cfg)
 	if err != nil {
@@ -81,7 +81,7 @@ func TestAStoreThatCanNotBeReachedIsAnsweredInTheEnvelope(t *testing.T) {
 	}
 }
 
-func TestAnInternalErrorLeaksNothing(t *testing.T) {
+func TestRoute_AnInternalErrorLeaksNothing(t *testing.T) {
 	w := newWorld(t)
 	w.exec("ALTER TABLE sandboxes_sandboxes RENAME TO elsewhere")
 	for _, header := range [][]string{nil, {key, "k1"}} {
@@ -117,7 +117,7 @@ func TestAPI_APanicIsAnInternalError(t *testing.T) {
 	w.send("GET", "/abort", "")
 }
 
-func TestNonsenseInTheConfigPanics(t *testing.T) {
+func TestRoute_NonsenseInTheConfigPanics(t *testing.T) {
 	for want, cfg := range map[string]Config{
 		"Dir":         {},
 		"Keep":        {Dir: "x", Keep: -1},

@@ -20,7 +20,7 @@ func (r *recordingRuntime) Start(ctx context.Context, s Session) (string, error)
 	return r.Runtime.Start(ctx, s)
 }
 
-func TestNoEndpointTakesWhatToRunFromItsCaller(t *testing.T) {
+func TestRuns_NoEndpointTakesWhatToRunFromItsCaller(t *testing.T) {
 	recorded := &recordingRuntime{Runtime: newProcesses()}
 	w := newWorld(t, func(c *Config) { c.Runtime = recorded })
 	for _, member := range []string{`"command":"/bin/sh"`, `"args":["-c","id"]`, `"code":"print(1)"`, `"env":{"PATH":"."}`, `"capabilities":["shell"]`} {
@@ -42,7 +42,7 @@ func TestNoEndpointTakesWhatToRunFromItsCaller(t *testing.T) {
 	}
 }
 
-func TestWhatIsInAWorkspaceIsNotRun(t *testing.T) {
+func TestRuns_WhatIsInAWorkspaceIsNotRun(t *testing.T) {
 	t.Setenv("PATH", os.Getenv("PATH")+":.")
 	w := newWorld(t, func(c *Config) {
 		c.Profiles = map[string]Profile{defaultProfile: {Command: "touch", Args: []string{"profile-ran"}}}

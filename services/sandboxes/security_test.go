@@ -96,7 +96,7 @@ func TestSecurity_KeysAndTokensAreNotLoggedAndLinesCanNotBeForged(t *testing.T) 
 	w.exec("ALTER TABLE elsewhere RENAME TO sandboxes_sandboxes")
 }
 
-func TestAPageOfAnotherOriginCanNotWrite(t *testing.T) {
+func TestSecurity_APageOfAnotherOriginCanNotWrite(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	for _, header := range [][]string{{"Sec-Fetch-Site", "cross-site"}, {"Origin", "https://example.org"}} {
@@ -144,7 +144,7 @@ func TestSecurity_AConflictNeverEchoesTheFirstAnswer(t *testing.T) {
 	}
 }
 
-func TestNoWorkspaceIsOutsideItsDirectory(t *testing.T) {
+func TestSecurity_NoWorkspaceIsOutsideItsDirectory(t *testing.T) {
 	w := newWorld(t)
 	outside := filepath.Join(w.dir, "outside")
 	if err := os.Mkdir(outside, 0o700); err != nil {

@@ -20,7 +20,7 @@ func (w *world) start(id string) sandbox {
 	return got.sandbox
 }
 
-func TestStartTwiceKeepsTheSession(t *testing.T) {
+func TestSession_StartTwiceKeepsTheSession(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{}`)
 	w.start(s.ID)
@@ -31,7 +31,7 @@ func TestStartTwiceKeepsTheSession(t *testing.T) {
 	}
 }
 
-func TestParallelStartsStartOneSession(t *testing.T) {
+func TestSession_ParallelStartsStartOneSession(t *testing.T) {
 	counted := &countingRuntime{Runtime: newProcesses()}
 	w := newWorld(t, func(c *Config) { c.Runtime = counted })
 	s := w.create(`{}`)
@@ -62,7 +62,7 @@ func (r *countingRuntime) Start(ctx context.Context, s Session) (string, error) 
 	return r.Runtime.Start(ctx, s)
 }
 
-func TestStartOfAnExpiredSandboxIsRefused(t *testing.T) {
+func TestSession_StartOfAnExpiredSandboxIsRefused(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	w.expire(s.ID)
@@ -81,7 +81,7 @@ func TestStartOfAnExpiredSandboxIsRefused(t *testing.T) {
 	}
 }
 
-func TestKeepaliveLeavesExpiresAtAlone(t *testing.T) {
+func TestSession_KeepaliveLeavesExpiresAtAlone(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	w.start(s.ID)
@@ -93,7 +93,7 @@ func TestKeepaliveLeavesExpiresAtAlone(t *testing.T) {
 	}
 }
 
-func TestKeepaliveStartsNothing(t *testing.T) {
+func TestSession_KeepaliveStartsNothing(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{}`)
 	got := w.send("POST", at(s.ID, "keepalive"), "")
@@ -102,7 +102,7 @@ func TestKeepaliveStartsNothing(t *testing.T) {
 	}
 }
 
-func TestStopEndsTheSessionAndKeepsTheWorkspace(t *testing.T) {
+func TestSession_StopEndsTheSessionAndKeepsTheWorkspace(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(w.create(`{}`).ID)
 	handle := w.handle(s.ID)
@@ -125,7 +125,7 @@ func TestStopEndsTheSessionAndKeepsTheWorkspace(t *testing.T) {
 	w.start(s.ID)
 }
 
-func TestDeleteEndsTheSessionAndRemovesTheWorkspace(t *testing.T) {
+func TestSession_DeleteEndsTheSessionAndRemovesTheWorkspace(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(w.create(`{}`).ID)
 	handle := w.handle(s.ID)
@@ -144,7 +144,7 @@ func TestDeleteEndsTheSessionAndRemovesTheWorkspace(t *testing.T) {
 	}
 }
 
-func TestAWorkspaceStaysUntilItsLastSandboxIsDeleted(t *testing.T) {
+func TestSession_AWorkspaceStaysUntilItsLastSandboxIsDeleted(t *testing.T) {
 	w := newWorld(t)
 	a := w.start(w.create(`{}`).ID)
 	b := w.create(`{"workspace_id":"` + a.WorkspaceID + `"}`)
@@ -159,7 +159,7 @@ func TestAWorkspaceStaysUntilItsLastSandboxIsDeleted(t *testing.T) {
 	}
 }
 
-func TestADeleteThatFailedHalfwayIsFinishedLater(t *testing.T) {
+func TestSession_ADeleteThatFailedHalfwayIsFinishedLater(t *testing.T) {
 	runtime := &stubbornRuntime{Runtime: newProcesses(), err: errors.New("not now")}
 	w := newWorld(t, func(c *Config) { c.Runtime = runtime })
 	s := w.start(w.create(`{}`).ID)
@@ -187,7 +187,7 @@ func (r *stubbornRuntime) Stop(ctx context.Context, handle string) error {
 	return r.Runtime.Stop(ctx, handle)
 }
 
-func TestASessionThatCanNotStartLeavesTheSandboxFailed(t *testing.T) {
+func TestSession_ASessionThatCanNotStartLeavesTheSandboxFailed(t *testing.T) {
 	profiles := map[string]Profile{defaultProfile: {Command: "/nonexistent/command"}}
 	w := newWorld(t, func(c *Config) { c.Profiles = profiles })
 	s := w.create(`{}`)
@@ -218,7 +218,7 @@ func (r *slowRuntime) Start(ctx context.Context, s Session) (string, error) {
 	return handle, err
 }
 
-func TestAStartThatMayNotWaitStartsAndIsRefusedWhileAnotherDoes(t *testing.T) {
+func TestSession_AStartThatMayNotWaitStartsAndIsRefusedWhileAnotherDoes(t *testing.T) {
 	slow := &slowRuntime{newProcesses(), make(chan struct{}), make(chan struct{}), make(chan string, 1)}
 	w := newWorld(t, func(c *Config) { c.Runtime, c.Wait = slow, -1 })
 	s := w.create(`{}`)
@@ -236,7 +236,7 @@ func TestAStartThatMayNotWaitStartsAndIsRefusedWhileAnotherDoes(t *testing.T) {
 	}
 }
 
-func TestASandboxThatIsDeletedWhileItStartsLeavesNothing(t *testing.T) {
+func TestSession_ASandboxThatIsDeletedWhileItStartsLeavesNothing(t *testing.T) {
 	slow := &slowRuntime{newProcesses(), make(chan struct{}), make(chan struct{}), make(chan string, 1)}
 	w := newWorld(t, func(c *Config) { c.Runtime = slow })
 	s := w.create(`{}`)

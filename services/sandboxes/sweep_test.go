@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-func TestAnIdleSessionsProcessIsGoneTheSandboxIsNot(t *testing.T) {
+func TestSweep_AnIdleSessionsProcessIsGoneTheSandboxIsNot(t *testing.T) {
 	w := newWorld(t)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
@@ -31,7 +31,7 @@ func TestAnIdleSessionsProcessIsGoneTheSandboxIsNot(t *testing.T) {
 	w.start(s.ID)
 }
 
-func TestTheSessionOfAnExpiredSandboxEnds(t *testing.T) {
+func TestSweep_TheSessionOfAnExpiredSandboxEnds(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(w.create(`{"ttl":3600}`).ID)
 	handle := w.handle(s.ID)
@@ -48,7 +48,7 @@ func TestTheSessionOfAnExpiredSandboxEnds(t *testing.T) {
 	}
 }
 
-func TestASweepLeavesLiveSessionsAlone(t *testing.T) {
+func TestSweep_ASweepLeavesLiveSessionsAlone(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(w.create(`{"ttl":3600}`).ID)
 	w.api.sweep(t.Context())
@@ -57,7 +57,7 @@ func TestASweepLeavesLiveSessionsAlone(t *testing.T) {
 	}
 }
 
-func TestASessionThatNoRowNamesEnds(t *testing.T) {
+func TestSweep_ASessionThatNoRowNamesEnds(t *testing.T) {
 	w := newWorld(t)
 	s := w.start(w.create(`{}`).ID)
 	handle := w.handle(s.ID)
@@ -68,7 +68,7 @@ func TestASessionThatNoRowNamesEnds(t *testing.T) {
 	}
 }
 
-func TestAStartThatItsServerLostIsTakenBack(t *testing.T) {
+func TestSweep_AStartThatItsServerLostIsTakenBack(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{}`)
 	w.exec("UPDATE sandboxes_sandboxes SET session_id = 'session-lost', session_state = 'starting', session_server = ?", w.api.server)
@@ -81,7 +81,7 @@ func TestAStartThatItsServerLostIsTakenBack(t *testing.T) {
 	}
 }
 
-func TestAStartWaitsForAnotherAndThenSaysThatItIsRunning(t *testing.T) {
+func TestSweep_AStartWaitsForAnotherAndThenSaysThatItIsRunning(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.Wait = 50 * time.Millisecond })
 	s := w.create(`{}`)
 	other, err := newServerName() // of this process, which lives
@@ -96,7 +96,7 @@ func TestAStartWaitsForAnotherAndThenSaysThatItIsRunning(t *testing.T) {
 	}
 }
 
-func TestCloseEndsTheSessionsOfThisServerOnly(t *testing.T) {
+func TestSweep_CloseEndsTheSessionsOfThisServerOnly(t *testing.T) {
 	dir := t.TempDir()
 	one, other := openWorld(t, dir), openWorld(t, dir)
 	a, b := one.start(one.create(`{}`).ID), other.start(other.create(`{}`).ID)

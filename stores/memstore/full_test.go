@@ -51,7 +51,7 @@ func wantFull(t *testing.T, s *memstore.Store, setting string) {
 	}
 }
 
-func TestAStoreFullOfRecordsRefusesNewCommandsUntilSomeExpire(t *testing.T) {
+func TestFull_AStoreFullOfRecordsRefusesNewCommandsUntilSomeExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{MaxRecords: 3})
 		settled := mustClaim(t, s, "settled")
@@ -74,7 +74,7 @@ func TestAStoreFullOfRecordsRefusesNewCommandsUntilSomeExpire(t *testing.T) {
 	})
 }
 
-func TestAStoreFullOfBytesTakesWhatRunsAndRefusesWhatIsNew(t *testing.T) {
+func TestFull_AStoreFullOfBytesTakesWhatRunsAndRefusesWhatIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{MaxBytes: 64 << 10})
 		big, running := mustClaim(t, s, "big"), mustClaim(t, s, "running")
@@ -92,7 +92,7 @@ func TestAStoreFullOfBytesTakesWhatRunsAndRefusesWhatIsNew(t *testing.T) {
 	})
 }
 
-func TestEveryWayToEndARecordGivesItsBytesBack(t *testing.T) {
+func TestFull_EveryWayToEndARecordGivesItsBytesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{MaxBytes: 16 << 10})
 		short := answer
@@ -120,7 +120,7 @@ func TestEveryWayToEndARecordGivesItsBytesBack(t *testing.T) {
 	})
 }
 
-func TestClaimsAtOnceDoNotExceedTheLimit(t *testing.T) {
+func TestFull_ClaimsAtOnceDoNotExceedTheLimit(t *testing.T) {
 	s := memstore.New(memstore.Config{MaxRecords: 500})
 	var given atomic.Int64
 	var wg sync.WaitGroup
@@ -139,7 +139,7 @@ func TestClaimsAtOnceDoNotExceedTheLimit(t *testing.T) {
 	}
 }
 
-func TestNonsenseInAConfigPanicsAndSaysWhatToWrite(t *testing.T) {
+func TestFull_NonsenseInAConfigPanicsAndSaysWhatToWrite(t *testing.T) {
 	for _, cfg := range []memstore.Config{{MaxRecords: -1}, {MaxBytes: -1}} {
 		func() {
 			defer func() {
@@ -152,7 +152,7 @@ func TestNonsenseInAConfigPanicsAndSaysWhatToWrite(t *testing.T) {
 	}
 }
 
-func TestAReplayAllocatesNothingAndANewCommandTwice(t *testing.T) {
+func TestFull_AReplayAllocatesNothingAndANewCommandTwice(t *testing.T) {
 	s := memstore.New(memstore.Config{})
 	n := 0
 	keys := make([]string, 10_000)

@@ -42,7 +42,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func TestBytesAreCountedAboutAsTheyAreTakenAndAllGivenBack(t *testing.T) {
+func TestMemory_BytesAreCountedAboutAsTheyAreTakenAndAllGivenBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{})
 		before := heap()
@@ -76,7 +76,7 @@ func TestBytesAreCountedAboutAsTheyAreTakenAndAllGivenBack(t *testing.T) {
 	})
 }
 
-func TestWhatHasExpiredDoesNotPileUpWhenNobodyPurges(t *testing.T) {
+func TestMemory_WhatHasExpiredDoesNotPileUpWhenNobodyPurges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{})
 		for round := range 20 {
@@ -89,7 +89,7 @@ func TestWhatHasExpiredDoesNotPileUpWhenNobodyPurges(t *testing.T) {
 	})
 }
 
-func TestAnAgendaGivesEntriesInTheOrderTheyExpire(t *testing.T) {
+func TestMemory_AnAgendaGivesEntriesInTheOrderTheyExpire(t *testing.T) {
 	var a agenda
 	all := map[*entry]bool{}
 	for range 2000 {
@@ -115,7 +115,7 @@ func TestAnAgendaGivesEntriesInTheOrderTheyExpire(t *testing.T) {
 	}
 }
 
-func TestEntriesOfOneHashAreKeptApart(t *testing.T) {
+func TestMemory_EntriesOfOneHashAreKeptApart(t *testing.T) {
 	for gone := range 3 {
 		var sh shard
 		var all []*entry
@@ -133,7 +133,7 @@ func TestEntriesOfOneHashAreKeptApart(t *testing.T) {
 	}
 }
 
-func TestAnEntryTakesAllOfARecordButWhatNeverChanges(t *testing.T) {
+func TestMemory_AnEntryTakesAllOfARecordButWhatNeverChanges(t *testing.T) {
 	r := onlyonce.Record{
 		ID: onlyonce.ID{Key: "another"}, State: onlyonce.StateFailed, Fingerprint: []byte{1}, Owner: "o", Attempt: 2, Fence: 3,
 		Result: onlyonce.Result{Status: 201}, Error: "e", Final: true, Corrupt: true, Steps: map[string][]byte{"s": {1}},

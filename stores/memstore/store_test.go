@@ -8,6 +8,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
 
-func TestAStoreKeepsTheRules(t *testing.T) {
+func TestStore_AStoreKeepsTheRules(t *testing.T) {
 	storetest.Run(t, func(*testing.T) onlyonce.Store { return memstore.New(memstore.Config{}) })
 }

@@ -67,7 +67,7 @@ func ways(t *testing.T, f func(t *testing.T, pool *pgxpool.Pool)) {
 	}
 }
 
-func TestManyWhoWriteTogetherGetWhatTheyWrote(t *testing.T) {
+func TestGroup_ManyWhoWriteTogetherGetWhatTheyWrote(t *testing.T) {
 	all := make([]byte, 256)
 	for i := range all {
 		all[i] = byte(i)
@@ -111,7 +111,7 @@ func TestManyWhoWriteTogetherGetWhatTheyWrote(t *testing.T) {
 	})
 }
 
-func TestAPlanForASmallTableIsNotTakenForALargeOne(t *testing.T) {
+func TestGroup_APlanForASmallTableIsNotTakenForALargeOne(t *testing.T) {
 	pool := newPool(t)
 	s := open(t, pool)
 	turn := 0
@@ -153,7 +153,7 @@ func TestAPlanForASmallTableIsNotTakenForALargeOne(t *testing.T) {
 	}
 }
 
-func TestStatementsThatTheServerRefusesAfterAMigrationArePreparedAnew(t *testing.T) {
+func TestGroup_StatementsThatTheServerRefusesAfterAMigrationArePreparedAnew(t *testing.T) {
 	ways(t, func(t *testing.T, pool *pgxpool.Pool) {
 		s := open(t, pool)
 		for i := range 4 { // by every connection

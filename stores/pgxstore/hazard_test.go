@@ -61,7 +61,7 @@ func inserts(name string) func(context.Context, pgx.Tx, onlyonce.Record) (onlyon
 	}
 }
 
-func TestAClaimInSomebodysTransactionKeepsOnlyItsOwnDuplicatesWaiting(t *testing.T) {
+func TestHazard_AClaimInSomebodysTransactionKeepsOnlyItsOwnDuplicatesWaiting(t *testing.T) {
 	pool := newPool(t)
 	s := open(t, pool)
 	tx, err := pool.Begin(t.Context())
@@ -100,7 +100,7 @@ func TestAClaimInSomebodysTransactionKeepsOnlyItsOwnDuplicatesWaiting(t *testing
 	}
 }
 
-func TestConnectionsThatAreCutAreMadeAnew(t *testing.T) {
+func TestHazard_ConnectionsThatAreCutAreMadeAnew(t *testing.T) {
 	pool := newPool(t)
 	s := open(t, pool)
 	for range 5 {
@@ -129,7 +129,7 @@ func cut(t *testing.T, pool *pgxpool.Pool) {
 	}
 }
 
-func TestAFunctionThatEndsItsTransactionIsFoundOut(t *testing.T) {
+func TestHazard_AFunctionThatEndsItsTransactionIsFoundOut(t *testing.T) {
 	pool := newPool(t)
 	s := open(t, pool)
 	own(t, pool)
@@ -160,7 +160,7 @@ func TestAFunctionThatEndsItsTransactionIsFoundOut(t *testing.T) {
 	}
 }
 
-func TestATransactionOfAFunctionIsNotItsToEndOrToUseLater(t *testing.T) {
+func TestHazard_ATransactionOfAFunctionIsNotItsToEndOrToUseLater(t *testing.T) {
 	pool := newPool(t)
 	s := open(t, pool)
 	own(t, pool)
@@ -208,7 +208,7 @@ func TestATransactionOfAFunctionIsNotItsToEndOrToUseLater(t *testing.T) {
 	}
 }
 
-func TestASerializationFailureRunsTheFunctionAgain(t *testing.T) {
+func TestHazard_ASerializationFailureRunsTheFunctionAgain(t *testing.T) {
 	pool := newPool(t, "default_transaction_isolation=repeatable read")
 	s := open(t, pool)
 	if _, err := pool.Exec(t.Context(), "CREATE TABLE counter (n int); INSERT INTO counter VALUES (0)"); err != nil {
@@ -235,7 +235,7 @@ func TestASerializationFailureRunsTheFunctionAgain(t *testing.T) {
 	}
 }
 
-func TestACommandThatIsClaimedDuringItsTransactionIsNotRunTwice(t *testing.T) {
+func TestHazard_ACommandThatIsClaimedDuringItsTransactionIsNotRunTwice(t *testing.T) {
 	pool := newPool(t)
 	s := open(t, pool)
 	own(t, pool)
@@ -253,7 +253,7 @@ func TestACommandThatIsClaimedDuringItsTransactionIsNotRunTwice(t *testing.T) {
 
 // What the first asks for is not in the database before its commit: its locks
 // say that it is not the same.
-func TestWhatElseIsAskedForWhileAnotherStoreRunsACommandIsRefused(t *testing.T) {
+func TestHazard_WhatElseIsAskedForWhileAnotherStoreRunsACommandIsRefused(t *testing.T) {
 	pool := newPool(t)
 	s, there := open(t, pool), open(t, pool)
 	run := func(s *pgxstore.Store, print string, fn func()) onlyonce.Record {
@@ -290,7 +290,7 @@ func TestWhatElseIsAskedForWhileAnotherStoreRunsACommandIsRefused(t *testing.T) 
 }
 
 // The locks of commands are the database's, and not a schema's.
-func TestACommandDoesNotWaitForItsNamesakeInAnotherSchema(t *testing.T) {
+func TestHazard_ACommandDoesNotWaitForItsNamesakeInAnotherSchema(t *testing.T) {
 	run := func(then func()) {
 		r, err := open(t, newPool(t)).RunTx(t.Context(), claimOf("k"), func(context.Context, pgx.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
 			then()
@@ -303,7 +303,7 @@ func TestACommandDoesNotWaitForItsNamesakeInAnotherSchema(t *testing.T) {
 	run(func() { run(func() {}) })
 }
 
-func TestAConstraintOfTheCallersIsItsOwnError(t *testing.T) {
+func TestHazard_AConstraintOfTheCallersIsItsOwnError(t *testing.T) {
 	pool := newPool(t)
 	s := open(t, pool)
 	if _, err := pool.Exec(t.Context(), "CREATE TABLE own (name text UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO own VALUES ('k')"); err != nil {
@@ -320,7 +320,7 @@ func TestAConstraintOfTheCallersIsItsOwnError(t *testing.T) {
 	}
 }
 
-func TestWaitersHearOfCommandsThatEndElsewhere(t *testing.T) {
+func TestHazard_WaitersHearOfCommandsThatEndElsewhere(t *testing.T) {
 	schema := newSchema(t)
 	elsewhere := open(t, openPool(t, "search_path="+schema))
 	own(t, openPool(t, "search_path="+schema))
@@ -368,7 +368,7 @@ func heard(t *testing.T, here, elsewhere *pgxstore.Store, end func(onlyonce.Reco
 	return false
 }
 
-func TestAPoolThatDoesNotWaitForTheDiskIsOverruled(t *testing.T) {
+func TestHazard_APoolThatDoesNotWaitForTheDiskIsOverruled(t *testing.T) {
 	pool := newPool(t, "synchronous_commit=off")
 	s := open(t, pool)
 	own(t, pool)

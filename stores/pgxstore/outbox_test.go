@@ -25,7 +25,7 @@ func (t boxTx) Append(ctx context.Context, messages ...outbox.Message) error {
 func (t boxTx) Commit() error   { return t.Tx.Commit(context.Background()) }
 func (t boxTx) Rollback() error { return t.Tx.Rollback(context.Background()) }
 
-func TestPostgreSQLKeepsTheRulesOfAQueue(t *testing.T) {
+func TestOutbox_PostgreSQLKeepsTheRulesOfAQueue(t *testing.T) {
 	pool := newPool(t, "pool=30")
 	queuetest.Run(t, func(t *testing.T) queuetest.Opened {
 		box := empty(t, pool).Outbox()
@@ -39,7 +39,7 @@ func TestPostgreSQLKeepsTheRulesOfAQueue(t *testing.T) {
 	})
 }
 
-func TestARelayHearsOfMessagesThatOthersAppend(t *testing.T) {
+func TestOutbox_ARelayHearsOfMessagesThatOthersAppend(t *testing.T) {
 	schema := newSchema(t)
 	here, elsewhere := open(t, openPool(t, "search_path="+schema)).Outbox(), open(t, openPool(t, "search_path="+schema))
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

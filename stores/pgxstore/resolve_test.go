@@ -109,7 +109,7 @@ func unknownCommand(t *testing.T, s *pgxstore.Store, key string) onlyonce.Claim 
 	return c
 }
 
-func TestAClaimThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
+func TestResolve_AClaimThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
 	s, other, _, h := newHooked(t)
 	c := unknownCommand(t, other, "k")
 	resolveNow(t, other, c.ID, toRetry)
@@ -125,7 +125,7 @@ func TestAClaimThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
 	}
 }
 
-func TestATransactionThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
+func TestResolve_ATransactionThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
 	s, other, _, _ := newHooked(t)
 	c := unknownCommand(t, other, "k")
 	resolveNow(t, other, c.ID, toRetry)
@@ -144,7 +144,7 @@ func TestATransactionThatLookedBeforeAResolutionLooksAgain(t *testing.T) {
 	}
 }
 
-func TestASettlementInATransactionIsLostToAResolution(t *testing.T) {
+func TestResolve_ASettlementInATransactionIsLostToAResolution(t *testing.T) {
 	s, other, _, _ := newHooked(t)
 	c := claimOf("k")
 	c.Lease = time.Millisecond
@@ -169,7 +169,7 @@ func TestASettlementInATransactionIsLostToAResolution(t *testing.T) {
 
 // The person looked while the record was kept; the decision comes when it has
 // expired.
-func TestAResolutionThatComesAfterTheEndOfKeepChangesNothing(t *testing.T) {
+func TestResolve_AResolutionThatComesAfterTheEndOfKeepChangesNothing(t *testing.T) {
 	s, other, pool, h := newHooked(t)
 	c := unknownCommand(t, other, "k")
 	r, err := other.Lookup(t.Context(), c.ID)

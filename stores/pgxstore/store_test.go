@@ -100,7 +100,7 @@ func open(t testing.TB, pool *pgxpool.Pool) *pgxstore.Store {
 // levels are the isolation levels that a pool may have.
 var levels = []string{"read committed", "repeatable read", "serializable"}
 
-func TestPostgreSQLKeepsTheRulesOfAStore(t *testing.T) {
+func TestStore_PostgreSQLKeepsTheRulesOfAStore(t *testing.T) {
 	pool := newPool(t)
 	storetest.Run(t, func(t *testing.T) onlyonce.Store { return empty(t, pool) })
 }
@@ -115,7 +115,7 @@ func empty(t testing.TB, pool *pgxpool.Pool) *pgxstore.Store {
 	return s
 }
 
-func TestPostgreSQLKeepsTheRulesOfATxStore(t *testing.T) {
+func TestStore_PostgreSQLKeepsTheRulesOfATxStore(t *testing.T) {
 	for _, level := range levels {
 		t.Run(level, func(t *testing.T) {
 			pool := newPool(t, "default_transaction_isolation="+level)
@@ -148,14 +148,14 @@ func ownRows(s *pgxstore.Store, pool *pgxpool.Pool) storetest.Tx[pgx.Tx] {
 	}
 }
 
-func TestPostgreSQLGoesByTheServersClock(t *testing.T) {
+func TestStore_PostgreSQLGoesByTheServersClock(t *testing.T) {
 	storetest.RunClock(t, func(t *testing.T) func(t *testing.T) onlyonce.Store {
 		schema := newSchema(t)
 		return func(t *testing.T) onlyonce.Store { return open(t, openPool(t, "search_path="+schema)) }
 	})
 }
 
-func TestAServerThatOnlySpeaksLikePostgreSQLIsRejected(t *testing.T) {
+func TestStore_AServerThatOnlySpeaksLikePostgreSQLIsRejected(t *testing.T) {
 	schema := newSchema(t)
 	pool := openPool(t, "search_path="+schema+",pg_catalog")
 	if _, err := pool.Exec(t.Context(), "CREATE FUNCTION "+schema+".version() RETURNS text LANGUAGE sql AS $$ SELECT 'CockroachDB CCL v24.1.0' $$"); err != nil {

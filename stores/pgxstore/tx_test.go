@@ -18,7 +18,7 @@ var (
 	failed = onlyonce.Settlement{State: onlyonce.StateFailed, Error: "no stock", Keep: completed.Keep}
 )
 
-func TestATransactionBeginsOnAnotherConnectionIfThePoolsWasCut(t *testing.T) {
+func TestTx_ATransactionBeginsOnAnotherConnectionIfThePoolsWasCut(t *testing.T) {
 	pool := newPool(t)
 	s := open(t, pool)
 	own(t, pool)
@@ -52,7 +52,7 @@ func cutting(t *testing.T, s onlyonce.TxStore[pgx.Tx], cut func()) map[string]fu
 	}
 }
 
-func TestTheFailureOfAFunctionWhoseConnectionBrokeIsRecorded(t *testing.T) {
+func TestTx_TheFailureOfAFunctionWhoseConnectionBrokeIsRecorded(t *testing.T) {
 	pool := newPool(t, "pool=1")
 	s := open(t, pool)
 	for name, call := range cutting(t, s, func() { cut(t, pool) }) {
@@ -70,7 +70,7 @@ func TestTheFailureOfAFunctionWhoseConnectionBrokeIsRecorded(t *testing.T) {
 
 // With one connection, a store that asks for a second one while it holds the first
 // waits for itself.
-func TestALostCommitIsFoundWithTheOnlyConnectionOfAPool(t *testing.T) {
+func TestTx_ALostCommitIsFoundWithTheOnlyConnectionOfAPool(t *testing.T) {
 	direct := newPool(t)
 	open(t, direct)
 	own(t, direct)
@@ -88,7 +88,7 @@ func TestALostCommitIsFoundWithTheOnlyConnectionOfAPool(t *testing.T) {
 	}
 }
 
-func TestARepeatIsAnsweredThoughItsRollbackIsLost(t *testing.T) {
+func TestTx_ARepeatIsAnsweredThoughItsRollbackIsLost(t *testing.T) {
 	direct := newPool(t)
 	elsewhere, p := open(t, direct), newProxy(t, direct)
 	own(t, direct)
@@ -111,7 +111,7 @@ func TestARepeatIsAnsweredThoughItsRollbackIsLost(t *testing.T) {
 
 // A record without a fingerprint matches every claim, so that only the locks tell what
 // the running transaction was asked for.
-func TestWhatElseIsAskedForWhileARetryRunsIsRefused(t *testing.T) {
+func TestTx_WhatElseIsAskedForWhileARetryRunsIsRefused(t *testing.T) {
 	pool := newPool(t)
 	s, there := open(t, pool), open(t, pool)
 	first := claimOf("k")

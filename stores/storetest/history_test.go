@@ -24,7 +24,7 @@ func third(a *act)   { a.attempt = 3 }
 func another(a *act) { a.hold.Owner = "another" }
 func kept(a *act)    { a.end = completed("made") }
 
-func TestAHistoryThatBreaksNoRuleIsFine(t *testing.T) {
+func TestHistory_AHistoryThatBreaksNoRuleIsFine(t *testing.T) {
 	for name, history := range map[string][]act{
 		"one after another":        {line("claim", 1, 0, 1), line("settle", 1, 2, 3), line("claim", 2, 4, 5)},
 		"taken over":               {line("claim", 1, 0, 1), line("claim", 2, 12, 13, second), line("settle", 1, 14, 15, lost)},
@@ -40,7 +40,7 @@ func TestAHistoryThatBreaksNoRuleIsFine(t *testing.T) {
 	}
 }
 
-func TestAHistoryThatBreaksARuleIsFound(t *testing.T) {
+func TestHistory_AHistoryThatBreaksARuleIsFound(t *testing.T) {
 	for _, c := range []struct {
 		want    string
 		history []act

@@ -93,7 +93,7 @@ var keyCases = []struct {
 	{"k;1a", ""},
 }
 
-func TestAKeyIsATokenOrAStringWithParameters(t *testing.T) {
+func TestReader_AKeyIsATokenOrAStringWithParameters(t *testing.T) {
 	f := NewReader(Format{Strings: true, Tokens: true, Longest: 255, Chars: usualChars})
 	strict := NewReader(Format{Strings: true, Longest: 255, Chars: usualChars})
 	for _, c := range keyCases {
@@ -113,7 +113,7 @@ func TestAKeyIsATokenOrAStringWithParameters(t *testing.T) {
 	}
 }
 
-func TestAKeyMayHaveOtherCharactersWhereTheyAreAllowed(t *testing.T) {
+func TestReader_AKeyMayHaveOtherCharactersWhereTheyAreAllowed(t *testing.T) {
 	f := NewReader(Format{Strings: true, Tokens: true, Longest: 10, Chars: `ab/ ";\,`})
 	for in, want := range map[string]string{"a/b": "a/b", `"a b"`: "a b", `"a\"b"`: `a"b`, `"\\a\\"`: `\a\`, `"a,b;a"`: "a,b;a", "a,b": "", "a b": "", "c": "", "-": ""} {
 		if key, wrong := f.Read([]string{in}); key != want && wrong == "" || want != "" && wrong != "" {
@@ -122,7 +122,7 @@ func TestAKeyMayHaveOtherCharactersWhereTheyAreAllowed(t *testing.T) {
 	}
 }
 
-func TestWhereOnlyTokensAreTakenTheHeaderIsTheKey(t *testing.T) {
+func TestReader_WhereOnlyTokensAreTakenTheHeaderIsTheKey(t *testing.T) {
 	f := NewReader(Format{Tokens: true, Longest: 3, Chars: usualChars})
 	for in, taken := range map[string]bool{"k": true, "k-1": true, `"k"`: false, "k;x": false, " k": false, "": false, "k.1": false, "four": false} {
 		key, wrong := f.Read([]string{in})
@@ -172,7 +172,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-func TestARefusedKeyNamesItsCharacterAndThoseThatAreAllowed(t *testing.T) {
+func TestReader_ARefusedKeyNamesItsCharacterAndThoseThatAreAllowed(t *testing.T) {
 	usual := NewReader(Format{Strings: true, Tokens: true, Longest: 255, Chars: usualChars})
 	other := NewReader(Format{Strings: true, Tokens: true, Longest: 4, Chars: "abcxyz019:/ ,"})
 	for _, c := range []struct {

@@ -15,7 +15,7 @@ func newTestQuota(newKeys, inFlight int) *Quota {
 	})
 }
 
-func TestAQuotasMemoryIsBounded(t *testing.T) {
+func TestQuota_AQuotasMemoryIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := newTestQuota(60, 10)
 		enter := func(tenant string) bool {
@@ -45,7 +45,7 @@ func TestAQuotasMemoryIsBounded(t *testing.T) {
 	})
 }
 
-func TestIdleTenantsAreForgottenWhenThereAreMany(t *testing.T) {
+func TestQuota_IdleTenantsAreForgottenWhenThereAreMany(t *testing.T) {
 	q := newTestQuota(2, 2)
 	for i := range 10 * fewTenants {
 		r := new(Request)

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// TestTheTenantsOfASupersededHandlerAreForgotten covers the reloads of a proxy:
+// TestUsageForget_TheTenantsOfASupersededHandlerAreForgotten covers the reloads of a proxy:
 // its Usage goes on, and its handlers are made anew.
-func TestTheTenantsOfASupersededHandlerAreForgotten(t *testing.T) {
+func TestUsageForget_TheTenantsOfASupersededHandlerAreForgotten(t *testing.T) {
 	u := new(Usage)
 	limits := Limits{InFlight: 1, NewKeys: 1, Memory: 1 << 20, TenantMemory: 1 << 20, Stored: 1 << 20, TenantStored: 1 << 20}
 	use := func(q *Quota, tenant string) *allowance {

@@ -138,7 +138,7 @@ var plantedBugs = map[string]func(b *broken){
 	},
 }
 
-func TestEveryPlantedBugIsFound(t *testing.T) {
+func TestPlantedBugs_EveryPlantedBugIsFound(t *testing.T) {
 	for name, plant := range plantedBugs {
 		t.Run(name, func(t *testing.T) {
 			b := &broken{Store: memstore.New(memstore.Config{})}
@@ -159,12 +159,12 @@ func TestEveryPlantedBugIsFound(t *testing.T) {
 
 // This is the same store without a bug: what finds the bugs does not find what
 // is not there.
-func TestAStoreWithoutABugIsFoundRight(t *testing.T) {
+func TestPlantedBugs_AStoreWithoutABugIsFoundRight(t *testing.T) {
 	holds(t, inMemory(*seedFlag, scale(5_000), &broken{Store: memstore.New(memstore.Config{})}))
 }
 
 // Claims in doubt may have taken effect in any order, of which there are too many.
-func TestAHistoryWithTooManyOrdersIsNotDecided(t *testing.T) {
+func TestPlantedBugs_AHistoryWithTooManyOrdersIsNotDecided(t *testing.T) {
 	h := &History{Key: "k"}
 	for n := range 30 {
 		h.Events = append(h.Events, &Event{
@@ -183,7 +183,7 @@ func TestAHistoryWithTooManyOrdersIsNotDecided(t *testing.T) {
 
 // A slow claim raises its fence before it returns it. Whoever asks for the raised
 // fence too early, by a guess, is told that it is not the record's; later it is.
-func TestAFenceThatIsStillBeingRaisedCanNotBeResolved(t *testing.T) {
+func TestPlantedBugs_AFenceThatIsStillBeingRaisedCanNotBeResolved(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		end       int64 // of the claim

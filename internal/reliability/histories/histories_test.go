@@ -127,11 +127,11 @@ func holds(t *testing.T, p Plan) *Report {
 	return r
 }
 
-func TestHistoriesInMemoryAreLinearizable(t *testing.T) {
+func TestHistories_InMemoryAreLinearizable(t *testing.T) {
 	holds(t, Memory(*seedFlag, scale(40_000)))
 }
 
-func TestHistoriesOnSQLiteAreLinearizable(t *testing.T) {
+func TestHistories_OnSQLiteAreLinearizable(t *testing.T) {
 	for name, moved := range map[string]bool{"while processes are stopped and killed": false, "while its clock is moved, too": true} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "records.db")
@@ -162,7 +162,7 @@ var serverStores = []struct {
 	{"MariaDB by sqlstore", "mariadb", binaryLog},
 }
 
-func TestHistoriesOnServersAreLinearizable(t *testing.T) {
+func TestHistories_OnServersAreLinearizable(t *testing.T) {
 	for _, s := range serverStores {
 		t.Run(s.name, func(t *testing.T) {
 			b := backend(t, s.kind)

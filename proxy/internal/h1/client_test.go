@@ -12,7 +12,7 @@ import (
 )
 
 // A connection whose sending half is closed looks alive, and takes no byte.
-func TestWhatAConnectionDoesNotTakeIsSentOnAnother(t *testing.T) {
+func TestClient_WhatAConnectionDoesNotTakeIsSentOnAnother(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -67,14 +67,14 @@ type partial struct{ spoken }
 func (*partial) Write([]byte) (int, error)        { return 1, io.ErrClosedPipe }
 func (*partial) SetWriteDeadline(time.Time) error { return nil }
 
-func TestOneByteIsEnoughToHaveBeenSent(t *testing.T) {
+func TestClient_OneByteIsEnoughToHaveBeenSent(t *testing.T) {
 	c := &conn{Conn: &partial{}}
 	if sent, err := c.write([]byte("request"), time.Second); !sent || err == nil {
 		t.Errorf("sent %v, %v", sent, err)
 	}
 }
 
-func TestAConnectionIsUsedAgainOnlyByItsOwnerAndIfNothingIsLeft(t *testing.T) {
+func TestClient_AConnectionIsUsedAgainOnlyByItsOwnerAndIfNothingIsLeft(t *testing.T) {
 	conns, rest := make(chan net.Conn, 10), make(chan struct{})
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
@@ -141,7 +141,7 @@ func TestAConnectionIsUsedAgainOnlyByItsOwnerAndIfNothingIsLeft(t *testing.T) {
 	}
 }
 
-func TestWhatCannotBeSentIsNotSent(t *testing.T) {
+func TestClient_WhatCannotBeSentIsNotSent(t *testing.T) {
 	c := NewClient(Config{Address: "127.0.0.1:1", DialTimeout: time.Minute, StallTimeout: time.Minute})
 	for name, write := range map[string]func() *Request{
 		"a method":  func() *Request { return NewRequest("PO ST", "/") },

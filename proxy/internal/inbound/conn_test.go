@@ -21,7 +21,7 @@ func (c *timed) allows(from, to time.Duration) bool {
 	return from < d && d <= to
 }
 
-func TestAClientThatTakesNothingHasAMinute(t *testing.T) {
+func TestConn_AClientThatTakesNothingHasAMinute(t *testing.T) {
 	below := &timed{}
 	c := newScannedConn(below)
 	for _, end := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {
@@ -59,7 +59,7 @@ func (c *meanwhile) SetWriteDeadline(t time.Time) error {
 	return c.timed.SetWriteDeadline(t)
 }
 
-func TestAnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
+func TestConn_AnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
 	below, done := &meanwhile{}, make(chan struct{})
 	c := newScannedConn(below)
 	cutOff := func() {
@@ -81,7 +81,7 @@ func TestAnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
 	}
 }
 
-func TestADeadlineThatIsSetHoldsIfItIsTheEarlierOne(t *testing.T) {
+func TestConn_ADeadlineThatIsSetHoldsIfItIsTheEarlierOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		below := &timed{}
 		c := newScannedConn(below)
@@ -109,7 +109,7 @@ func TestADeadlineThatIsSetHoldsIfItIsTheEarlierOne(t *testing.T) {
 	})
 }
 
-func TestAnAnswerThatIsCutOffGetsNoTime(t *testing.T) {
+func TestConn_AnAnswerThatIsCutOffGetsNoTime(t *testing.T) {
 	below := &timed{}
 	c := newScannedConn(below)
 	for _, end := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {

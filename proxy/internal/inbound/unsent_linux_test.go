@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTheKernelKeepsLittleThatItMayNotSendToAClient(t *testing.T) {
+func TestUnsent_TheKernelKeepsLittleThatItMayNotSendToAClient(t *testing.T) {
 	secure := httptest.NewTLSServer(nil)
 	defer secure.Close()
 	for name, config := range map[string]*tls.Config{"plain": nil, "TLS": secure.TLS} {

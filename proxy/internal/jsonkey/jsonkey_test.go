@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-func TestTheKeyInTheBody(t *testing.T) {
+func TestJsonkey_TheKeyInTheBody(t *testing.T) {
 	for _, c := range []struct{ doc, pointer, want, wrong string }{
 		{`{"id":"k"}`, "/id", "k", ""},
 		{` { "a" : { "b" : [ 1 , { "id" : "k" } ] } , "z" : null } `, "/a/b/1/id", "k", ""},

@@ -33,7 +33,7 @@ func (c *closable) Close() error {
 
 // An upstream may answer before what sends the request has looked whether there
 // is more of its body, and the answer's beginning closes that.
-func TestABodyThatHasEndedHasEndedAlsoWhenItIsClosed(t *testing.T) {
+func TestBody_ABodyThatHasEndedHasEndedAlsoWhenItIsClosed(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", &closable{Reader: strings.NewReader("body")})
 	b := NewTimedBody(httptest.NewRecorder(), r, time.Minute)
 	if n, err := b.Read(make([]byte, 10)); n != 4 || err != io.EOF {

@@ -63,7 +63,7 @@ func newLine(t *testing.T, most int) *line {
 	return &line{t: t, slots: New(most), held: map[string]*Slot{}}
 }
 
-func TestAFreeSlotGoesToTheAddressThatHoldsFewest(t *testing.T) {
+func TestQueue_AFreeSlotGoesToTheAddressThatHoldsFewest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 4)
 		for _, name := range []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "10.0.0.2:1"} {
@@ -88,7 +88,7 @@ func TestAFreeSlotGoesToTheAddressThatHoldsFewest(t *testing.T) {
 	})
 }
 
-func TestOfOneAddressTheFirstIsServedFirst(t *testing.T) {
+func TestQueue_OfOneAddressTheFirstIsServedFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 4)
 		for _, port := range []string{"1", "2", "3"} {
@@ -107,7 +107,7 @@ func TestOfOneAddressTheFirstIsServedFirst(t *testing.T) {
 	})
 }
 
-func TestInAFullQueueAnAddressGivesUpItsLastPlaceForOneWithFewer(t *testing.T) {
+func TestQueue_InAFullQueueAnAddressGivesUpItsLastPlaceForOneWithFewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLine(t, 4)
 		for _, name := range []string{"10.0.0.1:1", "10.0.0.1:2", "10.0.0.1:3", "10.0.0.1:4"} {
@@ -129,7 +129,7 @@ func TestInAFullQueueAnAddressGivesUpItsLastPlaceForOneWithFewer(t *testing.T) {
 	})
 }
 
-func TestAnAddressOfIPv6IsItsNetwork(t *testing.T) {
+func TestQueue_AnAddressOfIPv6IsItsNetwork(t *testing.T) {
 	for _, c := range []struct {
 		a, b string
 		same bool
@@ -148,7 +148,7 @@ func TestAnAddressOfIPv6IsItsNetwork(t *testing.T) {
 }
 
 // Whatever happens, the counts are right, and in the end nobody holds anything.
-func TestSlotsAreCountedRight(t *testing.T) {
+func TestQueue_SlotsAreCountedRight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(8)
 		var now, most, unkeyed, mostUnkeyed int
@@ -188,7 +188,7 @@ func TestSlotsAreCountedRight(t *testing.T) {
 	})
 }
 
-func TestAFreeSlotCostsNoAllocation(t *testing.T) {
+func TestQueue_AFreeSlotCostsNoAllocation(t *testing.T) {
 	s, w, r := New(8), httptest.NewRecorder(), requestOf("192.0.2.1:1")
 	if n := testing.AllocsPerRun(1000, func() { s.Take(w, r, false).GiveBack() }); n != 0 {
 		t.Errorf("%v allocations", n)

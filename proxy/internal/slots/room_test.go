@@ -187,7 +187,7 @@ func (s *slotServer) status(t *testing.T, addr string) string {
 	return strings.TrimPrefix(string(b), "HTTP/1.1 ")
 }
 
-func TestAnAddressThatTakesNothingKeepsOutNoOther(t *testing.T) {
+func TestRoom_AnAddressThatTakesNothingKeepsOutNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotServer(t, 8)
 		for range 6 { // and a quarter is for requests with a key
@@ -210,7 +210,7 @@ func TestAnAddressThatTakesNothingKeepsOutNoOther(t *testing.T) {
 	})
 }
 
-func TestWhileNobodyWaitsAClientMayTakeNothing(t *testing.T) {
+func TestRoom_WhileNobodyWaitsAClientMayTakeNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotServer(t, 8)
 		for range 6 {
@@ -223,7 +223,7 @@ func TestWhileNobodyWaitsAClientMayTakeNothing(t *testing.T) {
 	})
 }
 
-func TestNoMoreAreEndedThanWait(t *testing.T) {
+func TestRoom_NoMoreAreEndedThanWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotServer(t, 12)
 		for i := range 9 {
@@ -243,7 +243,7 @@ func TestNoMoreAreEndedThanWait(t *testing.T) {
 	})
 }
 
-func TestWhileOneEndsNoOtherIsEnded(t *testing.T) {
+func TestRoom_WhileOneEndsNoOtherIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotServer(t, 8)
 		for range 6 {
@@ -260,7 +260,7 @@ func TestWhileOneEndsNoOtherIsEnded(t *testing.T) {
 }
 
 // All three hold slots of an upstream that has no other, and others wait all the time.
-func TestAClientThatTakesTenKiBASecondIsNotEnded(t *testing.T) {
+func TestRoom_AClientThatTakesTenKiBASecondIsNotEnded(t *testing.T) {
 	for _, c := range []struct {
 		rate  int
 		pause int // in seconds
@@ -290,7 +290,7 @@ func TestAClientThatTakesTenKiBASecondIsNotEnded(t *testing.T) {
 	}
 }
 
-func TestAStreamThatIsIdleIsNotEnded(t *testing.T) {
+func TestRoom_AStreamThatIsIdleIsNotEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotServer(t, 8)
 		for range 6 {
@@ -312,7 +312,7 @@ func TestAStreamThatIsIdleIsNotEnded(t *testing.T) {
 
 // By HTTP/2 a client may go on to send once it is answered, whenever it has something
 // to say.
-func TestAStreamMayPauseOnceItIsAnswered(t *testing.T) {
+func TestRoom_AStreamMayPauseOnceItIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotServer(t, 8)
 		client := s.client(t, "127.0.0.2:1000", nil)
@@ -350,7 +350,7 @@ func TestAStreamMayPauseOnceItIsAnswered(t *testing.T) {
 	})
 }
 
-func TestBodiesThatDoNotComeKeepOutNoOther(t *testing.T) {
+func TestRoom_BodiesThatDoNotComeKeepOutNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotServer(t, 8)
 		upload := func(addr string, rate int) {
@@ -414,7 +414,7 @@ func (s *slotServer) client(t *testing.T, addr string, deaf <-chan struct{}) *ht
 	return &http.Client{Transport: transport}
 }
 
-func TestStreamsThatTakeNothingKeepOutNoOther(t *testing.T) {
+func TestRoom_StreamsThatTakeNothingKeepOutNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotServer(t, 8)
 		open := s.streams(t, "127.0.0.2:1000", nil)
@@ -440,7 +440,7 @@ func TestStreamsThatTakeNothingKeepOutNoOther(t *testing.T) {
 	})
 }
 
-func TestAConnectionOfStreamsThatTakesNothingKeepsOutNoOther(t *testing.T) {
+func TestRoom_AConnectionOfStreamsThatTakesNothingKeepsOutNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotServer(t, 8)
 		deaf := make(chan struct{})

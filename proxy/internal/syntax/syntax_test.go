@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestWhatATokenATextAndALengthAre(t *testing.T) {
+func TestSyntax_WhatATokenATextAndALengthAre(t *testing.T) {
 	for s, is := range map[string]bool{"": true, "X-Key_1": true, "!#$%&'*+-.^_`|~": true, "a b": false, "a:": false, "ä": false, "a\x00": false} {
 		if IsToken(s) != is {
 			t.Errorf("IsToken(%q) is %v", s, !is)
@@ -26,7 +26,7 @@ func TestWhatATokenATextAndALengthAre(t *testing.T) {
 	}
 }
 
-func TestWhatAListHas(t *testing.T) {
+func TestSyntax_WhatAListHas(t *testing.T) {
 	for list, has := range map[string]bool{"close": true, "a, CLOSE\t,b": true, "": false, "closed": false, "a;close": false, "close\u00a0": false} {
 		if HasToken(list, "close") != has {
 			t.Errorf("HasToken(%q) is %v", list, !has)
@@ -34,7 +34,7 @@ func TestWhatAListHas(t *testing.T) {
 	}
 }
 
-func TestWhatTheSizeOfAChunkIs(t *testing.T) {
+func TestSyntax_WhatTheSizeOfAChunkIs(t *testing.T) {
 	for line, want := range map[string]int64{"0": 0, "1f": 31, "FFFFFFFFFFFFFFF": 1<<60 - 1, "2;a=b": 2, "2 ;a": 2, "000000000000002": 2} {
 		if n, ok := ChunkSize([]byte(line)); n != want || !ok {
 			t.Errorf("ChunkSize(%q) is %d, %v", line, n, ok)

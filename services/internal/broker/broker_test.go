@@ -179,7 +179,7 @@ func publish(t *testing.T, b Broker, list []outbox.Message) {
 	}
 }
 
-func TestAMessageComesOutAsItWentIn(t *testing.T) {
+func TestBroker_AMessageComesOutAsItWentIn(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		r := receive(t, b, "one", nil)
 		want := made(t, outbox.Message{
@@ -197,7 +197,7 @@ func TestAMessageComesOutAsItWentIn(t *testing.T) {
 	})
 }
 
-func TestManyMessagesComeInOrderPerKeyToEveryConsumer(t *testing.T) {
+func TestBroker_ManyMessagesComeInOrderPerKeyToEveryConsumer(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		one, two := receive(t, b, "one", nil), receive(t, b, "two", nil)
 		const n = 1500
@@ -218,7 +218,7 @@ func TestManyMessagesComeInOrderPerKeyToEveryConsumer(t *testing.T) {
 	})
 }
 
-func TestAMessageThatWasNotHandledComesAgain(t *testing.T) {
+func TestBroker_AMessageThatWasNotHandledComesAgain(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		r := receive(t, b, "one", map[string][]error{"a": {errors.New("no"), &onlyonce.InFlightError{RetryAfter: time.Millisecond}}})
 		publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("a")}, outbox.Message{Topic: "t", Payload: []byte("b")}))
@@ -226,7 +226,7 @@ func TestAMessageThatWasNotHandledComesAgain(t *testing.T) {
 	})
 }
 
-func TestMessagesThatComeAgainLaterKeepUpNoOthers(t *testing.T) {
+func TestBroker_MessagesThatComeAgainLaterKeepUpNoOthers(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*natsBroker); !ok {
 			t.Skip("RabbitMQ delivers again at once")
@@ -247,7 +247,7 @@ func TestMessagesThatComeAgainLaterKeepUpNoOthers(t *testing.T) {
 	})
 }
 
-func TestAConsumerThatComesBackGetsWhatCameMeanwhile(t *testing.T) {
+func TestBroker_AConsumerThatComesBackGetsWhatCameMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		receive(t, b, "one", nil).stop()
 		publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("a")}))
@@ -256,7 +256,7 @@ func TestAConsumerThatComesBackGetsWhatCameMeanwhile(t *testing.T) {
 	})
 }
 
-func TestABrokerGoesOnAfterItsConnectionBroke(t *testing.T) {
+func TestBroker_ABrokerGoesOnAfterItsConnectionBroke(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		r := receive(t, b, "one", nil)
 		for i := range 5 {
@@ -285,7 +285,7 @@ func TestABrokerGoesOnAfterItsConnectionBroke(t *testing.T) {
 	})
 }
 
-func TestABatchIsNotPublishedWhileTheBrokerIsAway(t *testing.T) {
+func TestBroker_ABatchIsNotPublishedWhileTheBrokerIsAway(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		switch b := b.(type) {
 		case *natsBroker:
@@ -317,7 +317,7 @@ func TestABatchIsNotPublishedWhileTheBrokerIsAway(t *testing.T) {
 	})
 }
 
-func TestAMessageThatNATSWillNeverTakeIsToBlameItself(t *testing.T) {
+func TestBroker_AMessageThatNATSWillNeverTakeIsToBlameItself(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*natsBroker); !ok {
 			t.Skip("RabbitMQ takes any")
@@ -329,7 +329,7 @@ func TestAMessageThatNATSWillNeverTakeIsToBlameItself(t *testing.T) {
 	})
 }
 
-func TestAMessageThatABrokerCantCarryFailsAlone(t *testing.T) {
+func TestBroker_AMessageThatABrokerCantCarryFailsAlone(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		bad := map[string]outbox.Message{
 			"a long routing key": {Topic: strings.Repeat("ж", 127)},
@@ -360,7 +360,7 @@ func TestAMessageThatABrokerCantCarryFailsAlone(t *testing.T) {
 	})
 }
 
-func TestMessagesWithOneIDAreDifferentIfTheyAreOfTwoTenantsTopicsOrPayloads(t *testing.T) {
+func TestBroker_MessagesWithOneIDAreDifferentIfTheyAreOfTwoTenantsTopicsOrPayloads(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		r := receive(t, b, "one", nil)
 		publish(t, b, made(t,
@@ -374,7 +374,7 @@ func TestMessagesWithOneIDAreDifferentIfTheyAreOfTwoTenantsTopicsOrPayloads(t *t
 	})
 }
 
-func TestAStreamThatOthersMadeMayHaveOtherSubjects(t *testing.T) {
+func TestBroker_AStreamThatOthersMadeMayHaveOtherSubjects(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		n, ok := b.(*natsBroker)
 		if !ok {
@@ -393,7 +393,7 @@ func TestAStreamThatOthersMadeMayHaveOtherSubjects(t *testing.T) {
 	})
 }
 
-func TestWhatNoQueueTakesIsNotPublished(t *testing.T) {
+func TestBroker_WhatNoQueueTakesIsNotPublished(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*amqpBroker); !ok {
 			t.Skip("a stream keeps it")
@@ -412,7 +412,7 @@ func TestWhatNoQueueTakesIsNotPublished(t *testing.T) {
 	})
 }
 
-func TestOfMessagesWithOneIDThoseThatNoQueueTakesAreNotPublished(t *testing.T) {
+func TestBroker_OfMessagesWithOneIDThoseThatNoQueueTakesAreNotPublished(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		a, ok := b.(*amqpBroker)
 		if !ok {
@@ -444,7 +444,7 @@ func TestOfMessagesWithOneIDThoseThatNoQueueTakesAreNotPublished(t *testing.T) {
 	})
 }
 
-func TestAMessageThatRabbitMQWillNeverTakeIsToBlameItself(t *testing.T) {
+func TestBroker_AMessageThatRabbitMQWillNeverTakeIsToBlameItself(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*amqpBroker); !ok {
 			t.Skip("to NATS, CC is a header like any other")
@@ -467,7 +467,7 @@ func TestAMessageThatRabbitMQWillNeverTakeIsToBlameItself(t *testing.T) {
 	})
 }
 
-func TestANATSStreamDropsWhatIsPublishedAgain(t *testing.T) {
+func TestBroker_ANATSStreamDropsWhatIsPublishedAgain(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*natsBroker); !ok {
 			t.Skip("RabbitMQ does not know")
@@ -484,7 +484,7 @@ func TestANATSStreamDropsWhatIsPublishedAgain(t *testing.T) {
 	})
 }
 
-func TestAnAddressThatIsNoBrokersIsRefusedWithWhatToWrite(t *testing.T) {
+func TestBroker_AnAddressThatIsNoBrokersIsRefusedWithWhatToWrite(t *testing.T) {
 	if _, err := Open(t.Context(), "kafka://x", Config{}); err == nil || !strings.Contains(err.Error(), "nats://") {
 		t.Error(err)
 	}
@@ -494,7 +494,7 @@ func TestAnAddressThatIsNoBrokersIsRefusedWithWhatToWrite(t *testing.T) {
 	}
 }
 
-func TestTopicsBecomeNamesThatBrokersTake(t *testing.T) {
+func TestBroker_TopicsBecomeNamesThatBrokersTake(t *testing.T) {
 	for topic, want := range map[string]string{"orders.created": "orders.created", "a b": "a=20b", ">": "=3E", "a..b": "a=2E=2Eb", ".a": "=2Ea", "a=b": "a=3Db"} {
 		if got := name(topic); got != want {
 			t.Errorf("%q is %q, want %q", topic, got, want)

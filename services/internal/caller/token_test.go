@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestATokenIsComparedWithTheWholeList(t *testing.T) {
+func TestToken_ATokenIsComparedWithTheWholeList(t *testing.T) {
 	hash := sha256.Sum256([]byte("secret"))
 	twice := Tokens{list: []token{{"ada", hash}, {"bob", hash}, {owner: "carol"}}}
 	if owner, ok := twice.Owner("secret"); owner != "bob" || !ok {

@@ -11,7 +11,7 @@ import (
 	"testing/iotest"
 )
 
-func TestABodyThatDoesNotComeToItsEndIsAFault(t *testing.T) {
+func TestJSONBody_ABodyThatDoesNotComeToItsEndIsAFault(t *testing.T) {
 	for _, cause := range []error{io.ErrUnexpectedEOF, os.ErrDeadlineExceeded, errors.New("http: invalid chunk")} {
 		r := httptest.NewRequest("POST", "/", iotest.ErrReader(cause))
 		_, err := Read(httptest.NewRecorder(), r, 10)
@@ -22,7 +22,7 @@ func TestABodyThatDoesNotComeToItsEndIsAFault(t *testing.T) {
 	}
 }
 
-func TestABodyOfJustTheLimitIsRead(t *testing.T) {
+func TestJSONBody_ABodyOfJustTheLimitIsRead(t *testing.T) {
 	for body, want := range map[string]error{`{"a":1}   `: nil, `{"a":1}    `: ErrTooLarge} {
 		r := httptest.NewRequest("POST", "/", strings.NewReader(body))
 		r.Header.Set("Content-Type", "application/json")
@@ -32,7 +32,7 @@ func TestABodyOfJustTheLimitIsRead(t *testing.T) {
 	}
 }
 
-func TestAnIntegerIsWrittenAsOne(t *testing.T) {
+func TestJSONBody_AnIntegerIsWrittenAsOne(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "-0": 0, "7": 7, "-9223372036854775808": -1 << 63, "9223372036854775807": 1<<63 - 1} {
 		o, err := Parse([]byte(`{"n": `+text+` }`), "n")
 		if err != nil {
@@ -56,7 +56,7 @@ func TestAnIntegerIsWrittenAsOne(t *testing.T) {
 	}
 }
 
-func TestAnOpenObjectMayHaveOtherMembersButNoneTwice(t *testing.T) {
+func TestJSONBody_AnOpenObjectMayHaveOtherMembersButNoneTwice(t *testing.T) {
 	o, err := ParseOpen([]byte(`{"b":[1],"a":"x"}`))
 	if s, _ := o.String("a"); err != nil || s == nil || *s != "x" {
 		t.Errorf("%v, %v", o, err)
@@ -68,7 +68,7 @@ func TestAnOpenObjectMayHaveOtherMembersButNoneTwice(t *testing.T) {
 	}
 }
 
-func TestAnArrayHasOneElementAtLeastAndAsManyAsAllowedAtMost(t *testing.T) {
+func TestJSONBody_AnArrayHasOneElementAtLeastAndAsManyAsAllowedAtMost(t *testing.T) {
 	o, err := ParseOpen([]byte(`{"none":null,"empty":[],"two":[1,{"a":2}],"three":[1,2,3],"text":"[1]"}`))
 	if err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ func TestMigrate_GoesOnWhereAProcessWasKilledThatMadeTheTableOfVersions(t *testi
 	})
 }
 
-func TestAMigrationGoesOnWhereTheLastEnded(t *testing.T) {
+func TestSchema_AMigrationGoesOnWhereTheLastEnded(t *testing.T) {
 	db, store, err := apitest.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestAMigrationGoesOnWhereTheLastEnded(t *testing.T) {
 	}
 }
 
-func TestParametersAreWrittenAsTheEngineWantsThem(t *testing.T) {
+func TestSchema_ParametersAreWrittenAsTheEngineWantsThem(t *testing.T) {
 	for engine, want := range map[Engine]string{SQLite: "a = ? AND b = ?", MySQL: "a = ? AND b = ?", Postgres: "a = $1 AND b = $2"} {
 		if got := engine.Bind("a = ? AND b = ?"); got != want {
 			t.Errorf("%s: %s, want %s", engine, got, want)
@@ -117,7 +117,7 @@ func TestParametersAreWrittenAsTheEngineWantsThem(t *testing.T) {
 	}
 }
 
-func TestAServiceWithoutTablesForAnEngineSaysSo(t *testing.T) {
+func TestSchema_AServiceWithoutTablesForAnEngineSaysSo(t *testing.T) {
 	db, store, err := apitest.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)

@@ -81,7 +81,7 @@ func wantErr(t *testing.T, ended chan error, want error) {
 	}
 }
 
-func TestCallersWhoComeWhileABatchIsWrittenAreWrittenTogether(t *testing.T) {
+func TestQueue_CallersWhoComeWhileABatchIsWrittenAreWrittenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(10)
 		first := d.begin(t.Context(), 1)
@@ -97,7 +97,7 @@ func TestCallersWhoComeWhileABatchIsWrittenAreWrittenTogether(t *testing.T) {
 	})
 }
 
-func TestABatchIsBounded(t *testing.T) {
+func TestQueue_ABatchIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(2)
 		var all []chan error
@@ -111,7 +111,7 @@ func TestABatchIsBounded(t *testing.T) {
 	})
 }
 
-func TestACallerWhoseContextEndsInTheQueueLeavesAtOnce(t *testing.T) {
+func TestQueue_ACallerWhoseContextEndsInTheQueueLeavesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(10)
 		first := d.begin(t.Context(), 1)
@@ -129,7 +129,7 @@ func TestACallerWhoseContextEndsInTheQueueLeavesAtOnce(t *testing.T) {
 	})
 }
 
-func TestACallerWhoseContextHasEndedIsNotQueued(t *testing.T) {
+func TestQueue_ACallerWhoseContextHasEndedIsNotQueued(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(10)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -139,7 +139,7 @@ func TestACallerWhoseContextHasEndedIsNotQueued(t *testing.T) {
 	})
 }
 
-func TestACallerWhoseContextEndsWhileItIsWrittenGetsTheAnswer(t *testing.T) {
+func TestQueue_ACallerWhoseContextEndsWhileItIsWrittenGetsTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(10)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -153,7 +153,7 @@ func TestACallerWhoseContextEndsWhileItIsWrittenGetsTheAnswer(t *testing.T) {
 	})
 }
 
-func TestEveryoneInABatchGetsItsError(t *testing.T) {
+func TestQueue_EveryoneInABatchGetsItsError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(10)
 		d.fail = errors.New("the disk is full")
@@ -163,7 +163,7 @@ func TestEveryoneInABatchGetsItsError(t *testing.T) {
 	})
 }
 
-func TestAPanicOfTheLeaderStrandsNobody(t *testing.T) {
+func TestQueue_APanicOfTheLeaderStrandsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(10)
 		first := d.begin(t.Context(), 1)
@@ -186,7 +186,7 @@ func TestAPanicOfTheLeaderStrandsNobody(t *testing.T) {
 	})
 }
 
-func TestCloseEndsWhatIsQueuedAndRefusesWhatComes(t *testing.T) {
+func TestQueue_CloseEndsWhatIsQueuedAndRefusesWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(1)
 		first, second := d.begin(t.Context(), 1), d.begin(t.Context(), 2)
@@ -242,7 +242,7 @@ func (r *relay) run(t *Ticket[func()]) {
 	r.Answer(t, nil)
 }
 
-func TestATurnIsTakenByItsOwnCallerOneAfterAnother(t *testing.T) {
+func TestQueue_ATurnIsTakenByItsOwnCallerOneAfterAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, began := newRelay(), time.Now()
 		var all sync.WaitGroup
@@ -262,7 +262,7 @@ func TestATurnIsTakenByItsOwnCallerOneAfterAnother(t *testing.T) {
 	})
 }
 
-func TestWhoLeavesBeforeItsTurnIsPassedOver(t *testing.T) {
+func TestQueue_WhoLeavesBeforeItsTurnIsPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRelay()
 		var ran []int
@@ -286,7 +286,7 @@ func TestWhoLeavesBeforeItsTurnIsPassedOver(t *testing.T) {
 	})
 }
 
-func TestATurnThatEndsItsGoroutineStrandsNobody(t *testing.T) {
+func TestQueue_ATurnThatEndsItsGoroutineStrandsNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRelay()
 		go func() { _ = r.Do(t.Context(), runtime.Goexit) }()
@@ -297,7 +297,7 @@ func TestATurnThatEndsItsGoroutineStrandsNobody(t *testing.T) {
 	})
 }
 
-func TestWhatIsPutBackComesFirst(t *testing.T) {
+func TestQueue_WhatIsPutBackComesFirst(t *testing.T) {
 	q := New(Config[string]{})
 	q.free = nil // its lane is led
 	a, b, gone, c := q.newTicket("a"), q.newTicket("b"), q.newTicket("gone"), q.newTicket("c")
@@ -321,7 +321,7 @@ func newDeskWithLanes(lanes, minWaiting int) *desk {
 	return d
 }
 
-func TestAnotherLaneIsLedOnlyWhenEnoughCallersWait(t *testing.T) {
+func TestQueue_AnotherLaneIsLedOnlyWhenEnoughCallersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, began := newDeskWithLanes(2, 3), time.Now()
 		var all []chan error
@@ -339,7 +339,7 @@ func TestAnotherLaneIsLedOnlyWhenEnoughCallersWait(t *testing.T) {
 	})
 }
 
-func TestALaneHasOneLeader(t *testing.T) {
+func TestQueue_ALaneHasOneLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDeskWithLanes(3, 1)
 		var want [][]int
@@ -353,7 +353,7 @@ func TestALaneHasOneLeader(t *testing.T) {
 	})
 }
 
-func TestAPanicOnOneLaneLeavesTheOthersAlone(t *testing.T) {
+func TestQueue_APanicOnOneLaneLeavesTheOthersAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDeskWithLanes(2, 1)
 		caught := make(chan any, 1)
@@ -374,7 +374,7 @@ func TestAPanicOnOneLaneLeavesTheOthersAlone(t *testing.T) {
 	})
 }
 
-func TestCloseWaitsForEveryLane(t *testing.T) {
+func TestQueue_CloseWaitsForEveryLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDeskWithLanes(2, 1)
 		first := d.begin(t.Context(), 1)
@@ -390,7 +390,7 @@ func TestCloseWaitsForEveryLane(t *testing.T) {
 	})
 }
 
-func TestAQueueWithTurnsHasOneLane(t *testing.T) {
+func TestQueue_AQueueWithTurnsHasOneLane(t *testing.T) {
 	defer func() {
 		if recover() == nil {
 			t.Error("New did not panic")

@@ -13,7 +13,7 @@ type sqlState string
 func (s sqlState) Error() string    { return "ERROR: something (SQLSTATE " + string(s) + ")" }
 func (s sqlState) SQLState() string { return string(s) }
 
-func TestAnErrorOfTheServerIsKnownByItsSQLState(t *testing.T) {
+func TestDialect_AnErrorOfTheServerIsKnownByItsSQLState(t *testing.T) {
 	for code, want := range map[string]server.ErrorClass{
 		"40001": server.ClassConflict, "40P01": server.ClassConflict, "25P02": server.ClassAborted, "57014": server.ClassTimeout, "55P03": server.ClassTimeout,
 		"22001": server.ClassTooLarge, "25006": server.ClassReadOnly, "23505": server.ClassRefused, "42P01": server.ClassRefused,

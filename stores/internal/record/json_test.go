@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestAHeaderIsDecodedAsItWasEncoded(t *testing.T) {
+func TestJSON_AHeaderIsDecodedAsItWasEncoded(t *testing.T) {
 	for _, h := range []map[string][]string{
 		{},
 		{"Content-Type": {"application/json"}},

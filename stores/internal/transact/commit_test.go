@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestACommitIsJudgedByWhatOnlyItCanHaveWritten(t *testing.T) {
+func TestCommit_ACommitIsJudgedByWhatOnlyItCanHaveWritten(t *testing.T) {
 	mine, other, earlier := NewToken(), NewToken(), NewToken()
 	for _, c := range []struct {
 		name   string
@@ -34,7 +34,7 @@ func TestACommitIsJudgedByWhatOnlyItCanHaveWritten(t *testing.T) {
 	}
 }
 
-func TestTokensDiffer(t *testing.T) {
+func TestCommit_TokensDiffer(t *testing.T) {
 	a, b := NewToken(), NewToken()
 	if string(a) == string(b) || TokenLock(a) == TokenLock(b) {
 		t.Errorf("%x and %x", a, b)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-func TestAPauseIsAsLongAsWhatItIsToLetPass(t *testing.T) {
+func TestRerun_APauseIsAsLongAsWhatItIsToLetPass(t *testing.T) {
 	for _, c := range []struct {
 		n    int
 		took time.Duration
@@ -26,7 +26,7 @@ func TestAPauseIsAsLongAsWhatItIsToLetPass(t *testing.T) {
 	}
 }
 
-func TestAPauseEndsWithItsContext(t *testing.T) {
+func TestRerun_APauseEndsWithItsContext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		if !Pause(ctx, time.Second) {

@@ -192,7 +192,7 @@ var (
 // several is a list of n times the same.
 func several[T any](n int, v T, then ...T) []T { return append(slices.Repeat([]T{v}, n), then...) }
 
-func TestEachEndOfATransactionIsAnsweredByItsRule(t *testing.T) {
+func TestRun_EachEndOfATransactionIsAnsweredByItsRule(t *testing.T) {
 	id := onlyonce.ID{Operation: "pay", Key: "k"}
 	there := &record.Stored{Record: onlyonce.Record{ID: id, State: onlyonce.StateCompleted, Owner: "another", Fingerprint: []byte("a"), Fence: 200}}
 	for _, c := range []struct {
@@ -290,7 +290,7 @@ func TestEachEndOfATransactionIsAnsweredByItsRule(t *testing.T) {
 	}
 }
 
-func TestACommitThatStaysInDoubtIsUnknown(t *testing.T) {
+func TestRun_ACommitThatStaysInDoubtIsUnknown(t *testing.T) {
 	s := &script{ends: []ending{inDoubt}, traces: []trace{{err: errBroken}}, keeps: []error{errBroken}}
 	if _, err := s.play(t, false); !errors.Is(err, onlyonce.ErrInDoubt) || !errors.Is(err, errBroken) {
 		t.Errorf("got error %v", err)
@@ -312,7 +312,7 @@ func TestRun_AnUnknownOutcomeIsNotAlsoUnavailable(t *testing.T) {
 	}
 }
 
-func TestEveryRunHasAHigherFenceAndATokenOfItsOwn(t *testing.T) {
+func TestRun_EveryRunHasAHigherFenceAndATokenOfItsOwn(t *testing.T) {
 	s := &script{begins: []error{errBroken, nil}, ends: several(3, ending{RolledBack, errConflict}, ending{Ended, nil})}
 	_, _ = s.play(t, false)
 	if want := []int64{100, 101, 102, 103}; !slices.Equal(s.fences, want) {
@@ -330,7 +330,7 @@ func TestEveryRunHasAHigherFenceAndATokenOfItsOwn(t *testing.T) {
 	}
 }
 
-func TestAFunctionThatPanicsLeavesNoTransactionAndKeepsItsFence(t *testing.T) {
+func TestRun_AFunctionThatPanicsLeavesNoTransactionAndKeepsItsFence(t *testing.T) {
 	s := &script{}
 	s.sees = []View{{Lock: LockMine, Now: 100}}
 	c := onlyonce.Claim{ID: onlyonce.ID{Operation: "pay", Key: "k"}, Owner: "me", SkipFingerprint: true, Lease: time.Minute}

@@ -109,7 +109,7 @@ func newVerifier(t *testing.T, source Source) (*Verifier, *syncBuffer) {
 	return New(keys, Config{Claim: "org", Issuer: "https://id/", Audience: "api", Log: logger}), &log
 }
 
-func TestATokenThatIsRightNamesItsTenant(t *testing.T) {
+func TestBearer_ATokenThatIsRightNamesItsTenant(t *testing.T) {
 	v, log := newVerifier(t, fixed(published))
 	for name, token := range map[string]string{
 		"RSA":              sign(rsaKey, jose.RS256, "rsa", claims(nil)),
@@ -223,7 +223,7 @@ func (p *publisher) read(context.Context) ([]byte, error) {
 	return nil, errors.New("the publisher is away")
 }
 
-func TestAKeyThatIsNewIsLookedForButNotForEveryoneWhoMakesOneUp(t *testing.T) {
+func TestBearer_AKeyThatIsNewIsLookedForButNotForEveryoneWhoMakesOneUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &publisher{}
 		first := document(public(ecKey, "ec", ""))
@@ -248,7 +248,7 @@ func TestAKeyThatIsNewIsLookedForButNotForEveryoneWhoMakesOneUp(t *testing.T) {
 	})
 }
 
-func TestKeysAreReadAgainAndThoseThatWereTakenAwayAreNotBelieved(t *testing.T) {
+func TestBearer_KeysAreReadAgainAndThoseThatWereTakenAwayAreNotBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &publisher{}
 		p.doc.Store(&published)
@@ -267,7 +267,7 @@ func TestKeysAreReadAgainAndThoseThatWereTakenAwayAreNotBelieved(t *testing.T) {
 	})
 }
 
-func TestWhenTheKeysCannotBeReadForTooLongNoTokenIsBelieved(t *testing.T) {
+func TestBearer_WhenTheKeysCannotBeReadForTooLongNoTokenIsBelieved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &publisher{}
 		p.doc.Store(&published)
@@ -300,7 +300,7 @@ func TestWhenTheKeysCannotBeReadForTooLongNoTokenIsBelieved(t *testing.T) {
 	})
 }
 
-func TestOnlyPublicKeysForSignaturesAreTaken(t *testing.T) {
+func TestBearer_OnlyPublicKeysForSignaturesAreTaken(t *testing.T) {
 	encryption := public(ecKey, "enc", "")
 	encryption.Use = "enc"
 	keys, err := parseKeys([]byte(`{"keys":[{"kty":"NEW"},7,` + string(must(json.Marshal(public(smallKey, "small", "")))) + "," +
@@ -323,7 +323,7 @@ func TestOnlyPublicKeysForSignaturesAreTaken(t *testing.T) {
 	}
 }
 
-func TestADocumentIsReadFromAFileOrAServer(t *testing.T) {
+func TestBearer_ADocumentIsReadFromAFileOrAServer(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys.json")
 	if err := os.WriteFile(path, published, 0o600); err != nil {
 		t.Fatal(err)

@@ -59,7 +59,7 @@ func wantWhole(t *testing.T, m measured, requests int64) {
 	}
 }
 
-func TestABenchComparesAStoreInMemoryWithAFile(t *testing.T) {
+func TestBench_ABenchComparesAStoreInMemoryWithAFile(t *testing.T) {
 	file := "sqlite:" + filepath.Join(t.TempDir(), "bench.db")
 	report, log, err := runBench(t, t.Context(), "memory://", "--compare", file, "--requests", "400", "--callers", "8", "--keys", "zipf", "--keep", "1s")
 	if err != nil || len(report.Targets) != 2 || report.Ratio == nil || report.Ratio.PerSecond <= 0 || report.Ratio.Lowest > report.Ratio.Median || report.Ratio.Median > report.Ratio.Highest {
@@ -80,7 +80,7 @@ func TestABenchComparesAStoreInMemoryWithAFile(t *testing.T) {
 	}
 }
 
-func TestABenchOnAServerLeavesNothingBehind(t *testing.T) {
+func TestBench_ABenchOnAServerLeavesNothingBehind(t *testing.T) {
 	for engine, newURL := range map[string]func(*testing.T) string{"postgres": cmdtest.NewPostgresURL, "pgx": cmdtest.NewPostgresURL, "mysql": cmdtest.NewMySQLURL} {
 		t.Run(engine, func(t *testing.T) {
 			at := newURL(t)
@@ -147,7 +147,7 @@ func (m mistaken) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record,
 	return r, err
 }
 
-func TestAStoreThatBreaksItsPromiseIsFoundOut(t *testing.T) {
+func TestBench_AStoreThatBreaksItsPromiseIsFoundOut(t *testing.T) {
 	memory := memstore.New(memstore.Config{})
 	for says, store := range map[string]onlyonce.Store{
 		" ran again, ": &forgetful{Store: memory, by: map[string]onlyonce.Store{}},
@@ -173,7 +173,7 @@ func protected(runs *atomic.Int64) http.Handler {
 	}), httponce.Config{Tenant: httponce.SingleTenant, Required: true})
 }
 
-func TestABenchOfAnHTTPAPISaysWhatBecameOfItsRequests(t *testing.T) {
+func TestBench_ABenchOfAnHTTPAPISaysWhatBecameOfItsRequests(t *testing.T) {
 	var runs, n atomic.Int64
 	orders := protected(&runs)
 	for name, c := range map[string]struct {
@@ -226,7 +226,7 @@ func TestABenchOfAnHTTPAPISaysWhatBecameOfItsRequests(t *testing.T) {
 	}
 }
 
-func TestABenchReadsOnlySoMuchOfAnAnswer(t *testing.T) {
+func TestBench_ABenchReadsOnlySoMuchOfAnAnswer(t *testing.T) {
 	piece := []byte(strings.Repeat("x", 1<<20))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for n := 0; r.URL.Path != "/ends" || n < longestAnswer>>20; n++ {
@@ -272,7 +272,7 @@ var forgetsSome = func() http.HandlerFunc {
 	}
 }()
 
-func TestTheRequestsOfABenchAreThoseThatWereAskedFor(t *testing.T) {
+func TestBench_TheRequestsOfABenchAreThoseThatWereAskedFor(t *testing.T) {
 	var got atomic.Value
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -291,7 +291,7 @@ func TestTheRequestsOfABenchAreThoseThatWereAskedFor(t *testing.T) {
 	}
 }
 
-func TestABenchTrustsTheCertificatesOfAFileAndNoOthers(t *testing.T) {
+func TestBench_ABenchTrustsTheCertificatesOfAFileAndNoOthers(t *testing.T) {
 	var runs atomic.Int64
 	s := httptest.NewTLSServer(protected(&runs))
 	defer s.Close()
@@ -307,7 +307,7 @@ func TestABenchTrustsTheCertificatesOfAFileAndNoOthers(t *testing.T) {
 	}
 }
 
-func TestABenchThatIsEndedPrintsWhatItMeasured(t *testing.T) {
+func TestBench_ABenchThatIsEndedPrintsWhatItMeasured(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	var n atomic.Int64

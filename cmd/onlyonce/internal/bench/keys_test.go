@@ -22,7 +22,7 @@ func takeMany(b *keySet, n int) (names []string) {
 	return names
 }
 
-func TestTheRatioOfRepeatsIsWhatWasAskedFor(t *testing.T) {
+func TestKeys_TheRatioOfRepeatsIsWhatWasAskedFor(t *testing.T) {
 	for _, ratio := range []float64{0, 0.1, 0.2, 1.0 / 3, 0.5, 0.9, 0.99} {
 		b := newTestKeys(keysUniform, ratio)
 		names := takeMany(b, 1000)
@@ -37,7 +37,7 @@ func TestTheRatioOfRepeatsIsWhatWasAskedFor(t *testing.T) {
 	}
 }
 
-func TestTheDistributionSaysWhichKeyIsRepeated(t *testing.T) {
+func TestKeys_TheDistributionSaysWhichKeyIsRepeated(t *testing.T) {
 	const n = 40_000
 	for pick, within := range map[string][2]int{ // how many of the repeats go to the ten first keys
 		keysUniform:    {0, n / 100},
@@ -62,7 +62,7 @@ func TestTheDistributionSaysWhichKeyIsRepeated(t *testing.T) {
 	}
 }
 
-func TestSequentialRepeatsBeginAgainWhenTheyHaveCaughtUp(t *testing.T) {
+func TestKeys_SequentialRepeatsBeginAgainWhenTheyHaveCaughtUp(t *testing.T) {
 	b := newTestKeys(keysSequential, 0.75)
 	var order []string
 	for _, name := range takeMany(b, 12) {
@@ -74,7 +74,7 @@ func TestSequentialRepeatsBeginAgainWhenTheyHaveCaughtUp(t *testing.T) {
 	}
 }
 
-func TestAKeyIsNotRepeatedWhenItsRecordMayExpireSoon(t *testing.T) {
+func TestKeys_AKeyIsNotRepeatedWhenItsRecordMayExpireSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newTestKeys(keysUniform, 0.5)
 		rnd := rand.New(rand.NewPCG(1, 2))
@@ -89,7 +89,7 @@ func TestAKeyIsNotRepeatedWhenItsRecordMayExpireSoon(t *testing.T) {
 	})
 }
 
-func TestOnlyTheLatestKeysAreRepeated(t *testing.T) {
+func TestKeys_OnlyTheLatestKeysAreRepeated(t *testing.T) {
 	b := newTestKeys(keysUniform, 0)
 	takeMany(b, repeatWindow+100)
 	b.pick = keysSequential
@@ -98,7 +98,7 @@ func TestOnlyTheLatestKeysAreRepeated(t *testing.T) {
 	}
 }
 
-func TestWhatBreaksThePromiseIsTold(t *testing.T) {
+func TestKeys_WhatBreaksThePromiseIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
 			happens func(*trackedKey)
@@ -120,7 +120,7 @@ func TestWhatBreaksThePromiseIsTold(t *testing.T) {
 	})
 }
 
-func TestOnlyTheFirstViolationsAreToldInWords(t *testing.T) {
+func TestKeys_OnlyTheFirstViolationsAreToldInWords(t *testing.T) {
 	b := newTestKeys(keysUniform, 0)
 	for range 100 {
 		b.violate("again")

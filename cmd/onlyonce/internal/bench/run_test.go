@@ -45,7 +45,7 @@ func (p *pacedTarget) finish(*keySet)                                          {
 func (p *pacedTarget) clean(context.Context, io.Writer, time.Time, bool) error { return nil }
 func (p *pacedTarget) close() error                                            { return nil }
 
-func TestABenchLastsAsLongAsItWasAskedFor(t *testing.T) {
+func TestRun_ABenchLastsAsLongAsItWasAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: 100 * time.Millisecond}
 		c := &config{callers: 2, duration: time.Second, keys: keysUniform}
@@ -58,7 +58,7 @@ func TestABenchLastsAsLongAsItWasAskedFor(t *testing.T) {
 	})
 }
 
-func TestABenchEndsAfterTheRequestsThatWereAskedFor(t *testing.T) {
+func TestRun_ABenchEndsAfterTheRequestsThatWereAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: time.Millisecond}
 		c := &config{callers: 16, duration: time.Minute, requests: 101, keys: keysUniform}
@@ -70,7 +70,7 @@ func TestABenchEndsAfterTheRequestsThatWereAskedFor(t *testing.T) {
 	})
 }
 
-func TestTheLatencyAtARateCountsFromWhenARequestWasDue(t *testing.T) {
+func TestRun_TheLatencyAtARateCountsFromWhenARequestWasDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: time.Second}
 		c := &config{callers: 1, rate: 10, duration: time.Minute, requests: 5, keys: keysUniform}
@@ -90,7 +90,7 @@ func TestTheLatencyAtARateCountsFromWhenARequestWasDue(t *testing.T) {
 	})
 }
 
-func TestTwoTargetsTakeTurnsAndBothBegin(t *testing.T) {
+func TestRun_TwoTargetsTakeTurnsAndBothBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log []string
 		a := &pacedTarget{name: "a", takes: 100 * time.Millisecond, log: &log}
@@ -108,7 +108,7 @@ func TestTwoTargetsTakeTurnsAndBothBegin(t *testing.T) {
 	})
 }
 
-func TestTwoTargetsGetTheSameTime(t *testing.T) {
+func TestRun_TwoTargetsGetTheSameTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a, b := &pacedTarget{takes: time.Millisecond}, &pacedTarget{takes: 5 * time.Millisecond}
 		c := &config{callers: 1, duration: 930 * time.Millisecond, keys: keysUniform} // the last slice is shorter
@@ -120,7 +120,7 @@ func TestTwoTargetsGetTheSameTime(t *testing.T) {
 	})
 }
 
-func TestTwoTargetsGetTheSameNumberOfRequests(t *testing.T) {
+func TestRun_TwoTargetsGetTheSameNumberOfRequests(t *testing.T) {
 	for _, n := range []int64{1, 7, 19, 20, 41} {
 		synctest.Test(t, func(t *testing.T) {
 			a, b := &pacedTarget{takes: time.Millisecond}, &pacedTarget{takes: 9 * time.Millisecond}
@@ -133,7 +133,7 @@ func TestTwoTargetsGetTheSameNumberOfRequests(t *testing.T) {
 	}
 }
 
-func TestATargetThatHangsDoesNotHangTheBench(t *testing.T) {
+func TestRun_ATargetThatHangsDoesNotHangTheBench(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: 1000 * time.Hour}
 		c := &config{callers: 2, duration: time.Second, keys: keysUniform}
@@ -149,7 +149,7 @@ func TestATargetThatHangsDoesNotHangTheBench(t *testing.T) {
 	})
 }
 
-func TestATargetThatFailsIsNotAskedAsFastAsItFails(t *testing.T) {
+func TestRun_ATargetThatFailsIsNotAskedAsFastAsItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{fails: errors.New("no")}
 		c := &config{callers: 1, duration: time.Second, keys: keysUniform}
@@ -160,7 +160,7 @@ func TestATargetThatFailsIsNotAskedAsFastAsItFails(t *testing.T) {
 	})
 }
 
-func TestAnInterruptedBenchIsReported(t *testing.T) {
+func TestRun_AnInterruptedBenchIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{name: "p", takes: 100 * time.Millisecond}
 		c := &config{callers: 1, duration: time.Hour, keys: keysUniform}
@@ -178,7 +178,7 @@ func TestAnInterruptedBenchIsReported(t *testing.T) {
 	})
 }
 
-func TestTheProgressSaysWhatHappenedSinceTheLastLine(t *testing.T) {
+func TestRun_TheProgressSaysWhatHappenedSinceTheLastLine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: 10 * time.Millisecond}
 		c := &config{callers: 1, duration: 2 * time.Second, keys: keysUniform}
@@ -202,7 +202,7 @@ func TestTheProgressSaysWhatHappenedSinceTheLastLine(t *testing.T) {
 	})
 }
 
-func TestTheProgressOfTargetsThatTakeTurnsIsThatOfTheWholeTime(t *testing.T) {
+func TestRun_TheProgressOfTargetsThatTakeTurnsIsThatOfTheWholeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &config{callers: 1, duration: 2 * time.Second, keys: keysUniform}
 		runs := []*targetRun{newTargetRun(c, &pacedTarget{takes: 10 * time.Millisecond}), newTargetRun(c, &pacedTarget{takes: 20 * time.Millisecond})}
@@ -216,7 +216,7 @@ func TestTheProgressOfTargetsThatTakeTurnsIsThatOfTheWholeTime(t *testing.T) {
 	})
 }
 
-func TestALatencyIsWrittenWithThreeDigits(t *testing.T) {
+func TestRun_ALatencyIsWrittenWithThreeDigits(t *testing.T) {
 	for us, want := range map[int64]string{0: "0s", 7: "7µs", 999: "999µs", 1234: "1.23ms", 12345: "12.3ms", 123456: "123ms", 1234567: "1.23s", 83_000_000: "1m23s"} {
 		if got := latencyText(us); got != want {
 			t.Errorf("%d µs: %s, want %s", us, got, want)
@@ -224,7 +224,7 @@ func TestALatencyIsWrittenWithThreeDigits(t *testing.T) {
 	}
 }
 
-func TestAFailureIsExplainedByWhatHappenedMost(t *testing.T) {
+func TestRun_AFailureIsExplainedByWhatHappenedMost(t *testing.T) {
 	for _, worst := range []string{"error", "failed", "mismatch"} {
 		m := measured{Target: "http://shop.example", Requests: 100, Outcomes: map[string]count{}}
 		for _, name := range outcomeNames {

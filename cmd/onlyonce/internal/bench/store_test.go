@@ -19,7 +19,7 @@ func newTestStore(t *testing.T, c config) *storeTarget {
 	return target.(*storeTarget)
 }
 
-func TestAStoreInMemoryKeepsManyAnswersForAMomentOnly(t *testing.T) {
+func TestStore_AStoreInMemoryKeepsManyAnswersForAMomentOnly(t *testing.T) {
 	for requests, keeps := range map[int64]time.Duration{0: time.Second, fewRequests: time.Minute, fewRequests + 1: time.Second} {
 		s := newTestStore(t, config{requests: requests, keep: time.Minute})
 		if s.keeps() != keeps {
@@ -31,7 +31,7 @@ func TestAStoreInMemoryKeepsManyAnswersForAMomentOnly(t *testing.T) {
 	}
 }
 
-func TestABenchDoesNotRunWhatMayHaveRun(t *testing.T) {
+func TestStore_ABenchDoesNotRunWhatMayHaveRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t, config{keep: time.Minute})
 		keys := newTestKeys(keysUniform, 0)

@@ -10,7 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/conform"
 )
 
-func TestTheJUnitReportIsWellFormedAndCounts(t *testing.T) {
+func TestReport_TheJUnitReportIsWellFormedAndCounts(t *testing.T) {
 	t.Parallel()
 	report := conform.Report{Requests: 3, Rows: []conform.Row{
 		{ID: "replay", Title: "a < b", Verdict: conform.Pass, Detail: "\x1b[2J]]>"},
@@ -37,7 +37,7 @@ func TestTheJUnitReportIsWellFormedAndCounts(t *testing.T) {
 	}
 }
 
-func TestWhatATerminalWouldObeyIsNotPrinted(t *testing.T) {
+func TestReport_WhatATerminalWouldObeyIsNotPrinted(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain \u00e4 \u4e16 \t": "plain \u00e4 \u4e16 \t",
 		"\x1b]0;x\x07":           `\x1b]0;x\x07`,

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func TestNothingIsSentToAnAddressWithoutAYes(t *testing.T) {
+func TestConfirm_NothingIsSentToAnAddressWithoutAYes(t *testing.T) {
 	for _, c := range []struct {
 		args   []string
 		answer string

@@ -13,7 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
-func TestDoctorPrintsFindingsAndFails(t *testing.T) {
+func TestDoctor_PrintsFindingsAndFails(t *testing.T) {
 	var out strings.Builder
 	err := diagnosis(&out, []onlyonce.Finding{{Name: "a", Problem: "b", Fix: "c"}, {Name: "d", Problem: "e", Fix: "f"}}, "")
 	if err == nil || err.Error() != "findings: 2" {
@@ -24,7 +24,7 @@ func TestDoctorPrintsFindingsAndFails(t *testing.T) {
 	}
 }
 
-func TestDoctorFindsWhatAStoreIsRefusedFor(t *testing.T) {
+func TestDoctor_FindsWhatAStoreIsRefusedFor(t *testing.T) {
 	for setting, want := range map[string]string{
 		"_synchronous=FULL":               "",
 		"_pragma=query_only(1)":           "read-only",
@@ -57,7 +57,7 @@ func TestDoctorFindsWhatAStoreIsRefusedFor(t *testing.T) {
 	}
 }
 
-func TestDoctorFindsThatAFileCanNotBeWritten(t *testing.T) {
+func TestDoctor_FindsThatAFileCanNotBeWritten(t *testing.T) {
 	u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
 	if err != nil {
 		t.Fatal(err)

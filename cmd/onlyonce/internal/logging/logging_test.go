@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestTheLogHoldsItsLevelAndWhatIsWorse(t *testing.T) {
+func TestLogging_TheLogHoldsItsLevelAndWhatIsWorse(t *testing.T) {
 	for level, want := range map[string]int{"debug": 4, "info": 3, "warn": 2, "error": 1} {
 		for _, format := range []string{"json", "text"} {
 			var out bytes.Buffer
@@ -26,7 +26,7 @@ func TestTheLogHoldsItsLevelAndWhatIsWorse(t *testing.T) {
 	}
 }
 
-func TestALogShowsNoPasswordAndNoCommandToTheTerminal(t *testing.T) {
+func TestLogging_ALogShowsNoPasswordAndNoCommandToTheTerminal(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"json", "text"} {
 		var out strings.Builder

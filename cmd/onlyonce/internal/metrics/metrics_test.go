@@ -22,7 +22,7 @@ func (downStore) Claim(context.Context, onlyonce.Claim) (onlyonce.Record, error)
 	return onlyonce.Record{}, fmt.Errorf("%w: no route", onlyonce.ErrUnavailable)
 }
 
-func TestARequestThatRanWithoutProtectionIsCountedAndLogged(t *testing.T) {
+func TestMetrics_ARequestThatRanWithoutProtectionIsCountedAndLogged(t *testing.T) {
 	m := New()
 	a := m.API("mail")
 	var log strings.Builder
@@ -45,7 +45,7 @@ func TestARequestThatRanWithoutProtectionIsCountedAndLogged(t *testing.T) {
 	}
 }
 
-func TestMetricsCountCleanupCycles(t *testing.T) {
+func TestMetrics_CountCleanupCycles(t *testing.T) {
 	m := New()
 	m.API("mail")
 	observe := m.cleanup("main")
@@ -68,7 +68,7 @@ func TestMetricsCountCleanupCycles(t *testing.T) {
 	}
 }
 
-func TestMetricsHaveNoTenantsAndABoundedNumberOfOperations(t *testing.T) {
+func TestMetrics_HaveNoTenantsAndABoundedNumberOfOperations(t *testing.T) {
 	m := New()
 	a := m.API("mail")
 	for i := range 1000 {
@@ -89,7 +89,7 @@ func TestMetricsHaveNoTenantsAndABoundedNumberOfOperations(t *testing.T) {
 	}
 }
 
-func TestMetricsTellHowManyEventsWereGivenUp(t *testing.T) {
+func TestMetrics_TellHowManyEventsWereGivenUp(t *testing.T) {
 	for want, count := range map[string]func(context.Context) (int64, error){
 		"onlyonce_inbox_poisoned 3":   func(context.Context) (int64, error) { return 3, nil },
 		"onlyonce_inbox_poisoned NaN": func(context.Context) (int64, error) { return 0, errors.New("the database is away") },

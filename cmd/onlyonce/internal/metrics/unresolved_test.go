@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-func TestWhatIsUnresolvedIsAGauge(t *testing.T) {
+func TestUnresolved_WhatIsUnresolvedIsAGauge(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	m := New()
 	m.Unresolved("main", store)

@@ -6,7 +6,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
-func TestMigrateSaysWhatItDid(t *testing.T) {
+func TestMigrate_SaysWhatItDid(t *testing.T) {
 	u, err := storeurl.Parse("sqlite:/a.db")
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-func TestAllParkedMessagesAreListedAndRequeuedHoweverManyAreReadAtATime(t *testing.T) {
+func TestOutbox_AllParkedMessagesAreListedAndRequeuedHoweverManyAreReadAtATime(t *testing.T) {
 	text := "sqlite:" + filepath.Join(t.TempDir(), "a.db")
 	u, err := storeurl.Parse(text)
 	if err != nil {

@@ -15,7 +15,7 @@ func hides(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Cf, r) || r == '\u2028' || r == '\u2029'
 }
 
-func TestNoTextHidesAnythingInATerminal(t *testing.T) {
+func TestPlain_NoTextHidesAnythingInATerminal(t *testing.T) {
 	t.Parallel()
 	got := Text("a"+bad+"\xff\n日é", "\n")
 	if strings.ContainsFunc(strings.TrimSpace(strings.ReplaceAll(got, "\n", "")), hides) || !utf8.ValidString(got) || !strings.HasSuffix(got, "\\xff\n日é") {
@@ -58,7 +58,7 @@ func FuzzPlainTextHidesNothingAndJSONMeansTheSame(f *testing.F) {
 	})
 }
 
-func TestNoFormOfAPasswordIsShown(t *testing.T) {
+func TestPlain_NoFormOfAPasswordIsShown(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"postgres://u:hunter2@h/d", "postgresql://u:hunter2@h", "open postgres://u:hun@hunter2@h:5432/d?x=y: no",

@@ -31,7 +31,7 @@ func checked(t *testing.T, f *proxyfile.File) *proxyfile.File {
 	return f
 }
 
-func TestFilesForTLSThatHaveNotChangedAreNotPutInPlaceAgain(t *testing.T) {
+func TestReload_FilesForTLSThatHaveNotChangedAreNotPutInPlaceAgain(t *testing.T) {
 	ca := cmdtest.NewAuthority(t)
 	ca.Sign("proxy", false)
 	f := proxyfile.New()
@@ -61,7 +61,7 @@ func TestFilesForTLSThatHaveNotChangedAreNotPutInPlaceAgain(t *testing.T) {
 	}
 }
 
-func TestAnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
+func TestReload_AnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
 	f := proxyfile.New()
 	one, two := proxyfile.NewUpstream(), proxyfile.NewUpstream()
 	one.URL, two.Name, two.URL = "http://127.0.0.1:1", "two", "http://127.0.0.1:2"
@@ -93,7 +93,7 @@ func TestAnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
 	}
 }
 
-func TestTheAuthoritiesOfTheServerOfPublicKeysAreReadAgainWhenTheyChange(t *testing.T) {
+func TestReload_TheAuthoritiesOfTheServerOfPublicKeysAreReadAgainWhenTheyChange(t *testing.T) {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
-func TestACertificatesKeyThatOtherUsersCanUseIsRefused(t *testing.T) {
+func TestTLS_ACertificatesKeyThatOtherUsersCanUseIsRefused(t *testing.T) {
 	t.Parallel()
 	ca := cmdtest.NewAuthority(t)
 	ca.Sign("a", false)

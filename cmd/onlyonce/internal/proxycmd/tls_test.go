@@ -51,7 +51,7 @@ func newTLSProxy(t *testing.T, secure proxyfile.ServerTLS) (*reloadableProxy, fu
 	}
 }
 
-func TestAfterAFailedReloadTheFilesForTLSAreLookedAtAgain(t *testing.T) {
+func TestTLS_AfterAFailedReloadTheFilesForTLSAreLookedAtAgain(t *testing.T) {
 	ca := cmdtest.NewAuthority(t)
 	ca.Sign("one", false)
 	ca.Sign("two", false)
@@ -136,7 +136,7 @@ func shake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, error
 
 // Every change of the authorities and of the certificate, for clients of both
 // versions that hold a session of before.
-func TestAfterAReloadEveryHandshakeIsJudgedByTheNewSettings(t *testing.T) {
+func TestTLS_AfterAReloadEveryHandshakeIsJudgedByTheNewSettings(t *testing.T) {
 	server, one, two := cmdtest.NewAuthority(t), cmdtest.NewAuthority(t), cmdtest.NewAuthority(t)
 	server.Sign("a", false)
 	server.Sign("b", false)
@@ -202,7 +202,7 @@ func TestAfterAReloadEveryHandshakeIsJudgedByTheNewSettings(t *testing.T) {
 	}
 }
 
-func TestAConnectionOfASupersededAuthorityIsEndedByItsNextRequest(t *testing.T) {
+func TestTLS_AConnectionOfASupersededAuthorityIsEndedByItsNextRequest(t *testing.T) {
 	server, one, two := cmdtest.NewAuthority(t), cmdtest.NewAuthority(t), cmdtest.NewAuthority(t)
 	server.Sign("a", false)
 	settings := proxyfile.ServerTLS{Cert: server.Path("a.crt"), Key: server.Path("a.key"), MinVersion: "1.2"}
@@ -242,7 +242,7 @@ func TestAConnectionOfASupersededAuthorityIsEndedByItsNextRequest(t *testing.T) 
 	}
 }
 
-func TestHandshakesThatFailByTheProxysFaultAreLoggedCountedAndNotReady(t *testing.T) {
+func TestTLS_HandshakesThatFailByTheProxysFaultAreLoggedCountedAndNotReady(t *testing.T) {
 	ca := cmdtest.NewAuthority(t)
 	ca.Sign("a", false)
 	s, err := newSecurity(proxyfile.ServerTLS{Cert: ca.Path("a.crt"), Key: ca.Path("a.key"), MinVersion: "1.2"}, nil)
@@ -283,7 +283,7 @@ func TestHandshakesThatFailByTheProxysFaultAreLoggedCountedAndNotReady(t *testin
 
 // What one side of a handshake writes at once, and the other reads at once, depends on
 // the length of the certificate.
-func TestAHandshakeIsTriedWithCertificatesOfAnyLength(t *testing.T) {
+func TestTLS_AHandshakeIsTriedWithCertificatesOfAnyLength(t *testing.T) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)

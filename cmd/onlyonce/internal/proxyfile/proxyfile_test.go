@@ -41,7 +41,7 @@ func said(f *File) File {
 	return c
 }
 
-func TestWhatAFileLeavesOutHasItsDefault(t *testing.T) {
+func TestProxyFile_WhatAFileLeavesOutHasItsDefault(t *testing.T) {
 	want := New()
 	up := NewUpstream()
 	up.URL = "http://127.0.0.1:3000"
@@ -51,7 +51,7 @@ func TestWhatAFileLeavesOutHasItsDefault(t *testing.T) {
 	}
 }
 
-func TestARouteHasWhatTheDefaultsSay(t *testing.T) {
+func TestProxyFile_ARouteHasWhatTheDefaultsSay(t *testing.T) {
 	f := parse(t, least+`
 defaults:
   keep: 2h
@@ -82,7 +82,7 @@ routes:
 	}
 }
 
-func TestWhatIsPrintedMeansTheSame(t *testing.T) {
+func TestProxyFile_WhatIsPrintedMeansTheSame(t *testing.T) {
 	for name, f := range map[string]*File{
 		"the least":  parse(t, least),
 		"everything": parse(t, everything),
@@ -102,7 +102,7 @@ func TestWhatIsPrintedMeansTheSame(t *testing.T) {
 	}
 }
 
-func TestEverySettingIsPrintedAndExplained(t *testing.T) {
+func TestProxyFile_EverySettingIsPrintedAndExplained(t *testing.T) {
 	text := Print(parse(t, least))
 	var visit func(v reflect.Value)
 	visit = func(v reflect.Value) {
@@ -124,7 +124,7 @@ func TestEverySettingIsPrintedAndExplained(t *testing.T) {
 	visit(reflect.ValueOf(New()).Elem())
 }
 
-func TestEveryPrintedExampleIsUnderstood(t *testing.T) {
+func TestProxyFile_EveryPrintedExampleIsUnderstood(t *testing.T) {
 	text := Print(parse(t, least))
 	for line := range strings.Lines(text) {
 		comment := strings.TrimLeft(line, " ")
@@ -151,7 +151,7 @@ func mistakes(err error) Mistakes {
 	return all
 }
 
-func TestEveryMistakeIsNamedWithItsLineAndWhatToWrite(t *testing.T) {
+func TestProxyFile_EveryMistakeIsNamedWithItsLineAndWhatToWrite(t *testing.T) {
 	for text, want := range mistaken {
 		t.Run(text, func(t *testing.T) {
 			if !strings.HasPrefix(text, "!") {
@@ -168,7 +168,7 @@ func TestEveryMistakeIsNamedWithItsLineAndWhatToWrite(t *testing.T) {
 	}
 }
 
-func TestAllMistakesAreFoundAtOnce(t *testing.T) {
+func TestProxyFile_AllMistakesAreFoundAtOnce(t *testing.T) {
 	_, err := Parse("p.yaml", []byte(`listen: here
 keep: 1h
 tenant: {header: X, single: true}

@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
-func TestARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
+func TestRecordsRm_ARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 	ctx := t.Context()
 	completed := onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Hour}
 	unknown := onlyonce.Settlement{State: onlyonce.StateUnknown}

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-func TestPurgingCanBeTurnedOff(t *testing.T) {
+func TestInterval_PurgingCanBeTurnedOff(t *testing.T) {
 	for value, want := range map[string]int{"10m": 4, "off": 3} {
 		var cfg config
 		cmd := &cobra.Command{}
@@ -33,7 +33,7 @@ func TestPurgingCanBeTurnedOff(t *testing.T) {
 	}
 }
 
-func TestAnIntervalIsADurationOrOff(t *testing.T) {
+func TestInterval_AnIntervalIsADurationOrOff(t *testing.T) {
 	for text, want := range map[string]interval{"10m": interval(10 * time.Minute), "off": 0, "1h30m": interval(90 * time.Minute)} {
 		var i interval
 		if err := i.Set(text); err != nil || i != want {

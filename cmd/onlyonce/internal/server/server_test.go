@@ -23,7 +23,7 @@ func (d *deadlineRecorder) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-func TestTheDeadlineOfABodyIsLiftedAtItsEnd(t *testing.T) {
+func TestServer_TheDeadlineOfABodyIsLiftedAtItsEnd(t *testing.T) {
 	w := &deadlineRecorder{ResponseRecorder: httptest.NewRecorder()}
 	limitBody(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		if len(w.set) != 1 || time.Until(w.set[0]) > time.Hour || time.Until(w.set[0]) < time.Minute {

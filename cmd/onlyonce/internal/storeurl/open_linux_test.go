@@ -13,7 +13,7 @@ import (
 )
 
 // Not parallel: the umask is the process's.
-func TestAStoresFilesArePrivateWhateverTheUmask(t *testing.T) {
+func TestStoreURL_AStoresFilesArePrivateWhateverTheUmask(t *testing.T) {
 	for _, umask := range []int{0, 0o022, 0o077} {
 		before := syscall.Umask(umask)
 		t.Cleanup(func() { syscall.Umask(before) })
@@ -53,7 +53,7 @@ func TestAStoresFilesArePrivateWhateverTheUmask(t *testing.T) {
 	}
 }
 
-func TestAFileThatEveryUserCanReadIsTightenedUnlessThatIsAccepted(t *testing.T) {
+func TestStoreURL_AFileThatEveryUserCanReadIsTightenedUnlessThatIsAccepted(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ is, want os.FileMode }{
 		{0o644, 0o600}, {0o666, 0o660}, {0o664, 0o660}, {0o660, 0o660}, {0o640, 0o640}, {0o602, 0o600},

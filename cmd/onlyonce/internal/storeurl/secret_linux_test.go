@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
-func TestOfManyProcessesThatMakeASecretOneDoes(t *testing.T) {
+func TestSecret_OfManyProcessesThatMakeASecretOneDoes(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.secret")
 	var made, read sync.Map
@@ -50,7 +50,7 @@ func TestOfManyProcessesThatMakeASecretOneDoes(t *testing.T) {
 }
 
 // Not parallel: the umask is the process's.
-func TestASecretIsPrivateWhateverTheUmask(t *testing.T) {
+func TestSecret_ASecretIsPrivateWhateverTheUmask(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	path := filepath.Join(t.TempDir(), "a.secret")
 	if _, err := makeSecret(path); err != nil {
@@ -61,7 +61,7 @@ func TestASecretIsPrivateWhateverTheUmask(t *testing.T) {
 	}
 }
 
-func TestAServersStoreWithoutASecretIsWarnedOf(t *testing.T) {
+func TestSecret_AServersStoreWithoutASecretIsWarnedOf(t *testing.T) {
 	t.Parallel()
 	var log bytes.Buffer
 	secret, err := FingerprintSecret(t.Context(), URL{Engine: Postgres, server: "postgres://u:xxxxx@h/d"}, nil, "", nil, slog.New(slog.NewTextHandler(&log, nil)))
@@ -78,7 +78,7 @@ func TestAServersStoreWithoutASecretIsWarnedOf(t *testing.T) {
 	}
 }
 
-func TestAFileWithASecretThatOtherUsersCanUseIsRefused(t *testing.T) {
+func TestSecret_AFileWithASecretThatOtherUsersCanUseIsRefused(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")
 	cmdtest.WriteFile(t, path, "postgres://u:p@h/d-and-long-enough-for-a-secret\n")

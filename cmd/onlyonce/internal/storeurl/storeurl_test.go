@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAServersURLIsToldToItsDriverAndShownWithoutItsPassword(t *testing.T) {
+func TestStoreURL_AServersURLIsToldToItsDriverAndShownWithoutItsPassword(t *testing.T) {
 	for raw, want := range map[string]URL{
 		"postgres://ada:s3cret@db:5433/shop?sslmode=disable&password=s3cret": {Engine: "postgres", server: "postgres://ada:xxxxx@db:5433/shop", Source: "postgres://ada:s3cret@db:5433/shop?sslmode=disable&password=s3cret"},
 		"mysql://ada:s3cret@db/shop":                                         {Engine: "mysql", server: "mysql://ada:xxxxx@db/shop", Source: "ada:s3cret@tcp(db:3306)/shop"},
@@ -21,7 +21,7 @@ func TestAServersURLIsToldToItsDriverAndShownWithoutItsPassword(t *testing.T) {
 	}
 }
 
-func TestAStoreURLThatIsNotRightIsRefusedWithoutItsPassword(t *testing.T) {
+func TestStoreURL_AStoreURLThatIsNotRightIsRefusedWithoutItsPassword(t *testing.T) {
 	for _, raw := range []string{"postgres:s3cret", "postgres://u:s3cret@/d", "postgres://u:s3cret@h", "mysql://u:s3cret@h/", "mysql://u:s3cret@h:port/d", "mysql://u:s3cret@h/d?timeout=s3cret", "redis://u:s3cret@h"} {
 		u, err := Parse(raw)
 		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "store URL") && !strings.Contains(err.Error(), "stores of the scheme") {

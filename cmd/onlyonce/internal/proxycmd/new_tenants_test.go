@@ -1,0 +1,58 @@
+package proxycmd
+
+import (
+	"log/slog"
+	"net/http/httptest"
+	"net/netip"
+	"strconv"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestNewTenants_AreCountedForWhoTheyComeFrom(t *testing.T) {
+	n := newTenantLimit(1, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.DiscardHandler))
+	for _, c := range []struct{ peer, forwarded, want string }{
+		{"192.0.2.1:1", "", "192.0.2.1"},
+		{"192.0.2.1:1", "198.51.100.1", "192.0.2.1"},
+		{"10.0.0.1:1", "198.51.100.1", "198.51.100.1"},
+		{"10.0.0.1:1", "203.0.113.9, 198.51.100.1, 10.2.2.2", "198.51.100.1"},
+		{"10.0.0.1:1", "nonsense", "10.0.0.1"},
+		{"10.0.0.1:1", "", "10.0.0.1"},
+		{"[2001:db8:1:2:3:4:5:6]:1", "", "2001:db8:1:2::"},
+		{"[::ffff:192.0.2.1]:1", "", "192.0.2.1"},
+	} {
+		r := httptest.NewRequest("POST", "/", nil)
+		if r.RemoteAddr = c.peer; c.forwarded != "" {
+			r.Header.Set("X-Forwarded-For", c.forwarded)
+		}
+		if got := n.addressOf(r); got.String() != c.want {
+			t.Errorf("%s, forwarded for %q: %v, want %s", c.peer, c.forwarded, got, c.want)
+		}
+	}
+}
+
+func TestNewTenants_ALimitOfNewTenantsForgetsWithTimeAndHasBoundedMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newTenantLimit(2, nil, slog.New(slog.DiscardHandler))
+		a, b := netip.MustParseAddr("192.0.2.1"), netip.MustParseAddr("192.0.2.2")
+		for i, want := range []time.Duration{0, 0, 30 * time.Second} {
+			if got := n.enter(a, strconv.Itoa(i)); got != want {
+				t.Errorf("tenant %d waits %v", i, got)
+			}
+		}
+		if n.enter(b, "other") != 0 || n.enter(a, "other") != 0 {
+			t.Error("another address waits, or a tenant that it brought")
+		}
+		time.Sleep(30 * time.Second)
+		if n.enter(a, "2") != 0 || n.enter(a, "3") == 0 {
+			t.Error("half a minute is not one more tenant")
+		}
+		for i := range 3 * rememberAddresses {
+			n.enter(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "t"+strconv.Itoa(i))
+		}
+		if len(n.addresses) > rememberAddresses || len(n.known)+len(n.earlier) > 2*rememberTenants {
+			t.Errorf("%d addresses, %d and %d tenants", len(n.addresses), len(n.known), len(n.earlier))
+		}
+	})
+}

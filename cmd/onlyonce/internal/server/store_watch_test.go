@@ -1,0 +1,126 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
+)
+
+// A fullStore reads, and can't write while it is full.
+type fullStore struct {
+	onlyonce.Store
+	full atomic.Bool
+}
+
+func (s *fullStore) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if s.full.Load() {
+		return onlyonce.Record{}, errors.New("database or disk is full (13)")
+	}
+	return s.Store.Claim(ctx, c)
+}
+
+func TestStoreWatch_AStoreThatCannotBeWrittenIsNotReadyAndItsLossAndReturnAreLoggedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		store := &fullStore{Store: memstore.New(memstore.Config{})}
+		watch := NewStoreWatch("main", store, slog.New(slog.NewTextHandler(&log, nil)))
+		h := &Health{Checks: []func(context.Context) error{watch.Check}}
+		ready := func() int {
+			w := httptest.NewRecorder()
+			h.Ready(w, httptest.NewRequest(http.MethodGet, "/readyz", nil))
+			return w.Code
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); _ = watch.Run(ctx) }()
+		pause := func() { time.Sleep(probeEvery + probeEvery/2); synctest.Wait() }
+		if got := ready(); got != 200 {
+			t.Errorf("at first: %d", got)
+		}
+		store.full.Store(true)
+		pause()
+		if log.Len() > 0 {
+			t.Errorf("a store that nobody asks is asked: %s", &log)
+		}
+		watch.Doubt()
+		synctest.Wait()
+		for range 3 {
+			if got := ready(); got != 503 {
+				t.Errorf("while the disk is full: %d", got)
+			}
+			pause()
+		}
+		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "disk is full") || strings.Contains(text, "level=INFO") {
+			t.Errorf("while it is full:\n%s", text)
+		}
+		store.full.Store(false)
+		pause() // without a request
+		if text := log.String(); strings.Count(text, "level=INFO") != 1 || !strings.Contains(text, "lost_for_ms=") {
+			t.Errorf("afterwards:\n%s", text)
+		}
+		if got := ready(); got != 200 {
+			t.Errorf("afterwards: %d", got)
+		}
+		stop()
+		<-ended
+	})
+}
+
+func TestStoreWatch_ACallerWhoGoesAwaySaysNothingOfTheStore(t *testing.T) {
+	var log strings.Builder
+	watch := NewStoreWatch("main", memstore.New(memstore.Config{}), slog.New(slog.NewTextHandler(&log, nil)))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := watch.Check(gone); err != nil || log.Len() > 0 {
+		t.Errorf("error %v, and the log says %q", err, &log)
+	}
+}
+
+// isEmpty reports whether the store has no record and could say so.
+func isEmpty(ctx context.Context, store onlyonce.Lister) bool {
+	for range store.List(ctx, onlyonce.Filter{Limit: 1}) {
+		return false
+	}
+	return true
+}
+
+func TestStoreWatch_ALookAtTheStoreLeavesNoRecord(t *testing.T) {
+	t.Parallel()
+	u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := u.OpenMigrated(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	watch := NewStoreWatch("main", store, slog.New(slog.DiscardHandler))
+	for range 3 {
+		if err := watch.probe(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !isEmpty(t.Context(), store) {
+		t.Error("there is a record")
+	}
+	if _, err := store.Claim(t.Context(), onlyonce.Claim{ID: probeID, Owner: strings.Repeat("o", 16), SkipFingerprint: true, Lease: 1}); err != nil { // of a process that died at once
+		t.Fatal(err)
+	}
+	cmdtest.Until(t, "what a process that died has left is cleared up", func() bool {
+		return watch.probe(t.Context()) == nil && isEmpty(t.Context(), store)
+	})
+}

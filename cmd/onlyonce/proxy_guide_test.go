@@ -1,0 +1,36 @@
+package main
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+)
+
+func TestProxyGuide_TheFilesOfTheGuideAreRight(t *testing.T) {
+	text, err := os.ReadFile("../../docs/proxy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	blocks := strings.Split(string(text), "```yaml\n")[1:]
+	if len(blocks) != 2 {
+		t.Fatalf("%d files", len(blocks))
+	}
+	for _, block := range blocks {
+		file, _, _ := strings.Cut(block, "```")
+		if _, err := proxyfile.Parse("docs/proxy.md", []byte(file)); err != nil {
+			t.Error(err)
+		}
+	}
+	file, _, _ := strings.Cut(blocks[0], "```")
+	file = strings.Replace(file, "wait: 10s", "wait: 10", 1)
+	_, decoding := proxyfile.Parse("proxy.yaml", []byte(file))
+	file = strings.Replace(strings.Replace(file, "wait: 10", "wait: 10s", 1), "unknown: hold", "unknown: keep", 1)
+	_, checking := proxyfile.Parse("proxy.yaml", []byte(file))
+	for _, err := range []error{decoding, checking} {
+		if err == nil || !strings.Contains(string(text), "\n"+err.Error()+"\n") {
+			t.Errorf("the guide does not show this: %v", err)
+		}
+	}
+}

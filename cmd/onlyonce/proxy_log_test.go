@@ -1,0 +1,77 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/httponce"
+)
+
+func TestProxy_PathsThatNobodyConfiguredAreInNoLabelAndInNoLog(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	s, _ := startProxyFile(t, up.URL, plainFile+"routes: [{match: POST /things}, {match: /both/}, {match: POST /named, operation: naming}]\nlog_level: debug\n", "--admin", "127.0.0.1:0")
+	for n := range 60 {
+		if got := s.do("POST", fmt.Sprintf("/reset/secret-token-%d", n), "a", "Idempotency-Key", "k"); got.status != 201 {
+			t.Fatalf("%+v", got)
+		}
+	}
+	s.do("POST", "/reset/secret-token-0", "b", "Idempotency-Key", "k")
+	s.do("POST", "/reset/secret-token-0", "a", "Idempotency-Key", "k")
+	s.send("k", "a")
+	s.do("PATCH", "/both/1", "a", "Idempotency-Key", "k")
+	s.do("POST", "/named", "a", "Idempotency-Key", "k")
+	up.Close()
+	s.do("POST", "/reset/secret-token-x", "a", "Idempotency-Key", "k2")
+	text := s.at(s.adminURL(t)).counts(
+		`onlyonce_idempotency_requests_total{api="proxy",operation="other",outcome="executed"} 60`,
+		`onlyonce_idempotency_requests_total{api="proxy",operation="other",outcome="mismatch"} 1`,
+		`onlyonce_idempotency_requests_total{api="proxy",operation="other",outcome="replayed"} 1`,
+		`onlyonce_idempotency_requests_total{api="proxy",operation="POST /things",outcome="executed"} 1`,
+		`onlyonce_idempotency_requests_total{api="proxy",operation="PATCH /both/",outcome="executed"} 1`,
+		`onlyonce_idempotency_requests_total{api="proxy",operation="naming",outcome="executed"} 1`,
+	)
+	s.logs(t, "upstream")
+	if strings.Contains(text, "secret-token") || strings.Contains(s.log.String(), "secret-token") {
+		t.Errorf("metrics or log have the path:\n%s", s.log.String())
+	}
+	id := onlyonce.ID{Tenant: httponce.SingleTenant(nil), Operation: "POST /reset/secret-token-0", Key: "k"}
+	hash := id.Hash()
+	if want := fmt.Sprintf(`"operation":"POST (no route)","record_id":"%x"`, hash[:8]); !strings.Contains(s.log.String(), want) {
+		t.Errorf("the log has no %s:\n%s", want, s.log.String())
+	}
+}
+
+func TestProxy_KeysAreLoggedInClearOnlyIfThatIsSaid(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	for _, raw := range []bool{false, true} {
+		var args []string
+		if raw {
+			args = []string{"--log-keys", "raw"}
+		}
+		p := startProxy(t, up.URL, append(args, "--single-tenant")...)
+		s := startServe(t, t.TempDir(), args...)
+		for range 2 {
+			p.send("the-key", "a")
+			s.post("the-key", "a")
+			s.do("POST", "/orders", `{"product_id":"prod-1","quantity":2}`, "Idempotency-Key", "the-key")
+			s.do("POST", "/v1/sandboxes", `{}`, "Idempotency-Key", "the-key", "X-Owner", "ada")
+		}
+		p.logs(t, "idempotency_hit")
+		want := map[bool]int{false: 0, true: 1}[raw]
+		if got := strings.Count(p.log.String(), `"idempotency_key":"the-key"`); got != want {
+			t.Errorf("raw %t: %d lines of the proxy have the key:\n%s", raw, got, p.log.String())
+		}
+		cmdtest.Until(t, "all three are logged", func() bool { return strings.Count(s.log.String(), "idempotency_hit") == 3 })
+		if got := strings.Count(s.log.String(), `"idempotency_key":"the-key"`); got != 3*want {
+			t.Errorf("raw %t: %d lines of serve have the key:\n%s", raw, got, s.log.String())
+		}
+		if !strings.Contains(s.log.String(), `"duration_ms":`) || strings.Contains(s.log.String(), `"duration":`) {
+			t.Errorf("a duration has no unit:\n%s", s.log.String())
+		}
+	}
+}

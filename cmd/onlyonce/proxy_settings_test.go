@@ -1,0 +1,200 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+)
+
+func TestProxy_SettingsOfAFileCount(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	s, _ := startProxyFile(t, up.URL, `
+tenant: {single: true}
+upstreams: [{url: UP}]
+defaults:
+  errors: {format: stripe}
+  headers: {request: {add: {X-Added: "yes"}, drop: [X-Secret]}, answer: {add: {X-From: proxy}}}
+routes:
+  - match: POST /strict
+    key: {required: true, header: X-Request-Key, max_length: 5}
+  - match: POST /body
+    key: {pointer: /meta/id}
+    fingerprint: {mode: json, fields: [/amount]}
+    answers: {no_body: true}
+  - match: PUT /template/{id}
+    operation: put
+    key: {required: true}
+    limits: {body: 10}
+    errors: {format: template, template: '{"oops":{{.Code}},"s":{{.Status}}}', content_type: application/x}
+  - match: POST /few
+    answers: {statuses: [204]}
+`)
+	got := s.do("POST", "/strict", "x")
+	if got.status != 400 || !strings.Contains(got.body, `{"error":{"type":"idempotency_error","code":"idempotency_key_missing"`) {
+		t.Errorf("without a key: %+v", got)
+	}
+	if got := s.do("POST", "/strict", "x", "X-Request-Key", "123456"); got.status != 400 {
+		t.Errorf("with a key that is too long: %+v", got)
+	}
+	first := s.do("POST", "/strict", "x", "X-Request-Key", "12345", "X-Secret", "s")
+	again := s.do("POST", "/strict", "x", "X-Request-Key", "12345")
+	if first.status != 201 || first.body != again.body || again.header.Get("X-From") != "proxy" {
+		t.Errorf("%+v, then %+v", first, again)
+	}
+	if h := up.last().Header; h.Get("X-Added") != "yes" || h.Get("X-Secret") != "" || h.Get("X-Request-Key") != "12345" {
+		t.Errorf("the upstream got %v", h)
+	}
+	first = s.do("POST", "/body", `{"meta":{"id":"k"},"amount":1.0,"note":"a"}`)
+	again = s.do("POST", "/body", `{"note":"b","amount":1,"meta":{"id":"k"}}`)
+	if first.status != 201 || again.status != 201 || again.body != "" || again.header.Get("Idempotency-Replay") != "omitted" {
+		t.Errorf("%+v, then %+v", first, again)
+	}
+	if got := s.do("POST", "/body", `{"amount":2,"meta":{"id":"k"}}`); got.status != 422 {
+		t.Errorf("another amount: %+v", got)
+	}
+	if got := s.do("PUT", "/template/7", "x"); got.status != 400 || got.body != `{"oops":"idempotency_key_missing","s":400}` || got.header.Get("Content-Type") != "application/x" {
+		t.Errorf("%+v", got)
+	}
+	if got := s.do("PUT", "/template/7", "more than ten", "Idempotency-Key", "k"); got.status != 413 || got.body != `{"oops":"body_too_large","s":413}` {
+		t.Errorf("%+v", got)
+	}
+	before := up.runs()
+	s.do("POST", "/few", "x", "Idempotency-Key", "k")
+	s.do("POST", "/few", "x", "Idempotency-Key", "k")
+	if n := up.runs() - before; n != 2 {
+		t.Errorf("an answer that is not stored ran %d times", n)
+	}
+}
+
+func TestProxy_AnOperationAndStoredHeadersAreThoseOfTheFile(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	s, _ := startProxyFile(t, up.URL, `
+tenant: {single: true}
+upstreams: [{url: UP, keep_host: true}]
+routes:
+  - {match: POST /a, operation: shared}
+  - {match: POST /b, operation: shared}
+  - {match: POST /keep, answers: {keep_headers: [x-run]}}
+  - {match: POST /drop, answers: {drop_headers: [x-run]}}
+  - {match: POST /allow, answers: {allow_headers: [x-page-token]}, headers: {answer: {add: {X-Page-Token: p, X-Auth-Token: a}}}}
+`)
+	s.do("POST", "/a", "x", "Idempotency-Key", "k")
+	if got := s.do("POST", "/b", "x", "Idempotency-Key", "k"); got.status != 422 {
+		t.Errorf("the same key of the same operation: %+v", got)
+	}
+	if host := up.last().Host; host != strings.TrimPrefix(s.url, "http://") {
+		t.Errorf("the upstream was asked as %s", host)
+	}
+	for path, want := range map[string]struct {
+		run   bool
+		other string
+	}{"/keep": {true, ""}, "/drop": {false, "o"}} {
+		first := s.do("POST", path, "x", "Idempotency-Key", "k")
+		again := s.do("POST", path, "x", "Idempotency-Key", "k")
+		if first.header.Get("X-Run") == "" || first.header.Get("X-Other") != "o" || again.header.Get("Content-Type") != "text/plain" {
+			t.Errorf("%s: %v, then %v", path, first.header, again.header)
+		}
+		if run := again.header.Get("X-Run") != ""; run != want.run || again.header.Get("X-Other") != want.other {
+			t.Errorf("%s is replayed with %v", path, again.header)
+		}
+	}
+	first := s.do("POST", "/allow", "x", "Idempotency-Key", "k")
+	again := s.do("POST", "/allow", "x", "Idempotency-Key", "k")
+	if first.header.Get("X-Auth-Token") != "a" || again.header.Get("X-Auth-Token") != "" || again.header.Get("X-Page-Token") != "p" {
+		t.Errorf("/allow: %v, then %v", first.header, again.header)
+	}
+}
+
+func TestProxy_AnAnswerThatIsLateIsUnknownAndHeld(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	up.hold = make(chan struct{})
+	defer close(up.hold)
+	s, _ := startProxyFile(t, up.URL, `
+tenant: {single: true}
+upstreams: [{url: UP, timeouts: {answer: 50ms}}]
+defaults: {unknown: hold}
+`)
+	if got := s.send("k", "a"); got.status != 504 || !strings.Contains(got.body, "upstream_failed") {
+		t.Errorf("%+v", got)
+	}
+	for range 2 {
+		if got := s.send("k", "a"); got.status != 409 || !strings.Contains(got.body, "outcome_unknown") {
+			t.Errorf("a repeat: %+v", got)
+		}
+	}
+	cmdtest.Until(t, "the upstream was asked", func() bool { return up.runs() > 0 })
+	if up.runs() != 1 {
+		t.Errorf("%d runs", up.runs())
+	}
+}
+
+func TestSecurity_WhileTheStoreIsAwayNothingWithAKeyRuns(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	path := filepath.Join(t.TempDir(), "keys.db")
+	s := startProxy(t, up.URL, "--single-tenant", "--store", "sqlite:"+path, "--admin", "127.0.0.1:0")
+	if got := s.send("k", "a"); got.status != 201 {
+		t.Fatalf("%+v", got)
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.send("new", "a"); got.status != 503 || !strings.Contains(got.body, "store_unavailable") || up.runs() != 1 {
+		t.Errorf("%+v after %d runs", got, up.runs())
+	}
+	if got := s.get("/"); got.status != 200 {
+		t.Errorf("what has no key: %+v", got)
+	}
+}
+
+func TestSecurity_NewKeysOfATenantAreLimited(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	s, _ := startProxyFile(t, up.URL, `
+tenant: {header: X-Tenant-ID}
+upstreams: [{url: UP}]
+defaults: {limits: {new_keys: 2}}
+`)
+	for n, want := range []int{201, 201, 429} {
+		if got := s.send(fmt.Sprintf("k-%d", n), "a", "X-Tenant-ID", "alice"); got.status != want {
+			t.Errorf("key %d: %+v", n, got)
+		}
+	}
+	if got := s.send("k-3", "a", "X-Tenant-ID", "bob"); got.status != 201 || up.runs() != 3 {
+		t.Errorf("another tenant's: %+v", got)
+	}
+}
+
+func TestProxy_WhatMatchesNoRouteIsRefusedWithoutAKeyIfTheFileSaysSo(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	const routes = "routes:\n  - {match: POST /orders, key: {required: true}}\n  - {match: POST /free}\n"
+	for text, status := range map[string]int{"": 201, "unmatched: pass\n": 201, "unmatched: refuse\n": 400} {
+		s, _ := startProxyFile(t, up.URL, plainFile+routes+text)
+		for _, path := range []string{"/orders.json", "/api/orders", "/"} {
+			n := up.runs()
+			if got := s.do("POST", path, "a"); got.status != status || status == 400 && (!strings.Contains(got.body, "idempotency_key_missing") || up.runs() != n) {
+				t.Errorf("%q: POST %s: %+v", text, path, got)
+			}
+			if got := s.do("POST", path, "a", "Idempotency-Key", "k"); got.status != 201 {
+				t.Errorf("%q: POST %s with a key: %+v", text, path, got)
+			}
+		}
+		if got := s.do("POST", "/free", "a"); got.status != 201 {
+			t.Errorf("%q: a route without a key: %+v", text, got)
+		}
+		if got := s.do("POST", "/orders", "a"); got.status != 400 {
+			t.Errorf("%q: a route that asks for a key: %+v", text, got)
+		}
+		if got := s.get("/other"); got.status != 200 {
+			t.Errorf("%q: GET: %+v", text, got)
+		}
+	}
+}

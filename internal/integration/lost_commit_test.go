@@ -1,0 +1,185 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/onlyonce-go/onlyonce/stores/storetest"
+)
+
+func TestLostCommit_SQLiteKnowsItsLostCommits(t *testing.T) {
+	storetest.RunLostCommits(t, func(t *testing.T) storetest.LossyTx[*sql.Tx] {
+		file := filepath.Join(t.TempDir(), "records.db")
+		tx, db := newSQLiteTx(t, file)
+		return lossyTx(t, tx, &lossyConnector{open: func(ctx context.Context) (driver.Conn, error) {
+			return db.Driver().Open(sqliteDSN(file))
+		}, driver: db.Driver(), loss: errBroken, staysOpen: true})
+	})
+}
+
+func TestLostCommit_PostgresKnowsItsLostCommits(t *testing.T) {
+	schema := newPostgresSchema(t)
+	elsewhere, db := schema.open(t)
+	tx := schema.tx(t, elsewhere, db)
+	cfg, err := pgx.ParseConfig(schema.with(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachLoss(t, &pgconn.PgError{Code: "57014", Message: "canceling statement due to user request"}, func(t *testing.T, loss error) {
+		storetest.RunLostCommits(t, func(t *testing.T) storetest.LossyTx[*sql.Tx] {
+			emptied(t, db, "onlyonce_records", "own")
+			c := stdlib.GetConnector(*cfg)
+			return lossyTx(t, tx, &lossyConnector{open: c.Connect, driver: c.Driver(), loss: loss})
+		})
+	})
+}
+
+// eachLoss tests with a connection that breaks, and with one that a pooler ends
+// with an answer of its own.
+func eachLoss(t *testing.T, answer error, f func(t *testing.T, loss error)) {
+	t.Run("no answer", func(t *testing.T) { f(t, errBroken) })
+	t.Run("another answer", func(t *testing.T) { f(t, answer) })
+}
+
+func TestLostCommit_MySQLKnowsItsLostCommits(t *testing.T) {
+	d := newMySQLDatabase(t)
+	elsewhere, db := d.open(t)
+	tx := d.tx(t, elsewhere, db)
+	cfg, err := mysql.ParseDSN(d.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.DBName = d.name
+	c, err := mysql.NewConnector(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eachLoss(t, &mysql.MySQLError{Number: 1317, Message: "Query execution was interrupted"}, func(t *testing.T, loss error) {
+		storetest.RunLostCommits(t, func(t *testing.T) storetest.LossyTx[*sql.Tx] {
+			emptied(t, db, "onlyonce_records", "own")
+			return lossyTx(t, tx, &lossyConnector{open: c.Connect, driver: c.Driver(), loss: loss})
+		})
+	})
+}
+
+// lossyTx opens the store of tx once more, on connections that lose commits.
+func lossyTx(t *testing.T, tx storetest.Tx[*sql.Tx], c *lossyConnector) storetest.LossyTx[*sql.Tx] {
+	t.Helper()
+	db := sql.OpenDB(c)
+	db.SetMaxOpenConns(16)
+	db.SetMaxIdleConns(16)
+	t.Cleanup(func() { db.Close() })
+	l := storetest.LossyTx[*sql.Tx]{Tx: tx, Elsewhere: tx.Store, LoseCommit: c.loseCommit}
+	s := openOn(t, db)
+	l.Store = s
+	return l
+}
+
+// A lossyConnector makes connections that break at the next commit of a
+// transaction when they are asked to.
+type lossyConnector struct {
+	open      func(context.Context) (driver.Conn, error)
+	driver    driver.Driver
+	loss      error // what a commit that is lost returns
+	staysOpen bool  // a commit fails without the connection
+
+	mu        sync.Mutex
+	arrives   bool
+	meanwhile func() // nil: nothing breaks
+}
+
+func (c *lossyConnector) loseCommit(arrives bool, meanwhile func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.arrives, c.meanwhile = arrives, meanwhile
+}
+
+func (c *lossyConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return &lossyConn{anyConn: conn.(anyConn), from: c}, nil
+}
+
+func (c *lossyConnector) Driver() driver.Driver { return c.driver }
+
+// An anyConn is what the drivers of all databases have.
+type anyConn interface {
+	driver.Conn
+	driver.ConnBeginTx
+	driver.ConnPrepareContext
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.SessionResetter
+}
+
+type lossyConn struct {
+	anyConn
+	from   *lossyConnector
+	broken bool
+}
+
+func (c *lossyConn) CheckNamedValue(v *driver.NamedValue) error {
+	if check, ok := c.anyConn.(driver.NamedValueChecker); ok {
+		return check.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+func (c *lossyConn) IsValid() bool { return !c.broken }
+
+func (c *lossyConn) ResetSession(ctx context.Context) error {
+	if c.broken {
+		return driver.ErrBadConn
+	}
+	return c.anyConn.ResetSession(ctx)
+}
+
+func (c *lossyConn) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
+	tx, err := c.anyConn.BeginTx(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &lossyTransaction{tx, c}, nil
+}
+
+type lossyTransaction struct {
+	driver.Tx
+	conn *lossyConn
+}
+
+var errBroken = errors.New("the connection broke")
+
+func (tx *lossyTransaction) Commit() error {
+	from := tx.conn.from
+	from.mu.Lock()
+	arrives, meanwhile := from.arrives, from.meanwhile
+	from.meanwhile = nil
+	from.mu.Unlock()
+	if meanwhile == nil {
+		return tx.Tx.Commit()
+	}
+	end := tx.Rollback
+	if arrives {
+		end = tx.Tx.Commit
+	}
+	if err := end(); err != nil {
+		return err
+	}
+	if tx.conn.broken = true; !from.staysOpen {
+		_ = tx.conn.Close()
+	}
+	meanwhile()
+	return from.loss
+}
