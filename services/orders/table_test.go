@@ -254,7 +254,7 @@ func TestOrders_AnExpiredKeyIsNewAndIsDeleted(t *testing.T) {
 	}, func(c *Config) { c.Keep, c.PurgeEvery = 300*time.Millisecond, 20*time.Millisecond })
 }
 
-func Test50ParallelPostsWithOneKeyMakeOneOrderOneEventAndOneShipment(t *testing.T) {
+func TestOrders_50ParallelPostsWithOneKeyMakeOneOrderOneEventAndOneShipment(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		replies := make([]reply, 50)
 		var all sync.WaitGroup

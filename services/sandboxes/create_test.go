@@ -106,7 +106,7 @@ func TestCreate_TheKeysTimeToLiveIsConfigurable(t *testing.T) {
 	}
 }
 
-func Test64ParallelCreatesWithOneKeyGiveOneSandbox(t *testing.T) {
+func TestCreate_64ParallelCreatesWithOneKeyGiveOneSandbox(t *testing.T) {
 	w := newWorld(t)
 	replies := make([]reply, 64)
 	var wg sync.WaitGroup

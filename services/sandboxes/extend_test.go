@@ -141,7 +141,7 @@ func TestExtend_AnEndAfterTheYear9999IsRefused(t *testing.T) {
 	}
 }
 
-func Test50ParallelExtendsWith50KeysAddUp(t *testing.T) {
+func TestExtend_50ParallelExtendsWith50KeysAddUp(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	ends := make([]time.Time, 50)
