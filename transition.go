@@ -59,3 +59,17 @@ func (r Record) Settled(s Settlement, at time.Time) Record {
 	r.SettledAt, r.LeaseLeft, r.KeepLeft = at, 0, max(s.Keep, 0)
 	return r
 }
+
+// Resolvable returns nil if a person's decision about r, a record that has not
+// expired, may take effect. It returns ErrLost if the record has changed since the
+// person saw it with the fence, and ErrInFlight while its lease is alive. A store's
+// Resolve then gives the record a new owner and a higher fence.
+func (r Record) Resolvable(fence int64) error {
+	switch {
+	case r.Fence != fence:
+		return ErrLost
+	case r.State == StateProcessing && r.LeaseLeft > 0:
+		return ErrInFlight
+	}
+	return nil
+}

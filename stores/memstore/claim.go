@@ -124,13 +124,11 @@ func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onl
 	defer sh.mu.Unlock()
 	now := s.now()
 	e := sh.get(id, hash, now)
-	switch {
-	case e == nil:
+	if e == nil {
 		return fmt.Errorf("memstore: resolve: %w", onlyonce.ErrNotFound)
-	case e.record.Fence != fence:
-		return fmt.Errorf("memstore: resolve: %w", onlyonce.ErrLost)
-	case !e.settled() && e.until > now:
-		return fmt.Errorf("memstore: resolve: %w", onlyonce.ErrInFlight)
+	}
+	if err := s.view(e, now).Resolvable(fence); err != nil {
+		return fmt.Errorf("memstore: resolve: %w", err)
 	}
 	e.record.Owner, e.record.Fence = newOwner(), sh.nextFence(s.wall(now).UnixMicro())
 	s.end(sh, e, st, now)

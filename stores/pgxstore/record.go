@@ -186,15 +186,11 @@ func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *on
 	k := record.KeyOf(id)
 	for range retries(ctx) {
 		found, err := on.look(ctx, &k)
-		switch {
-		case err != nil:
+		if err == nil {
+			err = found.Resolvable(fence)
+		}
+		if err != nil {
 			return err
-		case found == nil || found.Expired:
-			return onlyonce.ErrNotFound
-		case found.Fence != fence:
-			return onlyonce.ErrLost
-		case found.State == onlyonce.StateProcessing && found.LeaseLeft > 0:
-			return onlyonce.ErrInFlight
 		}
 		seen := []any{k.Hash[:], []byte(found.Owner), fence, found.As, []byte(record.NewOwner())}
 		s := &statement{name: "resolve", key: &k, args: append(values(st), seen...)}

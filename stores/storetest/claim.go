@@ -65,7 +65,7 @@ var claimRules = slices.Concat([]rule{
 			t.unchanged(was)
 		}
 	}},
-	{"a claim that is repeated while it runs is recognised and changes nothing", func(t *storeTest) {
+	{"a claim that is repeated while it runs is recognized and changes nothing", func(t *storeTest) {
 		c := claimOf("k")
 		t.mustClaim(c)
 		was := t.snap(c.ID)
@@ -74,7 +74,7 @@ var claimRules = slices.Concat([]rule{
 		t.same(was.Record, t.mustClaim(c))
 		t.unchanged(was)
 	}},
-	{"a claim that is repeated after its lease lapsed is recognised and changes nothing", func(t *storeTest) {
+	{"a claim that is repeated after its lease lapsed is recognized and changes nothing", func(t *storeTest) {
 		c := claimOf("k")
 		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		c.TakeUnknown = true
@@ -97,7 +97,7 @@ var claimRules = slices.Concat([]rule{
 		t.settle(holdOf(r), keeping(completed("made"), century))
 		t.sameEnd("KeepLeft", century, t.lookup(c.ID).KeepLeft, 0)
 	}},
-}, inEvery("a claim of the same owner is recognised when the command is ", func(t *storeTest, stand recordState) {
+}, inEvery("a claim of the same owner is recognized when the command is ", func(t *storeTest, stand recordState) {
 	c := claimOf("k")
 	r := stand.reach(t, c)
 	was := t.snap(c.ID)

@@ -126,7 +126,7 @@ func runRules[TX any]() []txRule[TX] {
 			t.mustNotRun(greedy(c))
 			t.rows("k", 1)
 		}},
-		{"a run that is repeated because its answer was lost is recognised", func(t T) {
+		{"a run that is repeated because its answer was lost is recognized", func(t T) {
 			c := claimOf("k")
 			t.mustRun(c, t.inserts("k", completed("made"), nil))
 			t.mustNotRun(c)

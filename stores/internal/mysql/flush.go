@@ -14,7 +14,7 @@ import (
 // the redo log; only the caller that commits waits for the flush. With the binary
 // log on, it shows a commit after it is flushed. So without the binary log, a
 // result that another process has just committed can be read and still be lost in
-// a crash. A mysqlFlush makes a commit of its own before such a result is given
+// a crash. A flusher makes a commit of its own before such a result is given
 // away: the log is flushed in order, so that what was read before is flushed too.
 // Concurrent callers share one commit.
 type flusher struct {

@@ -41,3 +41,12 @@ func Next(c *onlyonce.Claim, seen *Stored, createdAt, fence int64) (r onlyonce.R
 	r.Fence = fence
 	return r
 }
+
+// Resolvable returns nil if a person's decision about the row may take effect:
+// onlyonce.ErrNotFound if there is no record, or the error of Record.Resolvable.
+func (s *Stored) Resolvable(fence int64) error {
+	if s == nil || s.Expired {
+		return onlyonce.ErrNotFound
+	}
+	return s.Record.Resolvable(fence)
+}

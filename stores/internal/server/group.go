@@ -26,11 +26,11 @@ type groups struct {
 
 // A Grouper writes many at once.
 type Grouper interface {
-	// WriteClaims inserts the records of new commands, and sets given and fence
+	// WriteClaims inserts the records of new commands, and sets Given and Fence
 	// of those it did insert.
 	WriteClaims(ctx context.Context, s *Store, claims []*GroupedClaim) error
 
-	// WriteSettles settles, and sets done of those it did settle, and doubt of
+	// WriteSettles settles, and sets Done of those it did settle, and Doubt of
 	// those it may have settled.
 	WriteSettles(ctx context.Context, s *Store, settles []*GroupedSettle) error
 }
@@ -130,7 +130,7 @@ func (s *Store) writeClaims(ctx context.Context, g Grouper, jobs []*GroupedClaim
 			continue
 		}
 		r, sure, _ := l.raiseAboveFloor(&j.Key, record.Next(j.Claim, nil, j.Fence, j.Fence), took)
-		j.Given, j.raised = sure, r.Fence // one that was not raised is recognised by its owner
+		j.Given, j.raised = sure, r.Fence // one that was not raised is recognized by its owner
 	}
 	return err
 }

@@ -120,25 +120,21 @@ func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onl
 			return ctx.Err()
 		}
 		r, err := l.find(&k)
-		switch {
-		case err != nil:
-			return err
-		case r == nil || r.Expired:
-			return onlyonce.ErrNotFound
-		case r.Fence != fence:
-			return onlyonce.ErrLost
-		case r.State == onlyonce.StateProcessing && r.LeaseLeft > 0:
-			return onlyonce.ErrInFlight
+		if err == nil {
+			err = r.Resolvable(fence)
 		}
-		if done, err := l.decide(&k, r, &st); done || err != nil {
+		if err != nil {
+			return err
+		}
+		if done, err := l.resolveSeen(&k, r, &st); done || err != nil {
 			return err
 		}
 	}
 	return errContended
 }
 
-// decide ends the record that was seen, unless that has changed.
-func (l Session) decide(k *record.Key, seen *record.Stored, st *onlyonce.Settlement) (bool, error) {
+// resolveSeen ends the record that was seen, unless that has changed.
+func (l Session) resolveSeen(k *record.Key, seen *record.Stored, st *onlyonce.Settlement) (bool, error) {
 	name, settled := "remove", (*SettledArgs)(nil)
 	if st.State != "" {
 		name, settled = "resolve", l.SettledArgs(st)

@@ -176,15 +176,11 @@ func (o *resolveOp) alone(engine.Session) (bool, error) { return false, nil }
 
 func (o *resolveOp) apply(s engine.Session, now *clock) error {
 	r, err := find(s, &o.key)
-	switch {
-	case err != nil:
+	if err == nil {
+		err = r.Resolvable(o.hold.Fence)
+	}
+	if err != nil {
 		return err
-	case r == nil || r.Expired:
-		return onlyonce.ErrNotFound
-	case r.Fence != o.hold.Fence:
-		return onlyonce.ErrLost
-	case r.State == onlyonce.StateProcessing && r.LeaseLeft > 0:
-		return onlyonce.ErrInFlight
 	}
 	fence := now.fence(r.Fence)
 	if o.settlement.State == "" {
