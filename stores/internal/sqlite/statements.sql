@@ -164,7 +164,7 @@ UPDATE onlyonce_fence SET floor = max(floor, ?);
 
 -- name: lapsed
 SELECT id, fence FROM onlyonce_records
-WHERE state NOT IN ('completed', 'failed', 'released') AND state = 'processing' AND CASE WHEN lapsed_keep > 0 THEN lease_until <= ? - lapsed_keep END AND {purgeable}
+WHERE state <> 'completed' AND state <> 'failed' AND state <> 'released' AND state = 'processing' AND CASE WHEN lapsed_keep > 0 THEN lease_until <= ? - lapsed_keep END AND {purgeable}
 LIMIT ?;
 
 -- name: unresolved
@@ -172,7 +172,7 @@ LIMIT ?;
 -- A state that no store writes is one of them.
 SELECT count(*), coalesce(max((SELECT now FROM onlyonce_clock) - max(iif(state = 'processing', lease_until, settled_at), 0)), 0)
 FROM onlyonce_records
-WHERE state NOT IN ('completed', 'failed', 'released') AND (state <> 'processing' OR lease_until <= (SELECT now FROM onlyonce_clock))
+WHERE state <> 'completed' AND state <> 'failed' AND state <> 'released' AND (state <> 'processing' OR lease_until <= (SELECT now FROM onlyonce_clock))
   AND coalesce({expires} > (SELECT now FROM onlyonce_clock), 1);
 
 -- name: highest due
