@@ -208,11 +208,8 @@ func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *on
 func lookup(ctx context.Context, on writer, id onlyonce.ID) (onlyonce.Record, error) {
 	k := record.KeyOf(id)
 	found, err := on.look(ctx, &k)
-	switch {
-	case err != nil:
+	if err != nil {
 		return onlyonce.Record{}, err
-	case found == nil || found.Expired:
-		return onlyonce.Record{}, onlyonce.ErrNotFound
 	}
-	return found.Record, nil
+	return found.Found()
 }

@@ -3,7 +3,6 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -239,7 +238,7 @@ func ending(c *transact.Command) (*statement, error) {
 	list := values(st)
 	fingerprint := rec.Fingerprint
 	if st.State == "" { // the row remembers the fence that was given
-		list = values(&onlyonce.Settlement{Keep: time.Hour})
+		list = values(&onlyonce.Settlement{Keep: record.FenceKeep})
 		list[0] = record.StateReleased
 		fingerprint, steps = nil, nil
 	}

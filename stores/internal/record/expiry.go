@@ -3,6 +3,7 @@ package record
 import (
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Expires is when a row's record expires, or NULL: a settled one by its column,
@@ -13,11 +14,15 @@ import (
 const Expires = "CASE WHEN state <> 'processing' THEN expires_at WHEN lapsed_keep <= 0 THEN NULL" +
 	" WHEN lease_until > 9223372036854775807 - lapsed_keep THEN 9223372036854775807 ELSE lease_until + lapsed_keep END"
 
-// Expiry replaces {expires}; {unexpired}, which says by the clock now that a
+// FenceKeep is how long the row of a released command stays, for its fence.
+const FenceKeep = time.Hour
+
+// Expiry replaces {expires}; {fence_keep}, which is FenceKeep in microseconds; {unexpired}, which says by the clock now that a
 // processing row's record has not expired; and {purgeable}, which says that the floor
 // may be raised to the row's fence.
 func Expiry(now string) *strings.Replacer {
 	return strings.NewReplacer("{expires}", Expires,
+		"{fence_keep}", strconv.FormatInt(FenceKeep.Microseconds(), 10),
 		"{unexpired}", "CASE WHEN lapsed_keep > 0 THEN lease_until > "+now+" - lapsed_keep ELSE lapsed_keep <= 0 END",
 		"{purgeable}", "fence <= "+strconv.FormatInt(maxFence, 10))
 }

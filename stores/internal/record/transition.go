@@ -42,11 +42,20 @@ func Next(c *onlyonce.Claim, seen *Stored, createdAt, fence int64) (r onlyonce.R
 	return r
 }
 
+// Found returns the row's record, or onlyonce.ErrNotFound if there is none.
+func (s *Stored) Found() (onlyonce.Record, error) {
+	if s == nil || s.Expired {
+		return onlyonce.Record{}, onlyonce.ErrNotFound
+	}
+	return s.Record, nil
+}
+
 // Resolvable returns nil if a person's decision about the row may take effect:
 // onlyonce.ErrNotFound if there is no record, or the error of Record.Resolvable.
 func (s *Stored) Resolvable(fence int64) error {
-	if s == nil || s.Expired {
-		return onlyonce.ErrNotFound
+	r, err := s.Found()
+	if err != nil {
+		return err
 	}
-	return s.Record.Resolvable(fence)
+	return r.Resolvable(fence)
 }

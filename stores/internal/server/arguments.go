@@ -1,8 +1,6 @@
 package server
 
 import (
-	"time"
-
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
@@ -104,14 +102,11 @@ func (a *SettledArgs) SettleWithRows(token []byte, h *HoldArgs) []any {
 	return a.List(token, h.Hash, h.Owner, h.Fence)
 }
 
-// kept is how many microseconds the row of a released command stays.
-const kept = int64(time.Hour / time.Microsecond)
-
 // OrReleased makes what a settlement that releases leaves a row that is there for its
 // fence alone.
 func (a *SettledArgs) OrReleased() *SettledArgs {
 	if a.State == "" {
-		a.State, a.Keep = record.StateReleased, kept
+		a.State, a.Keep = record.StateReleased, record.FenceKeep.Microseconds()
 	}
 	return a
 }

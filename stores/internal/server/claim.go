@@ -54,13 +54,10 @@ func collided(found *record.Stored, k *record.Key, err error) (*record.Stored, e
 func (l Session) lookup(id onlyonce.ID) (onlyonce.Record, error) {
 	k := record.KeyOf(id)
 	r, err := l.find(&k)
-	if err == nil && (r == nil || r.Expired) {
-		err = onlyonce.ErrNotFound
-	}
 	if err != nil {
 		return onlyonce.Record{}, err
 	}
-	return r.Record, nil
+	return r.Found()
 }
 
 // maxTurns is how often a step looks again when others came first.

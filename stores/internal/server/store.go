@@ -271,7 +271,7 @@ func (s *Store) Close() error {
 
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	k := record.KeyOf(c.ID)
-	if r := s.seen(ctx, &k); r != nil && !c.Takes(r.Record) && r.Owner != c.Owner {
+	if r := s.seen(ctx, &k); r.Answers(&c) && r.Owner != c.Owner {
 		return r.Record, nil
 	}
 	r, err := s.claimNew(ctx, &k, &c)

@@ -142,7 +142,7 @@ func (o *claimOp) alone(s engine.Session) (bool, error) {
 		return given, err
 	}
 	r, err := find(s, &o.key)
-	if err != nil || r == nil || r.Expired || c.Takes(r.Record) {
+	if err != nil || !r.Answers(c) {
 		return false, err
 	}
 	o.record = r.Record

@@ -42,7 +42,7 @@ func (s *Store) Close() error {
 
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	o := newClaimOp(c)
-	if r := s.seen(ctx, &o.key); r != nil && !c.Takes(r.Record) {
+	if r := s.seen(ctx, &o.key); r.Answers(&c) {
 		return r.Record, nil
 	}
 	if err := s.do(ctx, o); err != nil {
@@ -66,13 +66,10 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 		return onlyonce.Record{}, err
 	}
 	r, err := s.read(ctx, &k)
-	if err == nil && r == nil {
-		err = onlyonce.ErrNotFound
-	}
 	if err != nil {
 		return onlyonce.Record{}, err
 	}
-	return r.Record, nil
+	return r.Found()
 }
 
 func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
@@ -210,11 +207,8 @@ func (t joined) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 func (t joined) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
 	k := record.KeyOf(id)
 	r, err := find(sqlSession{ctx: ctx, on: t.tx, text: t.store.text}, &k)
-	if err == nil && (r == nil || r.Expired) {
-		err = onlyonce.ErrNotFound
-	}
 	if err != nil {
 		return onlyonce.Record{}, err
 	}
-	return r.Record, nil
+	return r.Found()
 }
