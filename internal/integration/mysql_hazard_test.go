@@ -252,15 +252,36 @@ func TestMySQL_WhatDoesNotFitIsToldAndNotCut(t *testing.T) {
 	}
 }
 
-func TestMySQL_AServerThatCutsValuesIsRefused(t *testing.T) {
+// What these settings do to a statement is not what the store means by it.
+func TestMySQL_SessionsThatChangeStatementsAreRefused(t *testing.T) {
 	d := newMySQLDatabase(t)
-	d.open(t)
-	db := d.pool(t, "sql_mode=%27%27")
-	if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), "sql-mode") {
-		t.Errorf("open got error %v", err)
+	_, db := d.open(t)
+	var mariadb bool
+	if err := db.QueryRow("SELECT VERSION() LIKE '%MariaDB%'").Scan(&mariadb); err != nil {
+		t.Fatal(err)
 	}
-	if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{AcceptRisks: []string{"sql-mode"}}); err == nil {
-		t.Error("the risk was accepted")
+	for _, c := range []struct {
+		setting, finding string
+		mariadb          bool // only it knows the setting
+	}{
+		{setting: "sql_mode=%27%27", finding: "sql-mode"},
+		{setting: "autocommit=0", finding: "autocommit"},
+		{"sql_mode=%27ORACLE,STRICT_TRANS_TABLES%27", "sql-mode", true},
+		{"sql_mode=%27STRICT_TRANS_TABLES,SIMULTANEOUS_ASSIGNMENT%27", "sql-mode", true},
+		{"sql_mode=%27STRICT_TRANS_TABLES,EMPTY_STRING_IS_NULL%27", "sql-mode", true},
+	} {
+		t.Run(c.setting, func(t *testing.T) {
+			if c.mariadb && !mariadb {
+				t.Skip("only MariaDB has this mode")
+			}
+			db := d.pool(t, c.setting)
+			if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), c.finding+": ") {
+				t.Errorf("open got error %v", err)
+			}
+			if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{AcceptRisks: []string{c.finding}}); err == nil {
+				t.Error("the risk was accepted")
+			}
+		})
 	}
 }
 

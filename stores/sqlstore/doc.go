@@ -59,8 +59,10 @@
 // Every step is an autocommit statement by primary key, and the transactions of
 // functions are at READ COMMITTED, as on PostgreSQL. IDs are compared as bytes,
 // so no collation treats two commands as one. The pool's isolation level, time
-// zone, character set and clientFoundRows do not matter; sql_mode must be
-// strict. Groups take two connections of a pool that has at least six. A
+// zone, character set and clientFoundRows do not matter. Open rejects sessions
+// without autocommit, whose statements would not be committed, and a sql_mode
+// that is not strict or changes what a statement means, such as MariaDB's
+// ORACLE. Groups take two connections of a pool that has at least six. A
 // response must fit into max_allowed_packet.
 //
 // A claim in a transaction of the caller, through WithTx, makes other callers

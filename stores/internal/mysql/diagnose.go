@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -29,6 +30,7 @@ const (
 	riskMode    = "sql-mode"
 	riskGalera  = "galera"
 	riskSysdate = "sysdate-is-now"
+	riskCommit  = "autocommit"
 )
 
 var risks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate}
@@ -79,6 +81,12 @@ func (m *dialect) probe(l server.Session) error {
 	return errors.Join(countErr, idErr)
 }
 
+// unusableModes are the flags of sql_mode that change what the statements mean, and how.
+var unusableModes = map[string]string{
+	"SIMULTANEOUS_ASSIGNMENT": "an UPDATE does not see the columns that it has assigned, and records never expire",
+	"EMPTY_STRING_IS_NULL":    "a command without a tenant or an operation can't be recorded",
+}
+
 func (m *dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) {
 	add := func(name, problem, mend string) { found = append(found, engine.NewFinding(name, problem, mend)) }
 	err = l.Query("settings", func(v []driver.Value) error {
@@ -87,11 +95,20 @@ func (m *dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err erro
 		flush, binlog, sync, readOnly := r.Int("flush"), r.Int("log_bin") != 0, r.Int("sync_binlog"), r.Int("read_only") != 0
 		m.binlog = binlog
 		m.packet, m.database = int(r.Int("packet")), r.Text("database")
+		autocommit := r.Int("autocommit") != 0
 		if tooOld(version) {
 			add(engine.RiskOldVersion, "the server is "+version, "use MySQL 8 or MariaDB "+mariadbOldest+", or newer")
 		}
 		if !strings.Contains(mode, "STRICT_") {
 			add(riskMode, "sql_mode is not strict: a value that does not fit is cut", "SET GLOBAL sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')")
+		}
+		for flag, problem := range unusableModes {
+			if slices.Contains(strings.Split(mode, ","), flag) {
+				add(riskMode, "sql_mode has "+flag+": "+problem, "take "+flag+" out of the server's sql_mode (ORACLE includes SIMULTANEOUS_ASSIGNMENT), or give the pool another one in its DSN: sql_mode=%27STRICT_TRANS_TABLES%27")
+			}
+		}
+		if !autocommit {
+			add(riskCommit, "autocommit is off: claims and settlements are not committed, and a repeat runs the command again", "SET GLOBAL autocommit = 1, and take autocommit=0 out of the DSN and of init_connect")
 		}
 		if readOnly {
 			add(engine.RiskReplica, "read_only is on: the server is a replica, which knows too little", "connect to the primary")
