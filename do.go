@@ -52,8 +52,8 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 	defer a.settleUnfinished(run)
 	value, err := fn(run)
 	s, err := settlement(run, value, err, StateUnknown)
-	if refused := a.Settle(run, s); errors.Is(refused, ErrLost) || errors.Is(refused, ErrInFlight) {
-		return Answer[T]{}, errors.Join(refused, err)
+	if rejected := a.Settle(run, s); errors.Is(rejected, ErrLost) || errors.Is(rejected, ErrInFlight) {
+		return Answer[T]{}, errors.Join(rejected, err)
 	}
 	if err != nil {
 		return Answer[T]{}, err

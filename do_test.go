@@ -106,7 +106,7 @@ func TestDo_AnErrorIsPassedOnAndTheNextCallerRunsAgain(t *testing.T) {
 }
 
 func TestDo_AFailureThatIsKeptIsReplayed(t *testing.T) {
-	broken := errors.New("card refused")
+	broken := errors.New("card rejected")
 	for name, test := range map[string]struct {
 		cfg onlyonce.Config
 		err error
@@ -123,7 +123,7 @@ func TestDo_AFailureThatIsKeptIsReplayed(t *testing.T) {
 				t.Fatalf("first error %v", err)
 			}
 			a, err := onlyonce.Do(t.Context(), g, request("k"), fn)
-			if !errors.Is(err, onlyonce.ErrFailed) || !strings.Contains(err.Error(), "card refused") || runs != 1 || !a.Replayed {
+			if !errors.Is(err, onlyonce.ErrFailed) || !strings.Contains(err.Error(), "card rejected") || runs != 1 || !a.Replayed {
 				t.Fatalf("ran %d times, answer %+v, error %v", runs, a, err)
 			}
 		})

@@ -98,18 +98,18 @@ func ExampleStep() {
 func ExampleFinal() {
 	ctx := context.Background()
 	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
-	refused := func(context.Context) (string, error) {
+	rejected := func(context.Context) (string, error) {
 		fmt.Println("asking the bank")
-		return "", onlyonce.Final(errors.New("card refused"))
+		return "", onlyonce.Final(errors.New("card rejected"))
 	}
 	for range 2 {
-		_, err := onlyonce.Do(ctx, guard, charge("key-1", "19.90"), refused)
+		_, err := onlyonce.Do(ctx, guard, charge("key-1", "19.90"), rejected)
 		fmt.Println(err)
 	}
 	// Output:
 	// asking the bank
-	// card refused
-	// onlyonce: the command failed, and its failure is kept: card refused
+	// card rejected
+	// onlyonce: the command failed, and its failure is kept: card rejected
 }
 
 func ExampleUnknown() {

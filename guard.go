@@ -109,7 +109,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 				}
 				c.Owner = newOwner()
 			case g.cfg.HoldUnknown:
-				return nil, g.refuseUnknown(ctx, a)
+				return nil, g.rejectUnknown(ctx, a)
 			case c.TakeUnknown: // another took it, and its lease has lapsed too
 				pause(ctx, firstPoll)
 			default:
@@ -244,8 +244,8 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	return nil, nil
 }
 
-// refuseUnknown rejects a request for a command that is held.
-func (g *Guard) refuseUnknown(ctx context.Context, a *Attempt) error {
+// rejectUnknown rejects a request for a command that is held.
+func (g *Guard) rejectUnknown(ctx context.Context, a *Attempt) error {
 	var cause error
 	if a.rec.Corrupt {
 		cause = ErrCorrupt

@@ -77,8 +77,8 @@ func TestLease_ALostRenewalCancelsAtOnce(t *testing.T) {
 
 func TestLease_WithoutRenewalsTheContextEndsBeforeTheLeaseDoes(t *testing.T) {
 	for name, renew := range map[string]func(func() error) error{
-		"refused": down,
-		"hanging": func(func() error) error { time.Sleep(time.Hour); return errDown },
+		"rejected": down,
+		"hanging":  func(func() error) error { time.Sleep(time.Hour); return errDown },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

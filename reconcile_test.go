@@ -31,7 +31,7 @@ func TestReconcile_DecidesWhatBecameOfALapsedAttempt(t *testing.T) {
 			value: 2, runs: 1, state: onlyonce.StateCompleted, events: []onlyonce.Outcome{"taken_over", "failed", "executed"},
 		},
 		"it failed for good": {
-			found: onlyonce.Settlement{State: onlyonce.StateFailed, Final: true, Error: "refused"},
+			found: onlyonce.Settlement{State: onlyonce.StateFailed, Final: true, Error: "rejected"},
 			want:  onlyonce.ErrFailed, state: onlyonce.StateFailed, events: []onlyonce.Outcome{"taken_over", "failed", "replayed"},
 		},
 		"run it again": {

@@ -142,14 +142,14 @@ func TestStep_AStepIsStoredAlthoughAConnectionHangs(t *testing.T) {
 }
 
 func TestStep_AStepThatTheStoreNeverTakesEndsWithAnUnknownOutcome(t *testing.T) {
-	for name, refuse := range map[string]func(context.Context) error{
-		"refused": func(context.Context) error { return errDown },
-		"silent":  func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	for name, reject := range map[string]func(context.Context) error{
+		"rejected": func(context.Context) error { return errDown },
+		"silent":   func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := newStore()
-				store.renewSteps = func(ctx context.Context, _ func() error) error { return refuse(ctx) }
+				store.renewSteps = func(ctx context.Context, _ func() error) error { return reject(ctx) }
 				g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second})
 				began := time.Now()
 				_, err := onlyonce.Do(t.Context(), g, request("k"), func(ctx context.Context) (int, error) {

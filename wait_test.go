@@ -149,7 +149,7 @@ func TestWait_WaitersAreCapped(t *testing.T) {
 		}
 		all.Wait()
 		if atOnce != 15 || log.count("waited") != 5 || log.count("in_flight") != 20 {
-			t.Errorf("%d refused at once, %d waited, %d in flight", atOnce, log.count("waited"), log.count("in_flight"))
+			t.Errorf("%d rejected at once, %d waited, %d in flight", atOnce, log.count("waited"), log.count("in_flight"))
 		}
 	})
 }

@@ -13,56 +13,56 @@ import (
 
 // bugs are what a layer may do wrong, and the row that says so.
 var bugs = map[string]string{
-	"a replay is a 200":                             "replay",
-	"a replay is written anew":                      "replay",
-	"a replay has no Location":                      "replay",
-	"bodies are not compared":                       "mismatch",
-	"another body runs":                             "mismatch",
-	"another body crashes":                          "mismatch",
-	"another body forgets the first":                "mismatch",
-	"the crowd runs":                                "burst",
-	"the crowd runs in secret":                      "burst",
-	"the crowd makes it stick":                      "burst",
-	"the crowd makes it forget":                     "burst",
-	"in flight is a crash":                          "in-flight",
-	"who hangs up is forgotten":                     "disconnect",
-	"who hangs up is stuck":                         "disconnect",
-	"claimed before it is read":                     "cut-off",
-	"an error is never settled":                     "error",
-	"an error gets no answer":                       "error",
-	"an error is forgotten for a success":           "error",
-	"no key is a key":                               "missing",
-	"no key is refused, and runs":                   "missing",
-	"no key is a crash":                             "missing",
-	"the empty key is one":                          "empty",
-	"an empty key is a crash":                       "empty",
-	"an empty key counts as none, which is refused": "empty",
-	"an odd key is cut":                             "malformed",
-	"malformed is ignored":                          "malformed",
-	"the first of two counts":                       "repeated",
-	"the last of two counts":                        "repeated",
-	"two keys count as none":                        "repeated",
-	"a long key is cut":                             "over-long",
-	"a long key is ignored":                         "over-long",
-	"a long key is refused, and runs":               "over-long",
-	"a long key is a crash":                         "over-long",
-	"a long key sticks":                             "over-long",
-	"quotes make another key":                       "forms",
-	"a quoted key is a crash":                       "forms",
-	"case is folded":                                "case",
-	"a problem has another status":                  "problem",
-	"a dead link":                                   "link",
-	"a link to no page":                             "link",
-	"a link to a page that breaks":                  "link",
-	"a first is marked":                             "marker",
-	"a cookie is replayed":                          "cookie",
-	"tenants share keys":                            "tenants",
-	"tenants learn of used keys":                    "tenants",
-	"another tenant takes a key over":               "tenants",
-	"operations share answers":                      "operation",
-	"another operation is a crash":                  "operation",
-	"GET is replayed":                               "safe-method",
-	"GET with a key is a crash":                     "safe-method",
+	"a replay is a 200":                              "replay",
+	"a replay is written anew":                       "replay",
+	"a replay has no Location":                       "replay",
+	"bodies are not compared":                        "mismatch",
+	"another body runs":                              "mismatch",
+	"another body crashes":                           "mismatch",
+	"another body forgets the first":                 "mismatch",
+	"the crowd runs":                                 "burst",
+	"the crowd runs in secret":                       "burst",
+	"the crowd makes it stick":                       "burst",
+	"the crowd makes it forget":                      "burst",
+	"in flight is a crash":                           "in-flight",
+	"who hangs up is forgotten":                      "disconnect",
+	"who hangs up is stuck":                          "disconnect",
+	"claimed before it is read":                      "cut-off",
+	"an error is never settled":                      "error",
+	"an error gets no response":                      "error",
+	"an error is forgotten for a success":            "error",
+	"no key is a key":                                "missing",
+	"no key is rejected, and runs":                   "missing",
+	"no key is a crash":                              "missing",
+	"the empty key is one":                           "empty",
+	"an empty key is a crash":                        "empty",
+	"an empty key counts as none, which is rejected": "empty",
+	"an odd key is cut":                              "malformed",
+	"malformed is ignored":                           "malformed",
+	"the first of two counts":                        "repeated",
+	"the last of two counts":                         "repeated",
+	"two keys count as none":                         "repeated",
+	"a long key is cut":                              "over-long",
+	"a long key is ignored":                          "over-long",
+	"a long key is rejected, and runs":               "over-long",
+	"a long key is a crash":                          "over-long",
+	"a long key sticks":                              "over-long",
+	"quotes make another key":                        "forms",
+	"a quoted key is a crash":                        "forms",
+	"case is folded":                                 "case",
+	"a problem has another status":                   "problem",
+	"a dead link":                                    "link",
+	"a link to no page":                              "link",
+	"a link to a page that breaks":                   "link",
+	"a first is marked":                              "marker",
+	"a cookie is replayed":                           "cookie",
+	"tenants share keys":                             "tenants",
+	"tenants learn of used keys":                     "tenants",
+	"another tenant takes a key over":                "tenants",
+	"operations share responses":                     "operation",
+	"another operation is a crash":                   "operation",
+	"GET is replayed":                                "safe-method",
+	"GET with a key is a crash":                      "safe-method",
 }
 
 // choices are what a layer may do otherwise, and the rows that are then not
@@ -77,7 +77,7 @@ var choices = map[string][]string{
 	"replays are not marked":      {"missing", "marker"},
 	"no cookies":                  {"missing", "cookie"},
 	"only small letters are keys": {"missing", "case"},
-	"GET with a key is refused":   {"missing", "safe-method"},
+	"GET with a key is rejected":  {"missing", "safe-method"},
 	"operations share keys":       {"missing"},
 	"a link to elsewhere":         {"missing"},
 }
@@ -161,13 +161,13 @@ func TestBug_WhatMayBeDoneOtherwiseFailsNoRow(t *testing.T) {
 
 func TestBug_WhoRefusesEveryRepeatFailsButRefusesOtherBodies(t *testing.T) {
 	t.Parallel()
-	refusing := func() conform.Target { return serve(t, newLayer("a repeat is refused", newShop())) }
+	rejecting := func() conform.Target { return serve(t, newLayer("a repeat is rejected", newShop())) }
 	patient := []string{"burst", "in-flight", "disconnect"} // they ask again until their time is over
 	var all sync.WaitGroup
 	for _, id := range patient {
 		cfg := quick
 		cfg.Only = []string{id}
-		target := refusing()
+		target := rejecting()
 		all.Go(func() {
 			report, err := conform.Run(t.Context(), target, cfg)
 			if got := with(report, conform.Fail); err != nil || !slices.Equal(got, cfg.Only) {
@@ -177,11 +177,11 @@ func TestBug_WhoRefusesEveryRepeatFailsButRefusesOtherBodies(t *testing.T) {
 	}
 	cfg := quick
 	cfg.Skip = patient
-	report := run(t, refusing(), cfg)
+	report := run(t, rejecting(), cfg)
 	all.Wait()
 	wantRows(t, report, []string{"replay"}, nil)
-	wantDetail(t, report, "replay", "The first request was answered 201, and its repeat 409.")
-	wantDetail(t, report, "mismatch", "A different body was refused with 422.")
+	wantDetail(t, report, "replay", "The first request got 201, and its repeat 409.")
+	wantDetail(t, report, "mismatch", "A different body was rejected with 422.")
 }
 
 func TestBug_ARepeatThatRunsAndCallsItselfAReplayFails(t *testing.T) {

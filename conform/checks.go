@@ -4,13 +4,13 @@ package conform
 var checks = []check{
 	{
 		id: "replay", section: "2.6", most: 0, run: checkReplay,
-		title:  "The same key and body get the first answer again, byte for byte",
-		advice: "Store the status, the body and headers such as Location and Content-Type with the key, in the commit that makes the effect, and give a repeat just that.",
+		title:  "The same key and body get the first response again, byte for byte",
+		advice: "Store the status, the body and headers such as Location and Content-Type with the key, in the commit that makes the effect, and send exactly that to a repeat.",
 	},
 	{
 		id: "mismatch", section: "2.2, 2.7", needs: bodies, most: 3 + 4, run: checkMismatch,
-		title:  "A different body under a used key is refused, and harms nothing",
-		advice: "Store a hash of the request with its key, compare it before anything else, refuse another with 422, and leave the record as it is.",
+		title:  "A different body under a used key is rejected, and harms nothing",
+		advice: "Store a hash of the request with its key, compare it before anything else, reject a different request with 422, and leave the record as it is.",
 	},
 	{
 		id: "burst", section: "2.6", needs: sight, most: rounds * (10 + 2), run: checkBurst,
@@ -19,13 +19,13 @@ var checks = []check{
 	},
 	{
 		id: "in-flight", section: "2.6, 2.7", needs: sight, most: 3 * (2 + 10 + 2), run: checkInFlight,
-		title:  "The repeat of a running request waits, or is refused with 409",
-		advice: "Record that a command runs before it does; let a repeat wait for the answer, or refuse it with 409 and a Retry-After.",
+		title:  "The repeat of a running request waits, or is rejected with 409",
+		advice: "Record that a command runs before it does; let a repeat wait for the response, or reject it with 409 and a Retry-After.",
 	},
 	{
 		id: "disconnect", section: "2.6", needs: sight, most: 3 * (1 + 10 + 1 + 2), run: checkDisconnect,
-		title:  "A client that hangs up and asks again gets one run's answer",
-		advice: "Let a command with a key finish when its client is gone, and store its answer; do not release the key when the connection ends.",
+		title:  "A client that hangs up and retries gets one run's response",
+		advice: "Let a command with a key finish when its client is gone, and store its response; do not release the key when the connection ends.",
 	},
 	{
 		id: "cut-off", section: "2.6", needs: replays, most: 1 + 10 + 1 + 2, run: checkCutOff,
@@ -34,33 +34,33 @@ var checks = []check{
 	},
 	{
 		id: "error", section: "2.6, 2.7", needs: replays, most: 2, run: checkError,
-		title:  "A request that was answered with an error is answered so again",
+		title:  "A request that got an error response gets it again",
 		advice: "Settle or release the key on every way out of the handler, errors and panics included.",
 	},
 	{
 		id: "missing", section: "2.7", most: 4, run: checkMissing,
-		title:  "A missing key is refused where one is required, and never shared",
-		advice: "Refuse a request without a key with 400 where one is required; elsewhere run it, and remember nothing.",
+		title:  "A missing key is rejected where one is required, and never shared",
+		advice: "Reject a request without a key with 400 where one is required; elsewhere run it, and remember nothing.",
 	},
 	{
 		id: "empty", section: "2.1, 5", needs: replays, most: 2*4 + 1, run: checkEmpty,
-		title:  "An empty key is refused",
-		advice: "Refuse an empty key with 400: taken, it would be the same for everyone; ignored, its client would think it is protected.",
+		title:  "An empty key is rejected",
+		advice: "Reject an empty key with 400: taken, it would be the same for everyone; ignored, its client would think it is protected.",
 	},
 	{
 		id: "malformed", section: "2.1, 5", needs: replays, most: 4 * (4 + 3), run: checkMalformed,
-		title:  "A malformed key is refused, never ignored or cut",
-		advice: "Publish which characters a key may have, and refuse others with 400 before anything runs; compare keys whole.",
+		title:  "A malformed key is rejected, never ignored or cut",
+		advice: "Publish which characters a key may have, and reject others with 400 before anything runs; compare keys whole.",
 	},
 	{
 		id: "repeated", section: "2.1", needs: replays, most: 4 + 2*3, run: checkRepeated,
-		title:  "Two keys in one request are refused",
-		advice: "Refuse a request that has the header more than once with 400.",
+		title:  "Two keys in one request are rejected",
+		advice: "Reject a request that has the header more than once with 400.",
 	},
 	{
 		id: "over-long", section: "5", needs: replays, most: 4 + 3, run: checkOverLong,
-		title:  "An over-long key is refused or counts whole, never cut",
-		advice: "Publish how long a key may be, and refuse a longer one with 400; a column that cuts it makes one key of two.",
+		title:  "An over-long key is rejected or counts whole, never cut",
+		advice: "Publish how long a key may be, and reject a longer one with 400; a column that cuts it makes one key of two.",
 	},
 	{
 		id: "forms", section: "2.1", needs: replays, most: 3 + 2, run: checkForms,
@@ -74,23 +74,23 @@ var checks = []check{
 	},
 	{
 		id: "problem", section: "2.7", most: 3, run: checkProblem,
-		title:  "A refusal is a problem document (RFC 9457)",
-		advice: "Send application/problem+json with a type, a title and the status that the answer has.",
+		title:  "A rejection is a problem document (RFC 9457)",
+		advice: "Send application/problem+json with a type, a title and the status that the response has.",
 	},
 	{
 		id: "link", section: "2.7", most: 3 + 1, run: checkLink,
-		title:  "A refusal links to what explains it",
-		advice: "Let the problem's type, or a Link with the relation describedby, name a page that is there.",
+		title:  "A rejection links to documentation",
+		advice: "Set the problem's type, or a Link with the relation describedby, to a page that exists.",
 	},
 	{
 		id: "marker", section: "", needs: replays, most: 0, run: checkMarker,
-		title:  "A header says which answer is a replay",
+		title:  "A header says which response is a replay",
 		advice: "Set a header such as Idempotency-Replayed: true on replays, and only there.",
 	},
 	{
 		id: "cookie", section: "5", needs: replays, most: 0, run: checkCookie,
-		title:  "A replay sets no cookie of the first answer",
-		advice: "Do not store Set-Cookie, or any other header with credentials, with the answer.",
+		title:  "A replay sets no cookie of the first response",
+		advice: "Do not store Set-Cookie, or any other header with credentials, with the response.",
 	},
 	{
 		id: "tenants", section: "5", needs: tells, most: 4, run: checkTenants,
@@ -99,7 +99,7 @@ var checks = []check{
 	},
 	{
 		id: "operation", section: "2.2, 2.7", needs: tells, most: 2, run: checkOperation,
-		title:  "One operation never gets another's answer",
+		title:  "One operation never gets another's response",
 		advice: "Make the operation a part of what a record is found by, or the path a part of the hash that is compared.",
 	},
 	{

@@ -22,9 +22,9 @@ func TestConform_AServiceThatKnowsNoKeysFailsTheRowsAboutRepeats(t *testing.T) {
 	target.CountURL, target.Count = "", ""
 	report = run(t, target, quick)
 	wantRows(t, report, failed, nil)
-	wantDetail(t, report, "replay", "The repeat was answered otherwise in Location, the body, as if it had run again.")
-	wantDetail(t, report, "burst", "Two of them were answered as by two runs.")
-	wantDetail(t, report, "in-flight", "The repeat of a running request was answered as by a run of its own.")
+	wantDetail(t, report, "replay", "The repeat's response differed in Location, the body, as if it had run again.")
+	wantDetail(t, report, "burst", "Two of them got the responses of two runs.")
+	wantDetail(t, report, "in-flight", "The repeat of a running request got the response of a run of its own.")
 }
 
 func TestConform_WithoutABodyNothingIsCutOffOrBad(t *testing.T) {
@@ -144,7 +144,7 @@ func TestConform_WhatASecondTenantAndOperationNeed(t *testing.T) {
 		}
 		next.ServeHTTP(w, r)
 	}))
-	if _, err := conform.Run(t.Context(), target, cfg); err == nil || !strings.Contains(err.Error(), "the second tenant's request is answered 401: give credentials that are valid") {
+	if _, err := conform.Run(t.Context(), target, cfg); err == nil || !strings.Contains(err.Error(), "the second tenant's request got 401: give credentials that are valid") {
 		t.Errorf("credentials that are not valid: %v", err)
 	}
 }
@@ -166,7 +166,7 @@ func TestConform_ARowShowsWhatWasSentAndAnsweredWithoutCredentials(t *testing.T)
 			t.Errorf("%+v", row)
 		}
 		for _, e := range row.Exchanges {
-			all := string(e.Request) + string(e.Answer)
+			all := string(e.Request) + string(e.Response)
 			if strings.Contains(all, "tenant-of-") || strings.Contains(all, "=s1") {
 				t.Errorf("%s shows a credential: %s", row.ID, all)
 			}

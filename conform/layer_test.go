@@ -32,7 +32,7 @@ type record struct {
 	duplicates int
 	stuck      bool
 	forgotten  bool
-	answer     *httptest.ResponseRecorder // nil: it runs
+	response   *httptest.ResponseRecorder // nil: it runs
 }
 
 func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -46,7 +46,7 @@ func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	key, ok := l.key(lines)
 	if !ok {
-		l.refuse(w, http.StatusBadRequest, "this is no key")
+		l.reject(w, http.StatusBadRequest, "this is no key")
 		return
 	}
 	id := key
@@ -54,23 +54,23 @@ func (l *layer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		id = r.Header.Get("X-Tenant") + "|" + id
 	}
 	if !l.mayUse(r.Header.Get("X-Tenant"), key) {
-		l.refuse(w, http.StatusUnprocessableEntity, "another has used it")
+		l.reject(w, http.StatusUnprocessableEntity, "another has used it")
 		return
 	}
 	if l.bug == "claimed before it is read" && !l.reserve(id) {
-		l.refuse(w, http.StatusConflict, "it runs")
+		l.reject(w, http.StatusConflict, "it runs")
 		return
 	}
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		l.refuse(w, http.StatusBadRequest, "the body breaks off")
+		l.reject(w, http.StatusBadRequest, "the body breaks off")
 		return
 	}
 	l.unreserve(id)
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	print := string(body)
 	switch l.bug {
-	case "operations share answers":
+	case "operations share responses":
 	case "operations share keys":
 		print += r.URL.Path
 	default:
@@ -87,29 +87,29 @@ func (l *layer) odd(w http.ResponseWriter, r *http.Request, lines []string) bool
 	run := func() { l.next.ServeHTTP(w, r) }
 	secretly := func() {
 		l.next.ServeHTTP(httptest.NewRecorder(), r)
-		l.refuse(w, http.StatusBadRequest, "this is no key")
+		l.reject(w, http.StatusBadRequest, "this is no key")
 	}
-	crash := func() { l.refuse(w, http.StatusInternalServerError, "nobody thought of that") }
+	crash := func() { l.reject(w, http.StatusInternalServerError, "nobody thought of that") }
 	do := map[string]func(){}
 	switch {
 	case post && lines == nil:
-		do["no key is refused, and runs"], do["no key is a crash"] = secretly, crash
-		do["an empty key counts as none, which is refused"] = func() { l.refuse(w, http.StatusBadRequest, "a key is missing") }
+		do["no key is rejected, and runs"], do["no key is a crash"] = secretly, crash
+		do["an empty key counts as none, which is rejected"] = func() { l.reject(w, http.StatusBadRequest, "a key is missing") }
 	case post && (line == "" || line == `""`):
 		do["an empty key is a crash"], do["an empty key counts as none"] = crash, run
-		do["an empty key counts as none, which is refused"] = run
+		do["an empty key counts as none, which is rejected"] = run
 	case post && len(lines) > 1:
 		do["two keys count as none"] = run
 	case post && long:
-		do["a long key is refused, and runs"], do["a long key is a crash"], do["a long key is ignored"] = secretly, crash, run
+		do["a long key is rejected, and runs"], do["a long key is a crash"], do["a long key is ignored"] = secretly, crash, run
 	case post && line[0] == '"' && line[len(line)-1] == '"':
 		do["a quoted key is a crash"] = crash
-		do["only bare keys"] = func() { l.refuse(w, http.StatusBadRequest, "this is no key") }
+		do["only bare keys"] = func() { l.reject(w, http.StatusBadRequest, "this is no key") }
 	case post && wellFormed.FindString(line) != line:
 		do["malformed is ignored"] = run
 	case !post && lines != nil:
 		do["GET with a key is a crash"] = crash
-		do["GET with a key is refused"] = func() { l.refuse(w, http.StatusBadRequest, "a GET needs no key") }
+		do["GET with a key is rejected"] = func() { l.reject(w, http.StatusBadRequest, "a GET needs no key") }
 	case post && r.URL.Path != "/orders":
 		do["another operation is a crash"] = crash
 	}
@@ -153,7 +153,7 @@ func (l *layer) unreserve(id string) {
 	delete(l.reserved, id)
 }
 
-// once runs the request, or answers it from its record.
+// once runs the request, or responses it from its record.
 func (l *layer) once(w http.ResponseWriter, r *http.Request, id, print string) {
 	l.mu.Lock()
 	rec := l.records[id]
@@ -170,14 +170,14 @@ func (l *layer) once(w http.ResponseWriter, r *http.Request, id, print string) {
 	switch {
 	case rec.print != print && r.Method == http.MethodPost && l.bug != "bodies are not compared":
 		l.mismatch(w, r, id, rec)
-	case l.bug == "a repeat is refused":
-		l.refuse(w, http.StatusConflict, "it ran")
-	case rec.answer != nil && l.bug == "a long key sticks" && len(id) > 255:
-		l.refuse(w, http.StatusConflict, "it runs")
-	case rec.answer != nil && rec.answer.Code >= 400 && l.bug == "an error is forgotten for a success":
+	case l.bug == "a repeat is rejected":
+		l.reject(w, http.StatusConflict, "it ran")
+	case rec.response != nil && l.bug == "a long key sticks" && len(id) > 255:
+		l.reject(w, http.StatusConflict, "it runs")
+	case rec.response != nil && rec.response.Code >= 400 && l.bug == "an error is forgotten for a success":
 		w.WriteHeader(http.StatusOK)
-	case rec.answer != nil:
-		l.replay(w, rec.answer)
+	case rec.response != nil:
+		l.replay(w, rec.response)
 	case l.bug == "the crowd runs" && crowd:
 		l.mu.Unlock()
 		l.next.ServeHTTP(w, r)
@@ -186,43 +186,43 @@ func (l *layer) once(w http.ResponseWriter, r *http.Request, id, print string) {
 		l.mu.Unlock()
 		l.next.ServeHTTP(httptest.NewRecorder(), r)
 		l.mu.Lock()
-		l.refuse(w, http.StatusConflict, "it runs")
+		l.reject(w, http.StatusConflict, "it runs")
 	case l.bug == "the crowd makes it stick" && crowd:
 		rec.stuck = true
-		l.refuse(w, http.StatusConflict, "it runs")
+		l.reject(w, http.StatusConflict, "it runs")
 	case l.bug == "the crowd makes it forget" && crowd:
 		rec.forgotten = true
-		l.refuse(w, http.StatusConflict, "it runs")
+		l.reject(w, http.StatusConflict, "it runs")
 	case l.bug == "in flight is a crash":
-		l.refuse(w, http.StatusInternalServerError, "duplicate entry")
+		l.reject(w, http.StatusInternalServerError, "duplicate entry")
 	default:
-		l.refuse(w, http.StatusConflict, "it runs")
+		l.reject(w, http.StatusConflict, "it runs")
 	}
 }
 
 func (l *layer) run(w http.ResponseWriter, r *http.Request, id string, rec *record) {
-	answer := httptest.NewRecorder()
-	l.next.ServeHTTP(answer, r)
+	response := httptest.NewRecorder()
+	l.next.ServeHTTP(response, r)
 	if l.bug == "no cookies" {
-		answer.Header().Del("Set-Cookie")
+		response.Header().Del("Set-Cookie")
 	}
 	l.mu.Lock()
 	switch {
 	case l.bug == "who hangs up is forgotten" && r.Context().Err() != nil, rec.forgotten:
 		delete(l.records, id)
 	case l.bug == "who hangs up is stuck" && r.Context().Err() != nil, rec.stuck:
-	case l.bug == "an error is never settled" && answer.Code >= 400:
-	case l.bug == "an error gets no answer" && answer.Code >= 400:
+	case l.bug == "an error is never settled" && response.Code >= 400:
+	case l.bug == "an error gets no response" && response.Code >= 400:
 		delete(l.records, id)
 		defer panic(http.ErrAbortHandler)
 	default:
-		rec.answer = answer
+		rec.response = response
 	}
 	l.mu.Unlock()
 	if l.bug == "a first is marked" {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
-	copyAnswer(w, answer, answer.Code, answer.Body.String())
+	copyAnswer(w, response, response.Code, response.Body.String())
 }
 
 func (l *layer) mismatch(w http.ResponseWriter, r *http.Request, id string, rec *record) {
@@ -231,18 +231,18 @@ func (l *layer) mismatch(w http.ResponseWriter, r *http.Request, id string, rec 
 		l.next.ServeHTTP(w, r)
 		return
 	case "another body crashes":
-		l.refuse(w, http.StatusInternalServerError, "a hash differs")
+		l.reject(w, http.StatusInternalServerError, "a hash differs")
 		return
 	case "another body forgets the first":
-		if rec.answer != nil {
+		if rec.response != nil {
 			delete(l.records, id)
 		}
 	}
-	l.refuse(w, http.StatusUnprocessableEntity, "another body")
+	l.reject(w, http.StatusUnprocessableEntity, "another body")
 }
 
-func (l *layer) replay(w http.ResponseWriter, answer *httptest.ResponseRecorder) {
-	status, body := answer.Code, answer.Body.String()
+func (l *layer) replay(w http.ResponseWriter, response *httptest.ResponseRecorder) {
+	status, body := response.Code, response.Body.String()
 	if l.bug != "replays are not marked" {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
@@ -252,23 +252,23 @@ func (l *layer) replay(w http.ResponseWriter, answer *httptest.ResponseRecorder)
 	case l.bug == "a replay is written anew":
 		body = strings.ReplaceAll(body, ":", ": ")
 	case l.bug == "a replay has no Location":
-		answer = without(answer, "Location")
+		response = without(response, "Location")
 	}
 	if l.bug != "a cookie is replayed" {
-		answer = without(answer, "Set-Cookie")
+		response = without(response, "Set-Cookie")
 	}
-	copyAnswer(w, answer, status, body)
+	copyAnswer(w, response, status, body)
 }
 
-func without(answer *httptest.ResponseRecorder, name string) *httptest.ResponseRecorder {
+func without(response *httptest.ResponseRecorder, name string) *httptest.ResponseRecorder {
 	other := httptest.NewRecorder()
-	maps.Copy(other.Header(), answer.Header())
+	maps.Copy(other.Header(), response.Header())
 	other.Header().Del(name)
 	return other
 }
 
-func copyAnswer(w http.ResponseWriter, answer *httptest.ResponseRecorder, status int, body string) {
-	for name, values := range answer.Header() {
+func copyAnswer(w http.ResponseWriter, response *httptest.ResponseRecorder, status int, body string) {
+	for name, values := range response.Header() {
 		w.Header()[name] = values
 	}
 	w.WriteHeader(status)
@@ -324,7 +324,7 @@ func (l *layer) key(lines []string) (string, bool) {
 	return key, true
 }
 
-func (l *layer) refuse(w http.ResponseWriter, status int, title string) {
+func (l *layer) reject(w http.ResponseWriter, status int, title string) {
 	docs := "/docs"
 	switch l.bug {
 	case "a dead link":

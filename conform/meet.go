@@ -26,7 +26,7 @@ func (p *probe) meet() (err error) {
 			return err
 		}
 		if p.unit = after - before; p.unit < 1 {
-			return fmt.Errorf("the count was %d, and is %d after a command was answered %v: look up one that grows (CountURL and Count, or --count-url and --count)", before, after, p.first)
+			return fmt.Errorf("the count was %d, and is %d after a command got %v: look up one that grows (CountURL and Count, or --count-url and --count)", before, after, p.first)
 		}
 	}
 	if p.second, err = p.met("the same body under another key", command{key: newKey(), body: p.command.body, fresh: p.command.fresh}); err != nil {
@@ -67,29 +67,29 @@ func (p *probe) meetFirst() (err error) {
 	if p.first, err = p.met("a command", p.command); err != nil || p.first.ok() {
 		return err
 	}
-	refusal := p.first
-	if refusal.refused() {
+	rejection := p.first
+	if rejection.rejected() {
 		p.quoted = true
 		if p.first, err = p.met("a command, with its key in quotes", p.command); err != nil || p.first.ok() {
 			return err
 		}
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s %s is answered %v, where a success was expected", p.target.Method, p.wire.censor.text(p.target.URL), refusal)
-	if text := strings.TrimSpace(string(refusal.body)); text != "" {
+	fmt.Fprintf(&b, "%s %s got %v, where a success was expected", p.target.Method, p.wire.censor.text(p.target.URL), rejection)
+	if text := strings.TrimSpace(string(rejection.body)); text != "" {
 		fmt.Fprintf(&b, ": %q", shorten(p.wire.censor.text(text), longestLine))
 	}
-	if to := refusal.header.Get("Location"); to != "" && refusal.status/100 == 3 {
+	if to := rejection.header.Get("Location"); to != "" && rejection.status/100 == 3 {
 		fmt.Fprintf(&b, "; it redirects to %q: give that URL", to)
 	}
 	return errors.New(b.String())
 }
 
 // met asks for a command and shows it in the rows about these first requests.
-func (p *probe) met(note string, c command) (answer, error) {
+func (p *probe) met(note string, c command) (response, error) {
 	a, err := p.ask(note, c)
 	p.shown = append(p.shown, a.exchange)
-	return a.answer, err
+	return a.response, err
 }
 
 // learn decides by what a run and a replay are known.
@@ -118,9 +118,9 @@ func (p *probe) learn() {
 	p.sees = p.unit > 0 || p.marker != "" || len(p.identity) > 0
 }
 
-// alike reports whether an answer is that of the same run, by all that can be
+// alike reports whether a response is that of the same run, by all that can be
 // told.
-func (p *probe) alike(a, b answer) bool {
+func (p *probe) alike(a, b response) bool {
 	of, other := a.parts(), b.parts()
 	for _, part := range p.identity {
 		if of[part] != other[part] {
@@ -130,9 +130,9 @@ func (p *probe) alike(a, b answer) bool {
 	return a.ok() == b.ok()
 }
 
-// isReplay reports whether b, the answer to a request that may not be a repeat
+// isReplay reports whether b, the response to a request that may not be a repeat
 // of a's, is a's or says that it is a replay.
-func (p *probe) isReplay(a, b answer) bool {
+func (p *probe) isReplay(a, b response) bool {
 	if p.marker != "" && b.header.Get(p.marker) != "" && b.mark() != "" {
 		return true
 	}

@@ -21,17 +21,17 @@ type probe struct {
 	// What one command (first), the same body under another key (second) and a
 	// repeat of the first got.
 	command               command
-	first, second, repeat answer
+	first, second, repeat response
 	shown                 []Exchange
 	repeatRuns            int // how often the repeat took effect; -1: not counted
 
 	unit     int      // how much the count grows by one effect; 0: nothing is counted
-	marker   string   // the header by which a repeat's answer says that it is one
-	identity []string // the parts of an answer by which a run is known
+	marker   string   // the header by which a repeat's response says that it is one
+	identity []string // the parts of a response by which a run is known
 	sees     bool     // a second run can be told from a replay
 	replays  bool
 
-	refused []seen // what refusals look like, once someone asked
+	rejected []seen // what rejections look like, once someone asked
 }
 
 // A command is what one key is used for.
@@ -41,9 +41,9 @@ type command struct {
 	fresh string
 }
 
-// A seen answer, with what shows it.
+// A seen response, with what shows it.
 type seen struct {
-	answer
+	response
 	exchange Exchange
 }
 
@@ -75,14 +75,14 @@ func (p *probe) raw(body []byte, keys ...string) shot {
 	}
 }
 
-// once sends a request and returns its answer.
+// once sends a request and returns its response.
 func (p *probe) once(note string, s shot) (seen, error) {
 	c, err := p.wire.open(p.ctx, s)
 	if err != nil {
 		return seen{}, err
 	}
 	c.write(0)
-	a := c.answer()
+	a := c.response()
 	return seen{a, c.exchange(note, a)}, p.ctx.Err()
 }
 
@@ -97,7 +97,7 @@ func (p *probe) send(note string, s shot) (a seen, err error) {
 			return a, err
 		}
 	}
-	return a, fmt.Errorf("%s %s is answered 429 again and again: raise its limit for the check", s.method, p.wire.censor.text(s.url))
+	return a, fmt.Errorf("%s %s keeps responding with 429: raise its limit for the check", s.method, p.wire.censor.text(s.url))
 }
 
 // ask sends a command's request.
@@ -108,13 +108,13 @@ func (p *probe) ask(note string, c command) (seen, error) { return p.send(note, 
 func (p *probe) start(note string, c command) (seen, error) {
 	a, err := p.ask(note, c)
 	if err == nil && !a.ok() {
-		err = fmt.Errorf("a command with a new key is answered %v, where a success was expected", a.answer)
+		err = fmt.Errorf("a command with a new key got %v, where a success was expected", a.response)
 	}
 	return a, err
 }
 
-// insist sends a command's request until it is answered as one that succeeded,
-// at most ten times and for as long as one request may take; the last answer is
+// insist sends a command's request until its response reports success,
+// at most ten times and for as long as one request may take; the last response is
 // returned. It asks sooner than a Retry-After says, since that is a guess.
 func (p *probe) insist(note string, c command) (a seen, err error) {
 	wait := 50 * time.Millisecond
@@ -173,11 +173,11 @@ func (p *probe) count(c command) (int, error) {
 		return 0, err
 	}
 	if !got.ok() {
-		return 0, fmt.Errorf("the count can't be looked up: GET %s answered %v", p.wire.censor.text(s.url), got.answer)
+		return 0, fmt.Errorf("the count can't be looked up: GET %s got %v", p.wire.censor.text(s.url), got.response)
 	}
 	start, end, err := find(got.body, p.target.Count)
 	if err != nil {
-		return 0, fmt.Errorf("the count can't be found in what GET %s answered: %w", p.wire.censor.text(s.url), err)
+		return 0, fmt.Errorf("the count can't be found in the response to GET %s: %w", p.wire.censor.text(s.url), err)
 	}
 	var n int
 	var list []json.RawMessage

@@ -88,7 +88,7 @@ func isSecret(name string) bool {
 	return false
 }
 
-// message returns a request or an answer as it may be shown.
+// message returns a request or a response as it may be shown.
 func (c *censor) message(head, body []byte) []byte {
 	var b bytes.Buffer
 	for i, line := range bytes.Split(bytes.TrimRight(head, "\r\n"), []byte("\r\n")) {

@@ -49,7 +49,7 @@ type Row struct {
 // received, and the response body is without chunked encoding. Credentials are
 // replaced by "[redacted]", and long content is truncated.
 type Exchange struct {
-	Note    string
-	Request []byte
-	Answer  []byte // empty: there was no response
+	Note     string
+	Request  []byte
+	Response []byte // empty: there was no response
 }

@@ -43,7 +43,7 @@ const (
 func (p *probe) missing(n need) string {
 	switch {
 	case n == sight && !p.sees, n == replays && !p.sees, n == tells && p.marker == "" && len(p.identity) == 0:
-		return "Two runs of one body have the same answer here, so that a second run can't be seen: say where effects are counted (CountURL, --count-url)."
+		return "Two runs of one body have the same response here, so that a second run can't be seen: say where effects are counted (CountURL, --count-url)."
 	case (n == replays || n == tells) && !p.replays:
 		return "A repeat is not replayed at all: see the row replay."
 	case n == bodies && !p.bodies.varies():

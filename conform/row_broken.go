@@ -17,7 +17,7 @@ func checkDisconnect(p *probe) (finding, error) {
 		}
 		shown = found.exchanges
 	}
-	detail := "A request whose client hung up was answered when it was asked for again"
+	detail := "A request whose client hung up got its response when it was retried"
 	if p.unit == 0 {
 		return pass(detail+"; whether it ran once can be seen only where effects are counted (CountURL, --count-url).", shown...), nil
 	}
@@ -33,11 +33,11 @@ func checkCutOff(p *probe) (finding, error) {
 	if err != nil || found.verdict == Fail {
 		return found, err
 	}
-	return pass("After half of it was sent, the whole request was answered as a new one.", found.exchanges...), nil
+	return pass("After half of it was sent, the whole request ran as a new one.", found.exchanges...), nil
 }
 
 // hangUp sends a request up to a part of its body, hangs up a moment later, and
-// asks again until it is answered, and once more.
+// retries until it gets a response, and once more.
 func (p *probe) hangUp(c command, after time.Duration, s shot, sent int) (finding, error) {
 	var gone *call
 	var retry, again seen
@@ -62,30 +62,30 @@ func (p *probe) hangUp(c command, after time.Duration, s shot, sent int) (findin
 	if err != nil {
 		return finding{}, err
 	}
-	shown := []Exchange{gone.exchange(fmt.Sprintf("sent up to byte %d of its body, then the connection was closed", sent), answer{}), retry.exchange, again.exchange}
+	shown := []Exchange{gone.exchange(fmt.Sprintf("sent up to byte %d of its body, then the connection was closed", sent), response{}), retry.exchange, again.exchange}
 	switch {
 	case !retry.ok():
-		return fail(fmt.Sprintf("After the client had hung up, its retries still got %v.", retry.answer), shown...), nil
+		return fail(fmt.Sprintf("After the client had hung up, its retries still got %v.", retry.response), shown...), nil
 	case runs > 1:
 		return fail("After the client had hung up, its retry took effect again.", shown...), nil
-	case !p.alike(retry.answer, again.answer):
-		return fail("After the client had hung up, two retries got two answers.", shown...), nil
+	case !p.alike(retry.response, again.response):
+		return fail("After the client had hung up, two retries got two responses.", shown...), nil
 	}
 	return pass("", shown...), nil
 }
 
-// checkError sends a request that is refused for its body, twice.
+// checkError sends a request that is rejected for its body, twice.
 func checkError(p *probe) (finding, error) {
 	if p.target.BadBody == nil {
-		return unsupported("There is no body that is refused: give one (BadBody, --bad-body)."), nil
+		return unsupported("There is no body that is rejected: give one (BadBody, --bad-body)."), nil
 	}
 	s := p.raw(p.target.BadBody, p.form(newKey()))
-	first, err := p.send("a body that is refused", s)
+	first, err := p.send("a body that is rejected", s)
 	if err != nil {
 		return finding{}, err
 	}
 	if first.ok() {
-		return unsupported("The body that should have been refused was taken: give another (BadBody, --bad-body).", first.exchange), nil
+		return unsupported("The body that should have been rejected was taken: give another (BadBody, --bad-body).", first.exchange), nil
 	}
 	again, err := p.send("the same again", s)
 	if err != nil {
@@ -93,13 +93,13 @@ func checkError(p *probe) (finding, error) {
 	}
 	switch {
 	case first.status == 0:
-		return fail(fmt.Sprintf("A body that should have been refused is answered %v.", first.answer), first.exchange, again.exchange), nil
+		return fail(fmt.Sprintf("A body that should have been rejected got %v.", first.response), first.exchange, again.exchange), nil
 	case again.status == first.status:
-		return pass(fmt.Sprintf("A request that was answered %v is answered so again.", first.answer), first.exchange, again.exchange), nil
+		return pass(fmt.Sprintf("A request that got %v got it again.", first.response), first.exchange, again.exchange), nil
 	case again.status == http.StatusConflict || again.busy():
-		return fail(fmt.Sprintf("A request that was answered %v is then answered %v, as if it still ran.", first.answer, again.answer), first.exchange, again.exchange), nil
+		return fail(fmt.Sprintf("A request that got %v then got %v, as if it were still running.", first.response, again.response), first.exchange, again.exchange), nil
 	case first.status/100 == 5:
-		return pass(fmt.Sprintf("A request that failed with %v was tried again, and answered %v.", first.answer, again.answer), first.exchange, again.exchange), nil
+		return pass(fmt.Sprintf("A request that failed with %v ran again, and got %v.", first.response, again.response), first.exchange, again.exchange), nil
 	}
-	return fail(fmt.Sprintf("A request that was answered %v is then answered %v.", first.answer, again.answer), first.exchange, again.exchange), nil
+	return fail(fmt.Sprintf("A request that got %v then got %v.", first.response, again.response), first.exchange, again.exchange), nil
 }

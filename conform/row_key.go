@@ -9,10 +9,10 @@ import (
 type fate int
 
 const (
-	refusedKey fate = iota // answered 4xx, and nothing ran
-	ignoredKey             // taken, and its repeat ran again
-	usedKey                // taken, and its repeat replayed
-	brokenKey              // anything else
+	rejectedKey fate = iota // got 4xx, and nothing ran
+	ignoredKey              // taken, and its repeat ran again
+	usedKey                 // taken, and its repeat replayed
+	brokenKey               // anything else
 )
 
 // A trial is what was seen of an odd key.
@@ -42,16 +42,16 @@ func (p *probe) try(keys ...string) (t trial, err error) {
 		t.shown = append(t.shown, again.exchange)
 	}
 	switch {
-	case t.first.refused() && runs > 0:
-		t.fate, t.detail = brokenKey, fmt.Sprintf("was refused with %v, and took effect", t.first.answer)
-	case t.first.refused():
-		t.fate, t.detail = refusedKey, fmt.Sprintf("was refused with %v", t.first.answer)
+	case t.first.rejected() && runs > 0:
+		t.fate, t.detail = brokenKey, fmt.Sprintf("was rejected with %v, and took effect", t.first.response)
+	case t.first.rejected():
+		t.fate, t.detail = rejectedKey, fmt.Sprintf("was rejected with %v", t.first.response)
 	case !t.first.ok():
-		t.fate, t.detail = brokenKey, fmt.Sprintf("was answered %v", t.first.answer)
-	case runs > 1, again.ok() && !p.alike(t.first.answer, again.answer):
+		t.fate, t.detail = brokenKey, fmt.Sprintf("got %v", t.first.response)
+	case runs > 1, again.ok() && !p.alike(t.first.response, again.response):
 		t.fate, t.detail = ignoredKey, "was taken, but its repeat ran again"
 	case !again.ok():
-		t.fate, t.detail = brokenKey, fmt.Sprintf("was taken, but its repeat was answered %v", again.answer)
+		t.fate, t.detail = brokenKey, fmt.Sprintf("was taken, but its repeat got %v", again.response)
 	default:
 		t.fate, t.detail = usedKey, "was taken as a key"
 	}
@@ -67,11 +67,11 @@ func (p *probe) merges(t *trial, keys ...string) (bool, error) {
 		got, err = p.send("another command, whose key is another", p.raw(c.body, keys...))
 		return err
 	})
-	if err == nil && !got.ok() && !got.refused() {
-		err = fmt.Errorf("another command is answered %v, where a success or a refusal was expected", got.answer)
+	if err == nil && !got.ok() && !got.rejected() {
+		err = fmt.Errorf("another command got %v, where a success or a rejection was expected", got.response)
 	}
 	t.shown = append(t.shown, got.exchange)
-	return !got.ok() || runs == 0 || p.isReplay(t.first.answer, got.answer), err
+	return !got.ok() || runs == 0 || p.isReplay(t.first.response, got.response), err
 }
 
 func checkMissing(p *probe) (finding, error) {
@@ -88,13 +88,13 @@ func checkMissing(p *probe) (finding, error) {
 		return finding{}, err
 	}
 	switch {
-	case first.refused() && runs > 0:
-		return fail(fmt.Sprintf("A request without a key was refused with %v, and took effect.", first.answer), first.exchange), nil
-	case first.refused():
-		return pass(fmt.Sprintf("A key is required: without one, the answer is %v.", first.answer), first.exchange), nil
+	case first.rejected() && runs > 0:
+		return fail(fmt.Sprintf("A request without a key was rejected with %v, and took effect.", first.response), first.exchange), nil
+	case first.rejected():
+		return pass(fmt.Sprintf("A key is required: without one, the response is %v.", first.response), first.exchange), nil
 	case !first.ok():
-		return fail(fmt.Sprintf("Without a key, the answer is %v.", first.answer), first.exchange), nil
-	case runs >= 0 && runs < 2, runs < 0 && p.isReplay(first.answer, again.answer):
+		return fail(fmt.Sprintf("Without a key, the response is %v.", first.response), first.exchange), nil
+	case runs >= 0 && runs < 2, runs < 0 && p.isReplay(first.response, again.response):
 		return fail("Two requests without a key ran once: all that have none share one.", first.exchange, again.exchange), nil
 	}
 	return unsupported("A key is optional here: without one, every request runs.", first.exchange), nil
@@ -119,13 +119,13 @@ func checkEmpty(p *probe) (finding, error) {
 		}
 	}
 	if open == "" {
-		return pass("An empty key is refused, in quotes and without.", shown...), nil
+		return pass("An empty key is rejected, in quotes and without.", shown...), nil
 	}
 	without, err := p.send("no key", p.raw(p.new().body))
 	if err != nil {
 		return finding{}, err
 	}
-	if without.refused() {
+	if without.rejected() {
 		return fail("A key is required, but a request with an empty one runs.", append(shown, without.exchange)...), nil
 	}
 	return unsupported(open, shown...), nil
@@ -172,7 +172,7 @@ func checkMalformed(p *probe) (finding, error) {
 	if open != "" {
 		return unsupported(open, shown...), nil
 	}
-	return pass("Keys that are no keys are refused.", shown...), nil
+	return pass("Keys that are no keys are rejected.", shown...), nil
 }
 
 func checkRepeated(p *probe) (finding, error) {
@@ -182,7 +182,7 @@ func checkRepeated(p *probe) (finding, error) {
 		return finding{}, err
 	}
 	switch t.fate {
-	case refusedKey:
+	case rejectedKey:
 		return pass("A request with two keys "+t.detail+".", t.shown...), nil
 	case ignoredKey, brokenKey:
 		return fail("A request with two keys "+t.detail+".", t.shown...), nil
@@ -210,7 +210,7 @@ func checkOverLong(p *probe) (finding, error) {
 		return finding{}, err
 	}
 	switch t.fate {
-	case refusedKey:
+	case rejectedKey:
 		return pass(fmt.Sprintf("A key of %d characters %s.", overLong, t.detail), t.shown...), nil
 	case ignoredKey, brokenKey:
 		return fail(fmt.Sprintf("A key of %d characters %s.", overLong, t.detail), t.shown...), nil
@@ -251,16 +251,16 @@ func checkForms(p *probe) (finding, error) {
 	}
 	switch {
 	case !usual.ok():
-		return finding{}, fmt.Errorf("a command with a new key is answered %v, where a success was expected", usual.answer)
-	case blanks.ok() && !p.alike(usual.answer, blanks.answer):
+		return finding{}, fmt.Errorf("a command with a new key got %v, where a success was expected", usual.response)
+	case blanks.ok() && !p.alike(usual.response, blanks.response):
 		return fail("Blanks around a key make another key of it.", shown...), nil
-	case bare.refused() && runs < 2:
-		return unsupported(fmt.Sprintf("Only keys in quotes are taken; a bare one was refused with %v.", bare.answer), shown...), nil
-	case quoted.refused() && runs < 2:
-		return unsupported(fmt.Sprintf("Only bare keys are taken; one in quotes, which is the draft's form, was refused with %v.", quoted.answer), shown...), nil
+	case bare.rejected() && runs < 2:
+		return unsupported(fmt.Sprintf("Only keys in quotes are taken; a bare one was rejected with %v.", bare.response), shown...), nil
+	case quoted.rejected() && runs < 2:
+		return unsupported(fmt.Sprintf("Only bare keys are taken; one in quotes, which is the draft's form, was rejected with %v.", quoted.response), shown...), nil
 	case !bare.ok() || !quoted.ok():
-		return fail(fmt.Sprintf("A bare key was answered %v, and the same in quotes %v.", bare.answer, quoted.answer), shown...), nil
-	case runs > 1 || !p.alike(bare.answer, quoted.answer):
+		return fail(fmt.Sprintf("A bare key got %v, and the same in quotes %v.", bare.response, quoted.response), shown...), nil
+	case runs > 1 || !p.alike(bare.response, quoted.response):
 		return fail("A key and the same key in quotes are two: a client that changes its library runs its command twice.", shown...), nil
 	}
 	return pass("A key is the same with quotes and without.", shown...), nil

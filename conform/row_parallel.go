@@ -10,63 +10,63 @@ import (
 const rounds = 3
 
 func checkBurst(p *probe) (finding, error) {
-	refused := 0
+	rejected := 0
 	var shown []Exchange
 	for range rounds {
 		found, n, err := p.burstOnce()
 		if err != nil || found.verdict == Fail {
 			return found, err
 		}
-		refused += n
+		rejected += n
 		shown = found.exchanges
 	}
 	detail := fmt.Sprintf("Of %d equal requests at once, one ran, %d times over", p.burst, rounds)
-	if refused > 0 {
-		return pass(fmt.Sprintf("%s; %d were refused meanwhile.", detail, refused), shown...), nil
+	if rejected > 0 {
+		return pass(fmt.Sprintf("%s; %d were rejected meanwhile.", detail, rejected), shown...), nil
 	}
-	return pass(detail+"; all of them got its answer.", shown...), nil
+	return pass(detail+"; all of them got its response.", shown...), nil
 }
 
 // burstOnce sends all but the last byte of many equal requests, and then the
 // last bytes.
-func (p *probe) burstOnce() (found finding, refused int, err error) {
+func (p *probe) burstOnce() (found finding, rejected int, err error) {
 	c := p.new()
-	var answers []seen
+	var responses []seen
 	var after seen
 	runs, err := p.counting(c, func() (err error) {
-		if answers, err = p.atOnce(p.shot(c)); err != nil {
+		if responses, err = p.atOnce(p.shot(c)); err != nil {
 			return err
 		}
-		after, err = p.insist("the same, once all were answered", c)
+		after, err = p.insist("the same, after all responses", c)
 		return err
 	})
 	if err != nil {
 		return finding{}, 0, err
 	}
 	var ran *seen
-	for _, a := range answers {
+	for _, a := range responses {
 		switch {
 		case !a.ok():
-			refused++
+			rejected++
 		case ran == nil:
 			ran = &a
-		case !p.alike(ran.answer, a.answer):
-			return fail("Two of them were answered as by two runs.", ran.exchange, a.exchange), 0, nil
+		case !p.alike(ran.response, a.response):
+			return fail("Two of them got the responses of two runs.", ran.exchange, a.exchange), 0, nil
 		}
 	}
-	shown := []Exchange{answers[0].exchange, after.exchange}
+	shown := []Exchange{responses[0].exchange, after.exchange}
 	if ran != nil {
 		shown[0] = ran.exchange
 	}
 	switch {
 	case runs > 1:
-		return fail(fmt.Sprintf("%d of %d took effect.", runs, len(answers)), shown...), 0, nil
+		return fail(fmt.Sprintf("%d of %d took effect.", runs, len(responses)), shown...), 0, nil
 	case !after.ok():
-		return fail(fmt.Sprintf("Once all were answered, a repeat still got %v.", after.answer), shown...), 0, nil
-	case ran != nil && !p.alike(ran.answer, after.answer):
-		return fail("Once all were answered, a repeat was answered as by another run.", shown...), 0, nil
+		return fail(fmt.Sprintf("After all responses, a repeat still got %v.", after.response), shown...), 0, nil
+	case ran != nil && !p.alike(ran.response, after.response):
+		return fail("After all responses, a repeat got the response of another run.", shown...), 0, nil
 	}
-	return pass("", shown...), refused, nil
+	return pass("", shown...), rejected, nil
 }
 
 func (p *probe) atOnce(s shot) ([]seen, error) {
@@ -82,32 +82,32 @@ func (p *probe) atOnce(s shot) ([]seen, error) {
 		c.write(1)
 		calls = append(calls, c)
 	}
-	answers := make([]seen, p.burst)
+	responses := make([]seen, p.burst)
 	done := make(chan struct{}, p.burst)
 	for _, c := range calls {
 		c.write(0)
 	}
 	for i, c := range calls {
 		go func() {
-			a := c.answer()
-			answers[i] = seen{a, c.exchange(fmt.Sprintf("one of %d at once", p.burst), a)}
+			a := c.response()
+			responses[i] = seen{a, c.exchange(fmt.Sprintf("one of %d at once", p.burst), a)}
 			done <- struct{}{}
 		}()
 	}
 	for range calls {
 		<-done
 	}
-	return answers, p.ctx.Err()
+	return responses, p.ctx.Err()
 }
 
 func checkInFlight(p *probe) (finding, error) {
-	best := unsupported("Every request was answered before its repeat could be sent.")
+	best := unsupported("Every response arrived before the repeat could be sent.")
 	for _, after := range p.moments() {
 		found, overlapped, err := p.overtake(after)
 		switch {
 		case err != nil || overlapped && found.verdict == Fail:
 			return found, err
-		case overlapped && (best.verdict != Pass || strings.Contains(found.detail, "refused")):
+		case overlapped && (best.verdict != Pass || strings.Contains(found.detail, "rejected")):
 			best = found
 		}
 	}
@@ -115,7 +115,7 @@ func checkInFlight(p *probe) (finding, error) {
 }
 
 // overtake sends a request and, a moment later, its repeat. Whether that was
-// before the first was answered is what overlapped says.
+// before the first one's response is what overlapped says.
 func (p *probe) overtake(after time.Duration) (found finding, overlapped bool, err error) {
 	c := p.new()
 	var first, repeat, later seen
@@ -123,7 +123,7 @@ func (p *probe) overtake(after time.Duration) (found finding, overlapped bool, e
 		if first, repeat, overlapped, err = p.twice(p.shot(c), after); err != nil || !overlapped {
 			return err
 		}
-		later, err = p.insist("the same, once both were answered", c)
+		later, err = p.insist("the same, after both responses", c)
 		return err
 	})
 	if err != nil || !overlapped {
@@ -144,9 +144,9 @@ func (p *probe) twice(s shot, after time.Duration) (first, repeat seen, overlapp
 	}
 	one.write(1)
 	two.write(1)
-	answered := make(chan answer, 1)
+	answered := make(chan response, 1)
 	one.write(0)
-	go func() { answered <- one.answer() }()
+	go func() { answered <- one.response() }()
 	if err := p.sleep(after); err != nil {
 		one.hangUp()
 		two.hangUp()
@@ -159,9 +159,9 @@ func (p *probe) twice(s shot, after time.Duration) (first, repeat seen, overlapp
 	default:
 	}
 	two.write(0)
-	b := two.answer()
+	b := two.response()
 	a := <-answered
-	return seen{a, one.exchange("a command", a)}, seen{b, two.exchange("its repeat, before it was answered", b)}, true, p.ctx.Err()
+	return seen{a, one.exchange("a command", a)}, seen{b, two.exchange("its repeat, before its response", b)}, true, p.ctx.Err()
 }
 
 // judgeOvertaken takes either of the two for the one that ran: they may have
@@ -176,15 +176,15 @@ func (p *probe) judgeOvertaken(runs int, first, repeat, later seen) finding {
 	case runs > 1:
 		return fail("The repeat of a running request took effect, too.", shown...)
 	case !ran.ok():
-		return fail(fmt.Sprintf("Of a request and its repeat, none succeeded: %v and %v.", first.answer, repeat.answer), shown...)
-	case other.ok() && !p.alike(ran.answer, other.answer):
-		return fail("The repeat of a running request was answered as by a run of its own.", shown...)
+		return fail(fmt.Sprintf("Of a request and its repeat, none succeeded: %v and %v.", first.response, repeat.response), shown...)
+	case other.ok() && !p.alike(ran.response, other.response):
+		return fail("The repeat of a running request got the response of a run of its own.", shown...)
 	case !other.ok() && !other.busy():
-		return fail(fmt.Sprintf("The repeat of a running request was answered %v, which does not say: wait, and ask again.", other.answer), shown...)
-	case !later.ok() || !p.alike(ran.answer, later.answer):
-		return fail(fmt.Sprintf("Once both were answered, a repeat did not get their answer, but %v.", later.answer), shown...)
+		return fail(fmt.Sprintf("The repeat of a running request got %v, which does not tell the client to wait and retry.", other.response), shown...)
+	case !later.ok() || !p.alike(ran.response, later.response):
+		return fail(fmt.Sprintf("After both responses, a repeat got %v instead.", later.response), shown...)
 	case other.ok():
-		return pass("The repeat of a running request got the running one's answer.", shown...)
+		return pass("The repeat of a running request got the response of the run.", shown...)
 	}
-	return pass(fmt.Sprintf("The repeat of a running request was refused with %v.", other.answer), shown...)
+	return pass(fmt.Sprintf("The repeat of a running request was rejected with %v.", other.response), shown...)
 }

@@ -11,19 +11,19 @@ func checkReplay(p *probe) (finding, error) {
 	changed := differences(first, repeat)
 	switch {
 	case !repeat.ok():
-		return fail(fmt.Sprintf("The first request was answered %v, and its repeat %v.", first, repeat), shown...), nil
+		return fail(fmt.Sprintf("The first request got %v, and its repeat %v.", first, repeat), shown...), nil
 	case p.repeatRuns > 0:
 		return fail("The repeat took effect again.", shown...), nil
 	case !p.sees && len(changed) == 0:
 		return unsupported(p.missing(sight), shown...), nil
 	case !p.replays:
-		return fail("The repeat was answered otherwise in "+strings.Join(changed, ", ")+", as if it had run again.", shown...), nil
+		return fail("The repeat's response differed in "+strings.Join(changed, ", ")+", as if it had run again.", shown...), nil
 	case len(changed) > 0:
-		return fail("It ran once, but its repeat was answered otherwise in "+strings.Join(changed, ", ")+".", shown...), nil
+		return fail("It ran once, but its repeat's response differed in "+strings.Join(changed, ", ")+".", shown...), nil
 	case p.unit > 0:
-		return pass("The repeat was answered the same, and took no effect.", shown...), nil
+		return pass("The repeat got the same response, and took no effect.", shown...), nil
 	}
-	return pass("The repeat was answered the same, and another run was not.", shown...), nil
+	return pass("The repeat got the same response, and another run did not.", shown...), nil
 }
 
 func checkMarker(p *probe) (finding, error) {
@@ -33,9 +33,9 @@ func checkMarker(p *probe) (finding, error) {
 	}
 	switch {
 	case mark != "":
-		return fail(fmt.Sprintf("%s is on the answer to a request that was the first with its key.", mark), p.shown...), nil
+		return fail(fmt.Sprintf("%s is on the response to a request that was the first with its key.", mark), p.shown...), nil
 	case p.marker == "":
-		return unsupported("No header says which answer is a replay.", p.shown...), nil
+		return unsupported("No header says which response is a replay.", p.shown...), nil
 	}
 	return pass(fmt.Sprintf("%s: %s is on the replay only.", p.marker, p.repeat.header.Get(p.marker)), p.shown...), nil
 }
@@ -51,16 +51,16 @@ func checkCookie(p *probe) (finding, error) {
 		}
 		own++
 		if again[name] == value {
-			return fail(fmt.Sprintf("The cookie %q of the first answer was given again, value and all.", name), p.shown...), nil
+			return fail(fmt.Sprintf("The cookie %q of the first response was given again, value and all.", name), p.shown...), nil
 		}
 	}
 	if own == 0 {
 		return unsupported("No cookie is set that is one client's own.", p.shown...), nil
 	}
-	return pass("The first answer's cookie is not in the replay.", p.shown...), nil
+	return pass("The first response's cookie is not in the replay.", p.shown...), nil
 }
 
-func cookies(a answer) map[string]string {
+func cookies(a response) map[string]string {
 	set := map[string]string{}
 	for _, c := range (&http.Response{Header: a.header}).Cookies() {
 		set[c.Name] = c.Value
@@ -86,15 +86,15 @@ func checkMismatch(p *probe) (finding, error) {
 	shown := []Exchange{first.exchange, different.exchange}
 	switch {
 	case runs > 0:
-		return fail(fmt.Sprintf("A different body took effect, and was answered %v.", different.answer), shown...), nil
-	case different.ok() && (runs == 0 || p.isReplay(first.answer, different.answer)):
-		return fail("A different body got the first one's answer: its command is lost, and its client thinks it is done.", shown...), nil
+		return fail(fmt.Sprintf("A different body took effect, and got %v.", different.response), shown...), nil
+	case different.ok() && (runs == 0 || p.isReplay(first.response, different.response)):
+		return fail("A different body got the first one's response: its command is lost, and its client thinks it is done.", shown...), nil
 	case different.ok():
-		return fail(fmt.Sprintf("A different body was answered %v instead of being refused.", different.answer), shown...), nil
-	case !different.refused():
-		return fail(fmt.Sprintf("A different body was answered %v instead of being refused with 422.", different.answer), shown...), nil
+		return fail(fmt.Sprintf("A different body got %v instead of being rejected.", different.response), shown...), nil
+	case !different.rejected():
+		return fail(fmt.Sprintf("A different body got %v instead of being rejected with 422.", different.response), shown...), nil
 	}
-	detail := fmt.Sprintf("A different body was refused with %v", different.answer)
+	detail := fmt.Sprintf("A different body was rejected with %v", different.response)
 	if !p.replays {
 		return pass(detail+".", shown...), nil
 	}
@@ -106,8 +106,8 @@ func checkMismatch(p *probe) (finding, error) {
 	switch {
 	case err != nil:
 		return finding{}, err
-	case runs > 0 || !p.alike(first.answer, again.answer):
-		return fail(detail+", but after that the first body no longer got its answer.", shown...), nil
+	case runs > 0 || !p.alike(first.response, again.response):
+		return fail(detail+", but after that the first body no longer got its response.", shown...), nil
 	}
-	return pass(detail+", and the first body still got its answer.", shown...), nil
+	return pass(detail+", and the first body still got its response.", shown...), nil
 }

@@ -19,7 +19,7 @@ func checkTenants(p *probe) (finding, error) {
 		return finding{}, err
 	}
 	if !own.ok() {
-		return finding{}, fmt.Errorf("the second tenant's request is answered %v: give credentials that are valid (Other, --other-header)", own.answer)
+		return finding{}, fmt.Errorf("the second tenant's request got %v: give credentials that are valid (Other, --other-header)", own.response)
 	}
 	c := p.new()
 	var first, other, again seen
@@ -33,14 +33,14 @@ func checkTenants(p *probe) (finding, error) {
 	}
 	shown := []Exchange{first.exchange, other.exchange, again.exchange}
 	switch {
-	case other.ok() && p.isReplay(first.answer, other.answer):
-		return fail("One tenant got another's answer.", shown...), nil
+	case other.ok() && p.isReplay(first.response, other.response):
+		return fail("One tenant got another's response.", shown...), nil
 	case !other.ok():
-		return fail(fmt.Sprintf("A key that another tenant has used is answered %v: it tells that it was used, and keeps others from using it.", other.answer), shown...), nil
-	case !p.alike(first.answer, again.answer):
-		return fail("After another tenant used the same key, the first one's answer was gone.", shown...), nil
+		return fail(fmt.Sprintf("A key that another tenant has used got %v: this reveals that it was used, and keeps others from using it.", other.response), shown...), nil
+	case !p.alike(first.response, again.response):
+		return fail("After another tenant used the same key, the first one's response was gone.", shown...), nil
 	}
-	return pass("Two tenants used one key, and each got its own answer.", shown...), nil
+	return pass("Two tenants used one key, and each got its own response.", shown...), nil
 }
 
 func checkOperation(p *probe) (finding, error) {
@@ -60,16 +60,16 @@ func checkOperation(p *probe) (finding, error) {
 	}
 	shown := []Exchange{first.exchange, other.exchange}
 	switch {
-	case p.isReplay(first.answer, other.answer):
-		return fail("One operation got another's answer, and did not run.", shown...), nil
+	case p.isReplay(first.response, other.response):
+		return fail("One operation got another's response, and did not run.", shown...), nil
 	case other.ok():
 		return pass("The same key for another operation is another command's.", shown...), nil
 	case other.status == http.StatusConflict || other.status == http.StatusUnprocessableEntity:
-		return pass(fmt.Sprintf("The same key for another operation is refused with %v.", other.answer), shown...), nil
-	case other.refused():
-		return unsupported(fmt.Sprintf("The other operation answered %v: give one that takes the same body (OtherURL, --other-path).", other.answer), shown...), nil
+		return pass(fmt.Sprintf("The same key for another operation is rejected with %v.", other.response), shown...), nil
+	case other.rejected():
+		return unsupported(fmt.Sprintf("The other operation got %v: give one that takes the same body (OtherURL, --other-path).", other.response), shown...), nil
 	}
-	return fail(fmt.Sprintf("The same key for another operation is answered %v.", other.answer), shown...), nil
+	return fail(fmt.Sprintf("The same key for another operation got %v.", other.response), shown...), nil
 }
 
 func checkSafe(p *probe) (finding, error) {
@@ -93,11 +93,11 @@ func checkSafe(p *probe) (finding, error) {
 	switch {
 	case keyed.status == first.status && string(keyed.body) == string(first.body) && string(bare.body) != string(first.body),
 		p.marker != "" && keyed.header.Get(p.marker) != "":
-		return fail("A GET with a used key got the command's stored answer.", shown...), nil
+		return fail("A GET with a used key got the command's stored response.", shown...), nil
 	case keyed.status >= 500 && bare.status < 500:
-		return fail(fmt.Sprintf("A GET with a key is answered %v.", keyed.answer), shown...), nil
+		return fail(fmt.Sprintf("A GET with a key got %v.", keyed.response), shown...), nil
 	case keyed.status != bare.status:
-		return unsupported(fmt.Sprintf("A GET is answered %v with a key, and %v without.", keyed.answer, bare.answer), shown...), nil
+		return unsupported(fmt.Sprintf("A GET got %v with a key, and %v without.", keyed.response, bare.response), shown...), nil
 	}
 	return pass("A key on a GET is ignored.", shown...), nil
 }

@@ -34,7 +34,7 @@ func Test(t TB, target Target, cfg Config) {
 func transcript(exchanges []Exchange) string {
 	var b strings.Builder
 	for _, e := range exchanges {
-		b.WriteString("\n" + e.Note + "\n" + string(e.Request) + "\n\n" + string(e.Answer) + "\n")
+		b.WriteString("\n" + e.Note + "\n" + string(e.Request) + "\n\n" + string(e.Response) + "\n")
 	}
 	return b.String()
 }

@@ -121,7 +121,7 @@ func (w *wire) dial(ctx context.Context, u *url.URL) (net.Conn, error) {
 }
 
 // write sends all but the last held bytes of the request. That a server has
-// closed the connection early shows in its answer.
+// closed the connection early shows in its response.
 func (c *call) write(held int) {
 	n := max(len(c.rest)-held, 0)
 	_, _ = c.conn.Write(c.rest[:n])
@@ -135,22 +135,22 @@ func (c *call) hangUp() {
 	c.conn.Close()
 }
 
-// answer reads the answer and closes the connection.
-func (c *call) answer() answer {
+// response reads the response and closes the connection.
+func (c *call) response() response {
 	defer c.hangUp()
-	a, err := readAnswer(c.conn, c.shot.method)
+	a, err := readResponse(c.conn, c.shot.method)
 	if err != nil {
-		a = noAnswer(err, c.wire.timeout)
+		a = noResponse(err, c.wire.timeout)
 	}
 	a.took = time.Since(c.began)
 	return a
 }
 
 // exchange is what a report shows of the call.
-func (c *call) exchange(note string, a answer) Exchange {
+func (c *call) exchange(note string, a response) Exchange {
 	e := Exchange{Note: note, Request: c.wire.censor.message(c.head, c.shot.body)}
 	if a.status != 0 {
-		e.Answer = c.wire.censor.message(a.head, a.body)
+		e.Response = c.wire.censor.message(a.head, a.body)
 	}
 	return e
 }

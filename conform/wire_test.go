@@ -65,14 +65,14 @@ func TestWire_WhatCantBeCheckedIsAnErrorAndSendsLittle(t *testing.T) {
 		{"no such field", conform.Target{URL: server.URL, Body: body, Fresh: "/m"}, conform.Config{}, "/m points to nothing", 0},
 		{"nobody there", conform.Target{URL: "http://127.0.0.1:1/"}, conform.Config{}, "connect: ", 0},
 		{"a redirect", conform.Target{URL: server.URL + "/moved"}, conform.Config{}, `it redirects to "/orders": give that URL`, 1},
-		{"a refusal", conform.Target{URL: server.URL + "/picky", Header: http.Header{"Authorization": {"Bearer s3cret"}}}, conform.Config{}, `is answered 400, where a success was expected: "the amount of [redacted] is missing"`, 2},
-		{"too many", conform.Target{URL: server.URL + "/limited"}, conform.Config{}, "is answered 429 again and again", 3},
-		{"a token in a query", conform.Target{URL: server.URL + "/picky?api_key=s3cret%2Dkey"}, conform.Config{}, "/picky?api_key=[redacted] is answered 400", 2},
-		{"no answer", conform.Target{URL: server.URL + "/hangs"}, conform.Config{Timeout: 2 * time.Second}, "is answered nothing (not within 2s)", 1},
+		{"a rejection", conform.Target{URL: server.URL + "/picky", Header: http.Header{"Authorization": {"Bearer s3cret"}}}, conform.Config{}, `got 400, where a success was expected: "the amount of [redacted] is missing"`, 2},
+		{"too many", conform.Target{URL: server.URL + "/limited"}, conform.Config{}, "keeps responding with 429", 3},
+		{"a token in a query", conform.Target{URL: server.URL + "/picky?api_key=s3cret%2Dkey"}, conform.Config{}, "/picky?api_key=[redacted] got 400", 2},
+		{"no response", conform.Target{URL: server.URL + "/hangs"}, conform.Config{Timeout: 2 * time.Second}, "got nothing (not within 2s)", 1},
 		{"no time", conform.Target{URL: server.URL + "/hangs"}, conform.Config{Within: 50 * time.Millisecond}, "it took longer than 50ms", 1},
 		{"a count that is not there", conform.Target{URL: server.URL, CountURL: "/count", Count: "/m"}, conform.Config{}, "/m points to nothing", 1},
 		{"a count of text", conform.Target{URL: server.URL, CountURL: "/count", Count: "/text"}, conform.Config{}, "must be an integer or an array", 1},
-		{"a count that does not grow", conform.Target{URL: server.URL, CountURL: "/count", Count: "/n"}, conform.Config{}, "the count was 7, and is 7 after a command was answered 201", 3},
+		{"a count that does not grow", conform.Target{URL: server.URL, CountURL: "/count", Count: "/n"}, conform.Config{}, "the count was 7, and is 7 after a command got 201", 3},
 		{"an array that does not grow", conform.Target{URL: server.URL, CountURL: "/count", Count: "/list"}, conform.Config{}, "the count was 0, and is 0", 3},
 		{"no count", conform.Target{URL: server.URL, CountURL: "/picky"}, conform.Config{}, "the count can't be looked up", 1},
 	} {
@@ -142,7 +142,7 @@ func TestWire_ACommandThatFailsInBetweenIsNoVerdict(t *testing.T) {
 		}))
 		target.CountURL, target.Count = "", ""
 		report, err := conform.Run(t.Context(), target, conform.Config{Only: []string{id}})
-		if err == nil || !strings.Contains(err.Error(), id+": ") || !strings.Contains(err.Error(), "is answered 502") || len(report.Rows) > 0 {
+		if err == nil || !strings.Contains(err.Error(), id+": ") || !strings.Contains(err.Error(), "got 502") || len(report.Rows) > 0 {
 			t.Errorf("%s: %v, %+v", id, err, report.Rows)
 		}
 	}

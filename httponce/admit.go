@@ -15,12 +15,12 @@ func (c *call) admit() *Problem {
 	if p := c.tooLong(); p != nil {
 		return p
 	}
-	if c.cfg.Refuse != nil {
-		if p := c.cfg.Refuse(c.r, tenant); p != nil {
+	if c.cfg.Reject != nil {
+		if p := c.cfg.Reject(c.r, tenant); p != nil {
 			return p
 		}
 	}
-	return problemOfRefusal(c.quota.Admit(c.r.Context(), &c.uses, tenant, bodyLength(c.r)))
+	return problemOfRejection(c.quota.Admit(c.r.Context(), &c.uses, tenant, bodyLength(c.r)))
 }
 
 // admitUncounted is admit for a request without a key: only its memory is
@@ -29,7 +29,7 @@ func (c *call) admitUncounted() *Problem {
 	if p := c.tooLong(); p != nil {
 		return p
 	}
-	return problemOfRefusal(c.quota.AdmitUncounted(c.r.Context(), &c.uses, bodyLength(c.r)))
+	return problemOfRejection(c.quota.AdmitUncounted(c.r.Context(), &c.uses, bodyLength(c.r)))
 }
 
 func (c *call) tooLong() *Problem {
@@ -58,11 +58,11 @@ func (c *call) readBody() bool {
 		return true
 	}
 	var outer *http.MaxBytesError
-	var full *resources.Refusal
+	var full *resources.Rejection
 	p := bodyUnreadable
 	switch {
 	case errors.As(err, &full):
-		p = *problemOfRefusal(full)
+		p = *problemOfRejection(full)
 	case err == resources.ErrSilent:
 		p = overloaded
 	case errors.Is(err, resources.ErrTooLarge), errors.As(err, &outer):
@@ -72,13 +72,13 @@ func (c *call) readBody() bool {
 	if p.Code != bodyUnreadable.Code {
 		c.dropText()
 		c.release()
-		c.refuseUnread(p)
+		c.rejectUnread(p)
 		return false
 	}
 	if c.r.ProtoMajor == 1 {
 		c.w.Header().Set("Connection", "close") // it is unknown where the next request begins
 	}
-	c.refuse(p)
+	c.reject(p)
 	return false
 }
 

@@ -84,7 +84,7 @@ func TestBypass_AHandlerThatStreamsThroughTheLayerDoesNotPanic(t *testing.T) {
 	outer := &frameworkWriter{ResponseWriter: httptest.NewRecorder(), status: 200}
 	h := httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, "longer than is stored")
-	}), httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 4})
+	}), httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: 4})
 	h.ServeHTTP(outer, keyedPost("a"))
 	if !outer.written {
 		t.Error("nothing was written")

@@ -84,7 +84,7 @@ type Config struct {
 	// Age and tracing headers. Hop-by-hop headers are never stored. To store
 	// one more, return byDefault || name == "X-Page-Token".
 	ReplayHeader func(name string, byDefault bool) bool
-	MaxAnswer    int // the longest response body that is stored, in bytes; default 1 MiB; a replay of a longer one has no body
+	MaxResponse  int // the longest response body that is stored, in bytes; default 1 MiB; a replay of a longer one has no body
 
 	// RunUnprotected runs the handler when the store can't be reached. The
 	// response then has the header "Idempotency-Protected: no", and a repeat
@@ -100,10 +100,10 @@ type Config struct {
 	// it is not decoded. Default: keys are in Header only.
 	KeyInBody func(body []byte) (string, error)
 
-	// Refuse is called for every keyed request, with its tenant, before the
+	// Reject is called for every keyed request, with its tenant, before the
 	// body is read. It may return a Problem to reject the request, for example
 	// because of a limit of the application. Default: no request is rejected.
-	Refuse func(r *http.Request, tenant string) *Problem
+	Reject func(r *http.Request, tenant string) *Problem
 
 	MaxInFlight int // concurrent keyed requests of one tenant, including waiting ones; default 4096; more are rejected with 429
 	MaxNewKeys  int // new keys of one tenant per minute, which is also the size of a burst; default 600,000; beyond it, its keyed requests are rejected with 429
@@ -137,7 +137,7 @@ type Config struct {
 	// there is no memory streams, and its body is not stored. In a transaction,
 	// it is rolled back, and a replay is rejected like a body.
 	//
-	// The default of MaxMemory is 64 MiB, or more if MaxBody or MaxAnswer
+	// The default of MaxMemory is 64 MiB, or more if MaxBody or MaxResponse
 	// require it. The default of MaxTenantMemory is half of MaxMemory.
 	MaxMemory       int64
 	MaxTenantMemory int64
@@ -170,7 +170,7 @@ const (
 	DefaultHeader       = "Idempotency-Key"
 	DefaultMaxKeyLength = 255
 	DefaultMaxBody      = 1 << 20
-	DefaultMaxAnswer    = 1 << 20
+	DefaultMaxResponse  = 1 << 20
 	DefaultMaxInFlight  = 4096
 	DefaultMaxNewKeys   = 600_000
 	DefaultMaxMemory    = 64 << 20
@@ -224,7 +224,7 @@ func (c Config) withDefaults(constructor string) Config {
 			nonsense("Config.Methods has %s, which needs no protection: name methods that change something, such as POST", m)
 		}
 	}
-	if c.MaxBody < 0 || c.MaxAnswer < 0 || c.MaxWait < 0 || c.MaxInFlight < 0 || c.MaxNewKeys < 0 ||
+	if c.MaxBody < 0 || c.MaxResponse < 0 || c.MaxWait < 0 || c.MaxInFlight < 0 || c.MaxNewKeys < 0 ||
 		c.MaxMemory < 0 || c.MaxTenantMemory < 0 || c.MaxStored < 0 || c.MaxTenantStored < 0 {
 		nonsense("a limit of the Config is negative: write a positive value, or leave it 0 for the default")
 	}
@@ -247,10 +247,10 @@ func (c Config) withDefaults(constructor string) Config {
 		nonsense("Config.FingerprintSecret has %d bytes: give %d random ones or more", n, shortestSecret)
 	}
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
-	c.MaxAnswer = cmp.Or(c.MaxAnswer, DefaultMaxAnswer)
+	c.MaxResponse = cmp.Or(c.MaxResponse, DefaultMaxResponse)
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, DefaultMaxInFlight)
 	c.MaxNewKeys = cmp.Or(c.MaxNewKeys, DefaultMaxNewKeys)
-	c.MaxMemory = cmp.Or(c.MaxMemory, max(DefaultMaxMemory, 4*c.MaxBody, 4*int64(c.MaxAnswer)))
+	c.MaxMemory = cmp.Or(c.MaxMemory, max(DefaultMaxMemory, 4*c.MaxBody, 4*int64(c.MaxResponse)))
 	c.MaxTenantMemory = cmp.Or(c.MaxTenantMemory, c.MaxMemory/2)
 	if least := min(c.MaxMemory, c.MaxTenantMemory); c.MaxBody > least-least/4 {
 		nonsense("Config.MaxBody is %d, and of MaxMemory and MaxTenantMemory long bodies may take %d: raise these, or lower MaxBody", c.MaxBody, least-least/4)

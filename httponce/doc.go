@@ -15,7 +15,7 @@
 // before its first byte is sent.
 //
 // The exception is a streaming response. A response streams if its handler
-// flushes it or if it grows past Config.MaxAnswer; a response without a body
+// flushes it or if it grows past Config.MaxResponse; a response without a body
 // does not stream. It is sent as it is written, and recorded at its end, before
 // the last byte of a body with a Content-Length. If the process dies in
 // between, the outcome is unknown. If the handler hijacks the connection, its

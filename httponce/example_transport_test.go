@@ -119,14 +119,14 @@ func ExampleTransport_persist() {
 	// payment 1, of 1 <nil>
 }
 
-func ExampleNoAnswerError() {
+func ExampleNoResponseError() {
 	payments := 0
 	bank := newBank(&payments)
 	defer bank.Close()
 
 	client := &http.Client{Transport: &httponce.Transport{Base: &losing{answers: 2}, MaxAttempts: 2, Backoff: time.Millisecond}}
 	_, err := client.Post(bank.URL, "application/json", strings.NewReader(`{"amount":10}`))
-	var none *httponce.NoAnswerError
+	var none *httponce.NoResponseError
 	if errors.As(err, &none) {
 		fmt.Printf("%d attempts, %v; ask again with the same key: %v\n", none.Attempts, none.Err, none.Key != "")
 	}

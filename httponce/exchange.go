@@ -98,7 +98,7 @@ func newExchange(ctx context.Context, c *call, inTx bool) *exchange {
 	x.run = running{ctx, x}
 	x.response.Start(response.Setup{
 		To: c.w, Context: &x.run, Owner: x, Memory: &c.uses.Response, Scratch: &c.headers,
-		MaxBody: c.cfg.MaxAnswer, InTx: inTx,
+		MaxBody: c.cfg.MaxResponse, InTx: inTx,
 	})
 	x.outer, _ = stateOf(c.w)
 	c.response = &x.response

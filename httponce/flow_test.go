@@ -19,8 +19,8 @@ func TestFlow_OverTCPAnAnswerThatIsLeftMakesRoomForOneThatIsTaken(t *testing.T) 
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("HTTP/2 ", http2), func(t *testing.T) {
 			cfg := Config{
-				Tenant:    func(r *http.Request) string { return r.Header.Get("X-Tenant") },
-				MaxAnswer: length, MaxMemory: 24 << 20, MaxTenantMemory: 24 << 20, Usage: new(Usage),
+				Tenant:      func(r *http.Request) string { return r.Header.Get("X-Tenant") },
+				MaxResponse: length, MaxMemory: 24 << 20, MaxTenantMemory: 24 << 20, Usage: new(Usage),
 			}
 			var runs atomic.Int32
 			guard := onlyonce.New(memstore.New(memstore.Config{MaxBytes: 1 << 40}), onlyonce.Config{})

@@ -402,24 +402,24 @@ func TestInTx_WithoutAKeyTheRestOfAHandlerCommitsAlone(t *testing.T) {
 func TestInTx_IsRefusedWhereItCantBeKept(t *testing.T) {
 	s := newShop()
 	g := onlyonce.NewTx(s, onlyonce.Config{})
-	refused := func(r *http.Request) {
+	rejected := func(r *http.Request) {
 		if err := httponce.InTx(r, g, func(order) error { t.Error("fn ran"); return nil }); err == nil {
 			t.Error("InTx returns no error")
 		}
 	}
-	inside := httponce.WrapTx(g, func(_ http.ResponseWriter, r *http.Request, _ order) error { refused(r); return nil }, single)
+	inside := httponce.WrapTx(g, func(_ http.ResponseWriter, r *http.Request, _ order) error { rejected(r); return nil }, single)
 	wantAnswer(t, post(inside, "inside", "tea"), 200, "")
-	again := pay(s, onlyonce.Config{}, made, func(_ http.ResponseWriter, r *http.Request, _ error) { refused(r) })
+	again := pay(s, onlyonce.Config{}, made, func(_ http.ResponseWriter, r *http.Request, _ error) { rejected(r) })
 	wantAnswer(t, post(again, "again", "tea"), 201, "<p>made")
 	streamed := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
-		refused(r)
+		rejected(r)
 	}), single)
 	wantAnswer(t, post(streamed, "streamed", "tea"), 200, "")
 	var kept *http.Request
 	returned := httponce.Wrap(g.Guard, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { kept = r }), single)
 	wantAnswer(t, post(returned, "returned", "tea"), 200, "")
-	refused(kept)
+	rejected(kept)
 }
 
 func TestInTx_OfAnotherGuardCommitsNothing(t *testing.T) {

@@ -36,12 +36,12 @@ func TestReadKey_AHandlerOfItsOwnReadsAKeyAsTheLayerDoes(t *testing.T) {
 			r.Header["Idempotency-Key"] = c.header
 		}
 		key, err := httponce.ReadKey(r)
-		refusal := problemIn(err)
-		if code := refusal.Code; key != c.key || code != c.code {
+		rejection := problemIn(err)
+		if code := rejection.Code; key != c.key || code != c.code {
 			t.Errorf("%q: key %q, code %q, want %q and %q", c.header, key, code, c.key, c.code)
 		}
-		if err != nil && (refusal.Status != 400 || refusal.Detail == "") {
-			t.Errorf("%q is refused with %+v", c.header, refusal)
+		if err != nil && (rejection.Status != 400 || rejection.Detail == "") {
+			t.Errorf("%q is rejected with %+v", c.header, rejection)
 		}
 	}
 }

@@ -32,7 +32,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	inBody := m.cfg.KeyInBody != nil && r.ContentLength != 0
 	if !given && !inBody {
 		if m.cfg.Required {
-			m.refuseUnread(w, r, keyMissing)
+			m.rejectUnread(w, r, keyMissing)
 			return
 		}
 		m.runner.serveUnkeyed(m.layer, w, r)
@@ -42,7 +42,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if given {
 		var wrong string
 		if key, wrong = m.keys.Read(values); wrong != "" {
-			m.refuseUnread(w, r, invalidKey(wrong))
+			m.rejectUnread(w, r, invalidKey(wrong))
 			return
 		}
 	}
@@ -56,7 +56,7 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 	if tenant == "" {
 		p := tenantMissing
 		p.Key = key
-		m.refuseUnread(w, r, p)
+		m.rejectUnread(w, r, p)
 		return
 	}
 	id := onlyonce.ID{Tenant: tenant, Operation: shortenPart(m.operation(r)), Key: key}
@@ -68,7 +68,7 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 	defer c.recycle()
 	c.request = onlyonce.Request{ID: id, SkipFingerprint: m.cfg.comparesNothing(), Wait: PreferredWait(r, m.cfg.MaxWait)}
 	if p := c.admit(); p != nil {
-		c.refuseUnread(*p)
+		c.rejectUnread(*p)
 		return
 	}
 	defer c.release()
@@ -80,7 +80,7 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 	}
 	if inBody {
 		if p := c.keyInBody(); p != nil {
-			c.refuse(*p)
+			c.reject(*p)
 			return
 		}
 		if c.request.ID.Key == "" || isProtected(r, c.request.ID) {
@@ -95,7 +95,7 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 	if !m.cfg.comparesNothing() {
 		fingerprint := c.ownFingerprint()
 		if len(fingerprint) == 0 && !m.cfg.SkipFingerprint {
-			c.refuse(fingerprintMissing)
+			c.reject(fingerprintMissing)
 			return
 		}
 		c.request.Fingerprint = m.cfg.storedFingerprint(fingerprint, c.r)

@@ -58,7 +58,7 @@ func TestMemory_TheSharesOfTenantsGetSmallerWithTheirNumber(t *testing.T) {
 						r, b := sending(strconv.Itoa(tenant), strconv.Itoa(i), 1<<10)
 						b.end = end
 						go serve(h, r)
-						time.Sleep(2 * time.Second) // it holds memory, or was refused
+						time.Sleep(2 * time.Second) // it holds memory, or was rejected
 					}
 				}
 				if _, bytes := cfg.Usage.Load(); bytes != int64(tenants*each)<<10 {
@@ -114,11 +114,11 @@ func TestMemory_RequestsThatWaitForMemoryLeavePlacesInTheQueueToOtherTenants(t *
 					ask(func() *httptest.ResponseRecorder { return postAs(h, strconv.Itoa(i), "k", "x") })
 				}
 				if n := len(answers) - before; n != most {
-					t.Errorf("%d others are refused while %d wait, want %d", n, places, most)
+					t.Errorf("%d others are rejected while %d wait, want %d", n, places, most)
 				}
 				for len(answers) > 0 {
 					if w := <-answers; w.Code != 503 && w.Code != 429 {
-						t.Errorf("it is refused with %d %s", w.Code, w.Body)
+						t.Errorf("it is rejected with %d %s", w.Code, w.Body)
 					}
 				}
 				close(end)

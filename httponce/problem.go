@@ -22,7 +22,7 @@ const (
 	CodeInProgress       = "request_in_progress"     // 409: another request with the key is running
 	CodeOutcomeUnknown   = "outcome_unknown"         // 409: nobody knows whether the command took effect; 500 if a handler of WrapTx returns an onlyonce.Unknown error; 503 if a commit got no response
 	CodeCommandFailed    = "command_failed"          // 500: the command failed and wrote no response
-	CodeAnswerTooLarge   = "answer_too_large"        // 500: the response is too large for a transaction, which was rolled back
+	CodeResponseTooLarge = "response_too_large"      // 500: the response is too large for a transaction, which was rolled back
 	CodeTooManyRequests  = "too_many_requests"       // 429: the tenant's limits are reached
 	CodeOverloaded       = "overloaded"              // 503: the process's limits are reached; nothing ran
 	CodeStoreUnavailable = "store_unavailable"       // 503: nothing ran
@@ -150,8 +150,8 @@ var (
 		Detail: "Nothing was done. The server is misconfigured.",
 		Err:    errors.New("httponce: Config.Fingerprint returned nothing: return a hash of the request, or set Config.SkipFingerprint to compare nothing"),
 	}
-	answerTooLarge = Problem{
-		Code: CodeAnswerTooLarge, Status: http.StatusInternalServerError, Title: "The response is too large",
+	responseTooLarge = Problem{
+		Code: CodeResponseTooLarge, Status: http.StatusInternalServerError, Title: "The response is too large",
 		Detail: "The request was not carried out, because its response is too large to be committed with it.",
 	}
 	tooMany = Problem{

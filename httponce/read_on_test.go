@@ -16,7 +16,7 @@ import (
 
 func TestEarlyRefusal_ARefusalReachesAClientThatIsStillSending(t *testing.T) {
 	cfg := byTenant
-	cfg.Refuse = func(_ *http.Request, tenant string) *httponce.Problem {
+	cfg.Reject = func(_ *http.Request, tenant string) *httponce.Problem {
 		if tenant == "busy" {
 			return &httponce.Problem{Code: "busy", Status: 503}
 		}

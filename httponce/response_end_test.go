@@ -147,7 +147,7 @@ func TestResponse_AClientThatTakesItsAnswerSlowlyGetsAllOfIt(t *testing.T) {
 			w := serve(h, of("a", "/", "k"))
 			if w.Code != 200 {
 				if wantProblem(t, w, 503, "overloaded"); w.Header().Get("Retry-After") != "1" {
-					t.Errorf("refused with %v", w.Header())
+					t.Errorf("rejected with %v", w.Header())
 				}
 			}
 		}

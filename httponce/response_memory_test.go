@@ -199,7 +199,7 @@ func TestResponseMemory_TwoTenantsThatTakeNothingOfTheirAnswersKeepOutNoOthers(t
 							h.ServeHTTP(w, of(greedy, "/", key))
 							close(done)
 						}()
-						time.Sleep(2 * time.Second) // it is stuck, or was refused, or leaves unstored
+						time.Sleep(2 * time.Second) // it is stuck, or was rejected, or leaves unstored
 					}
 				}
 				began := time.Now()

@@ -240,7 +240,7 @@ func TestSecurity_OddKeyHeaders(t *testing.T) {
 	long := strings.Repeat("k", 300)
 	for _, c := range []struct {
 		lines string
-		want  string // the code, "ran", or "400" where net/http refuses
+		want  string // the code, "ran", or "400" where net/http rejects
 	}{
 		{"Idempotency-Key: fine\r\n", "ran"},
 		{"IDEMPOTENCY-KEY: fine\r\n", "ran"},
@@ -360,7 +360,7 @@ func TestSecurity_TenThousandWaitersOnOneKey(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	go post(h, "k", body)
 	<-began
-	var answered, refused, other atomic.Int32
+	var answered, rejected, other atomic.Int32
 	var all sync.WaitGroup
 	for range duplicates {
 		all.Go(func() {
@@ -368,13 +368,13 @@ func TestSecurity_TenThousandWaitersOnOneKey(t *testing.T) {
 			case w.Code == 200 && bytes.Equal(w.Body.Bytes(), answer):
 				answered.Add(1)
 			case w.Code == 409 && w.Header().Get("Retry-After") != "":
-				refused.Add(1)
+				rejected.Add(1)
 			default:
 				other.Add(1)
 			}
 		})
 	}
-	for refused.Load() < duplicates-waiting {
+	for rejected.Load() < duplicates-waiting {
 		runtime.Gosched()
 	}
 	runtime.GC()
@@ -382,8 +382,8 @@ func TestSecurity_TenThousandWaitersOnOneKey(t *testing.T) {
 	grown := int64(during.HeapAlloc) - int64(before.HeapAlloc)
 	close(end)
 	all.Wait()
-	if answered.Load() != waiting || refused.Load() != duplicates-waiting || other.Load() != 0 {
-		t.Errorf("%d answered, %d refused, %d others", answered.Load(), refused.Load(), other.Load())
+	if answered.Load() != waiting || rejected.Load() != duplicates-waiting || other.Load() != 0 {
+		t.Errorf("%d answered, %d rejected, %d others", answered.Load(), rejected.Load(), other.Load())
 	}
 	t.Logf("the heap grew by %d KiB and the stacks by %d KiB while they waited", grown>>10, (during.StackInuse-before.StackInuse)>>10)
 	if grown > 100<<20 {
@@ -476,7 +476,7 @@ func TestSecurity_RefusalsTellNothingOfTheFirstRequest(t *testing.T) {
 			}
 		}
 		if mine[0].Body.String() != mine[2].Body.String() {
-			t.Error("a refusal tells whether the first request still runs")
+			t.Error("a rejection tells whether the first request still runs")
 		}
 	})
 }

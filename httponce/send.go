@@ -15,13 +15,13 @@ func (c *call) replay(a *onlyonce.Attempt) {
 	if rec.State == onlyonce.StateFailed && rec.Result.Status == 0 {
 		p := failureKept
 		p.Err = a.Err()
-		c.refuse(p)
+		c.reject(p)
 		return
 	}
 	if n := int64(len(rec.Result.Body)); n > response.Uncounted {
 		c.dropBody()
-		if refused := c.uses.Response.Wait(c.r.Context(), n-response.Uncounted, n); refused != nil {
-			c.refuse(*problemOfRefusal(refused))
+		if rejected := c.uses.Response.Wait(c.r.Context(), n-response.Uncounted, n); rejected != nil {
+			c.reject(*problemOfRejection(rejected))
 			return
 		}
 	}

@@ -85,7 +85,7 @@ func TestStream_AStreamedAnswerIsRecordedBeforeItsLastByteLeaves(t *testing.T) {
 			w := httptest.NewRecorder()
 			cfg := single
 			if flush < 0 {
-				cfg.MaxAnswer = 20
+				cfg.MaxResponse = 20
 			}
 			h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(hw http.ResponseWriter, _ *http.Request) {
 				hw.Header().Set("Content-Length", "100")
@@ -196,7 +196,7 @@ func TestStream_AnAnswerOverTheLimitGoesOutWholeAndIsReplayedWithoutItsBody(t *t
 					w.Header().Set("Content-Encoding", "br")
 					w.WriteHeader(201)
 					write(w)
-				}), httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: limit})
+				}), httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: limit})
 				wantAnswer(t, post(h, "k", "x"), 201, string(long))
 				again := post(h, "k", "x")
 				if again.Code != 201 || again.Body.Len() != 0 || runs != 1 {
@@ -216,7 +216,7 @@ func TestStream_AnAnswerAtTheLimitIsStored(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "0123")
 		io.WriteString(w, "456789")
-	}), httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 10})
+	}), httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: 10})
 	for range 2 {
 		wantAnswer(t, post(h, "k", "x"), 200, "0123456789")
 	}
@@ -245,7 +245,7 @@ func TestStream_AStreamIsRecordedToItsEndAlthoughItsClientWentAway(t *testing.T)
 		if err := http.NewResponseController(w).Flush(); !errors.Is(err, errBroken) {
 			t.Errorf("flush past the limit: %v", err)
 		}
-	}), httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 10})
+	}), httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: 10})
 	h.ServeHTTP(broken{httptest.NewRecorder()}, keyed(http.MethodPost, "/orders", "k", "x"))
 	if w := post(h, "k", "x"); w.Code != 200 || w.Header().Get("Idempotency-Replay") != "omitted" {
 		t.Fatalf("the repeat: %d %v", w.Code, w.Header())

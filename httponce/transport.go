@@ -39,7 +39,7 @@ import (
 // Backoff, which doubles with every attempt up to MaxBackoff. When no attempt
 // is left, or the wait would go past Budget or the context's deadline
 // (http.Client.Timeout is one), it returns the last response at once, or a
-// NoAnswerError if there is none.
+// NoResponseError if there is none.
 //
 // Do not put another retrying client around a Transport: each of its retries
 // would be a new request with a new key. A RoundTripper that logs or signs each
@@ -54,7 +54,7 @@ type Transport struct {
 
 	MaxAttempts    int           // how often a request is sent at most; default 10; 1: no retries
 	Budget         time.Duration // no attempt begins later than this after the first; default 1 minute, which is longer than the default lease of an attempt whose process died
-	AttemptTimeout time.Duration // how long an attempt may take until its response, and a body that MaxAnswer covers, has arrived; default: no limit beyond those of Base and the context
+	AttemptTimeout time.Duration // how long an attempt may take until its response, and a body that MaxResponse covers, has arrived; default: no limit beyond those of Base and the context
 	Backoff        time.Duration // the longest first wait; default 200 ms
 	MaxBackoff     time.Duration // the longest wait without Retry-After; default 5 s
 
@@ -65,12 +65,12 @@ type Transport struct {
 	// MaxBody.
 	MaxBody int64
 
-	// MaxAnswer is the longest response body, in bytes, that is read completely
+	// MaxResponse is the longest response body, in bytes, that is read completely
 	// before the response is returned, so that a truncated response can be
 	// retried. Default 1 MiB. Longer bodies, and bodies of unannounced length,
 	// stream: if one is truncated, send the request again with the key in
 	// Response.Request.Header.
-	MaxAnswer int64
+	MaxResponse int64
 
 	// Persist is called with each new key before its request is first sent. If
 	// it returns an error, nothing is sent. A client that stores the key and
@@ -81,26 +81,26 @@ type Transport struct {
 	Persist func(ctx context.Context, r *http.Request, key string) error
 }
 
-// A NoAnswerError says that a request was sent but got no response. Whether it
+// A NoResponseError says that a request was sent but got no response. Whether it
 // took effect is unknown. To find out, send the request again with the same
 // key.
-type NoAnswerError struct {
+type NoResponseError struct {
 	Key      string // as sent in the header
 	Attempts int    // how often the request was sent
 	Err      error  // the last attempt's error, or the context's
 }
 
-func (e *NoAnswerError) Error() string {
+func (e *NoResponseError) Error() string {
 	if e.Attempts == 1 {
 		return fmt.Sprintf("httponce: no answer after 1 attempt: %v", e.Err)
 	}
 	return fmt.Sprintf("httponce: no answer after %d attempts: %v", e.Attempts, e.Err)
 }
 
-func (e *NoAnswerError) Unwrap() error { return e.Err }
+func (e *NoResponseError) Unwrap() error { return e.Err }
 
 // Timeout reports whether the last attempt timed out.
-func (e *NoAnswerError) Timeout() bool {
+func (e *NoResponseError) Timeout() bool {
 	var t interface{ Timeout() bool }
 	return errors.As(e.Err, &t) && t.Timeout()
 }
@@ -133,7 +133,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	resp, err := d.Run()
 	if err != nil {
-		return nil, &NoAnswerError{Key: text, Attempts: d.Attempts(), Err: err}
+		return nil, &NoResponseError{Key: text, Attempts: d.Attempts(), Err: err}
 	}
 	return resp, nil
 }
@@ -142,7 +142,7 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 func (t *Transport) options() *retry.Options {
 	return &retry.Options{
 		Base: t.Base, MaxAttempts: t.MaxAttempts, Budget: t.Budget, AttemptTimeout: t.AttemptTimeout,
-		Backoff: t.Backoff, MaxBackoff: t.MaxBackoff, MaxBody: t.MaxBody, MaxAnswer: t.MaxAnswer,
+		Backoff: t.Backoff, MaxBackoff: t.MaxBackoff, MaxBody: t.MaxBody, MaxResponse: t.MaxResponse,
 		Protocol: retry.Protocol{Header: t.Header, Replayed: headerReplayed, InProgress: CodeInProgress},
 	}
 }
@@ -165,7 +165,7 @@ var unsafeMethods = []string{http.MethodPost, http.MethodPatch}
 // invalid field.
 func (t *Transport) withDefaults() (Transport, error) {
 	c := *t
-	if c.MaxAttempts < 0 || c.Budget < 0 || c.AttemptTimeout < 0 || c.Backoff < 0 || c.MaxBackoff < 0 || c.MaxBody < 0 || c.MaxAnswer < 0 {
+	if c.MaxAttempts < 0 || c.Budget < 0 || c.AttemptTimeout < 0 || c.Backoff < 0 || c.MaxBackoff < 0 || c.MaxBody < 0 || c.MaxResponse < 0 {
 		return c, errors.New("httponce: Transport: a bound is negative: write a positive value, or leave it 0 for the default")
 	}
 	if c.Base == nil {
@@ -183,7 +183,7 @@ func (t *Transport) withDefaults() (Transport, error) {
 	c.Backoff = cmp.Or(c.Backoff, 200*time.Millisecond)
 	c.MaxBackoff = cmp.Or(c.MaxBackoff, 5*time.Second)
 	c.MaxBody = cmp.Or(c.MaxBody, 1<<20)
-	c.MaxAnswer = cmp.Or(c.MaxAnswer, 1<<20)
+	c.MaxResponse = cmp.Or(c.MaxResponse, 1<<20)
 	return c, nil
 }
 

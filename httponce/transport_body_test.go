@@ -60,7 +60,7 @@ func TestTransport_ABodyThatCannotBeSentTwiceIsRefusedBeforeItIsSent(t *testing.
 		r := newPost(t, c.body)
 		r.ContentLength = c.length
 		_, err := (&httponce.Transport{Base: l, MaxBody: 8}).RoundTrip(r)
-		if err == nil || !strings.Contains(err.Error(), c.says) || len(l.sent) != 0 || errors.As(err, new(*httponce.NoAnswerError)) {
+		if err == nil || !strings.Contains(err.Error(), c.says) || len(l.sent) != 0 || errors.As(err, new(*httponce.NoResponseError)) {
 			t.Errorf("%s: %v, and sent %d times", name, err, len(l.sent))
 		}
 	}

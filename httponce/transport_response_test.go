@@ -138,7 +138,7 @@ func TestTransport_AnAnswerThatCameIsGivenAlthoughTheCallerLeft(t *testing.T) {
 
 func TestTransport_ALongAnswerIsNotKeptInMemory(t *testing.T) {
 	l := sequence(breaks(201, "made", 9))
-	w, err := (&httponce.Transport{Base: l, MaxAnswer: 8}).RoundTrip(newPost(t, nil))
+	w, err := (&httponce.Transport{Base: l, MaxResponse: 8}).RoundTrip(newPost(t, nil))
 	if err != nil || len(l.sent) != 1 {
 		t.Fatalf("%v, and sent %d times", err, len(l.sent))
 	}

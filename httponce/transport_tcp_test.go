@@ -214,7 +214,7 @@ func TestTransport_ADiscardedAnswerLeavesItsConnectionUsable(t *testing.T) {
 	defer server.Close()
 	base := &http.Transport{}
 	defer base.CloseIdleConnections()
-	client := &http.Client{Transport: &httponce.Transport{Base: base, Backoff: time.Millisecond, MaxAnswer: 100}}
+	client := &http.Client{Transport: &httponce.Transport{Base: base, Backoff: time.Millisecond, MaxResponse: 100}}
 	w, err := client.Post(server.URL, "text/plain", nil)
 	if err != nil || w.StatusCode != 200 {
 		t.Fatal(err)

@@ -211,7 +211,7 @@ func TestTransport_OtherMethodsPassUntouched(t *testing.T) {
 
 func TestTransport_NonsenseInATransportIsAnErrorThatSaysWhatToWrite(t *testing.T) {
 	for _, transport := range []httponce.Transport{
-		{MaxAttempts: -1}, {Budget: -1}, {AttemptTimeout: -1}, {Backoff: -1}, {MaxBackoff: -1}, {MaxBody: -1}, {MaxAnswer: -1},
+		{MaxAttempts: -1}, {Budget: -1}, {AttemptTimeout: -1}, {Backoff: -1}, {MaxBackoff: -1}, {MaxBody: -1}, {MaxResponse: -1},
 	} {
 		if _, err := transport.RoundTrip(newPost(t, nil)); err == nil || !strings.Contains(err.Error(), "write a positive value") {
 			t.Errorf("%+v: %v", transport, err)
@@ -226,7 +226,7 @@ func TestTransport_AnAddressThatIsNoneIsTriedOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, err = (&httponce.Transport{}).RoundTrip(r)
-		var none *httponce.NoAnswerError
+		var none *httponce.NoResponseError
 		if !errors.As(err, &none) || none.Attempts != 1 {
 			t.Errorf("%s: %v", url, err)
 		}

@@ -162,7 +162,7 @@ func TestTransport_TheLastErrorSaysTheKeyAndHowOftenItWasSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sequence(fails(errors.New("no route")), says(503, ""), fails(errDropped))
 		_, err := (&http.Client{Transport: &httponce.Transport{Base: l, MaxAttempts: 4}}).Do(newPost(t, nil))
-		var none *httponce.NoAnswerError
+		var none *httponce.NoResponseError
 		if !errors.As(err, &none) {
 			t.Fatal(err)
 		}

@@ -24,7 +24,7 @@ import (
 //
 // h may run more than once if the database requires a retry, each time with a
 // new request. A response can't stream: Flush and Hijack are not supported, and
-// a response of more than 16 times Config.MaxAnswer is an error that rolls
+// a response of more than 16 times Config.MaxResponse is an error that rolls
 // back. After a panic, nothing is recorded.
 func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(http.ResponseWriter, *http.Request, TX) error, cfg Config) http.Handler {
 	if g == nil || h == nil {
@@ -51,7 +51,7 @@ func (t *txRunner[TX]) serveKeyed(c *call) {
 	case rolledBack(err):
 		c.sendResponse(nil)
 	case err != nil:
-		c.refuseError(err)
+		c.rejectError(err)
 	case a.Replayed():
 		c.replay(a)
 	default:
@@ -63,7 +63,7 @@ func (t *txRunner[TX]) serveUnkeyed(l *layer, w http.ResponseWriter, r *http.Req
 	c := newCall(l, w, r)
 	defer c.recycle()
 	if p := c.admitUncounted(); p != nil {
-		c.refuseUnread(*p)
+		c.rejectUnread(*p)
 		return
 	}
 	defer c.release()
@@ -79,9 +79,9 @@ func (t *txRunner[TX]) serveUnkeyed(l *layer, w http.ResponseWriter, r *http.Req
 		c.restoreHeader()
 		p := commitInDoubtUnkeyed
 		p.Err = err
-		c.refuse(p)
+		c.reject(p)
 	case err != nil && !rolledBack(err):
-		c.refuseError(err)
+		c.rejectError(err)
 	default:
 		c.sendResponse(nil)
 	}
@@ -117,7 +117,7 @@ func (t *txRunner[TX]) settle(c *call, x *exchange, err error) (onlyonce.Settlem
 	}
 	if err != nil && (status < 400 || cut != nil) {
 		a.Discard()
-		c.refuseTo(a.Writer(), failureProblem(failure, err))
+		c.rejectTo(a.Writer(), failureProblem(failure, err))
 	}
 	a.Close()
 	s, commits := x.settlement(response.Buffered)
@@ -137,7 +137,7 @@ func failureProblem(s onlyonce.Settlement, err error) Problem {
 	p := commandFailed
 	switch {
 	case errors.Is(err, response.ErrTooLarge):
-		p = answerTooLarge
+		p = responseTooLarge
 	case errors.Is(err, response.ErrNoMemory):
 		p = overloaded
 	case s.State == onlyonce.StateUnknown:

@@ -78,11 +78,11 @@ var endings = []struct {
 	{name: "DontStore", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return nil }, kept: true, status: 200, again: 2, forgotten: true},
 	{name: "DontStore and an error", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return errBroken }, status: 500, again: 2, forgotten: true},
 	{name: "Unknown", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.Unknown(r); return nil }, status: 200, again: 2},
-	{name: "an answer over the limit", cfg: httponce.Config{MaxAnswer: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "an answer over the limit", cfg: httponce.Config{MaxResponse: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
 		_, err := w.Write(bytes.Repeat([]byte("x"), 160))
 		return err
 	}, kept: true, status: 200, again: 1},
-	{name: "an answer over 16 times the limit", cfg: httponce.Config{MaxAnswer: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "an answer over 16 times the limit", cfg: httponce.Config{MaxResponse: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
 		w.Write(bytes.Repeat([]byte("x"), 160))
 		if _, err := io.WriteString(w, "x"); err == nil {
 			panic("written")
@@ -199,7 +199,7 @@ func TestWrapTx_AnAnswerInATransactionCantStream(t *testing.T) {
 
 func TestWrapTx_TheAnswerOfATransactionOverTheLimitIsReplayedWithoutItsBody(t *testing.T) {
 	s := newShop()
-	h := wrapOrder(s, httponce.Config{Tenant: httponce.SingleTenant, MaxAnswer: 3}, func(w http.ResponseWriter, _ *http.Request) error {
+	h := wrapOrder(s, httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: 3}, func(w http.ResponseWriter, _ *http.Request) error {
 		io.WriteString(w, "four")
 		return nil
 	})

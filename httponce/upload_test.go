@@ -66,7 +66,7 @@ func TestUpload_LongBodiesKeepOutNoShortOnes(t *testing.T) {
 		r, b := announcing("0", "another", 1<<20)
 		w := serve(h, r)
 		if wantProblem(t, w, 503, "overloaded"); w.Header().Get("Retry-After") != "1" || b.read.Load() {
-			t.Errorf("refused with %v, read: %v", w.Header(), b.read.Load())
+			t.Errorf("rejected with %v, read: %v", w.Header(), b.read.Load())
 		}
 		for _, b := range bodies {
 			close(b.end)

@@ -80,7 +80,7 @@ func TestUsage_ARequestCountsBeforeItsBodyIsRead(t *testing.T) {
 		synctest.Wait()
 		r, b := announcing("greedy", "more", 1<<20)
 		if wantProblem(t, serve(h, r), 429, "too_many_requests"); b.read.Load() {
-			t.Error("the body of a refused request was read")
+			t.Error("the body of a rejected request was read")
 		}
 		if requests, bytes := cfg.Usage.Load(); requests != 2 || bytes != 16<<10 {
 			t.Errorf("%d requests and %d bytes are counted", requests, bytes)
@@ -246,7 +246,7 @@ func TestUsage_HandlersOfOneGuardShareTheirMemory(t *testing.T) {
 
 func TestUsage_TheApplicationsOwnRefusalComesBeforeTheBody(t *testing.T) {
 	cfg := byTenant
-	cfg.Refuse = func(_ *http.Request, tenant string) *httponce.Problem {
+	cfg.Reject = func(_ *http.Request, tenant string) *httponce.Problem {
 		if tenant != "poor" {
 			return nil
 		}

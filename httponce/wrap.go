@@ -49,7 +49,7 @@ func (p *handlerRunner) serveKeyed(c *call) {
 	case err != nil && c.cfg.RunUnprotected && errors.Is(err, onlyonce.ErrUnavailable):
 		p.runUnprotected(c, err)
 	case err != nil:
-		c.refuseError(err)
+		c.rejectError(err)
 	case a.Replayed():
 		c.replay(a)
 	default:
@@ -63,7 +63,7 @@ func (p *handlerRunner) run(c *call, a *onlyonce.Attempt) {
 	ctx, stop := a.Context(c.r.Context())
 	defer stop()
 	if ctx.Err() != nil { // the Observer took most of the lease
-		c.refuseError(context.Cause(ctx))
+		c.rejectError(context.Cause(ctx))
 		return
 	}
 	x := newExchange(ctx, c, false)
@@ -84,9 +84,9 @@ func (p *handlerRunner) run(c *call, a *onlyonce.Attempt) {
 // finish records the response and then sends it.
 func (p *handlerRunner) finish(c *call, x *exchange) {
 	stage := x.response.Close()
-	if refused := x.response.Refused(); refused != nil {
-		_ = x.attempt.Settle(&x.run, p.guard.Failure(refused)) // unless InTx did; observed
-		c.refuseError(refused)
+	if rejected := x.response.Rejected(); rejected != nil {
+		_ = x.attempt.Settle(&x.run, p.guard.Failure(rejected)) // unless InTx did; observed
+		c.rejectError(rejected)
 		return
 	}
 	recorded := x.attempt
@@ -102,7 +102,7 @@ func (p *handlerRunner) finish(c *call, x *exchange) {
 		c.sendEnd(recorded)
 	case stage == response.Hijacked:
 	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight): // InTx is committing
-		c.refuseError(err)
+		c.rejectError(err)
 	default:
 		c.sendResponse(recorded)
 	}

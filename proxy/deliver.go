@@ -39,7 +39,7 @@ func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response) {
 			rt.cfg.report(r, err)
 			panic(http.ErrAbortHandler) // so that the client sees that it is not whole
 		}
-		rt.refuse(w, r, lostProblem(err), err)
+		rt.reject(w, r, lostProblem(err), err)
 		return
 	}
 	if !d.begun {

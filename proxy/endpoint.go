@@ -20,8 +20,8 @@ type route struct {
 	replaced map[string]bool // headers of a client that are not sent on
 }
 
-// refuse rejects a request with a problem in the route's own form.
-func (rt *route) refuse(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
+// reject rejects a request with a problem in the route's own form.
+func (rt *route) reject(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
 	p.Err = why
 	rt.cfg.report(r, why)
 	h := w.Header()

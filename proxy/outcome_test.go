@@ -220,7 +220,7 @@ func TestOutcome_ALargeAnswerLeavesWholeAndIsNotStored(t *testing.T) {
 				w.Header().Set("Content-Length", fmt.Sprint(len(large)))
 			}
 			io.WriteString(w, large)
-		}), onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.MaxAnswer = 50_000 })
+		}), onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.MaxResponse = 50_000 })
 		res, body := post(t, addr, "k", "x")
 		if body != large {
 			t.Fatalf("%d: %d bytes", res.StatusCode, len(body))
@@ -240,7 +240,7 @@ func TestOutcome_ALargeAnswerThatBreaksOffIsSeenToAndUnknown(t *testing.T) {
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlong\r\n4\r\nlong\r\n", false
 	})
-	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.MaxAnswer = 6 })
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.MaxResponse = 6 })
 	r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", strings.NewReader("x"))
 	r.Header.Set("Idempotency-Key", "k")
 	if res, err := client.RoundTrip(r); err == nil {

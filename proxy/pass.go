@@ -34,12 +34,12 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 		delete(r.Header, "Upgrade")
 	}
 	if rt.MaxBody > 0 && r.ContentLength > rt.MaxBody {
-		rt.refuseBody(w, r, bodyTooLarge, nil)
+		rt.rejectBody(w, r, bodyTooLarge, nil)
 		return
 	}
 	held := rt.link.slots.Take(w, r, false)
 	if held == nil {
-		rt.refuseBody(w, r, busy, slots.ErrBusy)
+		rt.rejectBody(w, r, busy, slots.ErrBusy)
 		return
 	}
 	r, bounded := boundInterim(held.Response(w), r)
@@ -130,26 +130,26 @@ func (rt *route) failed(w http.ResponseWriter, r *http.Request, err error) {
 	var op *net.OpError
 	switch {
 	case errors.As(err, &tooLarge):
-		rt.refuseBody(w, r, bodyTooLarge, err)
+		rt.rejectBody(w, r, bodyTooLarge, err)
 	case context.Cause(r.Context()) == h1.ErrInterim:
-		rt.refuse(w, r, noAnswer, h1.ErrInterim)
+		rt.reject(w, r, noAnswer, h1.ErrInterim)
 	case errors.Is(err, slots.ErrBodyUnreadable), r.Context().Err() != nil:
-		rt.refuseBody(w, r, bodyUnreadable, err) // net/http ends the context when the client is gone, but then, too
+		rt.rejectBody(w, r, bodyUnreadable, err) // net/http ends the context when the client is gone, but then, too
 	case errors.As(err, &op) && op.Op == "dial":
-		rt.refuse(w, r, unreachable, err)
+		rt.reject(w, r, unreachable, err)
 	case errors.As(err, &timeout) && timeout.Timeout():
-		rt.refuse(w, r, noAnswerInTime, err)
+		rt.reject(w, r, noAnswerInTime, err)
 	default:
-		rt.refuse(w, r, noAnswer, err)
+		rt.reject(w, r, noAnswer, err)
 	}
 }
 
-// refuseBody refuses a request of which the rest is not received.
-func (rt *route) refuseBody(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
+// rejectBody rejects a request of which the rest is not received.
+func (rt *route) rejectBody(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
 	}
-	rt.refuse(w, r, p, why)
+	rt.reject(w, r, p, why)
 }
 
 // buffers are what answers are copied through.

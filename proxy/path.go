@@ -39,9 +39,9 @@ func setPath(r *http.Request, normal string) {
 
 // How a byte of a path is treated.
 const (
-	refusedByte = iota // no URL has it, and parsers disagree about it
-	plainByte          // RFC 3986, section 3.3: it stands for itself
-	sloppyByte         // no URL has it, but clients send it: it is percent-encoded
+	rejectedByte = iota // no URL has it, and parsers disagree about it
+	plainByte           // RFC 3986, section 3.3: it stands for itself
+	sloppyByte          // no URL has it, but clients send it: it is percent-encoded
 )
 
 var pathBytes = func() (kind [256]uint8) {
@@ -129,7 +129,7 @@ func normalBytes(escaped string) (string, error) {
 			}
 			i += 2
 			encode = !isUnreserved(c)
-		case pathBytes[c] == refusedByte:
+		case pathBytes[c] == rejectedByte:
 			return "", errPathByte
 		}
 		if plain = append(plain, c); encode {

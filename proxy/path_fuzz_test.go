@@ -56,7 +56,7 @@ func routeOf(path string) string {
 }
 
 // sentPath returns the path that is sent for a target, and the route; it is not ok
-// if the target is refused.
+// if the target is rejected.
 func sentPath(t testing.TB, table *table, target string) (normal, pattern string, ok bool) {
 	t.Helper()
 	escaped, query, _ := strings.Cut(target, "?")
@@ -92,7 +92,7 @@ func withQuery(path, target string) string {
 func wantOneReading(t testing.TB, by, target, normal, pattern, read string, ok bool) {
 	t.Helper()
 	if !ok {
-		return // it refuses the target, too
+		return // it rejects the target, too
 	}
 	if read != normal {
 		t.Fatalf("%q: %q is sent, and %s reads %q", target, normal, by, read)
@@ -113,11 +113,11 @@ func TestPath_TheParsersOfServersReadAPathAsTheRouteDoes(t *testing.T) {
 	for _, command := range parserPrograms {
 		t.Run(command[0], func(t *testing.T) {
 			p := startParser(t, command)
-			refused := 0
+			rejected := 0
 			for _, target := range targets(t) {
 				normal, pattern, ok := sentPath(t, table, target)
 				if !ok {
-					refused++
+					rejected++
 					continue
 				}
 				sent := withQuery(normal, target)
@@ -127,8 +127,8 @@ func TestPath_TheParsersOfServersReadAPathAsTheRouteDoes(t *testing.T) {
 					t.Errorf("%s reads %q in %q, %v; the model %q, %v", p.name, read, sent, ok, model, is)
 				}
 			}
-			if all := len(targets(t)); refused < all/3 || refused > all*2/3 {
-				t.Errorf("%d of %d targets are refused", refused, all)
+			if all := len(targets(t)); rejected < all/3 || rejected > all*2/3 {
+				t.Errorf("%d of %d targets are rejected", rejected, all)
 			}
 		})
 	}

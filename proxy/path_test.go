@@ -16,8 +16,8 @@ import (
 // TestPath_NoSpellingOfAPathGoesRoundItsRoute sends each with a key, once as it is and
 // once again: what is protected is replayed, and what is sent on is in normal form.
 func TestPath_NoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
-	var refused atomic.Int32
-	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { refused.Add(1); fmt.Fprint(w, r.RequestURI) })
+	var rejected atomic.Int32
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) { rejected.Add(1); fmt.Fprint(w, r.RequestURI) })
 	guard := newGuard(onlyonce.Config{})
 	addr := serve(t, proxy.New([]proxy.Route{
 		{Method: "POST", Pattern: "/v1/orders", Upstream: up, Guard: guard, Idempotency: single},
@@ -81,7 +81,7 @@ func TestPath_NoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 			t.Errorf("%s: protected is %v", c.path, !c.protected)
 		}
 	}
-	refused.Store(0)
+	rejected.Store(0)
 	for _, path := range []string{
 		// What begins with the name of a host, for some.
 		"//v1/orders", "//x/v1/orders", "///v1/orders", "///x/v1/orders", "//x:80/v1/orders", "//u:p@x/v1/orders", `/\x/v1/orders`, `\\x/v1/orders`, `/\/x/v1/orders`,
@@ -99,8 +99,8 @@ func TestPath_NoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 			t.Errorf("%q: %q", path, answer)
 		}
 	}
-	if n := refused.Load(); n > 0 {
-		t.Errorf("%d of what was refused came through", n)
+	if n := rejected.Load(); n > 0 {
+		t.Errorf("%d of what was rejected came through", n)
 	}
 	for path, why := range map[string]string{
 		"//x/v1/orders": "begins with two slashes", `/\x/v1/orders`: "has a backslash", "/v1/orders%0A": "an encoded control character", "/v1/orders%c0%af": "not UTF-8", "/v1%2Forders": "ervers may read this path in different ways",

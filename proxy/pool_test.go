@@ -199,7 +199,7 @@ func TestPool_ReloadLetsWhatIsUnderWayEnd(t *testing.T) {
 		p.Reload(nil, proxy.Config{})
 	}()
 	if _, body := post(t, addr, "m", "x"); body != "new" {
-		t.Errorf("after a reload that was refused: %q", body)
+		t.Errorf("after a reload that was rejected: %q", body)
 	}
 	p.Close()
 	if _, body := post(t, addr, "n", "x"); body != "new" {

@@ -14,7 +14,7 @@ import (
 // A Proxy is a handler that sends requests on. Serve it through Server and Listen.
 type Proxy struct{ table atomic.Pointer[table] }
 
-// New returns a Proxy, and panics on what Check refuses.
+// New returns a Proxy, and panics on what Check rejects.
 func New(routes []Route, cfg Config) *Proxy {
 	p := &Proxy{}
 	p.Reload(routes, cfg)
@@ -30,7 +30,7 @@ func Check(routes []Route, cfg Config) error {
 
 // Reload puts other routes in place; requests that are under way end as they
 // began. An Upstream that stays, the same pointer, keeps its connections and its
-// settings. It panics, and changes nothing, on what Check refuses.
+// settings. It panics, and changes nothing, on what Check rejects.
 func (p *Proxy) Reload(routes []Route, cfg Config) {
 	before := p.table.Load()
 	t, err := newTable(routes, cfg, before)
@@ -62,21 +62,21 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		slots.AllowBody(w, t.cfg.BodyTimeout)
 	}
 	if err := t.invalidReason(r); err != nil {
-		t.cfg.refuse(w, r, ambiguous(err), err)
+		t.cfg.reject(w, r, ambiguous(err), err)
 		return
 	}
 	path, err := normalPath(escapedPath(r))
 	if err != nil {
-		t.cfg.refuse(w, r, ambiguous(err), err)
+		t.cfg.reject(w, r, ambiguous(err), err)
 		return
 	}
 	setPath(r, path)
 	found, ok := t.match(r, path)
 	switch {
 	case !ok:
-		t.cfg.refuse(w, r, ambiguous(errManyReadings), errManyReadings)
+		t.cfg.reject(w, r, ambiguous(errManyReadings), errManyReadings)
 	case found == nil:
-		t.cfg.refuse(w, r, noRoute, nil)
+		t.cfg.reject(w, r, noRoute, nil)
 	default:
 		t.names.strip(r.Header, t.trusts(r), found.KeepOverrides)
 		r.Pattern = found.pattern

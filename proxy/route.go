@@ -33,7 +33,7 @@ type Route struct {
 	// or with null there, has no key. A body that is not JSON (with a byte
 	// order mark, in UTF-16, compressed, with NaN or more than 10,000 levels
 	// deep included), that gives the key twice, or as anything else, is
-	// refused with 400.
+	// rejected with 400.
 	// The tenant of a request with a body must then be known, with a key or
 	// without: the body is read only on a tenant's account.
 	KeyPointer string
@@ -52,7 +52,7 @@ type Route struct {
 	KeepOverrides bool
 
 	NoUpgrade bool  // no WebSockets; default: GET may become one; other upgrades, such as to HTTP/2, are never sent on
-	MaxBody   int64 // of a request that is not protected, in bytes; default: any; more is refused with 413
+	MaxBody   int64 // of a request that is not protected, in bytes; default: any; more is rejected with 413
 }
 
 // A Config says what holds for all routes. The zero Config is usable.
@@ -82,8 +82,8 @@ type Config struct {
 	// Idempotency.Usage is nil. Default: the Proxy's own, which stays over Reload.
 	Usage *httponce.Usage
 
-	Problem func(http.ResponseWriter, *http.Request, httponce.Problem) // writes a refusal that is not a route's own; default: Problem.ServeHTTP
-	OnError func(r *http.Request, err error)                           // is told why a request was refused or its answer broke off; default: nobody is
+	Problem func(http.ResponseWriter, *http.Request, httponce.Problem) // writes a rejection that is not a route's own; default: Problem.ServeHTTP
+	OnError func(r *http.Request, err error)                           // is told why a request was rejected or its answer broke off; default: nobody is
 }
 
 // DefaultBodyTimeout is the default of Config.BodyTimeout.

@@ -62,7 +62,7 @@ func FuzzScan(f *testing.F) {
 			t.Fatalf("%q: %d good in pieces, %d at once", raw, good, all)
 		}
 		if good < len(raw) || !s.IsBetween() {
-			return // refused, or not whole
+			return // rejected, or not whole
 		}
 		ours := strings.NewReader(raw)
 		in := bufio.NewReader(ours)
@@ -72,11 +72,11 @@ func FuzzScan(f *testing.F) {
 			}
 			r, err := http.ReadRequest(in)
 			if err != nil {
-				// net/http may be stricter about what is not ours to judge, and then refuses it; but not about where it ends.
+				// net/http may be stricter about what is not ours to judge, and then rejects it; but not about where it ends.
 				if text := err.Error(); strings.Contains(text, "parse ") || strings.Contains(text, "Host") || strings.Contains(text, "invalid method") {
 					return
 				}
-				t.Fatalf("net/http refuses %q: %v", raw, err)
+				t.Fatalf("net/http rejects %q: %v", raw, err)
 			}
 			if _, err := io.Copy(io.Discard, r.Body); err != nil {
 				t.Fatalf("net/http does not come to the end of a body in %q: %v", raw, err)
@@ -97,7 +97,7 @@ func FuzzFraming(f *testing.F) {
 	table := matchedTable(f)
 	f.Fuzz(func(t *testing.T, raw string) {
 		if good, s := follow(raw, len(raw)+1); good < len(raw) || !s.IsBetween() {
-			return // refused, or not whole
+			return // rejected, or not whole
 		}
 		in := bufio.NewReader(strings.NewReader(raw))
 		for {
@@ -157,17 +157,17 @@ func wantOneRequest(t *testing.T, table *table, rt *route, r *http.Request, path
 }
 
 func TestListener_TheCorpusOfFramingsIsRefusedOrReadInOneWay(t *testing.T) {
-	refused := 0
+	rejected := 0
 	for _, raw := range quotedLines(t, "testdata/framings.txt") {
 		good, _ := follow(raw, len(raw)+1)
 		if good < len(raw) {
-			refused++
+			rejected++
 			if one, _ := follow(raw, 1); one < good || strings.Contains(raw[:good], "/smuggled") {
 				t.Errorf("%q: %d bytes are good, one by one %d", raw, good, one)
 			}
 		}
 	}
-	if refused < 100 {
-		t.Errorf("%d are refused", refused)
+	if rejected < 100 {
+		t.Errorf("%d are rejected", rejected)
 	}
 }

@@ -20,7 +20,7 @@ const (
 )
 
 // ambiguous are requests that may be read in two ways, or that no client sends:
-// each has to be refused before the upstream sees anything of it.
+// each has to be rejected before the upstream sees anything of it.
 var ambiguous = map[string]string{
 	"01 length and coding":                   post11 + "Content-Length: 6\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\nX",
 	"02 coding and length":                   post11 + "Transfer-Encoding: chunked\r\nContent-Length: 6\r\n\r\n0\r\n\r\nX",

@@ -320,7 +320,7 @@ func TestSecurity_BodiesAreBounded(t *testing.T) {
 		{Pattern: "/v1/orders", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: httponce.Config{Tenant: httponce.SingleTenant, MaxBody: 1000}, MaxBody: 2000},
 		{Pattern: "/pointed", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: httponce.Config{Tenant: httponce.SingleTenant, MaxBody: 1000}, KeyPointer: "/id"},
 	}, proxy.Config{}))
-	long := strings.Repeat("x", 2001) // the rest of a body that is refused has to come, too
+	long := strings.Repeat("x", 2001) // the rest of a body that is rejected has to come, too
 	chunked := "Transfer-Encoding: chunked\r\n\r\n" + strings.Repeat("400\r\n"+strings.Repeat("x", 1024)+"\r\n", 100) + "0\r\n\r\n"
 	for _, request := range []string{
 		post11 + "Idempotency-Key: k\r\nContent-Length: 1001\r\n\r\n" + long[:1001],
@@ -497,7 +497,7 @@ func TestSecurity_WhatComesInTimeIsNotEnded(t *testing.T) {
 		}
 		io.WriteString(c, head+"\r\n"+r.body)
 		all.Go(func() {
-			defer func() { came <- true }() // also one that is refused
+			defer func() { came <- true }() // also one that is rejected
 			res, err := http.ReadResponse(bufio.NewReader(c), nil)
 			if err != nil {
 				t.Errorf("%d: %v", i, err)

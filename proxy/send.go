@@ -21,7 +21,7 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 	held := rt.link.slots.Take(w, r, true)
 	if held == nil {
 		httponce.DontStore(r)
-		rt.refuse(w, r, busy, slots.ErrBusy)
+		rt.reject(w, r, busy, slots.ErrBusy)
 		return
 	}
 	defer func() { rt.cfg.report(r, held.GiveBack()) }()
@@ -36,13 +36,13 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 		rt.deliver(held.Response(w), r, res)
 	case errors.Is(err, h1.ErrUnwritable):
 		httponce.DontStore(r)
-		rt.refuse(w, r, requestInvalid, err)
+		rt.reject(w, r, requestInvalid, err)
 	case !sent:
 		httponce.DontStore(r)
-		rt.refuse(w, r, unreachable, err)
+		rt.reject(w, r, unreachable, err)
 	default:
 		httponce.Unknown(r)
-		rt.refuse(w, r, lostProblem(err), err)
+		rt.reject(w, r, lostProblem(err), err)
 	}
 }
 

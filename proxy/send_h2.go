@@ -57,11 +57,11 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		}
 		if !connected.Load() {
 			httponce.DontStore(r)
-			rt.refuse(w, r, unreachable, err)
+			rt.reject(w, r, unreachable, err)
 			return
 		}
 		httponce.Unknown(r)
-		rt.refuse(w, r, lostProblem(err), err)
+		rt.reject(w, r, lostProblem(err), err)
 	}
 	sent := r.WithContext(ctx)
 	if r.Body != nil && r.Body != http.NoBody {

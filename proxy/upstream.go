@@ -35,7 +35,7 @@ type Upstream struct {
 	// 1024. Each has a connection of its own, unless they share one by HTTP/2;
 	// WebSockets and streams count for as long as they last. A quarter is kept
 	// for requests with a key. A request for which there is no room waits for
-	// a second, and is then refused with 503. A free place goes to the client
+	// a second, and is then rejected with 503. A free place goes to the client
 	// address (of IPv6, the /64) that has the fewest.
 	//
 	// While requests wait, those that are held up by their own clients are

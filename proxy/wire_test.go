@@ -32,7 +32,7 @@ func TestWire_TheUpstreamGetsOneKeyHoweverItIsWritten(t *testing.T) {
 		for i, key := range []string{`"pay-1"`, `pay-1`, `pay-1;x=1`, ` "pay-1" ;x`, `"pay-1";a="b";c=?1`} {
 			exchange(t, addr, post11+"Idempotency-Key: "+key+"\r\nConnection: close\r\n\r\n", 1000)
 			if strings.Contains(key, "\" ;") {
-				continue // refused: parameters follow at once
+				continue // rejected: parameters follow at once
 			}
 			want := fmt.Sprintf(`%d ["pay-1"]`, i+1)
 			if i > 3 {

@@ -34,7 +34,7 @@ func TestProxy_PathsThatNobodyConfiguredAreInNoLabelAndInNoLog(t *testing.T) {
 		`onlyonce_idempotency_requests_total{api="proxy",operation="PATCH /both/",outcome="executed"} 1`,
 		`onlyonce_idempotency_requests_total{api="proxy",operation="naming",outcome="executed"} 1`,
 	)
-	s.logs(t, "upstream")
+	s.logs(t, "request failed")
 	if strings.Contains(text, "secret-token") || strings.Contains(s.log.String(), "secret-token") {
 		t.Errorf("metrics or log have the path:\n%s", s.log.String())
 	}

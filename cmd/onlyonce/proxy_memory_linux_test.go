@@ -52,7 +52,7 @@ upstreams: [{url: UP}]
 server: {body_timeout: 5m}
 `)
 	body := strings.Repeat("b", 1<<20)
-	var ran, refused atomic.Int32
+	var ran, rejected atomic.Int32
 	release := make(chan struct{})
 	var all sync.WaitGroup
 	for i := range clients {
@@ -77,24 +77,24 @@ server: {body_timeout: 5m}
 			case res.StatusCode == 201:
 				ran.Add(1)
 			case (res.StatusCode == 503 || res.StatusCode == 429) && res.Header.Get("Retry-After") != "":
-				refused.Add(1)
+				rejected.Add(1)
 			default:
 				t.Errorf("client %d: status %d, %v", i, res.StatusCode, res.Header)
 			}
 		})
 	}
 	const fit = 48 // three quarters of 64 MiB
-	cmdtest.Until(t, "all but those that fit were refused", func() bool { return refused.Load() >= clients-fit })
+	cmdtest.Until(t, "all but those that fit were rejected", func() bool { return rejected.Load() >= clients-fit })
 	close(release)
 	all.Wait()
-	if ran.Load() == 0 || ran.Load()+refused.Load() != clients || ran.Load() > fit {
-		t.Errorf("%d ran, %d were refused", ran.Load(), refused.Load())
+	if ran.Load() == 0 || ran.Load()+rejected.Load() != clients || ran.Load() > fit {
+		t.Errorf("%d ran, %d were rejected", ran.Load(), rejected.Load())
 	}
 	if got := s.do("POST", "/things", body, "Idempotency-Key", "after", "X-Tenant-ID", "t"); got.status != 201 {
 		t.Errorf("afterwards one more gets %d %s", got.status, got.body)
 	}
 	peak := peakMemory(t, s.cmd.Process.Pid)
-	t.Logf("%d ran, %d were refused; the proxy had at most %d MiB", ran.Load(), refused.Load(), peak>>20)
+	t.Logf("%d ran, %d were rejected; the proxy had at most %d MiB", ran.Load(), rejected.Load(), peak>>20)
 	if peak > most {
 		t.Error("that is too much")
 	}

@@ -59,7 +59,7 @@ func TestProxy_AReloadUnderLoadDropsNoRequest(t *testing.T) {
 	for n := range reloads {
 		text := strings.ReplaceAll(plainFile, "UP", ups[(n+1)%2].URL)
 		if n%3 == 0 {
-			text += "defaults: {headers: {answer: {add: {X-N: \"" + fmt.Sprint(n) + "\"}}}}\nroutes: [{match: POST /things}]\n"
+			text += "defaults: {headers: {response: {add: {X-N: \"" + fmt.Sprint(n) + "\"}}}}\nroutes: [{match: POST /things}]\n"
 		}
 		cmdtest.WriteFile(t, path, text)
 		before := sent.Load()
@@ -81,7 +81,7 @@ func TestProxy_ARequestThatRunsEndsByTheSettingsWithWhichItBegan(t *testing.T) {
 	t.Parallel()
 	up, other := newUpstreamServer(t), newUpstreamServer(t)
 	up.hold = make(chan struct{})
-	s, path := startProxyFile(t, up.URL, plainFile+"defaults: {headers: {answer: {add: {X-Settings: old}}}}\n")
+	s, path := startProxyFile(t, up.URL, plainFile+"defaults: {headers: {response: {add: {X-Settings: old}}}}\n")
 	got := make(chan answer, 1)
 	go func() { got <- s.send("k", "a") }()
 	cmdtest.Until(t, "the upstream works", func() bool { return up.runs() == 1 })

@@ -18,21 +18,21 @@ tenant: {single: true}
 upstreams: [{url: UP}]
 defaults:
   errors: {format: stripe}
-  headers: {request: {add: {X-Added: "yes"}, drop: [X-Secret]}, answer: {add: {X-From: proxy}}}
+  headers: {request: {add: {X-Added: "yes"}, drop: [X-Secret]}, response: {add: {X-From: proxy}}}
 routes:
   - match: POST /strict
     key: {required: true, header: X-Request-Key, max_length: 5}
   - match: POST /body
     key: {pointer: /meta/id}
     fingerprint: {mode: json, fields: [/amount]}
-    answers: {no_body: true}
+    responses: {no_body: true}
   - match: PUT /template/{id}
     operation: put
     key: {required: true}
     limits: {body: 10}
     errors: {format: template, template: '{"oops":{{.Code}},"s":{{.Status}}}', content_type: application/x}
   - match: POST /few
-    answers: {statuses: [204]}
+    responses: {statuses: [204]}
 `)
 	got := s.do("POST", "/strict", "x")
 	if got.status != 400 || !strings.Contains(got.body, `{"error":{"type":"idempotency_error","code":"idempotency_key_missing"`) {
@@ -80,9 +80,9 @@ upstreams: [{url: UP, keep_host: true}]
 routes:
   - {match: POST /a, operation: shared}
   - {match: POST /b, operation: shared}
-  - {match: POST /keep, answers: {keep_headers: [x-run]}}
-  - {match: POST /drop, answers: {drop_headers: [x-run]}}
-  - {match: POST /allow, answers: {allow_headers: [x-page-token]}, headers: {answer: {add: {X-Page-Token: p, X-Auth-Token: a}}}}
+  - {match: POST /keep, responses: {keep_headers: [x-run]}}
+  - {match: POST /drop, responses: {drop_headers: [x-run]}}
+  - {match: POST /allow, responses: {allow_headers: [x-page-token]}, headers: {response: {add: {X-Page-Token: p, X-Auth-Token: a}}}}
 `)
 	s.do("POST", "/a", "x", "Idempotency-Key", "k")
 	if got := s.do("POST", "/b", "x", "Idempotency-Key", "k"); got.status != 422 {
@@ -118,7 +118,7 @@ func TestProxy_AnAnswerThatIsLateIsUnknownAndHeld(t *testing.T) {
 	defer close(up.hold)
 	s, _ := startProxyFile(t, up.URL, `
 tenant: {single: true}
-upstreams: [{url: UP, timeouts: {answer: 50ms}}]
+upstreams: [{url: UP, timeouts: {response: 50ms}}]
 defaults: {unknown: hold}
 `)
 	if got := s.send("k", "a"); got.status != 504 || !strings.Contains(got.body, "upstream_failed") {
@@ -176,7 +176,7 @@ func TestProxy_WhatMatchesNoRouteIsRefusedWithoutAKeyIfTheFileSaysSo(t *testing.
 	t.Parallel()
 	up := newUpstreamServer(t)
 	const routes = "routes:\n  - {match: POST /orders, key: {required: true}}\n  - {match: POST /free}\n"
-	for text, status := range map[string]int{"": 201, "unmatched: pass\n": 201, "unmatched: refuse\n": 400} {
+	for text, status := range map[string]int{"": 201, "unmatched: pass\n": 201, "unmatched: reject\n": 400} {
 		s, _ := startProxyFile(t, up.URL, plainFile+routes+text)
 		for _, path := range []string{"/orders.json", "/api/orders", "/"} {
 			n := up.runs()

@@ -190,7 +190,7 @@ func TestProxy_WhatSupervisorsAskIsOnTheAdminAddressOnly(t *testing.T) {
 		`onlyonce_idempotency_requests_total{api="proxy",operation="other",outcome="replayed"} 1`,
 		`onlyonce_idempotency_requests_total{api="proxy",operation="other",outcome="released"} 1`,
 		`onlyonce_idempotency_conflicts_total{api="proxy"} 1`,
-		`onlyonce_proxy_refusals_total{code="idempotency_key_reused"} 1`,
+		`onlyonce_proxy_rejections_total{code="idempotency_key_reused"} 1`,
 		`onlyonce_proxy_upstream_errors_total{kind="unreachable",upstream="main"} 1`,
 		`onlyonce_proxy_requests_total{code="2xx"} 7`,
 		`onlyonce_proxy_requests_total{code="5xx"} 1`,
@@ -227,7 +227,7 @@ func TestProxy_TheProxyLogsNoKeysTenantsOrTokens(t *testing.T) {
 	s.logs(t, "idempotency_conflict")
 	up.Close()
 	s.send("secret-key-2", "a", "X-Tenant-ID", "secret-tenant")
-	s.logs(t, "a request was not answered by the upstream")
+	s.logs(t, "request failed")
 	if text := s.log.String(); strings.Contains(text, "secret") {
 		t.Errorf("the log tells a secret:\n%s", text)
 	}

@@ -50,7 +50,7 @@ func TestSecret_AProxyKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
 		return s
 	}
 	one := start("one.db")
-	one.logs(t, "a fingerprint secret was made: keep it with the store")
+	one.logs(t, "a fingerprint secret was generated: keep it with the store")
 	if got := cmdtest.Modes(t, filepath.Join(dir, "one.db")); len(got) != 4 || got[3] != 0o600 {
 		t.Errorf("modes %o", got)
 	}
@@ -66,7 +66,7 @@ func TestSecret_AProxyKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
 	if len(prints) != 3 {
 		t.Errorf("%d different fingerprints of one request under three secrets", len(prints))
 	}
-	if again := start("one.db"); strings.Contains(again.log.String(), "a fingerprint secret was made") {
+	if again := start("one.db"); strings.Contains(again.log.String(), "a fingerprint secret was generated") {
 		t.Error(again.log.String())
 	}
 	if up.runs() != 4 {
@@ -76,7 +76,7 @@ func TestSecret_AProxyKeysFingerprintsWithASecretOfTheStore(t *testing.T) {
 		t.Fatal(err)
 	}
 	lost := startProxy(t, up.URL, "--single-tenant", "--store", "sqlite:"+filepath.Join(dir, "one.db"))
-	lost.logs(t, "repeats of earlier requests are refused as different ones")
+	lost.logs(t, "repeats of earlier requests are rejected as different ones")
 	if got := lost.send("k", "a"); got.status != 422 || up.runs() != 4 {
 		t.Errorf("a repeat after the secret was lost: %+v", got)
 	}

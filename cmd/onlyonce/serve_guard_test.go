@@ -60,7 +60,7 @@ func TestServe_AServerForThisMachineRefusesPagesOfOtherSites(t *testing.T) {
 	withTokens := startServe(t, t.TempDir(), "--tokens", tokens)
 	for _, c := range []struct {
 		host, origin string
-		refused      bool
+		rejected     bool
 	}{
 		{"127.0.0.1:" + port, "", false},
 		{"localhost", "", false},
@@ -85,7 +85,7 @@ func TestServe_AServerForThisMachineRefusesPagesOfOtherSites(t *testing.T) {
 				request += "Origin: " + c.origin + "\r\n"
 			}
 			got := sendRaw(t, s, request+"\r\n")
-			if (got == http.StatusMisdirectedRequest || got == http.StatusForbidden || got == http.StatusBadRequest) != c.refused {
+			if (got == http.StatusMisdirectedRequest || got == http.StatusForbidden || got == http.StatusBadRequest) != c.rejected {
 				t.Errorf("%s, Host %q, Origin %q: %d", path, c.host, c.origin, got)
 			}
 		}

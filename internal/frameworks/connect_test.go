@@ -34,7 +34,7 @@ func connectMux(guard *onlyonce.Guard, path string, service http.Handler) http.H
 
 var connectErrors = connect.NewErrorWriter()
 
-// connectProblem writes a refusal in the protocol of the request.
+// connectProblem writes a rejection in the protocol of the request.
 func connectProblem(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
 	code := connect.CodeFailedPrecondition // the key was used for a different request
 	switch {
@@ -185,7 +185,7 @@ func TestConnect_WithoutItsStatusAnErrorOfGRPCIsReplayedForGood(t *testing.T) {
 			}
 		}
 		if _, _, err := call("b"); connect.CodeOf(err) != connect.CodeUnknown {
-			t.Errorf("a refusal arrives as %v", err)
+			t.Errorf("a rejection arrives as %v", err)
 		}
 	})
 }

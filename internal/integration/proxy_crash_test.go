@@ -34,7 +34,7 @@ var killedStores = []struct {
 
 // What is promised, whatever is killed and when: with hold the upstream never
 // gets a key twice. What was answered is answered again, and nothing else is.
-// What the upstream may have done and nobody was told of is refused as unknown.
+// What the upstream may have done and nobody was told of is rejected as unknown.
 func TestProxy_AKilledProxyLosesAndDoublesNothingThatItHolds(t *testing.T) {
 	bin := buildServer(t)
 	for _, k := range killedStores {

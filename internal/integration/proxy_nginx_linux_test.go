@@ -77,7 +77,7 @@ server { listen %[2]s; location / { proxy_pass %[3]s; proxy_http_version 1.1; } 
 }
 
 // sayRaw sends raw bytes, and waits until the connection is closed: the last
-// request asks for that, and what is refused is cut off.
+// request asks for that, and what is rejected is cut off.
 func sayRaw(addr, raw string) error {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -134,7 +134,7 @@ func TestProxy_TheProxyLetsThroughNoMoreThanNginx(t *testing.T) {
 	defer server.Close()
 	go server.Serve(proxy.Listen(l, nil))
 
-	var passed, refused atomic.Int32
+	var passed, rejected atomic.Int32
 	var all sync.WaitGroup
 	room := make(chan bool, 64)
 	for i, raw := range ambiguities() {
@@ -147,7 +147,7 @@ func TestProxy_TheProxyLetsThroughNoMoreThanNginx(t *testing.T) {
 			}
 			ours := s.by(id)
 			if ours == "" {
-				refused.Add(1)
+				rejected.Add(1)
 				return
 			}
 			passed.Add(1)
@@ -166,7 +166,7 @@ func TestProxy_TheProxyLetsThroughNoMoreThanNginx(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if p, r := passed.Load(), refused.Load(); p < 100 || r < 1000 {
-		t.Errorf("%d passed, %d refused: the parts are badly chosen", p, r)
+	if p, r := passed.Load(), rejected.Load(); p < 100 || r < 1000 {
+		t.Errorf("%d passed, %d rejected: the parts are badly chosen", p, r)
 	}
 }

@@ -31,7 +31,7 @@ func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error)
 	if err := schema.Migrate(ctx, db, "items", migrations); err != nil {
 		return nil, fmt.Errorf("items: new: %w", err)
 	}
-	a.router = serving.NewRouter(a.refuse, map[string]serving.Methods{
+	a.router = serving.NewRouter(a.reject, map[string]serving.Methods{
 		"/api/v1/items":      {"POST": a.protected(), "GET": http.HandlerFunc(a.list)},
 		"/api/v1/items/{id}": {"GET": http.HandlerFunc(a.get)},
 	})
@@ -52,17 +52,17 @@ func (a *API) Run(ctx context.Context) error {
 	return nil
 }
 
-// observe tells the log and the caller's Observer. In the log, a refusal has the
+// observe tells the log and the caller's Observer. In the log, a rejection has the
 // code that the client got.
 func (a *API) observe() onlyonce.Observer {
 	log := onlyonce.SlogObserver(a.cfg.Log, a.cfg.ShowKey)
-	refusals := map[onlyonce.Outcome]onlyonce.Observer{
+	rejections := map[onlyonce.Outcome]onlyonce.Observer{
 		onlyonce.OutcomeMismatch: onlyonce.SlogObserver(a.cfg.Log.With("error_code", codeConflict), a.cfg.ShowKey),
 		onlyonce.OutcomeInFlight: onlyonce.SlogObserver(a.cfg.Log.With("error_code", codeInProgress), a.cfg.ShowKey),
 	}
 	return func(ctx context.Context, e onlyonce.Event) {
-		if refusal, ok := refusals[e.Outcome]; ok {
-			refusal(ctx, e)
+		if rejection, ok := rejections[e.Outcome]; ok {
+			rejection(ctx, e)
 		} else {
 			log(ctx, e)
 		}

@@ -37,11 +37,11 @@ func bodyHash(_ *http.Request, body []byte) []byte {
 	return sum[:]
 }
 
-// plain refuses what the middleware would take too: a key in quotes, and a body with a
+// plain rejects what the middleware would take too: a key in quotes, and a body with a
 // content coding that repeats another one's bytes.
 func plain(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if jsonbody.RefuseEncoded(w, r) != nil {
+		if jsonbody.RejectEncoded(w, r) != nil {
 			write(w, http.StatusUnsupportedMediaType, bodyEncoded)
 			return
 		}

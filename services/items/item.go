@@ -67,7 +67,7 @@ func optionalText(o jsonbody.Object, name string) (*string, error) {
 	return text, readable(name, *text)
 }
 
-// readable refuses text that a person would take for none, or that a terminal or
+// readable rejects text that a person would take for none, or that a terminal or
 // a file would act on.
 func readable(name, text string) error {
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-// A problem is why a request was refused.
+// A problem is why a request was rejected.
 type problem struct {
 	Detail string `json:"detail"`
 	Code   string `json:"error_code"`
@@ -35,7 +35,7 @@ var (
 
 func invalid(detail string) problem { return problem{Detail: detail, Code: "VALIDATION_ERROR"} }
 
-// render writes a refusal of the middleware as this API writes its own.
+// render writes a rejection of the middleware as this API writes its own.
 func (a *API) render(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
 	if p.Err != nil && p.Status >= 500 {
 		a.cfg.Log.ErrorContext(r.Context(), "items: request failed", "code", p.Code, "error", p.Err)
@@ -58,9 +58,9 @@ func (a *API) render(w http.ResponseWriter, r *http.Request, p httponce.Problem)
 	write(w, p.Status, mine)
 }
 
-// refuse answers a request that has no handler, or one whose handler failed. Why it
+// reject answers a request that has no handler, or one whose handler failed. Why it
 // failed, the client is not told.
-func (a *API) refuse(w http.ResponseWriter, r *http.Request, why error) {
+func (a *API) reject(w http.ResponseWriter, r *http.Request, why error) {
 	var forbidden *serving.Forbidden
 	var fault *jsonbody.Fault
 	switch {
@@ -83,7 +83,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, why error) {
 // Forbid answers 403 in the API's form, for what stands before it; why is shown to
 // the client.
 func (a *API) Forbid(w http.ResponseWriter, r *http.Request, why string) {
-	a.refuse(w, r, &serving.Forbidden{Why: why})
+	a.reject(w, r, &serving.Forbidden{Why: why})
 }
 
 // write answers with a JSON document.

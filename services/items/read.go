@@ -16,15 +16,15 @@ import (
 func (a *API) get(w http.ResponseWriter, r *http.Request) {
 	id, ok := parseID(r.PathValue("id"))
 	if !ok {
-		a.refuse(w, r, serving.ErrNotFound)
+		a.reject(w, r, serving.ErrNotFound)
 		return
 	}
 	i, err := scan(a.db.QueryRowContext(r.Context(), `SELECT `+columns+` FROM items_items WHERE id = ?`, id))
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
-		a.refuse(w, r, serving.ErrNotFound)
+		a.reject(w, r, serving.ErrNotFound)
 	case err != nil:
-		a.refuse(w, r, fmt.Errorf("read an item: %w", err))
+		a.reject(w, r, fmt.Errorf("read an item: %w", err))
 	default:
 		write(w, http.StatusOK, i)
 	}
@@ -40,20 +40,20 @@ func parseID(text string) (id int64, ok bool) {
 func (a *API) list(w http.ResponseWriter, r *http.Request) {
 	q, err := page.Parse(r)
 	if err != nil {
-		a.refuse(w, r, err)
+		a.reject(w, r, err)
 		return
 	}
 	after := int64(0)
 	if q.Cursor != "" {
 		var ok bool
 		if after, ok = parseID(q.Cursor); !ok {
-			a.refuse(w, r, page.ErrCursor)
+			a.reject(w, r, page.ErrCursor)
 			return
 		}
 	}
 	found, err := a.after(r.Context(), after, q.Limit+1)
 	if err != nil {
-		a.refuse(w, r, fmt.Errorf("list items: %w", err))
+		a.reject(w, r, fmt.Errorf("list items: %w", err))
 		return
 	}
 	write(w, http.StatusOK, page.Cut(found, q, func(last item) string { return strconv.FormatInt(last.ID, 10) }))

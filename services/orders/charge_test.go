@@ -94,13 +94,13 @@ func TestCharge_AnOrderIsPaidForOnceAlthoughTheFirstAttemptFailedAfterThePayment
 
 func TestCharge_APaymentThatIsRefusedLeavesNoOrder(t *testing.T) {
 	w := newWorld(t)
-	refuses := true
+	rejects := true
 	w.api = w.open(w.store, func(c *Config) {
 		c.Charge = func(_ context.Context, c Charge) (string, error) {
 			if c.Tenant != "anonymous" || c.Total != "39.80" || len(c.Key) != 32 {
 				t.Errorf("it is asked for %+v", c)
 			}
-			if refuses {
+			if rejects {
 				return "", errors.New("card declined")
 			}
 			return "paid", nil
@@ -111,7 +111,7 @@ func TestCharge_APaymentThatIsRefusedLeavesNoOrder(t *testing.T) {
 	if strings.Contains(got.Body, "declined") || w.orders() != 0 {
 		t.Errorf("%s, %d orders", got.Body, w.orders())
 	}
-	refuses = false
+	rejects = false
 	w.place("k1")
 }
 

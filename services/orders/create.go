@@ -30,7 +30,7 @@ type created struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// create runs the command once for its key. What is wrong in itself is refused
+// create runs the command once for its key. What is wrong in itself is rejected
 // before the key is looked at, and leaves it unused.
 func (a *API) create(w http.ResponseWriter, r *http.Request, tenant string) (answer, error) {
 	key, err := httponce.ReadKey(r)

@@ -13,7 +13,7 @@
 // can't handle in a table of its own (see Poisoned).
 //
 // A POST needs an Idempotency-Key: without one a client whose answer was lost
-// could only order twice. What is wrong with a request in itself is refused
+// could only order twice. What is wrong with a request in itself is rejected
 // before the key is looked at, and leaves it unused. Members of a body that the
 // API does not know do not count.
 //

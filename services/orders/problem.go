@@ -13,18 +13,18 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-func refuse(status int, code, detail string) httponce.Problem {
+func reject(status int, code, detail string) httponce.Problem {
 	return httponce.Problem{Status: status, Code: code, Detail: detail}
 }
 
 var (
-	errNotFound     = refuse(http.StatusNotFound, "not_found", "There is nothing here.")
-	errNoOrder      = refuse(http.StatusNotFound, "order_not_found", "You have no such order.")
-	errMethod       = refuse(http.StatusMethodNotAllowed, "method_not_allowed", "See Allow for what this resource takes.")
-	errUnauthorized = refuse(http.StatusUnauthorized, "unauthorized", "Send a valid bearer token.")
-	errTooLarge     = refuse(http.StatusRequestEntityTooLarge, httponce.CodeBodyTooLarge, fmt.Sprintf("The body must have at most %d bytes.", maxBody))
-	errEncoded      = refuse(http.StatusUnsupportedMediaType, "content_encoding_unsupported", "The body has a Content-Encoding, and none is decoded here: send it without.")
-	errInternal     = refuse(http.StatusInternalServerError, "internal_error", "Something went wrong on our side.")
+	errNotFound     = reject(http.StatusNotFound, "not_found", "There is nothing here.")
+	errNoOrder      = reject(http.StatusNotFound, "order_not_found", "You have no such order.")
+	errMethod       = reject(http.StatusMethodNotAllowed, "method_not_allowed", "See Allow for what this resource takes.")
+	errUnauthorized = reject(http.StatusUnauthorized, "unauthorized", "Send a valid bearer token.")
+	errTooLarge     = reject(http.StatusRequestEntityTooLarge, httponce.CodeBodyTooLarge, fmt.Sprintf("The body must have at most %d bytes.", maxBody))
+	errEncoded      = reject(http.StatusUnsupportedMediaType, "content_encoding_unsupported", "The body has a Content-Encoding, and none is decoded here: send it without.")
+	errInternal     = reject(http.StatusInternalServerError, "internal_error", "Something went wrong on our side.")
 	errUnknown      = httponce.Problem{
 		Status: http.StatusInternalServerError, Code: httponce.CodeOutcomeUnknown, Retryable: true,
 		Detail: "It may have been carried out, or not. Send the request again, with the same key: it is carried out once.",
@@ -36,7 +36,7 @@ var (
 )
 
 func invalid(field, problem string) httponce.Problem {
-	return refuse(http.StatusBadRequest, "validation_error", field+": "+problem)
+	return reject(http.StatusBadRequest, "validation_error", field+": "+problem)
 }
 
 // problem says what the client is told of an error. What it is not told is
@@ -53,9 +53,9 @@ func (a *API) problem(r *http.Request, err error) httponce.Problem {
 	case errors.Is(err, serving.ErrMethodNotAllowed):
 		return errMethod
 	case errors.As(err, &forbidden):
-		return refuse(http.StatusForbidden, "cross_origin", forbidden.Why)
+		return reject(http.StatusForbidden, "cross_origin", forbidden.Why)
 	case errors.As(err, &fault):
-		return refuse(http.StatusBadRequest, "validation_error", fault.Error())
+		return reject(http.StatusBadRequest, "validation_error", fault.Error())
 	case errors.Is(err, jsonbody.ErrTooLarge):
 		return errTooLarge
 	case errors.Is(err, jsonbody.ErrEncoded):

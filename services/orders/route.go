@@ -22,12 +22,12 @@ func (a *API) owned(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tenant, err := a.callers.Name(r.Header)
 		if err != nil {
-			a.refuse(w, r, err)
+			a.reject(w, r, err)
 			return
 		}
 		ans, err := h(w, r, tenant)
 		if err != nil {
-			a.refuse(w, r, err)
+			a.reject(w, r, err)
 			return
 		}
 		ans.write(w)
@@ -37,11 +37,11 @@ func (a *API) owned(h handler) http.Handler {
 // Forbid answers 403 in the API's form, for what stands before it; why is shown to
 // the client.
 func (a *API) Forbid(w http.ResponseWriter, r *http.Request, why string) {
-	a.refuse(w, r, &serving.Forbidden{Why: why})
+	a.reject(w, r, &serving.Forbidden{Why: why})
 }
 
-// refuse answers with a problem.
-func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
+// reject answers with a problem.
+func (a *API) reject(w http.ResponseWriter, r *http.Request, err error) {
 	p := a.problem(r, err)
 	if p.Status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer")

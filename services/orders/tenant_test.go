@@ -37,10 +37,10 @@ func TestTenant_TheTenantComesFromTheBearerToken(t *testing.T) {
 		{"Authorization", "Bearer ada-secret", "Authorization", "Bearer ada-secret"},
 	} {
 		for _, path := range []string{"/orders", got.Header.Get("Location")} {
-			refused := w.send("GET", path, "", header...)
-			refused.want(t, 401, "unauthorized")
-			if refused.Header.Get("WWW-Authenticate") != "Bearer" {
-				t.Error(refused.Header)
+			rejected := w.send("GET", path, "", header...)
+			rejected.want(t, 401, "unauthorized")
+			if rejected.Header.Get("WWW-Authenticate") != "Bearer" {
+				t.Error(rejected.Header)
 			}
 		}
 		w.send("POST", "/orders", two, append(header, key, "k1")...).want(t, 401, "unauthorized")

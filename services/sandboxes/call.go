@@ -57,7 +57,7 @@ func (c *call) members(names ...string) (jsonbody.Object, error) {
 // answer sends what a handler made of the call.
 func (a *API) answer(c *call, ans answer, err error) {
 	if err != nil {
-		ans = a.refusal(c.Context(), c, err).answer(c.requestID)
+		ans = a.rejection(c.Context(), c, err).answer(c.requestID)
 	}
 	id := c.requestID
 	if ans.replayed && ans.requestID != "" && !c.named {
@@ -67,9 +67,9 @@ func (a *API) answer(c *call, ans answer, err error) {
 	ans.write(c.w)
 }
 
-// refusal says what the caller is told of an error. What it is not told is
+// rejection says what the caller is told of an error. What it is not told is
 // logged.
-func (a *API) refusal(ctx context.Context, c *call, err error) *fault {
+func (a *API) rejection(ctx context.Context, c *call, err error) *fault {
 	var told *fault
 	var body *jsonbody.Fault
 	var inFlight *onlyonce.InFlightError

@@ -4,8 +4,8 @@
 // It shows the explicit way to use the library. There is no middleware: create
 // and extend_ttl call onlyonce.DoTx in their handler, so that the sandbox's row
 // and the answer are one commit. A key belongs to its owner. Everything that the
-// service decides, a refusal like sandbox_expired too, is an answer, and a
-// repeat gets it byte for byte; a body that is not valid in itself is refused
+// service decides, a rejection like sandbox_expired too, is an answer, and a
+// repeat gets it byte for byte; a body that is not valid in itself is rejected
 // before the key is looked at, and leaves it unused.
 //
 // Two requests are the same if they ask for the same: what is compared is the

@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
 
-// A fault is a refusal that the caller is told of.
+// A fault is a rejection that the caller is told of.
 type fault struct {
 	status     int
 	code       string
@@ -94,7 +94,7 @@ func errUnavailable() *fault {
 	return f
 }
 
-// An errorBody is the body of a response that refuses a request.
+// An errorBody is the body of a response that rejects a request.
 type errorBody struct {
 	Error struct {
 		Code      string         `json:"code"`

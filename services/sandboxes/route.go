@@ -33,13 +33,13 @@ func (a *API) owned(h handler) http.Handler {
 	})
 }
 
-// refuse answers a request with an error.
-func (a *API) refuse(w http.ResponseWriter, r *http.Request, why error) {
+// reject answers a request with an error.
+func (a *API) reject(w http.ResponseWriter, r *http.Request, why error) {
 	a.answer(newCall(w, r), answer{}, why)
 }
 
 // Forbid answers 403 in the API's form, for what stands before it; why is shown to
 // the client.
 func (a *API) Forbid(w http.ResponseWriter, r *http.Request, why string) {
-	a.refuse(w, r, &serving.Forbidden{Why: why})
+	a.reject(w, r, &serving.Forbidden{Why: why})
 }

@@ -11,7 +11,7 @@ const usualChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 var keyCases = []struct {
 	in  string
-	key string // "": refused
+	key string // "": rejected
 }{
 	{"k", "k"},
 	{`"k"`, "k"},
@@ -192,7 +192,7 @@ func TestReader_ARefusedKeyNamesItsCharacterAndThoseThatAreAllowed(t *testing.T)
 		{&other, "abcabc", "The key has 6 characters; 4 are allowed."},
 	} {
 		if _, wrong := c.form.Read([]string{c.in}); !strings.Contains(wrong, c.want) {
-			t.Errorf("%q is refused with %q, want %q in it", c.in, wrong, c.want)
+			t.Errorf("%q is rejected with %q, want %q in it", c.in, wrong, c.want)
 		}
 	}
 }

@@ -42,7 +42,7 @@ func nextRoom(room int64) int64 {
 // ReadAll appends a body of at most limit bytes to buf. length is its announced
 // length, or -1. The memory of the first part was taken by Admit. It grows with
 // what has arrived, and each time it is taken before: what is only announced
-// takes none. The error is ErrTooLarge, ErrSilent, a *Refusal, or that of the
+// takes none. The error is ErrTooLarge, ErrSilent, a *Rejection, or that of the
 // body.
 func (f *Flow) ReadAll(ctx context.Context, w http.ResponseWriter, body io.Reader, buf []byte, length, limit int64) ([]byte, error) {
 	if length > limit {
@@ -61,8 +61,8 @@ func (f *Flow) ReadAll(ctx context.Context, w http.ResponseWriter, body io.Reade
 		}
 		if have >= room && room < whole {
 			grown := min(nextRoom(room), whole)
-			if refused := f.Wait(ctx, grown-room, max(class, grown)); refused != nil {
-				return buf, refused
+			if rejected := f.Wait(ctx, grown-room, max(class, grown)); rejected != nil {
+				return buf, rejected
 			}
 			room = grown
 		}

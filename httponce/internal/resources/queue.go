@@ -18,10 +18,10 @@ const (
 
 // Wait takes n bytes, and waits for up to a second until they are free. It
 // returns nil if it has them, and otherwise whose memory lacks.
-func (f *Flow) Wait(ctx context.Context, n, class int64) *Refusal {
-	c, refused := f.enqueue(n, class)
+func (f *Flow) Wait(ctx context.Context, n, class int64) *Rejection {
+	c, rejected := f.enqueue(n, class)
 	if c == nil {
-		return refused
+		return rejected
 	}
 	c.await(ctx)
 	return c.leave()
@@ -29,17 +29,17 @@ func (f *Flow) Wait(ctx context.Context, n, class int64) *Refusal {
 
 // TakeOrEndSilent takes n bytes if they are free now. Otherwise it does not wait,
 // but ends silent flows, as many as hold so much, for those that come later.
-func (f *Flow) TakeOrEndSilent(n, class int64) *Refusal {
-	c, refused := f.enqueue(n, class)
+func (f *Flow) TakeOrEndSilent(n, class int64) *Rejection {
+	c, rejected := f.enqueue(n, class)
 	if c == nil {
-		return refused
+		return rejected
 	}
 	silent := c.silent()
-	refused = c.leave()
+	rejected = c.leave()
 	for _, s := range silent {
 		s.end()
 	}
-	return refused
+	return rejected
 }
 
 // enqueue takes n bytes if they are free, and returns nil. Otherwise it returns
@@ -47,7 +47,7 @@ func (f *Flow) TakeOrEndSilent(n, class int64) *Refusal {
 // Flows that wait for more than they have hold at most half of the memory. The
 // other half belongs to flows that make progress, so that flows never all wait
 // for memory that only waits.
-func (f *Flow) enqueue(n, class int64) (*claimant, *Refusal) {
+func (f *Flow) enqueue(n, class int64) (*claimant, *Rejection) {
 	f.usage.Lock()
 	defer f.usage.Unlock()
 	if f.isFree(n, class) {
@@ -56,7 +56,7 @@ func (f *Flow) enqueue(n, class int64) (*claimant, *Refusal) {
 	}
 	c := &claimant{Flow: f, n: n, class: class, partial: f.held, got: make(chan struct{})}
 	if !c.mayWait() {
-		return nil, f.refusal(n, class)
+		return nil, f.rejection(n, class)
 	}
 	f.pool.queue = append(f.pool.queue, c)
 	c.count(1)
@@ -65,7 +65,7 @@ func (f *Flow) enqueue(n, class int64) (*claimant, *Refusal) {
 
 // leave takes the claimant out of the queue. It returns whose memory lacks, or
 // nil if the claimant has got what it waited for.
-func (c *claimant) leave() *Refusal {
+func (c *claimant) leave() *Rejection {
 	c.usage.Lock()
 	defer c.usage.Unlock()
 	if c.granted {
@@ -74,7 +74,7 @@ func (c *claimant) leave() *Refusal {
 	c.pool.queue = slices.DeleteFunc(c.pool.queue, func(other *claimant) bool { return other == c })
 	c.count(-1)
 	defer c.pool.serve() // those that stood behind it
-	return c.refusal(c.n, c.class)
+	return c.rejection(c.n, c.class)
 }
 
 // await waits until the memory is granted, it has taken too long, or the context
@@ -128,10 +128,10 @@ func (c *claimant) count(n int64) {
 	}
 }
 
-// refusal says whose memory does not suffice. The caller holds the lock.
-func (f *Flow) refusal(n, class int64) *Refusal {
+// rejection says whose memory does not suffice. The caller holds the lock.
+func (f *Flow) rejection(n, class int64) *Rejection {
 	ofAll, ofTenant := f.lacks(n, class)
-	return &Refusal{OfTenant: ofTenant && !ofAll, RetryAfter: time.Second}
+	return &Rejection{OfTenant: ofTenant && !ofAll, RetryAfter: time.Second}
 }
 
 // GiveBack gives back all memory that the flow holds.

@@ -51,18 +51,18 @@ func (q *Quota) storedPerSec(limit int64) float64 {
 }
 
 // reached returns which limit one more request would exceed, or nil.
-func (q *Quota) reached(a *allowance) *Refusal {
+func (q *Quota) reached(a *allowance) *Rejection {
 	if a.inFlight >= q.limits.InFlight {
-		return &Refusal{OfTenant: true, RetryAfter: time.Second}
+		return &Rejection{OfTenant: true, RetryAfter: time.Second}
 	}
 	if wait := a.keys.full(float64(a.inFlight+1), float64(q.limits.NewKeys), q.limits.keysPerSec()); wait > 0 {
-		return &Refusal{OfTenant: true, RetryAfter: wait}
+		return &Rejection{OfTenant: true, RetryAfter: wait}
 	}
 	if wait := a.share.stored.full(0, float64(q.limits.TenantStored), q.storedPerSec(q.limits.TenantStored)); wait > 0 {
-		return &Refusal{OfTenant: true, RetryAfter: wait}
+		return &Rejection{OfTenant: true, RetryAfter: wait}
 	}
 	if wait := q.usage.stored.full(0, float64(q.limits.Stored), q.storedPerSec(q.limits.Stored)); wait > 0 {
-		return &Refusal{RetryAfter: wait}
+		return &Rejection{RetryAfter: wait}
 	}
 	return nil
 }

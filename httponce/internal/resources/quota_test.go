@@ -20,11 +20,11 @@ func TestQuota_AQuotasMemoryIsBounded(t *testing.T) {
 		q := newTestQuota(60, 10)
 		enter := func(tenant string) bool {
 			r := new(Request)
-			_, refused := q.enter(r, tenant, 0, 0)
-			if refused == nil {
+			_, rejected := q.enter(r, tenant, 0, 0)
+			if rejected == nil {
 				r.Release(true, 1)
 			}
-			return refused == nil
+			return rejected == nil
 		}
 		for i := range 2 * maxTenants {
 			enter(strconv.Itoa(i))

@@ -19,20 +19,20 @@ type Request struct {
 // Admit counts a request of the tenant and takes the first memory for its body
 // of the announced length; -1: the length is unknown. It may wait for the
 // memory. If it returns nil, the caller calls Release when the request ends.
-func (q *Quota) Admit(ctx context.Context, r *Request, tenant string, length int64) *Refusal {
+func (q *Quota) Admit(ctx context.Context, r *Request, tenant string, length int64) *Rejection {
 	n, class := firstGrant(length)
-	granted, refused := q.enter(r, tenant, n, class)
-	if refused == nil && !granted {
-		if refused = r.Body.Wait(ctx, n, class); refused != nil {
+	granted, rejected := q.enter(r, tenant, n, class)
+	if rejected == nil && !granted {
+		if rejected = r.Body.Wait(ctx, n, class); rejected != nil {
 			r.Release(false, 0)
 		}
 	}
-	return refused
+	return rejected
 }
 
 // AdmitUncounted is Admit for a request that has no tenant: only its memory is
 // counted.
-func (q *Quota) AdmitUncounted(ctx context.Context, r *Request, length int64) *Refusal {
+func (q *Quota) AdmitUncounted(ctx context.Context, r *Request, length int64) *Rejection {
 	r.begin(q, nil, nil)
 	n, class := firstGrant(length)
 	return r.Body.Wait(ctx, n, class)
@@ -40,13 +40,13 @@ func (q *Quota) AdmitUncounted(ctx context.Context, r *Request, length int64) *R
 
 // enter counts a request of the tenant, and takes n bytes for its body if they
 // are free.
-func (q *Quota) enter(r *Request, tenant string, n, class int64) (granted bool, refused *Refusal) {
+func (q *Quota) enter(r *Request, tenant string, n, class int64) (granted bool, rejected *Rejection) {
 	u := q.usage
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	a := q.allowance(tenant)
-	if refused = q.reached(a); refused != nil {
-		return false, refused
+	if rejected = q.reached(a); rejected != nil {
+		return false, rejected
 	}
 	a.inFlight++
 	u.requests++

@@ -14,9 +14,9 @@ func TestUsageForget_TheTenantsOfASupersededHandlerAreForgotten(t *testing.T) {
 	limits := Limits{InFlight: 1, NewKeys: 1, Memory: 1 << 20, TenantMemory: 1 << 20, Stored: 1 << 20, TenantStored: 1 << 20}
 	use := func(q *Quota, tenant string) *allowance {
 		r := new(Request)
-		_, refused := q.enter(r, tenant, 1, 1)
-		if refused != nil {
-			t.Fatal(refused)
+		_, rejected := q.enter(r, tenant, 1, 1)
+		if rejected != nil {
+			t.Fatal(rejected)
 		}
 		a := r.allowed
 		r.Release(true, 0)

@@ -38,7 +38,7 @@ type Response struct {
 	body     []byte
 	last     []byte // of a streamed body of a declared length: its last byte, held back
 	trailers http.Header
-	refused  error     // why the transaction could not commit
+	rejected error     // why the transaction could not commit
 	extra    [1]string // memory for the value of SetField
 }
 
@@ -130,8 +130,8 @@ func (r *Response) IsComplete() bool { return r.storable() }
 // has given up on its handler.
 func (r *Response) TimedOut() bool { return r.timedOut.Load() }
 
-// Refused returns why the transaction could not be committed, or nil.
-func (r *Response) Refused() error { return r.refused }
+// Rejected returns why the transaction could not be committed, or nil.
+func (r *Response) Rejected() error { return r.rejected }
 
 // begin sets the status that the handler has written.
 func (r *Response) begin(status int) {

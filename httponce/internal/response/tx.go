@@ -112,6 +112,6 @@ func (r *Response) LeaveTx(err, failed error) {
 	defer r.mu.Unlock()
 	r.InTx, r.fixed = false, false
 	if failed == nil && r.stage == Buffered {
-		r.stage, r.refused = Committed, err
+		r.stage, r.rejected = Committed, err
 	}
 }

@@ -23,7 +23,7 @@ type Options struct {
 	Backoff        time.Duration // the longest first wait
 	MaxBackoff     time.Duration
 	MaxBody        int64 // of a body without GetBody
-	MaxAnswer      int64 // of a response body that is read before the response is returned
+	MaxResponse    int64 // of a response body that is read before the response is returned
 	Protocol       Protocol
 }
 
@@ -139,7 +139,7 @@ func (d *Delivery) attempt() *attempt {
 	if a.resp.Body == nil {
 		a.resp.Body = http.NoBody
 	}
-	a.readBody(d.o.MaxAnswer)
+	a.readBody(d.o.MaxResponse)
 	return a
 }
 

@@ -14,7 +14,7 @@
 // is chunked, or ends with the connection. Up to MaxInterim interim responses are
 // skipped.
 //
-// # What is refused
+// # What is rejected
 //
 // Everything that two parsers could read in two ways, because what follows it could
 // be taken for the response to another request: two lengths, also if they are equal; a

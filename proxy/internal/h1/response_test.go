@@ -188,7 +188,7 @@ func FuzzResponse(f *testing.F) {
 		for {
 			res, err := http.ReadResponse(in, &http.Request{Method: method})
 			if err != nil {
-				t.Fatalf("net/http refuses %q: %v", raw, err)
+				t.Fatalf("net/http rejects %q: %v", raw, err)
 			}
 			theirs, err := io.ReadAll(res.Body)
 			if res.StatusCode < 200 {

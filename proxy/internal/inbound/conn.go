@@ -16,14 +16,14 @@ import (
 // more, net/http receives an error.
 type scannedConn struct {
 	net.Conn
-	scan    Scanner
-	poison  string // what net/http has yet to receive
-	refused bool
-	ended   error
-	upgrade atomic.Bool // a request asked for another protocol
-	raw     atomic.Bool // and got it
-	within  atomic.Bool // a request has begun and is not complete
-	closed  atomic.Bool
+	scan     Scanner
+	poison   string // what net/http has yet to receive
+	rejected bool
+	ended    error
+	upgrade  atomic.Bool // a request asked for another protocol
+	raw      atomic.Bool // and got it
+	within   atomic.Bool // a request has begun and is not complete
+	closed   atomic.Bool
 	// answered says that something has been written since within changed.
 	answered atomic.Bool
 
@@ -56,7 +56,7 @@ func (c *scannedConn) Read(p []byte) (int, error) {
 		return n, nil
 	case c.ended != nil:
 		return 0, c.ended
-	case c.refused:
+	case c.rejected:
 		return 0, c.discard()
 	}
 	n, err := c.Conn.Read(p)
@@ -72,14 +72,14 @@ func (c *scannedConn) Read(p []byte) (int, error) {
 	if good == n {
 		return n, err
 	}
-	return c.refuse(p, good)
+	return c.reject(p, good)
 }
 
-// refuse ends the connection after the first good bytes of p.
-func (c *scannedConn) refuse(p []byte, good int) (int, error) {
+// reject ends the connection after the first good bytes of p.
+func (c *scannedConn) reject(p []byte, good int) (int, error) {
 	if s := c.scan.state; s == atStart || s == inHead || s == inPreface {
 		n := copy(p[good:], poison)
-		c.poison, c.refused = poison[n:], true
+		c.poison, c.rejected = poison[n:], true
 		return good + n, nil
 	}
 	if c.ended = errBadBody; good == 0 {

@@ -23,7 +23,7 @@ type amqpBroker struct {
 	closed     bool
 	channel    *amqp.Channel    // for publishing; nil: there is none
 	returns    chan amqp.Return // what no queue took
-	refusals   chan *amqp.Error // why the server closed the channel
+	rejections chan *amqp.Error // why the server closed the channel
 }
 
 // amqpBatch is how many messages may be without an acknowledgement; as many may
@@ -99,12 +99,12 @@ func (b *amqpBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 // the channel on all: they are published in ever smaller parts, until that one is alone.
 func (b *amqpBroker) publishApart(ctx context.Context, messages []outbox.Message) []error {
 	errs := b.publish(ctx, messages)
-	refusal := b.refusal()
-	if refusal == nil {
+	rejection := b.rejection()
+	if rejection == nil {
 		return errs
 	}
 	if len(messages) == 1 {
-		return []error{refusal}
+		return []error{rejection}
 	}
 	var at []int
 	for i, err := range errs {
@@ -127,11 +127,11 @@ func (b *amqpBroker) publishApart(ctx context.Context, messages []outbox.Message
 	return errs
 }
 
-// refusal returns why the server closed the channel for publishing, if it did that for
+// rejection returns why the server closed the channel for publishing, if it did that for
 // what a message has in it, such as a header that it can't read, or a size.
-func (b *amqpBroker) refusal() error {
+func (b *amqpBroker) rejection() error {
 	select {
-	case err := <-b.refusals:
+	case err := <-b.rejections:
 		if err != nil && (err.Code == amqp.PreconditionFailed || err.Code == amqp.ContentTooLarge) {
 			return fmt.Errorf("RabbitMQ does not take the message: %w", err)
 		}
@@ -234,7 +234,7 @@ func (b *amqpBroker) ready(ctx context.Context) error {
 		return errors.Join(err, ch.Close())
 	}
 	b.channel, b.returns = ch, ch.NotifyReturn(make(chan amqp.Return, amqpBatch))
-	b.refusals = ch.NotifyClose(make(chan *amqp.Error, 1))
+	b.rejections = ch.NotifyClose(make(chan *amqp.Error, 1))
 	return nil
 }
 
@@ -253,8 +253,8 @@ func (b *amqpBroker) Consume(ctx context.Context, consumer string, handle Handle
 	queue := b.cfg.Name + "." + name(consumer)
 	return persist(ctx, func() (bool, error) {
 		if err := b.declare(ctx, queue); err != nil {
-			var refused *amqp.Error
-			return false, final(err, errors.As(err, &refused) && refused.Code >= 400 && refused.Code < 500)
+			var rejected *amqp.Error
+			return false, final(err, errors.As(err, &rejected) && rejected.Code >= 400 && rejected.Code < 500)
 		}
 		return b.consume(ctx, queue, handle), nil
 	})

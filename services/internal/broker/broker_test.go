@@ -459,7 +459,7 @@ func TestBroker_AMessageThatRabbitMQWillNeverTakeIsToBlameItself(t *testing.T) {
 			list = append(list, m)
 		}
 		for i, err := range b.Publish(t.Context(), made(t, list...)) {
-			if refused := list[i].Headers["CC"] != ""; (err != nil) != refused || errors.Is(err, outbox.ErrUnavailable) {
+			if rejected := list[i].Headers["CC"] != ""; (err != nil) != rejected || errors.Is(err, outbox.ErrUnavailable) {
 				t.Errorf("message %d: %v", i, err)
 			}
 		}

@@ -89,7 +89,7 @@ func identity(m outbox.Message) string {
 }
 
 // instructs returns an error for a message with a header by which the server is
-// told what to do: to delete all others, say, or to refuse this one for ever.
+// told what to do: to delete all others, say, or to reject this one for ever.
 func instructs(m outbox.Message) error {
 	for name := range m.Headers {
 		if len(name) >= len(ownPrefix) && strings.EqualFold(name[:len(ownPrefix)], ownPrefix) {
@@ -116,8 +116,8 @@ const tooLarge = 10054
 
 // blame tells the broker's trouble from a message that it will never take.
 func blame(err error) error {
-	var refused *jetstream.APIError
-	if errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &refused) && refused.ErrorCode == tooLarge {
+	var rejected *jetstream.APIError
+	if errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &rejected) && rejected.ErrorCode == tooLarge {
 		return err
 	}
 	return unavailable(err)
@@ -136,8 +136,8 @@ func (b *natsBroker) Consume(ctx context.Context, consumer string, handle Handle
 			DeliverPolicy: jetstream.DeliverAllPolicy, MaxAckPending: maxPending,
 		})
 		if err != nil {
-			var refused jetstream.JetStreamError
-			return false, final(err, errors.As(err, &refused) && refused.APIError() != nil || b.conn.IsClosed())
+			var rejected jetstream.JetStreamError
+			return false, final(err, errors.As(err, &rejected) && rejected.APIError() != nil || b.conn.IsClosed())
 		}
 		return b.consume(ctx, c, handle)
 	})

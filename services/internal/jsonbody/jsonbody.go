@@ -1,6 +1,6 @@
 // Package jsonbody reads the small JSON objects that clients send. It is
 // strict: a name that comes twice and whatever else two readers may understand
-// differently is refused, and so is, by Parse, a member that nobody asked for.
+// differently is rejected, and so is, by Parse, a member that nobody asked for.
 package jsonbody
 
 import (
@@ -36,9 +36,9 @@ var ErrTooLarge = errors.New("the body is too large")
 // ErrEncoded says that a body has a content coding. None is decoded here.
 var ErrEncoded = errors.New("the body has a Content-Encoding, and none is decoded here: send it without")
 
-// RefuseEncoded returns ErrEncoded if the request has a content coding, and says in the
+// RejectEncoded returns ErrEncoded if the request has a content coding, and says in the
 // response which one is accepted: RFC 9110, section 15.5.16.
-func RefuseEncoded(w http.ResponseWriter, r *http.Request) error {
+func RejectEncoded(w http.ResponseWriter, r *http.Request) error {
 	if contentcoding.Has(r.Header["Content-Encoding"]) {
 		w.Header().Set("Accept-Encoding", "identity")
 		return ErrEncoded
@@ -52,7 +52,7 @@ const Unfinished = "the body did not come to its end"
 // Read returns the body of a request whose content type is JSON. A body of no
 // bytes needs no content type. The error is ErrEncoded, ErrTooLarge or a *Fault.
 func Read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
-	if err := RefuseEncoded(w, r); err != nil {
+	if err := RejectEncoded(w, r); err != nil {
 		return nil, err
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, limit))

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// What a Router refuses by itself, and tells the API's refuse function.
+// What a Router rejects by itself, and tells the API's reject function.
 var (
 	ErrNotFound         = errors.New("there is no such resource")
 	ErrMethodNotAllowed = errors.New("the resource does not have that method")
@@ -27,20 +27,20 @@ var errCrossOrigin = &Forbidden{"A page of another origin may not write"}
 type Methods map[string]http.Handler
 
 // A Router hands every request to the handler of its path and method. An API gives it
-// one function that writes refusals in the API's form.
+// one function that writes rejections in the API's form.
 type Router struct {
 	mux     *http.ServeMux
 	origins http.CrossOriginProtection
-	refuse  func(w http.ResponseWriter, r *http.Request, why error)
+	reject  func(w http.ResponseWriter, r *http.Request, why error)
 }
 
-// NewRouter returns a router for paths as http.ServeMux reads them. It calls refuse
+// NewRouter returns a router for paths as http.ServeMux reads them. It calls reject
 // with ErrNotFound, with ErrMethodNotAllowed (Allow is set), with a *Forbidden for a
 // write by a web page of another origin, which could otherwise use the browser of
 // someone near the server, and with the error that Recovered makes of a panic.
-func NewRouter(refuse func(w http.ResponseWriter, r *http.Request, why error), routes map[string]Methods) *Router {
-	rt := &Router{mux: http.NewServeMux(), refuse: refuse}
-	rt.mux.Handle("/", rt.refused(ErrNotFound, ""))
+func NewRouter(reject func(w http.ResponseWriter, r *http.Request, why error), routes map[string]Methods) *Router {
+	rt := &Router{mux: http.NewServeMux(), reject: reject}
+	rt.mux.Handle("/", rt.rejected(ErrNotFound, ""))
 	for path, methods := range routes {
 		allowed := make([]string, 0, len(methods)+1)
 		for method, h := range methods {
@@ -51,18 +51,18 @@ func NewRouter(refuse func(w http.ResponseWriter, r *http.Request, why error), r
 			}
 		}
 		slices.Sort(allowed)
-		rt.mux.Handle(path, rt.refused(ErrMethodNotAllowed, strings.Join(allowed, ", ")))
+		rt.mux.Handle(path, rt.rejected(ErrMethodNotAllowed, strings.Join(allowed, ", ")))
 	}
 	return rt
 }
 
-// refused refuses every request.
-func (rt *Router) refused(why error, allow string) http.Handler {
+// rejected rejects every request.
+func (rt *Router) rejected(why error, allow string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if allow != "" {
 			w.Header().Set("Allow", allow)
 		}
-		rt.refuse(w, r, why)
+		rt.reject(w, r, why)
 	})
 }
 
@@ -71,14 +71,14 @@ func (rt *Router) refused(why error, allow string) http.Handler {
 func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if err := recovered(recover()); err != nil {
-			rt.refuse(w, r, err)
+			rt.reject(w, r, err)
 		}
 	}()
 	switch {
 	case rt.origins.Check(r) != nil:
-		rt.refuse(w, r, errCrossOrigin)
+		rt.reject(w, r, errCrossOrigin)
 	case path.Clean(r.URL.Path) != r.URL.Path:
-		rt.refuse(w, r, ErrNotFound)
+		rt.reject(w, r, ErrNotFound)
 	default:
 		rt.mux.ServeHTTP(w, r)
 	}

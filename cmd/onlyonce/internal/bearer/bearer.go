@@ -41,7 +41,7 @@ const (
 type Verifier struct {
 	keys   *Keys
 	cfg    Config
-	logged atomic.Int64 // when a refusal was, in seconds
+	logged atomic.Int64 // when a rejection was, in seconds
 }
 
 // New returns a Verifier of what keys have signed.
@@ -57,7 +57,7 @@ func (v *Verifier) Tenant(r *http.Request) string {
 	return tenant
 }
 
-// Challenge is the WWW-Authenticate of a refusal: RFC 6750, section 3.
+// Challenge is the WWW-Authenticate of a rejection: RFC 6750, section 3.
 func Challenge(r *http.Request) string {
 	given := r.Header["Authorization"]
 	if len(given) == 1 && strings.EqualFold(strings.SplitN(given[0], " ", 2)[0], "Bearer") {
@@ -78,14 +78,14 @@ func (v *Verifier) tenant(r *http.Request) (string, error) {
 	return v.Verify(strings.Trim(token, " "))
 }
 
-// refusalEvery is how often a refused token is logged at most.
-const refusalEvery = 10
+// rejectionEvery is how often a rejected token is logged at most.
+const rejectionEvery = 10
 
-// log tells operators why a token was refused; those who only try are many.
+// log tells operators why a token was rejected; those who only try are many.
 func (v *Verifier) log(err error) {
 	now, last := time.Now().Unix(), v.logged.Load()
-	if now-last >= refusalEvery && v.logged.CompareAndSwap(last, now) {
-		v.cfg.Log.Warn("a token was refused; others of the next ten seconds are not logged", "error", err)
+	if now-last >= rejectionEvery && v.logged.CompareAndSwap(last, now) {
+		v.cfg.Log.Warn("a token was rejected; others of the next ten seconds are not logged", "error", err)
 	}
 }
 

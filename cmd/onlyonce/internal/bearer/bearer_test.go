@@ -179,8 +179,8 @@ func TestSecurity_ATokenThatIsNotRightNamesNobody(t *testing.T) {
 			t.Errorf("%s names %q", name, got)
 		}
 	}
-	if n := strings.Count(log.String(), "a token was refused"); n != 1 {
-		t.Errorf("%d refusals are logged, want 1:\n%s", n, log)
+	if n := strings.Count(log.String(), "a token was rejected"); n != 1 {
+		t.Errorf("%d rejections are logged, want 1:\n%s", n, log)
 	}
 	if strings.Contains(log.String(), mac) {
 		t.Error("a token is logged")

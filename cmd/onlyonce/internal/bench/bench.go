@@ -18,28 +18,28 @@ func Command() *cobra.Command {
 	var cfg config
 	cmd := &cobra.Command{
 		Use:   "bench URL",
-		Short: "Put a store or an HTTP API under load, and check that every command runs once",
-		Long: `Sends commands with new keys, and some of them again, to a store (memory://,
+		Short: "Load a store or an HTTP API, and check that every command runs once",
+		Long: `Sends commands with new keys, and repeats some of them, to a store (memory://,
 sqlite:PATH, postgres://…, pgx://… for PostgreSQL through pgxstore, or mysql://…)
-or to an HTTP API (http://… or https://…): from every caller one after another,
-as fast as the answers come, or at --rate. It prints how many were executed,
-replayed, refused or failed, and how long they took. With --rate the time counts
-from when a request was due.
+or to an HTTP API (http://… or https://…). Each caller sends one request at a
+time, as fast as the responses arrive, or at --rate. bench prints how many
+requests were executed, replayed, rejected or failed, and how long they took.
+With --rate, latency is measured from when a request was due.
 
-While it runs it checks that every key ran once and that every repeat got the
-first answer. If one did not, the exit code is 1. Over HTTP it sees answers only:
-a second run shows if its answer differs, or has no Idempotency-Replayed where
-the API otherwise sends that.
+While it runs, bench checks that every key ran once and that every repeat got the
+first response. If not, the exit code is 1. Over HTTP it sees only responses: a
+second run shows if its response differs, or lacks the Idempotency-Replayed header
+that the API otherwise sends.
 
-A store gets keys of a new, random tenant, which are purged when they expire,
---keep after their end; that also purges what else has expired in the store. What
-an HTTP API makes of the requests stays: bench asks before it sends them. {key}
-in --body and --header stands for each request's key.
+In a store, bench uses a new, random tenant, and purges its keys once they have
+expired, --keep after they were settled; that purge also deletes all other expired
+records. Whatever the requests create in an HTTP API stays there, so bench asks
+before it sends any. {key} in --body and --header stands for each request's key.
 
-With --compare two targets take turns in short slices, so that both meet the same
+With --compare, two targets take turns in short slices, so that both see the same
 noise, and the ratios between them are printed.
 
-Ctrl-C ends it, and what was measured is printed all the same.`,
+Ctrl-C ends the run and prints what was measured so far.`,
 		Example: `  onlyonce bench memory://
   onlyonce bench sqlite:/tmp/bench.db --callers 64 --duplicates 0.5 --keys zipf
   onlyonce bench sqlite:/tmp/bench.db --compare pgx://app@db/shop

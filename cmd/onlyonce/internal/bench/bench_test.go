@@ -151,7 +151,7 @@ func TestBench_AStoreThatBreaksItsPromiseIsFoundOut(t *testing.T) {
 	memory := memstore.New(memstore.Config{})
 	for says, store := range map[string]onlyonce.Store{
 		" ran again, ": &forgetful{Store: memory, by: map[string]onlyonce.Store{}},
-		" got another answer than the first time": mistaken{memory},
+		" got a different response than the first time": mistaken{memory},
 	} {
 		c := &config{callers: 1, duration: longest, requests: 10, duplicates: 0.5, keys: keysUniform, keep: longest, resultSize: 16}
 		target := &storeTarget{shown: "broken://", store: store, guard: onlyonce.New(store, onlyonce.Config{Keep: c.keep}), tenant: "bench", keep: c.keep}
@@ -183,12 +183,12 @@ func TestBench_ABenchOfAnHTTPAPISaysWhatBecameOfItsRequests(t *testing.T) {
 	}{
 		"a layer of ours":       {orders.ServeHTTP, "replayed", ""},
 		"one that marks not":    {func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, r.Header.Get("Idempotency-Key")) }, "replayed", ""},
-		"none":                  {func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, n.Add(1)) }, "replayed", "got another answer than the first time"},
-		"one that forgets some": {forgetsSome, "replayed", "was answered twice, and neither answer is marked as a replay"},
+		"none":                  {func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, n.Add(1)) }, "replayed", "got a different response than the first time"},
+		"one that forgets some": {forgetsSome, "replayed", "got two responses, and neither is marked as a replay"},
 		"one that is busy": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", "1")
 			http.Error(w, "busy", http.StatusConflict)
-		}, "in_flight", "answered nothing that counts"},
+		}, "in_flight", "succeeded: "},
 		"one that repeats a conflict": {func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Retry-After", "1")
 			w.Header().Set("Idempotency-Replayed", "true")
@@ -197,8 +197,8 @@ func TestBench_ABenchOfAnHTTPAPISaysWhatBecameOfItsRequests(t *testing.T) {
 		"one that is at it": {func(w http.ResponseWriter, r *http.Request) {
 			w.WriteHeader(http.StatusConflict)
 			fmt.Fprint(w, `{"code":"request_in_progress"}`)
-		}, "in_flight", "answered nothing that counts"},
-		"one that refuses": {func(w http.ResponseWriter, r *http.Request) {
+		}, "in_flight", "succeeded: "},
+		"one that rejects": {func(w http.ResponseWriter, r *http.Request) {
 			http.Error(w, "key reused", http.StatusUnprocessableEntity)
 		}, "mismatch", `422 Unprocessable Entity: "key reused\n"`},
 		"one that conflicts": {func(w http.ResponseWriter, r *http.Request) {
@@ -229,7 +229,7 @@ func TestBench_ABenchOfAnHTTPAPISaysWhatBecameOfItsRequests(t *testing.T) {
 func TestBench_ABenchReadsOnlySoMuchOfAnAnswer(t *testing.T) {
 	piece := []byte(strings.Repeat("x", 1<<20))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		for n := 0; r.URL.Path != "/ends" || n < longestAnswer>>20; n++ {
+		for n := 0; r.URL.Path != "/ends" || n < maxResponse>>20; n++ {
 			if _, err := w.Write(piece); err != nil {
 				return
 			}
@@ -245,13 +245,13 @@ func TestBench_ABenchReadsOnlySoMuchOfAnAnswer(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	report, _, err := runBench(t, t.Context(), args...)
 	runtime.ReadMemStats(&after)
-	if err == nil || !strings.Contains(err.Error(), "an answer is longer than 16 MiB") {
+	if err == nil || !strings.Contains(err.Error(), "a response is longer than 16 MiB") {
 		t.Errorf("of answers without end: %v", err)
 	}
 	if n := report.Targets[0].Outcomes["error"].Count; n != requests {
 		t.Errorf("%d answers without end are errors, want %d", n, requests)
 	}
-	if taken := after.TotalAlloc - before.TotalAlloc; taken > requests*longestAnswer/2 {
+	if taken := after.TotalAlloc - before.TotalAlloc; taken > requests*maxResponse/2 {
 		t.Errorf("%d MiB were taken for %d answers", taken>>20, requests)
 	}
 }

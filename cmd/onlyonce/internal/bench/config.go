@@ -34,7 +34,7 @@ const (
 	leastKeep   = 100 * time.Millisecond
 )
 
-// leastResult is how long an answer must be to be one of a kind.
+// leastResult is the length from which a random result is unique.
 const leastResult = 16
 
 // Which of the earlier keys is repeated.
@@ -48,16 +48,16 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.IntVar(&c.callers, "callers", 16, "`number` of callers, each with one request at a time")
-	f.Float64Var(&c.rate, "rate", 0, "`number` of requests a second, of all callers together; 0: as fast as the answers come")
-	f.DurationVar(&c.duration, "duration", 10*time.Second, "how long, for each target; at most 1h")
-	f.Int64Var(&c.requests, "requests", 0, "end after this `number` of requests to each target, if that is earlier")
+	f.Float64Var(&c.rate, "rate", 0, "total `number` of requests per second; 0: as fast as the responses arrive")
+	f.DurationVar(&c.duration, "duration", 10*time.Second, "how long each target is measured; at most 1h")
+	f.Int64Var(&c.requests, "requests", 0, "`number` of requests to each target after which the run ends early")
 	f.Float64Var(&c.duplicates, "duplicates", 0.2, "`ratio` of requests that repeat an earlier one, 0 to below 1")
-	f.StringVar(&c.keys, "keys", keysUniform, "which earlier key is repeated: uniform (any), zipf (a few of them mostly) or sequential (one after another)")
+	f.StringVar(&c.keys, "keys", keysUniform, "which earlier key is repeated: uniform (any), zipf (mostly a few of them) or sequential (one after another)")
 	cli.CompleteValues(cmd, "keys", keysUniform, keysZipf, keysSequential)
-	f.IntVar(&c.resultSize, "result-size", 500, "`bytes` of a result; stores only")
+	f.IntVar(&c.resultSize, "result-size", 500, "size of a result in `bytes`; stores only")
 	f.StringVar(&c.compare, "compare", "", "another `URL` to take turns with")
-	f.DurationVar(&c.keep, "keep", 5*time.Second, "how long an answer is kept, and repeated for half as long; memory:// keeps it 1s at most, unless there are few --requests")
-	f.BoolVar(&c.leave, "leave", false, "do not wait until the keys have expired in order to purge them")
+	f.DurationVar(&c.keep, "keep", 5*time.Second, "how long a response is kept; it is repeated for half as long; memory:// keeps it for at most 1s unless --requests is small")
+	f.BoolVar(&c.leave, "leave", false, "leave the keys in the store instead of waiting until they expire and purging them")
 	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "open a store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
 	f.StringVar(&c.http.method, "method", "POST", "HTTP `method`")
 	f.StringVar(&c.http.path, "path", "", "`path` below the URL")
@@ -65,7 +65,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringArrayVar(&c.http.headers, "header", nil, "`header` of every request, as 'Name: value' or @FILE; may be repeated; the default Content-Type is application/json")
 	f.StringVar(&c.http.keyHeader, "key-header", "Idempotency-Key", "`name` of the header with the key")
 	f.DurationVar(&c.http.timeout, "timeout", 10*time.Second, "how long an HTTP request may take")
-	f.StringVar(&c.http.caCert, "cacert", "", "`file` with the certificates (PEM) that a server's is trusted by")
+	f.StringVar(&c.http.caCert, "cacert", "", "CA `file` (PEM) for the server's certificate (default: the system's)")
 	f.StringVar(&c.format, "format", "table", "table or json")
 	cli.CompleteValues(cmd, "format", "table", "json")
 	c.may.AddFlag(cmd)
@@ -76,7 +76,7 @@ func (c *config) check() error {
 	case c.callers < 1 || c.callers > mostCallers:
 		return cli.Usagef("--callers is %d: write 1 to %d", c.callers, mostCallers)
 	case !(c.rate >= 0 && c.rate <= 1e9): // NaN is neither
-		return cli.Usagef("--rate is %v: write requests a second, or 0 for as fast as the answers come", c.rate)
+		return cli.Usagef("--rate is %v: write requests per second, or 0 for as fast as the responses arrive", c.rate)
 	case c.duration <= 0 || c.duration > longest:
 		return cli.Usagef("--duration is %v: a bench has an end: write up to %v", c.duration, longest)
 	case c.requests < 0:

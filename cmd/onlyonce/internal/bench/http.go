@@ -34,9 +34,9 @@ type httpTarget struct {
 	client *http.Client
 	keep   time.Duration
 
-	marks atomic.Bool // it has said that an answer is a replay
+	marks atomic.Bool // it has marked a response as a replay
 	mu    sync.Mutex
-	twice []string // keys with two answers of which neither is said to be a replay
+	twice []string // keys with two responses of which neither is marked as a replay
 }
 
 // openHTTP asks whether it may write there.
@@ -84,25 +84,26 @@ func (h *httpTarget) keeps() time.Duration { return h.keep }
 func (h *httpTarget) close() error         { h.client.CloseIdleConnections(); return nil }
 
 const (
-	// longestAnswer is how long an answer may be. It is compared by its hash.
-	longestAnswer = 16 << 20
-	// keptBenchAnswer is how much of it is kept to judge by.
-	keptBenchAnswer = 64 << 10
+	// maxResponse is the longest body that is read. Bodies are compared by hash.
+	maxResponse = 16 << 20
+	// keptResponse is how much of a body is kept, to find out what it means.
+	keptResponse = 64 << 10
 )
 
-var errLongAnswer = fmt.Errorf("an answer is longer than %d MiB", longestAnswer>>20)
+var errLongResponse = fmt.Errorf("a response is longer than %d MiB", maxResponse>>20)
 
-// readAnswer returns the beginning of an answer's body, and a hash of all of the answer.
-func readAnswer(w *http.Response, seed maphash.Seed) (head []byte, hash uint64, err error) {
+// readResponse returns the beginning of a response's body, and a hash of the whole
+// response.
+func readResponse(w *http.Response, seed maphash.Seed) (head []byte, hash uint64, err error) {
 	var all maphash.Hash
 	all.SetSeed(seed)
 	fmt.Fprint(&all, w.StatusCode, " ")
-	if head, err = io.ReadAll(io.TeeReader(io.LimitReader(w.Body, keptBenchAnswer), &all)); err != nil {
+	if head, err = io.ReadAll(io.TeeReader(io.LimitReader(w.Body, keptResponse), &all)); err != nil {
 		return nil, 0, err
 	}
-	rest, err := io.Copy(&all, io.LimitReader(w.Body, longestAnswer+1-int64(len(head))))
-	if err == nil && int64(len(head))+rest > longestAnswer {
-		err = errLongAnswer
+	rest, err := io.Copy(&all, io.LimitReader(w.Body, maxResponse+1-int64(len(head))))
+	if err == nil && int64(len(head))+rest > maxResponse {
+		err = errLongResponse
 	}
 	return head, all.Sum64(), err
 }
@@ -127,7 +128,7 @@ func (h *httpTarget) send(ctx context.Context, k *trackedKey) (outcome, error) {
 		return outcomeErrored, withoutURL(err)
 	}
 	defer w.Body.Close()
-	head, hash, err := readAnswer(w, k.of.seed)
+	head, hash, err := readResponse(w, k.of.seed)
 	if err != nil {
 		return outcomeErrored, withoutURL(err)
 	}
@@ -143,7 +144,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// judge says what an answer means, whose body begins with head.
+// judge returns the outcome that a response means; head is the beginning of its
+// body.
 func (h *httpTarget) judge(k *trackedKey, w *http.Response, head []byte, hash uint64) (outcome, error) {
 	marked := w.Header.Get("Idempotency-Replayed") == "true"
 	switch status := w.StatusCode; {
@@ -157,7 +159,7 @@ func (h *httpTarget) judge(k *trackedKey, w *http.Response, head []byte, hash ui
 	if marked {
 		h.marks.Store(true)
 	}
-	return h.answered(k, hash, marked), nil
+	return h.succeeded(k, hash, marked), nil
 }
 
 // saysInProgress tells the 409 of a request that is still running from others,
@@ -169,16 +171,16 @@ func saysInProgress(h http.Header, body []byte) bool {
 	return h.Get("Retry-After") != "" || json.Unmarshal(body, &problem) == nil && problem.Code == "request_in_progress"
 }
 
-// said quotes the beginning of an answer.
+// said quotes the beginning of a response.
 func said(w *http.Response, body []byte) error {
 	const most = 200
 	text := string(bytes.ToValidUTF8(body[:min(len(body), most)], []byte("?")))
 	return fmt.Errorf("%s: %q", w.Status, text)
 }
 
-// answered notes an answer by its hash. The first one may be marked as a replay, if that of
+// succeeded records a response of a successful command by its hash. The first one may be marked as a replay, if that of
 // the run itself was lost, or comes later.
-func (h *httpTarget) answered(k *trackedKey, hash uint64, marked bool) outcome {
+func (h *httpTarget) succeeded(k *trackedKey, hash uint64, marked bool) outcome {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	first := k.done.IsZero()
@@ -187,7 +189,7 @@ func (h *httpTarget) answered(k *trackedKey, hash uint64, marked bool) outcome {
 	}
 	protected := time.Since(k.done) < k.of.keep
 	if k.answer != hash && protected {
-		k.of.violate("%s got another answer than the first time", k.name)
+		k.of.violate("%s got a different response than the first time", k.name)
 	}
 	if marked {
 		return outcomeReplayed
@@ -203,7 +205,7 @@ func (h *httpTarget) answered(k *trackedKey, hash uint64, marked bool) outcome {
 	return outcomeReplayed
 }
 
-// finish judges the answers that were not marked as replays, now that it is
+// finish judges the responses that were not marked as replays, now that it is
 // known whether the API marks them.
 func (h *httpTarget) finish(keys *keySet) {
 	h.mu.Lock()
@@ -212,7 +214,7 @@ func (h *httpTarget) finish(keys *keySet) {
 		return
 	}
 	for _, name := range h.twice {
-		keys.violate("%s was answered twice, and neither answer is marked as a replay", name)
+		keys.violate("%s got two responses, and neither is marked as a replay", name)
 	}
 }
 

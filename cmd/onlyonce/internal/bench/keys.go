@@ -123,7 +123,7 @@ func (b *keySet) broken() (int64, []string) {
 	return b.violated, b.violations
 }
 
-// ran notes that the command runs, and will answer this.
+// ran records that the command runs, and what it will return.
 func (k *trackedKey) ran(answer string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -138,14 +138,14 @@ func (k *trackedKey) ran(answer string) {
 	k.done = time.Now()
 }
 
-// check notes an answer to which no run belongs that has not been seen.
+// check records a violation if the response is not that of a run that was seen.
 func (k *trackedKey) check(answer string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case k.runs == 0:
-		k.of.violate("%s was answered as a repeat, and never ran", k.name)
+		k.of.violate("%s got a replay, and never ran", k.name)
 	case !k.renewed && k.answer != maphash.String(k.of.seed, answer):
-		k.of.violate("%s got another answer than the first time", k.name)
+		k.of.violate("%s got a different response than the first time", k.name)
 	}
 }

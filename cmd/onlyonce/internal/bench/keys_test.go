@@ -105,8 +105,8 @@ func TestKeys_WhatBreaksThePromiseIsTold(t *testing.T) {
 			says    string
 		}{
 			"ran again":      {func(k *trackedKey) { k.ran("a"); time.Sleep(time.Second); k.ran("b") }, "-0 ran again, 1s after its last run"},
-			"never ran":      {func(k *trackedKey) { k.check("a") }, "-0 was answered as a repeat, and never ran"},
-			"another answer": {func(k *trackedKey) { k.ran("a"); k.check("b") }, "-0 got another answer than the first time"},
+			"never ran":      {func(k *trackedKey) { k.check("a") }, "-0 got a replay, and never ran"},
+			"another answer": {func(k *trackedKey) { k.ran("a"); k.check("b") }, "-0 got a different response than the first time"},
 			"all is well":    {func(k *trackedKey) { k.ran("a"); k.check("a"); k.check("a") }, ""},
 			"it had expired": {func(k *trackedKey) { k.ran("a"); time.Sleep(time.Hour); k.ran("b"); k.check("a"); k.check("b") }, ""},
 		} {

@@ -13,10 +13,10 @@ type outcome int
 const (
 	outcomeExecuted outcome = iota
 	outcomeReplayed
-	outcomeInFlight // refused: another request with the key is running
-	outcomeMismatch // refused: the key was used for a different request
-	outcomeFailed   // answered, with a failure
-	outcomeErrored  // not answered
+	outcomeInFlight // rejected: another request with the key is running
+	outcomeMismatch // rejected: the key was used for a different request
+	outcomeFailed   // the response is a failure
+	outcomeErrored  // there was no response
 	outcomeCount
 )
 

@@ -17,7 +17,7 @@ import (
 // A report is what bench has measured, as --format json prints it.
 type report struct {
 	Callers     int        `json:"callers"`
-	Rate        float64    `json:"rate"`             // asked for; 0: as fast as the answers come
+	Rate        float64    `json:"rate"`             // as requested; 0: as fast as the responses arrive
 	Duration    float64    `json:"duration_seconds"` // asked for
 	Duplicates  float64    `json:"duplicates"`       // asked for
 	Keys        string     `json:"keys"`
@@ -145,7 +145,7 @@ func (b *report) judge() error {
 		case m.Violated > 0:
 			all = append(all, fmt.Errorf("%s broke its promise %d times: %s", m.Target, m.Violated, strings.Join(m.Violations, "; ")))
 		case m.worked() == 0 && m.Requests > 0:
-			all = append(all, fmt.Errorf("%s answered nothing that counts: %s", m.Target, m.firstError()))
+			all = append(all, fmt.Errorf("no request to %s succeeded: %s", m.Target, m.firstError()))
 		}
 	}
 	return errors.Join(all...)
@@ -189,7 +189,7 @@ func (b *report) print(w io.Writer, format string) error {
 
 // describe says what was asked for.
 func (b *report) describe(w io.Writer, m measured) {
-	rate := "as fast as it answers"
+	rate := "as fast as it responds"
 	if b.Rate > 0 {
 		rate = fmt.Sprintf("%g/s", b.Rate)
 	}
@@ -226,6 +226,6 @@ func (m measured) print(w io.Writer) {
 		}
 	}
 	if m.Violated == 0 && m.worked() > 0 {
-		fmt.Fprint(w, "checked: no key ran twice, and every repeat got the first answer\n\n")
+		fmt.Fprint(w, "checked: no key ran twice, and every repeat got the first response\n\n")
 	}
 }

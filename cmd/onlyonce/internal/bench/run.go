@@ -42,7 +42,7 @@ const (
 
 const (
 	patience = 30 * time.Second      // for what is still running at the end
-	respite  = 10 * time.Millisecond // for a target that does not answer
+	respite  = 10 * time.Millisecond // before the next request to a target that does not respond
 )
 
 // lasted says how long the target has been under load so far.

@@ -235,7 +235,7 @@ func TestRun_AFailureIsExplainedByWhatHappenedMost(t *testing.T) {
 		}
 		m.Outcomes[worst] = count{Count: 80, Error: "most " + worst}
 		err := (&report{Targets: []measured{m}}).judge()
-		if err == nil || err.Error() != "http://shop.example answered nothing that counts: most "+worst {
+		if err == nil || err.Error() != "no request to http://shop.example succeeded: most "+worst {
 			t.Error(err)
 		}
 	}

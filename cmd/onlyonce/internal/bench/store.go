@@ -18,7 +18,7 @@ import (
 )
 
 // A storeTarget is a store under load: onlyonce.Do round a function that does
-// nothing but make an answer.
+// nothing but make a result.
 type storeTarget struct {
 	shown  string
 	store  onlyonce.Store

@@ -12,7 +12,7 @@ type target interface {
 	fmt.Stringer
 	// send asks for the command of a key once.
 	send(ctx context.Context, k *trackedKey) (outcome, error)
-	// keeps says for how long an answer is repeated, at least.
+	// keeps returns how long a response is repeated at least.
 	keeps() time.Duration
 	// finish judges what can only be judged at the end.
 	finish(keys *keySet)

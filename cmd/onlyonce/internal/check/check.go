@@ -18,24 +18,24 @@ func Command() *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "check URL",
-		Short: "Find out which promises of idempotency an HTTP API keeps",
-		Long: `Sends real requests to an API, in any language and with any layer of
-idempotency, and says of every promise whether it holds: pass, fail, or not
-supported, with the requests and answers that show it and what to do about it.
-Promises are measured by draft-ietf-httpapi-idempotency-key-header-07 where that
-says something: an Internet-Draft that has expired, and no standard.
+		Short: "Test the idempotency of an HTTP API from the outside",
+		Long: `Sends real requests to an API, whatever its language and idempotency layer, and
+reports a verdict for each promise: pass, fail, or not supported, with the
+requests and responses behind it and advice on how to fix a failure. The promises
+follow draft-ietf-httpapi-idempotency-key-header-07 where it covers them; it is an
+expired Internet-Draft, not a standard.
 
 The requests take effect, each under a new random key, so check runs only with
---yes-it-may-write or after asking. It needs a body that the API
-takes, and --fresh, a field of it to vary, or "{{fresh}}" somewhere in it. With
---count-url it also sees effects that no answer shows.
+--yes-it-may-write or after you confirm. It needs a body that the API accepts,
+and a way to vary it: --fresh names a field, or the body contains {{fresh}}. With
+--count-url it also detects effects that no response shows.
 
-A header given as @FILE is read from a file, one on each line, so that
-credentials are not on the command line. They are not shown in any output.
+A header given as @FILE is read from a file with one header per line, which keeps
+credentials off the command line. Credentials are not shown in any output.
 
 The rows are ` + wrapped(rowIDs(), 78) + `.
 
-Exit code 1 says that a row failed, 2 that the API could not be checked.`,
+The exit code is 1 if a row failed, and 2 if the API could not be checked.`,
 		Example: `  onlyonce check http://127.0.0.1:8080/orders --yes-it-may-write --fresh /external_ref \
     --body '{"items":[{"product_id":"prod-1","quantity":2,"unit_price":"19.90"}],"external_ref":"PO"}'
   onlyonce check https://api.example.com --path /v1/orders --body @order.json --fresh /note \

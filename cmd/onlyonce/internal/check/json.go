@@ -38,9 +38,9 @@ type Row struct {
 }
 
 type exchange struct {
-	Note    string  `json:"note"`
-	Request string  `json:"request"`
-	Answer  *string `json:"answer"` // null: there was none
+	Note     string  `json:"note"`
+	Request  string  `json:"request"`
+	Response *string `json:"response"` // null: there was none
 }
 
 func writeJSON(out io.Writer, r conform.Report, err error) error {
@@ -60,9 +60,9 @@ func writeJSON(out io.Writer, r conform.Report, err error) error {
 		}
 		for _, e := range row.Exchanges {
 			x := exchange{Note: e.Note, Request: message(e.Request)}
-			if len(e.Answer) > 0 {
-				text := message(e.Answer)
-				x.Answer = &text
+			if len(e.Response) > 0 {
+				text := message(e.Response)
+				x.Response = &text
 			}
 			j.Exchanges = append(j.Exchanges, x)
 		}
@@ -74,7 +74,7 @@ func writeJSON(out io.Writer, r conform.Report, err error) error {
 	return enc.Encode(doc)
 }
 
-// message is a request or an answer as text, its line breaks kept.
+// message is a request or a response as text, its line breaks kept.
 func message(raw []byte) string {
 	list := strings.Split(strings.ReplaceAll(string(raw), "\r\n", "\n"), "\n")
 	for i, line := range list {

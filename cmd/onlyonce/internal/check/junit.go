@@ -54,7 +54,7 @@ func writeJUnit(out io.Writer, r conform.Report, err error) error {
 		c := junitCase{Class: "onlyonce.check", Name: row.ID + ": " + row.Title}
 		var shown strings.Builder
 		for _, e := range row.Exchanges {
-			shown.WriteString("\n" + e.Note + ":\n" + message(e.Request) + "\n\n" + message(e.Answer) + "\n")
+			shown.WriteString("\n" + e.Note + ":\n" + message(e.Request) + "\n\n" + message(e.Response) + "\n")
 		}
 		switch row.Verdict {
 		case conform.Fail:

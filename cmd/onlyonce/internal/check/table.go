@@ -77,15 +77,15 @@ func indent(b *bytes.Buffer, by int, text string) {
 	b.WriteString("\n")
 }
 
-// exchanges writes a row's requests and answers, line by line.
+// exchanges writes a row's requests and responses, line by line.
 func exchanges(b *bytes.Buffer, row conform.Row) {
 	for i, e := range row.Exchanges {
 		fmt.Fprintf(b, "%s, %d of %d: %s\n", row.ID, i+1, len(row.Exchanges), e.Note)
 		lines(b, "  > ", e.Request)
-		if len(e.Answer) == 0 {
-			b.WriteString("  < (no answer)\n")
+		if len(e.Response) == 0 {
+			b.WriteString("  < (no response)\n")
 		}
-		lines(b, "  < ", e.Answer)
+		lines(b, "  < ", e.Response)
 		b.WriteString("\n")
 	}
 }

@@ -83,7 +83,7 @@ func Group(cmd *cobra.Command, under ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// ExactArgs refuses a command line that has not exactly the arguments named.
+// ExactArgs rejects a command line that has not exactly the arguments named.
 func ExactArgs(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {

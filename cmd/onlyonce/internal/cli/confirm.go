@@ -16,7 +16,7 @@ type WritePermission struct{ given bool }
 
 // AddFlag declares --yes-it-may-write, which gives the permission.
 func (p *WritePermission) AddFlag(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&p.given, "yes-it-may-write", false, "do not ask whether requests that change something may be sent to the address")
+	cmd.Flags().BoolVar(&p.given, "yes-it-may-write", false, "send requests that change something to the address, without asking")
 }
 
 // Ask returns an error unless the flag is given, or a person says yes to what

@@ -38,7 +38,7 @@ func Cell(text string) string {
 	return text
 }
 
-// SomeOrAll refuses a command line that is neither URL and names nor URL and --all.
+// SomeOrAll rejects a command line that is neither URL and names nor URL and --all.
 // Which names, otherwise says.
 func SomeOrAll(all *bool, otherwise string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {

@@ -25,12 +25,12 @@ func Command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor URL",
 		Short: "Check that a store's settings keep the promise",
-		Long: `Looks for settings of a store that would break the promise. Each is a line: its
-name, what it would do, and what mends it. serve refuses a store with findings,
-unless each is accepted by its name with --accept-risk; it says of those that
-can't be, for with them nothing would work.
+		Long: `Looks for settings of a store that would break the promise. Each finding is a line
+with its name, its consequence and its fix. serve and proxy reject a store with
+findings unless each is accepted by name with --accept-risk. Some findings can't be
+accepted, because nothing would work with them.
 
-Exit code 1 says that there are findings, 2 that doctor could not look.`,
+The exit code is 1 if there are findings, and 2 if the store could not be examined.`,
 		Example: `  onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,
 		Args:    cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -62,14 +62,14 @@ func diagnose(ctx context.Context, u storeurl.URL) (findings []onlyonce.Finding,
 	return findings, summary, err
 }
 
-// examine finds also what the store is refused for when it is opened.
+// examine also returns the findings for which opening the store would fail.
 func examine(ctx context.Context, u storeurl.URL, db *sql.DB) (findings []onlyonce.Finding, err error) {
 	if findings, err = examineSchema(ctx, u, db); len(findings) > 0 || err != nil {
 		return findings, err
 	}
 	store, err := sqlstore.Open(ctx, db, sqlstore.Config{})
 	if err != nil {
-		if findings = refusals(err); len(findings) > 0 {
+		if findings = rejections(err); len(findings) > 0 {
 			return findings, nil
 		}
 		return orReadOnly(fmt.Errorf("%v: %w", u, err))
@@ -105,15 +105,15 @@ func examineSchema(ctx context.Context, u storeurl.URL, db *sql.DB) ([]onlyonce.
 // findingForm is that of Finding.String.
 var findingForm = regexp.MustCompile(`^([a-z-]+): (.+?); (.+)$`)
 
-// refusals returns the findings for which a store was not opened: in the tree of
+// rejections returns the findings for which a store was not opened: in the tree of
 // its error each is an error of its own.
-func refusals(err error) (findings []onlyonce.Finding) {
+func rejections(err error) (findings []onlyonce.Finding) {
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return refusals(e.Unwrap())
+		return rejections(e.Unwrap())
 	case interface{ Unwrap() []error }:
 		for _, err := range e.Unwrap() {
-			findings = append(findings, refusals(err)...)
+			findings = append(findings, rejections(err)...)
 		}
 		return findings
 	}

@@ -67,10 +67,10 @@ func TestDoctor_FindsThatAFileCanNotBeWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	_, refused := db.Exec("CREATE TABLE t (a)")
-	found, err := orReadOnly(fmt.Errorf("open: %w", errors.Join(refused, nil)))
+	_, rejected := db.Exec("CREATE TABLE t (a)")
+	found, err := orReadOnly(fmt.Errorf("open: %w", errors.Join(rejected, nil)))
 	if err != nil || len(found) != 1 || found[0].Name != "read-only" || found[0].Fix == "" {
-		t.Errorf("%v is %v, %v", refused, found, err)
+		t.Errorf("%v is %v, %v", rejected, found, err)
 	}
 	if found, err := orReadOnly(context.Canceled); err == nil || len(found) > 0 {
 		t.Errorf("another error is %v, %v", found, err)

@@ -28,7 +28,7 @@ func (c *Config) AddFlags(cmd *cobra.Command) {
 
 // AddKeysFlag declares --log-keys, which says what is logged of a key.
 func (c *Config) AddKeysFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.Keys, "log-keys", "hash", "what is logged of an idempotency key: `hash or raw`; whoever knows a key and its request can read the stored response")
+	cmd.Flags().StringVar(&c.Keys, "log-keys", "hash", "how idempotency keys are logged: `hash or raw`; anyone who knows a key and its request can read the stored response")
 	cli.CompleteValues(cmd, "log-keys", "hash", "raw")
 }
 

@@ -52,7 +52,7 @@ func (m *Set) API(name string) *API {
 	}
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name:        "onlyonce_idempotency_hit_rate",
-		Help:        "Replayed answers as a percentage of replayed and executed ones since the start; NaN before the first.",
+		Help:        "Replayed responses as a percentage of replayed and executed ones since the start; NaN before the first.",
 		ConstLabels: prometheus.Labels{"api": name},
 	}, a.hitRate))
 	return a
@@ -103,7 +103,7 @@ func (a *API) operation(name string) string {
 	return name
 }
 
-// CountInFlight counts the keyed requests while h answers them. Only a POST can
+// CountInFlight counts the keyed requests while h handles them. Only a POST can
 // be one: the APIs protect no other method.
 func (a *API) CountInFlight(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

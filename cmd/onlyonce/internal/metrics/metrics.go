@@ -36,16 +36,16 @@ func New() *Set {
 		}, []string{"api", "operation", "outcome"}),
 		conflicts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "onlyonce_idempotency_conflicts_total",
-			Help: "Requests refused because their key was used for a different request.",
+			Help: "Requests rejected because their key was used for a different request.",
 		}, []string{"api"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "onlyonce_idempotency_duration_seconds",
-			Help:    "Time from a keyed request, once it is read, to its answer: executed, or replayed.",
+			Help:    "Time from when a keyed request has been read to its response, executed or replayed.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"api", "outcome"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "onlyonce_idempotency_in_flight",
-			Help: "Requests with a key that are being answered now, those that wait included.",
+			Help: "Requests with a key that are being handled now, including those that wait.",
 		}, []string{"api"}),
 		cleanedLast: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "onlyonce_cleanup_last_records",

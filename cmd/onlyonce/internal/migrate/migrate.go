@@ -17,14 +17,14 @@ func Command() *cobra.Command {
 	var printOnly bool
 	cmd := &cobra.Command{
 		Use:   "migrate URL",
-		Short: "Make the tables of a store, or bring them up to date",
-		Long: `Makes the tables of the records in the store's database, or brings them up to
-date, and says which; what is up to date is left alone. A SQLite file that is not
-there is made.
+		Short: "Create the tables of a store, or bring them up to date",
+		Long: `Creates the tables in the store's database, or brings them up to date, and prints
+which of the two it did. It changes nothing if they are up to date. A SQLite file
+that does not exist is created.
 
-With --print the SQL is written to standard output and nothing is opened, for
-those who run migrations with goose, atlas or tern. Each migration records its
-own version: run each in a transaction of its own, in order.`,
+With --print, the SQL is written to standard output and no database is opened: use
+it if goose, atlas or tern runs your migrations. Each migration records its own
+version: run each in a transaction of its own, in order.`,
 		Example: `  onlyonce migrate sqlite:onlyonce-data/onlyonce.db
   onlyonce migrate --print sqlite:any.db > 0001_onlyonce.sql`,
 		Args: cli.ExactArgs("URL"),

@@ -25,19 +25,19 @@ import (
 func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "outbox",
-		Short: "Show what waits in a store's outbox, and decide about parked messages",
-		Long: `Looks at the messages that a store's transactions have appended and that are not
-published yet, while its servers run or not.
+		Short: "Show a store's unpublished messages, and requeue or discard parked ones",
+		Long: `Reads the messages that a store's transactions have appended and that are not yet
+published, whether the servers of the store are running or not.
 
-A message that failed too often, or that can't be decoded any more, is parked, with
-its error, until someone requeues or discards it. Until then the later messages of
+A message that failed too often, or that can no longer be decoded, is parked with
+its error until someone requeues or discards it. Until then, the later messages of
 its ordering key wait.`,
 		Example: `  onlyonce outbox ls sqlite:onlyonce-data/onlyonce.db
   onlyonce outbox requeue sqlite:onlyonce-data/onlyonce.db 17
   onlyonce outbox requeue sqlite:onlyonce-data/onlyonce.db --all`,
 	}, outboxLsCommand(),
-		parkedCommand("requeue", "Let parked messages be published again, with no attempts counted", outbox.Queue.Requeue),
-		parkedCommand("discard", "Delete parked messages: they will never be published", outbox.Queue.Discard))
+		parkedCommand("requeue", "Publish parked messages again, counting their attempts from zero", outbox.Queue.Requeue),
+		parkedCommand("discard", "Delete parked messages without publishing them", outbox.Queue.Discard))
 }
 
 func outboxLsCommand() *cobra.Command {
@@ -45,10 +45,10 @@ func outboxLsCommand() *cobra.Command {
 	var limit int
 	cmd := &cobra.Command{
 		Use:   "ls URL",
-		Short: "List parked messages, oldest first, and say how many others wait",
-		Long: `Lists the messages that are parked, the oldest first. How many others wait, and
-for how long, is said on standard error. With --json every line is a message as a
-JSON object.`,
+		Short: "List parked messages, oldest first, and count the waiting ones",
+		Long: `Lists the messages that are parked, oldest first. The number of waiting messages and
+the age of the oldest are printed to standard error. With --json, every line is a
+message as a JSON object.`,
 		Example: `  onlyonce outbox ls sqlite:onlyonce-data/onlyonce.db
   onlyonce outbox ls sqlite:onlyonce-data/onlyonce.db --json | jq -r .error`,
 		Args: cli.ExactArgs("URL"),
@@ -62,7 +62,7 @@ JSON object.`,
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
-	cmd.Flags().IntVar(&limit, "limit", 100, "at most this `number`")
+	cmd.Flags().IntVar(&limit, "limit", 100, "largest `number` of messages")
 	return cmd
 }
 
@@ -170,7 +170,7 @@ func parkedCommand(verb, short string, decide func(outbox.Queue, context.Context
 		Use:     fmt.Sprintf("%s URL SEQ... | %[1]s URL --all", verb),
 		Short:   short,
 		Example: fmt.Sprintf("  onlyonce outbox %s sqlite:onlyonce-data/onlyonce.db 17 18", verb),
-		Args:    cli.SomeOrAll(&all, "which messages? Give their SEQ after the URL, or --all; onlyonce outbox ls lists them"),
+		Args:    cli.SomeOrAll(&all, "no messages are named: write their SEQ after the URL, or --all; onlyonce outbox ls lists them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			seqs, err := parseSeqs(args[1:])
 			if err != nil {

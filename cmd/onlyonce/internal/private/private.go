@@ -65,7 +65,7 @@ func Tighten(path string, chmod func(string, fs.FileMode) error, log *slog.Logge
 }
 
 // Read reads a file that holds a secret. One that every user of the
-// machine can use, or the group can change, is refused unless that is accepted.
+// machine can use, or the group can change, is rejected unless that is accepted.
 // A group that may read it is deliberate: a service's group, as for the keys of
 // a certificate.
 func Read(path string, acceptRisks []string) ([]byte, error) {

@@ -18,8 +18,8 @@ func TestPrivate_AStoreWhoseFileCannotBeTightenedIsRefusedWithTheCommand(t *test
 	if err := os.Chmod(path, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	refuses := func(string, os.FileMode) error { return os.ErrPermission } // as for the file of another user
-	err := Tighten(path, refuses, slog.New(slog.DiscardHandler))
+	rejects := func(string, os.FileMode) error { return os.ErrPermission } // as for the file of another user
+	err := Tighten(path, rejects, slog.New(slog.DiscardHandler))
 	if err == nil || !strings.Contains(err.Error(), "chmod 600 "+path) || !strings.Contains(err.Error(), "--accept-risk file-mode") {
 		t.Error(err)
 	}

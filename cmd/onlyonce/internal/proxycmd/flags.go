@@ -34,11 +34,11 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&s.Listen, "listen", s.Listen, "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&s.Admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
 	f.StringVar(&s.Store.URL, "store", s.Store.URL, "`URL` of the store: memory://, sqlite:PATH, postgres://… or mysql://…")
-	f.StringVar(&s.Store.URLFile, "store-file", "", "`file` that holds the URL of the store, instead of --store: a password on the command line can be read by every user of the machine")
-	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all proxies on it (default: for sqlite: a generated one, PATH.secret; for a server none)")
-	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header that says whose request it is; what is in front of the proxy must have verified it, and must replace what a client sends")
-	f.Var(&t.From, "tenant-header-from", "`addresses` from which that header is believed, such as 10.0.0.0/8; from others it is dropped (default: this machine, or with --tls-client-ca clients with a certificate)")
-	f.StringVar(&t.JWT.Claim, "tenant-claim", "", "`name` of the claim that says whose request it is, of the token in Authorization: Bearer")
+	f.StringVar(&s.Store.URLFile, "store-file", "", "`file` with the URL of the store, instead of --store, whose password every user of the machine could read")
+	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all proxies on it (default: PATH.secret, which is generated, for sqlite:; none for a server)")
+	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header with the tenant; the server in front of the proxy must set it, and replace what a client sends")
+	f.Var(&t.From, "tenant-header-from", "`addresses` from which that header is trusted, such as 10.0.0.0/8; from others it is dropped (default: this machine, or with --tls-client-ca clients with a certificate)")
+	f.StringVar(&t.JWT.Claim, "tenant-claim", "", "`name` of the claim with the tenant, in the token of Authorization: Bearer")
 	f.StringVar(&t.JWT.JWKS, "jwks", "", "`file or https URL` of the public keys that verify the token")
 	f.StringVar(&t.JWT.CA, "jwks-ca", "", "CA `file` for that URL (default: the system's)")
 	f.StringVar(&t.JWT.Issuer, "issuer", "", "required `value` of the token's iss")
@@ -51,20 +51,20 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&d.Keep, "keep", d.Keep, "how long a response is kept and replayed")
 	f.StringVar(&d.Unknown, "unknown", d.Unknown, "policy for a retry of a command whose outcome is unknown: `rerun or hold`")
 	f.StringVar(&d.Fingerprint.Mode, "fingerprint", d.Fingerprint.Mode, "how bodies are compared, `raw, json or none`")
-	f.Var(&d.Limits.Answer, "max-response", "largest response body that is stored")
+	f.Var(&d.Limits.Response, "max-response", "largest response body that is stored")
 	f.StringVar(&s.TLS.Cert, "tls-cert", "", "`file` with the certificate that the proxy presents to clients")
 	f.StringVar(&s.TLS.Key, "tls-key", "", "`file` with the private key of the certificate")
 	f.StringVar(&s.TLS.ClientCA, "tls-client-ca", "", "CA `file` for client certificates, which are then required")
 	f.StringVar(&c.up.TLS.CA, "upstream-ca", "", "CA `file` for the upstream's certificate (default: the system's)")
 	f.StringVar(&c.up.TLS.Cert, "upstream-cert", "", "`file` with the certificate that the proxy presents to the upstream")
 	f.StringVar(&c.up.TLS.Key, "upstream-key", "", "`file` with the private key of the certificate")
-	f.StringSliceVar(&s.AcceptRisks, "accept-risk", nil, "go on in spite of the finding of this `name` (see onlyonce doctor), or of files that other users can use (file-mode); may be repeated")
+	f.StringSliceVar(&s.AcceptRisks, "accept-risk", nil, "`name` of a finding of onlyonce doctor that is accepted, or file-mode for files that other users can use; may be repeated")
 	f.StringVar(&s.LogFormat, "log-format", s.LogFormat, "format of the log on standard error: json or text")
 	f.StringVar(&s.LogLevel, "log-level", s.LogLevel, "lowest level that is logged: debug, info, warn or error")
 	f.StringVar(&s.LogKeys, "log-keys", s.LogKeys, "how idempotency keys are logged: `hash or raw`; anyone who knows a key and its request can read the stored response")
 	f.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, "time that running requests get to finish after SIGINT or SIGTERM")
 	f.StringVar(&c.config, "config", "", "`file` of settings, instead of most flags; see --print-config")
-	f.BoolVar(&c.print, "print-config", false, "print the settings as a file for --config, with what each means, and exit")
+	f.BoolVar(&c.print, "print-config", false, "print the settings as a commented file for --config, and exit")
 	f.BoolVar(&c.check, "check-config", false, "check the settings, and exit")
 	cli.CompleteValues(cmd, "unknown", "rerun", "hold")
 	cli.CompleteValues(cmd, "log-keys", "hash", "raw")
@@ -73,21 +73,21 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	cli.DocumentEnv(cmd)
 }
 
-// settingOf is what a flag says in a file.
+// settingOf maps each flag to the setting of a file that means the same.
 var settingOf = map[string]string{
 	"upstream": "upstreams[0].url", "listen": "listen", "admin": "admin", "store": "store.url", "accept-risk": "accept_risks", "store-file": "store.url_file", "fingerprint-secret-file": "store.fingerprint_secret_file",
 	"tenant-header": "tenant.header", "tenant-header-from": "tenant.from", "tenant-claim": "tenant.jwt.claim",
 	"jwks": "tenant.jwt.jwks", "jwks-ca": "tenant.jwt.ca", "issuer": "tenant.jwt.issuer", "audience": "tenant.jwt.audience",
 	"tenant-authorization": "tenant.authorization", "single-tenant": "tenant.single",
 	"require-key": "defaults.key.required", "wait": "defaults.wait", "lease": "defaults.lease", "keep": "defaults.keep",
-	"unknown": "defaults.unknown", "fingerprint": "defaults.fingerprint.mode", "max-response": "defaults.limits.answer",
+	"unknown": "defaults.unknown", "fingerprint": "defaults.fingerprint.mode", "max-response": "defaults.limits.response",
 	"tls-cert": "tls.cert", "tls-key": "tls.key", "tls-client-ca": "tls.client_ca",
 	"upstream-ca": "upstreams[0].tls.ca", "upstream-cert": "upstreams[0].tls.cert", "upstream-key": "upstreams[0].tls.key",
 	"log-format": "log_format", "log-level": "log_level", "log-keys": "log_keys", "shutdown-timeout": "shutdown_timeout",
 }
 
-// besideFile are the flags that say something beside --config; the others would
-// leave it open which counts.
+// besideFile are the flags that are allowed together with --config. With any other
+// one, it would not be clear whether the flag or the file counts.
 var besideFile = []string{"config", "print-config", "check-config", "help", "listen", "admin", "store", "store-file", "fingerprint-secret-file", "accept-risk", "log-format", "log-level", "log-keys", "shutdown-timeout"}
 
 // read returns what the flags or the file say.

@@ -6,7 +6,7 @@ import (
 	"net/http"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,9 +16,9 @@ import (
 // tenant is in a label.
 type trafficMetrics struct {
 	keys     *metrics.API
-	answers  [6]prometheus.Counter // by the first digit of the status
+	requests [6]prometheus.Counter // by the first digit of the status
 	inFlight prometheus.Gauge
-	refused  *prometheus.CounterVec
+	rejected *prometheus.CounterVec
 	upstream *prometheus.CounterVec
 	reloads  *prometheus.CounterVec
 	doubt    func() // is told that the store met an error; may be nil
@@ -26,23 +26,23 @@ type trafficMetrics struct {
 }
 
 func newTrafficMetrics(in *metrics.Set, log *slog.Logger) *trafficMetrics {
-	answers := prometheus.NewCounterVec(prometheus.CounterOpts{
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "onlyonce_proxy_requests_total",
-		Help: "Requests that were answered, with a key or without one, by the class of the status.",
+		Help: "Requests with and without a key, by the status class of the response.",
 	}, []string{"code"})
 	m := &trafficMetrics{
 		keys: in.API("proxy"),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "onlyonce_proxy_in_flight",
-			Help: "Requests that are being answered now.",
+			Help: "Requests that are being handled now.",
 		}),
-		refused: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "onlyonce_proxy_refusals_total",
-			Help: "Requests that the proxy answered itself, by the code of the problem.",
+		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "onlyonce_proxy_rejections_total",
+			Help: "Requests that the proxy rejected itself, by the code of the problem.",
 		}, []string{"code"}),
 		upstream: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "onlyonce_proxy_upstream_errors_total",
-			Help: "Requests without an answer of the upstream: it was unreachable, and nothing was sent; the connection broke; or it took too long (timeout).",
+			Help: "Requests that got no response from the upstream: it was unreachable, and nothing was sent; the connection broke; or it took too long (timeout).",
 		}, []string{"upstream", "kind"}),
 		reloads: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "onlyonce_proxy_reloads_total",
@@ -52,17 +52,17 @@ func newTrafficMetrics(in *metrics.Set, log *slog.Logger) *trafficMetrics {
 	}
 	for i, class := range []string{"", "1xx", "2xx", "3xx", "4xx", "5xx"} {
 		if class != "" {
-			m.answers[i] = answers.WithLabelValues(class)
+			m.requests[i] = requests.WithLabelValues(class)
 		}
 	}
 	for _, result := range []string{"ok", "failed"} {
 		m.reloads.WithLabelValues(result)
 	}
-	in.Registry.MustRegister(answers, m.inFlight, m.refused, m.upstream, m.reloads)
+	in.Registry.MustRegister(requests, m.inFlight, m.rejected, m.upstream, m.reloads)
 	return m
 }
 
-// count counts what h answers.
+// count returns h with its requests counted.
 func (m *trafficMetrics) count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		m.inFlight.Inc()
@@ -73,8 +73,8 @@ func (m *trafficMetrics) count(h http.Handler) http.Handler {
 			if passing.keyed {
 				m.keys.InFlight.Dec()
 			}
-			if class := c.Status / 100; class > 0 && class < len(m.answers) {
-				m.answers[class].Inc()
+			if class := c.Status / 100; class > 0 && class < len(m.requests) {
+				m.requests[class].Inc()
 			}
 		}()
 		h.ServeHTTP(&c, r.WithContext(context.WithValue(r.Context(), passageKey{}, passing)))
@@ -86,8 +86,9 @@ type passage struct{ keyed bool }
 
 type passageKey struct{}
 
-// keyed is tenant, which is asked once for each request with a key that is about to
-// be protected; from then on until it is answered the request is counted.
+// keyed returns tenant, and counts each request for which it is called, until the
+// request has its response. It is called once for each request with a key that is
+// about to be protected.
 func (m *trafficMetrics) keyed(tenant func(*http.Request) string) func(*http.Request) string {
 	return func(r *http.Request) string {
 		if p, ok := r.Context().Value(passageKey{}).(*passage); ok && !p.keyed {
@@ -98,10 +99,10 @@ func (m *trafficMetrics) keyed(tenant func(*http.Request) string) func(*http.Req
 	}
 }
 
-// refusals counts problems that w writes for requests to an upstream.
-func (m *trafficMetrics) refusals(upstream string, write refusal.Writer) refusal.Writer {
+// rejections counts problems that w writes for requests to an upstream.
+func (m *trafficMetrics) rejections(upstream string, write rejection.Writer) rejection.Writer {
 	return func(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
-		m.refused.WithLabelValues(p.Code).Inc()
+		m.rejected.WithLabelValues(p.Code).Inc()
 		switch {
 		case p.Code == httponce.CodeStoreUnavailable && m.doubt != nil:
 			m.doubt()
@@ -116,8 +117,8 @@ func (m *trafficMetrics) refusals(upstream string, write refusal.Writer) refusal
 	}
 }
 
-// report logs why a request was refused or its answer broke off. Paths and
-// headers are the callers', and are not logged.
+// report logs why a request was rejected or its response broke off. Paths and
+// headers come from callers, and are not logged.
 func (m *trafficMetrics) report(r *http.Request, err error) {
-	m.log.Warn("a request was not answered by the upstream", "method", r.Method, "route", r.Pattern, "error", err)
+	m.log.Warn("request failed", "method", r.Method, "route", r.Pattern, "error", err)
 }

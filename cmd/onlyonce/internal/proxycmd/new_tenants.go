@@ -51,8 +51,8 @@ var tooManyTenants = httponce.Problem{
 	Detail: "Too many different credentials have come from this address. Nothing was done. Send the request again later, with the same key.", Retryable: true,
 }
 
-// refuse is an httponce.Config.Refuse.
-func (n *newTenants) refuse(r *http.Request, tenant string) *httponce.Problem {
+// reject is an httponce.Config.Reject.
+func (n *newTenants) reject(r *http.Request, tenant string) *httponce.Problem {
 	wait := n.enter(n.addressOf(r), tenant)
 	if wait <= 0 {
 		return nil

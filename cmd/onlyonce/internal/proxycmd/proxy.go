@@ -32,35 +32,40 @@ func Command() *cobra.Command {
 	var cfg config
 	cmd := &cobra.Command{
 		Use:   "proxy",
-		Short: "Put the idempotency layer before a server in any language",
-		Long: `Puts the idempotency layer before a server in any language, which needs no
+		Short: "Run the idempotency layer in front of a server in any language",
+		Long: `Runs the idempotency layer in front of a server in any language, which needs no
 change: a POST or PATCH with an Idempotency-Key runs once, and a repeat gets the
-first one's answer. Everything else goes through untouched and streaming, HTTP/2,
-WebSockets, server-sent events and gRPC included.
+first response. All other requests pass through unchanged and streaming, including
+HTTP/2, WebSockets, server-sent events and gRPC.
 
-Say whose request it is, in one of four ways: two tenants may use one key and
-never see each other's answers. A --tenant-header is believed from this machine
-only, unless --tenant-header-from or --tls-client-ca says otherwise; what sets it
-must stand between the clients and the proxy, must know who they are, and must
-replace what they send. A --tenant-claim is one of a token that the proxy
-verifies itself, with the public keys of --jwks. --tenant-authorization takes
-another Authorization header for another tenant, and verifies nothing.
---single-tenant is for callers who may see each other's answers.
+Choose one of four ways to identify the tenant of a request. Two tenants can use the
+same key and never see each other's responses.
+  --tenant-header         a header, trusted from this machine only, unless
+                          --tenant-header-from or --tls-client-ca is set. The server
+                          that sets it must authenticate the clients and replace
+                          the value that they send.
+  --tenant-claim          a claim of a bearer token, which the proxy verifies with
+                          the public keys of --jwks.
+  --tenant-authorization  each distinct Authorization header is a tenant. The proxy
+                          verifies nothing.
+  --single-tenant         all callers share one tenant, and may see each other's
+                          responses.
 
-A request that did not reach the upstream is as if it had not been sent. When the
-connection broke or the answer was late, or was 502 or 504, nobody knows whether
-it took effect; --unknown says what a repeat then does. The upstream gets the key,
-the number of the attempt as Idempotency-Attempt, and Idempotency-Fence.
+If a request did not reach the upstream, a repeat runs. If the connection broke, or
+the response was late or was a 502 or 504, the outcome is unknown: --unknown decides
+what a repeat does. The upstream gets the key, the number of the attempt as
+Idempotency-Attempt, and Idempotency-Fence.
 
-Several proxies on one postgres:// or mysql:// store give the guarantees of one.
-A --config file says more, per route; --print-config writes one that explains
-itself. SIGHUP reads it again, and no request is dropped. Files for TLS are read
-again when they change. What to try is printed to standard output, the log to
-standard error. Every flag is also an environment variable, shown in brackets;
-the flag wins, and an empty variable counts as not set.
+Several proxies on one postgres:// or mysql:// store give the same guarantees as
+one. A --config file has more settings, per route; --print-config prints a commented
+one. SIGHUP reloads it without dropping a request. TLS files are reloaded when they
+change. Commands to try are printed to standard output, the log to standard error.
 
-SIGINT or SIGTERM ends the proxy once the requests that run are answered; a second
-one ends it at once.`,
+Every flag is also an environment variable, shown in brackets. The flag wins over
+the variable, and an empty variable counts as not set.
+
+SIGINT or SIGTERM ends the proxy once the running requests have their responses; a
+second signal ends it at once.`,
 		Example: `  onlyonce proxy --upstream http://127.0.0.1:3000 --single-tenant
   onlyonce proxy --upstream http://127.0.0.1:3000 --listen 127.0.0.1:8080 --store sqlite:keys.db --tenant-header X-Tenant-ID --unknown hold
   onlyonce proxy --upstream https://orders.internal --upstream-ca ca.crt --tls-cert a.crt --tls-key a.key --listen :8443 --store postgres://… --tenant-claim sub --jwks https://id.example.com/jwks.json --admin 127.0.0.1:9090

@@ -44,7 +44,7 @@ func (p *reloadableProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	headers := p.headers.Load()
 	if !p.secure.Load().admits(r) {
 		w.Header().Set("Connection", "close")
-		headers.refuse(w, r, otherConnection)
+		headers.reject(w, r, otherConnection)
 		return
 	}
 	headers.strip(r)
@@ -86,7 +86,7 @@ func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 	p.routes.upstreams = ups
 	p.routes.operations.Store(operationsOf(f))
 	headers := newHeaderFilter(f, p.log)
-	headers.refuse = cfg.Problem
+	headers.reject = cfg.Problem
 	p.headers.Store(headers)
 	if p.file == nil || p.secure.Load() != nil && secure != nil {
 		p.secure.Store(secure)

@@ -73,7 +73,7 @@ func TestReload_AnUpstreamThatStaysKeepsItsConnections(t *testing.T) {
 	}
 	before := b.upstreams
 	changed := *f
-	two.Timeouts.Answer *= 2
+	two.Timeouts.Response *= 2
 	changed.Upstreams = []proxyfile.Upstream{one, two}
 	if err := p.apply(t.Context(), checked(t, &changed)); err != nil {
 		t.Fatal(err)

@@ -16,7 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bearer"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy"
@@ -74,7 +74,7 @@ func (b *routeBuilder) build(f *proxyfile.File, tenants tenantResolver) ([]proxy
 		name := f.Upstreams[0].Name
 		route := b.route(&f.Defaults, "", "/", name, f, tenants)
 		route.Upstream = ups[name]
-		route.Idempotency.Required = route.Idempotency.Required || f.Unmatched == "refuse"
+		route.Idempotency.Required = route.Idempotency.Required || f.Unmatched == "reject"
 		if f.Defaults.Operation == "" {
 			route.Idempotency.Operation = methodAndPath
 		}
@@ -93,7 +93,7 @@ func (b *routeBuilder) build(f *proxyfile.File, tenants tenantResolver) ([]proxy
 
 // config is what holds for all routes.
 func (b *routeBuilder) config(f *proxyfile.File) proxy.Config {
-	cfg := proxy.Config{BodyTimeout: f.Server.BodyTimeout, Problem: b.metrics.refusals("", refusalWriter(f, &f.Defaults)), OnError: b.metrics.report}
+	cfg := proxy.Config{BodyTimeout: f.Server.BodyTimeout, Problem: b.metrics.rejections("", rejectionWriter(f, &f.Defaults)), OnError: b.metrics.report}
 	if f.Tenant.Header != "" {
 		cfg.Protected = []string{f.Tenant.Header}
 	}
@@ -123,7 +123,7 @@ func newUpstream(u proxyfile.Upstream, acceptRisks []string) (*proxy.Upstream, e
 	secure, err := upstreamTLS(u.TLS, acceptRisks)
 	return &proxy.Upstream{
 		URL: u.Server(), TLS: secure, HTTP2: u.HTTP2, KeepHost: u.KeepHost,
-		DialTimeout: u.Timeouts.Connect, TLSTimeout: u.Timeouts.Connect, HeaderTimeout: u.Timeouts.Answer,
+		DialTimeout: u.Timeouts.Connect, TLSTimeout: u.Timeouts.Connect, HeaderTimeout: u.Timeouts.Response,
 		StallTimeout: u.Timeouts.Stall, BodyTimeout: u.Timeouts.Body, KeepIdle: u.Timeouts.Idle, MaxConns: u.MaxConns, OneRequestPerConn: u.OneRequest,
 	}, err
 }
@@ -141,9 +141,9 @@ func (b *routeBuilder) guard(s *proxyfile.Settings) *onlyonce.Guard {
 func (b *routeBuilder) route(s *proxyfile.Settings, method, pattern, upstream string, f *proxyfile.File, tenants tenantResolver) proxy.Route {
 	return proxy.Route{
 		Method: method, Pattern: pattern,
-		Guard: b.guard(s), Idempotency: b.once(f, s, upstream, tenants), KeyPointer: s.Key.Pointer, DontStoreBody: s.Answers.NoBody,
+		Guard: b.guard(s), Idempotency: b.once(f, s, upstream, tenants), KeyPointer: s.Key.Pointer, DontStoreBody: s.Responses.NoBody,
 		SetHeader: header(s.Headers.Request.Add), DropHeader: s.Headers.Request.Drop,
-		SetResponseHeader: header(s.Headers.Answer.Add), DropResponseHeader: s.Headers.Answer.Drop,
+		SetResponseHeader: header(s.Headers.Response.Add), DropResponseHeader: s.Headers.Response.Drop,
 		KeepOverrides: s.KeepOverrides, NoUpgrade: !s.Upgrades, MaxBody: int64(s.Limits.Other),
 	}
 }
@@ -164,14 +164,14 @@ func (b *routeBuilder) once(f *proxyfile.File, s *proxyfile.Settings, upstream s
 	cfg := httponce.Config{
 		FingerprintSecret: b.secret, FingerprintHeaders: s.Fingerprint.Headers,
 
-		Tenant: b.metrics.keyed(tenants.of), Refuse: tenants.refuse, Methods: s.Methods,
+		Tenant: b.metrics.keyed(tenants.of), Reject: tenants.reject, Methods: s.Methods,
 		Header: s.Key.Header, KeyFormat: keys, Required: s.Key.Required,
-		MaxBody: int64(s.Limits.Body), MaxAnswer: int(s.Limits.Answer), MaxInFlight: s.Limits.InFlight, MaxNewKeys: s.Limits.NewKeys,
+		MaxBody: int64(s.Limits.Body), MaxResponse: int(s.Limits.Response), MaxInFlight: s.Limits.InFlight, MaxNewKeys: s.Limits.NewKeys,
 		MaxMemory: int64(f.Server.Memory), MaxTenantMemory: int64(s.Limits.TenantMemory),
 		MaxStored: int64(f.Store.Limit), MaxTenantStored: int64(s.Limits.TenantStored),
-		MaxWait: s.PreferWait, KeepErrors: s.Answers.KeepErrors, DocsURL: s.Errors.DocsURL,
-		StoreStatus: statuses(s.Answers.Statuses), ReplayHeader: replayed(&s.Answers),
-		Problem: b.metrics.refusals(upstream, refusalWriter(f, s)),
+		MaxWait: s.PreferWait, KeepErrors: s.Responses.KeepErrors, DocsURL: s.Errors.DocsURL,
+		StoreStatus: statuses(s.Responses.Statuses), ReplayHeader: replayed(&s.Responses),
+		Problem: b.metrics.rejections(upstream, rejectionWriter(f, s)),
 	}
 	if s.Operation != "" {
 		cfg.Operation = func(*http.Request) string { return s.Operation }
@@ -212,7 +212,7 @@ func statuses(list []proxyfile.Statuses) func(int) bool {
 var ofBody = []string{"Content-Type", "Content-Encoding"}
 
 // replayed returns which headers are stored; nil: the default.
-func replayed(a *proxyfile.Answers) func(string, bool) bool {
+func replayed(a *proxyfile.Responses) func(string, bool) bool {
 	named := func(list []string, name string) bool {
 		return slices.ContainsFunc(list, func(n string) bool { return strings.EqualFold(n, name) })
 	}
@@ -227,9 +227,9 @@ func replayed(a *proxyfile.Answers) func(string, bool) bool {
 	return nil
 }
 
-// refusalWriter writes refusals as the settings say, and in a 401 which credentials are
+// rejectionWriter writes rejections as the settings say, and in a 401 which credentials are
 // accepted.
-func refusalWriter(f *proxyfile.File, s *proxyfile.Settings) refusal.Writer {
+func rejectionWriter(f *proxyfile.File, s *proxyfile.Settings) rejection.Writer {
 	write := s.Errors.Writer()
 	if f.Tenant.JWT.Claim == "" {
 		return write

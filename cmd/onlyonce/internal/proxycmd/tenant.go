@@ -16,7 +16,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bearer"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
@@ -27,7 +27,7 @@ type tenantResolver struct {
 	keys *bearer.Keys // that verify tokens; nil: none
 	stop func()       // ends the reading of keys
 
-	refuse func(*http.Request, string) *httponce.Problem // a tenant; nil: none is refused
+	reject func(*http.Request, string) *httponce.Problem // a tenant; nil: none is rejected
 }
 
 // newTenantResolver reads what is needed, and keeps reading it until stop is called.
@@ -38,7 +38,7 @@ func newTenantResolver(ctx context.Context, f *proxyfile.File, log *slog.Logger)
 		return tenantResolver{of: headerTenant(t.Header, trustedPeers(t.From, f.TLS.ClientCA != ""))}, nil
 	case t.Authorization:
 		limit := newTenantLimit(t.NewPerAddress, f.Forwarded.Trust, log)
-		return tenantResolver{of: authorizationTenant, refuse: limit.refuse}, nil
+		return tenantResolver{of: authorizationTenant, reject: limit.reject}, nil
 	case t.Single:
 		return tenantResolver{of: httponce.SingleTenant}, nil
 	}
@@ -113,7 +113,7 @@ func authorizationTenant(r *http.Request) string {
 type headerFilter struct {
 	header  string // "": none
 	trusted func(*http.Request) bool
-	refuse  refusal.Writer
+	reject  rejection.Writer
 
 	log    *slog.Logger
 	warned atomic.Int64 // when it last was, in seconds

@@ -185,7 +185,7 @@ func TestTLS_AfterAReloadEveryHandshakeIsJudgedByTheNewSettings(t *testing.T) {
 							state, err := shake(t, listening, c)
 							switch allowed := to == "none" || with == to; {
 							case allowed && err != nil:
-								t.Fatalf("a client with the certificate of %s is refused: %v", with, err)
+								t.Fatalf("a client with the certificate of %s is rejected: %v", with, err)
 							case !allowed && err == nil:
 								t.Fatalf("a client with the certificate of %s is let in", with)
 							case allowed && with == from && state.DidResume != unchanged:

@@ -79,7 +79,7 @@ func (c *checker) process() {
 		}
 	}
 	c.oneOf(f.LogFormat, "log_format", "json", "text")
-	c.oneOf(f.Unmatched, "unmatched", "pass", "refuse")
+	c.oneOf(f.Unmatched, "unmatched", "pass", "reject")
 	c.oneOf(f.LogLevel, "log_level", "debug", "info", "warn", "error")
 	c.oneOf(f.LogKeys, "log_keys", "hash", "raw")
 	c.duration(f.ShutdownTimeout, "shutdown_timeout", false)
@@ -216,7 +216,7 @@ func (c *checker) upstreams() {
 			c.wrong(at+".max_connections", "write at least 4")
 		}
 		c.duration(u.Timeouts.Connect, at+".timeouts.connect", false)
-		c.duration(u.Timeouts.Answer, at+".timeouts.answer", false)
+		c.duration(u.Timeouts.Response, at+".timeouts.response", false)
 		c.duration(u.Timeouts.Stall, at+".timeouts.stall", false)
 		c.duration(u.Timeouts.Body, at+".timeouts.body", false)
 		c.duration(u.Timeouts.Idle, at+".timeouts.idle", false)

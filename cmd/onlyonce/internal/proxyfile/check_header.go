@@ -16,7 +16,7 @@ var notOurs = []string{
 
 func checkHeaders(s *Settings, wrong complaint) {
 	checkChange(&s.Headers.Request, "headers.request", wrong)
-	checkChange(&s.Headers.Answer, "headers.answer", wrong)
+	checkChange(&s.Headers.Response, "headers.response", wrong)
 	if slices.ContainsFunc(s.Headers.Request.Drop, func(name string) bool { return strings.EqualFold(name, s.Key.Header) }) {
 		wrong("headers.request.drop", fmt.Sprintf("%s is the key, which the upstream gets: leave it out", s.Key.Header))
 	}

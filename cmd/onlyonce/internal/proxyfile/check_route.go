@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
@@ -106,7 +106,7 @@ func (c *checker) settings(s *Settings, at string) {
 	}
 	checkKey(s, wrong)
 	checkFingerprint(s, wrong)
-	checkAnswers(s, wrong)
+	checkResponses(s, wrong)
 	checkErrors(s, wrong)
 	checkHeaders(s, wrong)
 	if s.Unknown != "rerun" && s.Unknown != "hold" {
@@ -119,8 +119,8 @@ func (c *checker) settings(s *Settings, at string) {
 	if limits.Other < 0 {
 		wrong("limits.other", "write a size, or 0 for any")
 	}
-	if limits.Answer < 1 || limits.Answer > 1<<30 {
-		wrong("limits.answer", fmt.Sprintf("%v is out of bounds: write 1 to 1GiB; answers.no_body stores none", limits.Answer))
+	if limits.Response < 1 || limits.Response > 1<<30 {
+		wrong("limits.response", fmt.Sprintf("%v is out of bounds: write 1 to 1GiB; responses.no_body stores none", limits.Response))
 	}
 	if limits.NewKeys < 1 {
 		wrong("limits.new_keys", "write at least 1")
@@ -215,13 +215,13 @@ func checkFingerprint(s *Settings, wrong complaint) {
 	}
 }
 
-func checkAnswers(s *Settings, wrong complaint) {
-	a := &s.Answers
+func checkResponses(s *Settings, wrong complaint) {
+	a := &s.Responses
 	if len(a.KeepHeaders) > 0 && len(a.DropHeaders) > 0 {
-		wrong("answers.drop_headers", "keep_headers says which are stored, and no others: leave one of the two out", "answers.drop_headers", "answers.keep_headers")
+		wrong("responses.drop_headers", "keep_headers says which are stored, and no others: leave one of the two out", "responses.drop_headers", "responses.keep_headers")
 	}
 	if len(a.KeepHeaders) > 0 && len(a.AllowHeaders) > 0 {
-		wrong("answers.allow_headers", "keep_headers says which are stored, and no others: leave one of the two out", "answers.allow_headers", "answers.keep_headers")
+		wrong("responses.allow_headers", "keep_headers says which are stored, and no others: leave one of the two out", "responses.allow_headers", "responses.keep_headers")
 	}
 	for _, list := range []struct {
 		setting string
@@ -229,7 +229,7 @@ func checkAnswers(s *Settings, wrong complaint) {
 	}{{"keep_headers", a.KeepHeaders}, {"allow_headers", a.AllowHeaders}, {"drop_headers", a.DropHeaders}} {
 		for _, name := range list.names {
 			if !headerToken.MatchString(name) {
-				wrong("answers."+list.setting, fmt.Sprintf("%q is not a header name: write one such as ETag", name))
+				wrong("responses."+list.setting, fmt.Sprintf("%q is not a header name: write one such as ETag", name))
 			}
 		}
 	}
@@ -261,13 +261,13 @@ func checkErrors(s *Settings, wrong complaint) {
 	}
 }
 
-// writer returns what writes refusals in a format.
-func writer(e *Errors) (refusal.Writer, error) {
+// writer returns what writes rejections in a format.
+func writer(e *Errors) (rejection.Writer, error) {
 	switch {
 	case e.Format == "stripe":
-		return refusal.Stripe, nil
+		return rejection.Stripe, nil
 	case e.Format == "template" && e.Template != "":
-		return refusal.Template(e.Template, e.ContentType)
+		return rejection.Template(e.Template, e.ContentType)
 	}
 	return func(w http.ResponseWriter, r *http.Request, p httponce.Problem) { p.ServeHTTP(w, r) }, nil
 }

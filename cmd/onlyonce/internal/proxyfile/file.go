@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/refusal"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
@@ -33,7 +33,7 @@ type File struct {
 	Forwarded       Forwarded     `yaml:"forwarded" doc:"X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto and Forwarded are always set from the connection. The values that a client sends are dropped, and so are other headers that identify the client (X-Forwarded-*, X-Real-IP, Remote-User, X-Remote-*, X-Auth-Request-*, X-Client-Cert, X-SSL-* and similar ones)."`
 	Upstreams       []Upstream    `yaml:"upstreams" doc:"The servers behind the proxy. Requests whose route names no upstream go to the first one. The upstream is never taken from the request."`
 	Defaults        Settings      `yaml:"defaults" doc:"How requests are treated. A route can override each of these settings."`
-	Unmatched       string        `yaml:"unmatched" doc:"What happens to a request that matches no route. pass: it follows defaults, and passes unprotected if it has no key. refuse: it is rejected if it has no key and its method is protected (defaults.methods), so that a path that was overlooked is closed rather than open."`
+	Unmatched       string        `yaml:"unmatched" doc:"What happens to a request that matches no route. pass: it follows defaults, and passes unprotected if it has no key. reject: it is rejected if it has no key and its method is protected (defaults.methods), so that a path that was overlooked is closed rather than open."`
 	Routes          []Route       `yaml:"routes" doc:"Requests that are treated differently. The most specific pattern applies, as in Go's http.ServeMux. For requests that match no route, see unmatched."`
 
 	name  string
@@ -121,17 +121,17 @@ type ClientTLS struct {
 
 // Timeouts say how long an upstream may take.
 type Timeouts struct {
-	Connect time.Duration `yaml:"connect" doc:"To accept a connection, and to complete the TLS handshake."`
-	Answer  time.Duration `yaml:"answer" doc:"From the end of the request to the header of its response. A command with a key that takes longer has an unknown outcome."`
-	Stall   time.Duration `yaml:"stall" doc:"Between two bytes of a request with a key, or of its response."`
-	Body    time.Duration `yaml:"body" doc:"For the whole body of the response to a request with a key, unless it is an event stream."`
-	Idle    time.Duration `yaml:"idle" doc:"How long an unused connection is kept. Set less than the server's own limit: if the server closes the connection just as a command is sent, the outcome is unknown."`
+	Connect  time.Duration `yaml:"connect" doc:"To accept a connection, and to complete the TLS handshake."`
+	Response time.Duration `yaml:"response" doc:"From the end of the request to the header of its response. A command with a key that takes longer has an unknown outcome."`
+	Stall    time.Duration `yaml:"stall" doc:"Between two bytes of a request with a key, or of its response."`
+	Body     time.Duration `yaml:"body" doc:"For the whole body of the response to a request with a key, unless it is an event stream."`
+	Idle     time.Duration `yaml:"idle" doc:"How long an unused connection is kept. Set less than the server's own limit: if the server closes the connection just as a command is sent, the outcome is unknown."`
 }
 
 // Headers are added to what passes, and dropped from it.
 type Headers struct {
-	Request HeaderChange `yaml:"request" doc:"On the way to the upstream."`
-	Answer  HeaderChange `yaml:"answer" doc:"On the way back to the client."`
+	Request  HeaderChange `yaml:"request" doc:"On the way to the upstream."`
+	Response HeaderChange `yaml:"response" doc:"On the way back to the client."`
 }
 
 // A HeaderChange drops headers, then adds others.
@@ -151,7 +151,7 @@ type Settings struct {
 	Wait          time.Duration `yaml:"wait" doc:"How long a repeat of a running command waits for its response; 0s: it gets 409 at once."`
 	PreferWait    time.Duration `yaml:"prefer_wait" doc:"Longest wait that a client's \"Prefer: wait=N\" is granted; 0s: the header is ignored."`
 	Unknown       string        `yaml:"unknown" doc:"What happens to a repeat of a command whose outcome is unknown. hold: it is rejected until a person decides; see onlyonce records. rerun: it is sent again, and the upstream may run it twice unless it checks the key."`
-	Answers       Answers       `yaml:"answers" doc:"Which responses are stored, and which parts of them."`
+	Responses     Responses     `yaml:"responses" doc:"Which responses are stored, and which parts of them."`
 	Errors        Errors        `yaml:"errors" doc:"Format of the proxy's own error responses."`
 	Limits        Limits        `yaml:"limits" doc:"Limits for a request and for a tenant."`
 	Headers       Headers       `yaml:"headers" doc:"Headers to set and to remove, on requests with and without a key."`
@@ -176,8 +176,8 @@ type Fingerprint struct {
 	Fields  []string `yaml:"fields" eg:"[/amount, /currency]" doc:"With json: JSON Pointers of the values that are compared; default: all."`
 }
 
-// Answers say what is stored.
-type Answers struct {
+// Responses say what is stored.
+type Responses struct {
 	Statuses     []Statuses `yaml:"statuses" eg:"[2xx, 404, 422]" doc:"Statuses below 500 that are stored; after any other status, the key counts as unused. Default: all but 401, 403, 407, 408, 425 and 429."`
 	KeepErrors   bool       `yaml:"keep_errors" doc:"Replay responses of 500 or more, too; otherwise a repeat runs again."`
 	NoBody       bool       `yaml:"no_body" doc:"Do not store the body, for responses that contain secrets: a repeat gets the status and header only."`
@@ -186,24 +186,24 @@ type Answers struct {
 	DropHeaders  []string   `yaml:"drop_headers" eg:"[X-Request-Id]" doc:"Do not store these headers."`
 }
 
-// Errors say how refusals look.
+// Errors say how rejections look.
 type Errors struct {
 	Format      string `yaml:"format" doc:"problem: RFC 9457; stripe: {\"error\":{\"type\":\"idempotency_error\", …}}; or template."`
 	Template    string `yaml:"template" eg:"'{\"code\":{{.Code}},\"message\":{{.Detail}},\"retryable\":{{.Retryable}}}'" doc:"With format: template, a Go text template over Code, Status, Title, Detail, Retryable, RetryAfter (seconds) and Type. Every {{…}} prints its value as JSON, including the quotes."`
 	ContentType string `yaml:"content_type" doc:"Content type of a template's output."`
 	DocsURL     string `yaml:"docs_url" eg:"https://api.example.com/docs/idempotency" doc:"Link to your documentation of the errors."`
 
-	write refusal.Writer // what Check made of the format
+	write rejection.Writer // what Check made of the format
 }
 
-// Writer returns what writes refusals, as Check made it.
-func (e *Errors) Writer() refusal.Writer { return e.write }
+// Writer returns what writes rejections, as Check made it.
+func (e *Errors) Writer() rejection.Writer { return e.write }
 
 // Limits say what may be used up.
 type Limits struct {
 	Body         Size `yaml:"body" doc:"Largest body of a request with a key; a larger one gets 413."`
 	Other        Size `yaml:"other" doc:"Largest body of a request that is not protected; 0: any."`
-	Answer       Size `yaml:"answer" doc:"Largest response body that is stored; a repeat of a larger one gets no body."`
+	Response     Size `yaml:"response" doc:"Largest response body that is stored; a repeat of a larger one gets no body."`
 	NewKeys      int  `yaml:"new_keys" doc:"New keys of one tenant per minute, in each proxy and route. Beyond the limit, all its requests with a key get 429 for a while."`
 	InFlight     int  `yaml:"in_flight" doc:"Concurrent requests with a key of one tenant, including those that wait, in each proxy and route. More get 429."`
 	TenantMemory Size `yaml:"tenant_memory" doc:"Memory that one tenant may use of server.memory; less while other tenants use some. Beyond it, its requests get 429."`
@@ -254,7 +254,7 @@ func New() *File {
 			Unknown:     "rerun",
 			Errors:      Errors{Format: "problem", ContentType: "application/json"},
 			Limits: Limits{
-				Body: httponce.DefaultMaxBody, Answer: httponce.DefaultMaxAnswer, NewKeys: httponce.DefaultMaxNewKeys, InFlight: httponce.DefaultMaxInFlight,
+				Body: httponce.DefaultMaxBody, Response: httponce.DefaultMaxResponse, NewKeys: httponce.DefaultMaxNewKeys, InFlight: httponce.DefaultMaxInFlight,
 				TenantMemory: httponce.DefaultMaxMemory / 2, TenantStored: httponce.DefaultMaxStored / 4,
 			},
 			Upgrades: true,
@@ -264,5 +264,5 @@ func New() *File {
 
 // NewUpstream returns an upstream's defaults.
 func NewUpstream() Upstream {
-	return Upstream{Name: "main", MaxConns: 1024, Timeouts: Timeouts{Connect: 5 * time.Second, Answer: time.Minute, Stall: time.Minute, Body: 10 * time.Minute, Idle: time.Second}}
+	return Upstream{Name: "main", MaxConns: 1024, Timeouts: Timeouts{Connect: 5 * time.Second, Response: time.Minute, Stall: time.Minute, Body: 10 * time.Minute, Idle: time.Second}}
 }

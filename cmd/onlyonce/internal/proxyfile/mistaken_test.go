@@ -16,7 +16,7 @@ tenant:
 server: {max_header: 16KiB, header_timeout: 1s, body_timeout: 2s, idle_timeout: 3s}
 forwarded: {trust: [10.0.0.0/8, "::1"]}
 upstreams:
-  - {name: a, url: "https://a:1/base", http2: true, keep_host: true, tls: {ca: x, cert: y, key: z, server_name: n}, timeouts: {connect: 1s, answer: 2s, stall: 3s, idle: 4s}}
+  - {name: a, url: "https://a:1/base", http2: true, keep_host: true, tls: {ca: x, cert: y, key: z, server_name: n}, timeouts: {connect: 1s, response: 2s, stall: 3s, idle: 4s}}
   - {name: b, url: "http://b"}
 defaults:
   methods: [POST, PUT]
@@ -28,16 +28,16 @@ defaults:
   wait: 6s
   prefer_wait: 7s
   unknown: hold
-  answers: {statuses: [2xx, 404], keep_errors: true, no_body: true, keep_headers: [ETag]}
+  responses: {statuses: [2xx, 404], keep_errors: true, no_body: true, keep_headers: [ETag]}
   errors: {format: template, template: "{\n\"code\":\t{{.Code}}}", content_type: text/x, docs_url: https://x/y}
-  limits: {body: 1, other: 2KiB, answer: 3MiB, new_keys: 4, in_flight: 5}
-  headers: {request: {add: {X-A: "1: 2", X-B: ""}, drop: [X-C]}, answer: {add: {X-D: d}, drop: [X-E, X-F]}}
+  limits: {body: 1, other: 2KiB, response: 3MiB, new_keys: 4, in_flight: 5}
+  headers: {request: {add: {X-A: "1: 2", X-B: ""}, drop: [X-C]}, response: {add: {X-D: d}, drop: [X-E, X-F]}}
   upgrades: false
 routes:
   - match: DELETE /x/{id}
     upstream: b
     operation: ""
-    answers: {keep_headers: [], drop_headers: [X-G]}
+    responses: {keep_headers: [], drop_headers: [X-G]}
     headers: {request: {add: {}}}
   - match: /
     methods: [POST]
@@ -64,15 +64,15 @@ var mistaken = map[string]string{
 	"tls: x":                  "p.yaml:4: tls: this is one value: write a section with cert, key, client_ca, min_version",
 	"routes: {match: POST /}": "p.yaml:4: routes: this is a section: write a list",
 	"defaults:\n  <<: {}":     "p.yaml:5: defaults: << is not supported: write what routes share into defaults",
-	"defaults:\n  headers:\n    answer: {add: [a]}":                "p.yaml:6: defaults.headers.answer.add: this is a list: write names and values, such as {X-Served-By: onlyonce}",
-	"defaults:\n  headers:\n    answer: {add: {a: [b]}}":           "p.yaml:6: defaults.headers.answer.add.a: this is a list: write a text",
-	"defaults:\n  headers:\n    answer: {add: {a: b,\n     a: c}}": "p.yaml:7: defaults.headers.answer.add.a: this is given twice: leave one out",
-	"defaults:\n  keep: 30":                                        "p.yaml:5: defaults.keep: \"30\" is not valid here: write a duration such as 500ms, 30s or 24h",
-	"defaults:\n  upgrades: yes":                                   "p.yaml:5: defaults.upgrades: \"yes\" is not valid here: write true or false",
-	"defaults:\n  limits: {body: 1MB}":                             "p.yaml:5: defaults.limits.body: \"1MB\" is not valid here: write a size such as 64KiB or 1MiB",
-	"defaults:\n  limits: {body: 99999999999999GiB}":               "p.yaml:5: defaults.limits.body: \"99999999999999GiB\" is not valid here: write a size such as 64KiB or 1MiB",
-	"defaults:\n  limits: {new_keys: 1.5}":                         "p.yaml:5: defaults.limits.new_keys: \"1.5\" is not valid here: write a whole number",
-	"defaults:\n  fingerprint: {mode: json, fields: /a}":           "p.yaml:5: defaults.fingerprint.fields: this is one value: write a list",
+	"defaults:\n  headers:\n    response: {add: [a]}":                "p.yaml:6: defaults.headers.response.add: this is a list: write names and values, such as {X-Served-By: onlyonce}",
+	"defaults:\n  headers:\n    response: {add: {a: [b]}}":           "p.yaml:6: defaults.headers.response.add.a: this is a list: write a text",
+	"defaults:\n  headers:\n    response: {add: {a: b,\n     a: c}}": "p.yaml:7: defaults.headers.response.add.a: this is given twice: leave one out",
+	"defaults:\n  keep: 30":                                          "p.yaml:5: defaults.keep: \"30\" is not valid here: write a duration such as 500ms, 30s or 24h",
+	"defaults:\n  upgrades: yes":                                     "p.yaml:5: defaults.upgrades: \"yes\" is not valid here: write true or false",
+	"defaults:\n  limits: {body: 1MB}":                               "p.yaml:5: defaults.limits.body: \"1MB\" is not valid here: write a size such as 64KiB or 1MiB",
+	"defaults:\n  limits: {body: 99999999999999GiB}":                 "p.yaml:5: defaults.limits.body: \"99999999999999GiB\" is not valid here: write a size such as 64KiB or 1MiB",
+	"defaults:\n  limits: {new_keys: 1.5}":                           "p.yaml:5: defaults.limits.new_keys: \"1.5\" is not valid here: write a whole number",
+	"defaults:\n  fingerprint: {mode: json, fields: /a}":             "p.yaml:5: defaults.fingerprint.fields: this is one value: write a list",
 
 	// The process.
 	"listen: 8080":          "p.yaml:4: listen: \"8080\" is not an address: write one such as 127.0.0.1:8080",
@@ -102,14 +102,14 @@ var mistaken = map[string]string{
 	"!tenant: {header: X_Tenant}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]": "p.yaml:1: tenant.header: \"X_Tenant\" is one of several spellings that some servers take for the same header, of which the proxy would read this one: write letters, digits and - only",
 
 	// Upstreams.
-	"!upstreams:\n  - name: a\nstore: {url: x}\ntenant: {single: true}":                                   "p.yaml:2: upstreams[0].url: this is missing: write where the server is, such as http://127.0.0.1:3000",
-	"!upstreams:\n  - url: 127.0.0.1:3000\nstore: {url: x}\ntenant: {single: true}":                       "p.yaml:2: upstreams[0].url: this is not a URL of a server: write http://HOST:PORT or https://HOST",
-	"!upstreams:\n  - url: http://u:secret@a\nstore: {url: x}\ntenant: {single: true}":                    "p.yaml:2: upstreams[0].url: the URL of a server has no user, no query and no fragment: leave them out",
-	"!upstreams:\n  - url: http://a\n    tls: {ca: a}\nstore: {url: x}\ntenant: {single: true}":           "p.yaml:3: upstreams[0].tls: this is for an https URL: leave it out, or write https",
-	"!upstreams:\n  - url: https://a\n    tls:\n      cert: a\nstore: {url: x}\ntenant: {single: true}":   "p.yaml:4: upstreams[0].tls: cert and key go together: name both files, or neither",
-	"!upstreams:\n  - url: http://a\n  - url: http://b\nstore: {url: x}\ntenant: {single: true}":          "p.yaml:3: upstreams[1].name: upstreams[0] is called \"main\" too: give each a name of its own",
-	"!upstreams:\n  - url: http://a\n    name: a b\nstore: {url: x}\ntenant: {single: true}":              "p.yaml:3: upstreams[0].name: \"a b\" is not a valid name: write 1 to 64 characters out of a-z A-Z 0-9 _ -",
-	"!upstreams:\n  - url: http://a\n    timeouts: {answer: 0s}\nstore: {url: x}\ntenant: {single: true}": "p.yaml:3: upstreams[0].timeouts.answer: 0s is out of bounds: write 10ms to 10000h0m0s",
+	"!upstreams:\n  - name: a\nstore: {url: x}\ntenant: {single: true}":                                     "p.yaml:2: upstreams[0].url: this is missing: write where the server is, such as http://127.0.0.1:3000",
+	"!upstreams:\n  - url: 127.0.0.1:3000\nstore: {url: x}\ntenant: {single: true}":                         "p.yaml:2: upstreams[0].url: this is not a URL of a server: write http://HOST:PORT or https://HOST",
+	"!upstreams:\n  - url: http://u:secret@a\nstore: {url: x}\ntenant: {single: true}":                      "p.yaml:2: upstreams[0].url: the URL of a server has no user, no query and no fragment: leave them out",
+	"!upstreams:\n  - url: http://a\n    tls: {ca: a}\nstore: {url: x}\ntenant: {single: true}":             "p.yaml:3: upstreams[0].tls: this is for an https URL: leave it out, or write https",
+	"!upstreams:\n  - url: https://a\n    tls:\n      cert: a\nstore: {url: x}\ntenant: {single: true}":     "p.yaml:4: upstreams[0].tls: cert and key go together: name both files, or neither",
+	"!upstreams:\n  - url: http://a\n  - url: http://b\nstore: {url: x}\ntenant: {single: true}":            "p.yaml:3: upstreams[1].name: upstreams[0] is called \"main\" too: give each a name of its own",
+	"!upstreams:\n  - url: http://a\n    name: a b\nstore: {url: x}\ntenant: {single: true}":                "p.yaml:3: upstreams[0].name: \"a b\" is not a valid name: write 1 to 64 characters out of a-z A-Z 0-9 _ -",
+	"!upstreams:\n  - url: http://a\n    timeouts: {response: 0s}\nstore: {url: x}\ntenant: {single: true}": "p.yaml:3: upstreams[0].timeouts.response: 0s is out of bounds: write 10ms to 10000h0m0s",
 
 	// Settings.
 	"defaults: {methods: []}":                                                   "p.yaml:4: defaults.methods: this is empty, and no request would be protected: write [POST, PATCH]",
@@ -126,12 +126,12 @@ var mistaken = map[string]string{
 	"defaults: {keep: 1ms}":                                                     "p.yaml:4: defaults.keep: 1ms is out of bounds: write 10ms to 10000h0m0s",
 	"defaults: {wait: -1s}":                                                     "p.yaml:4: defaults.wait: -1s is out of bounds: write 10ms to 10000h0m0s, or 0s for not at all",
 	"defaults: {unknown: maybe}":                                                "p.yaml:4: defaults.unknown: \"maybe\" is not known: write rerun or hold",
-	"defaults: {answers: {statuses: [2xx, 600]}}":                               "p.yaml:4: defaults.answers.statuses[1]: \"600\" is not a status: write one such as 201, or a class such as 2xx",
-	"defaults: {answers: {statuses: [5xx]}}":                                    "p.yaml:4: defaults.answers.statuses[0]: answers of 500 or more are stored with keep_errors: true: leave them out here",
-	"defaults: {answers: {keep_headers: [a], allow_headers: [b]}}":              "p.yaml:4: defaults.answers.allow_headers: keep_headers says which are stored, and no others: leave one of the two out",
-	"defaults: {answers: {allow_headers: [\"a b\"]}}":                           "p.yaml:4: defaults.answers.allow_headers: \"a b\" is not a header name: write one such as ETag",
-	"defaults: {answers: {keep_headers: [a], drop_headers: [b]}}":               "p.yaml:4: defaults.answers.drop_headers: keep_headers says which are stored, and no others: leave one of the two out",
-	"defaults: {answers: {drop_headers: [a b]}}":                                "p.yaml:4: defaults.answers.drop_headers: \"a b\" is not a header name: write one such as ETag",
+	"defaults: {responses: {statuses: [2xx, 600]}}":                             "p.yaml:4: defaults.responses.statuses[1]: \"600\" is not a status: write one such as 201, or a class such as 2xx",
+	"defaults: {responses: {statuses: [5xx]}}":                                  "p.yaml:4: defaults.responses.statuses[0]: responses of 500 or more are stored with keep_errors: true: leave them out here",
+	"defaults: {responses: {keep_headers: [a], allow_headers: [b]}}":            "p.yaml:4: defaults.responses.allow_headers: keep_headers says which are stored, and no others: leave one of the two out",
+	"defaults: {responses: {allow_headers: [\"a b\"]}}":                         "p.yaml:4: defaults.responses.allow_headers: \"a b\" is not a header name: write one such as ETag",
+	"defaults: {responses: {keep_headers: [a], drop_headers: [b]}}":             "p.yaml:4: defaults.responses.drop_headers: keep_headers says which are stored, and no others: leave one of the two out",
+	"defaults: {responses: {drop_headers: [a b]}}":                              "p.yaml:4: defaults.responses.drop_headers: \"a b\" is not a header name: write one such as ETag",
 	"defaults: {errors: {format: xml}}":                                         "p.yaml:4: defaults.errors.format: \"xml\" is not known: write problem, stripe or template",
 	"defaults: {errors: {format: template}}":                                    "p.yaml:4: defaults.errors.template: this is missing: write one such as '{\"code\":{{.Code}},\"message\":{{.Detail}}}'",
 	"defaults: {errors: {template: x}}":                                         "p.yaml:4: defaults.errors.template: this counts only with format: template: write that, or leave it out",
@@ -139,7 +139,7 @@ var mistaken = map[string]string{
 	"defaults: {errors: {content_type: json}}":                                  "p.yaml:4: defaults.errors.content_type: \"json\" is not a media type: write one such as application/json",
 	"defaults: {errors: {docs_url: here}}":                                      "p.yaml:4: defaults.errors.docs_url: \"here\" is not a URL: write one such as https://api.example.com/docs/idempotency",
 	"defaults: {limits: {body: 0}}":                                             "p.yaml:4: defaults.limits.body: write at least 1 byte, such as 1MiB",
-	"defaults: {limits: {answer: 2GiB}}":                                        "p.yaml:4: defaults.limits.answer: 2GiB is out of bounds: write 1 to 1GiB; answers.no_body stores none",
+	"defaults: {limits: {response: 2GiB}}":                                      "p.yaml:4: defaults.limits.response: 2GiB is out of bounds: write 1 to 1GiB; responses.no_body stores none",
 	"defaults: {limits: {body: 25MiB}}":                                         "p.yaml:4: defaults.limits.tenant_memory: a body of limits.body, 25MiB, does not fit: long ones may take three quarters of this and of server.memory, 24MiB: raise these, or lower limits.body",
 	"defaults: {limits: {tenant_stored: 0}}":                                    "p.yaml:4: defaults.limits.tenant_stored: write at least 1 byte, such as 16GiB",
 	"server: {memory: 1KiB}":                                                    "p.yaml: defaults.limits.tenant_memory: a body of limits.body, 1MiB, does not fit: long ones may take three quarters of this and of server.memory, 768: raise these, or lower limits.body\np.yaml:4: server.memory: write at least 1MiB",
@@ -147,8 +147,8 @@ var mistaken = map[string]string{
 	"defaults: {limits: {in_flight: -1}}":                                       "p.yaml:4: defaults.limits.in_flight: write at least 1",
 	"defaults: {headers: {request: {drop: [Connection]}}}":                      "p.yaml:4: defaults.headers.request.drop[0]: Connection is the proxy's own, or of one connection only: name another header",
 	"defaults: {headers: {request: {drop: [idempotency-key]}}}":                 "p.yaml:4: defaults.headers.request.drop: Idempotency-Key is the key, which the upstream gets: leave it out",
-	"defaults: {headers: {answer: {add: {X: a}, drop: [x]}}}":                   "p.yaml:4: defaults.headers.answer.drop: X is in add too, which replaces it: leave it out here",
-	"defaults: {headers: {answer: {add: {X: \"a\\r\"}}}}":                       "p.yaml:4: defaults.headers.answer.add: the value of \"X\" holds a control character: leave it out",
+	"defaults: {headers: {response: {add: {X: a}, drop: [x]}}}":                 "p.yaml:4: defaults.headers.response.drop: X is in add too, which replaces it: leave it out here",
+	"defaults: {headers: {response: {add: {X: \"a\\r\"}}}}":                     "p.yaml:4: defaults.headers.response.add: the value of \"X\" holds a control character: leave it out",
 
 	// Routes.
 	"routes:\n  - upstream: main":                                                                               "p.yaml:5: routes[0].match: this is missing: write a method and a path, such as POST /orders/{id}",

@@ -115,7 +115,7 @@ func parseStatuses(text string) (s Statuses, err error) {
 	case err != nil || s.From < 200 || s.To > 599:
 		return s, fmt.Errorf("%q is not a status: write one such as 201, or a class such as 2xx", text)
 	case s.To >= 500:
-		return s, errors.New("answers of 500 or more are stored with keep_errors: true: leave them out here")
+		return s, errors.New("responses of 500 or more are stored with keep_errors: true: leave them out here")
 	}
 	return s, nil
 }

@@ -34,7 +34,7 @@ type recordJSON struct {
 	BodyEncoded []byte              `json:"body_base64,omitempty"`
 }
 
-// newRecordJSON leaves out the answer; see withAnswer.
+// newRecordJSON leaves out the response; see withResponse.
 func newRecordJSON(r onlyonce.Record) recordJSON {
 	j := recordJSON{
 		ID: fullID(r.ID), Tenant: r.ID.Tenant, Operation: r.ID.Operation, Key: r.ID.Key,
@@ -54,7 +54,7 @@ func newRecordJSON(r onlyonce.Record) recordJSON {
 	return j
 }
 
-func (j recordJSON) withAnswer(r onlyonce.Record) recordJSON {
+func (j recordJSON) withResponse(r onlyonce.Record) recordJSON {
 	j.Header = r.Result.Header
 	if body := string(r.Result.Body); utf8.ValidString(body) {
 		j.Body = &body

@@ -23,9 +23,9 @@ func lsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ls URL",
 		Short: "List records, newest first",
-		Long: `Lists the records that have not expired, newest first. LEFT is what is left of
-the lease while a command is processing, then how long the record stays. With
---json every line is a record as a JSON object, without its answer.`,
+		Long: `Lists the records that have not expired, newest first. LEFT is the rest of the
+lease while a command is processing, and afterwards how long the record is kept.
+With --json, every line is a record as a JSON object, without its response.`,
 		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --operation "POST /api/v1/items" --limit 10
   onlyonce records ls sqlite:onlyonce-data/onlyonce.db --limit 0 --json | jq -r 'select(.attempt > 1) | .key'`,
 		Args: cli.ExactArgs("URL"),
@@ -44,13 +44,13 @@ the lease while a command is processing, then how long the record stays. With
 			})
 		},
 	}
-	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only of this `tenant`")
-	cmd.Flags().StringVar(&f.Operation, "operation", "", "only of this `operation`")
-	cmd.Flags().StringVar(&f.Key, "key", "", "only with this `key`")
-	cmd.Flags().StringVar(&f.Ref, "ref", "", "only those that made what this `ref` names")
-	cmd.Flags().StringVar(&state, "state", "", "only in this `state`: processing, completed, failed or unknown, which includes lapsed ones")
+	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only records of this `tenant`")
+	cmd.Flags().StringVar(&f.Operation, "operation", "", "only records of this `operation`")
+	cmd.Flags().StringVar(&f.Key, "key", "", "only records with this `key`")
+	cmd.Flags().StringVar(&f.Ref, "ref", "", "only records with this `ref`, which names what the command made")
+	cmd.Flags().StringVar(&state, "state", "", "only records in this `state`: processing, completed, failed or unknown, which includes lapsed ones")
 	cli.CompleteValues(cmd, "state", "processing", "completed", "failed", "unknown")
-	cmd.Flags().IntVar(&f.Limit, "limit", 100, "at most this `number`; 0 lists all")
+	cmd.Flags().IntVar(&f.Limit, "limit", 100, "largest `number` of records; 0 lists all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
 	return cmd
 }

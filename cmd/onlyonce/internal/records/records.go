@@ -23,14 +23,15 @@ func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "records",
 		Short: "List, show and delete the records of a store",
-		Long: `Looks at the records of commands, while the servers of the store run or not.
+		Long: `Reads and deletes the records of commands, whether the servers of the store are
+running or not.
 
-A record is named by its id, or as much of the id's beginning as names no other
-(a log line has it as idempotency_key), or by --key and, where that names
-several, --operation and --tenant.
+A record is named by its id or a unique prefix of it (log lines contain one as
+idempotency_key), or by --key, with --operation and --tenant if several records
+have the same key.
 
-STATUS is the HTTP status of the stored response, and - for a command that was no
-HTTP request, such as one of Do, or that has no response yet.`,
+STATUS is the HTTP status of the stored response. It is - if the command was not an
+HTTP request, such as one of Do, or has no response yet.`,
 		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --state unknown
   onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17`,
@@ -52,7 +53,7 @@ func (n *recordName) args(cmd *cobra.Command, args []string) error {
 		return cli.ExactArgs("URL")(cmd, args)
 	}
 	if len(args) == 1 {
-		return cli.Usagef("which record? Give its id after the URL, or --key; onlyonce records ls lists them")
+		return cli.Usagef("no record is named: write its id after the URL, or --key; onlyonce records ls lists them")
 	}
 	if err := cli.ExactArgs("URL", "ID")(cmd, args); err != nil {
 		return err

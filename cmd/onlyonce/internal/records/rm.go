@@ -16,11 +16,11 @@ func rmCommand() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "rm URL ID | rm URL --key KEY",
-		Short: "Delete a record, so that its command can run anew",
+		Short: "Delete a record, so that its command can run again",
 		Long: `Deletes one record: the next request with its key runs the command again, even
-if it has taken effect before. The record is shown first, and looked at again
-before it is deleted: nothing is deleted if an attempt has begun or ended since,
-if someone else has decided about it, or while an attempt holds the command.`,
+if it has already taken effect. The record is shown first, and read again before
+it is deleted: nothing is deleted if an attempt has begun or ended in between, if
+someone else has decided about the record, or while an attempt holds the command.`,
 		Example: `  onlyonce records rm sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17 --yes`,
 		Args: name.args,

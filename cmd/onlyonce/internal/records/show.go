@@ -28,10 +28,10 @@ func showCommand() *cobra.Command {
 	var asJSON, raw bool
 	cmd := &cobra.Command{
 		Use:   "show URL ID | show URL --key KEY",
-		Short: "Show one record and its answer",
-		Long: `Shows one record: its state, times, steps and stored answer. Characters that a
-terminal would act on are escaped, and a long body is cut; --raw writes the
-body's bytes as they are, and nothing else.`,
+		Short: "Show one record and its stored response",
+		Long: `Shows one record: its state, times, steps and stored response. Characters that a
+terminal would interpret are escaped, and a long body is cut; --raw writes only
+the bytes of the body, unchanged.`,
 		Example: `  onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records show sqlite:onlyonce-data/onlyonce.db --key order-17 --raw > body.json`,
 		Args: name.args,
@@ -47,7 +47,7 @@ body's bytes as they are, and nothing else.`,
 				case asJSON:
 					enc := json.NewEncoder(plain.JSONTo(out))
 					enc.SetEscapeHTML(false)
-					err = enc.Encode(newRecordJSON(r).withAnswer(r))
+					err = enc.Encode(newRecordJSON(r).withResponse(r))
 				default:
 					err = show(out, r)
 				}
@@ -79,7 +79,7 @@ func show(w io.Writer, r onlyonce.Record) error {
 	return err
 }
 
-// showFacts writes what is known of the record but for its answer.
+// showFacts writes everything about the record except its response.
 func showFacts(w io.Writer, r onlyonce.Record) {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	line := func(name, value string) {

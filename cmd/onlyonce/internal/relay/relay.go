@@ -37,11 +37,12 @@ func Command() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "relay",
 		Short: "Publish the events of a store through a broker, and nothing else",
-		Long: `Publishes what the transactions of a store have appended to its outbox, in order
-for each ordering key and at least once. Any number of relays may run on one
-store, those of its servers included.
+		Long: `Publishes the messages that a store's transactions have appended to its outbox, at
+least once, and in order for each ordering key. Any number of relays can run on one
+store, including those of its servers.
 
-SIGINT or SIGTERM ends it once what is being published is acknowledged.`,
+SIGINT or SIGTERM ends the relay once the messages that are being published are
+acknowledged.`,
 		Example: `  onlyonce relay --store postgres://app@db/shop --broker nats://127.0.0.1:4222
   onlyonce relay --store sqlite:onlyonce-data/onlyonce.db --broker amqp://guest:guest@127.0.0.1:5672`,
 		Args: cli.ExactArgs(),
@@ -58,12 +59,12 @@ SIGINT or SIGTERM ends it once what is being published is acknowledged.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&cfg.store, "store", "", "`URL` of the store")
-	f.StringVar(&cfg.storeFile, "store-file", "", "`file` that holds the URL of the store, instead of --store: a password on the command line can be read by every user of the machine")
+	f.StringVar(&cfg.storeFile, "store-file", "", "`file` with the URL of the store, instead of --store, whose password every user of the machine could read")
 	f.StringVar(&cfg.broker, "broker", "", "`URL` of the broker, nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672")
-	f.StringVar(&cfg.brokerName, "broker-name", "onlyonce", "`name` of the stream or exchange there; give every store one of its own")
-	f.IntVar(&cfg.maxAttempts, "orders-max-attempts", 10, "how often an event may fail before it is parked; see onlyonce outbox")
+	f.StringVar(&cfg.brokerName, "broker-name", "onlyonce", "`name` of the broker's stream or exchange; each store needs its own")
+	f.IntVar(&cfg.maxAttempts, "orders-max-attempts", 10, "number of failures after which an event is parked; see onlyonce outbox")
 	f.StringVar(&cfg.admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
-	f.StringSliceVar(&cfg.acceptRisks, "accept-risk", nil, "open the store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
+	f.StringSliceVar(&cfg.acceptRisks, "accept-risk", nil, "`name` of a finding of onlyonce doctor that is accepted; may be repeated")
 	cfg.log.AddFlags(cmd)
 	cli.DocumentEnv(cmd)
 	return cmd
@@ -124,7 +125,8 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	return nil
 }
 
-// tell answers supervisors, if there is an address for them, until stop is called.
+// tell serves the health checks, if there is an address for them, until stop is
+// called.
 func (c *relayConfig) tell(ctx context.Context, store *storeurl.Store, log *slog.Logger) (events *metrics.Outbox, stop func() error, err error) {
 	m := metrics.New()
 	events = metrics.NewOutbox(store.Outbox())

@@ -60,36 +60,36 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
-	f.StringVar(&c.admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090; then they are nowhere else (default: at --listen, /metrics for this machine and for clients with a token)")
-	f.StringVar(&c.data, "data", "./onlyonce-data", "`directory` for the store and the sandboxes' workspaces; made if it is not there")
-	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); one on a server is that of the orders, and the items and sandboxes stay in --data")
-	f.StringVar(&c.storeFile, "store-file", "", "`file` that holds the URL of the store, instead of --store: a password on the command line can be read by every user of the machine")
-	f.StringVar(&c.secretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all servers on it (default: for sqlite: a generated one, PATH.secret; for a server none)")
+	f.StringVar(&c.admin, "admin", "", "`address` for /healthz, /readyz and /metrics only, such as 127.0.0.1:9090 (default: --listen, with /metrics for this machine and for clients with a token)")
+	f.StringVar(&c.data, "data", "./onlyonce-data", "`directory` for the store and the sandboxes' workspaces; created if it does not exist")
+	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); a store on a server is for the orders only, and items and sandboxes stay in --data")
+	f.StringVar(&c.storeFile, "store-file", "", "`file` with the URL of the store, instead of --store, whose password every user of the machine could read")
+	f.StringVar(&c.secretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all servers on it (default: PATH.secret, which is generated, for sqlite:; none for a server)")
 	f.DurationVar(&c.itemsKeep, "items-keep", items.DefaultKeep, "how long the items API remembers a key")
 	f.DurationVar(&c.sandboxesKeep, "sandboxes-keep", onlyonce.DefaultKeep, "how long the sandboxes API remembers a key")
 	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", sandboxes.DefaultMaxExtend, "largest extend_by, in `seconds`")
-	f.Int64Var(&c.sandboxesMaxSessions, "sandboxes-max-sessions", sandboxes.DefaultMaxSessions, "most sandbox sessions of an owner at a time")
+	f.Int64Var(&c.sandboxesMaxSessions, "sandboxes-max-sessions", sandboxes.DefaultMaxSessions, "largest `number` of sandbox sessions of an owner at a time")
 	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", sandboxes.DefaultIdleTimeout, "how long a session lasts without a keepalive")
 	c.orders.addFlags(cmd)
 	c.purgeEvery = interval(10 * time.Minute)
-	f.Var(&c.purgeEvery, "purge-every", "how often the expired records of all three APIs are deleted; off: not by this server")
+	f.Var(&c.purgeEvery, "purge-every", "how often the expired records of all three APIs are deleted; off: never by this server")
 	f.DurationVar(&c.lease, "lease", onlyonce.DefaultLease, "how long a running items or sandboxes command may take")
-	f.DurationVar(&c.wait, "wait", sandboxes.DefaultWait, "how long the repeat of a running sandboxes command waits for its answer; 0: not at all")
-	f.StringVar(&c.tokens, "tokens", "", "`file` with an owner and the SHA-256 of a token in each line")
+	f.DurationVar(&c.wait, "wait", sandboxes.DefaultWait, "how long a repeat of a running sandboxes command waits for its response; 0: not at all")
+	f.StringVar(&c.tokens, "tokens", "", "`file` whose lines are an owner and the SHA-256 of a token")
 	f.BoolVar(&c.allowAnonymous, "allow-anonymous", true, "serve callers without a token; with --tokens the default is false")
-	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve them also to other machines")
-	f.StringSliceVar(&c.allowHosts, "allow-host", nil, "another host `name` by which callers without a token may reach a server that listens on this machine only, at --listen and at --admin; may be repeated")
-	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "go on in spite of the finding of this `name` (see onlyonce doctor), or of files that other users can use (file-mode); may be repeated")
+	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve callers without a token from other machines, too")
+	f.StringSliceVar(&c.allowHosts, "allow-host", nil, "host `name` other than localhost that callers without a token may use, at --listen and at --admin; may be repeated")
+	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "`name` of a finding of onlyonce doctor that is accepted, or file-mode for files that other users can use; may be repeated")
 	c.log.AddFlags(cmd)
 	c.log.AddKeysFlag(cmd)
-	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", 30*time.Second, "how long running requests may take to end after SIGINT or SIGTERM")
+	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", 30*time.Second, "time that running requests get to finish after SIGINT or SIGTERM")
 	cli.DocumentEnv(cmd)
 }
 
 // file is the URL of the store in the directory of data.
 func (c *config) file() string { return "sqlite:" + filepath.Join(c.data, "onlyonce.db") }
 
-// complete fills in what depends on other settings and refuses nonsense.
+// complete fills in what depends on other settings and rejects nonsense.
 func (c *config) complete(cmd *cobra.Command) error {
 	if c.tokens != "" && !cmd.Flags().Changed("allow-anonymous") {
 		c.allowAnonymous = false

@@ -27,11 +27,11 @@ func (c *ordersConfig) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.DurationVar(&c.keep, "orders-keep", onlyonce.DefaultKeep, "how long the orders API remembers a key")
 	f.DurationVar(&c.lease, "orders-lease", onlyonce.DefaultLease, "how long a running orders command may take")
-	f.DurationVar(&c.maxWait, "orders-max-wait", orders.DefaultMaxWait, "the most that a client's \"Prefer: wait=N\" is granted by the orders API")
+	f.DurationVar(&c.maxWait, "orders-max-wait", orders.DefaultMaxWait, "longest wait that the orders API grants to a client's \"Prefer: wait=N\"")
 	f.StringVar(&c.broker, "broker", "", "`URL` of the broker between the orders API and its consumer, nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672 (default: none, the store delivers the events in this process)")
-	f.StringVar(&c.brokerName, "broker-name", "onlyonce", "`name` of the stream or exchange there; give every store one of its own")
-	f.IntVar(&c.maxAttempts, "orders-max-attempts", orders.DefaultMaxAttempts, "how often an event may fail before it is parked; see onlyonce outbox")
-	f.BoolVar(&c.keepFailures, "orders-keep-failures", false, "answer the repeat of an orders command that failed with the failure, instead of running it again")
+	f.StringVar(&c.brokerName, "broker-name", "onlyonce", "`name` of the broker's stream or exchange; each store needs its own")
+	f.IntVar(&c.maxAttempts, "orders-max-attempts", orders.DefaultMaxAttempts, "number of failures after which an event is parked; see onlyonce outbox")
+	f.BoolVar(&c.keepFailures, "orders-keep-failures", false, "replay the failure of an orders command to a repeat, instead of running the command again")
 }
 
 // durations are those that have to be in the usual bounds, by flag.
@@ -39,7 +39,7 @@ func (c *ordersConfig) durations() map[string]time.Duration {
 	return map[string]time.Duration{"orders-keep": c.keep, "orders-lease": c.lease, "orders-max-wait": c.maxWait}
 }
 
-// check refuses nonsense.
+// check rejects nonsense.
 func (c *ordersConfig) check() error {
 	if c.maxAttempts < 1 {
 		return cli.Usagef("--orders-max-attempts (%s) is %d: write at least 1", cli.EnvName("orders-max-attempts"), c.maxAttempts)
@@ -47,7 +47,7 @@ func (c *ordersConfig) check() error {
 	return cli.CheckBroker(c.broker, c.brokerName)
 }
 
-// longest is how long an answer may take.
+// longest returns how long a response may take.
 func (c *ordersConfig) longest() time.Duration { return c.lease + c.maxWait }
 
 func (a *app) makeOrders(ctx context.Context, cfg config, log *slog.Logger) (err error) {

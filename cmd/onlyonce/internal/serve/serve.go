@@ -27,27 +27,28 @@ func Command() *cobra.Command {
 		Use:   "serve",
 		Short: "Run the items, sandboxes and orders APIs",
 		Long: `Runs the items API (/api/v1/items), the sandboxes API (/v1/sandboxes) and the
-orders API (/orders) on one store, which is made at the first start. /healthz,
-/readyz and /metrics are for supervisors, at --listen or at an --admin address of
-their own. /metrics needs a token from other machines.
+orders API (/orders) on one store, which is created at the first start. /healthz,
+/readyz and /metrics are for supervisors, at --listen or at their own --admin
+address. Other machines need a token for /metrics.
 
-While callers need no token and the server listens on this machine only, it
-answers only requests to localhost, so that no page of another site can call it
-from a browser here.
+While callers need no token and the server listens on this machine only, it serves
+only requests to localhost, so that no page of another site can call it from a
+browser on this machine.
 
-With a --store on a server, such as postgres://…, the orders, their records,
-events and shipments live there; items and sandboxes keep their file in --data.
+With a --store on a server, such as postgres://…, the orders, their records, events
+and shipments are stored there; items and sandboxes keep their file in --data.
 
-What to try is printed to standard output, the log to standard error.
+Commands to try are printed to standard output, the log to standard error.
 
-Every flag is also an environment variable, shown in brackets; the flag wins,
-and an empty variable counts as not set. Callers need no token unless --tokens
-names a file of them; then every request to an API needs one, unless
---allow-anonymous says otherwise. The file has one line for each token: its
-owner, and the token's SHA-256 in hexadecimal.
+Every flag is also an environment variable, shown in brackets. The flag wins over
+the variable, and an empty variable counts as not set.
 
-SIGINT or SIGTERM ends the server once the requests that run are answered; a
-second one ends it at once.`,
+Callers need no token unless --tokens names a file of tokens; then every request to
+an API needs one, unless --allow-anonymous is set. Each line of the file is an owner
+and the SHA-256 of a token in hexadecimal.
+
+SIGINT or SIGTERM ends the server once the running requests have their responses; a
+second signal ends it at once.`,
 		Example: `  onlyonce serve
   onlyonce serve --listen 127.0.0.1:0 --data /var/lib/onlyonce
   echo "alice $(printf %s "$TOKEN" | sha256sum | cut -c 1-64)" >> tokens.txt

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// OwnHosts refuses what is not sent to this machine by name, or comes from a page
+// OwnHosts rejects what is not sent to this machine by name, or comes from a page
 // of another site. A page in a browser of this machine can reach a server that
 // listens on loopback, under a name of its own that points there; where callers
 // need no token, such a page would be one. What it gets is forbidden.

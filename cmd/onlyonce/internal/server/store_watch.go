@@ -57,7 +57,7 @@ func (s *StoreWatch) note(err error) {
 	switch {
 	case err != nil && s.lost.IsZero():
 		s.lost = s.tried
-		s.log.Warn("the store takes no commands: requests with a key are refused until it does", "store", s.name, "error", err)
+		s.log.Warn("the store takes no commands: requests with a key are rejected until it does", "store", s.name, "error", err)
 	case err == nil && !s.lost.IsZero():
 		s.log.Info("the store takes commands again", "store", s.name, "lost_for_ms", s.tried.Sub(s.lost).Milliseconds())
 		s.lost = time.Time{}

@@ -42,7 +42,7 @@ func FingerprintSecret(ctx context.Context, u URL, store onlyonce.Lister, path s
 		return ReadSecret(path, acceptRisks)
 	}
 	if u.Engine != SQLite {
-		log.Warn("the fingerprints in the store have no secret: whoever can read the store can find out a short body by trying; give everyone on the store the same --fingerprint-secret-file", "store", u.String())
+		log.Warn("the fingerprints in the store have no secret: anyone who can read the store can recover a short body by trying all possibilities; give all processes that share the store the same --fingerprint-secret-file", "store", u.String())
 		return nil, nil
 	}
 	path = u.Path + ".secret"
@@ -51,9 +51,9 @@ func FingerprintSecret(ctx context.Context, u URL, store onlyonce.Lister, path s
 		return nil, fmt.Errorf("make the fingerprint secret %s: %w", path, err)
 	}
 	if made {
-		level, text := slog.LevelInfo, "a fingerprint secret was made: keep it with the store, also in backups"
+		level, text := slog.LevelInfo, "a fingerprint secret was generated: keep it with the store, also in backups"
 		if hasRecords(ctx, store) {
-			level, text = slog.LevelWarn, "a fingerprint secret was made for a store that has records: repeats of earlier requests are refused as different ones until their records expire; if the file was lost, put it back"
+			level, text = slog.LevelWarn, "a fingerprint secret was generated for a store that has records: repeats of earlier requests are rejected as different ones until their records expire; if the file was lost, restore it"
 		}
 		log.Log(ctx, level, text, "file", path)
 	}

@@ -1,4 +1,4 @@
-package refusal
+package rejection
 
 import (
 	"bytes"
@@ -84,7 +84,7 @@ func try(t *template.Template, p httponce.Problem) error {
 	return nil
 }
 
-// A limited writer refuses a document that no refusal needs.
+// A limited writer rejects a document that no rejection needs.
 type limited struct{ *bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {
@@ -132,7 +132,7 @@ func escape(list *parse.ListNode) error {
 	return nil
 }
 
-// check refuses a pipeline that calls what a refusal does not need.
+// check rejects a pipeline that calls what a rejection does not need.
 func check(pipe *parse.PipeNode) error {
 	for _, cmd := range pipe.Cmds {
 		for _, arg := range cmd.Args {

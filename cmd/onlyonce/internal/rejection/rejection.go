@@ -1,6 +1,6 @@
-// Package refusal writes a proxy's refusals the way the API behind it writes
+// Package rejection writes a proxy's rejections the way the API behind it writes
 // its own errors.
-package refusal
+package rejection
 
 import (
 	"encoding/json"
@@ -67,5 +67,5 @@ func answer(w http.ResponseWriter, p httponce.Problem, contentType string, text 
 	_, _ = w.Write(text) // nobody is there to be told
 }
 
-// seconds rounds up, as a client that asks too early is refused again.
+// seconds rounds up, as a client that asks too early is rejected again.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

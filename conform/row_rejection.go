@@ -10,16 +10,16 @@ import (
 	"strings"
 )
 
-// refusals returns what refusals look like here: of a different body under a
+// rejections returns what rejections look like here: of a different body under a
 // used key, and of an empty key.
-func (p *probe) refusals() ([]seen, error) {
-	if p.refused != nil {
-		return p.refused, nil
+func (p *probe) rejections() ([]seen, error) {
+	if p.rejected != nil {
+		return p.rejected, nil
 	}
-	p.refused = []seen{}
+	p.rejected = []seen{}
 	note := func(a seen, err error) error {
-		if err == nil && a.refused() {
-			p.refused = append(p.refused, a)
+		if err == nil && a.rejected() {
+			p.rejected = append(p.rejected, a)
 		}
 		return err
 	}
@@ -27,42 +27,42 @@ func (p *probe) refusals() ([]seen, error) {
 		return nil, err
 	}
 	if p.missing(bodies) != "" {
-		return p.refused, nil
+		return p.rejected, nil
 	}
 	c, other := p.new(), p.new()
 	other.key = c.key
 	if _, err := p.start("a command", c); err != nil {
 		return nil, err
 	}
-	return p.refused, note(p.ask("a different body under a used key", other))
+	return p.rejected, note(p.ask("a different body under a used key", other))
 }
 
 func checkProblem(p *probe) (finding, error) {
-	refused, err := p.refusals()
+	rejected, err := p.rejections()
 	if err != nil {
 		return finding{}, err
 	}
 	var shown []Exchange
-	for _, a := range refused {
+	for _, a := range rejected {
 		if kind, _, _ := mime.ParseMediaType(a.header.Get("Content-Type")); kind != "application/problem+json" {
 			continue
 		}
 		shown = append(shown, a.exchange)
-		if wrong := wrongProblem(a.answer); wrong != "" {
-			return fail("A refusal says that it is a problem, but "+wrong+".", a.exchange), nil
+		if wrong := wrongProblem(a.response); wrong != "" {
+			return fail("A rejection says that it is a problem, but "+wrong+".", a.exchange), nil
 		}
 	}
 	if len(shown) == 0 {
-		for _, a := range refused {
+		for _, a := range rejected {
 			shown = append(shown, a.exchange)
 		}
-		return unsupported("No refusal says that it is a problem document.", shown...), nil
+		return unsupported("No rejection says that it is a problem document.", shown...), nil
 	}
-	return pass("Refusals are problem documents, whose status is the answer's.", shown...), nil
+	return pass("Rejections are problem documents, whose status is the response's.", shown...), nil
 }
 
 // wrongProblem says what is wrong with a problem document (RFC 9457), or is "".
-func wrongProblem(a answer) string {
+func wrongProblem(a response) string {
 	var doc map[string]any
 	if err := json.Unmarshal(a.body, &doc); err != nil || doc == nil {
 		return "is no JSON object"
@@ -80,7 +80,7 @@ func wrongProblem(a answer) string {
 		}
 	}
 	if status, ok := doc["status"]; ok && status != float64(a.status) {
-		return fmt.Sprintf("its status is %v, and that of the answer %d", status, a.status)
+		return fmt.Sprintf("its status is %v, and that of the response %d", status, a.status)
 	}
 	if doc["type"] == nil && doc["title"] == nil {
 		return "it has neither a type nor a title"
@@ -91,8 +91,8 @@ func wrongProblem(a answer) string {
 // describedBy finds the target of a link whose relation is describedby.
 var describedBy = regexp.MustCompile(`(?i)<([^>]*)>[^,<]*;\s*rel\s*=\s*"?(?:[^",;]* )?describedby\b`)
 
-// docs returns where a refusal says that it is explained, or "".
-func (a answer) docs() string {
+// docs returns where a rejection says that it is explained, or "".
+func (a response) docs() string {
 	for _, link := range a.header.Values("Link") {
 		if m := describedBy.FindStringSubmatch(link); m != nil {
 			return m[1]
@@ -107,7 +107,7 @@ func (a answer) docs() string {
 
 // checkLink looks at links to the target's own server; it asks no other.
 func checkLink(p *probe) (finding, error) {
-	refused, err := p.refusals()
+	rejected, err := p.rejections()
 	if err != nil {
 		return finding{}, err
 	}
@@ -115,30 +115,30 @@ func checkLink(p *probe) (finding, error) {
 	if err != nil {
 		return finding{}, err
 	}
-	for _, a := range refused {
+	for _, a := range rejected {
 		to := a.docs()
 		if to == "" {
 			continue
 		}
 		u, err := base.Parse(to)
 		if err != nil || u.Scheme != "http" && u.Scheme != "https" {
-			return fail(fmt.Sprintf("A refusal links to %q, which is no page.", to), a.exchange), nil
+			return fail(fmt.Sprintf("A rejection links to %q, which is no page.", to), a.exchange), nil
 		}
 		if u.Scheme != base.Scheme || u.Host != base.Host {
-			return pass(fmt.Sprintf("A refusal links to %s; that is another server, and was not asked.", u), a.exchange), nil
+			return pass(fmt.Sprintf("A rejection links to %s; that is another server, and was not requested.", u), a.exchange), nil
 		}
 		page, err := p.send("the page that is linked to", shot{method: http.MethodGet, url: u.String(), header: http.Header{"Accept": {"text/html, */*"}}})
 		if err != nil {
 			return finding{}, err
 		}
 		if page.status == http.StatusNotFound || page.status == http.StatusGone || page.status == 0 || page.status >= 500 {
-			return fail(fmt.Sprintf("A refusal links to %s, which is answered %v.", u, page.answer), a.exchange, page.exchange), nil
+			return fail(fmt.Sprintf("A rejection links to %s, which returns %v.", u, page.response), a.exchange, page.exchange), nil
 		}
-		return pass(fmt.Sprintf("A refusal links to %s.", u), a.exchange, page.exchange), nil
+		return pass(fmt.Sprintf("A rejection links to %s.", u), a.exchange, page.exchange), nil
 	}
 	var shown []Exchange
-	for _, a := range refused {
+	for _, a := range rejected {
 		shown = append(shown, a.exchange)
 	}
-	return unsupported("No refusal links to what explains it.", shown...), nil
+	return unsupported("No rejection links to documentation.", shown...), nil
 }

@@ -1,4 +1,4 @@
-package refusal
+package rejection
 
 import (
 	"encoding/json"

@@ -12,8 +12,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// refuse rejects a request with a problem that is not a route's own.
-func (c *Config) refuse(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
+// reject rejects a request with a problem that is not a route's own.
+func (c *Config) reject(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
 	p.Err = why
 	c.report(r, why)
 	if r.ProtoMajor == 1 && p.Status == http.StatusBadRequest {

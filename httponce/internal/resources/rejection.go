@@ -13,11 +13,11 @@ var (
 	ErrSilent = errors.New("httponce: the request's body did not come while there was no room for others")
 )
 
-// A Refusal says that a limit has been reached. It is the error of a body for
+// A Rejection says that a limit has been reached. It is the error of a body for
 // which there is no memory.
-type Refusal struct {
+type Rejection struct {
 	OfTenant   bool          // the limit is the tenant's; otherwise it is the process's
 	RetryAfter time.Duration // how long it takes until the limit may no longer be reached
 }
 
-func (*Refusal) Error() string { return "httponce: there is no room for the request's body" }
+func (*Rejection) Error() string { return "httponce: there is no room for the request's body" }

@@ -18,8 +18,8 @@ const (
 	readAnyway = 256 << 10
 )
 
-// refuse rejects a request with a problem.
-func (l *layer) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
+// reject rejects a request with a problem.
+func (l *layer) reject(w http.ResponseWriter, r *http.Request, p Problem) {
 	h := w.Header()
 	p.Type = "about:blank"
 	if l.cfg.DocsURL != "" {
@@ -36,18 +36,18 @@ func (l *layer) refuse(w http.ResponseWriter, r *http.Request, p Problem) {
 	p.ServeHTTP(w, r)
 }
 
-// refuseUnread rejects a request whose body has not been read to its end. A
+// rejectUnread rejects a request whose body has not been read to its end. A
 // client that sends a long body looks for the response only when it has sent all
 // of it, and would lose the response if the connection were closed meanwhile. So
 // the rest of the body is read for a while, as RFC 9112, section 9.6, advises.
-func (l *layer) refuseUnread(w http.ResponseWriter, r *http.Request, p Problem) {
+func (l *layer) rejectUnread(w http.ResponseWriter, r *http.Request, p Problem) {
 	isLong := r.ProtoMajor == 1 && hasBody(r) && (r.ContentLength < 0 || r.ContentLength > readAnyway || p.Status == http.StatusRequestEntityTooLarge)
 	if !isLong {
-		l.refuse(w, r, p)
+		l.reject(w, r, p)
 		return
 	}
 	w.Header().Set("Connection", "close")
-	l.refuse(w, r, p)
+	l.reject(w, r, p)
 	c := http.NewResponseController(w)
 	if len(r.Header["Expect"]) > 0 || c.Flush() != nil || c.SetReadDeadline(time.Now().Add(readOnTime)) != nil {
 		return // a client that waits for 100 Continue does not send the body
@@ -57,42 +57,42 @@ func (l *layer) refuseUnread(w http.ResponseWriter, r *http.Request, p Problem) 
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }
 
-// refuse rejects the call with a problem.
-func (c *call) refuse(p Problem) { c.refuseTo(c.w, p) }
+// reject rejects the call with a problem.
+func (c *call) reject(p Problem) { c.rejectTo(c.w, p) }
 
-// refuseTo is refuse with another ResponseWriter than the client's.
-func (c *call) refuseTo(w http.ResponseWriter, p Problem) {
+// rejectTo is reject with another ResponseWriter than the client's.
+func (c *call) rejectTo(w http.ResponseWriter, p Problem) {
 	p.Key = c.request.ID.Key
-	c.layer.refuse(w, c.r, p)
+	c.layer.reject(w, c.r, p)
 }
 
-// refuseUnread rejects the call, whose body has not been read to its end.
-func (c *call) refuseUnread(p Problem) {
+// rejectUnread rejects the call, whose body has not been read to its end.
+func (c *call) rejectUnread(p Problem) {
 	p.Key = c.request.ID.Key
-	c.layer.refuseUnread(c.w, c.r, p)
+	c.layer.rejectUnread(c.w, c.r, p)
 }
 
-// refuseError rejects the call with what an error of the root package means. It
+// rejectError rejects the call with what an error of the root package means. It
 // drops the header that a handler may have set.
-func (c *call) refuseError(err error) {
+func (c *call) rejectError(err error) {
 	c.restoreHeader()
 	p := problemOf(err, storeUnavailable)
 	if p.Code == keyReused.Code {
 		p.Status = c.cfg.MismatchStatus
 	}
-	c.refuse(p)
+	c.reject(p)
 }
 
-// problemOfRefusal returns the problem that tells a client about a refusal, or
+// problemOfRejection returns the problem that tells a client about a rejection, or
 // nil if there is none.
-func problemOfRefusal(refused *resources.Refusal) *Problem {
-	if refused == nil {
+func problemOfRejection(rejected *resources.Rejection) *Problem {
+	if rejected == nil {
 		return nil
 	}
 	p := overloaded
-	if refused.OfTenant {
+	if rejected.OfTenant {
 		p = tooMany
 	}
-	p.RetryAfter = refused.RetryAfter
+	p.RetryAfter = rejected.RetryAfter
 	return &p
 }

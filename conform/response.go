@@ -14,16 +14,16 @@ import (
 	"time"
 )
 
-// maxAnswer is the longest body that is read; with its head and its chunks, an
-// answer has at most maxRead bytes.
+// maxResponse is the longest body that is read; with its head and its chunks, an
+// response has at most maxRead bytes.
 const (
-	maxAnswer = 4 << 20
-	maxRead   = 2 * maxAnswer
+	maxResponse = 4 << 20
+	maxRead     = 2 * maxResponse
 )
 
-// An answer is what a request got. A status of 0 means that there was none, for
+// A response is what a request got. A status of 0 means that there was none, for
 // the reason in lost.
-type answer struct {
+type response struct {
 	status int
 	header http.Header
 	head   []byte
@@ -32,25 +32,25 @@ type answer struct {
 	took   time.Duration
 }
 
-// readAnswer reads the final answer to a request with the method.
-func readAnswer(from io.Reader, method string) (answer, error) {
+// readResponse reads the final response to a request with the method.
+func readResponse(from io.Reader, method string) (response, error) {
 	var raw bytes.Buffer
 	in := bufio.NewReader(io.TeeReader(io.LimitReader(from, maxRead), &raw))
 	for {
 		begins := raw.Len() - in.Buffered()
 		resp, err := http.ReadResponse(in, &http.Request{Method: method})
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		if resp.StatusCode < 200 && resp.StatusCode != http.StatusSwitchingProtocols {
 			continue
 		}
-		a := answer{status: resp.StatusCode, header: resp.Header, head: head(raw.Bytes()[begins:])}
-		if a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1)); err != nil {
-			return answer{}, fmt.Errorf("the answer breaks off: %w", err)
+		a := response{status: resp.StatusCode, header: resp.Header, head: head(raw.Bytes()[begins:])}
+		if a.body, err = io.ReadAll(io.LimitReader(resp.Body, maxResponse+1)); err != nil {
+			return response{}, fmt.Errorf("the response breaks off: %w", err)
 		}
-		if len(a.body) > maxAnswer {
-			return answer{}, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+		if len(a.body) > maxResponse {
+			return response{}, fmt.Errorf("the response is longer than %d bytes", maxResponse)
 		}
 		return a, resp.Body.Close()
 	}
@@ -64,27 +64,28 @@ func head(raw []byte) []byte {
 	return bytes.Clone(raw[:end])
 }
 
-func (a answer) ok() bool      { return a.status/100 == 2 }
-func (a answer) refused() bool { return a.status/100 == 4 }
+func (a response) ok() bool       { return a.status/100 == 2 }
+func (a response) rejected() bool { return a.status/100 == 4 }
 
-// String says in a few words what was answered.
-func (a answer) String() string {
+// String returns the status, or why there was no response.
+func (a response) String() string {
 	if a.status == 0 {
 		return "nothing (" + a.lost + ")"
 	}
 	return strconv.Itoa(a.status)
 }
 
-// retryAfter is how long an answer asks to wait, at most 2 s, or otherwise.
-func (a answer) retryAfter(otherwise time.Duration) time.Duration {
+// retryAfter returns how long the response asks the client to wait, at most 2
+// seconds, or otherwise if it does not say.
+func (a response) retryAfter(otherwise time.Duration) time.Duration {
 	if s, err := strconv.Atoi(a.header.Get("Retry-After")); err == nil && s >= 0 {
 		return min(time.Duration(s)*time.Second, 2*time.Second)
 	}
 	return otherwise
 }
 
-// busy reports whether an answer says: not now, ask again.
-func (a answer) busy() bool {
+// busy reports whether a response asks the client to retry later.
+func (a response) busy() bool {
 	switch a.status {
 	case http.StatusConflict, http.StatusTooEarly, http.StatusTooManyRequests:
 		return true
@@ -94,15 +95,15 @@ func (a answer) busy() bool {
 	return false
 }
 
-// meant are the headers that are part of what was answered. Others are about a
-// connection, a moment, or who carried the answer.
+// meant are the headers that belong to the result of a command. Others describe
+// the connection, the moment, or an intermediary.
 var meant = []string{
 	"Content-Type", "Content-Language", "Content-Encoding", "Content-Disposition",
 	"Content-Location", "Location", "Etag", "Last-Modified", "Link",
 }
 
-// parts are what two answers have in common if one is the other's replay.
-func (a answer) parts() map[string]string {
+// parts are what two responses have in common if one is the other's replay.
+func (a response) parts() map[string]string {
 	p := map[string]string{"the status": strconv.Itoa(a.status), "the body": string(a.body)}
 	for _, name := range meant {
 		p[name] = strings.Join(a.header.Values(name), "\n")
@@ -110,8 +111,8 @@ func (a answer) parts() map[string]string {
 	return p
 }
 
-// differences names the parts in which two answers differ.
-func differences(a, b answer) []string {
+// differences names the parts in which two responses differ.
+func differences(a, b response) []string {
 	of, other := a.parts(), b.parts()
 	return slices.Sorted(func(yield func(string) bool) {
 		for name := range maps.Keys(of) {
@@ -122,8 +123,8 @@ func differences(a, b answer) []string {
 	})
 }
 
-// mark returns the header by which an answer says that it is a replay.
-func (a answer) mark() string {
+// mark returns the header by which a response says that it is a replay.
+func (a response) mark() string {
 	for _, name := range slices.Sorted(maps.Keys(a.header)) {
 		value := strings.ToLower(a.header.Get(name))
 		switch name := strings.ToLower(name); {
@@ -136,16 +137,16 @@ func (a answer) mark() string {
 	return ""
 }
 
-var errNoAnswer = errors.New("the connection was closed")
+var errNoResponse = errors.New("the connection was closed")
 
-// noAnswer is the answer that did not come.
-func noAnswer(err error, within time.Duration) answer {
+// noResponse stands for a response that did not arrive.
+func noResponse(err error, within time.Duration) response {
 	var timeout interface{ Timeout() bool }
 	switch {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		err = fmt.Errorf("not within %v", within)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		err = errNoAnswer
+		err = errNoResponse
 	}
-	return answer{lost: err.Error()}
+	return response{lost: err.Error()}
 }

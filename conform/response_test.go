@@ -9,7 +9,7 @@ import (
 )
 
 func TestAnswer_AnAnswerIsReadPastInterimOnes(t *testing.T) {
-	a, err := readAnswer(strings.NewReader("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\nx-a:  b\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"), "POST")
+	a, err := readResponse(strings.NewReader("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\nx-a:  b\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"), "POST")
 	if err != nil || a.status != 201 || string(a.body) != "abcde" || string(a.head) != "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\nx-a:  b" {
 		t.Errorf("%+v, %v, head %q", a, err, a.head)
 	}
@@ -17,13 +17,13 @@ func TestAnswer_AnAnswerIsReadPastInterimOnes(t *testing.T) {
 
 func TestAnswer_AnAnswerThatBreaksOffIsNone(t *testing.T) {
 	for _, text := range []string{
-		"", "HTTP/1.1 200 OK\r\n", "no answer\r\n\r\n",
+		"", "HTTP/1.1 200 OK\r\n", "no response\r\n\r\n",
 		"HTTP/1.1 100 Continue\r\n\r\n",
 		"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc",
 		"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nab",
-		"HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", maxAnswer+1),
+		"HTTP/1.1 200 OK\r\n\r\n" + strings.Repeat("x", maxResponse+1),
 	} {
-		if a, err := readAnswer(strings.NewReader(text), "POST"); err == nil {
+		if a, err := readResponse(strings.NewReader(text), "POST"); err == nil {
 			t.Errorf("%.60q is %d with %d bytes", text, a.status, len(a.body))
 		}
 	}
@@ -46,7 +46,7 @@ func TestAnswer_ReplaysAreKnownByTheirHeaders(t *testing.T) {
 		"X-Idempotent-Cache: miss, stored": "",
 	} {
 		name, value, _ := strings.Cut(line, ":")
-		a := answer{header: http.Header{http.CanonicalHeaderKey(name): {strings.TrimSpace(value)}}}
+		a := response{header: http.Header{http.CanonicalHeaderKey(name): {strings.TrimSpace(value)}}}
 		if got := a.mark(); got != want {
 			t.Errorf("%s: %q, want %q", line, got, want)
 		}
@@ -54,8 +54,8 @@ func TestAnswer_ReplaysAreKnownByTheirHeaders(t *testing.T) {
 }
 
 func TestAnswer_AnswersDifferInWhatTheyMean(t *testing.T) {
-	a := answer{status: 201, body: []byte("x"), header: http.Header{"Location": {"/1"}, "Date": {"now"}, "X-Request-Id": {"1"}}}
-	b := answer{status: 200, body: []byte("y"), header: http.Header{"Location": {"/2"}, "Date": {"then"}, "Etag": {"e"}}}
+	a := response{status: 201, body: []byte("x"), header: http.Header{"Location": {"/1"}, "Date": {"now"}, "X-Request-Id": {"1"}}}
+	b := response{status: 200, body: []byte("y"), header: http.Header{"Location": {"/2"}, "Date": {"then"}, "Etag": {"e"}}}
 	if got := differences(a, b); !slices.Equal(got, []string{"Etag", "Location", "the body", "the status"}) {
 		t.Errorf("%q", got)
 	}
@@ -77,7 +77,7 @@ func TestAnswer_RefusalsLinkInAHeaderOrByTheirType(t *testing.T) {
 		{"", `{"type":7}`, ""},
 		{"", `not JSON`, ""},
 	} {
-		a := answer{header: http.Header{}, body: []byte(c.body)}
+		a := response{header: http.Header{}, body: []byte(c.body)}
 		if c.link != "" {
 			a.header.Set("Link", c.link)
 		}
@@ -100,7 +100,7 @@ func TestAnswer_AProblemDocumentIsLookedAt(t *testing.T) {
 		`{"detail":"x"}`:               "neither",
 		`{"title":"x","status":409,"detail":{"why":""}}`: "its detail",
 	} {
-		got := wrongProblem(answer{status: 409, body: []byte(body)})
+		got := wrongProblem(response{status: 409, body: []byte(body)})
 		if got != want && (want == "" || !strings.Contains(got, want)) {
 			t.Errorf("%s: %q, want %q", body, got, want)
 		}
@@ -124,12 +124,12 @@ func TestAnswer_NoCredentialIsShown(t *testing.T) {
 	}
 }
 
-// Whatever a server answers, it is read without a panic.
+// Whatever a server responses, it is read without a panic.
 func FuzzAnswer(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 409 Conflict\r\nLink: </d>; rel=describedby\r\nContent-Type: application/problem+json\r\n\r\n{}"))
 	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200\r\nSet-Cookie: a=b\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		a, err := readAnswer(bytes.NewReader(raw), "POST")
+		a, err := readResponse(bytes.NewReader(raw), "POST")
 		if err != nil {
 			return
 		}
