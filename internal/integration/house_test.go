@@ -96,7 +96,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 		"sqlite":   {"engine", "group", "record", "transact"},
 		"mysql":    {"engine", "record", "server", "transact"},
 		"postgres": {"engine", "record", "server", "transact"},
-		"sqltest":  {"engine"}, // for tests
+		"sqltest":  {"engine", "server"}, // for tests
 	}
 	const storesInternal = "stores/internal/"
 	for from, targets := range ours {

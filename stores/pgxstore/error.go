@@ -4,11 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
@@ -20,35 +21,20 @@ func wrap(doing string, err error) error {
 	return fmt.Errorf("pgxstore: %s: %w", doing, err)
 }
 
-// The errors of PostgreSQL that this store knows.
+// The errors of PostgreSQL that only this store knows: the first two are those of its own
+// statements that affect no row.
 const (
-	codeSerialization = "40001"
-	codeDeadlock      = "40P01"
-	codeAborted       = "25P02"
-	codeLockTimeout   = "55P03"
-	codeDivision      = "22012"
-	codeRoot          = "2201F"
-	codeUnique        = "23505"
-	codeResultType    = "0A000"
-	codeNoStatement   = "26000"
+	codeDivision    = "22012"
+	codeRoot        = "2201F"
+	codeUnique      = "23505"
+	codeResultType  = "0A000"
+	codeNoStatement = "26000"
 )
-
-// code returns the SQLSTATE of an error of the server, or "".
-func code(err error) string {
-	if err == nil {
-		return ""
-	}
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
-		return e.Code
-	}
-	return ""
-}
 
 // isStalePlan reports that a prepared statement no longer fits the schema, as
 // after a migration, or that it is gone.
 func isStalePlan(err error) bool {
-	c := code(err)
+	c := postgres.Code(err)
 	return c == codeResultType || c == codeNoStatement
 }
 
@@ -59,23 +45,17 @@ func claimed(err error) bool {
 }
 
 // classify says what an error of the server, or of a connection, means for a call that
-// may be repeated. A server that ends connections, or accepts no new ones, returns an
-// SQLSTATE of class 53 (insufficient resources) or 57 (operator intervention). An error
-// without an SQLSTATE comes from the connection.
+// may be repeated.
 func classify(err error) transact.Class {
-	c := code(err)
+	c := postgres.Code(err)
 	var refused *pgconn.ConnectError
 	switch {
 	case errors.Is(err, engine.ErrNoFence):
 		return transact.Temporary
-	case isRetryable(err):
-		return transact.Conflict
-	case strings.HasPrefix(c, "57P"), strings.HasPrefix(c, "08"):
+	case postgres.EndsConnection(c):
 		return transact.Broken
-	case strings.HasPrefix(c, "53"), strings.HasPrefix(c, "57"), strings.HasPrefix(c, "58"), strings.HasPrefix(c, "XX"), c == codeLockTimeout:
-		return transact.Temporary
 	case c != "":
-		return transact.Permanent
+		return postgres.Classify(err).Repeated()
 	case pgconn.Timeout(err), errors.Is(err, context.Canceled), errors.As(err, &refused):
 		return transact.Temporary
 	}
@@ -83,7 +63,4 @@ func classify(err error) transact.Class {
 }
 
 // isRetryable reports whether the server asks to run the transaction again.
-func isRetryable(err error) bool {
-	c := code(err)
-	return c == codeSerialization || c == codeDeadlock
-}
+func isRetryable(err error) bool { return postgres.Classify(err) == server.ClassConflict }

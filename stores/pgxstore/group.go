@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -16,7 +17,7 @@ import (
 func (s *Store) write(ctx context.Context, st *statement) error {
 	err := s.writes.Do(ctx, st)
 	for range retries(ctx) {
-		if code(err) != codeLockTimeout && !isRetryable(err) {
+		if postgres.Code(err) != postgres.CodeLockTimeout && !isRetryable(err) {
 			break
 		}
 		err = s.alone(ctx, func(conn *pgx.Conn) error { return send(ctx, conn, s.listener, "", []*statement{st}, "") })
@@ -66,7 +67,7 @@ func (s *Store) writeBatch(lane int, batch []*group.Ticket[*statement], list []*
 	line := &s.writeConns[lane]
 	return line.use(func(ctx context.Context, conn *pgx.Conn) error {
 		err := send(ctx, line.pipe, s.listener, line.sessionSetup(), list, "")
-		if len(list) == 1 || code(err) == "" || isStalePlan(err) || conn.IsClosed() {
+		if len(list) == 1 || postgres.Code(err) == "" || isStalePlan(err) || conn.IsClosed() {
 			return err
 		}
 		for i, t := range batch { // one of them is at fault

@@ -11,6 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
@@ -102,32 +103,29 @@ func create(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim) (r
 // those of deleted records. It reports false if the fence may have become another
 // without an answer that says which.
 func aboveFloor(ctx context.Context, on writer, k *record.Key, r *onlyonce.Record) (known bool, err error) {
-	s := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: []any{k.Hash[:], []byte(r.Owner), r.Fence}}
+	s := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: server.HoldArgs{Hash: k.Hash[:], Owner: []byte(r.Owner), Fence: r.Fence}.List()}
 	err = on.write(ctx, s)
 	return err == nil && (s.wrote || !s.repeated), err
 }
 
 // take gives the claim a record that is there.
 func take(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim, was *stored) (r onlyonce.Record, given bool, err error) {
-	r = record.Next(c, was, 0, 0)
-	steps, err := record.EncodeSteps(r.Steps)
+	args, err := postgres.Encode.Take(k, c, was)
 	if err != nil {
 		return r, false, err
 	}
-	s := &statement{name: "take", key: k, into: []any{&r.Fence}, args: []any{
-		was.Expired, c.Lease.Microseconds(), record.LapsedKeep(c), []byte(c.Owner), r.Attempt, r.Fingerprint, steps, postgres.Optional(r.Error),
-		k.Hash[:], []byte(was.Owner), was.Fence, was.As, was.StepsAs,
-	}}
+	var fence int64
+	s := &statement{name: "take", key: k, into: []any{&fence}, args: args.List()}
 	err = on.write(ctx, s)
-	return record.Next(c, was, r.Fence, r.Fence), err == nil && s.wrote, err
+	return record.Next(c, was, fence, fence), err == nil && s.wrote, err
 }
 
 // renew makes the hold's lease end a full lease from now, and adds steps.
 func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	k := record.KeyOf(h.ID)
-	owned := owned(&k, h)
+	hold := server.HoldOf(&k, h)
 	if len(steps) == 0 {
-		s := &statement{name: "renew", key: &k, args: append([]any{lease.Microseconds()}, owned...)}
+		s := &statement{name: "renew", key: &k, args: hold.Renew(lease.Microseconds())}
 		if err := on.write(ctx, s); err != nil || s.wrote {
 			return err
 		}
@@ -152,7 +150,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		if err != nil {
 			return err
 		}
-		s := &statement{name: "step", key: &k, args: append(append([]any{lease.Microseconds(), after}, owned...), found.StepsAs)}
+		s := &statement{name: "step", key: &k, args: hold.Step(lease.Microseconds(), after, found.StepsAs)}
 		if err := on.write(ctx, s); err != nil || s.wrote {
 			return err
 		}
@@ -166,7 +164,7 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 	k := record.KeyOf(h.ID)
 	s := &statement{name: "settle", key: &k, hold: h, settlement: st}
 	if st.State == "" {
-		s = &statement{name: "release", key: &k, args: owned(&k, h)}
+		s = &statement{name: "release", key: &k, args: server.HoldOf(&k, h).List()}
 	}
 	if err := on.write(ctx, s); err != nil || s.wrote {
 		return err
@@ -192,11 +190,11 @@ func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *on
 		if err != nil {
 			return err
 		}
-		seen := []any{k.Hash[:], []byte(found.Owner), fence, found.As, []byte(record.NewOwner())}
-		s := &statement{name: "resolve", key: &k, args: append(values(st), seen...)}
+		s := &statement{name: "resolve", key: &k}
 		if st.State == "" {
-			s = &statement{name: "remove", key: &k, args: seen}
+			s.name = "remove"
 		}
+		s.args = postgres.Decision(postgres.Encode.Settled(st), server.SeenAs(&k, found), []byte(record.NewOwner()))
 		if err := on.write(ctx, s); err != nil || s.wrote {
 			return err
 		}

@@ -11,33 +11,46 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// A row receives the columns of the statements that look records up.
+// A row receives the columns of the statements that look records up. Where a statement
+// returns a row without a record, every column of the record is NULL.
 type row struct {
-	record.Row
-	owner             []byte
-	settled, expires  pgtype.Int8
-	ref, text, header pgtype.Text
-	steps             pgtype.Text
+	created                  pgtype.Int8
+	tenant, operation, key   pgtype.Text
+	fingerprint              []byte
+	state                    pgtype.Text
+	owner                    []byte
+	attempt, fence, lease    pgtype.Int8
+	settled, expires         pgtype.Int8
+	status                   pgtype.Int8
+	final                    pgtype.Bool
+	ref, text, header, steps pgtype.Text
+	body                     []byte
+	now                      int64
 }
 
 // into is where the columns go, in their order.
 func (r *row) into(more ...any) []any {
-	return append([]any{
-		&r.CreatedAt, &r.Tenant, &r.Operation, &r.Key, &r.Fingerprint, &r.State, &r.owner, &r.Attempt, &r.Fence, &r.LeaseUntil, &r.settled, &r.expires,
-		&r.Status, &r.Final, &r.ref, &r.text, &r.header, &r.steps, &r.Body, &r.Now,
-	}, more...)
+	list := append(make([]any, 0, 20+len(more)),
+		&r.created, &r.tenant, &r.operation, &r.key, &r.fingerprint, &r.state, &r.owner, &r.attempt, &r.fence, &r.lease, &r.settled, &r.expires,
+		&r.status, &r.final, &r.ref, &r.text, &r.header, &r.steps, &r.body, &r.now)
+	return append(list, more...)
 }
 
 // A stored record is a row as it was read.
 type stored = record.Stored
 
+// stored makes the row a record.
 func (r *row) stored() *stored {
-	r.Owner, r.SettledAt, r.ExpiresAt = string(r.owner), r.settled.Int64, r.expires.Int64
-	r.Ref, r.Error, r.Header = r.ref.String, r.text.String, r.header.String
-	if r.steps.Valid {
-		r.Steps = r.steps.String
+	was := record.Row{
+		CreatedAt: r.created.Int64, Tenant: r.tenant.String, Operation: r.operation.String, Key: r.key.String,
+		Fingerprint: r.fingerprint, State: r.state.String, Owner: string(r.owner), Attempt: r.attempt.Int64, Fence: r.fence.Int64,
+		LeaseUntil: r.lease.Int64, SettledAt: r.settled.Int64, ExpiresAt: r.expires.Int64,
+		Status: r.status.Int64, Final: r.final.Bool, Ref: r.ref.String, Error: r.text.String, Header: r.header.String, Body: r.body, Now: r.now,
 	}
-	s := postgres.Record(r.Row)
+	if r.steps.Valid {
+		was.Steps = r.steps.String
+	}
+	s := postgres.Record(was)
 	return &s
 }
 

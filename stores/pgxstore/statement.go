@@ -6,6 +6,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
 // A statement writes at most one row. It reports whether it did, and what it returned.
@@ -29,9 +30,9 @@ type statement struct {
 func (s *statement) queue(b *pgx.Batch) {
 	switch {
 	case s.claim != nil:
-		s.args, s.into = claimArgs(s.key, s.claim), []any{&s.fence}
+		s.args, s.into = postgres.Encode.Claim(s.key, s.claim).List(), []any{&s.fence}
 	case s.settlement != nil:
-		s.args = append(values(s.settlement), owned(s.key, s.hold)...)
+		s.args = postgres.Encode.Settled(s.settlement).Settle(server.HoldOf(s.key, s.hold))
 	}
 	b.Queue(sqlText[s.name], s.args...)
 }
@@ -64,23 +65,4 @@ func (s *statement) endsCommand() bool {
 		return true
 	}
 	return false
-}
-
-// claimArgs are the arguments of a claim on a new command.
-func claimArgs(k *record.Key, c *onlyonce.Claim) []any {
-	return []any{
-		k.Hash[:], postgres.Escape(k.ID.Tenant), postgres.Escape(k.ID.Operation), postgres.Escape(k.ID.Key),
-		c.Fingerprint, []byte(c.Owner), record.LapsedKeep(c), c.Lease.Microseconds(),
-	}
-}
-
-// owned are the arguments that name a hold.
-func owned(k *record.Key, h *onlyonce.Hold) []any { return []any{k.Hash[:], []byte(h.Owner), h.Fence} }
-
-// values returns what a settled record holds, in the order of the statements.
-func values(st *onlyonce.Settlement) []any {
-	return []any{
-		string(st.State), int32(st.Result.Status), st.Final, postgres.Optional(st.Result.Ref), postgres.Optional(st.Error),
-		postgres.Header(st.Result.Header), st.Result.Body, record.Keep(st),
-	}
 }

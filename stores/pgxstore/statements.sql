@@ -10,17 +10,6 @@ COMMIT;
 -- name: rollback
 ROLLBACK;
 
--- name: open
--- Looks a transaction's record up in one row that is always there, with the store's clock, the highest
--- fence of what was deleted, what tells this transaction from the next on its connection, and the token
--- of the transaction that settled the record last. Without a record, the owner is NULL. It takes the
--- lock by which others know that this transaction has not ended.
-SELECT coalesce(r.created_at, 0), coalesce(tenant, ''), coalesce(operation, ''), coalesce(idem_key, ''), fingerprint, coalesce(state, ''), owner,
-       coalesce(attempt, 0), coalesce(fence, 0), coalesce(lease_until, 0), settled_at, {expires}, coalesce(status_code, 0), coalesce(final, false),
-       result_ref, error, response_header, steps, response_body, onlyonce_now(), f.floor, (extract(epoch FROM now()) * 1000000)::bigint,
-       commit_token, pg_advisory_xact_lock($2::bigint) IS NULL
-FROM onlyonce_fence f LEFT JOIN onlyonce_records r ON r.id = $1;
-
 -- The next four end a transaction and are sent together with its COMMIT. They have to fail where others
 -- affect no row: by dividing by zero if the record is not as it was, and by the root of a negative number
 -- if the transaction is not the one of the mark any more. NULL is the mark of none. Each returns when the

@@ -11,6 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
@@ -110,8 +111,7 @@ func (txEngine) Durable(context.Context, *transact.Command, *record.Stored) erro
 // KeepFence makes later fences of the command higher.
 func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
 	return e.alone(ctx, func(conn *pgx.Conn) error {
-		done, err := conn.Exec(ctx, sqlText["keep fence"], c.Key.Hash[:], postgres.Escape(c.Key.ID.Tenant), postgres.Escape(c.Key.ID.Operation), postgres.Escape(c.Key.ID.Key),
-			[]byte(c.Claim.Owner), fence)
+		done, err := conn.Exec(ctx, sqlText["keep fence"], postgres.Encode.KeepFence(&c.Key, c.Claim.Owner, fence).List()...)
 		if err != nil || done.RowsAffected() == 0 {
 			_, err = conn.Exec(ctx, sqlText["raise floor"], fence)
 		}
@@ -151,7 +151,7 @@ func (t *storeTx) begin(ctx context.Context, c *transact.Command) (err error) {
 		request, command, uncompared := postgres.LockNames(locks)
 		b.Queue(sqlText["lock"], request, command, uncompared)
 	}
-	b.Queue(sqlText["open"], c.Key.Hash[:], transact.TokenLock(c.Token))
+	b.Queue(sqlText["look"], c.Key.Hash[:], transact.TokenLock(c.Token))
 	results := t.conn.Conn().SendBatch(ctx, &b)
 	t.tx.Tx = results.Tx()
 	defer func() { err = errors.Join(err, results.Close()) }()
@@ -173,7 +173,7 @@ func (t *storeTx) begin(ctx context.Context, c *transact.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	if seen.Now = found.Now; found.owner != nil {
+	if seen.Now = found.now; found.owner != nil {
 		seen.Row = found.stored()
 	}
 	return nil
@@ -202,9 +202,9 @@ func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settled int6
 	switch {
 	case err == nil:
 		o = transact.Committed
-	case claimed(err), code(err) == codeDivision:
+	case claimed(err), postgres.Code(err) == codeDivision:
 		o = transact.Overtaken
-	case code(err) == codeRoot:
+	case postgres.Code(err) == codeRoot:
 		o = transact.Ended
 	case isRetryable(err):
 		o = transact.RolledBack
@@ -217,37 +217,20 @@ func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settled int6
 // ending returns the statement that ends the command, and fails if it writes
 // nothing.
 func ending(c *transact.Command) (*statement, error) {
-	k, st, seen := &c.Key, &c.Settlement, &c.Seen
-	var mark *int64
-	if seen.Mark != 0 {
-		mark = &seen.Mark
-	}
+	k, settled := &c.Key, postgres.Encode.Settled(&c.Settlement)
 	if c.Hold != nil {
-		s := &statement{name: releaseOrFail, key: k}
-		if st.State != "" {
-			s.name, s.args = settleOrFail, values(st)
+		end := endArgs{token: c.Token, hold: server.HoldOf(k, c.Hold), mark: postgres.Mark(&c.Seen)}
+		if settled.State == "" {
+			return &statement{name: releaseOrFail, key: k, args: end.release()}, nil
 		}
-		s.args = append(append(append(s.args, c.Token), owned(k, c.Hold)...), mark)
-		return s, nil
+		return &statement{name: settleOrFail, key: k, args: end.settle(settled)}, nil
 	}
-	rec := &c.Record
-	steps, err := record.EncodeSteps(rec.Steps)
+	args, err := postgres.RecordArgsOf(&c.Seen, k, &c.Record, settled.OrReleased(), c.Token)
 	if err != nil {
 		return nil, err
 	}
-	list := values(st)
-	fingerprint := rec.Fingerprint
-	if st.State == "" { // the row remembers the fence that was given
-		list = values(&onlyonce.Settlement{Keep: record.FenceKeep})
-		list[0] = record.StateReleased
-		fingerprint, steps = nil, nil
+	if c.Seen.Row == nil {
+		return &statement{name: recordNewOrFail, key: k, args: recordNew(&args)}, nil
 	}
-	list = append(list, k.Hash[:], postgres.Escape(k.ID.Tenant), postgres.Escape(k.ID.Operation), postgres.Escape(k.ID.Key),
-		fingerprint, []byte(rec.Owner), int32(rec.Attempt), rec.Fence, steps, rec.CreatedAt.UnixMicro())
-	b := seen.Row
-	if b == nil {
-		return &statement{name: recordNewOrFail, key: k, args: append(list, mark, c.Token)}, nil
-	}
-	list = append(list, []byte(b.Owner), b.Fence, b.As, mark, c.Token, b.StepsAs)
-	return &statement{name: recordOrFail, key: k, args: list}, nil
+	return &statement{name: recordOrFail, key: k, args: args.List()}, nil
 }

@@ -9,7 +9,9 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
 // WithTx returns the store inside a transaction that the caller opened: its
@@ -42,7 +44,7 @@ func (t *inTx) look(ctx context.Context, k *record.Key) (*stored, error) {
 }
 
 func (t *inTx) explain(err error) error {
-	if isRetryable(err) || code(err) == codeAborted {
+	if isRetryable(err) || postgres.Classify(err) == server.ClassAborted {
 		return fmt.Errorf("%w: %w", errRunAgain, err)
 	}
 	return err

@@ -14,43 +14,28 @@ import (
 func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 	var (
 		claims  server.ClaimArgs
-		take    server.TakeArgs
-		hold    server.HoldArgs
 		settled server.SettledArgs
 		seen    server.SeenArgs
-		fence   server.KeepFenceArgs
 		records recordArgs
 	)
 	_, list := new(dialect).List(onlyonce.Filter{}, record.Top)
 	sent := map[string]int{
-		"claim":             len(claim(&claims, 0)),
-		"claim in":          len(claims.List()),
-		"take":              len(take.List()),
-		"raise":             len(hold.List()),
-		"renew":             len(hold.Renew(0)),
-		"step":              len(hold.Step(0, nil, nil)),
-		"settle":            len(settled.Settle(&hold)),
-		"settle with rows":  len(settled.SettleWithRows(nil, &hold)),
-		"release":           len(hold.List()),
-		"release with rows": len(hold.ReleaseWithRows(nil)),
-		"resolve":           len(decision(&settled, &seen, nil)),
-		"remove":            len(decision(nil, &seen, nil)),
-		"record":            len(records.list(&settled)),
-		"record again":      len(records.again(&settled, &seen, nil)),
-		"keep fence":        len(fence.List()),
-		"raise floor":       1, // the fence
-		"look":              1, // the hash of the ID, here and below
-		"lookup":            1,
-		"lookup current":    1,
-		"trace":             1,
-		"list":              len(list),
-		"lapsed":            2, // the clock and a limit
-		"due":               2,
-		"lapse":             1, // the clock; the hashes take the place of {ids}
-		"purge":             1,
-		"free":              1, // the database
-		"describe":          1, // a name
+		"claim":          len(claim(claims, 0)),
+		"resolve":        len(decision(server.SettledArgs{State: "completed"}, seen, nil)),
+		"remove":         len(decision(settled, seen, nil)),
+		"record":         len(records.list()),
+		"record again":   len(records.again(seen, nil)),
+		"look":           1, // the hash of the ID, here and below
+		"lookup current": 1,
+		"list":           len(list),
+		"lapsed":         2, // the clock and a limit
+		"due":            2,
+		"lapse":          1, // the clock; the hashes take the place of {ids}
+		"purge":          1,
+		"free":           1, // the database
+		"describe":       1, // a name
 	}
+	maps.Copy(sent, sqltest.Server())
 	maps.Copy(sent, sqltest.Outbox())
 	sqltest.CheckArguments(t, texts, sent)
 }
@@ -66,7 +51,7 @@ func TestArguments_AreAsManyAsTheParametersOfARow(t *testing.T) {
 	}
 	sqltest.CheckArguments(t, rows, map[string]int{
 		"claims":  len((&claimRow{}).appendTo(nil)),
-		"settles": len((&settleRow{settled: &server.SettledArgs{}}).appendTo(nil)),
+		"settles": len((&settleRow{}).appendTo(nil)),
 		"owners":  1, // the hash of an ID
 	})
 }

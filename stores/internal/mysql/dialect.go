@@ -130,7 +130,7 @@ func (m *dialect) CheckPacketSize(args []any) error {
 	return nil
 }
 
-func (m *dialect) Claim(l server.Session, a *server.ClaimArgs) (fence int64, given bool, err error) {
+func (m *dialect) Claim(l server.Session, a server.ClaimArgs) (fence int64, given bool, err error) {
 	if l.Tx != nil {
 		return m.Give(l, "claim in", a.List())
 	}
@@ -252,33 +252,32 @@ func (*dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	return err
 }
 
-func (m *dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled *server.SettledArgs, token []byte) (bool, error) {
+func (m *dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled server.SettledArgs, token []byte) (bool, error) {
 	if l.Tx != nil {
 		if err := m.CheckSameTx(l, seen, token); err != nil {
 			return false, err
 		}
 	}
-	steps, err := record.EncodeSteps(r.Steps)
+	fingerprint, steps, err := settled.Kept(r)
 	if err != nil {
 		return false, err
 	}
 	args := recordArgs{
-		id:          server.IDArgs{Hash: k.Hash[:], Tenant: []byte(k.ID.Tenant), Operation: []byte(k.ID.Operation), Key: []byte(k.ID.Key)},
-		fingerprint: record.NullBytes(r.Fingerprint), owner: []byte(r.Owner), attempt: int64(r.Attempt), fence: r.Fence, steps: steps,
+		settled: settled, id: l.Encode.ID(k), fingerprint: fingerprint, owner: []byte(r.Owner), attempt: int64(r.Attempt), fence: r.Fence, steps: steps,
 		createdAt: r.CreatedAt.UnixMicro(), token: record.NullBytes(token),
 	}
 	if row := seen.Row; row != nil {
-		n, err := l.Change("record again", args.again(settled, server.SeenAs(k, row), row.StepsAs)...)
+		n, err := l.Change("record again", args.again(server.SeenAs(k, row), row.StepsAs)...)
 		return n > 0, err
 	}
-	n, err := l.Change("record", args.list(settled)...)
+	n, err := l.Change("record", args.list()...)
 	if numberOf(err) == 1062 { // someone else made the row
 		return false, nil
 	}
 	return n > 0, err
 }
 
-func (*dialect) Decision(settled *server.SettledArgs, seen *server.SeenArgs, owner []byte) []any {
+func (*dialect) Decision(settled server.SettledArgs, seen server.SeenArgs, owner []byte) []any {
 	return decision(settled, seen, owner)
 }
 

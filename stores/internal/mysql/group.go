@@ -170,7 +170,7 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		l := s.Session(ctx)
 		for i := range size {
 			j := settles[min(i, len(settles)-1)]
-			row := settleRow{settled: l.SettledArgs(j.Settlement), owner: []byte(j.Hold.Owner), fence: j.Hold.Fence}
+			row := settleRow{settled: l.Encode.Settled(j.Settlement), owner: []byte(j.Hold.Owner), fence: j.Hold.Fence}
 			if i < len(settles) { // what only fills the size meets no row
 				row.hash = j.Key.Hash[:]
 			}

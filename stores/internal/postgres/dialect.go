@@ -24,39 +24,15 @@ func (dialect) Decode(values []driver.Value) record.Stored {
 	return Record(record.Read(values))
 }
 
-func (dialect) EncodeText(s string) any { return Escape(s) }
+func (dialect) EncodeText(s string) any { return Encode(s) }
 
 func (dialect) List(f onlyonce.Filter, before record.Position) (string, []any) {
 	return List(f, before.CreatedAt, before.Hash[:], record.PageSize)
 }
 
-// Classify goes by SQLSTATE, which every driver's error has.
-func (dialect) Classify(err error) server.ErrorClass {
-	var e interface{ SQLState() string }
-	if !errors.As(err, &e) {
-		return server.ClassOther
-	}
-	switch code := e.SQLState(); code {
-	case "40001", "40P01":
-		return server.ClassConflict
-	case "25P02":
-		return server.ClassAborted
-	case "57014", "55P03", "25P03", "25P04":
-		return server.ClassTimeout
-	case "54000", "22001", "22003":
-		return server.ClassTooLarge
-	case "25006":
-		return server.ClassReadOnly
-	default:
-		switch code[:min(len(code), 2)] {
-		case "08", "53", "57", "58", "XX": // the connection, resources, the operator, the system, the server itself
-			return server.ClassOther
-		}
-		return server.ClassRefused
-	}
-}
+func (dialect) Classify(err error) server.ErrorClass { return Classify(err) }
 
-func (p dialect) Claim(l server.Session, a *server.ClaimArgs) (fence int64, given bool, err error) {
+func (p dialect) Claim(l server.Session, a server.ClaimArgs) (fence int64, given bool, err error) {
 	return p.Give(l, "claim", a.List())
 }
 
@@ -114,23 +90,12 @@ func (dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	return errors.Join(err, tx.Rollback())
 }
 
-func (p dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled *server.SettledArgs, token []byte) (bool, error) {
-	steps, err := record.EncodeSteps(r.Steps)
+func (p dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled server.SettledArgs, token []byte) (bool, error) {
+	args, err := RecordArgsOf(seen, k, r, settled, token)
 	if err != nil {
 		return false, err
 	}
-	args := recordArgs{
-		id:          server.IDArgs{Hash: k.Hash[:], Tenant: Escape(k.ID.Tenant), Operation: Escape(k.ID.Operation), Key: Escape(k.ID.Key)},
-		fingerprint: record.NullBytes(r.Fingerprint), owner: []byte(r.Owner), attempt: int64(r.Attempt), fence: r.Fence, steps: steps,
-		createdAt: r.CreatedAt.UnixMicro(), token: record.NullBytes(token),
-	}
-	if row := seen.Row; row != nil {
-		args.seenOwner, args.seenFence, args.seenState, args.seenSteps = []byte(row.Owner), row.Fence, row.As, row.StepsAs
-	}
-	if seen.Mark != 0 {
-		args.mark = seen.Mark
-	}
-	n, err := l.Change("record", args.list(settled)...)
+	n, err := l.Change("record", args.List()...)
 	if n > 0 || err != nil {
 		return n > 0, err
 	}
@@ -140,8 +105,8 @@ func (p dialect) Record(l server.Session, seen *transact.View, k *record.Key, r 
 	return false, p.CheckSameTx(l, seen, token)
 }
 
-func (dialect) Decision(settled *server.SettledArgs, seen *server.SeenArgs, owner []byte) []any {
-	return decision(settled, seen, owner)
+func (dialect) Decision(settled server.SettledArgs, seen server.SeenArgs, owner []byte) []any {
+	return Decision(settled, seen, owner)
 }
 
 // CheckJoinable has nothing to do: the server refuses every statement of a transaction

@@ -25,8 +25,9 @@ type ClaimArgs struct {
 }
 
 // List lists the arguments of "claim" and "claim in". A dialect may add more.
-func (a *ClaimArgs) List(more ...any) []any {
-	return append([]any{a.ID.Hash, a.ID.Tenant, a.ID.Operation, a.ID.Key, a.Fingerprint, a.Owner, a.LapsedKeep, a.Lease}, more...)
+func (a ClaimArgs) List(more ...any) []any {
+	list := append(make([]any, 0, 8+len(more)), a.ID.Hash, a.ID.Tenant, a.ID.Operation, a.ID.Key, a.Fingerprint, a.Owner, a.LapsedKeep, a.Lease)
+	return append(list, more...)
 }
 
 // SeenArgs name a row as it was seen.
@@ -50,7 +51,7 @@ type TakeArgs struct {
 }
 
 // List lists the arguments.
-func (a *TakeArgs) List() []any {
+func (a TakeArgs) List() []any {
 	return []any{
 		a.Expired, a.Lease, a.LapsedKeep, a.Owner, a.Attempt, a.Fingerprint, a.Steps, a.Error,
 		a.Seen.Hash, a.Seen.Owner, a.Seen.Fence, a.Seen.State, a.SeenSteps,
@@ -64,18 +65,18 @@ type HoldArgs struct {
 }
 
 // List lists the arguments of "release" and "raise".
-func (h *HoldArgs) List() []any { return []any{h.Hash, h.Owner, h.Fence} }
+func (h HoldArgs) List() []any { return []any{h.Hash, h.Owner, h.Fence} }
 
 // Renew lists the arguments of "renew".
-func (h *HoldArgs) Renew(lease int64) []any { return []any{lease, h.Hash, h.Owner, h.Fence} }
+func (h HoldArgs) Renew(lease int64) []any { return []any{lease, h.Hash, h.Owner, h.Fence} }
 
 // Step lists the arguments of "step". seen are the steps as they were.
-func (h *HoldArgs) Step(lease int64, steps, seen any) []any {
+func (h HoldArgs) Step(lease int64, steps, seen any) []any {
 	return []any{lease, steps, h.Hash, h.Owner, h.Fence, seen}
 }
 
 // ReleaseWithRows lists the arguments of "release with rows".
-func (h *HoldArgs) ReleaseWithRows(token []byte) []any {
+func (h HoldArgs) ReleaseWithRows(token []byte) []any {
 	return []any{token, h.Hash, h.Owner, h.Fence}
 }
 
@@ -90,25 +91,36 @@ type SettledArgs struct {
 }
 
 // List lists the arguments, and then others.
-func (a *SettledArgs) List(more ...any) []any {
-	return append([]any{a.State, a.Status, a.Final, a.Ref, a.Error, a.Header, a.Body, a.Keep}, more...)
+func (a SettledArgs) List(more ...any) []any {
+	list := append(make([]any, 0, 8+len(more)), a.State, a.Status, a.Final, a.Ref, a.Error, a.Header, a.Body, a.Keep)
+	return append(list, more...)
 }
 
 // Settle lists the arguments of "settle".
-func (a *SettledArgs) Settle(h *HoldArgs) []any { return a.List(h.Hash, h.Owner, h.Fence) }
+func (a SettledArgs) Settle(h HoldArgs) []any { return a.List(h.Hash, h.Owner, h.Fence) }
 
 // SettleWithRows lists the arguments of "settle with rows".
-func (a *SettledArgs) SettleWithRows(token []byte, h *HoldArgs) []any {
+func (a SettledArgs) SettleWithRows(token []byte, h HoldArgs) []any {
 	return a.List(token, h.Hash, h.Owner, h.Fence)
 }
 
-// OrReleased makes what a settlement that releases leaves a row that is there for its
-// fence alone.
-func (a *SettledArgs) OrReleased() *SettledArgs {
+// OrReleased returns the arguments, or those of a row that is there for its fence alone
+// if the settlement is a release.
+func (a SettledArgs) OrReleased() SettledArgs {
 	if a.State == "" {
-		a.State, a.Keep = record.StateReleased, record.FenceKeep.Microseconds()
+		return SettledArgs{State: record.StateReleased, Keep: record.FenceKeep.Microseconds()}
 	}
 	return a
+}
+
+// Kept returns the fingerprint and the steps that a settled record keeps of r. The row of
+// a released command has neither.
+func (a SettledArgs) Kept(r *onlyonce.Record) (fingerprint, steps any, err error) {
+	if a.State == record.StateReleased {
+		return nil, nil, nil
+	}
+	steps, err = record.EncodeSteps(r.Steps)
+	return record.NullBytes(r.Fingerprint), steps, err
 }
 
 // KeepFenceArgs are the arguments of "keep fence".
@@ -119,29 +131,63 @@ type KeepFenceArgs struct {
 }
 
 // List lists the arguments.
-func (a *KeepFenceArgs) List() []any {
+func (a KeepFenceArgs) List() []any {
 	return []any{a.ID.Hash, a.ID.Tenant, a.ID.Operation, a.ID.Key, a.Owner, a.Fence}
 }
 
-// idArgs returns the columns of a command's ID.
-func (s *Store) idArgs(k *record.Key) IDArgs {
-	return IDArgs{
-		Hash: k.Hash[:], Tenant: s.dialect.EncodeText(k.ID.Tenant), Operation: s.dialect.EncodeText(k.ID.Operation), Key: s.dialect.EncodeText(k.ID.Key),
+// A TextEncoder makes a text the value of a text column, and with it the arguments that
+// hold texts.
+type TextEncoder func(text string) any
+
+// Optional makes a text a value that is NULL if the text is empty.
+func (e TextEncoder) Optional(text string) any {
+	if text == "" {
+		return nil
+	}
+	return e(text)
+}
+
+// ID returns the columns of a command's ID.
+func (e TextEncoder) ID(k *record.Key) IDArgs {
+	return IDArgs{Hash: k.Hash[:], Tenant: e(k.ID.Tenant), Operation: e(k.ID.Operation), Key: e(k.ID.Key)}
+}
+
+// Claim returns the arguments of a claim on a new command.
+func (e TextEncoder) Claim(k *record.Key, c *onlyonce.Claim) ClaimArgs {
+	return ClaimArgs{
+		ID: e.ID(k), Fingerprint: record.NullBytes(c.Fingerprint), Owner: []byte(c.Owner), LapsedKeep: record.LapsedKeep(c), Lease: c.Lease.Microseconds(),
 	}
 }
 
-// SettledArgs returns what a record that is settled holds.
-func (s *Store) SettledArgs(st *onlyonce.Settlement) *SettledArgs {
-	return &SettledArgs{
-		State: string(st.State), Status: int64(st.Result.Status), Final: st.Final, Ref: s.text(st.Result.Ref), Error: s.text(st.Error),
+// KeepFence returns the arguments that keep a fence of an owner.
+func (e TextEncoder) KeepFence(k *record.Key, owner string, fence int64) KeepFenceArgs {
+	return KeepFenceArgs{ID: e.ID(k), Owner: []byte(owner), Fence: fence}
+}
+
+// Take returns the arguments of a claim on the record that was seen.
+func (e TextEncoder) Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (TakeArgs, error) {
+	r := record.Next(c, seen, 0, 0)
+	steps, err := record.EncodeSteps(r.Steps)
+	return TakeArgs{
+		Expired: seen.Expired, Lease: c.Lease.Microseconds(), LapsedKeep: record.LapsedKeep(c), Owner: []byte(c.Owner), Attempt: int64(r.Attempt),
+		Fingerprint: record.NullBytes(r.Fingerprint), Steps: steps, Error: e.Optional(r.Error), Seen: SeenAs(k, seen), SeenSteps: seen.StepsAs,
+	}, err
+}
+
+// Settled returns what a record that is settled holds.
+func (e TextEncoder) Settled(st *onlyonce.Settlement) SettledArgs {
+	return SettledArgs{
+		State: string(st.State), Status: int64(st.Result.Status), Final: st.Final, Ref: e.Optional(st.Result.Ref), Error: e.Optional(st.Error),
 		Header: record.EncodeHeader(st.Result.Header), Body: record.NullBytes(st.Result.Body), Keep: record.Keep(st),
 	}
 }
 
-// text makes a string a value that is NULL if it is empty.
-func (s *Store) text(text string) any {
-	if text == "" {
-		return nil
-	}
-	return s.dialect.EncodeText(text)
+// HoldOf names a hold.
+func HoldOf(k *record.Key, h *onlyonce.Hold) HoldArgs {
+	return HoldArgs{Hash: k.Hash[:], Owner: []byte(h.Owner), Fence: h.Fence}
+}
+
+// SeenAs names a row as it was seen.
+func SeenAs(k *record.Key, seen *record.Stored) SeenArgs {
+	return SeenArgs{Hash: k.Hash[:], Owner: []byte(seen.Owner), Fence: seen.Fence, State: seen.As}
 }

@@ -72,9 +72,7 @@ func (l Session) claim(k *record.Key, c *onlyonce.Claim) (onlyonce.Record, error
 			return onlyonce.Record{}, l.Ctx.Err()
 		}
 		began := time.Now()
-		fence, given, err := l.dialect.Claim(l, &ClaimArgs{
-			ID: l.idArgs(k), Fingerprint: record.NullBytes(c.Fingerprint), Owner: []byte(c.Owner), LapsedKeep: record.LapsedKeep(c), Lease: c.Lease.Microseconds(),
-		})
+		fence, given, err := l.dialect.Claim(l, l.Encode.Claim(k, c))
 		if given {
 			r, sure, err := l.raiseAboveFloor(k, record.Next(c, nil, fence, fence), time.Since(began))
 			if sure || err != nil {
@@ -124,7 +122,7 @@ func (l Session) raiseAboveFloor(k *record.Key, r onlyonce.Record, took time.Dur
 			return r, err == nil, err
 		}
 	}
-	fence, raised, err := l.dialect.Give(l, "raise", (&HoldArgs{Hash: k.Hash[:], Owner: []byte(r.Owner), Fence: r.Fence}).List())
+	fence, raised, err := l.dialect.Give(l, "raise", HoldArgs{Hash: k.Hash[:], Owner: []byte(r.Owner), Fence: r.Fence}.List())
 	if raised {
 		r.Fence = fence
 	}
@@ -143,14 +141,9 @@ func (l Session) Number(name string, args ...any) (n int64, err error) {
 
 // take gives the claim the record that was seen, unless that has changed.
 func (l Session) take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (onlyonce.Record, bool, error) {
-	r := record.Next(c, seen, 0, 0)
-	steps, err := record.EncodeSteps(r.Steps)
+	args, err := l.Encode.Take(k, c, seen)
 	if err != nil {
 		return onlyonce.Record{}, false, err
-	}
-	args := TakeArgs{
-		Expired: seen.Expired, Lease: c.Lease.Microseconds(), LapsedKeep: record.LapsedKeep(c), Owner: []byte(c.Owner), Attempt: int64(r.Attempt),
-		Fingerprint: record.NullBytes(r.Fingerprint), Steps: steps, Error: l.text(r.Error), Seen: *SeenAs(k, seen), SeenSteps: seen.StepsAs,
 	}
 	fence, given, err := l.dialect.Give(l, "take", args.List())
 	if err != nil || !given {

@@ -15,7 +15,7 @@ func (l Session) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]
 	if len(steps) > 0 {
 		return l.step(&k, h, lease, steps)
 	}
-	n, err := l.Change("renew", holdArgs(&k, &h).Renew(lease.Microseconds())...)
+	n, err := l.Change("renew", HoldOf(&k, &h).Renew(lease.Microseconds())...)
 	if n > 0 || err != nil {
 		return err
 	}
@@ -52,7 +52,7 @@ func (l Session) step(k *record.Key, h onlyonce.Hold, lease time.Duration, steps
 		if err != nil {
 			return err
 		}
-		n, err := l.Change("step", holdArgs(k, &h).Step(lease.Microseconds(), after, r.StepsAs)...)
+		n, err := l.Change("step", HoldOf(k, &h).Step(lease.Microseconds(), after, r.StepsAs)...)
 		if n > 0 || err != nil {
 			return err
 		}
@@ -60,14 +60,10 @@ func (l Session) step(k *record.Key, h onlyonce.Hold, lease time.Duration, steps
 	return errContended
 }
 
-func holdArgs(k *record.Key, h *onlyonce.Hold) *HoldArgs {
-	return &HoldArgs{Hash: k.Hash[:], Owner: []byte(h.Owner), Fence: h.Fence}
-}
-
 // end settles or releases, and says whether it did. The token is that of a
 // transaction with rows of the caller's; nil: there is none.
 func (l Session) end(k *record.Key, h onlyonce.Hold, st *onlyonce.Settlement, token []byte) (bool, error) {
-	hold := holdArgs(k, &h)
+	hold := HoldOf(k, &h)
 	var name string
 	var args []any
 	switch release := st.State == ""; {
@@ -76,9 +72,9 @@ func (l Session) end(k *record.Key, h onlyonce.Hold, st *onlyonce.Settlement, to
 	case release:
 		name, args = "release with rows", hold.ReleaseWithRows(token)
 	case token == nil:
-		name, args = "settle", l.SettledArgs(st).Settle(hold)
+		name, args = "settle", l.Encode.Settled(st).Settle(hold)
 	default:
-		name, args = "settle with rows", l.SettledArgs(st).SettleWithRows(token, hold)
+		name, args = "settle with rows", l.Encode.Settled(st).SettleWithRows(token, hold)
 	}
 	n, err := l.Change(name, args...)
 	return n > 0, err
@@ -135,15 +131,10 @@ func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onl
 
 // resolveSeen ends the record that was seen, unless that has changed.
 func (l Session) resolveSeen(k *record.Key, seen *record.Stored, st *onlyonce.Settlement) (bool, error) {
-	name, settled := "remove", (*SettledArgs)(nil)
-	if st.State != "" {
-		name, settled = "resolve", l.SettledArgs(st)
+	name := "resolve"
+	if st.State == "" {
+		name = "remove"
 	}
-	n, err := l.Change(name, l.dialect.Decision(settled, SeenAs(k, seen), []byte(record.NewOwner()))...)
+	n, err := l.Change(name, l.dialect.Decision(l.Encode.Settled(st), SeenAs(k, seen), []byte(record.NewOwner()))...)
 	return n > 0, err
-}
-
-// SeenAs names the row as it was seen.
-func SeenAs(k *record.Key, seen *record.Stored) *SeenArgs {
-	return &SeenArgs{Hash: k.Hash[:], Owner: []byte(seen.Owner), Fence: seen.Fence, State: seen.As}
 }

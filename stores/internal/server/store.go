@@ -21,6 +21,7 @@ import (
 // commits by itself and decides by the server's clock.
 type Store struct {
 	DB       *sql.DB
+	Encode   TextEncoder // the dialect's
 	dialect  Dialect
 	risks    []string
 	prepared map[string]*sql.Stmt // by name
@@ -33,7 +34,7 @@ type Store struct {
 // New returns a store that has not been checked. Its Open can be told to accept
 // the risks.
 func New(db *sql.DB, d Dialect, risks []string) *Store {
-	return &Store{DB: db, dialect: d, risks: risks}
+	return &Store{DB: db, Encode: d.EncodeText, dialect: d, risks: risks}
 }
 
 // A Dialect is what one kind of server does differently.
@@ -57,7 +58,7 @@ type Dialect interface {
 	Lapse(l Session, limit int) (int, error)
 
 	// Claim runs "claim", or "claim in" in a transaction, and returns the hold's fence.
-	Claim(l Session, a *ClaimArgs) (fence int64, given bool, err error)
+	Claim(l Session, a ClaimArgs) (fence int64, given bool, err error)
 
 	// Give runs another statement that gives a hold, and returns its fence.
 	Give(l Session, name string, args []any) (fence int64, given bool, err error)
@@ -77,11 +78,11 @@ type Dialect interface {
 	// Record writes the settled record of a transaction with its token, unless
 	// the row is not the one seen any more. It returns transact.ErrEnded if the transaction
 	// is not the one that saw it.
-	Record(l Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled *SettledArgs, token []byte) (written bool, err error)
+	Record(l Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled SettledArgs, token []byte) (written bool, err error)
 
-	// Decision lists the arguments of the statement "resolve", or of "remove" if settled
-	// is nil: the record as it was seen, and its next owner.
-	Decision(settled *SettledArgs, seen *SeenArgs, owner []byte) []any
+	// Decision lists the arguments of the statement "resolve", or of "remove" if the
+	// decision deletes the record: the record as it was seen, and its next owner.
+	Decision(settled SettledArgs, seen SeenArgs, owner []byte) []any
 
 	// CheckJoinable rejects a caller's transaction that has ended.
 	CheckJoinable(l Session) error
@@ -113,6 +114,17 @@ const (
 	ClassReadOnly            // nothing can be written here
 	ClassRefused             // the server understood and did not do it
 )
+
+// Repeated says what an error of the class means for a call that may be repeated.
+func (c ErrorClass) Repeated() transact.Class {
+	switch c {
+	case ClassConflict:
+		return transact.Conflict
+	case ClassOther, ClassTimeout:
+		return transact.Temporary
+	}
+	return transact.Permanent
+}
 
 // What the errors of a class mean.
 var (

@@ -112,8 +112,7 @@ func (e txEngine) Durable(ctx context.Context, c *transact.Command, row *record.
 // KeepFence makes later fences of the command higher.
 func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
 	l := e.Session(ctx)
-	args := KeepFenceArgs{ID: e.idArgs(&c.Key), Owner: []byte(c.Claim.Owner), Fence: fence}
-	n, err := l.Change("keep fence", args.List()...)
+	n, err := l.Change("keep fence", e.Encode.KeepFence(&c.Key, c.Claim.Owner, fence).List()...)
 	if n == 0 || err != nil {
 		_, err = l.Exec("raise floor", fence)
 	}
@@ -125,14 +124,11 @@ func (e txEngine) Classify(err error) transact.Class {
 	switch class := e.dialect.Classify(err); {
 	case errors.Is(err, errNoAnswer):
 		return transact.Temporary
-	case class == ClassConflict:
-		return transact.Conflict
-	case errors.Is(err, driver.ErrBadConn):
+	case class != ClassConflict && errors.Is(err, driver.ErrBadConn):
 		return transact.Broken
-	case class == ClassOther || class == ClassTimeout:
-		return transact.Temporary
+	default:
+		return class.Repeated()
 	}
-	return transact.Permanent
 }
 
 // A storeTx is a transaction on a connection of the pool, or none: what is written
@@ -268,7 +264,7 @@ func (t *storeTx) write(c *transact.Command) (written bool, err error) {
 		}
 		return t.end(&c.Key, *c.Hold, st, c.Token)
 	case t.Tx == nil:
-		return t.dialect.Record(t.Session, &c.Seen, &c.Key, &c.Record, t.SettledArgs(st).OrReleased(), nil)
+		return t.dialect.Record(t.Session, &c.Seen, &c.Key, &c.Record, t.Encode.Settled(st).OrReleased(), nil)
 	}
-	return t.dialect.Record(t.Session, &c.Seen, &c.Key, &c.Record, t.SettledArgs(st).OrReleased(), c.Token)
+	return t.dialect.Record(t.Session, &c.Seen, &c.Key, &c.Record, t.Encode.Settled(st).OrReleased(), c.Token)
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
 // CheckArguments compares the parameters of every block with the number of arguments that
@@ -58,6 +59,33 @@ func Parameters(t *testing.T, name, text string) (n int) {
 		t.Errorf("the parameters of %q are %v, and %d without a number", name, numbers, n)
 	}
 	return len(numbers)
+}
+
+// Server returns how many arguments are sent for the statements that every server has
+// alike.
+func Server() map[string]int {
+	var (
+		claim   server.ClaimArgs
+		take    server.TakeArgs
+		hold    server.HoldArgs
+		settled server.SettledArgs
+		fence   server.KeepFenceArgs
+	)
+	return map[string]int{
+		"claim in":          len(claim.List()),
+		"take":              len(take.List()),
+		"raise":             len(hold.List()),
+		"renew":             len(hold.Renew(0)),
+		"step":              len(hold.Step(0, nil, nil)),
+		"settle":            len(settled.Settle(hold)),
+		"settle with rows":  len(settled.SettleWithRows(nil, hold)),
+		"release":           len(hold.List()),
+		"release with rows": len(hold.ReleaseWithRows(nil)),
+		"keep fence":        len(fence.List()),
+		"raise floor":       1, // the fence
+		"lookup":            1, // the hash of the ID, here and below
+		"trace":             1,
+	}
 }
 
 // Outbox returns how many arguments are sent for the statements of the outbox.

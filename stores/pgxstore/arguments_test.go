@@ -1,0 +1,26 @@
+package pgxstore
+
+import (
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
+	"github.com/onlyonce-go/onlyonce/stores/internal/sqltest"
+)
+
+func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
+	var (
+		end     endArgs
+		settled server.SettledArgs
+		records postgres.RecordArgs
+	)
+	sqltest.CheckArguments(t, ownText, map[string]int{
+		recordNewOrFail: len(recordNew(&records)),
+		recordOrFail:    len(records.List()),
+		settleOrFail:    len(end.settle(settled)),
+		releaseOrFail:   len(end.release()),
+		"notify":        2, // the channel and the names
+		"is listening":  1, // the listeners' lock, here and below
+		"listening":     1,
+	})
+}
