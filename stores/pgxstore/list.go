@@ -1,20 +1,14 @@
 package pgxstore
 
 import (
-	"bytes"
 	"context"
 	"iter"
-	"math"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
-
-const pageSize = 200
 
 // Purge deletes at most limit expired records, a thousand at a time.
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
@@ -34,47 +28,25 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 // List lists records, newest first. A record that changes meanwhile may be
 // listed in its old or its new state.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
-	return func(yield func(onlyonce.Record, error) bool) {
-		created, hash, left := int64(math.MaxInt64), [32]byte(bytes.Repeat([]byte{0xff}, 32)), f.Limit
-		if at := f.After; !at.CreatedAt.IsZero() {
-			created, hash = record.Place(at.CreatedAt), at.ID.Hash()
-		}
-		for {
-			page, err := s.page(ctx, f, created, hash)
-			if err != nil {
-				yield(onlyonce.Record{}, wrap("list", err))
-				return
-			}
-			for _, r := range page {
-				if f.State != "" && r.State != f.State {
-					continue
-				}
-				if !yield(r.Record, nil) {
-					return
-				}
-				if left--; left == 0 {
-					return
-				}
-			}
-			if len(page) < pageSize {
-				return
-			}
-			last := &page[len(page)-1]
-			created, hash = last.At, last.ID.Hash()
-		}
-	}
+	return record.Walk(f, func(p *record.Page) error { return wrap("list", s.page(ctx, f, p)) })
 }
 
-// page returns the records that come after a place in the list.
-func (s *Store) page(ctx context.Context, f onlyonce.Filter, created int64, hash [32]byte) ([]stored, error) {
-	text, args := postgres.List(f, created, hash[:], pageSize)
+// page reads a page of the records of f but for its state.
+func (s *Store) page(ctx context.Context, f onlyonce.Filter, p *record.Page) error {
+	text, args := postgres.List(f, p)
 	rows, err := s.pool.Query(ctx, text, args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	return pgx.CollectRows(rows, func(rows pgx.CollectableRow) (stored, error) {
+	defer rows.Close()
+	for rows.Next() {
 		var r row
-		err := rows.Scan(r.into()...)
-		return *r.stored(), err
-	})
+		if err := rows.Scan(r.into()...); err != nil {
+			return err
+		}
+		if p.Add(*r.stored()) != nil {
+			return nil
+		}
+	}
+	return rows.Err()
 }

@@ -134,34 +134,12 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 
 // List lists records, newest first.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
-	return func(yield func(onlyonce.Record, error) bool) {
-		before, left := record.Top, f.Limit
-		if !f.After.CreatedAt.IsZero() {
-			before = record.PositionOf(&f.After)
+	return record.Walk(f, func(p *record.Page) error {
+		if err := s.engine.Page(ctx, f, p); err != nil {
+			return fmt.Errorf("sqlstore: list: %w", err)
 		}
-		for {
-			page, err := s.engine.Page(ctx, f, before)
-			if err != nil {
-				yield(onlyonce.Record{}, fmt.Errorf("sqlstore: list: %w", err))
-				return
-			}
-			for _, r := range page {
-				before = record.Position{CreatedAt: r.At, Hash: r.ID.Hash()}
-				if f.State != "" && f.State != r.State {
-					continue
-				}
-				if !yield(r.Record, nil) {
-					return
-				}
-				if left--; left == 0 {
-					return
-				}
-			}
-			if len(page) < record.PageSize {
-				return
-			}
-		}
-	}
+		return nil
+	})
 }
 
 // Diagnose finds settings of the database and of its connections that would

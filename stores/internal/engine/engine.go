@@ -25,9 +25,9 @@ type Engine interface {
 	Unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
 	Diagnose(ctx context.Context) ([]onlyonce.Finding, error)
 
-	// Page returns at most record.PageSize records that come after a position in the
-	// list. It does not filter by the state of f, which only a decoded record has.
-	Page(ctx context.Context, f onlyonce.Filter, before record.Position) ([]record.Stored, error)
+	// Page reads a page of a list. It does not filter by the state of f, which only a
+	// decoded record has.
+	Page(ctx context.Context, f onlyonce.Filter, p *record.Page) error
 
 	// Joined returns the store inside the caller's transaction.
 	Joined(tx *sql.Tx) onlyonce.Store

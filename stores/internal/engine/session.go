@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A Session runs the named statements of an engine.
@@ -58,6 +60,15 @@ func Scan(rows *sql.Rows, row func([]driver.Value) error) error {
 		}
 	}
 	return errors.Join(rows.Err(), rows.Close())
+}
+
+// ScanPage reads rows until the page is full, and closes rows.
+func ScanPage(rows *sql.Rows, p *record.Page, decode func([]driver.Value) record.Stored) error {
+	err := Scan(rows, func(v []driver.Value) error { return p.Add(decode(v)) })
+	if errors.Is(err, record.ErrPageFull) {
+		return nil
+	}
+	return err
 }
 
 // A RowQuerier is a *sql.DB, a *sql.Tx or a *sql.Conn.

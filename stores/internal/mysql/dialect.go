@@ -62,13 +62,13 @@ func (*dialect) Decode(values []driver.Value) record.Stored {
 
 func (*dialect) EncodeText(s string) any { return []byte(s) }
 
-func (*dialect) List(f onlyonce.Filter, before record.Position) (string, []any) {
+func (*dialect) List(f onlyonce.Filter, p *record.Page) (string, []any) {
 	text, values := record.List(texts["list"], f, record.Anonymous, 0)
-	args := []any{before.CreatedAt, before.CreatedAt, before.Hash[:]}
+	args := []any{p.Before.CreatedAt, p.Before.CreatedAt, p.Before.Hash[:]}
 	for _, v := range values {
 		args = append(args, []byte(v))
 	}
-	return text, append(args, int64(record.PageSize))
+	return text, append(args, int64(p.Limit))
 }
 
 // The driver's error is a type of its own: its text begins with the number.

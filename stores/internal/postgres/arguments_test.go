@@ -18,7 +18,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		seen    server.SeenArgs
 		records RecordArgs
 	)
-	_, list := dialect{}.List(onlyonce.Filter{}, record.Top)
+	_, list := dialect{}.List(onlyonce.Filter{}, new(record.Page))
 	claims := ClaimColumns(nil, func(struct{}) (*[32]byte, *onlyonce.Claim) { return nil, nil })
 	settles := SettleColumns(nil, func(struct{}) (*[32]byte, *onlyonce.Hold, *onlyonce.Settlement) { return nil, nil, nil })
 	sent := map[string]int{

@@ -26,8 +26,8 @@ func (dialect) Decode(values []driver.Value) record.Stored {
 
 func (dialect) EncodeText(s string) any { return Encode(s) }
 
-func (dialect) List(f onlyonce.Filter, before record.Position) (string, []any) {
-	return List(f, before.CreatedAt, before.Hash[:], record.PageSize)
+func (dialect) List(f onlyonce.Filter, p *record.Page) (string, []any) {
+	return List(f, p)
 }
 
 func (dialect) Classify(err error) server.ErrorClass { return Classify(err) }

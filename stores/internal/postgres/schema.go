@@ -53,11 +53,11 @@ func Unescape(s string) string {
 	return string(b)
 }
 
-// List returns the statement that lists at most limit of the records that f
-// lists, but for its state, before a position, and its arguments.
-func List(f onlyonce.Filter, createdAt int64, hash []byte, limit int) (text string, args []any) {
+// List returns the statement that reads a page of the records that f lists, but for its
+// state, and its arguments.
+func List(f onlyonce.Filter, p *record.Page) (text string, args []any) {
 	text, values := record.List(Text["list"], f, func(n int) string { return "$" + strconv.Itoa(n) }, 4)
-	args = []any{createdAt, hash, int64(limit)}
+	args = []any{p.Before.CreatedAt, p.Before.Hash[:], int64(p.Limit)}
 	for _, v := range values {
 		args = append(args, Escape(v))
 	}

@@ -21,7 +21,3 @@ var Top = Position{CreatedAt: math.MaxInt64, Hash: [32]byte(bytes.Repeat([]byte{
 func PositionOf(r *onlyonce.Record) Position {
 	return Position{CreatedAt: Place(r.CreatedAt), Hash: r.ID.Hash()}
 }
-
-// PageSize is how many records are read at a time. No transaction is open
-// while the caller looks at one.
-const PageSize = 200

@@ -42,10 +42,10 @@ type Dialect interface {
 	Schema() int // the version of the schema that the statements need
 	Version(ctx context.Context, on engine.RowQuerier) (int, error)
 	Statements() map[string]string
-	Decode(values []driver.Value) record.Stored                               // a row of the lookup and list statements
-	EncodeText(s string) any                                                  // a text column's value
-	List(f onlyonce.Filter, before record.Position) (text string, args []any) // the statement that reads a page
-	Classify(err error) ErrorClass                                            // what a statement's error means
+	Decode(values []driver.Value) record.Stored                       // a row of the lookup and list statements
+	EncodeText(s string) any                                          // a text column's value
+	List(f onlyonce.Filter, p *record.Page) (text string, args []any) // the statement that reads a page
+	Classify(err error) ErrorClass                                    // what a statement's error means
 	Diagnose(l Session) ([]onlyonce.Finding, error)
 
 	// Purge looks at no more than limit rows that are due, and deletes them but for
@@ -333,23 +333,19 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	return s.Session(ctx).lookup(id)
 }
 
-// Page reads the records of f but for its state, which only a record that has
+// Page reads a page of the records of f but for its state, which only a record that has
 // been decoded has.
-func (s *Store) Page(ctx context.Context, f onlyonce.Filter, before record.Position) (page []record.Stored, err error) {
+func (s *Store) Page(ctx context.Context, f onlyonce.Filter, p *record.Page) error {
 	l := s.Session(ctx)
-	text, args := s.dialect.List(f, before)
-	err = l.Again(func() error {
-		page = page[:0]
+	text, args := s.dialect.List(f, p)
+	return l.Again(func() error {
+		p.Clear()
 		rows, err := s.DB.QueryContext(ctx, text, args...)
 		if err != nil {
 			return err
 		}
-		return engine.Scan(rows, func(v []driver.Value) error {
-			page = append(page, s.dialect.Decode(v))
-			return nil
-		})
+		return engine.ScanPage(rows, p, s.dialect.Decode)
 	})
-	return page, err
 }
 
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {

@@ -103,28 +103,23 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 	return n, oldest, err
 }
 
-// Page reads the records of f but for its state, which only a record that has
+// Page reads a page of the records of f but for its state, which only a record that has
 // been decoded has. No two have the same created_at.
-func (s *Store) Page(ctx context.Context, f onlyonce.Filter, before record.Position) ([]record.Stored, error) {
+func (s *Store) Page(ctx context.Context, f onlyonce.Filter, p *record.Page) error {
 	text, values := record.List(s.text["list"], f, record.Anonymous, 0)
-	last := before.CreatedAt
-	if before != record.Top {
+	last := p.Before.CreatedAt
+	if p.Before != record.Top {
 		if last == math.MinInt64 {
-			return nil, nil
+			return nil
 		}
 		last--
 	}
-	args := listArgs{last: last, limit: int64(record.PageSize)}
+	args := listArgs{last: last, limit: int64(p.Limit)}
 	rows, err := s.db.QueryContext(ctx, text, args.list(values)...)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var page []record.Stored
-	err = engine.Scan(rows, func(v []driver.Value) error {
-		page = append(page, record.Decode(v))
-		return nil
-	})
-	return page, err
+	return engine.ScanPage(rows, p, record.Decode)
 }
 
 // seen returns a record that this process saw before, read without the write

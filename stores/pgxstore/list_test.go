@@ -1,0 +1,48 @@
+package pgxstore_test
+
+import (
+	"fmt"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// inUse returns how many bytes of memory are in use.
+func inUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func TestList_AListHoldsFewLargeRecordsAtATime(t *testing.T) {
+	const size, records = 4 << 20, 14
+	s := open(t, newPool(t))
+	large := onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Hour, Result: onlyonce.Result{Body: make([]byte, size)}}
+	for n := range records {
+		c := claimOf(fmt.Sprint(n))
+		r, err := s.Claim(t.Context(), c)
+		if err == nil {
+			err = s.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}, large)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	before, n := inUse(), 0
+	for r, err := range s.List(t.Context(), onlyonce.Filter{}) {
+		if err != nil || len(r.Result.Body) != size {
+			t.Fatalf("record %d has %d bytes, error %v", n, len(r.Result.Body), err)
+		}
+		if n++; n == 1 {
+			if took := inUse() - before; took > records*size/2 {
+				t.Errorf("the list takes %d MiB for its first record, of 4 MiB", took>>20)
+			}
+		}
+	}
+	if n != records {
+		t.Errorf("%d records were listed, want %d", n, records)
+	}
+}
