@@ -11,33 +11,34 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// A delivery gives an upstream's answer to the client. httponce holds it back until
-// all of it has come, so that it can be recorded before its first byte leaves;
-// unless it is longer than what is recorded, or a stream of events.
+// A delivery writes an upstream's response to the client. httponce holds the response
+// back until all of it has been received, so that it is recorded before its first
+// byte is sent. Longer responses than are recorded, and event streams, are not held
+// back.
 type delivery struct {
 	rt     *route
 	w      slots.Response
 	res    *h1.Response
-	begun  bool
-	events bool
+	begun  bool // the head has been written
+	events bool // the response is an event stream
 }
 
-// deliver delivers the answer whose head has been received, and ends with it.
+// deliver writes a response whose head has been received, and releases it.
 func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response) {
 	d := delivery{rt: rt, w: w, res: res}
-	d.events = isEvents(res.Header())
+	d.events = isEventStream(contentType(res.Header()))
 	if s := res.Status(); s == http.StatusBadGateway || s == http.StatusGatewayTimeout {
 		httponce.Unknown(r)
 	}
-	if limit := rt.link.BodyTimeout; limit > 0 && !d.events {
+	if limit := rt.conns.BodyTimeout; limit > 0 && !d.events {
 		res.SetDeadline(time.Now().Add(limit))
 	}
-	if err := res.Body(d.take); err != nil {
+	if err := res.Body(d.write); err != nil {
 		res.Close()
 		httponce.Unknown(r)
 		if d.begun && !httponce.Discard(r) {
 			rt.cfg.report(r, err)
-			panic(http.ErrAbortHandler) // so that the client sees that it is not whole
+			panic(http.ErrAbortHandler) // the client must see that the response is truncated
 		}
 		rt.reject(w, r, lostProblem(err), err)
 		return
@@ -49,21 +50,21 @@ func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response) {
 	res.Release()
 }
 
-// take takes a piece of the body.
-func (d *delivery) take(piece []byte) bool {
+// write writes a piece of the body. It returns false if the client has gone.
+func (d *delivery) write(piece []byte) bool {
 	if !d.begun {
 		d.begin()
 	}
 	if _, err := d.w.Write(piece); err != nil {
-		return false // the client has gone
+		return false
 	}
 	if d.events {
-		_ = d.w.FlushError() // what it fails of, the next Write fails of
+		_ = d.w.FlushError() // if it fails, so does the next Write
 	}
 	return true
 }
 
-// begin writes the head.
+// begin writes the status and the header.
 func (d *delivery) begin() {
 	d.begun = true
 	h, fields := d.w.Header(), d.res.Header()
@@ -79,9 +80,9 @@ func (d *delivery) begin() {
 			h[f.Name] = values[i : i+1 : i+1]
 		}
 	}
-	d.rt.setAnswer(h)
+	d.rt.changeHeader(h)
 	if len(h["Content-Type"]) == 0 {
-		h["Content-Type"] = nil // else net/http guesses what the upstream did not say
+		h["Content-Type"] = nil // otherwise net/http would guess one
 	}
 	d.w.WriteHeader(d.res.Status())
 	if d.events {
@@ -89,7 +90,7 @@ func (d *delivery) begin() {
 	}
 }
 
-// trailer sets what came after the body.
+// trailer sets the trailers that followed the body.
 func (d *delivery) trailer() {
 	for _, f := range d.res.Trailer() {
 		if !syntax.IsForbiddenInTrailer(f.Name) && d.rt.returns(f.Name, nil) {
@@ -98,7 +99,7 @@ func (d *delivery) trailer() {
 	}
 }
 
-// returns reports whether a header of the answer goes to the client.
+// returns reports whether a header of the response is passed on to the client.
 func (rt *route) returns(name string, fields []h1.Field) bool {
 	if isHopByHop(name) || isProxyHeader(spelled(name)) {
 		return false
@@ -111,14 +112,18 @@ func (rt *route) returns(name string, fields []h1.Field) bool {
 	return true
 }
 
-// isEvents reports whether an answer is a stream of events, which is of no use
-// when it is held back.
-func isEvents(fields []h1.Field) bool {
+func contentType(fields []h1.Field) string {
 	for _, f := range fields {
 		if f.Name == "Content-Type" {
-			kind, _, _ := strings.Cut(f.Value, ";")
-			return strings.EqualFold(syntax.TrimBlanks(kind), "text/event-stream")
+			return f.Value
 		}
 	}
-	return false
+	return ""
+}
+
+// isEventStream reports whether a content type is that of server-sent events, which
+// are useless if they are held back.
+func isEventStream(contentType string) bool {
+	kind, _, _ := strings.Cut(contentType, ";")
+	return strings.EqualFold(syntax.TrimBlanks(kind), "text/event-stream")
 }

@@ -7,20 +7,20 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// A route is a Route with everything that serves it.
+// A route is a Route with everything that is needed to serve it.
 type route struct {
 	Route
 	cfg      *Config
-	link     *upstreamConns
-	pattern  string // of ServeMux: with the method
-	lower    string // the same for paths in lower case
-	once     http.Handler
-	through  httputil.ReverseProxy
-	header   string          // of the key
-	replaced map[string]bool // headers of a client that are not sent on
+	conns    *upstreamConns
+	pattern  string                // for ServeMux, with the method
+	lower    string                // the pattern in lower case
+	once     http.Handler          // the middleware; nil: the route has no Guard
+	through  httputil.ReverseProxy // for requests that are not protected
+	header   string                // canonical name of the header with the key
+	replaced map[string]bool       // headers of a client that are not passed on
 }
 
-// reject rejects a request with a problem in the route's own form.
+// reject rejects a request with a problem in the format of the route.
 func (rt *route) reject(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
 	p.Err = why
 	rt.cfg.report(r, why)

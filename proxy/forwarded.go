@@ -9,14 +9,14 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// origin is whom a request came from, as its headers say to the upstream.
+// origin is where a request came from, as its headers tell the upstream.
 type origin struct {
 	client, host, proto     string
-	forwardedFor, forwarded string // what trusted proxies have said of those before the client
+	forwardedFor, forwarded string // the values that a trusted proxy has sent
 }
 
-// originOf believes the request's headers, of which those that an untrusted client
-// sent have been dropped.
+// originOf returns the origin of a request. It trusts the headers of the request:
+// those that an untrusted client sent have been dropped.
 func originOf(r *http.Request) origin {
 	o := origin{host: r.Host, proto: "http"}
 	o.client, _, _ = net.SplitHostPort(r.RemoteAddr)
@@ -42,7 +42,7 @@ func (o *origin) appendFor(b []byte) []byte {
 	return append(b, o.client...)
 }
 
-// appendForwarded appends the value of Forwarded: RFC 7239.
+// appendForwarded appends the value of Forwarded (RFC 7239).
 func (o *origin) appendForwarded(b []byte) []byte {
 	if b = append(b, o.forwarded...); o.forwarded != "" {
 		b = append(b, ", "...)
@@ -61,7 +61,7 @@ func (o *origin) appendForwarded(b []byte) []byte {
 	return append(append(b, ";proto="...), o.proto...)
 }
 
-// writeForwarded writes the headers that say whom the request came from.
+// writeForwarded writes the headers with the origin of the request.
 func writeForwarded(q *h1.Request, r *http.Request) {
 	o := originOf(r)
 	if o.client != "" || o.forwardedFor != "" {
@@ -72,7 +72,7 @@ func writeForwarded(q *h1.Request, r *http.Request) {
 	q.FieldFunc("Forwarded", o.appendForwarded)
 }
 
-// setForwarded sets them.
+// setForwarded sets the headers with the origin of the request.
 func setForwarded(h http.Header, r *http.Request) {
 	o := originOf(r)
 	values := make([]string, 0, 4)

@@ -10,10 +10,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/jsonkey"
 )
 
-// newRoute makes a route of one that has been checked. usage counts what it uses,
-// unless it has a Usage of its own.
+// newRoute returns a route for a Route that has been checked. usage counts its
+// memory and stored bytes unless it has its own Usage.
 func newRoute(r Route, l *upstreamConns, cfg *Config, usage *httponce.Usage) *route {
-	made := &route{Route: r, cfg: cfg, link: l, pattern: r.Pattern}
+	made := &route{Route: r, cfg: cfg, conns: l, pattern: r.Pattern}
 	if r.Method != "" {
 		made.pattern = r.Method + " " + r.Pattern
 		if made.Idempotency.Methods == nil {
@@ -21,7 +21,7 @@ func newRoute(r Route, l *upstreamConns, cfg *Config, usage *httponce.Usage) *ro
 		}
 	}
 	made.lower = lowerPattern(made.pattern)
-	if l.KeepHost { // which then selects the site
+	if l.KeepHost { // the host selects the site
 		made.Idempotency.FingerprintHeaders = append(slices.Clone(made.Idempotency.FingerprintHeaders), "Host")
 	}
 	made.through = made.reverseProxy()
@@ -41,7 +41,7 @@ func newRoute(r Route, l *upstreamConns, cfg *Config, usage *httponce.Usage) *ro
 		made.replaced[spelled(name)] = true
 	}
 	if r.Guard != nil {
-		made.once = httponce.Wrap(r.Guard, http.HandlerFunc(made.serveUnkeyed), made.Idempotency)
+		made.once = httponce.Wrap(r.Guard, http.HandlerFunc(made.serveAdmitted), made.Idempotency)
 	}
 	return made
 }
@@ -54,8 +54,9 @@ func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	rt.once.ServeHTTP(w, r)
 }
 
-// serveUnkeyed serves what httponce lets through.
-func (rt *route) serveUnkeyed(w http.ResponseWriter, r *http.Request) {
+// serveAdmitted serves the requests that the middleware lets through: an attempt, a
+// keyed request that runs without the store, and requests without a key.
+func (rt *route) serveAdmitted(w http.ResponseWriter, r *http.Request) {
 	if a := onlyonce.Current(r.Context()); a != nil || w.Header().Get("Idempotency-Protected") != "" {
 		rt.send(w, r, a)
 		return

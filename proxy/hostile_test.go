@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -286,9 +287,11 @@ func TestListener_ADrippingAnswerEnds(t *testing.T) {
 		}
 		res, body := post(t, addr, "k", "")
 		wantProblem(t, res, body, 409, "outcome_unknown", false)
-		events, body := send(t, "POST", "http://"+addr+"/v1/orders", http.Header{"Idempotency-Key": {"e"}, "Accept": {"text/event-stream"}}, "x")
-		if events.StatusCode != 200 || len(body) != 101 {
-			t.Errorf("HTTP/2 %v: a stream of events: %d, %d bytes", up.HTTP2, events.StatusCode, len(body))
+		for i, events := range []string{"text/event-stream", "Text/Event-Stream", "text/event-stream;charset=utf-8"} { // RFC 9110, section 8.3.1
+			res, body := send(t, "POST", "http://"+addr+"/v1/orders", http.Header{"Idempotency-Key": {strconv.Itoa(i)}, "Accept": {events}}, "x")
+			if res.StatusCode != 200 || len(body) != 101 {
+				t.Errorf("HTTP/2 %v: an event stream, %s: %d, %d bytes", up.HTTP2, events, res.StatusCode, len(body))
+			}
 		}
 	}
 }

@@ -8,15 +8,16 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
 
-// An interimLimit passes on the interim answers (103) of one request, and ends it
-// when there are too many.
+// An interimLimit passes on the interim responses (103) to one request, and cancels
+// the request if there are too many.
 type interimLimit struct {
 	slots.Response
 	passed int
 	end    context.CancelCauseFunc
 }
 
-// boundInterim returns the request with what is to be answered instead of w.
+// boundInterim returns the request with a context that the limit can cancel, and a
+// ResponseWriter that replaces w.
 func boundInterim(w slots.Response, r *http.Request) (*http.Request, *interimLimit) {
 	ctx, end := context.WithCancelCause(r.Context())
 	return r.WithContext(ctx), &interimLimit{Response: w, end: end}
@@ -28,7 +29,7 @@ func (l *interimLimit) WriteHeader(status int) {
 			l.end(h1.ErrInterim)
 			return
 		}
-		dropOurs(l.Header())
+		dropProxyHeaders(l.Header())
 	}
 	l.Response.WriteHeader(status)
 }

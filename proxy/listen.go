@@ -8,11 +8,11 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/inbound"
 )
 
-// Listen returns a listener whose connections carry only requests that can be
-// read in one way, as RFC 9112 asks for: another is answered with 400, and its
-// connection closed. With a TLS setting they are TLS connections, of TLS 1.2 or
-// later unless it says otherwise; a client may choose HTTP/2, unless its
-// NextProtos says otherwise. HTTP/2 in clear text passes too.
+// Listen returns a listener whose connections carry only requests that can be read
+// in one way, as RFC 9112 requires. Any other request gets 400, and its connection
+// is closed. With a TLS configuration, the connections use TLS, of version 1.2 or
+// later unless MinVersion is set, and clients can choose HTTP/2 unless NextProtos is
+// set. HTTP/2 in clear text is accepted, too.
 func Listen(l net.Listener, secure *tls.Config) *Listener {
 	outer := &Listener{}
 	outer.Listener = inbound.Listen(l, secure, func(client net.Addr, err error) {
@@ -23,7 +23,7 @@ func Listen(l net.Listener, secure *tls.Config) *Listener {
 	return outer
 }
 
-// A Listener is what Listen returns.
+// A Listener accepts connections as Listen describes.
 type Listener struct {
 	net.Listener
 
@@ -33,15 +33,18 @@ type Listener struct {
 	HandshakeFailed func(client net.Addr, err error)
 }
 
-// Server returns a server for a Proxy, or a handler round one, with limits
-// against slow and greedy clients: 5 seconds for a request's header, of at most
-// 32 KiB, two minutes for an idle connection, and a minute for a client that takes
-// nothing of its answer, each by itself by HTTP/2. Of what an HTTP/2 client sends before
-// it is read, at most 64 KiB are kept for each connection. A write deadline that the
-// handler sets, or the Server's WriteTimeout, holds if it is earlier. It speaks HTTP/1
-// and HTTP/2, in clear text too. Give its Serve what Listen returns.
+// Server returns a server for a Proxy, or for a handler around one. It limits slow
+// and greedy clients: a request's header may take 5 seconds and have 32 KiB, a
+// connection may be idle for two minutes, and a client may read nothing of its
+// response for one minute, which over HTTP/2 is counted for each response. A write
+// deadline that the handler sets, and the Server's WriteTimeout, apply if they are
+// earlier. For each HTTP/2 connection, at most 64 KiB are buffered that the client
+// has sent and the handler has not read.
 //
-// Its ConnContext lets the proxy close an HTTP/2 connection from which the client
-// reads nothing at all while other requests wait for an Upstream's MaxConns or for
-// memory. A ConnContext that replaces it should call it.
+// The server speaks HTTP/1 and HTTP/2, also in clear text. Pass the result of Listen
+// to its Serve.
+//
+// Its ConnContext lets the proxy close an HTTP/2 connection whose client reads
+// nothing while other requests wait for an Upstream's MaxConns or for memory. A
+// ConnContext that replaces it should call it.
 func Server(h http.Handler) *http.Server { return inbound.NewServer(h) }

@@ -10,27 +10,27 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// escapedPath returns the request's path as it came, unless a handler round the
-// Proxy has changed it.
+// escapedPath returns the request's path as the client sent it, or the one that a
+// handler around the Proxy has set instead.
 func escapedPath(r *http.Request) string {
-	came, _, _ := strings.Cut(r.RequestURI, "?")
-	if came == r.URL.Path && strings.IndexByte(came, '%') < 0 {
-		return came
+	received, _, _ := strings.Cut(r.RequestURI, "?")
+	if received == r.URL.Path && strings.IndexByte(received, '%') < 0 {
+		return received
 	}
-	if plain, err := url.PathUnescape(came); err == nil && plain == r.URL.Path {
-		return came
+	if plain, err := url.PathUnescape(received); err == nil && plain == r.URL.Path {
+		return received
 	}
 	return r.URL.EscapedPath()
 }
 
-// setPath gives the request a path in normal form. The caller's URL stays as it
-// is.
+// setPath sets the request's path to one in normal form. It replaces the URL, so
+// that the caller's is not changed.
 func setPath(r *http.Request, normal string) {
 	if normal == r.URL.Path && r.URL.RawPath == "" {
-		return // most are plain
+		return // most paths are in normal form
 	}
 	u := *r.URL
-	u.Path, _ = url.PathUnescape(normal) // a normal form is well-formed
+	u.Path, _ = url.PathUnescape(normal) // a path in normal form is well-formed
 	if u.RawPath = ""; u.EscapedPath() != normal {
 		u.RawPath = normal
 	}
@@ -39,9 +39,9 @@ func setPath(r *http.Request, normal string) {
 
 // How a byte of a path is treated.
 const (
-	rejectedByte = iota // no URL has it, and parsers disagree about it
-	plainByte           // RFC 3986, section 3.3: it stands for itself
-	sloppyByte          // no URL has it, but clients send it: it is percent-encoded
+	rejectedByte = iota // not allowed in a URL, and parsers disagree about it
+	plainByte           // stands for itself (RFC 3986, section 3.3)
+	sloppyByte          // not allowed in a URL, but sent by clients: it is percent-encoded
 )
 
 var pathBytes = func() (kind [256]uint8) {
@@ -60,19 +60,19 @@ var pathBytes = func() (kind [256]uint8) {
 var (
 	errNoPath       = errors.New("the target is not a path")
 	errPathByte     = errors.New("the path has a byte that must be percent-encoded")
-	errBackslash    = errors.New("the path has a backslash, which some servers take for a slash")
-	errPercent      = errors.New("the path has a percent sign without two hexadecimal digits behind it")
+	errBackslash    = errors.New("the path has a backslash, which some servers read as a slash")
+	errPercent      = errors.New("the path has a percent sign that two hexadecimal digits do not follow")
 	errControl      = errors.New("the path has an encoded control character")
 	errNoUTF8       = errors.New("the path is not UTF-8")
-	errAuthority    = errors.New("the path begins with two slashes, which some servers take for the name of a host")
+	errAuthority    = errors.New("the path begins with two slashes, which some servers read as the name of a host")
 	errEmptyAndDots = errors.New("the path has both empty segments and dot segments, which servers resolve in different orders")
-	errManyReadings = errors.New("servers may read this path in different ways that lead to different routes here")
+	errManyReadings = errors.New("servers may read this path in ways that lead to different routes")
 )
 
-// normalPath returns the normal form of an escaped path: RFC 3986, section 6.2.2.
-// Only what need be is percent-encoded, in upper case, and dot segments are
-// resolved. Every parser that the tests know reads it as it is written; a path
-// that has no such form is an error.
+// normalPath returns the normal form of an escaped path (RFC 3986, section 6.2.2):
+// only bytes that need it are percent-encoded, in upper case, and dot segments are
+// resolved. Every parser in the tests reads the normal form as it is written. A path
+// without a normal form is an error.
 func normalPath(escaped string) (string, error) {
 	if escaped == "" || escaped[0] != '/' {
 		return "", errNoPath
@@ -94,12 +94,11 @@ func normalPath(escaped string) (string, error) {
 	return resolved, nil
 }
 
-// isPlain reports whether an escaped path is in normal form, and there is no other
-// way to read it.
+// isPlain reports whether an escaped path is in normal form and has one reading.
 func isPlain(escaped string) bool {
 	for i := range len(escaped) {
 		switch c := escaped[i]; {
-		case c == ';' || pathBytes[c] != plainByte: // a percent sign is not, either
+		case c == ';' || pathBytes[c] != plainByte: // includes the percent sign
 			return false
 		case c == '/' && i > 0 && (escaped[i-1] == '/' || escaped[i-1] == '.'):
 			return false
@@ -108,7 +107,7 @@ func isPlain(escaped string) bool {
 	return !strings.HasSuffix(escaped, ".")
 }
 
-// normalBytes encodes what need be, and decodes the rest.
+// normalBytes percent-encodes the bytes that need it, and decodes all others.
 func normalBytes(escaped string) (string, error) {
 	const digits = "0123456789ABCDEF"
 	b := make([]byte, 0, len(escaped)+16)
@@ -144,14 +143,14 @@ func normalBytes(escaped string) (string, error) {
 	return string(b), nil
 }
 
-// isUnreserved reports whether a byte means the same encoded or not: RFC 3986,
-// section 2.3.
+// isUnreserved reports whether a byte has the same meaning percent-encoded or not
+// (RFC 3986, section 2.3).
 func isUnreserved(c byte) bool {
 	return syntax.IsAlphanumeric(c) || strings.IndexByte("-._~", c) >= 0
 }
 
-// resolve returns a path without its dot segments, and whether it had any: RFC
-// 3986, section 5.2.4.
+// resolve returns a path without its dot segments (RFC 3986, section 5.2.4), and
+// whether it had any.
 func resolve(path string) (resolved string, dots bool) {
 	if !strings.Contains(path, "/.") {
 		return path, false

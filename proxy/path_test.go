@@ -103,7 +103,7 @@ func TestPath_NoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 		t.Errorf("%d of what was rejected came through", n)
 	}
 	for path, why := range map[string]string{
-		"//x/v1/orders": "begins with two slashes", `/\x/v1/orders`: "has a backslash", "/v1/orders%0A": "an encoded control character", "/v1/orders%c0%af": "not UTF-8", "/v1%2Forders": "ervers may read this path in different ways",
+		"//x/v1/orders": "begins with two slashes", `/\x/v1/orders`: "has a backslash", "/v1/orders%0A": "an encoded control character", "/v1/orders%c0%af": "not UTF-8", "/v1%2Forders": "ervers may read this path in ways that lead to different routes",
 	} {
 		if answer := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 1000); !strings.Contains(answer, "request_invalid") || !strings.Contains(answer, why) {
 			t.Errorf("%q: %q", path, answer)

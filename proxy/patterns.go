@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// patterns find routes as http.ServeMux does. Their ServeMux never serves a
-// request.
+// patterns find routes as http.ServeMux does. The ServeMux only matches patterns,
+// and never serves a request.
 type patterns struct {
 	mux     *http.ServeMux
-	routes  map[string]*route
+	routes  map[string]*route // by pattern
 	inOrder []*route
-	hosts   bool // some have a host
+	hosts   bool // at least one pattern has a host
 }
 
 func newPatterns() patterns { return patterns{mux: http.NewServeMux(), routes: map[string]*route{}} }
@@ -28,10 +28,11 @@ func (p *patterns) add(pattern string, rt *route) {
 
 // addLower adds a route's pattern in lower case, unless there is one already.
 func (p *patterns) addLower(rt *route) {
-	defer func() { _ = recover() }() // in their own case, the two patterns differ
+	defer func() { _ = recover() }() // ServeMux panics on conflicts, which only the lower case makes
 	p.add(rt.lower, rt)
 }
 
+// at returns the route of an escaped path, or nil.
 func (p *patterns) at(r *http.Request, escaped string) *route {
 	if !p.hosts && escaped == r.URL.Path && r.URL.RawPath == "" && isPlain(escaped) {
 		_, pattern := p.mux.Handler(r)
@@ -49,7 +50,7 @@ func (p *patterns) at(r *http.Request, escaped string) *route {
 	return p.routes[pattern]
 }
 
-// lowerPattern returns a pattern for paths in lower case.
+// lowerPattern returns the pattern in lower case, except for its wildcards.
 func lowerPattern(pattern string) string {
 	method, rest, ok := strings.Cut(pattern, " ")
 	if !ok {
@@ -66,8 +67,8 @@ func lowerPattern(pattern string) string {
 	return method + strings.Join(segments, "/")
 }
 
-// hostName returns the name in a Host as it is in patterns: in lower case,
-// without the port and the dot of the root.
+// hostName returns the name in a Host header as patterns have it: in lower case,
+// without the port and without the dot of the root domain.
 func hostName(host string) string {
 	if i := strings.LastIndexByte(host, ':'); i >= 0 && strings.IndexByte(host[i:], ']') < 0 {
 		host = host[:i]

@@ -315,7 +315,7 @@ func TestPool_WhatMakesNoSenseIsRefused(t *testing.T) {
 	up := &proxy.Upstream{URL: parse(t, "http://127.0.0.1:1")}
 	guard := newGuard(onlyonce.Config{})
 	for wants, r := range map[string]proxy.Route{
-		"say where":           {Pattern: "/"},
+		"the Upstream is nil": {Pattern: "/"},
 		"write a URL":         {Pattern: "/", Upstream: &proxy.Upstream{URL: parse(t, "ftp://h")}},
 		"write https":         {Pattern: "/", Upstream: &proxy.Upstream{URL: up.URL, TLS: tlsConfig()}},
 		"negative":            {Pattern: "/", Upstream: &proxy.Upstream{URL: up.URL, MaxIdle: -1}},

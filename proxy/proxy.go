@@ -11,26 +11,28 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// A Proxy is a handler that sends requests on. Serve it through Server and Listen.
+// A Proxy is a handler that forwards requests to upstreams. Serve it through Server
+// and Listen.
 type Proxy struct{ table atomic.Pointer[table] }
 
-// New returns a Proxy, and panics on what Check rejects.
+// New returns a Proxy. It panics if Check returns an error.
 func New(routes []Route, cfg Config) *Proxy {
 	p := &Proxy{}
 	p.Reload(routes, cfg)
 	return p
 }
 
-// Check says what is wrong with a table of routes: a *RouteError if it is one of
-// them.
+// Check returns an error if the routes or the settings are not valid: a *RouteError
+// if one of the routes is not.
 func Check(routes []Route, cfg Config) error {
 	_, err := newTable(routes, cfg, nil)
 	return err
 }
 
-// Reload puts other routes in place; requests that are under way end as they
-// began. An Upstream that stays, the same pointer, keeps its connections and its
-// settings. It panics, and changes nothing, on what Check rejects.
+// Reload replaces the routes and the settings. Requests that are in progress finish
+// with the old ones. An Upstream that is in both, as the same pointer, keeps its
+// connections and its settings. If Check returns an error, Reload panics and changes
+// nothing.
 func (p *Proxy) Reload(routes []Route, cfg Config) {
 	before := p.table.Load()
 	t, err := newTable(routes, cfg, before)
@@ -41,24 +43,24 @@ func (p *Proxy) Reload(routes []Route, cfg Config) {
 	if before == nil {
 		return
 	}
-	for u, l := range before.links {
-		if t.links[u] == nil {
+	for u, l := range before.conns {
+		if t.conns[u] == nil {
 			l.retire()
 		}
 	}
 }
 
-// Close closes the connections to upstreams that are not in use, and those in use
-// once their answer has been read. Requests may still come.
+// Close closes the idle connections to upstreams, and those in use once their
+// response has been read. The Proxy can still be used.
 func (p *Proxy) Close() {
-	for _, l := range p.table.Load().links {
+	for _, l := range p.table.Load().conns {
 		l.retire()
 	}
 }
 
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t := p.table.Load()
-	if r.ContentLength != 0 || r.ProtoMajor > 1 && len(r.Header["Content-Length"]) > 0 { // by HTTP/2 an empty body may lack its end
+	if r.ContentLength != 0 || r.ProtoMajor > 1 && len(r.Header["Content-Length"]) > 0 { // over HTTP/2, the end of an empty body may never arrive
 		slots.AllowBody(w, t.cfg.BodyTimeout)
 	}
 	if err := t.invalidReason(r); err != nil {
@@ -84,12 +86,12 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// trusts reports whether a proxy of ours sends the request.
+// trusts reports whether the request comes from a trusted proxy.
 func (t *table) trusts(r *http.Request) bool {
 	return t.cfg.TrustForwarded != nil && t.cfg.TrustForwarded(r)
 }
 
-// invalidReason says what is wrong with a request that net/http lets through.
+// invalidReason returns why a request that net/http accepts is rejected, or nil.
 func (t *table) invalidReason(r *http.Request) error {
 	switch {
 	case r.Method == http.MethodConnect || r.URL.Host != "" || r.URL.Scheme != "":
@@ -101,9 +103,9 @@ func (t *table) invalidReason(r *http.Request) error {
 	case !isQuery(r.URL.RawQuery):
 		return errors.New("the query has a byte that must be percent-encoded")
 	case !syntax.IsMethod(r.Method):
-		return errors.New("the method is not one")
+		return errors.New("the method is not an upper-case token")
 	case !syntax.IsHost(r.Host):
-		return errors.New("the Host is not one")
+		return errors.New("the Host is not the name of a host")
 	case isLongList(r.Header["Connection"]):
 		return errors.New("the Connection header names too many headers")
 	}
@@ -116,19 +118,19 @@ func (t *table) invalidReason(r *http.Request) error {
 	return nil
 }
 
-// malformedByHTTP2 says what makes a request malformed by HTTP/2 alone: RFC 9113,
-// sections 8.1.1 and 8.2.1. By HTTP/1 net/http and the listener look at both.
+// malformedByHTTP2 returns why an HTTP/2 request is malformed (RFC 9113, sections
+// 8.1.1 and 8.2.1), or nil. For HTTP/1, net/http and the listener check the same.
 func malformedByHTTP2(r *http.Request) error {
 	switch lengths := r.Header["Content-Length"]; {
 	case len(lengths) > 1:
-		return errors.New("the Content-Length is given more than once")
+		return errors.New("there is more than one Content-Length")
 	case len(lengths) == 1 && r.ContentLength == 0 && lengths[0] != "0":
 		return errors.New("a body is announced and does not follow")
 	}
 	for name, values := range r.Header {
 		for _, v := range values {
 			if v != "" && (isBlank(v[0]) || isBlank(v[len(v)-1])) {
-				return errors.New("there is a blank before or behind the value of " + name)
+				return errors.New("there is white space before or after the value of " + name)
 			}
 		}
 	}
@@ -137,6 +139,7 @@ func malformedByHTTP2(r *http.Request) error {
 
 func isBlank(c byte) bool { return c == ' ' || c == '\t' }
 
+// isLongList reports whether the Connection headers name too many headers.
 func isLongList(lists []string) bool {
 	n := len(lists)
 	for _, list := range lists {
@@ -145,7 +148,7 @@ func isLongList(lists []string) bool {
 	return n > h1.MaxConnectionNames
 }
 
-// isQuery reports whether a query ends where it seems to.
+// isQuery reports whether every parser finds the same end of a query.
 func isQuery(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c <= ' ' || c == 0x7f || c == '#' {

@@ -9,26 +9,25 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// A reading is what a server may take a path for.
+// A reading is one way in which a server may understand a path.
 type reading struct {
 	text    string
-	literal bool // text has been decoded; else a server is still to decode its segments
+	literal bool // text has been decoded; otherwise, a server still decodes its segments
 }
 
 const (
 	mostReadings     = 64        // of one path
-	mostReadingBytes = 128 << 10 // in all
+	mostReadingBytes = 128 << 10 // total length of the readings of one path
 )
 
-// steps are what servers do to a path that has been received. Each server does
-// some of them, in an order of its own.
+// steps are the transformations that servers apply to the path of a request. Each
+// server applies some of them, in its own order.
 var steps = [...]func(string) string{withoutParameters, withoutSemicolon, withoutQuery, backslashesAsSlashes, withoutBlanks, withoutDots}
 
-// readings returns all that a path in normal form may be taken for: as a WSGI
-// server decodes it, as Tomcat leaves out parameters, as Windows leaves out dots
-// at the end. It is not ok if these are too many, or if one begins with two
-// slashes, has a control character, or climbs up by dot segments that nobody has
-// resolved.
+// readings returns all readings of a path in normal form: as decoded by a WSGI
+// server, without parameters as in Tomcat, without dots at its end as on Windows,
+// and so on. It is not ok if there are too many, or if a reading begins with two
+// slashes, has a control character, or has dot segments that are not resolved.
 func readings(normal string) (all []reading, ok bool) {
 	all = []reading{{normal, false}}
 	bytes := 0
@@ -51,8 +50,8 @@ func readings(normal string) (all []reading, ok bool) {
 	return all, true
 }
 
-// paths returns, escaped, the paths to look up for a reading: servers differ in
-// whether they merge slashes.
+// paths returns the escaped paths to look up for a reading. There are two if it has
+// empty segments, because servers differ in whether they merge slashes.
 func (r *reading) paths() []string {
 	text := r.text
 	if r.literal {
@@ -72,18 +71,19 @@ func merged(path string) string {
 	return path
 }
 
-// unmerged returns a path whose empty segments are like any other.
+// unmerged returns a path in which empty segments match wildcards like any other
+// segment.
 func unmerged(path string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
 		if s == "" && 0 < i && i < len(segments)-1 {
-			segments[i] = "%00" // which no pattern names
+			segments[i] = "%00" // no pattern contains it
 		}
 	}
 	return strings.Join(segments, "/")
 }
 
-// decoded returns a path decoded once. What is malformed stays, as in PHP and
+// decoded returns a path decoded once. Malformed escapes are kept, as in PHP and
 // Python.
 func decoded(path string) string {
 	if strings.IndexByte(path, '%') < 0 {
@@ -103,7 +103,7 @@ func decoded(path string) string {
 
 func backslashesAsSlashes(path string) string { return strings.ReplaceAll(path, `\`, "/") }
 
-// withoutParameters leaves out what follows a semicolon in each segment.
+// withoutParameters removes everything after a semicolon from each segment.
 func withoutParameters(path string) string {
 	if strings.IndexByte(path, ';') < 0 {
 		return path
@@ -114,15 +114,15 @@ func withoutParameters(path string) string {
 	})
 }
 
-// withoutSemicolon leaves out all that follows a semicolon, which Fastify takes for
-// a question mark unless it is told otherwise.
+// withoutSemicolon removes the first semicolon and everything after it. Fastify
+// reads a semicolon as a question mark by default.
 func withoutSemicolon(path string) string {
 	path, _, _ = strings.Cut(path, ";")
 	return path
 }
 
-// withoutQuery leaves out what follows a question mark or a number sign, which can
-// only have been encoded.
+// withoutQuery removes the first question mark or number sign and everything after
+// it. In a path, either one can only come from decoding.
 func withoutQuery(path string) string {
 	if i := strings.IndexAny(path, "?#"); i >= 0 {
 		return path[:i]
@@ -130,7 +130,7 @@ func withoutQuery(path string) string {
 	return path
 }
 
-// withoutBlanks leaves out blanks at the end of each segment.
+// withoutBlanks removes spaces from the end of each segment.
 func withoutBlanks(path string) string {
 	if !strings.Contains(path, " /") && !strings.HasSuffix(path, " ") {
 		return path
@@ -138,7 +138,7 @@ func withoutBlanks(path string) string {
 	return eachSegment(path, func(s string) string { return strings.TrimRight(s, " ") })
 }
 
-// withoutDots leaves out dots and blanks at the end of each segment.
+// withoutDots removes dots and spaces from the end of each segment.
 func withoutDots(path string) string {
 	if !strings.Contains(path, "./") && !strings.HasSuffix(path, ".") {
 		return path
@@ -151,9 +151,9 @@ func withoutDots(path string) string {
 	})
 }
 
-// splitScript divides a path behind a segment that names a PHP script, as the servers
-// that run one do (RFC 3875, section 4.1.5): /index.php/payments runs /index.php, which
-// mostly takes the rest for the path.
+// splitScript splits a path after a segment that names a PHP script, as servers that
+// run scripts do (RFC 3875, section 4.1.5): /index.php/payments runs /index.php,
+// which usually reads the rest as the path.
 func splitScript(path string) (script, info string, ok bool) {
 	i := strings.Index(strings.ToLower(path), ".php/")
 	if i < 0 {
@@ -163,6 +163,7 @@ func splitScript(path string) (script, info string, ok bool) {
 	return path[:i], path[i:], true
 }
 
+// eachSegment returns the path with change applied to each segment.
 func eachSegment(path string, change func(string) string) string {
 	segments := strings.Split(path, "/")
 	for i, s := range segments {
@@ -171,8 +172,7 @@ func eachSegment(path string, change func(string) string) string {
 	return strings.Join(segments, "/")
 }
 
-// folded returns an escaped path in lower case, as a server compares it that does
-// not mind the case.
+// folded returns an escaped path in lower case, for servers that ignore case.
 func folded(escaped string) string {
 	for i := range len(escaped) {
 		if c := escaped[i]; 'A' <= c && c <= 'Z' || c == '%' {
@@ -186,5 +186,6 @@ func folded(escaped string) string {
 	return escaped
 }
 
-// foldedRune goes by way of the upper case: U+017F is an s, too.
+// foldedRune returns r in lower case. It goes through the upper case, because some
+// runes, such as U+017F (ſ), have a different lower case only then.
 func foldedRune(r rune) rune { return unicode.ToLower(unicode.ToUpper(r)) }

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// reject rejects a request with a problem that is not a route's own.
+// reject rejects a request with a problem that does not belong to a route.
 func (c *Config) reject(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
 	p.Err = why
 	c.report(r, why)
@@ -95,11 +95,11 @@ var (
 		Code: httponce.CodeBodyUnreadable, Status: http.StatusBadRequest, Title: "The request body is malformed or truncated",
 		Detail: "The request body is malformed, truncated, or took too long to arrive.",
 	}
-	noAnswer = httponce.Problem{
+	noResponse = httponce.Problem{
 		Code: "upstream_failed", Status: http.StatusBadGateway, Title: "The upstream did not respond",
 		Detail: "The upstream did not respond. The request may or may not have taken effect.",
 	}
-	noAnswerInTime = httponce.Problem{
+	noResponseInTime = httponce.Problem{
 		Code: "upstream_failed", Status: http.StatusGatewayTimeout, Title: "The upstream did not respond in time",
 		Detail: "The upstream did not respond in time. The request may or may not have taken effect.",
 	}

@@ -13,83 +13,106 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// A Route says where the requests that it matches go, and which of them are
+// A Route says where the requests that it matches are sent, and which of them are
 // protected.
 type Route struct {
-	Method  string // default: every method
-	Pattern string // of http.ServeMux: a path as "/v1/orders/{id}", or with a host; the most specific one counts
+	Method string // default: every method
+
+	// Pattern is a pattern of http.ServeMux without a method: a path such as
+	// "/v1/orders/{id}", with or without a host. The most specific pattern applies.
+	Pattern string
 
 	Upstream *Upstream
 
-	// Guard protects the route's keyed requests as Idempotency says; its Methods
-	// default to Method if that is given, and its Operation to method and
-	// pattern. Without a Guard all requests pass, with a key or without one.
+	// Guard protects the route's keyed requests as Idempotency says.
+	// Idempotency.Methods defaults to Method, if that is set, and
+	// Idempotency.Operation to the method and the pattern. Without a Guard, all
+	// requests pass through, with or without a key.
 	Guard       *onlyonce.Guard
 	Idempotency httponce.Config
 
-	// KeyPointer is a JSON Pointer (RFC 6901) to the key in the body, a string
-	// or a whole number. It is put into the header Idempotency.Header, and one that
-	// the client sends there must say the same. A body without such a member,
-	// or with null there, has no key. A body that is not JSON (with a byte
-	// order mark, in UTF-16, compressed, with NaN or more than 10,000 levels
-	// deep included), that gives the key twice, or as anything else, is
-	// rejected with 400.
-	// The tenant of a request with a body must then be known, with a key or
-	// without: the body is read only on a tenant's account.
+	// KeyPointer is a JSON Pointer (RFC 6901) to the key in the body, a string or
+	// a whole number. The upstream gets the key in the header Idempotency.Header;
+	// if the client sends that header, both must be equal. A body without such a
+	// member, or with null there, has no key. A body is rejected with 400 if it is
+	// not strict JSON (a byte order mark, UTF-16, compression, NaN, and more than
+	// 10,000 levels are not), if it contains the key twice, or if the key has
+	// another type.
+	//
+	// The tenant of every request with a body must then be known, with or without
+	// a key: the memory for the body is counted for that tenant.
 	KeyPointer string
 
-	DontStoreBody bool // the answer's body is never stored, such as a new secret: a repeat gets status and header
+	// DontStoreBody keeps response bodies, such as a new secret, out of the store.
+	// A repeat gets the status and the header only.
+	DontStoreBody bool
 
-	SetHeader          http.Header // sent to the upstream instead of the client's
-	DropHeader         []string    // of the client's, not sent to the upstream, in no spelling that a CGI-like server takes for the same
-	SetResponseHeader  http.Header // sent to the client, and stored, instead of the upstream's
-	DropResponseHeader []string    // of the upstream's, neither sent to the client nor stored
+	// SetHeader replaces headers of the request that is sent to the upstream.
+	SetHeader http.Header
 
-	// KeepOverrides sends on the headers by which some servers take another
-	// method or path than the request's, such as X-HTTP-Method-Override and
-	// X-Original-URL. By default they are dropped: a client could otherwise
-	// reach, by GET or on another path, what is protected here as POST.
+	// DropHeader names headers of the client that are not sent to the upstream, in
+	// any spelling that a CGI-like server reads as the same name.
+	DropHeader []string
+
+	SetResponseHeader  http.Header // replaces headers of the upstream's response, before it is stored
+	DropResponseHeader []string    // removes headers of the upstream's response, before it is stored
+
+	// KeepOverrides passes on headers with which some servers replace the
+	// request's method or path, such as X-HTTP-Method-Override and
+	// X-Original-URL. By default they are dropped, because a client could use
+	// them to reach a protected route disguised as an unprotected one.
 	KeepOverrides bool
 
-	NoUpgrade bool  // no WebSockets; default: GET may become one; other upgrades, such as to HTTP/2, are never sent on
-	MaxBody   int64 // of a request that is not protected, in bytes; default: any; more is rejected with 413
+	// NoUpgrade forbids WebSockets. By default, a GET may become one. Other
+	// upgrades, such as to HTTP/2, are never passed on.
+	NoUpgrade bool
+
+	// MaxBody is the largest body, in bytes, of a request that is not protected. A
+	// larger one is rejected with 413. Default: no limit.
+	MaxBody int64
 }
 
-// A Config says what holds for all routes. The zero Config is usable.
+// A Config has the settings that all routes share. The zero Config is usable.
 type Config struct {
-	// Protected names further headers that no Connection header may name and
-	// that are dropped in other spellings, such as the one that says who the
-	// tenant is. Those of credentials, forwarding and idempotency are protected
-	// without it, and so are each Idempotency.Header and Idempotency.FingerprintHeaders. A
-	// protected name has letters, digits and - only: others are one to some
-	// servers. Whether to believe a protected header is the caller's decision:
-	// it passes also if TrustForwarded does not hold.
+	// Protected names more headers that no Connection header may name and whose
+	// other spellings are dropped, such as the one with the tenant. Headers of
+	// credentials, forwarding and idempotency are always protected, and so are
+	// every Idempotency.Header and Idempotency.FingerprintHeaders. A protected
+	// name consists of letters, digits and -, because some servers read other
+	// characters as equal. The caller decides whether to trust a protected header:
+	// it is passed on even if TrustForwarded rejects the request.
 	Protected []string
 
-	// TrustForwarded reports whether a request comes from a proxy of ours, by
-	// its RemoteAddr for example. Forwarded and X-Forwarded-* of such a request
-	// are added to, and other headers that say who the client is, such as
-	// X-Real-IP, Remote-User or X-Client-Cert, are sent on; those of any other
-	// request are dropped. Default: no request does.
+	// TrustForwarded reports whether a request comes from a trusted proxy, for
+	// example by its RemoteAddr. Forwarded and X-Forwarded-* of such a request are
+	// extended, and other headers that identify the client, such as X-Real-IP,
+	// Remote-User or X-Client-Cert, are passed on. From any other request they are
+	// dropped. Default: no request is trusted.
 	TrustForwarded func(*http.Request) bool
 
-	// BodyTimeout is how long the body of a keyed request may take, and any of
-	// up to 64 KiB; and how long another may pause between bytes, by HTTP/2 only
-	// until its response begins; default 30s.
+	// BodyTimeout is how long the body of a keyed request, and any body of up to
+	// 64 KiB, may take to arrive. Longer bodies of requests without a key may
+	// pause for as long between bytes; over HTTP/2 that holds only until their
+	// response begins. Default 30s.
 	BodyTimeout time.Duration
 
 	// Usage counts the memory and the stored bytes of all routes whose
-	// Idempotency.Usage is nil. Default: the Proxy's own, which stays over Reload.
+	// Idempotency.Usage is nil. Default: the Proxy's own, which survives Reload.
 	Usage *httponce.Usage
 
-	Problem func(http.ResponseWriter, *http.Request, httponce.Problem) // writes a rejection that is not a route's own; default: Problem.ServeHTTP
-	OnError func(r *http.Request, err error)                           // is told why a request was rejected or its answer broke off; default: nobody is
+	// Problem writes the rejections that do not belong to a route. Default:
+	// Problem.ServeHTTP.
+	Problem func(http.ResponseWriter, *http.Request, httponce.Problem)
+
+	// OnError is called with the reason when a request is rejected or its response
+	// breaks off. It may be called by several goroutines at once. Default: none.
+	OnError func(r *http.Request, err error)
 }
 
 // DefaultBodyTimeout is the default of Config.BodyTimeout.
 const DefaultBodyTimeout = 30 * time.Second
 
-// A RouteError says what is wrong with a route.
+// A RouteError is the error of a route that is not valid.
 type RouteError struct {
 	Route int // its index
 	Err   error
@@ -129,21 +152,21 @@ func (r *Route) check() error {
 	case r.MaxBody < 0:
 		return errors.New("MaxBody is negative: write a positive value, or leave it 0 for no limit")
 	case r.Guard == nil && (r.KeyPointer != "" || r.DontStoreBody || r.Idempotency.Required):
-		return errors.New("something is asked of keyed requests, but there is no Guard: give one")
+		return errors.New("KeyPointer, DontStoreBody or Idempotency.Required is set, but there is no Guard: set one")
 	}
 	return nil
 }
 
-// checkName says what is wrong with the name of a header that is read: a CGI-like
-// server would take other spellings for the same one.
+// checkName returns an error if the name of a header has other spellings that a
+// CGI-like server reads as the same.
 func checkName(setting, name string) error {
 	if name == "" || !isSpelled(name) {
-		return fmt.Errorf("%s names %q, which a request may have in other spellings that some servers take for the same: write a name of letters, digits and - only", setting, name)
+		return fmt.Errorf("%s names %q, which has other spellings that some servers read as the same: write a name of letters, digits and - only", setting, name)
 	}
 	return nil
 }
 
-// checkHeader says what can't be set.
+// checkHeader returns an error if a header can't be set.
 func checkHeader(h http.Header) error {
 	for name, vs := range h {
 		ok := name != "" && syntax.IsToken(name)
@@ -154,7 +177,7 @@ func checkHeader(h http.Header) error {
 		case !ok:
 			return fmt.Errorf("the header %q: write a name of letters, digits and -, and a value without control characters", name)
 		case isHopByHop(canonical), canonical == "Content-Length", canonical == "Host":
-			return fmt.Errorf("the header %s can't be set: it says how messages are read", canonical)
+			return fmt.Errorf("the header %s can't be set: it determines how messages are read", canonical)
 		}
 	}
 	return nil

@@ -11,14 +11,14 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
 
-// send sends a keyed request, whose body has been read, for the attempt; nil: the
-// store can't be reached, and the request runs without it. It is never sent
-// twice.
+// send sends a keyed request, whose body has been received, to the upstream. It is
+// never sent twice. a is the attempt; it is nil if the store is unreachable and the
+// request runs without it.
 func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attempt) {
 	if rt.DontStoreBody {
 		httponce.DontStoreBody(r)
 	}
-	held := rt.link.slots.Take(w, r, true)
+	held := rt.conns.slots.Take(w, r, true)
 	if held == nil {
 		httponce.DontStore(r)
 		rt.reject(w, r, busy, slots.ErrBusy)
@@ -26,7 +26,7 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 	}
 	defer func() { rt.cfg.report(r, held.GiveBack()) }()
 	rt.writeKey(r, a)
-	if rt.link.HTTP2 {
+	if rt.conns.HTTP2 {
 		rt.sendHTTP2(held.Response(w), r, a)
 		return
 	}
@@ -46,8 +46,8 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 	}
 }
 
-// writeKey writes the key into the request's header in the one way in which the
-// upstream gets it, however the client wrote it.
+// writeKey sets the request's header to the key in the form in which the upstream
+// gets it, however the client wrote it.
 func (rt *route) writeKey(r *http.Request, a *onlyonce.Attempt) {
 	key := ""
 	if a != nil {
@@ -66,8 +66,8 @@ func (rt *route) writeKey(r *http.Request, a *onlyonce.Attempt) {
 	}
 }
 
-// exchange sends the request and receives the head of its answer; if that fails,
-// it reports whether the request may have been sent.
+// exchange sends the request and receives the head of its response. If it fails, sent
+// reports whether any of the request may have been sent.
 func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt) (res *h1.Response, sent bool, err error) {
 	q, err := rt.outgoing(r, a)
 	if err != nil {
@@ -75,10 +75,10 @@ func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt) (res *h1.Respons
 	}
 	defer q.Release()
 	owner := ""
-	if a != nil && !rt.link.OneRequestPerConn {
+	if a != nil && !rt.conns.OneRequestPerConn {
 		owner = a.Record().ID.Tenant
 	}
-	return rt.link.client.Send(r.Context(), q, r.Body, owner)
+	return rt.conns.client.Send(r.Context(), q, r.Body, owner)
 }
 
 // quote writes a key as an RFC 9651 string.

@@ -7,7 +7,6 @@ import (
 	"net/http/httptrace"
 	"os"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -16,7 +15,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
 
-// sendHTTP2 is send for an upstream that speaks HTTP/2.
+// sendHTTP2 sends a keyed request to an upstream that speaks HTTP/2.
 func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attempt) {
 	if a != nil {
 		rec := a.Record()
@@ -27,28 +26,28 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	r, bounded := boundInterim(w, r)
 	defer bounded.end(nil)
 	late := func() { bounded.end(os.ErrDeadlineExceeded) }
-	var answered atomic.Bool
-	untaken := newPause(rt.link.StallTimeout, func() {
-		if !answered.Load() {
+	var responding atomic.Bool
+	unsent := newPause(rt.conns.StallTimeout, func() {
+		if !responding.Load() {
 			late()
 		}
 	})
-	defer untaken.Stop()
+	defer unsent.Stop()
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
 	p := rt.through
-	p.Transport = noRetryTransport{rt.link}
+	p.Transport = noRetryTransport{rt.conns}
 	p.ModifyResponse = func(res *http.Response) error {
 		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {
 			httponce.Unknown(r)
 		}
-		if limit := rt.link.BodyTimeout; limit > 0 && !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream") {
+		if limit := rt.conns.BodyTimeout; limit > 0 && !isEventStream(res.Header.Get("Content-Type")) {
 			tooLong := time.AfterFunc(limit, late)
 			context.AfterFunc(r.Context(), func() { tooLong.Stop() })
 		}
-		answered.Store(true)
-		res.Body = &receiving{res.Body, newPause(rt.link.StallTimeout, late)}
+		responding.Store(true)
+		res.Body = &receiving{res.Body, newPause(rt.conns.StallTimeout, late)}
 		return rt.modify(res)
 	}
 	p.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
@@ -65,28 +64,30 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	}
 	sent := r.WithContext(ctx)
 	if r.Body != nil && r.Body != http.NoBody {
-		sent.Body = &sending{r.Body, untaken}
+		sent.Body = &sending{r.Body, unsent}
 	}
 	p.ServeHTTP(bounded, sent)
-	dropOurs(w.Header()) // what is left to be sent: trailers
+	dropProxyHeaders(w.Header()) // only trailers are left
 }
 
-// A pause is one that may last so long, and then has consequences.
+// A pause limits how long a transfer may pause: its function is called if the pause
+// takes longer. Stop ends the pause.
 type pause struct {
 	*time.Timer
-	most time.Duration
+	limit time.Duration
 }
 
-func newPause(most time.Duration, then func()) pause {
-	t := time.AfterFunc(most, then)
+// newPause returns a pause that has not begun.
+func newPause(limit time.Duration, then func()) pause {
+	t := time.AfterFunc(limit, then)
 	t.Stop()
-	return pause{t, most}
+	return pause{t, limit}
 }
 
-func (p pause) begin() { p.Reset(p.most) }
+func (p pause) begin() { p.Reset(p.limit) }
 
-// sending is a request's body. What was read of it has been taken once more of it
-// is read.
+// sending is the body of a request to an upstream. A Read shows that the piece before
+// was sent, and begins the pause of the next one.
 type sending struct {
 	io.ReadCloser
 	pause pause
@@ -100,8 +101,8 @@ func (b *sending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// receiving is an answer's body. While the client takes what has come, nobody
-// waits for more.
+// receiving is the body of an upstream's response. The pause is limited only during a
+// Read: between two, the proxy waits for the client.
 type receiving struct {
 	io.ReadCloser
 	pause pause
@@ -113,8 +114,8 @@ func (b *receiving) Read(p []byte) (int, error) {
 	return b.ReadCloser.Read(p)
 }
 
-// noRetryTransport is an upstream's Transport, kept from sending a request again: it does so, for a
-// request with an idempotency key, when there is no body to be read.
+// noRetryTransport sends each request once. net/http would send a request with an
+// Idempotency-Key again if it has no body, so every request gets one.
 type noRetryTransport struct{ *upstreamConns }
 
 func (o noRetryTransport) RoundTrip(r *http.Request) (*http.Response, error) {

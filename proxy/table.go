@@ -10,20 +10,21 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// A table is what New and Reload make of routes; it does not change.
+// A table holds the routes and settings of a Proxy. It is immutable: Reload makes a
+// new one.
 type table struct {
 	cfg     Config
 	routes  patterns
-	guards  patterns // all, in lower case; of those that differ in case only, one with a guard
-	guarded bool     // there is one with a guard
+	guards  patterns // all routes, in lower case; of those that differ only in case, one with a guard
+	guarded bool     // at least one route has a guard
 	mixed   bool     // a pattern is not in lower case
 	names   sensitiveHeaders
-	links   map[*Upstream]*upstreamConns
+	conns   map[*Upstream]*upstreamConns
 	usage   *httponce.Usage
 }
 
 func newTable(routes []Route, cfg Config, before *table) (*table, error) {
-	t := &table{cfg: cfg, routes: newPatterns(), guards: newPatterns(), links: map[*Upstream]*upstreamConns{}}
+	t := &table{cfg: cfg, routes: newPatterns(), guards: newPatterns(), conns: map[*Upstream]*upstreamConns{}}
 	t.cfg.BodyTimeout = cmp.Or(cfg.BodyTimeout, DefaultBodyTimeout)
 	switch {
 	case cfg.Usage != nil:
@@ -35,7 +36,7 @@ func newTable(routes []Route, cfg Config, before *table) (*table, error) {
 	}
 	switch {
 	case len(routes) == 0:
-		return nil, errors.New("proxy: there is no route: give one with the Pattern / to pass everything")
+		return nil, errors.New("proxy: there is no route: add one with the Pattern / to pass everything")
 	case cfg.BodyTimeout < 0:
 		return nil, errors.New("proxy: Config.BodyTimeout is negative: write a positive value, or leave it 0 for the default")
 	}
@@ -55,7 +56,7 @@ func newTable(routes []Route, cfg Config, before *table) (*table, error) {
 }
 
 func (t *table) add(r Route, before *table) (err error) {
-	defer func() { // of ServeMux and httponce, which say what is wrong
+	defer func() { // ServeMux and httponce.Wrap panic with what is wrong
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
 		}
@@ -63,23 +64,23 @@ func (t *table) add(r Route, before *table) (err error) {
 	if err := r.check(); err != nil {
 		return err
 	}
-	l := t.links[r.Upstream]
+	l := t.conns[r.Upstream]
 	if l == nil && before != nil {
-		l = before.links[r.Upstream]
+		l = before.conns[r.Upstream]
 	}
 	if l == nil {
-		l = newLink(r.Upstream)
+		l = newUpstreamConns(r.Upstream)
 	}
 	made := newRoute(r, l, &t.cfg, t.usage)
 	t.routes.add(made.pattern, made)
-	t.links[r.Upstream] = l
+	t.conns[r.Upstream] = l
 	t.guarded = t.guarded || r.Guard != nil
 	t.mixed = t.mixed || made.lower != made.pattern
 	return nil
 }
 
-// fold finds the routes of paths whose case does not count, those with a guard
-// first.
+// fold fills guards. Routes with a guard come first, because addLower skips a
+// pattern that is already there.
 func (t *table) fold() {
 	for _, guarded := range []bool{true, false} {
 		for _, rt := range t.routes.inOrder {
@@ -90,9 +91,9 @@ func (t *table) fold() {
 	}
 }
 
-// match returns the route of a request whose path, in normal form, is given; nil:
-// there is none. It is not ok if servers may take the path for one that leads to
-// another route.
+// match returns the route of a request for a path in normal form, or nil if there is
+// none. It is not ok if servers may read the path as one that leads to another
+// route.
 func (t *table) match(r *http.Request, normal string) (found *route, ok bool) {
 	found = t.lookUp(r, normal)
 	if isPlain(normal) {
@@ -107,8 +108,8 @@ func (t *table) match(r *http.Request, normal string) (found *route, ok bool) {
 	return found, ok
 }
 
-// runsAnother reports whether a server of scripts takes a path for that of another
-// route with a guard, unless that is the one for all that no other route matches.
+// runsAnother reports whether a server that runs scripts may read the path as that
+// of another route with a guard. The catch-all route / does not count.
 func (t *table) runsAnother(r *http.Request, path string, found *route) bool {
 	script, info, ok := splitScript(path)
 	if !ok || !t.guarded {
@@ -122,8 +123,8 @@ func (t *table) runsAnother(r *http.Request, path string, found *route) bool {
 	return false
 }
 
-// lookUp returns the route of an escaped path. If it leads to one with a guard
-// without its last slash, or in another case, it is that one.
+// lookUp returns the route of an escaped path. If the path leads to a route with a
+// guard in another case, or without the slash at its end, that route is returned.
 func (t *table) lookUp(r *http.Request, path string) *route {
 	found := t.routes.at(r, path)
 	if !t.guarded {
@@ -133,15 +134,16 @@ func (t *table) lookUp(r *http.Request, path string) *route {
 	if lower != path || t.mixed {
 		found = inAnyCase(found, t.guards.at(r, lower))
 	}
-	shorter := strings.TrimSuffix(lower, "/") // ServeMux finds the pattern with a slash by itself
+	shorter := strings.TrimSuffix(lower, "/") // ServeMux itself finds a pattern that ends with a slash
 	if shorter != lower && shorter != "" {
 		found = stricter(found, t.guards.at(r, shorter))
 	}
 	return found
 }
 
-// inAnyCase returns b, to which the path leads if its case does not count, unless b
-// has no guard, or a differs from it in case only.
+// inAnyCase chooses between a, the route of the path as it is written, and b, its
+// route if case is ignored. It returns b if b has a guard, unless the two patterns
+// differ only in case.
 func inAnyCase(a, b *route) *route {
 	if b == nil || b.Guard == nil || a != nil && a.lower == b.lower {
 		return a
@@ -149,8 +151,9 @@ func inAnyCase(a, b *route) *route {
 	return b
 }
 
-// stricter returns b, to which the path leads without its last slash, unless a has a
-// guard for the path as it is written and not for a whole tree of them.
+// stricter chooses between a, the route of the path as it is written, and b, its
+// route without the slash at its end. It returns b if b has a guard, unless a has a
+// guard for exactly this path rather than for a tree of paths.
 func stricter(a, b *route) *route {
 	if b == nil || b.Guard == nil || a != nil && a.Guard != nil && !strings.HasSuffix(a.pattern, "/") && !strings.HasSuffix(a.pattern, "...}") {
 		return a
@@ -158,22 +161,22 @@ func stricter(a, b *route) *route {
 	return b
 }
 
-// namesOf returns the headers that matter to the routes.
+// namesOf returns the headers that the routes and the settings protect.
 func namesOf(routes []Route, cfg Config) sensitiveHeaders {
-	n := newNames()
+	n := newSensitiveHeaders()
 	for _, name := range cfg.Protected {
-		n.matter[http.CanonicalHeaderKey(name)] = true
-		n.own[http.CanonicalHeaderKey(name)] = true
+		n.protected[http.CanonicalHeaderKey(name)] = true
+		n.configured[http.CanonicalHeaderKey(name)] = true
 	}
 	for _, r := range routes {
 		if r.Idempotency.Header != "" {
-			n.matter[http.CanonicalHeaderKey(r.Idempotency.Header)] = true
+			n.protected[http.CanonicalHeaderKey(r.Idempotency.Header)] = true
 		}
 		for _, name := range r.Idempotency.FingerprintHeaders {
-			n.matter[http.CanonicalHeaderKey(name)] = true
+			n.protected[http.CanonicalHeaderKey(name)] = true
 		}
 		for name := range r.SetHeader {
-			n.matter[http.CanonicalHeaderKey(name)] = true
+			n.protected[http.CanonicalHeaderKey(name)] = true
 		}
 	}
 	return n

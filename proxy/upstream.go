@@ -10,47 +10,48 @@ import (
 	"time"
 )
 
-// An Upstream is a server to which requests are sent. Routes that have the same
-// one share its connections. A zero field means its documented default.
+// An Upstream is a server to which requests are sent. Routes with the same Upstream
+// share its connections. A zero field means its documented default.
 type Upstream struct {
-	URL      *url.URL    // http or https, with a host; its path, if any, is put before the request's
+	URL      *url.URL    // http or https, with a host; its path, if any, precedes the request's
 	TLS      *tls.Config // for https: CAs, client certificates, name; default: the system's CAs, TLS 1.2 and later
-	HTTP2    bool        // it speaks HTTP/2, in clear text if URL is http; default: HTTP/1.1, but HTTP/2 for gRPC
+	HTTP2    bool        // the server speaks HTTP/2, in clear text if URL is http; default: HTTP/1.1, but HTTP/2 for gRPC
 	KeepHost bool        // send the client's Host, which must then be the same in a repeat; default: the URL's
 
 	DialTimeout   time.Duration // to connect; default 5s
 	TLSTimeout    time.Duration // for the TLS handshake; default 5s
-	HeaderTimeout time.Duration // from the end of the request to the answer's header; default 60s; negative: none
-	StallTimeout  time.Duration // for sending a keyed request, and between bytes of its answer, by HTTP/2 as by HTTP/1.1; default 60s
-	BodyTimeout   time.Duration // for all of the body of a keyed request's answer, unless it is a stream of events; default 10m; negative: none
+	HeaderTimeout time.Duration // from the end of the request to the header of its response; default 60s; negative: none
+	StallTimeout  time.Duration // for sending each piece of a keyed request, and between bytes of its response; default 60s
+	BodyTimeout   time.Duration // for the whole body of the response to a keyed request, unless it is an event stream; default 10m; negative: none
 
-	// MaxIdle is how many connections are kept for the next request, default
-	// 256; KeepIdle is how long one is, default 1s, for a server that closes it
-	// at the moment a request is sent leaves the outcome unknown, and common
-	// servers close after 2s. Give less than the server's own.
-	MaxIdle  int
+	// MaxIdle is the largest number of idle connections; default 256.
+	MaxIdle int
+
+	// KeepIdle is how long an idle connection is kept; default 1s. Set less than
+	// the server's own limit: if the server closes the connection just as a
+	// request is sent, the outcome is unknown. Common servers close after 2s.
 	KeepIdle time.Duration
 
-	// MaxConns is how many requests may be with the server at a time, default
-	// 1024. Each has a connection of its own, unless they share one by HTTP/2;
-	// WebSockets and streams count for as long as they last. A quarter is kept
-	// for requests with a key. A request for which there is no room waits for
-	// a second, and is then rejected with 503. A free place goes to the client
-	// address (of IPv6, the /64) that has the fewest.
+	// MaxConns is the largest number of requests that are with the server at a
+	// time; default 1024. Each has its own connection unless they share one over
+	// HTTP/2. WebSockets and streams count for as long as they last. A quarter is
+	// reserved for requests with a key. A request that finds no free slot waits for
+	// a second and is then rejected with 503. A free slot goes to the client address
+	// (for IPv6, the /64 network) that holds the fewest.
 	//
-	// While requests wait, those that are held up by their own clients are
-	// ended, the longest-blocked first and no more than wait. A client has 10
-	// seconds to read its answer, or to send a body without a key, and gains a
-	// second for every 10 KiB that it reads or sends, up to 20. If its address
-	// has more than half of the places and another address waits, it has one
-	// second. See Server for HTTP/2.
+	// While requests wait, requests that are held up by their own clients are ended,
+	// the longest-blocked first, and no more of them than requests wait. A client
+	// has 10 seconds to read its response, or to send a body without a key, and
+	// gains a second for every 10 KiB that it reads or sends, up to 20 seconds. If
+	// its address holds more than half of the slots and another address waits, it
+	// has one second. See Server for HTTP/2.
 	MaxConns int
 
-	// OneRequestPerConn makes a new connection for every request, unless it is
-	// sent by HTTP/2 only. By default a connection is used again: for keyed
-	// requests of the same tenant only, so that whatever an upstream writes
-	// behind an answer, no other tenant's keyed request can be given it; and for
-	// requests without a key of anybody, who may be given it.
+	// OneRequestPerConn uses a new connection for every request, except over
+	// HTTP/2. By default, connections are reused. A connection for keyed requests
+	// serves one tenant, so that stray bytes which an upstream writes after a
+	// response never reach the keyed request of another tenant. Requests without a
+	// key share connections, whoever sends them.
 	OneRequestPerConn bool
 }
 
@@ -68,13 +69,13 @@ const (
 func (u *Upstream) check() error {
 	switch {
 	case u == nil:
-		return errors.New("the Upstream is nil: say where requests go")
+		return errors.New("the Upstream is nil: set one")
 	case u.URL == nil || u.URL.Host == "" || u.URL.Scheme != "http" && u.URL.Scheme != "https":
 		return fmt.Errorf("the upstream %q: write a URL such as http://127.0.0.1:3000", u.URL)
 	case u.URL.User != nil || u.URL.RawQuery != "" || u.URL.Fragment != "" || u.URL.Opaque != "":
 		return fmt.Errorf("the upstream %q: write scheme, host and path only", u.URL.Redacted())
 	case strings.HasPrefix(u.URL.Path, "//"):
-		return fmt.Errorf("the upstream %q: its path begins with two slashes, which servers take for a host: write one", u.URL)
+		return fmt.Errorf("the upstream %q: its path begins with two slashes, which servers read as a host: write one", u.URL)
 	case u.TLS != nil && u.URL.Scheme == "http":
 		return fmt.Errorf("the upstream %q has a TLS setting: write https", u.URL)
 	case u.DialTimeout < 0 || u.TLSTimeout < 0 || u.StallTimeout < 0 || u.KeepIdle < 0 || u.MaxIdle < 0 || u.MaxConns < 0:

@@ -4,8 +4,8 @@ package h1
 
 import "syscall"
 
-// alive reports whether the connection still stands, and nothing has come that
-// nobody asked for. It does not wait.
+// alive reports whether the connection is open and has received no unexpected bytes.
+// It does not wait.
 func (c *conn) alive() bool {
 	if c.raw == nil {
 		return false

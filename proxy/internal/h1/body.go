@@ -9,8 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// body hands the answer's body, piece by piece, to take; what take is given is
-// overwritten by the next. It ends when take returns false.
+// body passes the body of the response to take, as Response.Body promises.
 func (c *conn) body(take func([]byte) bool) error {
 	switch r := &c.head; {
 	case r.chunked:
@@ -36,7 +35,8 @@ func (c *conn) body(take func([]byte) bool) error {
 	}
 }
 
-// more is fill within the body, where every piece has its time, and so have all.
+// more is fill with the time limits of a body: one for each piece and one for the
+// whole body.
 func (c *conn) more() error {
 	limit := c.stall
 	if !c.end.IsZero() {
@@ -50,12 +50,12 @@ func (c *conn) more() error {
 	return c.fill()
 }
 
-// pass hands n bytes to take, and reports whether it wants more.
+// pass passes n bytes to take and reports whether take wants more.
 func (c *conn) pass(n int64, take func([]byte) bool) (bool, error) {
 	for n > 0 {
 		if c.at == len(c.in) {
-			if n > firstIn && cap(c.in) < mostIn {
-				c.in, c.at = make([]byte, 0, mostIn), 0
+			if n > minReadBuf && cap(c.in) < maxReadBuf {
+				c.in, c.at = make([]byte, 0, maxReadBuf), 0
 			}
 			if err := c.more(); err != nil {
 				return false, unexpected(err)
@@ -75,6 +75,7 @@ func (c *conn) pass(n int64, take func([]byte) bool) (bool, error) {
 	return true, nil
 }
 
+// unexpected turns io.EOF into io.ErrUnexpectedEOF.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -82,7 +83,8 @@ func unexpected(err error) error {
 	return err
 }
 
-// chunks is body for a chunked one; the reply's fields then have the trailer, too.
+// chunks passes a chunked body to take. It appends the trailers to the fields of the
+// head.
 func (c *conn) chunks(take func([]byte) bool) error {
 	for {
 		line, err := c.line(syntax.MaxChunkLine)
@@ -112,8 +114,8 @@ func orMalformed(err error, what string) error {
 	return Malformed(what)
 }
 
-// line receives a line that ends with CRLF, and returns it without that. The next
-// call overwrites it.
+// line receives a line and returns it without its CRLF. The line is valid until the
+// next call.
 func (c *conn) line(longest int) ([]byte, error) {
 	for {
 		have := c.in[c.at:]
@@ -133,7 +135,7 @@ func (c *conn) line(longest int) ([]byte, error) {
 	}
 }
 
-// trailer receives what follows the last chunk.
+// trailer receives the trailers after the last chunk.
 func (c *conn) trailer() error {
 	c.head.trailer = len(c.head.fields)
 	for size := 0; ; {

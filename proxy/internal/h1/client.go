@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// A Config says how a Client reaches its server, and how long it waits for it. All
-// times but HeaderTimeout must be set.
+// A Config says how a Client connects to its server, and how long it waits for it.
+// All durations except HeaderTimeout must be set.
 type Config struct {
 	Address string      // to dial, with a port
 	TLS     *tls.Config // nil: no TLS
@@ -20,8 +20,8 @@ type Config struct {
 	TLSTimeout    time.Duration // for the handshake
 	HeaderTimeout time.Duration // from the end of the request to the response's header; 0: none
 	StallTimeout  time.Duration // for each piece of a request, and between bytes of a response's body
-	MaxIdle       int           // connections that are kept
-	KeepIdle      time.Duration // how long one is kept
+	MaxIdle       int           // largest number of idle connections
+	KeepIdle      time.Duration // how long an idle connection is kept
 }
 
 // A Client sends requests to one server. It is safe for concurrent use.
@@ -30,19 +30,19 @@ type Client struct {
 	pool pool
 }
 
-// NewClient returns a Client without a connection.
+// NewClient returns a Client. It does not connect.
 func NewClient(cfg Config) *Client {
 	return &Client{cfg: cfg, pool: pool{max: cfg.MaxIdle, keep: cfg.KeepIdle}}
 }
 
-// Retire closes all connections once they are idle.
+// Retire closes the idle connections, and the others once they become idle.
 func (c *Client) Retire() { c.pool.retire() }
 
-// Send sends a request whose Body was called with the same body, and receives the
-// header of its response. If that fails, sent says whether the server may have
-// received any of it. It is sent once, on an idle connection of the owner or on a new
-// one; without an owner the connection is new, and not used again. The end of ctx
-// ends the wait, within a second.
+// Send sends a request once and receives the header of its response. q.Body must have
+// been called with the same body. If Send fails, sent reports whether the server may
+// have received any of the request. Send uses an idle connection of the owner, or a
+// new one. Without an owner, the connection is new and is not reused. When ctx ends,
+// Send returns within a second.
 func (c *Client) Send(ctx context.Context, q *Request, body io.Reader, owner string) (r *Response, sent bool, err error) {
 	first, err := q.Bytes()
 	if err != nil {
@@ -55,8 +55,8 @@ func (c *Client) Send(ctx context.Context, q *Request, body io.Reader, owner str
 	if err == nil {
 		err = q.rest(on, body, c.cfg.StallTimeout)
 	}
-	if on.allow(c.cfg.HeaderTimeout); err != nil { // it may have answered, and not taken the rest
-		on.allow(slice)
+	if on.allow(c.cfg.HeaderTimeout); err != nil { // the server may have responded without reading the rest
+		on.allow(pollInterval)
 	}
 	if failed := on.receive(q.method); failed != nil {
 		on.Close()
@@ -67,9 +67,9 @@ func (c *Client) Send(ctx context.Context, q *Request, body io.Reader, owner str
 	return &on.response, true, nil
 }
 
-// write sends p on an idle connection of the owner, or on a new one: in that order
-// if nothing of it could be sent. If that fails it reports whether any of it may
-// have been sent.
+// write sends p on an idle connection of the owner or, if nothing could be sent on
+// that one, on a new connection. If it fails, sent reports whether any of p may have
+// been sent.
 func (c *Client) write(ctx context.Context, p []byte, owner string) (on *conn, sent bool, err error) {
 	if owner != "" {
 		on = c.pool.take(ctx, owner)
@@ -90,14 +90,14 @@ func (c *Client) write(ctx context.Context, p []byte, owner string) (on *conn, s
 	return on, sent, err
 }
 
-// dial makes a new connection.
+// dial opens a connection.
 func (c *Client) dial(ctx context.Context) (*conn, error) {
 	d := net.Dialer{Timeout: c.cfg.DialTimeout}
 	to, err := d.DialContext(ctx, "tcp", c.cfg.Address)
 	if err != nil {
 		return nil, err
 	}
-	made := &conn{Conn: to, in: make([]byte, 0, firstIn), stall: c.cfg.StallTimeout}
+	made := &conn{Conn: to, in: make([]byte, 0, minReadBuf), stall: c.cfg.StallTimeout}
 	if s, ok := to.(syscall.Conn); ok {
 		made.raw, _ = s.SyscallConn()
 	}

@@ -15,58 +15,57 @@ import (
 // goroutine at a time.
 type conn struct {
 	net.Conn
-	raw   syscall.RawConn // of what is below TLS
-	below *tlsRecords     // the same, followed; nil: no TLS
-	owner string          // the tenant whose requests it carries; "": it is not used again
-	in    []byte          // in[at:] has been received and not used
+	raw   syscall.RawConn // the TCP connection
+	below *tlsRecords     // the TCP connection below TLS; nil: no TLS
+	owner string          // the tenant whose requests the conn carries; "": it is not reused
+	in    []byte          // in[at:] has been received and not consumed
 	at    int
-	kept  time.Time // when it was put into the pool
+	kept  time.Time // when the conn was put into the pool
 	clock deadline
 	stall time.Duration // how long a response may pause
-	end   time.Time     // when its body has to have come; zero: at any time
-	whole bool          // the request has been sent to its end, and the response read to its
+	end   time.Time     // when the whole body must have arrived; zero: no limit
+	whole bool          // the request was sent, and the response read, to the end
 	head  responseHead
 
-	response Response // the one that its user has
+	response Response // the current one; part of the conn to save an allocation
 }
 
-// A deadline bounds what a conn waits for: in slices, so that a lost lease ends
-// the wait, too.
+// A deadline limits how long a conn waits. The context is that of the request: a conn
+// that waits checks it every pollInterval, so that a lost lease ends the wait, too.
 type deadline struct {
 	ctx   context.Context
 	until time.Time // zero: none
 }
 
 const (
-	firstIn = 4 << 10
-	mostIn  = 32 << 10
-	// slice is how often a conn that waits looks whether its attempt still
-	// holds the command.
-	slice = time.Second
-	// unbuffered is the length from which writing a request may have to wait.
+	minReadBuf = 4 << 10
+	maxReadBuf = 32 << 10
+	// pollInterval is how often a conn that waits checks its context.
+	pollInterval = time.Second
+	// unbuffered is the length above which writing a request may block.
 	unbuffered = 16 << 10
-	// largestKept is the longest buffer that is kept for the next request.
+	// largestKept is the largest buffer that is kept for the next request.
 	largestKept = 64 << 10
 )
 
-// begin readies the conn for one request.
+// begin prepares the conn for one request.
 func (c *conn) begin(ctx context.Context) {
 	c.clock = deadline{ctx: ctx}
 	c.in, c.at, c.end = c.in[:0], 0, time.Time{}
-	_ = c.SetReadDeadline(time.Now().Add(slice)) // a conn that is closed says so when it is read
+	_ = c.SetReadDeadline(time.Now().Add(pollInterval)) // if it fails, so does the next Read
 }
 
-// allow says how long what is read next may take; 0: any time.
+// allow sets the time limit of the following reads; 0 means none.
 func (c *conn) allow(d time.Duration) {
 	if c.clock.until = (time.Time{}); d > 0 {
 		c.clock.until = time.Now().Add(d)
 	}
-	if 0 < d && d < slice {
-		_ = c.SetReadDeadline(c.clock.until) // as in begin
+	if 0 < d && d < pollInterval {
+		_ = c.SetReadDeadline(c.clock.until) // if it fails, so does the next Read
 	}
 }
 
-// fill receives more into c.in.
+// fill appends received bytes to c.in, at least one.
 func (c *conn) fill() error {
 	if c.at == len(c.in) {
 		c.in, c.at = c.in[:0], 0
@@ -85,17 +84,17 @@ func (c *conn) fill() error {
 		case !errors.Is(err, os.ErrDeadlineExceeded):
 			return err
 		}
-		if err := c.clock.wait(); err != nil {
+		if err := c.clock.check(); err != nil {
 			return err
 		}
-		if err := c.SetReadDeadline(time.Now().Add(slice)); err != nil {
+		if err := c.SetReadDeadline(time.Now().Add(pollInterval)); err != nil {
 			return err
 		}
 	}
 }
 
-// wait reports why no more time is to be spent.
-func (d *deadline) wait() error {
+// check returns an error if the wait must end.
+func (d *deadline) check() error {
 	switch {
 	case d.ctx.Err() != nil:
 		return context.Cause(d.ctx)
@@ -105,7 +104,7 @@ func (d *deadline) wait() error {
 	return nil
 }
 
-// write sends all of p, and reports whether any of it may have been sent.
+// write sends all of p and reports whether any of it may have been sent.
 func (c *conn) write(p []byte, limit time.Duration) (sent bool, err error) {
 	if len(p) > unbuffered {
 		_ = c.SetWriteDeadline(time.Now().Add(limit))
@@ -116,16 +115,16 @@ func (c *conn) write(p []byte, limit time.Duration) (sent bool, err error) {
 	return n > 0 || secure, err
 }
 
-// silent reports whether nothing is left of what TLS has received, not even a part
-// of a record. alive looks for what has not been received yet.
+// silent reports whether TLS holds no received bytes, not even a part of a record.
+// Bytes that are still in the kernel are for alive to find.
 func (c *conn) silent() bool {
 	secure, ok := c.Conn.(*tls.Conn)
 	if !ok {
 		return true
 	}
 	var one [1]byte
-	_ = c.SetReadDeadline(time.Unix(1, 0)) // only what is there
+	_ = c.SetReadDeadline(time.Unix(1, 0)) // read only what is buffered
 	n, err := secure.Read(one[:])
-	_ = c.SetReadDeadline(time.Now().Add(slice))
+	_ = c.SetReadDeadline(time.Now().Add(pollInterval))
 	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.below.have == 0 && c.below.left == 0
 }

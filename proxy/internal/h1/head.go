@@ -13,12 +13,12 @@ import (
 // A Field is a header or a trailer. Its Name is in canonical form.
 type Field struct{ Name, Value string }
 
-// A responseHead is the head of a response, and what follows from it.
+// A responseHead is the head of a response and the framing that follows from it.
 type responseHead struct {
 	status  int
 	fields  []Field
-	trailer int   // where in fields the trailer begins; 0: there is none
-	length  int64 // of the body; -1: not said
+	trailer int   // index in fields of the first trailer; 0: there is none
+	length  int64 // of the body; -1: unknown
 	chunked bool
 	close   bool // the connection ends with the response
 }
@@ -27,11 +27,11 @@ const (
 	longestHead = 64 << 10
 	mostFields  = 256
 
-	// MaxInterim is the most interim responses before the response, such as 103.
+	// MaxInterim is the largest number of interim responses (such as 103) to a request.
 	MaxInterim = 16
 
-	// MaxConnectionNames is the most names that the Connection headers of a message
-	// may have. Every other header is looked for among them.
+	// MaxConnectionNames is the largest number of names in the Connection headers of a
+	// message. It bounds the work of comparing all other headers with them.
 	MaxConnectionNames = 64
 )
 
@@ -39,14 +39,15 @@ var (
 	errHeadTooLong = fmt.Errorf("the response's header is longer than %d bytes or %d fields", longestHead, mostFields)
 	errMalformed   = errors.New("the response is malformed")
 
-	// ErrInterim says that there were more than MaxInterim.
+	// ErrInterim means that there were more than MaxInterim interim responses.
 	ErrInterim = Malformed("too many interim responses")
 )
 
-// Malformed returns the error of a response that has no single reading.
+// Malformed returns the error of a response that does not have exactly one reading.
 func Malformed(what string) error { return fmt.Errorf("%w: %s", errMalformed, what) }
 
-// parse reads a head: lines that all end with CRLF.
+// parse parses the head of a response to a request with the method. All lines of head
+// end with CRLF.
 func (r *responseHead) parse(head, method string) error {
 	*r = responseHead{fields: r.fields[:0], length: -1}
 	line, rest, ok := strings.Cut(head, "\r\n")
@@ -75,6 +76,7 @@ func (r *responseHead) parse(head, method string) error {
 	return r.frame(old, method)
 }
 
+// statusLine parses a status line and reports whether its version is HTTP/1.0.
 func (r *responseHead) statusLine(line string) (old bool, err error) {
 	if len(line) < len("HTTP/1.1 200") || line[:7] != "HTTP/1." || line[7] != '0' && line[7] != '1' || line[8] != ' ' {
 		return false, Malformed("the status line")
@@ -106,7 +108,7 @@ func parseField(line string) (Field, error) {
 	return Field{textproto.CanonicalMIMEHeaderKey(name), syntax.TrimBlanks(value)}, nil
 }
 
-// frame finds out how long the body is.
+// frame determines the framing of the body (RFC 9112, section 6.3).
 func (r *responseHead) frame(old bool, method string) error {
 	coded, named := false, 0
 	for _, f := range r.fields {

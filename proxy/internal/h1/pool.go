@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A pool has the idle connections to an upstream, the youngest last.
+// A pool holds the idle connections to an upstream, the most recent one last.
 type pool struct {
 	max  int
 	keep time.Duration
@@ -18,8 +18,8 @@ type pool struct {
 	retired bool
 }
 
-// take returns an idle connection of the owner that still stands, and on which
-// nothing has come that nobody asked for; or nil.
+// take returns an idle connection of the owner that is still open and has received no
+// unexpected bytes, or nil. It closes those that are not.
 func (p *pool) take(ctx context.Context, owner string) *conn {
 	for {
 		c := p.youngest(owner)
@@ -33,7 +33,7 @@ func (p *pool) take(ctx context.Context, owner string) *conn {
 	}
 }
 
-// youngest removes the owner's youngest connection, or returns nil.
+// youngest removes and returns the owner's most recent connection, or nil.
 func (p *pool) youngest(owner string) *conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,11 +46,11 @@ func (p *pool) youngest(owner string) *conn {
 	return nil
 }
 
-// put keeps a connection whose answer was read to its end.
+// put adds a connection whose response was read to its end.
 func (p *pool) put(c *conn) {
 	c.clock.ctx = nil
-	if cap(c.in) > mostIn {
-		c.in = make([]byte, 0, firstIn)
+	if cap(c.in) > maxReadBuf {
+		c.in = make([]byte, 0, minReadBuf)
 	}
 	c.kept = time.Now()
 	p.mu.Lock()
@@ -59,7 +59,7 @@ func (p *pool) put(c *conn) {
 		c.Close()
 		return
 	}
-	if len(p.idle) >= p.max { // the oldest makes room, for it may be of a tenant that has gone
+	if len(p.idle) >= p.max { // close the oldest one, which may belong to a tenant that is gone
 		p.idle[0].Close()
 		p.idle = slices.Delete(p.idle, 0, 1)
 	}
@@ -69,7 +69,7 @@ func (p *pool) put(c *conn) {
 	}
 }
 
-// reap closes what has been idle for too long.
+// reap closes the connections that have been idle for too long.
 func (p *pool) reap() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,7 +87,7 @@ func (p *pool) reap() {
 	p.reaper.Reset(p.keep - time.Since(p.idle[0].kept))
 }
 
-// retire closes all connections once they are idle.
+// retire closes the idle connections, and makes put close the others.
 func (p *pool) retire() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

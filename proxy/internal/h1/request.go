@@ -11,22 +11,22 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// ErrUnwritable says that a request has a byte that can't be sent. Nothing was sent.
-var ErrUnwritable = errors.New("the request has a byte that can't be sent on")
+// ErrUnwritable means that a request has a byte that can't be sent. Nothing was sent.
+var ErrUnwritable = errors.New("the request has a byte that can't be passed on")
 
-// A Request is a request as it is sent: HTTP/1.1, with a length. Its request line is
-// written first, then its fields, then its Body.
+// A Request is an HTTP/1.1 request with a Content-Length, in the bytes that are sent.
+// NewRequest writes the request line; then the fields are added, then the Body.
 type Request struct {
 	b      []byte
 	method string
-	left   int64 // of the body, that is not in b
+	left   int64 // bytes of the body that are not in b
 	bad    bool  // it has a byte that can't be sent
 }
 
 var requests = sync.Pool{New: func() any { return new(Request) }}
 
-// NewRequest begins a request. The target is what the parts make together. It must
-// be released.
+// NewRequest begins a request whose target is the concatenation of the parts. The
+// caller must release it.
 func NewRequest(method string, target ...string) *Request {
 	q := requests.Get().(*Request)
 	q.method, q.left, q.bad = method, 0, !syntax.IsToken(method) || method == ""
@@ -42,7 +42,7 @@ func NewRequest(method string, target ...string) *Request {
 	return q
 }
 
-// Release makes the Request's memory free for another.
+// Release returns the Request's memory to a pool. The Request must not be used again.
 func (q *Request) Release() {
 	if cap(q.b) > largestKept {
 		q.b = nil
@@ -69,7 +69,7 @@ func (q *Request) Number(name string, n int64) {
 	q.b = append(strconv.AppendInt(q.b, n, 10), "\r\n"...)
 }
 
-// FieldFunc appends a field whose value is what appendTo appends.
+// FieldFunc appends a field whose value is appended by appendTo.
 func (q *Request) FieldFunc(name string, appendTo func([]byte) []byte) {
 	q.b = append(append(q.b, name...), ": "...)
 	from := len(q.b)
@@ -78,28 +78,28 @@ func (q *Request) FieldFunc(name string, appendTo func([]byte) []byte) {
 	q.b = append(q.b, "\r\n"...)
 }
 
-// longestPart is how much of a body is written together with the head.
-const longestPart = 16 << 10
+const (
+	firstPiece = 16 << 10 // of the body: written together with the head
+	piece      = 32 << 10 // written at a time after that
+)
 
-// piece is how much of the rest is written at a time.
-const piece = 32 << 10
-
-// Body ends the head with the body's length, n, and reads the beginning of the body.
-// Send reads the rest.
+// Body ends the head with the length of the body, n, and reads the beginning of the
+// body. Send reads the rest.
 func (q *Request) Body(body io.Reader, n int64) error {
 	q.Number("Content-Length", n)
 	q.b = append(q.b, "\r\n"...)
 	if q.left = n; n == 0 {
 		return nil
 	}
-	part, from := int(min(n, longestPart)), len(q.b)
+	part, from := int(min(n, firstPiece)), len(q.b)
 	q.b = slices.Grow(q.b, part)[:from+part]
 	_, err := io.ReadFull(body, q.b[from:])
 	q.left -= int64(part)
 	return err
 }
 
-// Bytes returns what Send sends first: the head, and the beginning of the body.
+// Bytes returns the bytes that Send sends first: the head, and the beginning of the
+// body.
 func (q *Request) Bytes() ([]byte, error) {
 	if q.bad {
 		return nil, ErrUnwritable
@@ -107,8 +107,8 @@ func (q *Request) Bytes() ([]byte, error) {
 	return q.b, nil
 }
 
-// rest sends what Body has left, on the connection that has the beginning. Every
-// piece has its time.
+// rest sends the bytes of the body that Body did not read, on the connection on which
+// the beginning was sent. limit is the time for each piece.
 func (q *Request) rest(c *conn, body io.Reader, limit time.Duration) error {
 	if q.left == 0 {
 		return nil

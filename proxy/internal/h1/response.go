@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A Response is a server's response. It must be released or closed.
+// A Response is a response whose head has been received. The caller must release or
+// close it.
 type Response struct {
 	pool *pool
 	conn *conn
@@ -35,8 +36,8 @@ func (r *Response) Trailer() []Field {
 // it, only each piece has a time limit.
 func (r *Response) SetDeadline(t time.Time) { r.conn.end = t }
 
-// Body passes the body to take, piece by piece. A piece is overwritten by the
-// next. Body returns when take returns false.
+// Body passes the body to take, piece by piece. A piece is valid until take returns.
+// If take returns false, Body stops and returns nil.
 func (r *Response) Body(take func([]byte) bool) error { return r.conn.body(take) }
 
 // Release keeps the connection for its owner's next request if nothing is left of
@@ -53,8 +54,8 @@ func (r *Response) Release() {
 // Close closes the connection.
 func (r *Response) Close() { r.conn.Close() }
 
-// nextHead receives the next head, without its last line, of which the conn's owner
-// has not received anything yet. It counts as used.
+// nextHead receives and consumes the next head. It returns the head without the empty
+// line that ends it.
 func (c *conn) nextHead() (string, error) {
 	scanned := c.at
 	for {
@@ -79,12 +80,12 @@ func (c *conn) nextHead() (string, error) {
 		if err := c.fill(); err != nil {
 			return "", err
 		}
-		scanned -= was - c.at // fill may begin anew
+		scanned -= was - c.at // fill may move the bytes to the beginning of the buffer
 	}
 }
 
-// endOfHead returns where the empty line begins that ends the head, or -1.
-// What b begins with belongs to a line.
+// endOfHead returns the index of the empty line that ends the head, or -1. The first
+// byte of b belongs to a line that is not empty.
 func endOfHead(b []byte) (int, error) {
 	for from := 0; ; {
 		i := bytes.IndexByte(b[from:], '\n')
@@ -102,7 +103,8 @@ func endOfHead(b []byte) (int, error) {
 	}
 }
 
-// receive receives the head of the response to a request of that method.
+// receive receives the head of the response to a request with the method, and skips
+// interim responses.
 func (c *conn) receive(method string) error {
 	for range MaxInterim {
 		head, err := c.nextHead()
@@ -114,7 +116,7 @@ func (c *conn) receive(method string) error {
 		}
 		switch {
 		case c.head.status == http.StatusSwitchingProtocols:
-			return Malformed("it switches protocols, which nobody asked for")
+			return Malformed("it switches protocols without being asked")
 		case c.head.status >= 200:
 			return nil
 		}

@@ -32,7 +32,7 @@ func (c *spoken) SetReadDeadline(time.Time) error { return nil }
 // hear receives an answer to a request of that method, as a conn does, and reports
 // whether another may follow on the connection.
 func hear(method, raw string, piece int) (status int, body string, keep bool, err error) {
-	c := &conn{Conn: &spoken{text: raw, piece: piece}, in: make([]byte, 0, firstIn)}
+	c := &conn{Conn: &spoken{text: raw, piece: piece}, in: make([]byte, 0, minReadBuf)}
 	c.begin(context.Background())
 	c.owner, c.whole = "tenant", true
 	if err := c.receive(method); err != nil {

@@ -5,13 +5,13 @@ import (
 	"net"
 )
 
-// tlsRecords follows the records that a TLS connection receives: RFC 8446, section
-// 5.1.
+// tlsRecords tracks where the records of a TLS connection begin and end as they are
+// received (RFC 8446, section 5.1).
 type tlsRecords struct {
 	net.Conn
 	head [5]byte
-	have int // of head
-	left int // of the record
+	have int // bytes of head that were received
+	left int // bytes of the record that were not
 }
 
 func (t *tlsRecords) Read(p []byte) (int, error) {

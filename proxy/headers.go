@@ -7,27 +7,27 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// sensitiveHeaders are the headers that matter: no Connection header may name them, and no
-// other spelling of them is sent on.
+// sensitiveHeaders are the protected headers: no Connection header may name them, and
+// their other spellings are not passed on. Names are canonical.
 type sensitiveHeaders struct {
-	matter map[string]bool
-	own    map[string]bool // Config.Protected: the operator's, to believe or not
+	protected  map[string]bool
+	configured map[string]bool // Config.Protected: the caller decides whether to trust them
 }
 
-func newNames() sensitiveHeaders {
+func newSensitiveHeaders() sensitiveHeaders {
 	n := sensitiveHeaders{map[string]bool{}, map[string]bool{}}
 	for _, name := range []string{
 		"Authorization", "Proxy-Authorization", "Cookie", "Host", "Content-Length", "Content-Type", "Content-Encoding",
 		"Transfer-Encoding", "Expect", "Prefer", "Via", "Idempotency-Key",
 	} {
-		n.matter[name] = true
+		n.protected[name] = true
 	}
 	return n
 }
 
-// has reports whether the header of that canonical name matters.
+// has reports whether the header with the canonical name is protected.
 func (n *sensitiveHeaders) has(name string) bool {
-	return n.matter[name] || strings.HasPrefix(name, "Idempotency-") || isForwardingHeader(name)
+	return n.protected[name] || strings.HasPrefix(name, "Idempotency-") || isForwardingHeader(name)
 }
 
 // listedInConnection returns a protected header that a Connection header names, or "".
@@ -50,8 +50,8 @@ const (
 	headerFence   = "Idempotency-Fence"
 )
 
-// isProxyHeader reports whether a header is the proxy's own to say, in a request or an
-// answer.
+// isProxyHeader reports whether only the proxy may set a header, in requests or in
+// responses.
 func isProxyHeader(name string) bool {
 	switch name {
 	case headerAttempt, headerFence, "Idempotency-Replayed", "Idempotency-Replay", "Idempotency-Expires", "Idempotency-Protected":
@@ -60,9 +60,9 @@ func isProxyHeader(name string) bool {
 	return false
 }
 
-// isMethodOverride reports whether some servers take a header for another method or path
-// than the request's. Gunicorn obeys the last two, and CGI programs take Proxy for
-// the proxy that they are to use.
+// isMethodOverride reports whether some servers replace the request's method or path
+// with the value of a header. Gunicorn obeys Path-Info and Script-Name. CGI programs
+// use Proxy as the address of their own proxy.
 func isMethodOverride(name string) bool {
 	switch name {
 	case "X-Http-Method-Override", "X-Http-Method", "X-Method-Override", "X-Original-Method",
@@ -73,7 +73,7 @@ func isMethodOverride(name string) bool {
 	return false
 }
 
-// originPrefixes begin the headers by which proxies say who the client is.
+// originPrefixes are the prefixes of headers with which proxies identify the client.
 var originPrefixes = [...]string{
 	"X-Forwarded-", "X-Real-", "X-Remote-", "Remote-", "X-Auth-Request-", "X-Authenticated-", "X-Webauth-", "X-Consumer-", "X-Credential-",
 	"X-Ssl-", "Ssl-", "X-Client-Cert", "Client-Cert", "X-Tls-", "X-Goog-Authenticated-User-", "X-Ms-Client-Principal", "X-Amzn-Oidc-",
@@ -81,8 +81,8 @@ var originPrefixes = [...]string{
 	"X-Arr-", "X-Appgw-", "X-Appengine-", "X-Azure-", "X-Vercel-", "X-Goog-Iap-", "X-Vouch-", "X-Auth-User", "Wl-Proxy-", "Oidc-",
 }
 
-// isForwardingHeader reports whether a header says who the client is, which only a trusted
-// proxy may.
+// isForwardingHeader reports whether a header identifies the client, which only a
+// trusted proxy may do.
 func isForwardingHeader(name string) bool {
 	switch name {
 	case "Forwarded", "Client-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "True-Client-Ip", "Fastly-Client-Ip", "Cf-Connecting-Ip", "Cf-Connecting-Ipv6",
@@ -98,9 +98,9 @@ func isForwardingHeader(name string) bool {
 	return false
 }
 
-// spelled returns the canonical name of the header that CGI-like servers (RFC 3875,
-// WSGI, Rack, PHP) take one for: to some of them all but letters and digits is an
-// underscore.
+// spelled returns the canonical name under which CGI-like servers (RFC 3875, WSGI,
+// Rack, PHP) read a header: some of them replace everything but letters and digits by
+// an underscore.
 func spelled(name string) string {
 	if isSpelled(name) {
 		return http.CanonicalHeaderKey(name)
@@ -114,7 +114,7 @@ func spelled(name string) string {
 	return http.CanonicalHeaderKey(string(b))
 }
 
-// isSpelled reports whether all servers take a header for the one it names.
+// isSpelled reports whether all servers read a header under its own name.
 func isSpelled(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c != '-' && !syntax.IsAlphanumeric(c) {
@@ -124,22 +124,23 @@ func isSpelled(name string) bool {
 	return true
 }
 
-// strip takes from a client's header what is never sent on, other spellings of
-// what matters included, and what only a trusted proxy may say.
+// strip deletes the headers of a client that are never passed on, including other
+// spellings of protected headers, and those that only a trusted proxy may set.
 func (n *sensitiveHeaders) strip(h http.Header, trusted, keepOverrides bool) {
 	for name := range h {
 		is := spelled(name)
 		switch {
 		case is != name && !isSpelled(name) && (n.has(is) || isMethodOverride(is)),
 			isProxyHeader(is),
-			isMethodOverride(is) && !keepOverrides && !n.own[is],
-			isForwardingHeader(is) && !trusted && !n.own[is]:
+			isMethodOverride(is) && !keepOverrides && !n.configured[is],
+			isForwardingHeader(is) && !trusted && !n.configured[is]:
 			delete(h, name)
 		}
 	}
 }
 
-// isHopByHop reports whether a header ends here: RFC 9110, section 7.6.1.
+// isHopByHop reports whether a header applies to one connection only and is not
+// forwarded (RFC 9110, section 7.6.1).
 func isHopByHop(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Connection", "Proxy-Authenticate", "Te", "Trailer", "Transfer-Encoding", "Upgrade":
@@ -148,8 +149,8 @@ func isHopByHop(name string) bool {
 	return false
 }
 
-// dropOurs drops the proxy's own headers, trailers included.
-func dropOurs(h http.Header) {
+// dropProxyHeaders deletes the headers and trailers that only the proxy may set.
+func dropProxyHeaders(h http.Header) {
 	for name := range h {
 		if isProxyHeader(spelled(strings.TrimPrefix(name, http.TrailerPrefix))) {
 			delete(h, name)

@@ -13,17 +13,17 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
 
-// upstreamConns are an Upstream and its connections.
+// upstreamConns are an Upstream and the connections to it.
 type upstreamConns struct {
 	Upstream
-	base      string          // the escaped path put before a request's
-	client    *h1.Client      // for what is keyed, and not HTTP/2
-	transport *http.Transport // for what passes
-	h2        *http.Transport // for gRPC, which nothing else can carry
+	base      string          // the escaped path that precedes a request's
+	client    *h1.Client      // for keyed requests over HTTP/1.1
+	transport *http.Transport // for all other requests
+	h2        *http.Transport // for gRPC, which needs HTTP/2
 	slots     *slots.Slots
 }
 
-func newLink(u *Upstream) *upstreamConns {
+func newUpstreamConns(u *Upstream) *upstreamConns {
 	l := &upstreamConns{Upstream: u.withDefaults(), base: strings.TrimSuffix(u.URL.EscapedPath(), "/")}
 	l.slots = slots.New(l.MaxConns)
 	cfg := h1.Config{
@@ -51,10 +51,10 @@ func newLink(u *Upstream) *upstreamConns {
 	return l
 }
 
-var errNotHTTP2 = errors.New("the upstream does not speak HTTP/2, by which gRPC is sent")
+var errNotHTTP2 = errors.New("the upstream does not speak HTTP/2, which gRPC needs")
 
-// onlyHTTP2 returns what ends a connection that is not HTTP/2; net/http would go on
-// by HTTP/1.1.
+// onlyHTTP2 returns a VerifyConnection that rejects a connection without HTTP/2,
+// over which net/http would continue with HTTP/1.1.
 func (l *upstreamConns) onlyHTTP2(verify func(tls.ConnectionState) error) func(tls.ConnectionState) error {
 	return func(s tls.ConnectionState) error {
 		if s.NegotiatedProtocol != "h2" {
@@ -92,14 +92,14 @@ func (l *upstreamConns) newTransport(h2 bool) *http.Transport {
 	}
 }
 
-// retire closes what is idle, and what is in use once it becomes idle.
+// retire closes the idle connections, and the others once they become idle.
 func (l *upstreamConns) retire() {
 	l.transport.CloseIdleConnections()
 	l.h2.CloseIdleConnections()
 	l.client.Retire()
 }
 
-// RoundTrip sends a request by the version of HTTP that it needs.
+// RoundTrip sends a request over the version of HTTP that it needs.
 func (l *upstreamConns) RoundTrip(r *http.Request) (*http.Response, error) {
 	if isGRPC(r) {
 		return l.h2.RoundTrip(r)
@@ -111,24 +111,26 @@ func (l *upstreamConns) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// maxGivenUp is how often a request is sent while others are given up beside it.
+// maxGivenUp is how often a safe request is sent at most, if earlier requests on its
+// connections are canceled.
 const maxGivenUp = 30
 
-// givenUp reports that a request was given up. If the client of an earlier request
-// on the same connection hangs up just when its answer is there, net/http ends the
-// connection with that error for the request that has it by then.
+// givenUp reports whether the error is that of a canceled request. If the client of
+// an earlier request on the connection hangs up just as its response arrives,
+// net/http ends the connection, with that client's error, for the request that uses
+// it by then.
 func givenUp(err error) bool {
-	return err == context.Canceled || err == context.DeadlineExceeded || err == h1.ErrInterim // a time limit of net/http's own is DeadlineExceeded, too
+	return err == context.Canceled || err == context.DeadlineExceeded || err == h1.ErrInterim // net/http's own time limits are DeadlineExceeded, too
 }
 
-// isSafe reports whether a request may be sent twice: it only reads (RFC 9110,
-// section 9.2.1), and has no body.
+// isSafe reports whether a request may be sent twice: its method is safe (RFC 9110,
+// section 9.2.1), and it has no body.
 func isSafe(r *http.Request) bool {
 	return r.Body == nil && (r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions)
 }
 
-// isGRPC reports whether a request is a gRPC call, and not of another type whose
-// name begins so.
+// isGRPC reports whether a request is a gRPC call. Other content types that begin
+// with the same text, such as application/grpc-web, are not.
 func isGRPC(r *http.Request) bool {
 	ct := r.Header["Content-Type"]
 	if r.ProtoMajor != 2 || r.Method != http.MethodPost || len(ct) != 1 {

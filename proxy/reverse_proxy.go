@@ -17,18 +17,19 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
 
-// reverseProxy sends on what is not protected.
+// reverseProxy returns the reverse proxy for requests that are not protected.
 func (rt *route) reverseProxy() httputil.ReverseProxy {
 	return httputil.ReverseProxy{
 		Rewrite:        rt.rewrite,
-		Transport:      rt.link,
+		Transport:      rt.conns,
 		ModifyResponse: rt.modify,
 		ErrorHandler:   rt.failed,
 		BufferPool:     buffers{},
-		ErrorLog:       log.New(io.Discard, "", 0), // Config.OnError is told
+		ErrorLog:       log.New(io.Discard, "", 0), // Config.OnError is called instead
 	}
 }
 
+// forward serves a request that is not protected.
 func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 	if len(r.Header["Upgrade"]) > 0 && !rt.upgrades(r) {
 		delete(r.Header, "Upgrade")
@@ -37,7 +38,7 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 		rt.rejectBody(w, r, bodyTooLarge, nil)
 		return
 	}
-	held := rt.link.slots.Take(w, r, false)
+	held := rt.conns.slots.Take(w, r, false)
 	if held == nil {
 		rt.rejectBody(w, r, busy, slots.ErrBusy)
 		return
@@ -60,23 +61,24 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, body, rt.MaxBody)
 		}
 	}
-	w.Header()["Content-Type"] = nil // else net/http guesses what the upstream does not say
+	w.Header()["Content-Type"] = nil // otherwise net/http would guess one
 	rt.through.ServeHTTP(bounded, r)
 	broken = false
-	dropOurs(w.Header()) // what is left to be sent: trailers
+	dropProxyHeaders(w.Header()) // only trailers are left
 }
 
-var errBrokenOff = errors.New("the answer broke off, and so did what the client got of it")
+var errBrokenOff = errors.New("the response broke off, and the client got only a part of it")
 
-// upgrades reports whether a request may change to another protocol: WebSocket
-// only, for another may be HTTP/2, and carry requests that nobody looks at.
+// upgrades reports whether a request may switch protocols. Only WebSocket is allowed:
+// another protocol could be HTTP/2, whose requests the proxy would not see.
 func (rt *route) upgrades(r *http.Request) bool {
 	up := r.Header["Upgrade"]
 	return !rt.NoUpgrade && r.Method == http.MethodGet && r.ContentLength == 0 && len(up) == 1 && strings.EqualFold(up[0], "websocket")
 }
 
+// rewrite makes the request that is sent to the upstream.
 func (rt *route) rewrite(pr *httputil.ProxyRequest) {
-	l, in, out := rt.link, pr.In, pr.Out
+	l, in, out := rt.conns, pr.In, pr.Out
 	sendTo(l, in, out.URL)
 	if out.Host = ""; l.KeepHost {
 		out.Host = in.Host
@@ -95,25 +97,27 @@ func (rt *route) rewrite(pr *httputil.ProxyRequest) {
 	}
 }
 
-// sendTo makes u the upstream's, with the request's path and query.
+// sendTo sets u to the upstream's URL with the request's path and query.
 func sendTo(l *upstreamConns, r *http.Request, u *url.URL) {
 	u.Scheme, u.Host, u.RawQuery, u.ForceQuery = l.URL.Scheme, l.URL.Host, r.URL.RawQuery, r.URL.ForceQuery
 	if l.base == "" {
-		return // the path is in normal form, which net/url writes as it is
+		return // the path is in normal form, which net/url writes unchanged
 	}
 	u.Path, u.RawPath = strings.TrimSuffix(l.URL.Path, "/")+r.URL.Path, l.base+r.URL.EscapedPath()
 }
 
+// modify checks and changes the head of the upstream's response.
 func (rt *route) modify(res *http.Response) error {
 	if res.StatusCode < 100 || res.StatusCode > 999 {
 		return h1.Malformed("the status")
 	}
-	dropOurs(res.Header)
-	rt.setAnswer(res.Header)
+	dropProxyHeaders(res.Header)
+	rt.changeHeader(res.Header)
 	return nil
 }
 
-func (rt *route) setAnswer(h http.Header) {
+// changeHeader drops and sets headers of a response as the route says.
+func (rt *route) changeHeader(h http.Header) {
 	for _, name := range rt.DropResponseHeader {
 		h.Del(name)
 	}
@@ -122,7 +126,7 @@ func (rt *route) setAnswer(h http.Header) {
 	}
 }
 
-// failed answers a request whose answer did not come.
+// failed responds to a request that got no response from the upstream.
 func (rt *route) failed(w http.ResponseWriter, r *http.Request, err error) {
 	delete(w.Header(), "Content-Type")
 	var tooLarge *http.MaxBytesError
@@ -132,19 +136,19 @@ func (rt *route) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.As(err, &tooLarge):
 		rt.rejectBody(w, r, bodyTooLarge, err)
 	case context.Cause(r.Context()) == h1.ErrInterim:
-		rt.reject(w, r, noAnswer, h1.ErrInterim)
+		rt.reject(w, r, noResponse, h1.ErrInterim)
 	case errors.Is(err, slots.ErrBodyUnreadable), r.Context().Err() != nil:
-		rt.rejectBody(w, r, bodyUnreadable, err) // net/http ends the context when the client is gone, but then, too
+		rt.rejectBody(w, r, bodyUnreadable, err) // net/http cancels the context when the client has gone, and when its body is malformed
 	case errors.As(err, &op) && op.Op == "dial":
 		rt.reject(w, r, unreachable, err)
 	case errors.As(err, &timeout) && timeout.Timeout():
-		rt.reject(w, r, noAnswerInTime, err)
+		rt.reject(w, r, noResponseInTime, err)
 	default:
-		rt.reject(w, r, noAnswer, err)
+		rt.reject(w, r, noResponse, err)
 	}
 }
 
-// rejectBody rejects a request of which the rest is not received.
+// rejectBody rejects a request without receiving the rest of its body.
 func (rt *route) rejectBody(w http.ResponseWriter, r *http.Request, p httponce.Problem, why error) {
 	if r.ProtoMajor == 1 {
 		w.Header().Set("Connection", "close")
@@ -152,7 +156,7 @@ func (rt *route) rejectBody(w http.ResponseWriter, r *http.Request, p httponce.P
 	rt.reject(w, r, p, why)
 }
 
-// buffers are what answers are copied through.
+// buffers is the pool of the buffers through which responses are copied.
 type buffers struct{}
 
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}

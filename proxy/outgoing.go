@@ -10,13 +10,13 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy/internal/syntax"
 )
 
-// A bufferedBody is a body that has been received, as httponce hands it on.
+// A bufferedBody is a body that httponce has received completely.
 type bufferedBody interface{ Len() int }
 
-var errUnreceived = errors.New("the request's body has not been received")
+var errUnreceived = errors.New("the request's body has not been received completely")
 
-// outgoing returns the request as it is sent to the upstream; its body has been
-// received.
+// outgoing returns the request that is sent to the upstream. The body of r must have
+// been received.
 func (rt *route) outgoing(r *http.Request, a *onlyonce.Attempt) (*h1.Request, error) {
 	n := r.ContentLength
 	if received, ok := r.Body.(bufferedBody); ok {
@@ -29,11 +29,11 @@ func (rt *route) outgoing(r *http.Request, a *onlyonce.Attempt) (*h1.Request, er
 	if r.URL.RawQuery != "" || r.URL.ForceQuery {
 		query = "?"
 	}
-	q := h1.NewRequest(r.Method, rt.link.base, r.URL.EscapedPath(), query, r.URL.RawQuery)
-	if rt.link.KeepHost {
+	q := h1.NewRequest(r.Method, rt.conns.base, r.URL.EscapedPath(), query, r.URL.RawQuery)
+	if rt.conns.KeepHost {
 		q.Field("Host", r.Host)
 	} else {
-		q.Field("Host", rt.link.URL.Host)
+		q.Field("Host", rt.conns.URL.Host)
 	}
 	for name, vs := range r.Header {
 		if rt.sends(name, r.Header) {
@@ -43,7 +43,7 @@ func (rt *route) outgoing(r *http.Request, a *onlyonce.Attempt) (*h1.Request, er
 	for name, vs := range rt.SetHeader {
 		q.Fields(name, vs)
 	}
-	if rt.link.OneRequestPerConn {
+	if rt.conns.OneRequestPerConn {
 		q.Field("Connection", "close")
 	}
 	if a != nil {
@@ -59,7 +59,7 @@ func (rt *route) outgoing(r *http.Request, a *onlyonce.Attempt) (*h1.Request, er
 	return q, nil
 }
 
-// sends reports whether a client's header goes to the upstream as it is.
+// sends reports whether a client's header is sent to the upstream unchanged.
 func (rt *route) sends(name string, h http.Header) bool {
 	switch name {
 	case "Content-Length", "Host", "Expect", "Proxy-Authorization", "Forwarded", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto":
@@ -68,12 +68,13 @@ func (rt *route) sends(name string, h http.Header) bool {
 	return !isHopByHop(name) && !rt.replaces(name) && !listed(h["Connection"], name)
 }
 
-// replaces reports whether a client's header is not sent on, in whatever spelling.
+// replaces reports whether the route drops or replaces a client's header, in any
+// spelling.
 func (rt *route) replaces(name string) bool {
 	return len(rt.replaced) > 0 && rt.replaced[spelled(name)]
 }
 
-// listed reports whether comma-separated lists have the name.
+// listed reports whether one of the comma-separated lists contains the name.
 func listed(lists []string, name string) bool {
 	return slices.ContainsFunc(lists, func(list string) bool { return syntax.HasToken(list, name) })
 }
