@@ -1,5 +1,5 @@
--- The statements that only the store over pgx sends. What stands in braces is a statement
--- that it shares with sqlstore.
+-- The statements that only the store over pgx sends. What stands in braces is a statement, or a
+-- part of one, that it shares with sqlstore.
 
 -- name: begin
 BEGIN ISOLATION LEVEL READ COMMITTED;
@@ -16,27 +16,27 @@ ROLLBACK;
 -- command was settled, or 0.
 
 -- name: record new or fail
-INSERT INTO onlyonce_records (state, status_code, final, result_ref, error, response_header, response_body, settled_at, expires_at,
+INSERT INTO onlyonce_records ({settled columns},
                               id, tenant, operation, idem_key, fingerprint, owner, attempt, fence, steps, created_at, lease_until, commit_token)
-VALUES ($1::text, $2::integer, $3::boolean, $4::text, $5::text, $6::text, $7::bytea, onlyonce_now(), onlyonce_now() + $8::bigint,
+VALUES ({settled values}, onlyonce_now(), onlyonce_now() + $8::bigint,
         $9::bytea, $10::text, $11::text, $12::text, $13::bytea, $14::bytea, $15::integer,
-        $16::bigint + sqrt(CASE WHEN $19::bigint IS NULL OR $19 = (extract(epoch FROM now()) * 1000000)::bigint THEN 0 ELSE -1 END)::bigint,
+        $16::bigint + sqrt(CASE WHEN $19::bigint IS NULL OR $19 = {transaction mark} THEN 0 ELSE -1 END)::bigint,
         $17::text, $18::bigint, 0, $20::bytea)
-RETURNING settled_at, CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', true) END;
+RETURNING settled_at, {durable};
 
 -- name: record or fail
 WITH put AS ({record})
-SELECT sqrt(CASE WHEN $22::bigint IS NULL OR $22 = (extract(epoch FROM now()) * 1000000)::bigint THEN 0 ELSE -1 END)::bigint
+SELECT sqrt(CASE WHEN $22::bigint IS NULL OR $22 = {transaction mark} THEN 0 ELSE -1 END)::bigint
        + (SELECT settled_at FROM put), 1 / (SELECT count(*) FROM put);
 
 -- name: settle or fail
 WITH put AS ({settle with rows})
-SELECT sqrt(CASE WHEN $13::bigint IS NULL OR $13 = (extract(epoch FROM now()) * 1000000)::bigint THEN 0 ELSE -1 END)::bigint
+SELECT sqrt(CASE WHEN $13::bigint IS NULL OR $13 = {transaction mark} THEN 0 ELSE -1 END)::bigint
        + (SELECT 0::bigint FROM put), 1 / (SELECT count(*) FROM put);
 
 -- name: release or fail
 WITH put AS ({release with rows})
-SELECT sqrt(CASE WHEN $5::bigint IS NULL OR $5 = (extract(epoch FROM now()) * 1000000)::bigint THEN 0 ELSE -1 END)::bigint
+SELECT sqrt(CASE WHEN $5::bigint IS NULL OR $5 = {transaction mark} THEN 0 ELSE -1 END)::bigint
        + (SELECT 0::bigint FROM put), 1 / (SELECT count(*) FROM put);
 
 -- name: backend
@@ -46,11 +46,11 @@ SELECT pg_backend_pid();
 -- name: connection settings
 -- Those of the store's own connections. A batch waits only so long for a row that a transaction keeps
 -- locked, and takes no plan that was made when the table was small.
-SET lock_timeout = '100ms'; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+SET lock_timeout = {row wait}; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
 
 -- name: transaction settings
 -- The same, as far as it is needed, where a pooler keeps no settings for a connection.
-SELECT set_config('lock_timeout', '100ms', true);
+SELECT set_config('lock_timeout', {row wait}, true);
 
 -- name: notify
 SELECT pg_notify($1, $2);

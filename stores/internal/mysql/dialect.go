@@ -27,19 +27,10 @@ var statementsFile string
 //go:embed outbox.sql
 var outboxFile string
 
-// clockNow is the time since the statement began, which SYSDATE goes on by,
-// after its beginning in UTC.
-const (
-	clockBegan = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"
-	clockNow   = "(" + clockBegan + " + TIMESTAMPDIFF(MICROSECOND, NOW(6), SYSDATE(6)))"
-)
+//go:embed group.sql
+var groupFile string
 
-var texts = record.Blocks(expand(statementsFile + "\n" + outboxFile))
-
-// expand replaces what stands in braces.
-func expand(file string) string {
-	return strings.NewReplacer("{now}", clockNow, "{began}", clockBegan).Replace(record.Expiry("{now}").Replace(file))
-}
+var texts = record.Blocks(record.Expiry("{now}").Replace(statementsFile + "\n" + groupFile + "\n" + outboxFile))
 
 // dialect is the dialect of MySQL and MariaDB.
 type dialect struct {
@@ -175,7 +166,7 @@ func (m *dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Loc
 	if err != nil {
 		return nil, "", err
 	}
-	if _, err := tx.ExecContext(ctx, fill("savepoint", "{savepoint}", transact.SavepointName(token))); err != nil {
+	if _, err := tx.ExecContext(ctx, fill("savepoint", "{name}", transact.SavepointName(token))); err != nil {
 		return nil, "", errors.Join(err, tx.Rollback())
 	}
 	return tx, got, nil
@@ -284,7 +275,7 @@ func (*dialect) Decision(settled server.SettledArgs, seen server.SeenArgs, owner
 // CheckSameTx looks for the savepoint, which is gone when the transaction has ended. Its
 // name is the token's, so that a function makes none of the same name by chance.
 func (*dialect) CheckSameTx(l server.Session, _ *transact.View, token []byte) error {
-	_, err := l.Tx.ExecContext(l.Ctx, fill("release savepoint", "{savepoint}", transact.SavepointName(token)))
+	_, err := l.Tx.ExecContext(l.Ctx, fill("release savepoint", "{name}", transact.SavepointName(token)))
 	if numberOf(err) == 1305 {
 		return transact.ErrEnded
 	}
@@ -295,7 +286,7 @@ func (*dialect) CheckSameTx(l server.Session, _ *transact.View, token []byte) er
 // every statement is there for good.
 func (*dialect) CheckJoinable(l server.Session) error {
 	for _, statement := range []string{"savepoint", "release savepoint"} {
-		if _, err := l.Tx.ExecContext(l.Ctx, fill(statement, "{savepoint}", "onlyonce_join")); err != nil {
+		if _, err := l.Tx.ExecContext(l.Ctx, fill(statement, "{name}", "onlyonce_join")); err != nil {
 			if numberOf(err) == 1305 {
 				return transact.ErrEnded
 			}
@@ -309,7 +300,7 @@ func (*dialect) CheckJoinable(l server.Session) error {
 const purgeBatch = 500
 
 func (m *dialect) Lapse(l server.Session, limit int) (int, error) {
-	now, err := l.Number("now")
+	now, err := l.Number("time")
 	if err != nil {
 		return 0, err
 	}
@@ -328,7 +319,7 @@ func (m *dialect) Lapse(l server.Session, limit int) (int, error) {
 // Purge deletes what is due and not in use. A command that a transaction runs
 // keeps its row: that transaction chose its fence when it looked.
 func (m *dialect) Purge(l server.Session, limit int) (rows, records int, err error) {
-	now, err := l.Number("now")
+	now, err := l.Number("time")
 	if err != nil {
 		return 0, 0, err
 	}

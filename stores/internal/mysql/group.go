@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	_ "embed"
 	"errors"
 	"strings"
 	"sync"
@@ -14,11 +13,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
-
-//go:embed group.sql
-var groupFile string
-
-var groupTexts = record.Blocks(expand(groupFile))
 
 // A grouper has a connection for each kind of group, whose statements are
 // prepared once for each size.
@@ -55,10 +49,10 @@ func (l *groupConn) use(ctx context.Context, s *server.Store, f func() error) (e
 		if err != nil {
 			return err
 		}
-		if _, err := conn.ExecContext(ctx, groupTexts["session"]); err != nil {
+		if _, err := conn.ExecContext(ctx, texts["session"]); err != nil {
 			return errors.Join(err, conn.Close())
 		}
-		if _, err := conn.ExecContext(ctx, groupTexts["isolation"]); err != nil {
+		if _, err := conn.ExecContext(ctx, texts["isolation"]); err != nil {
 			return errors.Join(err, server.Discard(conn, nil))
 		}
 		l.conn, l.prepared = conn, make(map[string]*sql.Stmt)
@@ -90,7 +84,7 @@ func (l *groupConn) drop() {
 // statement returns the one of a name for so many rows: what stands between
 // {row} and {/row} once for each, with a separator.
 func (l *groupConn) statement(ctx context.Context, name, separator string, rows int) (*sql.Stmt, error) {
-	text := groupTexts[name]
+	text := texts[name]
 	before, rest, _ := strings.Cut(text, "{row}")
 	row, after, _ := strings.Cut(rest, "{/row}")
 	text = before + row + strings.Repeat(separator+row, rows-1) + after

@@ -20,13 +20,19 @@ import (
 var migrationFiles embed.FS
 
 //go:embed statements.sql
-var file string
+var statementsFile string
 
 //go:embed outbox.sql
 var outboxFile string
 
 // Text is every statement by its name.
-var Text = record.Blocks(record.Expiry("onlyonce_now()").Replace(file + "\n" + outboxFile))
+var Text = Statements("")
+
+// Statements returns every statement by its name, with those of another file, which may
+// name parts and statements of this package.
+func Statements(more string) map[string]string {
+	return record.Blocks(record.Expiry("onlyonce_now()").Replace(statementsFile + "\n" + outboxFile + "\n" + more))
+}
 
 // escaped begins a text that is kept as hexadecimal.
 const escaped = `\x`

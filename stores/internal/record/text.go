@@ -6,19 +6,63 @@ import (
 	"strings"
 )
 
-// comment is a line of SQL that is a comment.
-var comment = regexp.MustCompile(`(?m)^--.*\n`)
+var (
+	// heading begins a block.
+	heading = regexp.MustCompile(`(?m)^-- (name|part): (.+)\n`)
 
-// Blocks splits a file of SQL at its "-- name: x" lines. Other lines that are comments
-// are not sent.
+	// comment is a line of SQL that is a comment.
+	comment = regexp.MustCompile(`(?m)^--.*\n`)
+
+	// braces may hold the name of a block.
+	braces = regexp.MustCompile(`\{[a-z ]+\}`)
+)
+
+// Blocks returns the statements of a file of SQL by their names. A statement begins after
+// a line "-- name: x", and a part that statements share after a line "-- part: x". The name of a
+// part or of a statement in braces stands for its text; other braces stay as they are.
+// Other lines that are comments are not sent. Blocks panics if two blocks have the same
+// name, or if a part is not used.
 func Blocks(file string) map[string]string {
-	named := make(map[string]string)
-	for _, block := range strings.Split(file, "\n-- name: ")[1:] {
-		name, text, ok := strings.Cut(block, "\n")
-		if _, twice := named[name]; !ok || twice {
-			panic(fmt.Sprintf("record: the block %q is empty or there twice", name))
+	texts, parts := make(map[string]string), make(map[string]bool)
+	headings := heading.FindAllStringSubmatchIndex(file, -1)
+	for i, at := range headings {
+		end := len(file)
+		if i+1 < len(headings) {
+			end = headings[i+1][0]
 		}
-		named[name] = strings.TrimSuffix(strings.TrimSpace(comment.ReplaceAllString(text, "")), ";")
+		name := file[at[4]:at[5]]
+		if _, twice := texts[name]; twice {
+			panic(fmt.Sprintf("record: the block %q is there twice", name))
+		}
+		texts[name] = strings.TrimSuffix(strings.TrimSpace(comment.ReplaceAllString(file[at[1]:end], "")), ";")
+		if file[at[2]:at[3]] == "part" {
+			parts[name] = false
+		}
 	}
-	return named
+	var expand func(text string) string
+	expand = func(text string) string {
+		return braces.ReplaceAllStringFunc(text, func(brace string) string {
+			name := brace[1 : len(brace)-1]
+			text, there := texts[name]
+			if !there {
+				return brace
+			}
+			if _, part := parts[name]; part {
+				parts[name] = true
+			}
+			return expand(text)
+		})
+	}
+	statements := make(map[string]string, len(texts))
+	for name, text := range texts {
+		if _, part := parts[name]; !part {
+			statements[name] = expand(text)
+		}
+	}
+	for name, used := range parts {
+		if !used {
+			panic(fmt.Sprintf("record: the part %q is not used", name))
+		}
+	}
+	return statements
 }

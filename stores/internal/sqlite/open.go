@@ -21,7 +21,7 @@ import (
 //go:embed statements.sql
 var statementsFile string
 
-var statements = record.Blocks(record.Expiry("(SELECT now FROM onlyonce_clock)").Replace(statementsFile + "\n" + outboxFile))
+var statements = record.Blocks(record.Expiry("{now}").Replace(statementsFile + "\n" + outboxFile))
 
 // oldest is the oldest version that knows all that the statements use.
 const oldest = "3.42.0"
@@ -73,7 +73,7 @@ func withSavepoint(text map[string]string) map[string]string {
 	text = maps.Clone(text)
 	name := transact.SavepointName(transact.NewToken())
 	for _, statement := range []string{"savepoint", "undo", "keep"} {
-		text[statement] = strings.ReplaceAll(text[statement], "{savepoint}", name)
+		text[statement] = strings.ReplaceAll(text[statement], "{name}", name)
 	}
 	return text
 }

@@ -1,5 +1,33 @@
--- Every statement of the SQLite store, in named blocks.
--- An instant is bound as microseconds; NULL bound for one means the clock now.
+-- The statements of the SQLite store, in named blocks, and the parts that several of them share: the
+-- name of a part in braces stands for its text. An instant is bound as microseconds; NULL bound for one
+-- means the clock now.
+
+-- part: now
+(SELECT now FROM onlyonce_clock)
+
+-- part: last
+-- The newest record's created_at. One that is a hundred years ahead is damage. The bound moves with the
+-- clock: the row just below a fixed one would leave later records the same created_at each time.
+coalesce((SELECT max(created_at) FROM onlyonce_records WHERE created_at < now + 3155760000000000), 0)
+
+-- part: columns
+-- Those of a record, in the order in which they are read, with the clock.
+created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, {expires},
+       status_code, final, result_ref, error, response_header, steps, response_body, {now}
+
+-- part: held
+-- The record is an attempt's.
+id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired}
+
+-- part: settled
+state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?
+
+-- part: due
+FROM onlyonce_records WHERE expires_at <= ? AND {purgeable} ORDER BY expires_at, created_at LIMIT ?
+
+-- part: running or unresolved
+-- The condition of an index.
+state <> 'completed' AND state <> 'failed' AND state <> 'released'
 
 -- name: sqlite version
 SELECT sqlite_version();
@@ -27,13 +55,13 @@ ROLLBACK;
 
 -- name: savepoint
 -- Every store has a name of its own for its savepoints, which no function uses by chance.
-SAVEPOINT {savepoint};
+SAVEPOINT {name};
 
 -- name: undo
-ROLLBACK TO {savepoint};
+ROLLBACK TO {name};
 
 -- name: keep
-RELEASE {savepoint};
+RELEASE {name};
 
 -- name: settings
 SELECT sqlite_version(), (SELECT journal_mode FROM pragma_journal_mode), (SELECT synchronous FROM pragma_synchronous),
@@ -68,27 +96,21 @@ PRAGMA synchronous = FULL;
 PRAGMA quick_check(1);
 
 -- name: clock
--- A created_at a hundred years ahead is damage. The bound moves with the clock: the row just below a fixed one
--- would leave later records the same created_at each time.
-SELECT now, coalesce((SELECT max(created_at) FROM onlyonce_records WHERE created_at < now + 3155760000000000), 0), floor FROM onlyonce_clock;
+SELECT now, {last}, floor FROM onlyonce_clock;
 
 -- name: known
 SELECT 1 FROM onlyonce_records WHERE id = ?;
 
 -- name: lookup
-SELECT created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, {expires},
-       status_code, final, result_ref, error, response_header, steps, response_body,
-       (SELECT now FROM onlyonce_clock)
+SELECT {columns}
 FROM onlyonce_records
 WHERE id = ?;
 
 -- name: list
-SELECT created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, {expires},
-       status_code, final, result_ref, error, response_header, steps, response_body,
-       (SELECT now FROM onlyonce_clock)
+SELECT {columns}
 FROM onlyonce_records
 WHERE created_at <= ?
-  AND coalesce({expires} > (SELECT now FROM onlyonce_clock), 1)
+  AND coalesce({expires} > {now}, 1)
   {filter}
 ORDER BY created_at DESC
 LIMIT ?;
@@ -96,7 +118,7 @@ LIMIT ?;
 -- name: claim
 INSERT INTO onlyonce_records (id, tenant, operation, idem_key, fingerprint, state, owner, attempt, created_at, fence, lapsed_keep, lease_until)
 SELECT ?, ?, ?, ?, ?, 'processing', ?, 1, max(now, last + 1), max(now, last + 1, floor + 1), ?, now + ?
-FROM (SELECT now, coalesce((SELECT max(created_at) FROM onlyonce_records WHERE created_at < now + 3155760000000000), 0) AS last, floor FROM onlyonce_clock)
+FROM (SELECT now, {last} AS last, floor FROM onlyonce_clock)
 WHERE true
 ON CONFLICT (id) DO NOTHING
 RETURNING created_at, fence;
@@ -114,8 +136,8 @@ WHERE id = ?;
 
 -- name: renew
 UPDATE onlyonce_records
-SET lease_until = coalesce(?, (SELECT now FROM onlyonce_clock)) + ?
-WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired};
+SET lease_until = coalesce(?, {now}) + ?
+WHERE {held};
 
 -- name: step
 UPDATE onlyonce_records SET steps = ? WHERE id = ?;
@@ -128,9 +150,9 @@ WHERE created_at = ? AND id = ? AND owner = ? AND state = 'processing' AND {unex
 
 -- name: settle
 UPDATE onlyonce_records
-SET state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?,
-    settled_at = coalesce(?, (SELECT now FROM onlyonce_clock)), expires_at = coalesce(?, ? + (SELECT now FROM onlyonce_clock))
-WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired};
+SET {settled},
+    settled_at = coalesce(?, {now}), expires_at = coalesce(?, ? + {now})
+WHERE {held};
 
 -- name: token
 UPDATE onlyonce_records SET commit_token = ? WHERE id = ?;
@@ -142,7 +164,7 @@ FROM onlyonce_fence LEFT JOIN onlyonce_records ON id = ?;
 
 -- name: resolve
 UPDATE onlyonce_records
-SET state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?,
+SET {settled},
     settled_at = ?, expires_at = coalesce(?, ?), owner = ?, fence = ?
 WHERE id = ?;
 
@@ -154,7 +176,7 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, coalesce(?, ?),
 ON CONFLICT DO NOTHING;
 
 -- name: release
-DELETE FROM onlyonce_records WHERE id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired};
+DELETE FROM onlyonce_records WHERE {held};
 
 -- name: delete
 DELETE FROM onlyonce_records WHERE id = ? AND fence = ?;
@@ -164,20 +186,20 @@ UPDATE onlyonce_fence SET floor = max(floor, ?);
 
 -- name: lapsed
 SELECT id, fence FROM onlyonce_records
-WHERE state <> 'completed' AND state <> 'failed' AND state <> 'released' AND state = 'processing' AND CASE WHEN lapsed_keep > 0 THEN lease_until <= ? - lapsed_keep END AND {purgeable}
+WHERE {running or unresolved} AND state = 'processing' AND CASE WHEN lapsed_keep > 0 THEN lease_until <= ? - lapsed_keep END AND {purgeable}
 LIMIT ?;
 
 -- name: unresolved
 -- How many records have an outcome that nobody knows, and for how long that has been so of the oldest.
 -- A state that no store writes is one of them.
-SELECT count(*), coalesce(max((SELECT now FROM onlyonce_clock) - max(iif(state = 'processing', lease_until, settled_at), 0)), 0)
+SELECT count(*), coalesce(max({now} - max(iif(state = 'processing', lease_until, settled_at), 0)), 0)
 FROM onlyonce_records
-WHERE state <> 'completed' AND state <> 'failed' AND state <> 'released' AND (state <> 'processing' OR lease_until <= (SELECT now FROM onlyonce_clock))
-  AND coalesce({expires} > (SELECT now FROM onlyonce_clock), 1);
+WHERE {running or unresolved} AND (state <> 'processing' OR lease_until <= {now})
+  AND coalesce({expires} > {now}, 1);
 
 -- name: highest due
-SELECT max(fence) FROM (SELECT fence FROM onlyonce_records WHERE expires_at <= ? AND {purgeable} ORDER BY expires_at, created_at LIMIT ?);
+SELECT max(fence) FROM (SELECT fence {due});
 
 -- name: purge
 DELETE FROM onlyonce_records
-WHERE created_at IN (SELECT created_at FROM onlyonce_records WHERE expires_at <= ? AND {purgeable} ORDER BY expires_at, created_at LIMIT ?);
+WHERE created_at IN (SELECT created_at {due});
