@@ -31,7 +31,7 @@ func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error)
 	if err := schema.Migrate(ctx, db, "items", migrations); err != nil {
 		return nil, fmt.Errorf("items: new: %w", err)
 	}
-	a.router = serving.NewRouter(a.reject, map[string]serving.Methods{
+	a.router = serving.NewRouter(a.cfg.Tenant, a.reject, map[string]serving.Methods{
 		"/api/v1/items":      {"POST": a.protected(), "GET": http.HandlerFunc(a.list)},
 		"/api/v1/items/{id}": {"GET": http.HandlerFunc(a.get)},
 	})

@@ -21,7 +21,8 @@ type Store interface {
 type Config struct {
 	// Tenant names whose request it is, from what the server has verified: two
 	// tenants may use one key, and never see each other's answers. A keyed
-	// request for which it returns "" is rejected with 401. Default:
+	// request for which it returns "" is rejected with 401. A tenant has at most 256
+	// requests at a time; more are rejected with 429. Default:
 	// httponce.SingleTenant, all callers are one.
 	Tenant func(*http.Request) string
 

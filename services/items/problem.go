@@ -30,6 +30,7 @@ var (
 	keyInvalid   = problem{Detail: "Idempotency-Key must appear exactly once and have 1 to 255 characters from a-z A-Z 0-9 - _", Code: "IDEMPOTENCY_KEY_INVALID"}
 	bodyTooLarge = problem{Detail: "The body must have at most " + strconv.Itoa(maxBody) + " bytes", Code: "BODY_TOO_LARGE"}
 	bodyEncoded  = problem{Detail: "The body has a Content-Encoding, and none is decoded here: send it without", Code: "CONTENT_ENCODING_UNSUPPORTED"}
+	tooMany      = problem{Detail: serving.TooManyRequests, Code: "TOO_MANY_REQUESTS"}
 	internal     = problem{Detail: "Something went wrong on our side", Code: "INTERNAL_ERROR"}
 )
 
@@ -68,6 +69,9 @@ func (a *API) reject(w http.ResponseWriter, r *http.Request, why error) {
 		write(w, http.StatusNotFound, notFound)
 	case errors.Is(why, serving.ErrMethodNotAllowed):
 		write(w, http.StatusMethodNotAllowed, otherMethod)
+	case errors.Is(why, serving.ErrTooManyRequests):
+		w.Header().Set("Retry-After", "1")
+		write(w, http.StatusTooManyRequests, tooMany)
 	case errors.As(why, &forbidden):
 		write(w, http.StatusForbidden, problem{Detail: forbidden.Why, Code: "CROSS_ORIGIN"})
 	case errors.As(why, &fault):

@@ -51,27 +51,29 @@ func (a *API) list(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
-	found, err := a.after(r.Context(), after, q.Limit+1)
-	if err != nil {
+	b := page.Builder[item]{Query: q, Cursor: func(last item) string { return strconv.FormatInt(last.ID, 10) }}
+	if err := a.read(r.Context(), after, &b); err != nil {
 		a.reject(w, r, fmt.Errorf("list items: %w", err))
 		return
 	}
-	write(w, http.StatusOK, page.Cut(found, q, func(last item) string { return strconv.FormatInt(last.ID, 10) }))
+	write(w, http.StatusOK, b.Page())
 }
 
-// after returns the items after the one with the id.
-func (a *API) after(ctx context.Context, id int64, limit int) (list []item, err error) {
-	rows, err := a.db.QueryContext(ctx, `SELECT `+columns+` FROM items_items WHERE id > ? ORDER BY id LIMIT ?`, id, limit)
+// read adds the items after the one with the id to a page, until it is full.
+func (a *API) read(ctx context.Context, id int64, b *page.Builder[item]) (err error) {
+	rows, err := a.db.QueryContext(ctx, `SELECT `+columns+` FROM items_items WHERE id > ? ORDER BY id LIMIT ?`, id, b.Rows())
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
+	for takesMore := true; takesMore && rows.Next(); {
 		i, err := scan(rows)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		list = append(list, i)
+		if takesMore, err = b.Add(i); err != nil {
+			return err
+		}
 	}
-	return list, rows.Err()
+	return rows.Err()
 }

@@ -2,8 +2,12 @@ package items
 
 import (
 	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // The rows are those of the project's list of attacks.
@@ -100,5 +104,37 @@ func TestSecurity_AConflictNeverEchoesTheFirstAnswer(t *testing.T) {
 		if strings.HasPrefix(name, "Idempotency-") {
 			t.Errorf("the conflict has the header %s", name)
 		}
+	}
+}
+
+func TestSecurity_APageOfLongItemsIsShort(t *testing.T) {
+	w := newWorld(t, Config{})
+	long := strings.Repeat("<", 60_000) // six times as long in the response
+	var made, seen []int64
+	for range 5 {
+		made = append(made, w.post(`{"sku":"s","title":"t","status":"draft","brand":"`+long+`"}`).item.ID)
+	}
+	for query := "?limit=200"; ; {
+		if got := w.send("GET", base+query, ""); len(got.Body) > 512<<10 {
+			t.Fatalf("a page has %d bytes", len(got.Body))
+		}
+		ids, next := w.list(query)
+		if seen = append(seen, ids...); next == "" {
+			break
+		}
+		query = "?limit=200&cursor=" + next
+	}
+	if !slices.Equal(seen, made) {
+		t.Errorf("the pages have %v, made were %v", seen, made)
+	}
+}
+
+func TestSecurity_ACallerWithTooManyRequestsIsToldWhenToComeBack(t *testing.T) {
+	w := newWorld(t, Config{})
+	rec := httptest.NewRecorder()
+	w.api.reject(rec, httptest.NewRequest("GET", base, nil), serving.ErrTooManyRequests)
+	newReply(t, rec.Code, rec.Header(), rec.Body.Bytes()).want(t, 429, "TOO_MANY_REQUESTS")
+	if rec.Header().Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", rec.Header().Get("Retry-After"))
 	}
 }

@@ -45,7 +45,7 @@ func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config
 	if a.cfg.Broker != "" {
 		a.move = a.runBroker
 	}
-	a.router = serving.NewRouter(a.reject, map[string]serving.Methods{
+	a.router = serving.NewRouter(a.caller, a.reject, map[string]serving.Methods{
 		"/orders":      {"POST": a.owned(a.create), "GET": a.owned(a.list)},
 		"/orders/{id}": {"GET": a.owned(a.get)},
 	})

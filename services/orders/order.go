@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/services/internal/page"
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
@@ -50,45 +51,49 @@ const selectSQL = `SELECT o.id, o.external_ref, o.items, o.total, o.status, o.cr
 FROM orders_orders o LEFT JOIN orders_shipments s ON s.order_id = o.id WHERE o.tenant = ?`
 
 // find returns an order of the tenant, or errNoOrder.
-func (a *API) find(ctx context.Context, tenant string, o publicid.ID) (order, error) {
-	list, err := a.query(ctx, selectSQL+` AND o.id = ?`, tenant, o[:])
-	if err != nil {
-		return order{}, fmt.Errorf("read an order: %w", err)
+func (a *API) find(ctx context.Context, tenant string, o publicid.ID) (found order, err error) {
+	err = errNoOrder
+	failed := a.query(ctx, func(o order) (bool, error) {
+		found, err = o, nil
+		return false, nil
+	}, selectSQL+` AND o.id = ?`, tenant, o[:])
+	if failed != nil {
+		return order{}, fmt.Errorf("read an order: %w", failed)
 	}
-	if len(list) == 0 {
-		return order{}, errNoOrder
-	}
-	return list[0], nil
+	return found, err
 }
 
-// newest returns at most limit of the tenant's orders, of those before an order or of
+// newest adds the tenant's orders to a page until it is full: those before an order, or
 // all.
-func (a *API) newest(ctx context.Context, tenant string, before *publicid.ID, limit int) (list []order, err error) {
+func (a *API) newest(ctx context.Context, tenant string, before *publicid.ID, b *page.Builder[order]) (err error) {
 	if before == nil {
-		list, err = a.query(ctx, selectSQL+` ORDER BY o.id DESC LIMIT ?`, tenant, limit)
+		err = a.query(ctx, b.Add, selectSQL+` ORDER BY o.id DESC LIMIT ?`, tenant, b.Rows())
 	} else {
-		list, err = a.query(ctx, selectSQL+` AND o.id < ? ORDER BY o.id DESC LIMIT ?`, tenant, before[:], limit)
+		err = a.query(ctx, b.Add, selectSQL+` AND o.id < ? ORDER BY o.id DESC LIMIT ?`, tenant, before[:], b.Rows())
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list orders: %w", err)
+		return fmt.Errorf("list orders: %w", err)
 	}
-	return list, nil
+	return nil
 }
 
-func (a *API) query(ctx context.Context, statement string, args ...any) (list []order, err error) {
+// query calls add with each order that a statement yields, as long as it takes more.
+func (a *API) query(ctx context.Context, add func(order) (takesMore bool, err error), statement string, args ...any) (err error) {
 	rows, err := a.db.QueryContext(ctx, a.engine.Bind(statement), args...)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer func() { err = errors.Join(err, rows.Close()) }()
-	for rows.Next() {
+	for takesMore := true; takesMore && rows.Next(); {
 		o, err := scan(rows)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		list = append(list, o)
+		if takesMore, err = add(o); err != nil {
+			return err
+		}
 	}
-	return list, rows.Err()
+	return rows.Err()
 }
 
 func scan(rows *sql.Rows) (o order, err error) {

@@ -24,8 +24,12 @@ var (
 	errUnauthorized = reject(http.StatusUnauthorized, "unauthorized", "Send a valid bearer token.")
 	errTooLarge     = reject(http.StatusRequestEntityTooLarge, httponce.CodeBodyTooLarge, fmt.Sprintf("The body must have at most %d bytes.", maxBody))
 	errEncoded      = reject(http.StatusUnsupportedMediaType, "content_encoding_unsupported", "The body has a Content-Encoding, and none is decoded here: send it without.")
-	errInternal     = reject(http.StatusInternalServerError, "internal_error", "Something went wrong on our side.")
-	errUnknown      = httponce.Problem{
+	errTooMany      = httponce.Problem{
+		Status: http.StatusTooManyRequests, Code: httponce.CodeTooManyRequests, Detail: serving.TooManyRequests,
+		Retryable: true, RetryAfter: time.Second,
+	}
+	errInternal = reject(http.StatusInternalServerError, "internal_error", "Something went wrong on our side.")
+	errUnknown  = httponce.Problem{
 		Status: http.StatusInternalServerError, Code: httponce.CodeOutcomeUnknown, Retryable: true,
 		Detail: "It may have been carried out, or not. Send the request again, with the same key: it is carried out once.",
 	}
@@ -52,6 +56,8 @@ func (a *API) problem(r *http.Request, err error) httponce.Problem {
 		return errNotFound
 	case errors.Is(err, serving.ErrMethodNotAllowed):
 		return errMethod
+	case errors.Is(err, serving.ErrTooManyRequests):
+		return errTooMany
 	case errors.As(err, &forbidden):
 		return reject(http.StatusForbidden, "cross_origin", forbidden.Why)
 	case errors.As(err, &fault):

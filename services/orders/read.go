@@ -38,11 +38,11 @@ func (a *API) list(_ http.ResponseWriter, r *http.Request, tenant string) (answe
 		}
 		before = &id
 	}
-	found, err := a.newest(r.Context(), tenant, before, q.Limit+1)
-	if err != nil {
+	b := page.Builder[order]{Query: q, Cursor: func(last order) string { return cursor(tenant, last.id) }}
+	if err := a.newest(r.Context(), tenant, before, &b); err != nil {
 		return answer{}, readFailed(err)
 	}
-	return ok(page.Cut(found, q, func(last order) string { return cursor(tenant, last.id) }))
+	return ok(b.Page())
 }
 
 // readFailed says that the database did not answer, which it may do the next time.

@@ -34,6 +34,12 @@ func (a *API) owned(h handler) http.Handler {
 	})
 }
 
+// caller returns the tenant of a request, or "".
+func (a *API) caller(r *http.Request) string {
+	tenant, _ := a.callers.Name(r.Header)
+	return tenant
+}
+
 // Forbid answers 403 in the API's form, for what stands before it; why is shown to
 // the client.
 func (a *API) Forbid(w http.ResponseWriter, r *http.Request, why string) {

@@ -2,10 +2,14 @@ package orders
 
 import (
 	"errors"
+	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 func TestSecurity_WhenTheStoreIsDownNothingRunsAndNothingLeaks(t *testing.T) {
@@ -58,4 +62,32 @@ func TestSecurity_AllThatClientsSayIsBoundNotPasted(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestSecurity_ACallerWithTooManyRequestsIsToldWhenToComeBack(t *testing.T) {
+	w := newWorld(t)
+	got := send(t, http.HandlerFunc(func(rec http.ResponseWriter, r *http.Request) {
+		w.api.reject(rec, r, serving.ErrTooManyRequests)
+	}), "GET", "/orders", "")
+	got.want(t, 429, "too_many_requests")
+	if got.Header.Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", got.Header.Get("Retry-After"))
+	}
+}
+
+func TestSecurity_APageOfLongOrdersIsShort(t *testing.T) {
+	w := newWorld(t)
+	long := strings.Repeat(`{"product_id":"`+strings.Repeat("<", maxProduct)+`","quantity":1},`, maxItems)
+	body := `{"items":[` + strings.TrimSuffix(long, ",") + `]}`
+	for n := range 20 {
+		if got := w.send("POST", "/orders", body, key, fmt.Sprint("k", n)); got.Status != 201 {
+			t.Fatal(got.Body)
+		}
+	}
+	if got := w.send("GET", "/orders?limit=200", ""); got.Status != 200 || len(got.Body) > 512<<10 {
+		t.Errorf("a page of status %d has %d bytes", got.Status, len(got.Body))
+	}
+	if pages := w.pages("limit=200"); len(slices.Concat(pages...)) != 20 || len(pages) == 1 {
+		t.Errorf("%d orders are on %d pages", len(slices.Concat(pages...)), len(pages))
+	}
 }

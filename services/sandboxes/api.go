@@ -37,7 +37,7 @@ func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error)
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{
 		Keep: a.cfg.Keep, Lease: a.cfg.Lease, Wait: a.cfg.Wait, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
 	})
-	a.router = serving.NewRouter(a.reject, a.routes())
+	a.router = serving.NewRouter(a.caller, a.reject, a.routes())
 	if err := a.open(ctx); err != nil {
 		return nil, fmt.Errorf("sandboxes: new: %w", err)
 	}

@@ -81,6 +81,8 @@ func (a *API) rejection(ctx context.Context, c *call, err error) *fault {
 		return errNotFound()
 	case errors.Is(err, serving.ErrMethodNotAllowed):
 		return errMethod()
+	case errors.Is(err, serving.ErrTooManyRequests):
+		return errTooManyRequests()
 	case errors.As(err, &forbidden):
 		return errForbidden(forbidden.Why)
 	case errors.As(err, &body):

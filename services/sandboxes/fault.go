@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // A fault is a rejection that the caller is told of.
@@ -82,6 +83,12 @@ func errInfinite(s sandbox) *fault {
 
 func errTooManySessions(most int64) *fault {
 	return newFault(http.StatusTooManyRequests, "too_many_sessions", fmt.Sprintf("an owner may have %d sessions at a time: stop one", most))
+}
+
+func errTooManyRequests() *fault {
+	f := newFault(http.StatusTooManyRequests, "too_many_requests", serving.TooManyRequests)
+	f.retryAfter = time.Second
+	return f
 }
 
 func errInternal() *fault {

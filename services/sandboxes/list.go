@@ -25,15 +25,17 @@ func (a *API) list(c *call) (answer, error) {
 	if !slices.Contains([]string{"", statusIdle, statusStarting, statusReady, statusFailed, statusExpired}, status) {
 		return answer{}, errInvalid("status", "must be idle, starting, ready, failed or expired")
 	}
-	found, err := rows(c.Context(), a.db, listSQL, c.owner, q.Cursor, status, q.Limit+1)
+	b := page.Builder[sandbox]{Query: q, Cursor: func(last sandbox) string { return last.ID }}
+	found, err := rows(c.Context(), a.db, listSQL, c.owner, q.Cursor, status, b.Rows())
 	if err != nil {
 		return answer{}, fmt.Errorf("list sandboxes: %w", err)
 	}
-	list := make([]sandbox, len(found))
-	for i, r := range found {
-		list[i] = a.view(r)
+	for _, r := range found {
+		if _, err := b.Add(a.view(r)); err != nil {
+			return answer{}, fmt.Errorf("list sandboxes: %w", err)
+		}
 	}
-	return newAnswer(http.StatusOK, page.Cut(list, q, func(last sandbox) string { return last.ID }))
+	return newAnswer(http.StatusOK, b.Page())
 }
 
 func (a *API) get(c *call) (answer, error) {

@@ -33,6 +33,12 @@ func (a *API) owned(h handler) http.Handler {
 	})
 }
 
+// caller returns the owner of a request, or "".
+func (a *API) caller(r *http.Request) string {
+	owner, _ := a.owner(r.Header)
+	return owner
+}
+
 // reject answers a request with an error.
 func (a *API) reject(w http.ResponseWriter, r *http.Request, why error) {
 	a.answer(newCall(w, r), answer{}, why)

@@ -100,7 +100,7 @@ func TestRoute_AnInternalErrorLeaksNothing(t *testing.T) {
 
 func TestAPI_APanicIsAnInternalError(t *testing.T) {
 	w := newWorld(t)
-	w.api.router = serving.NewRouter(w.api.reject, map[string]serving.Methods{
+	w.api.router = serving.NewRouter(w.api.caller, w.api.reject, map[string]serving.Methods{
 		"/panic": {"GET": w.api.owned(func(*call) (answer, error) { panic("secret") })},
 		"/abort": {"GET": w.api.owned(func(*call) (answer, error) { panic(http.ErrAbortHandler) })},
 	})

@@ -2,10 +2,13 @@ package sandboxes
 
 import (
 	"encoding/json"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // The rows are those of the project's list of attacks.
@@ -183,5 +186,15 @@ func TestSecurity_SessionsOfAnOwnerAreLimited(t *testing.T) {
 	w.send("POST", at(ids[0], "stop"), "", "X-Owner", "eve")
 	if got := start("eve", ids[2]); got.Status != 200 {
 		t.Errorf("after a stop, start answered %d %s", got.Status, got.Body)
+	}
+}
+
+func TestSecurity_ACallerWithTooManyRequestsIsToldWhenToComeBack(t *testing.T) {
+	w := newWorld(t)
+	rec := httptest.NewRecorder()
+	w.api.reject(rec, httptest.NewRequest("GET", "/v1/sandboxes", nil), serving.ErrTooManyRequests)
+	newReply(t, rec.Code, rec.Header(), rec.Body.Bytes()).want(t, 429, "too_many_requests")
+	if rec.Header().Get("Retry-After") != "1" {
+		t.Errorf("Retry-After is %q", rec.Header().Get("Retry-After"))
 	}
 }

@@ -1,7 +1,8 @@
-// Package page reads which part of a list a client asks for, and cuts the list.
+// Package page reads which part of a list a client asks for, and makes the page.
 package page
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -42,23 +43,56 @@ func Parse(r *http.Request) (q Query, err error) {
 // ErrCursor is the fault of a cursor that no page had.
 var ErrCursor = &jsonbody.Fault{Field: "cursor", Problem: "must be the next_cursor of one of your pages"}
 
+// maxBytes bounds the elements of a page. A page is in memory until its client has
+// read it, and an element may be many times longer than most are.
+const maxBytes = 256 << 10
+
 // A Page is the body of the response.
-type Page[T any] struct {
-	Items      []T     `json:"items"`
-	NextCursor *string `json:"next_cursor"` // nil: there are no more
+type Page struct {
+	Items      []json.RawMessage `json:"items"`
+	NextCursor *string           `json:"next_cursor"` // nil: there are no more
 }
 
-// Cut returns the page that the query asks for out of what was found, which has one
-// element more than the limit if there is another page.
-func Cut[T any](found []T, q Query, cursor func(last T) string) Page[T] {
-	p := Page[T]{Items: found}
-	if len(found) > q.Limit {
-		p.Items = found[:q.Limit]
-		next := cursor(p.Items[q.Limit-1])
+// A Builder makes the page that a query asks for. A page has fewer elements than the
+// limit if more of them are longer than 256 KiB together, but one at least.
+type Builder[T any] struct {
+	Query  Query
+	Cursor func(last T) string // of the page after one that ends with last
+
+	items []json.RawMessage
+	size  int
+	last  T
+	more  bool
+}
+
+// Rows returns how many elements to ask the database for: one more than a page has, to
+// know whether there is another page.
+func (b *Builder[T]) Rows() int { return b.Query.Limit + 1 }
+
+// Add adds the next element of the list. It reports whether the page takes more; if it
+// does not, the rest of the list need not be read.
+func (b *Builder[T]) Add(element T) (takesMore bool, err error) {
+	doc, err := json.Marshal(element)
+	if err != nil {
+		return false, fmt.Errorf("write an element of a page: %w", err)
+	}
+	if n := len(b.items); n == b.Query.Limit || n > 0 && b.size+len(doc) > maxBytes {
+		b.more = true
+		return false, nil
+	}
+	b.items, b.size, b.last = append(b.items, doc), b.size+len(doc), element
+	return true, nil
+}
+
+// Page returns the page of the elements that were added.
+func (b *Builder[T]) Page() Page {
+	p := Page{Items: b.items}
+	if b.more {
+		next := b.Cursor(b.last)
 		p.NextCursor = &next
 	}
 	if p.Items == nil {
-		p.Items = []T{}
+		p.Items = []json.RawMessage{}
 	}
 	return p
 }

@@ -14,7 +14,11 @@ import (
 var (
 	ErrNotFound         = errors.New("there is no such resource")
 	ErrMethodNotAllowed = errors.New("the resource does not have that method")
+	ErrTooManyRequests  = errors.New("the caller has as many requests as one may have at a time")
 )
+
+// TooManyRequests tells a client what ErrTooManyRequests says.
+var TooManyRequests = fmt.Sprintf("You have %d requests here at the moment, as many as one caller may have. Nothing was done.", maxInFlight)
 
 // A Forbidden error says why a request may not be made at all. The client is told.
 type Forbidden struct{ Why string }
@@ -31,15 +35,20 @@ type Methods map[string]http.Handler
 type Router struct {
 	mux     *http.ServeMux
 	origins http.CrossOriginProtection
+	name    func(*http.Request) string // of the caller
+	callers callers
 	reject  func(w http.ResponseWriter, r *http.Request, why error)
 }
 
-// NewRouter returns a router for paths as http.ServeMux reads them. It calls reject
-// with ErrNotFound, with ErrMethodNotAllowed (Allow is set), with a *Forbidden for a
-// write by a web page of another origin, which could otherwise use the browser of
-// someone near the server, and with the error that Recovered makes of a panic.
-func NewRouter(reject func(w http.ResponseWriter, r *http.Request, why error), routes map[string]Methods) *Router {
-	rt := &Router{mux: http.NewServeMux(), reject: reject}
+// NewRouter returns a router for paths as http.ServeMux reads them. It serves 256
+// requests at a time of each caller. name returns the caller's name, or "" if it is
+// not known; the requests of one address that have no name, or no Authorization, count
+// as one caller's. The router calls reject with ErrNotFound, with ErrMethodNotAllowed
+// (Allow is set), with ErrTooManyRequests, with a *Forbidden for a write by a web page
+// of another origin, which could otherwise use the browser of someone near the server,
+// and with the error that recovered makes of a panic.
+func NewRouter(name func(*http.Request) string, reject func(w http.ResponseWriter, r *http.Request, why error), routes map[string]Methods) *Router {
+	rt := &Router{mux: http.NewServeMux(), name: name, reject: reject}
 	rt.mux.Handle("/", rt.rejected(ErrNotFound, ""))
 	for path, methods := range routes {
 		allowed := make([]string, 0, len(methods)+1)
@@ -80,8 +89,19 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case path.Clean(r.URL.Path) != r.URL.Path:
 		rt.reject(w, r, ErrNotFound)
 	default:
-		rt.mux.ServeHTTP(w, r)
+		rt.serve(w, r)
 	}
+}
+
+// serve serves a request unless its caller has too many.
+func (rt *Router) serve(w http.ResponseWriter, r *http.Request) {
+	who := callerOf(r, rt.name)
+	if !rt.callers.enter(who) {
+		rt.reject(w, r, ErrTooManyRequests)
+		return
+	}
+	defer rt.callers.leave(who)
+	rt.mux.ServeHTTP(w, r)
 }
 
 // recovered makes an error of what recover returned, with the stack of the panic;

@@ -1,15 +1,17 @@
 package serving
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 )
 
 func TestRouter_RefusesInTheFormOfTheAPI(t *testing.T) {
 	ok := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.PathValue("id"))) })
-	rt := NewRouter(func(w http.ResponseWriter, _ *http.Request, why error) {
+	rt := NewRouter(func(*http.Request) string { return "" }, func(w http.ResponseWriter, _ *http.Request, why error) {
 		w.WriteHeader(http.StatusTeapot)
 		_, _ = w.Write([]byte(why.Error()))
 	}, map[string]Methods{
@@ -38,5 +40,60 @@ func TestRouter_RefusesInTheFormOfTheAPI(t *testing.T) {
 		if !strings.HasPrefix(w.Body.String(), test.body) || w.Header().Get("Allow") != test.allow {
 			t.Errorf("%s %s: %q, Allow %q; want %q, %q", test.method, test.target, w.Body, w.Header().Get("Allow"), test.body, test.allow)
 		}
+	}
+}
+
+func TestRouter_ACallerHasOnlySoManyRequestsAtATime(t *testing.T) {
+	var running, ended sync.WaitGroup
+	var let chan struct{}
+	rt := NewRouter(func(r *http.Request) string { return r.Header.Get("Authorization") }, func(w http.ResponseWriter, _ *http.Request, why error) {
+		if !errors.Is(why, ErrTooManyRequests) {
+			t.Errorf("rejected: %v", why)
+		}
+		w.WriteHeader(http.StatusTooManyRequests)
+	}, map[string]Methods{
+		"/held": {"GET": http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			held := let
+			running.Done()
+			<-held
+		})},
+		"/aborted": {"GET": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })},
+		"/free":    {"GET": http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })},
+	})
+	send := func(caller, path string) int {
+		r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
+		if r.RemoteAddr = caller + ":1234"; !strings.HasPrefix(caller, "192.0.2.") {
+			r.Header.Set("Authorization", caller)
+		}
+		w := httptest.NewRecorder()
+		rt.ServeHTTP(w, r)
+		return w.Code
+	}
+	aborted := func() {
+		defer func() { _ = recover() }()
+		send("ada", "/aborted")
+	}
+	aborted() // whose place is free again
+	for _, callers := range [][2]string{{"ada", "bob"}, {"192.0.2.1", "192.0.2.2"}} {
+		let = make(chan struct{})
+		for range maxInFlight {
+			running.Add(1)
+			ended.Go(func() { send(callers[0], "/held") })
+		}
+		running.Wait()
+		if got := send(callers[0], "/free"); got != http.StatusTooManyRequests {
+			t.Errorf("%s has %d requests and got %d for one more", callers[0], maxInFlight, got)
+		}
+		if got := send(callers[1], "/free"); got != http.StatusNoContent {
+			t.Errorf("%s got %d", callers[1], got)
+		}
+		close(let)
+		ended.Wait()
+		if got := send(callers[0], "/free"); got != http.StatusNoContent {
+			t.Errorf("%s got %d once its requests had ended", callers[0], got)
+		}
+	}
+	if n := len(rt.callers.serving); n != 0 {
+		t.Errorf("%d callers are counted, and no request runs", n)
 	}
 }
