@@ -38,7 +38,7 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 		rt.rejectBody(w, r, bodyTooLarge, nil)
 		return
 	}
-	held := rt.conns.slots.Take(w, r, false)
+	held := rt.conns.slots.Take(w, r, false, "")
 	if held == nil {
 		rt.rejectBody(w, r, busy, slots.ErrBusy)
 		return

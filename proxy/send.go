@@ -18,7 +18,11 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 	if rt.DontStoreBody {
 		httponce.DontStoreBody(r)
 	}
-	held := rt.conns.slots.Take(w, r, true)
+	tenant := ""
+	if a != nil {
+		tenant = a.Record().ID.Tenant
+	}
+	held := rt.conns.slots.Take(w, r, true, tenant)
 	if held == nil {
 		httponce.DontStore(r)
 		rt.reject(w, r, busy, slots.ErrBusy)
@@ -30,7 +34,7 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 		rt.sendHTTP2(held.Response(w), r, a)
 		return
 	}
-	res, sent, err := rt.exchange(r, a)
+	res, sent, err := rt.exchange(r, a, tenant)
 	switch {
 	case err == nil:
 		rt.deliver(held.Response(w), r, res)
@@ -68,17 +72,16 @@ func (rt *route) writeKey(r *http.Request, a *onlyonce.Attempt) {
 
 // exchange sends the request and receives the head of its response. If it fails, sent
 // reports whether any of the request may have been sent.
-func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt) (res *h1.Response, sent bool, err error) {
+func (rt *route) exchange(r *http.Request, a *onlyonce.Attempt, tenant string) (res *h1.Response, sent bool, err error) {
 	q, err := rt.outgoing(r, a)
 	if err != nil {
 		return nil, false, err
 	}
 	defer q.Release()
-	owner := ""
-	if a != nil && !rt.conns.OneRequestPerConn {
-		owner = a.Record().ID.Tenant
+	if rt.conns.OneRequestPerConn {
+		tenant = ""
 	}
-	return rt.conns.client.Send(r.Context(), q, r.Body, owner)
+	return rt.conns.client.Send(r.Context(), q, r.Body, tenant)
 }
 
 // quote writes a key as an RFC 9651 string.

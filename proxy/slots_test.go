@@ -103,3 +103,48 @@ func TestSlots_ALongBodyOfAKeyedRequestArrivesWhole(t *testing.T) {
 		t.Errorf("the repeat gets %v", res.Header)
 	}
 }
+
+func TestSlots_ATenantOfASlowUpstreamKeepsOutNoOther(t *testing.T) {
+	const most, requests = 8, 20
+	var held atomic.Int32
+	let := make(chan struct{})
+	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Tenant") == "acme" {
+			held.Add(1)
+			<-let
+		}
+		w.WriteHeader(201)
+	})
+	up.MaxConns = most
+	addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) {
+		r.Idempotency.Tenant = func(r *http.Request) string { return r.Header.Get("X-Tenant") }
+	})
+	order := func(tenant, key string) int {
+		res, _ := send(t, "POST", "http://"+addr+"/v1/orders", http.Header{"X-Tenant": {tenant}, "Idempotency-Key": {key}}, "x")
+		return res.StatusCode
+	}
+	if got := order("globex", "before"); got != 201 {
+		t.Fatalf("status %d", got)
+	}
+	statuses := make(chan int, requests)
+	for i := range requests {
+		go func() { statuses <- order("acme", strconv.Itoa(i)) }()
+	}
+	for range requests - most*3/4 {
+		if got := <-statuses; got != 503 {
+			t.Errorf("status %d, and the upstream has responded to nothing", got)
+		}
+	}
+	if held.Load() != most*3/4 {
+		t.Errorf("%d requests of a tenant are with an upstream that takes %d", held.Load(), most)
+	}
+	if got := order("globex", "after"); got != 201 {
+		t.Errorf("another tenant gets %d", got)
+	}
+	close(let)
+	for range most * 3 / 4 {
+		if got := <-statuses; got != 201 {
+			t.Errorf("status %d", got)
+		}
+	}
+}

@@ -37,7 +37,9 @@ type Upstream struct {
 	// HTTP/2. WebSockets and streams count for as long as they last. A quarter is
 	// reserved for requests with a key. A request that finds no free slot waits for
 	// a second and is then rejected with 503. A free slot goes to the client address
-	// (for IPv6, the /64 network) that holds the fewest.
+	// (for IPv6, the /64 network) that holds the fewest. A tenant's requests with a
+	// key hold at most three times as many slots as are free, until a minute has
+	// passed without a request of another tenant.
 	//
 	// While requests wait, requests that are held up by their own clients are ended,
 	// the longest-blocked first, and no more of them than requests wait. A client

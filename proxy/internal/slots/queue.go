@@ -8,16 +8,18 @@ import (
 )
 
 // Take takes a slot for the request to which w responds. It returns nil if there
-// is none in time. The caller gives the slot back.
-func (s *Slots) Take(w http.ResponseWriter, r *http.Request, keyed bool) *Slot {
+// is none in time. The caller gives the slot back. The tenant is that of a request
+// with a key; "": it is not known.
+func (s *Slots) Take(w http.ResponseWriter, r *http.Request, keyed bool, tenant string) *Slot {
 	from := addressOf(r)
 	var sl *Slot
 	var q *waiter
 	s.mu.Lock()
-	if c := s.client(from); s.fits(keyed) {
-		sl = s.grant(c, keyed)
+	s.tenants.see(tenant)
+	if c := s.client(from); s.fits(keyed, tenant) {
+		sl = s.grant(c, keyed, tenant)
 	} else {
-		q = s.enqueue(c, keyed)
+		q = s.enqueue(c, keyed, tenant)
 		s.drop(c)
 	}
 	s.mu.Unlock()
@@ -52,8 +54,10 @@ func (sl *Slot) GiveBack() (ended error) {
 	if !sl.keyed {
 		s.heldUnkeyed--
 	}
+	s.tenants.giveBack(sl.tenant)
 	sl.client.slots--
 	s.drop(sl.client)
+	sl.tenant = ""
 	sl.client, sl.body, sl.prev, sl.next = nil, nil, nil, nil
 	slotPool.Put(sl)
 	s.serve()
@@ -66,7 +70,7 @@ func (s *Slots) serve() {
 	for {
 		best := -1
 		for i, q := range s.queue {
-			if s.fits(q.keyed) && (best < 0 || q.client.slots < s.queue[best].client.slots) {
+			if s.fits(q.keyed, q.tenant) && (best < 0 || q.client.slots < s.queue[best].client.slots) {
 				best = i
 			}
 		}
@@ -75,7 +79,7 @@ func (s *Slots) serve() {
 		}
 		q := s.queue[best]
 		s.dequeue(best)
-		q.gets <- s.grant(q.client, q.keyed)
+		q.gets <- s.grant(q.client, q.keyed, q.tenant)
 	}
 }
 
@@ -113,7 +117,7 @@ func (s *Slots) leave(q *waiter) *Slot {
 
 // enqueue returns a place in the queue, or nil. When the queue is full, the
 // address with the most places loses its last one to an address with fewer.
-func (s *Slots) enqueue(c *client, keyed bool) *waiter {
+func (s *Slots) enqueue(c *client, keyed bool, tenant string) *waiter {
 	if len(s.queue) == s.most {
 		last := 0
 		for i, q := range s.queue {
@@ -128,7 +132,7 @@ func (s *Slots) enqueue(c *client, keyed bool) *waiter {
 		s.dequeue(last)
 		q.gets <- nil
 	}
-	q := &waiter{client: c, keyed: keyed, gets: make(chan *Slot, 1)}
+	q := &waiter{client: c, keyed: keyed, tenant: tenant, gets: make(chan *Slot, 1)}
 	c.waits++
 	s.queue = append(s.queue, q)
 	return q

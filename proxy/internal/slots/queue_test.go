@@ -31,9 +31,12 @@ type line struct {
 }
 
 // ask asks for a slot for a request, whose name is where it comes from.
-func (l *line) ask(name string, keyed bool) {
+func (l *line) ask(name string, keyed bool) { l.askAs("", name, keyed) }
+
+// askAs does so for a request of a tenant.
+func (l *line) askAs(tenant, name string, keyed bool) {
 	go func() {
-		sl := l.slots.Take(httptest.NewRecorder(), requestOf(name), keyed)
+		sl := l.slots.Take(httptest.NewRecorder(), requestOf(name), keyed, tenant)
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		if l.held[name] = sl; sl == nil {
@@ -166,8 +169,11 @@ func TestQueue_SlotsAreCountedRight(t *testing.T) {
 			from := requestOf("10.0.0." + string(rune('1'+rand.IntN(5))) + ":1").WithContext(ctx)
 			go func() {
 				defer cancel()
-				keyed := i%3 == 0
-				sl := s.Take(httptest.NewRecorder(), from, keyed)
+				keyed, tenant := i%3 == 0, ""
+				if keyed {
+					tenant = string(rune('a' + rand.IntN(3)))
+				}
+				sl := s.Take(httptest.NewRecorder(), from, keyed, tenant)
 				if sl == nil {
 					return
 				}
@@ -182,15 +188,15 @@ func TestQueue_SlotsAreCountedRight(t *testing.T) {
 		if most != 8 || mostUnkeyed != 6 {
 			t.Errorf("%d were held, %d without a key", most, mostUnkeyed)
 		}
-		if s.held != 0 || s.heldUnkeyed != 0 || s.first != nil || len(s.queue) != 0 || len(s.clients) != 0 {
-			t.Errorf("in the end %d are held, %d without a key; %d wait, of %d clients", s.held, s.heldUnkeyed, len(s.queue), len(s.clients))
+		if s.held != 0 || s.heldUnkeyed != 0 || s.first != nil || len(s.queue) != 0 || len(s.clients) != 0 || len(s.tenants.held) != 0 {
+			t.Errorf("in the end %d are held, %d without a key; %d wait, of %d clients and %d tenants", s.held, s.heldUnkeyed, len(s.queue), len(s.clients), len(s.tenants.held))
 		}
 	})
 }
 
 func TestQueue_AFreeSlotCostsNoAllocation(t *testing.T) {
 	s, w, r := New(8), httptest.NewRecorder(), requestOf("192.0.2.1:1")
-	if n := testing.AllocsPerRun(1000, func() { s.Take(w, r, false).GiveBack() }); n != 0 {
+	if n := testing.AllocsPerRun(1000, func() { s.Take(w, r, true, "acme").GiveBack() }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }
@@ -198,6 +204,6 @@ func TestQueue_AFreeSlotCostsNoAllocation(t *testing.T) {
 func BenchmarkSlot(b *testing.B) {
 	s, w, r := New(1024), httptest.NewRecorder(), requestOf("192.0.2.1:1")
 	for b.Loop() {
-		s.Take(w, r, false).GiveBack()
+		s.Take(w, r, true, "acme").GiveBack()
 	}
 }

@@ -73,6 +73,9 @@ func (s *Slots) stalls(now time.Time) (all []slotStall, ending int) {
 // gets its slot.
 func (s *Slots) makesRoomFor(q *waiter, in slotStall) bool {
 	c := in.slot.client
+	if !s.isFull(q.keyed) { // the waiter waits for other requests of its tenant
+		return in.spent && in.slot.tenant == q.tenant
+	}
 	if !q.keyed && in.slot.keyed && s.heldUnkeyed >= s.unkeyed {
 		return false
 	}

@@ -78,7 +78,7 @@ func newSlotServer(t *testing.T, most int) *slotServer {
 }
 
 func (s *slotServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	held := s.slots.Take(w, r, r.Header.Get("Idempotency-Key") != "")
+	held := s.slots.Take(w, r, r.Header.Get("Idempotency-Key") != "", r.Header.Get("Tenant"))
 	if held == nil {
 		w.WriteHeader(http.StatusServiceUnavailable)
 		return
@@ -115,6 +115,8 @@ func (s *slotServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				return
 			}
 		}
+	case "/works":
+		time.Sleep(time.Minute)
 	case "/events":
 		for range 10 {
 			fmt.Fprintf(answer, "data: x\n\n")
@@ -164,11 +166,11 @@ func (s *slotServer) dial(addr string) net.Conn {
 	return ours
 }
 
-// get sends a request by HTTP/1 and returns its connection.
-func (s *slotServer) get(t *testing.T, addr, path string) net.Conn {
+// get sends a request by HTTP/1 with these fields and returns its connection.
+func (s *slotServer) get(t *testing.T, addr, path string, fields ...string) net.Conn {
 	c := s.dial(addr)
 	t.Cleanup(func() { c.Close() })
-	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n\r\n", path); err != nil {
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: x\r\n%s\r\n", path, strings.Join(fields, "")); err != nil {
 		t.Fatal(err)
 	}
 	synctest.Wait()
@@ -176,8 +178,8 @@ func (s *slotServer) get(t *testing.T, addr, path string) net.Conn {
 }
 
 // status sends a short request by HTTP/1 and returns the status of its answer.
-func (s *slotServer) status(t *testing.T, addr string) string {
-	c := s.get(t, addr, "/short")
+func (s *slotServer) status(t *testing.T, addr string, fields ...string) string {
+	c := s.get(t, addr, "/short", fields...)
 	defer c.Close()
 	b := make([]byte, len("HTTP/1.1 200"))
 	if _, err := io.ReadFull(c, b); err != nil {

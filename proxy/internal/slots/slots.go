@@ -1,7 +1,7 @@
 // Package slots bounds how many requests are with an upstream at a time. A free
-// slot goes to the address that holds the fewest. While requests wait, it ends
-// those whose clients are too slow to read their responses or to send their
-// bodies.
+// slot goes to the address that holds the fewest, and no tenant takes all of them
+// while others come. While requests wait, it ends those whose clients are too slow
+// to read their responses or to send their bodies.
 package slots
 
 import (
@@ -23,6 +23,7 @@ type Slots struct {
 	heldUnkeyed int
 	first       *Slot // of those that are held
 	clients     map[netip.Addr]*client
+	tenants     tenants
 	queue       []*waiter // in the order in which they came
 	looked      time.Time // when requests to end were last searched for
 }
@@ -40,6 +41,7 @@ type Slot struct {
 	of         *Slots
 	client     *client
 	keyed      bool
+	tenant     string // of the request if it has a key; "": not known
 	prev, next *Slot
 	response   transfer
 	body       *TimedBody // nil: it was received before
@@ -49,6 +51,7 @@ type Slot struct {
 type waiter struct {
 	client *client
 	keyed  bool
+	tenant string
 	gets   chan *Slot // nil: its place in the queue was given to another
 }
 
@@ -79,15 +82,20 @@ func (sl *Slot) Watch(body *TimedBody) {
 	sl.body = body
 }
 
-// fits reports whether a slot is free. A quarter is reserved for requests with a
-// key.
-func (s *Slots) fits(keyed bool) bool {
-	return s.held < s.most && (keyed || s.heldUnkeyed < s.unkeyed)
+// fits reports whether a slot is free for a request. A quarter of all is reserved
+// for requests with a key.
+func (s *Slots) fits(keyed bool, tenant string) bool {
+	return !s.isFull(keyed) && s.tenants.admit(tenant, s.most-s.held)
 }
 
-func (s *Slots) grant(c *client, keyed bool) *Slot {
+// isFull reports whether no slot is free, whoever asks.
+func (s *Slots) isFull(keyed bool) bool {
+	return s.held >= s.most || !keyed && s.heldUnkeyed >= s.unkeyed
+}
+
+func (s *Slots) grant(c *client, keyed bool, tenant string) *Slot {
 	sl := slotPool.Get().(*Slot)
-	sl.of, sl.client, sl.keyed, sl.next = s, c, keyed, s.first
+	sl.of, sl.client, sl.keyed, sl.tenant, sl.next = s, c, keyed, tenant, s.first
 	if sl.next != nil {
 		sl.next.prev = sl
 	}
@@ -97,6 +105,7 @@ func (s *Slots) grant(c *client, keyed bool) *Slot {
 	if !keyed {
 		s.heldUnkeyed++
 	}
+	s.tenants.take(tenant)
 	return sl
 }
 
