@@ -5,11 +5,13 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"os/signal"
 	"reflect"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -151,6 +153,11 @@ func hangups() <-chan os.Signal {
 func (p *reloadableProxy) reload(ctx context.Context) {
 	before := p.file
 	f, err := p.read()
+	var fixed []string
+	if err == nil {
+		fixed = needStart(before, f)
+		f, err = keepFixed(before, f)
+	}
 	if err == nil {
 		tried := p.files
 		if err = p.apply(ctx, f); err != nil {
@@ -166,9 +173,14 @@ func (p *reloadableProxy) reload(ctx context.Context) {
 	if err != nil {
 		return
 	}
-	if fixed := needStart(before, f); len(fixed) > 0 {
+	if len(fixed) > 0 {
 		p.log.Warn("some changed settings count from the next start on", "settings", fixed)
-		p.file = keepFixed(before, f)
+	}
+	if lost := lostOperations(before, f); len(lost) > 0 {
+		p.log.Warn("no route has some of the operations any more: a repeat of a command that is recorded under one of them runs again; to keep an operation, name it in its route", "operations", lost)
+	}
+	if tellsApart(before) != tellsApart(f) {
+		p.log.Warn("tenants are told apart in another way: a repeat of a command that is recorded under another tenant runs again")
 	}
 }
 
@@ -215,14 +227,36 @@ func needStart(a, b *proxyfile.File) (names []string) {
 	return names
 }
 
-// keepFixed notes of b what a has in place, so that the next reload names it
-// again.
-func keepFixed(a, b *proxyfile.File) *proxyfile.File {
+// keepFixed returns b with the settings of a that stay in place until the next start,
+// so that what depends on them does not change before they do, and the next reload names
+// them again. Those of b for TLS are checked all the same.
+func keepFixed(a, b *proxyfile.File) (*proxyfile.File, error) {
 	c := *b
 	c.Listen, c.Admin, c.LogFormat, c.LogLevel, c.LogKeys, c.ShutdownTimeout, c.Store = a.Listen, a.Admin, a.LogFormat, a.LogLevel, a.LogKeys, a.ShutdownTimeout, a.Store
 	c.Server.MaxHeader, c.Server.HeaderTimeout, c.Server.IdleTimeout = a.Server.MaxHeader, a.Server.HeaderTimeout, a.Server.IdleTimeout
 	if (a.TLS.Cert == "") != (b.TLS.Cert == "") {
+		if _, err := newSecurity(b.TLS, b.AcceptRisks); err != nil {
+			return nil, b.Mistake("tls", err.Error(), "tls.cert")
+		}
 		c.TLS = a.TLS
 	}
-	return &c
+	return &c, nil
+}
+
+// lostOperations returns the operations that a names and b does not.
+func lostOperations(a, b *proxyfile.File) (lost []string) {
+	kept := *operationsOf(b)
+	for operation := range *operationsOf(a) {
+		if !kept[operation] {
+			lost = append(lost, operation)
+		}
+	}
+	slices.Sort(lost)
+	return lost
+}
+
+// tellsApart names what tells the tenants apart.
+func tellsApart(f *proxyfile.File) string {
+	t := &f.Tenant
+	return fmt.Sprintf("%q %q %t %t", http.CanonicalHeaderKey(t.Header), t.JWT.Claim, t.Authorization, t.Single)
 }

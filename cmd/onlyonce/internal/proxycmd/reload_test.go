@@ -1,8 +1,11 @@
 package proxycmd
 
 import (
+	"bytes"
 	"crypto/rand"
 	"crypto/rsa"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
 	"io"
@@ -145,7 +148,124 @@ func TestReload_ASettingThatNeedsAStartKeepsItsLine(t *testing.T) {
 	}
 	next := *f
 	next.Listen = "127.0.0.1:2"
-	if m := keepFixed(f, &next).Mistake("store.url", "is not there"); m.Line != 4 {
+	kept, err := keepFixed(f, &next)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m := kept.Mistake("store.url", "is not there"); m.Line != 4 {
 		t.Errorf("a later mistake is told of line %d, want 4", m.Line)
+	}
+}
+
+func TestReload_WhatNeedsAStartChangesNothingElse(t *testing.T) {
+	ca := cmdtest.NewAuthority(t)
+	ca.Sign("proxy", false)
+	secured := proxyfile.ServerTLS{Cert: ca.Path("proxy.crt"), Key: ca.Path("proxy.key"), ClientCA: ca.Path("authority.crt"), MinVersion: "1.2"}
+	plain := proxyfile.New().TLS
+	settings := func(secure proxyfile.ServerTLS) *proxyfile.File {
+		f := proxyfile.New()
+		f.Tenant.Header, f.TLS = "X-Tenant", secure
+		up := proxyfile.NewUpstream()
+		up.URL = "http://127.0.0.1:1"
+		f.Upstreams = []proxyfile.Upstream{up}
+		return checked(t, f)
+	}
+	for _, test := range []struct {
+		name          string
+		first, second proxyfile.ServerTLS
+		remote        string
+		cert          bool // of the client
+	}{
+		{"TLS is added", plain, secured, "127.0.0.1:1", false},
+		{"TLS is removed", secured, plain, "192.0.2.1:1", true},
+	} {
+		var logged bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&logged, nil))
+		next := settings(test.second)
+		b := newRouteBuilder(memstore.New(memstore.Config{}), metrics.New(), logger, nil)
+		p, err := newReloadableProxy(t.Context(), settings(test.first), b, func() (*proxyfile.File, error) { return next, nil }, logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		tenant := func() string {
+			r := httptest.NewRequest(http.MethodPost, "/", nil)
+			r.RemoteAddr = test.remote
+			r.Header.Set("X-Tenant", "acme")
+			if r.TLS = nil; test.cert {
+				r.TLS = &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{}}}, PeerCertificates: []*x509.Certificate{{}}}
+			}
+			p.headers.Load().strip(r)
+			return p.tenants.of(r)
+		}
+		if got := tenant(); got != "acme" {
+			t.Fatalf("%s: before, the tenant is %q", test.name, got)
+		}
+		for range 2 {
+			p.reload(t.Context())
+			p.look(t.Context())
+			if got := tenant(); got != "acme" || !strings.Contains(logged.String(), "tls.cert") || strings.Contains(logged.String(), "files for TLS have changed") {
+				t.Errorf("%s: the tenant is %q; %s", test.name, got, &logged)
+			}
+			logged.Reset()
+		}
+		next = settings(test.first)
+		if p.reload(t.Context()); tenant() != "acme" || strings.Contains(logged.String(), "tls.cert") {
+			t.Errorf("%s, and it is taken back: the tenant is %q; %s", test.name, tenant(), &logged)
+		}
+	}
+}
+
+func TestReload_SettingsForTheNextStartAreCheckedNow(t *testing.T) {
+	var logged bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&logged, nil))
+	f := proxyfile.New()
+	f.Tenant.Single = true
+	up := proxyfile.NewUpstream()
+	up.URL = "http://127.0.0.1:1"
+	f.Upstreams = []proxyfile.Upstream{up}
+	checked(t, f)
+	next := *f
+	next.TLS = proxyfile.ServerTLS{Cert: filepath.Join(t.TempDir(), "none.crt"), Key: filepath.Join(t.TempDir(), "none.key")}
+	b := newRouteBuilder(memstore.New(memstore.Config{}), metrics.New(), logger, nil)
+	p, err := newReloadableProxy(t.Context(), f, b, func() (*proxyfile.File, error) { return &next, nil }, logger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.reload(t.Context()); p.file != f || !strings.Contains(logged.String(), "none.crt") {
+		t.Errorf("a certificate that is not there: %s", &logged)
+	}
+}
+
+func TestReload_ALogTellsOfCommandsThatWouldRunAgain(t *testing.T) {
+	read := func(text string) *proxyfile.File {
+		f, err := proxyfile.Parse("p.yaml", []byte("upstreams: [{url: \"http://127.0.0.1:1\"}]\n"+text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	const tenant = "tenant: {header: X-Tenant}\n"
+	first := read(tenant + "routes: [{match: POST /a}, {match: POST /b, operation: b}]\n")
+	for text, want := range map[string]string{
+		tenant + "routes: [{match: POST /a}, {match: POST /b, operation: b}]\n":                           "",
+		tenant + "routes: [{match: POST /b/, operation: b}, {match: POST /a, wait: 1s}]\n":                "",
+		tenant + "routes: [{match: \"POST /{x}\", operation: POST /a}, {match: POST /b, operation: b}]\n": "",
+		tenant + "routes: [{match: \"POST /{x}\"}, {match: POST /b, operation: b}]\n":                     `operations="[POST /a]"`,
+		tenant: `operations="[POST /a b]"`,
+		"tenant: {header: X-Org}\nroutes: [{match: POST /a}, {match: POST /b, operation: b}]\n":                        "tenants are told apart in another way",
+		"tenant: {single: true}\nroutes: [{match: POST /a}, {match: POST /b, operation: b}]\n":                         "tenants are told apart in another way",
+		"tenant: {header: x-tenant, from: [10.0.0.0/8]}\nroutes: [{match: POST /a}, {match: POST /b, operation: b}]\n": "",
+	} {
+		var logged bytes.Buffer
+		logger := slog.New(slog.NewTextHandler(&logged, nil))
+		b := newRouteBuilder(memstore.New(memstore.Config{}), metrics.New(), logger, nil)
+		p, err := newReloadableProxy(t.Context(), first, b, func() (*proxyfile.File, error) { return read(text), nil }, logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.reload(t.Context())
+		if warned := strings.Contains(logged.String(), "level=WARN"); warned != (want != "") || !strings.Contains(logged.String(), want) {
+			t.Errorf("%s: want %q; %s", text, want, &logged)
+		}
 	}
 }
