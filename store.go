@@ -158,10 +158,12 @@ type Resolver interface {
 	// Resolve settles a record that nobody holds with s. A zero s deletes it,
 	// so the next claim runs the command as new. The record gets a new owner
 	// and a higher fence, so every caller that saw the old record must look it
-	// up again. Resolve returns ErrNotFound if there is no record, ErrLost if
-	// the record's fence is no longer fence, and ErrInFlight while its lease is
+	// up again. seen is the record as the person saw it; only its ID, Fence and
+	// State are used. Resolve returns ErrNotFound if there is no record, ErrLost
+	// if another attempt or another person has changed it since, or the attempt
+	// that was taken for dead has ended, and ErrInFlight while its lease is
 	// alive.
-	Resolve(ctx context.Context, id ID, fence int64, s Settlement) error
+	Resolve(ctx context.Context, seen Record, s Settlement) error
 }
 
 // A Diagnoser finds settings of a store that would break the promise.

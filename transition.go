@@ -62,14 +62,17 @@ func (r Record) Settled(s Settlement, at time.Time) Record {
 
 // Resolvable returns nil if a person's decision about r, a record that has not
 // expired, may take effect. It returns ErrLost if the record has changed since the
-// person saw it with the fence, and ErrInFlight while its lease is alive. A store's
-// Resolve then gives the record a new owner and a higher fence.
-func (r Record) Resolvable(fence int64) error {
+// person saw it: the fence grows with every attempt and every decision, and the state
+// changes when an attempt ends late. It returns ErrInFlight while the lease is alive. A
+// store's Resolve then gives the record a new owner and a higher fence.
+func (r Record) Resolvable(seen Record) error {
 	switch {
-	case r.Fence != fence:
+	case r.Fence != seen.Fence:
 		return ErrLost
 	case r.State == StateProcessing && r.LeaseLeft > 0:
 		return ErrInFlight
+	case r.State != seen.State:
+		return ErrLost
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func resolveNow(t *testing.T, s *sqlstore.Store, id onlyonce.ID, st onlyonce.Set
 		t.Error(err)
 		return
 	}
-	if err := s.Resolve(t.Context(), id, r.Fence, st); err != nil {
+	if err := s.Resolve(t.Context(), r, st); err != nil {
 		t.Errorf("resolve: %v", err)
 	}
 }
@@ -161,7 +161,7 @@ func TestResolve_AResolutionThatComesAfterTheEndOfKeepChangesNothing(t *testing.
 				t.Error(err)
 			}
 		})
-		if err := s.Resolve(t.Context(), c.ID, r.Fence, forGood); !errors.Is(err, onlyonce.ErrNotFound) {
+		if err := s.Resolve(t.Context(), r, forGood); !errors.Is(err, onlyonce.ErrNotFound) {
 			t.Errorf("resolve got error %v, want ErrNotFound", err)
 		}
 		if r, err := other.Lookup(t.Context(), c.ID); !errors.Is(err, onlyonce.ErrNotFound) {

@@ -105,10 +105,12 @@ func TestSQLite_Attack16AHashCollisionIsAnErrorAndNeverAReplay(t *testing.T) {
 	p.settles(p.claims(c), completed)
 	p.exec("UPDATE onlyonce_records SET tenant = 'victim'")
 	for name, ask := range map[string]func() error{
-		"lookup":  func() error { _, err := p.store.Lookup(t.Context(), c.ID); return err },
-		"claim":   func() error { _, err := p.store.Claim(t.Context(), claimOf("k")); return err },
-		"run":     func() error { _, err := p.store.RunTx(t.Context(), claimOf("k"), p.inserts("k")); return err },
-		"resolve": func() error { return p.store.Resolve(t.Context(), c.ID, 1, completed) },
+		"lookup": func() error { _, err := p.store.Lookup(t.Context(), c.ID); return err },
+		"claim":  func() error { _, err := p.store.Claim(t.Context(), claimOf("k")); return err },
+		"run":    func() error { _, err := p.store.RunTx(t.Context(), claimOf("k"), p.inserts("k")); return err },
+		"resolve": func() error {
+			return p.store.Resolve(t.Context(), onlyonce.Record{ID: c.ID, Fence: 1, State: onlyonce.StateCompleted}, completed)
+		},
 		"claim in a transaction": func() error {
 			tx, err := p.db.Begin()
 			if err != nil {
@@ -172,7 +174,8 @@ func TestSQLite_AFenceGrowsAlsoWhenTheHostsClockStandsStillOrIsSetBack(t *testin
 		},
 		"resolved": func(r onlyonce.Record) {
 			p.settles(r, onlyonce.Settlement{State: onlyonce.StateUnknown})
-			if err := p.store.Resolve(t.Context(), r.ID, r.Fence, onlyonce.Settlement{}); err != nil {
+			r.State = onlyonce.StateUnknown
+			if err := p.store.Resolve(t.Context(), r, onlyonce.Settlement{}); err != nil {
 				t.Fatal(err)
 			}
 		},

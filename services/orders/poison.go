@@ -131,7 +131,7 @@ func (a *API) Retry(ctx context.Context, p Poisoned) error {
 	id := onlyonce.ID{Tenant: p.Tenant, Operation: consumer, Key: p.ID}
 	rec, err := a.store.Lookup(ctx, id)
 	if err == nil && rec.Final {
-		err = a.store.Resolve(ctx, id, rec.Fence, onlyonce.Settlement{})
+		err = a.store.Resolve(ctx, rec, onlyonce.Settlement{})
 	}
 	if err != nil && !errors.Is(err, onlyonce.ErrNotFound) {
 		return fmt.Errorf("orders: retry a poisoned message: %w", err)

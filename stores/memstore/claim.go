@@ -113,21 +113,21 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 // record gets a new owner and a higher fence, so the attempt that left it can
 // no longer settle it, and a caller that saw the old record must look it up
 // again.
-func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
+func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("memstore: resolve: %w", err)
 	}
 	if err := st.Check(); err != nil {
 		return fmt.Errorf("memstore: resolve: %w", err)
 	}
-	sh, hash := s.lock(id)
+	sh, hash := s.lock(seen.ID)
 	defer sh.mu.Unlock()
 	now := s.now()
-	e := sh.get(id, hash, now)
+	e := sh.get(seen.ID, hash, now)
 	if e == nil {
 		return fmt.Errorf("memstore: resolve: %w", onlyonce.ErrNotFound)
 	}
-	if err := s.view(e, now).Resolvable(fence); err != nil {
+	if err := s.view(e, now).Resolvable(seen); err != nil {
 		return fmt.Errorf("memstore: resolve: %w", err)
 	}
 	e.record.Owner, e.record.Fence = newOwner(), sh.nextFence(s.wall(now).UnixMicro())

@@ -105,7 +105,7 @@ func TestFull_EveryWayToEndARecordGivesItsBytesBack(t *testing.T) {
 			settle(t, s, released, onlyonce.Settlement{})
 			settle(t, s, expired, short)
 			settle(t, s, resolved, onlyonce.Settlement{State: onlyonce.StateUnknown, Result: answer.Result})
-			if err := s.Resolve(t.Context(), resolved.ID, resolved.Fence, onlyonce.Settlement{State: onlyonce.StateFailed, Error: "retry", Keep: time.Hour}); err != nil {
+			if err := s.Resolve(t.Context(), onlyonce.Record{ID: resolved.ID, Fence: resolved.Fence, State: onlyonce.StateUnknown}, onlyonce.Settlement{State: onlyonce.StateFailed, Error: "retry", Keep: time.Hour}); err != nil {
 				t.Fatal(err)
 			}
 			c := claimOf(resolved.ID.Key)

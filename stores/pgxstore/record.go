@@ -180,12 +180,12 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 }
 
 // resolve ends a record that nobody holds, with a new owner and a higher fence.
-func resolve(ctx context.Context, on writer, id onlyonce.ID, fence int64, st *onlyonce.Settlement) error {
-	k := record.KeyOf(id)
+func resolve(ctx context.Context, on writer, seen *onlyonce.Record, st *onlyonce.Settlement) error {
+	k := record.KeyOf(seen.ID)
 	for range retries(ctx) {
 		found, err := on.look(ctx, &k)
 		if err == nil {
-			err = found.Resolvable(fence)
+			err = found.Resolvable(*seen)
 		}
 		if err != nil {
 			return err

@@ -88,7 +88,7 @@ func resolveNow(t *testing.T, s *pgxstore.Store, id onlyonce.ID, st onlyonce.Set
 	t.Helper()
 	r, err := s.Lookup(t.Context(), id)
 	if err == nil {
-		err = s.Resolve(t.Context(), id, r.Fence, st)
+		err = s.Resolve(t.Context(), r, st)
 	}
 	if err != nil {
 		t.Errorf("resolve: %v", err)
@@ -181,7 +181,7 @@ func TestResolve_AResolutionThatComesAfterTheEndOfKeepChangesNothing(t *testing.
 			t.Error(err)
 		}
 	})
-	if err := s.Resolve(t.Context(), c.ID, r.Fence, forGood); !errors.Is(err, onlyonce.ErrNotFound) {
+	if err := s.Resolve(t.Context(), r, forGood); !errors.Is(err, onlyonce.ErrNotFound) {
 		t.Errorf("resolve got error %v, want ErrNotFound", err)
 	}
 	if r, err := other.Lookup(t.Context(), c.ID); !errors.Is(err, onlyonce.ErrNotFound) {

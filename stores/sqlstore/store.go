@@ -97,12 +97,12 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 // record gets a new owner and a higher fence, so the attempt that left it can
 // no longer settle it, and a caller that saw the old record must look it up
 // again. Resolve returns onlyonce.ErrNotFound if there is no record,
-// onlyonce.ErrLost if the record's fence is no longer fence, and
-// onlyonce.ErrInFlight while its lease is alive.
-func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
+// onlyonce.ErrLost if it has changed since it was seen, and onlyonce.ErrInFlight
+// while its lease is alive.
+func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
 	err := st.Check()
 	if err == nil {
-		err = s.engine.Resolve(ctx, id, fence, st)
+		err = s.engine.Resolve(ctx, seen, st)
 	}
 	if err != nil {
 		return fmt.Errorf("sqlstore: resolve: %w", err)

@@ -105,7 +105,7 @@ func (t *storeTest) refuses(ctx context.Context, want error) {
 		refused("purge", err)
 	}
 	if r, ok := t.store.(onlyonce.Resolver); ok {
-		refused("resolve", r.Resolve(ctx, failing.ID, also.Fence, onlyonce.Settlement{}))
+		refused("resolve", r.Resolve(ctx, also.Record, onlyonce.Settlement{}))
 	}
 	if l, ok := t.store.(onlyonce.Lister); ok {
 		var last error

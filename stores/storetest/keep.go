@@ -70,8 +70,8 @@ var keepRules = []rule{
 				t.wantErr(onlyonce.ErrLost, "release", t.store.Settle(t.ctx, holdOf(r), onlyonce.Settlement{}))
 				t.wantErr(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, holdOf(r), long, nil))
 				if resolves {
-					t.wantErr(onlyonce.ErrNotFound, "resolve", resolver.Resolve(t.ctx, r.ID, r.Fence, completed("by hand")))
-					t.wantErr(onlyonce.ErrNotFound, "delete by hand", resolver.Resolve(t.ctx, r.ID, r.Fence, onlyonce.Settlement{}))
+					t.wantErr(onlyonce.ErrNotFound, "resolve", resolver.Resolve(t.ctx, r, completed("by hand")))
+					t.wantErr(onlyonce.ErrNotFound, "delete by hand", resolver.Resolve(t.ctx, r, onlyonce.Settlement{}))
 				}
 				t.mustBeAbsent(r.ID)
 			})

@@ -20,8 +20,9 @@ var lapsedRules = []rule{
 			t.wantErr(onlyonce.ErrLost, "settle as "+string(s.State), t.store.Settle(t.ctx, h, s))
 		}
 		if r, ok := t.store.(onlyonce.Resolver); ok {
-			t.wantErr(onlyonce.ErrNotFound, "resolve", r.Resolve(t.ctx, c.ID, h.Fence, completed("by hand")))
-			t.wantErr(onlyonce.ErrNotFound, "delete by hand", r.Resolve(t.ctx, c.ID, h.Fence, onlyonce.Settlement{}))
+			seen := onlyonce.Record{ID: c.ID, Fence: h.Fence, State: onlyonce.StateProcessing}
+			t.wantErr(onlyonce.ErrNotFound, "resolve", r.Resolve(t.ctx, seen, completed("by hand")))
+			t.wantErr(onlyonce.ErrNotFound, "delete by hand", r.Resolve(t.ctx, seen, onlyonce.Settlement{}))
 		}
 		t.mustBeAbsent(c.ID)
 		t.asNew(c.ID)
@@ -136,7 +137,7 @@ var lapsedRules = []rule{
 		t.until("the oldest gets older", func() bool { return count(2) > was })
 		if r, ok := t.store.(onlyonce.Resolver); ok {
 			for _, rec := range []onlyonce.Record{unknown, lapsed} {
-				if err := r.Resolve(t.ctx, rec.ID, rec.Fence, completed("by hand")); err != nil {
+				if err := r.Resolve(t.ctx, rec, completed("by hand")); err != nil {
 					t.Errorf("resolve: %v", err)
 				}
 			}

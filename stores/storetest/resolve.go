@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -49,6 +50,42 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		was := t.snap(c.ID)
 		t.wantErr(onlyonce.ErrLost, "resolve", t.resolve(c.ID, seen.Fence, completed("by hand")))
 		t.unchanged(was)
+	}},
+	{"a command whose attempt ended late is not resolved by who saw it lapsed", func(t *storeTest) {
+		for i, late := range endings {
+			for j, decision := range append([]onlyonce.Settlement{{}}, endings...) {
+				c := claimOf(fmt.Sprint(i, " ", j))
+				h := holdOf(t.mustClaim(c))
+				seen := t.awaitLapse(h)
+				t.settle(h, late)
+				was := t.snap(c.ID)
+				t.wantErr(onlyonce.ErrLost, "resolve", t.store.(onlyonce.Resolver).Resolve(t.ctx, seen, decision))
+				t.unchanged(was)
+				t.resolved(was.Record, failedForGood("on second thought"))
+			}
+		}
+	}},
+	{"of an attempt that ends late and a person who decides one is refused", func(t *storeTest) {
+		for i := range duels {
+			c := claimOf(fmt.Sprint(i))
+			h := holdOf(t.mustClaim(c))
+			seen := t.awaitLapse(h)
+			decision := []onlyonce.Settlement{{}, failedForGood("by hand")}[i%2]
+			var settled, resolved error
+			acts := []func(){
+				func() { settled = t.store.Settle(t.ctx, h, completed("made")) },
+				func() { resolved = t.store.(onlyonce.Resolver).Resolve(t.ctx, seen, decision) },
+			}
+			together(2, func(i int) { acts[i]() })
+			if (settled == nil) == (resolved == nil) {
+				t.Errorf("the settlement got the error %v and the resolution %v, want one of them to be refused", settled, resolved)
+			}
+			if settled == nil {
+				if r := t.lookup(c.ID); string(r.Result.Body) != "made" {
+					t.Errorf("the attempt completed, and the record is %s", describe(r))
+				}
+			}
+		}
 	}},
 	{"a resolved command is lost to the attempt that left it", func(t *storeTest) {
 		c := claimOf("k")
@@ -202,7 +239,12 @@ func resolutions() []rule {
 }
 
 func (t *storeTest) resolve(id onlyonce.ID, fence int64, s onlyonce.Settlement) error {
-	return t.store.(onlyonce.Resolver).Resolve(t.ctx, id, fence, s)
+	seen, err := t.store.Lookup(t.ctx, id)
+	if err != nil && !errors.Is(err, onlyonce.ErrNotFound) {
+		return err
+	}
+	seen.ID, seen.Fence = id, fence
+	return t.store.(onlyonce.Resolver).Resolve(t.ctx, seen, s)
 }
 
 // resolved resolves r and expects the record to say what s says and to be as r

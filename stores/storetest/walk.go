@@ -194,7 +194,11 @@ func (w *walk) decides() {
 		return
 	}
 	st := w.settlement()
-	err := s.Resolve(w.ctx, w.id, w.fence, st)
+	seen := onlyonce.Record{ID: w.id, Fence: w.fence}
+	if w.want != nil {
+		seen.State = w.want.State
+	}
+	err := s.Resolve(w.ctx, seen, st)
 	switch {
 	case w.want == nil:
 		w.wantErr(onlyonce.ErrNotFound, "resolve", err)

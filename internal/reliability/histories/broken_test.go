@@ -21,6 +21,7 @@ type broken struct {
 	claim  func(context.Context, onlyonce.Claim) (onlyonce.Record, error)
 	settle func(context.Context, onlyonce.Hold, onlyonce.Settlement) error
 	purge  func(context.Context) error
+	decide func(context.Context, onlyonce.Record, onlyonce.Settlement) error
 }
 
 func (b *broken) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
@@ -42,6 +43,13 @@ func (b *broken) Purge(ctx context.Context, limit int) (int, error) {
 		return 0, b.purge(ctx)
 	}
 	return b.Store.Purge(ctx, limit)
+}
+
+func (b *broken) Resolve(ctx context.Context, seen onlyonce.Record, s onlyonce.Settlement) error {
+	if b.decide != nil {
+		return b.decide(ctx, seen, s)
+	}
+	return b.Store.Resolve(ctx, seen, s)
 }
 
 // plantedBugs are what a store may do wrong, each in a store that does it.
@@ -121,13 +129,22 @@ var plantedBugs = map[string]func(b *broken){
 		b.purge = func(ctx context.Context) error {
 			for r, err := range b.Store.List(ctx, onlyonce.Filter{State: onlyonce.StateCompleted, Limit: 1}) {
 				if err == nil {
-					err = b.Store.Resolve(ctx, r.ID, r.Fence, onlyonce.Settlement{})
+					err = b.Store.Resolve(ctx, r, onlyonce.Settlement{})
 				}
 				if err != nil && !errors.Is(err, onlyonce.ErrLost) && !errors.Is(err, onlyonce.ErrNotFound) {
 					return err
 				}
 			}
 			return nil
+		}
+	},
+	"a decision replaces the outcome of an attempt that has ended since": func(b *broken) {
+		b.decide = func(ctx context.Context, seen onlyonce.Record, s onlyonce.Settlement) error {
+			now, err := b.Store.Lookup(ctx, seen.ID)
+			if err == nil && now.Fence == seen.Fence {
+				seen.State = now.State
+			}
+			return b.Store.Resolve(ctx, seen, s)
 		}
 	},
 	"a fingerprint is ignored": func(b *broken) {
@@ -207,7 +224,7 @@ func TestPlantedBugs_AFenceThatIsStillBeingRaisedCanNotBeResolved(t *testing.T) 
 					State: onlyonce.StateProcessing, Owner: "slow", Fingerprint: 1, Attempt: 1, Fence: 6, Created: 1, LeaseLeft: time.Minute,
 				}},
 			},
-			{Call: Call{Kind: Remove, Client: 2, Start: 60, Fence: 7}, Outcome: Outcome{Verdict: c.verdict, End: 70}},
+			{Call: Call{Kind: Remove, Client: 2, Start: 60, Fence: 7, Saw: onlyonce.StateProcessing}, Outcome: Outcome{Verdict: c.verdict, End: 70}},
 			{
 				Call: Call{Kind: Lookup, Client: 2, Start: 110},
 				Outcome: Outcome{Verdict: Done, End: 120, Record: &Seen{

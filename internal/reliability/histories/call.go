@@ -53,9 +53,10 @@ type Call struct {
 	N      int   // counts the calls of the client
 	Start  int64 // by now
 
-	Owner       string // of the claim or the hold
-	Fence       int64  // of the hold, or of the record to resolve
-	Fingerprint int    // 0: none
+	Owner       string         // of the claim or the hold
+	Fence       int64          // of the hold, or of the record to resolve
+	Saw         onlyonce.State // of the record to resolve
+	Fingerprint int            // 0: none
 	Lease       time.Duration
 	RetryFailed bool
 	TakeUnknown bool

@@ -159,7 +159,7 @@ func (c *client) choose() *Call {
 			call.Kind = Lookup
 			break
 		}
-		call.Fence = c.seen.Fence
+		call.Fence, call.Saw = c.seen.Fence, c.seen.State
 		if some == 0 {
 			call.Fence++
 		}

@@ -105,9 +105,9 @@ func (s record) resolve(e *Event) []record {
 	}
 	var after []record
 	processing := s.state == onlyonce.StateProcessing
-	same := s.fence == e.Fence && s.fence != 0 || s.fence == 0 && e.Fence >= s.lowest
+	same := s.state == e.Saw && (s.fence == e.Fence && s.fence != 0 || s.fence == 0 && e.Fence >= s.lowest)
 	raising := processing && e.Start <= s.given // it may not have the fence yet that its claim returns
-	other := s.fence == 0 || s.fence != e.Fence || raising
+	other := s.fence == 0 || s.fence != e.Fence || raising || s.state != e.Saw
 	switch e.Verdict {
 	case InFlight:
 		if processing && s.mayBeAlive(e) {

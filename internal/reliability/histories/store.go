@@ -128,7 +128,7 @@ func do(ctx context.Context, db Database, key string, c *Call, pause time.Durati
 		r, err = db.Lookup(ctx, id)
 		shows = true
 	case Resolve, Remove:
-		err = db.Resolve(ctx, id, c.Fence, c.settlement())
+		err = db.Resolve(ctx, onlyonce.Record{ID: id, Fence: c.Fence, State: c.Saw}, c.settlement())
 	case Purge:
 		_, err = db.Purge(ctx, 50)
 	case Rows:

@@ -115,7 +115,7 @@ func (r *run) decide(ctx context.Context, key string, c *command, tokens []strin
 			if len(tokens) > 0 {
 				s = onlyonce.Settlement{State: onlyonce.StateCompleted, Result: resultOf(c.way, tokens[0]), Keep: time.Hour}
 			}
-			if err = r.books.Store.Resolve(ctx, rec.ID, rec.Fence, s); err == nil {
+			if err = r.books.Store.Resolve(ctx, rec, s); err == nil {
 				return nil
 			}
 		case err == nil && rec.State != onlyonce.StateProcessing, err == nil && rec.LeaseLeft <= 0:

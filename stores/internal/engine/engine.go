@@ -20,7 +20,7 @@ type Engine interface {
 	Outbox
 
 	// Resolve, Purge, Unresolved and Diagnose are those of sqlstore.Store.
-	Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error
+	Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error
 	Purge(ctx context.Context, limit int) (int, error)
 	Unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
 	Diagnose(ctx context.Context) ([]onlyonce.Finding, error)

@@ -52,10 +52,10 @@ func (s *Stored) Found() (onlyonce.Record, error) {
 
 // Resolvable returns nil if a person's decision about the row may take effect:
 // onlyonce.ErrNotFound if there is no record, or the error of Record.Resolvable.
-func (s *Stored) Resolvable(fence int64) error {
+func (s *Stored) Resolvable(seen onlyonce.Record) error {
 	r, err := s.Found()
 	if err != nil {
 		return err
 	}
-	return r.Resolvable(fence)
+	return r.Resolvable(seen)
 }

@@ -109,15 +109,15 @@ func (l Session) refused(k *record.Key, h onlyonce.Hold, repeated bool) error {
 	return transact.Lost(repeated && followed)
 }
 
-func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
-	l, k := s.Session(ctx), record.KeyOf(id)
+func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
+	l, k := s.Session(ctx), record.KeyOf(seen.ID)
 	for n := range maxTurns {
 		if n > 0 && !pause(ctx, n) {
 			return ctx.Err()
 		}
 		r, err := l.find(&k)
 		if err == nil {
-			err = r.Resolvable(fence)
+			err = r.Resolvable(seen)
 		}
 		if err != nil {
 			return err

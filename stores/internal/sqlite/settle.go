@@ -170,6 +170,7 @@ func (o *renewOp) renew(s engine.Session, now any) error {
 // fence.
 type resolveOp struct {
 	settleOp
+	seen onlyonce.Record // by the person who decides
 }
 
 func (o *resolveOp) alone(engine.Session) (bool, error) { return false, nil }
@@ -177,7 +178,7 @@ func (o *resolveOp) alone(engine.Session) (bool, error) { return false, nil }
 func (o *resolveOp) apply(s engine.Session, now *clock) error {
 	r, err := find(s, &o.key)
 	if err == nil {
-		err = r.Resolvable(o.hold.Fence)
+		err = r.Resolvable(o.seen)
 	}
 	if err != nil {
 		return err

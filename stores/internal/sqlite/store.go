@@ -72,8 +72,8 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	return r.Found()
 }
 
-func (s *Store) Resolve(ctx context.Context, id onlyonce.ID, fence int64, st onlyonce.Settlement) error {
-	return s.do(ctx, &resolveOp{*newSettleOp(onlyonce.Hold{ID: id, Fence: fence}, st)})
+func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
+	return s.do(ctx, &resolveOp{*newSettleOp(onlyonce.Hold{ID: seen.ID}, st), seen})
 }
 
 // purgeBatch keeps the others' wait for a batch that purges short.

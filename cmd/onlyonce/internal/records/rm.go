@@ -52,22 +52,21 @@ type resolver interface {
 	onlyonce.Resolver
 }
 
-// remove deletes a record that is still as it was shown. The store itself
-// compares the fence, which grows with every attempt and every decision, but not
-// when an attempt ends late.
+// remove deletes a record that is still as it was shown. The store compares it, too;
+// remove looks first in order to say what has changed.
 func remove(ctx context.Context, store resolver, shown onlyonce.Record) error {
 	now, err := store.Lookup(ctx, shown.ID)
 	if err == nil {
 		err = unchanged(shown, now)
 	}
 	if err == nil {
-		err = store.Resolve(ctx, shown.ID, shown.Fence, onlyonce.Settlement{})
+		err = store.Resolve(ctx, shown, onlyonce.Settlement{})
 	}
 	switch {
 	case errors.Is(err, onlyonce.ErrInFlight):
 		return errHeld(now)
 	case errors.Is(err, onlyonce.ErrLost):
-		return errors.New("nothing was deleted: another attempt began, or someone decided about the record, since it was shown: look at it again")
+		return errors.New("nothing was deleted: an attempt began or ended, or someone decided about the record, since it was shown: look at it again")
 	case errors.Is(err, onlyonce.ErrNotFound):
 		return errors.New("nothing was deleted: the record is gone already")
 	}

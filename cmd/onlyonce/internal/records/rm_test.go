@@ -39,26 +39,26 @@ func TestRecordsRm_ARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 				}
 				return s.Settle(ctx, onlyonce.Hold{ID: h.ID, Owner: r.Owner, Fence: r.Fence}, unknown)
 			},
-			"nothing was deleted: another attempt began",
+			"nothing was deleted: an attempt began",
 		},
 		"someone decided about it": {
 			doubtful,
 			func(s onlyonce.Store, h onlyonce.Hold) error {
-				return s.(resolver).Resolve(ctx, h.ID, h.Fence, completed)
+				return s.(resolver).Resolve(ctx, onlyonce.Record{ID: h.ID, Fence: h.Fence, State: onlyonce.StateUnknown}, completed)
 			},
-			"nothing was deleted: another attempt began, or someone decided about the record",
+			"nothing was deleted: an attempt began or ended, or someone decided about the record",
 		},
 		"someone decided as it was": {
 			doubtful,
 			func(s onlyonce.Store, h onlyonce.Hold) error {
-				return s.(resolver).Resolve(ctx, h.ID, h.Fence, unknown)
+				return s.(resolver).Resolve(ctx, onlyonce.Record{ID: h.ID, Fence: h.Fence, State: onlyonce.StateUnknown}, unknown)
 			},
-			"nothing was deleted: another attempt began, or someone decided about the record",
+			"nothing was deleted: an attempt began or ended, or someone decided about the record",
 		},
 		"it is gone": {
 			doubtful,
 			func(s onlyonce.Store, h onlyonce.Hold) error {
-				return s.(resolver).Resolve(ctx, h.ID, h.Fence, onlyonce.Settlement{})
+				return s.(resolver).Resolve(ctx, onlyonce.Record{ID: h.ID, Fence: h.Fence, State: onlyonce.StateUnknown}, onlyonce.Settlement{})
 			},
 			"nothing was deleted: the record is gone",
 		},
