@@ -12,8 +12,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
 )
 
-// A layer is what the calls of one handler have in common.
-type layer struct {
+// A protection is what the calls of one handler share.
+type protection struct {
 	guard *onlyonce.Guard
 	cfg   Config
 	keys  keysyntax.Reader
@@ -21,28 +21,28 @@ type layer struct {
 	dates dates
 }
 
-func newLayer(g *onlyonce.Guard, cfg Config) *layer {
+func newProtection(g *onlyonce.Guard, cfg Config) *protection {
 	u := cfg.Usage
 	if u == nil {
 		u = usageOf(g)
 	}
-	return &layer{guard: g, cfg: cfg, keys: cfg.KeyFormat.reader(), quota: resources.NewQuota(&u.counters, cfg.limits())}
+	return &protection{guard: g, cfg: cfg, keys: cfg.KeyFormat.reader(), quota: resources.NewQuota(&u.counters, cfg.limits())}
 }
 
-// A call is a request that the layer protects, or runs in a transaction.
+// A call is a request that is protected, or that runs in a transaction.
 type call struct {
 	state
 	buffers
 }
 
-// A state is what a call is about.
+// A state is the part of a call that belongs to its request.
 type state struct {
-	*layer
+	*protection
 	w        http.ResponseWriter
 	r        *http.Request
 	request  onlyonce.Request
-	attempt  *onlyonce.Attempt  // that ran the handler; nil: none
-	given    *body              // to the handler
+	attempt  *onlyonce.Attempt  // the one that ran the handler; nil: none
+	given    *body              // the body that the handler got
 	response *response.Response // of the handler; nil: it has not run
 	stored   int                // bytes that were stored
 }
@@ -50,7 +50,7 @@ type state struct {
 // Buffers are memory that calls use one after another. Nothing that a handler
 // can reach refers to it once the handler has returned.
 type buffers struct {
-	text    []byte // what the fingerprint is of, and then the body
+	text    []byte // the input of the fingerprint, which ends with the body
 	body    []byte // the end of text
 	print   fingerprint.Scratch
 	headers response.Scratch
@@ -61,9 +61,9 @@ var calls = sync.Pool{New: func() any { return new(call) }}
 
 // newCall returns the call of a request. The caller calls recycle when the
 // response has been sent.
-func newCall(l *layer, w http.ResponseWriter, r *http.Request) *call {
+func newCall(pt *protection, w http.ResponseWriter, r *http.Request) *call {
 	c := calls.Get().(*call)
-	c.state = state{layer: l, w: w, r: r}
+	c.state = state{protection: pt, w: w, r: r}
 	return c
 }
 
@@ -77,7 +77,7 @@ func (c *call) recycle() {
 	calls.Put(c)
 }
 
-// longestKept is the length of the longest text whose memory is used again.
+// longestKept is the length of the longest text whose memory is reused.
 const longestKept = 64 << 10
 
 func (b *buffers) dropText() {
@@ -105,8 +105,8 @@ func (c *call) restoreHeader() {
 	}
 }
 
-// dropBody drops the request's body, which nobody reads any more, before the
-// response is sent to its client: that may take long.
+// dropBody drops the request's body, which has no reader any more, before the response
+// is sent: sending may take long.
 func (c *call) dropBody() {
 	if c.uses.Body.Held() == 0 {
 		return

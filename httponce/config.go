@@ -75,7 +75,7 @@ type Config struct {
 	// Body is empty if it is too long to be stored. The returned status is not
 	// sent. Default, and for a return value that is not a status: the
 	// response's own status.
-	StatusOf func(answer onlyonce.Result) int
+	StatusOf func(response onlyonce.Result) int
 
 	// ReplayHeader reports whether a header of the handler is stored and
 	// replayed. byDefault is the default decision: all headers are stored
@@ -203,7 +203,7 @@ func (c Config) withKeyDefaults(constructor string) Config {
 	case f.Syntax < StringOrToken || f.Syntax > TokenOnly:
 		nonsense(constructor, "KeyFormat.Syntax is %d: write StringOrToken, StringOnly or TokenOnly", f.Syntax)
 	case f.Syntax == TokenOnly && !keysyntax.IsToken(f.Chars):
-		nonsense(constructor, "KeyFormat.Chars has a character that a bare key can't have (a quote, comma, semicolon, blank or tab): leave it out, or write another Syntax than TokenOnly")
+		nonsense(constructor, "KeyFormat.Chars has a character that a bare key can't have (a quote, comma, semicolon, space or tab): leave it out, or write another Syntax than TokenOnly")
 	}
 	f.MaxLength = cmp.Or(f.MaxLength, DefaultMaxKeyLength)
 	f.Chars = cmp.Or(f.Chars, defaultKeyChars)
@@ -214,7 +214,7 @@ func (c Config) withDefaults(constructor string) Config {
 	nonsense := func(format string, args ...any) { nonsense(constructor, format, args...) }
 	c = c.withKeyDefaults(constructor)
 	if c.Tenant == nil {
-		nonsense("Config.Tenant is nil: give a function that names whose request it is, or httponce.SingleTenant if all callers are one")
+		nonsense("Config.Tenant is nil: set a function that returns the tenant of a request, or httponce.SingleTenant if all callers are one tenant")
 	}
 	if c.Methods == nil {
 		c.Methods = []string{http.MethodPost, http.MethodPatch}
@@ -244,7 +244,7 @@ func (c Config) withDefaults(constructor string) Config {
 		nonsense("Config has a Fingerprint and says SkipFingerprint: leave out one of them")
 	}
 	if n := len(c.FingerprintSecret); c.FingerprintSecret != nil && n < shortestSecret {
-		nonsense("Config.FingerprintSecret has %d bytes: give %d random ones or more", n, shortestSecret)
+		nonsense("Config.FingerprintSecret has %d bytes: set at least %d random ones", n, shortestSecret)
 	}
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
 	c.MaxResponse = cmp.Or(c.MaxResponse, DefaultMaxResponse)
@@ -253,7 +253,7 @@ func (c Config) withDefaults(constructor string) Config {
 	c.MaxMemory = cmp.Or(c.MaxMemory, max(DefaultMaxMemory, 4*c.MaxBody, 4*int64(c.MaxResponse)))
 	c.MaxTenantMemory = cmp.Or(c.MaxTenantMemory, c.MaxMemory/2)
 	if least := min(c.MaxMemory, c.MaxTenantMemory); c.MaxBody > least-least/4 {
-		nonsense("Config.MaxBody is %d, and of MaxMemory and MaxTenantMemory long bodies may take %d: raise these, or lower MaxBody", c.MaxBody, least-least/4)
+		nonsense("Config.MaxBody is %d, but long bodies may take only %d of MaxMemory and MaxTenantMemory: raise these, or lower MaxBody", c.MaxBody, least-least/4)
 	}
 	c.MaxStored = cmp.Or(c.MaxStored, DefaultMaxStored)
 	c.MaxTenantStored = cmp.Or(c.MaxTenantStored, (c.MaxStored+3)/4)
@@ -265,11 +265,11 @@ func (c Config) withDefaults(constructor string) Config {
 }
 
 // statusOf returns the status that decides the outcome of a response.
-func (c *Config) statusOf(answer onlyonce.Result) int {
-	if status := c.StatusOf(answer); status >= 200 && status <= 599 {
+func (c *Config) statusOf(response onlyonce.Result) int {
+	if status := c.StatusOf(response); status >= 200 && status <= 599 {
 		return status
 	}
-	return answer.Status
+	return response.Status
 }
 
 // storedByDefault is false for responses that say nothing about the command,

@@ -12,10 +12,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
 )
 
-// An exchange is what a handler gets of a call: the request with its context
-// and body, and the response.
+// An exchange is one run of the handler for a call: the request with its context and
+// body, and the response.
 type exchange struct {
-	*layer
+	*protection
 	call     *call // nil after the handler has returned
 	attempt  *onlyonce.Attempt
 	run      running
@@ -94,7 +94,7 @@ func newExchange(ctx context.Context, c *call, inTx bool) *exchange {
 	} else {
 		c.restoreHeader()
 	}
-	x := &exchange{layer: c.layer, call: c}
+	x := &exchange{protection: c.protection, call: c}
 	x.run = running{ctx, x}
 	x.response.Start(response.Setup{
 		To: c.w, Context: &x.run, Owner: x, Memory: &c.uses.Response, Scratch: &c.headers,
@@ -118,10 +118,10 @@ func (x *exchange) ownRequest() *http.Request {
 	return x.handed
 }
 
-// close takes the request away from its handler.
+// close ends the handler's use of the request.
 func (x *exchange) close() {
 	_ = x.body.Close()
-	if x.call.r.MultipartForm == nil { // otherwise its files were there before
+	if x.call.r.MultipartForm == nil { // otherwise the files belong to an outer handler
 		removeFiles(x.handed)
 	}
 	x.call = nil
@@ -135,8 +135,8 @@ func removeFiles(r *http.Request) {
 	}
 }
 
-// abandon notes that the handler panicked with p, or ended its goroutine, so
-// that its outcome is unknown.
+// abandon settles the attempt as unknown, because the handler panicked with p or, if
+// p is nil, ended its goroutine.
 func (x *exchange) abandon(p any) {
 	x.wroteLate.Store(true)
 	x.response.Abandon()
@@ -181,9 +181,9 @@ func (x *exchange) verdict(at response.Stage) (s onlyonce.Settlement, commits bo
 	}
 	switch {
 	case x.response.TimedOut():
-		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler answered while its handler still ran"}, false
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler responded while its handler was still running"}, false
 	case marks&markUnknown != 0:
-		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler said that nobody knows its outcome"}, false
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler reported that its outcome is unknown"}, false
 	case marks&markDontStore != 0, at == response.Hijacked, status < 200, status < 500 && !x.cfg.StoreStatus(status):
 		return onlyonce.Settlement{}, status < 400
 	case status < 500:
@@ -242,8 +242,8 @@ func stateOf(w http.ResponseWriter) (s outerState, ok bool) {
 }
 
 // checkBypassed panics if the handler wrote its response to the ResponseWriter
-// that the layer was given, instead of the one that the handler was given: then
-// there is nothing to record, and a repeat would run the handler again.
+// around the middleware instead of the one that it was given: there is nothing to
+// record then, and a repeat would run the handler again.
 func (x *exchange) checkBypassed() {
 	now, ok := stateOf(x.response.To)
 	wrote := now.written != x.outer.written || now.status != x.outer.status && now.status >= 200 // others are informational
@@ -253,11 +253,11 @@ func (x *exchange) checkBypassed() {
 	}
 }
 
-var errLate = errors.New("httponce: a response was written after the handler had returned: it did not reach the client, and what was recorded is another; see docs/frameworks.md")
+var errLate = errors.New("httponce: a response was written after the handler had returned: it did not reach the client, and a different response was recorded; see docs/frameworks.md")
 
-// WroteLate tells the Observer, once, that something writes a response that has
-// ended: an error handler of a framework, for example, that runs after the
-// wrapped handler.
+// WroteLate reports to the Observer, once, that something writes to a response that
+// has ended, for example an error handler that a framework runs after the wrapped
+// handler.
 func (x *exchange) WroteLate() {
 	if x.wroteLate.Swap(true) {
 		return

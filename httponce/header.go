@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
 )
 
-// These are the headers of the layer itself.
+// These are the headers that the middleware sets.
 const (
 	headerReplayed  = "Idempotency-Replayed"  // true: this is the stored response
 	headerReplay    = "Idempotency-Replay"    // omitted: the stored response has no body
@@ -40,7 +40,7 @@ func (c *Config) replays(name string) bool {
 		return true // the most frequent ones
 	}
 	name = http.CanonicalHeaderKey(strings.TrimPrefix(name, http.TrailerPrefix))
-	if ofConnection(name) {
+	if isNeverStored(name) {
 		return false
 	}
 	byDefault := !secretOrStale(name)
@@ -50,9 +50,9 @@ func (c *Config) replays(name string) bool {
 	return byDefault
 }
 
-// ofConnection reports whether a header is about one connection, or one of the
-// layer's own.
-func ofConnection(name string) bool {
+// isNeverStored reports whether a header is hop-by-hop, or one that the middleware
+// sets.
+func isNeverStored(name string) bool {
 	switch name {
 	case "Connection", "Keep-Alive", "Proxy-Connection", "Te", "Transfer-Encoding", "Upgrade",
 		headerReplayed, headerReplay, headerExpires, headerProtected:
@@ -74,10 +74,10 @@ func secretOrStale(name string) bool {
 	return strings.HasPrefix(name, "Proxy-") || strings.HasPrefix(name, "X-B3-") || carriesSecret(name)
 }
 
-// ofSecrets are words in the names of headers that carry credentials, whatever
-// separates the words. A header whose name merely looks like that of a secret is
-// not stored either: that it is missing in a replay can be seen and fixed, but a
-// stored secret can't be taken back.
+// ofSecrets are words in the names of headers that carry credentials, however the
+// words are separated. A header whose name only looks like that of a secret is not
+// stored either: its absence from a replay can be noticed and fixed, but a secret that
+// was stored can't be taken back.
 var ofSecrets = [...]string{
 	"token", "secret", "session", "sessid", "cookie", "credential", "passw", "passphrase", "apikey", "accesskey",
 	"privatekey", "signingkey", "encryptionkey", "authoriz", "authent", "authn", "oauth", "bearer", "jwt",

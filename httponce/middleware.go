@@ -11,21 +11,21 @@ import (
 
 // A middleware protects a handler.
 type middleware struct {
-	*layer
+	*protection
 	runner runner
 }
 
 // A runner runs a middleware's handler.
 type runner interface {
 	// serveUnkeyed serves a request that is not protected.
-	serveUnkeyed(l *layer, w http.ResponseWriter, r *http.Request)
+	serveUnkeyed(pt *protection, w http.ResponseWriter, r *http.Request)
 	// serveKeyed serves one that is.
 	serveKeyed(c *call)
 }
 
 func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !slices.Contains(m.cfg.Methods, r.Method) {
-		m.runner.serveUnkeyed(m.layer, w, r)
+		m.runner.serveUnkeyed(m.protection, w, r)
 		return
 	}
 	values, given := r.Header[m.cfg.Header]
@@ -35,7 +35,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			m.rejectUnread(w, r, keyMissing)
 			return
 		}
-		m.runner.serveUnkeyed(m.layer, w, r)
+		m.runner.serveUnkeyed(m.protection, w, r)
 		return
 	}
 	key := ""
@@ -61,10 +61,10 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 	}
 	id := onlyonce.ID{Tenant: tenant, Operation: shortenPart(m.operation(r)), Key: key}
 	if isProtected(r, id) {
-		m.runner.serveUnkeyed(m.layer, w, r)
+		m.runner.serveUnkeyed(m.protection, w, r)
 		return
 	}
-	c := newCall(m.layer, w, r)
+	c := newCall(m.protection, w, r)
 	defer c.recycle()
 	c.request = onlyonce.Request{ID: id, SkipFingerprint: m.cfg.comparesNothing(), Wait: PreferredWait(r, m.cfg.MaxWait)}
 	if p := c.admit(); p != nil {
@@ -88,7 +88,7 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 			defer b.Close()
 			again := c.give(r.Context(), b)
 			again.ContentLength = int64(len(c.body))
-			m.runner.serveUnkeyed(m.layer, w, again)
+			m.runner.serveUnkeyed(m.protection, w, again)
 			return
 		}
 	}
@@ -123,10 +123,10 @@ func shortenPart(part string) string {
 }
 
 // operation returns the name of the operation that is requested.
-func (l *layer) operation(r *http.Request) string {
+func (pt *protection) operation(r *http.Request) string {
 	switch {
-	case l.cfg.Operation != nil:
-		return l.cfg.Operation(r)
+	case pt.cfg.Operation != nil:
+		return pt.cfg.Operation(r)
 	case r.Pattern == "":
 		return r.Method + " " + r.URL.Path
 	}

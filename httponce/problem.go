@@ -20,7 +20,7 @@ const (
 	CodeBodyUnreadable   = "body_unreadable"         // 400: the body is malformed or truncated
 	CodeKeyReused        = "idempotency_key_reused"  // 422: the key was used for a different request
 	CodeInProgress       = "request_in_progress"     // 409: another request with the key is running
-	CodeOutcomeUnknown   = "outcome_unknown"         // 409: nobody knows whether the command took effect; 500 if a handler of WrapTx returns an onlyonce.Unknown error; 503 if a commit got no response
+	CodeOutcomeUnknown   = "outcome_unknown"         // 409: it is unknown whether the command took effect; 500 if a handler of WrapTx returns an onlyonce.Unknown error; 503 if a commit got no response
 	CodeCommandFailed    = "command_failed"          // 500: the command failed and wrote no response
 	CodeResponseTooLarge = "response_too_large"      // 500: the response is too large for a transaction, which was rolled back
 	CodeTooManyRequests  = "too_many_requests"       // 429: the tenant's limits are reached

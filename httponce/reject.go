@@ -19,18 +19,18 @@ const (
 )
 
 // reject rejects a request with a problem.
-func (l *layer) reject(w http.ResponseWriter, r *http.Request, p Problem) {
+func (pt *protection) reject(w http.ResponseWriter, r *http.Request, p Problem) {
 	h := w.Header()
 	p.Type = "about:blank"
-	if l.cfg.DocsURL != "" {
-		p.Type = l.cfg.DocsURL + "#" + p.Code
-		h.Add("Link", "<"+l.cfg.DocsURL+`>; rel="describedby"`)
+	if pt.cfg.DocsURL != "" {
+		p.Type = pt.cfg.DocsURL + "#" + p.Code
+		h.Add("Link", "<"+pt.cfg.DocsURL+`>; rel="describedby"`)
 	} else {
 		p.Title = http.StatusText(p.Status)
 	}
 	p.setRetryAfter(h)
-	if l.cfg.Problem != nil {
-		l.cfg.Problem(w, r, p)
+	if pt.cfg.Problem != nil {
+		pt.cfg.Problem(w, r, p)
 		return
 	}
 	p.ServeHTTP(w, r)
@@ -40,14 +40,14 @@ func (l *layer) reject(w http.ResponseWriter, r *http.Request, p Problem) {
 // client that sends a long body looks for the response only when it has sent all
 // of it, and would lose the response if the connection were closed meanwhile. So
 // the rest of the body is read for a while, as RFC 9112, section 9.6, advises.
-func (l *layer) rejectUnread(w http.ResponseWriter, r *http.Request, p Problem) {
+func (pt *protection) rejectUnread(w http.ResponseWriter, r *http.Request, p Problem) {
 	isLong := r.ProtoMajor == 1 && hasBody(r) && (r.ContentLength < 0 || r.ContentLength > readAnyway || p.Status == http.StatusRequestEntityTooLarge)
 	if !isLong {
-		l.reject(w, r, p)
+		pt.reject(w, r, p)
 		return
 	}
 	w.Header().Set("Connection", "close")
-	l.reject(w, r, p)
+	pt.reject(w, r, p)
 	c := http.NewResponseController(w)
 	if len(r.Header["Expect"]) > 0 || c.Flush() != nil || c.SetReadDeadline(time.Now().Add(readOnTime)) != nil {
 		return // a client that waits for 100 Continue does not send the body
@@ -63,13 +63,13 @@ func (c *call) reject(p Problem) { c.rejectTo(c.w, p) }
 // rejectTo is reject with another ResponseWriter than the client's.
 func (c *call) rejectTo(w http.ResponseWriter, p Problem) {
 	p.Key = c.request.ID.Key
-	c.layer.reject(w, c.r, p)
+	c.protection.reject(w, c.r, p)
 }
 
 // rejectUnread rejects the call, whose body has not been read to its end.
 func (c *call) rejectUnread(p Problem) {
 	p.Key = c.request.ID.Key
-	c.layer.rejectUnread(c.w, c.r, p)
+	c.protection.rejectUnread(c.w, c.r, p)
 }
 
 // rejectError rejects the call with what an error of the root package means. It

@@ -19,6 +19,6 @@ import (
 // Any other response counts as its own status. So does a response whose end
 // can't be read because its body is too long to be stored or is compressed with
 // anything but gzip.
-func RPCStatus(answer onlyonce.Result) int {
-	return rpcstatus.Of(answer.Status, answer.Header, answer.Body)
+func RPCStatus(response onlyonce.Result) int {
+	return rpcstatus.Of(response.Status, response.Header, response.Body)
 }

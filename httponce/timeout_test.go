@@ -34,7 +34,7 @@ func TestTimeoutHandler_ATimeoutHandlerRoundTheLayerLetsTheCommandEnd(t *testing
 }
 
 func TestTimeoutHandler_ATimeoutHandlerInsideTheLayerLeavesTheOutcomeUnknown(t *testing.T) {
-	wantPanic(t, "httponce: Wrap: the handler is an http.TimeoutHandler, which answers while its handler still runs, so that a repeat would run beside it: "+
+	wantPanic(t, "httponce: Wrap: the handler is an http.TimeoutHandler, which responds while its handler is still running, so that a repeat would run at the same time: "+
 		"write http.TimeoutHandler(httponce.Wrap(guard, h, cfg), …) instead", func() {
 		httponce.Wrap(newGuard(onlyonce.Config{}), http.TimeoutHandler(http.NotFoundHandler(), time.Second, ""), single)
 	})

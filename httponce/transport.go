@@ -92,9 +92,9 @@ type NoResponseError struct {
 
 func (e *NoResponseError) Error() string {
 	if e.Attempts == 1 {
-		return fmt.Sprintf("httponce: no answer after 1 attempt: %v", e.Err)
+		return fmt.Sprintf("httponce: no response after 1 attempt: %v", e.Err)
 	}
-	return fmt.Sprintf("httponce: no answer after %d attempts: %v", e.Attempts, e.Err)
+	return fmt.Sprintf("httponce: no response after %d attempts: %v", e.Attempts, e.Err)
 }
 
 func (e *NoResponseError) Unwrap() error { return e.Err }

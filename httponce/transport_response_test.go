@@ -27,7 +27,7 @@ func TestTransport_AnAttemptThatTakesTooLongIsMadeAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, err := (&http.Client{Transport: &httponce.Transport{Base: sequence(waits), AttemptTimeout: time.Second, MaxAttempts: 2}}).Do(newPost(t, nil))
 		var late interface{ Timeout() bool }
-		if !errors.As(err, &late) || !late.Timeout() || !strings.Contains(err.Error(), "after 2 attempts: no answer within 1s") {
+		if !errors.As(err, &late) || !late.Timeout() || !strings.Contains(err.Error(), "after 2 attempts: no response within 1s") {
 			t.Error(err)
 		}
 	})

@@ -167,7 +167,7 @@ func TestTransport_TheLastErrorSaysTheKeyAndHowOftenItWasSent(t *testing.T) {
 			t.Fatal(err)
 		}
 		if none.Attempts != 4 || none.Key != l.sent[0].Header.Get("Idempotency-Key") || !errors.Is(err, errDropped) || none.Timeout() ||
-			!strings.Contains(err.Error(), "no answer after 4 attempts: connection reset by peer") {
+			!strings.Contains(err.Error(), "no response after 4 attempts: connection reset by peer") {
 			t.Errorf("%v, with %+v", err, none)
 		}
 	})

@@ -31,9 +31,9 @@ func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(http.ResponseWriter, *http.R
 		panic("httponce: WrapTx: the TxGuard or the handler is nil")
 	}
 	if cfg.RunUnprotected {
-		panic("httponce: WrapTx: Config.RunUnprotected can't be kept: without the store there is no transaction: leave it false")
+		panic("httponce: WrapTx: Config.RunUnprotected is not supported: without the store there is no transaction: leave it false")
 	}
-	return &middleware{newLayer(g.Guard, cfg.withDefaults("WrapTx")), &txRunner[TX]{guard: g, handler: h}}
+	return &middleware{newProtection(g.Guard, cfg.withDefaults("WrapTx")), &txRunner[TX]{guard: g, handler: h}}
 }
 
 // txRunner runs a handler in a transaction that records its response.
@@ -59,8 +59,8 @@ func (t *txRunner[TX]) serveKeyed(c *call) {
 	}
 }
 
-func (t *txRunner[TX]) serveUnkeyed(l *layer, w http.ResponseWriter, r *http.Request) {
-	c := newCall(l, w, r)
+func (t *txRunner[TX]) serveUnkeyed(pt *protection, w http.ResponseWriter, r *http.Request) {
+	c := newCall(pt, w, r)
 	defer c.recycle()
 	if p := c.admitUncounted(); p != nil {
 		c.rejectUnread(*p)
@@ -125,7 +125,7 @@ func (t *txRunner[TX]) settle(c *call, x *exchange, err error) (onlyonce.Settlem
 	case err == nil && commits:
 		return s, nil
 	case err == nil:
-		err = fmt.Errorf("the handler answered %d", a.Status())
+		err = fmt.Errorf("the handler responded with status %d", a.Status())
 	case x.errorDecides():
 		s = failure
 		s.Result = x.result()

@@ -30,7 +30,7 @@ func Wrap(g *onlyonce.Guard, h http.Handler, cfg Config) http.Handler {
 		panic("httponce: Wrap: the Guard or the handler is nil")
 	}
 	checkNotTimeout(h)
-	return &middleware{newLayer(g, cfg.withDefaults("Wrap")), &handlerRunner{guard: g, handler: h}}
+	return &middleware{newProtection(g, cfg.withDefaults("Wrap")), &handlerRunner{guard: g, handler: h}}
 }
 
 // handlerRunner runs an http.Handler and then records its response.
@@ -39,7 +39,7 @@ type handlerRunner struct {
 	handler http.Handler
 }
 
-func (p *handlerRunner) serveUnkeyed(_ *layer, w http.ResponseWriter, r *http.Request) {
+func (p *handlerRunner) serveUnkeyed(_ *protection, w http.ResponseWriter, r *http.Request) {
 	p.handler.ServeHTTP(w, r)
 }
 
@@ -131,7 +131,7 @@ var timeoutHandler = reflect.TypeOf(http.TimeoutHandler(http.NotFoundHandler(), 
 // its handler is still running.
 func checkNotTimeout(h http.Handler) {
 	if reflect.TypeOf(h) == timeoutHandler {
-		panic("httponce: Wrap: the handler is an http.TimeoutHandler, which answers while its handler still runs, so that a repeat would run beside it: " +
+		panic("httponce: Wrap: the handler is an http.TimeoutHandler, which responds while its handler is still running, so that a repeat would run at the same time: " +
 			"write http.TimeoutHandler(httponce.Wrap(guard, h, cfg), …) instead")
 	}
 }

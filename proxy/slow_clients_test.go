@@ -144,7 +144,7 @@ func TestSecurity_ClientsThatTakeNothingKeepOutNoOtherAddress(t *testing.T) {
 	s := newSiege(t)
 	s.begin(siegeSlots-siegeSlots/4, func(int) { s.raw("GET / HTTP/1.1\r\nHost: x\r\n\r\n") })
 	s.wantOthers("")
-	for why := ""; !strings.Contains(why, "took too little of its answer"); {
+	for why := ""; !strings.Contains(why, "read too little of its response"); {
 		select {
 		case why = <-s.reports:
 		case <-time.After(patience):

@@ -15,7 +15,7 @@ func describe(chars *[256]bool) string {
 		}
 		switch {
 		case from == ' ':
-			words = append(words, "the blank")
+			words = append(words, "the space")
 		case to > from+1:
 			words = append(words, string([]byte{byte(from), '-', byte(to)}))
 		default:

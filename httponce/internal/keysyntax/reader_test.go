@@ -187,7 +187,7 @@ func TestReader_ARefusedKeyNamesItsCharacterAndThoseThatAreAllowed(t *testing.T)
 		{&usual, "\u00e4", `the character "\u00e4"`},
 		{&usual, "a\xff", "the byte 0xFF"},
 		{&usual, "a\x1b[2J", `the character "\x1b"`},
-		{&other, "abcd", "characters: the blank , / 0 1 9 : a-c x-z."},
+		{&other, "abcd", "characters: the space , / 0 1 9 : a-c x-z."},
 		{&other, "a,b", `A key with "," must be a quoted string`},
 		{&other, "abcabc", "The key has 6 characters; 4 are allowed."},
 	} {

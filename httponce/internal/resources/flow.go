@@ -26,9 +26,8 @@ func firstGrant(length int64) (n, class int64) {
 	return firstRoom, firstRoom
 }
 
-// nextRoom returns how much memory a body has after it has filled room. Few
-// steps produce little garbage, and a body that has its megabyte is read to its
-// end.
+// nextRoom returns how much memory a body gets after it has filled room. The steps are
+// large, so that little garbage is made.
 func nextRoom(room int64) int64 {
 	switch {
 	case room < smallFlow:
@@ -40,9 +39,9 @@ func nextRoom(room int64) int64 {
 }
 
 // ReadAll appends a body of at most limit bytes to buf. length is its announced
-// length, or -1. The memory of the first part was taken by Admit. It grows with
-// what has arrived, and each time it is taken before: what is only announced
-// takes none. The error is ErrTooLarge, ErrSilent, a *Rejection, or that of the
+// length, or -1. Admit has taken the memory for the first part. More is taken before
+// it is used, in steps that depend on how much has arrived, so that an announced length
+// alone takes none. The error is ErrTooLarge, ErrSilent, a *Rejection, or that of the
 // body.
 func (f *Flow) ReadAll(ctx context.Context, w http.ResponseWriter, body io.Reader, buf []byte, length, limit int64) ([]byte, error) {
 	if length > limit {
@@ -68,7 +67,7 @@ func (f *Flow) ReadAll(ctx context.Context, w http.ResponseWriter, body io.Reade
 		}
 		end := from + int(room)
 		if room == whole {
-			end++ // for a byte that must not follow
+			end++ // detects a body that is longer than announced
 		}
 		if cap(buf) < end {
 			buf = append(make([]byte, 0, end), buf...)

@@ -57,8 +57,8 @@ func (f *Flow) begin(usage *sync.Mutex, limits *Limits, p *pool, of *part) {
 // forget drops what belongs to a request that has ended.
 func (f *Flow) forget() { f.usage, f.limits, f.pool, f.part = nil, nil, nil, nil }
 
-// lacks reports whose memory does not suffice for n more bytes: that of all, or
-// the tenant's. The caller holds the lock.
+// lacks reports whose memory does not suffice for n more bytes: the process's, the
+// tenant's, or both. The caller holds the lock.
 func (f *Flow) lacks(n, class int64) (ofAll, ofTenant bool) {
 	if n == 0 {
 		return false, false
@@ -68,12 +68,12 @@ func (f *Flow) lacks(n, class int64) (ofAll, ofTenant bool) {
 	return free < 0, f.part != nil && (f.part.held+n > each || f.part.held > f.held && isGreedy(f.part.held+n, free, all, each))
 }
 
-// isGreedy reports whether a tenant that held so much memory, or so many places
-// in the queue, would leave too little free to others. A tenant that is alone
-// may hold its share, and each tenant that joins it makes the shares of all
-// smaller: with a share of a half, one may hold a half, two a third each, and
-// three a quarter each, so that something is always left for another. One
-// request of a tenant is admitted whatever it leaves free.
+// isGreedy reports whether a tenant that held so much memory, or so many places in the
+// queue, would leave too little free for others. A single tenant may hold its whole
+// share, and each tenant that joins makes the shares of all smaller: if the share is a
+// half, one may hold a half, two a third each, and three a quarter each, so that
+// something is always left for another. One request of a tenant is admitted whatever
+// it leaves free.
 func isGreedy(held, free, all, each int64) bool {
 	return float64(held)*float64(all-each) > float64(each)*float64(free)
 }

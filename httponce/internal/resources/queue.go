@@ -16,8 +16,8 @@ const (
 	silenceCheck = memoryWait / 10
 )
 
-// Wait takes n bytes, and waits for up to a second until they are free. It
-// returns nil if it has them, and otherwise whose memory lacks.
+// Wait takes n bytes, and waits for up to a second until they are free. It returns nil
+// if it has taken them, and otherwise whose memory is used up.
 func (f *Flow) Wait(ctx context.Context, n, class int64) *Rejection {
 	c, rejected := f.enqueue(n, class)
 	if c == nil {
@@ -42,8 +42,8 @@ func (f *Flow) TakeOrEndSilent(n, class int64) *Rejection {
 	return rejected
 }
 
-// enqueue takes n bytes if they are free, and returns nil. Otherwise it returns
-// the flow as one that waits for them, or whose memory lacks if it can't wait.
+// enqueue takes n bytes if they are free, and returns nil. Otherwise it returns the
+// flow as a claimant in the queue or, if the flow can't wait, whose memory is used up.
 // Flows that wait for more than they have hold at most half of the memory. The
 // other half belongs to flows that make progress, so that flows never all wait
 // for memory that only waits.
@@ -63,8 +63,8 @@ func (f *Flow) enqueue(n, class int64) (*claimant, *Rejection) {
 	return c, nil
 }
 
-// leave takes the claimant out of the queue. It returns whose memory lacks, or
-// nil if the claimant has got what it waited for.
+// leave removes the claimant from the queue. It returns nil if the memory was granted,
+// and otherwise whose memory is used up.
 func (c *claimant) leave() *Rejection {
 	c.usage.Lock()
 	defer c.usage.Unlock()
@@ -128,7 +128,7 @@ func (c *claimant) count(n int64) {
 	}
 }
 
-// rejection says whose memory does not suffice. The caller holds the lock.
+// rejection returns whose memory is used up. The caller holds the lock.
 func (f *Flow) rejection(n, class int64) *Rejection {
 	ofAll, ofTenant := f.lacks(n, class)
 	return &Rejection{OfTenant: ofTenant && !ofAll, RetryAfter: time.Second}

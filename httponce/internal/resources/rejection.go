@@ -9,15 +9,14 @@ var (
 	// ErrTooLarge is returned for a body that is longer than its limit.
 	ErrTooLarge = errors.New("httponce: the request's body is too large")
 	// ErrSilent is returned for a body of which too little arrived while
-	// others waited for memory. Nothing more can be read of it.
-	ErrSilent = errors.New("httponce: the request's body did not come while there was no room for others")
+	// others waited for memory. It can't be read any further.
+	ErrSilent = errors.New("httponce: too little of the request's body arrived while others waited for memory")
 )
 
-// A Rejection says that a limit has been reached. It is the error of a body for
-// which there is no memory.
+// A Rejection is the error of a request for which a limit has been reached.
 type Rejection struct {
 	OfTenant   bool          // the limit is the tenant's; otherwise it is the process's
-	RetryAfter time.Duration // how long it takes until the limit may no longer be reached
+	RetryAfter time.Duration // when a retry may succeed
 }
 
-func (*Rejection) Error() string { return "httponce: there is no room for the request's body" }
+func (*Rejection) Error() string { return "httponce: there is no memory for the request's body" }

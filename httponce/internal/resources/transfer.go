@@ -20,9 +20,9 @@ const (
 // longAgo is a deadline that has passed.
 var longAgo = time.Unix(1, 0)
 
-// A transfer keeps the time of a body while it arrives, or of a response while
-// it is sent, in turns: each Read and each Write is one. A turn that lasts for
-// too long can be ended, by a deadline of its connection.
+// A transfer measures a body while it arrives, or a response while it is sent. Each
+// Read and each Write is a turn. A turn that takes too long can be ended by a deadline
+// of its connection.
 type transfer struct {
 	mu      sync.Mutex
 	limit   func(*http.ResponseController, time.Time) error // sets the deadline
@@ -83,12 +83,12 @@ func (t *transfer) arrived(n int, held int64) {
 	}
 }
 
-// A silence is that of a transfer during one turn.
+// A silence is the silence of a transfer during one turn.
 type silence struct {
 	of    *transfer
 	turn  uint64
 	since time.Time
-	ended time.Time // when the turn was ended, although it goes on; zero: it was not
+	ended time.Time // when the turn was ended, if it continues all the same; zero: it was not
 }
 
 // silentSince returns the transfer's silence; ok is false if it is not silent,

@@ -42,7 +42,7 @@ type Response struct {
 	extra    [1]string // memory for the value of SetField
 }
 
-// A Setup is what a Response works with.
+// A Setup is the environment of a Response.
 type Setup struct {
 	To      http.ResponseWriter // the client's
 	Context context.Context     // ends the waiting for memory
@@ -50,10 +50,10 @@ type Setup struct {
 	Memory  *resources.Flow // of the body
 	Scratch *Scratch        // not used after the Response is closed
 	MaxBody int             // the longest body that is stored, in bytes
-	InTx    bool            // rows are not committed yet: nothing may leave
+	InTx    bool            // rows are not committed yet: nothing may be sent
 }
 
-// An Owner is told what a Response finds out about its handler.
+// An Owner is notified of what a Response observes of its handler.
 type Owner interface {
 	// WroteLate is called for a write after the handler has returned.
 	WroteLate()
@@ -89,12 +89,12 @@ const (
 )
 
 var (
-	// ErrTooLarge says that a response is too large for a transaction.
-	ErrTooLarge = errors.New("httponce: the answer is too large for a transaction")
-	// ErrNoMemory says that there is no memory for a response in a transaction.
-	ErrNoMemory = errors.New("httponce: there is no memory for the answer")
+	// ErrTooLarge means that a response is too large for a transaction.
+	ErrTooLarge = errors.New("httponce: the response is too large for a transaction")
+	// ErrNoMemory means that there is no memory for a response in a transaction.
+	ErrNoMemory = errors.New("httponce: there is no memory for the response")
 
-	errFixed    = errors.New("httponce: the answer was committed by InTx and can't be changed")
+	errFixed    = errors.New("httponce: the response was committed by InTx and can't be changed")
 	errReturned = errors.New("httponce: the handler has returned")
 )
 
@@ -211,7 +211,7 @@ func keep[P []byte | string](r *Response, p P) (int, error) {
 	}
 	if r.unkept {
 		if r.stage == Buffered {
-			if err := r.stream([]byte(p[:min(len(p), sniffed)])); err != nil { // what there is, and then p
+			if err := r.stream([]byte(p[:min(len(p), sniffed)])); err != nil { // sends what was kept; pass sends p
 				return 0, err
 			}
 		}
@@ -287,8 +287,8 @@ func (r *Response) drop() {
 }
 
 // pass passes p on, except the last byte of a body of a declared length: a
-// client that has all of it may retry at once, so it is recorded before. Without
-// a declared length, the end that net/http writes tells the client.
+// client that has all of it may retry at once, so the response is recorded before
+// that. Without a declared length, the client waits for the end that net/http writes.
 func pass[P []byte | string](r *Response, p P) (int, error) {
 	if r.size != r.declared {
 		return resources.Deliver(r.Memory, r.To, p)
@@ -377,8 +377,8 @@ func (r *Response) sniff(h http.Header, next []byte) {
 	h.Set("Content-Type", http.DetectContentType(begin))
 }
 
-// Close takes the response away from a handler that has returned, and returns
-// the stage that it had.
+// Close ends the writing of a handler that has returned, and returns the stage of the
+// response.
 func (r *Response) Close() Stage {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -393,7 +393,7 @@ func (r *Response) Close() Stage {
 	return was
 }
 
-// Abandon takes the response away from a handler that did not return.
+// Abandon ends the writing of a handler that did not return.
 func (r *Response) Abandon() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -432,7 +432,7 @@ func (r *Response) SendEnd() {
 	}
 }
 
-// isHeader reports whether nothing follows the header.
+// isHeader reports whether the response has no body.
 func (r *Response) isHeader() bool {
 	return r.declared == 0 || r.status >= 200 && !bodyAllowed(r.status)
 }

@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// A Snapshot is a copy of a header at one point in time. It is used again for
-// other headers.
+// A Snapshot is a copy of a header at one point in time. Its memory is reused.
 type Snapshot struct {
 	fields []field
 	values []string
@@ -33,7 +32,7 @@ func (s *Snapshot) Take(h http.Header) {
 	}
 }
 
-// equal reports whether h is still what was copied.
+// equal reports whether h is unchanged since it was copied.
 func (s *Snapshot) equal(h http.Header) bool {
 	if len(h) != len(s.fields) {
 		return false
@@ -49,7 +48,7 @@ func (s *Snapshot) equal(h http.Header) bool {
 	return true
 }
 
-// Restore makes h what was copied.
+// Restore sets h to what was copied.
 func (s *Snapshot) Restore(h http.Header) {
 	if s.equal(h) {
 		return

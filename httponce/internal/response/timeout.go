@@ -8,10 +8,10 @@ import (
 // deepest is how many callers of a Write are examined.
 const deepest = 32
 
-// writesForTimeout reports whether the Write that calls it is that of an
-// http.TimeoutHandler that has given up on its handler. It then writes with
-// io.WriteString; what a handler has written that returned in time, it writes
-// with Write.
+// writesForTimeout reports whether it is called by the Write of an
+// http.TimeoutHandler that has given up on its handler. The TimeoutHandler then
+// writes with io.WriteString; it passes on the response of a handler that returned in
+// time with Write.
 func writesForTimeout() bool {
 	var callers [deepest]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(2, callers[:])])

@@ -20,13 +20,13 @@ func (r *Response) EnterTx() (Mark, error) {
 	defer r.mu.Unlock()
 	switch {
 	case r.InTx:
-		return Mark{}, errors.New("httponce: InTx inside a transaction: use the one that is there")
+		return Mark{}, errors.New("httponce: InTx is called in a transaction: use that transaction")
 	case r.stage == Committed:
 		return Mark{}, errFixed
 	case r.stage == closed:
 		return Mark{}, errReturned
 	case r.stage != Buffered:
-		return Mark{}, errors.New("httponce: InTx after the answer has begun to leave: write and flush less before it")
+		return Mark{}, errors.New("httponce: InTx is called after part of the response was sent: write and flush less before it")
 	}
 	r.InTx = true
 	return Mark{maps.Clone(r.To.Header()), r.status, r.declared, r.size}, nil
@@ -97,7 +97,7 @@ func (r *Response) Seal() error {
 		r.begin(http.StatusOK)
 	}
 	if !r.Owner.Commits() {
-		return fmt.Errorf("httponce: InTx: the answer of status %d is not one to commit: rolled back", r.status)
+		return fmt.Errorf("httponce: InTx: rolled back: a response with status %d is not committed", r.status)
 	}
 	r.complete(nil)
 	r.fixed = true

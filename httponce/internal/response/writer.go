@@ -10,8 +10,8 @@ import (
 )
 
 // A Writer is the http.ResponseWriter through which a handler writes a Response.
-// It has the methods of net/http's own, and no others that a framework could
-// take for its own.
+// It has the methods of net/http's own ResponseWriter, and no others that a framework
+// could mistake for those of its own.
 type Writer Response
 
 // Writer returns the ResponseWriter of the handler.
@@ -125,10 +125,10 @@ func (w *Writer) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 		return nil, nil, errReturned
 	}
 	if r.status != 0 && r.stage == Buffered {
-		_ = r.stream(nil) // as much as the client takes
+		_ = r.stream(nil) // the handler finds an error when it uses the connection
 	}
 	if r.last != nil {
-		r.SendEnd() // nothing will be recorded that it could wait for
+		r.SendEnd() // nothing will be recorded, so there is nothing to wait for
 		_ = http.NewResponseController(r.To).Flush()
 	}
 	conn, rw, err := http.NewResponseController(r.To).Hijack()

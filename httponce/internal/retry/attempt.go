@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Protocol is how a server tells what came of a request with a key.
+// A Protocol describes how a server reports the outcome of a request with a key.
 type Protocol struct {
 	Header     string // of the key
 	Replayed   string // the header that is "true" in a stored response
@@ -100,7 +100,7 @@ func (a *attempt) outcome() string {
 	case a.err != nil:
 		return a.err.Error()
 	case a.broken != nil:
-		return "the answer broke off: " + a.broken.Error()
+		return "the response broke off: " + a.broken.Error()
 	}
 	return strconv.Itoa(a.resp.StatusCode) + " " + http.StatusText(a.resp.StatusCode)
 }
@@ -129,7 +129,7 @@ func (a *attempt) response() *http.Response {
 }
 
 // discard reads the rest of a response, within bounds, so that its connection
-// can be used again.
+// can be reused.
 func (a *attempt) discard() {
 	if a.resp != nil {
 		timer := time.AfterFunc(drainWithin, func() {

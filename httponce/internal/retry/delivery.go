@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// Options are those of a Transport, each with a value.
+// Options are the settings of a Transport, with their defaults filled in.
 type Options struct {
 	Base           http.RoundTripper
 	MaxAttempts    int
@@ -116,7 +116,7 @@ func (d *Delivery) attempt() *attempt {
 	}
 	d.attempts++
 	if limit := d.o.AttemptTimeout; limit > 0 {
-		slow := fmt.Errorf("no answer within %v: %w", limit, context.DeadlineExceeded)
+		slow := fmt.Errorf("no response within %v: %w", limit, context.DeadlineExceeded)
 		timer := time.AfterFunc(limit, func() { cancel(slow) })
 		defer func() {
 			if !timer.Stop() {

@@ -10,10 +10,10 @@ import (
 	"time"
 )
 
-// A scannedConn is a client's connection. When what it receives turns bad,
-// net/http receives a malformed request instead, which it rejects with 400 in
-// the order of the requests. Within a body, where no response is possible any
-// more, net/http receives an error.
+// A scannedConn is a client's connection. When it receives a request that can be read
+// in two ways, it gives net/http a malformed request instead, which net/http rejects
+// with 400 after it has responded to the requests before. Within a body, where a
+// response is no longer possible, net/http gets an error.
 type scannedConn struct {
 	net.Conn
 	scan     Scanner
@@ -24,11 +24,11 @@ type scannedConn struct {
 	raw      atomic.Bool // and got it
 	within   atomic.Bool // a request has begun and is not complete
 	closed   atomic.Bool
-	// answered says that something has been written since within changed.
-	answered atomic.Bool
+	// responded reports whether something has been written since within changed.
+	responded atomic.Bool
 
-	made     time.Time    // with which times are compared by the monotonic clock: the other may be set back
-	allowAt  atomic.Int64 // when writing is to be given time next, in nanoseconds since made
+	made     time.Time    // the origin of allowAt, so that times are compared by the monotonic clock
+	allowAt  atomic.Int64 // when the write deadline is to be set next, in nanoseconds since made
 	mu       sync.Mutex   // guards the connection's write deadline
 	deadline time.Time    // the one that was set; zero: none
 }
@@ -63,7 +63,7 @@ func (c *scannedConn) Read(p []byte) (int, error) {
 	good := c.scan.Feed(p[:n])
 	if within := good < n || !c.scan.IsBetween() && !c.scan.IsOpaque(); within != c.within.Load() {
 		c.within.Store(within)
-		c.answered.Store(false)
+		c.responded.Store(false)
 	}
 	if c.scan.upgrade {
 		c.upgrade.Store(true)
@@ -114,8 +114,8 @@ func (c *scannedConn) Write(p []byte) (int, error) {
 			c.upgrade.Store(false)
 		}
 	}
-	if !c.answered.Load() {
-		c.answered.Store(true)
+	if !c.responded.Load() {
+		c.responded.Store(true)
 	}
 	if now := time.Now(); int64(now.Sub(c.made)) >= c.allowAt.Load() {
 		c.mu.Lock()

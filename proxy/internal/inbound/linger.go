@@ -8,8 +8,8 @@ import (
 )
 
 const (
-	// readOnBytes and readOnTime bound how much is read from a connection that
-	// is closed within a request, and for how long.
+	// readOnBytes and readOnTime limit how much is read, and for how long, from a
+	// connection that is closed while a request arrives.
 	readOnBytes = 16 << 20
 	readOnTime  = 5 * time.Second
 	// mostReadOn is how many such connections are read at a time.
@@ -19,13 +19,13 @@ const (
 var readingOn atomic.Int32
 
 // Close closes the connection. If the client is still sending a request that was
-// rejected, the rest is read for a while before. Otherwise the client's system
-// would see a reset, and the response would be lost (RFC 9112, section 9.6).
+// rejected, Close first reads the rest for a while. Otherwise the client's system
+// could see a reset and lose the response (RFC 9112, section 9.6).
 func (c *scannedConn) Close() error {
 	if c.closed.Swap(true) {
 		return net.ErrClosed
 	}
-	if !c.within.Load() || !c.answered.Load() || c.raw.Load() {
+	if !c.within.Load() || !c.responded.Load() || c.raw.Load() {
 		return c.Conn.Close()
 	}
 	if readingOn.Add(1) > mostReadOn || c.CloseWrite() != nil {

@@ -41,10 +41,10 @@ func (p Pointer) Key(body []byte) (string, error) {
 	return key, err
 }
 
-// find returns the string or the whole number to which the pointer leads in a
-// JSON document, or "" if there is none. What one server may take for a key and
-// another for none is an error: a name on the way that occurs twice or in another
-// case, another value, a document that only a lenient server can read.
+// find returns the string or the whole number to which the pointer leads in a JSON
+// document, or "" if there is none. It returns an error if one server may find a key
+// and another none or a different one: a name on the way occurs twice or in another
+// case, the value has another type, or only a lenient parser reads the document.
 func (p Pointer) find(doc []byte) (string, error) {
 	value := bytes.TrimSpace(doc)
 	switch {

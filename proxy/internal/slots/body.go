@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// AllowBody limits the time that a request's body may take, including the part
-// that nobody reads: net/http looks for its end once the response is written, and
-// ends the deadline with the body.
+// AllowBody limits the time that a request's body may take to arrive, including a part
+// that no handler reads: net/http looks for the end of the body once the response is
+// written, and then removes the deadline.
 func AllowBody(w http.ResponseWriter, limit time.Duration) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(limit))
 }
@@ -36,8 +36,8 @@ type TimedBody struct {
 	set     time.Time // when the time of a long body last began
 }
 
-// ErrBodyUnreadable is the error of a body that did not come to its end.
-var ErrBodyUnreadable = errors.New("the request's body did not come to its end")
+// ErrBodyUnreadable is the error of a body that was truncated.
+var ErrBodyUnreadable = errors.New("the request's body was truncated")
 
 // NewTimedBody returns the body of r with a time limit.
 func NewTimedBody(w http.ResponseWriter, r *http.Request, limit time.Duration) *TimedBody {
@@ -52,7 +52,7 @@ func NewTimedBody(w http.ResponseWriter, r *http.Request, limit time.Duration) *
 // length.
 func (b *TimedBody) IsLong() bool { return b.long }
 
-// Read does not read again what has ended. net/http closes the body when the
+// Read returns io.EOF once the body has ended. net/http closes the body when the
 // response begins, and an error would then cut the response short.
 func (b *TimedBody) Read(p []byte) (int, error) {
 	if b.ended {
@@ -82,11 +82,10 @@ func (b *TimedBody) allow() {
 	}
 }
 
-// answered is called when the response begins. The upstream may then wait for
-// more of a stream. So the body is no longer ended while others wait for the slot,
-// and by HTTP/2 not for a pause of any length either. By HTTP/1, net/http closes
-// it.
-func (b *TimedBody) answered() {
+// responseBegins is called when the response begins. From then on, the upstream may
+// wait for more of a stream, so the body is no longer ended while others wait for the
+// slot or, over HTTP/2, because it pauses. Over HTTP/1, net/http closes it.
+func (b *TimedBody) responseBegins() {
 	_ = b.transfer.close()
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -27,7 +27,7 @@ func (s *Slots) Take(w http.ResponseWriter, r *http.Request, keyed bool, tenant 
 		sl = s.wait(r.Context(), q)
 	}
 	if sl != nil {
-		sl.response.open(w, r, (*http.ResponseController).SetWriteDeadline, "took too little of its answer, and nothing")
+		sl.response.open(w, r, (*http.ResponseController).SetWriteDeadline, "read too little of its response, and nothing")
 	}
 	return sl
 }

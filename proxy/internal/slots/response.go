@@ -21,7 +21,7 @@ func (r Response) Write(p []byte) (int, error) {
 // WriteHeader tells the request's body that the response begins.
 func (r Response) WriteHeader(status int) {
 	if body := r.slot.body; body != nil && (status >= 200 || status == http.StatusSwitchingProtocols) {
-		body.answered()
+		body.responseBegins()
 	}
 	r.slot.response.begin()
 	r.ResponseWriter.WriteHeader(status)

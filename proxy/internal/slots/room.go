@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A slotStall is the stall of a request that holds a slot.
+// A slotStall is a stall of a request that holds a slot.
 type slotStall struct {
 	slot *Slot
 	stall

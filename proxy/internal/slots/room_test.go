@@ -206,7 +206,7 @@ func TestRoom_AnAddressThatTakesNothingKeepsOutNoOther(t *testing.T) {
 			s.get(t, "127.0.0.2:1000", "/long")
 			wait(slotCheck)
 		}
-		if want := "while others waited for the upstream, the client took too little of its answer, and nothing for 1."; !strings.HasPrefix(s.ended[0], want) {
+		if want := "while others waited for the upstream, the client read too little of its response, and nothing for 1."; !strings.HasPrefix(s.ended[0], want) {
 			t.Errorf("%q", s.ended[0])
 		}
 	})

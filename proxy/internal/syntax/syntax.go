@@ -1,5 +1,5 @@
-// Package syntax has the rules of HTTP's syntax by which requests and responses are
-// read: RFC 9110, section 5.
+// Package syntax has the syntax rules of HTTP (RFC 9110, section 5) by which the proxy
+// reads requests and responses.
 package syntax
 
 import "strings"
@@ -15,7 +15,7 @@ var tokenBytes = func() (is [256]bool) {
 // 9110, section 5.6.2.
 func IsTokenByte(b byte) bool { return tokenBytes[b] }
 
-// IsToken reports whether s consists of such bytes; an empty s does.
+// IsToken reports whether s consists of token bytes only. An empty s does.
 func IsToken(s string) bool {
 	for i := range len(s) {
 		if !tokenBytes[s[i]] {
@@ -25,7 +25,8 @@ func IsToken(s string) bool {
 	return true
 }
 
-// IsText reports whether s has no control character but tabs, as a header's value.
+// IsText reports whether s has no control character except tabs, as the value of a
+// header must not.
 func IsText[S string | []byte](s S) bool {
 	for i := range len(s) {
 		if b := s[i]; b < ' ' && b != '\t' || b == 0x7f {
@@ -45,7 +46,7 @@ func HasToken(list, token string) bool {
 	return false
 }
 
-// TrimBlanks returns s without the blanks and tabs at its ends.
+// TrimBlanks returns s without the spaces and tabs at its ends.
 func TrimBlanks(s string) string {
 	for s != "" && (s[0] == ' ' || s[0] == '\t') {
 		s = s[1:]
@@ -77,8 +78,8 @@ const (
 	MaxTrailer   = 8 << 10 // of all trailers
 )
 
-// ChunkSize returns the size that the line before a chunk gives, without its CRLF.
-// Extensions are skipped.
+// ChunkSize parses the line before a chunk, without its CRLF, and returns the size of
+// the chunk. Extensions are skipped.
 func ChunkSize(line []byte) (n int64, ok bool) {
 	digits := 0
 	for ; digits < len(line); digits++ {
