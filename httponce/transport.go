@@ -196,10 +196,18 @@ func (t *Transport) newKey() string {
 	return key
 }
 
-// keyOf returns the key of a request: the caller's, or that of the request from
-// which it was redirected.
+// keyOf returns the key of a request: the caller's, however it spells the header's
+// name, or that of the request from which it was redirected.
 func (t *Transport) keyOf(r *http.Request) (values []string) {
 	if values = r.Header[t.Header]; len(values) > 0 {
+		return values
+	}
+	for name, vs := range r.Header {
+		if strings.EqualFold(name, t.Header) {
+			values = append(values, vs...)
+		}
+	}
+	if len(values) > 0 {
 		return values
 	}
 	if r.Response != nil && r.Response.Request != nil {

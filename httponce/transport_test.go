@@ -232,3 +232,24 @@ func TestTransport_AnAddressThatIsNoneIsTriedOnce(t *testing.T) {
 		}
 	}
 }
+
+func TestTransport_ACallersKeyIsTheOnlyOneHoweverItsHeaderIsSpelled(t *testing.T) {
+	for _, name := range []string{"idempotency-key", "IDEMPOTENCY-KEY"} {
+		var sent http.Header
+		transport := &httponce.Transport{Base: roundTrip(func(r *http.Request) (*http.Response, error) {
+			sent = r.Header
+			return says(200, "")(r)
+		})}
+		r := httptest.NewRequest(http.MethodPost, "http://bank.example/", nil)
+		r.Header[name] = []string{"mine"}
+		if _, err := transport.RoundTrip(r); err != nil {
+			t.Fatal(err)
+		}
+		if got := sent["Idempotency-Key"]; len(sent) != 1 || !slices.Equal(got, []string{"mine"}) {
+			t.Errorf("%s: sent was %v", name, sent)
+		}
+		if !slices.Equal(r.Header[name], []string{"mine"}) {
+			t.Errorf("%s: the caller's request is now %v", name, r.Header)
+		}
+	}
+}

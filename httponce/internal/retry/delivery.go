@@ -8,9 +8,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -50,6 +52,7 @@ func New(o *Options, r *http.Request, key []string) (*Delivery, error) {
 	if err := makeRepeatable(own, o.MaxBody); err != nil {
 		return nil, err
 	}
+	maps.DeleteFunc(own.Header, func(name string, _ []string) bool { return strings.EqualFold(name, o.Protocol.Header) })
 	own.Header[o.Protocol.Header] = key
 	return &Delivery{o: o, r: own, began: time.Now()}, nil
 }
