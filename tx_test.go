@@ -1,10 +1,8 @@
 package onlyonce_test
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -13,90 +11,6 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 )
-
-// A ledger is a store with rows of its own that change together with its
-// records: the smallest TxStore.
-type ledger struct {
-	*faultyStore
-	mu      sync.Mutex
-	running map[onlyonce.ID]bool
-	rows    map[string]int
-}
-
-// An entry is a transaction of a ledger.
-type entry map[string]int
-
-func newLedger() *ledger {
-	return &ledger{faultyStore: newStore(), running: map[onlyonce.ID]bool{}, rows: map[string]int{}}
-}
-
-func (l *ledger) commit(tx entry) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	maps.Copy(l.rows, tx)
-}
-
-func (l *ledger) row(name string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.rows[name]
-}
-
-func (l *ledger) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.Context, entry, onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
-	l.mu.Lock()
-	if l.running[c.ID] {
-		l.mu.Unlock()
-		return onlyonce.Record{ID: c.ID, State: onlyonce.StateProcessing, LeaseLeft: time.Second}, nil
-	}
-	l.running[c.ID] = true
-	l.mu.Unlock()
-	defer func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		delete(l.running, c.ID)
-	}()
-	rec, err := l.Store.Claim(ctx, c)
-	if err != nil || rec.Owner != c.Owner {
-		return rec, err
-	}
-	ctx = context.WithoutCancel(ctx)
-	h := onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}
-	ended := false
-	defer func() {
-		if !ended {
-			_ = l.Store.Settle(ctx, h, onlyonce.Settlement{})
-		}
-	}()
-	tx := entry{}
-	s, err := fn(ctx, tx, rec)
-	ended = true
-	if err == nil {
-		l.commit(tx)
-	}
-	if settled := l.Store.Settle(ctx, h, s); settled != nil {
-		return rec, settled
-	}
-	if s.State != "" {
-		rec.State, rec.Result = s.State, s.Result
-	}
-	return rec, err
-}
-
-func (l *ledger) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.Context, entry) (onlyonce.Settlement, error)) error {
-	tx := entry{}
-	s, err := fn(ctx, tx)
-	if err != nil && s.State == "" {
-		return err
-	}
-	settled := l.call(&l.settle, func() error {
-		settled := l.Store.Settle(ctx, h, s)
-		if settled == nil && err == nil {
-			l.commit(tx)
-		}
-		return settled
-	})
-	return cmp.Or(settled, err)
-}
 
 func TestDoTx_RowsAndAnswerAreOne(t *testing.T) {
 	var log eventLog
