@@ -1,8 +1,8 @@
 package serving
 
 import (
-	"net"
 	"net/http"
+	"net/netip"
 	"sync"
 )
 
@@ -12,8 +12,12 @@ import (
 const maxInFlight = 256
 
 // A caller is who sends a request: a name, or an address if no Authorization proves
-// the name. Without one a client may name itself as it likes.
-type caller struct{ name, address string }
+// the name. Without one a client may name itself as it likes. An address of IPv6 is its
+// /64 network, all of which usually belongs to one client.
+type caller struct {
+	name    string
+	address netip.Prefix
+}
 
 func callerOf(r *http.Request, name func(*http.Request) string) caller {
 	if len(r.Header["Authorization"]) > 0 {
@@ -21,8 +25,10 @@ func callerOf(r *http.Request, name func(*http.Request) string) caller {
 			return caller{name: known}
 		}
 	}
-	host, _, _ := net.SplitHostPort(r.RemoteAddr)
-	return caller{address: host}
+	peer, _ := netip.ParseAddrPort(r.RemoteAddr)
+	address := peer.Addr().Unmap()
+	network, _ := address.Prefix(min(address.BitLen(), 64))
+	return caller{address: network}
 }
 
 // callers counts the requests of each caller that are being served.

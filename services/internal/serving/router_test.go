@@ -2,6 +2,7 @@ package serving
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -62,7 +63,7 @@ func TestRouter_ACallerHasOnlySoManyRequestsAtATime(t *testing.T) {
 	})
 	send := func(caller, path string) int {
 		r := httptest.NewRequest(http.MethodGet, path, http.NoBody)
-		if r.RemoteAddr = caller + ":1234"; !strings.HasPrefix(caller, "192.0.2.") {
+		if r.RemoteAddr = net.JoinHostPort(caller, "1234"); !strings.ContainsAny(caller, ".:") {
 			r.Header.Set("Authorization", caller)
 		}
 		w := httptest.NewRecorder()
@@ -74,7 +75,8 @@ func TestRouter_ACallerHasOnlySoManyRequestsAtATime(t *testing.T) {
 		send("ada", "/aborted")
 	}
 	aborted() // whose place is free again
-	for _, callers := range [][2]string{{"ada", "bob"}, {"192.0.2.1", "192.0.2.2"}} {
+	sameNetwork := map[string]string{"2001:db8::1": "2001:db8::2", "192.0.2.1": "::ffff:192.0.2.1"}
+	for _, callers := range [][2]string{{"ada", "bob"}, {"192.0.2.1", "192.0.2.2"}, {"2001:db8::1", "2001:db8:0:1::1"}} {
 		let = make(chan struct{})
 		for range maxInFlight {
 			running.Add(1)
@@ -83,6 +85,9 @@ func TestRouter_ACallerHasOnlySoManyRequestsAtATime(t *testing.T) {
 		running.Wait()
 		if got := send(callers[0], "/free"); got != http.StatusTooManyRequests {
 			t.Errorf("%s has %d requests and got %d for one more", callers[0], maxInFlight, got)
+		}
+		if got := send(sameNetwork[callers[0]], "/free"); sameNetwork[callers[0]] != "" && got != http.StatusTooManyRequests {
+			t.Errorf("%s, of the same network, got %d", sameNetwork[callers[0]], got)
 		}
 		if got := send(callers[1], "/free"); got != http.StatusNoContent {
 			t.Errorf("%s got %d", callers[1], got)
