@@ -24,7 +24,7 @@ type Config struct {
 	// message since the last time it accepted none at all.
 	Refused func(error) bool
 
-	InFlight int // how many messages are published at a time; default 64
+	InFlight int // how many messages are published at a time, including those whose call has not returned although its context ended; default 64
 }
 
 // NewPublisher adapts a Watermill publisher to an outbox.Publisher. The
@@ -49,40 +49,47 @@ func NewPublisher(to message.Publisher, cfg Config) outbox.Publisher {
 	if cfg.Topic == nil {
 		cfg.Topic = func(m outbox.Message) string { return m.Topic }
 	}
-	return &publisher{to: to, cfg: cfg}
+	return &publisher{to: to, cfg: cfg, turns: make(chan struct{}, cfg.InFlight)}
 }
 
 type publisher struct {
 	to      message.Publisher
 	cfg     Config
-	healthy atomic.Bool // the broker took a message since it last took none at all
+	turns   chan struct{} // has as many elements as calls of to are under way, also of those that nobody waits for any more
+	healthy atomic.Bool   // the broker took a message since it last took none at all
 }
 
 // Publish hands each message to the publisher.
 func (p *publisher) Publish(ctx context.Context, messages []outbox.Message) []error {
 	errs := make([]error, len(messages))
-	turns := make(chan struct{}, p.cfg.InFlight)
 	var all sync.WaitGroup
 	for i, m := range messages {
-		turns <- struct{}{}
-		all.Go(func() {
-			defer func() { <-turns }()
-			errs[i] = p.publish(ctx, m)
-		})
+		select {
+		case p.turns <- struct{}{}:
+			all.Go(func() { errs[i] = p.publish(ctx, m) })
+		case <-ctx.Done():
+			errs[i] = context.Cause(ctx)
+		}
 	}
 	all.Wait()
 	return p.blame(errs)
 }
 
-// publish returns when ctx ends, even if the publisher does not heed it.
+// publish returns when ctx ends, even if the publisher does not heed it. The call that
+// is left behind keeps its turn until it returns: a broker that hangs for an hour would
+// otherwise gather calls that all publish the same messages when it goes on.
 func (p *publisher) publish(ctx context.Context, m outbox.Message) error {
 	if ctx.Err() != nil {
+		<-p.turns
 		return context.Cause(ctx)
 	}
 	out := message.NewMessageWithContext(ctx, m.ID, m.Payload)
 	out.Metadata = maps.Clone(m.Headers)
 	done := make(chan error, 1)
-	go func() { done <- p.to.Publish(p.cfg.Topic(m), out) }()
+	go func() {
+		defer func() { <-p.turns }()
+		done <- p.to.Publish(p.cfg.Topic(m), out)
+	}()
 	select {
 	case err := <-done:
 		return err

@@ -28,6 +28,8 @@ type broker struct {
 	hangs bool
 	now   int
 	most  int // how many were published at the same time
+
+	goesOn chan struct{} // closed when what hangs goes on
 }
 
 func (b *broker) Publish(topic string, messages ...*message.Message) error {
@@ -37,7 +39,7 @@ func (b *broker) Publish(topic string, messages ...*message.Message) error {
 	hangs := b.hangs
 	b.mu.Unlock()
 	if time.Sleep(time.Millisecond); hangs {
-		select {} // for ever
+		<-b.goesOn // nil: for ever
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -146,6 +148,35 @@ func TestWatermill_APublisherThatHangsIsNotWaitedForLongerThanTheContext(t *test
 			t.Errorf("got %v", err)
 		}
 	}
+}
+
+func TestWatermill_APublisherThatHangsIsNotCalledMoreOftenThanAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &broker{hangs: true, goesOn: make(chan struct{})}
+		p := watermillonce.NewPublisher(b, watermillonce.Config{InFlight: 2})
+		for range 3 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			for i, err := range p.Publish(ctx, made(t, "a", "b", "c")) {
+				if !errors.Is(err, outbox.ErrUnavailable) {
+					t.Errorf("message %d: got %v", i, err)
+				}
+			}
+			cancel()
+		}
+		b.mu.Lock()
+		if b.most != 2 {
+			t.Errorf("%d calls were under way at a time", b.most)
+		}
+		b.hangs = false
+		b.mu.Unlock()
+		close(b.goesOn)
+		errs := p.Publish(t.Context(), made(t, "d", "e", "f"))
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if errs != nil || len(b.got) != 5 {
+			t.Errorf("got %v, and the broker %d messages", errs, len(b.got))
+		}
+	})
 }
 
 func newInbox(poisoned *[]string) *inbox.Inbox {
