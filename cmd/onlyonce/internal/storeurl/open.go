@@ -131,16 +131,18 @@ func With(ctx context.Context, raw string, fn func(*Store) error) (err error) {
 	return fn(store)
 }
 
-// OpenMigrated opens a store, making it or bringing it up to date first.
+// OpenMigrated opens a store, making it or bringing it up to date first. It changes the
+// mode of a file only once SQLite has read it as a database: a path may name a
+// folder, a device or another program's file by mistake.
 func (u URL) OpenMigrated(ctx context.Context, acceptRisks []string) (*Store, error) {
-	if u.Engine == SQLite && !slices.Contains(acceptRisks, private.Risk) {
-		if err := private.Tighten(u.Path, os.Chmod, slog.Default()); err != nil {
-			return nil, err
-		}
-	}
 	db, err := u.OpenDB(ctx, true)
 	if err != nil {
 		return nil, err
+	}
+	if u.Engine == SQLite && !slices.Contains(acceptRisks, private.Risk) {
+		if err := private.Tighten(u.Path, os.Chmod, slog.Default()); err != nil {
+			return nil, errors.Join(err, db.Close())
+		}
 	}
 	if err := sqlstore.Migrate(ctx, db); err != nil {
 		return nil, errors.Join(fmt.Errorf("%v: %w", u, err), db.Close())

@@ -1,6 +1,7 @@
 package storeurl
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -89,5 +90,31 @@ func TestStoreURL_AFileThatEveryUserCanReadIsTightenedUnlessThatIsAccepted(t *te
 			t.Errorf("mode %o: %o, want %o", c.is, got, c.want)
 		}
 		other.Close()
+	}
+}
+
+func TestStoreURL_APathThatIsNoDatabaseKeepsItsMode(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	folder, text, pipe := filepath.Join(dir, "folder"), filepath.Join(dir, "text"), filepath.Join(dir, "pipe")
+	cmdtest.WriteFile(t, text, "hosts: files dns\n")
+	if err := errors.Join(os.Mkdir(folder, 0o700), syscall.Mkfifo(pipe, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{folder, text, pipe} {
+		const mode = 0o666
+		if err := os.Chmod(path, mode); err != nil {
+			t.Fatal(err)
+		}
+		u, err := Parse("sqlite:" + path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if store, err := u.OpenMigrated(t.Context(), nil); err == nil {
+			t.Error(path, "was opened", store.Close())
+		}
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != mode {
+			t.Errorf("%s: %v, %v", path, info.Mode(), err)
+		}
 	}
 }
