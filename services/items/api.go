@@ -15,33 +15,30 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// An API answers /api/v1/items and what is below it.
+// An API serves /api/v1/items and the paths below it.
 type API struct {
-	cfg    Config
-	db     *sql.DB
-	guard  *onlyonce.TxGuard[*sql.Tx]
-	router *serving.Router
+	*serving.Router
+	cfg   Config
+	db    *sql.DB
+	guard *onlyonce.TxGuard[*sql.Tx]
 }
 
-// New makes the API's tables if they are not there. The store keeps its records
-// in db, a SQLite database.
+// New returns an API, and creates its tables if they do not exist. The store keeps its
+// records in db, a SQLite database.
 func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db}
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{Keep: a.cfg.Keep, Lease: a.cfg.Lease, Observer: a.observe()})
 	if err := schema.Migrate(ctx, db, "items", migrations); err != nil {
 		return nil, fmt.Errorf("items: new: %w", err)
 	}
-	a.router = serving.NewRouter(a.cfg.Tenant, a.reject, map[string]serving.Methods{
+	a.Router = serving.NewRouter(a.cfg.Tenant, a.reject, map[string]serving.Methods{
 		"/api/v1/items":      {"POST": a.protected(), "GET": http.HandlerFunc(a.list)},
 		"/api/v1/items/{id}": {"GET": http.HandlerFunc(a.get)},
 	})
 	return a, nil
 }
 
-// ServeHTTP answers a request.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
-
-// Run deletes what has expired in the store every Config.PurgeEvery, until ctx
+// Run deletes the expired records of the store every Config.PurgeEvery, until ctx
 // ends.
 func (a *API) Run(ctx context.Context) error {
 	if a.cfg.PurgeEvery < 0 {
@@ -52,8 +49,8 @@ func (a *API) Run(ctx context.Context) error {
 	return nil
 }
 
-// observe tells the log and the caller's Observer. In the log, a rejection has the
-// code that the client got.
+// observe returns an Observer that calls the log and the caller's Observer. In the
+// log, a rejection has the code that the client got.
 func (a *API) observe() onlyonce.Observer {
 	log := onlyonce.SlogObserver(a.cfg.Log, a.cfg.ShowKey)
 	rejections := map[onlyonce.Outcome]onlyonce.Observer{

@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
-// A Store keeps the answers, in the database of the items.
+// A Store keeps the records, in the database of the items.
 type Store interface {
 	onlyonce.TxStore[*sql.Tx]
 	onlyonce.Purger
@@ -20,7 +20,7 @@ type Store interface {
 // A Config says how the API treats its keys. The zero Config is usable.
 type Config struct {
 	// Tenant names whose request it is, from what the server has verified: two
-	// tenants may use one key, and never see each other's answers. A keyed
+	// tenants may use one key, and never see each other's responses. A keyed
 	// request for which it returns "" is rejected with 401. A tenant has at most 256
 	// requests at a time; more are rejected with 429. Default:
 	// httponce.SingleTenant, all callers are one.

@@ -13,10 +13,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
 
-// maxBody is many times what a valid body needs.
+// maxBody is far above the size of a valid body.
 const maxBody = 64 << 10
 
-// protected puts create into the middleware.
+// protected returns create wrapped in the middleware.
 func (a *API) protected() http.Handler {
 	return plain(httponce.WrapTx(a.guard, a.create, httponce.Config{
 		Tenant:      a.cfg.Tenant,
@@ -37,8 +37,7 @@ func bodyHash(_ *http.Request, body []byte) []byte {
 	return sum[:]
 }
 
-// plain rejects what the middleware would take too: a key in quotes, and a body with a
-// content coding that repeats another one's bytes.
+// plain rejects requests with a content coding, which this API does not decode.
 func plain(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if jsonbody.RejectEncoded(w, r) != nil {
@@ -49,7 +48,7 @@ func plain(h http.Handler) http.Handler {
 	})
 }
 
-// create adds an item. What it returns an error for is rolled back.
+// create adds an item. If it returns an error, its rows are rolled back.
 func (a *API) create(w http.ResponseWriter, r *http.Request, tx *sql.Tx) error {
 	body, err := jsonbody.Read(w, r, maxBody)
 	var i item

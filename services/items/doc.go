@@ -1,7 +1,7 @@
 // Package items is a catalogue service. It shows the shortest way to use the
 // library: its POST is a handler in the middleware httponce.WrapTx, so that the
-// item and the stored answer are one commit.
+// item and the stored response are one commit.
 //
-// Only an answer of 201 is stored: a body that is not valid leaves its key
-// unused. A body with members that the service does not know is not valid.
+// Only a response with status 201 is stored: an invalid body leaves its key unused.
+// A body with members that the service does not know is invalid.
 package items

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-// A problem is why a request was rejected.
+// A problem is the body of a response that rejects a request.
 type problem struct {
 	Detail string `json:"detail"`
 	Code   string `json:"error_code"`
@@ -36,7 +36,7 @@ var (
 
 func invalid(detail string) problem { return problem{Detail: detail, Code: "VALIDATION_ERROR"} }
 
-// render writes a rejection of the middleware as this API writes its own.
+// render writes a rejection of the middleware in the form of this API.
 func (a *API) render(w http.ResponseWriter, r *http.Request, p httponce.Problem) {
 	if p.Err != nil && p.Status >= 500 {
 		a.cfg.Log.ErrorContext(r.Context(), "items: request failed", "code", p.Code, "error", p.Err)
@@ -59,8 +59,8 @@ func (a *API) render(w http.ResponseWriter, r *http.Request, p httponce.Problem)
 	write(w, p.Status, mine)
 }
 
-// reject answers a request that has no handler, or one whose handler failed. Why it
-// failed, the client is not told.
+// reject responds to a request that has no handler, or one whose handler failed. The
+// client is not told why it failed.
 func (a *API) reject(w http.ResponseWriter, r *http.Request, why error) {
 	var forbidden *serving.Forbidden
 	var fault *jsonbody.Fault
@@ -84,17 +84,11 @@ func (a *API) reject(w http.ResponseWriter, r *http.Request, why error) {
 	}
 }
 
-// Forbid answers 403 in the API's form, for what stands before it; why is shown to
-// the client.
-func (a *API) Forbid(w http.ResponseWriter, r *http.Request, why string) {
-	a.reject(w, r, &serving.Forbidden{Why: why})
-}
-
-// write answers with a JSON document.
+// write writes a JSON document as the response.
 func write(w http.ResponseWriter, status int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		panic(err) // all that is written here can be
+		panic(err) // every value that is passed can be encoded
 	}
 	serving.WriteJSON(w, status, body)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-// get answers one item.
+// get serves one item.
 func (a *API) get(w http.ResponseWriter, r *http.Request) {
 	id, ok := parseID(r.PathValue("id"))
 	if !ok {
@@ -30,13 +30,13 @@ func (a *API) get(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// parseID reads a positive integer as an item has it.
+// parseID parses the ID of an item, a positive integer in its shortest form.
 func parseID(text string) (id int64, ok bool) {
 	id, err := strconv.ParseInt(text, 10, 64)
 	return id, err == nil && id > 0 && strconv.FormatInt(id, 10) == text
 }
 
-// list answers a page of items, in the order in which they were made.
+// list serves a page of items, oldest first.
 func (a *API) list(w http.ResponseWriter, r *http.Request) {
 	q, err := page.Parse(r)
 	if err != nil {

@@ -49,7 +49,7 @@ func TestRoute_AMethodThatAPathDoesNotHaveIsRefused(t *testing.T) {
 
 func TestAPI_APanicIsAnInternalError(t *testing.T) {
 	w := newWorld(t, Config{})
-	w.api.router = serving.NewRouter(w.api.cfg.Tenant, w.api.reject, map[string]serving.Methods{
+	w.api.Router = serving.NewRouter(w.api.cfg.Tenant, w.api.reject, map[string]serving.Methods{
 		"/panic": {"GET": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("secret") })},
 		"/abort": {"GET": http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) })},
 	})

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
-	"net/http"
 	"sync"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -18,8 +17,9 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// An API answers /orders and what is below it.
+// An API serves /orders and the paths below it.
 type API struct {
+	*serving.Router
 	cfg     Config
 	db      *sql.DB
 	engine  schema.Engine
@@ -27,13 +27,12 @@ type API struct {
 	guard   *onlyonce.TxGuard[*sql.Tx]
 	inbox   *inbox.TxInbox[*sql.Tx]
 	outbox  Outbox
-	move    func(context.Context) // events, from the outbox to the consumer
+	move    func(context.Context) // moves events from the outbox to the consumer until its context ends
 	callers caller.Policy
-	router  *serving.Router
 }
 
-// New makes the API's tables if they are not there. The store keeps its records
-// in db, and its outbox the events.
+// New returns an API, and creates its tables if they do not exist. The store keeps its
+// records in db, and events is its outbox.
 func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db, store: store, outbox: events}
 	a.callers = caller.Policy{Tokens: cfg.Tokens, AllowAnonymous: cfg.AllowAnonymous, Header: "X-Tenant-ID"}
@@ -45,7 +44,7 @@ func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config
 	if a.cfg.Broker != "" {
 		a.move = a.runBroker
 	}
-	a.router = serving.NewRouter(a.caller, a.reject, map[string]serving.Methods{
+	a.Router = serving.NewRouter(a.caller, a.reject, map[string]serving.Methods{
 		"/orders":      {"POST": a.owned(a.create), "GET": a.owned(a.list)},
 		"/orders/{id}": {"GET": a.owned(a.get)},
 	})
@@ -66,10 +65,7 @@ func (a *API) open(ctx context.Context) (err error) {
 	return err
 }
 
-// ServeHTTP answers a request.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
-
-// Run publishes events, makes shipments of them and deletes expired keys, until
+// Run publishes events, makes shipments from them and deletes expired records, until
 // ctx ends.
 func (a *API) Run(ctx context.Context) error {
 	var all sync.WaitGroup

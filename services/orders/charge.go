@@ -9,16 +9,16 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A Charge is what is to be paid for an order before it is made.
+// A Charge is the payment for an order before the order is created.
 type Charge struct {
 	Key    string // the same on every attempt at the order: the payment provider's idempotency key
 	Tenant string
 	Total  string // decimal text
 }
 
-// run runs the command once for its request. Without a charge all of it is one
+// createOnce runs the command once for its request. Without a charge, all of it is one
 // transaction.
-func (a *API) run(ctx context.Context, req onlyonce.Request, d draft) (onlyonce.Answer[json.RawMessage], error) {
+func (a *API) createOnce(ctx context.Context, req onlyonce.Request, d draft) (onlyonce.Answer[json.RawMessage], error) {
 	tenant := req.ID.Tenant
 	if a.cfg.Charge != nil {
 		return onlyonce.Do(ctx, a.guard.Guard, req, func(ctx context.Context) (json.RawMessage, error) { return a.charged(ctx, tenant, d) })
@@ -28,8 +28,8 @@ func (a *API) run(ctx context.Context, req onlyonce.Request, d draft) (onlyonce.
 	})
 }
 
-// charged charges for the order, and then makes it: the charge is a step, which
-// no later attempt runs again, and the order and the answer are one commit.
+// charged charges for the order and then creates it. The charge is a step, which no
+// later attempt runs again; the order and the response are one commit.
 func (a *API) charged(ctx context.Context, tenant string, d draft) (body json.RawMessage, err error) {
 	attempt := onlyonce.Current(ctx)
 	if _, err := onlyonce.Step(ctx, "charge", func(ctx context.Context) (string, error) {

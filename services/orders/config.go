@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/caller"
 )
 
-// A Store keeps the answers, in the database of the orders.
+// A Store keeps the records, in the database of the orders.
 type Store interface {
 	onlyonce.TxStore[*sql.Tx]
 	onlyonce.Purger
@@ -25,22 +25,22 @@ type Outbox interface {
 	Append(ctx context.Context, tx *sql.Tx, messages ...outbox.Message) error
 }
 
-// Tokens say whose bearer token is whose, as sandboxes.ParseTokens reads them.
+// Tokens maps bearer tokens to their owners, as sandboxes.ParseTokens reads them.
 type Tokens = caller.Tokens
 
 // A Config says how the API treats its callers. The zero Config is usable, but
 // serves only callers with a token.
 type Config struct {
-	Tokens         Tokens // whose bearer token is whose; the owner is the tenant; none: nobody has one
+	Tokens         Tokens // the valid bearer tokens and their owners; the owner is the tenant
 	AllowAnonymous bool   // a caller without a token may name its tenant in X-Tenant-ID, unless that tenant has a token
 
 	Keep         time.Duration // how long a key is remembered; default 24h
 	Lease        time.Duration // how long the transaction of a create may take, and at most how long a relay that died keeps its events; default 30s
-	MaxWait      time.Duration // the most that "Prefer: wait=N" is granted; default 10s
-	KeepFailures bool          // answer the repeat of a create that failed with the failure; default: it runs again
-	PurgeEvery   time.Duration // how often Run deletes what has expired in the store, whichever API wrote it; default 10m; negative: not at all
+	MaxWait      time.Duration // longest wait that is granted to "Prefer: wait=N"; default 10s
+	KeepFailures bool          // replay the failure of a create to a repeat; default: the create runs again
+	PurgeEvery   time.Duration // how often Run deletes the expired records of the store, whichever API wrote them; default 10m; negative: never
 
-	MaxAttempts  int           // how often an event may fail before it is parked, with its error; default 10
+	MaxAttempts  int           // number of failures after which an event is parked with its error; default 10
 	KeepMessages time.Duration // how long the consumer remembers a message that it handled; default 168h
 
 	// Broker is the URL of the broker through which events go to the consumer:
@@ -49,19 +49,20 @@ type Config struct {
 	Broker     string
 	BrokerName string // of the stream or the exchange: one for each database of orders; default "onlyonce"
 
-	// Charge pays for an order before it is made, and returns the payment's
-	// reference. A later attempt at the order does not pay again; for the moment
-	// between a payment and its being noted there is Charge.Key. Default: nothing
-	// is charged.
+	// Charge pays for an order before it is created, and returns the payment's
+	// reference. A later attempt at the order does not pay again. If the process
+	// dies after the payment and before it is recorded, Charge is called again with
+	// the same Charge.Key. Default: nothing is charged.
 	Charge func(ctx context.Context, c Charge) (ref string, err error)
 
 	// FingerprintSecret keys the fingerprints in the store with HMAC-SHA-256, so
-	// that someone who reads the store can't find out a short request by trying.
+	// that someone who reads the store can't recover a short request by trying all
+	// possibilities.
 	// After a change, repeats of earlier requests are mismatches. Default: none.
 	FingerprintSecret []byte
 
-	Observer       onlyonce.Observer // told of every decision about a key
-	OutboxObserver outbox.Observer   // told of what the relay does
+	Observer       onlyonce.Observer // called for every decision about a key
+	OutboxObserver outbox.Observer   // called for every event of the relay
 	Log            *slog.Logger      // default: nothing is logged
 
 	// ShowKey returns what the log shows of a key; see onlyonce.SlogObserver.

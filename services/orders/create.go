@@ -15,14 +15,13 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
-// operation names the command: the same key for another operation is another
-// command's.
+// operation names the command: the same key for another operation is another command.
 const operation = "CreateOrder"
 
-// maxBody is many times what a valid body needs.
+// maxBody is far above the size of a valid body.
 const maxBody = 256 << 10
 
-// A created is what a client is told of its new order.
+// A created is the body of the response to a new order.
 type created struct {
 	ID        string    `json:"id"`
 	Status    string    `json:"status"`
@@ -30,42 +29,42 @@ type created struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// create runs the command once for its key. What is wrong in itself is rejected
-// before the key is looked at, and leaves it unused.
-func (a *API) create(w http.ResponseWriter, r *http.Request, tenant string) (answer, error) {
+// create runs the command once for its key. An invalid request is rejected before its
+// key is claimed, and leaves the key unused.
+func (a *API) create(w http.ResponseWriter, r *http.Request, tenant string) (response, error) {
 	key, err := httponce.ReadKey(r)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	body, err := jsonbody.Read(w, r, maxBody)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	d, err := parseDraft(body)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	fingerprint, err := d.fingerprint()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	req := onlyonce.Request{
 		ID:          onlyonce.ID{Tenant: tenant, Operation: operation, Key: key},
 		Fingerprint: keyed.Fingerprint(a.cfg.FingerprintSecret, fingerprint),
 		Wait:        httponce.PreferredWait(r, a.cfg.MaxWait),
 	}
-	got, err := a.run(r.Context(), req, d)
+	got, err := a.createOnce(r.Context(), req, d)
 	if got.Replayed {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
 	if err != nil {
-		return answer{}, &commandError{err}
+		return response{}, &commandError{err}
 	}
-	return answer{status: got.Status, location: "/orders/" + got.Ref, body: got.Value}, nil
+	return response{status: got.Status, location: "/orders/" + got.Ref, body: got.Value}, nil
 }
 
-// place handles the command: the order, its event and the body of its answer are
-// one commit.
+// place writes an order and its event in the command's transaction, and returns the
+// body of the response.
 func (a *API) place(ctx context.Context, tx *sql.Tx, tenant string, d draft) (json.RawMessage, error) {
 	o := publicid.New()
 	if err := a.insert(ctx, tx, o, tenant, d); err != nil {
@@ -77,7 +76,7 @@ func (a *API) place(ctx context.Context, tx *sql.Tx, tenant string, d draft) (js
 	public := orderIDs.Format(o)
 	body, err := json.Marshal(created{public, statusCreated, d.total.String(), o.Time()})
 	if err != nil {
-		return nil, fmt.Errorf("write the answer: %w", err)
+		return nil, fmt.Errorf("encode the response: %w", err)
 	}
 	attempt := onlyonce.Current(ctx)
 	attempt.SetRef(public)

@@ -6,21 +6,20 @@
 //	    └─ one transaction: order row + outbox row + stored result
 //	          └─ relay ── broker ── inbox (the message takes effect once) ── shipment row
 //
-// Without a broker the queue in the store is the way from the outbox to the
-// consumer: the relay of each process hands events to the consumer in it, they
-// survive a restart, and one that keeps failing is parked in the queue. With one,
-// events go through NATS JetStream or RabbitMQ, and the consumer keeps what it
-// can't handle in a table of its own (see Poisoned).
+// Without a broker, the relay of each process passes events from the queue in the
+// store to the consumer in the same process. Events survive a restart, and an event
+// that keeps failing is parked in the queue. With a broker, events go through NATS
+// JetStream or RabbitMQ, and the consumer stores events that it can't handle in its own
+// table (see Poisoned).
 //
-// A POST needs an Idempotency-Key: without one a client whose answer was lost
-// could only order twice. What is wrong with a request in itself is rejected
-// before the key is looked at, and leaves it unused. Members of a body that the
-// API does not know do not count.
+// A POST needs an Idempotency-Key: without one, a client that lost the response could
+// only order twice. An invalid request is rejected before its key is claimed, and
+// leaves the key unused. Unknown members of a body are ignored.
 //
-// A tenant comes from its bearer token. Only where anonymous callers are allowed
-// may a caller without a token name its tenant, in X-Tenant-ID.
+// The tenant comes from the bearer token. A caller without a token may name its tenant
+// in X-Tenant-ID, but only if anonymous callers are allowed.
 //
-// Money is exact: decimal text with at most 4 digits after the point. A total is
-// written with as many as the most precise price, and 2 at least. An order is
-// known by its public id only (package publicid), and a list is the newest first.
+// Money is exact: decimal text with at most 4 digits after the point. A total has as
+// many digits as the most precise price, and at least 2. Callers see only the public ID
+// of an order (package publicid). Lists are newest first.
 package orders

@@ -13,38 +13,38 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-func reject(status int, code, detail string) httponce.Problem {
+func newProblem(status int, code, detail string) httponce.Problem {
 	return httponce.Problem{Status: status, Code: code, Detail: detail}
 }
 
 var (
-	errNotFound     = reject(http.StatusNotFound, "not_found", "There is nothing here.")
-	errNoOrder      = reject(http.StatusNotFound, "order_not_found", "You have no such order.")
-	errMethod       = reject(http.StatusMethodNotAllowed, "method_not_allowed", "See Allow for what this resource takes.")
-	errUnauthorized = reject(http.StatusUnauthorized, "unauthorized", "Send a valid bearer token.")
-	errTooLarge     = reject(http.StatusRequestEntityTooLarge, httponce.CodeBodyTooLarge, fmt.Sprintf("The body must have at most %d bytes.", maxBody))
-	errEncoded      = reject(http.StatusUnsupportedMediaType, "content_encoding_unsupported", "The body has a Content-Encoding, and none is decoded here: send it without.")
+	errNotFound     = newProblem(http.StatusNotFound, "not_found", "There is nothing here.")
+	errNoOrder      = newProblem(http.StatusNotFound, "order_not_found", "You have no such order.")
+	errMethod       = newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "See Allow for what this resource takes.")
+	errUnauthorized = newProblem(http.StatusUnauthorized, "unauthorized", "Send a valid bearer token.")
+	errTooLarge     = newProblem(http.StatusRequestEntityTooLarge, httponce.CodeBodyTooLarge, fmt.Sprintf("The body must have at most %d bytes.", maxBody))
+	errEncoded      = newProblem(http.StatusUnsupportedMediaType, "content_encoding_unsupported", "The body has a Content-Encoding, and none is decoded here: send it without.")
 	errTooMany      = httponce.Problem{
 		Status: http.StatusTooManyRequests, Code: httponce.CodeTooManyRequests, Detail: serving.TooManyRequests,
 		Retryable: true, RetryAfter: time.Second,
 	}
-	errInternal = reject(http.StatusInternalServerError, "internal_error", "Something went wrong on our side.")
+	errInternal = newProblem(http.StatusInternalServerError, "internal_error", "Something went wrong on our side.")
 	errUnknown  = httponce.Problem{
 		Status: http.StatusInternalServerError, Code: httponce.CodeOutcomeUnknown, Retryable: true,
-		Detail: "It may have been carried out, or not. Send the request again, with the same key: it is carried out once.",
+		Detail: "The request may or may not have been carried out. Send it again with the same key: it is carried out once.",
 	}
 	errUnavailable = httponce.Problem{
-		Status: http.StatusServiceUnavailable, Code: "unavailable", Detail: "The service can't answer now; ask again.",
+		Status: http.StatusServiceUnavailable, Code: "unavailable", Detail: "The service is unavailable. Send the request again later.",
 		Retryable: true, RetryAfter: time.Second,
 	}
 )
 
 func invalid(field, problem string) httponce.Problem {
-	return reject(http.StatusBadRequest, "validation_error", field+": "+problem)
+	return newProblem(http.StatusBadRequest, "validation_error", field+": "+problem)
 }
 
-// problem says what the client is told of an error. What it is not told is
-// logged.
+// problem returns the problem that the client is shown for an error. It logs an error
+// that the client is not shown.
 func (a *API) problem(r *http.Request, err error) httponce.Problem {
 	var told httponce.Problem
 	var fault *jsonbody.Fault
@@ -59,9 +59,9 @@ func (a *API) problem(r *http.Request, err error) httponce.Problem {
 	case errors.Is(err, serving.ErrTooManyRequests):
 		return errTooMany
 	case errors.As(err, &forbidden):
-		return reject(http.StatusForbidden, "cross_origin", forbidden.Why)
+		return newProblem(http.StatusForbidden, "cross_origin", forbidden.Why)
 	case errors.As(err, &fault):
-		return reject(http.StatusBadRequest, "validation_error", fault.Error())
+		return newProblem(http.StatusBadRequest, "validation_error", fault.Error())
 	case errors.Is(err, jsonbody.ErrTooLarge):
 		return errTooLarge
 	case errors.Is(err, jsonbody.ErrEncoded):
@@ -86,8 +86,8 @@ func (a *API) problem(r *http.Request, err error) httponce.Problem {
 	return p
 }
 
-// commandProblem says what the client is told of a command that DoTx did not
-// answer. A failure that is kept is told in the same way each time.
+// commandProblem returns the problem that the client is shown for an error of a
+// command. A failure that is kept is shown in the same way each time.
 func (a *API) commandProblem(err error) httponce.Problem {
 	p := httponce.ProblemOf(err)
 	switch {
@@ -101,7 +101,7 @@ func (a *API) commandProblem(err error) httponce.Problem {
 	return p
 }
 
-// A commandError is what onlyonce.DoTx said of a command.
+// A commandError is an error that onlyonce.Do or DoTx returned for a command.
 type commandError struct{ err error }
 
 func (e *commandError) Error() string { return e.err.Error() }

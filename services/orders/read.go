@@ -11,41 +11,42 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
-// get answers one order.
-func (a *API) get(_ http.ResponseWriter, r *http.Request, tenant string) (answer, error) {
+// get serves one order.
+func (a *API) get(_ http.ResponseWriter, r *http.Request, tenant string) (response, error) {
 	o, err := orderIDs.Parse(r.PathValue("id"))
 	if err != nil {
-		return answer{}, invalid("id", err.Error())
+		return response{}, invalid("id", err.Error())
 	}
 	found, err := a.find(r.Context(), tenant, o)
 	if err != nil {
-		return answer{}, readFailed(err)
+		return response{}, readFailed(err)
 	}
 	return ok(found)
 }
 
-// list answers a page of the tenant's orders, the newest first.
-func (a *API) list(_ http.ResponseWriter, r *http.Request, tenant string) (answer, error) {
+// list serves a page of the tenant's orders, newest first.
+func (a *API) list(_ http.ResponseWriter, r *http.Request, tenant string) (response, error) {
 	q, err := page.Parse(r)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	var before *publicid.ID // nil: from the newest
 	if q.Cursor != "" {
 		id, err := parseCursor(tenant, q.Cursor)
 		if err != nil {
-			return answer{}, page.ErrCursor
+			return response{}, page.ErrCursor
 		}
 		before = &id
 	}
 	b := page.Builder[order]{Query: q, Cursor: func(last order) string { return cursor(tenant, last.id) }}
 	if err := a.newest(r.Context(), tenant, before, &b); err != nil {
-		return answer{}, readFailed(err)
+		return response{}, readFailed(err)
 	}
 	return ok(b.Page())
 }
 
-// readFailed says that the database did not answer, which it may do the next time.
+// readFailed returns the error of a failed read: err itself if it is a Problem, and
+// otherwise a readError, which the client may retry.
 func readFailed(err error) error {
 	var told httponce.Problem
 	if errors.As(err, &told) {
@@ -54,16 +55,16 @@ func readFailed(err error) error {
 	return &readError{err}
 }
 
-// A readError is what the database said of a read.
+// A readError is an error of the database during a read.
 type readError struct{ err error }
 
 func (e *readError) Error() string { return e.err.Error() }
 func (e *readError) Unwrap() error { return e.err }
 
-func ok(v any) (answer, error) {
+func ok(v any) (response, error) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		return answer{}, fmt.Errorf("write the answer: %w", err)
+		return response{}, fmt.Errorf("encode the response: %w", err)
 	}
-	return answer{status: http.StatusOK, body: body}, nil
+	return response{status: http.StatusOK, body: body}, nil
 }

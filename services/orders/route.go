@@ -7,17 +7,19 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-// An answer is the response to a request.
-type answer struct {
+// A response is the response to a request that succeeded.
+type response struct {
 	status   int
 	location string
 	body     json.RawMessage
 }
 
-// A handler answers a request of a tenant, or says why not.
-type handler func(w http.ResponseWriter, r *http.Request, tenant string) (answer, error)
+// A handler handles a request of a tenant and returns the response, or an error that
+// becomes one.
+type handler func(w http.ResponseWriter, r *http.Request, tenant string) (response, error)
 
-// owned lets the handler see the requests of known tenants.
+// owned returns a handler that passes the requests of known tenants to h, and rejects
+// all others.
 func (a *API) owned(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		tenant, err := a.callers.Name(r.Header)
@@ -25,12 +27,12 @@ func (a *API) owned(h handler) http.Handler {
 			a.reject(w, r, err)
 			return
 		}
-		ans, err := h(w, r, tenant)
+		resp, err := h(w, r, tenant)
 		if err != nil {
 			a.reject(w, r, err)
 			return
 		}
-		ans.write(w)
+		resp.write(w)
 	})
 }
 
@@ -40,13 +42,7 @@ func (a *API) caller(r *http.Request) string {
 	return tenant
 }
 
-// Forbid answers 403 in the API's form, for what stands before it; why is shown to
-// the client.
-func (a *API) Forbid(w http.ResponseWriter, r *http.Request, why string) {
-	a.reject(w, r, &serving.Forbidden{Why: why})
-}
-
-// reject answers with a problem.
+// reject responds to a request with the problem of an error.
 func (a *API) reject(w http.ResponseWriter, r *http.Request, err error) {
 	p := a.problem(r, err)
 	if p.Status == http.StatusUnauthorized {
@@ -56,16 +52,16 @@ func (a *API) reject(w http.ResponseWriter, r *http.Request, err error) {
 	p.ServeHTTP(w, r)
 }
 
-// private keeps an answer out of caches, and a browser from guessing what it is.
+// private keeps a response out of caches, and browsers from guessing its content type.
 func private(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")
 }
 
-func (a answer) write(w http.ResponseWriter) {
+func (r response) write(w http.ResponseWriter) {
 	private(w.Header())
-	if a.location != "" {
-		w.Header().Set("Location", a.location)
+	if r.location != "" {
+		w.Header().Set("Location", r.location)
 	}
-	serving.WriteJSON(w, a.status, a.body)
+	serving.WriteJSON(w, r.status, r.body)
 }

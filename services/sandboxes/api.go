@@ -6,7 +6,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 
@@ -18,8 +17,9 @@ import (
 //go:embed migrations
 var migrations embed.FS
 
-// An API answers /v1/sandboxes and what is below it.
+// An API serves /v1/sandboxes and the paths below it.
 type API struct {
+	*serving.Router
 	cfg      Config
 	db       *sql.DB
 	store    Store
@@ -27,17 +27,16 @@ type API struct {
 	root     *os.Root // of the workspaces
 	server   string   // this server's name
 	sessions sessions
-	router   *serving.Router
 }
 
-// New makes the API's tables if they are not there, and ends the sessions of
-// servers that died. The store keeps its records in db, a SQLite database.
+// New returns an API, creates its tables if they do not exist, and ends the sessions
+// of servers that died. The store keeps its records in db, a SQLite database.
 func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db, store: store, sessions: sessions{list: map[string]string{}}}
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{
 		Keep: a.cfg.Keep, Lease: a.cfg.Lease, Wait: a.cfg.Wait, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
 	})
-	a.router = serving.NewRouter(a.caller, a.reject, a.routes())
+	a.Router = serving.NewRouter(a.caller, a.reject, a.routes())
 	if err := a.open(ctx); err != nil {
 		return nil, fmt.Errorf("sandboxes: new: %w", err)
 	}
@@ -63,13 +62,10 @@ func (a *API) open(ctx context.Context) (err error) {
 	return err
 }
 
-// ServeHTTP answers a request.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
-
 const closeSQL = `UPDATE sandboxes_sandboxes SET ` + noSession + `
 WHERE session_server = ? AND session_id IS NOT NULL RETURNING ` + columns
 
-// Close ends the sessions that this server started. No more are started.
+// Close ends the sessions that this server started. After Close, none can be started.
 func (a *API) Close(ctx context.Context) error {
 	a.sessions.close()
 	err := a.alone(ctx, func(ctx context.Context, on querier) error {

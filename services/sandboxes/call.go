@@ -11,10 +11,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-// maxBody is many times what a valid body needs.
+// maxBody is far above the size of a valid body.
 const maxBody = 64 << 10
 
-// A call is one request on its way.
+// A call is one request while it is served.
 type call struct {
 	*http.Request
 	w         http.ResponseWriter
@@ -35,7 +35,7 @@ func newCall(w http.ResponseWriter, r *http.Request) *call {
 	return c
 }
 
-// id returns the sandbox that the path names.
+// id returns the ID of the sandbox in the path.
 func (c *call) id() (string, error) {
 	id := c.PathValue("id")
 	if !isID(sandboxIDs, id) {
@@ -44,7 +44,7 @@ func (c *call) id() (string, error) {
 	return id, nil
 }
 
-// members returns the members of the object in the body; no body is an object
+// members returns the members of the object in the body. An empty body is an object
 // without members.
 func (c *call) members(names ...string) (jsonbody.Object, error) {
 	body, err := jsonbody.Read(c.w, c.Request, maxBody)
@@ -54,21 +54,21 @@ func (c *call) members(names ...string) (jsonbody.Object, error) {
 	return jsonbody.Parse(body, names...)
 }
 
-// answer sends what a handler made of the call.
-func (a *API) answer(c *call, ans answer, err error) {
+// respond sends the response of a handler or, if it failed, that of its error.
+func (a *API) respond(c *call, resp response, err error) {
 	if err != nil {
-		ans = a.rejection(c.Context(), c, err).answer(c.requestID)
+		resp = a.rejection(c.Context(), c, err).response(c.requestID)
 	}
 	id := c.requestID
-	if ans.replayed && ans.requestID != "" && !c.named {
-		id = ans.requestID
+	if resp.replayed && resp.requestID != "" && !c.named {
+		id = resp.requestID
 	}
 	c.w.Header().Set("X-Request-Id", id)
-	ans.write(c.w)
+	resp.write(c.w)
 }
 
-// rejection says what the caller is told of an error. What it is not told is
-// logged.
+// rejection returns the fault that the caller is shown for an error. It logs an error
+// that the caller is not shown.
 func (a *API) rejection(ctx context.Context, c *call, err error) *fault {
 	var told *fault
 	var body *jsonbody.Fault

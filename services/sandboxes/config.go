@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
-// A Store keeps the answers, in the database of the sandboxes.
+// A Store keeps the records, in the database of the sandboxes.
 type Store interface {
 	onlyonce.TxStore[*sql.Tx]
 }
@@ -51,7 +51,7 @@ type Config struct {
 type Profile struct {
 	Command      string // what a session runs: an absolute path, or a name in the server's PATH
 	Args         []string
-	Capabilities []string // answered to the caller
+	Capabilities []string // shown to callers
 }
 
 // defaultProfile is that of a sandbox whose maker names none.

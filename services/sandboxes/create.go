@@ -64,30 +64,30 @@ SELECT ?1, ?2, ?3, ?4, unixepoch(), unixepoch() + ?5
 WHERE ?6 OR EXISTS (SELECT 1 FROM sandboxes_sandboxes WHERE workspace_id = ?4 AND owner = ?2 AND deleted_at IS NULL)
 RETURNING ` + columns
 
-func (a *API) create(c *call) (answer, error) {
+func (a *API) create(c *call) (response, error) {
 	o, err := c.members("profile", "workspace_id", "ttl")
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	p, err := a.plan(o)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	id, workspace := newID(sandboxIDs), newID(workspaceIDs)
 	if p.Workspace != nil {
 		workspace = *p.Workspace
 	}
-	return a.once(c, p, func(ctx context.Context, on querier) (answer, error) {
+	return a.runOnce(c, p, func(ctx context.Context, on querier) (response, error) {
 		r, made, err := one(ctx, on, createSQL, id, c.owner, p.Profile, workspace, p.TTL, p.Workspace == nil)
 		switch {
 		case err != nil:
-			return answer{}, fmt.Errorf("create a sandbox: %w", err)
+			return response{}, fmt.Errorf("create a sandbox: %w", err)
 		case !made:
-			return answer{}, errWorkspace()
+			return response{}, errWorkspace()
 		}
 		if attempt := onlyonce.Current(ctx); attempt != nil {
 			attempt.SetRef(id)
 		}
-		return newAnswer(http.StatusCreated, a.view(r))
+		return newResponse(http.StatusCreated, a.view(r))
 	})
 }

@@ -3,17 +3,17 @@
 //
 // It shows the explicit way to use the library. There is no middleware: create
 // and extend_ttl call onlyonce.DoTx in their handler, so that the sandbox's row
-// and the answer are one commit. A key belongs to its owner. Everything that the
-// service decides, a rejection like sandbox_expired too, is an answer, and a
-// repeat gets it byte for byte; a body that is not valid in itself is rejected
-// before the key is looked at, and leaves it unused.
+// and the response are one commit. A key belongs to its owner. Every decision of the
+// service is stored, including rejections such as sandbox_expired, and a repeat gets it
+// byte for byte. An invalid body is rejected before the key is read, and leaves the key
+// unused.
 //
-// Two requests are the same if they ask for the same: what is compared is the
-// parsed body with its defaults, not its bytes.
+// Two requests are the same if their parsed bodies, with defaults, are the same. Their
+// bytes are not compared.
 //
-// Time is the database's. Instants are kept and shown in whole seconds, cut, and
-// a sandbox expires at the instant that is shown, not a part of a second later;
-// its ttl counts from created_at as shown. Several server processes may share one
-// database and one directory on one machine: each ends the sessions that it
-// started, and those whose server died.
+// The clock is the database's. Times are stored and shown in whole seconds, rounded
+// down. A sandbox expires at the second that is shown, and its TTL counts from
+// created_at as shown. Several server processes can share one database and one
+// directory on one machine: each ends the sessions that it started, and those of
+// servers that died.
 package sandboxes

@@ -21,31 +21,31 @@ type extension struct {
 	Seconds int64 `json:"extend_by"`
 }
 
-func (a *API) extendTTL(c *call) (answer, error) {
+func (a *API) extendTTL(c *call) (response, error) {
 	id, err := c.id()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	o, err := c.members("extend_by")
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	seconds, err := a.extendBy(o)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return a.once(c, extension{seconds}, func(ctx context.Context, on querier) (answer, error) {
+	return a.runOnce(c, extension{seconds}, func(ctx context.Context, on querier) (response, error) {
 		r, extended, err := one(ctx, on, extendSQL, id, c.owner, seconds, lastSecond)
 		if err == nil && !extended {
-			return answer{}, notExtended(ctx, on, c.owner, id)
+			return response{}, notExtended(ctx, on, c.owner, id)
 		}
 		if err != nil {
-			return answer{}, fmt.Errorf("extend a sandbox: %w", err)
+			return response{}, fmt.Errorf("extend a sandbox: %w", err)
 		}
 		if attempt := onlyonce.Current(ctx); attempt != nil {
 			attempt.SetRef(id)
 		}
-		return newAnswer(http.StatusOK, a.view(r))
+		return newResponse(http.StatusOK, a.view(r))
 	})
 }
 

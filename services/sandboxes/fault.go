@@ -10,13 +10,13 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-// A fault is a rejection that the caller is told of.
+// A fault is an error that the caller is shown.
 type fault struct {
 	status     int
 	code       string
 	message    string
 	details    map[string]any
-	retryAfter time.Duration // 0: it is not said
+	retryAfter time.Duration // 0: no Retry-After
 }
 
 func (f *fault) Error() string { return f.code + ": " + f.message }
@@ -34,7 +34,7 @@ func errInvalid(field, problem string) *fault {
 	return f
 }
 
-// errBody says what is wrong with a body.
+// errBody is the fault for an invalid body.
 func errBody(f *jsonbody.Fault) *fault { return errInvalid(f.Field, f.Problem) }
 
 func errTooLarge() *fault {
@@ -64,7 +64,7 @@ func errConflict() *fault {
 }
 
 func errInProgress(after time.Duration) *fault {
-	f := newFault(http.StatusConflict, "request_in_progress", "the first request is still running; ask again later")
+	f := newFault(http.StatusConflict, "request_in_progress", "the first request is still running; send the request again later")
 	f.retryAfter = max(after, time.Second)
 	return f
 }
@@ -96,7 +96,7 @@ func errInternal() *fault {
 }
 
 func errUnavailable() *fault {
-	f := newFault(http.StatusServiceUnavailable, "unavailable", "the service can't answer now; ask again with the same key")
+	f := newFault(http.StatusServiceUnavailable, "unavailable", "the service is unavailable; send the request again later with the same key")
 	f.retryAfter = time.Second
 	return f
 }
@@ -111,8 +111,8 @@ type errorBody struct {
 	} `json:"error"`
 }
 
-// answer is the fault as the request is told of it.
-func (f *fault) answer(requestID string) answer {
+// response returns the fault as the response to the request.
+func (f *fault) response(requestID string) response {
 	var content errorBody
 	e := &content.Error
 	e.Code, e.Message, e.RequestID, e.Details = f.code, f.message, requestID, f.details
@@ -120,5 +120,5 @@ func (f *fault) answer(requestID string) answer {
 	if err != nil {
 		panic(err) // details are strings and instants
 	}
-	return answer{status: f.status, body: body, requestID: requestID, retryAfter: f.retryAfter}
+	return response{status: f.status, body: body, requestID: requestID, retryAfter: f.retryAfter}
 }

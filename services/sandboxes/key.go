@@ -16,7 +16,7 @@ import (
 // path is a conflict.
 const operation = "sandboxes"
 
-// keys says how a call writes its key.
+// keys is the format of a call's key.
 var keys = httponce.Config{KeyFormat: httponce.KeyFormat{Syntax: httponce.TokenOnly, MaxLength: 128}}
 
 // key returns the call's key; ok is false if it has none.
@@ -32,9 +32,9 @@ func (c *call) key() (key string, ok bool, err error) {
 	return key, true, nil
 }
 
-// request is the call as a command. asked is what its body asks for, as parsed
-// and with its defaults: bodies that ask for the same are one request, however
-// they are written.
+// request returns the call as a request of a command. asked is the parsed body with its
+// defaults: bodies with the same meaning are the same request, however they are
+// written.
 func (c *call) request(key string, asked any, secret []byte) (onlyonce.Request, error) {
 	doc, err := json.Marshal(asked)
 	if err != nil {
@@ -50,36 +50,37 @@ func (c *call) request(key string, asked any, secret []byte) (onlyonce.Request, 
 	}, nil
 }
 
-// once runs fn, for a call with a key only the first time: what fn writes and
-// what it answers, a fault included, are one commit. asked is as in request.
-func (a *API) once(c *call, asked any, fn func(context.Context, querier) (answer, error)) (answer, error) {
+// runOnce runs fn, and for a call with a key only the first time. The rows that fn
+// writes and its response, or the fault that it returns, are one commit. asked is as in
+// request.
+func (a *API) runOnce(c *call, asked any, fn func(context.Context, querier) (response, error)) (response, error) {
 	key, given, err := c.key()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if !given {
-		var ans answer
+		var resp response
 		err := a.alone(c.Context(), func(ctx context.Context, on querier) (err error) {
-			ans, err = fn(ctx, on)
+			resp, err = fn(ctx, on)
 			return err
 		})
-		return ans, err
+		return resp, err
 	}
 	req, err := c.request(key, asked, a.cfg.FingerprintSecret)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	got, err := onlyonce.DoTx(c.Context(), a.guard, req, func(ctx context.Context, tx *sql.Tx) (json.RawMessage, error) {
-		ans, err := fn(ctx, tx)
+		resp, err := fn(ctx, tx)
 		var decided *fault
 		if errors.As(err, &decided) {
-			ans, err = decided.answer(c.requestID), nil
+			resp, err = decided.response(c.requestID), nil
 		}
-		onlyonce.Current(ctx).SetStatus(ans.status)
-		return ans.body, err
+		onlyonce.Current(ctx).SetStatus(resp.status)
+		return resp.body, err
 	})
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return storedAnswer(got)
+	return storedResponse(got)
 }

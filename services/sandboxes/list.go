@@ -12,40 +12,41 @@ const listSQL = `SELECT ` + columns + ` FROM sandboxes_sandboxes
 WHERE owner = ?1 AND id > ?2 AND deleted_at IS NULL AND (?3 = '' OR ` + status + ` = ?3)
 ORDER BY id LIMIT ?4`
 
-// list answers the owner's sandboxes, the oldest first: all, or those of one status.
-func (a *API) list(c *call) (answer, error) {
+// list serves a page of the owner's sandboxes, oldest first: all, or those with one
+// status.
+func (a *API) list(c *call) (response, error) {
 	q, err := page.Parse(c.Request)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	if q.Cursor != "" && !isID(sandboxIDs, q.Cursor) {
-		return answer{}, page.ErrCursor
+		return response{}, page.ErrCursor
 	}
 	status := q.All.Get("status")
 	if !slices.Contains([]string{"", statusIdle, statusStarting, statusReady, statusFailed, statusExpired}, status) {
-		return answer{}, errInvalid("status", "must be idle, starting, ready, failed or expired")
+		return response{}, errInvalid("status", "must be idle, starting, ready, failed or expired")
 	}
 	b := page.Builder[sandbox]{Query: q, Cursor: func(last sandbox) string { return last.ID }}
 	found, err := rows(c.Context(), a.db, listSQL, c.owner, q.Cursor, status, b.Rows())
 	if err != nil {
-		return answer{}, fmt.Errorf("list sandboxes: %w", err)
+		return response{}, fmt.Errorf("list sandboxes: %w", err)
 	}
 	for _, r := range found {
 		if _, err := b.Add(a.view(r)); err != nil {
-			return answer{}, fmt.Errorf("list sandboxes: %w", err)
+			return response{}, fmt.Errorf("list sandboxes: %w", err)
 		}
 	}
-	return newAnswer(http.StatusOK, b.Page())
+	return newResponse(http.StatusOK, b.Page())
 }
 
-func (a *API) get(c *call) (answer, error) {
+func (a *API) get(c *call) (response, error) {
 	id, err := c.id()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	r, err := find(c.Context(), a.db, c.owner, id)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return newAnswer(http.StatusOK, a.view(r))
+	return newResponse(http.StatusOK, a.view(r))
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-// A handler answers a call, or says why not.
-type handler func(*call) (answer, error)
+// A handler handles a call and returns the response, or an error that becomes one.
+type handler func(*call) (response, error)
 
 func (a *API) routes() map[string]serving.Methods {
 	return map[string]serving.Methods{
@@ -20,16 +20,17 @@ func (a *API) routes() map[string]serving.Methods {
 	}
 }
 
-// owned lets the handler see the calls of known owners.
+// owned returns a handler that passes the calls of known owners to h, and rejects all
+// others.
 func (a *API) owned(h handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		c := newCall(w, r)
-		var ans answer
+		var resp response
 		var err error
 		if c.owner, err = a.owner(r.Header); err == nil {
-			ans, err = h(c)
+			resp, err = h(c)
 		}
-		a.answer(c, ans, err)
+		a.respond(c, resp, err)
 	})
 }
 
@@ -39,13 +40,7 @@ func (a *API) caller(r *http.Request) string {
 	return owner
 }
 
-// reject answers a request with an error.
+// reject responds to a request with an error.
 func (a *API) reject(w http.ResponseWriter, r *http.Request, why error) {
-	a.answer(newCall(w, r), answer{}, why)
-}
-
-// Forbid answers 403 in the API's form, for what stands before it; why is shown to
-// the client.
-func (a *API) Forbid(w http.ResponseWriter, r *http.Request, why string) {
-	a.reject(w, r, &serving.Forbidden{Why: why})
+	a.respond(newCall(w, r), response{}, why)
 }

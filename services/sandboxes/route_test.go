@@ -100,9 +100,9 @@ func TestRoute_AnInternalErrorLeaksNothing(t *testing.T) {
 
 func TestAPI_APanicIsAnInternalError(t *testing.T) {
 	w := newWorld(t)
-	w.api.router = serving.NewRouter(w.api.caller, w.api.reject, map[string]serving.Methods{
-		"/panic": {"GET": w.api.owned(func(*call) (answer, error) { panic("secret") })},
-		"/abort": {"GET": w.api.owned(func(*call) (answer, error) { panic(http.ErrAbortHandler) })},
+	w.api.Router = serving.NewRouter(w.api.caller, w.api.reject, map[string]serving.Methods{
+		"/panic": {"GET": w.api.owned(func(*call) (response, error) { panic("secret") })},
+		"/abort": {"GET": w.api.owned(func(*call) (response, error) { panic(http.ErrAbortHandler) })},
 	})
 	got := w.send("GET", "/panic", "")
 	got.want(t, 500, "internal_error")

@@ -41,23 +41,23 @@ RETURNING ` + columns
 // lookAgain is how long a start waits before it looks what became of another.
 const lookAgain = 20 * time.Millisecond
 
-// start answers when a session of the sandbox runs. It counts as a keepalive.
-func (a *API) start(c *call) (answer, error) {
+// start responds once a session of the sandbox is running. It counts as a keepalive.
+func (a *API) start(c *call) (response, error) {
 	id, err := c.id()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	for end := time.Now().Add(a.cfg.Wait); ; {
 		r, err := find(c.Context(), a.db, c.owner, id)
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		r, ready, err := a.ensure(c.Context(), c.owner, r, end)
 		if err != nil {
-			return answer{}, err
+			return response{}, err
 		}
 		if ready {
-			return newAnswer(http.StatusOK, a.view(r))
+			return newResponse(http.StatusOK, a.view(r))
 		}
 	}
 }
@@ -147,10 +147,10 @@ func (a *API) run(ctx context.Context, r row) (handle string, err error) {
 	return a.cfg.Runtime.Start(ctx, Session{Dir: dir, Command: p.Command, Args: p.Args})
 }
 
-func (a *API) keepalive(c *call) (answer, error) {
+func (a *API) keepalive(c *call) (response, error) {
 	id, err := c.id()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	r, kept, err := a.change(c.Context(), keepaliveSQL, id, c.owner, a.idleSeconds())
 	if err == nil && !kept {
@@ -159,9 +159,9 @@ func (a *API) keepalive(c *call) (answer, error) {
 		}
 	}
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return newAnswer(http.StatusOK, a.view(r))
+	return newResponse(http.StatusOK, a.view(r))
 }
 
 func (a *API) idleSeconds() int64 { return int64(a.cfg.IdleTimeout / time.Second) }

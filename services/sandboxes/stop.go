@@ -23,46 +23,46 @@ WHERE id = ? AND owner = ? AND deleted_at IS NULL RETURNING ` + columns
 	forgetSQL = `DELETE FROM sandboxes_sandboxes WHERE id = ? AND deleted_at IS NOT NULL RETURNING ` + columns
 )
 
-func (a *API) stop(c *call) (answer, error) {
+func (a *API) stop(c *call) (response, error) {
 	id, err := c.id()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	ctx, done := a.detach(c.Context())
 	defer done()
 	r, found, err := a.change(ctx, stopSQL, id, c.owner)
 	switch {
 	case err != nil:
-		return answer{}, fmt.Errorf("stop a sandbox: %w", err)
+		return response{}, fmt.Errorf("stop a sandbox: %w", err)
 	case !found:
-		return answer{}, errNotFound()
+		return response{}, errNotFound()
 	}
 	if err := a.halt(ctx, r.session.handle); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return newAnswer(http.StatusOK, a.view(r))
+	return newResponse(http.StatusOK, a.view(r))
 }
 
 // delete hides the sandbox first, so that nothing is started in it any more. If
 // the rest fails, sweep does it.
-func (a *API) delete(c *call) (answer, error) {
+func (a *API) delete(c *call) (response, error) {
 	id, err := c.id()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	ctx, done := a.detach(c.Context())
 	defer done()
 	r, found, err := a.change(ctx, deleteSQL, id, c.owner)
 	switch {
 	case err != nil:
-		return answer{}, fmt.Errorf("delete a sandbox: %w", err)
+		return response{}, fmt.Errorf("delete a sandbox: %w", err)
 	case !found:
-		return answer{}, errNotFound()
+		return response{}, errNotFound()
 	}
 	if err := a.remove(ctx, r); err != nil {
-		return answer{}, err
+		return response{}, err
 	}
-	return answer{status: http.StatusNoContent}, nil
+	return response{status: http.StatusNoContent}, nil
 }
 
 // remove takes away what is left of a sandbox that was deleted.

@@ -10,32 +10,33 @@ import (
 	"strings"
 )
 
-// What a Router rejects by itself, and tells the API's reject function.
+// These are errors with which a Router calls the API's reject function.
 var (
 	ErrNotFound         = errors.New("there is no such resource")
 	ErrMethodNotAllowed = errors.New("the resource does not have that method")
 	ErrTooManyRequests  = errors.New("the caller has as many requests as one may have at a time")
 )
 
-// TooManyRequests tells a client what ErrTooManyRequests says.
+// TooManyRequests is the text for clients of ErrTooManyRequests.
 var TooManyRequests = fmt.Sprintf("You have %d requests here at the moment, as many as one caller may have. Nothing was done.", maxInFlight)
 
-// A Forbidden error says why a request may not be made at all. The client is told.
+// A Forbidden error says why a request is not allowed at all. The client is shown why.
 type Forbidden struct{ Why string }
 
 func (f *Forbidden) Error() string { return f.Why }
 
 var errCrossOrigin = &Forbidden{"A page of another origin may not write"}
 
-// Methods are the handlers of one path, by method. That of GET answers HEAD, too.
+// Methods are the handlers of one path, by method. The handler of GET serves HEAD, too.
 type Methods map[string]http.Handler
 
-// A Router hands every request to the handler of its path and method. An API gives it
-// one function that writes rejections in the API's form.
+// A Router serves an API: it passes every request to the handler of its path and
+// method. The API gives it a function that writes rejections in the API's form. An API
+// embeds its Router, and with it ServeHTTP and Forbid.
 type Router struct {
 	mux     *http.ServeMux
 	origins http.CrossOriginProtection
-	name    func(*http.Request) string // of the caller
+	name    func(*http.Request) string // of the caller; "": unknown
 	callers callers
 	reject  func(w http.ResponseWriter, r *http.Request, why error)
 }
@@ -75,7 +76,13 @@ func (rt *Router) rejected(why error, allow string) http.Handler {
 	})
 }
 
-// ServeHTTP answers a request. A path that is not in its shortest form is not found,
+// Forbid rejects a request with 403 in the API's form, for a handler in front of the
+// API. The client is shown why.
+func (rt *Router) Forbid(w http.ResponseWriter, r *http.Request, why string) {
+	rt.reject(w, r, &Forbidden{Why: why})
+}
+
+// ServeHTTP serves a request. A path that is not in its shortest form is not found,
 // rather than redirected.
 func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {

@@ -6,7 +6,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 )
 
-// forbid answers 403 in the form of the API that is asked; why says what to do
+// forbid rejects a request with 403 in the form of the API that it is for. why says what to do
 // instead.
 func (a *app) forbid(why string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
