@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -215,6 +216,76 @@ func TestPostgreSQL_ACommandDoesNotWaitForItsNamesakeInAnotherSchema(t *testing.
 		}
 	}
 	run(func() { run(func() {}) })
+}
+
+// The other schema has the store's tables, too: what is recorded there is not found
+// when the command comes again.
+func TestPostgreSQL_AFunctionThatSetsAnotherSearchPathCommitsNothing(t *testing.T) {
+	here, there := newPostgresSchema(t), newPostgresSchema(t)
+	s, _ := here.open(t)
+	elsewhere, own := there.open(t)
+	there.tx(t, elsewhere, own)
+	pool, err := pgxpool.New(t.Context(), here.with(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	x, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { x.Close() })
+	const insert = "INSERT INTO own VALUES ('row')"
+	leave := "SET LOCAL search_path = " + there.name
+	bySQL := func(ctx context.Context, tx *sql.Tx) (onlyonce.Settlement, error) {
+		_, err := tx.ExecContext(ctx, leave+"; "+insert)
+		return done("made"), err
+	}
+	byPgx := func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error) {
+		_, err := tx.Exec(ctx, leave+"; "+insert)
+		return done("made"), err
+	}
+	for name, run := range map[string]func(c onlyonce.Claim, h onlyonce.Hold) error{
+		"sqlstore, RunTx": func(c onlyonce.Claim, _ onlyonce.Hold) error {
+			_, err := s.RunTx(t.Context(), c, func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+				return bySQL(ctx, tx)
+			})
+			return err
+		},
+		"sqlstore, SettleTx": func(_ onlyonce.Claim, h onlyonce.Hold) error { return s.SettleTx(t.Context(), h, bySQL) },
+		"pgxstore, RunTx": func(c onlyonce.Claim, _ onlyonce.Hold) error {
+			_, err := x.RunTx(t.Context(), c, func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+				return byPgx(ctx, tx)
+			})
+			return err
+		},
+		"pgxstore, SettleTx": func(_ onlyonce.Claim, h onlyonce.Hold) error { return x.SettleTx(t.Context(), h, byPgx) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := serverClaim(name)
+			var h onlyonce.Hold
+			if strings.HasSuffix(name, "SettleTx") {
+				r, err := s.Claim(t.Context(), c)
+				if err != nil {
+					t.Fatal(err)
+				}
+				h = onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}
+			}
+			if err := run(c, h); err == nil || !strings.Contains(err.Error(), "search_path") {
+				t.Errorf("got error %v", err)
+			}
+			if r, err := elsewhere.Lookup(t.Context(), c.ID); !errors.Is(err, onlyonce.ErrNotFound) {
+				t.Errorf("the other schema has %+v, error %v", r, err)
+			}
+			var rows int
+			if err := own.QueryRow("SELECT count(*) FROM own").Scan(&rows); rows != 0 || err != nil {
+				t.Errorf("%d rows were committed, error %v", rows, err)
+			}
+			if r, err := s.Lookup(t.Context(), c.ID); err == nil && r.State == onlyonce.StateCompleted {
+				t.Errorf("the command is %+v", r)
+			}
+		})
+	}
 }
 
 func TestPostgreSQL_AFunctionThatTheDatabaseUndoesRunsAgain(t *testing.T) {

@@ -18,7 +18,8 @@ import (
 // RunTx claims, runs fn and settles in one transaction of a connection of the
 // pool, at the isolation level that the pool or the database has. Beginning and
 // ending the transaction take one round trip each. fn must not end the
-// transaction: its Commit and Rollback return an error. After a serialization
+// transaction: its Commit and Rollback return an error. If fn sets another
+// search_path, nothing is committed. After a serialization
 // failure or a deadlock, fn runs again, up to twenty times in all.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
 	if err := c.Check(); err != nil {

@@ -49,6 +49,10 @@
 // synchronous_standby_names) may lose the last responses, and their commands
 // may then run again. With a synchronous standby, it does not.
 //
+// Every connection of the pool must find the same tables. A function of RunTx or
+// SettleTx that sets another search_path, which may have tables of the same names,
+// commits nothing.
+//
 // At REPEATABLE READ or SERIALIZABLE, a transaction of the caller that is used
 // with WithTx may get an error that is onlyonce.ErrUnavailable and says to run
 // the whole transaction again. A claim in such a transaction makes other
