@@ -16,8 +16,8 @@ func (s *Stored) SettledBy(h *onlyonce.Hold) bool {
 	return false
 }
 
-// HeldBy reports whether the hold is the row's, which is processing. A nil row is there
-// for nobody.
+// HeldBy reports whether the row is processing and the hold is its own. Nobody holds a
+// nil row.
 func (s *Stored) HeldBy(h *onlyonce.Hold) bool {
 	return s != nil && !s.Expired && s.State == onlyonce.StateProcessing && s.Owner == h.Owner && s.Fence == h.Fence
 }

@@ -1,13 +1,11 @@
 package server
 
 import (
-	"context"
 	"database/sql/driver"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
-	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // find returns the record of k; it is nil if there is none. One that has
@@ -59,9 +57,6 @@ func (l Session) lookup(id onlyonce.ID) (onlyonce.Record, error) {
 	}
 	return r.Found()
 }
-
-// maxTurns is how often a step looks again when others came first.
-const maxTurns = 20
 
 // claim inserts a record, or looks at the one that is there, and takes it over
 // as it was seen or not at all.
@@ -129,16 +124,6 @@ func (l Session) raiseAboveFloor(k *record.Key, r onlyonce.Record, took time.Dur
 	return r, err == nil && (raised || l.Tx != nil), err
 }
 
-// Number runs a statement that returns one.
-func (l Session) Number(name string, args ...any) (n int64, err error) {
-	err = l.Query(name, func(v []driver.Value) error {
-		r := record.Reader{Values: v}
-		n = r.Int(name)
-		return r.Err
-	}, args...)
-	return n, err
-}
-
 // take gives the claim the record that was seen, unless that has changed.
 func (l Session) take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (onlyonce.Record, bool, error) {
 	args, err := l.Encode.Take(k, c, seen)
@@ -150,9 +135,4 @@ func (l Session) take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (on
 		return onlyonce.Record{}, false, err
 	}
 	return record.Next(c, seen, fence, fence), true, nil
-}
-
-// pause waits a little before the nth repeat, unless ctx ends first.
-func pause(ctx context.Context, n int) bool {
-	return transact.Pause(ctx, time.Duration(n)*2*time.Millisecond)
 }

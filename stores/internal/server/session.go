@@ -1,0 +1,142 @@
+package server
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"slices"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
+)
+
+// AnswerTimeout bounds how long the server may take over a group of writes, or over one of
+// the store's own steps in the transaction of a function: a server that does not answer
+// for so long can't be reached.
+const AnswerTimeout = 15 * time.Second
+
+// A Session runs statements on the pool or in a transaction.
+type Session struct {
+	*Store
+	Ctx context.Context
+	Tx  *sql.Tx // nil: the pool
+}
+
+func (s *Store) Session(ctx context.Context) Session { return Session{Store: s, Ctx: ctx} }
+
+// Exec runs a statement. What the database rolled back to resolve a conflict is
+// run again, but not in a transaction.
+func (l Session) Exec(name string, args ...any) (res sql.Result, err error) {
+	if err := l.dialect.CheckPacketSize(args); err != nil {
+		return nil, err
+	}
+	err = l.Again(func() (err error) {
+		if st := l.prepare(name); st != nil {
+			res, err = st.ExecContext(l.Ctx, args...)
+			return err
+		}
+		res, err = l.on().ExecContext(l.Ctx, l.dialect.Statements()[name], args...)
+		return err
+	})
+	return res, err
+}
+
+// Change runs a statement and says how many rows it changed.
+func (l Session) Change(name string, args ...any) (int64, error) {
+	res, err := l.Exec(name, args...)
+	if err != nil {
+		return 0, err
+	}
+	return res.RowsAffected()
+}
+
+// Query runs a statement and calls row for every row once all of it is done: a
+// statement may return rows, and then fail to commit.
+func (l Session) Query(name string, row func([]driver.Value) error, args ...any) error {
+	var found [][]driver.Value
+	err := l.Again(func() (err error) {
+		found = found[:0]
+		var rows *sql.Rows
+		if st := l.prepare(name); st != nil {
+			rows, err = st.QueryContext(l.Ctx, args...)
+		} else {
+			rows, err = l.on().QueryContext(l.Ctx, l.dialect.Statements()[name], args...)
+		}
+		if err != nil {
+			return err
+		}
+		return engine.Scan(rows, func(values []driver.Value) error {
+			found = append(found, slices.Clone(values))
+			return nil
+		})
+	})
+	if err != nil {
+		return err
+	}
+	for _, values := range found {
+		if err := row(values); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (l Session) on() engine.Querier {
+	if l.Tx != nil {
+		return l.Tx
+	}
+	return l.DB
+}
+
+// prepare returns the pool's statement, or nil if it has none.
+func (l Session) prepare(name string) *sql.Stmt {
+	st := l.prepared[name]
+	if st != nil && l.Tx != nil {
+		return l.Tx.StmtContext(l.Ctx, st)
+	}
+	return st
+}
+
+// maxConflicts is how often what the database rolled back is run again: about
+// half a second, with the pauses.
+const maxConflicts = 30
+
+// Again repeats a step that the database rolled back to resolve a conflict.
+func (l Session) Again(f func() error) error {
+	for n := 1; ; n++ {
+		err := f()
+		if err == nil {
+			return nil
+		}
+		what := l.dialect.Classify(err)
+		if what != ClassConflict || l.Tx != nil || n == maxConflicts || !pause(l.Ctx, n) {
+			return explain(what, err)
+		}
+	}
+}
+
+// Number runs a statement that returns one.
+func (l Session) Number(name string, args ...any) (n int64, err error) {
+	err = l.Query(name, func(v []driver.Value) error {
+		r := record.Reader{Values: v}
+		n = r.Int(name)
+		return r.Err
+	}, args...)
+	return n, err
+}
+
+// maxTurns is how often a step looks again when others came first.
+const maxTurns = 20
+
+// pause waits a little before the nth repeat, unless ctx ends first.
+func pause(ctx context.Context, n int) bool {
+	return transact.Pause(ctx, time.Duration(n)*2*time.Millisecond)
+}
+
+// Discard gives up a connection whose transaction may be open.
+func Discard(conn *sql.Conn, err error) error {
+	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
+	return err
+}
