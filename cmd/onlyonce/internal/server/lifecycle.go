@@ -46,9 +46,28 @@ func (l *Lifecycle) Run(ctx context.Context, ln net.Listener, stopping func()) e
 	l.Log.Info("stopping: what runs may finish; a second signal ends the process", "limit", l.Limit.String())
 	err := l.drain()
 	stopWork()
-	working.Wait()
+	err = errors.Join(err, l.wait(&working))
 	l.Log.Info("stopped")
 	return errors.Join(cause, err)
+}
+
+// backgroundLimit is how long the work in the background may take to end. It may hang,
+// such as the reading of a file from a server that is away.
+const backgroundLimit = 30 * time.Second
+
+// wait waits for the work in the background.
+func (l *Lifecycle) wait(working *sync.WaitGroup) error {
+	ended := make(chan struct{})
+	go func() {
+		working.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-time.After(backgroundLimit):
+		return fmt.Errorf("work in the background still ran after %v", backgroundLimit)
+	}
 }
 
 // drain stops accepting and waits for the requests that run.
