@@ -11,7 +11,7 @@ var (
 	ErrInFlight    = errors.New("the command is running")                               // retry later; errors.As with InFlightError says when
 	ErrMismatch    = errors.New("the key was used for a different request")             // the caller's mistake: use a new key
 	ErrLost        = errors.New("the lease was lost: another attempt may be running")   // retry to learn the outcome
-	ErrUnknown     = errors.New("nobody knows whether the command took effect")         // a person must find out
+	ErrUnknown     = errors.New("it is unknown whether the command took effect")        // a person must find out
 	ErrFailed      = errors.New("the command failed, and its failure is kept")          // its text has the stored failure
 	ErrNotFound    = errors.New("no such record")                                       // returned by Lookup and Resolve
 	ErrCorrupt     = errors.New("the stored record can't be read")                      // the outcome counts as unknown

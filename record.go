@@ -15,7 +15,7 @@ const (
 	StateProcessing State = "processing" // an attempt holds the command, or held it when its process died
 	StateCompleted  State = "completed"  // it ran; the result is replayed until Keep ends
 	StateFailed     State = "failed"     // it failed; the next claim runs it again, unless the failure is final
-	StateUnknown    State = "unknown"    // nobody knows whether it took effect
+	StateUnknown    State = "unknown"    // it is unknown whether it took effect
 )
 
 // A Result is the result of the attempt that ran a command.

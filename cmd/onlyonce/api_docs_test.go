@@ -176,7 +176,7 @@ func TestAPIDocs_TheDocumentsOfTheAPIsShowTheirSchema(t *testing.T) {
 }
 
 func TestAPIDocs_TheDocumentsOfTheAPIsNameEveryErrorCode(t *testing.T) {
-	codes := regexp.MustCompile(`(?:Code: +|code[A-Z]\w+ += |(?:newFault|reject)\(http\.Status\w+, )"(\w+)"`)
+	codes := regexp.MustCompile(`(?:Code: +|code[A-Z]\w+ += |(?:newFault|newProblem)\(http\.Status\w+, )"(\w+)"`)
 	for api, source := range map[string]string{
 		"items": "items/problem.go", "sandboxes": "sandboxes/fault.go", "orders": "orders/problem.go",
 	} {

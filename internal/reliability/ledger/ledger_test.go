@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 var rows []*Report
 
 func printTable() {
-	fmt.Println("| store | commands | sent | processes killed | servers killed | connections cut | processes stopped | held | not recorded | lost | doubled | answers that differ | contexts that outlived a lease | doubled without protection | seed |")
+	fmt.Println("| store | commands | sent | processes killed | servers killed | connections cut | processes stopped | held | not recorded | lost | doubled | responses that differ | contexts that outlived a lease | doubled without protection | seed |")
 	fmt.Println("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|")
 	for _, r := range rows {
 		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", r.Name, r.Commands, r.Asked, r.Kills, r.Crashes, r.Cuts, r.Stops,

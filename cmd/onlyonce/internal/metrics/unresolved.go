@@ -7,7 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// An unresolver counts the records whose outcome nobody knows, and says for how
+// An unresolver counts the records with an unknown outcome, and says for how
 // long that has been so of the oldest.
 type unresolver interface {
 	Unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
@@ -31,7 +31,7 @@ func (m *Set) Unresolved(name string, store any) {
 	}
 	m.Registry.MustRegister(&unresolvedMetrics{
 		store:  u,
-		count:  describe("onlyonce_idempotency_unresolved", "Records whose outcome nobody knows: unknown ones, those whose lease has lapsed, and those in a state that no store writes."),
+		count:  describe("onlyonce_idempotency_unresolved", "Records with an unknown outcome: those recorded as unknown, those whose lease has lapsed, and those in a state that no store writes."),
 		oldest: describe("onlyonce_idempotency_unresolved_oldest_seconds", "How long the oldest of them has been unresolved; 0 if there is none."),
 	})
 }

@@ -18,7 +18,7 @@ func TestUnresolved_WhatIsUnresolvedIsAGauge(t *testing.T) {
 	want := func(n string) {
 		t.Helper()
 		if err := testutil.GatherAndCompare(m.Registry, strings.NewReader(
-			"# HELP "+metric+" Records whose outcome nobody knows: unknown ones, those whose lease has lapsed, and those in a state that no store writes.\n# TYPE "+metric+" gauge\n"+metric+`{store="main"} `+n+"\n"), metric); err != nil {
+			"# HELP "+metric+" Records with an unknown outcome: those recorded as unknown, those whose lease has lapsed, and those in a state that no store writes.\n# TYPE "+metric+" gauge\n"+metric+`{store="main"} `+n+"\n"), metric); err != nil {
 			t.Error(err)
 		}
 	}
