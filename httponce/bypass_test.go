@@ -119,3 +119,26 @@ func TestBypass_AResponseThatIsWrittenAfterTheHandlerHasReturnedIsObserved(t *te
 		t.Errorf("the client got %d %s", outer.Code, outer.Body)
 	}
 }
+
+// A goroutine that the handler has left behind may set the header while the response
+// is recorded, as the Observer does here.
+func TestWrap_AHeaderThatIsSetAfterTheHandlerHasReturnedIsNotSent(t *testing.T) {
+	var late http.ResponseWriter
+	g := newGuard(onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) {
+		if e.Outcome == onlyonce.OutcomeExecuted {
+			late.Header().Set("X-Late", "1")
+			late.Header().Del("X-Early")
+		}
+	}})
+	h := httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		late = w
+		w.Header().Set("X-Early", "1")
+		w.WriteHeader(http.StatusCreated)
+	}), single)
+	for _, replayed := range []string{"", "true"} {
+		head := post(h, "k", "tea").Header()
+		if head.Get("X-Late") != "" || head.Get("X-Early") != "1" || head.Get("Idempotency-Replayed") != replayed {
+			t.Errorf("replayed %q: the header is %v", replayed, head)
+		}
+	}
+}

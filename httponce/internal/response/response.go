@@ -32,7 +32,8 @@ type Response struct {
 	tooLarge bool // for a transaction
 	unkept   bool // the body is too long to be stored, or there is no memory for it
 	timedOut atomic.Bool
-	status   int // 0: not written yet
+	returned atomic.Bool // the handler, as stage says with the lock
+	status   int         // 0: not written yet
 	declared int64
 	size     int64 // of the body as written
 	body     []byte
@@ -400,7 +401,10 @@ func (r *Response) Abandon() {
 	r.close()
 }
 
-func (r *Response) close() { r.stage, r.Scratch, r.Memory = closed, nil, nil }
+func (r *Response) close() {
+	r.returned.Store(true)
+	r.stage, r.Scratch, r.Memory = closed, nil, nil
+}
 
 // IsHeldBack reports whether nothing of the response has been sent.
 func (r *Response) IsHeldBack() bool {

@@ -19,7 +19,15 @@ func (r *Response) Writer() *Writer { return (*Writer)(r) }
 
 func (w *Writer) response() *Response { return (*Response)(w) }
 
-func (w *Writer) Header() http.Header { return w.To.Header() }
+// Header returns the header of the response, or, once the handler has returned, one
+// that is not sent: the header that is sent is the one that was recorded, and it is
+// used by another goroutine.
+func (w *Writer) Header() http.Header {
+	if w.returned.Load() {
+		return make(http.Header)
+	}
+	return w.To.Header()
+}
 
 func (w *Writer) WriteHeader(status int) {
 	if !w.response().writeHeader(status) {
