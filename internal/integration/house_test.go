@@ -84,7 +84,9 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 			t.Errorf("there is no command's package %s", name)
 		}
 	}
-	vendor := func(path string) bool { return under(path, "stores/pgxstore") || path == "watermillonce" } // modules of their own
+	vendor := func(path string) bool { // modules of their own
+		return under(path, "stores/pgxstore") || under(path, "stores/redisstore") || path == "watermillonce"
+	}
 	// The packages under stores/internal, and what each may import of them.
 	storeParts := map[string][]string{
 		"record":   nil,

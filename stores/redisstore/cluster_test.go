@@ -1,0 +1,103 @@
+package redisstore_test
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/redisstore"
+	"github.com/onlyonce-go/onlyonce/stores/storetest"
+)
+
+// startCluster starts three primaries and a replica of each.
+func startCluster(t *testing.T) []*redisServer {
+	t.Helper()
+	nodes := make([]*redisServer, 6)
+	clients := make([]rueidis.Client, len(nodes))
+	for i := range nodes {
+		nodes[i] = startRedis(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "60000")
+		clients[i] = nodes[i].nodeClient(t)
+	}
+	ids := make([]string, len(nodes))
+	for i, c := range clients {
+		var err error
+		if ids[i], err = c.Do(t.Context(), c.B().ClusterMyid().Build()).ToString(); err != nil {
+			t.Fatal(err)
+		}
+		do(t, clients[0], "CLUSTER", "MEET", "127.0.0.1", nodes[i].port, nodes[i].bus)
+	}
+	const slots = 16384
+	for i, c := range clients[:3] {
+		do(t, c, "CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(i*slots/3), strconv.Itoa((i+1)*slots/3-1))
+	}
+	for i, c := range clients {
+		await(t, c, "cluster_known_nodes:6", "CLUSTER", "INFO")
+		if i >= 3 {
+			do(t, c, "CLUSTER", "REPLICATE", ids[i-3])
+			await(t, c, "master_link_status:up", "INFO", "replication")
+		}
+	}
+	for _, c := range clients {
+		await(t, c, "cluster_state:ok", "CLUSTER", "INFO")
+		await(t, c, "cluster_slots_ok:16384", "CLUSTER", "INFO")
+	}
+	for i, c := range clients[:3] {
+		await(t, c, ids[i+3], "CLUSTER", "NODES")
+		for j := range 3 {
+			await(t, c, "slave "+ids[j], "CLUSTER", "NODES")
+		}
+	}
+	return nodes
+}
+
+// await waits until the reply to a command has a text in it.
+func await(t *testing.T, client rueidis.Client, text string, command ...string) {
+	t.Helper()
+	var reply string
+	for deadline := time.Now().Add(5 * time.Minute); !strings.Contains(reply, text); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%v does not say %q: %s", command, text, reply)
+		}
+		var err error
+		if reply, err = client.Do(t.Context(), client.B().Arbitrary(command...).Build()).ToString(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestCluster_KeepsTheRules(t *testing.T) {
+	nodes := startCluster(t)
+	addresses := url.Values{}
+	for _, n := range nodes[1:] {
+		addresses.Add("addr", n.address())
+	}
+	o, err := redisstore.ClientOption("redis://" + nodes[0].address() + "?" + addresses.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	var n atomic.Int64
+	storetest.Run(t, func(t *testing.T) onlyonce.Store {
+		cfg := redisstore.Config{Prefix: "t" + strconv.FormatInt(n.Add(1), 10)}
+		if err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
+			t.Fatal(err)
+		}
+		return open(t, client, cfg)
+	})
+	for i, node := range nodes[:3] {
+		c := node.nodeClient(t)
+		if used, err := c.Do(t.Context(), c.B().Dbsize().Build()).AsInt64(); err != nil || used == 0 {
+			t.Errorf("primary %d has %d keys, error %v", i, used, err)
+		}
+	}
+}

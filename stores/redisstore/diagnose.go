@@ -1,0 +1,104 @@
+package redisstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+)
+
+// The names of findings.
+const (
+	RiskEviction    = "eviction"
+	RiskPersistence = "persistence"
+	RiskForgotten   = "forgotten"
+)
+
+var risks = []string{RiskEviction, RiskPersistence, RiskForgotten, engine.RiskReplica, engine.RiskOldVersion}
+
+func refuse(findings []onlyonce.Finding, accepted []string) error {
+	return engine.Refuse(findings, accepted, risks)
+}
+
+// Diagnose finds settings of the servers that would break the promise, and
+// whether they have forgotten their records.
+func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
+	findings, err := s.diagnose(ctx)
+	return findings, wrap("diagnose", err)
+}
+
+func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err error) {
+	primaries := 0
+	for address, node := range s.client.Nodes() {
+		about, err := info(ctx, node)
+		if err != nil {
+			return nil, err
+		}
+		if about["role"] == "master" {
+			primaries++
+			findings = append(findings, judge(address, about)...)
+		}
+	}
+	if primaries == 0 {
+		findings = append(findings, engine.NewFinding(engine.RiskReplica,
+			"the server is a replica, which takes no writes", "connect to the primary, through Sentinel or the cluster if there is one"))
+	}
+	var commands rueidis.Commands
+	for p := range partitions {
+		commands = append(commands, s.client.B().Exists().Key(s.keys.index(byte(p))).Build())
+	}
+	missing := 0
+	for _, result := range s.client.DoMulti(ctx, commands...) {
+		there, err := result.AsBool()
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			missing++
+		}
+	}
+	if missing > 0 {
+		findings = append(findings, engine.NewFinding(RiskForgotten,
+			fmt.Sprintf("%d of the %d keys that Migrate makes are missing: the server is new, or it has forgotten its records, and commands that ran would run again", missing, partitions),
+			"find out why if it is not new, then call redisstore.Migrate once"))
+	}
+	return findings, nil
+}
+
+// info returns what a server says about itself.
+func info(ctx context.Context, node rueidis.Client) (map[string]string, error) {
+	text, err := node.Do(ctx, node.B().Info().Build()).ToString()
+	if err != nil {
+		return nil, err
+	}
+	about := make(map[string]string)
+	for line := range strings.Lines(text) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			about[name] = value
+		}
+	}
+	return about, nil
+}
+
+// judge returns what is wrong with the settings of one server.
+func judge(address string, about map[string]string) (findings []onlyonce.Finding) {
+	if version := about["redis_version"]; engine.OlderThan(version, "7.0") {
+		findings = append(findings, engine.NewFinding(engine.RiskOldVersion,
+			fmt.Sprintf("%s is Redis %s, and 7.0 is the oldest version that is supported", address, version), "upgrade the server"))
+	}
+	if policy := about["maxmemory_policy"]; policy != "noeviction" {
+		findings = append(findings, engine.NewFinding(RiskEviction,
+			fmt.Sprintf("%s deletes records when its memory is full (maxmemory-policy is %s), and their commands run again", address, policy),
+			"set maxmemory-policy noeviction"))
+	}
+	if about["aof_enabled"] != "1" {
+		findings = append(findings, engine.NewFinding(RiskPersistence,
+			fmt.Sprintf("%s forgets its records when it is restarted (appendonly is off), and their commands run again", address),
+			"set appendonly yes"))
+	}
+	return findings
+}

@@ -1,0 +1,44 @@
+package redisstore
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// IDs are spread over partitions by their hashes. The keys of a partition have the
+// same hash tag, which puts them into one slot of a cluster.
+const partitions = 256
+
+// keys names the keys of a store.
+type keys struct{ prefix string }
+
+// tag returns what the keys of a partition begin with.
+func (k keys) tag(partition byte) string {
+	return k.prefix + ":{" + hex.EncodeToString([]byte{partition}) + "}:"
+}
+
+// index is a stream with an entry for each record of the partition. Migrate makes it.
+func (k keys) index(partition byte) string { return k.tag(partition) + "index" }
+
+// swept is how far the index has been rid of entries without a record.
+func (k keys) swept(partition byte) string { return k.tag(partition) + "swept" }
+
+// ended is the channel on which the names of commands that have ended are published.
+func (k keys) ended(partition byte) string { return k.tag(partition) + "ended" }
+
+// A place is where the record of an ID is.
+type place struct {
+	partition byte
+	name      string // of the record within its partition, made of the hash of the ID
+	record    string
+	index     string
+}
+
+func (k keys) of(id onlyonce.ID) place {
+	hash := id.Hash()
+	tag := k.tag(hash[0])
+	name := base64.RawURLEncoding.EncodeToString(hash[:])
+	return place{partition: hash[0], name: name, record: tag + name, index: tag + "index"}
+}

@@ -1,0 +1,216 @@
+package redisstore
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/base64"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/redis/rueidis"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// List returns the records that match a filter, newest first. It reads the indexes of all
+// partitions side by side. A filter with a tenant, an operation and a key
+// reads one record; any other reads every record that is newer than the last
+// one that it returns.
+func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
+	return func(yield func(onlyonce.Record, error) bool) {
+		l := lister{store: s, filter: f, batch: firstBatch}
+		if err := l.list(ctx, func(r onlyonce.Record) bool { return yield(r, nil) }); err != nil {
+			yield(onlyonce.Record{}, wrap("list", err))
+		}
+	}
+}
+
+// How many records are read at a time: fewer while they are large.
+const (
+	firstBatch   = 16
+	largestBatch = 256
+	batchBytes   = 4 << 20
+)
+
+type lister struct {
+	store   *Store
+	filter  onlyonce.Filter
+	after   record.Position
+	cursors [partitions]cursor
+	batch   int
+}
+
+// A cursor reads the entries of one partition's index, newest first.
+type cursor struct {
+	entries []indexed
+	before  string // where the next entries begin
+	ended   bool
+}
+
+// An indexed record is an entry of an index.
+type indexed struct {
+	record.Position
+	place
+}
+
+func (l *lister) list(ctx context.Context, yield func(onlyonce.Record) bool) error {
+	f := &l.filter
+	if f.Tenant != "" && f.Operation != "" && f.Key != "" && f.After.ID == (onlyonce.ID{}) {
+		v, err := l.store.look(ctx, l.store.keys.of(onlyonce.ID{Tenant: f.Tenant, Operation: f.Operation, Key: f.Key}))
+		if err == nil && v != nil && !v.Expired && l.matches(&v.Record) {
+			yield(v.Record)
+		}
+		return err
+	}
+	l.after = record.Top
+	begin := "+"
+	if f.After.ID != (onlyonce.ID{}) || !f.After.CreatedAt.IsZero() {
+		l.after = record.PositionOf(&f.After)
+		begin = strconv.FormatInt(max(l.after.CreatedAt, 0), 10)
+	}
+	for i := range l.cursors {
+		l.cursors[i].before = begin
+	}
+	for n := 0; ; {
+		found, err := l.next(ctx)
+		if err != nil || len(found) == 0 {
+			return err
+		}
+		records, err := l.read(ctx, found)
+		if err != nil {
+			return err
+		}
+		for i := range records {
+			if !l.matches(&records[i]) {
+				continue
+			}
+			if !yield(records[i]) {
+				return nil
+			}
+			if n++; n == f.Limit {
+				return nil
+			}
+		}
+	}
+}
+
+func (l *lister) matches(r *onlyonce.Record) bool {
+	f := &l.filter
+	return (f.Tenant == "" || f.Tenant == r.ID.Tenant) && (f.Operation == "" || f.Operation == r.ID.Operation) &&
+		(f.Key == "" || f.Key == r.ID.Key) && (f.Ref == "" || f.Ref == r.Result.Ref) && (f.State == "" || f.State == r.State)
+}
+
+func compare(a, b *record.Position) int {
+	return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), bytes.Compare(a.Hash[:], b.Hash[:]))
+}
+
+// next returns the next entries of all partitions, newest first.
+func (l *lister) next(ctx context.Context) (found []indexed, err error) {
+	for len(found) < l.batch {
+		var newest *cursor
+		for i := range l.cursors {
+			c := &l.cursors[i]
+			if len(c.entries) == 0 && !c.ended {
+				if err := l.fill(ctx); err != nil {
+					return nil, err
+				}
+			}
+			if len(c.entries) > 0 && (newest == nil || compare(&c.entries[0].Position, &newest.entries[0].Position) > 0) {
+				newest = c
+			}
+		}
+		if newest == nil {
+			break
+		}
+		found = append(found, newest.entries[0])
+		newest.entries = newest.entries[1:]
+	}
+	return found, nil
+}
+
+// fill reads further entries for every cursor that has none left, so that each has some
+// or has ended.
+func (l *lister) fill(ctx context.Context) error {
+	k := l.store.keys
+	count := int64(max(l.batch/16, 2))
+	for {
+		var which []int
+		var commands rueidis.Commands
+		for i := range l.cursors {
+			if c := &l.cursors[i]; len(c.entries) == 0 && !c.ended {
+				which = append(which, i)
+				commands = append(commands, l.store.client.B().Xrevrange().Key(k.index(byte(i))).End(c.before).Start("-").Count(count).Build())
+			}
+		}
+		if len(which) == 0 {
+			return nil
+		}
+		for n, result := range l.store.client.DoMulti(ctx, commands...) {
+			entries, err := result.AsXRange()
+			if err != nil {
+				return err
+			}
+			c := &l.cursors[which[n]]
+			c.ended = int64(len(entries)) < count
+			for _, e := range entries {
+				c.before = "(" + e.ID
+				if at, ok := l.entry(byte(which[n]), &e); ok && compare(&at.Position, &l.after) < 0 {
+					c.entries = append(c.entries, at)
+				}
+			}
+		}
+	}
+}
+
+// entry reads an entry of an index. One that the store did not write is not ok.
+func (l *lister) entry(partition byte, e *rueidis.XRangeEntry) (at indexed, ok bool) {
+	name := e.FieldValues["n"]
+	hash, err := base64.RawURLEncoding.DecodeString(name)
+	micros, _, _ := strings.Cut(e.ID, "-")
+	created, numErr := strconv.ParseInt(micros, 10, 64)
+	if err != nil || numErr != nil || len(hash) != len(at.Hash) {
+		return at, false
+	}
+	k := l.store.keys
+	return indexed{
+		Position: record.Position{CreatedAt: created, Hash: [32]byte(hash)},
+		place:    place{partition: partition, name: name, record: k.tag(partition) + name, index: k.index(partition)},
+	}, true
+}
+
+// read returns the records of entries, without those that are not there any more.
+func (l *lister) read(ctx context.Context, found []indexed) ([]onlyonce.Record, error) {
+	client := l.store.client
+	commands := make(rueidis.Commands, len(found))
+	for i, e := range found {
+		commands[i] = lookScript.command(client, []string{e.record, e.index}, nil)
+	}
+	records := make([]onlyonce.Record, 0, len(found))
+	bytes := 0
+	for i, result := range client.DoMulti(ctx, commands...) {
+		reply, err := result.ToMessage()
+		if failed, ok := rueidis.IsRedisErr(err); ok && failed.IsNoScript() {
+			reply, err = lookScript.run(ctx, client, []string{found[i].record, found[i].index}, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		v, err := read(&reply)
+		if err != nil {
+			return nil, err
+		}
+		if v != nil && !v.Expired && v.At == found[i].CreatedAt {
+			records = append(records, v.Record)
+			bytes += len(v.Result.Body)
+		}
+	}
+	if bytes > batchBytes {
+		l.batch = max(1, l.batch/4)
+	} else {
+		l.batch = min(2*l.batch, largestBatch)
+	}
+	return records, nil
+}

@@ -1,0 +1,144 @@
+package redisstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// Config is how a store is opened. The zero Config is ready for use.
+type Config struct {
+	// Prefix begins the names of all keys, such as "onlyonce:{3f}:…". Two stores
+	// with different prefixes have nothing in common. It must not contain braces.
+	// Default: "onlyonce".
+	Prefix string
+
+	// Replicas is how many replicas must have received a change before a call
+	// returns. It makes it unlikely, but not impossible, that a failover forgets the
+	// change. A call that too few of them confirm in time is an error; the change may
+	// have taken effect, and the call may be repeated. Each call takes a second round
+	// trip and, for its duration, a connection of its own. Default: 0.
+	Replicas int
+
+	// ReplicaTimeout is how long a call waits for the replicas. Default: 1 second.
+	ReplicaTimeout time.Duration
+
+	// AcceptRisks are the names of findings (see Diagnose) with which Open
+	// opens the store all the same.
+	AcceptRisks []string
+}
+
+// The values of a Config's fields that are zero.
+const (
+	DefaultPrefix         = "onlyonce"
+	DefaultReplicaTimeout = time.Second
+)
+
+// A Store keeps records in Redis. It is safe for concurrent use.
+type Store struct {
+	client         rueidis.Client
+	keys           keys
+	replicas       int
+	replicaTimeout time.Duration
+	waiters        *waiters
+}
+
+var (
+	_ onlyonce.Store     = (*Store)(nil)
+	_ onlyonce.Lister    = (*Store)(nil)
+	_ onlyonce.Waiter    = (*Store)(nil)
+	_ onlyonce.Resolver  = (*Store)(nil)
+	_ onlyonce.Diagnoser = (*Store)(nil)
+)
+
+// ClientOption returns the options of a client for the server at a URL, such as
+// redis://user:password@host:6379/0 or rediss://…; addr=host:port names a further
+// node of a cluster, and master_set the set that Sentinels at these addresses watch.
+func ClientOption(url string) (rueidis.ClientOption, error) {
+	o, err := rueidis.ParseURL(url)
+	if err != nil {
+		return o, errors.New("redisstore: the URL of the server can't be read: write it as redis://user:password@host:6379/0")
+	}
+	o.DisableCache = true
+	o.MaxFlushDelay = 20 * time.Microsecond
+	return o, nil
+}
+
+// Migrate makes the keys without which the store takes no new command. Call it when
+// you set up the server, or once you know why it has forgotten its records, and not
+// at every start. It never deletes anything.
+func Migrate(ctx context.Context, client rueidis.Client, cfg Config) error {
+	k, err := cfg.keys()
+	if err != nil {
+		return wrap("migrate", err)
+	}
+	var commands rueidis.Commands
+	for p := range partitions {
+		index := k.index(byte(p))
+		commands = append(commands,
+			client.B().Xadd().Key(index).Id(firstEntry).FieldValue().FieldValue("n", "").Build(),
+			client.B().Xdel().Key(index).Id(firstEntry).Build())
+	}
+	for _, result := range client.DoMulti(ctx, commands...) {
+		err := result.Error()
+		if failed, ok := rueidis.IsRedisErr(err); ok && strings.Contains(failed.Error(), "equal or smaller") {
+			continue // there is an index already
+		}
+		if err != nil {
+			return wrap("migrate", err)
+		}
+	}
+	return nil
+}
+
+// firstEntry is the ID of an entry that is added to make an index, and deleted at
+// once. An index that is there already does not take it.
+const firstEntry = "0-1"
+
+func (cfg Config) keys() (keys, error) {
+	switch {
+	case cfg.Prefix == "":
+		cfg.Prefix = DefaultPrefix
+	case strings.ContainsAny(cfg.Prefix, "{}"):
+		return keys{}, fmt.Errorf("the Prefix %q has a brace, which would choose the slot of every key: leave it out", cfg.Prefix)
+	}
+	return keys{cfg.Prefix}, nil
+}
+
+// Open opens a store on a server that Migrate has set up. It rejects a server
+// whose settings would break the promise (see Diagnose), unless the risk is
+// accepted. The client stays the caller's: close it after the store.
+func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error) {
+	k, err := cfg.keys()
+	if err != nil {
+		return nil, wrap("open", err)
+	}
+	if cfg.Replicas < 0 || cfg.ReplicaTimeout < 0 || cfg.ReplicaTimeout%time.Millisecond != 0 {
+		return nil, wrap("open", fmt.Errorf("the Config has %d Replicas and a ReplicaTimeout of %v: neither may be negative, and the time must be in whole milliseconds", cfg.Replicas, cfg.ReplicaTimeout))
+	}
+	s := &Store{
+		client: client, keys: k, waiters: newWaiters(client, k),
+		replicas: cfg.Replicas, replicaTimeout: cmp.Or(cfg.ReplicaTimeout, DefaultReplicaTimeout),
+	}
+	findings, err := s.diagnose(ctx)
+	if err == nil {
+		err = refuse(findings, cfg.AcceptRisks)
+	}
+	if err != nil {
+		return nil, wrap("open", err)
+	}
+	return s, nil
+}
+
+// Close ends the store's subscriptions. It does not close the client.
+func (s *Store) Close() error {
+	s.waiters.close()
+	return nil
+}

@@ -1,0 +1,52 @@
+package redisstore
+
+import (
+	"context"
+	"crypto/sha1"
+	"embed"
+	"encoding/hex"
+	"strings"
+
+	"github.com/redis/rueidis"
+)
+
+//go:embed scripts/*.lua
+var files embed.FS
+
+// A script is sent by its hash, and in full only to a server that does not know it.
+type script struct{ text, hash string }
+
+var (
+	claimScript   = load("claim")
+	settleScript  = load("settle")
+	renewScript   = load("renew")
+	lookScript    = load("look")
+	replaceScript = load("replace")
+)
+
+// load returns the script of a name, which begins with what all have in common.
+func load(name string) *script {
+	var text strings.Builder
+	for _, file := range []string{"head", name} {
+		b, err := files.ReadFile("scripts/" + file + ".lua")
+		if err != nil {
+			panic(err) // the files are part of the program
+		}
+		text.Write(b)
+	}
+	hash := sha1.Sum([]byte(text.String()))
+	return &script{text: text.String(), hash: hex.EncodeToString(hash[:])}
+}
+
+// command returns the command that runs the script where it is known.
+func (s *script) command(c rueidis.CommandClient, keys, args []string) rueidis.Completed {
+	return c.B().Evalsha().Sha1(s.hash).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()
+}
+
+func (s *script) run(ctx context.Context, c rueidis.CommandClient, keys, args []string) (rueidis.RedisMessage, error) {
+	reply, err := c.Do(ctx, s.command(c, keys, args)).ToMessage()
+	if failed, ok := rueidis.IsRedisErr(err); ok && failed.IsNoScript() {
+		reply, err = c.Do(ctx, c.B().Eval().Script(s.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
+	}
+	return reply, err
+}

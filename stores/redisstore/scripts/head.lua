@@ -1,0 +1,76 @@
+-- The head of a value: version, state, final, owner, fence, created,
+-- lease_until, lapsed_keep, settled_at, expires_at, attempt, and the lengths of
+-- identity and steps. Instants and durations are in microseconds; 0 is never.
+local HEAD = '>c1c1c1c16I8I8I8I8I8I8I4I4I4'
+local HEAD_SIZE = 79
+local FENCE_KEEP = 3600000
+local NONE = '\0\0\0\0\0\0\0\0'
+
+local function clock()
+  local time = redis.call('TIME')
+  return time[1] * 1000000 + time[2]
+end
+
+local function text(n) return string.format('%d', n) end
+
+-- parse reads the head of a value. One that is cut off has nothing that is known.
+local function parse(value)
+  local h = {
+    state = 'U', final = '0', owner = string.rep('\0', 16), fence = 0, created = 0, lease_until = 0,
+    lapsed_keep = 0, settled_at = 0, expires_at = 0, attempt = 1, identity = 0, steps = 0,
+  }
+  if string.len(value) < HEAD_SIZE then return h end
+  h.version, h.state, h.final, h.owner, h.fence, h.created, h.lease_until,
+    h.lapsed_keep, h.settled_at, h.expires_at, h.attempt, h.identity, h.steps = struct.unpack(HEAD, value)
+  return h
+end
+
+local function pack(h)
+  return struct.pack(HEAD, '1', h.state, h.final, h.owner, h.fence, h.created, h.lease_until,
+    h.lapsed_keep, h.settled_at, h.expires_at, h.attempt, h.identity, h.steps)
+end
+
+-- expires returns when a record expires, or 0.
+local function expires(h)
+  if h.state ~= 'P' then return h.expires_at end
+  if h.lapsed_keep > 0 then return h.lease_until + h.lapsed_keep end
+  return 0
+end
+
+-- gone reports whether only the fence of a value is left.
+local function gone(h, now)
+  if h.state == 'R' then return true end
+  local at = expires(h)
+  return at > 0 and at <= now
+end
+
+-- entry is the ID of a record's entry in the index.
+local function entry(created) return text(created) .. '-0' end
+
+-- store writes a value and when Redis deletes it.
+local function store(key, h, tail, now)
+  local at = expires(h)
+  if at == 0 and h.state ~= 'R' then
+    redis.call('SET', key, pack(h) .. tail)
+    return
+  end
+  local left = 0
+  if at > now then left = math.ceil((at - now) / 1000) end
+  redis.call('SET', key, pack(h) .. tail, 'PX', text(left + FENCE_KEEP))
+end
+
+-- release leaves nothing of a record but its fence.
+local function release(key, index, h, now)
+  redis.call('XDEL', index, entry(h.created))
+  h.state, h.final, h.owner = 'R', '0', string.rep('\0', 16)
+  h.lease_until, h.lapsed_keep, h.settled_at, h.expires_at = 0, 0, 0, 0
+  h.identity, h.steps = 0, 0
+  store(key, h, '', now)
+end
+
+-- missing is what a script returns that finds no value: the record may have expired
+-- long ago, or the server has forgotten everything.
+local function missing(index)
+  if redis.call('EXISTS', index) == 0 then return redis.error_reply('FORGOTTEN') end
+  return 0
+end

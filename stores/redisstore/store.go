@@ -1,0 +1,316 @@
+package redisstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/rueidis"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// ErrForgotten says that the server has no records although Migrate was called: it
+// has lost its data, or somebody flushed it. No new command is run until
+// Migrate is called again.
+var ErrForgotten = errors.New("the Redis server has forgotten the records of its commands, or has never had any: find out why, then call Migrate once")
+
+// longest bounds durations, so that the scripts can count them: their numbers have 53
+// bits.
+const longest = 100 * 365 * 24 * time.Hour
+
+// highestFence is the highest one for which the scripts can count a higher one.
+const highestFence = 1 << 52
+
+func micros(d time.Duration) string {
+	return strconv.FormatInt(min(d, longest).Microseconds(), 10)
+}
+
+func wrap(call string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("redisstore: %s: %w", call, err)
+}
+
+// run runs a script and waits until enough replicas have received what it wrote and
+// what it read.
+func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...string) (reply rueidis.RedisMessage, err error) {
+	if err := ctx.Err(); err != nil {
+		return reply, err
+	}
+	if s.replicas == 0 {
+		reply, err = sc.run(ctx, s.client, keys, args)
+	} else {
+		// WAIT is about the connection's own commands.
+		err = s.client.Dedicated(func(c rueidis.DedicatedClient) error {
+			reply, err = sc.run(ctx, c, keys, args)
+			if err != nil {
+				return err
+			}
+			return s.replicated(ctx, c)
+		})
+	}
+	if failed, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(failed.Error(), "FORGOTTEN") {
+		err = ErrForgotten
+	}
+	return reply, err
+}
+
+func (s *Store) replicated(ctx context.Context, c rueidis.CommandClient) error {
+	n, err := c.Do(ctx, c.B().Wait().Numreplicas(int64(s.replicas)).Timeout(s.replicaTimeout.Milliseconds()).Build()).AsInt64()
+	if err == nil && n < int64(s.replicas) {
+		err = fmt.Errorf("%d of %d replicas have received the change within %v", n, s.replicas, s.replicaTimeout)
+	}
+	return err
+}
+
+// done runs a script that returns 0 if the hold is not the record's.
+func (s *Store) done(ctx context.Context, sc *script, p place, args ...string) (int64, error) {
+	reply, err := s.run(ctx, sc, []string{p.record, p.index}, args...)
+	if err != nil {
+		return 0, err
+	}
+	return reply.AsInt64()
+}
+
+// A stored record is a value as it was read.
+type stored struct {
+	record.Stored
+	head string
+}
+
+// read decodes the reply of a script that returns a value and the time.
+func read(reply *rueidis.RedisMessage) (*stored, error) {
+	if reply.IsInt64() {
+		return nil, nil
+	}
+	parts, err := reply.ToArray()
+	if err != nil {
+		return nil, err
+	}
+	value, err := parts[0].ToString()
+	if err != nil {
+		return nil, err
+	}
+	now, err := parts[1].AsInt64()
+	if err != nil {
+		return nil, err
+	}
+	v := &stored{Stored: decode(value, now), head: value[:min(len(value), headSize)]}
+	if v.As == record.StateReleased {
+		return nil, nil
+	}
+	return v, nil
+}
+
+// of returns an error if the record must not be used for the ID.
+func (v *stored) of(id onlyonce.ID) error {
+	if v == nil {
+		return nil
+	}
+	if v.Corrupt {
+		v.ID = id
+	}
+	if v.Fence > highestFence {
+		return record.ErrFence
+	}
+	return v.Check(id)
+}
+
+// Claim asks for the right to run a command.
+func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	r, err := s.claim(ctx, &c)
+	return r, wrap("claim", err)
+}
+
+func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, error) {
+	if err := c.Check(); err != nil {
+		return onlyonce.Record{}, err
+	}
+	if len(c.Owner) != ownerSize {
+		return onlyonce.Record{}, fmt.Errorf("the claim's Owner has %d bytes: make it %d random ones", len(c.Owner), ownerSize)
+	}
+	p := s.keys.of(c.ID)
+	lapsedKeep := min(record.LapsedKeep(c), longest.Microseconds())
+	head, rest := encodeNew(c, lapsedKeep)
+	deleted := ""
+	if lapsedKeep > 0 {
+		deleted = deletedIn(min(c.Lease, longest).Microseconds() + lapsedKeep)
+	}
+	for {
+		reply, err := s.run(ctx, claimScript, []string{p.record, p.index, s.keys.swept(p.partition)},
+			head, micros(c.Lease), rest, p.name, deleted)
+		if err != nil {
+			return onlyonce.Record{}, err
+		}
+		parts, err := reply.ToArray()
+		if err != nil {
+			return onlyonce.Record{}, err
+		}
+		if parts[0].IsInt64() {
+			fence, _ := parts[0].AsInt64()
+			created, err := parts[1].AsInt64()
+			return record.Next(c, nil, created, fence), err
+		}
+		v, err := read(&reply)
+		if err == nil {
+			err = v.of(c.ID)
+		}
+		if err != nil {
+			return onlyonce.Record{}, err
+		}
+		if v.Answers(c) {
+			return v.Record, nil
+		}
+		fence, err := s.takeOver(ctx, p, c, v)
+		if err != nil {
+			return onlyonce.Record{}, err
+		}
+		if fence != 0 {
+			return record.Next(c, &v.Stored, 0, fence), nil
+		}
+	}
+}
+
+// takeOver makes the claim's attempt of a record the current one, unless the record has
+// changed since it was seen. Then the fence is 0.
+func (s *Store) takeOver(ctx context.Context, p place, c *onlyonce.Claim, v *stored) (fence int64, err error) {
+	next := c.Next(&v.Record)
+	return s.replace(ctx, p, v, &replacement{
+		state: string(letterProcessing), owner: c.Owner, lease: c.Lease, lapsedKeep: record.LapsedKeep(c), record: &next,
+	})
+}
+
+// A replacement is what takes the place of a record that was seen.
+type replacement struct {
+	state      string
+	owner      string
+	lease      time.Duration
+	lapsedKeep int64
+	keep       int64
+	record     *onlyonce.Record
+}
+
+func (s *Store) replace(ctx context.Context, p place, v *stored, r *replacement) (fence int64, err error) {
+	identity := encodeIdentity(r.record.Fingerprint, r.record.ID)
+	steps := encodeSteps(r.record.Steps)
+	tail := append(append(identity, steps...), encodeOutcome(&r.record.Result, r.record.Error)...)
+	return s.done(ctx, replaceScript, p, v.head, r.state, final(r.record.Final), r.owner, micros(r.lease),
+		strconv.FormatInt(min(r.lapsedKeep, longest.Microseconds()), 10), strconv.FormatInt(r.keep, 10), strconv.Itoa(r.record.Attempt),
+		strconv.Itoa(len(identity)), strconv.Itoa(len(steps)), string(tail), s.keys.ended(p.partition), p.name)
+}
+
+func final(is bool) string {
+	if is {
+		return "1"
+	}
+	return "0"
+}
+
+// keep returns for how many microseconds a settled record stays; 0: for good.
+func keep(st *onlyonce.Settlement) int64 {
+	if k := record.Keep(st); k != nil {
+		return min(*k, longest.Microseconds())
+	}
+	return 0
+}
+
+// Renew makes the hold's lease end one full lease from now and adds steps to
+// those of the record.
+func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	ok, err := s.done(ctx, renewScript, s.keys.of(h.ID), encodeHold(&h), micros(lease), string(encodeSteps(steps)))
+	return wrap("renew", lost(ok, err))
+}
+
+// Settle ends the attempt.
+func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	if err := st.Check(); err != nil {
+		return wrap("settle", err)
+	}
+	p := s.keys.of(h.ID)
+	kept, deleted := keep(&st), ""
+	if kept > 0 {
+		deleted = deletedIn(kept)
+	}
+	ok, err := s.done(ctx, settleScript, p, encodeHold(&h), string(headVersion)+letter(st.State)+final(st.Final),
+		strconv.FormatInt(kept, 10), deleted, string(encodeOutcome(&st.Result, st.Error)), s.keys.ended(p.partition), p.name)
+	return wrap("settle", lost(ok, err))
+}
+
+// deletedIn returns in how many milliseconds Redis deletes the key of a record that
+// expires in so many microseconds.
+func deletedIn(expires int64) string {
+	return strconv.FormatInt((expires+999)/1000+record.FenceKeep.Milliseconds(), 10)
+}
+
+func lost(ok int64, err error) error {
+	if err == nil && ok == 0 {
+		return onlyonce.ErrLost
+	}
+	return err
+}
+
+// Lookup returns the record of id, or onlyonce.ErrNotFound.
+func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	v, err := s.look(ctx, s.keys.of(id))
+	if err == nil {
+		err = v.of(id)
+	}
+	if err != nil {
+		return onlyonce.Record{}, wrap("lookup", err)
+	}
+	r, err := v.found()
+	return r, wrap("lookup", err)
+}
+
+func (s *Store) look(ctx context.Context, p place) (*stored, error) {
+	reply, err := s.run(ctx, lookScript, []string{p.record, p.index})
+	if err != nil {
+		return nil, err
+	}
+	return read(&reply)
+}
+
+func (v *stored) found() (onlyonce.Record, error) {
+	if v == nil {
+		return onlyonce.Record{}, onlyonce.ErrNotFound
+	}
+	return v.Found()
+}
+
+// Resolve settles a record that nobody holds with st; a zero st deletes it.
+func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
+	return wrap("resolve", s.resolve(ctx, seen, st))
+}
+
+func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
+	if err := st.Check(); err != nil {
+		return err
+	}
+	p := s.keys.of(seen.ID)
+	for {
+		v, err := s.look(ctx, p)
+		if err == nil {
+			err = v.of(seen.ID)
+		}
+		if err != nil {
+			return err
+		}
+		if v == nil {
+			return onlyonce.ErrNotFound
+		}
+		if err := v.Resolvable(seen); err != nil {
+			return err
+		}
+		settled := v.Settled(st, time.Time{})
+		now, err := s.replace(ctx, p, v, &replacement{state: letter(st.State), owner: record.NewOwner(), keep: keep(&st), record: &settled})
+		if err != nil || now != 0 {
+			return err
+		}
+	}
+}
