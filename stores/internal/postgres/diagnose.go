@@ -1,13 +1,8 @@
 package postgres
 
 import (
-	"context"
-	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -18,8 +13,8 @@ import (
 // oldest is the oldest version that is maintained and tested for.
 const oldest = 130000
 
-// The names of what Diagnose may find on a PostgreSQL server, besides riskReplica
-// and riskOldVersion.
+// The names of what Diagnose may find on a PostgreSQL server, besides
+// engine.RiskReplica and engine.RiskOldVersion.
 const (
 	riskFsync    = "fsync"
 	riskPages    = "full-page-writes"
@@ -28,20 +23,6 @@ const (
 )
 
 var risks = []string{riskFsync, riskPages, riskStandby}
-
-// Is reports whether a server is PostgreSQL by what it says that it is.
-func Is(version string) bool { return strings.HasPrefix(version, "PostgreSQL ") }
-
-// Open prepares nothing: a prepared statement of the pool's would not
-// survive PgBouncer in transaction mode. A driver may prepare by itself.
-func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine, error) {
-	s := server.New(db, dialect{}, risks)
-	if err := s.Check(ctx, acceptRisks); err != nil {
-		return nil, err
-	}
-	groupWrites(ctx, s)
-	return s, nil
-}
 
 func (dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) {
 	add := func(name, problem, mend string) { found = append(found, engine.NewFinding(name, problem, mend)) }
@@ -71,54 +52,4 @@ func (dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) 
 		return r.Err
 	})
 	return found, err
-}
-
-// Version is 0 if there is no schema.
-func (dialect) Version(ctx context.Context, on engine.RowQuerier) (version int, err error) {
-	var there bool
-	if err := on.QueryRowContext(ctx, Text["tables"]).Scan(&there); err != nil || !there {
-		return 0, err
-	}
-	return version, on.QueryRowContext(ctx, Text["version"]).Scan(&version)
-}
-
-// Migrations are the versions of the schema.
-var Migrations = engine.ReadMigrations(migrationFiles)
-
-// taken are the errors of a relation, a type and a function whose name is in use.
-var taken = []string{"42P07", "42710", "42723"}
-
-// Migrate runs what is missing in one transaction, which it is alone
-// in.
-func Migrate(ctx context.Context, db *sql.DB) (err error) {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, tx.Rollback())
-		}
-	}()
-	if _, err := tx.ExecContext(ctx, Text["migrate alone"]); err != nil {
-		return err
-	}
-	have, err := dialect{}.Version(ctx, tx)
-	if err != nil {
-		return err
-	}
-	if have > len(Migrations) {
-		return engine.CheckVersion(have, len(Migrations))
-	}
-	for _, m := range Migrations[have:] {
-		_, err := tx.ExecContext(ctx, m.SQL)
-		var e interface{ SQLState() string }
-		if errors.As(err, &e) && slices.Contains(taken, e.SQLState()) {
-			err = engine.NameTaken(err)
-		}
-		if err != nil {
-			return fmt.Errorf("version %d: %w", m.Version, err)
-		}
-	}
-	return tx.Commit()
 }

@@ -1,3 +1,6 @@
+// Package postgres is the engine for PostgreSQL over database/sql. The store over pgx
+// shares its schema, its statements, and how text that PostgreSQL can't hold is
+// written.
 package postgres
 
 import (

@@ -17,9 +17,10 @@ const Expires = "CASE WHEN state <> 'processing' THEN expires_at WHEN lapsed_kee
 // FenceKeep is how long the row of a released command stays, for its fence.
 const FenceKeep = time.Hour
 
-// Expiry replaces {expires}; {fence_keep}, which is FenceKeep in microseconds; {unexpired}, which says by the clock now that a
-// processing row's record has not expired; and {purgeable}, which says that the floor
-// may be raised to the row's fence.
+// Expiry replaces, in a file of statements, {expires}; {fence_keep}, which is FenceKeep
+// in microseconds; {unexpired}, which says by the clock now that a processing row's
+// record has not expired; and {purgeable}, which says that the floor may be raised to
+// the row's fence.
 func Expiry(now string) *strings.Replacer {
 	return strings.NewReplacer("{expires}", Expires,
 		"{fence_keep}", strconv.FormatInt(FenceKeep.Microseconds(), 10),

@@ -1,6 +1,7 @@
 -- The statements of the SQLite store, in named blocks, and the parts that several of them share: the
--- name of a part in braces stands for its text. An instant is bound as microseconds; NULL bound for one
--- means the clock now.
+-- name of a part in braces stands for its text. The package record fills in {expires}, {unexpired} and
+-- {purgeable} (see its expiry.go), and {filter} (see its list.go). An instant is bound as
+-- microseconds; NULL bound for one means the clock now.
 
 -- part: now
 (SELECT now FROM onlyonce_clock)

@@ -1,23 +1,14 @@
-// Package postgres is the engine for PostgreSQL over database/sql. The store over pgx
-// shares its schema, its statements, and how text that PostgreSQL can't hold is
-// written.
 package postgres
 
 import (
-	"embed"
+	_ "embed"
 	"encoding/binary"
-	"encoding/hex"
 	"strconv"
-	"strings"
-	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
-
-//go:embed migrations
-var migrationFiles embed.FS
 
 //go:embed statements.sql
 var statementsFile string
@@ -32,31 +23,6 @@ var Text = Statements("")
 // name parts and statements of this package.
 func Statements(more string) map[string]string {
 	return record.Blocks(record.Expiry("onlyonce_now()").Replace(statementsFile + "\n" + outboxFile + "\n" + more))
-}
-
-// escaped begins a text that is kept as hexadecimal.
-const escaped = `\x`
-
-// Escape makes any bytes a text that PostgreSQL holds. Different bytes have
-// different texts.
-func Escape(s string) string {
-	if utf8.ValidString(s) && !strings.Contains(s, "\x00") && !strings.HasPrefix(s, escaped) {
-		return s
-	}
-	return escaped + hex.EncodeToString([]byte(s))
-}
-
-// Unescape undoes Escape. What Escape can't have written stays as it is.
-func Unescape(s string) string {
-	coded, ok := strings.CutPrefix(s, escaped)
-	if !ok {
-		return s
-	}
-	b, err := hex.DecodeString(coded)
-	if err != nil {
-		return s
-	}
-	return string(b)
 }
 
 // List returns the statement that reads a page of the records that f lists, but for its
@@ -78,11 +44,3 @@ func LockNames(l *transact.Locks) (request, command, uncompared int64) {
 }
 
 func name(lock [32]byte) int64 { return int64(binary.BigEndian.Uint64(lock[:])) } // any 64 bits will do
-
-// Record makes a row a record.
-func Record(r record.Row) record.Stored {
-	for _, s := range []*string{&r.Tenant, &r.Operation, &r.Key, &r.Ref, &r.Error} {
-		*s = Unescape(*s)
-	}
-	return r.Record()
-}

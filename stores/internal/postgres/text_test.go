@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestSchema_AnyBytesComeBackFromWhatPostgreSQLHolds(t *testing.T) {
+func TestText_AnyBytesComeBackFromWhatPostgreSQLHolds(t *testing.T) {
 	seen := map[string]string{}
 	for _, s := range []string{"", "acme", "acme ", `\x`, `\x41`, "A", `\\x41`, "\x00", "a\x00b", "\xff", "\xc3", "é", "e\u0301", `\xzz`, "🎉", "\\"} {
 		escaped := Escape(s)

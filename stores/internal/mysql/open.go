@@ -1,0 +1,57 @@
+package mysql
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"regexp"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
+)
+
+// prepared are the statements that callers wait for: unprepared, each would
+// take two round trips more.
+var prepared = []string{
+	"floor", "look", "lookup", "claim", "take", "renew", "step", "settle", "release", "record", "record again", "flush",
+}
+
+// versions is how MySQL and MariaDB say their version: other servers that
+// speak their language have a name in it.
+var versions = regexp.MustCompile(`^[0-9.]+(-([0-9.]+-)?MariaDB.*|-log|-debug|-[0-9]*ubuntu.*|-[0-9]+.*|)$`)
+
+// Is reports whether a server is MySQL or MariaDB by what it says that it is.
+func Is(version string) bool { return versions.MatchString(version) }
+
+// Open opens the store on a database that has been migrated. It rejects a server
+// whose settings would break the promise, but for the findings that are accepted.
+func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine, error) {
+	m := new(dialect)
+	s := server.New(db, m, risks)
+	if err := s.Check(ctx, acceptRisks); err != nil {
+		return nil, err
+	}
+	if err := m.probe(s.Session(ctx)); err != nil {
+		return nil, err
+	}
+	if err := s.PrepareAll(ctx, prepared...); err != nil {
+		return nil, err
+	}
+	groupWrites(s, m)
+	return s, nil
+}
+
+// probe finds out how the server and the driver count.
+func (m *dialect) probe(l server.Session) error {
+	res, err := l.Exec("probe")
+	if err != nil {
+		return err
+	}
+	changed, countErr := res.RowsAffected()
+	fence, idErr := res.LastInsertId()
+	m.foundRows = changed != 0
+	if fence != 0 {
+		return errors.New("the server does not tell whether an INSERT met a row")
+	}
+	return errors.Join(countErr, idErr)
+}

@@ -1,0 +1,65 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+)
+
+//go:embed migrations
+var migrationFiles embed.FS
+
+// Migrations are the versions of the schema.
+var Migrations = engine.ReadMigrations(migrationFiles)
+
+// Version is 0 if there is no schema.
+func (dialect) Version(ctx context.Context, on engine.RowQuerier) (version int, err error) {
+	var there bool
+	if err := on.QueryRowContext(ctx, Text["tables"]).Scan(&there); err != nil || !there {
+		return 0, err
+	}
+	return version, on.QueryRowContext(ctx, Text["version"]).Scan(&version)
+}
+
+// taken are the errors of a relation, a type and a function whose name is in use.
+var taken = []string{"42P07", "42710", "42723"}
+
+// Migrate runs what is missing in one transaction, which it is alone
+// in.
+func Migrate(ctx context.Context, db *sql.DB) (err error) {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, tx.Rollback())
+		}
+	}()
+	if _, err := tx.ExecContext(ctx, Text["migrate alone"]); err != nil {
+		return err
+	}
+	have, err := dialect{}.Version(ctx, tx)
+	if err != nil {
+		return err
+	}
+	if have > len(Migrations) {
+		return engine.CheckVersion(have, len(Migrations))
+	}
+	for _, m := range Migrations[have:] {
+		_, err := tx.ExecContext(ctx, m.SQL)
+		var e interface{ SQLState() string }
+		if errors.As(err, &e) && slices.Contains(taken, e.SQLState()) {
+			err = engine.NameTaken(err)
+		}
+		if err != nil {
+			return fmt.Errorf("version %d: %w", m.Version, err)
+		}
+	}
+	return tx.Commit()
+}

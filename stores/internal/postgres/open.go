@@ -1,0 +1,25 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
+)
+
+// Is reports whether a server is PostgreSQL by what it says that it is.
+func Is(version string) bool { return strings.HasPrefix(version, "PostgreSQL ") }
+
+// Open opens the store on a database that has been migrated. It prepares nothing: a
+// prepared statement of the pool's would not survive PgBouncer in transaction mode. A
+// driver may prepare by itself.
+func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine, error) {
+	s := server.New(db, dialect{}, risks)
+	if err := s.Check(ctx, acceptRisks); err != nil {
+		return nil, err
+	}
+	groupWrites(ctx, s)
+	return s, nil
+}
