@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
 // A storeConn is a connection of the store's own, used by one batch at a time. It is
@@ -22,12 +24,9 @@ type storeConn struct {
 	shared bool
 }
 
-// callTimeout bounds a batch, and the wait for a connection: a server that does not
-// answer for so long can't be reached.
-const callTimeout = 15 * time.Second
-
+// bounded gives f as long as the server may take to answer.
 func bounded(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, server.AnswerTimeout)
 	defer cancel()
 	return f(ctx)
 }

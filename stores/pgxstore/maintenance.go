@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/jackc/pgx/v5/stdlib"
@@ -65,4 +66,19 @@ func (m maintenance) close() error { return errors.Join(m.Close(), m.db.Close())
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	found, err := s.maintenance.Diagnose(ctx)
 	return found, wrap("diagnose", err)
+}
+
+// Purge deletes at most limit expired records, a thousand at a time.
+func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
+	n, err := s.maintenance.Purge(ctx, limit)
+	return n, wrap("purge", err)
+}
+
+// Unresolved counts the records whose outcome is unknown: those in the unknown
+// state, those whose lease has lapsed, and those in a state that no store writes.
+// It also returns for how long the oldest of them has been unresolved. It uses an
+// index of the unresolved and running records.
+func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
+	n, oldest, err = s.maintenance.Unresolved(ctx)
+	return n, oldest, wrap("count what is unresolved", err)
 }
