@@ -66,8 +66,9 @@ type Claim struct {
 }
 
 // Check returns an error if the claim has neither a Fingerprint nor
-// SkipFingerprint, or both, or a negative Keep other than KeepForever. A store calls it before it does anything else.
-// After that, a nil Fingerprint means that nothing is compared.
+// SkipFingerprint, or both, or a negative Keep other than KeepForever. A store
+// calls it before it does anything else. After that, a nil Fingerprint means that
+// nothing is compared.
 func (c Claim) Check() error {
 	if err := checkFingerprint("Claim", c.Fingerprint, c.SkipFingerprint); err != nil {
 		return err
@@ -91,8 +92,8 @@ type Hold struct {
 // enough, because any settlement of the hold leaves the same. RunTx and
 // SettleTx return nil only if the transaction was committed. They return
 // ErrInDoubt if the store could not find out, ErrUnknown if fn ended its own
-// transaction, and any other error only if
-// nothing of the transaction was committed.
+// transaction, and any other error only if nothing of the transaction was
+// committed.
 type TxStore[TX any] interface {
 	Store
 
@@ -112,10 +113,10 @@ type TxStore[TX any] interface {
 	// ctx limits the wait for fn's turn. Once the transaction has begun, the end
 	// of ctx ends the context that fn gets, and has no other effect. fn may run
 	// more than once if the database requires a retry; all runs but the last
-	// were rolled back. fn must not end the transaction. A settlement that Settlement.Check rejects counts as an
-	// error of fn with a zero settlement. Any other error means that nothing
-	// was committed, except for ErrUnknown and ErrInDoubt: the response to the commit was
-	// lost, and the store could not find out the outcome.
+	// were rolled back. fn must not end the transaction. A settlement that
+	// Settlement.Check rejects counts as an error of fn with a zero settlement.
+	// Any other error means that nothing was committed, except for ErrUnknown
+	// and ErrInDoubt (see TxStore).
 	RunTx(ctx context.Context, c Claim, fn func(ctx context.Context, tx TX, r Record) (Settlement, error)) (Record, error)
 
 	// SettleTx runs fn and settles an existing claim in one transaction. It

@@ -116,15 +116,15 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, err
 	}()
 	rec, err := t.guard.runTx(ctx, c, func(ctx context.Context, tx TX, r Record) (Settlement, error) {
 		ran, ended = true, false
-		inner.begins(ctx, r)
+		inner.startTx(ctx, r)
 		s, err := t.fn(&running{Context: ctx, attempt: inner}, tx)
 		if wrong := s.Check(); wrong != nil {
 			ended, failed = true, settlementError(wrong, err)
-			inner.ends(Settlement{State: StateFailed})
+			inner.endTx(Settlement{State: StateFailed})
 			return Settlement{}, failed
 		}
 		s = inner.complete(s)
-		inner.ends(s)
+		inner.endTx(s)
 		ended, failed = true, err
 		return s, err
 	})
@@ -139,15 +139,15 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, err
 	return rec, err
 }
 
-// begins notes that the attempt runs in a transaction, which ctx bounds.
-func (a *Attempt) begins(ctx context.Context, rec Record) {
+// startTx notes that the attempt runs in a transaction, which ctx bounds.
+func (a *Attempt) startTx(ctx context.Context, rec Record) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rec, a.tx = rec, ctx
 }
 
-// ends notes how the function ended.
-func (a *Attempt) ends(s Settlement) {
+// endTx notes how the function ended that ran in the transaction.
+func (a *Attempt) endTx(s Settlement) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.rec.State, a.rec.Result, a.rec.Error = s.State, s.Result, s.Error
@@ -171,12 +171,12 @@ func (t *txRun[TX]) settle(ctx context.Context, a *Attempt) error {
 	return err
 }
 
-// settleUndone ends an attempt whose transaction the store did not commit, or
-// can't find, so that nobody waits for its lease. The command has failed: a
-// transaction that is still on its way finds it settled and is rolled back, and
-// one that was committed has settled it, which a second settlement does not
-// change. Which of the two it was, only the store can know.
-func (a *Attempt) settleUndone(ctx context.Context, cause error) error {
+// settleAfter ends an attempt after SettleTx of the store returned cause: the
+// transaction was not committed, or the store does not know. Nobody has to wait
+// for the lease then. The settlement is that the command failed: a transaction
+// that is still on its way finds the record settled and is rolled back; one that
+// was committed has settled it, and this settlement changes nothing.
+func (a *Attempt) settleAfter(ctx context.Context, cause error) error {
 	s := a.complete(Settlement{State: StateFailed, Error: cause.Error()})
 	err := a.settle(ctx, s)
 	a.lease.settled(false)
@@ -238,7 +238,7 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 	case failed != nil:
 		err = nil
 	case err != nil && !errors.Is(err, ErrLost):
-		return a.settleUndone(ctx, err)
+		return a.settleAfter(ctx, err)
 	}
 	if !a.lease.enter(phaseSettled) {
 		return errSettledFirst
