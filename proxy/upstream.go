@@ -86,6 +86,10 @@ func (u *Upstream) check() error {
 	return nil
 }
 
+// UpstreamDefaults returns an Upstream without a URL, whose limits are those that its
+// zero fields stand for.
+func UpstreamDefaults() Upstream { return new(Upstream).withDefaults() }
+
 func (u *Upstream) withDefaults() Upstream {
 	d := *u
 	d.DialTimeout = cmp.Or(d.DialTimeout, defaultDial)

@@ -264,5 +264,8 @@ func New() *File {
 
 // NewUpstream returns an upstream's defaults.
 func NewUpstream() Upstream {
-	return Upstream{Name: "main", MaxConns: 1024, Timeouts: Timeouts{Connect: 5 * time.Second, Response: time.Minute, Stall: time.Minute, Body: 10 * time.Minute, Idle: time.Second}}
+	d := proxy.UpstreamDefaults()
+	return Upstream{Name: "main", MaxConns: d.MaxConns, Timeouts: Timeouts{
+		Connect: d.DialTimeout, Response: d.HeaderTimeout, Stall: d.StallTimeout, Body: d.BodyTimeout, Idle: d.KeepIdle,
+	}}
 }
