@@ -51,7 +51,7 @@ func TestSecurity_ATenantHeaderIsBelievedOnlyOfWhoMaySetIt(t *testing.T) {
 	if got := s.get("/", "X-Tenant-ID", "alice"); got.body != `GET / tenant="" for="127.0.0.1"` {
 		t.Errorf("it is passed on: %+v", got)
 	}
-	s.logs(t, "a tenant header was dropped: if it came from your gateway, name its address")
+	s.logs(t, "a tenant header was dropped: if it came from your gateway, add the gateway's address")
 	if text := s.log.String(); strings.Count(text, "was dropped") != 1 || strings.Contains(text, "alice") {
 		t.Errorf("log:\n%s", text)
 	}

@@ -1,4 +1,4 @@
-// Package bearer says whose request it is by a JSON Web Token that it verifies.
+// Package bearer identifies the tenant of a request by a JSON Web Token.
 package bearer
 
 import (
@@ -7,12 +7,12 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 )
 
 // A Config says which tokens are believed.
@@ -41,14 +41,13 @@ const (
 type Verifier struct {
 	keys   *Keys
 	cfg    Config
-	logged atomic.Int64 // when a rejection was, in seconds
+	logged logging.Limit // of rejections
 }
 
-// New returns a Verifier of what keys have signed.
+// New returns a Verifier of tokens that one of the keys has signed.
 func New(keys *Keys, cfg Config) *Verifier { return &Verifier{keys: keys, cfg: cfg} }
 
-// Tenant is an httponce.Config.Tenant. A request without a token that is right
-// has no tenant.
+// Tenant is an httponce.Config.Tenant. A request without a valid token has no tenant.
 func (v *Verifier) Tenant(r *http.Request) string {
 	tenant, err := v.tenant(r)
 	if err != nil {
@@ -57,7 +56,7 @@ func (v *Verifier) Tenant(r *http.Request) string {
 	return tenant
 }
 
-// Challenge is the WWW-Authenticate of a rejection: RFC 6750, section 3.
+// Challenge returns the WWW-Authenticate header of a rejection (RFC 6750, section 3).
 func Challenge(r *http.Request) string {
 	given := r.Header["Authorization"]
 	if len(given) == 1 && strings.EqualFold(strings.SplitN(given[0], " ", 2)[0], "Bearer") {
@@ -69,28 +68,24 @@ func Challenge(r *http.Request) string {
 func (v *Verifier) tenant(r *http.Request) (string, error) {
 	given := r.Header["Authorization"]
 	if len(given) != 1 {
-		return "", fmt.Errorf("%d Authorization headers: one is wanted", len(given))
+		return "", fmt.Errorf("there are %d Authorization headers instead of one", len(given))
 	}
 	scheme, token, _ := strings.Cut(given[0], " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return "", errors.New("the Authorization header holds no bearer token")
+		return "", errors.New("the Authorization header has no bearer token")
 	}
 	return v.Verify(strings.Trim(token, " "))
 }
 
-// rejectionEvery is how often a rejected token is logged at most.
-const rejectionEvery = 10
-
-// log tells operators why a token was rejected; those who only try are many.
+// log logs why a token was rejected.
 func (v *Verifier) log(err error) {
-	now, last := time.Now().Unix(), v.logged.Load()
-	if now-last >= rejectionEvery && v.logged.CompareAndSwap(last, now) {
-		v.cfg.Log.Warn("a token was rejected; others of the next ten seconds are not logged", "error", err)
+	if v.logged.Allow() {
+		v.cfg.Log.Warn("a token was rejected; others are not logged for ten seconds", "error", err)
 	}
 }
 
-// Verify returns the tenant that a token names: its signature, its time, its
-// issuer and its audience are right.
+// Verify returns the tenant of a token, or an error if its signature, its time, its
+// issuer or its audience is wrong.
 func (v *Verifier) Verify(token string) (string, error) {
 	if len(token) > maxToken {
 		return "", fmt.Errorf("the token has more than %d bytes", maxToken)

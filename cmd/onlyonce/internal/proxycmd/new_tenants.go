@@ -6,36 +6,36 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// newTenants bounds how many tenants one address may bring where anybody can invent
-// them. It counts in this process only.
+// newTenants limits how many new tenants one address may introduce, where any client
+// can invent tenants. It counts in this process only.
 type newTenants struct {
 	perMinute float64
-	trusted   []netip.Prefix // proxies in front, which say whom they speak for
+	trusted   []netip.Prefix // proxies in front, whose X-Forwarded-For is trusted
 	log       *slog.Logger
-	warned    atomic.Int64 // when it last was, in seconds
+	warned    logging.Limit
 
 	mu             sync.Mutex
 	known, earlier map[string]struct{} // tenants that have been seen
 	addresses      map[netip.Addr]*spending
-	others         spending // of the addresses for which there is no room
+	others         spending // shared by the addresses beyond rememberAddresses
 }
 
-// A spending is what an address has used of its limit, at a time.
+// A spending is how much of its limit an address has used, at a time.
 type spending struct {
 	used float64
 	at   time.Time
 }
 
 const (
-	// rememberTenants is how many tenants, at least, are known to be no new ones.
+	// rememberTenants is how many tenants, at least, are remembered as not new.
 	rememberTenants = 1 << 15
-	// rememberAddresses is how many addresses are counted each for itself.
+	// rememberAddresses is how many addresses are counted separately.
 	rememberAddresses = 1 << 14
 )
 
@@ -57,16 +57,16 @@ func (n *newTenants) reject(r *http.Request, tenant string) *httponce.Problem {
 	if wait <= 0 {
 		return nil
 	}
-	if now, last := time.Now().Unix(), n.warned.Load(); now-last >= warnEvery && n.warned.CompareAndSwap(last, now) {
-		n.log.Warn("an address brought more new tenants than tenant.new_per_address allows: if it is that of a proxy of yours, name it in forwarded.trust; others of the next ten seconds are not logged", "from", r.RemoteAddr)
+	if n.warned.Allow() {
+		n.log.Warn("an address introduced more new tenants than tenant.new_per_address allows: if it is one of your proxies, add it to forwarded.trust; others are not logged for ten seconds", "from", r.RemoteAddr)
 	}
 	p := tooManyTenants
 	p.RetryAfter = wait
 	return &p
 }
 
-// enter lets a tenant in that is known, or that its address may bring; else it says
-// when it may.
+// enter admits a tenant that is known, or that its address may introduce. Otherwise it
+// returns how long until the address may.
 func (n *newTenants) enter(address netip.Addr, tenant string) (wait time.Duration) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -89,7 +89,7 @@ func (n *newTenants) enter(address netip.Addr, tenant string) (wait time.Duratio
 	return 0
 }
 
-// of returns the spending of an address. The caller has the lock.
+// of returns the spending of an address. The caller holds the lock.
 func (n *newTenants) of(address netip.Addr) *spending {
 	if s := n.addresses[address]; s != nil {
 		return s
@@ -110,9 +110,9 @@ func (n *newTenants) of(address netip.Addr) *spending {
 	return s
 }
 
-// addressOf returns whom a request comes from: the peer, or of what trusted proxies
-// say the last address that is not theirs. Of IPv6 it is the network, which one
-// client has for itself.
+// addressOf returns the address of the client: the peer or, behind trusted proxies,
+// the last address of X-Forwarded-For that is not one of theirs. For IPv6 it is the /64
+// network, all of which usually belongs to one client.
 func (n *newTenants) addressOf(r *http.Request) netip.Addr {
 	peer, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {

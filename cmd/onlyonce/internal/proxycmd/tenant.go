@@ -9,28 +9,27 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
-	"sync/atomic"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bearer"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// A tenantResolver says whose request it is.
+// A tenantResolver finds the tenant of a request.
 type tenantResolver struct {
 	of   func(*http.Request) string
-	keys *bearer.Keys // that verify tokens; nil: none
-	stop func()       // ends the reading of keys
+	keys *bearer.Keys // keys that verify tokens; nil: none
+	stop func()       // ends the reloading of the keys
 
-	reject func(*http.Request, string) *httponce.Problem // a tenant; nil: none is rejected
+	reject func(*http.Request, string) *httponce.Problem // an httponce.Config.Reject; nil: no tenant is rejected
 }
 
-// newTenantResolver reads what is needed, and keeps reading it until stop is called.
+// newTenantResolver returns a resolver, and reloads its keys until stop is called.
 func newTenantResolver(ctx context.Context, f *proxyfile.File, log *slog.Logger) (tenantResolver, error) {
 	t := &f.Tenant
 	switch {
@@ -63,8 +62,9 @@ func newTenantResolver(ctx context.Context, f *proxyfile.File, log *slog.Logger)
 	return tenantResolver{of: func(r *http.Request) string { return validTenant(v.Tenant(r)) }, keys: keys, stop: stop}, nil
 }
 
-// trustedPeers returns which clients may say whose request it is: those at the
-// addresses, or without any those on this machine and those with a certificate.
+// trustedPeers returns a function that reports whether a client may set the tenant
+// header: clients at the addresses or, if there are none, clients with a certificate if
+// certificates are required, and otherwise clients on this machine.
 func trustedPeers(from []netip.Prefix, certificates bool) func(*http.Request) bool {
 	if len(from) == 0 {
 		if certificates {
@@ -75,8 +75,8 @@ func trustedPeers(from []netip.Prefix, certificates bool) func(*http.Request) bo
 	return func(r *http.Request) bool { return server.ComesFrom(r, from) }
 }
 
-// headerTenant reads the tenant from a header that a trusted peer has set. One that is
-// there twice, or looks as if two had been joined, may be partly the client's.
+// headerTenant reads the tenant from a header that a trusted peer has set. A header that
+// occurs twice or has a comma names none, because a part of it may come from the client.
 func headerTenant(header string, trusted func(*http.Request) bool) func(*http.Request) string {
 	name := http.CanonicalHeaderKey(header)
 	return func(r *http.Request) string {
@@ -90,7 +90,7 @@ func headerTenant(header string, trusted func(*http.Request) bool) func(*http.Re
 
 const longestTenant = 512 // bytes
 
-// validTenant returns a tenant that can be stored and shown, or "".
+// validTenant returns the tenant, or "" if it can't be stored and shown.
 func validTenant(tenant string) string {
 	if len(tenant) > longestTenant || !utf8.ValidString(tenant) || strings.ContainsFunc(tenant, unicode.IsControl) {
 		return ""
@@ -98,8 +98,8 @@ func validTenant(tenant string) string {
 	return tenant
 }
 
-// authorizationTenant is a digest of the one Authorization header, which is not
-// to be read in the store.
+// authorizationTenant returns a digest of the Authorization header, so that credentials
+// are not in the store.
 func authorizationTenant(r *http.Request) string {
 	values := r.Header["Authorization"]
 	if len(values) != 1 || values[0] == "" {
@@ -116,7 +116,7 @@ type headerFilter struct {
 	reject  rejection.Writer
 
 	log    *slog.Logger
-	warned atomic.Int64 // when it last was, in seconds
+	warned logging.Limit
 }
 
 func newHeaderFilter(f *proxyfile.File, log *slog.Logger) *headerFilter {
@@ -134,18 +134,14 @@ func (f *headerFilter) strip(r *http.Request) {
 	}
 }
 
-// warnEvery is how often a dropped header is logged at most, in seconds.
-const warnEvery = 10
-
-// warn tells an operator whose gateway is not known; anybody can send a header.
+// warn logs a dropped header: it may come from a gateway that is not configured.
 func (f *headerFilter) warn(r *http.Request) {
-	now, last := time.Now().Unix(), f.warned.Load()
-	if now-last >= warnEvery && f.warned.CompareAndSwap(last, now) {
-		f.log.Warn("a tenant header was dropped: if it came from your gateway, name its address in tenant.from (--tenant-header-from); others of the next ten seconds are not logged", "from", r.RemoteAddr)
+	if f.warned.Allow() {
+		f.log.Warn("a tenant header was dropped: if it came from your gateway, add the gateway's address to tenant.from (--tenant-header-from); others are not logged for ten seconds", "from", r.RemoteAddr)
 	}
 }
 
-// describeTenants says in the log how tenants are told apart.
+// describeTenants returns, for the log, how the tenant of a request is found.
 func describeTenants(f *proxyfile.File) string {
 	t := &f.Tenant
 	switch {
