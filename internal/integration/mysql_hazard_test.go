@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"testing"
@@ -249,6 +250,40 @@ func TestMySQL_WhatDoesNotFitIsToldAndNotCut(t *testing.T) {
 	}
 	if err := s.Settle(t.Context(), h, done("made")); err != nil {
 		t.Error(err)
+	}
+}
+
+// The session's time zone goes over to summer time while a statement runs: SYSDATE is
+// an hour ahead of NOW.
+func TestMySQL_TheClockDoesNotJumpWithTheTimeZone(t *testing.T) {
+	d := newMySQLDatabase(t)
+	d.open(t)
+	for _, jump := range []time.Duration{time.Hour, -time.Hour, 30 * time.Minute} {
+		t.Run(jump.String(), func(t *testing.T) {
+			db := d.pool(t, fmt.Sprintf("timestamp=%d", time.Now().Add(-jump).Unix()))
+			s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{AcceptRisks: []string{"sysdate-is-now"}}) // its clock is set back
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { s.Close() })
+			c := serverClaim(jump.String())
+			r, err := s.Claim(t.Context(), c)
+			if err == nil {
+				err = s.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}, done("made"))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r, err = s.Lookup(t.Context(), c.ID); err != nil {
+				t.Fatal(err)
+			}
+			if took := r.SettledAt.Sub(r.CreatedAt).Abs(); took > 15*time.Minute {
+				t.Errorf("the record was settled %v from its claim", took)
+			}
+			if r.KeepLeft > time.Hour || r.KeepLeft < 45*time.Minute {
+				t.Errorf("it is kept for %v, want an hour", r.KeepLeft)
+			}
+		})
 	}
 }
 
