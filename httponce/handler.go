@@ -1,0 +1,101 @@
+package httponce
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
+)
+
+// handlerRunner runs an http.Handler and then records its response.
+type handlerRunner struct {
+	guard   *onlyonce.Guard
+	handler http.Handler
+}
+
+func (p *handlerRunner) serveUnkeyed(_ *protection, w http.ResponseWriter, r *http.Request) {
+	p.handler.ServeHTTP(w, r)
+}
+
+func (p *handlerRunner) serveKeyed(c *call) {
+	a, err := p.guard.Begin(c.r.Context(), c.request)
+	switch {
+	case err != nil && c.cfg.RunUnprotected && errors.Is(err, onlyonce.ErrUnavailable):
+		p.runUnprotected(c, err)
+	case err != nil:
+		c.rejectError(err)
+	case a.Replayed():
+		c.replay(a)
+	default:
+		c.attempt = a
+		p.run(c, a)
+	}
+}
+
+// run runs the handler under an attempt.
+func (p *handlerRunner) run(c *call, a *onlyonce.Attempt) {
+	ctx, stop := a.Context(c.r.Context())
+	defer stop()
+	if ctx.Err() != nil { // the Observer took most of the lease
+		c.rejectError(context.Cause(ctx))
+		return
+	}
+	x := newExchange(ctx, c, false)
+	x.attempt = a
+	defer x.close()
+	finished := false
+	defer func() {
+		if !finished {
+			x.abandon(recover())
+		}
+	}()
+	p.handler.ServeHTTP(x.response.Writer(), x.request())
+	x.checkBypassed()
+	p.finish(c, x)
+	finished = true
+}
+
+// finish records the response and then sends it.
+func (p *handlerRunner) finish(c *call, x *exchange) {
+	stage := x.response.Close()
+	if rejected := x.response.Rejected(); rejected != nil {
+		_ = x.attempt.Settle(&x.run, p.guard.Failure(rejected)) // unless InTx did; observed
+		c.rejectError(rejected)
+		return
+	}
+	recorded := x.attempt
+	var err error
+	if stage != response.Committed {
+		s, _ := x.settlement(stage)
+		if err = x.attempt.Settle(&x.run, s); err != nil {
+			recorded = nil
+		}
+	}
+	switch {
+	case stage == response.Streamed:
+		c.sendEnd(recorded)
+	case stage == response.Hijacked:
+	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight): // InTx is committing
+		c.rejectError(err)
+	default:
+		c.sendResponse(recorded)
+	}
+}
+
+// outcomeUnprotected is the Event.Outcome of a request that ran although the
+// store could not be reached.
+const outcomeUnprotected = "unprotected"
+
+// runUnprotected runs the handler although nothing can be recorded.
+func (p *handlerRunner) runUnprotected(c *call, err error) {
+	p.guard.Observe(c.r.Context(), onlyonce.Event{
+		Outcome: outcomeUnprotected, Record: onlyonce.Record{ID: c.request.ID},
+		Fingerprint: c.request.Fingerprint, Err: err,
+	})
+	b := new(body)
+	defer b.Close()
+	c.w.Header().Set(headerProtected, "no")
+	p.handler.ServeHTTP(c.w, c.give(c.r.Context(), b))
+}
