@@ -5,8 +5,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce/internal/rpcstatus"
 )
 
-// RPCStatus is a Config.StatusOf for handlers that speak gRPC, gRPC-Web or the
-// Connect protocol, such as those of connect-go and grpc-go. These send most
+// RPCStatus is a Config.StatusOf for handlers that speak gRPC, gRPC-Web (binary or
+// base64) or the Connect protocol, such as those of connect-go and grpc-go. These send most
 // errors with the HTTP status 200; the outcome of a call is in grpc-status or
 // at the end of the body. An error counts as the HTTP status that the Connect
 // protocol assigns to its code. Internal, unknown, data_loss, unavailable,

@@ -3,6 +3,7 @@ package httponce_test
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"net/http"
@@ -32,6 +33,15 @@ func gzipped(t *testing.T, text string) []byte {
 	return b.Bytes()
 }
 
+// base64Chunks encodes each chunk by itself, padding included, as servers of
+// gRPC-Web do that flush.
+func base64Chunks(chunks ...[]byte) (text []byte) {
+	for _, chunk := range chunks {
+		text = base64.StdEncoding.AppendEncode(text, chunk)
+	}
+	return text
+}
+
 func TestRPCStatus_ReadsWhatBecameOfACall(t *testing.T) {
 	web := func(status string) []byte { return []byte("grpc-message: no\r\ngrpc-status: " + status + "\r\n") }
 	for name, test := range map[string]struct {
@@ -51,6 +61,10 @@ func TestRPCStatus_ReadsWhatBecameOfACall(t *testing.T) {
 		"gRPC-Web, compressed otherwise":    {map[string]string{"Content-Type": "application/grpc-web", "Grpc-Encoding": "br"}, envelope(0x81, []byte("x")), 200},
 		"gRPC-Web, cut off":                 {map[string]string{"Content-Type": "application/grpc-web"}, envelope(0x80, web("14"))[:9], 200},
 		"gRPC-Web, too long to be stored":   {map[string]string{"Content-Type": "application/grpc-web"}, nil, 200},
+		"gRPC-Web in base64":                {map[string]string{"Content-Type": "application/grpc-web-text+proto"}, base64Chunks(envelope(0, []byte("mm")), envelope(0x80, web("14"))), 503},
+		"gRPC-Web in base64, ok":            {map[string]string{"Content-Type": "application/grpc-web-text"}, base64Chunks(append(envelope(0, []byte("m")), envelope(0x80, web("0"))...)), 200},
+		"gRPC-Web, not in base64":           {map[string]string{"Content-Type": "application/grpc-web-text"}, envelope(0x80, web("14")), 200},
+		"gRPC-Web, its type in upper case":  {map[string]string{"Content-Type": "Application/gRPC-Web"}, envelope(0x80, web("14")), 503},
 		"Connect stream, ok":                {map[string]string{"Content-Type": "application/connect+json"}, append(envelope(0, []byte("{}")), envelope(2, []byte("{}"))...), 200},
 		"Connect stream, internal":          {map[string]string{"Content-Type": "application/connect+json; charset=utf-8"}, envelope(2, []byte(`{"error":{"code":"internal"}}`)), 500},
 		"Connect stream, compressed":        {map[string]string{"Content-Type": "application/connect+proto", "Connect-Content-Encoding": "gzip"}, envelope(3, gzipped(t, `{"error":{"code":"aborted"}}`)), 409},
@@ -69,6 +83,7 @@ func TestRPCStatus_ReadsWhatBecameOfACall(t *testing.T) {
 
 func FuzzRPCStatus(f *testing.F) {
 	f.Add("application/grpc-web", "gzip", envelope(0x80, []byte("grpc-status: 3\r\n")))
+	f.Add("application/grpc-web-text", "", base64Chunks(envelope(0x80, []byte("grpc-status: 3\r\n"))))
 	f.Add("application/connect+json", "", envelope(2, []byte(`{"error":{"code":"internal"}}`)))
 	f.Fuzz(func(t *testing.T, media, encoding string, body []byte) {
 		header := http.Header{"Content-Type": {media}, "Grpc-Encoding": {encoding}, "Connect-Content-Encoding": {encoding}}

@@ -5,6 +5,7 @@ package rpcstatus
 import (
 	"bytes"
 	"compress/gzip"
+	"encoding/base64"
 	"encoding/binary"
 	"encoding/json"
 	"io"
@@ -20,9 +21,12 @@ func Of(sent int, header http.Header, body []byte) int {
 	if code := header.Get("Grpc-Status"); code != "" {
 		return statusOfCode(code, sent)
 	}
-	media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
+	media, _, _ := strings.Cut(strings.ToLower(header.Get("Content-Type")), ";")
 	switch {
 	case strings.HasPrefix(media, "application/grpc-web"):
+		if strings.HasPrefix(media, "application/grpc-web-text") {
+			body = decodeText(body)
+		}
 		end := endOfStream(body, 0x80, header.Get("Grpc-Encoding"))
 		for line := range bytes.Lines(end) {
 			name, value, _ := strings.Cut(string(line), ":")
@@ -75,6 +79,25 @@ func statusOfCode(code string, sent int) int {
 		}
 	}
 	return http.StatusInternalServerError
+}
+
+// decodeText decodes the body of a gRPC-Web response in text mode: base64, in one
+// chunk or in several, each of which is padded. It returns nil if the body is anything
+// else.
+func decodeText(body []byte) []byte {
+	text := make([]byte, 0, base64.StdEncoding.DecodedLen(len(body)))
+	for ; len(body) > 0; body = body[4:] {
+		var decoded [3]byte
+		if len(body) < 4 {
+			return nil
+		}
+		n, err := base64.StdEncoding.Decode(decoded[:], body[:4])
+		if err != nil {
+			return nil
+		}
+		text = append(text, decoded[:n]...)
+	}
+	return text
 }
 
 // longestEnd bounds the decompressed end of a stream, in bytes.
