@@ -15,7 +15,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 )
 
-// A Config says which tokens are believed.
+// A Config says which tokens are accepted.
 type Config struct {
 	Claim    string // whose text is the tenant
 	Issuer   string // what iss must be; "": anything
@@ -23,8 +23,8 @@ type Config struct {
 	Log      *slog.Logger
 }
 
-// algorithms are those whose keys can't be made of what verifies them: "none"
-// and shared secrets are not among them.
+// algorithms are the accepted signature algorithms, all of them asymmetric: the keys
+// that verify a token can't sign one.
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512,
 	jose.PS256, jose.PS384, jose.PS512,

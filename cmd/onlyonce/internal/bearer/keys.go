@@ -21,13 +21,13 @@ type Source func(context.Context) ([]byte, error)
 
 const (
 	readWithin = 10 * time.Second // a document must be there
-	askAgain   = 10 * time.Second // at most so often for a key that nobody knows
+	askAgain   = 10 * time.Second // shortest time between reloads for unknown key IDs
 	believed   = time.Hour        // beyond the time of the next reading that failed
 	leastRSA   = 2048             // bits
 )
 
-// Keys are the public keys of a JWKS document, read again and again. When they
-// could not be read for an hour, there are none.
+// Keys are the public keys of a JWKS document, which is reloaded regularly. If it could
+// not be reloaded for an hour, there are no keys.
 type Keys struct {
 	source  Source
 	refresh time.Duration
@@ -91,9 +91,8 @@ func (k *Keys) Run(ctx context.Context) {
 	}
 }
 
-// For returns the keys that may verify a token of a key's name and an algorithm.
-// For a name that nobody knows the document is read again, but not for everyone
-// who makes up a name.
+// For returns the keys that may verify a token with a key ID and an algorithm. For an
+// unknown key ID, the document is reloaded, at most once per askAgain.
 func (k *Keys) For(name, algorithm string) ([]jose.JSONWebKey, error) {
 	found, err := k.find(name, algorithm)
 	if err != nil || len(found) > 0 || name == "" || !k.reading.TryLock() {
@@ -123,8 +122,8 @@ func (k *Keys) find(name, algorithm string) (found []jose.JSONWebKey, err error)
 	return found, nil
 }
 
-// parseKeys returns the public keys of a document. What it can't use, it leaves
-// out, as RFC 7517 asks; a secret in it is a mistake of who published it.
+// parseKeys returns the public keys of a document. Keys that it can't use are ignored, as
+// RFC 7517 requires. A secret key in the document is an error of its publisher.
 func parseKeys(text []byte) ([]jose.JSONWebKey, error) {
 	var doc struct{ Keys []json.RawMessage }
 	if err := json.Unmarshal(text, &doc); err != nil {

@@ -35,9 +35,9 @@ func Make(path string) error {
 // has no such modes.
 func forOthers(mode fs.FileMode) bool { return mode&0o007 != 0 && runtime.GOOS != "windows" }
 
-// withoutOthers takes from a mode what lets every user in. The group stays where
-// it may write: a database is shared by processes of one group so, and a group
-// that may only read comes from the umask.
+// withoutOthers removes the permissions of other users from a mode. It keeps those of
+// the group if the group may write, which lets processes of one group share a database;
+// a group that may only read comes from the umask.
 func withoutOthers(mode fs.FileMode) fs.FileMode {
 	mode = mode.Perm() &^ 0o007
 	if mode&0o020 == 0 {
@@ -46,8 +46,8 @@ func withoutOthers(mode fs.FileMode) fs.FileMode {
 	return mode
 }
 
-// Tighten takes the files of a database from users whom the file's mode lets in
-// by accident, and returns an error if it can't.
+// Tighten removes the access of other users to the files of a database, or returns an
+// error if it can't.
 func Tighten(path string, chmod func(string, fs.FileMode) error, log *slog.Logger) error {
 	for _, name := range []string{path, path + "-wal", path + "-shm"} {
 		info, err := os.Stat(name)
@@ -64,10 +64,10 @@ func Tighten(path string, chmod func(string, fs.FileMode) error, log *slog.Logge
 	return nil
 }
 
-// Read reads a file that holds a secret. One that every user of the
-// machine can use, or the group can change, is rejected unless that is accepted.
-// A group that may read it is deliberate: a service's group, as for the keys of
-// a certificate.
+// Read reads a file that contains a secret. It rejects a file that every user of the
+// machine can use, or that the group can change, unless that risk is accepted. A group
+// that can read the file is accepted: it is a service's group, as for private keys of
+// certificates.
 func Read(path string, acceptRisks []string) ([]byte, error) {
 	file, err := os.Open(path)
 	if err != nil {

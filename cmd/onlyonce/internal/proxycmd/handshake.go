@@ -11,9 +11,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Handshakes watches those of clients with the public listener. One that fails
-// is the client's fault unless a handshake that the proxy does with itself fails
-// too: then no client can connect, and the proxy is not ready.
+// handshakes counts the TLS handshakes with clients that fail. A failure counts as the
+// client's, unless a handshake of the proxy with itself fails, too: then no client can
+// connect, and the proxy is not ready.
 type handshakes struct {
 	now    func() *security // nil: plain HTTP
 	failed *prometheus.CounterVec
@@ -41,7 +41,7 @@ func newHandshakes(in *prometheus.Registry, now func() *security, log *slog.Logg
 
 var errHandshakes = errors.New("TLS handshakes fail")
 
-// check returns an error if clients can't connect. It is one of health's.
+// check returns an error if clients can't connect. It is one of server.Health.Checks.
 func (h *handshakes) check(context.Context) error {
 	if h.try() != nil {
 		return errHandshakes
@@ -49,8 +49,8 @@ func (h *handshakes) check(context.Context) error {
 	return nil
 }
 
-// try does a handshake, unless one was done a moment ago, and logs when the
-// outcome is another than before.
+// try does a handshake, unless the last one is less than tryEvery old, and logs the
+// outcome if it has changed.
 func (h *handshakes) try() error {
 	s := h.now()
 	if s == nil {
@@ -73,7 +73,7 @@ func (h *handshakes) try() error {
 	return h.err
 }
 
-// report is told of a client's handshake that failed.
+// report counts and logs a client's handshake that failed.
 func (h *handshakes) report(client net.Addr, err error) {
 	if h.try() != nil {
 		h.failed.WithLabelValues("server").Inc()

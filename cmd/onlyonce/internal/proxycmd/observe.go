@@ -10,8 +10,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 )
 
-// operationsOf returns the operations that the settings name. What matches no
-// route has its path as its operation, which is the client's.
+// operationsOf returns the operations that the settings name. All others are method and
+// path of requests that match no route, which clients choose.
 func operationsOf(f *proxyfile.File) *map[string]bool {
 	known := make(map[string]bool)
 	add := func(s *proxyfile.Settings, match string) {
@@ -36,8 +36,8 @@ func operationsOf(f *proxyfile.File) *map[string]bool {
 	return &known
 }
 
-// shown returns what log and metrics may show of an operation, and whether that
-// is all of it.
+// shown returns the part of an operation that the log and the metrics may show, and
+// whether that is all of it.
 func (b *routeBuilder) shown(operation string) (string, bool) {
 	if known := b.operations.Load(); known != nil && (*known)[operation] {
 		return operation, true

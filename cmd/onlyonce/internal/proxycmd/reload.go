@@ -29,7 +29,7 @@ type reloadableProxy struct {
 	read    func() (*proxyfile.File, error)
 	log     *slog.Logger
 
-	// Of whoever reloads, and nobody else.
+	// The fields below are used only by the goroutine that reloads.
 	file    *proxyfile.File
 	tenants tenantResolver
 	files   [sha256.Size]byte // what the files for TLS held when they were last tried
@@ -53,8 +53,8 @@ func (p *reloadableProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.proxy.ServeHTTP(w, r)
 }
 
-// apply puts settings in place: all, or none with an error. Requests that are
-// under way end by those with which they began.
+// apply puts all settings in place, or returns an error and changes nothing. Requests
+// that are in progress finish with the old settings.
 func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 	files := digest(tlsFiles(f)...)
 	p.files = files // whether they are right or not: only another change is worth another try
@@ -100,7 +100,7 @@ func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 	return nil
 }
 
-// sameTenants reports whether f tells tenants apart as the settings in place do.
+// sameTenants reports whether f identifies tenants as the current settings do.
 func (p *reloadableProxy) sameTenants(f *proxyfile.File) bool {
 	return p.file != nil && reflect.DeepEqual(f.Tenant, p.file.Tenant) && reflect.DeepEqual(f.Forwarded, p.file.Forwarded) && (f.TLS.ClientCA != "") == (p.file.TLS.ClientCA != "")
 }
@@ -113,7 +113,7 @@ func (p *reloadableProxy) tlsConfig() *tls.Config {
 	return listening(p.secure.Load)
 }
 
-// lookEvery is how often the files for TLS are looked at.
+// lookEvery is how often the TLS files are checked for changes.
 const lookEvery = 2 * time.Second
 
 // run reloads on SIGHUP, and when a file for TLS changes, until ctx ends.
@@ -142,14 +142,14 @@ func (p *reloadableProxy) look(ctx context.Context) {
 	}
 }
 
-// hangups delivers SIGHUP, which from now on does not end the process.
+// hangups delivers SIGHUP. From now on, the signal does not end the process.
 func hangups() <-chan os.Signal {
 	c := make(chan os.Signal, 1)
 	signal.Notify(c, syscall.SIGHUP)
 	return c
 }
 
-// reload reads the settings again. Those that are not right change nothing.
+// reload reads the settings again. Invalid settings change nothing.
 func (p *reloadableProxy) reload(ctx context.Context) {
 	before := p.file
 	f, err := p.read()
@@ -184,7 +184,7 @@ func (p *reloadableProxy) reload(ctx context.Context) {
 	}
 }
 
-// done says how a reload ended.
+// done logs and counts how a reload ended.
 func (p *reloadableProxy) done(err error, well string) {
 	if err == nil {
 		p.routes.metrics.reloads.WithLabelValues("ok").Inc()
@@ -255,7 +255,7 @@ func lostOperations(a, b *proxyfile.File) (lost []string) {
 	return lost
 }
 
-// tellsApart names what tells the tenants apart.
+// tellsApart names the setting by which tenants are identified.
 func tellsApart(f *proxyfile.File) string {
 	t := &f.Tenant
 	return fmt.Sprintf("%q %q %t %t", http.CanonicalHeaderKey(t.Header), t.JWT.Claim, t.Authorization, t.Single)

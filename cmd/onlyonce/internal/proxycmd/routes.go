@@ -22,9 +22,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-// A routeBuilder makes the proxy's routes from a file of settings. What stays the same
-// from one file to the next is made once, so that connections and waiting requests are
-// kept.
+// A routeBuilder makes the proxy's routes from a file of settings. Upstreams and Guards
+// whose settings do not change from one file to the next are kept, and with them
+// connections and waiting requests.
 type routeBuilder struct {
 	store    onlyonce.Store
 	secret   []byte // keys the fingerprints in it
@@ -37,21 +37,19 @@ type routeBuilder struct {
 	upstreams map[upstreamKey]*proxy.Upstream
 }
 
-// A policy is what a Guard is made of.
+// A policy has the settings that determine a Guard.
 type policy struct {
 	lease, keep, wait time.Duration
 	hold              bool
 }
 
-// An upstreamKey is what an upstream is made of: its settings, and what its files
-// hold.
+// An upstreamKey has the settings of an upstream and a hash of its files.
 type upstreamKey struct {
 	settings proxyfile.Upstream
 	files    [sha256.Size]byte
 }
 
-// build returns what the proxy does with requests, and the upstreams that
-// are to be kept in b once it does.
+// build returns the routes, and the upstreams to keep in b once the routes are in place.
 func (b *routeBuilder) build(f *proxyfile.File, tenants tenantResolver) ([]proxy.Route, map[upstreamKey]*proxy.Upstream, error) {
 	ups, used, err := b.connections(f)
 	if err != nil {
@@ -91,7 +89,7 @@ func (b *routeBuilder) build(f *proxyfile.File, tenants tenantResolver) ([]proxy
 	return routes, used, nil
 }
 
-// config is what holds for all routes.
+// config returns the settings that all routes share.
 func (b *routeBuilder) config(f *proxyfile.File) proxy.Config {
 	cfg := proxy.Config{BodyTimeout: f.Server.BodyTimeout, Problem: b.metrics.rejections("", rejectionWriter(f, &f.Defaults)), OnError: b.metrics.report}
 	if f.Tenant.Header != "" {
@@ -103,7 +101,7 @@ func (b *routeBuilder) config(f *proxyfile.File) proxy.Config {
 	return cfg
 }
 
-// connections returns the upstreams by name, and by what they are made of.
+// connections returns the upstreams by name and by key.
 func (b *routeBuilder) connections(f *proxyfile.File) (byName map[string]*proxy.Upstream, used map[upstreamKey]*proxy.Upstream, err error) {
 	byName, used = make(map[string]*proxy.Upstream), make(map[upstreamKey]*proxy.Upstream)
 	for i, u := range f.Upstreams {
@@ -137,7 +135,7 @@ func (b *routeBuilder) guard(s *proxyfile.Settings) *onlyonce.Guard {
 	return b.guards[p]
 }
 
-// route returns what becomes of requests that match, but for their upstream.
+// route returns a route without its Upstream.
 func (b *routeBuilder) route(s *proxyfile.Settings, method, pattern, upstream string, f *proxyfile.File, tenants tenantResolver) proxy.Route {
 	return proxy.Route{
 		Method: method, Pattern: pattern,
@@ -188,7 +186,7 @@ func (b *routeBuilder) once(f *proxyfile.File, s *proxyfile.Settings, upstream s
 // longestPath is how much of a path an operation shows.
 const longestPath = 400
 
-// methodAndPath is the operation of what matches no route.
+// methodAndPath is the operation of a request that matches no route.
 func methodAndPath(r *http.Request) string {
 	path := (&url.URL{Path: path.Clean(r.URL.Path)}).EscapedPath() // other spellings are the same, and the fingerprint tells them apart
 	if len(path) > longestPath {
@@ -198,7 +196,7 @@ func methodAndPath(r *http.Request) string {
 	return r.Method + " " + path
 }
 
-// statuses returns which are stored; nil: the default.
+// statuses returns a function that reports which statuses are stored; nil: the default.
 func statuses(list []proxyfile.Statuses) func(int) bool {
 	if len(list) == 0 {
 		return nil
@@ -208,10 +206,10 @@ func statuses(list []proxyfile.Statuses) func(int) bool {
 	}
 }
 
-// ofBody are the headers without which a body can't be read.
+// ofBody are the headers without which a body can't be interpreted.
 var ofBody = []string{"Content-Type", "Content-Encoding"}
 
-// replayed returns which headers are stored; nil: the default.
+// replayed returns a function that reports which headers are stored; nil: the default.
 func replayed(a *proxyfile.Responses) func(string, bool) bool {
 	named := func(list []string, name string) bool {
 		return slices.ContainsFunc(list, func(n string) bool { return strings.EqualFold(n, name) })

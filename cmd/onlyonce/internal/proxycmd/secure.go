@@ -17,9 +17,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// A security is one generation of the settings for TLS towards clients. Each has
-// keys of its own for session tickets, so that no client resumes a session that
-// was begun under other settings.
+// A security is one generation of the TLS settings for clients. Each generation has its
+// own session ticket keys, so that no client resumes a session that began under other
+// settings.
 type security struct {
 	config      *tls.Config
 	authorities map[[sha256.Size]byte]bool // of clients' certificates, by their digest; nil: clients need none
@@ -28,8 +28,8 @@ type security struct {
 	files    [sha256.Size]byte
 }
 
-// newSecurity reads the files of the public listener; nil: it speaks plain HTTP.
-// What is returned has completed a handshake of each version of TLS.
+// newSecurity reads the TLS files of the public listener. It returns nil if the listener
+// speaks plain HTTP. Otherwise, it has tried a handshake of each TLS version.
 func newSecurity(t proxyfile.ServerTLS, acceptRisks []string) (*security, error) {
 	if t.Cert == "" {
 		return nil, nil
@@ -82,9 +82,9 @@ func (s *security) same(t proxyfile.ServerTLS) bool {
 	return s != nil && s.settings == t && s.files == digest(t.Cert, t.Key, t.ClientCA)
 }
 
-// admits reports whether a request's connection would be let in now. Connections
-// outlive settings: one may have shown a certificate of an authority that is no
-// longer believed, or none.
+// admits reports whether the current settings would accept a request's connection. A
+// connection outlives settings: its client may have presented no certificate, or one of
+// an authority that is no longer trusted.
 func (s *security) admits(r *http.Request) bool {
 	if s == nil || s.authorities == nil {
 		return true
@@ -100,7 +100,7 @@ func (s *security) admits(r *http.Request) bool {
 	return false
 }
 
-// otherConnection is what the client is told instead.
+// otherConnection is the problem of a request that admits rejects.
 var otherConnection = httponce.Problem{
 	Code: "client_certificate_required", Status: http.StatusMisdirectedRequest, Retryable: true,
 	Title:  "The connection was made under old settings",

@@ -26,7 +26,7 @@ type recordStore struct {
 	close   func() error
 }
 
-// inMemory is the URL of a store that forgets.
+// inMemory is the URL of a store that is lost when the process ends.
 const inMemory = "memory://"
 
 // openStore opens a store, making it or bringing it up to date first.
@@ -75,8 +75,7 @@ func storeURLOf(f *proxyfile.File) (string, error) {
 	return storeurl.ReadFile(f.Store.URLFile, f.AcceptRisks)
 }
 
-// openPgx opens a store on PostgreSQL that hears of answers which other proxies
-// have got.
+// openPgx opens a store on PostgreSQL that is notified of settlements by other proxies.
 func openPgx(ctx context.Context, u storeurl.URL, acceptRisks []string) (*recordStore, error) {
 	cfg, err := pgxpool.ParseConfig(u.Source)
 	if err != nil {

@@ -86,7 +86,7 @@ func readCertificates(path string) (certs []*x509.Certificate, err error) {
 	return certs, nil
 }
 
-// tlsFiles are those that f names.
+// tlsFiles returns the TLS files that f names.
 func tlsFiles(f *proxyfile.File) []string {
 	files := []string{f.TLS.Cert, f.TLS.Key, f.TLS.ClientCA, f.Tenant.JWT.CA}
 	for _, u := range f.Upstreams {
@@ -95,8 +95,8 @@ func tlsFiles(f *proxyfile.File) []string {
 	return files
 }
 
-// digest tells whether one of files is another than before. One that can't be
-// read counts as empty.
+// digest returns a hash over the contents of files, used to detect changes. A file that
+// can't be read is hashed as empty; the error surfaces when the file is loaded.
 func digest(files ...string) (sum [sha256.Size]byte) {
 	all := sha256.New()
 	for _, path := range files {
@@ -110,6 +110,6 @@ func digest(files ...string) (sum [sha256.Size]byte) {
 	return [sha256.Size]byte(all.Sum(nil))
 }
 
-// hasCertificate reports whether a client has shown a certificate that was
+// hasCertificate reports whether the client has presented a certificate that was
 // verified.
 func hasCertificate(r *http.Request) bool { return r.TLS != nil && len(r.TLS.VerifiedChains) > 0 }

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// A Writer writes a problem as an answer: it is an httponce.Config.Problem.
+// A Writer writes a problem as the response: it is an httponce.Config.Problem.
 type Writer = func(http.ResponseWriter, *http.Request, httponce.Problem)
 
 // Stripe writes problems as the Stripe API does: {"error":{"type":…}}.
@@ -37,14 +37,14 @@ func Stripe(w http.ResponseWriter, _ *http.Request, p httponce.Problem) {
 		p.ServeHTTP(w, nil)
 		return
 	}
-	answer(w, p, "application/json", append(doc, '\n'))
+	respond(w, p, "application/json", append(doc, '\n'))
 }
 
 var aboutTheRequest = []string{
 	httponce.CodeTenantMissing, httponce.CodeTooManyRequests, httponce.CodeBodyTooLarge, httponce.CodeBodyEncoded, httponce.CodeBodyUnreadable,
 }
 
-// stripeType is the kind of error that Stripe's libraries know a problem as.
+// stripeType returns the error type by which Stripe's libraries classify a problem.
 func stripeType(p httponce.Problem) string {
 	switch {
 	case slices.Contains(aboutTheRequest, p.Code):
@@ -55,8 +55,8 @@ func stripeType(p httponce.Problem) string {
 	return "idempotency_error"
 }
 
-// answer sends a problem's text.
-func answer(w http.ResponseWriter, p httponce.Problem, contentType string, text []byte) {
+// respond writes the text of a problem as the response.
+func respond(w http.ResponseWriter, p httponce.Problem, contentType string, text []byte) {
 	h := w.Header()
 	h.Set("Content-Type", contentType)
 	h.Set("Content-Length", strconv.Itoa(len(text)))
@@ -67,5 +67,5 @@ func answer(w http.ResponseWriter, p httponce.Problem, contentType string, text 
 	_, _ = w.Write(text) // nobody is there to be told
 }
 
-// seconds rounds up, as a client that asks too early is rejected again.
+// seconds rounds up, because a client that retries too early is rejected again.
 func seconds(d time.Duration) int64 { return int64((d + time.Second - 1) / time.Second) }

@@ -15,14 +15,14 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// fields are what a template may use of a problem.
+// fields are the fields of a problem that a template can use.
 type fields struct {
 	Code       string
 	Status     int
 	Title      string
 	Detail     string
 	Retryable  bool
-	RetryAfter int64 // seconds; 0: nobody knows
+	RetryAfter int64 // seconds; 0: unknown
 	Type       string
 }
 
@@ -63,7 +63,7 @@ func Template(text, contentType string) (Writer, error) {
 			p.ServeHTTP(w, r)
 			return
 		}
-		answer(w, p, contentType, doc.Bytes())
+		respond(w, p, contentType, doc.Bytes())
 	}, nil
 }
 
@@ -84,7 +84,7 @@ func try(t *template.Template, p httponce.Problem) error {
 	return nil
 }
 
-// A limited writer rejects a document that no rejection needs.
+// A limited writer rejects a document that is longer than any rejection needs.
 type limited struct{ *bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {
@@ -132,7 +132,7 @@ func escape(list *parse.ListNode) error {
 	return nil
 }
 
-// check rejects a pipeline that calls what a rejection does not need.
+// check rejects a pipeline that calls a function that is not allowed.
 func check(pipe *parse.PipeNode) error {
 	for _, cmd := range pipe.Cmds {
 		for _, arg := range cmd.Args {

@@ -117,7 +117,7 @@ func (a *app) readSecrets(ctx context.Context, cfg config, log *slog.Logger) (er
 	return err
 }
 
-// stores says where the records are.
+// stores returns, for people, where the records are.
 func (a *app) stores() string {
 	if a.store == a.ordersIn {
 		return a.store.URL.String()
@@ -222,7 +222,7 @@ func (a *app) doubting(h http.HandlerFunc) http.Handler {
 	})
 }
 
-// background is the work that is done besides answering.
+// background returns the tasks that run beside the server.
 func (a *app) background() []func(context.Context) error {
 	tasks := append([]func(context.Context) error{a.sandboxes.Run, a.orders.Run}, a.purges...)
 	for _, w := range a.watches {

@@ -33,19 +33,19 @@ func readTokens(path string, acceptRisks []string) (sandboxes.Tokens, error) {
 	return t, nil
 }
 
-// anonymous is who calls without a token; no owner of one can be named so.
+// anonymous is the name of a caller without a token. No owner of a token can have it.
 const anonymous = "(anonymous)"
 
 type callerKey struct{}
 
-// caller is who identify found to call.
+// caller returns the name that identify found for the caller.
 func caller(r *http.Request) string {
 	name, _ := r.Context().Value(callerKey{}).(string)
 	return name
 }
 
-// identify tells h, an API that does not know tokens, who calls. A token that is
-// there must be right, also when callers may be anonymous.
+// identify finds the caller of a request for h, an API that does not know tokens. A
+// token must be valid even if anonymous callers are allowed.
 func identify(t sandboxes.Tokens, mayBeAnonymous bool, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, known := anonymous, mayBeAnonymous
@@ -63,7 +63,7 @@ func identify(t sandboxes.Tokens, mayBeAnonymous bool, h http.Handler) http.Hand
 	})
 }
 
-// bearerOf returns whose bearer token a request has.
+// bearerOf returns the owner of the request's bearer token.
 func bearerOf(r *http.Request, t sandboxes.Tokens) (owner string, known bool) {
 	given := r.Header.Values("Authorization")
 	if len(given) != 1 {

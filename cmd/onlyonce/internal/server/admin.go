@@ -11,14 +11,15 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 )
 
-// An Admin tells supervisors how a proxy or a relay is, on an address of its
-// own. Where that is on this machine, it may be called under the names allowed.
+// An Admin serves the health and the metrics of a process on a separate address. If
+// that address is on this machine, only requests to localhost or to one of the allowed
+// names are served.
 type Admin struct {
 	server   *http.Server
 	Listener net.Listener
 }
 
-// NewAdmin listens on an address for supervisors, and tells them what h and m know.
+// NewAdmin listens on an address and serves h and m there.
 func NewAdmin(address string, allowed []string, h *Health, m *metrics.Set, log *slog.Logger) (*Admin, error) {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
@@ -34,7 +35,7 @@ func NewAdmin(address string, allowed []string, h *Health, m *metrics.Set, log *
 			http.Error(w, "the admin address accepts only requests to localhost, to the address in --admin, or with onlyonce serve to a name in --allow-host", http.StatusForbidden)
 		}, mux) // no page in a browser here reads it
 	}
-	return &Admin{New(handler, answerTimeout, log), ln}, nil
+	return &Admin{New(handler, responseTimeout, log), ln}, nil
 }
 
 // Run serves until ctx ends, which is when nothing else is served any more.

@@ -8,21 +8,21 @@ import (
 	"time"
 )
 
-// readyWithin bounds how long the store may take to answer a probe.
+// readyWithin is how long the checks of a readiness probe may take.
 const readyWithin = 2 * time.Second
 
-// Health tells a supervisor whether the process lives and can do its work.
+// Health serves the liveness and readiness probes of a supervisor.
 type Health struct {
 	Checks   []func(context.Context) error // what must be right; an error's text is shown
 	stopping atomic.Bool
 }
 
-// Live answers as long as the process can answer at all.
+// Live responds as long as the process is able to respond at all.
 func (h *Health) Live(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ok")
 }
 
-// Ready answers 503 while a check fails or the server stops.
+// Ready responds with 503 while a check fails or the server is stopping.
 func (h *Health) Ready(w http.ResponseWriter, r *http.Request) {
 	if h.stopping.Load() {
 		http.Error(w, "stopping", http.StatusServiceUnavailable)

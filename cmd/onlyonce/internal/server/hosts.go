@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// OwnHosts rejects what is not sent to this machine by name, or comes from a page
-// of another site. A page in a browser of this machine can reach a server that
-// listens on loopback, under a name of its own that points there; where callers
-// need no token, such a page would be one. What it gets is forbidden.
+// OwnHosts rejects requests whose Host is not this machine, or whose Origin is another
+// site, with the handler forbidden. A page in a browser on this machine can reach a
+// server on loopback, under a host name of its own that resolves there (DNS rebinding);
+// without this check, it could act as a caller without a token.
 func OwnHosts(allowed []string, forbidden http.HandlerFunc, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !ownHost(r.Host, allowed) || !ownOrigin(r.Header.Values("Origin"), allowed) {
@@ -35,8 +35,8 @@ func ownHost(host string, allowed []string) bool {
 	return host == "localhost" || slices.Contains(allowed, host)
 }
 
-// ownOrigin is the same of what a browser says of the page. Without one it is no
-// browser, or no page of another site.
+// ownOrigin reports whether the Origin headers name this machine, or one of the allowed
+// hosts. A request without an Origin does not come from a page of another site.
 func ownOrigin(origins, allowed []string) bool {
 	for _, origin := range origins {
 		u, err := url.Parse(origin)

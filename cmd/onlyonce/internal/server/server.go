@@ -11,27 +11,27 @@ import (
 
 // How long a client may take, and how much it may send before its body.
 const (
-	headerTimeout  = 5 * time.Second
-	bodyTimeout    = 30 * time.Second
-	idleTimeout    = time.Minute
-	answerTimeout  = 10 * time.Second // to take the answer
-	MaxHeaderBytes = 32 << 10
+	headerTimeout   = 5 * time.Second
+	bodyTimeout     = 30 * time.Second
+	idleTimeout     = time.Minute
+	responseTimeout = 10 * time.Second // to read the response
+	MaxHeaderBytes  = 32 << 10
 )
 
-// New returns a server for h, which takes at most longest to answer.
+// New returns a server for h, which takes at most longest to respond.
 func New(h http.Handler, longest time.Duration, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           limitBody(h, bodyTimeout),
 		ReadHeaderTimeout: headerTimeout,
-		WriteTimeout:      bodyTimeout + longest + answerTimeout,
+		WriteTimeout:      bodyTimeout + longest + responseTimeout,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }
 
-// limitBody gives a client a time within which its body must be there. A
-// ReadTimeout would end the request's context too, when its handler takes longer.
+// limitBody limits how long a request's body may take to arrive. A ReadTimeout would
+// also cancel the request's context if the handler takes longer.
 func limitBody(h http.Handler, limit time.Duration) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body != http.NoBody {
@@ -44,7 +44,7 @@ func limitBody(h http.Handler, limit time.Duration) http.Handler {
 	})
 }
 
-// A limitedBody lifts the connection's deadline once it is read to its end.
+// A limitedBody removes the connection's deadline once the body is read to its end.
 type limitedBody struct {
 	io.ReadCloser
 	conn *http.ResponseController

@@ -11,9 +11,9 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A StoreWatch finds out whether a store takes commands, by recording one: a disk
-// that is full, or a server that became read-only, still answers who only reads.
-// It logs once when the store is lost, and once when it is back.
+// A StoreWatch checks whether a store takes commands by recording one: a full disk, or
+// a server that became read-only, still serves reads. It logs once when the store is
+// lost, and once when it is back.
 type StoreWatch struct {
 	name  string
 	store onlyonce.Store
@@ -32,13 +32,12 @@ func NewStoreWatch(name string, store onlyonce.Store, log *slog.Logger) *StoreWa
 	return &StoreWatch{name: name, store: store, log: log, suspect: make(chan struct{}, 1)}
 }
 
-// probeEvery is how often the store is asked at most, and how often while it is
-// lost.
+// probeEvery is how often the store is probed at most, and how often while it is lost.
 const probeEvery = time.Second
 
 var errStore = errors.New("the store can't be reached or written")
 
-// Check returns an error if the store takes no commands. It is one of health's.
+// Check returns an error if the store takes no commands. It is one of Health.Checks.
 func (s *StoreWatch) Check(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +50,7 @@ func (s *StoreWatch) Check(ctx context.Context) error {
 	return nil
 }
 
-// note takes note of a probe's outcome, and logs when it is another than before.
+// note records the outcome of a probe, and logs it if it has changed.
 func (s *StoreWatch) note(err error) {
 	s.tried = time.Now()
 	switch {
@@ -87,7 +86,7 @@ func (s *StoreWatch) probe(ctx context.Context) error {
 	return err
 }
 
-// Doubt makes run look at the store soon. It does not wait.
+// Doubt makes Run probe the store soon. It does not wait.
 func (s *StoreWatch) Doubt() {
 	select {
 	case s.suspect <- struct{}{}:
@@ -95,7 +94,7 @@ func (s *StoreWatch) Doubt() {
 	}
 }
 
-// Run looks at the store when a request met an error, and as long as it is lost.
+// Run probes the store when a request met an error, and as long as the store is lost.
 func (s *StoreWatch) Run(ctx context.Context) error {
 	again := time.NewTicker(probeEvery)
 	defer again.Stop()
