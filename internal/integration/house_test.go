@@ -91,10 +91,11 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 	storeParts := map[string][]string{
 		"record":   nil,
 		"group":    nil,
+		"claim":    {"record"},
 		"transact": {"record"},
 		"engine":   {"record"},
 		"messages": {"engine", "record", "outbox"},
-		"server":   {"engine", "group", "record", "transact"},
+		"server":   {"claim", "engine", "group", "record", "transact"},
 		"sqlite":   {"engine", "group", "record", "transact"},
 		"mysql":    {"engine", "record", "server", "transact"},
 		"postgres": {"engine", "record", "server", "transact"},

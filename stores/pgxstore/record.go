@@ -3,12 +3,12 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"iter"
 	"maps"
 	"math/rand/v2"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/claim"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
@@ -27,19 +27,20 @@ const maxTries = 200
 
 var errBusy = errors.New("the record changed again and again under the call")
 
-// retries counts the tries of a step. All but the first few come after a pause.
-func retries(ctx context.Context) iter.Seq[int] {
-	return func(yield func(int) bool) {
-		for n := 0; n < maxTries && yield(n); n++ {
-			if n < 8 {
-				continue
-			}
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(rand.N(time.Millisecond << min(n-8, 5))):
-			}
-		}
+// try reports whether a step is tried for the nth time, counted from 0. All tries but the
+// first few come after a pause.
+func try(ctx context.Context, n int) bool {
+	switch {
+	case n == maxTries:
+		return false
+	case n <= 8:
+		return true
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(rand.N(time.Millisecond << min(n-9, 5))):
+		return true
 	}
 }
 
@@ -51,73 +52,62 @@ func busy(ctx context.Context) error {
 	return errBusy
 }
 
-// claim asks for the right to run a command.
-func claim(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim, seen bool) (onlyonce.Record, error) {
-	for range retries(ctx) {
-		if !seen {
-			r, given, err := create(ctx, on, k, c)
-			if given || err != nil {
-				return r, err
-			}
-		}
-		seen = false
-		found, err := on.look(ctx, k)
-		switch {
-		case err != nil:
-			return onlyonce.Record{}, err
-		case found == nil:
-			continue
-		case found.HeldBy(&onlyonce.Hold{Owner: c.Owner, Fence: found.Fence}):
-			// By a call whose answer was lost, and which may have been slow.
-			if given, err := aboveFloor(ctx, on, k, &found.Record); given || err != nil {
-				return found.Record, err
-			}
-			continue
-		case found.Answers(c):
-			return found.Record, nil
-		}
-		r, given, err := take(ctx, on, k, c, found)
-		if given || err != nil {
-			return r, err
-		}
+// claimRecord asks for the right to run a command, in the steps of the package claim.
+// known says that there probably is a record.
+func claimRecord(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim, known bool) (onlyonce.Record, error) {
+	r, _, ok, err := claim.Run(rows{ctx, on}, k, c, known)
+	if !ok && err == nil {
+		err = busy(ctx)
 	}
-	return onlyonce.Record{}, busy(ctx)
+	return r, err
 }
 
-// create makes a new record, unless there is a row.
-func create(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {
+// rows takes the steps of a claim.
+type rows struct {
+	ctx context.Context // of one call
+	on  writer
+}
+
+// Try pauses before most repeats.
+func (w rows) Try(n int) bool { return try(w.ctx, n) }
+
+// Find looks the row up.
+func (w rows) Find(k *record.Key) (*stored, error) { return w.on.look(w.ctx, k) }
+
+// Create makes a new record, unless there is a row.
+func (w rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {
 	began := time.Now()
 	s := &statement{name: "claim", key: k, claim: c}
-	if err := on.write(ctx, s); err != nil || !s.wrote {
+	if err := w.on.write(w.ctx, s); err != nil || !s.wrote {
 		return r, false, err
 	}
 	r = record.Next(c, nil, s.fence, s.fence)
 	if time.Since(began) < record.Slow {
 		return r, true, nil
 	}
-	given, err = aboveFloor(ctx, on, k, &r)
+	given, err = w.Raise(k, &r)
 	return r, given, err
 }
 
-// aboveFloor makes the fence of a hold that was given to a new command higher than
-// those of deleted records. It reports false if the fence may have become another
-// without an answer that says which.
-func aboveFloor(ctx context.Context, on writer, k *record.Key, r *onlyonce.Record) (known bool, err error) {
-	s := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: server.HoldArgs{Hash: k.Hash[:], Owner: []byte(r.Owner), Fence: r.Fence}.List()}
-	err = on.write(ctx, s)
+// Raise makes the fence higher than those of deleted records. It reports false if the
+// fence may have changed in a call whose response was lost.
+func (w rows) Raise(k *record.Key, r *onlyonce.Record) (known bool, err error) {
+	hold := server.HoldArgs{Hash: k.Hash[:], Owner: []byte(r.Owner), Fence: r.Fence}
+	s := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: hold.List()}
+	err = w.on.write(w.ctx, s)
 	return err == nil && (s.wrote || !s.repeated), err
 }
 
-// take gives the claim a record that is there.
-func take(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim, was *stored) (r onlyonce.Record, given bool, err error) {
-	args, err := postgres.Encode.Take(k, c, was)
+// Take takes the row over.
+func (w rows) Take(k *record.Key, c *onlyonce.Claim, seen *stored) (r onlyonce.Record, given bool, err error) {
+	args, err := postgres.Encode.Take(k, c, seen)
 	if err != nil {
 		return r, false, err
 	}
 	var fence int64
 	s := &statement{name: "take", key: k, into: []any{&fence}, args: args.List()}
-	err = on.write(ctx, s)
-	return record.Next(c, was, fence, fence), err == nil && s.wrote, err
+	err = w.on.write(w.ctx, s)
+	return record.Next(c, seen, fence, fence), err == nil && s.wrote, err
 }
 
 // renew makes the hold's lease end a full lease from now, and adds steps.
@@ -132,7 +122,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		return transact.Lost(s.repeated)
 	}
 	repeated := false
-	for range retries(ctx) {
+	for n := 0; try(ctx, n); n++ {
 		found, err := on.look(ctx, &k)
 		if err != nil {
 			return err
@@ -182,7 +172,7 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 // resolve ends a record that nobody holds, with a new owner and a higher fence.
 func resolve(ctx context.Context, on writer, seen *onlyonce.Record, st *onlyonce.Settlement) error {
 	k := record.KeyOf(seen.ID)
-	for range retries(ctx) {
+	for n := 0; try(ctx, n); n++ {
 		found, err := on.look(ctx, &k)
 		if err == nil {
 			err = found.Resolvable(*seen)

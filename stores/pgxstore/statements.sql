@@ -59,6 +59,10 @@ SELECT pg_notify($1, $2);
 -- Whether a process holds the listeners' lock.
 SELECT CASE WHEN pg_try_advisory_lock($1) THEN NOT pg_advisory_unlock($1) ELSE true END;
 
+-- name: listen
+-- The name of a channel is no parameter.
+LISTEN {channel};
+
 -- name: listening
 -- Takes the listeners' lock, which the end of the connection gives back.
 SELECT pg_advisory_lock_shared($1);

@@ -83,7 +83,7 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 		return onlyonce.Record{}, wrap("claim", err)
 	}
 	k := record.KeyOf(c.ID)
-	r, err := claim(ctx, s, &k, &c, s.hints.Has(&k.Hash))
+	r, err := claimRecord(ctx, s, &k, &c, s.hints.Has(&k.Hash))
 	if err == nil {
 		s.hints.Add(&k.Hash)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"errors"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -208,7 +209,7 @@ func (e *listener) receive(ctx context.Context) error {
 		if l.shared {
 			return errShared
 		}
-		if _, err := conn.Exec(ctx, "LISTEN "+e.channel); err != nil {
+		if _, err := conn.Exec(ctx, strings.Replace(sqlText["listen"], "{channel}", e.channel, 1)); err != nil {
 			return err
 		}
 		_, err := conn.Exec(ctx, sqlText["listening"], e.lock)

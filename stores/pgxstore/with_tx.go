@@ -55,7 +55,7 @@ func (t *inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, er
 		return onlyonce.Record{}, wrap("claim in a transaction", err)
 	}
 	k := record.KeyOf(c.ID)
-	r, err := claim(ctx, t, &k, &c, false)
+	r, err := claimRecord(ctx, t, &k, &c, false)
 	if errors.Is(err, errBusy) { // the row that is in the way is not in this transaction's snapshot
 		err = errRunAgain
 	}

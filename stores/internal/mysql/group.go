@@ -130,30 +130,25 @@ func (g *grouper) WriteClaims(ctx context.Context, s *server.Store, claims []*se
 		}
 		owned := server.ByOwner(claims, func(j *server.GroupedClaim) string { return j.Claim.Owner })
 		hash := func(i int) []byte { return claims[min(i, len(claims)-1)].Key.Hash[:] }
-		return g.owners(ctx, &g.claims, size, hash, func(o groupedRow) {
-			if j := owned[o.owner]; j != nil && o.fence == fence && o.state == string(onlyonce.StateProcessing) {
+		return g.owners(ctx, &g.claims, size, hash, func(is *record.Stored) {
+			if j := owned[is.Owner]; j != nil && is.HeldBy(&onlyonce.Hold{Owner: j.Claim.Owner, Fence: fence}) {
 				j.Given, j.Fence = true, fence
 			}
 		})
 	})
 }
 
-// A groupedRow says whose a record is now.
-type groupedRow struct {
-	owner   string
-	fence   int64
-	state   string
-	expired bool
-}
-
-// owners reads whose the records are now.
-func (g *grouper) owners(ctx context.Context, lane *groupConn, size int, hash func(i int) []byte, is func(groupedRow)) error {
+// owners reads whose the records are now: their owners, fences and states.
+func (g *grouper) owners(ctx context.Context, lane *groupConn, size int, hash func(i int) []byte, is func(*record.Stored)) error {
 	ids := make([]any, size)
 	for i := range ids {
 		ids[i] = hash(i)
 	}
 	return g.read(ctx, lane, "owners", ", ", size, func(r *record.Reader) {
-		is(groupedRow{owner: r.Text("owner"), fence: r.Int("fence"), state: r.Text("state"), expired: r.Int("expired") != 0})
+		var s record.Stored
+		s.Owner, s.Fence, s.As = r.Text("owner"), r.Int("fence"), r.Text("state")
+		s.State, s.Expired = onlyonce.State(s.As), r.Int("expired") != 0
+		is(&s)
 	}, ids...)
 }
 
@@ -189,8 +184,8 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		owned := server.ByOwner(settles, func(j *server.GroupedSettle) string { return j.Hold.Owner })
 		hash := func(i int) []byte { return settles[min(i, len(settles)-1)].Key.Hash[:] }
 		var ended []*server.GroupedSettle // by this, or before
-		err = g.owners(ctx, &g.settles, size, hash, func(o groupedRow) {
-			if j := owned[o.owner]; j != nil && o.fence == j.Hold.Fence && o.state != string(onlyonce.StateProcessing) && o.state != record.StateReleased && !o.expired {
+		err = g.owners(ctx, &g.settles, size, hash, func(is *record.Stored) {
+			if j := owned[is.Owner]; j != nil && is.SettledBy(j.Hold) && !is.Expired {
 				ended = append(ended, j)
 			}
 		})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/claim"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -58,50 +59,62 @@ func (l Session) lookup(id onlyonce.ID) (onlyonce.Record, error) {
 	return r.Found()
 }
 
-// claim inserts a record, or looks at the one that is there, and takes it over
-// as it was seen or not at all.
+// claim claims a command in the steps of the package claim.
 func (l Session) claim(k *record.Key, c *onlyonce.Claim) (onlyonce.Record, error) {
-	var seen *record.Stored
-	for n := range maxTurns {
-		if n > 0 && !pause(l.Ctx, n) {
-			return onlyonce.Record{}, l.Ctx.Err()
-		}
-		began := time.Now()
-		fence, given, err := l.dialect.Claim(l, l.Encode.Claim(k, c))
-		if given {
-			r, sure, err := l.raiseAboveFloor(k, record.Next(c, nil, fence, fence), time.Since(began))
-			if sure || err != nil {
-				return r, err
-			}
-		}
-		if err == nil {
-			seen, err = l.find(k)
-		}
-		if err == nil && seen == nil && l.Tx != nil {
-			seen, err = l.findCurrent(k)
-		}
-		switch {
-		case err != nil:
-			return onlyonce.Record{}, err
-		case seen == nil:
-			continue
-		case seen.HeldBy(&onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}): // by a call whose answer was lost, and which may have been slow
-			r, sure, err := l.raiseAboveFloor(k, seen.Record, record.Slow)
-			if sure || err != nil {
-				return r, err
-			}
-			continue
-		case seen.Answers(c):
-			return seen.Record, nil
-		}
-		if r, given, err := l.take(k, c, seen); given || err != nil {
-			return r, err
-		}
-	}
-	if seen != nil && !seen.Expired {
-		return seen.Record, nil
+	r, last, ok, err := claim.Run(rows{l}, k, c, false)
+	switch {
+	case ok || err != nil:
+		return r, err
+	case l.Ctx.Err() != nil:
+		return onlyonce.Record{}, l.Ctx.Err()
+	case last != nil && !last.Expired:
+		return last.Record, nil
 	}
 	return onlyonce.Record{}, errContended
+}
+
+// rows takes the steps of a claim in a session.
+type rows struct{ Session }
+
+// Try pauses before each repeat.
+func (l rows) Try(n int) bool { return n == 0 || n < maxTurns && pause(l.Ctx, n) }
+
+// Create inserts the row.
+func (l rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {
+	began := time.Now()
+	fence, given, err := l.dialect.Claim(l.Session, l.Encode.Claim(k, c))
+	if !given || err != nil {
+		return onlyonce.Record{}, false, err
+	}
+	return l.raiseAboveFloor(k, record.Next(c, nil, fence, fence), time.Since(began))
+}
+
+// Find finds what the snapshot of a transaction does not have, too.
+func (l rows) Find(k *record.Key) (*record.Stored, error) {
+	seen, err := l.find(k)
+	if seen == nil && err == nil && l.Tx != nil {
+		seen, err = l.findCurrent(k)
+	}
+	return seen, err
+}
+
+// Raise raises the fence of a claim that may have been slow.
+func (l rows) Raise(k *record.Key, r *onlyonce.Record) (known bool, err error) {
+	*r, known, err = l.raiseAboveFloor(k, *r, record.Slow)
+	return known, err
+}
+
+// Take takes the row over.
+func (l rows) Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (onlyonce.Record, bool, error) {
+	args, err := l.Encode.Take(k, c, seen)
+	if err != nil {
+		return onlyonce.Record{}, false, err
+	}
+	fence, given, err := l.dialect.Give(l.Session, "take", args.List())
+	if err != nil || !given {
+		return onlyonce.Record{}, false, err
+	}
+	return record.Next(c, seen, fence, fence), true, nil
 }
 
 // raiseAboveFloor makes the fence of a new command's hold higher than the fences of
@@ -122,17 +135,4 @@ func (l Session) raiseAboveFloor(k *record.Key, r onlyonce.Record, took time.Dur
 		r.Fence = fence
 	}
 	return r, err == nil && (raised || l.Tx != nil), err
-}
-
-// take gives the claim the record that was seen, unless that has changed.
-func (l Session) take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (onlyonce.Record, bool, error) {
-	args, err := l.Encode.Take(k, c, seen)
-	if err != nil {
-		return onlyonce.Record{}, false, err
-	}
-	fence, given, err := l.dialect.Give(l, "take", args.List())
-	if err != nil || !given {
-		return onlyonce.Record{}, false, err
-	}
-	return record.Next(c, seen, fence, fence), true, nil
 }
