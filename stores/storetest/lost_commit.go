@@ -128,7 +128,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 				r, err := t.run(c, s)
 				t.knows(true, err, s)
 				if t.stands(c.ID, s); err == nil && s.State != "" {
-					t.sameButTimes(t.lookup(c.ID), r)
+					t.same(t.lookup(c.ID), r)
 				}
 			}
 		}},

@@ -34,7 +34,7 @@ func runRules[TX any]() []txRule[TX] {
 			if seen.Fence <= 0 || seen.Fence != t.lookup(c.ID).Fence {
 				t.Errorf("the function saw fence %d, the record has %d", seen.Fence, t.lookup(c.ID).Fence)
 			}
-			t.sameButTimes(onlyonce.Record{
+			t.same(onlyonce.Record{
 				ID: c.ID, State: onlyonce.StateProcessing, Fingerprint: c.Fingerprint, Owner: c.Owner, Attempt: 1,
 				Fence: seen.Fence, CreatedAt: seen.CreatedAt,
 			}, seen)

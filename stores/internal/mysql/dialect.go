@@ -133,7 +133,12 @@ func (m *dialect) Claim(l server.Session, a server.ClaimArgs) (fence int64, give
 }
 
 func (*dialect) Give(l server.Session, name string, args []any) (fence int64, given bool, err error) {
-	res, err := l.Exec(name, args...)
+	return lastID(l.Exec(name, args...))
+}
+
+// lastID returns the last insert id, by which a statement returns a number. It reports
+// false if the statement changed no row, or returned none.
+func lastID(res sql.Result, err error) (id int64, set bool, _ error) {
 	if err != nil {
 		return 0, false, err
 	}
@@ -141,8 +146,8 @@ func (*dialect) Give(l server.Session, name string, args []any) (fence int64, gi
 	if err != nil || changed == 0 {
 		return 0, false, err
 	}
-	fence, err = res.LastInsertId()
-	return fence, fence > 0, err
+	id, err = res.LastInsertId()
+	return id, id > 0, err
 }
 
 // Begin makes the session go on without autocommit: when the server rolls the
@@ -243,29 +248,29 @@ func (*dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	return err
 }
 
-func (m *dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled server.SettledArgs, token []byte) (bool, error) {
+func (m *dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled server.SettledArgs, token []byte) (settledAt int64, err error) {
 	if l.Tx != nil {
 		if err := m.CheckSameTx(l, seen, token); err != nil {
-			return false, err
+			return 0, err
 		}
 	}
 	fingerprint, steps, err := settled.Kept(r)
 	if err != nil {
-		return false, err
+		return 0, err
 	}
 	args := recordArgs{
 		settled: settled, id: l.Encode.ID(k), fingerprint: fingerprint, owner: []byte(r.Owner), attempt: int64(r.Attempt), fence: r.Fence, steps: steps,
 		createdAt: r.CreatedAt.UnixMicro(), token: record.NullBytes(token),
 	}
 	if row := seen.Row; row != nil {
-		n, err := l.Change("record again", args.again(server.SeenAs(k, row), row.StepsAs)...)
-		return n > 0, err
+		settledAt, _, err = lastID(l.Exec("record again", args.again(server.SeenAs(k, row), row.StepsAs)...))
+		return settledAt, err
 	}
-	n, err := l.Change("record", args.list()...)
+	settledAt, _, err = lastID(l.Exec("record", args.list()...))
 	if numberOf(err) == 1062 { // someone else made the row
-		return false, nil
+		return 0, nil
 	}
-	return n > 0, err
+	return settledAt, err
 }
 
 func (*dialect) Decision(settled server.SettledArgs, seen server.SeenArgs, owner []byte) []any {

@@ -93,19 +93,22 @@ func (dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	return errors.Join(err, tx.Rollback())
 }
 
-func (p dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled server.SettledArgs, token []byte) (bool, error) {
+func (p dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled server.SettledArgs, token []byte) (settledAt int64, err error) {
 	args, err := RecordArgsOf(seen, k, r, settled, token)
 	if err != nil {
-		return false, err
-	}
-	n, err := l.Change("record", args.List()...)
-	if n > 0 || err != nil {
-		return n > 0, err
+		return 0, err
 	}
 	if l.Tx == nil {
-		return false, nil
+		return l.Number("record", args.List()...)
 	}
-	return false, p.CheckSameTx(l, seen, token)
+	err = l.Tx.QueryRowContext(l.Ctx, Text["record"], args.List()...).Scan(&settledAt) // which costs less than Number
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, p.CheckSameTx(l, seen, token)
+	case err != nil:
+		return 0, l.Explain(err)
+	}
+	return settledAt, nil
 }
 
 func (dialect) Decision(settled server.SettledArgs, seen server.SeenArgs, owner []byte) []any {

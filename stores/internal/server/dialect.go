@@ -51,10 +51,10 @@ type Dialect interface {
 	// ended.
 	Ended(ctx context.Context, conn *sql.Conn, token []byte) error
 
-	// Record writes the settled record of a transaction with its token, unless
-	// the row is not the one seen any more. It returns transact.ErrEnded if the transaction
-	// is not the one that saw it.
-	Record(l Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled SettledArgs, token []byte) (written bool, err error)
+	// Record writes the settled record of a transaction with its token, and returns when
+	// it was settled, or 0 if the row is not the one seen any more. The error is
+	// transact.ErrEnded if the transaction is not the one that saw it.
+	Record(l Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled SettledArgs, token []byte) (settledAt int64, err error)
 
 	// Decision lists the arguments of the statement "resolve", or of "remove" if the
 	// decision deletes the record: the record as it was seen, and its next owner.
@@ -113,7 +113,10 @@ var (
 	errContended = errors.New("other claims on the command came first every time")
 )
 
-// explain adds to an error of the database what to do about it.
+// Explain adds to an error of the database what to do about it.
+func (s *Store) Explain(err error) error { return explain(s.dialect.Classify(err), err) }
+
+// explain adds to an error of a class what to do about it.
 func explain(t ErrorClass, err error) error {
 	switch t {
 	case ClassConflict:

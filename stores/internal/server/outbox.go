@@ -42,7 +42,7 @@ func (s *Store) OutboxWrite(ctx context.Context, alone bool, f func(engine.Sessi
 func (s *Store) outboxWriteOnce(ctx context.Context, alone bool, f func(engine.Session) error) error {
 	tx, err := s.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
-		return explain(s.dialect.Classify(err), err)
+		return s.Explain(err)
 	}
 	in := outboxSession{Session{Store: s, Ctx: ctx, Tx: tx}}
 	first := "outbox brief"
@@ -64,7 +64,7 @@ func (s *Store) outboxWriteOnce(ctx context.Context, alone bool, f func(engine.S
 		return err
 	}
 	if err := tx.Commit(); err != nil {
-		return explain(s.dialect.Classify(err), err)
+		return s.Explain(err)
 	}
 	return nil
 }

@@ -136,6 +136,7 @@ func (e txEngine) Classify(err error) transact.Class {
 type storeTx struct {
 	Session
 	giveUp    context.CancelCauseFunc // ends the context
+	timer     *time.Timer             // gives up a step; nil: there was none
 	conn      *sql.Conn               // nil: none, or it was given back
 	locks     *transact.Locks
 	token     []byte
@@ -147,9 +148,13 @@ var errNoAnswer = fmt.Errorf("%w: the server did not answer within %v", onlyonce
 // step runs one of the store's own steps, and ends the context if the step takes longer
 // than AnswerTimeout. The function runs between two steps, for as long as it likes.
 func (t *storeTx) step(f func() error) error {
-	timer := time.AfterFunc(AnswerTimeout, func() { t.giveUp(errNoAnswer) })
+	if t.timer == nil {
+		t.timer = time.AfterFunc(AnswerTimeout, func() { t.giveUp(errNoAnswer) })
+	} else {
+		t.timer.Reset(AnswerTimeout)
+	}
 	err := f()
-	if !timer.Stop() {
+	if !t.timer.Stop() {
 		<-t.Ctx.Done()
 	}
 	if err != nil && t.gaveUp() && !errors.Is(err, errNoAnswer) {
@@ -180,7 +185,7 @@ func (t *storeTx) finish(f func() error) error {
 func (t *storeTx) begin(c *transact.Command) error {
 	tx, got, err := t.dialect.Begin(t.Ctx, t.conn, t.locks, t.token)
 	if err != nil {
-		return explain(t.dialect.Classify(err), err)
+		return t.Explain(err)
 	}
 	t.Tx = tx
 	c.Seen, err = t.dialect.Look(t.Session, &c.Key, t.token)
@@ -225,7 +230,7 @@ func (t *storeTx) release(conn *sql.Conn) {
 func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settled int64, o transact.Outcome, err error) {
 	var written bool
 	err = t.step(func() (err error) {
-		written, err = t.write(c)
+		settled, written, err = t.write(c)
 		return err
 	})
 	switch {
@@ -251,20 +256,22 @@ func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settled int64,
 	if c.Settlement.State != "" {
 		t.dialect.Settled(&c.Key, c.Record.Fence)
 	}
-	return c.Seen.Now, transact.Committed, nil
+	return settled, transact.Committed, nil
 }
 
 // write settles the command in the transaction, if it is still the function's.
-func (t *storeTx) write(c *transact.Command) (written bool, err error) {
-	st := &c.Settlement
-	switch {
-	case c.Hold != nil:
+func (t *storeTx) write(c *transact.Command) (settled int64, written bool, err error) {
+	if c.Hold != nil {
 		if err := t.dialect.CheckSameTx(t.Session, &c.Seen, c.Token); err != nil {
-			return false, err
+			return 0, false, err
 		}
-		return t.end(&c.Key, *c.Hold, st, c.Token)
-	case t.Tx == nil:
-		return t.dialect.Record(t.Session, &c.Seen, &c.Key, &c.Record, t.Encode.Settled(st).OrReleased(), nil)
+		written, err = t.end(&c.Key, *c.Hold, &c.Settlement, c.Token)
+		return 0, written, err
 	}
-	return t.dialect.Record(t.Session, &c.Seen, &c.Key, &c.Record, t.Encode.Settled(st).OrReleased(), c.Token)
+	token := c.Token
+	if t.Tx == nil {
+		token = nil
+	}
+	settled, err = t.dialect.Record(t.Session, &c.Seen, &c.Key, &c.Record, t.Encode.Settled(&c.Settlement).OrReleased(), token)
+	return settled, settled != 0, err
 }

@@ -11,10 +11,12 @@ type Locks struct{ Request, Command, Uncompared [32]byte }
 // LocksOf returns the locks of a request: of the hash of its ID and of its
 // fingerprint, which may be nil.
 func LocksOf(hash [32]byte, fingerprint []byte) Locks {
-	locks := Locks{Command: hash, Uncompared: sha256.Sum256(append([]byte{0}, hash[:]...))}
+	text := append(append(make([]byte, 0, 128), 0), hash[:]...) // with room for a fingerprint
+	locks := Locks{Command: hash, Uncompared: sha256.Sum256(text)}
 	locks.Request = locks.Uncompared
 	if fingerprint != nil {
-		locks.Request = sha256.Sum256(append(append([]byte{1}, hash[:]...), fingerprint...))
+		text[0] = 1
+		locks.Request = sha256.Sum256(append(text, fingerprint...))
 	}
 	return locks
 }
