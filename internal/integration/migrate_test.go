@@ -127,7 +127,7 @@ func TestMigrate_ADatabaseOfAnOlderVersionIsMigratedBeforeItIsUsed(t *testing.T)
 						t.Fatal(err)
 					}
 				}
-				want := fmt.Sprintf("version %d, needed %d: run sqlstore.Migrate, or onlyonce migrate", version, len(list))
+				want := fmt.Sprintf("version %d, needed %d: run Migrate, or onlyonce migrate", version, len(list))
 				if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("open returned %v", err)
 				}

@@ -125,7 +125,7 @@ func TestSQLite_ThatCanNotWorkIsRefusedWithWhatToDo(t *testing.T) {
 		{"connections that shut each other out", func(t *testing.T) *sql.DB { return pool(t, "file:"+migrated(t)+"?_pragma=locking_mode(exclusive)") }, "locking_mode"},
 		{"a file that is opened for reading", func(t *testing.T) *sql.DB { return pool(t, "file:"+migrated(t)+"?mode=ro") }, "can't be written"},
 		{"connections that only query", func(t *testing.T) *sql.DB { return pool(t, sqliteDSN(migrated(t))+"&_pragma=query_only(1)") }, "can't be written"},
-		{"no schema", func(t *testing.T) *sql.DB { return openSQLiteDB(t, filepath.Join(t.TempDir(), "empty.db")) }, "sqlstore.Migrate"},
+		{"no schema", func(t *testing.T) *sql.DB { return openSQLiteDB(t, filepath.Join(t.TempDir(), "empty.db")) }, "run Migrate"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s, err := sqlstore.Open(t.Context(), c.open(t), sqlstore.Config{})

@@ -12,8 +12,7 @@ import (
 )
 
 // A storeConn is a connection of the store's own, used by one batch at a time. It is
-// taken from the pool, so that it is made as the pool makes them, and opened
-// again when it broke.
+// taken from the pool, so that it has the pool's settings, and replaced when it breaks.
 type storeConn struct {
 	pool *pgxpool.Pool
 	conn *pgx.Conn // nil: none
@@ -26,13 +25,13 @@ type storeConn struct {
 
 // bounded gives f as long as the server may take to answer.
 func bounded(ctx context.Context, f func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, server.AnswerTimeout)
+	ctx, cancel := context.WithTimeout(ctx, server.StepTimeout)
 	defer cancel()
 	return f(ctx)
 }
 
-// use calls f with the connection, and gives that up if the server does not know
-// its statements any more.
+// use calls f with the connection, and closes it if the server no longer knows its
+// prepared statements.
 func (l *storeConn) use(f func(context.Context, *pgx.Conn) error) error {
 	return bounded(context.Background(), func(ctx context.Context) error {
 		if l.conn == nil || l.conn.IsClosed() {
@@ -88,7 +87,7 @@ func (l *storeConn) close() error {
 	err := l.conn.Close(ctx)
 	l.conn = nil
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil // the server will notice
+		return nil // the server will notice that the connection is gone
 	}
 	return err
 }

@@ -31,14 +31,14 @@ const (
 	codeNoStatement = "26000"
 )
 
-// isStalePlan reports that a prepared statement no longer fits the schema, as
-// after a migration, or that it is gone.
+// isStalePlan reports whether a prepared statement no longer fits the schema, as after a
+// migration, or is gone.
 func isStalePlan(err error) bool {
 	c := postgres.Code(err)
 	return c == codeResultType || c == codeNoStatement
 }
 
-// claimed reports that a new record met one that was created meanwhile.
+// claimed reports whether a new record conflicts with one that was created meanwhile.
 func claimed(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == codeUnique && e.TableName == "onlyonce_records"
@@ -62,5 +62,5 @@ func classify(err error) transact.Class {
 	return transact.Broken
 }
 
-// isRetryable reports whether the server asks to run the transaction again.
+// isRetryable reports whether the transaction may be run again from its beginning.
 func isRetryable(err error) bool { return postgres.Classify(err) == server.ClassConflict }

@@ -53,12 +53,12 @@ func (s *Store) runWrites(lane int, batch []*group.Ticket[*statement]) (then fun
 			}
 			again := s.writeBatch(lane, tickets, statements)
 			for _, t := range tickets {
-				s.writes.Answer(t, again)
+				s.writes.Finish(t, again)
 			}
 		}
 	}
 	for _, t := range batch {
-		s.writes.Answer(t, err) // unless it was answered alone
+		s.writes.Finish(t, err) // unless it is finished
 	}
 	return nil
 }
@@ -70,15 +70,16 @@ func (s *Store) writeBatch(lane int, batch []*group.Ticket[*statement], list []*
 		if len(list) == 1 || postgres.Code(err) == "" || isStalePlan(err) || conn.IsClosed() {
 			return err
 		}
-		for i, t := range batch { // one of them is at fault
-			s.writes.Answer(t, send(ctx, line.pipe, s.listener, line.sessionSetup(), list[i:i+1], ""))
+		for i, t := range batch { // one of them failed: each goes alone
+			s.writes.Finish(t, send(ctx, line.pipe, s.listener, line.sessionSetup(), list[i:i+1], ""))
 		}
 		return nil
 	})
 }
 
-// repeatable are those of which the second of two has no effect. A record that
-// was deleted can't tell by whom.
+// repeatable returns the statements that have no effect if they are executed a second
+// time. Those that release or resolve a record are not among them: the row does not show
+// who deleted it.
 func repeatable(batch []*group.Ticket[*statement], list []*statement) ([]*group.Ticket[*statement], []*statement) {
 	var tickets []*group.Ticket[*statement]
 	var statements []*statement
@@ -90,7 +91,7 @@ func repeatable(batch []*group.Ticket[*statement], list []*statement) ([]*group.
 	return tickets, statements
 }
 
-// A lookupJob asks for one record.
+// A lookupJob is one caller's lookup.
 type lookupJob struct {
 	key   *record.Key
 	found *stored
@@ -109,7 +110,7 @@ func (s *Store) runReads(lane int, batch []*group.Ticket[*lookupJob]) (then func
 		err = s.readBatch(lane, batch)
 	}
 	for _, t := range batch {
-		s.reads.Answer(t, err) // unless it was answered
+		s.reads.Finish(t, err) // unless it is finished
 	}
 	return nil
 }
@@ -151,7 +152,7 @@ func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*group.Tick
 		for _, t := range wanted[[32]byte(hash)] {
 			if t.Job.found = found; found.Check(t.Job.key.ID) != nil {
 				t.Job.found = nil
-				s.reads.Answer(t, found.Check(t.Job.key.ID))
+				s.reads.Finish(t, found.Check(t.Job.key.ID))
 			}
 		}
 	}

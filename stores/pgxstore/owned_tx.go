@@ -9,7 +9,7 @@ import (
 )
 
 // A tx is the transaction that a function of RunTx or SettleTx gets. Only the store
-// ends it. After that it refuses every call, because its connection may be in use by
+// ends it. After that it rejects every call, because its connection may be in use by
 // another caller.
 type tx struct {
 	pgx.Tx
@@ -31,13 +31,14 @@ func (t *tx) end(ctx context.Context) error {
 	})
 }
 
-// Commit is refused.
-func (t *tx) Commit(context.Context) error { return t.refuse() }
+// Commit returns an error: the store commits.
+func (t *tx) Commit(context.Context) error { return t.reject() }
 
-// Rollback is refused.
-func (t *tx) Rollback(context.Context) error { return t.refuse() }
+// Rollback returns an error: a function rolls back by returning one.
+func (t *tx) Rollback(context.Context) error { return t.reject() }
 
-func (t *tx) refuse() error {
+// reject returns why the function must not end the transaction.
+func (t *tx) reject() error {
 	if t.done {
 		return pgx.ErrTxClosed
 	}
@@ -100,7 +101,7 @@ func (t *tx) Prepare(ctx context.Context, name, sql string) (*pgconn.StatementDe
 	return t.Tx.Prepare(ctx, name, sql)
 }
 
-// closedRows and closedBatch are what a transaction that has ended gives.
+// closedRows and closedBatch are the results of a transaction that has ended.
 type closedRows struct{ pgx.Rows }
 
 func (closedRows) Close()            {}

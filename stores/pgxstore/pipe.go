@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// A pipe sends batches over a connection of the store's own as pgx does, but
-// with statements that are prepared once and arrays that are encoded as they
-// are: a third of the caller's share of a batch goes into finding out how.
+// A pipe sends batches over a connection of the store's own as pgx does, but with
+// statements that are prepared once and arrays whose encoding is known: pgx spends a third
+// of the caller's share of a batch on finding it out.
 type pipe struct {
 	*pgx.Conn
 	prepared map[string]*pgconn.StatementDescription // by text
@@ -31,7 +31,7 @@ func pipeOf(conn *pgx.Conn, shared bool) session {
 	return &pipe{Conn: conn, prepared: make(map[string]*pgconn.StatementDescription)}
 }
 
-// binaryFormat is that of every argument and every result.
+// binaryFormat is the format of every argument and every result.
 var binaryFormat = []int16{pgx.BinaryFormatCode}
 
 // SendBatch sends the statements in one round trip.
@@ -59,11 +59,11 @@ func (p *pipe) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	return results
 }
 
-// encode makes the arguments of a statement its parameters.
+// encode encodes the arguments of a statement into p.params.
 func (p *pipe) encode(st *pgconn.StatementDescription, args []any) error {
 	p.values, p.ends, p.params = p.values[:0], p.ends[:0], p.params[:0]
 	if len(args) != len(st.ParamOIDs) {
-		return errors.New("a statement has other arguments than it asks for")
+		return errors.New("a statement does not have as many arguments as parameters")
 	}
 	for i, arg := range args {
 		all, null, err := p.append(p.values, st.ParamOIDs[i], arg)
@@ -159,7 +159,7 @@ func array[T any](to []byte, oid uint32, list []T, element func([]byte, T) (all 
 	return to
 }
 
-// pipeResults are the answers to a batch.
+// pipeResults are the results of a batch.
 type pipeResults struct {
 	pgx.BatchResults // nil: what is not overridden is not used
 	types            *pgtype.Map
@@ -168,19 +168,19 @@ type pipeResults struct {
 	closed           bool
 }
 
-// next waits for the answer to the next statement.
+// next waits for the result of the next statement.
 func (r *pipeResults) next() (*pgconn.ResultReader, error) {
 	if r.err != nil {
 		return nil, r.err
 	}
-	answer, err := r.line.GetResults()
+	result, err := r.line.GetResults()
 	if err != nil {
 		r.err = err
 		return nil, err
 	}
-	reader, ok := answer.(*pgconn.ResultReader)
+	reader, ok := result.(*pgconn.ResultReader)
 	if !ok {
-		r.err = errors.New("the server answered to more statements than were sent")
+		r.err = errors.New("the server returned more results than statements were sent")
 	}
 	return reader, r.err
 }
@@ -213,7 +213,7 @@ func (r *pipeResults) QueryRow() pgx.Row {
 	return onlyRow{rows, err}
 }
 
-// Close reads what is left of the answers.
+// Close reads the results that are left.
 func (r *pipeResults) Close() error {
 	if r.line != nil && !r.closed {
 		r.closed = true

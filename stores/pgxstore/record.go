@@ -15,7 +15,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// A writer does what the store does to records: together with others, or in a
+// A writer writes statements and looks records up: together with other calls, or in a
 // transaction of the caller's.
 type writer interface {
 	write(context.Context, *statement) error
@@ -44,7 +44,7 @@ func try(ctx context.Context, n int) bool {
 	}
 }
 
-// busy is the error after too many tries.
+// busy returns the error after too many tries.
 func busy(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -131,7 +131,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 			return transact.Lost(repeated)
 		}
 		if found.Damage != nil {
-			return found.Damage // the steps that are there would be lost
+			return found.Damage // writing would lose the steps that are there
 		}
 		all := make(map[string][]byte, len(found.Steps)+len(steps))
 		maps.Copy(all, found.Steps)
@@ -164,7 +164,7 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 		return err
 	}
 	if found != nil && found.SettledBy(h) && (s.repeated || !found.Expired) {
-		return nil // it was settled before, by what was sent first if this was sent again
+		return nil // it was settled before: by the first sending, if this was the second
 	}
 	return transact.Lost(s.repeated)
 }

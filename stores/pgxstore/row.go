@@ -28,7 +28,7 @@ type row struct {
 	now                      int64
 }
 
-// into is where the columns go, in their order.
+// into returns where the columns go, in their order.
 func (r *row) into(more ...any) []any {
 	list := append(make([]any, 0, 20+len(more)),
 		&r.created, &r.tenant, &r.operation, &r.key, &r.fingerprint, &r.state, &r.owner, &r.attempt, &r.fence, &r.lease, &r.settled, &r.expires,

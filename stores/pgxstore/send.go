@@ -6,11 +6,15 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 )
 
-// send sends the statements in one round trip, with one before and one after them if
-// those are not empty. Without an open transaction they are one implicit transaction.
-// e notifies the waiters of the commands that end.
+// send sends the statements in one round trip, between the statements before and after,
+// which may be empty. Without an open transaction they are one implicit transaction. e
+// notifies the waiters of the commands that end.
 func send(ctx context.Context, on session, e *listener, before string, list []*statement, after string) (err error) {
 	var b pgx.Batch
 	if before != "" {
@@ -56,4 +60,102 @@ func channels(list []*statement) string {
 		}
 	}
 	return all.String()
+}
+
+// minBulk is the number of statements of one kind from which a single merged statement
+// is faster.
+const minBulk = 24
+
+// mergeBulk merges the statements of one kind into one if there are at least minBulk.
+func mergeBulk(list []*statement) []part {
+	parts := make([]part, 0, len(list))
+	claims, settles := count(list, "claim"), count(list, "settle")
+	var all, ends bulk
+	for _, s := range list {
+		switch {
+		case s.name == "claim" && claims >= minBulk:
+			all.members = append(all.members, s)
+		case s.name == "settle" && settles >= minBulk:
+			ends.members = append(ends.members, s)
+		default:
+			parts = append(parts, s)
+		}
+	}
+	if len(all.members) > 0 {
+		parts = append(parts, &all)
+	}
+	if len(ends.members) > 0 {
+		parts = append(parts, &ends)
+	}
+	return parts
+}
+
+func count(list []*statement, name string) (n int) {
+	for _, s := range list {
+		if s.name == name {
+			n++
+		}
+	}
+	return n
+}
+
+// A bulk is many claims, or many settlements, in one statement.
+type bulk struct{ members []*statement }
+
+func (l *bulk) isClaims() bool { return l.members[0].claim != nil }
+
+func (l *bulk) queue(b *pgx.Batch) {
+	if l.isClaims() {
+		b.Queue(sqlText["claims"], postgres.ClaimColumns(l.members, (*statement).claimed)...)
+	} else {
+		b.Queue(sqlText["settles"], postgres.SettleColumns(l.members, (*statement).settled)...)
+	}
+}
+
+func (s *statement) claimed() (*[32]byte, *onlyonce.Claim) { return &s.key.Hash, s.claim }
+
+func (s *statement) settled() (*[32]byte, *onlyonce.Hold, *onlyonce.Settlement) {
+	return &s.key.Hash, s.hold, s.settlement
+}
+
+// read marks the members that wrote. Each has an owner of its own, unless a call was
+// repeated while it ran. The server returns the owners mostly in the members' order.
+func (l *bulk) read(results pgx.BatchResults) error {
+	for _, s := range l.members {
+		s.wrote = false
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	var owner pgtype.DriverBytes
+	var fence int64
+	into := []any{&owner, nil}
+	if l.isClaims() {
+		into[1] = &fence
+	}
+	for at := 0; rows.Next(); {
+		if err := rows.Scan(into...); err != nil {
+			return err
+		}
+		for range l.members {
+			s := l.members[at]
+			at = (at + 1) % len(l.members)
+			if s.owner() == string(owner) && !s.wrote {
+				s.wrote, s.fence = true, fence
+				break
+			}
+		}
+	}
+	rows.Close()
+	return rows.Err()
+}
+
+// owner returns the owner of the claim or of the settlement.
+func (s *statement) owner() string {
+	if s.claim != nil {
+		return s.claim.Owner
+	}
+	return s.hold.Owner
 }

@@ -26,16 +26,17 @@ const (
 	releaseOrFail   = "release or fail"
 )
 
-// A statement writes at most one row. It reports whether it did, and what it returned.
+// A statement writes at most one row. Once it is read, it holds whether it wrote one and
+// what it returned.
 type statement struct {
 	name  string
 	key   *record.Key
 	args  []any // nil for a claim and a settlement that may go with others of their kind
-	into  []any // what it returns; nil: nothing that counts
+	into  []any // where its columns go; nil: only whether it returns a row counts
 	wrote bool  // it affected a row
 
-	// repeated says that it was sent again because its answer was lost: the first
-	// time may have been the one that wrote.
+	// repeated says that it was sent again because its result was lost: the first
+	// one may have written.
 	repeated bool
 
 	claim      *onlyonce.Claim // of a new command
@@ -54,7 +55,7 @@ func (s *statement) queue(b *pgx.Batch) {
 	b.Queue(sqlText[s.name], s.args...)
 }
 
-// read takes the statement's part of a pipeline.
+// read reads the statement's result.
 func (s *statement) read(results pgx.BatchResults) error {
 	rows, err := results.Query()
 	if err != nil {
@@ -82,4 +83,27 @@ func (s *statement) endsCommand() bool {
 		return true
 	}
 	return false
+}
+
+// endArgs are the arguments of "settle or fail" and "release or fail" besides what a
+// settled record holds.
+type endArgs struct {
+	token []byte
+	hold  server.HoldArgs
+	mark  any // of the transaction; nil: none
+}
+
+// settle lists the arguments of "settle or fail".
+func (a *endArgs) settle(s server.SettledArgs) []any {
+	return s.List(a.token, a.hold.Hash, a.hold.Owner, a.hold.Fence, a.mark)
+}
+
+// release lists the arguments of "release or fail".
+func (a *endArgs) release() []any {
+	return []any{a.token, a.hold.Hash, a.hold.Owner, a.hold.Fence, a.mark}
+}
+
+// recordNew lists the arguments of "record new or fail", which meets no row.
+func recordNew(a *postgres.RecordArgs) []any {
+	return a.Settled.List(a.ID.Hash, a.ID.Tenant, a.ID.Operation, a.ID.Key, a.Fingerprint, a.Owner, a.Attempt, a.Fence, a.Steps, a.CreatedAt, a.Mark, a.Token)
 }

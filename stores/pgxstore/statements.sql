@@ -10,10 +10,10 @@ COMMIT;
 -- name: rollback
 ROLLBACK;
 
--- The next four end a transaction and are sent together with its COMMIT. They have to fail where others
--- affect no row: by dividing by zero if the record is not as it was, and by the root of a negative number
--- if the transaction is not the one of the mark any more. NULL is the mark of none. Each returns when the
--- command was settled, or 0.
+-- The next four end a transaction and are sent together with its COMMIT. Where other statements affect no
+-- row, these must fail: they divide by zero if the record has changed, and take the root of a negative
+-- number if the transaction is no longer the one with the mark. A mark of NULL is not compared. Each
+-- returns when the command was settled, or 0.
 
 -- name: record new or fail
 INSERT INTO onlyonce_records ({settled columns},
@@ -40,12 +40,13 @@ SELECT sqrt(CASE WHEN $5::bigint IS NULL OR $5 = {transaction mark} THEN 0 ELSE 
        + (SELECT 0::bigint FROM put), 1 / (SELECT count(*) FROM put);
 
 -- name: backend
--- The process at the other end: behind a pooler it is not the one that the connection was made to.
+-- The number of the server's process. Behind a pooler, it is not that of the process to which the
+-- connection was opened.
 SELECT pg_backend_pid();
 
 -- name: connection settings
--- Those of the store's own connections. A batch waits only so long for a row that a transaction keeps
--- locked, and takes no plan that was made when the table was small.
+-- The settings of the store's own connections. A batch waits only so long for a row that a transaction
+-- keeps locked, and never uses a plan that was made when the table was small.
 SET lock_timeout = {row wait}; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
 
 -- name: transaction settings

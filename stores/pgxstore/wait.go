@@ -33,10 +33,10 @@ type listener struct {
 	pool    *pgxpool.Pool
 	channel string
 	lock    int64
-	made    time.Time // with which times are compared by the monotonic clock: the other may be set back
+	made    time.Time // times are counted from here by the monotonic clock, because the wall clock may be set back
 
 	askAt atomic.Int64 // when the lock is to be checked next, in nanoseconds since made
-	there atomic.Bool  // somebody held it when it was last checked
+	there atomic.Bool  // whether somebody held it when it was last checked
 
 	mu      sync.Mutex
 	waiting map[string]map[chan struct{}]bool // by channel name of the key
@@ -55,7 +55,7 @@ const channelSize = 16
 // channel returns the name by which listeners know the key.
 func channel(k *record.Key) string { return hex.EncodeToString(k.Hash[:channelSize/2]) }
 
-// wait returns when the name was notified, or may have been.
+// wait returns when the name was notified, or may have been, or when ctx ends.
 func (e *listener) wait(ctx context.Context, name string) error {
 	woken := make(chan struct{}, 1)
 	if !e.enter(name, woken) {

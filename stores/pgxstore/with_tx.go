@@ -27,8 +27,8 @@ type inTx struct {
 	tx    pgx.Tx
 }
 
-// errRunAgain says that the database cannot continue a transaction, which may
-// be run again from its beginning.
+// errRunAgain is the error of a transaction that the database cannot continue, and that
+// may be run again from its beginning.
 var errRunAgain = errors.New("the transaction can't go on: roll it back and run it again from its beginning")
 
 func (t *inTx) write(ctx context.Context, st *statement) error {

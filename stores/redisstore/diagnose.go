@@ -21,7 +21,7 @@ const (
 var risks = []string{RiskEviction, RiskPersistence, RiskForgotten, engine.RiskReplica, engine.RiskOldVersion}
 
 func refuse(findings []onlyonce.Finding, accepted []string) error {
-	return engine.Refuse(findings, accepted, risks)
+	return engine.Reject(findings, accepted, risks)
 }
 
 // Diagnose finds settings of the servers that would break the promise, and

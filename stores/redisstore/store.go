@@ -164,7 +164,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 		if err != nil {
 			return onlyonce.Record{}, err
 		}
-		if v.Answers(c) {
+		if v.StandsAgainst(c) {
 			return v.Record, nil
 		}
 		fence, err := s.takeOver(ctx, p, c, v)

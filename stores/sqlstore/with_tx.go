@@ -7,7 +7,12 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+)
+
+// What the errors of RunTx and SettleTx say was being done.
+const (
+	runningTx  = "sqlstore: run in a transaction"
+	settlingTx = "sqlstore: settle in a transaction"
 )
 
 // RunTx claims, runs and settles in one transaction.
@@ -21,15 +26,15 @@ import (
 // another attempt settled the command first.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
 	if err := c.Check(); err != nil {
-		return onlyonce.Record{}, fmt.Errorf("%s: %w", engine.RunningTx, err)
+		return onlyonce.Record{}, fmt.Errorf("%s: %w", runningTx, err)
 	}
-	return s.engine.RunTx(ctx, c, fn)
+	return s.engine.RunTx(ctx, runningTx, c, fn)
 }
 
 // SettleTx runs fn and settles an existing claim in one transaction, which is
 // like that of RunTx.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx *sql.Tx) (onlyonce.Settlement, error)) error {
-	return s.engine.SettleTx(ctx, h, func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+	return s.engine.SettleTx(ctx, settlingTx, h, func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 		return fn(ctx, tx)
 	})
 }
@@ -70,7 +75,7 @@ func (t inTx) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlemen
 		err = t.keeper.Settle(ctx, h, st)
 	}
 	if err != nil {
-		return fmt.Errorf("%s: %w", engine.SettlingTx, err)
+		return fmt.Errorf("%s: %w", settlingTx, err)
 	}
 	return nil
 }

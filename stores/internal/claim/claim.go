@@ -10,7 +10,7 @@ import (
 // Rows are the rows of a store, on which a claim takes its steps.
 type Rows interface {
 	// Try reports whether the claim tries for the nth time, counted from 0. It
-	// waits a little first where others were faster.
+	// waits a little before a repeat.
 	Try(n int) bool
 
 	// Create makes the row of a new command, unless there is one.
@@ -50,7 +50,7 @@ func Run[R Rows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r onlyonce
 				return seen.Record, nil, true, err
 			}
 			continue
-		case seen.Answers(c):
+		case seen.StandsAgainst(c):
 			return seen.Record, nil, true, nil
 		}
 		if r, given, err := on.Take(k, c, seen); given || err != nil {

@@ -19,7 +19,8 @@ type Engine interface {
 	onlyonce.Store
 	Outbox
 
-	// Resolve, Purge, Unresolved and Diagnose are those of sqlstore.Store.
+	// Resolve, Purge, Unresolved and Diagnose do what onlyonce's interfaces of these names
+	// say.
 	Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error
 	Purge(ctx context.Context, limit int) (int, error)
 	Unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
@@ -33,19 +34,13 @@ type Engine interface {
 	Joined(tx *sql.Tx) onlyonce.Store
 
 	// RunTx and SettleTx return an error of fn as it is. Their own errors begin with
-	// RunningTx and SettlingTx.
-	RunTx(ctx context.Context, c onlyonce.Claim, fn TxFunc) (onlyonce.Record, error)
-	SettleTx(ctx context.Context, h onlyonce.Hold, fn TxFunc) error
+	// doing, which says what the caller of the store asked for.
+	RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn TxFunc) (onlyonce.Record, error)
+	SettleTx(ctx context.Context, doing string, h onlyonce.Hold, fn TxFunc) error
 
 	// Close ends queued calls and releases the engine's connections and statements.
 	Close() error
 }
-
-// What the errors of RunTx and SettleTx say was being done.
-const (
-	RunningTx  = "sqlstore: run in a transaction"
-	SettlingTx = "sqlstore: settle in a transaction"
-)
 
 // A TxFunc is a caller's function; SettleTx gives it no record.
 type TxFunc = func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)
@@ -58,16 +53,16 @@ type Outbox interface {
 	// OutboxRead returns a session outside any transaction.
 	OutboxRead(ctx context.Context) Session
 
-	// OutboxWrite runs f in a transaction. What is alone has the whole queue to
-	// itself. f may run again, when it was undone.
+	// OutboxWrite runs f in a transaction. With alone, f has the whole queue to itself. f
+	// may run again if the database rolls the transaction back.
 	OutboxWrite(ctx context.Context, alone bool, f func(Session) error) error
 }
 
 // Reconnect bounds the wait for a connection in place of a broken one.
 const Reconnect = 5 * time.Second
 
-// A row without which a store would run a command that has run, or two relays publish
-// one message, is missing.
+// The errors of a missing row without which a store would run a command a second time, or
+// two relays would publish one message.
 var (
 	ErrNoFence      = errors.New("the table onlyonce_fence was emptied: restore its row, or INSERT INTO onlyonce_fence (one, floor) VALUES (1, 0)")
 	ErrNoOutboxLock = errors.New("the table onlyonce_outbox_lock was emptied: INSERT INTO onlyonce_outbox_lock (one) VALUES (1)")

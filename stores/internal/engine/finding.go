@@ -16,24 +16,24 @@ const (
 	RiskOldVersion = "server-version"
 )
 
-// Refuse returns all findings that are not accepted in one error, or nil if there are
-// none. Only risks can be accepted.
-func Refuse(findings []onlyonce.Finding, accepted, risks []string) error {
+// Reject returns the findings that are not accepted as one error, or nil if there are none.
+// Only risks can be accepted.
+func Reject(findings []onlyonce.Finding, accepted, risks []string) error {
 	for _, name := range accepted {
 		if !slices.Contains(risks, name) {
 			return fmt.Errorf("there is no risk %q to accept: write one of %s", name, strings.Join(risks, ", "))
 		}
 	}
-	var refused []error
+	var rejected []error
 	for _, f := range findings {
 		if !slices.Contains(accepted, f.Name) {
-			refused = append(refused, errors.New(f.String()))
+			rejected = append(rejected, errors.New(f.String()))
 		}
 	}
-	if len(refused) == 0 {
+	if len(rejected) == 0 {
 		return nil
 	}
-	return fmt.Errorf("settings of the database would break the promise: %w", errors.Join(refused...))
+	return fmt.Errorf("settings of the database would break the promise: %w", errors.Join(rejected...))
 }
 
 // NewFinding returns a finding by its name, with the problem and what fixes it.

@@ -28,7 +28,7 @@ func ReadMigrations(from embed.FS) []Migration {
 	for i, file := range files {
 		text, err := from.ReadFile(file)
 		if err != nil {
-			panic(err) // the program holds the file
+			panic(err) // the file is embedded
 		}
 		number, name, _ := strings.Cut(strings.TrimSuffix(path.Base(file), ".sql"), "_")
 		version, err := strconv.Atoi(number)
@@ -40,8 +40,8 @@ func ReadMigrations(from embed.FS) []Migration {
 	return list
 }
 
-// NameTaken returns the error of a migration that can't make something because its name
-// is in use.
+// NameTaken returns the error of a migration that can't create a table or another object
+// because its name is in use.
 func NameTaken(reason error) error {
 	return fmt.Errorf("something that is not of this schema has the name of one of its tables: rename or drop it, or use another database: %w", reason)
 }
@@ -53,7 +53,7 @@ var errSchema = errors.New("the schema does not fit this program")
 func CheckVersion(have, need int) error {
 	switch {
 	case have < need:
-		return fmt.Errorf("%w: version %d, needed %d: run sqlstore.Migrate, or onlyonce migrate", errSchema, have, need)
+		return fmt.Errorf("%w: version %d, needed %d: run Migrate, or onlyonce migrate", errSchema, have, need)
 	case have > need:
 		return fmt.Errorf("%w: version %d is newer than %d: run a newer program", errSchema, have, need)
 	}

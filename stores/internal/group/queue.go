@@ -11,10 +11,10 @@ import (
 
 // A Config says how a queue writes. Write and Max must be set.
 type Config[J any] struct {
-	// Write writes a batch on a lane and answers its tickets: each with its own error,
-	// so that one that fails does not fail its neighbors. If the tickets take turns, it
-	// returns then, which starts the turns; the last turn answers the tickets that are
-	// left and calls Next. Otherwise then is nil.
+	// Write writes a batch on a lane and finishes its tickets, each with its own error, so
+	// that one that fails does not fail its neighbors. If the tickets take turns, Write
+	// returns then, which starts the turns; the last turn finishes the remaining tickets
+	// and calls Next. Otherwise then is nil.
 	Write func(lane int, batch []*Ticket[J]) (then func())
 
 	// Turn continues a batch in the goroutine of the ticket's caller. A queue with turns
@@ -35,9 +35,9 @@ type Queue[J any] struct {
 	cfg Config[J]
 
 	mu      sync.Mutex
-	free    []int // lanes that nobody leads
+	free    []int // lanes without a leader
 	waiting []*Ticket[J]
-	closed  chan struct{} // made by Close, closed when nobody leads any more
+	closed  chan struct{} // made by Close, closed when no lane has a leader any more
 }
 
 // New returns a queue. It panics if a queue with turns has several lanes.
@@ -56,8 +56,8 @@ func New[J any](c Config[J]) *Queue[J] {
 // A Ticket is a caller's place in the queue.
 type Ticket[J any] struct {
 	Job    J
-	err    error // once it is answered
-	done   bool  // answered; only the writer looks at it
+	err    error // once it is finished
+	done   bool  // finished; only the writer looks at it
 	place  place // guarded by the queue's lock
 	events chan event
 }
@@ -67,7 +67,7 @@ type place int
 
 const (
 	placeWaiting place = iota // for its batch, or for its turn in one: may leave
-	placeTaken                // being written
+	placeTaken                // being written: must stay
 	placeLeft
 )
 
@@ -75,7 +75,7 @@ const (
 type event int
 
 const (
-	eventAnswered event = -1
+	eventFinished event = -1
 	eventTurn     event = -2
 )
 
@@ -85,7 +85,7 @@ var (
 	ErrPanic  = errors.New("a panic while writing: it is not known whether the call took effect")
 )
 
-// Do queues the job and returns when it is answered. If ctx ends while it waits, Do
+// Do queues the job and returns when it is finished. If ctx ends while the job waits, Do
 // returns at once, and the job is not done.
 func (q *Queue[J]) Do(ctx context.Context, job J) error {
 	if err := ctx.Err(); err != nil {
@@ -104,7 +104,7 @@ func (q *Queue[J]) Do(ctx context.Context, job J) error {
 		select {
 		case e := <-t.events:
 			switch e {
-			case eventAnswered:
+			case eventFinished:
 				return t.err
 			case eventTurn:
 				q.cfg.Turn(t)
@@ -121,7 +121,7 @@ func (q *Queue[J]) Do(ctx context.Context, job J) error {
 }
 
 // newTicket returns a ticket whose events never block: each lane may be offered to it
-// once, and it gets one turn and one answer.
+// once, and it gets one turn and is finished once.
 func (q *Queue[J]) newTicket(job J) *Ticket[J] {
 	return &Ticket[J]{Job: job, events: make(chan event, q.cfg.Lanes+2)}
 }
@@ -164,7 +164,7 @@ func (q *Queue[J]) lead(lane int) {
 	defer func() {
 		if !whole {
 			for _, t := range batch {
-				q.Answer(t, ErrPanic)
+				q.Finish(t, ErrPanic)
 			}
 			q.Next(lane)
 		}
@@ -198,8 +198,8 @@ func (q *Queue[J]) drain() []*Ticket[J] {
 	return batch
 }
 
-// Next lets the first waiter lead the lane. If others are led, it does so only if
-// enough callers wait.
+// Next lets the first waiting caller lead the lane. If other lanes have leaders, it does so
+// only if enough callers wait.
 func (q *Queue[J]) Next(lane int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -213,11 +213,12 @@ func (q *Queue[J]) Next(lane int) {
 	q.closeIfIdle()
 }
 
-// Answer ends the wait of a ticket's caller. Only the first answer counts.
-func (q *Queue[J]) Answer(t *Ticket[J], err error) {
+// Finish ends the wait of a ticket's caller with an error or nil. Only the first call
+// counts.
+func (q *Queue[J]) Finish(t *Ticket[J], err error) {
 	if !t.done {
 		t.done, t.err = true, err
-		t.events <- eventAnswered
+		t.events <- eventFinished
 	}
 }
 
@@ -254,7 +255,7 @@ func (q *Queue[J]) Back(tickets []*Ticket[J]) {
 	q.waiting = append(front, q.waiting...)
 }
 
-// Close refuses new tickets and returns when those queued are answered.
+// Close rejects new tickets and returns when those in the queue are finished.
 func (q *Queue[J]) Close() {
 	q.mu.Lock()
 	if q.closed == nil {
@@ -266,8 +267,7 @@ func (q *Queue[J]) Close() {
 	<-closed
 }
 
-// closeIfIdle ends the wait of Close once nobody leads a lane. It is called with the
-// lock held.
+// closeIfIdle ends the wait of Close once no lane has a leader. The caller holds the lock.
 func (q *Queue[J]) closeIfIdle() {
 	if q.closed != nil && len(q.free) == q.cfg.Lanes {
 		close(q.closed)

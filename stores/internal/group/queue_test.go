@@ -49,7 +49,7 @@ func (d *desk) write(lane int, batch []*Ticket[int]) (then func()) {
 		panic("a bug in the driver")
 	}
 	for _, t := range batch {
-		d.Answer(t, d.fail)
+		d.Finish(t, d.fail)
 	}
 	return nil
 }
@@ -239,7 +239,7 @@ func (r *relay) run(t *Ticket[func()]) {
 	defer r.pass()
 	time.Sleep(time.Second)
 	t.Job()
-	r.Answer(t, nil)
+	r.Finish(t, nil)
 }
 
 func TestQueue_ATurnIsTakenByItsOwnCallerOneAfterAnother(t *testing.T) {

@@ -1,5 +1,5 @@
-// Package messages is the queue of the outbox in a SQL database, but for how messages are
-// appended to it and who is told.
+// Package messages is the queue of the outbox in a SQL database. The stores append messages
+// to it and wake the relays.
 package messages
 
 import (
@@ -46,7 +46,7 @@ func (q *Queue) Lease(ctx context.Context, owner string, lease time.Duration, li
 			list = nil
 			if damaged {
 				if n, err := parkDamaged(s); n == maxParked || err != nil {
-					return err // the rest may have the keys of those that wait
+					return err // the others may share keys with messages that wait
 				}
 			}
 			list, err = leaseNext(s, owner, lease, limit)
@@ -59,8 +59,8 @@ func (q *Queue) Lease(ctx context.Context, owner string, lease time.Duration, li
 	return list, nil
 }
 
-// due says whether there may be something to lease, which costs less than to
-// try, and whether there are messages in a state that no store writes.
+// due reports whether there may be messages to lease, which costs less than trying, and
+// whether there are messages in a state that no store writes.
 func (q *Queue) due(ctx context.Context) (due, damaged bool, err error) {
 	err = q.on.OutboxRead(ctx).Query("outbox due", nil, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
@@ -117,8 +117,8 @@ func entries(s engine.Session, statement string, args []driver.NamedValue) (list
 	return list, nil
 }
 
-// entry makes a row an entry. What can't be decoded makes it corrupt: an error would
-// keep up all other messages.
+// entry makes a row an entry. A row that can't be decoded becomes a corrupt entry, because
+// an error would hold up all other messages.
 func entry(values []driver.Value) (e outbox.Entry) {
 	r := record.Reader{Values: values}
 	e.Seq = r.Int("seq")
@@ -138,7 +138,7 @@ func entry(values []driver.Value) (e outbox.Entry) {
 	return e
 }
 
-// maxAttempts is the highest count of attempts that can be written when it has grown by one.
+// maxAttempts is the highest count of attempts that can still grow by one.
 const maxAttempts = math.MaxInt32 - 1
 
 // numbers makes a list of numbers one argument.

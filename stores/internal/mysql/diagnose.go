@@ -38,7 +38,7 @@ var unusableModes = map[string]string{
 }
 
 func (m *dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) {
-	add := func(name, problem, mend string) { found = append(found, engine.NewFinding(name, problem, mend)) }
+	add := func(name, problem, fix string) { found = append(found, engine.NewFinding(name, problem, fix)) }
 	err = l.Query("settings", func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		_, ticks, version, mode := r.Int("sleep"), r.Int("ticks") != 0, r.Text("version"), r.Text("sql_mode")
@@ -61,7 +61,7 @@ func (m *dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err erro
 			add(riskCommit, "autocommit is off: claims and settlements are not committed, and a repeat runs the command again", "SET GLOBAL autocommit = 1, and take autocommit=0 out of the DSN and of init_connect")
 		}
 		if readOnly {
-			add(engine.RiskReplica, "read_only is on: the server is a replica, which knows too little", "connect to the primary")
+			add(engine.RiskReplica, "read_only is on: the server is a replica, which lacks the latest records", "connect to the primary")
 		}
 		if flush != 1 {
 			add(riskFlush, fmt.Sprintf("innodb_flush_log_at_trx_commit is %d: a crash can lose what was committed", flush), "SET GLOBAL innodb_flush_log_at_trx_commit = 1")

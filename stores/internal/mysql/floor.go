@@ -9,9 +9,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
-// A cachedFloor is the highest fence of all deleted records, read a moment ago: a
-// claim that read it itself would lock its row. A purge that
-// raises the floor waits until every claim uses the new one before it deletes.
+// A cachedFloor is the highest fence of all deleted records, read a moment ago, because a
+// claim that read it itself would lock its row. A purge that raises the floor deletes only
+// when every claim uses the new one.
 type cachedFloor struct {
 	last    atomic.Pointer[floorRead]
 	reading sync.Mutex
@@ -24,11 +24,11 @@ type floorRead struct {
 
 const (
 	floorFresh  = 100 * time.Millisecond
-	floorSpread = floorFresh + record.Spread // until every claim has a floor that was raised, or looks again
+	floorSpread = floorFresh + record.Spread // after which every claim uses a floor that was raised, or reads it again
 )
 
-// read returns a floor that is fresh. Before it gets old, one caller reads it anew
-// while the others go on with the last.
+// read returns a floor that is fresh. Before it gets old, one caller reads it again while
+// the others use the last one.
 func (f *cachedFloor) read(l server.Session) (int64, error) {
 	if r := f.last.Load(); r != nil && time.Since(r.at) < floorFresh {
 		if time.Since(r.at) < floorFresh/2 || !f.reading.TryLock() {

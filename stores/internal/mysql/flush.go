@@ -14,8 +14,8 @@ import (
 // the redo log; only the caller that commits waits for the flush. With the binary
 // log on, it shows a commit after it is flushed. So without the binary log, a
 // result that another process has just committed can be read and still be lost in
-// a crash. A flusher makes a commit of its own before such a result is given
-// away: the log is flushed in order, so that what was read before is flushed too.
+// a crash. A flusher makes a commit of its own before such a result is returned. The
+// log is flushed in order, so everything that was read before is flushed, too.
 // Concurrent callers share one commit.
 type flusher struct {
 	known record.Hints // settled records that are known to be on disk
@@ -35,8 +35,8 @@ type flushRound struct {
 // A server whose disk needs longer for a flush has come to a halt.
 const flushWindow = time.Minute
 
-// Durable returns once the settled record that was read is on disk. A record
-// that was settled longer ago, or that this process knows, costs nothing.
+// Durable returns once the settled record that was read is on disk. It costs nothing for a
+// record that was settled longer ago, or that this process knows to be on disk.
 func (m *dialect) Durable(l server.Session, k *record.Key, r *record.Stored) error {
 	if r == nil || r.SettledAt.IsZero() || r.SettledFor > flushWindow {
 		return nil
@@ -58,8 +58,8 @@ func (m *dialect) flushed(l server.Session) error {
 		return nil
 	}
 	return m.flush.wait(l.Ctx, func() error {
-		// Others wait for the round, too: it does not end with one caller.
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Ctx), server.AnswerTimeout)
+		// Others wait for the round, too, so it does not end with one caller's context.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Ctx), server.StepTimeout)
 		defer cancel()
 		_, err := l.Store.Session(ctx).Exec("flush")
 		return err

@@ -40,7 +40,7 @@ type groupConn struct {
 	prepared map[string]*sql.Stmt
 }
 
-// use calls f with the lane's connection, and gives that up if f fails.
+// use calls f with the lane's connection, and closes it if f fails.
 func (l *groupConn) use(ctx context.Context, s *server.Store, f func() error) (err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,7 @@ func (l *groupConn) discard() {
 	l.drop()
 }
 
-// drop closes the connection: its session is not as the pool's others.
+// drop closes the connection, whose session has other settings than the pool's.
 func (l *groupConn) drop() {
 	if l.conn != nil {
 		for _, st := range l.prepared {
@@ -81,8 +81,8 @@ func (l *groupConn) drop() {
 	}
 }
 
-// statement returns the one of a name for so many rows: what stands between
-// {row} and {/row} once for each, with a separator.
+// statement returns a statement for so many rows: the text between {row} and {/row} is
+// there once for each, with a separator.
 func (l *groupConn) statement(ctx context.Context, name, separator string, rows int) (*sql.Stmt, error) {
 	text := texts[name]
 	before, rest, _ := strings.Cut(text, "{row}")
@@ -138,7 +138,7 @@ func (g *grouper) WriteClaims(ctx context.Context, s *server.Store, claims []*se
 	})
 }
 
-// owners reads whose the records are now: their owners, fences and states.
+// owners reads the owners, fences and states that the records have now.
 func (g *grouper) owners(ctx context.Context, lane *groupConn, size int, hash func(i int) []byte, is func(*record.Stored)) error {
 	ids := make([]any, size)
 	for i := range ids {
@@ -160,7 +160,7 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		for i := range size {
 			j := settles[min(i, len(settles)-1)]
 			row := settleRow{settled: l.Encode.Settled(j.Settlement), owner: []byte(j.Hold.Owner), fence: j.Hold.Fence}
-			if i < len(settles) { // what only fills the size meets no row
+			if i < len(settles) { // a row that only fills the size has no ID
 				row.hash = j.Key.Hash[:]
 			}
 			values = row.appendTo(values)
@@ -202,7 +202,7 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 	})
 }
 
-// undone reports that the server has rolled a statement back.
+// undone reports whether the server has rolled a statement back.
 func undone(err error) bool {
 	n := numberOf(err)
 	return n == 1205 || n == 1213 // a wait for a lock took too long, or would never have ended

@@ -28,8 +28,9 @@ func (*dialect) Version(ctx context.Context, on engine.RowQuerier) (version int,
 	return version, on.QueryRowContext(ctx, texts["version"]).Scan(&version)
 }
 
-// Migrate runs what is missing, alone. A migration that was broken off
-// is run again from its start: the server commits each of its statements.
+// Migrate runs the missing migrations while no other process does. A migration that was
+// interrupted is run again from its start, because the server commits each of its
+// statements.
 func Migrate(ctx context.Context, db *sql.DB) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -70,7 +71,7 @@ func Migrate(ctx context.Context, db *sql.DB) (err error) {
 	return nil
 }
 
-// What a migration makes, and the columns of a table.
+// What a migration creates, and the columns of a table.
 var (
 	makesTable   = regexp.MustCompile(`(?ms)^CREATE TABLE IF NOT EXISTS (\w+) \((.*)^\)`)
 	makesView    = regexp.MustCompile(`(?m)^CREATE OR REPLACE .*VIEW (\w+) AS$`)

@@ -16,11 +16,11 @@ var prepared = []string{
 	"floor", "look", "lookup", "claim", "take", "renew", "step", "settle", "release", "record", "record again", "flush",
 }
 
-// versions is how MySQL and MariaDB say their version: other servers that
-// speak their language have a name in it.
+// versions matches the versions of MySQL and MariaDB. Other servers that speak their protocol
+// have a name in theirs.
 var versions = regexp.MustCompile(`^[0-9.]+(-([0-9.]+-)?MariaDB.*|-log|-debug|-[0-9]*ubuntu.*|-[0-9]+.*|)$`)
 
-// Is reports whether a server is MySQL or MariaDB by what it says that it is.
+// Is reports whether a version, as the server reports it, is that of MySQL or MariaDB.
 func Is(version string) bool { return versions.MatchString(version) }
 
 // Open opens the store on a database that has been migrated. It rejects a server
@@ -41,7 +41,7 @@ func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine,
 	return s, nil
 }
 
-// probe finds out how the server and the driver count.
+// probe finds out how the server and the driver count changed rows.
 func (m *dialect) probe(l server.Session) error {
 	res, err := l.Exec("probe")
 	if err != nil {

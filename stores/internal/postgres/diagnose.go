@@ -10,7 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
-// oldest is the oldest version that is maintained and tested for.
+// oldest is the oldest version that the store supports.
 const oldest = 130000
 
 // The names of what Diagnose may find on a PostgreSQL server, besides
@@ -25,7 +25,7 @@ const (
 var risks = []string{riskFsync, riskPages, riskStandby}
 
 func (dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) {
-	add := func(name, problem, mend string) { found = append(found, engine.NewFinding(name, problem, mend)) }
+	add := func(name, problem, fix string) { found = append(found, engine.NewFinding(name, problem, fix)) }
 	err = l.Query("settings", func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		number, version, encoding, replica := r.Int("version"), r.Text("version"), r.Text("encoding"), r.Int("replica") != 0
@@ -37,7 +37,7 @@ func (dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) 
 			add(riskEncoding, "the database's encoding is "+encoding+", which can't hold every text", "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0")
 		}
 		if replica || readOnly == "on" {
-			add(engine.RiskReplica, "the server is a replica or read-only: it knows too little, and nothing can be claimed", "connect to the primary (target_session_attrs=read-write), with default_transaction_read_only = off")
+			add(engine.RiskReplica, "the server is a replica or read-only: it may lack the latest records, and nothing can be claimed", "connect to the primary (target_session_attrs=read-write), with default_transaction_read_only = off")
 		}
 		if fsync != "on" {
 			add(riskFsync, "fsync is "+fsync+": what was committed can be lost, and the database corrupted, with the machine's power", "ALTER SYSTEM SET fsync = on; SELECT pg_reload_conf()")

@@ -115,8 +115,8 @@ func (dialect) Decision(settled server.SettledArgs, seen server.SeenArgs, owner 
 	return Decision(settled, seen, owner)
 }
 
-// CheckJoinable has nothing to do: the server refuses every statement of a transaction
-// that failed.
+// CheckJoinable has nothing to do: the server rejects every statement of a transaction that
+// has failed.
 func (dialect) CheckJoinable(server.Session) error { return nil }
 
 // Durable has nothing to do: PostgreSQL flushes a commit, and waits for its

@@ -29,8 +29,7 @@ func (dialect) Version(ctx context.Context, on engine.RowQuerier) (version int, 
 // taken are the errors of a relation, a type and a function whose name is in use.
 var taken = []string{"42P07", "42710", "42723"}
 
-// Migrate runs what is missing in one transaction, which it is alone
-// in.
+// Migrate runs the missing migrations in one transaction while no other process does.
 func Migrate(ctx context.Context, db *sql.DB) (err error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {

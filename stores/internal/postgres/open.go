@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
-// Is reports whether a server is PostgreSQL by what it says that it is.
+// Is reports whether a version, as the server reports it, is that of PostgreSQL.
 func Is(version string) bool { return strings.HasPrefix(version, "PostgreSQL ") }
 
 // Open opens the store on a database that has been migrated. It prepares nothing: a

@@ -43,7 +43,7 @@ func Classify(err error) server.ErrorClass {
 		case "08", "53", "57", "58", "XX": // the connection, resources, the operator, the system, the server itself
 			return server.ClassOther
 		}
-		return server.ClassRefused
+		return server.ClassRejected
 	}
 }
 

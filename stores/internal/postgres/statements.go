@@ -36,9 +36,9 @@ func List(f onlyonce.Filter, p *record.Page) (text string, args []any) {
 	return text, args
 }
 
-// LockNames are the names of the advisory locks, in the order of the statement
-// "lock". Two commands with the same are taken for one that is running, which
-// they get over.
+// LockNames returns the numbers of the advisory locks, in the order of the statement
+// "lock". If two commands share a number, one of them looks as if it were running, until
+// the other has ended.
 func LockNames(l *transact.Locks) (request, command, uncompared int64) {
 	return name(l.Request), name(l.Command), name(l.Uncompared)
 }

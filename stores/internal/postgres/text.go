@@ -8,11 +8,11 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// escaped begins a text that is kept as hexadecimal.
+// escaped begins a text that is stored as hexadecimal.
 const escaped = `\x`
 
-// Escape makes any bytes a text that PostgreSQL holds. Different bytes have
-// different texts.
+// Escape makes any bytes a text that PostgreSQL can store. Different bytes have different
+// texts.
 func Escape(s string) string {
 	if utf8.ValidString(s) && !strings.Contains(s, "\x00") && !strings.HasPrefix(s, escaped) {
 		return s
@@ -20,7 +20,7 @@ func Escape(s string) string {
 	return escaped + hex.EncodeToString([]byte(s))
 }
 
-// Unescape undoes Escape. What Escape can't have written stays as it is.
+// Unescape undoes Escape. It returns a text that Escape can't have written as it is.
 func Unescape(s string) string {
 	coded, ok := strings.CutPrefix(s, escaped)
 	if !ok {

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Expires is when a row's record expires, or NULL: a settled one by its column,
-// and one that is processing when its lapsed_keep has passed since its lease
-// lapsed. The column stays NULL meanwhile, so that a claim and a renewal touch
-// no index for it. No sum exceeds 64 bits, whatever the columns hold: the error would
-// be that of every statement which meets the row.
+// Expires is the instant at which a row's record expires, or NULL. A settled record expires
+// by the column expires_at; a processing one when its lapsed_keep has passed since its
+// lease lapsed. The column stays NULL meanwhile, so that a claim and a renewal write to no
+// index for it. No sum exceeds 64 bits, whatever the columns hold, because the error
+// would fail every statement that reads the row.
 const Expires = "CASE WHEN state <> 'processing' THEN expires_at WHEN lapsed_keep <= 0 THEN NULL" +
 	" WHEN lease_until > 9223372036854775807 - lapsed_keep THEN 9223372036854775807 ELSE lease_until + lapsed_keep END"
 

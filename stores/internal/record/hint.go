@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// Hints remember which records this process saw lately, so that a repeat can
-// be answered without a write. They are a guess: one may be missing, or
+// Hints remember which records this process saw lately, so that a repeat can look its
+// record up without trying to write one first. A hint is a guess: it may be missing, or
 // outlive its record.
 type Hints [1 << 16]atomic.Uint64
 

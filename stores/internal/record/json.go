@@ -10,10 +10,10 @@ import (
 	"unicode/utf8"
 )
 
-// escaped begins a JSON string that holds bytes which are no UTF-8, in base64.
+// escaped begins a JSON string that holds, in base64, bytes that are not UTF-8.
 const escaped = "\x00base64:"
 
-// escape makes any bytes a string that JSON keeps.
+// escape makes any bytes a string that survives JSON.
 func escape(s string) string {
 	if utf8.ValidString(s) && !strings.HasPrefix(s, escaped) {
 		return s
@@ -56,7 +56,7 @@ func EncodeHeader(h map[string][]string) any {
 	return string(append(b, '}'))
 }
 
-// appendString appends a JSON string. What a header usually has needs no care.
+// appendString appends a JSON string. The characters of most headers need no escape.
 func appendString(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
@@ -95,8 +95,8 @@ func DecodeHeader(text string) (map[string][]string, error) {
 	return h, nil
 }
 
-// decodePlain decodes a header just as EncodeHeader writes one without escapes.
-// Otherwise it is not ok.
+// decodePlain decodes a header that EncodeHeader wrote without escapes. It is not ok for
+// any other text.
 func decodePlain(text string) (h map[string][]string, ok bool) {
 	rest, ok := strings.CutPrefix(text, "{")
 	if !ok || strings.IndexByte(rest, '\\') >= 0 {

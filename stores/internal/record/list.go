@@ -6,10 +6,10 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// List completes the statement "list", which has {filter} where the conditions
-// of a filter go, with those that are set: a condition on a parameter that may be
-// empty keeps a database from using an index. It returns the text and the values
-// of its further parameters. mark is the nth parameter of the statement.
+// List puts the conditions of a filter into the statement "list", in the place of {filter}.
+// Only those that are set are there, because a condition on a parameter that may be
+// empty keeps a database from using an index. List returns the text and the values of
+// its further parameters. mark returns how the statement names its nth parameter.
 //
 // The indexes leave out records without a tenant or operation, and a database
 // needs to be told that none of those is asked for.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// A Reader reads one column after another. What can't be read is left zero.
+// A Reader reads one column after another. A value that can't be read is zero.
 type Reader struct {
 	Values []driver.Value
 	Err    error // the first

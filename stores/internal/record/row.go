@@ -38,18 +38,18 @@ type Row struct {
 	Body                   []byte
 	Now                    int64 // the store's clock
 
-	Err error // what could not be read
+	Err error // why a column could not be read; nil: all were
 }
 
 // A Stored record is a row as it was read.
 type Stored struct {
 	onlyonce.Record
-	Expired    bool          // it is there for its fence alone
-	As         string        // the row's own word for its state
+	Expired    bool          // the row is there for its fence alone
+	As         string        // the state as the row has it, also if the record is corrupt
 	SettledFor time.Duration // since it was settled
 	At         int64         // the row's created_at, which Record.CreatedAt need not express
-	StepsAs    any           // the row's own text of its steps; nil: NULL
-	Damage     error         // what can't be read
+	StepsAs    any           // the steps as the row has them; nil: NULL
+	Damage     error         // why the row can't be read; nil: it can
 }
 
 // maxFence is the highest fence that a record may have, so that there is always a higher one.
@@ -73,8 +73,8 @@ var (
 	ErrFence     = errors.New("the record's fence is damaged, and leaves none above it: restore the row")
 )
 
-// Record makes the row a record. What can't be decoded makes it corrupt, but not as long
-// as its lease is alive: then an attempt holds the command.
+// Record makes the row a record. A row that can't be decoded becomes a corrupt record,
+// unless its lease is alive, because then an attempt holds the command.
 func (r *Row) Record() Stored {
 	s := Stored{As: r.State, At: r.CreatedAt, StepsAs: r.Steps, Record: onlyonce.Record{
 		ID: onlyonce.ID{Tenant: r.Tenant, Operation: r.Operation, Key: r.Key}, State: onlyonce.State(r.State), Fingerprint: r.Fingerprint,
@@ -136,8 +136,8 @@ func Instant(µs int64) time.Time {
 	return time.UnixMicro(min(max(µs, earliest), latest)).UTC()
 }
 
-// Place is where in a list a record stands whose CreatedAt is from Instant: nothing that
-// was listed comes after it.
+// Place returns where in a list a record stands whose CreatedAt is from Instant. No record
+// that was listed before it comes after it.
 func Place(createdAt time.Time) int64 {
 	if µs := createdAt.UnixMicro(); µs > earliest {
 		return µs

@@ -22,15 +22,14 @@ func (s *Stored) HeldBy(h *onlyonce.Hold) bool {
 	return s != nil && !s.Expired && s.State == onlyonce.StateProcessing && s.Owner == h.Owner && s.Fence == h.Fence
 }
 
-// Answers reports whether the row is the answer to a claim, which then gets nothing
-// else. A nil row answers nothing.
-func (s *Stored) Answers(c *onlyonce.Claim) bool {
+// StandsAgainst reports whether a claim must leave the row as it is and gets its record:
+// there is one, and the claim may not take it over. A nil row stands against no claim.
+func (s *Stored) StandsAgainst(c *onlyonce.Claim) bool {
 	return s != nil && !s.Expired && !c.Takes(s.Record)
 }
 
-// Next returns the record of the attempt that a claim begins on a command whose row
-// it takes, or which has none. A command that begins anew is given its date, in
-// microseconds.
+// Next returns the record of the attempt that a claim begins, over the row that it has
+// seen or over none. createdAt, in microseconds, is used if the command begins anew.
 func Next(c *onlyonce.Claim, seen *Stored, createdAt, fence int64) (r onlyonce.Record) {
 	if seen == nil || seen.Expired {
 		r = c.Next(nil)

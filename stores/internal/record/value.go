@@ -27,11 +27,11 @@ func NullText(s string) any {
 	return s
 }
 
-// MicrosCeil returns the microseconds after which a duration that begins now has
-// passed: the clock counts milliseconds, and one of them is under way.
+// MicrosCeil returns the microseconds after which a duration that begins now has passed. It
+// adds a millisecond, because SQLite's clock counts milliseconds.
 func MicrosCeil(d time.Duration) int64 { return d.Microseconds() + 1000 }
 
-// Anonymous is a parameter of a statement that has no number, for List.
+// Anonymous is how List names a parameter that has no number.
 func Anonymous(int) string { return "?" }
 
 // ReadUnresolved reads a row of the statement "unresolved".

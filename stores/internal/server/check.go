@@ -14,18 +14,18 @@ var serverFile string
 
 var serverText = record.Blocks(serverFile)
 
-// Version returns what the server says that it is.
+// Version returns the version that the server reports, with its name.
 func Version(ctx context.Context, db *sql.DB) (version string, err error) {
 	return version, db.QueryRowContext(ctx, serverText["server version"]).Scan(&version)
 }
 
-// Check refuses a server whose settings or schema do not fit.
+// Check rejects a server whose settings or schema do not fit.
 func (s *Store) Check(ctx context.Context, acceptRisks []string) error {
 	findings, err := s.Diagnose(ctx)
 	if err != nil {
 		return err
 	}
-	if err := engine.Refuse(findings, acceptRisks, s.risks); err != nil {
+	if err := engine.Reject(findings, acceptRisks, s.risks); err != nil {
 		return err
 	}
 	have, err := s.dialect.Version(ctx, s.DB)

@@ -9,8 +9,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// find returns the record of k; it is nil if there is none. One that has
-// expired is there, for its fence.
+// find returns the record of k, or nil if there is none. It returns a record that has
+// expired, too, for its fence.
 func (l Session) find(k *record.Key) (found *record.Stored, err error) {
 	err = l.Query("lookup", func(v []driver.Value) error {
 		r := l.dialect.Decode(v)
@@ -26,8 +26,8 @@ func (l Session) find(k *record.Key) (found *record.Stored, err error) {
 	return found, nil
 }
 
-// findCurrent finds what the snapshot of a transaction does not have, where
-// there is such a thing.
+// findCurrent finds a record that the snapshot of a transaction does not have, on servers
+// that need a statement of its own for it.
 func (l Session) findCurrent(k *record.Key) (found *record.Stored, err error) {
 	if _, ok := l.dialect.Statements()["lookup current"]; !ok {
 		return nil, nil
@@ -89,7 +89,7 @@ func (l rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given
 	return l.raiseAboveFloor(k, record.Next(c, nil, fence, fence), time.Since(began))
 }
 
-// Find finds what the snapshot of a transaction does not have, too.
+// Find also finds a row that the snapshot of a transaction does not have.
 func (l rows) Find(k *record.Key) (*record.Stored, error) {
 	seen, err := l.find(k)
 	if seen == nil && err == nil && l.Tx != nil {

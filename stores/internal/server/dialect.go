@@ -24,8 +24,9 @@ type Dialect interface {
 	Classify(err error) ErrorClass                                    // what a statement's error means
 	Diagnose(l Session) ([]onlyonce.Finding, error)
 
-	// Purge looks at no more than limit rows that are due, and deletes them but for
-	// those that are in use; among the deleted are so many records.
+	// Purge looks at no more than limit rows that are due, and deletes those that are
+	// not in use. It returns how many rows it looked at, and how many of the deleted
+	// rows were records.
 	Purge(l Session, limit int) (rows, records int, err error)
 
 	// Lapse releases at most limit records whose leases have lapsed and whose
@@ -36,11 +37,12 @@ type Dialect interface {
 	// Claim runs "claim", or "claim in" in a transaction, and returns the hold's fence.
 	Claim(l Session, a ClaimArgs) (fence int64, given bool, err error)
 
-	// Give runs another statement that gives a hold, and returns its fence.
+	// Give runs another statement that gives a hold or raises its fence, and returns the
+	// fence.
 	Give(l Session, name string, args []any) (fence int64, given bool, err error)
 
-	// Begin begins a transaction, with the locks unless they are nil; got is
-	// one of the Lock outcomes of transact. End gives the locks back.
+	// Begin begins a transaction and takes the locks unless they are nil; got is one of
+	// the Lock outcomes of transact. End releases the locks.
 	Begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks, token []byte) (tx *sql.Tx, got string, err error)
 	End(conn *sql.Conn, locks *transact.Locks, token []byte)
 
@@ -89,7 +91,7 @@ const (
 	ClassTimeout             // it took longer than the database's settings allow
 	ClassTooLarge            // a value does not fit
 	ClassReadOnly            // nothing can be written here
-	ClassRefused             // the server understood and did not do it
+	ClassRejected            // the server understood the statement and did not execute it
 )
 
 // Repeated says what an error of the class means for a call that may be repeated.
@@ -107,7 +109,7 @@ func (c ErrorClass) Repeated() transact.Class {
 var (
 	errConflict  = errors.New("the database ended the transaction to resolve a deadlock or a conflict: roll it back and run it again")
 	errAborted   = errors.New("a statement of the transaction failed before: roll it back, and return the database's errors from the function")
-	errTimeout   = errors.New("it took longer than the database's settings for statements and locks allow, and nothing was written: raise them, or ask again")
+	errTimeout   = errors.New("it took longer than the database's settings for statements and locks allow, and nothing was written: raise them, or try again")
 	ErrTooLarge  = errors.New("a value is larger than the database takes, and nothing was written: store less, or raise the database's limit")
 	errReadOnly  = errors.New("the database can't be written: connect to the primary, not to a replica")
 	errContended = errors.New("other claims on the command came first every time")

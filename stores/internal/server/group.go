@@ -21,17 +21,17 @@ type groups struct {
 	settles *group.Queue[*GroupedSettle]
 	release func()        // of what the groups hold; may be nil
 	alone   chan struct{} // bounds how many callers go on alone after their group
-	waits   record.Hints  // commands that others had to wait for: they are not to make a group wait
+	waits   record.Hints  // commands whose rows were locked for long: they go alone, so that no group waits for them
 }
 
 // A Grouper writes many at once.
 type Grouper interface {
-	// WriteClaims inserts the records of new commands, and sets Given and Fence
-	// of those it did insert.
+	// WriteClaims inserts the records of new commands, and sets Given and Fence in those
+	// that it inserted.
 	WriteClaims(ctx context.Context, s *Store, claims []*GroupedClaim) error
 
-	// WriteSettles settles, and sets Done of those it did settle, and Doubt of
-	// those it may have settled.
+	// WriteSettles settles commands. It sets Done in those that it settled, and Doubt in
+	// those that it may have settled.
 	WriteSettles(ctx context.Context, s *Store, settles []*GroupedSettle) error
 }
 
@@ -44,7 +44,7 @@ type GroupedClaim struct {
 	Given  bool
 }
 
-// record is what was given.
+// record returns the record of the claim that was given its command.
 func (j *GroupedClaim) record() onlyonce.Record {
 	return record.Next(j.Claim, nil, j.Fence, max(j.Fence, j.raised))
 }
@@ -61,8 +61,8 @@ type GroupedSettle struct {
 // The limits of groups.
 const (
 	fewCallers = 16       // up to so many, each goes alone
-	maxGroup   = 256      // bounds how long others wait for a group
-	maxAlone   = 32       // how many of a group that failed go on at the same time
+	maxGroup   = 256      // callers in a group: it bounds how long others wait for it
+	maxAlone   = 32       // how many callers whose group failed go on at the same time
 	maxGrouped = 64 << 10 // bytes of a result that goes with others
 )
 
@@ -96,12 +96,12 @@ func (g *groups) close() {
 	}
 }
 
-// write writes the jobs of a batch in the order of their keys, so that two
-// batches do not wait for each other. When that fails each goes on alone: one
-// may be to blame.
+// write writes the jobs of a batch in the order of their keys, so that two batches do not
+// wait for each other. If that fails, each job goes on alone, because one may have made
+// the others fail.
 func write[J any](q *group.Queue[J], batch []*group.Ticket[J], f func(context.Context, []J) error, order func(a, b J) int) {
 	if len(batch) > 1 {
-		ctx, cancel := context.WithTimeout(context.Background(), AnswerTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), StepTimeout)
 		defer cancel()
 		jobs := make([]J, len(batch))
 		for i, t := range batch {
@@ -111,11 +111,12 @@ func write[J any](q *group.Queue[J], batch []*group.Ticket[J], f func(context.Co
 		_ = f(ctx, jobs)
 	}
 	for _, t := range batch {
-		q.Answer(t, nil)
+		q.Finish(t, nil)
 	}
 }
 
-// writeClaims makes sure of the fences, too.
+// writeClaims writes the claims and, if that was slow, raises their fences above the
+// floor.
 func (s *Store) writeClaims(ctx context.Context, g Grouper, jobs []*GroupedClaim) error {
 	began := time.Now()
 	err := g.WriteClaims(ctx, s, jobs)
@@ -130,12 +131,12 @@ func (s *Store) writeClaims(ctx context.Context, g Grouper, jobs []*GroupedClaim
 			continue
 		}
 		r, sure, _ := l.raiseAboveFloor(&j.Key, record.Next(j.Claim, nil, j.Fence, j.Fence), took)
-		j.Given, j.raised = sure, r.Fence // one that was not raised is recognized by its owner
+		j.Given, j.raised = sure, r.Fence // a claim whose fence was not raised finds its row by its owner
 	}
 	return err
 }
 
-// grouped says whether a call goes with others. Done ends it.
+// grouped reports whether a call goes with others. done ends the call.
 func (g *groups) grouped(k *record.Key) (yes bool, done func()) {
 	if g == nil {
 		return false, func() {}
@@ -143,8 +144,8 @@ func (g *groups) grouped(k *record.Key) (yes bool, done func()) {
 	return g.busy.Add(1) > fewCallers && !g.waits.Has(&k.Hash), func() { g.busy.Add(-1) }
 }
 
-// solo waits for permission to run alone after a group did not do the job. done gives
-// the permission back.
+// solo waits for a place among the callers that run alone after their group failed. done
+// gives the place back.
 func (g *groups) solo(ctx context.Context, k *record.Key) (done func(), err error) {
 	select {
 	case g.alone <- struct{}{}:
@@ -193,8 +194,8 @@ func (s *Store) settleInGroup(ctx context.Context, k *record.Key, h *onlyonce.Ho
 	return s.Session(ctx).settle(*h, *st, j.Doubt)
 }
 
-// groupable says whether a settlement is small and plain enough to go with
-// others.
+// groupable reports whether a settlement is small enough to go with others. A release
+// goes alone.
 func groupable(st *onlyonce.Settlement) bool {
 	return st.State != "" && len(st.Result.Body)+len(st.Error) <= maxGrouped
 }
@@ -208,8 +209,8 @@ func ByOwner[J any](jobs []J, owner func(J) string) map[string]J {
 	return found
 }
 
-// GroupSize returns the least of the sizes of prepared statements that n rows fit
-// into; the last row fills the rest.
+// GroupSize returns the smallest size of a prepared statement that n rows fit into. The
+// last row fills the rest.
 func GroupSize(n int) int {
 	for _, size := range groupSizes {
 		if n <= size {

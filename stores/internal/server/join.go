@@ -17,7 +17,7 @@ type joined struct {
 
 func (s *Store) Joined(tx *sql.Tx) onlyonce.Store { return joined{s, tx} }
 
-// join is for what writes.
+// join returns a session that may write in the caller's transaction.
 func (t joined) join(ctx context.Context) (Session, error) {
 	l := Session{Store: t.Store, Ctx: ctx, Tx: t.tx}
 	return l, l.dialect.CheckJoinable(l)

@@ -27,9 +27,9 @@ func (s *Store) OutboxIn(ctx context.Context, tx *sql.Tx) (engine.Session, error
 
 func (s *Store) OutboxRead(ctx context.Context) engine.Session { return outboxSession{s.Session(ctx)} }
 
-// OutboxWrite runs f again when the database undid it to resolve a conflict. To
-// have the queue alone takes the lock of a row: that of the messages would let
-// two relays pass by each other, and have messages of one key both.
+// OutboxWrite runs f again if the database rolled it back to resolve a conflict. A relay
+// that needs the queue to itself locks the one row of onlyonce_outbox_lock: if relays
+// locked messages instead, two of them could lease messages of one key.
 func (s *Store) OutboxWrite(ctx context.Context, alone bool, f func(engine.Session) error) error {
 	for n := 1; ; n++ {
 		err := s.outboxWriteOnce(ctx, alone, f)
@@ -60,7 +60,7 @@ func (s *Store) outboxWriteOnce(ctx context.Context, alone bool, f func(engine.S
 		err = f(in)
 	}
 	if err != nil {
-		_ = tx.Rollback() // the error that made it counts
+		_ = tx.Rollback() // err is the error that counts
 		return err
 	}
 	if err := tx.Commit(); err != nil {

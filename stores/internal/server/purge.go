@@ -37,7 +37,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (purged int, err error) {
 	return purged, nil
 }
 
-// Unresolved counts the records whose outcome nobody knows.
+// Unresolved counts the records whose outcome is unknown.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	err = s.Session(ctx).Query("unresolved", func(v []driver.Value) error {
 		n, oldest, err = record.ReadUnresolved(v)
@@ -46,19 +46,19 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 	return n, oldest, err
 }
 
-// A covered value is a fence that the floor has been at or above for longer than
-// a claim goes by a floor that it read before: every claim that gives a fence
-// from now on either read a floor that is as high, or looks again.
+// A covered value is a fence that the floor has covered for longer than a claim may use a
+// floor that it has read. Every claim that gives a fence from now on has either read a
+// floor that is as high, or reads it again.
 type covered struct {
 	mu    sync.Mutex
 	fence int64
 }
 
-// Cover makes sure that rows whose fences are no higher than highest can be
-// deleted, and returns up to which fence they can. It raises the floor, and then
-// waits: a claim that read the old floor and has yet to insert its row would
-// meet neither the row nor the floor. The floor rises to the clock, so that for as
-// long as records are kept the next purges need no such wait.
+// Cover makes it safe to delete rows with fences up to highest, and returns the fence up to
+// which it is. It raises the floor and then waits, because a claim that has read the old
+// floor and has yet to insert its row would see neither the deleted row nor the new floor.
+// The floor rises to the clock, so that later purges of records that are already there
+// need not wait.
 func (l Session) Cover(highest, now int64, wait time.Duration) (fence int64, err error) {
 	c := &l.Store.covered
 	c.mu.Lock()
@@ -79,8 +79,8 @@ func (l Session) Cover(highest, now int64, wait time.Duration) (fence int64, err
 	}
 }
 
-// Uncover makes the next purge raise the floor again: the database does not have
-// it any more, as after a failover.
+// Uncover makes the next purge raise the floor again, because the database has lost it, as
+// after a failover.
 func (l Session) Uncover() {
 	c := &l.Store.covered
 	c.mu.Lock()

@@ -12,10 +12,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// AnswerTimeout bounds how long the server may take over a group of writes, or over one of
-// the store's own steps in the transaction of a function: a server that does not answer
-// for so long can't be reached.
-const AnswerTimeout = 15 * time.Second
+// StepTimeout bounds how long the server may take over a group of writes, or over one of
+// the store's own steps in the transaction of a function: a server that does not respond
+// for so long counts as unreachable.
+const StepTimeout = 15 * time.Second
 
 // A Session runs statements on the pool or in a transaction.
 type Session struct {
@@ -26,8 +26,8 @@ type Session struct {
 
 func (s *Store) Session(ctx context.Context) Session { return Session{Store: s, Ctx: ctx} }
 
-// Exec runs a statement. What the database rolled back to resolve a conflict is
-// run again, but not in a transaction.
+// Exec runs a statement. Outside a transaction, it runs a statement again that the
+// database rolled back to resolve a conflict.
 func (l Session) Exec(name string, args ...any) (res sql.Result, err error) {
 	if err := l.dialect.CheckPacketSize(args); err != nil {
 		return nil, err
@@ -52,8 +52,8 @@ func (l Session) Change(name string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// Query runs a statement and calls row for every row once all of it is done: a
-// statement may return rows, and then fail to commit.
+// Query runs a statement and calls row for every row, after the statement has ended: it
+// may return rows and then fail to commit.
 func (l Session) Query(name string, row func([]driver.Value) error, args ...any) error {
 	var found [][]driver.Value
 	err := l.Again(func() (err error) {
@@ -99,8 +99,8 @@ func (l Session) prepare(name string) *sql.Stmt {
 	return st
 }
 
-// maxConflicts is how often what the database rolled back is run again: about
-// half a second, with the pauses.
+// maxConflicts is how often a step runs that the database rolls back: about half a second,
+// with the pauses.
 const maxConflicts = 30
 
 // Again repeats a step that the database rolled back to resolve a conflict.
@@ -130,12 +130,12 @@ func (l Session) Number(name string, args ...any) (n int64, err error) {
 // maxTurns is how often a step looks again when others came first.
 const maxTurns = 20
 
-// pause waits a little before the nth repeat, unless ctx ends first.
+// pause waits a little before the nth repeat. It reports false if ctx ends first.
 func pause(ctx context.Context, n int) bool {
 	return transact.Pause(ctx, time.Duration(n)*2*time.Millisecond)
 }
 
-// Discard gives up a connection whose transaction may be open.
+// Discard closes a connection whose transaction may be open, and returns err.
 func Discard(conn *sql.Conn, err error) error {
 	_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	return err

@@ -19,7 +19,7 @@ func (l Session) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]
 	if n > 0 || err != nil {
 		return err
 	}
-	// A row that the statement found as it was may count as not changed.
+	// MySQL may count a row as not changed that the statement left as it was.
 	r, err := l.find(&k)
 	if err == nil && !r.HeldBy(&h) {
 		err = onlyonce.ErrLost
@@ -41,7 +41,7 @@ func (l Session) step(k *record.Key, h onlyonce.Hold, lease time.Duration, steps
 			return onlyonce.ErrLost
 		}
 		if r.Damage != nil {
-			return r.Damage // the steps that are there would be lost
+			return r.Damage // writing would lose the steps that are there
 		}
 		all := maps.Clone(r.Steps)
 		if all == nil {
@@ -60,8 +60,8 @@ func (l Session) step(k *record.Key, h onlyonce.Hold, lease time.Duration, steps
 	return errContended
 }
 
-// end settles or releases, and says whether it did. The token is that of a
-// transaction with rows of the caller's; nil: there is none.
+// end settles or releases, and reports whether it did. token is that of a transaction with
+// rows of the caller's; nil: there is none.
 func (l Session) end(k *record.Key, h onlyonce.Hold, st *onlyonce.Settlement, token []byte) (bool, error) {
 	hold := HoldOf(k, &h)
 	var name string
@@ -80,8 +80,8 @@ func (l Session) end(k *record.Key, h onlyonce.Hold, st *onlyonce.Settlement, to
 	return n > 0, err
 }
 
-// settle settles alone; repeated says that it was tried before, and may have been
-// done then.
+// settle settles a command in one statement. repeated says that an earlier try may have
+// settled it.
 func (l Session) settle(h onlyonce.Hold, st onlyonce.Settlement, repeated bool) error {
 	k := record.KeyOf(h.ID)
 	done, err := l.end(&k, h, &st, nil)
@@ -91,13 +91,13 @@ func (l Session) settle(h onlyonce.Hold, st onlyonce.Settlement, repeated bool) 
 	if done || err != nil {
 		return err
 	}
-	return l.refused(&k, h, repeated)
+	return l.explainUnsettled(&k, h, repeated)
 }
 
-// refused says why nothing was settled: the hold settled before, which is no
-// error, or it is not the record's any more. What a repeated settlement finds
-// settled by its hold took effect, although it may have expired since.
-func (l Session) refused(k *record.Key, h onlyonce.Hold, repeated bool) error {
+// explainUnsettled returns why nothing was settled: nil if the hold had settled the record
+// before, otherwise an error. If a repeated settlement finds a record that its hold has
+// settled, it took effect, although the record may have expired since.
+func (l Session) explainUnsettled(k *record.Key, h onlyonce.Hold, repeated bool) error {
 	r, err := l.find(k)
 	if err != nil {
 		return err

@@ -14,8 +14,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// A Store is a store on a database server. Every step is one statement, which
-// commits by itself and decides by the server's clock.
+// A Store is a store on a database server. Every step is one statement, which commits
+// by itself and uses the server's clock.
 type Store struct {
 	DB       *sql.DB
 	Encode   TextEncoder // the dialect's
@@ -59,7 +59,7 @@ func (s *Store) Close() error {
 
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	k := record.KeyOf(c.ID)
-	if r := s.seen(ctx, &k); r.Answers(&c) && r.Owner != c.Owner {
+	if r := s.seen(ctx, &k); r.StandsAgainst(&c) && r.Owner != c.Owner {
 		return r.Record, nil
 	}
 	r, err := s.claimNew(ctx, &k, &c)
@@ -79,7 +79,8 @@ func (s *Store) claimNew(ctx context.Context, k *record.Key, c *onlyonce.Claim) 
 	return s.Session(ctx).claim(k, c)
 }
 
-// seen returns a record that this process saw before; nil says nothing.
+// seen returns the record of a command that this process saw before. nil does not say
+// that there is none.
 func (s *Store) seen(ctx context.Context, k *record.Key) *record.Stored {
 	if !s.hints.Has(&k.Hash) {
 		return nil

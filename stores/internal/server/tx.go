@@ -9,130 +9,11 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
-	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// RunTx claims, runs and settles in one transaction. It writes no row before the
-// function has returned: the lock of its command, which ends with the transaction,
-// keeps the others out.
-func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn engine.TxFunc) (onlyonce.Record, error) {
-	k := record.KeyOf(c.ID)
-	if r := s.seen(ctx, &k); r.Answers(&c) {
-		return r.Record, nil
-	}
-	if r, first := s.inside.Enter(&k, &c); !first {
-		return r, nil
-	}
-	defer s.inside.Exit(&k)
-	r, err := transact.Run(ctx, engine.RunningTx, txEngine{s}, &c, &k, fn)
-	if err == nil {
-		s.hints.Add(&k.Hash)
-	}
-	return r, err
-}
-
-// SettleTx settles a hold in a transaction.
-func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn engine.TxFunc) error {
-	k := record.KeyOf(h.ID)
-	return transact.Settle(ctx, engine.SettlingTx, txEngine{s}, &h, &k, fn)
-}
-
-// A txEngine runs functions in transactions of the pool.
-type txEngine struct{ *Store }
-
-// Begin begins a transaction and looks the record up.
-func (e txEngine) Begin(ctx context.Context, c *transact.Command) (transact.Tx[*sql.Tx], error) {
-	conn, err := e.DB.Conn(ctx)
-	if err != nil {
-		return nil, err
-	}
-	t := e.newTx(ctx)
-	t.conn, t.locks, t.token = conn, c.Locks(), c.Token
-	err = t.step(func() error { return t.begin(c) })
-	if err == nil && t.gaveUp() {
-		err = errNoAnswer // the transaction has lost its context
-	}
-	if err != nil {
-		t.Close(ctx)
-		return nil, err
-	}
-	return t, nil
-}
-
-// BeginAlone begins nothing: one statement records the settlement, and commits by
-// itself.
-func (e txEngine) BeginAlone(ctx context.Context, _ *transact.Command) (transact.Tx[*sql.Tx], error) {
-	return e.newTx(ctx), nil
-}
-
-// newTx returns a transaction that has not begun. Its context does not end with ctx.
-func (e txEngine) newTx(ctx context.Context) *storeTx {
-	own, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
-	return &storeTx{Session: e.Session(own), giveUp: giveUp}
-}
-
-// Settle settles the hold.
-func (e txEngine) Settle(ctx context.Context, c *transact.Command) error {
-	t := e.newTx(ctx)
-	defer t.Close(ctx)
-	return t.step(func() error { return t.settle(*c.Hold, c.Settlement, false) })
-}
-
-// ErrStillRunning is the error of a transaction whose end a dialect did not see.
-var ErrStillRunning = errors.New("the transaction has not ended at the server")
-
-// Trace waits on another connection until the transaction has ended, and looks for
-// what it left.
-func (e txEngine) Trace(ctx context.Context, c *transact.Command) (now transact.Trace, err error) {
-	conn, err := e.DB.Conn(ctx)
-	if err != nil {
-		return now, err
-	}
-	if err := errors.Join(e.dialect.Ended(ctx, conn, c.Token), conn.Close()); err != nil {
-		return now, err
-	}
-	err = e.Session(ctx).Query("trace", func(v []driver.Value) (err error) {
-		now, err = transact.ReadTrace(v)
-		return err
-	}, c.Key.Hash[:])
-	return now, err
-}
-
-// Durable returns once the record survives a crash of the server.
-func (e txEngine) Durable(ctx context.Context, c *transact.Command, row *record.Stored) error {
-	if row == nil {
-		_, err := e.Session(ctx).find(&c.Key) // which returns once it is on disk
-		return err
-	}
-	return e.dialect.Durable(e.Session(ctx), &c.Key, row)
-}
-
-// KeepFence makes later fences of the command higher.
-func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
-	l := e.Session(ctx)
-	n, err := l.Change("keep fence", e.Encode.KeepFence(&c.Key, c.Claim.Owner, fence).List()...)
-	if n == 0 || err != nil {
-		_, err = l.Exec("raise floor", fence)
-	}
-	return err
-}
-
-// Classify says what an error of the database, or of a connection, means.
-func (e txEngine) Classify(err error) transact.Class {
-	switch class := e.dialect.Classify(err); {
-	case errors.Is(err, errNoAnswer):
-		return transact.Temporary
-	case class != ClassConflict && errors.Is(err, driver.ErrBadConn):
-		return transact.Broken
-	default:
-		return class.Repeated()
-	}
-}
-
 // A storeTx is a transaction on a connection of the pool, or none: what is written
-// then commits by itself. Its context ends only when the server does not answer.
+// then commits by itself. Its context ends only when the server does not respond.
 type storeTx struct {
 	Session
 	giveUp    context.CancelCauseFunc // ends the context
@@ -143,28 +24,28 @@ type storeTx struct {
 	committed bool
 }
 
-var errNoAnswer = fmt.Errorf("%w: the server did not answer within %v", onlyonce.ErrUnavailable, AnswerTimeout)
+var errSilent = fmt.Errorf("%w: the server did not respond within %v", onlyonce.ErrUnavailable, StepTimeout)
 
 // step runs one of the store's own steps, and ends the context if the step takes longer
-// than AnswerTimeout. The function runs between two steps, for as long as it likes.
+// than StepTimeout. The function runs between two steps and has no such limit.
 func (t *storeTx) step(f func() error) error {
 	if t.timer == nil {
-		t.timer = time.AfterFunc(AnswerTimeout, func() { t.giveUp(errNoAnswer) })
+		t.timer = time.AfterFunc(StepTimeout, func() { t.giveUp(errSilent) })
 	} else {
-		t.timer.Reset(AnswerTimeout)
+		t.timer.Reset(StepTimeout)
 	}
 	err := f()
 	if !t.timer.Stop() {
 		<-t.Ctx.Done()
 	}
-	if err != nil && t.gaveUp() && !errors.Is(err, errNoAnswer) {
-		err = fmt.Errorf("%w: %v", errNoAnswer, err) // not the caller's context has ended, as the error may say
+	if err != nil && t.gaveUp() && !errors.Is(err, errSilent) {
+		err = fmt.Errorf("%w: %v", errSilent, err) // the error may say that the caller's context ended, which is not so
 	}
 	return err
 }
 
 // gaveUp reports whether a step took too long.
-func (t *storeTx) gaveUp() bool { return context.Cause(t.Ctx) == errNoAnswer }
+func (t *storeTx) gaveUp() bool { return context.Cause(t.Ctx) == errSilent }
 
 // finish runs a step that ends the transaction, and leaves it behind when the context ends.
 // Commit and Rollback of database/sql take no context, and only some drivers heed that
@@ -197,7 +78,7 @@ func (t *storeTx) begin(c *transact.Command) error {
 func (t *storeTx) Handle() *sql.Tx { return t.Tx }
 
 // Close rolls the transaction back if it has not ended, and releases the locks and the
-// connection. If the server does not answer, that goes on without the caller until the
+// connection. If the server does not respond, that goes on without the caller until the
 // driver returns.
 func (t *storeTx) Close(context.Context) {
 	conn := t.conn
@@ -212,8 +93,8 @@ func (t *storeTx) Close(context.Context) {
 	})
 }
 
-// release gives the connection back. A connection that may still be in the transaction is
-// closed: resetting it for the pool would commit.
+// release returns the connection to the pool. A connection that may still be in the
+// transaction is closed, because resetting it for the pool would commit.
 func (t *storeTx) release(conn *sql.Conn) {
 	defer t.giveUp(nil)
 	if t.Tx != nil {
@@ -249,7 +130,7 @@ func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settled int64,
 			if err = explain(what, err); what == ClassConflict {
 				return 0, transact.RolledBack, err
 			}
-			return 0, transact.InDoubt, err // some errors come after a commit, and some of a pooler's instead of its answer
+			return 0, transact.InDoubt, err // some errors come after a commit, and a pooler may reply in the server's place
 		}
 	}
 	t.committed = true

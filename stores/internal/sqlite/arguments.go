@@ -8,7 +8,7 @@ import (
 
 // The arguments of the statements. A struct names those of a statement or of a family,
 // and its methods list them in the order of the statement. An instant that is nil means
-// the clock as it stands.
+// the clock's time when the statement runs.
 
 // claimArgs are those of "claim" and "insert".
 type claimArgs struct {
@@ -91,8 +91,8 @@ type settledArgs struct {
 	status                   int64
 	final                    int64 // 0 or 1
 	ref, error, header, body any   // NULL if nil
-	settledAt, expiresAt     any   // nil: by keep
-	keep                     any   // nil: for good
+	settledAt, expiresAt     any   // nil: now, and after keep
+	keep                     any   // nil: until someone resolves it
 }
 
 func (a *settledArgs) list(more ...any) []driver.NamedValue {

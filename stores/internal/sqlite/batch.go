@@ -12,8 +12,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// A txBatch runs functions one after another in one transaction, each in the
-// goroutine of its caller, which hands the batch on to the next.
+// A txBatch runs functions one after another in one transaction, each in the goroutine of
+// its caller, which then passes the batch on to the next.
 type txBatch struct {
 	store  *Store
 	tx     *sql.Tx
@@ -22,15 +22,14 @@ type txBatch struct {
 	now    *clock
 	joined int64 // how often WithTx had been used when the clock was read
 	todo   []*group.Ticket[job]
-	ran    []*group.Ticket[job] // what is committed with the batch
-	lost   bool                 // a function ended the transaction: what is open now is another
+	ran    []*group.Ticket[job] // is committed with the batch
+	lost   bool                 // a function ended the transaction, and another one is open now
 }
 
 // lane is the one lane of the queue: SQLite has one writer.
 const lane = 0
 
-// txBatchTime is how long a batch begins functions, so that others come to
-// write.
+// txBatchTime is how long a batch begins functions, so that other callers get to write.
 const txBatchTime = 20 * time.Millisecond
 
 // startRuns begins a batch and gives the first function its turn.
@@ -61,14 +60,14 @@ func (b *txBatch) abandonOnPanic(f func()) {
 	whole = true
 }
 
-// abandon gives up the transaction and everyone in it.
+// abandon rolls the transaction back and finishes every ticket of the batch with err.
 func (b *txBatch) abandon(err error) {
 	if b.tx != nil {
 		_ = b.tx.Rollback()
 	}
 	b.store.writer.discard()
 	for _, t := range slices.Concat(b.ran, b.todo) {
-		b.store.queue.Answer(t, err)
+		b.store.queue.Finish(t, err)
 	}
 	b.store.queue.Next(lane)
 }
@@ -127,9 +126,9 @@ func (b *txBatch) turn(t *group.Ticket[job]) {
 	r.panicked = false
 }
 
-// start says whether the ticket's function is to run, in a savepoint of its
-// own. Otherwise the batch has gone on. What is found may have been written in
-// this transaction, so it is no answer before the commit.
+// start reports whether the ticket's function runs, and makes a savepoint for it.
+// Otherwise the batch has gone on. The record that decides may have been written in this
+// transaction, so its caller gets it only after the commit.
 func (b *txBatch) start(t *group.Ticket[job]) (runs bool) {
 	r := t.Job.run
 	err := b.use(func(d *driverSession) (err error) {
@@ -158,7 +157,7 @@ func (b *txBatch) start(t *group.Ticket[job]) (runs bool) {
 	return false
 }
 
-// look reads the clock again if a function used WithTx.
+// look reads the clock again if a function used WithTx since.
 func (b *txBatch) look(d *driverSession) error {
 	joined := b.store.shared.Load()
 	if joined == b.joined {
@@ -187,7 +186,7 @@ func (b *txBatch) finish(t *group.Ticket[job], lost error) {
 	r := t.Job.run
 	if lost != nil {
 		if b.lost = strings.Contains(lost.Error(), "no such savepoint"); b.lost {
-			lost = nil // it has the savepoint's name
+			lost = nil // its text has the savepoint's name, which says nothing to a caller
 		}
 		b.abort(t, errors.Join(transact.ErrEnded, lost))
 		return
@@ -202,8 +201,8 @@ func (b *txBatch) finish(t *group.Ticket[job], lost error) {
 	b.pass()
 }
 
-// commit commits the batch and answers everyone in it. What did not get its
-// turn goes back into the queue.
+// commit commits the batch and finishes its tickets. Those that did not get their turn go
+// back into the queue.
 func (b *txBatch) commit() {
 	q := b.store.queue
 	q.Back(b.todo)
@@ -218,8 +217,8 @@ func (b *txBatch) commit() {
 	q.Next(lane)
 }
 
-// committed answers one whose part has been committed.
+// committed finishes a ticket whose part of the batch is committed.
 func (b *txBatch) committed(t *group.Ticket[job]) {
 	t.Job.run.settled(b.now)
-	b.store.queue.Answer(t, t.Job.run.refused)
+	b.store.queue.Finish(t, t.Job.run.rejected)
 }

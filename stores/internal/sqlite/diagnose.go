@@ -19,7 +19,7 @@ const (
 	riskJournal     = "journal-mode"
 	riskVersion     = "sqlite-version"
 	riskFileSystem  = "file-system"
-	riskFileMode    = "file-mode" // a finding for which Open refuses nothing
+	riskFileMode    = "file-mode" // Open does not look for it
 	riskLocking     = "locking-mode"
 	riskReadOnly    = "read-only"
 	riskMemory      = "in-memory"
@@ -27,16 +27,16 @@ const (
 	riskDamage      = "damaged"
 )
 
-const mendJournal = "PRAGMA journal_mode = WAL, and nothing else in the DSN"
+const fixJournal = "PRAGMA journal_mode = WAL, and nothing else in the DSN"
 
-// risks are those that can be accepted; with the others nothing works.
+// risks are the findings that can be accepted. With the others, the store does not work.
 var risks = []string{riskSynchronous, riskJournal, riskVersion, riskFileSystem, riskFileMode}
 
-// fixed is the version without the error that can corrupt a database
-// when two connections reset its write-ahead log.
+// fixed is the first version without the bug that can corrupt a database when two
+// connections reset its write-ahead log.
 const fixed = "3.51.3"
 
-// settings are those of a connection.
+// settings are the settings of a connection.
 type settings struct {
 	version, journal string
 	synchronous      int64
@@ -78,7 +78,7 @@ func isReadOnly(err error) bool {
 	return err != nil && strings.Contains(err.Error(), "readonly")
 }
 
-// Diagnose reads the whole file, too.
+// Diagnose also reads the whole file.
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	found, err := s.settings(ctx)
 	if err != nil {
@@ -91,7 +91,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 		says = err.Error()
 	}
 	if says != "ok" {
-		found = append(found, engine.NewFinding(riskDamage, "the file is damaged: "+says, mendDamage))
+		found = append(found, engine.NewFinding(riskDamage, "the file is damaged: "+says, fixDamage))
 	}
 	if f := findFileMode(s.file.path); f != nil {
 		found = append(found, *f)
@@ -99,22 +99,22 @@ func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	return found, nil
 }
 
-const mendDamage = "stop all who use the file and restore it from a backup, or save what can be read with the shell's .recover"
+const fixDamage = "stop every process that uses the file and restore it from a backup, or save the readable part with the shell's .recover"
 
-// isDamage says whether an error is of a file that is not as SQLite left it.
+// isDamage reports whether an error says that the file is damaged or no database.
 func isDamage(err error) bool {
 	return err != nil && (strings.Contains(err.Error(), "malformed") || strings.Contains(err.Error(), "not a database"))
 }
 
-// ExplainDamage says what to do about a damaged file.
+// ExplainDamage adds to the error of a damaged file what to do about it.
 func ExplainDamage(err error) error {
 	if isDamage(err) {
-		return fmt.Errorf("%s: %w; %s", riskDamage, err, mendDamage)
+		return fmt.Errorf("%s: %w; %s", riskDamage, err, fixDamage)
 	}
 	return err
 }
 
-// settings finds what Open refuses.
+// settings returns the findings for which Open rejects a database.
 func (s *Store) settings(ctx context.Context) ([]onlyonce.Finding, error) {
 	ours := new(settingsOp)
 	if err := s.do(ctx, ours); err != nil {
@@ -138,7 +138,7 @@ func (s *Store) settings(ctx context.Context) ([]onlyonce.Finding, error) {
 }
 
 func findInSettings(ours, pool settings) (found []onlyonce.Finding) {
-	add := func(name, problem, mend string) { found = append(found, engine.NewFinding(name, problem, mend)) }
+	add := func(name, problem, fix string) { found = append(found, engine.NewFinding(name, problem, fix)) }
 	if ours.file == "" {
 		add(riskMemory, "the database is in memory or temporary: every connection has one of its own, and it ends with the process", "open a file; for tests use memstore")
 		return found
@@ -149,7 +149,7 @@ func findInSettings(ours, pool settings) (found []onlyonce.Finding) {
 	}
 	if ours.journal != "wal" || pool.journal != "wal" {
 		add(riskJournal, fmt.Sprintf("journal_mode is %s: readers and the writer shut each other out", pool.journal),
-			mendJournal)
+			fixJournal)
 	}
 	if engine.OlderThan(ours.version, fixed) {
 		add(riskVersion, "SQLite "+ours.version+" can corrupt a database when two connections reset its write-ahead log", "use a driver with SQLite "+fixed+" or newer")
@@ -164,7 +164,7 @@ func findPoolOfOne(db *sql.DB) *onlyonce.Finding {
 	if db.Stats().MaxOpenConnections != 1 {
 		return nil
 	}
-	f := engine.NewFinding(riskPool, "the pool has a single connection, which the store takes for writing: every read would wait for ever", "db.SetMaxOpenConns(4), or any number above 1")
+	f := engine.NewFinding(riskPool, "the pool has a single connection, which the store takes for writing: every read would wait forever", "db.SetMaxOpenConns(4), or any number above 1")
 	return &f
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 )
 
-// A file is the database's, as it was when the store was opened.
+// A file is the database's file as it was when the store was opened.
 type file struct {
 	path string
 	info os.FileInfo
@@ -22,8 +22,8 @@ func openedFile(path string) (file, error) {
 	return file{path, info}, err
 }
 
-// check refuses to go on in a file that no other process, and not this one
-// after a restart, would find again.
+// check returns an error if the file was deleted or replaced: other processes, and this one
+// after a restart, would not find what is written into it.
 func (f *file) check() error {
 	now, err := os.Stat(f.path)
 	if err != nil || !os.SameFile(f.info, now) {

@@ -2,8 +2,8 @@ package sqlite
 
 import "syscall"
 
-// By the number that statfs(2) gives a file system. Overlay is not among them:
-// a file that was made on it is as good as one on the disk below.
+// networks are the network file systems by the numbers that statfs(2) returns. Overlay is
+// not among them: a file that was made on it is as safe as one on the disk below.
 var networks = map[uint32]string{
 	0x6969:     "NFS",
 	0x517b:     "SMB",

@@ -34,7 +34,7 @@ func schemaVersion(ctx context.Context, on engine.RowQuerier) (version int, err 
 	return version, on.QueryRowContext(ctx, statements["version"]).Scan(&version)
 }
 
-// Migrate brings the schema up to date.
+// Migrate upgrades the schema to the version that this package needs.
 func Migrate(ctx context.Context, db *sql.DB) (err error) {
 	if err := checkLibrary(ctx, db); err != nil {
 		return err
@@ -58,7 +58,7 @@ func Migrate(ctx context.Context, db *sql.DB) (err error) {
 	return applyMigrations(ctx, conn)
 }
 
-// applyMigrations runs what is missing, under the write lock.
+// applyMigrations runs the missing migrations under the write lock.
 func applyMigrations(ctx context.Context, conn *sql.Conn) (err error) {
 	if _, err := conn.ExecContext(ctx, statements["begin"]); err != nil {
 		return err

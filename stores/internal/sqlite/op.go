@@ -8,17 +8,16 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// An op is what a caller wants written. Done again, it does nothing more.
+// An op is a change that a caller asks for. It has no further effect if it is done twice.
 type op interface {
-	// alone does the op in a single statement, if it can. Otherwise it has
-	// done nothing.
+	// alone does the op in a single statement, if it can. Otherwise it does nothing.
 	alone(engine.Session) (done bool, err error)
 
 	// apply does the op in a transaction that has the write lock.
 	apply(engine.Session, *clock) error
 }
 
-// A clock is the store's, read once for a transaction that has the write lock.
+// A clock is the store's clock, read once for a transaction that has the write lock.
 type clock struct {
 	now   int64 // microseconds
 	last  int64 // the newest record's created_at
@@ -61,8 +60,8 @@ func (c *clock) fence(previous int64) int64 { return max(c.now, previous+1, c.fl
 // newFence returns the fence of a new record's first hold.
 func (c *clock) newFence(createdAt int64) int64 { return max(createdAt, c.floor+1) }
 
-// find returns the record of k; it is nil if there is none. One that has
-// expired is there, for its fence.
+// find returns the record of k, or nil if there is none. It returns a record that has
+// expired, too, for its fence.
 func find(s engine.Session, k *record.Key) (found *record.Stored, err error) {
 	err = s.Query("lookup", (&keyArgs{k.Hash[:]}).list(), func(v []driver.Value) error {
 		r := record.Decode(v)
@@ -78,7 +77,7 @@ func find(s engine.Session, k *record.Key) (found *record.Stored, err error) {
 	return found, nil
 }
 
-// known says whether there is a record of k, which costs less than to find it.
+// known reports whether there is a record of k, which costs less than find.
 func known(s engine.Session, k *record.Key) (there bool, err error) {
 	err = s.Query("known", (&keyArgs{k.Hash[:]}).list(), func([]driver.Value) error {
 		there = true
@@ -105,7 +104,7 @@ func remove(s engine.Session, now *clock, k *record.Key, fence int64) error {
 	return err
 }
 
-// keepFence makes every fence to come higher than one that no record has.
+// keepFence makes every later fence higher than fence, which no record has any more.
 func keepFence(s engine.Session, now *clock, fence int64) error {
 	_, err := s.Exec("floor", (&floorArgs{fence}).list())
 	now.floor = max(now.floor, fence)
@@ -142,7 +141,7 @@ func (o *claimOp) alone(s engine.Session) (bool, error) {
 		return given, err
 	}
 	r, err := find(s, &o.key)
-	if err != nil || !r.Answers(c) {
+	if err != nil || !r.StandsAgainst(c) {
 		return false, err
 	}
 	o.record = r.Record

@@ -23,7 +23,7 @@ var statementsFile string
 
 var statements = record.Blocks(record.Expiry("{now}").Replace(statementsFile + "\n" + outboxFile))
 
-// oldest is the oldest version that knows all that the statements use.
+// oldest is the oldest version that can run every statement.
 const oldest = "3.42.0"
 
 // Open opens the store on a database that has been migrated. It rejects one whose
@@ -56,7 +56,7 @@ func openFile(ctx context.Context, db *sql.DB, path string, acceptRisks []string
 	}
 	findings, err := s.settings(ctx)
 	if err == nil {
-		err = engine.Refuse(findings, acceptRisks, risks)
+		err = engine.Reject(findings, acceptRisks, risks)
 	}
 	if err != nil {
 		return nil, errors.Join(err, s.writer.close())
@@ -67,8 +67,9 @@ func openFile(ctx context.Context, db *sql.DB, path string, acceptRisks []string
 	return s, nil
 }
 
-// withSavepoint returns the statements with a name for the savepoints that no function
-// knows: one that makes a savepoint of the same name would keep what is to be undone.
+// withSavepoint returns the statements with a random name for the savepoints. If a function
+// made a savepoint of the same name, the store would release that one and roll nothing
+// back.
 func withSavepoint(text map[string]string) map[string]string {
 	text = maps.Clone(text)
 	name := transact.SavepointName(transact.NewToken())
@@ -78,12 +79,12 @@ func withSavepoint(text map[string]string) map[string]string {
 	return text
 }
 
-// patience is how long a database may be locked while a store is opened.
+// patience is how long a database may stay locked while a store is opened.
 const patience = 10 * time.Second
 
 // RetryWhileLocked repeats f while the database is locked. Most statements wait by
-// themselves; one that turns the write-ahead log on, which may stand in the
-// DSN, does not. One that turns it off never gets its way.
+// themselves. A statement of the DSN that turns the write-ahead log on does not, and one
+// that turns it off never succeeds.
 func RetryWhileLocked(ctx context.Context, f func() error) error {
 	var other error
 	for began := time.Now(); ; {
@@ -107,9 +108,9 @@ func RetryWhileLocked(ctx context.Context, f func() error) error {
 
 func isLocked(err error) bool { return err != nil && strings.Contains(err.Error(), "locked") }
 
-var errOtherJournal = errors.New(engine.NewFinding(riskJournal, "the DSN sets another journal_mode than WAL: readers and the writer shut each other out", mendJournal).String())
+var errOtherJournal = errors.New(engine.NewFinding(riskJournal, "the DSN sets another journal_mode than WAL: readers and the writer shut each other out", fixJournal).String())
 
-// checkPool looks at what must be right before anything is tried, and returns
+// checkPool checks the settings without which the store can't be opened at all, and returns
 // the settings of one of the pool's connections.
 func checkPool(ctx context.Context, db *sql.DB) (pool settings, err error) {
 	if f := findPoolOfOne(db); f != nil {
@@ -148,9 +149,9 @@ func checkLibrary(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// A batch of claims dirties a page of the index for nearly every one of them,
-// and the next batch mostly the same pages: the longer the log, the fewer of
-// them are written twice. A value that the user set, such as 0 for a replicator, stays.
+// A batch of claims changes a page of the index for nearly every claim, and the next batch
+// mostly the same pages. The longer the log, the fewer pages are written twice. A value
+// that the user has set, such as 0 for a replicator, stays.
 const (
 	checkpointDefault = 1000 // SQLite's own
 	checkpointPages   = 4000

@@ -24,11 +24,12 @@ const (
 
 var errOften = errors.New("other functions made the database roll the transaction back too often")
 
-// maxLosses is how often a function runs again because of another one.
+// maxLosses is how often a function runs again because another one made the database roll
+// the transaction back.
 const maxLosses = 3
 
-// abort ends a transaction that is gone, or must not be committed, because of
-// t's function. The others run again, unless a function committed it.
+// abort ends a transaction that the database ended, or that must not be committed, because
+// of t's function. The other functions run again, unless one committed the transaction.
 func (b *txBatch) abort(t *group.Ticket[job], cause error) {
 	rolledBack := b.tx.Rollback() == nil && !b.lost
 	b.store.writer.discard()
@@ -50,8 +51,8 @@ func (b *txBatch) abort(t *group.Ticket[job], cause error) {
 	b.store.queue.Next(lane)
 }
 
-// resolveCommit answers everyone of a batch whose commit returned an error: some
-// errors come after the commit.
+// resolveCommit finishes the tickets of a batch whose commit returned an error. Some errors
+// come after the commit.
 func (b *txBatch) resolveCommit(cause error) {
 	b.store.writer.discard()
 	became, err := b.findCommit()
@@ -67,14 +68,14 @@ func (b *txBatch) resolveCommit(cause error) {
 			continue
 		}
 		t.Job.run.record = onlyonce.Record{}
-		b.store.queue.Answer(t, cause)
+		b.store.queue.Finish(t, cause)
 	}
 	b.store.queue.Next(lane)
 }
 
-// findCommit looks for what only this transaction can have written. The first
-// record that tells tells it of all. Where nobody wrote anything, there is nothing
-// to lose.
+// findCommit looks for a record that only this transaction can have written. The first one
+// that shows what became of the transaction is enough. If no function wrote anything, the
+// transaction counts as committed.
 func (b *txBatch) findCommit() (became outcome, err error) {
 	became = outcomeCommitted
 	for _, t := range b.ran {
@@ -109,7 +110,7 @@ func readTrace(s engine.Session, k *record.Key) (now transact.Trace, err error) 
 	return now, err
 }
 
-// keepFences keeps the fences that were handed out in vain, as far as the
+// keepFences keeps the fences of functions whose transaction was not committed, if the
 // database can still write.
 func (b *txBatch) keepFences(ran []*group.Ticket[job]) {
 	highest := int64(0)
@@ -122,12 +123,12 @@ func (b *txBatch) keepFences(ran []*group.Ticket[job]) {
 	})
 }
 
-// failOffender answers the offender, unless what is left to do is to record the error
-// that its function returned.
+// failOffender finishes the offender's ticket, unless the error that its function returned
+// still has to be recorded.
 func (b *txBatch) failOffender(t *group.Ticket[job], cause error) (again []*group.Ticket[job]) {
 	r := t.Job.run
 	if r.err == nil {
-		b.store.queue.Answer(t, cause)
+		b.store.queue.Finish(t, cause)
 		return nil
 	}
 	if b.shouldRetry(t, outcomeLost, cause) {
@@ -137,18 +138,18 @@ func (b *txBatch) failOffender(t *group.Ticket[job], cause error) (again []*grou
 }
 
 // shouldRetry reports whether another function of the transaction has to run again.
-// Otherwise it answers it.
+// Otherwise it finishes the ticket.
 func (b *txBatch) shouldRetry(t *group.Ticket[job], became outcome, cause error) (again bool) {
 	r := t.Job.run
 	switch {
 	case became == outcomeCommitted:
 		b.committed(t)
 	case became == outcomeUnknown && !r.idle && r.err == nil:
-		b.store.queue.Answer(t, fmt.Errorf("%w: %w", onlyonce.ErrUnknown, transact.ErrEnded))
+		b.store.queue.Finish(t, fmt.Errorf("%w: %w", onlyonce.ErrUnknown, transact.ErrEnded))
 	case r.err != nil && r.settlement.State == "":
-		b.store.queue.Answer(t, nil) // the error is its answer
+		b.store.queue.Finish(t, nil) // the caller gets the function's error
 	case r.losses >= maxLosses:
-		b.store.queue.Answer(t, fmt.Errorf("%w: %w", errOften, cause))
+		b.store.queue.Finish(t, fmt.Errorf("%w: %w", errOften, cause))
 	default:
 		r.losses++
 		if r.ended = r.err != nil; !r.ended {

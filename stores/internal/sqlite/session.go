@@ -1,16 +1,20 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
+	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"io"
+	"runtime/debug"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 )
 
-// A driverSession talks to a connection's driver, with statements prepared
-// once: what database/sql adds to each call costs a tenth of a claim.
+// A driverSession uses a connection's driver directly, with statements prepared once.
+// database/sql would add a tenth to the time of a claim.
 type driverSession struct {
 	conn     driver.Conn
 	text     map[string]string
@@ -85,7 +89,7 @@ func (d *driverSession) close() {
 	clear(d.prepared)
 }
 
-// A sqlSession goes through database/sql.
+// A sqlSession uses database/sql.
 type sqlSession struct {
 	ctx  context.Context
 	on   engine.Querier
@@ -106,4 +110,88 @@ func (t sqlSession) Query(name string, args []driver.NamedValue, row func([]driv
 		return err
 	}
 	return engine.Scan(rows, row)
+}
+
+// A writer has the one connection that writes. Only the leader of the queue uses it.
+type writer struct {
+	db    *sql.DB
+	text  map[string]string
+	setup func(context.Context, *sql.Conn) error
+
+	conn   *sql.Conn // nil when there is none
+	direct *driverSession
+}
+
+func (w *writer) open(ctx context.Context) error {
+	conn, err := w.db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	if err := w.setup(ctx, conn); err != nil {
+		return errors.Join(err, conn.Close())
+	}
+	w.conn = conn
+	return conn.Raw(func(c any) error {
+		w.direct = &driverSession{conn: c.(driver.Conn), text: w.text, prepared: make(map[string]driver.Stmt)}
+		return nil
+	})
+}
+
+// ready opens the connection if there is none.
+func (w *writer) ready() error {
+	if w.conn != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engine.Reconnect)
+	defer cancel()
+	return w.open(ctx)
+}
+
+// use calls f with the connection's session. It hides an error and a panic of f from Raw,
+// which would close the connection and wait forever for a transaction that is open on it.
+func (w *writer) use(f func(*driverSession) error) (err error) {
+	if err := w.ready(); err != nil {
+		return err
+	}
+	var caught any
+	raw := w.conn.Raw(func(any) error {
+		defer func() {
+			if caught = recover(); caught != nil {
+				caught = fmt.Sprintf("%v\n\n%s", caught, debug.Stack())
+			}
+		}()
+		err = f(w.direct)
+		return nil
+	})
+	if caught != nil {
+		panic(caught)
+	}
+	return cmp.Or(err, raw)
+}
+
+// discard closes the connection with any transaction that is open on it. The next use opens
+// another one.
+func (w *writer) discard() {
+	conn := w.conn
+	if conn == nil {
+		return
+	}
+	w.conn = nil
+	_ = conn.Raw(func(any) error {
+		w.direct.close()
+		return driver.ErrBadConn
+	})
+}
+
+func (w *writer) close() error {
+	conn := w.conn
+	if conn == nil {
+		return nil
+	}
+	w.conn = nil
+	_ = conn.Raw(func(any) error {
+		w.direct.close()
+		return nil
+	})
+	return conn.Close()
 }

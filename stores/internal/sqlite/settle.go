@@ -15,7 +15,7 @@ type settleOp struct {
 	key        record.Key
 	hold       onlyonce.Hold
 	settlement onlyonce.Settlement
-	args       completedList // of "settle completed", if the settlement is so plain
+	args       completedList // of "settle completed"; nil if the settlement has more than that statement writes
 }
 
 func newSettleOp(h onlyonce.Hold, st onlyonce.Settlement) *settleOp {
@@ -49,15 +49,15 @@ func (o *settleOp) apply(s engine.Session, now *clock) error {
 	return o.settle(s, now)
 }
 
-// settle settles by a clock that was read before, or by the clock as it stands
-// if now is nil.
+// settle settles at the time of a clock that was read before, or at the statement's own
+// time if now is nil.
 func (o *settleOp) settle(s engine.Session, now *clock) error {
 	hold := o.holdArgs()
 	n, err := s.Exec("settle", o.settled(now).settle(&hold))
 	if n > 0 || err != nil {
 		return err
 	}
-	return o.refused(s)
+	return o.explainUnsettled(s)
 }
 
 func (o *settleOp) holdArgs() holdArgs {
@@ -93,14 +93,14 @@ func (o *settleOp) release(s engine.Session, now *clock) error {
 		return err
 	}
 	if n == 0 {
-		return o.refused(s)
+		return o.explainUnsettled(s)
 	}
 	return keepFence(s, now, o.hold.Fence)
 }
 
-// refused says why nothing was settled: the hold settled before, which is no
-// error, or it is not the record's any more.
-func (o *settleOp) refused(s engine.Session) error {
+// explainUnsettled returns why nothing was settled: nil if the hold had settled the record
+// before, otherwise an error.
+func (o *settleOp) explainUnsettled(s engine.Session) error {
 	r, err := find(s, &o.key)
 	if err != nil {
 		return err
@@ -118,7 +118,7 @@ func number(b bool) int64 {
 	return 0
 }
 
-// A renewOp makes a lease last a full lease from now.
+// A renewOp makes a lease end one full lease from now.
 type renewOp struct {
 	key   record.Key
 	hold  onlyonce.Hold
@@ -142,7 +142,7 @@ func (o *renewOp) apply(s engine.Session, now *clock) error {
 		return err
 	}
 	if r.Damage != nil {
-		return r.Damage // the steps that are there would be lost
+		return r.Damage // writing would lose the steps that are there
 	}
 	all := maps.Clone(r.Steps)
 	if all == nil {

@@ -191,8 +191,8 @@ WHERE {running or unresolved} AND state = 'processing' AND CASE WHEN lapsed_keep
 LIMIT ?;
 
 -- name: unresolved
--- How many records have an outcome that nobody knows, and for how long that has been so of the oldest.
--- A state that no store writes is one of them.
+-- How many records have an unknown outcome, and for how long the oldest has had it. A state that no store
+-- writes counts as an unknown outcome.
 SELECT count(*), coalesce(max({now} - max(iif(state = 'processing', lease_until, settled_at), 0)), 0)
 FROM onlyonce_records
 WHERE {running or unresolved} AND (state <> 'processing' OR lease_until <= {now})

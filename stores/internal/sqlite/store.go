@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	_ "embed"
 	"errors"
 	"math"
 	"sync/atomic"
@@ -31,8 +32,8 @@ type Store struct {
 	shared atomic.Int64 // how often WithTx was used
 }
 
-// maxBatch bounds how much is lost, and how long others wait, when a batch
-// fails.
+// maxBatch is the size of a batch. It bounds how much has to be repeated, and how long
+// others wait, if a batch fails.
 const maxBatch = 512
 
 func (s *Store) Close() error {
@@ -42,7 +43,7 @@ func (s *Store) Close() error {
 
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	o := newClaimOp(c)
-	if r := s.seen(ctx, &o.key); r.Answers(&c) {
+	if r := s.seen(ctx, &o.key); r.StandsAgainst(&c) {
 		return r.Record, nil
 	}
 	if err := s.do(ctx, o); err != nil {
@@ -76,7 +77,8 @@ func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 	return s.do(ctx, &resolveOp{*newSettleOp(onlyonce.Hold{ID: seen.ID}, st), seen})
 }
 
-// purgeBatch keeps the others' wait for a batch that purges short.
+// purgeBatch is how many records one op deletes, so that others do not wait for it for
+// long.
 const purgeBatch = 100
 
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
@@ -94,7 +96,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	return purged, nil
 }
 
-// Unresolved counts the records whose outcome nobody knows.
+// Unresolved counts the records whose outcome is unknown.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	err = sqlSession{ctx: ctx, on: s.db, text: s.text}.Query("unresolved", nil, func(v []driver.Value) error {
 		n, oldest, err = record.ReadUnresolved(v)
@@ -122,8 +124,8 @@ func (s *Store) Page(ctx context.Context, f onlyonce.Filter, p *record.Page) err
 	return engine.ScanPage(rows, p, record.Decode)
 }
 
-// seen returns a record that this process saw before, read without the write
-// lock; nil says nothing.
+// seen returns the record of a command that this process saw before, read without the write
+// lock. nil does not say that there is none.
 func (s *Store) seen(ctx context.Context, k *record.Key) *record.Stored {
 	if !s.hints.Has(&k.Hash) {
 		return nil
@@ -207,3 +209,29 @@ func (t joined) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	}
 	return r.Found()
 }
+
+//go:embed outbox.sql
+var outboxFile string
+
+func (s *Store) OutboxIn(ctx context.Context, tx *sql.Tx) (engine.Session, error) {
+	return sqlSession{ctx: ctx, on: tx, text: s.text}, nil
+}
+
+func (s *Store) OutboxRead(ctx context.Context) engine.Session {
+	return sqlSession{ctx: ctx, on: s.db, text: s.text}
+}
+
+// OutboxWrite always has the queue to itself, because SQLite has one writer.
+func (s *Store) OutboxWrite(ctx context.Context, _ bool, f func(engine.Session) error) error {
+	if err := s.file.check(); err != nil {
+		return err
+	}
+	return s.do(ctx, outboxOp(f))
+}
+
+// An outboxOp is a change of the outbox.
+type outboxOp func(engine.Session) error
+
+func (outboxOp) alone(engine.Session) (bool, error) { return false, nil }
+
+func (o outboxOp) apply(s engine.Session, _ *clock) error { return o(s) }

@@ -27,30 +27,30 @@ type funcRun struct {
 	token  []byte          // of the transaction that settled it
 	record onlyonce.Record // as it was claimed, then as it was settled
 
-	idle       bool  // fn does not run: the record is the answer, or …
-	refused    error // … this
+	idle       bool // fn does not run: its caller gets the record or rejected
+	rejected   error
 	settlement onlyonce.Settlement
 	err        error // what fn returned
 	panicked   bool
-	ended      bool // fn returned an error in a transaction that was lost: only its settlement is to be recorded
+	ended      bool // fn returned an error in a transaction that was lost: it does not run again, but its settlement is recorded
 	losses     int  // how many transactions were lost
 }
 
-// RunTx runs fn in a transaction that it shares with the other functions that
-// wait: each has a savepoint of its own.
-func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn engine.TxFunc) (onlyonce.Record, error) {
+// RunTx runs fn in a transaction that it shares with other waiting functions. Each has its
+// own savepoint.
+func (s *Store) RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn engine.TxFunc) (onlyonce.Record, error) {
 	k := record.KeyOf(c.ID)
 	if err := s.checkContext(ctx); err != nil {
-		return onlyonce.Record{}, fmt.Errorf("%s: %w", engine.RunningTx, err)
+		return onlyonce.Record{}, fmt.Errorf("%s: %w", doing, err)
 	}
-	if r := s.seen(ctx, &k); r.Answers(&c) {
+	if r := s.seen(ctx, &k); r.StandsAgainst(&c) {
 		return r.Record, nil
 	}
 	if r, first := s.inside.Enter(&k, &c); !first {
 		return r, nil
 	}
 	defer s.inside.Exit(&k)
-	r := &funcRun{doing: engine.RunningTx, ctx: s.enterContext(ctx), fn: fn, key: k, claim: &c}
+	r := &funcRun{doing: doing, ctx: s.enterContext(ctx), fn: fn, key: k, claim: &c}
 	err := s.queue.Do(ctx, job{run: r})
 	if err == nil {
 		s.hints.Add(&k.Hash)
@@ -58,11 +58,11 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn engine.TxFunc) (
 	return r.record, transact.Result(r.doing, r.err, err)
 }
 
-func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn engine.TxFunc) error {
+func (s *Store) SettleTx(ctx context.Context, doing string, h onlyonce.Hold, fn engine.TxFunc) error {
 	if err := s.checkContext(ctx); err != nil {
-		return fmt.Errorf("%s: %w", engine.SettlingTx, err)
+		return fmt.Errorf("%s: %w", doing, err)
 	}
-	r := &funcRun{doing: engine.SettlingTx, ctx: s.enterContext(ctx), fn: fn, key: record.KeyOf(h.ID), hold: &h}
+	r := &funcRun{doing: doing, ctx: s.enterContext(ctx), fn: fn, key: record.KeyOf(h.ID), hold: &h}
 	err := s.queue.Do(ctx, job{run: r})
 	return transact.Result(r.doing, r.err, err)
 }
@@ -73,11 +73,11 @@ func (r *funcRun) look(s engine.Session, now *clock) (runs bool, err error) {
 	if r.hold != nil {
 		finds = find
 	}
-	r.refused = nil
+	r.rejected = nil
 	r.before, err = finds(s, &r.key)
 	switch {
 	case errors.Is(err, record.ErrCollision), errors.Is(err, record.ErrFence):
-		r.refused = err
+		r.rejected = err
 		return false, nil
 	case err != nil:
 		return false, err
@@ -103,7 +103,7 @@ func (r *funcRun) lookClaim(now *clock) (runs bool) {
 	case b.Expired:
 		at := now.create()
 		r.record = record.Next(r.claim, b, at, max(now.newFence(at), b.Fence+1))
-	case b.Answers(r.claim):
+	case b.StandsAgainst(r.claim):
 		r.record = b.Record
 		return false
 	default:
@@ -115,14 +115,14 @@ func (r *funcRun) lookClaim(now *clock) (runs bool) {
 func (r *funcRun) lookHold() (runs bool) {
 	b := r.before
 	if !b.HeldBy(r.hold) {
-		r.refused = onlyonce.ErrLost
+		r.rejected = onlyonce.ErrLost
 		return false
 	}
 	r.record = b.Record
 	return true
 }
 
-// leaves says that the function left nothing, not even a settlement.
+// leaves reports whether the function left nothing, not even a settlement.
 func (r *funcRun) leaves() bool {
 	return r.panicked || r.err != nil && r.settlement.State == ""
 }
@@ -145,8 +145,8 @@ func (r *funcRun) write(s engine.Session, now *clock) error {
 	return err
 }
 
-// writeClaim puts the settled record in the place of what was there. A fence
-// that was handed out is not handed out again, whatever became of the run.
+// writeClaim puts the settled record in the place of the one that was there. A fence that a
+// function got is not given again, whatever became of the run.
 func (r *funcRun) writeClaim(o *settleOp, s engine.Session, now *clock) error {
 	if r.leaves() {
 		return keepFence(s, now, r.record.Fence)
@@ -166,7 +166,7 @@ func (r *funcRun) writeClaim(o *settleOp, s engine.Session, now *clock) error {
 	if there, err := known(s, &r.key); err != nil || there {
 		return cmp.Or(err, errChanged)
 	}
-	// The function made records of other commands, one of which has the created_at.
+	// The function made records of other commands, and one of them has the same created_at.
 	if err := now.refresh(s); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (r *funcRun) insert(o *settleOp, s engine.Session, now *clock) (done bool, 
 	return n > 0, err
 }
 
-// settled makes the run's record what write made of it.
+// settled makes the run's record the one that write wrote.
 func (r *funcRun) settled(now *clock) {
 	if !r.idle && r.settlement.State != "" {
 		r.record = r.record.Settled(r.settlement, time.UnixMicro(now.now).UTC())
@@ -204,7 +204,7 @@ func (s *Store) enterContext(ctx context.Context) context.Context {
 	return context.WithValue(ctx, insideKey{s}, true)
 }
 
-// checkContext refuses what would wait for itself.
+// checkContext returns an error if the call would wait for the function that makes it.
 func (s *Store) checkContext(ctx context.Context) error {
 	if ctx.Value(insideKey{s}) != nil {
 		return errInside

@@ -16,7 +16,7 @@ type job struct {
 	run *funcRun
 }
 
-// do has the op written together with others.
+// do queues the op, which is written together with others.
 func (s *Store) do(ctx context.Context, o op) error {
 	if err := s.checkContext(ctx); err != nil {
 		return err
@@ -24,12 +24,12 @@ func (s *Store) do(ctx context.Context, o op) error {
 	return s.queue.Do(ctx, job{op: o})
 }
 
-// write writes a batch: what is short in one transaction, then the functions
-// in another, so that only callers with functions wait for functions.
+// write writes a batch: the ops in one transaction, then the functions in another, so that
+// only callers with functions wait for functions.
 func (s *Store) write(_ int, batch []*group.Ticket[job]) (then func()) {
 	if err := s.file.check(); err != nil {
 		for _, t := range batch {
-			s.queue.Answer(t, err)
+			s.queue.Finish(t, err)
 		}
 		return nil
 	}
@@ -62,7 +62,7 @@ func (s *Store) writeOps(ops []*group.Ticket[job]) {
 		if len(ops) == 1 {
 			done, err := ops[0].Job.op.alone(d)
 			if done || err != nil {
-				s.queue.Answer(ops[0], err)
+				s.queue.Finish(ops[0], err)
 				return nil
 			}
 		}
@@ -72,23 +72,23 @@ func (s *Store) writeOps(ops []*group.Ticket[job]) {
 		return
 	}
 	for _, t := range ops {
-		s.queue.Answer(t, err)
+		s.queue.Finish(t, err)
 	}
 }
 
-// maxCulprits is how many ops may break the transaction of a batch before all
-// of it fails.
-const maxCulprits = 8
+// maxOffenders is how many ops may make the database roll a batch back before all of the
+// batch fails.
+const maxOffenders = 8
 
-// together does the ops in one transaction. An error is that of the whole.
+// together does the ops in one transaction. Its error is that of every op.
 func (s *Store) together(d *driverSession, ops []*group.Ticket[job]) error {
-	for range maxCulprits {
-		culprit, err := s.attempt(d, ops)
-		if culprit < 0 {
+	for range maxOffenders {
+		offender, err := s.attempt(d, ops)
+		if offender < 0 {
 			return err
 		}
-		s.queue.Answer(ops[culprit], err)
-		ops = slices.Delete(ops, culprit, culprit+1)
+		s.queue.Finish(ops[offender], err)
+		ops = slices.Delete(ops, offender, offender+1)
 		if len(ops) == 0 {
 			return nil
 		}
@@ -96,10 +96,10 @@ func (s *Store) together(d *driverSession, ops []*group.Ticket[job]) error {
 	return errors.New("too many errors of the database in one batch")
 }
 
-// attempt does the ops in one transaction and answers them. If one of them
-// made the database roll all of it back, it is the culprit, and the others are
-// not answered.
-func (s *Store) attempt(d *driverSession, ops []*group.Ticket[job]) (culprit int, err error) {
+// attempt does the ops in one transaction and finishes their tickets. If one op makes the
+// database roll the transaction back, attempt returns it as the offender and finishes no
+// ticket.
+func (s *Store) attempt(d *driverSession, ops []*group.Ticket[job]) (offender int, err error) {
 	if _, err := d.Exec("begin", nil); err != nil {
 		return -1, err
 	}
@@ -110,7 +110,7 @@ func (s *Store) attempt(d *driverSession, ops []*group.Ticket[job]) (culprit int
 	errs := make([]error, len(ops))
 	for i, t := range ops {
 		errs[i] = t.Job.op.apply(d, now)
-		if errs[i] != nil && !verdict(errs[i]) && !txStillOpen(d) {
+		if errs[i] != nil && !isOwn(errs[i]) && !txStillOpen(d) {
 			return i, errs[i]
 		}
 	}
@@ -118,13 +118,13 @@ func (s *Store) attempt(d *driverSession, ops []*group.Ticket[job]) (culprit int
 		return -1, err
 	}
 	for i, t := range ops {
-		s.queue.Answer(t, errs[i])
+		s.queue.Finish(t, errs[i])
 	}
 	return -1, nil
 }
 
-// verdict tells what the store says from what the database says.
-func verdict(err error) bool {
+// isOwn reports whether an error is the store's own, and not the database's.
+func isOwn(err error) bool {
 	for _, ours := range []error{onlyonce.ErrLost, onlyonce.ErrNotFound, onlyonce.ErrInFlight, record.ErrCollision, record.ErrFence} {
 		if errors.Is(err, ours) {
 			return true
@@ -133,8 +133,8 @@ func verdict(err error) bool {
 	return false
 }
 
-// txStillOpen reports whether the transaction is still open after an error: some make
-// SQLite roll it back, and what comes after would stand alone.
+// txStillOpen reports whether the transaction is still open after an error. Some errors make
+// SQLite roll it back, and each later statement would commit by itself.
 func txStillOpen(d *driverSession) bool {
 	if _, err := d.Exec("probe", nil); err != nil {
 		return true

@@ -11,17 +11,17 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// A Commit is what a store notes of a function's transaction in order to find
-// out later whether it was committed. Only that transaction writes Token, and
-// nothing but another function's transaction replaces it: owner, fence and state
-// are what any settlement of the hold leaves.
+// A Commit is what a store remembers of a function's transaction to find out later whether
+// it was committed. Only that transaction writes Token, and only another function's
+// transaction replaces it. Owner, fence and state do not tell, because any settlement of
+// the hold leaves the same ones.
 type Commit struct {
 	Token  []byte // random; the transaction's settlement writes it into the row
 	Fence  int64  // of the attempt that is settled
 	Before []byte // the token in the row that the transaction saw; nil: none
 }
 
-// A Trace is the part of a command's row that tells who wrote it.
+// A Trace is the part of a command's row that shows which transaction wrote it.
 type Trace struct {
 	Fence     int64  // 0: there is no row
 	SettledAt int64  // 0: not settled
@@ -42,13 +42,13 @@ func NewToken() []byte {
 	return token
 }
 
-// TokenLock is the number of the lock that a transaction holds until it has
-// ended, so that a store that asks what became of it can wait for that.
+// TokenLock returns the number of the lock that a transaction holds until it has ended, so
+// that a store can wait for its end.
 func TokenLock(token []byte) int64 { return int64(binary.BigEndian.Uint64(token)) } // any 64 bits will do
 
-// ErrRepeated is the error of a write that was sent again because its answer was
-// lost, and did not find its hold any more.
-var ErrRepeated = errors.New("the answer was lost, and the command is another attempt's by now: it is not known whether the call took effect")
+// ErrRepeated is the error of a write that was sent again because its result was lost, and
+// that no longer found its hold.
+var ErrRepeated = errors.New("the result was lost, and the command is another attempt's by now: it is not known whether the call took effect")
 
 // Lost is the error of a write that did not find its hold.
 func Lost(repeated bool) error {
@@ -58,15 +58,14 @@ func Lost(repeated bool) error {
 	return onlyonce.ErrLost
 }
 
-// What a store says of a commit whose answer was lost.
+// The errors of a commit whose result was lost.
 var (
 	ErrNotCommitted = errors.New("the transaction was not committed")
 	ErrMovedOn      = errors.New("other attempts have written the record since")
 )
 
-// Committed returns nil if a transaction that has ended was committed,
-// ErrNotCommitted if it was not, and ErrMovedOn if what is there now does not
-// tell.
+// Committed returns nil if a transaction that has ended was committed, ErrNotCommitted if
+// it was not, and ErrMovedOn if the row no longer shows it.
 func (c *Commit) Committed(now Trace) error {
 	there := now.Fence != 0
 	switch {

@@ -11,8 +11,8 @@ import (
 // worthwhile.
 const RetryAfter = time.Second
 
-// decide says by what the transaction saw whether the function runs, and sets the
-// record: that which the function gets, or the answer.
+// decide reports whether the function runs, from what the transaction saw. It sets the
+// record: the one that the function gets, or the one that the caller gets instead.
 func (r *run[TX]) decide() (runs bool, err error) {
 	row := r.Seen.Row
 	if row != nil {
@@ -26,7 +26,7 @@ func (r *run[TX]) decide() (runs bool, err error) {
 	case r.Hold != nil:
 		r.Record = row.Record
 		return true, nil
-	case row.Answers(r.Claim):
+	case row.StandsAgainst(r.Claim):
 		r.Record = row.Record
 		return false, nil
 	case r.Seen.Lock != LockMine:

@@ -13,9 +13,9 @@ import (
 // committed.
 const lookupTimeout = 10 * time.Second
 
-// resolve finds out whether the transaction was committed after its COMMIT was not
-// answered, and returns when it settled. If it was not committed, the error is
-// cause; it is ErrInDoubt if that can't be known, or the server stays unreachable.
+// resolve finds out whether the transaction was committed whose COMMIT got no response, and
+// returns when it settled. If it was not committed, the error is cause; it is ErrInDoubt if
+// nobody can know, or the server stays unreachable.
 func (r *run[TX]) resolve(cause error) (settled int64, err error) {
 	ctx, cancel := context.WithTimeout(r.own, lookupTimeout)
 	defer cancel()
@@ -48,7 +48,8 @@ func unknown(err error, causes ...error) error {
 	return err
 }
 
-// findCommit looks for what the transaction left, and returns once that is durable.
+// findCommit looks for the record that the transaction wrote, and returns once the record is
+// durable.
 func (r *run[TX]) findCommit(ctx context.Context) (settled int64, err error) {
 	now, err := r.on.Trace(ctx, &r.Command)
 	if err != nil {

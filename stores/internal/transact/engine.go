@@ -58,7 +58,7 @@ type Engine[TX any] interface {
 	// Settle settles c.Hold with c.Settlement, without rows of a function.
 	Settle(ctx context.Context, c *Command) error
 
-	// Trace returns what is left of the transaction with c.Token once it has ended.
+	// Trace returns the traces of the transaction with c.Token once it has ended.
 	Trace(ctx context.Context, c *Command) (Trace, error)
 
 	// Durable returns once the command's record, as it can be read by now, survives
@@ -107,5 +107,5 @@ const (
 	Permanent Class = iota // the same call would fail again
 	Conflict               // the server rolled the transaction back for the sake of another
 	Broken                 // the connection broke: another one may work
-	Temporary              // the server can't do it now, or did not answer in time
+	Temporary              // the server can't do it now, or did not respond in time
 )

@@ -6,16 +6,16 @@ import (
 )
 
 const (
-	// keepTimeout bounds how long a caller waits for a fence to be kept that its
-	// function got in vain: mostly the server can't be reached.
+	// keepTimeout bounds how long a caller waits until the fence of a transaction that was
+	// not committed is kept. Often the server can't be reached then.
 	keepTimeout = 5 * time.Second
 
 	// keepPause is the longest pause between two tries.
 	keepPause = 100 * time.Millisecond
 )
 
-// keepFence makes every fence to come for the command higher than one that the
-// function got in vain, as far as the database can be reached.
+// keepFence makes every later fence of the command higher than the one that the function
+// got in a transaction that was not committed, if the database can be reached.
 func (r *run[TX]) keepFence() {
 	if r.given == 0 {
 		return

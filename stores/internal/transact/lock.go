@@ -2,10 +2,10 @@ package transact
 
 import "crypto/sha256"
 
-// Locks are what a transaction that runs a command takes, in this order: the
-// lock of what is asked for, and the command's. A request that finds the first free and
-// the second taken asks for something else under the same key, unless the running
-// one takes Uncompared, the first lock of a request without a fingerprint.
+// Locks are the locks that a transaction takes to run a command, in this order: the
+// request's, and the command's. If a request gets the first and not the second, a different
+// request is running under the same key, unless that one holds Uncompared, the first lock
+// of a request without a fingerprint.
 type Locks struct{ Request, Command, Uncompared [32]byte }
 
 // LocksOf returns the locks of a request: of the hash of its ID and of its
@@ -21,13 +21,13 @@ func LocksOf(hash [32]byte, fingerprint []byte) Locks {
 	return locks
 }
 
-// What came of taking them.
+// The results of taking the locks.
 const (
 	LockMine  = "mine"  // the command may run
 	LockBusy  = "busy"  // a transaction runs it
-	LockOther = "other" // a transaction runs it, and was asked for something else
+	LockOther = "other" // a transaction runs it for a different request
 )
 
-// Another is the fingerprint of a command that a transaction runs and that is
-// another request's: its own is not in the database yet.
+// Another stands for the fingerprint of a different request whose command a transaction
+// runs. Its own fingerprint is not in the database yet.
 var Another = []byte("of another request")

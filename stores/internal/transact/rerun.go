@@ -10,17 +10,17 @@ import (
 // undid its transaction.
 const MaxRuns = 20
 
-// longestPause is between two runs.
+// longestPause is the longest pause between two runs.
 const longestPause = 2 * time.Second
 
-// AfterRun is how long to pause at most before the run that follows on n others,
-// of which the last took so long: whoever undid it is mostly another of its kind,
-// and takes as long.
+// AfterRun returns the longest pause before the run that follows n others, of which the
+// last took so long. The transaction that undid it is mostly one like it, and takes as
+// long.
 func AfterRun(n int, took time.Duration) time.Duration {
 	return min(max(took, time.Millisecond)<<min(n, MaxRuns), longestPause)
 }
 
-// Pause waits for a random time, unless ctx ends first: then it says false.
+// Pause waits for a random time. It reports false if ctx ends first.
 func Pause(ctx context.Context, atMost time.Duration) bool {
 	t := time.NewTimer(rand.N(atMost))
 	defer t.Stop()

@@ -36,16 +36,16 @@ type run[TX any] struct {
 	fn    Func[TX]
 
 	ctx    context.Context // the caller's
-	own    context.Context // the same without its end: a transaction that has begun does not heed it
+	own    context.Context // the caller's without its end, which a transaction that has begun does not heed
 	given  int64           // the highest fence that fn got and no row has
-	failed error           // what fn returned, when that is its end
+	failed error           // what fn returned, if it does not run again
 }
 
 func newRun[TX any](ctx context.Context, doing string, on Engine[TX], fn Func[TX]) *run[TX] {
 	return &run[TX]{doing: doing, on: on, fn: fn, ctx: ctx, own: context.WithoutCancel(ctx)}
 }
 
-// result is what the caller gets. With an error of the store alone, that is no record.
+// result returns what the caller gets. If only the store failed, that is no record.
 func (r *run[TX]) result(err error) (onlyonce.Record, error) {
 	if err != nil && r.failed == nil {
 		r.Record = onlyonce.Record{}
@@ -86,7 +86,7 @@ func (r *run[TX]) once(last bool) (again bool, err error) {
 	}
 	if !runs {
 		tx.Close(r.own)
-		return false, r.answer()
+		return false, r.awaitDurable()
 	}
 	if err := r.call(tx); err != nil {
 		tx.Close(r.own)
@@ -117,8 +117,9 @@ func (r *run[TX]) begin() (tx Tx[TX], err error) {
 	return tx, err
 }
 
-// answer returns once the record that decided against the function may be shown.
-func (r *run[TX]) answer() error {
+// awaitDurable returns once the record that the transaction saw may be returned, which was
+// the reason not to run the function.
+func (r *run[TX]) awaitDurable() error {
 	if r.Seen.Row == nil {
 		return nil
 	}
@@ -134,8 +135,8 @@ func (r *run[TX]) call(tx Tx[TX]) error {
 	return err
 }
 
-// fail records how the function failed, unless its error is a conflict of the
-// database's, after which it runs again.
+// fail records how the function failed. After a conflict that the database reported to it,
+// the function runs again instead.
 func (r *run[TX]) fail(err error, last bool) (again bool, _ error) {
 	if !last && r.on.Classify(err) == Conflict {
 		return true, err

@@ -14,8 +14,7 @@ type RunningTx struct {
 	commands map[[32]byte]onlyonce.Record
 }
 
-// Enter notes the claim's command, or returns the record of the one that is
-// there.
+// Enter adds the claim's command, or returns the record of the call that is running it.
 func (in *RunningTx) Enter(k *record.Key, c *onlyonce.Claim) (onlyonce.Record, bool) {
 	in.mu.Lock()
 	defer in.mu.Unlock()

@@ -2,5 +2,5 @@ package transact
 
 import "encoding/hex"
 
-// SavepointName is what a savepoint of the store is called.
+// SavepointName returns the name of a savepoint of the store.
 func SavepointName(token []byte) string { return "onlyonce_" + hex.EncodeToString(token) }

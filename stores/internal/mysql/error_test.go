@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestDialect_TheNumberOfAnErrorIsFoundWhateverWrapsIt(t *testing.T) {
+func TestError_TheNumberOfAnErrorIsFoundWhateverWrapsIt(t *testing.T) {
 	deadlock := errors.New("Error 1213 (40001): Deadlock found when trying to get lock; try restarting transaction")
 	other := errors.New("the form says Error 1213")
 	for _, err := range []error{
