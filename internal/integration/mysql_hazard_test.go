@@ -301,6 +301,7 @@ func TestMySQL_SessionsThatChangeStatementsAreRefused(t *testing.T) {
 	}{
 		{setting: "sql_mode=%27%27", finding: "sql-mode"},
 		{setting: "autocommit=0", finding: "autocommit"},
+		{setting: "sql_safe_updates=1", finding: "sql-safe-updates"},
 		{"sql_mode=%27ORACLE,STRICT_TRANS_TABLES%27", "sql-mode", true},
 		{"sql_mode=%27STRICT_TRANS_TABLES,SIMULTANEOUS_ASSIGNMENT%27", "sql-mode", true},
 		{"sql_mode=%27STRICT_TRANS_TABLES,EMPTY_STRING_IS_NULL%27", "sql-mode", true},

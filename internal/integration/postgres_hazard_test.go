@@ -491,3 +491,17 @@ func TestPostgreSQL_ATimeoutOfTheServersIsToldAsOne(t *testing.T) {
 		t.Errorf("the claim got error %v", err)
 	}
 }
+
+func TestPostgreSQL_ConnectionsThatConvertTextsAreRefused(t *testing.T) {
+	schema := newPostgresSchema(t)
+	schema.open(t)
+	for encoding, refused := range map[string]bool{"LATIN1": true, "WIN1252": true, "SQL_ASCII": false, "UTF8": false} {
+		s, err := sqlstore.Open(t.Context(), schema.pool(t, "client_encoding="+encoding), sqlstore.Config{})
+		if refused != (err != nil && strings.Contains(err.Error(), "client_encoding is "+encoding)) {
+			t.Errorf("open with client_encoding %s got error %v", encoding, err)
+		}
+		if err == nil {
+			s.Close()
+		}
+	}
+}

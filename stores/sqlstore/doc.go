@@ -49,7 +49,8 @@
 // synchronous_standby_names) may lose the last responses, and their commands
 // may then run again. With a synchronous standby, it does not.
 //
-// Every connection of the pool must find the same tables. A function of RunTx or
+// Every connection of the pool must find the same tables. Open rejects
+// connections whose client_encoding is not UTF8. A function of RunTx or
 // SettleTx that sets another search_path, which may have tables of the same names,
 // commits nothing.
 //

@@ -27,6 +27,7 @@ const (
 	riskGalera  = "galera"
 	riskSysdate = "sysdate-is-now"
 	riskCommit  = "autocommit"
+	riskSafe    = "sql-safe-updates"
 )
 
 var risks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate}
@@ -45,7 +46,7 @@ func (m *dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err erro
 		flush, binlog, sync, readOnly := r.Int("flush"), r.Int("log_bin") != 0, r.Int("sync_binlog"), r.Int("read_only") != 0
 		m.binlog = binlog
 		m.packet, m.database = int(r.Int("packet")), r.Text("database")
-		autocommit := r.Int("autocommit") != 0
+		autocommit, safeUpdates := r.Int("autocommit") != 0, r.Int("sql_safe_updates") != 0
 		if tooOld(version) {
 			add(engine.RiskOldVersion, "the server is "+version, "use MySQL 8 or MariaDB "+mariadbOldest+", or newer")
 		}
@@ -56,6 +57,9 @@ func (m *dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err erro
 			if slices.Contains(strings.Split(mode, ","), flag) {
 				add(riskMode, "sql_mode has "+flag+": "+problem, "take "+flag+" out of the server's sql_mode (ORACLE includes SIMULTANEOUS_ASSIGNMENT), or give the pool another one in its DSN: sql_mode=%27STRICT_TRANS_TABLES%27")
 			}
+		}
+		if safeUpdates {
+			add(riskSafe, "sql_safe_updates is on: purges, groups of settlements and the outbox get errors", "SET GLOBAL sql_safe_updates = 0, and take it out of the DSN and of init_connect")
 		}
 		if !autocommit {
 			add(riskCommit, "autocommit is off: claims and settlements are not committed, and a repeat runs the command again", "SET GLOBAL autocommit = 1, and take autocommit=0 out of the DSN and of init_connect")

@@ -30,11 +30,15 @@ func (dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) 
 		r := record.Reader{Values: v}
 		number, version, encoding, replica := r.Int("version"), r.Text("version"), r.Text("encoding"), r.Int("replica") != 0
 		fsync, pages, commit, standbys, readOnly := r.Text("fsync"), r.Text("pages"), r.Text("commit"), r.Text("standbys"), r.Text("read only")
+		client := r.Text("client_encoding")
 		if number < oldest {
 			add(engine.RiskOldVersion, "PostgreSQL is "+version, "use 13 or newer")
 		}
 		if encoding != "UTF8" {
 			add(riskEncoding, "the database's encoding is "+encoding+", which can't hold every text", "CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0")
+		}
+		if client != "UTF8" && client != "SQL_ASCII" {
+			add(riskEncoding, "client_encoding is "+client+": texts are kept as other characters than those that other connections send, or are errors", "set client_encoding = UTF8 for the role and in the connections' options")
 		}
 		if replica || readOnly == "on" {
 			add(engine.RiskReplica, "the server is a replica or read-only: it may lack the latest records, and nothing can be claimed", "connect to the primary (target_session_attrs=read-write), with default_transaction_read_only = off")
