@@ -1,7 +1,7 @@
 package memstore
 
-// An agenda is a heap of entries: the one that expires next comes first. Each
-// entry knows its place, so that it can be taken out.
+// An agenda is a heap of entries, in which the one that expires next comes first. Each
+// entry knows its place, so that it can be removed.
 type agenda []*entry
 
 // due returns the entry that expires next, if it has expired.
@@ -12,7 +12,7 @@ func (a agenda) due(now moment) *entry {
 	return nil
 }
 
-// set puts e in its place, or takes it out if it never expires.
+// set puts e in its place, or removes it if it never expires.
 func (a *agenda) set(e *entry) {
 	at := e.due()
 	if at == never {
@@ -30,7 +30,7 @@ func (a *agenda) set(e *entry) {
 	a.up(e.place - 1)
 }
 
-// remove takes e out, if it is there.
+// remove removes e if it is in the agenda.
 func (a *agenda) remove(e *entry) {
 	if e.place == 0 {
 		return

@@ -135,7 +135,7 @@ func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 	return nil
 }
 
-// newOwner draws the owner of a record that was resolved, which is no claim's.
+// newOwner returns a random owner for a record that was resolved. No claim has it.
 func newOwner() string {
 	b := make([]byte, 16)
 	rand.Read(b) // never fails

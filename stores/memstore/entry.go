@@ -10,24 +10,24 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// An entry is a record in its shard. What its slices and maps hold is never
-// written again once it is there, so that returned records can share it.
+// An entry is a record in its shard. The contents of its slices and maps never change once
+// they are set, so that returned records can share them.
 type entry struct {
-	record onlyonce.Record // but for LeaseLeft and KeepLeft
+	record onlyonce.Record // without LeaseLeft and KeepLeft
 	until  moment          // when the lease, or the settled record, ends
-	keep   time.Duration   // of the claim: how long the record stays once its lease has lapsed; 0: for good
+	keep   time.Duration   // of the claim: how long the record stays once its lease has lapsed; 0: until someone resolves it
 	ended  moment          // when it was settled
-	header []byte          // Result.Header, packed, until it is asked for
-	place  int             // in the shard's agenda, counted from 1; 0: not there
+	header []byte          // Result.Header, packed, until the record is first returned
+	place  int             // in the shard's agenda, counted from 1; 0: it is not in the agenda
 	at     moment          // when it expires, as the agenda has it
 	size   int64           // as counted in Store.bytes
 	hash   uint64          // of the ID
-	next   *entry          // another of the same hash
+	next   *entry          // another entry with the same hash
 	room   [32]byte        // for a fingerprint
 }
 
-// What things take besides the bytes stored in them, their share of the maps
-// included.
+// The memory that entries, maps, names and values take besides their own bytes, with their
+// share of the shard's map.
 const (
 	entryCost = int(unsafe.Sizeof(entry{})) + 128
 	mapCost   = 384
@@ -50,7 +50,7 @@ func (e *entry) due() moment {
 
 func (e *entry) expired(now moment) bool { return e.due() <= now }
 
-// unresolved says whether nobody knows the outcome, and for how long.
+// unresolved reports whether the outcome is unknown, and for how long it has been.
 func (e *entry) unresolved(now moment) (since time.Duration, open bool) {
 	switch {
 	case e.record.State == onlyonce.StateUnknown:
@@ -61,7 +61,7 @@ func (e *entry) unresolved(now moment) (since time.Duration, open bool) {
 	return 0, false
 }
 
-// stands returns the record as it stands at now, but for a packed header.
+// stands returns the record as it stands at now, without a packed header.
 func (e *entry) stands(now moment) onlyonce.Record {
 	r := e.record
 	switch left := time.Duration(e.until - now); {
@@ -73,8 +73,8 @@ func (e *entry) stands(now moment) onlyonce.Record {
 	return r
 }
 
-// replace makes r the entry's record, but for its ID and CreatedAt: these never
-// change, and a list reads them without the shard's lock.
+// replace makes r the entry's record, except for its ID and CreatedAt, which never change
+// and which a list reads without the shard's lock.
 func (e *entry) replace(r onlyonce.Record) {
 	to := &e.record
 	to.State, to.Fingerprint, to.Owner, to.Attempt, to.Fence = r.State, r.Fingerprint, r.Owner, r.Attempt, r.Fence
@@ -109,7 +109,7 @@ func (e *entry) end(s onlyonce.Settlement, now moment, at time.Time) {
 	}
 }
 
-// addSteps makes a new map, for the old one is shared.
+// addSteps makes a new map, because returned records share the old one.
 func (e *entry) addSteps(steps map[string][]byte) {
 	if len(steps) == 0 {
 		return

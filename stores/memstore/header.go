@@ -2,9 +2,8 @@ package memstore
 
 import "encoding/binary"
 
-// pack copies a result's body and header into one piece of memory. The header
-// comes out as counts and length-prefixed strings: a record that is never
-// replayed never pays for a map.
+// pack copies a result's body and header into one piece of memory. The header is written as
+// counts and length-prefixed strings, so that a record that is never replayed needs no map.
 func pack(body []byte, header map[string][]string) (packedBody, packedHeader []byte) {
 	var room [512]byte // most headers are small, and are gathered on the stack
 	text := appendHeader(room[:0], header)
@@ -21,8 +20,8 @@ func pack(body []byte, header map[string][]string) (packedBody, packedHeader []b
 	return b[:n:n], b[n:]
 }
 
-// appendHeader appends the number of names, that of values, and for each name
-// itself, how many values it has, and those.
+// appendHeader appends the number of names and the number of values, and then, for each
+// name, the name, the number of its values, and the values.
 func appendHeader(b []byte, header map[string][]string) []byte {
 	if len(header) == 0 {
 		return b

@@ -8,7 +8,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// purgeBatch is how many records are deleted before a lock is given up.
+// purgeBatch is how many records are deleted before a shard's lock is released.
 const purgeBatch = 256
 
 // Purge deletes at most limit records that have expired and returns how many
@@ -64,8 +64,8 @@ func (s *Store) purgeShard(sh *shard, limit int) int {
 	return s.removeDue(sh, s.now(), limit)
 }
 
-// removeDue deletes at most limit expired records of a shard, whose lock the
-// caller has, as everywhere below.
+// removeDue deletes at most limit expired records of a shard. The caller holds the shard's
+// lock, as in every function below.
 func (s *Store) removeDue(sh *shard, now moment, limit int) int {
 	for n := range limit {
 		e := sh.agenda.due(now)
@@ -79,7 +79,7 @@ func (s *Store) removeDue(sh *shard, now moment, limit int) int {
 
 // add makes an entry for id, if there is room.
 func (s *Store) add(sh *shard, id onlyonce.ID, hash uint64, now moment) (*entry, error) {
-	s.removeDue(sh, now, 2) // so that nothing piles up where nobody purges
+	s.removeDue(sh, now, 2) // so that expired records do not pile up if nobody purges
 	if s.bytes.Load() >= s.cfg.MaxBytes {
 		return nil, fmt.Errorf("full with %d bytes, of which nothing has expired: raise Config.MaxBytes, or keep records for less time", s.cfg.MaxBytes)
 	}
@@ -109,8 +109,8 @@ func (s *Store) remove(sh *shard, e *entry) {
 	s.bytes.Add(-e.size)
 }
 
-// view returns the record of e as it stands now. A header that is asked for
-// once is likely to be asked for again, so it stays unpacked.
+// view returns the record of e as it stands now. A header that was returned once is likely
+// to be returned again, so it stays unpacked.
 func (s *Store) view(e *entry, now moment) onlyonce.Record {
 	if e.header != nil {
 		e.record.Result.Header, e.header = unpack(e.header), nil
@@ -119,7 +119,7 @@ func (s *Store) view(e *entry, now moment) onlyonce.Record {
 	return e.stands(now)
 }
 
-// weigh counts anew what an entry takes.
+// weigh counts the memory of an entry again.
 func (s *Store) weigh(e *entry) {
 	size := e.weigh()
 	s.bytes.Add(size - e.size)

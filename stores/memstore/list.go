@@ -20,8 +20,8 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 	}
 }
 
-// list yields pages of records until there are no more: what is gone by the
-// time it is to be yielded makes room for another.
+// list yields pages of records until there are no more. A record that has gone before it is
+// yielded does not count towards the limit.
 func (s *Store) list(ctx context.Context, f onlyonce.Filter, yield func(onlyonce.Record, error) bool) error {
 	for left := f.Limit; ; f.Limit = left {
 		page := s.newest(f)

@@ -11,11 +11,11 @@ import (
 // A shard is the part of a store's records that share one lock.
 type shard struct {
 	mu     sync.Mutex
-	byHash map[uint64]*entry // those of the same hash are chained
+	byHash map[uint64]*entry // entries with the same hash are chained
 	agenda agenda            // the records that will expire unless they are renewed or settled
-	fence  int64             // the last one given, to any record
+	fence  int64             // the last fence that was given to any record of the shard
 	most   int               // how large byHash has been since it was made
-	_      [64 - 7*8]byte    // a cache line each
+	_      [64 - 7*8]byte    // each shard has its own cache line
 }
 
 // find returns the entry of id, if it is there.
@@ -35,8 +35,7 @@ func (sh *shard) get(id onlyonce.ID, hash uint64, now moment) *entry {
 	return nil
 }
 
-// held returns the entry of h's record if h is its hold, or was when it was
-// settled.
+// held returns the entry of h's record if h holds it, or held it when it was settled.
 func (sh *shard) held(h onlyonce.Hold, hash uint64, now moment) *entry {
 	e := sh.get(h.ID, hash, now)
 	if e == nil || e.record.Owner != h.Owner || e.record.Fence != h.Fence {
@@ -72,10 +71,10 @@ func (sh *shard) remove(e *entry) {
 	}
 }
 
-// smallMap is the size from which a map's memory is worth giving back.
+// smallMap is the size from which it is worth releasing a map's memory.
 const smallMap = 1024
 
-// shrink gives memory back when most of it is unused: a map alone never does.
+// shrink releases memory when most of it is unused, which a map never does by itself.
 func (sh *shard) shrink() {
 	if sh.most < smallMap || len(sh.byHash) > sh.most/4 {
 		return
