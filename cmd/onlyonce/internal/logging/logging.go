@@ -18,17 +18,32 @@ type Config struct {
 	Keys   string // what is logged of a key: hash or raw; empty: hash
 }
 
+// The defaults of the flags.
+const (
+	DefaultFormat = "json"
+	DefaultLevel  = "info"
+	DefaultKeys   = "hash"
+)
+
 // AddFlags declares --log-format and --log-level.
-func (c *Config) AddFlags(cmd *cobra.Command) {
-	f := cmd.Flags()
-	f.StringVar(&c.Format, "log-format", "json", "format of the log on standard error: json or text")
-	f.StringVar(&c.Level, "log-level", "info", "lowest level that is logged: debug, info, warn or error")
-	CompleteFlags(cmd)
-}
+func (c *Config) AddFlags(cmd *cobra.Command) { AddFlags(cmd, &c.Format, &c.Level) }
 
 // AddKeysFlag declares --log-keys, which says what is logged of a key.
-func (c *Config) AddKeysFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.Keys, "log-keys", "hash", "how idempotency keys are logged: `hash or raw`; anyone who knows a key and its request can read the stored response")
+func (c *Config) AddKeysFlag(cmd *cobra.Command) { AddKeysFlag(cmd, &c.Keys) }
+
+// AddFlags declares --log-format and --log-level for settings that are kept elsewhere
+// than in a Config.
+func AddFlags(cmd *cobra.Command, format, level *string) {
+	f := cmd.Flags()
+	f.StringVar(format, "log-format", DefaultFormat, "format of the log on standard error: json or text")
+	f.StringVar(level, "log-level", DefaultLevel, "lowest level that is logged: debug, info, warn or error")
+	cli.CompleteValues(cmd, "log-format", "json", "text")
+	cli.CompleteValues(cmd, "log-level", "debug", "info", "warn", "error")
+}
+
+// AddKeysFlag declares --log-keys for such settings.
+func AddKeysFlag(cmd *cobra.Command, keys *string) {
+	cmd.Flags().StringVar(keys, "log-keys", DefaultKeys, "how idempotency keys are logged: `hash or raw`; anyone who knows a key and its request can read the stored response")
 	cli.CompleteValues(cmd, "log-keys", "hash", "raw")
 }
 
@@ -38,12 +53,6 @@ func (c Config) ShowKey() func(onlyonce.ID) string {
 		return func(id onlyonce.ID) string { return id.Key }
 	}
 	return nil
-}
-
-// CompleteFlags offers the values of --log-format and --log-level to the shell.
-func CompleteFlags(cmd *cobra.Command) {
-	cli.CompleteValues(cmd, "log-format", "json", "text")
-	cli.CompleteValues(cmd, "log-level", "debug", "info", "warn", "error")
 }
 
 var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}

@@ -11,7 +11,9 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
@@ -229,20 +231,20 @@ func (r *Route) Pattern() (method, path string) {
 // New returns the defaults. It names no upstream and no tenant.
 func New() *File {
 	return &File{
-		Listen:          "127.0.0.1:8080",
-		LogFormat:       "json",
+		Listen:          server.DefaultListen,
+		LogFormat:       logging.DefaultFormat,
+		LogLevel:        logging.DefaultLevel,
+		LogKeys:         logging.DefaultKeys,
+		ShutdownTimeout: server.DefaultShutdownTimeout,
 		Unmatched:       "pass",
-		LogLevel:        "info",
-		LogKeys:         "hash",
-		ShutdownTimeout: 30 * time.Second,
 		TLS:             ServerTLS{MinVersion: "1.2"},
-		Store:           Store{URL: "sqlite:onlyonce-proxy.db", PurgeEvery: 10 * time.Minute, Limit: httponce.DefaultMaxStored},
+		Store:           Store{URL: "sqlite:onlyonce-proxy.db", PurgeEvery: server.DefaultPurgeEvery, Limit: httponce.DefaultMaxStored},
 		Tenant:          Tenant{NewPerAddress: 100, JWT: JWT{Refresh: 10 * time.Minute}},
 		Server: Server{
-			MaxHeader:     32 << 10,
-			HeaderTimeout: 5 * time.Second,
+			MaxHeader:     server.MaxHeaderBytes,
+			HeaderTimeout: server.HeaderTimeout,
 			BodyTimeout:   proxy.DefaultBodyTimeout,
-			IdleTimeout:   time.Minute,
+			IdleTimeout:   server.IdleTimeout,
 			Memory:        httponce.DefaultMaxMemory,
 		},
 		Defaults: Settings{

@@ -59,7 +59,7 @@ const (
 func (c *config) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
-	f.StringVar(&c.listen, "listen", "127.0.0.1:8080", "`address` to listen on; port 0 takes a free one")
+	f.StringVar(&c.listen, "listen", server.DefaultListen, "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&c.admin, "admin", "", "`address` for /healthz, /readyz and /metrics only, such as 127.0.0.1:9090 (default: --listen, with /metrics for this machine and for clients with a token)")
 	f.StringVar(&c.data, "data", "./onlyonce-data", "`directory` for the store and the sandboxes' workspaces; created if it does not exist")
 	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); a store on a server is for the orders only, and items and sandboxes stay in --data")
@@ -71,7 +71,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.Int64Var(&c.sandboxesMaxSessions, "sandboxes-max-sessions", sandboxes.DefaultMaxSessions, "largest `number` of sandbox sessions of an owner at a time")
 	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", sandboxes.DefaultIdleTimeout, "how long a session lasts without a keepalive")
 	c.orders.addFlags(cmd)
-	c.purgeEvery = interval(10 * time.Minute)
+	c.purgeEvery = interval(server.DefaultPurgeEvery)
 	f.Var(&c.purgeEvery, "purge-every", "how often the expired records of all three APIs are deleted; off: never by this server")
 	f.DurationVar(&c.lease, "lease", onlyonce.DefaultLease, "how long a running items or sandboxes command may take")
 	f.DurationVar(&c.wait, "wait", sandboxes.DefaultWait, "how long a repeat of a running sandboxes command waits for its response; 0: not at all")
@@ -82,7 +82,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "`name` of a finding of onlyonce doctor that is accepted, or file-mode for files that other users can use; may be repeated")
 	c.log.AddFlags(cmd)
 	c.log.AddKeysFlag(cmd)
-	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", 30*time.Second, "time that running requests get to finish after SIGINT or SIGTERM")
+	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", server.DefaultShutdownTimeout, "time that running requests get to finish after SIGINT or SIGTERM")
 	cli.DocumentEnv(cmd)
 }
 

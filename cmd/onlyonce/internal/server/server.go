@@ -11,20 +11,27 @@ import (
 
 // How long a client may take, and how much it may send before its body.
 const (
-	headerTimeout   = 5 * time.Second
+	HeaderTimeout   = 5 * time.Second
 	bodyTimeout     = 30 * time.Second
-	idleTimeout     = time.Minute
+	IdleTimeout     = time.Minute
 	responseTimeout = 10 * time.Second // to read the response
 	MaxHeaderBytes  = 32 << 10
+)
+
+// The defaults of the settings that serve and proxy share.
+const (
+	DefaultListen          = "127.0.0.1:8080"
+	DefaultShutdownTimeout = 30 * time.Second
+	DefaultPurgeEvery      = 10 * time.Minute
 )
 
 // New returns a server for h, which takes at most longest to respond.
 func New(h http.Handler, longest time.Duration, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           limitBody(h, bodyTimeout),
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: HeaderTimeout,
 		WriteTimeout:      bodyTimeout + longest + responseTimeout,
-		IdleTimeout:       idleTimeout,
+		IdleTimeout:       IdleTimeout,
 		MaxHeaderBytes:    MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
