@@ -5,7 +5,7 @@ import (
 	"net/http/httptest"
 )
 
-// Scrape returns what a handler of metrics answers.
+// Scrape returns the page that a handler of metrics serves.
 func Scrape(h http.Handler) string {
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
