@@ -141,8 +141,9 @@ func (a *Attempt) Err() error {
 //
 // An attempt is settled by one call. A second call returns an error and changes
 // nothing; while the first is in progress, that error is ErrInFlight. A
-// settlement that Settlement.Check rejects is also an error, and the attempt
-// continues.
+// settlement that Settlement.Check rejects is also an error, and so is one that
+// is larger than the store takes (ErrTooLarge): the attempt continues and can be
+// settled with less.
 //
 // If the record has steps, releasing the command keeps the record as failed,
 // because a later attempt must not run those steps again.
@@ -155,17 +156,42 @@ func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 	}
 	s = a.complete(s)
 	err := a.settle(ctx, s)
+	if errors.Is(err, ErrTooLarge) {
+		a.lease.resume()
+		return settleError(err)
+	}
+	a.settled(ctx, s, err)
+	return settleError(err)
+}
+
+// settleSmaller settles an attempt whose settlement the store does not take, without
+// its result. What has completed is unknown then, because a repeat gets no result.
+func (a *Attempt) settleSmaller(ctx context.Context, s Settlement, cause error) error {
+	if s.Result = (Result{}); s.State == StateCompleted {
+		s = Settlement{State: StateUnknown, Error: cause.Error()}
+	}
+	a.SetRef("") // perhaps it is what is too large
+	if err := a.begin(phaseSettling); err != nil {
+		return fmt.Errorf("onlyonce: settle: %w", err)
+	}
+	s = a.complete(s)
+	err := a.settle(ctx, s)
+	a.settled(ctx, s, cmp.Or(err, cause))
+	return settleError(err)
+}
+
+// settled ends the attempt with what became of its settlement.
+func (a *Attempt) settled(ctx context.Context, s Settlement, err error) {
 	a.lease.settled(true)
 	a.guard.waiters.wake(a.req.ID)
 	a.note(ctx, s, err)
-	return settleError(err)
 }
 
 func settleError(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrLost), errors.Is(err, ErrUnknown):
+	case errors.Is(err, ErrLost), errors.Is(err, ErrUnknown), errors.Is(err, ErrTooLarge):
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
 	return fmt.Errorf("onlyonce: settle: %w: %w", ErrUnavailable, err)
@@ -206,7 +232,7 @@ func (a *Attempt) settle(ctx context.Context, s Settlement) error {
 	defer stop()
 	for every := firstPoll; ; every = min(2*every, time.Second) {
 		err := a.guard.store.Settle(ctx, a.hold(), s)
-		if err == nil || errors.Is(err, ErrLost) {
+		if err == nil || errors.Is(err, ErrLost) || errors.Is(err, ErrTooLarge) {
 			return err
 		}
 		if pause(ctx, every); ctx.Err() != nil {

@@ -31,6 +31,9 @@ type Answer[T any] struct {
 // context ended, the outcome is unknown: see Config.HoldUnknown and
 // Config.Reconcile.
 //
+// If the value is larger than the store takes, the caller gets it and the
+// Observer is told, but it is not stored and the outcome is unknown.
+//
 // Do itself returns ErrMismatch, InFlightError, ErrUnknown and ErrUnavailable
 // as Guard.Begin does. It returns ErrLost if another attempt took over while fn
 // ran. If g or fn is nil, it panics before anything is claimed.
@@ -52,7 +55,11 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 	defer a.settleUnfinished(run)
 	value, err := fn(run)
 	s, err := settlement(run, value, err, StateUnknown)
-	if rejected := a.Settle(run, s); errors.Is(rejected, ErrLost) || errors.Is(rejected, ErrInFlight) {
+	rejected := a.Settle(run, s)
+	if errors.Is(rejected, ErrTooLarge) {
+		rejected = a.settleSmaller(run, s, rejected)
+	}
+	if errors.Is(rejected, ErrLost) || errors.Is(rejected, ErrInFlight) {
 		return Answer[T]{}, errors.Join(rejected, err)
 	}
 	if err != nil {

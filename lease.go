@@ -231,6 +231,21 @@ func (l *lease) enter(p phase) bool {
 	return true
 }
 
+// resume continues an attempt whose settlement the store did not take.
+func (l *lease) resume() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.phase = phaseRunning
+	l.contexts = slices.DeleteFunc(l.contexts, func(run *running) bool {
+		if run.stopped {
+			run.cancel(nil)
+		}
+		return run.stopped
+	})
+	l.unset()
+	l.set(time.Now())
+}
+
 // settled ends the attempt after the store was asked, with the contexts that were
 // stopped meanwhile, or all.
 func (l *lease) settled(all bool) {

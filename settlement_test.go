@@ -158,3 +158,54 @@ func TestSettlement_ARecordInAStateThatThisVersionDoesNotKnowIsNoAnswer(t *testi
 		})
 	}
 }
+
+func TestSettlement_AnAttemptWhoseResultIsTooLargeGoesOnUntilItIsSettledWithLess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		store.set(func() { store.settle = func(func() error) error { return onlyonce.ErrTooLarge } })
+		g := onlyonce.New(store, onlyonce.Config{Lease: time.Second})
+		a, err := g.Begin(t.Context(), request("k"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, stop := a.Context(t.Context())
+		defer stop()
+		began := time.Now()
+		if err := a.Settle(ctx, onlyonce.Settlement{State: onlyonce.StateCompleted}); !errors.Is(err, onlyonce.ErrTooLarge) || time.Since(began) > 0 {
+			t.Fatalf("got %v after %v", err, time.Since(began))
+		}
+		if rec := a.Record(); rec.State != onlyonce.StateProcessing {
+			t.Errorf("the attempt's record is %q", rec.State)
+		}
+		time.Sleep(10 * time.Second) // ten leases
+		if rec := lookup(t, store, request("k")); ctx.Err() != nil || rec.LeaseLeft <= 0 {
+			t.Errorf("the context's cause is %v, and %v of the lease are left", context.Cause(ctx), rec.LeaseLeft)
+		}
+		store.set(func() { store.settle = nil })
+		if err := a.Settle(ctx, onlyonce.Settlement{State: onlyonce.StateCompleted}); err != nil || ctx.Err() == nil {
+			t.Errorf("settled with less: %v, and the context's error is %v", err, ctx.Err())
+		}
+		if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateCompleted || rec.Attempt != 1 {
+			t.Errorf("record %+v", rec)
+		}
+	})
+}
+
+func TestSettlement_AContextThatWasStoppedWhileAResultWasTooLargeEnds(t *testing.T) {
+	store := newStore()
+	g := onlyonce.New(store, onlyonce.Config{})
+	a, err := g.Begin(t.Context(), request("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := a.Context(t.Context())
+	other, stopOther := a.Context(t.Context())
+	defer stopOther()
+	store.set(func() { store.settle = func(func() error) error { stop(); return onlyonce.ErrTooLarge } })
+	if err := a.Settle(ctx, onlyonce.Settlement{State: onlyonce.StateCompleted}); !errors.Is(err, onlyonce.ErrTooLarge) {
+		t.Fatal(err)
+	}
+	if ctx.Err() == nil || other.Err() != nil {
+		t.Errorf("the stopped context's error is %v, the other's %v", ctx.Err(), other.Err())
+	}
+}

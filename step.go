@@ -63,7 +63,7 @@ func (a *Attempt) keepStep(ctx context.Context, name string, body []byte) error 
 		if err == nil {
 			break
 		}
-		if errors.Is(err, ErrLost) {
+		if errors.Is(err, ErrLost) || errors.Is(err, ErrTooLarge) {
 			return err
 		}
 		if pause(ctx, every); ctx.Err() != nil {

@@ -38,7 +38,8 @@ type Store interface {
 	// error that changes nothing. It returns ErrLost unless the hold is the
 	// record's. A lapsed lease does not matter as long as no other attempt has
 	// taken over. Settling again with the same hold changes nothing and is not
-	// an error, except after a release, which leaves no record.
+	// an error, except after a release, which leaves no record. A settlement that
+	// is larger than the store takes is an ErrTooLarge, and changes nothing.
 	Settle(ctx context.Context, h Hold, s Settlement) error
 
 	// Lookup returns the record of id, or ErrNotFound.

@@ -69,7 +69,12 @@ func (p *handlerRunner) finish(c *call, x *exchange) {
 	var err error
 	if stage != response.Committed {
 		s, _ := x.settlement(stage)
-		if err = x.attempt.Settle(&x.run, s); err != nil {
+		err = x.attempt.Settle(&x.run, s)
+		if errors.Is(err, onlyonce.ErrTooLarge) && len(s.Result.Body) > 0 {
+			s.Result.Header, s.Result.Body = omitBody(s.Result.Header), nil
+			err = x.attempt.Settle(&x.run, s)
+		}
+		if err != nil {
 			recorded = nil
 		}
 	}

@@ -5,6 +5,10 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +17,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -284,6 +289,79 @@ func TestMySQL_TheClockDoesNotJumpWithTheTimeZone(t *testing.T) {
 				t.Errorf("it is kept for %v, want an hour", r.KeepLeft)
 			}
 		})
+	}
+}
+
+// largest returns how many bytes the server takes in one packet.
+func largest(t *testing.T, db *sql.DB) (n int) {
+	t.Helper()
+	if err := db.QueryRow("SELECT @@max_allowed_packet").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A lease of an hour, because a test must not wait for its end.
+func TestMySQL_AResultThatDoesNotFitKeepsNobodyWaitingAndIsHeld(t *testing.T) {
+	s, db := newMySQLDatabase(t).open(t, "maxAllowedPacket=0")
+	var told []onlyonce.Outcome
+	g := onlyonce.New(s, onlyonce.Config{Lease: time.Hour, HoldUnknown: true, Observer: func(_ context.Context, e onlyonce.Event) { told = append(told, e.Outcome) }})
+	for name, fn := range map[string]func(context.Context) (string, error){
+		"value": func(context.Context) (string, error) { return strings.Repeat("x", largest(t, db)), nil },
+		"reference": func(ctx context.Context) (string, error) {
+			onlyonce.Current(ctx).SetRef(strings.Repeat("x", 1<<16))
+			return "x", nil
+		},
+	} {
+		told = nil
+		req := onlyonce.Request{ID: onlyonce.ID{Key: name}, SkipFingerprint: true}
+		if a, err := onlyonce.Do(t.Context(), g, req, fn); err != nil || a.Value == "" {
+			t.Errorf("%s: the caller got %d bytes and error %v", name, len(a.Value), err)
+		}
+		if r, err := s.Lookup(t.Context(), req.ID); err != nil || r.State != onlyonce.StateUnknown || !strings.Contains(r.Error, "larger than the store takes") {
+			t.Errorf("%s: the record is in state %q, its error %q; lookup %v", name, r.State, r.Error, err)
+		}
+		if _, err := onlyonce.Do(t.Context(), g, req, fn); !errors.Is(err, onlyonce.ErrUnknown) {
+			t.Errorf("%s: a repeat got %v", name, err)
+		}
+		if want := []onlyonce.Outcome{onlyonce.OutcomeUnrecorded, onlyonce.OutcomeUnknown}; !slices.Equal(told, want) {
+			t.Errorf("%s: the observer was told %v", name, told)
+		}
+	}
+}
+
+func TestMySQL_AStepThatDoesNotFitKeepsNobodyWaiting(t *testing.T) {
+	s, db := newMySQLDatabase(t).open(t, "maxAllowedPacket=0")
+	g := onlyonce.New(s, onlyonce.Config{Lease: time.Hour})
+	_, err := onlyonce.Do(t.Context(), g, onlyonce.Request{ID: onlyonce.ID{Key: "k"}, SkipFingerprint: true}, func(ctx context.Context) (string, error) {
+		return onlyonce.Step(ctx, "step", func(context.Context) (string, error) { return strings.Repeat("x", largest(t, db)), nil })
+	})
+	if !errors.Is(err, onlyonce.ErrTooLarge) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMySQL_AResponseThatDoesNotFitIsReplayedWithoutItsBody(t *testing.T) {
+	s, db := newMySQLDatabase(t).open(t, "maxAllowedPacket=0")
+	body := strings.Repeat("x", largest(t, db))
+	runs := 0
+	h := httponce.Wrap(onlyonce.New(s, onlyonce.Config{Lease: time.Hour}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		runs++
+		w.Header().Set("Location", "/charges/1")
+		w.WriteHeader(http.StatusCreated)
+		io.WriteString(w, body)
+	}), httponce.Config{MaxResponse: 2 * len(body), Tenant: httponce.SingleTenant})
+	for n := range 2 {
+		r := httptest.NewRequest("POST", "/charges", nil)
+		r.Header.Set("Idempotency-Key", `"k"`)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if replayed := n > 0; w.Code != http.StatusCreated || w.Header().Get("Location") == "" || replayed != (w.Body.Len() == 0) || replayed != (w.Header().Get("Idempotency-Replayed") == "true") {
+			t.Errorf("request %d got %d with %v and %d bytes", n+1, w.Code, w.Header(), w.Body.Len())
+		}
+	}
+	if runs != 1 {
+		t.Errorf("the handler ran %d times", runs)
 	}
 }
 

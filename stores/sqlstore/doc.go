@@ -68,7 +68,8 @@
 // without autocommit, whose statements would not be committed, and a sql_mode
 // that is not strict or changes what a statement means, such as MariaDB's
 // ORACLE. Groups take two connections of a pool that has at least six. A
-// response must fit into max_allowed_packet.
+// response must fit into max_allowed_packet, and a ref into 64 KiB: what does not
+// is an onlyonce.ErrTooLarge.
 //
 // A claim in a transaction of the caller, through WithTx, makes other callers
 // that claim the same command wait for the transaction's end, at most
