@@ -146,7 +146,7 @@ type Filter struct {
 	Tenant, Operation, Key, Ref string
 	State                       State
 	After                       Record // the last record of the previous page; only its ID and CreatedAt are used
-	Limit                       int    // 0: all
+	Limit                       int    // 0 or less: all
 }
 
 // A Waiter waits for changes of a record.

@@ -41,7 +41,7 @@ func (s *Store) list(ctx context.Context, f onlyonce.Filter, yield func(onlyonce
 			}
 			left--
 		}
-		if f.Limit == 0 || left == 0 || len(page) < f.Limit {
+		if f.Limit <= 0 || left == 0 || len(page) < f.Limit {
 			return nil
 		}
 		last := &page[len(page)-1].record

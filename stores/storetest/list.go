@@ -90,6 +90,7 @@ var listRules = []rule{
 		for _, limit := range []int{1, 7, 20, 50} {
 			t.sameOrder(all[:min(limit, 20)], t.list(onlyonce.Filter{Limit: limit}))
 		}
+		t.sameOrder(all, t.list(onlyonce.Filter{Limit: -1}))
 	}},
 	{"pages together are the whole list", func(t *storeTest) {
 		t.make(23)
