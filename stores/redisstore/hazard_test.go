@@ -400,3 +400,44 @@ func TestStore_AFenceIncreasesAlthoughTheClockWasSetBack(t *testing.T) {
 		}
 	}
 }
+
+func TestList_LargeRecordsAreReadAFewAtATime(t *testing.T) {
+	_, client, s := migrated(t)
+	const large, small = 3 << 20, 20
+	for i := range small {
+		run(t, s, fmt.Sprint("small ", i))
+	}
+	for i := range 12 {
+		r, err := s.Claim(t.Context(), claimOf(fmt.Sprint("large ", i)))
+		if err == nil {
+			err = s.Settle(t.Context(), holdOf(r), onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: make([]byte, large)}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	sent := func() (n int64) {
+		text, err := client.Do(t.Context(), client.B().Info().Section("stats").Build()).ToString()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(text, "total_net_output_bytes:")
+		if _, err := fmt.Sscan(rest, &n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	listed := 0
+	before := sent()
+	for r, err := range s.List(t.Context(), onlyonce.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if listed++; listed == 1 && sent()-before > 4*large {
+			t.Errorf("%d bytes were read before the first record, of %d bytes, was listed", sent()-before, len(r.Result.Body))
+		}
+	}
+	if listed != small+12 {
+		t.Errorf("listed %d records, want %d", listed, small+12)
+	}
+}

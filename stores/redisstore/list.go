@@ -21,18 +21,17 @@ import (
 // one that it returns.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
-		l := lister{store: s, filter: f, batch: firstBatch}
+		l := lister{store: s, filter: f}
 		if err := l.list(ctx, func(r onlyonce.Record) bool { return yield(r, nil) }); err != nil {
 			yield(onlyonce.Record{}, wrap("list", err))
 		}
 	}
 }
 
-// How many records are read at a time: fewer while they are large.
+// How many records are read at a time, and about how many bytes of them.
 const (
-	firstBatch   = 16
-	largestBatch = 256
-	batchBytes   = 4 << 20
+	batch      = 64
+	batchBytes = 8 << 20
 )
 
 type lister struct {
@@ -40,7 +39,6 @@ type lister struct {
 	filter  onlyonce.Filter
 	after   record.Position
 	cursors [partitions]cursor
-	batch   int
 }
 
 // A cursor reads the entries of one partition's index, newest first.
@@ -79,22 +77,50 @@ func (l *lister) list(ctx context.Context, yield func(onlyonce.Record) bool) err
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		records, err := l.read(ctx, found)
-		if err != nil {
-			return err
-		}
-		for i := range records {
-			if !l.matches(&records[i]) {
-				continue
+		for len(found) > 0 {
+			some, err := l.some(ctx, found)
+			if err != nil {
+				return err
 			}
-			if !yield(records[i]) {
-				return nil
+			records, err := l.read(ctx, found[:some])
+			if err != nil {
+				return err
 			}
-			if n++; n == f.Limit {
-				return nil
+			for i := range records {
+				if !l.matches(&records[i]) {
+					continue
+				}
+				if !yield(records[i]) {
+					return nil
+				}
+				if n++; n == f.Limit {
+					return nil
+				}
 			}
+			found = found[some:]
 		}
 	}
+}
+
+// some returns how many of the next records are read at once, at least one: they are
+// few if they are large.
+func (l *lister) some(ctx context.Context, found []indexed) (n int, err error) {
+	client := l.store.client
+	commands := make(rueidis.Commands, len(found))
+	for i, e := range found {
+		commands[i] = client.B().Strlen().Key(e.record).Build()
+	}
+	var sum int64
+	for i, result := range client.DoMulti(ctx, commands...) {
+		size, err := result.AsInt64()
+		if err != nil {
+			return 0, err
+		}
+		if sum += size; i > 0 && sum > batchBytes {
+			return i, nil
+		}
+	}
+	return len(found), nil
 }
 
 func (l *lister) matches(r *onlyonce.Record) bool {
@@ -109,7 +135,7 @@ func compare(a, b *record.Position) int {
 
 // next returns the next entries of all partitions, newest first.
 func (l *lister) next(ctx context.Context) (found []indexed, err error) {
-	for len(found) < l.batch {
+	for len(found) < batch {
 		var newest *cursor
 		for i := range l.cursors {
 			c := &l.cursors[i]
@@ -135,7 +161,7 @@ func (l *lister) next(ctx context.Context) (found []indexed, err error) {
 // or has ended.
 func (l *lister) fill(ctx context.Context) error {
 	k := l.store.keys
-	count := int64(max(l.batch/16, 2))
+	const count = 4
 	for {
 		var which []int
 		var commands rueidis.Commands
@@ -154,7 +180,7 @@ func (l *lister) fill(ctx context.Context) error {
 				return err
 			}
 			c := &l.cursors[which[n]]
-			c.ended = int64(len(entries)) < count
+			c.ended = len(entries) < count
 			for _, e := range entries {
 				c.before = "(" + e.ID
 				if at, ok := l.entry(byte(which[n]), &e); ok && compare(&at.Position, &l.after) < 0 {
@@ -189,7 +215,6 @@ func (l *lister) read(ctx context.Context, found []indexed) ([]onlyonce.Record, 
 		commands[i] = lookScript.command(client, []string{e.record, e.index}, nil)
 	}
 	records := make([]onlyonce.Record, 0, len(found))
-	bytes := 0
 	for i, result := range client.DoMulti(ctx, commands...) {
 		reply, err := result.ToMessage()
 		if failed, ok := rueidis.IsRedisErr(err); ok && failed.IsNoScript() {
@@ -204,13 +229,7 @@ func (l *lister) read(ctx context.Context, found []indexed) ([]onlyonce.Record, 
 		}
 		if v != nil && !v.Expired && v.At == found[i].CreatedAt {
 			records = append(records, v.Record)
-			bytes += len(v.Result.Body)
 		}
-	}
-	if bytes > batchBytes {
-		l.batch = max(1, l.batch/4)
-	} else {
-		l.batch = min(2*l.batch, largestBatch)
 	}
 	return records, nil
 }
