@@ -23,7 +23,8 @@ type newTenants struct {
 	mu             sync.Mutex
 	known, earlier map[string]struct{} // tenants that have been seen
 	addresses      map[netip.Addr]*spending
-	others         spending // shared by the addresses beyond rememberAddresses
+	others         spending  // shared by the addresses beyond rememberAddresses
+	searched       time.Time // when idle addresses last were
 }
 
 // A spending is how much of its limit an address has used, at a time.
@@ -94,16 +95,16 @@ func (n *newTenants) of(address netip.Addr) *spending {
 	if s := n.addresses[address]; s != nil {
 		return s
 	}
-	if len(n.addresses) >= rememberAddresses {
-		now := time.Now()
+	if now := time.Now(); len(n.addresses) >= rememberAddresses && now.Sub(n.searched) >= time.Second {
+		n.searched = now
 		for a, s := range n.addresses {
 			if now.Sub(s.at) >= time.Minute {
 				delete(n.addresses, a)
 			}
 		}
-		if len(n.addresses) >= rememberAddresses {
-			return &n.others
-		}
+	}
+	if len(n.addresses) >= rememberAddresses {
+		return &n.others
 	}
 	s := &spending{at: time.Now()}
 	n.addresses[address] = s

@@ -56,3 +56,25 @@ func TestNewTenants_ALimitOfNewTenantsForgetsWithTimeAndHasBoundedMemory(t *test
 		}
 	})
 }
+
+func TestNewTenants_IdleAddressesAreSearchedForOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newTenantLimit(2, nil, slog.New(slog.DiscardHandler))
+		for i := range rememberAddresses {
+			n.of(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
+		}
+		late := netip.MustParseAddr("192.0.2.1")
+		time.Sleep(time.Minute - 1)
+		if n.of(late) != &n.others {
+			t.Error("there is room although no address is idle")
+		}
+		time.Sleep(time.Second - 1)
+		if n.of(late) != &n.others {
+			t.Error("idle addresses were searched for twice in a second")
+		}
+		time.Sleep(1)
+		if n.of(late) == &n.others || len(n.addresses) != 1 {
+			t.Errorf("%d addresses are left, and all but one are idle", len(n.addresses))
+		}
+	})
+}
