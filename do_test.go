@@ -68,7 +68,7 @@ func TestDo_AnAnswerIsForgottenWhenKeepEnds(t *testing.T) {
 	})
 }
 
-func TestDo_ADifferentRequestUnderTheSameKeyIsRefused(t *testing.T) {
+func TestDo_ADifferentRequestUnderTheSameKeyIsRejected(t *testing.T) {
 	var log eventLog
 	g := onlyonce.New(newStore(), onlyonce.Config{Observer: log.observe})
 	var c charger
@@ -226,7 +226,7 @@ func TestDo_TheCallerGoingAwayDoesNotStopTheCommand(t *testing.T) {
 
 type valueKey struct{}
 
-func TestDo_NonsenseIsRefusedWithWhatToDoInstead(t *testing.T) {
+func TestDo_NonsenseIsRejectedWithWhatToDoInstead(t *testing.T) {
 	g := onlyonce.New(newStore(), onlyonce.Config{})
 	for _, id := range []onlyonce.ID{
 		{Tenant: "acme"},

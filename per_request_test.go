@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-func TestRequest_ARequestWithoutAFingerprintIsRefusedBeforeAnythingIsClaimed(t *testing.T) {
+func TestRequest_ARequestWithoutAFingerprintIsRejectedBeforeAnythingIsClaimed(t *testing.T) {
 	for name, c := range map[string]struct {
 		req  onlyonce.Request
 		want string
@@ -190,7 +190,7 @@ func TestRequest_WhatIsUnknownStaysByTheRequestsOwnKeep(t *testing.T) {
 	}
 }
 
-func TestRequest_ALeaseOrKeepThatMakesNoSenseIsRefusedBeforeAnythingIsClaimed(t *testing.T) {
+func TestRequest_ALeaseOrKeepThatMakesNoSenseIsRejectedBeforeAnythingIsClaimed(t *testing.T) {
 	store := newStore()
 	store.claim = func(func() error) error { t.Error("claimed"); return nil }
 	g := onlyonce.New(store, onlyonce.Config{})

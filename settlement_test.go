@@ -23,7 +23,7 @@ func wantImpossible(t *testing.T, state onlyonce.State, err error) {
 	}
 }
 
-func TestSettlement_AnImpossibleStatusIsRefusedAndTheAttemptGoesOn(t *testing.T) {
+func TestSettlement_AnImpossibleStatusIsRejectedAndTheAttemptGoesOn(t *testing.T) {
 	for _, status := range []int{math.MinInt32 - 1, math.MaxInt32 + 1, 1 << 40} {
 		store := newStore()
 		a, err := onlyonce.New(store, onlyonce.Config{}).Begin(t.Context(), request("k"))
@@ -48,7 +48,7 @@ func TestSettlement_AnImpossibleStatusIsRefusedAndTheAttemptGoesOn(t *testing.T)
 	}
 }
 
-func TestSettlement_ASettlementInAnImpossibleStateIsRefusedAndTheAttemptGoesOn(t *testing.T) {
+func TestSettlement_ASettlementInAnImpossibleStateIsRejectedAndTheAttemptGoesOn(t *testing.T) {
 	for _, state := range impossible {
 		synctest.Test(t, func(t *testing.T) {
 			var log eventLog

@@ -61,7 +61,7 @@ func TestDoTx_APanicInATransactionLeavesNothing(t *testing.T) {
 	log.expect(t, "failed")
 }
 
-func TestDoTx_ADuplicateOfARunningTransactionWaitsOrIsRefused(t *testing.T) {
+func TestDoTx_ADuplicateOfARunningTransactionWaitsOrIsRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLedger()
 		g := onlyonce.NewTx(l, onlyonce.Config{})

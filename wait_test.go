@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-func TestWait_ADuplicateOfARunningCommandIsRefusedAtOnce(t *testing.T) {
+func TestWait_ADuplicateOfARunningCommandIsRejectedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		g := onlyonce.New(newStore(), onlyonce.Config{Lease: 30 * time.Second, Observer: log.observe})

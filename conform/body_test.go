@@ -36,7 +36,7 @@ func TestBody_AFieldOfTheBodyIsMadeAnotherEachTime(t *testing.T) {
 	}
 }
 
-func TestBody_AFieldThatCantBeMadeAnotherIsRefused(t *testing.T) {
+func TestBody_AFieldThatCantBeMadeAnotherIsRejected(t *testing.T) {
 	for _, c := range []struct{ body, pointer, want string }{
 		{`{"a":1}`, "/b", "points to nothing"},
 		{`{"a":[1]}`, "/a/01", "points to nothing"},

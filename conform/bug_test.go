@@ -159,7 +159,7 @@ func TestBug_WhatMayBeDoneOtherwiseFailsNoRow(t *testing.T) {
 	}
 }
 
-func TestBug_WhoRefusesEveryRepeatFailsButRefusesOtherBodies(t *testing.T) {
+func TestBug_WhoRejectsEveryRepeatFailsButRejectsOtherBodies(t *testing.T) {
 	t.Parallel()
 	rejecting := func() conform.Target { return serve(t, newLayer("a repeat is rejected", newShop())) }
 	patient := []string{"burst", "in-flight", "disconnect"} // they ask again until their time is over

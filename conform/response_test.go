@@ -64,7 +64,7 @@ func TestAnswer_AnswersDifferInWhatTheyMean(t *testing.T) {
 	}
 }
 
-func TestAnswer_RefusalsLinkInAHeaderOrByTheirType(t *testing.T) {
+func TestAnswer_RejectionsLinkInAHeaderOrByTheirType(t *testing.T) {
 	for _, c := range []struct{ link, body, want string }{
 		{`</docs>; rel="describedby"`, "", "/docs"},
 		{`<https://a.example/x>; type="text/html"; rel=describedby`, "", "https://a.example/x"},

@@ -14,7 +14,7 @@ import (
 )
 
 // By HTTP/2, net/http lets a request through whose announced body never comes.
-func TestSecurity_ABodyThatIsAnnouncedAndMissingIsRefused(t *testing.T) {
+func TestSecurity_ABodyThatIsAnnouncedAndMissingIsRejected(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
 	send := func(lengths ...string) *httptest.ResponseRecorder {
@@ -37,7 +37,7 @@ func TestSecurity_ABodyThatIsAnnouncedAndMissingIsRefused(t *testing.T) {
 	}
 }
 
-func TestSecurity_OverTCPABodyThatIsAnnouncedAndMissingByHTTP2IsRefused(t *testing.T) {
+func TestSecurity_OverTCPABodyThatIsAnnouncedAndMissingByHTTP2IsRejected(t *testing.T) {
 	var runs atomic.Int32
 	s := httptest.NewUnstartedServer(httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single))
 	s.Config.Protocols = new(http.Protocols)

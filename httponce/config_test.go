@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func TestConfig_AConfigThatMakesNoSenseIsRefused(t *testing.T) {
+func TestConfig_AConfigThatMakesNoSenseIsRejected(t *testing.T) {
 	g := newGuard(onlyonce.Config{})
 	tenant := httponce.SingleTenant
 	for wants, cfg := range map[string]httponce.Config{
@@ -262,7 +262,7 @@ func TestConfig_ABodyThatIsNoJSONIsComparedByItsBytes(t *testing.T) {
 	wantProblem(t, post(h, "k", `{"a":1, "a":2}`), 422, "idempotency_key_reused")
 }
 
-func TestConfig_ARequestForWhichTheFingerprintIsForgottenIsRefused(t *testing.T) {
+func TestConfig_ARequestForWhichTheFingerprintIsForgottenIsRejected(t *testing.T) {
 	for name, forgotten := range map[string][]byte{"nil": nil, "empty": {}} {
 		var runs atomic.Int32
 		var told error

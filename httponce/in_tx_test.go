@@ -94,7 +94,7 @@ func (s *slowShop) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(contex
 	})
 }
 
-func TestInTx_WhatIsWrittenWhileTheAnswerIsCommittedIsRefused(t *testing.T) {
+func TestInTx_WhatIsWrittenWhileTheAnswerIsCommittedIsRejected(t *testing.T) {
 	s := newShop()
 	s.twice = true
 	slow := &slowShop{shop: s}
@@ -254,7 +254,7 @@ func TestInTx_WithoutAKeyTheRestOfAHandlerCommitsAlone(t *testing.T) {
 	}
 }
 
-func TestInTx_IsRefusedWhereItCantBeKept(t *testing.T) {
+func TestInTx_IsRejectedWhereItCantBeKept(t *testing.T) {
 	s := newShop()
 	g := onlyonce.NewTx(s, onlyonce.Config{})
 	rejected := func(r *http.Request) {

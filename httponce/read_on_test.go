@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-func TestEarlyRefusal_ARefusalReachesAClientThatIsStillSending(t *testing.T) {
+func TestEarlyRejection_ARejectionReachesAClientThatIsStillSending(t *testing.T) {
 	cfg := byTenant
 	cfg.Reject = func(_ *http.Request, tenant string) *httponce.Problem {
 		if tenant == "busy" {

@@ -22,7 +22,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-func TestRefusal_AProblemIsADocument(t *testing.T) {
+func TestRejection_AProblemIsADocument(t *testing.T) {
 	cfg := httponce.Config{Tenant: httponce.SingleTenant, Required: true}
 	var runs atomic.Int32
 	r := httptest.NewRequest("POST", "/orders", nil)
@@ -50,7 +50,7 @@ func TestRefusal_AProblemIsADocument(t *testing.T) {
 	}
 }
 
-func TestRefusal_AnApplicationRendersProblemsItsOwnWay(t *testing.T) {
+func TestRejection_AnApplicationRendersProblemsItsOwnWay(t *testing.T) {
 	cfg := single
 	var got httponce.Problem
 	cfg.Problem = func(w http.ResponseWriter, _ *http.Request, p httponce.Problem) {
@@ -67,7 +67,7 @@ func TestRefusal_AnApplicationRendersProblemsItsOwnWay(t *testing.T) {
 	wantAnswer(t, post(h, "ä", "y"), 409, "own: idempotency_key_invalid \n")
 }
 
-func TestRefusal_ATooLargeBodyIsRefusedBeforeAnything(t *testing.T) {
+func TestRejection_ATooLargeBodyIsRejectedBeforeAnything(t *testing.T) {
 	store := &flaky{Store: memstore.New(memstore.Config{}), claim: errors.New("asked")}
 	cfg := single
 	cfg.MaxBody = 10
@@ -106,7 +106,7 @@ type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
-func TestRefusal_ABodyThatBreaksOffDoesNotRun(t *testing.T) {
+func TestRejection_ABodyThatBreaksOffDoesNotRun(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
 	r := keyed("POST", "/orders", "k", "")
@@ -115,7 +115,7 @@ func TestRefusal_ABodyThatBreaksOffDoesNotRun(t *testing.T) {
 	wantAnswer(t, post(h, "k", "whole"), 201, "run 1 of whole")
 }
 
-func TestRefusal_ABodyAtTheLimitArrivesInFull(t *testing.T) {
+func TestRejection_ABodyAtTheLimitArrivesInFull(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
 	body := strings.Repeat("0123456789abcdef", 1<<16)
@@ -127,7 +127,7 @@ func TestRefusal_ABodyAtTheLimitArrivesInFull(t *testing.T) {
 	}
 }
 
-func TestRefusal_PreferWaitIsGrantedUpToTheCap(t *testing.T) {
+func TestRejection_PreferWaitIsGrantedUpToTheCap(t *testing.T) {
 	for _, c := range []struct {
 		prefer []string
 		guard  time.Duration
@@ -168,7 +168,7 @@ func TestRefusal_PreferWaitIsGrantedUpToTheCap(t *testing.T) {
 	}
 }
 
-func TestRefusal_ADuplicateThatWaitsGetsTheAnswer(t *testing.T) {
+func TestRejection_ADuplicateThatWaitsGetsTheAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := httponce.Wrap(newGuard(onlyonce.Config{Wait: time.Minute}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(time.Second)
@@ -191,7 +191,7 @@ func TestRefusal_ADuplicateThatWaitsGetsTheAnswer(t *testing.T) {
 	})
 }
 
-func TestRefusal_RetryAfterIsWhatIsLeftOfTheLeaseWithinBounds(t *testing.T) {
+func TestRejection_RetryAfterIsWhatIsLeftOfTheLeaseWithinBounds(t *testing.T) {
 	for lease, want := range map[time.Duration]string{500 * time.Millisecond: "1", 2500 * time.Millisecond: "3", time.Hour: "5"} {
 		synctest.Test(t, func(t *testing.T) {
 			end := make(chan struct{})
@@ -206,7 +206,7 @@ func TestRefusal_RetryAfterIsWhatIsLeftOfTheLeaseWithinBounds(t *testing.T) {
 	}
 }
 
-func TestRefusal_WhenTheStoreIsDownNothingRuns(t *testing.T) {
+func TestRejection_WhenTheStoreIsDownNothingRuns(t *testing.T) {
 	store := &flaky{Store: memstore.New(memstore.Config{}), claim: errBroken}
 	var runs atomic.Int32
 	w := post(httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), counter(&runs), single), "k", "x")
@@ -216,7 +216,7 @@ func TestRefusal_WhenTheStoreIsDownNothingRuns(t *testing.T) {
 	}
 }
 
-func TestRefusal_WhenTheStoreIsDownARequestMayRunUnprotectedAndSaysSo(t *testing.T) {
+func TestRejection_WhenTheStoreIsDownARequestMayRunUnprotectedAndSaysSo(t *testing.T) {
 	store := &flaky{Store: memstore.New(memstore.Config{}), claim: errBroken}
 	var events []onlyonce.Event
 	g := onlyonce.New(store, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) { events = append(events, e) }})
@@ -247,7 +247,7 @@ func TestRefusal_WhenTheStoreIsDownARequestMayRunUnprotectedAndSaysSo(t *testing
 	}
 }
 
-func TestRefusal_ARecordThatCantBeReadIsOfUnknownOutcome(t *testing.T) {
+func TestRejection_ARecordThatCantBeReadIsOfUnknownOutcome(t *testing.T) {
 	g := onlyonce.New(corrupt{memstore.New(memstore.Config{})}, onlyonce.Config{HoldUnknown: true})
 	var runs atomic.Int32
 	wantProblem(t, post(httponce.Wrap(g, counter(&runs), single), "k", "x"), 409, "outcome_unknown")
@@ -260,7 +260,7 @@ func (corrupt) Claim(_ context.Context, c onlyonce.Claim) (onlyonce.Record, erro
 	return onlyonce.Record{ID: c.ID, State: onlyonce.StateUnknown, Corrupt: true, Error: "bad header"}, nil
 }
 
-func TestRefusal_AKeptFailureWithoutAnAnswerIsAProblem(t *testing.T) {
+func TestRejection_AKeptFailureWithoutAnAnswerIsAProblem(t *testing.T) {
 	g := newGuard(onlyonce.Config{})
 	id := onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: "k"}
 	_, _ = onlyonce.Do(t.Context(), g, onlyonce.Request{ID: id, SkipFingerprint: true}, func(context.Context) (int, error) { return 0, onlyonce.Final(errBroken) })
@@ -272,7 +272,7 @@ func TestRefusal_AKeptFailureWithoutAnAnswerIsAProblem(t *testing.T) {
 	}
 }
 
-func TestRefusal_ExpiresNamesTheEndOfProtection(t *testing.T) {
+func TestRejection_ExpiresNamesTheEndOfProtection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Int32
 		h := httponce.Wrap(newGuard(onlyonce.Config{Keep: time.Hour}), counter(&runs), single)
@@ -290,7 +290,7 @@ func TestRefusal_ExpiresNamesTheEndOfProtection(t *testing.T) {
 	})
 }
 
-func TestRefusal_ATenantsRequestsInFlightAreLimited(t *testing.T) {
+func TestRejection_ATenantsRequestsInFlightAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := httponce.Config{Tenant: func(r *http.Request) string { return r.Header.Get("X-Tenant") }, MaxInFlight: 2}
 		end := make(chan struct{})
@@ -316,7 +316,7 @@ func TestRefusal_ATenantsRequestsInFlightAreLimited(t *testing.T) {
 	})
 }
 
-func TestRefusal_ATenantsNewKeysAreLimited(t *testing.T) {
+func TestRejection_ATenantsNewKeysAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := single
 		cfg.MaxNewKeys = 3
@@ -344,7 +344,7 @@ func TestRefusal_ATenantsNewKeysAreLimited(t *testing.T) {
 	})
 }
 
-func TestRefusal_EveryRefusalSaysItsReasonInWords(t *testing.T) {
+func TestRejection_EveryRejectionSaysItsReasonInWords(t *testing.T) {
 	cfg := single
 	cfg.MaxBody, cfg.Required = 10, true
 	var runs atomic.Int32

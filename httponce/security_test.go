@@ -73,7 +73,7 @@ func TestSecurity_ASlowRequestClaimsNothing(t *testing.T) {
 	})
 }
 
-func TestSecurity_AKeyOfARefusedRequestIsFree(t *testing.T) {
+func TestSecurity_AKeyOfARejectedRequestIsFree(t *testing.T) {
 	runs := 0
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(403, &runs), single)
 	post(h, "k", "attacker")
@@ -294,7 +294,7 @@ func TestSecurity_LogsShowNeitherKeysNorControlCharacters(t *testing.T) {
 	}
 }
 
-func TestSecurity_RefusalsTellNothingOfTheFirstRequest(t *testing.T) {
+func TestSecurity_RejectionsTellNothingOfTheFirstRequest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		end := make(chan struct{})
 		h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

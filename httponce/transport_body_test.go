@@ -45,7 +45,7 @@ type closing struct {
 
 func (c *closing) Close() error { c.closed.Store(true); return nil }
 
-func TestTransport_ABodyThatCannotBeSentTwiceIsRefusedBeforeItIsSent(t *testing.T) {
+func TestTransport_ABodyThatCannotBeSentTwiceIsRejectedBeforeItIsSent(t *testing.T) {
 	for name, c := range map[string]struct {
 		body   io.Reader
 		length int64

@@ -244,7 +244,7 @@ func TestUsage_HandlersOfOneGuardShareTheirMemory(t *testing.T) {
 	})
 }
 
-func TestUsage_TheApplicationsOwnRefusalComesBeforeTheBody(t *testing.T) {
+func TestUsage_TheApplicationsOwnRejectionComesBeforeTheBody(t *testing.T) {
 	cfg := byTenant
 	cfg.Reject = func(_ *http.Request, tenant string) *httponce.Problem {
 		if tenant != "poor" {

@@ -90,7 +90,7 @@ func TestWrap_ARepeatGetsTheFirstAnswer(t *testing.T) {
 	wantAnswer(t, post(h, "other", `{"n":1}`), 201, `run 2 of {"n":1}`)
 }
 
-func TestWrap_ADifferentRequestWithAUsedKeyIsRefused(t *testing.T) {
+func TestWrap_ADifferentRequestWithAUsedKeyIsRejected(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
 	post(h, "k", `{"n":1}`)
@@ -98,7 +98,7 @@ func TestWrap_ADifferentRequestWithAUsedKeyIsRefused(t *testing.T) {
 	wantAnswer(t, post(h, "k", `{"n":1}`), 201, `run 1 of {"n":1}`)
 }
 
-func TestWrap_ADuplicateOfARunningRequestIsRefused(t *testing.T) {
+func TestWrap_ADuplicateOfARunningRequestIsRejected(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(began)

@@ -134,7 +134,7 @@ func (h *handling[T]) countExit(ctx context.Context) {
 func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyonce.Answer[T], error)) (Result[T], error) {
 	if err := h.message.check(); err != nil {
 		var result Result[T]
-		err = h.refuse(ctx, err, &result)
+		err = h.reject(ctx, err, &result)
 		return result, err
 	}
 	answer, err := do(h.request)
@@ -149,7 +149,7 @@ func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyon
 		result.Poisoned = err
 		return result, nil
 	case errors.Is(err, onlyonce.ErrFailed) && h.inbox.cfg.Poison != nil, errors.Is(err, onlyonce.ErrMismatch), errors.Is(err, onlyonce.ErrCorrupt):
-		err = h.refuse(ctx, err, &result)
+		err = h.reject(ctx, err, &result)
 	}
 	if h.panicked != nil {
 		panic(h.panicked)
@@ -164,9 +164,9 @@ func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyon
 // final without it comes from a consumer that had no Poison, or from a person.
 const refPoisoned = "poisoned"
 
-// refuse keeps a message elsewhere that has no ID, or another's, that failed for good
+// reject keeps a message elsewhere that has no ID, or another's, that failed for good
 // when there was no Poison, or whose result can't be decoded. No record is touched.
-func (h *handling[T]) refuse(ctx context.Context, cause error, result *Result[T]) error {
+func (h *handling[T]) reject(ctx context.Context, cause error, result *Result[T]) error {
 	if h.inbox.cfg.Poison == nil {
 		return fmt.Errorf("inbox: the message %q can't be handled once: %w", h.message.ID, cause)
 	}
@@ -192,7 +192,7 @@ func (h *handling[T]) poison(ctx context.Context, cause error, result *Result[T]
 	})
 	switch {
 	case !asked && errors.Is(err, onlyonce.ErrFailed) && answer.Ref != refPoisoned:
-		return h.refuse(ctx, cause, result)
+		return h.reject(ctx, cause, result)
 	case kept != nil:
 		return fmt.Errorf("inbox: poison: %w", errors.Join(kept, cause))
 	case err == nil && answer.Replayed: // another consumer has handled it meanwhile

@@ -99,7 +99,7 @@ func (cfg Config) withDefaults() Config {
 		cfg.Lease = min(cfg.Redelivery/2, 30*time.Second)
 	}
 	if cfg.Lease >= cfg.Redelivery {
-		panic(fmt.Sprintf("inbox: Config.Lease is %v, and the broker delivers again after %v: write a shorter lease, or else a message whose handler died is refused when it comes again", cfg.Lease, cfg.Redelivery))
+		panic(fmt.Sprintf("inbox: Config.Lease is %v, and the broker delivers again after %v: write a shorter lease, or else a message whose handler died is rejected when it comes again", cfg.Lease, cfg.Redelivery))
 	}
 	if cfg.Keep == 0 {
 		cfg.Keep = 7 * 24 * time.Hour

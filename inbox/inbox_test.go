@@ -404,7 +404,7 @@ func TestInbox_AMessageWithTheIDOfAnotherIsNotTakenForIt(t *testing.T) {
 	}
 }
 
-func TestInbox_AMessageWithoutAnIDIsRefused(t *testing.T) {
+func TestInbox_AMessageWithoutAnIDIsRejected(t *testing.T) {
 	in, q := newInbox(inbox.Config{MaxAttempts: 3})
 	h := new(handler)
 	if r, err := inbox.Handle(t.Context(), in, inbox.Message{Payload: []byte("x")}, h.handle); err != nil || r.Poisoned == nil {
@@ -419,7 +419,7 @@ func TestInbox_AMessageWithoutAnIDIsRefused(t *testing.T) {
 	}
 }
 
-func TestInbox_NonsenseInAConfigIsRefusedWithWhatToWrite(t *testing.T) {
+func TestInbox_NonsenseInAConfigIsRejectedWithWhatToWrite(t *testing.T) {
 	ok := inbox.Config{Consumer: "c", Redelivery: time.Minute}
 	for want, change := range map[string]func(*inbox.Config){
 		"Consumer is empty":        func(c *inbox.Config) { c.Consumer = "" },

@@ -16,7 +16,7 @@ type broker struct {
 	mu     sync.Mutex
 	got    []outbox.Message
 	calls  int
-	fail   map[string]error // by payload: what is refused, and why
+	fail   map[string]error // by payload: what is rejected, and why
 	away   error            // what everything gets while it is not nil
 	takes  time.Duration    // how long a call takes; 0: a millisecond
 	onCall func()

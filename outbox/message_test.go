@@ -42,7 +42,7 @@ func TestMessage_AnIDThatIsGivenIsKept(t *testing.T) {
 	}
 }
 
-func TestMessage_MessagesThatABrokerCouldNotTakeAreRefused(t *testing.T) {
+func TestMessage_MessagesThatABrokerCouldNotTakeAreRejected(t *testing.T) {
 	for name, m := range map[string]outbox.Message{
 		"no Topic":                 {},
 		"Topic has 256 bytes":      {Topic: strings.Repeat("x", 256)},
@@ -78,7 +78,7 @@ func TestMessage_NewIDsAreUUIDsOfVersion7(t *testing.T) {
 	}
 }
 
-func TestMessage_NonsenseInAConfigIsRefusedWithWhatToWrite(t *testing.T) {
+func TestMessage_NonsenseInAConfigIsRejectedWithWhatToWrite(t *testing.T) {
 	for want, make := range map[string]func(){
 		"Config.Batch is negative": func() { outbox.NewRelay(newMemQueue(), new(broker), outbox.Config{Batch: -1}) },
 		"Config.Lease is 1ms":      func() { outbox.NewRelay(newMemQueue(), new(broker), outbox.Config{Lease: 1e6}) },

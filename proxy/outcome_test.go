@@ -175,7 +175,7 @@ func TestOutcome_AnErrorOfTheUpstreamFailsTheCommand(t *testing.T) {
 	}
 }
 
-func TestOutcome_ARefusalOfTheUpstreamIsRecordedOrNotAsTheConfigSays(t *testing.T) {
+func TestOutcome_ARejectionOfTheUpstreamIsRecordedOrNotAsTheConfigSays(t *testing.T) {
 	for status, want := range map[int]int32{400: 1, 404: 1, 422: 1, 302: 1, 401: 2, 403: 2, 429: 2} {
 		var runs atomic.Int32
 		addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
@@ -320,7 +320,7 @@ func TestOutcome_WithoutItsStoreARequestRunsUnprotectedIfThatIsWanted(t *testing
 	}
 }
 
-func TestOutcome_ARefusalIsInTheRoutesOwnForm(t *testing.T) {
+func TestOutcome_ARejectionIsInTheRoutesOwnForm(t *testing.T) {
 	up := &proxy.Upstream{URL: parse(t, "http://"+nowhere)}
 	addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) {
 		r.Idempotency.DocsURL = "https://docs.example/errors"

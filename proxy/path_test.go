@@ -111,7 +111,7 @@ func TestPath_NoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 	}
 }
 
-func TestPath_APathThatNamesAHostIsRefusedByHTTP2Too(t *testing.T) {
+func TestPath_APathThatNamesAHostIsRejectedByHTTP2Too(t *testing.T) {
 	addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") }), onlyonce.Config{}, nil)
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
@@ -222,7 +222,7 @@ func TestPath_APathBehindAScriptLeadsToNoOtherRoute(t *testing.T) {
 	}
 }
 
-func TestPath_APathThatMeansTwoProtectedRoutesIsRefused(t *testing.T) {
+func TestPath_APathThatMeansTwoProtectedRoutesIsRejected(t *testing.T) {
 	up := upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })
 	guard := newGuard(onlyonce.Config{})
 	addr := serve(t, proxy.New([]proxy.Route{

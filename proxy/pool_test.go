@@ -311,7 +311,7 @@ func TestPool_AKeyInTheBodyProtects(t *testing.T) {
 	wantAnswer(t, res, body, 201, "run 3, attempt 1")
 }
 
-func TestPool_WhatMakesNoSenseIsRefused(t *testing.T) {
+func TestPool_WhatMakesNoSenseIsRejected(t *testing.T) {
 	up := &proxy.Upstream{URL: parse(t, "http://127.0.0.1:1")}
 	guard := newGuard(onlyonce.Config{})
 	for wants, r := range map[string]proxy.Route{

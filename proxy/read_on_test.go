@@ -13,7 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-func TestEarlyRefusal_ARefusalReachesAClientThatIsStillSending(t *testing.T) {
+func TestEarlyRejection_ARejectionReachesAClientThatIsStillSending(t *testing.T) {
 	var runs atomic.Int32
 	up := upstream(t, counter(&runs))
 	p := proxy.New([]proxy.Route{
@@ -48,7 +48,7 @@ func TestEarlyRefusal_ARefusalReachesAClientThatIsStillSending(t *testing.T) {
 	}
 }
 
-func TestEarlyRefusal_AConnectionThatIsIdleIsClosedAtOnce(t *testing.T) {
+func TestEarlyRejection_AConnectionThatIsIdleIsClosedAtOnce(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, nil)
 	conn := dial(t, addr)

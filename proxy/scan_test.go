@@ -156,7 +156,7 @@ func wantOneRequest(t *testing.T, table *table, rt *route, r *http.Request, path
 	}
 }
 
-func TestListener_TheCorpusOfFramingsIsRefusedOrReadInOneWay(t *testing.T) {
+func TestListener_TheCorpusOfFramingsIsRejectedOrReadInOneWay(t *testing.T) {
 	rejected := 0
 	for _, raw := range quotedLines(t, "testdata/framings.txt") {
 		good, _ := follow(raw, len(raw)+1)

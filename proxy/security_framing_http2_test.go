@@ -91,7 +91,7 @@ func sendHTTP2Frames(t *testing.T, address string, frames []byte) string {
 
 // net/http lets a request through whose announced body never comes, and fields as
 // they are. RFC 9113, sections 8.1.1 and 8.2.1, calls both malformed.
-func TestSecurity_MalformedRequestsByHTTP2AreRefused(t *testing.T) {
+func TestSecurity_MalformedRequestsByHTTP2AreRejected(t *testing.T) {
 	var runs atomic.Int32
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		runs.Add(1)

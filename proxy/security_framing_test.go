@@ -111,7 +111,7 @@ func exchange(t testing.TB, addr, raw string, piece int) string {
 	return string(answer)
 }
 
-func TestSecurity_RequestsThatMayBeReadInTwoWaysAreRefused(t *testing.T) {
+func TestSecurity_RequestsThatMayBeReadInTwoWaysAreRejected(t *testing.T) {
 	var seen atomic.Int32
 	up := upstream(t, func(_ http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); r.Method == "POST" && err == nil {
@@ -186,7 +186,7 @@ func TestSecurity_WhatCanBeReadInOneWayPasses(t *testing.T) {
 	}
 }
 
-func TestSecurity_ABadRequestBehindGoodOnesIsRefusedInItsTurn(t *testing.T) {
+func TestSecurity_ABadRequestBehindGoodOnesIsRejectedInItsTurn(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "saw %s %s", r.Method, body)

@@ -17,7 +17,7 @@ import (
 // The tests named TestSecurity_… each hold an attack of docs/security.md. What must be
 // rejected is sent as raw bytes.
 
-func TestSecurity_ALongHeaderIsRefused(t *testing.T) {
+func TestSecurity_ALongHeaderIsRejected(t *testing.T) {
 	addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") }), onlyonce.Config{}, nil)
 	for _, raw := range []string{
 		get11 + "X: " + strings.Repeat("x", 40<<10) + "\r\n\r\n",

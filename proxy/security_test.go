@@ -110,7 +110,7 @@ func TestSecurity_NothingIsMergedByCanonicalForm(t *testing.T) {
 	wantAnswer(t, res, body, 201, `{"a":1,"b":10}`)
 }
 
-func TestSecurity_OddKeysAreRefused(t *testing.T) {
+func TestSecurity_OddKeysAreRejected(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, nil)
 	const end = "Connection: close\r\nContent-Length: 1\r\n\r\nx"
@@ -342,7 +342,7 @@ func TestSecurity_LogsTellNoSecrets(t *testing.T) {
 	}
 }
 
-func TestSecurity_RefusalsTellNothing(t *testing.T) {
+func TestSecurity_RejectionsTellNothing(t *testing.T) {
 	end := make(chan struct{})
 	started := make(chan bool, 1)
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {

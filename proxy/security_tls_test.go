@@ -114,7 +114,7 @@ func TestSecurity_ClientsComeByTLSAndByHTTP2(t *testing.T) {
 	}
 }
 
-func TestSecurity_WhatIsNotTLSOrNotTrustedIsRefused(t *testing.T) {
+func TestSecurity_WhatIsNotTLSOrNotTrustedIsRejected(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })}}, proxy.Config{})
 	addr := serveTLS(t, p, &tls.Config{Certificates: []tls.Certificate{ca.issue("proxy")}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert})
@@ -137,7 +137,7 @@ func TestSecurity_WhatIsNotTLSOrNotTrustedIsRefused(t *testing.T) {
 	}
 }
 
-func TestSecurity_AmbiguousRequestsAreRefusedInsideTLS(t *testing.T) {
+func TestSecurity_AmbiguousRequestsAreRejectedInsideTLS(t *testing.T) {
 	ca := newAuthority(t)
 	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })}}, proxy.Config{})
 	addr := serveTLS(t, p, &tls.Config{Certificates: []tls.Certificate{ca.issue("proxy")}})

@@ -163,7 +163,7 @@ func TestWire_HostsAreComparedAsHosts(t *testing.T) {
 	}
 }
 
-func TestWire_ABodyInWhichTheKeyCantBeFoundIsRefused(t *testing.T) {
+func TestWire_ABodyInWhichTheKeyCantBeFoundIsRejected(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) { r.KeyPointer = "/id" })
 	for _, body := range []string{"\ufeff" + `{"id":"k"}`, "{\x00\"\x00i\x00d\x00\"\x00:\x001\x00}\x00", `{"id":"k","n":NaN}`, strings.Repeat("[", 20_000), `{"id":1.5}`} {

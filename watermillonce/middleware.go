@@ -85,7 +85,7 @@ func keep(messages []*message.Message, err error) ([]produced, error) {
 	return list, err
 }
 
-// longestHold is how long a message is held that is refused: a subscriber
+// longestHold is how long a message is held that is rejected: a subscriber
 // delivers it again at once.
 const longestHold = time.Second
 

@@ -18,11 +18,11 @@ type Config struct {
 	// Topic.
 	Topic func(outbox.Message) string
 
-	// Refused reports whether an error is the message's own fault, for example
+	// Rejected reports whether an error is the message's own fault, for example
 	// because it is too large, rather than a problem with the broker. Default:
 	// an error is the message's own fault if the broker has accepted another
 	// message since the last time it accepted none at all.
-	Refused func(error) bool
+	Rejected func(error) bool
 
 	InFlight int // how many messages are published at a time, including those whose call has not returned although its context ended; default 64
 }
@@ -123,8 +123,8 @@ func (p *publisher) blame(errs []error) []error {
 
 // own reports whether an error is its message's fault.
 func (p *publisher) own(err error, others bool) bool {
-	if p.cfg.Refused != nil {
-		return p.cfg.Refused(err)
+	if p.cfg.Rejected != nil {
+		return p.cfg.Rejected(err)
 	}
 	return others
 }

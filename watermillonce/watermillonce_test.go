@@ -132,7 +132,7 @@ func TestWatermill_AFailureIsTheMessagesOwnOnlyWhileTheBrokerTakesOthers(t *test
 func TestWatermill_WhoKnowsTheBrokersErrorsSaysWhoIsToBlame(t *testing.T) {
 	large := errors.New("too large")
 	b := &broker{fail: map[string]error{"large": large, "other": errors.New("other")}}
-	p := watermillonce.NewPublisher(b, watermillonce.Config{Refused: func(err error) bool { return errors.Is(err, large) }})
+	p := watermillonce.NewPublisher(b, watermillonce.Config{Rejected: func(err error) bool { return errors.Is(err, large) }})
 	errs := p.Publish(t.Context(), made(t, "large", "other", "good"))
 	if errors.Is(errs[0], outbox.ErrUnavailable) || !errors.Is(errs[1], outbox.ErrUnavailable) || errs[2] != nil {
 		t.Errorf("got %v", errs)
@@ -230,7 +230,7 @@ func (away) Claim(context.Context, onlyonce.Claim) (onlyonce.Record, error) {
 	return onlyonce.Record{}, onlyonce.ErrUnavailable
 }
 
-func TestWatermill_WhileTheStoreIsAwayAMessageIsHeldAndRefused(t *testing.T) {
+func TestWatermill_WhileTheStoreIsAwayAMessageIsHeldAndRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := watermillonce.Middleware(inbox.New(away{memstore.New(memstore.Config{})}, inbox.Config{Consumer: "test", Redelivery: time.Minute}))
 		handler := h(func(*message.Message) ([]*message.Message, error) {
@@ -271,7 +271,7 @@ func TestWatermill_AMessageIsKnownByItsIDInTheOutboxAndItsTenant(t *testing.T) {
 	}
 }
 
-func TestWatermill_AFailingMessageIsRefusedUntilItGoesToThePoisonQueue(t *testing.T) {
+func TestWatermill_AFailingMessageIsRejectedUntilItGoesToThePoisonQueue(t *testing.T) {
 	var poisoned []string
 	h := watermillonce.Middleware(newInbox(&poisoned))(func(*message.Message) ([]*message.Message, error) {
 		return nil, errors.New("no stock")
@@ -303,7 +303,7 @@ func TestWatermill_AHandlerThatChangesItsPayloadChangesNoOthers(t *testing.T) {
 	}
 }
 
-func TestWatermill_WhatAnotherConsumerWorksOnIsHeldAndRefused(t *testing.T) {
+func TestWatermill_WhatAnotherConsumerWorksOnIsHeldAndRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		runs := 0
 		h := watermillonce.Middleware(newInbox(new([]string)))(func(*message.Message) ([]*message.Message, error) {

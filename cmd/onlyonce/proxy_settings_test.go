@@ -172,7 +172,7 @@ defaults: {limits: {new_keys: 2}}
 	}
 }
 
-func TestProxy_WhatMatchesNoRouteIsRefusedWithoutAKeyIfTheFileSaysSo(t *testing.T) {
+func TestProxy_WhatMatchesNoRouteIsRejectedWithoutAKeyIfTheFileSaysSo(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	const routes = "routes:\n  - {match: POST /orders, key: {required: true}}\n  - {match: POST /free}\n"

@@ -47,7 +47,7 @@ func TestServe_APathThatIsNotInItsShortestFormIsNotRedirected(t *testing.T) {
 	}
 }
 
-func TestServe_AServerForThisMachineRefusesPagesOfOtherSites(t *testing.T) {
+func TestServe_AServerForThisMachineRejectsPagesOfOtherSites(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--allow-host", "api.example.com")
 	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.url, "http://"))
@@ -95,7 +95,7 @@ func TestServe_AServerForThisMachineRefusesPagesOfOtherSites(t *testing.T) {
 	}
 }
 
-func TestServe_AForeignHostOrOriginIsRefusedInTheFormOfTheAPI(t *testing.T) {
+func TestServe_AForeignHostOrOriginIsRejectedInTheFormOfTheAPI(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	for path, want := range map[string]struct{ kind, body string }{
@@ -135,7 +135,7 @@ func TestServe_TheAdminAddressTakesTheNamesThatServeAllows(t *testing.T) {
 	}
 }
 
-func TestServe_RefusesARequestThatCanBeReadInTwoWays(t *testing.T) {
+func TestServe_RejectsARequestThatCanBeReadInTwoWays(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	body := `{"sku":"S-1","title":"a","status":"active"}`

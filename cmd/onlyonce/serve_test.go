@@ -284,7 +284,7 @@ func TestSecurity_AHeaderIsLimited(t *testing.T) {
 	}
 }
 
-func TestServe_WithoutAWaitTheRepeatOfARunningCommandIsRefusedAtOnce(t *testing.T) {
+func TestServe_WithoutAWaitTheRepeatOfARunningCommandIsRejectedAtOnce(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--wait", "0")
 	release := holdWriter(t, s.data)

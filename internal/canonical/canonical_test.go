@@ -99,7 +99,7 @@ func TestCanonical_NumbersKeepTheDigitsADoubleLoses(t *testing.T) {
 	}
 }
 
-func TestCanonical_NumbersWithHugeExponentsAreExactOrRefused(t *testing.T) {
+func TestCanonical_NumbersWithHugeExponentsAreExactOrRejected(t *testing.T) {
 	const most = "999999999999999999"
 	for _, c := range []struct{ doc, want string }{
 		{"1e" + most, "1e+" + most},
@@ -125,7 +125,7 @@ func TestCanonical_NumbersWithHugeExponentsAreExactOrRefused(t *testing.T) {
 	}
 }
 
-func TestCanonical_FormRefusesWhatIsNotOneClearDocument(t *testing.T) {
+func TestCanonical_FormRejectsWhatIsNotOneClearDocument(t *testing.T) {
 	for _, c := range []struct {
 		doc  string
 		what string

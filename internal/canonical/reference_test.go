@@ -32,7 +32,7 @@ type (
 )
 
 // parseTree reads a document that is canonical JSON's to accept: valid by
-// encoding/json and by our additional refusals. It is slow and plain.
+// encoding/json and by our additional rejections. It is slow and plain.
 func parseTree(doc []byte) (tree, bool) {
 	if !json.Valid(doc) || !utf8.Valid(doc) || hasLoneSurrogate(string(doc)) {
 		return nil, false

@@ -150,7 +150,7 @@ func TestConnect_ReplaysAnErrorOfTheRequest(t *testing.T) {
 	}
 }
 
-func TestConnect_RefusesInTheProtocolOfTheRequest(t *testing.T) {
+func TestConnect_RejectsInTheProtocolOfTheRequest(t *testing.T) {
 	eachProtocol(t, 0, rightConnect, func(t *testing.T, s *shop, call func(string) (string, bool, error)) {
 		if _, _, err := call("a"); err != nil {
 			t.Error(err)

@@ -104,7 +104,7 @@ func timeoutInside(guard *onlyonce.Guard, charge http.HandlerFunc) http.Handler 
 	return httponce.Wrap(guard, slow, httponce.Config{Tenant: accountOf})
 }
 
-func TestMux_WrapRefusesATimeoutHandlerThatItSees(t *testing.T) {
+func TestMux_WrapRejectsATimeoutHandlerThatItSees(t *testing.T) {
 	defer func() {
 		if text := fmt.Sprint(recover()); !strings.Contains(text, "http.TimeoutHandler") {
 			t.Errorf("the panic is %s", text)

@@ -12,13 +12,13 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
-// refused wants Open to name each of these risks, and to open the store if they
+// rejected wants Open to name each of these risks, and to open the store if they
 // are accepted.
-func refused(t *testing.T, db *sql.DB, risks ...string) {
+func rejected(t *testing.T, db *sql.DB, risks ...string) {
 	t.Helper()
 	_, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
 	if err == nil {
-		t.Fatal("the settings were not refused")
+		t.Fatal("the settings were not rejected")
 	}
 	for _, risk := range risks {
 		if !strings.Contains(err.Error(), risk+": ") {
@@ -49,12 +49,12 @@ func refused(t *testing.T, db *sql.DB, risks ...string) {
 	}
 }
 
-func TestDiagnose_UnsafeSettingsOfPostgresAreRefused(t *testing.T) {
+func TestDiagnose_UnsafeSettingsOfPostgresAreRejected(t *testing.T) {
 	server := newOwnServer(t, faults.PostgreSQL.With("-c", "fsync=off", "-c", "full_page_writes=off"))
 	if err := sqlstore.Migrate(t.Context(), server.admin); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, server.admin, "fsync", "full-page-writes")
+	rejected(t, server.admin, "fsync", "full-page-writes")
 
 	server.Kill()
 	server.Kind = faults.PostgreSQL
@@ -71,7 +71,7 @@ func TestDiagnose_UnsafeSettingsOfPostgresAreRefused(t *testing.T) {
 	}
 }
 
-func TestDiagnose_UnsafeSettingsOfMariaDBAreRefused(t *testing.T) {
+func TestDiagnose_UnsafeSettingsOfMariaDBAreRejected(t *testing.T) {
 	server := newOwnServer(t, faults.MariaDB.With("--innodb-flush-log-at-trx-commit=2", "--log-bin=bin", "--sync-binlog=0", "--sysdate-is-now"))
 	if _, err := server.admin.Exec("CREATE DATABASE shop"); err != nil {
 		t.Fatal(err)
@@ -84,7 +84,7 @@ func TestDiagnose_UnsafeSettingsOfMariaDBAreRefused(t *testing.T) {
 	if err := sqlstore.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	refused(t, db, "innodb-flush-log", "sync-binlog", "sysdate-is-now")
+	rejected(t, db, "innodb-flush-log", "sync-binlog", "sysdate-is-now")
 	if _, err := server.admin.Exec("SET GLOBAL read_only = 1"); err != nil {
 		t.Fatal(err)
 	}

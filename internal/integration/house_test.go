@@ -78,7 +78,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 		return under(path, "services") || under(path, "cmd") || under(path, "internal") && path != canonical && path != defaults && path != coding
 	}
 	commands := []string{"bench", "check", "doctor", "migrate", "outboxcmd", "poison", "proxycmd", "records", "relay", "serve"} // of cmd/onlyonce/internal
-	ofProxy := []string{"bearer", "proxyfile", "refusal"}
+	ofProxy := []string{"bearer", "proxyfile", "rejection"}
 	for _, name := range commands {
 		if _, ok := ours["cmd/onlyonce/internal/"+name]; !ok {
 			t.Errorf("there is no command's package %s", name)

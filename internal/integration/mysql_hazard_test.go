@@ -366,7 +366,7 @@ func TestMySQL_AResponseThatDoesNotFitIsReplayedWithoutItsBody(t *testing.T) {
 }
 
 // What these settings do to a statement is not what the store means by it.
-func TestMySQL_SessionsThatChangeStatementsAreRefused(t *testing.T) {
+func TestMySQL_SessionsThatChangeStatementsAreRejected(t *testing.T) {
 	d := newMySQLDatabase(t)
 	_, db := d.open(t)
 	var mariadb bool

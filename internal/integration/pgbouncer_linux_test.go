@@ -15,7 +15,7 @@ import (
 )
 
 // asUser returns a command that a user other than root runs if we are root, for
-// some servers refuse it.
+// some servers reject it.
 func asUser(user, name string, args ...string) *exec.Cmd {
 	if os.Getuid() != 0 {
 		return exec.Command(name, args...)

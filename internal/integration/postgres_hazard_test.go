@@ -152,7 +152,7 @@ func TestPostgreSQL_AClaimThatWaitedForARenewalKeepsItsSteps(t *testing.T) {
 	}
 }
 
-func TestPostgreSQL_ADuplicateInAnotherProcessIsRefusedAtOnce(t *testing.T) {
+func TestPostgreSQL_ADuplicateInAnotherProcessIsRejectedAtOnce(t *testing.T) {
 	type place struct {
 		name string
 		open func(t *testing.T) (*sqlstore.Store, *sqlstore.Store)
@@ -492,12 +492,12 @@ func TestPostgreSQL_ATimeoutOfTheServersIsToldAsOne(t *testing.T) {
 	}
 }
 
-func TestPostgreSQL_ConnectionsThatConvertTextsAreRefused(t *testing.T) {
+func TestPostgreSQL_ConnectionsThatConvertTextsAreRejected(t *testing.T) {
 	schema := newPostgresSchema(t)
 	schema.open(t)
-	for encoding, refused := range map[string]bool{"LATIN1": true, "WIN1252": true, "SQL_ASCII": false, "UTF8": false} {
+	for encoding, rejected := range map[string]bool{"LATIN1": true, "WIN1252": true, "SQL_ASCII": false, "UTF8": false} {
 		s, err := sqlstore.Open(t.Context(), schema.pool(t, "client_encoding="+encoding), sqlstore.Config{})
-		if refused != (err != nil && strings.Contains(err.Error(), "client_encoding is "+encoding)) {
+		if rejected != (err != nil && strings.Contains(err.Error(), "client_encoding is "+encoding)) {
 			t.Errorf("open with client_encoding %s got error %v", encoding, err)
 		}
 		if err == nil {

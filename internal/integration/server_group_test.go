@@ -220,7 +220,7 @@ func TestGroup_ACommandThatIsLockedHoldsUpNoOther(t *testing.T) {
 
 // What the first asks for is not in the database before its commit: its locks
 // say that it is not the same.
-func TestGroup_WhatElseIsAskedForWhileAnotherServerRunsACommandIsRefused(t *testing.T) {
+func TestGroup_WhatElseIsAskedForWhileAnotherServerRunsACommandIsRejected(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		there := openOn(t, db)
 		ask := func(in *sqlstore.Store, key, print string, fn func() error) error {

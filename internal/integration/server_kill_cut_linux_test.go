@@ -114,7 +114,7 @@ func (s *sweep[TX]) cutEverywhere(t *testing.T, op operation, way int) {
 			}
 		}
 		act, look := op.do(t, rand.Text())
-		s.cutter.Arm(way, after, (len(all)+1-n)%3) // at the end, two are refused
+		s.cutter.Arm(way, after, (len(all)+1-n)%3) // at the end, two are rejected
 		err := act()
 		if s.cutter.Rest() {
 			cuts++
@@ -272,7 +272,7 @@ func (s *sweep[TX]) wantAnswer(t *testing.T, key, answer string) string {
 	return string(r.Result.Body)
 }
 
-// mustNotBeFinal refuses errors that say more than that the store could not be
+// mustNotBeFinal rejects errors that say more than that the store could not be
 // reached: the command was its caller's all the time.
 func mustNotBeFinal(t *testing.T, err error) {
 	t.Helper()
@@ -283,7 +283,7 @@ func mustNotBeFinal(t *testing.T, err error) {
 	}
 }
 
-// mustTellTheOutcome refuses an error for a transaction that was committed, as
+// mustTellTheOutcome rejects an error for a transaction that was committed, as
 // the command's answer shows, and none for one that was not: whose commit was
 // not answered looks for it.
 func mustTellTheOutcome(t *testing.T, err error, answer string) {

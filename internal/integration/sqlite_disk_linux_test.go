@@ -151,7 +151,7 @@ func (p place) sound() {
 
 func init() { childJobs["fail to write"] = failToWrite }
 
-// failToWrite works while the system refuses to let any file grow, which fails
+// failToWrite works while the system lets no file grow, which fails
 // in the middle of a commit.
 func failToWrite(t *testing.T, file string) {
 	p := newPlaceIn(t, file)

@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-func TestSQLite_RefusesToGoOnInAFileThatIsGone(t *testing.T) {
+func TestSQLite_RejectsToGoOnInAFileThatIsGone(t *testing.T) {
 	for name, remove := range map[string]func(file string) error{
 		"deleted": os.Remove,
 		"moved":   func(file string) error { return os.Rename(file, file+".old") },

@@ -21,7 +21,7 @@ func openFolders(t *testing.T, file string) {
 	}
 }
 
-func TestSQLite_AFileThatEveryUserCanReadIsFoundAndNotRefused(t *testing.T) {
+func TestSQLite_AFileThatEveryUserCanReadIsFoundAndNotRejected(t *testing.T) {
 	file := migrated(t)
 	diagnosed := func() (findings []onlyonce.Finding) {
 		db := openSQLiteDB(t, file)

@@ -37,7 +37,7 @@ func migrated(t *testing.T) (file string) {
 	return file
 }
 
-func TestSQLite_SettingsThatWouldBreakThePromiseAreRefusedByName(t *testing.T) {
+func TestSQLite_SettingsThatWouldBreakThePromiseAreRejectedByName(t *testing.T) {
 	for _, c := range []struct {
 		name, settings string
 		risks          []string
@@ -103,7 +103,7 @@ func TestSQLite_IsPutIntoWALMode(t *testing.T) {
 	}
 }
 
-func TestSQLite_ThatCanNotWorkIsRefusedWithWhatToDo(t *testing.T) {
+func TestSQLite_ThatCanNotWorkIsRejectedWithWhatToDo(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		open func(t *testing.T) *sql.DB
@@ -182,7 +182,7 @@ func TestSQLite_MigrateLeavesAConnectionAsItWas(t *testing.T) {
 	}
 }
 
-func TestSQLite_StoreThatIsClosedRefusesEverythingAndGivesItsConnectionBack(t *testing.T) {
+func TestSQLite_StoreThatIsClosedRejectsEverythingAndGivesItsConnectionBack(t *testing.T) {
 	s, db := newSQLite(t)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
@@ -219,7 +219,7 @@ func TestSQLite_CheckpointsLessOftenUnlessTheUserSaysHow(t *testing.T) {
 	}
 }
 
-func TestSQLite_ADSNThatTurnsTheWriteAheadLogOffIsRefusedAtOnce(t *testing.T) {
+func TestSQLite_ADSNThatTurnsTheWriteAheadLogOffIsRejectedAtOnce(t *testing.T) {
 	for _, settings := range []string{"_pragma=journal_mode(delete)", "_pragma=busy_timeout(500)&_pragma=journal_mode(truncate)"} {
 		db := pool(t, "file:"+migrated(t)+"?"+settings)
 		began := time.Now()

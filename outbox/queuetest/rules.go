@@ -79,7 +79,7 @@ var appendRules = []rule{
 			t.Errorf("the IDs are %q and %q, then %q", list[0].ID, list[1].ID, again[0].ID)
 		}
 	}},
-	{"what outbox.Prepare refuses is refused", func(t *trial) {
+	{"what outbox.Prepare rejects is rejected", func(t *trial) {
 		tx, err := t.Begin(t.Context())
 		t.must(err)
 		if err := tx.Append(t.Context(), outbox.Message{}); err == nil {

@@ -71,7 +71,7 @@ func wantInvalid(t *testing.T, got reply, field string) {
 	}
 }
 
-func TestItem_ABodyThatIsNotValidIsRefusedByItsFieldAndLeavesTheKeyUnused(t *testing.T) {
+func TestItem_ABodyThatIsNotValidIsRejectedByItsFieldAndLeavesTheKeyUnused(t *testing.T) {
 	w := newWorld(t, Config{})
 	for body, field := range map[string]string{
 		`{"title":"t","status":"active"}`:                            "sku: ",
@@ -113,7 +113,7 @@ func TestItem_ABodyThatIsNotValidIsRefusedByItsFieldAndLeavesTheKeyUnused(t *tes
 
 var long = strings.Repeat("n", 100)
 
-func TestItem_AnotherContentTypeIsRefused(t *testing.T) {
+func TestItem_AnotherContentTypeIsRejected(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, media := range []string{"", "text/plain", "text/json", "application/x-www-form-urlencoded", "application/jsonx", "application/json; charset=latin1", "application/json; x"} {
 		wantInvalid(t, w.postAs(media), "Content-Type: ")
@@ -126,7 +126,7 @@ func TestItem_AnotherContentTypeIsRefused(t *testing.T) {
 	}
 }
 
-func TestItem_ABodyWithAContentEncodingIsRefused(t *testing.T) {
+func TestItem_ABodyWithAContentEncodingIsRejected(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, coding := range []string{"gzip", "br", "GZIP", "identity, gzip", "x"} {
 		for _, body := range []string{mug, "", "\x1f\x8b"} {
@@ -144,7 +144,7 @@ func TestItem_ABodyWithAContentEncodingIsRefused(t *testing.T) {
 	w.post(mug, "Content-Encoding", "gzip", key, "k1").want(t, 415, "CONTENT_ENCODING_UNSUPPORTED") // nor is it replayed
 }
 
-func TestItem_ABodyThatIsTooLargeIsRefused(t *testing.T) {
+func TestItem_ABodyThatIsTooLargeIsRejected(t *testing.T) {
 	w := newWorld(t, Config{})
 	large := mug + strings.Repeat(" ", maxBody)
 	w.post(large).want(t, 413, "BODY_TOO_LARGE")
@@ -212,7 +212,7 @@ func (w *world) list(query string) (ids []int64, next string) {
 	return ids, next
 }
 
-func TestItem_AListThatIsAskedForWronglyIsRefused(t *testing.T) {
+func TestItem_AListThatIsAskedForWronglyIsRejected(t *testing.T) {
 	w := newWorld(t, Config{})
 	for query, field := range map[string]string{
 		"limit=0": "limit: ", "limit=201": "limit: ", "limit=-1": "limit: ", "limit=x": "limit: ", "limit=1e1": "limit: ",
@@ -237,7 +237,7 @@ func TestItem_ABodyThatDoesNotComeToItsEndIsTheClientsFault(t *testing.T) {
 	}
 }
 
-func TestItem_TextThatNobodyCouldReadIsRefusedByItsField(t *testing.T) {
+func TestItem_TextThatNobodyCouldReadIsRejectedByItsField(t *testing.T) {
 	w := newWorld(t, Config{})
 	body := func(field, text string) string {
 		m := map[string]string{"sku": "s", "title": "t", "status": "active", "brand": "b", "category": "c"}

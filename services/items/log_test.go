@@ -47,7 +47,7 @@ func TestLog_AConflictIsLogged(t *testing.T) {
 	}
 }
 
-func TestLog_ARefusalWhileTheFirstRunsIsLogged(t *testing.T) {
+func TestLog_ARejectionWhileTheFirstRunsIsLogged(t *testing.T) {
 	w := newWorld(t, Config{})
 	held := apitest.Hold(w.store)
 	w = w.with(held, Config{})

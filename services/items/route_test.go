@@ -33,7 +33,7 @@ func TestRoute_AnUnknownPathIsNotFound(t *testing.T) {
 	}
 }
 
-func TestRoute_AMethodThatAPathDoesNotHaveIsRefused(t *testing.T) {
+func TestRoute_AMethodThatAPathDoesNotHaveIsRejected(t *testing.T) {
 	w := newWorld(t, Config{})
 	for call, allowed := range map[[2]string]string{
 		{"PUT", base}: "GET, HEAD, POST", {"DELETE", base}: "GET, HEAD, POST", {"OPTIONS", base}: "GET, HEAD, POST",

@@ -30,7 +30,7 @@ func TestSecurity_TwoOwnersWithTheSameKeyAndBodyGetTwoItems(t *testing.T) {
 	}
 }
 
-func TestSecurity_ARefusedBodyDoesNotTakeAKey(t *testing.T) {
+func TestSecurity_ARejectedBodyDoesNotTakeAKey(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.post(`{"sku":""}`, key, "k1").want(t, 400, "VALIDATION_ERROR")
 	if n := w.count("onlyonce_records"); n != 0 {
@@ -41,7 +41,7 @@ func TestSecurity_ARefusedBodyDoesNotTakeAKey(t *testing.T) {
 	}
 }
 
-func TestSecurity_BodiesThatReadersMayUnderstandDifferentlyAreRefused(t *testing.T) {
+func TestSecurity_BodiesThatReadersMayUnderstandDifferentlyAreRejected(t *testing.T) {
 	w := newWorld(t, Config{})
 	rest := `"title":"t","status":"active"}`
 	for _, body := range []string{

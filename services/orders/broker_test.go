@@ -155,7 +155,7 @@ func TestBroker_OrdersAreTakenWhileTheBrokerIsNotThereYet(t *testing.T) {
 	}
 }
 
-func TestBroker_ABrokerThatNobodyKnowsIsRefused(t *testing.T) {
+func TestBroker_ABrokerThatNobodyKnowsIsRejected(t *testing.T) {
 	w := newWorld(t)
 	_, err := New(t.Context(), w.db, w.store, w.store.Outbox(), Config{Broker: "kafka://u:s3cret@h"})
 	if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "write nats://") {

@@ -92,7 +92,7 @@ func TestCharge_AnOrderIsPaidForOnceAlthoughTheFirstAttemptFailedAfterThePayment
 	})
 }
 
-func TestCharge_APaymentThatIsRefusedLeavesNoOrder(t *testing.T) {
+func TestCharge_APaymentThatIsRejectedLeavesNoOrder(t *testing.T) {
 	w := newWorld(t)
 	rejects := true
 	w.api = w.open(w.store, func(c *Config) {

@@ -17,7 +17,7 @@ func TestConfig_TheTimesHaveTheirDefaults(t *testing.T) {
 	}
 }
 
-func TestConfig_ANegativeTimeIsRefusedWithWhatToWriteInstead(t *testing.T) {
+func TestConfig_ANegativeTimeIsRejectedWithWhatToWriteInstead(t *testing.T) {
 	for name, c := range map[string]Config{"Keep": {Keep: -1}, "Lease": {Lease: -1}, "MaxWait": {MaxWait: -1}} {
 		func() {
 			defer func() {

@@ -106,7 +106,7 @@ func TestCreate_ARefOfNullIsNone(t *testing.T) {
 	}
 }
 
-func TestCreate_ABodyThatIsNotValidIsRefusedByItsFieldAndLeavesTheKeyUnused(t *testing.T) {
+func TestCreate_ABodyThatIsNotValidIsRejectedByItsFieldAndLeavesTheKeyUnused(t *testing.T) {
 	w := newWorld(t)
 	with := func(name, value string) string {
 		i := map[string]string{"product_id": `"p"`, "quantity": "1", "unit_price": `"1.00"`}
@@ -165,7 +165,7 @@ func TestCreate_ABodyThatIsNotValidIsRefusedByItsFieldAndLeavesTheKeyUnused(t *t
 	w.place("k1")
 }
 
-func TestCreate_ARequestThatIsNotJSONOrTooLargeIsRefused(t *testing.T) {
+func TestCreate_ARequestThatIsNotJSONOrTooLargeIsRejected(t *testing.T) {
 	w := newWorld(t)
 	got := w.send("POST", "/orders", two, key, "k1", "Content-Type", "text/plain")
 	got.want(t, 400, "validation_error")
@@ -173,7 +173,7 @@ func TestCreate_ARequestThatIsNotJSONOrTooLargeIsRefused(t *testing.T) {
 	w.place("k1")
 }
 
-func TestCreate_ABodyWithAContentEncodingIsRefused(t *testing.T) {
+func TestCreate_ABodyWithAContentEncodingIsRejected(t *testing.T) {
 	w := newWorld(t)
 	for _, coding := range []string{"gzip", "br", "GZIP", "identity, gzip", "x"} {
 		got := w.send("POST", "/orders", two, key, "k1", "Content-Encoding", coding)

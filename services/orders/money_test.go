@@ -37,7 +37,7 @@ func TestMoney_IsExact(t *testing.T) {
 	}
 }
 
-func TestMoney_AnAmountThatIsNotPlainDecimalTextIsRefused(t *testing.T) {
+func TestMoney_AnAmountThatIsNotPlainDecimalTextIsRejected(t *testing.T) {
 	for _, text := range []string{
 		"", "-1", "+1", "1.", ".5", "01", "00", "1e2", "1,5", "1 ", " 1", "1.23456", "1234567890123", "0x10", "NaN", "Inf", "１", "1_000", "1.2.3", "1\n",
 		strings.Repeat("9", 1000),

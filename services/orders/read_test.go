@@ -122,14 +122,14 @@ func TestRead_ACursorIsOpaqueAndItsTenants(t *testing.T) {
 	w.send("GET", "/orders?cursor="+c, "", "X-Tenant-ID", "globex").want(t, 400, "validation_error")
 }
 
-func TestRead_AListThatIsAskedForWronglyIsRefused(t *testing.T) {
+func TestRead_AListThatIsAskedForWronglyIsRejected(t *testing.T) {
 	w := newWorld(t)
 	for _, query := range []string{"limit=0", "limit=201", "limit=-1", "limit=x", "limit=1.0", "limit=%zz"} {
 		w.send("GET", "/orders?"+query, "").want(t, 400, "validation_error")
 	}
 }
 
-func TestRead_OtherMethodsAndPathsAreRefused(t *testing.T) {
+func TestRead_OtherMethodsAndPathsAreRejected(t *testing.T) {
 	w := newWorld(t)
 	w.send("DELETE", "/orders", "").want(t, 405, "method_not_allowed")
 	got := w.send("PATCH", "/orders/ord_1", "")

@@ -34,7 +34,7 @@ func TestOrders_ARepeatGetsTheStoredAnswerAlsoAfterARestart(t *testing.T) {
 	})
 }
 
-func TestOrders_TheSameKeyWithAnotherHashIsRefused(t *testing.T) {
+func TestOrders_TheSameKeyWithAnotherHashIsRejected(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		first := w.place("k1")
 		other := w.send("POST", "/orders", strings.Replace(two, `"quantity":2`, `"quantity":3`, 1), key, "k1")
@@ -61,7 +61,7 @@ func (w *world) start(held *apitest.Held, k string) (answered chan reply) {
 	return answered
 }
 
-func TestOrders_WhileTheCommandRunsARepeatIsToldSoAndAnotherHashIsRefused(t *testing.T) {
+func TestOrders_WhileTheCommandRunsARepeatIsToldSoAndAnotherHashIsRejected(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		held, let := w.hold()
 		defer let()

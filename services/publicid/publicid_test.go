@@ -60,7 +60,7 @@ func TestPublicID_NoTwoIdsAreTheSame(t *testing.T) {
 	}
 }
 
-func TestPublicID_AnIdThatIsNotWellFormedIsRefused(t *testing.T) {
+func TestPublicID_AnIdThatIsNotWellFormedIsRejected(t *testing.T) {
 	good := orders.Format(publicid.New())
 	code := strings.TrimPrefix(good, "ord_")
 	for text, want := range map[string]string{

@@ -122,7 +122,7 @@ func TestCreate_64ParallelCreatesWithOneKeyGiveOneSandbox(t *testing.T) {
 	}
 }
 
-func TestCreate_ABodyThatIsNotValidInItselfIsRefusedAndLeavesTheKeyUnused(t *testing.T) {
+func TestCreate_ABodyThatIsNotValidInItselfIsRejectedAndLeavesTheKeyUnused(t *testing.T) {
 	w := newWorld(t)
 	for body, field := range map[string]string{
 		`{"profile":"no-such"}`:           "profile",
@@ -159,7 +159,7 @@ func TestCreate_ABodyThatIsNotValidInItselfIsRefusedAndLeavesTheKeyUnused(t *tes
 	w.create(`{}`, key, "k1")
 }
 
-func TestCreate_ABodyWithAContentEncodingIsRefused(t *testing.T) {
+func TestCreate_ABodyWithAContentEncodingIsRejected(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{}`)
 	for _, path := range []string{"/v1/sandboxes", at(s.ID, "extend_ttl")} {
@@ -188,7 +188,7 @@ func TestCreate_ASandboxMayShareTheWorkspaceOfAnotherOfItsOwner(t *testing.T) {
 	same(t, got, again)
 }
 
-func TestCreate_AMalformedKeyIsRefused(t *testing.T) {
+func TestCreate_AMalformedKeyIsRejected(t *testing.T) {
 	w := newWorld(t)
 	for _, k := range []string{"", " ", "a b", "ä", `"k"`, "k/1", strings.Repeat("k", 129)} {
 		got := w.send("POST", "/v1/sandboxes", `{}`, key, k)

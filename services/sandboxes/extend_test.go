@@ -35,7 +35,7 @@ func TestExtend_ReplaysTheSameExpiresAt(t *testing.T) {
 	}
 }
 
-func TestExtend_OfAnExpiredSandboxIsRefusedAndTheRefusalReplayed(t *testing.T) {
+func TestExtend_OfAnExpiredSandboxIsRejectedAndTheRejectionReplayed(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	w.expire(s.ID)
@@ -54,7 +54,7 @@ func TestExtend_OfAnExpiredSandboxIsRefusedAndTheRefusalReplayed(t *testing.T) {
 	same(t, first, w.extend(s.ID, `{"extend_by":600}`, key, "k1"))
 }
 
-func TestExtend_OfAnUnlimitedSandboxIsRefused(t *testing.T) {
+func TestExtend_OfAnUnlimitedSandboxIsRejected(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{}`)
 	w.extend(s.ID, `{"extend_by":600}`).want(t, 409, "sandbox_ttl_infinite")
@@ -130,7 +130,7 @@ func TestExtend_TheCapOfExtendByIsConfigurable(t *testing.T) {
 	}
 }
 
-func TestExtend_AnEndAfterTheYear9999IsRefused(t *testing.T) {
+func TestExtend_AnEndAfterTheYear9999IsRejected(t *testing.T) {
 	w := newWorld(t, func(c *Config) { c.MaxExtend = 1<<63 - 1 })
 	s := w.create(`{"ttl":3600}`)
 	w.exec("UPDATE sandboxes_sandboxes SET expires_at = ?", lastSecond-5)

@@ -137,7 +137,7 @@ func TestOwner_OnlyHashesOfTokensAreKept(t *testing.T) {
 	}
 }
 
-func TestOwner_ATokenListThatIsNotRightIsRefusedByItsLine(t *testing.T) {
+func TestOwner_ATokenListThatIsNotRightIsRejectedByItsLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"ada":                              "line 1: 1 words",
 		"#\nada " + hashOf("a") + " extra": "line 2: 3 words",

@@ -39,7 +39,7 @@ func TestProgress_ARepeatOfARunningRequestIsToldSoAfterTheWait(t *testing.T) {
 	same(t, <-first, w.send("POST", "/v1/sandboxes", `{}`, key, "k1"))
 }
 
-func TestProgress_ARepeatOfARunningRequestIsRefusedAtOnceIfThatIsAskedFor(t *testing.T) {
+func TestProgress_ARepeatOfARunningRequestIsRejectedAtOnceIfThatIsAskedFor(t *testing.T) {
 	w, store := held(t, -1)
 	first := make(chan reply)
 	go func() { first <- w.send("POST", "/v1/sandboxes", `{}`, key, "k1") }()

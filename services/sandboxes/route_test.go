@@ -21,7 +21,7 @@ func TestRoute_AnUnknownPathIsNotFound(t *testing.T) {
 	}
 }
 
-func TestRoute_AMethodThatAPathDoesNotHaveIsRefused(t *testing.T) {
+func TestRoute_AMethodThatAPathDoesNotHaveIsRejected(t *testing.T) {
 	w := newWorld(t)
 	id := newID(sandboxIDs)
 	for call, allowed := range map[[2]string]string{

@@ -47,7 +47,7 @@ func TestSecurity_AReplayNeedsATokenThatIsStillGood(t *testing.T) {
 	w.send("POST", "/v1/sandboxes", `{}`, "Authorization", "Bearer bob-other", key, "k1").want(t, 401, "unauthorized")
 }
 
-func TestSecurity_ARefusedRequestDoesNotTakeAKey(t *testing.T) {
+func TestSecurity_ARejectedRequestDoesNotTakeAKey(t *testing.T) {
 	w := newWorld(t, withTokens(t, false))
 	w.send("POST", "/v1/sandboxes", `{}`, key, "k1").want(t, 401, "unauthorized")
 	w.send("POST", "/v1/sandboxes", `{"ttl":-1}`, "Authorization", "Bearer ada-secret", key, "k1").want(t, 400, "validation_error")
@@ -58,7 +58,7 @@ func TestSecurity_ARefusedRequestDoesNotTakeAKey(t *testing.T) {
 	w.create(`{}`, "Authorization", "Bearer ada-secret", key, "k1")
 }
 
-func TestSecurity_BodiesThatReadersMayUnderstandDifferentlyAreRefused(t *testing.T) {
+func TestSecurity_BodiesThatReadersMayUnderstandDifferentlyAreRejected(t *testing.T) {
 	w := newWorld(t)
 	for _, body := range []string{`{"ttl":60,"ttl":0}`, `{"ttl":60,"TTL":0}`, `{"ttl":60,"\u0074tl":0}`, "{\"profile\":\"python-default\xff\"}", `{"profile":"\udc00"}`, `{"ttl":1e400}`, `{"ttl":60}{}`} {
 		w.send("POST", "/v1/sandboxes", body).want(t, 400, "validation_error")

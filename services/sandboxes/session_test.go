@@ -62,7 +62,7 @@ func (r *countingRuntime) Start(ctx context.Context, s Session) (string, error) 
 	return r.Runtime.Start(ctx, s)
 }
 
-func TestSession_StartOfAnExpiredSandboxIsRefused(t *testing.T) {
+func TestSession_StartOfAnExpiredSandboxIsRejected(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`)
 	w.expire(s.ID)
@@ -218,7 +218,7 @@ func (r *slowRuntime) Start(ctx context.Context, s Session) (string, error) {
 	return handle, err
 }
 
-func TestSession_AStartThatMayNotWaitStartsAndIsRefusedWhileAnotherDoes(t *testing.T) {
+func TestSession_AStartThatMayNotWaitStartsAndIsRejectedWhileAnotherDoes(t *testing.T) {
 	slow := &slowRuntime{newProcesses(), make(chan struct{}), make(chan struct{}), make(chan string, 1)}
 	w := newWorld(t, func(c *Config) { c.Runtime, c.Wait = slow, -1 })
 	s := w.create(`{}`)

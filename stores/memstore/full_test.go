@@ -47,11 +47,11 @@ func wantFull(t *testing.T, s *memstore.Store, setting string) {
 		t.Errorf("claim returned %v, want ErrUnavailable that names %s", err, setting)
 	}
 	if _, err := s.Lookup(t.Context(), claimOf("one too many").ID); !errors.Is(err, onlyonce.ErrNotFound) {
-		t.Errorf("lookup of what was refused returned %v, want ErrNotFound", err)
+		t.Errorf("lookup of what was rejected returned %v, want ErrNotFound", err)
 	}
 }
 
-func TestFull_AStoreFullOfRecordsRefusesNewCommandsUntilSomeExpire(t *testing.T) {
+func TestFull_AStoreFullOfRecordsRejectsNewCommandsUntilSomeExpire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{MaxRecords: 3})
 		settled := mustClaim(t, s, "settled")
@@ -74,7 +74,7 @@ func TestFull_AStoreFullOfRecordsRefusesNewCommandsUntilSomeExpire(t *testing.T)
 	})
 }
 
-func TestFull_AStoreFullOfBytesTakesWhatRunsAndRefusesWhatIsNew(t *testing.T) {
+func TestFull_AStoreFullOfBytesTakesWhatRunsAndRejectsWhatIsNew(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{MaxBytes: 64 << 10})
 		big, running := mustClaim(t, s, "big"), mustClaim(t, s, "running")

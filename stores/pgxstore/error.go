@@ -48,7 +48,7 @@ func claimed(err error) bool {
 // may be repeated.
 func classify(err error) transact.Class {
 	c := postgres.Code(err)
-	var refused *pgconn.ConnectError
+	var rejected *pgconn.ConnectError
 	switch {
 	case errors.Is(err, engine.ErrNoFence):
 		return transact.Temporary
@@ -56,7 +56,7 @@ func classify(err error) transact.Class {
 		return transact.Broken
 	case c != "":
 		return postgres.Classify(err).Repeated()
-	case pgconn.Timeout(err), errors.Is(err, context.Canceled), errors.As(err, &refused):
+	case pgconn.Timeout(err), errors.Is(err, context.Canceled), errors.As(err, &rejected):
 		return transact.Temporary
 	}
 	return transact.Broken

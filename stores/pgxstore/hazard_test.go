@@ -169,7 +169,7 @@ func TestHazard_ATransactionOfAFunctionIsNotItsToEndOrToUseLater(t *testing.T) {
 		kept = tx
 		for name, end := range map[string]func(context.Context) error{"commit": tx.Commit, "rollback": tx.Rollback} {
 			if end(ctx) == nil {
-				t.Errorf("%s was not refused", name)
+				t.Errorf("%s was not rejected", name)
 			}
 		}
 		savepoint, err := tx.Begin(ctx)
@@ -253,7 +253,7 @@ func TestHazard_ACommandThatIsClaimedDuringItsTransactionIsNotRunTwice(t *testin
 
 // What the first asks for is not in the database before its commit: its locks
 // say that it is not the same.
-func TestHazard_WhatElseIsAskedForWhileAnotherStoreRunsACommandIsRefused(t *testing.T) {
+func TestHazard_WhatElseIsAskedForWhileAnotherStoreRunsACommandIsRejected(t *testing.T) {
 	pool := newPool(t)
 	s, there := open(t, pool), open(t, pool)
 	run := func(s *pgxstore.Store, print string, fn func()) onlyonce.Record {

@@ -111,7 +111,7 @@ func TestTx_ARepeatIsAnsweredThoughItsRollbackIsLost(t *testing.T) {
 
 // A record without a fingerprint matches every claim, so that only the locks tell what
 // the running transaction was asked for.
-func TestTx_WhatElseIsAskedForWhileARetryRunsIsRefused(t *testing.T) {
+func TestTx_WhatElseIsAskedForWhileARetryRunsIsRejected(t *testing.T) {
 	pool := newPool(t)
 	s, there := open(t, pool), open(t, pool)
 	first := claimOf("k")
@@ -135,7 +135,7 @@ func TestTx_WhatElseIsAskedForWhileARetryRunsIsRefused(t *testing.T) {
 	retry(s, "a", func() {
 		for print, other := range map[string]bool{"a": false, "b": true} {
 			r := retry(there, print, func() { t.Error("it ran twice") })
-			if refused := r.Fingerprint != nil && string(r.Fingerprint) != print; refused != other {
+			if rejected := r.Fingerprint != nil && string(r.Fingerprint) != print; rejected != other {
 				t.Errorf("%q while %q runs: %+v", print, "a", r)
 			}
 			if r.State != onlyonce.StateProcessing || r.Attempt != 2 || !r.CreatedAt.Equal(was.CreatedAt) {

@@ -20,7 +20,7 @@ const (
 
 var risks = []string{RiskEviction, RiskPersistence, RiskForgotten, engine.RiskReplica, engine.RiskOldVersion}
 
-func refuse(findings []onlyonce.Finding, accepted []string) error {
+func reject(findings []onlyonce.Finding, accepted []string) error {
 	return engine.Reject(findings, accepted, risks)
 }
 

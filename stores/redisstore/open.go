@@ -129,7 +129,7 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 	}
 	findings, err := s.diagnose(ctx)
 	if err == nil {
-		err = refuse(findings, cfg.AcceptRisks)
+		err = reject(findings, cfg.AcceptRisks)
 	}
 	if err != nil {
 		return nil, wrap("open", err)

@@ -90,7 +90,7 @@
 // autocommit and look for their savepoint before they commit. Nothing that a
 // function wrote after the deadlock is committed. The function runs again, or
 // its caller gets an error if the function hid the server's error. In a
-// transaction that the caller opened, WithTx refuses to continue after a
+// transaction that the caller opened, WithTx does not continue after a
 // deadlock. The caller's own statements since then were each committed on their
 // own, so return every error. Statements that commit implicitly, such as CREATE
 // TABLE, must not be used in any of these transactions.

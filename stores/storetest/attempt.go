@@ -38,7 +38,7 @@ var attemptRules = slices.Concat([]rule{
 		c := claimOf("k")
 		t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.mustClaim(greedy(c))
-		t.mustRefuse(greedy(c), t.snap(c.ID))
+		t.mustReject(greedy(c), t.snap(c.ID))
 	}},
 	{"attempts are counted over every way to lose a command", func(t *storeTest) {
 		c := claimOf("k")
@@ -75,7 +75,7 @@ var attemptRules = slices.Concat([]rule{
 		if r := t.complete(greedy(c), failedForGood("sold out")); !r.Final {
 			t.Errorf("the record is not final: %s", describe(r))
 		}
-		t.mustRefuse(greedy(c), t.snap(c.ID))
+		t.mustReject(greedy(c), t.snap(c.ID))
 	}},
 }, inEvery("SettledAt is set once a command is settled, and only then: ", func(t *storeTest, stand recordState) {
 	r := stand.reach(t, claimOf("k"))
@@ -125,7 +125,7 @@ func (t *storeTest) taken(s onlyonce.Settlement, flags onlyonce.Claim) {
 	t.same(want, t.lookup(first.ID))
 }
 
-// kept wants a command that was lost as s says to be refused to a claim with
+// kept wants a command that was lost as s says to stay as it is for a claim with
 // these flags.
 func (t *storeTest) kept(s onlyonce.Settlement, flags onlyonce.Claim) {
 	t.Helper()
@@ -133,5 +133,5 @@ func (t *storeTest) kept(s onlyonce.Settlement, flags onlyonce.Claim) {
 	t.lose(t.mustClaim(c), s)
 	c = newCaller(c)
 	c.RetryFailed, c.TakeUnknown = flags.RetryFailed, flags.TakeUnknown
-	t.mustRefuse(c, t.snap(c.ID))
+	t.mustReject(c, t.snap(c.ID))
 }

@@ -39,7 +39,7 @@ var claimRules = slices.Concat([]rule{
 	{"a running command is given to nobody else", func(t *storeTest) {
 		c := claimOf("k")
 		t.mustClaim(c)
-		t.mustRefuse(greedy(c), t.snap(c.ID))
+		t.mustReject(greedy(c), t.snap(c.ID))
 	}},
 	{"other commands can be claimed meanwhile", func(t *storeTest) {
 		for _, key := range []string{"a", "b", "c"} {
@@ -86,7 +86,7 @@ var claimRules = slices.Concat([]rule{
 		t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.mustClaim(greedy(c))
 		c.TakeUnknown = true
-		t.mustRefuse(c, t.snap(c.ID))
+		t.mustReject(c, t.snap(c.ID))
 	}},
 	{"a lease and a keep can last a hundred years", func(t *storeTest) {
 		const century = 100 * 365 * 24 * time.Hour
@@ -110,18 +110,18 @@ var claimRules = slices.Concat([]rule{
 }), inEvery("a claim that takes nothing changes nothing when the command is ", func(t *storeTest, stand recordState) {
 	c := claimOf("k")
 	stand.reach(t, c)
-	t.mustRefuse(newCaller(c), t.snap(c.ID))
+	t.mustReject(newCaller(c), t.snap(c.ID))
 }))
 
 var fingerprintRules = slices.Concat(
-	inEvery("another fingerprint is refused and changes nothing when the command is ", func(t *storeTest, stand recordState) {
+	inEvery("another fingerprint is rejected and changes nothing when the command is ", func(t *storeTest, stand recordState) {
 		c := claimOf("k")
 		stand.reach(t, c)
 		was := t.snap(c.ID)
 		for _, lease := range []time.Duration{time.Millisecond, time.Hour} {
 			other := greedy(c)
 			other.Fingerprint, other.Lease = onlyonce.Fingerprint([]byte("another order")), lease
-			t.mustRefuse(other, was)
+			t.mustReject(other, was)
 		}
 	}), inEvery("a claim that leaves open whether anything is compared changes nothing when the command is ", func(t *storeTest, stand recordState) {
 		c := claimOf("k")
@@ -140,7 +140,7 @@ var fingerprintRules = slices.Concat(
 			for _, fp := range []string{"0123456789abcdee", "0123456789abcdeF", "0123456789abcdef ", "0123456789abcdef\x00", "0123456789abcde", "0"} {
 				other := greedy(c)
 				other.Fingerprint = []byte(fp)
-				t.mustRefuse(other, t.snap(c.ID))
+				t.mustReject(other, t.snap(c.ID))
 			}
 			t.mustClaim(greedy(c))
 		}},
@@ -174,10 +174,10 @@ var fingerprintRules = slices.Concat(
 				t.Errorf("the stored fingerprint is %q, want %q", r.Fingerprint, other.Fingerprint)
 			}
 		}},
-		{"a record without a fingerprint gets none from a claim that is refused", func(t *storeTest) {
+		{"a record without a fingerprint gets none from a claim that is rejected", func(t *storeTest) {
 			c := skipping(claimOf("k"))
 			t.mustClaim(c)
-			t.mustRefuse(comparing(greedy(c), "of no account"), t.snap(c.ID))
+			t.mustReject(comparing(greedy(c), "of no account"), t.snap(c.ID))
 		}},
 		{"no fingerprint on either side matches", func(t *storeTest) {
 			c := skipping(claimOf("k"))
@@ -196,7 +196,7 @@ var fingerprintRules = slices.Concat(
 			r := t.complete(c, completed("made"))
 			t.same(r, t.claim(skipping(greedy(c))))
 		}},
-		{"a claim that leaves open whether anything is compared is refused", func(t *storeTest) {
+		{"a claim that leaves open whether anything is compared is rejected", func(t *storeTest) {
 			for _, c := range doubtful(claimOf("new")) {
 				r, err := t.store.Claim(t.ctx, c)
 				t.doubted("claim", r, err)
@@ -226,7 +226,7 @@ func doubtful(c onlyonce.Claim) []onlyonce.Claim {
 	return []onlyonce.Claim{none, empty, both}
 }
 
-// doubted wants a claim to be refused with an error that says what to write.
+// doubted wants a claim to be rejected with an error that says what to write.
 func (t *storeTest) doubted(what string, r onlyonce.Record, err error) {
 	t.Helper()
 	if err == nil || !strings.Contains(err.Error(), "SkipFingerprint") {

@@ -86,7 +86,7 @@ var clockRules = []clockRule{
 			t.sameEnd("LeaseLeft", long, a.mustClaim(c).LeaseLeft, 0)
 		})
 		t.sameEnd("LeaseLeft", long, t.lookup(c.ID).LeaseLeft, 0)
-		t.mustRefuse(greedy(c), t.snap(c.ID))
+		t.mustReject(greedy(c), t.snap(c.ID))
 		t.astray(func(a *storeTest) { a.renew(holdOf(a.lookup(c.ID)), time.Hour, nil) })
 		t.sameEnd("LeaseLeft", time.Hour, t.lookup(c.ID).LeaseLeft, 0)
 	}},

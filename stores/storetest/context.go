@@ -13,12 +13,12 @@ var contextRules = []rule{
 	{"a call whose context has ended is an error and changes nothing", func(t *storeTest) {
 		ctx, cancel := context.WithCancel(t.ctx)
 		cancel()
-		t.refuses(ctx, context.Canceled)
+		t.rejects(ctx, context.Canceled)
 	}},
 	{"a call whose deadline has passed is an error and changes nothing", func(t *storeTest) {
 		ctx, cancel := context.WithDeadline(t.ctx, time.Now().Add(-time.Second))
 		defer cancel()
-		t.refuses(ctx, context.DeadlineExceeded)
+		t.rejects(ctx, context.DeadlineExceeded)
 	}},
 	{"a claim whose context ends meanwhile is given whole or not at all", func(t *storeTest) {
 		for range 100 {
@@ -76,36 +76,36 @@ var contextRules = []rule{
 	}},
 }
 
-// refuses wants every method to refuse a context that has ended.
-func (t *storeTest) refuses(ctx context.Context, want error) {
+// rejects wants every method to reject a context that has ended.
+func (t *storeTest) rejects(ctx context.Context, want error) {
 	t.Helper()
 	running, failing := claimOf("running"), claimOf("failed")
 	h := holdOf(t.mustClaim(running))
 	t.complete(failing, failed("no stock"))
 	before, also := t.snap(running.ID), t.snap(failing.ID)
 
-	refused := func(what string, err error) {
+	rejected := func(what string, err error) {
 		t.Helper()
 		if !errors.Is(err, want) {
 			t.Errorf("%s: got error %v, want %v", what, err, want)
 		}
 	}
 	_, err := t.store.Claim(ctx, claimOf("new"))
-	refused("claim", err)
+	rejected("claim", err)
 	t.mustBeAbsent(idOf("new"))
 	_, err = t.store.Claim(ctx, greedy(failing))
-	refused("claim", err)
+	rejected("claim", err)
 	_, err = t.store.Lookup(ctx, running.ID)
-	refused("lookup", err)
-	refused("renew", t.store.Renew(ctx, h, time.Hour, steps{"a": []byte("b")}))
-	refused("settle", t.store.Settle(ctx, h, completed("made")))
-	refused("release", t.store.Settle(ctx, h, onlyonce.Settlement{}))
+	rejected("lookup", err)
+	rejected("renew", t.store.Renew(ctx, h, time.Hour, steps{"a": []byte("b")}))
+	rejected("settle", t.store.Settle(ctx, h, completed("made")))
+	rejected("release", t.store.Settle(ctx, h, onlyonce.Settlement{}))
 	if p, ok := t.store.(onlyonce.Purger); ok {
 		_, err := p.Purge(ctx, 10)
-		refused("purge", err)
+		rejected("purge", err)
 	}
 	if r, ok := t.store.(onlyonce.Resolver); ok {
-		refused("resolve", r.Resolve(ctx, also.Record, onlyonce.Settlement{}))
+		rejected("resolve", r.Resolve(ctx, also.Record, onlyonce.Settlement{}))
 	}
 	if l, ok := t.store.(onlyonce.Lister); ok {
 		var last error
@@ -114,7 +114,7 @@ func (t *storeTest) refuses(ctx context.Context, want error) {
 				t.Error("a record was listed")
 			}
 		}
-		refused("list", last)
+		rejected("list", last)
 	}
 	t.unchanged(before)
 	t.unchanged(also)

@@ -115,8 +115,8 @@ func (t *storeTest) mustClaim(c onlyonce.Claim) onlyonce.Record {
 	return r
 }
 
-// mustRefuse claims, and wants the command to stay what it is: s.
-func (t *storeTest) mustRefuse(c onlyonce.Claim, s snapshot) {
+// mustReject claims, and wants the command to stay what it is: s.
+func (t *storeTest) mustReject(c onlyonce.Claim, s snapshot) {
 	t.Helper()
 	r := t.claim(c)
 	if r.Owner == c.Owner {
@@ -197,7 +197,7 @@ func (t *storeTest) until(what string, holds func() bool) {
 	}
 }
 
-// wantErr checks the error of a call that must be refused.
+// wantErr checks the error of a call that must be rejected.
 func (t *storeTest) wantErr(want error, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, want) {

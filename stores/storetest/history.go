@@ -17,7 +17,7 @@ type act struct {
 	attempt  int    // of a claim
 	lease    time.Duration
 	end      onlyonce.Settlement // of a settlement
-	lost     bool                // it was refused with ErrLost
+	lost     bool                // it was rejected with ErrLost
 	from, to time.Duration
 }
 

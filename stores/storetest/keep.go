@@ -95,7 +95,7 @@ var keepRules = []rule{
 				t.Errorf("KeepLeft is %v, want 0", left)
 			}
 			t.pass()
-			t.mustRefuse(newCaller(c), t.snap(c.ID))
+			t.mustReject(newCaller(c), t.snap(c.ID))
 		}
 	}},
 	{"a claim with a negative keep is an error and changes nothing", func(t *storeTest) {

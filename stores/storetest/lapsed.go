@@ -48,7 +48,7 @@ var lapsedRules = []rule{
 		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.pass()
 		t.same(r, t.lookup(c.ID))
-		t.mustRefuse(newCaller(c), t.snap(c.ID))
+		t.mustReject(newCaller(c), t.snap(c.ID))
 		if next := t.mustClaim(greedy(c)); next.Attempt != 2 {
 			t.Errorf("the take-over is %s", describe(next))
 		}

@@ -38,7 +38,7 @@ var leaseRules = slices.Concat([]rule{
 		later.Lease = short
 		t.mustClaim(later)
 		t.until("the old lease would have lapsed", func() bool { return t.lookup(later.ID).LeaseLeft <= 0 })
-		t.mustRefuse(greedy(c), t.snap(c.ID))
+		t.mustReject(greedy(c), t.snap(c.ID))
 	}},
 	{"a lapsed lease can be renewed while nobody took over", func(t *storeTest) {
 		c := claimOf("k")
@@ -47,7 +47,7 @@ var leaseRules = slices.Concat([]rule{
 		if left := t.lookup(c.ID).LeaseLeft; left <= 0 {
 			t.Errorf("LeaseLeft is %v after the renewal", left)
 		}
-		t.mustRefuse(greedy(c), t.snap(c.ID))
+		t.mustReject(greedy(c), t.snap(c.ID))
 	}},
 	{"a lapsed lease can be settled while nobody took over", func(t *storeTest) {
 		c := claimOf("k")
@@ -108,7 +108,7 @@ var leaseRules = slices.Concat([]rule{
 	}
 }))
 
-// lost wants a hold to be refused everything, and to change nothing.
+// lost wants a hold to be rejected everything, and to change nothing.
 func (t *storeTest) lost(h onlyonce.Hold) {
 	t.Helper()
 	was := t.snap(h.ID)

@@ -117,7 +117,7 @@ func (t *txTest[TX]) meddles(end func(TX) error) {
 	c := claimOf("k")
 	if _, err := t.Store.RunTx(t.ctx, c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
 		s, err := t.inserts("k", completed("made"), nil)(ctx, tx, r)
-		_ = end(tx) // the store may refuse it
+		_ = end(tx) // the store may reject it
 		return s, err
 	}); err == nil {
 		t.Error("run returned no error")

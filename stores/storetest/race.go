@@ -43,7 +43,7 @@ var raceRules = slices.Concat([]rule{
 			}
 		}
 	}},
-	{"of two requests that race for one key one is refused as another", func(t *storeTest) {
+	{"of two requests that race for one key one is rejected as another", func(t *storeTest) {
 		for i := range 30 {
 			key := fmt.Sprint(i)
 			r := t.oneOf(func() onlyonce.Claim {

@@ -21,7 +21,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		t.wantErr(onlyonce.ErrInFlight, "resolve by deletion", t.resolve(c.ID, r.Fence, onlyonce.Settlement{}))
 		t.unchanged(was)
 	}},
-	{"a resolution with which no attempt can end is refused and changes nothing", func(t *storeTest) {
+	{"a resolution with which no attempt can end is rejected and changes nothing", func(t *storeTest) {
 		for i, stand := range freeStandings() {
 			r := stand.reach(t, claimOf(fmt.Sprint(i)))
 			was := t.snap(r.ID)
@@ -65,7 +65,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 			}
 		}
 	}},
-	{"of an attempt that ends late and a person who decides one is refused", func(t *storeTest) {
+	{"of an attempt that ends late and a person who decides one is rejected", func(t *storeTest) {
 		for i := range duels {
 			c := claimOf(fmt.Sprint(i))
 			h := holdOf(t.mustClaim(c))
@@ -78,7 +78,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 			}
 			together(2, func(i int) { acts[i]() })
 			if (settled == nil) == (resolved == nil) {
-				t.Errorf("the settlement got the error %v and the resolution %v, want one of them to be refused", settled, resolved)
+				t.Errorf("the settlement got the error %v and the resolution %v, want one of them to be rejected", settled, resolved)
 			}
 			if settled == nil {
 				if r := t.lookup(c.ID); string(r.Result.Body) != "made" {
@@ -141,13 +141,13 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 			}
 		}
 	}},
-	{"of two people who decide about the same sighting one is refused", func(t *storeTest) {
+	{"of two people who decide about the same sighting one is rejected", func(t *storeTest) {
 		for i := range duels {
 			r := t.complete(claimOf(fmt.Sprint(i)), unknown("no answer"))
 			var errs [2]error
 			together(2, func(i int) { errs[i] = t.resolve(r.ID, r.Fence, endings[i]) })
 			if (errs[0] == nil) == (errs[1] == nil) {
-				t.Errorf("the resolutions got the errors %v and %v, want one of them to be refused", errs[0], errs[1])
+				t.Errorf("the resolutions got the errors %v and %v, want one of them to be rejected", errs[0], errs[1])
 			}
 		}
 	}},
@@ -159,7 +159,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 				first := newCaller(c)
 				t.resolved(t.claim(first), s)
 				first.TakeUnknown, first.RetryFailed = true, true
-				t.mustRefuse(first, t.snap(c.ID))
+				t.mustReject(first, t.snap(c.ID))
 			}
 		}
 	}},
@@ -268,7 +268,7 @@ func (t *storeTest) resolved(r onlyonce.Record, s onlyonce.Settlement) {
 	}
 }
 
-// inFlightIsLost makes both ways to be refused one: a take-over that came first
+// inFlightIsLost makes both ways to be rejected one: a take-over that came first
 // changes the fence and makes the lease alive.
 func inFlightIsLost(err error) error {
 	if err != nil {

@@ -81,7 +81,7 @@ var settleRules = []rule{
 			t.unchanged(was)
 		}
 	}},
-	{"a settlement with which no attempt can end is refused and changes nothing", func(t *storeTest) {
+	{"a settlement with which no attempt can end is rejected and changes nothing", func(t *storeTest) {
 		c := claimOf("k")
 		h := holdOf(t.mustClaim(c))
 		was := t.snap(c.ID)
@@ -138,7 +138,7 @@ var releaseRules = []rule{
 	}},
 }
 
-// rejected wants a settlement to be refused with Settlement.Check's error, and with none
+// rejected wants a settlement to be rejected with Settlement.Check's error, and with none
 // of those which say what became of the command or the store.
 func (t *storeTest) rejected(what string, s onlyonce.Settlement, err error) {
 	t.Helper()

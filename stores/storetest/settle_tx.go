@@ -213,7 +213,7 @@ func (t *txTest[TX]) settles(want error, h onlyonce.Hold, row string, s onlyonce
 	}
 }
 
-// lostTx wants a hold to be refused, and to change nothing.
+// lostTx wants a hold to be rejected, and to change nothing.
 func (t *txTest[TX]) lostTx(h onlyonce.Hold) {
 	t.Helper()
 	was := t.snap(h.ID)

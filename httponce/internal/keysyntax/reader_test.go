@@ -172,7 +172,7 @@ func FuzzKey(f *testing.F) {
 	})
 }
 
-func TestReader_ARefusedKeyNamesItsCharacterAndThoseThatAreAllowed(t *testing.T) {
+func TestReader_ARejectedKeyNamesItsCharacterAndThoseThatAreAllowed(t *testing.T) {
 	usual := NewReader(Format{Strings: true, Tokens: true, Longest: 255, Chars: usualChars})
 	other := NewReader(Format{Strings: true, Tokens: true, Longest: 4, Chars: "abcxyz019:/ ,"})
 	for _, c := range []struct {

@@ -18,14 +18,14 @@ type Cutter struct {
 	listen net.Listener
 	done   sync.WaitGroup
 
-	mu      sync.Mutex
-	conns   map[net.Conn]net.Conn // of the clients, with theirs to the server
-	passed  [2]int                // bytes in each direction since the last count
-	armed   bool
-	way     int // the direction that is cut
-	left    int // bytes until the cut
-	refuses int // connections to refuse after the cut
-	refused int // connections still to refuse
+	mu       sync.Mutex
+	conns    map[net.Conn]net.Conn // of the clients, with theirs to the server
+	passed   [2]int                // bytes in each direction since the last count
+	armed    bool
+	way      int // the direction that is cut
+	left     int // bytes until the cut
+	rejects  int // connections to reject after the cut
+	rejected int // connections still to reject
 }
 
 // The directions.
@@ -85,12 +85,12 @@ func (c *Cutter) accept() {
 	}
 }
 
-// admit refuses the connections that come right after a cut, if it is told to.
+// admit rejects the connections that come right after a cut, if it is told to.
 func (c *Cutter) admit(client, server net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refused > 0 {
-		c.refused--
+	if c.rejected > 0 {
+		c.rejected--
 		return false
 	}
 	c.conns[client] = server
@@ -135,16 +135,16 @@ func (c *Cutter) allow(way, n int) (allowed int, cut bool) {
 		c.left -= n
 		return n, false
 	}
-	c.armed, c.refused = false, c.refuses
+	c.armed, c.rejected = false, c.rejects
 	return c.left, true
 }
 
-// Arm makes the cutter cut after so many bytes, and refuse so many connections
+// Arm makes the cutter cut after so many bytes, and reject so many connections
 // after that.
-func (c *Cutter) Arm(way, after, refuses int) {
+func (c *Cutter) Arm(way, after, rejects int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.armed, c.way, c.left, c.refuses, c.refused = true, way, after, refuses, 0
+	c.armed, c.way, c.left, c.rejects, c.rejected = true, way, after, rejects, 0
 }
 
 // Rest lets everything pass, and says whether it had cut.
@@ -152,7 +152,7 @@ func (c *Cutter) Rest() (cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	cut = !c.armed
-	c.armed, c.refused = false, 0
+	c.armed, c.rejected = false, 0
 	return cut
 }
 

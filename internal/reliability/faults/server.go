@@ -241,7 +241,7 @@ func (s *Server) setUp(shared string) (data string, err error) {
 	return blank.Data(), nil
 }
 
-// giveAway gives the directory to another user than root: servers refuse to run as
+// giveAway gives the directory to another user than root: servers do not run as
 // root.
 func (s *Server) giveAway() error {
 	if os.Getuid() != 0 {

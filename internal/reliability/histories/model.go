@@ -116,7 +116,7 @@ func (s record) mayBeAlive(e *Event) bool    { return e.Start <= plus(s.leaseTo,
 // claim is what a claim does to a record.
 func (s record) claim(e *Event) []record {
 	var after []record
-	taken, refused := s.claimable(e)
+	taken, rejected := s.claimable(e)
 	if e.takenBack {
 		after = append(after, s)
 	}
@@ -128,20 +128,20 @@ func (s record) claim(e *Event) []record {
 			after = append(after, next.learned(e)...)
 		}
 	}
-	if refused {
-		after = append(after, s.refuses(e)...)
+	if rejected {
+		after = append(after, s.rejects(e)...)
 	}
 	if s.there && s.state == onlyonce.StateProcessing && s.is(e.Owner) { // a claim that is repeated may be given a higher fence
 		raised := s
 		raised.top = s.highest()
 		raised.fence, raised.lowest, raised.given = 0, raised.top+1, e.End
-		after = append(after, raised.refuses(e)...)
+		after = append(after, raised.rejects(e)...)
 	}
 	return after
 }
 
-// refuses is the record as a claim that does not take it leaves it.
-func (s record) refuses(e *Event) []record {
+// rejects is the record as a claim that does not take it leaves it.
+func (s record) rejects(e *Event) []record {
 	if e.Verdict == Doubt {
 		return []record{s}
 	}
@@ -149,8 +149,8 @@ func (s record) refuses(e *Event) []record {
 }
 
 // claimable says whether the event's claim can take the record, and whether it
-// can be refused.
-func (s record) claimable(e *Event) (taken, refused bool) {
+// can be rejected.
+func (s record) claimable(e *Event) (taken, rejected bool) {
 	switch {
 	case !s.there:
 		return true, false
@@ -225,9 +225,9 @@ func (s record) ifHeld(e *Event, then func(s record) (next record, lost bool)) [
 	var after []record
 	held, lost := s.held(e)
 	for _, h := range held {
-		next, refused := then(h)
+		next, rejected := then(h)
 		switch {
-		case refused:
+		case rejected:
 			lost = true
 		case e.Verdict == Done || e.Verdict == Doubt || e.Verdict == Own:
 			after = append(after, next)

@@ -17,10 +17,10 @@ func (s record) runTx(e *Event) []record {
 		}
 		return nil
 	}
-	taken, refused := s.claimable(e)
+	taken, rejected := s.claimable(e)
 	var after []record
-	if refused && (e.Verdict == Done || e.Verdict == Doubt) { // what its function did is rolled back
-		after = append(after, s.refuses(e)...)
+	if rejected && (e.Verdict == Done || e.Verdict == Doubt) { // what its function did is rolled back
+		after = append(after, s.rejects(e)...)
 	}
 	switch e.Verdict {
 	case Done:

@@ -328,7 +328,7 @@ func TestBroker_ANATSStreamDropsWhatIsPublishedAgain(t *testing.T) {
 	})
 }
 
-func TestBroker_AnAddressThatIsNoBrokersIsRefusedWithWhatToWrite(t *testing.T) {
+func TestBroker_AnAddressThatIsNoBrokersIsRejectedWithWhatToWrite(t *testing.T) {
 	if _, err := Open(t.Context(), "kafka://x", Config{}); err == nil || !strings.Contains(err.Error(), "nats://") {
 		t.Error(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-func TestParse_RefusesWhatIsNoPage(t *testing.T) {
+func TestParse_RejectsWhatIsNoPage(t *testing.T) {
 	for query, want := range map[string]string{
 		"":                   "",
 		"limit=1":            "",

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func TestRouter_RefusesInTheFormOfTheAPI(t *testing.T) {
+func TestRouter_RejectsInTheFormOfTheAPI(t *testing.T) {
 	ok := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.PathValue("id"))) })
 	rt := NewRouter(func(*http.Request) string { return "" }, func(w http.ResponseWriter, _ *http.Request, why error) {
 		w.WriteHeader(http.StatusTeapot)

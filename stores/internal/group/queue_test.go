@@ -186,7 +186,7 @@ func TestQueue_APanicOfTheLeaderStrandsNobody(t *testing.T) {
 	})
 }
 
-func TestQueue_CloseEndsWhatIsQueuedAndRefusesWhatComes(t *testing.T) {
+func TestQueue_CloseEndsWhatIsQueuedAndRejectsWhatComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(1)
 		first, second := d.begin(t.Context(), 1), d.begin(t.Context(), 2)

@@ -24,7 +24,7 @@ func TestDoctor_PrintsFindingsAndFails(t *testing.T) {
 	}
 }
 
-func TestDoctor_FindsWhatAStoreIsRefusedFor(t *testing.T) {
+func TestDoctor_FindsWhatAStoreIsRejectedFor(t *testing.T) {
 	for setting, want := range map[string]string{
 		"_synchronous=FULL":               "",
 		"_pragma=query_only(1)":           "read-only",

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-func TestPrivate_AStoreWhoseFileCannotBeTightenedIsRefusedWithTheCommand(t *testing.T) {
+func TestPrivate_AStoreWhoseFileCannotBeTightenedIsRejectedWithTheCommand(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "a.db")
 	if err := os.WriteFile(path, nil, 0o600); err != nil {

@@ -7,7 +7,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
-func TestTLS_ACertificatesKeyThatOtherUsersCanUseIsRefused(t *testing.T) {
+func TestTLS_ACertificatesKeyThatOtherUsersCanUseIsRejected(t *testing.T) {
 	t.Parallel()
 	ca := cmdtest.NewAuthority(t)
 	ca.Sign("a", false)

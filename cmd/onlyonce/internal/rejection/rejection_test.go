@@ -28,7 +28,7 @@ func write(w Writer, p httponce.Problem) *httptest.ResponseRecorder {
 	return rec
 }
 
-func TestRefusal_AStripeErrorIsOneOfStripes(t *testing.T) {
+func TestRejection_AStripeErrorIsOneOfStripes(t *testing.T) {
 	got := write(Stripe, reused)
 	want := `{"error":{"type":"idempotency_error","code":"idempotency_key_reused","message":"The key was used. Use a \"new\" one.\n","doc_url":"https://x/docs#idempotency_key_reused"}}` + "\n"
 	if got.Code != 422 || got.Body.String() != want || got.Header().Get("Content-Type") != "application/json" {
@@ -46,7 +46,7 @@ func TestRefusal_AStripeErrorIsOneOfStripes(t *testing.T) {
 	}
 }
 
-func TestRefusal_ATemplateWritesEveryTextAsJSON(t *testing.T) {
+func TestRejection_ATemplateWritesEveryTextAsJSON(t *testing.T) {
 	w, err := Template(`{"code":{{.Code}},{{if .Detail}}"why":{{.Detail}},{{end}}{{with .RetryAfter}}"after":{{.}},{{else}}"never":true,{{end}}{{/* c */}}"s":{{.Status}},"r":{{$r := .Retryable}}{{$r}},"t":{{print .Title " " .Type}}}`, "application/vnd.x+json")
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +70,7 @@ func TestRefusal_ATemplateWritesEveryTextAsJSON(t *testing.T) {
 	}
 }
 
-func TestRefusal_ATemplateThatDoesNotAlwaysWriteJSONIsRefused(t *testing.T) {
+func TestRejection_ATemplateThatDoesNotAlwaysWriteJSONIsRejected(t *testing.T) {
 	for text, want := range map[string]string{
 		``:                                "does not write JSON",
 		`{"a":"{{.Code}}"}`:               "leave out the quotes",
@@ -92,7 +92,7 @@ func TestRefusal_ATemplateThatDoesNotAlwaysWriteJSONIsRefused(t *testing.T) {
 	}
 }
 
-func TestRefusal_AProblemForWhichATemplateWritesNoJSONIsWrittenInItsOwnWay(t *testing.T) {
+func TestRejection_AProblemForWhichATemplateWritesNoJSONIsWrittenInItsOwnWay(t *testing.T) {
 	w, err := Template(`{"a":{{.Code}}}{{if eq .Status 422}}{{end}}{{if eq .Title "Running"}}x{{end}}`, "text/x")
 	if err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestRefusal_AProblemForWhichATemplateWritesNoJSONIsWrittenInItsOwnWay(t *te
 	}
 }
 
-func FuzzATemplateWritesJSONOrIsRefused(f *testing.F) {
+func FuzzATemplateWritesJSONOrIsRejected(f *testing.F) {
 	f.Add(`{"code":{{.Code}}}`, "x")
 	f.Add(`{{with .Title}}{{.}}{{else}}{{.Detail}}{{end}}`, "\"")
 	f.Fuzz(func(t *testing.T, text, detail string) {

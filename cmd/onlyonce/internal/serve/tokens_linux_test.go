@@ -8,7 +8,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
-func TestTokens_ATokenFileThatOtherUsersCanChangeIsRefused(t *testing.T) {
+func TestTokens_ATokenFileThatOtherUsersCanChangeIsRejected(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tokens")
 	cmdtest.WriteFile(t, path, "")

@@ -78,7 +78,7 @@ func TestSecret_AServersStoreWithoutASecretIsWarnedOf(t *testing.T) {
 	}
 }
 
-func TestSecret_AFileWithASecretThatOtherUsersCanUseIsRefused(t *testing.T) {
+func TestSecret_AFileWithASecretThatOtherUsersCanUseIsRejected(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "secret")
 	cmdtest.WriteFile(t, path, "postgres://u:p@h/d-and-long-enough-for-a-secret\n")

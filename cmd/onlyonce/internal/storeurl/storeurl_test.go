@@ -21,7 +21,7 @@ func TestStoreURL_AServersURLIsToldToItsDriverAndShownWithoutItsPassword(t *test
 	}
 }
 
-func TestStoreURL_AStoreURLThatIsNotRightIsRefusedWithoutItsPassword(t *testing.T) {
+func TestStoreURL_AStoreURLThatIsNotRightIsRejectedWithoutItsPassword(t *testing.T) {
 	for _, raw := range []string{"postgres:s3cret", "postgres://u:s3cret@/d", "postgres://u:s3cret@h", "mysql://u:s3cret@h/", "mysql://u:s3cret@h:port/d", "mysql://u:s3cret@h/d?timeout=s3cret", "redis://u:s3cret@h"} {
 		u, err := Parse(raw)
 		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "store URL") && !strings.Contains(err.Error(), "stores of the scheme") {
