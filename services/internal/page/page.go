@@ -45,7 +45,7 @@ var ErrCursor = &jsonbody.Fault{Field: "cursor", Problem: "must be the next_curs
 
 // maxBytes bounds the elements of a page. A page is in memory until its client has
 // read it, and an element may be many times longer than most are.
-const maxBytes = 256 << 10
+const maxBytes = 512 << 10
 
 // A Page is the body of the response.
 type Page struct {
@@ -54,7 +54,7 @@ type Page struct {
 }
 
 // A Builder makes the page that a query asks for. A page has fewer elements than the
-// limit if more of them are longer than 256 KiB together, but one at least.
+// limit if more of them are longer than 512 KiB together, but one at least.
 type Builder[T any] struct {
 	Query  Query
 	Cursor func(last T) string // of the page after one that ends with last

@@ -9,7 +9,7 @@ import (
 // maxInFlight is how many requests of one caller an API serves at a time. What a
 // request takes of the memory, its body and its response, it may hold for as long as
 // its client is slow.
-const maxInFlight = 256
+const maxInFlight = 512
 
 // A caller is who sends a request: a name, or an address if no Authorization proves
 // the name. Without one a client may name itself as it likes. An address of IPv6 is its

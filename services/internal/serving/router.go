@@ -41,7 +41,7 @@ type Router struct {
 	reject  func(w http.ResponseWriter, r *http.Request, why error)
 }
 
-// NewRouter returns a router for paths as http.ServeMux reads them. It serves 256
+// NewRouter returns a router for paths as http.ServeMux reads them. It serves 512
 // requests at a time of each caller. name returns the caller's name, or "" if it is
 // not known; the requests of one address that have no name, or no Authorization, count
 // as one caller's. The router calls reject with ErrNotFound, with ErrMethodNotAllowed
