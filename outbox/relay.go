@@ -3,6 +3,7 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -139,8 +140,10 @@ func (r *Relay) pause(ctx context.Context) {
 	}
 }
 
-// jitter keeps relays from doing the same at the same moment.
+// jitter keeps relays from doing the same at the same moment: it returns at most a
+// tenth more or less.
 func jitter(d time.Duration) time.Duration {
+	d = min(d, math.MaxInt64/2)
 	return d + time.Duration((rand.Float64()-0.5)/5*float64(d))
 }
 

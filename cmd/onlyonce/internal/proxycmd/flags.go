@@ -3,6 +3,7 @@ package proxycmd
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"strings"
@@ -104,7 +105,7 @@ func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
 	if wrong != nil {
 		return nil, wrong
 	}
-	text, err := os.ReadFile(c.config)
+	text, err := readFile(c.config)
 	if err != nil {
 		return nil, fmt.Errorf("read the settings: %w", err)
 	}
@@ -113,6 +114,24 @@ func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
 		return nil, fmt.Errorf("%s is not valid:\n%w", c.config, err)
 	}
 	return f, nil
+}
+
+// maxFile is how long a file of settings may be, in bytes.
+const maxFile = 64 << 20
+
+// readFile reads a file of settings. It does not read on without end, as the file may
+// be a device or a pipe.
+func readFile(path string) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	text, err := io.ReadAll(io.LimitReader(file, maxFile+1))
+	if err == nil && len(text) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes: check the path", path, maxFile)
+	}
+	return text, err
 }
 
 // override lets flags win over a file.

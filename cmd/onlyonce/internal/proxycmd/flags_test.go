@@ -1,7 +1,9 @@
 package proxycmd
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
@@ -20,5 +22,15 @@ func TestFlags_EachIsASettingOfTheFileOrGoesWithOne(t *testing.T) {
 		if cmd.Flags().Lookup(name) == nil {
 			t.Errorf("settingOf has --%s, which is no flag", name)
 		}
+	}
+}
+
+func TestFlags_AFileOfSettingsWithoutAnEndIsRejected(t *testing.T) {
+	const endless = "/dev/zero"
+	if _, err := os.Stat(endless); err != nil {
+		t.Skip(err)
+	}
+	if _, err := readFile(endless); err == nil || !strings.Contains(err.Error(), "more than 67108864 bytes") {
+		t.Errorf("the error is %v", err)
 	}
 }
