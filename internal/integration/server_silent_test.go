@@ -24,23 +24,34 @@ type silence struct {
 	fn  error  // what the function returns
 	is  error  // the error that its caller gets
 	not error  // an error that its caller does not get
-	run func(t *testing.T, s *sqlstore.Store, fn func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error
+	run func(t *testing.T, s *sqlstore.Store) silencedCall
 }
 
-func runSilenced(t *testing.T, s *sqlstore.Store, fn func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error {
-	_, err := s.RunTx(t.Context(), serverClaim("k"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
-		return fn(ctx, tx)
-	})
-	return err
+// A silencedCall calls the store with a function that is to run in a transaction.
+type silencedCall func(fn func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error
+
+func runSilenced(t *testing.T, s *sqlstore.Store) silencedCall {
+	return func(fn func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error {
+		_, err := s.RunTx(t.Context(), serverClaim("k"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+			return fn(ctx, tx)
+		})
+		return err
+	}
 }
 
-func settleSilenced(t *testing.T, s *sqlstore.Store, fn func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error {
-	return s.SettleTx(t.Context(), claimedOn(t, s, "k"), fn)
+func settleSilenced(t *testing.T, s *sqlstore.Store) silencedCall {
+	h := claimedOn(t, s, "k")
+	return func(fn func(context.Context, *sql.Tx) (onlyonce.Settlement, error)) error {
+		return s.SettleTx(t.Context(), h, fn)
+	}
 }
 
 var errDeclined = errors.New("the card was declined")
 
+// The trials only wait, most of them for half a minute, and therefore run all at once.
 func TestSilent_AServerThatFallsSilentIsGivenUp(t *testing.T) {
+	t.Parallel()
+	var trials sync.WaitGroup
 	for name, c := range map[string]struct {
 		newValve func(t *testing.T) (*valve, *sql.DB)
 		heeds    bool // the driver's COMMIT and ROLLBACK end with the context
@@ -66,39 +77,38 @@ func TestSilent_AServerThatFallsSilentIsGivenUp(t *testing.T) {
 		}},
 	} {
 		for step, silent := range c.silences {
-			t.Run(name+", "+step, func(t *testing.T) {
-				t.Parallel()
-				v, db := c.newValve(t)
-				s := openOn(t, db)
-				v.closeAt(silent.at)
+			v, db := c.newValve(t)
+			call := silent.run(t, openOn(t, db))
+			v.closeAt(silent.at)
+			trials.Go(func() {
 				result := make(chan error, 1)
 				go func() {
-					result <- silent.run(t, s, func(context.Context, *sql.Tx) (onlyonce.Settlement, error) {
-						return done("made"), silent.fn
-					})
+					result <- call(func(context.Context, *sql.Tx) (onlyonce.Settlement, error) { return done("made"), silent.fn })
 				}()
 				select {
 				case err := <-result:
 					if !errors.Is(err, silent.is) || silent.not != nil && errors.Is(err, silent.not) {
-						t.Errorf("got error %v, want %v", err, silent.is)
+						t.Errorf("%s, %s: got error %v, want %v", name, step, err, silent.is)
 					}
 				case <-time.After(2 * answerLimit):
-					t.Error("the caller still waits")
+					t.Errorf("%s, %s: the caller still waits", name, step)
 				}
 				if !v.closed() {
-					t.Errorf("the store never sent %q", silent.at)
+					t.Errorf("%s, %s: the store never sent %q", name, step, silent.at)
 				}
 				if !c.heeds {
 					v.Close() // the network notices that the server is gone
 				}
 				for end := time.Now().Add(answerLimit); db.Stats().InUse > 0; time.Sleep(time.Millisecond) {
 					if time.Now().After(end) {
-						t.Fatalf("%d connections are still in use", db.Stats().InUse)
+						t.Errorf("%s, %s: %d connections are still in use", name, step, db.Stats().InUse)
+						return
 					}
 				}
 			})
 		}
 	}
+	trials.Wait()
 }
 
 // postgresValve returns a pool whose connections to PostgreSQL go through a valve.
