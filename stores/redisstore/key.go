@@ -38,7 +38,9 @@ type place struct {
 
 func (k keys) of(id onlyonce.ID) place {
 	hash := id.Hash()
-	tag := k.tag(hash[0])
-	name := base64.RawURLEncoding.EncodeToString(hash[:])
-	return place{partition: hash[0], name: name, record: tag + name, index: tag + "index"}
+	return k.place(hash[0], base64.RawURLEncoding.EncodeToString(hash[:]))
+}
+
+func (k keys) place(partition byte, name string) place {
+	return place{partition: partition, name: name, record: k.tag(partition) + name, index: k.index(partition)}
 }

@@ -200,10 +200,9 @@ func (l *lister) entry(partition byte, e *rueidis.XRangeEntry) (at indexed, ok b
 	if err != nil || numErr != nil || len(hash) != len(at.Hash) {
 		return at, false
 	}
-	k := l.store.keys
 	return indexed{
 		Position: record.Position{CreatedAt: created, Hash: [32]byte(hash)},
-		place:    place{partition: partition, name: name, record: k.tag(partition) + name, index: k.index(partition)},
+		place:    l.store.keys.place(partition, name),
 	}, true
 }
 

@@ -110,9 +110,6 @@ func read(reply *rueidis.RedisMessage) (*stored, error) {
 
 // of returns an error if the record must not be used for the ID.
 func (v *stored) of(id onlyonce.ID) error {
-	if v == nil {
-		return nil
-	}
 	if v.Corrupt {
 		v.ID = id
 	}
@@ -167,41 +164,27 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 		if v.StandsAgainst(c) {
 			return v.Record, nil
 		}
-		fence, err := s.takeOver(ctx, p, c, v)
+		next := c.Next(&v.Record)
+		fence, err := s.replace(ctx, p, v, &next, lapsedKeep, 0)
 		if err != nil {
 			return onlyonce.Record{}, err
 		}
 		if fence != 0 {
-			return record.Next(c, &v.Stored, 0, fence), nil
+			next.Fence = fence
+			return next, nil
 		}
 	}
 }
 
-// takeOver makes the claim's attempt of a record the current one, unless the record has
-// changed since it was seen. Then the fence is 0.
-func (s *Store) takeOver(ctx context.Context, p place, c *onlyonce.Claim, v *stored) (fence int64, err error) {
-	next := c.Next(&v.Record)
-	return s.replace(ctx, p, v, &replacement{
-		state: string(letterProcessing), owner: c.Owner, lease: c.Lease, lapsedKeep: record.LapsedKeep(c), record: &next,
-	})
-}
-
-// A replacement is what takes the place of a record that was seen.
-type replacement struct {
-	state      string
-	owner      string
-	lease      time.Duration
-	lapsedKeep int64
-	keep       int64
-	record     *onlyonce.Record
-}
-
-func (s *Store) replace(ctx context.Context, p place, v *stored, r *replacement) (fence int64, err error) {
-	identity := encodeIdentity(r.record.Fingerprint, r.record.ID)
-	steps := encodeSteps(r.record.Steps)
-	tail := append(append(identity, steps...), encodeOutcome(&r.record.Result, r.record.Error)...)
-	return s.done(ctx, replaceScript, p, v.head, r.state, final(r.record.Final), r.owner, micros(r.lease),
-		strconv.FormatInt(min(r.lapsedKeep, longest.Microseconds()), 10), strconv.FormatInt(r.keep, 10), strconv.Itoa(r.record.Attempt),
+// replace puts another record in the place of one that was seen, unless that has
+// changed since. Then the fence is 0. Of the two numbers of microseconds, lapsedKeep
+// is for a record that is processing, and keep for one that is settled.
+func (s *Store) replace(ctx context.Context, p place, v *stored, r *onlyonce.Record, lapsedKeep, keep int64) (fence int64, err error) {
+	identity := encodeIdentity(r.Fingerprint, r.ID)
+	steps := encodeSteps(r.Steps)
+	tail := append(append(identity, steps...), encodeOutcome(&r.Result, r.Error)...)
+	return s.done(ctx, replaceScript, p, v.head, letter(r.State), final(r.Final), r.Owner, micros(r.LeaseLeft),
+		strconv.FormatInt(lapsedKeep, 10), strconv.FormatInt(keep, 10), strconv.Itoa(r.Attempt),
 		strconv.Itoa(len(identity)), strconv.Itoa(len(steps)), string(tail), s.keys.ended(p.partition), p.name)
 }
 
@@ -257,15 +240,25 @@ func lost(ok int64, err error) error {
 
 // Lookup returns the record of id, or onlyonce.ErrNotFound.
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
-	v, err := s.look(ctx, s.keys.of(id))
-	if err == nil {
-		err = v.of(id)
-	}
+	v, err := s.find(ctx, id, s.keys.of(id))
 	if err != nil {
 		return onlyonce.Record{}, wrap("lookup", err)
 	}
-	r, err := v.found()
+	r, err := v.Found()
 	return r, wrap("lookup", err)
+}
+
+// find returns what is stored of an ID, which may have expired, or
+// onlyonce.ErrNotFound.
+func (s *Store) find(ctx context.Context, id onlyonce.ID, p place) (*stored, error) {
+	v, err := s.look(ctx, p)
+	switch {
+	case err != nil:
+		return nil, err
+	case v == nil:
+		return nil, onlyonce.ErrNotFound
+	}
+	return v, v.of(id)
 }
 
 func (s *Store) look(ctx context.Context, p place) (*stored, error) {
@@ -274,13 +267,6 @@ func (s *Store) look(ctx context.Context, p place) (*stored, error) {
 		return nil, err
 	}
 	return read(&reply)
-}
-
-func (v *stored) found() (onlyonce.Record, error) {
-	if v == nil {
-		return onlyonce.Record{}, onlyonce.ErrNotFound
-	}
-	return v.Found()
 }
 
 // Resolve settles a record that nobody holds with st; a zero st deletes it.
@@ -294,22 +280,17 @@ func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 	}
 	p := s.keys.of(seen.ID)
 	for {
-		v, err := s.look(ctx, p)
-		if err == nil {
-			err = v.of(seen.ID)
-		}
+		v, err := s.find(ctx, seen.ID, p)
 		if err != nil {
 			return err
-		}
-		if v == nil {
-			return onlyonce.ErrNotFound
 		}
 		if err := v.Resolvable(seen); err != nil {
 			return err
 		}
 		settled := v.Settled(st, time.Time{})
-		now, err := s.replace(ctx, p, v, &replacement{state: letter(st.State), owner: record.NewOwner(), keep: keep(&st), record: &settled})
-		if err != nil || now != 0 {
+		settled.Owner = record.NewOwner()
+		higher, err := s.replace(ctx, p, v, &settled, 0, keep(&st))
+		if err != nil || higher != 0 {
 			return err
 		}
 	}

@@ -37,10 +37,11 @@ var states = map[byte]string{
 	letterReleased:   record.StateReleased,
 }
 
-// letter returns the letter of a state in which an attempt can end; that of the
-// empty state is the one of a release.
+// letter returns the letter of a state; that of the empty state is the one of a release.
 func letter(s onlyonce.State) string {
 	switch s {
+	case onlyonce.StateProcessing:
+		return string(letterProcessing)
 	case onlyonce.StateCompleted:
 		return string(letterCompleted)
 	case onlyonce.StateFailed:

@@ -2,8 +2,7 @@
 -- (from lapsed_keep on), name, when Redis deletes the key in milliseconds or ''.
 -- Makes the record of a new command and returns its fence and when it was created,
 -- or returns the value that is there and the time.
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local now = clock()
 local value = redis.call('GET', KEYS[1])
 local fence = now + 1
 if value then
@@ -14,22 +13,18 @@ if value then
 end
 -- Each entry is later than the one before it, although the clock may not be.
 local created = now
-local made = redis.pcall('XADD', KEYS[2], 'NOMKSTREAM', string.format('%d-0', created), 'n', ARGV[4])
+local made = redis.pcall('XADD', KEYS[2], 'NOMKSTREAM', entry(created), 'n', ARGV[4])
 if type(made) == 'table' and string.find(made.err, 'equal or smaller', 1, true) then
   local about = redis.call('XINFO', 'STREAM', KEYS[2])
   for i = 1, #about, 2 do
     if about[i] == 'last-generated-id' then created = string.match(about[i + 1], '%d+') + 1 end
   end
-  made = redis.call('XADD', KEYS[2], string.format('%d-0', created), 'n', ARGV[4])
+  made = redis.call('XADD', KEYS[2], entry(created), 'n', ARGV[4])
 end
 if type(made) == 'table' then return made end
 if not made then return redis.error_reply('FORGOTTEN') end
 value = ARGV[1] .. struct.pack('>I8I8I8', fence, created, now + ARGV[2]) .. ARGV[3]
-if ARGV[5] == '' then
-  redis.call('SET', KEYS[1], value)
-else
-  redis.call('SET', KEYS[1], value, 'PX', ARGV[5])
-end
+put(KEYS[1], value, ARGV[5])
 -- Now and then, rid the index of entries whose records Redis has deleted: twice as
 -- many are looked at as are added.
 if now % 32 == 0 then

@@ -47,16 +47,22 @@ end
 -- entry is the ID of a record's entry in the index.
 local function entry(created) return text(created) .. '-0' end
 
--- store writes a value and when Redis deletes it.
-local function store(key, h, tail, now)
-  local at = expires(h)
-  if at == 0 and h.state ~= 'R' then
-    redis.call('SET', key, pack(h) .. tail)
-    return
+-- put writes a value, which Redis deletes in so many milliseconds, or never if they are ''.
+local function put(key, value, deleted)
+  if deleted == '' then
+    redis.call('SET', key, value)
+  else
+    redis.call('SET', key, value, 'PX', deleted)
   end
-  local left = 0
-  if at > now then left = math.ceil((at - now) / 1000) end
-  redis.call('SET', key, pack(h) .. tail, 'PX', text(left + FENCE_KEEP))
+end
+
+-- store writes a value by its head, which says when Redis deletes it.
+local function store(key, h, tail, now)
+  local at, deleted = expires(h), ''
+  if at > 0 or h.state == 'R' then
+    deleted = text(math.max(0, math.ceil((at - now) / 1000)) + FENCE_KEEP)
+  end
+  put(key, pack(h) .. tail, deleted)
 end
 
 -- release leaves nothing of a record but its fence.

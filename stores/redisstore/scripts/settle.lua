@@ -4,8 +4,7 @@
 local value = redis.call('GET', KEYS[1])
 if not value then return missing(KEYS[2]) end
 if string.sub(value, 4, 27) ~= ARGV[1] then return 0 end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
+local now = clock()
 if string.sub(value, 2, 2) ~= 'P' or string.sub(value, 44, 51) ~= NONE then
   local h = parse(value)
   if gone(h, now) then return 0 end
@@ -18,11 +17,7 @@ else
   local expires = ARGV[4] == '' and 0 or now + ARGV[3]
   value = ARGV[2] .. string.sub(value, 4, 35) .. struct.pack('>I8I8I8I8', 0, 0, now, expires)
     .. string.sub(value, 68, HEAD_SIZE + identity + steps) .. ARGV[5]
-  if ARGV[4] == '' then
-    redis.call('SET', KEYS[1], value)
-  else
-    redis.call('SET', KEYS[1], value, 'PX', ARGV[4])
-  end
+  put(KEYS[1], value, ARGV[4])
 end
 redis.call('SPUBLISH', ARGV[6], ARGV[7])
 return 1
