@@ -91,6 +91,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 	storeParts := map[string][]string{
 		"record":   nil,
 		"group":    nil,
+		"waiters":  nil,
 		"claim":    {"record"},
 		"transact": {"record"},
 		"engine":   {"record"},

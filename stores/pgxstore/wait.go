@@ -14,6 +14,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/waiters"
 )
 
 // A process with waiters runs LISTEN on a channel and holds a shared advisory lock. A
@@ -39,14 +40,14 @@ type listener struct {
 	there atomic.Bool  // whether somebody held it when it was last checked
 
 	mu      sync.Mutex
-	waiting map[string]map[chan struct{}]bool // by channel name of the key
-	stop    context.CancelFunc                // of the listening; nil: nobody listens
-	ended   chan struct{}                     // closed when the listening has ended
+	waiting waiters.Waiters    // by channel name of the key
+	stop    context.CancelFunc // of the listening; nil: nobody listens
+	ended   chan struct{}      // closed when the listening has ended
 	closed  bool
 }
 
 func newListener(pool *pgxpool.Pool, channel string, lock int64) *listener {
-	return &listener{pool: pool, channel: channel, lock: lock, made: time.Now(), waiting: make(map[string]map[chan struct{}]bool)}
+	return &listener{pool: pool, channel: channel, lock: lock, made: time.Now(), waiting: make(waiters.Waiters)}
 }
 
 // channelSize is the length of a key's channel name, in bytes.
@@ -120,10 +121,7 @@ func (e *listener) enter(name string, woken chan struct{}) bool {
 	if e.closed {
 		return false
 	}
-	if e.waiting[name] == nil {
-		e.waiting[name] = make(map[chan struct{}]bool)
-	}
-	e.waiting[name][woken] = true
+	e.waiting.Add(name, woken)
 	if e.stop == nil {
 		var ctx context.Context
 		ctx, e.stop = context.WithCancel(context.Background())
@@ -136,10 +134,7 @@ func (e *listener) enter(name string, woken chan struct{}) bool {
 func (e *listener) exit(name string, woken chan struct{}) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	delete(e.waiting[name], woken)
-	if len(e.waiting[name]) == 0 {
-		delete(e.waiting, name)
-	}
+	e.waiting.Remove(name, woken)
 }
 
 // idle reports whether nobody waits. If so, it stops the listening.
@@ -160,22 +155,11 @@ func (e *listener) wake(names string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if names == "" {
-		for _, all := range e.waiting {
-			wakeAll(all)
-		}
+		e.waiting.WakeAll()
 		return
 	}
 	for ; len(names) >= channelSize; names = names[channelSize:] {
-		wakeAll(e.waiting[names[:channelSize]])
-	}
-}
-
-func wakeAll(waiters map[chan struct{}]bool) {
-	for woken := range waiters {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
+		e.waiting.Wake(names[:channelSize])
 	}
 }
 

@@ -47,7 +47,7 @@ type Store struct {
 	keys           keys
 	replicas       int
 	replicaTimeout time.Duration
-	waiters        *waiters
+	subscriptions  *subscriptions
 }
 
 var (
@@ -124,7 +124,7 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 		return nil, wrap("open", fmt.Errorf("the Config has %d Replicas and a ReplicaTimeout of %v: neither may be negative, and the time must be in whole milliseconds", cfg.Replicas, cfg.ReplicaTimeout))
 	}
 	s := &Store{
-		client: client, keys: k, waiters: newWaiters(client, k),
+		client: client, keys: k, subscriptions: newSubscriptions(client, k),
 		replicas: cfg.Replicas, replicaTimeout: cmp.Or(cfg.ReplicaTimeout, DefaultReplicaTimeout),
 	}
 	findings, err := s.diagnose(ctx)
@@ -139,6 +139,6 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 
 // Close ends the store's subscriptions. It does not close the client.
 func (s *Store) Close() error {
-	s.waiters.close()
+	s.subscriptions.close()
 	return nil
 }

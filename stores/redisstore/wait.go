@@ -9,15 +9,16 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/waiters"
 )
 
 // idleGrace is how long a subscription stays without waiters, and the pause before one
 // that was lost is made again.
 const idleGrace = time.Second
 
-// waiters are those who wait for a command, by the partition of its ID. As long as
-// a partition has some, this process is subscribed to its channel.
-type waiters struct {
+// subscriptions are those to the channels of the partitions that have commands for which
+// somebody waits in this process.
+type subscriptions struct {
 	client rueidis.Client
 	keys   keys
 
@@ -27,13 +28,13 @@ type waiters struct {
 	running    sync.WaitGroup
 }
 
-func newWaiters(client rueidis.Client, k keys) *waiters {
-	return &waiters{client: client, keys: k, partitions: make(map[byte]*subscription)}
+func newSubscriptions(client rueidis.Client, k keys) *subscriptions {
+	return &subscriptions{client: client, keys: k, partitions: make(map[byte]*subscription)}
 }
 
 // A subscription is that to the channel of one partition.
 type subscription struct {
-	waiting map[string]map[chan struct{}]bool // by the name of the record
+	waiting waiters.Waiters // by the name of the record
 	stop    context.CancelFunc
 	idle    *time.Timer // stops it; nil while somebody waits
 }
@@ -42,10 +43,10 @@ var errClosed = errors.New("the store is closed")
 
 // Wait returns when the record of id may have changed or ctx has ended.
 func (s *Store) Wait(ctx context.Context, id onlyonce.ID) error {
-	return wrap("wait", s.waiters.wait(ctx, s.keys.of(id)))
+	return wrap("wait", s.subscriptions.wait(ctx, s.keys.of(id)))
 }
 
-func (w *waiters) wait(ctx context.Context, p place) error {
+func (w *subscriptions) wait(ctx context.Context, p place) error {
 	woken := make(chan struct{}, 1)
 	if !w.enter(p, woken) {
 		return errClosed
@@ -59,7 +60,7 @@ func (w *waiters) wait(ctx context.Context, p place) error {
 	}
 }
 
-func (w *waiters) enter(p place, woken chan struct{}) bool {
+func (w *subscriptions) enter(p place, woken chan struct{}) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -68,7 +69,7 @@ func (w *waiters) enter(p place, woken chan struct{}) bool {
 	sub := w.partitions[p.partition]
 	if sub == nil {
 		ctx, stop := context.WithCancel(context.Background())
-		sub = &subscription{waiting: make(map[string]map[chan struct{}]bool), stop: stop}
+		sub = &subscription{waiting: make(waiters.Waiters), stop: stop}
 		w.partitions[p.partition] = sub
 		w.running.Go(func() { w.listen(ctx, p.partition, sub) })
 	}
@@ -76,30 +77,24 @@ func (w *waiters) enter(p place, woken chan struct{}) bool {
 		sub.idle.Stop()
 		sub.idle = nil
 	}
-	if sub.waiting[p.name] == nil {
-		sub.waiting[p.name] = make(map[chan struct{}]bool)
-	}
-	sub.waiting[p.name][woken] = true
+	sub.waiting.Add(p.name, woken)
 	return true
 }
 
-func (w *waiters) exit(p place, woken chan struct{}) {
+func (w *subscriptions) exit(p place, woken chan struct{}) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	sub := w.partitions[p.partition]
 	if sub == nil {
 		return // the store is closed
 	}
-	delete(sub.waiting[p.name], woken)
-	if len(sub.waiting[p.name]) == 0 {
-		delete(sub.waiting, p.name)
-	}
+	sub.waiting.Remove(p.name, woken)
 	if len(sub.waiting) == 0 {
 		sub.idle = time.AfterFunc(idleGrace, func() { w.stopIdle(p.partition, sub) })
 	}
 }
 
-func (w *waiters) stopIdle(partition byte, sub *subscription) {
+func (w *subscriptions) stopIdle(partition byte, sub *subscription) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(sub.waiting) == 0 && w.partitions[partition] == sub {
@@ -110,7 +105,7 @@ func (w *waiters) stopIdle(partition byte, sub *subscription) {
 
 // listen wakes the partition's waiters until the subscription is stopped. What was
 // published before it began, or began again, was missed, so it wakes all of them.
-func (w *waiters) listen(ctx context.Context, partition byte, sub *subscription) {
+func (w *subscriptions) listen(ctx context.Context, partition byte, sub *subscription) {
 	channel := w.keys.ended(partition)
 	subscribed := rueidis.WithOnSubscriptionHook(ctx, func(rueidis.PubSubSubscription) { w.wake(sub, "") })
 	unsubscribing := rueidis.WithOnReceiveReturnHook(subscribed, func(err error, conn rueidis.CommandClient) error {
@@ -127,34 +122,21 @@ func (w *waiters) listen(ctx context.Context, partition byte, sub *subscription)
 }
 
 // wake wakes those who wait for the record with the name; "" is all.
-func (w *waiters) wake(sub *subscription, name string) {
+func (w *subscriptions) wake(sub *subscription, name string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if name != "" {
-		wakeAll(sub.waiting[name])
+	if name == "" {
+		sub.waiting.WakeAll()
 		return
 	}
-	for _, all := range sub.waiting {
-		wakeAll(all)
-	}
+	sub.waiting.Wake(name)
 }
 
-func wakeAll(waiting map[chan struct{}]bool) {
-	for woken := range waiting {
-		select {
-		case woken <- struct{}{}:
-		default:
-		}
-	}
-}
-
-func (w *waiters) close() {
+func (w *subscriptions) close() {
 	w.mu.Lock()
 	w.closed = true
 	for partition, sub := range w.partitions {
-		for _, all := range sub.waiting {
-			wakeAll(all)
-		}
+		sub.waiting.WakeAll()
 		if sub.idle != nil {
 			sub.idle.Stop()
 		}

@@ -1,0 +1,40 @@
+// Package waiters has those who wait in this process until something with a name
+// changes, for stores that are told of changes.
+package waiters
+
+// Waiters are the channels of those who wait, by what they wait for. The caller locks
+// them.
+type Waiters map[string]map[chan struct{}]bool
+
+// Add adds one who waits for the name. Its channel has room for one value.
+func (w Waiters) Add(name string, woken chan struct{}) {
+	if w[name] == nil {
+		w[name] = make(map[chan struct{}]bool)
+	}
+	w[name][woken] = true
+}
+
+// Remove removes one who waited for the name.
+func (w Waiters) Remove(name string, woken chan struct{}) {
+	delete(w[name], woken)
+	if len(w[name]) == 0 {
+		delete(w, name)
+	}
+}
+
+// Wake wakes those who wait for the name.
+func (w Waiters) Wake(name string) {
+	for woken := range w[name] {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// WakeAll wakes everyone.
+func (w Waiters) WakeAll() {
+	for name := range w {
+		w.Wake(name)
+	}
+}
