@@ -23,7 +23,7 @@ func TestClaim_AClaimNeverTakesWhatItHadBefore(t *testing.T) {
 	}
 }
 
-func TestClaim_AFullStoreIsAskedOnce(t *testing.T) {
+func TestClaim_AFullStoreIsCalledOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		store.Store = memstore.New(memstore.Config{MaxRecords: 1})

@@ -301,7 +301,7 @@ func TestContext_StoppingAContextDoesNotEndTheSettlementThatUsesIt(t *testing.T)
 	})
 }
 
-func TestContext_AClaimThatWasAnsweredTooLateRunsNothingAndIsGivenBack(t *testing.T) {
+func TestContext_AClaimThatReturnedTooLateRunsNothingAndIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		store.set(func() {

@@ -27,7 +27,7 @@ func (c *charger) charge(ctx context.Context) (receipt, error) {
 	return receipt{Charge: "ch_1", Cents: 1990}, nil
 }
 
-func TestDo_ARepeatGetsTheFirstAnswerAndRunsNothing(t *testing.T) {
+func TestDo_ARepeatGetsTheFirstResponseAndRunsNothing(t *testing.T) {
 	var log eventLog
 	g := onlyonce.New(newStore(), onlyonce.Config{Observer: log.observe})
 	var c charger
@@ -51,7 +51,7 @@ func TestDo_ARepeatGetsTheFirstAnswerAndRunsNothing(t *testing.T) {
 	log.expect(t, "executed", "replayed")
 }
 
-func TestDo_AnAnswerIsForgottenWhenKeepEnds(t *testing.T) {
+func TestDo_AResponseExpiresWhenKeepEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := onlyonce.New(newStore(), onlyonce.Config{Keep: time.Hour})
 		var c charger

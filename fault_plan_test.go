@@ -31,13 +31,13 @@ func withFaults(ctx context.Context, seed, percent uint64) context.Context {
 
 // fates of a call.
 const (
-	fateFine       = iota
-	fateFails      // at once
-	fateLost       // it takes effect, and its answer is lost
-	fateLate       // it takes effect late
-	fateLateAnswer // its answer is late
-	fateTwice      // it takes effect twice
-	fateSilent     // there is no answer; it may have taken effect
+	fateFine         = iota
+	fateFails        // at once
+	fateLost         // it takes effect, and its answer is lost
+	fateLate         // it takes effect late
+	fateLateResponse // its answer is late
+	fateTwice        // it takes effect twice
+	fateSilent       // there is no answer; it may have taken effect
 	fates
 )
 
@@ -88,7 +88,7 @@ func (s *chaosStore) suffer(ctx context.Context, method string, do func(context.
 			return errors.Join(errDown, hide(do(through)))
 		}
 		return do(through)
-	case fateLateAnswer:
+	case fateLateResponse:
 		err := do(through)
 		wait()
 		return err

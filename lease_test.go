@@ -105,7 +105,7 @@ func TestLease_WithoutRenewalsTheContextEndsBeforeTheLeaseDoes(t *testing.T) {
 	}
 }
 
-func TestLease_ALateAnswerCountsIfNobodyTookOver(t *testing.T) {
+func TestLease_ALateResultCountsIfNobodyTookOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{Lease: 30 * time.Second})
@@ -143,7 +143,7 @@ func TestLease_SettlingIsTriedAgainUntilTheStoreIsBack(t *testing.T) {
 	}
 }
 
-func TestLease_AnAnswerThatCannotBeStoredIsGivenAndCounted(t *testing.T) {
+func TestLease_AResultThatCannotBeStoredIsReturnedAndCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		store := newStore()
@@ -211,7 +211,7 @@ func TestLease_ASettlementThatHangsEndsWithTheLease(t *testing.T) {
 	}
 }
 
-func TestLease_AClaimWhoseAnswerWasLostIsRecognised(t *testing.T) {
+func TestLease_AClaimWhoseResponseWasLostIsRecognized(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{})
@@ -223,7 +223,7 @@ func TestLease_AClaimWhoseAnswerWasLostIsRecognised(t *testing.T) {
 	})
 }
 
-func TestLease_AClaimThatStaysInDoubtIsGivenBack(t *testing.T) {
+func TestLease_AClaimThatStaysInDoubtIsReleased(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{})
@@ -238,7 +238,7 @@ func TestLease_AClaimThatStaysInDoubtIsGivenBack(t *testing.T) {
 	})
 }
 
-func TestLease_AClaimThatReachesTheStoreAfterItsCallWasLostIsGivenBack(t *testing.T) {
+func TestLease_AClaimThatReachesTheStoreAfterItsCallWasLostIsReleased(t *testing.T) {
 	for _, before := range []onlyonce.State{"", onlyonce.StateFailed} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore()
@@ -271,7 +271,7 @@ func TestLease_AClaimThatReachesTheStoreAfterItsCallWasLostIsGivenBack(t *testin
 	}
 }
 
-func TestLease_AClaimInDoubtIsGivenBackOnceTheStoreAnswersAgain(t *testing.T) {
+func TestLease_AClaimInDoubtIsReleasedOnceTheStoreRespondsAgain(t *testing.T) {
 	hangs := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
 	fails := func(context.Context) error { return errDown }
 	for _, away := range []func(context.Context) error{hangs, fails} {
@@ -327,7 +327,7 @@ func TestLease_AClaimInDoubtLeavesNoGoroutine(t *testing.T) {
 	})
 }
 
-func TestLease_ATakeOverOfAnUnknownOutcomeThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
+func TestLease_ATakeOverOfAnUnknownOutcomeThatStaysInDoubtIsReleasedAsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{})
@@ -355,7 +355,7 @@ func TestLease_ATakeOverOfAnUnknownOutcomeThatStaysInDoubtIsGivenBackAsUnknown(t
 	})
 }
 
-func TestLease_ATakeOverThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
+func TestLease_ATakeOverThatStaysInDoubtIsReleasedAsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{})
@@ -380,7 +380,7 @@ func TestLease_ATakeOverThatStaysInDoubtIsGivenBackAsUnknown(t *testing.T) {
 	})
 }
 
-func TestLease_ARetryThatStaysInDoubtIsGivenBackAsTheFailureThatItFound(t *testing.T) {
+func TestLease_ARetryThatStaysInDoubtIsReleasedAsTheFailureThatItFound(t *testing.T) {
 	for _, cfg := range []onlyonce.Config{{}, {HoldUnknown: true}} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore()

@@ -133,7 +133,7 @@ func TestObserver_EveryLineCarriesTheRefOfARecordThatHasOne(t *testing.T) {
 	}
 }
 
-func TestObserver_TheKeyIsShownAsTheObserverIsTold(t *testing.T) {
+func TestObserver_TheKeyIsShownAsConfigured(t *testing.T) {
 	hash := request("k-17").ID.Hash()
 	for want, show := range map[string]func(onlyonce.ID) string{
 		hex.EncodeToString(hash[:8]): nil,
@@ -233,7 +233,7 @@ func TestObserver_AnObserverThatBlocksKeepsNoLeaseAliveAndNobodyElseWaiting(t *t
 	}
 }
 
-func TestObserver_PurgeDeletesWhatHasExpiredAndTellsHowMuch(t *testing.T) {
+func TestObserver_PurgeDeletesWhatHasExpiredAndReportsHowMuch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		store := newStore()

@@ -73,7 +73,7 @@ func TestSettlement_ASettlementInAnImpossibleStateIsRejectedAndTheAttemptGoesOn(
 	}
 }
 
-func TestSettlement_AReconcileThatAnswersAnImpossibleStateLeavesTheOutcomeUnknown(t *testing.T) {
+func TestSettlement_AReconcileThatReturnsAnImpossibleStateLeavesTheOutcomeUnknown(t *testing.T) {
 	for _, state := range impossible {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore()
@@ -142,7 +142,7 @@ func TestSettlement_ASettlementInATransactionInAnImpossibleStateLeavesTheAttempt
 	}
 }
 
-func TestSettlement_ARecordInAStateThatThisVersionDoesNotKnowIsNoAnswer(t *testing.T) {
+func TestSettlement_ARecordInAnUnsupportedStateIsNotReplayed(t *testing.T) {
 	for _, state := range []onlyonce.State{"parked", ""} {
 		synctest.Test(t, func(t *testing.T) {
 			store := newStore()

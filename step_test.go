@@ -197,7 +197,7 @@ func TestStep_AStepDoesNotRunOnceItsAttemptIsOver(t *testing.T) {
 	}
 }
 
-func TestStep_ALeaseIsCountedFromBeforeTheStoreWasAsked(t *testing.T) {
+func TestStep_ALeaseIsCountedFromBeforeTheStoreWasCalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const lease = 24 * time.Second
 		store := newStore()

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-func TestDoTx_RowsAndAnswerAreOne(t *testing.T) {
+func TestDoTx_RowsAndResponseAreOneCommit(t *testing.T) {
 	var log eventLog
 	l := newLedger()
 	g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe})
@@ -388,7 +388,7 @@ func TestDoTx_ASettlementInATransactionWaitsForItsTurnNoLongerThanALease(t *test
 	})
 }
 
-func TestDoTx_ATransactionOfACallerWhoIsGoneDoesNotBegin(t *testing.T) {
+func TestDoTx_ATransactionOfACallerThatIsGoneDoesNotBegin(t *testing.T) {
 	l := newLedger()
 	g := onlyonce.NewTx(l, onlyonce.Config{})
 	ctx, cancel := context.WithCancel(t.Context())

@@ -31,7 +31,7 @@ func TestWait_ADuplicateOfARunningCommandIsRejectedAtOnce(t *testing.T) {
 	})
 }
 
-func TestWait_WaitersGetTheAnswerAsSoonAsItIsThere(t *testing.T) {
+func TestWait_WaitersGetTheResponseAsSoonAsItIsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log eventLog
 		g := onlyonce.New(newStore(), onlyonce.Config{Wait: time.Minute, Observer: log.observe})

@@ -132,7 +132,7 @@ func TestBug_EveryBugIsCaughtByItsRowAndNoOther(t *testing.T) {
 	}
 }
 
-func TestBug_ManyBugsShowInAnswersToo(t *testing.T) {
+func TestBug_ManyBugsShowInResponsesToo(t *testing.T) {
 	t.Parallel()
 	for bug, got := range outcomes(t, slices.Values([]string{
 		"another body runs", "bodies are not compared", "the crowd runs", "the crowd makes it stick", "the crowd makes it forget",
@@ -159,7 +159,7 @@ func TestBug_WhatMayBeDoneOtherwiseFailsNoRow(t *testing.T) {
 	}
 }
 
-func TestBug_WhoRejectsEveryRepeatFailsButRejectsOtherBodies(t *testing.T) {
+func TestBug_AnAPIThatRejectsEveryRepeatFailsButRejectsOtherBodies(t *testing.T) {
 	t.Parallel()
 	rejecting := func() conform.Target { return serve(t, newLayer("a repeat is rejected", newShop())) }
 	patient := []string{"burst", "in-flight", "disconnect"} // they ask again until their time is over

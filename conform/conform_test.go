@@ -63,7 +63,7 @@ func TestConform_AFailureMayBeTriedAgain(t *testing.T) {
 	}
 }
 
-func TestConform_OnlyTheRowsThatAreAskedForAreChecked(t *testing.T) {
+func TestConform_OnlyTheSelectedRowsAreChecked(t *testing.T) {
 	t.Parallel()
 	target := serve(t, newLayer("", newShop()))
 	for _, c := range []struct {
@@ -97,7 +97,7 @@ func TestConform_WhereASecondRunCantBeSeenNothingIsSaidOfIt(t *testing.T) {
 	}
 }
 
-func TestConform_EffectsThatAreCountedShowWhatAnswersHide(t *testing.T) {
+func TestConform_CountedEffectsShowWhatResponsesHide(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int64
 	mute := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -112,7 +112,7 @@ func TestConform_EffectsThatAreCountedShowWhatAnswersHide(t *testing.T) {
 	wantRows(t, run(t, serve(t, mute), quick), []string{"replay", "mismatch", "burst", "in-flight", "disconnect"}, nil)
 }
 
-func TestConform_WhereAnswersAreAllTheSameAMarkerTells(t *testing.T) {
+func TestConform_AMarkerTellsReplaysFromEqualResponses(t *testing.T) {
 	t.Parallel()
 	mute := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for bug, failed := range map[string][]string{
@@ -158,7 +158,7 @@ func TestConform_WithoutAFieldToVaryADifferentBodyIsNotTried(t *testing.T) {
 	wantRows(t, run(t, target, quick), []string{}, []string{"missing"})
 }
 
-func TestConform_ARowShowsWhatWasSentAndAnsweredWithoutCredentials(t *testing.T) {
+func TestConform_ARowShowsItsRequestsAndResponsesWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	report := run(t, serve(t, newLayer("", newShop())), quick)
 	for _, row := range report.Rows {

@@ -222,7 +222,7 @@ func (l *layer) run(w http.ResponseWriter, r *http.Request, id string, rec *reco
 	if l.bug == "a first is marked" {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
-	copyAnswer(w, response, response.Code, response.Body.String())
+	copyResponse(w, response, response.Code, response.Body.String())
 }
 
 func (l *layer) mismatch(w http.ResponseWriter, r *http.Request, id string, rec *record) {
@@ -257,7 +257,7 @@ func (l *layer) replay(w http.ResponseWriter, response *httptest.ResponseRecorde
 	if l.bug != "a cookie is replayed" {
 		response = without(response, "Set-Cookie")
 	}
-	copyAnswer(w, response, status, body)
+	copyResponse(w, response, status, body)
 }
 
 func without(response *httptest.ResponseRecorder, name string) *httptest.ResponseRecorder {
@@ -267,7 +267,7 @@ func without(response *httptest.ResponseRecorder, name string) *httptest.Respons
 	return other
 }
 
-func copyAnswer(w http.ResponseWriter, response *httptest.ResponseRecorder, status int, body string) {
+func copyResponse(w http.ResponseWriter, response *httptest.ResponseRecorder, status int, body string) {
 	for name, values := range response.Header() {
 		w.Header()[name] = values
 	}

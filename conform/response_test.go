@@ -8,14 +8,14 @@ import (
 	"testing"
 )
 
-func TestAnswer_AnAnswerIsReadPastInterimOnes(t *testing.T) {
+func TestResponse_InterimResponsesAreSkipped(t *testing.T) {
 	a, err := readResponse(strings.NewReader("HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\nHTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\nx-a:  b\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"), "POST")
 	if err != nil || a.status != 201 || string(a.body) != "abcde" || string(a.head) != "HTTP/1.1 201 Created\r\nTransfer-Encoding: chunked\r\nx-a:  b" {
 		t.Errorf("%+v, %v, head %q", a, err, a.head)
 	}
 }
 
-func TestAnswer_AnAnswerThatBreaksOffIsNone(t *testing.T) {
+func TestResponse_ATruncatedResponseIsNoResponse(t *testing.T) {
 	for _, text := range []string{
 		"", "HTTP/1.1 200 OK\r\n", "no response\r\n\r\n",
 		"HTTP/1.1 100 Continue\r\n\r\n",
@@ -29,7 +29,7 @@ func TestAnswer_AnAnswerThatBreaksOffIsNone(t *testing.T) {
 	}
 }
 
-func TestAnswer_ReplaysAreKnownByTheirHeaders(t *testing.T) {
+func TestResponse_ReplaysAreRecognizedByTheirHeaders(t *testing.T) {
 	for line, want := range map[string]string{
 		"Idempotency-Replayed: true":       "Idempotency-Replayed",
 		"Idempotent-Replayed: true":        "Idempotent-Replayed",
@@ -53,7 +53,7 @@ func TestAnswer_ReplaysAreKnownByTheirHeaders(t *testing.T) {
 	}
 }
 
-func TestAnswer_AnswersDifferInWhatTheyMean(t *testing.T) {
+func TestResponse_ResponsesAreComparedByMeaning(t *testing.T) {
 	a := response{status: 201, body: []byte("x"), header: http.Header{"Location": {"/1"}, "Date": {"now"}, "X-Request-Id": {"1"}}}
 	b := response{status: 200, body: []byte("y"), header: http.Header{"Location": {"/2"}, "Date": {"then"}, "Etag": {"e"}}}
 	if got := differences(a, b); !slices.Equal(got, []string{"Etag", "Location", "the body", "the status"}) {
@@ -64,7 +64,7 @@ func TestAnswer_AnswersDifferInWhatTheyMean(t *testing.T) {
 	}
 }
 
-func TestAnswer_RejectionsLinkInAHeaderOrByTheirType(t *testing.T) {
+func TestResponse_RejectionsLinkInAHeaderOrByTheirType(t *testing.T) {
 	for _, c := range []struct{ link, body, want string }{
 		{`</docs>; rel="describedby"`, "", "/docs"},
 		{`<https://a.example/x>; type="text/html"; rel=describedby`, "", "https://a.example/x"},
@@ -87,7 +87,7 @@ func TestAnswer_RejectionsLinkInAHeaderOrByTheirType(t *testing.T) {
 	}
 }
 
-func TestAnswer_AProblemDocumentIsLookedAt(t *testing.T) {
+func TestResponse_AProblemDocumentIsInspected(t *testing.T) {
 	for body, want := range map[string]string{
 		`{"type":"about:blank","title":"Conflict","status":409}`: "",
 		`{"title":"Conflict"}`:         "",
@@ -107,7 +107,7 @@ func TestAnswer_AProblemDocumentIsLookedAt(t *testing.T) {
 	}
 }
 
-func TestAnswer_NoCredentialIsShown(t *testing.T) {
+func TestResponse_NoCredentialIsShown(t *testing.T) {
 	c := newCensor(
 		http.Header{"Authorization": {"Bearer s3cret-of-a"}, "X-Api": {"k1"}, "Content-Type": {"application/json"}},
 		http.Header{"Authorization": {"Basic s3cret-of-b"}},
@@ -124,8 +124,8 @@ func TestAnswer_NoCredentialIsShown(t *testing.T) {
 	}
 }
 
-// Whatever a server responses, it is read without a panic.
-func FuzzAnswer(f *testing.F) {
+// Whatever a server sends, it is read without a panic.
+func FuzzReadResponse(f *testing.F) {
 	f.Add([]byte("HTTP/1.1 409 Conflict\r\nLink: </d>; rel=describedby\r\nContent-Type: application/problem+json\r\n\r\n{}"))
 	f.Add([]byte("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.0 200\r\nSet-Cookie: a=b\r\n\r\n"))
 	f.Fuzz(func(t *testing.T, raw []byte) {

@@ -148,7 +148,7 @@ func TestWire_ACommandThatFailsInBetweenIsNoVerdict(t *testing.T) {
 	}
 }
 
-func TestWire_BlanksAroundAKeyMakeNoOther(t *testing.T) {
+func TestWire_SpacesAroundAKeyDoNotChangeIt(t *testing.T) {
 	t.Parallel()
 	target := serve(t, newLayer("", newShop()))
 	l, err := net.Listen("tcp", "127.0.0.1:0")

@@ -80,13 +80,13 @@ func TestConfig_OtherMethodsHeadersAndKeysCanBeSet(t *testing.T) {
 		r.Header.Set("X-Request-Key", key)
 		return serve(h, r)
 	}
-	wantAnswer(t, put(`"1.2"`), 201, "run 1 of x")
-	wantAnswer(t, put(`"1.2"`), 201, "run 1 of x")
+	wantResponse(t, put(`"1.2"`), 201, "run 1 of x")
+	wantResponse(t, put(`"1.2"`), 201, "run 1 of x")
 	wantProblem(t, put("1.2"), 400, "idempotency_key_invalid")
 	wantProblem(t, put(`"1.23"`), 400, "idempotency_key_invalid")
 	wantProblem(t, put(`"a"`), 400, "idempotency_key_invalid")
 	wantProblem(t, serve(h, httptest.NewRequest("PUT", "/orders", nil)), 400, "idempotency_key_missing")
-	wantAnswer(t, post(h, "k", "y"), 201, "run 2 of y")
+	wantResponse(t, post(h, "k", "y"), 201, "run 2 of y")
 }
 
 func TestConfig_TheOperationIsTheRouteWithItsMethod(t *testing.T) {
@@ -119,7 +119,7 @@ func TestConfig_WithoutAnOperationAKeyIsOneForAllRoutes(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), httponce.Config{
 		Tenant: httponce.SingleTenant, Operation: func(*http.Request) string { return "" }, MismatchStatus: 409,
 	})
-	wantAnswer(t, serve(h, keyed("POST", "/a", "k", "x")), 201, "run 1 of x")
+	wantResponse(t, serve(h, keyed("POST", "/a", "k", "x")), 201, "run 1 of x")
 	wantProblem(t, serve(h, keyed("POST", "/b", "k", "x")), 409, "idempotency_key_reused")
 	wantProblem(t, serve(h, keyed("PATCH", "/a", "k", "x")), 409, "idempotency_key_reused")
 }
@@ -257,8 +257,8 @@ func TestConfig_ABodyThatIsNoJSONIsComparedByItsBytes(t *testing.T) {
 	cfg := single
 	cfg.Fingerprint = httponce.CanonicalJSON()
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
-	wantAnswer(t, post(h, "k", `{"a":1,"a":2}`), 201, `run 1 of {"a":1,"a":2}`)
-	wantAnswer(t, post(h, "k", `{"a":1,"a":2}`), 201, `run 1 of {"a":1,"a":2}`)
+	wantResponse(t, post(h, "k", `{"a":1,"a":2}`), 201, `run 1 of {"a":1,"a":2}`)
+	wantResponse(t, post(h, "k", `{"a":1,"a":2}`), 201, `run 1 of {"a":1,"a":2}`)
 	wantProblem(t, post(h, "k", `{"a":1, "a":2}`), 422, "idempotency_key_reused")
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-func TestFlow_OverTCPAnAnswerThatIsLeftMakesRoomForOneThatIsTaken(t *testing.T) {
+func TestFlow_OverTCPAnUnreadResponseMakesRoomForOneThatIsRead(t *testing.T) {
 	const length = 16 << 20 // more than the two sockets hold
 	for _, http2 := range []bool{false, true} {
 		t.Run(fmt.Sprint("HTTP/2 ", http2), func(t *testing.T) {

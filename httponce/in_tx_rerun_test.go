@@ -29,7 +29,7 @@ func TestInTx_TheRestOfAHandlerThatRunsAgainReadsTheSameBody(t *testing.T) {
 			t.Errorf("InTx: %v", err)
 		}
 	}), single)
-	wantAnswer(t, post(h, "k", "green tea"), 200, "")
+	wantResponse(t, post(h, "k", "green tea"), 200, "")
 	if got := strings.Join(read, "|"); got != "een tea|een tea" || s.row("order") != "een tea" {
 		t.Errorf("the runs read %q, and the row is %q", got, s.row("order"))
 	}
@@ -93,7 +93,7 @@ func TestInTx_AFunctionThatRunsAgainSeesTheRequestAsItWas(t *testing.T) {
 				}
 				r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
 				r.SetPathValue("id", "7")
-				wantAnswer(t, serve(h, r), 200, "")
+				wantResponse(t, serve(h, r), 200, "")
 				if want := "orders[orders] map[a:[1] segment:[orders]]7orders"; len(saw) != 2 || saw[0] != want || saw[1] != want {
 					t.Errorf("the runs saw %q", saw)
 				}
@@ -125,7 +125,7 @@ func TestInTx_FilesOfAFormAreRemovedWithTheRequest(t *testing.T) {
 			t.Setenv("TMPDIR", dir)
 			r := keyed(http.MethodPost, "/orders", name, form)
 			r.Header.Set("Content-Type", "multipart/form-data; boundary=b")
-			wantAnswer(t, serve(h, r), 200, "")
+			wantResponse(t, serve(h, r), 200, "")
 			if left, err := os.ReadDir(dir); len(left) > 0 || err != nil {
 				t.Errorf("there are still %v, %v", left, err)
 			}
@@ -133,7 +133,7 @@ func TestInTx_FilesOfAFormAreRemovedWithTheRequest(t *testing.T) {
 	}
 }
 
-func TestInTx_WhatARunSaidOfItsAnswerIsForgottenWithIt(t *testing.T) {
+func TestInTx_WhatARunSaidOfItsResponseIsForgottenWithIt(t *testing.T) {
 	s := newShop()
 	s.twice = true
 	runs := 0
@@ -148,7 +148,7 @@ func TestInTx_WhatARunSaidOfItsAnswerIsForgottenWithIt(t *testing.T) {
 		}
 	})
 	for range 2 {
-		wantAnswer(t, post(h, "k", "tea"), 201, "<p>made")
+		wantResponse(t, post(h, "k", "tea"), 201, "<p>made")
 	}
 	if runs != 2 {
 		t.Errorf("%d runs", runs)

@@ -33,7 +33,7 @@ func made(w http.ResponseWriter, _ *http.Request) error {
 	return err
 }
 
-func TestInTx_TheRestOfAHandlerCommitsWithItsAnswer(t *testing.T) {
+func TestInTx_TheRestOfAHandlerCommitsWithItsResponse(t *testing.T) {
 	s, runs := newShop(), 0
 	s.twice = true
 	h := pay(s, onlyonce.Config{}, made, func(w http.ResponseWriter, r *http.Request, err error) {
@@ -55,7 +55,7 @@ func TestInTx_TheRestOfAHandlerCommitsWithItsAnswer(t *testing.T) {
 	})
 	for _, replayed := range []string{"", "true"} {
 		w := post(h, "k", "tea")
-		wantAnswer(t, w, 201, "<p>made")
+		wantResponse(t, w, 201, "<p>made")
 		head := w.Header()
 		if head.Get("Location") != "/orders/1" || head.Get("X-Late") != "" || head.Get("Idempotency-Replayed") != replayed ||
 			head.Get("Idempotency-Expires") == "" || head.Get("Content-Type") != "text/html; charset=utf-8" {
@@ -77,8 +77,8 @@ func TestInTx_AFlushInATransactionLeavesTheStatusOpen(t *testing.T) {
 	}
 	in := pay(s, onlyonce.Config{}, flushed, func(http.ResponseWriter, *http.Request, error) {})
 	all := httponce.WrapTx(onlyonce.NewTx(s, onlyonce.Config{}), func(w http.ResponseWriter, r *http.Request, _ order) error { return flushed(w, r) }, single)
-	wantAnswer(t, post(in, "k", "tea"), 201, "<p>made")
-	wantAnswer(t, post(all, "l", "tea"), 201, "<p>made")
+	wantResponse(t, post(in, "k", "tea"), 201, "<p>made")
+	wantResponse(t, post(all, "l", "tea"), 201, "<p>made")
 }
 
 // A slowShop lets something happen between a function's return and its commit.
@@ -94,7 +94,7 @@ func (s *slowShop) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(contex
 	})
 }
 
-func TestInTx_WhatIsWrittenWhileTheAnswerIsCommittedIsRejected(t *testing.T) {
+func TestInTx_AWriteDuringTheCommitIsRejected(t *testing.T) {
 	s := newShop()
 	s.twice = true
 	slow := &slowShop{shop: s}
@@ -110,11 +110,11 @@ func TestInTx_WhatIsWrittenWhileTheAnswerIsCommittedIsRejected(t *testing.T) {
 		}
 	}), single)
 	for range 2 {
-		wantAnswer(t, post(h, "k", "tea"), 201, "<p>made")
+		wantResponse(t, post(h, "k", "tea"), 201, "<p>made")
 	}
 }
 
-func TestInTx_AnErrorInTheRestOfAHandlerUndoesItAndTheHandlerAnswers(t *testing.T) {
+func TestInTx_AnErrorInTheRestOfAHandlerUndoesItAndTheHandlerResponds(t *testing.T) {
 	s := newShop()
 	g := onlyonce.NewTx(s, onlyonce.Config{})
 	h := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -130,7 +130,7 @@ func TestInTx_AnErrorInTheRestOfAHandlerUndoesItAndTheHandlerAnswers(t *testing.
 	}), single)
 	for range 2 {
 		w := post(h, "k", "tea")
-		wantAnswer(t, w, 409, "sold out\n")
+		wantResponse(t, w, 409, "sold out\n")
 		if w.Header().Get("Location") != "" || w.Header().Get("X-Before") != "1" {
 			t.Errorf("header %v", w.Header())
 		}
@@ -153,11 +153,11 @@ func TestInTx_WhatWasWrittenBeforeTheTransactionStays(t *testing.T) {
 		}
 	}), single)
 	for range 2 {
-		wantAnswer(t, post(h, "k", "tea"), 202, "acd")
+		wantResponse(t, post(h, "k", "tea"), 202, "acd")
 	}
 }
 
-func TestInTx_AnAnswerThatIsNotOneToCommitRollsBack(t *testing.T) {
+func TestInTx_AnErrorResponseRollsBack(t *testing.T) {
 	for name, rest := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"503":     func(w http.ResponseWriter, _ *http.Request) error { http.Error(w, "down", 503); return nil },
 		"401":     func(w http.ResponseWriter, _ *http.Request) error { http.Error(w, "who", 401); return nil },
@@ -179,13 +179,13 @@ func TestInTx_AnAnswerThatIsNotOneToCommitRollsBack(t *testing.T) {
 				t.Errorf("the row is there, answer %d", w.Code)
 			}
 			if name == "503" || name == "401" {
-				wantAnswer(t, w, map[string]int{"503": 503, "401": 401}[name], "")
+				wantResponse(t, w, map[string]int{"503": 503, "401": 401}[name], "")
 			}
 		})
 	}
 }
 
-func TestInTx_AHandlerWhoseCommitFailsIsAnsweredForIt(t *testing.T) {
+func TestInTx_AFailedCommitIsReportedToTheClient(t *testing.T) {
 	s := newShop()
 	s.commit = errBroken
 	h := pay(s, onlyonce.Config{}, made, func(_ http.ResponseWriter, _ *http.Request, err error) {
@@ -248,7 +248,7 @@ func TestInTx_WithoutAKeyTheRestOfAHandlerCommitsAlone(t *testing.T) {
 	})
 	r := keyed(http.MethodPost, "/orders", "k", "tea")
 	r.Header.Del("Idempotency-Key")
-	wantAnswer(t, serve(h, r), 201, "<p>made")
+	wantResponse(t, serve(h, r), 201, "<p>made")
 	if s.row("order") != "paid" {
 		t.Fatal("the row is not there")
 	}
@@ -263,17 +263,17 @@ func TestInTx_IsRejectedWhereItCantBeKept(t *testing.T) {
 		}
 	}
 	inside := httponce.WrapTx(g, func(_ http.ResponseWriter, r *http.Request, _ order) error { rejected(r); return nil }, single)
-	wantAnswer(t, post(inside, "inside", "tea"), 200, "")
+	wantResponse(t, post(inside, "inside", "tea"), 200, "")
 	again := pay(s, onlyonce.Config{}, made, func(_ http.ResponseWriter, r *http.Request, _ error) { rejected(r) })
-	wantAnswer(t, post(again, "again", "tea"), 201, "<p>made")
+	wantResponse(t, post(again, "again", "tea"), 201, "<p>made")
 	streamed := httponce.Wrap(g.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.(http.Flusher).Flush()
 		rejected(r)
 	}), single)
-	wantAnswer(t, post(streamed, "streamed", "tea"), 200, "")
+	wantResponse(t, post(streamed, "streamed", "tea"), 200, "")
 	var kept *http.Request
 	returned := httponce.Wrap(g.Guard, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { kept = r }), single)
-	wantAnswer(t, post(returned, "returned", "tea"), 200, "")
+	wantResponse(t, post(returned, "returned", "tea"), 200, "")
 	rejected(kept)
 }
 
@@ -320,11 +320,11 @@ func TestInTx_ATransactionThatOutlivesItsHandlerCommitsNothing(t *testing.T) {
 		}()
 		<-began
 	}), single)
-	wantAnswer(t, post(h, "k", "tea"), 200, "left")
-	wantAnswer(t, post(h, "other", "request"), 200, "left")
+	wantResponse(t, post(h, "k", "tea"), 200, "left")
+	wantResponse(t, post(h, "other", "request"), 200, "left")
 	close(end)
 	if err := <-done; err == nil || s.row("order") != "" {
 		t.Fatalf("InTx: %v, row %q", err, s.row("order"))
 	}
-	wantAnswer(t, post(h, "k", "tea"), 200, "left")
+	wantResponse(t, post(h, "k", "tea"), 200, "left")
 }

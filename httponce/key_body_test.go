@@ -50,26 +50,26 @@ func TestKeyInBody_AKeyInTheBodyIsFoundThere(t *testing.T) {
 		return serve(h, r)
 	}
 	for range 2 {
-		wantAnswer(t, send("", "k1 x"), 201, "run 1 of k1 x")
+		wantResponse(t, send("", "k1 x"), 201, "run 1 of k1 x")
 	}
 	if seen.Load() != `["k1"] 4` {
 		t.Errorf("the handler sees %v", seen.Load())
 	}
-	wantAnswer(t, send("k1", "k1 x"), 201, "run 1 of k1 x")
+	wantResponse(t, send("k1", "k1 x"), 201, "run 1 of k1 x")
 	wantProblem(t, send("", "k1 y"), 422, "idempotency_key_reused")
 	wantProblem(t, send("k2", "k1 x"), 400, "idempotency_key_invalid")
 	wantProblem(t, send("", "k/2 x"), 400, "idempotency_key_invalid")
 	if w := send("", "!"); !strings.Contains(w.Body.String(), "The body is odd.") {
 		t.Errorf("%s", w.Body)
 	}
-	wantAnswer(t, send("", " x"), 201, "run 2 of  x")
-	wantAnswer(t, send("", " x"), 201, "run 3 of  x")
-	wantAnswer(t, send("k3", " x"), 201, "run 4 of  x")
-	wantAnswer(t, send("k3", " x"), 201, "run 4 of  x")
+	wantResponse(t, send("", " x"), 201, "run 2 of  x")
+	wantResponse(t, send("", " x"), 201, "run 3 of  x")
+	wantResponse(t, send("k3", " x"), 201, "run 4 of  x")
+	wantResponse(t, send("k3", " x"), 201, "run 4 of  x")
 	cfg.Required = true
 	h = httponce.Wrap(guard, counter(&runs), cfg)
 	wantProblem(t, send("", " x"), 400, "idempotency_key_missing")
-	wantAnswer(t, send("", "k1 x"), 201, "run 1 of k1 x")
+	wantResponse(t, send("", "k1 x"), 201, "run 1 of k1 x")
 }
 
 func TestKeyInBody_ABodyWithAContentEncodingIsNotSearchedForAKey(t *testing.T) {
@@ -94,6 +94,6 @@ func TestKeyInBody_ABodyWithAContentEncodingIsNotSearchedForAKey(t *testing.T) {
 			}
 		}
 	}
-	wantAnswer(t, send("", "k", "Identity"), 201, "run 1 of k")
-	wantAnswer(t, send("other", "", "gzip"), 201, "run 2 of ")
+	wantResponse(t, send("", "k", "Identity"), 201, "run 1 of k")
+	wantResponse(t, send("other", "", "gzip"), 201, "run 2 of ")
 }

@@ -31,7 +31,7 @@ func answering(status int, runs *int) http.Handler {
 	})
 }
 
-func TestOutcome_WhichAnswersAreStored(t *testing.T) {
+func TestOutcome_WhichResponsesAreStored(t *testing.T) {
 	only200 := func(status int) bool { return status == 200 }
 	for _, c := range []struct {
 		status int
@@ -82,11 +82,11 @@ func TestOutcome_WhichAnswersAreStored(t *testing.T) {
 	}
 }
 
-func TestOutcome_AKeyWhoseAnswerIsNotStoredIsAsNew(t *testing.T) {
+func TestOutcome_AKeyWhoseResponseIsNotStoredIsAsNew(t *testing.T) {
 	runs := 0
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(403, &runs), single)
 	post(h, "k", "x")
-	wantAnswer(t, post(h, "k", "another request"), 403, "run 2")
+	wantResponse(t, post(h, "k", "another request"), 403, "run 2")
 }
 
 func TestOutcome_AGuardThatKeepsFailuresReplaysThem(t *testing.T) {
@@ -94,14 +94,14 @@ func TestOutcome_AGuardThatKeepsFailuresReplaysThem(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{KeepFailures: true}), answering(500, &runs), single)
 	for _, replayed := range []string{"", "true"} {
 		w := post(h, "k", "x")
-		wantAnswer(t, w, 500, "run 1")
+		wantResponse(t, w, 500, "run 1")
 		if w.Header().Get("Idempotency-Replayed") != replayed {
 			t.Fatalf("header %v", w.Header())
 		}
 	}
 }
 
-func TestOutcome_AHandlerSaysWhatBecomesOfItsAnswer(t *testing.T) {
+func TestOutcome_AHandlerDecidesWhatBecomesOfItsResponse(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		say   func(*http.Request)
@@ -119,7 +119,7 @@ func TestOutcome_AHandlerSaysWhatBecomesOfItsAnswer(t *testing.T) {
 				w.WriteHeader(201)
 				io.WriteString(w, "secret")
 			}), single)
-			wantAnswer(t, post(h, "k", "x"), 201, "secret")
+			wantResponse(t, post(h, "k", "x"), 201, "secret")
 			rec, err := store.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: "k"})
 			if c.state == "" && !errors.Is(err, onlyonce.ErrNotFound) || rec.State != c.state {
 				t.Fatalf("record %+v, %v", rec, err)
@@ -171,7 +171,7 @@ func TestOutcome_AGoroutineThatEndsLeavesTheOutcomeUnknown(t *testing.T) {
 	}
 }
 
-func TestOutcome_TheAnswerOfAnAttemptThatLostItsLeaseDoesNotLeave(t *testing.T) {
+func TestOutcome_TheResponseOfAnAttemptThatLostItsLeaseIsNotSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &flaky{Store: memstore.New(memstore.Config{}), renew: onlyonce.ErrLost, settle: onlyonce.ErrLost}
 		g := onlyonce.New(store, onlyonce.Config{})
@@ -197,14 +197,14 @@ func TestOutcome_AFailureAfterTheAttemptsTimeIsUnknown(t *testing.T) {
 			<-r.Context().Done()
 			http.Error(w, "cancelled", 503)
 		}), single)
-		wantAnswer(t, post(h, "k", "x"), 503, "cancelled\n")
+		wantResponse(t, post(h, "k", "x"), 503, "cancelled\n")
 		if rec := lookup(t, store, "k"); rec.State != onlyonce.StateUnknown {
 			t.Fatalf("record %+v", rec)
 		}
 	})
 }
 
-func TestOutcome_AnAnswerThatCantBeRecordedIsStillGiven(t *testing.T) {
+func TestOutcome_AResponseThatCantBeRecordedIsStillSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var outcomes []onlyonce.Outcome
 		store := &flaky{Store: memstore.New(memstore.Config{}), settle: errBroken}
@@ -213,7 +213,7 @@ func TestOutcome_AnAnswerThatCantBeRecordedIsStillGiven(t *testing.T) {
 			outcomes = append(outcomes, e.Outcome)
 		}}), answering(201, &runs), single)
 		w := post(h, "k", "x")
-		wantAnswer(t, w, 201, "run 1")
+		wantResponse(t, w, 201, "run 1")
 		if w.Header().Get("Idempotency-Expires") != "" || fmt.Sprint(outcomes) != "[unrecorded]" {
 			t.Fatalf("header %v, outcomes %v", w.Header(), outcomes)
 		}

@@ -32,7 +32,7 @@ func TestMemory_TwoTenantsWhoseBodiesComeSlowlyKeepOutNoOthers(t *testing.T) {
 		}
 		began := time.Now()
 		for i := range 4 {
-			wantAnswer(t, postAs(h, strconv.Itoa(i), "k", strings.Repeat("x", 1<<20)), 201, "")
+			wantResponse(t, postAs(h, strconv.Itoa(i), "k", strings.Repeat("x", 1<<20)), 201, "")
 		}
 		if time.Now() != began {
 			t.Error("they had to wait")
@@ -65,7 +65,7 @@ func TestMemory_TheSharesOfTenantsGetSmallerWithTheirNumber(t *testing.T) {
 					t.Errorf("%d bytes are held, want %d KiB each", bytes, each)
 				}
 				w := postAs(h, "another", "k", strings.Repeat("x", 1<<10))
-				wantAnswer(t, w, 201, "")
+				wantResponse(t, w, 201, "")
 				wantProblem(t, postAs(h, "0", "k", strings.Repeat("x", 1<<10)), 429, "too_many_requests")
 				close(end)
 				synctest.Wait()

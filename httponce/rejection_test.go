@@ -60,11 +60,11 @@ func TestRejection_AnApplicationRendersProblemsItsOwnWay(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
 	post(h, "k", "x")
-	wantAnswer(t, post(h, "k", "y"), 409, "own: idempotency_key_reused k\n")
+	wantResponse(t, post(h, "k", "y"), 409, "own: idempotency_key_reused k\n")
 	if got.Status != 422 || got.Retryable || !errors.Is(got.Err, onlyonce.ErrMismatch) {
 		t.Fatalf("problem %+v", got)
 	}
-	wantAnswer(t, post(h, "ä", "y"), 409, "own: idempotency_key_invalid \n")
+	wantResponse(t, post(h, "ä", "y"), 409, "own: idempotency_key_invalid \n")
 }
 
 func TestRejection_ATooLargeBodyIsRejectedBeforeAnything(t *testing.T) {
@@ -96,7 +96,7 @@ func TestRejection_ATooLargeBodyIsRejectedBeforeAnything(t *testing.T) {
 		}
 	}
 	store.claim = nil
-	wantAnswer(t, post(h, "k", "1234567890"), 201, "run 1 of 1234567890")
+	wantResponse(t, post(h, "k", "1234567890"), 201, "run 1 of 1234567890")
 	r := keyed("POST", "/orders", "k2", "12345678")
 	r.Body = http.MaxBytesReader(nil, r.Body, 5)
 	wantProblem(t, serve(h, r), 413, "body_too_large")
@@ -112,14 +112,14 @@ func TestRejection_ABodyThatBreaksOffDoesNotRun(t *testing.T) {
 	r := keyed("POST", "/orders", "k", "")
 	r.Body, r.ContentLength = io.NopCloser(io.MultiReader(strings.NewReader("half"), iotest.ErrReader(io.ErrUnexpectedEOF))), 8
 	wantProblem(t, serve(h, r), 400, "body_unreadable")
-	wantAnswer(t, post(h, "k", "whole"), 201, "run 1 of whole")
+	wantResponse(t, post(h, "k", "whole"), 201, "run 1 of whole")
 }
 
 func TestRejection_ABodyAtTheLimitArrivesInFull(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
 	body := strings.Repeat("0123456789abcdef", 1<<16)
-	wantAnswer(t, post(h, "k", body), 201, "run 1 of "+body)
+	wantResponse(t, post(h, "k", body), 201, "run 1 of "+body)
 	r := keyed("POST", "/orders", "k", "")
 	r.Body, r.ContentLength = io.NopCloser(iotest.HalfReader(strings.NewReader(body))), -1
 	if w := serve(h, r); w.Header().Get("Idempotency-Replay") != "omitted" || runs.Load() != 1 { // the answer is longer than 1 MiB
@@ -168,7 +168,7 @@ func TestRejection_PreferWaitIsGrantedUpToTheCap(t *testing.T) {
 	}
 }
 
-func TestRejection_ADuplicateThatWaitsGetsTheAnswer(t *testing.T) {
+func TestRejection_ADuplicateThatWaitsGetsTheResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := httponce.Wrap(newGuard(onlyonce.Config{Wait: time.Minute}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			time.Sleep(time.Second)
@@ -230,7 +230,7 @@ func TestRejection_WhenTheStoreIsDownARequestMayRunUnprotectedAndSaysSo(t *testi
 	}), cfg)
 	for n := 1; n <= 2; n++ {
 		w := post(h, "k", "x")
-		wantAnswer(t, w, 201, fmt.Sprintf("run %d of x", n))
+		wantResponse(t, w, 201, fmt.Sprintf("run %d of x", n))
 		if w.Header().Get("Idempotency-Protected") != "no" || w.Header().Get("Idempotency-Expires") != "" {
 			t.Fatalf("header %v", w.Header())
 		}
@@ -260,7 +260,7 @@ func (corrupt) Claim(_ context.Context, c onlyonce.Claim) (onlyonce.Record, erro
 	return onlyonce.Record{ID: c.ID, State: onlyonce.StateUnknown, Corrupt: true, Error: "bad header"}, nil
 }
 
-func TestRejection_AKeptFailureWithoutAnAnswerIsAProblem(t *testing.T) {
+func TestRejection_AKeptFailureWithoutAResponseIsAProblem(t *testing.T) {
 	g := newGuard(onlyonce.Config{})
 	id := onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: "k"}
 	_, _ = onlyonce.Do(t.Context(), g, onlyonce.Request{ID: id, SkipFingerprint: true}, func(context.Context) (int, error) { return 0, onlyonce.Final(errBroken) })
@@ -286,7 +286,7 @@ func TestRejection_ExpiresNamesTheEndOfProtection(t *testing.T) {
 		if got, later := post(h, "later", "x").Header().Get("Idempotency-Expires"), time.Now().Add(time.Hour); got != later.UTC().Format(http.TimeFormat) {
 			t.Fatalf("Idempotency-Expires: %s, want %v", got, later)
 		}
-		wantAnswer(t, post(h, "k", "x"), 201, "run 3 of x")
+		wantResponse(t, post(h, "k", "x"), 201, "run 3 of x")
 	})
 }
 
@@ -312,7 +312,7 @@ func TestRejection_ATenantsRequestsInFlightAreLimited(t *testing.T) {
 		synctest.Wait()
 		close(end)
 		synctest.Wait()
-		wantAnswer(t, send("a", "3"), 200, "")
+		wantResponse(t, send("a", "3"), 200, "")
 	})
 }
 
@@ -323,22 +323,22 @@ func TestRejection_ATenantsNewKeysAreLimited(t *testing.T) {
 		var runs atomic.Int32
 		h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
 		for range 5 {
-			wantAnswer(t, post(h, "a", "x"), 201, "run 1 of x") // a repeat spends nothing
+			wantResponse(t, post(h, "a", "x"), 201, "run 1 of x") // a repeat spends nothing
 		}
 		wantProblem(t, post(h, "a", "y"), 422, "idempotency_key_reused")
-		wantAnswer(t, post(h, "b", "x"), 201, "")
-		wantAnswer(t, post(h, "c", "x"), 201, "")
+		wantResponse(t, post(h, "b", "x"), 201, "")
+		wantResponse(t, post(h, "c", "x"), 201, "")
 		w := post(h, "d", "x")
 		wantProblem(t, w, 429, "too_many_requests")
 		if w.Header().Get("Retry-After") != "20" {
 			t.Fatalf("header %v", w.Header())
 		}
 		time.Sleep(20 * time.Second)
-		wantAnswer(t, post(h, "d", "x"), 201, "run 4 of x")
+		wantResponse(t, post(h, "d", "x"), 201, "run 4 of x")
 		wantProblem(t, post(h, "e", "x"), 429, "too_many_requests")
 		time.Sleep(time.Hour)
 		for _, key := range []string{"e", "f", "g"} {
-			wantAnswer(t, post(h, key, "x"), 201, "")
+			wantResponse(t, post(h, key, "x"), 201, "")
 		}
 		wantProblem(t, post(h, "h", "x"), 429, "too_many_requests")
 	})

@@ -41,7 +41,7 @@ func (l *leaves) SetWriteDeadline(at time.Time) error {
 	return nil
 }
 
-func TestResponse_WhileOthersWaitForMemoryTheAnswersThatAreLeftForLongestEnd(t *testing.T) {
+func TestResponse_WhileOthersWaitForMemoryTheResponsesUnreadForLongestEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		path   string
 		before bool // the answer is there already
@@ -120,7 +120,7 @@ func (c *takesSlowly) Write(p []byte) (n int, err error) {
 
 func (c *takesSlowly) WriteString(s string) (int, error) { return c.Write([]byte(s)) }
 
-func TestResponse_AClientThatTakesItsAnswerSlowlyGetsAllOfIt(t *testing.T) {
+func TestResponse_AClientThatReadsSlowlyGetsTheWholeResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxBody, cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 1<<10, 2<<20, 2<<20, new(httponce.Usage)
@@ -154,7 +154,7 @@ func TestResponse_AClientThatTakesItsAnswerSlowlyGetsAllOfIt(t *testing.T) {
 	})
 }
 
-func TestResponse_AnAnswerInATransactionDoesNotWaitForMemory(t *testing.T) {
+func TestResponse_AResponseInATransactionDoesNotWaitForMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2<<20, 2<<20, new(httponce.Usage)
@@ -189,7 +189,7 @@ type deaf struct{ *takesNothing }
 
 func (deaf) SetWriteDeadline(time.Time) error { return nil }
 
-func TestResponse_AnAnswerThatDoesNotEndIsNotReliedOn(t *testing.T) {
+func TestResponse_AResponseThatDoesNotEndIsNotReliedOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 3<<20, 3<<20, new(httponce.Usage)

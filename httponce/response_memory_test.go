@@ -18,7 +18,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-func TestResponseMemory_AnswersForWhichThereIsNoMemoryAreNotStoredOrReplayed(t *testing.T) {
+func TestResponseMemory_ResponsesForWhichThereIsNoMemoryAreNotStoredOrReplayed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := single
 		cfg.MaxBody, cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 1000, 120_000, 120_000, new(httponce.Usage)
@@ -34,11 +34,11 @@ func TestResponseMemory_AnswersForWhichThereIsNoMemoryAreNotStoredOrReplayed(t *
 				<-end
 			}
 		}), cfg)
-		wantAnswer(t, post(h, "stored", ""), 200, answer)
-		wantAnswer(t, post(h, "stored", ""), 200, answer)
+		wantResponse(t, post(h, "stored", ""), 200, answer)
+		wantResponse(t, post(h, "stored", ""), 200, answer)
 		go serve(h, keyed("POST", "/holds", "holds", ""))
 		<-began
-		wantAnswer(t, post(h, "k", ""), 200, answer)
+		wantResponse(t, post(h, "k", ""), 200, answer)
 		if w := post(h, "k", ""); w.Header().Get("Idempotency-Replay") != "omitted" || w.Header().Get("Content-Type") != "text/plain; charset=utf-8" {
 			t.Errorf("the repeat has %v", w.Header())
 		}
@@ -50,8 +50,8 @@ func TestResponseMemory_AnswersForWhichThereIsNoMemoryAreNotStoredOrReplayed(t *
 		wantProblem(t, post(inTx, "tx", ""), 503, "overloaded")
 		close(end)
 		synctest.Wait()
-		wantAnswer(t, post(h, "stored", ""), 200, answer)
-		wantAnswer(t, post(inTx, "tx", ""), 200, answer)
+		wantResponse(t, post(h, "stored", ""), 200, answer)
+		wantResponse(t, post(inTx, "tx", ""), 200, answer)
 		wantIdle(t, cfg.Usage)
 	})
 }
@@ -92,7 +92,7 @@ func serveStuck(t *testing.T, h http.Handler, r *http.Request) (take func()) {
 	}
 }
 
-func TestResponseMemory_ClientsThatTakeNothingOfTheirAnswersKeepOutNoBodies(t *testing.T) {
+func TestResponseMemory_ClientsThatReadNothingKeepOutNoBodies(t *testing.T) {
 	long := strings.Repeat("x", 1<<20)
 	answers := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -178,7 +178,7 @@ func wantMegabyte(t *testing.T, w *httptest.ResponseRecorder, replayed bool) {
 	}
 }
 
-func TestResponseMemory_TwoTenantsThatTakeNothingOfTheirAnswersKeepOutNoOthers(t *testing.T) {
+func TestResponseMemory_TwoTenantsThatReadNothingKeepOutNoOthers(t *testing.T) {
 	for _, replayed := range []bool{false, true} {
 		t.Run(fmt.Sprint("replayed ", replayed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -220,7 +220,7 @@ func TestResponseMemory_TwoTenantsThatTakeNothingOfTheirAnswersKeepOutNoOthers(t
 	}
 }
 
-func TestResponseMemory_AnAnswerWaitsForMemoryAndItsClientMayGo(t *testing.T) {
+func TestResponseMemory_AResponseWaitsForMemoryAndItsClientMayGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2<<20, 2<<20, new(httponce.Usage)
@@ -259,7 +259,7 @@ func TestResponseMemory_AnAnswerWaitsForMemoryAndItsClientMayGo(t *testing.T) {
 	})
 }
 
-func TestResponseMemory_LongAnswersKeepOutNoShortOnes(t *testing.T) {
+func TestResponseMemory_LongResponsesKeepOutNoShortOnes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 4<<20, 4<<20, new(httponce.Usage)

@@ -129,7 +129,7 @@ func TestRPCStatus_AnErrorInATrailerFailsTheCommandSoThatItRunsAgain(t *testing.
 	}
 }
 
-func TestRPCStatus_AStatusThatIsNoneCountsAsTheAnswersOwn(t *testing.T) {
+func TestRPCStatus_AnInvalidStatusCountsAsTheResponsesOwn(t *testing.T) {
 	for _, said := range []int{0, -1, 100, 600} {
 		runs := 0
 		h := httponce.Wrap(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

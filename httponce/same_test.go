@@ -207,7 +207,7 @@ func newServer(t *testing.T, h http.Handler, http2 bool) *httptest.Server {
 	return s
 }
 
-func TestWrap_AnAnswerIsTheSameWithoutTheWrapperAndTheFirstTimeAndRepeated(t *testing.T) {
+func TestWrap_AResponseIsTheSameWithoutTheWrapperAndTheFirstTimeAndRepeated(t *testing.T) {
 	for _, http2 := range []bool{false, true} {
 		for name, h := range handlers {
 			t.Run(fmt.Sprintf("%s, HTTP/2 %v", name, http2), func(t *testing.T) {

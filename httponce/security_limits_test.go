@@ -31,7 +31,7 @@ func TestSecurity_InFlightCapOfATenant(t *testing.T) {
 		synctest.Wait()
 		wantProblem(t, postAs(h, "greedy", "2", "x"), 429, "too_many_requests")
 		close(end)
-		wantAnswer(t, postAs(h, "other", "1", "x"), 200, "")
+		wantResponse(t, postAs(h, "other", "1", "x"), 200, "")
 	})
 }
 
@@ -59,7 +59,7 @@ func TestSecurity_ARequestIsInFlightUntilItsLastByteLeaves(t *testing.T) {
 				}
 			}
 			h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x"))
-			wantAnswer(t, w.ResponseRecorder, 200, "answer")
+			wantResponse(t, w.ResponseRecorder, 200, "answer")
 			if before != 429 || after != 200 || w.Header().Get("Idempotency-Replayed") != replay {
 				t.Errorf("%s: while the answer leaves another request gets %d, before its last byte %d, %v", name, before, after, w.Header())
 			}
@@ -106,7 +106,7 @@ func TestSecurity_ABombIsNotUnpacked(t *testing.T) {
 	}), single)
 	r := keyed("POST", "/orders", "k", bomb.String())
 	r.Header.Set("Content-Encoding", "gzip")
-	if wantAnswer(t, serve(h, r), 200, ""); !bytes.Equal(got, bomb.Bytes()) {
+	if wantResponse(t, serve(h, r), 200, ""); !bytes.Equal(got, bomb.Bytes()) {
 		t.Fatalf("the handler got %d bytes, want the %d that were sent", len(got), bomb.Len())
 	}
 }
@@ -171,10 +171,10 @@ func TestSecurity_KeyExhaustion(t *testing.T) {
 			wantProblem(t, w, 429, "too_many_requests")
 		}
 	}
-	wantAnswer(t, postAs(h, "other", "k", "x"), 201, "run 6 of x")
+	wantResponse(t, postAs(h, "other", "k", "x"), 201, "run 6 of x")
 	for _, tenant := range []string{"a", "b", "c", "d"} {
-		wantAnswer(t, postAs(h, tenant, "k", "x"), 201, "")
+		wantResponse(t, postAs(h, tenant, "k", "x"), 201, "")
 	}
 	wantProblem(t, postAs(h, "e", "k", "x"), 503, "store_unavailable") // full: nothing is dropped for it
-	wantAnswer(t, postAs(h, "other", "k", "x"), 201, "run 6 of x")
+	wantResponse(t, postAs(h, "other", "k", "x"), 201, "run 6 of x")
 }

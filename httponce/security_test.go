@@ -34,12 +34,12 @@ func TestSecurity_CrossTenantReplay(t *testing.T) {
 	cfg.KeyFormat.Chars = "abc|/"
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
 	for i, id := range [][2]string{{"a", "b"}, {"b", "a"}, {"a", "c"}, {"a|b", "c"}, {"a", "b|c"}, {"a/b", "c"}, {"a", "b/c"}, {"A", "b"}} {
-		wantAnswer(t, postAs(h, id[0], id[1], "same"), 201, fmt.Sprintf("run %d of same", i+1))
+		wantResponse(t, postAs(h, id[0], id[1], "same"), 201, fmt.Sprintf("run %d of same", i+1))
 	}
 	w := postAs(h, "", "a", "same")
 	wantProblem(t, w, 401, "tenant_missing")
-	wantAnswer(t, postAs(h, "a", "b", "same"), 201, "run 1 of same")
-	wantAnswer(t, postAs(h, "x", "b", "other"), 201, "") // nobody learns that a key is in use
+	wantResponse(t, postAs(h, "a", "b", "same"), 201, "run 1 of same")
+	wantResponse(t, postAs(h, "x", "b", "other"), 201, "") // nobody learns that a key is in use
 }
 
 func TestSecurity_ReplayAfterPermissionRevoked(t *testing.T) {
@@ -53,9 +53,9 @@ func TestSecurity_ReplayAfterPermissionRevoked(t *testing.T) {
 		}
 		inner.ServeHTTP(w, r)
 	})
-	wantAnswer(t, post(h, "k", "x"), 201, "")
+	wantResponse(t, post(h, "k", "x"), 201, "")
 	allowed = false
-	wantAnswer(t, post(h, "k", "x"), 403, "forbidden\n")
+	wantResponse(t, post(h, "k", "x"), 403, "forbidden\n")
 }
 
 func TestSecurity_ASlowRequestClaimsNothing(t *testing.T) {
@@ -68,7 +68,7 @@ func TestSecurity_ASlowRequestClaimsNothing(t *testing.T) {
 		go serve(h, r)
 		end.Write([]byte("x"))
 		synctest.Wait()
-		wantAnswer(t, post(h, "k", "theirs"), 201, "run 1 of theirs")
+		wantResponse(t, post(h, "k", "theirs"), 201, "run 1 of theirs")
 		end.Close()
 	})
 }
@@ -77,7 +77,7 @@ func TestSecurity_AKeyOfARejectedRequestIsFree(t *testing.T) {
 	runs := 0
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(403, &runs), single)
 	post(h, "k", "attacker")
-	wantAnswer(t, post(h, "k", "victim"), 403, "run 2")
+	wantResponse(t, post(h, "k", "victim"), 403, "run 2")
 }
 
 // secrets must not be in a replay; plain headers must.
@@ -180,7 +180,7 @@ func TestSecurity_NumbersThatOnlyAFloatMerges(t *testing.T) {
 	}
 	wantProblem(t, post(h, "k", `{"amount":9007199254740992.0}`), 422, "idempotency_key_reused") // which 9007199254740993.0 is to many
 	post(h, "l", `{"amount":9007199254740991}`)
-	wantAnswer(t, post(h, "l", ` { "amount" : 9007199254740991.0e0 } `), 201, "")
+	wantResponse(t, post(h, "l", ` { "amount" : 9007199254740991.0e0 } `), 201, "")
 }
 
 func TestSecurity_OddKeyHeaders(t *testing.T) {
@@ -264,7 +264,7 @@ func (s *colliding) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Recor
 	return s.Store.Claim(ctx, c)
 }
 
-func TestSecurity_ACollisionGivesNobodyAnothersAnswer(t *testing.T) {
+func TestSecurity_ACollisionGivesNobodyAnothersResponse(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(onlyonce.New(&colliding{Store: memstore.New(memstore.Config{})}, onlyonce.Config{}), counter(&runs), byTenant)
 	postAs(h, "victim", "k", "same")
@@ -326,8 +326,8 @@ func TestSecurity_FingerprintsCantBeFoundByTrying(t *testing.T) {
 		cfg := single
 		cfg.FingerprintSecret = secret
 		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), counter(&runs), cfg)
-		wantAnswer(t, post(h, "k", body), 201, "run 1 of "+body)
-		wantAnswer(t, post(h, "k", body), 201, "run 1 of "+body)
+		wantResponse(t, post(h, "k", body), 201, "run 1 of "+body)
+		wantResponse(t, post(h, "k", body), 201, "run 1 of "+body)
 		wantProblem(t, post(h, "k", body+"0"), 422, "idempotency_key_reused")
 		return lookup(t, store, "k").Fingerprint
 	}
@@ -346,7 +346,7 @@ func TestSecurity_ReplayOfStaleSecrets(t *testing.T) {
 		w.WriteHeader(201)
 		io.WriteString(w, "one-time token")
 	}), single)
-	wantAnswer(t, post(h, "k", "x"), 201, "one-time token")
+	wantResponse(t, post(h, "k", "x"), 201, "one-time token")
 	again := post(h, "k", "x")
 	if again.Code != 201 || again.Body.Len() != 0 || again.Header().Get("Idempotency-Replay") != "omitted" || again.Header().Get("Location") != "/tokens/1" {
 		t.Fatalf("the repeat: %d %q %v", again.Code, again.Body, again.Header())
@@ -372,15 +372,15 @@ func TestSecurity_NoTenantIsNamedLikeWhatStandsForAnother(t *testing.T) {
 	cfg := byTenant
 	cfg.Operation = func(r *http.Request) string { return r.URL.Query().Get("op") }
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
-	wantAnswer(t, postAs(h, long, "k", "x"), 201, "run 1 of x")
-	wantAnswer(t, postAs(h, shortened, "k", "x"), 201, "run 2 of x")
-	wantAnswer(t, postAs(h, long, "k", "x"), 201, "run 1 of x")
-	wantAnswer(t, postAs(h, shortened, "k", "x"), 201, "run 2 of x")
+	wantResponse(t, postAs(h, long, "k", "x"), 201, "run 1 of x")
+	wantResponse(t, postAs(h, shortened, "k", "x"), 201, "run 2 of x")
+	wantResponse(t, postAs(h, long, "k", "x"), 201, "run 1 of x")
+	wantResponse(t, postAs(h, shortened, "k", "x"), 201, "run 2 of x")
 	cfg.SkipFingerprint = true
 	h = httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
 	for i, op := range []string{long, shortened} {
 		r := keyed("POST", "/orders?op="+op, "k", "x")
 		r.Header.Set("X-Tenant", "a")
-		wantAnswer(t, serve(h, r), 201, fmt.Sprintf("run %d of x", 3+i))
+		wantResponse(t, serve(h, r), 201, fmt.Sprintf("run %d of x", 3+i))
 	}
 }

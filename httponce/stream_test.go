@@ -50,7 +50,7 @@ func TestStream_TheResultIsDurableBeforeTheFirstByteLeaves(t *testing.T) {
 	}
 }
 
-func TestStream_AFlushedAnswerLeavesAtOnceAndIsRecordedAtItsEnd(t *testing.T) {
+func TestStream_AFlushedResponseIsSentAtOnceAndRecordedAtItsEnd(t *testing.T) {
 	store := memstore.New(memstore.Config{})
 	w := httptest.NewRecorder()
 	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(hw http.ResponseWriter, _ *http.Request) {
@@ -72,13 +72,13 @@ func TestStream_AFlushedAnswerLeavesAtOnceAndIsRecordedAtItsEnd(t *testing.T) {
 	}), single)
 	h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x"))
 	again := post(h, "k", "x")
-	wantAnswer(t, again, 200, "one two three")
+	wantResponse(t, again, 200, "one two three")
 	if again.Header().Get("Idempotency-Replayed") != "true" {
 		t.Fatalf("header %v", again.Header())
 	}
 }
 
-func TestStream_AStreamedAnswerIsRecordedBeforeItsLastByteLeaves(t *testing.T) {
+func TestStream_AStreamedResponseIsRecordedBeforeItsLastByteIsSent(t *testing.T) {
 	for name, flush := range map[string]int{"flushed at once": 0, "flushed half-way": 50, "flushed at the end": 100, "too long": -1, "too long in one write": -2} {
 		t.Run(name, func(t *testing.T) {
 			store := memstore.New(memstore.Config{})
@@ -132,7 +132,7 @@ func (w *headed) WriteHeader(status int) {
 	w.ResponseRecorder.WriteHeader(status)
 }
 
-func TestStream_AnAnswerWithoutABodyIsRecordedBeforeItsHeaderLeaves(t *testing.T) {
+func TestStream_AResponseWithoutABodyIsRecordedBeforeItsHeaderIsSent(t *testing.T) {
 	for name, answer := range map[string]func(http.ResponseWriter){
 		"204":       func(w http.ResponseWriter) { w.WriteHeader(204) },
 		"304":       func(w http.ResponseWriter) { w.WriteHeader(304) },
@@ -169,10 +169,10 @@ func TestStream_AWriterThatCantFlushIsBuffered(t *testing.T) {
 	}), single)
 	w := &discard{http.Header{}}
 	h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x"))
-	wantAnswer(t, post(h, "k", "x"), 200, "answer")
+	wantResponse(t, post(h, "k", "x"), 200, "answer")
 }
 
-func TestStream_AnAnswerOverTheLimitGoesOutWholeAndIsReplayedWithoutItsBody(t *testing.T) {
+func TestStream_AResponseOverTheLimitIsSentWholeAndReplayedWithoutItsBody(t *testing.T) {
 	long := bytes.Repeat([]byte("0123456789"), 10)
 	for name, write := range map[string]func(w http.ResponseWriter){
 		"one write": func(w http.ResponseWriter) { w.Write(long) },
@@ -197,7 +197,7 @@ func TestStream_AnAnswerOverTheLimitGoesOutWholeAndIsReplayedWithoutItsBody(t *t
 					w.WriteHeader(201)
 					write(w)
 				}), httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: limit})
-				wantAnswer(t, post(h, "k", "x"), 201, string(long))
+				wantResponse(t, post(h, "k", "x"), 201, string(long))
 				again := post(h, "k", "x")
 				if again.Code != 201 || again.Body.Len() != 0 || runs != 1 {
 					t.Fatalf("the repeat: %d %q after %d runs", again.Code, again.Body, runs)
@@ -212,13 +212,13 @@ func TestStream_AnAnswerOverTheLimitGoesOutWholeAndIsReplayedWithoutItsBody(t *t
 	}
 }
 
-func TestStream_AnAnswerAtTheLimitIsStored(t *testing.T) {
+func TestStream_AResponseAtTheLimitIsStored(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "0123")
 		io.WriteString(w, "456789")
 	}), httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: 10})
 	for range 2 {
-		wantAnswer(t, post(h, "k", "x"), 200, "0123456789")
+		wantResponse(t, post(h, "k", "x"), 200, "0123456789")
 	}
 }
 
@@ -301,7 +301,7 @@ func TestStream_AHijackedConnectionIsNotStored(t *testing.T) {
 	}
 }
 
-func TestStream_AWholeAnswerLeavesBeforeItsConnectionIsTaken(t *testing.T) {
+func TestStream_ACompleteResponseIsSentBeforeItsConnectionIsHijacked(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Length", "3")
 		io.WriteString(w, "raw")
@@ -390,13 +390,13 @@ func TestStream_WhatAHandlerKeepsIsUselessAfterItsReturn(t *testing.T) {
 	first := post(h, "a", "the first body")
 	for range 2 {
 		w := post(h, "b", "the second body")
-		wantAnswer(t, w, 200, "second")
+		wantResponse(t, w, 200, "second")
 		if w.Header().Get("X-Second") != "2" || w.Header().Get("X-First") != "" {
 			t.Fatalf("the second answer has %v", w.Header())
 		}
 	}
-	wantAnswer(t, first, 200, "first")
-	wantAnswer(t, post(h, "a", "the first body"), 200, "first")
+	wantResponse(t, first, 200, "first")
+	wantResponse(t, post(h, "a", "the first body"), 200, "first")
 }
 
 func TestStream_KeptWritersDoNotRaceWithOtherRequests(t *testing.T) {

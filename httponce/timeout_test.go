@@ -25,11 +25,11 @@ func TestTimeoutHandler_ATimeoutHandlerRoundTheLayerLetsTheCommandEnd(t *testing
 			counter(&runs).ServeHTTP(w, r)
 		})
 		h := http.TimeoutHandler(httponce.Wrap(newGuard(onlyonce.Config{}), slow, single), time.Second, "too slow")
-		wantAnswer(t, post(h, "k", "x"), 503, "too slow")
+		wantResponse(t, post(h, "k", "x"), 503, "too slow")
 		wantProblem(t, post(h, "k", "x"), 409, "request_in_progress")
 		time.Sleep(10 * time.Second)
 		synctest.Wait()
-		wantAnswer(t, post(h, "k", "x"), 201, "run 1 of x")
+		wantResponse(t, post(h, "k", "x"), 201, "run 1 of x")
 	})
 }
 
@@ -65,7 +65,7 @@ func TestTimeoutHandler_ATimeoutHandlerInsideTheLayerLeavesTheOutcomeUnknown(t *
 				}), time.Second, "")
 				h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{HoldUnknown: true}), around(inner), single)
 				send := func(path, key string) *httptest.ResponseRecorder { return serve(h, keyed("POST", path, key, "x")) }
-				wantAnswer(t, send("/slow", "k"), 503, "")
+				wantResponse(t, send("/slow", "k"), 503, "")
 				rec, err := store.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /slow", Key: "k"})
 				if err != nil || rec.State != onlyonce.StateUnknown || !strings.Contains(rec.Error, "TimeoutHandler") {
 					t.Errorf("record %+v, %v", rec, err)
@@ -76,9 +76,9 @@ func TestTimeoutHandler_ATimeoutHandlerInsideTheLayerLeavesTheOutcomeUnknown(t *
 				}
 				close(end)
 				for range 2 { // a handler that has come to its end may be run again
-					wantAnswer(t, send("/busy", "b"), 503, "busy")
+					wantResponse(t, send("/busy", "b"), 503, "busy")
 				}
-				wantAnswer(t, send("/quick", "q"), 200, "")
+				wantResponse(t, send("/quick", "q"), 200, "")
 				if runs.Load() != 4 {
 					t.Errorf("%d runs", runs.Load())
 				}

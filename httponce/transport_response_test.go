@@ -14,7 +14,7 @@ import (
 )
 
 func TestTransport_AnAttemptThatTakesTooLongIsMadeAgain(t *testing.T) {
-	for name, slow := range map[string]func(*http.Request) (*http.Response, error){"no answer": waits, "half an answer": slowAnswer} {
+	for name, slow := range map[string]func(*http.Request) (*http.Response, error){"no answer": waits, "half an answer": slowResponse} {
 		synctest.Test(t, func(t *testing.T) {
 			l := sequence(slow, slow, created)
 			w, err := (&httponce.Transport{Base: l, AttemptTimeout: time.Second, Backoff: time.Millisecond}).RoundTrip(newPost(t, nil))
@@ -33,7 +33,7 @@ func TestTransport_AnAttemptThatTakesTooLongIsMadeAgain(t *testing.T) {
 	})
 }
 
-func TestTransport_AnAnswerThatComesWhenTimeIsUpIsAskedForAgain(t *testing.T) {
+func TestTransport_ARequestWhoseResponseComesTooLateIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sequence(func(r *http.Request) (*http.Response, error) {
 			time.Sleep(2 * time.Second) // and heeds no context
@@ -50,7 +50,7 @@ func TestTransport_AnAnswerThatComesWhenTimeIsUpIsAskedForAgain(t *testing.T) {
 	})
 }
 
-func TestTransport_AnAnswerThatStreamsOutlivesTheAttemptTimeout(t *testing.T) {
+func TestTransport_AResponseThatStreamsOutlivesTheAttemptTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sequence(func(r *http.Request) (*http.Response, error) {
 			pipe, end := io.Pipe()
@@ -79,7 +79,7 @@ func TestTransport_AnAnswerThatStreamsOutlivesTheAttemptTimeout(t *testing.T) {
 	})
 }
 
-func TestTransport_ADiscardedAnswerIsReadWithinBounds(t *testing.T) {
+func TestTransport_ADiscardedResponseIsReadWithinBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		read := 0
 		huge := func(r *http.Request) (*http.Response, error) {
@@ -107,7 +107,7 @@ type tally struct{ n *int }
 
 func (t tally) Write(p []byte) (int, error) { *t.n += len(p); return len(p), nil }
 
-func TestTransport_ABrokenAnswerIsGivenWhenNoAttemptIsLeft(t *testing.T) {
+func TestTransport_ABrokenResponseIsReturnedWhenNoAttemptIsLeft(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := sequence(breaks(201, "ma", 4), endsEarly)
 		w, err := (&httponce.Transport{Base: l, MaxAttempts: 2}).RoundTrip(newPost(t, nil))
@@ -124,7 +124,7 @@ func TestTransport_ABrokenAnswerIsGivenWhenNoAttemptIsLeft(t *testing.T) {
 	})
 }
 
-func TestTransport_AnAnswerThatCameIsGivenAlthoughTheCallerLeft(t *testing.T) {
+func TestTransport_AResponseThatCameIsReturnedAlthoughTheCallerLeft(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	l := sequence(func(r *http.Request) (*http.Response, error) {
 		cancel()
@@ -136,7 +136,7 @@ func TestTransport_AnAnswerThatCameIsGivenAlthoughTheCallerLeft(t *testing.T) {
 	}
 }
 
-func TestTransport_ALongAnswerIsNotKeptInMemory(t *testing.T) {
+func TestTransport_ALongResponseIsNotKeptInMemory(t *testing.T) {
 	l := sequence(breaks(201, "made", 9))
 	w, err := (&httponce.Transport{Base: l, MaxResponse: 8}).RoundTrip(newPost(t, nil))
 	if err != nil || len(l.sent) != 1 {

@@ -96,7 +96,7 @@ func stalls(raw string) failure {
 	}
 }
 
-func TestTransport_AServerThatFailsInEveryWayIsAskedAgain(t *testing.T) {
+func TestTransport_ARequestToAServerThatFailsInAnyWayIsRetried(t *testing.T) {
 	const good = "HTTP/1.1 201 Created\r\nContent-Length: 4\r\nConnection: close\r\n\r\nmade"
 	date := func(d time.Duration) string { return time.Now().UTC().Add(d).Format(http.TimeFormat) }
 	for name, c := range map[string]struct {
@@ -198,7 +198,7 @@ func TestTransport_A422IsReturnedAtOnce(t *testing.T) {
 	}
 }
 
-func TestTransport_ADiscardedAnswerLeavesItsConnectionUsable(t *testing.T) {
+func TestTransport_ADiscardedResponseLeavesItsConnectionUsable(t *testing.T) {
 	var connections, requests atomic.Int32
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if requests.Add(1) < 4 {

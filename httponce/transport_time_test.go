@@ -146,7 +146,7 @@ func TestTransport_TheBudgetEndsTheCall(t *testing.T) {
 	}
 }
 
-func TestTransport_ALongRetryAfterReturnsTheAnswerAtOnce(t *testing.T) {
+func TestTransport_ALongRetryAfterReturnsTheResponseAtOnce(t *testing.T) {
 	for _, after := range []string{"3600", "9223372036", "99999999999999999999", "Fri, 31 Dec 9999 23:59:59 GMT"} {
 		synctest.Test(t, func(t *testing.T) {
 			l := sequence(says(429, "", "Retry-After", after), created)
@@ -177,7 +177,7 @@ func TestTransport_ACancelledCallEndsAtOnce(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
 		"while it waits":         says(503, "", "Retry-After", "5"),
 		"while it is under way":  waits,
-		"while its answer comes": slowAnswer,
+		"while its answer comes": slowResponse,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -199,8 +199,8 @@ func TestTransport_ACancelledCallEndsAtOnce(t *testing.T) {
 	}
 }
 
-// slowAnswer has a body that does not come.
-func slowAnswer(r *http.Request) (*http.Response, error) {
+// slowResponse has a body that does not come.
+func slowResponse(r *http.Request) (*http.Response, error) {
 	w, _ := says(200, "")(r)
 	w.ContentLength, w.Body = 4, io.NopCloser(stuck{r.Context()})
 	return w, nil

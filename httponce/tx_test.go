@@ -91,7 +91,7 @@ var endings = []struct {
 	}, status: 500, again: 2},
 }
 
-func TestWrapTx_RowsAndAnswerOfAHandlerAreOne(t *testing.T) {
+func TestWrapTx_RowsAndResponseOfAHandlerAreOneCommit(t *testing.T) {
 	for _, e := range endings {
 		for _, twice := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, run twice %v", e.name, twice), func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestWrapTx_RowsAndAnswerOfAHandlerAreOne(t *testing.T) {
 					return e.rest(w, r)
 				})
 				first := post(h, "k", "tea")
-				wantAnswer(t, first, e.status, e.body)
+				wantResponse(t, first, e.status, e.body)
 				if (s.row("order") == "tea") != e.kept {
 					t.Errorf("the row is %q", s.row("order"))
 				}
@@ -114,7 +114,7 @@ func TestWrapTx_RowsAndAnswerOfAHandlerAreOne(t *testing.T) {
 				if twice {
 					runs /= 2
 				}
-				if wantAnswer(t, again, e.status, e.body); runs != e.again {
+				if wantResponse(t, again, e.status, e.body); runs != e.again {
 					t.Errorf("%d runs, want %d", runs, e.again)
 				}
 				if replayed := again.Header().Get("Idempotency-Replayed") == "true"; replayed != (e.again == 1) {
@@ -136,7 +136,7 @@ func TestWrapTx_WithoutAKeyRowsAreCommittedAndNothingIsRemembered(t *testing.T) 
 			r := keyed(http.MethodPost, "/orders", "k", "tea")
 			r.Header.Del("Idempotency-Key")
 			w := serve(wrapOrder(s, e.cfg, e.rest), r)
-			wantAnswer(t, w, e.status, e.body)
+			wantResponse(t, w, e.status, e.body)
 			if (s.row("order") == "tea") != e.kept {
 				t.Errorf("the row is %q", s.row("order"))
 			}
@@ -147,7 +147,7 @@ func TestWrapTx_WithoutAKeyRowsAreCommittedAndNothingIsRemembered(t *testing.T) 
 	}
 }
 
-func TestWrapTx_AFailedCommitIsAnsweredAsSuch(t *testing.T) {
+func TestWrapTx_AFailedCommitIsReportedAsSuch(t *testing.T) {
 	s := newShop()
 	s.commit = errBroken
 	h := wrapOrder(s, single, func(w http.ResponseWriter, _ *http.Request) error {
@@ -177,7 +177,7 @@ func TestWrapTx_APanicInATransactionLeavesNothingAndGoesOn(t *testing.T) {
 	}
 }
 
-func TestWrapTx_AnAnswerInATransactionCantStream(t *testing.T) {
+func TestWrapTx_AResponseInATransactionCantStream(t *testing.T) {
 	s := newShop()
 	h := wrapOrder(s, single, func(w http.ResponseWriter, _ *http.Request) error {
 		io.WriteString(w, "a")
@@ -197,13 +197,13 @@ func TestWrapTx_AnAnswerInATransactionCantStream(t *testing.T) {
 	}
 }
 
-func TestWrapTx_TheAnswerOfATransactionOverTheLimitIsReplayedWithoutItsBody(t *testing.T) {
+func TestWrapTx_AResponseOverTheLimitIsReplayedWithoutItsBody(t *testing.T) {
 	s := newShop()
 	h := wrapOrder(s, httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: 3}, func(w http.ResponseWriter, _ *http.Request) error {
 		io.WriteString(w, "four")
 		return nil
 	})
-	wantAnswer(t, post(h, "k", "tea"), 200, "four")
+	wantResponse(t, post(h, "k", "tea"), 200, "four")
 	again := post(h, "k", "tea")
 	if again.Code != 200 || again.Body.Len() != 0 || again.Header().Get("Idempotency-Replay") != "omitted" {
 		t.Fatalf("the repeat: %d %q %v", again.Code, again.Body, again.Header())
@@ -221,14 +221,14 @@ func TestWrapTx_ARunThatIsRepeatedLeavesNoHeader(t *testing.T) {
 	})
 	for range 2 {
 		w := post(h, "k", "tea")
-		wantAnswer(t, w, 200, "run 2")
+		wantResponse(t, w, 200, "run 2")
 		if w.Header().Get("X-Run-1") != "" || w.Header().Get("X-Run-2") != "1" {
 			t.Errorf("header %v", w.Header())
 		}
 	}
 }
 
-func TestWrapTx_AfterACommitInDoubtTheClientIsToldToRepeat(t *testing.T) {
+func TestWrapTx_AfterACommitInDoubtTheResponseSaysToRepeat(t *testing.T) {
 	s := newShop()
 	h := httponce.WrapTx(onlyonce.NewTx(s, onlyonce.Config{HoldUnknown: true}), func(w http.ResponseWriter, _ *http.Request, tx order) error {
 		tx["lamp"] = "ordered"

@@ -35,7 +35,7 @@ func TestUpload_BodiesThatAreAnnouncedAndNeverSentKeepOutNobody(t *testing.T) {
 			t.Errorf("%d bytes are counted", bytes)
 		}
 		for i := range 5 {
-			wantAnswer(t, postAs(h, "other", strconv.Itoa(i), strings.Repeat("x", 1<<(4*i+4))), 201, "")
+			wantResponse(t, postAs(h, "other", strconv.Itoa(i), strings.Repeat("x", 1<<(4*i+4))), 201, "")
 		}
 		for _, b := range bodies {
 			close(b.end)
@@ -62,7 +62,7 @@ func TestUpload_LongBodiesKeepOutNoShortOnes(t *testing.T) {
 		if _, bytes := cfg.Usage.Load(); bytes != 6<<20 {
 			t.Errorf("%d bytes are counted", bytes)
 		}
-		wantAnswer(t, postAs(h, "a", "k", strings.Repeat("x", 64<<10)), 201, "")
+		wantResponse(t, postAs(h, "a", "k", strings.Repeat("x", 64<<10)), 201, "")
 		r, b := announcing("0", "another", 1<<20)
 		w := serve(h, r)
 		if wantProblem(t, w, 503, "overloaded"); w.Header().Get("Retry-After") != "1" || b.read.Load() {
@@ -111,7 +111,7 @@ func TestUpload_WhileOthersWaitForMemoryTheBodiesThatAreSilentForLongestEnd(t *t
 		if requests, bytes := cfg.Usage.Load(); requests != 3 || bytes != 3<<20 {
 			t.Fatalf("nobody waits, and %d requests with %d bytes are counted", requests, bytes)
 		}
-		wantAnswer(t, postAs(h, "other", "k", strings.Repeat("x", 1<<20)), 201, "")
+		wantResponse(t, postAs(h, "other", "k", strings.Repeat("x", 1<<20)), 201, "")
 		w := <-ended[0]
 		if wantProblem(t, w, 503, "overloaded"); w.Header().Get("Retry-After") != "1" {
 			t.Errorf("ended with %v", w.Header())
@@ -292,7 +292,7 @@ func TestUpload_ABodyMayBeLongerThanItsRequestSays(t *testing.T) {
 		r := keyed("POST", "/orders", fmt.Sprint("k", announced), body)
 		r.Header.Set("X-Tenant", "a")
 		r.ContentLength = announced // as a handler leaves it that decompresses
-		wantAnswer(t, serve(h, r), 201, fmt.Sprintf("run %d of %s", i+1, body))
+		wantResponse(t, serve(h, r), 201, fmt.Sprintf("run %d of %s", i+1, body))
 	}
 	wantIdle(t, cfg.Usage)
 }
@@ -312,9 +312,9 @@ func TestUpload_ATenantsBodiesTakeOnlyItsShare(t *testing.T) {
 		waits := make(chan *httptest.ResponseRecorder)
 		go func() { waits <- postAs(h, "greedy", "3", long) }()
 		synctest.Wait()
-		wantAnswer(t, postAs(h, "other", "k", long), 201, "")
+		wantResponse(t, postAs(h, "other", "k", long), 201, "")
 		close(body.end)
-		wantAnswer(t, <-waits, 201, "")
+		wantResponse(t, <-waits, 201, "")
 		wantIdle(t, cfg.Usage)
 	})
 }
@@ -369,7 +369,7 @@ func TestUpload_ABodyOfUnknownLengthCountsAsItGrows(t *testing.T) {
 		wantProblem(t, <-more[1], 503, "overloaded")
 		close(end)
 		for _, w := range []chan *httptest.ResponseRecorder{short, long, more[0]} {
-			wantAnswer(t, <-w, 201, "")
+			wantResponse(t, <-w, 201, "")
 		}
 		wantIdle(t, cfg.Usage)
 	})

@@ -89,7 +89,7 @@ func TestUsage_ARequestCountsBeforeItsBodyIsRead(t *testing.T) {
 			close(b.end)
 		}
 		all.Wait()
-		wantAnswer(t, postAs(h, "greedy", "k", "x"), 201, "run 1 of x")
+		wantResponse(t, postAs(h, "greedy", "k", "x"), 201, "run 1 of x")
 		wantIdle(t, cfg.Usage)
 	})
 }
@@ -118,7 +118,7 @@ func TestUsage_WhatIsStoredIsBoundedForATenantAndInAll(t *testing.T) {
 		postAs(h, "d", "1", strings.Repeat("x", 10_000))
 		wantProblem(t, postAs(h, "d", "2", "x"), 503, "overloaded")
 		time.Sleep(40 * time.Second)
-		wantAnswer(t, postAs(h, "d", "2", "x"), 201, "")
+		wantResponse(t, postAs(h, "d", "2", "x"), 201, "")
 		if n := store("a"); n != 1 {
 			t.Errorf("after 40 of 100 seconds a stores %d more answers", n)
 		}
@@ -199,7 +199,7 @@ func TestUsage_WhateverBecomesOfARequestItsCountersComeBack(t *testing.T) {
 	wantIdle(t, cfg.Usage)
 }
 
-func TestUsage_OneWhoGoesAwayWhileWaitingForMemoryLeavesNothing(t *testing.T) {
+func TestUsage_ARequestThatEndsWhileItWaitsForMemoryLeavesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := byTenant
 		cfg.MaxMemory, cfg.Usage = 4<<20, new(httponce.Usage)
@@ -237,10 +237,10 @@ func TestUsage_HandlersOfOneGuardShareTheirMemory(t *testing.T) {
 		synctest.Wait()
 		long := strings.Repeat("x", 1<<20)
 		wantProblem(t, postAs(second, "b", "2", long), 503, "overloaded")
-		wantAnswer(t, postAs(other, "b", "2", long), 201, "")
+		wantResponse(t, postAs(other, "b", "2", long), 201, "")
 		close(body.end)
 		synctest.Wait()
-		wantAnswer(t, postAs(second, "b", "2", long), 201, "")
+		wantResponse(t, postAs(second, "b", "2", long), 201, "")
 	})
 }
 
@@ -258,5 +258,5 @@ func TestUsage_TheApplicationsOwnRejectionComesBeforeTheBody(t *testing.T) {
 	if w := serve(h, r); w.Code != 402 || b.read.Load() || !strings.Contains(w.Body.String(), "The bill is not paid.") {
 		t.Errorf("answer %d %s", w.Code, w.Body)
 	}
-	wantAnswer(t, postAs(h, "rich", "k", "x"), 201, "run 1 of x")
+	wantResponse(t, postAs(h, "rich", "k", "x"), 201, "run 1 of x")
 }

@@ -51,9 +51,9 @@ func counter(runs *atomic.Int32) http.Handler {
 	})
 }
 
-// wantAnswer fails unless the answer has the status and, if it is not empty, the
+// wantResponse fails unless the answer has the status and, if it is not empty, the
 // body.
-func wantAnswer(t *testing.T, w *httptest.ResponseRecorder, status int, body string) {
+func wantResponse(t *testing.T, w *httptest.ResponseRecorder, status int, body string) {
 	t.Helper()
 	if w.Code != status || body != "" && w.Body.String() != body {
 		t.Fatalf("answer %d %q with %v, want %d %q", w.Code, w.Body, w.Header(), status, body)
@@ -74,20 +74,20 @@ func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, code st
 	}
 }
 
-func TestWrap_ARepeatGetsTheFirstAnswer(t *testing.T) {
+func TestWrap_ARepeatGetsTheFirstResponse(t *testing.T) {
 	var runs atomic.Int32
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
 	first := post(h, "k", `{"n":1}`)
-	wantAnswer(t, first, 201, `run 1 of {"n":1}`)
+	wantResponse(t, first, 201, `run 1 of {"n":1}`)
 	if first.Header().Get("Idempotency-Replayed") != "" || first.Header().Get("Idempotency-Expires") == "" {
 		t.Fatalf("the first answer has %v", first.Header())
 	}
 	again := post(h, "k", `{"n":1}`)
-	wantAnswer(t, again, 201, `run 1 of {"n":1}`)
+	wantResponse(t, again, 201, `run 1 of {"n":1}`)
 	if again.Header().Get("Idempotency-Replayed") != "true" || again.Header().Get("Location") != "/orders/1" {
 		t.Fatalf("the repeat has %v", again.Header())
 	}
-	wantAnswer(t, post(h, "other", `{"n":1}`), 201, `run 2 of {"n":1}`)
+	wantResponse(t, post(h, "other", `{"n":1}`), 201, `run 2 of {"n":1}`)
 }
 
 func TestWrap_ADifferentRequestWithAUsedKeyIsRejected(t *testing.T) {
@@ -95,7 +95,7 @@ func TestWrap_ADifferentRequestWithAUsedKeyIsRejected(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), single)
 	post(h, "k", `{"n":1}`)
 	wantProblem(t, post(h, "k", `{"n":2}`), 422, "idempotency_key_reused")
-	wantAnswer(t, post(h, "k", `{"n":1}`), 201, `run 1 of {"n":1}`)
+	wantResponse(t, post(h, "k", `{"n":1}`), 201, `run 1 of {"n":1}`)
 }
 
 func TestWrap_ADuplicateOfARunningRequestIsRejected(t *testing.T) {
@@ -114,8 +114,8 @@ func TestWrap_ADuplicateOfARunningRequestIsRejected(t *testing.T) {
 	}
 	wantProblem(t, post(h, "k", "y"), 422, "idempotency_key_reused")
 	close(end)
-	wantAnswer(t, <-done, 200, "")
-	wantAnswer(t, post(h, "k", "x"), 200, "")
+	wantResponse(t, <-done, 200, "")
+	wantResponse(t, post(h, "k", "x"), 200, "")
 }
 
 var (

@@ -292,7 +292,7 @@ func TestInbox_AFailureThatLooksLikeTheInboxsOwnIsTheHandlers(t *testing.T) {
 	}
 }
 
-func TestInbox_ADeliveryToAnotherConsumerWhileTheFirstWorksIsToldWhenToRetry(t *testing.T) {
+func TestInbox_ADeliveryToAnotherConsumerWhileTheFirstWorksGetsARetryTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := newInbox(inbox.Config{Lease: 20 * time.Second})
 		h := new(handler)
@@ -320,7 +320,7 @@ func TestInbox_ADeliveryToAnotherConsumerWhileTheFirstWorksIsToldWhenToRetry(t *
 	})
 }
 
-func TestInbox_ADeliveryWaitsForTheOtherIfAsked(t *testing.T) {
+func TestInbox_ADeliveryWaitsForTheOtherIfConfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in, _ := newInbox(inbox.Config{Wait: 10 * time.Second})
 		go func() {

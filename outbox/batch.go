@@ -303,7 +303,7 @@ func (b *batch) park(ctx context.Context, e Entry, err error) {
 	b.relay.observe(ctx, Event{Outcome: OutcomeParked, Count: 1, Entry: e, Err: err})
 }
 
-var errNoAnswer = errors.New("the Publisher returned fewer errors than messages: it must return nil, or one for each")
+var errNoResponse = errors.New("the Publisher returned fewer errors than messages: it must return nil, or one for each")
 
 // answers counts the messages that were acknowledged.
 func answers(messages int, errs []error) (all []error, acked int) {
@@ -311,7 +311,7 @@ func answers(messages int, errs []error) (all []error, acked int) {
 		return make([]error, messages), messages
 	}
 	for len(errs) < messages {
-		errs = append(errs, errNoAnswer)
+		errs = append(errs, errNoResponse)
 	}
 	for _, err := range errs[:messages] {
 		if err == nil {

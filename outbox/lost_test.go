@@ -173,7 +173,7 @@ func (deafQueueOnRenew) Renew(context.Context, string, time.Duration) error {
 	return errors.New("no route")
 }
 
-func TestRelay_StoppingFinishesWhatIsBeingPublishedAndGivesTheRestBack(t *testing.T) {
+func TestRelay_StoppingFinishesWhatIsBeingPublishedAndReleasesTheRest(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), &broker{takes: time.Second}
 		appendAll(t, q, message("k", "a"), message("k", "b"), message("", "c"))
@@ -241,7 +241,7 @@ func (q slowQueue) Lease(ctx context.Context, owner string, lease time.Duration,
 	return list, errors.Join(err, ctx.Err())
 }
 
-func TestRelay_StoppingWhileMessagesAreLeasedGivesThemBack(t *testing.T) {
+func TestRelay_StoppingWhileMessagesAreLeasedReleasesThem(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), new(broker)
 		appendAll(t, q, message("k", "a"))

@@ -35,7 +35,7 @@ func TestMessage_AMessageIsCompletedWhenItIsAppended(t *testing.T) {
 	}
 }
 
-func TestMessage_AnIDThatIsGivenIsKept(t *testing.T) {
+func TestMessage_AnIDThatIsSetIsKept(t *testing.T) {
 	m, err := outbox.Prepare(t.Context(), outbox.Message{ID: "mine", Tenant: "acme", Topic: "t", Headers: map[string]string{outbox.HeaderID: "other"}})
 	if err != nil || m.ID != "mine" || m.Headers[outbox.HeaderID] != "mine" || m.Headers[outbox.HeaderTenant] != "acme" {
 		t.Errorf("the message is %+v, %v", m, err)

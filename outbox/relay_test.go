@@ -280,7 +280,7 @@ func TestRelay_TwoRelaysPublishEachMessageOnceAndInOrder(t *testing.T) {
 	})
 }
 
-func TestRelay_PublishedMessagesAreKeptAsLongAsAsked(t *testing.T) {
+func TestRelay_PublishedMessagesAreKeptAsLongAsConfigured(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q, b := newMemQueue(), new(broker)
 		start(t, q, b, outbox.Config{Keep: time.Hour})
@@ -297,7 +297,7 @@ func TestRelay_PublishedMessagesAreKeptAsLongAsAsked(t *testing.T) {
 	})
 }
 
-func TestRelay_TheObserverIsToldTheLag(t *testing.T) {
+func TestRelay_TheObserverGetsTheLag(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q := newMemQueue()
 		b := &broker{away: outbox.ErrUnavailable}
@@ -315,7 +315,7 @@ func TestRelay_TheObserverIsToldTheLag(t *testing.T) {
 	})
 }
 
-func TestRelay_APublisherThatForgetsAnswersLosesNoMessage(t *testing.T) {
+func TestRelay_APublisherThatReturnsTooFewErrorsLosesNoMessage(t *testing.T) {
 	in(t, func(t *testing.T) {
 		q := newMemQueue()
 		appendAll(t, q, message("", "a"), message("", "b"))

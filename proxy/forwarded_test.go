@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestForwarded_WhatTheUpstreamIsToldOfTheOrigin(t *testing.T) {
+func TestForwarded_TheHeadersThatDescribeTheOrigin(t *testing.T) {
 	for _, c := range []struct {
 		remote, host string
 		secure       bool

@@ -58,7 +58,7 @@ func late(t *testing.T) *proxy.Upstream {
 	return &proxy.Upstream{URL: &url.URL{Scheme: "http", Host: l.Addr().String()}, KeepIdle: time.Minute}
 }
 
-func TestListener_WhatIsWrittenBehindAnAnswerReachesNoOtherTenant(t *testing.T) {
+func TestListener_BytesAfterAResponseReachNoOtherTenant(t *testing.T) {
 	for _, fresh := range []bool{false, true} {
 		up := late(t)
 		up.OneRequestPerConn = fresh
@@ -67,7 +67,7 @@ func TestListener_WhatIsWrittenBehindAnAnswerReachesNoOtherTenant(t *testing.T) 
 			key := fmt.Sprint(tenant, i)
 			for range 2 {
 				res, body := send(t, "POST", "http://"+addr+"/v1/orders", keyed(tenant, key), "x")
-				wantAnswer(t, res, body, 200, "for "+key)
+				wantResponse(t, res, body, 200, "for "+key)
 			}
 		}
 	}
@@ -112,7 +112,7 @@ func (c *corked) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-func TestListener_WhatTLSHasReceivedBehindAnAnswerIsNotTheNext(t *testing.T) {
+func TestListener_BytesThatTLSReceivedAfterAResponseAreNotTheNext(t *testing.T) {
 	ca := newAuthority(t)
 	for _, all := range []bool{true, false} { // of the second answer's record
 		l := listen(t)
@@ -150,12 +150,12 @@ func TestListener_WhatTLSHasReceivedBehindAnAnswerIsNotTheNext(t *testing.T) {
 		addr := orders(t, up, onlyonce.Config{}, nil)
 		for i := range 3 {
 			res, body := post(t, addr, fmt.Sprint(i), "x")
-			wantAnswer(t, res, body, 200, "hi")
+			wantResponse(t, res, body, 200, "hi")
 		}
 	}
 }
 
-func TestListener_AnUpstreamCantSayWhatIsTheProxysToSay(t *testing.T) {
+func TestListener_AnUpstreamCantSetTheProxysHeaders(t *testing.T) {
 	const claims = "Idempotency-Replayed: true\r\nidempotency-protected: no\r\nIdempotency-Expires: x\r\nIdempotency-Replay: omitted\r\nIdempotency_Replayed: true\r\nIdempotency-Fence: 7\r\nIdempotency-Key: k\r\n"
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\n" + claims + "Content-Length: 2\r\n\r\nhi", false
@@ -182,7 +182,7 @@ func TestListener_AnUpstreamCantSayWhatIsTheProxysToSay(t *testing.T) {
 	}
 }
 
-func TestListener_AnUpstreamCantSayItBeforeOrAfterItsAnswerEither(t *testing.T) {
+func TestListener_AnUpstreamCantSetTheProxysHeadersBeforeOrAfterItsResponseEither(t *testing.T) {
 	const claims = "Idempotency-Replayed: true\r\nIdempotency_Replayed: true\r\nidempotency-protected: no\r\nX-Kept: yes\r\n"
 	for _, announced := range []string{"", "Idempotency-Replayed, X-Kept"} {
 		line := ""
@@ -230,7 +230,7 @@ func upstream2(t *testing.T, h http.HandlerFunc) *proxy.Upstream {
 	return &proxy.Upstream{URL: parse(t, s.URL), HTTP2: true}
 }
 
-func TestListener_AnAnswerThatStallsEnds(t *testing.T) {
+func TestListener_AResponseThatStallsEnds(t *testing.T) {
 	stalls := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "x")
 		_ = http.NewResponseController(w).Flush()
@@ -260,7 +260,7 @@ func TestListener_ARequestThatIsNotTakenEnds(t *testing.T) {
 	wantProblem(t, res, body, 504, "upstream_failed", true)
 }
 
-func TestListener_ADrippingAnswerEnds(t *testing.T) {
+func TestListener_ADrippingResponseEnds(t *testing.T) {
 	drip := func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", r.Header.Get("Accept"))
 		for i := range 1_000_000 { // each byte comes in time
@@ -296,7 +296,7 @@ func TestListener_ADrippingAnswerEnds(t *testing.T) {
 	}
 }
 
-func TestListener_AFloodOfInterimAnswersEnds(t *testing.T) {
+func TestListener_AFloodOfInterimResponsesEnds(t *testing.T) {
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 10_000) + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", false
 	})

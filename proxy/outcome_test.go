@@ -19,7 +19,7 @@ func TestOutcome_AKeyedRequestRunsOnce(t *testing.T) {
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, nil)
 	for i := range 3 {
 		res, body := post(t, addr, "k", "x")
-		wantAnswer(t, res, body, 201, "run 1, attempt 1, x")
+		wantResponse(t, res, body, 201, "run 1, attempt 1, x")
 		if replayed := res.Header.Get("Idempotency-Replayed") == "true"; replayed != (i > 0) {
 			t.Errorf("answer %d: %v", i, res.Header)
 		}
@@ -29,7 +29,7 @@ func TestOutcome_AKeyedRequestRunsOnce(t *testing.T) {
 	}
 }
 
-func TestOutcome_WhatTheUpstreamIsTold(t *testing.T) {
+func TestOutcome_TheHeadersThatTheUpstreamGets(t *testing.T) {
 	got := make(chan *http.Request, 1)
 	up := upstream(t, func(_ http.ResponseWriter, r *http.Request) { got <- r })
 	up.URL.Path = "/base/"
@@ -82,7 +82,7 @@ func TestOutcome_AnUpstreamThatCantBeReachedReleasesTheKey(t *testing.T) {
 	var runs atomic.Int32
 	back := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, same)
 	res, body := post(t, back, "k", "another")
-	wantAnswer(t, res, body, 201, "run 1, attempt 1, another")
+	wantResponse(t, res, body, 201, "run 1, attempt 1, another")
 }
 
 // failures are answers after which nobody knows whether the command took effect.
@@ -105,7 +105,7 @@ var failures = map[string]string{
 	"another's protocol": "SSH-2.0-OpenSSH_9.2\r\n",
 }
 
-func TestOutcome_WithoutAnAnswerTheOutcomeIsUnknown(t *testing.T) {
+func TestOutcome_WithoutAResponseTheOutcomeIsUnknown(t *testing.T) {
 	for name, answer := range failures {
 		t.Run(name, func(t *testing.T) {
 			for _, hold := range []bool{false, true} {
@@ -128,7 +128,7 @@ func TestOutcome_WithoutAnAnswerTheOutcomeIsUnknown(t *testing.T) {
 				if hold {
 					wantProblem(t, res, body, 409, "outcome_unknown", false)
 				} else {
-					wantAnswer(t, res, body, 200, "attempt 2")
+					wantResponse(t, res, body, 200, "attempt 2")
 				}
 				if n := requests.Load(); (n == 1) != hold {
 					t.Errorf("hold %v: the upstream got %d requests", hold, n)
@@ -169,9 +169,9 @@ func TestOutcome_AnErrorOfTheUpstreamFailsTheCommand(t *testing.T) {
 		})
 		addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
 		res, body := post(t, addr, "k", "x")
-		wantAnswer(t, res, body, status, "theirs")
+		wantResponse(t, res, body, status, "theirs")
 		res, body = post(t, addr, "k", "x")
-		wantAnswer(t, res, body, 200, "attempt 2")
+		wantResponse(t, res, body, 200, "attempt 2")
 	}
 }
 
@@ -210,7 +210,7 @@ func TestOutcome_ALostLeaseEndsTheWaitForTheUpstream(t *testing.T) {
 	}
 }
 
-func TestOutcome_ALargeAnswerLeavesWholeAndIsNotStored(t *testing.T) {
+func TestOutcome_ALargeResponseIsSentWholeAndNotStored(t *testing.T) {
 	var runs atomic.Int32
 	large := strings.Repeat("0123456789", 20_000)
 	for _, chunked := range []bool{false, true} {
@@ -226,7 +226,7 @@ func TestOutcome_ALargeAnswerLeavesWholeAndIsNotStored(t *testing.T) {
 			t.Fatalf("%d: %d bytes", res.StatusCode, len(body))
 		}
 		res, body = post(t, addr, "k", "x")
-		wantAnswer(t, res, body, 200, "")
+		wantResponse(t, res, body, 200, "")
 		if body != "" || res.Header.Get("Idempotency-Replay") != "omitted" {
 			t.Errorf("the repeat: %d bytes, %v", len(body), res.Header)
 		}
@@ -236,7 +236,7 @@ func TestOutcome_ALargeAnswerLeavesWholeAndIsNotStored(t *testing.T) {
 	}
 }
 
-func TestOutcome_ALargeAnswerThatBreaksOffIsSeenToAndUnknown(t *testing.T) {
+func TestOutcome_ATruncatedLargeResponseIsAnErrorForTheClientAndUnknown(t *testing.T) {
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nlong\r\n4\r\nlong\r\n", false
 	})
@@ -281,20 +281,20 @@ func TestOutcome_AnEventStreamIsNotHeldBackAndIsRecorded(t *testing.T) {
 		t.Fatalf("%q %q %v", first, rest, err)
 	}
 	again, body := post(t, addr, "k", "x")
-	wantAnswer(t, again, body, 200, "data: 1\n\ndata: 2\n\n")
+	wantResponse(t, again, body, 200, "data: 1\n\ndata: 2\n\n")
 	if runs.Load() != 1 || again.Header.Get("Idempotency-Replayed") != "true" {
 		t.Errorf("%d runs, %v", runs.Load(), again.Header)
 	}
 }
 
-func TestOutcome_TrailersOfAKeyedAnswerAreGivenAndReplayed(t *testing.T) {
+func TestOutcome_TrailersOfAKeyedResponseAreSentAndReplayed(t *testing.T) {
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-Sum\r\n\r\n2;a=b\r\nhi\r\n0\r\nX-Sum: 1\r\nSet-Cookie: c\r\nContent-Length: 9\r\n\r\n", true
 	})
 	addr := orders(t, up, onlyonce.Config{}, nil)
 	for range 2 {
 		res, body := post(t, addr, "k", "x")
-		wantAnswer(t, res, body, 200, "hi")
+		wantResponse(t, res, body, 200, "hi")
 		if res.Trailer.Get("X-Sum") != "1" || len(res.Trailer) != 1 {
 			t.Errorf("trailer %v", res.Trailer)
 		}
@@ -313,7 +313,7 @@ func TestOutcome_WithoutItsStoreARequestRunsUnprotectedIfThatIsWanted(t *testing
 			wantProblem(t, res, body, 503, "store_unavailable", true)
 			continue
 		}
-		wantAnswer(t, res, body, 201, "run 1, attempt , x")
+		wantResponse(t, res, body, 201, "run 1, attempt , x")
 		if res.Header.Get("Idempotency-Protected") != "no" {
 			t.Error(res.Header)
 		}

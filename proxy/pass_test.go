@@ -69,7 +69,7 @@ func TestPassThrough_AStreamWithoutAKeyPassesAsItComes(t *testing.T) {
 	}
 }
 
-func TestPassThrough_ABodyIsNotAskedForBeforeTheRequestIsAccepted(t *testing.T) {
+func TestPassThrough_ABodyIsNotRequestedBeforeTheRequestIsAccepted(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, r.Body) }), onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.MaxBody = 10 })
 	for head, accepted := range map[string]bool{
 		post11 + "Idempotency-Key: k\r\nContent-Length: 1\r\n":  true,
@@ -113,7 +113,7 @@ func TestPassThrough_ALargeBodyPassesBothWays(t *testing.T) {
 	}
 }
 
-func TestPassThrough_AnAnswerThatBreaksOffIsSeenTo(t *testing.T) {
+func TestPassThrough_ATruncatedResponseIsAnErrorForTheClient(t *testing.T) {
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", false
 	})
@@ -125,7 +125,7 @@ func TestPassThrough_AnAnswerThatBreaksOffIsSeenTo(t *testing.T) {
 	}
 }
 
-func TestPassThrough_InterimAnswersAndTrailersPass(t *testing.T) {
+func TestPassThrough_InterimResponsesAndTrailersPass(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Link", "</a.css>; rel=preload")
 		w.WriteHeader(http.StatusEarlyHints)
@@ -316,7 +316,7 @@ func TestPassThrough_HTTP2ClientsHaveTheSameProtection(t *testing.T) {
 		}
 		body, _ := io.ReadAll(res.Body)
 		res.Body.Close()
-		wantAnswer(t, res, string(body), 201, "run 1, attempt 1, x")
+		wantResponse(t, res, string(body), 201, "run 1, attempt 1, x")
 	}
 }
 
@@ -340,9 +340,9 @@ func TestPassThrough_AnUpstreamThatSpeaksHTTP2(t *testing.T) {
 	res, body := post(t, addr, "k", "abort")
 	wantProblem(t, res, body, 502, "upstream_failed", true)
 	res, body = post(t, addr, "k", "abort")
-	wantAnswer(t, res, body, 200, "HTTP/2.0, attempt 2")
+	wantResponse(t, res, body, 200, "HTTP/2.0, attempt 2")
 	res, body = post(t, addr, "empty", "")
-	wantAnswer(t, res, body, 200, "HTTP/2.0, attempt 1")
+	wantResponse(t, res, body, 200, "HTTP/2.0, attempt 1")
 	s.Close()
 	addr = orders(t, up, onlyonce.Config{}, nil) // which has no connection that is about to end
 	res, body = post(t, addr, "gone", "x")
@@ -362,7 +362,7 @@ func TestPassThrough_NoTransportSendsAKeyedRequestAgain(t *testing.T) {
 	pool.AddCert(s.Certificate())
 	addr := orders(t, &proxy.Upstream{URL: parse(t, s.URL), TLS: &tls.Config{RootCAs: pool}, HTTP2: true, KeepIdle: time.Minute}, onlyonce.Config{}, nil)
 	res, body := post(t, addr, "1", "")
-	wantAnswer(t, res, body, 200, "")
+	wantResponse(t, res, body, 200, "")
 	res, body = post(t, addr, "2", "")
 	wantProblem(t, res, body, 502, "upstream_failed", true)
 	if requests.Load() != 2 {
@@ -384,14 +384,14 @@ func TestPassThrough_ATypeThatTheServerDoesNotNameIsNotGuessed(t *testing.T) {
 	}
 }
 
-func TestPassThrough_WithoutAServerARequestWithoutAKeyIsToldThatNothingWasDone(t *testing.T) {
+func TestPassThrough_WithoutAServerTheResponseSaysThatNothingWasDone(t *testing.T) {
 	u := upstream(t, func(http.ResponseWriter, *http.Request) {})
 	u.URL.Host = nowhere
 	res, body := send(t, "GET", "http://"+orders(t, u, onlyonce.Config{}, nil)+"/v1/orders", nil, "")
 	wantProblem(t, res, body, 503, "upstream_unreachable", true)
 }
 
-func TestPassThrough_AnAnswerGetsAndLosesHeaders(t *testing.T) {
+func TestPassThrough_HeadersOfAResponseAreAddedAndDropped(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Server", "theirs")
 		w.Header().Set("X-Set", "theirs")
@@ -417,7 +417,7 @@ func TestPassThrough_HEADPasses(t *testing.T) {
 	}
 }
 
-func TestPassThrough_AClientThatHangsUpCostsNobodyElseAnAnswer(t *testing.T) {
+func TestPassThrough_AClientThatHangsUpCostsNoOtherItsResponse(t *testing.T) {
 	h := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) {})}}, proxy.Config{})
 	over := make(chan struct{})
 	var hangUp, stay sync.WaitGroup

@@ -16,7 +16,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-func TestPool_AConnectionIsUsedAgainOnlyAfterAWholeAnswer(t *testing.T) {
+func TestPool_AConnectionIsReusedOnlyAfterACompleteResponse(t *testing.T) {
 	const length = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 	for name, c := range map[string]struct {
 		answer string
@@ -62,14 +62,14 @@ func TestPool_AConnectionThatTheUpstreamHasClosedIsNotUsed(t *testing.T) {
 			wantProblem(t, res, body, 502, "upstream_failed", true)
 			continue
 		}
-		wantAnswer(t, res, body, 200, "hi")
+		wantResponse(t, res, body, 200, "hi")
 	}
 	if r, c := requests.Load(), conns.Load(); r > 20 || c > 21 {
 		t.Errorf("%d requests over %d connections", r, c)
 	}
 }
 
-func TestPool_AnAnswerToHalfARequestCountsAndEndsItsConnection(t *testing.T) {
+func TestPool_AResponseToHalfARequestCountsAndEndsItsConnection(t *testing.T) {
 	t.Parallel()
 	l := listen(t)
 	ended, rest := make(chan bool, 1), make(chan bool)
@@ -97,7 +97,7 @@ func TestPool_AnAnswerToHalfARequestCountsAndEndsItsConnection(t *testing.T) {
 	addr := serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up, Guard: newGuard(onlyonce.Config{}), Idempotency: once}}, proxy.Config{BodyTimeout: time.Hour}))
 	large := strings.Repeat("x", 16<<20) // more than the connection holds
 	res, body := post(t, addr, "k", large)
-	wantAnswer(t, res, body, 413, "no")
+	wantResponse(t, res, body, 413, "no")
 	close(rest)
 	select {
 	case <-ended:
@@ -106,7 +106,7 @@ func TestPool_AnAnswerToHalfARequestCountsAndEndsItsConnection(t *testing.T) {
 	}
 }
 
-func TestPool_BytesThatNobodyAskedForAreNotTakenForAnAnswer(t *testing.T) {
+func TestPool_UnsolicitedBytesAreNotTakenForAResponse(t *testing.T) {
 	said := make(chan bool)
 	up, _, conns := scripted(t, func(n int, r *http.Request) (string, bool) {
 		return "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", true
@@ -125,7 +125,7 @@ func TestPool_BytesThatNobodyAskedForAreNotTakenForAnAnswer(t *testing.T) {
 	addr := orders(t, &proxy.Upstream{URL: parse(t, "http://"+l.Addr().String()), KeepIdle: time.Minute}, onlyonce.Config{}, nil)
 	for i := range 3 {
 		res, body := post(t, addr, fmt.Sprint(i), "x")
-		wantAnswer(t, res, body, 200, "hi")
+		wantResponse(t, res, body, 200, "hi")
 		if i == 0 {
 			<-said
 		}
@@ -148,7 +148,7 @@ func TestPool_IdleConnectionsAreClosedInTime(t *testing.T) {
 	}()
 	addr := orders(t, &proxy.Upstream{URL: parse(t, "http://"+l.Addr().String()), KeepIdle: 10 * time.Millisecond}, onlyonce.Config{}, nil)
 	res, body := post(t, addr, "k", "x")
-	wantAnswer(t, res, body, 200, "x")
+	wantResponse(t, res, body, 200, "x")
 	select {
 	case <-closed:
 	case <-time.After(patience):
@@ -207,7 +207,7 @@ func TestPool_ReloadLetsWhatIsUnderWayEnd(t *testing.T) {
 	}
 }
 
-func TestPool_AConnectionToAnUpstreamThatIsGoneIsClosedAfterItsAnswer(t *testing.T) {
+func TestPool_AConnectionToAnUpstreamThatIsGoneIsClosedAfterItsResponse(t *testing.T) {
 	began, end, closed := make(chan bool), make(chan bool), make(chan bool, 1)
 	up := upstream(t, func(w http.ResponseWriter, r *http.Request) {
 		io.Copy(io.Discard, r.Body)
@@ -267,7 +267,7 @@ func TestPool_ACommandGoesOnWithoutItsClient(t *testing.T) {
 	<-gone
 	end <- true
 	res, body := post(t, addr, "k", "x")
-	wantAnswer(t, res, body, 200, "done")
+	wantResponse(t, res, body, 200, "done")
 	if runs.Load() != 1 {
 		t.Errorf("%d runs", runs.Load())
 	}
@@ -297,18 +297,18 @@ func TestPool_AKeyInTheBodyProtects(t *testing.T) {
 		res, body := post(t, addr, "", `{"request":{"id":"a b, \"c\""}}`)
 		wantProblem(t, res, body, 400, "idempotency_key_invalid", false)
 		res, body = post(t, addr, "", `{"request":{"id":"k1"}}`)
-		wantAnswer(t, res, body, 201, "run 1, attempt 1")
+		wantResponse(t, res, body, 201, "run 1, attempt 1")
 		res, body = post(t, addr, "k1", `{"request":{"id":"k1"}}`)
-		wantAnswer(t, res, body, 201, "run 1, attempt 1")
+		wantResponse(t, res, body, 201, "run 1, attempt 1")
 		res, body = post(t, addr, "k2", `{"request":{"id":"k1"}}`)
 		wantProblem(t, res, body, 400, "idempotency_key_invalid", false)
 		res, body = post(t, addr, "", `{"request":{"id":"k1","id":"k2"}}`)
 		wantProblem(t, res, body, 400, "idempotency_key_invalid", false)
 	}
 	res, body := post(t, addr, "", `{"request":{}}`)
-	wantAnswer(t, res, body, 201, "run 2, attempt ,")
+	wantResponse(t, res, body, 201, "run 2, attempt ,")
 	res, body = post(t, addr, "k", `{"request":{}}`)
-	wantAnswer(t, res, body, 201, "run 3, attempt 1")
+	wantResponse(t, res, body, 201, "run 3, attempt 1")
 }
 
 func TestPool_WhatMakesNoSenseIsRejected(t *testing.T) {

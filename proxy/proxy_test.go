@@ -200,9 +200,9 @@ func send(t testing.TB, method, url string, h http.Header, body string) (*http.R
 // client has a connection for each request.
 var client = &http.Transport{DisableKeepAlives: true, DisableCompression: true}
 
-// wantAnswer fails unless the answer has that status and body, or a body of which
+// wantResponse fails unless the answer has that status and body, or a body of which
 // it is a part.
-func wantAnswer(t testing.TB, res *http.Response, body string, status int, want string) {
+func wantResponse(t testing.TB, res *http.Response, body string, status int, want string) {
 	t.Helper()
 	if res.StatusCode != status || !strings.Contains(body, want) {
 		t.Fatalf("answer %d %q %v, want %d %q", res.StatusCode, body, res.Header, status, want)
@@ -214,5 +214,5 @@ func wantProblem(t testing.TB, res *http.Response, body string, status int, code
 	if res.Header.Get("Content-Type") != "application/problem+json" {
 		t.Fatalf("content type %q", res.Header.Get("Content-Type"))
 	}
-	wantAnswer(t, res, body, status, fmt.Sprintf(`"code":%q,"retryable":%v`, code, retryable))
+	wantResponse(t, res, body, status, fmt.Sprintf(`"code":%q,"retryable":%v`, code, retryable))
 }

@@ -48,9 +48,9 @@ func TestSecurity_BodiesAreBounded(t *testing.T) {
 		t.Errorf("%d runs", n)
 	}
 	res, body := post(t, addr, "k", strings.Repeat("x", 1000))
-	wantAnswer(t, res, body, 201, "attempt 1")
+	wantResponse(t, res, body, 201, "attempt 1")
 	res, body = post(t, addr, "", strings.Repeat("x", 2000))
-	wantAnswer(t, res, body, 201, "attempt ,")
+	wantResponse(t, res, body, 201, "attempt ,")
 }
 
 func TestSecurity_ABombIsNotDecompressed(t *testing.T) {

@@ -82,11 +82,11 @@ func TestSecurity_NewKeysAreBounded(t *testing.T) {
 	for i := range 3 {
 		res, body := send(t, "POST", "http://"+addr+"/v1/orders", keyed("a", fmt.Sprint(i)), "x")
 		if i < 2 {
-			wantAnswer(t, res, body, 201, "")
+			wantResponse(t, res, body, 201, "")
 			continue
 		}
 		wantProblem(t, res, body, 429, "too_many_requests", true)
 	}
 	res, body := send(t, "POST", "http://"+addr+"/v1/orders", keyed("b", "0"), "x")
-	wantAnswer(t, res, body, 201, "run 3")
+	wantResponse(t, res, body, 201, "run 3")
 }

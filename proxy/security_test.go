@@ -33,7 +33,7 @@ func TestSecurity_TenantsAreApart(t *testing.T) {
 	})
 	for i, id := range [][2]string{{"a", "b"}, {"b", "a"}, {"a|b", "c"}, {"a", "b|c"}} {
 		res, body := send(t, "POST", "http://"+addr+"/v1/orders", keyed(id[0], id[1]), "same")
-		wantAnswer(t, res, body, 201, fmt.Sprintf("run %d,", i+1))
+		wantResponse(t, res, body, 201, fmt.Sprintf("run %d,", i+1))
 	}
 	res, body := send(t, "POST", "http://"+addr+"/v1/orders", http.Header{"Idempotency-Key": {"a"}}, "same")
 	wantProblem(t, res, body, 401, "tenant_missing", false)
@@ -107,7 +107,7 @@ func TestSecurity_NothingIsMergedByCanonicalForm(t *testing.T) {
 	}
 	post(t, addr, "same", `{"a":1,"b":10}`)
 	res, body := post(t, addr, "same", ` { "b" : 1e1 , "a" : 1.0 } `)
-	wantAnswer(t, res, body, 201, `{"a":1,"b":10}`)
+	wantResponse(t, res, body, 201, `{"a":1,"b":10}`)
 }
 
 func TestSecurity_OddKeysAreRejected(t *testing.T) {
@@ -318,7 +318,7 @@ func (s collided) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record,
 	return s.Store.Claim(ctx, c)
 }
 
-func TestSecurity_ACollisionGivesAwayNoAnswer(t *testing.T) {
+func TestSecurity_ACollisionRevealsNoResponse(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "secret") }), onlyonce.Config{}, func(r *proxy.Route) {
 		r.Guard = onlyonce.New(collided{newStore()}, onlyonce.Config{})
 		r.Idempotency.SkipFingerprint = true
@@ -375,7 +375,7 @@ func TestSecurity_ASecretIsNotReplayed(t *testing.T) {
 		r.Guard, r.DontStoreBody = onlyonce.New(store, onlyonce.Config{}), true
 	})
 	res, body := post(t, addr, "k", "x")
-	wantAnswer(t, res, body, 201, "one-time token")
+	wantResponse(t, res, body, 201, "one-time token")
 	res, body = post(t, addr, "k", "x")
 	if res.StatusCode != 201 || body != "" || res.Header.Get("Idempotency-Replay") != "omitted" {
 		t.Errorf("%d %q %v", res.StatusCode, body, res.Header)

@@ -178,7 +178,7 @@ func TestSecurity_TheUpstreamIsVerifiedAndKnowsTheProxy(t *testing.T) {
 		addr := to(&tls.Config{RootCAs: ca.pool, Certificates: []tls.Certificate{ca.issue("proxy")}})
 		for i := range 3 {
 			res, body := post(t, addr, fmt.Sprint("k", i), "x")
-			wantAnswer(t, res, body, 200, map[bool]string{false: "HTTP/1.1 proxy", true: "HTTP/2.0 proxy"}[h2])
+			wantResponse(t, res, body, 200, map[bool]string{false: "HTTP/1.1 proxy", true: "HTTP/2.0 proxy"}[h2])
 		}
 		if n := handshakes.Load(); n != 1 {
 			t.Errorf("HTTP/2 %v: %d connections for three requests", h2, n)

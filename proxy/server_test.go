@@ -66,7 +66,7 @@ func inMemory(t *testing.T, h http.Handler) (dial func() net.Conn) {
 	}
 }
 
-func TestServer_ByHTTP2AClientThatTakesNothingOfItsAnswerEndsIt(t *testing.T) {
+func TestServer_ByHTTP2AResponseThatItsClientDoesNotReadIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ended := make(chan error, 1)
 		client := overHTTP2(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -107,7 +107,7 @@ func TestServer_ByHTTP2AClientThatTakesNothingOfItsAnswerEndsIt(t *testing.T) {
 	})
 }
 
-func TestServer_ByHTTP2AnAnswerThatPausesGoesOn(t *testing.T) {
+func TestServer_ByHTTP2AResponseThatPausesGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := overHTTP2(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			for range 5 {
@@ -184,7 +184,7 @@ func TestServer_ADeadlineThatTheHandlerHasSetHolds(t *testing.T) {
 }
 
 // httponce ends an answer by its deadline, again and again while others wait.
-func TestServer_ByHTTP2AConnectionThatTakesNothingIsClosedForAnAnswerThatIsEnded(t *testing.T) {
+func TestServer_ByHTTP2AConnectionThatReadsNothingIsClosedForAResponseThatIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writers, ended := make(chan http.ResponseWriter, 1), make(chan error, 1)
 		c := inMemory(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

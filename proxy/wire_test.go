@@ -176,7 +176,7 @@ func TestWire_ABodyInWhichTheKeyCantBeFoundIsRejected(t *testing.T) {
 		t.Errorf("%d runs", runs.Load())
 	}
 	res, answer := post(t, addr, "", `{"other":1}`)
-	wantAnswer(t, res, answer, 201, "run 1, attempt ,")
+	wantResponse(t, res, answer, 201, "run 1, attempt ,")
 }
 
 func TestWire_TheHostCountsWhereItSelectsTheSite(t *testing.T) {

@@ -89,7 +89,7 @@ func TestWatermill_AMessageIsPublishedWithItsIDAndHeaders(t *testing.T) {
 	}
 }
 
-func TestWatermill_ManyMessagesArePublishedAtATimeButNoMoreThanAsked(t *testing.T) {
+func TestWatermill_ManyMessagesArePublishedAtATimeButNoMoreThanConfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := new(broker)
 		var payloads []string
@@ -129,7 +129,7 @@ func TestWatermill_AFailureIsTheMessagesOwnOnlyWhileTheBrokerTakesOthers(t *test
 	away(false, "bad")
 }
 
-func TestWatermill_WhoKnowsTheBrokersErrorsSaysWhoIsToBlame(t *testing.T) {
+func TestWatermill_TheCallerCanClassifyTheBrokersErrors(t *testing.T) {
 	large := errors.New("too large")
 	b := &broker{fail: map[string]error{"large": large, "other": errors.New("other")}}
 	p := watermillonce.NewPublisher(b, watermillonce.Config{Rejected: func(err error) bool { return errors.Is(err, large) }})
@@ -150,7 +150,7 @@ func TestWatermill_APublisherThatHangsIsNotWaitedForLongerThanTheContext(t *test
 	}
 }
 
-func TestWatermill_APublisherThatHangsIsNotCalledMoreOftenThanAsked(t *testing.T) {
+func TestWatermill_APublisherThatHangsIsNotCalledMoreOftenThanConfigured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &broker{hangs: true, goesOn: make(chan struct{})}
 		p := watermillonce.NewPublisher(b, watermillonce.Config{InFlight: 2})

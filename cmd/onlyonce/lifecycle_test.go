@@ -22,7 +22,7 @@ func inFlight(t *testing.T, s *served, key string) <-chan answer {
 	return got
 }
 
-func TestLifecycle_AKeyedCommandInFlightFinishesWhenTheServerIsToldToStop(t *testing.T) {
+func TestLifecycle_AKeyedCommandInFlightFinishesWhenTheServerStops(t *testing.T) {
 	for _, sig := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
 		t.Run(sig.String(), func(t *testing.T) {
 			t.Parallel()

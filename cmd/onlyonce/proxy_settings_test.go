@@ -111,7 +111,7 @@ routes:
 	}
 }
 
-func TestProxy_AnAnswerThatIsLateIsUnknownAndHeld(t *testing.T) {
+func TestProxy_AResponseThatIsLateIsUnknownAndHeld(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	up.hold = make(chan struct{})

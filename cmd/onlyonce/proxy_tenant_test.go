@@ -17,7 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
-func TestSecurity_ATenantHeaderIsBelievedOnlyOfWhoMaySetIt(t *testing.T) {
+func TestSecurity_ATenantHeaderIsAcceptedOnlyFromTrustedSenders(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	s := startProxy(t, up.URL, "--tenant-header", "X-Tenant-ID")
@@ -72,7 +72,7 @@ func TestProxy_WhatAClientSaysOfOthersIsBelievedOnlyOfProxies(t *testing.T) {
 	}
 }
 
-func TestProxy_WhatSaysWhoTheClientIsIsPassedOnFromTrustedProxiesOnly(t *testing.T) {
+func TestProxy_IdentityHeadersArePassedOnFromTrustedProxiesOnly(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	for text, passed := range map[string]bool{"": false, "forwarded: {trust: [127.0.0.0/8]}\n": true, "forwarded: {trust: [10.0.0.0/8]}\n": false} {
@@ -112,7 +112,7 @@ func TestProxy_AnIdentityHeaderCanNameTheTenant(t *testing.T) {
 	}
 }
 
-func TestSecurity_WhoSendsAnotherAuthorizationIsAnotherTenant(t *testing.T) {
+func TestSecurity_AnotherAuthorizationIsAnotherTenant(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	s := startProxy(t, up.URL, "--tenant-authorization")

@@ -237,7 +237,7 @@ func TestProxy_TheProxyLogsNoKeysTenantsOrTokens(t *testing.T) {
 	}
 }
 
-func TestProxy_WhatRunsIsAnsweredWhenTheProxyIsToldToStop(t *testing.T) {
+func TestProxy_RunningRequestsGetTheirResponsesWhenTheProxyStops(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
 	up.hold = make(chan struct{})

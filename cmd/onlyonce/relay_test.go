@@ -45,7 +45,7 @@ func startRelay(t *testing.T, store string) *relayed {
 	return r
 }
 
-func TestRelay_ARelayTellsHowItIsOnItsAdminAddress(t *testing.T) {
+func TestRelay_ARelayReportsItsHealthOnItsAdminAddress(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--broker", "nats://127.0.0.1:1") // which publishes nothing
 	r := startRelay(t, "sqlite:"+s.data+"/onlyonce.db")

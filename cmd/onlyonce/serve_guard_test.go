@@ -148,7 +148,7 @@ func TestServe_RejectsARequestThatCanBeReadInTwoWays(t *testing.T) {
 	}
 }
 
-func TestServe_AnswersSupervisorsOnAnAddressOfItsOwn(t *testing.T) {
+func TestServe_ServesHealthAndMetricsOnAnAddressOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--admin", "127.0.0.1:0")
 	admin := s.at(s.adminURL(t))

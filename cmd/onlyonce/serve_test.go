@@ -199,7 +199,7 @@ func writeTokens(t *testing.T, owners ...string) (file string) {
 	return file
 }
 
-func TestSecurity_OwnersOfTokensDoNotSeeEachOthersItemsAnswers(t *testing.T) {
+func TestSecurity_OwnersOfTokensDoNotGetEachOthersResponses(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--tokens", writeTokens(t, "alice", "bob", "single", "anonymous"), "--allow-anonymous")
 	post := func(header ...string) answer {
@@ -226,7 +226,7 @@ func TestSecurity_OwnersOfTokensDoNotSeeEachOthersItemsAnswers(t *testing.T) {
 	}
 }
 
-func TestServe_AllInterfacesAreServedAnonymouslyOnlyWhenAskedFor(t *testing.T) {
+func TestServe_AllInterfacesAreServedAnonymouslyOnlyIfConfigured(t *testing.T) {
 	t.Parallel()
 	s := startServe(t, t.TempDir(), "--listen", ":0", "--allow-anonymous-beyond-loopback")
 	if !strings.HasPrefix(s.url, "http://127.0.0.1:") {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestDefaults_ASettingIsWhatWasGivenOrItsDefault(t *testing.T) {
+func TestDefaults_ASettingIsWhatWasSetOrItsDefault(t *testing.T) {
 	if n := Positive("p: Config.N", 3, 5); n != 3 {
 		t.Errorf("3 is %d", n)
 	}

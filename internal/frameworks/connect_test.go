@@ -109,7 +109,7 @@ func rightConnect(guard *onlyonce.Guard, service http.Handler) http.Handler {
 	return connectMux(guard, "/shop.v1.ShopService/", service)
 }
 
-func TestConnect_ReplaysAnAnswer(t *testing.T) {
+func TestConnect_ReplaysAResponse(t *testing.T) {
 	eachProtocol(t, 0, rightConnect, func(t *testing.T, s *shop, call func(string) (string, bool, error)) {
 		for repeat := range 3 {
 			if answer, replayed, err := call("a"); answer != "charged" || err != nil || replayed != (repeat > 0) {

@@ -58,7 +58,7 @@ func fiber2Middleware(guard *onlyonce.Guard, charge fiber.Handler) *fiber.App {
 	return app
 }
 
-func TestFiber2_Fiber2sHTTPMiddlewareRecordsAnEmptyAnswer(t *testing.T) {
+func TestFiber2_Fiber2sHTTPMiddlewareRecordsAnEmptyResponse(t *testing.T) {
 	s := newShop()
 	send := ofFiber2(t, fiber2Middleware(s.guard, s.fiber2Charge))
 	first, again := send(charges, "k", "a"), send(charges, "k", "a")

@@ -58,7 +58,7 @@ func fiberMiddleware(guard *onlyonce.Guard, charge fiber.Handler) *fiber.App {
 	return app
 }
 
-func TestFiber_FibersHTTPMiddlewareRecordsAnEmptyAnswer(t *testing.T) {
+func TestFiber_FibersHTTPMiddlewareRecordsAnEmptyResponse(t *testing.T) {
 	s := newShop()
 	send := ofFiber(t, fiberMiddleware(s.guard, s.fiberCharge))
 	first, again := send(charges, "k", "a"), send(charges, "k", "a")

@@ -147,7 +147,7 @@ func chargeChecked(charge http.HandlerFunc, valid func(*http.Request) error) htt
 	}
 }
 
-func TestMux_AnAnswerThatIsNotStoredLeavesTheKeyForTheCorrectedRequest(t *testing.T) {
+func TestMux_AResponseThatIsNotStoredLeavesTheKeyForTheCorrectedRequest(t *testing.T) {
 	empty := func(r *http.Request) error {
 		if r.ContentLength == 0 {
 			return fmt.Errorf("the body is empty")

@@ -93,7 +93,7 @@ func TestDiagnose_UnsafeSettingsOfMariaDBAreRejected(t *testing.T) {
 	}
 }
 
-func TestDiagnose_ADatabaseThatIsNotSupportedIsToldSo(t *testing.T) {
+func TestDiagnose_AnUnsupportedDatabaseIsReported(t *testing.T) {
 	schema := newPostgresSchema(t)
 	db := schema.pool(t)
 	if _, err := db.Exec(`CREATE FUNCTION version() RETURNS text LANGUAGE sql AS $$ SELECT 'CockroachDB CCL v25.1' $$`); err != nil {
@@ -109,7 +109,7 @@ func TestDiagnose_ADatabaseThatIsNotSupportedIsToldSo(t *testing.T) {
 	}
 }
 
-func TestDiagnose_ManyWhoMigrateAtOnceMakeOneSchema(t *testing.T) {
+func TestDiagnose_ConcurrentMigrationsMakeOneSchema(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) *sql.DB{
 		"PostgreSQL": func(t *testing.T) *sql.DB { return newPostgresSchema(t).pool(t) },
 		"MySQL":      func(t *testing.T) *sql.DB { return newMySQLDatabase(t).pool(t) },

@@ -84,7 +84,7 @@ func wantOrder(t *testing.T, w *httptest.ResponseRecorder, status int, body stri
 	}
 }
 
-func TestWrapTx_SQLiteCommitsAHandlersRowsWithItsAnswer(t *testing.T) {
+func TestWrapTx_SQLiteCommitsAHandlersRowsWithItsResponse(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{})
 	h := httponce.WrapTx(b.guard, b.create, single)
 	for _, replayed := range []string{"", "true"} {
@@ -108,7 +108,7 @@ func TestWrapTx_SQLiteCommitsAHandlersRowsWithItsAnswer(t *testing.T) {
 	}
 }
 
-func TestWrapTx_SQLiteRollsBackWhatAHandlerDoesNotAnswerFor(t *testing.T) {
+func TestWrapTx_SQLiteRollsBackTheRowsOfAHandlerThatFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(http.ResponseWriter, *http.Request) error
 		status int
@@ -193,7 +193,7 @@ func TestWrapTx_SQLiteReplaysAfterARestart(t *testing.T) {
 	}
 }
 
-func TestWrapTx_SQLiteCommitsTheRestOfAHandlerWithItsAnswer(t *testing.T) {
+func TestWrapTx_SQLiteCommitsTheRestOfAHandlerWithItsResponse(t *testing.T) {
 	b := newOrderBook(t, onlyonce.Config{})
 	var calls atomic.Int32
 	h := httponce.Wrap(b.guard.Guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -229,7 +229,7 @@ func TestMySQL_ASnapshotDoesNotHideACommand(t *testing.T) {
 	}
 }
 
-func TestMySQL_WhatDoesNotFitIsToldAndNotCut(t *testing.T) {
+func TestMySQL_AValueThatDoesNotFitIsAnErrorAndNotTruncated(t *testing.T) {
 	s, db := newMySQLDatabase(t).open(t, "maxAllowedPacket=0")
 	c := serverClaim("k")
 	r, err := s.Claim(t.Context(), c)

@@ -361,7 +361,7 @@ func TestPostgreSQL_AFunctionThatHidesTheDatabasesErrorCompletesNothing(t *testi
 	})
 }
 
-func TestPostgreSQL_ATransactionOfTheCallersAtAnyLevelIsToldToBeginAgain(t *testing.T) {
+func TestPostgreSQL_ATransactionOfTheCallersAtAnyLevelMustBeginAgain(t *testing.T) {
 	schema := newPostgresSchema(t)
 	s, db := schema.open(t)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
@@ -474,7 +474,7 @@ func TestPostgreSQL_ClaimsThatLoseLeaveNothingToVacuum(t *testing.T) {
 	}
 }
 
-func TestPostgreSQL_ATimeoutOfTheServersIsToldAsOne(t *testing.T) {
+func TestPostgreSQL_ATimeoutOfTheServersIsReportedAsOne(t *testing.T) {
 	schema := newPostgresSchema(t)
 	_, db := schema.open(t)
 	s := openOn(t, schema.pool(t, "lock_timeout=100ms"))

@@ -56,7 +56,7 @@ func TestProxy_AKilledProxyLosesAndDoublesNothingThatItHolds(t *testing.T) {
 }
 
 // With rerun, what nobody was told of runs again; what was answered does not.
-func TestProxy_AKilledProxyRunsAgainOnlyWhatNobodyWasToldOf(t *testing.T) {
+func TestProxy_AKilledProxyRunsAgainOnlyWhatGotNoResponse(t *testing.T) {
 	bin := buildServer(t)
 	for _, k := range killedStores {
 		t.Run(k.name, func(t *testing.T) {
@@ -217,8 +217,8 @@ func (c *proxyCrowd) note(key, answer string, recorded bool) {
 	}
 }
 
-// lastAnswer is what the upstream answered when it got a key the last time.
-func lastAnswer(key string, runs map[string]int) string {
+// lastResponse is what the upstream answered when it got a key the last time.
+func lastResponse(key string, runs map[string]int) string {
 	return fmt.Sprintf("%s run %d", key, runs[key])
 }
 
@@ -235,12 +235,12 @@ func (c *proxyCrowd) check(runs map[string]int) {
 		if again, _ := c.ask(key, 0); again != answer {
 			c.t.Errorf("%s was answered %q, then %q", key, answer, again)
 		}
-		if want := lastAnswer(key, runs); answer != want {
+		if want := lastResponse(key, runs); answer != want {
 			c.t.Errorf("%s was answered %q, and the last run's answer is %q", key, answer, want)
 		}
 	}
 	for key := range c.held {
-		if again, _ := c.ask(key, 0); again != unknownOutcome && again != lastAnswer(key, runs) {
+		if again, _ := c.ask(key, 0); again != unknownOutcome && again != lastResponse(key, runs) {
 			c.t.Errorf("%s was held, and is then answered %q", key, again)
 		}
 	}

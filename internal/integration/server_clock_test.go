@@ -32,7 +32,7 @@ func newPgxSchema(t *testing.T, settings ...string) (fencedStore[pgx.Tx], *sql.D
 
 // A floor that is ahead of the clock is what a clock that was set back leaves:
 // the same fence is given again and again unless the store keeps those it gave.
-func TestServerClock_AFenceThatAFunctionSawIsNotGivenAgain(t *testing.T) {
+func TestServerClock_AFenceThatAFunctionSawIsNotIssuedAgain(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) { keepsFences[*sql.Tx](t, s, db) })
 	t.Run("pgxstore", func(t *testing.T) {
 		t.Parallel()
@@ -314,9 +314,9 @@ func repeatsAboveTheFloor(t *testing.T, first, again onlyonce.Store, db *sql.DB)
 	}
 }
 
-// TestServerClock_AClaimWhoseFenceIsRaisedTellsWhenItsRecordWasCreated lets the floor rise while
+// TestServerClock_AClaimWhoseFenceIsRaisedReturnsWhenItsRecordWasCreated lets the floor rise while
 // each claim is written, alone and in groups.
-func TestServerClock_AClaimWhoseFenceIsRaisedTellsWhenItsRecordWasCreated(t *testing.T) {
+func TestServerClock_AClaimWhoseFenceIsRaisedReturnsWhenItsRecordWasCreated(t *testing.T) {
 	s, db := newPostgresSchema(t).open(t)
 	for _, text := range []string{
 		"CREATE FUNCTION rise() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.06); UPDATE onlyonce_fence SET floor = greatest(floor, onlyonce_now()) + 3600000000; RETURN NULL; END $$",

@@ -63,7 +63,7 @@ func done(body string) onlyonce.Settlement {
 	}
 }
 
-func TestGroup_ManyWhoWriteTogetherGetTheirOwnAnswers(t *testing.T) {
+func TestGroup_CallersWrittenTogetherGetTheirOwnResults(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, _ *sql.DB) {
 		crowd(many, func(i int) {
 			for n := range 5 {
@@ -92,7 +92,7 @@ func TestGroup_ManyWhoWriteTogetherGetTheirOwnAnswers(t *testing.T) {
 	})
 }
 
-func TestGroup_OfManyWhoClaimTogetherOneGetsTheCommand(t *testing.T) {
+func TestGroup_OneOfManyConcurrentClaimsGetsTheCommand(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, _ *sql.DB) {
 		for round := range 10 {
 			var given [4]atomic.Int64
@@ -220,7 +220,7 @@ func TestGroup_ACommandThatIsLockedHoldsUpNoOther(t *testing.T) {
 
 // What the first asks for is not in the database before its commit: its locks
 // say that it is not the same.
-func TestGroup_WhatElseIsAskedForWhileAnotherServerRunsACommandIsRejected(t *testing.T) {
+func TestGroup_ADifferentRequestIsRejectedWhileAnotherServerRunsTheCommand(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
 		there := openOn(t, db)
 		ask := func(in *sqlstore.Store, key, print string, fn func() error) error {
@@ -276,7 +276,7 @@ func endsGroup(text string) bool {
 // rounds is how often a crowd comes until some of it write together.
 const rounds = 50
 
-func TestGroup_ASettlementWhoseGroupWasNotAnsweredDoesNotDenyThatItTookEffect(t *testing.T) {
+func TestGroup_ASettlementWhoseGroupGotNoResponseDoesNotDenyThatItTookEffect(t *testing.T) {
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, h *hook) {
 		for round := range rounds {
 			holds := make([]onlyonce.Hold, many)
@@ -310,7 +310,7 @@ func TestGroup_ASettlementWhoseGroupWasNotAnsweredDoesNotDenyThatItTookEffect(t 
 	})
 }
 
-func TestGroup_ASettlementThatExpiredBeforeItsGroupWasAnsweredTookEffect(t *testing.T) {
+func TestGroup_ASettlementThatExpiredBeforeItsGroupReturnedTookEffect(t *testing.T) {
 	onHookedServers(t, func(t *testing.T, s, other *sqlstore.Store, _ *sql.DB, h *hook) {
 		for round := range rounds {
 			holds := make([]onlyonce.Hold, many)

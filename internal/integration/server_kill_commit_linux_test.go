@@ -10,7 +10,7 @@ import (
 
 // A backend that is told to end while it flushes a commit ends after it, with
 // an error and without the commit's answer.
-func TestServerKill_ACommitIsFoundWhoseAnswerWasAnError(t *testing.T) {
+func TestServerKill_ACommitWhoseResponseWasAnErrorIsFound(t *testing.T) {
 	server := newOwnServer(t, faults.PostgreSQL)
 	for _, k := range keepers {
 		if k.server != faults.PostgreSQL {

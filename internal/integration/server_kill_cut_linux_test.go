@@ -177,13 +177,13 @@ func (s *sweep[TX]) settle(t *testing.T, key string) (func() error, func(error))
 	return act, func(err error) {
 		mustNotBeFinal(t, err)
 		if err == nil {
-			s.wantAnswer(t, key, "first")
+			s.wantResponse(t, key, "first")
 		}
 		s.settleClean(t, r, "first")
 		if err := s.clean.Settle(t.Context(), holdOf(r), answered("second")); err != nil {
 			t.Error(err)
 		}
-		s.wantAnswer(t, key, "first")
+		s.wantResponse(t, key, "first")
 	}
 }
 
@@ -209,7 +209,7 @@ func (s *sweep[TX]) runTx(t *testing.T, key string) (func() error, func(error)) 
 				t.Fatal(e)
 			}
 		}
-		s.paid[key] = s.wantAnswer(t, key, string(again.Result.Body))
+		s.paid[key] = s.wantResponse(t, key, string(again.Result.Body))
 		mustTellTheOutcome(t, err, s.paid[key])
 	}
 }
@@ -230,7 +230,7 @@ func (s *sweep[TX]) settleTx(t *testing.T, key string) (func() error, func(error
 		case !errors.Is(e, onlyonce.ErrLost):
 			t.Errorf("settled again: %v", e)
 		}
-		s.paid[key] = s.wantAnswer(t, key, want)
+		s.paid[key] = s.wantResponse(t, key, want)
 		mustTellTheOutcome(t, err, want)
 	}
 }
@@ -259,11 +259,11 @@ func (s *sweep[TX]) settleClean(t *testing.T, r onlyonce.Record, answer string) 
 	if err := s.clean.Settle(t.Context(), holdOf(r), answered(answer)); err != nil {
 		t.Error(err)
 	}
-	s.wantAnswer(t, r.ID.Key, answer)
+	s.wantResponse(t, r.ID.Key, answer)
 }
 
-// wantAnswer looks at the record as it is, and returns its answer.
-func (s *sweep[TX]) wantAnswer(t *testing.T, key, answer string) string {
+// wantResponse looks at the record as it is, and returns its answer.
+func (s *sweep[TX]) wantResponse(t *testing.T, key, answer string) string {
 	t.Helper()
 	r, err := s.clean.Lookup(t.Context(), onlyonce.ID{Key: key})
 	if err != nil || r.State != onlyonce.StateCompleted || string(r.Result.Body) != answer {

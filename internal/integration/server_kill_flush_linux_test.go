@@ -96,7 +96,7 @@ func ask(t *testing.T, s *sqlstore.Store, c onlyonce.Claim) map[string]chan aske
 }
 
 // InnoDB shows a commit before it has flushed it.
-func TestServerKill_NoAnswerOfMariaDBIsGivenBeforeItIsOnDisk(t *testing.T) {
+func TestServerKill_NoResultOfMariaDBIsReturnedBeforeItIsOnDisk(t *testing.T) {
 	server := newOwnServer(t, faults.MariaDB)
 	gate := behindGate(t, server)
 	d := server.newDatabase(t)
@@ -148,7 +148,7 @@ func TestServerKill_NoAnswerOfMariaDBIsGivenBeforeItIsOnDisk(t *testing.T) {
 }
 
 // PostgreSQL flushes a commit before it shows it.
-func TestServerKill_NoAnswerOfPostgreSQLIsGivenBeforeItIsOnDisk(t *testing.T) {
+func TestServerKill_NoResultOfPostgreSQLIsReturnedBeforeItIsOnDisk(t *testing.T) {
 	server := newOwnServer(t, faults.PostgreSQL)
 	gate := behindGate(t, server)
 	d := server.newDatabase(t)

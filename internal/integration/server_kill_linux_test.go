@@ -27,7 +27,7 @@ func TestServerKill_AKilledServerLosesAndDoublesNothing(t *testing.T) {
 	}
 }
 
-func TestServerKill_APoolThatDoesNotWaitForTheDiskLosesNoAnswer(t *testing.T) {
+func TestServerKill_APoolThatDoesNotWaitForTheDiskLosesNoResponse(t *testing.T) {
 	for _, k := range keepers {
 		if k.server == faults.PostgreSQL {
 			t.Run(k.name, func(t *testing.T) {

@@ -49,7 +49,7 @@ func settleSilenced(t *testing.T, s *sqlstore.Store) silencedCall {
 var errDeclined = errors.New("the card was declined")
 
 // The trials only wait, most of them for half a minute, and therefore run all at once.
-func TestSilent_AServerThatFallsSilentIsGivenUp(t *testing.T) {
+func TestSilent_AServerThatStopsRespondingIsGivenUp(t *testing.T) {
 	t.Parallel()
 	var trials sync.WaitGroup
 	for name, c := range map[string]struct {

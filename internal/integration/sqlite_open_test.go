@@ -182,7 +182,7 @@ func TestSQLite_MigrateLeavesAConnectionAsItWas(t *testing.T) {
 	}
 }
 
-func TestSQLite_StoreThatIsClosedRejectsEverythingAndGivesItsConnectionBack(t *testing.T) {
+func TestSQLite_AClosedStoreRejectsEverythingAndReturnsItsConnection(t *testing.T) {
 	s, db := newSQLite(t)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)

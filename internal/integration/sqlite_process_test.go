@@ -171,7 +171,7 @@ func claimEverything(t *testing.T, file string) {
 	say("done")
 }
 
-func TestSQLite_ProcessesThatRaceForACommandAreGivenItOnce(t *testing.T) {
+func TestSQLite_OfProcessesThatRaceForACommandOneGetsIt(t *testing.T) {
 	file := migrated(t)
 	var children []*child
 	for range 3 {
@@ -236,7 +236,7 @@ func runForEver(t *testing.T, file string) {
 	select {} // until it is killed
 }
 
-func TestSQLite_ProcessKilledAtAnyMomentKeepsWhatItAnsweredAndHalvesNothing(t *testing.T) {
+func TestSQLite_AProcessKilledAtAnyMomentKeepsWhatItReturnedAndHalvesNothing(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	p := newPlaceIn(t, file)
 	answered := 0

@@ -261,7 +261,7 @@ func neighboursOf(t *testing.T, end func(*sql.Tx) error) {
 	}
 }
 
-func TestSQLite_WhoWaitsForTheLockLeavesWhenItsContextEnds(t *testing.T) {
+func TestSQLite_ACallerThatWaitsForTheLockLeavesWhenItsContextEnds(t *testing.T) {
 	p := newPlace(t)
 	held, err := p.store.Claim(t.Context(), claimOf("held"))
 	if err != nil {
@@ -331,7 +331,7 @@ func TestSQLite_ReadsDoNotWaitForTheWriter(t *testing.T) {
 	}
 }
 
-func TestSQLite_ADuplicateOfARunningFunctionIsToldSoAtOnce(t *testing.T) {
+func TestSQLite_ADuplicateOfARunningFunctionIsRejectedAtOnce(t *testing.T) {
 	p := newPlace(t)
 	defer p.hold("holds the lock")()
 	r, err := p.store.RunTx(t.Context(), claimOf("holds the lock"), func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
@@ -342,7 +342,7 @@ func TestSQLite_ADuplicateOfARunningFunctionIsToldSoAtOnce(t *testing.T) {
 	}
 }
 
-func TestSQLite_AFunctionThatCallsItsOwnStoreIsToldSo(t *testing.T) {
+func TestSQLite_AFunctionThatCallsItsOwnStoreGetsAnError(t *testing.T) {
 	p := newPlace(t)
 	_, err := p.store.RunTx(t.Context(), claimOf("outer"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 		_, err := p.store.Claim(ctx, claimOf("inner"))

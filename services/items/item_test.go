@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
-func TestItem_ACreateAnswersTheItem(t *testing.T) {
+func TestItem_ACreateReturnsTheItem(t *testing.T) {
 	w := newWorld(t, Config{})
 	before := time.Now().Truncate(time.Second)
 	got := w.post(`{"sku":"MUG-1","title":"Mug","status":"active"}`)
@@ -36,7 +36,7 @@ func TestItem_ACreateAnswersTheItem(t *testing.T) {
 	}
 }
 
-func TestItem_AnIdIsNeverGivenTwice(t *testing.T) {
+func TestItem_AnIdIsNeverReused(t *testing.T) {
 	w := newWorld(t, Config{})
 	first := w.post(mug)
 	w.exec("DELETE FROM items_items")
@@ -212,7 +212,7 @@ func (w *world) list(query string) (ids []int64, next string) {
 	return ids, next
 }
 
-func TestItem_AListThatIsAskedForWronglyIsRejected(t *testing.T) {
+func TestItem_AListWithInvalidParametersIsRejected(t *testing.T) {
 	w := newWorld(t, Config{})
 	for query, field := range map[string]string{
 		"limit=0": "limit: ", "limit=201": "limit: ", "limit=-1": "limit: ", "limit=x": "limit: ", "limit=1e1": "limit: ",
@@ -224,7 +224,7 @@ func TestItem_AListThatIsAskedForWronglyIsRejected(t *testing.T) {
 	w.list("?limit=&cursor=")
 }
 
-func TestItem_ABodyThatDoesNotComeToItsEndIsTheClientsFault(t *testing.T) {
+func TestItem_ATruncatedBodyIsTheClientsFault(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, how := range apitest.Breaks {
 		for _, header := range []string{"", key + ": k1\r\n"} {

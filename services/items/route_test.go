@@ -75,7 +75,7 @@ func TestRoute_NonsenseInTheConfigPanics(t *testing.T) {
 	Config{Keep: -1}.withDefaults()
 }
 
-func TestRoute_TheObserverIsToldOfEveryDecision(t *testing.T) {
+func TestRoute_TheObserverGetsEveryDecision(t *testing.T) {
 	var seen []onlyonce.Outcome
 	w := newWorld(t, Config{})
 	w = w.with(w.store, Config{Observer: func(_ context.Context, e onlyonce.Event) { seen = append(seen, e.Outcome) }})

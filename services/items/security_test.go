@@ -90,7 +90,7 @@ func TestSecurity_AllThatClientsSayIsBoundNotPasted(t *testing.T) {
 	w.send("GET", base+"/1%20OR%201=1", "").want(t, 404, "NOT_FOUND")
 }
 
-func TestSecurity_AConflictNeverEchoesTheFirstAnswer(t *testing.T) {
+func TestSecurity_AConflictNeverEchoesTheFirstResponse(t *testing.T) {
 	w := newWorld(t, Config{})
 	w.post(`{"sku":"SECRET","title":"t","status":"active","brand":"ACME"}`, key, "k1")
 	got := w.post(mug, key, "k1")
@@ -129,7 +129,7 @@ func TestSecurity_APageOfLongItemsIsShort(t *testing.T) {
 	}
 }
 
-func TestSecurity_ACallerWithTooManyRequestsIsToldWhenToComeBack(t *testing.T) {
+func TestSecurity_ACallerWithTooManyRequestsGetsARetryTime(t *testing.T) {
 	w := newWorld(t, Config{})
 	rec := httptest.NewRecorder()
 	w.api.reject(rec, httptest.NewRequest("GET", base, nil), serving.ErrTooManyRequests)

@@ -31,15 +31,15 @@ func TestMain(m *testing.M) {
 
 // Where a server can die.
 const (
-	afterClaim   = "after the claim"
-	inWork       = "in the work"
-	afterPayment = "after the payment before it is noted"
-	beforeCommit = "after the work before the commit"
-	inCommit     = "during the commit"
-	beforeAnswer = "after the commit before the answer"
-	beforeMark   = "between publish and mark"
-	beforeTaken  = "in the consumer before its commit"
-	afterTaken   = "in the consumer after its commit"
+	afterClaim     = "after the claim"
+	inWork         = "in the work"
+	afterPayment   = "after the payment before it is noted"
+	beforeCommit   = "after the work before the commit"
+	inCommit       = "during the commit"
+	beforeResponse = "after the commit before the answer"
+	beforeMark     = "between publish and mark"
+	beforeTaken    = "in the consumer before its commit"
+	afterTaken     = "in the consumer after its commit"
 )
 
 // A testServer is what the server process of a test is told.
@@ -123,7 +123,7 @@ type points struct{ claim, done, commit, answer string }
 
 func pointsOf(id onlyonce.ID) points {
 	if id.Operation == operation {
-		return points{afterClaim, beforeCommit, inCommit, beforeAnswer}
+		return points{afterClaim, beforeCommit, inCommit, beforeResponse}
 	}
 	return points{done: beforeTaken, answer: afterTaken}
 }

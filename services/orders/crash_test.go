@@ -41,7 +41,7 @@ func TestCrash_AServerIsKilledAtEveryPoint(t *testing.T) {
 	for _, engine := range apitest.Engines {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel() // much of it is waiting for disks
-			for _, at := range []string{afterClaim, inWork, afterPayment, beforeCommit, inCommit, beforeAnswer, beforeMark, beforeTaken, afterTaken} {
+			for _, at := range []string{afterClaim, inWork, afterPayment, beforeCommit, inCommit, beforeResponse, beforeMark, beforeTaken, afterTaken} {
 				t.Run(at, func(t *testing.T) { killAt(t, engine, at) })
 			}
 		})

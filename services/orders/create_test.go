@@ -13,7 +13,7 @@ import (
 
 var createdForm = regexp.MustCompile(`^\{"id":"(ord_[0-9A-HJKMNP-TV-Z]{26})","status":"created","total":"39\.80","created_at":"([^"]+Z)"\}$`)
 
-func TestCreate_ACreateAnswersTheOrder(t *testing.T) {
+func TestCreate_ACreateReturnsTheOrder(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		began := time.Now().Truncate(time.Millisecond)
 		got := w.place("k1")

@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
-func TestRead_AnIdDecidesWhatAReadAnswers(t *testing.T) {
+func TestRead_AnIdDecidesWhatAReadReturns(t *testing.T) {
 	w := newWorld(t)
 	w.place("k1")
 	code := strings.TrimPrefix(orderIDs.Format(publicid.New()), "ord_")
@@ -71,7 +71,7 @@ func TestRead_AListIsPagedTheNewestFirst(t *testing.T) {
 	})
 }
 
-func TestRead_AListStaysAsItIsForWhoReadsItWhileOrdersAreMade(t *testing.T) {
+func TestRead_AListStaysAsItIsForItsReaderWhileOrdersAreMade(t *testing.T) {
 	w := newWorld(t)
 	for n := range 4 {
 		w.place(fmt.Sprint("k", n))
@@ -122,7 +122,7 @@ func TestRead_ACursorIsOpaqueAndItsTenants(t *testing.T) {
 	w.send("GET", "/orders?cursor="+c, "", "X-Tenant-ID", "globex").want(t, 400, "validation_error")
 }
 
-func TestRead_AListThatIsAskedForWronglyIsRejected(t *testing.T) {
+func TestRead_AListWithInvalidParametersIsRejected(t *testing.T) {
 	w := newWorld(t)
 	for _, query := range []string{"limit=0", "limit=201", "limit=-1", "limit=x", "limit=1.0", "limit=%zz"} {
 		w.send("GET", "/orders?"+query, "").want(t, 400, "validation_error")

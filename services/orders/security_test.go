@@ -64,7 +64,7 @@ func TestSecurity_AllThatClientsSayIsBoundNotPasted(t *testing.T) {
 	})
 }
 
-func TestSecurity_ACallerWithTooManyRequestsIsToldWhenToComeBack(t *testing.T) {
+func TestSecurity_ACallerWithTooManyRequestsGetsARetryTime(t *testing.T) {
 	w := newWorld(t)
 	got := send(t, http.HandlerFunc(func(rec http.ResponseWriter, r *http.Request) {
 		w.api.reject(rec, r, serving.ErrTooManyRequests)

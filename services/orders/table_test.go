@@ -22,7 +22,7 @@ func TestOrders_TheFirstTimeTheCommandRunsOnce(t *testing.T) {
 	})
 }
 
-func TestOrders_ARepeatGetsTheStoredAnswerAlsoAfterARestart(t *testing.T) {
+func TestOrders_ARepeatGetsTheStoredResponseAlsoAfterARestart(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		first := w.place("k1")
 		same(w.t, first, w.place("k1"))
@@ -61,7 +61,7 @@ func (w *world) start(held *apitest.Held, k string) (answered chan reply) {
 	return answered
 }
 
-func TestOrders_WhileTheCommandRunsARepeatIsToldSoAndAnotherHashIsRejected(t *testing.T) {
+func TestOrders_WhileTheCommandRunsARepeatAndAnotherHashAreRejected(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		held, let := w.hold()
 		defer let()
@@ -78,7 +78,7 @@ func TestOrders_WhileTheCommandRunsARepeatIsToldSoAndAnotherHashIsRejected(t *te
 	})
 }
 
-func TestOrders_WhileAnotherServerRunsTheCommandARepeatIsToldSo(t *testing.T) {
+func TestOrders_WhileAnotherServerRunsTheCommandARepeatIsRejected(t *testing.T) {
 	for _, engine := range []string{"postgres", "mysql"} { // SQLite has one writer, for which a repeat waits
 		t.Run(engine, func(t *testing.T) {
 			on := apitest.NewDatabase(t, engine)
@@ -99,7 +99,7 @@ func TestOrders_WhileAnotherServerRunsTheCommandARepeatIsToldSo(t *testing.T) {
 	}
 }
 
-func TestOrders_ACallerThatPrefersToWaitGetsTheStoredAnswer(t *testing.T) {
+func TestOrders_ACallerThatPrefersToWaitGetsTheStoredResponse(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		waits := make(chan struct{})
 		held, let := w.hold(func(c *Config) {

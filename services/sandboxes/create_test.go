@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
-func TestCreate_ACreateAnswersTheSandbox(t *testing.T) {
+func TestCreate_ACreateReturnsTheSandbox(t *testing.T) {
 	w := newWorld(t)
 	got := w.send("POST", "/v1/sandboxes", `{"profile":"python-default","workspace_id":null,"ttl":3600}`)
 	s := got.sandbox
@@ -46,7 +46,7 @@ func TestCreate_EveryMemberOfACreateIsOptional(t *testing.T) {
 	}
 }
 
-func TestCreate_TwiceWithOneKeyGivesOneSandboxAndEqualAnswers(t *testing.T) {
+func TestCreate_TwiceWithOneKeyGivesOneSandboxAndEqualResponses(t *testing.T) {
 	w := newWorld(t)
 	body := `{"ttl":3600}`
 	first := w.send("POST", "/v1/sandboxes", body, key, "k1")
@@ -205,7 +205,7 @@ func TestCreate_AMalformedKeyIsRejected(t *testing.T) {
 	}
 }
 
-func TestCreate_ABodyThatDoesNotComeToItsEndIsTheCallersFault(t *testing.T) {
+func TestCreate_ATruncatedBodyIsTheCallersFault(t *testing.T) {
 	w := newWorld(t)
 	id := w.create(`{"ttl":60}`).ID
 	for _, how := range apitest.Breaks {

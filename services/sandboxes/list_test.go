@@ -86,7 +86,7 @@ func TestList_AListIsFilteredByStatus(t *testing.T) {
 	}
 }
 
-func TestList_AListThatIsAskedForWronglyIsRejected(t *testing.T) {
+func TestList_AListWithInvalidParametersIsRejected(t *testing.T) {
 	w := newWorld(t)
 	for query, field := range map[string]string{
 		"limit=0": "limit", "limit=201": "limit", "limit=-1": "limit", "limit=x": "limit", "limit=1.5": "limit", "limit=99999999999999999999": "limit",

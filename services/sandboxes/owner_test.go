@@ -33,7 +33,7 @@ func TestOwner_ATokenNamesItsOwner(t *testing.T) {
 	}
 }
 
-func TestOwner_WithoutAValidTokenTheAnswerIsUnauthorized(t *testing.T) {
+func TestOwner_WithoutAValidTokenTheResponseIsUnauthorized(t *testing.T) {
 	closed, demo := newWorld(t, withTokens(t, false)), newWorld(t, withTokens(t, true))
 	for _, w := range []*world{closed, demo} {
 		for _, header := range [][]string{

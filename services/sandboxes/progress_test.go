@@ -25,7 +25,7 @@ func held(t *testing.T, wait time.Duration) (*world, *apitest.Held) {
 	return &other, store
 }
 
-func TestProgress_ARepeatOfARunningRequestIsToldSoAfterTheWait(t *testing.T) {
+func TestProgress_ARepeatOfARunningRequestIsRejectedAfterTheWait(t *testing.T) {
 	w, store := held(t, 30*time.Millisecond)
 	first := make(chan reply)
 	go func() { first <- w.send("POST", "/v1/sandboxes", `{}`, key, "k1") }()
@@ -39,7 +39,7 @@ func TestProgress_ARepeatOfARunningRequestIsToldSoAfterTheWait(t *testing.T) {
 	same(t, <-first, w.send("POST", "/v1/sandboxes", `{}`, key, "k1"))
 }
 
-func TestProgress_ARepeatOfARunningRequestIsRejectedAtOnceIfThatIsAskedFor(t *testing.T) {
+func TestProgress_ARepeatOfARunningRequestIsRejectedAtOnceIfConfigured(t *testing.T) {
 	w, store := held(t, -1)
 	first := make(chan reply)
 	go func() { first <- w.send("POST", "/v1/sandboxes", `{}`, key, "k1") }()
@@ -52,7 +52,7 @@ func TestProgress_ARepeatOfARunningRequestIsRejectedAtOnceIfThatIsAskedFor(t *te
 	same(t, <-first, w.send("POST", "/v1/sandboxes", `{}`, key, "k1"))
 }
 
-func TestProgress_ARepeatWaitsForTheRunningRequestsAnswer(t *testing.T) {
+func TestProgress_ARepeatWaitsForTheRunningRequestsResponse(t *testing.T) {
 	w, store := held(t, time.Minute)
 	replies := make(chan reply)
 	ask := func() { replies <- w.send("POST", "/v1/sandboxes", `{}`, key, "k1") }

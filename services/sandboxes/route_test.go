@@ -41,7 +41,7 @@ func TestRoute_AMethodThatAPathDoesNotHaveIsRejected(t *testing.T) {
 	}
 }
 
-func TestRoute_EveryAnswerHasARequestId(t *testing.T) {
+func TestRoute_EveryResponseHasARequestId(t *testing.T) {
 	w := newWorld(t)
 	for _, own := range []string{"r-1", "a.b_C-9", strings.Repeat("x", 128)} {
 		got := w.send("GET", "/v1/sandboxes/nonsense", "", "X-Request-Id", own)
@@ -63,7 +63,7 @@ func TestRoute_EveryAnswerHasARequestId(t *testing.T) {
 	}
 }
 
-func TestRoute_AStoreThatCanNotBeReachedIsAnsweredInTheEnvelope(t *testing.T) {
+func TestRoute_AStoreThatCanNotBeReachedIsReportedInTheEnvelope(t *testing.T) {
 	w := newWorld(t)
 	api, err := New(t.Context(), w.db, &apitest.Broken{Store: w.store, Err: errors.New("disk on fire")}, w.api.cfg)
 	if err != nil {

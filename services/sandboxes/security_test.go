@@ -132,7 +132,7 @@ func TestSecurity_AllThatCallersSayIsBoundNotPasted(t *testing.T) {
 	}
 }
 
-func TestSecurity_AConflictNeverEchoesTheFirstAnswer(t *testing.T) {
+func TestSecurity_AConflictNeverEchoesTheFirstResponse(t *testing.T) {
 	w := newWorld(t)
 	s := w.create(`{"ttl":3600}`, key, "k1")
 	got := w.send("POST", "/v1/sandboxes", `{"ttl":60}`, key, "k1")
@@ -189,7 +189,7 @@ func TestSecurity_SessionsOfAnOwnerAreLimited(t *testing.T) {
 	}
 }
 
-func TestSecurity_ACallerWithTooManyRequestsIsToldWhenToComeBack(t *testing.T) {
+func TestSecurity_ACallerWithTooManyRequestsGetsARetryTime(t *testing.T) {
 	w := newWorld(t)
 	rec := httptest.NewRecorder()
 	w.api.reject(rec, httptest.NewRequest("GET", "/v1/sandboxes", nil), serving.ErrTooManyRequests)

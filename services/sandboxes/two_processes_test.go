@@ -160,7 +160,7 @@ func TestTwoProcesses_StartOneSessionAndEitherStopsIt(t *testing.T) {
 	}
 }
 
-func TestTwoProcesses_AnAnswerOutlivesItsServerAndTheSessionDoesNot(t *testing.T) {
+func TestTwoProcesses_AResponseOutlivesItsServerAndTheSessionDoesNot(t *testing.T) {
 	w := newWorld(t)
 	p := newProcess(t, w.dir)
 	first := p.send("POST", "/v1/sandboxes", `{"ttl":3600}`, "k1")

@@ -92,7 +92,7 @@ func TestFull_AStoreFullOfBytesTakesWhatRunsAndRejectsWhatIsNew(t *testing.T) {
 	})
 }
 
-func TestFull_EveryWayToEndARecordGivesItsBytesBack(t *testing.T) {
+func TestFull_EveryWayToEndARecordFreesItsBytes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := memstore.New(memstore.Config{MaxBytes: 16 << 10})
 		short := answer

@@ -42,7 +42,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-func TestMemory_BytesAreCountedAboutAsTheyAreTakenAndAllGivenBack(t *testing.T) {
+func TestMemory_BytesAreCountedAboutAsTheyAreTakenAndAllReturned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := New(Config{})
 		before := heap()
@@ -89,7 +89,7 @@ func TestMemory_WhatHasExpiredDoesNotPileUpWhenNobodyPurges(t *testing.T) {
 	})
 }
 
-func TestMemory_AnAgendaGivesEntriesInTheOrderTheyExpire(t *testing.T) {
+func TestMemory_AnAgendaReturnsEntriesInTheOrderTheyExpire(t *testing.T) {
 	var a agenda
 	all := map[*entry]bool{}
 	for range 2000 {

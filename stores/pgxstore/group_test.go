@@ -67,7 +67,7 @@ func ways(t *testing.T, f func(t *testing.T, pool *pgxpool.Pool)) {
 	}
 }
 
-func TestGroup_ManyWhoWriteTogetherGetWhatTheyWrote(t *testing.T) {
+func TestGroup_CallersWrittenTogetherReadWhatTheyWrote(t *testing.T) {
 	all := make([]byte, 256)
 	for i := range all {
 		all[i] = byte(i)

@@ -253,7 +253,7 @@ func TestHazard_ACommandThatIsClaimedDuringItsTransactionIsNotRunTwice(t *testin
 
 // What the first asks for is not in the database before its commit: its locks
 // say that it is not the same.
-func TestHazard_WhatElseIsAskedForWhileAnotherStoreRunsACommandIsRejected(t *testing.T) {
+func TestHazard_ADifferentRequestIsRejectedWhileAnotherStoreRunsTheCommand(t *testing.T) {
 	pool := newPool(t)
 	s, there := open(t, pool), open(t, pool)
 	run := func(s *pgxstore.Store, print string, fn func()) onlyonce.Record {

@@ -116,7 +116,7 @@ func TestLostCommit_ASettlementThatIsSentAgainAfterAReleaseDidNotTakeEffect(t *t
 	}
 }
 
-func TestLostCommit_AReleaseWhoseAnswerWasLostSaysWhatHappened(t *testing.T) {
+func TestLostCommit_AReleaseWhoseResponseWasLostSaysWhatHappened(t *testing.T) {
 	direct := newPool(t)
 	open(t, direct)
 	p := newProxy(t, direct)

@@ -88,7 +88,7 @@ func TestTx_ALostCommitIsFoundWithTheOnlyConnectionOfAPool(t *testing.T) {
 	}
 }
 
-func TestTx_ARepeatIsAnsweredThoughItsRollbackIsLost(t *testing.T) {
+func TestTx_ARepeatGetsItsResponseAlthoughItsRollbackIsLost(t *testing.T) {
 	direct := newPool(t)
 	elsewhere, p := open(t, direct), newProxy(t, direct)
 	own(t, direct)
@@ -111,7 +111,7 @@ func TestTx_ARepeatIsAnsweredThoughItsRollbackIsLost(t *testing.T) {
 
 // A record without a fingerprint matches every claim, so that only the locks tell what
 // the running transaction was asked for.
-func TestTx_WhatElseIsAskedForWhileARetryRunsIsRejected(t *testing.T) {
+func TestTx_ADifferentRequestIsRejectedWhileARetryRuns(t *testing.T) {
 	pool := newPool(t)
 	s, there := open(t, pool), open(t, pool)
 	first := claimOf("k")

@@ -48,7 +48,7 @@ func hear(method, raw string, piece int) (status int, body string, keep bool, er
 
 const ok = "HTTP/1.1 200 OK\r\n"
 
-func TestResponse_AnAnswerIsReadInOneWay(t *testing.T) {
+func TestResponse_AResponseIsReadInOneWay(t *testing.T) {
 	for raw, want := range map[string]string{
 		ok + "Content-Length: 2\r\n\r\nhi":                                                                    "hi",
 		ok + "content-length:\t2 \r\n\r\nhi":                                                                  "hi",
@@ -156,7 +156,7 @@ var smuggled = []string{
 	"", ok, ok + "Content-Length: 2\r\n",
 }
 
-func TestResponse_AnAnswerThatMayBeReadInTwoWaysIsNone(t *testing.T) {
+func TestResponse_AResponseThatMayBeReadInTwoWaysIsAnError(t *testing.T) {
 	for _, raw := range smuggled {
 		for _, piece := range []int{1, 3, len(raw) + 1} {
 			if status, body, _, err := hear("POST", raw, piece); err == nil {

@@ -59,7 +59,7 @@ func (c *meanwhile) SetWriteDeadline(t time.Time) error {
 	return c.timed.SetWriteDeadline(t)
 }
 
-func TestConn_AnAnswerThatIsCutOffWhileItGetsTimeIsCutOff(t *testing.T) {
+func TestConn_AResponseThatIsCutOffWhileItGetsTimeStaysCutOff(t *testing.T) {
 	below, done := &meanwhile{}, make(chan struct{})
 	c := newScannedConn(below)
 	cutOff := func() {
@@ -109,7 +109,7 @@ func TestConn_ADeadlineThatIsSetHoldsIfItIsTheEarlierOne(t *testing.T) {
 	})
 }
 
-func TestConn_AnAnswerThatIsCutOffGetsNoTime(t *testing.T) {
+func TestConn_AResponseThatIsCutOffGetsNoTime(t *testing.T) {
 	below := &timed{}
 	c := newScannedConn(below)
 	for _, end := range []func(time.Time) error{c.SetWriteDeadline, c.SetDeadline} {

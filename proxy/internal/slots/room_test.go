@@ -136,7 +136,7 @@ func TestRoom_AStreamThatIsIdleIsNotEnded(t *testing.T) {
 
 // By HTTP/2 a client may go on to send once it is answered, whenever it has something
 // to say.
-func TestRoom_AStreamMayPauseOnceItIsAnswered(t *testing.T) {
+func TestRoom_AStreamMayPauseOnceItsResponseHasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSlotServer(t, 8)
 		client := s.client(t, "127.0.0.2:1000", nil)

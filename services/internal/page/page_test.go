@@ -26,7 +26,7 @@ func TestParse_RejectsWhatIsNoPage(t *testing.T) {
 	}
 }
 
-func TestBuilder_TellsOfTheNextPageOnlyIfThereIsOne(t *testing.T) {
+func TestBuilder_ReturnsACursorOnlyIfThereIsANextPage(t *testing.T) {
 	for want, found := range map[string][]int{
 		`{"items":[],"next_cursor":null}`:      nil,
 		`{"items":[1,2],"next_cursor":null}`:   {1, 2},

@@ -81,7 +81,7 @@ func wantErr(t *testing.T, ended chan error, want error) {
 	}
 }
 
-func TestQueue_CallersWhoComeWhileABatchIsWrittenAreWrittenTogether(t *testing.T) {
+func TestQueue_CallersThatComeWhileABatchIsWrittenAreWrittenTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(10)
 		first := d.begin(t.Context(), 1)
@@ -139,7 +139,7 @@ func TestQueue_ACallerWhoseContextHasEndedIsNotQueued(t *testing.T) {
 	})
 }
 
-func TestQueue_ACallerWhoseContextEndsWhileItIsWrittenGetsTheAnswer(t *testing.T) {
+func TestQueue_ACallerWhoseContextEndsWhileItIsWrittenGetsTheResult(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := newDesk(10)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -262,7 +262,7 @@ func TestQueue_ATurnIsTakenByItsOwnCallerOneAfterAnother(t *testing.T) {
 	})
 }
 
-func TestQueue_WhoLeavesBeforeItsTurnIsPassedOver(t *testing.T) {
+func TestQueue_ACallerThatLeavesBeforeItsTurnIsPassedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRelay()
 		var ran []int

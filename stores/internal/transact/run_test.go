@@ -192,7 +192,7 @@ var (
 // several is a list of n times the same.
 func several[T any](n int, v T, then ...T) []T { return append(slices.Repeat([]T{v}, n), then...) }
 
-func TestRun_EachEndOfATransactionIsAnsweredByItsRule(t *testing.T) {
+func TestRun_EachEndOfATransactionFollowsItsRule(t *testing.T) {
 	id := onlyonce.ID{Operation: "pay", Key: "k"}
 	there := &record.Stored{Record: onlyonce.Record{ID: id, State: onlyonce.StateCompleted, Owner: "another", Fingerprint: []byte("a"), Fence: 200}}
 	for _, c := range []struct {

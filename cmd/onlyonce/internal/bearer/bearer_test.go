@@ -223,7 +223,7 @@ func (p *publisher) read(context.Context) ([]byte, error) {
 	return nil, errors.New("the publisher is away")
 }
 
-func TestBearer_AKeyThatIsNewIsLookedForButNotForEveryoneWhoMakesOneUp(t *testing.T) {
+func TestBearer_AnUnknownKeyIDReloadsTheKeysButNotForEveryInventedOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &publisher{}
 		first := document(public(ecKey, "ec", ""))

@@ -226,7 +226,7 @@ func TestBench_ABenchOfAnHTTPAPISaysWhatBecameOfItsRequests(t *testing.T) {
 	}
 }
 
-func TestBench_ABenchReadsOnlySoMuchOfAnAnswer(t *testing.T) {
+func TestBench_ABenchReadsALimitedPartOfAResponse(t *testing.T) {
 	piece := []byte(strings.Repeat("x", 1<<20))
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		for n := 0; r.URL.Path != "/ends" || n < maxResponse>>20; n++ {
@@ -272,7 +272,7 @@ var forgetsSome = func() http.HandlerFunc {
 	}
 }()
 
-func TestBench_TheRequestsOfABenchAreThoseThatWereAskedFor(t *testing.T) {
+func TestBench_TheRequestsOfABenchAreThoseOfItsFlags(t *testing.T) {
 	var got atomic.Value
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)

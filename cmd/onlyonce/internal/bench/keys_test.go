@@ -22,7 +22,7 @@ func takeMany(b *keySet, n int) (names []string) {
 	return names
 }
 
-func TestKeys_TheRatioOfRepeatsIsWhatWasAskedFor(t *testing.T) {
+func TestKeys_TheRatioOfRepeatsIsTheConfiguredOne(t *testing.T) {
 	for _, ratio := range []float64{0, 0.1, 0.2, 1.0 / 3, 0.5, 0.9, 0.99} {
 		b := newTestKeys(keysUniform, ratio)
 		names := takeMany(b, 1000)
@@ -98,7 +98,7 @@ func TestKeys_OnlyTheLatestKeysAreRepeated(t *testing.T) {
 	}
 }
 
-func TestKeys_WhatBreaksThePromiseIsTold(t *testing.T) {
+func TestKeys_WhatBreaksThePromiseIsReported(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for name, c := range map[string]struct {
 			happens func(*trackedKey)
@@ -120,7 +120,7 @@ func TestKeys_WhatBreaksThePromiseIsTold(t *testing.T) {
 	})
 }
 
-func TestKeys_OnlyTheFirstViolationsAreToldInWords(t *testing.T) {
+func TestKeys_OnlyTheFirstViolationsAreDescribed(t *testing.T) {
 	b := newTestKeys(keysUniform, 0)
 	for range 100 {
 		b.violate("again")

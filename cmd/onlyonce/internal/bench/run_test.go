@@ -45,7 +45,7 @@ func (p *pacedTarget) finish(*keySet)                                          {
 func (p *pacedTarget) clean(context.Context, io.Writer, time.Time, bool) error { return nil }
 func (p *pacedTarget) close() error                                            { return nil }
 
-func TestRun_ABenchLastsAsLongAsItWasAskedFor(t *testing.T) {
+func TestRun_ABenchLastsForTheConfiguredTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: 100 * time.Millisecond}
 		c := &config{callers: 2, duration: time.Second, keys: keysUniform}
@@ -58,7 +58,7 @@ func TestRun_ABenchLastsAsLongAsItWasAskedFor(t *testing.T) {
 	})
 }
 
-func TestRun_ABenchEndsAfterTheRequestsThatWereAskedFor(t *testing.T) {
+func TestRun_ABenchEndsAfterTheConfiguredRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{takes: time.Millisecond}
 		c := &config{callers: 16, duration: time.Minute, requests: 101, keys: keysUniform}
@@ -149,7 +149,7 @@ func TestRun_ATargetThatHangsDoesNotHangTheBench(t *testing.T) {
 	})
 }
 
-func TestRun_ATargetThatFailsIsNotAskedAsFastAsItFails(t *testing.T) {
+func TestRun_AFailingTargetIsNotCalledAsFastAsItFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &pacedTarget{fails: errors.New("no")}
 		c := &config{callers: 1, duration: time.Second, keys: keysUniform}

@@ -19,7 +19,7 @@ func newTestStore(t *testing.T, c config) *storeTarget {
 	return target.(*storeTarget)
 }
 
-func TestStore_AStoreInMemoryKeepsManyAnswersForAMomentOnly(t *testing.T) {
+func TestStore_AStoreInMemoryKeepsManyResponsesForAMomentOnly(t *testing.T) {
 	for requests, keeps := range map[int64]time.Duration{0: time.Second, fewRequests: time.Minute, fewRequests + 1: time.Second} {
 		s := newTestStore(t, config{requests: requests, keep: time.Minute})
 		if s.keeps() != keeps {

@@ -89,7 +89,7 @@ func TestMetrics_HaveNoTenantsAndABoundedNumberOfOperations(t *testing.T) {
 	}
 }
 
-func TestMetrics_TellHowManyEventsWereGivenUp(t *testing.T) {
+func TestMetrics_CountTheEventsThatWereGivenUp(t *testing.T) {
 	for want, count := range map[string]func(context.Context) (int64, error){
 		"onlyonce_inbox_poisoned 3":   func(context.Context) (int64, error) { return 3, nil },
 		"onlyonce_inbox_poisoned NaN": func(context.Context) (int64, error) { return 0, errors.New("the database is away") },

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-func TestNewTenants_AreCountedForWhoTheyComeFrom(t *testing.T) {
+func TestNewTenants_AreCountedForTheAddressTheyComeFrom(t *testing.T) {
 	n := newTenantLimit(1, []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, slog.New(slog.DiscardHandler))
 	for _, c := range []struct{ peer, forwarded, want string }{
 		{"192.0.2.1:1", "", "192.0.2.1"},

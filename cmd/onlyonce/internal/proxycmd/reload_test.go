@@ -236,7 +236,7 @@ func TestReload_SettingsForTheNextStartAreCheckedNow(t *testing.T) {
 	}
 }
 
-func TestReload_ALogTellsOfCommandsThatWouldRunAgain(t *testing.T) {
+func TestReload_TheLogNamesOperationsWhoseCommandsWouldRunAgain(t *testing.T) {
 	read := func(text string) *proxyfile.File {
 		f, err := proxyfile.Parse("p.yaml", []byte("upstreams: [{url: \"http://127.0.0.1:1\"}]\n"+text))
 		if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 )
 
-func TestTenant_WhoMayNameATenantIsTheAddressesGivenOrThisMachineOrWhoHasACertificate(t *testing.T) {
+func TestTenant_ATenantHeaderIsTakenFromConfiguredAddressesThisMachineOrClientsWithACertificate(t *testing.T) {
 	shown := &tls.ConnectionState{VerifiedChains: [][]*x509.Certificate{{{}}}}
 	for _, c := range []struct {
 		from         string

@@ -13,7 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 )
 
-func TestGuard_MetricsAreForThisMachineAndForWhoHasAToken(t *testing.T) {
+func TestGuard_MetricsAreForThisMachineAndForCallersWithAToken(t *testing.T) {
 	t.Parallel()
 	secret := sha256.Sum256([]byte("token"))
 	tokens, err := readTokens("", nil)

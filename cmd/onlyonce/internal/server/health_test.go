@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
-func TestHealth_AServerIsReadyWhileItsStoreAnswersAndItDoesNotStop(t *testing.T) {
+func TestHealth_AServerIsReadyWhileItsStoreRespondsAndItIsNotStopping(t *testing.T) {
 	u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
 	if err != nil {
 		t.Fatal(err)

@@ -79,7 +79,7 @@ func TestStoreWatch_AStoreThatCannotBeWrittenIsNotReadyAndItsLossAndReturnAreLog
 	})
 }
 
-func TestStoreWatch_ACallerWhoGoesAwaySaysNothingOfTheStore(t *testing.T) {
+func TestStoreWatch_ACallerThatLeavesSaysNothingAboutTheStore(t *testing.T) {
 	var log strings.Builder
 	watch := NewStoreWatch("main", memstore.New(memstore.Config{}), slog.New(slog.NewTextHandler(&log, nil)))
 	gone, cancel := context.WithCancel(t.Context())

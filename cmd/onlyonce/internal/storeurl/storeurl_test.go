@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestStoreURL_AServersURLIsToldToItsDriverAndShownWithoutItsPassword(t *testing.T) {
+func TestStoreURL_AServersURLReachesItsDriverAndIsShownWithoutItsPassword(t *testing.T) {
 	for raw, want := range map[string]URL{
 		"postgres://ada:s3cret@db:5433/shop?sslmode=disable&password=s3cret": {Engine: "postgres", server: "postgres://ada:xxxxx@db:5433/shop", Source: "postgres://ada:s3cret@db:5433/shop?sslmode=disable&password=s3cret"},
 		"mysql://ada:s3cret@db/shop":                                         {Engine: "mysql", server: "mysql://ada:xxxxx@db/shop", Source: "ada:s3cret@tcp(db:3306)/shop"},
