@@ -143,8 +143,9 @@ type Config struct {
 	MaxTenantMemory int64
 
 	// MaxStored is how many bytes of records this process may store within the
-	// Guard's Keep, and MaxTenantStored is the same for one tenant. A record
-	// counts as 512 bytes plus the header and body of its response. Beyond
+	// Guard's Keep, and MaxTenantStored is the same for one tenant. A record,
+	// whatever the outcome, counts as 512 bytes plus its error text and the
+	// header and body of its response. Beyond
 	// MaxStored, all keyed requests are rejected with 503; beyond
 	// MaxTenantStored, the tenant's are rejected with 429. That includes
 	// repeats. The counters decrease steadily, by the limit within one Keep.

@@ -145,6 +145,7 @@ func (x *exchange) abandon(p any) {
 		text = fmt.Sprint("panic: ", p)
 	}
 	_ = x.attempt.Settle(&x.run, onlyonce.Settlement{State: onlyonce.StateUnknown, Error: text}) // observed
+	x.call.account(x.attempt.Record())
 	if p != nil {
 		panic(p)
 	}

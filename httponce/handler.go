@@ -29,7 +29,7 @@ func (p *handlerRunner) serveKeyed(c *call) {
 	case a.Replayed():
 		c.replay(a)
 	default:
-		c.attempt = a
+		c.attempt, c.stored = a, recordBytes
 		p.run(c, a)
 	}
 }
@@ -62,6 +62,7 @@ func (p *handlerRunner) finish(c *call, x *exchange) {
 	stage := x.response.Close()
 	if rejected := x.response.Rejected(); rejected != nil {
 		_ = x.attempt.Settle(&x.run, p.guard.Failure(rejected)) // unless InTx did; observed
+		c.account(x.attempt.Record())
 		c.rejectError(rejected)
 		return
 	}
@@ -78,9 +79,12 @@ func (p *handlerRunner) finish(c *call, x *exchange) {
 			recorded = nil
 		}
 	}
+	if recorded != nil {
+		c.account(recorded.Record())
+	}
 	switch {
 	case stage == response.Streamed:
-		c.sendEnd(recorded)
+		c.sendEnd()
 	case stage == response.Hijacked:
 	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrInFlight): // InTx is committing
 		c.rejectError(err)

@@ -50,9 +50,7 @@ func (c *call) replay(a *onlyonce.Attempt) {
 // recorded it; nil: none has.
 func (c *call) sendResponse(recorded *onlyonce.Attempt) {
 	if recorded != nil {
-		rec := recorded.Record()
-		c.account(rec)
-		if expires(rec) {
+		if rec := recorded.Record(); expires(rec) {
 			c.response.SetField(headerExpires, c.dates.after(rec.KeepLeft))
 		}
 	}
@@ -60,12 +58,8 @@ func (c *call) sendResponse(recorded *onlyonce.Attempt) {
 	c.send(c.response.Body())
 }
 
-// sendEnd sends the end of a response that streamed. recorded is as for
-// sendResponse.
-func (c *call) sendEnd(recorded *onlyonce.Attempt) {
-	if recorded != nil {
-		c.account(recorded.Record())
-	}
+// sendEnd sends the end of a response that streamed.
+func (c *call) sendEnd() {
 	c.release()
 	c.response.SendEnd()
 }
@@ -99,15 +93,16 @@ func expires(r onlyonce.Record) bool {
 	return r.KeepLeft > 0 && (r.State == onlyonce.StateCompleted || r.State == onlyonce.StateFailed && r.Final)
 }
 
-// recordBytes is what a record counts in addition to its response.
+// recordBytes is what a record counts in addition to its response and its error.
 const recordBytes = 512
 
-// account notes how many bytes are stored of the call.
+// account notes how many bytes are stored of the call, whose attempt left rec in
+// the store.
 func (c *call) account(rec onlyonce.Record) {
-	if rec.State != onlyonce.StateCompleted && rec.State != onlyonce.StateFailed {
+	if c.stored = 0; rec.State == "" { // released
 		return
 	}
-	c.stored = recordBytes + len(rec.Result.Body)
+	c.stored = recordBytes + len(rec.Error) + len(rec.Result.Body)
 	for name, vs := range rec.Result.Header {
 		for _, v := range vs {
 			c.stored += len(name) + len(v)

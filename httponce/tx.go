@@ -49,12 +49,14 @@ func (t *txRunner[TX]) serveKeyed(c *call) {
 	})
 	switch {
 	case rolledBack(err):
+		c.account(c.attempt.Record())
 		c.sendResponse(nil)
 	case err != nil:
 		c.rejectError(err)
 	case a.Replayed():
 		c.replay(a)
 	default:
+		c.account(a.Record())
 		c.sendResponse(a)
 	}
 }

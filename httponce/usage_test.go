@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"strconv"
 	"strings"
@@ -123,6 +124,81 @@ func TestUsage_WhatIsStoredIsBoundedForATenantAndInAll(t *testing.T) {
 			t.Errorf("after 40 of 100 seconds a stores %d more answers", n)
 		}
 	})
+}
+
+func TestUsage_WhateverACommandLeavesInTheStoreCountsAsStored(t *testing.T) {
+	const most = 20_000
+	cfg := byTenant
+	cfg.MaxStored, cfg.MaxTenantStored = 1<<30, most
+	long := strings.Repeat("x", 4000)
+	for _, c := range []struct {
+		name   string
+		record int // its size
+		handle http.HandlerFunc
+		inTx   func(http.ResponseWriter, *http.Request, order) error
+	}{
+		{"an unknown outcome", 512, func(w http.ResponseWriter, r *http.Request) { httponce.Unknown(r) }, nil},
+		{"an unknown outcome of a response that streams", 512, func(w http.ResponseWriter, r *http.Request) {
+			httponce.Unknown(r)
+			w.(http.Flusher).Flush()
+		}, nil},
+		{"a panic with a long text", 2512, func(http.ResponseWriter, *http.Request) { panic(long) }, nil},
+		{"a goroutine that ends", 512, func(http.ResponseWriter, *http.Request) { runtime.Goexit() }, nil},
+		{"a transaction that is rolled back", 4512, nil, func(w http.ResponseWriter, _ *http.Request, _ order) error {
+			w.WriteHeader(422)
+			io.WriteString(w, long)
+			return errors.New("on purpose")
+		}},
+		{"a transaction of unknown outcome", 512, nil, func(_ http.ResponseWriter, r *http.Request, _ order) error {
+			httponce.Unknown(r)
+			return errors.New("on purpose")
+		}},
+		{"a response that is not stored", 0, func(w http.ResponseWriter, r *http.Request) { httponce.DontStore(r) }, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			guard := onlyonce.NewTx(newShop(), onlyonce.Config{HoldUnknown: true})
+			var h http.Handler
+			if c.handle != nil {
+				h = httponce.Wrap(guard.Guard, c.handle, cfg)
+			} else {
+				h = httponce.WrapTx(guard, c.inTx, cfg)
+			}
+			const tries = 100
+			taken := tries
+			for i := range tries {
+				if postInGoroutine(h, strconv.Itoa(i)).Code == 429 {
+					taken = i
+					break
+				}
+			}
+			want := tries
+			if c.record > 0 {
+				want = most/c.record + 1
+			}
+			if taken > want {
+				t.Errorf("%d requests ran before the limit, want at most %d", taken, want)
+			}
+			if c.record == 0 && taken < tries {
+				t.Errorf("the limit was reached after %d requests that left nothing", taken)
+			}
+		})
+	}
+}
+
+// postInGoroutine sends a request to a handler that may panic or end its
+// goroutine.
+func postInGoroutine(h http.Handler, key string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		defer func() { _ = recover() }()
+		r := keyed("POST", "/orders", key, "x")
+		r.Header.Set("X-Tenant", "a")
+		h.ServeHTTP(w, r)
+	}()
+	<-done
+	return w
 }
 
 func TestUsage_WhateverBecomesOfARequestItsCountersComeBack(t *testing.T) {
