@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
+	"github.com/onlyonce-go/onlyonce/stores/pgxstore/internal/pipe"
 )
 
 // A storeConn is a connection of the store's own, used by one batch at a time. It is
@@ -67,6 +68,15 @@ func (l *storeConn) open(ctx context.Context) error {
 	}
 	l.conn, l.pipe = conn, pipeOf(conn, l.shared)
 	return nil
+}
+
+// pipeOf returns how batches are best sent over a connection: as pgx does where
+// nothing may be prepared, or a tracer watches what is sent.
+func pipeOf(conn *pgx.Conn, shared bool) session {
+	if shared || conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement || conn.Config().Tracer != nil {
+		return conn
+	}
+	return pipe.New(conn)
 }
 
 // sessionSetup is the statement that a batch begins with where a pooler keeps no

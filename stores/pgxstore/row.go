@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
@@ -83,4 +84,24 @@ func collect(rows pgx.Rows, k *record.Key) (*stored, error) {
 	}
 	s := r.stored()
 	return s, s.Check(k.ID)
+}
+
+// page reads a page of the records of f but for its state.
+func (s *Store) page(ctx context.Context, f onlyonce.Filter, p *record.Page) error {
+	text, args := postgres.List(f, p)
+	rows, err := s.pool.Query(ctx, text, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r row
+		if err := rows.Scan(r.into()...); err != nil {
+			return err
+		}
+		if p.Add(*r.stored()) != nil {
+			return nil
+		}
+	}
+	return rows.Err()
 }

@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"context"
 	"errors"
+	"iter"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -108,6 +109,12 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
 	r, err := lookup(ctx, s, id)
 	return r, wrap("lookup", err)
+}
+
+// List lists records, newest first. A record that changes meanwhile may be
+// listed in its old or its new state.
+func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
+	return record.Walk(f, func(p *record.Page) error { return wrap("list", s.page(ctx, f, p)) })
 }
 
 // Resolve settles a record that nobody holds with st; a zero st deletes it. The

@@ -7,11 +7,121 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
+
+// RunTx claims, runs fn and settles in one transaction of a connection of the
+// pool, at the isolation level that the pool or the database has. Beginning and
+// ending the transaction take one round trip each. fn must not end the
+// transaction: its Commit and Rollback return an error. If fn sets another
+// search_path, nothing is committed. After a serialization
+// failure or a deadlock, fn runs again, up to twenty times in all.
+func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
+	if err := c.Check(); err != nil {
+		return onlyonce.Record{}, wrap("run in a transaction", err)
+	}
+	k := record.KeyOf(c.ID)
+	if s.hints.Has(&k.Hash) {
+		if found, err := s.look(ctx, &k); err == nil && found.StandsAgainst(&c) {
+			return found.Record, nil
+		}
+	}
+	r, err := transact.Run(ctx, "pgxstore: run in a transaction", txEngine{s}, &c, &k, fn)
+	if err == nil {
+		s.hints.Add(&k.Hash)
+	}
+	return r, err
+}
+
+// SettleTx runs fn and settles an existing claim in one transaction, as RunTx
+// does. The claim's row is checked first but is not locked until the end: if
+// another attempt takes over meanwhile, the settlement fails, and fn's rows are
+// rolled back.
+func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error)) error {
+	k := record.KeyOf(h.ID)
+	return transact.Settle(ctx, "pgxstore: settle in a transaction", txEngine{s}, &h, &k, func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		return fn(ctx, tx)
+	})
+}
+
+// A txEngine runs functions in transactions on connections of the pool.
+type txEngine struct{ *Store }
+
+// Begin begins the transaction, takes the command's locks and looks, in one round
+// trip.
+func (e txEngine) Begin(ctx context.Context, c *transact.Command) (transact.Tx[pgx.Tx], error) {
+	return e.acquire(ctx, func(ctx context.Context, t *storeTx) error { return t.begin(ctx, c) })
+}
+
+// BeginAlone begins a transaction in which only the settlement is recorded.
+func (e txEngine) BeginAlone(ctx context.Context, c *transact.Command) (transact.Tx[pgx.Tx], error) {
+	return e.acquire(ctx, func(ctx context.Context, t *storeTx) error {
+		var b pgx.Batch
+		b.Queue(sqlText["begin"])
+		b.Queue(sqlText["ended"], transact.TokenLock(c.Token))
+		return t.conn.Conn().SendBatch(ctx, &b).Close()
+	})
+}
+
+// acquire takes a connection of the pool, and gives it back if begin fails.
+func (e txEngine) acquire(ctx context.Context, begin func(context.Context, *storeTx) error) (transact.Tx[pgx.Tx], error) {
+	conn, err := e.pool.Acquire(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &storeTx{conn: conn, listener: e.listener, tx: tx{conn: conn.Conn()}}
+	ctx = context.WithoutCancel(ctx)
+	if err := bounded(ctx, func(ctx context.Context) error { return begin(ctx, t) }); err != nil {
+		t.Close(ctx)
+		return nil, err
+	}
+	return t, nil
+}
+
+// Settle settles the hold as Store.Settle does.
+func (e txEngine) Settle(ctx context.Context, c *transact.Command) error {
+	return settle(ctx, e.Store, c.Hold, &c.Settlement)
+}
+
+// Trace waits on another connection until the transaction has ended, which gives
+// its lock back, and looks for what it left.
+func (e txEngine) Trace(ctx context.Context, c *transact.Command) (now transact.Trace, err error) {
+	err = e.alone(ctx, func(conn *pgx.Conn) error {
+		if _, err := conn.Exec(ctx, sqlText["begin"]); err != nil {
+			return err
+		}
+		tx := tx{conn: conn}
+		defer tx.end(context.WithoutCancel(ctx))
+		if _, err := conn.Exec(ctx, sqlText["ended"], transact.TokenLock(c.Token)); err != nil {
+			return err
+		}
+		return conn.QueryRow(ctx, sqlText["trace"], c.Key.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor)
+	})
+	return now, err
+}
+
+// Durable does nothing: PostgreSQL flushes a commit, and waits for its synchronous
+// standbys, before others can see it.
+func (txEngine) Durable(context.Context, *transact.Command, *record.Stored) error { return nil }
+
+// KeepFence makes later fences of the command higher.
+func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
+	return e.alone(ctx, func(conn *pgx.Conn) error {
+		done, err := conn.Exec(ctx, sqlText["keep fence"], postgres.Encode.KeepFence(&c.Key, c.Claim.Owner, fence).List()...)
+		if err != nil || done.RowsAffected() == 0 {
+			_, err = conn.Exec(ctx, sqlText["raise floor"], fence)
+		}
+		return err
+	})
+}
+
+// Classify says what an error of the server, or of a connection, means.
+func (txEngine) Classify(err error) transact.Class { return classify(err) }
 
 // A storeTx is a transaction on a connection of the pool.
 type storeTx struct {

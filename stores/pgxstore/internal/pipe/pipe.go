@@ -1,4 +1,7 @@
-package pgxstore
+// Package pipe sends batches over a connection of pgx as pgx does, but with statements
+// that are prepared once and arrays whose encoding is known: pgx spends a third of the
+// caller's share of a batch on finding it out.
+package pipe
 
 import (
 	"context"
@@ -11,10 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// A pipe sends batches over a connection of the store's own as pgx does, but with
-// statements that are prepared once and arrays whose encoding is known: pgx spends a third
-// of the caller's share of a batch on finding it out.
-type pipe struct {
+// A Conn is a connection that keeps what it has prepared. One batch at a time uses it.
+type Conn struct {
 	*pgx.Conn
 	prepared map[string]*pgconn.StatementDescription // by text
 	values   []byte                                  // of the arguments of one statement
@@ -22,27 +23,23 @@ type pipe struct {
 	params   [][]byte
 }
 
-// pipeOf returns how batches are best sent over a connection: as pgx does where
-// nothing may be prepared, or a tracer watches what is sent.
-func pipeOf(conn *pgx.Conn, shared bool) session {
-	if shared || conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement || conn.Config().Tracer != nil {
-		return conn
-	}
-	return &pipe{Conn: conn, prepared: make(map[string]*pgconn.StatementDescription)}
+// New returns the connection as one that keeps what it has prepared.
+func New(conn *pgx.Conn) *Conn {
+	return &Conn{Conn: conn, prepared: make(map[string]*pgconn.StatementDescription)}
 }
 
 // binaryFormat is the format of every argument and every result.
 var binaryFormat = []int16{pgx.BinaryFormatCode}
 
 // SendBatch sends the statements in one round trip.
-func (p *pipe) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
+func (p *Conn) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	for _, q := range b.QueuedQueries {
 		if p.prepared[q.SQL] != nil {
 			continue
 		}
 		st, err := p.Prepare(ctx, q.SQL, q.SQL)
 		if err != nil {
-			return &pipeResults{err: err}
+			return &results{err: err}
 		}
 		p.prepared[q.SQL] = st
 	}
@@ -50,17 +47,15 @@ func (p *pipe) SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults {
 	for _, q := range b.QueuedQueries {
 		st := p.prepared[q.SQL]
 		if err := p.encode(st, q.Arguments); err != nil {
-			return &pipeResults{err: errors.Join(err, line.Close())} // which closes the connection: it is between two statements
+			return &results{err: errors.Join(err, line.Close())} // which closes the connection: it is between two statements
 		}
 		line.SendQueryStatement(st, p.params, binaryFormat, binaryFormat)
 	}
-	results := &pipeResults{types: p.TypeMap(), line: line}
-	results.err = line.Sync()
-	return results
+	return &results{types: p.TypeMap(), line: line, err: line.Sync()}
 }
 
 // encode encodes the arguments of a statement into p.params.
-func (p *pipe) encode(st *pgconn.StatementDescription, args []any) error {
+func (p *Conn) encode(st *pgconn.StatementDescription, args []any) error {
 	p.values, p.ends, p.params = p.values[:0], p.ends[:0], p.params[:0]
 	if len(args) != len(st.ParamOIDs) {
 		return errors.New("a statement does not have as many arguments as parameters")
@@ -96,7 +91,7 @@ func (p *pipe) encode(st *pgconn.StatementDescription, args []any) error {
 const largestKept = 1 << 20
 
 // append appends the binary form of an argument.
-func (p *pipe) append(to []byte, oid uint32, arg any) (all []byte, null bool, err error) {
+func (p *Conn) append(to []byte, oid uint32, arg any) (all []byte, null bool, err error) {
 	switch list := arg.(type) {
 	case [][]byte:
 		return array(to, pgtype.ByteaOID, list, func(to, v []byte) ([]byte, bool) { return append(to, v...), v == nil }), false, nil
@@ -157,94 +152,4 @@ func array[T any](to []byte, oid uint32, list []T, element func([]byte, T) (all 
 		to = all
 	}
 	return to
-}
-
-// pipeResults are the results of a batch.
-type pipeResults struct {
-	pgx.BatchResults // nil: what is not overridden is not used
-	types            *pgtype.Map
-	line             *pgconn.Pipeline // nil: nothing was sent
-	err              error
-	closed           bool
-}
-
-// next waits for the result of the next statement.
-func (r *pipeResults) next() (*pgconn.ResultReader, error) {
-	if r.err != nil {
-		return nil, r.err
-	}
-	result, err := r.line.GetResults()
-	if err != nil {
-		r.err = err
-		return nil, err
-	}
-	reader, ok := result.(*pgconn.ResultReader)
-	if !ok {
-		r.err = errors.New("the server returned more results than statements were sent")
-	}
-	return reader, r.err
-}
-
-// Exec waits for the end of the next statement.
-func (r *pipeResults) Exec() (pgconn.CommandTag, error) {
-	reader, err := r.next()
-	if err != nil {
-		return pgconn.CommandTag{}, err
-	}
-	tag, err := reader.Close()
-	if err != nil {
-		r.err = err
-	}
-	return tag, err
-}
-
-// Query returns the rows of the next statement.
-func (r *pipeResults) Query() (pgx.Rows, error) {
-	reader, err := r.next()
-	if err != nil {
-		return closedRows{}, err
-	}
-	return pgx.RowsFromResultReader(r.types, reader), nil
-}
-
-// QueryRow returns the only row of the next statement.
-func (r *pipeResults) QueryRow() pgx.Row {
-	rows, err := r.Query()
-	return onlyRow{rows, err}
-}
-
-// Close reads the results that are left.
-func (r *pipeResults) Close() error {
-	if r.line != nil && !r.closed {
-		r.closed = true
-		if err := r.line.Close(); r.err == nil {
-			r.err = err
-		}
-	}
-	return r.err
-}
-
-// An onlyRow is the first of the rows.
-type onlyRow struct {
-	rows pgx.Rows
-	err  error
-}
-
-// Scan reads the row's values.
-func (r onlyRow) Scan(into ...any) error {
-	if r.err != nil {
-		return r.err
-	}
-	defer r.rows.Close()
-	if !r.rows.Next() {
-		if err := r.rows.Err(); err != nil {
-			return err
-		}
-		return pgx.ErrNoRows
-	}
-	if err := r.rows.Scan(into...); err != nil {
-		return err
-	}
-	r.rows.Close()
-	return r.rows.Err()
 }
