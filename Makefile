@@ -50,7 +50,7 @@ fuzz: ## each fuzz target for FUZZTIME (default 5m)
 histories: ## CALLS calls of the five stores, with faults, checked for linearizability; the table of docs/reliability.md
 	cd internal/reliability/histories && go test -run 'Histories|Planted' -count=1 -timeout 2h -table -calls $(CALLS)
 
-ledger: ## commands under KILLS kills of processes, answers against rows; the table of docs/reliability.md
+ledger: ## commands under KILLS kills of processes, responses compared with rows; the table of docs/reliability.md
 	cd internal/reliability/ledger && go test -count=1 -timeout 2h -table -kills $(KILLS)
 
 bench: ## the figures of docs/benchmarks.md

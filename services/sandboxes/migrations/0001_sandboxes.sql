@@ -1,5 +1,5 @@
 -- +goose Up
--- Sandboxes and their sessions. Instants are seconds since 1970-01-01 UTC, by
+-- Sandboxes and their sessions. Times are seconds since 1970-01-01 UTC, by
 -- the database's clock.
 
 CREATE TABLE sandboxes_sandboxes (
@@ -12,9 +12,9 @@ CREATE TABLE sandboxes_sandboxes (
   session_id      TEXT,                 -- NULL: no session
   session_state   TEXT    CHECK (session_state IN ('starting', 'ready', 'failed')), -- NULL: idle
   session_server  TEXT,                 -- the server process that started the session
-  session_handle  TEXT,                 -- of the session, or of the last one
+  session_handle  TEXT,                 -- the handle of the current or last session
   idle_expires_at INTEGER,              -- when the session ends; NULL: no session
-  deleted_at      INTEGER,              -- NULL, or its session and workspace are being removed
+  deleted_at      INTEGER,              -- when deletion began; NULL: not deleted
   CHECK ((session_id IS NOT NULL) = (session_state IS NOT NULL AND session_state <> 'failed'))
 ) STRICT;
 

@@ -1,6 +1,6 @@
 -- +goose Up
--- Orders, and the shipments that a consumer makes of their events. Ids are
--- ULIDs, instants milliseconds since 1970-01-01 UTC, money is decimal text.
+-- Orders, and the shipments that a consumer creates from their events. IDs are
+-- ULIDs, times are milliseconds since 1970-01-01 UTC, money is decimal text.
 
 CREATE TABLE orders_orders (
   id           BINARY(16)     NOT NULL PRIMARY KEY,
@@ -13,7 +13,7 @@ CREATE TABLE orders_orders (
   KEY orders_orders_of_tenant (tenant, id)
 ) ENGINE = InnoDB;
 
--- No constraint makes an order's shipment the only one: the inbox does.
+-- No constraint limits an order to one shipment: the inbox does.
 CREATE TABLE orders_shipments (
   id         BINARY(16)     NOT NULL PRIMARY KEY,
   tenant     VARBINARY(128) NOT NULL,

@@ -1,6 +1,6 @@
 -- +goose Up
--- Orders, and the shipments that a consumer makes of their events. Ids are
--- ULIDs, instants milliseconds since 1970-01-01 UTC, money is decimal text.
+-- Orders, and the shipments that a consumer creates from their events. IDs are
+-- ULIDs, times are milliseconds since 1970-01-01 UTC, money is decimal text.
 
 CREATE TABLE orders_orders (
   id           bytea  NOT NULL PRIMARY KEY CHECK (length(id) = 16),
@@ -14,7 +14,7 @@ CREATE TABLE orders_orders (
 
 CREATE INDEX orders_orders_of_tenant ON orders_orders (tenant, id);
 
--- No constraint makes an order's shipment the only one: the inbox does.
+-- No constraint limits an order to one shipment: the inbox does.
 CREATE TABLE orders_shipments (
   id         bytea  NOT NULL PRIMARY KEY CHECK (length(id) = 16),
   tenant     text   COLLATE "C" NOT NULL,
