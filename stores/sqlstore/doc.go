@@ -95,6 +95,13 @@
 // own, so return every error. Statements that commit implicitly, such as CREATE
 // TABLE, must not be used in any of these transactions.
 //
+// The store's statements name the database that it was opened on. A function may
+// therefore use another one (USE), and its record and its messages are still found.
+// What a function sets for its session outlives the transaction, and the pool's
+// other callers get that connection: set it back, or use SET STATEMENT (MariaDB) or
+// SET_VAR hints (MySQL). A session of which a function has set the timestamp has
+// another clock, by which the store would go.
+//
 // # A server that does not answer
 //
 // RunTx and SettleTx wait at most 15 seconds for a server to begin a transaction,

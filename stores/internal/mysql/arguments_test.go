@@ -17,7 +17,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		seen    server.SeenArgs
 		records recordArgs
 	)
-	_, list := new(dialect).List(onlyonce.Filter{}, new(record.Page))
+	_, list := (&dialect{texts: texts}).List(onlyonce.Filter{}, new(record.Page))
 	sent := map[string]int{
 		"claim":          len(claim(claims, 0)),
 		"resolve":        len(decision(server.SettledArgs{State: "completed"}, seen, nil)),

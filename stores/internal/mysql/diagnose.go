@@ -38,45 +38,63 @@ var unusableModes = map[string]string{
 	"EMPTY_STRING_IS_NULL":    "a command without a tenant or an operation can't be recorded",
 }
 
-func (m *dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) {
-	add := func(name, problem, fix string) { found = append(found, engine.NewFinding(name, problem, fix)) }
-	err = l.Query("settings", func(v []driver.Value) error {
+// settings are those of a server and of one session.
+type settings struct {
+	version, mode, database                          string
+	ticks, binlog, readOnly, autocommit, safeUpdates bool
+	flush, sync                                      int64
+	packet                                           int
+}
+
+func readSettings(l server.Session, use func(settings)) error {
+	return l.Query("settings", func(v []driver.Value) error {
 		r := record.Reader{Values: v}
-		_, ticks, version, mode := r.Int("sleep"), r.Int("ticks") != 0, r.Text("version"), r.Text("sql_mode")
-		flush, binlog, sync, readOnly := r.Int("flush"), r.Int("log_bin") != 0, r.Int("sync_binlog"), r.Int("read_only") != 0
-		m.binlog = binlog
-		m.packet, m.database = int(r.Int("packet")), r.Text("database")
-		autocommit, safeUpdates := r.Int("autocommit") != 0, r.Int("sql_safe_updates") != 0
-		if tooOld(version) {
-			add(engine.RiskOldVersion, "the server is "+version, "use MySQL 8 or MariaDB "+mariadbOldest+", or newer")
+		_ = r.Int("sleep")
+		has := settings{
+			ticks: r.Int("ticks") != 0, version: r.Text("version"), mode: r.Text("sql_mode"),
+			flush: r.Int("flush"), binlog: r.Int("log_bin") != 0, sync: r.Int("sync_binlog"), readOnly: r.Int("read_only") != 0,
+			packet: int(r.Int("packet")), database: r.Text("database"),
+			autocommit: r.Int("autocommit") != 0, safeUpdates: r.Int("sql_safe_updates") != 0,
 		}
-		if !strings.Contains(mode, "STRICT_") {
+		if r.Err == nil {
+			use(has)
+		}
+		return r.Err
+	})
+}
+
+func (*dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) {
+	add := func(name, problem, fix string) { found = append(found, engine.NewFinding(name, problem, fix)) }
+	err = readSettings(l, func(has settings) {
+		if tooOld(has.version) {
+			add(engine.RiskOldVersion, "the server is "+has.version, "use MySQL 8 or MariaDB "+mariadbOldest+", or newer")
+		}
+		if !strings.Contains(has.mode, "STRICT_") {
 			add(riskMode, "sql_mode is not strict: a value that does not fit is cut", "SET GLOBAL sql_mode = CONCAT(@@sql_mode, ',STRICT_TRANS_TABLES')")
 		}
 		for flag, problem := range unusableModes {
-			if slices.Contains(strings.Split(mode, ","), flag) {
+			if slices.Contains(strings.Split(has.mode, ","), flag) {
 				add(riskMode, "sql_mode has "+flag+": "+problem, "take "+flag+" out of the server's sql_mode (ORACLE includes SIMULTANEOUS_ASSIGNMENT), or give the pool another one in its DSN: sql_mode=%27STRICT_TRANS_TABLES%27")
 			}
 		}
-		if safeUpdates {
+		if has.safeUpdates {
 			add(riskSafe, "sql_safe_updates is on: purges, groups of settlements and the outbox get errors", "SET GLOBAL sql_safe_updates = 0, and take it out of the DSN and of init_connect")
 		}
-		if !autocommit {
+		if !has.autocommit {
 			add(riskCommit, "autocommit is off: claims and settlements are not committed, and a repeat runs the command again", "SET GLOBAL autocommit = 1, and take autocommit=0 out of the DSN and of init_connect")
 		}
-		if readOnly {
+		if has.readOnly {
 			add(engine.RiskReplica, "read_only is on: the server is a replica, which lacks the latest records", "connect to the primary")
 		}
-		if flush != 1 {
-			add(riskFlush, fmt.Sprintf("innodb_flush_log_at_trx_commit is %d: a crash can lose what was committed", flush), "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
+		if has.flush != 1 {
+			add(riskFlush, fmt.Sprintf("innodb_flush_log_at_trx_commit is %d: a crash can lose what was committed", has.flush), "SET GLOBAL innodb_flush_log_at_trx_commit = 1")
 		}
-		if binlog && sync != 1 {
-			add(riskBinlog, fmt.Sprintf("sync_binlog is %d: after a crash, replicas can have less than was committed", sync), "SET GLOBAL sync_binlog = 1")
+		if has.binlog && has.sync != 1 {
+			add(riskBinlog, fmt.Sprintf("sync_binlog is %d: after a crash, replicas can have less than was committed", has.sync), "SET GLOBAL sync_binlog = 1")
 		}
-		if !ticks {
+		if !has.ticks {
 			add(riskSysdate, "SYSDATE is NOW: the clock stands still while a statement waits for a lock, and a lease that lapses meanwhile is seen later", "start the server without sysdate_is_now")
 		}
-		return r.Err
 	})
 	if err != nil {
 		return nil, err

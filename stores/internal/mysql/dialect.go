@@ -6,6 +6,8 @@ import (
 	"database/sql/driver"
 	_ "embed"
 	"fmt"
+	"regexp"
+	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
@@ -25,17 +27,32 @@ var texts = record.Blocks(record.Expiry("{now}").Replace(statementsFile + "\n" +
 
 // dialect is the dialect of MySQL and MariaDB.
 type dialect struct {
-	database  string // is in the names of locks, which are the server's
-	packet    int    // max_allowed_packet
-	foundRows bool   // a row that a statement left as it was counts as changed
-	binlog    bool   // a commit is on disk before others see it
+	texts     map[string]string // the statements; once the store is open, their tables are those of database
+	database  string            // is in the names of locks, which are the server's
+	packet    int               // max_allowed_packet
+	foundRows bool              // a row that a statement left as it was counts as changed
+	binlog    bool              // a commit is on disk before others see it
 	floor     cachedFloor
 	flush     flusher
 }
 
+// table matches the names of the tables in the statements, and of no index.
+var table = regexp.MustCompile(`\bonlyonce_(records|fence|flush|outbox|outbox_lock)\b`)
+
+// textsIn returns the statements for the tables of a database, whichever one the session
+// uses: a function may have set another one, which its connection keeps.
+func textsIn(database string) map[string]string {
+	name := "`" + strings.ReplaceAll(database, "`", "``") + "`."
+	in := make(map[string]string, len(texts))
+	for statement, text := range texts {
+		in[statement] = table.ReplaceAllStringFunc(text, func(table string) string { return name + table })
+	}
+	return in
+}
+
 func (*dialect) Schema() int { return len(Migrations) }
 
-func (*dialect) Statements() map[string]string { return texts }
+func (m *dialect) Statements() map[string]string { return m.texts }
 
 func (*dialect) Decode(values []driver.Value) record.Stored {
 	row := record.Read(values)
@@ -44,8 +61,8 @@ func (*dialect) Decode(values []driver.Value) record.Stored {
 
 func (*dialect) EncodeText(s string) any { return []byte(s) }
 
-func (*dialect) List(f onlyonce.Filter, p *record.Page) (string, []any) {
-	text, values := record.List(texts["list"], f, record.Anonymous, 0)
+func (m *dialect) List(f onlyonce.Filter, p *record.Page) (string, []any) {
+	text, values := record.List(m.texts["list"], f, record.Anonymous, 0)
 	args := []any{p.Before.CreatedAt, p.Before.CreatedAt, p.Before.Hash[:]}
 	for _, v := range values {
 		args = append(args, []byte(v))

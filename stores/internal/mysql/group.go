@@ -81,10 +81,9 @@ func (l *groupConn) drop() {
 	}
 }
 
-// statement returns a statement for so many rows: the text between {row} and {/row} is
+// statement returns a statement for so many rows: its text between {row} and {/row} is
 // there once for each, with a separator.
-func (l *groupConn) statement(ctx context.Context, name, separator string, rows int) (*sql.Stmt, error) {
-	text := texts[name]
+func (l *groupConn) statement(ctx context.Context, text, separator string, rows int) (*sql.Stmt, error) {
 	before, rest, _ := strings.Cut(text, "{row}")
 	row, after, _ := strings.Cut(rest, "{/row}")
 	text = before + row + strings.Repeat(separator+row, rows-1) + after
@@ -209,7 +208,7 @@ func undone(err error) bool {
 }
 
 func (g *grouper) write(ctx context.Context, lane *groupConn, name, separator string, rows int, values []any) (int64, error) {
-	st, err := lane.statement(ctx, name, separator, rows)
+	st, err := lane.statement(ctx, g.dialect.texts[name], separator, rows)
 	if err != nil {
 		return 0, err
 	}
@@ -221,7 +220,7 @@ func (g *grouper) write(ctx context.Context, lane *groupConn, name, separator st
 }
 
 func (g *grouper) read(ctx context.Context, lane *groupConn, name, separator string, rows int, row func(*record.Reader), values ...any) error {
-	st, err := lane.statement(ctx, name, separator, rows)
+	st, err := lane.statement(ctx, g.dialect.texts[name], separator, rows)
 	if err != nil {
 		return err
 	}

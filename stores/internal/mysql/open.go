@@ -26,9 +26,12 @@ func Is(version string) bool { return versions.MatchString(version) }
 // Open opens the store on a database that has been migrated. It rejects a server
 // whose settings would break the promise, but for the findings that are accepted.
 func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine, error) {
-	m := new(dialect)
+	m := &dialect{texts: texts}
 	s := server.New(db, m, risks)
 	if err := s.Check(ctx, acceptRisks); err != nil {
+		return nil, err
+	}
+	if err := m.readSettings(s.Session(ctx)); err != nil {
 		return nil, err
 	}
 	if err := m.probe(s.Session(ctx)); err != nil {
@@ -39,6 +42,15 @@ func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine,
 	}
 	groupWrites(s, m)
 	return s, nil
+}
+
+// readSettings reads the settings by which the statements are sent.
+func (m *dialect) readSettings(l server.Session) error {
+	err := readSettings(l, func(has settings) {
+		m.database, m.packet, m.binlog = has.database, has.packet, has.binlog
+	})
+	m.texts = textsIn(m.database)
+	return err
 }
 
 // probe finds out how the server and the driver count changed rows.

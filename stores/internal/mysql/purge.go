@@ -76,7 +76,7 @@ func (m *dialect) free(l server.Session, upTo int64, ids []any) (map[bool][]any,
 		return nil, err
 	}
 	free := make(map[bool][]any)
-	rows, err := l.DB.QueryContext(l.Ctx, withIDs("free", ids), append([]any{[]byte(m.database)}, ids...)...)
+	rows, err := l.DB.QueryContext(l.Ctx, m.withIDs("free", ids), append([]any{[]byte(m.database)}, ids...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -89,16 +89,16 @@ func (m *dialect) free(l server.Session, upTo int64, ids []any) (map[bool][]any,
 }
 
 // withIDs returns a statement with a parameter for each of the ids.
-func withIDs(name string, ids []any) string {
-	return strings.Replace(texts[name], "{ids}", strings.TrimSuffix(strings.Repeat("?, ", len(ids)), ", "), 1)
+func (m *dialect) withIDs(name string, ids []any) string {
+	return strings.Replace(m.texts[name], "{ids}", strings.TrimSuffix(strings.Repeat("?, ", len(ids)), ", "), 1)
 }
 
 // remove runs a statement on those rows of the ids that are still due.
-func (*dialect) remove(l server.Session, name string, now int64, ids []any) (int, error) {
+func (m *dialect) remove(l server.Session, name string, now int64, ids []any) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}
-	text := withIDs(name, ids)
+	text := m.withIDs(name, ids)
 	var n int64
 	err := l.Again(func() error {
 		res, err := l.DB.ExecContext(l.Ctx, text, append([]any{now}, ids...)...)
