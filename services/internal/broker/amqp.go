@@ -12,15 +12,16 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-// An amqpBroker has one exchange; every consumer has a queue of its own.
+// An amqpBroker has one exchange; every consumer has a queue of its own. It consumes on
+// another connection than it publishes on: when RabbitMQ is short of memory or of disk,
+// it reads nothing from one that publishes, and so not the acknowledgements either that
+// would empty its queues.
 type amqpBroker struct {
-	address string
-	cfg     Config
-
+	cfg        Config
+	incoming   amqpLink
+	outgoing   amqpLink
 	publishing sync.Mutex // one batch at a time
-	mu         sync.Mutex
-	conn       *amqp.Connection // nil: there is none
-	closed     bool
+
 	channel    *amqp.Channel    // for publishing; nil: there is none
 	returns    chan amqp.Return // what no queue took
 	rejections chan *amqp.Error // why the server closed the channel
@@ -31,8 +32,9 @@ type amqpBroker struct {
 const amqpBatch = 1000
 
 func openAMQP(ctx context.Context, address string, cfg Config) (*amqpBroker, error) {
-	b := &amqpBroker{address: address, cfg: cfg}
-	ch, err := b.open(ctx)
+	b := &amqpBroker{cfg: cfg, incoming: amqpLink{address: address}, outgoing: amqpLink{address: address}}
+	defer b.outgoing.within(ctx)()
+	ch, err := b.outgoing.channel(cfg.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -43,40 +45,10 @@ func openAMQP(ctx context.Context, address string, cfg Config) (*amqpBroker, err
 // a consumer's connection breaks.
 func (b *amqpBroker) Redelivery() time.Duration { return 30 * time.Minute }
 
-var errClosed = errors.New("the broker was closed")
-
-// open opens a channel, on a new connection if the last one broke.
-func (b *amqpBroker) open(context.Context) (*amqp.Channel, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, errClosed
-	}
-	if b.conn == nil || b.conn.IsClosed() {
-		conn, err := amqp.DialConfig(b.address, amqp.Config{Heartbeat: 10 * time.Second, Locale: "en_US", Dial: amqp.DefaultDial(5 * time.Second)})
-		if err != nil {
-			return nil, err
-		}
-		b.conn = conn
-	}
-	ch, err := b.conn.Channel()
-	if err != nil {
-		return nil, err
-	}
-	if err := ch.ExchangeDeclare(b.cfg.Name, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
-		return nil, errors.Join(err, ch.Close())
-	}
-	return ch, nil
-}
-
 func (b *amqpBroker) Close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.closed = true
-	if b.conn == nil || b.conn.IsClosed() {
-		return nil
-	}
-	return b.conn.Close()
+	b.outgoing.close()
+	b.incoming.close()
+	return nil
 }
 
 var errNoQueue = errors.New("no queue is bound to the exchange: a consumer makes its own when it begins")
@@ -142,11 +114,37 @@ func (b *amqpBroker) rejection() error {
 
 func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []error {
 	errs := make([]error, len(messages))
+	confirms := b.send(ctx, messages, errs)
+	for i, confirm := range confirms {
+		if confirm == nil || errs[i] != nil {
+			continue
+		}
+		switch _, err := confirm.WaitContext(ctx); {
+		case confirm.Acked():
+		case err != nil:
+			errs[i] = unavailable(err)
+		default:
+			errs[i] = unavailable(errors.New("the broker did not take it, or the connection broke"))
+		}
+	}
+	b.takeBack(messages, errs)
+	return errs
+}
+
+// send sends messages until ctx ends, and notes those that it could not send.
+func (b *amqpBroker) send(ctx context.Context, messages []outbox.Message, errs []error) []*amqp.DeferredConfirmation {
 	confirms := make([]*amqp.DeferredConfirmation, len(messages))
-	err := b.ready(ctx)
+	err := context.Cause(ctx)
+	if err == nil {
+		defer b.outgoing.within(ctx)()
+		err = b.ready()
+	}
 	for i, m := range messages {
 		if errs[i] = checkNames(m); errs[i] != nil {
 			continue
+		}
+		if err == nil {
+			err = b.outgoing.taking()
 		}
 		if err == nil {
 			confirms[i], err = b.channel.PublishWithDeferredConfirmWithContext(ctx, b.cfg.Name, name(m.Topic), true, false, encodeAMQP(m))
@@ -155,19 +153,7 @@ func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []e
 			errs[i] = unavailable(err)
 		}
 	}
-	for i, confirm := range confirms {
-		if confirm == nil || errs[i] != nil {
-			continue
-		}
-		switch acked, err := confirm.WaitContext(ctx); {
-		case err != nil:
-			errs[i] = unavailable(err)
-		case !acked:
-			errs[i] = unavailable(errors.New("the broker did not take it, or the connection broke"))
-		}
-	}
-	b.takeBack(messages, errs)
-	return errs
+	return confirms
 }
 
 // longestName is how many bytes AMQP's short strings have at most.
@@ -222,11 +208,11 @@ func sentAs(id, tenant, topic string, payload []byte) string {
 }
 
 // ready opens the channel for publishing if there is none.
-func (b *amqpBroker) ready(ctx context.Context) error {
+func (b *amqpBroker) ready() error {
 	if b.channel != nil && !b.channel.IsClosed() {
 		return nil
 	}
-	ch, err := b.open(ctx)
+	ch, err := b.outgoing.channel(b.cfg.Name)
 	if err != nil {
 		return err
 	}
@@ -252,7 +238,7 @@ func encodeAMQP(m outbox.Message) amqp.Publishing {
 func (b *amqpBroker) Consume(ctx context.Context, consumer string, handle Handler) error {
 	queue := b.cfg.Name + "." + name(consumer)
 	return persist(ctx, func() (bool, error) {
-		if err := b.declare(ctx, queue); err != nil {
+		if err := b.declare(queue); err != nil {
 			var rejected *amqp.Error
 			return false, final(err, errors.As(err, &rejected) && rejected.Code >= 400 && rejected.Code < 500)
 		}
@@ -260,8 +246,8 @@ func (b *amqpBroker) Consume(ctx context.Context, consumer string, handle Handle
 	})
 }
 
-func (b *amqpBroker) declare(ctx context.Context, queue string) error {
-	ch, err := b.open(ctx)
+func (b *amqpBroker) declare(queue string) error {
+	ch, err := b.incoming.channel(b.cfg.Name)
 	if err != nil {
 		return err
 	}
@@ -274,7 +260,7 @@ func (b *amqpBroker) declare(ctx context.Context, queue string) error {
 // consume handles what comes until ctx ends or the connection breaks. It returns
 // whether anything came.
 func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) (came bool) {
-	ch, err := b.open(ctx)
+	ch, err := b.incoming.channel(b.cfg.Name)
 	if err != nil {
 		return false
 	}

@@ -110,9 +110,8 @@ func TestBroker_ABrokerGoesOnAfterItsConnectionBroke(t *testing.T) {
 					t.Fatal(err)
 				}
 			case *amqpBroker:
-				b.mu.Lock()
-				_ = b.conn.Close()
-				b.mu.Unlock()
+				b.outgoing.sever()
+				b.incoming.sever()
 			}
 			list := made(t, outbox.Message{Topic: "t", Payload: []byte(fmt.Sprint(i))})
 			eventually(t, "it is published", func() bool {
@@ -142,16 +141,8 @@ func TestBroker_ABatchIsNotPublishedWhileTheBrokerIsAway(t *testing.T) {
 				*b = *again.(*natsBroker)
 			})
 		case *amqpBroker:
-			b.mu.Lock()
-			_ = b.conn.Close()
-			address := b.address
-			b.address = "amqp://127.0.0.1:1"
-			b.mu.Unlock()
-			t.Cleanup(func() {
-				b.mu.Lock()
-				defer b.mu.Unlock()
-				b.address = address
-			})
+			_ = b.outgoing.conn.Close()
+			b.outgoing.address = "amqp://127.0.0.1:1"
 		}
 		for _, err := range b.Publish(t.Context(), made(t, outbox.Message{Topic: "t"}, outbox.Message{Topic: "t"})) {
 			if !errors.Is(err, outbox.ErrUnavailable) {
@@ -262,7 +253,7 @@ func TestBroker_OfMessagesWithOneIDThoseThatNoQueueTakesAreNotPublished(t *testi
 		if !ok {
 			t.Skip("a stream keeps it")
 		}
-		ch, err := a.open(t.Context())
+		ch, err := a.outgoing.channel(a.cfg.Name)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -48,7 +48,7 @@ func remove(t testing.TB, b Broker) {
 			t.Error(err)
 		}
 	case *amqpBroker:
-		ch, err := b.open(ctx)
+		ch, err := b.incoming.channel(b.cfg.Name)
 		if err != nil {
 			t.Error(err)
 			break
@@ -81,7 +81,7 @@ func receive(t *testing.T, b Broker, consumer string, fails map[string][]error) 
 	t.Helper()
 	r := &receiver{t: t, got: make(map[string][]string), fails: fails}
 	if a, ok := b.(*amqpBroker); ok {
-		if err := a.declare(t.Context(), a.cfg.Name+"."+consumer); err != nil {
+		if err := a.declare(a.cfg.Name + "." + consumer); err != nil {
 			t.Fatal(err)
 		}
 	}

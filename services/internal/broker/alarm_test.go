@@ -1,0 +1,226 @@
+package broker
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+// An alarm stands before a RabbitMQ and does to each connection what the server itself
+// does when it is short of memory: from the first message that is published on it, it
+// reads nothing more, until there is memory again.
+type alarm struct {
+	listener net.Listener
+	server   string
+
+	mu   sync.Mutex
+	over chan struct{} // closed: nothing is short
+}
+
+func newAlarm(t *testing.T, server string) *alarm {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := &alarm{listener: l, server: server, over: make(chan struct{})}
+	close(a.over)
+	t.Cleanup(func() { _ = l.Close() })
+	go func() {
+		for {
+			client, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go a.serve(client)
+		}
+	}()
+	return a
+}
+
+// begin is the alarm's, and end its end.
+func (a *alarm) begin() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.over = make(chan struct{})
+}
+
+func (a *alarm) end() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	close(a.over)
+}
+
+func (a *alarm) state() chan struct{} {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.over
+}
+
+func (a *alarm) serve(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", a.server)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var writing sync.Mutex // of one frame
+	toClient := func(frame []byte) error {
+		writing.Lock()
+		defer writing.Unlock()
+		_, err := client.Write(frame)
+		return err
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer client.Close()
+		for {
+			frame, err := readFrame(server)
+			if err != nil || toClient(frame) != nil {
+				return
+			}
+		}
+	}()
+	if _, err := io.CopyN(server, client, int64(len("AMQP0091"))); err != nil {
+		return
+	}
+	for {
+		frame, err := readFrame(client)
+		if err != nil {
+			return
+		}
+		if over := a.state(); isMethod(frame, 60, 40) && !isClosed(over) { // basic.publish
+			_ = toClient(method(10, 60, "\x06memory")) // connection.blocked
+			select {
+			case <-over:
+			case <-ended:
+				return
+			}
+			_ = toClient(method(10, 61, "")) // connection.unblocked
+		}
+		if _, err := server.Write(frame); err != nil {
+			return
+		}
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// frameHead is the length of a frame's type, channel and size.
+const frameHead = 7
+
+func readFrame(from io.Reader) ([]byte, error) {
+	head := make([]byte, frameHead)
+	if _, err := io.ReadFull(from, head); err != nil {
+		return nil, err
+	}
+	frame := append(head, make([]byte, int(binary.BigEndian.Uint32(head[3:]))+1)...)
+	_, err := io.ReadFull(from, frame[frameHead:])
+	return frame, err
+}
+
+func isMethod(frame []byte, class, id uint16) bool {
+	return frame[0] == 1 && binary.BigEndian.Uint16(frame[frameHead:]) == class && binary.BigEndian.Uint16(frame[frameHead+2:]) == id
+}
+
+// method is one of the connection itself.
+func method(class, id uint16, arguments string) []byte {
+	frame := binary.BigEndian.AppendUint32([]byte{1, 0, 0}, uint32(4+len(arguments)))
+	frame = binary.BigEndian.AppendUint16(frame, class)
+	frame = binary.BigEndian.AppendUint16(frame, id)
+	return append(append(frame, arguments...), 0xCE)
+}
+
+// eachAlarm opens the RabbitMQ of a test through an alarm.
+func eachAlarm(t *testing.T, test func(t *testing.T, b *amqpBroker, a *alarm)) {
+	each(t, func(t *testing.T, b Broker) {
+		direct, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("only RabbitMQ stops reading")
+		}
+		u, err := url.Parse(direct.outgoing.address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		a := newAlarm(t, u.Host)
+		u.Host = a.listener.Addr().String()
+		through, err := Open(t.Context(), u.String(), direct.cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		test(t, through.(*amqpBroker), a)
+	})
+}
+
+func TestAlarm_ARabbitMQThatIsShortOfMemoryIsEmptiedByItsConsumers(t *testing.T) {
+	eachAlarm(t, func(t *testing.T, b *amqpBroker, a *alarm) {
+		receive(t, b, "one", nil).stop()
+		const n = 600
+		var list []outbox.Message
+		for i := range n {
+			list = append(list, outbox.Message{Topic: "t", Payload: []byte(fmt.Sprint(i))})
+		}
+		publish(t, b, made(t, list...))
+		a.begin()
+		more := made(t, outbox.Message{Topic: "t", Payload: []byte("more")})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		if err := errors.Join(b.Publish(ctx, more)...); !errors.Is(err, outbox.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		r := receive(t, b, "one", nil)
+		eventually(t, "all came that were in the queue", func() bool { return r.count() >= n })
+		r.stop()
+		a.end()
+		eventually(t, "it is published", func() bool { return errors.Join(b.Publish(t.Context(), more)...) == nil })
+		r = receive(t, b, "one", nil)
+		eventually(t, "it came", func() bool { return r.has("more") })
+		r.stop()
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestAlarm_WhatARabbitMQDoesNotReadEndsWithItsContextAndSaysWhy(t *testing.T) {
+	eachAlarm(t, func(t *testing.T, b *amqpBroker, a *alarm) {
+		a.begin()
+		defer a.end()
+		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+		defer cancel()
+		large := made(t, outbox.Message{Topic: "t", Payload: make([]byte, 64<<20)}) // more than the buffers in between take
+		if err := errors.Join(b.Publish(ctx, large)...); !errors.Is(err, outbox.ErrUnavailable) {
+			t.Fatal(err)
+		}
+		small := made(t, outbox.Message{Topic: "t"})
+		eventually(t, "the error says why", func() bool {
+			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+			defer cancel()
+			err := errors.Join(b.Publish(ctx, small)...)
+			if !errors.Is(err, outbox.ErrUnavailable) {
+				t.Fatal(err)
+			}
+			return strings.Contains(err.Error(), "memory")
+		})
+		if err := b.Close(); err != nil { // while nobody reads
+			t.Error(err)
+		}
+	})
+}
