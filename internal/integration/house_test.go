@@ -89,18 +89,18 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 	}
 	// The packages under stores/internal, and what each may import of them.
 	storeParts := map[string][]string{
-		"record":   nil,
-		"group":    nil,
-		"waiters":  nil,
-		"claim":    {"record"},
-		"transact": {"record"},
-		"engine":   {"record"},
-		"messages": {"engine", "record", "outbox"},
-		"server":   {"claim", "engine", "group", "record", "transact"},
-		"sqlite":   {"engine", "group", "record", "transact"},
-		"mysql":    {"engine", "record", "server", "transact"},
-		"postgres": {"engine", "record", "server", "transact"},
-		"sqltest":  {"engine", "server"}, // for tests
+		"record":     nil,
+		"group":      nil,
+		"waiters":    nil,
+		"optimistic": {"record"},
+		"transact":   {"record"},
+		"engine":     {"record"},
+		"messages":   {"engine", "record", "outbox"},
+		"server":     {"engine", "group", "optimistic", "record", "transact"},
+		"sqlite":     {"engine", "group", "record", "transact"},
+		"mysql":      {"engine", "record", "server", "transact"},
+		"postgres":   {"engine", "record", "server", "transact"},
+		"sqltest":    {"engine", "server"}, // for tests
 	}
 	const storesInternal = "stores/internal/"
 	for from, targets := range ours {

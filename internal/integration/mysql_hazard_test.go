@@ -224,8 +224,13 @@ func TestMySQL_ASnapshotDoesNotHideACommand(t *testing.T) {
 	if _, err := s.Claim(t.Context(), first); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := s.WithTx(tx).Claim(t.Context(), serverClaim("k")); err != nil || r.Owner != first.Owner {
-		t.Errorf("the claim got %+v and error %v", r, err)
+	r, err := s.WithTx(tx).Claim(t.Context(), serverClaim("k"))
+	if err != nil || r.Owner != first.Owner {
+		t.Fatalf("the claim got %+v and error %v", r, err)
+	}
+	hold := onlyonce.Hold{ID: first.ID, Owner: first.Owner, Fence: r.Fence}
+	if err := s.WithTx(tx).Renew(t.Context(), hold, time.Minute, map[string][]byte{"charge": []byte("1")}); err != nil {
+		t.Errorf("a step of the attempt that holds the command: %v", err)
 	}
 }
 

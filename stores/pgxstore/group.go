@@ -16,7 +16,7 @@ import (
 // another transaction runs again alone, so that its neighbors do not wait.
 func (s *Store) write(ctx context.Context, st *statement) error {
 	err := s.writes.Do(ctx, st)
-	for n := 0; try(ctx, n); n++ {
+	for n := 0; try(ctx, n) == nil; n++ {
 		if postgres.Code(err) != postgres.CodeLockTimeout && !isRetryable(err) {
 			break
 		}

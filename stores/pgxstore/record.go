@@ -1,14 +1,13 @@
 package pgxstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"maps"
-	"math/rand/v2"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/claim"
+	"github.com/onlyonce-go/onlyonce/stores/internal/optimistic"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
@@ -22,54 +21,40 @@ type writer interface {
 	look(context.Context, *record.Key) (*stored, error)
 }
 
-// maxTries bounds how often a step is retried because another caller changed the record.
-const maxTries = 200
-
-var errBusy = errors.New("the record changed again and again under the call")
-
-// try reports whether a step is tried for the nth time, counted from 0. All tries but the
-// first few come after a pause.
-func try(ctx context.Context, n int) bool {
-	switch {
-	case n == maxTries:
-		return false
-	case n <= 8:
-		return true
-	}
-	select {
-	case <-ctx.Done():
-		return false
-	case <-time.After(rand.N(time.Millisecond << min(n-9, 5))):
-		return true
-	}
-}
-
-// busy returns the error after too many tries.
-func busy(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return errBusy
-}
-
-// claimRecord asks for the right to run a command, in the steps of the package claim.
-// known says that there probably is a record.
+// claimRecord asks for the right to run a command. known says that there probably is a
+// record.
 func claimRecord(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim, known bool) (onlyonce.Record, error) {
-	r, _, ok, err := claim.Run(rows{ctx, on}, k, c, known)
-	if !ok && err == nil {
-		err = busy(ctx)
-	}
+	r, _, err := optimistic.Claim(rows{ctx, on}, k, c, known)
 	return r, err
 }
 
-// rows takes the steps of a claim.
+// rows are the rows of the store, or of a transaction of the caller's.
 type rows struct {
 	ctx context.Context // of one call
 	on  writer
 }
 
+// maxTries bounds how often a call is retried because another one changed the record, and
+// quickTries how often without a pause.
+const (
+	maxTries   = 200
+	quickTries = 9
+)
+
+// try returns nil if a call is tried for the nth time, counted from 0. The error is the
+// context's, or optimistic.ErrContended.
+func try(ctx context.Context, n int) error {
+	switch {
+	case n < quickTries:
+		return nil
+	case n < maxTries && transact.Pause(ctx, time.Millisecond<<min(n-quickTries, 5)):
+		return nil
+	}
+	return cmp.Or(ctx.Err(), optimistic.ErrContended)
+}
+
 // Try pauses before most repeats.
-func (w rows) Try(n int) bool { return try(w.ctx, n) }
+func (w rows) Try(n int) error { return try(w.ctx, n) }
 
 // Find looks the row up.
 func (w rows) Find(k *record.Key) (*stored, error) { return w.on.look(w.ctx, k) }
@@ -122,31 +107,16 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		return transact.Lost(s.repeated)
 	}
 	repeated := false
-	for n := 0; try(ctx, n); n++ {
-		found, err := on.look(ctx, &k)
-		if err != nil {
-			return err
-		}
-		if !found.HeldBy(h) {
-			return transact.Lost(repeated)
-		}
-		if found.Damage != nil {
-			return found.Damage // writing would lose the steps that are there
-		}
-		all := make(map[string][]byte, len(found.Steps)+len(steps))
-		maps.Copy(all, found.Steps)
-		maps.Copy(all, steps)
-		after, err := record.EncodeSteps(all)
-		if err != nil {
-			return err
-		}
-		s := &statement{name: "step", key: &k, args: hold.Step(lease.Microseconds(), after, found.StepsAs)}
-		if err := on.write(ctx, s); err != nil || s.wrote {
-			return err
-		}
+	err := optimistic.AddSteps(rows{ctx, on}, &k, h, steps, func(seen *stored, all any) (bool, error) {
+		s := &statement{name: "step", key: &k, args: hold.Step(lease.Microseconds(), all, seen.StepsAs)}
+		err := on.write(ctx, s)
 		repeated = repeated || s.repeated
+		return s.wrote, err
+	})
+	if errors.Is(err, onlyonce.ErrLost) {
+		return transact.Lost(repeated)
 	}
-	return busy(ctx)
+	return err
 }
 
 // settle ends an attempt.
@@ -172,24 +142,15 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 // resolve ends a record that nobody holds, with a new owner and a higher fence.
 func resolve(ctx context.Context, on writer, seen *onlyonce.Record, st *onlyonce.Settlement) error {
 	k := record.KeyOf(seen.ID)
-	for n := 0; try(ctx, n); n++ {
-		found, err := on.look(ctx, &k)
-		if err == nil {
-			err = found.Resolvable(*seen)
-		}
-		if err != nil {
-			return err
-		}
-		s := &statement{name: "resolve", key: &k}
-		if st.State == "" {
-			s.name = "remove"
-		}
-		s.args = postgres.Decision(postgres.Encode.Settled(st), server.SeenAs(&k, found), []byte(record.NewOwner()))
-		if err := on.write(ctx, s); err != nil || s.wrote {
-			return err
-		}
+	name := "resolve"
+	if st.State == "" {
+		name = "remove"
 	}
-	return busy(ctx)
+	return optimistic.Resolve(rows{ctx, on}, &k, seen, func(found *stored) (bool, error) {
+		s := &statement{name: name, key: &k, args: postgres.Decision(postgres.Encode.Settled(st), server.SeenAs(&k, found), []byte(record.NewOwner()))}
+		err := on.write(ctx, s)
+		return s.wrote, err
+	})
 }
 
 // lookup returns the record of an ID, or onlyonce.ErrNotFound.

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/optimistic"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
@@ -56,7 +57,7 @@ func (t *inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, er
 	}
 	k := record.KeyOf(c.ID)
 	r, err := claimRecord(ctx, t, &k, &c, false)
-	if errors.Is(err, errBusy) { // the row that is in the way is not in this transaction's snapshot
+	if errors.Is(err, optimistic.ErrContended) { // the row that is in the way is not in this transaction's snapshot
 		err = errRunAgain
 	}
 	return r, wrap("claim in a transaction", err)

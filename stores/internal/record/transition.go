@@ -1,6 +1,7 @@
 package record
 
 import (
+	"maps"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -39,6 +40,19 @@ func Next(c *onlyonce.Claim, seen *Stored, createdAt, fence int64) (r onlyonce.R
 	}
 	r.Fence = fence
 	return r
+}
+
+// WithSteps returns the steps of the row and more as a column has them. The steps of a
+// damaged row may be among what can't be read, and writing would lose them: its damage is
+// the error.
+func (s *Stored) WithSteps(more map[string][]byte) (any, error) {
+	if s.Damage != nil {
+		return nil, s.Damage
+	}
+	all := make(map[string][]byte, len(s.Steps)+len(more))
+	maps.Copy(all, s.Steps)
+	maps.Copy(all, more)
+	return EncodeSteps(all)
 }
 
 // Found returns the row's record, or onlyonce.ErrNotFound if there is none.

@@ -1,11 +1,13 @@
 package server
 
 import (
+	"cmp"
 	"database/sql/driver"
+	"errors"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/claim"
+	"github.com/onlyonce-go/onlyonce/stores/internal/optimistic"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -59,25 +61,31 @@ func (l Session) lookup(id onlyonce.ID) (onlyonce.Record, error) {
 	return r.Found()
 }
 
-// claim claims a command in the steps of the package claim.
+// claim claims a command.
 func (l Session) claim(k *record.Key, c *onlyonce.Claim) (onlyonce.Record, error) {
-	r, last, ok, err := claim.Run(rows{l}, k, c, false)
-	switch {
-	case ok || err != nil:
-		return r, err
-	case l.Ctx.Err() != nil:
-		return onlyonce.Record{}, l.Ctx.Err()
-	case last != nil && !last.Expired:
+	r, last, err := optimistic.Claim(rows{l}, k, c, false)
+	if errors.Is(err, optimistic.ErrContended) && last != nil && !last.Expired {
 		return last.Record, nil
 	}
-	return onlyonce.Record{}, errContended
+	return r, err
 }
 
-// rows takes the steps of a claim in a session.
+// rows are the rows of a session.
 type rows struct{ Session }
 
+// maxTries bounds how often a call looks again because others came first.
+const maxTries = 20
+
 // Try pauses before each repeat.
-func (l rows) Try(n int) bool { return n == 0 || n < maxTurns && pause(l.Ctx, n) }
+func (l rows) Try(n int) error {
+	switch {
+	case n == 0:
+		return nil
+	case n < maxTries && pause(l.Ctx, n):
+		return nil
+	}
+	return cmp.Or(l.Ctx.Err(), optimistic.ErrContended)
+}
 
 // Create inserts the row.
 func (l rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {

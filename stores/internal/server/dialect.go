@@ -107,12 +107,11 @@ func (c ErrorClass) Repeated() transact.Class {
 
 // What the errors of a class mean.
 var (
-	errConflict  = errors.New("the database ended the transaction to resolve a deadlock or a conflict: roll it back and run it again")
-	errAborted   = errors.New("a statement of the transaction failed before: roll it back, and return the database's errors from the function")
-	errTimeout   = errors.New("it took longer than the database's settings for statements and locks allow, and nothing was written: raise them, or try again")
-	ErrTooLarge  = fmt.Errorf("%w: a value is larger than the database takes, and nothing was written: store less, or raise the database's limit", onlyonce.ErrTooLarge)
-	errReadOnly  = errors.New("the database can't be written: connect to the primary, not to a replica")
-	errContended = errors.New("other claims on the command came first every time")
+	errConflict = errors.New("the database ended the transaction to resolve a deadlock or a conflict: roll it back and run it again")
+	errAborted  = errors.New("a statement of the transaction failed before: roll it back, and return the database's errors from the function")
+	errTimeout  = errors.New("it took longer than the database's settings for statements and locks allow, and nothing was written: raise them, or try again")
+	ErrTooLarge = fmt.Errorf("%w: a value is larger than the database takes, and nothing was written: store less, or raise the database's limit", onlyonce.ErrTooLarge)
+	errReadOnly = errors.New("the database can't be written: connect to the primary, not to a replica")
 )
 
 // Explain adds to an error of the database what to do about it.

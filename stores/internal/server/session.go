@@ -127,9 +127,6 @@ func (l Session) Number(name string, args ...any) (n int64, err error) {
 	return n, err
 }
 
-// maxTurns is how often a step looks again when others came first.
-const maxTurns = 20
-
 // pause waits a little before the nth repeat. It reports false if ctx ends first.
 func pause(ctx context.Context, n int) bool {
 	return transact.Pause(ctx, time.Duration(n)*2*time.Millisecond)

@@ -2,10 +2,10 @@ package server
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/optimistic"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
@@ -29,35 +29,10 @@ func (l Session) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]
 
 // step adds steps to those that are there.
 func (l Session) step(k *record.Key, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
-	for n := range maxTurns {
-		if n > 0 && !pause(l.Ctx, n) {
-			return l.Ctx.Err()
-		}
-		r, err := l.find(k)
-		if err != nil {
-			return err
-		}
-		if !r.HeldBy(&h) {
-			return onlyonce.ErrLost
-		}
-		if r.Damage != nil {
-			return r.Damage // writing would lose the steps that are there
-		}
-		all := maps.Clone(r.Steps)
-		if all == nil {
-			all = make(map[string][]byte, len(steps))
-		}
-		maps.Copy(all, steps)
-		after, err := record.EncodeSteps(all)
-		if err != nil {
-			return err
-		}
-		n, err := l.Change("step", HoldOf(k, &h).Step(lease.Microseconds(), after, r.StepsAs)...)
-		if n > 0 || err != nil {
-			return err
-		}
-	}
-	return errContended
+	return optimistic.AddSteps(rows{l}, k, &h, steps, func(seen *record.Stored, all any) (bool, error) {
+		n, err := l.Change("step", HoldOf(k, &h).Step(lease.Microseconds(), all, seen.StepsAs)...)
+		return n > 0, err
+	})
 }
 
 // end settles or releases, and reports whether it did. token is that of a transaction with
@@ -111,30 +86,12 @@ func (l Session) explainUnsettled(k *record.Key, h onlyonce.Hold, repeated bool)
 
 func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
 	l, k := s.Session(ctx), record.KeyOf(seen.ID)
-	for n := range maxTurns {
-		if n > 0 && !pause(ctx, n) {
-			return ctx.Err()
-		}
-		r, err := l.find(&k)
-		if err == nil {
-			err = r.Resolvable(seen)
-		}
-		if err != nil {
-			return err
-		}
-		if done, err := l.resolveSeen(&k, r, &st); done || err != nil {
-			return err
-		}
-	}
-	return errContended
-}
-
-// resolveSeen ends the record that was seen, unless that has changed.
-func (l Session) resolveSeen(k *record.Key, seen *record.Stored, st *onlyonce.Settlement) (bool, error) {
 	name := "resolve"
 	if st.State == "" {
 		name = "remove"
 	}
-	n, err := l.Change(name, l.dialect.Decision(l.Encode.Settled(st), SeenAs(k, seen), []byte(record.NewOwner()))...)
-	return n > 0, err
+	return optimistic.Resolve(rows{l}, &k, &seen, func(found *record.Stored) (bool, error) {
+		n, err := l.Change(name, l.dialect.Decision(l.Encode.Settled(&st), SeenAs(&k, found), []byte(record.NewOwner()))...)
+		return n > 0, err
+	})
 }

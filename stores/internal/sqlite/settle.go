@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"database/sql/driver"
-	"maps"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -141,15 +140,7 @@ func (o *renewOp) apply(s engine.Session, now *clock) error {
 	if err != nil {
 		return err
 	}
-	if r.Damage != nil {
-		return r.Damage // writing would lose the steps that are there
-	}
-	all := maps.Clone(r.Steps)
-	if all == nil {
-		all = make(map[string][]byte, len(o.steps))
-	}
-	maps.Copy(all, o.steps)
-	steps, err := record.EncodeSteps(all)
+	steps, err := r.WithSteps(o.steps)
 	if err != nil {
 		return err
 	}
