@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	_ "modernc.org/sqlite"             // the driver "sqlite"
 
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
@@ -61,6 +63,10 @@ func NewDatabase(t *testing.T, engine string) *Database {
 	}
 	t.Fatalf("there is no engine %q", engine)
 	return nil
+}
+
+func sqliteDSN(dir string) string {
+	return "file:" + filepath.Join(dir, "test.db") + "?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 }
 
 // FromEnv returns the value of an environment variable, or another if it is not set.

@@ -5,21 +5,15 @@ package apitest
 import (
 	"context"
 	"database/sql"
-	"path/filepath"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
-	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
 // Open opens the SQLite database in dir, and the store in it; both are made if
 // they are not there.
 func Open(ctx context.Context, dir string) (*sql.DB, *sqlstore.Store, error) {
 	return (&Database{"sqlite", "sqlite", sqliteDSN(dir)}).Open(ctx)
-}
-
-func sqliteDSN(dir string) string {
-	return "file:" + filepath.Join(dir, "test.db") + "?_pragma=busy_timeout(60000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
 }
 
 // A Held store holds what runs in a transaction until it is let go.

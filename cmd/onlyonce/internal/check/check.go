@@ -5,7 +5,6 @@ package check
 import (
 	"cmp"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
@@ -62,13 +61,6 @@ The exit code is 1 if a row failed, and 2 if the API could not be checked.`,
 	return cmd
 }
 
-func rowIDs() (ids []string) {
-	for _, row := range conform.Rows() {
-		ids = append(ids, row.ID)
-	}
-	return ids
-}
-
 // wrapped joins words with commas into lines.
 func wrapped(words []string, width int) string {
 	var b strings.Builder
@@ -90,9 +82,6 @@ func wrapped(words []string, width int) string {
 	}
 	return b.String()
 }
-
-// A reportWriter writes what was found; err says why it is not all.
-type reportWriter func(out io.Writer, r conform.Report, err error) error
 
 // report runs the checks and writes the report.
 func report(cmd *cobra.Command, target conform.Target, cfg conform.Config, write reportWriter) error {

@@ -51,6 +51,13 @@ func (f *flags) addFlags(cmd *cobra.Command) {
 	cli.CompleteValues(cmd, "skip", rowIDs()...)
 }
 
+func rowIDs() (ids []string) {
+	for _, row := range conform.Rows() {
+		ids = append(ids, row.ID)
+	}
+	return ids
+}
+
 func (f *flags) writer() (reportWriter, error) {
 	switch f.format {
 	case "table":

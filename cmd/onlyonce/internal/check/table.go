@@ -12,6 +12,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/conform"
 )
 
+// A reportWriter writes what was found; err says why it is not all.
+type reportWriter func(out io.Writer, r conform.Report, err error) error
+
 // tableWriter writes what shows that rows failed, verbose: of all rows, and then
 // a line for each row, with what there is to say of those that did not pass.
 func tableWriter(verbose bool) reportWriter {

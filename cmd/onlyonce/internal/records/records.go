@@ -3,20 +3,9 @@
 package records
 
 import (
-	"context"
-	"encoding/hex"
-	"fmt"
-	"strings"
-
-	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
-
-// shortID is how much of a record's id is shown, in hexadecimal digits: as
-// much as a log line has.
-const shortID = 16
 
 // Command returns the command "onlyonce records".
 func Command() *cobra.Command {
@@ -36,99 +25,4 @@ HTTP request, such as one of Do, or has no response yet.`,
   onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17`,
 	}, lsCommand(), showCommand(), rmCommand())
-}
-
-// A recordName says which record is meant.
-type recordName struct{ id, tenant, operation, key string }
-
-func (n *recordName) addFlags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&n.key, "key", "", "the record's `key`, instead of its id")
-	cmd.Flags().StringVar(&n.operation, "operation", "", "its `operation`")
-	cmd.Flags().StringVar(&n.tenant, "tenant", "", "its `tenant`")
-}
-
-// args takes URL and, unless --key stands for it, ID.
-func (n *recordName) args(cmd *cobra.Command, args []string) error {
-	if n.key != "" {
-		return cli.ExactArgs("URL")(cmd, args)
-	}
-	if len(args) == 1 {
-		return cli.Usagef("no record is named: write its id after the URL, or --key; onlyonce records ls lists them")
-	}
-	if err := cli.ExactArgs("URL", "ID")(cmd, args); err != nil {
-		return err
-	}
-	n.id = strings.ToLower(args[1])
-	if _, err := hex.DecodeString(n.id[:len(n.id)&^1]); err != nil || len(n.id) < 4 {
-		return cli.Usagef("%q is not the beginning of an id: give at least 4 hexadecimal digits, or say --key", args[1])
-	}
-	return nil
-}
-
-// with calls fn with the store and the one record of it that is meant.
-func (n *recordName) with(ctx context.Context, url string, fn func(*storeurl.Store, onlyonce.Record) error) error {
-	return storeurl.With(ctx, url, func(store *storeurl.Store) error {
-		r, err := n.find(ctx, store)
-		if err != nil {
-			return err
-		}
-		return fn(store, r)
-	})
-}
-
-// find returns the one record that is meant.
-func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.Record, error) {
-	var found []onlyonce.Record
-	for r, err := range store.List(ctx, onlyonce.Filter{Tenant: n.tenant, Operation: n.operation, Key: n.key}) {
-		if err != nil {
-			return onlyonce.Record{}, err
-		}
-		if strings.HasPrefix(fullID(r.ID), n.id) {
-			found = append(found, r)
-		}
-		if len(found) > 5 {
-			break
-		}
-	}
-	switch len(found) {
-	case 1:
-		return found[0], nil
-	case 0:
-		return onlyonce.Record{}, fmt.Errorf("no such record: it may have expired; onlyonce records ls lists those there are")
-	}
-	var b strings.Builder
-	for _, r := range found {
-		fmt.Fprintf(&b, "\n  %s  tenant %s, operation %s, key %s", fullID(r.ID)[:shortID], cli.Cell(r.ID.Tenant), cli.Cell(r.ID.Operation), cli.Cell(r.ID.Key))
-	}
-	return onlyonce.Record{}, fmt.Errorf("that names more than one record: give more of the id, or --operation and --tenant:%s", &b)
-}
-
-// fullID is the id that a SQL store keeps the record under.
-func fullID(id onlyonce.ID) string {
-	hash := id.Hash()
-	return hex.EncodeToString(hash[:])
-}
-
-// stateOf is the record's state in words.
-func stateOf(r onlyonce.Record) string {
-	switch {
-	case r.Corrupt:
-		return string(r.State) + " (corrupt)"
-	case r.State == onlyonce.StateProcessing && r.LeaseLeft <= 0:
-		return "processing (lapsed)"
-	case r.Final:
-		return "failed (final)"
-	}
-	return string(r.State)
-}
-
-// leftOf is how long the record stays as it is.
-func leftOf(r onlyonce.Record) string {
-	switch {
-	case r.State == onlyonce.StateProcessing:
-		return cli.Age(max(r.LeaseLeft, 0))
-	case r.KeepLeft == 0:
-		return "until resolved"
-	}
-	return cli.Age(r.KeepLeft)
 }
