@@ -265,7 +265,7 @@ func (b *batch) call(ctx, run context.Context, messages []Message) []error {
 			<-told
 		}
 	}()
-	return b.relay.publisher.Publish(limited, messages)
+	return publishApart(limited, b.relay.publisher, messages)
 }
 
 // parkUnpublishable parks the entries that no Append can have left like this. They are

@@ -32,7 +32,8 @@ type Event struct {
 }
 
 // An Observer is called for the events of a relay, one at a time. It must not
-// block, because the relay waits for it.
+// block, because the relay waits for it. A panic of it changes nothing: it is
+// recovered and logged with its stack by slog's default logger.
 type Observer func(context.Context, Event)
 
 var logLevels = map[Outcome]slog.Level{
@@ -57,8 +58,10 @@ func SlogObserver(log *slog.Logger) Observer {
 	}
 }
 
+func (e Event) logName() string { return "outbox_" + string(e.Outcome) }
+
 func (e Event) attrs() []slog.Attr {
-	at := []slog.Attr{slog.String("event", "outbox_"+string(e.Outcome)), slog.Int("count", e.Count)}
+	at := []slog.Attr{slog.String("event", e.logName()), slog.Int("count", e.Count)}
 	switch e.Outcome {
 	case OutcomeFailed, OutcomeParked:
 		at = append(at,

@@ -3,6 +3,9 @@ package outbox
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
 )
 
 // A Publisher sends messages to a broker.
@@ -18,6 +21,9 @@ type Publisher interface {
 	// An error that is ErrUnavailable does not count as an attempt of its
 	// message. Messages are sent with their Headers unchanged and must not be
 	// modified.
+	//
+	// A panic is recovered. The messages are published again in smaller parts, and
+	// a message that is alone when Publish panics has failed.
 	Publish(ctx context.Context, messages []Message) []error
 }
 
@@ -32,4 +38,50 @@ type PublisherFunc func(ctx context.Context, messages []Message) []error
 // Publish calls f.
 func (f PublisherFunc) Publish(ctx context.Context, messages []Message) []error {
 	return f(ctx, messages)
+}
+
+// publishApart calls the Publisher. If it panics, the messages are published in ever
+// smaller parts, until those at which it panics are alone: one message must not end the
+// process, again after each restart, and keep all others from being published.
+func publishApart(ctx context.Context, to Publisher, messages []Message) []error {
+	errs, panicked := publishOrRecover(ctx, to, messages)
+	switch {
+	case panicked == nil:
+		return errs
+	case len(messages) == 1:
+		return []error{panicked}
+	}
+	all := make([]error, 0, len(messages))
+	for _, part := range [][]Message{messages[:len(messages)/2], messages[len(messages)/2:]} {
+		if ctx.Err() != nil {
+			errs = unavailable(len(part), context.Cause(ctx))
+		} else {
+			errs, _ = answers(len(part), publishApart(ctx, to, part))
+		}
+		all = append(all, errs[:len(part)]...)
+	}
+	return all
+}
+
+func unavailable(messages int, cause error) []error {
+	errs := make([]error, messages)
+	for i := range errs {
+		errs[i] = fmt.Errorf("%w: %w", ErrUnavailable, cause)
+	}
+	return errs
+}
+
+// publishOrRecover returns a panic as an error. It logs that of a single message.
+func publishOrRecover(ctx context.Context, to Publisher, messages []Message) (errs []error, panicked error) {
+	defer func() {
+		p := recover()
+		if p == nil {
+			return
+		}
+		panicked = fmt.Errorf("the Publisher panicked: %v", p)
+		if len(messages) == 1 {
+			slog.ErrorContext(ctx, "outbox: the publisher panicked", "message_id", messages[0].ID, "topic", messages[0].Topic, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	return to.Publish(ctx, messages), nil
 }

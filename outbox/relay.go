@@ -3,8 +3,10 @@ package outbox
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"math"
 	"math/rand/v2"
+	"runtime/debug"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
@@ -194,9 +196,15 @@ func (r *Relay) purge(ctx context.Context) (n int, err error) {
 }
 
 func (r *Relay) observe(ctx context.Context, e Event) {
-	if r.cfg.Observer != nil {
-		r.cfg.Observer(ctx, e)
+	if r.cfg.Observer == nil {
+		return
 	}
+	defer func() {
+		if p := recover(); p != nil {
+			slog.ErrorContext(ctx, "outbox: the observer panicked", "event", e.logName(), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+		}
+	}()
+	r.cfg.Observer(ctx, e)
 }
 
 // trouble tells of an error of the queue, unless it came of the relay's end.

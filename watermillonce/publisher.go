@@ -3,7 +3,9 @@ package watermillonce
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
+	"runtime/debug"
 	"sync"
 	"sync/atomic"
 
@@ -35,7 +37,8 @@ type Config struct {
 //
 // Each message is published with its own call, and many calls run at a time,
 // because Watermill's result for several messages does not say which of them
-// the broker has.
+// the broker has. A panic of the Watermill publisher is recovered, logged with its stack
+// by slog's default logger, and treated as an error.
 func NewPublisher(to message.Publisher, cfg Config) outbox.Publisher {
 	if to == nil {
 		panic("watermillonce: NewPublisher without a publisher: pass one of Watermill's")
@@ -88,7 +91,7 @@ func (p *publisher) publish(ctx context.Context, m outbox.Message) error {
 	done := make(chan error, 1)
 	go func() {
 		defer func() { <-p.turns }()
-		done <- p.to.Publish(p.cfg.Topic(m), out)
+		done <- p.publishOrRecover(ctx, m, out)
 	}()
 	select {
 	case err := <-done:
@@ -96,6 +99,18 @@ func (p *publisher) publish(ctx context.Context, m outbox.Message) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+}
+
+// publishOrRecover returns a panic of the Watermill publisher as an error: nobody else
+// could recover it, in a goroutine of its own.
+func (p *publisher) publishOrRecover(ctx context.Context, m outbox.Message, out *message.Message) (err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			slog.ErrorContext(ctx, "watermillonce: the publisher panicked", "message_id", m.ID, "topic", m.Topic, "panic", fmt.Sprint(cause), "stack", string(debug.Stack()))
+			err = fmt.Errorf("the Watermill publisher panicked: %v", cause)
+		}
+	}()
+	return p.to.Publish(p.cfg.Topic(m), out)
 }
 
 // blame says which errors are the broker's.
