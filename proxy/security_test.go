@@ -342,6 +342,25 @@ func TestSecurity_LogsTellNoSecrets(t *testing.T) {
 	}
 }
 
+func TestSecurity_ErrorsOfMalformedResponsesDoNotQuoteThem(t *testing.T) {
+	for _, response := range []string{
+		"secret\r\n\r\n",
+		"HTTP/1.1 secret\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nsecret\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: secret\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nTransfer-Encoding: secret\r\n\r\n",
+	} {
+		up, _, _ := scripted(t, func(int, *http.Request) (string, bool) { return response, false })
+		var reported atomic.Value
+		addr := serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up}}, proxy.Config{OnError: func(_ *http.Request, err error) { reported.Store(err.Error()) }}))
+		if res := exchange(t, addr, get11+"Connection: close\r\n\r\n", 1000); !strings.HasPrefix(res, "HTTP/1.1 502 ") {
+			t.Errorf("%q: %q", response, res)
+		} else if text := reported.Load().(string); text == "" || strings.Contains(text, "secret") {
+			t.Errorf("%q is reported as %q", response, text)
+		}
+	}
+}
+
 func TestSecurity_RejectionsTellNothing(t *testing.T) {
 	end := make(chan struct{})
 	started := make(chan bool, 1)

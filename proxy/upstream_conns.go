@@ -108,8 +108,32 @@ func (l *upstreamConns) RoundTrip(r *http.Request) (*http.Response, error) {
 	for n := 1; n < maxGivenUp && givenUp(err) && r.Context().Err() == nil && isSafe(r); n++ {
 		res, err = l.transport.RoundTrip(r)
 	}
-	return res, err
+	return res, withoutQuote(err)
 }
+
+// withoutQuote returns an error whose text lacks what net/http quotes of a malformed
+// message, which may be secret: errors are logged. Errors of connecting quote only
+// names.
+func withoutQuote(err error) error {
+	if err == nil {
+		return nil
+	}
+	var op *net.OpError
+	var certificate *tls.CertificateVerificationError
+	text, _, quotes := strings.Cut(err.Error(), `"`)
+	if !quotes || errors.As(err, &op) || errors.As(err, &certificate) {
+		return err
+	}
+	return &unquoted{strings.TrimRight(text, "=: "), err}
+}
+
+type unquoted struct {
+	text string
+	err  error
+}
+
+func (e *unquoted) Error() string { return e.text }
+func (e *unquoted) Unwrap() error { return e.err }
 
 // maxGivenUp is how often a safe request is sent at most, if earlier requests on its
 // connections are canceled.

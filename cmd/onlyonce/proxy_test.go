@@ -291,7 +291,7 @@ func TestProxy_TheProxysLogIsJSONWhateverGoesWrong(t *testing.T) {
 		}
 		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 		<-answered
-		_, _ = io.WriteString(conn, "HTTP/1.1 500 Nobody asked\r\n\r\n") // which net/http logs by itself
+		_, _ = io.WriteString(conn, "{\"token\": \"secret-token\"}\r\n\r\n") // which net/http logs by itself
 		_, _ = io.Copy(io.Discard, conn)
 	}()
 	s := startProxy(t, "http://"+ln.Addr().String(), "--single-tenant")
@@ -304,5 +304,8 @@ func TestProxy_TheProxysLogIsJSONWhateverGoesWrong(t *testing.T) {
 		if !json.Valid([]byte(line)) {
 			t.Errorf("not JSON: %s", line)
 		}
+	}
+	if strings.Contains(s.log.String(), "secret-token") {
+		t.Errorf("the log has what the upstream sent:\n%s", s.log.String())
 	}
 }

@@ -178,8 +178,8 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(log) // so that what net/http prints is JSON, too
-	hangup := hangups()  // before anything that takes time: it must not end the process
+	logging.SetDefault(log)
+	hangup := hangups() // before anything that takes time: it must not end the process
 	ln, err := net.Listen("tcp", f.Listen)
 	if err != nil {
 		return fmt.Errorf("%w; name another address with --listen", err)

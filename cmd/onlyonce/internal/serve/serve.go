@@ -7,13 +7,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"os"
 	"os/signal"
 	"syscall"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
 	"github.com/onlyonce-go/onlyonce/proxy"
@@ -74,7 +74,7 @@ func serve(ctx context.Context, cfg config, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(log)
+	logging.SetDefault(log)
 	ln, err := cfg.listener()
 	if err != nil {
 		return err
