@@ -41,11 +41,7 @@ func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error)
 // Run deletes the expired records of the store every Config.PurgeEvery, until ctx
 // ends.
 func (a *API) Run(ctx context.Context) error {
-	if a.cfg.PurgeEvery < 0 {
-		<-ctx.Done()
-		return nil
-	}
-	a.guard.PurgeEvery(ctx, a.cfg.PurgeEvery)
+	serving.PurgeEvery(ctx, a.guard.Guard, a.cfg.PurgeEvery)
 	return nil
 }
 

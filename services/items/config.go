@@ -1,6 +1,7 @@
 package items
 
 import (
+	"cmp"
 	"database/sql"
 	"log/slog"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // A Store keeps the records, in the database of the items.
@@ -27,7 +29,7 @@ type Config struct {
 	Tenant func(*http.Request) string
 
 	Keep       time.Duration // how long a key is remembered; default 1h
-	PurgeEvery time.Duration // how often Run deletes what has expired in the store, whichever API wrote it; default 10m; negative: not at all
+	PurgeEvery time.Duration // how often Run deletes the expired records of the store, whichever API wrote them; default 10m; negative: never
 	Lease      time.Duration // how long the transaction of a request may take; default 30s
 
 	// FingerprintSecret keys the fingerprints in the store with HMAC-SHA-256, so
@@ -48,9 +50,7 @@ const DefaultKeep = time.Hour
 
 func (c Config) withDefaults() Config {
 	c.Keep = defaults.Positive("items: Config.Keep", c.Keep, DefaultKeep)
-	if c.PurgeEvery == 0 {
-		c.PurgeEvery = 10 * time.Minute
-	}
+	c.PurgeEvery = cmp.Or(c.PurgeEvery, serving.DefaultPurgeEvery)
 	c.Lease = defaults.Positive("items: Config.Lease", c.Lease, onlyonce.DefaultLease)
 	if c.Tenant == nil {
 		c.Tenant = httponce.SingleTenant

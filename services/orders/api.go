@@ -70,9 +70,7 @@ func (a *API) open(ctx context.Context) (err error) {
 func (a *API) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { a.move(ctx) })
-	if a.cfg.PurgeEvery > 0 {
-		all.Go(func() { a.guard.PurgeEvery(ctx, a.cfg.PurgeEvery) })
-	}
+	all.Go(func() { serving.PurgeEvery(ctx, a.guard.Guard, a.cfg.PurgeEvery) })
 	all.Wait()
 	return nil
 }

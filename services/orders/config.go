@@ -1,6 +1,7 @@
 package orders
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"log/slog"
@@ -10,6 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/internal/caller"
+	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // A Store keeps the records, in the database of the orders.
@@ -82,9 +84,7 @@ func (c Config) withDefaults() Config {
 	c.MaxWait = defaults.Positive("orders: Config.MaxWait", c.MaxWait, DefaultMaxWait)
 	c.MaxAttempts = defaults.Positive("orders: Config.MaxAttempts", c.MaxAttempts, DefaultMaxAttempts)
 	c.KeepMessages = defaults.Positive("orders: Config.KeepMessages", c.KeepMessages, 7*24*time.Hour)
-	if c.PurgeEvery == 0 {
-		c.PurgeEvery = 10 * time.Minute
-	}
+	c.PurgeEvery = cmp.Or(c.PurgeEvery, serving.DefaultPurgeEvery)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
