@@ -33,13 +33,19 @@ type Listener struct {
 	HandshakeFailed func(client net.Addr, err error)
 }
 
+// The limits that Server sets on the header of a request.
+const (
+	ReadHeaderTimeout = inbound.ReadHeaderTimeout // 5 seconds
+	MaxHeaderBytes    = inbound.MaxHeaderBytes    // 32 KiB
+)
+
 // Server returns a server for a Proxy, or for a handler around one. It limits slow
-// and greedy clients: a request's header may take 5 seconds and have 32 KiB, a
-// connection may be idle for two minutes, and a client may read nothing of its
-// response for one minute, which over HTTP/2 is counted for each response. A write
-// deadline that the handler sets, and the Server's WriteTimeout, apply if they are
-// earlier. For each HTTP/2 connection, at most 64 KiB are buffered that the client
-// has sent and the handler has not read.
+// and greedy clients: a request's header may take ReadHeaderTimeout and have
+// MaxHeaderBytes, a connection may be idle for two minutes, and a client may read
+// nothing of its response for one minute, which over HTTP/2 is counted for each
+// response. A write deadline that the handler sets, and the Server's WriteTimeout,
+// apply if they are earlier. For each HTTP/2 connection, at most 64 KiB are buffered
+// that the client has sent and the handler has not read.
 //
 // The server speaks HTTP/1 and HTTP/2, also in clear text. Pass the result of Listen
 // to its Serve.

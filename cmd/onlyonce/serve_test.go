@@ -16,7 +16,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
+	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
 func TestServe_ThePrintedCurlLinesDoWhatTheySay(t *testing.T) {
@@ -271,7 +271,7 @@ func TestSecurity_AHeaderIsLimited(t *testing.T) {
 	// drop the answer.
 	const slop = 4096
 	head := "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Large: "
-	if _, err := io.WriteString(conn, head+strings.Repeat("x", server.MaxHeaderBytes+slop-len(head))); err != nil {
+	if _, err := io.WriteString(conn, head+strings.Repeat("x", proxy.MaxHeaderBytes+slop-len(head))); err != nil {
 		t.Fatal(err)
 	}
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

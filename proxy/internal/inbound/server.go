@@ -9,6 +9,12 @@ import (
 // counts it. It is the smallest value that net/http accepts.
 const receiveBuffer = 64 << 10
 
+// The limits of the server on the header of a request.
+const (
+	ReadHeaderTimeout = 5 * time.Second
+	MaxHeaderBytes    = 32 << 10
+)
+
 // NewServer returns a server with the limits that proxy.Server promises.
 func NewServer(h http.Handler) *http.Server {
 	protocols := new(http.Protocols)
@@ -17,9 +23,9 @@ func NewServer(h http.Handler) *http.Server {
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Server{
 		Handler:           timeStreams(h),
-		ReadHeaderTimeout: 5 * time.Second,
+		ReadHeaderTimeout: ReadHeaderTimeout,
 		IdleTimeout:       2 * time.Minute,
-		MaxHeaderBytes:    32 << 10,
+		MaxHeaderBytes:    MaxHeaderBytes,
 		Protocols:         protocols,
 		ConnContext:       withConn,
 		HTTP2: &http.HTTP2Config{

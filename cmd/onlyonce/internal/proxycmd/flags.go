@@ -84,9 +84,38 @@ var settingOf = map[string]string{
 	"log-format": "log_format", "log-level": "log_level", "log-keys": "log_keys", "shutdown-timeout": "shutdown_timeout",
 }
 
-// besideFile are the flags that are allowed together with --config. With any other
+// overrides are the flags that win over a file, with what each sets in it.
+var overrides = []struct {
+	flag string
+	set  func(f, said *proxyfile.File)
+}{
+	{"listen", func(f, said *proxyfile.File) { f.Listen = said.Listen }},
+	{"admin", func(f, said *proxyfile.File) { f.Admin = said.Admin }},
+	{"store", func(f, said *proxyfile.File) { f.Store.URL, f.Store.URLFile = said.Store.URL, "" }},
+	{"store-file", func(f, said *proxyfile.File) {
+		f.Store.URL, f.Store.URLFile = proxyfile.New().Store.URL, said.Store.URLFile
+	}},
+	{"fingerprint-secret-file", func(f, said *proxyfile.File) { f.Store.FingerprintSecretFile = said.Store.FingerprintSecretFile }},
+	{"accept-risk", func(f, said *proxyfile.File) { f.AcceptRisks = said.AcceptRisks }},
+	{"log-format", func(f, said *proxyfile.File) { f.LogFormat = said.LogFormat }},
+	{"log-level", func(f, said *proxyfile.File) { f.LogLevel = said.LogLevel }},
+	{"log-keys", func(f, said *proxyfile.File) { f.LogKeys = said.LogKeys }},
+	{"shutdown-timeout", func(f, said *proxyfile.File) { f.ShutdownTimeout = said.ShutdownTimeout }},
+}
+
+// aboutFile are the flags that are no settings.
+var aboutFile = []string{"config", "print-config", "check-config", "help"}
+
+// goesWithFile reports whether a flag is allowed together with --config. With any other
 // one, it would not be clear whether the flag or the file counts.
-var besideFile = []string{"config", "print-config", "check-config", "help", "listen", "admin", "store", "store-file", "fingerprint-secret-file", "accept-risk", "log-format", "log-level", "log-keys", "shutdown-timeout"}
+func goesWithFile(flag string) bool {
+	for _, o := range overrides {
+		if o.flag == flag {
+			return true
+		}
+	}
+	return slices.Contains(aboutFile, flag)
+}
 
 // read returns what the flags or the file say.
 func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
@@ -98,7 +127,7 @@ func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
 	}
 	var wrong error
 	cmd.Flags().Visit(func(f *pflag.Flag) {
-		if wrong == nil && !slices.Contains(besideFile, f.Name) {
+		if wrong == nil && !goesWithFile(f.Name) {
 			wrong = cli.Usagef("--%s (%s) and --config: write %s into %s instead", f.Name, cli.EnvName(f.Name), settingOf[f.Name], c.config)
 		}
 	})
@@ -136,36 +165,10 @@ func readFile(path string) ([]byte, error) {
 
 // override lets flags win over a file.
 func (c *config) override(cmd *cobra.Command, f *proxyfile.File) {
-	given := cmd.Flags().Changed
-	if given("listen") {
-		f.Listen = c.said.Listen
-	}
-	if given("admin") {
-		f.Admin = c.said.Admin
-	}
-	if given("store") {
-		f.Store.URL, f.Store.URLFile = c.said.Store.URL, ""
-	}
-	if given("store-file") {
-		f.Store.URL, f.Store.URLFile = proxyfile.New().Store.URL, c.said.Store.URLFile
-	}
-	if given("fingerprint-secret-file") {
-		f.Store.FingerprintSecretFile = c.said.Store.FingerprintSecretFile
-	}
-	if given("accept-risk") {
-		f.AcceptRisks = c.said.AcceptRisks
-	}
-	if given("log-format") {
-		f.LogFormat = c.said.LogFormat
-	}
-	if given("log-level") {
-		f.LogLevel = c.said.LogLevel
-	}
-	if given("log-keys") {
-		f.LogKeys = c.said.LogKeys
-	}
-	if given("shutdown-timeout") {
-		f.ShutdownTimeout = c.said.ShutdownTimeout
+	for _, o := range overrides {
+		if cmd.Flags().Changed(o.flag) {
+			o.set(f, c.said)
+		}
 	}
 }
 

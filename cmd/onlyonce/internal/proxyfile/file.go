@@ -241,8 +241,8 @@ func New() *File {
 		Store:           Store{URL: "sqlite:onlyonce-proxy.db", PurgeEvery: server.DefaultPurgeEvery, Limit: httponce.DefaultMaxStored},
 		Tenant:          Tenant{NewPerAddress: 100, JWT: JWT{Refresh: 10 * time.Minute}},
 		Server: Server{
-			MaxHeader:     server.MaxHeaderBytes,
-			HeaderTimeout: server.HeaderTimeout,
+			MaxHeader:     proxy.MaxHeaderBytes,
+			HeaderTimeout: proxy.ReadHeaderTimeout,
 			BodyTimeout:   proxy.DefaultBodyTimeout,
 			IdleTimeout:   server.IdleTimeout,
 			Memory:        httponce.DefaultMaxMemory,

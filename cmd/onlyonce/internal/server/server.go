@@ -7,15 +7,15 @@ import (
 	"log/slog"
 	"net/http"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-// How long a client may take, and how much it may send before its body.
+// How long a client may take after it has sent the header of a request.
 const (
-	HeaderTimeout   = 5 * time.Second
 	bodyTimeout     = 30 * time.Second
 	IdleTimeout     = time.Minute
 	responseTimeout = 10 * time.Second // to read the response
-	MaxHeaderBytes  = 32 << 10
 )
 
 // The defaults of the settings that serve and proxy share.
@@ -25,14 +25,15 @@ const (
 	DefaultPurgeEvery      = 10 * time.Minute
 )
 
-// New returns a server for h, which takes at most longest to respond.
+// New returns a server for h, which takes at most longest to respond. The header of a
+// request has the limits of the proxy.
 func New(h http.Handler, longest time.Duration, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           limitBody(h, bodyTimeout),
-		ReadHeaderTimeout: HeaderTimeout,
+		ReadHeaderTimeout: proxy.ReadHeaderTimeout,
 		WriteTimeout:      bodyTimeout + longest + responseTimeout,
 		IdleTimeout:       IdleTimeout,
-		MaxHeaderBytes:    MaxHeaderBytes,
+		MaxHeaderBytes:    proxy.MaxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
 }
