@@ -35,11 +35,13 @@ tidy: ## go mod tidy in every module; needs replaces for a moment, and drops the
 	@for m in $(MODULES); do ( set -e; cd $$m; up=$$(realpath --relative-to=. $(CURDIR)); \
 	  go mod edit -replace github.com/onlyonce-go/onlyonce=$$up -replace github.com/onlyonce-go/onlyonce/services=$$up/services \
 	    -replace github.com/onlyonce-go/onlyonce/stores/pgxstore=$$up/stores/pgxstore \
+	    -replace github.com/onlyonce-go/onlyonce/stores/redisstore=$$up/stores/redisstore \
 	    -replace github.com/onlyonce-go/onlyonce/internal/reliability=$$up/internal/reliability \
 	    -replace github.com/onlyonce-go/onlyonce/watermillonce=$$up/watermillonce; \
 	  go mod tidy; \
 	  go mod edit -dropreplace github.com/onlyonce-go/onlyonce -dropreplace github.com/onlyonce-go/onlyonce/services \
-	    -dropreplace github.com/onlyonce-go/onlyonce/stores/pgxstore -dropreplace github.com/onlyonce-go/onlyonce/internal/reliability \
+	    -dropreplace github.com/onlyonce-go/onlyonce/stores/pgxstore -dropreplace github.com/onlyonce-go/onlyonce/stores/redisstore \
+	    -dropreplace github.com/onlyonce-go/onlyonce/internal/reliability \
 	    -dropreplace github.com/onlyonce-go/onlyonce/watermillonce ) || exit 1; done
 
 fuzz: ## each fuzz target for FUZZTIME (default 5m)

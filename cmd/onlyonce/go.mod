@@ -11,9 +11,11 @@ require (
 	github.com/onlyonce-go/onlyonce v0.0.0
 	github.com/onlyonce-go/onlyonce/services v0.0.0
 	github.com/onlyonce-go/onlyonce/stores/pgxstore v0.0.0
+	github.com/onlyonce-go/onlyonce/stores/redisstore v0.0.0
 	github.com/prometheus/client_golang v1.25.0
 	github.com/prometheus/client_model v0.6.3
 	github.com/prometheus/common v0.72.0
+	github.com/redis/rueidis v1.0.79
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2
 	github.com/spf13/pflag v1.0.9

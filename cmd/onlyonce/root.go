@@ -24,9 +24,16 @@ func rootCommand() *cobra.Command {
 		Long: `Onlyonce makes retries safe: a command that is sent many times runs once, and
 every caller gets the same response.
 
-A store URL is sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or
-mysql://USER:PASSWORD@HOST/DATABASE. A path is taken as it is: nothing in it is
-an option, and nothing in it needs escaping but for the shell.
+A store URL is one of these:
+  sqlite:PATH
+  postgres://USER:PASSWORD@HOST/DATABASE
+  mysql://USER:PASSWORD@HOST/DATABASE
+  redis://USER:PASSWORD@HOST:PORT/0           or rediss:// for TLS
+  redis://HOST1:PORT,HOST2:PORT               a cluster
+  redis://HOST1,HOST2?master_set=NAME         the Sentinels that watch NAME
+A path is taken as it is: nothing in it is an option, and nothing in it needs
+escaping but for the shell. A redis:// URL may end with the settings of its store,
+such as ?prefix=shop&replicas=1&replica_timeout=500ms&accept_risks=persistence.
 
 A command that takes a store's URL takes it from ONLYONCE_STORE, or from the file
 that ONLYONCE_STORE_FILE names, if it is left out. Pass a URL that contains a

@@ -15,7 +15,7 @@ import (
 func BenchmarkClaimAndSettle(b *testing.B) {
 	server := startRedis(b)
 	client := server.client(b)
-	if err := redisstore.Migrate(b.Context(), client, redisstore.Config{}); err != nil {
+	if _, err := redisstore.Migrate(b.Context(), client, redisstore.Config{}); err != nil {
 		b.Fatal(err)
 	}
 	store := open(b, client, redisstore.Config{})

@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -30,7 +29,7 @@ func startCluster(t *testing.T) []*redisServer {
 		if ids[i], err = c.Do(t.Context(), c.B().ClusterMyid().Build()).ToString(); err != nil {
 			t.Fatal(err)
 		}
-		do(t, clients[0], "CLUSTER", "MEET", "127.0.0.1", nodes[i].port, nodes[i].bus)
+		do(t, clients[0], "CLUSTER", "MEET", "127.0.0.1", nodes[i].Port, nodes[i].Bus)
 	}
 	const slots = 16384
 	for i, c := range clients[:3] {
@@ -73,11 +72,11 @@ func await(t *testing.T, client rueidis.Client, text string, command ...string) 
 
 func TestCluster_KeepsTheRules(t *testing.T) {
 	nodes := startCluster(t)
-	addresses := url.Values{}
-	for _, n := range nodes[1:] {
-		addresses.Add("addr", n.address())
+	var addresses []string
+	for _, n := range nodes {
+		addresses = append(addresses, n.Address())
 	}
-	o, err := redisstore.ClientOption("redis://" + nodes[0].address() + "?" + addresses.Encode())
+	o, _, err := redisstore.ParseURL("redis://" + strings.Join(addresses, ","))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +88,7 @@ func TestCluster_KeepsTheRules(t *testing.T) {
 	var n atomic.Int64
 	storetest.Run(t, func(t *testing.T) onlyonce.Store {
 		cfg := redisstore.Config{Prefix: "t" + strconv.FormatInt(n.Add(1), 10)}
-		if err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
+		if _, err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
 			t.Fatal(err)
 		}
 		return open(t, client, cfg)

@@ -64,7 +64,7 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 	if missing > 0 {
 		findings = append(findings, engine.NewFinding(RiskForgotten,
 			fmt.Sprintf("%d of the %d keys that Migrate makes are missing: the server is new, or it has forgotten its records, and commands that ran would run again", missing, partitions),
-			"find out why if it is not new, then call redisstore.Migrate once"))
+			"find out why if it is not new, then run onlyonce migrate, or call redisstore.Migrate, once"))
 	}
 	return findings, nil
 }

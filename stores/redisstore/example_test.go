@@ -13,7 +13,7 @@ import (
 // The server was set up once, with Migrate.
 func ExampleOpen() {
 	ctx := context.Background()
-	options, err := redisstore.ClientOption("redis://localhost:6379/0")
+	options, config, err := redisstore.ParseURL("redis://localhost:6379/0?prefix=shop")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func ExampleOpen() {
 		log.Fatal(err)
 	}
 	defer client.Close()
-	store, err := redisstore.Open(ctx, client, redisstore.Config{})
+	store, err := redisstore.Open(ctx, client, config)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func migrated(t *testing.T, args ...string) (*redisServer, rueidis.Client, *redi
 	t.Helper()
 	server := startRedis(t, args...)
 	client := server.client(t)
-	if err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
+	if _, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	return server, client, open(t, client, redisstore.Config{})
@@ -76,7 +76,7 @@ func TestStore_AServerThatHasForgottenRunsNoNewCommand(t *testing.T) {
 	if _, err := redisstore.Open(t.Context(), client, redisstore.Config{}); err == nil || !strings.Contains(err.Error(), "forgotten: ") {
 		t.Errorf("open: %v", err)
 	}
-	if err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
+	if _, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	run(t, open(t, client, redisstore.Config{}), "after")
@@ -85,8 +85,12 @@ func TestStore_AServerThatHasForgottenRunsNoNewCommand(t *testing.T) {
 func TestStore_MigratingAgainForgetsNothing(t *testing.T) {
 	_, client, s := migrated(t)
 	id := run(t, s, "k")
-	if err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
-		t.Fatal(err)
+	if made, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil || made != 0 {
+		t.Fatalf("%d keys were made, error %v", made, err)
+	}
+	do(t, client, "DEL", "onlyonce:{00}:index", "onlyonce:{ff}:index")
+	if made, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil || made != 2 {
+		t.Fatalf("%d keys were made, error %v", made, err)
 	}
 	if r, err := s.Lookup(t.Context(), id); err != nil || r.State != onlyonce.StateCompleted {
 		t.Errorf("the record is %+v, error %v", r, err)
@@ -96,7 +100,7 @@ func TestStore_MigratingAgainForgetsNothing(t *testing.T) {
 func TestOpen_RejectsSettingsThatBreakThePromise(t *testing.T) {
 	server := startRedis(t, "--appendonly", "no", "--maxmemory-policy", "allkeys-lru")
 	client := server.client(t)
-	if err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
+	if _, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
 		t.Fatal(err)
 	}
 	_, err := redisstore.Open(t.Context(), client, redisstore.Config{})
@@ -178,7 +182,7 @@ func TestStore_KillsOfTheServerLoseNothing(t *testing.T) {
 			}
 			time.Sleep(time.Millisecond)
 		}
-		server.kill()
+		server.Kill()
 		cancel()
 		callers.Wait()
 		server.restart()
@@ -306,7 +310,7 @@ func TestStore_ARecordExpiresAnHourBeforeItsKey(t *testing.T) {
 		"released":             {&onlyonce.Settlement{}, time.Minute, 0},
 	} {
 		do(t, client, "FLUSHALL")
-		if err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
+		if _, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
 			t.Fatal(err)
 		}
 		claim := claimOf("k")

@@ -3,7 +3,6 @@ package redisstore
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -58,26 +57,15 @@ var (
 	_ onlyonce.Diagnoser = (*Store)(nil)
 )
 
-// ClientOption returns the options of a client for the server at a URL, such as
-// redis://user:password@host:6379/0 or rediss://…; addr=host:port names a further
-// node of a cluster, and master_set the set that Sentinels at these addresses watch.
-func ClientOption(url string) (rueidis.ClientOption, error) {
-	o, err := rueidis.ParseURL(url)
-	if err != nil {
-		return o, errors.New("redisstore: the URL of the server can't be read: write it as redis://user:password@host:6379/0")
-	}
-	o.DisableCache = true
-	o.MaxFlushDelay = 20 * time.Microsecond
-	return o, nil
-}
-
 // Migrate makes the keys without which the store takes no new command. Call it when
 // you set up the server, or once you know why it has forgotten its records, and not
-// at every start. It never deletes anything.
-func Migrate(ctx context.Context, client rueidis.Client, cfg Config) error {
+// at every start. It never deletes anything. It returns how many of the keys were
+// missing: none if the server is set up, and all of them if it is new or has forgotten
+// everything.
+func Migrate(ctx context.Context, client rueidis.Client, cfg Config) (made int, err error) {
 	k, err := cfg.keys()
 	if err != nil {
-		return wrap("migrate", err)
+		return 0, wrap("migrate", err)
 	}
 	var commands rueidis.Commands
 	for p := range partitions {
@@ -86,16 +74,19 @@ func Migrate(ctx context.Context, client rueidis.Client, cfg Config) error {
 			client.B().Xadd().Key(index).Id(firstEntry).FieldValue().FieldValue("n", "").Build(),
 			client.B().Xdel().Key(index).Id(firstEntry).Build())
 	}
-	for _, result := range client.DoMulti(ctx, commands...) {
+	for i, result := range client.DoMulti(ctx, commands...) {
 		err := result.Error()
 		if failed, ok := rueidis.IsRedisErr(err); ok && strings.Contains(failed.Error(), "equal or smaller") {
 			continue // there is an index already
 		}
 		if err != nil {
-			return wrap("migrate", err)
+			return made, wrap("migrate", err)
+		}
+		if i%2 == 0 {
+			made++
 		}
 	}
-	return nil
+	return made, nil
 }
 
 // firstEntry is the ID of an entry that is added to make an index, and deleted at
@@ -103,25 +94,33 @@ func Migrate(ctx context.Context, client rueidis.Client, cfg Config) error {
 const firstEntry = "0-1"
 
 func (cfg Config) keys() (keys, error) {
-	switch {
-	case cfg.Prefix == "":
-		cfg.Prefix = DefaultPrefix
-	case strings.ContainsAny(cfg.Prefix, "{}"):
+	if strings.ContainsAny(cfg.Prefix, "{}") {
 		return keys{}, fmt.Errorf("the Prefix %q has a brace, which would choose the slot of every key: leave it out", cfg.Prefix)
 	}
-	return keys{cfg.Prefix}, nil
+	return keys{cmp.Or(cfg.Prefix, DefaultPrefix)}, nil
+}
+
+// check returns as an error what Open would reject whatever the server.
+func (cfg Config) check() error {
+	if _, err := cfg.keys(); err != nil {
+		return err
+	}
+	if cfg.Replicas < 0 || cfg.ReplicaTimeout < 0 || cfg.ReplicaTimeout%time.Millisecond != 0 {
+		return fmt.Errorf("the Config has %d Replicas and a ReplicaTimeout of %v: neither may be negative, and the time must be in whole milliseconds", cfg.Replicas, cfg.ReplicaTimeout)
+	}
+	return reject(nil, cfg.AcceptRisks)
 }
 
 // Open opens a store on a server that Migrate has set up. It rejects a server
 // whose settings would break the promise (see Diagnose), unless the risk is
 // accepted. The client stays the caller's: close it after the store.
 func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error) {
+	if err := cfg.check(); err != nil {
+		return nil, wrap("open", err)
+	}
 	k, err := cfg.keys()
 	if err != nil {
 		return nil, wrap("open", err)
-	}
-	if cfg.Replicas < 0 || cfg.ReplicaTimeout < 0 || cfg.ReplicaTimeout%time.Millisecond != 0 {
-		return nil, wrap("open", fmt.Errorf("the Config has %d Replicas and a ReplicaTimeout of %v: neither may be negative, and the time must be in whole milliseconds", cfg.Replicas, cfg.ReplicaTimeout))
 	}
 	s := &Store{
 		client: client, keys: k, subscriptions: newSubscriptions(client, k),

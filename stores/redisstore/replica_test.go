@@ -12,14 +12,14 @@ import (
 
 func TestStore_ACallWaitsForItsReplicas(t *testing.T) {
 	primary, client, unsafe := migrated(t)
-	replica := startRedis(t, "--replicaof", "127.0.0.1", primary.port)
+	replica := startRedis(t, "--replicaof", "127.0.0.1", primary.Port)
 	await(t, replica.client(t), "master_link_status:up", "INFO", "replication")
 	await(t, client, "state=online", "INFO", "replication")
 	patient := open(t, client, redisstore.Config{Replicas: 1, ReplicaTimeout: time.Minute})
 	run(t, patient, "replicated")
 	s := open(t, client, redisstore.Config{Replicas: 1, ReplicaTimeout: 10 * time.Millisecond})
 
-	if err := replica.process.Process.Signal(syscall.SIGSTOP); err != nil {
+	if err := replica.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	alone := claimOf("alone")
@@ -37,7 +37,7 @@ func TestStore_ACallWaitsForItsReplicas(t *testing.T) {
 	_, err = s.Lookup(t.Context(), id)
 	wants("a lookup of what a failover would forget", err)
 
-	if err := replica.process.Process.Signal(syscall.SIGCONT); err != nil {
+	if err := replica.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	if r, err := patient.Claim(t.Context(), claimOf(id.Key)); err != nil || r.State != onlyonce.StateCompleted {

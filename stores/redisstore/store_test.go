@@ -18,7 +18,7 @@ func TestStore_KeepsTheRules(t *testing.T) {
 	var n atomic.Int64
 	storetest.Run(t, func(t *testing.T) onlyonce.Store {
 		cfg := redisstore.Config{Prefix: "t" + strconv.FormatInt(n.Add(1), 10)}
-		if err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
+		if _, err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
 			t.Fatal(err)
 		}
 		return open(t, client, cfg)
@@ -30,7 +30,7 @@ func TestStore_TheClockOfTheProcessDoesNotMatter(t *testing.T) {
 	var n atomic.Int64
 	storetest.RunClock(t, func(t *testing.T) func(*testing.T) onlyonce.Store {
 		cfg := redisstore.Config{Prefix: "t" + strconv.FormatInt(n.Add(1), 10)}
-		if err := redisstore.Migrate(t.Context(), server.client(t), cfg); err != nil {
+		if _, err := redisstore.Migrate(t.Context(), server.client(t), cfg); err != nil {
 			t.Fatal(err)
 		}
 		return func(t *testing.T) onlyonce.Store {

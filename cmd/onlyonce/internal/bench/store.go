@@ -88,23 +88,19 @@ func (s *storeTarget) open(ctx context.Context, raw string, acceptRisks []string
 		if err != nil {
 			return err
 		}
-		s.use(store)
+		s.use(u, store)
 		return nil
 	}
-	db, err := u.OpenDB(ctx, false)
+	store, err := u.OpenRecords(ctx, acceptRisks)
 	if err != nil {
 		return err
 	}
-	store, err := u.Open(ctx, db, acceptRisks)
-	if err != nil {
-		return err
-	}
-	s.use(store)
+	s.use(u, store)
 	return nil
 }
 
-func (s *storeTarget) use(store *storeurl.Store) {
-	s.shown, s.store, s.shut = store.URL.String(), store.Store, store.Close
+func (s *storeTarget) use(u storeurl.URL, store storeurl.Records) {
+	s.shown, s.store, s.shut = u.String(), store, store.Close
 }
 
 func (s *storeTarget) String() string { return s.shown }
@@ -142,6 +138,10 @@ func (s *storeTarget) finish(*keySet) {}
 // clean waits until the last key has expired, and purges.
 func (s *storeTarget) clean(ctx context.Context, log io.Writer, ended time.Time, leave bool) error {
 	if _, inMemory := s.store.(*memstore.Store); inMemory {
+		return nil
+	}
+	if _, purges := s.store.(onlyonce.Purger); !purges {
+		fmt.Fprintf(log, "the keys of the tenant %s expire within %v, and %v deletes them an hour later\n", s.tenant, s.keep, s)
 		return nil
 	}
 	if leave {

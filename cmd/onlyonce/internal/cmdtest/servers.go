@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"net/url"
 	"os"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/onlyonce-go/onlyonce/internal/redisserver"
 )
 
 // NewPostgresURL returns the URL of a PostgreSQL schema of its own, which is dropped at the end.
@@ -84,4 +86,23 @@ func NewMySQLURL(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return (&url.URL{Scheme: "mysql", User: url.UserPassword(cfg.User, cfg.Passwd), Host: cfg.Addr, Path: "/" + name}).String()
+}
+
+// StartRedis starts a Redis server, which ends with the test. The options are added to
+// its command line.
+func StartRedis(t *testing.T, options ...string) *redisserver.Server {
+	t.Helper()
+	s, err := redisserver.Start(options...)
+	if errors.Is(err, redisserver.ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }

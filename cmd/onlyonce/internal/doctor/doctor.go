@@ -50,6 +50,9 @@ The exit code is 1 if there are findings, and 2 if the store could not be examin
 // diagnose returns what would break the promise of a store, also when that is
 // why it can't be opened.
 func diagnose(ctx context.Context, u storeurl.URL) (findings []onlyonce.Finding, summary string, err error) {
+	if u.Engine == storeurl.Redis {
+		return diagnoseRedis(ctx, u)
+	}
 	db, err := u.OpenDB(ctx, false)
 	if err != nil {
 		findings, err = orReadOnly(err)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/spf13/cobra"
 )
@@ -21,6 +22,10 @@ func Command() *cobra.Command {
 		Long: `Creates the tables in the store's database, or brings them up to date, and prints
 which of the two it did. It changes nothing if they are up to date. A SQLite file
 that does not exist is created.
+
+A store in Redis has no tables, only 256 small keys, whose loss shows that the
+server has lost its records: until migrate makes them again, no new command runs.
+Run migrate when you set up the server, and not with every deployment.
 
 With --print, the SQL is written to standard output and no database is opened: use
 it if goose, atlas or tern runs your migrations. Each migration records its own
@@ -44,6 +49,9 @@ version: run each in a transaction of its own, in order.`,
 }
 
 func printMigrations(cmd *cobra.Command, u storeurl.URL) error {
+	if u.Engine == storeurl.Redis {
+		return cli.Usagef("a store in Redis has no SQL to print: run onlyonce migrate without --print")
+	}
 	list, err := sqlstore.Migrations(u.Engine)
 	if err != nil {
 		return err
@@ -55,6 +63,9 @@ func printMigrations(cmd *cobra.Command, u storeurl.URL) error {
 }
 
 func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
+	if u.Engine == storeurl.Redis {
+		return migrateRedis(cmd, u)
+	}
 	list, err := sqlstore.Migrations(u.Engine)
 	if err != nil {
 		return err
@@ -72,6 +83,25 @@ func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
 		return fmt.Errorf("%v: %w", u, err)
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), migrated(u, from, len(list)))
+	return nil
+}
+
+// migrateRedis makes the keys of a store in Redis that are missing.
+func migrateRedis(cmd *cobra.Command, u storeurl.URL) error {
+	client, cfg, err := u.DialRedis()
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	made, err := redisstore.Migrate(cmd.Context(), client, cfg)
+	if err != nil {
+		return fmt.Errorf("%v: %w", u, err)
+	}
+	if made == 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "%v is up to date\n", u)
+		return nil
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%v: created %d keys; if the store is not new, it has lost records, and their commands can run again\n", u, made)
 	return nil
 }
 

@@ -34,7 +34,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.up.URL, "upstream", "", "`URL` of the upstream server, such as http://127.0.0.1:3000")
 	f.StringVar(&s.Listen, "listen", s.Listen, "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&s.Admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
-	f.StringVar(&s.Store.URL, "store", s.Store.URL, "`URL` of the store: memory://, sqlite:PATH, postgres://… or mysql://…")
+	f.StringVar(&s.Store.URL, "store", s.Store.URL, "`URL` of the store: memory://, sqlite:PATH, postgres://…, mysql://… or redis://…")
 	f.StringVar(&s.Store.URLFile, "store-file", "", "`file` with the URL of the store, instead of --store, whose password every user of the machine could read")
 	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all proxies on it (default: PATH.secret, which is generated, for sqlite:; none for a server)")
 	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header with the tenant; the server in front of the proxy must set it, and replace what a client sends")

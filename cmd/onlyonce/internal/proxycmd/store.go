@@ -29,7 +29,7 @@ type recordStore struct {
 // inMemory is the URL of a store that is lost when the process ends.
 const inMemory = "memory://"
 
-// openStore opens a store, making it or bringing it up to date first.
+// openStore opens a store. One in a SQL database is made or brought up to date first.
 func openStore(ctx context.Context, f *proxyfile.File, log *slog.Logger) (*recordStore, error) {
 	raw, err := storeURLOf(f)
 	if err != nil {
@@ -53,8 +53,8 @@ func openStore(ctx context.Context, f *proxyfile.File, log *slog.Logger) (*recor
 	var list onlyonce.Lister
 	if u.Engine == storeurl.Postgres {
 		store, err = openPgx(ctx, u, f.AcceptRisks)
-	} else if s, other := u.OpenMigrated(ctx, f.AcceptRisks); other == nil {
-		store, list = &recordStore{Store: s.Store, shown: u.String(), close: s.Close}, s
+	} else if s, other := u.OpenOwnRecords(ctx, f.AcceptRisks); other == nil {
+		store, list = &recordStore{Store: s, shown: u.String(), close: s.Close}, s
 	} else {
 		err = other
 	}

@@ -52,7 +52,7 @@ type ServerTLS struct {
 
 // A Store says where the records are.
 type Store struct {
-	URL                   string        `yaml:"url" doc:"URL of the store: memory://, which loses everything when the process ends; sqlite:PATH; postgres://USER:PASSWORD@HOST/DATABASE; or mysql://USER:PASSWORD@HOST/DATABASE. Several proxies that share a PostgreSQL or MySQL store give the same guarantees as one."`
+	URL                   string        `yaml:"url" doc:"URL of the store: memory://, which loses everything when the process ends; sqlite:PATH; postgres://USER:PASSWORD@HOST/DATABASE; mysql://USER:PASSWORD@HOST/DATABASE; or redis://USER:PASSWORD@HOST:PORT, which onlyonce migrate has set up. Several proxies that share a store on a server give the same guarantees as one."`
 	URLFile               string        `yaml:"url_file" eg:"/run/secrets/onlyonce-store" doc:"File that contains the URL, instead of url, so that its password is neither here nor in the list of processes."`
 	FingerprintSecretFile string        `yaml:"fingerprint_secret_file" eg:"/run/secrets/onlyonce-fingerprint" doc:"File with at least 16 random characters, with which the fingerprints of requests in the store are keyed. Without a secret, anyone who can read the store can recover a short body by trying all possibilities. All proxies that share a store need the same secret. After a change, repeats of earlier requests are rejected with 422 until their records expire. Default: for SQLite a generated file beside the store (PATH.secret), for memory:// a random secret, for a server none."`
 	PurgeEvery            time.Duration `yaml:"purge_every" doc:"How often expired records are deleted."`

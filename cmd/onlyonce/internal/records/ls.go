@@ -36,7 +36,7 @@ With --json, every line is a record as a JSON object, without its response.`,
 			if f.Limit < 0 {
 				return cli.Usagef("--limit is %d: write 0 or more", f.Limit)
 			}
-			return storeurl.With(cmd.Context(), args[0], func(store *storeurl.Store) error {
+			return storeurl.WithRecords(cmd.Context(), args[0], func(store storeurl.Records) error {
 				if asJSON {
 					return listJSON(cmd, list(cmd.Context(), store, f))
 				}

@@ -44,8 +44,8 @@ func (n *recordName) args(cmd *cobra.Command, args []string) error {
 }
 
 // with calls fn with the store and the one record of it that is meant.
-func (n *recordName) with(ctx context.Context, url string, fn func(*storeurl.Store, onlyonce.Record) error) error {
-	return storeurl.With(ctx, url, func(store *storeurl.Store) error {
+func (n *recordName) with(ctx context.Context, url string, fn func(storeurl.Records, onlyonce.Record) error) error {
+	return storeurl.WithRecords(ctx, url, func(store storeurl.Records) error {
 		r, err := n.find(ctx, store)
 		if err != nil {
 			return err
@@ -81,7 +81,8 @@ func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.
 	return onlyonce.Record{}, fmt.Errorf("that names more than one record: give more of the id, or --operation and --tenant:%s", &b)
 }
 
-// fullID is the id that a SQL store keeps the record under.
+// fullID is the id that a SQL store keeps the record under. A store in Redis makes the
+// name of its key from it.
 func fullID(id onlyonce.ID) string {
 	hash := id.Hash()
 	return hex.EncodeToString(hash[:])

@@ -25,7 +25,7 @@ someone else has decided about the record, or while an attempt holds the command
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17 --yes`,
 		Args: name.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return name.with(cmd.Context(), args[0], func(store *storeurl.Store, r onlyonce.Record) error {
+			return name.with(cmd.Context(), args[0], func(store storeurl.Records, r onlyonce.Record) error {
 				if r.State == onlyonce.StateProcessing && r.LeaseLeft > 0 {
 					return errHeld(r)
 				}

@@ -40,7 +40,7 @@ the bytes of the body, unchanged.`,
 				return cli.Usagef("--json and --raw exclude each other")
 			}
 			out := cmd.OutOrStdout()
-			return name.with(cmd.Context(), args[0], func(_ *storeurl.Store, r onlyonce.Record) (err error) {
+			return name.with(cmd.Context(), args[0], func(_ storeurl.Records, r onlyonce.Record) (err error) {
 				switch {
 				case raw:
 					_, err = out.Write(r.Result.Body)

@@ -44,10 +44,13 @@ func (u URL) DSN(create bool) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
 }
 
-// OpenDB opens the database, and makes its file if create is true and it is not
+// OpenDB opens the database, which Redis is not, and makes its file if create is true and it is not
 // there.
 func (u URL) OpenDB(ctx context.Context, create bool) (*sql.DB, error) {
-	if u.Engine != SQLite {
+	switch u.Engine {
+	case Redis:
+		return nil, errRecordsOnly(u)
+	case Postgres, MySQL:
 		return u.openServer(ctx)
 	}
 	if err := u.CheckPath(create); err != nil {
@@ -106,14 +109,15 @@ func (u URL) openServer(ctx context.Context) (*sql.DB, error) {
 	return db, nil
 }
 
-// A Store is a store with the database it lives in.
+// A Store is a store with the SQL database it lives in.
 type Store struct {
 	*sqlstore.Store
 	DB  *sql.DB
 	URL URL
 }
 
-// With opens the store that the URL raw names, and calls fn with a store that is there already.
+// With calls fn with the store that the URL raw names, which is there already, in a SQL
+// database.
 func With(ctx context.Context, raw string, fn func(*Store) error) (err error) {
 	u, err := Parse(raw)
 	if err != nil {

@@ -1,5 +1,5 @@
 // Package storeurl opens the store that a URL names, as every command with a store
-// does: sqlite:PATH, or the URL of a PostgreSQL or MySQL server.
+// does: sqlite:PATH, or the URL of a PostgreSQL, MySQL or Redis server.
 package storeurl
 
 import (
@@ -19,13 +19,13 @@ import (
 
 // A URL says where records are kept.
 type URL struct {
-	Engine string // SQLite, Postgres or MySQL
+	Engine string // SQLite, Postgres, MySQL or Redis
 	Path   string // of the SQLite file, absolute
 	server string // another engine's URL, without its password
 	Source string // what another engine's driver is told
 }
 
-// The engines of stores, as sqlstore.Migrations names them.
+// The engines of stores in SQL databases, as sqlstore.Migrations names them.
 const (
 	SQLite   = "sqlite"
 	Postgres = "postgres"
@@ -41,7 +41,7 @@ func (u URL) String() string {
 }
 
 // Forms lists what a store URL may be, for messages.
-const Forms = "sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE or mysql://USER:PASSWORD@HOST/DATABASE"
+const Forms = "sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, mysql://USER:PASSWORD@HOST/DATABASE or redis://USER:PASSWORD@HOST:PORT"
 
 // schemeForm is what a scheme can be that is worth repeating.
 var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+-]{0,15}$`)
@@ -60,6 +60,8 @@ func Parse(raw string) (URL, error) {
 		return parseServer(Postgres, raw)
 	case "mysql", "mariadb":
 		return parseServer(MySQL, raw)
+	case "redis", "rediss":
+		return parseRedis(scheme, raw)
 	}
 	return URL{}, cli.Usagef("stores of the scheme %q are not supported: write %s", scheme, Forms)
 }

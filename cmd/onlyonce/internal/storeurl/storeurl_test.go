@@ -9,6 +9,9 @@ func TestStoreURL_AServersURLReachesItsDriverAndIsShownWithoutItsPassword(t *tes
 	for raw, want := range map[string]URL{
 		"postgres://ada:s3cret@db:5433/shop?sslmode=disable&password=s3cret": {Engine: "postgres", server: "postgres://ada:xxxxx@db:5433/shop", Source: "postgres://ada:s3cret@db:5433/shop?sslmode=disable&password=s3cret"},
 		"mysql://ada:s3cret@db/shop":                                         {Engine: "mysql", server: "mysql://ada:xxxxx@db/shop", Source: "ada:s3cret@tcp(db:3306)/shop"},
+		"redis://ada:s3cret@db/0?sentinel_password=s3cret&master_set=m":      {Engine: "redis", server: "redis://ada:xxxxx@db:26379", Source: "redis://ada:s3cret@db/0?sentinel_password=s3cret&master_set=m"},
+		"rediss://:s3cret@a:1,b/?prefix=shop":                                {Engine: "redis", server: "rediss://:xxxxx@a:1,b:6379", Source: "rediss://:s3cret@a:1,b/?prefix=shop"},
+		"redis://ada@db/3":                                                   {Engine: "redis", server: "redis://ada@db:6379/3", Source: "redis://ada@db/3"},
 		"mariadb://ada:s%40cret@[::1]:3307/shop?charset=latin1":              {Engine: "mysql", server: "mariadb://ada:xxxxx@[::1]:3307/shop", Source: "ada:s@cret@tcp([::1]:3307)/shop?charset=latin1"},
 	} {
 		got, err := Parse(raw)
@@ -22,7 +25,7 @@ func TestStoreURL_AServersURLReachesItsDriverAndIsShownWithoutItsPassword(t *tes
 }
 
 func TestStoreURL_AStoreURLThatIsNotRightIsRejectedWithoutItsPassword(t *testing.T) {
-	for _, raw := range []string{"postgres:s3cret", "postgres://u:s3cret@/d", "postgres://u:s3cret@h", "mysql://u:s3cret@h/", "mysql://u:s3cret@h:port/d", "mysql://u:s3cret@h/d?timeout=s3cret", "redis://u:s3cret@h"} {
+	for _, raw := range []string{"postgres:s3cret", "postgres://u:s3cret@/d", "postgres://u:s3cret@h", "mysql://u:s3cret@h/", "mysql://u:s3cret@h:port/d", "mysql://u:s3cret@h/d?timeout=s3cret", "redis://u:s3cret@h/db", "redis://u:s3cret@", "redis:s3cret", "rediss://u:s3cret@h?tls=off"} {
 		u, err := Parse(raw)
 		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "store URL") && !strings.Contains(err.Error(), "stores of the scheme") {
 			t.Errorf("%s: %+v, %v", raw, u, err)

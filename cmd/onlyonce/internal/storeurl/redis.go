@@ -1,0 +1,134 @@
+package storeurl
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/stores/redisstore"
+	"github.com/redis/rueidis"
+)
+
+// Redis is the engine of a store that keeps records and nothing else.
+const Redis = "redis"
+
+func parseRedis(scheme, raw string) (URL, error) {
+	o, _, err := redisstore.ParseURL(raw)
+	if err != nil {
+		return URL{}, cli.Usagef("the store URL can't be used: %w", err)
+	}
+	user := ""
+	switch {
+	case o.Password != "":
+		user = url.UserPassword(o.Username, "xxxxx").String() + "@"
+	case o.Username != "":
+		user = url.User(o.Username).String() + "@"
+	}
+	shown := scheme + "://" + user + strings.Join(o.InitAddress, ",")
+	if o.SelectDB != 0 {
+		shown += "/" + strconv.Itoa(o.SelectDB)
+	}
+	return URL{Engine: Redis, server: shown, Source: raw}, nil
+}
+
+// errRecordsOnly is the error of a command that needs more of a store than Redis has.
+func errRecordsOnly(u URL) error {
+	return cli.Usagef("%v can't be used here: a store in Redis keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL", u)
+}
+
+// DialRedis connects to the servers of a URL, and returns the settings of its store.
+func (u URL) DialRedis() (rueidis.Client, redisstore.Config, error) {
+	o, cfg, err := redisstore.ParseURL(u.Source)
+	if err != nil {
+		return nil, cfg, cli.Usagef("open %v: %w", u, err)
+	}
+	client, err := rueidis.NewClient(o)
+	if err != nil {
+		return nil, cfg, fmt.Errorf("open %v: %w", u, err)
+	}
+	return client, cfg, nil
+}
+
+// Records is a store of records, whatever the engine.
+type Records interface {
+	onlyonce.Store
+	onlyonce.Lister
+	onlyonce.Resolver
+	onlyonce.Diagnoser
+	Close() error
+}
+
+type redisRecords struct {
+	*redisstore.Store
+	client rueidis.Client
+}
+
+func (r redisRecords) Close() error {
+	err := r.Store.Close()
+	r.client.Close()
+	return err
+}
+
+// OpenRecords opens a store that is there already, with the risks that are accepted
+// here or, for Redis, in the URL.
+func (u URL) OpenRecords(ctx context.Context, acceptRisks []string) (Records, error) {
+	if u.Engine == Redis {
+		return u.openRedis(ctx, acceptRisks)
+	}
+	db, err := u.OpenDB(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return records(u.Open(ctx, db, acceptRisks))
+}
+
+// records keeps the pointer that goes with an error out of the interface.
+func records(s *Store, err error) (Records, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+func (u URL) openRedis(ctx context.Context, acceptRisks []string) (Records, error) {
+	client, cfg, err := u.DialRedis()
+	if err != nil {
+		return nil, err
+	}
+	cfg.AcceptRisks = append(cfg.AcceptRisks, u.Risks(acceptRisks)...)
+	store, err := redisstore.Open(ctx, client, cfg)
+	if err != nil {
+		client.Close()
+		return nil, fmt.Errorf("%v: %w", u, err)
+	}
+	return redisRecords{store, client}, nil
+}
+
+// OpenOwnRecords opens a store for a program that serves commands: it makes the
+// tables of a SQL database or brings them up to date. It does not make the keys of a
+// store in Redis: that they are gone is how a server shows that it has lost its records.
+func (u URL) OpenOwnRecords(ctx context.Context, acceptRisks []string) (Records, error) {
+	if u.Engine == Redis {
+		return u.openRedis(ctx, acceptRisks)
+	}
+	return records(u.OpenMigrated(ctx, acceptRisks))
+}
+
+// WithRecords calls fn with the store that the URL raw names, which is there already.
+func WithRecords(ctx context.Context, raw string, fn func(Records) error) (err error) {
+	u, err := Parse(raw)
+	if err != nil {
+		return err
+	}
+	store, err := u.OpenRecords(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return fn(store)
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+)
+
+// command runs a command line and returns what it printed.
+func command(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out strings.Builder
+	cmd := rootCommand()
+	cmd.SetOut(&out)
+	cmd.SetErr(&out)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(t.Context())
+	return out.String(), err
+}
+
+func TestRedis_TheCommandsForOperatorsTakeARedisURL(t *testing.T) {
+	server := cmdtest.StartRedis(t, "--requirepass", "s3cret")
+	u := "redis://:s3cret@" + server.Address() + "/0?prefix=shop"
+	step := func(fails, says string, args ...string) {
+		t.Helper()
+		out, err := command(t, args...)
+		if err == nil && fails != "" || err != nil && (fails == "" || !strings.Contains(err.Error(), fails)) || !strings.Contains(out, says) {
+			t.Errorf("%v: %v, and printed\n%s", args, err, out)
+		}
+		if strings.Contains(out, "s3cret") || err != nil && strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%v shows the password: %v, and printed\n%s", args, err, out)
+		}
+	}
+	const shown = "redis://:xxxxx@127.0.0.1:"
+	step("findings: 1", "forgotten: 256 of the 256 keys that Migrate makes are missing: ", "doctor", u)
+	step("run onlyonce migrate", "", "records", "ls", u)
+	step("run onlyonce migrate", "", "bench", u)
+	step("", shown, "migrate", u)
+	step("", ": created 256 keys; ", "migrate", u+"2")
+	step("", shown+server.Port+" is up to date\n", "migrate", u)
+	step("", "no findings\nRedis ", "doctor", u)
+	step("", "guarantee class C: ", "doctor", u)
+	step("", "checked: no key ran twice", "bench", u, "--requests", "50", "--keep", "1s")
+	settled(t, u, "order-17")
+	step("", "order-17", "records", "ls", u)
+	step("", "made", "records", "show", u, "--key", "order-17")
+	step("", "deleted", "records", "rm", u, "--key", "order-17", "--yes")
+	step("no such record", "", "records", "show", u, "--key", "order-17")
+	const instead = "a store in Redis keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL"
+	step(instead, "", "outbox", "ls", u)
+	step(instead, "", "outbox", "requeue", u, "--all")
+	step(instead, "", "poison", "ls", u)
+	step(instead, "", "relay", "--store", u, "--broker", "nats://127.0.0.1:1")
+	step(instead, "", "serve", "--store", u, "--listen", "127.0.0.1:0", "--data", t.TempDir())
+	step("has no SQL to print", "", "migrate", "--print", u)
+	step("WRONGPASS", "", "doctor", "redis://:s3cretive@"+server.Address())
+}
+
+// settled records a command in the store of a URL.
+func settled(t *testing.T, raw, key string) {
+	t.Helper()
+	u, err := storeurl.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := u.OpenRecords(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	charge := onlyonce.Request{ID: onlyonce.ID{Tenant: "acme", Operation: "charge", Key: key}, Fingerprint: onlyonce.Fingerprint([]byte(key))}
+	if _, err := onlyonce.Do(t.Context(), onlyonce.New(store, onlyonce.Config{Keep: time.Hour}), charge, func(context.Context) (string, error) { return "made", nil }); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestRedis_ARiskIsAcceptedInTheURLOrByAFlag(t *testing.T) {
+	server := cmdtest.StartRedis(t, "--appendonly", "no")
+	u := "redis://" + server.Address()
+	if _, err := command(t, "migrate", u); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := command(t, "records", "ls", u); err == nil || !strings.Contains(err.Error(), "set appendonly yes") {
+		t.Error(err)
+	}
+	for _, args := range [][]string{
+		{"records", "ls", u + "?accept_risks=persistence"},
+		{"bench", u + "?accept_risks=persistence", "--requests", "1"},
+		{"bench", u, "--requests", "1", "--accept-risk", "persistence"},
+	} {
+		if out, err := command(t, args...); err != nil {
+			t.Errorf("%v: %v, and printed\n%s", args, err, out)
+		}
+	}
+	if out, err := command(t, "doctor", u+"?accept_risks=persistence"); err == nil || !strings.Contains(out, "persistence: ") {
+		t.Errorf("doctor: %v, and printed\n%s", err, out)
+	}
+}
+
+func TestRedis_ProxiesOnOneStoreRunACommandOnce(t *testing.T) {
+	server := cmdtest.StartRedis(t, "--requirepass", "s3cret")
+	u, up := "redis://:s3cret@"+server.Address(), newUpstreamServer(t)
+	args := []string{"proxy", "--listen", "127.0.0.1:0", "--upstream", up.URL, "--single-tenant", "--store", u}
+	if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), "run onlyonce migrate") {
+		t.Fatalf("a server without the keys of a store: %v", err)
+	}
+	if _, err := command(t, "migrate", u); err != nil {
+		t.Fatal(err)
+	}
+	one, other := start(t, args...), start(t, args...)
+	first, repeat := one.send("k", "body"), other.send("k", "body")
+	if first.status != 201 || repeat.status != 201 || repeat.body != first.body || up.runs() != 1 {
+		t.Errorf("%+v, then %+v, %d runs", first, repeat, up.runs())
+	}
+	one.logs(t, `"store":"redis://:xxxxx@`)
+	if strings.Contains(one.log.String(), "s3cret") {
+		t.Errorf("the log shows the password: %s", one.log.String())
+	}
+	if err := server.Restart(); err != nil {
+		t.Fatal(err)
+	}
+	cmdtest.Until(t, "the proxy replays after a crash of the server", func() bool { return one.send("k", "body").body == first.body })
+	if up.runs() != 1 {
+		t.Errorf("%d runs", up.runs())
+	}
+}
