@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -222,7 +223,7 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 		messages[i] = wave[i].Message
 	}
 	errs, acked := answers(len(wave), b.call(ctx, run, messages))
-	var away error
+	var away, noRoute error
 	postponed := 0
 	for i, e := range wave {
 		if errs[i] == nil {
@@ -231,17 +232,22 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 			continue
 		}
 		failed[e.Key] = true
-		if run.Err() != nil || errors.Is(errs[i], ErrUnavailable) {
+		switch {
+		case run.Err() != nil || errors.Is(errs[i], ErrUnavailable):
 			away = errs[i]
 			postponed++
-			b.postpone(e, errs[i], acked > 0)
-		} else {
+			b.postpone(e, errs[i], b.relay.cfg.whileAway(acked > 0))
+		case errors.Is(errs[i], ErrNoRoute):
+			noRoute = errs[i]
+			postponed++
+			b.postpone(e, errs[i], b.relay.cfg.withoutRoute(time.Since(e.CreatedAt)))
+		default:
 			b.fail(ctx, e, errs[i])
 		}
 	}
 	delete(failed, "")
-	if away != nil && run.Err() == nil {
-		b.relay.observe(ctx, Event{Outcome: OutcomeUnavailable, Count: postponed, Err: away})
+	if err := cmp.Or(away, noRoute); err != nil && run.Err() == nil {
+		b.relay.observe(ctx, Event{Outcome: OutcomeUnavailable, Count: postponed, Err: err})
 	}
 	return failed, acked > 0 || away == nil
 }
@@ -321,14 +327,25 @@ func answers(messages int, errs []error) (all []error, acked int) {
 	return errs, acked
 }
 
-// postpone lets a message wait that is not to blame, a while if the broker takes
-// others.
-func (b *batch) postpone(e Entry, err error, others bool) {
-	v := Verdict{Seq: e.Seq, State: StateWaiting, Attempts: e.Attempts, Error: cut(err.Error())}
-	if others {
-		v.After = jitter(b.relay.cfg.Backoff)
+// postpone lets a message wait that is not to blame.
+func (b *batch) postpone(e Entry, err error, after time.Duration) {
+	b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateWaiting, After: after, Attempts: e.Attempts, Error: cut(err.Error())})
+}
+
+// whileAway is how long a message waits that the broker could not be reached for: a
+// while if it took others.
+func (c *Config) whileAway(tookOthers bool) time.Duration {
+	if !tookOthers {
+		return 0
 	}
-	b.verdicts = append(b.verdicts, v)
+	return jitter(c.Backoff)
+}
+
+// withoutRoute is how long a message of an age waits for which the broker has no route.
+// Messages behind it are leased meanwhile. It has no jitter, so that those that were
+// leased together are leased together again.
+func (c *Config) withoutRoute(age time.Duration) time.Duration {
+	return min(max(age/4, c.Backoff), c.MaxBackoff)
 }
 
 // fail counts a failure of the message, which is tried later, or parked.

@@ -14,7 +14,7 @@ const (
 	OutcomePublished   Outcome = "published"   // messages were acknowledged and marked as published
 	OutcomeFailed      Outcome = "failed"      // a message was rejected and is retried later
 	OutcomeParked      Outcome = "parked"      // a message failed too often or can't be published, and waits for someone to requeue or discard it
-	OutcomeUnavailable Outcome = "unavailable" // the broker could not be reached; the messages wait
+	OutcomeUnavailable Outcome = "unavailable" // the broker could not be reached, or has no route for messages; they wait
 	OutcomeLost        Outcome = "lost"        // the lease was lost; some messages may be published twice
 	OutcomeTrouble     Outcome = "trouble"     // the queue could not be read or written; the relay retries
 	OutcomeLag         Outcome = "lag"         // the backlog, reported every Config.LagEvery

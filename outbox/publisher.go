@@ -18,8 +18,8 @@ type Publisher interface {
 	// ended, its relay publishes nothing more, and another relay may publish
 	// the same messages.
 	//
-	// An error that is ErrUnavailable does not count as an attempt of its
-	// message. Messages are sent with their Headers unchanged and must not be
+	// An error that is ErrUnavailable or ErrNoRoute does not count as an attempt
+	// of its message. Messages are sent with their Headers unchanged and must not be
 	// modified.
 	//
 	// A panic is recovered. The messages are published again in smaller parts, and
@@ -31,6 +31,12 @@ type Publisher interface {
 // could not be reached and that the message is not at fault. The relay retries
 // for as long as it takes and parks no message because of it.
 var ErrUnavailable = errors.New("the broker can't be reached")
+
+// ErrNoRoute, wrapped in an error of a Publisher, means that the broker has no place for
+// the message so far, such as a queue, and takes others. The relay parks no message
+// because of it and keeps up no others, except those with its key. It retries after a
+// quarter of the message's age, from Config.Backoff to Config.MaxBackoff.
+var ErrNoRoute = errors.New("the broker has no route for the message")
 
 // A PublisherFunc is an adapter that makes a function a Publisher.
 type PublisherFunc func(ctx context.Context, messages []Message) []error

@@ -18,10 +18,12 @@ import (
 
 // An alarm stands before a RabbitMQ and does to each connection what the server itself
 // does when it is short of memory: from the first message that is published on it, it
-// reads nothing more, until there is memory again.
+// reads nothing more, until there is memory again. It also rejects what the server
+// rejects from a user without permission for a topic.
 type alarm struct {
-	listener net.Listener
-	server   string
+	listener  net.Listener
+	server    string
+	forbidden string // topic
 
 	mu   sync.Mutex
 	over chan struct{} // closed: nothing is short
@@ -80,13 +82,21 @@ func (a *alarm) serve(client net.Conn) {
 		_, err := client.Write(frame)
 		return err
 	}
+	var ending sync.Map // channels that the server was told to close for the client
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		defer client.Close()
 		for {
 			frame, err := readFrame(server)
-			if err != nil || toClient(frame) != nil {
+			if err != nil {
+				return
+			}
+			if _, ok := ending.Load(channelOf(frame)); ok {
+				if isMethod(frame, 20, 41) { // channel.close-ok
+					ending.Delete(channelOf(frame))
+				}
+			} else if toClient(frame) != nil {
 				return
 			}
 		}
@@ -94,19 +104,29 @@ func (a *alarm) serve(client net.Conn) {
 	if _, err := io.CopyN(server, client, int64(len("AMQP0091"))); err != nil {
 		return
 	}
+	closed := make(map[uint16]bool) // channels for which the client is to send a channel.close-ok
 	for {
 		frame, err := readFrame(client)
 		if err != nil {
 			return
 		}
+		if channel := channelOf(frame); closed[channel] {
+			closed[channel] = !isMethod(frame, 20, 41)
+			continue
+		} else if a.forbidden != "" && isMethod(frame, 60, 40) && routingKey(frame) == a.forbidden {
+			closed[channel] = true
+			ending.Store(channel, nil)
+			_ = toClient(method(channel, 20, 40, "\x01\x93\x0eACCESS_REFUSED\x00\x3c\x00\x28")) // channel.close, 403
+			frame = method(channel, 20, 40, "\x00\xc8\x00\x00\x00\x00\x00")
+		}
 		if over := a.state(); isMethod(frame, 60, 40) && !isClosed(over) { // basic.publish
-			_ = toClient(method(10, 60, "\x06memory")) // connection.blocked
+			_ = toClient(method(0, 10, 60, "\x06memory")) // connection.blocked
 			select {
 			case <-over:
 			case <-ended:
 				return
 			}
-			_ = toClient(method(10, 61, "")) // connection.unblocked
+			_ = toClient(method(0, 10, 61, "")) // connection.unblocked
 		}
 		if _, err := server.Write(frame); err != nil {
 			return
@@ -140,9 +160,18 @@ func isMethod(frame []byte, class, id uint16) bool {
 	return frame[0] == 1 && binary.BigEndian.Uint16(frame[frameHead:]) == class && binary.BigEndian.Uint16(frame[frameHead+2:]) == id
 }
 
-// method is one of the connection itself.
-func method(class, id uint16, arguments string) []byte {
-	frame := binary.BigEndian.AppendUint32([]byte{1, 0, 0}, uint32(4+len(arguments)))
+func channelOf(frame []byte) uint16 { return binary.BigEndian.Uint16(frame[1:]) }
+
+// routingKey is that of a basic.publish.
+func routingKey(frame []byte) string {
+	rest := frame[frameHead+6:]
+	rest = rest[1+rest[0]:] // after the exchange
+	return string(rest[1 : 1+rest[0]])
+}
+
+func method(channel, class, id uint16, arguments string) []byte {
+	frame := binary.BigEndian.AppendUint16([]byte{1}, channel)
+	frame = binary.BigEndian.AppendUint32(frame, uint32(4+len(arguments)))
 	frame = binary.BigEndian.AppendUint16(frame, class)
 	frame = binary.BigEndian.AppendUint16(frame, id)
 	return append(append(frame, arguments...), 0xCE)
@@ -220,6 +249,28 @@ func TestAlarm_WhatARabbitMQDoesNotReadEndsWithItsContextAndSaysWhy(t *testing.T
 			return strings.Contains(err.Error(), "memory")
 		})
 		if err := b.Close(); err != nil { // while nobody reads
+			t.Error(err)
+		}
+	})
+}
+
+func TestAlarm_ATopicThatRabbitMQForbidsHasNoRouteAndOthersArePublished(t *testing.T) {
+	eachAlarm(t, func(t *testing.T, b *amqpBroker, a *alarm) {
+		a.forbidden = "forbidden"
+		r := receive(t, b, "one", nil)
+		var list []outbox.Message
+		for i := range 99 {
+			list = append(list, outbox.Message{Topic: []string{"a", "forbidden", "b"}[i%3], Payload: []byte(fmt.Sprint(i))})
+		}
+		list = made(t, list...)
+		for i, err := range b.Publish(t.Context(), list) {
+			if forbidden := list[i].Topic == "forbidden"; forbidden != (err != nil) || forbidden != errors.Is(err, outbox.ErrNoRoute) {
+				t.Errorf("%s: %v", list[i].Topic, err)
+			}
+		}
+		eventually(t, "the others came", func() bool { return r.count() >= 66 })
+		r.stop()
+		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 	})

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,7 +56,7 @@ func (b *amqpBroker) Close() error {
 var errNoQueue = errors.New("no queue is bound to the exchange: a consumer makes its own when it begins")
 
 // Publish sends all messages, persistent ones, and then waits for the confirms.
-// What no queue takes is unavailable until a consumer has come.
+// What no queue takes has no route until a consumer has come.
 func (b *amqpBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
 	b.publishing.Lock()
 	defer b.publishing.Unlock()
@@ -68,21 +70,28 @@ func (b *amqpBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 }
 
 // publishApart publishes messages. For one that it will never take, the server closes
-// the channel on all: they are published in ever smaller parts, until that one is alone.
+// the channel on all: they are published in ever smaller parts, until that one is alone,
+// or those of a topic that the server does not permit.
 func (b *amqpBroker) publishApart(ctx context.Context, messages []outbox.Message) []error {
 	errs := b.publish(ctx, messages)
 	rejection := b.rejection()
 	if rejection == nil {
 		return errs
 	}
-	if len(messages) == 1 {
-		return []error{rejection}
-	}
 	var at []int
 	for i, err := range errs {
-		if errors.Is(err, outbox.ErrUnavailable) && !errors.Is(err, errNoQueue) {
+		if errors.Is(err, outbox.ErrUnavailable) {
 			at = append(at, i)
 		}
+	}
+	topic := func(i, j int) int { return strings.Compare(messages[i].Topic, messages[j].Topic) }
+	slices.SortStableFunc(at, topic)
+	oneTopic := len(at) > 0 && topic(at[0], at[len(at)-1]) == 0
+	if len(messages) == 1 || oneTopic && errors.Is(rejection, outbox.ErrNoRoute) {
+		for _, i := range at {
+			errs[i] = rejection
+		}
+		return errs
 	}
 	for _, part := range [][]int{at[:len(at)/2], at[len(at)/2:]} {
 		if len(part) == 0 {
@@ -100,12 +109,17 @@ func (b *amqpBroker) publishApart(ctx context.Context, messages []outbox.Message
 }
 
 // rejection returns why the server closed the channel for publishing, if it did that for
-// what a message has in it, such as a header that it can't read, or a size.
+// what a message has in it, such as a header that it can't read, or a size, or because
+// it does not permit the message's topic or the exchange.
 func (b *amqpBroker) rejection() error {
 	select {
 	case err := <-b.rejections:
-		if err != nil && (err.Code == amqp.PreconditionFailed || err.Code == amqp.ContentTooLarge) {
+		switch {
+		case err == nil:
+		case err.Code == amqp.PreconditionFailed || err.Code == amqp.ContentTooLarge:
 			return fmt.Errorf("RabbitMQ does not take the message: %w", err)
+		case err.Code == amqp.AccessRefused:
+			return noRoute(err)
 		}
 	default:
 	}
@@ -193,7 +207,7 @@ func (b *amqpBroker) takeBack(messages []outbox.Message, errs []error) {
 			tenant, _ := back.Headers[outbox.HeaderTenant].(string)
 			topic, _ := back.Headers[headerTopic].(string)
 			for _, i := range at[sentAs(back.MessageId, tenant, topic, back.Body)] {
-				errs[i] = unavailable(errNoQueue)
+				errs[i] = noRoute(errNoQueue)
 			}
 		default:
 			return

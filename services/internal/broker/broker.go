@@ -103,6 +103,9 @@ func redacted(address string) string {
 // unavailable says that the broker, and not the message, is to blame.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err) }
 
+// noRoute says that the broker takes others.
+func noRoute(err error) error { return fmt.Errorf("%w: %w", outbox.ErrNoRoute, err) }
+
 // name makes a topic one that every broker takes: of letters, digits, dots,
 // hyphens and underscores.
 func name(topic string) string {

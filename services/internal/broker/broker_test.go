@@ -236,7 +236,7 @@ func TestBroker_WhatNoQueueTakesIsNotPublished(t *testing.T) {
 		list := made(t, outbox.Message{Topic: "t", Payload: []byte("a")}, outbox.Message{Topic: "t", Payload: []byte("b")})
 		for range 3 {
 			for _, err := range b.Publish(t.Context(), list) {
-				if !errors.Is(err, outbox.ErrUnavailable) || !errors.Is(err, errNoQueue) {
+				if !errors.Is(err, outbox.ErrNoRoute) || !errors.Is(err, errNoQueue) {
 					t.Errorf("got %v", err)
 				}
 			}

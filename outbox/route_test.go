@@ -1,0 +1,59 @@
+package outbox_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+func TestRelay_MessagesWithoutARouteHoldUpOnlyTheirKeysAndAreNotParked(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b, seen := newMemQueue(), &broker{fail: make(map[string]error)}, new(events)
+		const waiting = 200 // many batches
+		for i := range waiting {
+			payload := fmt.Sprintf("no route %03d", i)
+			b.fail[payload] = fmt.Errorf("no queue: %w", outbox.ErrNoRoute)
+			appendAll(t, q, message("", payload))
+		}
+		b.fail["1"] = outbox.ErrNoRoute
+		appendAll(t, q, message("k", "1"), message("k", "2"), message("", "a"))
+		start(t, q, b, outbox.Config{Batch: 10, MaxAttempts: 2, Observer: seen.observe})
+		pass(2 * time.Second)
+		b.want(t, "a")
+		pass(time.Hour)
+		wantLag(t, q, waiting+2, 0)
+		if seen.count(outbox.OutcomeUnavailable) == 0 || seen.count(outbox.OutcomeFailed) != 0 {
+			t.Error("the observer was not told so")
+		}
+		calls := b.asked()
+		pass(time.Hour)
+		if n := b.asked() - calls; n > 60*(waiting+1) {
+			t.Errorf("%d calls in an hour: more than one for each message in a minute", n)
+		}
+		b.change(func() { b.fail = nil })
+		pass(time.Minute + time.Second)
+		wantLag(t, q, 0, 0)
+		if got := b.payloads(); len(got) != waiting+3 {
+			t.Errorf("%d were published", len(got))
+		}
+	})
+}
+
+func TestRelay_AMessageThatHasARouteSoonIsPublishedSoon(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q := newMemQueue()
+		var calls int
+		appendAll(t, q, message("", "a"))
+		start(t, q, outbox.PublisherFunc(func(context.Context, []outbox.Message) []error {
+			if calls++; calls < 5 {
+				return []error{outbox.ErrNoRoute}
+			}
+			return nil
+		}), outbox.Config{})
+		pass(5 * time.Second)
+		wantLag(t, q, 0, 0)
+	})
+}
