@@ -14,7 +14,7 @@ func TestPostgreSQL_TheCommandsForOperatorsTakeAPostgresURL(t *testing.T) {
 		fails string
 		says  string
 	}{
-		{[]string{"doctor", u}, "findings: 1", "schema: the database has no tables of onlyonce; run onlyonce migrate with the same URL\n"},
+		{[]string{"doctor", u}, "findings: 1", "schema: the database does not have onlyonce's tables; run onlyonce migrate with the same URL\n"},
 		{[]string{"migrate", u}, "", ": created, at version 5\n"},
 		{[]string{"migrate", u}, "", " is up to date, at version 5\n"},
 		{[]string{"doctor", u}, "", "no findings\nPostgreSQL "},

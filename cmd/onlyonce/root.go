@@ -31,16 +31,16 @@ A store URL is one of these:
   redis://USER:PASSWORD@HOST:PORT/0           or rediss:// for TLS
   redis://HOST1:PORT,HOST2:PORT               a cluster
   redis://HOST1,HOST2?master_set=NAME         the Sentinels that watch NAME
-A path is taken as it is: nothing in it is an option, and nothing in it needs
-escaping but for the shell. A redis:// URL may end with the settings of its store,
+A path is taken as it is: it has no options and needs no escaping, except for the
+shell. A redis:// URL may end with the settings of its store,
 such as ?prefix=shop&replicas=1&replica_timeout=500ms&accept_risks=persistence.
 
-A command that takes a store's URL takes it from ONLYONCE_STORE, or from the file
-that ONLYONCE_STORE_FILE names, if it is left out. Pass a URL that contains a
-password this way: every user of the machine can read command lines.
+If the URL of a store is left out, a command reads it from ONLYONCE_STORE, or from
+the file that ONLYONCE_STORE_FILE names. Pass a URL that contains a password this
+way, because every user of the machine can read command lines.
 
-Exit codes: 0 it worked; 1 it did not, or doctor found something; 2 the command
-line or the environment is wrong, or doctor could not look.`,
+Exit codes: 0 success; 1 failure, or doctor or check found something; 2 the command
+line or the environment is invalid, or doctor or check could not examine its target.`,
 		Example: `  onlyonce serve
   onlyonce records ls sqlite:onlyonce-data/onlyonce.db
   onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,

@@ -60,7 +60,8 @@ Ctrl-C ends the run and prints what was measured so far.`,
 	return cmd
 }
 
-// bench opens the targets, runs, and prints what was measured, however it ends.
+// bench opens the targets, puts them under load, and prints what was measured, even
+// if it is interrupted or fails.
 func (c *config) bench(cmd *cobra.Command, urls []string) (err error) {
 	var runs []*targetRun
 	defer func() {
@@ -79,7 +80,7 @@ func (c *config) bench(cmd *cobra.Command, urls []string) (err error) {
 	}
 	signals, release := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer release()
-	context.AfterFunc(signals, release) // a second one ends the process
+	context.AfterFunc(signals, release) // a second signal ends the process
 	stop := showProgress(runs)
 	takeTurns(signals, c, runs)
 	stop()
@@ -96,7 +97,7 @@ func (c *config) bench(cmd *cobra.Command, urls []string) (err error) {
 	return report.judge()
 }
 
-// open opens what a URL names.
+// open opens the target that a URL names.
 func (c *config) open(cmd *cobra.Command, raw string) (target, error) {
 	if isHTTP(raw) {
 		return openHTTP(cmd, c, raw)

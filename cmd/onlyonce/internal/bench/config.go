@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A config is what bench's flags say.
+// A config holds the values of bench's flags.
 type config struct {
 	compare     string
 	callers     int
@@ -26,7 +26,7 @@ type config struct {
 	may         cli.WritePermission
 }
 
-// Bounds of what bench is asked for.
+// Bounds of the flags' values.
 const (
 	longest     = time.Hour
 	mostCallers = 10_000
@@ -37,7 +37,7 @@ const (
 // leastResult is the length from which a random result is unique.
 const leastResult = 16
 
-// Which of the earlier keys is repeated.
+// The values of --keys: which of the earlier keys is repeated.
 const (
 	keysUniform    = "uniform"
 	keysZipf       = "zipf"
@@ -58,7 +58,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.compare, "compare", "", "another `URL` to take turns with")
 	f.DurationVar(&c.keep, "keep", 5*time.Second, "how long a response is kept; it is repeated for half as long; memory:// keeps it for at most 1s unless --requests is small")
 	f.BoolVar(&c.leave, "leave", false, "leave the keys in the store instead of waiting until they expire and purging them")
-	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "open a store in spite of the finding of this `name` (see onlyonce doctor); may be repeated")
+	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "`name` of a finding of onlyonce doctor that is accepted; may be repeated")
 	f.StringVar(&c.http.method, "method", "POST", "HTTP `method`")
 	f.StringVar(&c.http.path, "path", "", "`path` below the URL")
 	f.StringVar(&c.http.body, "body", `{"bench":"{key}"}`, "`text` of every request's body, or @FILE")
@@ -78,7 +78,7 @@ func (c *config) check() error {
 	case !(c.rate >= 0 && c.rate <= 1e9): // NaN is neither
 		return cli.Usagef("--rate is %v: write requests per second, or 0 for as fast as the responses arrive", c.rate)
 	case c.duration <= 0 || c.duration > longest:
-		return cli.Usagef("--duration is %v: a bench has an end: write up to %v", c.duration, longest)
+		return cli.Usagef("--duration is %v: write more than 0 and at most %v", c.duration, longest)
 	case c.requests < 0:
 		return cli.Usagef("--requests is %d: write 1 or more, or leave it out", c.requests)
 	case !(c.duplicates >= 0 && c.duplicates < 1):
@@ -95,7 +95,7 @@ func (c *config) check() error {
 	return c.http.check()
 }
 
-// A httpConfig is what bench's flags say of requests.
+// A httpConfig holds the values of the flags for HTTP requests.
 type httpConfig struct {
 	method, path, body, keyHeader string
 	headers                       []string

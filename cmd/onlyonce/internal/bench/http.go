@@ -34,12 +34,12 @@ type httpTarget struct {
 	client *http.Client
 	keep   time.Duration
 
-	marks atomic.Bool // it has marked a response as a replay
+	marks atomic.Bool // whether the API has marked a response as a replay
 	mu    sync.Mutex
-	twice []string // keys with two responses of which neither is marked as a replay
+	twice []string // keys with two responses, neither of them marked as a replay
 }
 
-// openHTTP asks whether it may write there.
+// openHTTP returns the target at a URL, after asking for permission to write to it.
 func openHTTP(cmd *cobra.Command, c *config, raw string) (target, error) {
 	u, err := url.Parse(cli.JoinURL(raw, c.http.path))
 	if err != nil || u.Hostname() == "" {
@@ -63,7 +63,7 @@ func openHTTP(cmd *cobra.Command, c *config, raw string) (target, error) {
 	return h, c.may.Ask(cmd, u.String(), fmt.Sprintf("%s requests for %v", c.http.method, c.duration))
 }
 
-// newClient returns one that keeps a connection for every caller.
+// newClient returns an HTTP client that keeps one connection per caller.
 func newClient(c *config) (_ *http.Client, err error) {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConns, transport.MaxIdleConnsPerHost = 0, c.callers
@@ -86,7 +86,7 @@ func (h *httpTarget) close() error         { h.client.CloseIdleConnections(); re
 const (
 	// maxResponse is the longest body that is read. Bodies are compared by hash.
 	maxResponse = 16 << 20
-	// keptResponse is how much of a body is kept, to find out what it means.
+	// keptResponse is how much of a body is kept to determine its outcome.
 	keptResponse = 64 << 10
 )
 
@@ -135,7 +135,7 @@ func (h *httpTarget) send(ctx context.Context, k *trackedKey) (outcome, error) {
 	return h.judge(k, w, head, hash)
 }
 
-// withoutURL leaves out of an error what bench has said already.
+// withoutURL removes from an error the method and URL, which bench prints anyway.
 func withoutURL(err error) error {
 	var at *url.Error
 	if errors.As(err, &at) {
@@ -162,8 +162,8 @@ func (h *httpTarget) judge(k *trackedKey, w *http.Response, head []byte, hash ui
 	return h.succeeded(k, hash, marked), nil
 }
 
-// saysInProgress tells the 409 of a request that is still running from others,
-// as httponce.Transport does.
+// saysInProgress reports whether a 409 means that the first request is still
+// running, by the same rule as httponce.Transport.
 func saysInProgress(h http.Header, body []byte) bool {
 	var problem struct {
 		Code string `json:"code"`
@@ -171,24 +171,25 @@ func saysInProgress(h http.Header, body []byte) bool {
 	return h.Get("Retry-After") != "" || json.Unmarshal(body, &problem) == nil && problem.Code == "request_in_progress"
 }
 
-// said quotes the beginning of a response.
+// said returns an error that quotes the beginning of a response.
 func said(w *http.Response, body []byte) error {
 	const most = 200
 	text := string(bytes.ToValidUTF8(body[:min(len(body), most)], []byte("?")))
 	return fmt.Errorf("%s: %q", w.Status, text)
 }
 
-// succeeded records a response of a successful command by its hash. The first one may be marked as a replay, if that of
-// the run itself was lost, or comes later.
+// succeeded records a response of a successful command by its hash. The first
+// response that is seen may be marked as a replay, if the response of the run
+// itself was lost or arrives later.
 func (h *httpTarget) succeeded(k *trackedKey, hash uint64, marked bool) outcome {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	first := k.done.IsZero()
 	if first {
-		k.answer, k.done = hash, time.Now()
+		k.response, k.done = hash, time.Now()
 	}
 	protected := time.Since(k.done) < k.of.keep
-	if k.answer != hash && protected {
+	if k.response != hash && protected {
 		k.of.violate("%s got a different response than the first time", k.name)
 	}
 	if marked {
@@ -205,8 +206,8 @@ func (h *httpTarget) succeeded(k *trackedKey, hash uint64, marked bool) outcome 
 	return outcomeReplayed
 }
 
-// finish judges the responses that were not marked as replays, now that it is
-// known whether the API marks them.
+// finish reports the responses that should have been marked as replays. Only at the
+// end is it known whether the API marks any.
 func (h *httpTarget) finish(keys *keySet) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -218,8 +219,8 @@ func (h *httpTarget) finish(keys *keySet) {
 	}
 }
 
-// clean can't: only the API knows what it made.
+// clean removes nothing, because only the API knows what the requests created.
 func (h *httpTarget) clean(_ context.Context, log io.Writer, _ time.Time, _ bool) error {
-	_, err := fmt.Fprintf(log, "what %v made of the requests is left there\n", h)
+	_, err := fmt.Fprintf(log, "whatever the requests created in %v is left there\n", h)
 	return err
 }

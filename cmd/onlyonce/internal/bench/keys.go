@@ -11,20 +11,20 @@ import (
 	"time"
 )
 
-// A trackedKey is a key that was sent, and what is known of its command.
+// A trackedKey is a key that was sent, with what is known about its command.
 type trackedKey struct {
-	name    string
-	of      *keySet
-	made    time.Time
-	mu      sync.Mutex
-	runs    int
-	done    time.Time // when the last run ended; its record is kept from then on at least
-	answer  uint64    // a hash of it
-	renewed bool      // it ran again, rightly, because its record had expired
+	name     string
+	of       *keySet
+	made     time.Time
+	mu       sync.Mutex
+	runs     int
+	done     time.Time // when the last run ended; its record is kept at least from then on
+	response uint64    // its hash
+	renewed  bool      // it ran again legitimately, because its record had expired
 }
 
-// keySet hands out keys, new ones and earlier ones, and collects what breaks
-// the promise. It keeps the latest keys only.
+// A keySet chooses the keys of requests, new and repeated ones, and collects
+// violations of the guarantee. It keeps only the latest keys.
 type keySet struct {
 	prefix     string
 	pick       string
@@ -36,16 +36,16 @@ type keySet struct {
 	latest     []*trackedKey // a ring
 	oldest     int64         // number of the oldest key that may be repeated
 	next       int64         // number of the next new key
-	turn       int64         // that a sequential repeat takes
+	turn       int64         // number of the key that a sequential repeat uses
 	sent       int64
 	repeated   int64
-	violations []string // the first ones
+	violations []string // descriptions of the first ones
 	violated   int64
 }
 
 const (
 	repeatWindow    = 1 << 16 // how many keys may be repeated
-	shownViolations = 5       // how many are told in words
+	shownViolations = 5       // how many are described
 )
 
 func newKeySet(c *config, keep time.Duration) *keySet {
@@ -116,36 +116,36 @@ func (b *keySet) violate(format string, args ...any) {
 	}
 }
 
-// broken returns how often the promise was broken, and how in the first cases.
+// broken returns how often the guarantee was broken, and describes the first cases.
 func (b *keySet) broken() (int64, []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.violated, b.violations
 }
 
-// ran records that the command runs, and what it will return.
-func (k *trackedKey) ran(answer string) {
+// ran records that the command runs, and the response that it will return.
+func (k *trackedKey) ran(response string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.runs++
 	if k.runs > 1 {
-		if since := time.Since(k.done); since < k.of.keep*3/4 { // less for how the store rounds
+		if since := time.Since(k.done); since < k.of.keep*3/4 { // three quarters, because stores round
 			k.of.violate("%s ran again, %v after its last run", k.name, since.Round(time.Millisecond))
 		}
 		k.renewed = true
 	}
-	k.answer = maphash.String(k.of.seed, answer)
+	k.response = maphash.String(k.of.seed, response)
 	k.done = time.Now()
 }
 
 // check records a violation if the response is not that of a run that was seen.
-func (k *trackedKey) check(answer string) {
+func (k *trackedKey) check(response string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	switch {
 	case k.runs == 0:
 		k.of.violate("%s got a replay, and never ran", k.name)
-	case !k.renewed && k.answer != maphash.String(k.of.seed, answer):
+	case !k.renewed && k.response != maphash.String(k.of.seed, response):
 		k.of.violate("%s got a different response than the first time", k.name)
 	}
 }

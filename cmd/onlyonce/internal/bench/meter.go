@@ -7,7 +7,7 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 )
 
-// An outcome is what came of one request of bench.
+// An outcome is the outcome of one request of bench.
 type outcome int
 
 const (
@@ -40,10 +40,10 @@ type meter struct {
 type meterPart struct {
 	mu sync.Mutex
 	measures
-	_ [64]byte // of a cache line: the next part is another's
+	_ [64]byte // padding: each part has its own cache lines
 }
 
-// measures are what was counted.
+// measures holds the counts and latencies that were measured.
 type measures struct {
 	counts [outcomeCount]int64
 	took   [outcomeCount]*hdrhistogram.Histogram // nil: none
@@ -55,7 +55,7 @@ func (m *measures) record(o outcome, took time.Duration) {
 	}
 	m.counts[o]++
 	us := min(max(took, time.Microsecond), slowest).Microseconds()
-	_ = m.took[o].RecordValue(us) // it is in range
+	_ = m.took[o].RecordValue(us) // cannot fail: us is in range
 }
 
 func (m *measures) add(other *measures) {

@@ -11,11 +11,11 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
 
-// schemePgx is that of a PostgreSQL server that is reached through pgxstore, as
-// proxy reaches it, and not through sqlstore, as serve does.
+// schemePgx is the scheme of a PostgreSQL server that bench uses through pgxstore,
+// like proxy, and not through sqlstore, like serve.
 const schemePgx = "pgx://"
 
-// openPgx opens a store with tables that are there. shown is its URL without the
+// openPgx opens a store whose tables exist already. shown is its URL without the
 // password.
 func openPgx(ctx context.Context, raw string, acceptRisks []string) (store *pgxstore.Store, shown string, shut func() error, err error) {
 	u, err := storeurl.Parse("postgres://" + strings.TrimPrefix(raw, schemePgx))

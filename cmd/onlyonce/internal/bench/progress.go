@@ -10,8 +10,8 @@ import (
 
 const progressEvery = 500 * time.Millisecond
 
-// showProgress keeps a line up to date while a person is watching, until it is
-// stopped.
+// showProgress keeps a line on a terminal up to date until stop is called. It shows
+// nothing if standard error is not a terminal.
 func showProgress(runs []*targetRun) (stop func()) {
 	if !isTerminal(os.Stderr) {
 		return func() {}
@@ -38,7 +38,7 @@ func showProgress(runs []*targetRun) (stop func()) {
 	}
 }
 
-// A progress knows what was shown last.
+// A progress holds the state that was shown last.
 type progress struct {
 	runs   []*targetRun
 	lasted time.Duration
@@ -47,7 +47,7 @@ type progress struct {
 
 func newProgress(runs []*targetRun) *progress { return &progress{runs: runs} }
 
-// line says what happened since the last one, or, of targets that take turns,
+// line describes what happened since the last line or, for targets that take turns,
 // since the beginning.
 func (p *progress) line() string {
 	if len(p.runs) == 1 {
@@ -73,8 +73,7 @@ func (p *progress) sinceTheLast(r *targetRun) string {
 	return strings.Join(append(line, quantiles(m)...), "  ")
 }
 
-// rates says how many requests a second had each outcome, up to the last one
-// that is asked for.
+// rates returns the requests per second of each outcome, up to and including last.
 func rates(counts [outcomeCount]int64, in time.Duration, last outcome) (said []string) {
 	for o, n := range counts[:last+1] {
 		if n > 0 && in > 0 {

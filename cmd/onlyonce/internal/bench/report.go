@@ -27,7 +27,7 @@ type report struct {
 	Ratio       *ratio     `json:"ratio,omitempty"`
 }
 
-// A measured is what was measured of one target.
+// A measured holds what was measured for one target.
 type measured struct {
 	Target     string               `json:"target"`
 	Seconds    float64              `json:"seconds"` // under load
@@ -37,7 +37,7 @@ type measured struct {
 	Outcomes   map[string]count     `json:"outcomes"`
 	Latency    map[string]latencies `json:"latency_microseconds"` // of all, and by outcome
 	Violated   int64                `json:"violated"`
-	Violations []string             `json:"violations"` // the first ones
+	Violations []string             `json:"violations"` // descriptions of the first ones
 }
 
 type count struct {
@@ -137,7 +137,7 @@ func newRatio(runs []*targetRun, of []measured) *ratio {
 	}
 }
 
-// judge returns an error if the promise was broken, or if nothing worked.
+// judge returns an error if the guarantee was broken, or if no request succeeded.
 func (b *report) judge() error {
 	var all []error
 	for _, m := range b.Targets {
@@ -151,12 +151,12 @@ func (b *report) judge() error {
 	return errors.Join(all...)
 }
 
-// worked counts what was executed or replayed.
+// worked returns how many requests were executed or replayed.
 func (m measured) worked() int64 {
 	return m.Outcomes[outcomeNames[outcomeExecuted]].Count + m.Outcomes[outcomeNames[outcomeReplayed]].Count
 }
 
-// firstError is what went wrong most.
+// firstError returns the first error of the most frequent unsuccessful outcome.
 func (m measured) firstError() string {
 	var worst count
 	for _, o := range m.Outcomes {
@@ -187,7 +187,7 @@ func (b *report) print(w io.Writer, format string) error {
 	return err
 }
 
-// describe says what was asked for.
+// describe writes the settings of the run.
 func (b *report) describe(w io.Writer, m measured) {
 	rate := "as fast as it responds"
 	if b.Rate > 0 {

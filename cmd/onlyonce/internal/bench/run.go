@@ -15,8 +15,8 @@ type targetRun struct {
 	keys   *keySet
 	meter  meter
 	active atomic.Int64 // nanoseconds under load, of the slices that have ended
-	since  atomic.Int64 // when the slice began that is under way, in Unix nanoseconds; 0: none is
-	rates  []float64    // requests a second in each slice
+	since  atomic.Int64 // when the current slice began, in Unix nanoseconds; 0: there is none
+	rates  []float64    // requests per second in each slice
 	left   int64        // requests that may still be sent; negative: any number
 }
 
@@ -28,12 +28,12 @@ func newTargetRun(c *config, t target) *targetRun {
 	return r
 }
 
-// over reports whether the run has had its time, or its requests.
+// over reports whether the run has used up its time or its requests.
 func (r *targetRun) over() bool {
 	return r.left == 0 || time.Duration(r.active.Load()) >= r.cfg.duration
 }
 
-// Slices of a comparison.
+// The slices of a comparison.
 const (
 	sliceCount    = 20
 	shortestSlice = 50 * time.Millisecond
@@ -41,11 +41,11 @@ const (
 )
 
 const (
-	patience = 30 * time.Second      // for what is still running at the end
+	patience = 30 * time.Second      // for requests that are still running at the end
 	respite  = 10 * time.Millisecond // before the next request to a target that does not respond
 )
 
-// lasted says how long the target has been under load so far.
+// lasted returns how long the target has been under load so far.
 func (r *targetRun) lasted() time.Duration {
 	d := time.Duration(r.active.Load())
 	if since := r.since.Load(); since > 0 {
@@ -54,8 +54,8 @@ func (r *targetRun) lasted() time.Duration {
 	return d
 }
 
-// takeTurns gives each run its time: one alone in one piece, two in slices, the
-// one that begins taking turns too, so that what drifts meets both.
+// takeTurns gives each run its time: a single run in one piece, two runs in slices.
+// The run that goes first alternates, too, so that drift affects both equally.
 func takeTurns(ctx context.Context, c *config, runs []*targetRun) {
 	d, n := c.duration, c.requests
 	if len(runs) > 1 {
@@ -77,8 +77,8 @@ func takeTurns(ctx context.Context, c *config, runs []*targetRun) {
 	}
 }
 
-// slice puts the target under load for a time, and for a number of requests if
-// that is not 0. What was sent is waited for, but not for ever.
+// slice puts the target under load for the time d, and for at most n requests if n
+// is not 0. It waits a limited time for the responses to requests that were sent.
 func (r *targetRun) slice(ctx context.Context, d time.Duration, n int64) {
 	if r.left >= 0 {
 		n = min(n, r.left)
@@ -137,7 +137,7 @@ func (s *timeSlice) call(ctx, asking context.Context, caller int) {
 	}
 }
 
-// due says when a request is to be sent: now, or as the rate says.
+// due returns when request i is due: now, or at the time that the rate determines.
 func (s *timeSlice) due(i int64) time.Time {
 	if rate := s.run.cfg.rate; rate > 0 {
 		return s.began.Add(time.Duration(float64(i) / rate * float64(time.Second)))

@@ -17,8 +17,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// A storeTarget is a store under load: onlyonce.Do round a function that does
-// nothing but make a result.
+// A storeTarget is a store under load: it calls onlyonce.Do with a function that
+// only returns a result.
 type storeTarget struct {
 	shown  string
 	store  onlyonce.Store
@@ -26,18 +26,17 @@ type storeTarget struct {
 	tenant string
 	filler string
 	keep   time.Duration
-	shut   func() error // nil: it is in memory
+	shut   func() error // nil: the store is in memory
 }
 
-// A store in memory would be filled if it kept more requests than a few for
-// longer than this.
+// A store in memory keeps records for at most this long, unless there are few
+// requests; otherwise, they would fill the memory.
 const (
 	keepInMemory = time.Second
 	fewRequests  = 100_000
 )
 
-// openStoreTarget opens a store as it is; only a SQLite file that is not there is
-// made.
+// openStoreTarget opens an existing store; it creates only a missing SQLite file.
 func openStoreTarget(ctx context.Context, c *config, raw string) (target, error) {
 	s := &storeTarget{
 		tenant: "bench-" + strings.ToLower(rand.Text()[:10]), keep: c.keep,
@@ -58,7 +57,7 @@ func openStoreTarget(ctx context.Context, c *config, raw string) (target, error)
 	return s, nil
 }
 
-// purgeAllTheTime bounds what a store in memory takes of it.
+// purgeAllTheTime purges continuously, to bound the memory of a store in memory.
 func (s *storeTarget) purgeAllTheTime() (stop func() error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var purging sync.WaitGroup
@@ -113,9 +112,9 @@ func (s *storeTarget) send(ctx context.Context, k *trackedKey) (outcome, error) 
 		ID:          onlyonce.ID{Tenant: s.tenant, Operation: "bench", Key: k.name},
 		Fingerprint: onlyonce.Fingerprint([]byte(k.name)),
 	}, func(context.Context) (string, error) {
-		answer := rand.Text()[:leastResult] + s.filler
-		k.ran(answer)
-		return answer, nil
+		response := rand.Text()[:leastResult] + s.filler
+		k.ran(response)
+		return response, nil
 	})
 	switch {
 	case err == nil && answer.Replayed:
@@ -135,7 +134,7 @@ func (s *storeTarget) send(ctx context.Context, k *trackedKey) (outcome, error) 
 
 func (s *storeTarget) finish(*keySet) {}
 
-// clean waits until the last key has expired, and purges.
+// clean waits until the last key has expired, and then purges.
 func (s *storeTarget) clean(ctx context.Context, log io.Writer, ended time.Time, leave bool) error {
 	if _, inMemory := s.store.(*memstore.Store); inMemory {
 		return nil

@@ -10,19 +10,19 @@ import (
 // A target is what is put under load.
 type target interface {
 	fmt.Stringer
-	// send asks for the command of a key once.
+	// send sends the command of a key once.
 	send(ctx context.Context, k *trackedKey) (outcome, error)
-	// keeps returns how long a response is repeated at least.
+	// keeps returns for how long a response is repeated at least.
 	keeps() time.Duration
-	// finish judges what can only be judged at the end.
+	// finish makes the checks that are possible only at the end.
 	finish(keys *keySet)
-	// clean removes what was written, as soon as it can after the run ended,
-	// unless it is to leave it, and says what is left.
+	// clean removes what was written, as soon as it can after the run ended, and
+	// writes to log what is left. With leave, it removes nothing.
 	clean(ctx context.Context, log io.Writer, ended time.Time, leave bool) error
 	close() error
 }
 
-// pauseUntil reports whether the time came before ctx ended.
+// pauseUntil waits until the time at, and reports whether it came before ctx ended.
 func pauseUntil(ctx context.Context, at time.Time) bool {
 	wait := time.Until(at)
 	if wait <= 0 {

@@ -61,7 +61,7 @@ The exit code is 1 if a row failed, and 2 if the API could not be checked.`,
 	return cmd
 }
 
-// wrapped joins words with commas into lines.
+// wrapped joins words with commas, and breaks the text into lines.
 func wrapped(words []string, width int) string {
 	var b strings.Builder
 	column := len("The rows are ")
@@ -90,7 +90,7 @@ func report(cmd *cobra.Command, target conform.Target, cfg conform.Config, write
 		return fmt.Errorf("write: %w", bad)
 	}
 	if err != nil {
-		return cli.Blind(err)
+		return cli.Inconclusive(err)
 	}
 	if n := found.Count(conform.Fail); n > 0 {
 		return fmt.Errorf("%d of %d rows failed", n, len(found.Rows))

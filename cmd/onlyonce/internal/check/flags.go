@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// flags are what check's command line says.
+// flags holds the values of check's flags.
 type flags struct {
 	t   conform.Target
 	cfg conform.Config
@@ -70,7 +70,8 @@ func (f *flags) writer() (reportWriter, error) {
 	return nil, cli.Usagef("invalid value %q for --format: write table, json or junit", f.format)
 }
 
-// target reads the files that are named.
+// target returns the target that the flags describe, after reading the files that
+// they name.
 func (f *flags) target(url string) (t conform.Target, err error) {
 	if f.cfg.Timeout <= 0 || f.cfg.Within <= 0 {
 		return t, cli.Usagef("--timeout is %v and --within %v: write more than 0", f.cfg.Timeout, f.cfg.Within)

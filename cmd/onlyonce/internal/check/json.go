@@ -10,8 +10,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/conform"
 )
 
-// A Document is a report as --format json writes it. Members may be added;
-// what is there stays.
+// A Document is a report as --format json prints it. Later versions may add members,
+// but do not change existing ones.
 type Document struct {
 	Version      int       `json:"version"`
 	Draft        string    `json:"draft"`
@@ -26,7 +26,7 @@ type Document struct {
 	Rows         []Row     `json:"rows"`
 }
 
-// A Row is what was found about one promise.
+// A Row is the result of the check of one promise.
 type Row struct {
 	ID        string     `json:"id"`
 	Title     string     `json:"title"`
@@ -74,7 +74,7 @@ func writeJSON(out io.Writer, r conform.Report, err error) error {
 	return enc.Encode(doc)
 }
 
-// message is a request or a response as text, its line breaks kept.
+// message returns a request or a response as text with its line breaks.
 func message(raw []byte) string {
 	list := strings.Split(strings.ReplaceAll(string(raw), "\r\n", "\n"), "\n")
 	for i, line := range list {

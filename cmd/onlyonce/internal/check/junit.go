@@ -43,8 +43,8 @@ type junitPlain struct {
 	Text string `xml:",chardata"`
 }
 
-// writeJUnit writes a test case for each row, and one that is an error if not
-// all could be checked.
+// writeJUnit writes a test case for each row, and one with an error if not all rows
+// could be checked.
 func writeJUnit(out io.Writer, r conform.Report, err error) error {
 	suite := junitSuite{
 		Name: "onlyonce check", Tests: len(r.Rows), Failures: r.Count(conform.Fail), Skipped: r.Count(conform.NotSupported),

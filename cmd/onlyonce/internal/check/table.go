@@ -12,11 +12,12 @@ import (
 	"github.com/onlyonce-go/onlyonce/conform"
 )
 
-// A reportWriter writes what was found; err says why it is not all.
+// A reportWriter writes a report; err is the reason why it is incomplete, if it is.
 type reportWriter func(out io.Writer, r conform.Report, err error) error
 
-// tableWriter writes what shows that rows failed, verbose: of all rows, and then
-// a line for each row, with what there is to say of those that did not pass.
+// tableWriter returns a writer of the requests and responses of failed rows, or of all
+// rows if verbose is set, followed by a line for each row, with the details of rows
+// that did not pass.
 func tableWriter(verbose bool) reportWriter {
 	return func(out io.Writer, r conform.Report, _ error) error {
 		if len(r.Rows) == 0 {
@@ -80,7 +81,7 @@ func indent(b *bytes.Buffer, by int, text string) {
 	b.WriteString("\n")
 }
 
-// exchanges writes a row's requests and responses, line by line.
+// exchanges writes a row's requests and responses line by line.
 func exchanges(b *bytes.Buffer, row conform.Row) {
 	for i, e := range row.Exchanges {
 		fmt.Fprintf(b, "%s, %d of %d: %s\n", row.ID, i+1, len(row.Exchanges), e.Note)
@@ -103,8 +104,8 @@ func lines(b *bytes.Buffer, prefix string, message []byte) {
 	}
 }
 
-// readable is text with what a terminal or a document could take for a command
-// written as \xNN.
+// readable returns text with the characters that a terminal or a document could
+// interpret escaped as \xNN.
 func readable(text string) string {
 	var b strings.Builder
 	for len(text) > 0 {

@@ -1,6 +1,6 @@
-// Package cli is what the commands of onlyonce share on the command line: exit
-// codes and the errors that lead to them, arguments, flags that may come from the
-// environment, questions to a person, and text for tables.
+// Package cli holds what the commands of onlyonce share on the command line: exit
+// codes and the errors that lead to them, arguments, flags that may be set by the
+// environment, prompts, and text for tables.
 package cli
 
 import (
@@ -14,12 +14,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The exit codes of the program, but for those of a signal.
+// The exit codes of the program, except those of a signal.
 const (
-	ExitOK     = 0
-	ExitFailed = 1 // it did not work, or doctor found something
-	exitUsage  = 2 // the command line or the environment is wrong
-	exitBlind  = 2 // doctor or check could not look
+	ExitOK           = 0
+	ExitFailed       = 1 // the command failed, or doctor or check found something
+	exitUsage        = 2 // the command line or the environment is invalid
+	exitInconclusive = 2 // doctor or check could not examine its target
 )
 
 // A usageError is a mistake in the command line or the environment.
@@ -35,16 +35,16 @@ func Usagef(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
 
-// A blindError says why a command could not look.
-type blindError struct{ err error }
+// A inconclusiveError is the reason why a command could not examine its target.
+type inconclusiveError struct{ err error }
 
-func (e *blindError) Error() string { return e.err.Error() }
+func (e *inconclusiveError) Error() string { return e.err.Error() }
 
-func (e *blindError) Unwrap() error { return e.err }
+func (e *inconclusiveError) Unwrap() error { return e.err }
 
-// Blind marks err as the reason why a command that judges something could not
-// look at it: the program exits with 2, as 1 says that something was found.
-func Blind(err error) error { return &blindError{err} }
+// Inconclusive marks err as the reason why a command could not examine its target: the
+// program exits with 2, because 1 means that something was found.
+func Inconclusive(err error) error { return &inconclusiveError{err} }
 
 // Run runs the command line args with the program's root command, prints the
 // error if there is one, and returns the exit code.
@@ -56,8 +56,8 @@ func Run(root *cobra.Command, args []string) int {
 	}
 	fmt.Fprintln(os.Stderr, "onlyonce:", plain.Text(plain.Mask(strings.TrimPrefix(err.Error(), "onlyonce: ")), "\n\t"))
 	switch {
-	case errors.As(err, new(*blindError)):
-		return exitBlind
+	case errors.As(err, new(*inconclusiveError)):
+		return exitInconclusive
 	case !errors.As(err, new(*usageError)):
 		return ExitFailed
 	}
@@ -65,7 +65,7 @@ func Run(root *cobra.Command, args []string) int {
 	return exitUsage
 }
 
-// Group makes a command that only holds others.
+// Group makes cmd a command that only contains other commands.
 func Group(cmd *cobra.Command, under ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(under...)
 	cmd.SuggestionsMinimumDistance = 2
@@ -83,7 +83,7 @@ func Group(cmd *cobra.Command, under ...*cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// ExactArgs rejects a command line that has not exactly the arguments named.
+// ExactArgs rejects a command line that does not have exactly the named arguments.
 func ExactArgs(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -102,6 +102,6 @@ func ExactArgs(names ...string) cobra.PositionalArgs {
 func CompleteValues(cmd *cobra.Command, flag string, values ...string) {
 	err := cmd.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp))
 	if err != nil {
-		panic(err) // there is no such flag, or it was registered twice
+		panic(err) // there is no such flag, or its values were registered twice
 	}
 }

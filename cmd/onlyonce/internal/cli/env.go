@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// EnvName returns the name of the environment variable that stands for a flag.
+// EnvName returns the name of the environment variable that sets a flag.
 func EnvName(flag string) string {
 	return "ONLYONCE_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
@@ -34,7 +34,7 @@ func SetFromEnv(cmd *cobra.Command) error {
 	return err
 }
 
-// parseCause leaves out what a flag's error says about the flag.
+// parseCause returns the cause of a flag's error, without the flag's name and value.
 func parseCause(err error) error {
 	if bad, ok := err.(*pflag.InvalidValueError); ok {
 		return bad.Unwrap()

@@ -16,8 +16,8 @@ func JoinURL(url, path string) string {
 	return strings.TrimSuffix(url, "/") + "/" + strings.TrimPrefix(path, "/")
 }
 
-// TextOrFile returns the text of a flag, or what the file holds if it is @FILE.
-// Without text it returns nil.
+// TextOrFile returns the value of a flag, or the content of FILE if the value is
+// @FILE. It returns nil for an empty value.
 func TextOrFile(text string) ([]byte, error) {
 	if text == "" {
 		return nil, nil
@@ -33,8 +33,8 @@ func TextOrFile(text string) ([]byte, error) {
 	return body, nil
 }
 
-// ParseHeader reads the values of a flag for headers: each is a line such as
-// "Name: value", or @FILE with any number of them.
+// ParseHeader parses the values of a flag for headers: each is a line such as
+// "Name: value", or @FILE for a file with any number of such lines.
 func ParseHeader(given []string) (http.Header, error) {
 	if len(given) == 0 {
 		return nil, nil
@@ -51,7 +51,7 @@ func ParseHeader(given []string) (http.Header, error) {
 			}
 			name, value, ok := strings.Cut(line, ":")
 			if !ok {
-				return nil, Usagef("a header has no colon: write --header 'Name: value'") // it may be a secret
+				return nil, Usagef("a header has no colon: write --header 'Name: value'") // not quoted: it may be a secret
 			}
 			h.Add(strings.TrimSpace(name), strings.TrimSpace(value))
 		}
@@ -68,7 +68,7 @@ func TrustOnly(file string) (*tls.Config, error) {
 	}
 	roots := x509.NewCertPool()
 	if !roots.AppendCertsFromPEM(pem) {
-		return nil, Usagef("%s has no certificate (PEM) in it", file)
+		return nil, Usagef("%s contains no certificate (PEM)", file)
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots}, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Age writes a duration in its two largest units.
+// Age formats a duration in its two largest units.
 func Age(d time.Duration) string {
 	const day = 24 * time.Hour
 	switch {
@@ -25,8 +25,8 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%dd%02dh", d/day, d%day/time.Hour)
 }
 
-// Cell writes text for a column of a table: in quotes if a terminal or a reader could take it
-// for something else.
+// Cell formats text for a column of a table. It quotes text that a terminal or a
+// reader could take for something else.
 func Cell(text string) string {
 	if text == "" {
 		return "-"
@@ -38,8 +38,8 @@ func Cell(text string) string {
 	return text
 }
 
-// SomeOrAll rejects a command line that is neither URL and names nor URL and --all.
-// Which names, otherwise says.
+// SomeOrAll rejects a command line that is neither a URL with names nor a URL with
+// --all; otherwise is the text of that error.
 func SomeOrAll(all *bool, otherwise string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch named := len(args) > 1; {

@@ -1,5 +1,5 @@
 // Package doctor is the command "onlyonce doctor": it looks for settings of a store
-// that would break the promise.
+// that would break the guarantees.
 package doctor
 
 import (
@@ -24,10 +24,10 @@ import (
 func Command() *cobra.Command {
 	return &cobra.Command{
 		Use:   "doctor URL",
-		Short: "Check that a store's settings keep the promise",
-		Long: `Looks for settings of a store that would break the promise. Each finding is a line
+		Short: "Check that no setting of a store breaks the guarantees",
+		Long: `Looks for settings of a store that would break the guarantees. Each finding is a line
 with its name, its consequence and its fix. serve and proxy reject a store with
-findings unless each is accepted by name with --accept-risk. Some findings can't be
+findings unless each is accepted by name with --accept-risk. Some findings cannot be
 accepted, because nothing would work with them.
 
 The exit code is 1 if there are findings, and 2 if the store could not be examined.`,
@@ -40,15 +40,15 @@ The exit code is 1 if there are findings, and 2 if the store could not be examin
 			}
 			findings, summary, err := diagnose(cmd.Context(), u)
 			if err != nil {
-				return cli.Blind(err)
+				return cli.Inconclusive(err)
 			}
 			return diagnosis(cmd.OutOrStdout(), findings, summary)
 		},
 	}
 }
 
-// diagnose returns what would break the promise of a store, also when that is
-// why it can't be opened.
+// diagnose returns the findings about a store, including those because of which it
+// cannot be opened.
 func diagnose(ctx context.Context, u storeurl.URL) (findings []onlyonce.Finding, summary string, err error) {
 	if u.Engine == storeurl.Redis {
 		return diagnoseRedis(ctx, u)
@@ -65,7 +65,8 @@ func diagnose(ctx context.Context, u storeurl.URL) (findings []onlyonce.Finding,
 	return findings, summary, err
 }
 
-// examine also returns the findings for which opening the store would fail.
+// examine returns the findings about a store, including those because of which
+// opening it fails.
 func examine(ctx context.Context, u storeurl.URL, db *sql.DB) (findings []onlyonce.Finding, err error) {
 	if findings, err = examineSchema(ctx, u, db); len(findings) > 0 || err != nil {
 		return findings, err
@@ -81,7 +82,8 @@ func examine(ctx context.Context, u storeurl.URL, db *sql.DB) (findings []onlyon
 	return store.Diagnose(ctx)
 }
 
-// examineSchema finds tables that are not those of this program.
+// examineSchema returns a finding if the version of the tables is not the one that
+// this program needs.
 func examineSchema(ctx context.Context, u storeurl.URL, db *sql.DB) ([]onlyonce.Finding, error) {
 	list, err := sqlstore.Migrations(u.Engine)
 	if err != nil {
@@ -96,20 +98,20 @@ func examineSchema(ctx context.Context, u storeurl.URL, db *sql.DB) ([]onlyonce.
 	case have == need:
 		return nil, nil
 	case have == 0:
-		f.Problem = "the database has no tables of onlyonce"
+		f.Problem = "the database does not have onlyonce's tables"
 	case have < need:
-		f.Problem = fmt.Sprintf("its version is %d, and this program needs %d", have, need)
+		f.Problem = fmt.Sprintf("its version is %d, but this program needs %d", have, need)
 	default:
-		f.Problem, f.Fix = fmt.Sprintf("its version is %d, and this program knows %d", have, need), "run a newer onlyonce"
+		f.Problem, f.Fix = fmt.Sprintf("its version is %d, but this program supports only %d", have, need), "run a newer onlyonce"
 	}
 	return []onlyonce.Finding{f}, nil
 }
 
-// findingForm is that of Finding.String.
+// findingForm matches the result of Finding.String.
 var findingForm = regexp.MustCompile(`^([a-z-]+): (.+?); (.+)$`)
 
-// rejections returns the findings for which a store was not opened: in the tree of
-// its error each is an error of its own.
+// rejections returns the findings because of which a store was not opened. Each is a
+// separate error in the tree of err.
 func rejections(err error) (findings []onlyonce.Finding) {
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
@@ -126,18 +128,17 @@ func rejections(err error) (findings []onlyonce.Finding) {
 	return findings
 }
 
-// orReadOnly returns a finding instead of the error of a file that can't be
-// written.
+// orReadOnly returns a finding instead of the error of a file that cannot be written.
 func orReadOnly(err error) ([]onlyonce.Finding, error) {
 	var cause *sqlite.Error
 	if !errors.As(err, &cause) || cause.Code()&0xff != sqlite3.SQLITE_READONLY { // the rest of the code says why
 		return nil, err
 	}
-	return []onlyonce.Finding{{Name: "read-only", Problem: cause.Error(), Fix: "give the process write access to the file and its folder"}}, nil
+	return []onlyonce.Finding{{Name: "read-only", Problem: cause.Error(), Fix: "give the process write access to the file and its directory"}}, nil
 }
 
-// diagnosis prints what was found, or what there is to say of a store without
-// findings; it is an error if anything was.
+// diagnosis prints the findings, or the summary of a store without findings. It
+// returns an error if there are findings.
 func diagnosis(w io.Writer, findings []onlyonce.Finding, summary string) error {
 	for _, f := range findings {
 		fmt.Fprintln(w, plain.Text(plain.Mask(f.String()), ""))
@@ -149,7 +150,7 @@ func diagnosis(w io.Writer, findings []onlyonce.Finding, summary string) error {
 	return nil
 }
 
-// about names the engine and what it promises when nothing is found.
+// about names the engine and what it guarantees when there are no findings.
 func about(ctx context.Context, u storeurl.URL, db *sql.DB) (string, error) {
 	if u.Engine == storeurl.SQLite {
 		return "SQLite " + sqlite3.SQLITE_VERSION + "\n" + classSQLite, nil
@@ -167,7 +168,7 @@ var serverVersionSQL = map[string]string{
 	storeurl.MySQL:    "SELECT version()",
 }
 
-// What is promised: by SQLite with a write-ahead log and synchronous=FULL, by a
+// The guarantees of SQLite with a write-ahead log and synchronous=FULL, and of a
 // server that flushes every commit.
 const (
 	classSQLite = `guarantee class A: responses that were sent survive a crash of the process, of

@@ -34,7 +34,8 @@ func diagnoseRedis(ctx context.Context, u storeurl.URL) (_ []onlyonce.Finding, s
 	return nil, serverName(about) + "\n" + classRedis, nil
 }
 
-// The lines of INFO with a server's version. Valkey also says which Redis it stands for.
+// The lines of INFO with a server's version. Valkey also reports a compatible version
+// of Redis.
 var (
 	redisVersion  = regexp.MustCompile(`(?m)^redis_version:(\S+)`)
 	valkeyVersion = regexp.MustCompile(`(?m)^valkey_version:(\S+)`)

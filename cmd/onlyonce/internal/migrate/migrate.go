@@ -1,5 +1,5 @@
-// Package migrate is the command "onlyonce migrate": it makes the tables of a store,
-// or brings them up to date.
+// Package migrate is the command "onlyonce migrate": it creates the tables of a
+// store, or brings them up to date.
 package migrate
 
 import (
@@ -86,7 +86,7 @@ func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
 	return nil
 }
 
-// migrateRedis makes the keys of a store in Redis that are missing.
+// migrateRedis creates the missing keys of a store in Redis.
 func migrateRedis(cmd *cobra.Command, u storeurl.URL) error {
 	client, cfg, err := u.DialRedis()
 	if err != nil {
@@ -105,7 +105,7 @@ func migrateRedis(cmd *cobra.Command, u storeurl.URL) error {
 	return nil
 }
 
-// migrated says what became of a schema that was at version from.
+// migrated describes the migration of a schema from one version to another.
 func migrated(u storeurl.URL, from, to int) string {
 	switch from {
 	case 0:

@@ -1,5 +1,5 @@
-// Package outboxcmd is the command "onlyonce outbox": it shows what waits in a
-// store's outbox, and decides about parked messages.
+// Package outboxcmd is the command "onlyonce outbox": it shows the unpublished
+// messages in a store's outbox, and requeues or discards parked ones.
 package outboxcmd
 
 import (
@@ -66,7 +66,7 @@ message as a JSON object.`,
 	return cmd
 }
 
-// beforeAll is a place in a queue before every message's.
+// beforeAll is a sequence number below that of every message.
 const beforeAll = math.MinInt64
 
 func listParked(cmd *cobra.Command, queue outbox.Queue, limit int, asJSON bool) error {
@@ -126,7 +126,7 @@ func parkedTable(cmd *cobra.Command, parked iter.Seq2[outbox.Entry, error]) erro
 	return written(out.Flush())
 }
 
-// written says that an error is the output's.
+// written marks an error as an error of writing the output.
 func written(err error) error {
 	if err == nil {
 		return nil
@@ -134,7 +134,7 @@ func written(err error) error {
 	return fmt.Errorf("write: %w", err)
 }
 
-// A parkedMessage is one as the option --json shows it.
+// A parkedMessage is a parked message in the form that --json prints.
 type parkedMessage struct {
 	Seq       int64             `json:"seq"`
 	ID        string            `json:"id"`
@@ -163,7 +163,7 @@ func parkedJSON(cmd *cobra.Command, parked iter.Seq2[outbox.Entry, error]) error
 	return nil
 }
 
-// parkedCommand is one that decides about parked messages.
+// parkedCommand returns a command that requeues or discards parked messages.
 func parkedCommand(verb, short string, decide func(outbox.Queue, context.Context, ...int64) (int, error)) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
@@ -195,7 +195,7 @@ func parkedCommand(verb, short string, decide func(outbox.Queue, context.Context
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "all that are parked")
+	cmd.Flags().BoolVar(&all, "all", false, "all parked messages")
 	return cmd
 }
 

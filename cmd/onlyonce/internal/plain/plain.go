@@ -12,9 +12,9 @@ import (
 	"unicode/utf8"
 )
 
-// Text makes every character of a text visible but those to keep: control
-// characters of both sets, DEL, characters that change the direction of text or
-// have no width, and bytes that are no character.
+// Text escapes the characters of a text that are invisible or that a terminal
+// interprets, except those in keep: C0 and C1 control characters, DEL, characters
+// that change the direction of text or have no width, and invalid UTF-8.
 func Text(text, keep string) string {
 	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {
 		return text
@@ -38,8 +38,8 @@ func Text(text, keep string) string {
 
 func hidden(r rune) bool { return !strconv.IsPrint(r) }
 
-// JSON writes the same characters in a JSON document as \uNNNN, which means the
-// same there. Line feeds and tabs, of a document that is indented, stay.
+// JSON escapes the same characters in a JSON document as \uNNNN, which does not
+// change its meaning. Line feeds and tabs, which indent a document, stay.
 func JSON(doc []byte) []byte {
 	clean := true
 	for _, c := range doc {
@@ -49,7 +49,7 @@ func JSON(doc []byte) []byte {
 		}
 	}
 	if clean {
-		return doc // encoding/json has escaped what is below a blank
+		return doc // encoding/json has escaped the characters below the space
 	}
 	out := make([]byte, 0, len(doc)+64)
 	for len(doc) > 0 {
@@ -68,7 +68,7 @@ func JSON(doc []byte) []byte {
 	return out
 }
 
-// JSONTo returns a writer of JSON documents to w, a Write for each.
+// JSONTo returns a writer of JSON documents to w. Each Write must be one document.
 func JSONTo(w io.Writer) io.Writer { return jsonWriter{w} }
 
 type jsonWriter struct{ to io.Writer }
@@ -80,11 +80,11 @@ func (w jsonWriter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// masked stands for a password.
+// masked replaces a password.
 const masked = "xxxxx"
 
-// Of URLs of databases and brokers, all that could still be the password goes:
-// one that was not escaped may hold blanks, slashes and more than one @.
+// In URLs of databases and brokers, everything that could belong to the password is
+// replaced: an unescaped password may contain spaces, slashes and more than one @.
 var (
 	storePassword = regexp.MustCompile(`(?i)((?:postgres|postgresql|mysql|mariadb|sqlserver|redis|rediss|amqp|amqps|nats|tls)://[^\s:/@]*:)[^\r\n]*@`)
 	userPassword  = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s:/@"']*:)[^\s"']*@`)
@@ -96,8 +96,8 @@ var (
 // settings (password=…, in quotes or not) and the names of Go's MySQL driver
 // (user:password@tcp(…)).
 func Mask(text string) string {
-	// The form that errors tell people to write is no password, and must not make
-	// all before it look like one.
+	// The form that error messages suggest contains no password, and must not make
+	// the text before it look like one.
 	text = strings.ReplaceAll(text, "USER:PASSWORD@", "USER:PASSWORD\x00")
 	lower := strings.ToLower(text)
 	if strings.Contains(text, "@") {

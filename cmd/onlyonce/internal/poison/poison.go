@@ -1,5 +1,5 @@
 // Package poison is the command "onlyonce poison": it shows the events that a
-// consumer gave up, and retries or discards them.
+// consumer has parked, and retries or discards them.
 package poison
 
 import (
@@ -32,7 +32,7 @@ parked in the outbox (see onlyonce outbox).`,
 		poisonedCommand("discard", "Forget events: they will never be handled", (*orders.API).Discard))
 }
 
-// maxPoisoned is how many events are looked at in one go.
+// maxPoisoned is the number of events in one page.
 const maxPoisoned = 1000
 
 func poisonLsCommand() *cobra.Command {
@@ -61,7 +61,7 @@ func poisonLsCommand() *cobra.Command {
 	}
 }
 
-// poisonedCommand is one that decides about events that were given up.
+// poisonedCommand returns a command that retries or discards parked events.
 func poisonedCommand(verb, short string, decide func(*orders.API, context.Context, orders.Poisoned) error) *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
@@ -79,14 +79,14 @@ func poisonedCommand(verb, short string, decide func(*orders.API, context.Contex
 	return cmd
 }
 
-// decidePoisoned takes a page of events after the other, until one has nothing
-// that was not tried yet. An ID stands for the events of all tenants that have it.
+// decidePoisoned processes the events page by page, until a page has none that was
+// not tried yet. An ID selects the events of all tenants that have it.
 func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool, decide func(*orders.API, context.Context, orders.Poisoned) error) error {
 	done, tried, found := 0, make(map[[2]string]bool), make(map[string]bool)
 	var failed []error
 	for before := -1; before < len(tried); {
 		before = len(tried)
-		list, err := api.Poisoned(cmd.Context(), maxPoisoned+len(failed)) // what failed stays, and is the oldest
+		list, err := api.Poisoned(cmd.Context(), maxPoisoned+len(failed)) // failed events stay, and are the oldest
 		if err != nil {
 			return errors.Join(append(failed, err)...)
 		}
@@ -110,7 +110,7 @@ func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool,
 	return errors.Join(failed...)
 }
 
-// withOrders calls fn with the orders API on a store that is there already.
+// withOrders calls fn with the orders API on an existing store.
 func withOrders(ctx context.Context, url string, fn func(*orders.API) error) error {
 	return storeurl.With(ctx, url, func(store *storeurl.Store) error {
 		api, err := orders.New(ctx, store.DB, store.Store, store.Outbox(), orders.Config{})

@@ -35,7 +35,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&s.Listen, "listen", s.Listen, "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&s.Admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
 	f.StringVar(&s.Store.URL, "store", s.Store.URL, "`URL` of the store: memory://, sqlite:PATH, postgres://…, mysql://… or redis://…")
-	f.StringVar(&s.Store.URLFile, "store-file", "", "`file` with the URL of the store, instead of --store, whose password every user of the machine could read")
+	f.StringVar(&s.Store.URLFile, "store-file", "", "`file` with the URL of the store, for use instead of --store if the URL contains a password, because every user of the machine can read command lines")
 	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all proxies on it (default: PATH.secret, which is generated, for sqlite:; none for a server)")
 	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header with the tenant; the server in front of the proxy must set it, and replace what a client sends")
 	f.Var(&t.From, "tenant-header-from", "`addresses` from which that header is trusted, such as 10.0.0.0/8; from others it is dropped (default: this machine, or with --tls-client-ca clients with a certificate)")
@@ -202,7 +202,7 @@ func (c *config) fromFlags() (*proxyfile.File, error) {
 	case len(given) == 0:
 		return nil, cli.Usagef("whose request is it? Give exactly one of --tenant-header, --tenant-claim, --tenant-authorization and --single-tenant, which says that all callers are one")
 	case len(given) > 1:
-		return nil, cli.Usagef("%s are given: give only one of them", strings.Join(given, " and "))
+		return nil, cli.Usagef("%s are set: set only one of them", strings.Join(given, " and "))
 	case t.JWT.Claim == "" && (t.JWT.JWKS != "" || t.JWT.CA != "" || t.JWT.Issuer != "" || t.JWT.Audience != ""):
 		return nil, cli.Usagef("--jwks, --jwks-ca, --issuer and --audience go with --tenant-claim: give that too, or leave them out")
 	}

@@ -206,7 +206,7 @@ func (c *checker) upstreams() {
 	for i := range list {
 		u, at := &list[i], fmt.Sprintf("upstreams[%d]", i)
 		if !upstreamName.MatchString(u.Name) {
-			c.wrong(at+".name", fmt.Sprintf("%q is not a valid name: write 1 to 64 characters out of a-z A-Z 0-9 _ -", u.Name))
+			c.wrong(at+".name", fmt.Sprintf("%q is not a valid name: write 1 to 64 characters from a-z A-Z 0-9 _ -", u.Name))
 		}
 		if j := slices.IndexFunc(list[:i], func(o Upstream) bool { return o.Name == u.Name }); j >= 0 {
 			c.wrong(at+".name", fmt.Sprintf("upstreams[%d] is called %q too: give each a name of its own", j, u.Name))

@@ -108,7 +108,7 @@ var mistaken = map[string]string{
 	"!upstreams:\n  - url: http://a\n    tls: {ca: a}\nstore: {url: x}\ntenant: {single: true}":             "p.yaml:3: upstreams[0].tls: this is for an https URL: leave it out, or write https",
 	"!upstreams:\n  - url: https://a\n    tls:\n      cert: a\nstore: {url: x}\ntenant: {single: true}":     "p.yaml:4: upstreams[0].tls: cert and key go together: name both files, or neither",
 	"!upstreams:\n  - url: http://a\n  - url: http://b\nstore: {url: x}\ntenant: {single: true}":            "p.yaml:3: upstreams[1].name: upstreams[0] is called \"main\" too: give each a name of its own",
-	"!upstreams:\n  - url: http://a\n    name: a b\nstore: {url: x}\ntenant: {single: true}":                "p.yaml:3: upstreams[0].name: \"a b\" is not a valid name: write 1 to 64 characters out of a-z A-Z 0-9 _ -",
+	"!upstreams:\n  - url: http://a\n    name: a b\nstore: {url: x}\ntenant: {single: true}":                "p.yaml:3: upstreams[0].name: \"a b\" is not a valid name: write 1 to 64 characters from a-z A-Z 0-9 _ -",
 	"!upstreams:\n  - url: http://a\n    timeouts: {response: 0s}\nstore: {url: x}\ntenant: {single: true}": "p.yaml:3: upstreams[0].timeouts.response: 0s is out of bounds: write 10ms to 10000h0m0s",
 
 	// Settings.

@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A recordJSON is a record as the option --json shows it.
+// A recordJSON is a record in the form that --json prints.
 type recordJSON struct {
 	ID          string              `json:"id"`
 	Tenant      string              `json:"tenant"`
@@ -34,7 +34,7 @@ type recordJSON struct {
 	BodyEncoded []byte              `json:"body_base64,omitempty"`
 }
 
-// newRecordJSON leaves out the response; see withResponse.
+// newRecordJSON returns a record without its response, which withResponse adds.
 func newRecordJSON(r onlyonce.Record) recordJSON {
 	j := recordJSON{
 		ID: fullID(r.ID), Tenant: r.ID.Tenant, Operation: r.ID.Operation, Key: r.ID.Key,

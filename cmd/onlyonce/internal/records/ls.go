@@ -47,7 +47,7 @@ With --json, every line is a record as a JSON object, without its response.`,
 	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only records of this `tenant`")
 	cmd.Flags().StringVar(&f.Operation, "operation", "", "only records of this `operation`")
 	cmd.Flags().StringVar(&f.Key, "key", "", "only records with this `key`")
-	cmd.Flags().StringVar(&f.Ref, "ref", "", "only records with this `ref`, which names what the command made")
+	cmd.Flags().StringVar(&f.Ref, "ref", "", "only records with this `ref`, which identifies what the command created")
 	cmd.Flags().StringVar(&state, "state", "", "only records in this `state`: processing, completed, failed or unknown, which includes lapsed ones")
 	cli.CompleteValues(cmd, "state", "processing", "completed", "failed", "unknown")
 	cmd.Flags().IntVar(&f.Limit, "limit", 100, "largest `number` of records; 0 lists all")
@@ -55,8 +55,8 @@ With --json, every line is a record as a JSON object, without its response.`,
 	return cmd
 }
 
-// list lists records, newest first. Nobody knows the outcome of a command whose
-// lease has lapsed, so unknown includes those.
+// list lists records, newest first. The state unknown includes commands whose lease
+// has lapsed, because their outcome is unknown, too.
 func list(ctx context.Context, store onlyonce.Lister, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
 	if f.State != onlyonce.StateUnknown {
 		return store.List(ctx, f)
@@ -73,7 +73,7 @@ func list(ctx context.Context, store onlyonce.Lister, f onlyonce.Filter) iter.Se
 	return newestFirst(store.List(ctx, f), lapsed, f.Limit)
 }
 
-// newestFirst merges two lists into one of at most limit records; 0: all.
+// newestFirst merges two lists into one of at most limit records; 0 means all.
 func newestFirst(a, b iter.Seq2[onlyonce.Record, error], limit int) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
 		nextA, stopA := iter.Pull2(a)

@@ -12,11 +12,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// shortID is how much of a record's id is shown, in hexadecimal digits: as
-// much as a log line has.
+// shortID is the number of hexadecimal digits of a record's ID that are shown, the
+// same as in a log line.
 const shortID = 16
 
-// A recordName says which record is meant.
+// A recordName identifies the record of a command line.
 type recordName struct{ id, tenant, operation, key string }
 
 func (n *recordName) addFlags(cmd *cobra.Command) {
@@ -25,7 +25,7 @@ func (n *recordName) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&n.tenant, "tenant", "", "its `tenant`")
 }
 
-// args takes URL and, unless --key stands for it, ID.
+// args accepts URL and, unless --key is set, ID.
 func (n *recordName) args(cmd *cobra.Command, args []string) error {
 	if n.key != "" {
 		return cli.ExactArgs("URL")(cmd, args)
@@ -38,12 +38,12 @@ func (n *recordName) args(cmd *cobra.Command, args []string) error {
 	}
 	n.id = strings.ToLower(args[1])
 	if _, err := hex.DecodeString(n.id[:len(n.id)&^1]); err != nil || len(n.id) < 4 {
-		return cli.Usagef("%q is not the beginning of an id: give at least 4 hexadecimal digits, or say --key", args[1])
+		return cli.Usagef("%q is not the beginning of an id: write at least 4 hexadecimal digits, or pass --key", args[1])
 	}
 	return nil
 }
 
-// with calls fn with the store and the one record of it that is meant.
+// with calls fn with the store and the record that n identifies.
 func (n *recordName) with(ctx context.Context, url string, fn func(storeurl.Records, onlyonce.Record) error) error {
 	return storeurl.WithRecords(ctx, url, func(store storeurl.Records) error {
 		r, err := n.find(ctx, store)
@@ -54,7 +54,7 @@ func (n *recordName) with(ctx context.Context, url string, fn func(storeurl.Reco
 	})
 }
 
-// find returns the one record that is meant.
+// find returns the record that n identifies.
 func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.Record, error) {
 	var found []onlyonce.Record
 	for r, err := range store.List(ctx, onlyonce.Filter{Tenant: n.tenant, Operation: n.operation, Key: n.key}) {
@@ -72,13 +72,13 @@ func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.
 	case 1:
 		return found[0], nil
 	case 0:
-		return onlyonce.Record{}, fmt.Errorf("no such record: it may have expired; onlyonce records ls lists those there are")
+		return onlyonce.Record{}, fmt.Errorf("no such record: it may have expired; onlyonce records ls lists the existing ones")
 	}
 	var b strings.Builder
 	for _, r := range found {
 		fmt.Fprintf(&b, "\n  %s  tenant %s, operation %s, key %s", fullID(r.ID)[:shortID], cli.Cell(r.ID.Tenant), cli.Cell(r.ID.Operation), cli.Cell(r.ID.Key))
 	}
-	return onlyonce.Record{}, fmt.Errorf("that names more than one record: give more of the id, or --operation and --tenant:%s", &b)
+	return onlyonce.Record{}, fmt.Errorf("there is more than one such record: write more of the id, or add --operation and --tenant:%s", &b)
 }
 
 // fullID is the id that a SQL store keeps the record under. A store in Redis makes the
@@ -88,7 +88,7 @@ func fullID(id onlyonce.ID) string {
 	return hex.EncodeToString(hash[:])
 }
 
-// stateOf is the record's state in words.
+// stateOf returns the record's state in words.
 func stateOf(r onlyonce.Record) string {
 	switch {
 	case r.Corrupt:
@@ -101,7 +101,8 @@ func stateOf(r onlyonce.Record) string {
 	return string(r.State)
 }
 
-// leftOf is how long the record stays as it is.
+// leftOf returns how long the lease of the record lasts or, if the record is settled,
+// how long it is kept.
 func leftOf(r onlyonce.Record) string {
 	switch {
 	case r.State == onlyonce.StateProcessing:

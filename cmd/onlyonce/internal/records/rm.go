@@ -20,7 +20,7 @@ func rmCommand() *cobra.Command {
 		Long: `Deletes one record: the next request with its key runs the command again, even
 if it has already taken effect. The record is shown first, and read again before
 it is deleted: nothing is deleted if an attempt has begun or ended in between, if
-someone else has decided about the record, or while an attempt holds the command.`,
+someone else has resolved the record, or while an attempt holds the command.`,
 		Example: `  onlyonce records rm sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17 --yes`,
 		Args: name.args,
@@ -31,7 +31,7 @@ someone else has decided about the record, or while an attempt holds the command
 				}
 				showFacts(cmd.OutOrStdout(), r)
 				if !yes && !cli.Confirm(cmd, cmd.OutOrStdout(), "Delete this record, so that its command can run again?") {
-					return errors.New("nothing was deleted: answer yes, or say --yes")
+					return errors.New("nothing was deleted: answer yes, or pass --yes")
 				}
 				if err := remove(cmd.Context(), store, r); err != nil {
 					return err
@@ -42,18 +42,18 @@ someone else has decided about the record, or while an attempt holds the command
 		},
 	}
 	name.addFlags(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "delete without a prompt")
 	return cmd
 }
 
-// A resolver is a store in which a person can decide about a record.
+// A resolver is a store in which a person can resolve a record.
 type resolver interface {
 	onlyonce.Store
 	onlyonce.Resolver
 }
 
-// remove deletes a record that is still as it was shown. The store compares it, too;
-// remove looks first in order to say what has changed.
+// remove deletes a record if it is still as it was shown. The store makes the same
+// comparison; remove makes it first so that its error can say what has changed.
 func remove(ctx context.Context, store resolver, shown onlyonce.Record) error {
 	now, err := store.Lookup(ctx, shown.ID)
 	if err == nil {
@@ -66,9 +66,9 @@ func remove(ctx context.Context, store resolver, shown onlyonce.Record) error {
 	case errors.Is(err, onlyonce.ErrInFlight):
 		return errHeld(now)
 	case errors.Is(err, onlyonce.ErrLost):
-		return errors.New("nothing was deleted: an attempt began or ended, or someone decided about the record, since it was shown: look at it again")
+		return errors.New("nothing was deleted: an attempt began or ended, or someone resolved the record, since it was shown: look at it again")
 	case errors.Is(err, onlyonce.ErrNotFound):
-		return errors.New("nothing was deleted: the record is gone already")
+		return errors.New("nothing was deleted: the record no longer exists")
 	}
 	return err
 }

@@ -46,21 +46,21 @@ func TestRecordsRm_ARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 			func(s onlyonce.Store, h onlyonce.Hold) error {
 				return s.(resolver).Resolve(ctx, onlyonce.Record{ID: h.ID, Fence: h.Fence, State: onlyonce.StateUnknown}, completed)
 			},
-			"nothing was deleted: an attempt began or ended, or someone decided about the record",
+			"nothing was deleted: an attempt began or ended, or someone resolved the record",
 		},
 		"someone decided as it was": {
 			doubtful,
 			func(s onlyonce.Store, h onlyonce.Hold) error {
 				return s.(resolver).Resolve(ctx, onlyonce.Record{ID: h.ID, Fence: h.Fence, State: onlyonce.StateUnknown}, unknown)
 			},
-			"nothing was deleted: an attempt began or ended, or someone decided about the record",
+			"nothing was deleted: an attempt began or ended, or someone resolved the record",
 		},
 		"it is gone": {
 			doubtful,
 			func(s onlyonce.Store, h onlyonce.Hold) error {
 				return s.(resolver).Resolve(ctx, onlyonce.Record{ID: h.ID, Fence: h.Fence, State: onlyonce.StateUnknown}, onlyonce.Settlement{})
 			},
-			"nothing was deleted: the record is gone",
+			"nothing was deleted: the record no longer exists",
 		},
 		"nothing changed": {lapsed, func(onlyonce.Store, onlyonce.Hold) error { return nil }, ""},
 	} {

@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// previewSize is how much of a body show shows, in bytes.
+// previewSize is the length of a body that show prints at most, in bytes.
 const previewSize = 4 << 10
 
 func showCommand() *cobra.Command {
@@ -37,7 +37,7 @@ the bytes of the body, unchanged.`,
 		Args: name.args,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if asJSON && raw {
-				return cli.Usagef("--json and --raw exclude each other")
+				return cli.Usagef("--json and --raw cannot be combined")
 			}
 			out := cmd.OutOrStdout()
 			return name.with(cmd.Context(), args[0], func(_ storeurl.Records, r onlyonce.Record) (err error) {
@@ -59,8 +59,8 @@ the bytes of the body, unchanged.`,
 		},
 	}
 	name.addFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "a JSON object, with the whole body")
-	cmd.Flags().BoolVar(&raw, "raw", false, "only the body, as it is")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the whole body")
+	cmd.Flags().BoolVar(&raw, "raw", false, "print only the body, unchanged")
 	return cmd
 }
 
@@ -122,7 +122,7 @@ func instant(t time.Time) string {
 	return fmt.Sprintf("%s (%s ago)", t.UTC().Format("2006-01-02T15:04:05.000Z"), cli.Age(time.Since(t)))
 }
 
-// preview is the beginning of a body, safe to look at in a terminal.
+// preview returns the beginning of a body in a form that is safe for a terminal.
 func preview(body []byte) string {
 	if len(body) == 0 {
 		return ""
@@ -140,12 +140,12 @@ func preview(body []byte) string {
 		text += "\n"
 	}
 	if more > 0 {
-		text += fmt.Sprintf("… %d bytes more; --raw writes all\n", more)
+		text += fmt.Sprintf("… %d bytes more; --raw prints all\n", more)
 	}
 	return text
 }
 
-// trimRune drops a character that the cut went through.
+// trimRune removes an incomplete character from the end of a text that was cut.
 func trimRune(b []byte) []byte {
 	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
 		if c := b[len(b)-n]; utf8.RuneStart(c) {

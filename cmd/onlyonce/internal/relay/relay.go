@@ -21,11 +21,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A relayConfig is what relay's flags and environment say.
+// A relayConfig holds the values of relay's flags.
 type relayConfig struct {
 	store, storeFile   string
 	broker, brokerName string
-	admin              string // empty: nobody can ask
+	admin              string // empty: none
 	log                logging.Config
 	maxAttempts        int
 	acceptRisks        []string
@@ -59,7 +59,7 @@ acknowledged.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&cfg.store, "store", "", "`URL` of the store")
-	f.StringVar(&cfg.storeFile, "store-file", "", "`file` with the URL of the store, instead of --store, whose password every user of the machine could read")
+	f.StringVar(&cfg.storeFile, "store-file", "", "`file` with the URL of the store, for use instead of --store if the URL contains a password, because every user of the machine can read command lines")
 	f.StringVar(&cfg.broker, "broker", "", "`URL` of the broker, nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672")
 	f.StringVar(&cfg.brokerName, "broker-name", "onlyonce", "`name` of the broker's stream or exchange; each store needs its own")
 	f.IntVar(&cfg.maxAttempts, "orders-max-attempts", 10, "number of failures after which an event is parked; see onlyonce outbox")
@@ -75,9 +75,9 @@ func (c *relayConfig) check() error {
 	case c.store != "" && c.storeFile != "":
 		return storeurl.ErrBoth
 	case c.store == "" && c.storeFile == "":
-		return cli.Usagef("which store? Name its URL with --store (%s) or --store-file", cli.EnvName("store"))
+		return cli.Usagef("no store is set: pass its URL with --store (%s) or --store-file", cli.EnvName("store"))
 	case c.broker == "":
-		return cli.Usagef("which broker? Name its URL with --broker (%s)", cli.EnvName("broker"))
+		return cli.Usagef("no broker is set: pass its URL with --broker (%s)", cli.EnvName("broker"))
 	case c.maxAttempts < 1:
 		return cli.Usagef("--orders-max-attempts (%s) is %d: write at least 1", cli.EnvName("orders-max-attempts"), c.maxAttempts)
 	}
@@ -125,8 +125,8 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	return nil
 }
 
-// tell serves the health checks, if there is an address for them, until stop is
-// called.
+// tell serves health checks and metrics, if there is an address for them, until stop
+// is called.
 func (c *relayConfig) tell(ctx context.Context, store *storeurl.Store, log *slog.Logger) (events *metrics.Outbox, stop func() error, err error) {
 	m := metrics.New()
 	events = metrics.NewOutbox(store.Outbox())

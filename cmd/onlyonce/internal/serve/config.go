@@ -63,7 +63,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.admin, "admin", "", "`address` for /healthz, /readyz and /metrics only, such as 127.0.0.1:9090 (default: --listen, with /metrics for this machine and for clients with a token)")
 	f.StringVar(&c.data, "data", "./onlyonce-data", "`directory` for the store and the sandboxes' workspaces; created if it does not exist")
 	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); a store on a server is for the orders only, and items and sandboxes stay in --data")
-	f.StringVar(&c.storeFile, "store-file", "", "`file` with the URL of the store, instead of --store, whose password every user of the machine could read")
+	f.StringVar(&c.storeFile, "store-file", "", "`file` with the URL of the store, for use instead of --store if the URL contains a password, because every user of the machine can read command lines")
 	f.StringVar(&c.secretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all servers on it (default: PATH.secret, which is generated, for sqlite:; none for a server)")
 	f.DurationVar(&c.itemsKeep, "items-keep", items.DefaultKeep, "how long the items API remembers a key")
 	f.DurationVar(&c.sandboxesKeep, "sandboxes-keep", onlyonce.DefaultKeep, "how long the sandboxes API remembers a key")

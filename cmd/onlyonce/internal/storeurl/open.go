@@ -21,9 +21,9 @@ import (
 	_ "modernc.org/sqlite" // the driver "sqlite"
 )
 
-// DSN returns what the driver of a SQLite file is told: the settings under which
-// the promise holds.
-// Unless create is true the file must exist, and is not changed by being opened.
+// DSN returns the data source name of a SQLite file for its driver, with the settings
+// that the guarantees require. Unless create is true, the file must exist, and
+// opening it does not change it.
 func (u URL) DSN(create bool) string {
 	query := url.Values{
 		"mode":          {"rw"},
@@ -44,8 +44,8 @@ func (u URL) DSN(create bool) string {
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
 }
 
-// OpenDB opens the database, which Redis is not, and makes its file if create is true and it is not
-// there.
+// OpenDB opens the SQL database of a store, and creates its file if create is true and
+// the file does not exist.
 func (u URL) OpenDB(ctx context.Context, create bool) (*sql.DB, error) {
 	switch u.Engine {
 	case Redis:
@@ -74,26 +74,27 @@ func (u URL) OpenDB(ctx context.Context, create bool) (*sql.DB, error) {
 	return db, nil
 }
 
-// CheckPath returns as an error what the database of a SQLite file would only call
-// unable to open.
+// CheckPath returns an error with the reason why a SQLite file cannot be opened, for
+// which SQLite itself has only "unable to open".
 func (u URL) CheckPath(create bool) error {
 	at, err := os.Stat(u.Path)
 	_, noFolder := os.Stat(filepath.Dir(u.Path))
 	switch {
 	case err == nil && at.IsDir():
-		return fmt.Errorf("%v is a folder: name a file in it, such as %s", u, filepath.Join(u.Path, "onlyonce.db"))
+		return fmt.Errorf("%v is a directory: name a file in it, such as %s", u, filepath.Join(u.Path, "onlyonce.db"))
 	case !create && errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("there is no store at %v: check the path, or make one with onlyonce migrate", u)
+		return fmt.Errorf("there is no store at %v: check the path, or create one with onlyonce migrate", u)
 	case errors.Is(noFolder, fs.ErrNotExist):
-		return fmt.Errorf("there is no folder %s: make it first, or check the path", filepath.Dir(u.Path))
+		return fmt.Errorf("there is no directory %s: create it first, or check the path", filepath.Dir(u.Path))
 	}
 	return nil
 }
 
-// drivers are those of the engines that are servers.
+// drivers are the names of the drivers of the database servers.
 var drivers = map[string]string{Postgres: "pgx", MySQL: "mysql"}
 
-// MaxConnections is how many connections one process opens to a server at most.
+// MaxConnections is the largest number of connections that one process opens to a
+// server.
 const MaxConnections = 32
 
 func (u URL) openServer(ctx context.Context) (*sql.DB, error) {
@@ -135,9 +136,9 @@ func With(ctx context.Context, raw string, fn func(*Store) error) (err error) {
 	return fn(store)
 }
 
-// OpenMigrated opens a store, making it or bringing it up to date first. It changes the
-// mode of a file only once SQLite has read it as a database: a path may name a
-// folder, a device or another program's file by mistake.
+// OpenMigrated opens a store after creating or migrating its tables. It changes the
+// mode of a file only once SQLite has read it as a database, because a path may name
+// a directory, a device or another program's file by mistake.
 func (u URL) OpenMigrated(ctx context.Context, acceptRisks []string) (*Store, error) {
 	db, err := u.OpenDB(ctx, true)
 	if err != nil {
@@ -154,8 +155,8 @@ func (u URL) OpenMigrated(ctx context.Context, acceptRisks []string) (*Store, er
 	return u.Open(ctx, db, acceptRisks)
 }
 
-// Open opens a store in db, whose tables are up to date. Closing the store closes
-// db, and so does an error.
+// Open opens a store in db, whose tables must be up to date. Closing the store closes
+// db. If Open fails, it closes db.
 func (u URL) Open(ctx context.Context, db *sql.DB, acceptRisks []string) (*Store, error) {
 	store, err := sqlstore.Open(ctx, db, sqlstore.Config{AcceptRisks: u.Risks(acceptRisks)})
 	if err != nil {
@@ -164,13 +165,13 @@ func (u URL) Open(ctx context.Context, db *sql.DB, acceptRisks []string) (*Store
 	return &Store{Store: store, DB: db, URL: u}, nil
 }
 
-// Close ends the store, then its database.
+// Close closes the store, and then its database.
 func (s *Store) Close() error {
 	return errors.Join(s.Store.Close(), s.DB.Close())
 }
 
-// Risks are the risks that a store's own package knows. That of a file's
-// mode stands for other files too, and a server's store has none.
+// Risks returns those of the accepted risks that the store's package knows. The risk
+// of a file's mode also applies to other files, and a store on a server has no file.
 func (u URL) Risks(accepted []string) []string {
 	if u.Engine == SQLite {
 		return accepted

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// Redis is the engine of a store that keeps records and nothing else.
+// Redis is the engine of a store that keeps only records.
 const Redis = "redis"
 
 func parseRedis(scheme, raw string) (URL, error) {
@@ -36,12 +36,12 @@ func parseRedis(scheme, raw string) (URL, error) {
 	return URL{Engine: Redis, server: shown, Source: raw}, nil
 }
 
-// errRecordsOnly is the error of a command that needs more of a store than Redis has.
+// errRecordsOnly is the error of a command that needs more than the records of a store.
 func errRecordsOnly(u URL) error {
 	return cli.Usagef("%v can't be used here: a store in Redis keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL", u)
 }
 
-// DialRedis connects to the servers of a URL, and returns the settings of its store.
+// DialRedis connects to the servers of a URL, and returns the settings of the store.
 func (u URL) DialRedis() (rueidis.Client, redisstore.Config, error) {
 	o, cfg, err := redisstore.ParseURL(u.Source)
 	if err != nil {
@@ -109,9 +109,9 @@ func (u URL) openRedis(ctx context.Context, acceptRisks []string) (Records, erro
 	return redisRecords{store, client}, nil
 }
 
-// OpenOwnRecords opens a store for a program that serves commands: it makes the
-// tables of a SQL database or brings them up to date. It does not make the keys of a
-// store in Redis: that they are gone is how a server shows that it has lost its records.
+// OpenOwnRecords opens a store for a program that serves commands. It creates or
+// migrates the tables of a SQL database. It does not create the keys of a store in
+// Redis, because missing keys show that the server has lost its records.
 func (u URL) OpenOwnRecords(ctx context.Context, acceptRisks []string) (Records, error) {
 	if u.Engine == Redis {
 		return u.openRedis(ctx, acceptRisks)

@@ -5,7 +5,7 @@ import (
 	"database/sql"
 )
 
-// hasSchemaSQL says whether an engine's database has the tables.
+// hasSchemaSQL holds, for each engine, the query whether its database has the tables.
 var hasSchemaSQL = map[string]string{
 	SQLite:   "SELECT count(*) FROM sqlite_schema WHERE name = 'onlyonce_schema'",
 	Postgres: "SELECT count(to_regclass('onlyonce_schema'))",

@@ -16,11 +16,11 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 )
 
-// shortestSecret is how many bytes a secret for fingerprints has at least; what
-// is generated has twice as many random ones, in hexadecimal.
+// shortestSecret is the smallest length of a fingerprint secret, in bytes. A generated
+// secret has twice as many random bytes, in hexadecimal.
 const shortestSecret = 16
 
-// ReadSecret reads a secret from a file: all of it but the white space around it.
+// ReadSecret reads a secret from a file: its content without surrounding white space.
 func ReadSecret(path string, acceptRisks []string) ([]byte, error) {
 	text, err := private.Read(path, acceptRisks)
 	if err != nil {
@@ -33,10 +33,10 @@ func ReadSecret(path string, acceptRisks []string) ([]byte, error) {
 	return secret, nil
 }
 
-// FingerprintSecret returns the secret that keys the fingerprints in a store:
-// that of the file if one is named. A SQLite file has its own beside it, which is
-// made if it is not there. A server's store has none: it would have to be the
-// same for everyone on the store.
+// FingerprintSecret returns the secret that keys the fingerprints in a store: the one
+// in the file at path, if there is a path. Otherwise, a SQLite store has its own
+// secret beside its file, which is created if it does not exist. A store on a server
+// then has none, because all processes on the store need the same one.
 func FingerprintSecret(ctx context.Context, u URL, store onlyonce.Lister, path string, acceptRisks []string, log *slog.Logger) ([]byte, error) {
 	if path != "" {
 		return ReadSecret(path, acceptRisks)
@@ -48,7 +48,7 @@ func FingerprintSecret(ctx context.Context, u URL, store onlyonce.Lister, path s
 	path = u.Path + ".secret"
 	made, err := makeSecret(path)
 	if err != nil {
-		return nil, fmt.Errorf("make the fingerprint secret %s: %w", path, err)
+		return nil, fmt.Errorf("create the fingerprint secret %s: %w", path, err)
 	}
 	if made {
 		level, text := slog.LevelInfo, "a fingerprint secret was generated: keep it with the store, also in backups"
@@ -60,7 +60,7 @@ func FingerprintSecret(ctx context.Context, u URL, store onlyonce.Lister, path s
 	return ReadSecret(path, acceptRisks)
 }
 
-// hasRecords reports whether there is any record, or none can be told.
+// hasRecords reports whether the store has a record, or cannot be read.
 func hasRecords(ctx context.Context, store onlyonce.Lister) bool {
 	for range store.List(ctx, onlyonce.Filter{Limit: 1}) {
 		return true
@@ -68,11 +68,11 @@ func hasRecords(ctx context.Context, store onlyonce.Lister) bool {
 	return false
 }
 
-// makeSecret makes a secret unless there is one, and reports whether it did. Of
-// several processes one does, and nobody sees half a file.
+// makeSecret creates a secret unless there is one, and reports whether it did. Of
+// several processes only one does, and none of them reads an incomplete file.
 func makeSecret(path string) (made bool, err error) {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		return false, nil // reading it says what is wrong with it
+		return false, nil // an error shows when the file is read
 	}
 	random := make([]byte, 2*shortestSecret)
 	if _, err := rand.Read(random); err != nil {
@@ -87,7 +87,7 @@ func makeSecret(path string) (made bool, err error) {
 	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return false, err
 	}
-	err = os.Link(file.Name(), path) // fails if there is one by now
+	err = os.Link(file.Name(), path) // fails if another process was faster
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
 	}
@@ -97,12 +97,12 @@ func makeSecret(path string) (made bool, err error) {
 	return true, syncFolder(filepath.Dir(path))
 }
 
-// syncFolder makes the name of a new file outlive a crash of the machine.
+// syncFolder makes the name of a new file survive a crash of the machine.
 func syncFolder(path string) error {
 	folder, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	_ = folder.Sync() // some file systems can't
+	_ = folder.Sync() // some file systems do not support it
 	return folder.Close()
 }

@@ -17,12 +17,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// A URL says where records are kept.
+// A URL is the parsed URL of a store.
 type URL struct {
 	Engine string // SQLite, Postgres, MySQL or Redis
 	Path   string // of the SQLite file, absolute
 	server string // another engine's URL, without its password
-	Source string // what another engine's driver is told
+	Source string // the data source name for another engine's driver
 }
 
 // The engines of stores in SQL databases, as sqlstore.Migrations names them.
@@ -40,14 +40,14 @@ func (u URL) String() string {
 	return u.server
 }
 
-// Forms lists what a store URL may be, for messages.
+// Forms lists the forms of a store URL, for messages.
 const Forms = "sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, mysql://USER:PASSWORD@HOST/DATABASE or redis://USER:PASSWORD@HOST:PORT"
 
-// schemeForm is what a scheme can be that is worth repeating.
+// schemeForm matches a scheme that an error may repeat.
 var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+-]{0,15}$`)
 
-// Parse reads sqlite:PATH or sqlite://PATH, the path being taken as it is, or the
-// URL of a server. Its errors do not repeat the URL, which may hold a password.
+// Parse parses sqlite:PATH or sqlite://PATH, whose path is taken as it is, or the URL
+// of a server. Its errors do not repeat the URL, which may contain a password.
 func Parse(raw string) (URL, error) {
 	scheme, rest, ok := strings.Cut(raw, ":")
 	if !ok || !schemeForm.MatchString(scheme) {
@@ -72,9 +72,9 @@ func parseSQLite(path string) (URL, error) {
 	case path == "":
 		return URL{}, cli.Usagef("the store URL names no file: write sqlite:PATH")
 	case path == ":memory:":
-		return URL{}, cli.Usagef("a store in memory forgets everything with the process: write sqlite:PATH with the path of a file")
+		return URL{}, cli.Usagef("a store in memory is lost when the process ends: write sqlite:PATH with the path of a file")
 	case strings.ContainsRune(path, 0):
-		return URL{}, cli.Usagef("the path of the store holds a NUL byte")
+		return URL{}, cli.Usagef("the path of the store contains a NUL byte")
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -97,11 +97,11 @@ func parseServer(engine, raw string) (URL, error) {
 	return s, err
 }
 
-// mysqlDSN writes a URL as the driver reads it.
+// mysqlDSN returns the data source name that the driver needs for a URL.
 func mysqlDSN(u *url.URL) (string, error) {
 	cfg, err := mysql.ParseDSN("/?" + u.RawQuery)
 	if err != nil {
-		return "", cli.Usagef("the parameters of the store URL are not those of its driver")
+		return "", cli.Usagef("the driver does not know the parameters of the store URL")
 	}
 	port := u.Port()
 	if port == "" {
@@ -114,8 +114,8 @@ func mysqlDSN(u *url.URL) (string, error) {
 	return cfg.FormatDSN(), nil
 }
 
-// FromEnv lets a command, or those below it, whose first argument is the URL of a
-// store take it from the environment instead.
+// FromEnv makes a command whose first argument is the URL of a store, and its
+// subcommands, take a missing URL from the environment.
 func FromEnv(cmd *cobra.Command) *cobra.Command {
 	for _, under := range cmd.Commands() {
 		FromEnv(under)
@@ -144,10 +144,11 @@ func FromEnv(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// storeLike is how an argument begins that is the URL of a store, right or wrong.
+// storeLike matches the beginning of an argument that is meant as the URL of a store,
+// whether it is valid or not.
 var storeLike = regexp.MustCompile(`^(sqlite:|[A-Za-z][A-Za-z0-9+.-]*://)`)
 
-// withStoreURL puts the environment's store first, unless args begin with one.
+// withStoreURL prepends the environment's store URL, unless args begin with a URL.
 func withStoreURL(args []string) ([]string, error) {
 	if len(args) > 0 && storeLike.MatchString(args[0]) {
 		return args, nil
@@ -155,7 +156,7 @@ func withStoreURL(args []string) ([]string, error) {
 	url, file := os.Getenv(cli.EnvName("store")), os.Getenv(cli.EnvName("store-file"))
 	switch {
 	case url != "" && file != "":
-		return nil, cli.Usagef("%s and %s are set: leave one out", cli.EnvName("store"), cli.EnvName("store-file"))
+		return nil, cli.Usagef("%s and %s are both set: leave one out", cli.EnvName("store"), cli.EnvName("store-file"))
 	case file != "":
 		var err error
 		if url, err = ReadFile(file, nil); err != nil {
@@ -167,10 +168,10 @@ func withStoreURL(args []string) ([]string, error) {
 	return append([]string{url}, args...), nil
 }
 
-// ErrBoth is the mistake of a command line with both --store and --store-file.
-var ErrBoth = cli.Usagef("--store (%s) and --store-file (%s) are given: leave one out", cli.EnvName("store"), cli.EnvName("store-file"))
+// ErrBoth is the error for a command line with both --store and --store-file.
+var ErrBoth = cli.Usagef("--store (%s) and --store-file (%s) are both set: leave one out", cli.EnvName("store"), cli.EnvName("store-file"))
 
-// ReadFile reads the URL of a store from a file, which holds nothing else.
+// ReadFile reads the URL of a store from a file that contains nothing else.
 func ReadFile(path string, acceptRisks []string) (string, error) {
 	text, err := private.Read(path, acceptRisks)
 	if err != nil {
@@ -178,7 +179,7 @@ func ReadFile(path string, acceptRisks []string) (string, error) {
 	}
 	raw := strings.TrimSpace(string(text))
 	if raw == "" || strings.ContainsAny(raw, "\r\n\x00") {
-		return "", fmt.Errorf("read the store URL: %s does not hold one line: write the URL and nothing else", path)
+		return "", fmt.Errorf("read the store URL: %s does not contain exactly one line: write the URL and nothing else", path)
 	}
 	return raw, nil
 }
