@@ -33,7 +33,11 @@ type Config struct {
 
 	Observer Observer // nil: none
 
-	MaxWaiters      int // how many callers may wait in total; default 4096; more are rejected at once
+	// MaxWaiters is how many callers may wait in total; more are rejected at
+	// once. Callers of one tenant may take three quarters of the places, and
+	// less while others wait: always at most three times as many as are free.
+	// Default 4096.
+	MaxWaiters      int
 	MaxWaitersPerID int // how many callers may wait for one command; default 256
 }
 

@@ -19,9 +19,10 @@ type waiters struct {
 	store            Store
 	maxAll, maxPerID int
 
-	all  atomic.Int64 // read without the lock by attempts that end
-	mu   sync.Mutex
-	byID map[ID]*waitQueue
+	all      atomic.Int64 // read without the lock by attempts that end
+	mu       sync.Mutex
+	byID     map[ID]*waitQueue
+	byTenant map[string]int // the callers of each tenant that wait
 }
 
 // A waitQueue holds the callers that wait for one ID. One goroutine polls for all of
@@ -32,24 +33,27 @@ type waitQueue struct {
 	close   context.CancelFunc
 }
 
-// enter takes a place in the ID's queue. It reports false if the queue is full.
+// enter takes a place in the ID's queue. It reports false if the queue is full, or if
+// the tenant has three times as many places as are free: the rest is for others.
 func (ws *waiters) enter(id ID) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	q := ws.byID[id]
-	if ws.all.Load() >= int64(ws.maxAll) || q != nil && q.waiting >= ws.maxPerID {
+	free := ws.maxAll - int(ws.all.Load())
+	if ws.byTenant[id.Tenant] >= 3*free || q != nil && q.waiting >= ws.maxPerID {
 		return false
 	}
 	if q == nil {
 		ctx, cancel := context.WithCancel(context.Background())
 		q = &waitQueue{changed: make(chan struct{}), close: cancel}
 		if ws.byID == nil {
-			ws.byID = make(map[ID]*waitQueue)
+			ws.byID, ws.byTenant = make(map[ID]*waitQueue), make(map[string]int)
 		}
 		ws.byID[id] = q
 		go ws.watch(ctx, id)
 	}
 	q.waiting++
+	ws.byTenant[id.Tenant]++
 	ws.all.Add(1)
 	return true
 }
@@ -58,6 +62,9 @@ func (ws *waiters) leave(id ID) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	ws.all.Add(-1)
+	if ws.byTenant[id.Tenant]--; ws.byTenant[id.Tenant] == 0 {
+		delete(ws.byTenant, id.Tenant)
+	}
 	q := ws.byID[id]
 	if q.waiting--; q.waiting == 0 {
 		q.close()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,9 +149,53 @@ func TestWait_WaitersAreCapped(t *testing.T) {
 			}
 		}
 		all.Wait()
-		if atOnce != 15 || log.count("waited") != 5 || log.count("in_flight") != 20 {
+		if atOnce != 16 || log.count("waited") != 4 || log.count("in_flight") != 20 {
 			t.Errorf("%d rejected at once, %d waited, %d in flight", atOnce, log.count("waited"), log.count("in_flight"))
 		}
+	})
+}
+
+func TestWait_ATenantLeavesPlacesToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := onlyonce.New(newStore(), onlyonce.Config{Wait: time.Second, MaxWaiters: 16})
+		tenants := []string{"a", "b", "c"}
+		of := func(tenant string) onlyonce.Request {
+			r := request("k")
+			r.ID.Tenant = tenant
+			return r
+		}
+		for _, tenant := range tenants {
+			if _, err := g.Begin(t.Context(), of(tenant)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var all sync.WaitGroup
+		waits := func(tenant string) int {
+			var rejected atomic.Int32
+			began := time.Now()
+			for range 20 {
+				all.Go(func() {
+					if _, err := g.Begin(t.Context(), of(tenant)); !errors.Is(err, onlyonce.ErrInFlight) {
+						t.Errorf("error %v", err)
+					}
+					if time.Since(began) == 0 {
+						rejected.Add(1)
+					}
+				})
+			}
+			synctest.Wait()
+			return 20 - int(rejected.Load())
+		}
+		for i, want := range []int{12, 3, 1} {
+			if got := waits(tenants[i]); got != want {
+				t.Errorf("%d callers of tenant %s wait, want %d", got, tenants[i], want)
+			}
+		}
+		all.Wait()
+		if got := waits("c"); got != 12 {
+			t.Errorf("once the others have left, %d callers wait, want 12", got)
+		}
+		all.Wait()
 	})
 }
 

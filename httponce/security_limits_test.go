@@ -117,7 +117,7 @@ func TestSecurity_TenThousandWaitersOnOneKey(t *testing.T) {
 	answer := bytes.Repeat([]byte("a"), 1024)
 	cfg := single
 	cfg.MaxInFlight = duplicates + 1
-	h := httponce.Wrap(newGuard(onlyonce.Config{Wait: time.Hour, MaxWaiters: duplicates, MaxWaitersPerID: waiting}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	h := httponce.Wrap(newGuard(onlyonce.Config{Wait: time.Hour, MaxWaiters: 2 * duplicates, MaxWaitersPerID: waiting}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		close(began)
 		<-end
 		w.Write(answer)

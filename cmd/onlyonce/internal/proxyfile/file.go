@@ -56,7 +56,7 @@ type Store struct {
 	URLFile               string        `yaml:"url_file" eg:"/run/secrets/onlyonce-store" doc:"File that contains the URL, instead of url, so that its password is neither here nor in the list of processes."`
 	FingerprintSecretFile string        `yaml:"fingerprint_secret_file" eg:"/run/secrets/onlyonce-fingerprint" doc:"File with at least 16 random characters, with which the fingerprints of requests in the store are keyed. Without a secret, anyone who can read the store can recover a short body by trying all possibilities. All proxies that share a store need the same secret. After a change, repeats of earlier requests are rejected with 422 until their records expire. Default: for SQLite a generated file beside the store (PATH.secret), for memory:// a random secret, for a server none."`
 	PurgeEvery            time.Duration `yaml:"purge_every" doc:"How often expired records are deleted."`
-	Limit                 Size          `yaml:"limit" doc:"Bytes of records that one proxy may store within keep. Each record counts 512 bytes, plus the header and body of its response. Beyond the limit, requests with a key get 503 for a while, repeats included. The count is kept in the process, begins at zero, and falls at a constant rate, by the full limit within keep."`
+	Limit                 Size          `yaml:"limit" doc:"Bytes of records that one proxy may store within keep. Each record counts 512 bytes, plus its error text and the header and body of its response. Beyond the limit, requests with a key get 503 for a while, repeats included. The count is kept in the process, begins at zero, and falls at a constant rate, by the full limit within keep."`
 }
 
 // A Tenant says whose request it is.
