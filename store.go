@@ -149,6 +149,10 @@ type Filter struct {
 	Limit                       int    // 0 or less: all
 }
 
+// FromNewest reports whether the list begins with the newest record: After is not set. A
+// record without a date, which only a damaged store has, comes last, and nothing after it.
+func (f Filter) FromNewest() bool { return f.After.ID == (ID{}) && f.After.CreatedAt.IsZero() }
+
 // A Waiter waits for changes of a record.
 type Waiter interface {
 	// Wait returns when the record of id may have changed or ctx has ended.

@@ -56,6 +56,7 @@ var hostile = []struct {
 	{"completed", "fence = -7", meansCorrupt},
 	{"completed", fmt.Sprint("fence = ", math.MinInt64), meansCorrupt},
 	{"completed", fmt.Sprint("fence = ", math.MaxInt64), meansNothing},
+	{"completed", "created_at = 0", meansTheSame},
 	{"completed", fmt.Sprint("created_at = ", math.MinInt64), meansTheSame},
 	{"completed", fmt.Sprint("created_at = ", math.MaxInt64), meansTheSame},
 	{"completed", fmt.Sprint("settled_at = ", math.MinInt64), meansTheSame},

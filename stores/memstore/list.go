@@ -93,7 +93,7 @@ func (e *entry) listed(f onlyonce.Filter, now moment) bool {
 		(f.Key == "" || f.Key == r.ID.Key) &&
 		(f.Ref == "" || f.Ref == r.Result.Ref) &&
 		(f.State == "" || f.State == r.State) &&
-		(f.After.CreatedAt.IsZero() || inOrder(&f.After, r) < 0)
+		(f.FromNewest() || inOrder(&f.After, r) < 0)
 }
 
 func newestFirst(a, b *entry) int { return inOrder(&a.record, &b.record) }

@@ -56,7 +56,7 @@ type indexed struct {
 
 func (l *lister) list(ctx context.Context, yield func(onlyonce.Record) bool) error {
 	f := &l.filter
-	if f.Tenant != "" && f.Operation != "" && f.Key != "" && f.After.ID == (onlyonce.ID{}) {
+	if f.Tenant != "" && f.Operation != "" && f.Key != "" && f.FromNewest() {
 		v, err := l.store.look(ctx, l.store.keys.of(onlyonce.ID{Tenant: f.Tenant, Operation: f.Operation, Key: f.Key}))
 		if err == nil && v != nil && !v.Expired && l.matches(&v.Record) {
 			yield(v.Record)
@@ -65,7 +65,7 @@ func (l *lister) list(ctx context.Context, yield func(onlyonce.Record) bool) err
 	}
 	l.after = record.Top
 	begin := "+"
-	if f.After.ID != (onlyonce.ID{}) || !f.After.CreatedAt.IsZero() {
+	if !f.FromNewest() {
 		l.after = record.PositionOf(&f.After)
 		begin = strconv.FormatInt(max(l.after.CreatedAt, 0), 10)
 	}

@@ -100,6 +100,7 @@ var listRules = []rule{
 		}
 		t.lists(onlyonce.Filter{After: all[22]})
 		t.sameOrder(all[5:], t.list(onlyonce.Filter{After: onlyonce.Record{ID: all[4].ID, CreatedAt: all[4].CreatedAt}}))
+		t.lists(onlyonce.Filter{After: onlyonce.Record{ID: all[4].ID}}) // a record without a date comes last
 	}},
 	{"pages go with filters", func(t *storeTest) {
 		t.make(24)

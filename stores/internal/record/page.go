@@ -63,7 +63,7 @@ func (s *Stored) size() int {
 func Walk(f onlyonce.Filter, read func(*Page) error) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
 		before, left := Top, f.Limit
-		if !f.After.CreatedAt.IsZero() {
+		if !f.FromNewest() {
 			before = PositionOf(&f.After)
 		}
 		for limit := firstPage; ; {
