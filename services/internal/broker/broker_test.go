@@ -228,6 +228,35 @@ func TestBroker_AStreamThatOthersMadeMayHaveOtherSubjects(t *testing.T) {
 	})
 }
 
+func TestBroker_ATopicForWhichNATSHasNoSubjectHasNoRouteAndOthersArePublished(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		n, ok := b.(*natsBroker)
+		if !ok {
+			t.Skip("an exchange has no subjects")
+		}
+		if _, err := n.js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: n.cfg.Name, Subjects: []string{n.cfg.Name + ".orders.*"}}); err != nil {
+			t.Fatal(err)
+		}
+		list := made(t, outbox.Message{Topic: "audit"}, outbox.Message{Topic: "orders.created"}, outbox.Message{Topic: "audit"})
+		errs := b.Publish(t.Context(), list)
+		if !errors.Is(errs[0], outbox.ErrNoRoute) || errs[1] != nil || !errors.Is(errs[2], outbox.ErrNoRoute) {
+			t.Errorf("got %v", errs)
+		}
+		if err := n.js.DeleteStream(t.Context(), n.cfg.Name); err != nil {
+			t.Fatal(err)
+		}
+		for _, err := range b.Publish(t.Context(), list) {
+			if !errors.Is(err, outbox.ErrUnavailable) {
+				t.Errorf("without a stream: %v", err)
+			}
+		}
+		if _, err := n.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: n.cfg.Name, Subjects: []string{n.cfg.Name + ".>"}}); err != nil {
+			t.Fatal(err)
+		}
+		publish(t, b, list)
+	})
+}
+
 func TestBroker_WhatNoQueueTakesIsNotPublished(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {
 		if _, ok := b.(*amqpBroker); !ok {

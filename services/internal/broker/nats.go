@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -25,6 +26,9 @@ type natsBroker struct {
 // asyncLimit is how many messages may be without an acknowledgement.
 const asyncLimit = 2048
 
+// subjects are those of all topics.
+func (c Config) subjects() string { return c.Name + ".>" }
+
 func openNATS(ctx context.Context, address string, cfg Config) (*natsBroker, error) {
 	conn, err := nats.Connect(address, nats.Name("onlyonce"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectBufSize(-1))
 	if err != nil {
@@ -35,7 +39,7 @@ func openNATS(ctx context.Context, address string, cfg Config) (*natsBroker, err
 		conn.Close()
 		return nil, err
 	}
-	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: cfg.Name, Subjects: []string{cfg.Name + ".>"}, Storage: jetstream.FileStorage})
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: cfg.Name, Subjects: []string{cfg.subjects()}, Storage: jetstream.FileStorage})
 	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 		conn.Close()
 		return nil, err
@@ -66,6 +70,7 @@ func (b *natsBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 		}
 		futures[i] = future
 	}
+	unanswered := false
 	for i, future := range futures {
 		if future == nil {
 			continue
@@ -74,11 +79,28 @@ func (b *natsBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 		case <-future.Ok():
 		case err := <-future.Err():
 			errs[i] = blame(err)
+			unanswered = unanswered || errors.Is(err, jetstream.ErrNoStreamResponse)
 		case <-ctx.Done():
 			errs[i] = unavailable(context.Cause(ctx))
 		}
 	}
+	if unanswered && b.takesSome(ctx) {
+		for i, err := range errs {
+			if errors.Is(err, jetstream.ErrNoStreamResponse) {
+				errs[i] = noRoute(errNoSubject)
+			}
+		}
+	}
 	return errs
+}
+
+var errNoSubject = errors.New("no subject of the stream fits the topic: others made the stream, or changed it")
+
+// takesSome reports whether there is a stream, whose subjects do not fit every topic. The
+// server answers nothing for a topic that no stream takes, nor while there is none.
+func (b *natsBroker) takesSome(ctx context.Context) bool {
+	stream, err := b.js.Stream(ctx, b.cfg.Name)
+	return err == nil && !slices.Contains(stream.CachedInfo().Config.Subjects, b.cfg.subjects())
 }
 
 // identity is what the stream knows a message by. Messages of two tenants, of two
