@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -46,7 +47,13 @@ type Store struct {
 	keys           keys
 	replicas       int
 	replicaTimeout time.Duration
+	claims         *batcher
+	settlements    *batcher
 	subscriptions  *subscriptions
+
+	mu       sync.Mutex
+	closed   bool
+	sweeping sync.WaitGroup
 }
 
 var (
@@ -126,6 +133,7 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 		client: client, keys: k, subscriptions: newSubscriptions(client, k),
 		replicas: cfg.Replicas, replicaTimeout: cmp.Or(cfg.ReplicaTimeout, DefaultReplicaTimeout),
 	}
+	s.claims, s.settlements = newBatcher(s, claimScript), newBatcher(s, settleScript)
 	findings, err := s.diagnose(ctx)
 	if err == nil {
 		err = reject(findings, cfg.AcceptRisks)
@@ -136,8 +144,15 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 	return s, nil
 }
 
-// Close ends the store's subscriptions. It does not close the client.
+// Close waits for the calls that are under way and ends the store's subscriptions. It
+// does not close the client.
 func (s *Store) Close() error {
+	s.claims.close()
+	s.settlements.close()
 	s.subscriptions.close()
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.sweeping.Wait()
 	return nil
 }

@@ -55,10 +55,15 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...stri
 			return s.replicated(ctx, c)
 		})
 	}
+	return reply, failure(err)
+}
+
+// failure returns the error that stands for one of Redis.
+func failure(err error) error {
 	if failed, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(failed.Error(), "FORGOTTEN") {
-		err = ErrForgotten
+		return ErrForgotten
 	}
-	return reply, err
+	return err
 }
 
 func (s *Store) replicated(ctx context.Context, c rueidis.CommandClient) error {
@@ -140,8 +145,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 		deleted = deletedIn(min(c.Lease, longest).Microseconds() + lapsedKeep)
 	}
 	for {
-		reply, err := s.run(ctx, claimScript, []string{p.record, p.index, s.keys.swept(p.partition)},
-			head, micros(c.Lease), rest, p.name, deleted)
+		reply, err := s.claims.run(ctx, []string{p.record, p.index}, head, micros(c.Lease), rest, p.name, deleted)
 		if err != nil {
 			return onlyonce.Record{}, err
 		}
@@ -152,6 +156,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 		if parts[0].IsInt64() {
 			fence, _ := parts[0].AsInt64()
 			created, err := parts[1].AsInt64()
+			s.sweepSometimes(ctx, p.partition)
 			return record.Next(c, nil, created, fence), err
 		}
 		v, err := read(&reply)
@@ -220,8 +225,12 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	if kept > 0 {
 		deleted = deletedIn(kept)
 	}
-	ok, err := s.done(ctx, settleScript, p, encodeHold(&h), string(headVersion)+letter(st.State)+final(st.Final),
+	reply, err := s.settlements.run(ctx, []string{p.record, p.index}, encodeHold(&h), string(headVersion)+letter(st.State)+final(st.Final),
 		strconv.FormatInt(kept, 10), deleted, string(encodeOutcome(&st.Result, st.Error)), s.keys.ended(p.partition), p.name)
+	if err != nil {
+		return wrap("settle", err)
+	}
+	ok, err := reply.AsInt64()
 	return wrap("settle", lost(ok, err))
 }
 

@@ -44,9 +44,6 @@ local function gone(h, now)
   return at > 0 and at <= now
 end
 
--- entry is the ID of a record's entry in the index.
-local function entry(created) return text(created) .. '-0' end
-
 -- put writes a value, which Redis deletes in so many milliseconds, or never if they are ''.
 local function put(key, value, deleted)
   if deleted == '' then
@@ -67,7 +64,7 @@ end
 
 -- release leaves nothing of a record but its fence.
 local function release(key, index, h, now)
-  redis.call('XDEL', index, entry(h.created))
+  redis.call('XDEL', index, text(h.created))
   h.state, h.final, h.owner = 'R', '0', string.rep('\0', 16)
   h.lease_until, h.lapsed_keep, h.settled_at, h.expires_at = 0, 0, 0, 0
   h.identity, h.steps = 0, 0
@@ -79,4 +76,17 @@ end
 local function missing(index)
   if redis.call('EXISTS', index) == 0 then return redis.error_reply('FORGOTTEN') end
   return 0
+end
+
+-- each calls a function for each item of a batch, with how many items come before it and
+-- where its KEYS and ARGV begin, and returns what the calls return. One that fails
+-- does not fail the others.
+local function each(keys, args, call)
+  local replies = {}
+  for n = 0, #KEYS / keys - 1 do
+    local ok, reply = pcall(call, n, n * keys + 1, n * args + 1)
+    if not ok and type(reply) ~= 'table' then reply = redis.error_reply(reply) end
+    replies[n + 1] = reply
+  end
+  return replies
 end

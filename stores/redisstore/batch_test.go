@@ -1,0 +1,87 @@
+package redisstore_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/redis/rueidis"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/redisstore"
+)
+
+func TestStore_ACallThatFailsDoesNotFailThoseThatShareItsBatch(t *testing.T) {
+	_, client, s := migrated(t)
+	run(t, s, "damaged")
+	damaged := records(t, client)[0]
+	do(t, client, "DEL", damaged)
+	do(t, client, "RPUSH", damaged, "not a record")
+	const callers = 64
+	for shared, round := 0, 0; shared < 5; round++ {
+		before := scriptRuns(t, client)
+		var all sync.WaitGroup
+		for i := range callers {
+			all.Go(func() {
+				c := claimOf("damaged")
+				if i > 0 {
+					c = claimOf(fmt.Sprint(round, " ", i))
+				}
+				r, err := s.Claim(t.Context(), c)
+				if i == 0 {
+					if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
+						t.Errorf("claim of the damaged record: %+v, error %v", r, err)
+					}
+					err = s.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: 1}, completed)
+					if err == nil || errors.Is(err, onlyonce.ErrLost) || !strings.Contains(err.Error(), "WRONGTYPE") {
+						t.Errorf("settlement of the damaged record: %v", err)
+					}
+					return
+				}
+				if err == nil {
+					err = s.Settle(t.Context(), holdOf(r), completed)
+				}
+				if err != nil {
+					t.Errorf("%v: %v", c.ID, err)
+				}
+			})
+		}
+		all.Wait()
+		if t.Failed() {
+			return
+		}
+		if scriptRuns(t, client)-before < callers {
+			shared++
+		}
+	}
+}
+
+func TestStore_ABatchMeetsAServerThatHasForgotten(t *testing.T) {
+	_, client, s := migrated(t)
+	do(t, client, "FLUSHALL")
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			if r, err := s.Claim(t.Context(), claimOf(fmt.Sprint(i))); !errors.Is(err, redisstore.ErrForgotten) {
+				t.Errorf("claim got %+v and error %v", r, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// scriptRuns returns how often the server has run a script.
+func scriptRuns(t *testing.T, client rueidis.Client) (n int) {
+	t.Helper()
+	text, err := client.Do(t.Context(), client.B().Info().Section("commandstats").Build()).ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(text, "cmdstat_evalsha:calls=")
+	if _, err := fmt.Sscanf(rest, "%d", &n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
