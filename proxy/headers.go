@@ -11,7 +11,7 @@ import (
 // their other spellings are not passed on. Names are canonical.
 type sensitiveHeaders struct {
 	protected  map[string]bool
-	configured map[string]bool // Config.Protected: the caller decides whether to trust them
+	configured map[string]bool // Config.Protected: TrustProtected decides about them
 }
 
 func newSensitiveHeaders() sensitiveHeaders {

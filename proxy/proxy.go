@@ -80,9 +80,20 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case found == nil:
 		t.cfg.reject(w, r, noRoute, nil)
 	default:
+		t.dropUntrusted(r)
 		t.names.strip(r.Header, t.trusts(r), found.KeepOverrides)
 		r.Pattern = found.pattern
 		found.ServeHTTP(w, r)
+	}
+}
+
+// dropUntrusted deletes the headers in Config.Protected that the request may not
+// bring.
+func (t *table) dropUntrusted(r *http.Request) {
+	for name := range t.names.configured {
+		if len(r.Header[name]) > 0 && t.cfg.TrustProtected != nil && !t.cfg.TrustProtected(r) {
+			delete(r.Header, name)
+		}
 	}
 }
 

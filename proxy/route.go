@@ -79,9 +79,14 @@ type Config struct {
 	// credentials, forwarding and idempotency are always protected, and so are
 	// every Idempotency.Header and Idempotency.FingerprintHeaders. A protected
 	// name consists of letters, digits and -, because some servers read other
-	// characters as equal. The caller decides whether to trust a protected header:
-	// it is passed on even if TrustForwarded rejects the request.
+	// characters as equal. TrustProtected, and not TrustForwarded, decides whether
+	// these headers are passed on.
 	Protected []string
+
+	// TrustProtected reports whether a request may bring the headers in Protected.
+	// From any other request they are dropped. It is called for each of them that a
+	// request has. Default: every request may.
+	TrustProtected func(*http.Request) bool
 
 	// TrustForwarded reports whether a request comes from a trusted proxy, for
 	// example by its RemoteAddr. Forwarded and X-Forwarded-* of such a request are

@@ -17,17 +17,18 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
 // A reloadableProxy is a proxy whose settings can change while it serves.
 type reloadableProxy struct {
-	proxy   *proxy.Proxy
-	headers atomic.Pointer[headerFilter]
-	secure  atomic.Pointer[security] // nil: plain HTTP, from the start on
-	routes  *routeBuilder
-	read    func() (*proxyfile.File, error)
-	log     *slog.Logger
+	proxy  *proxy.Proxy
+	reject atomic.Pointer[rejection.Writer]
+	secure atomic.Pointer[security] // nil: plain HTTP, from the start on
+	routes *routeBuilder
+	read   func() (*proxyfile.File, error)
+	log    *slog.Logger
 
 	// The fields below are used only by the goroutine that reloads.
 	file    *proxyfile.File
@@ -43,13 +44,11 @@ func newReloadableProxy(ctx context.Context, f *proxyfile.File, b *routeBuilder,
 }
 
 func (p *reloadableProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	headers := p.headers.Load()
 	if !p.secure.Load().admits(r) {
 		w.Header().Set("Connection", "close")
-		headers.reject(w, r, otherConnection)
+		(*p.reject.Load())(w, r, otherConnection)
 		return
 	}
-	headers.strip(r)
 	p.proxy.ServeHTTP(w, r)
 }
 
@@ -87,9 +86,8 @@ func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 	}
 	p.routes.upstreams = ups
 	p.routes.operations.Store(operationsOf(f))
-	headers := newHeaderFilter(f, p.log)
-	headers.reject = cfg.Problem
-	p.headers.Store(headers)
+	reject := rejection.Writer(cfg.Problem)
+	p.reject.Store(&reject)
 	if p.file == nil || p.secure.Load() != nil && secure != nil {
 		p.secure.Store(secure)
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bearer"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
@@ -33,6 +34,7 @@ type routeBuilder struct {
 	operations atomic.Pointer[map[string]bool] // that the settings name, which log and metrics may show
 
 	metrics   *trafficMetrics
+	dropped   logging.Limit // of tenant headers
 	guards    map[policy]*onlyonce.Guard
 	upstreams map[upstreamKey]*proxy.Upstream
 }
@@ -94,11 +96,27 @@ func (b *routeBuilder) config(f *proxyfile.File) proxy.Config {
 	cfg := proxy.Config{BodyTimeout: f.Server.BodyTimeout, Problem: b.metrics.rejections("", rejectionWriter(f, &f.Defaults)), OnError: b.metrics.report}
 	if f.Tenant.Header != "" {
 		cfg.Protected = []string{f.Tenant.Header}
+		trusted := trustedPeers(f.Tenant.From, f.TLS.ClientCA != "")
+		cfg.TrustProtected = func(r *http.Request) bool {
+			ok := trusted(r)
+			if !ok {
+				b.warnOfDropped(r)
+			}
+			return ok
+		}
 	}
 	if trusted := f.Forwarded.Trust; len(trusted) > 0 {
 		cfg.TrustForwarded = func(r *http.Request) bool { return server.ComesFrom(r, trusted) }
 	}
 	return cfg
+}
+
+// warnOfDropped logs a dropped tenant header: it may come from a gateway that is not
+// configured.
+func (b *routeBuilder) warnOfDropped(r *http.Request) {
+	if b.dropped.Allow() {
+		b.metrics.log.Warn("a tenant header was dropped: if it came from your gateway, add the gateway's address to tenant.from (--tenant-header-from); others are not logged for ten seconds", "from", r.RemoteAddr)
+	}
 }
 
 // connections returns the upstreams by name and by key.

@@ -13,9 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/bearer"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
@@ -107,38 +105,6 @@ func authorizationTenant(r *http.Request) string {
 	}
 	sum := sha256.Sum256([]byte("onlyonce proxy: Authorization\n" + values[0]))
 	return "authorization:" + hex.EncodeToString(sum[:])
-}
-
-// A headerFilter drops the tenant header of requests whose senders may not set it.
-type headerFilter struct {
-	header  string // "": none
-	trusted func(*http.Request) bool
-	reject  rejection.Writer
-
-	log    *slog.Logger
-	warned logging.Limit
-}
-
-func newHeaderFilter(f *proxyfile.File, log *slog.Logger) *headerFilter {
-	return &headerFilter{
-		log:     log,
-		header:  http.CanonicalHeaderKey(f.Tenant.Header),
-		trusted: trustedPeers(f.Tenant.From, f.TLS.ClientCA != ""),
-	}
-}
-
-func (f *headerFilter) strip(r *http.Request) {
-	if f.header != "" && len(r.Header[f.header]) > 0 && !f.trusted(r) {
-		delete(r.Header, f.header)
-		f.warn(r)
-	}
-}
-
-// warn logs a dropped header: it may come from a gateway that is not configured.
-func (f *headerFilter) warn(r *http.Request) {
-	if f.warned.Allow() {
-		f.log.Warn("a tenant header was dropped: if it came from your gateway, add the gateway's address to tenant.from (--tenant-header-from); others are not logged for ten seconds", "from", r.RemoteAddr)
-	}
 }
 
 // describeTenants returns, for the log, how the tenant of a request is found.
