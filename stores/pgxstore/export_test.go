@@ -1,0 +1,18 @@
+package pgxstore
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// UseOwnConn calls f with a connection as the store's own are.
+func UseOwnConn(pool *pgxpool.Pool, f func(context.Context, *pgx.Conn) error) error {
+	c := storeConn{pool: pool}
+	defer c.close()
+	return c.use(f)
+}
+
+// SQLText is every statement by its name.
+var SQLText = sqlText
