@@ -229,7 +229,7 @@ func TestItem_ATruncatedBodyIsTheClientsFault(t *testing.T) {
 	for _, how := range apitest.Breaks {
 		for _, header := range []string{"", key + ": k1\r\n"} {
 			resp, body := apitest.PostPart(t, w.api, base, how, header)
-			wantInvalid(t, newReply(t, resp.StatusCode, resp.Header, body), "the body did not come to its end")
+			wantInvalid(t, newReply(t, resp.StatusCode, resp.Header, body), "the body is incomplete")
 		}
 	}
 	if w.count("items_items") != 0 || w.count("onlyonce_records") != 0 {

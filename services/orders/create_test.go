@@ -124,7 +124,7 @@ func TestCreate_ABodyThatIsNotValidIsRejectedByItsFieldAndLeavesTheKeyUnused(t *
 		"":                                      "the body must be a JSON object",
 		"[]":                                    "the body must be a JSON object",
 		"{":                                     "the body must be one valid JSON object",
-		`{"items":[],"items":[]}`:               "items: is there twice",
+		`{"items":[],"items":[]}`:               "items: occurs twice",
 		`{}`:                                    "items: is required",
 		`{"items":null}`:                        "items: is required",
 		`{"Items":[]}`:                          "items: is required",

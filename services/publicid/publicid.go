@@ -5,7 +5,7 @@
 // The rules of a public id:
 //
 //   - Length: the prefix and 26 characters, no more and no fewer.
-//   - Prefix: 1 to 16 characters out of a-z and 0-9 that begin with a letter, and
+//   - Prefix: 1 to 16 characters from a-z and 0-9 that begin with a letter, and
 //     a separator, _ or -. It is compared byte by byte, so that an id of one type
 //     is never accepted where another type's is expected.
 //   - Alphabet: after the prefix the ULID in Crockford's base32, 0-9 and A-Z
@@ -52,7 +52,7 @@ var prefixForm = regexp.MustCompile(`^[a-z][a-z0-9]{0,15}[_-]$`)
 // the prefix is not as the package says.
 func NewType(prefix string) Type {
 	if !prefixForm.MatchString(prefix) {
-		panic(fmt.Sprintf(`publicid: the prefix is %q: write 1 to 16 characters out of a-z 0-9, the first a letter, and _ or - at the end, such as "ord_"`, prefix))
+		panic(fmt.Sprintf(`publicid: the prefix is %q: write 1 to 16 characters from a-z 0-9, the first a letter, and _ or - at the end, such as "ord_"`, prefix))
 	}
 	return Type{prefix}
 }

@@ -214,7 +214,7 @@ func TestCreate_ATruncatedBodyIsTheCallersFault(t *testing.T) {
 				resp, body := apitest.PostPart(t, w.api, path, how, header)
 				got := newReply(t, resp.StatusCode, resp.Header, body)
 				got.want(t, 400, "validation_error")
-				if got.failure.Message != "the body did not come to its end" {
+				if got.failure.Message != "the body is incomplete" {
 					t.Errorf("%s %s: %s", how, path, got.Body)
 				}
 			}

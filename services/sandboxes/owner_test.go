@@ -139,8 +139,8 @@ func TestOwner_OnlyHashesOfTokensAreKept(t *testing.T) {
 
 func TestOwner_ATokenListThatIsNotRightIsRejectedByItsLine(t *testing.T) {
 	for text, want := range map[string]string{
-		"ada":                              "line 1: 1 words",
-		"#\nada " + hashOf("a") + " extra": "line 2: 3 words",
+		"ada":                              "line 1: 1 fields",
+		"#\nada " + hashOf("a") + " extra": "line 2: 3 fields",
 		"ada 00ff":                         "line 1: the hash",
 		"ada " + hashOf("a")[:63] + "g":    "line 1: the hash",
 		"a/b " + hashOf("a"):               "line 1: the owner",

@@ -14,10 +14,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-// An amqpBroker has one exchange; every consumer has a queue of its own. It consumes on
-// another connection than it publishes on: when RabbitMQ is short of memory or of disk,
-// it reads nothing from one that publishes, and so not the acknowledgements either that
-// would empty its queues.
+// An amqpBroker has one exchange, and a queue for every consumer. It publishes and
+// consumes on separate connections: when RabbitMQ is short of memory or disk, it stops
+// reading from connections that publish, and would not see the acknowledgments that
+// empty its queues.
 type amqpBroker struct {
 	cfg        Config
 	incoming   amqpLink
@@ -25,12 +25,12 @@ type amqpBroker struct {
 	publishing sync.Mutex // one batch at a time
 
 	channel    *amqp.Channel    // for publishing; nil: there is none
-	returns    chan amqp.Return // what no queue took
+	returns    chan amqp.Return // messages that no queue took
 	rejections chan *amqp.Error // why the server closed the channel
 }
 
-// amqpBatch is how many messages may be without an acknowledgement; as many may
-// come back.
+// amqpBatch is the largest number of messages without an acknowledgment, and of
+// returned messages.
 const amqpBatch = 1000
 
 func openAMQP(ctx context.Context, address string, cfg Config) (*amqpBroker, error) {
@@ -43,8 +43,8 @@ func openAMQP(ctx context.Context, address string, cfg Config) (*amqpBroker, err
 	return b, ch.Close()
 }
 
-// Redelivery is RabbitMQ's own consumer_timeout; it delivers again at once when
-// a consumer's connection breaks.
+// Redelivery is RabbitMQ's consumer_timeout. RabbitMQ redelivers at once when the
+// connection of a consumer breaks.
 func (b *amqpBroker) Redelivery() time.Duration { return 30 * time.Minute }
 
 func (b *amqpBroker) Close() error {
@@ -53,10 +53,10 @@ func (b *amqpBroker) Close() error {
 	return nil
 }
 
-var errNoQueue = errors.New("no queue is bound to the exchange: a consumer makes its own when it begins")
+var errNoQueue = errors.New("no queue is bound to the exchange: a consumer creates its queue when it starts")
 
-// Publish sends all messages, persistent ones, and then waits for the confirms.
-// What no queue takes has no route until a consumer has come.
+// Publish sends all messages as persistent ones, and then waits for the confirmations.
+// A message that no queue takes has no route until there is a consumer.
 func (b *amqpBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
 	b.publishing.Lock()
 	defer b.publishing.Unlock()
@@ -69,9 +69,9 @@ func (b *amqpBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 	return errs
 }
 
-// publishApart publishes messages. For one that it will never take, the server closes
-// the channel on all: they are published in ever smaller parts, until that one is alone,
-// or those of a topic that the server does not permit.
+// publishApart publishes messages. If the server will never accept one of them, or does
+// not permit its topic, it closes the channel and so fails all; publishApart then
+// publishes ever smaller parts until only the rejected messages fail.
 func (b *amqpBroker) publishApart(ctx context.Context, messages []outbox.Message) []error {
 	errs := b.publish(ctx, messages)
 	rejection := b.rejection()
@@ -108,16 +108,16 @@ func (b *amqpBroker) publishApart(ctx context.Context, messages []outbox.Message
 	return errs
 }
 
-// rejection returns why the server closed the channel for publishing, if it did that for
-// what a message has in it, such as a header that it can't read, or a size, or because
-// it does not permit the message's topic or the exchange.
+// rejection returns why the server closed the channel for publishing, if the reason is
+// a message, such as an invalid header or its size, or that the server does not permit
+// the message's topic or the exchange.
 func (b *amqpBroker) rejection() error {
 	select {
 	case err := <-b.rejections:
 		switch {
 		case err == nil:
 		case err.Code == amqp.PreconditionFailed || err.Code == amqp.ContentTooLarge:
-			return fmt.Errorf("RabbitMQ does not take the message: %w", err)
+			return fmt.Errorf("RabbitMQ rejects the message: %w", err)
 		case err.Code == amqp.AccessRefused:
 			return noRoute(err)
 		}
@@ -138,14 +138,15 @@ func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []e
 		case err != nil:
 			errs[i] = unavailable(err)
 		default:
-			errs[i] = unavailable(errors.New("the broker did not take it, or the connection broke"))
+			errs[i] = unavailable(errors.New("the broker did not confirm the message, or the connection broke"))
 		}
 	}
 	b.takeBack(messages, errs)
 	return errs
 }
 
-// send sends messages until ctx ends, and notes those that it could not send.
+// send sends messages until ctx ends, and records an error for each message that it
+// could not send.
 func (b *amqpBroker) send(ctx context.Context, messages []outbox.Message, errs []error) []*amqp.DeferredConfirmation {
 	confirms := make([]*amqp.DeferredConfirmation, len(messages))
 	err := context.Cause(ctx)
@@ -170,26 +171,27 @@ func (b *amqpBroker) send(ctx context.Context, messages []outbox.Message, errs [
 	return confirms
 }
 
-// longestName is how many bytes AMQP's short strings have at most.
+// longestName is the largest length of AMQP's short strings, in bytes.
 const longestName = 255
 
-// checkNames returns an error for a message with a name that is too long. To try
-// to send it would end the connection, and so fail all others.
+// checkNames returns an error for a message with a name that is too long. Sending it
+// would end the connection, and so fail all other messages.
 func checkNames(m outbox.Message) error {
 	if key := name(m.Topic); len(key) > longestName {
-		return fmt.Errorf("the topic %.40q… is a routing key of %d bytes, and AMQP takes at most %d: use a shorter one, or letters and digits", m.Topic, len(key), longestName)
+		return fmt.Errorf("the topic %.40q… is a routing key of %d bytes, but AMQP allows at most %d: use a shorter one, or letters and digits", m.Topic, len(key), longestName)
 	}
 	for header := range m.Headers {
 		if len(header) > longestName {
-			return fmt.Errorf("the name of the header %.40q… has %d bytes, and AMQP takes at most %d", header, len(header), longestName)
+			return fmt.Errorf("the name of the header %.40q… has %d bytes, but AMQP allows at most %d", header, len(header), longestName)
 		}
 	}
 	return nil
 }
 
-// takeBack notes what came back: before its confirm did.
+// takeBack records an error for each returned message. RabbitMQ returns a message
+// before it confirms it.
 func (b *amqpBroker) takeBack(messages []outbox.Message, errs []error) {
-	var at map[string][]int // of messages, by what they are sent as; made when one has come back
+	var at map[string][]int // indexes of messages by what sentAs returns; nil until one was returned
 	for {
 		select {
 		case back, ok := <-b.returns:
@@ -215,8 +217,8 @@ func (b *amqpBroker) takeBack(messages []outbox.Message, errs []error) {
 	}
 }
 
-// sentAs identifies a message that may come back. Its ID alone does not: messages of
-// two tenants, or of two topics, may have the same.
+// sentAs identifies a message that may be returned. Its ID does not suffice, because
+// messages of two tenants, or of two topics, may have the same ID.
 func sentAs(id, tenant, topic string, payload []byte) string {
 	return identity(outbox.Message{ID: id, Tenant: tenant, Topic: topic, Payload: payload})
 }
@@ -247,7 +249,7 @@ func encodeAMQP(m outbox.Message) amqp.Publishing {
 	return amqp.Publishing{MessageId: m.ID, DeliveryMode: amqp.Persistent, Timestamp: m.CreatedAt, Headers: table, Body: m.Payload}
 }
 
-// Consume has a durable queue of its own, and goes on after the connection
+// Consume uses a durable queue for each consumer, and continues after the connection
 // broke.
 func (b *amqpBroker) Consume(ctx context.Context, consumer string, handle Handler) error {
 	queue := b.cfg.Name + "." + name(consumer)
@@ -271,8 +273,8 @@ func (b *amqpBroker) declare(queue string) error {
 	return errors.Join(ch.QueueBind(queue, "#", b.cfg.Name, false, nil), ch.Close())
 }
 
-// consume handles what comes until ctx ends or the connection breaks. It returns
-// whether anything came.
+// consume handles messages until ctx ends or the connection breaks. It returns whether
+// a message came.
 func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) (came bool) {
 	ch, err := b.incoming.channel(b.cfg.Name)
 	if err != nil {
@@ -302,8 +304,8 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 	}
 }
 
-// longestHold is how long a message that could not be handled is held before it
-// is given back: RabbitMQ delivers again at once.
+// longestHold is how long a message that could not be handled is held before it is
+// rejected, because RabbitMQ redelivers at once.
 const longestHold = time.Second
 
 func decodeAMQP(ctx context.Context, d amqp.Delivery) delivery {

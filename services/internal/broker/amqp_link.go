@@ -12,7 +12,7 @@ import (
 	amqp "github.com/rabbitmq/amqp091-go"
 )
 
-// An amqpLink is a connection to RabbitMQ that is made again after it broke.
+// An amqpLink is a connection to RabbitMQ that is opened again after it broke.
 type amqpLink struct {
 	address string
 
@@ -25,17 +25,17 @@ type amqpLink struct {
 type amqpConn struct {
 	*amqp.Connection
 	wire    net.Conn
-	blocked atomic.Pointer[string] // why the server reads nothing from this connection; nil: it does
+	blocked atomic.Pointer[string] // why the server reads nothing from this connection; nil: it reads
 }
 
 var errClosed = errors.New("the broker was closed")
 
-// handshake is how long the server may take to answer a new connection, or the end of
+// handshake is how long the server may take to accept a new connection, or to close
 // one.
 const handshake = 5 * time.Second
 
-// channel opens a channel, on a new connection if the last one broke. It may take until
-// sever is called: a server that reads nothing from a connection answers nothing.
+// channel opens a channel, on a new connection if the last one broke. It may block
+// until sever is called, because a server that reads nothing does not respond.
 func (l *amqpLink) channel(exchange string) (*amqp.Channel, error) {
 	conn, err := l.connect()
 	if err != nil {
@@ -84,7 +84,7 @@ func (l *amqpLink) connect() (*amqpConn, error) {
 }
 
 // taking returns an error while the server reads nothing from the connection. RabbitMQ
-// does so when it is short of memory or of disk, to every connection that publishes.
+// does this to every connection that publishes when it is short of memory or disk.
 func (l *amqpLink) taking() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,12 +92,13 @@ func (l *amqpLink) taking() error {
 		return nil
 	}
 	if reason := l.conn.blocked.Load(); reason != nil {
-		return fmt.Errorf("RabbitMQ takes no messages: %s", *reason)
+		return fmt.Errorf("RabbitMQ accepts no messages: %s", *reason)
 	}
 	return nil
 }
 
-// sever ends the connection without a word to the server, and so every call on it.
+// sever closes the connection without notifying the server, and so ends every call on
+// it.
 func (l *amqpLink) sever() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -106,13 +107,14 @@ func (l *amqpLink) sever() {
 	}
 }
 
-// within severs the link if ctx ends before done is called.
+// within calls sever if ctx ends before done is called.
 func (l *amqpLink) within(ctx context.Context) (done func() bool) {
 	return context.AfterFunc(ctx, l.sever)
 }
 
-// close ends the connection, also if the server does not answer: what it has not
-// confirmed is still in the outbox, and what was not acknowledged is still in its queue.
+// close closes the connection, even if the server does not respond. Messages that it
+// has not confirmed are still in the outbox, and messages that were not acknowledged
+// are still in their queues.
 func (l *amqpLink) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,15 +1,16 @@
 // Package broker publishes the messages of an outbox through NATS JetStream or
 // RabbitMQ and hands them to a consumer.
 //
-// What was acknowledged is on the broker's disk; what a consumer did not
-// acknowledge is delivered again, also when its process died. Messages of one
-// ordering key are handled one after another, in the order in which they came;
-// one that fails comes again later, after the others.
+// A message that the broker acknowledged is on its disk. A message that a consumer did
+// not acknowledge is redelivered, also when the consumer's process died. Messages with
+// one ordering key are handled one after another, in the order of their arrival; one
+// that fails is redelivered later, after the others.
 //
-// Most applications need no such package: watermillonce publishes through any broker
-// that Watermill supports. This one sends a whole batch before it waits, which is 2
-// times as fast on NATS and 6 times on RabbitMQ (docs/benchmarks.md), and it leaves an
-// event in the outbox while RabbitMQ has no queue for it.
+// Most applications do not need such a package: watermillonce publishes through any
+// broker that Watermill supports. This package sends a whole batch before it waits,
+// which is twice as fast on NATS and six times as fast on RabbitMQ
+// (docs/benchmarks.md), and it leaves an event in the outbox while RabbitMQ has no
+// queue for it.
 package broker
 
 import (
@@ -26,37 +27,37 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-// headerTopic carries the topic, which a subject or routing key may have to
-// write differently.
+// headerTopic carries the topic, which a subject or a routing key may have to spell
+// differently.
 const headerTopic = "Onlyonce-Topic"
 
-// A Broker is a connection that mends itself.
+// A Broker is a connection to a broker that reconnects by itself.
 type Broker interface {
 	outbox.Publisher
 
-	// Consume hands the messages to handle, many at a time, until ctx ends,
-	// and returns when those under way are done. Every consumer's name gets
-	// every message that is published after its first Consume, and none is
-	// lost that came before the first of all: NATS keeps it for every
-	// consumer, RabbitMQ does not take it. What handle returns an error for is
-	// delivered again later.
+	// Consume calls handle for the messages, concurrently, until ctx ends, and
+	// returns when the running calls have returned. Every consumer name gets every
+	// message that is published after its first Consume. A message that is published
+	// before the first Consume of all is not lost: NATS keeps it for every consumer,
+	// and RabbitMQ does not accept it. A message for which handle returns an error is
+	// redelivered later.
 	Consume(ctx context.Context, consumer string, handle Handler) error
 
-	// Redelivery is how long the broker waits for a consumer before it
-	// delivers again.
+	// Redelivery is how long the broker waits for a consumer before it redelivers a
+	// message.
 	Redelivery() time.Duration
 
 	Close() error
 }
 
-// A Handler takes a message.
+// A Handler handles a message.
 type Handler func(ctx context.Context, m outbox.Message) error
 
-// A Config says how a Broker is used. The zero Config is usable.
+// A Config holds the settings of a Broker. The zero Config is usable.
 type Config struct {
-	Name     string        // of the stream and its subjects, of the exchange; default "onlyonce"
-	AckWait  time.Duration // NATS: how long it waits for a consumer before it delivers again; default 30s
-	Handlers int           // how many messages are handled at a time; default 32
+	Name     string        // the name of the stream and of its subjects, or of the exchange; default "onlyonce"
+	AckWait  time.Duration // NATS: how long the server waits for a consumer before it redelivers; default 30s
+	Handlers int           // the number of messages that are handled at a time; default 32
 }
 
 func (c Config) withDefaults() Config {
@@ -83,7 +84,7 @@ func Open(ctx context.Context, address string, cfg Config) (b Broker, err error)
 	case "amqp", "amqps":
 		b, err = openAMQP(ctx, address, cfg)
 	default:
-		return nil, fmt.Errorf("broker: open: there is no broker %q: write nats://… or amqp://…", scheme)
+		return nil, fmt.Errorf("broker: open: %q is not the scheme of a broker: write nats://… or amqp://…", scheme)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("broker: open %s: %w", redacted(address), err)
@@ -91,7 +92,7 @@ func Open(ctx context.Context, address string, cfg Config) (b Broker, err error)
 	return b, nil
 }
 
-// redacted is the address without its password.
+// redacted returns the address without its password.
 func redacted(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
@@ -100,14 +101,14 @@ func redacted(address string) string {
 	return u.Redacted()
 }
 
-// unavailable says that the broker, and not the message, is to blame.
+// unavailable marks err as a failure of the broker, not of the message.
 func unavailable(err error) error { return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err) }
 
 // noRoute says that the broker takes others.
 func noRoute(err error) error { return fmt.Errorf("%w: %w", outbox.ErrNoRoute, err) }
 
-// name makes a topic one that every broker takes: of letters, digits, dots,
-// hyphens and underscores.
+// name turns a topic into a name that every broker accepts: it has only letters,
+// digits, dots, hyphens and underscores.
 func name(topic string) string {
 	var b strings.Builder
 	for _, r := range []byte(topic) {
@@ -124,7 +125,7 @@ func name(topic string) string {
 	return b.String()
 }
 
-// message is what was published.
+// message returns the message that was published.
 func message(topic string, headers map[string]string, payload []byte) outbox.Message {
 	if own := headers[headerTopic]; own != "" {
 		topic = own
@@ -136,15 +137,15 @@ func message(topic string, headers map[string]string, payload []byte) outbox.Mes
 	}
 }
 
-// A delivery is a message that is to be handled.
+// A delivery is one delivery of a message to a consumer.
 type delivery struct {
 	message outbox.Message
-	tries   int // how often it was delivered, if that is known; otherwise 0
+	tries   int // how often the message was delivered; 0: unknown
 	ack     func() error
 	retry   func(after time.Duration) error
 }
 
-// lanes handle deliveries: those of one key in one lane, one after another.
+// lanes handles deliveries: those with one ordering key in one lane, one after another.
 type lanes struct {
 	all  []chan delivery
 	seed maphash.Seed
@@ -152,7 +153,7 @@ type lanes struct {
 	done sync.WaitGroup
 }
 
-// openLanes starts them; they go on with what they have when ctx has ended.
+// openLanes starts n lanes. After ctx has ended, they finish the deliveries they have.
 func openLanes(ctx context.Context, n int, handle Handler) *lanes {
 	l := &lanes{all: make([]chan delivery, n), seed: maphash.MakeSeed()}
 	for i := range l.all {
@@ -167,7 +168,7 @@ func openLanes(ctx context.Context, n int, handle Handler) *lanes {
 	return l
 }
 
-// put is called by one goroutine.
+// put adds a delivery to its lane. Only one goroutine may call it.
 func (l *lanes) put(d delivery) {
 	i := l.next
 	if key := d.message.Key; key != "" {
@@ -185,7 +186,7 @@ func (l *lanes) close() {
 	l.done.Wait()
 }
 
-// handle does not tell the broker's trouble: it delivers again.
+// handle ignores errors of acknowledging, because the broker then redelivers.
 func (d delivery) handle(ctx context.Context, handle Handler) {
 	if ctx.Err() != nil {
 		_ = d.retry(0)
@@ -198,10 +199,11 @@ func (d delivery) handle(ctx context.Context, handle Handler) {
 	_ = d.ack()
 }
 
-// longestRetry bounds how long a message waits that could not be handled.
+// longestRetry bounds the time until a message that could not be handled is
+// redelivered.
 const longestRetry = 30 * time.Second
 
-// retryAfter is when it is worth to deliver again.
+// retryAfter returns after which time a redelivery is worthwhile.
 func retryAfter(err error, tries int) time.Duration {
 	var busy *onlyonce.InFlightError
 	if errors.As(err, &busy) {
@@ -210,7 +212,7 @@ func retryAfter(err error, tries int) time.Duration {
 	return min(100*time.Millisecond<<min(max(tries-1, 0), 10), longestRetry)
 }
 
-// final is err if the broker will say the same again, and otherwise nil.
+// final returns err if retrying would return the same error, and otherwise nil.
 func final(err error, again bool) error {
 	if again {
 		return err
@@ -218,8 +220,8 @@ func final(err error, again bool) error {
 	return nil
 }
 
-// persist consumes again and again until ctx ends: soon when something came, and
-// else less and less often.
+// persist calls consume repeatedly until ctx ends: after a short pause if a message
+// came, and otherwise after increasing pauses.
 func persist(ctx context.Context, consume func() (came bool, err error)) error {
 	const soon = 100 * time.Millisecond
 	for pause := soon; ctx.Err() == nil; pause = min(2*pause, 5*time.Second) {

@@ -16,17 +16,17 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-// A natsBroker has one stream, whose subjects are its name and the topics.
+// A natsBroker has one stream, whose subjects are its name followed by the topics.
 type natsBroker struct {
 	conn *nats.Conn
 	js   jetstream.JetStream
 	cfg  Config
 }
 
-// asyncLimit is how many messages may be without an acknowledgement.
+// asyncLimit is the largest number of published messages without an acknowledgment.
 const asyncLimit = 2048
 
-// subjects are those of all topics.
+// subjects returns the pattern that matches the subjects of all topics.
 func (c Config) subjects() string { return c.Name + ".>" }
 
 func openNATS(ctx context.Context, address string, cfg Config) (*natsBroker, error) {
@@ -54,8 +54,8 @@ func (b *natsBroker) Close() error {
 	return nil
 }
 
-// Publish sends all messages and then waits for the acknowledgements. The stream
-// drops a message that comes a second time within two minutes.
+// Publish sends all messages and then waits for the acknowledgments. The stream drops
+// a message that it received already within two minutes.
 func (b *natsBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
 	errs := make([]error, len(messages))
 	futures := make([]jetstream.PubAckFuture, len(messages))
@@ -94,34 +94,35 @@ func (b *natsBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 	return errs
 }
 
-var errNoSubject = errors.New("no subject of the stream fits the topic: others made the stream, or changed it")
+var errNoSubject = errors.New("no subject of the stream matches the topic: another program created or changed the stream")
 
-// takesSome reports whether there is a stream, whose subjects do not fit every topic. The
-// server answers nothing for a topic that no stream takes, nor while there is none.
+// takesSome reports whether the stream exists but its subjects do not match every
+// topic. The server sends no response for a topic that no stream takes, which also
+// happens while there is no stream.
 func (b *natsBroker) takesSome(ctx context.Context) bool {
 	stream, err := b.js.Stream(ctx, b.cfg.Name)
 	return err == nil && !slices.Contains(stream.CachedInfo().Config.Subjects, b.cfg.subjects())
 }
 
-// identity is what the stream knows a message by. Messages of two tenants, of two
-// topics, or with two payloads may have the same ID; to the stream, the second
-// would be the first again.
+// identity returns the ID by which the stream recognizes duplicates. Messages of two
+// tenants, of two topics, or with two payloads may have the same message ID, and must
+// not count as duplicates.
 func identity(m outbox.Message) string {
 	return hex.EncodeToString(onlyonce.Fingerprint([]byte(m.Tenant), []byte(m.Topic), []byte(m.ID), m.Payload))
 }
 
-// instructs returns an error for a message with a header by which the server is
-// told what to do: to delete all others, say, or to reject this one for ever.
+// instructs returns an error for a message with a header that is an instruction to the
+// server, such as to delete all other messages, or to reject this one forever.
 func instructs(m outbox.Message) error {
 	for name := range m.Headers {
 		if len(name) >= len(ownPrefix) && strings.EqualFold(name[:len(ownPrefix)], ownPrefix) {
-			return fmt.Errorf("NATS takes the header %q for an instruction to itself: give it a name that does not begin with %s", name, ownPrefix)
+			return fmt.Errorf("NATS treats the header %q as an instruction to the server: use a name that does not begin with %s", name, ownPrefix)
 		}
 	}
 	return nil
 }
 
-// ownPrefix begins the names of NATS' own headers.
+// ownPrefix is the prefix of the headers that NATS itself uses.
 const ownPrefix = "Nats-"
 
 func (b *natsBroker) encode(m outbox.Message) *nats.Msg {
@@ -133,10 +134,11 @@ func (b *natsBroker) encode(m outbox.Message) *nats.Msg {
 	return &nats.Msg{Subject: b.cfg.Name + "." + name(m.Topic), Header: header, Data: m.Payload}
 }
 
-// tooLarge is the server's code for a message that is larger than the stream takes.
+// tooLarge is the server's code for a message that is larger than the stream allows.
 const tooLarge = 10054
 
-// blame tells the broker's trouble from a message that it will never take.
+// blame marks an error as the broker's, unless the broker will never accept the
+// message.
 func blame(err error) error {
 	var rejected *jetstream.APIError
 	if errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &rejected) && rejected.ErrorCode == tooLarge {
@@ -145,12 +147,12 @@ func blame(err error) error {
 	return unavailable(err)
 }
 
-// maxPending is how many messages may be without an acknowledgement. Those that
-// failed and come again later count, and must not keep up the others.
+// maxPending is the largest number of delivered messages without an acknowledgment.
+// Messages that failed and are redelivered later count, and must not delay the others.
 const maxPending = 10000
 
-// Consume has a durable consumer, which begins with what the stream has: a relay
-// may have published before there was a consumer.
+// Consume uses a durable consumer that begins with the first message of the stream,
+// because a relay may have published before there was a consumer.
 func (b *natsBroker) Consume(ctx context.Context, consumer string, handle Handler) error {
 	return persist(ctx, func() (bool, error) {
 		c, err := b.js.CreateOrUpdateConsumer(ctx, b.cfg.Name, jetstream.ConsumerConfig{
@@ -165,7 +167,7 @@ func (b *natsBroker) Consume(ctx context.Context, consumer string, handle Handle
 	})
 }
 
-// consume handles what comes until ctx ends or the consumer is gone.
+// consume handles messages until ctx ends or the consumer no longer exists.
 func (b *natsBroker) consume(ctx context.Context, c jetstream.Consumer, handle Handler) (came bool, err error) {
 	l := openLanes(ctx, b.cfg.Handlers, handle)
 	defer l.close()
@@ -174,15 +176,15 @@ func (b *natsBroker) consume(ctx context.Context, c jetstream.Consumer, handle H
 		return false, nil
 	}
 	defer incoming.Stop()
-	stop := context.AfterFunc(ctx, incoming.Drain) // what has come is given back
+	stop := context.AfterFunc(ctx, incoming.Drain) // returns received messages to the stream
 	defer stop()
-	turns := make(chan struct{}, 4*b.cfg.Handlers) // what waits for a handler must not wait for longer than AckWait
+	turns := make(chan struct{}, 4*b.cfg.Handlers) // so that no message waits for a handler for longer than AckWait
 	for {
 		m, err := incoming.Next()
 		switch {
 		case errors.Is(err, jetstream.ErrMsgIteratorClosed), errors.Is(err, jetstream.ErrConsumerDeleted):
 			return came, nil
-		case err == nil: // other errors mend themselves
+		case err == nil: // the client recovers from other errors by itself
 			came = true
 			turns <- struct{}{}
 			l.put(b.decode(m, func() { <-turns }))
@@ -190,7 +192,7 @@ func (b *natsBroker) consume(ctx context.Context, c jetstream.Consumer, handle H
 	}
 }
 
-// decode returns a delivery that calls done when it is handled.
+// decode returns a delivery that calls done when it has been handled.
 func (b *natsBroker) decode(m jetstream.Msg, done func()) delivery {
 	headers := make(map[string]string, len(m.Headers()))
 	for name, values := range m.Headers() {
@@ -198,7 +200,7 @@ func (b *natsBroker) decode(m jetstream.Msg, done func()) delivery {
 			headers[name] = values[0]
 		}
 	}
-	topic := strings.TrimPrefix(m.Subject(), b.cfg.Name+".") // a stream that others made may have other subjects
+	topic := strings.TrimPrefix(m.Subject(), b.cfg.Name+".") // a stream that others created may have other subjects
 	d := delivery{message: message(topic, headers, m.Data()), ack: func() error {
 		defer done()
 		return m.Ack()

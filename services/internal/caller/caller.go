@@ -8,22 +8,22 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
 
-// Anonymous is the name of a caller that has no token and gives itself no name.
+// Anonymous is the name of a caller that sends neither a token nor a name.
 const Anonymous = "anonymous"
 
-// ErrUnauthorized says that a caller has to show a token that is known.
+// ErrUnauthorized means that a caller has to send a valid token.
 var ErrUnauthorized = errors.New("a valid bearer token is required")
 
-// A Policy says who may call.
+// A Policy determines who may call.
 type Policy struct {
 	Tokens         Tokens
 	AllowAnonymous bool   // a caller without a token may name itself, unless that owner has a token
-	Header         string // in which it does
+	Header         string // the header with that name
 }
 
-// Name returns who sent the header. A token that is there must be right, also
-// where anonymous callers are allowed. The error is ErrUnauthorized, or a
-// *jsonbody.Fault in the name that the caller gives itself.
+// Name returns the name of the caller that sent the header h. If there is a token, it
+// must be valid, even where anonymous callers are allowed. The error is
+// ErrUnauthorized, or a *jsonbody.Fault for an invalid name that the caller sent.
 func (p Policy) Name(h http.Header) (string, error) {
 	if given := h.Values("Authorization"); len(given) > 0 {
 		return p.bearer(given)
@@ -37,7 +37,7 @@ func (p Policy) Name(h http.Header) (string, error) {
 	}
 	switch {
 	case len(names) > 1 || !nameForm.MatchString(names[0]):
-		return "", &jsonbody.Fault{Field: p.Header, Problem: "must be one name of 1 to 128 characters out of a-z A-Z 0-9 . _ @ -"}
+		return "", &jsonbody.Fault{Field: p.Header, Problem: "must be one name of 1 to 128 characters from a-z A-Z 0-9 . _ @ -"}
 	case p.Tokens.has(names[0]):
 		return "", ErrUnauthorized
 	}

@@ -1,5 +1,5 @@
-// Package caller tells a service who calls it: by a bearer token, or by the name
-// that a caller without one gives itself.
+// Package caller identifies the caller of a service: by a bearer token, or by the name
+// that a caller without a token sends.
 package caller
 
 import (
@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Tokens say whose bearer token is whose. Only SHA-256 hashes are kept.
+// Tokens holds the owners of bearer tokens. It keeps only SHA-256 hashes of the tokens.
 type Tokens struct{ list []token }
 
 type token struct {
@@ -23,9 +23,9 @@ type token struct {
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,128}$`)
 
-// ParseTokens reads one token a line: its owner, white space, and the SHA-256 of
-// the token in hexadecimal. An owner may have several. Empty lines and those
-// that start with # do not count.
+// ParseTokens parses one token per line: its owner, white space, and the SHA-256 of
+// the token in hexadecimal. An owner may have several tokens. Empty lines and lines
+// that begin with # are ignored.
 func ParseTokens(r io.Reader) (Tokens, error) {
 	var t Tokens
 	lines := bufio.NewScanner(r)
@@ -40,7 +40,7 @@ func ParseTokens(r io.Reader) (Tokens, error) {
 		}
 		for _, before := range t.list {
 			if before.hash == next.hash {
-				return Tokens{}, fmt.Errorf("line %d: this token is there already: give every owner one of their own", n)
+				return Tokens{}, fmt.Errorf("line %d: this token occurs twice: every owner needs a different one", n)
 			}
 		}
 		t.list = append(t.list, next)
@@ -54,10 +54,10 @@ func ParseTokens(r io.Reader) (Tokens, error) {
 func parseToken(line string) (t token, err error) {
 	fields := strings.Fields(line)
 	if len(fields) != 2 {
-		return t, fmt.Errorf("%d words: write an owner and the SHA-256 of a token", len(fields))
+		return t, fmt.Errorf("%d fields: write two, an owner and the SHA-256 of a token", len(fields))
 	}
 	if !nameForm.MatchString(fields[0]) {
-		return t, fmt.Errorf("the owner must have 1 to 128 characters out of a-z A-Z 0-9 . _ @ -")
+		return t, fmt.Errorf("the owner must have 1 to 128 characters from a-z A-Z 0-9 . _ @ -")
 	}
 	hash, err := hex.DecodeString(fields[1])
 	if err != nil || len(hash) != len(t.hash) {
@@ -68,8 +68,8 @@ func parseToken(line string) (t token, err error) {
 	return t, nil
 }
 
-// Owner returns whose token it is. How long it takes depends neither on the
-// token nor on where in the list it is.
+// Owner returns the owner of a token. Its duration depends neither on the token nor on
+// its place in the list.
 func (t Tokens) Owner(presented string) (owner string, ok bool) {
 	hash := sha256.Sum256([]byte(presented))
 	found := -1

@@ -1,6 +1,6 @@
-// Package jsonbody reads the small JSON objects that clients send. It is
-// strict: a name that comes twice and whatever else two readers may understand
-// differently is rejected, and so is, by Parse, a member that nobody asked for.
+// Package jsonbody parses the small JSON objects that clients send. It is strict: it
+// rejects duplicate names and everything else that two parsers may read differently,
+// and Parse also rejects unknown members.
 package jsonbody
 
 import (
@@ -20,7 +20,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/contentcoding"
 )
 
-// A Fault says what is wrong with a body, and in which field if it is in one.
+// A Fault describes what is wrong with a body, and names the field if there is one.
 type Fault struct{ Field, Problem string }
 
 func (f *Fault) Error() string {
@@ -30,14 +30,14 @@ func (f *Fault) Error() string {
 	return f.Field + ": " + f.Problem
 }
 
-// ErrTooLarge says that a body is longer than the limit.
+// ErrTooLarge means that a body is longer than the limit.
 var ErrTooLarge = errors.New("the body is too large")
 
-// ErrEncoded says that a body has a content coding. None is decoded here.
-var ErrEncoded = errors.New("the body has a Content-Encoding, and none is decoded here: send it without")
+// ErrEncoded means that a body has a content coding. No content coding is supported.
+var ErrEncoded = errors.New("the body has a Content-Encoding, which is not supported: send it without one")
 
-// RejectEncoded returns ErrEncoded if the request has a content coding, and says in the
-// response which one is accepted: RFC 9110, section 15.5.16.
+// RejectEncoded returns ErrEncoded if the request has a content coding, and sets
+// Accept-Encoding in the response (RFC 9110, section 15.5.16).
 func RejectEncoded(w http.ResponseWriter, r *http.Request) error {
 	if contentcoding.Has(r.Header["Content-Encoding"]) {
 		w.Header().Set("Accept-Encoding", "identity")
@@ -46,11 +46,11 @@ func RejectEncoded(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// Unfinished is the problem of a body that was cut off or came too slowly.
-const Unfinished = "the body did not come to its end"
+// Unfinished is the problem of a body that was truncated or arrived too slowly.
+const Unfinished = "the body is incomplete"
 
-// Read returns the body of a request whose content type is JSON. A body of no
-// bytes needs no content type. The error is ErrEncoded, ErrTooLarge or a *Fault.
+// Read returns the body of a request whose content type is JSON. An empty body needs
+// no content type. The error is ErrEncoded, ErrTooLarge or a *Fault.
 func Read(w http.ResponseWriter, r *http.Request, limit int64) ([]byte, error) {
 	if err := RejectEncoded(w, r); err != nil {
 		return nil, err
@@ -80,14 +80,13 @@ func isJSON(types []string) bool {
 // An Object holds the members of a JSON object, by name.
 type Object map[string]json.RawMessage
 
-// Parse reads an object that has no members but those of the names, which are
-// compared byte by byte. The error is a *Fault.
+// Parse parses an object that may have only the members names, which are compared byte
+// by byte. The error is a *Fault.
 func Parse(doc []byte, names ...string) (Object, error) {
 	return parse(doc, func(name string) bool { return slices.Contains(names, name) })
 }
 
-// ParseOpen reads an object that may have members which nobody asks for. The
-// error is a *Fault.
+// ParseOpen parses an object that may have any members. The error is a *Fault.
 func ParseOpen(doc []byte) (Object, error) {
 	return parse(doc, func(string) bool { return true })
 }
@@ -117,10 +116,10 @@ func members(doc []byte, known func(name string) bool) (Object, error) {
 		}
 		name, _ := token.(string)
 		if !known(name) {
-			return nil, &Fault{shown(name), "is not a member that is known here"}
+			return nil, &Fault{shown(name), "is not a known member"}
 		}
 		if _, twice := o[name]; twice {
-			return nil, &Fault{shown(name), "is there twice"}
+			return nil, &Fault{shown(name), "occurs twice"}
 		}
 		var value json.RawMessage
 		if err := dec.Decode(&value); err != nil {
@@ -132,7 +131,7 @@ func members(doc []byte, known func(name string) bool) (Object, error) {
 	return o, err
 }
 
-// shown cuts a name that a client made up.
+// shown shortens the name of an unknown member.
 func shown(name string) string {
 	if runes := []rune(name); len(runes) > 64 {
 		return string(runes[:64]) + "…"
@@ -140,7 +139,7 @@ func shown(name string) string {
 	return name
 }
 
-// Has reports whether a member is there and not null.
+// Has reports whether a member is present and not null.
 func (o Object) Has(name string) bool {
 	raw, ok := o[name]
 	return ok && string(raw) != "null"

@@ -1,5 +1,5 @@
-// Package keyed keys fingerprints with a secret, as httponce.Config's
-// FingerprintSecret does.
+// Package keyed keys fingerprints with a secret, like FingerprintSecret of
+// httponce.Config.
 package keyed
 
 import (
@@ -7,7 +7,7 @@ import (
 	"crypto/sha256"
 )
 
-// Fingerprint returns the HMAC-SHA-256 of a fingerprint, or without a secret the
+// Fingerprint returns the HMAC-SHA-256 of a fingerprint or, without a secret, the
 // fingerprint itself.
 func Fingerprint(secret, fingerprint []byte) []byte {
 	if secret == nil {

@@ -1,4 +1,4 @@
-// Package page reads which part of a list a client asks for, and makes the page.
+// Package page parses which page of a list a client requests, and builds the page.
 package page
 
 import (
@@ -11,22 +11,22 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
 
-// How many elements a page has.
+// The number of elements of a page.
 const (
 	defaultLimit = 50
 	maxLimit     = 200
 )
 
-// A Query is what a client asks for in the parameters of a URL.
+// A Query is the page that a client requests by the parameters of a URL.
 type Query struct {
-	Limit  int    // how many elements at most: 1 to 200, default 50
-	Cursor string // next_cursor of the page before; empty: the first page
+	Limit  int    // largest number of elements: 1 to 200, default 50
+	Cursor string // next_cursor of the previous page; empty: the first page
 
-	// All are the parameters, those that only one API has included.
+	// All has all parameters, including those of one API only.
 	All url.Values
 }
 
-// Parse reads the query of a request's URL. The error is a *jsonbody.Fault.
+// Parse parses the query of a request's URL. The error is a *jsonbody.Fault.
 func Parse(r *http.Request) (q Query, err error) {
 	if q.All, err = url.ParseQuery(r.URL.RawQuery); err != nil {
 		return q, &jsonbody.Fault{Field: "query", Problem: "must be well-formed"}
@@ -40,24 +40,25 @@ func Parse(r *http.Request) (q Query, err error) {
 	return q, nil
 }
 
-// ErrCursor is the fault of a cursor that no page had.
+// ErrCursor is the fault of a cursor that is not from a page.
 var ErrCursor = &jsonbody.Fault{Field: "cursor", Problem: "must be the next_cursor of one of your pages"}
 
-// maxBytes bounds the elements of a page. A page is in memory until its client has
-// read it, and an element may be many times longer than most are.
+// maxBytes bounds the total length of the elements of a page, in bytes. A page is in
+// memory until its client has read it, and an element may be many times longer than
+// most are.
 const maxBytes = 512 << 10
 
 // A Page is the body of the response.
 type Page struct {
 	Items      []json.RawMessage `json:"items"`
-	NextCursor *string           `json:"next_cursor"` // nil: there are no more
+	NextCursor *string           `json:"next_cursor"` // nil: this is the last page
 }
 
-// A Builder makes the page that a query asks for. A page has fewer elements than the
-// limit if more of them are longer than 512 KiB together, but one at least.
+// A Builder builds the page that a query requests. A page has fewer elements than the
+// limit if more would exceed 512 KiB, but it has at least one.
 type Builder[T any] struct {
 	Query  Query
-	Cursor func(last T) string // of the page after one that ends with last
+	Cursor func(last T) string // returns the cursor of the page after one that ends with last
 
 	items []json.RawMessage
 	size  int
@@ -65,16 +66,16 @@ type Builder[T any] struct {
 	more  bool
 }
 
-// Rows returns how many elements to ask the database for: one more than a page has, to
-// know whether there is another page.
+// Rows returns how many elements to read from the database: one more than a page has,
+// to know whether there is another page.
 func (b *Builder[T]) Rows() int { return b.Query.Limit + 1 }
 
-// Add adds the next element of the list. It reports whether the page takes more; if it
-// does not, the rest of the list need not be read.
+// Add adds the next element of the list. It reports whether the page has room for more;
+// if not, the rest of the list need not be read.
 func (b *Builder[T]) Add(element T) (takesMore bool, err error) {
 	doc, err := json.Marshal(element)
 	if err != nil {
-		return false, fmt.Errorf("write an element of a page: %w", err)
+		return false, fmt.Errorf("encode an element of a page: %w", err)
 	}
 	if n := len(b.items); n == b.Query.Limit || n > 0 && b.size+len(doc) > maxBytes {
 		b.more = true

@@ -11,14 +11,14 @@ import (
 // An Engine is a kind of database.
 type Engine string
 
-// The engines there are texts for.
+// The supported engines.
 const (
 	SQLite   Engine = "sqlite"
 	Postgres Engine = "postgres"
 	MySQL    Engine = "mysql" // and MariaDB
 )
 
-// EngineOf asks a database what it is.
+// EngineOf determines the engine of a database.
 func EngineOf(ctx context.Context, db *sql.DB) (Engine, error) {
 	var version string
 	err := db.QueryRowContext(ctx, "SELECT version()").Scan(&version)
@@ -29,13 +29,13 @@ func EngineOf(ctx context.Context, db *sql.DB) (Engine, error) {
 		return MySQL, nil
 	}
 	if lite := db.QueryRowContext(ctx, "SELECT sqlite_version()").Scan(&version); lite != nil {
-		return "", fmt.Errorf("ask the database for its version: %w", err)
+		return "", fmt.Errorf("read the database's version: %w", err)
 	}
 	return SQLite, nil
 }
 
-// Bind writes the parameters of a statement, each a question mark, as the engine
-// wants them. A question mark can't stand in a text or a name.
+// Bind returns a statement whose parameters, each a question mark, have the form that
+// the engine needs. The statement must not contain question marks in texts or names.
 func (e Engine) Bind(statement string) string {
 	if e != Postgres {
 		return statement

@@ -1,5 +1,5 @@
-// Package schema brings the tables of one service to the version that its program
-// needs, with goose, in any of the databases that sqlstore knows.
+// Package schema migrates the tables of one service with goose, in any database that
+// sqlstore supports.
 package schema
 
 import (
@@ -14,13 +14,13 @@ import (
 	"github.com/pressly/goose/v3/database"
 )
 
-// Migrate runs the files of the directory migrations/ENGINE, or of migrations if the
-// service has one engine, that the database has not seen, in the order of their
-// numbers. The table <name>_schema counts them. When several processes start at the
+// Migrate runs the files in the directory migrations/ENGINE, or in migrations if the
+// service has one engine, that have not run in the database, in the order of their
+// numbers. The table <name>_schema records them. When several processes start at the
 // same time, each file runs once.
 //
-// MySQL commits every statement that makes a table, so a file that fails there leaves
-// what came before the failure: a person has to complete or undo it.
+// MySQL commits every statement that creates a table, so a file that fails there
+// leaves the changes before the failure, and a person has to complete or undo them.
 func Migrate(ctx context.Context, db *sql.DB, name string, files fs.FS) error {
 	engine, err := EngineOf(ctx, db)
 	if err != nil {
@@ -40,8 +40,8 @@ func Migrate(ctx context.Context, db *sql.DB, name string, files fs.FS) error {
 	return err
 }
 
-// up runs the missing migrations. Where only the transaction of a migration keeps two
-// processes apart, the slower one fails, and goes on behind the other.
+// up runs the missing migrations. Where two processes are kept apart only by the
+// transaction of a migration, the slower one fails, and then continues after the other.
 func up(ctx context.Context, p *goose.Provider) error {
 	before, err := p.GetDBVersion(ctx)
 	if err != nil {
@@ -60,7 +60,7 @@ func up(ctx context.Context, p *goose.Provider) error {
 	}
 }
 
-// explain names the file of a migration that failed.
+// explain adds to the error of a failed migration the name of its file.
 func explain(err error) error {
 	var failed *goose.PartialError
 	if errors.As(err, &failed) {
@@ -69,7 +69,7 @@ func explain(err error) error {
 	return err
 }
 
-// provider returns goose's for the service's files.
+// provider returns a goose provider for the service's files.
 func (e Engine) provider(db *sql.DB, name string, files fs.FS) (*goose.Provider, error) {
 	dir, err := directory(e, name, files)
 	if err != nil {
@@ -102,11 +102,11 @@ func directory(engine Engine, name string, files fs.FS) (fs.FS, error) {
 			return dir, errors.Join(err, sub)
 		}
 	}
-	return nil, fmt.Errorf("%s has no tables for %s: use another database", name, engine)
+	return nil, fmt.Errorf("%s does not support %s: use another database", name, engine)
 }
 
-// A versionStore takes every version once: the migration that comes second fails when
-// its number is recorded, and its transaction is rolled back.
+// A versionStore records every version once: if two processes run a migration, the
+// second one fails when it records the number, and its transaction is rolled back.
 type versionStore struct {
 	database.Store
 	engine Engine
@@ -125,30 +125,30 @@ func (s versionStore) CreateVersionTable(ctx context.Context, db database.DBTxCo
 	return err
 }
 
-// dropEmpty drops the table without its first row that a process on MySQL left which
-// was killed while it made the table. The lock keeps others out.
+// dropEmpty drops a table of versions without its first row. On MySQL, a process that
+// was killed while it created the table leaves one. The lock keeps other processes out.
 func (s versionStore) dropEmpty(ctx context.Context, db database.DBTxConn) error {
 	var n int
 	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM "+s.Tablename()).Scan(&n); err != nil || n > 0 {
-		return nil // if there is no table, it is made; what else is wrong shows then
+		return nil // if there is no table, it is created, and any other error occurs again then
 	}
 	_, err := db.ExecContext(ctx, "DROP TABLE "+s.Tablename())
 	return err
 }
 
-// TableExists looks for the first row, with which the making of the table ends. goose's
-// own way reads a time, which the driver for MySQL returns as text unless it is told
-// otherwise.
+// TableExists looks for the first row, which is written last when the table is created.
+// goose's own method reads a time, which the driver for MySQL returns as text by
+// default.
 func (s versionStore) TableExists(ctx context.Context, db database.DBTxConn) (bool, error) {
 	var n int
 	if err := db.QueryRowContext(ctx, "SELECT count(*) FROM "+s.Tablename()+" WHERE version_id = 0").Scan(&n); err != nil {
-		return false, nil // what else is wrong shows when the table is made
+		return false, nil // any other error occurs again when the table is created
 	}
 	return n > 0, nil
 }
 
-// A mysqlLock is the name of a lock that keeps other processes out, because on MySQL a
-// transaction does not.
+// A mysqlLock is the name of a lock that keeps other processes out, because a
+// transaction on MySQL does not.
 type mysqlLock string
 
 func (l mysqlLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
@@ -157,7 +157,7 @@ func (l mysqlLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 		return err
 	}
 	if got.Int64 != 1 {
-		return fmt.Errorf("another process has been migrating %s for a minute: start again later", l)
+		return fmt.Errorf("another process has been migrating %s for a minute: start again when it has finished", l)
 	}
 	return nil
 }

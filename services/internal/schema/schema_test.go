@@ -117,14 +117,14 @@ func TestSchema_ParametersAreWrittenAsTheEngineWantsThem(t *testing.T) {
 	}
 }
 
-func TestSchema_AServiceWithoutTablesForAnEngineSaysSo(t *testing.T) {
+func TestSchema_AnUnsupportedEngineIsAnError(t *testing.T) {
 	db, store, err := apitest.Open(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer db.Close()
 	defer store.Close()
-	if err := Migrate(t.Context(), db, "x", fstest.MapFS{}); err == nil || !strings.Contains(err.Error(), "no tables for sqlite") {
+	if err := Migrate(t.Context(), db, "x", fstest.MapFS{}); err == nil || !strings.Contains(err.Error(), "does not support sqlite") {
 		t.Errorf("%v", err)
 	}
 }

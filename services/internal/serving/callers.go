@@ -6,14 +6,14 @@ import (
 	"sync"
 )
 
-// maxInFlight is how many requests of one caller an API serves at a time. What a
-// request takes of the memory, its body and its response, it may hold for as long as
-// its client is slow.
+// maxInFlight is the largest number of concurrent requests of one caller to an API. A
+// request can hold the memory of its body and its response for as long as its client
+// is slow.
 const maxInFlight = 512
 
-// A caller is who sends a request: a name, or an address if no Authorization proves
-// the name. Without one a client may name itself as it likes. An address of IPv6 is its
-// /64 network, all of which usually belongs to one client.
+// A caller is the sender of a request: a name, or an address if the request has no
+// Authorization, because a client can then choose any name. An IPv6 address counts as
+// its /64 network, which usually belongs to one client.
 type caller struct {
 	name    string
 	address netip.Prefix
@@ -37,7 +37,8 @@ type callers struct {
 	serving map[caller]int
 }
 
-// enter counts a request, and reports false if the caller has as many as it may have.
+// enter counts a request. It returns false, and counts nothing, if the caller has
+// reached the limit.
 func (c *callers) enter(who caller) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,22 +10,23 @@ import (
 	"strings"
 )
 
-// These are errors with which a Router calls the API's reject function.
+// These are the errors with which a Router calls the API's reject function.
 var (
 	ErrNotFound         = errors.New("there is no such resource")
-	ErrMethodNotAllowed = errors.New("the resource does not have that method")
-	ErrTooManyRequests  = errors.New("the caller has as many requests as one may have at a time")
+	ErrMethodNotAllowed = errors.New("the resource does not support that method")
+	ErrTooManyRequests  = errors.New("the caller has too many requests in progress")
 )
 
-// TooManyRequests is the text for clients of ErrTooManyRequests.
-var TooManyRequests = fmt.Sprintf("You have %d requests here at the moment, as many as one caller may have. Nothing was done.", maxInFlight)
+// TooManyRequests is the text of ErrTooManyRequests for clients.
+var TooManyRequests = fmt.Sprintf("You already have %d requests in progress, the maximum for one caller. Nothing was done.", maxInFlight)
 
-// A Forbidden error says why a request is not allowed at all. The client is shown why.
+// A Forbidden error is the reason why a request is not allowed at all. It is shown to
+// the client.
 type Forbidden struct{ Why string }
 
 func (f *Forbidden) Error() string { return f.Why }
 
-var errCrossOrigin = &Forbidden{"A page of another origin may not write"}
+var errCrossOrigin = &Forbidden{"A page of another origin must not write"}
 
 // Methods are the handlers of one path, by method. The handler of GET serves HEAD, too.
 type Methods map[string]http.Handler
@@ -41,13 +42,13 @@ type Router struct {
 	reject  func(w http.ResponseWriter, r *http.Request, why error)
 }
 
-// NewRouter returns a router for paths as http.ServeMux reads them. It serves 512
-// requests at a time of each caller. name returns the caller's name, or "" if it is
-// not known; the requests of one address that have no name, or no Authorization, count
-// as one caller's. The router calls reject with ErrNotFound, with ErrMethodNotAllowed
-// (Allow is set), with ErrTooManyRequests, with a *Forbidden for a write by a web page
-// of another origin, which could otherwise use the browser of someone near the server,
-// and with the error that recovered makes of a panic.
+// NewRouter returns a router for paths in the syntax of http.ServeMux. It serves at
+// most 512 requests of a caller at a time. name returns the caller's name, or "" if it
+// is unknown; requests from one address without a name, or without Authorization,
+// count as one caller's. The router calls reject with ErrNotFound, with
+// ErrMethodNotAllowed (Allow is set), with ErrTooManyRequests, with a *Forbidden for a
+// write by a web page of another origin, which could otherwise use the browser of
+// someone near the server, and with the error that recovered returns for a panic.
 func NewRouter(name func(*http.Request) string, reject func(w http.ResponseWriter, r *http.Request, why error), routes map[string]Methods) *Router {
 	rt := &Router{mux: http.NewServeMux(), name: name, reject: reject}
 	rt.mux.Handle("/", rt.rejected(ErrNotFound, ""))
@@ -76,8 +77,8 @@ func (rt *Router) rejected(why error, allow string) http.Handler {
 	})
 }
 
-// Forbid rejects a request with 403 in the API's form, for a handler in front of the
-// API. The client is shown why.
+// Forbid rejects a request with 403 in the API's form, on behalf of a handler in front
+// of the API. The client gets the reason why.
 func (rt *Router) Forbid(w http.ResponseWriter, r *http.Request, why string) {
 	rt.reject(w, r, &Forbidden{Why: why})
 }
@@ -100,7 +101,7 @@ func (rt *Router) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// serve serves a request unless its caller has too many.
+// serve serves a request unless its caller has too many in progress.
 func (rt *Router) serve(w http.ResponseWriter, r *http.Request) {
 	who := callerOf(r, rt.name)
 	if !rt.callers.enter(who) {
@@ -111,8 +112,8 @@ func (rt *Router) serve(w http.ResponseWriter, r *http.Request) {
 	rt.mux.ServeHTTP(w, r)
 }
 
-// recovered makes an error of what recover returned, with the stack of the panic;
-// nil if there was none. http.ErrAbortHandler goes on.
+// recovered turns the result of recover into an error with the stack of the panic, or
+// nil if there was no panic. It panics again with http.ErrAbortHandler.
 func recovered(p any) error {
 	switch p {
 	case nil:

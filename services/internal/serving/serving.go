@@ -1,4 +1,4 @@
-// Package serving is what every API does around its handlers.
+// Package serving holds what every API does around its handlers.
 package serving
 
 import (
@@ -20,8 +20,8 @@ func WriteJSON(w http.ResponseWriter, status int, body []byte) {
 	_, _ = w.Write(body) // the client may be gone
 }
 
-// Observe tells the log, which shows of a key what showKey returns, and another
-// Observer, if there is one.
+// Observe returns an Observer that logs events, with keys in the form that showKey
+// returns, and calls another Observer, if other is not nil.
 func Observe(log *slog.Logger, showKey func(onlyonce.ID) string, other onlyonce.Observer) onlyonce.Observer {
 	logs := onlyonce.SlogObserver(log, showKey)
 	if other == nil {
