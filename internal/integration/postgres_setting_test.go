@@ -1,0 +1,104 @@
+package integration
+
+import (
+	"context"
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+func TestPostgreSQL_ACommitWaitsForTheDiskWhateverThePoolSays(t *testing.T) {
+	s, db := newPostgresSchema(t).open(t, "synchronous_commit=off")
+	for name, f := range map[string]func(in onlyonce.Store) error{
+		"claim": func(in onlyonce.Store) error {
+			_, err := in.Claim(t.Context(), serverClaim("new"))
+			return err
+		},
+		"settle": func(in onlyonce.Store) error {
+			c := serverClaim("settled")
+			r, err := s.Claim(t.Context(), c)
+			if err != nil {
+				return err
+			}
+			return in.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}, done("made"))
+		},
+		"renew": func(in onlyonce.Store) error {
+			c := serverClaim("renewed")
+			r, err := s.Claim(t.Context(), c)
+			if err != nil {
+				return err
+			}
+			return in.Renew(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}, time.Minute, map[string][]byte{"charge": []byte("1")})
+		},
+	} {
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := f(s.WithTx(tx)); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		var setting string
+		if err := tx.QueryRow("SHOW synchronous_commit").Scan(&setting); err != nil || setting != "on" {
+			t.Errorf("the transaction of a %s has synchronous_commit %s and error %v", name, setting, err)
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := s.RunTx(t.Context(), serverClaim("run"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+		_, err := tx.ExecContext(ctx, `
+CREATE FUNCTION seen() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO settings VALUES (current_setting('synchronous_commit')); RETURN NULL; END $$;
+CREATE TABLE settings (at_commit text);
+CREATE CONSTRAINT TRIGGER at_commit AFTER INSERT ON onlyonce_records DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION seen()`)
+		return done("made"), err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var setting string
+	if err := db.QueryRow("SELECT at_commit FROM settings").Scan(&setting); err != nil || setting != "on" {
+		t.Errorf("RunTx committed with synchronous_commit %q and error %v", setting, err)
+	}
+}
+
+func TestPostgreSQL_ClaimsThatLoseLeaveNothingToVacuum(t *testing.T) {
+	s, db := newPostgresSchema(t).open(t)
+	if _, err := s.Claim(t.Context(), serverClaim("k")); err != nil {
+		t.Fatal(err)
+	}
+	size := func() (pages int64) {
+		if err := db.QueryRow("SELECT pg_relation_size('onlyonce_records')").Scan(&pages); err != nil {
+			t.Fatal(err)
+		}
+		return pages
+	}
+	before := size()
+	other := openOn(t, db)
+	for range 500 {
+		if r, err := other.Claim(t.Context(), serverClaim("k")); err != nil || r.State != onlyonce.StateProcessing {
+			t.Fatalf("claim got %+v and error %v", r, err)
+		}
+	}
+	if after := size(); after != before {
+		t.Errorf("the table grew from %d to %d bytes", before, after)
+	}
+}
+
+func TestPostgreSQL_ConnectionsThatConvertTextsAreRejected(t *testing.T) {
+	schema := newPostgresSchema(t)
+	schema.open(t)
+	for encoding, rejected := range map[string]bool{"LATIN1": true, "WIN1252": true, "SQL_ASCII": false, "UTF8": false} {
+		s, err := sqlstore.Open(t.Context(), schema.pool(t, "client_encoding="+encoding), sqlstore.Config{})
+		if rejected != (err != nil && strings.Contains(err.Error(), "client_encoding is "+encoding)) {
+			t.Errorf("open with client_encoding %s got error %v", encoding, err)
+		}
+		if err == nil {
+			s.Close()
+		}
+	}
+}
