@@ -33,7 +33,7 @@ type Publisher interface {
 var ErrUnavailable = errors.New("the broker can't be reached")
 
 // ErrNoRoute, wrapped in an error of a Publisher, means that the broker has no place for
-// the message so far, such as a queue, and takes others. The relay parks no message
+// the message so far, such as a queue that is not full, and takes others. The relay parks no message
 // because of it and keeps up no others, except those with its key. It retries after a
 // quarter of the message's age, from Config.Backoff to Config.MaxBackoff.
 var ErrNoRoute = errors.New("the broker has no route for the message")

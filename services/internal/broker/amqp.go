@@ -55,8 +55,11 @@ func (b *amqpBroker) Close() error {
 
 var errNoQueue = errors.New("no queue is bound to the exchange: a consumer creates its queue when it starts")
 
+var errFull = errors.New("RabbitMQ rejected the message: a queue for it may be full")
+
 // Publish sends all messages as persistent ones, and then waits for the confirmations.
-// A message that no queue takes has no route until there is a consumer.
+// A message that no queue takes has no route until there is a consumer, and one that a
+// full queue rejects has none until there is room.
 func (b *amqpBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
 	b.publishing.Lock()
 	defer b.publishing.Unlock()
@@ -137,8 +140,10 @@ func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []e
 		case confirm.Acked():
 		case err != nil:
 			errs[i] = unavailable(err)
+		case b.channel.IsClosed():
+			errs[i] = unavailable(amqp.ErrClosed)
 		default:
-			errs[i] = unavailable(errors.New("the broker did not confirm the message, or the connection broke"))
+			errs[i] = noRoute(errFull)
 		}
 	}
 	b.takeBack(messages, errs)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+	amqp "github.com/rabbitmq/amqp091-go"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/outbox"
@@ -273,6 +274,33 @@ func TestBroker_WhatNoQueueTakesIsNotPublished(t *testing.T) {
 		r := receive(t, b, "one", nil)
 		publish(t, b, list)
 		eventually(t, "both came", func() bool { return r.count() == 2 })
+	})
+}
+
+func TestBroker_WhatAFullQueueRejectsHasNoRouteAndOthersArePublished(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		a, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("a stream has no queues")
+		}
+		ch, err := a.incoming.channel(a.cfg.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer ch.Close()
+		for queue, limits := range map[string]amqp.Table{"one": nil, "two": {"x-max-length": 1, "x-overflow": "reject-publish"}} {
+			if _, err := ch.QueueDeclare(a.cfg.Name+"."+queue, true, false, false, false, limits); err != nil {
+				t.Fatal(err)
+			}
+			if err := ch.QueueBind(a.cfg.Name+"."+queue, queue, a.cfg.Name, false, nil); err != nil {
+				t.Fatal(err)
+			}
+		}
+		publish(t, b, made(t, outbox.Message{Topic: "two"})) // it is full
+		errs := b.Publish(t.Context(), made(t, outbox.Message{Topic: "two"}, outbox.Message{Topic: "one"}, outbox.Message{Topic: "two"}))
+		if !errors.Is(errs[0], outbox.ErrNoRoute) || errs[1] != nil || !errors.Is(errs[2], outbox.ErrNoRoute) {
+			t.Errorf("got %v", errs)
+		}
 	})
 }
 
