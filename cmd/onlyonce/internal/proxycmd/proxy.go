@@ -87,7 +87,7 @@ second signal ends it at once.`,
 			case cfg.check:
 				return checkProxy(cmd, f)
 			}
-			return inFlags(runProxy(cmd.Context(), f, func() (*proxyfile.File, error) { return cfg.read(cmd) }, cmd.OutOrStdout()))
+			return inFlags(runProxy(cmd.Context(), f, func() (*proxyfile.File, error) { return cfg.readAgain(cmd) }, cmd.OutOrStdout()))
 		},
 	}
 	cfg.addFlags(cmd)
