@@ -92,11 +92,15 @@ func Open(ctx context.Context, address string, cfg Config) (b Broker, err error)
 	return b, nil
 }
 
-// redacted returns the address without its password.
+// redacted returns the address without its password, or its token: NATS takes a user
+// without a password for one.
 func redacted(address string) string {
 	u, err := url.Parse(address)
 	if err != nil {
 		return "the broker"
+	}
+	if _, set := u.User.Password(); u.User != nil && !set && (u.Scheme == "nats" || u.Scheme == "tls") {
+		u.User = url.User("xxxxx")
 	}
 	return u.Redacted()
 }

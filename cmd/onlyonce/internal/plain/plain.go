@@ -87,13 +87,14 @@ const masked = "xxxxx"
 // replaced: an unescaped password may contain spaces, slashes and more than one @.
 var (
 	storePassword = regexp.MustCompile(`(?i)((?:postgres|postgresql|mysql|mariadb|sqlserver|redis|rediss|amqp|amqps|nats|tls)://[^\s:/@]*:)[^\r\n]*@`)
+	natsToken     = regexp.MustCompile(`(?i)((?:nats|tls)://)[^\s:@"']+@`)
 	userPassword  = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s:/@"']*:)[^\s"']*@`)
 	goPassword    = regexp.MustCompile(`([^\s:/@"']+:)[^\r\n]*(@(?:tcp|tcp4|tcp6|unix)\()`)
 	setPassword   = regexp.MustCompile(`(?i)((?:password|passwd|passfile|pwd)\s*=\s*)(?:\\?'(?:[^'\\]|\\.)*'|\\?"(?:[^"\\]|\\.)*"|[^\s&]+)`)
 )
 
-// Mask replaces passwords in a text: those in URLs (scheme://user:password@),
-// settings (password=…, in quotes or not) and the names of Go's MySQL driver
+// Mask replaces passwords in a text: those in URLs (scheme://user:password@), tokens of
+// NATS (nats://token@), settings (password=…, in quotes or not) and the names of Go's MySQL driver
 // (user:password@tcp(…)).
 func Mask(text string) string {
 	// The form that error messages suggest contains no password, and must not make
@@ -102,6 +103,7 @@ func Mask(text string) string {
 	lower := strings.ToLower(text)
 	if strings.Contains(text, "@") {
 		text = storePassword.ReplaceAllString(text, "${1}"+masked+"@")
+		text = natsToken.ReplaceAllString(text, "${1}"+masked+"@")
 		text = userPassword.ReplaceAllString(text, "${1}"+masked+"@")
 		text = goPassword.ReplaceAllString(text, "${1}"+masked+"${2}")
 	}

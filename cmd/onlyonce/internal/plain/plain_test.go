@@ -67,6 +67,7 @@ func TestPlain_NoFormOfAPasswordIsShown(t *testing.T) {
 		"host=db password = hun:hunter2", `password="hunter2 hunter2"`, "PGPASSWORD=hunter2", "postgres://h/d?user=u&password=hunter2&x=y",
 		`the scheme "host=db password=hunter2" is not known`, `"password=\"hunter2\""`,
 		"u:hunter2@tcp(h:3306)/d", "u:hun@hunter2@unix(/run/s)/d", "amqp://u:hunter2@h:5672", "nats://u:hunter2@h",
+		"nats://hunter2@h:4222", "TLS://hunter2@h", `parse "nats://hun%zzhunter2@h": no`, "nats://hun/hunter2@h",
 		`parse "postgres://u:hunter2%zz@h": invalid URL escape "%zz"`, "http://u:hunter2@h/",
 		"there is no setting \"postgres://u:hunter2@h/d\" in store",
 	} {
@@ -75,7 +76,7 @@ func TestPlain_NoFormOfAPasswordIsShown(t *testing.T) {
 		}
 	}
 	for _, text := range []string{
-		"postgres://u@h/d", "http://127.0.0.1:3000/a", "listen tcp 127.0.0.1:80: in use", "sqlite:/a b/c.db", "mail ada@example.com", "write nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672", "write postgres://USER or password: none",
+		"postgres://u@h/d", "amqp://u@h", "nats://h:4222", "http://127.0.0.1:3000/a", "listen tcp 127.0.0.1:80: in use", "sqlite:/a b/c.db", "mail ada@example.com", "write nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672", "write postgres://USER or password: none",
 	} {
 		if got := Mask(text); got != text {
 			t.Errorf("%q became %q", text, got)
