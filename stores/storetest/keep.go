@@ -1,9 +1,11 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -136,4 +138,163 @@ func (t *storeTest) pass() {
 	c := claimOf("a short while " + newOwner())
 	t.settle(holdOf(t.mustClaim(c)), keeping(completed(""), short))
 	t.awaitExpiry(c.ID)
+}
+
+var lapsedRules = []rule{
+	{"a lapsed command expires when its claim's keep has passed", func(t *storeTest) {
+		c := claimKeeping("k", short)
+		h := holdOf(t.mustClaim(c))
+		t.renew(h, short, steps{"charge": []byte("ch_1")})
+		t.awaitExpiry(c.ID)
+		t.wantErr(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, h, long, nil))
+		t.wantErr(onlyonce.ErrLost, "renew with a step", t.store.Renew(t.ctx, h, long, steps{"late": []byte("step")}))
+		for _, s := range []onlyonce.Settlement{completed("too late"), failed("too late"), unknown("too late"), {}} {
+			t.wantErr(onlyonce.ErrLost, "settle as "+string(s.State), t.store.Settle(t.ctx, h, s))
+		}
+		if r, ok := t.store.(onlyonce.Resolver); ok {
+			seen := onlyonce.Record{ID: c.ID, Fence: h.Fence, State: onlyonce.StateProcessing}
+			t.wantErr(onlyonce.ErrNotFound, "resolve", r.Resolve(t.ctx, seen, completed("by hand")))
+			t.wantErr(onlyonce.ErrNotFound, "delete by hand", r.Resolve(t.ctx, seen, onlyonce.Settlement{}))
+		}
+		t.mustBeAbsent(c.ID)
+		t.asNew(c.ID)
+		if r := t.lookup(c.ID); r.Fence <= h.Fence {
+			t.Errorf("the fence went from %d to %d", h.Fence, r.Fence)
+		}
+	}},
+	{"a command whose lease is alive does not expire, however short its claim's keep", func(t *storeTest) {
+		c := claimKeeping("k", short)
+		r := t.mustClaim(c)
+		t.pass()
+		t.same(r, t.lookup(c.ID))
+		if p, ok := t.store.(onlyonce.Purger); ok {
+			if n, err := p.Purge(t.ctx, 10); n > 1 || err != nil { // what pass left
+				t.Errorf("purged %d with error %v", n, err)
+			}
+		}
+		t.same(r, t.lookup(c.ID))
+		t.settle(holdOf(r), completed("made"))
+	}},
+	{"a lapsed command is there until its claim's keep has passed", func(t *storeTest) {
+		c := claimKeeping("k", long)
+		r := t.awaitLapse(holdOf(t.mustClaim(c)))
+		t.pass()
+		t.same(r, t.lookup(c.ID))
+		t.mustReject(newCaller(c), t.snap(c.ID))
+		if next := t.mustClaim(greedy(c)); next.Attempt != 2 {
+			t.Errorf("the take-over is %s", describe(next))
+		}
+	}},
+	{"a take-over's keep replaces the one before", func(t *storeTest) {
+		c := claimKeeping("k", long)
+		t.awaitLapse(holdOf(t.mustClaim(c)))
+		next := greedy(c)
+		next.Keep = 0
+		r := t.awaitLapse(holdOf(t.mustClaim(next)))
+		t.pass()
+		t.same(r, t.lookup(c.ID))
+		last := greedy(c)
+		last.Keep = short
+		t.renew(holdOf(t.mustClaim(last)), short, nil)
+		t.awaitExpiry(c.ID)
+	}},
+	{"a settlement's keep replaces its claim's", func(t *storeTest) {
+		for i, s := range endings {
+			c := claimKeeping(fmt.Sprint(i), short)
+			t.complete(c, s)
+			t.pass()
+			if left := t.lookup(c.ID).KeepLeft; left < 0 || left > s.Keep {
+				t.Errorf("KeepLeft is %v, want at most %v", left, s.Keep)
+			}
+		}
+	}},
+	{"a purge deletes lapsed commands whose claim's keep has passed, and counts them", func(t *storeTest) {
+		p, ok := t.store.(onlyonce.Purger)
+		if !ok {
+			t.Skip("the store is no Purger")
+		}
+		held := t.awaitLapse(holdOf(t.mustClaim(claimOf("held"))))
+		kept := t.awaitLapse(holdOf(t.mustClaim(claimKeeping("kept", long))))
+		alive := t.mustClaim(claimKeeping("alive", short))
+		last := map[onlyonce.ID]int64{}
+		holds := make([]onlyonce.Hold, 7)
+		for i := range holds { // all before any expires: a store may drop what has expired by itself
+			holds[i] = holdOf(t.mustClaim(claimKeeping(fmt.Sprint("due ", i), short)))
+			last[holds[i].ID] = holds[i].Fence
+		}
+		for _, h := range holds {
+			t.renew(h, short, nil)
+		}
+		for _, h := range holds {
+			t.awaitExpiry(h.ID)
+		}
+		all := 0
+		for n := -1; n != 0; all += n {
+			var err error
+			if n, err = p.Purge(t.ctx, 3); n > 3 || err != nil {
+				t.Fatalf("purged %d with error %v, over the limit of 3", n, err)
+			}
+		}
+		if all != len(holds) {
+			t.Errorf("purged %d, want %d", all, len(holds))
+		}
+		for _, r := range []onlyonce.Record{held, kept, alive} {
+			t.same(r, t.lookup(r.ID))
+		}
+		for id, fence := range last {
+			t.above(fence, claimOn(id))
+		}
+	}},
+	{"what is unresolved is counted, with the age of the oldest", func(t *storeTest) {
+		u, ok := t.store.(unresolver)
+		if !ok {
+			t.Skip("the store does not count what is unresolved")
+		}
+		count := func(want int) (oldest time.Duration) {
+			t.Helper()
+			n, oldest, err := u.Unresolved(t.ctx)
+			if n != want || err != nil || oldest < 0 || want == 0 && oldest != 0 {
+				t.Errorf("%d are unresolved, the oldest for %v, with error %v, want %d", n, oldest, err, want)
+			}
+			return oldest
+		}
+		count(0)
+		t.mustClaim(claimOf("running"))
+		t.complete(claimOf("completed"), completed("made"))
+		t.complete(claimOf("failed"), failed("no stock"))
+		count(0)
+		unknown := t.complete(claimOf("unknown"), unknown("no answer"))
+		lapsed := t.awaitLapse(holdOf(t.mustClaim(claimOf("lapsed"))))
+		was := count(2)
+		t.until("the oldest gets older", func() bool { return count(2) > was })
+		if r, ok := t.store.(onlyonce.Resolver); ok {
+			for _, rec := range []onlyonce.Record{unknown, lapsed} {
+				if err := r.Resolve(t.ctx, rec, completed("by hand")); err != nil {
+					t.Errorf("resolve: %v", err)
+				}
+			}
+			count(0)
+		}
+		due := claimKeeping("due", short)
+		t.renew(holdOf(t.mustClaim(due)), short, nil)
+		t.awaitExpiry(due.ID)
+		if n, _, err := u.Unresolved(t.ctx); n != 0 && ok || err != nil {
+			t.Errorf("%d are unresolved with error %v, but they have expired", n, err)
+		}
+	}},
+}
+
+// An unresolver counts the records whose outcome nobody knows.
+type unresolver interface {
+	// Unresolved counts unknown records and those whose lease has lapsed. It also
+	// returns for how long that has been so of the oldest.
+	Unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
+}
+
+// claimKeeping returns a claim whose record stays for so long once its lease has
+// lapsed.
+func claimKeeping(key string, keep time.Duration) onlyonce.Claim {
+	c := claimOf(key)
+	c.Keep = keep
+	return c
 }

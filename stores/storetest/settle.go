@@ -1,13 +1,122 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
+	"fmt"
+	"maps"
 	"math"
 	"strings"
+	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/onlyonce-go/onlyonce"
 )
+
+type steps = map[string][]byte
+
+var stepRules = []rule{
+	{"a renewal adds its steps to the record's", func(t *storeTest) {
+		h := holdOf(t.mustClaim(claimOf("k")))
+		t.renew(h, long, steps{"reserve": []byte("r_1")})
+		t.renew(h, long, steps{"charge": []byte("ch_1"), "mail": []byte("m_1")})
+		t.renew(h, long, nil)
+		t.renew(h, long, steps{})
+		t.hasSteps(h.ID, steps{"reserve": []byte("r_1"), "charge": []byte("ch_1"), "mail": []byte("m_1")})
+	}},
+	{"a step that comes again replaces the earlier one", func(t *storeTest) {
+		h := holdOf(t.mustClaim(claimOf("k")))
+		t.renew(h, long, steps{"charge": []byte("ch_1"), "mail": []byte("m_1")})
+		t.renew(h, long, steps{"charge": []byte("ch_2")})
+		t.renew(h, long, steps{"charge": []byte("ch_2")})
+		t.hasSteps(h.ID, steps{"charge": []byte("ch_2"), "mail": []byte("m_1")})
+	}},
+	{"steps that are added at once are all kept", func(t *storeTest) {
+		h := holdOf(t.mustClaim(claimOf("k")))
+		want := steps{}
+		for i := range 16 {
+			want[strings.Repeat("s", i+1)] = []byte{byte(i)}
+		}
+		together(16, func(i int) {
+			name := strings.Repeat("s", i+1)
+			if err := t.store.Renew(t.ctx, h, long, steps{name: want[name]}); err != nil {
+				t.Errorf("renew: %v", err)
+			}
+		})
+		t.hasSteps(h.ID, want)
+	}},
+	{"steps are kept over every way to lose a command, and added to", func(t *storeTest) {
+		c := claimOf("k")
+		want := steps{}
+		r := t.mustClaim(c)
+		for i, end := range []onlyonce.Settlement{{}, failed("no stock"), unknown("no answer"), {}} {
+			name := strings.Repeat("s", i+1)
+			want[name] = []byte(name)
+			t.renew(holdOf(r), long, steps{name: []byte(name)})
+			t.lose(r, end)
+			t.hasSteps(c.ID, want)
+			r = t.mustClaim(greedy(c))
+			if !maps.EqualFunc(r.Steps, want, bytes.Equal) {
+				t.Errorf("attempt %d has the steps %q, want %q", r.Attempt, r.Steps, want)
+			}
+		}
+		t.settle(holdOf(r), completed("made"))
+		t.hasSteps(c.ID, want)
+	}},
+	{"steps are kept when a failure is for good", func(t *storeTest) {
+		h := holdOf(t.mustClaim(claimOf("k")))
+		t.renew(h, long, steps{"charge": []byte("ch_1")})
+		t.settle(h, failedForGood("no such article"))
+		t.hasSteps(h.ID, steps{"charge": []byte("ch_1")})
+	}},
+	{"steps of a hold that is lost are not added", func(t *storeTest) {
+		c := claimOf("k")
+		first := holdOf(t.awaitLapse(holdOf(t.mustClaim(c))))
+		second := holdOf(t.mustClaim(greedy(c)))
+		t.renew(second, long, steps{"charge": []byte("by the second")})
+		t.wantErr(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, first, long, steps{"charge": []byte("by the first")}))
+		t.hasSteps(c.ID, steps{"charge": []byte("by the second")})
+	}},
+	{"steps have any name and any bytes", func(t *storeTest) {
+		h := holdOf(t.mustClaim(claimOf("k")))
+		want := steps{
+			"": []byte("no name"), "none": {}, "bytes": everyByte(), "big": bytes.Repeat([]byte("0123456789abcdef"), 8<<10),
+			"Charge": []byte("1"), "charge": []byte("2"), "charge ": []byte("3"), "ch\u00e4rge": []byte("4"), "cha\u0308rge": []byte("5"),
+			`"';--\%_{}[]<>&` + "\n\r\t\x00\u2028": []byte("6"),
+		}
+		for name, value := range want {
+			t.renew(h, long, steps{name: value})
+		}
+		t.hasSteps(h.ID, want)
+	}},
+	{"steps that race with the settlement are all there or lost", func(t *storeTest) {
+		for range 20 {
+			c := claimOf(newOwner())
+			h := holdOf(t.mustClaim(c))
+			var lost atomic.Bool
+			together(2, func(i int) {
+				if i == 0 {
+					lost.Store(t.store.Renew(t.ctx, h, long, steps{"charge": []byte("ch_1")}) != nil)
+				} else if err := t.store.Settle(t.ctx, h, completed("made")); err != nil {
+					t.Errorf("settle: %v", err)
+				}
+			})
+			want := steps{"charge": []byte("ch_1")}
+			if lost.Load() {
+				want = nil
+			}
+			t.hasSteps(c.ID, want)
+		}
+	}},
+}
+
+func (t *storeTest) hasSteps(id onlyonce.ID, want steps) {
+	t.Helper()
+	if got := t.lookup(id).Steps; !maps.EqualFunc(got, want, bytes.Equal) {
+		t.Errorf("the steps are %.200q, want %.200q", got, want)
+	}
+}
 
 // endings are the settlements that leave a record.
 var endings = []onlyonce.Settlement{
@@ -164,4 +273,112 @@ func (t *storeTest) asNew(id onlyonce.ID) {
 		Attempt: 1, Fence: r.Fence, CreatedAt: r.CreatedAt,
 	}, r)
 	t.same(r, t.lookup(id))
+}
+
+var resultRules = []rule{
+	{"an empty result comes back", comesBack(onlyonce.Result{})},
+	{"an empty body comes back", comesBack(onlyonce.Result{Status: 204, Body: []byte{}, Header: map[string][]string{}})},
+	{"a body of every byte comes back", comesBack(onlyonce.Result{Status: 200, Body: everyByte()})},
+	{"a body of 1 MiB comes back", comesBack(onlyonce.Result{Status: 200, Body: bytes.Repeat(everyByte(), 4096)})},
+	{"a body that looks like SQL or JSON comes back", comesBack(onlyonce.Result{
+		Body: []byte(`{"a": "';--\u0000", "b": null}\` + "\n%s %d $1 :a ? /* */ NULL\x00"),
+	})},
+	{"every status comes back", func(t *storeTest) {
+		for _, status := range []int{0, 1, 100, 200, 201, 204, 299, 404, 418, 500, 599, 999, -1, math.MinInt32, math.MaxInt32} {
+			t.comesBack(fmt.Sprint(status), onlyonce.Result{Status: status})
+		}
+	}},
+	{"a header's values keep their order and number", comesBack(onlyonce.Result{Header: map[string][]string{
+		"Link":  {"<b>", "<a>", "<b>", "<c>", "<a>"},
+		"Vary":  {"Accept, Origin", "Accept"},
+		"Empty": {""},
+		"Blank": {"", " ", "", "\t"},
+	}})},
+	{"a header's names keep their case", comesBack(onlyonce.Result{Header: map[string][]string{
+		"ETag": {`"1"`}, "Etag": {`"2"`}, "etag": {`"3"`}, "X-Ünïcode": {"4"}, "": {"no name"},
+	}})},
+	{"a header's values keep every byte", func(t *storeTest) {
+		header := map[string][]string{"All": {string(everyByte())}}
+		for _, b := range everyByte() {
+			header["Each"] = append(header["Each"], "a"+string([]byte{b})+"z")
+		}
+		t.comesBack("k", onlyonce.Result{Header: header})
+	}},
+	{"a header of many names and long values comes back", func(t *storeTest) {
+		header := map[string][]string{}
+		for i := range 200 {
+			header[fmt.Sprintf("X-%d", i)] = []string{strings.Repeat("v", i), fmt.Sprint(i)}
+		}
+		header["Long"] = []string{strings.Repeat("long ", 8<<10)}
+		t.comesBack("k", onlyonce.Result{Header: header})
+	}},
+	{"references and errors of any text come back", func(t *storeTest) {
+		for i, text := range []string{
+			"", " ", "order-1", "Ünïcode ✓ 🎉 日本語 \u202e\u0301", `'"\;--%_{}[]<>&$1?:a`, "a\nb\r\tc\x1b[0m\x7f",
+			strings.Repeat("long ", 400), "NULL", "0", "trailing blank ",
+		} {
+			s := failedForGood(text)
+			s.Result.Ref = text
+			r := t.complete(claimOf(fmt.Sprint(i)), s)
+			if r.Error != text || r.Result.Ref != text {
+				t.Errorf("error %q and reference %q came back from %q", r.Error, r.Result.Ref, text)
+			}
+		}
+	}},
+	{"references and errors that are not text lose at most what is not", func(t *storeTest) {
+		for i, text := range []string{"a\x00b", "\x00", "\xff", "a\xc3", "\xed\xa0\x80z", "caf\xe9\x00"} {
+			s := failedForGood(text)
+			s.Result.Ref = text
+			r := t.complete(claimOf(fmt.Sprint(i)), s)
+			if textOf(r.Error) != textOf(text) || textOf(r.Result.Ref) != textOf(text) {
+				t.Errorf("error %q and reference %q came back from %q", r.Error, r.Result.Ref, text)
+			}
+		}
+	}},
+	{"a failure and an unknown outcome have results too", func(t *storeTest) {
+		for i, s := range endings {
+			s.Result = onlyonce.Result{Status: 409, Header: map[string][]string{"A": {"1"}}, Body: []byte("no"), Ref: "order-2"}
+			t.sameResult(s.Result, t.complete(claimOf(fmt.Sprint(i)), s).Result)
+		}
+	}},
+}
+
+func comesBack(want onlyonce.Result) func(*storeTest) {
+	return func(t *storeTest) { t.comesBack("k", want) }
+}
+
+// comesBack wants a result to be what every method then returns.
+func (t *storeTest) comesBack(key string, want onlyonce.Result) {
+	t.Helper()
+	c := claimOf(key)
+	r := t.complete(c, onlyonce.Settlement{State: onlyonce.StateCompleted, Result: want, Keep: long})
+	t.sameResult(want, r.Result)
+	t.sameResult(want, t.claim(newCaller(c)).Result)
+	if lister, ok := t.store.(onlyonce.Lister); ok {
+		for r, err := range lister.List(t.ctx, onlyonce.Filter{Key: key}) {
+			if err != nil {
+				t.Fatalf("list: %v", err)
+			}
+			t.sameResult(want, r.Result)
+		}
+	}
+}
+
+func everyByte() []byte {
+	all := make([]byte, 256)
+	for i := range all {
+		all[i] = byte(i)
+	}
+	return all
+}
+
+// textOf returns what every store can keep of a text: its valid characters
+// other than NUL.
+func textOf(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == 0 || r == utf8.RuneError {
+			return -1
+		}
+		return r
+	}, s)
 }
