@@ -26,9 +26,9 @@ type Config struct {
 	// out, for example from a downstream system, what became of the attempt
 	// that left r. A completed or failed Settlement is stored and is the
 	// command's outcome from then on. The zero Settlement runs the command
-	// again. StateUnknown, an error, or a Settlement that Settlement.Check
-	// rejects makes the request fail with ErrUnknown. Only one Reconcile runs
-	// for a command at a time.
+	// again. StateUnknown, an error, a Settlement that Settlement.Check rejects,
+	// or a result that is larger than the store takes makes the request fail
+	// with ErrUnknown. Only one Reconcile runs for a command at a time.
 	Reconcile func(ctx context.Context, r Record) (Settlement, error)
 
 	Observer Observer // nil: none

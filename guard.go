@@ -235,10 +235,17 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 		}
 		return taken, nil
 	}
-	if err := taken.Settle(leased, s); err != nil {
+	err = taken.Settle(leased, s)
+	if errors.Is(err, ErrTooLarge) {
+		if s.State == StateCompleted { // what is settled is that the outcome is unknown
+			cause = err
+		}
+		err = taken.settleSmaller(leased, s, err)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if s.State == StateUnknown {
+	if s.State == StateUnknown || cause != nil {
 		return nil, unknownError(cause)
 	}
 	return nil, nil

@@ -3,6 +3,7 @@ package onlyonce_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -115,6 +116,46 @@ func TestReconcile_AReconcileThatPanicsLeavesTheOutcomeUnknown(t *testing.T) {
 			t.Fatalf("record %+v", rec)
 		}
 	})
+}
+
+func TestReconcile_AResultThatIsTooLargeLeavesTheOutcomeUnknownAndKeepsNoLease(t *testing.T) {
+	large := strings.Repeat("x", 1<<10)
+	for state, left := range map[onlyonce.State]onlyonce.State{
+		onlyonce.StateCompleted: onlyonce.StateUnknown,
+		onlyonce.StateFailed:    onlyonce.StateFailed,
+		onlyonce.StateUnknown:   onlyonce.StateUnknown,
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			store := smallStore{newStore()}
+			crash(t, store, request("k"), time.Second)
+			time.Sleep(2 * time.Second)
+			g := onlyonce.New(store, onlyonce.Config{KeepFailures: true, Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+				return onlyonce.Settlement{State: state, Result: onlyonce.Result{Body: []byte(large)}, Error: "too much"}, nil
+			}})
+			a, err := g.Begin(t.Context(), request("k"))
+			switch {
+			case left == onlyonce.StateUnknown && !errors.Is(err, onlyonce.ErrUnknown):
+				t.Errorf("%s: got %+v and error %v", state, a, err)
+			case state == onlyonce.StateCompleted && !errors.Is(err, onlyonce.ErrTooLarge):
+				t.Errorf("%s: error %v does not say why", state, err)
+			case left == onlyonce.StateFailed && (err != nil || !errors.Is(a.Err(), onlyonce.ErrFailed)):
+				t.Errorf("%s: got %+v and error %v", state, a, err)
+			}
+			if rec := lookup(t, store, request("k")); rec.State != left {
+				t.Errorf("%s: record %+v", state, rec)
+			}
+		})
+	}
+}
+
+// A smallStore takes no results.
+type smallStore struct{ onlyonce.Store }
+
+func (s smallStore) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	if len(st.Result.Body) > 0 {
+		return onlyonce.ErrTooLarge
+	}
+	return s.Store.Settle(ctx, h, st)
 }
 
 func TestReconcile_ACorruptRecordCountsAsUnknown(t *testing.T) {
