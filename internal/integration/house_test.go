@@ -93,13 +93,14 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 		"group":      nil,
 		"waiters":    nil,
 		"optimistic": {"record"},
+		"flush":      {"record"},
 		"transact":   {"record"},
 		"engine":     {"record"},
 		"messages":   {"engine", "record", "outbox"},
 		"server":     {"engine", "group", "optimistic", "record", "transact"},
 		"sqlite":     {"engine", "group", "record", "transact"},
-		"mysql":      {"engine", "record", "server", "transact"},
-		"postgres":   {"engine", "record", "server", "transact"},
+		"mysql":      {"engine", "flush", "record", "server", "transact"},
+		"postgres":   {"engine", "flush", "record", "server", "transact"},
 		"sqltest":    {"engine", "server"}, // for tests
 	}
 	const storesInternal = "stores/internal/"

@@ -120,7 +120,7 @@ func TestServerKill_NoResultOfMariaDBIsReturnedBeforeItIsOnDisk(t *testing.T) {
 			}
 		}
 		var waiting int
-		if err := db.QueryRow("SELECT count(*) FROM information_schema.processlist WHERE info LIKE '%INTO onlyonce_flush%' AND id <> CONNECTION_ID()").Scan(&waiting); err != nil {
+		if err := db.QueryRow("SELECT count(*) FROM information_schema.processlist WHERE info LIKE 'INSERT INTO %onlyonce_flush%' AND id <> CONNECTION_ID()").Scan(&waiting); err != nil {
 			t.Fatal(err)
 		}
 		return waiting > 0

@@ -22,6 +22,9 @@ func (s *Store) write(ctx context.Context, st *statement) error {
 		}
 		err = s.alone(ctx, func(conn *pgx.Conn) error { return send(ctx, conn, s.listener, "", []*statement{st}, "") })
 	}
+	if err == nil && st.wrote && st.settlement != nil {
+		s.standbys.Settled(st.key, st.hold.Fence)
+	}
 	return err
 }
 
@@ -100,8 +103,27 @@ type lookupJob struct {
 // look returns the record of k, which may have expired, or nil.
 func (s *Store) look(ctx context.Context, k *record.Key) (*stored, error) {
 	r := &lookupJob{key: k}
-	err := s.reads.Do(ctx, r)
-	return r.found, err
+	if err := s.reads.Do(ctx, r); err != nil {
+		return nil, err
+	}
+	if err := s.standbys.Durable(ctx, k, r.found, s.replicate(k)); err != nil {
+		return nil, err
+	}
+	return r.found, nil
+}
+
+// survives returns once everything that was read before is on the synchronous standbys, if
+// there are any.
+func (s *Store) survives(ctx context.Context, k *record.Key) error {
+	return s.standbys.Flushed(ctx, s.replicate(k))
+}
+
+func (s *Store) replicate(k *record.Key) func(context.Context) (waited bool, err error) {
+	return func(ctx context.Context) (waited bool, err error) {
+		st := &statement{name: "replicate", key: k}
+		err = s.writes.Do(ctx, st)
+		return err == nil && st.wrote, err
+	}
 }
 
 func (s *Store) runReads(lane int, batch []*group.Ticket[*lookupJob]) (then func()) {

@@ -19,6 +19,7 @@ import (
 type writer interface {
 	write(context.Context, *statement) error
 	look(context.Context, *record.Key) (*stored, error)
+	survives(context.Context, *record.Key) error
 }
 
 // claimRecord asks for the right to run a command. known says that there probably is a
@@ -58,6 +59,9 @@ func (w rows) Try(n int) error { return try(w.ctx, n) }
 
 // Find looks the row up.
 func (w rows) Find(k *record.Key) (*stored, error) { return w.on.look(w.ctx, k) }
+
+// Survives returns once what was found survives a failover.
+func (w rows) Survives(k *record.Key) error { return w.on.survives(w.ctx, k) }
 
 // Create makes a new record, unless there is a row.
 func (w rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {

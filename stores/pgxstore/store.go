@@ -12,6 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/messages"
+	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -30,6 +31,7 @@ type Store struct {
 	reads       *group.Queue[*lookupJob]
 	readConns   [2]storeConn
 	hints       record.Hints
+	standbys    postgres.Standbys
 	listener    *listener
 	outbox      *Outbox
 }

@@ -34,6 +34,9 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 	r, err := transact.Run(ctx, "pgxstore: run in a transaction", txEngine{s}, &c, &k, fn)
 	if err == nil {
 		s.hints.Add(&k.Hash)
+		if r.Owner == c.Owner {
+			s.standbys.Settled(&k, r.Fence)
+		}
 	}
 	return r, err
 }
@@ -105,9 +108,15 @@ func (e txEngine) Trace(ctx context.Context, c *transact.Command) (now transact.
 	return now, err
 }
 
-// Durable does nothing: PostgreSQL flushes a commit, and waits for its synchronous
-// standbys, before others can see it.
-func (txEngine) Durable(context.Context, *transact.Command, *record.Stored) error { return nil }
+// Durable returns once the command's record is on the synchronous standbys, if there are
+// any.
+func (e txEngine) Durable(ctx context.Context, c *transact.Command, row *record.Stored) error {
+	if row == nil {
+		_, err := e.look(ctx, &c.Key) // which returns once it is there
+		return err
+	}
+	return e.standbys.Durable(ctx, &c.Key, row, e.replicate(&c.Key))
+}
 
 // KeepFence makes later fences of the command higher.
 func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {

@@ -44,6 +44,9 @@ func (t *inTx) look(ctx context.Context, k *record.Key) (*stored, error) {
 	return r, t.explain(err)
 }
 
+// survives does not wait: the transaction's own commit comes later.
+func (t *inTx) survives(context.Context, *record.Key) error { return nil }
+
 func (t *inTx) explain(err error) error {
 	if isRetryable(err) || postgres.Classify(err) == server.ClassAborted {
 		return fmt.Errorf("%w: %w", errRunAgain, err)

@@ -47,7 +47,9 @@
 // Stored responses survive a crash of the client, the server and its machine. A
 // failover to a standby that commits did not wait for (one that is not in
 // synchronous_standby_names) may lose the last responses, and their commands
-// may then run again. With a synchronous standby, it does not.
+// may then run again. With a synchronous standby, it does not: the store returns a
+// record only once the standby has it, even if the commit of the record was
+// interrupted while it waited for the standby.
 //
 // Every connection of the pool must find the same tables. Open rejects
 // connections whose client_encoding is not UTF8. A function of RunTx or

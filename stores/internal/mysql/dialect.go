@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/flush"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
@@ -33,7 +34,7 @@ type dialect struct {
 	foundRows bool              // a row that a statement left as it was counts as changed
 	binlog    bool              // a commit is on disk before others see it
 	floor     cachedFloor
-	flush     flusher
+	flush     flush.Flusher
 }
 
 // table matches the names of the tables in the statements, and of no index.

@@ -189,7 +189,7 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 			}
 		})
 		if err == nil && len(ended) > int(changed) {
-			err = g.dialect.flushed(l)
+			err = g.dialect.Flushed(l)
 		}
 		if err != nil {
 			return err

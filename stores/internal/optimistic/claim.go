@@ -12,6 +12,9 @@ type ClaimRows interface {
 	// Create makes the row of a new command, unless there is one.
 	Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error)
 
+	// Survives returns once what Find has found survives a crash of the server.
+	Survives(k *record.Key) error
+
 	// Raise makes the fence of a hold on a new command higher than those of deleted
 	// records, and writes it into r. It reports false if it is not known which fence the
 	// hold has.
@@ -42,6 +45,9 @@ func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r o
 			continue
 		case seen.HeldBy(&onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}):
 			// A call whose response was lost created the row, and may have been slow.
+			if err := on.Survives(k); err != nil {
+				return onlyonce.Record{}, nil, err
+			}
 			if sure, err := on.Raise(k, &seen.Record); sure || err != nil {
 				return seen.Record, nil, err
 			}

@@ -17,7 +17,7 @@ import (
 )
 
 // dialect is the dialect of PostgreSQL.
-type dialect struct{}
+type dialect struct{ standbys *Standbys }
 
 func (dialect) Schema() int { return len(Migrations) }
 
@@ -119,11 +119,25 @@ func (dialect) Decision(settled server.SettledArgs, seen server.SeenArgs, owner 
 // has failed.
 func (dialect) CheckJoinable(server.Session) error { return nil }
 
-// Durable has nothing to do: PostgreSQL flushes a commit, and waits for its
-// synchronous standbys, before others can see it.
-func (dialect) Durable(server.Session, *record.Key, *record.Stored) error { return nil }
+// Durable returns once the record is on the synchronous standbys, if there are any.
+// PostgreSQL flushes a commit before others can see it.
+func (p dialect) Durable(l server.Session, k *record.Key, r *record.Stored) error {
+	return p.standbys.Durable(l.Ctx, k, r, replicate(l))
+}
 
-func (dialect) Settled(*record.Key, int64) {}
+func (p dialect) Flushed(l server.Session) error { return p.standbys.Flushed(l.Ctx, replicate(l)) }
+
+func replicate(l server.Session) func(context.Context) (waited bool, err error) {
+	return func(ctx context.Context) (waited bool, err error) {
+		err = l.Store.Session(ctx).Query("replicate", func([]driver.Value) error {
+			waited = true
+			return nil
+		})
+		return waited, err
+	}
+}
+
+func (p dialect) Settled(k *record.Key, fence int64) { p.standbys.Settled(k, fence) }
 
 func (dialect) CheckPacketSize([]any) error { return nil }
 

@@ -16,7 +16,7 @@ func Is(version string) bool { return strings.HasPrefix(version, "PostgreSQL ") 
 // prepared statement of the pool's would not survive PgBouncer in transaction mode. A
 // driver may prepare by itself.
 func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine, error) {
-	s := server.New(db, dialect{}, risks)
+	s := server.New(db, dialect{new(Standbys)}, risks)
 	if err := s.Check(ctx, acceptRisks); err != nil {
 		return nil, err
 	}

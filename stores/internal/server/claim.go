@@ -106,6 +106,14 @@ func (l rows) Find(k *record.Key) (*record.Stored, error) {
 	return seen, err
 }
 
+// Survives does not wait in a transaction, whose own commit comes later.
+func (l rows) Survives(*record.Key) error {
+	if l.Tx != nil {
+		return nil
+	}
+	return l.dialect.Flushed(l.Session)
+}
+
 // Raise raises the fence of a claim that may have been slow.
 func (l rows) Raise(k *record.Key, r *onlyonce.Record) (known bool, err error) {
 	*r, known, err = l.raiseAboveFloor(k, *r, record.Slow)

@@ -72,6 +72,10 @@ type Dialect interface {
 	// transaction, survives a crash of the server.
 	Durable(l Session, k *record.Key, r *record.Stored) error
 
+	// Flushed returns once everything that was read before, outside a transaction,
+	// survives a crash of the server.
+	Flushed(l Session) error
+
 	// Settled notes that the server has confirmed a settlement.
 	Settled(k *record.Key, fence int64)
 

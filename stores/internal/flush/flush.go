@@ -1,0 +1,76 @@
+// Package flush holds back what a store has read until a commit of its own has returned:
+// on some servers, others see a commit before it is where it survives a fault. A commit that
+// begins later gets there after it.
+package flush
+
+import (
+	"context"
+	"encoding/binary"
+	"sync"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// A Flusher commits on behalf of callers that have read a settled record. Concurrent
+// callers share one commit.
+type Flusher struct {
+	known record.Hints // settled records for which no commit is needed
+
+	turn sync.Mutex // one round commits at a time
+	mu   sync.Mutex
+	next *round // has not begun; nil: there is none
+}
+
+// A round is one commit on behalf of every caller that read before it began.
+type round struct {
+	done chan struct{}
+	err  error
+}
+
+// Knows reports whether the settlement is known to survive.
+func (f *Flusher) Knows(k *record.Key, fence int64) bool {
+	mark := settlement(k, fence)
+	return f.known.Has(&mark)
+}
+
+// Note notes a settlement that survives.
+func (f *Flusher) Note(k *record.Key, fence int64) {
+	mark := settlement(k, fence)
+	f.known.Add(&mark)
+}
+
+// settlement names one settlement of a record: a fence is settled once.
+func settlement(k *record.Key, fence int64) [32]byte {
+	mark := k.Hash
+	binary.LittleEndian.PutUint64(mark[2:], binary.LittleEndian.Uint64(mark[2:])^uint64(fence)) // any 64 bits will do
+	return mark
+}
+
+// Wait joins the next round, or leads it. Others wait for the round, too, so commit must
+// not end with one caller's context.
+func (f *Flusher) Wait(ctx context.Context, commit func() error) error {
+	f.mu.Lock()
+	r := f.next
+	leads := r == nil
+	if leads {
+		r = &round{done: make(chan struct{})}
+		f.next = r
+	}
+	f.mu.Unlock()
+	if leads {
+		f.turn.Lock()
+		f.mu.Lock()
+		f.next = nil // a later caller may have read what this commit does not cover
+		f.mu.Unlock()
+		r.err = commit()
+		f.turn.Unlock()
+		close(r.done)
+		return r.err
+	}
+	select {
+	case <-r.done:
+		return r.err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
