@@ -18,6 +18,12 @@ func TestSQLite_RejectsToGoOnInAFileThatIsGone(t *testing.T) {
 		"replaced": func(file string) error {
 			return errors.Join(os.Rename(file, file+".old"), os.WriteFile(file, nil, 0o600))
 		},
+		"log deleted": func(file string) error { return os.Remove(file + "-wal") },
+		"log moved":   func(file string) error { return os.Rename(file+"-wal", file+"-wal.old") },
+		"log replaced": func(file string) error {
+			return errors.Join(os.Remove(file+"-wal"), os.WriteFile(file+"-wal", nil, 0o600))
+		},
+		"index of the log deleted": func(file string) error { return os.Remove(file + "-shm") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "records.db")

@@ -93,7 +93,7 @@ func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	if says != "ok" {
 		found = append(found, engine.NewFinding(riskDamage, "the file is damaged: "+says, fixDamage))
 	}
-	if f := findFileMode(s.file.path); f != nil {
+	if f := findFileMode(s.file.opened.path); f != nil {
 		found = append(found, *f)
 	}
 	return found, nil

@@ -6,28 +6,66 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync/atomic"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 )
 
-// A file is the database's file as it was when the store was opened.
+// A file is the database's file as it was when the store was opened, with its write-ahead
+// log and the index of that, which stay the same files while the writer's connection is open.
 type file struct {
+	opened openedFile
+	log    atomic.Pointer[[]openedFile] // nil: the writer has no connection
+}
+
+// An openedFile is a file that SQLite keeps open.
+type openedFile struct {
 	path string
 	info os.FileInfo
 }
 
-func openedFile(path string) (file, error) {
+func newFile(path string) (*file, error) {
 	info, err := os.Stat(path)
-	return file{path, info}, err
+	return &file{opened: openedFile{path, info}}, err
 }
 
-// check returns an error if the file was deleted or replaced: other processes, and this one
-// after a restart, would not find what is written into it.
+// noteLog notes the log's files once the writer has opened them.
+func (f *file) noteLog() {
+	var log []openedFile
+	for _, suffix := range []string{"-wal", "-shm"} {
+		path := f.opened.path + suffix
+		if info, err := os.Stat(path); err == nil {
+			log = append(log, openedFile{path, info})
+		}
+	}
+	f.log.Store(&log)
+}
+
+// forgetLog is called before the writer's connection is closed: the last connection of all
+// deletes the log.
+func (f *file) forgetLog() { f.log.Store(nil) }
+
+// check returns an error if one of the files was deleted or replaced: other processes, and
+// this one after a crash, would not find what is written into it.
 func (f *file) check() error {
+	if err := f.opened.check(); err != nil {
+		return err
+	}
+	if log := f.log.Load(); log != nil {
+		for _, part := range *log {
+			if err := part.check(); err != nil && f.log.Load() == log {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (f *openedFile) check() error {
 	now, err := os.Stat(f.path)
 	if err != nil || !os.SameFile(f.info, now) {
-		return fmt.Errorf("%w: the file %s was deleted or replaced while it was open: put it back, or open the store again", onlyonce.ErrUnavailable, f.path)
+		return fmt.Errorf("%w: the file %s was deleted or replaced while it was open: put it back, or close the store and open it again", onlyonce.ErrUnavailable, f.path)
 	}
 	return nil
 }

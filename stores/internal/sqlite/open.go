@@ -44,12 +44,12 @@ func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine,
 }
 
 func openFile(ctx context.Context, db *sql.DB, path string, acceptRisks []string) (*Store, error) {
-	opened, err := openedFile(path)
+	opened, err := newFile(path)
 	if err != nil {
 		return nil, err
 	}
 	text := withSavepoint(statements)
-	s := &Store{file: opened, db: db, text: text, writer: &writer{db: db, text: text, setup: setup}}
+	s := &Store{file: opened, db: db, text: text, writer: &writer{db: db, text: text, file: opened, setup: setup}}
 	s.queue = group.New(group.Config[job]{Write: s.write, Turn: takeTurn, Max: maxBatch})
 	if err := s.writer.open(ctx); err != nil {
 		return nil, err

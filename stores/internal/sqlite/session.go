@@ -116,6 +116,7 @@ func (t sqlSession) Query(name string, args []driver.NamedValue, row func([]driv
 type writer struct {
 	db    *sql.DB
 	text  map[string]string
+	file  *file
 	setup func(context.Context, *sql.Conn) error
 
 	conn   *sql.Conn // nil when there is none
@@ -131,6 +132,7 @@ func (w *writer) open(ctx context.Context) error {
 		return errors.Join(err, conn.Close())
 	}
 	w.conn = conn
+	w.file.noteLog()
 	return conn.Raw(func(c any) error {
 		w.direct = &driverSession{conn: c.(driver.Conn), text: w.text, prepared: make(map[string]driver.Stmt)}
 		return nil
@@ -177,6 +179,7 @@ func (w *writer) discard() {
 		return
 	}
 	w.conn = nil
+	w.file.forgetLog()
 	_ = conn.Raw(func(any) error {
 		w.direct.close()
 		return driver.ErrBadConn
@@ -189,6 +192,7 @@ func (w *writer) close() error {
 		return nil
 	}
 	w.conn = nil
+	w.file.forgetLog()
 	_ = conn.Raw(func(any) error {
 		w.direct.close()
 		return nil

@@ -22,7 +22,7 @@ import (
 // itself until it is closed.
 type Store struct {
 	db     *sql.DB
-	file   file
+	file   *file
 	text   map[string]string
 	writer *writer
 	queue  *group.Queue[job]
