@@ -19,13 +19,13 @@ type Store interface {
 	onlyonce.Purger
 }
 
-// A Config says how the API treats its keys. The zero Config is usable.
+// A Config holds the settings of an API. The zero Config is usable.
 type Config struct {
-	// Tenant names whose request it is, from what the server has verified: two
-	// tenants may use one key, and never see each other's responses. A keyed
+	// Tenant returns the tenant of a request, which the server must have verified. Two
+	// tenants can use the same key, and never see each other's responses. A keyed
 	// request for which it returns "" is rejected with 401. A tenant has at most 256
-	// requests at a time; more are rejected with 429. Default:
-	// httponce.SingleTenant, all callers are one.
+	// requests at a time; more are rejected with 429. The default is
+	// httponce.SingleTenant: all callers are one tenant.
 	Tenant func(*http.Request) string
 
 	Keep       time.Duration // how long a key is remembered; default 1h
@@ -33,11 +33,12 @@ type Config struct {
 	Lease      time.Duration // how long the transaction of a request may take; default 30s
 
 	// FingerprintSecret keys the fingerprints in the store with HMAC-SHA-256, so
-	// that someone who reads the store can't find out a short request by trying.
-	// After a change, repeats of earlier requests are mismatches. Default: none.
+	// that someone who reads the store cannot recover a short request by trying all
+	// possibilities. After a change, repeats of earlier requests are mismatches.
+	// Default: none.
 	FingerprintSecret []byte
 
-	Observer onlyonce.Observer // told of every decision about a key
+	Observer onlyonce.Observer // called for every decision about a key
 	Log      *slog.Logger      // default: nothing is logged
 
 	// ShowKey returns what the log shows of a key; see onlyonce.SlogObserver.

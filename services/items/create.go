@@ -37,7 +37,7 @@ func bodyHash(_ *http.Request, body []byte) []byte {
 	return sum[:]
 }
 
-// plain rejects requests with a content coding, which this API does not decode.
+// plain rejects requests with a content coding, which this API does not support.
 func plain(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if jsonbody.RejectEncoded(w, r) != nil {

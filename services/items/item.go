@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
 
-// An item is one of the catalogue.
+// An item is an item of the catalog.
 type item struct {
 	ID        int64     `json:"id"`
 	SKU       string    `json:"sku"`
@@ -22,14 +22,14 @@ type item struct {
 	CreatedAt time.Time `json:"created_at"`
 }
 
-// The longest texts, in characters.
+// The limits of texts, in characters.
 const (
 	maxSKU   = 64
 	maxTitle = 200
 )
 
-// parseItem reads what a client wants an item to be. Its error is a fault of the
-// body.
+// parseItem parses the item that a client wants to create. The error is a
+// *jsonbody.Fault.
 func parseItem(body []byte) (i item, err error) {
 	o, err := jsonbody.Parse(body, "sku", "title", "status", "brand", "category")
 	if err != nil {
@@ -67,12 +67,12 @@ func optionalText(o jsonbody.Object, name string) (*string, error) {
 	return text, readable(name, *text)
 }
 
-// readable rejects text that a person would take for none, or that a terminal or
-// a file would act on.
+// readable rejects blank text, and text with characters that a terminal or another
+// program could interpret.
 func readable(name, text string) error {
 	switch {
 	case strings.ContainsFunc(text, unicode.IsControl):
-		return &jsonbody.Fault{Field: name, Problem: "must not have control characters"}
+		return &jsonbody.Fault{Field: name, Problem: "must not contain control characters"}
 	case !strings.ContainsFunc(text, func(r rune) bool { return unicode.IsGraphic(r) && !unicode.IsSpace(r) }):
 		return &jsonbody.Fault{Field: name, Problem: "must not be blank"}
 	}

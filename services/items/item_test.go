@@ -250,7 +250,7 @@ func TestItem_TextThatNobodyCouldReadIsRejectedByItsField(t *testing.T) {
 			wantInvalid(t, w.post(body(field, blank), key, "k1"), field+": must ")
 		}
 		for _, control := range []string{"a\x00", "\x00", "a\nb", "\ta", "a\x1b[31m", "a\x7f", "a\u0085b"} {
-			wantInvalid(t, w.post(body(field, control)), field+": must not have control characters")
+			wantInvalid(t, w.post(body(field, control)), field+": must not contain control characters")
 		}
 		for _, fine := range []string{"é", "a b", " a ", "👩‍👧", "٣", "-", "a\u00adb"} {
 			if got := w.post(body(field, fine)); got.Status != 201 || !strings.Contains(got.Body, fine) {

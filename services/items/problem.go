@@ -29,9 +29,9 @@ var (
 	otherMethod  = problem{Detail: "Method not allowed", Code: "METHOD_NOT_ALLOWED"}
 	keyInvalid   = problem{Detail: "Idempotency-Key must appear exactly once and have 1 to 255 characters from a-z A-Z 0-9 - _", Code: "IDEMPOTENCY_KEY_INVALID"}
 	bodyTooLarge = problem{Detail: "The body must have at most " + strconv.Itoa(maxBody) + " bytes", Code: "BODY_TOO_LARGE"}
-	bodyEncoded  = problem{Detail: "The body has a Content-Encoding, and none is decoded here: send it without", Code: "CONTENT_ENCODING_UNSUPPORTED"}
+	bodyEncoded  = problem{Detail: "The body has a Content-Encoding, which is not supported: send it without one", Code: "CONTENT_ENCODING_UNSUPPORTED"}
 	tooMany      = problem{Detail: serving.TooManyRequests, Code: "TOO_MANY_REQUESTS"}
-	internal     = problem{Detail: "Something went wrong on our side", Code: "INTERNAL_ERROR"}
+	internal     = problem{Detail: "An internal error occurred", Code: "INTERNAL_ERROR"}
 )
 
 func invalid(detail string) problem { return problem{Detail: detail, Code: "VALIDATION_ERROR"} }
@@ -59,8 +59,8 @@ func (a *API) render(w http.ResponseWriter, r *http.Request, p httponce.Problem)
 	write(w, p.Status, mine)
 }
 
-// reject responds to a request that has no handler, or one whose handler failed. The
-// client is not told why it failed.
+// reject responds to a request that has no handler, or whose handler failed. The client
+// does not learn why it failed.
 func (a *API) reject(w http.ResponseWriter, r *http.Request, why error) {
 	var forbidden *serving.Forbidden
 	var fault *jsonbody.Fault

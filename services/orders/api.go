@@ -65,7 +65,7 @@ func (a *API) open(ctx context.Context) (err error) {
 	return err
 }
 
-// Run publishes events, makes shipments from them and deletes expired records, until
+// Run publishes events, creates shipments from them and deletes expired records, until
 // ctx ends.
 func (a *API) Run(ctx context.Context) error {
 	var all sync.WaitGroup

@@ -30,15 +30,15 @@ type Outbox interface {
 // Tokens maps bearer tokens to their owners, as sandboxes.ParseTokens reads them.
 type Tokens = caller.Tokens
 
-// A Config says how the API treats its callers. The zero Config is usable, but
-// serves only callers with a token.
+// A Config holds the settings of an API. The zero Config is usable, but serves only
+// callers with a token.
 type Config struct {
 	Tokens         Tokens // the valid bearer tokens and their owners; the owner is the tenant
 	AllowAnonymous bool   // a caller without a token may name its tenant in X-Tenant-ID, unless that tenant has a token
 
 	Keep         time.Duration // how long a key is remembered; default 24h
-	Lease        time.Duration // how long the transaction of a create may take, and at most how long a relay that died keeps its events; default 30s
-	MaxWait      time.Duration // longest wait that is granted to "Prefer: wait=N"; default 10s
+	Lease        time.Duration // limit for the transaction of a create, and for how long a relay that died keeps its events; default 30s
+	MaxWait      time.Duration // upper limit for the wait of "Prefer: wait=N"; default 10s
 	KeepFailures bool          // replay the failure of a create to a repeat; default: the create runs again
 	PurgeEvery   time.Duration // how often Run deletes the expired records of the store, whichever API wrote them; default 10m; negative: never
 
@@ -49,7 +49,7 @@ type Config struct {
 	// nats://… for JetStream, amqp://… for RabbitMQ. Default: none; the outbox
 	// itself delivers them, in the process that runs.
 	Broker     string
-	BrokerName string // of the stream or the exchange: one for each database of orders; default "onlyonce"
+	BrokerName string // name of the stream or the exchange; each database of orders needs its own; default "onlyonce"
 
 	// Charge pays for an order before it is created, and returns the payment's
 	// reference. A later attempt at the order does not pay again. If the process
@@ -58,9 +58,9 @@ type Config struct {
 	Charge func(ctx context.Context, c Charge) (ref string, err error)
 
 	// FingerprintSecret keys the fingerprints in the store with HMAC-SHA-256, so
-	// that someone who reads the store can't recover a short request by trying all
-	// possibilities.
-	// After a change, repeats of earlier requests are mismatches. Default: none.
+	// that someone who reads the store cannot recover a short request by trying all
+	// possibilities. After a change, repeats of earlier requests are mismatches.
+	// Default: none.
 	FingerprintSecret []byte
 
 	Observer       onlyonce.Observer // called for every decision about a key

@@ -15,7 +15,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
-// operation names the command: the same key for another operation is another command.
+// operation is the operation of the command: the same key for another operation is
+// another command.
 const operation = "CreateOrder"
 
 // maxBody is far above the size of a valid body.

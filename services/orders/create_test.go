@@ -134,7 +134,7 @@ func TestCreate_ABodyThatIsNotValidIsRejectedByItsFieldAndLeavesTheKeyUnused(t *
 		`{"items":[1]}`:                         "items[0]: must be a JSON object",
 		with("product_id", ""):                  "items[1].product_id: is required",
 		with("product_id", `""`):                "items[1].product_id: must have 1 to 64",
-		with("product_id", `"a\u0000b"`):        "items[1].product_id: must have no control characters",
+		with("product_id", `"a\u0000b"`):        "items[1].product_id: must not contain control characters",
 		with("product_id", `7`):                 "items[1].product_id: must be a string",
 		with("quantity", ""):                    "items[1].quantity: must be an integer from 1 to 1000000",
 		with("quantity", "0"):                   "items[1].quantity",
@@ -150,7 +150,7 @@ func TestCreate_ABodyThatIsNotValidIsRejectedByItsFieldAndLeavesTheKeyUnused(t *
 		with("unit_price", `"1.00001"`):         "items[1].unit_price",
 		strings.Replace(two, `"PO-7"`, `""`, 1): "external_ref: must have 1 to 255",
 		strings.Replace(two, `"PO-7"`, `7`, 1):  "external_ref: must be a string",
-		strings.Replace(two, `PO-7`, `a\nb`, 1): "external_ref: must have no control characters",
+		strings.Replace(two, `PO-7`, `a\nb`, 1): "external_ref: must not contain control characters",
 		strings.Replace(two, `PO-7`, strings.Repeat("ä", 256), 1): "external_ref: must have 1 to 255",
 	} {
 		got := w.send("POST", "/orders", body, key, "k1")

@@ -9,10 +9,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
-// cursorSeal is how many bytes of a cursor tell whose it is.
+// cursorSeal is the number of bytes of a cursor that identify its tenant.
 const cursorSeal = 8
 
-// cursor names the place after an order in its tenant's list.
+// cursor returns the cursor of the page after an order in its tenant's list.
 func cursor(tenant string, after publicid.ID) string {
 	return base64.RawURLEncoding.EncodeToString(append(after[:], seal(tenant, after)...))
 }

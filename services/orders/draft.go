@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
 
-// How much an order may have.
+// The limits of an order.
 const (
 	maxItems    = 100
 	maxQuantity = 1_000_000
@@ -19,7 +19,7 @@ const (
 	maxRef      = 255 // characters
 )
 
-// An item is so many of one product.
+// An item is a quantity of one product.
 type item struct {
 	ProductID string `json:"product_id"`
 	Quantity  int64  `json:"quantity"`
@@ -32,8 +32,8 @@ var itemMembers = []string{"product_id", "quantity", "unit_price"}
 // freePrice is the unit_price of an item that has none.
 const freePrice = "0.00"
 
-// A draft is what a client asks an order to be: all that decides what comes of
-// it.
+// A draft is the order that a client requests: everything that determines the result
+// of the command.
 type draft struct {
 	Items       []item  `json:"items"`
 	ExternalRef *string `json:"external_ref"`
@@ -41,9 +41,9 @@ type draft struct {
 	total amount
 }
 
-// parseDraft reads the body of a create, in its long form, with items, or the
-// short one of an order of one item. Both forms of one order are the same draft.
-// Members that the API does not know do not count. The error is a *jsonbody.Fault.
+// parseDraft parses the body of a create, in its long form, with items, or in the short
+// form of an order of one item. Both forms of one order are the same draft. Unknown
+// members are ignored. The error is a *jsonbody.Fault.
 func parseDraft(body []byte) (d draft, err error) {
 	o, err := jsonbody.ParseOpen(body)
 	if err != nil {
@@ -69,7 +69,7 @@ func parseDraft(body []byte) (d draft, err error) {
 	return d, nil
 }
 
-// itemsOf returns the items of an order: those it lists, or in its short form the
+// itemsOf returns the items of an order: those that it lists or, in the short form, the
 // body itself.
 func itemsOf(o jsonbody.Object, body []byte) ([]json.RawMessage, error) {
 	short := slices.IndexFunc(itemMembers, o.Has)
@@ -79,7 +79,7 @@ func itemsOf(o jsonbody.Object, body []byte) ([]json.RawMessage, error) {
 	case short < 0:
 		return o.Array("items", maxItems)
 	case o.Has("items"):
-		return nil, &jsonbody.Fault{Field: itemMembers[short], Problem: "can't be beside items: an order has either items, or product_id and quantity"}
+		return nil, &jsonbody.Fault{Field: itemMembers[short], Problem: "cannot be combined with items: an order has either items, or product_id and quantity"}
 	}
 	return []json.RawMessage{body}, nil
 }
@@ -126,17 +126,17 @@ func unitPrice(o jsonbody.Object) (text string, price amount, err error) {
 	return text, price, err
 }
 
-// plain returns a text that every database keeps and every terminal shows as it
-// is.
+// plain returns a text that every database can store and every terminal shows
+// unchanged.
 func plain(o jsonbody.Object, name string, most int) (string, error) {
 	text, err := o.Text(name, most)
 	if err == nil && strings.ContainsFunc(text, unicode.IsControl) {
-		err = &jsonbody.Fault{Field: name, Problem: "must have no control characters"}
+		err = &jsonbody.Fault{Field: name, Problem: "must not contain control characters"}
 	}
 	return text, err
 }
 
-// within says in which element of the body a fault is.
+// within adds to a fault the element of the body in which it is.
 func within(element string, err error) error {
 	fault, ok := err.(*jsonbody.Fault) // add returns no other
 	switch {
@@ -148,8 +148,8 @@ func within(element string, err error) error {
 	return &jsonbody.Fault{Field: element + "." + fault.Field, Problem: fault.Problem}
 }
 
-// fingerprint is the request hash: the SHA-256 of the canonical JSON of what
-// decides the order. How the client wrote it does not matter.
+// fingerprint returns the request hash: the SHA-256 of the canonical JSON of the draft.
+// The formatting of the request makes no difference.
 func (d draft) fingerprint() ([]byte, error) {
 	doc, err := json.Marshal(d)
 	if err != nil {

@@ -53,9 +53,9 @@ func TestDraft_AnOrderHasOneFormAndNotBothOrNeither(t *testing.T) {
 	for body, want := range map[string]string{
 		`{}`: "items: is required, or product_id and quantity for an order of one item",
 		`{"items":null,"product_id":null,"quantity":null,"unit_price":null}`:        "items: is required, or product_id and quantity for an order of one item",
-		`{"items":[{"product_id":"p","quantity":1}],"product_id":"p","quantity":1}`: "product_id: can't be beside items: an order has either",
-		`{"items":[{"product_id":"p","quantity":1}],"quantity":1}`:                  "quantity: can't be beside items: an order has either",
-		`{"items":[],"unit_price":"1.00"}`:                                          "unit_price: can't be beside items: an order has either",
+		`{"items":[{"product_id":"p","quantity":1}],"product_id":"p","quantity":1}`: "product_id: cannot be combined with items: an order has either",
+		`{"items":[{"product_id":"p","quantity":1}],"quantity":1}`:                  "quantity: cannot be combined with items: an order has either",
+		`{"items":[],"unit_price":"1.00"}`:                                          "unit_price: cannot be combined with items: an order has either",
 		`{"product_id":"p"}`:                                                        "quantity: must be an integer from 1 to 1000000",
 		`{"quantity":1}`:                                                            "product_id: is required",
 		`{"unit_price":"1.00"}`:                                                     "product_id: is required",

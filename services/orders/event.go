@@ -11,10 +11,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
-// TopicCreated is the topic of the event that an order was made.
+// TopicCreated is the topic of the event that an order was created.
 const TopicCreated = "order.created"
 
-// An event tells others of an order.
+// An event announces an order to consumers.
 type event struct {
 	OrderID     string    `json:"order_id"`
 	Items       []item    `json:"items"`
@@ -23,7 +23,7 @@ type event struct {
 	CreatedAt   time.Time `json:"created_at"`
 }
 
-// announce puts the order's event into the outbox, in the order's transaction.
+// announce appends the order's event to the outbox, in the order's transaction.
 func (a *API) announce(ctx context.Context, tx *sql.Tx, o publicid.ID, tenant string, d draft) error {
 	public := orderIDs.Format(o)
 	payload, err := json.Marshal(event{public, d.Items, d.ExternalRef, d.total.String(), o.Time()})
@@ -35,7 +35,7 @@ func (a *API) announce(ctx context.Context, tx *sql.Tx, o publicid.ID, tenant st
 
 const shipSQL = `INSERT INTO orders_shipments (id, tenant, order_id, status, created_at) VALUES (?, ?, ?, ?, ?)`
 
-// ship makes the shipment of the order that an event tells of.
+// ship creates the shipment of the order that an event announces.
 func (a *API) ship(ctx context.Context, tx *sql.Tx, m outbox.Message) error {
 	var e event
 	if err := json.Unmarshal(m.Payload, &e); err != nil {

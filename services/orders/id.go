@@ -2,7 +2,7 @@ package orders
 
 import "github.com/onlyonce-go/onlyonce/services/publicid"
 
-// An order and a shipment are known outside by their public ids only.
+// Callers see only the public IDs of orders and shipments.
 var (
 	orderIDs    = publicid.NewType("ord_")
 	shipmentIDs = publicid.NewType("shp_")

@@ -7,23 +7,23 @@ import (
 	"strings"
 )
 
-// An amount is a sum of money: a decimal with at most 4 digits after the point,
-// counted in its ten-thousandths. It is exact.
+// An amount is an exact sum of money: a decimal with at most 4 digits after the point,
+// stored as a number of ten-thousandths.
 type amount struct {
 	units    *big.Int
-	decimals int // how many digits after the point it is written with
+	decimals int // the number of digits after the point in its text
 }
 
 const (
 	maxDecimals = 4
-	minDecimals = 2 // of what is answered
+	minDecimals = 2 // of the amounts in responses
 )
 
 var amountForm = regexp.MustCompile(`^(0|[1-9][0-9]{0,11})(?:\.([0-9]{1,4}))?$`)
 
 var errAmount = errors.New(`must be a decimal in a string, such as "19.90": at most 12 digits before the point and 4 after it, no sign, no exponent`)
 
-// parseAmount reads a decimal of at most 12 digits before the point.
+// parseAmount parses a decimal with at most 12 digits before the point.
 func parseAmount(text string) (amount, error) {
 	found := amountForm.FindStringSubmatch(text)
 	if found == nil {
@@ -34,7 +34,7 @@ func parseAmount(text string) (amount, error) {
 	return amount{units, len(fraction)}, nil
 }
 
-// plus returns a + n×b. It is written with the digits of the more precise one.
+// plus returns a + n×b, with as many digits after the point as the more precise one.
 func (a amount) plus(n int64, b amount) amount {
 	product := new(big.Int).Mul(big.NewInt(n), b.units)
 	if a.units != nil {
@@ -43,7 +43,7 @@ func (a amount) plus(n int64, b amount) amount {
 	return amount{product, max(a.decimals, b.decimals)}
 }
 
-// String writes the amount with 2 digits after the point at least.
+// String returns the amount with at least 2 digits after the point.
 func (a amount) String() string {
 	digits := a.units.String()
 	if short := maxDecimals + 1 - len(digits); short > 0 {

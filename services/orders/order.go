@@ -12,13 +12,13 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
-// What an order's and a shipment's status may be.
+// The statuses of orders and shipments.
 const (
 	statusCreated = "created"
 	statusPending = "pending"
 )
 
-// An order is what its tenant sees of one.
+// An order is an order as its tenant sees it.
 type order struct {
 	created
 	ExternalRef *string         `json:"external_ref"`
@@ -28,7 +28,7 @@ type order struct {
 	id publicid.ID
 }
 
-// A shipment is what becomes of an order.
+// A shipment is the shipment of an order.
 type shipment struct {
 	ID        string    `json:"id"`
 	Status    string    `json:"status"`
@@ -63,8 +63,8 @@ func (a *API) find(ctx context.Context, tenant string, o publicid.ID) (found ord
 	return found, err
 }
 
-// newest adds the tenant's orders to a page until it is full: those before an order, or
-// all.
+// newest adds the tenant's orders, newest first, to a page until it is full: those
+// before an order or, if before is nil, all.
 func (a *API) newest(ctx context.Context, tenant string, before *publicid.ID, b *page.Builder[order]) (err error) {
 	if before == nil {
 		err = a.query(ctx, b.Add, selectSQL+` ORDER BY o.id DESC LIMIT ?`, tenant, b.Rows())
@@ -77,7 +77,7 @@ func (a *API) newest(ctx context.Context, tenant string, before *publicid.ID, b 
 	return nil
 }
 
-// query calls add with each order that a statement yields, as long as it takes more.
+// query calls add with each order that a statement returns, until add returns false.
 func (a *API) query(ctx context.Context, add func(order) (takesMore bool, err error), statement string, args ...any) (err error) {
 	rows, err := a.db.QueryContext(ctx, a.engine.Bind(statement), args...)
 	if err != nil {

@@ -15,16 +15,16 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-// A Poisoned is a message from the broker that the consumer could not handle,
-// with its last error. It is kept until someone retries or discards it. An ID or
-// tenant that not every database can hold is replaced by a hash, and the error
-// says what it was. A message without an ID, or with that of another message, is kept
-// under a hash of its payload, so that it replaces no other.
+// A Poisoned is a message from the broker that the consumer could not handle, with its
+// last error. It is kept until someone retries or discards it. An ID or tenant that
+// not every database can store is replaced by a hash, and the error contains the
+// original. A message without an ID, or with the ID of another message, is kept under
+// a hash of its payload, so that it replaces no other.
 type Poisoned struct {
 	ID, Tenant string
 	Payload    []byte
 	Error      string
-	At         time.Time // when it was given up
+	At         time.Time // when the consumer gave the message up
 }
 
 const (
@@ -34,15 +34,15 @@ const (
 	poisonsSQL  = `SELECT count(*) FROM orders_poison`
 )
 
-// hashedName begins an ID or a tenant that is kept as a hash, and longestName is
-// the most bytes of one that is kept as it is.
+// hashedName is the prefix of an ID or a tenant that is kept as a hash, and longestName
+// is the largest length of one that is kept unchanged, in bytes.
 const (
 	hashedName  = "sha256:"
 	longestName = 255
 )
 
-// keptName returns the text under which an ID or a tenant is kept: itself, or a
-// hash if not every database can hold it. Two of them never have the same text.
+// keptName returns the text under which an ID or a tenant is kept: itself, or a hash if
+// not every database can store it. Different names never have the same text.
 func keptName(s string) string {
 	if len(s) <= longestName && utf8.ValidString(s) && !strings.Contains(s, "\x00") && !strings.HasPrefix(s, hashedName) {
 		return s
@@ -54,14 +54,14 @@ func hashed(parts ...[]byte) string {
 	return hashedName + hex.EncodeToString(onlyonce.Fingerprint(parts...))
 }
 
-// maxPoisonError bounds the text of an error that is kept, in characters.
+// maxPoisonError bounds the length of the error of a Poisoned, in characters.
 const maxPoisonError = 2000
 
-// poison keeps a message that was given up. To do it again changes nothing.
+// poison stores a message that was given up. Storing it again changes nothing.
 func (a *API) poison(ctx context.Context, m inbox.Message, cause error) error {
 	a.cfg.Log.ErrorContext(ctx, "orders: an event is given up", "event", "inbox_poisoned", "message_id", m.ID, "error", cause)
 	id, tenant := keptName(m.ID), keptName(m.Tenant)
-	switch { // else only the last of several would be kept
+	switch { // otherwise only the last of several messages would be kept
 	case m.ID == "":
 		id = hashed(m.Payload)
 	case errors.Is(cause, onlyonce.ErrMismatch):
@@ -71,7 +71,7 @@ func (a *API) poison(ctx context.Context, m inbox.Message, cause error) error {
 	if id != m.ID || tenant != m.Tenant {
 		said = fmt.Sprintf("the message's ID is %.100q, and its tenant %.100q: %s", m.ID, m.Tenant, said)
 	}
-	text := []rune(strings.ReplaceAll(said, "\x00", "")) // which PostgreSQL does not keep
+	text := []rune(strings.ReplaceAll(said, "\x00", "")) // PostgreSQL cannot store a NUL
 	return a.inTx(ctx, func(tx *sql.Tx) error {
 		if _, err := tx.ExecContext(ctx, a.engine.Bind(unpoisonSQL), id, tenant); err != nil {
 			return err
@@ -93,7 +93,7 @@ func (a *API) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// Poisoned returns at most limit messages that were given up, the oldest first.
+// Poisoned returns at most limit messages that were given up, oldest first.
 func (a *API) Poisoned(ctx context.Context, limit int) (list []Poisoned, err error) {
 	rows, err := a.db.QueryContext(ctx, a.engine.Bind(poisonedSQL), limit)
 	if err != nil {
@@ -112,7 +112,7 @@ func (a *API) Poisoned(ctx context.Context, limit int) (list []Poisoned, err err
 	return list, rows.Err()
 }
 
-// PoisonedCount returns how many messages were given up and are kept.
+// PoisonedCount returns how many messages Poisoned can return.
 func (a *API) PoisonedCount(ctx context.Context) (n int64, err error) {
 	if err := a.db.QueryRowContext(ctx, poisonsSQL).Scan(&n); err != nil {
 		return 0, fmt.Errorf("orders: count poisoned messages: %w", err)
@@ -120,10 +120,10 @@ func (a *API) PoisonedCount(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-var errHashedName = errors.New("its ID or its tenant could not be kept, and under another it might be handled twice: discard it")
+var errHashedName = errors.New("its ID or its tenant could not be stored, and under another one it might be handled twice: discard it")
 
-// Retry handles a message that was given up once more, here and now. If that
-// fails, it stays. One whose ID or tenant is kept as a hash can only be discarded.
+// Retry handles a message that was given up once more, in this call. If that fails, the
+// message stays. A message whose ID or tenant is kept as a hash can only be discarded.
 func (a *API) Retry(ctx context.Context, p Poisoned) error {
 	if strings.HasPrefix(p.ID, hashedName) || strings.HasPrefix(p.Tenant, hashedName) {
 		return fmt.Errorf("orders: retry a poisoned message: %w", errHashedName)
@@ -143,7 +143,7 @@ func (a *API) Retry(ctx context.Context, p Poisoned) error {
 	return a.Discard(ctx, p)
 }
 
-// Discard forgets a message that was given up: it will never be handled.
+// Discard deletes a message that was given up: it will never be handled.
 func (a *API) Discard(ctx context.Context, p Poisoned) error {
 	err := a.inTx(ctx, func(tx *sql.Tx) error {
 		_, err := tx.ExecContext(ctx, a.engine.Bind(unpoisonSQL), p.ID, p.Tenant)

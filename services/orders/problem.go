@@ -20,18 +20,18 @@ func newProblem(status int, code, detail string) httponce.Problem {
 var (
 	errNotFound     = newProblem(http.StatusNotFound, "not_found", "There is nothing here.")
 	errNoOrder      = newProblem(http.StatusNotFound, "order_not_found", "You have no such order.")
-	errMethod       = newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "See Allow for what this resource takes.")
+	errMethod       = newProblem(http.StatusMethodNotAllowed, "method_not_allowed", "See Allow for the methods that this resource supports.")
 	errUnauthorized = newProblem(http.StatusUnauthorized, "unauthorized", "Send a valid bearer token.")
 	errTooLarge     = newProblem(http.StatusRequestEntityTooLarge, httponce.CodeBodyTooLarge, fmt.Sprintf("The body must have at most %d bytes.", maxBody))
-	errEncoded      = newProblem(http.StatusUnsupportedMediaType, "content_encoding_unsupported", "The body has a Content-Encoding, and none is decoded here: send it without.")
+	errEncoded      = newProblem(http.StatusUnsupportedMediaType, "content_encoding_unsupported", "The body has a Content-Encoding, which is not supported: send it without one.")
 	errTooMany      = httponce.Problem{
 		Status: http.StatusTooManyRequests, Code: httponce.CodeTooManyRequests, Detail: serving.TooManyRequests,
 		Retryable: true, RetryAfter: time.Second,
 	}
-	errInternal = newProblem(http.StatusInternalServerError, "internal_error", "Something went wrong on our side.")
+	errInternal = newProblem(http.StatusInternalServerError, "internal_error", "An internal error occurred.")
 	errUnknown  = httponce.Problem{
 		Status: http.StatusInternalServerError, Code: httponce.CodeOutcomeUnknown, Retryable: true,
-		Detail: "The request may or may not have been carried out. Send it again with the same key: it is carried out once.",
+		Detail: "The request may or may not have been carried out. Send it again with the same key: it is carried out only once.",
 	}
 	errUnavailable = httponce.Problem{
 		Status: http.StatusServiceUnavailable, Code: "unavailable", Detail: "The service is unavailable. Send the request again later.",
@@ -43,8 +43,8 @@ func invalid(field, problem string) httponce.Problem {
 	return newProblem(http.StatusBadRequest, "validation_error", field+": "+problem)
 }
 
-// problem returns the problem that the client is shown for an error. It logs an error
-// that the client is not shown.
+// problem returns the problem that the client gets for an error. It logs an error whose
+// text the client does not get.
 func (a *API) problem(r *http.Request, err error) httponce.Problem {
 	var told httponce.Problem
 	var fault *jsonbody.Fault
@@ -69,7 +69,7 @@ func (a *API) problem(r *http.Request, err error) httponce.Problem {
 	case errors.Is(err, caller.ErrUnauthorized):
 		return errUnauthorized
 	case r.Context().Err() != nil:
-		return errUnavailable // nobody reads it
+		return errUnavailable // the client is gone and does not read it
 	}
 	var of *commandError
 	var read *readError
@@ -86,8 +86,8 @@ func (a *API) problem(r *http.Request, err error) httponce.Problem {
 	return p
 }
 
-// commandProblem returns the problem that the client is shown for an error of a
-// command. A failure that is kept is shown in the same way each time.
+// commandProblem returns the problem that the client gets for an error of a command. A
+// failure that is kept has the same problem each time.
 func (a *API) commandProblem(err error) httponce.Problem {
 	p := httponce.ProblemOf(err)
 	switch {

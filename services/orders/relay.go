@@ -11,12 +11,12 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/broker"
 )
 
-// Relay publishes the events of a queue through cfg.Broker until ctx ends, and
-// nothing else: it is the part of Run that may have a process of its own.
+// Relay only publishes the events of a queue through cfg.Broker, until ctx ends. It is
+// the part of Run that can run in a separate process.
 func Relay(ctx context.Context, events outbox.Queue, cfg Config) error {
 	cfg = cfg.withDefaults()
 	if err := cfg.checkBroker(); err != nil || cfg.Broker == "" {
-		return fmt.Errorf("orders: relay: name a broker, nats://… or amqp://…: %w", err)
+		return fmt.Errorf("orders: relay: set a broker, nats://… or amqp://…: %w", err)
 	}
 	b := cfg.connect(ctx)
 	if b == nil {
@@ -26,7 +26,7 @@ func Relay(ctx context.Context, events outbox.Queue, cfg Config) error {
 	return b.Close()
 }
 
-// relayLease is how long the events of a relay that died wait for another.
+// relayLease is how long the events of a relay that died wait for another relay.
 const relayLease = 5 * time.Second
 
 func (c Config) newRelay(events outbox.Queue, to outbox.Publisher) *outbox.Relay {
@@ -47,13 +47,13 @@ func (c Config) checkBroker() error {
 	case "", "nats", "tls", "amqp", "amqps":
 		return nil
 	}
-	return fmt.Errorf("the broker's URL is none that is known: write nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672")
+	return fmt.Errorf("the broker's URL has an unknown scheme: write nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672")
 }
 
-// longestPause is how soon at the latest a broker that is away is tried again.
+// longestPause is the longest pause before an unreachable broker is tried again.
 const longestPause = 5 * time.Second
 
-// again calls try until it succeeds or ctx ends, less and less often.
+// again calls try until it succeeds or ctx ends, with increasing pauses.
 func (c Config) again(ctx context.Context, what string, try func() error) {
 	for pause := 100 * time.Millisecond; ctx.Err() == nil; pause = min(2*pause, longestPause) {
 		err := try()
@@ -68,7 +68,7 @@ func (c Config) again(ctx context.Context, what string, try func() error) {
 	}
 }
 
-// connect returns the broker once it is there, or nil when ctx has ended.
+// connect returns the broker once it is reachable, or nil when ctx has ended.
 func (c Config) connect(ctx context.Context) (b broker.Broker) {
 	c.again(ctx, "connect to the broker", func() (err error) {
 		b, err = broker.Open(ctx, c.Broker, broker.Config{Name: c.BrokerName, AckWait: redelivery, Handlers: receivers})
@@ -77,7 +77,7 @@ func (c Config) connect(ctx context.Context) (b broker.Broker) {
 	return b
 }
 
-// runHere delivers events in this process, by the queue itself.
+// runHere delivers events in this process, directly from the queue.
 func (a *API) runHere(ctx context.Context) {
 	a.cfg.newRelay(a.outbox, outbox.PublisherFunc(a.deliver)).Run(ctx)
 }

@@ -52,7 +52,8 @@ func (a *API) reject(w http.ResponseWriter, r *http.Request, err error) {
 	p.ServeHTTP(w, r)
 }
 
-// private keeps a response out of caches, and browsers from guessing its content type.
+// private keeps a response out of caches, and keeps browsers from guessing its content
+// type.
 func private(h http.Header) {
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Content-Type-Options", "nosniff")

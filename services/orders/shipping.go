@@ -13,14 +13,16 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
-// consumer names the one who makes shipments, in the records of its inbox.
+// consumer is the name of the consumer that creates shipments, in the records of its
+// inbox.
 const consumer = "orders-shipping"
 
-// redelivery is how long a delivery may take, at least, before there is another.
+// redelivery is the shortest time after which an unfinished delivery is repeated.
 const redelivery = 30 * time.Second
 
-// newInbox returns the consumer's inbox. A broker would deliver for ever what
-// fails; without one the outbox parks it.
+// newInbox returns the consumer's inbox. It has a poison table for messages from a
+// broker, which would redeliver a failing message forever; without a broker, the outbox
+// parks such a message.
 func (a *API) newInbox() *inbox.TxInbox[*sql.Tx] {
 	cfg := inbox.Config{Consumer: consumer, Redelivery: redelivery, Keep: a.cfg.KeepMessages, Observer: onlyonce.SlogObserver(a.cfg.Log, a.cfg.ShowKey)}
 	if a.cfg.Broker != "" {
@@ -29,11 +31,11 @@ func (a *API) newInbox() *inbox.TxInbox[*sql.Tx] {
 	return inbox.NewTx(a.store, cfg)
 }
 
-// take lets a message take effect once: its id is recorded in the transaction of
-// its shipment. It returns why the message was given up, if it was.
+// take makes a message take effect once: its ID is recorded in the transaction of its
+// shipment. If the message was given up, poisoned is the reason.
 func (a *API) take(ctx context.Context, m outbox.Message) (poisoned, err error) {
 	if m.Topic != TopicCreated {
-		return nil, nil // another consumer's
+		return nil, nil // for other consumers
 	}
 	got := inbox.Message{ID: m.ID, Tenant: m.Tenant, Payload: m.Payload, Headers: m.Headers}
 	result, err := inbox.HandleTx(ctx, a.inbox, got, func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
@@ -42,22 +44,22 @@ func (a *API) take(ctx context.Context, m outbox.Message) (poisoned, err error) 
 	return result.Poisoned, err
 }
 
-// receive takes a message that was delivered. A message that was given up is done
-// with.
+// receive handles a message from the broker. A message that was given up needs no
+// redelivery.
 func (a *API) receive(ctx context.Context, m outbox.Message) error {
 	_, err := a.take(ctx, m)
 	if errors.Is(err, onlyonce.ErrInFlight) || errors.Is(err, onlyonce.ErrUnavailable) {
-		return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err) // no fault of the message
+		return fmt.Errorf("%w: %w", outbox.ErrUnavailable, err) // not the message's fault
 	}
 	return err
 }
 
-// receivers is how many messages are handled at the same time; those of one
+// receivers is the number of messages that are handled at the same time; those of one
 // batch share the commits of the store.
 const receivers = 32
 
-// deliver hands messages to the consumer in this process: without a broker the
-// queue itself delivers them, and keeps those that fail.
+// deliver passes messages to the consumer in this process: without a broker, the queue
+// itself delivers them, and keeps those that fail.
 func (a *API) deliver(ctx context.Context, messages []outbox.Message) []error {
 	errs := make([]error, len(messages))
 	turns := make(chan struct{}, receivers)

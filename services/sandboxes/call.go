@@ -67,8 +67,8 @@ func (a *API) respond(c *call, resp response, err error) {
 	resp.write(c.w)
 }
 
-// rejection returns the fault that the caller is shown for an error. It logs an error
-// that the caller is not shown.
+// rejection returns the fault that the caller gets for an error. It logs an error whose
+// text the caller does not get.
 func (a *API) rejection(ctx context.Context, c *call, err error) *fault {
 	var told *fault
 	var body *jsonbody.Fault
@@ -96,7 +96,7 @@ func (a *API) rejection(ctx context.Context, c *call, err error) *fault {
 	case errors.As(err, &inFlight):
 		return errInProgress(inFlight.RetryAfter)
 	case c.Context().Err() != nil:
-		return errUnavailable() // nobody reads it
+		return errUnavailable() // the caller is gone and does not read it
 	}
 	a.cfg.Log.ErrorContext(ctx, "sandboxes: request failed", "request_id", c.requestID, "method", c.Method, "path", c.URL.Path, "error", err)
 	if errors.Is(err, onlyonce.ErrUnavailable) || errors.Is(err, onlyonce.ErrUnknown) || errors.Is(err, errClosed) {

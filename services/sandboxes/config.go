@@ -17,29 +17,30 @@ type Store interface {
 	onlyonce.TxStore[*sql.Tx]
 }
 
-// A Config says how the API treats its callers. Dir is required.
+// A Config holds the settings of an API. Dir is required.
 type Config struct {
-	Dir string // the directory of the workspaces; made if it is not there
+	Dir string // the directory of the workspaces; created if it does not exist
 
 	Keep        time.Duration // how long a key is remembered; default 24h
 	MaxExtend   int64         // the largest extend_by, in seconds; default 86400
-	MaxSessions int64         // how many sessions an owner may have at a time; default 1000
+	MaxSessions int64         // largest number of sessions of an owner at a time; default 1000
 	IdleTimeout time.Duration // how long a session lasts without a keepalive, in whole seconds; default 10m
 	Lease       time.Duration // how long the transaction of a keyed command may take; default 30s
-	Wait        time.Duration // how long the repeat of a running command waits for it; default 10s; negative: not at all
+	Wait        time.Duration // how long a repeat of a running command waits for its response; default 10s; negative: not at all
 
-	Tokens         Tokens // whose bearer token is whose; none: nobody has one
+	Tokens         Tokens // the valid bearer tokens and their owners; default: none
 	AllowAnonymous bool   // a caller without a token may name itself in X-Owner, unless that owner has a token
 
 	Profiles map[string]Profile // by name; default: python-default, whose session only sleeps
-	Runtime  Runtime            // what runs the sessions; default: processes of this machine
+	Runtime  Runtime            // runs the sessions; default: as processes of this machine
 
 	// FingerprintSecret keys the fingerprints in the store with HMAC-SHA-256, so
-	// that someone who reads the store can't find out a short request by trying.
-	// After a change, repeats of earlier requests are mismatches. Default: none.
+	// that someone who reads the store cannot recover a short request by trying all
+	// possibilities. After a change, repeats of earlier requests are mismatches.
+	// Default: none.
 	FingerprintSecret []byte
 
-	Observer onlyonce.Observer // told of every decision about a key
+	Observer onlyonce.Observer // called for every decision about a key
 	Log      *slog.Logger      // default: nothing is logged
 
 	// ShowKey returns what the log shows of a key; see onlyonce.SlogObserver.
@@ -54,7 +55,7 @@ type Profile struct {
 	Capabilities []string // shown to callers
 }
 
-// defaultProfile is that of a sandbox whose maker names none.
+// defaultProfile is the profile of a sandbox whose create names none.
 const defaultProfile = "python-default"
 
 // These are defaults of a Config.
@@ -67,7 +68,7 @@ const (
 
 func (c Config) withDefaults() Config {
 	if c.Dir == "" {
-		panic("sandboxes: Config.Dir is empty: name a directory for the workspaces")
+		panic("sandboxes: Config.Dir is empty: set it to a directory for the workspaces")
 	}
 	c.Keep = defaults.Positive("sandboxes: Config.Keep", c.Keep, onlyonce.DefaultKeep)
 	c.MaxExtend = defaults.Positive("sandboxes: Config.MaxExtend", c.MaxExtend, DefaultMaxExtend)

@@ -9,11 +9,11 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
 
-// maxTTL is a hundred years, in seconds: what is longer is a mistake.
+// maxTTL is the largest TTL in seconds, a hundred years.
 const maxTTL = 100 * 365 * 24 * 3600
 
-// A plan is what the body of a create asks for, with its defaults. As JSON it
-// decides which requests are the same.
+// A plan is the parsed body of a create, with its defaults. Two requests are the same
+// if their plans have the same JSON.
 type plan struct {
 	Profile   string  `json:"profile"`
 	Workspace *string `json:"workspace_id"` // one to share; nil: a new one

@@ -1,5 +1,5 @@
-// Package sandboxes is a control plane for sandboxes: logical resources with a
-// hard end, a workspace, and a session that comes and goes.
+// Package sandboxes is a control plane for sandboxes: logical resources with a fixed
+// end, a workspace, and a session that can be started and stopped.
 //
 // It shows the explicit way to use the library. There is no middleware: create
 // and extend_ttl call onlyonce.DoTx in their handler, so that the sandbox's row

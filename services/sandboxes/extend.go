@@ -9,14 +9,14 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 )
 
-// lastSecond is the last that RFC 3339 can write.
+// lastSecond is the last second that RFC 3339 can represent.
 const lastSecond = 253402300799
 
 const extendSQL = `UPDATE sandboxes_sandboxes SET expires_at = max(expires_at, unixepoch()) + ?3
 WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND expires_at >= ` + now + ` AND expires_at <= ?4 - ?3
 RETURNING ` + columns
 
-// An extension is what the body of an extend_ttl asks for.
+// An extension is the parsed body of an extend_ttl.
 type extension struct {
 	Seconds int64 `json:"extend_by"`
 }
@@ -60,7 +60,7 @@ func (a *API) extendBy(o jsonbody.Object) (int64, error) {
 	return *seconds, nil
 }
 
-// notExtended says why the statement left the sandbox alone.
+// notExtended returns the reason why the statement did not change the sandbox.
 func notExtended(ctx context.Context, on querier, owner, id string) error {
 	r, err := find(ctx, on, owner, id)
 	switch {

@@ -10,7 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
-// A fault is an error that the caller is shown.
+// A fault is an error that is sent to the caller.
 type fault struct {
 	status     int
 	code       string
@@ -56,7 +56,7 @@ func errNotFound() *fault {
 }
 
 func errMethod() *fault {
-	return newFault(http.StatusMethodNotAllowed, "method_not_allowed", "this resource does not have that method")
+	return newFault(http.StatusMethodNotAllowed, "method_not_allowed", "this resource does not support that method")
 }
 
 func errConflict() *fault {
@@ -92,7 +92,7 @@ func errTooManyRequests() *fault {
 }
 
 func errInternal() *fault {
-	return newFault(http.StatusInternalServerError, "internal_error", "something went wrong on our side")
+	return newFault(http.StatusInternalServerError, "internal_error", "an internal error occurred")
 }
 
 func errUnavailable() *fault {
@@ -118,7 +118,7 @@ func (f *fault) response(requestID string) response {
 	e.Code, e.Message, e.RequestID, e.Details = f.code, f.message, requestID, f.details
 	body, err := json.Marshal(content)
 	if err != nil {
-		panic(err) // details are strings and instants
+		panic(err) // details are strings and times, which can be encoded
 	}
 	return response{status: f.status, body: body, requestID: requestID, retryAfter: f.retryAfter}
 }

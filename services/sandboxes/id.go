@@ -2,7 +2,7 @@ package sandboxes
 
 import "github.com/onlyonce-go/onlyonce/services/publicid"
 
-// What an identifier starts with says what it names.
+// The prefix of an ID determines its type.
 var (
 	sandboxIDs   = publicid.NewType("sandbox-")
 	workspaceIDs = publicid.NewType("ws-")
@@ -13,8 +13,8 @@ var (
 
 func newID(of publicid.Type) string { return of.Format(publicid.New()) }
 
-// isID reports whether s is as newID writes it, and so safe to be the name of a
-// file.
+// isID reports whether s has the form that newID returns, and is therefore safe as the
+// name of a file.
 func isID(of publicid.Type, s string) bool {
 	_, err := of.Parse(s)
 	return err == nil

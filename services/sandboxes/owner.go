@@ -9,12 +9,12 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/internal/caller"
 )
 
-// Tokens say whose bearer token is whose. Only SHA-256 hashes are kept.
+// Tokens holds the owners of bearer tokens. It keeps only SHA-256 hashes of the tokens.
 type Tokens = caller.Tokens
 
-// ParseTokens reads one token a line: its owner, white space, and the SHA-256 of
-// the token in hexadecimal. An owner may have several. Empty lines and those
-// that start with # do not count.
+// ParseTokens parses one token per line: its owner, white space, and the SHA-256 of
+// the token in hexadecimal. An owner may have several tokens. Empty lines and lines
+// that begin with # are ignored.
 func ParseTokens(r io.Reader) (Tokens, error) {
 	t, err := caller.ParseTokens(r)
 	if err != nil {
@@ -23,7 +23,7 @@ func ParseTokens(r io.Reader) (Tokens, error) {
 	return t, nil
 }
 
-// owner returns who calls.
+// owner returns the owner that sent a request with the header h.
 func (a *API) owner(h http.Header) (string, error) {
 	policy := caller.Policy{Tokens: a.cfg.Tokens, AllowAnonymous: a.cfg.AllowAnonymous, Header: "X-Owner"}
 	name, err := policy.Name(h)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// processes is the Runtime whose sessions are processes of this machine. Each
-// leads a process group, which ends with it.
+// processes is the Runtime whose sessions are processes of this machine. Each leads a
+// process group, which ends with it.
 type processes struct {
 	mu  sync.Mutex
 	own map[string]chan struct{} // by handle; closed when the process is gone
@@ -21,7 +21,7 @@ func newProcesses() *processes {
 	return &processes{own: map[string]chan struct{}{}}
 }
 
-// sessionPath is where a session looks for programs.
+// sessionPath is the PATH of a session.
 const sessionPath = "/usr/local/bin:/usr/bin:/bin"
 
 // Start starts the command without a shell and without the server's environment.
@@ -51,7 +51,7 @@ func (p *processes) Start(_ context.Context, s Session) (string, error) {
 	return handle, nil
 }
 
-// reap waits until the process ends, and ends what it left behind.
+// reap waits until the process ends, and then ends the rest of its process group.
 func (p *processes) reap(cmd *exec.Cmd, handle string, gone chan struct{}) {
 	_ = cmd.Wait() // how it ended does not matter
 	killGroup(cmd.Process.Pid)
@@ -68,11 +68,12 @@ func (p *processes) child(handle string) (gone chan struct{}, own bool) {
 	return gone, own
 }
 
-// Alive reports whether the very process runs that the handle names.
+// Alive reports whether exactly the process of the handle is running.
 func (p *processes) Alive(handle string) bool { return running(handle) }
 
-// Stop kills the process and its group. It kills a process that another server
-// started only where it can be told from a later one with the same number.
+// Stop kills the process and its group. It kills a process that another server started
+// only on platforms where a handle distinguishes it from a later process with the same
+// number.
 func (p *processes) Stop(ctx context.Context, handle string) error {
 	pid, ok := number(handle)
 	if !ok {
@@ -94,7 +95,7 @@ func (p *processes) Stop(ctx context.Context, handle string) error {
 	return waitGone(ctx, handle, pid)
 }
 
-// waitGone waits for a process that is not ours to wait for.
+// waitGone waits for a process that is not a child of this one.
 func waitGone(ctx context.Context, handle string, pid int) error {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
@@ -108,7 +109,7 @@ func waitGone(ctx context.Context, handle string, pid int) error {
 	return nil
 }
 
-// number returns the process that a handle names.
+// number returns the process number in a handle.
 func number(handle string) (pid int, ok bool) {
 	text, _, _ := strings.Cut(handle, ":")
 	pid, err := strconv.Atoi(text)

@@ -10,18 +10,17 @@ import (
 	"syscall"
 )
 
-// certain says that a handle tells a process from every other one, those with
-// the same number before and after it too.
+// certain means that a handle distinguishes a process from every other one, including
+// earlier and later ones with the same number.
 const certain = true
 
-// isolate gives the command a process group of its own and lets it die with the
-// server.
+// isolate gives the command its own process group, and ends it with the server.
 func isolate(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 }
 
-// spawn starts a command on a thread that lives as long as the process: the
-// kernel counts the death of the thread that started a child as its parent's.
+// spawn starts a command on a thread that lives as long as the process, because the
+// kernel treats the end of the thread that started a child as the end of its parent.
 func spawn(cmd *exec.Cmd) error {
 	started := make(chan error, 1)
 	spawner() <- func() { started <- cmd.Start() }
@@ -41,12 +40,12 @@ var spawner = sync.OnceValue(func() chan<- func() {
 
 func killGroup(pid int) {
 	if pid > 1 {
-		_ = syscall.Kill(-pid, syscall.SIGKILL) // it may be gone already
+		_ = syscall.Kill(-pid, syscall.SIGKILL) // the process may have ended already
 	}
 }
 
-// identify returns a process's handle: its number, when it started, and the
-// boot of the machine that the start is counted from.
+// identify returns a process's handle: its number, its start time, and the boot of the
+// machine from which the start time is counted.
 func identify(pid int) (string, error) {
 	start, _, err := stat(pid)
 	if err != nil {
@@ -64,13 +63,13 @@ var boot = sync.OnceValues(func() (string, error) {
 	return strings.TrimSpace(string(text)), err
 })
 
-// stat returns when a process started, in ticks since the boot, and its state.
+// stat returns the start time of a process, in ticks since the boot, and its state.
 func stat(pid int) (start, state string, err error) {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return "", "", err
 	}
-	// The second field, the name in parentheses, may have blanks and more.
+	// The second field, the name in parentheses, may contain spaces and parentheses.
 	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
 	if len(fields) < 20 {
 		return "", "", fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
@@ -78,7 +77,7 @@ func stat(pid int) (start, state string, err error) {
 	return fields[19], fields[0], nil
 }
 
-// running reports whether the process of the handle runs.
+// running reports whether the process of the handle is running.
 func running(handle string) bool {
 	pid, ok := number(handle)
 	if !ok {

@@ -8,8 +8,8 @@ import (
 	"strconv"
 )
 
-// certain says that a handle does not tell a process from a later one with the
-// same number.
+// certain means that a handle distinguishes a process from every other one. Here, it
+// does not distinguish it from a later one with the same number.
 const certain = false
 
 func isolate(*exec.Cmd) {}
@@ -18,7 +18,7 @@ func spawn(cmd *exec.Cmd) error { return cmd.Start() }
 
 func killGroup(pid int) {
 	if p, err := os.FindProcess(pid); err == nil {
-		_ = p.Kill() // it may be gone already
+		_ = p.Kill() // the process may have ended already
 	}
 }
 

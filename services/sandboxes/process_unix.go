@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// certain says that a handle does not tell a process from a later one with the
-// same number.
+// certain means that a handle distinguishes a process from every other one. Here, it
+// does not distinguish it from a later one with the same number.
 const certain = false
 
 func isolate(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
@@ -18,7 +18,7 @@ func spawn(cmd *exec.Cmd) error { return cmd.Start() }
 
 func killGroup(pid int) {
 	if pid > 1 {
-		_ = syscall.Kill(-pid, syscall.SIGKILL) // it may be gone already
+		_ = syscall.Kill(-pid, syscall.SIGKILL) // the process may have ended already
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// What a sandbox's status may be.
+// The statuses of a sandbox.
 const (
 	statusIdle     = "idle"
 	statusStarting = "starting"
@@ -16,7 +16,7 @@ const (
 	statusExpired  = "expired"
 )
 
-// A sandbox is what a caller sees of one.
+// A sandbox is a sandbox as its owner sees it.
 type sandbox struct {
 	ID            string     `json:"id"`
 	Status        string     `json:"status"`
@@ -34,9 +34,9 @@ type row struct {
 	session session
 }
 
-// columns are those of a row, and status its status, by the database's clock. What
-// is compared with an instant is now, with its fraction: the second of
-// expires_at is shown without one, and the sandbox expires as it begins.
+// columns are the columns of a row, and status is its status by the database's clock.
+// Times are compared with now including its fraction of a second: expires_at has none,
+// and the sandbox expires when that second begins.
 const (
 	columns = `id, ` + status + `, profile, workspace_id, created_at, expires_at, idle_expires_at,
 coalesce(session_id, ''), coalesce(session_state, ''), coalesce(session_server, ''), coalesce(session_handle, '')`
@@ -49,7 +49,7 @@ type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// rows runs a statement that yields columns.
+// rows runs a statement that returns columns.
 func rows(ctx context.Context, on querier, statement string, args ...any) (list []row, err error) {
 	result, err := on.QueryContext(ctx, statement, args...)
 	if err != nil {
@@ -66,7 +66,7 @@ func rows(ctx context.Context, on querier, statement string, args ...any) (list 
 	return list, result.Err()
 }
 
-// one is rows for a statement that yields at most one.
+// one is like rows for a statement that returns at most one row.
 func one(ctx context.Context, on querier, statement string, args ...any) (r row, found bool, err error) {
 	list, err := rows(ctx, on, statement, args...)
 	if err != nil || len(list) == 0 {
@@ -94,7 +94,7 @@ func instant(seconds sql.NullInt64) *time.Time {
 	return &t
 }
 
-// view is what the caller sees of r.
+// view returns r as its owner sees it.
 func (a *API) view(r row) sandbox {
 	s := r.sandbox
 	s.Capabilities = append([]string{}, a.cfg.Profiles[s.Profile].Capabilities...)
@@ -103,7 +103,7 @@ func (a *API) view(r row) sandbox {
 
 const findSQL = `SELECT ` + columns + ` FROM sandboxes_sandboxes WHERE id = ? AND owner = ? AND deleted_at IS NULL`
 
-// find returns the owner's sandbox, or the fault that there is none.
+// find returns the owner's sandbox, or a fault if there is none.
 func find(ctx context.Context, on querier, owner, id string) (row, error) {
 	r, found, err := one(ctx, on, findSQL, id, owner)
 	if err == nil && !found {

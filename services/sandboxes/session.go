@@ -6,17 +6,17 @@ import (
 	"sync"
 )
 
-// A session is a sandbox's, as its row has it.
+// A session is the session in the row of a sandbox.
 type session struct {
 	id     string // empty: there is none
 	state  string
-	server string // that started it
-	handle string // of it, or of the last one; empty while it starts
+	server string // the server that started it
+	handle string // its handle, or that of the last session; empty while it starts
 }
 
-// sessions are those that this server started: handles by id. One is in the list
-// from before a row names it until after no row does; its handle is empty while
-// it starts.
+// sessions holds the sessions that this server started: their handles by ID. A session
+// is added before a row names it, and removed after no row does. Its handle is empty
+// while it starts.
 type sessions struct {
 	mu     sync.Mutex
 	closed bool
@@ -60,7 +60,7 @@ func (s *sessions) all() map[string]string {
 	return maps.Clone(s.list)
 }
 
-// close lets no session start from now on.
+// close prevents further sessions from starting.
 func (s *sessions) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

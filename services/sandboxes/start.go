@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// sessionsOf counts the sessions of the owner. The list of all sessions is short,
-	// and that of an owner's sandboxes may be long.
+	// sessionsOf counts the sessions of the owner. It reads the list of all sessions,
+	// which is short, while an owner may have many sandboxes.
 	sessionsOf = `(SELECT count(*) FROM sandboxes_sandboxes INDEXED BY sandboxes_sandboxes_session WHERE session_id IS NOT NULL AND owner = ?2)`
 
-	// reserveSQL gives the sandbox a session that starts, if it has none and its owner
-	// may have another.
+	// reserveSQL gives the sandbox a starting session, if it has none and its owner may
+	// have another one.
 	reserveSQL = `UPDATE sandboxes_sandboxes
 SET session_id = ?3, session_state = 'starting', session_server = ?4, session_handle = NULL, idle_expires_at = NULL
 WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND session_id IS NULL AND (expires_at IS NULL OR expires_at >= ` + now + `)
 AND ` + sessionsOf + ` < ?5
 RETURNING ` + columns
 
-	// fullSQL yields the sandbox if only its owner's other sessions keep it from one.
+	// fullSQL returns the sandbox if only the number of its owner's other sessions
+	// prevents another one.
 	fullSQL = `SELECT ` + columns + ` FROM sandboxes_sandboxes
 WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND session_id IS NULL AND (expires_at IS NULL OR expires_at >= ` + now + `)
 AND ` + sessionsOf + ` >= ?3`
@@ -38,7 +39,8 @@ WHERE id = ?1 AND owner = ?2 AND deleted_at IS NULL AND (expires_at IS NULL OR e
 RETURNING ` + columns
 )
 
-// lookAgain is how long a start waits before it looks what became of another.
+// lookAgain is how long a start waits before it reads the state of another start
+// again.
 const lookAgain = 20 * time.Millisecond
 
 // start responds once a session of the sandbox is running. It counts as a keepalive.
@@ -62,8 +64,8 @@ func (a *API) start(c *call) (response, error) {
 	}
 }
 
-// ensure takes one step towards a session that runs. It waits for another's
-// start until end.
+// ensure takes one step toward a running session. It waits until end for another
+// call's start.
 func (a *API) ensure(ctx context.Context, owner string, r row, end time.Time) (now row, ready bool, err error) {
 	s := r.session
 	switch {
@@ -87,8 +89,8 @@ func (a *API) ensure(ctx context.Context, owner string, r row, end time.Time) (n
 	return r, false, nil
 }
 
-// launch starts a session unless the sandbox has got one, or expired. The
-// caller's going away does not stop it.
+// launch starts a session unless the sandbox has one by now, or has expired. It
+// continues when the caller disconnects.
 func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, err error) {
 	ctx, stop := a.detach(ctx)
 	defer stop()
@@ -123,8 +125,8 @@ func (a *API) full(ctx context.Context, owner, id string) error {
 	return err
 }
 
-// notStarted takes note of a session that did not start. If it was taken away
-// meanwhile, by a delete or a stop, that is no error.
+// notStarted records that a session did not start. It is not an error if a delete or a
+// stop removed the session meanwhile.
 func (a *API) notStarted(ctx context.Context, session, workspace string, cause error) error {
 	_, ours, err := a.change(ctx, failSQL, session)
 	a.sessions.drop(session)
@@ -142,7 +144,7 @@ func (a *API) run(ctx context.Context, r row) (handle string, err error) {
 	}
 	p, ok := a.cfg.Profiles[r.Profile]
 	if !ok {
-		return "", fmt.Errorf("the profile %q is not configured any more", r.Profile)
+		return "", fmt.Errorf("the profile %q is no longer configured", r.Profile)
 	}
 	return a.cfg.Runtime.Start(ctx, Session{Dir: dir, Command: p.Command, Args: p.Args})
 }

@@ -6,8 +6,8 @@ import (
 	"net/http"
 )
 
-// noSession takes a sandbox's session away. The handle stays, so that a crash
-// before the session is ended does not hide it.
+// noSession removes a sandbox's session. The handle stays, so that the session can be
+// found after a crash before it has ended.
 const noSession = `session_id = NULL, session_state = NULL, idle_expires_at = NULL`
 
 const (
@@ -19,7 +19,7 @@ WHERE id = ? AND owner = ? AND deleted_at IS NULL RETURNING ` + columns
 	deleteSQL = `UPDATE sandboxes_sandboxes SET ` + noSession + `, deleted_at = unixepoch()
 WHERE id = ? AND owner = ? AND deleted_at IS NULL RETURNING ` + columns
 
-	// forgetSQL yields what it deletes as it was.
+	// forgetSQL deletes a row and returns it.
 	forgetSQL = `DELETE FROM sandboxes_sandboxes WHERE id = ? AND deleted_at IS NOT NULL RETURNING ` + columns
 )
 
@@ -43,8 +43,8 @@ func (a *API) stop(c *call) (response, error) {
 	return newResponse(http.StatusOK, a.view(r))
 }
 
-// delete hides the sandbox first, so that nothing is started in it any more. If
-// the rest fails, sweep does it.
+// delete first marks the sandbox as deleted, so that nothing is started in it any
+// longer. If the rest fails, sweep completes it.
 func (a *API) delete(c *call) (response, error) {
 	id, err := c.id()
 	if err != nil {
@@ -65,7 +65,7 @@ func (a *API) delete(c *call) (response, error) {
 	return response{status: http.StatusNoContent}, nil
 }
 
-// remove takes away what is left of a sandbox that was deleted.
+// remove removes the session, the workspace and the row of a deleted sandbox.
 func (a *API) remove(ctx context.Context, r row) error {
 	if err := a.halt(ctx, r.session.handle); err != nil {
 		return err
@@ -77,8 +77,8 @@ func (a *API) remove(ctx context.Context, r row) error {
 	return err
 }
 
-// end takes a session away from its sandbox and ends it; ended is false if it
-// was not there any more.
+// end removes a session from its sandbox and ends it; ended is false if the sandbox
+// no longer had it.
 func (a *API) end(ctx context.Context, id string) (ended bool, err error) {
 	r, ended, err := a.change(ctx, endSQL, id)
 	if err != nil || !ended {
@@ -87,7 +87,7 @@ func (a *API) end(ctx context.Context, id string) (ended bool, err error) {
 	return true, a.kill(ctx, id, r.session.handle)
 }
 
-// kill ends a session that no row names any more.
+// kill ends a session that no row names any longer.
 func (a *API) kill(ctx context.Context, id, handle string) error {
 	if err := a.halt(ctx, handle); err != nil {
 		return err

@@ -7,11 +7,11 @@ import (
 	"time"
 )
 
-// sweepEvery is how long a session may outlive its end.
+// sweepEvery is the interval of sweeps: how long a session may outlive its end.
 const sweepEvery = time.Second
 
-// Run ends sessions whose sandbox expired or was idle too long, and those whose
-// server died, until ctx ends.
+// Run ends sessions whose sandbox has expired or that were idle for too long, and those
+// whose server died, until ctx ends.
 func (a *API) Run(ctx context.Context) error {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -30,13 +30,13 @@ const (
 	dueSQL      = sessionsSQL + ` AND (idle_expires_at < ` + now + ` OR expires_at < ` + now + `)`
 	deletedSQL  = `SELECT ` + columns + ` FROM sandboxes_sandboxes WHERE deleted_at IS NOT NULL`
 
-	// endDueSQL looks again: a keepalive may have come in between.
+	// endDueSQL checks the time again, because a keepalive may have moved it.
 	endDueSQL = `UPDATE sandboxes_sandboxes SET ` + noSession + `
 WHERE session_id = ? AND (idle_expires_at < ` + now + ` OR expires_at < ` + now + `) RETURNING ` + columns
 )
 
-// sweep brings the sessions that run, and the rows that name them, together. A
-// part that fails is logged and comes again in the next sweep.
+// sweep makes the running sessions agree with the rows that name them. A part that
+// fails is logged and repeated in the next sweep.
 func (a *API) sweep(ctx context.Context) {
 	ctx, done := a.detach(ctx)
 	defer done()
@@ -47,7 +47,7 @@ func (a *API) sweep(ctx context.Context) {
 		}
 		return a.kill(ctx, r.session.id, r2.session.handle)
 	})
-	mine := a.sessions.all() // before the rows: a session is in the list first
+	mine := a.sessions.all() // read before the rows, because a session is in the list first
 	read := a.each(ctx, sessionsSQL, func(r row) error {
 		delete(mine, r.session.id)
 		return a.check(ctx, r.session)
@@ -60,8 +60,8 @@ func (a *API) sweep(ctx context.Context) {
 	a.each(ctx, deletedSQL, func(r row) error { return a.remove(ctx, r) })
 }
 
-// check ends a session whose server died or lost it, and takes note of one that
-// ended by itself.
+// check ends a session whose server died or lost it, and removes one that ended by
+// itself from its sandbox.
 func (a *API) check(ctx context.Context, s session) error {
 	lost := s.state == statusStarting && s.server == a.server && !a.sessions.has(s.id)
 	if lost || !serverRuns(s.server) {
@@ -76,7 +76,7 @@ func (a *API) check(ctx context.Context, s session) error {
 	return nil
 }
 
-// each does something with every row; read says whether it saw them all.
+// each calls do for every row; read reports whether it read all rows.
 func (a *API) each(ctx context.Context, query string, do func(row) error) (read bool) {
 	list, err := rows(ctx, a.db, query)
 	if err != nil {
@@ -95,7 +95,7 @@ func (a *API) note(ctx context.Context, err error) {
 	}
 }
 
-// A server's name starts with the handle of its process.
+// newServerName returns a server's name, which begins with the handle of its process.
 func newServerName() (string, error) {
 	handle, err := identify(os.Getpid())
 	return handle + "/" + newID(serverIDs), err

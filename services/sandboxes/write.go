@@ -5,13 +5,13 @@ import (
 	"database/sql"
 )
 
-// alone runs fn in a transaction of which nothing is remembered. It goes through
-// the store, where all who write wait in one line and share a commit.
+// alone runs fn in a transaction without recording it. It uses the store, in which
+// concurrent writers share a queue and their commits.
 func (a *API) alone(ctx context.Context, fn func(context.Context, querier) error) error {
 	return a.guard.Transact(ctx, func(ctx context.Context, tx *sql.Tx) error { return fn(ctx, tx) })
 }
 
-// change runs a statement that yields at most one row, alone.
+// change runs a statement that returns at most one row in its own transaction.
 func (a *API) change(ctx context.Context, statement string, args ...any) (r row, found bool, err error) {
 	err = a.alone(ctx, func(ctx context.Context, on querier) (err error) {
 		r, found, err = one(ctx, on, statement, args...)
@@ -20,7 +20,7 @@ func (a *API) change(ctx context.Context, statement string, args ...any) (r row,
 	return r, found, err
 }
 
-// detach makes a context that outlives its caller, but not for ever.
+// detach returns a context that outlives its caller for a limited time.
 func (a *API) detach(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(ctx), a.cfg.Lease)
 }
