@@ -309,6 +309,29 @@ func TestListener_AFloodOfInterimResponsesEnds(t *testing.T) {
 	}
 }
 
+func TestListener_ASwitchOfProtocolsThatNobodyAskedForIs502(t *testing.T) {
+	old, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
+		return "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", false
+	})
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusSwitchingProtocols) // which net/http sends as an interim response
+		io.WriteString(w, "hi")
+	}))
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	defer s.Close()
+	for _, up := range []*proxy.Upstream{old, {URL: parse(t, s.URL), HTTP2: true}} {
+		addr := orders(t, up, onlyonce.Config{}, nil)
+		for _, key := range []string{"Idempotency-Key: k\r\n", ""} {
+			answer := exchange(t, addr, post11+key+"Connection: close\r\n\r\n", 1000)
+			if !strings.HasPrefix(answer, "HTTP/1.1 502 ") || !strings.Contains(answer, "upstream_failed") {
+				t.Errorf("HTTP/2 %t, key %q: %q", up.HTTP2, key, answer)
+			}
+		}
+	}
+}
+
 func TestListener_AStatusThatIsNoneIs502(t *testing.T) {
 	for _, status := range []string{"000", "001", "099", "1000", "99", "-10", "+20", "20", "abc", "2 0"} {
 		up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {

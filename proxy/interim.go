@@ -9,7 +9,8 @@ import (
 )
 
 // An interimLimit passes on the interim responses (103) to one request, and cancels
-// the request if there are too many.
+// the request if there are too many. It also cancels it for a 101, which comes here
+// only from an upstream that speaks HTTP/2, where no protocol can be switched.
 type interimLimit struct {
 	slots.Response
 	passed int
@@ -24,8 +25,8 @@ func boundInterim(w slots.Response, r *http.Request) (*http.Request, *interimLim
 }
 
 func (l *interimLimit) WriteHeader(status int) {
-	if 100 <= status && status < 200 && status != http.StatusSwitchingProtocols {
-		if l.passed++; l.passed > h1.MaxInterim {
+	if 100 <= status && status < 200 {
+		if l.passed++; l.passed > h1.MaxInterim || status == http.StatusSwitchingProtocols {
 			l.end(h1.ErrInterim)
 			return
 		}

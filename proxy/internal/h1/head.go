@@ -39,8 +39,9 @@ var (
 	errHeadTooLong = fmt.Errorf("the response's header is longer than %d bytes or %d fields", longestHead, mostFields)
 	errMalformed   = errors.New("the response is malformed")
 
-	// ErrInterim means that there were more than MaxInterim interim responses.
-	ErrInterim = Malformed("too many interim responses")
+	// ErrInterim means that there were more than MaxInterim interim responses, or that
+	// one had the status 101.
+	ErrInterim = Malformed("too many interim responses, or one with the status 101")
 )
 
 // Malformed returns the error of a response that does not have exactly one reading.
