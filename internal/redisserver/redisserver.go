@@ -3,8 +3,10 @@ package redisserver
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -127,19 +129,58 @@ func (s *Server) launch() error {
 
 // ping returns an error unless the server has loaded its records.
 func (s *Server) ping() error {
-	c, err := net.Dial("tcp", s.Address())
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	if _, err := c.Write([]byte("PING\r\n")); err != nil {
-		return err
-	}
-	reply, err := bufio.NewReader(c).ReadString('\n')
-	if err == nil && reply != "+PONG\r\n" && !strings.HasPrefix(reply, "-NOAUTH") {
-		err = errors.New(reply)
+	_, err := s.Do("PING")
+	if err != nil && strings.HasPrefix(err.Error(), "NOAUTH") {
+		return nil
 	}
 	return err
+}
+
+// Do sends a command, whose words hold no blanks, and returns its reply if that is a
+// text or a number.
+func (s *Server) Do(words ...string) (string, error) {
+	c, err := net.Dial("tcp", s.Address())
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	if _, err := fmt.Fprintf(c, "%s\r\n", strings.Join(words, " ")); err != nil {
+		return "", err
+	}
+	in := bufio.NewReader(c)
+	line, err := in.ReadString('\n')
+	if err != nil {
+		return "", err
+	}
+	kind, rest := line[0], strings.TrimSpace(line[1:])
+	switch kind {
+	case '-':
+		return "", errors.New(rest)
+	case '$':
+		n, err := strconv.Atoi(rest)
+		if err != nil || n < 0 {
+			return "", err
+		}
+		text := make([]byte, n)
+		_, err = io.ReadFull(in, text)
+		return string(text), err
+	}
+	return rest, nil
+}
+
+// Await waits until the reply to a command holds a text.
+func (s *Server) Await(ctx context.Context, text string, words ...string) error {
+	for {
+		reply, err := s.Do(words...)
+		if err == nil && strings.Contains(reply, text) {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("%v does not say %q: %s, error %v", words, text, reply, err)
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
 }
 
 // Kill ends the process as a crash would, and returns when it is gone.

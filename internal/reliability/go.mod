@@ -8,6 +8,8 @@ require (
 	github.com/jackc/pgx/v5 v5.12.0
 	github.com/onlyonce-go/onlyonce v0.0.0
 	github.com/onlyonce-go/onlyonce/stores/pgxstore v0.0.0
+	github.com/onlyonce-go/onlyonce/stores/redisstore v0.0.0
+	github.com/redis/rueidis v1.0.79
 	golang.org/x/sys v0.48.0
 	modernc.org/sqlite v1.60.1
 )

@@ -9,15 +9,19 @@
 //
 // # What a record survives
 //
-// With appendonly=yes, records survive a crash of the client and of the Redis
-// process. With appendfsync=everysec, the default of Redis, a crash of the
-// machine may forget the last two seconds; with appendfsync=always it does not.
+// With appendonly=yes and appendfsync=always, records survive a crash of the client,
+// of the Redis process, and of the machine. With appendfsync=everysec, the default
+// of Redis, a crash of the machine may forget the last two seconds, and so may a crash
+// of the process while the disk is slow.
 //
 // Replication is asynchronous. A failover may forget what the primary had
 // accepted and the replica had not received, and those commands may then run
 // again. Config.Replicas makes every call wait until that many replicas have
-// received it, which makes such a loss rare but not impossible: Redis may promote
-// a replica that has not received it. If a double execution must not
+// received it. If it is the number of all replicas, a failover forgets nothing that a
+// call has returned; if it is smaller, Redis may promote a replica that has not
+// received it. A server that has just been synchronized as a whole has its records on
+// disk only once Redis has rewritten its append-only file: a crash before that forgets
+// them. docs/guarantees.md has all conditions. If a double execution must not
 // happen even then, use a store in PostgreSQL, MySQL or SQLite.
 //
 // Redis must never evict records: Open rejects every maxmemory-policy but

@@ -21,9 +21,9 @@ type Config struct {
 	Prefix string
 
 	// Replicas is how many replicas must have received a change before a call
-	// returns. It makes it unlikely, but not impossible, that a failover forgets the
-	// change. A call that too few of them confirm in time is an error; the change may
-	// have taken effect, and the call may be repeated. Each call takes a second round
+	// returns. If these are all, a failover does not forget it; if there are more, that
+	// is unlikely. A call that too few of them confirm in time is an error; the change
+	// may have taken effect, and the call may be repeated. Each call takes a second round
 	// trip and, for its duration, a connection of its own. Default: 0.
 	Replicas int
 

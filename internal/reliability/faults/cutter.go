@@ -14,11 +14,11 @@ import (
 type Cutter struct {
 	late atomic.Int64 // nanoseconds by which everything is delayed
 
-	server string
 	listen net.Listener
 	done   sync.WaitGroup
 
 	mu       sync.Mutex
+	server   string                // empty: there is none
 	conns    map[net.Conn]net.Conn // of the clients, with theirs to the server
 	passed   [2]int                // bytes in each direction since the last count
 	armed    bool
@@ -57,13 +57,20 @@ func (c *Cutter) Delay(d time.Duration) { c.late.Store(int64(d)) }
 // Close cuts all connections, and listens no more.
 func (c *Cutter) Close() {
 	c.listen.Close()
+	c.Lead("")
+	c.done.Wait()
+}
+
+// Lead cuts all connections and leads new ones to another server; without an address
+// it rejects them.
+func (c *Cutter) Lead(server string) {
 	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.server = server
 	for client, server := range c.conns {
 		client.Close()
 		server.Close()
 	}
-	c.mu.Unlock()
-	c.done.Wait()
 }
 
 func (c *Cutter) accept() {
@@ -72,8 +79,15 @@ func (c *Cutter) accept() {
 		if err != nil {
 			return
 		}
-		server, err := net.Dial("tcp", c.server)
-		if err != nil || !c.admit(client, server) {
+		c.mu.Lock()
+		address := c.server
+		c.mu.Unlock()
+		if address == "" {
+			client.Close()
+			continue
+		}
+		server, err := net.Dial("tcp", address)
+		if err != nil || !c.admit(address, client, server) {
 			client.Close()
 			if err == nil {
 				server.Close()
@@ -85,10 +99,14 @@ func (c *Cutter) accept() {
 	}
 }
 
-// admit rejects the connections that come right after a cut, if it is told to.
-func (c *Cutter) admit(client, server net.Conn) bool {
+// admit rejects the connections that come right after a cut, if it is told to, and
+// those to a server to which no more are led.
+func (c *Cutter) admit(address string, client, server net.Conn) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if address != c.server {
+		return false
+	}
 	if c.rejected > 0 {
 		c.rejected--
 		return false

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/internal/redisserver"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
@@ -76,7 +77,7 @@ func backend(t *testing.T, kind *faults.Kind) *Backend {
 }
 
 // inCI are the calls of all stores in CI.
-const inCI = 40_000 + 2*10_000 + 3*14_000
+const inCI = 40_000 + 2*10_000 + 3*14_000 + 2*8_000
 
 // rows are those of the table.
 var rows []*Report
@@ -178,4 +179,51 @@ func TestHistories_OnServersAreLinearizable(t *testing.T) {
 			holds(t, p)
 		})
 	}
+}
+
+// redisBackend starts a server of the test's own and, if that is wanted, a replica.
+func redisBackend(t *testing.T, replicated bool) *RedisBackend {
+	t.Helper()
+	b, err := NewRedisBackend(replicated)
+	if errors.Is(err, redisserver.ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func TestHistories_OnRedisAreLinearizable(t *testing.T) {
+	b := redisBackend(t, false)
+	p := b.Plan("Redis", "", *seedFlag, scale(8_000))
+	p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(4), Kills(2))...)
+	holds(t, p)
+}
+
+func TestHistories_OnRedisAreLinearizableThroughFailoversIfTheReplicaConfirms(t *testing.T) {
+	b := redisBackend(t, true)
+	p := b.Plan("Redis, its replica takes over", "replicas=1&replica_timeout=2s", *seedFlag, scale(8_000))
+	p.Faults = Among(100*time.Millisecond, append(append(b.Faults(1), b.Failovers(4)...), Stops(4), Kills(2))...)
+	holds(t, p)
+}
+
+// Without the replica's confirmation, a failover forgets what was on its way.
+func TestPlantedBugs_AFailoverThatForgetsIsFound(t *testing.T) {
+	b := redisBackend(t, true)
+	p := b.Plan("Redis, its replica takes over unasked", "", *seedFlag, 500_000)
+	p.Faults = Among(100*time.Millisecond, b.Failovers(1)...)
+	r, err := Do(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Violations == 0 {
+		t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
+	}
+	t.Logf("found after %d calls and %v", r.Calls, r.Took)
 }

@@ -109,27 +109,33 @@ func openPgx(p Place) (Database, error) {
 
 // Faults are what can go wrong with the server and on the way to it.
 func (b *Backend) Faults(kills int) []Fault {
-	return []Fault{
+	return append([]Fault{
 		{"connections killed", 4, func(_ *Run, rng *mathrand.Rand) error {
 			_, err := b.server.Cut(func() bool { return rng.IntN(3) > 0 })
 			return err
-		}},
-		{"connections cut at some byte", 6, func(_ *Run, rng *mathrand.Rand) error {
-			b.cutter.Arm(rng.IntN(2), rng.IntN(4000), rng.IntN(3))
-			time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
-			b.cutter.Rest()
-			return nil
-		}},
-		{"bytes delayed", 2, func(_ *Run, rng *mathrand.Rand) error {
-			b.cutter.Delay(time.Duration(rng.Int64N(int64(short))))
-			time.Sleep(time.Duration(rng.Int64N(int64(4 * short))))
-			b.cutter.Delay(0)
-			return nil
 		}},
 		{"servers killed", kills, func(r *Run, rng *mathrand.Rand) error {
 			r.paused.Add(1) // clients that call a dead server find nothing out
 			defer r.paused.Add(-1)
 			return b.server.Restart()
+		}},
+	}, onTheWay(b.cutter)...)
+}
+
+// onTheWay are the faults of a network.
+func onTheWay(c *faults.Cutter) []Fault {
+	return []Fault{
+		{"connections cut at some byte", 6, func(_ *Run, rng *mathrand.Rand) error {
+			c.Arm(rng.IntN(2), rng.IntN(4000), rng.IntN(3))
+			time.Sleep(time.Duration(rng.Int64N(int64(50 * time.Millisecond))))
+			c.Rest()
+			return nil
+		}},
+		{"bytes delayed", 2, func(_ *Run, rng *mathrand.Rand) error {
+			c.Delay(time.Duration(rng.Int64N(int64(short))))
+			time.Sleep(time.Duration(rng.Int64N(int64(4 * short))))
+			c.Delay(0)
+			return nil
 		}},
 	}
 }
