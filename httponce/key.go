@@ -1,6 +1,12 @@
 package httponce
 
-import "github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
+	"github.com/onlyonce-go/onlyonce/internal/contentcoding"
+)
 
 // A KeyFormat defines which idempotency keys are accepted. The zero KeyFormat
 // accepts 1 to DefaultMaxKeyLength characters from a-z A-Z 0-9 - _, quoted or
@@ -26,4 +32,48 @@ func (f KeyFormat) reader() keysyntax.Reader {
 		Strings: f.Syntax != TokenOnly, Tokens: f.Syntax != StringOnly,
 		Longest: f.MaxLength, Chars: f.Chars,
 	})
+}
+
+// keyInBody finds the key in the body, if there is one, and puts it into the
+// header, where the handler finds it.
+func (c *call) keyInBody() *Problem {
+	if len(c.body) > 0 && contentcoding.Has(c.r.Header["Content-Encoding"]) {
+		c.w.Header().Set("Accept-Encoding", "identity") // RFC 9110, section 15.5.16
+		p := bodyEncoded
+		return &p
+	}
+	key, err := c.cfg.KeyInBody(c.body)
+	given := c.request.ID.Key
+	wrong := ""
+	switch {
+	case err != nil:
+		wrong = sentence(err)
+	case key == "" && given == "" && c.cfg.Required:
+		p := keyMissing
+		return &p
+	case key == "" || key == given:
+		return nil
+	case given != "":
+		wrong = "The key in the header is not that in the body."
+	default:
+		wrong = c.keys.Judge(key)
+	}
+	if wrong != "" {
+		p := invalidKey(wrong)
+		p.Err = err
+		return &p
+	}
+	c.request.ID.Key = key
+	r := *c.r
+	r.Header = r.Header.Clone()
+	r.Header[c.cfg.Header] = []string{keysyntax.Quote(key)}
+	c.r = &r
+	return nil
+}
+
+// sentence writes an error's text as a sentence.
+func sentence(err error) string {
+	text := err.Error()
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + text[size:] + "."
 }

@@ -12,6 +12,12 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/publicid"
 )
 
+// Callers see only the public IDs of orders and shipments.
+var (
+	orderIDs    = publicid.NewType("ord_")
+	shipmentIDs = publicid.NewType("shp_")
+)
+
 // The statuses of orders and shipments.
 const (
 	statusCreated = "created"
