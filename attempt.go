@@ -21,9 +21,9 @@ const maxErrorText = 2 << 10
 type Attempt struct {
 	guard    *Guard
 	req      Request
-	asked    time.Time // when the caller came
-	sent     time.Time // when the claim that was given was sent
-	waited   bool      // for another attempt
+	asked    time.Time // when the caller's call began
+	sent     time.Time // when the successful claim was sent
+	waited   bool      // it waited for another attempt
 	held     bool      // it holds, or held, the command by a lease
 	inTx     bool      // it runs in a transaction, without a lease
 	replayed bool
@@ -50,8 +50,8 @@ func newAttempt(g *Guard, req Request) *Attempt {
 	return a
 }
 
-// given makes the attempt the holder of the command that rec describes, or what
-// runs it in a transaction.
+// given makes the attempt the one that holds the command of rec, or that runs it in a
+// transaction.
 func (a *Attempt) given(rec Record) {
 	a.rec, a.held = rec, rec.State == StateProcessing
 	a.lease.until = a.sent.Add(a.lease.full)
@@ -74,7 +74,7 @@ func (a *Attempt) Fence() int64 { return a.Record().Fence }
 // Number returns the number of the attempt; the first is 1.
 func (a *Attempt) Number() int { return a.Record().Attempt }
 
-// SetRef sets the application's name for what the command created, such as an
+// SetRef sets the application's identifier of what the command created, such as an
 // order number. The record keeps it with the result.
 func (a *Attempt) SetRef(ref string) {
 	a.mu.Lock()
@@ -142,8 +142,8 @@ func (a *Attempt) Err() error {
 // An attempt is settled by one call. A second call returns an error and changes
 // nothing; while the first is in progress, that error is ErrInFlight. A
 // settlement that Settlement.Check rejects is also an error, and so is one that
-// is larger than the store takes (ErrTooLarge): the attempt continues and can be
-// settled with less.
+// is larger than the store accepts (ErrTooLarge): the attempt continues and can be
+// settled with a smaller one.
 //
 // If the record has steps, releasing the command keeps the record as failed,
 // because a later attempt must not run those steps again.
@@ -164,13 +164,13 @@ func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 	return settleError(err)
 }
 
-// settleSmaller settles an attempt whose settlement the store does not take, without
-// its result. What has completed is unknown then, because a repeat gets no result.
+// settleSmaller settles an attempt without its result, which is too large for the
+// store. A completed command is recorded as unknown, because a repeat gets no result.
 func (a *Attempt) settleSmaller(ctx context.Context, s Settlement, cause error) error {
 	if s.Result = (Result{}); s.State == StateCompleted {
 		s = Settlement{State: StateUnknown, Error: cause.Error()}
 	}
-	a.SetRef("") // perhaps it is what is too large
+	a.SetRef("") // the ref may be what is too large
 	if err := a.begin(phaseSettling); err != nil {
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}
@@ -180,7 +180,7 @@ func (a *Attempt) settleSmaller(ctx context.Context, s Settlement, cause error) 
 	return settleError(err)
 }
 
-// settled ends the attempt with what became of its settlement.
+// settled ends the attempt with the outcome of its settlement.
 func (a *Attempt) settled(ctx context.Context, s Settlement, err error) {
 	a.lease.settled(true)
 	a.guard.waiters.wake(a.req.ID)
@@ -197,7 +197,7 @@ func settleError(err error) error {
 	return fmt.Errorf("onlyonce: settle: %w: %w", ErrUnavailable, err)
 }
 
-// complete fills in what the settings decide.
+// complete fills in the fields of a settlement that the settings determine.
 func (a *Attempt) complete(s Settlement) Settlement {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -245,7 +245,7 @@ func (a *Attempt) settle(ctx context.Context, s Settlement) error {
 // observer.
 func (a *Attempt) note(ctx context.Context, s Settlement, err error) {
 	a.mu.Lock()
-	a.rec = a.rec.Settled(s, time.Now()) // near enough to the store's clock
+	a.rec = a.rec.Settled(s, time.Now()) // close enough to the store's clock
 	a.mu.Unlock()
 	a.guard.observe(ctx, a, outcomeOf(s.State, err), err)
 }

@@ -27,7 +27,7 @@ type Config struct {
 	// that left r. A completed or failed Settlement is stored and is the
 	// command's outcome from then on. The zero Settlement runs the command
 	// again. StateUnknown, an error, a Settlement that Settlement.Check rejects,
-	// or a result that is larger than the store takes makes the request fail
+	// or a result that is larger than the store accepts makes the request fail
 	// with ErrUnknown. Only one Reconcile runs for a command at a time.
 	Reconcile func(ctx context.Context, r Record) (Settlement, error)
 

@@ -17,7 +17,7 @@ type Answer[T any] struct {
 	Attempt  int // the attempt that produced the result; the first is 1
 }
 
-// Do runs fn once for req and gives every later caller the answer of that run.
+// Do runs fn once for req, and every later caller gets the response of that run.
 // The value is stored as JSON, so a repeat does not get what JSON cannot
 // represent.
 //

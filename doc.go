@@ -1,5 +1,5 @@
 // Package onlyonce makes retries safe: a command that is sent many times runs
-// once, and every caller gets the same answer.
+// once, and every caller gets the same response.
 //
 //	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
 //	req := onlyonce.Request{
@@ -11,7 +11,7 @@
 //	})
 //
 // An [ID] identifies a command. A repeat with the same ID gets the stored
-// answer. A repeat whose [Fingerprint] differs is rejected with [ErrMismatch].
+// response. A repeat whose [Fingerprint] differs is rejected with [ErrMismatch].
 // A repeat that arrives while the first request is still running waits if
 // [Config] allows it, or else gets an [InFlightError].
 //

@@ -9,15 +9,15 @@ import (
 
 const (
 	maxDoubts = 1000 // claims that a Guard looks for; more are left to lapse
-	maxLooks  = 16   // at the same time: a store that answers nobody gets no crowd
+	maxLooks  = 16   // concurrent lookups, so that a store that does not respond is not flooded
 )
 
-// doubts has the claims of a Guard that got no response from the store.
+// doubts holds the claims of a Guard that got no response from the store.
 type doubts struct {
 	mu      sync.Mutex
-	claims  int      // that are looked for
-	looking int      // looks under way
-	due     []func() // looks that wait for their turn
+	claims  int      // the number of claims that are looked for
+	looking int      // the number of lookups in progress
+	due     []func() // lookups that wait for their turn
 }
 
 // releaseDoubtful releases a claim that got no response, so that no caller has
@@ -64,7 +64,7 @@ func (g *Guard) releaseFound(ctx context.Context, c Claim, keep time.Duration) e
 	switch {
 	case c.TakeUnknown:
 		s = Settlement{State: StateUnknown, Error: rec.Error, Keep: g.keepUnknown(keep)}
-	case rec.Attempt > 1: // without TakeUnknown a claim takes nothing but a failure
+	case rec.Attempt > 1: // without TakeUnknown, a claim takes over only a failure
 		s = Settlement{State: StateFailed, Error: rec.Error, Keep: keep}
 	}
 	if err := g.store.Settle(ctx, Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}, s); err != nil {

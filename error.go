@@ -15,7 +15,7 @@ var (
 	ErrFailed      = errors.New("the command failed, and its failure is kept")          // its text has the stored failure
 	ErrNotFound    = errors.New("no such record")                                       // returned by Lookup and Resolve
 	ErrCorrupt     = errors.New("the stored record can't be read")                      // the outcome counts as unknown
-	ErrUnavailable = errors.New("the store can't be reached or can't do what is asked") // nothing ran; retry later
+	ErrUnavailable = errors.New("the store can't be reached or can't execute the call") // nothing ran; retry later
 	ErrTooLarge    = errors.New("the result is larger than the store takes")            // returned by Settle, which changed nothing
 )
 
@@ -32,7 +32,7 @@ type InFlightError struct {
 }
 
 func (e *InFlightError) Error() string {
-	return fmt.Sprintf("onlyonce: %v; ask again within %v", ErrInFlight, e.RetryAfter)
+	return fmt.Sprintf("onlyonce: %v; retry after %v", ErrInFlight, e.RetryAfter)
 }
 
 // Is makes an InFlightError match ErrInFlight.

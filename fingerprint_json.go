@@ -2,9 +2,9 @@ package onlyonce
 
 import "github.com/onlyonce-go/onlyonce/internal/canonical"
 
-// What a fingerprint of canonical JSON starts with, so that it is none of other
-// bytes. The form of either is part of what stores keep: a change of it needs a
-// new tag.
+// These tags are the first part of a fingerprint of canonical JSON, so that it differs
+// from every fingerprint of raw bytes. Stores keep fingerprints, so a change of the
+// canonical form needs a new tag.
 var (
 	wholeJSON  = []byte("onlyonce.json.v1")
 	chosenJSON = []byte("onlyonce.json-fields.v1")

@@ -110,7 +110,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 				c.Owner = newOwner()
 			case g.cfg.HoldUnknown:
 				return nil, g.rejectUnknown(ctx, a)
-			case c.TakeUnknown: // another took it, and its lease has lapsed too
+			case c.TakeUnknown: // another claim took it over, and its lease has lapsed, too
 				pause(ctx, firstPoll)
 			default:
 				c.TakeUnknown = true
@@ -126,18 +126,18 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 func checkRecord(c Claim, r Record) error {
 	switch {
 	case r.ID != c.ID && !r.Corrupt:
-		return errors.New("the store has another command's record there")
+		return errors.New("the store returned the record of another command")
 	case !r.State.known() && (r.State != "" || r.Owner != c.Owner): // a transaction may have released its command
-		return fmt.Errorf("the store has a record in the state %q, which is none of this package's", r.State)
+		return fmt.Errorf("the store has a record in the state %q, which this version does not know", r.State)
 	}
 	return nil
 }
 
 // errLate is the error of a claim whose lease could end before the function
 // that runs under it would notice.
-var errLate = errors.New("the store took most of the lease to answer: nothing ran")
+var errLate = errors.New("the store took most of the lease to respond: nothing ran")
 
-// These say what a record means for a claim.
+// These are the possible meanings of a record for a claim.
 const (
 	decisionRun = iota
 	decisionReplay
@@ -196,9 +196,9 @@ func storeError(operation string, err error) error {
 	return fmt.Errorf("onlyonce: %s: %w: %w", operation, ErrUnavailable, err)
 }
 
-// reconcile takes the command whose outcome a's record leaves open and asks
-// Config.Reconcile. It returns the attempt if it is to run; neither an attempt
-// nor an error means to ask the store again.
+// reconcile takes over the command, whose outcome is unknown by a's record, and calls
+// Config.Reconcile. It returns the attempt if the command is to run. If it returns
+// neither an attempt nor an error, the caller must claim again.
 func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, error) {
 	taken := newAttempt(g, a.req)
 	taken.asked, taken.sent = a.asked, time.Now()
@@ -237,7 +237,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	}
 	err = taken.Settle(leased, s)
 	if errors.Is(err, ErrTooLarge) {
-		if s.State == StateCompleted { // what is settled is that the outcome is unknown
+		if s.State == StateCompleted { // the record was settled as unknown
 			cause = err
 		}
 		err = taken.settleSmaller(leased, s, err)
@@ -273,8 +273,8 @@ func unknownError(cause error) error {
 // builds an integration on Begin.
 func (g *Guard) Failure(err error) Settlement { return failure(context.Background(), err) }
 
-// keepUnknown returns how long a record of unknown outcome stays if its request
-// says keep. A record that is held stays until someone resolves it.
+// keepUnknown returns how long a record with an unknown outcome stays if the Keep of
+// its request is keep. A record that is held stays until someone resolves it.
 func (g *Guard) keepUnknown(keep time.Duration) time.Duration {
 	if g.cfg.HoldUnknown || g.cfg.Reconcile != nil {
 		return KeepForever
@@ -299,7 +299,7 @@ func (g *Guard) observe(ctx context.Context, a *Attempt, outcome Outcome, err er
 	})
 }
 
-// newOwner draws the owner token of one claim.
+// newOwner returns a random owner token for one claim.
 func newOwner() string {
 	d := randomStocks.Get().(*randomStock)
 	defer randomStocks.Put(d)

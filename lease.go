@@ -22,17 +22,17 @@ type lease struct {
 
 	mu       sync.Mutex
 	phase    phase
-	until    time.Time // when the lease ends, on our monotonic clock: counted from before the store was asked
-	lost     bool      // contexts have ended, or would have, because the lease was not ours for certain
-	renewing bool      // a call of the store is under way
-	failures int       // renewals that failed since one succeeded
-	retry    time.Time // not before then after one failed
-	giveUp   time.Time // when the settling ends
+	until    time.Time // when the lease ends, by the monotonic clock: counted from before the store was called
+	lost     bool      // contexts have ended, or would have, because the attempt might not hold the lease
+	renewing bool      // a call of the store is in progress
+	failures int       // failed renewals since the last successful one
+	retry    time.Time // after a failed renewal: the earliest time of the next one
+	giveUp   time.Time // when settling is given up
 
 	contexts []*running // those that live
 	room     [1]*running
 	timer    *time.Timer // nil until Attempt.Context
-	fires    time.Time   // when the timer does; zero: it is not set
+	fires    time.Time   // when the timer fires; zero: it is not set
 }
 
 // A phase of a lease.
@@ -110,7 +110,8 @@ func (l *lease) lose() {
 	l.end(ErrLost)
 }
 
-// stop ends one context. What a settlement may be using ends with that.
+// stop ends one context, unless a settlement may still be using it: then it ends with
+// the settlement.
 func (l *lease) stop(run *running) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

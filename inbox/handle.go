@@ -11,7 +11,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A Result is the outcome of a message that is finished.
+// A Result is the outcome of a finished message.
 type Result[T any] struct {
 	Value    T     // the handler's value, from this delivery or the first one
 	Replayed bool  // an earlier delivery was handled
@@ -73,15 +73,15 @@ func HandleTx[T, TX any](ctx context.Context, in *TxInbox[TX], m Message, fn fun
 type handling[T any] struct {
 	inbox     *Inbox
 	message   Message
-	request   onlyonce.Request // made before a handler can change the payload
-	number    int              // of the attempt; 0: there was none
+	request   onlyonce.Request // created before a handler can change the payload
+	number    int              // the number of the attempt; 0: there was none
 	failed    error            // what the handler returned
-	last      bool             // failed calls for no other attempt
-	inHandler bool             // the handler of HandleTx has begun, and neither returned nor panicked
+	last      bool             // no other attempt follows failed
+	inHandler bool             // the handler of HandleTx has begun, and has neither returned nor panicked
 	panicked  any
 }
 
-var errExhausted = errors.New("every attempt failed, or ended without an answer")
+var errExhausted = errors.New("every attempt failed, or ended without a result")
 
 // attempt runs the handler, unless it has failed too often before.
 func (h *handling[T]) attempt(ctx context.Context, fn func() (T, error)) (value T, err error) {
@@ -96,12 +96,12 @@ func (h *handling[T]) attempt(ctx context.Context, fn func() (T, error)) (value 
 	}
 	h.last = h.number >= h.inbox.cfg.MaxAttempts
 	if h.inbox.guard.Failure(err).Final {
-		h.last, err = true, errors.New(err.Error()) // it becomes final when Poison has the message
+		h.last, err = true, errors.New(err.Error()) // the failure becomes final once Poison has accepted the message
 	}
 	return value, err
 }
 
-// exhausted says so, with the text of the last error.
+// exhausted returns errExhausted with the text of the last error.
 func exhausted(last string) error {
 	if last == "" || strings.HasPrefix(last, errExhausted.Error()) {
 		return errors.New(cmp.Or(last, errExhausted.Error()))
@@ -109,7 +109,7 @@ func exhausted(last string) error {
 	return fmt.Errorf("%w; the last: %s", errExhausted, last)
 }
 
-// catch makes a panic an error, so that it is noted.
+// catch turns a panic into an error, so that it is recorded.
 func (h *handling[T]) catch(err *error) {
 	if h.panicked = recover(); h.panicked != nil {
 		h.inHandler = false
@@ -119,8 +119,8 @@ func (h *handling[T]) catch(err *error) {
 
 var errExited = errors.New("the attempt's goroutine ended")
 
-// countExit counts the attempt of a handler that ended its goroutine, which was
-// rolled back. It is deferred, because nothing else runs any more.
+// countExit counts the attempt of a handler that ended its goroutine, which was rolled
+// back. It is deferred, because nothing else runs after that.
 func (h *handling[T]) countExit(ctx context.Context) {
 	if !h.inHandler {
 		return
@@ -128,7 +128,7 @@ func (h *handling[T]) countExit(ctx context.Context) {
 	_, _ = onlyonce.Do(context.WithoutCancel(ctx), h.inbox.guard, h.request, func(context.Context) (T, error) {
 		var none T
 		return none, errExited
-	}) // observed
+	}) // the Observer gets the error
 }
 
 func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyonce.Answer[T], error)) (Result[T], error) {
@@ -160,15 +160,16 @@ func (h *handling[T]) run(ctx context.Context, do func(onlyonce.Request) (onlyon
 	return result, nil
 }
 
-// refPoisoned is the Ref of a record whose message Config.Poison has. A failure that is
-// final without it comes from a consumer that had no Poison, or from a person.
+// refPoisoned is the Ref of a record whose message Config.Poison has accepted. A final
+// failure without it comes from a consumer that had no Poison, or from a person.
 const refPoisoned = "poisoned"
 
-// reject keeps a message elsewhere that has no ID, or another's, that failed for good
-// when there was no Poison, or whose result can't be decoded. No record is touched.
+// reject passes to Config.Poison a message that has no ID, or the ID of another
+// message, that failed for good when there was no Poison, or whose result cannot be
+// decoded. It changes no record.
 func (h *handling[T]) reject(ctx context.Context, cause error, result *Result[T]) error {
 	if h.inbox.cfg.Poison == nil {
-		return fmt.Errorf("inbox: the message %q can't be handled once: %w", h.message.ID, cause)
+		return fmt.Errorf("inbox: the message %q can't be handled exactly once: %w", h.message.ID, cause)
 	}
 	if err := h.inbox.cfg.Poison(ctx, h.message, cause); err != nil {
 		return fmt.Errorf("inbox: poison: %w", errors.Join(err, cause))
@@ -177,11 +178,11 @@ func (h *handling[T]) reject(ctx context.Context, cause error, result *Result[T]
 	return nil
 }
 
-// poison keeps the message elsewhere and then makes its failure final: who dies
-// in between does it again.
+// poison passes the message to Config.Poison and then makes its failure final. If the
+// process dies in between, the next delivery does both again.
 func (h *handling[T]) poison(ctx context.Context, cause error, result *Result[T]) error {
 	var kept error
-	asked, text := false, errors.New(cause.Error()) // without what cause may wrap
+	asked, text := false, errors.New(cause.Error()) // without the errors that cause may wrap
 	answer, err := onlyonce.Do(ctx, h.inbox.guard, h.request, func(ctx context.Context) (json.RawMessage, error) {
 		asked = true
 		if kept = h.inbox.cfg.Poison(ctx, h.message, cause); kept != nil {
@@ -195,7 +196,7 @@ func (h *handling[T]) poison(ctx context.Context, cause error, result *Result[T]
 		return h.reject(ctx, cause, result)
 	case kept != nil:
 		return fmt.Errorf("inbox: poison: %w", errors.Join(kept, cause))
-	case err == nil && answer.Replayed: // another consumer has handled it meanwhile
+	case err == nil && answer.Replayed: // another consumer has handled the message meanwhile
 		return cause
 	case !asked && !errors.Is(err, onlyonce.ErrFailed), errors.Is(err, onlyonce.ErrLost):
 		return fmt.Errorf("inbox: poison: %w", errors.Join(err, cause))

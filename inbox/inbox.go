@@ -10,7 +10,7 @@ import (
 
 // A Message is a message that a broker delivered.
 type Message struct {
-	ID      string // the same at every delivery: the sender's ID, not that of the delivery
+	ID      string // the sender's ID of the message, the same at every delivery
 	Tenant  string // the tenant to which it belongs; messages of two tenants are never the same
 	Payload []byte // must be the same in a repeat
 	Headers map[string]string
@@ -21,7 +21,7 @@ const maxName = 1024
 
 func (m Message) check() error {
 	if m.ID == "" || len(m.ID) > maxName || len(m.Tenant) > maxName {
-		return fmt.Errorf("inbox: its ID has %d bytes and its tenant %d: a sender must give it an ID, and neither may have more than %d", len(m.ID), len(m.Tenant), maxName)
+		return fmt.Errorf("inbox: its ID has %d bytes and its tenant %d: a sender must set the ID, and neither may have more than %d", len(m.ID), len(m.Tenant), maxName)
 	}
 	return nil
 }
@@ -32,9 +32,8 @@ type Config struct {
 	// message once. It must not change while messages are in transit.
 	Consumer string
 
-	// Redelivery is how long the broker waits for an acknowledgement before it
-	// delivers a message again: JetStream's AckWait or RabbitMQ's
-	// consumer_timeout.
+	// Redelivery is how long the broker waits for an acknowledgment before it
+	// redelivers a message: JetStream's AckWait or RabbitMQ's consumer_timeout.
 	Redelivery time.Duration
 
 	Lease time.Duration // how long a handler that died holds its message; less than Redelivery; default: half of it, at most 30s
@@ -90,25 +89,25 @@ func (cfg Config) guard() onlyonce.Config {
 
 func (cfg Config) withDefaults() Config {
 	if cfg.Consumer == "" {
-		panic("inbox: Config.Consumer is empty: name who handles the messages, such as \"shipping\"")
+		panic("inbox: Config.Consumer is empty: set it to the name of the consumer, such as \"shipping\"")
 	}
 	if cfg.Redelivery <= 0 {
-		panic("inbox: Config.Redelivery is not set: write how long the broker waits for an acknowledgement, such as JetStream's AckWait")
+		panic("inbox: Config.Redelivery is not set: set it to how long the broker waits for an acknowledgment, such as JetStream's AckWait")
 	}
 	if cfg.Lease == 0 {
 		cfg.Lease = min(cfg.Redelivery/2, 30*time.Second)
 	}
 	if cfg.Lease >= cfg.Redelivery {
-		panic(fmt.Sprintf("inbox: Config.Lease is %v, and the broker delivers again after %v: write a shorter lease, or else a message whose handler died is rejected when it comes again", cfg.Lease, cfg.Redelivery))
+		panic(fmt.Sprintf("inbox: Config.Lease is %v, but the broker redelivers after %v: write a shorter lease, or a message whose handler died is rejected when it is redelivered", cfg.Lease, cfg.Redelivery))
 	}
 	if cfg.Keep == 0 {
 		cfg.Keep = 7 * 24 * time.Hour
 	}
 	if cfg.Keep != onlyonce.KeepForever && cfg.Keep <= cfg.Redelivery {
-		panic(fmt.Sprintf("inbox: Config.Keep is %v, and the broker delivers again after %v: write a longer time, or else a handled message is handled again", cfg.Keep, cfg.Redelivery))
+		panic(fmt.Sprintf("inbox: Config.Keep is %v, but the broker redelivers after %v: write a longer time, or a handled message is handled again", cfg.Keep, cfg.Redelivery))
 	}
 	if cfg.MaxAttempts < 0 || cfg.MaxAttempts > 0 && cfg.Poison == nil {
-		panic(fmt.Sprintf("inbox: Config.MaxAttempts is %d: write a positive number, and a Poison that keeps what fails so often", cfg.MaxAttempts))
+		panic(fmt.Sprintf("inbox: Config.MaxAttempts is %d: write a positive number, and set Poison, which gets a message that fails that often", cfg.MaxAttempts))
 	}
 	if cfg.MaxAttempts == 0 {
 		cfg.MaxAttempts = 10
@@ -116,7 +115,7 @@ func (cfg Config) withDefaults() Config {
 	return cfg
 }
 
-// request is the handling of m by this consumer.
+// request returns the request for the handling of m by this consumer.
 func (in *Inbox) request(m Message) onlyonce.Request {
 	return onlyonce.Request{
 		ID:          onlyonce.ID{Tenant: m.Tenant, Operation: in.cfg.Consumer, Key: m.ID},
@@ -124,7 +123,8 @@ func (in *Inbox) request(m Message) onlyonce.Request {
 	}
 }
 
-// exhausted reports whether the attempt is one too many.
+// exhausted reports whether the attempt exceeds Config.MaxAttempts. Without a Poison,
+// no attempt does.
 func (in *Inbox) exhausted(attempt int) bool {
 	return in.cfg.Poison != nil && attempt > in.cfg.MaxAttempts
 }

@@ -154,7 +154,7 @@ func TestInbox_APoisonQueueThatFailsLosesNoMessage(t *testing.T) {
 	if r, err := inbox.Handle(t.Context(), in, msg, h.handle); err != nil || r.Poisoned == nil {
 		t.Errorf("%+v, %v", r, err)
 	}
-	q.want(t, "1: every attempt failed, or ended without an answer; the last: no stock")
+	q.want(t, "1: every attempt failed, or ended without a result; the last: no stock")
 }
 
 func TestInbox_AMessageWhoseHandlerPanicsCountsAndGoesToThePoisonQueue(t *testing.T) {
@@ -173,7 +173,7 @@ func TestInbox_AMessageWhoseHandlerPanicsCountsAndGoesToThePoisonQueue(t *testin
 	if err != nil || r.Poisoned == nil {
 		t.Errorf("%+v, %v", r, err)
 	}
-	q.want(t, "1: every attempt failed, or ended without an answer; the last: panic: bug")
+	q.want(t, "1: every attempt failed, or ended without a result; the last: panic: bug")
 }
 
 func TestInbox_AMessageWhoseDeliveryEndsBeforeItIsPoisonedIsNotAcknowledged(t *testing.T) {
@@ -191,7 +191,7 @@ func TestInbox_AMessageWhoseDeliveryEndsBeforeItIsPoisonedIsNotAcknowledged(t *t
 	if r, err := inbox.Handle(t.Context(), in, msg, h.handle); err != nil || r.Poisoned == nil || h.runs != 1 {
 		t.Errorf("%+v, %v, %d runs", r, err, h.runs)
 	}
-	q.want(t, "1: every attempt failed, or ended without an answer; the last: no stock")
+	q.want(t, "1: every attempt failed, or ended without a result; the last: no stock")
 }
 
 func TestInbox_AHandlerThatChangesThePayloadIsPoisonedAllTheSame(t *testing.T) {

@@ -171,7 +171,7 @@ func TestOutboxInbox_AHandlerThatEndsItsGoroutineInATransactionLeavesNothingAndI
 			t.Errorf("%+v, %v", r, err)
 		}
 		c.want(0)
-		if fmt.Sprint(c.poisoned) != "[1: every attempt failed, or ended without an answer; the last: the attempt's goroutine ended]" {
+		if fmt.Sprint(c.poisoned) != "[1: every attempt failed, or ended without a result; the last: the attempt's goroutine ended]" {
 			t.Errorf("the poison queue has %q", c.poisoned)
 		}
 	})
