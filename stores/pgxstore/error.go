@@ -62,5 +62,15 @@ func classify(err error) transact.Class {
 	return transact.Broken
 }
 
+// isRejected reports whether the server has rejected a statement, and so rolled back the
+// transaction that it was to end.
+func isRejected(err error) bool {
+	switch postgres.Classify(err) {
+	case server.ClassRejected, server.ClassReadOnly, server.ClassTooLarge:
+		return true
+	}
+	return false
+}
+
 // isRetryable reports whether the transaction may be run again from its beginning.
 func isRetryable(err error) bool { return postgres.Classify(err) == server.ClassConflict }

@@ -320,6 +320,27 @@ func TestHazard_AConstraintOfTheCallersIsItsOwnError(t *testing.T) {
 	}
 }
 
+// A purge may have raised the floor meanwhile: the floor does not tell then whether the
+// transaction was committed.
+func TestHazard_ATransactionThatTheServerRejectsIsNotInDoubt(t *testing.T) {
+	pool := newPool(t)
+	s := open(t, pool)
+	if _, err := pool.Exec(t.Context(), "CREATE TABLE own (name text UNIQUE DEFERRABLE INITIALLY DEFERRED); INSERT INTO own VALUES ('k')"); err != nil {
+		t.Fatal(err)
+	}
+	insert := inserts("k")
+	_, err := s.RunTx(t.Context(), claimOf("k"), func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error) {
+		if _, err := pool.Exec(ctx, "UPDATE onlyonce_fence SET floor = $1", r.Fence); err != nil {
+			return onlyonce.Settlement{}, err
+		}
+		return insert(ctx, tx, r)
+	})
+	var e *pgconn.PgError
+	if !errors.As(err, &e) || e.Code != "23505" || errors.Is(err, onlyonce.ErrUnknown) || rows(t, pool) != 1 {
+		t.Errorf("%v", err)
+	}
+}
+
 func TestHazard_WaitersHearOfCommandsThatEndElsewhere(t *testing.T) {
 	schema := newSchema(t)
 	elsewhere := open(t, openPool(t, "search_path="+schema))

@@ -216,7 +216,7 @@ func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settled int6
 		o = transact.Overtaken
 	case postgres.Code(err) == codeRoot:
 		o = transact.Ended
-	case isRetryable(err):
+	case isRetryable(err), isRejected(err):
 		o = transact.RolledBack
 	default: // a server that is shutting down reports that after a commit, too, and a pooler may reply in its place
 		o = transact.InDoubt
