@@ -193,15 +193,15 @@ func (a *Attempt) renewWithin(ctx context.Context, limit time.Duration, steps ma
 	return nil
 }
 
-// Why an attempt can't be settled.
+// The reasons why an attempt cannot be settled.
 var (
 	errNotHeld  = errors.New("this attempt does not hold the command: it carries a stored result, or runs in a transaction that settles it")
 	errSettled  = errors.New("this attempt was settled before")
 	errSettling = fmt.Errorf("another call is settling this attempt: %w", ErrInFlight)
 )
 
-// begin takes the attempt from one of the phases in which it can be settled to
-// another. Only one call settles it.
+// begin moves the lease from a phase in which the attempt can be settled to phase p. It
+// returns an error if another call has settled the attempt or is settling it.
 func (a *Attempt) begin(p phase) error {
 	l := &a.lease
 	l.mu.Lock()
@@ -218,8 +218,8 @@ func (a *Attempt) begin(p phase) error {
 	return errSettling
 }
 
-// enter takes SettleTx from one of its phases to another; false: Settle came
-// first, or its transaction was over.
+// enter moves SettleTx from one of its phases to p. It returns false if Settle came
+// first, or if the transaction of SettleTx has ended.
 func (l *lease) enter(p phase) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -232,7 +232,7 @@ func (l *lease) enter(p phase) bool {
 	return true
 }
 
-// resume continues an attempt whose settlement the store did not take.
+// resume continues an attempt whose settlement the store did not accept.
 func (l *lease) resume() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -247,8 +247,8 @@ func (l *lease) resume() {
 	l.set(time.Now())
 }
 
-// settled ends the attempt after the store was asked, with the contexts that were
-// stopped meanwhile, or all.
+// settled ends the attempt after the call of the store, and with it the contexts that
+// were stopped meanwhile, or all contexts.
 func (l *lease) settled(all bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

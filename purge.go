@@ -18,7 +18,7 @@ const purgeBatch = 500
 func (g *Guard) Purge(ctx context.Context) (int, error) {
 	p, ok := g.store.(Purger)
 	if !ok {
-		return 0, errors.New("onlyonce: purge: this store deletes what has expired by itself, or can't")
+		return 0, errors.New("onlyonce: purge: this store is not a Purger: it deletes expired records by itself, or not at all")
 	}
 	began, total := time.Now(), 0
 	var err error
@@ -33,8 +33,8 @@ func (g *Guard) Purge(ctx context.Context) (int, error) {
 }
 
 // PurgeEvery purges at once and then at every interval until ctx ends. The
-// Observer is told of every purge and its error. An error does not stop it. It
-// panics unless the interval is positive.
+// Observer gets an event for every purge, with its error. An error does not stop
+// PurgeEvery. It panics unless the interval is positive.
 func (g *Guard) PurgeEvery(ctx context.Context, interval time.Duration) {
 	if interval <= 0 {
 		panic(fmt.Sprintf("onlyonce: PurgeEvery(%v): write a positive interval, such as 10*time.Minute", interval))
@@ -42,7 +42,7 @@ func (g *Guard) PurgeEvery(ctx context.Context, interval time.Duration) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
 	for ctx.Err() == nil {
-		_, _ = g.Purge(ctx) // observed
+		_, _ = g.Purge(ctx) // the Observer gets the error
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

@@ -23,7 +23,7 @@ type Result struct {
 	Status int                 // an HTTP status, or 0
 	Header map[string][]string // the order and number of the values of a name are kept
 	Body   []byte
-	Ref    string // the application's name for what the command created, such as an order number
+	Ref    string // the application's identifier of what the command created, such as an order number
 }
 
 // A Record is a store's record of one command. Times and durations are measured
@@ -64,20 +64,21 @@ type Settlement struct {
 	Error  string
 	Final  bool // with StateFailed: replay the failure, and never run the command again
 
-	// Keep is how long the record stays, or KeepForever. 0 is the default of
-	// whoever is asked to settle: for an Attempt, the Keep of its Request or
-	// its Guard; for a Store, which has no other, KeepForever.
+	// Keep is how long the record stays, or KeepForever. 0 means a default: in a
+	// settlement of an Attempt, the Keep of its Request or its Guard; in one that is
+	// passed to a Store, KeepForever.
 	Keep time.Duration
 }
 
-// storable reports whether every store can keep the status: it has 32 bits.
+// storable reports whether every store can keep the status: it must fit into 32 bits.
 func storable(status int) bool { return int(int32(status)) == status }
 
 // Check returns an error unless the settlement's state is one in which an
 // attempt can end: completed, failed, unknown, or empty, which releases the
 // command. Unless it releases the command, its Result's Status must fit into 32
-// bits, and its Keep must not be negative unless it is KeepForever. Every function that takes a settlement, including those of stores,
-// calls Check before it changes anything.
+// bits, and its Keep must not be negative unless it is KeepForever. Every function
+// that takes a settlement, including those of stores, calls Check before it changes
+// anything.
 func (s Settlement) Check() error {
 	switch status := s.Result.Status; {
 	case s.State == "":

@@ -43,7 +43,7 @@ type Request struct {
 	Fingerprint []byte
 
 	// SkipFingerprint turns off the comparison: every caller that uses the ID
-	// gets its answer, whatever else is in the request. Fingerprint must then
+	// gets its response, whatever else is in the request. Fingerprint must then
 	// be nil. If the first request for a command sets SkipFingerprint, its
 	// record has no fingerprint, and later requests for it are not compared
 	// either.
@@ -58,7 +58,7 @@ type Request struct {
 // what to write instead.
 func (r *Request) check() error {
 	if r.ID.Key == "" {
-		return errors.New("onlyonce: the Request's ID has no Key: without one a repeat can't be told from a new command")
+		return errors.New("onlyonce: the Request's ID has no Key: without one, a repeat cannot be distinguished from a new command")
 	}
 	for _, part := range [...]string{r.ID.Tenant, r.ID.Operation, r.ID.Key} {
 		if len(part) > maxIDPart {
@@ -77,14 +77,14 @@ func (r *Request) check() error {
 	return nil
 }
 
-// checkFingerprint rejects a combination that does not say whether requests are
+// checkFingerprint rejects a combination that leaves open whether requests are
 // compared.
 func checkFingerprint(of string, fingerprint []byte, skip bool) error {
 	switch {
 	case len(fingerprint) == 0 && !skip:
 		return fmt.Errorf("the %[1]s has no Fingerprint: set %[1]s.Fingerprint to onlyonce.Fingerprint(body), or set %[1]s.SkipFingerprint to accept any request under this ID", of)
 	case fingerprint != nil && skip:
-		return fmt.Errorf("the %[1]s has a Fingerprint and says SkipFingerprint: leave out one of them", of)
+		return fmt.Errorf("the %[1]s has both a Fingerprint and SkipFingerprint: leave out one of them", of)
 	}
 	return nil
 }

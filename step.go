@@ -24,10 +24,10 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 	var value T
 	a := Current(ctx)
 	if a != nil && a.inTx {
-		return value, fmt.Errorf("onlyonce: step %q: inside a transaction steps can't be kept: use Do, and SettleTx or httponce.InTx for the rows", name)
+		return value, fmt.Errorf("onlyonce: step %q: steps cannot be stored inside a transaction: use Do, and SettleTx or httponce.InTx for the rows", name)
 	}
 	if a == nil || !a.held {
-		return value, fmt.Errorf("onlyonce: step %q: no attempt in the context: pass on the one that the command's function was given", name)
+		return value, fmt.Errorf("onlyonce: step %q: the context has no attempt: pass the context that the command's function got", name)
 	}
 	if err := a.lease.over(); err != nil {
 		return value, fmt.Errorf("onlyonce: step %q did not run: %w", name, err)

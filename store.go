@@ -10,10 +10,10 @@ import (
 // the store's own clock: callers pass durations, never points in time.
 //
 // A call that is repeated because its response was lost is recognized by its
-// Owner and takes effect once. An error that is none of this package's means
+// Owner and takes effect once. An error that is not one of this package's means
 // that the store could not be reached. It is then unknown whether the call took
-// effect, and the call may be repeated. ErrLost says that the call changed
-// nothing: a store that sends a call twice by itself and can't tell whether the
+// effect, and the call may be repeated. ErrLost means that the call changed
+// nothing: a store that resends a call by itself and cannot tell whether the
 // first one arrived returns another error. The contents of a returned Record
 // must not be modified.
 //
@@ -39,7 +39,7 @@ type Store interface {
 	// record's. A lapsed lease does not matter as long as no other attempt has
 	// taken over. Settling again with the same hold changes nothing and is not
 	// an error, except after a release, which leaves no record. A settlement that
-	// is larger than the store takes is an ErrTooLarge, and changes nothing.
+	// is larger than the store accepts is an ErrTooLarge, and changes nothing.
 	Settle(ctx context.Context, h Hold, s Settlement) error
 
 	// Lookup returns the record of id, or ErrNotFound.
@@ -52,7 +52,7 @@ type Claim struct {
 	Owner       string // 16 random bytes, new for every claim
 	Fingerprint []byte // must equal the record's fingerprint, if the record has one
 
-	// SkipFingerprint says that nothing is compared and that a new record has
+	// SkipFingerprint means that nothing is compared and that a new record has
 	// no fingerprint. Fingerprint must be nil if and only if it is set.
 	SkipFingerprint bool
 
@@ -88,7 +88,7 @@ type Hold struct {
 // and changes the record in one transaction: either both take effect, or
 // neither does. TX is the type of a transaction, such as *sql.Tx.
 //
-// When the response to a commit is lost, the store looks for what only that
+// When the response to a commit is lost, the store looks for data that only that
 // transaction can have written; a record's owner, fence and state are not
 // enough, because any settlement of the hold leaves the same. RunTx and
 // SettleTx return nil only if the transaction was committed. They return
@@ -172,12 +172,12 @@ type Resolver interface {
 	Resolve(ctx context.Context, seen Record, s Settlement) error
 }
 
-// A Diagnoser finds settings of a store that would break the promise.
+// A Diagnoser finds settings of a store that would break the guarantees.
 type Diagnoser interface {
 	Diagnose(ctx context.Context) ([]Finding, error)
 }
 
-// A Finding is a setting that would break the promise.
+// A Finding is a setting that would break the guarantees.
 type Finding struct {
 	Name    string // stable: operators accept a risk by this name
 	Problem string // the setting and its consequence

@@ -10,9 +10,9 @@ import (
 // record that it made itself: a store that repeats a claim finds its own owner and
 // grants it again.
 //
-// Every store of this module calls Takes. Two more places say the same in their own
-// way: the model of internal/reliability/histories, on purpose, and the statements
-// that take over a row, which only compare it with what was read.
+// Every store of this module calls Takes. The same rule is written down in two more
+// places: in the model of internal/reliability/histories, on purpose, and in the
+// statements that take over a row, which only compare it with the row that was read.
 func (c Claim) Takes(r Record) bool {
 	if r.Owner == c.Owner || !c.matches(r) {
 		return false

@@ -16,18 +16,18 @@ type batch struct {
 	relay *Relay
 	owner string
 	began time.Time
-	end   context.CancelCauseFunc // of the publishing and the renewals
+	end   context.CancelCauseFunc // ends publishing and renewing
 
 	verdicts  []Verdict // not yet settled
-	published int       // of them
+	published int       // the number of published messages among them
 	settledAt time.Time
 
 	mu    sync.Mutex
 	until time.Time // when the lease ends, at the earliest
 }
 
-// errGrace is why publishing ends when the relay does.
-var errGrace = errors.New("the relay ends, and the broker has not answered in time")
+// errGrace is the cause of the end of publishing when the relay ends.
+var errGrace = errors.New("the relay is stopping, and the broker has not responded in time")
 
 // publishBatch leases a batch and publishes it. It returns whether there was one,
 // and whether the queue and the broker could be reached.
@@ -49,23 +49,23 @@ func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
 }
 
 const (
-	// firstBatch is how many messages a relay leases first, at most: it does not know yet
-	// how large they are.
+	// firstBatch is the largest number of messages in a relay's first batch, when it
+	// does not know yet how large they are.
 	firstBatch = 16
 
-	// maxBatchBytes is how many bytes the payloads of a batch are to have, at most.
+	// maxBatchBytes is the intended maximum of the total size of the payloads of a batch.
 	maxBatchBytes = 32 << 20
 )
 
-// adapt makes the next batch fit into memory and into Config.Timeout: a backlog of large
-// messages would take too much of both, each time again.
+// adapt limits the next batch so that it fits into memory and into Config.Timeout, which
+// a backlog of large messages would exceed every time.
 func (r *Relay) adapt(entries []Entry, err error) {
 	size := int64(0)
 	for i := range entries {
 		size += int64(len(entries[i].Payload))
 	}
 	switch n := int64(len(entries)); {
-	case err != nil: // perhaps it took too long
+	case err != nil: // the batch may have been too large to be leased in time
 		r.limit = max(r.limit/4, 1)
 	case size > maxBatchBytes:
 		r.limit = int(max(n*maxBatchBytes/size, 1))
@@ -74,15 +74,15 @@ func (r *Relay) adapt(entries []Entry, err error) {
 	}
 }
 
-// newOwner draws the owner token of one lease.
+// newOwner returns a random owner token for one lease.
 func newOwner() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails
 	return string(b[:])
 }
 
-// lease does not end with ctx: its messages would be nobody's until the lease
-// lapses.
+// lease leases the messages of the batch. It does not end with ctx, because no relay
+// could publish its messages until the lease lapses.
 func (b *batch) lease(ctx context.Context) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.relay.cfg.Timeout)
 	defer cancel()
@@ -112,8 +112,7 @@ func (b *batch) context(ctx context.Context) (run context.Context, stop func()) 
 	}
 }
 
-// renew renews the lease until run ends, and ends run when that does not come
-// through in time.
+// renew renews the lease until run ends. It ends run if no renewal succeeds in time.
 func (b *batch) renew(run context.Context, cancel context.CancelCauseFunc) {
 	lease := b.relay.cfg.Lease
 	next := lease / 3
@@ -143,19 +142,19 @@ func (b *batch) renew(run context.Context, cancel context.CancelCauseFunc) {
 	}
 }
 
-// left is how long the batch may still be published without another renewal.
+// left returns how long the batch may still be published without another renewal.
 func (b *batch) left() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return time.Until(b.until) - b.relay.cfg.Lease/4
 }
 
-// settleEvery bounds how much is published again when the relay dies.
+// settleEvery bounds how many messages are published again when the relay dies.
 const settleEvery = time.Second
 
-// publish publishes one wave after another: of each key, one message at a time,
-// so that none overtakes another that fails. It returns whether the broker and
-// the queue could be reached.
+// publish publishes one wave after another. A wave has at most one message of each key,
+// so that no message overtakes another that fails. It returns whether the broker and the
+// queue could be reached.
 func (b *batch) publish(ctx, run context.Context, entries []Entry) (ok bool) {
 	ok = true
 	for wave, rest := firstWave(entries); len(wave) > 0; wave, rest = firstWave(rest) {
@@ -174,8 +173,8 @@ func (b *batch) publish(ctx, run context.Context, entries []Entry) (ok bool) {
 	return b.settle(ctx) && ok
 }
 
-// firstWave splits entries into the first of each key, with those without
-// a key, and the rest.
+// firstWave splits entries into a wave, which has the first entry of each key and those
+// without a key, and the rest.
 func firstWave(entries []Entry) (wave, rest []Entry) {
 	seen := make(map[string]bool)
 	for _, e := range entries {
@@ -189,7 +188,7 @@ func firstWave(entries []Entry) (wave, rest []Entry) {
 	return wave, rest
 }
 
-// without gives back what waits for a message that failed.
+// without returns to the queue the messages that must wait for one that failed.
 func (b *batch) without(rest []Entry, failed map[string]bool) []Entry {
 	if len(failed) == 0 {
 		return rest
@@ -211,8 +210,8 @@ func (b *batch) giveBack(entries []Entry) {
 	}
 }
 
-// publishWave publishes messages of which none waits for another. It returns the
-// keys of those that failed, and whether the broker could be reached.
+// publishWave publishes messages that need not wait for each other. It returns the keys
+// of those that failed, and whether the broker could be reached.
 func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[string]bool, ok bool) {
 	wave, failed = b.parkUnpublishable(ctx, wave)
 	if len(wave) == 0 {
@@ -222,7 +221,7 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 	for i := range wave {
 		messages[i] = wave[i].Message
 	}
-	errs, acked := answers(len(wave), b.call(ctx, run, messages))
+	errs, acked := acknowledged(len(wave), b.call(ctx, run, messages))
 	var away, noRoute error
 	postponed := 0
 	for i, e := range wave {
@@ -254,9 +253,9 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 
 var errOverdue = errors.New("the Publisher has not returned, although its context ended: another relay may publish its messages")
 
-// call calls the Publisher. While that does not return, the lease is renewed for one
-// more lease after the context ended, and then left to lapse. A late
-// acknowledgement still counts for messages that no other relay has leased.
+// call calls the Publisher. If it does not return, the lease is renewed for one more
+// lease after the context ended, and then left to lapse. A late acknowledgment still
+// counts for messages that no other relay has leased.
 func (b *batch) call(ctx, run context.Context, messages []Message) []error {
 	limited, cancel := context.WithTimeout(run, b.relay.cfg.Timeout)
 	defer cancel()
@@ -274,9 +273,9 @@ func (b *batch) call(ctx, run context.Context, messages []Message) []error {
 	return publishApart(limited, b.relay.publisher, messages)
 }
 
-// parkUnpublishable parks the entries that no Append can have left like this. They are
-// not tried, because no attempt could succeed. It returns the others, and the keys of
-// those that it parked.
+// parkUnpublishable parks the entries that no Append can have written in their present
+// form. They are not published, because no attempt could succeed. It returns the
+// others, and the keys of those that it parked.
 func (b *batch) parkUnpublishable(ctx context.Context, wave []Entry) (others []Entry, parked map[string]bool) {
 	others, parked = wave[:0], make(map[string]bool)
 	for _, e := range wave {
@@ -298,7 +297,7 @@ func (e *Entry) unpublishable() error {
 		return errors.New(e.Error)
 	}
 	if err := e.check(); err != nil {
-		return fmt.Errorf("the stored message can't be published: %w", err)
+		return fmt.Errorf("the stored message cannot be published: %w", err)
 	}
 	return nil
 }
@@ -311,8 +310,9 @@ func (b *batch) park(ctx context.Context, e Entry, err error) {
 
 var errNoResponse = errors.New("the Publisher returned fewer errors than messages: it must return nil, or one for each")
 
-// answers counts the messages that were acknowledged.
-func answers(messages int, errs []error) (all []error, acked int) {
+// acknowledged returns an error, or nil, for each message, and the number of messages
+// that were acknowledged.
+func acknowledged(messages int, errs []error) (all []error, acked int) {
 	if len(errs) == 0 {
 		return make([]error, messages), messages
 	}
@@ -327,13 +327,13 @@ func answers(messages int, errs []error) (all []error, acked int) {
 	return errs, acked
 }
 
-// postpone lets a message wait that is not to blame.
+// postpone returns a message to the queue until later, without counting a failure.
 func (b *batch) postpone(e Entry, err error, after time.Duration) {
 	b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateWaiting, After: after, Attempts: e.Attempts, Error: cut(err.Error())})
 }
 
-// whileAway is how long a message waits that the broker could not be reached for: a
-// while if it took others.
+// whileAway returns how long a message waits for an unreachable broker: Config.Backoff if
+// the broker accepted other messages, and otherwise 0, because the relay itself pauses.
 func (c *Config) whileAway(tookOthers bool) time.Duration {
 	if !tookOthers {
 		return 0
@@ -341,14 +341,14 @@ func (c *Config) whileAway(tookOthers bool) time.Duration {
 	return jitter(c.Backoff)
 }
 
-// withoutRoute is how long a message of an age waits for which the broker has no route.
-// Messages behind it are leased meanwhile. It has no jitter, so that those that were
-// leased together are leased together again.
+// withoutRoute returns how long a message of the given age waits if the broker has no
+// route for it. Later messages are leased meanwhile. It has no jitter, so that messages
+// that were leased together are leased together again.
 func (c *Config) withoutRoute(age time.Duration) time.Duration {
 	return min(max(age/4, c.Backoff), c.MaxBackoff)
 }
 
-// fail counts a failure of the message, which is tried later, or parked.
+// fail counts a failure of the message, which is then retried later or parked.
 func (b *batch) fail(ctx context.Context, e Entry, err error) {
 	cfg := &b.relay.cfg
 	e.Attempts++
@@ -361,7 +361,7 @@ func (b *batch) fail(ctx context.Context, e Entry, err error) {
 	b.relay.observe(ctx, Event{Outcome: OutcomeFailed, Count: 1, Entry: e, Err: err})
 }
 
-// backoff is how long a message waits that has failed so many times.
+// backoff returns how long a message waits after the given number of failures.
 func (c *Config) backoff(attempts int) time.Duration {
 	d := c.Backoff
 	for range attempts - 1 {
@@ -372,8 +372,8 @@ func (c *Config) backoff(attempts int) time.Duration {
 	return min(d, c.MaxBackoff)
 }
 
-// settle writes the verdicts down, and tries until the lease would end. What
-// can't be written is published again.
+// settle records the verdicts, and retries until the lease would end. A message whose
+// verdict cannot be recorded is published again.
 func (b *batch) settle(ctx context.Context) (ok bool) {
 	if len(b.verdicts) == 0 {
 		return true
@@ -406,7 +406,7 @@ func (b *batch) settle(ctx context.Context) (ok bool) {
 // maxErrorText bounds the text of an error that an Entry keeps, in bytes.
 const maxErrorText = 2 << 10
 
-// cut makes of an error's text what every database can keep.
+// cut turns the text of an error into one that every database can store.
 func cut(text string) string {
 	text = text[:min(len(text), maxErrorText)]
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")

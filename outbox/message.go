@@ -32,8 +32,8 @@ type Message struct {
 	CreatedAt time.Time // when it was appended; set by the queue, by its clock
 }
 
-// maxName bounds an ID, a Topic, a Key, a Tenant and a header's name, in bytes: every
-// queue and every broker can keep that much.
+// maxName bounds an ID, a Topic, a Key, a Tenant and a header's name, in bytes. Every
+// queue and every broker can store that much.
 const maxName = 255
 
 // maxHeaders bounds all headers together, in bytes.
@@ -68,13 +68,13 @@ func headers(ctx context.Context, m Message) map[string]string {
 	return all
 }
 
-// check returns an error if some broker could not take the message.
+// check returns an error if some broker could not accept the message.
 func (m Message) check() error {
 	if m.ID == "" {
 		return errors.New("the Message has no ID")
 	}
 	if m.Topic == "" {
-		return errors.New("the Message has no Topic: name what happened, such as \"orders.created\"")
+		return errors.New("the Message has no Topic: set it to the kind of the event, such as \"orders.created\"")
 	}
 	for field, value := range map[string]string{"ID": m.ID, "Topic": m.Topic, "Key": m.Key, "Tenant": m.Tenant} {
 		if len(value) > maxName {
@@ -86,7 +86,7 @@ func (m Message) check() error {
 	}
 	for field, value := range map[string]string{"ID": m.ID, "Tenant": m.Tenant} {
 		if strings.Trim(value, " ") != value {
-			return fmt.Errorf("the Message's %s %q begins or ends with a blank: some brokers drop it, and so make two messages one", field, value)
+			return fmt.Errorf("the Message's %s %q begins or ends with a space, which some brokers drop: two messages could become one", field, value)
 		}
 	}
 	size := 0
@@ -95,7 +95,7 @@ func (m Message) check() error {
 			return fmt.Errorf("the Message's header %q has a name of %d bytes: use at most %d", name, len(name), maxName)
 		}
 		if !token(name) || !plain(value) {
-			return fmt.Errorf("the Message's header %q has characters that no broker takes: use letters, digits and hyphens, and one line of text", name)
+			return fmt.Errorf("the Message's header %q has characters that some broker rejects: use letters, digits and hyphens in the name, and one line of text as the value", name)
 		}
 		size += len(name) + len(value)
 	}
@@ -105,13 +105,13 @@ func (m Message) check() error {
 	return nil
 }
 
-// plain reports whether text can stand in a header's value, in a subject's name
-// and in every database's text.
+// plain reports whether text is valid as the value of a header, in the name of a
+// subject, and as a text of every database.
 func plain(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// token reports whether name can be a header's (RFC 9110).
+// token reports whether name is a valid name of a header (RFC 9110).
 func token(name string) bool {
 	return name != "" && !strings.ContainsFunc(name, func(r rune) bool {
 		letter := 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'

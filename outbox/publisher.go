@@ -33,9 +33,10 @@ type Publisher interface {
 var ErrUnavailable = errors.New("the broker can't be reached")
 
 // ErrNoRoute, wrapped in an error of a Publisher, means that the broker has no place for
-// the message so far, such as a queue that is not full, and takes others. The relay parks no message
-// because of it and keeps up no others, except those with its key. It retries after a
-// quarter of the message's age, from Config.Backoff to Config.MaxBackoff.
+// the message at present, such as a queue that is not full, but accepts others. The
+// relay does not park the message because of it, and delays no other message except
+// those with its key. It retries after a quarter of the message's age, but at least
+// Config.Backoff and at most Config.MaxBackoff.
 var ErrNoRoute = errors.New("the broker has no route for the message")
 
 // A PublisherFunc is an adapter that makes a function a Publisher.
@@ -47,8 +48,8 @@ func (f PublisherFunc) Publish(ctx context.Context, messages []Message) []error 
 }
 
 // publishApart calls the Publisher. If it panics, the messages are published in ever
-// smaller parts, until those at which it panics are alone: one message must not end the
-// process, again after each restart, and keep all others from being published.
+// smaller parts, until only the messages that cause the panic fail: one message must not
+// end the process after every restart, and so prevent all others from being published.
 func publishApart(ctx context.Context, to Publisher, messages []Message) []error {
 	errs, panicked := publishOrRecover(ctx, to, messages)
 	switch {
@@ -62,7 +63,7 @@ func publishApart(ctx context.Context, to Publisher, messages []Message) []error
 		if ctx.Err() != nil {
 			errs = unavailable(len(part), context.Cause(ctx))
 		} else {
-			errs, _ = answers(len(part), publishApart(ctx, to, part))
+			errs, _ = acknowledged(len(part), publishApart(ctx, to, part))
 		}
 		all = append(all, errs[:len(part)]...)
 	}
@@ -77,7 +78,8 @@ func unavailable(messages int, cause error) []error {
 	return errs
 }
 
-// publishOrRecover returns a panic as an error. It logs that of a single message.
+// publishOrRecover calls the Publisher, and returns a panic as an error. It logs the
+// panic if there is only one message.
 func publishOrRecover(ctx context.Context, to Publisher, messages []Message) (errs []error, panicked error) {
 	defer func() {
 		p := recover()

@@ -27,8 +27,8 @@ type Config struct {
 	Observer    Observer      // nil: none
 }
 
-// MaxHeld bounds Config.Lease and Config.MaxBackoff. A queue may take a message that
-// is to be held for longer as one that waits: its clock was set back.
+// MaxHeld bounds Config.Lease and Config.MaxBackoff. A queue may treat a message that
+// would be held for longer as waiting, because the queue's clock was set back.
 const MaxHeld = 24 * time.Hour
 
 // shortestLease leaves room for three renewals over a slow network.
@@ -62,10 +62,10 @@ type Relay struct {
 	publisher Publisher
 	cfg       Config
 
-	limit   int           // how many messages the next batch has, at most
-	soon    time.Duration // how soon to look again, when something was going on; 0: not before Config.Poll
+	limit   int           // largest number of messages of the next batch
+	soon    time.Duration // pause before the queue is read again after activity; 0: Config.Poll
 	paused  time.Duration // the last pause after trouble; 0: none
-	lagAt   time.Time     // when the lag was last told
+	lagAt   time.Time     // when the lag was last reported
 	purgeAt time.Time     // when kept messages were last purged
 }
 
@@ -73,7 +73,7 @@ type Relay struct {
 // invalid Config.
 func NewRelay(queue Queue, publisher Publisher, cfg Config) *Relay {
 	if queue == nil || publisher == nil {
-		panic("outbox: NewRelay without a queue or a publisher: pass store.Outbox() and what hands messages to your broker")
+		panic("outbox: NewRelay without a queue or a publisher: pass store.Outbox() and a Publisher for your broker")
 	}
 	r := &Relay{queue: queue, publisher: publisher, cfg: cfg.withDefaults()}
 	r.limit = min(r.cfg.Batch, firstBatch)
@@ -81,7 +81,7 @@ func NewRelay(queue Queue, publisher Publisher, cfg Config) *Relay {
 }
 
 // Run publishes until ctx ends. An error of the queue or the broker does not
-// end it: the Observer is told of it, and the relay retries. When ctx ends, the
+// end it: the Observer gets an event, and the relay retries. When ctx ends, the
 // messages that are being published are finished within Config.Grace, and the
 // others are returned to the queue.
 func (r *Relay) Run(ctx context.Context) {
@@ -100,11 +100,12 @@ func (r *Relay) Run(ctx context.Context) {
 	}
 }
 
-// A transaction that appends is committed a little after the relay is woken, or
-// after others were: the relay looks again soon, and then less and less often.
+// soonest is the first pause after the relay was woken. A transaction that appends is
+// committed a little later, so the relay reads the queue again soon, and then at
+// increasing intervals.
 const soonest = time.Millisecond
 
-// wait returns when it is time to look at the queue again.
+// wait returns when it is time to read the queue again.
 func (r *Relay) wait(ctx context.Context) {
 	d := jitter(r.cfg.Poll)
 	if r.soon > 0 && r.soon < d {
@@ -127,11 +128,11 @@ func (r *Relay) wait(ctx context.Context) {
 	<-ctx.Done()
 }
 
-// longestPause is how soon at the latest a broker or a queue that was away is
-// tried again.
+// longestPause is the longest pause before an unreachable broker or queue is tried
+// again.
 const longestPause = 5 * time.Second
 
-// pause lets a broker or a queue that is away come back.
+// pause waits before an unreachable broker or queue is tried again.
 func (r *Relay) pause(ctx context.Context) {
 	r.paused = min(max(r.cfg.Backoff, 2*r.paused), longestPause)
 	t := time.NewTimer(jitter(r.paused))
@@ -142,8 +143,8 @@ func (r *Relay) pause(ctx context.Context) {
 	}
 }
 
-// jitter keeps relays from doing the same at the same moment: it returns at most a
-// tenth more or less.
+// jitter returns d changed by at most a tenth, so that relays do not act at the same
+// moment.
 func jitter(d time.Duration) time.Duration {
 	d = min(d, math.MaxInt64/2)
 	return d + time.Duration((rand.Float64()-0.5)/5*float64(d))
@@ -154,8 +155,8 @@ const (
 	purgeBatch = 1000
 )
 
-// keepHouse tells the lag and deletes what was kept long enough, when it is time
-// to.
+// keepHouse reports the lag and deletes messages whose keep time has ended, each at its
+// interval.
 func (r *Relay) keepHouse(ctx context.Context) {
 	if r.cfg.Observer != nil && time.Since(r.lagAt) >= r.cfg.LagEvery {
 		r.lagAt = time.Now()
@@ -182,8 +183,8 @@ func (r *Relay) lag(ctx context.Context) (Lag, error) {
 	return r.queue.Lag(ctx)
 }
 
-// purge deletes also what a relay that kept messages has left, if this one does
-// not.
+// purge deletes published messages whose keep time has ended, including those of other
+// relays, even if this relay keeps none.
 func (r *Relay) purge(ctx context.Context) (n int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
@@ -207,7 +208,7 @@ func (r *Relay) observe(ctx context.Context, e Event) {
 	r.cfg.Observer(ctx, e)
 }
 
-// trouble tells of an error of the queue, unless it came of the relay's end.
+// trouble reports an error of the queue, unless the end of the relay caused it.
 func (r *Relay) trouble(ctx context.Context, err error) {
 	if err != nil && ctx.Err() == nil {
 		r.observe(ctx, Event{Outcome: OutcomeTrouble, Err: err})
