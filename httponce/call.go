@@ -42,7 +42,7 @@ type state struct {
 	r        *http.Request
 	request  onlyonce.Request
 	attempt  *onlyonce.Attempt  // the one that ran the handler; nil: none
-	given    *body              // the body that the handler got
+	input    *body              // what the handler reads
 	response *response.Response // of the handler; nil: it has not run
 	stored   int                // bytes that were stored
 }
@@ -90,7 +90,7 @@ func (b *buffers) dropText() {
 // give returns the request for a handler, with its body, which has been read.
 func (c *call) give(ctx context.Context, b *body) *http.Request {
 	b.data = c.body
-	c.given = b
+	c.input = b
 	r := c.r.WithContext(ctx)
 	if r.Body != http.NoBody {
 		r.Body = b

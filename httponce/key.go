@@ -43,17 +43,17 @@ func (c *call) keyInBody() *Problem {
 		return &p
 	}
 	key, err := c.cfg.KeyInBody(c.body)
-	given := c.request.ID.Key
+	inHeader := c.request.ID.Key
 	wrong := ""
 	switch {
 	case err != nil:
 		wrong = sentence(err)
-	case key == "" && given == "" && c.cfg.Required:
+	case key == "" && inHeader == "" && c.cfg.Required:
 		p := keyMissing
 		return &p
-	case key == "" || key == given:
+	case key == "" || key == inHeader:
 		return nil
-	case given != "":
+	case inHeader != "":
 		wrong = "The key in the header is not that in the body."
 	default:
 		wrong = c.keys.Judge(key)

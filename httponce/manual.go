@@ -30,8 +30,8 @@ func (c Config) ReadKey(r *http.Request) (string, error) {
 }
 
 func readKey(keys *keysyntax.Reader, r *http.Request, header string) (string, error) {
-	values, given := r.Header[header]
-	if !given {
+	values, present := r.Header[header]
+	if !present {
 		return "", keyMissing
 	}
 	key, wrong := keys.Read(values)

@@ -28,9 +28,9 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.runner.serveUnkeyed(m.protection, w, r)
 		return
 	}
-	values, given := r.Header[m.cfg.Header]
+	values, present := r.Header[m.cfg.Header]
 	inBody := m.cfg.KeyInBody != nil && r.ContentLength != 0
-	if !given && !inBody {
+	if !present && !inBody {
 		if m.cfg.Required {
 			m.rejectUnread(w, r, keyMissing)
 			return
@@ -39,7 +39,7 @@ func (m *middleware) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	key := ""
-	if given {
+	if present {
 		var wrong string
 		if key, wrong = m.keys.Read(values); wrong != "" {
 			m.rejectUnread(w, r, invalidKey(wrong))

@@ -72,8 +72,8 @@ func (c *call) send(body []byte) {
 		return
 	}
 	if len(body) > response.Uncounted {
-		if c.given != nil {
-			_ = c.given.Close()
+		if c.input != nil {
+			_ = c.input.Close()
 		}
 		c.dropBody()
 	}

@@ -31,7 +31,7 @@ type sandbox struct {
 // A row is a sandbox with its session.
 type row struct {
 	sandbox
-	session session
+	session sessionRow
 }
 
 // columns are the columns of a row, and status is its status by the database's clock.

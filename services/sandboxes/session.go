@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// A session is the session in the row of a sandbox.
-type session struct {
+// A sessionRow is the sessionRow in the row of a sandbox.
+type sessionRow struct {
 	id     string // empty: there is none
 	state  string
 	server string // the server that started it

@@ -94,24 +94,24 @@ func (a *API) ensure(ctx context.Context, owner string, r row, end time.Time) (n
 func (a *API) launch(ctx context.Context, owner, id string) (r row, ready bool, err error) {
 	ctx, stop := a.detach(ctx)
 	defer stop()
-	session := newID(sessionIDs)
-	if err := a.sessions.add(session); err != nil {
+	sessionID := newID(sessionIDs)
+	if err := a.sessions.add(sessionID); err != nil {
 		return row{}, false, err
 	}
-	r, reserved, err := a.change(ctx, reserveSQL, id, owner, session, a.server, a.cfg.MaxSessions)
+	r, reserved, err := a.change(ctx, reserveSQL, id, owner, sessionID, a.server, a.cfg.MaxSessions)
 	if err != nil || !reserved {
-		a.sessions.drop(session)
+		a.sessions.drop(sessionID)
 		return row{}, false, errors.Join(err, a.full(ctx, owner, id))
 	}
 	handle, err := a.run(ctx, r)
 	if err != nil {
-		return row{}, false, a.notStarted(ctx, session, r.WorkspaceID, err)
+		return row{}, false, a.notStarted(ctx, sessionID, r.WorkspaceID, err)
 	}
-	a.sessions.started(session, handle)
+	a.sessions.started(sessionID, handle)
 	workspace := r.WorkspaceID
-	r, ready, err = a.change(ctx, readySQL, session, handle, a.idleSeconds())
+	r, ready, err = a.change(ctx, readySQL, sessionID, handle, a.idleSeconds())
 	if err != nil || !ready {
-		return row{}, false, errors.Join(err, a.kill(ctx, session, handle), a.removeWorkspace(ctx, workspace))
+		return row{}, false, errors.Join(err, a.kill(ctx, sessionID, handle), a.removeWorkspace(ctx, workspace))
 	}
 	return r, true, nil
 }
@@ -127,9 +127,9 @@ func (a *API) full(ctx context.Context, owner, id string) error {
 
 // notStarted records that a session did not start. It is not an error if a delete or a
 // stop removed the session meanwhile.
-func (a *API) notStarted(ctx context.Context, session, workspace string, cause error) error {
-	_, ours, err := a.change(ctx, failSQL, session)
-	a.sessions.drop(session)
+func (a *API) notStarted(ctx context.Context, sessionID, workspace string, cause error) error {
+	_, ours, err := a.change(ctx, failSQL, sessionID)
+	a.sessions.drop(sessionID)
 	err = errors.Join(err, a.removeWorkspace(ctx, workspace))
 	if ours || err != nil {
 		return fmt.Errorf("start a session: %w", errors.Join(cause, err))

@@ -62,7 +62,7 @@ func (a *API) sweep(ctx context.Context) {
 
 // check ends a session whose server died or lost it, and removes one that ended by
 // itself from its sandbox.
-func (a *API) check(ctx context.Context, s session) error {
+func (a *API) check(ctx context.Context, s sessionRow) error {
 	lost := s.state == statusStarting && s.server == a.server && !a.sessions.has(s.id)
 	if lost || !serverRuns(s.server) {
 		_, err := a.end(ctx, s.id)

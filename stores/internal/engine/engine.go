@@ -47,15 +47,15 @@ type TxFunc = func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce
 
 // An Outbox runs the statements of the outbox.
 type Outbox interface {
-	// OutboxIn returns a session in the caller's transaction.
-	OutboxIn(ctx context.Context, tx *sql.Tx) (Session, error)
+	// OutboxIn returns a runner in the caller's transaction.
+	OutboxIn(ctx context.Context, tx *sql.Tx) (Runner, error)
 
-	// OutboxRead returns a session outside any transaction.
-	OutboxRead(ctx context.Context) Session
+	// OutboxRead returns a runner outside any transaction.
+	OutboxRead(ctx context.Context) Runner
 
 	// OutboxWrite runs f in a transaction. With alone, f has the whole queue to itself. f
 	// may run again if the database rolls the transaction back.
-	OutboxWrite(ctx context.Context, alone bool, f func(Session) error) error
+	OutboxWrite(ctx context.Context, alone bool, f func(Runner) error) error
 }
 
 // Reconnect bounds the wait for a connection in place of a broken one.

@@ -42,7 +42,7 @@ func Prepare(ctx context.Context, m outbox.Message) (*engine.OutboxMessage, erro
 func (q *Queue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) (list []outbox.Entry, err error) {
 	due, damaged, err := q.due(ctx)
 	if (due || damaged) && err == nil {
-		err = q.on.OutboxWrite(ctx, true, func(s engine.Session) (err error) {
+		err = q.on.OutboxWrite(ctx, true, func(s engine.Runner) (err error) {
 			list = nil
 			if damaged {
 				if n, err := parkDamaged(s); n == maxParked || err != nil {
@@ -76,7 +76,7 @@ const maxParked = 10_000
 // parkDamaged parks messages that are in a state which no store writes, and returns how
 // many it found. Left alone they would never be published, and messages with their
 // keys would overtake them.
-func parkDamaged(s engine.Session) (n int, err error) {
+func parkDamaged(s engine.Runner) (n int, err error) {
 	var seqs []int64
 	err = s.Query("outbox damaged", (&engine.OutboxLimit{Limit: maxParked}).List(), func(v []driver.Value) error {
 		r := record.Reader{Values: v}
@@ -89,7 +89,7 @@ func parkDamaged(s engine.Session) (n int, err error) {
 	return len(seqs), err
 }
 
-func leaseNext(s engine.Session, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+func leaseNext(s engine.Runner, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
 	if _, err := s.Exec("outbox lapse", nil); err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func leaseNext(s engine.Session, owner string, lease time.Duration, limit int) (
 	return list, err
 }
 
-func entries(s engine.Session, statement string, args []driver.NamedValue) (list []outbox.Entry, err error) {
+func entries(s engine.Runner, statement string, args []driver.NamedValue) (list []outbox.Entry, err error) {
 	err = s.Query(statement, args, func(v []driver.Value) error {
 		list = append(list, entry(v))
 		return nil
@@ -150,7 +150,7 @@ func numbers(list []int64) string {
 // Renew makes owner's lease end one full lease from now.
 func (q *Queue) Renew(ctx context.Context, owner string, lease time.Duration) error {
 	var n int64
-	err := q.on.OutboxWrite(ctx, true, func(s engine.Session) (err error) {
+	err := q.on.OutboxWrite(ctx, true, func(s engine.Runner) (err error) {
 		n, err = s.Exec("outbox renew", (&engine.OutboxLease{Owner: []byte(owner), For: record.MicrosCeil(lease)}).Renew())
 		return err
 	})
@@ -163,7 +163,7 @@ func (q *Queue) Renew(ctx context.Context, owner string, lease time.Duration) er
 // Settle records the outcome of messages leased to owner.
 func (q *Queue) Settle(ctx context.Context, owner string, verdicts []outbox.Verdict) error {
 	var n int64
-	err := q.on.OutboxWrite(ctx, false, func(s engine.Session) (err error) {
+	err := q.on.OutboxWrite(ctx, false, func(s engine.Runner) (err error) {
 		n, err = settleAll(s, owner, verdicts)
 		return err
 	})
@@ -174,7 +174,7 @@ func (q *Queue) Settle(ctx context.Context, owner string, verdicts []outbox.Verd
 }
 
 // settleAll returns how many verdicts were carried out.
-func settleAll(s engine.Session, owner string, verdicts []outbox.Verdict) (done int64, err error) {
+func settleAll(s engine.Runner, owner string, verdicts []outbox.Verdict) (done int64, err error) {
 	published := make(map[time.Duration][]int64)
 	for _, v := range verdicts {
 		var n int64
@@ -254,7 +254,7 @@ func (q *Queue) Purge(ctx context.Context, limit int) (int, error) {
 
 func (q *Queue) change(ctx context.Context, statement string, args []driver.NamedValue) (int, error) {
 	var n int64
-	err := q.on.OutboxWrite(ctx, false, func(s engine.Session) (err error) {
+	err := q.on.OutboxWrite(ctx, false, func(s engine.Runner) (err error) {
 		n, err = s.Exec(statement, args)
 		return err
 	})

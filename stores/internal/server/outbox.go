@@ -9,28 +9,28 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 )
 
-// An outboxSession runs outbox statements in a session of the store.
-type outboxSession struct{ Session }
+// An outboxRunner runs outbox statements in a session of the store.
+type outboxRunner struct{ Session }
 
-func (l outboxSession) Exec(name string, args []driver.NamedValue) (int64, error) {
+func (l outboxRunner) Exec(name string, args []driver.NamedValue) (int64, error) {
 	return l.Change(name, engine.Values(args)...)
 }
 
-func (l outboxSession) Query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
+func (l outboxRunner) Query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
 	return l.Session.Query(name, row, engine.Values(args)...)
 }
 
-func (s *Store) OutboxIn(ctx context.Context, tx *sql.Tx) (engine.Session, error) {
+func (s *Store) OutboxIn(ctx context.Context, tx *sql.Tx) (engine.Runner, error) {
 	l, err := joined{s, tx}.join(ctx)
-	return outboxSession{l}, err
+	return outboxRunner{l}, err
 }
 
-func (s *Store) OutboxRead(ctx context.Context) engine.Session { return outboxSession{s.Session(ctx)} }
+func (s *Store) OutboxRead(ctx context.Context) engine.Runner { return outboxRunner{s.Session(ctx)} }
 
 // OutboxWrite runs f again if the database rolled it back to resolve a conflict. A relay
 // that needs the queue to itself locks the one row of onlyonce_outbox_lock: if relays
 // locked messages instead, two of them could lease messages of one key.
-func (s *Store) OutboxWrite(ctx context.Context, alone bool, f func(engine.Session) error) error {
+func (s *Store) OutboxWrite(ctx context.Context, alone bool, f func(engine.Runner) error) error {
 	for n := 1; ; n++ {
 		err := s.outboxWriteOnce(ctx, alone, f)
 		if err == nil || !errors.Is(err, errConflict) || n == maxConflicts || !pause(ctx, n) {
@@ -39,12 +39,12 @@ func (s *Store) OutboxWrite(ctx context.Context, alone bool, f func(engine.Sessi
 	}
 }
 
-func (s *Store) outboxWriteOnce(ctx context.Context, alone bool, f func(engine.Session) error) error {
+func (s *Store) outboxWriteOnce(ctx context.Context, alone bool, f func(engine.Runner) error) error {
 	tx, err := s.DB.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 	if err != nil {
 		return s.Explain(err)
 	}
-	in := outboxSession{Session{Store: s, Ctx: ctx, Tx: tx}}
+	in := outboxRunner{Session{Store: s, Ctx: ctx, Tx: tx}}
 	first := "outbox brief"
 	if alone {
 		first = "outbox alone"

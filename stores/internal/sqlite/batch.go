@@ -72,7 +72,7 @@ func (b *txBatch) abandon(err error) {
 	b.store.queue.Next(lane)
 }
 
-func (b *txBatch) use(f func(*driverSession) error) error { return b.store.writer.use(f) }
+func (b *txBatch) use(f func(*driverRunner) error) error { return b.store.writer.use(f) }
 
 // begin begins the transaction with the write lock.
 func (b *txBatch) begin() error {
@@ -86,7 +86,7 @@ func (b *txBatch) begin() error {
 	}
 	b.tx = tx
 	b.joined = b.store.shared.Load()
-	return b.use(func(d *driverSession) error {
+	return b.use(func(d *driverRunner) error {
 		if _, err := d.Exec("lock", nil); err != nil {
 			return err
 		}
@@ -131,7 +131,7 @@ func (b *txBatch) turn(t *group.Ticket[job]) {
 // transaction, so its caller gets it only after the commit.
 func (b *txBatch) start(t *group.Ticket[job]) (runs bool) {
 	r := t.Job.run
-	err := b.use(func(d *driverSession) (err error) {
+	err := b.use(func(d *driverRunner) (err error) {
 		if err := b.look(d); err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (b *txBatch) start(t *group.Ticket[job]) (runs bool) {
 }
 
 // look reads the clock again if a function used WithTx since.
-func (b *txBatch) look(d *driverSession) error {
+func (b *txBatch) look(d *driverRunner) error {
 	joined := b.store.shared.Load()
 	if joined == b.joined {
 		return nil
@@ -170,7 +170,7 @@ func (b *txBatch) look(d *driverSession) error {
 // endSavepoint keeps what the function wrote, or undoes it. It fails if the
 // transaction is not open any more.
 func (b *txBatch) endSavepoint(r *funcRun) error {
-	return b.use(func(d *driverSession) error {
+	return b.use(func(d *driverRunner) error {
 		if r.panicked || r.err != nil {
 			if _, err := d.Exec("undo", nil); err != nil {
 				return err
@@ -191,7 +191,7 @@ func (b *txBatch) finish(t *group.Ticket[job], lost error) {
 		b.abort(t, errors.Join(transact.ErrEnded, lost))
 		return
 	}
-	if err := b.use(func(d *driverSession) error { return r.write(d, b.now) }); err != nil {
+	if err := b.use(func(d *driverRunner) error { return r.write(d, b.now) }); err != nil {
 		b.abort(t, err)
 		return
 	}

@@ -43,7 +43,7 @@ type settings struct {
 	locking, file    string
 }
 
-func readSettings(s engine.Session) (set settings, err error) {
+func readSettings(s engine.Runner) (set settings, err error) {
 	return set, s.Query("settings", nil, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		set = settings{version: r.Text("version"), journal: r.Text("journal_mode"), synchronous: r.Int("synchronous"), locking: r.Text("locking_mode"), file: r.Text("file")}
@@ -58,7 +58,7 @@ type settingsOp struct {
 	readOnly bool
 }
 
-func (o *settingsOp) alone(s engine.Session) (done bool, err error) {
+func (o *settingsOp) alone(s engine.Runner) (done bool, err error) {
 	if o.settings, err = readSettings(s); err != nil {
 		return false, err
 	}
@@ -69,7 +69,7 @@ func (o *settingsOp) alone(s engine.Session) (done bool, err error) {
 	return true, err
 }
 
-func (o *settingsOp) apply(s engine.Session, _ *clock) error {
+func (o *settingsOp) apply(s engine.Runner, _ *clock) error {
 	_, err := o.alone(s)
 	return err
 }
@@ -120,7 +120,7 @@ func (s *Store) settings(ctx context.Context) ([]onlyonce.Finding, error) {
 	if err := s.do(ctx, ours); err != nil {
 		return nil, err
 	}
-	pool, err := readSettings(sqlSession{ctx: ctx, on: s.db, text: s.text})
+	pool, err := readSettings(sqlRunner{ctx: ctx, on: s.db, text: s.text})
 	if err != nil {
 		return nil, err
 	}

@@ -11,10 +11,10 @@ import (
 // An op is a change that a caller asks for. It has no further effect if it is done twice.
 type op interface {
 	// alone does the op in a single statement, if it can. Otherwise it does nothing.
-	alone(engine.Session) (done bool, err error)
+	alone(engine.Runner) (done bool, err error)
 
 	// apply does the op in a transaction that has the write lock.
-	apply(engine.Session, *clock) error
+	apply(engine.Runner, *clock) error
 }
 
 // A clock is the store's clock, read once for a transaction that has the write lock.
@@ -24,7 +24,7 @@ type clock struct {
 	floor int64 // the highest fence of a deleted record
 }
 
-func readClock(s engine.Session) (*clock, error) {
+func readClock(s engine.Runner) (*clock, error) {
 	c := new(clock)
 	err := s.Query("clock", nil, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
@@ -38,7 +38,7 @@ func readClock(s engine.Session) (*clock, error) {
 }
 
 // refresh reads the clock again, after others wrote in the transaction.
-func (c *clock) refresh(s engine.Session) error {
+func (c *clock) refresh(s engine.Runner) error {
 	again, err := readClock(s)
 	if err != nil {
 		return err
@@ -62,7 +62,7 @@ func (c *clock) newFence(createdAt int64) int64 { return max(createdAt, c.floor+
 
 // find returns the record of k, or nil if there is none. It returns a record that has
 // expired, too, for its fence.
-func find(s engine.Session, k *record.Key) (found *record.Stored, err error) {
+func find(s engine.Runner, k *record.Key) (found *record.Stored, err error) {
 	err = s.Query("lookup", (&keyArgs{k.Hash[:]}).list(), func(v []driver.Value) error {
 		r := record.Decode(v)
 		found = &r
@@ -78,7 +78,7 @@ func find(s engine.Session, k *record.Key) (found *record.Stored, err error) {
 }
 
 // known reports whether there is a record of k, which costs less than find.
-func known(s engine.Session, k *record.Key) (there bool, err error) {
+func known(s engine.Runner, k *record.Key) (there bool, err error) {
 	err = s.Query("known", (&keyArgs{k.Hash[:]}).list(), func([]driver.Value) error {
 		there = true
 		return nil
@@ -87,7 +87,7 @@ func known(s engine.Session, k *record.Key) (there bool, err error) {
 }
 
 // findIfKnown is find for when there is probably no record.
-func findIfKnown(s engine.Session, k *record.Key) (*record.Stored, error) {
+func findIfKnown(s engine.Runner, k *record.Key) (*record.Stored, error) {
 	there, err := known(s, k)
 	if !there || err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func findIfKnown(s engine.Session, k *record.Key) (*record.Stored, error) {
 }
 
 // remove deletes a record and keeps its fence.
-func remove(s engine.Session, now *clock, k *record.Key, fence int64) error {
+func remove(s engine.Runner, now *clock, k *record.Key, fence int64) error {
 	if err := keepFence(s, now, fence); err != nil {
 		return err
 	}
@@ -105,7 +105,7 @@ func remove(s engine.Session, now *clock, k *record.Key, fence int64) error {
 }
 
 // keepFence makes every later fence higher than fence, which no record has any more.
-func keepFence(s engine.Session, now *clock, fence int64) error {
+func keepFence(s engine.Runner, now *clock, fence int64) error {
 	_, err := s.Exec("floor", (&floorArgs{fence}).list())
 	now.floor = max(now.floor, fence)
 	return err
@@ -129,7 +129,7 @@ func newClaimOp(c onlyonce.Claim) *claimOp {
 	return o
 }
 
-func (o *claimOp) alone(s engine.Session) (bool, error) {
+func (o *claimOp) alone(s engine.Runner) (bool, error) {
 	c, given := &o.claim, false
 	err := s.Query("claim", o.args.claim(record.MicrosCeil(c.Lease)), func(v []driver.Value) error {
 		r := record.Reader{Values: v}
@@ -148,7 +148,7 @@ func (o *claimOp) alone(s engine.Session) (bool, error) {
 	return true, nil
 }
 
-func (o *claimOp) apply(s engine.Session, now *clock) error {
+func (o *claimOp) apply(s engine.Runner, now *clock) error {
 	ok, err := o.insert(s, now)
 	if ok || err != nil {
 		return err
@@ -174,7 +174,7 @@ func (o *claimOp) apply(s engine.Session, now *clock) error {
 }
 
 // insert makes a new record, unless there is one.
-func (o *claimOp) insert(s engine.Session, now *clock) (bool, error) {
+func (o *claimOp) insert(s engine.Runner, now *clock) (bool, error) {
 	at := now.create()
 	fence := now.newFence(at)
 	n, err := s.Exec("insert", o.args.insert(at, fence, now.now+record.MicrosCeil(o.claim.Lease)))
@@ -190,7 +190,7 @@ func (o *claimOp) given(createdAt, fence int64) {
 }
 
 // take gives the claim a record that is there.
-func (o *claimOp) take(s engine.Session, now *clock) error {
+func (o *claimOp) take(s engine.Runner, now *clock) error {
 	r := &o.record
 	steps, err := record.EncodeSteps(r.Steps)
 	if err != nil {

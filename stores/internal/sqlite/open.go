@@ -119,7 +119,7 @@ func checkPool(ctx context.Context, db *sql.DB) (pool settings, err error) {
 	if err := checkLibrary(ctx, db); err != nil {
 		return pool, err
 	}
-	if pool, err = readSettings(sqlSession{ctx: ctx, on: db, text: statements}); err != nil {
+	if pool, err = readSettings(sqlRunner{ctx: ctx, on: db, text: statements}); err != nil {
 		return pool, err
 	}
 	for _, f := range findInSettings(pool, pool) {

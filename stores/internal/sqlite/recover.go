@@ -84,7 +84,7 @@ func (b *txBatch) findCommit() (became outcome, err error) {
 			continue
 		}
 		var now transact.Trace
-		if err := b.use(func(d *driverSession) (err error) {
+		if err := b.use(func(d *driverRunner) (err error) {
 			now, err = readTrace(d, &r.key)
 			return err
 		}); err != nil {
@@ -102,7 +102,7 @@ func (b *txBatch) findCommit() (became outcome, err error) {
 	return became, err
 }
 
-func readTrace(s engine.Session, k *record.Key) (now transact.Trace, err error) {
+func readTrace(s engine.Runner, k *record.Key) (now transact.Trace, err error) {
 	err = s.Query("trace", (&keyArgs{k.Hash[:]}).list(), func(v []driver.Value) (err error) {
 		now, err = transact.ReadTrace(v)
 		return err
@@ -117,7 +117,7 @@ func (b *txBatch) keepFences(ran []*group.Ticket[job]) {
 	for _, t := range ran {
 		highest = max(highest, t.Job.run.record.Fence)
 	}
-	_ = b.use(func(d *driverSession) error {
+	_ = b.use(func(d *driverRunner) error {
 		_, err := d.Exec("floor", (&floorArgs{highest}).list())
 		return err
 	})

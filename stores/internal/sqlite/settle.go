@@ -29,14 +29,14 @@ func newSettleOp(h onlyonce.Hold, st onlyonce.Settlement) *settleOp {
 	return o
 }
 
-func (o *settleOp) alone(s engine.Session) (bool, error) {
+func (o *settleOp) alone(s engine.Runner) (bool, error) {
 	if o.settlement.State == "" {
 		return false, nil
 	}
 	return true, o.settle(s, nil)
 }
 
-func (o *settleOp) apply(s engine.Session, now *clock) error {
+func (o *settleOp) apply(s engine.Runner, now *clock) error {
 	if o.settlement.State == "" {
 		return o.release(s, now)
 	}
@@ -50,7 +50,7 @@ func (o *settleOp) apply(s engine.Session, now *clock) error {
 
 // settle settles at the time of a clock that was read before, or at the statement's own
 // time if now is nil.
-func (o *settleOp) settle(s engine.Session, now *clock) error {
+func (o *settleOp) settle(s engine.Runner, now *clock) error {
 	hold := o.holdArgs()
 	n, err := s.Exec("settle", o.settled(now).settle(&hold))
 	if n > 0 || err != nil {
@@ -85,7 +85,7 @@ func (o *settleOp) expiresAt(now *clock) any {
 	return now.now + record.MicrosCeil(o.settlement.Keep)
 }
 
-func (o *settleOp) release(s engine.Session, now *clock) error {
+func (o *settleOp) release(s engine.Runner, now *clock) error {
 	hold := o.holdArgs()
 	n, err := s.Exec("release", hold.release())
 	if err != nil {
@@ -99,7 +99,7 @@ func (o *settleOp) release(s engine.Session, now *clock) error {
 
 // explainUnsettled returns why nothing was settled: nil if the hold had settled the record
 // before, otherwise an error.
-func (o *settleOp) explainUnsettled(s engine.Session) error {
+func (o *settleOp) explainUnsettled(s engine.Runner) error {
 	r, err := find(s, &o.key)
 	if err != nil {
 		return err
@@ -125,14 +125,14 @@ type renewOp struct {
 	steps map[string][]byte
 }
 
-func (o *renewOp) alone(s engine.Session) (bool, error) {
+func (o *renewOp) alone(s engine.Runner) (bool, error) {
 	if len(o.steps) > 0 {
 		return false, nil
 	}
 	return true, o.renew(s, nil)
 }
 
-func (o *renewOp) apply(s engine.Session, now *clock) error {
+func (o *renewOp) apply(s engine.Runner, now *clock) error {
 	if err := o.renew(s, now.now); err != nil || len(o.steps) == 0 {
 		return err
 	}
@@ -148,7 +148,7 @@ func (o *renewOp) apply(s engine.Session, now *clock) error {
 	return err
 }
 
-func (o *renewOp) renew(s engine.Session, now any) error {
+func (o *renewOp) renew(s engine.Runner, now any) error {
 	hold := holdArgs{id: o.key.Hash[:], owner: []byte(o.hold.Owner), fence: o.hold.Fence}
 	n, err := s.Exec("renew", hold.renew(now, record.MicrosCeil(o.lease)))
 	if n == 0 && err == nil {
@@ -164,9 +164,9 @@ type resolveOp struct {
 	seen onlyonce.Record // by the person who decides
 }
 
-func (o *resolveOp) alone(engine.Session) (bool, error) { return false, nil }
+func (o *resolveOp) alone(engine.Runner) (bool, error) { return false, nil }
 
-func (o *resolveOp) apply(s engine.Session, now *clock) error {
+func (o *resolveOp) apply(s engine.Runner, now *clock) error {
 	r, err := find(s, &o.key)
 	if err == nil {
 		err = r.Resolvable(o.seen)
@@ -191,9 +191,9 @@ type purgeOp struct {
 	purged int
 }
 
-func (o *purgeOp) alone(engine.Session) (bool, error) { return false, nil }
+func (o *purgeOp) alone(engine.Runner) (bool, error) { return false, nil }
 
-func (o *purgeOp) apply(s engine.Session, now *clock) error {
+func (o *purgeOp) apply(s engine.Runner, now *clock) error {
 	due := (&dueArgs{now: now.now, limit: int64(o.limit)}).list()
 	var highest int64
 	err := s.Query("highest due", due, func(v []driver.Value) error {
@@ -219,7 +219,7 @@ func (o *purgeOp) apply(s engine.Session, now *clock) error {
 
 // purgeLapsed deletes records whose leases have lapsed and whose keep has passed
 // since, as far as the limit allows.
-func (o *purgeOp) purgeLapsed(s engine.Session, now *clock) error {
+func (o *purgeOp) purgeLapsed(s engine.Runner, now *clock) error {
 	type row struct {
 		hash  []byte
 		fence int64

@@ -98,7 +98,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 
 // Unresolved counts the records whose outcome is unknown.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
-	err = sqlSession{ctx: ctx, on: s.db, text: s.text}.Query("unresolved", nil, func(v []driver.Value) error {
+	err = sqlRunner{ctx: ctx, on: s.db, text: s.text}.Query("unresolved", nil, func(v []driver.Value) error {
 		n, oldest, err = record.ReadUnresolved(v)
 		return err
 	})
@@ -173,7 +173,7 @@ func (s *Store) Joined(tx *sql.Tx) onlyonce.Store { return joined{s, tx} }
 
 func (t joined) do(ctx context.Context, o op) error {
 	t.store.shared.Add(1)
-	on := sqlSession{ctx: ctx, on: t.tx, text: t.store.text}
+	on := sqlRunner{ctx: ctx, on: t.tx, text: t.store.text}
 	if done, err := o.alone(on); done || err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func (t joined) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 
 func (t joined) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
 	k := record.KeyOf(id)
-	r, err := find(sqlSession{ctx: ctx, on: t.tx, text: t.store.text}, &k)
+	r, err := find(sqlRunner{ctx: ctx, on: t.tx, text: t.store.text}, &k)
 	if err != nil {
 		return onlyonce.Record{}, err
 	}
@@ -213,16 +213,16 @@ func (t joined) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 //go:embed outbox.sql
 var outboxFile string
 
-func (s *Store) OutboxIn(ctx context.Context, tx *sql.Tx) (engine.Session, error) {
-	return sqlSession{ctx: ctx, on: tx, text: s.text}, nil
+func (s *Store) OutboxIn(ctx context.Context, tx *sql.Tx) (engine.Runner, error) {
+	return sqlRunner{ctx: ctx, on: tx, text: s.text}, nil
 }
 
-func (s *Store) OutboxRead(ctx context.Context) engine.Session {
-	return sqlSession{ctx: ctx, on: s.db, text: s.text}
+func (s *Store) OutboxRead(ctx context.Context) engine.Runner {
+	return sqlRunner{ctx: ctx, on: s.db, text: s.text}
 }
 
 // OutboxWrite always has the queue to itself, because SQLite has one writer.
-func (s *Store) OutboxWrite(ctx context.Context, _ bool, f func(engine.Session) error) error {
+func (s *Store) OutboxWrite(ctx context.Context, _ bool, f func(engine.Runner) error) error {
 	if err := s.file.check(); err != nil {
 		return err
 	}
@@ -230,8 +230,8 @@ func (s *Store) OutboxWrite(ctx context.Context, _ bool, f func(engine.Session) 
 }
 
 // An outboxOp is a change of the outbox.
-type outboxOp func(engine.Session) error
+type outboxOp func(engine.Runner) error
 
-func (outboxOp) alone(engine.Session) (bool, error) { return false, nil }
+func (outboxOp) alone(engine.Runner) (bool, error) { return false, nil }
 
-func (o outboxOp) apply(s engine.Session, _ *clock) error { return o(s) }
+func (o outboxOp) apply(s engine.Runner, _ *clock) error { return o(s) }

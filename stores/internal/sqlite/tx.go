@@ -68,7 +68,7 @@ func (s *Store) SettleTx(ctx context.Context, doing string, h onlyonce.Hold, fn 
 }
 
 // look reads the run's record and says whether its function runs.
-func (r *funcRun) look(s engine.Session, now *clock) (runs bool, err error) {
+func (r *funcRun) look(s engine.Runner, now *clock) (runs bool, err error) {
 	finds := findIfKnown
 	if r.hold != nil {
 		finds = find
@@ -130,7 +130,7 @@ func (r *funcRun) leaves() bool {
 var errChanged = errors.New("the function changed the record of its own command")
 
 // write records how the run ended.
-func (r *funcRun) write(s engine.Session, now *clock) error {
+func (r *funcRun) write(s engine.Runner, now *clock) error {
 	o := newSettleOp(onlyonce.Hold{ID: r.key.ID, Owner: r.record.Owner, Fence: r.record.Fence}, r.settlement)
 	switch {
 	case r.hold == nil:
@@ -147,7 +147,7 @@ func (r *funcRun) write(s engine.Session, now *clock) error {
 
 // writeClaim puts the settled record in the place of the one that was there. A fence that a
 // function got is not given again, whatever became of the run.
-func (r *funcRun) writeClaim(o *settleOp, s engine.Session, now *clock) error {
+func (r *funcRun) writeClaim(o *settleOp, s engine.Runner, now *clock) error {
 	if r.leaves() {
 		return keepFence(s, now, r.record.Fence)
 	}
@@ -175,7 +175,7 @@ func (r *funcRun) writeClaim(o *settleOp, s engine.Session, now *clock) error {
 	return err
 }
 
-func (r *funcRun) insert(o *settleOp, s engine.Session, now *clock) (done bool, err error) {
+func (r *funcRun) insert(o *settleOp, s engine.Runner, now *clock) (done bool, err error) {
 	rec := &r.record
 	steps, err := record.EncodeSteps(rec.Steps)
 	if err != nil {

@@ -58,7 +58,7 @@ func (s *Store) writeOps(ops []*group.Ticket[job]) {
 			s.writer.discard()
 		}
 	}()
-	err := s.writer.use(func(d *driverSession) error {
+	err := s.writer.use(func(d *driverRunner) error {
 		if len(ops) == 1 {
 			done, err := ops[0].Job.op.alone(d)
 			if done || err != nil {
@@ -81,7 +81,7 @@ func (s *Store) writeOps(ops []*group.Ticket[job]) {
 const maxOffenders = 8
 
 // together does the ops in one transaction. Its error is that of every op.
-func (s *Store) together(d *driverSession, ops []*group.Ticket[job]) error {
+func (s *Store) together(d *driverRunner, ops []*group.Ticket[job]) error {
 	for range maxOffenders {
 		offender, err := s.attempt(d, ops)
 		if offender < 0 {
@@ -99,7 +99,7 @@ func (s *Store) together(d *driverSession, ops []*group.Ticket[job]) error {
 // attempt does the ops in one transaction and finishes their tickets. If one op makes the
 // database roll the transaction back, attempt returns it as the offender and finishes no
 // ticket.
-func (s *Store) attempt(d *driverSession, ops []*group.Ticket[job]) (offender int, err error) {
+func (s *Store) attempt(d *driverRunner, ops []*group.Ticket[job]) (offender int, err error) {
 	if _, err := d.Exec("begin", nil); err != nil {
 		return -1, err
 	}
@@ -135,7 +135,7 @@ func isOwn(err error) bool {
 
 // txStillOpen reports whether the transaction is still open after an error. Some errors make
 // SQLite roll it back, and each later statement would commit by itself.
-func txStillOpen(d *driverSession) bool {
+func txStillOpen(d *driverRunner) bool {
 	if _, err := d.Exec("probe", nil); err != nil {
 		return true
 	}

@@ -13,9 +13,9 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 )
 
-// A driverSession uses a connection's driver directly, with statements prepared once.
+// A driverRunner uses a connection's driver directly, with statements prepared once.
 // database/sql would add a tenth to the time of a claim.
-type driverSession struct {
+type driverRunner struct {
 	conn     driver.Conn
 	text     map[string]string
 	prepared map[string]driver.Stmt
@@ -23,7 +23,7 @@ type driverSession struct {
 
 var errOldDriver = errors.New("the driver's statements know no context: use one with driver.StmtExecContext and StmtQueryContext, such as modernc.org/sqlite")
 
-func (d *driverSession) prepare(name string) (driver.Stmt, error) {
+func (d *driverRunner) prepare(name string) (driver.Stmt, error) {
 	if st, ok := d.prepared[name]; ok {
 		return st, nil
 	}
@@ -35,7 +35,7 @@ func (d *driverSession) prepare(name string) (driver.Stmt, error) {
 	return st, nil
 }
 
-func (d *driverSession) Exec(name string, args []driver.NamedValue) (int64, error) {
+func (d *driverRunner) Exec(name string, args []driver.NamedValue) (int64, error) {
 	st, err := d.prepare(name)
 	if err != nil {
 		return 0, err
@@ -51,7 +51,7 @@ func (d *driverSession) Exec(name string, args []driver.NamedValue) (int64, erro
 	return res.RowsAffected()
 }
 
-func (d *driverSession) Query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
+func (d *driverRunner) Query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
 	st, err := d.prepare(name)
 	if err != nil {
 		return err
@@ -82,21 +82,21 @@ func each(rows driver.Rows, row func([]driver.Value) error) error {
 	}
 }
 
-func (d *driverSession) close() {
+func (d *driverRunner) close() {
 	for _, st := range d.prepared {
 		_ = st.Close()
 	}
 	clear(d.prepared)
 }
 
-// A sqlSession uses database/sql.
-type sqlSession struct {
+// A sqlRunner uses database/sql.
+type sqlRunner struct {
 	ctx  context.Context
 	on   engine.Querier
 	text map[string]string
 }
 
-func (t sqlSession) Exec(name string, args []driver.NamedValue) (int64, error) {
+func (t sqlRunner) Exec(name string, args []driver.NamedValue) (int64, error) {
 	res, err := t.on.ExecContext(t.ctx, t.text[name], engine.Values(args)...)
 	if err != nil {
 		return 0, err
@@ -104,7 +104,7 @@ func (t sqlSession) Exec(name string, args []driver.NamedValue) (int64, error) {
 	return res.RowsAffected()
 }
 
-func (t sqlSession) Query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
+func (t sqlRunner) Query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
 	rows, err := t.on.QueryContext(t.ctx, t.text[name], engine.Values(args)...)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ type writer struct {
 	setup func(context.Context, *sql.Conn) error
 
 	conn   *sql.Conn // nil when there is none
-	direct *driverSession
+	direct *driverRunner
 }
 
 func (w *writer) open(ctx context.Context) error {
@@ -134,7 +134,7 @@ func (w *writer) open(ctx context.Context) error {
 	w.conn = conn
 	w.file.noteLog()
 	return conn.Raw(func(c any) error {
-		w.direct = &driverSession{conn: c.(driver.Conn), text: w.text, prepared: make(map[string]driver.Stmt)}
+		w.direct = &driverRunner{conn: c.(driver.Conn), text: w.text, prepared: make(map[string]driver.Stmt)}
 		return nil
 	})
 }
@@ -149,9 +149,9 @@ func (w *writer) ready() error {
 	return w.open(ctx)
 }
 
-// use calls f with the connection's session. It hides an error and a panic of f from Raw,
+// use calls f with the connection's runner. It hides an error and a panic of f from Raw,
 // which would close the connection and wait forever for a transaction that is open on it.
-func (w *writer) use(f func(*driverSession) error) (err error) {
+func (w *writer) use(f func(*driverRunner) error) (err error) {
 	if err := w.ready(); err != nil {
 		return err
 	}

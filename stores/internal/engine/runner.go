@@ -9,8 +9,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// A Session runs the named statements of an engine.
-type Session interface {
+// A Runner runs the named statements of an engine.
+type Runner interface {
 	Exec(name string, args []driver.NamedValue) (affected int64, err error)
 	Query(name string, args []driver.NamedValue, row func([]driver.Value) error) error
 }
