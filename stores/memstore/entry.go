@@ -14,20 +14,20 @@ import (
 // they are set, so that returned records can share them.
 type entry struct {
 	record onlyonce.Record // without LeaseLeft and KeepLeft
-	until  moment          // when the lease, or the settled record, ends
-	keep   time.Duration   // of the claim: how long the record stays once its lease has lapsed; 0: until someone resolves it
-	ended  moment          // when it was settled
+	until  moment          // when the lease ends or the settled record expires
+	keep   time.Duration   // the claim's Keep: how long the record stays once its lease has lapsed; 0: until someone resolves it
+	ended  moment          // when the record was settled
 	header []byte          // Result.Header, packed, until the record is first returned
-	place  int             // in the shard's agenda, counted from 1; 0: it is not in the agenda
-	at     moment          // when it expires, as the agenda has it
+	place  int             // position in the shard's agenda, counted from 1; 0: it is not in the agenda
+	at     moment          // the expiry time by which the agenda is ordered
 	size   int64           // as counted in Store.bytes
 	hash   uint64          // of the ID
 	next   *entry          // another entry with the same hash
-	room   [32]byte        // for a fingerprint
+	room   [32]byte        // space for a fingerprint
 }
 
-// The memory that entries, maps, names and values take besides their own bytes, with their
-// share of the shard's map.
+// The memory that entries, maps, names and values use in addition to their own bytes,
+// including their share of the shard's map.
 const (
 	entryCost = int(unsafe.Sizeof(entry{})) + 128
 	mapCost   = 384
@@ -61,7 +61,7 @@ func (e *entry) unresolved(now moment) (since time.Duration, open bool) {
 	return 0, false
 }
 
-// stands returns the record as it stands at now, without a packed header.
+// stands returns the record in its state at now, without a packed header.
 func (e *entry) stands(now moment) onlyonce.Record {
 	r := e.record
 	switch left := time.Duration(e.until - now); {
@@ -82,7 +82,7 @@ func (e *entry) replace(r onlyonce.Record) {
 	to.SettledAt, to.LeaseLeft, to.KeepLeft = r.SettledAt, r.LeaseLeft, r.KeepLeft
 }
 
-// begin makes the entry c's next attempt.
+// begin makes the entry's record that of the attempt that c begins.
 func (e *entry) begin(c onlyonce.Claim, fence int64, now moment) {
 	was := &e.record
 	if was.Attempt == 0 {
@@ -109,7 +109,7 @@ func (e *entry) end(s onlyonce.Settlement, now moment, at time.Time) {
 	}
 }
 
-// addSteps makes a new map, because returned records share the old one.
+// addSteps adds steps in a new map, because returned records share the old one.
 func (e *entry) addSteps(steps map[string][]byte) {
 	if len(steps) == 0 {
 		return
@@ -122,7 +122,7 @@ func (e *entry) addSteps(steps map[string][]byte) {
 	e.record.Steps = all
 }
 
-// weigh returns about how many bytes of memory the entry takes.
+// weigh returns the approximate memory of the entry, in bytes.
 func (e *entry) weigh() int64 {
 	r := &e.record
 	n := entryCost + len(r.ID.Tenant) + len(r.ID.Operation) + len(r.ID.Key) + len(r.Owner) +

@@ -41,7 +41,7 @@ func (s *Store) purge(limit int) int {
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	for i := range s.shards {
 		if err := ctx.Err(); err != nil {
-			return 0, 0, fmt.Errorf("memstore: count what is unresolved: %w", err)
+			return 0, 0, fmt.Errorf("memstore: count unresolved records: %w", err)
 		}
 		sh := &s.shards[i]
 		sh.mu.Lock()
@@ -77,15 +77,15 @@ func (s *Store) removeDue(sh *shard, now moment, limit int) int {
 	return limit
 }
 
-// add makes an entry for id, if there is room.
+// add adds an entry for id, if there is room.
 func (s *Store) add(sh *shard, id onlyonce.ID, hash uint64, now moment) (*entry, error) {
 	s.removeDue(sh, now, 2) // so that expired records do not pile up if nobody purges
 	if s.bytes.Load() >= s.cfg.MaxBytes {
-		return nil, fmt.Errorf("full with %d bytes, of which nothing has expired: raise Config.MaxBytes, or keep records for less time", s.cfg.MaxBytes)
+		return nil, fmt.Errorf("full with %d bytes of records that have not expired: raise Config.MaxBytes, or keep records for less time", s.cfg.MaxBytes)
 	}
 	if s.records.Add(1) > int64(s.cfg.MaxRecords) {
 		s.records.Add(-1)
-		return nil, fmt.Errorf("full with %d records, of which none has expired: raise Config.MaxRecords, or keep records for less time", s.cfg.MaxRecords)
+		return nil, fmt.Errorf("full with %d records that have not expired: raise Config.MaxRecords, or keep records for less time", s.cfg.MaxRecords)
 	}
 	e := &entry{hash: hash, record: onlyonce.Record{ID: id, CreatedAt: s.wall(now)}}
 	sh.put(e)
@@ -109,8 +109,8 @@ func (s *Store) remove(sh *shard, e *entry) {
 	s.bytes.Add(-e.size)
 }
 
-// view returns the record of e as it stands now. A header that was returned once is likely
-// to be returned again, so it stays unpacked.
+// view returns the record of e in its present state. A header that was returned once is
+// likely to be returned again, so it stays unpacked.
 func (s *Store) view(e *entry, now moment) onlyonce.Record {
 	if e.header != nil {
 		e.record.Result.Header, e.header = unpack(e.header), nil
@@ -119,7 +119,7 @@ func (s *Store) view(e *entry, now moment) onlyonce.Record {
 	return e.stands(now)
 }
 
-// weigh counts the memory of an entry again.
+// weigh updates the count of the memory of an entry.
 func (s *Store) weigh(e *entry) {
 	size := e.weigh()
 	s.bytes.Add(size - e.size)

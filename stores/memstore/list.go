@@ -10,8 +10,8 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// List lists records, newest first. It looks at every record the store has, but
-// holds no lock while the caller looks at one.
+// List lists records, newest first. It reads every record of the store, but holds no
+// lock while it yields one.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
 		if err := s.list(ctx, f, yield); err != nil {
@@ -20,8 +20,8 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 	}
 }
 
-// list yields pages of records until there are no more. A record that has gone before it is
-// yielded does not count towards the limit.
+// list yields pages of records until there are no more. A record that no longer exists
+// when it is to be yielded does not count toward the limit.
 func (s *Store) list(ctx context.Context, f onlyonce.Filter, yield func(onlyonce.Record, error) bool) error {
 	for left := f.Limit; ; f.Limit = left {
 		page := s.newest(f)
@@ -74,7 +74,7 @@ func (s *Store) newest(f onlyonce.Filter) []*entry {
 	return found
 }
 
-// current returns the record of e as it now stands, if f still lists it.
+// current returns the record of e in its present state, if f still lists it.
 func (s *Store) current(e *entry, f onlyonce.Filter) (onlyonce.Record, bool) {
 	sh, hash := s.lock(e.record.ID)
 	defer sh.mu.Unlock()
@@ -98,8 +98,8 @@ func (e *entry) listed(f onlyonce.Filter, now moment) bool {
 
 func newestFirst(a, b *entry) int { return inOrder(&a.record, &b.record) }
 
-// inOrder orders records newest first, and those of the same instant by ID. It
-// reads only what never changes, so that it needs no lock.
+// inOrder orders records newest first, and those of the same time by ID. It reads only
+// fields that never change, so it needs no lock.
 func inOrder(a, b *onlyonce.Record) int {
 	return cmp.Or(b.CreatedAt.Compare(a.CreatedAt),
 		cmp.Compare(a.ID.Tenant, b.ID.Tenant),

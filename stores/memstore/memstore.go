@@ -27,16 +27,15 @@ type Config struct {
 	MaxBytes   int64 // approximate memory, including the overhead of each record; default 256 MiB
 }
 
-// A Store keeps records in memory. It copies the data that it is given. The
-// slices and maps of the records it returns belong to it and must not be
-// modified.
+// A Store keeps records in memory. It copies its arguments. The slices and maps of the
+// records that it returns belong to it and must not be modified.
 //
 // When one of its limits is reached, it rejects new commands with
 // onlyonce.ErrUnavailable. Data of attempts that are already running is always
 // stored, because those commands may have taken effect.
 type Store struct {
 	cfg   Config
-	start time.Time // when the store's clock read 0
+	start time.Time // when the store's clock was 0
 	seed  maphash.Seed
 
 	records atomic.Int64
@@ -58,7 +57,7 @@ func New(cfg Config) *Store {
 	return &Store{cfg: cfg, start: time.Now(), seed: maphash.MakeSeed()}
 }
 
-// lock returns the shard of id, locked, and the hash by which it knows id.
+// lock locks the shard of id, and returns it and the hash under which it stores id.
 func (s *Store) lock(id onlyonce.ID) (*shard, uint64) {
 	hash := maphash.Comparable(s.seed, id)
 	sh := &s.shards[hash%uint64(len(s.shards))]

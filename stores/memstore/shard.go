@@ -13,12 +13,12 @@ type shard struct {
 	mu     sync.Mutex
 	byHash map[uint64]*entry // entries with the same hash are chained
 	agenda agenda            // the records that will expire unless they are renewed or settled
-	fence  int64             // the last fence that was given to any record of the shard
-	most   int               // how large byHash has been since it was made
+	fence  int64             // the last fence that was issued to a record of the shard
+	most   int               // the largest size of byHash since it was created
 	_      [64 - 7*8]byte    // each shard has its own cache line
 }
 
-// find returns the entry of id, if it is there.
+// find returns the entry of id, or nil.
 func (sh *shard) find(id onlyonce.ID, hash uint64) *entry {
 	e := sh.byHash[hash]
 	for e != nil && e.record.ID != id {
@@ -27,7 +27,7 @@ func (sh *shard) find(id onlyonce.ID, hash uint64) *entry {
 	return e
 }
 
-// get returns the entry of id if it is there and has not expired.
+// get returns the entry of id if there is one that has not expired, and otherwise nil.
 func (sh *shard) get(id onlyonce.ID, hash uint64, now moment) *entry {
 	if e := sh.find(id, hash); e != nil && !e.expired(now) {
 		return e

@@ -80,5 +80,5 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 // index of the unresolved and running records.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	n, oldest, err = s.maintenance.Unresolved(ctx)
-	return n, oldest, wrap("count what is unresolved", err)
+	return n, oldest, wrap("count unresolved records", err)
 }

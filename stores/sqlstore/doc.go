@@ -70,7 +70,7 @@
 // without autocommit, whose statements would not be committed, and a sql_mode
 // that is not strict or changes what a statement means, such as MariaDB's
 // ORACLE. Groups take two connections of a pool that has at least six. A
-// response must fit into max_allowed_packet, and a ref into 64 KiB: what does not
+// response must fit into max_allowed_packet, and a ref into 64 KiB: one that does not
 // is an onlyonce.ErrTooLarge.
 //
 // A claim in a transaction of the caller, through WithTx, makes other callers
@@ -101,21 +101,21 @@
 // therefore use another one (USE), and its record and its messages are still found.
 // What a function sets for its session outlives the transaction, and the pool's
 // other callers get that connection: set it back, or use SET STATEMENT (MariaDB) or
-// SET_VAR hints (MySQL). A session of which a function has set the timestamp has
-// another clock, by which the store would go.
+// SET_VAR hints (MySQL). If a function sets a session's timestamp, the store uses that
+// time as the clock in this session.
 //
-// # A server that does not answer
+// # A server that does not respond
 //
 // RunTx and SettleTx wait at most 15 seconds for a server to begin a transaction,
-// to take the settlement, to commit or to roll back. If there is no answer before
+// to take the settlement, to commit or to roll back. If there is no response before
 // COMMIT was sent, the error is onlyonce.ErrUnavailable, and nothing of the
 // transaction is committed. After that, they look for the outcome for up to 10
 // seconds, and return onlyonce.ErrInDoubt if they cannot find out. The statements
 // of a function are limited by its context only.
 //
-// The connection is closed. A driver that does not heed a context in COMMIT and
-// ROLLBACK, such as github.com/go-sql-driver/mysql, keeps it until the server
-// answers or TCP gives up, unless the DSN limits that (readTimeout).
+// The connection is closed. A driver that ignores the context in COMMIT and ROLLBACK,
+// such as github.com/go-sql-driver/mysql, keeps it until the server responds or TCP
+// gives up, unless the DSN limits that (readTimeout).
 //
 // # Fences
 //

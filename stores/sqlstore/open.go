@@ -20,7 +20,7 @@ type kind struct {
 	migrations []engine.Migration
 }
 
-// kinds are the engines by the names that Migrations has for them.
+// kinds holds the engines by the names that Migrations accepts.
 var kinds = map[string]kind{
 	"sqlite":   {open: sqlite.Open, migrate: sqlite.Migrate, migrations: sqlite.Migrations},
 	"postgres": {open: postgres.Open, migrate: postgres.Migrate, migrations: postgres.Migrations},
@@ -29,7 +29,7 @@ var kinds = map[string]kind{
 
 const supported = "SQLite, PostgreSQL 13, MySQL 8, MariaDB 10.6 and newer are supported"
 
-// kindOf asks the database what it is.
+// kindOf determines the kind of a database.
 func kindOf(ctx context.Context, db *sql.DB) (kind, error) {
 	if err := db.PingContext(ctx); err != nil {
 		return kind{}, err
@@ -40,7 +40,7 @@ func kindOf(ctx context.Context, db *sql.DB) (kind, error) {
 	}
 	version, err := server.Version(ctx, db)
 	if err != nil {
-		return kind{}, fmt.Errorf("%s; this database does not say what it is: %w", supported, errors.Join(notSQLite, err))
+		return kind{}, fmt.Errorf("%s; the kind of this database could not be determined: %w", supported, errors.Join(notSQLite, err))
 	}
 	switch {
 	case postgres.Is(version):

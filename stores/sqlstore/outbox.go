@@ -27,7 +27,8 @@ func newOutbox(e engine.Outbox) *Outbox {
 	return &Outbox{engine: e, queue: messages.New(e), appended: make(chan struct{}, 1)}
 }
 
-// Outbox returns the queue of messages in the store's database, always the same.
+// Outbox returns the queue of messages in the store's database. It always returns the
+// same Outbox.
 func (s *Store) Outbox() *Outbox { return s.outbox }
 
 // Append adds messages to the queue in tx: they are in the queue once tx is
@@ -72,7 +73,7 @@ func (o *Outbox) Wait(ctx context.Context) error {
 }
 
 // Lease leases the oldest waiting messages to owner. It parks messages that are in a
-// state which no store writes.
+// state that no store writes.
 func (o *Outbox) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
 	list, err := o.queue.Lease(ctx, owner, lease, limit)
 	return list, outboxError("lease from", err)

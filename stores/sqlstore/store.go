@@ -33,7 +33,7 @@ var (
 )
 
 // Open opens a store on a database that has been migrated. It rejects a
-// database whose settings would break the promise.
+// database whose settings would break the guarantees.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 	e, err := openEngine(ctx, db, cfg)
 	if err != nil {
@@ -127,7 +127,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	n, oldest, err = s.engine.Unresolved(ctx)
 	if err != nil {
-		return 0, 0, fmt.Errorf("sqlstore: count what is unresolved: %w", err)
+		return 0, 0, fmt.Errorf("sqlstore: count unresolved records: %w", err)
 	}
 	return n, oldest, nil
 }
@@ -143,7 +143,7 @@ func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.
 }
 
 // Diagnose finds settings of the database and of its connections that would
-// break the promise, and files that every user of the machine can open. It
+// break the guarantees, and files that every user of the machine can open. It
 // checks one connection of the pool.
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	found, err := s.engine.Diagnose(ctx)

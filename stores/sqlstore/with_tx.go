@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// What the errors of RunTx and SettleTx say was being done.
+// The operations that errors of RunTx and SettleTx name.
 const (
 	runningTx  = "sqlstore: run in a transaction"
 	settlingTx = "sqlstore: settle in a transaction"
