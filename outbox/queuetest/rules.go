@@ -105,18 +105,18 @@ var appendRules = []rule{
 }
 
 var leaseRules = []rule{
-	{"what is leased is given to nobody else", func(t *trial) {
+	{"a leased message is leased to no other relay", func(t *trial) {
 		t.add(message("", "a"), message("k", "b"))
 		t.want("one", 100, "a", "b")
 		t.want("two", 100)
 		t.want("one", 100)
 	}},
-	{"no more is given than was asked for, and the oldest first", func(t *trial) {
+	{"at most limit messages are leased, the oldest first", func(t *trial) {
 		t.add(message("", "a"), message("", "b"), message("", "c"))
 		t.want("one", 2, "a", "b")
 		t.want("two", 2, "c")
 	}},
-	{"what lapsed is given again, in its place", func(t *trial) {
+	{"a message whose lease lapsed is leased again, in its place", func(t *trial) {
 		t.add(message("k", "a"), message("k", "b"), message("", "c"))
 		t.same(t.lease("one", short, 100), []string{"a", "b", "c"})
 		t.same(t.lapsed("two", 3), []string{"a", "b", "c"})
@@ -147,7 +147,7 @@ var leaseRules = []rule{
 }
 
 var keyRules = []rule{
-	{"of a key that is leased, nothing is given to another", func(t *trial) {
+	{"no other relay leases a message of a leased key", func(t *trial) {
 		t.add(message("k", "a"), message("k", "b"), message("l", "c"), message("", "d"))
 		t.want("one", 1, "a")
 		t.want("two", 100, "c", "d")
@@ -158,7 +158,7 @@ var keyRules = []rule{
 		t.must(t.settle("one", outbox.Verdict{State: outbox.StateWaiting, After: long, Attempts: 1, Error: "no"}, list...))
 		t.want("two", 100, "c")
 	}},
-	{"what is put back until later is given then, before the rest of its key", func(t *trial) {
+	{"a message that was deferred is leased when it is due, before the rest of its key", func(t *trial) {
 		t.add(message("k", "a"), message("k", "b"))
 		list := t.want("one", 100, "a", "b")
 		t.must(t.Queue.Settle(t.Context(), "one", []outbox.Verdict{
@@ -171,12 +171,12 @@ var keyRules = []rule{
 			t.Errorf("attempts and errors are %+v", again)
 		}
 	}},
-	{"what is put back is given again at once, in its place", func(t *trial) {
+	{"a message that was returned is leased again at once, in its place", func(t *trial) {
 		t.add(message("k", "a"), message("k", "b"), message("", "c"))
 		t.must(t.settle("one", outbox.Verdict{State: outbox.StateWaiting}, t.want("one", 100, "a", "b", "c")...))
 		t.want("two", 100, "a", "b", "c")
 	}},
-	{"keys that differ in case, accents or a blank are different", func(t *trial) {
+	{"keys that differ in case, accents or a space are different", func(t *trial) {
 		keys := []string{"key", "KEY", "kéy", "key ", " key", "ke\u0301y"}
 		for _, k := range keys {
 			t.add(message(k, k))
@@ -197,7 +197,7 @@ var keyRules = []rule{
 }
 
 var settleRules = []rule{
-	{"what is published is gone", func(t *trial) {
+	{"a published message is deleted", func(t *trial) {
 		t.add(message("k", "a"), message("k", "b"))
 		t.must(t.settle("one", published, t.want("one", 1, "a")...))
 		t.want("two", 100, "b")
@@ -221,7 +221,7 @@ var settleRules = []rule{
 			t.Errorf("purged %d, then %d, %v", purged, n, err)
 		}
 	}},
-	{"a purge is bounded, and takes nothing that waits", func(t *trial) {
+	{"a purge is bounded, and deletes no waiting message", func(t *trial) {
 		t.add(message("", "a"), message("", "b"), message("", "c"), message("", "d"))
 		list := t.lease("one", long, 3)
 		t.must(t.settle("one", outbox.Verdict{State: outbox.StatePublished, After: time.Microsecond}, list...))
@@ -233,7 +233,7 @@ var settleRules = []rule{
 		}
 		t.want("two", 100, "d")
 	}},
-	{"who lost the lease settles nothing", func(t *trial) {
+	{"a relay that lost the lease settles nothing", func(t *trial) {
 		t.add(message("k", "a"), message("", "b"))
 		t.lease("one", short, 2)
 		list := t.lapsed("two", 2)
@@ -254,7 +254,7 @@ var settleRules = []rule{
 		t.wantLost(t.settle("one", published, append(lost, own...)...))
 		t.wantLag(1, 0)
 	}},
-	{"a lease that lapsed may settle as long as nobody else has it", func(t *trial) {
+	{"a lapsed lease may settle as long as no other relay has the message", func(t *trial) {
 		t.add(message("k", "a"))
 		list := t.lease("one", short, 1)
 		time.Sleep(2 * short)
@@ -312,7 +312,7 @@ var parkRules = []rule{
 		}
 		t.wantLag(3, 0)
 	}},
-	{"what is parked holds back its key until it is discarded, and is then gone", func(t *trial) {
+	{"a parked message holds back its key until it is discarded, and is then deleted", func(t *trial) {
 		parked := t.parkOne()
 		t.count(t.Queue.Discard(t.Context(), parked.Seq))(1)
 		t.count(t.Queue.Discard(t.Context(), parked.Seq))(0)

@@ -23,7 +23,7 @@ var contextRules = []rule{
 		defer cancel()
 		t.rejects(ctx, context.DeadlineExceeded)
 	}},
-	{"a claim whose context ends meanwhile is given whole or not at all", func(t *storeTest) {
+	{"a claim whose context ends meanwhile is granted completely or not at all", func(t *storeTest) {
 		for range 100 {
 			c := claimOf(newOwner())
 			ctx, cancel := context.WithTimeout(t.ctx, rand.N(500*time.Microsecond))
@@ -32,7 +32,7 @@ var contextRules = []rule{
 			if err == nil {
 				t.same(r, t.lookup(c.ID))
 			}
-			// The claim is repeated, as by a caller who got no answer.
+			// The claim is repeated, as by a caller that got no response.
 			if r := t.mustClaim(c); r.Attempt != 1 {
 				t.Errorf("the repeated claim is attempt %d, want 1", r.Attempt)
 			}
@@ -215,8 +215,8 @@ var waitRules = []rule{
 	}},
 }
 
-// wakes lets somebody wait while the command is claimed and ended again and
-// again, for nobody can tell when a wait has begun, and wants the wait to end.
+// wakes starts a wait, claims and ends the command repeatedly, because a test cannot
+// know when a wait has begun, and wants the wait to end.
 func (t *storeTest) wakes(end func(onlyonce.Hold) error) {
 	t.Helper()
 	woken := make(chan error, 1)

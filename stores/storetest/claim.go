@@ -11,7 +11,7 @@ import (
 )
 
 var claimRules = slices.Concat([]rule{
-	{"a new command is given to the first claim", func(t *storeTest) {
+	{"the first claim gets a new command", func(t *storeTest) {
 		c := claimOf("k")
 		r := t.mustClaim(c)
 		if r.Attempt != 1 || r.Fence <= 0 {
@@ -37,7 +37,7 @@ var claimRules = slices.Concat([]rule{
 		t.mustClaim(claimOf("k"))
 		t.mustBeAbsent(idOf("other"))
 	}},
-	{"a running command is given to nobody else", func(t *storeTest) {
+	{"no other claim gets a running command", func(t *storeTest) {
 		c := claimOf("k")
 		t.mustClaim(c)
 		t.mustReject(greedy(c), t.snap(c.ID))
@@ -82,7 +82,7 @@ var claimRules = slices.Concat([]rule{
 		t.same(r, t.mustClaim(c))
 		t.unchanged(snapshot{r, time.Now()})
 	}},
-	{"a claim that is repeated after another took over is not given", func(t *storeTest) {
+	{"a claim that is repeated after another took over is not granted", func(t *storeTest) {
 		c := claimOf("k")
 		t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.mustClaim(greedy(c))
@@ -134,7 +134,7 @@ var fingerprintRules = slices.Concat(
 		}
 		t.unchanged(was)
 	}), []rule{
-		{"fingerprints that differ in one bit, in length or in a blank are others", func(t *storeTest) {
+		{"fingerprints that differ in one bit, in length or in a space are different", func(t *storeTest) {
 			c := claimOf("k")
 			c.Fingerprint = []byte("0123456789abcdef")
 			t.awaitLapse(holdOf(t.mustClaim(c)))
@@ -162,7 +162,7 @@ var fingerprintRules = slices.Concat(
 				t.Errorf("the fingerprint is now %x, want %x", r.Fingerprint, c.Fingerprint)
 			}
 		}},
-		{"a record without a fingerprint matches any, and gets it from who takes it", func(t *storeTest) {
+		{"a record without a fingerprint matches any, and gets that of the claim that takes it over", func(t *storeTest) {
 			c := skipping(claimOf("k"))
 			if r := t.complete(c, failed("no stock")); r.Fingerprint != nil {
 				t.Errorf("the fingerprint is %x, want none", r.Fingerprint)
@@ -182,7 +182,7 @@ var fingerprintRules = slices.Concat(
 		}},
 		{"no fingerprint on either side matches", func(t *storeTest) {
 			c := skipping(claimOf("k"))
-			t.complete(c, unknown("no answer"))
+			t.complete(c, unknown("no response"))
 			if r := t.mustClaim(greedy(c)); r.Fingerprint != nil {
 				t.Errorf("the fingerprint is %x, want none", r.Fingerprint)
 			}
@@ -206,7 +206,7 @@ var fingerprintRules = slices.Concat(
 		}},
 	})
 
-// skipping returns c as a claim that compares nothing.
+// skipping returns c with SkipFingerprint: it compares nothing.
 func skipping(c onlyonce.Claim) onlyonce.Claim {
 	c.Fingerprint, c.SkipFingerprint = nil, true
 	return c
@@ -307,9 +307,8 @@ func keys(all ...string) []onlyonce.ID {
 	return ids
 }
 
-// divided returns every way to divide the three letters, joined by each
-// separator, into three parts, those with empty tenants and operations
-// included.
+// divided returns every way to divide the three letters, joined by each separator, into
+// three parts, including those with empty tenants and operations.
 func divided(a, b, c string, separators ...string) []onlyonce.ID {
 	var ids []onlyonce.ID
 	for _, sep := range separators {
@@ -335,8 +334,8 @@ func unique(ids []onlyonce.ID) []onlyonce.ID {
 	return once
 }
 
-// distinct makes a rule: each of the IDs is a command of its own, and comes
-// back byte for byte.
+// distinct returns a rule: each of the IDs is a separate command, and is returned byte
+// for byte.
 func distinct(ids []onlyonce.ID) func(*storeTest) {
 	return func(t *storeTest) {
 		held := make([]onlyonce.Record, len(ids))
@@ -353,7 +352,7 @@ func distinct(ids []onlyonce.ID) func(*storeTest) {
 		}
 		for i, id := range ids {
 			if got := t.claim(claimOn(id)).Result.Body; string(got) != fmt.Sprint(i) {
-				t.Errorf("%q was answered %q, want %d", id, got, i)
+				t.Errorf("%q returned %q, want %d", id, got, i)
 			}
 		}
 		t.listed(ids)

@@ -37,7 +37,7 @@ func RunClock(t *testing.T, place func(t *testing.T) (open func(t *testing.T) on
 	}
 }
 
-// A clockTrial is one rule's test of two stores in one place: one of them has a
+// A clockTrial is one rule's test of two stores on the same records: one of them has a
 // caller whose clock is wrong.
 type clockTrial struct {
 	*storeTest
@@ -45,7 +45,7 @@ type clockTrial struct {
 	advance time.Duration
 }
 
-// astray runs f where the clock is wrong.
+// astray runs f in a bubble in which the clock is wrong.
 func (t *clockTrial) astray(f func(a *storeTest)) {
 	t.Helper()
 	synctest.Test(t.T, func(inner *testing.T) {

@@ -42,20 +42,20 @@ func idOf(key string) onlyonce.ID {
 	return onlyonce.ID{Tenant: "acme", Operation: "POST /orders", Key: key}
 }
 
-// claimOf returns a claim that takes nothing from anyone.
+// claimOf returns a claim that takes over no command.
 func claimOf(key string) onlyonce.Claim { return claimOn(idOf(key)) }
 
 func claimOn(id onlyonce.ID) onlyonce.Claim {
 	return onlyonce.Claim{ID: id, Owner: newOwner(), Fingerprint: onlyonce.Fingerprint([]byte("an order")), Lease: long}
 }
 
-// newCaller returns the claim of another caller who asks for the same.
+// newCaller returns the claim of another caller with the same request.
 func newCaller(c onlyonce.Claim) onlyonce.Claim {
 	c.Owner = newOwner()
 	return c
 }
 
-// greedy returns the claim of another caller who takes whatever can be taken.
+// greedy returns the claim of another caller that takes over whatever it can.
 func greedy(c onlyonce.Claim) onlyonce.Claim {
 	c = newCaller(c)
 	c.RetryFailed, c.TakeUnknown = true, true
@@ -110,7 +110,7 @@ func (t *storeTest) claim(c onlyonce.Claim) onlyonce.Record {
 	return r
 }
 
-// mustClaim claims, and wants the command.
+// mustClaim claims, and wants to hold the command.
 func (t *storeTest) mustClaim(c onlyonce.Claim) onlyonce.Record {
 	t.Helper()
 	r := t.claim(c)
@@ -120,7 +120,7 @@ func (t *storeTest) mustClaim(c onlyonce.Claim) onlyonce.Record {
 	return r
 }
 
-// mustReject claims, and wants the command to stay what it is: s.
+// mustReject claims, and wants the command to stay unchanged, in the state s.
 func (t *storeTest) mustReject(c onlyonce.Claim, s snapshot) {
 	t.Helper()
 	r := t.claim(c)
@@ -192,7 +192,7 @@ func (t *storeTest) awaitExpiry(id onlyonce.ID) {
 	})
 }
 
-// until waits for a condition.
+// until waits until a condition holds.
 func (t *storeTest) until(what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(poll) {
@@ -202,7 +202,7 @@ func (t *storeTest) until(what string, holds func() bool) {
 	}
 }
 
-// wantErr checks the error of a call that must be rejected.
+// wantErr wants a call to be rejected with an error that is want.
 func (t *storeTest) wantErr(want error, what string, err error) {
 	t.Helper()
 	if !errors.Is(err, want) {
@@ -224,7 +224,7 @@ func together(n int, fn func(i int)) {
 	wg.Wait()
 }
 
-// A snapshot is a record as it stood at an instant of the test's own clock.
+// A snapshot is a record as it was at a time of the test's own clock.
 type snapshot struct {
 	onlyonce.Record
 	at time.Time
@@ -235,7 +235,7 @@ func (t *storeTest) snap(id onlyonce.ID) snapshot {
 	return snapshot{Record: t.lookup(id), at: time.Now()}
 }
 
-// unchanged wants the record to be what it was, with its lease and its keep.
+// unchanged wants the record, its lease and its keep to be unchanged.
 func (t *storeTest) unchanged(was snapshot) {
 	t.Helper()
 	is := t.lookup(was.ID)
@@ -244,8 +244,8 @@ func (t *storeTest) unchanged(was snapshot) {
 	t.sameEnd("KeepLeft", was.KeepLeft, is.KeepLeft, time.Since(was.at))
 }
 
-// sameEnd wants what was left of a lease or a keep to have shrunk only by the
-// time that has passed.
+// sameEnd wants the rest of a lease or a keep to have become shorter only by the time
+// that has passed.
 func (t *storeTest) sameEnd(name string, was, is, passed time.Duration) {
 	t.Helper()
 	switch {
@@ -257,12 +257,12 @@ func (t *storeTest) sameEnd(name string, was, is, passed time.Duration) {
 	}
 }
 
-// precedes reports that one time is before another also for a clock that tells
-// milliseconds only: records of one of them are still created one after the other.
+// precedes reports whether one time is before another even for a clock with a
+// resolution of milliseconds.
 func precedes(one, other time.Time) bool { return one.Before(other.Truncate(time.Millisecond)) }
 
-// same wants two readings of one record to agree, but for what is left of its
-// lease and keep.
+// same wants two readings of one record to be equal, except for the rest of its lease
+// and keep.
 func (t *storeTest) same(want, got onlyonce.Record) {
 	t.Helper()
 	var diff []string
@@ -316,7 +316,7 @@ func describe(r onlyonce.Record) string {
 	return fmt.Sprintf("{%q %s attempt %d fence %d owner %x lease left %v keep left %v}", r.ID, r.State, r.Attempt, r.Fence, r.Owner, r.LeaseLeft, r.KeepLeft)
 }
 
-// A recordState is one way a command can stand when someone asks for it.
+// A recordState is one of the states in which a claim can find a command.
 type recordState struct {
 	name  string
 	reach func(t *storeTest, c onlyonce.Claim) onlyonce.Record
@@ -328,14 +328,14 @@ var recordStates = []recordState{
 	{"completed", settledAs(completed("made"))},
 	{"failed", settledAs(failed("no stock"))},
 	{"failed for good", settledAs(failedForGood("no such article"))},
-	{"unknown", settledAs(unknown("no answer"))},
+	{"unknown", settledAs(unknown("no response"))},
 }
 
 func settledAs(s onlyonce.Settlement) func(*storeTest, onlyonce.Claim) onlyonce.Record {
 	return func(t *storeTest, c onlyonce.Claim) onlyonce.Record { return t.complete(c, s) }
 }
 
-// inEvery makes a rule for each standing.
+// inEvery returns a rule for each state.
 func inEvery(name string, check func(t *storeTest, stand recordState)) []rule {
 	var rules []rule
 	for _, s := range recordStates {

@@ -9,23 +9,23 @@ import (
 )
 
 var attemptRules = slices.Concat([]rule{
-	{"a failed command is given to a claim that retries", func(t *storeTest) {
+	{"a claim that retries gets a failed command", func(t *storeTest) {
 		t.taken(failed("no stock"), onlyonce.Claim{RetryFailed: true})
 	}},
-	{"an unknown outcome is given to a claim that takes it", func(t *storeTest) {
-		t.taken(unknown("no answer"), onlyonce.Claim{TakeUnknown: true})
+	{"a claim that takes unknown outcomes gets one", func(t *storeTest) {
+		t.taken(unknown("no response"), onlyonce.Claim{TakeUnknown: true})
 	}},
-	{"a lapsed lease is given to a claim that takes it", func(t *storeTest) {
+	{"a claim that takes unknown outcomes gets a lapsed lease", func(t *storeTest) {
 		t.taken(onlyonce.Settlement{}, onlyonce.Claim{TakeUnknown: true})
 	}},
-	{"an unknown outcome that is kept for good is given to a claim that takes it", func(t *storeTest) {
-		t.taken(keeping(unknown("no answer"), 0), onlyonce.Claim{TakeUnknown: true})
+	{"a claim that takes unknown outcomes gets one that is kept forever", func(t *storeTest) {
+		t.taken(keeping(unknown("no response"), 0), onlyonce.Claim{TakeUnknown: true})
 	}},
 	{"a failed command is kept from a claim that takes only unknown ones", func(t *storeTest) {
 		t.kept(failed("no stock"), onlyonce.Claim{TakeUnknown: true})
 	}},
 	{"an unknown outcome is kept from a claim that only retries failures", func(t *storeTest) {
-		t.kept(unknown("no answer"), onlyonce.Claim{RetryFailed: true})
+		t.kept(unknown("no response"), onlyonce.Claim{RetryFailed: true})
 	}},
 	{"a lapsed lease is kept from a claim that only retries failures", func(t *storeTest) {
 		t.kept(onlyonce.Settlement{}, onlyonce.Claim{RetryFailed: true})
@@ -45,7 +45,7 @@ var attemptRules = slices.Concat([]rule{
 	{"attempts are counted over every way to lose a command", func(t *storeTest) {
 		c := claimOf("k")
 		first := t.mustClaim(c)
-		for n, end := range []onlyonce.Settlement{failed("no stock"), {}, unknown("no answer"), {}, failed("no stock")} {
+		for n, end := range []onlyonce.Settlement{failed("no stock"), {}, unknown("no response"), {}, failed("no stock")} {
 			t.lose(t.lookup(c.ID), end)
 			r := t.mustClaim(greedy(c))
 			if r.Attempt != n+2 {
@@ -89,7 +89,7 @@ var attemptRules = slices.Concat([]rule{
 	}
 }))
 
-// lose ends the attempt of r: as s says, or by letting its lease lapse.
+// lose ends the attempt of r with s, or by letting its lease lapse.
 func (t *storeTest) lose(r onlyonce.Record, s onlyonce.Settlement) {
 	t.Helper()
 	if s.State == "" {
@@ -99,8 +99,8 @@ func (t *storeTest) lose(r onlyonce.Record, s onlyonce.Settlement) {
 	t.settle(holdOf(r), s)
 }
 
-// taken wants a command that was lost as s says to be given to a claim with
-// these flags, as the next attempt at the same command, which has no result yet.
+// taken wants a claim with these flags to take over a command that was lost with s, as
+// the next attempt at the same command, which has no result yet.
 func (t *storeTest) taken(s onlyonce.Settlement, flags onlyonce.Claim) {
 	t.Helper()
 	first := claimOf("k")
@@ -127,8 +127,7 @@ func (t *storeTest) taken(s onlyonce.Settlement, flags onlyonce.Claim) {
 	t.same(want, t.lookup(first.ID))
 }
 
-// kept wants a command that was lost as s says to stay as it is for a claim with
-// these flags.
+// kept wants a claim with these flags to leave a command that was lost with s unchanged.
 func (t *storeTest) kept(s onlyonce.Settlement, flags onlyonce.Claim) {
 	t.Helper()
 	c := claimOf("k")
@@ -148,7 +147,7 @@ var fenceRules = []rule{
 	{"a fence grows with every attempt", func(t *storeTest) {
 		c := claimOf("k")
 		last := t.mustClaim(c)
-		for _, end := range []onlyonce.Settlement{{}, failed("no stock"), unknown("no answer"), {}} {
+		for _, end := range []onlyonce.Settlement{{}, failed("no stock"), unknown("no response"), {}} {
 			t.lose(last, end)
 			last = t.above(last.Fence, greedy(c))
 		}
@@ -263,14 +262,14 @@ var leaseRules = slices.Concat([]rule{
 		c := claimOf("k")
 		c.Lease = short
 		t.renew(holdOf(t.mustClaim(c)), long, nil)
-		// A command that is claimed later with the old lease tells when that has ended.
+		// A command that is claimed later with the old lease shows when that lease has ended.
 		later := claimOf("later")
 		later.Lease = short
 		t.mustClaim(later)
 		t.until("the old lease would have lapsed", func() bool { return t.lookup(later.ID).LeaseLeft <= 0 })
 		t.mustReject(greedy(c), t.snap(c.ID))
 	}},
-	{"a lapsed lease can be renewed while nobody took over", func(t *storeTest) {
+	{"a lapsed lease can be renewed unless another claim took over", func(t *storeTest) {
 		c := claimOf("k")
 		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.renew(holdOf(r), long, map[string][]byte{"late": []byte("but fine")})
@@ -279,7 +278,7 @@ var leaseRules = slices.Concat([]rule{
 		}
 		t.mustReject(greedy(c), t.snap(c.ID))
 	}},
-	{"a lapsed lease can be settled while nobody took over", func(t *storeTest) {
+	{"a lapsed lease can be settled unless another claim took over", func(t *storeTest) {
 		c := claimOf("k")
 		r := t.awaitLapse(holdOf(t.mustClaim(c)))
 		t.settle(holdOf(r), completed("late but fine"))
@@ -287,7 +286,7 @@ var leaseRules = slices.Concat([]rule{
 			t.Errorf("the record is %s with %q", describe(got), got.Result.Body)
 		}
 	}},
-	{"a lapsed lease can be released while nobody took over", func(t *storeTest) {
+	{"a lapsed lease can be released unless another claim took over", func(t *storeTest) {
 		c := claimOf("k")
 		t.settle(holdOf(t.awaitLapse(holdOf(t.mustClaim(c)))), onlyonce.Settlement{})
 		t.mustBeAbsent(c.ID)
@@ -319,7 +318,7 @@ var leaseRules = slices.Concat([]rule{
 		t.mustClaim(newCaller(c))
 		t.lost(h)
 	}},
-	{"nobody holds a command that is not there", func(t *storeTest) {
+	{"no attempt holds a command that does not exist", func(t *storeTest) {
 		h := onlyonce.Hold{ID: idOf("k"), Owner: newOwner(), Fence: 1}
 		t.wantErr(onlyonce.ErrLost, "renew", t.store.Renew(t.ctx, h, long, nil))
 		t.wantErr(onlyonce.ErrLost, "settle", t.store.Settle(t.ctx, h, completed("made")))
@@ -338,7 +337,7 @@ var leaseRules = slices.Concat([]rule{
 	}
 }))
 
-// lost wants a hold to be rejected everything, and to change nothing.
+// lost wants every call with a hold to be rejected, and to change nothing.
 func (t *storeTest) lost(h onlyonce.Hold) {
 	t.Helper()
 	was := t.snap(h.ID)

@@ -11,8 +11,8 @@ import (
 )
 
 var keepRules = []rule{
-	{"a settled record is gone when its keep ends", func(t *storeTest) {
-		for i, s := range []onlyonce.Settlement{completed("made"), failed("no stock"), failedForGood("no such article"), unknown("no answer")} {
+	{"a settled record is absent when its keep ends", func(t *storeTest) {
+		for i, s := range []onlyonce.Settlement{completed("made"), failed("no stock"), failedForGood("no such article"), unknown("no response")} {
 			c := claimOf(string(rune('a' + i)))
 			t.settle(holdOf(t.mustClaim(c)), keeping(s, short))
 			t.awaitExpiry(c.ID)
@@ -35,7 +35,7 @@ var keepRules = []rule{
 		t.awaitExpiry(c.ID)
 		t.asNew(c.ID)
 	}},
-	{"an expired command is nobody's", func(t *storeTest) {
+	{"no attempt holds an expired command", func(t *storeTest) {
 		c := claimOf("k")
 		h := holdOf(t.mustClaim(c))
 		t.settle(h, keeping(completed("made"), short))
@@ -53,8 +53,8 @@ var keepRules = []rule{
 			if err != nil || r.Owner != c.Owner {
 				t.Errorf("claim got %s and error %v", describe(r), err)
 			}
-			// A store that repeats a settlement by itself may find that the record has
-			// expired since. That it was written shows below, by its end.
+			// A store that repeats a settlement by itself may find that the record has expired
+			// since. The end of the record, below, shows that it was written.
 			if err := t.store.Settle(t.ctx, holdOf(r), keeping(completed("made"), short)); err != nil && !errors.Is(err, onlyonce.ErrLost) {
 				t.Errorf("settlement got error %v", err)
 			}
@@ -79,7 +79,7 @@ var keepRules = []rule{
 			})
 		}
 	}},
-	{"an expired command is lost to who settled it once another has it", func(t *storeTest) {
+	{"an expired command is lost to the attempt that settled it once another has it", func(t *storeTest) {
 		c := claimOf("k")
 		h := holdOf(t.mustClaim(c))
 		t.settle(h, keeping(completed("made"), short))
@@ -89,7 +89,7 @@ var keepRules = []rule{
 	}},
 	{"a record that is kept for good does not expire", func(t *storeTest) {
 		for i, s := range []onlyonce.Settlement{
-			keeping(completed("made"), 0), keeping(unknown("no answer"), 0), keeping(completed("made"), onlyonce.KeepForever), keeping(unknown("no answer"), onlyonce.KeepForever),
+			keeping(completed("made"), 0), keeping(unknown("no response"), 0), keeping(completed("made"), onlyonce.KeepForever), keeping(unknown("no response"), onlyonce.KeepForever),
 		} {
 			c := claimOf(string(rune('a' + i)))
 			t.settle(holdOf(t.mustClaim(c)), s)
@@ -132,7 +132,7 @@ var keepRules = []rule{
 	}},
 }
 
-// pass waits until a keep of its own, a short one, has ended.
+// pass waits until the short keep of a record that it creates has ended.
 func (t *storeTest) pass() {
 	t.Helper()
 	c := claimOf("a short while " + newOwner())
@@ -248,7 +248,7 @@ var lapsedRules = []rule{
 	{"what is unresolved is counted, with the age of the oldest", func(t *storeTest) {
 		u, ok := t.store.(unresolver)
 		if !ok {
-			t.Skip("the store does not count what is unresolved")
+			t.Skip("the store does not count unresolved records")
 		}
 		count := func(want int) (oldest time.Duration) {
 			t.Helper()
@@ -263,7 +263,7 @@ var lapsedRules = []rule{
 		t.complete(claimOf("completed"), completed("made"))
 		t.complete(claimOf("failed"), failed("no stock"))
 		count(0)
-		unknown := t.complete(claimOf("unknown"), unknown("no answer"))
+		unknown := t.complete(claimOf("unknown"), unknown("no response"))
 		lapsed := t.awaitLapse(holdOf(t.mustClaim(claimOf("lapsed"))))
 		was := count(2)
 		t.until("the oldest gets older", func() bool { return count(2) > was })
@@ -284,14 +284,14 @@ var lapsedRules = []rule{
 	}},
 }
 
-// An unresolver counts the records whose outcome nobody knows.
+// An unresolver counts the records whose outcome is unknown.
 type unresolver interface {
 	// Unresolved counts unknown records and those whose lease has lapsed. It also
-	// returns for how long that has been so of the oldest.
+	// returns for how long the oldest of them has been unresolved.
 	Unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
 }
 
-// claimKeeping returns a claim whose record stays for so long once its lease has
+// claimKeeping returns a claim whose record stays for the time keep once its lease has
 // lapsed.
 func claimKeeping(key string, keep time.Duration) onlyonce.Claim {
 	c := claimOf(key)

@@ -203,10 +203,10 @@ var listRules = []rule{
 	}},
 }
 
-// snapshotOf returns a reading that was made just now.
+// snapshotOf returns a snapshot of a record that was read just now.
 func snapshotOf(r onlyonce.Record) snapshot { return snapshot{r, time.Now()} }
 
-// make claims n commands, named by their numbers, one after another.
+// make claims n commands, whose keys are their numbers, one after another.
 func (t *storeTest) make(n int) {
 	t.Helper()
 	for _, id := range idsOf(n) {
@@ -234,7 +234,7 @@ func (t *storeTest) list(f onlyonce.Filter) []onlyonce.Record {
 	return all
 }
 
-// lists wants a filter to show exactly these, in any order.
+// lists wants a filter to list exactly these records, in any order.
 func (t *storeTest) lists(f onlyonce.Filter, want ...onlyonce.ID) {
 	t.Helper()
 	var got []onlyonce.ID
@@ -247,8 +247,8 @@ func (t *storeTest) lists(f onlyonce.Filter, want ...onlyonce.ID) {
 	}
 }
 
-// pages walks a list page by page, as a console does, and runs between after
-// each page.
+// pages reads a list page by page, as a console does, and calls between after each
+// page.
 func (t *storeTest) pages(f onlyonce.Filter, between func()) []onlyonce.Record {
 	t.Helper()
 	var all []onlyonce.Record

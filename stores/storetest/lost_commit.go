@@ -14,8 +14,8 @@ import (
 type LossyTx[TX any] struct {
 	Tx[TX]
 
-	// Elsewhere is another store with the same records, whose connections do
-	// not break.
+	// Elsewhere is another store on the same records, whose connections do not
+	// break.
 	Elsewhere onlyonce.Store
 
 	// LoseCommit breaks the connection when the store next commits a function's
@@ -53,7 +53,7 @@ type lossyTrial[TX any] struct {
 
 func lostCommitRules[TX any]() []lossyRule[TX] {
 	type T = *lossyTrial[TX]
-	ends := []onlyonce.Settlement{completed("made"), failed("no stock"), failedForGood("no such article"), unknown("no answer"), {}}
+	ends := []onlyonce.Settlement{completed("made"), failed("no stock"), failedForGood("no such article"), unknown("no response"), {}}
 	return []lossyRule[TX]{
 		{"a settlement that was committed is found", func(t T) {
 			for i, s := range ends {
@@ -181,7 +181,7 @@ func lostCommitRules[TX any]() []lossyRule[TX] {
 	}
 }
 
-// lose breaks the next commit. What is to happen meanwhile always does.
+// lose breaks the next commit, and wants meanwhile to be called.
 func (t *lossyTrial[TX]) lose(arrives bool, meanwhile func()) {
 	var happened atomic.Bool
 	t.lossy.LoseCommit(arrives, func() {
@@ -204,7 +204,7 @@ func (t *lossyTrial[TX]) run(c onlyonce.Claim, s onlyonce.Settlement) (onlyonce.
 	return t.Store.RunTx(t.ctx, c, t.inserts(c.ID.Key, s, nil))
 }
 
-// truthful wants an answer that the rows bear out.
+// truthful wants the result of a call to agree with the rows.
 func (t *lossyTrial[TX]) truthful(err error, row string) {
 	t.Helper()
 	switch {
@@ -215,8 +215,8 @@ func (t *lossyTrial[TX]) truthful(err error, row string) {
 	}
 }
 
-// knows wants the store to say what became of the only transaction there was.
-// Of a release it may not know, for that leaves no record.
+// knows wants the store to know the outcome of the only transaction. It need not know
+// that of a release, which leaves no record.
 func (t *lossyTrial[TX]) knows(committed bool, err error, s onlyonce.Settlement) {
 	t.Helper()
 	if s.State == "" && errors.Is(err, onlyonce.ErrUnknown) {
@@ -227,7 +227,7 @@ func (t *lossyTrial[TX]) knows(committed bool, err error, s onlyonce.Settlement)
 	}
 }
 
-// stands wants the row of a command, and its record, to be there.
+// stands wants the row of a command, and its record, to exist.
 func (t *lossyTrial[TX]) stands(id onlyonce.ID, s onlyonce.Settlement) {
 	t.Helper()
 	t.rows(id.Key, 1)
@@ -245,7 +245,7 @@ func (t *lossyTrial[TX]) settleElsewhere(h onlyonce.Hold, s onlyonce.Settlement)
 	}
 }
 
-// doneElsewhere runs an attempt of another process.
+// doneElsewhere runs an attempt in another process.
 func (t *lossyTrial[TX]) doneElsewhere(c onlyonce.Claim, s onlyonce.Settlement) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.ctx, patience)

@@ -174,8 +174,8 @@ func (t *storeTest) purge(limit int) int {
 	return n
 }
 
-// expire makes n records that have expired. It claims all before it settles
-// any, for a store may drop what has expired when it is asked for something new.
+// expire creates n records that have expired. It claims all before it settles any,
+// because a store may delete expired records when a new command is claimed.
 func (t *storeTest) expire(n int) {
 	t.Helper()
 	holds := make([]onlyonce.Hold, n)

@@ -19,12 +19,12 @@ const (
 )
 
 var raceRules = slices.Concat([]rule{
-	{"of many who claim a new command at once exactly one gets it", func(t *storeTest) {
+	{"exactly one of many concurrent claims gets a new command", func(t *storeTest) {
 		for i := range 50 {
 			t.oneOf(func() onlyonce.Claim { return claimOf(fmt.Sprint(i)) })
 		}
 	}},
-	{"of many who claim many new commands at once each command goes to exactly one", func(t *storeTest) {
+	{"each of many new commands goes to exactly one of many concurrent claims", func(t *storeTest) {
 		const commands = 50
 		var given [commands]atomic.Int32
 		together(racers, func(i int) {
@@ -59,7 +59,7 @@ var raceRules = slices.Concat([]rule{
 			}
 		}
 	}},
-	{"a claim that is repeated at once is given once", func(t *storeTest) {
+	{"a claim that is repeated at once is granted once", func(t *storeTest) {
 		for i := range 20 {
 			c := claimOf(fmt.Sprint(i))
 			fences := make([]int64, racers)
@@ -114,13 +114,13 @@ var raceRules = slices.Concat([]rule{
 			t.sameResult(ends[k].Result, r.Result)
 		}
 	}},
-	{"a duplicate that asks until it is answered gets the first answer", func(t *storeTest) {
+	{"a duplicate that claims until the command is completed gets the first result", func(t *storeTest) {
 		for i := range 10 {
 			key := fmt.Sprint(i)
-			answers := make([]string, racers)
-			together(racers, func(i int) { answers[i] = t.ask(claimOf(key)) })
-			if len(slices.Compact(answers)) != 1 {
-				t.Errorf("the answers differ: %x", answers)
+			results := make([]string, racers)
+			together(racers, func(i int) { results[i] = t.ask(claimOf(key)) })
+			if len(slices.Compact(results)) != 1 {
+				t.Errorf("the results differ: %x", results)
 			}
 		}
 	}},
@@ -144,21 +144,21 @@ func takeovers() []rule {
 	return rules
 }
 
-// oneOf lets many claim at once, wants exactly one to get the command and the
-// others to be told so, and returns the record.
+// oneOf makes many claims at once, wants exactly one of them to get the command and the
+// others to get its record, and returns the record.
 func (t *storeTest) oneOf(claim func() onlyonce.Claim) onlyonce.Record {
 	t.Helper()
 	var claims [racers]onlyonce.Claim
-	var answers [racers]onlyonce.Record
+	var results [racers]onlyonce.Record
 	together(racers, func(i int) {
 		claims[i] = claim()
 		var err error
-		if answers[i], err = t.store.Claim(t.ctx, claims[i]); err != nil {
+		if results[i], err = t.store.Claim(t.ctx, claims[i]); err != nil {
 			t.Errorf("claim: %v", err)
 		}
 	})
 	var winners int
-	for i, r := range answers {
+	for i, r := range results {
 		if r.Owner == claims[i].Owner {
 			winners++
 		}
@@ -167,7 +167,7 @@ func (t *storeTest) oneOf(claim func() onlyonce.Claim) onlyonce.Record {
 	if winners != 1 {
 		t.Errorf("%d of %d got the command", winners, racers)
 	}
-	for i, a := range answers {
+	for i, a := range results {
 		if a.Owner != claims[i].Owner && a.Fence < r.Fence {
 			a.Fence = r.Fence // a store may raise it until it gives the hold away, and others may look before
 		}
@@ -176,7 +176,7 @@ func (t *storeTest) oneOf(claim func() onlyonce.Claim) onlyonce.Record {
 	return r
 }
 
-// duel lets the first holder, whose lease has lapsed, and one who takes over act
+// duel lets the first holder, whose lease has lapsed, and a caller that takes over act
 // at once, and wants exactly one of them to succeed.
 func (t *storeTest) duel(first func(onlyonce.Record) error) {
 	t.Helper()
@@ -205,8 +205,8 @@ func (t *storeTest) duel(first func(onlyonce.Record) error) {
 	}
 }
 
-// ask claims until the command is completed, running it if it is given, and
-// returns its answer.
+// ask claims until the command is completed, runs it if a claim gets it, and returns its
+// result.
 func (t *storeTest) ask(c onlyonce.Claim) string {
 	for {
 		r, err := t.store.Claim(t.ctx, c)
@@ -253,11 +253,11 @@ var historyRules = []rule{
 	}},
 }
 
-// holding is the leases of a load: long enough to do something, short enough
-// to lapse often.
+// holding is the lease of a load: long enough for some calls, and short enough to lapse
+// often.
 const holding = 4 * time.Millisecond
 
-// A load is what many holders do to a few commands, and what they saw.
+// A load is a number of holders that use a few commands, with what they observed.
 type load struct {
 	*storeTest
 	start time.Time
@@ -267,7 +267,7 @@ type load struct {
 	acts map[onlyonce.ID][]history.Act
 }
 
-// turn claims a command, and does something with it if it is given.
+// turn claims a command, and ends or renews it if the claim gets it.
 func (l *load) turn(n int) (given bool) {
 	round := l.round[n].Load()
 	c := claimOf(fmt.Sprint("command ", n, ", round ", round))
@@ -316,7 +316,7 @@ func (l *load) ending(r onlyonce.Record) onlyonce.Settlement {
 	return all[rand.IntN(len(all))]
 }
 
-// look checks that a record is of one piece.
+// look checks that the parts of a record belong together.
 func (l *load) look(r onlyonce.Record) {
 	text := map[onlyonce.State]string{
 		onlyonce.StateCompleted: string(r.Result.Body), onlyonce.StateFailed: r.Error, onlyonce.StateUnknown: r.Error,
@@ -326,7 +326,7 @@ func (l *load) look(r onlyonce.Record) {
 	}
 }
 
-// stall waits until the hold's lease has lapsed, or another has the command.
+// stall waits until the hold's lease has lapsed, or another claim has the command.
 func (l *load) stall(h onlyonce.Hold) {
 	for {
 		r, err := l.store.Lookup(l.ctx, h.ID)

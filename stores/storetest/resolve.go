@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// freeStandings are those in which nobody holds the command.
+// freeStandings are the states in which no attempt holds the command.
 func freeStandings() []recordState { return recordStates[1:] }
 
 var resolveRules = slices.Concat(resolutions(), []rule{
@@ -38,7 +38,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 	{"an expired command can't be resolved", func(t *storeTest) {
 		c := claimOf("k")
 		r := t.mustClaim(c)
-		t.settle(holdOf(r), keeping(unknown("no answer"), short))
+		t.settle(holdOf(r), keeping(unknown("no response"), short))
 		t.awaitExpiry(c.ID)
 		t.wantErr(onlyonce.ErrNotFound, "resolve", t.resolve(c.ID, r.Fence, completed("by hand")))
 		t.mustBeAbsent(c.ID)
@@ -46,12 +46,12 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 	{"a command that another attempt took over meanwhile is not resolved", func(t *storeTest) {
 		c := claimOf("k")
 		seen := t.awaitLapse(holdOf(t.mustClaim(c)))
-		t.complete(greedy(c), unknown("no answer either"))
+		t.complete(greedy(c), unknown("no response either"))
 		was := t.snap(c.ID)
 		t.wantErr(onlyonce.ErrLost, "resolve", t.resolve(c.ID, seen.Fence, completed("by hand")))
 		t.unchanged(was)
 	}},
-	{"a command whose attempt ended late is not resolved by who saw it lapsed", func(t *storeTest) {
+	{"a command whose attempt ended late is not resolved by a person who saw it lapsed", func(t *storeTest) {
 		for i, late := range endings {
 			for j, decision := range append([]onlyonce.Settlement{{}}, endings...) {
 				c := claimOf(fmt.Sprint(i, " ", j))
@@ -65,7 +65,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 			}
 		}
 	}},
-	{"of an attempt that ends late and a person who decides one is rejected", func(t *storeTest) {
+	{"either an attempt that ends late or a person's decision is rejected", func(t *storeTest) {
 		for i := range duels {
 			c := claimOf(fmt.Sprint(i))
 			h := holdOf(t.mustClaim(c))
@@ -93,7 +93,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		t.resolved(r, failedForGood("by hand"))
 		t.lost(holdOf(r))
 	}},
-	{"a resolved command is replayed to the one who asked first, too", func(t *storeTest) {
+	{"a resolved command is replayed to the first caller, too", func(t *storeTest) {
 		c := claimOf("k")
 		t.resolved(t.awaitLapse(holdOf(t.mustClaim(c))), completed("by hand"))
 		r := t.claim(c)
@@ -127,7 +127,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 			}
 		}
 	}},
-	{"a person who saw a record before it was resolved has to look again", func(t *storeTest) {
+	{"a person who saw a record before it was resolved must read it again", func(t *storeTest) {
 		for i, stand := range freeStandings() {
 			for j, s := range endings {
 				c := claimOf(fmt.Sprint(i, " ", j))
@@ -141,9 +141,9 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 			}
 		}
 	}},
-	{"of two people who decide about the same sighting one is rejected", func(t *storeTest) {
+	{"one of two people who resolve the same state of a record is rejected", func(t *storeTest) {
 		for i := range duels {
-			r := t.complete(claimOf(fmt.Sprint(i)), unknown("no answer"))
+			r := t.complete(claimOf(fmt.Sprint(i)), unknown("no response"))
 			var errs [2]error
 			together(2, func(i int) { errs[i] = t.resolve(r.ID, r.Fence, endings[i]) })
 			if (errs[0] == nil) == (errs[1] == nil) {
@@ -163,7 +163,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 			}
 		}
 	}},
-	{"a command that was deleted by hand is lost to everyone who saw it", func(t *storeTest) {
+	{"a command that a person deleted is lost to every caller that saw it", func(t *storeTest) {
 		for i, stand := range freeStandings() {
 			c := claimOf(fmt.Sprint(i))
 			seen := stand.reach(t, c)
@@ -179,7 +179,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 	{"a resolution's keep ends too", func(t *storeTest) {
 		for i, keep := range []time.Duration{0, long} {
 			c := claimOf(fmt.Sprint(i))
-			r := t.complete(c, keeping(unknown("no answer"), keep))
+			r := t.complete(c, keeping(unknown("no response"), keep))
 			if err := t.resolve(c.ID, r.Fence, keeping(completed("by hand"), short)); err != nil {
 				t.Fatalf("resolve: %v", err)
 			}
@@ -197,7 +197,7 @@ var resolveRules = slices.Concat(resolutions(), []rule{
 		h := holdOf(t.mustClaim(clock))
 		t.until("it is resolved before it expires", func() bool {
 			held := holdOf(t.mustClaim(greedy(c)))
-			t.settle(held, keeping(unknown("no answer"), 10*short))
+			t.settle(held, keeping(unknown("no response"), 10*short))
 			return t.resolve(c.ID, held.Fence, completed("by hand")) == nil
 		})
 		t.settle(h, keeping(completed(""), 10*short))
@@ -247,8 +247,8 @@ func (t *storeTest) resolve(id onlyonce.ID, fence int64, s onlyonce.Settlement) 
 	return t.store.(onlyonce.Resolver).Resolve(t.ctx, seen, s)
 }
 
-// resolved resolves r and expects the record to say what s says and to be as r
-// otherwise, but with a new owner and a higher fence.
+// resolved resolves r with s, and wants the record to have the outcome s, a new owner
+// and a higher fence, and otherwise to be equal to r.
 func (t *storeTest) resolved(r onlyonce.Record, s onlyonce.Settlement) {
 	t.Helper()
 	if err := t.resolve(r.ID, r.Fence, s); err != nil {
@@ -268,8 +268,8 @@ func (t *storeTest) resolved(r onlyonce.Record, s onlyonce.Settlement) {
 	}
 }
 
-// inFlightIsLost makes both ways to be rejected one: a take-over that came first
-// changes the fence and makes the lease alive.
+// inFlightIsLost treats both rejections as one: a take-over that came first changes the
+// fence and makes the lease alive.
 func inFlightIsLost(err error) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", onlyonce.ErrLost, err)

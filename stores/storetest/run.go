@@ -60,7 +60,7 @@ func runRules[TX any]() []txRule[TX] {
 			})
 			t.wantErr(errOwn, "run", err)
 		}},
-		{"nobody sees rows or result before the commit", func(t T) {
+		{"no reader sees rows or result before the commit", func(t T) {
 			c := claimOf("k")
 			t.mustRun(c, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
 				s, err := t.inserts("k", completed("made"), nil)(ctx, tx, r)
@@ -127,7 +127,7 @@ func runRules[TX any]() []txRule[TX] {
 			t.mustNotRun(greedy(c))
 			t.rows("k", 1)
 		}},
-		{"a run that is repeated because its answer was lost is recognized", func(t T) {
+		{"a run that is repeated because its response was lost is recognized", func(t T) {
 			c := claimOf("k")
 			t.mustRun(c, t.inserts("k", completed("made"), nil))
 			t.mustNotRun(c)
@@ -155,7 +155,7 @@ func runRules[TX any]() []txRule[TX] {
 			t.takes(failed("no stock"))
 		}},
 		{"a take-over of an unknown outcome runs as the next attempt", func(t T) {
-			t.takes(unknown("no answer"))
+			t.takes(unknown("no response"))
 		}},
 		{"a take-over of a lapsed lease runs as the next attempt", func(t T) {
 			t.takes(onlyonce.Settlement{})
@@ -243,7 +243,7 @@ func runRules[TX any]() []txRule[TX] {
 	return rules
 }
 
-// takes wants a command that was lost as s says to run as the next attempt.
+// takes wants a command that was lost with s to run as the next attempt.
 func (t *txTest[TX]) takes(s onlyonce.Settlement) {
 	t.Helper()
 	c := claimOf("k")
@@ -323,7 +323,7 @@ func lossRules[TX any]() []txRule[TX] {
 			t.meddles(t.Rollback)
 			t.rows("k", 0)
 		}},
-		{"a function that commits the transaction itself is told so", func(t T) {
+		{"a function that commits the transaction itself gets an error", func(t T) {
 			if t.Commit == nil {
 				t.Skip("a function of this store can't end its transaction")
 			}
@@ -354,7 +354,7 @@ func lossRules[TX any]() []txRule[TX] {
 	return rules
 }
 
-// strikes returns a function that adds a row and then meets a disaster.
+// strikes returns a function that adds a row and then has a disaster.
 func (t *txTest[TX]) strikes(row string, d disaster) txFunc[TX] {
 	return func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
 		s, err := t.inserts(row, completed("made"), nil)(ctx, tx, r)
@@ -363,7 +363,7 @@ func (t *txTest[TX]) strikes(row string, d disaster) txFunc[TX] {
 	}
 }
 
-// failsWith wants a run to return the function's error as it is.
+// failsWith wants a run to return the function's error unchanged.
 func (t *txTest[TX]) failsWith(want error, c onlyonce.Claim, fn txFunc[TX]) {
 	t.Helper()
 	if _, err := t.Store.RunTx(t.ctx, c, fn); err != want {
@@ -371,8 +371,8 @@ func (t *txTest[TX]) failsWith(want error, c onlyonce.Claim, fn txFunc[TX]) {
 	}
 }
 
-// meddles runs a function that ends its transaction, and wants an error, no
-// result without its rows, and the store to go on.
+// meddles runs a function that ends its transaction, and wants an error, no result
+// without its rows, and a store that continues to work.
 func (t *txTest[TX]) meddles(end func(TX) error) {
 	t.Helper()
 	c := claimOf("k")

@@ -50,7 +50,7 @@ var stepRules = []rule{
 		c := claimOf("k")
 		want := steps{}
 		r := t.mustClaim(c)
-		for i, end := range []onlyonce.Settlement{{}, failed("no stock"), unknown("no answer"), {}} {
+		for i, end := range []onlyonce.Settlement{{}, failed("no stock"), unknown("no response"), {}} {
 			name := strings.Repeat("s", i+1)
 			want[name] = []byte(name)
 			t.renew(holdOf(r), long, steps{name: []byte(name)})
@@ -120,8 +120,8 @@ func (t *storeTest) hasSteps(id onlyonce.ID, want steps) {
 
 // endings are the settlements that leave a record.
 var endings = []onlyonce.Settlement{
-	completed("made"), failed("no stock"), failedForGood("no such article"), unknown("no answer"),
-	keeping(completed("made"), 0), keeping(unknown("no answer"), 0),
+	completed("made"), failed("no stock"), failedForGood("no such article"), unknown("no response"),
+	keeping(completed("made"), 0), keeping(unknown("no response"), 0),
 }
 
 // impossible are settlements that Settlement.Check rejects.
@@ -247,8 +247,8 @@ var releaseRules = []rule{
 	}},
 }
 
-// rejected wants a settlement to be rejected with Settlement.Check's error, and with none
-// of those which say what became of the command or the store.
+// rejected wants a settlement to be rejected with Settlement.Check's error, which is none
+// of the errors about the command or the store.
 func (t *storeTest) rejected(what string, s onlyonce.Settlement, err error) {
 	t.Helper()
 	switch {
@@ -261,8 +261,8 @@ func (t *storeTest) rejected(what string, s onlyonce.Settlement, err error) {
 	}
 }
 
-// asNew wants a command to be given, even with another fingerprint, as if it
-// had never been claimed.
+// asNew wants a claim to get a command, even with another fingerprint, as if it had never
+// been claimed.
 func (t *storeTest) asNew(id onlyonce.ID) {
 	t.Helper()
 	c := claimOn(id)
@@ -347,7 +347,7 @@ func comesBack(want onlyonce.Result) func(*storeTest) {
 	return func(t *storeTest) { t.comesBack("k", want) }
 }
 
-// comesBack wants a result to be what every method then returns.
+// comesBack wants every method to return a result as it was settled.
 func (t *storeTest) comesBack(key string, want onlyonce.Result) {
 	t.Helper()
 	c := claimOf(key)
@@ -372,7 +372,7 @@ func everyByte() []byte {
 	return all
 }
 
-// textOf returns what every store can keep of a text: its valid characters
+// textOf returns the part of a text that every store can keep: its valid characters
 // other than NUL.
 func textOf(s string) string {
 	return strings.Map(func(r rune) rune {

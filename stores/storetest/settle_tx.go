@@ -38,7 +38,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 			t.rows("k", 1)
 			t.mustBeAbsent(idOf("k"))
 		}},
-		{"nobody sees rows or result before the commit", func(t T) {
+		{"no reader sees rows or result before the commit", func(t T) {
 			h := holdOf(t.mustClaim(claimOf("k")))
 			err := t.Store.SettleTx(t.ctx, h, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
 				s, err := t.inserts("k", completed("made"), nil)(ctx, tx, onlyonce.Record{})
@@ -90,12 +90,12 @@ func settleTxRules[TX any]() []txRule[TX] {
 			t.settles(nil, h, "k", completed("made"), nil)
 			t.rows("k", 1)
 		}},
-		{"a lapsed lease can be settled while nobody took over", func(t T) {
+		{"a lapsed lease can be settled unless another claim took over", func(t T) {
 			h := holdOf(t.awaitLapse(holdOf(t.mustClaim(claimOf("k")))))
 			t.settles(nil, h, "k", completed("late but fine"), nil)
 			t.rows("k", 1)
 		}},
-		{"a hold that was taken over is lost, and its rows are gone", func(t T) {
+		{"a hold that was taken over is lost, and its rows are rolled back", func(t T) {
 			c := claimOf("k")
 			h := holdOf(t.awaitLapse(holdOf(t.mustClaim(c))))
 			t.mustClaim(greedy(c))
@@ -199,7 +199,7 @@ func settleTxRules[TX any]() []txRule[TX] {
 	return rules
 }
 
-// settling is inserts for SettleTx.
+// settling is like inserts, but for SettleTx.
 func (t *txTest[TX]) settling(row string, s onlyonce.Settlement, err error) func(context.Context, TX) (onlyonce.Settlement, error) {
 	fn := t.inserts(row, s, err)
 	return func(ctx context.Context, tx TX) (onlyonce.Settlement, error) { return fn(ctx, tx, onlyonce.Record{}) }

@@ -1,13 +1,13 @@
-// Package storetest is the specification of a store: the rules of
-// onlyonce.Store, as tests that every store runs.
+// Package storetest is the specification of a store: the rules of onlyonce.Store, as
+// tests for every store.
 //
 // A store's test calls Run. It also calls RunTx if the store is an
 // onlyonce.TxStore, and RunClock if its clock is not that of the calling
 // process.
 //
-// No rule depends on how fast the store is. A lease that has to be alive is
-// ten minutes long. One that has to lapse is short, and the rule waits until the
-// store says that it has lapsed.
+// No rule depends on how fast the store is. A lease that must be alive is ten minutes
+// long. One that must lapse is short, and the rule waits until the store reports that
+// it has lapsed.
 package storetest
 
 import (
@@ -43,7 +43,7 @@ type rule struct {
 	check func(t *storeTest)
 }
 
-// A group has the rules about one subject.
+// A group holds the rules about one subject.
 type group struct {
 	name    string
 	missing func(onlyonce.Store) bool // reports that a store lacks the feature that the group tests; nil: every store has it

@@ -70,7 +70,7 @@ func (t *txTest[TX]) cause(ctx context.Context) error {
 	}
 }
 
-// inserts returns a function that adds a row and ends as told.
+// inserts returns a function that adds a row and then returns s and err.
 func (t *txTest[TX]) inserts(row string, s onlyonce.Settlement, err error) txFunc[TX] {
 	return func(ctx context.Context, tx TX, _ onlyonce.Record) (onlyonce.Settlement, error) {
 		if err := t.Insert(ctx, tx, row); err != nil {
@@ -89,8 +89,8 @@ func (t *txTest[TX]) never() txFunc[TX] {
 	}
 }
 
-// mustRun runs a command, and wants it to be the claim's and its record what Lookup
-// then shows.
+// mustRun runs a command, and wants the claim to get it and Lookup to return the same
+// record afterwards.
 func (t *txTest[TX]) mustRun(c onlyonce.Claim, fn txFunc[TX]) onlyonce.Record {
 	t.Helper()
 	r, err := t.Store.RunTx(t.ctx, c, fn)
@@ -104,7 +104,7 @@ func (t *txTest[TX]) mustRun(c onlyonce.Claim, fn txFunc[TX]) onlyonce.Record {
 	return r
 }
 
-// mustNotRun asks to run a command, and wants it to stay what it is.
+// mustNotRun tries to run a command, and wants it to stay unchanged.
 func (t *txTest[TX]) mustNotRun(c onlyonce.Claim) {
 	t.Helper()
 	was := t.snap(c.ID)
@@ -127,7 +127,7 @@ func (t *txTest[TX]) rows(row string, want int) {
 	}
 }
 
-// mustStillWork wants the store to go on as if nothing had happened.
+// mustStillWork wants the store to continue to work.
 func (t *txTest[TX]) mustStillWork() {
 	t.Helper()
 	key := "still " + newOwner()
@@ -136,8 +136,8 @@ func (t *txTest[TX]) mustStillWork() {
 	t.complete(claimOf(key+" by lease"), completed("made"))
 }
 
-// panicking runs f on a goroutine of its own and returns what it panicked with;
-// exited is true if it ended by runtime.Goexit.
+// panicking runs f on a separate goroutine and returns the value of its panic; exited is
+// true if it ended by runtime.Goexit.
 func panicking(f func()) (value any, exited bool) {
 	done := make(chan struct{})
 	go func() {
@@ -168,7 +168,7 @@ var disasters = []disaster{
 
 const disasterValue = "a bug in the application"
 
-// struck wants a call to end as the disaster in it does.
+// struck wants a call to end in the same way as the disaster in it.
 func (t *txTest[TX]) struck(d disaster, call func()) {
 	t.Helper()
 	if value, exited := panicking(call); value != d.value || exited != (d.value == nil) {
@@ -176,8 +176,8 @@ func (t *txTest[TX]) struck(d disaster, call func()) {
 	}
 }
 
-// awaitAgreement waits until rows and record say the same, which a store may bring about
-// after it has returned an error.
+// awaitAgreement waits until rows and record agree, which may happen only after the store
+// has returned an error.
 func (t *txTest[TX]) awaitAgreement(id onlyonce.ID, row string) {
 	t.Helper()
 	var rows int
@@ -216,10 +216,10 @@ func crowdRules[TX any]() []txRule[TX] {
 		{"one command asked for by many at once is committed once", func(t T) {
 			for n := range 5 {
 				key := fmt.Sprint(n)
-				answers := make([]string, crowd)
-				together(crowd, func(i int) { answers[i] = t.askTx(key) })
-				if len(slices.Compact(answers)) != 1 {
-					t.Errorf("the answers differ: %x", answers)
+				results := make([]string, crowd)
+				together(crowd, func(i int) { results[i] = t.askTx(key) })
+				if len(slices.Compact(results)) != 1 {
+					t.Errorf("the results differ: %x", results)
 				}
 				t.rows(key, 1)
 			}
@@ -245,7 +245,7 @@ func crowdRules[TX any]() []txRule[TX] {
 				t.failsWith(errOwn, claimOf(row), t.inserts(row, onlyonce.Settlement{}, errOwn))
 			})
 		}},
-		{"a caller who goes away harms none beside it", func(t T) {
+		{"a caller that leaves harms no caller beside it", func(t T) {
 			t.beside(func(row string) {
 				ctx, cancel := context.WithCancel(t.ctx)
 				t.Store.RunTx(ctx, claimOf(row), func(context.Context, TX, onlyonce.Record) (onlyonce.Settlement, error) {
@@ -290,7 +290,7 @@ func crowdRules[TX any]() []txRule[TX] {
 	return rules
 }
 
-// commits runs a command and wants it done.
+// commits runs a command and wants it to be committed.
 func (t *txTest[TX]) commits(key string) {
 	c := claimOf(key)
 	r, err := t.Store.RunTx(t.ctx, c, t.inserts(key, completed(key), nil))
@@ -299,8 +299,8 @@ func (t *txTest[TX]) commits(key string) {
 	}
 }
 
-// beside lets every sixth of a crowd do something bad, and wants the others to
-// commit and nothing to be left of the bad ones' rows.
+// beside lets every sixth of a crowd of callers misbehave, and wants the others to
+// commit and no rows of the misbehaving ones to be left.
 func (t *txTest[TX]) beside(bad func(row string)) {
 	t.Helper()
 	together(crowd, func(i int) {
@@ -320,7 +320,7 @@ func (t *txTest[TX]) beside(bad func(row string)) {
 	t.mustStillWork()
 }
 
-// askTx runs a command until it is completed, and returns its answer.
+// askTx runs a command until it is completed, and returns its result.
 func (t *txTest[TX]) askTx(key string) string {
 	for ; t.ctx.Err() == nil; time.Sleep(poll) {
 		c := greedy(claimOf(key))
@@ -333,6 +333,6 @@ func (t *txTest[TX]) askTx(key string) string {
 			return string(r.Result.Body)
 		}
 	}
-	t.Errorf("%q was never answered", key)
+	t.Errorf("%q was never completed", key)
 	return ""
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// walkRules hold what a store writes to the functions that say how a record
+// walkRules compare what a store writes with the functions that define how a record
 // changes: onlyonce's Claim.Takes, Claim.Next and Record.Settled.
 var walkRules = []rule{
 	{"a record changes as Takes, Next and Settled say, in every state", func(t *storeTest) {
@@ -26,7 +26,7 @@ var walkRules = []rule{
 	}},
 }
 
-// A walk is a random history of one command, and what its record should be.
+// A walk is a random history of one command, with the record that it should have.
 type walk struct {
 	*storeTest
 	rand *rand.Rand
@@ -71,7 +71,7 @@ func (w *walk) step() {
 
 func (w *walk) coin() bool { return w.rand.IntN(2) == 0 }
 
-// asks claims as somebody else.
+// asks claims as another caller.
 func (w *walk) asks() {
 	w.Helper()
 	c := onlyonce.Claim{ID: w.id, Owner: newOwner(), Lease: long, RetryFailed: w.coin(), TakeUnknown: w.coin()}
@@ -99,7 +99,7 @@ func (w *walk) asks() {
 	w.former, w.claim, w.want, w.fence = holdOf(onlyonce.Record{ID: w.id, Owner: w.claim.Owner, Fence: w.fence}), c, &next, is.Fence
 }
 
-// repeats makes the last claim that was given once more, as one whose answer was
+// repeats makes the last successful claim once more, as a caller does whose response was
 // lost.
 func (w *walk) repeats() {
 	w.Helper()
@@ -109,7 +109,7 @@ func (w *walk) repeats() {
 	w.same(*w.want, w.storeTest.claim(w.claim))
 }
 
-// holds reports whether the last claim that was given still has the command.
+// holds reports whether the last successful claim still holds the command.
 func (w *walk) holds() bool {
 	return w.want != nil && w.want.State == onlyonce.StateProcessing && w.want.Owner == w.claim.Owner
 }
@@ -138,7 +138,7 @@ func (w *walk) lapses() {
 	}
 }
 
-// settlement draws one; a zero one releases the command.
+// settlement returns a random settlement; a zero one releases the command.
 func (w *walk) settlement() onlyonce.Settlement {
 	st := onlyonce.Settlement{Keep: []time.Duration{long, 0, onlyonce.KeepForever}[w.rand.IntN(3)]}
 	switch w.rand.IntN(4) {
@@ -147,14 +147,14 @@ func (w *walk) settlement() onlyonce.Settlement {
 	case 1:
 		st.State, st.Error, st.Final = onlyonce.StateFailed, "no stock", w.coin()
 	case 2:
-		st.State, st.Error = onlyonce.StateUnknown, "no answer"
+		st.State, st.Error = onlyonce.StateUnknown, "no response"
 	default:
 		return onlyonce.Settlement{}
 	}
 	return st
 }
 
-// became makes the record what a settlement leaves of it.
+// became applies a settlement to the expected record.
 func (w *walk) became(st onlyonce.Settlement) {
 	w.Helper()
 	if st.State == "" {
@@ -186,7 +186,7 @@ func (w *walk) settlesLate() {
 	}
 }
 
-// decides resolves the record as a person does, where the store can.
+// decides resolves the record as a person does, if the store supports that.
 func (w *walk) decides() {
 	w.Helper()
 	s, can := w.store.(onlyonce.Resolver)
