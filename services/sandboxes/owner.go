@@ -14,7 +14,7 @@ type Tokens = caller.Tokens
 
 // ParseTokens parses one token per line: its owner, white space, and the SHA-256 of
 // the token in hexadecimal. An owner may have several tokens. Empty lines and lines
-// that begin with # are ignored.
+// that begin with # are ignored. The hash of an empty token is an error.
 func ParseTokens(r io.Reader) (Tokens, error) {
 	t, err := caller.ParseTokens(r)
 	if err != nil {

@@ -146,6 +146,7 @@ func TestOwner_ATokenListThatIsNotRightIsRejectedByItsLine(t *testing.T) {
 		"a/b " + hashOf("a"):               "line 1: the owner",
 		"ada " + hashOf("a") + "\nbob " + hashOf("a"): "line 2: this token",
 		strings.Repeat("x", 1<<17):                    "too long",
+		"ada " + hashOf(""):                           "line 1: this is the hash of an empty token",
 	} {
 		if _, err := ParseTokens(strings.NewReader(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%.40q: %v, want %q", text, err, want)

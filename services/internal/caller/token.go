@@ -25,7 +25,7 @@ var nameForm = regexp.MustCompile(`^[A-Za-z0-9._@-]{1,128}$`)
 
 // ParseTokens parses one token per line: its owner, white space, and the SHA-256 of
 // the token in hexadecimal. An owner may have several tokens. Empty lines and lines
-// that begin with # are ignored.
+// that begin with # are ignored. The hash of an empty token is an error.
 func ParseTokens(r io.Reader) (Tokens, error) {
 	var t Tokens
 	lines := bufio.NewScanner(r)
@@ -64,13 +64,18 @@ func parseToken(line string) (t token, err error) {
 		return t, fmt.Errorf("the hash must have 64 hexadecimal digits, as sha256sum prints them")
 	}
 	t.owner = fields[0]
-	copy(t.hash[:], hash)
+	if copy(t.hash[:], hash); t.hash == sha256.Sum256(nil) {
+		return t, fmt.Errorf("this is the hash of an empty token: hash the token itself, which an unset variable does not hold")
+	}
 	return t, nil
 }
 
-// Owner returns the owner of a token. Its duration depends neither on the token nor on
-// its place in the list.
+// Owner returns the owner of a token. An empty token has none. Its duration depends
+// neither on the token nor on its place in the list.
 func (t Tokens) Owner(presented string) (owner string, ok bool) {
+	if presented == "" {
+		return "", false
+	}
 	hash := sha256.Sum256([]byte(presented))
 	found := -1
 	for i := range t.list {
