@@ -24,13 +24,19 @@ type newTenants struct {
 	known, earlier map[string]struct{} // tenants that have been seen
 	addresses      map[netip.Addr]*spending
 	others         spending  // shared by the addresses beyond rememberAddresses
-	searched       time.Time // when idle addresses last were
+	searched       time.Time // when addresses that have used nothing last were
 }
 
 // A spending is how much of its limit an address has used, at a time.
 type spending struct {
 	used float64
 	at   time.Time
+}
+
+// fall lowers what is used to what it is at the time now.
+func (s *spending) fall(now time.Time, perMinute float64) {
+	s.used = max(s.used-now.Sub(s.at).Minutes()*perMinute, 0)
+	s.at = now
 }
 
 const (
@@ -75,9 +81,8 @@ func (n *newTenants) enter(address netip.Addr, tenant string) (wait time.Duratio
 		return 0
 	}
 	if _, ok := n.earlier[tenant]; !ok {
-		s, now := n.of(address), time.Now()
-		s.used = max(s.used-now.Sub(s.at).Minutes()*n.perMinute, 0)
-		s.at = now
+		s := n.of(address)
+		s.fall(time.Now(), n.perMinute)
 		if over := s.used + 1 - n.perMinute; over > 0 {
 			return max(time.Duration(over/n.perMinute*float64(time.Minute)), time.Second)
 		}
@@ -98,7 +103,7 @@ func (n *newTenants) of(address netip.Addr) *spending {
 	if now := time.Now(); len(n.addresses) >= rememberAddresses && now.Sub(n.searched) >= time.Second {
 		n.searched = now
 		for a, s := range n.addresses {
-			if now.Sub(s.at) >= time.Minute {
+			if s.fall(now, n.perMinute); s.used == 0 {
 				delete(n.addresses, a)
 			}
 		}

@@ -61,7 +61,7 @@ func TestNewTenants_IdleAddressesAreSearchedForOnceASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := newTenantLimit(2, nil, slog.New(slog.DiscardHandler))
 		for i := range rememberAddresses {
-			n.of(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}))
+			n.of(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)})).used = 2
 		}
 		late := netip.MustParseAddr("192.0.2.1")
 		time.Sleep(time.Minute - 1)
@@ -75,6 +75,21 @@ func TestNewTenants_IdleAddressesAreSearchedForOnceASecond(t *testing.T) {
 		time.Sleep(time.Nanosecond)
 		if n.of(late) == &n.others || len(n.addresses) != 1 {
 			t.Errorf("%d addresses are left, and all but one are idle", len(n.addresses))
+		}
+	})
+}
+
+func TestNewTenants_AddressesThatBroughtFewTenantsLeaveTheirPlacesToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n := newTenantLimit(60, nil, slog.New(slog.DiscardHandler))
+		for i := range 2 * rememberAddresses { // in 33 seconds
+			n.enter(netip.AddrFrom4([4]byte{10, byte(i >> 16), byte(i >> 8), byte(i)}), "t"+strconv.Itoa(i))
+			time.Sleep(time.Millisecond)
+		}
+		for i := range 60 {
+			if wait := n.enter(netip.MustParseAddr("192.0.2.1"), "mine"+strconv.Itoa(i)); wait > 0 {
+				t.Fatalf("an address that had brought %d tenants waits %v", i, wait)
+			}
 		}
 	})
 }
