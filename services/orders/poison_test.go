@@ -35,7 +35,7 @@ func TestPoison_AMessageWithTheIDOfOneThatWasGivenUpDoesNotReplaceIt(t *testing.
 	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 })
 }
 
-// A message that can be neither handled nor given up is delivered for ever, and
+// A message that can be neither handled nor given up is redelivered forever, and
 // with enough of them a broker delivers nothing else.
 func TestPoison_EveryMessageThatFailsCanBeGivenUp(t *testing.T) {
 	eachEngine(t, func(w *world) {

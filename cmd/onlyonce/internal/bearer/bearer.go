@@ -103,7 +103,7 @@ func (v *Verifier) Verify(token string) (string, error) {
 		return "", err
 	}
 	if claims.Expiry == nil {
-		return "", errors.New("the token has no exp: it would be valid for ever")
+		return "", errors.New("the token has no exp: it would be valid forever")
 	}
 	expected := jwt.Expected{Issuer: v.cfg.Issuer, Time: time.Now()}
 	if v.cfg.Audience != "" {

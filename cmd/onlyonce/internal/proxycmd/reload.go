@@ -175,7 +175,7 @@ func (p *reloadableProxy) reload(ctx context.Context) {
 		p.log.Warn("some changed settings count from the next start on", "settings", fixed)
 	}
 	if lost := lostOperations(before, f); len(lost) > 0 {
-		p.log.Warn("no route has some of the operations any more: a repeat of a command that is recorded under one of them runs again; to keep an operation, name it in its route", "operations", lost)
+		p.log.Warn("some operations no longer have a route: a repeat of a command that is recorded under one of them runs again; to keep an operation, name it in its route", "operations", lost)
 	}
 	if tellsApart(before) != tellsApart(f) {
 		p.log.Warn("tenants are told apart in another way: a repeat of a command that is recorded under another tenant runs again")
