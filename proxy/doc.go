@@ -18,7 +18,8 @@
 //	another response of 500 or more                      failed: a repeat runs
 //	any other response                                   recorded and replayed as httponce.Config says
 //
-// A keyed request is never sent twice by one attempt. The upstream gets the key in
+// A keyed request is never sent twice by one attempt. Of the other requests, only
+// those with a safe method, such as GET, may be. The upstream gets the key in
 // one form, however the client wrote it: pay-1 for pay-1, "pay-1" and pay-1;x=1,
 // and a quoted string (RFC 9651) if the key needs quotes or Idempotency.KeyFormat
 // accepts only strings. It also gets Idempotency-Attempt, the number of the

@@ -92,8 +92,23 @@ func (rt *route) rewrite(pr *httputil.ProxyRequest) {
 		out.Header[http.CanonicalHeaderKey(name)] = vs
 	}
 	setForwarded(out.Header, in)
+	if out.Body == nil {
+		respellKeys(out.Header)
+	}
 	if _, done := in.Body.(*slots.TimedBody); !done && 0 < in.ContentLength && in.ContentLength <= slots.ShortBody {
 		out.Body = &slots.TimedBody{ReadCloser: out.Body}
+	}
+}
+
+// respellKeys writes the names of headers with a key in lower case, as HTTP/2 does.
+// net/http sends a request without a body again, whatever its method, if it finds one
+// of these names in canonical form.
+func respellKeys(h http.Header) {
+	for _, name := range [...]string{"Idempotency-Key", "X-Idempotency-Key"} {
+		if vs, ok := h[name]; ok {
+			delete(h, name)
+			h[strings.ToLower(name)] = vs
+		}
 	}
 }
 

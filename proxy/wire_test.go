@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -194,6 +195,29 @@ func TestWire_TheHostCountsWhereItSelectsTheSite(t *testing.T) {
 			want := map[bool]string{false: "HTTP/1.1 201", true: "HTTP/1.1 422"}[kept]
 			if answer := exchange(t, addr, "POST /v1/orders HTTP/1.1\r\nHost: b.example\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000); !strings.HasPrefix(answer, want) || runs.Load() != 1 {
 				t.Errorf("kept %v, %d runs: %q", kept, runs.Load(), answer)
+			}
+		}
+	}
+}
+
+func TestWire_ARequestWhoseKeyIsNotReadIsSentOnce(t *testing.T) {
+	for _, name := range []string{"Idempotency-Key", "X-Idempotency-Key"} {
+		for _, method := range []string{"POST", "PATCH", "DELETE"} {
+			up, requests, _ := scripted(t, func(n int, r *http.Request) (string, bool) {
+				if len(r.Header[name]) != 1 && r.Method != "GET" {
+					t.Errorf("the upstream got %v", r.Header)
+				}
+				return map[bool]string{true: "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"}[n == 1], n == 1
+			})
+			up.KeepIdle = time.Minute
+			addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.Header = "X-Order" })
+			if res, _ := send(t, "GET", "http://"+addr+"/v1/orders", nil, ""); res.StatusCode != 200 { // leaves an idle connection
+				t.Fatalf("status %d", res.StatusCode)
+			}
+			res, body := send(t, method, "http://"+addr+"/v1/orders", http.Header{name: {"k"}}, "")
+			wantProblem(t, res, body, 502, "upstream_failed", false)
+			if n := requests.Load(); n != 2 {
+				t.Errorf("%s with %s was sent %d times", method, name, n-1)
 			}
 		}
 	}
