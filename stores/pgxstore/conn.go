@@ -19,6 +19,8 @@ type storeConn struct {
 	conn *pgx.Conn // nil: none
 	pipe session   // how batches are sent over conn
 
+	planned time.Time // when the server last forgot its plans
+
 	// shared says that a pooler, such as PgBouncer in transaction mode, hands
 	// the server's connection to others between transactions.
 	shared bool
@@ -66,7 +68,7 @@ func (l *storeConn) open(ctx context.Context) error {
 			return errors.Join(err, conn.Close(ctx))
 		}
 	}
-	l.conn, l.pipe = conn, pipeOf(conn, l.shared)
+	l.conn, l.pipe, l.planned = conn, pipeOf(conn, l.shared), time.Now()
 	return nil
 }
 
@@ -79,11 +81,19 @@ func pipeOf(conn *pgx.Conn, shared bool) session {
 	return pipe.New(conn)
 }
 
-// sessionSetup is the statement that a batch begins with where a pooler keeps no
-// settings for a connection.
+// plansLast is how long the server uses a plan. One that was made while a table was small
+// reads all of an index, which may have many entries soon.
+const plansLast = time.Second
+
+// sessionSetup is the statement that a batch begins with, or empty: the settings where a
+// pooler keeps none for a connection, or that the server forgets its plans.
 func (l *storeConn) sessionSetup() string {
-	if l.shared {
+	switch {
+	case l.shared:
 		return sqlText["transaction settings"]
+	case time.Since(l.planned) >= plansLast:
+		l.planned = time.Now()
+		return sqlText["forget plans"]
 	}
 	return ""
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -118,9 +119,11 @@ var ownStatements = []string{
 	"claim", "claims", "take", "raise", "renew", "step", "settle", "settles", "release", "resolve", "remove", "lookup", "lookups",
 }
 
-// A server keeps a statement's plan once it has planned the statement a few times. The
-// test makes it keep the plan that it finds best for a table of one record.
-func TestGroup_APlanForASmallTableIsNotTakenForALargeOne(t *testing.T) {
+// withKeptPlans calls f with a connection as the store's own are, on which the server
+// plans each statement once, and with a function that returns the plan of a statement. The
+// table has one record then, and its statistics say so.
+func withKeptPlans(t *testing.T, f func(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, planOf func(name string) string)) {
+	t.Helper()
 	pool := newPool(t)
 	s := open(t, pool)
 	mustClaim(t, s, claimOf("the only one"))
@@ -132,33 +135,65 @@ func TestGroup_APlanForASmallTableIsNotTakenForALargeOne(t *testing.T) {
 			return err
 		}
 		for _, name := range ownStatements {
+			if _, err := conn.Exec(ctx, "PREPARE "+name+"_statement AS "+pgxstore.SQLText[name]); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
+		}
+		f(ctx, pool, conn, func(name string) string {
 			var nulls []string
-			if _, err := conn.Exec(ctx, "PREPARE statement AS "+pgxstore.SQLText[name]); err != nil {
-				return fmt.Errorf("%s: %w", name, err)
-			}
-			if err := conn.QueryRow(ctx, "SELECT array_fill('NULL'::text, ARRAY[cardinality(parameter_types)]) FROM pg_prepared_statements WHERE name = 'statement'").Scan(&nulls); err != nil {
-				return err
-			}
-			rows, err := conn.Query(ctx, "EXPLAIN EXECUTE statement("+strings.Join(nulls, ", ")+")")
+			err := conn.QueryRow(ctx, "SELECT array_fill('NULL'::text, ARRAY[cardinality(parameter_types)]) FROM pg_prepared_statements WHERE name = $1", name+"_statement").Scan(&nulls)
 			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+				t.Fatal(err)
+			}
+			rows, err := conn.Query(ctx, "EXPLAIN EXECUTE "+name+"_statement("+strings.Join(nulls, ", ")+")")
+			if err != nil {
+				t.Fatalf("%s: %v", name, err)
 			}
 			plan, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			if err != nil {
-				return fmt.Errorf("%s: %w", name, err)
+				t.Fatalf("%s: %v", name, err)
 			}
-			if text := strings.Join(plan, "\n"); strings.Contains(text, "Seq Scan on onlyonce_records") {
-				t.Errorf("%s reads the whole table:\n%s", name, text)
-			}
-			if _, err := conn.Exec(ctx, "DEALLOCATE statement"); err != nil {
-				return err
-			}
-		}
+			return strings.Join(plan, "\n")
+		})
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func TestGroup_APlanForASmallTableIsNotTakenForALargeOne(t *testing.T) {
+	withKeptPlans(t, func(_ context.Context, _ *pgxpool.Pool, _ *pgx.Conn, planOf func(string) string) {
+		for _, name := range ownStatements {
+			if plan := planOf(name); strings.Contains(plan, "Seq Scan on onlyonce_records") {
+				t.Errorf("%s reads the whole table:\n%s", name, plan)
+			}
+		}
+	})
+}
+
+// wholeIndex matches a step of a plan that reads every entry of an index.
+var wholeIndex = regexp.MustCompile(`Index (Only )?Scan using \S+ on onlyonce_records[^\n]*(\n\s+[^\sI]|\z)`)
+
+func TestGroup_NoPlanReadsAWholeIndexOnceTheServerHasForgottenThoseForASmallTable(t *testing.T) {
+	withKeptPlans(t, func(ctx context.Context, pool *pgxpool.Pool, conn *pgx.Conn, planOf func(string) string) {
+		for _, name := range ownStatements {
+			planOf(name)
+		}
+		_, err := pool.Exec(ctx, `INSERT INTO onlyonce_records SELECT (jsonb_populate_record(r, jsonb_build_object(
+			'id', '\x' || encode(sha256(g::text::bytea), 'hex'), 'idem_key', g::text))).* FROM onlyonce_records r, generate_series(1, 5000) g`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := conn.Exec(ctx, pgxstore.SQLText["forget plans"]); err != nil {
+			t.Fatal(err)
+		}
+		for _, name := range ownStatements {
+			if plan := planOf(name); wholeIndex.MatchString(plan) {
+				t.Errorf("%s reads a whole index:\n%s", name, plan)
+			}
+		}
+	})
 }
 
 func TestGroup_StatementsThatTheServerRejectsAfterAMigrationArePreparedAnew(t *testing.T) {

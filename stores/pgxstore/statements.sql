@@ -53,6 +53,9 @@ SET lock_timeout = {row wait}; SET jit = off; SET enable_seqscan = off; SET enab
 -- The same, as far as it is needed, where a pooler keeps no settings for a connection.
 SELECT set_config('lock_timeout', {row wait}, true);
 
+-- name: forget plans
+DISCARD PLANS;
+
 -- name: notify
 SELECT pg_notify($1, $2);
 
