@@ -308,25 +308,6 @@ func (b *batch) park(ctx context.Context, e Entry, err error) {
 	b.relay.observe(ctx, Event{Outcome: OutcomeParked, Count: 1, Entry: e, Err: err})
 }
 
-var errNoResponse = errors.New("the Publisher returned fewer errors than messages: it must return nil, or one for each")
-
-// acknowledged returns an error, or nil, for each message, and the number of messages
-// that were acknowledged.
-func acknowledged(messages int, errs []error) (all []error, acked int) {
-	if len(errs) == 0 {
-		return make([]error, messages), messages
-	}
-	for len(errs) < messages {
-		errs = append(errs, errNoResponse)
-	}
-	for _, err := range errs[:messages] {
-		if err == nil {
-			acked++
-		}
-	}
-	return errs, acked
-}
-
 // postpone returns a message to the queue until later, without counting a failure.
 func (b *batch) postpone(e Entry, err error, after time.Duration) {
 	b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateWaiting, After: after, Attempts: e.Attempts, Error: cut(err.Error())})

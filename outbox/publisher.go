@@ -93,3 +93,22 @@ func publishOrRecover(ctx context.Context, to Publisher, messages []Message) (er
 	}()
 	return to.Publish(ctx, messages), nil
 }
+
+var errNoResponse = errors.New("the Publisher returned fewer errors than messages: it must return nil, or one for each")
+
+// acknowledged returns an error, or nil, for each message, and the number of messages
+// that were acknowledged.
+func acknowledged(messages int, errs []error) (all []error, acked int) {
+	if len(errs) == 0 {
+		return make([]error, messages), messages
+	}
+	for len(errs) < messages {
+		errs = append(errs, errNoResponse)
+	}
+	for _, err := range errs[:messages] {
+		if err == nil {
+			acked++
+		}
+	}
+	return errs, acked
+}
