@@ -74,6 +74,11 @@ func (u URL) OpenDB(ctx context.Context, create bool) (*sql.DB, error) {
 	return db, nil
 }
 
+// errRecordsOnly is the error of a command that needs more than the records of a store.
+func errRecordsOnly(u URL) error {
+	return cli.Usagef("%v can't be used here: a store in Redis keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL", u)
+}
+
 // CheckPath returns an error with the reason why a SQLite file cannot be opened, for
 // which SQLite itself has only "unable to open".
 func (u URL) CheckPath(create bool) error {

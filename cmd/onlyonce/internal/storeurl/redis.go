@@ -4,42 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"strconv"
-	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 	"github.com/redis/rueidis"
 )
-
-// Redis is the engine of a store that keeps only records.
-const Redis = "redis"
-
-func parseRedis(scheme, raw string) (URL, error) {
-	o, _, err := redisstore.ParseURL(raw)
-	if err != nil {
-		return URL{}, cli.Usagef("the store URL can't be used: %w", err)
-	}
-	user := ""
-	switch {
-	case o.Password != "":
-		user = url.UserPassword(o.Username, "xxxxx").String() + "@"
-	case o.Username != "":
-		user = url.User(o.Username).String() + "@"
-	}
-	shown := scheme + "://" + user + strings.Join(o.InitAddress, ",")
-	if o.SelectDB != 0 {
-		shown += "/" + strconv.Itoa(o.SelectDB)
-	}
-	return URL{Engine: Redis, server: shown, Source: raw}, nil
-}
-
-// errRecordsOnly is the error of a command that needs more than the records of a store.
-func errRecordsOnly(u URL) error {
-	return cli.Usagef("%v can't be used here: a store in Redis keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL", u)
-}
 
 // DialRedis connects to the servers of a URL, and returns the settings of the store.
 func (u URL) DialRedis() (rueidis.Client, redisstore.Config, error) {

@@ -9,11 +9,13 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
+	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 	"github.com/spf13/cobra"
 )
 
@@ -31,6 +33,9 @@ const (
 	Postgres = "postgres"
 	MySQL    = "mysql"
 )
+
+// Redis is the engine of a store that keeps only records.
+const Redis = "redis"
 
 // String returns the URL without its password.
 func (u URL) String() string {
@@ -95,6 +100,25 @@ func parseServer(engine, raw string) (URL, error) {
 		s.Source, err = mysqlDSN(u)
 	}
 	return s, err
+}
+
+func parseRedis(scheme, raw string) (URL, error) {
+	o, _, err := redisstore.ParseURL(raw)
+	if err != nil {
+		return URL{}, cli.Usagef("the store URL can't be used: %w", err)
+	}
+	user := ""
+	switch {
+	case o.Password != "":
+		user = url.UserPassword(o.Username, "xxxxx").String() + "@"
+	case o.Username != "":
+		user = url.User(o.Username).String() + "@"
+	}
+	shown := scheme + "://" + user + strings.Join(o.InitAddress, ",")
+	if o.SelectDB != 0 {
+		shown += "/" + strconv.Itoa(o.SelectDB)
+	}
+	return URL{Engine: Redis, server: shown, Source: raw}, nil
 }
 
 // mysqlDSN returns the data source name that the driver needs for a URL.
