@@ -1,11 +1,13 @@
 package httponce_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,9 +15,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+	"weak"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
 func TestResponseMemory_ResponsesForWhichThereIsNoMemoryAreNotStoredOrReplayed(t *testing.T) {
@@ -284,4 +288,74 @@ func TestResponseMemory_LongResponsesKeepOutNoShortOnes(t *testing.T) {
 		}
 		wantIdle(t, cfg.Usage)
 	})
+}
+
+// A copying store returns a record's body in memory of its own, as a database does.
+type copying struct {
+	onlyonce.Store
+	last   weak.Pointer[byte]   // the last body
+	before func(id onlyonce.ID) // is called before a Claim; nil: nothing is
+}
+
+func (s *copying) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if s.before != nil {
+		s.before(c.ID)
+	}
+	rec, err := s.Store.Claim(ctx, c)
+	if len(rec.Result.Body) > 0 {
+		rec.Result.Body = bytes.Clone(rec.Result.Body)
+		s.last = weak.Make(&rec.Result.Body[0])
+	}
+	return rec, err
+}
+
+func TestResponseMemory_AReplayThatWaitsForMemoryHoldsNoResponse(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			records := memstore.New(memstore.Config{})
+			store := &copying{Store: records}
+			cfg := single
+			cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2<<20, 2<<20, new(httponce.Usage)
+			long, runs := strings.Repeat("x", 1<<20), 0
+			h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				runs++
+				_, _ = io.Copy(w, r.Body)
+				_, _ = io.WriteString(w, long[:len(long)-1])
+			}), cfg)
+			wantResponse(t, post(h, "k", "y"), 200, "y"+long[1:])
+			take := serveStuck(t, h, keyed("POST", "/orders", "k", "y"))
+			waits, done := httptest.NewRecorder(), make(chan struct{})
+			go func() {
+				defer close(done)
+				h.ServeHTTP(waits, keyed("POST", "/orders", "k", "y"))
+			}()
+			synctest.Wait()
+			runtime.GC()
+			if store.last.Value() != nil {
+				t.Error("the response is in memory while its replay waits for memory")
+			}
+			if gone {
+				store.before = func(id onlyonce.ID) {
+					rec, err := store.Lookup(t.Context(), id)
+					if err == nil {
+						err = records.Resolve(t.Context(), rec, onlyonce.Settlement{})
+					}
+					if store.before = nil; err != nil {
+						t.Error(err)
+					}
+				}
+			}
+			take()
+			if <-done; gone {
+				wantProblem(t, waits, 503, "overloaded")
+			} else {
+				wantResponse(t, waits, 200, "y"+long[1:])
+			}
+			if runs != 1 {
+				t.Errorf("%d runs", runs)
+			}
+			wantResponse(t, post(h, "k", "y"), 200, "y"+long[1:]) // and if the record is gone, the key is free
+			wantIdle(t, cfg.Usage)
+		})
+	}
 }

@@ -11,19 +11,51 @@ import (
 // replay sends the stored response of an attempt.
 func (c *call) replay(a *onlyonce.Attempt) {
 	c.restoreHeader()
+	n := replayMemory(a)
+	if n > 0 {
+		c.dropBody()
+	}
+	if n == 0 || c.uses.Response.Take(n, n+response.Uncounted) {
+		c.sendReplay(a)
+		return
+	}
+	c.replayLater(n)
+}
+
+// replayLater is replay for a stored response of which n bytes need memory, as soon
+// as there is memory. The response is read again then: requests that wait hold none.
+func (c *call) replayLater(n int64) {
+	if rejected := c.uses.Response.Wait(c.r.Context(), n, n+response.Uncounted); rejected != nil {
+		c.reject(*problemOfRejection(rejected))
+		return
+	}
+	a, err := c.guard.Begin(c.r.Context(), c.request)
+	switch {
+	case err != nil:
+		c.rejectError(err)
+	case !a.Replayed(): // the record is gone, and so is the body with which the command could run
+		_ = a.Settle(c.r.Context(), onlyonce.Settlement{}) // observed
+		c.reject(overloaded)
+	case replayMemory(a) > n: // it is another one
+		c.reject(overloaded)
+	default:
+		c.sendReplay(a)
+	}
+}
+
+// replayMemory returns how many bytes of an attempt's stored response need memory.
+func replayMemory(a *onlyonce.Attempt) int64 {
+	return max(int64(len(a.Record().Result.Body))-response.Uncounted, 0)
+}
+
+// sendReplay sends the stored response of an attempt, for which there is memory.
+func (c *call) sendReplay(a *onlyonce.Attempt) {
 	rec := a.Record()
 	if rec.State == onlyonce.StateFailed && rec.Result.Status == 0 {
 		p := failureKept
 		p.Err = a.Err()
 		c.reject(p)
 		return
-	}
-	if n := int64(len(rec.Result.Body)); n > response.Uncounted {
-		c.dropBody()
-		if rejected := c.uses.Response.Wait(c.r.Context(), n-response.Uncounted, n); rejected != nil {
-			c.reject(*problemOfRejection(rejected))
-			return
-		}
 	}
 	h := c.w.Header()
 	all := make([]string, 0, len(rec.Result.Header)+2) // the store's own slices are not given away
