@@ -2,6 +2,7 @@ package redisstore
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"github.com/redis/rueidis"
@@ -13,18 +14,18 @@ import (
 const (
 	maxBatch     = 128              // items: it bounds how long the server runs a script
 	maxBatched   = 64 << 10         // bytes of an outcome that goes with others
-	batchTimeout = 15 * time.Second // of a batch of several callers
+	batchTimeout = 15 * time.Second // of a batch of several callers, besides the time for the replicas
 	lanes        = 2                // batches that are under way at a time
 	minWaiting   = 16               // callers that justify the second
 )
 
 // A batcher runs a script once for the items of many callers, which costs the server
-// about half of what it costs to run it for each. In a cluster each item is run on
-// its own, because its keys are in a slot of their own.
+// about half of what it costs to run it for each. Where a script must keep to one slot,
+// each item is run on its own, because its keys are in a slot of their own.
 type batcher struct {
 	store  *Store
 	script *script
-	queue  *group.Queue[*item] // nil in a cluster
+	queue  *group.Queue[*item] // nil: each item is run on its own
 }
 
 // An item is what one caller passes to the script, and what it gets.
@@ -35,9 +36,32 @@ type item struct {
 	err        error
 }
 
-func newBatcher(s *Store, sc *script) *batcher {
+// batches makes the store's batchers.
+func (s *Store) batches(ctx context.Context) error {
+	together, err := s.spansSlots(ctx)
+	if err != nil {
+		return err
+	}
+	s.claims, s.settlements = newBatcher(s, claimScript, together), newBatcher(s, settleScript, together)
+	return nil
+}
+
+// spansSlots reports whether a script may have keys in several slots. A client for one
+// server does not know whether that is a node of a cluster, or a proxy of one.
+func (s *Store) spansSlots(ctx context.Context) (bool, error) {
+	if s.client.Mode() == rueidis.ClientModeCluster {
+		return false, nil
+	}
+	_, err := lookScript.run(ctx, s.client, []string{s.keys.swept(0), s.keys.index(1)}, nil)
+	if failed, ok := rueidis.IsRedisErr(err); ok {
+		return !strings.HasPrefix(failed.Error(), "CROSSSLOT"), nil
+	}
+	return true, err
+}
+
+func newBatcher(s *Store, sc *script, together bool) *batcher {
 	b := &batcher{store: s, script: sc}
-	if s.client.Mode() != rueidis.ClientModeCluster {
+	if together {
 		b.queue = group.New(group.Config[*item]{Write: b.write, Max: maxBatch, Lanes: lanes, MinWaiting: minWaiting})
 	}
 	return b
@@ -63,8 +87,8 @@ func (b *batcher) run(ctx context.Context, keys []string, args ...string) (rueid
 	return it.reply, err
 }
 
-// write runs a batch. A caller whose context ends waits for it, at most batchTimeout,
-// because nothing is known of its item before.
+// write runs a batch. A caller whose context ends waits for it, at most batchTimeout and
+// the time for the replicas, because nothing is known of its item before.
 func (b *batcher) write(_ int, batch []*group.Ticket[*item]) (then func()) {
 	items := make([]*item, len(batch))
 	for i, t := range batch {
@@ -73,7 +97,7 @@ func (b *batcher) write(_ int, batch []*group.Ticket[*item]) (then func()) {
 	ctx := items[0].ctx
 	if len(items) > 1 {
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(context.Background(), batchTimeout)
+		ctx, cancel = context.WithTimeout(context.Background(), batchTimeout+b.store.replicaTimeout)
 		defer cancel()
 	}
 	err := b.runAll(ctx, items)

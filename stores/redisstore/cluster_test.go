@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,4 +100,28 @@ func TestCluster_KeepsTheRules(t *testing.T) {
 			t.Errorf("primary %d has %d keys, error %v", i, used, err)
 		}
 	}
+}
+
+func TestCluster_CallsThatComeTogetherThroughAClientForOneNodeSucceed(t *testing.T) {
+	node := startRedis(t, "--cluster-enabled", "yes")
+	client := node.nodeClient(t)
+	do(t, client, "CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+	await(t, client, "cluster_state:ok", "CLUSTER", "INFO")
+	if _, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	s := open(t, client, redisstore.Config{})
+	var all sync.WaitGroup
+	for i := range 64 {
+		all.Go(func() {
+			r, err := s.Claim(t.Context(), claimOf(strconv.Itoa(i)))
+			if err == nil {
+				err = s.Settle(t.Context(), holdOf(r), completed)
+			}
+			if err != nil {
+				t.Errorf("caller %d: %v", i, err)
+			}
+		})
+	}
+	all.Wait()
 }

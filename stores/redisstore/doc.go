@@ -27,6 +27,14 @@
 // Redis must never evict records: Open rejects every maxmemory-policy but
 // noeviction. When the memory is full, claims fail, and nothing is lost.
 //
+// # A server that does not respond
+//
+// Callers that come together share one run of a script. Such a call returns only once the
+// script has, even if its own context has ended, because it may have taken effect. While
+// the server does not respond, that takes up to 15 seconds and the ReplicaTimeout. A call
+// whose context has no deadline fails, too: within a minute with the default
+// ReplicaTimeout.
+//
 // # A server that has forgotten its records
 //
 // Migrate makes 256 small keys, and a claim of a new command needs one of them. If
@@ -38,5 +46,6 @@
 // # Clusters
 //
 // The IDs are spread over 256 hash tags, and all that belongs to one ID is in one slot.
-// A caller can't choose the slot of a command. Calls go to primaries only.
+// A caller can't choose the slot of a command. Calls go to primaries only. Where scripts
+// must keep to one slot, callers share none.
 package redisstore

@@ -133,10 +133,12 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 		client: client, keys: k, subscriptions: newSubscriptions(client, k),
 		replicas: cfg.Replicas, replicaTimeout: cmp.Or(cfg.ReplicaTimeout, DefaultReplicaTimeout),
 	}
-	s.claims, s.settlements = newBatcher(s, claimScript), newBatcher(s, settleScript)
 	findings, err := s.diagnose(ctx)
 	if err == nil {
 		err = reject(findings, cfg.AcceptRisks)
+	}
+	if err == nil {
+		err = s.batches(ctx)
 	}
 	if err != nil {
 		return nil, wrap("open", err)

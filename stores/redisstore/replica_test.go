@@ -1,6 +1,7 @@
 package redisstore_test
 
 import (
+	"context"
 	"strings"
 	"syscall"
 	"testing"
@@ -45,5 +46,31 @@ func TestStore_ACallWaitsForItsReplicas(t *testing.T) {
 	}
 	if r, err := patient.Claim(t.Context(), alone); err != nil || r.Owner != alone.Owner {
 		t.Errorf("the repeated claim got %+v, error %v", r, err)
+	}
+}
+
+func TestStore_AServerThatFallsSilentWhileACallWaitsForReplicasIsGivenUp(t *testing.T) {
+	t.Parallel()
+	server, client, _ := migrated(t)
+	s := open(t, client, redisstore.Config{Replicas: 1, ReplicaTimeout: 5 * time.Second})
+	claimed := make(chan error, 1)
+	go func() {
+		_, err := s.Claim(context.Background(), claimOf("silent"))
+		claimed <- err
+	}()
+	await(t, client, "blocked_clients:1", "INFO", "clients")
+	if err := server.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case err := <-claimed:
+		if err == nil {
+			t.Error("a claim that no replica has confirmed succeeded")
+		}
+	case <-time.After(5 * time.Minute):
+		t.Error("the claim waits for a server that does not respond")
+	}
+	if err := server.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -66,7 +66,11 @@ func failure(err error) error {
 	return err
 }
 
+// replicated waits for the replicas. The client waits without end for the reply to a
+// command that blocks, unless the context ends.
 func (s *Store) replicated(ctx context.Context, c rueidis.CommandClient) error {
+	ctx, cancel := context.WithTimeout(ctx, batchTimeout+s.replicaTimeout)
+	defer cancel()
 	n, err := c.Do(ctx, c.B().Wait().Numreplicas(int64(s.replicas)).Timeout(s.replicaTimeout.Milliseconds()).Build()).AsInt64()
 	if err == nil && n < int64(s.replicas) {
 		err = fmt.Errorf("%d of %d replicas have received the change within %v", n, s.replicas, s.replicaTimeout)
