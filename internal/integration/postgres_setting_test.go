@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -99,6 +102,49 @@ func TestPostgreSQL_ConnectionsThatConvertTextsAreRejected(t *testing.T) {
 		}
 		if err == nil {
 			s.Close()
+		}
+	}
+}
+
+func TestPostgreSQL_ARoleThatMayOnlyReadLooksRecordsUp(t *testing.T) {
+	schema := newPostgresSchema(t)
+	s, db := schema.open(t)
+	c := serverClaim("settled")
+	r, err := s.Claim(t.Context(), c)
+	if err == nil {
+		err = s.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}, done("made"))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	role := "reader_of_" + schema.name
+	makeFor(t, "pgx", schema.dsn, "ROLE "+role, "")
+	for _, grant := range []string{"GRANT USAGE ON SCHEMA " + schema.name, "GRANT SELECT ON ALL TABLES IN SCHEMA " + schema.name} {
+		if _, err := db.Exec(grant + " TO " + role); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if _, err := db.Exec("DROP OWNED BY " + role); err != nil {
+			t.Error(err)
+		}
+	})
+	pool, err := pgxpool.New(t.Context(), schema.with(t, "role="+role))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	p, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { p.Close() })
+	for name, reader := range map[string]onlyonce.Store{
+		"sqlstore": openOn(t, schema.pool(t, "role="+role)),
+		"pgxstore": p,
+	} {
+		if r, err := reader.Lookup(t.Context(), c.ID); err != nil || string(r.Result.Body) != "made" {
+			t.Errorf("%s: lookup got %+v, error %v", name, r, err)
 		}
 	}
 }

@@ -106,7 +106,7 @@ func (s *Store) look(ctx context.Context, k *record.Key) (*stored, error) {
 	if err := s.reads.Do(ctx, r); err != nil {
 		return nil, err
 	}
-	if err := s.standbys.Durable(ctx, k, r.found, s.replicate(k)); err != nil {
+	if err := s.standbys.Durable(ctx, k, r.found, s.rowRunner(k)); err != nil {
 		return nil, err
 	}
 	return r.found, nil
@@ -115,12 +115,13 @@ func (s *Store) look(ctx context.Context, k *record.Key) (*stored, error) {
 // survives returns once everything that was read before is on the synchronous standbys, if
 // there are any.
 func (s *Store) survives(ctx context.Context, k *record.Key) error {
-	return s.standbys.Flushed(ctx, s.replicate(k))
+	return s.standbys.Flushed(ctx, s.rowRunner(k))
 }
 
-func (s *Store) replicate(k *record.Key) func(context.Context) (waited bool, err error) {
-	return func(ctx context.Context) (waited bool, err error) {
-		st := &statement{name: "replicate", key: k}
+// rowRunner returns how a statement about k is run together with others.
+func (s *Store) rowRunner(k *record.Key) postgres.RowRunner {
+	return func(ctx context.Context, name string) (row bool, err error) {
+		st := &statement{name: name, key: k}
 		err = s.writes.Do(ctx, st)
 		return err == nil && st.wrote, err
 	}

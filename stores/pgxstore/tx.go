@@ -115,7 +115,7 @@ func (e txEngine) Durable(ctx context.Context, c *transact.Command, row *record.
 		_, err := e.look(ctx, &c.Key) // which returns once it is there
 		return err
 	}
-	return e.standbys.Durable(ctx, &c.Key, row, e.replicate(&c.Key))
+	return e.standbys.Durable(ctx, &c.Key, row, e.rowRunner(&c.Key))
 }
 
 // KeepFence makes later fences of the command higher.

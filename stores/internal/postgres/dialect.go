@@ -122,18 +122,18 @@ func (dialect) CheckJoinable(server.Session) error { return nil }
 // Durable returns once the record is on the synchronous standbys, if there are any.
 // PostgreSQL flushes a commit before others can see it.
 func (p dialect) Durable(l server.Session, k *record.Key, r *record.Stored) error {
-	return p.standbys.Durable(l.Ctx, k, r, replicate(l))
+	return p.standbys.Durable(l.Ctx, k, r, rowRunner(l))
 }
 
-func (p dialect) Flushed(l server.Session) error { return p.standbys.Flushed(l.Ctx, replicate(l)) }
+func (p dialect) Flushed(l server.Session) error { return p.standbys.Flushed(l.Ctx, rowRunner(l)) }
 
-func replicate(l server.Session) func(context.Context) (waited bool, err error) {
-	return func(ctx context.Context) (waited bool, err error) {
-		err = l.Store.Session(ctx).Query("replicate", func([]driver.Value) error {
-			waited = true
+func rowRunner(l server.Session) RowRunner {
+	return func(ctx context.Context, statement string) (row bool, err error) {
+		err = l.Store.Session(ctx).Query(statement, func([]driver.Value) error {
+			row = true
 			return nil
 		})
-		return waited, err
+		return row, err
 	}
 }
 

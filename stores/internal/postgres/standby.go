@@ -23,14 +23,16 @@ type Standbys struct {
 // noneFor is how long a server that has no synchronous standbys is not asked again.
 const noneFor = time.Second
 
+// A RowRunner runs a statement without arguments, and reports whether it returned a row.
+type RowRunner func(ctx context.Context, statement string) (row bool, err error)
+
 // Durable returns once the settled record that was read is on the synchronous standbys, if
-// there are any. commit runs the statement "replicate" and reports whether it returned a
-// row.
-func (s *Standbys) Durable(ctx context.Context, k *record.Key, r *record.Stored, commit func(context.Context) (waited bool, err error)) error {
+// there are any.
+func (s *Standbys) Durable(ctx context.Context, k *record.Key, r *record.Stored, run RowRunner) error {
 	if r == nil || r.Expired || r.SettledAt.IsZero() || s.flush.Knows(k, r.Fence) {
 		return nil
 	}
-	err := s.Flushed(ctx, commit)
+	err := s.Flushed(ctx, run)
 	if err == nil && !s.haveNone() {
 		s.flush.Note(k, r.Fence)
 	}
@@ -38,8 +40,8 @@ func (s *Standbys) Durable(ctx context.Context, k *record.Key, r *record.Stored,
 }
 
 // Flushed returns once everything that was read before is on the synchronous standbys, if
-// there are any.
-func (s *Standbys) Flushed(ctx context.Context, commit func(context.Context) (waited bool, err error)) error {
+// there are any. A role without the right to update needs it only then.
+func (s *Standbys) Flushed(ctx context.Context, run RowRunner) error {
 	if s.haveNone() {
 		return nil
 	}
@@ -47,7 +49,10 @@ func (s *Standbys) Flushed(ctx context.Context, commit func(context.Context) (wa
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.StepTimeout)
 		defer cancel()
 		asked := time.Now()
-		waited, err := commit(ctx)
+		waited, err := run(ctx, "standbys")
+		if err == nil && waited {
+			waited, err = run(ctx, "replicate")
+		}
 		if err == nil && !waited {
 			s.none.Store(&asked)
 		}
