@@ -134,15 +134,6 @@ func (a *alarm) serve(client net.Conn) {
 	}
 }
 
-func isClosed(c chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // frameHead is the length of a frame's type, channel and size.
 const frameHead = 7
 

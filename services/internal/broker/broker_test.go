@@ -139,7 +139,7 @@ func TestBroker_ABatchIsNotPublishedWhileTheBrokerIsAway(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				*b = *again.(*natsBroker)
+				b.conn, b.js = again.(*natsBroker).conn, again.(*natsBroker).js
 			})
 		case *amqpBroker:
 			_ = b.outgoing.conn.Close()
@@ -255,6 +255,30 @@ func TestBroker_ATopicForWhichNATSHasNoSubjectHasNoRouteAndOthersArePublished(t 
 			t.Fatal(err)
 		}
 		publish(t, b, list)
+	})
+}
+
+func TestBroker_ATopicThatIsFullInNATSHasNoRouteAndOthersArePublished(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		n, ok := b.(*natsBroker)
+		if !ok {
+			t.Skip("an exchange has no limit")
+		}
+		full := jetstream.StreamConfig{
+			Name: n.cfg.Name, Subjects: []string{n.cfg.subjects()},
+			Discard: jetstream.DiscardNew, DiscardNewPerSubject: true, MaxMsgsPerSubject: 1, MaxMsgs: 3,
+		}
+		if _, err := n.js.UpdateStream(t.Context(), full); err != nil {
+			t.Fatal(err)
+		}
+		errs := b.Publish(t.Context(), made(t, outbox.Message{Topic: "a"}, outbox.Message{Topic: "a"}, outbox.Message{Topic: "b"}))
+		if errs[0] != nil || !errors.Is(errs[1], outbox.ErrNoRoute) || errs[2] != nil {
+			t.Errorf("got %v", errs)
+		}
+		errs = b.Publish(t.Context(), made(t, outbox.Message{Topic: "c"}, outbox.Message{Topic: "d"}))
+		if errs[0] != nil || !errors.Is(errs[1], outbox.ErrUnavailable) {
+			t.Errorf("the stream is full: %v", errs)
+		}
 	})
 }
 

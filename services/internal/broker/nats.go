@@ -5,8 +5,11 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"log/slog"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -18,9 +21,15 @@ import (
 
 // A natsBroker has one stream, whose subjects are its name followed by the topics.
 type natsBroker struct {
-	conn *nats.Conn
-	js   jetstream.JetStream
-	cfg  Config
+	conn       *nats.Conn
+	js         jetstream.JetStream
+	cfg        Config
+	publishing sync.Mutex // one batch at a time
+
+	mu       sync.Mutex
+	subjects map[string]chan struct{} // of the batch; each is closed if the server does not permit it
+	logged   string                   // the last error that no call returned
+	loggedAt time.Time
 }
 
 // asyncLimit is the largest number of published messages without an acknowledgment.
@@ -30,7 +39,9 @@ const asyncLimit = 2048
 func (c Config) subjects() string { return c.Name + ".>" }
 
 func openNATS(ctx context.Context, address string, cfg Config) (*natsBroker, error) {
-	conn, err := nats.Connect(address, nats.Name("onlyonce"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectBufSize(-1))
+	b := &natsBroker{cfg: cfg}
+	conn, err := nats.Connect(address, nats.Name("onlyonce"), nats.ErrorHandler(b.notice),
+		nats.MaxReconnects(-1), nats.IgnoreAuthErrorAbort(), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectBufSize(-1))
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +55,8 @@ func openNATS(ctx context.Context, address string, cfg Config) (*natsBroker, err
 		conn.Close()
 		return nil, err
 	}
-	return &natsBroker{conn: conn, js: js, cfg: cfg}, nil
+	b.conn, b.js = conn, js
+	return b, nil
 }
 
 func (b *natsBroker) Redelivery() time.Duration { return b.cfg.AckWait }
@@ -57,32 +69,30 @@ func (b *natsBroker) Close() error {
 // Publish sends all messages and then waits for the acknowledgments. The stream drops
 // a message that it received already within two minutes.
 func (b *natsBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
-	errs := make([]error, len(messages))
-	futures := make([]jetstream.PubAckFuture, len(messages))
-	for i, m := range messages {
-		if errs[i] = instructs(m); errs[i] != nil {
-			continue
-		}
-		future, err := b.js.PublishMsgAsync(b.encode(m), jetstream.WithMsgID(identity(m)))
-		if err != nil {
-			errs[i] = blame(err)
-			continue
-		}
-		futures[i] = future
+	b.publishing.Lock()
+	defer b.publishing.Unlock()
+	errs := make([]error, 0, len(messages))
+	for part := range slices.Chunk(messages, asyncLimit) {
+		errs = append(errs, b.publish(ctx, part)...)
 	}
-	unanswered := false
+	return errs
+}
+
+func (b *natsBroker) publish(ctx context.Context, messages []outbox.Message) []error {
+	errs := make([]error, len(messages))
+	futures, denied := b.send(ctx, messages, errs)
+	unanswered, abandoned := false, false
 	for i, future := range futures {
 		if future == nil {
 			continue
 		}
-		select {
-		case <-future.Ok():
-		case err := <-future.Err():
-			errs[i] = blame(err)
-			unanswered = unanswered || errors.Is(err, jetstream.ErrNoStreamResponse)
-		case <-ctx.Done():
-			errs[i] = unavailable(context.Cause(ctx))
-		}
+		var settled bool
+		settled, errs[i] = await(ctx, future, denied[i])
+		abandoned = abandoned || !settled
+		unanswered = unanswered || errors.Is(errs[i], jetstream.ErrNoStreamResponse)
+	}
+	if abandoned { // the client would count them for as long as the connection lives
+		b.js.CleanupPublisher()
 	}
 	if unanswered && b.takesSome(ctx) {
 		for i, err := range errs {
@@ -92,6 +102,100 @@ func (b *natsBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 		}
 	}
 	return errs
+}
+
+// send sends messages until ctx ends, and records an error for each message that it
+// could not send. It returns, for each that it sent, the acknowledgment to come and a
+// channel that is closed if the server does not permit the message's subject.
+func (b *natsBroker) send(ctx context.Context, messages []outbox.Message, errs []error) ([]jetstream.PubAckFuture, []chan struct{}) {
+	futures := make([]jetstream.PubAckFuture, len(messages))
+	denied := make([]chan struct{}, len(messages))
+	b.mu.Lock()
+	b.subjects = make(map[string]chan struct{})
+	b.mu.Unlock()
+	for i, m := range messages {
+		if errs[i] = instructs(m); errs[i] != nil {
+			continue
+		}
+		if ctx.Err() != nil {
+			errs[i] = unavailable(context.Cause(ctx))
+			continue
+		}
+		out := b.encode(m)
+		denied[i] = b.watch(out.Subject)
+		future, err := b.js.PublishMsgAsync(out, jetstream.WithMsgID(identity(m)))
+		if err != nil {
+			errs[i] = blame(err)
+			continue
+		}
+		futures[i] = future
+	}
+	return futures, denied
+}
+
+var errDenied = errors.New("NATS does not permit the user to publish to the topic")
+
+// await returns the outcome of a message, and whether the client has settled it.
+func await(ctx context.Context, future jetstream.PubAckFuture, denied <-chan struct{}) (settled bool, err error) {
+	select {
+	case <-future.Ok():
+		return true, nil
+	case err := <-future.Err():
+		return true, blame(err)
+	case <-denied:
+		err = noRoute(errDenied)
+	case <-ctx.Done():
+		err = unavailable(context.Cause(ctx))
+	}
+	select {
+	case <-future.Ok():
+		return true, nil
+	default:
+		return false, err
+	}
+}
+
+// watch returns a channel that is closed if the server does not permit the subject. The
+// server does not say to which message it objects, and sends it no acknowledgment.
+func (b *natsBroker) watch(subject string) chan struct{} {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.subjects[subject]
+	if c == nil {
+		c = make(chan struct{})
+		b.subjects[subject] = c
+	}
+	return c
+}
+
+// deniedSubject finds the subject in the error of a server that does not permit it.
+var deniedSubject = regexp.MustCompile(`Permissions Violation for Publish to "([^"]*)"`)
+
+// notice takes note of errors that no call returns. It logs those that are not about a
+// message, such as that the server rejects the user: each at most once a minute, because
+// the client connects again four times a second.
+func (b *natsBroker) notice(_ *nats.Conn, _ *nats.Subscription, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if found := deniedSubject.FindStringSubmatch(err.Error()); found != nil {
+		if c := b.subjects[found[1]]; c != nil && !isClosed(c) {
+			close(c)
+		}
+		return
+	}
+	if text := err.Error(); text != b.logged || time.Since(b.loggedAt) >= time.Minute {
+		b.logged, b.loggedAt = text, time.Now()
+		slog.Warn("broker: NATS reported an error", "error", err)
+	}
+}
+
+func isClosed(c chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 var errNoSubject = errors.New("no subject of the stream matches the topic: another program created or changed the stream")
@@ -134,15 +238,22 @@ func (b *natsBroker) encode(m outbox.Message) *nats.Msg {
 	return &nats.Msg{Subject: b.cfg.Name + "." + name(m.Topic), Header: header, Data: m.Payload}
 }
 
-// tooLarge is the server's code for a message that is larger than the stream allows.
-const tooLarge = 10054
+// These are the server's codes for a message that is larger than the stream allows, and
+// for one that it does not store.
+const (
+	tooLarge  = 10054
+	notStored = 10077
+)
 
 // blame marks an error as the broker's, unless the broker will never accept the
-// message.
+// message, or has no room for its topic.
 func blame(err error) error {
 	var rejected *jetstream.APIError
-	if errors.Is(err, nats.ErrMaxPayload) || errors.As(err, &rejected) && rejected.ErrorCode == tooLarge {
+	switch errors.As(err, &rejected); {
+	case errors.Is(err, nats.ErrMaxPayload), rejected != nil && rejected.ErrorCode == tooLarge:
 		return err
+	case rejected != nil && rejected.ErrorCode == notStored && strings.Contains(rejected.Description, "per subject"):
+		return noRoute(err)
 	}
 	return unavailable(err)
 }

@@ -1,0 +1,112 @@
+package broker
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
+)
+
+// openOwnNATS starts a server with a user that has the permissions, and opens it.
+func openOwnNATS(t *testing.T, permissions string) (*apitest.NATS, *natsBroker) {
+	t.Helper()
+	s := apitest.NewNATS(t)
+	s.User = url.UserPassword("relay", "secret")
+	s.Settings = fmt.Sprintf("authorization: {users: [{user: relay, password: secret, permissions: {%s}}]}", permissions)
+	s.Start()
+	b, err := Open(t.Context(), s.URL(), Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = b.Close() })
+	return s, b.(*natsBroker)
+}
+
+func TestNATS_ATopicThatNATSForbidsHasNoRouteAndOthersArePublished(t *testing.T) {
+	_, b := openOwnNATS(t, `publish: {deny: ["onlyonce.audit.>"]}`)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	errs := b.Publish(ctx, made(t,
+		outbox.Message{Topic: "audit.b"}, outbox.Message{Topic: "orders.created"}, outbox.Message{Topic: "audit.c"}, outbox.Message{Topic: "audit.b"}))
+	if ctx.Err() != nil {
+		t.Error("it waited for what the server does not acknowledge")
+	}
+	if !errors.Is(errs[0], outbox.ErrNoRoute) || errs[1] != nil || !errors.Is(errs[2], outbox.ErrNoRoute) || !errors.Is(errs[3], outbox.ErrNoRoute) {
+		t.Errorf("got %v", errs)
+	}
+}
+
+func TestNATS_MessagesThatAreNotAcknowledgedKeepUpNoLaterOnes(t *testing.T) {
+	_, b := openOwnNATS(t, `publish: {deny: ["onlyonce.audit"]}`)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	list := make([]outbox.Message, asyncLimit+1, asyncLimit+2)
+	for i := range list {
+		list[i] = outbox.Message{Topic: "audit", Payload: []byte(fmt.Sprint(i))}
+	}
+	list = made(t, append(list, outbox.Message{Topic: "orders.created"})...)
+	for range 2 {
+		errs := b.Publish(ctx, list)
+		for i, err := range errs[:asyncLimit+1] {
+			if !errors.Is(err, outbox.ErrNoRoute) {
+				t.Fatalf("message %d: %v", i, err)
+			}
+		}
+		if err := errs[asyncLimit+1]; err != nil {
+			t.Fatalf("the message that the server permits: %v", err)
+		}
+	}
+}
+
+func TestNATS_ABrokerGoesOnAfterTheServerRejectedItsUserForAWhile(t *testing.T) {
+	s, b := openOwnNATS(t, "")
+	list := made(t, outbox.Message{Topic: "t"})
+	publish(t, b, list)
+	address := b.conn.ConnectedAddr()
+	s.Kill()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		rejectUser(t, l)
+	}
+	l.Close()
+	s.Start()
+	eventually(t, "it is published", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return errors.Join(b.Publish(ctx, list)...) == nil || b.conn.IsClosed()
+	})
+	if b.conn.IsClosed() {
+		t.Error("the connection was closed for good")
+	}
+}
+
+// rejectUser accepts a connection as a NATS server that knows no user.
+func rejectUser(t *testing.T, l net.Listener) {
+	t.Helper()
+	if err := l.(*net.TCPListener).SetDeadline(time.Now().Add(patience)); err != nil {
+		t.Fatal(err)
+	}
+	conn, err := l.Accept()
+	if err != nil {
+		t.Fatalf("it does not connect again: %v", err)
+	}
+	defer conn.Close()
+	fmt.Fprint(conn, "INFO {\"server_id\":\"x\",\"version\":\"2.10.0\",\"max_payload\":1048576,\"headers\":true,\"auth_required\":true}\r\n")
+	from := bufio.NewReader(conn)
+	for range 2 { // CONNECT and PING
+		if _, err := from.ReadString('\n'); err != nil {
+			t.Fatal(err)
+		}
+	}
+	fmt.Fprint(conn, "-ERR 'Authorization Violation'\r\n")
+}
