@@ -1,4 +1,4 @@
--- What is sent before the kind of server is known.
+-- Statements that are sent before the kind of server is known.
 
 -- name: server version
 SELECT version();

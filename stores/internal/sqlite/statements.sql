@@ -1,23 +1,23 @@
 -- The statements of the SQLite store, in named blocks, and the parts that several of them share: the
 -- name of a part in braces stands for its text. The package record fills in {expires}, {unexpired} and
--- {purgeable} (see its expiry.go), and {filter} (see its list.go). An instant is bound as
--- microseconds; NULL bound for one means the clock now.
+-- {purgeable} (see its expiry.go), and {filter} (see its list.go). A time is bound as
+-- microseconds; NULL means the current time of the store's clock.
 
 -- part: now
 (SELECT now FROM onlyonce_clock)
 
 -- part: last
--- The newest record's created_at. One that is a hundred years ahead is damage. The bound moves with the
--- clock: the row just below a fixed one would leave later records the same created_at each time.
+-- The newest record's created_at. A record that is a hundred years ahead is damaged and ignored. The bound
+-- moves with the clock: a row just below a fixed bound would give all later records the same created_at.
 coalesce((SELECT max(created_at) FROM onlyonce_records WHERE created_at < now + 3155760000000000), 0)
 
 -- part: columns
--- Those of a record, in the order in which they are read, with the clock.
+-- The columns of a record, in the order in which they are read, with the clock.
 created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, {expires},
        status_code, final, result_ref, error, response_header, steps, response_body, {now}
 
 -- part: held
--- The record is an attempt's.
+-- The record is held by the attempt.
 id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired}
 
 -- part: settled
@@ -55,7 +55,7 @@ COMMIT;
 ROLLBACK;
 
 -- name: savepoint
--- Every store has a name of its own for its savepoints, which no function uses by chance.
+-- Every store has its own name for its savepoints, one that no function uses by chance.
 SAVEPOINT {name};
 
 -- name: undo
@@ -144,7 +144,7 @@ WHERE {held};
 UPDATE onlyonce_records SET steps = ? WHERE id = ?;
 
 -- name: settle completed
--- The fence of a first attempt is its record's created_at, which is found faster than the id.
+-- The fence of a first attempt is its record's created_at, by which the row is found faster than by the id.
 UPDATE onlyonce_records
 SET state = 'completed', status_code = ?, result_ref = ?, response_header = ?, response_body = ?, settled_at = ?, expires_at = ?
 WHERE created_at = ? AND id = ? AND owner = ? AND state = 'processing' AND {unexpired} AND fence = created_at;
@@ -159,7 +159,7 @@ WHERE {held};
 UPDATE onlyonce_records SET commit_token = ? WHERE id = ?;
 
 -- name: trace
--- What the end of a transaction left in a record.
+-- Reads what a transaction has left in a record, to find out whether it committed.
 SELECT coalesce(fence, 0), coalesce(settled_at, 0), commit_token, floor
 FROM onlyonce_fence LEFT JOIN onlyonce_records ON id = ?;
 
@@ -191,8 +191,8 @@ WHERE {running or unresolved} AND state = 'processing' AND CASE WHEN lapsed_keep
 LIMIT ?;
 
 -- name: unresolved
--- How many records have an unknown outcome, and for how long the oldest has had it. A state that no store
--- writes counts as an unknown outcome.
+-- Returns the number of records with an unknown outcome, and for how long the oldest has had it. A state
+-- that no store writes counts as an unknown outcome.
 SELECT count(*), coalesce(max({now} - max(iif(state = 'processing', lease_until, settled_at), 0)), 0)
 FROM onlyonce_records
 WHERE {running or unresolved} AND (state <> 'processing' OR lease_until <= {now})

@@ -1,6 +1,6 @@
--- How a transaction whose commit was not answered is found: commit_token is that of the
--- last transaction with rows of the caller's that settled the record; NULL: none did.
--- MySQL commits each statement by itself, so each may be run again.
+-- commit_token shows whether a transaction has committed when the response to its COMMIT was lost.
+-- It is the token of the last transaction with the caller's rows that settled the record; NULL: none did.
+-- MySQL commits each statement separately, so every statement can safely be run again.
 
 SET @onlyonce = IF(EXISTS (SELECT 1 FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'onlyonce_records' AND column_name = 'commit_token'),
   'DO 0', 'ALTER TABLE onlyonce_records ADD COLUMN commit_token VARBINARY(16)');

@@ -1,8 +1,8 @@
--- Lists by tenant, operation and ref, and what is unresolved, are found by index. No part
--- of an ID has more than 1024 bytes, so that the index holds all of it, and its order.
--- lapsed_keep is for how many microseconds the record stays after its lease has lapsed;
--- 0: until someone resolves it.
--- MySQL commits each statement by itself, so each may be run again.
+-- Adds indexes for lists by tenant, operation and ref, and for unresolved records. The tenant and
+-- the operation have at most 1024 bytes, so that an index holds and sorts the whole value.
+-- lapsed_keep is the time in microseconds for which a record stays after its lease has lapsed.
+-- With 0, the record stays until someone resolves it.
+-- MySQL commits each statement separately, so every statement can safely be run again.
 
 SET @onlyonce = IF(EXISTS (SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE() AND table_name = 'onlyonce_records' AND index_name = 'onlyonce_records_tenant'),
   'DO 0', 'ALTER TABLE onlyonce_records MODIFY tenant VARBINARY(1024) NOT NULL, MODIFY operation VARBINARY(1024) NOT NULL,
@@ -16,8 +16,8 @@ EXECUTE onlyonce;
 
 DEALLOCATE PREPARE onlyonce;
 
--- What is read from a commit that the server may not have flushed is given away only
--- after a commit of one's own here, which is flushed after it.
+-- The server may show a commit before it is flushed. A store that has read such a commit writes
+-- to this table, and returns what it read only after that later commit has been flushed.
 CREATE TABLE IF NOT EXISTS onlyonce_flush (
   one INT    NOT NULL PRIMARY KEY,
   n   BIGINT NOT NULL

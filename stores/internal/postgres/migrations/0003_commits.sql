@@ -1,5 +1,5 @@
--- How a transaction whose commit was not answered is found.
+-- Shows whether a transaction has committed when the response to its COMMIT was lost.
 
-ALTER TABLE onlyonce_records ADD COLUMN commit_token bytea; -- of the last transaction with rows of the caller's that settled the record; NULL: none did
+ALTER TABLE onlyonce_records ADD COLUMN commit_token bytea; -- token of the last transaction with the caller's rows that settled the record; NULL: none did
 
 INSERT INTO onlyonce_schema (version) VALUES (3);

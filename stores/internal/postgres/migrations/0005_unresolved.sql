@@ -1,4 +1,4 @@
--- What is unresolved is found by index, also a record in a state that no store writes.
+-- Extends the index of unresolved records to records in a state that no store writes.
 
 DROP INDEX onlyonce_records_unresolved;
 

@@ -1,5 +1,5 @@
--- Lists by tenant, operation and ref, and what is unresolved, are found by index, in
--- the order of created_at. What has no tenant, operation or ref costs nothing there.
+-- Adds indexes for lists by tenant, operation and ref, and for unresolved records. Each index is
+-- in the order of created_at. Records without a tenant, operation or ref are not in the index for it.
 
 CREATE INDEX onlyonce_records_tenant ON onlyonce_records (tenant) WHERE tenant <> '';
 
@@ -7,7 +7,7 @@ CREATE INDEX onlyonce_records_operation ON onlyonce_records (operation) WHERE op
 
 CREATE INDEX onlyonce_records_result_ref ON onlyonce_records (result_ref) WHERE result_ref IS NOT NULL;
 
-ALTER TABLE onlyonce_records ADD COLUMN lapsed_keep INTEGER NOT NULL DEFAULT 0; -- microseconds that the record stays after its lease has lapsed; 0: until someone resolves it
+ALTER TABLE onlyonce_records ADD COLUMN lapsed_keep INTEGER NOT NULL DEFAULT 0; -- time in microseconds for which the record stays after its lease has lapsed; 0: until someone resolves it
 
 CREATE INDEX onlyonce_records_unresolved ON onlyonce_records (state) WHERE state IN ('processing', 'unknown');
 

@@ -1,5 +1,5 @@
--- What is unresolved is found by index, also a record in a state that no store writes. NOT IN with more than two
--- values would make a temporary table for every statement that changes a record.
+-- Extends the index of unresolved records to records in a state that no store writes. NOT IN with more
+-- than two values would create a temporary table for every statement that changes a record.
 
 DROP INDEX onlyonce_records_unresolved;
 
