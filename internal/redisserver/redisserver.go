@@ -3,6 +3,7 @@ package redisserver
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,10 @@ import (
 
 // ErrMissing is the error of a server whose program is not installed.
 var ErrMissing = errors.New("redis-server is not installed")
+
+// program is what is run: redis-server, or another one, such as valkey-server, that the
+// environment names.
+func program() string { return cmp.Or(os.Getenv("ONLYONCE_REDIS_SERVER"), "redis-server") }
 
 // A Server is a process with a directory of its own.
 type Server struct {
@@ -60,7 +65,7 @@ func StartSentinel(lines ...string) (*Server, error) {
 }
 
 func start(args func(*Server) ([]string, error)) (*Server, error) {
-	if _, err := exec.LookPath("redis-server"); err != nil {
+	if _, err := exec.LookPath(program()); err != nil {
 		return nil, ErrMissing
 	}
 	dir, err := os.MkdirTemp("", "onlyonce-redis")
@@ -103,7 +108,7 @@ func (s *Server) launch() error {
 		return err
 	}
 	defer log.Close()
-	cmd := exec.Command("redis-server", s.args...)
+	cmd := exec.Command(program(), s.args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		return err

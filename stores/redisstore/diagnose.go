@@ -69,6 +69,20 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 	return findings, nil
 }
 
+// canFlush returns an error if a server does not know how to wait for disks.
+func (s *Store) canFlush(ctx context.Context) error {
+	for address, node := range s.client.Nodes() {
+		known, err := node.Do(ctx, node.B().CommandInfo().CommandName("WAITAOF").Build()).ToArray()
+		if err != nil {
+			return err
+		}
+		if len(known) != 1 || known[0].IsNil() {
+			return fmt.Errorf("%s does not have WAITAOF, which Flushed needs: upgrade it to Redis 7.2 or later or to Valkey, or leave Flushed out and set appendfsync always", address)
+		}
+	}
+	return nil
+}
+
 // info returns what a server says about itself.
 func info(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 	text, err := node.Do(ctx, node.B().Info().Build()).ToString()

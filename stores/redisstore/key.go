@@ -3,6 +3,7 @@ package redisstore
 import (
 	"encoding/base64"
 	"encoding/hex"
+	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -27,6 +28,11 @@ func (k keys) swept(partition byte) string { return k.tag(partition) + "swept" }
 
 // ended is the channel on which the names of commands that have ended are published.
 func (k keys) ended(partition byte) string { return k.tag(partition) + "ended" }
+
+// markOf returns the key that is written after a call's keys were read, in their slot.
+func markOf(key string) string {
+	return key[:strings.IndexByte(key, '}')+1] + ":confirmed"
+}
 
 // A place is where the record of an ID is.
 type place struct {

@@ -27,7 +27,14 @@ type Config struct {
 	// trip and, for its duration, a connection of its own. Default: 0.
 	Replicas int
 
-	// ReplicaTimeout is how long a call waits for the replicas. Default: 1 second.
+	// Flushed makes a call wait until the primary, and as many replicas as Replicas says,
+	// have the change on disk. It needs Redis 7.2 or Valkey (WAITAOF) with appendonly on all
+	// of these servers. With appendfsync everysec, a call takes up to a second or more;
+	// with always, what the flush takes. Default: false.
+	Flushed bool
+
+	// ReplicaTimeout is how long a call waits for the replicas, and with Flushed for the
+	// primary's disk. Default: 1 second, with Flushed 5 seconds.
 	ReplicaTimeout time.Duration
 
 	// AcceptRisks are the names of findings (see Diagnose) with which Open
@@ -39,6 +46,7 @@ type Config struct {
 const (
 	DefaultPrefix         = "onlyonce"
 	DefaultReplicaTimeout = time.Second
+	DefaultFlushTimeout   = 5 * time.Second
 )
 
 // A Store keeps records in Redis. It is safe for concurrent use.
@@ -46,6 +54,7 @@ type Store struct {
 	client         rueidis.Client
 	keys           keys
 	replicas       int
+	flushed        bool
 	replicaTimeout time.Duration
 	claims         *batcher
 	settlements    *batcher
@@ -107,6 +116,13 @@ func (cfg Config) keys() (keys, error) {
 	return keys{cmp.Or(cfg.Prefix, DefaultPrefix)}, nil
 }
 
+func (cfg Config) timeout() time.Duration {
+	if cfg.Flushed {
+		return cmp.Or(cfg.ReplicaTimeout, DefaultFlushTimeout)
+	}
+	return cmp.Or(cfg.ReplicaTimeout, DefaultReplicaTimeout)
+}
+
 // check returns as an error what Open would reject whatever the server.
 func (cfg Config) check() error {
 	if _, err := cfg.keys(); err != nil {
@@ -131,11 +147,14 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 	}
 	s := &Store{
 		client: client, keys: k, subscriptions: newSubscriptions(client, k),
-		replicas: cfg.Replicas, replicaTimeout: cmp.Or(cfg.ReplicaTimeout, DefaultReplicaTimeout),
+		replicas: cfg.Replicas, flushed: cfg.Flushed, replicaTimeout: cfg.timeout(),
 	}
 	findings, err := s.diagnose(ctx)
 	if err == nil {
 		err = reject(findings, cfg.AcceptRisks)
+	}
+	if err == nil && cfg.Flushed {
+		err = s.canFlush(ctx)
 	}
 	if err == nil {
 		err = s.batches(ctx)

@@ -37,6 +37,13 @@ func TestStore_ACallWaitsForItsReplicas(t *testing.T) {
 	wants("a replay of what a failover would forget", err)
 	_, err = s.Lookup(t.Context(), id)
 	wants("a lookup of what a failover would forget", err)
+	// Since Redis 7.2, WAIT is about what its connection has written, and not read.
+	other := open(t, primary.client(t), redisstore.Config{Replicas: 1, ReplicaTimeout: 10 * time.Millisecond})
+	_, err = other.Lookup(t.Context(), id)
+	wants("a lookup by a process that has written nothing", err)
+	other = open(t, primary.client(t), redisstore.Config{Replicas: 1, ReplicaTimeout: 10 * time.Millisecond})
+	_, err = other.Claim(t.Context(), claimOf(id.Key))
+	wants("a replay to a process that has written nothing", err)
 
 	if err := replica.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)

@@ -43,16 +43,16 @@ func (s *Store) run(ctx context.Context, sc *script, keys []string, args ...stri
 	if err := ctx.Err(); err != nil {
 		return reply, err
 	}
-	if s.replicas == 0 {
+	if s.replicas == 0 && !s.flushed {
 		reply, err = sc.run(ctx, s.client, keys, args)
 	} else {
-		// WAIT is about the connection's own commands.
+		// WAIT and WAITAOF are about the connection's own commands.
 		err = s.client.Dedicated(func(c rueidis.DedicatedClient) error {
 			reply, err = sc.run(ctx, c, keys, args)
 			if err != nil {
 				return err
 			}
-			return s.replicated(ctx, c)
+			return s.confirmed(ctx, c, markOf(keys[0]))
 		})
 	}
 	return reply, failure(err)
@@ -66,16 +66,43 @@ func failure(err error) error {
 	return err
 }
 
-// replicated waits for the replicas. The client waits without end for the reply to a
+// confirmed waits until enough servers have what the connection has written and read.
+// Since Redis 7.2, the servers wait for the connection's last write only, so there has
+// to be one after what it has read. The client waits without end for the reply to a
 // command that blocks, unless the context ends.
-func (s *Store) replicated(ctx context.Context, c rueidis.CommandClient) error {
+func (s *Store) confirmed(ctx context.Context, c rueidis.DedicatedClient, mark string) error {
 	ctx, cancel := context.WithTimeout(ctx, batchTimeout+s.replicaTimeout)
 	defer cancel()
-	n, err := c.Do(ctx, c.B().Wait().Numreplicas(int64(s.replicas)).Timeout(s.replicaTimeout.Milliseconds()).Build()).AsInt64()
+	wait := c.B().Wait().Numreplicas(int64(s.replicas)).Timeout(s.replicaTimeout.Milliseconds()).Build()
+	if s.flushed {
+		wait = c.B().Waitaof().Numlocal(1).Numreplicas(int64(s.replicas)).Timeout(s.replicaTimeout.Milliseconds()).Build()
+	}
+	results := c.DoMulti(ctx, c.B().Set().Key(mark).Value("").Build(), wait)
+	if err := results[0].Error(); err != nil {
+		return err
+	}
+	if s.flushed {
+		return s.onDisk(results[1])
+	}
+	n, err := results[1].AsInt64()
 	if err == nil && n < int64(s.replicas) {
 		err = fmt.Errorf("%d of %d replicas have received the change within %v", n, s.replicas, s.replicaTimeout)
 	}
 	return err
+}
+
+// onDisk reads the reply to WAITAOF.
+func (s *Store) onDisk(reply rueidis.RedisResult) error {
+	n, err := reply.AsIntSlice()
+	switch {
+	case err != nil:
+		return err
+	case len(n) != 2:
+		return fmt.Errorf("WAITAOF returned %v", n)
+	case n[0] < 1 || n[1] < int64(s.replicas):
+		return fmt.Errorf("%d of 1 primary and %d of %d replicas have the change on disk within %v", n[0], n[1], s.replicas, s.replicaTimeout)
+	}
+	return nil
 }
 
 // done runs a script that returns 0 if the hold is not the record's.

@@ -19,7 +19,7 @@ import (
 
 // parameters are those of a URL, each of which may be given once.
 var parameters = []string{
-	"accept_risks", "addr", "master_set", "prefix", "replica_timeout", "replicas",
+	"accept_risks", "addr", "flushed", "master_set", "prefix", "replica_timeout", "replicas",
 	"sentinel_password", "sentinel_user", "tls_ca", "tls_cert", "tls_key",
 }
 
@@ -32,8 +32,8 @@ var parameters = []string{
 //	rediss://…                                         the same with TLS
 //
 // Further addresses can also be given as addr=host:port, one parameter each. The other
-// parameters are those of the Config: prefix, replicas, replica_timeout (such as
-// 500ms), and accept_risks, whose names are separated by commas; sentinel_user and
+// parameters are those of the Config: prefix, replicas, flushed (true or false),
+// replica_timeout (such as 500ms), and accept_risks, whose names are separated by commas; sentinel_user and
 // sentinel_password, if the Sentinels want them; and for rediss the files tls_ca, with
 // the certificates of authorities to trust instead of the system's, and tls_cert
 // and tls_key, for servers that want a certificate.
@@ -208,6 +208,11 @@ func (p *params) config() (cfg Config, err error) {
 			return cfg, fmt.Errorf("replicas is %q: write a number from 0 on", text)
 		}
 		cfg.Replicas = int(n)
+	}
+	if text := p.Get("flushed"); text != "" {
+		if cfg.Flushed, err = strconv.ParseBool(text); err != nil {
+			return cfg, fmt.Errorf("flushed is %q: write true or false", text)
+		}
 	}
 	if text := p.Get("replica_timeout"); text != "" {
 		d, err := time.ParseDuration(text)

@@ -41,6 +41,7 @@ func TestParseURL_ReadsServersAndSettings(t *testing.T) {
 		"redis://u:p@a,b:2/1?master_set=shop&sentinel_user=s&sentinel_password=t%26": {
 			user: "u", password: "p", addresses: []string{"a:26379", "b:2"}, db: 1, masterSet: "shop", sentinel: [2]string{"s", "t&"},
 		},
+		"redis://h?flushed=true": {addresses: []string{"h:6379"}, cfg: redisstore.Config{Flushed: true}},
 		"redis://h?prefix=shop&replicas=2&replica_timeout=250ms&accept_risks=persistence,eviction": {
 			addresses: []string{"h:6379"},
 			cfg:       redisstore.Config{Prefix: "shop", Replicas: 2, ReplicaTimeout: 250 * time.Millisecond, AcceptRisks: []string{"persistence", "eviction"}},
@@ -79,12 +80,13 @@ func TestParseURL_WhatIsWrongIsSaidWithoutThePassword(t *testing.T) {
 		"redis://u:s3cret@h/0/1":                       "no number of a database",
 		"redis://u:s3cret@h#x":                         "write it as redis://",
 		"redis://u:p@h?s3cret":                         "a parameter that does not exist",
-		"redis://u:s3cret@h?master_name=m":             "there is no parameter master_name: the parameters are accept_risks, addr, master_set",
+		"redis://u:s3cret@h?master_name=m":             "there is no parameter master_name: the parameters are accept_risks, addr, flushed, master_set",
 		"redis://u:s3cret@h?prefix=a&prefix=b":         "prefix is given 2 times",
 		"redis://u:s3cret@h?prefix=":                   "prefix is empty",
 		"redis://u:s3cret@h?prefix={a}":                "brace",
 		"redis://u:s3cret@h?replicas=-1":               `replicas is "-1"`,
 		"redis://u:s3cret@h?replicas=one":              `replicas is "one"`,
+		"redis://u:s3cret@h?flushed=always":            `flushed is "always": write true or false`,
 		"redis://u:s3cret@h?replica_timeout=5":         `replica_timeout is "5": write a time such as 500ms`,
 		"redis://u:s3cret@h?replica_timeout=1us":       "whole milliseconds",
 		"redis://u:s3cret@h?accept_risks=evictions":    `there is no risk "evictions" to accept: write one of eviction, persistence`,
