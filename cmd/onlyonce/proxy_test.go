@@ -140,7 +140,7 @@ func TestProxy_TheProxysPrintedCurlLinesDoWhatTheySay(t *testing.T) {
 		if got[2].status != 422 || up.runs() != 1 {
 			t.Errorf("another: %+v after %d runs", got[2], up.runs())
 		}
-		if !strings.Contains(s.stdout, "forgets everything") {
+		if !strings.Contains(s.stdout, "loses everything") {
 			t.Errorf("that the store forgets is not said:\n%s", s.stdout)
 		}
 		s.logs(t, "the store is in memory: after a restart every key is as if it had never been used")

@@ -16,7 +16,7 @@ import (
 func welcome(w io.Writer, addr net.Addr, f *proxyfile.File, store *recordStore) error {
 	url, options := "http://"+server.Reachable(addr), ""
 	if f.TLS.Cert != "" {
-		url, options = "https://"+server.Reachable(addr), " -k" // by address, for which few certificates are
+		url, options = "https://"+server.Reachable(addr), " -k" // the URL has an address, for which few certificates are valid
 		if f.TLS.ClientCA != "" {
 			options += " --cert client.crt --key client.key"
 		}
@@ -37,25 +37,25 @@ func welcome(w io.Writer, addr net.Addr, f *proxyfile.File, store *recordStore) 
 	}
 	forgets := ""
 	if store.forgets {
-		forgets = ", which forgets everything when it ends"
+		forgets = ", which loses everything when the proxy ends"
 	}
 	names := make([]string, len(f.Upstreams))
 	for i, u := range f.Upstreams {
 		names[i] = u.URL
 	}
 	_, err := fmt.Fprintf(w, `Onlyonce %s listens on %s
-before %s
-and keeps its records in %s%s
+and forwards requests to %s
+Records are kept in %s%s
 
 Try it in another terminal%s; replace / with a path of your API:
 
-Once: the upstream responds, and the response is stored.
+First request: the upstream responds, and the response is stored.
   %s
 
-Repeat: the same response is sent again, and the upstream is not called (Idempotency-Replayed: true).
+Repeat: the stored response is returned, and the upstream is not called (Idempotency-Replayed: true).
   %s
 
-Another request with the same key: it is rejected (422 Unprocessable Entity).
+Different request with the same key: it is rejected (422 Unprocessable Entity).
   %s
 
 SIGHUP reloads the settings; SIGINT (Ctrl-C) or SIGTERM ends the proxy.

@@ -21,21 +21,21 @@ import (
 // A File is what the file says. Every field has a value: what the file leaves
 // out has its default, and what a route leaves out has that of Defaults.
 type File struct {
-	Listen          string        `yaml:"listen" doc:"Address on which the proxy listens. Port 0 takes a free port."`
-	Admin           string        `yaml:"admin" eg:"127.0.0.1:9090" doc:"Address for /healthz, /readyz and /metrics, which are never served on the address above. Default: none."`
+	Listen          string        `yaml:"listen" doc:"Address on which the proxy listens. With port 0, it uses a free port."`
+	Admin           string        `yaml:"admin" eg:"127.0.0.1:9090" doc:"Address for /healthz, /readyz and /metrics, which are never served on the listen address. Default: none."`
 	LogFormat       string        `yaml:"log_format" doc:"Format of the log on standard error: json or text."`
-	LogLevel        string        `yaml:"log_level" doc:"Lowest level that is logged: debug, info, warn or error. Replays are logged at info, runs at debug."`
+	LogLevel        string        `yaml:"log_level" doc:"Lowest level that is logged: debug, info, warn or error. Replays are logged at info, executed commands at debug."`
 	LogKeys         string        `yaml:"log_keys" doc:"How idempotency keys are logged: hash (the beginning of the record's ID) or raw. Anyone who knows a key and its request can read the stored response."`
-	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" doc:"Time that running requests get to finish after SIGINT or SIGTERM."`
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" doc:"How long running requests may take to finish after SIGINT or SIGTERM."`
 	AcceptRisks     []string      `yaml:"accept_risks" eg:"[synchronous]" doc:"Findings of onlyonce doctor that are accepted. file-mode stands for all files that other users of the machine can use: the store's, private keys, and files with secrets."`
 	TLS             ServerTLS     `yaml:"tls" doc:"TLS for clients. The files are reloaded when they change, and on SIGHUP. Without cert and key, the proxy speaks plain HTTP."`
 	Store           Store         `yaml:"store" doc:"Where records are stored."`
 	Tenant          Tenant        `yaml:"tenant" doc:"How a request's tenant is identified. Two tenants can use the same key and never see each other's responses. Set exactly one of header, jwt, authorization and single."`
-	Server          Server        `yaml:"server" doc:"Limits on what a client may send, and on how long it may take."`
+	Server          Server        `yaml:"server" doc:"Limits on how much a client may send, and on how long it may take."`
 	Forwarded       Forwarded     `yaml:"forwarded" doc:"X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto and Forwarded are always set from the connection. The values that a client sends are dropped, and so are other headers that identify the client (X-Forwarded-*, X-Real-IP, Remote-User, X-Remote-*, X-Auth-Request-*, X-Client-Cert, X-SSL-* and similar ones)."`
 	Upstreams       []Upstream    `yaml:"upstreams" doc:"The servers behind the proxy. Requests whose route names no upstream go to the first one. The upstream is never taken from the request."`
 	Defaults        Settings      `yaml:"defaults" doc:"How requests are treated. A route can override each of these settings."`
-	Unmatched       string        `yaml:"unmatched" doc:"What happens to a request that matches no route. pass: it follows defaults, and passes unprotected if it has no key. reject: it is rejected if it has no key and its method is protected (defaults.methods), so that a path that was overlooked is closed rather than open."`
+	Unmatched       string        `yaml:"unmatched" doc:"What happens to a request that matches no route. pass: it follows defaults, and passes unprotected if it has no key. reject: it is rejected if it has no key and its method is protected (defaults.methods), so that a path for which you forgot a route is not left unprotected."`
 	Routes          []Route       `yaml:"routes" doc:"Requests that are treated differently. The most specific pattern applies, as in Go's http.ServeMux. For requests that match no route, see unmatched."`
 
 	name  string
@@ -54,8 +54,8 @@ type ServerTLS struct {
 type Store struct {
 	URL                   string        `yaml:"url" doc:"URL of the store: memory://, which loses everything when the process ends; sqlite:PATH; postgres://USER:PASSWORD@HOST/DATABASE; mysql://USER:PASSWORD@HOST/DATABASE; or redis://USER:PASSWORD@HOST:PORT, which onlyonce migrate has set up. Several proxies that share a store on a server give the same guarantees as one."`
 	URLFile               string        `yaml:"url_file" eg:"/run/secrets/onlyonce-store" doc:"File that contains the URL, instead of url, so that its password is neither here nor in the list of processes."`
-	FingerprintSecretFile string        `yaml:"fingerprint_secret_file" eg:"/run/secrets/onlyonce-fingerprint" doc:"File with at least 16 random characters, with which the fingerprints of requests in the store are keyed. Without a secret, anyone who can read the store can recover a short body by trying all possibilities. All proxies that share a store need the same secret. After a change, repeats of earlier requests are rejected with 422 until their records expire. Default: for SQLite a generated file beside the store (PATH.secret), for memory:// a random secret, for a server none."`
-	PurgeEvery            time.Duration `yaml:"purge_every" doc:"How often expired records are deleted."`
+	FingerprintSecretFile string        `yaml:"fingerprint_secret_file" eg:"/run/secrets/onlyonce-fingerprint" doc:"File with at least 16 random characters, with which the fingerprints of requests in the store are keyed. Without a secret, anyone who can read the store can recover a short body by trying all possible bodies. All proxies that share a store need the same secret. After a change, repeats of earlier requests are rejected with 422 until their records expire. Default: for SQLite a generated file beside the store (PATH.secret), for memory:// a random secret, for a server none."`
+	PurgeEvery            time.Duration `yaml:"purge_every" doc:"Interval at which expired records are deleted."`
 	Limit                 Size          `yaml:"limit" doc:"Bytes of records that one proxy may store within keep. Each record counts 512 bytes, plus its error text and the header and body of its response. Beyond the limit, requests with a key get 503 for a while, repeats included. The count is kept in the process, begins at zero, and falls at a constant rate, by the full limit within keep."`
 }
 
@@ -65,13 +65,13 @@ type Tenant struct {
 	From          Prefixes `yaml:"from" eg:"[127.0.0.0/8, \"::1/128\"]" doc:"Addresses from which the proxy accepts the header; it drops the header of all others. Default: this machine, or with tls.client_ca clients with a certificate."`
 	JWT           JWT      `yaml:"jwt" doc:"A claim of the token in Authorization: Bearer, which the proxy verifies."`
 	Authorization bool     `yaml:"authorization" doc:"A digest of the Authorization header: each distinct header is a tenant."`
-	NewPerAddress int      `yaml:"new_per_address" doc:"With authorization, where anyone can invent tenants: how many new tenants one address may introduce per minute, and at once. More get 429. For IPv6, an address is its first 64 bits. Behind a proxy named in forwarded.trust, it is the address of that proxy's client."`
+	NewPerAddress int      `yaml:"new_per_address" doc:"With authorization, anyone can invent tenants. This is how many new tenants one client address may introduce per minute, and also at once. Requests of further new tenants get 429. For IPv6, an address is its first 64 bits. For requests through a proxy named in forwarded.trust, it is the address of that proxy's client."`
 	Single        bool     `yaml:"single" doc:"All callers share one tenant, and may see each other's responses."`
 }
 
 // A JWT says how tokens are verified.
 type JWT struct {
-	Claim    string        `yaml:"claim" eg:"sub" doc:"Claim whose text is the tenant."`
+	Claim    string        `yaml:"claim" eg:"sub" doc:"Claim whose value is the tenant."`
 	JWKS     string        `yaml:"jwks" eg:"https://id.example.com/jwks.json" doc:"Public keys that verify tokens: a file, or an https URL."`
 	CA       string        `yaml:"ca" eg:"id-ca.crt" doc:"CA certificates for that URL; default: the system's."`
 	Issuer   string        `yaml:"issuer" eg:"https://id.example.com/" doc:"Required value of iss."`
@@ -83,9 +83,9 @@ type JWT struct {
 type Server struct {
 	MaxHeader     Size          `yaml:"max_header" doc:"Largest request header, including the request line."`
 	HeaderTimeout time.Duration `yaml:"header_timeout" doc:"Time that a client has to send the request header."`
-	BodyTimeout   time.Duration `yaml:"body_timeout" doc:"Time that the body of a request with a key may take in all, and the longest pause within the body of any other request; with HTTP/2, until its response begins."`
+	BodyTimeout   time.Duration `yaml:"body_timeout" doc:"For a request with a key: the time that its whole body may take. For any other request: the longest pause within the body; with HTTP/2, until its response begins."`
 	IdleTimeout   time.Duration `yaml:"idle_timeout" doc:"How long a connection may wait for its next request."`
-	Memory        Size          `yaml:"memory" doc:"Memory for the bodies of requests with a key, in bytes. A body counts as it arrives, plus up to 1MiB or as much as has arrived. A body for which there is no memory waits for up to a second and then gets 503; meanwhile, bodies that are not arriving end with 503. A quarter is reserved for bodies of up to 64KiB. Responses that are recorded or replayed may use as much again."`
+	Memory        Size          `yaml:"memory" doc:"Memory for the bodies of requests with a key, in bytes. A body counts as it arrives, plus up to 1MiB or as much as has arrived. If there is no memory for a body, its request waits for up to a second and then gets 503; meanwhile, requests whose bodies have stopped arriving get 503. A quarter is reserved for bodies of up to 64KiB. Responses that are recorded or replayed may use the same amount in addition."`
 }
 
 // A Forwarded says what the upstream is told about the client.
@@ -96,13 +96,13 @@ type Forwarded struct {
 // An Upstream is a server to which the proxy sends requests.
 type Upstream struct {
 	Name       string    `yaml:"name" doc:"Name by which routes refer to it."`
-	URL        string    `yaml:"url" doc:"URL of the server: http:// or https://, with a path that is put before the request's path if necessary."`
+	URL        string    `yaml:"url" doc:"URL of the server: http:// or https://, optionally with a path that is prepended to the request's path."`
 	HTTP2      bool      `yaml:"http2" doc:"The upstream speaks HTTP/2: in clear text if url is http. gRPC is always sent over HTTP/2."`
 	KeepHost   bool      `yaml:"keep_host" doc:"Pass on the client's Host header instead of the host in url."`
 	OneRequest bool      `yaml:"one_request_per_connection" doc:"Use a new connection for every request that is not sent over HTTP/2. Otherwise, a connection that has carried a request with a key is reused for the same tenant only, and one that has not for any request."`
 	TLS        ClientTLS `yaml:"tls" doc:"TLS settings for an https URL."`
 	Timeouts   Timeouts  `yaml:"timeouts" doc:"Time limits for the upstream."`
-	MaxConns   int       `yaml:"max_connections" doc:"Concurrent requests to the upstream, each on a connection of its own unless it speaks HTTP/2; WebSockets and streams count while they last. A quarter is reserved for requests with a key. A request that finds all in use waits for a second and then gets 503; a free one goes to the client address that uses the fewest. While requests wait, those whose clients read or send less than 10 KiB per second are ended: after 10 to 20 seconds, or after one second if the address uses more than half and another address waits."`
+	MaxConns   int       `yaml:"max_connections" doc:"Concurrent requests to the upstream, each on a connection of its own unless it speaks HTTP/2; WebSockets and streams count while they last. A quarter is reserved for requests with a key. If all are in use, a request waits for a second and then gets 503. A connection that becomes free goes to the client address that uses the fewest. While requests wait, those whose clients read or send less than 10 KiB per second are ended: after 10 to 20 seconds, or after one second if the address uses more than half and another address waits."`
 
 	server url.URL // URL, as Check read it
 }
@@ -145,13 +145,13 @@ type HeaderChange struct {
 // Settings say how requests are treated.
 type Settings struct {
 	Methods       []string      `yaml:"methods" doc:"Methods that are protected. Requests with other methods pass unchanged, and a key on them is only passed on. For a route whose match names a method: that method."`
-	Operation     string        `yaml:"operation" eg:"create-order" doc:"Name of the operation: with another name, the same key is another command. Default: the route's match; for a request that matches no route, its method and path."`
+	Operation     string        `yaml:"operation" eg:"create-order" doc:"Name of the operation: with another name, the same key is another command. Default: the route's match, or for a request that matches no route, its method and path."`
 	Key           Key           `yaml:"key" doc:"Where the key is, and which keys are valid."`
 	Fingerprint   Fingerprint   `yaml:"fingerprint" doc:"What a repeat must have in common with the first request."`
 	Keep          time.Duration `yaml:"keep" doc:"How long a response is kept and replayed."`
 	Lease         time.Duration `yaml:"lease" doc:"How long a command stays locked after the proxy that ran it died. The lease is renewed while the upstream works."`
-	Wait          time.Duration `yaml:"wait" doc:"How long a repeat of a running command waits for its response; 0s: it gets 409 at once."`
-	PreferWait    time.Duration `yaml:"prefer_wait" doc:"Longest wait that a client's \"Prefer: wait=N\" is granted; 0s: the header is ignored."`
+	Wait          time.Duration `yaml:"wait" doc:"How long a repeat of a running command waits for its response. With 0s, it gets 409 immediately."`
+	PreferWait    time.Duration `yaml:"prefer_wait" doc:"Longest wait that a client can request with \"Prefer: wait=N\". With 0s, the header is ignored."`
 	Unknown       string        `yaml:"unknown" doc:"What happens to a repeat of a command whose outcome is unknown. hold: it is rejected until a person decides; see onlyonce records. rerun: it is sent again, and the upstream may run it twice unless it checks the key."`
 	Responses     Responses     `yaml:"responses" doc:"Which responses are stored, and which parts of them."`
 	Errors        Errors        `yaml:"errors" doc:"Format of the proxy's own error responses."`
@@ -173,18 +173,18 @@ type Key struct {
 
 // A Fingerprint says what must be the same in a repeat.
 type Fingerprint struct {
-	Mode    string   `yaml:"mode" doc:"How bodies are compared. raw: byte for byte. json: by meaning, whatever the order of members and the white space. none: not at all. With raw and json, the method, path, query, content type and content encoding must be the same, too."`
-	Headers []string `yaml:"headers" eg:"[X-Account]" doc:"Request headers that must be the same, too, in every mode. Host is compared by itself if keep_host is true."`
-	Fields  []string `yaml:"fields" eg:"[/amount, /currency]" doc:"With json: JSON Pointers of the values that are compared; default: all."`
+	Mode    string   `yaml:"mode" doc:"How bodies are compared. raw: byte for byte. json: by meaning, whatever the order of members and the white space. none: not at all. With raw and json, the method, path, query, content type and content encoding must also be the same."`
+	Headers []string `yaml:"headers" eg:"[X-Account]" doc:"Request headers that must also be the same, in every mode. Host is compared automatically if keep_host is true."`
+	Fields  []string `yaml:"fields" eg:"[/amount, /currency]" doc:"With json: JSON Pointers to the values that are compared; default: all values."`
 }
 
 // Responses say what is stored.
 type Responses struct {
 	Statuses     []Statuses `yaml:"statuses" eg:"[2xx, 404, 422]" doc:"Statuses below 500 that are stored; after any other status, the key counts as unused. Default: all but 401, 403, 407, 408, 425 and 429."`
-	KeepErrors   bool       `yaml:"keep_errors" doc:"Replay responses of 500 or more, too; otherwise a repeat runs again."`
+	KeepErrors   bool       `yaml:"keep_errors" doc:"Also store and replay responses with a status of 500 or more; otherwise a repeat runs again."`
 	NoBody       bool       `yaml:"no_body" doc:"Do not store the body, for responses that contain secrets: a repeat gets the status and header only."`
 	KeepHeaders  []string   `yaml:"keep_headers" eg:"[Location, ETag]" doc:"Store these headers, Content-Type and Content-Encoding, and no others. Default: all but Set-Cookie, other headers that are meant for one client or one moment, and those whose name looks like that of a credential (token, secret, session, password, api-key and the like)."`
-	AllowHeaders []string   `yaml:"allow_headers" eg:"[X-Page-Token]" doc:"Store these headers, too, although their names look like those of credentials. Anyone who can read the store, or knows a key and its request, can read them."`
+	AllowHeaders []string   `yaml:"allow_headers" eg:"[X-Page-Token]" doc:"Also store these headers, although their names look like those of credentials. Anyone who can read the store, or knows a key and its request, can read them."`
 	DropHeaders  []string   `yaml:"drop_headers" eg:"[X-Request-Id]" doc:"Do not store these headers."`
 }
 
@@ -204,10 +204,10 @@ func (e *Errors) Writer() rejection.Writer { return e.write }
 // Limits say what may be used up.
 type Limits struct {
 	Body         Size `yaml:"body" doc:"Largest body of a request with a key; a larger one gets 413."`
-	Other        Size `yaml:"other" doc:"Largest body of a request that is not protected; 0: any."`
+	Other        Size `yaml:"other" doc:"Largest body of a request that is not protected; 0 means no limit."`
 	Response     Size `yaml:"response" doc:"Largest response body that is stored; a repeat of a larger one gets no body."`
 	NewKeys      int  `yaml:"new_keys" doc:"New keys of one tenant per minute, in each proxy and route. Beyond the limit, all its requests with a key get 429 for a while."`
-	InFlight     int  `yaml:"in_flight" doc:"Concurrent requests with a key of one tenant, including those that wait, in each proxy and route. More get 429."`
+	InFlight     int  `yaml:"in_flight" doc:"Concurrent requests with a key of one tenant, including those that wait, in each proxy and route. Further requests get 429."`
 	TenantMemory Size `yaml:"tenant_memory" doc:"Memory that one tenant may use of server.memory; less while other tenants use some. Beyond it, its requests get 429."`
 	TenantStored Size `yaml:"tenant_stored" doc:"Bytes that one tenant may use of store.limit. Beyond it, its requests with a key get 429 for a while, repeats included."`
 }
