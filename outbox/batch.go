@@ -36,6 +36,9 @@ func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
 	b.until = b.began.Add(r.cfg.Lease)
 	entries, err := b.lease(ctx)
 	r.adapt(entries, err)
+	if len(entries) == 0 || err != nil {
+		r.routeAt = time.Now()
+	}
 	if err != nil {
 		r.observe(ctx, Event{Outcome: OutcomeTrouble, Err: err})
 		return false, false
@@ -222,6 +225,9 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 		messages[i] = wave[i].Message
 	}
 	errs, acked := acknowledged(len(wave), b.call(ctx, run, messages))
+	if acked > 0 {
+		b.relay.routeAt = time.Now()
+	}
 	var away, noRoute error
 	postponed := 0
 	for i, e := range wave {
@@ -239,10 +245,13 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 		case errors.Is(errs[i], ErrNoRoute):
 			noRoute = errs[i]
 			postponed++
-			b.postpone(e, errs[i], b.relay.cfg.withoutRoute(time.Since(e.CreatedAt)))
+			b.postpone(e, errs[i], b.relay.withoutRoute(time.Since(e.CreatedAt)))
 		default:
 			b.fail(ctx, e, errs[i])
 		}
+	}
+	if away != nil {
+		b.relay.routeAt = time.Now()
 	}
 	delete(failed, "")
 	if err := cmp.Or(away, noRoute); err != nil && run.Err() == nil {
@@ -323,10 +332,13 @@ func (c *Config) whileAway(tookOthers bool) time.Duration {
 }
 
 // withoutRoute returns how long a message of the given age waits if the broker has no
-// route for it. Later messages are leased meanwhile. It has no jitter, so that messages
-// that were leased together are leased together again.
-func (c *Config) withoutRoute(age time.Duration) time.Duration {
-	return min(max(age/4, c.Backoff), c.MaxBackoff)
+// route for it. Later messages are leased meanwhile. If there are so many such messages
+// that the relay has published nothing for longer than that, the message waits as long as
+// this has lasted, so that it is not due again before the relay has reached the others. It
+// has no jitter, so that messages that were leased together are leased together again.
+func (r *Relay) withoutRoute(age time.Duration) time.Duration {
+	wait := min(max(age/4, r.cfg.Backoff), r.cfg.MaxBackoff)
+	return min(max(wait, time.Since(r.routeAt)), MaxHeld)
 }
 
 // fail counts a failure of the message, which is then retried later or parked.

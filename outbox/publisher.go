@@ -36,7 +36,8 @@ var ErrUnavailable = errors.New("the broker can't be reached")
 // the message at present, such as a queue that is not full, but accepts others. The
 // relay does not park the message because of it, and delays no other message except
 // those with its key. It retries after a quarter of the message's age, but at least
-// Config.Backoff and at most Config.MaxBackoff.
+// Config.Backoff and at most Config.MaxBackoff; later if there are so many such messages
+// that it has published no others for longer than that.
 var ErrNoRoute = errors.New("the broker has no route for the message")
 
 // A PublisherFunc is an adapter that makes a function a Publisher.

@@ -65,6 +65,7 @@ type Relay struct {
 	limit   int           // largest number of messages of the next batch
 	soon    time.Duration // pause before the queue is read again after activity; 0: Config.Poll
 	paused  time.Duration // the last pause after trouble; 0: none
+	routeAt time.Time     // when it last published a message, or could not: the queue was empty, or the queue or the broker away
 	lagAt   time.Time     // when the lag was last reported
 	purgeAt time.Time     // when kept messages were last purged
 }
@@ -85,6 +86,7 @@ func NewRelay(queue Queue, publisher Publisher, cfg Config) *Relay {
 // messages that are being published are finished within Config.Grace, and the
 // others are returned to the queue.
 func (r *Relay) Run(ctx context.Context) {
+	r.routeAt = time.Now()
 	for ctx.Err() == nil {
 		r.keepHouse(ctx)
 		found, ok := r.publishBatch(ctx)

@@ -3,6 +3,7 @@ package outbox_test
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,6 +39,31 @@ func TestRelay_MessagesWithoutARouteHoldUpOnlyTheirKeysAndAreNotParked(t *testin
 		wantLag(t, q, 0, 0)
 		if got := b.payloads(); len(got) != waiting+3 {
 			t.Errorf("%d were published", len(got))
+		}
+	})
+}
+
+func TestRelay_MessagesWithoutARouteHoldUpNoOthersHoweverLongItTakesToTryThem(t *testing.T) {
+	in(t, func(t *testing.T) {
+		const waiting = 200
+		q := newMemQueue()
+		for i := range waiting {
+			appendAll(t, q, message("", fmt.Sprintf("no route %03d", i)))
+		}
+		start(t, q, outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) []error {
+			time.Sleep(time.Second) // for all of them, this takes longer than MaxBackoff
+			errs := make([]error, len(messages))
+			for i, m := range messages {
+				if strings.HasPrefix(string(m.Payload), "no route") {
+					errs[i] = outbox.ErrNoRoute
+				}
+			}
+			return errs
+		}), outbox.Config{Batch: 10, MaxBackoff: 5 * time.Second})
+		for i := range 3 {
+			appendAll(t, q, message("", fmt.Sprint(i)))
+			pass(2 * time.Minute)
+			wantLag(t, q, waiting, 0)
 		}
 	})
 }
