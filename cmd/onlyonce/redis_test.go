@@ -37,7 +37,7 @@ func TestRedis_TheCommandsForOperatorsTakeARedisURL(t *testing.T) {
 		}
 	}
 	const shown = "redis://:xxxxx@127.0.0.1:"
-	step("findings: 1", "forgotten: 256 of the 256 keys that Migrate makes are missing: ", "doctor", u)
+	step("findings: 1", "forgotten: 256 of the 256 keys that Migrate creates are missing: ", "doctor", u)
 	step("run onlyonce migrate", "", "records", "ls", u)
 	step("run onlyonce migrate", "", "bench", u)
 	step("", shown, "migrate", u)

@@ -24,8 +24,8 @@ func reject(findings []onlyonce.Finding, accepted []string) error {
 	return engine.Reject(findings, accepted, risks)
 }
 
-// Diagnose finds settings of the servers that would break the promise, and
-// whether they have forgotten their records.
+// Diagnose finds settings of the servers that would break the store's guarantees,
+// and finds out whether the servers have lost their records.
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 	findings, err := s.diagnose(ctx)
 	return findings, wrap("diagnose", err)
@@ -45,7 +45,7 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 	}
 	if primaries == 0 {
 		findings = append(findings, engine.NewFinding(engine.RiskReplica,
-			"the server is a replica, which takes no writes", "connect to the primary, through Sentinel or the cluster if there is one"))
+			"the server is a replica, which rejects writes", "connect to the primary, through Sentinel or the cluster if there is one"))
 	}
 	var commands rueidis.Commands
 	for p := range partitions {
@@ -63,8 +63,8 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 	}
 	if missing > 0 {
 		findings = append(findings, engine.NewFinding(RiskForgotten,
-			fmt.Sprintf("%d of the %d keys that Migrate makes are missing: the server is new, or it has forgotten its records, and commands that ran would run again", missing, partitions),
-			"find out why if it is not new, then run onlyonce migrate, or call redisstore.Migrate, once"))
+			fmt.Sprintf("%d of the %d keys that Migrate creates are missing: the server is new, or it has lost its records, and commands that have run would run again", missing, partitions),
+			"if it is not new, find out why; then run onlyonce migrate, or call redisstore.Migrate, once"))
 	}
 	return findings, nil
 }
@@ -83,7 +83,7 @@ func (s *Store) canFlush(ctx context.Context) error {
 	return nil
 }
 
-// info returns what a server says about itself.
+// info returns the fields of a server's INFO.
 func info(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 	text, err := node.Do(ctx, node.B().Info().Build()).ToString()
 	if err != nil {
@@ -98,20 +98,20 @@ func info(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 	return about, nil
 }
 
-// judge returns what is wrong with the settings of one server.
+// judge returns the findings about the settings of one server.
 func judge(address string, about map[string]string) (findings []onlyonce.Finding) {
 	if version := about["redis_version"]; engine.OlderThan(version, "7.0") {
 		findings = append(findings, engine.NewFinding(engine.RiskOldVersion,
-			fmt.Sprintf("%s is Redis %s, and 7.0 is the oldest version that is supported", address, version), "upgrade the server"))
+			fmt.Sprintf("%s is Redis %s, but the oldest supported version is 7.0", address, version), "upgrade the server"))
 	}
 	if policy := about["maxmemory_policy"]; policy != "noeviction" {
 		findings = append(findings, engine.NewFinding(RiskEviction,
-			fmt.Sprintf("%s deletes records when its memory is full (maxmemory-policy is %s), and their commands run again", address, policy),
+			fmt.Sprintf("%s deletes records when its memory is full (maxmemory-policy is %s), and their commands can run again", address, policy),
 			"set maxmemory-policy noeviction"))
 	}
 	if about["aof_enabled"] != "1" {
 		findings = append(findings, engine.NewFinding(RiskPersistence,
-			fmt.Sprintf("%s forgets its records when it is restarted (appendonly is off), and their commands run again", address),
+			fmt.Sprintf("%s loses its records when it is restarted (appendonly is off), and their commands can run again", address),
 			"set appendonly yes"))
 	}
 	return findings

@@ -206,7 +206,7 @@ func (l *lister) entry(partition byte, e *rueidis.XRangeEntry) (at indexed, ok b
 	}, true
 }
 
-// read returns the records of entries, without those that are not there any more.
+// read returns the records of entries, without those that no longer exist.
 func (l *lister) read(ctx context.Context, found []indexed) ([]onlyonce.Record, error) {
 	client := l.store.client
 	commands := make(rueidis.Commands, len(found))

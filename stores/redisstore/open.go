@@ -20,11 +20,12 @@ type Config struct {
 	// Default: "onlyonce".
 	Prefix string
 
-	// Replicas is how many replicas must have received a change before a call
-	// returns. If these are all, a failover does not forget it; if there are more, that
-	// is unlikely. A call that too few of them confirm in time is an error; the change
-	// may have taken effect, and the call may be repeated. Each call takes a second round
-	// trip and, for its duration, a connection of its own. Default: 0.
+	// Replicas is the number of replicas that must have received a change before a
+	// call returns. If it is the number of all replicas, a failover does not lose the
+	// change. If there are more replicas, a loss is unlikely, but possible. A call that
+	// too few replicas confirm in time returns an error: the change may have taken
+	// effect, and the call may be repeated. Each call needs a second round trip and,
+	// while it runs, its own connection. Default: 0.
 	Replicas int
 
 	// Flushed makes a call wait until the primary, and as many replicas as Replicas says,
@@ -37,12 +38,12 @@ type Config struct {
 	// primary's disk. Default: 1 second, with Flushed 5 seconds.
 	ReplicaTimeout time.Duration
 
-	// AcceptRisks are the names of findings (see Diagnose) with which Open
-	// opens the store all the same.
+	// AcceptRisks are the names of findings (see Diagnose) that do not keep Open
+	// from opening the store.
 	AcceptRisks []string
 }
 
-// The values of a Config's fields that are zero.
+// The defaults of Config.
 const (
 	DefaultPrefix         = "onlyonce"
 	DefaultReplicaTimeout = time.Second
@@ -73,11 +74,11 @@ var (
 	_ onlyonce.Diagnoser = (*Store)(nil)
 )
 
-// Migrate makes the keys without which the store takes no new command. Call it when
-// you set up the server, or once you know why it has forgotten its records, and not
-// at every start. It never deletes anything. It returns how many of the keys were
-// missing: none if the server is set up, and all of them if it is new or has forgotten
-// everything.
+// Migrate creates the keys without which the store rejects new commands. Call it when
+// you set up the server, or once you know why it has lost its records, but not at
+// every start. It never deletes anything. It returns how many of the keys were
+// missing: 0 if the server was set up already, and all of them if it is new or has
+// lost everything.
 func Migrate(ctx context.Context, client rueidis.Client, cfg Config) (made int, err error) {
 	k, err := cfg.keys()
 	if err != nil {
@@ -93,7 +94,7 @@ func Migrate(ctx context.Context, client rueidis.Client, cfg Config) (made int, 
 	for i, result := range client.DoMulti(ctx, commands...) {
 		err := result.Error()
 		if failed, ok := rueidis.IsRedisErr(err); ok && strings.Contains(failed.Error(), "equal or smaller") {
-			continue // there is an index already
+			continue // the index exists
 		}
 		if err != nil {
 			return made, wrap("migrate", err)
@@ -105,13 +106,13 @@ func Migrate(ctx context.Context, client rueidis.Client, cfg Config) (made int, 
 	return made, nil
 }
 
-// firstEntry is the ID of an entry that is added to make an index, and deleted at
-// once. An index that is there already does not take it.
+// firstEntry is the ID of an entry that is added to create an index, and deleted
+// immediately. An index that already exists rejects it.
 const firstEntry = "0-1"
 
 func (cfg Config) keys() (keys, error) {
 	if strings.ContainsAny(cfg.Prefix, "{}") {
-		return keys{}, fmt.Errorf("the Prefix %q has a brace, which would choose the slot of every key: leave it out", cfg.Prefix)
+		return keys{}, fmt.Errorf("the Prefix %q has a brace, which would determine the slot of every key: remove it", cfg.Prefix)
 	}
 	return keys{cmp.Or(cfg.Prefix, DefaultPrefix)}, nil
 }
@@ -123,7 +124,7 @@ func (cfg Config) timeout() time.Duration {
 	return cmp.Or(cfg.ReplicaTimeout, DefaultReplicaTimeout)
 }
 
-// check returns as an error what Open would reject whatever the server.
+// check returns an error if Open would reject the Config for any server.
 func (cfg Config) check() error {
 	if _, err := cfg.keys(); err != nil {
 		return err
@@ -135,8 +136,8 @@ func (cfg Config) check() error {
 }
 
 // Open opens a store on a server that Migrate has set up. It rejects a server
-// whose settings would break the promise (see Diagnose), unless the risk is
-// accepted. The client stays the caller's: close it after the store.
+// whose settings would break the store's guarantees (see Diagnose), unless the risk
+// is accepted. The Store does not close the client: close it after the store.
 func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error) {
 	if err := cfg.check(); err != nil {
 		return nil, wrap("open", err)
@@ -165,7 +166,7 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 	return s, nil
 }
 
-// Close waits for the calls that are under way and ends the store's subscriptions. It
+// Close waits for calls that are in progress and ends the store's subscriptions. It
 // does not close the client.
 func (s *Store) Close() error {
 	s.claims.close()

@@ -14,10 +14,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// ErrForgotten says that the server has no records although Migrate was called: it
-// has lost its data, or somebody flushed it. No new command is run until
-// Migrate is called again.
-var ErrForgotten = errors.New("the Redis server has forgotten the records of its commands, or has never had any: find out why, then call Migrate once")
+// ErrForgotten means that the keys that Migrate creates are missing: the server has
+// lost its data, somebody flushed it, or it was never set up. New commands are
+// rejected until Migrate is called.
+var ErrForgotten = errors.New("the Redis server has lost its records, or has not been set up: find out why, then call Migrate once")
 
 // longest bounds durations, so that the scripts can count them: their numbers have 53
 // bits.
@@ -105,7 +105,7 @@ func (s *Store) onDisk(reply rueidis.RedisResult) error {
 	return nil
 }
 
-// done runs a script that returns 0 if the hold is not the record's.
+// done runs a script that returns 0 if the hold is no longer that of the record.
 func (s *Store) done(ctx context.Context, sc *script, p place, args ...string) (int64, error) {
 	reply, err := s.run(ctx, sc, []string{p.record, p.index}, args...)
 	if err != nil {
@@ -155,7 +155,7 @@ func (v *stored) of(id onlyonce.ID) error {
 	return v.Check(id)
 }
 
-// Claim asks for the right to run a command.
+// Claim requests the right to run a command.
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	r, err := s.claim(ctx, &c)
 	return r, wrap("claim", err)
@@ -231,7 +231,7 @@ func final(is bool) string {
 	return "0"
 }
 
-// keep returns for how many microseconds a settled record stays; 0: for good.
+// keep returns for how many microseconds a settled record stays; 0: forever.
 func keep(st *onlyonce.Settlement) int64 {
 	if k := record.Keep(st); k != nil {
 		return min(*k, longest.Microseconds())
@@ -265,8 +265,8 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	return wrap("settle", lost(ok, err))
 }
 
-// deletedIn returns in how many milliseconds Redis deletes the key of a record that
-// expires in so many microseconds.
+// deletedIn returns after how many milliseconds Redis deletes the key of a record
+// that expires in the given number of microseconds.
 func deletedIn(expires int64) string {
 	return strconv.FormatInt((expires+999)/1000+record.FenceKeep.Milliseconds(), 10)
 }
@@ -288,7 +288,7 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	return r, wrap("lookup", err)
 }
 
-// find returns what is stored of an ID, which may have expired, or
+// find returns the stored value of an ID, whose record may have expired, or
 // onlyonce.ErrNotFound.
 func (s *Store) find(ctx context.Context, id onlyonce.ID, p place) (*stored, error) {
 	v, err := s.look(ctx, p)
