@@ -105,8 +105,8 @@ func (c *call) restoreHeader() {
 	}
 }
 
-// dropBody drops the request's body, which has no reader any more, before the response
-// is sent: sending may take long.
+// dropBody drops the request's body before the response is sent, because sending may
+// take long and nothing reads the body after the handler has returned.
 func (c *call) dropBody() {
 	if c.uses.Body.Held() == 0 {
 		return

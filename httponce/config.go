@@ -131,7 +131,7 @@ type Config struct {
 	// response waits for up to a second each time it grows, but not in a
 	// transaction. While a response lacks memory, other responses of which the
 	// client has read nothing for 20 seconds end, if the ResponseWriter
-	// supports write deadlines; they are recorded all the same. A client behind
+	// supports write deadlines; they are recorded nevertheless. A client behind
 	// a large send buffer can seem to read nothing while the buffer empties;
 	// TCP_NOTSENT_LOWAT on its connection avoids that. A response for which
 	// there is no memory streams, and its body is not stored. In a transaction,

@@ -53,7 +53,7 @@ type Upstream struct {
 	// HTTP/2. By default, connections are reused. A connection for keyed requests
 	// serves one tenant, so that stray bytes which an upstream writes after a
 	// response never reach the keyed request of another tenant. Requests without a
-	// key share connections, whoever sends them.
+	// key share connections, regardless of the client.
 	OneRequestPerConn bool
 }
 

@@ -29,7 +29,7 @@ type allowance struct {
 func NewQuota(u *Usage, limits Limits) *Quota {
 	q := &Quota{usage: u, limits: limits, byTenant: make(map[string]*allowance)}
 	q.others.share = &u.others
-	// A reload may replace a handler while the Usage goes on.
+	// A reload may replace a handler while the Usage stays in use.
 	runtime.AddCleanup(q, func(byTenant map[string]*allowance) {
 		u.mu.Lock()
 		defer u.mu.Unlock()

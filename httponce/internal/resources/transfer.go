@@ -88,7 +88,7 @@ type silence struct {
 	of    *transfer
 	turn  uint64
 	since time.Time
-	ended time.Time // when the turn was ended, if it continues all the same; zero: it was not
+	ended time.Time // when the turn was ended, if the transfer continues even so; zero: it was not ended
 }
 
 // silentSince returns the transfer's silence; ok is false if it is not silent,

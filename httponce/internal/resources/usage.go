@@ -3,7 +3,7 @@
 // stored bytes. It holds each handler's requests to the limits of its Quota,
 // shares what there is among tenants, lets those for which there is no memory
 // wait for a moment, and ends the transfers of slow clients that keep others
-// waiting. It knows nothing of what a request means.
+// waiting. It does not depend on the content of requests.
 package resources
 
 import (

@@ -140,9 +140,9 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// SetWriteDeadline sets the time after which nothing is written any more. Until
-// then, each piece of a response has its own time. The zero time, which net/http
-// sets after each response, ends that time, too; the next Write gets time again.
+// SetWriteDeadline sets the time after which writes fail. Until then, each piece of
+// a response has its own time limit. The zero time, which net/http sets after each
+// response, ends that limit, too. The next Write starts a new one.
 func (c *scannedConn) SetWriteDeadline(t time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -88,7 +88,7 @@ func (s *Slots) fits(keyed bool, tenant string) bool {
 	return !s.isFull(keyed) && s.tenants.admit(tenant, s.most-s.held)
 }
 
-// isFull reports whether no slot is free, whoever asks.
+// isFull reports whether no slot is free for requests of this kind, of any tenant.
 func (s *Slots) isFull(keyed bool) bool {
 	return s.held >= s.most || !keyed && s.heldUnkeyed >= s.unkeyed
 }

@@ -37,7 +37,7 @@ type Queue[J any] struct {
 	mu      sync.Mutex
 	free    []int // lanes without a leader
 	waiting []*Ticket[J]
-	closed  chan struct{} // made by Close, closed when no lane has a leader any more
+	closed  chan struct{} // made by Close, closed when no lane has a leader
 }
 
 // New returns a queue. It panics if a queue with turns has several lanes.

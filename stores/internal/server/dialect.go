@@ -54,7 +54,7 @@ type Dialect interface {
 	Ended(ctx context.Context, conn *sql.Conn, token []byte) error
 
 	// Record writes the settled record of a transaction with its token, and returns when
-	// it was settled, or 0 if the row is not the one seen any more. The error is
+	// it was settled, or 0 if the row is no longer the one seen. The error is
 	// transact.ErrEnded if the transaction is not the one that saw it.
 	Record(l Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled SettledArgs, token []byte) (settledAt int64, err error)
 

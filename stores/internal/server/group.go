@@ -20,7 +20,7 @@ type groups struct {
 	claims  *group.Queue[*GroupedClaim]
 	settles *group.Queue[*GroupedSettle]
 	release func()        // of what the groups hold; may be nil
-	alone   chan struct{} // bounds how many callers go on alone after their group
+	alone   chan struct{} // bounds how many callers continue alone after their group
 	waits   record.Hints  // commands whose rows were locked for long: they go alone, so that no group waits for them
 }
 
@@ -62,7 +62,7 @@ type GroupedSettle struct {
 const (
 	fewCallers = 16       // up to so many, each goes alone
 	maxGroup   = 256      // callers in a group: it bounds how long others wait for it
-	maxAlone   = 32       // how many callers whose group failed go on at the same time
+	maxAlone   = 32       // how many callers whose group failed continue at the same time
 	maxGrouped = 64 << 10 // bytes of a result that goes with others
 )
 
@@ -97,8 +97,8 @@ func (g *groups) close() {
 }
 
 // write writes the jobs of a batch in the order of their keys, so that two batches do not
-// wait for each other. If that fails, each job goes on alone, because one may have made
-// the others fail.
+// wait for each other. If that fails, each job runs alone, because one may have made the
+// others fail.
 func write[J any](q *group.Queue[J], batch []*group.Ticket[J], f func(context.Context, []J) error, order func(a, b J) int) {
 	if len(batch) > 1 {
 		ctx, cancel := context.WithTimeout(context.Background(), StepTimeout)

@@ -197,7 +197,7 @@ func (t *storeTx) begin(c *transact.Command) error {
 func (t *storeTx) Handle() *sql.Tx { return t.Tx }
 
 // Close rolls the transaction back if it has not ended, and releases the locks and the
-// connection. If the server does not respond, that goes on without the caller until the
+// connection. If the server does not respond, the rollback continues in the background until the
 // driver returns.
 func (t *storeTx) Close(context.Context) {
 	conn := t.conn

@@ -168,7 +168,7 @@ func (b *txBatch) look(d *driverRunner) error {
 }
 
 // endSavepoint keeps what the function wrote, or undoes it. It fails if the
-// transaction is not open any more.
+// transaction is no longer open.
 func (b *txBatch) endSavepoint(r *funcRun) error {
 	return b.use(func(d *driverRunner) error {
 		if r.panicked || r.err != nil {
@@ -181,7 +181,7 @@ func (b *txBatch) endSavepoint(r *funcRun) error {
 	})
 }
 
-// finish records how the function ended, and goes on with the batch.
+// finish records how the function ended and continues with the batch.
 func (b *txBatch) finish(t *group.Ticket[job], lost error) {
 	r := t.Job.run
 	if lost != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// An op is a change that a caller asks for. It has no further effect if it is done twice.
+// An op is a change that a caller requests. Applying it twice has no further effect.
 type op interface {
 	// alone does the op in a single statement, if it can. Otherwise it does nothing.
 	alone(engine.Runner) (done bool, err error)
@@ -104,14 +104,14 @@ func remove(s engine.Runner, now *clock, k *record.Key, fence int64) error {
 	return err
 }
 
-// keepFence makes every later fence higher than fence, which no record has any more.
+// keepFence makes every later fence higher than fence, which no record has now.
 func keepFence(s engine.Runner, now *clock, fence int64) error {
 	_, err := s.Exec("floor", (&floorArgs{fence}).list())
 	now.floor = max(now.floor, fence)
 	return err
 }
 
-// A claimOp asks for the right to run a command.
+// A claimOp requests the right to run a command.
 type claimOp struct {
 	key    record.Key
 	claim  onlyonce.Claim

@@ -145,8 +145,8 @@ func (c *config) read(cmd *cobra.Command) (*proxyfile.File, error) {
 	return f, nil
 }
 
-// readAgain is read while the proxy serves. It opens only a regular file: a pipe could
-// keep it waiting for good, and with it every later reload.
+// readAgain reads the settings again while the proxy serves. It opens only a regular
+// file, because a pipe could block this and every later reload forever.
 func (c *config) readAgain(cmd *cobra.Command) (*proxyfile.File, error) {
 	if info, err := os.Stat(c.config); err == nil && !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("read the settings: %s is not a regular file, and only such a file is read again", c.config)

@@ -227,7 +227,7 @@ func needStart(a, b *proxyfile.File) (names []string) {
 
 // keepFixed returns b with the settings of a that stay in place until the next start,
 // so that what depends on them does not change before they do, and the next reload names
-// them again. Those of b for TLS are checked all the same.
+// them again. The TLS settings of b are still checked.
 func keepFixed(a, b *proxyfile.File) (*proxyfile.File, error) {
 	c := *b
 	c.Listen, c.Admin, c.LogFormat, c.LogLevel, c.LogKeys, c.ShutdownTimeout, c.Store = a.Listen, a.Admin, a.LogFormat, a.LogLevel, a.LogKeys, a.ShutdownTimeout, a.Store
