@@ -13,8 +13,8 @@ const (
 	// request was rejected, and for how long.
 	readOnBytes = 16 << 20
 	readOnTime  = 5 * time.Second
-	// readAnyway is how much net/http reads of a body that nobody has read
-	// before it responds.
+	// readAnyway is how many bytes net/http reads of an unread body before it
+	// responds.
 	readAnyway = 256 << 10
 )
 

@@ -15,15 +15,15 @@ const partitions = 256
 // keys names the keys of a store.
 type keys struct{ prefix string }
 
-// tag returns what the keys of a partition begin with.
+// tag returns the prefix of a partition's keys, with its hash tag.
 func (k keys) tag(partition byte) string {
 	return k.prefix + ":{" + hex.EncodeToString([]byte{partition}) + "}:"
 }
 
-// index is a stream with an entry for each record of the partition. Migrate makes it.
+// index is a stream with an entry for each record of the partition. Migrate creates it.
 func (k keys) index(partition byte) string { return k.tag(partition) + "index" }
 
-// swept is how far the index has been rid of entries without a record.
+// swept is the position up to which the index has been cleared of entries without a record.
 func (k keys) swept(partition byte) string { return k.tag(partition) + "swept" }
 
 // ended is the channel on which the names of commands that have ended are published.

@@ -309,7 +309,7 @@ func (s *Store) look(ctx context.Context, p place) (*stored, error) {
 	return read(&reply)
 }
 
-// Resolve settles a record that nobody holds with st; a zero st deletes it.
+// Resolve settles a record that is not held with st. A zero st deletes the record.
 func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
 	return wrap("resolve", s.resolve(ctx, seen, st))
 }

@@ -37,7 +37,7 @@ var states = map[byte]string{
 	letterReleased:   record.StateReleased,
 }
 
-// letter returns the letter of a state; that of the empty state is the one of a release.
+// letter returns the letter of a state. The empty state has the letter of a release.
 func letter(s onlyonce.State) string {
 	switch s {
 	case onlyonce.StateProcessing:

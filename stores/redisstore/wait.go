@@ -12,12 +12,12 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/waiters"
 )
 
-// idleGrace is how long a subscription stays without waiters, and the pause before one
-// that was lost is made again.
+// idleGrace is how long a subscription stays open without waiters, and the pause before
+// a lost subscription is renewed.
 const idleGrace = time.Second
 
-// subscriptions are those to the channels of the partitions that have commands for which
-// somebody waits in this process.
+// subscriptions holds the subscriptions to the channels of all partitions whose commands
+// have waiters in this process.
 type subscriptions struct {
 	client rueidis.Client
 	keys   keys
@@ -32,11 +32,11 @@ func newSubscriptions(client rueidis.Client, k keys) *subscriptions {
 	return &subscriptions{client: client, keys: k, partitions: make(map[byte]*subscription)}
 }
 
-// A subscription is that to the channel of one partition.
+// A subscription is a subscription to the channel of one partition.
 type subscription struct {
 	waiting waiters.Waiters // by the name of the record
 	stop    context.CancelFunc
-	idle    *time.Timer // stops it; nil while somebody waits
+	idle    *time.Timer // stops the subscription; nil while it has waiters
 }
 
 var errClosed = errors.New("the store is closed")

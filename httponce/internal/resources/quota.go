@@ -14,7 +14,7 @@ type Quota struct {
 	byTenant map[string]*allowance
 	others   allowance // shared by the tenants for which there is no room
 	sweepAt  int       // the number of tenants at which idle ones are dropped
-	swept    time.Time // when they last were, for want of room
+	swept    time.Time // when idle tenants were last dropped to make room
 }
 
 // An allowance is what one tenant uses of a Quota.

@@ -119,7 +119,7 @@ func (s *Slots) client(addr netip.Addr) *client {
 	return c
 }
 
-// drop forgets a client that holds nothing and does not wait.
+// drop removes a client that holds nothing and does not wait.
 func (s *Slots) drop(c *client) {
 	if c.slots == 0 && c.waits == 0 {
 		delete(s.clients, c.addr)

@@ -24,9 +24,8 @@ type ClaimRows interface {
 	Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (r onlyonce.Record, given bool, err error)
 }
 
-// Claim creates a record, or looks at the one that is there, and takes it over. known
-// says that there probably is a record. With ErrContended, Claim returns the row that it
-// saw last.
+// Claim creates a record, or reads the existing one and takes it over. known means that
+// a record probably exists. With ErrContended, Claim returns the row that it read last.
 func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r onlyonce.Record, last *record.Stored, err error) {
 	for n := 0; ; n++ {
 		if err := on.Try(n); err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
-// groupWrites lets callers write in groups if the driver knows arrays.
+// groupWrites lets callers write in groups if the driver supports arrays.
 func groupWrites(ctx context.Context, s *server.Store) {
 	var n int
 	err := s.DB.QueryRowContext(ctx, Text["arrays"], [][]byte{{0}, nil}).Scan(&n)

@@ -19,7 +19,7 @@ type Page struct {
 }
 
 const (
-	firstPage   = 16 // records: nobody knows how large they are
+	firstPage   = 16 // records: their size is not known yet
 	largestPage = 200
 	pageBytes   = 8 << 20
 )

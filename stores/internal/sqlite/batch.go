@@ -48,7 +48,7 @@ func (s *Store) startRuns(tickets []*group.Ticket[job]) {
 	})
 }
 
-// abandonOnPanic ends the batch if f panics, so that nobody waits forever.
+// abandonOnPanic ends the batch if f panics, so that no caller waits forever.
 func (b *txBatch) abandonOnPanic(f func()) {
 	whole := false
 	defer func() {

@@ -2,5 +2,5 @@
 
 package sqlite
 
-// networkFileSystem knows only Linux's file systems.
+// networkFileSystem detects network file systems only on Linux.
 func networkFileSystem(string) string { return "" }

@@ -157,7 +157,7 @@ func (o *renewOp) renew(s engine.Runner, now any) error {
 	return err
 }
 
-// A resolveOp ends a record that nobody holds, with a new owner and a higher
+// A resolveOp ends a record that is not held, with a new owner and a higher
 // fence.
 type resolveOp struct {
 	settleOp

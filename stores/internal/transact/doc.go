@@ -12,8 +12,8 @@
 //     floor of deleted fences.
 //  3. Commit.Committed compares that with the token. If the row has the token, the
 //     transaction was committed. If nothing can have replaced the token, it was not
-//     (ErrNotCommitted). If other transactions have followed, nobody can know
-//     (ErrMovedOn).
-//  4. If nobody can know, or the server stays unreachable, the caller gets
-//     onlyonce.ErrInDoubt, and httponce tells the client to repeat the request.
+//     (ErrNotCommitted). If other transactions have followed, the outcome
+//     cannot be determined (ErrMovedOn).
+//  4. If the outcome cannot be determined, or the server stays unreachable, the caller
+//     gets onlyonce.ErrInDoubt, and httponce tells the client to repeat the request.
 package transact

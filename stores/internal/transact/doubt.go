@@ -13,9 +13,9 @@ import (
 // committed.
 const lookupTimeout = 10 * time.Second
 
-// resolve finds out whether the transaction was committed whose COMMIT got no response, and
-// returns when it settled. If it was not committed, the error is cause; it is ErrInDoubt if
-// nobody can know, or the server stays unreachable.
+// resolve finds out whether a transaction whose COMMIT got no response was committed, and
+// returns when it settled. If it was not committed, the error is cause. If that cannot be
+// determined, or the server stays unreachable, it is ErrInDoubt.
 func (r *run[TX]) resolve(cause error) (settled int64, err error) {
 	ctx, cancel := context.WithTimeout(r.own, lookupTimeout)
 	defer cancel()

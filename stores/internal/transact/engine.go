@@ -80,8 +80,8 @@ type Tx[TX any] interface {
 
 	// Commit writes c.Settlement, or releases the command if it is zero, and
 	// commits. It writes over the row of c.Seen as it was read, or nothing. settled
-	// is the SettledAt of the record that a claim left, in microseconds; nobody reads
-	// that of a hold.
+	// is the SettledAt of the record that a claim left, in microseconds; it is not
+	// used for a hold.
 	Commit(ctx context.Context, c *Command) (settled int64, o Outcome, err error)
 
 	// Close rolls back what is not committed and gives the connection back. Closing
