@@ -1,8 +1,8 @@
 -- KEYS of each claim: record, index. ARGV of each claim: beginning of the head, lease,
 -- rest of the value (from lapsed_keep on), name, when Redis deletes the key in
 -- milliseconds or ''.
--- Makes the record of a new command. Returns for each claim the record's fence and when
--- it was created, or the value that is there and the time.
+-- Creates the record of a new command. Returns for each claim the record's fence and
+-- creation time, or the existing value and the current time.
 local now = clock()
 return each(2, 5, function(n, k, a)
   local value = redis.call('GET', KEYS[k])

@@ -13,7 +13,7 @@ end
 
 local function text(n) return string.format('%d', n) end
 
--- parse reads the head of a value. One that is cut off has nothing that is known.
+-- parse reads the head of a value. A head that is cut off counts as one of unknown state.
 local function parse(value)
   local h = {
     state = 'U', final = '0', owner = string.rep('\0', 16), fence = 0, created = 0, lease_until = 0,
@@ -44,7 +44,7 @@ local function gone(h, now)
   return at > 0 and at <= now
 end
 
--- put writes a value, which Redis deletes in so many milliseconds, or never if they are ''.
+-- put writes a value, which Redis deletes after the given milliseconds, or never if they are ''.
 local function put(key, value, deleted)
   if deleted == '' then
     redis.call('SET', key, value)
@@ -53,7 +53,7 @@ local function put(key, value, deleted)
   end
 end
 
--- store writes a value by its head, which says when Redis deletes it.
+-- store writes a value whose head determines when Redis deletes it.
 local function store(key, h, tail, now)
   local at, deleted = expires(h), ''
   if at > 0 or h.state == 'R' then
@@ -62,7 +62,7 @@ local function store(key, h, tail, now)
   put(key, pack(h) .. tail, deleted)
 end
 
--- release leaves nothing of a record but its fence.
+-- release removes everything of a record but its fence.
 local function release(key, index, h, now)
   redis.call('XDEL', index, text(h.created))
   h.state, h.final, h.owner = 'R', '0', string.rep('\0', 16)
@@ -71,8 +71,8 @@ local function release(key, index, h, now)
   store(key, h, '', now)
 end
 
--- missing is what a script returns that finds no value: the record may have expired
--- long ago, or the server has forgotten everything.
+-- missing is what a script returns if it finds no value: the record may have expired
+-- long ago, or the server has lost everything.
 local function missing(index)
   if redis.call('EXISTS', index) == 0 then return redis.error_reply('FORGOTTEN') end
   return 0

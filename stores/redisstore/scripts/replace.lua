@@ -1,6 +1,6 @@
 -- KEYS: record, index. ARGV: head as it was seen, state, final, owner, lease, lapsed_keep, keep,
 -- attempt, length of identity, length of steps, tail, channel, name.
--- Replaces a record that has not changed since it was seen, and returns its new
+-- Replaces a record that has not changed since it was read, and returns its new
 -- fence, or 0 if it has changed or expired.
 local now = clock()
 local value = redis.call('GET', KEYS[1])
