@@ -1,8 +1,6 @@
 package redisstore
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/base64"
 	"iter"
@@ -58,15 +56,14 @@ func (l *lister) list(ctx context.Context, yield func(onlyonce.Record) bool) err
 	f := &l.filter
 	if f.Tenant != "" && f.Operation != "" && f.Key != "" && f.FromNewest() {
 		v, err := l.store.look(ctx, l.store.keys.of(onlyonce.ID{Tenant: f.Tenant, Operation: f.Operation, Key: f.Key}))
-		if err == nil && v != nil && !v.Expired && l.matches(&v.Record) {
+		if err == nil && v != nil && !v.Expired && record.Matches(f, &v.Record) {
 			yield(v.Record)
 		}
 		return err
 	}
-	l.after = record.Top
+	l.after = record.After(f)
 	begin := "+"
 	if !f.FromNewest() {
-		l.after = record.PositionOf(&f.After)
 		begin = strconv.FormatInt(max(l.after.CreatedAt, 0), 10)
 	}
 	for i := range l.cursors {
@@ -87,7 +84,7 @@ func (l *lister) list(ctx context.Context, yield func(onlyonce.Record) bool) err
 				return err
 			}
 			for i := range records {
-				if !l.matches(&records[i]) {
+				if !record.Matches(f, &records[i]) {
 					continue
 				}
 				if !yield(records[i]) {
@@ -123,16 +120,6 @@ func (l *lister) some(ctx context.Context, found []indexed) (n int, err error) {
 	return len(found), nil
 }
 
-func (l *lister) matches(r *onlyonce.Record) bool {
-	f := &l.filter
-	return (f.Tenant == "" || f.Tenant == r.ID.Tenant) && (f.Operation == "" || f.Operation == r.ID.Operation) &&
-		(f.Key == "" || f.Key == r.ID.Key) && (f.Ref == "" || f.Ref == r.Result.Ref) && (f.State == "" || f.State == r.State)
-}
-
-func compare(a, b *record.Position) int {
-	return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), bytes.Compare(a.Hash[:], b.Hash[:]))
-}
-
 // next returns the next entries of all partitions, newest first.
 func (l *lister) next(ctx context.Context) (found []indexed, err error) {
 	for len(found) < batch {
@@ -144,7 +131,7 @@ func (l *lister) next(ctx context.Context) (found []indexed, err error) {
 					return nil, err
 				}
 			}
-			if len(c.entries) > 0 && (newest == nil || compare(&c.entries[0].Position, &newest.entries[0].Position) > 0) {
+			if len(c.entries) > 0 && (newest == nil || c.entries[0].Compare(&newest.entries[0].Position) > 0) {
 				newest = c
 			}
 		}
@@ -183,7 +170,7 @@ func (l *lister) fill(ctx context.Context) error {
 			c.ended = len(entries) < count
 			for _, e := range entries {
 				c.before = "(" + e.ID
-				if at, ok := l.entry(byte(which[n]), &e); ok && compare(&at.Position, &l.after) < 0 {
+				if at, ok := l.entry(byte(which[n]), &e); ok && at.Compare(&l.after) < 0 {
 					c.entries = append(c.entries, at)
 				}
 			}

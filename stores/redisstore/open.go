@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/waiters"
 )
 
 // Config is how a store is opened. The zero Config is ready for use.
@@ -59,7 +60,7 @@ type Store struct {
 	replicaTimeout time.Duration
 	claims         *batcher
 	settlements    *batcher
-	subscriptions  *subscriptions
+	subscriptions  *waiters.Subscriptions
 
 	mu       sync.Mutex
 	closed   bool
@@ -147,7 +148,7 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 		return nil, wrap("open", err)
 	}
 	s := &Store{
-		client: client, keys: k, subscriptions: newSubscriptions(client, k),
+		client: client, keys: k, subscriptions: waiters.NewSubscriptions(subscribe(client, k)),
 		replicas: cfg.Replicas, flushed: cfg.Flushed, replicaTimeout: cfg.timeout(),
 	}
 	findings, err := s.diagnose(ctx)
@@ -171,7 +172,7 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 func (s *Store) Close() error {
 	s.claims.close()
 	s.settlements.close()
-	s.subscriptions.close()
+	s.subscriptions.Close()
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()

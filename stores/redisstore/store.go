@@ -12,6 +12,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/value"
 )
 
 // ErrForgotten means that the keys that Migrate creates are missing: the server has
@@ -129,7 +130,7 @@ func read(reply *rueidis.RedisMessage) (*stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	value, err := parts[0].ToString()
+	text, err := parts[0].ToString()
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +138,7 @@ func read(reply *rueidis.RedisMessage) (*stored, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &stored{Stored: decode(value, now), head: value[:min(len(value), headSize)]}
+	v := &stored{Stored: decode(text, now), head: text[:min(len(text), headSize)]}
 	if v.As == record.StateReleased {
 		return nil, nil
 	}
@@ -165,8 +166,8 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, err
 	}
-	if len(c.Owner) != ownerSize {
-		return onlyonce.Record{}, fmt.Errorf("the claim's Owner has %d bytes: make it %d random ones", len(c.Owner), ownerSize)
+	if len(c.Owner) != value.OwnerSize {
+		return onlyonce.Record{}, fmt.Errorf("the claim's Owner has %d bytes: make it %d random ones", len(c.Owner), value.OwnerSize)
 	}
 	p := s.keys.of(c.ID)
 	lapsedKeep := min(record.LapsedKeep(c), longest.Microseconds())
@@ -216,10 +217,10 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 // changed since. Then the fence is 0. Of the two numbers of microseconds, lapsedKeep
 // is for a record that is processing, and keep for one that is settled.
 func (s *Store) replace(ctx context.Context, p place, v *stored, r *onlyonce.Record, lapsedKeep, keep int64) (fence int64, err error) {
-	identity := encodeIdentity(r.Fingerprint, r.ID)
-	steps := encodeSteps(r.Steps)
-	tail := append(append(identity, steps...), encodeOutcome(&r.Result, r.Error)...)
-	return s.done(ctx, replaceScript, p, v.head, letter(r.State), final(r.Final), r.Owner, micros(r.LeaseLeft),
+	identity := value.Identity(r.Fingerprint, r.ID)
+	steps := value.Steps(r.Steps)
+	tail := append(append(identity, steps...), value.Outcome(&r.Result, r.Error)...)
+	return s.done(ctx, replaceScript, p, v.head, string(value.Letter(r.State)), final(r.Final), r.Owner, micros(r.LeaseLeft),
 		strconv.FormatInt(lapsedKeep, 10), strconv.FormatInt(keep, 10), strconv.Itoa(r.Attempt),
 		strconv.Itoa(len(identity)), strconv.Itoa(len(steps)), string(tail), s.keys.ended(p.partition), p.name)
 }
@@ -242,7 +243,7 @@ func keep(st *onlyonce.Settlement) int64 {
 // Renew makes the hold's lease end one full lease from now and adds steps to
 // those of the record.
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
-	ok, err := s.done(ctx, renewScript, s.keys.of(h.ID), encodeHold(&h), micros(lease), string(encodeSteps(steps)))
+	ok, err := s.done(ctx, renewScript, s.keys.of(h.ID), encodeHold(&h), micros(lease), string(value.Steps(steps)))
 	return wrap("renew", lost(ok, err))
 }
 
@@ -256,8 +257,8 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	if kept > 0 {
 		deleted = deletedIn(kept)
 	}
-	reply, err := s.settlements.run(ctx, []string{p.record, p.index}, encodeHold(&h), string(headVersion)+letter(st.State)+final(st.Final),
-		strconv.FormatInt(kept, 10), deleted, string(encodeOutcome(&st.Result, st.Error)), s.keys.ended(p.partition), p.name)
+	reply, err := s.settlements.run(ctx, []string{p.record, p.index}, encodeHold(&h), string(headVersion)+string(value.Letter(st.State))+final(st.Final),
+		strconv.FormatInt(kept, 10), deleted, string(value.Outcome(&st.Result, st.Error)), s.keys.ended(p.partition), p.name)
 	if err != nil {
 		return wrap("settle", err)
 	}

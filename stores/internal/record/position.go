@@ -2,6 +2,7 @@ package record
 
 import (
 	"bytes"
+	"cmp"
 	"math"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -20,4 +21,23 @@ var Top = Position{CreatedAt: math.MaxInt64, Hash: [32]byte(bytes.Repeat([]byte{
 // PositionOf returns where a record that was listed stands.
 func PositionOf(r *onlyonce.Record) Position {
 	return Position{CreatedAt: Place(r.CreatedAt), Hash: r.ID.Hash()}
+}
+
+// Compare is positive if a stands before b in the list, which has the newest first.
+func (a *Position) Compare(b *Position) int {
+	return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), bytes.Compare(a.Hash[:], b.Hash[:]))
+}
+
+// After returns the position after which a filter's list begins.
+func After(f *onlyonce.Filter) Position {
+	if f.FromNewest() {
+		return Top
+	}
+	return PositionOf(&f.After)
+}
+
+// Matches reports whether a filter shows a record, wherever its list begins.
+func Matches(f *onlyonce.Filter, r *onlyonce.Record) bool {
+	return (f.Tenant == "" || f.Tenant == r.ID.Tenant) && (f.Operation == "" || f.Operation == r.ID.Operation) &&
+		(f.Key == "" || f.Key == r.ID.Key) && (f.Ref == "" || f.Ref == r.Result.Ref) && (f.State == "" || f.State == r.State)
 }

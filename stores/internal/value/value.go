@@ -1,0 +1,168 @@
+// Package value writes and reads the parts of a record for stores that keep it as one
+// value of bytes: its identity, its steps and its outcome.
+package value
+
+import (
+	"encoding/binary"
+	"errors"
+	"maps"
+	"slices"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// OwnerSize is how many bytes the owner of a claim has.
+const OwnerSize = 16
+
+// The letters of the states.
+const (
+	Processing = 'P'
+	Completed  = 'C'
+	Failed     = 'F'
+	Unknown    = 'U'
+	Released   = 'R'
+)
+
+var states = map[byte]string{
+	Processing: string(onlyonce.StateProcessing),
+	Completed:  string(onlyonce.StateCompleted),
+	Failed:     string(onlyonce.StateFailed),
+	Unknown:    string(onlyonce.StateUnknown),
+	Released:   record.StateReleased,
+}
+
+// StateOf returns the state with a letter, or "".
+func StateOf(letter byte) string { return states[letter] }
+
+// Letter returns the letter of a state. The empty state has the letter of a release.
+func Letter(s onlyonce.State) byte {
+	for letter, state := range states {
+		if state == string(s) {
+			return letter
+		}
+	}
+	return Released
+}
+
+// ErrCut says that a value is shorter than what its parts say.
+var ErrCut = errors.New("the value is cut off")
+
+// NoRecord returns what a value is that no store of this version has written.
+func NoRecord(now int64) record.Stored {
+	row := record.Row{State: string(onlyonce.StateUnknown), Now: now, Err: errors.New("the value is not a record of this version")}
+	return row.Record()
+}
+
+// Decode completes a row with the parts of a value, and makes it a record.
+func Decode(row *record.Row, identity, steps, outcome string) record.Stored {
+	i := reader{rest: identity}
+	row.Fingerprint = i.bytes()
+	row.Tenant, row.Operation, row.Key = i.text(), i.text(), i.text()
+	if outcome != "" {
+		o := reader{rest: outcome}
+		row.Status = o.number()
+		row.Ref, row.Error, row.Header = o.text(), o.text(), o.text()
+		row.Body = o.bytes()
+		row.Err = o.err
+	}
+	done, err := decodeSteps(steps)
+	row.Err = errors.Join(row.Err, i.err, err)
+	stored := row.Record()
+	stored.Steps = done
+	return stored
+}
+
+// A reader reads the parts of a value one after another. What can't be read is zero.
+type reader struct {
+	rest string
+	err  error
+}
+
+func (r *reader) number() int64 {
+	n, size := binary.Varint([]byte(r.rest[:min(len(r.rest), binary.MaxVarintLen64)]))
+	if size <= 0 {
+		r.rest, r.err = "", ErrCut
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+func (r *reader) text() string {
+	n := r.number()
+	if n < 0 || n > int64(len(r.rest)) {
+		r.rest, r.err = "", ErrCut
+		return ""
+	}
+	s := r.rest[:n]
+	r.rest = r.rest[n:]
+	return s
+}
+
+// bytes reads bytes, which may be nil.
+func (r *reader) bytes() []byte {
+	if r.rest != "" && r.rest[0] == absent {
+		r.rest = r.rest[1:]
+		return nil
+	}
+	return []byte(r.text())
+}
+
+// absent is what stands for nil bytes: the length -1.
+const absent = 1
+
+func appendText(b []byte, s string) []byte {
+	return append(binary.AppendVarint(b, int64(len(s))), s...)
+}
+
+func appendBytes(b, value []byte) []byte {
+	if value == nil {
+		return append(b, absent)
+	}
+	return append(binary.AppendVarint(b, int64(len(value))), value...)
+}
+
+// Identity returns the part of a value that says whose it is.
+func Identity(fingerprint []byte, id onlyonce.ID) []byte {
+	b := make([]byte, 0, 8+len(fingerprint)+len(id.Tenant)+len(id.Operation)+len(id.Key))
+	return appendText(appendText(appendText(appendBytes(b, fingerprint), id.Tenant), id.Operation), id.Key)
+}
+
+// Outcome returns the part of a value that a settlement makes.
+func Outcome(r *onlyonce.Result, failure string) []byte {
+	header, _ := record.EncodeHeader(r.Header).(string)
+	b := make([]byte, 0, 32+len(r.Ref)+len(failure)+len(header)+len(r.Body))
+	b = binary.AppendVarint(b, int64(r.Status))
+	return appendBytes(appendText(appendText(appendText(b, r.Ref), failure), header), r.Body)
+}
+
+// Steps returns the steps such that those of a later renewal can be appended:
+// of two with the same name, the later one counts.
+func Steps(steps map[string][]byte) (b []byte) {
+	for _, name := range slices.Sorted(maps.Keys(steps)) {
+		value := steps[name]
+		if value == nil {
+			value = []byte{}
+		}
+		b = appendBytes(appendText(b, name), value)
+	}
+	return b
+}
+
+func decodeSteps(text string) (map[string][]byte, error) {
+	if text == "" {
+		return nil, nil
+	}
+	steps := make(map[string][]byte)
+	r := reader{rest: text}
+	for r.rest != "" {
+		name := r.text()
+		value := r.bytes()
+		if r.err != nil {
+			return nil, r.err
+		}
+		steps[name] = value
+	}
+	return steps, nil
+}
