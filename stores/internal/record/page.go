@@ -62,10 +62,7 @@ func (s *Stored) size() int {
 // been decoded has.
 func Walk(f onlyonce.Filter, read func(*Page) error) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
-		before, left := Top, f.Limit
-		if !f.FromNewest() {
-			before = PositionOf(&f.After)
-		}
+		before, left := After(&f), f.Limit
 		for limit := firstPage; ; {
 			p := Page{Before: before, Limit: limit}
 			if f.State == "" && left > 0 {

@@ -1,0 +1,235 @@
+package natsstore
+
+import (
+	"container/heap"
+	"context"
+	"fmt"
+	"iter"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// List returns the records that match a filter, newest first. A stream has them in the
+// order of their last changes, so List reads the headers of all of them, once for every
+// 16,384 records that it returns or passes over. A record that changes at the moment in
+// which the headers end may be missing. A filter with a tenant, an operation and a key
+// reads one record.
+func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
+	return func(yield func(onlyonce.Record, error) bool) {
+		if err := s.list(ctx, &f, func(r onlyonce.Record) bool { return yield(r, nil) }); err != nil {
+			yield(onlyonce.Record{}, wrap("list", err))
+		}
+	}
+}
+
+const (
+	scanned    = 1 << 14 // records of which a scan keeps where they stand
+	batch      = 64      // records that are read at a time
+	batchBytes = 8 << 20 // and about how many bytes of them
+
+	// quiet is for how long no message comes at the end of a stream.
+	quiet = 250 * time.Millisecond
+)
+
+func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonce.Record) bool) error {
+	if f.Tenant != "" && f.Operation != "" && f.Key != "" && f.After.ID == (onlyonce.ID{}) {
+		id := onlyonce.ID{Tenant: f.Tenant, Operation: f.Operation, Key: f.Key}
+		return s.repeat(ctx, func(ctx context.Context) error {
+			v, err := s.look(ctx, id, s.stream.subjects.of(id))
+			if err == nil && v != nil && !v.Expired && record.Matches(f, &v.Record) {
+				yield(v.Record)
+			}
+			return err
+		})
+	}
+	n := 0
+	for before := record.After(f); ; {
+		found, err := s.scan(ctx, before)
+		if err != nil {
+			return err
+		}
+		whole := len(found) < scanned
+		slices.SortFunc(found, func(a, b header) int { return b.Compare(&a.Position) })
+		found = slices.CompactFunc(found, func(a, b header) bool { return a.Position == b.Position })
+		for len(found) > 0 {
+			some := found.some()
+			records, err := s.read(ctx, some)
+			if err != nil {
+				return err
+			}
+			for i := range records {
+				if !record.Matches(f, &records[i]) {
+					continue
+				}
+				if !yield(records[i]) {
+					return nil
+				}
+				if n++; n == f.Limit {
+					return nil
+				}
+			}
+			before, found = some[len(some)-1].Position, found[len(some):]
+		}
+		if whole {
+			return nil
+		}
+	}
+}
+
+// A header says where a record stands, and about how large it is.
+type header struct {
+	record.Position
+	size int
+}
+
+// newest is a heap of headers, whose first is the oldest.
+type newest []header
+
+func (n newest) Len() int           { return len(n) }
+func (n newest) Less(i, j int) bool { return n[i].Compare(&n[j].Position) < 0 }
+func (n newest) Swap(i, j int)      { n[i], n[j] = n[j], n[i] }
+func (n *newest) Push(x any)        { *n = append(*n, x.(header)) }
+func (n *newest) Pop() any {
+	last := len(*n) - 1
+	x := (*n)[last]
+	*n = (*n)[:last]
+	return x
+}
+
+// some returns the first headers of those records that are read at once, at least one:
+// they are few if they are large.
+func (n newest) some() newest {
+	sum := 0
+	for i := range n {
+		if sum += n[i].size; i == batch || i > 0 && sum > batchBytes {
+			return n[:i]
+		}
+	}
+	return n
+}
+
+// scan returns the headers of the newest records that stand after a position. One that has
+// changed meanwhile may be there twice.
+func (s *Store) scan(ctx context.Context, after record.Position) (newest, error) {
+	// The consumer may read from a replica that lags behind. It has everything that was
+	// stored before once it has this message, or a later one of its subject.
+	var last uint64
+	var messages jetstream.MessagesContext
+	err := s.repeat(ctx, func(ctx context.Context) (err error) {
+		if last, err = s.stream.tick(ctx, make(nats.Header)); err != nil {
+			return err
+		}
+		messages, err = s.stream.headers(ctx)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer messages.Stop()
+	limited, cancel := context.WithCancel(ctx)
+	defer cancel()
+	silence := time.AfterFunc(s.timeout, cancel)
+	defer silence.Stop()
+	var found newest
+	for passed := false; ; {
+		m, err := messages.Next(jetstream.NextContext(limited))
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case limited.Err() != nil && passed:
+			return found, nil
+		case limited.Err() != nil:
+			return nil, fmt.Errorf("the stream has sent no message for %v", s.timeout)
+		case err != nil:
+			return nil, err
+		}
+		about, err := m.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		if p, ok := s.stream.subjects.parse(m.Subject()); ok {
+			found.add(headerOf(p, m.Headers(), about.Timestamp.UnixMicro()), &after)
+		}
+		// A record that has changed during the scan is in a later message, so the scan goes on
+		// to the end.
+		passed = passed || about.Sequence.Stream >= last
+		if passed && about.NumPending == 0 {
+			return found, nil
+		}
+		silence.Reset(s.timeout)
+		if passed {
+			silence.Reset(quiet)
+		}
+	}
+}
+
+// headers returns the headers of the stream's messages, in their order.
+func (s *stream) headers(ctx context.Context) (messages jetstream.MessagesContext, err error) {
+	err = ask(ctx, func(ctx context.Context) error {
+		consumer, err := s.js.OrderedConsumer(ctx, s.name, jetstream.OrderedConsumerConfig{HeadersOnly: true, InactiveThreshold: time.Minute})
+		if err == nil {
+			messages, err = consumer.Messages()
+		}
+		return err
+	})
+	return messages, err
+}
+
+// headerOf returns where a record stands whose message has a header and a time.
+func headerOf(p place, h nats.Header, at int64) header {
+	size, _ := strconv.Atoi(h.Get(nats.MsgSize))
+	return header{Position: record.Position{CreatedAt: created(h, at), Hash: p.hash}, size: size}
+}
+
+// add adds a header that stands after a position, unless there are enough that are newer.
+func (n *newest) add(h header, after *record.Position) {
+	switch {
+	case h.Compare(after) >= 0:
+	case len(*n) < scanned:
+		heap.Push(n, h)
+	case h.Compare(&(*n)[0].Position) > 0:
+		(*n)[0] = h
+		heap.Fix(n, 0)
+	}
+}
+
+// read returns the records of headers, without those that are not there any more.
+func (s *Store) read(ctx context.Context, found newest) ([]onlyonce.Record, error) {
+	all := make([]*stored, len(found))
+	errs := make([]error, len(found))
+	var clock reading
+	if err := s.repeat(ctx, func(ctx context.Context) (err error) { clock, err = s.stream.clock(ctx); return err }); err != nil {
+		return nil, err
+	}
+	var running sync.WaitGroup
+	for i := range found {
+		running.Go(func() {
+			errs[i] = s.repeat(ctx, func(ctx context.Context) error {
+				m, err := s.stream.get(ctx, s.stream.subjects.place(found[i].Hash).record, 0)
+				if err == nil && m.seq != 0 {
+					all[i] = decode(m, clock.at(&m, s.skew))
+				}
+				return err
+			})
+		})
+	}
+	running.Wait()
+	records := make([]onlyonce.Record, 0, len(found))
+	for i, v := range all {
+		if errs[i] != nil {
+			return nil, errs[i]
+		}
+		if v != nil && !v.Expired && v.At == found[i].CreatedAt {
+			records = append(records, v.Record)
+		}
+	}
+	return records, nil
+}

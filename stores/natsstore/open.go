@@ -1,0 +1,158 @@
+package natsstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/waiters"
+)
+
+// Config is how a store is opened. The zero Config is ready for use.
+type Config struct {
+	// Stream is the name of the stream that has the records, and the first token of its
+	// subjects, such as "onlyonce.records.3f.…". Two stores with different names have
+	// nothing in common. It must not contain blanks, dots, slashes or wildcards. Default:
+	// "onlyonce".
+	Stream string
+
+	// Replicas is how many servers of a cluster keep the records, 1 to 5. Migrate makes
+	// the stream with as many, and a stream with fewer is a finding. Default: 1.
+	Replicas int
+
+	// ClockSkew is by how much the clocks of two servers of the cluster may differ. A
+	// lease or a record that began under one leader of the stream ends that much later
+	// under another. It does not matter while the leader stays the same. Default: 1
+	// second.
+	ClockSkew time.Duration
+
+	// Timeout is how long a call tries to reach the stream, unless its context ends
+	// before. The election of a new leader takes some seconds. Default: 10 seconds.
+	Timeout time.Duration
+
+	// System is a connection to the system account, with which Diagnose reads the
+	// sync_interval of the servers. An ordinary account can't see it. Default: none.
+	System *nats.Conn
+
+	// AcceptRisks are the names of findings (see Diagnose) with which Open
+	// opens the store all the same.
+	AcceptRisks []string
+}
+
+// The values of a Config's fields that are zero.
+const (
+	DefaultStream    = "onlyonce"
+	DefaultReplicas  = 1
+	DefaultClockSkew = time.Second
+	DefaultTimeout   = 10 * time.Second
+)
+
+// A Store keeps records in a stream. It is safe for concurrent use.
+type Store struct {
+	stream        *stream
+	replicas      int
+	skew          time.Duration
+	timeout       time.Duration
+	system        *nats.Conn
+	subscriptions *waiters.Subscriptions
+}
+
+var (
+	_ onlyonce.Store     = (*Store)(nil)
+	_ onlyonce.Lister    = (*Store)(nil)
+	_ onlyonce.Waiter    = (*Store)(nil)
+	_ onlyonce.Resolver  = (*Store)(nil)
+	_ onlyonce.Diagnoser = (*Store)(nil)
+)
+
+// oldest is the oldest version of the server that keeps a message for a time of its own.
+const oldest = "2.11"
+
+func (cfg Config) store(js jetstream.JetStream) (*Store, error) {
+	name := cmp.Or(cfg.Stream, DefaultStream)
+	switch {
+	case strings.ContainsAny(name, " \t\r\n.*>/\\"):
+		return nil, fmt.Errorf("the Stream %q has a blank, a dot, a slash or a wildcard, which no stream's name may have: leave it out", name)
+	case cfg.Replicas < 0 || cfg.Replicas > 5:
+		return nil, fmt.Errorf("the Config has %d Replicas: set it to 1, 3 or 5, or leave it 0 for 1", cfg.Replicas)
+	case cfg.ClockSkew < 0 || cfg.Timeout < 0:
+		return nil, fmt.Errorf("the Config has a ClockSkew of %v and a Timeout of %v: neither may be negative", cfg.ClockSkew, cfg.Timeout)
+	}
+	stream := newStream(js, name)
+	return &Store{
+		stream: stream, subscriptions: waiters.NewSubscriptions(stream.listen), system: cfg.System,
+		replicas: cmp.Or(cfg.Replicas, DefaultReplicas), skew: cmp.Or(cfg.ClockSkew, DefaultClockSkew), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
+	}, nil
+}
+
+// Migrate makes the stream and the message without which the store takes no new command.
+// Call it when you set up the server, or once you know why it has forgotten its records,
+// and not at every start. It never deletes or changes anything: a stream of the name that
+// is there already keeps its settings.
+func Migrate(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+	s, err := cfg.store(js)
+	if err == nil {
+		err = s.migrate(ctx)
+	}
+	return wrap("migrate", err)
+}
+
+func (s *Store) migrate(ctx context.Context) error {
+	if f := s.stream.version(); f != nil {
+		return errors.New(f.String())
+	}
+	return s.repeat(ctx, func(ctx context.Context) error {
+		err := ask(ctx, func(ctx context.Context) error {
+			_, err := s.stream.js.CreateStream(ctx, jetstream.StreamConfig{
+				Name: s.stream.name, Subjects: []string{s.stream.subjects.all()}, Description: "the records of Onlyonce",
+				Replicas: s.replicas, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
+				MaxMsgsPerSubject: 1, AllowMsgTTL: true, DenyDelete: true, DenyPurge: true,
+			})
+			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+				return nil
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		made := s.stream.subjects.made()
+		_, err = s.stream.put(ctx, made, 0, nil, 0, 0)
+		if errors.Is(err, errConflict) {
+			err = s.stream.made(ctx)
+		}
+		return err
+	})
+}
+
+// Open opens a store on a stream that Migrate has made. It rejects a server or a stream
+// whose settings would break the promise (see Diagnose), unless the risk is
+// accepted. The connection stays the caller's: close it after the store.
+func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, error) {
+	s, err := cfg.store(js)
+	if err != nil {
+		return nil, wrap("open", err)
+	}
+	findings, err := s.diagnose(ctx)
+	if err == nil {
+		err = engine.Reject(findings, cfg.AcceptRisks, risks)
+	}
+	if err != nil {
+		return nil, wrap("open", err)
+	}
+	return s, nil
+}
+
+// Close ends the store's subscriptions. It does not close the connection.
+func (s *Store) Close() error {
+	s.subscriptions.Close()
+	return nil
+}

@@ -1,0 +1,209 @@
+package servertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A settlement that was confirmed is kept, whichever server dies.
+func TestCluster_KillsOfTheLeaderLoseNothing(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	js := connect(t, c.nodes...)
+	cfg := c.config("onlyonce")
+	migrate(t, js, cfg)
+	s := open(t, js, cfg)
+	settled := make(map[onlyonce.ID]bool)
+	killed := c.nodes[c.leader(js, cfg.Stream)]
+	load(t, s, "", settled, func() {
+		killed.kill()
+		run(t, s, "after the kill") // it waits for the next leader
+	})
+	for id := range settled {
+		again := claimOf(id.Key)
+		if r, err := s.Claim(t.Context(), again); err != nil || r.State != onlyonce.StateCompleted || r.Owner == again.Owner {
+			t.Fatalf("a repeat of %v got %+v, error %v", id, r, err)
+		}
+	}
+	killed.restart()
+	for _, n := range c.nodes { // all at once
+		n.kill()
+	}
+	for _, n := range c.nodes {
+		n.restart()
+	}
+	for id := range settled {
+		if r, err := s.Lookup(t.Context(), id); err != nil || r.State != onlyonce.StateCompleted {
+			t.Fatalf("after a kill of all, the record of %v is %+v, error %v", id, r, err)
+		}
+	}
+}
+
+// A leader that is cut off from the others answers for some seconds with what it had.
+func TestCluster_ALeaderThatIsCutOffGivesNothingAndTakesNothingAway(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	js := connect(t, c.nodes...)
+	cfg := c.config("onlyonce")
+	migrate(t, js, cfg)
+	settled := run(t, open(t, js, cfg), "settled before")
+
+	// It answers only if it leads the whole cluster, too.
+	old := c.metaLeader()
+	for c.leader(js, cfg.Stream) != old {
+		stepDown(t, js, cfg.Stream)
+	}
+	var others []*natsServer
+	for i, n := range c.nodes {
+		if i != old {
+			others = append(others, n)
+		}
+	}
+	impatient := cfg
+	impatient.Timeout = time.Second
+	minority, majority := open(t, connect(t, c.nodes[old]), impatient), open(t, connect(t, others...), cfg)
+	back := open(t, connect(t, c.nodes[old]), cfg)
+	lapsing := claimOf("lapsing")
+	lapsing.Lease = time.Millisecond
+	if _, err := majority.Claim(t.Context(), lapsing); err != nil {
+		t.Fatal(err)
+	}
+
+	c.isolate(old)
+	held, err := majority.Claim(t.Context(), claimOf("held"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	taken := claimOf("lapsing")
+	taken.TakeUnknown = true
+	if r, err := majority.Claim(t.Context(), taken); err != nil || r.Owner != taken.Owner && r.LeaseLeft <= 0 {
+		t.Fatalf("the majority got %+v, error %v", r, err)
+	}
+
+	for name, call := range map[string]func() error{
+		"settle":  func() error { return minority.Settle(t.Context(), holdOf(held), completed) },
+		"release": func() error { return minority.Settle(t.Context(), holdOf(held), onlyonce.Settlement{}) },
+		"renew":   func() error { return minority.Renew(t.Context(), holdOf(held), time.Minute, nil) },
+	} {
+		if err := call(); err == nil || errors.Is(err, onlyonce.ErrLost) {
+			t.Errorf("%s of what the others have given: %v", name, err)
+		}
+	}
+	for _, key := range []string{"held", "lapsing", "new"} {
+		claim := claimOf(key)
+		claim.TakeUnknown = true
+		if r, err := minority.Claim(t.Context(), claim); r.Owner == claim.Owner {
+			t.Errorf("%s: the claim was given, error %v", key, err)
+		}
+	}
+	again := claimOf(settled.Key)
+	if r, err := minority.Claim(t.Context(), again); r.Owner == again.Owner || err == nil && r.State != onlyonce.StateCompleted {
+		t.Errorf("a repeat got %+v, error %v", r, err)
+	}
+
+	c.heal()
+	if err := back.Settle(t.Context(), holdOf(held), completed); err != nil {
+		t.Errorf("settle after the partition: %v", err)
+	}
+	for _, key := range []string{"held", "settled before"} {
+		if r, err := back.Lookup(t.Context(), claimOf(key).ID); err != nil || r.State != onlyonce.StateCompleted {
+			t.Errorf("%s: the record is %+v, error %v", key, r, err)
+		}
+	}
+	run(t, back, "new")
+}
+
+// The clocks of two leaders may differ, so a lease that the one has begun ends later under
+// the other.
+func TestCluster_ALeaseLastsLongerUnderAnotherLeader(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	js := connect(t, c.nodes...)
+	cfg := c.config("onlyonce")
+	cfg.ClockSkew = time.Hour
+	migrate(t, js, cfg)
+	s := open(t, js, cfg)
+	lapsed := func(key string) {
+		t.Helper()
+		first := claimOf(key)
+		first.Lease = time.Millisecond
+		if _, err := s.Claim(t.Context(), first); err != nil {
+			t.Fatal(err)
+		}
+		for {
+			if r, err := s.Lookup(t.Context(), first.ID); err != nil {
+				t.Fatal(err)
+			} else if r.LeaseLeft <= 0 {
+				return
+			}
+		}
+	}
+	take := func(key string) (onlyonce.Claim, onlyonce.Record) {
+		t.Helper()
+		claim := claimOf(key)
+		claim.TakeUnknown = true
+		r, err := s.Claim(t.Context(), claim)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return claim, r
+	}
+	lapsed("before")
+	lapsed("same leader")
+	if claim, r := take("same leader"); r.Owner != claim.Owner {
+		t.Errorf("under the same leader, a claim got %+v", r)
+	}
+
+	was := c.leader(js, cfg.Stream)
+	for c.leader(js, cfg.Stream) == was {
+		stepDown(t, js, cfg.Stream)
+	}
+	if claim, r := take("before"); r.Owner == claim.Owner || r.LeaseLeft < 30*time.Minute {
+		t.Errorf("under another leader, a claim got %+v", r)
+	}
+	lapsed("after")
+	if claim, r := take("after"); r.Owner != claim.Owner {
+		t.Errorf("of a lease that began under this leader, a claim got %+v", r)
+	}
+}
+
+// stepDown makes the leader of a stream give way to another. It may have none just now.
+func stepDown(t *testing.T, js jetstream.JetStream, stream string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err := js.Conn().RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, nil); err != nil && t.Context().Err() != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCluster_ARecordOfAnySizeIsReadThroughAnyServer(t *testing.T) {
+	t.Parallel()
+	c := startCluster(t)
+	cfg := c.config("onlyonce")
+	migrate(t, connect(t, c.nodes...), cfg)
+	large := completed
+	large.Result.Body = make([]byte, 7<<20)
+	for i, n := range c.nodes {
+		s := open(t, connect(t, n), cfg)
+		r, err := s.Claim(t.Context(), claimOf(fmt.Sprint(i)))
+		if err == nil {
+			err = s.Settle(t.Context(), holdOf(r), large)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, other := range c.nodes {
+			if r, err := open(t, connect(t, other), cfg).Lookup(t.Context(), r.ID); err != nil || len(r.Result.Body) != len(large.Result.Body) {
+				t.Errorf("%s: the record has %d bytes, error %v", other.name, len(r.Result.Body), err)
+			}
+		}
+	}
+}

@@ -1,0 +1,328 @@
+package natsstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/value"
+)
+
+func wrap(call string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("natsstore: %s: %w", call, err)
+}
+
+// The pauses between the tries of a call. The first tries follow at once.
+const (
+	atOnce       = 3
+	firstPause   = time.Millisecond
+	longestPause = 100 * time.Millisecond
+)
+
+// repeat calls try until it has no error that another try may not have. A record that has
+// changed meanwhile, and a stream that can't be reached, are tried again until the time of
+// a call is over.
+func (s *Store) repeat(ctx context.Context, try func(ctx context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	pause := firstPause
+	for n := 1; ; n++ {
+		err := try(limited)
+		var away unreachable
+		if !errors.Is(err, errConflict) && !errors.As(err, &away) {
+			if err != nil && ctx.Err() == nil && limited.Err() != nil {
+				err = fmt.Errorf("the stream could not be reached within %v: %w", s.timeout, err)
+			}
+			return err
+		}
+		if n < atOnce {
+			continue
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-timer.C:
+		case <-limited.Done():
+			timer.Stop()
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return fmt.Errorf("the stream could not be reached within %v: %w", s.timeout, err)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+// look reads what is stored of an ID; nil: nothing.
+func (s *Store) look(ctx context.Context, id onlyonce.ID, p place) (*stored, error) {
+	m, now, err := s.stream.look(ctx, p.record, s.skew)
+	if err != nil {
+		return nil, err
+	}
+	if m.seq == 0 {
+		return nil, s.stream.made(ctx)
+	}
+	v := decode(m, now)
+	return v, v.of(id)
+}
+
+// sequence returns that of the message, or 0 of none.
+func (v *stored) sequence() uint64 {
+	if v == nil {
+		return 0
+	}
+	return v.seq
+}
+
+// row returns what is stored, or nil for nothing.
+func (v *stored) row() *record.Stored {
+	if v == nil {
+		return nil
+	}
+	return &v.Stored
+}
+
+// put stores a record's next message. Unless it is released or begins anew, its command
+// stays created when it was.
+func (s *Store) put(ctx context.Context, p place, seen *stored, h head, identity, steps, outcome []byte) (uint64, error) {
+	var created int64
+	if seen != nil && !seen.Expired && h.state != value.Released {
+		created = seen.At
+	}
+	return s.stream.put(ctx, p.record, seen.sequence(), h.write(identity, steps, outcome), h.ttl(), created)
+}
+
+// Claim asks for the right to run a command.
+func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	r, err := s.claim(ctx, &c)
+	return r, wrap("claim", err)
+}
+
+func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record, err error) {
+	if err := c.Check(); err != nil {
+		return r, err
+	}
+	if len(c.Owner) != value.OwnerSize {
+		return r, fmt.Errorf("the claim's Owner has %d bytes: make it %d random ones", len(c.Owner), value.OwnerSize)
+	}
+	p := s.stream.subjects.of(c.ID)
+	var seen *stored
+	looked := false // most commands are new, so the first try expects nothing
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		if looked {
+			if seen, err = s.look(ctx, c.ID, p); err != nil {
+				return err
+			}
+			if seen.row().StandsAgainst(c) {
+				r = seen.Record
+				return nil
+			}
+		}
+		looked = true
+		seq, err := s.begin(ctx, c, p, seen)
+		if err == nil {
+			r, err = s.begun(ctx, c, p, seen, seq)
+		}
+		return err
+	})
+	return r, err
+}
+
+// begin stores the record of the attempt that a claim begins.
+func (s *Store) begin(ctx context.Context, c *onlyonce.Claim, p place, seen *stored) (uint64, error) {
+	h := head{
+		state: value.Processing, owner: c.Owner, given: true,
+		left: micros(c.Lease), lapsedKeep: min(record.LapsedKeep(c), longest.Microseconds()),
+	}
+	if seen != nil {
+		h.fence = seen.Fence
+	}
+	next := record.Next(c, seen.row(), 0, 0)
+	h.attempt = int32(next.Attempt)
+	var outcome []byte
+	if seen != nil && !seen.Expired {
+		outcome = value.Outcome(&next.Result, next.Error)
+	}
+	return s.put(ctx, p, seen, h, value.Identity(next.Fingerprint, next.ID), value.Steps(next.Steps), outcome)
+}
+
+// begun returns the record that begin has stored, with the time and so the fence that the
+// stream has given it. If it is the record of a new command on a stream that has forgotten
+// its records, it is released.
+func (s *Store) begun(ctx context.Context, c *onlyonce.Claim, p place, seen *stored, seq uint64) (onlyonce.Record, error) {
+	var m message
+	read := func() (err error) { m, err = s.stream.get(ctx, "", seq); return err }
+	var err error
+	if seen == nil || seen.Expired {
+		err = together(read, func() error { return s.stream.made(ctx) })
+	} else {
+		err = read()
+	}
+	switch {
+	case errors.Is(err, ErrForgotten):
+		released := head{state: value.Released, owner: c.Owner, given: true, attempt: 1}
+		_, _ = s.put(ctx, p, &stored{message: message{seq: seq}}, released, nil, nil, nil) // or its lease lapses
+		return onlyonce.Record{}, err
+	case err != nil:
+		return onlyonce.Record{}, err
+	case m.seq == 0:
+		return onlyonce.Record{}, errConflict // it has been replaced already
+	}
+	v := decode(m, m.time)
+	return v.Record, v.of(c.ID)
+}
+
+// lost returns ErrLost if the hold of a call is certainly not the record's. What was seen
+// may be old: a leader that is cut off from the other servers answers for some seconds
+// with what it had. A fence that is higher than the hold's shows that it is lost. So does
+// anything else once the stream has confirmed that it is the latest.
+func (s *Store) lost(ctx context.Context, h *onlyonce.Hold, p place, seen *stored, sent bool) error {
+	if seen == nil || seen.Fence < h.Fence {
+		if err := s.stream.confirm(ctx, p.record, seen.sequence()); err != nil {
+			return err
+		}
+	}
+	if sent {
+		return errInDoubt
+	}
+	return onlyonce.ErrLost
+}
+
+// holds reports whether a hold is the record's, and the record is processing. Nobody holds
+// a nil one.
+func (v *stored) holds(h *onlyonce.Hold) bool {
+	return v != nil && !v.Expired && v.As == string(onlyonce.StateProcessing) && v.Owner == h.Owner && v.Fence == h.Fence
+}
+
+// doubtful reports whether an error leaves in doubt whether a message was stored.
+func doubtful(err error) bool {
+	var away unreachable
+	return errors.As(err, &away) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// Renew makes the hold's lease end one full lease from now and adds steps to
+// those of the record.
+func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	p := s.stream.subjects.of(h.ID)
+	more, sent := value.Steps(steps), false
+	return wrap("renew", s.repeat(ctx, func(ctx context.Context) error {
+		v, err := s.look(ctx, h.ID, p)
+		if err != nil {
+			return err
+		}
+		if !v.holds(&h) {
+			return s.lost(ctx, &h, p, v, sent)
+		}
+		next := v.continued()
+		next.left = micros(lease)
+		identity, done, outcome := v.parts()
+		_, err = s.put(ctx, p, v, next, identity, append(done[:len(done):len(done)], more...), outcome)
+		sent = sent || doubtful(err)
+		return err
+	}))
+}
+
+// continued returns the head of a message that continues the attempt of this one.
+func (v *stored) continued() head {
+	h := v.head
+	h.given, h.fence = false, v.Fence
+	return h
+}
+
+// Settle ends the attempt.
+func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	if err := st.Check(); err != nil {
+		return wrap("settle", err)
+	}
+	p := s.stream.subjects.of(h.ID)
+	outcome, sent := value.Outcome(&st.Result, st.Error), false
+	return wrap("settle", s.repeat(ctx, func(ctx context.Context) error {
+		v, err := s.look(ctx, h.ID, p)
+		if err != nil {
+			return err
+		}
+		switch {
+		case v != nil && !v.Expired && v.SettledBy(&h):
+			return nil
+		case sent && v != nil && v.As == record.StateReleased && st.State == "" && v.Owner == h.Owner && v.Fence == h.Fence:
+			return nil
+		case !v.holds(&h):
+			return s.lost(ctx, &h, p, v, sent)
+		}
+		identity, steps, _ := v.parts()
+		err = s.settle(ctx, p, v, v.continued(), st, identity, steps, outcome)
+		sent = sent || doubtful(err)
+		return err
+	}))
+}
+
+// settle stores how a settlement leaves a record that was seen, with the owner and the
+// fence of next.
+func (s *Store) settle(ctx context.Context, p place, seen *stored, next head, st onlyonce.Settlement, identity, steps, outcome []byte) error {
+	next.state, next.final, next.left, next.lapsedKeep = value.Letter(st.State), st.Final, keep(&st), 0
+	if st.State == "" {
+		next.final, next.left = false, 0
+		identity, steps, outcome = nil, nil, nil
+	}
+	_, err := s.put(ctx, p, seen, next, identity, steps, outcome)
+	if err == nil {
+		_ = s.stream.conn.Publish(s.stream.subjects.ended(p.partition), []byte(p.name)) // waiters poll as well
+	}
+	return err
+}
+
+// Lookup returns the record of id, or onlyonce.ErrNotFound.
+func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (r onlyonce.Record, err error) {
+	p := s.stream.subjects.of(id)
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		v, err := s.look(ctx, id, p)
+		if err == nil {
+			r, err = v.row().Found()
+		}
+		return err
+	})
+	return r, wrap("lookup", err)
+}
+
+// Resolve settles a record that nobody holds with st; a zero st deletes it.
+func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
+	return wrap("resolve", s.resolve(ctx, seen, st))
+}
+
+func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
+	if err := st.Check(); err != nil {
+		return err
+	}
+	p := s.stream.subjects.of(seen.ID)
+	owner, sent := record.NewOwner(), false
+	return s.repeat(ctx, func(ctx context.Context) error {
+		v, err := s.look(ctx, seen.ID, p)
+		if err != nil {
+			return err
+		}
+		if sent && v != nil && v.Owner == owner {
+			return nil
+		}
+		if err := v.row().Resolvable(seen); err != nil {
+			if sent && !errors.Is(err, onlyonce.ErrInFlight) {
+				return errInDoubt
+			}
+			return err
+		}
+		settled := v.Settled(st, time.Time{})
+		next := v.continued()
+		next.owner, next.given, next.attempt = owner, true, int32(max(settled.Attempt, 1))
+		err = s.settle(ctx, p, v, next, st, value.Identity(settled.Fingerprint, settled.ID), value.Steps(settled.Steps), value.Outcome(&settled.Result, settled.Error))
+		sent = sent || doubtful(err)
+		return err
+	})
+}

@@ -1,0 +1,312 @@
+package natsstore
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+)
+
+// ErrForgotten says that the server has no records although Migrate was called: it
+// has lost its data, or somebody deleted its stream. No new command is run until
+// Migrate is called again.
+var ErrForgotten = errors.New("the NATS server has forgotten the records of its commands, or has never had any: find out why, then call Migrate once")
+
+// errTooLarge is what a message is that the server does not take.
+var errTooLarge = fmt.Errorf("%w: the record is larger than the server's max_payload or the stream's max_msg_size, and nothing was written: store less, or raise the limit", onlyonce.ErrTooLarge)
+
+// errInDoubt says that it is unknown whether a message was stored.
+var errInDoubt = errors.New("the stream has not confirmed a message, which may have been stored")
+
+// errConflict says that a message was not stored, because the subject's last message is
+// another than expected, or one is being stored.
+var errConflict = errors.New("the record has changed meanwhile")
+
+// patience is how long one request to the server may take. A call makes further ones.
+const patience = 2 * time.Second
+
+// The headers of a message.
+const (
+	headerCreated  = "Onlyonce-Created" // when the command was created, in microseconds, unless with the message
+	headerTTL      = "Nats-TTL"
+	headerExpected = "Nats-Expected-Last-Subject-Sequence"
+	headerSubject  = "Nats-Expected-Last-Subject-Sequence-Subject"
+	headerStream   = "Nats-Expected-Stream"
+	headerMarker   = "Nats-Marker-Reason"
+)
+
+// A stream is the one that has the records of a store.
+type stream struct {
+	js       jetstream.JetStream
+	conn     *nats.Conn
+	api      string // what the subjects of requests begin with
+	name     string
+	subjects subjects
+}
+
+func newStream(js jetstream.JetStream, name string) *stream {
+	o := js.Options()
+	api := cmp.Or(o.APIPrefix, jetstream.DefaultAPIPrefix)
+	if o.Domain != "" {
+		api = "$JS." + o.Domain + ".API"
+	}
+	api = strings.TrimSuffix(api, ".") + "."
+	return &stream{js: js, conn: js.Conn(), api: api, name: name, subjects: subjects{name}}
+}
+
+// An unreachable error says that the stream could not be asked. Asking again may help.
+type unreachable struct{ error }
+
+func (e unreachable) Unwrap() error { return e.error }
+
+// request sends a request to the stream's leader and reads its response, which may be an
+// error of JetStream.
+func (s *stream) request(ctx context.Context, m *nats.Msg, response any) error {
+	try, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	reply, err := s.conn.RequestMsgWithContext(try, m)
+	switch {
+	case err == nil:
+		err = json.Unmarshal(reply.Data, response)
+	case errors.Is(err, nats.ErrMaxPayload):
+		return errTooLarge
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	if err != nil {
+		return unreachable{err}
+	}
+	return nil
+}
+
+// The codes of errors after which the same request may succeed.
+const (
+	codeNoLeader   jetstream.ErrorCode = 10008
+	codeNotLeader  jetstream.ErrorCode = 10009
+	codeOffline    jetstream.ErrorCode = 10118
+	codeNotApplied jetstream.ErrorCode = 10163
+)
+
+// judge returns what an error of JetStream means for a store.
+func judge(e *jetstream.APIError) error {
+	switch e.ErrorCode {
+	case jetstream.JSErrCodeStreamNotFound:
+		return ErrForgotten
+	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
+		return errConflict
+	case jetstream.JSErrCodeStreamMessageExceedsMaximum:
+		return errTooLarge
+	case codeNoLeader, codeNotLeader, codeOffline, codeNotApplied:
+		return unreachable{e}
+	}
+	return e
+}
+
+// ask does what needs several requests, and may take as long as one.
+func ask(ctx context.Context, do func(ctx context.Context) error) error {
+	try, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	err := do(try)
+	var failed *jetstream.APIError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.As(err, &failed):
+		return cmp.Or(judge(failed), err)
+	}
+	return unreachable{err}
+}
+
+// get reads the message of a sequence, or the last one of a subject if the sequence is 0.
+// There may be none: then its sequence is 0.
+func (s *stream) get(ctx context.Context, subject string, seq uint64) (m message, err error) {
+	query, err := json.Marshal(struct {
+		Seq  uint64 `json:"seq,omitempty"`
+		Last string `json:"last_by_subj,omitempty"`
+	}{seq, subject})
+	if err != nil {
+		return m, err
+	}
+	var r struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message *struct {
+			Seq    uint64    `json:"seq"`
+			Header []byte    `json:"hdrs"`
+			Data   []byte    `json:"data"`
+			Time   time.Time `json:"time"`
+		} `json:"message"`
+	}
+	if err := s.request(ctx, &nats.Msg{Subject: s.api + "STREAM.MSG.GET." + s.name, Data: query}, &r); err != nil {
+		return m, err
+	}
+	switch {
+	case r.Error != nil && r.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
+		return m, nil
+	case r.Error != nil:
+		return m, judge(r.Error)
+	case r.Message == nil:
+		return m, unreachable{errors.New("the response has no message")}
+	}
+	header, _ := nats.DecodeHeadersMsg(r.Message.Header)
+	m = message{seq: r.Message.Seq, time: r.Message.Time.UnixMicro(), marker: header.Get(headerMarker) != "", data: r.Message.Data}
+	m.created = created(header, m.time)
+	return m, nil
+}
+
+// created returns when the command of a message was created that has a header and a time.
+func created(h nats.Header, at int64) int64 {
+	if n, err := strconv.ParseInt(h.Get(headerCreated), 10, 64); err == nil {
+		return n
+	}
+	return at
+}
+
+// info returns what the stream's leader says about it.
+func (s *stream) info(ctx context.Context) (*streamInfo, error) {
+	var r struct {
+		Error *jetstream.APIError `json:"error"`
+		streamInfo
+	}
+	err := s.request(ctx, &nats.Msg{Subject: s.api + "STREAM.INFO." + s.name}, &r)
+	if err == nil && r.Error != nil {
+		err = judge(r.Error)
+	}
+	return &r.streamInfo, err
+}
+
+// A streamInfo is the part of a response that a store uses.
+type streamInfo struct {
+	Config  json.RawMessage `json:"config"`
+	Cluster struct {
+		Leader   string     `json:"leader"`
+		Since    *time.Time `json:"leader_since"`
+		Replicas []struct {
+			Name string `json:"name"`
+		} `json:"replicas"`
+	} `json:"cluster"`
+	State struct {
+		Last uint64 `json:"last_seq"`
+	} `json:"state"`
+	Time time.Time `json:"ts"`
+}
+
+// put stores a record's message if the last one of its subject has the sequence expected;
+// 0: there is none. It returns the message's sequence. created is 0 if the command is
+// created with the message.
+func (s *stream) put(ctx context.Context, subject string, expected uint64, data []byte, ttl time.Duration, created int64) (uint64, error) {
+	header := nats.Header{headerExpected: {strconv.FormatUint(expected, 10)}}
+	if created != 0 {
+		header[headerCreated] = []string{strconv.FormatInt(created, 10)}
+	}
+	return s.send(ctx, subject, header, data, ttl)
+}
+
+// confirm returns nil if the last message of a record's subject has the sequence expected,
+// and errConflict if it has not. What has been read may be old, but a message is stored
+// only if most of the stream's servers agree.
+func (s *stream) confirm(ctx context.Context, subject string, expected uint64) error {
+	_, err := s.tick(ctx, nats.Header{headerExpected: {strconv.FormatUint(expected, 10)}, headerSubject: {subject}})
+	return err
+}
+
+// tick stores a message that is later than all that were stored before.
+func (s *stream) tick(ctx context.Context, header nats.Header) (uint64, error) {
+	return s.send(ctx, s.subjects.tick(), header, nil, record.FenceKeep)
+}
+
+// send stores a message for a time, in whole seconds; 0: for good. An unreachable error
+// leaves in doubt whether it is stored.
+func (s *stream) send(ctx context.Context, subject string, header nats.Header, data []byte, ttl time.Duration) (uint64, error) {
+	header[headerStream] = []string{s.name}
+	header[headerTTL] = []string{"never"}
+	if ttl > 0 {
+		header[headerTTL] = []string{strconv.FormatInt(int64(ttl/time.Second), 10) + "s"}
+	}
+	var r struct {
+		Error *jetstream.APIError `json:"error"`
+		Seq   uint64              `json:"seq"`
+	}
+	err := s.request(ctx, &nats.Msg{Subject: subject, Header: header, Data: data}, &r)
+	switch {
+	case err != nil:
+		return 0, err
+	case r.Error != nil:
+		return 0, judge(r.Error)
+	case r.Seq == 0:
+		return 0, unreachable{errors.New("the response has no sequence")}
+	}
+	return r.Seq, nil
+}
+
+// made returns ErrForgotten if the message is missing that Migrate has made.
+func (s *stream) made(ctx context.Context) error {
+	m, err := s.get(ctx, s.subjects.made(), 0)
+	if err == nil && m.seq == 0 {
+		err = ErrForgotten
+	}
+	return err
+}
+
+// look reads the last message of a subject, and what time it is. Its sequence is 0 if
+// there is none.
+func (s *stream) look(ctx context.Context, subject string, skew time.Duration) (m message, now int64, err error) {
+	var r reading
+	err = together(
+		func() (err error) { m, err = s.get(ctx, subject, 0); return err },
+		func() (err error) { r, err = s.clock(ctx); return err },
+	)
+	return m, r.at(&m, skew), err
+}
+
+// clock reads the clock of the stream's leader.
+func (s *stream) clock(ctx context.Context) (reading, error) {
+	info, err := s.info(ctx)
+	r := reading{now: info.Time.UnixMicro(), last: info.State.Last}
+	switch {
+	case info.Cluster.Since != nil:
+		r.since = info.Cluster.Since.UnixMicro()
+	case len(info.Cluster.Replicas) > 0:
+		r.since = r.now // older servers do not say it
+	}
+	return r, err
+}
+
+// together runs two functions at once, and returns their errors.
+func together(a, b func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- a() }()
+	err := b()
+	return cmp.Or(<-done, err)
+}
+
+// A reading is what the clock of the stream's leader has shown.
+type reading struct {
+	now   int64
+	since int64  // when it became the leader, by its own clock
+	last  uint64 // the last message that it had stored
+}
+
+// at returns what time it is for a message: by the clock that has given the message its
+// time if that is known, or else skew earlier.
+func (r *reading) at(m *message, skew time.Duration) int64 {
+	now := max(r.now, m.time)
+	if m.seq > r.last {
+		now = m.time // the reading is older than the message
+	}
+	if m.time < r.since {
+		now -= skew.Microseconds()
+	}
+	return now
+}
