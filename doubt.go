@@ -62,7 +62,7 @@ func (g *Guard) releaseFound(ctx context.Context, c Claim, keep time.Duration) e
 	}
 	var s Settlement // there was no record
 	switch {
-	case c.TakeUnknown:
+	case c.TakeUnknown: // what it took over was of unknown outcome: see Claim.Takes
 		s = Settlement{State: StateUnknown, Error: rec.Error, Keep: g.keepUnknown(keep)}
 	case rec.Attempt > 1: // without TakeUnknown, a claim takes over only a failure
 		s = Settlement{State: StateFailed, Error: rec.Error, Keep: keep}

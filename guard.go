@@ -174,8 +174,8 @@ func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) 
 	return rec, err
 }
 
-// claimError returns the error for a claim whose response from the store was
-// lost.
+// claimError returns what a caller gets for an error of a claim, or of the function that
+// ran in it.
 func claimError(ctx context.Context, err error) error {
 	var own *fnError
 	switch {

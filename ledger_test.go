@@ -66,10 +66,8 @@ func (l *ledger) RunTx(ctx context.Context, c onlyonce.Claim, fn func(context.Co
 	tx := entry{}
 	s, err := fn(ctx, tx, rec)
 	ended = true
-	if err == nil {
-		l.commit(tx)
-	}
-	if settled := l.Store.Settle(ctx, h, s); settled != nil {
+	if settled := l.settleWith(ctx, h, s, err, tx); settled != nil {
+		_ = l.Store.Settle(ctx, h, onlyonce.Settlement{}) // leaves nothing, unless it was committed
 		return rec, settled
 	}
 	if s.State != "" {
@@ -84,12 +82,16 @@ func (l *ledger) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(context.
 	if err != nil && s.State == "" {
 		return err
 	}
-	settled := l.call(&l.settle, func() error {
-		settled := l.Store.Settle(ctx, h, s)
-		if settled == nil && err == nil {
+	return cmp.Or(l.settleWith(ctx, h, s, err, tx), err)
+}
+
+// settleWith settles an attempt with its rows, unless its function failed.
+func (l *ledger) settleWith(ctx context.Context, h onlyonce.Hold, s onlyonce.Settlement, failed error, tx entry) error {
+	return l.call(&l.settle, func() error {
+		err := l.Store.Settle(ctx, h, s)
+		if err == nil && failed == nil {
 			l.commit(tx)
 		}
-		return settled
+		return err
 	})
-	return cmp.Or(settled, err)
 }

@@ -10,9 +10,10 @@ import (
 // record that it made itself: a store that repeats a claim finds its own owner and
 // grants it again.
 //
-// Every store of this module calls Takes. The same rule is written down in two more
-// places: in the model of internal/reliability/histories, on purpose, and in the
-// statements that take over a row, which only compare it with the row that was read.
+// Every store of this module calls Takes. The rule also stands in the model of
+// internal/reliability/histories, on purpose. The statements by which PostgreSQL and MySQL
+// take over a row require that it is still the row that was read, and that its lease has
+// lapsed by the server's clock: a rule that takes over a live lease must change them, too.
 func (c Claim) Takes(r Record) bool {
 	if r.Owner == c.Owner || !c.matches(r) {
 		return false

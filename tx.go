@@ -133,10 +133,28 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, err
 		t.guard.observe(ctx, inner, outcomeOf(inner.Record().State, nil), failed)
 		return rec, &fnError{failed}
 	}
-	if ran && rec.Owner == c.Owner {
+	if ran && err != nil {
+		t.observeUncommitted(ctx, inner, err)
+	}
+	if ran && err == nil && rec.Owner == c.Owner {
 		rec.State = inner.Record().State // which says so when the command was released
 	}
 	return rec, err
+}
+
+// observeUncommitted notifies the observer of a function that ran in a transaction that was
+// not committed because of cause, or may not have been.
+func (t *txRun[TX]) observeUncommitted(ctx context.Context, a *Attempt, cause error) {
+	s := Settlement{State: StateFailed, Error: cause.Error()}
+	if errors.Is(cause, ErrUnknown) {
+		s.State = StateUnknown
+	}
+	a.endTx(s)
+	outcome := outcomeOf(s.State, nil)
+	if errors.Is(cause, ErrLost) {
+		outcome = OutcomeLost
+	}
+	t.guard.observe(ctx, a, outcome, cause)
 }
 
 // startTx notes that the attempt runs in a transaction, which ctx bounds.

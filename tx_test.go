@@ -45,6 +45,41 @@ func TestDoTx_RowsAndResponseAreOneCommit(t *testing.T) {
 	log.expect(t, "failed", "executed", "replayed")
 }
 
+// An operator must see a command whose commit is in doubt.
+func TestDoTx_ATransactionThatTheStoreDoesNotConfirmIsObserved(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		fault   func(func() error) error
+		want    error
+		outcome onlyonce.Outcome
+		state   onlyonce.State
+		rows    int
+	}{
+		{"it was committed, and nobody knows", func(do func() error) error { return errors.Join(onlyonce.ErrInDoubt, lossy(do)) }, onlyonce.ErrInDoubt, "unknown", onlyonce.StateUnknown, 1},
+		{"it was not, and nobody knows", func(do func() error) error { return errors.Join(onlyonce.ErrInDoubt, down(do)) }, onlyonce.ErrInDoubt, "unknown", onlyonce.StateUnknown, 0},
+		{"it was not, and the store knows", down, onlyonce.ErrUnavailable, "failed", onlyonce.StateFailed, 0},
+		{"another claim has overtaken it", func(func() error) error { return onlyonce.ErrLost }, onlyonce.ErrLost, "lost", onlyonce.StateFailed, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var log eventLog
+			l := newLedger()
+			g := onlyonce.NewTx(l, onlyonce.Config{Observer: log.observe})
+			l.set(func() { l.settle = times(1, c.fault) })
+			_, err := onlyonce.DoTx(t.Context(), g, request("k"), func(_ context.Context, tx entry) (int, error) {
+				tx["x"] = 1
+				return 1, nil
+			})
+			if !errors.Is(err, c.want) || l.row("x") != c.rows {
+				t.Fatalf("error %v, row %d", err, l.row("x"))
+			}
+			log.expect(t, c.outcome)
+			if e := log.events[0]; e.Err == nil || e.Record.State != c.state || e.Record.ID != request("k").ID {
+				t.Errorf("the event is %+v", e)
+			}
+		})
+	}
+}
+
 func TestDoTx_APanicInATransactionLeavesNothing(t *testing.T) {
 	var log eventLog
 	l := newLedger()

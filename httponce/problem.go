@@ -25,7 +25,7 @@ const (
 	CodeResponseTooLarge = "response_too_large"      // 500: the response is too large for a transaction, which was rolled back
 	CodeTooManyRequests  = "too_many_requests"       // 429: the tenant's limits are reached
 	CodeOverloaded       = "overloaded"              // 503: the process's limits are reached; nothing ran
-	CodeStoreUnavailable = "store_unavailable"       // 503: nothing ran
+	CodeStoreUnavailable = "store_unavailable"       // 503: nothing was carried out
 )
 
 // A Problem describes why the middleware, not the handler, responded to a
@@ -165,7 +165,7 @@ var (
 	}
 	storeUnavailable = Problem{
 		Code: CodeStoreUnavailable, Status: http.StatusServiceUnavailable, Title: "The idempotency store is unavailable",
-		Detail: "The store of idempotency keys is unavailable, so the request was not run. Send it again later with the same key.", Retryable: true, RetryAfter: 5 * time.Second,
+		Detail: "The store of idempotency keys is unavailable, so the request was not carried out. Send it again later with the same key.", Retryable: true, RetryAfter: 5 * time.Second,
 	}
 )
 

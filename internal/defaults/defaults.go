@@ -1,4 +1,4 @@
-// Package defaults takes the defaults of settings.
+// Package defaults applies the defaults of settings.
 package defaults
 
 import (

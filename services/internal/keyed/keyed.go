@@ -1,4 +1,4 @@
-// Package keyed keys fingerprints with a secret, like FingerprintSecret of
+// Package keyed hashes fingerprints with a secret (HMAC), like FingerprintSecret of
 // httponce.Config.
 package keyed
 

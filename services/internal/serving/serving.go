@@ -1,4 +1,5 @@
-// Package serving holds what every API does around its handlers.
+// Package serving contains what all APIs do around their handlers: routing, limits per
+// caller, and purging.
 package serving
 
 import (

@@ -1,6 +1,7 @@
-// Package engine has what the face of sqlstore and its engines agree on: the
-// interface of an engine and of the outbox, and what every engine does alike with
-// findings, versions of the schema and rows.
+// Package engine contains what sqlstore and its engines share: the interfaces of an
+// engine and of its outbox, and what every engine does alike with findings, versions
+// of the schema and rows. Stores that are not SQL databases take from it how
+// findings are accepted as risks.
 package engine
 
 import (

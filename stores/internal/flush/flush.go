@@ -1,6 +1,6 @@
-// Package flush holds back what a store has read until a commit of its own has returned:
-// on some servers, others see a commit before it is where it survives a fault. A commit that
-// begins later gets there after it.
+// Package flush delays what a store has read until it is durable. Some servers show a
+// commit to others before it survives a fault. A commit of the store's own that begins later
+// becomes durable later, so once it has returned, what was read before is durable, too.
 package flush
 
 import (

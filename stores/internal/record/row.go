@@ -1,6 +1,6 @@
-// Package record has what the SQL stores have in common for the rows of
-// onlyonce_records: how a row becomes a record and a record becomes a row, and
-// which record follows on which.
+// Package record contains what stores have in common that keep a record as a row or as one
+// value: how it becomes a record and a record becomes a row, and which record
+// follows on which.
 package record
 
 import (

@@ -15,7 +15,8 @@ const (
 )
 
 // keepFence makes every later fence of the command higher than the one that the function
-// got in a transaction that was not committed, if the database can be reached.
+// got in a transaction that was not committed, or may not have been, if the database can
+// be reached.
 func (r *run[TX]) keepFence() {
 	if r.given == 0 {
 		return

@@ -173,8 +173,10 @@ func (r *run[TX]) recordAlone() error {
 
 var errOvertaken = errors.New("the command's record was changed by a claim outside the transaction: nothing was written")
 
-// commit writes the settlement, commits, and closes the transaction. The outcome is
-// never in doubt, unless the error is ErrUnknown.
+// commit writes the settlement, commits, and closes the transaction. If it is in doubt
+// whether the transaction was committed, commit finds out. InDoubt with an error that is
+// ErrUnknown says that it could not; InDoubt with any other error says that the
+// transaction was not committed.
 func (r *run[TX]) commit(tx Tx[TX]) (Outcome, error) {
 	settled, outcome, err := tx.Commit(r.own, &r.Command)
 	tx.Close(r.own)

@@ -1,5 +1,5 @@
-// Package waiters has those who wait in this process until something with a name
-// changes, for stores that are told of changes.
+// Package waiters wakes the callers in this process that wait until a command with a
+// name has ended, for stores that notify of that.
 package waiters
 
 // Waiters are the channels of those who wait, by what they wait for. The caller locks

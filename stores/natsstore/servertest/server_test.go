@@ -1,3 +1,5 @@
+// Package servertest tests natsstore on servers of its own. It is a module of its own, so
+// that users of natsstore do not get the server among their dependencies.
 package servertest
 
 import (
