@@ -81,10 +81,29 @@ func (t tenure) follows(last tenure) (broken []string) {
 	if b.To < a.From {
 		broken = append(broken, fmt.Sprintf("fence %d was given before fence %d", b.Hold.Fence, a.Hold.Fence))
 	}
-	if b.Attempt != a.Attempt+1 && b.Attempt != 1 {
+	if b.Attempt != 1 && (b.Attempt <= a.Attempt || b.To-a.From < t.unseen(last)) {
 		broken = append(broken, fmt.Sprintf("attempt %d of fence %d follows attempt %d", b.Attempt, b.Hold.Fence, a.Attempt))
 	}
 	return broken
+}
+
+// unseen returns how long the attempts between two tenures must have lasted. Nobody saw them:
+// a claim whose lease lapses before its call returns may find that another has taken over.
+// Since nobody could settle them, the lease of each lapsed, and that of the tenure before
+// them, unless it was settled.
+func (t tenure) unseen(last tenure) time.Duration {
+	n := t.claim.Attempt - last.claim.Attempt - 1
+	if n <= 0 {
+		return 0
+	}
+	if !last.settled() {
+		n++
+	}
+	return time.Duration(n) * min(t.claim.Lease, last.claim.Lease)
+}
+
+func (t tenure) settled() bool {
+	return slices.ContainsFunc(t.then, func(a Act) bool { return a.Kind == "settle" && !a.Lost })
 }
 
 // sure returns the time in which the holder can be sure to have held the
@@ -109,7 +128,8 @@ func (t tenure) ends(later []tenure) (broken []string) {
 	settled := false
 	for _, a := range t.then {
 		over := slices.ContainsFunc(later, func(l tenure) bool { return l.claim.To < a.From })
-		maybe := slices.ContainsFunc(later, func(l tenure) bool { return l.claim.From < a.To })
+		maybe := slices.ContainsFunc(later, func(l tenure) bool { return l.claim.From < a.To }) ||
+			len(later) > 0 && later[0].unseen(t) > 0
 		switch {
 		case !a.Lost && over && !settled:
 			broken = append(broken, fmt.Sprintf("fence %d could %s after a higher one was given", a.Hold.Fence, a.Kind))

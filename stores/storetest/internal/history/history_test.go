@@ -32,6 +32,8 @@ func TestHistory_AHistoryThatBreaksNoRuleIsFine(t *testing.T) {
 		"renewed and settled late": {line("claim", 1, 0, 1), line("renew", 1, 8, 9), line("settle", 1, 30, 31), line("settle", 1, 40, 41)},
 		"released":                 {line("claim", 1, 0, 1), line("settle", 1, 2, 3), line("settle", 1, 4, 5, lost)},
 		"settled again after it expired and was claimed": {line("claim", 1, 0, 1), line("settle", 1, 2, 3), line("claim", 2, 4, 5), line("settle", 1, 6, 7)},
+		"taken over twice, once unseen":                  {line("claim", 1, 0, 1), line("renew", 1, 12, 13, lost), line("claim", 2, 20, 21, third)},
+		"failed, and then taken over twice, once unseen": {line("claim", 1, 0, 1), line("settle", 1, 2, 3), line("claim", 2, 11, 13, third)},
 		"completed for long":                             {line("claim", 1, 0, 1), line("settle", 1, 2, 3, kept)},
 	} {
 		if broken := Check(history); broken != nil {
@@ -49,7 +51,9 @@ func TestHistory_AHistoryThatBreaksARuleIsFound(t *testing.T) {
 		{"was given while", []Act{line("claim", 1, 0, 1), line("renew", 1, 8, 9), line("claim", 2, 14, 15, second)}},
 		{"was given before", []Act{line("claim", 2, 0, 1), line("claim", 1, 20, 21)}},
 		{"given twice", []Act{line("claim", 1, 0, 1), line("claim", 1, 20, 21, another)}},
-		{"follows attempt 1", []Act{line("claim", 1, 0, 1), line("claim", 2, 20, 21, third)}},
+		{"follows attempt 1", []Act{line("claim", 1, 0, 1), line("claim", 2, 17, 18, third)}},
+		{"follows attempt 1", []Act{line("claim", 1, 0, 1), line("settle", 1, 2, 3), line("claim", 2, 7, 8, third)}},
+		{"follows attempt 2", []Act{line("claim", 1, 0, 1, second), line("claim", 2, 30, 31, second)}},
 		{"could settle after", []Act{line("claim", 1, 0, 1), line("claim", 2, 12, 13, second), line("settle", 1, 14, 15)}},
 		{"could renew after", []Act{line("claim", 1, 0, 1), line("claim", 2, 12, 13, second), line("renew", 1, 14, 15)}},
 		{"lost to nobody", []Act{line("claim", 1, 0, 1), line("settle", 1, 2, 3, lost)}},
