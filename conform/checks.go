@@ -5,27 +5,27 @@ var checks = []check{
 	{
 		id: "replay", section: "2.6", most: 0, run: checkReplay,
 		title:  "The same key and body get the first response again, byte for byte",
-		advice: "Store the status, the body and headers such as Location and Content-Type with the key, in the commit that makes the effect, and send exactly that to a repeat.",
+		advice: "Store the status, the body and headers such as Location and Content-Type with the key, in the same commit as the command's effect, and send exactly that to a repeat.",
 	},
 	{
 		id: "mismatch", section: "2.2, 2.7", needs: bodies, most: 3 + 4, run: checkMismatch,
-		title:  "A different body under a used key is rejected, and harms nothing",
+		title:  "A different body under a used key is rejected, and changes nothing",
 		advice: "Store a hash of the request with its key, compare it before anything else, reject a different request with 422, and leave the record as it is.",
 	},
 	{
 		id: "burst", section: "2.6", needs: sight, most: rounds * (10 + 2), run: checkBurst,
-		title:  "Of many equal requests at once, one runs",
-		advice: "Claim the key in one atomic step, such as an insert under a unique constraint, before the command runs; to look first and write later is a race.",
+		title:  "Of many identical concurrent requests, one runs",
+		advice: "Claim the key in one atomic step, such as an insert under a unique constraint, before the command runs; looking up the key first and writing it later is a race.",
 	},
 	{
 		id: "in-flight", section: "2.6, 2.7", needs: sight, most: 3 * (2 + 10 + 2), run: checkInFlight,
 		title:  "The repeat of a running request waits, or is rejected with 409",
-		advice: "Record that a command runs before it does; let a repeat wait for the response, or reject it with 409 and a Retry-After.",
+		advice: "Record that a command is running before it starts; let a repeat wait for the response, or reject it with 409 and a Retry-After.",
 	},
 	{
 		id: "disconnect", section: "2.6", needs: sight, most: 3 * (1 + 10 + 1 + 2), run: checkDisconnect,
 		title:  "A client that hangs up and retries gets one run's response",
-		advice: "Let a command with a key finish when its client is gone, and store its response; do not release the key when the connection ends.",
+		advice: "Let a command with a key finish even if its client has disconnected, and store its response; do not release the key when the connection ends.",
 	},
 	{
 		id: "cut-off", section: "2.6", needs: replays, most: 1 + 10 + 1 + 2, run: checkCutOff,
@@ -35,22 +35,22 @@ var checks = []check{
 	{
 		id: "error", section: "2.6, 2.7", needs: replays, most: 2, run: checkError,
 		title:  "A request that got an error response gets it again",
-		advice: "Settle or release the key on every way out of the handler, errors and panics included.",
+		advice: "Settle or release the key on every path out of the handler, including errors and panics.",
 	},
 	{
 		id: "missing", section: "2.7", most: 4, run: checkMissing,
 		title:  "A missing key is rejected where one is required, and never shared",
-		advice: "Reject a request without a key with 400 where one is required; elsewhere run it, and remember nothing.",
+		advice: "Reject a request without a key with 400 where one is required; elsewhere, run it and store nothing.",
 	},
 	{
 		id: "empty", section: "2.1, 5", needs: replays, most: 2*4 + 1, run: checkEmpty,
 		title:  "An empty key is rejected",
-		advice: "Reject an empty key with 400: taken, it would be the same for everyone; ignored, its client would think it is protected.",
+		advice: "Reject an empty key with 400. If it were accepted, all callers would share it; if it were ignored, its client would believe that it is protected.",
 	},
 	{
 		id: "malformed", section: "2.1, 5", needs: replays, most: 4 * (4 + 3), run: checkMalformed,
-		title:  "A malformed key is rejected, never ignored or cut",
-		advice: "Publish which characters a key may have, and reject others with 400 before anything runs; compare keys whole.",
+		title:  "A malformed key is rejected, never ignored or truncated",
+		advice: "Publish which characters a key may have, and reject others with 400 before anything runs; compare keys in full.",
 	},
 	{
 		id: "repeated", section: "2.1", needs: replays, most: 4 + 2*3, run: checkRepeated,
@@ -59,23 +59,23 @@ var checks = []check{
 	},
 	{
 		id: "over-long", section: "5", needs: replays, most: 4 + 3, run: checkOverLong,
-		title:  "An over-long key is rejected or counts whole, never cut",
-		advice: "Publish how long a key may be, and reject a longer one with 400; a column that cuts it makes one key of two.",
+		title:  "An over-long key is rejected or used in full, never truncated",
+		advice: "Publish how long a key may be, and reject a longer one with 400; a column that truncates keys can turn two keys into one.",
 	},
 	{
 		id: "forms", section: "2.1", needs: replays, most: 3 + 2, run: checkForms,
-		title:  "A key is the same with quotes and without",
-		advice: "Read the header as an RFC 9651 string; if bare keys are taken too, drop the quotes before keys are compared.",
+		title:  "A key is the same with and without quotes",
+		advice: "Read the header as an RFC 9651 string; if bare keys are accepted too, remove the quotes before comparing keys.",
 	},
 	{
 		id: "case", section: "2.2", needs: replays, most: 4 + 4 + 3, run: checkCase,
-		title:  "Keys that differ in upper and lower case are two keys",
+		title:  "Keys that differ only in case are different keys",
 		advice: "Compare keys byte for byte: store them in a binary collation, or as a hash.",
 	},
 	{
 		id: "problem", section: "2.7", most: 3, run: checkProblem,
 		title:  "A rejection is a problem document (RFC 9457)",
-		advice: "Send application/problem+json with a type, a title and the status that the response has.",
+		advice: "Send application/problem+json with a type, a title and the status of the response.",
 	},
 	{
 		id: "link", section: "2.7", most: 3 + 1, run: checkLink,
@@ -89,22 +89,22 @@ var checks = []check{
 	},
 	{
 		id: "cookie", section: "5", needs: replays, most: 0, run: checkCookie,
-		title:  "A replay sets no cookie of the first response",
+		title:  "A replay does not set the first response's cookies",
 		advice: "Do not store Set-Cookie, or any other header with credentials, with the response.",
 	},
 	{
 		id: "tenants", section: "5", needs: tells, most: 4, run: checkTenants,
-		title:  "The keys of two tenants are two keys",
-		advice: "Make the caller, as the server has verified it, a part of what a record is found by.",
+		title:  "The same key of two tenants identifies two commands",
+		advice: "Look up a record by the verified identity of the caller as well as by the key.",
 	},
 	{
 		id: "operation", section: "2.2, 2.7", needs: tells, most: 2, run: checkOperation,
 		title:  "One operation never gets another's response",
-		advice: "Make the operation a part of what a record is found by, or the path a part of the hash that is compared.",
+		advice: "Look up a record by the operation as well as by the key, or include the path in the hash that is compared.",
 	},
 	{
 		id: "safe-method", section: "2", needs: replays, most: 3, run: checkSafe,
 		title:  "A key on a GET is ignored",
-		advice: "Look at the key of POST and PATCH only: GET is idempotent by itself.",
+		advice: "Use the key of POST and PATCH only: GET is idempotent by itself.",
 	},
 }

@@ -263,7 +263,7 @@ func checkForms(p *probe) (finding, error) {
 	case runs > 1 || !p.alike(bare.response, quoted.response):
 		return fail("A key and the same key in quotes are two: a client that changes its library runs its command twice.", shown...), nil
 	}
-	return pass("A key is the same with quotes and without.", shown...), nil
+	return pass("A key is the same with and without quotes.", shown...), nil
 }
 
 // checkCase uses keys that are not UUIDs, whose case has no meaning.

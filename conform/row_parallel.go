@@ -20,7 +20,7 @@ func checkBurst(p *probe) (finding, error) {
 		rejected += n
 		shown = found.exchanges
 	}
-	detail := fmt.Sprintf("Of %d equal requests at once, one ran, %d times over", p.burst, rounds)
+	detail := fmt.Sprintf("Of %d identical concurrent requests, one ran, in each of %d rounds", p.burst, rounds)
 	if rejected > 0 {
 		return pass(fmt.Sprintf("%s; %d were rejected meanwhile.", detail, rejected), shown...), nil
 	}

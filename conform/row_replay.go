@@ -55,7 +55,7 @@ func checkCookie(p *probe) (finding, error) {
 		}
 	}
 	if own == 0 {
-		return unsupported("No cookie is set that is one client's own.", p.shown...), nil
+		return unsupported("The API sets no cookie that is specific to one client.", p.shown...), nil
 	}
 	return pass("The first response's cookie is not in the replay.", p.shown...), nil
 }

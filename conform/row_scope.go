@@ -45,7 +45,7 @@ func checkTenants(p *probe) (finding, error) {
 
 func checkOperation(p *probe) (finding, error) {
 	if p.target.OtherURL == "" {
-		return unsupported("There is no other operation to use a key for (OtherURL, --other-path)."), nil
+		return unsupported("No other operation was given to test a key with (OtherURL, --other-path)."), nil
 	}
 	c := p.new()
 	first, err := p.start("a command", c)

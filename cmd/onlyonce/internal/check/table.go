@@ -29,7 +29,7 @@ func tableWriter(verbose bool) reportWriter {
 				exchanges(&b, row)
 			}
 		}
-		fmt.Fprintf(&b, "%s\n%d requests in %v; sections are of\n%s\n\n", readable(r.Target), r.Requests, r.Took.Round(10*time.Millisecond), conform.Draft)
+		fmt.Fprintf(&b, "%s\n%d requests in %v; section numbers are those of\n%s\n\n", readable(r.Target), r.Requests, r.Took.Round(10*time.Millisecond), conform.Draft)
 		for _, row := range r.Rows {
 			line(&b, row, verbose)
 		}
