@@ -40,7 +40,7 @@ func New() *Set {
 		}, []string{"api"}),
 		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "onlyonce_idempotency_duration_seconds",
-			Help:    "Time from when a keyed request has been read to its response, executed or replayed.",
+			Help:    "Time from the end of reading a keyed request to its response, executed or replayed.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"api", "outcome"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{

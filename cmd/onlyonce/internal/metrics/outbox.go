@@ -63,12 +63,12 @@ func (m *Outbox) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Poisoned returns a gauge that asks count how many events the consumer gave up;
+// Poisoned returns a gauge that asks count how many events the consumer gave up on;
 // it is NaN while nobody can say.
 func Poisoned(count func(context.Context) (int64, error)) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "onlyonce_inbox_poisoned",
-		Help: "Events from a broker that the consumer gave up and that wait for someone to retry or discard them.",
+		Help: "Events from a broker that the consumer gave up on and that wait for someone to retry or discard them.",
 	}, func() float64 {
 		ctx, cancel := context.WithTimeout(context.Background(), lagWithin)
 		defer cancel()

@@ -20,7 +20,7 @@ import (
 func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "poison",
-		Short: "Show the events that a consumer gave up, and retry or discard them",
+		Short: "Show the events that a consumer gave up on, and retry or discard them",
 		Long: `Looks at the events that came to the orders API's consumer from a broker and
 could not be handled, each with its last error. They are kept in the store until
 someone retries or discards them. Without a broker there are none: what fails is

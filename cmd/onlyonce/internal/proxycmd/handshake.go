@@ -30,7 +30,7 @@ const tryEvery = time.Second
 func newHandshakes(in *prometheus.Registry, now func() *security, log *slog.Logger) *handshakes {
 	h := &handshakes{now: now, log: log, failed: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "onlyonce_proxy_tls_handshake_errors_total",
-		Help: "TLS handshakes with clients that failed, by whose fault it was: the client's, or the proxy's (server), with which no client can connect.",
+		Help: "Failed TLS handshakes with clients, by cause: the client, or the proxy's own settings (server), in which case no client can connect.",
 	}, []string{"fault"})}
 	for _, fault := range []string{"client", "server"} {
 		h.failed.WithLabelValues(fault)
