@@ -40,8 +40,7 @@ const (
 )
 
 func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonce.Record) bool) error {
-	if f.Tenant != "" && f.Operation != "" && f.Key != "" && f.After.ID == (onlyonce.ID{}) {
-		id := onlyonce.ID{Tenant: f.Tenant, Operation: f.Operation, Key: f.Key}
+	if id, ok := record.Only(f); ok {
 		return s.repeat(ctx, func(ctx context.Context) error {
 			v, err := s.look(ctx, id, s.stream.subjects.of(id))
 			if err == nil && v != nil && !v.Expired && record.Matches(f, &v.Record) {

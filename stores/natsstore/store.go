@@ -111,8 +111,8 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 	if err := c.Check(); err != nil {
 		return r, err
 	}
-	if len(c.Owner) != value.OwnerSize {
-		return r, fmt.Errorf("the claim's Owner has %d bytes: make it %d random ones", len(c.Owner), value.OwnerSize)
+	if err := value.CheckOwner(c); err != nil {
+		return r, err
 	}
 	p := s.stream.subjects.of(c.ID)
 	var seen *stored
@@ -141,7 +141,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 func (s *Store) begin(ctx context.Context, c *onlyonce.Claim, p place, seen *stored) (uint64, error) {
 	h := head{
 		state: value.Processing, owner: c.Owner, given: true,
-		left: micros(c.Lease), lapsedKeep: min(record.LapsedKeep(c), longest.Microseconds()),
+		left: value.Micros(c.Lease), lapsedKeep: value.LapsedKeep(c),
 	}
 	if seen != nil {
 		h.fence = seen.Fence
@@ -223,7 +223,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 			return s.lost(ctx, &h, p, v, sent)
 		}
 		next := v.continued()
-		next.left = micros(lease)
+		next.left = value.Micros(lease)
 		identity, done, outcome := v.parts()
 		_, err = s.put(ctx, p, v, next, identity, append(done[:len(done):len(done)], more...), outcome)
 		sent = sent || doubtful(err)
@@ -268,7 +268,7 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 // settle stores how a settlement leaves a record that was seen, with the owner and the
 // fence of next.
 func (s *Store) settle(ctx context.Context, p place, seen *stored, next head, st onlyonce.Settlement, identity, steps, outcome []byte) error {
-	next.state, next.final, next.left, next.lapsedKeep = value.Letter(st.State), st.Final, keep(&st), 0
+	next.state, next.final, next.left, next.lapsedKeep = value.Letter(st.State), st.Final, value.Keep(&st), 0
 	if st.State == "" {
 		next.final, next.left = false, 0
 		identity, steps, outcome = nil, nil, nil

@@ -74,7 +74,7 @@ func (h *head) ttl() time.Duration {
 	switch {
 	case h.state == value.Released:
 	case h.state == value.Processing && h.lapsedKeep > 0:
-		more = min(h.lapsedKeep, longest.Microseconds())
+		more = min(h.lapsedKeep, value.Longest.Microseconds())
 	case h.state == value.Processing || h.left == 0:
 		return 0
 	}
@@ -173,18 +173,4 @@ func (h head) write(identity, steps, outcome []byte) []byte {
 	h.identity, h.steps = int32(len(identity)), int32(len(steps))
 	b := make([]byte, 0, headSize+len(identity)+len(steps)+len(outcome))
 	return append(append(append(h.append(b), identity...), steps...), outcome...)
-}
-
-// longest bounds durations, so that no sum of them and an instant exceeds 64 bits, and
-// none of them is longer than what a stream counts in seconds.
-const longest = 100 * 365 * 24 * time.Hour
-
-func micros(d time.Duration) int64 { return min(d, longest).Microseconds() }
-
-// keep returns for how many microseconds a settled record stays; 0: for good.
-func keep(st *onlyonce.Settlement) int64 {
-	if k := record.Keep(st); k != nil {
-		return min(*k, longest.Microseconds())
-	}
-	return 0
 }

@@ -54,8 +54,8 @@ type indexed struct {
 
 func (l *lister) list(ctx context.Context, yield func(onlyonce.Record) bool) error {
 	f := &l.filter
-	if f.Tenant != "" && f.Operation != "" && f.Key != "" && f.FromNewest() {
-		v, err := l.store.look(ctx, l.store.keys.of(onlyonce.ID{Tenant: f.Tenant, Operation: f.Operation, Key: f.Key}))
+	if id, ok := record.Only(f); ok {
+		v, err := l.store.look(ctx, l.store.keys.of(id))
 		if err == nil && v != nil && !v.Expired && record.Matches(f, &v.Record) {
 			yield(v.Record)
 		}

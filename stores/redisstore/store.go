@@ -20,15 +20,11 @@ import (
 // rejected until Migrate is called.
 var ErrForgotten = errors.New("the Redis server has lost its records, or has not been set up: find out why, then call Migrate once")
 
-// longest bounds durations, so that the scripts can count them: their numbers have 53
-// bits.
-const longest = 100 * 365 * 24 * time.Hour
-
 // highestFence is the highest one for which the scripts can count a higher one.
 const highestFence = 1 << 52
 
 func micros(d time.Duration) string {
-	return strconv.FormatInt(min(d, longest).Microseconds(), 10)
+	return strconv.FormatInt(value.Micros(d), 10)
 }
 
 func wrap(call string, err error) error {
@@ -166,15 +162,15 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 	if err := c.Check(); err != nil {
 		return onlyonce.Record{}, err
 	}
-	if len(c.Owner) != value.OwnerSize {
-		return onlyonce.Record{}, fmt.Errorf("the claim's Owner has %d bytes: make it %d random ones", len(c.Owner), value.OwnerSize)
+	if err := value.CheckOwner(c); err != nil {
+		return onlyonce.Record{}, err
 	}
 	p := s.keys.of(c.ID)
-	lapsedKeep := min(record.LapsedKeep(c), longest.Microseconds())
+	lapsedKeep := value.LapsedKeep(c)
 	head, rest := encodeNew(c, lapsedKeep)
 	deleted := ""
 	if lapsedKeep > 0 {
-		deleted = deletedIn(min(c.Lease, longest).Microseconds() + lapsedKeep)
+		deleted = deletedIn(value.Micros(c.Lease) + lapsedKeep)
 	}
 	for {
 		reply, err := s.claims.run(ctx, []string{p.record, p.index}, head, micros(c.Lease), rest, p.name, deleted)
@@ -232,14 +228,6 @@ func final(is bool) string {
 	return "0"
 }
 
-// keep returns for how many microseconds a settled record stays; 0: forever.
-func keep(st *onlyonce.Settlement) int64 {
-	if k := record.Keep(st); k != nil {
-		return min(*k, longest.Microseconds())
-	}
-	return 0
-}
-
 // Renew makes the hold's lease end one full lease from now and adds steps to
 // those of the record.
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
@@ -253,7 +241,7 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 		return wrap("settle", err)
 	}
 	p := s.keys.of(h.ID)
-	kept, deleted := keep(&st), ""
+	kept, deleted := value.Keep(&st), ""
 	if kept > 0 {
 		deleted = deletedIn(kept)
 	}
@@ -330,7 +318,7 @@ func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 		}
 		settled := v.Settled(st, time.Time{})
 		settled.Owner = record.NewOwner()
-		higher, err := s.replace(ctx, p, v, &settled, 0, keep(&st))
+		higher, err := s.replace(ctx, p, v, &settled, 0, value.Keep(&st))
 		if err != nil || higher != 0 {
 			return err
 		}

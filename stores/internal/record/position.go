@@ -36,6 +36,13 @@ func After(f *onlyonce.Filter) Position {
 	return PositionOf(&f.After)
 }
 
+// Only returns the ID of the only record that a filter can show. It reports false if the
+// filter does not name one, or its list begins behind a record.
+func Only(f *onlyonce.Filter) (id onlyonce.ID, ok bool) {
+	id = onlyonce.ID{Tenant: f.Tenant, Operation: f.Operation, Key: f.Key}
+	return id, id.Tenant != "" && id.Operation != "" && id.Key != "" && f.FromNewest()
+}
+
 // Matches reports whether a filter shows a record, wherever its list begins.
 func Matches(f *onlyonce.Filter, r *onlyonce.Record) bool {
 	return (f.Tenant == "" || f.Tenant == r.ID.Tenant) && (f.Operation == "" || f.Operation == r.ID.Operation) &&

@@ -5,8 +5,10 @@ package value
 import (
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
@@ -14,6 +16,33 @@ import (
 
 // OwnerSize is how many bytes the owner of a claim has.
 const OwnerSize = 16
+
+// CheckOwner returns an error for a claim whose owner has another size.
+func CheckOwner(c *onlyonce.Claim) error {
+	if len(c.Owner) != OwnerSize {
+		return fmt.Errorf("the claim's Owner has %d bytes: make it %d random ones", len(c.Owner), OwnerSize)
+	}
+	return nil
+}
+
+// Longest bounds the durations of a record, so that an instant plus several of them fits
+// into the 53 bits of a number in Lua.
+const Longest = 100 * 365 * 24 * time.Hour
+
+// Micros returns a duration in microseconds.
+func Micros(d time.Duration) int64 { return min(d, Longest).Microseconds() }
+
+// LapsedKeep returns for how many microseconds a record stays after the lease of the claim
+// has lapsed; 0: forever.
+func LapsedKeep(c *onlyonce.Claim) int64 { return min(record.LapsedKeep(c), Longest.Microseconds()) }
+
+// Keep returns for how many microseconds a settled record stays; 0: forever.
+func Keep(st *onlyonce.Settlement) int64 {
+	if k := record.Keep(st); k != nil {
+		return min(*k, Longest.Microseconds())
+	}
+	return 0
+}
 
 // The letters of the states.
 const (
