@@ -200,6 +200,15 @@ var waitRules = []rule{
 	{"a waiter for a command hears of its release", func(t *storeTest) {
 		t.wakes(func(h onlyonce.Hold) error { return t.store.Settle(t.ctx, h, onlyonce.Settlement{}) })
 	}},
+	{"a waiter for a command hears of a person's decision", func(t *storeTest) {
+		resolver, ok := t.store.(onlyonce.Resolver)
+		if !ok {
+			t.Skip("the store is no Resolver")
+		}
+		unknown := onlyonce.Settlement{State: onlyonce.StateUnknown}
+		t.settle(holdOf(t.mustClaim(claimOf("k"))), unknown)
+		t.wakes(func(onlyonce.Hold) error { return resolver.Resolve(t.ctx, t.lookup(idOf("k")), unknown) })
+	}},
 	{"a wait ends with its context", func(t *storeTest) {
 		c := claimOf("k")
 		t.mustClaim(c)
@@ -215,25 +224,28 @@ var waitRules = []rule{
 	}},
 }
 
-// wakes starts a wait, claims and ends the command repeatedly, because a test cannot
-// know when a wait has begun, and wants the wait to end.
+// wakes waits twice: the first wait may end because the store then begins to listen and
+// could have missed the end before, the second ends because it is notified. wakes
+// claims and ends the command repeatedly, because a test cannot know when a wait has begun.
 func (t *storeTest) wakes(end func(onlyonce.Hold) error) {
 	t.Helper()
-	woken := make(chan error, 1)
-	go func() { woken <- t.store.(onlyonce.Waiter).Wait(t.ctx, idOf("k")) }()
-	t.until("the wait ends", func() bool {
-		r := t.claim(claimOf("k"))
-		if err := end(holdOf(r)); err != nil && !errors.Is(err, onlyonce.ErrLost) {
-			t.Fatalf("settle: %v", err)
-		}
-		select {
-		case err := <-woken:
-			if err != nil {
-				t.Errorf("wait: %v", err)
+	for range 2 {
+		woken := make(chan error, 1)
+		go func() { woken <- t.store.(onlyonce.Waiter).Wait(t.ctx, idOf("k")) }()
+		t.until("the wait ends", func() bool {
+			r := t.claim(claimOf("k"))
+			if err := end(holdOf(r)); err != nil && !errors.Is(err, onlyonce.ErrLost) {
+				t.Fatalf("end: %v", err)
 			}
-			return true
-		default:
-			return false
-		}
-	})
+			select {
+			case err := <-woken:
+				if err != nil {
+					t.Errorf("wait: %v", err)
+				}
+				return true
+			default:
+				return false
+			}
+		})
+	}
 }
