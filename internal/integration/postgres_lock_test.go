@@ -10,10 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -85,16 +82,7 @@ func TestPostgreSQL_AClaimThatWaitedForARenewalKeepsItsSteps(t *testing.T) {
 	schema := newPostgresSchema(t)
 	s, db := schema.open(t)
 	waiting := schema.pool(t, "application_name="+schema.name)
-	pool, err := pgxpool.New(t.Context(), schema.with(t, "application_name="+schema.name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	pgx, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { pgx.Close() })
+	pgx := openPgxstore(t, schema.with(t, "application_name="+schema.name))
 	for key, store := range map[string]onlyonce.Store{"sqlstore": openOn(t, waiting), "pgxstore": pgx} {
 		t.Run(key, func(t *testing.T) {
 			c := serverClaim(key)

@@ -7,10 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -129,16 +126,7 @@ func TestPostgreSQL_ARoleThatMayOnlyReadLooksRecordsUp(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	pool, err := pgxpool.New(t.Context(), schema.with(t, "role="+role))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	p, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { p.Close() })
+	p := openPgxstore(t, schema.with(t, "role="+role))
 	for name, reader := range map[string]onlyonce.Store{
 		"sqlstore": openOn(t, schema.pool(t, "role="+role)),
 		"pgxstore": p,

@@ -7,11 +7,9 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
-	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
 
 // A standbyGate makes the commits of a server wait, while it is shut, for a synchronous
@@ -96,26 +94,13 @@ func TestPostgreSQL_NoResponseIsGivenBeforeItIsOnTheSynchronousStandby(t *testin
 	d := server.newDatabase(t)
 	db := d.migrated(t)
 	gate := &standbyGate{t, server.admin}
-	pgxStore := func() *pgxstore.Store {
-		pool, err := pgxpool.New(t.Context(), d.dsn)
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(pool.Close)
-		s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { s.Close() })
-		return s
-	}
 	for name, open := range map[string]func() (onlyonce.Store, asks){
 		"sqlstore": func() (onlyonce.Store, asks) {
 			s := openOn(t, d.pool(t))
 			return s, asksOf[*sql.Tx](t, s)
 		},
 		"pgxstore": func() (onlyonce.Store, asks) {
-			s := pgxStore()
+			s := openPgxstore(t, d.dsn)
 			return s, asksOf[pgx.Tx](t, s)
 		},
 	} {

@@ -9,8 +9,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
@@ -68,6 +70,26 @@ func (s postgresSchema) pool(t testing.TB, settings ...string) *sql.DB {
 func (s postgresSchema) open(t testing.TB, settings ...string) (*sqlstore.Store, *sql.DB) {
 	t.Helper()
 	return openMigrated(t, s.pool(t, settings...))
+}
+
+// openPgxstore opens a pgxstore on the migrated database with a DSN.
+func openPgxstore(t testing.TB, dsn string) *pgxstore.Store {
+	t.Helper()
+	pool, err := pgxpool.New(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 // tx is a store in the schema, which then has a table of the caller's.

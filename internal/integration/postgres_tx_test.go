@@ -12,10 +12,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -26,16 +24,7 @@ func TestPostgreSQL_AFunctionThatSetsAnotherSearchPathCommitsNothing(t *testing.
 	s, _ := here.open(t)
 	elsewhere, own := there.open(t)
 	there.tx(t, elsewhere, own)
-	pool, err := pgxpool.New(t.Context(), here.with(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	x, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { x.Close() })
+	x := openPgxstore(t, here.with(t))
 	const insert = "INSERT INTO own VALUES ('row')"
 	leave := "SET LOCAL search_path = " + there.name
 	bySQL := func(ctx context.Context, tx *sql.Tx) (onlyonce.Settlement, error) {
