@@ -63,7 +63,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 		t.Fatalf("only %d packages found", len(ours))
 	}
 	under := func(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
-	wayIn := func(path string) bool {
+	integration := func(path string) bool {
 		for _, dir := range []string{"httponce", "inbox", "console", "conform", "proxy"} {
 			if under(path, dir) {
 				return true
@@ -103,6 +103,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 		"mysql":      {"engine", "flush", "record", "server", "transact"},
 		"postgres":   {"engine", "flush", "record", "server", "transact"},
 		"sqltest":    {"engine", "server"}, // for tests
+		"storebench": nil,                  // for tests
 	}
 	const storesInternal = "stores/internal/"
 	for from, targets := range ours {
@@ -129,9 +130,9 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 					broken = "a part of httponce imports nothing of ours but the resources"
 				}
 			case under(to, "httponce/internal") && from == "httponce":
-			case wayIn(from) && to != "." && (from != "proxy" || to != "httponce" && !under(to, "proxy/internal")) && (from != "console" || to != "outbox"):
-				broken = "a way in imports the root only"
-			case to == storesInternal+"sqltest":
+			case integration(from) && to != "." && (from != "proxy" || to != "httponce" && !under(to, "proxy/internal")) && (from != "console" || to != "outbox"):
+				broken = "an integration imports the root only"
+			case to == storesInternal+"sqltest" || to == storesInternal+"storebench":
 				broken = "only tests import what tests share"
 			case under(from, "stores/internal") && to != "." && !slices.Contains(storeParts[strings.TrimPrefix(from, storesInternal)], strings.TrimPrefix(to, storesInternal)):
 				broken = "a part of the stores imports the root and the parts below it only"

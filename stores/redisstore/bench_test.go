@@ -2,13 +2,9 @@ package redisstore_test
 
 import (
 	"crypto/rand"
-	"encoding/hex"
-	"fmt"
-	"sync/atomic"
 	"testing"
-	"time"
 
-	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/storebench"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 )
 
@@ -18,41 +14,7 @@ func BenchmarkClaimAndSettle(b *testing.B) {
 	if _, err := redisstore.Migrate(b.Context(), client, redisstore.Config{}); err != nil {
 		b.Fatal(err)
 	}
-	store := open(b, client, redisstore.Config{})
-	for _, callers := range []int{1, 16, 256} {
-		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {
-			run := hex.EncodeToString(random())
-			body := make([]byte, 100)
-			var n atomic.Int64
-			b.ReportAllocs()
-			done := make(chan error, callers)
-			for range callers {
-				go func() {
-					for {
-						i := n.Add(1)
-						if i > int64(b.N) {
-							done <- nil
-							return
-						}
-						c := onlyonce.Claim{ID: onlyonce.ID{Tenant: "acme", Operation: "POST /v1/orders", Key: fmt.Sprint(run, i)}, Owner: string(random()), Fingerprint: onlyonce.Fingerprint(body), Lease: 30 * time.Second}
-						r, err := store.Claim(b.Context(), c)
-						if err == nil {
-							err = store.Settle(b.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}, onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Status: 201, Body: body}, Keep: time.Hour})
-						}
-						if err != nil {
-							done <- err
-							return
-						}
-					}
-				}()
-			}
-			for range callers {
-				if err := <-done; err != nil {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
+	storebench.ClaimAndSettle(b, open(b, client, redisstore.Config{}))
 }
 
 func random() []byte {

@@ -53,22 +53,32 @@ const (
 	Released   = 'R'
 )
 
-var states = map[byte]string{
-	Processing: string(onlyonce.StateProcessing),
-	Completed:  string(onlyonce.StateCompleted),
-	Failed:     string(onlyonce.StateFailed),
-	Unknown:    string(onlyonce.StateUnknown),
-	Released:   record.StateReleased,
+var states = [...]struct {
+	letter byte
+	state  string
+}{
+	{Processing, string(onlyonce.StateProcessing)},
+	{Completed, string(onlyonce.StateCompleted)},
+	{Failed, string(onlyonce.StateFailed)},
+	{Unknown, string(onlyonce.StateUnknown)},
+	{Released, record.StateReleased},
 }
 
 // StateOf returns the state with a letter, or "".
-func StateOf(letter byte) string { return states[letter] }
+func StateOf(letter byte) string {
+	for _, s := range states {
+		if s.letter == letter {
+			return s.state
+		}
+	}
+	return ""
+}
 
 // Letter returns the letter of a state. The empty state has the letter of a release.
-func Letter(s onlyonce.State) byte {
-	for letter, state := range states {
-		if state == string(s) {
-			return letter
+func Letter(state onlyonce.State) byte {
+	for _, s := range states {
+		if s.state == string(state) {
+			return s.letter
 		}
 	}
 	return Released
