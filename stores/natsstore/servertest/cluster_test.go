@@ -54,6 +54,9 @@ func (c *cluster) launch() error {
 			c.ways[from] = append(c.ways[from], w)
 		}
 	}
+	// Servers tell each other where the third one listens, and would connect to it past the
+	// ways. So they name a port on which nobody listens.
+	const nobody = "127.0.0.1:1"
 	for i := range size {
 		c.nodes[i] = newServer(c.t, fmt.Sprint("n", i), func(s *natsServer) string {
 			var others []string
@@ -62,7 +65,8 @@ func (c *cluster) launch() error {
 					others = append(others, fmt.Sprintf("%q", "nats://127.0.0.1:"+w.port()))
 				}
 			}
-			return s.jetstream("") + fmt.Sprintf("cluster { name: c, listen: 127.0.0.1:%s, no_advertise: true, pool_size: -1, routes: [%s] }\n", routes[i], strings.Join(others, ", "))
+			return s.jetstream("") + fmt.Sprintf("cluster { name: c, listen: 127.0.0.1:%s, advertise: %q, no_advertise: true, pool_size: -1, routes: [%s] }\n",
+				routes[i], nobody, strings.Join(others, ", "))
 		})
 		c.nodes[i].port = freePort(c.t)
 	}
