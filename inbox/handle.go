@@ -29,7 +29,8 @@ type Result[T any] struct {
 //   - onlyonce.ErrUnavailable: the store could not be reached.
 //   - onlyonce.ErrLost: fn ran, but another consumer has taken over.
 //   - fn's own error: fn failed. After Config.MaxAttempts failures, or after one that
-//     is onlyonce.Final, the message goes to Config.Poison, and the error is nil.
+//     is onlyonce.Final, fn does not run again, the message goes to Config.Poison,
+//     and the error is nil.
 //   - onlyonce.ErrFailed: it failed finally before, and there is no Config.Poison.
 //
 // A message with the ID of an earlier message and a different payload goes to
@@ -77,6 +78,7 @@ type handling[T any] struct {
 	number    int              // the number of the attempt; 0: there was none
 	failed    error            // what the handler returned
 	last      bool             // no other attempt follows failed
+	final     bool             // failed was final, although there may have been few attempts
 	inHandler bool             // the handler of HandleTx has begun, and has neither returned nor panicked
 	panicked  any
 }
@@ -85,9 +87,14 @@ var errExhausted = errors.New("every attempt failed, or ended without a result")
 
 // attempt runs the handler, unless it has failed too often before.
 func (h *handling[T]) attempt(ctx context.Context, fn func() (T, error)) (value T, err error) {
-	h.number, h.failed, h.last, h.panicked = onlyonce.Current(ctx).Number(), nil, false, nil
+	h.number, h.failed, h.last, h.final, h.panicked = onlyonce.Current(ctx).Number(), nil, false, false, nil
+	before := onlyonce.Current(ctx).Record().Error
+	if text, final := strings.CutPrefix(before, finally); final && h.inbox.cfg.Poison != nil {
+		h.failed, h.last, h.final = errors.New(text), true, true
+		return value, errors.New(before)
+	}
 	if h.inbox.exhausted(h.number) {
-		h.failed, h.last = exhausted(onlyonce.Current(ctx).Record().Error), true
+		h.failed, h.last = exhausted(before), true
 		return value, h.failed
 	}
 	value, err = fn()
@@ -96,10 +103,14 @@ func (h *handling[T]) attempt(ctx context.Context, fn func() (T, error)) (value 
 	}
 	h.last = h.number >= h.inbox.cfg.MaxAttempts
 	if h.inbox.guard.Failure(err).Final {
-		h.last, err = true, errors.New(err.Error()) // the failure becomes final once Poison has accepted the message
+		h.last, h.final, err = true, true, errors.New(finally+err.Error())
 	}
 	return value, err
 }
+
+// finally begins the text of a failure that becomes final once Poison has accepted the
+// message. The next attempt finds it in the record, and does not run the handler.
+const finally = "inbox: final, to be poisoned: "
 
 // exhausted returns errExhausted with the text of the last error.
 func exhausted(last string) error {
@@ -111,9 +122,9 @@ func exhausted(last string) error {
 
 // catch turns a panic into an error, so that it is recorded.
 func (h *handling[T]) catch(err *error) {
-	if h.panicked = recover(); h.panicked != nil {
-		h.inHandler = false
-		*err = fmt.Errorf("panic: %v", h.panicked)
+	if p := recover(); p != nil {
+		h.inHandler, h.panicked = false, p
+		*err = fmt.Errorf("panic: %v", p)
 	}
 }
 
@@ -178,6 +189,13 @@ func (h *handling[T]) reject(ctx context.Context, cause error, result *Result[T]
 	return nil
 }
 
+// keep calls Config.Poison. It returns a panic as an error, so that the record stays
+// that of a failure, and run continues it.
+func (h *handling[T]) keep(ctx context.Context, cause error) (err error) {
+	defer h.catch(&err)
+	return h.inbox.cfg.Poison(ctx, h.message, cause)
+}
+
 // poison passes the message to Config.Poison and then makes its failure final. If the
 // process dies in between, the next delivery does both again.
 func (h *handling[T]) poison(ctx context.Context, cause error, result *Result[T]) error {
@@ -185,7 +203,10 @@ func (h *handling[T]) poison(ctx context.Context, cause error, result *Result[T]
 	asked, text := false, errors.New(cause.Error()) // without the errors that cause may wrap
 	answer, err := onlyonce.Do(ctx, h.inbox.guard, h.request, func(ctx context.Context) (json.RawMessage, error) {
 		asked = true
-		if kept = h.inbox.cfg.Poison(ctx, h.message, cause); kept != nil {
+		if kept = h.keep(ctx, cause); kept != nil {
+			if h.final {
+				return nil, errors.New(finally + text.Error())
+			}
 			return nil, text
 		}
 		onlyonce.Current(ctx).SetRef(refPoisoned)

@@ -28,6 +28,7 @@ type consumer struct {
 
 	mu       sync.Mutex
 	poisoned []string
+	away     error // of the poison queue
 }
 
 // eachEngine runs a test on every engine that has an inbox in its transactions.
@@ -59,6 +60,9 @@ func newConsumer(t *testing.T, s *sqlstore.Store, db *sql.DB) *consumer {
 		Poison: func(_ context.Context, m inbox.Message, cause error) error {
 			c.mu.Lock()
 			defer c.mu.Unlock()
+			if c.away != nil {
+				return c.away
+			}
 			c.poisoned = append(c.poisoned, m.ID+": "+cause.Error())
 			return nil
 		},
@@ -155,6 +159,29 @@ func TestOutboxInbox_AHandlerThatFailsInATransactionLeavesNothingAndIsCounted(t 
 			t.Errorf("%+v, %v", r, err)
 		}
 		c.want(1)
+	})
+}
+
+func TestOutboxInbox_AHandlerWhoseFailureIsFinalDoesNotRunAgainUntilItsMessageIsPoisoned(t *testing.T) {
+	eachEngine(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) {
+		c := newConsumer(t, s, db)
+		c.fail, c.away = onlyonce.Final(errors.New("no such product")), errors.New("the poison queue is away")
+		for range 2 {
+			if r, err := c.handle("1"); !errors.Is(err, c.away) {
+				t.Errorf("%+v, %v", r, err)
+			}
+			c.fail = nil
+		}
+		c.away = nil
+		for range 2 {
+			if r, err := c.handle("1"); err != nil || r.Poisoned == nil {
+				t.Errorf("%+v, %v", r, err)
+			}
+		}
+		c.want(0)
+		if fmt.Sprint(c.poisoned) != "[1: no such product]" {
+			t.Errorf("the poison queue has %q", c.poisoned)
+		}
 	})
 }
 
