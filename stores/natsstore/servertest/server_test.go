@@ -3,54 +3,16 @@
 package servertest
 
 import (
-	"errors"
-	"flag"
-	"fmt"
-	"math/rand/v2"
-	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/onlyonce-go/onlyonce/internal/natsserver"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
-
-// configFile is the environment variable by which the test's program runs a server.
-const configFile = "ONLYONCE_TEST_NATS_CONFIG"
-
-// TestMain is the main function of a server, too, which a test can so kill.
-func TestMain(m *testing.M) {
-	if file := os.Getenv(configFile); file != "" {
-		os.Exit(serve(file))
-	}
-	os.Exit(m.Run())
-}
-
-func serve(file string) int {
-	nothing := func() {}
-	options, err := server.ConfigureOptions(flag.NewFlagSet("nats-server", flag.ContinueOnError), []string{"-c", file}, nothing, nothing, nothing)
-	if err == nil {
-		var s *server.Server
-		if s, err = server.NewServer(options); err == nil {
-			s.ConfigureLogger()
-			err = server.Run(s)
-			s.WaitForShutdown()
-		}
-	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
 
 // accounts lets everyone in as app, and admin into the system account.
 const accounts = `
@@ -62,15 +24,13 @@ system_account: SYS
 no_auth_user: app
 `
 
-// A natsServer is a process that belongs to a test.
+// A natsServer belongs to a test.
 type natsServer struct {
-	t       testing.TB
-	dir     string
-	name    string
-	port    string
-	config  func(s *natsServer) string // what is added to the configuration
-	process *exec.Cmd
-	ended   chan struct{}
+	t      testing.TB
+	name   string
+	port   string
+	config func(s *natsServer) string // what is added to the configuration
+	server *natsserver.Server
 }
 
 // startNATS starts a server that keeps its records when it is killed. Its jetstream
@@ -90,57 +50,33 @@ func startNATS(t testing.TB, jetstream string) *natsServer {
 }
 
 func newServer(t testing.TB, name string, config func(*natsServer) string) *natsServer {
-	s := &natsServer{t: t, dir: t.TempDir(), name: name, config: config}
-	t.Cleanup(s.kill)
-	return s
+	t.Helper()
+	server, err := natsserver.New(name, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		server.Kill()
+		if t.Failed() {
+			t.Logf("%s\n%s", name, server.Log())
+		}
+		if err := server.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &natsServer{t: t, name: name, config: config, server: server}
 }
 
-func (s *natsServer) jetstream(settings string) string {
-	return fmt.Sprintf("jetstream { store_dir: %q, %s }\n", s.dir, settings)
-}
+func (s *natsServer) jetstream(settings string) string { return "jetstream { " + settings + " }\n" }
 
 // launch returns once the server answers, or an error if its process has ended.
 func (s *natsServer) launch() error {
-	file := filepath.Join(s.dir, "nats.conf")
-	text := fmt.Sprintf("server_name: %s\nlisten: 127.0.0.1:%s\nmax_payload: 8MB\nlog_file: %q\n%s%s", s.name, s.port, filepath.Join(s.dir, "log"), accounts, s.config(s))
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		return err
-	}
-	process := exec.Command(os.Args[0])
-	process.Env = append(os.Environ(), configFile+"="+file)
-	process.Stderr = os.Stderr
-	if err := process.Start(); err != nil {
-		return err
-	}
-	ended := make(chan struct{})
-	go func() { _ = process.Wait(); close(ended) }()
-	s.process, s.ended = process, ended
-	for {
-		select {
-		case <-ended:
-			return errors.New("nats-server has ended")
-		case <-time.After(10 * time.Millisecond):
-			if c, err := nats.Connect(s.url()); err == nil {
-				c.Close()
-				return nil
-			}
-		}
-	}
+	s.server.Port, s.server.Settings = s.port, accounts+s.config(s)
+	return s.server.Launch()
 }
 
 // kill ends the process as a crash would.
-func (s *natsServer) kill() {
-	if s.process == nil {
-		return
-	}
-	_ = s.process.Process.Kill()
-	<-s.ended
-	s.process = nil
-	if s.t.Failed() {
-		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
-		s.t.Logf("%s\n%s", s.name, log)
-	}
-}
+func (s *natsServer) kill() { s.server.Kill() }
 
 // restart starts a server that was killed, with what it had stored.
 func (s *natsServer) restart() {
@@ -177,25 +113,8 @@ func connectWith(t testing.TB, servers []*natsServer, options ...nats.Option) je
 	return js
 }
 
-// taken are the ports that servers of this process have.
-var taken sync.Map
-
-// freePort returns a port that no outgoing connection gets, and that so stays free while
-// its server is down.
-func freePort(t testing.TB) string {
-	t.Helper()
-	for {
-		port := fmt.Sprint(15000 + rand.N(17000))
-		l, err := net.Listen("tcp", "127.0.0.1:"+port)
-		if err != nil {
-			continue
-		}
-		l.Close()
-		if _, is := taken.LoadOrStore(port, true); !is {
-			return port
-		}
-	}
-}
+// freePort returns a port that stays free while its server is down.
+func freePort(testing.TB) string { return natsserver.FreePort() }
 
 // unsynced accepts that a test's servers do not write to the disk at once.
 var unsynced = []string{natsstore.RiskSyncInterval}
