@@ -92,6 +92,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 		"record":     nil,
 		"group":      nil,
 		"waiters":    nil,
+		"serverurl":  nil,
 		"value":      {"record"},
 		"optimistic": {"record"},
 		"flush":      {"record"},
