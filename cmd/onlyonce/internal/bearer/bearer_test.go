@@ -300,6 +300,34 @@ func TestBearer_WhenTheKeysCannotBeReadForTooLongNoTokenIsBelieved(t *testing.T)
 	})
 }
 
+func TestBearer_AFailedReloadIsRepeatedBeforeTheKeysAreNoLongerBelieved(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &publisher{}
+		p.doc.Store(&published)
+		const refresh = 24 * time.Hour
+		keys, err := Read(t.Context(), p.read, refresh, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		v := New(keys, Config{Claim: "org", Issuer: "https://id/", Audience: "api", Log: slog.New(slog.DiscardHandler)})
+		go keys.Run(t.Context())
+		p.doc.Store(nil)
+		time.Sleep(refresh + time.Minute)
+		synctest.Wait()
+		p.doc.Store(&published)
+		time.Sleep(believed)
+		synctest.Wait()
+		if _, err := v.Verify(sign(ecKey, jose.ES256, "ec", claims(nil))); err != nil {
+			t.Errorf("an hour after the publisher came back: %v", err)
+		}
+		p.reads.Store(0)
+		time.Sleep(refresh - 2*believed)
+		if n := p.reads.Load(); n != 0 {
+			t.Errorf("after a reading that succeeded, %d more came in the next 22 hours", n)
+		}
+	})
+}
+
 func TestBearer_OnlyPublicKeysForSignaturesAreTaken(t *testing.T) {
 	encryption := public(ecKey, "enc", "")
 	encryption.Use = "enc"

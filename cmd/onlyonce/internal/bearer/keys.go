@@ -22,12 +22,13 @@ type Source func(context.Context) ([]byte, error)
 const (
 	readWithin = 10 * time.Second // a document must be there
 	askAgain   = 10 * time.Second // shortest time between reloads for unknown key IDs
+	tryAgain   = time.Minute      // between reloads while they fail
 	believed   = time.Hour        // beyond the time of the next reading that failed
 	leastRSA   = 2048             // bits
 )
 
-// Keys are the public keys of a JWKS document, which is reloaded regularly. If it could
-// not be reloaded for an hour, there are no keys.
+// Keys are the public keys of a JWKS document, which is reloaded regularly, and every
+// minute while that fails. If it could not be reloaded for an hour, there are no keys.
 type Keys struct {
 	source  Source
 	refresh time.Duration
@@ -35,6 +36,7 @@ type Keys struct {
 
 	reading sync.Mutex // one reads at a time; before mu
 	asked   time.Time  // when a reading last began
+	failed  bool       // that reading
 
 	mu    sync.Mutex
 	keys  []jose.JSONWebKey
@@ -51,7 +53,7 @@ func Read(ctx context.Context, source Source, refresh time.Duration, log *slog.L
 
 // read reads the document; the caller has the lock for that.
 func (k *Keys) read(ctx context.Context) error {
-	k.asked = time.Now()
+	k.asked, k.failed = time.Now(), true
 	ctx, cancel := context.WithTimeout(ctx, readWithin)
 	defer cancel()
 	text, err := k.source(ctx)
@@ -62,6 +64,7 @@ func (k *Keys) read(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read the public keys: %w", err)
 	}
+	k.failed = false
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.keys, k.until = keys, time.Now().Add(k.refresh+believed)
@@ -77,18 +80,36 @@ func (k *Keys) Refresh(ctx context.Context) error {
 
 // Run reads the document again and again until ctx ends.
 func (k *Keys) Run(ctx context.Context) {
-	tick := time.NewTicker(k.refresh)
+	tick := time.NewTicker(min(k.refresh, tryAgain))
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			if err := k.Refresh(ctx); err != nil && ctx.Err() == nil {
-				k.log.Error("the public keys could not be read again: those that are known stay for an hour", "error", err)
+			if err := k.readIfDue(ctx); err != nil && ctx.Err() == nil {
+				k.log.Error("the public keys could not be read again, and no token is accepted after the time in until: the next attempt follows in a minute", "until", k.known(), "error", err)
 			}
 		}
 	}
+}
+
+// readIfDue reads the document if it is time for that, or if the last reading failed:
+// one failure must not cost all the time for which the keys are believed.
+func (k *Keys) readIfDue(ctx context.Context) error {
+	k.reading.Lock()
+	defer k.reading.Unlock()
+	if !k.failed && time.Since(k.asked) < k.refresh-tryAgain/2 { // half of what a tick may come too early or too late
+		return nil
+	}
+	return k.read(ctx)
+}
+
+// known returns until when the keys are believed.
+func (k *Keys) known() time.Time {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.until
 }
 
 // For returns the keys that may verify a token with a key ID and an algorithm. For an

@@ -7,16 +7,17 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/regular"
 )
 
 // maxDocument bounds a JWKS document, in bytes.
 const maxDocument = 1 << 20
 
-// File reads a JWKS document from a file.
+// File reads a JWKS document from a regular file.
 func File(path string) Source {
 	return func(context.Context) ([]byte, error) {
-		file, err := os.Open(path)
+		file, err := regular.Open(path)
 		if err != nil {
 			return nil, err
 		}

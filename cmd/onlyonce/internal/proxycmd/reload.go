@@ -35,6 +35,7 @@ type reloadableProxy struct {
 	tenants tenantResolver
 	files   [sha256.Size]byte // what the files for TLS held when they were last tried
 	roots   [sha256.Size]byte // what tenant.jwt.ca held when the tenants were read
+	again   time.Time         // when to try the files once more, because the public keys could not be read; zero: not
 }
 
 // newReloadableProxy puts the first settings in place.
@@ -56,7 +57,7 @@ func (p *reloadableProxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // that are in progress finish with the old settings.
 func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 	files := digest(tlsFiles(f)...)
-	p.files = files // whether they are right or not: only another change is worth another try
+	p.files, p.again = files, time.Time{} // whether they are right or not: only another change is worth another try
 	secure := p.secure.Load()
 	if !secure.same(f.TLS) {
 		var err error
@@ -68,6 +69,7 @@ func (p *reloadableProxy) apply(ctx context.Context, f *proxyfile.File) error {
 	tenants, roots := p.tenants, digest(f.Tenant.JWT.CA)
 	if !p.sameTenants(f) || roots != p.roots {
 		if tenants, err = newTenantResolver(ctx, f, p.log); err != nil {
+			p.again = time.Now().Add(tryAgain) // the server of public keys may be back by then
 			return err
 		}
 	}
@@ -111,8 +113,12 @@ func (p *reloadableProxy) tlsConfig() *tls.Config {
 	return listening(p.secure.Load)
 }
 
-// lookEvery is how often the TLS files are checked for changes.
-const lookEvery = 2 * time.Second
+const (
+	// lookEvery is how often the TLS files are checked for changes.
+	lookEvery = 2 * time.Second
+	// tryAgain is when they are tried again if the public keys could not be read.
+	tryAgain = time.Minute
+)
 
 // run reloads on SIGHUP, and when a file for TLS changes, until ctx ends.
 func (p *reloadableProxy) run(hangups <-chan os.Signal) func(context.Context) error {
@@ -135,7 +141,7 @@ func (p *reloadableProxy) run(hangups <-chan os.Signal) func(context.Context) er
 
 // look puts the files for TLS in place if they have changed.
 func (p *reloadableProxy) look(ctx context.Context) {
-	if digest(tlsFiles(p.file)...) != p.files {
+	if digest(tlsFiles(p.file)...) != p.files || !p.again.IsZero() && !time.Now().Before(p.again) {
 		p.done(p.apply(ctx, p.file), "the files for TLS have changed and are in place")
 	}
 }
@@ -157,9 +163,9 @@ func (p *reloadableProxy) reload(ctx context.Context) {
 		f, err = keepFixed(before, f)
 	}
 	if err == nil {
-		tried := p.files
+		tried, again := p.files, p.again
 		if err = p.apply(ctx, f); err != nil {
-			p.files = tried // they may be right with the settings that stay
+			p.files, p.again = tried, again // they may be right with the settings that stay
 		}
 	}
 	if err == nil && p.tenants.keys != nil {

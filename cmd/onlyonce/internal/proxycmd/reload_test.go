@@ -16,7 +16,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
@@ -105,7 +107,14 @@ func TestReload_TheAuthoritiesOfTheServerOfPublicKeysAreReadAgainWhenTheyChange(
 	if err != nil {
 		t.Fatal(err)
 	}
-	publisher := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(document) }))
+	var away atomic.Bool
+	publisher := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			return
+		}
+		_, _ = w.Write(document)
+	}))
 	defer publisher.Close()
 	publisher.Config.ErrorLog = log.New(io.Discard, "", 0)
 	roots := filepath.Join(t.TempDir(), "ca.crt")
@@ -138,6 +147,21 @@ func TestReload_TheAuthoritiesOfTheServerOfPublicKeysAreReadAgainWhenTheyChange(
 	before = p.tenants.keys
 	if err := p.apply(t.Context(), f); err != nil || p.tenants.keys != before {
 		t.Errorf("authorities that have not changed were read again: %v", err)
+	}
+	away.Store(true)
+	cmdtest.WriteFile(t, roots, right)
+	p.look(t.Context())
+	if p.look(t.Context()); p.tenants.keys != before {
+		t.Error("authorities are in place with which no keys were read")
+	}
+	away.Store(false)
+	p.again = time.Now() // a minute later
+	if p.look(t.Context()); p.tenants.keys == before {
+		t.Error("authorities that changed while the server of public keys was away are not in place once it is back")
+	}
+	before = p.tenants.keys
+	if p.look(t.Context()); p.tenants.keys != before {
+		t.Error("authorities are in place, and were read again")
 	}
 }
 

@@ -8,10 +8,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/regular"
 )
 
 // upstreamTLS reads the files of an upstream; nil: the defaults.
@@ -39,7 +39,10 @@ func upstreamTLS(t proxyfile.ClientTLS, acceptRisks []string) (*tls.Config, erro
 // readKeyPair reads a certificate and its private key, which only its owner, and
 // a group that can't change it, may use.
 func readKeyPair(certFile, keyFile string, acceptRisks []string) (pair tls.Certificate, err error) {
-	cert, err := os.ReadFile(certFile)
+	cert, err := regular.Read(certFile)
+	if err == nil {
+		err = regular.Check(keyFile)
+	}
 	if err == nil {
 		var key []byte
 		if key, err = private.Read(keyFile, acceptRisks); err == nil {
@@ -67,7 +70,7 @@ func readRoots(path string) (*x509.CertPool, error) {
 // readCertificates reads all certificates of a PEM file, of which there must be
 // one at least. A block that can't be read is left out, as x509.CertPool does.
 func readCertificates(path string) (certs []*x509.Certificate, err error) {
-	text, err := os.ReadFile(path)
+	text, err := regular.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -101,7 +104,7 @@ func digest(files ...string) (sum [sha256.Size]byte) {
 	all := sha256.New()
 	for _, path := range files {
 		one := sha256.New()
-		if file, err := os.Open(path); path != "" && err == nil {
+		if file, err := regular.Open(path); path != "" && err == nil {
 			_, _ = io.Copy(one, io.LimitReader(file, 1<<20)) // what can't be read is told when it is used
 			file.Close()
 		}

@@ -76,7 +76,7 @@ type JWT struct {
 	CA       string        `yaml:"ca" eg:"id-ca.crt" doc:"CA certificates for that URL; default: the system's."`
 	Issuer   string        `yaml:"issuer" eg:"https://id.example.com/" doc:"Required value of iss."`
 	Audience string        `yaml:"audience" eg:"https://api.example.com" doc:"Value that aud must contain."`
-	Refresh  time.Duration `yaml:"refresh" doc:"How often the keys are reloaded. They are also reloaded when a token has an unknown key ID. If they cannot be reloaded for another hour, no token is accepted."`
+	Refresh  time.Duration `yaml:"refresh" doc:"How often the keys are reloaded. They are also reloaded when a token has an unknown key ID and, after a failure, every minute. If they cannot be reloaded for another hour, no token is accepted."`
 }
 
 // A Server bounds what clients may do.
