@@ -29,7 +29,8 @@
 // when they are not met, use a store in PostgreSQL, MySQL or SQLite.
 //
 // Redis must never evict records. Open rejects every maxmemory-policy other than
-// noeviction. When the memory is full, claims fail, and nothing is lost.
+// noeviction. When the memory is full, claims of new commands fail, commands that have
+// begun are settled, and nothing is lost.
 //
 // # A server that does not respond
 //

@@ -56,6 +56,25 @@ func TestStore_ACallWaitsForItsReplicas(t *testing.T) {
 	}
 }
 
+func TestStore_WhileTheMemoryIsFullReplicasConfirmSettlements(t *testing.T) {
+	primary, client, _ := migrated(t)
+	replica := startRedis(t, "--replicaof", "127.0.0.1", primary.Port)
+	await(t, replica.client(t), "master_link_status:up", "INFO", "replication")
+	await(t, client, "state=online", "INFO", "replication")
+	s := open(t, client, redisstore.Config{Replicas: 1, ReplicaTimeout: time.Minute})
+	r, err := s.Claim(t.Context(), claimOf("begun"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	do(t, client, "CONFIG", "SET", "maxmemory", "1mb")
+	if err := s.Settle(t.Context(), holdOf(r), completed); err != nil {
+		t.Errorf("settle: %v", err)
+	}
+	if r, err := s.Claim(t.Context(), claimOf("begun")); err != nil || r.State != onlyonce.StateCompleted {
+		t.Errorf("the repeat got %+v and error %v", r, err)
+	}
+}
+
 func TestStore_AServerThatFallsSilentWhileACallWaitsForReplicasIsGivenUp(t *testing.T) {
 	t.Parallel()
 	server, client, _ := migrated(t)

@@ -17,16 +17,26 @@ var files embed.FS
 type script struct{ text, hash string }
 
 var (
-	claimScript   = load("claim")
-	settleScript  = load("settle")
-	renewScript   = load("renew")
-	lookScript    = load("look")
-	replaceScript = load("replace")
+	claimScript   = load("", "claim")
+	settleScript  = load(whateverMemory, "settle")
+	renewScript   = load(whateverMemory, "renew")
+	lookScript    = load("", "look")
+	replaceScript = load("", "replace")
 )
 
-// load returns the script of a name, which begins with what all have in common.
-func load(name string) *script {
+// whateverMemory begins a script that also writes while the server's memory is full. A
+// command that has begun can be settled, because its outcome would be lost otherwise. The
+// server has no memory for new commands then, so these are few.
+const whateverMemory = "#!lua flags=allow-oom\n"
+
+// markScript writes a key of no meaning.
+const markScript = whateverMemory + "return redis.call('SET', KEYS[1], '')"
+
+// load returns the script of a name, which begins with a line of flags or with none, and
+// with what all have in common.
+func load(flags, name string) *script {
 	var text strings.Builder
+	text.WriteString(flags)
 	for _, file := range []string{"head", name} {
 		b, err := files.ReadFile("scripts/" + file + ".lua")
 		if err != nil {

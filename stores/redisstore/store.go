@@ -74,7 +74,7 @@ func (s *Store) confirmed(ctx context.Context, c rueidis.DedicatedClient, mark s
 	if s.flushed {
 		wait = c.B().Waitaof().Numlocal(1).Numreplicas(int64(s.replicas)).Timeout(s.replicaTimeout.Milliseconds()).Build()
 	}
-	results := c.DoMulti(ctx, c.B().Set().Key(mark).Value("").Build(), wait)
+	results := c.DoMulti(ctx, c.B().Eval().Script(markScript).Numkeys(1).Key(mark).Build(), wait)
 	if err := results[0].Error(); err != nil {
 		return err
 	}
