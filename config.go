@@ -35,7 +35,7 @@ type Config struct {
 
 	// MaxWaiters is how many callers may wait in total; more are rejected at
 	// once. Callers of one tenant may take three quarters of the places, and
-	// less while others wait: always at most three times as many as are free.
+	// fewer while others wait: always at most three times as many as are free.
 	// Default 4096.
 	MaxWaiters      int
 	MaxWaitersPerID int // how many callers may wait for one command; default 256

@@ -31,7 +31,7 @@ type Answer[T any] struct {
 // context ended, the outcome is unknown: see Config.HoldUnknown and
 // Config.Reconcile.
 //
-// If the value is larger than the store takes, the caller gets it and the
+// If the value is larger than the store accepts, the caller gets it and the
 // Observer is told, but it is not stored and the outcome is unknown.
 //
 // Do itself returns ErrMismatch, InFlightError, ErrUnknown and ErrUnavailable

@@ -16,7 +16,7 @@ var (
 	ErrNotFound    = errors.New("no such record")                                       // returned by Lookup and Resolve
 	ErrCorrupt     = errors.New("the stored record can't be read")                      // the outcome counts as unknown
 	ErrUnavailable = errors.New("the store can't be reached or can't execute the call") // nothing ran; retry later
-	ErrTooLarge    = errors.New("the result is larger than the store takes")            // returned by Settle, which changed nothing
+	ErrTooLarge    = errors.New("the result is larger than the store accepts")          // returned by Settle, which changed nothing
 )
 
 // ErrInDoubt is the ErrUnknown of a transaction of DoTx, SettleTx or Transact whose

@@ -9,12 +9,11 @@ import (
 // expired. If so, the store stores what Next returns. A claim does not take the
 // record that it made itself: a store that repeats a claim finds its own owner and
 // grants it again.
-//
-// Every store of this module calls Takes. The rule also stands in the model of
-// internal/reliability/histories, on purpose. The statements by which PostgreSQL and MySQL
-// take over a row require that it is still the row that was read, and that its lease has
-// lapsed by the server's clock: a rule that takes over a live lease must change them, too.
 func (c Claim) Takes(r Record) bool {
+	// The model of internal/reliability/histories repeats this rule on purpose. The
+	// statements by which PostgreSQL and MySQL take over a row also require that the row is
+	// still the one that was read, and that its lease has lapsed by the server's clock: a
+	// rule that takes over a live lease must change them, too.
 	if r.Owner == c.Owner || !c.matches(r) {
 		return false
 	}

@@ -29,7 +29,7 @@ var checks = []check{
 	},
 	{
 		id: "cut-off", section: "2.6", needs: replays, most: 1 + 10 + 1 + 2, run: checkCutOff,
-		title:  "A request that breaks off does not use up its key",
+		title:  "A truncated request does not use up its key",
 		advice: "Read the whole body before the key is claimed.",
 	},
 	{

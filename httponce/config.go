@@ -84,7 +84,7 @@ type Config struct {
 	// Age and tracing headers. Hop-by-hop headers are never stored. To store
 	// one more, return byDefault || name == "X-Page-Token".
 	ReplayHeader func(name string, byDefault bool) bool
-	MaxResponse  int // the longest response body that is stored, in bytes; default 1 MiB; a replay of a longer one, or of one that is larger than the store takes, has no body
+	MaxResponse  int // the longest response body that is stored, in bytes; default 1 MiB; a replay of a longer one, or of one that is larger than the store accepts, has no body
 
 	// RunUnprotected runs the handler when the store can't be reached. The
 	// response then has the header "Idempotency-Protected: no", and a repeat
@@ -145,12 +145,11 @@ type Config struct {
 	// MaxStored is how many bytes of records this process may store within the
 	// Guard's Keep, and MaxTenantStored is the same for one tenant. A record,
 	// whatever the outcome, counts as 512 bytes plus its error text and the
-	// header and body of its response. Beyond
-	// MaxStored, all keyed requests are rejected with 503; beyond
-	// MaxTenantStored, the tenant's are rejected with 429. That includes
-	// repeats. The counters decrease steadily, by the limit within one Keep.
-	// They start at zero with the process, and each process has its own.
-	// Defaults: 64 GiB, and a quarter of MaxStored.
+	// header and body of its response. Beyond MaxStored, all keyed requests are
+	// rejected with 503; beyond MaxTenantStored, the tenant's are rejected with
+	// 429. That includes repeats. The counters decrease steadily, by the limit
+	// within one Keep. They start at zero with the process, and each process
+	// has its own. Defaults: 64 GiB, and a quarter of MaxStored.
 	MaxStored       int64
 	MaxTenantStored int64
 

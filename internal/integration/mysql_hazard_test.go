@@ -323,7 +323,7 @@ func TestMySQL_AResultThatDoesNotFitKeepsNobodyWaitingAndIsHeld(t *testing.T) {
 		if a, err := onlyonce.Do(t.Context(), g, req, fn); err != nil || a.Value == "" {
 			t.Errorf("%s: the caller got %d bytes and error %v", name, len(a.Value), err)
 		}
-		if r, err := s.Lookup(t.Context(), req.ID); err != nil || r.State != onlyonce.StateUnknown || !strings.Contains(r.Error, "larger than the store takes") {
+		if r, err := s.Lookup(t.Context(), req.ID); err != nil || r.State != onlyonce.StateUnknown || !strings.Contains(r.Error, "larger than the store accepts") {
 			t.Errorf("%s: the record is in state %q, its error %q; lookup %v", name, r.State, r.Error, err)
 		}
 		if _, err := onlyonce.Do(t.Context(), g, req, fn); !errors.Is(err, onlyonce.ErrUnknown) {

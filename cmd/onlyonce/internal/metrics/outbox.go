@@ -31,7 +31,7 @@ func NewOutbox(queue outbox.Queue) *Outbox {
 			Help: "Messages that the relay of this process has handled, by outcome.",
 		}, []string{"outcome"}),
 		waiting: describe("onlyonce_outbox_waiting", "Messages that are not published yet, not counting parked ones."),
-		oldest:  describe("onlyonce_outbox_oldest_seconds", "Age of the oldest of them."),
+		oldest:  describe("onlyonce_outbox_oldest_seconds", "Age of the oldest message that is not published yet, not counting parked ones; 0 if there is none."),
 		parked:  describe("onlyonce_outbox_parked", "Messages that failed too often or can't be published and wait for someone to requeue or discard them."),
 	}
 	m.messages.WithLabelValues(string(outbox.OutcomePublished))

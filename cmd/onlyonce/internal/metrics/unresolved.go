@@ -32,7 +32,7 @@ func (m *Set) Unresolved(name string, store any) {
 	m.Registry.MustRegister(&unresolvedMetrics{
 		store:  u,
 		count:  describe("onlyonce_idempotency_unresolved", "Records with an unknown outcome: those recorded as unknown, those whose lease has lapsed, and those in a state that no store writes."),
-		oldest: describe("onlyonce_idempotency_unresolved_oldest_seconds", "How long the oldest of them has been unresolved; 0 if there is none."),
+		oldest: describe("onlyonce_idempotency_unresolved_oldest_seconds", "How long the oldest record with an unknown outcome has had it; 0 if there is none."),
 	})
 }
 
