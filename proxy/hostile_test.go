@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -292,6 +293,66 @@ func TestListener_ADrippingResponseEnds(t *testing.T) {
 			if res.StatusCode != 200 || len(body) != 101 {
 				t.Errorf("HTTP/2 %v: an event stream, %s: %d, %d bytes", up.HTTP2, events, res.StatusCode, len(body))
 			}
+		}
+	}
+}
+
+// TestListener_AResponseThatBreaksOffIs502 holds both versions of HTTP to the same: if
+// nothing of the response was sent, the client learns what happened.
+func TestListener_AResponseThatBreaksOffIs502(t *testing.T) {
+	breaks := map[string]http.HandlerFunc{
+		"too short": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.WriteString(w, "short")
+		},
+		"reset": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "10")
+			_, _ = io.WriteString(w, "short")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
+		"no content, and a body": func(w http.ResponseWriter, _ *http.Request) {
+			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil { // HTTP/1.1
+				_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\nContent-Length: 1\r\n\r\nx")
+				conn.Close()
+				return
+			}
+			w.WriteHeader(http.StatusNoContent) // net/http's server sends no body with it over HTTP/2 either
+			panic(http.ErrAbortHandler)
+		},
+	}
+	for what, h := range breaks {
+		for _, up := range []*proxy.Upstream{upstream(t, h), upstream2(t, h)} {
+			addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+			res, body := post(t, addr, "k", "x")
+			wantProblem(t, res, body, 502, "upstream_failed", true)
+			if res.Header.Get("Content-Length") == "10" {
+				t.Errorf("%s, HTTP/2 %v: the response has the header of the one that broke off", what, up.HTTP2)
+			}
+			res, body = post(t, addr, "k", "x")
+			wantProblem(t, res, body, 409, "outcome_unknown", false)
+		}
+	}
+}
+
+func TestListener_AClientThatLeavesALongResponseDoesNotMakeItsOutcomeUnknown(t *testing.T) {
+	var runs atomic.Int32
+	long := func(w http.ResponseWriter, _ *http.Request) {
+		runs.Add(1)
+		_, _ = io.WriteString(w, strings.Repeat("x", 32<<20))
+	}
+	for _, up := range []*proxy.Upstream{upstream(t, long), upstream2(t, long)} {
+		runs.Store(0)
+		addr := orders(t, up, onlyonce.Config{HoldUnknown: true, Wait: time.Minute}, nil)
+		c := dial(t, addr)
+		_, _ = io.WriteString(c, post11+"Idempotency-Key: k\r\n\r\n")
+		if _, err := io.ReadFull(c, make([]byte, 1<<10)); err != nil {
+			t.Fatal(err)
+		}
+		c.Close()
+		res, body := send(t, "POST", "http://"+addr+"/v1/orders", http.Header{"Idempotency-Key": {"k"}}, "")
+		if res.StatusCode != 200 || res.Header.Get("Idempotency-Replay") != "omitted" || runs.Load() != 1 {
+			t.Errorf("HTTP/2 %v: a repeat gets %d %.80s after %d runs", up.HTTP2, res.StatusCode, body, runs.Load())
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/slots"
 )
 
@@ -36,6 +37,14 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	ctx := httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
 	})
+	lost := func(w http.ResponseWriter, err error) {
+		if context.Cause(ctx) == os.ErrDeadlineExceeded {
+			err = os.ErrDeadlineExceeded
+		}
+		httponce.Unknown(r)
+		rt.reject(w, r, lostProblem(err), err)
+	}
+	var body *receiving
 	p := rt.through
 	p.Transport = noRetryTransport{rt.conns}
 	p.ModifyResponse = func(res *http.Response) error {
@@ -47,25 +56,39 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 			context.AfterFunc(r.Context(), func() { tooLong.Stop() })
 		}
 		responding.Store(true)
-		res.Body = &receiving{res.Body, newPause(rt.conns.StallTimeout, late)}
+		body = &receiving{ReadCloser: res.Body, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
+		res.Body = body
 		return rt.modify(res)
 	}
 	p.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
-		if context.Cause(ctx) == os.ErrDeadlineExceeded {
-			err = os.ErrDeadlineExceeded
-		}
 		if !connected.Load() {
 			httponce.DontStore(r)
 			rt.reject(w, r, unreachable, err)
 			return
 		}
-		httponce.Unknown(r)
-		rt.reject(w, r, lostProblem(err), err)
+		lost(w, err)
 	}
 	sent := r.WithContext(ctx)
 	if r.Body != nil && r.Body != http.NoBody {
 		sent.Body = &sending{r.Body, unsent}
 	}
+	defer func() {
+		if body == nil {
+			return
+		}
+		if p := recover(); p != nil && p != http.ErrAbortHandler {
+			panic(p)
+		}
+		switch {
+		case body.broken == nil: // it was passed on, or its client has gone, and it counts even so
+		case httponce.Discard(r):
+			lost(bounded, body.broken)
+		default:
+			httponce.Unknown(r)
+			rt.cfg.report(r, body.broken)
+			panic(http.ErrAbortHandler) // the client must see that the response is truncated
+		}
+	}()
 	p.ServeHTTP(bounded, sent)
 	dropProxyHeaders(w.Header()) // only trailers are left
 }
@@ -105,13 +128,23 @@ func (b *sending) Read(p []byte) (int, error) {
 // Read: between two, the proxy waits for the client.
 type receiving struct {
 	io.ReadCloser
-	pause pause
+	pause  pause
+	none   bool  // the status allows no body
+	broken error // with which the body broke off
 }
 
 func (b *receiving) Read(p []byte) (int, error) {
 	b.pause.begin()
 	defer b.pause.Stop()
-	return b.ReadCloser.Read(p)
+	n, err := b.ReadCloser.Read(p)
+	switch {
+	case n > 0 && b.none:
+		n, err = 0, h1.Malformed("a body where none can be")
+		b.broken = err
+	case err != nil && err != io.EOF:
+		b.broken = err
+	}
+	return n, err
 }
 
 // noRetryTransport sends each request once. net/http would send a request with an
