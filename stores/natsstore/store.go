@@ -275,7 +275,7 @@ func (s *Store) settle(ctx context.Context, p place, seen *stored, next head, st
 	}
 	_, err := s.put(ctx, p, seen, next, identity, steps, outcome)
 	if err == nil {
-		_ = s.stream.conn.Publish(s.stream.subjects.ended(p.partition), []byte(p.name)) // waiters poll as well
+		s.stream.tell(ctx, s.stream.subjects.ended(p.partition), []byte(p.name)) // waiters poll as well
 	}
 	return err
 }

@@ -52,7 +52,11 @@ type stream struct {
 	api      string // what the subjects of requests begin with
 	name     string
 	subjects subjects
+	places   chan struct{} // one for each request that is under way
 }
+
+// requests is how many requests are under way at a time.
+const requests = 1024
 
 func newStream(js jetstream.JetStream, name string) *stream {
 	o := js.Options()
@@ -61,7 +65,7 @@ func newStream(js jetstream.JetStream, name string) *stream {
 		api = "$JS." + o.Domain + ".API"
 	}
 	api = strings.TrimSuffix(api, ".") + "."
-	return &stream{js: js, conn: js.Conn(), api: api, name: name, subjects: subjects{name}}
+	return &stream{js: js, conn: js.Conn(), api: api, name: name, subjects: subjects{name}, places: make(chan struct{}, requests)}
 }
 
 // An unreachable error says that the stream could not be asked. Asking again may help.
@@ -74,7 +78,7 @@ func (e unreachable) Unwrap() error { return e.error }
 func (s *stream) request(ctx context.Context, m *nats.Msg, response any) error {
 	try, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	reply, err := s.conn.RequestMsgWithContext(try, m)
+	reply, err := within(try, s.places, func() (*nats.Msg, error) { return s.conn.RequestMsgWithContext(try, m) })
 	switch {
 	case err == nil:
 		err = json.Unmarshal(reply.Data, response)
@@ -87,6 +91,39 @@ func (s *stream) request(ctx context.Context, m *nats.Msg, response any) error {
 		return unreachable{err}
 	}
 	return nil
+}
+
+// within calls a function that uses the connection, and returns when it has returned or ctx
+// has ended. While the server reads nothing, what writes to the connection returns only
+// after up to a minute, whatever its context. Places limit how many functions are left
+// behind.
+func within[T any](ctx context.Context, places chan struct{}, call func() (T, error)) (result T, err error) {
+	select {
+	case places <- struct{}{}:
+	case <-ctx.Done():
+		return result, ctx.Err()
+	}
+	type outcome struct {
+		result T
+		err    error
+	}
+	done := make(chan outcome, 1)
+	go func() {
+		defer func() { <-places }()
+		result, err := call()
+		done <- outcome{result, err}
+	}()
+	select {
+	case o := <-done:
+		return o.result, o.err
+	case <-ctx.Done():
+		return result, ctx.Err()
+	}
+}
+
+// tell publishes a message that no stream takes. Nobody learns whether it has arrived.
+func (s *stream) tell(ctx context.Context, subject string, data []byte) {
+	_, _ = within(ctx, s.places, func() (struct{}, error) { return struct{}{}, s.conn.Publish(subject, data) })
 }
 
 // The codes of errors after which the same request may succeed.

@@ -1,10 +1,13 @@
 package servertest
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -72,5 +75,48 @@ func TestStore_ACallWhoseConfirmationIsLostTakesEffectOnce(t *testing.T) {
 				t.Errorf("the call was stored twice, as %d and %d", after.Sequence, last.Sequence)
 			}
 		})
+	}
+}
+
+// A client's writes to a server that reads nothing block as soon as the buffers between
+// them are full.
+func TestStore_ACallEndsWithItsContextAlthoughTheServerReadsNothing(t *testing.T) {
+	server, _, _ := migrated(t)
+	w := newWay(t, "127.0.0.1:"+server.port)
+	s := open(t, connectWith(t, []*natsServer{{port: w.port()}}, nats.FlusherTimeout(time.Hour)), natsstore.Config{})
+	r, err := s.Claim(t.Context(), claimOf("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.stop(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	calls := map[string]func() error{
+		"settle": func() error { return s.Settle(ctx, holdOf(r), completed) },
+		"lookup": func() error { _, err := s.Lookup(ctx, r.ID); return err },
+	}
+	for i := range 32 { // more than the buffers hold
+		c := claimOf("large")
+		c.ID.Tenant = fmt.Sprintf("%d%1048576d", i, 0)
+		calls[fmt.Sprint("claim ", i)] = func() error { _, err := s.Claim(ctx, c); return err }
+	}
+	type result struct {
+		call string
+		err  error
+	}
+	ended := make(chan result, len(calls))
+	for name, call := range calls {
+		go func() { ended <- result{name, call()} }()
+	}
+	limit := time.After(5 * time.Minute)
+	for range calls {
+		select {
+		case r := <-ended:
+			if !errors.Is(r.err, context.DeadlineExceeded) {
+				t.Errorf("%s: %v", r.call, r.err)
+			}
+		case <-limit:
+			t.Fatal("calls go on although their context has ended")
+		}
 	}
 }

@@ -18,6 +18,8 @@ type way struct {
 	after string // the text that makes it deaf
 	deaf  bool   // what comes back is lost
 	conns map[net.Conn]bool
+
+	stopped sync.RWMutex // locked while nothing is read
 }
 
 func newWay(t testing.TB, to string) *way {
@@ -87,6 +89,12 @@ func (w *way) deafen(after string) {
 	w.after = after
 }
 
+// stop reads nothing more, as if the server were frozen, until the end of the test.
+func (w *way) stop(t testing.TB) {
+	w.stopped.Lock()
+	t.Cleanup(w.stopped.Unlock)
+}
+
 // forth is where a way leads to.
 type forth struct {
 	way *way
@@ -95,6 +103,8 @@ type forth struct {
 }
 
 func (f *forth) Write(p []byte) (int, error) {
+	f.way.stopped.RLock()
+	defer f.way.stopped.RUnlock()
 	f.way.mu.Lock()
 	f.sent = append(f.sent, p...)
 	if after := f.way.after; after != "" && bytes.Contains(f.sent, []byte(after)) {
