@@ -15,6 +15,10 @@ import (
 // send sends the statements in one round trip, between the statements before and after,
 // which may be empty. Without an open transaction they are one implicit transaction. e
 // notifies the waiters of the commands that end.
+//
+// If ctx has ended, nothing is confirmed, whatever the server says: pgx can be set to have the
+// server cancel the statements then, and PostgreSQL confirms a commit whose wait for the
+// synchronous standbys was canceled.
 func send(ctx context.Context, on session, e *listener, before string, list []*statement, after string) (err error) {
 	var b pgx.Batch
 	if before != "" {
@@ -31,7 +35,11 @@ func send(ctx context.Context, on session, e *listener, before string, list []*s
 		b.Queue(after)
 	}
 	results := on.SendBatch(ctx, &b)
-	defer func() { err = errors.Join(err, results.Close()) }()
+	defer func() {
+		if err = errors.Join(err, results.Close()); err == nil {
+			err = ctx.Err()
+		}
+	}()
 	if before != "" {
 		if _, err := results.Exec(); err != nil {
 			return err

@@ -42,7 +42,11 @@ func (dialect) together(ctx context.Context, s *server.Store, name string, row f
 	if err != nil {
 		end = "group rollback"
 	}
-	if _, e := conn.ExecContext(ctx, Text[end]); e != nil {
+	_, e := conn.ExecContext(ctx, Text[end])
+	if e == nil {
+		e = ctx.Err() // see Session.Again
+	}
+	if e != nil {
 		if err == nil {
 			e = fmt.Errorf("%w: %w", errCommit, e)
 		}

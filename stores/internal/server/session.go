@@ -103,10 +103,16 @@ func (l Session) prepare(name string) *sql.Stmt {
 // with the pauses.
 const maxConflicts = 30
 
-// Again repeats a step that the database rolled back to resolve a conflict.
+// Again repeats a step that the database rolled back to resolve a conflict. A step whose
+// context has ended is not confirmed, whatever the server says: some drivers then have the
+// server cancel the statement, and PostgreSQL confirms a commit whose wait for the
+// synchronous standbys was canceled.
 func (l Session) Again(f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
+		if err == nil && l.Tx == nil {
+			err = l.Ctx.Err()
+		}
 		if err == nil {
 			return nil
 		}

@@ -244,7 +244,11 @@ func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settled int64,
 		return 0, transact.Overtaken, nil
 	}
 	if t.Tx != nil {
-		if err := t.finish(t.Tx.Commit); err != nil {
+		err := t.finish(t.Tx.Commit)
+		if err == nil && t.gaveUp() {
+			err = errSilent // see Session.Again
+		}
+		if err != nil {
 			what := t.dialect.Classify(err)
 			if err = explain(what, err); what == ClassConflict {
 				return 0, transact.RolledBack, err
