@@ -2,11 +2,30 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 )
+
+func TestProxyGuide_TheSettingsThatNeedARestartAreListed(t *testing.T) {
+	text, err := os.ReadFile("../../docs/proxy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(text), "Some settings need a restart: ")
+	list, _, _ = strings.Cut(list, " (")
+	var listed []string
+	for i, part := range strings.Split(list, "`") {
+		if i%2 == 1 {
+			listed = append(listed, part)
+		}
+	}
+	if want := proxyfile.RestartSettings(); !slices.Equal(listed, want) {
+		t.Errorf("the guide lists %q, want %q", listed, want)
+	}
+}
 
 func TestProxyGuide_TheFilesOfTheGuideAreRight(t *testing.T) {
 	text, err := os.ReadFile("../../docs/proxy.md")

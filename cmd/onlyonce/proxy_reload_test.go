@@ -130,7 +130,7 @@ func TestProxy_WhatCannotBeReloadedIsNamed(t *testing.T) {
 	for n := range 2 { // each time, until it is started again
 		s.signal(syscall.SIGHUP)
 		cmdtest.Until(t, "they are named", func() bool {
-			return strings.Count(s.log.String(), `"some changed settings count from the next start on","settings":["log_format","store","server.idle_timeout"]`) == n+1
+			return strings.Count(s.log.String(), `"some changed settings take effect only after a restart","settings":["log_format","store","server.idle_timeout"]`) == n+1
 		})
 	}
 }

@@ -32,8 +32,8 @@ A store URL is one of these:
   redis://HOST1:PORT,HOST2:PORT               a cluster
   redis://HOST1,HOST2?master_set=NAME         the Sentinels that watch NAME
 A path is taken as it is: it has no options and needs no escaping, except for the
-shell. A redis:// URL may end with the settings of its store,
-such as ?prefix=shop&replicas=1&replica_timeout=500ms&accept_risks=persistence.
+shell. A redis:// URL may end with the settings of its store, such as
+?prefix=shop&replicas=1&replica_timeout=500ms&accept_risks=persistence.
 
 If the URL of a store is left out, a command reads it from ONLYONCE_STORE, or from
 the file that ONLYONCE_STORE_FILE names. Pass a URL that contains a password this
@@ -49,6 +49,7 @@ line or the environment is invalid, or doctor or check could not examine its tar
 	}, serve.Command(), proxycmd.Command(), relay.Command(), storeurl.FromEnv(records.Command()), storeurl.FromEnv(outboxcmd.Command()), storeurl.FromEnv(poison.Command()), check.Command(), storeurl.FromEnv(doctor.Command()), storeurl.FromEnv(migrate.Command()), bench.Command(), version.Command())
 	root.Version = version.Program()
 	root.SetVersionTemplate(version.All())
+	cli.AddHelp(root)
 	root.InitDefaultCompletionCmd()
 	for _, cmd := range root.Commands() {
 		if cmd.Name() == "completion" {

@@ -55,8 +55,8 @@ func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config
 }
 
 func (a *API) open(ctx context.Context) (err error) {
-	if err := a.cfg.checkBroker(); err != nil {
-		return err
+	if err := CheckBroker(a.cfg.Broker); err != nil {
+		return fmt.Errorf("Config.Broker: %w", err)
 	}
 	if err := schema.Migrate(ctx, a.db, "orders", migrations); err != nil {
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/services/internal/broker"
 	"github.com/onlyonce-go/onlyonce/services/internal/caller"
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
@@ -49,7 +50,7 @@ type Config struct {
 	// nats://… for JetStream, amqp://… for RabbitMQ. Default: none; the outbox
 	// itself delivers them, in the process that runs.
 	Broker     string
-	BrokerName string // name of the stream or the exchange; each database of orders needs its own; default "onlyonce"
+	BrokerName string // name of the stream or the exchange; each database of orders needs its own; default DefaultBrokerName
 
 	// Charge pays for an order before it is created, and returns the payment's
 	// reference. A later attempt at the order does not pay again. If the process
@@ -76,6 +77,7 @@ type Config struct {
 const (
 	DefaultMaxWait     = 10 * time.Second
 	DefaultMaxAttempts = 10
+	DefaultBrokerName  = broker.DefaultName
 )
 
 func (c Config) withDefaults() Config {

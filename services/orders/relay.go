@@ -3,7 +3,6 @@ package orders
 import (
 	"context"
 	"fmt"
-	"strings"
 	"sync"
 	"time"
 
@@ -15,8 +14,8 @@ import (
 // the part of Run that can run in a separate process.
 func Relay(ctx context.Context, events outbox.Queue, cfg Config) error {
 	cfg = cfg.withDefaults()
-	if err := cfg.checkBroker(); err != nil || cfg.Broker == "" {
-		return fmt.Errorf("orders: relay: set a broker, nats://… or amqp://…: %w", err)
+	if err := broker.CheckURL(cfg.Broker); err != nil {
+		return fmt.Errorf("orders: relay: Config.Broker: %w", err)
 	}
 	b := cfg.connect(ctx)
 	if b == nil {
@@ -42,12 +41,16 @@ func (c Config) newRelay(events outbox.Queue, to outbox.Publisher) *outbox.Relay
 	})
 }
 
-func (c Config) checkBroker() error {
-	switch scheme, _, _ := strings.Cut(c.Broker, "://"); scheme {
-	case "", "nats", "tls", "amqp", "amqps":
+// BrokerForms lists the forms of Config.Broker.
+const BrokerForms = broker.Forms
+
+// CheckBroker returns an error unless Config.Broker may be address. The error does not
+// repeat it, because it may contain a password.
+func CheckBroker(address string) error {
+	if address == "" {
 		return nil
 	}
-	return fmt.Errorf("the broker's URL has an unknown scheme: write nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672")
+	return broker.CheckURL(address)
 }
 
 // longestPause is the longest pause before an unreachable broker is tried again.

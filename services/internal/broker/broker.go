@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"hash/maphash"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,9 +61,12 @@ type Config struct {
 	Handlers int           // the number of messages that are handled at a time; default 32
 }
 
+// DefaultName is the default of Config.Name.
+const DefaultName = "onlyonce"
+
 func (c Config) withDefaults() Config {
 	if c.Name == "" {
-		c.Name = "onlyonce"
+		c.Name = DefaultName
 	}
 	if c.AckWait == 0 {
 		c.AckWait = 30 * time.Second
@@ -73,18 +77,30 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Open connects to the broker at a URL: nats://host:4222, tls://host:4222,
-// amqp://user:password@host:5672/vhost or amqps://….
+// Forms lists the forms of a broker's URL, for messages.
+const Forms = "nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672"
+
+// CheckURL returns an error unless address is the URL of a broker: nats://host:4222,
+// tls://host:4222, amqp://user:password@host:5672/vhost or amqps://…. The error does not
+// repeat it, because it may contain a password.
+func CheckURL(address string) error {
+	scheme, rest, _ := strings.Cut(address, "://")
+	if rest == "" || !slices.Contains([]string{"nats", "tls", "amqp", "amqps"}, scheme) {
+		return errors.New("this is not the URL of a broker: write " + Forms)
+	}
+	return nil
+}
+
+// Open connects to the broker at a URL.
 func Open(ctx context.Context, address string, cfg Config) (b Broker, err error) {
 	cfg = cfg.withDefaults()
-	scheme, _, _ := strings.Cut(address, "://")
-	switch scheme {
-	case "nats", "tls":
-		b, err = openNATS(ctx, address, cfg)
-	case "amqp", "amqps":
+	if err := CheckURL(address); err != nil {
+		return nil, fmt.Errorf("broker: open: %w", err)
+	}
+	if strings.HasPrefix(address, "amqp") {
 		b, err = openAMQP(ctx, address, cfg)
-	default:
-		return nil, fmt.Errorf("broker: open: %q is not the scheme of a broker: write nats://… or amqp://…", scheme)
+	} else {
+		b, err = openNATS(ctx, address, cfg)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("broker: open %s: %w", redacted(address), err)

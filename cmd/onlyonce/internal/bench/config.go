@@ -1,10 +1,12 @@
 package bench
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -44,6 +46,16 @@ const (
 	keysSequential = "sequential"
 )
 
+var keyChoice = cli.Choice{keysUniform, keysZipf, keysSequential}
+
+// The values of --format.
+const (
+	formatTable = "table"
+	formatJSON  = "json"
+)
+
+var formats = cli.Choice{formatTable, formatJSON}
+
 func (c *config) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
@@ -53,12 +65,12 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.Int64Var(&c.requests, "requests", 0, "`number` of requests to each target after which the run ends early")
 	f.Float64Var(&c.duplicates, "duplicates", 0.2, "`ratio` of requests that repeat an earlier one, 0 to below 1")
 	f.StringVar(&c.keys, "keys", keysUniform, "which earlier key is repeated: uniform (any), zipf (mostly a few of them) or sequential (one after another)")
-	cli.CompleteValues(cmd, "keys", keysUniform, keysZipf, keysSequential)
+	cli.CompleteValues(cmd, "keys", keyChoice...)
 	f.IntVar(&c.resultSize, "result-size", 500, "size of a result in `bytes`; stores only")
 	f.StringVar(&c.compare, "compare", "", "another `URL` to take turns with")
 	f.DurationVar(&c.keep, "keep", 5*time.Second, "how long a response is kept; it is repeated for half as long; memory:// keeps it for at most 1s unless --requests is small")
 	f.BoolVar(&c.leave, "leave", false, "leave the keys in the store instead of waiting until they expire and purging them")
-	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "`name` of a finding of onlyonce doctor that is accepted; may be repeated")
+	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, storeurl.RiskUsage+"; may be repeated")
 	f.StringVar(&c.http.method, "method", "POST", "HTTP `method`")
 	f.StringVar(&c.http.path, "path", "", "`path` below the URL")
 	f.StringVar(&c.http.body, "body", `{"bench":"{key}"}`, "`text` of every request's body, or @FILE")
@@ -66,8 +78,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.http.keyHeader, "key-header", "Idempotency-Key", "`name` of the header with the key")
 	f.DurationVar(&c.http.timeout, "timeout", 10*time.Second, "how long an HTTP request may take")
 	f.StringVar(&c.http.caCert, "cacert", "", "CA `file` (PEM) for the server's certificate (default: the system's)")
-	f.StringVar(&c.format, "format", "table", "table or json")
-	cli.CompleteValues(cmd, "format", "table", "json")
+	formats.AddFlag(cmd, &c.format, "format", formatTable, "format of the report")
 	c.may.AddFlag(cmd)
 }
 
@@ -83,16 +94,12 @@ func (c *config) check() error {
 		return cli.Usagef("--requests is %d: write 1 or more, or leave it out", c.requests)
 	case !(c.duplicates >= 0 && c.duplicates < 1):
 		return cli.Usagef("--duplicates is %v: write the ratio of repeats, 0 to below 1, such as 0.2", c.duplicates)
-	case c.keys != keysUniform && c.keys != keysZipf && c.keys != keysSequential:
-		return cli.Usagef("invalid value %q for --keys: write %s, %s or %s", c.keys, keysUniform, keysZipf, keysSequential)
 	case c.resultSize < leastResult || c.resultSize > mostResult:
 		return cli.Usagef("--result-size is %d: write %d to %d", c.resultSize, leastResult, mostResult)
 	case c.keep < leastKeep || c.keep > longest:
 		return cli.Usagef("--keep is %v: write %v to %v", c.keep, leastKeep, longest)
-	case c.format != "table" && c.format != "json":
-		return cli.Usagef("invalid value %q for --format: write table or json", c.format)
 	}
-	return c.http.check()
+	return cmp.Or(keyChoice.CheckFlag("keys", c.keys), formats.CheckFlag("format", c.format), c.http.check())
 }
 
 // A httpConfig holds the values of the flags for HTTP requests.

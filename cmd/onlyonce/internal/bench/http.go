@@ -41,9 +41,9 @@ type httpTarget struct {
 
 // openHTTP returns the target at a URL, after asking for permission to write to it.
 func openHTTP(cmd *cobra.Command, c *config, raw string) (target, error) {
-	u, err := url.Parse(cli.JoinURL(raw, c.http.path))
-	if err != nil || u.Hostname() == "" {
-		return nil, cli.Usagef("the URL names no server: write http://HOST:PORT/PATH")
+	u, err := cli.ParseServer(cli.JoinURL(raw, c.http.path), "http://HOST:PORT/PATH", "http", "https")
+	if err != nil {
+		return nil, cli.Usagef("the URL can't be used: %w", err)
 	}
 	body, err := cli.TextOrFile(c.http.body)
 	if err != nil {

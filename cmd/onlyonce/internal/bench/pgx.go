@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
@@ -23,11 +22,10 @@ func openPgx(ctx context.Context, raw string, acceptRisks []string) (store *pgxs
 		return nil, "", nil, err
 	}
 	shown = schemePgx + strings.TrimPrefix(u.String(), "postgres://")
-	cfg, err := pgxpool.ParseConfig(u.Source)
+	cfg, err := u.PoolConfig()
 	if err != nil {
-		return nil, "", nil, cli.Usagef("open %s: its driver does not understand the URL: write pgx://USER:PASSWORD@HOST/DATABASE", shown)
+		return nil, "", nil, err
 	}
-	cfg.MaxConns = storeurl.MaxConnections
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, "", nil, fmt.Errorf("open %s: %w", shown, err)

@@ -168,7 +168,7 @@ func (m measured) firstError() string {
 }
 
 func (b *report) print(w io.Writer, format string) error {
-	if format == "json" {
+	if format == formatJSON {
 		out := json.NewEncoder(plain.JSONTo(w))
 		out.SetEscapeHTML(false)
 		out.SetIndent("", "  ")

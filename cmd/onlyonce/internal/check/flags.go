@@ -44,12 +44,20 @@ func (f *flags) addFlags(cmd *cobra.Command) {
 	s.DurationVar(&f.cfg.Timeout, "timeout", 10*time.Second, "how long one request may take")
 	s.DurationVar(&f.cfg.Within, "within", 2*time.Minute, "how long the whole check may take")
 	s.StringVar(&f.caCert, "cacert", "", "CA `file` (PEM) for the server's certificate (default: the system's)")
-	s.StringVar(&f.format, "format", "table", "table, json or junit")
+	formats.AddFlag(cmd, &f.format, "format", formatTable, "format of the report")
 	s.BoolVarP(&f.verbose, "verbose", "v", false, "show requests and responses of rows that pass, too")
-	cli.CompleteValues(cmd, "format", "table", "json", "junit")
 	cli.CompleteValues(cmd, "only", rowIDs()...)
 	cli.CompleteValues(cmd, "skip", rowIDs()...)
 }
+
+// The values of --format.
+const (
+	formatTable = "table"
+	formatJSON  = "json"
+	formatJUnit = "junit"
+)
+
+var formats = cli.Choice{formatTable, formatJSON, formatJUnit}
 
 func rowIDs() (ids []string) {
 	for _, row := range conform.Rows() {
@@ -60,14 +68,12 @@ func rowIDs() (ids []string) {
 
 func (f *flags) writer() (reportWriter, error) {
 	switch f.format {
-	case "table":
-		return tableWriter(f.verbose), nil
-	case "json":
+	case formatJSON:
 		return writeJSON, nil
-	case "junit":
+	case formatJUnit:
 		return writeJUnit, nil
 	}
-	return nil, cli.Usagef("invalid value %q for --format: write table, json or junit", f.format)
+	return tableWriter(f.verbose), formats.CheckFlag("format", f.format)
 }
 
 // target returns the target that the flags describe, after reading the files that

@@ -4,9 +4,12 @@
 package cli
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -35,7 +38,7 @@ func Usagef(format string, args ...any) error {
 	return &usageError{fmt.Errorf(format, args...)}
 }
 
-// A inconclusiveError is the reason why a command could not examine its target.
+// An inconclusiveError is the reason why a command could not examine its target.
 type inconclusiveError struct{ err error }
 
 func (e *inconclusiveError) Error() string { return e.err.Error() }
@@ -47,10 +50,16 @@ func (e *inconclusiveError) Unwrap() error { return e.err }
 func Inconclusive(err error) error { return &inconclusiveError{err} }
 
 // Run runs the command line args with the program's root command, prints the
-// error if there is one, and returns the exit code.
+// error if there is one, and returns the exit code. A command whose output can't be
+// written has failed.
 func Run(root *cobra.Command, args []string) int {
+	out := &output{to: os.Stdout}
+	root.SetOut(out)
 	root.SetArgs(args)
 	cmd, err := root.ExecuteContextC(context.Background())
+	if err == nil && out.err != nil {
+		err = fmt.Errorf("write the output: %w", out.err)
+	}
 	if err == nil {
 		return ExitOK
 	}
@@ -65,6 +74,18 @@ func Run(root *cobra.Command, args []string) int {
 	return exitUsage
 }
 
+// An output writes to another writer, and remembers the first error.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	n, err := o.to.Write(p)
+	o.err = cmp.Or(o.err, err)
+	return n, err
+}
+
 // Group makes cmd a command that only contains other commands.
 func Group(cmd *cobra.Command, under ...*cobra.Command) *cobra.Command {
 	cmd.AddCommand(under...)
@@ -73,14 +94,42 @@ func Group(cmd *cobra.Command, under ...*cobra.Command) *cobra.Command {
 		if len(args) == 0 {
 			return nil
 		}
-		hint := ""
-		if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-			hint = fmt.Sprintf(": did you mean %q?", near[0])
-		}
-		return Usagef("unknown command %q for %q%s", args[0], cmd.CommandPath(), hint)
+		return unknownCommand(cmd, args[0])
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	return cmd
+}
+
+// unknownCommand returns the error for a name that is not a command under cmd.
+func unknownCommand(cmd *cobra.Command, name string) error {
+	hint := ""
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		hint = fmt.Sprintf(": did you mean %q?", near[0])
+	}
+	return Usagef("unknown command %q for %q%s", name, cmd.CommandPath(), hint)
+}
+
+// AddHelp gives root the command "help", which rejects the names of unknown commands.
+func AddHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, cmd := range root.Commands() {
+		if cmd.Name() == "help" {
+			cmd.Args = func(_ *cobra.Command, args []string) error {
+				if under, rest, _ := root.Find(args); len(rest) > 0 {
+					return unknownCommand(under, rest[0])
+				}
+				return nil
+			}
+		}
+	}
+	write := root.HelpFunc()
+	root.SetHelpFunc(func(cmd *cobra.Command, args []string) {
+		var text bytes.Buffer
+		out := cmd.OutOrStdout()
+		cmd.SetOut(&text)
+		write(cmd, args)
+		_, _ = text.WriteTo(out) // Run reports the error
+	})
 }
 
 // ExactArgs rejects a command line that does not have exactly the named arguments.

@@ -2,6 +2,8 @@
 package logging
 
 import (
+	"cmp"
+	"fmt"
 	"io"
 	"log/slog"
 
@@ -13,9 +15,9 @@ import (
 
 // A Config says what is logged to standard error, and how.
 type Config struct {
-	Format string // json or text
-	Level  string // the least severe one: debug, info, warn or error
-	Keys   string // what is logged of a key: hash or raw; empty: hash
+	Format string // one of Formats
+	Level  string // the least severe one, of Levels
+	Keys   string // how keys are logged, of Keys; empty: the default
 }
 
 // The defaults of the flags.
@@ -23,6 +25,18 @@ const (
 	DefaultFormat = "json"
 	DefaultLevel  = "info"
 	DefaultKeys   = "hash"
+)
+
+const (
+	textFormat = "text"
+	rawKeys    = "raw"
+)
+
+// The values of the flags.
+var (
+	Formats = cli.Choice{DefaultFormat, textFormat}
+	Levels  = cli.Choice{"debug", DefaultLevel, "warn", "error"}
+	Keys    = cli.Choice{DefaultKeys, rawKeys}
 )
 
 // AddFlags declares --log-format and --log-level.
@@ -34,46 +48,38 @@ func (c *Config) AddKeysFlag(cmd *cobra.Command) { AddKeysFlag(cmd, &c.Keys) }
 // AddFlags declares --log-format and --log-level for settings that are kept elsewhere
 // than in a Config.
 func AddFlags(cmd *cobra.Command, format, level *string) {
-	f := cmd.Flags()
-	f.StringVar(format, "log-format", DefaultFormat, "format of the log on standard error: json or text")
-	f.StringVar(level, "log-level", DefaultLevel, "lowest level that is logged: debug, info, warn or error")
-	cli.CompleteValues(cmd, "log-format", "json", "text")
-	cli.CompleteValues(cmd, "log-level", "debug", "info", "warn", "error")
+	Formats.AddFlag(cmd, format, "log-format", DefaultFormat, "format of the log on standard error")
+	Levels.AddFlag(cmd, level, "log-level", DefaultLevel, "lowest level that is logged")
 }
 
 // AddKeysFlag declares --log-keys for such settings.
 func AddKeysFlag(cmd *cobra.Command, keys *string) {
-	cmd.Flags().StringVar(keys, "log-keys", DefaultKeys, "how idempotency keys are logged: `hash or raw`; anyone who knows a key and its request can read the stored response")
-	cli.CompleteValues(cmd, "log-keys", "hash", "raw")
+	Keys.AddFlag(cmd, keys, "log-keys", DefaultKeys, "how idempotency keys are logged (anyone who knows a key and its request can read the stored response)")
 }
 
 // ShowKey returns what onlyonce.SlogObserver writes of a key, or nil for its hash.
 func (c Config) ShowKey() func(onlyonce.ID) string {
-	if c.Keys == "raw" {
+	if c.Keys == rawKeys {
 		return func(id onlyonce.ID) string { return id.Key }
 	}
 	return nil
 }
 
-var logLevels = map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError}
-
 // Logger returns a logger that writes to w. It masks passwords in URLs.
 func (c Config) Logger(w io.Writer) (*slog.Logger, error) {
-	if c.Keys != "" && c.Keys != "hash" && c.Keys != "raw" {
-		return nil, cli.Usagef("invalid value %q for --log-keys: write hash or raw", c.Keys)
+	if err := cmp.Or(Keys.CheckFlag("log-keys", cmp.Or(c.Keys, DefaultKeys)), Levels.CheckFlag("log-level", c.Level), Formats.CheckFlag("log-format", c.Format)); err != nil {
+		return nil, err
 	}
-	level, ok := logLevels[c.Level]
-	if !ok {
-		return nil, cli.Usagef("invalid value %q for --log-level: write debug, info, warn or error", c.Level)
+	options := &slog.HandlerOptions{ReplaceAttr: masked}
+	var level slog.Level
+	if err := level.UnmarshalText([]byte(c.Level)); err != nil {
+		return nil, fmt.Errorf("read the level of the log: %w", err)
 	}
-	options := &slog.HandlerOptions{Level: level, ReplaceAttr: masked}
-	switch c.Format {
-	case "json":
-		return slog.New(slog.NewJSONHandler(plain.JSONTo(w), options)), nil
-	case "text":
+	options.Level = level
+	if c.Format == textFormat {
 		return slog.New(slog.NewTextHandler(w, options)), nil
 	}
-	return nil, cli.Usagef("invalid value %q for --log-format: write json or text", c.Format)
+	return slog.New(slog.NewJSONHandler(plain.JSONTo(w), options)), nil
 }
 
 // masked replaces passwords in what is logged.

@@ -17,6 +17,9 @@ import (
 // sqlstore's name for it, which holds for the other files of a command too.
 const Risk = "file-mode"
 
+// Usage describes Risk in the help of --accept-risk.
+const Usage = Risk + " for files that other users can use"
+
 // Make makes the file of a database that is not there yet. Only its owner may use
 // it, whatever the umask, and SQLite gives the files beside it the same
 // mode.

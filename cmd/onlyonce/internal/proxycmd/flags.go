@@ -10,7 +10,9 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -35,8 +37,8 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&s.Listen, "listen", s.Listen, "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&s.Admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
 	f.StringVar(&s.Store.URL, "store", s.Store.URL, "`URL` of the store: memory://, sqlite:PATH, postgres://…, mysql://… or redis://…")
-	f.StringVar(&s.Store.URLFile, "store-file", "", "`file` with the URL of the store, for use instead of --store if the URL contains a password, because every user of the machine can read command lines")
-	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all proxies on it (default: PATH.secret, which is generated, for sqlite:; none for a server)")
+	f.StringVar(&s.Store.URLFile, "store-file", "", storeurl.FileUsage)
+	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", storeurl.SecretUsage)
 	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header with the tenant; the server in front of the proxy must set it, and replace what a client sends")
 	f.Var(&t.From, "tenant-header-from", "`addresses` from which that header is trusted, such as 10.0.0.0/8; from others it is dropped (default: this machine, or with --tls-client-ca clients with a certificate)")
 	f.StringVar(&t.JWT.Claim, "tenant-claim", "", "`name` of the claim with the tenant, in the token of Authorization: Bearer")
@@ -50,8 +52,8 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&d.Wait, "wait", d.Wait, "how long a retry of a running command waits for its response; 0s: not at all")
 	f.DurationVar(&d.Lease, "lease", d.Lease, "how long a command stays locked after the proxy that ran it died")
 	f.DurationVar(&d.Keep, "keep", d.Keep, "how long a response is kept and replayed")
-	f.StringVar(&d.Unknown, "unknown", d.Unknown, "policy for a retry of a command whose outcome is unknown: `rerun or hold`")
-	f.StringVar(&d.Fingerprint.Mode, "fingerprint", d.Fingerprint.Mode, "how bodies are compared, `raw, json or none`")
+	proxyfile.UnknownPolicies.AddFlag(cmd, &d.Unknown, "unknown", d.Unknown, "policy for a retry of a command whose outcome is unknown")
+	proxyfile.FingerprintModes.AddFlag(cmd, &d.Fingerprint.Mode, "fingerprint", d.Fingerprint.Mode, "how bodies are compared")
 	f.Var(&d.Limits.Response, "max-response", "largest response body that is stored")
 	f.StringVar(&s.TLS.Cert, "tls-cert", "", "`file` with the certificate that the proxy presents to clients")
 	f.StringVar(&s.TLS.Key, "tls-key", "", "`file` with the private key of the certificate")
@@ -59,15 +61,13 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.up.TLS.CA, "upstream-ca", "", "CA `file` for the upstream's certificate (default: the system's)")
 	f.StringVar(&c.up.TLS.Cert, "upstream-cert", "", "`file` with the certificate that the proxy presents to the upstream")
 	f.StringVar(&c.up.TLS.Key, "upstream-key", "", "`file` with the private key of the certificate")
-	f.StringSliceVar(&s.AcceptRisks, "accept-risk", nil, "`name` of a finding of onlyonce doctor that is accepted, or file-mode for files that other users can use; may be repeated")
+	f.StringSliceVar(&s.AcceptRisks, "accept-risk", nil, storeurl.RiskUsage+", or "+private.Usage+"; may be repeated")
 	logging.AddFlags(cmd, &s.LogFormat, &s.LogLevel)
 	logging.AddKeysFlag(cmd, &s.LogKeys)
-	f.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, "time that running requests get to finish after SIGINT or SIGTERM")
+	f.DurationVar(&s.ShutdownTimeout, "shutdown-timeout", s.ShutdownTimeout, server.ShutdownUsage)
 	f.StringVar(&c.config, "config", "", "`file` of settings, instead of most flags; see --print-config")
 	f.BoolVar(&c.print, "print-config", false, "print the settings as a commented file for --config, and exit")
 	f.BoolVar(&c.check, "check-config", false, "check the settings, and exit")
-	cli.CompleteValues(cmd, "unknown", "rerun", "hold")
-	cli.CompleteValues(cmd, "fingerprint", "raw", "json", "none")
 	cli.DocumentEnv(cmd)
 }
 
@@ -186,34 +186,33 @@ func (c *config) examples() {
 	if c.up.URL == "" {
 		c.up.URL = "http://127.0.0.1:3000"
 	}
-	t := &c.said.Tenant
-	if t.Header == "" && t.JWT.Claim == "" && !t.Authorization && !t.Single {
+	if t := &c.said.Tenant; len(t.Sources()) == 0 {
 		t.Header = "X-Tenant-ID"
 	}
 }
 
-// fromFlags says what is wrong in the words of the command line.
+// tenantFlags are the flags for the sources of a tenant.
+var tenantFlags = map[string]string{"header": "--tenant-header", "jwt": "--tenant-claim", "authorization": "--tenant-authorization", "single": "--single-tenant"}
+
+// fromFlags returns the settings of the flags. Its errors name flags.
 func (c *config) fromFlags() (*proxyfile.File, error) {
 	if c.print {
 		c.examples()
 	}
 	t := &c.said.Tenant
 	var given []string
-	for flag, is := range map[string]bool{"--tenant-header": t.Header != "", "--tenant-claim": t.JWT.Claim != "", "--tenant-authorization": t.Authorization, "--single-tenant": t.Single} {
-		if is {
-			given = append(given, flag)
-		}
+	for _, source := range t.Sources() {
+		given = append(given, tenantFlags[source])
 	}
-	slices.Sort(given)
 	switch {
 	case c.up.URL == "":
 		return nil, cli.Usagef("no upstream is set: give --upstream (%s), such as http://127.0.0.1:3000, or --config", cli.EnvName("upstream"))
+	case slices.Contains(given, tenantFlags["jwt"]) && t.JWT.Claim == "":
+		return nil, cli.Usagef("--jwks, --jwks-ca, --issuer and --audience go with --tenant-claim: give that too, or leave them out")
 	case len(given) == 0:
-		return nil, cli.Usagef("whose request is it? Give exactly one of --tenant-header, --tenant-claim, --tenant-authorization and --single-tenant, which says that all callers are one")
+		return nil, cli.Usagef("no flag says how the tenant of a request is identified: give exactly one of --tenant-header, --tenant-claim, --tenant-authorization, and --single-tenant for callers that share one tenant")
 	case len(given) > 1:
 		return nil, cli.Usagef("%s are set: set only one of them", strings.Join(given, " and "))
-	case t.JWT.Claim == "" && (t.JWT.JWKS != "" || t.JWT.CA != "" || t.JWT.Issuer != "" || t.JWT.Audience != ""):
-		return nil, cli.Usagef("--jwks, --jwks-ca, --issuer and --audience go with --tenant-claim: give that too, or leave them out")
 	}
 	c.said.Upstreams = []proxyfile.Upstream{c.up}
 	if err := c.said.Check(); err != nil {

@@ -57,9 +57,11 @@ what a repeat does. The upstream gets the key, the number of the attempt as
 Idempotency-Attempt, and Idempotency-Fence.
 
 Several proxies on one store on a server (postgres://, mysql:// or redis://) give the
-same guarantees as one. A redis:// store is set up with onlyonce migrate first. A --config file has more settings, per route; --print-config prints a commented
-one. SIGHUP reloads it without dropping a request. TLS files are reloaded when they
-change. Commands to try are printed to standard output, the log to standard error.
+same guarantees as one. A redis:// store is set up with onlyonce migrate first.
+
+A --config file has more settings, per route; --print-config prints a commented one.
+SIGHUP reloads it without dropping a request. TLS files are reloaded when they change.
+Commands to try are printed to standard output, the log to standard error.
 
 Every flag is also an environment variable, shown in brackets. The flag wins over
 the variable, and an empty variable counts as not set.
@@ -94,8 +96,9 @@ second signal ends it at once.`,
 	return cmd
 }
 
-// checkProxy reads the files that settings name, and neither the store nor what
-// is on other machines.
+// checkProxy reads the files that the settings name. It neither opens the store nor
+// connects to other machines. It prints how many routes there are, because a file that
+// was cut off before its routes is valid.
 func checkProxy(cmd *cobra.Command, f *proxyfile.File) error {
 	if _, err := newSecurity(f.TLS, f.AcceptRisks); err != nil {
 		return inFlags(f.Mistake("tls", err.Error(), "tls.cert"))
@@ -110,12 +113,16 @@ func checkProxy(cmd *cobra.Command, f *proxyfile.File) error {
 	if err := checkTenants(cmd.Context(), f); err != nil {
 		return inFlags(err)
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), "the settings are valid")
+	routes := "no routes, so every request follows defaults"
+	if n := len(f.Routes); n > 0 {
+		routes = fmt.Sprintf("routes: %d", n)
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "the settings are valid (upstreams: %d; %s)\n", len(f.Upstreams), routes)
 	return nil
 }
 
-// checkStore reads the files that say which store it is, and looks whether there
-// is a folder for its own.
+// checkStore reads the files that name the store, and checks that the directory of a
+// SQLite file exists.
 func checkStore(f *proxyfile.File) error {
 	at := "store.url"
 	if f.Store.URLFile != "" {

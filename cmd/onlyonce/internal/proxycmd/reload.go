@@ -157,10 +157,9 @@ func hangups() <-chan os.Signal {
 func (p *reloadableProxy) reload(ctx context.Context) {
 	before := p.file
 	f, err := p.read()
-	var fixed []string
+	var fixed []string // settings that changed and need a restart
 	if err == nil {
-		fixed = needStart(before, f)
-		f, err = keepFixed(before, f)
+		f, fixed, err = keepFixed(before, f)
 	}
 	if err == nil {
 		tried, again := p.files, p.again
@@ -178,7 +177,7 @@ func (p *reloadableProxy) reload(ctx context.Context) {
 		return
 	}
 	if len(fixed) > 0 {
-		p.log.Warn("some changed settings count from the next start on", "settings", fixed)
+		p.log.Warn("some changed settings take effect only after a restart", "settings", fixed)
 	}
 	if lost := lostOperations(before, f); len(lost) > 0 {
 		p.log.Warn("some operations no longer have a route: a repeat of a command that is recorded under one of them runs again; to keep an operation, name it in its route", "operations", lost)
@@ -206,45 +205,18 @@ func (p *reloadableProxy) done(err error, well string) {
 	}
 }
 
-// needStart names the settings that differ and can't be put in place.
-func needStart(a, b *proxyfile.File) (names []string) {
-	for _, s := range []struct {
-		name string
-		same bool
-	}{
-		{"listen", a.Listen == b.Listen},
-		{"admin", a.Admin == b.Admin},
-		{"log_format", a.LogFormat == b.LogFormat},
-		{"log_level", a.LogLevel == b.LogLevel},
-		{"log_keys", a.LogKeys == b.LogKeys},
-		{"shutdown_timeout", a.ShutdownTimeout == b.ShutdownTimeout},
-		{"tls.cert", (a.TLS.Cert == "") == (b.TLS.Cert == "")},
-		{"store", reflect.DeepEqual(a.Store, b.Store)},
-		{"server.max_header", a.Server.MaxHeader == b.Server.MaxHeader},
-		{"server.header_timeout", a.Server.HeaderTimeout == b.Server.HeaderTimeout},
-		{"server.idle_timeout", a.Server.IdleTimeout == b.Server.IdleTimeout},
-	} {
-		if !s.same {
-			names = append(names, s.name)
+// keepFixed returns next with the settings of running that stay in place until the proxy
+// restarts, and the names of those that differ. What depends on them does not change
+// before they do, and the next reload names them again. The TLS settings of next are
+// checked, although they do not take effect.
+func keepFixed(running, next *proxyfile.File) (f *proxyfile.File, names []string, err error) {
+	f, names = next.KeepUntilRestart(running)
+	if f.TLS != next.TLS {
+		if _, err := newSecurity(next.TLS, next.AcceptRisks); err != nil {
+			return nil, nil, next.Mistake("tls", err.Error(), "tls.cert")
 		}
 	}
-	return names
-}
-
-// keepFixed returns b with the settings of a that stay in place until the next start,
-// so that what depends on them does not change before they do, and the next reload names
-// them again. The TLS settings of b are still checked.
-func keepFixed(a, b *proxyfile.File) (*proxyfile.File, error) {
-	c := *b
-	c.Listen, c.Admin, c.LogFormat, c.LogLevel, c.LogKeys, c.ShutdownTimeout, c.Store = a.Listen, a.Admin, a.LogFormat, a.LogLevel, a.LogKeys, a.ShutdownTimeout, a.Store
-	c.Server.MaxHeader, c.Server.HeaderTimeout, c.Server.IdleTimeout = a.Server.MaxHeader, a.Server.HeaderTimeout, a.Server.IdleTimeout
-	if (a.TLS.Cert == "") != (b.TLS.Cert == "") {
-		if _, err := newSecurity(b.TLS, b.AcceptRisks); err != nil {
-			return nil, b.Mistake("tls", err.Error(), "tls.cert")
-		}
-		c.TLS = a.TLS
-	}
-	return &c, nil
+	return f, names, nil
 }
 
 // lostOperations returns the operations that a names and b does not.

@@ -15,6 +15,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -172,9 +173,12 @@ func TestReload_ASettingThatNeedsAStartKeepsItsLine(t *testing.T) {
 	}
 	next := *f
 	next.Listen = "127.0.0.1:2"
-	kept, err := keepFixed(f, &next)
+	kept, names, err := keepFixed(f, &next)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if !slices.Equal(names, []string{"listen"}) {
+		t.Errorf("%q need a restart", names)
 	}
 	if m := kept.Mistake("store.url", "is not there"); m.Line != 4 {
 		t.Errorf("a later mistake is told of line %d, want 4", m.Line)

@@ -74,7 +74,7 @@ func (b *routeBuilder) build(f *proxyfile.File, tenants tenantResolver) ([]proxy
 		name := f.Upstreams[0].Name
 		route := b.route(&f.Defaults, "", "/", name, f, tenants)
 		route.Upstream = ups[name]
-		route.Idempotency.Required = route.Idempotency.Required || f.Unmatched == "reject"
+		route.Idempotency.Required = route.Idempotency.Required || f.Unmatched == proxyfile.UnmatchedReject
 		if f.Defaults.Operation == "" {
 			route.Idempotency.Operation = methodAndPath
 		}
@@ -146,7 +146,7 @@ func newUpstream(u proxyfile.Upstream, acceptRisks []string) (*proxy.Upstream, e
 
 // guard returns the one of a policy.
 func (b *routeBuilder) guard(s *proxyfile.Settings) *onlyonce.Guard {
-	p := policy{s.Lease, s.Keep, s.Wait, s.Unknown == "hold"}
+	p := policy{s.Lease, s.Keep, s.Wait, s.Unknown == proxyfile.UnknownHold}
 	if b.guards[p] == nil {
 		b.guards[p] = onlyonce.New(b.store, onlyonce.Config{Lease: p.lease, Keep: p.keep, Wait: p.wait, HoldUnknown: p.hold, Observer: b.observer})
 	}
@@ -193,9 +193,9 @@ func (b *routeBuilder) once(f *proxyfile.File, s *proxyfile.Settings, upstream s
 		cfg.Operation = func(*http.Request) string { return s.Operation }
 	}
 	switch s.Fingerprint.Mode {
-	case "json":
+	case proxyfile.FingerprintJSON:
 		cfg.Fingerprint = httponce.CanonicalJSON(s.Fingerprint.Fields...)
-	case "none":
+	case proxyfile.FingerprintNone:
 		cfg.SkipFingerprint = true
 	}
 	return cfg

@@ -44,7 +44,7 @@ func newSecurity(t proxyfile.ServerTLS, acceptRisks []string) (*security, error)
 		Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"},
 		WrapSession: tickets.EncryptTicket, UnwrapSession: tickets.DecryptTicket,
 	}
-	if t.MinVersion == "1.3" {
+	if t.MinVersion == proxyfile.TLS13 {
 		s.config.MinVersion = tls.VersionTLS13
 	}
 	if t.ClientCA != "" {

@@ -77,11 +77,10 @@ func storeURLOf(f *proxyfile.File) (string, error) {
 
 // openPgx opens a store on PostgreSQL that is notified of settlements by other proxies.
 func openPgx(ctx context.Context, u storeurl.URL, acceptRisks []string) (*recordStore, error) {
-	cfg, err := pgxpool.ParseConfig(u.Source)
+	cfg, err := u.PoolConfig()
 	if err != nil {
-		return nil, cli.Usagef("open %v: its driver does not understand the URL: write %s", u, storeurl.Forms)
+		return nil, err
 	}
-	cfg.MaxConns = storeurl.MaxConnections
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("open %v: %w", u, err)

@@ -5,11 +5,13 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 )
 
 // Check returns, as Mistakes, everything that can be told to be wrong without
@@ -38,35 +40,15 @@ func (c *checker) wrong(at, text string, places ...string) {
 	c.mistakes = append(c.mistakes, c.file.Mistake(at, text, places...))
 }
 
-// What any duration may be but a wait of 0.
-const (
-	shortest = 10 * time.Millisecond
-	longest  = 10000 * time.Hour
-)
-
-func (c *checker) duration(d time.Duration, at string, zero bool) {
-	switch {
-	case zero && d == 0:
-	case (d < shortest || d > longest) && zero:
-		c.wrong(at, fmt.Sprintf("%v is out of bounds: write %v to %v, or 0s for not at all", d, shortest, longest))
-	case d < shortest || d > longest:
-		c.wrong(at, fmt.Sprintf("%v is out of bounds: write %v to %v", d, shortest, longest))
+// report adds the mistake of a setting, if its text is not empty.
+func (c *checker) report(at, text string) {
+	if text != "" {
+		c.wrong(at, text)
 	}
 }
 
-func (c *checker) oneOf(text, at string, values ...string) {
-	if !slices.Contains(values, text) {
-		c.wrong(at, fmt.Sprintf("%q is not known: write %s", text, either(values)))
-	}
-}
-
-// either writes "a, b or c".
-func either(values []string) string {
-	last := len(values) - 1
-	if last == 0 {
-		return values[0]
-	}
-	return strings.Join(values[:last], ", ") + " or " + values[last]
+func (c *checker) duration(d time.Duration, at string) {
+	c.report(at, cli.DurationMistake(d, ""))
 }
 
 func (c *checker) process() {
@@ -78,11 +60,11 @@ func (c *checker) process() {
 			c.wrong("admin", "this is where clients connect: write another address, such as 127.0.0.1:9090", "admin", "listen")
 		}
 	}
-	c.oneOf(f.LogFormat, "log_format", "json", "text")
-	c.oneOf(f.Unmatched, "unmatched", "pass", "reject")
-	c.oneOf(f.LogLevel, "log_level", "debug", "info", "warn", "error")
-	c.oneOf(f.LogKeys, "log_keys", "hash", "raw")
-	c.duration(f.ShutdownTimeout, "shutdown_timeout", false)
+	c.report("log_format", logging.Formats.Mistake(f.LogFormat))
+	c.report("unmatched", unmatchedPolicies.Mistake(f.Unmatched))
+	c.report("log_level", logging.Levels.Mistake(f.LogLevel))
+	c.report("log_keys", logging.Keys.Mistake(f.LogKeys))
+	c.duration(f.ShutdownTimeout, "shutdown_timeout")
 }
 
 func (c *checker) address(text, at string) {
@@ -100,7 +82,7 @@ func (c *checker) tls() {
 	case t.Cert == "" && t.ClientCA != "":
 		c.wrong("tls.client_ca", "without cert and key there is no TLS, and no client shows a certificate: name them too")
 	}
-	c.oneOf(t.MinVersion, "tls.min_version", "1.2", "1.3")
+	c.report("tls.min_version", tlsVersions.Mistake(t.MinVersion))
 }
 
 func (c *checker) store() {
@@ -111,7 +93,7 @@ func (c *checker) store() {
 	if s.URLFile != "" && c.file.Given("store.url") {
 		c.wrong("store.url_file", "store.url is given too: leave one out", "store.url_file", "store.url")
 	}
-	c.duration(s.PurgeEvery, "store.purge_every", false)
+	c.duration(s.PurgeEvery, "store.purge_every")
 	if s.Limit < 1 {
 		c.wrong("store.limit", "write at least 1 byte, such as 64GiB")
 	}
@@ -120,24 +102,17 @@ func (c *checker) store() {
 func (c *checker) tenant() {
 	t := &c.file.Tenant
 	j := &t.JWT
-	jwt := j.Claim != "" || j.JWKS != "" || j.CA != "" || j.Issuer != "" || j.Audience != ""
-	given := 0
-	for _, is := range []bool{t.Header != "", jwt, t.Authorization, t.Single} {
-		if is {
-			given++
-		}
-	}
-	switch given {
+	switch given := t.Sources(); len(given) {
 	case 0:
 		c.wrong("tenant", "this is missing: write exactly one of header, jwt, authorization: true and single: true")
 	case 1:
 	default:
-		c.wrong("tenant", "more than one of header, jwt, authorization and single is given: leave one", "tenant", "tenant.header", "tenant.jwt", "tenant.authorization", "tenant.single")
+		c.wrong("tenant", strings.Join(given, " and ")+" are given: leave one", "tenant", "tenant.header", "tenant.jwt", "tenant.authorization", "tenant.single")
 	}
 	if t.NewPerAddress < 1 {
 		c.wrong("tenant.new_per_address", "write at least 1")
 	}
-	c.duration(j.Refresh, "tenant.jwt.refresh", false)
+	c.duration(j.Refresh, "tenant.jwt.refresh")
 	if t.Header != "" {
 		text := headerName(t.Header)
 		if text == "" {
@@ -150,7 +125,7 @@ func (c *checker) tenant() {
 	if len(t.From) > 0 && t.Header == "" {
 		c.wrong("tenant.from", "this says who may set tenant.header: name the header too, or leave it out")
 	}
-	if jwt {
+	if j.given() {
 		c.jwt(j)
 	}
 }
@@ -191,12 +166,10 @@ func (c *checker) server() {
 	if s.Memory < 1<<20 {
 		c.wrong("server.memory", "write at least 1MiB")
 	}
-	c.duration(s.HeaderTimeout, "server.header_timeout", false)
-	c.duration(s.BodyTimeout, "server.body_timeout", false)
-	c.duration(s.IdleTimeout, "server.idle_timeout", false)
+	c.duration(s.HeaderTimeout, "server.header_timeout")
+	c.duration(s.BodyTimeout, "server.body_timeout")
+	c.duration(s.IdleTimeout, "server.idle_timeout")
 }
-
-var upstreamName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 func (c *checker) upstreams() {
 	list := c.file.Upstreams
@@ -205,9 +178,7 @@ func (c *checker) upstreams() {
 	}
 	for i := range list {
 		u, at := &list[i], fmt.Sprintf("upstreams[%d]", i)
-		if !upstreamName.MatchString(u.Name) {
-			c.wrong(at+".name", fmt.Sprintf("%q is not a valid name: write 1 to 64 characters from a-z A-Z 0-9 _ -", u.Name))
-		}
+		c.report(at+".name", cli.NameMistake(u.Name))
 		if j := slices.IndexFunc(list[:i], func(o Upstream) bool { return o.Name == u.Name }); j >= 0 {
 			c.wrong(at+".name", fmt.Sprintf("upstreams[%d] is called %q too: give each a name of its own", j, u.Name))
 		}
@@ -215,22 +186,22 @@ func (c *checker) upstreams() {
 		if u.MaxConns < 4 {
 			c.wrong(at+".max_connections", "write at least 4")
 		}
-		c.duration(u.Timeouts.Connect, at+".timeouts.connect", false)
-		c.duration(u.Timeouts.Response, at+".timeouts.response", false)
-		c.duration(u.Timeouts.Stall, at+".timeouts.stall", false)
-		c.duration(u.Timeouts.Body, at+".timeouts.body", false)
-		c.duration(u.Timeouts.Idle, at+".timeouts.idle", false)
+		c.duration(u.Timeouts.Connect, at+".timeouts.connect")
+		c.duration(u.Timeouts.Response, at+".timeouts.response")
+		c.duration(u.Timeouts.Stall, at+".timeouts.stall")
+		c.duration(u.Timeouts.Body, at+".timeouts.body")
+		c.duration(u.Timeouts.Idle, at+".timeouts.idle")
 	}
 }
 
 func (c *checker) upstreamURL(u *Upstream, at string) {
-	parsed, err := url.Parse(u.URL)
+	parsed, err := cli.ParseServer(u.URL, "http://HOST:PORT or https://HOST", "http", "https")
 	tls := u.TLS != ClientTLS{}
 	switch {
 	case u.URL == "":
 		c.wrong(at+".url", "this is missing: write where the server is, such as http://127.0.0.1:3000")
-	case err != nil || parsed.Hostname() == "" || !slices.Contains([]string{"http", "https"}, parsed.Scheme):
-		c.wrong(at+".url", "this is not a URL of a server: write http://HOST:PORT or https://HOST")
+	case err != nil:
+		c.wrong(at+".url", err.Error())
 	case parsed.User != nil || parsed.RawQuery != "" || parsed.ForceQuery || parsed.Fragment != "":
 		c.wrong(at+".url", "the URL of a server has no user, no query and no fragment: leave them out")
 	case tls && parsed.Scheme != "https":

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
@@ -87,8 +88,11 @@ func (f *File) ownMethods() {
 	}
 }
 
-// settings checks those of a route, or the defaults. What a route only inherits
-// is wrong in the defaults.
+// notAtAll says what a wait of 0 means.
+const notAtAll = "0s for not at all"
+
+// settings checks the settings of a route, or the defaults. A mistake that a route only
+// inherits is reported in the defaults.
 func (c *checker) settings(s *Settings, at string) {
 	wrong := func(setting, text string, places ...string) {
 		if len(places) == 0 {
@@ -109,8 +113,16 @@ func (c *checker) settings(s *Settings, at string) {
 	checkResponses(s, wrong)
 	checkErrors(s, wrong)
 	checkHeaders(s, wrong)
-	if s.Unknown != "rerun" && s.Unknown != "hold" {
-		wrong("unknown", fmt.Sprintf("%q is not known: write rerun or hold", s.Unknown))
+	for _, m := range []struct{ setting, text string }{
+		{"unknown", UnknownPolicies.Mistake(s.Unknown)},
+		{"keep", cli.DurationMistake(s.Keep, "")},
+		{"lease", cli.DurationMistake(s.Lease, "")},
+		{"wait", cli.DurationMistake(s.Wait, notAtAll)},
+		{"prefer_wait", cli.DurationMistake(s.PreferWait, notAtAll)},
+	} {
+		if m.text != "" {
+			wrong(m.setting, m.text)
+		}
 	}
 	limits := &s.Limits
 	if limits.Body < 1 {
@@ -133,18 +145,6 @@ func (c *checker) settings(s *Settings, at string) {
 	}
 	if room := min(limits.TenantMemory, c.file.Server.Memory); limits.Body > room-room/4 {
 		wrong("limits.tenant_memory", fmt.Sprintf("a body of limits.body, %v, does not fit: long ones may take three quarters of this and of server.memory, %v: raise these, or lower limits.body", limits.Body, room-room/4), "limits.tenant_memory", "limits.body")
-	}
-	if at == "defaults" || c.file.Given(at+".keep") {
-		c.duration(s.Keep, at+".keep", false)
-	}
-	if at == "defaults" || c.file.Given(at+".lease") {
-		c.duration(s.Lease, at+".lease", false)
-	}
-	if at == "defaults" || c.file.Given(at+".wait") {
-		c.duration(s.Wait, at+".wait", true)
-	}
-	if at == "defaults" || c.file.Given(at+".prefer_wait") {
-		c.duration(s.PreferWait, at+".prefer_wait", true)
 	}
 }
 
@@ -191,14 +191,10 @@ func isPointer(text string) bool {
 
 func checkFingerprint(s *Settings, wrong complaint) {
 	p := &s.Fingerprint
-	switch p.Mode {
-	case "json":
-	case "raw", "none":
-		if len(p.Fields) > 0 {
-			wrong("fingerprint.fields", "fields are compared only with mode: json: write that, or leave fields out", "fingerprint.fields", "fingerprint.mode")
-		}
-	default:
-		wrong("fingerprint.mode", fmt.Sprintf("%q is not known: write raw, json or none", p.Mode))
+	if text := FingerprintModes.Mistake(p.Mode); text != "" {
+		wrong("fingerprint.mode", text)
+	} else if p.Mode != FingerprintJSON && len(p.Fields) > 0 {
+		wrong("fingerprint.fields", "fields are compared only with mode: json: write that, or leave fields out", "fingerprint.fields", "fingerprint.mode")
 	}
 	for i, name := range p.Headers {
 		at := fmt.Sprintf("fingerprint.headers[%d]", i)
@@ -237,17 +233,13 @@ func checkResponses(s *Settings, wrong complaint) {
 
 func checkErrors(s *Settings, wrong complaint) {
 	e := &s.Errors
-	switch e.Format {
-	case "problem", "stripe":
-		if e.Template != "" {
-			wrong("errors.template", "this counts only with format: template: write that, or leave it out", "errors.template", "errors.format")
-		}
-	case "template":
-		if e.Template == "" {
-			wrong("errors.template", `this is missing: write one such as '{"code":{{.Code}},"message":{{.Detail}}}'`, "errors.template", "errors.format")
-		}
-	default:
-		wrong("errors.format", fmt.Sprintf("%q is not known: write problem, stripe or template", e.Format))
+	switch text := errorFormats.Mistake(e.Format); {
+	case text != "":
+		wrong("errors.format", text)
+	case e.Format != formatTemplate && e.Template != "":
+		wrong("errors.template", "this counts only with format: template: write that, or leave it out", "errors.template", "errors.format")
+	case e.Format == formatTemplate && e.Template == "":
+		wrong("errors.template", `this is missing: write one such as '{"code":{{.Code}},"message":{{.Detail}}}'`, "errors.template", "errors.format")
 	}
 	var err error
 	if e.write, err = writer(e); err != nil {
@@ -264,9 +256,9 @@ func checkErrors(s *Settings, wrong complaint) {
 // writer returns what writes rejections in a format.
 func writer(e *Errors) (rejection.Writer, error) {
 	switch {
-	case e.Format == "stripe":
+	case e.Format == formatStripe:
 		return rejection.Stripe, nil
-	case e.Format == "template" && e.Template != "":
+	case e.Format == formatTemplate && e.Template != "":
 		return rejection.Template(e.Template, e.ContentType)
 	}
 	return func(w http.ResponseWriter, r *http.Request, p httponce.Problem) { p.ServeHTTP(w, r) }, nil

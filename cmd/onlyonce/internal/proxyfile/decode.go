@@ -233,8 +233,9 @@ func isSection(t reflect.Type) bool {
 
 // A setting is a field with its name in the file.
 type setting struct {
-	name, doc, example string
-	value              reflect.Value
+	name, doc, example, restart string
+
+	value reflect.Value
 }
 
 // settings returns a struct's fields, those of embedded ones included.
@@ -245,7 +246,7 @@ func settings(v reflect.Value) (all []setting) {
 		case field.Anonymous:
 			all = append(all, settings(v.Field(i))...)
 		case field.IsExported():
-			all = append(all, setting{field.Tag.Get("yaml"), field.Tag.Get("doc"), field.Tag.Get("eg"), v.Field(i)})
+			all = append(all, setting{field.Tag.Get("yaml"), field.Tag.Get("doc"), field.Tag.Get("eg"), field.Tag.Get("restart"), v.Field(i)})
 		}
 	}
 	return all

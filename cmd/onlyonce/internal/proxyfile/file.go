@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
@@ -18,18 +19,23 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-// A File is what the file says. Every field has a value: what the file leaves
-// out has its default, and what a route leaves out has that of Defaults.
+// A File holds the settings of a file. A setting that the file leaves out has its
+// default, and in a route its value in Defaults.
+//
+// The tags of a field are the setting's name in the file (yaml), the comment that Print
+// writes above it (doc), the example that Print writes for an empty value (eg), and
+// whether a change needs a restart of the proxy (restart): always, or only if the named
+// setting of the section is added or removed.
 type File struct {
-	Listen          string        `yaml:"listen" doc:"Address on which the proxy listens. With port 0, it uses a free port."`
-	Admin           string        `yaml:"admin" eg:"127.0.0.1:9090" doc:"Address for /healthz, /readyz and /metrics, which are never served on the listen address. Default: none."`
-	LogFormat       string        `yaml:"log_format" doc:"Format of the log on standard error: json or text."`
-	LogLevel        string        `yaml:"log_level" doc:"Lowest level that is logged: debug, info, warn or error. Replays are logged at info, executed commands at debug."`
-	LogKeys         string        `yaml:"log_keys" doc:"How idempotency keys are logged: hash (the beginning of the record's ID) or raw. Anyone who knows a key and its request can read the stored response."`
-	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" doc:"How long running requests may take to finish after SIGINT or SIGTERM."`
+	Listen          string        `yaml:"listen" restart:"always" doc:"Address on which the proxy listens. With port 0, it uses a free port."`
+	Admin           string        `yaml:"admin" restart:"always" eg:"127.0.0.1:9090" doc:"Address for /healthz, /readyz and /metrics, which are never served on the listen address. Default: none."`
+	LogFormat       string        `yaml:"log_format" restart:"always" doc:"Format of the log on standard error: json or text."`
+	LogLevel        string        `yaml:"log_level" restart:"always" doc:"Lowest level that is logged: debug, info, warn or error. Replays are logged at info, executed commands at debug."`
+	LogKeys         string        `yaml:"log_keys" restart:"always" doc:"How idempotency keys are logged: hash (the beginning of the record's ID) or raw. Anyone who knows a key and its request can read the stored response."`
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout" restart:"always" doc:"How long running requests may take to finish after SIGINT or SIGTERM."`
 	AcceptRisks     []string      `yaml:"accept_risks" eg:"[synchronous]" doc:"Findings of onlyonce doctor that are accepted. file-mode stands for all files that other users of the machine can use: the store's, private keys, and files with secrets."`
-	TLS             ServerTLS     `yaml:"tls" doc:"TLS for clients. The files are reloaded when they change, and on SIGHUP. Without cert and key, the proxy speaks plain HTTP."`
-	Store           Store         `yaml:"store" doc:"Where records are stored."`
+	TLS             ServerTLS     `yaml:"tls" restart:"cert" doc:"TLS for clients. The files are reloaded when they change, and on SIGHUP. Without cert and key, the proxy speaks plain HTTP."`
+	Store           Store         `yaml:"store" restart:"always" doc:"Where records are stored."`
 	Tenant          Tenant        `yaml:"tenant" doc:"How a request's tenant is identified. Two tenants can use the same key and never see each other's responses. Set exactly one of header, jwt, authorization and single."`
 	Server          Server        `yaml:"server" doc:"Limits on how much a client may send, and on how long it may take."`
 	Forwarded       Forwarded     `yaml:"forwarded" doc:"X-Forwarded-For, X-Forwarded-Host, X-Forwarded-Proto and Forwarded are always set from the connection. The values that a client sends are dropped, and so are other headers that identify the client (X-Forwarded-*, X-Real-IP, Remote-User, X-Remote-*, X-Auth-Request-*, X-Client-Cert, X-SSL-* and similar ones)."`
@@ -69,6 +75,20 @@ type Tenant struct {
 	Single        bool     `yaml:"single" doc:"All callers share one tenant, and may see each other's responses."`
 }
 
+// Sources returns the names of the settings by which a tenant is identified. A valid file
+// gives exactly one.
+func (t *Tenant) Sources() (names []string) {
+	for _, source := range []struct {
+		name  string
+		given bool
+	}{{"header", t.Header != ""}, {"jwt", t.JWT.given()}, {"authorization", t.Authorization}, {"single", t.Single}} {
+		if source.given {
+			names = append(names, source.name)
+		}
+	}
+	return names
+}
+
 // A JWT says how tokens are verified.
 type JWT struct {
 	Claim    string        `yaml:"claim" eg:"sub" doc:"Claim whose value is the tenant."`
@@ -79,12 +99,20 @@ type JWT struct {
 	Refresh  time.Duration `yaml:"refresh" doc:"How often the keys are reloaded. They are also reloaded when a token has an unknown key ID and, after a failure, every minute. If they cannot be reloaded for another hour, no token is accepted."`
 }
 
+// given reports whether the file says anything about tokens but how often their keys are
+// read.
+func (j *JWT) given() bool {
+	said := *j
+	said.Refresh = 0
+	return said != JWT{}
+}
+
 // A Server bounds what clients may do.
 type Server struct {
-	MaxHeader     Size          `yaml:"max_header" doc:"Largest request header, including the request line."`
-	HeaderTimeout time.Duration `yaml:"header_timeout" doc:"Time that a client has to send the request header."`
+	MaxHeader     Size          `yaml:"max_header" restart:"always" doc:"Largest request header, including the request line."`
+	HeaderTimeout time.Duration `yaml:"header_timeout" restart:"always" doc:"Time that a client has to send the request header."`
 	BodyTimeout   time.Duration `yaml:"body_timeout" doc:"For a request with a key: the time that its whole body may take. For any other request: the longest pause within the body; with HTTP/2, until its response begins."`
-	IdleTimeout   time.Duration `yaml:"idle_timeout" doc:"How long a connection may wait for its next request."`
+	IdleTimeout   time.Duration `yaml:"idle_timeout" restart:"always" doc:"How long a connection may wait for its next request."`
 	Memory        Size          `yaml:"memory" doc:"Memory for the bodies of requests with a key, in bytes. A body counts as it arrives, plus up to 1MiB or as much as has arrived. If there is no memory for a body, its request waits for up to a second and then gets 503; meanwhile, requests whose bodies have stopped arriving get 503. A quarter is reserved for bodies of up to 64KiB. Responses that are recorded or replayed may use the same amount in addition."`
 }
 
@@ -228,6 +256,32 @@ func (r *Route) Pattern() (method, path string) {
 	return method, path
 }
 
+// These are the values of settings that have only a few.
+const (
+	UnknownRerun    = "rerun"
+	UnknownHold     = "hold"
+	UnmatchedPass   = "pass"
+	UnmatchedReject = "reject"
+	FingerprintRaw  = "raw"
+	FingerprintJSON = "json"
+	FingerprintNone = "none"
+	TLS12           = "1.2"
+	TLS13           = "1.3"
+
+	formatProblem  = "problem"
+	formatStripe   = "stripe"
+	formatTemplate = "template"
+)
+
+// These are the lists of those values.
+var (
+	UnknownPolicies   = cli.Choice{UnknownRerun, UnknownHold}
+	FingerprintModes  = cli.Choice{FingerprintRaw, FingerprintJSON, FingerprintNone}
+	unmatchedPolicies = cli.Choice{UnmatchedPass, UnmatchedReject}
+	errorFormats      = cli.Choice{formatProblem, formatStripe, formatTemplate}
+	tlsVersions       = cli.Choice{TLS12, TLS13}
+)
+
 // New returns the defaults. It names no upstream and no tenant.
 func New() *File {
 	return &File{
@@ -236,8 +290,8 @@ func New() *File {
 		LogLevel:        logging.DefaultLevel,
 		LogKeys:         logging.DefaultKeys,
 		ShutdownTimeout: server.DefaultShutdownTimeout,
-		Unmatched:       "pass",
-		TLS:             ServerTLS{MinVersion: "1.2"},
+		Unmatched:       UnmatchedPass,
+		TLS:             ServerTLS{MinVersion: TLS12},
 		Store:           Store{URL: "sqlite:onlyonce-proxy.db", PurgeEvery: server.DefaultPurgeEvery, Limit: httponce.DefaultMaxStored},
 		Tenant:          Tenant{NewPerAddress: 100, JWT: JWT{Refresh: 10 * time.Minute}},
 		Server: Server{
@@ -250,11 +304,11 @@ func New() *File {
 		Defaults: Settings{
 			Methods:     []string{"POST", "PATCH"},
 			Key:         Key{Header: httponce.DefaultHeader, MaxLength: httponce.DefaultMaxKeyLength},
-			Fingerprint: Fingerprint{Mode: "raw"},
+			Fingerprint: Fingerprint{Mode: FingerprintRaw},
 			Keep:        onlyonce.DefaultKeep,
 			Lease:       onlyonce.DefaultLease,
-			Unknown:     "rerun",
-			Errors:      Errors{Format: "problem", ContentType: "application/json"},
+			Unknown:     UnknownRerun,
+			Errors:      Errors{Format: formatProblem, ContentType: "application/json"},
 			Limits: Limits{
 				Body: httponce.DefaultMaxBody, Response: httponce.DefaultMaxResponse, NewKeys: httponce.DefaultMaxNewKeys, InFlight: httponce.DefaultMaxInFlight,
 				TenantMemory: httponce.DefaultMaxMemory / 2, TenantStored: httponce.DefaultMaxStored / 4,

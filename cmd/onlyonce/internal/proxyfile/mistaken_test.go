@@ -89,7 +89,7 @@ var mistaken = map[string]string{
 	"forwarded:\n  trust:\n   - 10.0.0.0/99": "p.yaml:6: forwarded.trust[0]: \"10.0.0.0/99\" is not a range of addresses: write one such as 10.0.0.0/8, or one address",
 
 	// Tenants.
-	"!tenant: {header: X, single: true}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":                          "p.yaml:1: tenant: more than one of header, jwt, authorization and single is given: leave one",
+	"!tenant: {header: X, single: true}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":                          "p.yaml:1: tenant: header and single are given: leave one",
 	"!tenant: {header: a b}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":                                      "p.yaml:1: tenant.header: \"a b\" is not a header name: write one such as X-Tenant-ID",
 	"!tenant: {header: Host}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":                                     "p.yaml:1: tenant.header: Host is the proxy's own, or of one connection only: name another header",
 	"!tenant: {single: true, from: [\"::1\"]}\nstore: {url: x}\nupstreams: [{url: \"http://a\"}]":                    "p.yaml:1: tenant.from: this says who may set tenant.header: name the header too, or leave it out",
@@ -103,7 +103,7 @@ var mistaken = map[string]string{
 
 	// Upstreams.
 	"!upstreams:\n  - name: a\nstore: {url: x}\ntenant: {single: true}":                                     "p.yaml:2: upstreams[0].url: this is missing: write where the server is, such as http://127.0.0.1:3000",
-	"!upstreams:\n  - url: 127.0.0.1:3000\nstore: {url: x}\ntenant: {single: true}":                         "p.yaml:2: upstreams[0].url: this is not a URL of a server: write http://HOST:PORT or https://HOST",
+	"!upstreams:\n  - url: 127.0.0.1:3000\nstore: {url: x}\ntenant: {single: true}":                         "p.yaml:2: upstreams[0].url: this is not the URL of a server: write http://HOST:PORT or https://HOST",
 	"!upstreams:\n  - url: http://u:secret@a\nstore: {url: x}\ntenant: {single: true}":                      "p.yaml:2: upstreams[0].url: the URL of a server has no user, no query and no fragment: leave them out",
 	"!upstreams:\n  - url: http://a\n    tls: {ca: a}\nstore: {url: x}\ntenant: {single: true}":             "p.yaml:3: upstreams[0].tls: this is for an https URL: leave it out, or write https",
 	"!upstreams:\n  - url: https://a\n    tls:\n      cert: a\nstore: {url: x}\ntenant: {single: true}":     "p.yaml:4: upstreams[0].tls: cert and key go together: name both files, or neither",

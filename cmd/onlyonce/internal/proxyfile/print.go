@@ -14,7 +14,7 @@ import (
 // f leaves empty stands there as a comment with an example.
 func Print(f *File) string {
 	p := printer{}
-	p.comment("", "Settings of onlyonce proxy, for --config. The file is reloaded on SIGHUP; changes of listen, admin, store, log_format, log_level, log_keys, shutdown_timeout and most of server need a restart. Relative paths start at the directory in which the proxy was started. Durations are written as 500ms, 30s or 24h, sizes as 64KiB or 1MiB.")
+	p.comment("", "Settings of onlyonce proxy, for --config. The file is reloaded on SIGHUP; changes of these settings need a restart: "+strings.Join(RestartSettings(), ", ")+" (of tls.cert, only adding or removing it). Relative paths start at the directory in which the proxy was started. Durations are written as 500ms, 30s or 24h, sizes as 64KiB or 1MiB.")
 	for _, s := range settings(reflect.ValueOf(f).Elem()) {
 		p.text.WriteString("\n")
 		if s.name == "routes" {

@@ -18,7 +18,6 @@ import (
 
 func lsCommand() *cobra.Command {
 	var f onlyonce.Filter
-	var state string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls URL",
@@ -30,8 +29,10 @@ With --json, every line is a record as a JSON object, without its response.`,
   onlyonce records ls sqlite:onlyonce-data/onlyonce.db --limit 0 --json | jq -r 'select(.attempt > 1) | .key'`,
 		Args: cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if f.State, err = parseState(state); err != nil {
-				return err
+			if f.State != "" {
+				if err := states.CheckFlag("state", string(f.State)); err != nil {
+					return err
+				}
 			}
 			if f.Limit < 0 {
 				return cli.Usagef("--limit is %d: write 0 or more", f.Limit)
@@ -48,8 +49,7 @@ With --json, every line is a record as a JSON object, without its response.`,
 	cmd.Flags().StringVar(&f.Operation, "operation", "", "only records of this `operation`")
 	cmd.Flags().StringVar(&f.Key, "key", "", "only records with this `key`")
 	cmd.Flags().StringVar(&f.Ref, "ref", "", "only records with this `ref`, which identifies what the command created")
-	cmd.Flags().StringVar(&state, "state", "", "only records in this `state`: processing, completed, failed or unknown, which includes lapsed ones")
-	cli.CompleteValues(cmd, "state", "processing", "completed", "failed", "unknown")
+	states.AddFlag(cmd, (*string)(&f.State), "state", "", "only records in this state (unknown includes lapsed ones)")
 	cmd.Flags().IntVar(&f.Limit, "limit", 100, "largest `number` of records; 0 lists all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
 	return cmd
@@ -98,13 +98,8 @@ func newestFirst(a, b iter.Seq2[onlyonce.Record, error], limit int) iter.Seq2[on
 	}
 }
 
-func parseState(text string) (onlyonce.State, error) {
-	switch s := onlyonce.State(text); s {
-	case "", onlyonce.StateProcessing, onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown:
-		return s, nil
-	}
-	return "", cli.Usagef("invalid value %q for --state: write processing, completed, failed or unknown", text)
-}
+// states are the values of --state.
+var states = cli.Choice{string(onlyonce.StateProcessing), string(onlyonce.StateCompleted), string(onlyonce.StateFailed), string(onlyonce.StateUnknown)}
 
 func listJSON(cmd *cobra.Command, records iter.Seq2[onlyonce.Record, error]) error {
 	out := json.NewEncoder(plain.JSONTo(cmd.OutOrStdout()))

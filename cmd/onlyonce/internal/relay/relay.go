@@ -23,12 +23,11 @@ import (
 
 // A relayConfig holds the values of relay's flags.
 type relayConfig struct {
-	store, storeFile   string
-	broker, brokerName string
-	admin              string // empty: none
-	log                logging.Config
-	maxAttempts        int
-	acceptRisks        []string
+	store, storeFile string
+	broker           cli.Broker
+	admin            string // empty: none
+	log              logging.Config
+	acceptRisks      []string
 }
 
 // Command returns the command "onlyonce relay".
@@ -59,12 +58,10 @@ acknowledged.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&cfg.store, "store", "", "`URL` of the store")
-	f.StringVar(&cfg.storeFile, "store-file", "", "`file` with the URL of the store, for use instead of --store if the URL contains a password, because every user of the machine can read command lines")
-	f.StringVar(&cfg.broker, "broker", "", "`URL` of the broker, nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672")
-	f.StringVar(&cfg.brokerName, "broker-name", "onlyonce", "`name` of the broker's stream or exchange; each store needs its own")
-	f.IntVar(&cfg.maxAttempts, "orders-max-attempts", 10, "number of failures after which an event is parked; see onlyonce outbox")
+	f.StringVar(&cfg.storeFile, "store-file", "", storeurl.FileUsage)
+	cfg.broker.AddFlags(cmd, "")
 	f.StringVar(&cfg.admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
-	f.StringSliceVar(&cfg.acceptRisks, "accept-risk", nil, "`name` of a finding of onlyonce doctor that is accepted; may be repeated")
+	f.StringSliceVar(&cfg.acceptRisks, "accept-risk", nil, storeurl.RiskUsage+"; may be repeated")
 	cfg.log.AddFlags(cmd)
 	cli.DocumentEnv(cmd)
 	return cmd
@@ -76,12 +73,10 @@ func (c *relayConfig) check() error {
 		return storeurl.ErrBoth
 	case c.store == "" && c.storeFile == "":
 		return cli.Usagef("no store is set: pass its URL with --store (%s) or --store-file", cli.EnvName("store"))
-	case c.broker == "":
+	case c.broker.URL == "":
 		return cli.Usagef("no broker is set: pass its URL with --broker (%s)", cli.EnvName("broker"))
-	case c.maxAttempts < 1:
-		return cli.Usagef("--orders-max-attempts (%s) is %d: write at least 1", cli.EnvName("orders-max-attempts"), c.maxAttempts)
 	}
-	return cli.CheckBroker(c.broker, c.brokerName)
+	return c.broker.Check()
 }
 
 func relay(ctx context.Context, cfg relayConfig) (err error) {
@@ -113,9 +108,9 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	if err != nil {
 		return err
 	}
-	log.Info("relaying", "store", u.String(), "broker", cfg.brokerName, "version", version.Program())
+	log.Info("relaying", "store", u.String(), "broker", cfg.broker.Name, "version", version.Program())
 	err = orders.Relay(signals, store.Outbox(), orders.Config{
-		Broker: cfg.broker, BrokerName: cfg.brokerName, MaxAttempts: cfg.maxAttempts, OutboxObserver: events.Observe, Log: log,
+		Broker: cfg.broker.URL, BrokerName: cfg.broker.Name, MaxAttempts: cfg.broker.MaxAttempts, OutboxObserver: events.Observe, Log: log,
 	})
 	err = errors.Join(err, stopTelling())
 	log.Info("stopped")

@@ -10,6 +10,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/services/items"
@@ -49,12 +50,6 @@ type config struct {
 	shutdownTimeout time.Duration
 }
 
-// What any duration may be but a wait of 0.
-const (
-	shortest = 10 * time.Millisecond
-	longest  = 10000 * time.Hour
-)
-
 // addFlags declares the flags, each with its environment variable.
 func (c *config) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
@@ -63,8 +58,8 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.admin, "admin", "", "`address` for /healthz, /readyz and /metrics only, such as 127.0.0.1:9090 (default: --listen, with /metrics for this machine and for clients with a token)")
 	f.StringVar(&c.data, "data", "./onlyonce-data", "`directory` for the store and the sandboxes' workspaces; created if it does not exist")
 	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); a store on a server is for the orders only, and items and sandboxes stay in --data")
-	f.StringVar(&c.storeFile, "store-file", "", "`file` with the URL of the store, for use instead of --store if the URL contains a password, because every user of the machine can read command lines")
-	f.StringVar(&c.secretFile, "fingerprint-secret-file", "", "`file` with the secret that keys the fingerprints in the store, the same for all servers on it (default: PATH.secret, which is generated, for sqlite:; none for a server)")
+	f.StringVar(&c.storeFile, "store-file", "", storeurl.FileUsage)
+	f.StringVar(&c.secretFile, "fingerprint-secret-file", "", storeurl.SecretUsage)
 	f.DurationVar(&c.itemsKeep, "items-keep", items.DefaultKeep, "how long the items API remembers a key")
 	f.DurationVar(&c.sandboxesKeep, "sandboxes-keep", onlyonce.DefaultKeep, "how long the sandboxes API remembers a key")
 	f.Int64Var(&c.sandboxesMaxExtend, "sandboxes-max-extend", sandboxes.DefaultMaxExtend, "largest extend_by, in `seconds`")
@@ -79,17 +74,18 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.BoolVar(&c.allowAnonymous, "allow-anonymous", true, "serve callers without a token; with --tokens the default is false")
 	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve callers without a token from other machines, too")
 	f.StringSliceVar(&c.allowHosts, "allow-host", nil, "host `name` other than localhost that callers without a token may use, at --listen and at --admin; may be repeated")
-	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, "`name` of a finding of onlyonce doctor that is accepted, or file-mode for files that other users can use; may be repeated")
+	f.StringSliceVar(&c.acceptRisks, "accept-risk", nil, storeurl.RiskUsage+", or "+private.Usage+"; may be repeated")
 	c.log.AddFlags(cmd)
 	c.log.AddKeysFlag(cmd)
-	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", server.DefaultShutdownTimeout, "time that running requests get to finish after SIGINT or SIGTERM")
+	f.DurationVar(&c.shutdownTimeout, "shutdown-timeout", server.DefaultShutdownTimeout, server.ShutdownUsage)
 	cli.DocumentEnv(cmd)
 }
 
 // file is the URL of the store in the directory of data.
 func (c *config) file() string { return "sqlite:" + filepath.Join(c.data, "onlyonce.db") }
 
-// complete fills in what depends on other settings and rejects nonsense.
+// complete fills in the settings that depend on others, and returns an error if any is
+// invalid.
 func (c *config) complete(cmd *cobra.Command) error {
 	if c.tokens != "" && !cmd.Flags().Changed("allow-anonymous") {
 		c.allowAnonymous = false
@@ -120,14 +116,16 @@ func (c *config) complete(cmd *cobra.Command) error {
 	if c.sandboxesIdleTimeout%time.Second != 0 {
 		return cli.Usagef("--sandboxes-idle-timeout (%s) is %v: write whole seconds", cli.EnvName("sandboxes-idle-timeout"), c.sandboxesIdleTimeout)
 	}
-	if c.wait != 0 && (c.wait < shortest || c.wait > longest) {
-		return cli.Usagef("--wait (%s) is %v: write %v to %v, or 0 for not at all", cli.EnvName("wait"), c.wait, shortest, longest)
-	}
-	if every := time.Duration(c.purgeEvery); every != 0 && (every < shortest || every > longest) {
-		return cli.Usagef("--purge-every (%s) is %v: write %v to %v, or off", cli.EnvName("purge-every"), every, shortest, longest)
-	}
-	if err := c.orders.check(); err != nil {
+	if err := c.orders.broker.Check(); err != nil {
 		return err
+	}
+	for flag, text := range map[string]string{
+		"wait":        cli.DurationMistake(c.wait, "0s for not at all"),
+		"purge-every": cli.DurationMistake(time.Duration(c.purgeEvery), off),
+	} {
+		if text != "" {
+			return cli.Usagef("--%s (%s): %s", flag, cli.EnvName(flag), text)
+		}
 	}
 	durations := c.orders.durations()
 	maps.Copy(durations, map[string]time.Duration{
@@ -138,8 +136,8 @@ func (c *config) complete(cmd *cobra.Command) error {
 		"shutdown-timeout":       c.shutdownTimeout,
 	})
 	for flag, set := range durations {
-		if set < shortest || set > longest {
-			return cli.Usagef("--%s (%s) is %v: write %v to %v", flag, cli.EnvName(flag), set, shortest, longest)
+		if text := cli.DurationMistake(set, ""); text != "" {
+			return cli.Usagef("--%s (%s): %s", flag, cli.EnvName(flag), text)
 		}
 	}
 	return nil

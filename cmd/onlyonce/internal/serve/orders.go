@@ -18,9 +18,7 @@ type ordersConfig struct {
 	lease        time.Duration
 	maxWait      time.Duration
 	keepFailures bool
-	maxAttempts  int
-	broker       string
-	brokerName   string
+	broker       cli.Broker
 }
 
 func (c *ordersConfig) addFlags(cmd *cobra.Command) {
@@ -28,23 +26,13 @@ func (c *ordersConfig) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&c.keep, "orders-keep", onlyonce.DefaultKeep, "how long the orders API remembers a key")
 	f.DurationVar(&c.lease, "orders-lease", onlyonce.DefaultLease, "how long a running orders command may take")
 	f.DurationVar(&c.maxWait, "orders-max-wait", orders.DefaultMaxWait, "longest wait that the orders API grants to a client's \"Prefer: wait=N\"")
-	f.StringVar(&c.broker, "broker", "", "`URL` of the broker between the orders API and its consumer, nats://HOST:4222 or amqp://USER:PASSWORD@HOST:5672 (default: none, the store delivers the events in this process)")
-	f.StringVar(&c.brokerName, "broker-name", "onlyonce", "`name` of the broker's stream or exchange; each store needs its own")
-	f.IntVar(&c.maxAttempts, "orders-max-attempts", orders.DefaultMaxAttempts, "number of failures after which an event is parked; see onlyonce outbox")
+	c.broker.AddFlags(cmd, ", between the orders API and its consumer (default: none, the store delivers the events in this process)")
 	f.BoolVar(&c.keepFailures, "orders-keep-failures", false, "replay the failure of an orders command to a repeat, instead of running the command again")
 }
 
-// durations are those that have to be in the usual bounds, by flag.
+// durations returns the durations by flag.
 func (c *ordersConfig) durations() map[string]time.Duration {
 	return map[string]time.Duration{"orders-keep": c.keep, "orders-lease": c.lease, "orders-max-wait": c.maxWait}
-}
-
-// check rejects nonsense.
-func (c *ordersConfig) check() error {
-	if c.maxAttempts < 1 {
-		return cli.Usagef("--orders-max-attempts (%s) is %d: write at least 1", cli.EnvName("orders-max-attempts"), c.maxAttempts)
-	}
-	return cli.CheckBroker(c.broker, c.brokerName)
 }
 
 // longest returns how long a response may take.
@@ -57,8 +45,8 @@ func (a *app) makeOrders(ctx context.Context, cfg config, log *slog.Logger) (err
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		Keep: cfg.orders.keep, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
 		FingerprintSecret: a.inOrders,
-		PurgeEvery:        -1, MaxAttempts: cfg.orders.maxAttempts,
-		Broker: cfg.orders.broker, BrokerName: cfg.orders.brokerName,
+		PurgeEvery:        -1, MaxAttempts: cfg.orders.broker.MaxAttempts,
+		Broker: cfg.orders.broker.URL, BrokerName: cfg.orders.broker.Name,
 		Observer: a.counts.orders.Observe, OutboxObserver: events.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
 	})
 	if err == nil {

@@ -28,26 +28,26 @@ func welcome(w io.Writer, addr net.Addr, stores string, needsToken bool) error {
 			url, key, auth, quantity)
 	}
 	_, err := fmt.Fprintf(w, `Onlyonce %s listens on %s
-and keeps its records in %v
+Records are kept in %v
 
 Try it in another terminal%s:
 
-Create: the item is created and the response stored (201 Created).
+First request: the item is created, and the response is stored (201 Created).
   %s
 
-Repeat: the same response is sent again, and nothing is created (Idempotency-Replayed: true).
+Repeat: the stored response is returned, and nothing is created (Idempotency-Replayed: true).
   %s
 
-Conflict: the same key with another body is rejected (409 Conflict).
+Different request with the same key: it is rejected (409 Conflict).
   %s
 
-Order: the order, its event and the response are one commit (201 Created); try a repeat, too.
+First order: the order, its event and the response are committed together (201 Created).
   %s
 
-Another order with the same key: it is rejected (422 Unprocessable Entity).
+Different order with the same key: it is rejected (422 Unprocessable Entity).
   %s
 
-Orders: each with the shipment that a consumer has created from its event.
+List of orders: each has the shipment that the consumer created from its event.
   curl -i '%s/orders'%s
 
 SIGINT (Ctrl-C) or SIGTERM ends the server.

@@ -25,6 +25,9 @@ const (
 	DefaultPurgeEvery      = 10 * time.Minute
 )
 
+// ShutdownUsage is the help of --shutdown-timeout.
+const ShutdownUsage = "time that running requests get to finish after SIGINT or SIGTERM"
+
 // New returns a server for h, which takes at most longest to respond. The header of a
 // request has the limits of the proxy.
 func New(h http.Handler, longest time.Duration, log *slog.Logger) *http.Server {

@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
@@ -103,9 +104,14 @@ var drivers = map[string]string{Postgres: "pgx", MySQL: "mysql"}
 const MaxConnections = 32
 
 func (u URL) openServer(ctx context.Context) (*sql.DB, error) {
+	if u.Engine == Postgres { // its driver reads the URL only when it connects
+		if _, err := u.PoolConfig(); err != nil {
+			return nil, err
+		}
+	}
 	db, err := sql.Open(drivers[u.Engine], u.Source)
 	if err != nil {
-		return nil, cli.Usagef("open %v: its driver does not understand the URL: write %s", u, Forms)
+		return nil, errDriver(u)
 	}
 	db.SetMaxOpenConns(MaxConnections)
 	db.SetMaxIdleConns(MaxConnections)
@@ -113,6 +119,22 @@ func (u URL) openServer(ctx context.Context) (*sql.DB, error) {
 		return nil, errors.Join(fmt.Errorf("open %v: %w", u, err), db.Close())
 	}
 	return db, nil
+}
+
+// PoolConfig returns the settings of a pool of connections to a PostgreSQL server.
+func (u URL) PoolConfig() (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(u.Source)
+	if err != nil {
+		return nil, errDriver(u)
+	}
+	cfg.MaxConns = MaxConnections
+	return cfg, nil
+}
+
+// errDriver is the error of a URL that a driver rejects. The driver's own error can
+// contain parts of the URL.
+func errDriver(u URL) error {
+	return cli.Usagef("open %v: its driver does not understand the URL: check its parameters, and write %s", u, Forms)
 }
 
 // A Store is a store with the SQL database it lives in.

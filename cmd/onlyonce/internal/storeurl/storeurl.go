@@ -3,6 +3,7 @@
 package storeurl
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/url"
@@ -48,6 +49,13 @@ func (u URL) String() string {
 // Forms lists the forms of a store URL, for messages.
 const Forms = "sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, mysql://USER:PASSWORD@HOST/DATABASE or redis://USER:PASSWORD@HOST:PORT"
 
+// The help of the flags that several commands have for a store.
+const (
+	FileUsage   = "`file` with the URL of the store, for use instead of --store if the URL contains a password, because every user of the machine can read command lines"
+	SecretUsage = "`file` with the secret that keys the fingerprints in the store, the same for all servers and proxies on it (default: PATH.secret, which is generated, for sqlite:; none for a server)"
+	RiskUsage   = "`name` of a finding of onlyonce doctor that is accepted"
+)
+
 // schemeForm matches a scheme that an error may repeat.
 var schemeForm = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+-]{0,15}$`)
 
@@ -89,9 +97,13 @@ func parseSQLite(path string) (URL, error) {
 }
 
 func parseServer(engine, raw string) (URL, error) {
-	u, err := url.Parse(raw)
-	if err != nil || u.Hostname() == "" || strings.Trim(u.Path, "/") == "" {
-		return URL{}, cli.Usagef("the store URL names no server and database: write %s", Forms)
+	scheme, _, _ := strings.Cut(raw, ":")
+	u, err := cli.ParseServer(raw, Forms, scheme)
+	if err == nil && strings.Trim(u.Path, "/") == "" {
+		err = errors.New("this names no database: write " + Forms)
+	}
+	if err != nil {
+		return URL{}, cli.Usagef("the store URL can't be used: %w", err)
 	}
 	shown := *u
 	shown.RawQuery, shown.Fragment = "", ""

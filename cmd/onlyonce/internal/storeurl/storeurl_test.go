@@ -25,7 +25,7 @@ func TestStoreURL_AServersURLReachesItsDriverAndIsShownWithoutItsPassword(t *tes
 }
 
 func TestStoreURL_AStoreURLThatIsNotRightIsRejectedWithoutItsPassword(t *testing.T) {
-	for _, raw := range []string{"postgres:s3cret", "postgres://u:s3cret@/d", "postgres://u:s3cret@h", "mysql://u:s3cret@h/", "mysql://u:s3cret@h:port/d", "mysql://u:s3cret@h/d?timeout=s3cret", "redis://u:s3cret@h/db", "redis://u:s3cret@", "redis:s3cret", "rediss://u:s3cret@h?tls=off"} {
+	for _, raw := range []string{"postgres:s3cret", "postgres://u:s3cret@/d", "postgres://u:s3cret@h", "postgres://u:s3cret@h:99999/d", "mysql://u:s3cret@h:0/d", "mysql://u:s3cret@h/", "mysql://u:s3cret@h:port/d", "mysql://u:s3cret@h/d?timeout=s3cret", "redis://u:s3cret@h/db", "redis://u:s3cret@", "redis:s3cret", "rediss://u:s3cret@h?tls=off"} {
 		u, err := Parse(raw)
 		if err == nil || strings.Contains(err.Error(), "s3cret") || !strings.Contains(err.Error(), "store URL") && !strings.Contains(err.Error(), "stores of the scheme") {
 			t.Errorf("%s: %+v, %v", raw, u, err)

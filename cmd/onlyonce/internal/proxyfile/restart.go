@@ -1,0 +1,62 @@
+package proxyfile
+
+import (
+	"reflect"
+	"slices"
+)
+
+// KeepUntilRestart returns f with those settings of running that can change only when
+// the proxy starts, and the names of those that differ in f.
+func (f *File) KeepUntilRestart(running *File) (kept *File, names []string) {
+	c := *f
+	old := restartSettings(reflect.ValueOf(running).Elem(), "")
+	for i, s := range restartSettings(reflect.ValueOf(&c).Elem(), "") {
+		if s.differs(old[i]) {
+			s.whole.Set(old[i].whole)
+			names = append(names, s.name)
+		}
+	}
+	return &c, names
+}
+
+// RestartSettings returns the names of the settings that can change only when the proxy
+// starts. Of tls.cert, that is whether it is set.
+func RestartSettings() (names []string) {
+	for _, s := range restartSettings(reflect.ValueOf(New()).Elem(), "") {
+		names = append(names, s.name)
+	}
+	return names
+}
+
+// A restartSetting is a setting that can change only when the proxy starts.
+type restartSetting struct {
+	name    string
+	value   reflect.Value
+	whole   reflect.Value // the value, or the section that can't change without it
+	onlySet bool          // what counts is only whether there is a value
+}
+
+func (s restartSetting) differs(other restartSetting) bool {
+	if s.onlySet {
+		return s.value.IsZero() != other.value.IsZero()
+	}
+	return !reflect.DeepEqual(s.value.Interface(), other.value.Interface())
+}
+
+// restartSettings returns those of a section and of the sections in it.
+func restartSettings(section reflect.Value, at string) (all []restartSetting) {
+	for _, s := range settings(section) {
+		name := join(at, s.name)
+		switch {
+		case s.restart == "always":
+			all = append(all, restartSetting{name: name, value: s.value, whole: s.value})
+		case s.restart != "":
+			inner := settings(s.value)
+			i := slices.IndexFunc(inner, func(in setting) bool { return in.name == s.restart })
+			all = append(all, restartSetting{name: join(name, s.restart), value: inner[i].value, whole: s.value, onlySet: true})
+		case isSection(s.value.Type()):
+			all = append(all, restartSettings(s.value, name)...)
+		}
+	}
+	return all
+}
