@@ -113,11 +113,12 @@ func (s *Store) judge(c *jetstream.StreamConfig) (findings []onlyonce.Finding) {
 	}
 	var wrong []string
 	for what, is := range map[string]bool{
-		"allow_direct is on, which lets replicas answer that lag behind": c.AllowDirect,
-		"allow_msg_ttl is off, which keeps every record for good":        !c.AllowMsgTTL,
-		"max_msgs_per_subject is not 1":                                  c.MaxMsgsPerSubject != 1,
-		"its subjects are not " + s.stream.subjects.all():                !slices.Equal(c.Subjects, []string{s.stream.subjects.all()}),
-		"it is a mirror, has sources or changes subjects":                c.Mirror != nil || len(c.Sources) > 0 || c.SubjectTransform != nil,
+		"allow_direct is on, which lets replicas answer that lag behind":                                c.AllowDirect,
+		"allow_msg_ttl is off, which keeps every record for good":                                       !c.AllowMsgTTL,
+		"max_msgs_per_subject is not 1":                                                                 c.MaxMsgsPerSubject != 1,
+		"its subjects are not " + s.stream.subjects.all():                                               !slices.Equal(c.Subjects, []string{s.stream.subjects.all()}),
+		"it is a mirror, has sources or changes subjects":                                               c.Mirror != nil || len(c.Sources) > 0 || c.SubjectTransform != nil,
+		"max_bytes or max_msgs is set, and a full stream takes no outcomes of commands that have begun": c.MaxBytes > 0 || c.MaxMsgs > 0,
 		"it is sealed": c.Sealed,
 	} {
 		if is {

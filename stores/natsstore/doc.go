@@ -52,7 +52,11 @@
 // stream's max_msg_size limit the result, the steps and the ID together. What is larger is
 // an onlyonce.ErrTooLarge.
 //
-// If the stream has a limit (max_bytes) and is full, claims fail, and nothing is lost.
+// A stream that is full takes nothing: claims fail, and so does recording the outcomes of
+// commands that have begun. They are unknown, and may run again once there is room.
+// Therefore, Open rejects a stream with a limit (max_bytes, max_msgs), unless the risk is
+// accepted. The account's storage limit and a full disk do the same, but Open can't see
+// them: watch them.
 //
 // A user of the server needs these permissions, for the default name of the stream: to
 // publish to onlyonce.records.>, onlyonce.ended.* and $JS.API.STREAM.*.onlyonce,

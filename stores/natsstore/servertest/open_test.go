@@ -35,6 +35,27 @@ func TestOpen_RejectsAStreamWhoseSettingsBreakThePromise(t *testing.T) {
 			t.Errorf("the error is %v, want %q in it", err, want)
 		}
 	}
+	// A stream that takes nothing when it is full loses the outcomes of commands that have begun.
+	for name, limit := range map[string]func(*jetstream.StreamConfig){
+		"bytes":    func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 },
+		"messages": func(c *jetstream.StreamConfig) { c.MaxMsgs = 1 << 20 },
+	} {
+		cfg := natsstore.Config{Stream: name, AcceptRisks: unsynced}
+		migrate(t, js, cfg)
+		open(t, js, cfg)
+		s, err := js.Stream(t.Context(), name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c := s.CachedInfo().Config
+		limit(&c)
+		if _, err := js.UpdateStream(t.Context(), c); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := natsstore.Open(t.Context(), js, cfg); err == nil || !strings.Contains(err.Error(), "stream-settings: ") || !strings.Contains(err.Error(), "max_bytes or max_msgs is set") {
+			t.Errorf("with a limit of %s, the error is %v", name, err)
+		}
+	}
 	open(t, js, natsstore.Config{Replicas: 3, AcceptRisks: []string{
 		natsstore.RiskEviction, natsstore.RiskPersistence, natsstore.RiskStream, natsstore.RiskReplicas, natsstore.RiskForgotten,
 	}})
