@@ -1,5 +1,5 @@
--- The statements that only the store over pgx sends. What stands in braces is a statement, or a
--- part of one, that it shares with sqlstore.
+-- The statements that only pgxstore sends. A name in braces stands for a statement, or a part of
+-- one, that it shares with sqlstore.
 
 -- name: begin
 BEGIN ISOLATION LEVEL READ COMMITTED;
@@ -10,10 +10,10 @@ COMMIT;
 -- name: rollback
 ROLLBACK;
 
--- The next four end a transaction and are sent together with its COMMIT. Where other statements affect no
--- row, these must fail: they divide by zero if the record has changed, and take the root of a negative
--- number if the transaction is no longer the one with the mark. A mark of NULL is not compared. Each
--- returns when the command was settled, or 0.
+-- The next four end a transaction and are sent together with its COMMIT. Other statements may affect no
+-- row, but these must fail, so that the COMMIT is not executed. They divide by zero if the record has
+-- changed, and take the root of a negative number if the transaction is no longer the one with the mark.
+-- A mark of NULL is not compared. Each returns the time at which the command was settled, or 0.
 
 -- name: record new or fail
 INSERT INTO onlyonce_records ({settled columns},
@@ -40,17 +40,17 @@ SELECT sqrt(CASE WHEN $5::bigint IS NULL OR $5 = {transaction mark} THEN 0 ELSE 
        + (SELECT 0::bigint FROM put), 1 / (SELECT count(*) FROM put);
 
 -- name: backend
--- The number of the server's process. Behind a pooler, it is not that of the process to which the
--- connection was opened.
+-- The number of the server's process that executes the statement. Behind a pooler, this is not the process
+-- whose number the server gave when the connection was opened.
 SELECT pg_backend_pid();
 
 -- name: connection settings
--- The settings of the store's own connections. A batch waits only so long for a row that a transaction
--- keeps locked, and never uses a plan that was made when the table was small.
+-- The settings of the store's own connections. A batch waits for a limited time for a row that a
+-- transaction keeps locked, and never uses a plan that was made when the table was small.
 SET lock_timeout = {row wait}; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
 
 -- name: transaction settings
--- The same, as far as it is needed, where a pooler keeps no settings for a connection.
+-- The one of these settings that a batch needs behind a pooler, which keeps no settings for a connection.
 SELECT set_config('lock_timeout', {row wait}, true);
 
 -- name: forget plans
@@ -60,13 +60,13 @@ DISCARD PLANS;
 SELECT pg_notify($1, $2);
 
 -- name: is listening
--- Whether a process holds the listeners' lock.
+-- Reports whether a process holds the listeners' lock.
 SELECT CASE WHEN pg_try_advisory_lock($1) THEN NOT pg_advisory_unlock($1) ELSE true END;
 
 -- name: listen
--- The name of a channel is no parameter.
+-- The name of a channel cannot be a parameter.
 LISTEN {channel};
 
 -- name: listening
--- Takes the listeners' lock, which the end of the connection gives back.
+-- Takes the listeners' lock, which is released when the connection ends.
 SELECT pg_advisory_lock_shared($1);

@@ -28,7 +28,7 @@ func Command() *cobra.Command {
 		Long: `Looks for settings of a store that would break the guarantees. Each finding is a line
 with its name, its consequence and its fix. serve and proxy reject a store with
 findings unless each is accepted by name with --accept-risk. Some findings cannot be
-accepted, because nothing would work with them.
+accepted, because the store cannot work with them.
 
 The exit code is 1 if there are findings, and 2 if the store could not be examined.`,
 		Example: `  onlyonce doctor sqlite:onlyonce-data/onlyonce.db`,

@@ -24,7 +24,7 @@ which of the two it did. It changes nothing if they are up to date. A SQLite fil
 that does not exist is created.
 
 A store in Redis has no tables, only 256 small keys, whose loss shows that the
-server has lost its records: until migrate makes them again, no new command runs.
+server has lost its records: until migrate creates them again, no new command runs.
 Run migrate when you set up the server, and not with every deployment.
 
 With --print, the SQL is written to standard output and no database is opened: use

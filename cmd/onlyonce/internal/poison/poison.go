@@ -21,15 +21,15 @@ func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "poison",
 		Short: "Show the events that a consumer gave up on, and retry or discard them",
-		Long: `Looks at the events that came to the orders API's consumer from a broker and
-could not be handled, each with its last error. They are kept in the store until
-someone retries or discards them. Without a broker there are none: what fails is
-parked in the outbox (see onlyonce outbox).`,
+		Long: `Shows the events that the orders API's consumer received from a broker and gave up
+on, each with its last error. They stay in the store until someone retries or
+discards them. Without a broker, there are none: events that keep failing are parked
+in the outbox (see onlyonce outbox).`,
 		Example: `  onlyonce poison ls postgres://app@db/shop
   onlyonce poison retry postgres://app@db/shop --all`,
 	}, poisonLsCommand(),
-		poisonedCommand("retry", "Handle events once more, here and now; what fails stays", (*orders.API).Retry),
-		poisonedCommand("discard", "Forget events: they will never be handled", (*orders.API).Discard))
+		poisonedCommand("retry", "Handle events again, in this process; those that fail again stay", (*orders.API).Retry),
+		poisonedCommand("discard", "Delete events without handling them", (*orders.API).Discard))
 }
 
 // maxPoisoned is the number of events in one page.
@@ -38,7 +38,7 @@ const maxPoisoned = 1000
 func poisonLsCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls URL",
-		Short:   "List the events that were given up, oldest first",
+		Short:   "List the events that the consumer gave up on, oldest first",
 		Example: `  onlyonce poison ls sqlite:onlyonce-data/onlyonce.db`,
 		Args:    cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -75,7 +75,7 @@ func poisonedCommand(verb, short string, decide func(*orders.API, context.Contex
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&all, "all", false, "all that were given up")
+	cmd.Flags().BoolVar(&all, "all", false, "all events that the consumer gave up on")
 	return cmd
 }
 
