@@ -10,6 +10,7 @@ require (
 	github.com/nats-io/nats.go v1.55.0
 	github.com/onlyonce-go/onlyonce v0.0.0
 	github.com/onlyonce-go/onlyonce/services v0.0.0
+	github.com/onlyonce-go/onlyonce/stores/natsstore v0.0.0
 	github.com/onlyonce-go/onlyonce/stores/pgxstore v0.0.0
 	github.com/onlyonce-go/onlyonce/stores/redisstore v0.0.0
 	github.com/prometheus/client_golang v1.25.0

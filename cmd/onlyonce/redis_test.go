@@ -23,19 +23,37 @@ func command(t *testing.T, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestRedis_TheCommandsForOperatorsTakeARedisURL(t *testing.T) {
-	server := cmdtest.StartRedis(t, "--requirepass", "s3cret")
-	u := "redis://:s3cret@" + server.Address() + "/0?prefix=shop"
-	step := func(fails, says string, args ...string) {
+// steps returns a function that runs a command line. It checks that the command fails and
+// prints as it should, and shows no password.
+func steps(t *testing.T) func(fails, prints string, args ...string) {
+	return func(fails, prints string, args ...string) {
 		t.Helper()
 		out, err := command(t, args...)
-		if err == nil && fails != "" || err != nil && (fails == "" || !strings.Contains(err.Error(), fails)) || !strings.Contains(out, says) {
+		if err == nil && fails != "" || err != nil && (fails == "" || !strings.Contains(err.Error(), fails)) || !strings.Contains(out, prints) {
 			t.Errorf("%v: %v, and printed\n%s", args, err, out)
 		}
 		if strings.Contains(out, "s3cret") || err != nil && strings.Contains(err.Error(), "s3cret") {
 			t.Errorf("%v shows the password: %v, and printed\n%s", args, err, out)
 		}
 	}
+}
+
+// onlyRecords checks that the commands that need tables say that a store has none.
+func onlyRecords(t *testing.T, step func(fails, prints string, args ...string), name, u string) {
+	t.Helper()
+	instead := "a store in " + name + " keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL"
+	step(instead, "", "outbox", "ls", u)
+	step(instead, "", "outbox", "requeue", u, "--all")
+	step(instead, "", "poison", "ls", u)
+	step(instead, "", "relay", "--store", u, "--broker", "nats://127.0.0.1:1")
+	step(instead, "", "serve", "--store", u, "--listen", "127.0.0.1:0", "--data", t.TempDir())
+	step("a store in "+name+" has no SQL to print", "", "migrate", "--print", u)
+}
+
+func TestRedis_TheCommandsForOperatorsTakeARedisURL(t *testing.T) {
+	server := cmdtest.StartRedis(t, "--requirepass", "s3cret")
+	u := "redis://:s3cret@" + server.Address() + "/0?prefix=shop"
+	step := steps(t)
 	const shown = "redis://:xxxxx@127.0.0.1:"
 	step("findings: 1", "forgotten: 256 of the 256 keys that Migrate creates are missing: ", "doctor", u)
 	step("run onlyonce migrate", "", "records", "ls", u)
@@ -51,13 +69,7 @@ func TestRedis_TheCommandsForOperatorsTakeARedisURL(t *testing.T) {
 	step("", "made", "records", "show", u, "--key", "order-17")
 	step("", "deleted", "records", "rm", u, "--key", "order-17", "--yes")
 	step("no such record", "", "records", "show", u, "--key", "order-17")
-	const instead = "a store in Redis keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL"
-	step(instead, "", "outbox", "ls", u)
-	step(instead, "", "outbox", "requeue", u, "--all")
-	step(instead, "", "poison", "ls", u)
-	step(instead, "", "relay", "--store", u, "--broker", "nats://127.0.0.1:1")
-	step(instead, "", "serve", "--store", u, "--listen", "127.0.0.1:0", "--data", t.TempDir())
-	step("has no SQL to print", "", "migrate", "--print", u)
+	onlyRecords(t, step, "Redis", u)
 	step("WRONGPASS", "", "doctor", "redis://:s3cretive@"+server.Address())
 }
 

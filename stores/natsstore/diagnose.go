@@ -58,7 +58,7 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 	if forgotten {
 		findings = append(findings, engine.NewFinding(RiskForgotten,
 			fmt.Sprintf("the stream %s, or the message that Migrate makes in it, is missing: the server is new, or it has forgotten its records, and commands that ran would run again", s.stream.name),
-			"find out why if it is not new, then call natsstore.Migrate once"))
+			"if it is not new, find out why; then run onlyonce migrate, or call natsstore.Migrate, once"))
 	}
 	if len(info.Config) == 0 {
 		return findings, nil
@@ -129,7 +129,7 @@ func (s *Store) judge(c *jetstream.StreamConfig) (findings []onlyonce.Finding) {
 		slices.Sort(wrong)
 		findings = append(findings, engine.NewFinding(RiskStream,
 			fmt.Sprintf("the stream %s has settings that Migrate does not give it: %s", s.stream.name, strings.Join(wrong, "; ")),
-			"change them, or make the stream anew with natsstore.Migrate"))
+			"change them, or delete the stream if it has no records that matter, and run onlyonce migrate, or call natsstore.Migrate"))
 	}
 	if c.Replicas < s.replicas {
 		findings = append(findings, engine.NewFinding(RiskReplicas,

@@ -76,40 +76,48 @@ var (
 // oldest is the oldest version of the server that keeps a message for a time of its own.
 const oldest = "2.11"
 
-func (cfg Config) store(js jetstream.JetStream) (*Store, error) {
-	name := cmp.Or(cfg.Stream, DefaultStream)
-	switch {
+func (cfg Config) check() error {
+	switch name := cfg.stream(); {
 	case strings.ContainsAny(name, " \t\r\n.*>/\\"):
-		return nil, fmt.Errorf("the Stream %q has a blank, a dot, a slash or a wildcard, which no stream's name may have: leave it out", name)
+		return fmt.Errorf("the Stream %q has a blank, a dot, a slash or a wildcard, which no stream's name may have: leave it out", name)
 	case cfg.Replicas < 0 || cfg.Replicas > 5:
-		return nil, fmt.Errorf("the Config has %d Replicas: set it to 1, 3 or 5, or leave it 0 for 1", cfg.Replicas)
+		return fmt.Errorf("the Config has %d Replicas: set it to 1, 3 or 5, or leave it 0 for 1", cfg.Replicas)
 	case cfg.ClockSkew < 0 || cfg.Timeout < 0:
-		return nil, fmt.Errorf("the Config has a ClockSkew of %v and a Timeout of %v: neither may be negative", cfg.ClockSkew, cfg.Timeout)
+		return fmt.Errorf("the Config has a ClockSkew of %v and a Timeout of %v: neither may be negative", cfg.ClockSkew, cfg.Timeout)
 	}
-	stream := newStream(js, name)
+	return engine.Reject(nil, cfg.AcceptRisks, risks)
+}
+
+func (cfg Config) stream() string { return cmp.Or(cfg.Stream, DefaultStream) }
+
+func (cfg Config) store(js jetstream.JetStream) (*Store, error) {
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	stream := newStream(js, cfg.stream())
 	return &Store{
 		stream: stream, subscriptions: waiters.NewSubscriptions(stream.listen), system: cfg.System,
 		replicas: cmp.Or(cfg.Replicas, DefaultReplicas), skew: cmp.Or(cfg.ClockSkew, DefaultClockSkew), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
 	}, nil
 }
 
-// Migrate makes the stream and the message without which the store takes no new command.
-// Call it when you set up the server, or once you know why it has forgotten its records,
-// and not at every start. It never deletes or changes anything: a stream of the name that
-// is there already keeps its settings.
-func Migrate(ctx context.Context, js jetstream.JetStream, cfg Config) error {
+// Migrate makes the stream and the message without which the store takes no new command,
+// and reports whether the message was missing. Call it when you set up the server, or once
+// you know why it has forgotten its records, and not at every start. It never deletes or
+// changes anything: a stream of the name that is there already keeps its settings.
+func Migrate(ctx context.Context, js jetstream.JetStream, cfg Config) (made bool, err error) {
 	s, err := cfg.store(js)
 	if err == nil {
-		err = s.migrate(ctx)
+		made, err = s.migrate(ctx)
 	}
-	return wrap("migrate", err)
+	return made, wrap("migrate", err)
 }
 
-func (s *Store) migrate(ctx context.Context) error {
+func (s *Store) migrate(ctx context.Context) (made bool, err error) {
 	if f := s.stream.version(); f != nil {
-		return errors.New(f.String())
+		return false, errors.New(f.String())
 	}
-	return s.repeat(ctx, func(ctx context.Context) error {
+	err = s.repeat(ctx, func(ctx context.Context) error {
 		err := ask(ctx, func(ctx context.Context) error {
 			_, err := s.stream.js.CreateStream(ctx, jetstream.StreamConfig{
 				Name: s.stream.name, Subjects: []string{s.stream.subjects.all()}, Description: "the records of Onlyonce",
@@ -124,13 +132,14 @@ func (s *Store) migrate(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		made := s.stream.subjects.made()
-		_, err = s.stream.put(ctx, made, 0, nil, 0, 0)
+		_, err = s.stream.put(ctx, s.stream.subjects.made(), 0, nil, 0, 0)
 		if errors.Is(err, errConflict) {
-			err = s.stream.made(ctx)
+			return s.stream.made(ctx)
 		}
+		made = made || err == nil || doubtful(err)
 		return err
 	})
+	return made && err == nil, err
 }
 
 // Open opens a store on a stream that Migrate has made. It rejects a server or a stream

@@ -42,7 +42,7 @@ func ParseURL(raw string) (rueidis.ClientOption, Config, error) {
 	return o, cfg, nil
 }
 
-var errForm = errors.New("write it as redis://user:password@host:6379/0, with the special characters of the password escaped")
+var errForm = errors.New("write it as redis://USER:PASSWORD@HOST:6379/0, with the special characters of the password escaped")
 
 func parse(raw string) (o rueidis.ClientOption, cfg Config, err error) {
 	u, ok := serverurl.Parse(raw, "redis", "rediss")

@@ -84,7 +84,7 @@ func (c *cluster) await() {
 	js := connect(c.t, c.nodes...)
 	cfg := c.config("first")
 	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		err := natsstore.Migrate(c.t.Context(), js, cfg)
+		_, err := natsstore.Migrate(c.t.Context(), js, cfg)
 		if err == nil {
 			break
 		}

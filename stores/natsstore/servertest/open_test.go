@@ -21,7 +21,7 @@ func TestOpen_RejectsAStreamWhoseSettingsBreakThePromise(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	err := natsstore.Migrate(t.Context(), js, natsstore.Config{})
+	_, err := natsstore.Migrate(t.Context(), js, natsstore.Config{})
 	if err == nil || !strings.Contains(err.Error(), "per-message TTL is disabled") {
 		t.Errorf("migrate: %v", err)
 	}
@@ -130,7 +130,8 @@ func TestOpen_RejectsAServerThatKeepsEveryMessageForGood(t *testing.T) {
 			t.Errorf("%s: %v", call, err)
 		}
 	}
-	wants("migrate", natsstore.Migrate(t.Context(), js, natsstore.Config{}))
+	_, err = natsstore.Migrate(t.Context(), js, natsstore.Config{})
+	wants("migrate", err)
 	_, err = natsstore.Open(t.Context(), js, natsstore.Config{AcceptRisks: unsynced})
 	wants("open", err)
 }

@@ -121,7 +121,7 @@ var unsynced = []string{natsstore.RiskSyncInterval}
 
 func migrate(t testing.TB, js jetstream.JetStream, cfg natsstore.Config) {
 	t.Helper()
-	if err := natsstore.Migrate(t.Context(), js, cfg); err != nil {
+	if _, err := natsstore.Migrate(t.Context(), js, cfg); err != nil {
 		t.Fatal(err)
 	}
 }

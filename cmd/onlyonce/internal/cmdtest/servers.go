@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+	"github.com/onlyonce-go/onlyonce/internal/natsserver"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
 )
 
@@ -96,6 +97,22 @@ func StartRedis(t *testing.T, options ...string) *redisserver.Server {
 	if errors.Is(err, redisserver.ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
 		t.Skip(err)
 	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// StartNATS starts a NATS server with JetStream, which writes to the disk at once and ends
+// with the test. The settings are added to its configuration.
+func StartNATS(t *testing.T, settings string) *natsserver.Server {
+	t.Helper()
+	s, err := natsserver.Start("jetstream { sync_interval: always }\n" + settings)
 	if err != nil {
 		t.Fatal(err)
 	}

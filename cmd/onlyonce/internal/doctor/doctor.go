@@ -50,8 +50,11 @@ The exit code is 1 if there are findings, and 2 if the store could not be examin
 // diagnose returns the findings about a store, including those because of which it
 // cannot be opened.
 func diagnose(ctx context.Context, u storeurl.URL) (findings []onlyonce.Finding, summary string, err error) {
-	if u.Engine == storeurl.Redis {
+	switch u.Engine {
+	case storeurl.Redis:
 		return diagnoseRedis(ctx, u)
+	case storeurl.NATS:
+		return diagnoseNATS(ctx, u)
 	}
 	db, err := u.OpenDB(ctx, false)
 	if err != nil {

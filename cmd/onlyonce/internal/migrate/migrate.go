@@ -8,6 +8,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/spf13/cobra"
@@ -25,7 +26,9 @@ that does not exist is created.
 
 A store in Redis has no tables, only 256 small keys, whose loss shows that the
 server has lost its records: until migrate creates them again, no new command runs.
-Run migrate when you set up the server, and not with every deployment.
+A store in NATS has a stream with one such message; the URL's replicas is how many
+servers keep the stream. Run migrate when you set up the server, and not with every
+deployment.
 
 With --print, the SQL is written to standard output and no database is opened: use
 it if goose, atlas or tern runs your migrations. Each migration records its own
@@ -49,8 +52,8 @@ version: run each in a transaction of its own, in order.`,
 }
 
 func printMigrations(cmd *cobra.Command, u storeurl.URL) error {
-	if u.Engine == storeurl.Redis {
-		return cli.Usagef("a store in Redis has no SQL to print: run onlyonce migrate without --print")
+	if name := u.RecordsOnly(); name != "" {
+		return cli.Usagef("a store in %s has no SQL to print: run onlyonce migrate without --print", name)
 	}
 	list, err := sqlstore.Migrations(u.Engine)
 	if err != nil {
@@ -63,8 +66,11 @@ func printMigrations(cmd *cobra.Command, u storeurl.URL) error {
 }
 
 func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
-	if u.Engine == storeurl.Redis {
+	switch u.Engine {
+	case storeurl.Redis:
 		return migrateRedis(cmd, u)
+	case storeurl.NATS:
+		return migrateNATS(cmd, u)
 	}
 	list, err := sqlstore.Migrations(u.Engine)
 	if err != nil {
@@ -102,6 +108,26 @@ func migrateRedis(cmd *cobra.Command, u storeurl.URL) error {
 		return nil
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%v: created %d keys; if the store is not new, it has lost records, and their commands can run again\n", u, made)
+	return nil
+}
+
+// migrateNATS creates the stream of a store in NATS, and the message in it that shows that
+// the servers have not lost their records.
+func migrateNATS(cmd *cobra.Command, u storeurl.URL) error {
+	client, err := u.DialNATS(nil)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	made, err := natsstore.Migrate(cmd.Context(), client.JetStream, client.Config)
+	if err != nil {
+		return fmt.Errorf("%v: %w", u, err)
+	}
+	if !made {
+		fmt.Fprintf(cmd.OutOrStdout(), "%v is up to date\n", u)
+		return nil
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%v: created the message that shows that the stream has its records; if the store is not new, it has lost records, and their commands can run again\n", u)
 	return nil
 }
 

@@ -49,7 +49,7 @@ func (u URL) DSN(create bool) string {
 // the file does not exist.
 func (u URL) OpenDB(ctx context.Context, create bool) (*sql.DB, error) {
 	switch u.Engine {
-	case Redis:
+	case Redis, NATS:
 		return nil, errRecordsOnly(u)
 	case Postgres, MySQL:
 		return u.openServer(ctx)
@@ -77,7 +77,7 @@ func (u URL) OpenDB(ctx context.Context, create bool) (*sql.DB, error) {
 
 // errRecordsOnly is the error of a command that needs more than the records of a store.
 func errRecordsOnly(u URL) error {
-	return cli.Usagef("%v can't be used here: a store in Redis keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL", u)
+	return cli.Usagef("%v can't be used here: a store in %s keeps records only; it has no tables, no transactions and no outbox: name a store in SQLite, PostgreSQL or MySQL", u, u.RecordsOnly())
 }
 
 // CheckPath returns an error with the reason why a SQLite file cannot be opened, for

@@ -1,5 +1,5 @@
 // Package storeurl opens the store that a URL names, as every command with a store
-// does: sqlite:PATH, or the URL of a PostgreSQL, MySQL or Redis server.
+// does: sqlite:PATH, or the URL of a PostgreSQL, MySQL, Redis or NATS server.
 package storeurl
 
 import (
@@ -22,9 +22,9 @@ import (
 
 // A URL is the parsed URL of a store.
 type URL struct {
-	Engine string // SQLite, Postgres, MySQL or Redis
+	Engine string // SQLite, Postgres, MySQL, Redis or NATS
 	Path   string // of the SQLite file, absolute
-	server string // another engine's URL, without its password
+	server string // another engine's URL, without its password or token
 	Source string // the data source name for another engine's driver
 }
 
@@ -35,10 +35,17 @@ const (
 	MySQL    = "mysql"
 )
 
-// Redis is the engine of a store that keeps only records.
-const Redis = "redis"
+// The engines of stores that keep only records.
+const (
+	Redis = "redis"
+	NATS  = "nats"
+)
 
-// String returns the URL without its password.
+// RecordsOnly returns what people call the engine of a store that keeps only records, and
+// "" for a SQL database.
+func (u URL) RecordsOnly() string { return map[string]string{Redis: "Redis", NATS: "NATS"}[u.Engine] }
+
+// String returns the URL without its password or token.
 func (u URL) String() string {
 	if u.Engine == SQLite {
 		return u.Engine + ":" + u.Path
@@ -47,7 +54,7 @@ func (u URL) String() string {
 }
 
 // Forms lists the forms of a store URL, for messages.
-const Forms = "sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, mysql://USER:PASSWORD@HOST/DATABASE or redis://USER:PASSWORD@HOST:PORT"
+const Forms = "sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, mysql://USER:PASSWORD@HOST/DATABASE, redis://USER:PASSWORD@HOST:PORT or nats://USER:PASSWORD@HOST:PORT/STREAM"
 
 // The help of the flags that several commands have for a store.
 const (
@@ -75,6 +82,8 @@ func Parse(raw string) (URL, error) {
 		return parseServer(MySQL, raw)
 	case "redis", "rediss":
 		return parseRedis(scheme, raw)
+	case "nats", "tls":
+		return parseNATS(scheme, raw)
 	}
 	return URL{}, cli.Usagef("stores of the scheme %q are not supported: write %s", scheme, Forms)
 }

@@ -1,0 +1,65 @@
+package storeurl
+
+import (
+	"context"
+	"errors"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// Records is a store of records, whatever the engine.
+type Records interface {
+	onlyonce.Store
+	onlyonce.Lister
+	onlyonce.Resolver
+	onlyonce.Diagnoser
+	Close() error
+}
+
+// OpenRecords opens a store that is there already, with the risks that are accepted
+// here or, for Redis and NATS, in the URL.
+func (u URL) OpenRecords(ctx context.Context, acceptRisks []string) (Records, error) {
+	switch u.Engine {
+	case Redis:
+		return u.openRedis(ctx, acceptRisks)
+	case NATS:
+		return u.openNATS(ctx, acceptRisks)
+	}
+	db, err := u.OpenDB(ctx, false)
+	if err != nil {
+		return nil, err
+	}
+	return records(u.Open(ctx, db, acceptRisks))
+}
+
+// records keeps the pointer that goes with an error out of the interface.
+func records(s *Store, err error) (Records, error) {
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// OpenOwnRecords opens a store for a program that serves commands. It creates or
+// migrates the tables of a SQL database. It creates nothing in a store that keeps only
+// records, because what is missing there shows that the server has lost its records.
+func (u URL) OpenOwnRecords(ctx context.Context, acceptRisks []string) (Records, error) {
+	if u.RecordsOnly() != "" {
+		return u.OpenRecords(ctx, acceptRisks)
+	}
+	return records(u.OpenMigrated(ctx, acceptRisks))
+}
+
+// WithRecords calls fn with the store that the URL raw names, which is there already.
+func WithRecords(ctx context.Context, raw string, fn func(Records) error) (err error) {
+	u, err := Parse(raw)
+	if err != nil {
+		return err
+	}
+	store, err := u.OpenRecords(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, store.Close()) }()
+	return fn(store)
+}
