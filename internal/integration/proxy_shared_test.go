@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"net/http/httptrace"
 	"net/url"
+	"os/exec"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,9 @@ import (
 	"time"
 
 	"github.com/go-sql-driver/mysql"
+
+	"github.com/onlyonce-go/onlyonce/internal/natsserver"
+	"github.com/onlyonce-go/onlyonce/internal/redisserver"
 )
 
 // url is the URL that the command takes for the database.
@@ -35,6 +39,29 @@ func (d mysqlDatabase) url(t testing.TB) string {
 var sharedStores = map[string]func(t *testing.T) string{
 	"PostgreSQL":       func(t *testing.T) string { return newPostgresSchema(t).with(t) },
 	"MariaDB or MySQL": func(t *testing.T) string { return newMySQLDatabase(t).url(t) },
+	"Redis": func(t *testing.T) string {
+		s, err := redisserver.Start()
+		service(t, "Redis", err)
+		t.Cleanup(func() { s.Close() })
+		return setUp(t, "redis://"+s.Address())
+	},
+	"NATS": func(t *testing.T) string {
+		s, err := natsserver.Start("jetstream { sync_interval: always }")
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return setUp(t, "nats://"+s.Address()+"?accept_risks=sync-interval") // only the system account can see it
+	},
+}
+
+// setUp sets up a store that keeps only records, and returns its URL.
+func setUp(t *testing.T, url string) string {
+	t.Helper()
+	if out, err := exec.Command(buildServer(t), "migrate", url).CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	return url
 }
 
 const (

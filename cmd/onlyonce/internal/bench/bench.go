@@ -22,9 +22,9 @@ func Command() *cobra.Command {
 		Long: `Sends commands with new keys, and repeats some of them, to a store (memory://,
 sqlite:PATH, postgres://…, pgx://… for PostgreSQL through pgxstore, mysql://…,
 redis://… or nats://…) or to an HTTP API (http://… or https://…). Each caller sends
-one request at a time, as fast as the responses arrive, or at --rate. bench prints how many
-requests were executed, replayed, rejected or failed, and how long they took. With
---rate, latency is measured from the time at which a request was due.
+one request at a time, as fast as the responses arrive, or at --rate. bench prints
+how many requests were executed, replayed, rejected or failed, and how long they
+took. With --rate, latency is measured from the time at which a request was due.
 
 While it runs, bench checks that every key ran once and that every repeat got the
 first response. If not, the exit code is 1. Over HTTP it sees only responses: a
