@@ -30,6 +30,7 @@ func (p *handlerRunner) serveKeyed(c *call) {
 		c.replay(a)
 	default:
 		c.attempt, c.stored = a, recordBytes
+		c.expectNoReplay()
 		p.run(c, a)
 	}
 }
@@ -103,6 +104,7 @@ func (p *handlerRunner) runUnprotected(c *call, err error) {
 		Outcome: outcomeUnprotected, Record: onlyonce.Record{ID: c.request.ID},
 		Fingerprint: c.request.Fingerprint, Err: err,
 	})
+	c.expectNoReplay()
 	b := new(body)
 	defer b.Close()
 	c.w.Header().Set(headerProtected, "no")

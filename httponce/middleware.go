@@ -100,6 +100,10 @@ func (m *middleware) protect(w http.ResponseWriter, r *http.Request, key string,
 		}
 		c.request.Fingerprint = m.cfg.storedFingerprint(fingerprint, c.r)
 	}
+	if p := c.expectReplay(); p != nil {
+		c.reject(*p)
+		return
+	}
 	m.runner.serveKeyed(c)
 }
 

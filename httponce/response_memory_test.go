@@ -315,8 +315,9 @@ func TestResponseMemory_AReplayThatWaitsForMemoryHoldsNoResponse(t *testing.T) {
 			records := memstore.New(memstore.Config{})
 			store := &copying{Store: records}
 			cfg := single
-			cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2<<20, 2<<20, new(httponce.Usage)
-			long, runs := strings.Repeat("x", 1<<20), 0
+			cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 100<<10, 100<<10, new(httponce.Usage)
+			cfg.MaxBody, cfg.MaxResponse = 64<<10, 64<<10
+			long, runs := strings.Repeat("x", 60<<10), 0 // too short for its length to be remembered
 			h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				runs++
 				_, _ = io.Copy(w, r.Body)
@@ -355,6 +356,52 @@ func TestResponseMemory_AReplayThatWaitsForMemoryHoldsNoResponse(t *testing.T) {
 				t.Errorf("%d runs", runs)
 			}
 			wantResponse(t, post(h, "k", "y"), 200, "y"+long[1:]) // and if the record is gone, the key is free
+			wantIdle(t, cfg.Usage)
+		})
+	}
+}
+
+func TestResponseMemory_RepeatsOfALongResponseDoNotReadItBeforeThereIsMemory(t *testing.T) {
+	for _, gone := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			records := memstore.New(memstore.Config{})
+			reads, of := 0, onlyonce.ID{}
+			store := &copying{Store: records, before: func(id onlyonce.ID) { reads, of = reads+1, id }}
+			cfg := single
+			cfg.MaxMemory, cfg.MaxTenantMemory, cfg.Usage = 2<<20, 2<<20, new(httponce.Usage)
+			var runs atomic.Int32
+			h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), aMegabyte(&runs), cfg)
+			wantMegabyte(t, post(h, "k", ""), false)
+			take := serveStuck(t, h, keyed("POST", "/orders", "k", ""))
+			reads = 0
+			var repeats [100]*httptest.ResponseRecorder
+			var done sync.WaitGroup
+			for i := range repeats {
+				repeats[i] = httptest.NewRecorder()
+				done.Go(func() { h.ServeHTTP(repeats[i], keyed("POST", "/orders", "k", "")) })
+			}
+			synctest.Wait()
+			if reads != 0 {
+				t.Errorf("%d repeats read the response, and there is memory for none", reads)
+			}
+			done.Wait()
+			for _, w := range repeats {
+				wantProblem(t, w, 503, "overloaded")
+			}
+			if gone {
+				rec, err := store.Lookup(t.Context(), of)
+				if err == nil {
+					err = records.Resolve(t.Context(), rec, onlyonce.Settlement{})
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			take()
+			runs.Store(0)
+			if wantMegabyte(t, post(h, "k", ""), !gone); gone != (runs.Load() == 1) {
+				t.Errorf("%d runs; the record is gone: %v", runs.Load(), gone)
+			}
 			wantIdle(t, cfg.Usage)
 		})
 	}

@@ -11,15 +11,43 @@ import (
 // replay sends the stored response of an attempt.
 func (c *call) replay(a *onlyonce.Attempt) {
 	c.restoreHeader()
-	n := replayMemory(a)
+	n := replayMemory(a.Record())
 	if n > 0 {
 		c.dropBody()
 	}
-	if n == 0 || c.uses.Response.Take(n, n+response.Uncounted) {
+	c.quota.SetReplay(c.command(), n)
+	if lacks := n - c.uses.Response.Held(); lacks <= 0 || c.uses.Response.Take(lacks, n+response.Uncounted) {
 		c.sendReplay(a)
 		return
 	}
+	c.uses.Response.GiveBack()
 	c.replayLater(n)
+}
+
+// expectReplay takes the memory of the replay that the call is probably about to get,
+// before the response is read from the store. It returns why it can't, or nil. Many
+// repeats would otherwise each hold a response that there is no memory to send, and
+// keep the store from other tenants.
+func (c *call) expectReplay() *Problem {
+	n := c.quota.Replay(c.command())
+	if n == 0 || c.uses.Response.Take(n, n+response.Uncounted) {
+		return nil
+	}
+	return problemOfRejection(c.uses.Response.Wait(c.r.Context(), n, n+response.Uncounted))
+}
+
+// expectNoReplay undoes expectReplay for a call that runs its handler.
+func (c *call) expectNoReplay() {
+	if c.response == nil && c.uses.Response.Held() > 0 {
+		c.uses.Response.GiveBack()
+		c.quota.SetReplay(c.command(), 0)
+	}
+}
+
+// command names the call's command for its quota.
+func (c *call) command() resources.Command {
+	id := &c.request.ID
+	return resources.Command{Tenant: id.Tenant, Operation: id.Operation, Key: id.Key}
 }
 
 // replayLater is replay for a stored response of which n bytes need memory, as soon
@@ -36,16 +64,16 @@ func (c *call) replayLater(n int64) {
 	case !a.Replayed(): // the record is gone, and so is the body with which the command could run
 		_ = a.Settle(c.r.Context(), onlyonce.Settlement{}) // observed
 		c.reject(overloaded)
-	case replayMemory(a) > n: // it is another one
+	case replayMemory(a.Record()) > n: // it is another one
 		c.reject(overloaded)
 	default:
 		c.sendReplay(a)
 	}
 }
 
-// replayMemory returns how many bytes of an attempt's stored response need memory.
-func replayMemory(a *onlyonce.Attempt) int64 {
-	return max(int64(len(a.Record().Result.Body))-response.Uncounted, 0)
+// replayMemory returns how many bytes of a record's response need memory.
+func replayMemory(rec onlyonce.Record) int64 {
+	return max(int64(len(rec.Result.Body))-response.Uncounted, 0)
 }
 
 // sendReplay sends the stored response of an attempt, for which there is memory.
@@ -139,6 +167,9 @@ func (c *call) account(rec onlyonce.Record) {
 		for _, v := range vs {
 			c.stored += len(name) + len(v)
 		}
+	}
+	if n := replayMemory(rec); n > 0 {
+		c.quota.SetReplay(c.command(), n)
 	}
 	if rec.KeepLeft > 0 {
 		c.quota.SetKeep(rec.KeepLeft)

@@ -45,6 +45,7 @@ type txRunner[TX any] struct {
 func (t *txRunner[TX]) serveKeyed(c *call) {
 	a, err := t.guard.BeginTx(c.r.Context(), c.request, func(ctx context.Context, tx TX) (onlyonce.Settlement, error) {
 		c.attempt = onlyonce.Current(ctx)
+		c.expectNoReplay()
 		return t.run(ctx, c, tx)
 	})
 	switch {

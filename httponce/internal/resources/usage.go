@@ -32,6 +32,7 @@ type Usage struct {
 	bodies    pool
 	responses pool  // takes nothing from bodies
 	stored    level // bytes of records
+	replays   replays
 	tenants   map[string]*share
 	others    share     // of the tenants for which there is no room
 	sweepAt   int       // the number of tenants at which idle ones are dropped
