@@ -16,16 +16,16 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/waiters"
 )
 
-// Config is how a store is opened. The zero Config is ready for use.
+// A Config has the settings of a store. The zero Config is ready to use.
 type Config struct {
 	// Stream is the name of the stream that has the records, and the first token of its
-	// subjects, such as "onlyonce.records.3f.…". Two stores with different names have
-	// nothing in common. It must not contain blanks, dots, slashes or wildcards. Default:
+	// subjects, such as "onlyonce.records.3f.…". Two stores with different names share
+	// nothing. It must not contain blanks, dots, slashes or wildcards. Default:
 	// "onlyonce".
 	Stream string
 
-	// Replicas is how many servers of a cluster keep the records, 1 to 5. Migrate makes
-	// the stream with as many, and a stream with fewer is a finding. Default: 1.
+	// Replicas is how many servers of a cluster keep the records, 1 to 5. Migrate creates
+	// the stream with this number, and a stream with fewer is a finding. Default: 1.
 	Replicas int
 
 	// ClockSkew is by how much the clocks of two servers of the cluster may differ. A
@@ -35,19 +35,18 @@ type Config struct {
 	ClockSkew time.Duration
 
 	// Timeout is how long a call tries to reach the stream, unless its context ends
-	// before. The election of a new leader takes some seconds. Default: 10 seconds.
+	// earlier. The election of a new leader takes some seconds. Default: 10 seconds.
 	Timeout time.Duration
 
 	// System is a connection to the system account, with which Diagnose reads the
 	// sync_interval of the servers. An ordinary account can't see it. Default: none.
 	System *nats.Conn
 
-	// AcceptRisks are the names of findings (see Diagnose) with which Open
-	// opens the store all the same.
+	// AcceptRisks has the names of findings (see Diagnose) that Open accepts.
 	AcceptRisks []string
 }
 
-// The values of a Config's fields that are zero.
+// These are the defaults of a Config.
 const (
 	DefaultStream    = "onlyonce"
 	DefaultReplicas  = 1
@@ -101,10 +100,10 @@ func (cfg Config) store(js jetstream.JetStream) (*Store, error) {
 	}, nil
 }
 
-// Migrate makes the stream and the message without which the store takes no new command,
-// and reports whether the message was missing. Call it when you set up the server, or once
-// you know why it has forgotten its records, and not at every start. It never deletes or
-// changes anything: a stream of the name that is there already keeps its settings.
+// Migrate creates the stream, and the message without which no claim of a new command is
+// granted, and reports whether the message was missing. Call it when you set up the server,
+// or once you know why it has lost its records, not at every start. It never deletes or
+// changes anything: an existing stream of that name keeps its settings.
 func Migrate(ctx context.Context, js jetstream.JetStream, cfg Config) (made bool, err error) {
 	s, err := cfg.store(js)
 	if err == nil {
@@ -142,7 +141,7 @@ func (s *Store) migrate(ctx context.Context) (made bool, err error) {
 	return made && err == nil, err
 }
 
-// Open opens a store on a stream that Migrate has made. It rejects a server or a stream
+// Open opens a store on a stream that Migrate has created. It rejects a server or a stream
 // whose settings would break the promise (see Diagnose), unless the risk is
 // accepted. The connection stays the caller's: close it after the store.
 func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, error) {

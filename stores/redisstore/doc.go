@@ -51,6 +51,6 @@
 // # Clusters
 //
 // The IDs are spread over 256 hash tags. All keys that belong to one ID are in one
-// slot. A caller can't choose the slot of a command. Calls go to primaries only. Where scripts
-// must keep to one slot, callers share none.
+// slot. A caller can't choose the slot of a command. Calls go to primaries only. Concurrent
+// callers share no run of a script, because a script must keep to one slot.
 package redisstore
