@@ -2,9 +2,11 @@ package conform_test
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -117,6 +119,8 @@ func TestConform_AMarkerTellsReplaysFromEqualResponses(t *testing.T) {
 	mute := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	for bug, failed := range map[string][]string{
 		"": {}, "bodies are not compared": {"mismatch"}, "tenants share keys": {"tenants"}, "case is folded": {"case"}, "no key is a key": {"missing"},
+		"another body forgets the first": {"mismatch"}, "quotes make another key": {"forms"}, "another tenant takes a key over": {"tenants"},
+		"malformed is ignored": {"malformed"}, "two keys count as none": {"repeated"}, "a long key is ignored": {"over-long"},
 	} {
 		target := serve(t, newLayer(bug, mute))
 		target.CountURL, target.Count = "", ""
@@ -124,6 +128,51 @@ func TestConform_AMarkerTellsReplaysFromEqualResponses(t *testing.T) {
 		if got := with(report, conform.Fail); !slices.Equal(got, failed) {
 			t.Errorf("%s: %q fail, want %q", bug, got, failed)
 		}
+	}
+}
+
+// Everyone who comes before the first response has a run of their own, and equal responses
+// that are not marked look like those of one run.
+func TestConform_WithoutACountConcurrentResponsesThatAreNotMarkedAreNoPass(t *testing.T) {
+	t.Parallel()
+	const say = "say where effects are counted (CountURL, --count-url)."
+	for row, c := range map[string]struct {
+		together int // how many requests with one key run at a time
+		detail   string
+	}{
+		"burst":     {8, "8 of 8 responses are not marked as replays, and may be of one run or of as many: " + say},
+		"in-flight": {2, "Neither the response of a running request nor that of its repeat is marked as a replay, so that they may be of one run or of two: " + say},
+	} {
+		var mu sync.Mutex
+		requests, of, all := 0, map[string]int{}, map[string]chan struct{}{}
+		target := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			key := r.Header.Get("Idempotency-Key")
+			mu.Lock()
+			requests++
+			of[key]++
+			if all[key] == nil {
+				all[key] = make(chan struct{})
+			}
+			meets := requests <= 3 // the check's first requests come one after the other
+			n, ready := of[key], all[key]
+			if n == c.together && !meets {
+				close(ready)
+			}
+			mu.Unlock()
+			if n > 1 && meets || n > c.together {
+				w.Header().Set("Idempotency-Replayed", "true")
+			} else if !meets {
+				<-ready
+			}
+			w.WriteHeader(http.StatusNoContent)
+		}))
+		target.CountURL, target.Count = "", ""
+		cfg := quick
+		cfg.Only = []string{row}
+		report := run(t, target, cfg)
+		wantRows(t, report, []string{}, cfg.Only)
+		wantDetail(t, report, row, c.detail)
 	}
 }
 

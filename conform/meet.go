@@ -130,11 +130,26 @@ func (p *probe) alike(a, b response) bool {
 	return a.ok() == b.ok()
 }
 
+// marks reports whether nothing but the marker tells a replay from a second run.
+func (p *probe) marks() bool {
+	return p.unit == 0 && len(p.identity) == 0 && p.marker != ""
+}
+
+func (p *probe) isMarked(a response) bool {
+	return p.marker != "" && a.header.Get(p.marker) != "" && a.mark() != ""
+}
+
+// repeats reports whether b, the response to a repeat that was sent after a had come, is
+// that of the run of a.
+func (p *probe) repeats(a, b response) bool {
+	if p.marks() && b.ok() && !p.isMarked(b) {
+		return false
+	}
+	return p.alike(a, b)
+}
+
 // isReplay reports whether b, the response to a request that may not be a repeat
 // of a's, is a's or says that it is a replay.
 func (p *probe) isReplay(a, b response) bool {
-	if p.marker != "" && b.header.Get(p.marker) != "" && b.mark() != "" {
-		return true
-	}
-	return len(p.identity) > 0 && p.alike(a, b)
+	return p.isMarked(b) || len(p.identity) > 0 && p.alike(a, b)
 }

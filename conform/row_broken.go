@@ -68,7 +68,7 @@ func (p *probe) hangUp(c command, after time.Duration, s shot, sent int) (findin
 		return fail(fmt.Sprintf("After the client had hung up, its retries still got %v.", retry.response), shown...), nil
 	case runs > 1:
 		return fail("After the client had hung up, its retry took effect again.", shown...), nil
-	case !p.alike(retry.response, again.response):
+	case !p.repeats(retry.response, again.response):
 		return fail("After the client had hung up, two retries got two responses.", shown...), nil
 	}
 	return pass("", shown...), nil

@@ -48,7 +48,7 @@ func (p *probe) try(keys ...string) (t trial, err error) {
 		t.fate, t.detail = rejectedKey, fmt.Sprintf("was rejected with %v", t.first.response)
 	case !t.first.ok():
 		t.fate, t.detail = brokenKey, fmt.Sprintf("got %v", t.first.response)
-	case runs > 1, again.ok() && !p.alike(t.first.response, again.response):
+	case runs > 1, again.ok() && !p.repeats(t.first.response, again.response):
 		t.fate, t.detail = ignoredKey, "was taken, but its repeat ran again"
 	case !again.ok():
 		t.fate, t.detail = brokenKey, fmt.Sprintf("was taken, but its repeat got %v", again.response)
@@ -252,7 +252,7 @@ func checkForms(p *probe) (finding, error) {
 	switch {
 	case !usual.ok():
 		return finding{}, fmt.Errorf("a command with a new key got %v, where a success was expected", usual.response)
-	case blanks.ok() && !p.alike(usual.response, blanks.response):
+	case blanks.ok() && !p.repeats(usual.response, blanks.response):
 		return fail("Blanks around a key make another key of it.", shown...), nil
 	case bare.rejected() && runs < 2:
 		return unsupported(fmt.Sprintf("Only keys in quotes are taken; a bare one was rejected with %v.", bare.response), shown...), nil
@@ -260,7 +260,7 @@ func checkForms(p *probe) (finding, error) {
 		return unsupported(fmt.Sprintf("Only bare keys are taken; one in quotes, which is the draft's form, was rejected with %v.", quoted.response), shown...), nil
 	case !bare.ok() || !quoted.ok():
 		return fail(fmt.Sprintf("A bare key got %v, and the same in quotes %v.", bare.response, quoted.response), shown...), nil
-	case runs > 1 || !p.alike(bare.response, quoted.response):
+	case runs > 1 || !p.repeats(bare.response, quoted.response):
 		return fail("A key and the same key in quotes are two: a client that changes its library runs its command twice.", shown...), nil
 	}
 	return pass("A key is the same with and without quotes.", shown...), nil

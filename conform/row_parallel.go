@@ -14,7 +14,7 @@ func checkBurst(p *probe) (finding, error) {
 	var shown []Exchange
 	for range rounds {
 		found, n, err := p.burstOnce()
-		if err != nil || found.verdict == Fail {
+		if err != nil || found.verdict != Pass {
 			return found, err
 		}
 		rejected += n
@@ -44,7 +44,11 @@ func (p *probe) burstOnce() (found finding, rejected int, err error) {
 		return finding{}, 0, err
 	}
 	var ran *seen
+	unmarked := 0
 	for _, a := range responses {
+		if a.ok() && !p.isMarked(a.response) {
+			unmarked++
+		}
 		switch {
 		case !a.ok():
 			rejected++
@@ -63,8 +67,10 @@ func (p *probe) burstOnce() (found finding, rejected int, err error) {
 		return fail(fmt.Sprintf("%d of %d took effect.", runs, len(responses)), shown...), 0, nil
 	case !after.ok():
 		return fail(fmt.Sprintf("After all responses, a repeat still got %v.", after.response), shown...), 0, nil
-	case ran != nil && !p.alike(ran.response, after.response):
+	case ran != nil && !p.repeats(ran.response, after.response):
 		return fail("After all responses, a repeat got the response of another run.", shown...), 0, nil
+	case unmarked > 1 && p.marks():
+		return unsupported(fmt.Sprintf("%d of %d responses are not marked as replays, and may be of one run or of as many: say where effects are counted (CountURL, --count-url).", unmarked, len(responses)), shown...), 0, nil
 	}
 	return pass("", shown...), rejected, nil
 }
@@ -105,7 +111,7 @@ func checkInFlight(p *probe) (finding, error) {
 	for _, after := range p.moments() {
 		found, overlapped, err := p.overtake(after)
 		switch {
-		case err != nil || overlapped && found.verdict == Fail:
+		case err != nil || overlapped && found.verdict != Pass:
 			return found, err
 		case overlapped && (best.verdict != Pass || strings.Contains(found.detail, "rejected")):
 			best = found
@@ -181,8 +187,10 @@ func (p *probe) judgeOvertaken(runs int, first, repeat, later seen) finding {
 		return fail("The repeat of a running request got the response of a run of its own.", shown...)
 	case !other.ok() && !other.busy():
 		return fail(fmt.Sprintf("The repeat of a running request got %v, which does not tell the client to wait and retry.", other.response), shown...)
-	case !later.ok() || !p.alike(ran.response, later.response):
+	case !later.ok() || !p.repeats(ran.response, later.response):
 		return fail(fmt.Sprintf("After both responses, a repeat got %v instead.", later.response), shown...)
+	case other.ok() && p.marks() && !p.isMarked(ran.response) && !p.isMarked(other.response):
+		return unsupported("Neither the response of a running request nor that of its repeat is marked as a replay, so that they may be of one run or of two: say where effects are counted (CountURL, --count-url).", shown...)
 	case other.ok():
 		return pass("The repeat of a running request got the response of the run.", shown...)
 	}

@@ -106,7 +106,7 @@ func checkMismatch(p *probe) (finding, error) {
 	switch {
 	case err != nil:
 		return finding{}, err
-	case runs > 0 || !p.alike(first.response, again.response):
+	case runs > 0 || !p.repeats(first.response, again.response):
 		return fail(detail+", but after that the first body no longer got its response.", shown...), nil
 	}
 	return pass(detail+", and the first body still got its response.", shown...), nil

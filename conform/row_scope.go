@@ -37,7 +37,7 @@ func checkTenants(p *probe) (finding, error) {
 		return fail("One tenant got another's response.", shown...), nil
 	case !other.ok():
 		return fail(fmt.Sprintf("A key that another tenant has used got %v: this reveals that it was used, and keeps others from using it.", other.response), shown...), nil
-	case !p.alike(first.response, again.response):
+	case !p.repeats(first.response, again.response):
 		return fail("After another tenant used the same key, the first one's response was gone.", shown...), nil
 	}
 	return pass("Two tenants used one key, and each got its own response.", shown...), nil
