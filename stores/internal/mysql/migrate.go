@@ -59,16 +59,42 @@ func Migrate(ctx context.Context, db *sql.DB) (err error) {
 		return err
 	}
 	for _, m := range Migrations[have:] {
-		for _, statement := range strings.Split(m.SQL, ";\n") {
-			if strings.TrimSpace(statement) == "" {
-				continue
-			}
+		for _, statement := range split(m.SQL) {
 			if _, err := conn.ExecContext(ctx, statement); err != nil {
 				return fmt.Errorf("version %d: %w", m.Version, err)
 			}
 		}
 	}
 	return nil
+}
+
+// token is a part of a file of SQL in which a semicolon ends no statement (a comment, or a
+// text in quotes), or a semicolon that does.
+var token = regexp.MustCompile("(?s)(?:-- |#)[^\n]*|--\n|/\\*.*?\\*/|'(?:[^'\\\\]|\\\\.)*'|\"(?:[^\"\\\\]|\\\\.)*\"|`[^`]*`|;")
+
+// split returns the statements of a migration, without comments. The server executes one at
+// a time.
+func split(migration string) (statements []string) {
+	var statement strings.Builder
+	end := func() {
+		if text := strings.TrimSpace(statement.String()); text != "" {
+			statements = append(statements, text)
+		}
+		statement.Reset()
+	}
+	at := 0
+	for _, t := range token.FindAllStringIndex(migration, -1) {
+		statement.WriteString(migration[at:t[0]])
+		switch at = t[1]; migration[t[0]] {
+		case ';':
+			end()
+		case '\'', '"', '`':
+			statement.WriteString(migration[t[0]:t[1]])
+		}
+	}
+	statement.WriteString(migration[at:])
+	end()
+	return statements
 }
 
 // What a migration creates, and the columns of a table.
@@ -83,7 +109,7 @@ var (
 // because one that was broken off is run again.
 func checkOwn(ctx context.Context, conn *sql.Conn, list []engine.Migration) error {
 	for _, m := range list {
-		for _, statement := range strings.Split(m.SQL, ";\n") {
+		for _, statement := range split(m.SQL) {
 			var name, kind string
 			var needed [][]string
 			if table := makesTable.FindStringSubmatch(statement); table != nil {
