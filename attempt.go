@@ -58,8 +58,9 @@ func (a *Attempt) given(rec Record) {
 }
 
 // Current returns the attempt that runs the function to which ctx was passed,
-// or nil.
+// or nil. The methods of a nil Attempt panic.
 func Current(ctx context.Context) *Attempt {
+	need("Current", ctx != nil, needContext)
 	a, _ := ctx.Value(attemptKey{}).(*Attempt)
 	return a
 }
@@ -69,14 +70,21 @@ type attemptKey struct{}
 // Fence returns the attempt's fence: a number higher than that of every earlier
 // attempt at the command. A row that stores the highest fence it has seen can
 // reject later writes of an attempt that lost its lease.
-func (a *Attempt) Fence() int64 { return a.Record().Fence }
+func (a *Attempt) Fence() int64 {
+	a.need("Fence")
+	return a.Record().Fence
+}
 
 // Number returns the number of the attempt; the first is 1.
-func (a *Attempt) Number() int { return a.Record().Attempt }
+func (a *Attempt) Number() int {
+	a.need("Number")
+	return a.Record().Attempt
+}
 
 // SetRef sets the application's identifier of what the command created, such as an
 // order number. The record keeps it with the result.
 func (a *Attempt) SetRef(ref string) {
+	a.need("SetRef")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.ref = ref
@@ -86,6 +94,7 @@ func (a *Attempt) SetRef(ref string) {
 // replays it as an HTTP response. httponce sets it by itself. SetStatus panics
 // if status does not fit into 32 bits.
 func (a *Attempt) SetStatus(status int) {
+	a.need("SetStatus")
 	if !storable(status) {
 		panic(fmt.Sprintf("onlyonce: SetStatus(%d): write an HTTP status, or 0 for none", status))
 	}
@@ -98,6 +107,7 @@ func (a *Attempt) SetStatus(status int) {
 // the same on every attempt, and differs for every other command and step. Send
 // it to a downstream API as the Idempotency-Key.
 func (a *Attempt) Key(step string) string {
+	a.need("Key")
 	id := a.req.ID.Hash()
 	sum := Fingerprint([]byte("onlyonce step"), id[:], []byte(step))
 	return hex.EncodeToString(sum[:sha256.Size/2])
@@ -106,17 +116,22 @@ func (a *Attempt) Key(step string) string {
 // Record returns the record as the attempt last saw it. Its slices and maps
 // must not be modified.
 func (a *Attempt) Record() Record {
+	a.need("Record")
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.rec
 }
 
 // Replayed reports whether the result is from an earlier attempt.
-func (a *Attempt) Replayed() bool { return a.replayed }
+func (a *Attempt) Replayed() bool {
+	a.need("Replayed")
+	return a.replayed
+}
 
 // Result returns the stored result and true if the command is settled. The
 // result is then to be replayed, and the attempt needs no Settle. See also Err.
 func (a *Attempt) Result() (Result, bool) {
+	a.need("Result")
 	rec := a.Record()
 	return rec.Result, rec.State != StateProcessing
 }
@@ -124,6 +139,7 @@ func (a *Attempt) Result() (Result, bool) {
 // Err returns ErrFailed with the stored text if the attempt replays a stored
 // failure, otherwise nil.
 func (a *Attempt) Err() error {
+	a.need("Err")
 	rec := a.Record()
 	if !a.replayed || rec.State != StateFailed {
 		return nil
@@ -148,6 +164,8 @@ func (a *Attempt) Err() error {
 // If the record has steps, releasing the command keeps the record as failed,
 // because a later attempt must not run those steps again.
 func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
+	a.need("Settle")
+	need("Settle", ctx != nil, needContext)
 	if err := s.Check(); err != nil {
 		return fmt.Errorf("onlyonce: settle: %w", err)
 	}

@@ -16,6 +16,8 @@ import (
 // cause, too. Settle also ends all of them. SettleTx ends the renewals but no
 // context, because it is called from a function that runs in one.
 func (a *Attempt) Context(ctx context.Context) (context.Context, context.CancelFunc) {
+	a.need("Context")
+	need("Context", ctx != nil, needContext)
 	l := &a.lease
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -36,9 +36,9 @@ type Answer[T any] struct {
 //
 // Do itself returns ErrMismatch, InFlightError, ErrUnknown and ErrUnavailable
 // as Guard.Begin does. It returns ErrLost if another attempt took over while fn
-// ran. If g or fn is nil, it panics before anything is claimed.
+// ran. If ctx, g or fn is nil, it panics before anything is claimed.
 func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Context) (T, error)) (Answer[T], error) {
-	need("Do", g != nil, needGuard)
+	g.need("Do", ctx)
 	need("Do", fn != nil, needFunction)
 	a, err := g.Begin(ctx, req)
 	if err != nil {
@@ -84,7 +84,7 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 // its own context rather than its caller's. It then gets an error instead of
 // waiting for itself.
 func DoTx[T, TX any](ctx context.Context, g *TxGuard[TX], req Request, fn func(context.Context, TX) (T, error)) (Answer[T], error) {
-	need("DoTx", g != nil, needTxGuard)
+	g.need("DoTx", ctx)
 	need("DoTx", fn != nil, needFunction)
 	var value T
 	a, err := g.BeginTx(ctx, req, func(ctx context.Context, tx TX) (s Settlement, err error) {
@@ -98,21 +98,6 @@ func DoTx[T, TX any](ctx context.Context, g *TxGuard[TX], req Request, fn func(c
 		return replay[T](ctx, a)
 	}
 	return answer(a, value), nil
-}
-
-// These name the required arguments in the text of a panic.
-const (
-	needGuard    = "a Guard: pass what New returns"
-	needTxGuard  = "a TxGuard: pass what NewTx returns"
-	needAttempt  = "an Attempt: pass what Guard.Begin returned, or Current"
-	needFunction = "a function: pass the one that does the work"
-)
-
-// need panics before anything is claimed if a call lacks an argument.
-func need(verb string, there bool, what string) {
-	if !there {
-		panic("onlyonce: " + verb + " without " + what)
-	}
 }
 
 // settlement returns the settlement of an attempt whose function returned value

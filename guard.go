@@ -21,9 +21,7 @@ type Guard struct {
 // New returns a Guard that keeps its records in store. It panics on a nil store
 // or an invalid Config.
 func New(store Store, cfg Config) *Guard {
-	if store == nil {
-		panic("onlyonce: New without a store: pass memstore.New(memstore.Config{}) or another")
-	}
+	need("New", store != nil, "a store: pass memstore.New(memstore.Config{}) or another")
 	cfg = cfg.withDefaults()
 	return &Guard{
 		store:   store,
@@ -39,6 +37,7 @@ func New(store Store, cfg Config) *Guard {
 // while the caller waited. Most callers want Do, DoTx or an integration built
 // on them.
 func (g *Guard) Begin(ctx context.Context, req Request) (*Attempt, error) {
+	g.need("Begin", ctx)
 	return g.enter(ctx, req, g.claim)
 }
 
@@ -269,9 +268,12 @@ func unknownError(cause error) error {
 }
 
 // Failure returns the settlement of an attempt whose function returned err:
-// failed, or as Final and Unknown have marked it. It is meant for code that
-// builds an integration on Begin.
-func (g *Guard) Failure(err error) Settlement { return failure(context.Background(), err) }
+// failed, or as Final and Unknown have marked it. It panics if err is nil. It is
+// meant for code that builds an integration on Begin.
+func (g *Guard) Failure(err error) Settlement {
+	need("Failure", err != nil, "an error: pass the one that the function returned")
+	return failure(context.Background(), err)
+}
 
 // keepUnknown returns how long a record with an unknown outcome stays if the Keep of
 // its request is keep. A record that is held stays until someone resolves it.

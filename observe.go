@@ -78,6 +78,7 @@ func (e Event) released() bool { return e.Outcome == OutcomeExecuted && e.Record
 //
 // Tenants, bodies and headers are not logged.
 func SlogObserver(log *slog.Logger, showKey func(ID) string) Observer {
+	need("SlogObserver", log != nil, "a Logger: pass slog.Default() or another")
 	if showKey == nil {
 		showKey = hashedKey
 	}

@@ -16,6 +16,7 @@ const purgeBatch = 500
 // Config.HoldUnknown or Config.Reconcile, it does not delete a record whose
 // lease has lapsed either. It needs a store that is a Purger.
 func (g *Guard) Purge(ctx context.Context) (int, error) {
+	g.need("Purge", ctx)
 	p, ok := g.store.(Purger)
 	if !ok {
 		return 0, errors.New("onlyonce: purge: this store is not a Purger: it deletes expired records by itself, or not at all")
@@ -36,6 +37,7 @@ func (g *Guard) Purge(ctx context.Context) (int, error) {
 // Observer gets an event for every purge, with its error. An error does not stop
 // PurgeEvery. It panics unless the interval is positive.
 func (g *Guard) PurgeEvery(ctx context.Context, interval time.Duration) {
+	g.need("PurgeEvery", ctx)
 	if interval <= 0 {
 		panic(fmt.Sprintf("onlyonce: PurgeEvery(%v): write a positive interval, such as 10*time.Minute", interval))
 	}

@@ -20,6 +20,7 @@ import (
 // transaction (DoTx), it is an error, because there is nothing that could store
 // the step.
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
+	need("Step", ctx != nil, needContext)
 	need("Step", fn != nil, needFunction)
 	var value T
 	a := Current(ctx)

@@ -31,6 +31,7 @@ func NewTx[TX any](store TxStore[TX], cfg Config) *TxGuard[TX] {
 // back and records nothing. Most callers want DoTx or an integration built on
 // it.
 func (g *TxGuard[TX]) BeginTx(ctx context.Context, req Request, fn func(context.Context, TX) (Settlement, error)) (*Attempt, error) {
+	g.need("BeginTx", ctx)
 	need("BeginTx", fn != nil, needFunction)
 	run := &txRun[TX]{guard: g, fn: fn}
 	a, err := g.enter(ctx, req, run.claim)
@@ -51,6 +52,7 @@ func (g *TxGuard[TX]) BeginTx(ctx context.Context, req Request, fn func(context.
 // Config.Lease limits both the wait for a turn and the run, and fn may run more
 // than once if the database requires a retry.
 func (g *TxGuard[TX]) Transact(ctx context.Context, fn func(context.Context, TX) error) error {
+	g.need("Transact", ctx)
 	need("Transact", fn != nil, needFunction)
 	if ctx.Err() != nil {
 		return fmt.Errorf("onlyonce: transact: %w", context.Cause(ctx))
@@ -222,7 +224,8 @@ func (a *Attempt) settleAfter(ctx context.Context, cause error) error {
 //
 // Passing an attempt of another Guard is an error that changes nothing.
 func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.Context, TX) (Settlement, error)) error {
-	need("SettleTx", a != nil, needAttempt)
+	g.need("SettleTx", ctx)
+	a.need("SettleTx")
 	need("SettleTx", fn != nil, needFunction)
 	if a.guard != g.Guard {
 		return errors.New("onlyonce: settle: the attempt is another Guard's: pass the TxGuard that began it")
