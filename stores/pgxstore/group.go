@@ -81,13 +81,12 @@ func (s *Store) writeBatch(lane int, batch []*group.Ticket[*statement], list []*
 }
 
 // repeatable returns the statements that have no effect if they are executed a second
-// time. Those that release or resolve a record are not among them: the row does not show
-// who deleted it.
+// time.
 func repeatable(batch []*group.Ticket[*statement], list []*statement) ([]*group.Ticket[*statement], []*statement) {
 	var tickets []*group.Ticket[*statement]
 	var statements []*statement
 	for i, st := range list {
-		if st.name != "release" && st.name != "remove" && st.name != "resolve" {
+		if !st.query.is(sentOnce) {
 			tickets, statements = append(tickets, batch[i]), append(statements, st)
 		}
 	}
@@ -121,7 +120,7 @@ func (s *Store) survives(ctx context.Context, k *record.Key) error {
 // rowRunner returns how a statement about k is run together with others.
 func (s *Store) rowRunner(k *record.Key) postgres.RowRunner {
 	return func(ctx context.Context, name string) (row bool, err error) {
-		st := &statement{name: name, key: k}
+		st := &statement{query: newQuery(name, 0), key: k}
 		err = s.writes.Do(ctx, st)
 		return err == nil && st.wrote, err
 	}

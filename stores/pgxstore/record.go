@@ -66,7 +66,7 @@ func (w rows) Survives(k *record.Key) error { return w.on.survives(w.ctx, k) }
 // Create makes a new record, unless there is a row.
 func (w rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {
 	began := time.Now()
-	s := &statement{name: "claim", key: k, claim: c}
+	s := &statement{query: claimQuery, key: k, claim: c}
 	if err := w.on.write(w.ctx, s); err != nil || !s.wrote {
 		return r, false, err
 	}
@@ -82,7 +82,7 @@ func (w rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given
 // fence may have changed in a call whose response was lost.
 func (w rows) Raise(k *record.Key, r *onlyonce.Record) (known bool, err error) {
 	hold := server.HoldArgs{Hash: k.Hash[:], Owner: []byte(r.Owner), Fence: r.Fence}
-	s := &statement{name: "raise", key: k, into: []any{&r.Fence}, args: hold.List()}
+	s := &statement{query: raiseQuery, key: k, into: []any{&r.Fence}, args: hold.List()}
 	err = w.on.write(w.ctx, s)
 	return err == nil && (s.wrote || !s.repeated), err
 }
@@ -94,7 +94,7 @@ func (w rows) Take(k *record.Key, c *onlyonce.Claim, seen *stored) (r onlyonce.R
 		return r, false, err
 	}
 	var fence int64
-	s := &statement{name: "take", key: k, into: []any{&fence}, args: args.List()}
+	s := &statement{query: takeQuery, key: k, into: []any{&fence}, args: args.List()}
 	err = w.on.write(w.ctx, s)
 	return record.Next(c, seen, fence, fence), err == nil && s.wrote, err
 }
@@ -104,7 +104,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 	k := record.KeyOf(h.ID)
 	hold := server.HoldOf(&k, h)
 	if len(steps) == 0 {
-		s := &statement{name: "renew", key: &k, args: hold.Renew(lease.Microseconds())}
+		s := &statement{query: renewQuery, key: &k, args: hold.Renew(lease.Microseconds())}
 		if err := on.write(ctx, s); err != nil || s.wrote {
 			return err
 		}
@@ -112,7 +112,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 	}
 	repeated := false
 	err := optimistic.AddSteps(rows{ctx, on}, &k, h, steps, func(seen *stored, all any) (bool, error) {
-		s := &statement{name: "step", key: &k, args: hold.Step(lease.Microseconds(), all, seen.StepsAs)}
+		s := &statement{query: stepQuery, key: &k, args: hold.Step(lease.Microseconds(), all, seen.StepsAs)}
 		err := on.write(ctx, s)
 		repeated = repeated || s.repeated
 		return s.wrote, err
@@ -126,9 +126,9 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 // settle ends an attempt.
 func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settlement) error {
 	k := record.KeyOf(h.ID)
-	s := &statement{name: "settle", key: &k, hold: h, settlement: st}
+	s := &statement{query: settleQuery, key: &k, hold: h, settlement: st}
 	if st.State == "" {
-		s = &statement{name: "release", key: &k, args: server.HoldOf(&k, h).List()}
+		s = &statement{query: releaseQuery, key: &k, args: server.HoldOf(&k, h).List()}
 	}
 	if err := on.write(ctx, s); err != nil || s.wrote {
 		return err
@@ -146,12 +146,12 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 // resolve ends a record that nobody holds, with a new owner and a higher fence.
 func resolve(ctx context.Context, on writer, seen *onlyonce.Record, st *onlyonce.Settlement) error {
 	k := record.KeyOf(seen.ID)
-	name := "resolve"
+	q := resolveQuery
 	if st.State == "" {
-		name = "remove"
+		q = removeQuery
 	}
 	return optimistic.Resolve(rows{ctx, on}, &k, seen, func(found *stored) (bool, error) {
-		s := &statement{name: name, key: &k, args: postgres.Decision(postgres.Encode.Settled(st), server.SeenAs(&k, found), []byte(record.NewOwner()))}
+		s := &statement{query: q, key: &k, args: postgres.Decision(postgres.Encode.Settled(st), server.SeenAs(&k, found), []byte(record.NewOwner()))}
 		err := on.write(ctx, s)
 		return s.wrote, err
 	})

@@ -63,7 +63,7 @@ type part interface {
 func channels(list []*statement) string {
 	var all strings.Builder
 	for _, s := range list {
-		if s.endsCommand() {
+		if s.query.is(endsCommand) {
 			all.WriteString(channel(s.key))
 		}
 	}
@@ -77,30 +77,30 @@ const minBulk = 24
 // mergeBulk merges the statements of one kind into one if there are at least minBulk.
 func mergeBulk(list []*statement) []part {
 	parts := make([]part, 0, len(list))
-	claims, settles := count(list, "claim"), count(list, "settle")
-	var all, ends bulk
+	mergeClaims, mergeSettles := count(list, claimQuery) >= minBulk, count(list, settleQuery) >= minBulk
+	var claims, settles bulk
 	for _, s := range list {
 		switch {
-		case s.name == "claim" && claims >= minBulk:
-			all.members = append(all.members, s)
-		case s.name == "settle" && settles >= minBulk:
-			ends.members = append(ends.members, s)
+		case mergeClaims && s.query == claimQuery:
+			claims.members = append(claims.members, s)
+		case mergeSettles && s.query == settleQuery:
+			settles.members = append(settles.members, s)
 		default:
 			parts = append(parts, s)
 		}
 	}
-	if len(all.members) > 0 {
-		parts = append(parts, &all)
+	if mergeClaims {
+		parts = append(parts, &claims)
 	}
-	if len(ends.members) > 0 {
-		parts = append(parts, &ends)
+	if mergeSettles {
+		parts = append(parts, &settles)
 	}
 	return parts
 }
 
-func count(list []*statement, name string) (n int) {
+func count(list []*statement, q *query) (n int) {
 	for _, s := range list {
-		if s.name == name {
+		if s.query == q {
 			n++
 		}
 	}

@@ -18,18 +18,54 @@ var file string
 // store's own.
 var sqlText = postgres.Statements(file)
 
-// The statements that end a transaction, and fail if they affect no row.
+// A query is the text of a statement, with what the store has to know about it.
+type query struct {
+	text   string
+	inTx   string // the text in a transaction of the caller's
+	traits traits
+}
+
+// traits say what a query does.
+type traits uint8
+
 const (
-	recordNewOrFail = "record new or fail"
-	recordOrFail    = "record or fail"
-	settleOrFail    = "settle or fail"
-	releaseOrFail   = "release or fail"
+	// endsCommand says that it may end a command that others wait for.
+	endsCommand traits = 1 << iota
+
+	// sentOnce says that it is not sent again when its result was lost: the row does not
+	// show who deleted or replaced it.
+	sentOnce
+)
+
+func (q *query) is(t traits) bool { return q.traits&t != 0 }
+
+func newQuery(name string, t traits) *query {
+	return &query{text: sqlText[name], inTx: sqlText[server.InTx(sqlText, name)], traits: t}
+}
+
+// The queries about one record. The last four end a transaction, and fail if they affect no
+// row.
+var (
+	claimQuery           = newQuery("claim", 0)
+	raiseQuery           = newQuery("raise", 0)
+	takeQuery            = newQuery("take", 0)
+	renewQuery           = newQuery("renew", 0)
+	stepQuery            = newQuery("step", 0)
+	settleQuery          = newQuery("settle", endsCommand)
+	releaseQuery         = newQuery("release", endsCommand|sentOnce)
+	resolveQuery         = newQuery("resolve", endsCommand|sentOnce)
+	removeQuery          = newQuery("remove", endsCommand|sentOnce)
+	recordNewOrFailQuery = newQuery("record new or fail", endsCommand)
+	recordOrFailQuery    = newQuery("record or fail", endsCommand)
+	settleOrFailQuery    = newQuery("settle or fail", endsCommand)
+	releaseOrFailQuery   = newQuery("release or fail", endsCommand)
 )
 
 // A statement writes at most one row. Once it is read, it holds whether it wrote one and
 // what it returned.
 type statement struct {
-	name  string
+	query *query
+	inTx  bool // it runs in a transaction of the caller's
 	key   *record.Key
 	args  []any // nil for a claim and a settlement that may go with others of their kind
 	into  []any // where its columns go; nil: only whether it returns a row counts
@@ -52,7 +88,11 @@ func (s *statement) queue(b *pgx.Batch) {
 	case s.settlement != nil:
 		s.args = postgres.Encode.Settled(s.settlement).Settle(server.HoldOf(s.key, s.hold))
 	}
-	b.Queue(sqlText[s.name], s.args...)
+	text := s.query.text
+	if s.inTx {
+		text = s.query.inTx
+	}
+	b.Queue(text, s.args...)
 }
 
 // read reads the statement's result.
@@ -74,15 +114,6 @@ func (s *statement) read(results pgx.BatchResults) error {
 	}
 	rows.Close()
 	return rows.Err()
-}
-
-// endsCommand reports whether the statement may end a command that others wait for.
-func (s *statement) endsCommand() bool {
-	switch s.name {
-	case "settle", "release", "resolve", "remove", recordNewOrFail, recordOrFail, settleOrFail, releaseOrFail:
-		return true
-	}
-	return false
 }
 
 // endArgs are the arguments of "settle or fail" and "release or fail" besides what a

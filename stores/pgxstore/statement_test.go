@@ -18,12 +18,12 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 	own := maps.Clone(sqlText)
 	maps.DeleteFunc(own, func(name, _ string) bool { return postgres.Text[name] != "" })
 	sqltest.CheckArguments(t, own, map[string]int{
-		recordNewOrFail: len(recordNew(&records)),
-		recordOrFail:    len(records.List()),
-		settleOrFail:    len(end.settle(settled)),
-		releaseOrFail:   len(end.release()),
-		"notify":        2, // the channel and the names
-		"is listening":  1, // the listeners' lock, here and below
-		"listening":     1,
+		"record new or fail": len(recordNew(&records)),
+		"record or fail":     len(records.List()),
+		"settle or fail":     len(end.settle(settled)),
+		"release or fail":    len(end.release()),
+		"notify":             2, // the channel and the names
+		"is listening":       1, // the listeners' lock, here and below
+		"listening":          1,
 	})
 }

@@ -231,16 +231,16 @@ func ending(c *transact.Command) (*statement, error) {
 	if c.Hold != nil {
 		end := endArgs{token: c.Token, hold: server.HoldOf(k, c.Hold), mark: postgres.Mark(&c.Seen)}
 		if settled.State == "" {
-			return &statement{name: releaseOrFail, key: k, args: end.release()}, nil
+			return &statement{query: releaseOrFailQuery, key: k, args: end.release()}, nil
 		}
-		return &statement{name: settleOrFail, key: k, args: end.settle(settled)}, nil
+		return &statement{query: settleOrFailQuery, key: k, args: end.settle(settled)}, nil
 	}
 	args, err := postgres.RecordArgsOf(&c.Seen, k, &c.Record, settled.OrReleased(), c.Token)
 	if err != nil {
 		return nil, err
 	}
 	if c.Seen.Row == nil {
-		return &statement{name: recordNewOrFail, key: k, args: recordNew(&args)}, nil
+		return &statement{query: recordNewOrFailQuery, key: k, args: recordNew(&args)}, nil
 	}
-	return &statement{name: recordOrFail, key: k, args: args.List()}, nil
+	return &statement{query: recordOrFailQuery, key: k, args: args.List()}, nil
 }

@@ -33,9 +33,7 @@ type inTx struct {
 var errRunAgain = errors.New("the transaction can't go on: roll it back and run it again from its beginning")
 
 func (t *inTx) write(ctx context.Context, st *statement) error {
-	if st.name == "claim" || st.name == "raise" {
-		st.name += " in"
-	}
+	st.inTx = true
 	return t.explain(send(ctx, t.tx, t.store.listener, "", []*statement{st}, ""))
 }
 

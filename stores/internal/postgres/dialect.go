@@ -40,8 +40,8 @@ func (p dialect) Claim(l server.Session, a server.ClaimArgs) (fence int64, given
 }
 
 func (dialect) Give(l server.Session, name string, args []any) (fence int64, given bool, err error) {
-	if l.Tx != nil && name != "take" {
-		name += " in"
+	if l.Tx != nil {
+		name = server.InTx(Text, name)
 	}
 	err = l.Query(name, func(v []driver.Value) error {
 		r := record.Reader{Values: v}

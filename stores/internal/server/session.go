@@ -83,6 +83,15 @@ func (l Session) Query(name string, row func([]driver.Value) error, args ...any)
 	return nil
 }
 
+// InTx returns the name of the statement that does in a transaction of the caller's what the
+// named one does: "x in" if there is one.
+func InTx(statements map[string]string, name string) string {
+	if in := name + " in"; statements[in] != "" {
+		return in
+	}
+	return name
+}
+
 func (l Session) on() engine.Querier {
 	if l.Tx != nil {
 		return l.Tx
