@@ -26,7 +26,7 @@ RETURNING settled_at, {durable};
 
 -- name: record or fail
 WITH put AS ({record})
-SELECT sqrt(CASE WHEN $22::bigint IS NULL OR $22 = {transaction mark} THEN 0 ELSE -1 END)::bigint
+SELECT sqrt(CASE WHEN $23::bigint IS NULL OR $23 = {transaction mark} THEN 0 ELSE -1 END)::bigint
        + (SELECT settled_at FROM put), 1 / (SELECT count(*) FROM put);
 
 -- name: settle or fail

@@ -14,15 +14,15 @@ var Encode server.TextEncoder = func(text string) any { return Escape(text) }
 type RecordArgs struct {
 	Settled                         server.SettledArgs
 	ID                              server.IDArgs
+	SeenOwner, SeenFence, SeenState any // of the row that is there; nil: there is none
+	SeenSteps                       any
 	Fingerprint                     any
 	Owner                           []byte
 	Attempt, Fence                  int64
 	Steps                           any
 	CreatedAt                       int64
-	SeenOwner, SeenFence, SeenState any // of the row that is there; nil: there is none
 	Mark                            any // of the transaction; nil: none
 	Token                           any // of the transaction; nil: none
-	SeenSteps                       any
 }
 
 // RecordArgsOf returns the arguments that put a record in the place of the row that its
@@ -41,8 +41,8 @@ func RecordArgsOf(seen *transact.View, k *record.Key, r *onlyonce.Record, settle
 
 // List lists the arguments.
 func (a *RecordArgs) List() []any {
-	return a.Settled.List(a.ID.Hash, a.ID.Tenant, a.ID.Operation, a.ID.Key, a.Fingerprint, a.Owner, a.Attempt, a.Fence, a.Steps, a.CreatedAt,
-		a.SeenOwner, a.SeenFence, a.SeenState, a.Mark, a.Token, a.SeenSteps)
+	return a.Settled.List(a.ID.Hash, a.SeenOwner, a.SeenFence, a.SeenState, a.SeenSteps,
+		a.ID.Tenant, a.ID.Operation, a.ID.Key, a.Fingerprint, a.Owner, a.Attempt, a.Fence, a.Steps, a.CreatedAt, a.Mark, a.Token)
 }
 
 // Mark returns the mark of a transaction as an argument; nil: it has none.
