@@ -10,10 +10,9 @@ import (
 	"sync"
 	"time"
 	"unicode/utf8"
-)
 
-// maxErrorText bounds the text of an error that a record keeps, in bytes.
-const maxErrorText = 2 << 10
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
+)
 
 // An Attempt is one attempt at a command. It either holds the command or
 // carries the result of an earlier attempt. Its methods are safe for concurrent
@@ -290,11 +289,11 @@ func (a *Attempt) hold() Hold {
 
 // cut shortens text to the length that a record keeps, at a character boundary.
 func cut(text string) string {
-	if len(text) <= maxErrorText {
+	end := defaults.LongestErrorText
+	if len(text) <= end {
 		return text
 	}
-	end := maxErrorText
-	for end > maxErrorText-utf8.UTFMax && !utf8.RuneStart(text[end]) {
+	for end > defaults.LongestErrorText-utf8.UTFMax && !utf8.RuneStart(text[end]) {
 		end--
 	}
 	return text[:end]

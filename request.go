@@ -8,15 +8,13 @@ import (
 	"hash"
 	"sync"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
-// maxIDPart is the maximum length of each part of an ID, in bytes. Every store
-// can store that much.
-const maxIDPart = 1024
-
 // An ID identifies one command by its tenant, its operation and the key that
-// the caller chose. Leave Tenant or Operation empty only on purpose: an empty
-// Tenant puts all callers into one namespace.
+// the caller chose. Each part has at most 1024 bytes. Leave Tenant or Operation empty
+// only on purpose: an empty Tenant puts all callers into one namespace.
 type ID struct{ Tenant, Operation, Key string }
 
 // Hash returns the SHA-256 over the length-prefixed parts of the ID. Two IDs
@@ -61,8 +59,8 @@ func (r *Request) check() error {
 		return errors.New("onlyonce: the Request's ID has no Key: without one, a repeat cannot be distinguished from a new command")
 	}
 	for _, part := range [...]string{r.ID.Tenant, r.ID.Operation, r.ID.Key} {
-		if len(part) > maxIDPart {
-			return fmt.Errorf("onlyonce: a part of the Request's ID has %d bytes: use at most %d, or a hash", len(part), maxIDPart)
+		if len(part) > defaults.LongestIDPart {
+			return fmt.Errorf("onlyonce: a part of the Request's ID has %d bytes: use at most %d, or a hash", len(part), defaults.LongestIDPart)
 		}
 	}
 	if err := checkFingerprint("Request", r.Fingerprint, r.SkipFingerprint); err != nil {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/shares"
 )
 
 // How often a queue of waiters polls the store, in addition to every other wake-up.
@@ -34,13 +36,13 @@ type waitQueue struct {
 }
 
 // enter takes a place in the ID's queue. It reports false if the queue is full, or if
-// the tenant has three times as many places as are free: the rest is for others.
+// the places that are left are for other tenants.
 func (ws *waiters) enter(id ID) bool {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
 	q := ws.byID[id]
 	free := ws.maxAll - int(ws.all.Load())
-	if ws.byTenant[id.Tenant] >= 3*free || q != nil && q.waiting >= ws.maxPerID {
+	if !shares.MayTake(ws.byTenant[id.Tenant], free) || q != nil && q.waiting >= ws.maxPerID {
 		return false
 	}
 	if q == nil {

@@ -10,6 +10,8 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
+	"github.com/onlyonce-go/onlyonce/internal/shares"
 )
 
 // A Config controls which requests are protected, and how. Only Tenant is
@@ -179,7 +181,6 @@ const (
 
 const (
 	defaultKeyChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-	longestKey      = 1024 // the limit of the root package
 	shortestSecret  = 16
 )
 
@@ -191,8 +192,8 @@ func nonsense(constructor, format string, args ...any) {
 func (c Config) withKeyDefaults(constructor string) Config {
 	c.Header = http.CanonicalHeaderKey(cmp.Or(c.Header, DefaultHeader))
 	f := &c.KeyFormat
-	if f.MaxLength < 0 || f.MaxLength > longestKey {
-		nonsense(constructor, "KeyFormat.MaxLength is %d: write 1 to %d, or leave it 0 for %d", f.MaxLength, longestKey, DefaultMaxKeyLength)
+	if f.MaxLength < 0 || f.MaxLength > defaults.LongestIDPart {
+		nonsense(constructor, "KeyFormat.MaxLength is %d: write 1 to %d, or leave it 0 for %d", f.MaxLength, defaults.LongestIDPart, DefaultMaxKeyLength)
 	}
 	for i := range len(f.Chars) {
 		if b := f.Chars[i]; b < ' ' || b > '~' {
@@ -251,12 +252,12 @@ func (c Config) withDefaults(constructor string) Config {
 	c.MaxInFlight = cmp.Or(c.MaxInFlight, DefaultMaxInFlight)
 	c.MaxNewKeys = cmp.Or(c.MaxNewKeys, DefaultMaxNewKeys)
 	c.MaxMemory = cmp.Or(c.MaxMemory, max(DefaultMaxMemory, 4*c.MaxBody, 4*int64(c.MaxResponse)))
-	c.MaxTenantMemory = cmp.Or(c.MaxTenantMemory, c.MaxMemory/2)
-	if least := min(c.MaxMemory, c.MaxTenantMemory); c.MaxBody > least-least/4 {
-		nonsense("Config.MaxBody is %d, but long bodies may take only %d of MaxMemory and MaxTenantMemory: raise these, or lower MaxBody", c.MaxBody, least-least/4)
+	c.MaxTenantMemory = cmp.Or(c.MaxTenantMemory, shares.Memory(c.MaxMemory))
+	if most := shares.Long(min(c.MaxMemory, c.MaxTenantMemory)); c.MaxBody > most {
+		nonsense("Config.MaxBody is %d, but long bodies may take only %d of MaxMemory and MaxTenantMemory: raise these, or lower MaxBody", c.MaxBody, most)
 	}
 	c.MaxStored = cmp.Or(c.MaxStored, DefaultMaxStored)
-	c.MaxTenantStored = cmp.Or(c.MaxTenantStored, (c.MaxStored+3)/4)
+	c.MaxTenantStored = cmp.Or(c.MaxTenantStored, shares.Stored(c.MaxStored))
 	c.MismatchStatus = cmp.Or(c.MismatchStatus, http.StatusUnprocessableEntity)
 	if c.StoreStatus == nil {
 		c.StoreStatus = storedByDefault

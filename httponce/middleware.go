@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
 // A middleware protects a handler.
@@ -120,7 +121,7 @@ const hashed = "sha256:"
 // shortenPart makes a part of an ID short enough for every store. A part that
 // looks like such a hash is replaced too, so that no two parts become the same.
 func shortenPart(part string) string {
-	if len(part) <= longestKey && !strings.HasPrefix(part, hashed) {
+	if len(part) <= defaults.LongestIDPart && !strings.HasPrefix(part, hashed) {
 		return part
 	}
 	return fmt.Sprintf(hashed+"%x", onlyonce.Fingerprint([]byte(part)))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
 // A Message is a message that a broker delivered.
@@ -16,12 +17,9 @@ type Message struct {
 	Headers map[string]string
 }
 
-// maxName bounds an ID and a Tenant, in bytes.
-const maxName = 1024
-
 func (m Message) check() error {
-	if m.ID == "" || len(m.ID) > maxName || len(m.Tenant) > maxName {
-		return fmt.Errorf("inbox: its ID has %d bytes and its tenant %d: a sender must set the ID, and neither may have more than %d", len(m.ID), len(m.Tenant), maxName)
+	if m.ID == "" || len(m.ID) > defaults.LongestIDPart || len(m.Tenant) > defaults.LongestIDPart {
+		return fmt.Errorf("inbox: its ID has %d bytes and its tenant %d: a sender must set the ID, and neither may have more than %d", len(m.ID), len(m.Tenant), defaults.LongestIDPart)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
 // A batch is what a relay has leased and publishes.
@@ -396,11 +398,8 @@ func (b *batch) settle(ctx context.Context) (ok bool) {
 	}
 }
 
-// maxErrorText bounds the text of an error that an Entry keeps, in bytes.
-const maxErrorText = 2 << 10
-
 // cut turns the text of an error into one that every database can store.
 func cut(text string) string {
-	text = text[:min(len(text), maxErrorText)]
+	text = text[:min(len(text), defaults.LongestErrorText)]
 	return strings.ToValidUTF8(strings.ReplaceAll(text, "\x00", ""), "")
 }

@@ -1,9 +1,22 @@
-// Package defaults applies the defaults of settings.
+// Package defaults has the defaults and limits that several packages share, and applies
+// the defaults of settings.
 package defaults
 
 import (
 	"fmt"
 	"time"
+)
+
+const (
+	// PurgeEvery is how often a program purges its store.
+	PurgeEvery = 10 * time.Minute
+
+	// LongestIDPart is how many bytes each part of an onlyonce.ID may have. Every store can
+	// store that much.
+	LongestIDPart = 1024
+
+	// LongestErrorText is how many bytes of an error's text a record or a message keeps.
+	LongestErrorText = 2 << 10
 )
 
 // Positive returns what was given for a setting, or otherwise if that is 0. It

@@ -10,7 +10,6 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
-	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // A Store keeps the records, in the database of the items.
@@ -51,7 +50,7 @@ const DefaultKeep = time.Hour
 
 func (c Config) withDefaults() Config {
 	c.Keep = defaults.Positive("items: Config.Keep", c.Keep, DefaultKeep)
-	c.PurgeEvery = cmp.Or(c.PurgeEvery, serving.DefaultPurgeEvery)
+	c.PurgeEvery = cmp.Or(c.PurgeEvery, defaults.PurgeEvery)
 	c.Lease = defaults.Positive("items: Config.Lease", c.Lease, onlyonce.DefaultLease)
 	if c.Tenant == nil {
 		c.Tenant = httponce.SingleTenant

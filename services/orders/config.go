@@ -12,7 +12,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/internal/broker"
 	"github.com/onlyonce-go/onlyonce/services/internal/caller"
-	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
 // A Store keeps the records, in the database of the orders.
@@ -86,7 +85,7 @@ func (c Config) withDefaults() Config {
 	c.MaxWait = defaults.Positive("orders: Config.MaxWait", c.MaxWait, DefaultMaxWait)
 	c.MaxAttempts = defaults.Positive("orders: Config.MaxAttempts", c.MaxAttempts, DefaultMaxAttempts)
 	c.KeepMessages = defaults.Positive("orders: Config.KeepMessages", c.KeepMessages, 7*24*time.Hour)
-	c.PurgeEvery = cmp.Or(c.PurgeEvery, serving.DefaultPurgeEvery)
+	c.PurgeEvery = cmp.Or(c.PurgeEvery, defaults.PurgeEvery)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

@@ -5,9 +5,12 @@ import (
 	"crypto/sha1"
 	"embed"
 	"encoding/hex"
+	"strconv"
 	"strings"
 
 	"github.com/redis/rueidis"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 //go:embed scripts/*.lua
@@ -33,7 +36,7 @@ const whateverMemory = "#!lua flags=allow-oom\n"
 const markScript = whateverMemory + "return redis.call('SET', KEYS[1], '')"
 
 // load returns the script of a name, which begins with a line of flags or with none, and
-// with what all have in common.
+// with what all have in common. It fills in {fence_keep}.
 func load(flags, name string) *script {
 	var text strings.Builder
 	text.WriteString(flags)
@@ -44,8 +47,9 @@ func load(flags, name string) *script {
 		}
 		text.Write(b)
 	}
-	hash := sha1.Sum([]byte(text.String()))
-	return &script{text: text.String(), hash: hex.EncodeToString(hash[:])}
+	filled := strings.ReplaceAll(text.String(), "{fence_keep}", strconv.FormatInt(record.FenceKeep.Milliseconds(), 10))
+	hash := sha1.Sum([]byte(filled))
+	return &script{text: filled, hash: hex.EncodeToString(hash[:])}
 }
 
 // command returns the command that runs the script where it is known.

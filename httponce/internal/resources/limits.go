@@ -1,6 +1,10 @@
 package resources
 
-import "time"
+import (
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/shares"
+)
 
 // Limits are those of one handler's requests. All are positive.
 type Limits struct {
@@ -21,8 +25,8 @@ type Limits struct {
 }
 
 // smallFlow is the length up to which a body or a response may use all of its
-// pool. A quarter is reserved for them, so that long ones do not keep out the
-// many short ones.
+// pool. Longer ones leave some of it (see shares.Long), so that they do not keep out
+// the many short ones.
 const smallFlow = 64 << 10
 
 // memory returns how many bytes of a pool flows of the length class may hold,
@@ -30,8 +34,7 @@ const smallFlow = 64 << 10
 func (l *Limits) memory(class int64) (all, each int64) {
 	all, each = l.Memory, l.TenantMemory
 	if class > smallFlow {
-		all -= all / 4
-		each -= each / 4
+		all, each = shares.Long(all), shares.Long(each)
 	}
 	return all, each
 }

@@ -1,6 +1,10 @@
 package slots
 
-import "time"
+import (
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/shares"
+)
 
 // tenants counts the slots that the keyed requests of each tenant hold, and leaves
 // some of the slots to the tenants that hold few. An upstream that responds slowly
@@ -28,11 +32,9 @@ func (t *tenants) see(tenant string) {
 	t.latestSeen = time.Now()
 }
 
-// admit reports whether the tenant may take one of so many free slots. It may hold
-// three times as many as it leaves: one tenant three quarters of all, two three
-// sevenths each.
+// admit reports whether the tenant may take one of so many free slots.
 func (t *tenants) admit(tenant string, free int) bool {
-	return tenant == "" || t.held[tenant] < 3*free || t.latestSeen.Sub(t.otherSeen) >= shareFor
+	return tenant == "" || shares.MayTake(t.held[tenant], free) || t.latestSeen.Sub(t.otherSeen) >= shareFor
 }
 
 func (t *tenants) take(tenant string) {

@@ -7,10 +7,6 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// DefaultPurgeEvery is how often an API purges the records of its store unless its
-// Config says otherwise.
-const DefaultPurgeEvery = 10 * time.Minute
-
 // PurgeEvery deletes the expired records of the Guard's store at every interval until
 // ctx ends; with a negative interval, it deletes none.
 func PurgeEvery(ctx context.Context, g *onlyonce.Guard, interval time.Duration) {

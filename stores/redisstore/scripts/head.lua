@@ -3,7 +3,7 @@
 -- identity and steps. Instants and durations are in microseconds; 0 is never.
 local HEAD = '>c1c1c1c16I8I8I8I8I8I8I4I4I4'
 local HEAD_SIZE = 79
-local FENCE_KEEP = 3600000
+local FENCE_KEEP = {fence_keep} -- in milliseconds
 local NONE = '\0\0\0\0\0\0\0\0'
 
 local function clock()

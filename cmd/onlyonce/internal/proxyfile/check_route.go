@@ -10,6 +10,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
+	"github.com/onlyonce-go/onlyonce/internal/shares"
 )
 
 func (c *checker) routes() {
@@ -143,8 +145,8 @@ func (c *checker) settings(s *Settings, at string) {
 	if limits.TenantStored < 1 {
 		wrong("limits.tenant_stored", "write at least 1 byte, such as 16GiB")
 	}
-	if room := min(limits.TenantMemory, c.file.Server.Memory); limits.Body > room-room/4 {
-		wrong("limits.tenant_memory", fmt.Sprintf("a body of limits.body, %v, does not fit: long ones may take three quarters of this and of server.memory, %v: raise these, or lower limits.body", limits.Body, room-room/4), "limits.tenant_memory", "limits.body")
+	if most := Size(shares.Long(int64(min(limits.TenantMemory, c.file.Server.Memory)))); limits.Body > most {
+		wrong("limits.tenant_memory", fmt.Sprintf("a body of limits.body, %v, does not fit: long ones may take three quarters of this and of server.memory, %v: raise these, or lower limits.body", limits.Body, most), "limits.tenant_memory", "limits.body")
 	}
 }
 
@@ -173,8 +175,8 @@ func checkKey(s *Settings, wrong complaint) {
 	if text := severalSpellings(k.Header); headerToken.MatchString(k.Header) && text != "" {
 		wrong("key.header", text)
 	}
-	if k.MaxLength < 1 || k.MaxLength > 1024 {
-		wrong("key.max_length", fmt.Sprintf("%d is out of bounds: write 1 to 1024", k.MaxLength))
+	if k.MaxLength < 1 || k.MaxLength > defaults.LongestIDPart {
+		wrong("key.max_length", fmt.Sprintf("%d is out of bounds: write 1 to %d", k.MaxLength, defaults.LongestIDPart))
 	}
 	if strings.ContainsFunc(k.Chars, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' }) {
 		wrong("key.chars", "a key has printable ASCII characters, and no blank, quote or backslash: leave others out")

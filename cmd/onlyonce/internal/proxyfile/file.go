@@ -16,6 +16,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
+	"github.com/onlyonce-go/onlyonce/internal/shares"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
@@ -292,7 +294,7 @@ func New() *File {
 		ShutdownTimeout: server.DefaultShutdownTimeout,
 		Unmatched:       UnmatchedPass,
 		TLS:             ServerTLS{MinVersion: TLS12},
-		Store:           Store{URL: "sqlite:onlyonce-proxy.db", PurgeEvery: server.DefaultPurgeEvery, Limit: httponce.DefaultMaxStored},
+		Store:           Store{URL: "sqlite:onlyonce-proxy.db", PurgeEvery: defaults.PurgeEvery, Limit: httponce.DefaultMaxStored},
 		Tenant:          Tenant{NewPerAddress: 100, JWT: JWT{Refresh: 10 * time.Minute}},
 		Server: Server{
 			MaxHeader:     proxy.MaxHeaderBytes,
@@ -311,7 +313,7 @@ func New() *File {
 			Errors:      Errors{Format: formatProblem, ContentType: "application/json"},
 			Limits: Limits{
 				Body: httponce.DefaultMaxBody, Response: httponce.DefaultMaxResponse, NewKeys: httponce.DefaultMaxNewKeys, InFlight: httponce.DefaultMaxInFlight,
-				TenantMemory: httponce.DefaultMaxMemory / 2, TenantStored: httponce.DefaultMaxStored / 4,
+				TenantMemory: Size(shares.Memory(httponce.DefaultMaxMemory)), TenantStored: Size(shares.Stored(httponce.DefaultMaxStored)),
 			},
 			Upgrades: true,
 		},

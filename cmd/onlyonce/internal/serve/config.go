@@ -13,6 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 	"github.com/onlyonce-go/onlyonce/services/items"
 	"github.com/onlyonce-go/onlyonce/services/sandboxes"
 	"github.com/spf13/cobra"
@@ -66,7 +67,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.Int64Var(&c.sandboxesMaxSessions, "sandboxes-max-sessions", sandboxes.DefaultMaxSessions, "largest `number` of sandbox sessions of an owner at a time")
 	f.DurationVar(&c.sandboxesIdleTimeout, "sandboxes-idle-timeout", sandboxes.DefaultIdleTimeout, "how long a session lasts without a keepalive")
 	c.orders.addFlags(cmd)
-	c.purgeEvery = interval(server.DefaultPurgeEvery)
+	c.purgeEvery = interval(defaults.PurgeEvery)
 	f.Var(&c.purgeEvery, "purge-every", "how often the expired records of all three APIs are deleted; off: never by this server")
 	f.DurationVar(&c.lease, "lease", onlyonce.DefaultLease, "how long a running items or sandboxes command may take")
 	f.DurationVar(&c.wait, "wait", sandboxes.DefaultWait, "how long a repeat of a running sandboxes command waits for its response; 0: not at all")

@@ -22,7 +22,6 @@ const (
 const (
 	DefaultListen          = "127.0.0.1:8080"
 	DefaultShutdownTimeout = 30 * time.Second
-	DefaultPurgeEvery      = 10 * time.Minute
 )
 
 // ShutdownUsage is the help of --shutdown-timeout.
