@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -112,6 +113,24 @@ func TestConform_CountedEffectsShowWhatResponsesHide(t *testing.T) {
 		w.WriteHeader(http.StatusNoContent)
 	})
 	wantRows(t, run(t, serve(t, mute), quick), []string{"replay", "mismatch", "burst", "in-flight", "disconnect"}, nil)
+}
+
+// The row about tenants counts nothing.
+func TestConform_AMarkerShowsThatATenantsResponseIsGoneAlthoughEffectsAreCounted(t *testing.T) {
+	t.Parallel()
+	s := newShop()
+	mute := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			s.ServeHTTP(w, r)
+			return
+		}
+		s.ServeHTTP(httptest.NewRecorder(), r)
+		w.WriteHeader(http.StatusNoContent)
+	})
+	cfg := quick
+	cfg.Only = []string{"replay", "tenants"}
+	wantRows(t, run(t, serve(t, newLayer("another tenant takes a key over", mute)), cfg), []string{"tenants"}, nil)
+	wantRows(t, run(t, serve(t, newLayer("", mute)), cfg), []string{}, []string{})
 }
 
 func TestConform_AMarkerTellsReplaysFromEqualResponses(t *testing.T) {

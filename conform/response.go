@@ -128,7 +128,8 @@ func (a response) mark() string {
 	for _, name := range slices.Sorted(maps.Keys(a.header)) {
 		value := strings.ToLower(a.header.Get(name))
 		switch name := strings.ToLower(name); {
-		case value == "false" || value == "0" || value == "no" || value == "":
+		case slices.Contains([]string{"", "false", "?0", "0", "no", "original"}, value):
+		case name == "replay-nonce": // of ACME, on every response
 		case strings.Contains(name, "replay"),
 			strings.Contains(name, "idempoten") && (strings.Contains(value, "replay") || strings.Contains(value, "cached") || strings.Contains(value, "duplicate") || value == "hit"):
 			return http.CanonicalHeaderKey(name)

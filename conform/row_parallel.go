@@ -69,7 +69,7 @@ func (p *probe) burstOnce() (found finding, rejected int, err error) {
 		return fail(fmt.Sprintf("After all responses, a repeat still got %v.", after.response), shown...), 0, nil
 	case ran != nil && !p.repeats(ran.response, after.response):
 		return fail("After all responses, a repeat got the response of another run.", shown...), 0, nil
-	case unmarked > 1 && p.marks():
+	case unmarked > 1 && p.unit == 0 && p.marks():
 		return unsupported(fmt.Sprintf("%d of %d responses are not marked as replays, and may be of one run or of as many: say where effects are counted (CountURL, --count-url).", unmarked, len(responses)), shown...), 0, nil
 	}
 	return pass("", shown...), rejected, nil
@@ -189,7 +189,7 @@ func (p *probe) judgeOvertaken(runs int, first, repeat, later seen) finding {
 		return fail(fmt.Sprintf("The repeat of a running request got %v, which does not tell the client to wait and retry.", other.response), shown...)
 	case !later.ok() || !p.repeats(ran.response, later.response):
 		return fail(fmt.Sprintf("After both responses, a repeat got %v instead.", later.response), shown...)
-	case other.ok() && p.marks() && !p.isMarked(ran.response) && !p.isMarked(other.response):
+	case other.ok() && p.unit == 0 && p.marks() && !p.isMarked(ran.response) && !p.isMarked(other.response):
 		return unsupported("Neither the response of a running request nor that of its repeat is marked as a replay, so that they may be of one run or of two: say where effects are counted (CountURL, --count-url).", shown...)
 	case other.ok():
 		return pass("The repeat of a running request got the response of the run.", shown...)
