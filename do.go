@@ -31,8 +31,8 @@ type Answer[T any] struct {
 // context ended, the outcome is unknown: see Config.HoldUnknown and
 // Config.Reconcile.
 //
-// If the value is larger than the store accepts, the caller gets it and the
-// Observer is told, but it is not stored and the outcome is unknown.
+// If the value is larger than the store accepts, the caller gets it, but it is
+// not stored and the outcome is unknown. The Observer gets an event with the error.
 //
 // Do itself returns ErrMismatch, InFlightError, ErrUnknown and ErrUnavailable
 // as Guard.Begin does. It returns ErrLost if another attempt took over while fn

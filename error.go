@@ -19,10 +19,10 @@ var (
 	ErrTooLarge    = errors.New("the result is larger than the store accepts")          // returned by Settle, which changed nothing
 )
 
-// ErrInDoubt is the ErrUnknown of a transaction of DoTx, SettleTx or Transact whose
-// commit got no response, and of which the store could not find out whether it was
-// committed. Its rows and its result are stored together or not at all. To find out
-// which, and to run the command if they are not, send the request again.
+// ErrInDoubt is an ErrUnknown. It means that the commit of a transaction of DoTx,
+// SettleTx or Transact got no response, and that the store could not find out whether
+// it took effect. The rows and the result are stored together or not at all. To find
+// out which, and to run the command if they are not, send the request again.
 var ErrInDoubt = fmt.Errorf("%w: the commit got no response", ErrUnknown)
 
 // An InFlightError is an ErrInFlight that says when a retry is worthwhile.

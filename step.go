@@ -17,8 +17,8 @@ import (
 // A process can still die after fn has run and before its value is stored. If
 // the downstream API supports idempotency keys, send it Attempt.Key(name). Step
 // needs the context of a function that Do or httponce.Wrap runs. Inside a
-// transaction (DoTx), it is an error, because there is nothing that could store
-// the step.
+// transaction (DoTx), it is an error, because nothing could store the step
+// before the commit.
 func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, error)) (T, error) {
 	need("Step", ctx != nil, needContext)
 	need("Step", fn != nil, needFunction)

@@ -180,7 +180,8 @@ func rolledBack(err error) bool {
 // fn may run more than once if the database requires a retry. Each run finds r,
 // its body and the response as they were when InTx was called. Without a key,
 // there is nothing to record, and fn's rows are committed alone. In that case,
-// a body that fn has read stays read, so read it before.
+// a retry of fn does not find a body that fn has read before, so read the body before
+// calling InTx.
 func InTx[TX any](r *http.Request, g *onlyonce.TxGuard[TX], fn func(TX) error) error {
 	if g == nil || fn == nil {
 		panic("httponce: InTx: the TxGuard or the function is nil")
