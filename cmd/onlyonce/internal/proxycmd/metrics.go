@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
@@ -23,6 +24,7 @@ type trafficMetrics struct {
 	reloads  *prometheus.CounterVec
 	doubt    func() // is told that the store met an error; may be nil
 	log      *slog.Logger
+	failures logging.Limits // of what report logs
 }
 
 func newTrafficMetrics(in *metrics.Set, log *slog.Logger) *trafficMetrics {
@@ -120,5 +122,13 @@ func (m *trafficMetrics) rejections(upstream string, write rejection.Writer) rej
 // report logs why a request was rejected or its response broke off. Paths and
 // headers come from callers, and are not logged.
 func (m *trafficMetrics) report(r *http.Request, err error) {
-	m.log.Warn("request failed", "method", r.Method, "route", r.Pattern, "error", err)
+	left, ok := m.failures.Allow(err.Error())
+	if !ok {
+		return
+	}
+	log := m.log
+	if left > 0 {
+		log = log.With("not_logged", left)
+	}
+	log.Warn("request failed", "method", r.Method, "route", r.Pattern, "error", err)
 }
