@@ -157,3 +157,15 @@ func dropProxyHeaders(h http.Header) {
 		}
 	}
 }
+
+// dropTrailers deletes, once the header of a response has been sent, the trailers that
+// only the proxy may set, and those that must not follow a body. net/http drops the
+// latter only if they were announced.
+func dropTrailers(h http.Header) {
+	dropProxyHeaders(h)
+	for name := range h {
+		if trailer, ok := strings.CutPrefix(name, http.TrailerPrefix); ok && syntax.IsForbiddenInTrailer(trailer) {
+			delete(h, name)
+		}
+	}
+}

@@ -357,6 +357,36 @@ func TestListener_AClientThatLeavesALongResponseDoesNotMakeItsOutcomeUnknown(t *
 	}
 }
 
+func TestListener_AResponseWithoutAContentTypeStaysSo(t *testing.T) {
+	hints := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Link", "</a>")
+		w.WriteHeader(http.StatusEarlyHints)
+		w.Header()["Content-Type"] = nil
+		_, _ = io.WriteString(w, "<html>")
+	}
+	for _, up := range []*proxy.Upstream{upstream(t, hints), upstream2(t, hints)} {
+		addr := orders(t, up, onlyonce.Config{}, nil)
+		for _, key := range []string{"", "k", "k"} {
+			if res, body := post(t, addr, key, "x"); res.StatusCode != 200 || body != "<html>" || len(res.Header["Content-Type"]) > 0 {
+				t.Errorf("HTTP/2 %v, key %q: %d %q with the content type %q", up.HTTP2, key, res.StatusCode, body, res.Header["Content-Type"])
+			}
+		}
+	}
+}
+
+func TestListener_ATrailerThatMattersToFramingOrCredentialsIsDropped(t *testing.T) {
+	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
+		return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\nContent-Length: 7\r\nSet-Cookie: a=b\r\nAuthorization: x\r\n\r\n", false
+	})
+	addr := orders(t, up, onlyonce.Config{}, nil)
+	for _, key := range []string{"", "Idempotency-Key: k\r\n"} {
+		got := exchange(t, addr, post11+"Content-Length: 0\r\nConnection: close\r\n"+key+"\r\n", 1000)
+		if !strings.HasSuffix(got, "\r\n0\r\nX-Sum: 1\r\n\r\n") {
+			t.Errorf("%q: %q", key, got)
+		}
+	}
+}
+
 func TestListener_AFloodOfInterimResponsesEnds(t *testing.T) {
 	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return strings.Repeat("HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n", 10_000) + "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", false

@@ -11,6 +11,7 @@ import (
 // An interimLimit passes on the interim responses (103) to one request, and cancels
 // the request if there are too many. It also cancels it for a 101, which comes here
 // only from an upstream that speaks HTTP/2, where no protocol can be switched.
+// ReverseProxy clears the header with each of them, also of what the proxy has set.
 type interimLimit struct {
 	slots.Response
 	passed int
@@ -31,6 +32,8 @@ func (l *interimLimit) WriteHeader(status int) {
 			return
 		}
 		dropProxyHeaders(l.Header())
+	} else if h := l.Header(); len(h["Content-Type"]) == 0 {
+		h["Content-Type"] = nil // otherwise net/http would guess one
 	}
 	l.Response.WriteHeader(status)
 }

@@ -61,10 +61,9 @@ func (rt *route) forward(w http.ResponseWriter, r *http.Request) {
 			r.Body = http.MaxBytesReader(w, body, rt.MaxBody)
 		}
 	}
-	w.Header()["Content-Type"] = nil // otherwise net/http would guess one
 	rt.through.ServeHTTP(bounded, r)
 	broken = false
-	dropProxyHeaders(w.Header()) // only trailers are left
+	dropTrailers(w.Header())
 }
 
 var errBrokenOff = errors.New("the response broke off, and the client got only a part of it")
@@ -143,7 +142,6 @@ func (rt *route) changeHeader(h http.Header) {
 
 // failed responds to a request that got no response from the upstream.
 func (rt *route) failed(w http.ResponseWriter, r *http.Request, err error) {
-	delete(w.Header(), "Content-Type")
 	var tooLarge *http.MaxBytesError
 	var timeout net.Error
 	var op *net.OpError

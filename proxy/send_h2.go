@@ -90,7 +90,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		}
 	}()
 	p.ServeHTTP(bounded, sent)
-	dropProxyHeaders(w.Header()) // only trailers are left
+	dropTrailers(w.Header())
 }
 
 // A pause limits how long a transfer may pause: its function is called if the pause
