@@ -26,8 +26,8 @@ that does not exist is created.
 
 A store in Redis has no tables, only 256 small keys, whose loss shows that the
 server has lost its records: until migrate creates them again, no new command runs.
-A store in NATS has a stream with one such message; the URL's replicas is how many
-servers keep the stream. Run migrate when you set up the server, and not with every
+A store in NATS has a stream with one such message; replicas in its URL is how many
+servers keep the stream. Run migrate when you set up the server, not with every
 deployment.
 
 With --print, the SQL is written to standard output and no database is opened: use
