@@ -83,6 +83,34 @@ func (s *Store) canFlush(ctx context.Context) error {
 	return nil
 }
 
+// permitted returns an error if the client's user may not run a command that the scripts
+// use, or publish that a command has ended. A script that is stopped in the middle has
+// written already. The commands here change nothing, because their key never exists.
+func (s *Store) permitted(ctx context.Context) error {
+	b := s.client.B
+	key := s.keys.tag(0) + "none"
+	_, err := lookScript.run(ctx, s.client, []string{key, s.keys.index(0)}, nil)
+	errs := []error{err}
+	for _, command := range []rueidis.Completed{
+		b().Time().Build(),
+		b().Get().Key(key).Build(),
+		b().Set().Key(key).Value("").Xx().Build(),
+		b().Xadd().Key(key).Nomkstream().Id("*").FieldValue().FieldValue("n", "").Build(),
+		b().Xdel().Key(key).Id(firstEntry).Build(),
+		b().XinfoStream().Key(key).Build(),
+		b().Xrange().Key(key).Start("-").End("+").Build(),
+		b().Spublish().Channel(s.keys.ended(0)).Message("").Build(),
+	} {
+		errs = append(errs, s.client.Do(ctx, command).Error())
+	}
+	for _, err := range errs {
+		if failed, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(failed.Error(), "NOPERM") {
+			return fmt.Errorf("the user of the server lacks a permission that docs/stores.md lists: %w", failed)
+		}
+	}
+	return nil
+}
+
 // info returns the fields of a server's INFO.
 func info(ctx context.Context, node rueidis.Client) (map[string]string, error) {
 	text, err := node.Do(ctx, node.B().Info().Build()).ToString()

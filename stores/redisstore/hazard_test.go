@@ -466,3 +466,30 @@ func TestStore_WhileTheMemoryIsFullCommandsThatHaveBegunAreSettled(t *testing.T)
 		t.Errorf("a new command got %+v", r)
 	}
 }
+
+func TestOpen_RejectsAUserWhoLacksAPermission(t *testing.T) {
+	server, client, _ := migrated(t)
+	const documented = "on >secret ~onlyonce:* &onlyonce:* +@read +@write +@pubsub +@connection +@scripting -@dangerous +info +wait +time +role +cluster|slots +cluster|shards"
+	as := func(change string) error {
+		t.Helper()
+		do(t, client, append([]string{"ACL", "SETUSER", "app", "reset"}, strings.Fields(documented+" "+change)...)...)
+		app := server.clientWith(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "secret" })
+		s, err := redisstore.Open(t.Context(), app, redisstore.Config{})
+		if err == nil {
+			run(t, s, "k"+change)
+			err = s.Close()
+		}
+		return err
+	}
+	if err := as(""); err != nil {
+		t.Errorf("the documented user: %v", err)
+	}
+	for change, want := range map[string]string{
+		"resetchannels": "channel", "-spublish": "spublish", "-time": "time", "-get": "get", "-set": "set",
+		"-xadd": "xadd", "-xdel": "xdel", "-xinfo": "xinfo", "-xrange": "xrange", "-evalsha": "evalsha",
+	} {
+		if err := as(change); err == nil || !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: the error is %v, want NOPERM with %q in it", change, err, want)
+		}
+	}
+}

@@ -155,6 +155,9 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 	if err == nil {
 		err = reject(findings, cfg.AcceptRisks)
 	}
+	if err == nil {
+		err = s.permitted(ctx)
+	}
 	if err == nil && cfg.Flushed {
 		err = s.canFlush(ctx)
 	}
