@@ -22,11 +22,16 @@ type protection struct {
 }
 
 func newProtection(g *onlyonce.Guard, cfg Config) *protection {
+	return &protection{guard: g, cfg: cfg, keys: cfg.KeyFormat.reader(), quota: newQuota(g, cfg)}
+}
+
+// newQuota returns the quota of a Config that has its defaults.
+func newQuota(g *onlyonce.Guard, cfg Config) *resources.Quota {
 	u := cfg.Usage
 	if u == nil {
 		u = usageOf(g)
 	}
-	return &protection{guard: g, cfg: cfg, keys: cfg.KeyFormat.reader(), quota: resources.NewQuota(&u.counters, cfg.limits())}
+	return resources.NewQuota(&u.counters, cfg.limits())
 }
 
 // A call is a request that is protected, or that runs in a transaction.

@@ -179,10 +179,21 @@ const (
 	DefaultMaxStored    = 64 << 30
 )
 
-const (
-	defaultKeyChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
-	shortestSecret  = 16
-)
+const defaultKeyChars = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"
+
+// DefaultMethods returns the methods that are protected, and that a Transport gives a
+// key, by default.
+func DefaultMethods() []string { return []string{http.MethodPost, http.MethodPatch} }
+
+// CanProtect reports whether Config.Methods may contain a method: not if a request with
+// that method can be repeated without harm.
+func CanProtect(method string) bool {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect:
+		return false
+	}
+	return true
+}
 
 func nonsense(constructor, format string, args ...any) {
 	panic("httponce: " + constructor + ": " + fmt.Sprintf(format, args...))
@@ -218,17 +229,14 @@ func (c Config) withDefaults(constructor string) Config {
 		nonsense("Config.Tenant is nil: set a function that returns the tenant of a request, or httponce.SingleTenant if all callers are one tenant")
 	}
 	if c.Methods == nil {
-		c.Methods = []string{http.MethodPost, http.MethodPatch}
+		c.Methods = DefaultMethods()
 	}
 	for _, m := range c.Methods {
-		if slices.Contains([]string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect}, m) {
+		if !CanProtect(m) {
 			nonsense("Config.Methods has %s, which needs no protection: name methods that change something, such as POST", m)
 		}
 	}
-	if c.MaxBody < 0 || c.MaxResponse < 0 || c.MaxWait < 0 || c.MaxInFlight < 0 || c.MaxNewKeys < 0 ||
-		c.MaxMemory < 0 || c.MaxTenantMemory < 0 || c.MaxStored < 0 || c.MaxTenantStored < 0 {
-		nonsense("a limit of the Config is negative: write a positive value, or leave it 0 for the default")
-	}
+	c = c.withLimitDefaults(constructor)
 	if s := c.MismatchStatus; s != 0 && s != http.StatusConflict && s != http.StatusUnprocessableEntity {
 		nonsense("Config.MismatchStatus is %d: write 422 or 409", s)
 	}
@@ -244,8 +252,21 @@ func (c Config) withDefaults(constructor string) Config {
 	if c.SkipFingerprint && c.Fingerprint != nil {
 		nonsense("Config has a Fingerprint and says SkipFingerprint: leave out one of them")
 	}
-	if n := len(c.FingerprintSecret); c.FingerprintSecret != nil && n < shortestSecret {
-		nonsense("Config.FingerprintSecret has %d bytes: set at least %d random ones", n, shortestSecret)
+	if n := len(c.FingerprintSecret); c.FingerprintSecret != nil && n < defaults.ShortestSecret {
+		nonsense("Config.FingerprintSecret has %d bytes: set at least %d random ones", n, defaults.ShortestSecret)
+	}
+	c.MismatchStatus = cmp.Or(c.MismatchStatus, http.StatusUnprocessableEntity)
+	if c.StoreStatus == nil {
+		c.StoreStatus = storedByDefault
+	}
+	return c
+}
+
+// withLimitDefaults fills in the limits.
+func (c Config) withLimitDefaults(constructor string) Config {
+	if c.MaxBody < 0 || c.MaxResponse < 0 || c.MaxWait < 0 || c.MaxInFlight < 0 || c.MaxNewKeys < 0 ||
+		c.MaxMemory < 0 || c.MaxTenantMemory < 0 || c.MaxStored < 0 || c.MaxTenantStored < 0 {
+		nonsense(constructor, "a limit of the Config is negative: write a positive value, or leave it 0 for the default")
 	}
 	c.MaxBody = cmp.Or(c.MaxBody, DefaultMaxBody)
 	c.MaxResponse = cmp.Or(c.MaxResponse, DefaultMaxResponse)
@@ -254,14 +275,10 @@ func (c Config) withDefaults(constructor string) Config {
 	c.MaxMemory = cmp.Or(c.MaxMemory, max(DefaultMaxMemory, 4*c.MaxBody, 4*int64(c.MaxResponse)))
 	c.MaxTenantMemory = cmp.Or(c.MaxTenantMemory, shares.Memory(c.MaxMemory))
 	if most := shares.Long(min(c.MaxMemory, c.MaxTenantMemory)); c.MaxBody > most {
-		nonsense("Config.MaxBody is %d, but long bodies may take only %d of MaxMemory and MaxTenantMemory: raise these, or lower MaxBody", c.MaxBody, most)
+		nonsense(constructor, "Config.MaxBody is %d, but long bodies may take only %d of MaxMemory and MaxTenantMemory: raise these, or lower MaxBody", c.MaxBody, most)
 	}
 	c.MaxStored = cmp.Or(c.MaxStored, DefaultMaxStored)
 	c.MaxTenantStored = cmp.Or(c.MaxTenantStored, shares.Stored(c.MaxStored))
-	c.MismatchStatus = cmp.Or(c.MismatchStatus, http.StatusUnprocessableEntity)
-	if c.StoreStatus == nil {
-		c.StoreStatus = storedByDefault
-	}
 	return c
 }
 

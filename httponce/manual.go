@@ -1,12 +1,15 @@
 package httponce
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/keysyntax"
+	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
 )
 
 // ReadKey returns the request's idempotency key, for a handler that calls
@@ -68,4 +71,61 @@ func PreferredWait(r *http.Request, longest time.Duration) time.Duration {
 		}
 	}
 	return 0
+}
+
+// A Limiter holds the keyed requests of a handler that calls onlyonce.Do or DoTx
+// itself to the same limits as Wrap does, except those of memory: concurrent requests,
+// new keys and stored bytes. It is safe for concurrent use.
+type Limiter struct{ quota *resources.Quota }
+
+// NewLimiter returns a Limiter for commands of g. Of cfg, it uses MaxInFlight,
+// MaxNewKeys, MaxStored, MaxTenantStored and Usage, with their defaults. It panics on
+// a nil Guard and on a negative limit.
+func NewLimiter(g *onlyonce.Guard, cfg Config) *Limiter {
+	if g == nil {
+		panic("httponce: NewLimiter: the Guard is nil")
+	}
+	cfg = cfg.withLimitDefaults("NewLimiter")
+	return &Limiter{newQuota(g, cfg)}
+}
+
+// Admit counts a request of the tenant. If a limit is reached, it returns a Problem
+// with status 429 or 503. Otherwise, call Admission.Release when the request ends:
+//
+//	admission, err := limiter.Admit(ctx, tenant)
+//	if err != nil {
+//		httponce.ProblemOf(err).ServeHTTP(w, r)
+//		return
+//	}
+//	defer admission.Release()
+//	answer, err := onlyonce.Do(ctx, guard, req, func(ctx context.Context) (Receipt, error) {
+//		admission.Runs(onlyonce.Current(ctx))
+//		…
+func (l *Limiter) Admit(ctx context.Context, tenant string) (*Admission, error) {
+	a := &Admission{limiter: l}
+	if p := problemOfRejection(l.quota.Admit(ctx, &a.uses, tenant, 0)); p != nil {
+		return nil, *p
+	}
+	return a, nil
+}
+
+// An Admission is a request that a Limiter counts.
+type Admission struct {
+	limiter *Limiter
+	uses    resources.Request
+	attempt *onlyonce.Attempt // the one that ran the command; nil: none
+}
+
+// Runs says that the request runs its command, so that Release counts a new key and
+// the record that the attempt leaves. Call it in the function of Do or DoTx.
+func (a *Admission) Runs(attempt *onlyonce.Attempt) { a.attempt = attempt }
+
+// Release ends the request. It has no effect after the first call.
+func (a *Admission) Release() {
+	isNew, stored := false, 0
+	if a.attempt != nil {
+		rec := a.attempt.Record()
+		isNew, stored = rec.Attempt == 1, storedBytes(a.limiter.quota, rec)
+	}
+	a.uses.Release(isNew, stored)
 }

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -141,4 +142,78 @@ func ExampleReadKey() {
 	// the order is made
 	// 200 order 1
 	// 200 order 1
+}
+
+func TestLimiter_AHandlerOfItsOwnHasTheLimitsOfTheLayer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		type step struct {
+			tenant, key string
+			status      int // 0: it is admitted
+		}
+		for name, test := range map[string]struct {
+			cfg   httponce.Config
+			steps []step
+		}{
+			"new keys":        {httponce.Config{MaxNewKeys: 2}, []step{{"a", "1", 0}, {"a", "1", 0}, {"a", "2", 0}, {"a", "2", 429}, {"a", "3", 429}, {"b", "1", 0}}},
+			"a tenant's data": {httponce.Config{MaxTenantStored: 1100}, []step{{"a", "1", 0}, {"a", "1", 0}, {"a", "2", 0}, {"a", "3", 0}, {"a", "3", 429}, {"b", "1", 0}}},
+			"all data":        {httponce.Config{MaxStored: 600, MaxTenantStored: 600}, []step{{"a", "1", 0}, {"b", "1", 0}, {"c", "1", 503}, {"a", "1", 503}}},
+		} {
+			guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
+			limiter := httponce.NewLimiter(guard, test.cfg)
+			for i, s := range test.steps {
+				admission, err := limiter.Admit(t.Context(), s.tenant)
+				if p := problemIn(err); p.Status != s.status || p.Status != 0 && p.RetryAfter <= 0 {
+					t.Errorf("%s, step %d: %+v", name, i, p)
+				}
+				if err != nil {
+					continue
+				}
+				req := onlyonce.Request{ID: onlyonce.ID{Tenant: s.tenant, Key: s.key}, Fingerprint: []byte("f")}
+				if _, err := onlyonce.Do(t.Context(), guard, req, func(ctx context.Context) (int, error) {
+					admission.Runs(onlyonce.Current(ctx))
+					return 1, nil
+				}); err != nil {
+					t.Fatal(err)
+				}
+				admission.Release()
+				admission.Release()
+			}
+		}
+	})
+}
+
+func TestLimiter_RequestsInFlightAreCountedUntilTheyAreReleased(t *testing.T) {
+	limiter := httponce.NewLimiter(onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{}), httponce.Config{MaxInFlight: 1})
+	for range 2 {
+		first, err := limiter.Admit(t.Context(), "a")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := limiter.Admit(t.Context(), "a"); problemIn(err).Code != httponce.CodeTooManyRequests {
+			t.Errorf("a second request at the same time: %v", err)
+		}
+		if other, err := limiter.Admit(t.Context(), "b"); err != nil {
+			t.Errorf("another tenant: %v", err)
+		} else {
+			other.Release()
+		}
+		first.Release()
+	}
+}
+
+func TestLimiter_NonsenseIsRejectedAtOnce(t *testing.T) {
+	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{})
+	for name, make := range map[string]func(){
+		"no Guard":         func() { httponce.NewLimiter(nil, httponce.Config{}) },
+		"a negative limit": func() { httponce.NewLimiter(guard, httponce.Config{MaxNewKeys: -1}) },
+	} {
+		func() {
+			defer func() {
+				if recover() == nil {
+					t.Errorf("%s is accepted", name)
+				}
+			}()
+			make()
+		}()
+	}
 }

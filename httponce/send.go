@@ -159,19 +159,26 @@ const recordBytes = 512
 // account notes how many bytes are stored of the call, whose attempt left rec in
 // the store.
 func (c *call) account(rec onlyonce.Record) {
-	if c.stored = 0; rec.State == "" { // released
-		return
-	}
-	c.stored = recordBytes + len(rec.Error) + len(rec.Result.Body)
-	for name, vs := range rec.Result.Header {
-		for _, v := range vs {
-			c.stored += len(name) + len(v)
-		}
-	}
-	if n := replayMemory(rec); n > 0 {
+	c.stored = storedBytes(c.quota, rec)
+	if n := replayMemory(rec); c.stored > 0 && n > 0 {
 		c.quota.SetReplay(c.command(), n)
 	}
-	if rec.KeepLeft > 0 {
-		c.quota.SetKeep(rec.KeepLeft)
+}
+
+// storedBytes returns how many bytes a record counts that an attempt left in the store,
+// and tells the quota how long it is kept.
+func storedBytes(q *resources.Quota, rec onlyonce.Record) int {
+	if rec.State == "" { // released
+		return 0
 	}
+	if rec.KeepLeft > 0 {
+		q.SetKeep(rec.KeepLeft)
+	}
+	n := recordBytes + len(rec.Error) + len(rec.Result.Body)
+	for name, vs := range rec.Result.Header {
+		for _, v := range vs {
+			n += len(name) + len(v)
+		}
+	}
+	return n
 }

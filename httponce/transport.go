@@ -159,7 +159,7 @@ func (t *Transport) CloseIdleConnections() {
 	}
 }
 
-var unsafeMethods = []string{http.MethodPost, http.MethodPatch}
+var unsafeMethods = DefaultMethods()
 
 // withDefaults returns a copy with every field set, or an error that names an
 // invalid field.

@@ -17,6 +17,9 @@ const (
 
 	// LongestErrorText is how many bytes of an error's text a record or a message keeps.
 	LongestErrorText = 2 << 10
+
+	// ShortestSecret is how many bytes a secret that keys fingerprints must have.
+	ShortestSecret = 16
 )
 
 // Positive returns what was given for a setting, or otherwise if that is 0. It

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/inbox"
 	"github.com/onlyonce-go/onlyonce/services/internal/caller"
 	"github.com/onlyonce-go/onlyonce/services/internal/schema"
@@ -27,6 +28,7 @@ type API struct {
 	guard   *onlyonce.TxGuard[*sql.Tx]
 	inbox   *inbox.TxInbox[*sql.Tx]
 	outbox  Outbox
+	limiter *httponce.Limiter
 	move    func(context.Context) // moves events from the outbox to the consumer until its context ends
 	callers caller.Policy
 }
@@ -39,6 +41,7 @@ func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{
 		Keep: a.cfg.Keep, Lease: a.cfg.Lease, KeepFailures: a.cfg.KeepFailures, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
 	})
+	a.limiter = httponce.NewLimiter(a.guard.Guard, httponce.Config{})
 	a.inbox = a.newInbox()
 	a.move = a.runHere
 	if a.cfg.Broker != "" {

@@ -37,6 +37,11 @@ func (a *API) create(w http.ResponseWriter, r *http.Request, tenant string) (res
 	if err != nil {
 		return response{}, err
 	}
+	admission, err := a.limiter.Admit(r.Context(), tenant)
+	if err != nil {
+		return response{}, err
+	}
+	defer admission.Release()
 	body, err := jsonbody.Read(w, r, maxBody)
 	if err != nil {
 		return response{}, err
@@ -54,7 +59,7 @@ func (a *API) create(w http.ResponseWriter, r *http.Request, tenant string) (res
 		Fingerprint: keyed.Fingerprint(a.cfg.FingerprintSecret, fingerprint),
 		Wait:        httponce.PreferredWait(r, a.cfg.MaxWait),
 	}
-	got, err := a.createOnce(r.Context(), req, d)
+	got, err := a.createOnce(r.Context(), req, d, admission)
 	if got.Replayed {
 		w.Header().Set("Idempotency-Replayed", "true")
 	}
@@ -94,12 +99,16 @@ type Charge struct {
 
 // createOnce runs the command once for its request. Without a charge, all of it is one
 // transaction.
-func (a *API) createOnce(ctx context.Context, req onlyonce.Request, d draft) (onlyonce.Answer[json.RawMessage], error) {
+func (a *API) createOnce(ctx context.Context, req onlyonce.Request, d draft, admission *httponce.Admission) (onlyonce.Answer[json.RawMessage], error) {
 	tenant := req.ID.Tenant
 	if a.cfg.Charge != nil {
-		return onlyonce.Do(ctx, a.guard.Guard, req, func(ctx context.Context) (json.RawMessage, error) { return a.charged(ctx, tenant, d) })
+		return onlyonce.Do(ctx, a.guard.Guard, req, func(ctx context.Context) (json.RawMessage, error) {
+			admission.Runs(onlyonce.Current(ctx))
+			return a.charged(ctx, tenant, d)
+		})
 	}
 	return onlyonce.DoTx(ctx, a.guard, req, func(ctx context.Context, tx *sql.Tx) (json.RawMessage, error) {
+		admission.Runs(onlyonce.Current(ctx))
 		return a.place(ctx, tx, tenant, d)
 	})
 }

@@ -1,6 +1,7 @@
 package orders
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
@@ -89,5 +91,27 @@ func TestSecurity_APageOfLongOrdersIsShort(t *testing.T) {
 	}
 	if pages := w.pages("limit=200"); len(slices.Concat(pages...)) != 20 || len(pages) == 1 {
 		t.Errorf("%d orders are on %d pages", len(slices.Concat(pages...)), len(pages))
+	}
+}
+
+func TestSecurity_ATenantThatHasStoredTooMuchGetsARetryTime(t *testing.T) {
+	for name, charge := range map[string]func(context.Context, Charge) (string, error){
+		"in one transaction": nil,
+		"with a charge":      func(context.Context, Charge) (string, error) { return "paid", nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(c *Config) { c.Charge = charge })
+			w.api.limiter = httponce.NewLimiter(w.api.guard.Guard, httponce.Config{MaxTenantStored: 1})
+			w.place("k1")
+			got := w.send("POST", "/orders", two, key, "k2")
+			got.want(t, 429, "too_many_requests")
+			if got.Header.Get("Retry-After") == "" {
+				t.Error("there is no Retry-After")
+			}
+			w.place("k2", "X-Tenant-ID", "other")
+			if n := w.orders(); n != 2 {
+				t.Errorf("%d orders", n)
+			}
+		})
 	}
 }

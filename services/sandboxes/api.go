@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/internal/schema"
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
@@ -24,6 +25,7 @@ type API struct {
 	cfg      Config
 	db       *sql.DB
 	store    Store
+	limiter  *httponce.Limiter
 	guard    *onlyonce.TxGuard[*sql.Tx]
 	root     *os.Root // of the workspaces
 	server   string   // this server's name
@@ -37,6 +39,7 @@ func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error)
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{
 		Keep: a.cfg.Keep, Lease: a.cfg.Lease, Wait: a.cfg.Wait, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
 	})
+	a.limiter = httponce.NewLimiter(a.guard.Guard, httponce.Config{})
 	a.Router = serving.NewRouter(a.caller, a.reject, a.routes())
 	if err := a.open(ctx); err != nil {
 		return nil, fmt.Errorf("sandboxes: new: %w", err)

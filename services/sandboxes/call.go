@@ -7,6 +7,7 @@ import (
 	"regexp"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
@@ -71,12 +72,15 @@ func (a *API) respond(c *call, resp response, err error) {
 // text the caller does not get.
 func (a *API) rejection(ctx context.Context, c *call, err error) *fault {
 	var told *fault
+	var limited httponce.Problem
 	var body *jsonbody.Fault
 	var inFlight *onlyonce.InFlightError
 	var forbidden *serving.Forbidden
 	switch {
 	case errors.As(err, &told):
 		return told
+	case errors.As(err, &limited):
+		return errLimit(limited)
 	case errors.Is(err, serving.ErrNotFound):
 		return errNotFound()
 	case errors.Is(err, serving.ErrMethodNotAllowed):

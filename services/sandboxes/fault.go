@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/internal/jsonbody"
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
@@ -88,6 +89,13 @@ func errTooManySessions(most int64) *fault {
 func errTooManyRequests() *fault {
 	f := newFault(http.StatusTooManyRequests, "too_many_requests", serving.TooManyRequests)
 	f.retryAfter = time.Second
+	return f
+}
+
+// errLimit is the fault for a limit on new keys or stored bytes.
+func errLimit(p httponce.Problem) *fault {
+	f := newFault(p.Status, p.Code, p.Detail)
+	f.retryAfter = p.RetryAfter
 	return f
 }
 

@@ -70,13 +70,20 @@ func (a *API) runOnce(c *call, asked any, fn func(context.Context, querier) (res
 	if err != nil {
 		return response{}, err
 	}
+	admission, err := a.limiter.Admit(c.Context(), c.owner)
+	if err != nil {
+		return response{}, err
+	}
+	defer admission.Release()
 	got, err := onlyonce.DoTx(c.Context(), a.guard, req, func(ctx context.Context, tx *sql.Tx) (json.RawMessage, error) {
+		attempt := onlyonce.Current(ctx)
+		admission.Runs(attempt)
 		resp, err := fn(ctx, tx)
 		var decided *fault
 		if errors.As(err, &decided) {
 			resp, err = decided.response(c.requestID), nil
 		}
-		onlyonce.Current(ctx).SetStatus(resp.status)
+		attempt.SetStatus(resp.status)
 		return resp.body, err
 	})
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/internal/serving"
 )
 
@@ -196,5 +197,20 @@ func TestSecurity_ACallerWithTooManyRequestsGetsARetryTime(t *testing.T) {
 	newReply(t, rec.Code, rec.Header(), rec.Body.Bytes()).want(t, 429, "too_many_requests")
 	if rec.Header().Get("Retry-After") != "1" {
 		t.Errorf("Retry-After is %q", rec.Header().Get("Retry-After"))
+	}
+}
+
+func TestSecurity_AnOwnerThatHasStoredTooMuchGetsARetryTime(t *testing.T) {
+	w := newWorld(t)
+	w.api.limiter = httponce.NewLimiter(w.api.guard.Guard, httponce.Config{MaxTenantStored: 1})
+	w.create(`{}`, key, "k1")
+	got := w.send("POST", "/v1/sandboxes", `{}`, key, "k2")
+	got.want(t, 429, "too_many_requests")
+	if got.Header.Get("Retry-After") == "" {
+		t.Error("there is no Retry-After")
+	}
+	w.create(`{}`, key, "k2", "X-Owner", "other")
+	if n := w.count("SELECT count(*) FROM sandboxes_sandboxes"); n != 2 {
+		t.Errorf("%d sandboxes", n)
 	}
 }

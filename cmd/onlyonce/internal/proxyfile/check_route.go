@@ -36,7 +36,7 @@ func (c *checker) unasked(r *Route, at string) {
 		return
 	}
 	instead := "match a method that changes something, such as POST"
-	if !slices.Contains(neverProtected, method) {
+	if httponce.CanProtect(method) {
 		instead = "add " + method + " to methods"
 	}
 	text := fmt.Sprintf("a %s of this route is not protected, and passes without a key: %s, or leave this out", method, instead)
@@ -76,15 +76,12 @@ func addPattern(mux *http.ServeMux, pattern string) (wrong string) {
 	return ""
 }
 
-// neverProtected are the methods that repeat safely by themselves.
-var neverProtected = []string{http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace, http.MethodConnect}
-
 // ownMethods gives a route whose match names a method that one.
 func (f *File) ownMethods() {
 	for i := range f.Routes {
 		r := &f.Routes[i]
 		method, _ := r.Pattern()
-		if method != "" && !f.Given(fmt.Sprintf("routes[%d].methods", i)) && !slices.Contains(neverProtected, method) {
+		if method != "" && !f.Given(fmt.Sprintf("routes[%d].methods", i)) && httponce.CanProtect(method) {
 			r.Methods = []string{method}
 		}
 	}
@@ -155,13 +152,13 @@ type complaint func(setting, text string, places ...string)
 
 func checkMethods(s *Settings, wrong complaint) {
 	if len(s.Methods) == 0 {
-		wrong("methods", "this is empty, and no request would be protected: write [POST, PATCH]")
+		wrong("methods", "this is empty, and no request would be protected: write ["+strings.Join(httponce.DefaultMethods(), ", ")+"]")
 	}
 	for i, m := range s.Methods {
 		switch {
 		case !headerToken.MatchString(m) || m != strings.ToUpper(m):
 			wrong("methods", fmt.Sprintf("%q is not a method: write capitals, such as POST", m), fmt.Sprintf("methods[%d]", i), "methods")
-		case slices.Contains(neverProtected, m):
+		case !httponce.CanProtect(m):
 			wrong("methods", fmt.Sprintf("%s repeats safely by itself: leave it out", m), fmt.Sprintf("methods[%d]", i), "methods")
 		}
 	}

@@ -304,7 +304,7 @@ func New() *File {
 			Memory:        httponce.DefaultMaxMemory,
 		},
 		Defaults: Settings{
-			Methods:     []string{"POST", "PATCH"},
+			Methods:     httponce.DefaultMethods(),
 			Key:         Key{Header: httponce.DefaultHeader, MaxLength: httponce.DefaultMaxKeyLength},
 			Fingerprint: Fingerprint{Mode: FingerprintRaw},
 			Keep:        onlyonce.DefaultKeep,

@@ -14,11 +14,8 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
-
-// shortestSecret is the smallest length of a fingerprint secret, in bytes. A generated
-// secret has twice as many random bytes, in hexadecimal.
-const shortestSecret = 16
 
 // ReadSecret reads a secret from a file: its content without surrounding white space.
 func ReadSecret(path string, acceptRisks []string) ([]byte, error) {
@@ -27,8 +24,8 @@ func ReadSecret(path string, acceptRisks []string) ([]byte, error) {
 		return nil, fmt.Errorf("read the fingerprint secret: %w", err)
 	}
 	secret := bytes.TrimSpace(text)
-	if len(secret) < shortestSecret {
-		return nil, fmt.Errorf("the fingerprint secret in %s has %d characters: write at least %d random ones, such as those of openssl rand -hex 32", path, len(secret), shortestSecret)
+	if len(secret) < defaults.ShortestSecret {
+		return nil, fmt.Errorf("the fingerprint secret in %s has %d characters: write at least %d random ones, such as those of openssl rand -hex 32", path, len(secret), defaults.ShortestSecret)
 	}
 	return secret, nil
 }
@@ -74,7 +71,7 @@ func makeSecret(path string) (made bool, err error) {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return false, nil // an error shows when the file is read
 	}
-	random := make([]byte, 2*shortestSecret)
+	random := make([]byte, 2*defaults.ShortestSecret)
 	if _, err := rand.Read(random); err != nil {
 		return false, err
 	}
