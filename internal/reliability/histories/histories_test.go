@@ -77,7 +77,7 @@ func backend(t *testing.T, kind *faults.Kind) *Backend {
 }
 
 // inCI are the calls of all stores in CI.
-const inCI = 40_000 + 2*10_000 + 3*14_000 + 2*8_000
+const inCI = 40_000 + 2*10_000 + 3*14_000 + 3*8_000 + 2_000
 
 // rows are those of the table.
 var rows []*Report
@@ -218,6 +218,53 @@ func TestPlantedBugs_AFailoverThatForgetsIsFound(t *testing.T) {
 	b := redisBackend(t, true)
 	p := b.Plan("Redis, its replica takes over unasked", "", *seedFlag, 500_000)
 	p.Faults = Among(100*time.Millisecond, b.Failovers(1)...)
+	r, err := Do(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Violations == 0 {
+		t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
+	}
+	t.Logf("found after %d calls and %v", r.Calls, r.Took)
+}
+
+// natsBackend starts servers of the test's own.
+func natsBackend(t *testing.T, size int) *NATSBackend {
+	t.Helper()
+	b, err := NewNATSBackend(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func TestHistories_OnNATSAreLinearizable(t *testing.T) {
+	b := natsBackend(t, 1)
+	p := b.Plan("NATS", *seedFlag, scale(8_000))
+	p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(4), Kills(2))...)
+	holds(t, p)
+}
+
+func TestHistories_OnNATSAreLinearizableWhileLeadersChange(t *testing.T) {
+	b := natsBackend(t, 3)
+	p := b.Plan("NATS, three servers", *seedFlag, scale(2_000))
+	p.Faults = Among(200*time.Millisecond, append(b.Faults(2), b.Elections(6), Stops(4), Kills(2))...)
+	holds(t, p)
+}
+
+func TestPlantedBugs_ABackupThatIsRestoredIsFound(t *testing.T) {
+	b := natsBackend(t, 1)
+	restored, err := b.Backup(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := b.Plan("NATS, a backup is restored", *seedFlag, 500_000)
+	p.Faults = Among(100*time.Millisecond, restored)
 	r, err := Do(p)
 	if err != nil {
 		t.Fatal(err)
