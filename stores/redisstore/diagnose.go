@@ -99,6 +99,11 @@ func (s *Store) permitted(ctx context.Context) error {
 		b().Xdel().Key(key).Id(firstEntry).Build(),
 		b().XinfoStream().Key(key).Build(),
 		b().Xrange().Key(key).Start("-").End("+").Build(),
+		b().Zadd().Key(key).Xx().ScoreMember().ScoreMember(0, "").Build(),
+		b().Zrem().Key(key).Member("").Build(),
+		b().Zrangebyscore().Key(key).Min("-inf").Max("+inf").Build(),
+		b().Zcard().Key(key).Build(),
+		b().Getrange().Key(key).Start(0).End(0).Build(),
 		b().Spublish().Channel(s.keys.ended(0)).Message("").Build(),
 	} {
 		errs = append(errs, s.client.Do(ctx, command).Error())

@@ -283,7 +283,7 @@ func indexes(t *testing.T, client rueidis.Client) []string {
 func records(t *testing.T, client rueidis.Client) []string {
 	t.Helper()
 	return slices.DeleteFunc(all(t, client), func(key string) bool {
-		return strings.HasSuffix(key, ":index") || strings.HasSuffix(key, ":swept")
+		return strings.HasSuffix(key, ":index") || strings.HasSuffix(key, ":open") || strings.HasSuffix(key, ":swept")
 	})
 }
 
@@ -487,6 +487,7 @@ func TestOpen_RejectsAUserWhoLacksAPermission(t *testing.T) {
 	for change, want := range map[string]string{
 		"resetchannels": "channel", "-spublish": "spublish", "-time": "time", "-get": "get", "-set": "set",
 		"-xadd": "xadd", "-xdel": "xdel", "-xinfo": "xinfo", "-xrange": "xrange", "-evalsha": "evalsha",
+		"-zadd": "zadd", "-zrem": "zrem", "-zrangebyscore": "zrangebyscore", "-zcard": "zcard", "-getrange": "getrange",
 	} {
 		if err := as(change); err == nil || !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want NOPERM with %q in it", change, err, want)

@@ -23,6 +23,9 @@ func (k keys) tag(partition byte) string {
 // index is a stream with an entry for each record of the partition. Migrate creates it.
 func (k keys) index(partition byte) string { return k.tag(partition) + "index" }
 
+// open is a sorted set of the commands that run or whose outcome is unknown.
+func (k keys) open(partition byte) string { return k.tag(partition) + "open" }
+
 // swept is the position up to which the index has been cleared of entries without a record.
 func (k keys) swept(partition byte) string { return k.tag(partition) + "swept" }
 
@@ -40,6 +43,7 @@ type place struct {
 	name      string // of the record within its partition, made of the hash of the ID
 	record    string
 	index     string
+	open      string
 }
 
 func (k keys) of(id onlyonce.ID) place {
@@ -48,5 +52,5 @@ func (k keys) of(id onlyonce.ID) place {
 }
 
 func (k keys) place(partition byte, name string) place {
-	return place{partition: partition, name: name, record: k.tag(partition) + name, index: k.index(partition)}
+	return place{partition: partition, name: name, record: k.tag(partition) + name, index: k.index(partition), open: k.open(partition)}
 }

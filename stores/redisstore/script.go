@@ -25,6 +25,9 @@ var (
 	renewScript   = load(whateverMemory, "renew")
 	lookScript    = load("", "look")
 	replaceScript = load("", "replace")
+
+	dueScript        = load("", "due")
+	unresolvedScript = load(whateverMemory, "unresolved")
 )
 
 // whateverMemory begins a script that also writes while the server's memory is full. A

@@ -104,7 +104,7 @@ func (s *Store) onDisk(reply rueidis.RedisResult) error {
 
 // done runs a script that returns 0 if the hold is no longer that of the record.
 func (s *Store) done(ctx context.Context, sc *script, p place, args ...string) (int64, error) {
-	reply, err := s.run(ctx, sc, []string{p.record, p.index}, args...)
+	reply, err := s.run(ctx, sc, []string{p.record, p.index, p.open}, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -173,7 +173,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 		deleted = deletedIn(value.Micros(c.Lease) + lapsedKeep)
 	}
 	for {
-		reply, err := s.claims.run(ctx, []string{p.record, p.index}, head, micros(c.Lease), rest, p.name, deleted)
+		reply, err := s.claims.run(ctx, []string{p.record, p.index, p.open}, head, micros(c.Lease), rest, p.name, deleted)
 		if err != nil {
 			return onlyonce.Record{}, err
 		}
@@ -231,7 +231,8 @@ func final(is bool) string {
 // Renew makes the hold's lease end one full lease from now and adds steps to
 // those of the record.
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
-	ok, err := s.done(ctx, renewScript, s.keys.of(h.ID), encodeHold(&h), micros(lease), string(value.Steps(steps)))
+	p := s.keys.of(h.ID)
+	ok, err := s.done(ctx, renewScript, p, encodeHold(&h), micros(lease), string(value.Steps(steps)), p.name)
 	return wrap("renew", lost(ok, err))
 }
 
@@ -245,7 +246,7 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	if kept > 0 {
 		deleted = deletedIn(kept)
 	}
-	reply, err := s.settlements.run(ctx, []string{p.record, p.index}, encodeHold(&h), string(headVersion)+string(value.Letter(st.State))+final(st.Final),
+	reply, err := s.settlements.run(ctx, []string{p.record, p.index, p.open}, encodeHold(&h), string(headVersion)+string(value.Letter(st.State))+final(st.Final),
 		strconv.FormatInt(kept, 10), deleted, string(value.Outcome(&st.Result, st.Error)), s.keys.ended(p.partition), p.name)
 	if err != nil {
 		return wrap("settle", err)

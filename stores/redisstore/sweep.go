@@ -15,8 +15,8 @@ const (
 	sweepCount = 64
 )
 
-// sweepSometimes sweeps the index of a partition to which a command was added, without
-// making its caller wait.
+// sweepSometimes sweeps the index and the set of open commands of a partition to which a
+// command was added, without making its caller wait.
 func (s *Store) sweepSometimes(ctx context.Context, partition byte) {
 	if rand.IntN(sweepOneIn) != 0 {
 		return
@@ -31,6 +31,7 @@ func (s *Store) sweepSometimes(ctx context.Context, partition byte) {
 		defer cancel()
 		// An entry that stays because of an error is found again.
 		_ = s.sweep(ctx, partition)
+		_ = s.sweepOpen(ctx, partition)
 	})
 }
 

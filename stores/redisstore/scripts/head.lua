@@ -62,6 +62,18 @@ local function store(key, h, tail, now)
   put(key, pack(h) .. tail, deleted)
 end
 
+-- mark notes in the partition's set of open commands since when a record is unresolved, or
+-- will be unless it is renewed or settled. One that ended with a known outcome is not in it.
+local function mark(open, name, h)
+  if h.state == 'P' then
+    redis.call('ZADD', open, text(h.lease_until), name)
+  elseif h.state == 'U' then
+    redis.call('ZADD', open, text(h.settled_at), name)
+  else
+    redis.call('ZREM', open, name)
+  end
+end
+
 -- release removes everything of a record but its fence.
 local function release(key, index, h, now)
   redis.call('XDEL', index, text(h.created))

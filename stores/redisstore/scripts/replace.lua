@@ -1,4 +1,4 @@
--- KEYS: record, index. ARGV: head as it was seen, state, final, owner, lease, lapsed_keep, keep,
+-- KEYS: record, index, open. ARGV: head as it was seen, state, final, owner, lease, lapsed_keep, keep,
 -- attempt, length of identity, length of steps, tail, channel, name.
 -- Replaces a record that has not changed since it was read, and returns its new
 -- fence, or 0 if it has changed or expired.
@@ -22,5 +22,6 @@ else
   end
   store(KEYS[1], h, ARGV[11], now)
 end
+mark(KEYS[3], ARGV[13], h)
 if h.state ~= 'P' then redis.call('SPUBLISH', ARGV[12], ARGV[13]) end
 return h.fence

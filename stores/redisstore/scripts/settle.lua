@@ -1,9 +1,9 @@
--- KEYS of each settlement: record, index. ARGV of each settlement: owner and fence as in
+-- KEYS of each settlement: record, index, open. ARGV of each settlement: owner and fence as in
 -- a head, beginning of the new head, keep, when Redis deletes the key in milliseconds or
 -- '', outcome, channel, name.
 -- Returns for each settlement 1, or 0 unless the hold is the record's.
 local now = clock()
-return each(2, 7, function(_, k, a)
+return each(3, 7, function(_, k, a)
   local value = redis.call('GET', KEYS[k])
   if not value then return missing(KEYS[k + 1]) end
   if string.sub(value, 4, 27) ~= ARGV[a] then return 0 end
@@ -21,6 +21,7 @@ return each(2, 7, function(_, k, a)
       .. string.sub(value, 68, HEAD_SIZE + identity + steps) .. ARGV[a + 4]
     put(KEYS[k], value, ARGV[a + 3])
   end
+  mark(KEYS[k + 2], ARGV[a + 6], {state = string.sub(ARGV[a + 1], 2, 2), settled_at = now})
   redis.call('SPUBLISH', ARGV[a + 5], ARGV[a + 6])
   return 1
 end)

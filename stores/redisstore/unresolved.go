@@ -1,0 +1,116 @@
+package redisstore
+
+import (
+	"context"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/redis/rueidis"
+)
+
+// Unresolved counts the records whose outcome is unknown: those in the unknown state and
+// those whose lease has lapsed. It also returns for how long the oldest of them has been
+// unresolved. It reads the beginnings of these records and of no others.
+func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
+	n, oldest, err = s.unresolved(ctx)
+	return n, oldest, wrap("count unresolved records", err)
+}
+
+// dueCount is how many records of a partition are read at a time.
+const dueCount = 256
+
+func (s *Store) unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
+	due := make(rueidis.Commands, partitions)
+	for i := range due {
+		due[i] = s.due(byte(i), 0, dueCount)
+	}
+	t := &tally{}
+	for i, result := range s.client.DoMulti(ctx, due...) {
+		if err := s.count(ctx, byte(i), result, t); err != nil {
+			return 0, 0, err
+		}
+	}
+	return t.n, t.oldest, nil
+}
+
+// count adds the unresolved records of a partition to a tally. The result is that of the
+// command for the first names.
+func (s *Store) count(ctx context.Context, partition byte, result rueidis.RedisResult, t *tally) error {
+	for passed := 0; ; {
+		names, err := s.names(ctx, result, partition, passed, dueCount)
+		if err != nil || len(names) == 0 {
+			return err
+		}
+		removed, err := s.examine(ctx, partition, names, t)
+		if err != nil || len(names) < dueCount {
+			return err
+		}
+		passed += len(names) - removed
+		result = s.client.Do(ctx, s.due(partition, passed, dueCount))
+	}
+}
+
+// A tally counts unresolved records.
+type tally struct {
+	n      int
+	oldest time.Duration
+}
+
+// due returns the command for the names of a partition's records that may be unresolved.
+func (s *Store) due(partition byte, passed, count int) rueidis.Completed {
+	return dueScript.command(s.client, []string{s.keys.open(partition)}, []string{strconv.Itoa(passed), strconv.Itoa(count)})
+}
+
+// names returns the names that a command for them has returned. It sends the script to a
+// server that does not know it.
+func (s *Store) names(ctx context.Context, result rueidis.RedisResult, partition byte, passed, count int) ([]string, error) {
+	names, err := result.AsStrSlice()
+	if failed, ok := rueidis.IsRedisErr(err); ok && failed.IsNoScript() {
+		reply, err := dueScript.run(ctx, s.client, []string{s.keys.open(partition)}, []string{strconv.Itoa(passed), strconv.Itoa(count)})
+		if err != nil {
+			return nil, err
+		}
+		return reply.AsStrSlice()
+	}
+	return names, err
+}
+
+// examine adds the records of the names that are unresolved to a tally, and returns how many
+// names have left the set.
+func (s *Store) examine(ctx context.Context, partition byte, names []string, t *tally) (removed int, err error) {
+	keys := make([]string, 0, 1+len(names))
+	keys = append(keys, s.keys.open(partition))
+	for _, name := range names {
+		keys = append(keys, s.keys.tag(partition)+name)
+	}
+	reply, err := unresolvedScript.run(ctx, s.client, keys, names)
+	if err != nil {
+		return 0, err
+	}
+	since, err := reply.AsIntSlice()
+	for _, micros := range since {
+		switch {
+		case micros >= 0:
+			t.n, t.oldest = t.n+1, max(t.oldest, time.Duration(micros)*time.Microsecond)
+		case micros == -1:
+			removed++
+		}
+	}
+	return removed, err
+}
+
+// sweepOpen rids the set of open commands of some names whose records have expired. It
+// begins anywhere, because those that are unresolved stay where they are.
+func (s *Store) sweepOpen(ctx context.Context, partition byte) error {
+	size, err := s.command(ctx, "ZCARD", s.keys.open(partition)).AsInt64()
+	if err != nil || size == 0 {
+		return err
+	}
+	passed := max(0, int(rand.Int64N(size))-sweepCount/2)
+	names, err := s.names(ctx, s.client.Do(ctx, s.due(partition, passed, sweepCount)), partition, passed, sweepCount)
+	if err == nil && len(names) > 0 {
+		_, err = s.examine(ctx, partition, names, new(tally))
+	}
+	return err
+}
