@@ -47,6 +47,10 @@ func poisonLsCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				all, err := api.PoisonedCount(cmd.Context())
+				if err != nil {
+					return err
+				}
 				out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 				fmt.Fprintln(out, "ID\tAGE\tTENANT\tERROR")
 				for _, p := range list {
@@ -54,6 +58,9 @@ func poisonLsCommand() *cobra.Command {
 				}
 				if err := out.Flush(); err != nil {
 					return fmt.Errorf("write: %w", err)
+				}
+				if all > int64(len(list)) {
+					fmt.Fprintf(cmd.ErrOrStderr(), "listed: the oldest %d of %d\n", len(list), all)
 				}
 				return nil
 			})
@@ -80,13 +87,15 @@ func poisonedCommand(verb, short string, decide func(*orders.API, context.Contex
 }
 
 // decidePoisoned processes the events page by page, until a page has none that was
-// not tried yet. An ID selects the events of all tenants that have it.
+// not tried yet. An ID selects the events of all tenants that have it; for one, a page
+// that is full is read again with more events.
 func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool, decide func(*orders.API, context.Context, orders.Poisoned) error) error {
 	done, tried, found := 0, make(map[[2]string]bool), make(map[string]bool)
 	var failed []error
-	for before := -1; before < len(tried); {
-		before = len(tried)
-		list, err := api.Poisoned(cmd.Context(), maxPoisoned+len(failed)) // failed events stay, and are the oldest
+	page := maxPoisoned
+	for more := true; more; {
+		before, limit := len(tried), page+len(failed) // failed events stay, and are the oldest
+		list, err := api.Poisoned(cmd.Context(), limit)
 		if err != nil {
 			return errors.Join(append(failed, err)...)
 		}
@@ -101,6 +110,10 @@ func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool,
 				continue
 			}
 			done++
+		}
+		more = len(tried) > before
+		if !all && len(list) == limit {
+			page, more = 2*page, true
 		}
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "done: %d\n", done)
