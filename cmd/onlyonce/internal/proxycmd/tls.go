@@ -1,6 +1,7 @@
 package proxycmd
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
@@ -39,7 +40,7 @@ func upstreamTLS(t proxyfile.ClientTLS, acceptRisks []string) (*tls.Config, erro
 // readKeyPair reads a certificate and its private key, which only its owner, and
 // a group that can't change it, may use.
 func readKeyPair(certFile, keyFile string, acceptRisks []string) (pair tls.Certificate, err error) {
-	cert, err := regular.Read(certFile)
+	cert, err := readPEM(certFile)
 	if err == nil {
 		err = regular.Check(keyFile)
 	}
@@ -70,7 +71,7 @@ func readRoots(path string) (*x509.CertPool, error) {
 // readCertificates reads all certificates of a PEM file, of which there must be
 // one at least. A block that can't be read is left out, as x509.CertPool does.
 func readCertificates(path string) (certs []*x509.Certificate, err error) {
-	text, err := regular.Read(path)
+	text, err := readPEM(path)
 	if err != nil {
 		return nil, err
 	}
@@ -87,6 +88,23 @@ func readCertificates(path string) (certs []*x509.Certificate, err error) {
 		return nil, fmt.Errorf("%s holds no certificate: write PEM, beginning with -----BEGIN CERTIFICATE-----", path)
 	}
 	return certs, nil
+}
+
+// readPEM reads a file of certificates. It rejects a file that is still being written
+// and ends in the middle of one.
+func readPEM(path string) ([]byte, error) {
+	text, err := regular.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	rest := text
+	for block, after := pem.Decode(rest); block != nil; block, after = pem.Decode(rest) {
+		rest = after
+	}
+	if bytes.Contains(rest, []byte("-----BEGIN CERTIFICATE")) {
+		return nil, fmt.Errorf("%s ends in the middle of a certificate: write all of it", path)
+	}
+	return text, nil
 }
 
 // tlsFiles returns the TLS files that f names.

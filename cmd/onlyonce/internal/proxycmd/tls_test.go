@@ -301,3 +301,30 @@ func TestTLS_AHandshakeIsTriedWithCertificatesOfAnyLength(t *testing.T) {
 		}
 	}
 }
+
+func TestTLS_AFileThatEndsInTheMiddleOfACertificateIsNotHalfRead(t *testing.T) {
+	t.Parallel()
+	first, second := cmdtest.NewAuthority(t), cmdtest.NewAuthority(t)
+	var both []byte
+	for _, a := range []*cmdtest.Authority{first, second} {
+		text, err := os.ReadFile(a.Path("authority.crt"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		both = append(both, text...)
+	}
+	path := first.Path("both.crt")
+	cmdtest.WriteFile(t, path, "a comment\n"+string(both)+"another\n")
+	if certs, err := readCertificates(path); err != nil || len(certs) != 2 {
+		t.Errorf("%d certificates, %v", len(certs), err)
+	}
+	for _, lacks := range []int{10, 100, 500} {
+		cmdtest.WriteFile(t, path, string(both[:len(both)-lacks]))
+		if certs, err := readCertificates(path); err == nil || !strings.Contains(err.Error(), "in the middle") {
+			t.Errorf("without the last %d bytes: %d certificates, %v", lacks, len(certs), err)
+		}
+		if _, err := readKeyPair(path, path, nil); err == nil || !strings.Contains(err.Error(), "in the middle") {
+			t.Errorf("a chain without the last %d bytes: %v", lacks, err)
+		}
+	}
+}
