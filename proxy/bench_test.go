@@ -32,12 +32,12 @@ import (
 func TestMain(m *testing.M) {
 	switch role := os.Getenv("PROXY_BENCH"); role {
 	case "upstream":
-		answer := bytes.Repeat([]byte("y"), 512)
+		response := bytes.Repeat([]byte("y"), 512)
 		announce(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			io.Copy(io.Discard, r.Body)
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusCreated)
-			w.Write(answer)
+			w.Write(response)
 		}), false)
 	case "bare", "pooled":
 		u, _ := url.Parse(os.Getenv("PROXY_BENCH_URL"))
@@ -154,7 +154,7 @@ func (c *caller) send() error {
 		case err != nil:
 			return err
 		case i == 0 && !bytes.HasPrefix(line, []byte("HTTP/1.1 201")):
-			return fmt.Errorf("answer %q", line)
+			return fmt.Errorf("response %q", line)
 		case len(line) == 2:
 			_, err = c.in.Discard(n)
 			return err

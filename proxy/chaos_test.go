@@ -53,22 +53,22 @@ func (u *unreliable) talk(c net.Conn) {
 		u.mu.Lock()
 		u.runs[r.Header.Get("Idempotency-Key")]++
 		u.mu.Unlock()
-		const answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
+		const response = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 		switch rand.IntN(12) {
 		case 0:
 			return
 		case 1:
-			io.WriteString(c, answer[:rand.IntN(len(answer))])
+			io.WriteString(c, response[:rand.IntN(len(response))])
 			return
 		case 2:
-			io.WriteString(c, answer+"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
+			io.WriteString(c, response+"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
 		case 3:
-			io.WriteString(c, answer)
+			io.WriteString(c, response)
 			return
 		case 4:
 			io.WriteString(c, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
 		default:
-			io.WriteString(c, answer)
+			io.WriteString(c, response)
 		}
 	}
 }

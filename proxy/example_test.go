@@ -109,8 +109,8 @@ func ExampleListen() {
 	}
 	defer c.Close()
 	io.WriteString(c, "POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n")
-	answer, _ := io.ReadAll(c)
-	status, _, _ := strings.Cut(string(answer), "\r\n")
+	response, _ := io.ReadAll(c)
+	status, _, _ := strings.Cut(string(response), "\r\n")
 	fmt.Println(status)
 	// Output: HTTP/1.1 400 Bad Request
 }

@@ -22,7 +22,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-// late is an upstream that writes a second answer on the connection of the first
+// late is an upstream that writes a second response on the connection of the first
 // request, at the moment another request has come, and before it answers that.
 func late(t *testing.T) *proxy.Upstream {
 	t.Helper()
@@ -115,7 +115,7 @@ func (c *corked) Write(p []byte) (int, error) {
 
 func TestListener_BytesThatTLSReceivedAfterAResponseAreNotTheNext(t *testing.T) {
 	ca := newAuthority(t)
-	for _, all := range []bool{true, false} { // of the second answer's record
+	for _, all := range []bool{true, false} { // of the second response's record
 		l := listen(t)
 		go func() {
 			for {
@@ -210,10 +210,10 @@ func TestListener_AnUpstreamCantSetTheProxysHeadersBeforeOrAfterItsResponseEithe
 		for _, up := range []*proxy.Upstream{up, overH2} {
 			addr := orders(t, up, onlyonce.Config{}, nil)
 			for _, key := range []string{"Idempotency-Key: k\r\n", ""} {
-				answer := exchange(t, addr, post11+key+"Connection: close\r\nContent-Length: 0\r\n\r\n", 10000)
-				lower := strings.ToLower(strings.ReplaceAll(answer, "_", "-"))
-				if strings.Contains(lower, "idempotency-replayed: ") || strings.Contains(lower, "idempotency-protected: ") || !strings.Contains(answer, "X-Kept: yes") {
-					t.Errorf("HTTP/2 %v, announced %q, key %q: %q", up.HTTP2, announced, key, answer)
+				response := exchange(t, addr, post11+key+"Connection: close\r\nContent-Length: 0\r\n\r\n", 10000)
+				lower := strings.ToLower(strings.ReplaceAll(response, "_", "-"))
+				if strings.Contains(lower, "idempotency-replayed: ") || strings.Contains(lower, "idempotency-protected: ") || !strings.Contains(response, "X-Kept: yes") {
+					t.Errorf("HTTP/2 %v, announced %q, key %q: %q", up.HTTP2, announced, key, response)
 				}
 			}
 		}
@@ -393,9 +393,9 @@ func TestListener_AFloodOfInterimResponsesEnds(t *testing.T) {
 	})
 	addr := orders(t, up, onlyonce.Config{}, nil)
 	for _, key := range []string{"Idempotency-Key: k\r\n", ""} {
-		answer := exchange(t, addr, post11+key+"Connection: close\r\n\r\n", 1000)
-		if n := strings.Count(answer, "HTTP/1.1 103"); n > 20 || !strings.Contains(answer, "HTTP/1.1 502 ") || !strings.Contains(answer, "upstream_failed") {
-			t.Errorf("key %q: %d interim answers, %.300q", key, n, answer)
+		response := exchange(t, addr, post11+key+"Connection: close\r\n\r\n", 1000)
+		if n := strings.Count(response, "HTTP/1.1 103"); n > 20 || !strings.Contains(response, "HTTP/1.1 502 ") || !strings.Contains(response, "upstream_failed") {
+			t.Errorf("key %q: %d interim responses, %.300q", key, n, response)
 		}
 	}
 }
@@ -415,9 +415,9 @@ func TestListener_ASwitchOfProtocolsThatNobodyAskedForIs502(t *testing.T) {
 	for _, up := range []*proxy.Upstream{old, {URL: parse(t, s.URL), HTTP2: true}} {
 		addr := orders(t, up, onlyonce.Config{}, nil)
 		for _, key := range []string{"Idempotency-Key: k\r\n", ""} {
-			answer := exchange(t, addr, post11+key+"Connection: close\r\n\r\n", 1000)
-			if !strings.HasPrefix(answer, "HTTP/1.1 502 ") || !strings.Contains(answer, "upstream_failed") {
-				t.Errorf("HTTP/2 %t, key %q: %q", up.HTTP2, key, answer)
+			response := exchange(t, addr, post11+key+"Connection: close\r\n\r\n", 1000)
+			if !strings.HasPrefix(response, "HTTP/1.1 502 ") || !strings.Contains(response, "upstream_failed") {
+				t.Errorf("HTTP/2 %t, key %q: %q", up.HTTP2, key, response)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func TestOutcome_AKeyedRequestRunsOnce(t *testing.T) {
 		res, body := post(t, addr, "k", "x")
 		wantResponse(t, res, body, 201, "run 1, attempt 1, x")
 		if replayed := res.Header.Get("Idempotency-Replayed") == "true"; replayed != (i > 0) {
-			t.Errorf("answer %d: %v", i, res.Header)
+			t.Errorf("response %d: %v", i, res.Header)
 		}
 	}
 	if _, body := post(t, addr, "", "x"); body != "run 2, attempt , x" {
@@ -85,7 +85,7 @@ func TestOutcome_AnUpstreamThatCantBeReachedReleasesTheKey(t *testing.T) {
 	wantResponse(t, res, body, 201, "run 1, attempt 1, another")
 }
 
-// failures are answers after which nobody knows whether the command took effect.
+// failures are responses after which nobody knows whether the command took effect.
 var failures = map[string]string{
 	"nothing":            "",
 	"half a head":        "HTTP/1.1 200 OK\r\nContent-Le",
@@ -106,12 +106,12 @@ var failures = map[string]string{
 }
 
 func TestOutcome_WithoutAResponseTheOutcomeIsUnknown(t *testing.T) {
-	for name, answer := range failures {
+	for name, response := range failures {
 		t.Run(name, func(t *testing.T) {
 			for _, hold := range []bool{false, true} {
 				up, requests, _ := scripted(t, func(n int, r *http.Request) (string, bool) {
 					if n == 1 {
-						return answer, false
+						return response, false
 					}
 					return fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nattempt %s", r.Header.Get("Idempotency-Attempt")), true
 				})
@@ -139,13 +139,13 @@ func TestOutcome_WithoutAResponseTheOutcomeIsUnknown(t *testing.T) {
 }
 
 func TestOutcome_AnUpstreamThatTakesTooLongLeavesTheOutcomeUnknown(t *testing.T) {
-	for name, answer := range map[string]string{
-		"no answer":  "",
-		"half":       "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
-		"half again": "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
+	for name, response := range map[string]string{
+		"no response": "",
+		"half":        "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
+		"half again":  "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
-			up, _, _ := scripted(t, func(int, *http.Request) (string, bool) { return answer, true })
+			up, _, _ := scripted(t, func(int, *http.Request) (string, bool) { return response, true })
 			up.HeaderTimeout, up.StallTimeout = time.Millisecond, time.Millisecond
 			addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
 			res, body := post(t, addr, "k", "x")

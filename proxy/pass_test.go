@@ -58,9 +58,9 @@ func TestPassThrough_AStreamWithoutAKeyPassesAsItComes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := bufio.NewReader(res.Body)
+		response := bufio.NewReader(res.Body)
 		for i := range 3 {
-			if line, err := answer.ReadString('\n'); line != fmt.Sprintln(i) {
+			if line, err := response.ReadString('\n'); line != fmt.Sprintln(i) {
 				t.Fatalf("%q %v", line, err)
 			}
 			next <- true
@@ -103,7 +103,7 @@ func TestPassThrough_ABodyIsNotRequestedBeforeTheRequestIsAccepted(t *testing.T)
 
 func TestPassThrough_ALargeBodyPassesBothWays(t *testing.T) {
 	addr := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
-		all, _ := io.ReadAll(r.Body) // net/http does not pass on what comes after the answer has begun
+		all, _ := io.ReadAll(r.Body) // net/http does not pass on what comes after the response has begun
 		w.Write(all)
 	}), onlyonce.Config{}, nil)
 	large := bytes.Repeat([]byte("0123456789abcdef"), 1<<18)
@@ -119,9 +119,9 @@ func TestPassThrough_ATruncatedResponseIsAnErrorForTheClient(t *testing.T) {
 	})
 	reported := make(chan error, 1)
 	addr := serve(t, proxy.New([]proxy.Route{{Pattern: "/", Upstream: up}}, proxy.Config{OnError: func(_ *http.Request, err error) { reported <- err }}))
-	answer := exchange(t, addr, get11+"\r\n", 1000)
-	if err := <-reported; strings.Contains(answer, "\r\n\r\n0123456789") || !strings.Contains(err.Error(), "broke off") {
-		t.Errorf("%q, %v", answer, err)
+	response := exchange(t, addr, get11+"\r\n", 1000)
+	if err := <-reported; strings.Contains(response, "\r\n\r\n0123456789") || !strings.Contains(err.Error(), "broke off") {
+		t.Errorf("%q, %v", response, err)
 	}
 }
 
@@ -220,8 +220,8 @@ func TestPassThrough_NoOtherUpgradePasses(t *testing.T) {
 		"POST / HTTP/1.1\r\nHost: h\r\n" + websocket:        plain,
 		get11 + websocket + "Content-Length: 0\r\nX: y\r\n": without,
 	} {
-		if answer := exchange(t, addr, raw+"\r\n"+get11+"Connection: close\r\n\r\n", len(raw)); strings.Count(answer, "no upgrade") != 2 {
-			t.Errorf("%q: %q", raw, answer)
+		if response := exchange(t, addr, raw+"\r\n"+get11+"Connection: close\r\n\r\n", len(raw)); strings.Count(response, "no upgrade") != 2 {
+			t.Errorf("%q: %q", raw, response)
 		}
 	}
 	if seen.Load() > 0 {
@@ -268,15 +268,15 @@ func TestPassThrough_GRPCPassesWithItsTrailersAndWhileBothSidesTalk(t *testing.T
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer := bufio.NewReader(res.Body)
+		response := bufio.NewReader(res.Body)
 		for _, word := range []string{"a", "b"} {
 			io.WriteString(out, word)
-			if got, err := answer.ReadString(';'); got != word+" HTTP/2.0 trailers;" {
+			if got, err := response.ReadString(';'); got != word+" HTTP/2.0 trailers;" {
 				t.Fatal(got, err)
 			}
 		}
 		out.Close()
-		if rest, err := io.ReadAll(answer); len(rest) > 0 || err != nil || res.Trailer.Get("Grpc-Status") != "0" {
+		if rest, err := io.ReadAll(response); len(rest) > 0 || err != nil || res.Trailer.Get("Grpc-Status") != "0" {
 			t.Errorf("%q %v %v", rest, err, res.Trailer)
 		}
 		res.Body.Close()

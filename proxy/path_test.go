@@ -70,10 +70,10 @@ func TestPath_NoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 		}
 		replayed := ""
 		for range 2 {
-			answer := exchange(t, addr, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nIdempotency-Key: %d\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx", c.path, i), 1000)
-			head, body, _ := strings.Cut(answer, "\r\n\r\n")
-			if !strings.HasPrefix(answer, "HTTP/1.1 200 ") || body != want {
-				t.Errorf("%s: %q, want %s", c.path, answer, want)
+			response := exchange(t, addr, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: h\r\nIdempotency-Key: %d\r\nContent-Length: 1\r\nConnection: close\r\n\r\nx", c.path, i), 1000)
+			head, body, _ := strings.Cut(response, "\r\n\r\n")
+			if !strings.HasPrefix(response, "HTTP/1.1 200 ") || body != want {
+				t.Errorf("%s: %q, want %s", c.path, response, want)
 			}
 			replayed = head
 		}
@@ -95,8 +95,8 @@ func TestPath_NoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 		"/v1/orders%00", "/v1/orders%2500x", "/v1/%25252525256frders%2525253B%252F", "/v1/orders%", "/v1/orders%2", "/v1/%zzorders", "/v1/orders%0a", "/v1/orders%0D", "/v1/ord%09ers", "/v1/orders%7f",
 		"/v1%c0%aforders", "/v1%e0%80%aforders", "/v1/orders\xff", "/v1/orders\xc3\xa9", "/v1%c0%2forders", "/v1/ord\ters", "/v1/ord\x0bers", "/v1/orders#", "/v1/orders#x", "/#/v1/orders", "*", "v1/orders", "http://h/v1/orders", "?/v1/orders",
 	} {
-		if answer := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 1000); !strings.HasPrefix(answer, "HTTP/1.1 400 ") {
-			t.Errorf("%q: %q", path, answer)
+		if response := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 1000); !strings.HasPrefix(response, "HTTP/1.1 400 ") {
+			t.Errorf("%q: %q", path, response)
 		}
 	}
 	if n := rejected.Load(); n > 0 {
@@ -105,8 +105,8 @@ func TestPath_NoSpellingOfAPathGoesRoundItsRoute(t *testing.T) {
 	for path, why := range map[string]string{
 		"//x/v1/orders": "begins with two slashes", `/\x/v1/orders`: "has a backslash", "/v1/orders%0A": "an encoded control character", "/v1/orders%c0%af": "not UTF-8", "/v1%2Forders": "ervers may read this path in ways that lead to different routes",
 	} {
-		if answer := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 1000); !strings.Contains(answer, "request_invalid") || !strings.Contains(answer, why) {
-			t.Errorf("%q: %q", path, answer)
+		if response := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n", 1000); !strings.Contains(response, "request_invalid") || !strings.Contains(response, why) {
+			t.Errorf("%q: %q", path, response)
 		}
 	}
 }
@@ -229,8 +229,8 @@ func TestPath_APathThatMeansTwoProtectedRoutesIsRejected(t *testing.T) {
 		{Pattern: "/files/{name}", Upstream: up, Guard: guard, Idempotency: single},
 		{Pattern: "/pay", Upstream: up, Guard: guard, Idempotency: single},
 	}, proxy.Config{}))
-	if answer := exchange(t, addr, "POST /files/..%2Fpay HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\n\r\n", 1000); !strings.HasPrefix(answer, "HTTP/1.1 400 ") || !strings.Contains(answer, "request_invalid") {
-		t.Error(answer)
+	if response := exchange(t, addr, "POST /files/..%2Fpay HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\n\r\n", 1000); !strings.HasPrefix(response, "HTTP/1.1 400 ") || !strings.Contains(response, "request_invalid") {
+		t.Error(response)
 	}
 }
 
@@ -251,15 +251,15 @@ func TestPath_TwoSpellingsOfAPathAreOneCommand(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, nil)
 	for i, path := range []string{"/v1/orders", "/v1/%6Frders", "/v1/./orders", "/x/%2E%2e/v1/orders"} {
-		answer := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000)
-		if !strings.HasPrefix(answer, "HTTP/1.1 201 ") || strings.Contains(answer, "Replayed") != (i > 0) {
-			t.Errorf("%s: %q", path, answer)
+		response := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000)
+		if !strings.HasPrefix(response, "HTTP/1.1 201 ") || strings.Contains(response, "Replayed") != (i > 0) {
+			t.Errorf("%s: %q", path, response)
 		}
 	}
 	for _, path := range []string{"/V1/orders", "/v1/orders/", "/v1/orders?x"} { // which a server may take for another
-		answer := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000)
-		if !strings.HasPrefix(answer, "HTTP/1.1 422 ") {
-			t.Errorf("%s: %q", path, answer)
+		response := exchange(t, addr, "POST "+path+" HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000)
+		if !strings.HasPrefix(response, "HTTP/1.1 422 ") {
+			t.Errorf("%s: %q", path, response)
 		}
 	}
 }

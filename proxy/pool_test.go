@@ -19,23 +19,23 @@ import (
 func TestPool_AConnectionIsReusedOnlyAfterACompleteResponse(t *testing.T) {
 	const length = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"
 	for name, c := range map[string]struct {
-		answer string
-		again  bool
+		response string
+		again    bool
 	}{
-		"a length":             {length, true},
-		"chunked":              {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nA: b\r\n\r\n", true},
-		"no body":              {"HTTP/1.1 204 No Content\r\n\r\n", true},
-		"an error of theirs":   {"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", true},
-		"interim":              {"HTTP/1.1 103 Early Hints\r\n\r\n" + length, true},
-		"it says close":        {"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi", false},
-		"HTTP/1.0":             {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi", false},
-		"more than the answer": {length + "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", false},
-		"half of another":      {length + "H", false},
-		"malformed":            {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi", false},
+		"a length":               {length, true},
+		"chunked":                {"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\nA: b\r\n\r\n", true},
+		"no body":                {"HTTP/1.1 204 No Content\r\n\r\n", true},
+		"an error of theirs":     {"HTTP/1.1 500 Oh\r\nContent-Length: 0\r\n\r\n", true},
+		"interim":                {"HTTP/1.1 103 Early Hints\r\n\r\n" + length, true},
+		"it says close":          {"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nhi", false},
+		"HTTP/1.0":               {"HTTP/1.0 200 OK\r\nContent-Length: 2\r\n\r\nhi", false},
+		"more than the response": {length + "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison", false},
+		"half of another":        {length + "H", false},
+		"malformed":              {"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nhi", false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			up, requests, conns := scripted(t, func(int, *http.Request) (string, bool) { return c.answer, true })
+			up, requests, conns := scripted(t, func(int, *http.Request) (string, bool) { return c.response, true })
 			up.KeepIdle = time.Minute
 			addr := orders(t, up, onlyonce.Config{}, nil)
 			for i := range 3 {
@@ -113,7 +113,7 @@ func TestPool_UnsolicitedBytesAreNotTakenForAResponse(t *testing.T) {
 	})
 	up.KeepIdle = time.Minute
 	l := listen(t)
-	go func() { // passes bytes on to the upstream, and adds an answer of its own behind the first
+	go func() { // passes bytes on to the upstream, and adds a response of its own behind the first
 		for first := true; ; first = false {
 			c, err := l.Accept()
 			if err != nil {
@@ -173,10 +173,10 @@ func TestPool_ReloadLetsWhatIsUnderWayEnd(t *testing.T) {
 	}
 	p := proxy.New(route(first), proxy.Config{})
 	addr := serve(t, p)
-	answer := make(chan string)
+	response := make(chan string)
 	go func() {
 		_, body := post(t, addr, "k", "x")
-		answer <- body
+		response <- body
 	}()
 	<-began
 	p.Reload(route(second), proxy.Config{})
@@ -184,7 +184,7 @@ func TestPool_ReloadLetsWhatIsUnderWayEnd(t *testing.T) {
 		t.Errorf("%q", body)
 	}
 	end <- true
-	if body := <-answer; body != "old" {
+	if body := <-response; body != "old" {
 		t.Errorf("%q", body)
 	}
 	if _, body := post(t, addr, "k", "x"); body != "old" || now.Load() != 1 {
@@ -225,15 +225,15 @@ func TestPool_AConnectionToAnUpstreamThatIsGoneIsClosedAfterItsResponse(t *testi
 	through := &proxy.Upstream{URL: parse(t, "http://"+l.Addr().String()), KeepIdle: time.Hour}
 	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: through, Guard: newGuard(onlyonce.Config{}), Idempotency: single}}, proxy.Config{})
 	addr := serve(t, p)
-	answered := make(chan bool)
+	responded := make(chan bool)
 	go func() {
 		post(t, addr, "k", "x")
-		answered <- true
+		responded <- true
 	}()
 	<-began
 	p.Reload([]proxy.Route{{Pattern: "/", Upstream: up}}, proxy.Config{})
 	end <- true
-	<-answered
+	<-responded
 	select {
 	case <-closed:
 	case <-time.After(patience):
@@ -276,15 +276,15 @@ func TestPool_ACommandGoesOnWithoutItsClient(t *testing.T) {
 func TestPool_ManyAtOnceWithOneKeyRunOnce(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{Wait: time.Minute}, nil)
-	answers := make(chan string)
+	responses := make(chan string)
 	for range 100 {
 		go func() {
 			_, body := post(t, addr, "k", "x")
-			answers <- body
+			responses <- body
 		}()
 	}
 	for range 100 {
-		if body := <-answers; body != "run 1, attempt 1, x" {
+		if body := <-responses; body != "run 1, attempt 1, x" {
 			t.Errorf("%q", body)
 		}
 	}

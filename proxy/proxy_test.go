@@ -48,9 +48,9 @@ func counter(runs *atomic.Int32) http.HandlerFunc {
 }
 
 // scripted starts an upstream that answers the nth request, counted from 1, with
-// the bytes that answer returns, and closes the connection if they end with
+// the bytes that response returns, and closes the connection if they end with
 // nothing else but the end.
-func scripted(t testing.TB, answer func(n int, r *http.Request) (raw string, keep bool)) (up *proxy.Upstream, requests, conns *atomic.Int32) {
+func scripted(t testing.TB, response func(n int, r *http.Request) (raw string, keep bool)) (up *proxy.Upstream, requests, conns *atomic.Int32) {
 	t.Helper()
 	l := listen(t)
 	requests, conns = new(atomic.Int32), new(atomic.Int32)
@@ -70,7 +70,7 @@ func scripted(t testing.TB, answer func(n int, r *http.Request) (raw string, kee
 						return
 					}
 					io.Copy(io.Discard, r.Body)
-					raw, keep := answer(int(requests.Add(1)), r)
+					raw, keep := response(int(requests.Add(1)), r)
 					if io.WriteString(c, raw); !keep {
 						return
 					}
@@ -108,7 +108,7 @@ func dial(t testing.TB, addr string) net.Conn {
 }
 
 // relay copies between a connection and one to addr until either ends. If it says
-// so, it sends an answer of its own behind the first.
+// so, it sends a response of its own behind the first.
 func relay(c net.Conn, addr string, adds bool, said chan bool) {
 	defer c.Close()
 	to, err := net.Dial("tcp", addr)
@@ -127,7 +127,7 @@ func relay(c net.Conn, addr string, adds bool, said chan bool) {
 			if adds {
 				adds = false
 				go func() {
-					<-time.After(10 * time.Millisecond) // behind the answer, not with it
+					<-time.After(10 * time.Millisecond) // behind the response, not with it
 					io.WriteString(c, "HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\npoison")
 					said <- true
 				}()
@@ -166,7 +166,7 @@ func newGuard(cfg onlyonce.Config) *onlyonce.Guard {
 
 var single = httponce.Config{Tenant: httponce.SingleTenant}
 
-// post sends a request to /v1/orders and returns its answer and body.
+// post sends a request to /v1/orders and returns its response and body.
 func post(t testing.TB, addr, key, body string) (*http.Response, string) {
 	t.Helper()
 	h := http.Header{}
@@ -190,22 +190,22 @@ func send(t testing.TB, method, url string, h http.Header, body string) (*http.R
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
+	response, err := io.ReadAll(res.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return res, string(answer)
+	return res, string(response)
 }
 
 // client has a connection for each request.
 var client = &http.Transport{DisableKeepAlives: true, DisableCompression: true}
 
-// wantResponse fails unless the answer has that status and body, or a body of which
+// wantResponse fails unless the response has that status and body, or a body of which
 // it is a part.
 func wantResponse(t testing.TB, res *http.Response, body string, status int, want string) {
 	t.Helper()
 	if res.StatusCode != status || !strings.Contains(body, want) {
-		t.Fatalf("answer %d %q %v, want %d %q", res.StatusCode, body, res.Header, status, want)
+		t.Fatalf("response %d %q %v, want %d %q", res.StatusCode, body, res.Header, status, want)
 	}
 }
 

@@ -83,30 +83,30 @@ func TestRealServers_NoRequestWithoutAKeyIsCharged(t *testing.T) {
 				"/payments", "/payments/", "/%70ayments", "/./payments", "/x/../payments", "/x/%2e%2e/payments", "/payments/.", "/%2Fpayments", "/payments%2F", "/x%2F..%2Fpayments",
 				"/pay\tments", "/payments%0A", "/PAYMENTS", "/payments?x", "/payments#x", "/?/payments", "http://h/payments", "/:80/payments", "/payments:80", "/x:80/payments", "/payments%3Fx", "/payments%23x", "/payments%253Fx", "/x/..%2Fpayments",
 			} {
-				if answer := ask("POST "+path, ""); strings.Contains(answer, "charged") {
-					t.Errorf("POST %s: %q", path, answer)
+				if response := ask("POST "+path, ""); strings.Contains(response, "charged") {
+					t.Errorf("POST %s: %q", path, response)
 				}
 			}
 			for _, name := range []string{
 				"X-HTTP-Method-Override", "X_HTTP_Method_Override", "x_http-method.override", "X.HTTP.METHOD.OVERRIDE", "X-Http_Method-Override", "X!Http~Method|Override",
 			} {
-				if answer := ask("GET /payments", name+": POST\r\n"); !strings.Contains(answer, "nothing") {
-					t.Errorf("GET /payments with %s: %q", name, answer)
+				if response := ask("GET /payments", name+": POST\r\n"); !strings.Contains(response, "nothing") {
+					t.Errorf("GET /payments with %s: %q", name, response)
 				}
 			}
 			for _, name := range []string{"X-Original-URL", "X_Original_Url", "X-Rewrite-URL", "X.Rewrite.Url", "X-Original_URL"} {
-				if answer := ask("POST /x", name+": /payments\r\n"); !strings.Contains(answer, "nothing") {
-					t.Errorf("POST /x with %s: %q", name, answer)
+				if response := ask("POST /x", name+": /payments\r\n"); !strings.Contains(response, "nothing") {
+					t.Errorf("POST /x with %s: %q", name, response)
 				}
 			}
 			for _, name := range []string{"SCRIPT_NAME", "Script-Name", "script.name"} {
-				if answer := ask("POST /x/payments", name+": /x\r\n"); !strings.Contains(answer, "nothing") {
-					t.Errorf("POST /x/payments with %s: %q", name, answer)
+				if response := ask("POST /x/payments", name+": /x\r\n"); !strings.Contains(response, "nothing") {
+					t.Errorf("POST /x/payments with %s: %q", name, response)
 				}
 			}
 			for i, path := range []string{"/payments", "/x/../%70ayments"} { // else nothing was tried
-				if answer := ask("POST "+path, fmt.Sprintf("Idempotency-Key: %s%d\r\n", s.program, i)); !strings.Contains(answer, "charged") {
-					t.Errorf("POST %s with a key: %q", path, answer)
+				if response := ask("POST "+path, fmt.Sprintf("Idempotency-Key: %s%d\r\n", s.program, i)); !strings.Contains(response, "charged") {
+					t.Errorf("POST %s with a key: %q", path, response)
 				}
 			}
 		})

@@ -37,12 +37,12 @@ func TestSecurity_BodiesAreBounded(t *testing.T) {
 		"POST /pointed HTTP/1.1\r\nHost: h\r\nContent-Length: 1001\r\n\r\n" + long[:1001],
 		"POST /pointed HTTP/1.1\r\nHost: h\r\n" + chunked,
 	} {
-		if answer := exchange(t, addr, request, len(request)); !strings.HasPrefix(answer, "HTTP/1.1 413 ") || !strings.Contains(answer, "body_too_large") {
-			t.Errorf("%.100q: %q", request, answer)
+		if response := exchange(t, addr, request, len(request)); !strings.HasPrefix(response, "HTTP/1.1 413 ") || !strings.Contains(response, "body_too_large") {
+			t.Errorf("%.100q: %q", request, response)
 		}
 	}
-	if answer := exchange(t, addr, post11+chunked, len(post11+chunked)); strings.Contains(answer, "Nothing was done") {
-		t.Errorf("of a body whose beginning the upstream has got: %q", answer)
+	if response := exchange(t, addr, post11+chunked, len(post11+chunked)); strings.Contains(response, "Nothing was done") {
+		t.Errorf("of a body whose beginning the upstream has got: %q", response)
 	}
 	if n := runs.Load(); n > 2 { // of one that passes, the upstream may see a part
 		t.Errorf("%d runs", n)
@@ -68,7 +68,7 @@ func TestSecurity_ABombIsNotDecompressed(t *testing.T) {
 			h.Set("Idempotency-Key", key)
 		}
 		if _, body := send(t, "POST", "http://"+addr+"/v1/orders", h, bomb); body != bomb {
-			t.Errorf("key %q: the answer is %d bytes", key, len(body))
+			t.Errorf("key %q: the response is %d bytes", key, len(body))
 		}
 	}
 	if lengths.Load() != int64(2*len(bomb)) {
@@ -88,8 +88,8 @@ func TestSecurity_ASlowBodyEnds(t *testing.T) {
 	}}, proxy.Config{BodyTimeout: 50 * time.Millisecond}))
 	for _, head := range []string{post11 + "Idempotency-Key: k\r\n", post11, "POST /pointed HTTP/1.1\r\nHost: h\r\n"} {
 		for _, body := range []string{"Content-Length: 10\r\n\r\n", "Content-Length: 10\r\n\r\nhalf", "Transfer-Encoding: chunked\r\n\r\n4\r\nha"} {
-			if answer := exchange(t, addr, head+body, 1000); !strings.HasPrefix(answer, "HTTP/1.1 400 ") || !strings.Contains(answer, "body_unreadable") {
-				t.Errorf("%q: %q", head+body, answer)
+			if response := exchange(t, addr, head+body, 1000); !strings.HasPrefix(response, "HTTP/1.1 400 ") || !strings.Contains(response, "body_unreadable") {
+				t.Errorf("%q: %q", head+body, response)
 			}
 		}
 	}
@@ -97,8 +97,8 @@ func TestSecurity_ASlowBodyEnds(t *testing.T) {
 		t.Errorf("%d runs", runs.Load())
 	}
 	for _, head := range []string{"POST /none HTTP/1.1\r\nHost: h\r\n", post11 + "Connection: cookie\r\n", post11 + "Idempotency-Key: ,\r\n"} { // nor does one that nobody reads stay
-		if answer := exchange(t, addr, head+"Content-Length: 10\r\n\r\n", 1000); !strings.HasPrefix(answer, "HTTP/1.1 4") {
-			t.Errorf("%q: %q", head, answer)
+		if response := exchange(t, addr, head+"Content-Length: 10\r\n\r\n", 1000); !strings.HasPrefix(response, "HTTP/1.1 4") {
+			t.Errorf("%q: %q", head, response)
 		}
 	}
 }
@@ -133,15 +133,15 @@ func TestSecurity_ADrippingBodyEndsIfItIsKept(t *testing.T) {
 			}
 			io.WriteString(c, "0\r\n\r\n")
 		}()
-		answer, _ := bufio.NewReader(c).ReadString('\n')
-		return answer
+		response, _ := bufio.NewReader(c).ReadString('\n')
+		return response
 	}
-	if answer := drip("Idempotency-Key: k\r\n", p, func() bool { return false }); !strings.HasPrefix(answer, "HTTP/1.1 400 ") {
-		t.Errorf("kept: %q", answer)
+	if response := drip("Idempotency-Key: k\r\n", p, func() bool { return false }); !strings.HasPrefix(response, "HTTP/1.1 400 ") {
+		t.Errorf("kept: %q", response)
 	}
 	var last atomic.Pointer[lenient]
 	began := time.Now()
-	answer := drip("", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	response := drip("", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		made := &lenient{ResponseWriter: w}
 		last.Store(made)
 		p.ServeHTTP(made, r)
@@ -149,8 +149,8 @@ func TestSecurity_ADrippingBodyEndsIfItIsKept(t *testing.T) {
 		w := last.Load()
 		return w != nil && w.until.Load() != nil && w.until.Load().Sub(began) > 2*limit
 	})
-	if !strings.HasPrefix(answer, "HTTP/1.1 200 ") {
-		t.Errorf("passed: %q", answer)
+	if !strings.HasPrefix(response, "HTTP/1.1 200 ") {
+		t.Errorf("passed: %q", response)
 	}
 }
 

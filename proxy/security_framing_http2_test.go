@@ -39,7 +39,7 @@ const (
 )
 
 // sendHTTP2 sends one request by HTTP/2 in clear text, with a DATA frame if body is
-// not empty. It returns the body of the answer, or "reset".
+// not empty. It returns the body of the response, or "reset".
 func sendHTTP2(t *testing.T, address, body string, fields ...string) string {
 	t.Helper()
 	if body == "" {
@@ -51,7 +51,7 @@ func sendHTTP2(t *testing.T, address, body string, fields ...string) string {
 }
 
 // sendHTTP2Frames sends frames of the first stream of a connection, and returns the
-// body of the answer, or "reset".
+// body of the response, or "reset".
 func sendHTTP2Frames(t *testing.T, address string, frames []byte) string {
 	t.Helper()
 	c, err := net.Dial("tcp", address)
@@ -64,7 +64,7 @@ func sendHTTP2Frames(t *testing.T, address string, frames []byte) string {
 	if _, err := c.Write(append(request, frames...)); err != nil {
 		t.Fatal(err)
 	}
-	var answer []byte
+	var response []byte
 	for {
 		var head [9]byte
 		if _, err := io.ReadFull(c, head[:]); err != nil {
@@ -81,10 +81,10 @@ func sendHTTP2Frames(t *testing.T, address string, frames []byte) string {
 		case kind == http2Reset:
 			return "reset"
 		case kind == http2Data:
-			answer = append(answer, payload...)
+			response = append(response, payload...)
 		}
 		if (kind == http2Data || kind == http2Headers) && flags&http2EndStream != 0 {
-			return string(answer)
+			return string(response)
 		}
 	}
 }

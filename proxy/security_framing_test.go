@@ -104,11 +104,11 @@ func exchange(t testing.TB, addr, raw string, piece int) string {
 			raw = raw[n:]
 		}
 	}()
-	answer, err := io.ReadAll(c)
+	response, err := io.ReadAll(c)
 	if err, ok := err.(net.Error); ok && err.Timeout() {
-		t.Fatalf("the connection stays open after %q", answer)
+		t.Fatalf("the connection stays open after %q", response)
 	}
-	return string(answer)
+	return string(response)
 }
 
 func TestSecurity_RequestsThatMayBeReadInTwoWaysAreRejected(t *testing.T) {
@@ -124,12 +124,12 @@ func TestSecurity_RequestsThatMayBeReadInTwoWaysAreRejected(t *testing.T) {
 			t.Parallel()
 			for _, raw := range []string{raw, strings.Replace(raw, "Host: ", "Idempotency-Key: k\r\nHost: ", 1)} {
 				for _, piece := range []int{len(raw), 1, 7} {
-					answer := exchange(t, addr, raw, piece)
+					response := exchange(t, addr, raw, piece)
 					if strings.HasPrefix(raw, "GET") {
-						_, answer, _ = strings.Cut(answer, "\r\n\r\n")
+						_, response, _ = strings.Cut(response, "\r\n\r\n")
 					}
-					if !strings.HasPrefix(answer, "HTTP/1.1 400 ") || strings.Count(answer, "HTTP/1.") > 1 {
-						t.Errorf("pieces of %d: %q is answered with %q", piece, raw, answer)
+					if !strings.HasPrefix(response, "HTTP/1.1 400 ") || strings.Count(response, "HTTP/1.") > 1 {
+						t.Errorf("pieces of %d: %q is answered with %q", piece, raw, response)
 					}
 				}
 			}
@@ -194,17 +194,17 @@ func TestSecurity_ABadRequestBehindGoodOnesIsRejectedInItsTurn(t *testing.T) {
 	good := post11 + "Content-Length: 3\r\n\r\none" + post11 + "Transfer-Encoding: chunked\r\n\r\n3\r\ntwo\r\n0\r\n\r\n" + get11 + "\r\n"
 	bad := post11 + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n" + get11 + "\r\n"
 	for _, piece := range []int{1, 50, 1000} {
-		answer := exchange(t, addr, good+bad, piece)
+		response := exchange(t, addr, good+bad, piece)
 		at := -1
 		for _, want := range []string{"saw POST one", "saw POST two", "saw GET ", "HTTP/1.1 400 "} {
-			next := strings.Index(answer, want)
+			next := strings.Index(response, want)
 			if next <= at {
-				t.Fatalf("pieces of %d: %q", piece, answer)
+				t.Fatalf("pieces of %d: %q", piece, response)
 			}
 			at = next
 		}
-		if strings.Count(answer, "HTTP/1.1 ") != 4 {
-			t.Errorf("pieces of %d: %q", piece, answer)
+		if strings.Count(response, "HTTP/1.1 ") != 4 {
+			t.Errorf("pieces of %d: %q", piece, response)
 		}
 	}
 }

@@ -24,8 +24,8 @@ func TestSecurity_ALongHeaderIsRejected(t *testing.T) {
 		get11 + strings.Repeat("X: x\r\n", 10_000) + "\r\n",
 		"GET /" + strings.Repeat("x", 40<<10) + " HTTP/1.1\r\nHost: h\r\n\r\n",
 	} {
-		if answer := exchange(t, addr, raw, len(raw)); !strings.HasPrefix(answer, "HTTP/1.1 4") {
-			t.Errorf("%.40q: %q", raw, answer)
+		if response := exchange(t, addr, raw, len(raw)); !strings.HasPrefix(response, "HTTP/1.1 4") {
+			t.Errorf("%.40q: %q", raw, response)
 		}
 	}
 	if s := proxy.Server(nil); s.ReadHeaderTimeout != 5*time.Second || s.MaxHeaderBytes != 32<<10 || s.IdleTimeout == 0 {
@@ -43,8 +43,8 @@ func TestSecurity_ASlowHeaderEnds(t *testing.T) {
 	var all sync.WaitGroup
 	for range 200 {
 		all.Go(func() {
-			if answer := exchange(t, l.Addr().String(), "GET / HTTP/1.1\r\nX: ", 5); strings.HasPrefix(answer, "HTTP/1.1 2") {
-				t.Error(answer)
+			if response := exchange(t, l.Addr().String(), "GET / HTTP/1.1\r\nX: ", 5); strings.HasPrefix(response, "HTTP/1.1 2") {
+				t.Error(response)
 			}
 		})
 	}
@@ -56,20 +56,20 @@ func TestSecurity_WaitersAreBounded(t *testing.T) {
 	var runs atomic.Int32
 	addr := orders(t, upstream(t, func(http.ResponseWriter, *http.Request) { runs.Add(1); <-end }),
 		onlyonce.Config{Wait: time.Minute, MaxWaitersPerID: 1}, nil)
-	answers := make(chan int, 10)
+	responses := make(chan int, 10)
 	for range 10 {
 		go func() {
 			res, _ := post(t, addr, "k", "x")
-			answers <- res.StatusCode
+			responses <- res.StatusCode
 		}()
 	}
 	for range 8 { // one runs, one waits
-		if status := <-answers; status != 409 {
+		if status := <-responses; status != 409 {
 			t.Errorf("status %d", status)
 		}
 	}
 	close(end)
-	if a, b := <-answers, <-answers; a != 200 || b != 200 || runs.Load() != 1 {
+	if a, b := <-responses, <-responses; a != 200 || b != 200 || runs.Load() != 1 {
 		t.Errorf("%d %d, %d runs", a, b, runs.Load())
 	}
 }

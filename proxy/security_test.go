@@ -37,9 +37,9 @@ func TestSecurity_TenantsAreApart(t *testing.T) {
 	}
 	res, body := send(t, "POST", "http://"+addr+"/v1/orders", http.Header{"Idempotency-Key": {"a"}}, "same")
 	wantProblem(t, res, body, 401, "tenant_missing", false)
-	answer := exchange(t, addr, post11+"X_Tenant: a\r\nIdempotency-Key: b\r\nConnection: close\r\nContent-Length: 4\r\n\r\nsame", 1000)
-	if !strings.HasPrefix(answer, "HTTP/1.1 401 ") {
-		t.Error(answer)
+	response := exchange(t, addr, post11+"X_Tenant: a\r\nIdempotency-Key: b\r\nConnection: close\r\nContent-Length: 4\r\n\r\nsame", 1000)
+	if !strings.HasPrefix(response, "HTTP/1.1 401 ") {
+		t.Error(response)
 	}
 }
 
@@ -120,8 +120,8 @@ func TestSecurity_OddKeysAreRejected(t *testing.T) {
 		"Idempotency-Key: ä\r\n", "Idempotency-Key: a\x00\r\n", "Idempotency-Key: a\x7f\r\n", "Idempotency-Key : a\r\n", "Idempotency-Key: " + strings.Repeat("a", 256) + "\r\n",
 		"Idempotency-Key: \"a\";B=1\r\n",
 	} {
-		if answer := exchange(t, addr, post11+header+end, 1000); !strings.HasPrefix(answer, "HTTP/1.1 400 ") {
-			t.Errorf("%q: %q", header, answer)
+		if response := exchange(t, addr, post11+header+end, 1000); !strings.HasPrefix(response, "HTTP/1.1 400 ") {
+			t.Errorf("%q: %q", header, response)
 		}
 	}
 	if runs.Load() != 0 {
@@ -130,8 +130,8 @@ func TestSecurity_OddKeysAreRejected(t *testing.T) {
 	for _, header := range []string{"Idempotency_Key: a\r\n", "IDEMPOTENCY_KEY: a\r\n", "Idempotency-key_: a\r\n"} {
 		n := runs.Load()
 		exchange(t, addr, post11+header+end, 1000)
-		if answer := exchange(t, addr, post11+header+end, 1000); runs.Load() != n+2 || strings.Contains(answer, "Replayed") {
-			t.Errorf("%q counts as a key: %q", header, answer)
+		if response := exchange(t, addr, post11+header+end, 1000); runs.Load() != n+2 || strings.Contains(response, "Replayed") {
+			t.Errorf("%q counts as a key: %q", header, response)
 		}
 	}
 }
@@ -147,17 +147,17 @@ func TestSecurity_ConnectionCantNameWhatMatters(t *testing.T) {
 		"X-Request-Key", "X-From", "Idempotency-Fence", "Idempotency-Attempt", "Transfer-Encoding", "Content-Type", "X-Forwarded-Anything",
 	} {
 		for _, list := range []string{name, strings.ToLower(name), "keep-alive, " + name, "x ,\t" + name + "\t,y", "close\r\nConnection: " + name} {
-			answer := exchange(t, addr, post11+"Connection: "+list+"\r\nX-Tenant: a\r\nX-Request-Key: k\r\n\r\n", 1000)
-			if !strings.HasPrefix(answer, "HTTP/1.1 400 ") || !strings.Contains(answer, "request_invalid") || len(got) > 0 {
-				t.Fatalf("Connection: %q: %q", list, answer)
+			response := exchange(t, addr, post11+"Connection: "+list+"\r\nX-Tenant: a\r\nX-Request-Key: k\r\n\r\n", 1000)
+			if !strings.HasPrefix(response, "HTTP/1.1 400 ") || !strings.Contains(response, "request_invalid") || len(got) > 0 {
+				t.Fatalf("Connection: %q: %q", list, response)
 			}
 		}
 	}
 	// Every header is looked for in the whole list.
 	for _, list := range []string{strings.Repeat("y,", 100) + "y", strings.Repeat(",", 100), strings.TrimSuffix(strings.Repeat("y\r\nConnection: ", 101), "\r\nConnection: ")} {
-		answer := exchange(t, addr, post11+"Connection: "+list+"\r\nX-Tenant: a\r\nX-Request-Key: k\r\n\r\n", 1000)
-		if !strings.HasPrefix(answer, "HTTP/1.1 400 ") || !strings.Contains(answer, "request_invalid") || len(got) > 0 {
-			t.Fatalf("a long Connection: %q", answer)
+		response := exchange(t, addr, post11+"Connection: "+list+"\r\nX-Tenant: a\r\nX-Request-Key: k\r\n\r\n", 1000)
+		if !strings.HasPrefix(response, "HTTP/1.1 400 ") || !strings.Contains(response, "request_invalid") || len(got) > 0 {
+			t.Fatalf("a long Connection: %q", response)
 		}
 	}
 	exchange(t, addr, post11+"Connection: close, X-Hop\r\nX-Hop: a\r\nX-Request-Key: k\r\nX-Tenant: t\r\n\r\n", 1000)
@@ -185,17 +185,17 @@ func TestSecurity_TheUpstreamIsFixed(t *testing.T) {
 		"GET http:/x HTTP/1.1\r\nHost: h\r\n\r\n",
 		"GET //" + other.URL.Host + "/ HTTP/1.1\r\nHost: h\r\n\r\n",
 	} {
-		if answer := exchange(t, addr, raw, 1000); !strings.HasPrefix(answer, "HTTP/1.1 400 ") || len(hosts) > 0 {
-			t.Errorf("%q: %q", raw, answer)
+		if response := exchange(t, addr, raw, 1000); !strings.HasPrefix(response, "HTTP/1.1 400 ") || len(hosts) > 0 {
+			t.Errorf("%q: %q", raw, response)
 		}
 	}
 	for _, raw := range []string{
 		"POST /v1/orders HTTP/1.1\r\nIdempotency-Key: k\r\n", "POST /v1/orders HTTP/1.1\r\n",
 		"GET /@" + other.URL.Host + " HTTP/1.1\r\n", "GET /http://" + other.URL.Host + "/ HTTP/1.1\r\n",
 	} {
-		answer := exchange(t, addr, raw+"Host: 169.254.169.254\r\nX-Forwarded-Host: 169.254.169.254\r\nConnection: close\r\n\r\n", 1000)
-		if host := <-hosts; host != up.URL.Host || !strings.HasPrefix(answer, "HTTP/1.1 307 ") {
-			t.Errorf("%q went to %s: %q", raw, host, answer)
+		response := exchange(t, addr, raw+"Host: 169.254.169.254\r\nX-Forwarded-Host: 169.254.169.254\r\nConnection: close\r\n\r\n", 1000)
+		if host := <-hosts; host != up.URL.Host || !strings.HasPrefix(response, "HTTP/1.1 307 ") {
+			t.Errorf("%q went to %s: %q", raw, host, response)
 		}
 	}
 	if elsewhere.Load() > 0 {

@@ -118,8 +118,8 @@ func TestSecurity_WhatIsNotTLSOrNotTrustedIsRejected(t *testing.T) {
 	ca, other := newAuthority(t), newAuthority(t)
 	p := proxy.New([]proxy.Route{{Pattern: "/", Upstream: upstream(t, func(http.ResponseWriter, *http.Request) { t.Error("it came through") })}}, proxy.Config{})
 	addr := serveTLS(t, p, &tls.Config{Certificates: []tls.Certificate{ca.issue("proxy")}, ClientCAs: ca.pool, ClientAuth: tls.RequireAndVerifyClientCert})
-	if answer := exchange(t, addr, get11+"\r\n", 1000); !strings.HasPrefix(answer, "HTTP/1.0 400 ") {
-		t.Errorf("without TLS: %q", answer)
+	if response := exchange(t, addr, get11+"\r\n", 1000); !strings.HasPrefix(response, "HTTP/1.0 400 ") {
+		t.Errorf("without TLS: %q", response)
 	}
 	for name, config := range map[string]*tls.Config{
 		"no certificate":        {},
@@ -129,8 +129,8 @@ func TestSecurity_WhatIsNotTLSOrNotTrustedIsRejected(t *testing.T) {
 		config.RootCAs = ca.pool
 		if c, err := tls.Dial("tcp", addr, config); err == nil {
 			io.WriteString(c, get11+"\r\n")
-			if answer, err := io.ReadAll(c); err == nil {
-				t.Errorf("%s: %q", name, answer)
+			if response, err := io.ReadAll(c); err == nil {
+				t.Errorf("%s: %q", name, response)
 			}
 			c.Close()
 		}
@@ -149,8 +149,8 @@ func TestSecurity_AmbiguousRequestsAreRejectedInsideTLS(t *testing.T) {
 			t.Fatal(err)
 		}
 		io.WriteString(c, raw)
-		if answer, _ := io.ReadAll(c); !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") {
-			t.Errorf("%q: %q", raw, answer)
+		if response, _ := io.ReadAll(c); !strings.HasPrefix(string(response), "HTTP/1.1 400 ") {
+			t.Errorf("%q: %q", raw, response)
 		}
 		c.Close()
 	}

@@ -39,7 +39,7 @@ func (p *pipe) Accept() (net.Conn, error) {
 func (p *pipe) Close() error   { close(p.closed); return nil }
 func (p *pipe) Addr() net.Addr { return &net.TCPAddr{} }
 
-// overHTTP2 returns a client of h that keeps 64 KiB of an answer that nobody reads.
+// overHTTP2 returns a client of h that keeps 64 KiB of a response that nobody reads.
 func overHTTP2(t *testing.T, h http.Handler) *http.Client {
 	dial := inMemory(t, h)
 	protocols := new(http.Protocols)
@@ -84,7 +84,7 @@ func TestServer_ByHTTP2AResponseThatItsClientDoesNotReadIsEnded(t *testing.T) {
 		if len(ended) > 0 {
 			t.Fatalf("all was taken: %v", <-ended)
 		}
-		for range 10 { // beside it, the connection has its answers
+		for range 10 { // beside it, the connection has its responses
 			short, err := client.Get("http://proxy/short")
 			if err != nil {
 				t.Fatal(err)
@@ -142,14 +142,14 @@ func TestServer_ADeadlineThatTheHandlerHasSetHolds(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					began, ended := time.Now(), make(chan time.Duration, 1)
 					h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-						answer := http.NewResponseController(w)
+						response := http.NewResponseController(w)
 						_, _ = w.Write([]byte("x"))
 						for _, d := range c.set {
 							var at time.Time
 							if d > 0 {
 								at = began.Add(d)
 							}
-							if err := answer.SetWriteDeadline(at); err != nil {
+							if err := response.SetWriteDeadline(at); err != nil {
 								t.Error(err)
 							}
 						}
@@ -183,7 +183,7 @@ func TestServer_ADeadlineThatTheHandlerHasSetHolds(t *testing.T) {
 	}
 }
 
-// httponce ends an answer by its deadline, again and again while others wait.
+// httponce ends a response by its deadline, again and again while others wait.
 func TestServer_ByHTTP2AConnectionThatReadsNothingIsClosedForAResponseThatIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		writers, ended := make(chan http.ResponseWriter, 1), make(chan error, 1)
@@ -199,12 +199,12 @@ func TestServer_ByHTTP2AConnectionThatReadsNothingIsClosedForAResponseThatIsEnde
 		if _, err := c.Write(append(frames, http2Frame(http2Headers, http2EndStream|http2EndHeaders, 1, fields)...)); err != nil {
 			t.Fatal(err)
 		}
-		answer := http.NewResponseController(<-writers)
+		response := http.NewResponseController(<-writers)
 		for end := time.Now().Add(5 * time.Second); len(ended) == 0; time.Sleep(100 * time.Millisecond) {
 			if time.Now().After(end) {
 				t.Fatal("it is still being written")
 			}
-			if err := answer.SetWriteDeadline(time.Unix(1, 0)); err != nil {
+			if err := response.SetWriteDeadline(time.Unix(1, 0)); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -43,7 +43,7 @@ type siege struct {
 	runs map[string]int // of each key
 }
 
-// long is the length of an answer that no buffers can take.
+// long is the length of a response that no buffers can take.
 const long = 64 << 20
 
 const siegeSlots = 8
@@ -108,7 +108,7 @@ func (s *siege) begin(slots int, attack func(n int)) {
 	}
 }
 
-// wantOthers fails unless another address gets answers, however often it has to
+// wantOthers fails unless another address gets responses, however often it has to
 // ask: without a mend for as long as the clients have time to take what they don't.
 func (s *siege) wantOthers(key string) {
 	s.t.Helper()
@@ -123,7 +123,7 @@ func (s *siege) wantOthers(key string) {
 				break
 			}
 			if time.Now().After(until) {
-				s.t.Fatalf("another address got %d answers", i)
+				s.t.Fatalf("another address got %d responses", i)
 			}
 		}
 	}
@@ -197,7 +197,7 @@ func TestSecurity_KeyedRequestsOfClientsThatTakeNothingRunOnce(t *testing.T) {
 		c.Close()
 	}
 	if replayed == 0 {
-		t.Error("no repeat got the recorded answer")
+		t.Error("no repeat got the recorded response")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

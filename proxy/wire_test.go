@@ -157,9 +157,9 @@ func TestWire_HostsAreComparedAsHosts(t *testing.T) {
 		"[2001:db8::1]": 400, "[2001:DB8::1]:80": 400, "[2001:db8::2]": 201, "other.example": 201, "xpay.example": 201, "": 201,
 		"pay.example:80:90": 400, "%70ay.example": 400, "pay%2eexample": 400, "pay.example:x": 400, "[2001:db8::1": 400, "[2001:db8::1]x": 400, "2001:db8::1": 400, "[]": 400, "pay.example,x": 400, "u@pay.example": 400,
 	} {
-		answer := exchange(t, addr, "POST /v1/orders HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n", 1000)
-		if !strings.HasPrefix(answer, fmt.Sprint("HTTP/1.1 ", status)) {
-			t.Errorf("Host %q: %q", host, answer)
+		response := exchange(t, addr, "POST /v1/orders HTTP/1.1\r\nHost: "+host+"\r\nConnection: close\r\n\r\n", 1000)
+		if !strings.HasPrefix(response, fmt.Sprint("HTTP/1.1 ", status)) {
+			t.Errorf("Host %q: %q", host, response)
 		}
 	}
 }
@@ -169,15 +169,15 @@ func TestWire_ABodyInWhichTheKeyCantBeFoundIsRejected(t *testing.T) {
 	addr := orders(t, upstream(t, counter(&runs)), onlyonce.Config{}, func(r *proxy.Route) { r.KeyPointer = "/id" })
 	for _, body := range []string{"\ufeff" + `{"id":"k"}`, "{\x00\"\x00i\x00d\x00\"\x00:\x001\x00}\x00", `{"id":"k","n":NaN}`, strings.Repeat("[", 20_000), `{"id":1.5}`} {
 		for _, key := range []string{"", "k"} {
-			res, answer := post(t, addr, key, body)
-			wantProblem(t, res, answer, 400, "idempotency_key_invalid", false)
+			res, response := post(t, addr, key, body)
+			wantProblem(t, res, response, 400, "idempotency_key_invalid", false)
 		}
 	}
 	if runs.Load() > 0 {
 		t.Errorf("%d runs", runs.Load())
 	}
-	res, answer := post(t, addr, "", `{"other":1}`)
-	wantResponse(t, res, answer, 201, "run 1, attempt ,")
+	res, response := post(t, addr, "", `{"other":1}`)
+	wantResponse(t, res, response, 201, "run 1, attempt ,")
 }
 
 func TestWire_TheHostCountsWhereItSelectsTheSite(t *testing.T) {
@@ -188,13 +188,13 @@ func TestWire_TheHostCountsWhereItSelectsTheSite(t *testing.T) {
 			up.KeepHost = kept
 			addr := orders(t, up, onlyonce.Config{}, func(r *proxy.Route) { r.Idempotency.SkipFingerprint = skip })
 			for host, status := range map[string]string{"a.example": "201", "A.Example": "201"} {
-				if answer := exchange(t, addr, "POST /v1/orders HTTP/1.1\r\nHost: "+host+"\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000); !strings.HasPrefix(answer, "HTTP/1.1 "+status) {
-					t.Errorf("%s: %q", host, answer)
+				if response := exchange(t, addr, "POST /v1/orders HTTP/1.1\r\nHost: "+host+"\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000); !strings.HasPrefix(response, "HTTP/1.1 "+status) {
+					t.Errorf("%s: %q", host, response)
 				}
 			}
 			want := map[bool]string{false: "HTTP/1.1 201", true: "HTTP/1.1 422"}[kept]
-			if answer := exchange(t, addr, "POST /v1/orders HTTP/1.1\r\nHost: b.example\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000); !strings.HasPrefix(answer, want) || runs.Load() != 1 {
-				t.Errorf("kept %v, %d runs: %q", kept, runs.Load(), answer)
+			if response := exchange(t, addr, "POST /v1/orders HTTP/1.1\r\nHost: b.example\r\nIdempotency-Key: k\r\nConnection: close\r\n\r\n", 1000); !strings.HasPrefix(response, want) || runs.Load() != 1 {
+				t.Errorf("kept %v, %d runs: %q", kept, runs.Load(), response)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver
 )
 
-// patience is how long a server may take to answer.
+// patience is how long a server may take to respond.
 const patience = time.Minute
 
 // ErrMissing is the error of a server whose programs are not installed.
@@ -119,7 +119,7 @@ func (s *Server) Start() error {
 		default:
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("%s does not answer: %w\n%s", s.Kind.Name, err, s.log())
+			return fmt.Errorf("%s does not response: %w\n%s", s.Kind.Name, err, s.log())
 		}
 	}
 }

@@ -113,10 +113,10 @@ func (h *History) prepare() {
 
 // takenBack adds the claims that may have held the command before they were
 // answered, and lost it again: a store that was slow may find out that a claim
-// has no fence that is high enough, or send a claim again whose answer was lost,
+// has no fence that is high enough, or send a claim again whose response was lost,
 // and the command is another's by then. That takes longer than the lease. Such a
 // claim is two calls, of which the first may have an effect and the second has an
-// answer, or is in doubt.
+// response, or is in doubt.
 func (h *History) takenBack() {
 	for _, e := range slices.Clone(h.Events) {
 		switch {

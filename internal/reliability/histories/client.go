@@ -144,7 +144,7 @@ func (c *client) choose() *Call {
 	switch call.Kind {
 	case Claim, RunTx:
 		call.Owner = fmt.Sprintf("%-16.16s", fmt.Sprintf("%d.%d %s", c.number, c.n, c.job.Key))
-		if some < 2 && c.last != nil { // repeats its last claim, as after a lost answer
+		if some < 2 && c.last != nil { // repeats its last claim, as after a lost response
 			row := call.Text
 			repeat := *c.last
 			repeat.Text, repeat.Row = row, ""

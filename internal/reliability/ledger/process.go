@@ -31,7 +31,7 @@ type process struct {
 	mu    sync.Mutex
 	out   *gob.Encoder
 	n     int
-	waits map[int]chan answer
+	waits map[int]chan response
 }
 
 var errGone = errors.New("the process is gone")
@@ -42,14 +42,14 @@ func start(job, upstream string, p Place, client *http.Client) (*process, error)
 	if err != nil {
 		return nil, err
 	}
-	c := &process{Child: child, job: job, ready: make(chan struct{}), http: client, out: gob.NewEncoder(child.In), waits: make(map[int]chan answer)}
+	c := &process{Child: child, job: job, ready: make(chan struct{}), http: client, out: gob.NewEncoder(child.In), waits: make(map[int]chan response)}
 	go c.listen()
 	return c, nil
 }
 
 func (c *process) listen() {
 	for in := gob.NewDecoder(c.Out); ; {
-		var a answer
+		var a response
 		if err := in.Decode(&a); err != nil {
 			break
 		}
@@ -68,19 +68,19 @@ func (c *process) listen() {
 	c.Wait()
 }
 
-// ask asks for a command, and returns an error if there is no answer.
-func (c *process) ask(ctx context.Context, way, key, token string) (answer, error) {
+// ask asks for a command, and returns an error if there is no response.
+func (c *process) ask(ctx context.Context, way, key, token string) (response, error) {
 	select {
 	case <-c.ready:
 	case <-c.Ended:
-		return answer{}, errGone
+		return response{}, errGone
 	case <-ctx.Done():
-		return answer{}, ctx.Err()
+		return response{}, ctx.Err()
 	}
 	if c.job != jobCall {
 		return c.post(ctx, key, token)
 	}
-	waits := make(chan answer, 1)
+	waits := make(chan response, 1)
 	c.mu.Lock()
 	c.n++
 	n := c.n
@@ -88,7 +88,7 @@ func (c *process) ask(ctx context.Context, way, key, token string) (answer, erro
 	err := c.out.Encode(ask{n, way, key, token})
 	c.mu.Unlock()
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	select {
 	case a := <-waits:
@@ -97,35 +97,35 @@ func (c *process) ask(ctx context.Context, way, key, token string) (answer, erro
 		}
 		return a, nil
 	case <-c.Ended:
-		return answer{}, errGone
+		return response{}, errGone
 	case <-ctx.Done():
-		return answer{}, ctx.Err()
+		return response{}, ctx.Err()
 	}
 }
 
 // post asks by HTTP.
-func (c *process) post(ctx context.Context, key, token string) (answer, error) {
+func (c *process) post(ctx context.Context, key, token string) (response, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.address+"/", strings.NewReader(key))
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	r.Header.Set("Idempotency-Key", key)
 	r.Header.Set(tokenHeader, token)
 	resp, err := c.http.Do(r)
 	if err != nil {
-		return answer{}, err
+		return response{}, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	switch {
 	case err != nil:
-		return answer{}, err
+		return response{}, err
 	case resp.StatusCode == http.StatusCreated:
-		return answer{Token: string(body), Unstored: resp.Header.Get("Idempotency-Expires") == "", Replayed: resp.Header.Get("Idempotency-Replayed") != ""}, nil
+		return response{Token: string(body), Unstored: resp.Header.Get("Idempotency-Expires") == "", Replayed: resp.Header.Get("Idempotency-Replayed") != ""}, nil
 	case resp.StatusCode == http.StatusConflict && strings.Contains(string(body), "outcome_unknown"):
-		return answer{Held: true}, nil
+		return response{Held: true}, nil
 	}
-	return answer{}, fmt.Errorf("%s: %s", resp.Status, body)
+	return response{}, fmt.Errorf("%s: %s", resp.Status, body)
 }
 
 // newClient returns the clients' way by HTTP, on which the dead are given up.

@@ -40,7 +40,7 @@ type Report struct {
 	Cuts     int // of connections
 	Stops    int // of processes, for more than a lease
 	Held     int // commands whose outcome nobody knew
-	Unstored int // answers that could not be recorded
+	Unstored int // responses that could not be recorded
 
 	Lost, Doubled, Differing int
 	Outlived                 int64
@@ -68,10 +68,10 @@ type run struct {
 // A command is what its clients were told.
 type command struct {
 	way    string
-	first  string // the token of the first answer
-	ran    int    // answers of runs that were recorded
+	first  string // the token of the first response
+	ran    int    // responses of runs that were recorded
 	held   bool
-	loose  bool // an answer could not be recorded: it may be held, or be done again where that is harmless
+	loose  bool // a response could not be recorded: it may be held, or be done again where that is harmless
 	differ []string
 }
 
@@ -79,7 +79,7 @@ type command struct {
 var jobs = []string{jobCall, jobCall, jobCall, jobHTTP, jobHTTP, jobProxy, jobProxy}
 
 // answerLimit is how long a client asks for one command.
-const answerLimit = 3 * time.Minute
+const responseLimit = 3 * time.Minute
 
 // Do carries out the plan.
 func Do(p Plan) (*Report, error) {
@@ -243,8 +243,8 @@ func (r *run) client(number int) {
 }
 
 // until asks for a command until it is answered, or held.
-func (r *run) until(key, way, job string) (answer, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), answerLimit)
+func (r *run) until(key, way, job string) (response, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), responseLimit)
 	defer cancel()
 	for n := 0; ; n++ {
 		a, err := r.some(job).ask(ctx, way, key, fmt.Sprintf("%s.%x", key, rand.Uint64()))
@@ -254,7 +254,7 @@ func (r *run) until(key, way, job string) (answer, error) {
 			return a, nil
 		}
 		if ctx.Err() != nil {
-			return answer{}, fmt.Errorf("%s, %s: no answer: %w", key, way, err)
+			return response{}, fmt.Errorf("%s, %s: no response: %w", key, way, err)
 		}
 		time.Sleep(time.Duration(rand.Int64N(int64(50 * time.Millisecond))))
 	}
@@ -271,8 +271,8 @@ func (r *run) some(job string) *process {
 	}
 }
 
-// note notes an answer.
-func (r *run) note(key string, a answer) {
+// note notes a response.
+func (r *run) note(key string, a response) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := r.commands[key]

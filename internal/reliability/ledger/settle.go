@@ -15,7 +15,7 @@ import (
 )
 
 // settle kills everything, decides as a person would about what is held, asks for
-// every command once more, and compares the answers with the rows. A command that
+// every command once more, and compares the responses with the rows. A command that
 // begins anew may be held anew: its attempt, too, can outlast its lease.
 func (r *run) settle(report *Report) error {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
@@ -138,7 +138,7 @@ func resultOf(way, token string) onlyonce.Result {
 }
 
 // again asks for the commands once more, and returns those that are held without
-// an answer. One that was answered before is not held later.
+// a response. One that was answered before is not held later.
 func (r *run) again(keys []string) (held []string, err error) {
 	next := make(chan string)
 	var clients sync.WaitGroup
@@ -147,7 +147,7 @@ func (r *run) again(keys []string) (held []string, err error) {
 			for key := range next {
 				r.mu.Lock()
 				c := r.commands[key]
-				answered := c.first != "" && !c.loose
+				responded := c.first != "" && !c.loose
 				r.mu.Unlock()
 				i := slices.IndexFunc(ways, func(w struct{ way, job string }) bool { return w.way == c.way })
 				a, err := r.until(key, c.way, ways[i].job)
@@ -155,7 +155,7 @@ func (r *run) again(keys []string) (held []string, err error) {
 				switch {
 				case err != nil:
 					r.failure = errors.Join(r.failure, err)
-				case a.Held && answered:
+				case a.Held && responded:
 					c.differ = append(c.differ, "that its outcome is unknown")
 				case a.Held:
 					held = append(held, key)
@@ -185,7 +185,7 @@ func (r *run) compare(report *Report, key string, c *command, tokens []string) {
 	case len(tokens) == 0:
 		report.wrong(&report.Lost, "%s, %s: answered %q, it has no row", key, c.way, c.first)
 	case c.first == "":
-		report.wrong(&report.Lost, "%s, %s: it has the row %s and no answer", key, c.way, tokens[0])
+		report.wrong(&report.Lost, "%s, %s: it has the row %s and no response", key, c.way, tokens[0])
 	case c.first != tokens[0]:
 		report.wrong(&report.Differing, "%s, %s: answered %s, it has the row %s", key, c.way, c.first, tokens[0])
 	}

@@ -28,7 +28,7 @@ type watch struct {
 	onlyonce.Store
 	outlived atomic.Int64
 	beats    atomic.Int64 // of the pulse
-	unstored sync.Map     // keys whose answer was given and could not be recorded
+	unstored sync.Map     // keys whose response was given and could not be recorded
 
 	mu   sync.Mutex
 	ends map[string]time.Time // of the leases, by owner
@@ -120,7 +120,7 @@ func (w *watch) works(ctx context.Context) {
 	}
 }
 
-// observe notes the answers that could not be recorded.
+// observe notes the responses that could not be recorded.
 func (w *watch) observe(_ context.Context, e onlyonce.Event) {
 	if e.Outcome == onlyonce.OutcomeUnrecorded || e.Outcome == onlyonce.OutcomeLost {
 		w.unstored.Store(e.Record.ID.Key, true)

@@ -23,7 +23,7 @@ import (
 
 // The ways in which a command is sent.
 const (
-	ByDoTx  = "DoTx"               // its row and its answer are committed together
+	ByDoTx  = "DoTx"               // its row and its response are committed together
 	ByHeld  = "Do, held"           // what nobody knows the outcome of is held
 	ByRerun = "Do, run again"      // and with a downstream service that knows keys, run again
 	ByHTTP  = "httponce, held"     // in a server that is killed
@@ -44,8 +44,8 @@ type ask struct {
 	Way, Key, Token string
 }
 
-// An answer is what became of it.
-type answer struct {
+// A response is what became of it.
+type response struct {
 	N        int
 	Token    string
 	Held     bool // nobody knows the outcome
@@ -92,7 +92,7 @@ func work(job, upstream string, p Place) error {
 			{Method: http.MethodPost, Pattern: "/", Upstream: &proxy.Upstream{URL: where}, Guard: w.hold, Idempotency: settings},
 		}, proxy.Config{}))
 	}
-	return w.answers()
+	return w.respond()
 }
 
 // A worker answers commands.
@@ -113,16 +113,16 @@ func newWorker(b *Books) *worker {
 	return w
 }
 
-// tell writes an answer; it never waits for a client that is gone.
-func (w *worker) tell(a answer) {
+// tell writes a response; it never waits for a client that is gone.
+func (w *worker) tell(a response) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	a.Outlived = w.watch.outlived.Load()
 	_ = w.out.Encode(a)
 }
 
-func (w *worker) answers() error {
-	w.tell(answer{Address: "ready"})
+func (w *worker) respond() error {
+	w.tell(response{Address: "ready"})
 	var all sync.WaitGroup
 	defer all.Wait()
 	for in := gob.NewDecoder(os.Stdin); ; {
@@ -132,11 +132,11 @@ func (w *worker) answers() error {
 		} else if err != nil {
 			return err
 		}
-		all.Go(func() { w.tell(w.answer(q)) })
+		all.Go(func() { w.tell(w.response(q)) })
 	}
 }
 
-func (w *worker) answer(q ask) answer {
+func (w *worker) response(q ask) response {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	var got onlyonce.Answer[string]
@@ -157,9 +157,9 @@ func (w *worker) answer(q ask) answer {
 		})
 	case Plain:
 		got.Value, err = q.Token, w.enter(ctx, q.Key, q.Token)
-		time.Sleep(time.Duration(rand.Int64N(int64(50 * time.Millisecond)))) // in which a kill loses the answer
+		time.Sleep(time.Duration(rand.Int64N(int64(50 * time.Millisecond)))) // in which a kill loses the response
 	}
-	a := answer{N: q.N, Token: got.Value, Replayed: got.Replayed}
+	a := response{N: q.N, Token: got.Value, Replayed: got.Replayed}
 	_, a.Unstored = w.watch.unstored.Load(q.Key)
 	if a.Held = errors.Is(err, onlyonce.ErrUnknown); err != nil {
 		a.Err, a.Token = err.Error(), ""
@@ -184,7 +184,7 @@ func (w *worker) pay(rw http.ResponseWriter, r *http.Request) {
 	enter(w.Books, rw, r)
 }
 
-// enter writes the row of a request, or gives no answer: the row may be there.
+// enter writes the row of a request, or gives no response: the row may be there.
 func enter(b *Books, rw http.ResponseWriter, r *http.Request) {
 	token := r.Header.Get(tokenHeader)
 	body, err := io.ReadAll(r.Body)
@@ -204,11 +204,11 @@ func (w *worker) listen(h http.Handler) error {
 	s := proxy.Server(h)
 	s.ErrorLog = quiet
 	go func() { _ = s.Serve(proxy.Listen(l, nil)) }()
-	w.tell(answer{Address: "http://" + l.Addr().String()})
+	w.tell(response{Address: "http://" + l.Addr().String()})
 	go func() {
 		for { // what the contexts do is told until the end
 			time.Sleep(50 * time.Millisecond)
-			w.tell(answer{})
+			w.tell(response{})
 		}
 	}()
 	_, err = io.Copy(io.Discard, os.Stdin)

@@ -29,7 +29,7 @@ func (c *spoken) Read(p []byte) (int, error) {
 
 func (c *spoken) SetReadDeadline(time.Time) error { return nil }
 
-// hear receives an answer to a request of that method, as a conn does, and reports
+// hear receives a response to a request of that method, as a conn does, and reports
 // whether another may follow on the connection.
 func hear(method, raw string, piece int) (status int, body string, keep bool, err error) {
 	c := &conn{Conn: &spoken{text: raw, piece: piece}, in: make([]byte, 0, minReadBuf)}
@@ -78,7 +78,7 @@ func TestResponse_AResponseIsReadInOneWay(t *testing.T) {
 			if !keep {
 				body += ", and the end"
 			}
-			// What follows an answer may not have come yet: the pool looks when the connection is used again.
+			// What follows a response may not have come yet: the pool looks when the connection is used again.
 			if err != nil || body != want && (piece == len(raw) || body != strings.TrimSuffix(want, ", and the end")) {
 				t.Errorf("pieces of %d: %q is %q, %v; want %q", piece, raw, body, err, want)
 			}
@@ -89,7 +89,7 @@ func TestResponse_AResponseIsReadInOneWay(t *testing.T) {
 	}
 }
 
-// smuggled are answers that may be read in two ways, or that no server sends.
+// smuggled are responses that may be read in two ways, or that no server sends.
 var smuggled = []string{
 	ok + "Content-Length: 2\r\nContent-Length: 2\r\n\r\nhi",
 	ok + "Content-Length: 2\r\nContent-Length: 3\r\n\r\nhi",
@@ -166,7 +166,7 @@ func TestResponse_AResponseThatMayBeReadInTwoWaysIsAnError(t *testing.T) {
 	}
 }
 
-// FuzzResponse holds the reading of answers to that of net/http: what we take, it
+// FuzzResponse holds the reading of responses to that of net/http: what we take, it
 // takes for the same.
 func FuzzResponse(f *testing.F) {
 	for _, raw := range smuggled {

@@ -12,10 +12,10 @@ import (
 
 // BenchmarkSend sends one request after another, by a Client and by http.Transport.
 func BenchmarkSend(b *testing.B) {
-	answer := bytes.Repeat([]byte("a"), 200)
+	response := bytes.Repeat([]byte("a"), 200)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		_, _ = w.Write(answer)
+		_, _ = w.Write(response)
 	}))
 	defer server.Close()
 	body := bytes.Repeat([]byte("b"), 200)

@@ -29,13 +29,13 @@ func TestConn_AClientThatTakesNothingHasAMinute(t *testing.T) {
 		if !below.allows(WriteTime, 2*WriteTime) {
 			t.Errorf("it may write until %v", below.until)
 		}
-		if err := end(time.Time{}); err != nil || !below.until.IsZero() { // as net/http does after each answer
+		if err := end(time.Time{}); err != nil || !below.until.IsZero() { // as net/http does after each response
 			t.Error(err)
 		}
 	}
 	_, _ = c.Write([]byte("x"))
 	if !below.allows(WriteTime, 2*WriteTime) {
-		t.Errorf("for another answer it may write until %v", below.until)
+		t.Errorf("for another response it may write until %v", below.until)
 	}
 	c.allowAt.Store(int64(time.Since(c.made)))
 	below.until = time.Time{}
@@ -102,7 +102,7 @@ func TestConn_ADeadlineThatIsSetHoldsIfItIsTheEarlierOne(t *testing.T) {
 			if _, _ = c.Write([]byte("x")); !below.until.Equal(ends) {
 				t.Errorf("after the deadline, %v, it may write until %v", ends, below.until)
 			}
-			if err := set(time.Time{}); err != nil { // for another answer
+			if err := set(time.Time{}); err != nil { // for another response
 				t.Error(err)
 			}
 		}
@@ -120,12 +120,12 @@ func TestConn_AResponseThatIsCutOffGetsNoTime(t *testing.T) {
 		if !below.until.Equal(time.Unix(1, 0)) {
 			t.Errorf("it may write until %v", below.until)
 		}
-		if err := end(time.Time{}); err != nil { // for another answer
+		if err := end(time.Time{}); err != nil { // for another response
 			t.Error(err)
 		}
 		_, _ = c.Write([]byte("x"))
 		if !below.allows(WriteTime, 2*WriteTime) {
-			t.Errorf("for another answer it may write until %v", below.until)
+			t.Errorf("for another response it may write until %v", below.until)
 		}
 	}
 }

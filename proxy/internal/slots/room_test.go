@@ -169,7 +169,7 @@ func TestRoom_AStreamMayPauseOnceItsResponseHasBegun(t *testing.T) {
 			t.Errorf("after 59 minutes there are %d", held)
 		}
 		if wait(2 * time.Minute); s.held() != 0 || s.count() != 1 {
-			t.Errorf("a body that paused for an hour before its answer ended with %v", s.ended)
+			t.Errorf("a body that paused for an hour before its response ended with %v", s.ended)
 		}
 	})
 }

@@ -84,21 +84,21 @@ func (s *slotServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer func() { s.note(held.GiveBack()) }()
-	answer := held.Response(w)
+	response := held.Response(w)
 	AllowBody(w, time.Hour)
 	body := NewTimedBody(w, r, time.Hour)
 	held.Watch(body)
 	if r.URL.Path == "/talk" {
-		answer.WriteHeader(http.StatusOK)
+		response.WriteHeader(http.StatusOK)
 		for word := make([]byte, len("word")); ; {
-			_ = answer.FlushError()
+			_ = response.FlushError()
 			if _, err := io.ReadFull(body, word); err == io.EOF {
 				return
 			} else if err != nil {
 				s.note(err)
 				return
 			}
-			_, _ = answer.Write(word)
+			_, _ = response.Write(word)
 		}
 	}
 	if _, err := io.Copy(io.Discard, body); err != nil {
@@ -107,10 +107,10 @@ func (s *slotServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.URL.Path {
 	case "/short":
-		io.WriteString(answer, "short")
+		io.WriteString(response, "short")
 	case "/stays":
 		for {
-			if _, err := answer.Write(make([]byte, 32<<10)); err != nil {
+			if _, err := response.Write(make([]byte, 32<<10)); err != nil {
 				time.Sleep(2 * slotWait)
 				return
 			}
@@ -119,13 +119,13 @@ func (s *slotServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		time.Sleep(time.Minute)
 	case "/events":
 		for range 10 {
-			fmt.Fprintf(answer, "data: x\n\n")
-			_ = answer.FlushError()
+			fmt.Fprintf(response, "data: x\n\n")
+			_ = response.FlushError()
 			time.Sleep(30 * time.Second)
 		}
 	default:
 		for range 1024 {
-			if _, err := answer.Write(make([]byte, 32<<10)); err != nil {
+			if _, err := response.Write(make([]byte, 32<<10)); err != nil {
 				return
 			}
 		}
@@ -177,7 +177,7 @@ func (s *slotServer) get(t *testing.T, addr, path string, fields ...string) net.
 	return c
 }
 
-// status sends a short request by HTTP/1 and returns the status of its answer.
+// status sends a short request by HTTP/1 and returns the status of its response.
 func (s *slotServer) status(t *testing.T, addr string, fields ...string) string {
 	c := s.get(t, addr, "/short", fields...)
 	defer c.Close()
@@ -189,7 +189,7 @@ func (s *slotServer) status(t *testing.T, addr string, fields ...string) string 
 	return strings.TrimPrefix(string(b), "HTTP/1.1 ")
 }
 
-// streams returns what opens answers by HTTP/2 that nobody takes, on one connection
+// streams returns what opens responses by HTTP/2 that nobody takes, on one connection
 // from the address.
 func (s *slotServer) streams(t *testing.T, addr string, deaf <-chan struct{}) func(path string) (*http.Response, error) {
 	client := s.client(t, addr, deaf)
