@@ -17,7 +17,7 @@ func inFlight(t *testing.T, s *served, key string) <-chan answer {
 	got := make(chan answer, 1)
 	go func() { got <- s.post(key, "Lamp") }()
 	cmdtest.Until(t, "the request is in flight", func() bool {
-		return strings.Contains(s.get("/metrics").body, "\nonlyonce_idempotency_in_flight{api=\"items\"} 1\n")
+		return strings.Contains(s.get("/metrics").body, "\nonlyonce_idempotency_active_requests{api=\"items\"} 1\n")
 	})
 	return got
 }

@@ -21,7 +21,7 @@ func TestMetrics_CountACreateItsRepeatAndAConflict(t *testing.T) {
 		`onlyonce_idempotency_hit_rate{api="items"} 50`,
 		`onlyonce_idempotency_duration_seconds_count{api="items",outcome="executed"} 1`,
 		`onlyonce_idempotency_duration_seconds_count{api="items",outcome="replayed"} 1`,
-		`onlyonce_idempotency_in_flight{api="items"} 0`,
+		`onlyonce_idempotency_active_requests{api="items"} 0`,
 	)
 	if strings.Contains(text, "secret-key") {
 		t.Error("a key is in the metrics")
@@ -48,7 +48,7 @@ func TestMetrics_AreKeptApartByAPI(t *testing.T) {
 		`onlyonce_idempotency_duration_seconds_count{api="sandboxes",outcome="replayed"} 3`,
 		`onlyonce_idempotency_duration_seconds_count{api="orders",outcome="executed"} 1`,
 		`onlyonce_idempotency_requests_total{api="orders",operation="CreateOrder",outcome="executed"} 1`,
-		`onlyonce_idempotency_in_flight{api="orders"} 0`,
+		`onlyonce_idempotency_active_requests{api="orders"} 0`,
 	)
 }
 

@@ -117,7 +117,7 @@ server: {body_timeout: 5m}
 		defer c.Close()
 		fmt.Fprintf(c, "POST /things HTTP/1.1\r\nHost: h\r\nX-Tenant-ID: t%d\r\nIdempotency-Key: k%d\r\nContent-Length: %d\r\n\r\n", i%tenants, i, length)
 	}
-	s.at(s.adminURL(t)).counts(fmt.Sprintf(`onlyonce_proxy_in_flight %d`, tenants*each))
+	s.at(s.adminURL(t)).counts(fmt.Sprintf(`onlyonce_proxy_active_requests %d`, tenants*each))
 	for i := range 20 {
 		body := strings.Repeat("b", length>>i)
 		if got := s.do("POST", "/things", body, "Idempotency-Key", strconv.Itoa(i), "X-Tenant-ID", "other"); got.status != 201 {

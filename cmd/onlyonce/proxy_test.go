@@ -194,7 +194,7 @@ func TestProxy_WhatSupervisorsAskIsOnTheAdminAddressOnly(t *testing.T) {
 		`onlyonce_proxy_upstream_errors_total{kind="unreachable",upstream="main"} 1`,
 		`onlyonce_proxy_requests_total{code="2xx"} 7`,
 		`onlyonce_proxy_requests_total{code="5xx"} 1`,
-		`onlyonce_proxy_in_flight 0`,
+		`onlyonce_proxy_active_requests 0`,
 	)
 }
 
@@ -204,17 +204,17 @@ func TestProxy_TheProxyCountsTheKeyedRequestsThatAreInFlight(t *testing.T) {
 	up.hold = make(chan struct{})
 	s := startProxy(t, up.URL, "--single-tenant", "--admin", "127.0.0.1:0")
 	admin := s.at(s.adminURL(t))
-	admin.counts(`onlyonce_idempotency_in_flight{api="proxy"} 0`)
+	admin.counts(`onlyonce_idempotency_active_requests{api="proxy"} 0`)
 	got := make(chan answer, 2)
 	go func() { got <- s.send("k", "a") }()
 	cmdtest.Until(t, "the upstream works", func() bool { return up.runs() == 1 })
 	go func() { got <- s.do("POST", "/things", "a") }()
 	cmdtest.Until(t, "it works for a request without a key, too", func() bool { return up.runs() == 2 })
-	admin.counts(`onlyonce_idempotency_in_flight{api="proxy"} 1`, `onlyonce_proxy_in_flight 2`)
+	admin.counts(`onlyonce_idempotency_active_requests{api="proxy"} 1`, `onlyonce_proxy_active_requests 2`)
 	close(up.hold)
 	<-got
 	<-got
-	admin.counts(`onlyonce_idempotency_in_flight{api="proxy"} 0`, `onlyonce_proxy_in_flight 0`)
+	admin.counts(`onlyonce_idempotency_active_requests{api="proxy"} 0`, `onlyonce_proxy_active_requests 0`)
 }
 
 func TestProxy_TheProxyLogsNoKeysTenantsOrTokens(t *testing.T) {

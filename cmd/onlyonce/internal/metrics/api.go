@@ -31,7 +31,7 @@ type API struct {
 	requests           *prometheus.CounterVec // by operation and outcome
 	conflicts          prometheus.Counter
 	executed, replayed prometheus.Observer // how long it took
-	InFlight           prometheus.Gauge
+	Active             prometheus.Gauge
 
 	hits, misses atomic.Int64
 
@@ -47,7 +47,7 @@ func (m *Set) API(name string) *API {
 		conflicts:  m.conflicts.WithLabelValues(name),
 		executed:   m.duration.WithLabelValues(name, string(onlyonce.OutcomeExecuted)),
 		replayed:   m.duration.WithLabelValues(name, string(onlyonce.OutcomeReplayed)),
-		InFlight:   m.inFlight.WithLabelValues(name),
+		Active:     m.active.WithLabelValues(name),
 		operations: make(map[string]bool),
 	}
 	m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{
@@ -103,13 +103,13 @@ func (a *API) operation(name string) string {
 	return name
 }
 
-// CountInFlight counts the keyed requests while h handles them. Only a POST can
+// CountActive counts the keyed requests while h handles them. Only a POST can
 // be one: the APIs protect no other method.
-func (a *API) CountInFlight(h http.Handler) http.Handler {
+func (a *API) CountActive(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost && len(r.Header["Idempotency-Key"]) > 0 {
-			a.InFlight.Inc()
-			defer a.InFlight.Dec()
+			a.Active.Inc()
+			defer a.Active.Dec()
 		}
 		h.ServeHTTP(w, r)
 	})

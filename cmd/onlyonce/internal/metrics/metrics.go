@@ -19,7 +19,7 @@ type Set struct {
 	requests  *prometheus.CounterVec
 	conflicts *prometheus.CounterVec
 	duration  *prometheus.HistogramVec
-	inFlight  *prometheus.GaugeVec
+	active    *prometheus.GaugeVec
 
 	cleanedLast   *prometheus.GaugeVec
 	cleaned       *prometheus.CounterVec
@@ -43,8 +43,8 @@ func New() *Set {
 			Help:    "Time from the end of reading a keyed request to its response, executed or replayed.",
 			Buckets: []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .2, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"api", "outcome"}),
-		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "onlyonce_idempotency_in_flight",
+		active: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "onlyonce_idempotency_active_requests",
 			Help: "Requests with a key that are being handled now, including those that wait.",
 		}, []string{"api"}),
 		cleanedLast: prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -62,7 +62,7 @@ func New() *Set {
 	}
 	m.Registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.conflicts, m.duration, m.inFlight, m.cleanedLast, m.cleaned, m.cleanupErrors)
+		m.requests, m.conflicts, m.duration, m.active, m.cleanedLast, m.cleaned, m.cleanupErrors)
 	return m
 }
 

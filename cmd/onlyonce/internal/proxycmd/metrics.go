@@ -18,7 +18,7 @@ import (
 type trafficMetrics struct {
 	keys     *metrics.API
 	requests [6]prometheus.Counter // by the first digit of the status
-	inFlight prometheus.Gauge
+	active   prometheus.Gauge
 	rejected *prometheus.CounterVec
 	upstream *prometheus.CounterVec
 	reloads  *prometheus.CounterVec
@@ -34,8 +34,8 @@ func newTrafficMetrics(in *metrics.Set, log *slog.Logger) *trafficMetrics {
 	}, []string{"code"})
 	m := &trafficMetrics{
 		keys: in.API("proxy"),
-		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
-			Name: "onlyonce_proxy_in_flight",
+		active: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "onlyonce_proxy_active_requests",
 			Help: "Requests that are being handled now.",
 		}),
 		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -60,20 +60,20 @@ func newTrafficMetrics(in *metrics.Set, log *slog.Logger) *trafficMetrics {
 	for _, result := range []string{"ok", "failed"} {
 		m.reloads.WithLabelValues(result)
 	}
-	in.Registry.MustRegister(requests, m.inFlight, m.rejected, m.upstream, m.reloads)
+	in.Registry.MustRegister(requests, m.active, m.rejected, m.upstream, m.reloads)
 	return m
 }
 
 // count returns h with its requests counted.
 func (m *trafficMetrics) count(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		m.inFlight.Inc()
+		m.active.Inc()
 		c := server.StatusWriter{ResponseWriter: w}
 		passing := &passage{}
 		defer func() {
-			m.inFlight.Dec()
+			m.active.Dec()
 			if passing.keyed {
-				m.keys.InFlight.Dec()
+				m.keys.Active.Dec()
 			}
 			if class := c.Status / 100; class > 0 && class < len(m.requests) {
 				m.requests[class].Inc()
@@ -95,7 +95,7 @@ func (m *trafficMetrics) keyed(tenant func(*http.Request) string) func(*http.Req
 	return func(r *http.Request) string {
 		if p, ok := r.Context().Value(passageKey{}).(*passage); ok && !p.keyed {
 			p.keyed = true
-			m.keys.InFlight.Inc()
+			m.keys.Active.Inc()
 		}
 		return tenant(r)
 	}

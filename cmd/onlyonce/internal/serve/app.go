@@ -179,12 +179,12 @@ func apiOf(r *http.Request) string {
 // handler routes to the APIs and to what supervisors ask. The APIs see every
 // path below theirs as it came: a ServeMux would redirect some.
 func (a *app) handler() http.Handler {
-	items := a.counts.items.CountInFlight(a.items)
+	items := a.counts.items.CountActive(a.items)
 	if a.named {
 		items = identify(a.tokens, a.open, items)
 	}
-	sandboxes := a.counts.sandboxes.CountInFlight(a.sandboxes)
-	orders := a.counts.orders.CountInFlight(a.orders)
+	sandboxes := a.counts.sandboxes.CountActive(a.sandboxes)
+	orders := a.counts.orders.CountActive(a.orders)
 	others := http.NewServeMux()
 	if !a.apart {
 		others.HandleFunc("GET /healthz", a.health.Live)
