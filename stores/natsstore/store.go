@@ -318,9 +318,9 @@ func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 			}
 			return err
 		}
-		settled := v.Settled(st, time.Time{})
+		settled := value.Decided(v.row(), st)
 		next := v.continued()
-		next.owner, next.given, next.attempt = owner, true, int32(max(settled.Attempt, 1))
+		next.owner, next.given, next.attempt = owner, true, int32(settled.Attempt)
 		err = s.settle(ctx, p, v, next, st, value.Identity(settled.Fingerprint, settled.ID), value.Steps(settled.Steps), value.Outcome(&settled.Result, settled.Error))
 		sent = sent || doubtful(err)
 		return err

@@ -10,12 +10,13 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 )
 
 func TestStore_ACallThatFailsDoesNotFailThoseThatShareItsBatch(t *testing.T) {
 	_, client, s := migrated(t)
-	run(t, s, "damaged")
+	hazard.Run(t, s, "damaged")
 	damaged := records(t, client)[0]
 	do(t, client, "DEL", damaged)
 	do(t, client, "RPUSH", damaged, "not a record")
@@ -25,23 +26,23 @@ func TestStore_ACallThatFailsDoesNotFailThoseThatShareItsBatch(t *testing.T) {
 		var all sync.WaitGroup
 		for i := range callers {
 			all.Go(func() {
-				c := claimOf("damaged")
+				c := hazard.Claim("damaged")
 				if i > 0 {
-					c = claimOf(fmt.Sprint(round, " ", i))
+					c = hazard.Claim(fmt.Sprint(round, " ", i))
 				}
 				r, err := s.Claim(t.Context(), c)
 				if i == 0 {
 					if err == nil || !strings.Contains(err.Error(), "WRONGTYPE") {
 						t.Errorf("claim of the damaged record: %+v, error %v", r, err)
 					}
-					err = s.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: 1}, completed)
+					err = s.Settle(t.Context(), onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: 1}, hazard.Completed)
 					if err == nil || errors.Is(err, onlyonce.ErrLost) || !strings.Contains(err.Error(), "WRONGTYPE") {
 						t.Errorf("settlement of the damaged record: %v", err)
 					}
 					return
 				}
 				if err == nil {
-					err = s.Settle(t.Context(), holdOf(r), completed)
+					err = s.Settle(t.Context(), hazard.Hold(r), hazard.Completed)
 				}
 				if err != nil {
 					t.Errorf("%v: %v", c.ID, err)
@@ -64,7 +65,7 @@ func TestStore_ABatchMeetsAServerThatHasForgotten(t *testing.T) {
 	var all sync.WaitGroup
 	for i := range 64 {
 		all.Go(func() {
-			if r, err := s.Claim(t.Context(), claimOf(fmt.Sprint(i))); !errors.Is(err, redisstore.ErrForgotten) {
+			if r, err := s.Claim(t.Context(), hazard.Claim(fmt.Sprint(i))); !errors.Is(err, redisstore.ErrForgotten) {
 				t.Errorf("claim got %+v and error %v", r, err)
 			}
 		})

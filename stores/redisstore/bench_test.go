@@ -1,7 +1,6 @@
 package redisstore_test
 
 import (
-	"crypto/rand"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/storebench"
@@ -15,10 +14,4 @@ func BenchmarkClaimAndSettle(b *testing.B) {
 		b.Fatal(err)
 	}
 	storebench.ClaimAndSettle(b, open(b, client, redisstore.Config{}))
-}
-
-func random() []byte {
-	b := make([]byte, 16)
-	rand.Read(b)
-	return b
 }

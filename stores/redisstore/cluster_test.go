@@ -11,6 +11,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
@@ -114,9 +115,9 @@ func TestCluster_CallsThatComeTogetherThroughAClientForOneNodeSucceed(t *testing
 	var all sync.WaitGroup
 	for i := range 64 {
 		all.Go(func() {
-			r, err := s.Claim(t.Context(), claimOf(strconv.Itoa(i)))
+			r, err := s.Claim(t.Context(), hazard.Claim(strconv.Itoa(i)))
 			if err == nil {
-				err = s.Settle(t.Context(), holdOf(r), completed)
+				err = s.Settle(t.Context(), hazard.Hold(r), hazard.Completed)
 			}
 			if err != nil {
 				t.Errorf("caller %d: %v", i, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 )
 
@@ -36,16 +37,16 @@ func TestFlushed_ACallWaitsForTheDisksOfPrimaryAndReplicas(t *testing.T) {
 	if !knowsWaitaof(t, primary) {
 		t.Skip("the server has no WAITAOF: it is older than Redis 7.2")
 	}
-	run(t, open(t, client, redisstore.Config{Flushed: true, ReplicaTimeout: time.Minute}), "on the primary's disk")
+	hazard.Run(t, open(t, client, redisstore.Config{Flushed: true, ReplicaTimeout: time.Minute}), "on the primary's disk")
 
 	replica := startRedis(t, "--appendfsync", "always", "--replicaof", "127.0.0.1", primary.Port)
 	patient := open(t, client, redisstore.Config{Flushed: true, Replicas: 1, ReplicaTimeout: time.Minute})
-	id := run(t, patient, "on both disks")
+	id := hazard.Run(t, patient, "on both disks")
 	hasty := open(t, client, redisstore.Config{Flushed: true, Replicas: 1, ReplicaTimeout: 10 * time.Millisecond})
 	if err := replica.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hasty.Claim(t.Context(), claimOf("alone")); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas have the change on disk") {
+	if _, err := hasty.Claim(t.Context(), hazard.Claim("alone")); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas have the change on disk") {
 		t.Errorf("the replica is stopped: %v", err)
 	}
 	if err := replica.Process.Signal(syscall.SIGCONT); err != nil {
@@ -57,7 +58,7 @@ func TestFlushed_ACallWaitsForTheDisksOfPrimaryAndReplicas(t *testing.T) {
 
 	do(t, client, "CONFIG", "SET", "appendfsync", "no")
 	alone := open(t, client, redisstore.Config{Flushed: true, ReplicaTimeout: 10 * time.Millisecond})
-	if _, err := alone.Claim(t.Context(), claimOf("not flushed")); err == nil || !strings.Contains(err.Error(), "0 of 1 primary") {
+	if _, err := alone.Claim(t.Context(), hazard.Claim("not flushed")); err == nil || !strings.Contains(err.Error(), "0 of 1 primary") {
 		t.Errorf("a write that is not flushed: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 )
 
@@ -17,13 +18,13 @@ func TestStore_ACallWaitsForItsReplicas(t *testing.T) {
 	await(t, replica.client(t), "master_link_status:up", "INFO", "replication")
 	await(t, client, "state=online", "INFO", "replication")
 	patient := open(t, client, redisstore.Config{Replicas: 1, ReplicaTimeout: time.Minute})
-	run(t, patient, "replicated")
+	hazard.Run(t, patient, "replicated")
 	s := open(t, client, redisstore.Config{Replicas: 1, ReplicaTimeout: 10 * time.Millisecond})
 
 	if err := replica.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	alone := claimOf("alone")
+	alone := hazard.Claim("alone")
 	wants := func(what string, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
@@ -32,8 +33,8 @@ func TestStore_ACallWaitsForItsReplicas(t *testing.T) {
 	}
 	_, err := s.Claim(t.Context(), alone)
 	wants("a claim", err)
-	id := run(t, unsafe, "a result that only the primary has")
-	_, err = s.Claim(t.Context(), claimOf(id.Key))
+	id := hazard.Run(t, unsafe, "a result that only the primary has")
+	_, err = s.Claim(t.Context(), hazard.Claim(id.Key))
 	wants("a replay of what a failover would forget", err)
 	_, err = s.Lookup(t.Context(), id)
 	wants("a lookup of what a failover would forget", err)
@@ -42,13 +43,13 @@ func TestStore_ACallWaitsForItsReplicas(t *testing.T) {
 	_, err = other.Lookup(t.Context(), id)
 	wants("a lookup by a process that has written nothing", err)
 	other = open(t, primary.client(t), redisstore.Config{Replicas: 1, ReplicaTimeout: 10 * time.Millisecond})
-	_, err = other.Claim(t.Context(), claimOf(id.Key))
+	_, err = other.Claim(t.Context(), hazard.Claim(id.Key))
 	wants("a replay to a process that has written nothing", err)
 
 	if err := replica.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := patient.Claim(t.Context(), claimOf(id.Key)); err != nil || r.State != onlyonce.StateCompleted {
+	if r, err := patient.Claim(t.Context(), hazard.Claim(id.Key)); err != nil || r.State != onlyonce.StateCompleted {
 		t.Errorf("a replay got %+v, error %v", r, err)
 	}
 	if r, err := patient.Claim(t.Context(), alone); err != nil || r.Owner != alone.Owner {
@@ -81,7 +82,7 @@ func TestStore_AServerThatFallsSilentWhileACallWaitsForReplicasIsGivenUp(t *test
 	s := open(t, client, redisstore.Config{Replicas: 1, ReplicaTimeout: 5 * time.Second})
 	claimed := make(chan error, 1)
 	go func() {
-		_, err := s.Claim(context.Background(), claimOf("silent"))
+		_, err := s.Claim(context.Background(), hazard.Claim("silent"))
 		claimed <- err
 	}()
 	await(t, client, "blocked_clients:1", "INFO", "clients")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 )
 
@@ -75,8 +76,8 @@ func TestSentinel_CallsGoOnAtTheServerThatTakesOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	careful, s := open(t, client, cfg), open(t, client, redisstore.Config{})
-	before := run(t, careful, "before")
-	held, err := careful.Claim(t.Context(), claimOf("held"))
+	before := hazard.Run(t, careful, "before")
+	held, err := careful.Claim(t.Context(), hazard.Claim("held"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -87,21 +88,21 @@ func TestSentinel_CallsGoOnAtTheServerThatTakesOver(t *testing.T) {
 		return err
 	})
 	until(t, "a command after the failover", func() error {
-		_, err := s.Claim(t.Context(), claimOf("after"))
+		_, err := s.Claim(t.Context(), hazard.Claim("after"))
 		return err
 	})
 	if at, err := replica.Do("INFO", "replication"); err != nil || !strings.Contains(at, "role:master") {
 		t.Fatalf("the replica says %s, error %v", at, err)
 	}
-	if r, err := s.Claim(t.Context(), claimOf(before.Key)); err != nil || r.State != onlyonce.StateCompleted || string(r.Result.Body) != "made" {
+	if r, err := s.Claim(t.Context(), hazard.Claim(before.Key)); err != nil || r.State != onlyonce.StateCompleted || string(r.Result.Body) != "made" {
 		t.Errorf("a replay got %+v, error %v", r, err)
 	}
-	if err := s.Settle(t.Context(), holdOf(held), completed); err != nil {
+	if err := s.Settle(t.Context(), hazard.Hold(held), hazard.Completed); err != nil {
 		t.Errorf("settle what was claimed before: %v", err)
 	}
 	quick := cfg
 	quick.ReplicaTimeout = time.Millisecond
-	if _, err := open(t, client, quick).Claim(t.Context(), claimOf("alone")); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
+	if _, err := open(t, client, quick).Claim(t.Context(), hazard.Claim("alone")); err == nil || !strings.Contains(err.Error(), "0 of 1 replicas") {
 		t.Errorf("a claim that no replica confirms: %v", err)
 	}
 
@@ -114,7 +115,7 @@ func TestSentinel_CallsGoOnAtTheServerThatTakesOver(t *testing.T) {
 		}
 		return err
 	})
-	run(t, careful, "with a replica again")
+	hazard.Run(t, careful, "with a replica again")
 	if findings, err := careful.Diagnose(t.Context()); err != nil || len(findings) > 0 {
 		t.Errorf("%v, %v", findings, err)
 	}

@@ -317,7 +317,7 @@ func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 		if err := v.Resolvable(seen); err != nil {
 			return err
 		}
-		settled := v.Settled(st, time.Time{})
+		settled := value.Decided(&v.Stored, st)
 		settled.Owner = record.NewOwner()
 		higher, err := s.replace(ctx, p, v, &settled, 0, value.Keep(&st))
 		if err != nil || higher != 0 {

@@ -18,6 +18,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 )
 
@@ -156,7 +157,7 @@ func TestParseURL_AServerWithTLSClientCertificatesAndAPasswordIsReached(t *testi
 		if _, err := redisstore.Migrate(t.Context(), client, cfg); err != nil {
 			return err
 		}
-		run(t, open(t, client, cfg), "k")
+		hazard.Run(t, open(t, client, cfg), "k")
 		return nil
 	}
 	mutual := "?prefix=shop&tls_ca=" + cert + "&tls_cert=" + cert + "&tls_key=" + key

@@ -112,6 +112,14 @@ func Decode(row *record.Row, identity, steps, outcome string) record.Stored {
 	return stored
 }
 
+// Decided returns the record that a person's decision makes of one that was read. One that
+// was damaged may have no attempt, and can't be read then, so it gets the first.
+func Decided(v *record.Stored, st onlyonce.Settlement) onlyonce.Record {
+	r := v.Settled(st, time.Time{})
+	r.Attempt = max(r.Attempt, 1)
+	return r
+}
+
 // A reader reads the parts of a value one after another. What can't be read is zero.
 type reader struct {
 	rest string

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
@@ -20,7 +21,7 @@ func TestStore_ACallWhoseConfirmationIsLostTakesEffectOnce(t *testing.T) {
 	failed := onlyonce.Settlement{State: onlyonce.StateFailed}
 	for name, call := range map[string]func(*testing.T, *natsstore.Store, onlyonce.Record) error{
 		"claim": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
-			c := claimOf("claim")
+			c := hazard.Claim("claim")
 			c.RetryFailed = true
 			now, err := s.Claim(t.Context(), c)
 			if now.Owner != c.Owner || now.Attempt != 2 || now.Fence <= r.Fence {
@@ -29,17 +30,17 @@ func TestStore_ACallWhoseConfirmationIsLostTakesEffectOnce(t *testing.T) {
 			return err
 		},
 		"renew": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
-			return s.Renew(t.Context(), holdOf(r), time.Hour, map[string][]byte{"a": []byte("1")})
+			return s.Renew(t.Context(), hazard.Hold(r), time.Hour, map[string][]byte{"a": []byte("1")})
 		},
 		"settle": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
-			return s.Settle(t.Context(), holdOf(r), completed)
+			return s.Settle(t.Context(), hazard.Hold(r), hazard.Completed)
 		},
 		"release": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
-			return s.Settle(t.Context(), holdOf(r), onlyonce.Settlement{})
+			return s.Settle(t.Context(), hazard.Hold(r), onlyonce.Settlement{})
 		},
 		"resolve": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
 			r.State = onlyonce.StateFailed
-			return s.Resolve(t.Context(), r, completed)
+			return s.Resolve(t.Context(), r, hazard.Completed)
 		},
 		"delete": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
 			r.State = onlyonce.StateFailed
@@ -48,9 +49,9 @@ func TestStore_ACallWhoseConfirmationIsLostTakesEffectOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r, err := observer.Claim(t.Context(), claimOf(name))
+			r, err := observer.Claim(t.Context(), hazard.Claim(name))
 			if err == nil && (name == "claim" || name == "resolve" || name == "delete") {
-				err = observer.Settle(t.Context(), holdOf(r), failed)
+				err = observer.Settle(t.Context(), hazard.Hold(r), failed)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 )
 
 // A settlement that was confirmed is kept, whichever server dies.
@@ -22,12 +23,12 @@ func TestCluster_KillsOfTheLeaderLoseNothing(t *testing.T) {
 	s := open(t, js, cfg)
 	settled := make(map[onlyonce.ID]bool)
 	killed := c.nodes[c.leader(js, cfg.Stream)]
-	load(t, s, "", settled, func() {
+	hazard.Load(t, s, "", settled, func() {
 		killed.kill()
-		run(t, s, "after the kill") // it waits for the next leader
+		hazard.Run(t, s, "after the kill") // it waits for the next leader
 	})
 	for id := range settled {
-		again := claimOf(id.Key)
+		again := hazard.Claim(id.Key)
 		if r, err := s.Claim(t.Context(), again); err != nil || r.State != onlyonce.StateCompleted || r.Owner == again.Owner {
 			t.Fatalf("a repeat of %v got %+v, error %v", id, r, err)
 		}
@@ -53,7 +54,7 @@ func TestCluster_ALeaderThatIsCutOffGivesNothingAndTakesNothingAway(t *testing.T
 	js := connect(t, c.nodes...)
 	cfg := c.config("onlyonce")
 	migrate(t, js, cfg)
-	settled := run(t, open(t, js, cfg), "settled before")
+	settled := hazard.Run(t, open(t, js, cfg), "settled before")
 
 	// It answers only if it leads the whole cluster, too.
 	old := c.metaLeader()
@@ -70,54 +71,54 @@ func TestCluster_ALeaderThatIsCutOffGivesNothingAndTakesNothingAway(t *testing.T
 	impatient.Timeout = time.Second
 	minority, majority := open(t, connect(t, c.nodes[old]), impatient), open(t, connect(t, others...), cfg)
 	back := open(t, connect(t, c.nodes[old]), cfg)
-	lapsing := claimOf("lapsing")
+	lapsing := hazard.Claim("lapsing")
 	lapsing.Lease = time.Millisecond
 	if _, err := majority.Claim(t.Context(), lapsing); err != nil {
 		t.Fatal(err)
 	}
 
 	c.isolate(old)
-	held, err := majority.Claim(t.Context(), claimOf("held"))
+	held, err := majority.Claim(t.Context(), hazard.Claim("held"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	taken := claimOf("lapsing")
+	taken := hazard.Claim("lapsing")
 	taken.TakeUnknown = true
 	if r, err := majority.Claim(t.Context(), taken); err != nil || r.Owner != taken.Owner && r.LeaseLeft <= 0 {
 		t.Fatalf("the majority got %+v, error %v", r, err)
 	}
 
 	for name, call := range map[string]func() error{
-		"settle":  func() error { return minority.Settle(t.Context(), holdOf(held), completed) },
-		"release": func() error { return minority.Settle(t.Context(), holdOf(held), onlyonce.Settlement{}) },
-		"renew":   func() error { return minority.Renew(t.Context(), holdOf(held), time.Minute, nil) },
+		"settle":  func() error { return minority.Settle(t.Context(), hazard.Hold(held), hazard.Completed) },
+		"release": func() error { return minority.Settle(t.Context(), hazard.Hold(held), onlyonce.Settlement{}) },
+		"renew":   func() error { return minority.Renew(t.Context(), hazard.Hold(held), time.Minute, nil) },
 	} {
 		if err := call(); err == nil || errors.Is(err, onlyonce.ErrLost) {
 			t.Errorf("%s of what the others have given: %v", name, err)
 		}
 	}
 	for _, key := range []string{"held", "lapsing", "new"} {
-		claim := claimOf(key)
+		claim := hazard.Claim(key)
 		claim.TakeUnknown = true
 		if r, err := minority.Claim(t.Context(), claim); r.Owner == claim.Owner {
 			t.Errorf("%s: the claim was given, error %v", key, err)
 		}
 	}
-	again := claimOf(settled.Key)
+	again := hazard.Claim(settled.Key)
 	if r, err := minority.Claim(t.Context(), again); r.Owner == again.Owner || err == nil && r.State != onlyonce.StateCompleted {
 		t.Errorf("a repeat got %+v, error %v", r, err)
 	}
 
 	c.heal()
-	if err := back.Settle(t.Context(), holdOf(held), completed); err != nil {
+	if err := back.Settle(t.Context(), hazard.Hold(held), hazard.Completed); err != nil {
 		t.Errorf("settle after the partition: %v", err)
 	}
 	for _, key := range []string{"held", "settled before"} {
-		if r, err := back.Lookup(t.Context(), claimOf(key).ID); err != nil || r.State != onlyonce.StateCompleted {
+		if r, err := back.Lookup(t.Context(), hazard.Claim(key).ID); err != nil || r.State != onlyonce.StateCompleted {
 			t.Errorf("%s: the record is %+v, error %v", key, r, err)
 		}
 	}
-	run(t, back, "new")
+	hazard.Run(t, back, "new")
 }
 
 // The clocks of two leaders may differ, so a lease that the one has begun ends later under
@@ -132,7 +133,7 @@ func TestCluster_ALeaseLastsLongerUnderAnotherLeader(t *testing.T) {
 	s := open(t, js, cfg)
 	lapsed := func(key string) {
 		t.Helper()
-		first := claimOf(key)
+		first := hazard.Claim(key)
 		first.Lease = time.Millisecond
 		if _, err := s.Claim(t.Context(), first); err != nil {
 			t.Fatal(err)
@@ -147,7 +148,7 @@ func TestCluster_ALeaseLastsLongerUnderAnotherLeader(t *testing.T) {
 	}
 	take := func(key string) (onlyonce.Claim, onlyonce.Record) {
 		t.Helper()
-		claim := claimOf(key)
+		claim := hazard.Claim(key)
 		claim.TakeUnknown = true
 		r, err := s.Claim(t.Context(), claim)
 		if err != nil {
@@ -189,13 +190,13 @@ func TestCluster_ARecordOfAnySizeIsReadThroughAnyServer(t *testing.T) {
 	c := startCluster(t)
 	cfg := c.config("onlyonce")
 	migrate(t, connect(t, c.nodes...), cfg)
-	large := completed
+	large := hazard.Completed
 	large.Result.Body = make([]byte, 7<<20)
 	for i, n := range c.nodes {
 		s := open(t, connect(t, n), cfg)
-		r, err := s.Claim(t.Context(), claimOf(fmt.Sprint(i)))
+		r, err := s.Claim(t.Context(), hazard.Claim(fmt.Sprint(i)))
 		if err == nil {
-			err = s.Settle(t.Context(), holdOf(r), large)
+			err = s.Settle(t.Context(), hazard.Hold(r), large)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -8,49 +8,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
 func TestList_LargeRecordsAreReadAFewAtATime(t *testing.T) {
 	_, js, s := migrated(t)
-	const large, small = 3 << 20, 20
-	for i := range small {
-		run(t, s, fmt.Sprint("small ", i))
-	}
-	for i := range 12 {
-		r, err := s.Claim(t.Context(), claimOf(fmt.Sprint("large ", i)))
-		if err == nil {
-			err = s.Settle(t.Context(), holdOf(r), onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: make([]byte, large)}})
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-	}
-	received := func() uint64 { return js.Conn().Stats().InBytes }
-	listed := 0
-	before := received()
-	for r, err := range s.List(t.Context(), onlyonce.Filter{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if listed++; listed == 1 && received()-before > 4*large {
-			t.Errorf("%d bytes were read before the first record, of %d bytes, was listed", received()-before, len(r.Result.Body))
-		}
-	}
-	if listed != small+12 {
-		t.Errorf("listed %d records, want %d", listed, small+12)
-	}
+	hazard.CheckLargeList(t, s, func() int64 { return int64(js.Conn().Stats().InBytes) })
 }
 
 // A scan keeps the headers of 16,384 records.
 func TestList_HasEveryRecordOfAStreamThatIsScannedTwice(t *testing.T) {
 	_, js, s := migrated(t)
-	data := stored(t, js, run(t, s, "k")).Data
+	data := stored(t, js, hazard.Run(t, s, "k")).Data
 	const more = 17_000
 	for i := range more {
 		// Every other message is of an older command than the one before.
 		created := fmt.Sprint(1_700_000_000_000_000 + int64(i%2)*more + int64(i))
-		m := &nats.Msg{Subject: subjectOf(claimOf(fmt.Sprint(i)).ID), Data: data, Header: nats.Header{"Onlyonce-Created": {created}}}
+		m := &nats.Msg{Subject: subjectOf(hazard.Claim(fmt.Sprint(i)).ID), Data: data, Header: nats.Header{"Onlyonce-Created": {created}}}
 		if _, err := js.PublishMsgAsync(m); err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +60,7 @@ func TestList_ARecordThatTheScanMeetsTwiceIsListedOnce(t *testing.T) {
 	}
 	migrate(t, js, natsstore.Config{})
 	s := open(t, js, natsstore.Config{AcceptRisks: []string{natsstore.RiskStream}})
-	run(t, s, "k")
+	hazard.Run(t, s, "k")
 	listed := 0
 	for r, err := range s.List(t.Context(), onlyonce.Filter{}) {
 		if listed++; err != nil || r.State != onlyonce.StateCompleted {

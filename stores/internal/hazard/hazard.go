@@ -1,0 +1,232 @@
+// Package hazard has what the tests of stores on servers that fail share: commands, and the
+// checks of promises that each store breaks in its own way on purpose.
+package hazard
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"iter"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A Store is what the checks need.
+type Store interface {
+	onlyonce.Store
+	onlyonce.Resolver
+	List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error]
+}
+
+// Completed is the settlement of a command that has run.
+var Completed = onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Status: 201, Body: []byte("made")}, Keep: time.Hour}
+
+// NewOwner returns a random owner.
+func NewOwner() string {
+	b := make([]byte, 16)
+	rand.Read(b)
+	return string(b)
+}
+
+// Claim returns a claim on a command, whose lease does not lapse during a test.
+func Claim(key string) onlyonce.Claim {
+	return onlyonce.Claim{ID: onlyonce.ID{Tenant: "acme", Operation: "POST /v1/orders", Key: key}, Owner: NewOwner(), SkipFingerprint: true, Lease: 10 * time.Minute}
+}
+
+// Hold returns the hold that a claim got.
+func Hold(r onlyonce.Record) onlyonce.Hold {
+	return onlyonce.Hold{ID: r.ID, Owner: r.Owner, Fence: r.Fence}
+}
+
+// Run claims and completes a command, and returns its ID.
+func Run(t testing.TB, s onlyonce.Store, key string) onlyonce.ID {
+	t.Helper()
+	return settle(t, s, Claim(key), Completed).ID
+}
+
+func settle(t testing.TB, s onlyonce.Store, c onlyonce.Claim, how onlyonce.Settlement) onlyonce.Record {
+	t.Helper()
+	r, err := s.Claim(t.Context(), c)
+	if err == nil {
+		err = s.Settle(t.Context(), Hold(r), how)
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", c.ID.Key, err)
+	}
+	return r
+}
+
+// Load completes commands until a hundred more are settled, then breaks something and
+// stops. It adds the IDs of those whose settlement was confirmed.
+func Load(t testing.TB, s onlyonce.Store, name string, settled map[onlyonce.ID]bool, breaks func()) {
+	t.Helper()
+	var mu sync.Mutex
+	var callers sync.WaitGroup
+	ctx, cancel := context.WithCancel(t.Context())
+	enough := make(chan struct{})
+	want := len(settled) + 100
+	for g := range 8 {
+		callers.Go(func() {
+			for i := 0; ctx.Err() == nil; i++ {
+				r, err := s.Claim(ctx, Claim(fmt.Sprint(name, " ", g, " ", i)))
+				if err == nil {
+					err = s.Settle(ctx, Hold(r), Completed)
+				}
+				if err != nil {
+					return
+				}
+				mu.Lock()
+				settled[r.ID] = true
+				if len(settled) == want {
+					close(enough)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	<-enough
+	breaks()
+	cancel()
+	callers.Wait()
+}
+
+// CheckRepeats wants a lookup and a repeat of each settled command to find it completed.
+func CheckRepeats(t testing.TB, s onlyonce.Store, settled map[onlyonce.ID]bool) {
+	t.Helper()
+	for id := range settled {
+		if r, err := s.Lookup(t.Context(), id); err != nil || r.State != onlyonce.StateCompleted {
+			t.Fatalf("the record of %v is %+v, error %v", id, r, err)
+		}
+		c := Claim(id.Key)
+		if r, err := s.Claim(t.Context(), c); err != nil || r.State != onlyonce.StateCompleted || r.Owner == c.Owner {
+			t.Fatalf("a repeat of %v got %+v, error %v", id, r, err)
+		}
+	}
+}
+
+// CheckFull wants claims on new commands to fail while the store is full, and nothing else to
+// be lost.
+func CheckFull(t testing.TB, s onlyonce.Store, fill, free func()) {
+	t.Helper()
+	id := Run(t, s, "before")
+	fill()
+	if r, err := s.Claim(t.Context(), Claim("full")); err == nil {
+		t.Fatalf("claim got %+v", r)
+	}
+	CheckRepeats(t, s, map[onlyonce.ID]bool{id: true})
+	free()
+	if _, err := s.Lookup(t.Context(), id); err != nil {
+		t.Error(err)
+	}
+	Run(t, s, "full")
+}
+
+// CheckCorrupt wants a record that was damaged to be of an unknown outcome, until a person
+// decides about it.
+func CheckCorrupt(t testing.TB, s Store, damage string, id onlyonce.ID) {
+	t.Helper()
+	c := Claim(id.Key)
+	r, err := s.Claim(t.Context(), c)
+	if err != nil || r.Owner == c.Owner || r.State != onlyonce.StateUnknown || !r.Corrupt || r.ID != id {
+		t.Errorf("%s: a claim got %+v, error %v", damage, r, err)
+	}
+	if err := s.Resolve(t.Context(), r, onlyonce.Settlement{State: onlyonce.StateFailed}); err != nil {
+		t.Errorf("%s: resolve as failed: %v", damage, err)
+	}
+	if r, err = s.Lookup(t.Context(), id); err != nil || r.State != onlyonce.StateFailed || r.Corrupt {
+		t.Errorf("%s: it was resolved as %+v, error %v", damage, r, err)
+	}
+	if err := s.Resolve(t.Context(), r, onlyonce.Settlement{}); err != nil {
+		t.Errorf("%s: resolve: %v", damage, err)
+	}
+	c = Claim(id.Key)
+	if now, err := s.Claim(t.Context(), c); err != nil || now.Owner != c.Owner || now.Fence <= r.Fence {
+		t.Errorf("%s: after that, a claim got %+v, error %v", damage, now, err)
+	}
+}
+
+// CheckFences wants the fence of a later claim to be higher than one that move has stored:
+// that of a clock which was an hour ahead.
+func CheckFences(t testing.TB, s onlyonce.Store, move func(id onlyonce.ID, fence int64)) {
+	t.Helper()
+	for name, how := range map[string]onlyonce.Settlement{
+		"released":    {},
+		"expired":     {State: onlyonce.StateCompleted, Keep: time.Millisecond},
+		"failed":      {State: onlyonce.StateFailed},
+		"of a person": {State: onlyonce.StateUnknown},
+	} {
+		r := settle(t, s, Claim(name), how)
+		ahead := r.Fence + time.Hour.Microseconds()
+		move(r.ID, ahead)
+		next := Claim(name)
+		next.RetryFailed, next.TakeUnknown = true, true
+		for { // until it has expired
+			now, err := s.Claim(t.Context(), next)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if now.Owner == next.Owner {
+				if now.Fence <= ahead {
+					t.Errorf("%s: after the fence %d came %d", name, ahead, now.Fence)
+				}
+				break
+			}
+		}
+	}
+}
+
+// CheckExpiries wants a record to be deleted an hour after it has expired. Each time, it makes
+// a record and passes on when it expires, counted from now; never if negative.
+func CheckExpiries(t testing.TB, s onlyonce.Store, check func(name string, id onlyonce.ID, expires time.Duration)) {
+	t.Helper()
+	for name, c := range map[string]struct {
+		how     *onlyonce.Settlement
+		keep    time.Duration // of the claim
+		expires time.Duration
+	}{
+		"processing, for good": {nil, 0, -1},
+		"processing":           {nil, time.Minute, 11 * time.Minute},
+		"completed":            {&Completed, time.Minute, time.Hour},
+		"for good":             {&onlyonce.Settlement{State: onlyonce.StateUnknown}, time.Minute, -1},
+		"released":             {&onlyonce.Settlement{}, time.Minute, 0},
+	} {
+		claim := Claim(name)
+		claim.Keep = c.keep
+		r, err := s.Claim(t.Context(), claim)
+		if err == nil && c.how != nil {
+			err = s.Settle(t.Context(), Hold(r), *c.how)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(name, claim.ID, c.expires)
+	}
+}
+
+// CheckLargeList wants a list to read a few large records at a time. received returns how many
+// bytes the server has sent.
+func CheckLargeList(t testing.TB, s Store, received func() int64) {
+	t.Helper()
+	const large, small = 3 << 20, 20
+	for i := range small {
+		Run(t, s, fmt.Sprint("small ", i))
+	}
+	for i := range 12 {
+		settle(t, s, Claim(fmt.Sprint("large ", i)), onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: make([]byte, large)}})
+	}
+	listed, before := 0, received()
+	for r, err := range s.List(t.Context(), onlyonce.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if listed++; listed == 1 && received()-before > 4*large {
+			t.Errorf("%d bytes were read before the first record, of %d bytes, was listed", received()-before, len(r.Result.Body))
+		}
+	}
+	if listed != small+12 {
+		t.Errorf("listed %d records, want %d", listed, small+12)
+	}
+}
