@@ -14,11 +14,25 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"testing"
 	"time"
 )
 
 // ErrMissing is the error of a server whose program is not installed.
 var ErrMissing = errors.New("redis-server is not installed")
+
+// Require skips a test if the error of its server is that the program is not installed,
+// unless the environment says that no test may be skipped. It ends the test for any other
+// error.
+func Require(t testing.TB, err error) {
+	t.Helper()
+	if errors.Is(err, ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
 
 // program is what is run: redis-server, or another one, such as valkey-server, that the
 // environment names.

@@ -23,17 +23,11 @@ import (
 // which the headers end may be missing. A filter with a tenant, an operation and a key
 // reads one record.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
-	return func(yield func(onlyonce.Record, error) bool) {
-		if err := s.list(ctx, &f, func(r onlyonce.Record) bool { return yield(r, nil) }); err != nil {
-			yield(onlyonce.Record{}, wrap("list", err))
-		}
-	}
+	return record.Sequence(func(yield func(onlyonce.Record) bool) error { return wrap("list", s.list(ctx, &f, yield)) })
 }
 
 const (
-	scanned    = 1 << 14 // records of which a scan keeps where they stand
-	batch      = 64      // records that are read at a time
-	batchBytes = 8 << 20 // and about how many bytes of them
+	scanned = 1 << 14 // records of which a scan keeps where they stand
 
 	// quiet is for how long no message comes at the end of a stream.
 	quiet = 250 * time.Millisecond
@@ -49,7 +43,14 @@ func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonc
 			return err
 		})
 	}
-	n := 0
+	listing := record.Listing[header]{
+		Filter: f,
+		Few: func(found []header) (int, error) {
+			return record.HowMany(len(found), func(i int) int64 { return found[i].size }), nil
+		},
+		Read:  func(found []header) ([]onlyonce.Record, error) { return s.read(ctx, found) },
+		Yield: yield,
+	}
 	for before := record.After(f); ; {
 		found, err := s.scan(ctx, before)
 		if err != nil {
@@ -58,35 +59,18 @@ func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonc
 		whole := len(found) < scanned
 		slices.SortFunc(found, func(a, b header) int { return b.Compare(&a.Position) })
 		found = slices.CompactFunc(found, func(a, b header) bool { return a.Position == b.Position })
-		for len(found) > 0 {
-			some := found.some()
-			records, err := s.read(ctx, some)
-			if err != nil {
-				return err
-			}
-			for i := range records {
-				if !record.Matches(f, &records[i]) {
-					continue
-				}
-				if !yield(records[i]) {
-					return nil
-				}
-				if n++; n == f.Limit {
-					return nil
-				}
-			}
-			before, found = some[len(some)-1].Position, found[len(some):]
+		more, err := listing.Show(found)
+		if !more || whole {
+			return err
 		}
-		if whole {
-			return nil
-		}
+		before = found[len(found)-1].Position
 	}
 }
 
 // A header says where a record stands, and about how large it is.
 type header struct {
 	record.Position
-	size int
+	size int64
 }
 
 // newest is a heap of headers, whose first is the oldest.
@@ -101,18 +85,6 @@ func (n *newest) Pop() any {
 	x := (*n)[last]
 	*n = (*n)[:last]
 	return x
-}
-
-// some returns the first headers of those records that are read at once, at least one:
-// they are few if they are large.
-func (n newest) some() newest {
-	sum := 0
-	for i := range n {
-		if sum += n[i].size; i == batch || i > 0 && sum > batchBytes {
-			return n[:i]
-		}
-	}
-	return n
 }
 
 // scan returns the headers of the newest records that stand after a position. One that has
@@ -184,7 +156,7 @@ func (s *stream) headers(ctx context.Context) (messages jetstream.MessagesContex
 
 // headerOf returns where a record stands whose message has a header and a time.
 func headerOf(p place, h nats.Header, at int64) header {
-	size, _ := strconv.Atoi(h.Get(nats.MsgSize))
+	size, _ := strconv.ParseInt(h.Get(nats.MsgSize), 10, 64)
 	return header{Position: record.Position{CreatedAt: created(h, at), Hash: p.hash}, size: size}
 }
 

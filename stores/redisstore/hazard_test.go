@@ -286,21 +286,21 @@ func TestList_LargeRecordsAreReadAFewAtATime(t *testing.T) {
 
 func TestStore_WhileTheMemoryIsFullCommandsThatHaveBegunAreSettled(t *testing.T) {
 	_, client, s := migrated(t)
-	begun, err := s.Claim(t.Context(), claimOf("begun"))
+	begun, err := s.Claim(t.Context(), hazard.Claim("begun"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	do(t, client, "CONFIG", "SET", "maxmemory", "1mb")
-	if err := s.Renew(t.Context(), holdOf(begun), 10*time.Minute, map[string][]byte{"charge": []byte("1")}); err != nil {
+	if err := s.Renew(t.Context(), hazard.Hold(begun), 10*time.Minute, map[string][]byte{"charge": []byte("1")}); err != nil {
 		t.Errorf("renew: %v", err)
 	}
-	if err := s.Settle(t.Context(), holdOf(begun), completed); err != nil {
+	if err := s.Settle(t.Context(), hazard.Hold(begun), hazard.Completed); err != nil {
 		t.Errorf("settle: %v", err)
 	}
-	if r, err := s.Claim(t.Context(), claimOf("begun")); err != nil || r.State != onlyonce.StateCompleted {
+	if r, err := s.Claim(t.Context(), hazard.Claim("begun")); err != nil || r.State != onlyonce.StateCompleted {
 		t.Errorf("the repeat got %+v and error %v", r, err)
 	}
-	if r, err := s.Claim(t.Context(), claimOf("new")); err == nil {
+	if r, err := s.Claim(t.Context(), hazard.Claim("new")); err == nil {
 		t.Errorf("a new command got %+v", r)
 	}
 }

@@ -18,19 +18,11 @@ import (
 // reads one record; any other reads every record that is newer than the last
 // one that it returns.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
-	return func(yield func(onlyonce.Record, error) bool) {
+	return record.Sequence(func(yield func(onlyonce.Record) bool) error {
 		l := lister{store: s, filter: f}
-		if err := l.list(ctx, func(r onlyonce.Record) bool { return yield(r, nil) }); err != nil {
-			yield(onlyonce.Record{}, wrap("list", err))
-		}
-	}
+		return wrap("list", l.list(ctx, yield))
+	})
 }
-
-// How many records are read at a time, and about how many bytes of them.
-const (
-	batch      = 64
-	batchBytes = 8 << 20
-)
 
 type lister struct {
 	store   *Store
@@ -69,60 +61,44 @@ func (l *lister) list(ctx context.Context, yield func(onlyonce.Record) bool) err
 	for i := range l.cursors {
 		l.cursors[i].before = begin
 	}
-	for n := 0; ; {
+	listing := record.Listing[indexed]{
+		Filter: f,
+		Few:    func(found []indexed) (int, error) { return l.few(ctx, found) },
+		Read:   func(found []indexed) ([]onlyonce.Record, error) { return l.read(ctx, found) },
+		Yield:  yield,
+	}
+	for {
 		found, err := l.next(ctx)
 		if err != nil || len(found) == 0 {
 			return err
 		}
-		for len(found) > 0 {
-			some, err := l.some(ctx, found)
-			if err != nil {
-				return err
-			}
-			records, err := l.read(ctx, found[:some])
-			if err != nil {
-				return err
-			}
-			for i := range records {
-				if !record.Matches(f, &records[i]) {
-					continue
-				}
-				if !yield(records[i]) {
-					return nil
-				}
-				if n++; n == f.Limit {
-					return nil
-				}
-			}
-			found = found[some:]
+		if more, err := listing.Show(found); !more {
+			return err
 		}
 	}
 }
 
-// some returns how many of the next records are read at once, at least one: they are
-// few if they are large.
-func (l *lister) some(ctx context.Context, found []indexed) (n int, err error) {
+// few returns how many of the next records are read at once.
+func (l *lister) few(ctx context.Context, found []indexed) (int, error) {
 	client := l.store.client
 	commands := make(rueidis.Commands, len(found))
 	for i, e := range found {
 		commands[i] = client.B().Strlen().Key(e.record).Build()
 	}
-	var sum int64
+	sizes := make([]int64, len(found))
 	for i, result := range client.DoMulti(ctx, commands...) {
 		size, err := result.AsInt64()
 		if err != nil {
 			return 0, err
 		}
-		if sum += size; i > 0 && sum > batchBytes {
-			return i, nil
-		}
+		sizes[i] = size
 	}
-	return len(found), nil
+	return record.HowMany(len(found), func(i int) int64 { return sizes[i] }), nil
 }
 
 // next returns the next entries of all partitions, newest first.
 func (l *lister) next(ctx context.Context) (found []indexed, err error) {
-	for len(found) < batch {
+	for len(found) < record.Few {
 		var newest *cursor
 		for i := range l.cursors {
 			c := &l.cursors[i]

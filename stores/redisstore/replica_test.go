@@ -63,15 +63,15 @@ func TestStore_WhileTheMemoryIsFullReplicasConfirmSettlements(t *testing.T) {
 	await(t, replica.client(t), "master_link_status:up", "INFO", "replication")
 	await(t, client, "state=online", "INFO", "replication")
 	s := open(t, client, redisstore.Config{Replicas: 1, ReplicaTimeout: time.Minute})
-	r, err := s.Claim(t.Context(), claimOf("begun"))
+	r, err := s.Claim(t.Context(), hazard.Claim("begun"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	do(t, client, "CONFIG", "SET", "maxmemory", "1mb")
-	if err := s.Settle(t.Context(), holdOf(r), completed); err != nil {
+	if err := s.Settle(t.Context(), hazard.Hold(r), hazard.Completed); err != nil {
 		t.Errorf("settle: %v", err)
 	}
-	if r, err := s.Claim(t.Context(), claimOf("begun")); err != nil || r.State != onlyonce.StateCompleted {
+	if r, err := s.Claim(t.Context(), hazard.Claim("begun")); err != nil || r.State != onlyonce.StateCompleted {
 		t.Errorf("the repeat got %+v and error %v", r, err)
 	}
 }

@@ -1,8 +1,6 @@
 package redisstore_test
 
 import (
-	"errors"
-	"os"
 	"testing"
 
 	"github.com/redis/rueidis"
@@ -28,12 +26,7 @@ func startRedis(t testing.TB, options ...string) *redisServer {
 func started(t testing.TB) func(*redisserver.Server, error) *redisServer {
 	return func(s *redisserver.Server, err error) *redisServer {
 		t.Helper()
-		if errors.Is(err, redisserver.ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
-			t.Skipf("%v: the tests of redisstore start their own servers", err)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		redisserver.Require(t, err)
 		t.Cleanup(func() {
 			if err := s.Close(); err != nil {
 				t.Error(err)

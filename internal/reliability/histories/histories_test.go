@@ -185,12 +185,7 @@ func TestHistories_OnServersAreLinearizable(t *testing.T) {
 func redisBackend(t *testing.T, replicated bool) *RedisBackend {
 	t.Helper()
 	b, err := NewRedisBackend(replicated)
-	if errors.Is(err, redisserver.ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	redisserver.Require(t, err)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
 			t.Error(err)

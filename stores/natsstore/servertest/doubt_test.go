@@ -85,7 +85,7 @@ func TestStore_ACallEndsWithItsContextAlthoughTheServerReadsNothing(t *testing.T
 	server, _, _ := migrated(t)
 	w := newWay(t, "127.0.0.1:"+server.port)
 	s := open(t, connectWith(t, []*natsServer{{port: w.port()}}, nats.FlusherTimeout(time.Hour)), natsstore.Config{})
-	r, err := s.Claim(t.Context(), claimOf("k"))
+	r, err := s.Claim(t.Context(), hazard.Claim("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,11 +93,11 @@ func TestStore_ACallEndsWithItsContextAlthoughTheServerReadsNothing(t *testing.T
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	calls := map[string]func() error{
-		"settle": func() error { return s.Settle(ctx, holdOf(r), completed) },
+		"settle": func() error { return s.Settle(ctx, hazard.Hold(r), hazard.Completed) },
 		"lookup": func() error { _, err := s.Lookup(ctx, r.ID); return err },
 	}
 	for i := range 32 { // more than the buffers hold
-		c := claimOf("large")
+		c := hazard.Claim("large")
 		c.ID.Tenant = fmt.Sprintf("%d%1048576d", i, 0)
 		calls[fmt.Sprint("claim ", i)] = func() error { _, err := s.Claim(ctx, c); return err }
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"github.com/onlyonce-go/onlyonce/internal/natsserver"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
@@ -108,7 +109,7 @@ func TestParseURL_CredentialsReachAStoreAndTheSystemAccount(t *testing.T) {
 	at := "nats://" + server.Address() + "/shop?"
 	store, err := dial(t, at+"creds="+app+"&system_creds="+admin)
 	a.check(err)
-	r, err := store.Claim(t.Context(), claimOf("k"))
+	r, err := store.Claim(t.Context(), hazard.Claim("k"))
 	if err != nil || r.Fence == 0 {
 		t.Errorf("%+v, %v", r, err)
 	}

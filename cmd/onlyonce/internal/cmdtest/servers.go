@@ -94,12 +94,7 @@ func NewMySQLURL(t *testing.T) string {
 func StartRedis(t *testing.T, options ...string) *redisserver.Server {
 	t.Helper()
 	s, err := redisserver.Start(options...)
-	if errors.Is(err, redisserver.ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	redisserver.Require(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
 			t.Error(err)
