@@ -49,9 +49,9 @@ func newAttempt(g *Guard, req Request) *Attempt {
 	return a
 }
 
-// given makes the attempt the one that holds the command of rec, or that runs it in a
+// grant makes the attempt the one that holds the command of rec, or that runs it in a
 // transaction.
-func (a *Attempt) given(rec Record) {
+func (a *Attempt) grant(rec Record) {
 	a.rec, a.held = rec, rec.State == StateProcessing
 	a.lease.until = a.sent.Add(a.lease.full)
 }

@@ -21,7 +21,7 @@
 // once. Outside a transaction ([Do]), at most one attempt holds the lease at a
 // time, and a completed command never runs again while its record is kept. If
 // the outcome of an attempt is unknown, the configuration decides what happens:
-// the command runs again, is held for a person ([Config].HoldUnknown), or is
+// the command runs again, waits for a person ([Config].HoldUnknown), or is
 // looked up by a callback ([Config].Reconcile). The package comment of each
 // store says which failures its records survive.
 //
@@ -29,7 +29,7 @@
 //
 //	absent ── claim ──► processing ── settle ──► completed  replayed until Keep ends
 //	   ▲                  │     │                failed     the next claim runs it again, or the failure is replayed
-//	   └── release ───────┘     └─ lease lapsed, unknown    the next claim takes over, or it is held
+//	   └── release ───────┘     └─ lease lapsed, unknown    the next claim takes over, or a person decides
 //
 // Every later attempt has a higher fence, even after the record was purged.
 package onlyonce

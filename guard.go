@@ -32,7 +32,7 @@ func New(store Store, cfg Config) *Guard {
 
 // Begin claims a command. The attempt it returns either holds the command and
 // must be settled, or carries the stored result (see Attempt.Result). Begin
-// returns ErrMismatch, an InFlightError, ErrUnknown if the command is held,
+// returns ErrMismatch, an InFlightError, ErrUnknown if a person must decide about it,
 // ErrUnavailable with the store's error, or the context's error if it ended
 // while the caller waited. Most callers want Do, DoTx or an integration built
 // on them.
@@ -69,7 +69,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 		a.rec = rec
 		switch decide(c, rec) {
 		case decisionRun:
-			a.given(rec)
+			a.grant(rec)
 			if a.held && a.lease.over() != nil {
 				g.releaseDoubtful(ctx, c, a.keep)
 				return nil, claimError(ctx, errLate)
@@ -209,7 +209,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	if rec.Owner != c.Owner {
 		return nil, nil
 	}
-	taken.given(rec)
+	taken.grant(rec)
 	g.observe(ctx, taken, OutcomeTakenOver, nil)
 
 	leased, stop := taken.Context(ctx)
@@ -250,7 +250,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 	return nil, nil
 }
 
-// rejectUnknown rejects a request for a command that is held.
+// rejectUnknown rejects a request for a command about which a person must decide.
 func (g *Guard) rejectUnknown(ctx context.Context, a *Attempt) error {
 	var cause error
 	if a.rec.Corrupt {
@@ -276,7 +276,7 @@ func (g *Guard) Failure(err error) Settlement {
 }
 
 // keepUnknown returns how long a record with an unknown outcome stays if the Keep of
-// its request is keep. A record that is held stays until someone resolves it.
+// its request is keep. A record about which a person must decide stays until then.
 func (g *Guard) keepUnknown(keep time.Duration) time.Duration {
 	if g.cfg.HoldUnknown || g.cfg.Reconcile != nil {
 		return KeepForever

@@ -140,7 +140,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 // begin stores the record of the attempt that a claim begins.
 func (s *Store) begin(ctx context.Context, c *onlyonce.Claim, p place, seen *stored) (uint64, error) {
 	h := head{
-		state: value.Processing, owner: c.Owner, given: true,
+		state: value.Processing, owner: c.Owner, newFence: true,
 		left: value.Micros(c.Lease), lapsedKeep: value.LapsedKeep(c),
 	}
 	if seen != nil {
@@ -156,7 +156,7 @@ func (s *Store) begin(ctx context.Context, c *onlyonce.Claim, p place, seen *sto
 }
 
 // begun returns the record that begin has stored, with the time and so the fence that the
-// stream has given it. If it is the record of a new command on a stream that has forgotten
+// stream has made it. If it is the record of a new command on a stream that has forgotten
 // its records, it is released.
 func (s *Store) begun(ctx context.Context, c *onlyonce.Claim, p place, seen *stored, seq uint64) (onlyonce.Record, error) {
 	var m message
@@ -169,7 +169,7 @@ func (s *Store) begun(ctx context.Context, c *onlyonce.Claim, p place, seen *sto
 	}
 	switch {
 	case errors.Is(err, ErrForgotten):
-		released := head{state: value.Released, owner: c.Owner, given: true, attempt: 1}
+		released := head{state: value.Released, owner: c.Owner, newFence: true, attempt: 1}
 		_, _ = s.put(ctx, p, &stored{message: message{seq: seq}}, released, nil, nil, nil) // or its lease lapses
 		return onlyonce.Record{}, err
 	case err != nil:
@@ -234,7 +234,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 // continued returns the head of a message that continues the attempt of this one.
 func (v *stored) continued() head {
 	h := v.head
-	h.given, h.fence = false, v.Fence
+	h.newFence, h.fence = false, v.Fence
 	return h
 }
 
@@ -320,7 +320,7 @@ func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 		}
 		settled := value.Decided(v.row(), st)
 		next := v.continued()
-		next.owner, next.given, next.attempt = owner, true, int32(settled.Attempt)
+		next.owner, next.newFence, next.attempt = owner, true, int32(settled.Attempt)
 		err = s.settle(ctx, p, v, next, st, value.Identity(settled.Fingerprint, settled.ID), value.Steps(settled.Steps), value.Outcome(&settled.Result, settled.Error))
 		sent = sent || doubtful(err)
 		return err

@@ -24,8 +24,8 @@ type head struct {
 	state      byte
 	final      bool
 	owner      string
-	given      bool  // the message gives a fence, higher than fence and than the message's time
-	fence      int64 // of the record, or unless it is given
+	newFence   bool  // the message makes a fence, higher than fence and than the message's time
+	fence      int64 // of the record; with newFence, of the one before
 	left       int64 // of the lease of a processing record, or until a settled one expires; 0: never
 	lapsedKeep int64 // of a processing record; 0: it does not expire
 	attempt    int32
@@ -38,7 +38,7 @@ func (h *head) append(b []byte) []byte {
 	if h.final {
 		flags |= 1
 	}
-	if h.given {
+	if h.newFence {
 		flags |= 2
 	}
 	b = append(append(b, headVersion, h.state, flags), h.owner...)
@@ -56,7 +56,7 @@ func parseHead(data []byte) (h head, ok bool) {
 	if len(data) < headSize || data[0] != headVersion {
 		return head{}, false
 	}
-	h.state, h.final, h.given = data[1], data[2]&1 != 0, data[2]&2 != 0
+	h.state, h.final, h.newFence = data[1], data[2]&1 != 0, data[2]&2 != 0
 	h.owner = string(data[3 : 3+value.OwnerSize])
 	at := data[3+value.OwnerSize:]
 	for _, n := range [...]*int64{&h.fence, &h.left, &h.lapsedKeep} {
@@ -116,7 +116,7 @@ func decode(m message, now int64) *stored {
 		State: value.StateOf(h.state), Final: h.final, Owner: h.owner, Now: now,
 		Fence: h.fence, CreatedAt: m.created, Attempt: int64(h.attempt),
 	}
-	if h.given && h.fence < math.MaxInt64 {
+	if h.newFence && h.fence < math.MaxInt64 {
 		row.Fence = max(m.time, h.fence+1)
 	}
 	switch {

@@ -17,7 +17,7 @@ import (
 type storeConn struct {
 	pool *pgxpool.Pool
 	conn *pgx.Conn // nil: none
-	pipe session   // how batches are sent over conn
+	pipe querier   // how batches are sent over conn
 
 	planned time.Time // when the server last forgot its plans
 
@@ -74,7 +74,7 @@ func (l *storeConn) open(ctx context.Context) error {
 
 // pipeOf returns how batches are best sent over a connection: as pgx does where
 // nothing may be prepared, or a tracer watches what is sent.
-func pipeOf(conn *pgx.Conn, shared bool) session {
+func pipeOf(conn *pgx.Conn, shared bool) querier {
 	if shared || conn.Config().DefaultQueryExecMode != pgx.QueryExecModeCacheStatement || conn.Config().Tracer != nil {
 		return conn
 	}

@@ -64,7 +64,7 @@ func (w rows) Find(k *record.Key) (*stored, error) { return w.on.look(w.ctx, k) 
 func (w rows) Survives(k *record.Key) error { return w.on.survives(w.ctx, k) }
 
 // Create makes a new record, unless there is a row.
-func (w rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {
+func (w rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, granted bool, err error) {
 	began := time.Now()
 	s := &statement{query: claimQuery, key: k, claim: c}
 	if err := w.on.write(w.ctx, s); err != nil || !s.wrote {
@@ -74,8 +74,8 @@ func (w rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given
 	if time.Since(began) < record.Slow {
 		return r, true, nil
 	}
-	given, err = w.Raise(k, &r)
-	return r, given, err
+	granted, err = w.Raise(k, &r)
+	return r, granted, err
 }
 
 // Raise makes the fence higher than those of deleted records. It reports false if the
@@ -88,7 +88,7 @@ func (w rows) Raise(k *record.Key, r *onlyonce.Record) (known bool, err error) {
 }
 
 // Take takes the row over.
-func (w rows) Take(k *record.Key, c *onlyonce.Claim, seen *stored) (r onlyonce.Record, given bool, err error) {
+func (w rows) Take(k *record.Key, c *onlyonce.Claim, seen *stored) (r onlyonce.Record, granted bool, err error) {
 	args, err := postgres.Encode.Take(k, c, seen)
 	if err != nil {
 		return r, false, err

@@ -55,14 +55,14 @@ func (r *row) stored() *stored {
 	return &s
 }
 
-// A session is a connection, or a transaction of the caller's.
-type session interface {
+// A querier is a connection, or a transaction of the caller's.
+type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 	SendBatch(ctx context.Context, b *pgx.Batch) pgx.BatchResults
 }
 
 // look returns the record of k, which may have expired, or nil.
-func look(ctx context.Context, on session, k *record.Key) (*stored, error) {
+func look(ctx context.Context, on querier, k *record.Key) (*stored, error) {
 	rows, err := on.Query(ctx, sqlText["lookup"], k.Hash[:])
 	if err != nil {
 		return nil, err

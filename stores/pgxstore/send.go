@@ -19,7 +19,7 @@ import (
 // If ctx has ended, nothing is confirmed, whatever the server says: pgx can be set to have the
 // server cancel the statements then, and PostgreSQL confirms a commit whose wait for the
 // synchronous standbys was canceled.
-func send(ctx context.Context, on session, e *listener, before string, list []*statement, after string) (err error) {
+func send(ctx context.Context, on querier, e *listener, before string, list []*statement, after string) (err error) {
 	var b pgx.Batch
 	if before != "" {
 		b.Queue(before)

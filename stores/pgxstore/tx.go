@@ -31,7 +31,7 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 			return found.Record, nil
 		}
 	}
-	r, err := transact.Run(ctx, "pgxstore: run in a transaction", txEngine{s}, &c, &k, fn)
+	r, err := transact.Run(ctx, "pgxstore: run in a transaction", transactor{s}, &c, &k, fn)
 	if err == nil {
 		s.hints.Add(&k.Hash)
 		if r.Owner == c.Owner {
@@ -47,22 +47,22 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 // rolled back.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error)) error {
 	k := record.KeyOf(h.ID)
-	return transact.Settle(ctx, "pgxstore: settle in a transaction", txEngine{s}, &h, &k, func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+	return transact.Settle(ctx, "pgxstore: settle in a transaction", transactor{s}, &h, &k, func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 		return fn(ctx, tx)
 	})
 }
 
-// A txEngine runs functions in transactions on connections of the pool.
-type txEngine struct{ *Store }
+// A transactor runs functions in transactions on connections of the pool.
+type transactor struct{ *Store }
 
 // Begin begins the transaction, takes the command's locks and looks, in one round
 // trip.
-func (e txEngine) Begin(ctx context.Context, c *transact.Command) (transact.Tx[pgx.Tx], error) {
+func (e transactor) Begin(ctx context.Context, c *transact.Command) (transact.Tx[pgx.Tx], error) {
 	return e.acquire(ctx, func(ctx context.Context, t *storeTx) error { return t.begin(ctx, c) })
 }
 
 // BeginAlone begins a transaction in which only the settlement is recorded.
-func (e txEngine) BeginAlone(ctx context.Context, c *transact.Command) (transact.Tx[pgx.Tx], error) {
+func (e transactor) BeginAlone(ctx context.Context, c *transact.Command) (transact.Tx[pgx.Tx], error) {
 	return e.acquire(ctx, func(ctx context.Context, t *storeTx) error {
 		var b pgx.Batch
 		b.Queue(sqlText["begin"])
@@ -72,7 +72,7 @@ func (e txEngine) BeginAlone(ctx context.Context, c *transact.Command) (transact
 }
 
 // acquire takes a connection of the pool, and gives it back if begin fails.
-func (e txEngine) acquire(ctx context.Context, begin func(context.Context, *storeTx) error) (transact.Tx[pgx.Tx], error) {
+func (e transactor) acquire(ctx context.Context, begin func(context.Context, *storeTx) error) (transact.Tx[pgx.Tx], error) {
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return nil, err
@@ -87,13 +87,13 @@ func (e txEngine) acquire(ctx context.Context, begin func(context.Context, *stor
 }
 
 // Settle settles the hold as Store.Settle does.
-func (e txEngine) Settle(ctx context.Context, c *transact.Command) error {
+func (e transactor) Settle(ctx context.Context, c *transact.Command) error {
 	return settle(ctx, e.Store, c.Hold, &c.Settlement)
 }
 
 // Trace waits on another connection until the transaction has ended, which gives
 // its lock back, and looks for what it left.
-func (e txEngine) Trace(ctx context.Context, c *transact.Command) (now transact.Trace, err error) {
+func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transact.Trace, err error) {
 	err = e.alone(ctx, func(conn *pgx.Conn) error {
 		if _, err := conn.Exec(ctx, sqlText["begin"]); err != nil {
 			return err
@@ -110,7 +110,7 @@ func (e txEngine) Trace(ctx context.Context, c *transact.Command) (now transact.
 
 // Durable returns once the command's record is on the synchronous standbys, if there are
 // any.
-func (e txEngine) Durable(ctx context.Context, c *transact.Command, row *record.Stored) error {
+func (e transactor) Durable(ctx context.Context, c *transact.Command, row *record.Stored) error {
 	if row == nil {
 		_, err := e.look(ctx, &c.Key) // which returns once it is there
 		return err
@@ -119,7 +119,7 @@ func (e txEngine) Durable(ctx context.Context, c *transact.Command, row *record.
 }
 
 // KeepFence makes later fences of the command higher.
-func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
+func (e transactor) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
 	return e.alone(ctx, func(conn *pgx.Conn) error {
 		done, err := conn.Exec(ctx, sqlText["keep fence"], postgres.Encode.KeepFence(&c.Key, c.Claim.Owner, fence).List()...)
 		if err != nil || done.RowsAffected() == 0 {
@@ -130,7 +130,7 @@ func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int6
 }
 
 // Classify says what an error of the server, or of a connection, means.
-func (txEngine) Classify(err error) transact.Class { return classify(err) }
+func (transactor) Classify(err error) transact.Class { return classify(err) }
 
 // A storeTx is a transaction on a connection of the pool.
 type storeTx struct {

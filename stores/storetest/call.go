@@ -72,7 +72,7 @@ var contextRules = []rule{
 				case err != nil && i%2 != 0:
 					t.Errorf("claim with a living context: %v", err)
 				case err == nil && r.Owner != c.Owner:
-					t.Errorf("claim of a new command was not given")
+					t.Errorf("claim of a new command was not granted")
 				}
 			}
 		})

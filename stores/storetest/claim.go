@@ -167,7 +167,7 @@ var fingerprintRules = slices.Concat(
 			if r := t.complete(c, failed("no stock")); r.Fingerprint != nil {
 				t.Errorf("the fingerprint is %x, want none", r.Fingerprint)
 			}
-			other := comparing(greedy(c), "given later")
+			other := comparing(greedy(c), "granted later")
 			if r := t.mustClaim(other); !slices.Equal(r.Fingerprint, other.Fingerprint) {
 				t.Errorf("the fingerprint is %q, want %q", r.Fingerprint, other.Fingerprint)
 			}

@@ -66,7 +66,7 @@ var clockRules = []clockRule{
 		was := t.snap(c.ID)
 		t.astray(func(a *storeTest) {
 			if r := a.claim(greedy(c)); r.Owner != c.Owner {
-				t.Errorf("the command was given: %s", describe(r))
+				t.Errorf("the command was granted: %s", describe(r))
 			}
 		})
 		t.unchanged(was)

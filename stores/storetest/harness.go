@@ -115,7 +115,7 @@ func (t *storeTest) mustClaim(c onlyonce.Claim) onlyonce.Record {
 	t.Helper()
 	r := t.claim(c)
 	if r.Owner != c.Owner || r.State != onlyonce.StateProcessing {
-		t.Fatalf("claim was not given: the record is %s", describe(r))
+		t.Fatalf("claim was not granted: the record is %s", describe(r))
 	}
 	return r
 }
@@ -125,7 +125,7 @@ func (t *storeTest) mustReject(c onlyonce.Claim, s snapshot) {
 	t.Helper()
 	r := t.claim(c)
 	if r.Owner == c.Owner {
-		t.Errorf("claim was given: the record is %s", describe(r))
+		t.Errorf("claim was granted: the record is %s", describe(r))
 	}
 	t.same(s.Record, r)
 	t.unchanged(s)

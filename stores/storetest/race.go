@@ -26,7 +26,7 @@ var raceRules = slices.Concat([]rule{
 	}},
 	{"each of many new commands goes to exactly one of many concurrent claims", func(t *storeTest) {
 		const commands = 50
-		var given [commands]atomic.Int32
+		var granted [commands]atomic.Int32
 		together(racers, func(i int) {
 			for n := range commands {
 				k := (n + i*commands/racers) % commands
@@ -36,13 +36,13 @@ var raceRules = slices.Concat([]rule{
 					t.Errorf("claim: %v", err)
 				}
 				if r.Owner == c.Owner {
-					given[k].Add(1)
+					granted[k].Add(1)
 				}
 			}
 		})
-		for k := range given {
-			if n := given[k].Load(); n != 1 {
-				t.Errorf("command %d was given to %d", k, n)
+		for k := range granted {
+			if n := granted[k].Load(); n != 1 {
+				t.Errorf("command %d was granted to %d", k, n)
 			}
 		}
 	}},
@@ -268,7 +268,7 @@ type load struct {
 }
 
 // turn claims a command, and ends or renews it if the claim gets it.
-func (l *load) turn(n int) (given bool) {
+func (l *load) turn(n int) (granted bool) {
 	round := l.round[n].Load()
 	c := claimOf(fmt.Sprint("command ", n, ", round ", round))
 	c.Lease, c.RetryFailed, c.TakeUnknown = holding, rand.IntN(4) > 0, rand.IntN(4) > 0

@@ -98,7 +98,7 @@ func (t *txTest[TX]) mustRun(c onlyonce.Claim, fn txFunc[TX]) onlyonce.Record {
 		t.Fatalf("run: %v", err)
 	}
 	if r.Owner != c.Owner {
-		t.Fatalf("run was not given the command: the record is %s", describe(r))
+		t.Fatalf("run was not granted the command: the record is %s", describe(r))
 	}
 	t.same(t.lookup(c.ID), r)
 	return r
@@ -274,7 +274,7 @@ func crowdRules[TX any]() []txRule[TX] {
 				}
 				held, ran := leased.Owner == c.Owner, runErr == nil && run.Owner == mine.Owner
 				if held == ran {
-					t.Errorf("the lease was given: %v; the transaction ran: %v (error %v)", held, ran, runErr)
+					t.Errorf("the lease was granted: %v; the transaction ran: %v (error %v)", held, ran, runErr)
 				}
 				t.rows(key, map[bool]int{true: 1}[ran])
 			}

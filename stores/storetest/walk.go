@@ -34,7 +34,7 @@ type walk struct {
 	log  []string
 
 	want   *onlyonce.Record // nil: there is none
-	claim  onlyonce.Claim   // the last one that was given
+	claim  onlyonce.Claim   // the last one that was granted
 	former onlyonce.Hold    // the hold before it
 	fence  int64            // the highest so far
 }
@@ -89,7 +89,7 @@ func (w *walk) asks() {
 		return
 	}
 	if is.Fence <= w.fence {
-		w.Errorf("fence %d was given after %d", is.Fence, w.fence)
+		w.Errorf("fence %d was issued after %d", is.Fence, w.fence)
 	}
 	next := c.Next(w.want)
 	if next.Fence = is.Fence; w.want == nil {

@@ -88,18 +88,18 @@ func (m *dialect) CheckPacketSize(args []any) error {
 	return nil
 }
 
-func (m *dialect) Claim(l server.Session, a server.ClaimArgs) (fence int64, given bool, err error) {
+func (m *dialect) Claim(l server.Session, a server.ClaimArgs) (fence int64, granted bool, err error) {
 	if l.Tx != nil {
-		return m.Give(l, "claim in", a.List())
+		return m.Grant(l, "claim in", a.List())
 	}
 	floor, err := m.floor.read(l)
 	if err != nil {
 		return 0, false, err
 	}
-	return m.Give(l, "claim", claim(a, floor))
+	return m.Grant(l, "claim", claim(a, floor))
 }
 
-func (*dialect) Give(l server.Session, name string, args []any) (fence int64, given bool, err error) {
+func (*dialect) Grant(l server.Session, name string, args []any) (fence int64, granted bool, err error) {
 	return lastID(l.Exec(name, args...))
 }
 

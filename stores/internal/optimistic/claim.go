@@ -10,7 +10,7 @@ type ClaimRows interface {
 	Rows
 
 	// Create makes the row of a new command, unless there is one.
-	Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error)
+	Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, granted bool, err error)
 
 	// Survives returns once what Find has found survives a crash of the server.
 	Survives(k *record.Key) error
@@ -21,7 +21,7 @@ type ClaimRows interface {
 	Raise(k *record.Key, r *onlyonce.Record) (known bool, err error)
 
 	// Take gives the claim the row that was seen, unless the row has changed.
-	Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (r onlyonce.Record, given bool, err error)
+	Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (r onlyonce.Record, granted bool, err error)
 }
 
 // Claim creates a record, or reads the existing one and takes it over. known means that
@@ -32,7 +32,7 @@ func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r o
 			return onlyonce.Record{}, last, err
 		}
 		if !known || n > 0 {
-			if r, given, err := on.Create(k, c); given || err != nil {
+			if r, granted, err := on.Create(k, c); granted || err != nil {
 				return r, nil, err
 			}
 		}
@@ -54,7 +54,7 @@ func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r o
 		case seen.StandsAgainst(c):
 			return seen.Record, nil, nil
 		}
-		if r, given, err := on.Take(k, c, seen); given || err != nil {
+		if r, granted, err := on.Take(k, c, seen); granted || err != nil {
 			return r, nil, err
 		}
 		last = seen

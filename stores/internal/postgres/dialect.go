@@ -35,20 +35,20 @@ func (dialect) List(f onlyonce.Filter, p *record.Page) (string, []any) {
 
 func (dialect) Classify(err error) server.ErrorClass { return Classify(err) }
 
-func (p dialect) Claim(l server.Session, a server.ClaimArgs) (fence int64, given bool, err error) {
-	return p.Give(l, "claim", a.List())
+func (p dialect) Claim(l server.Session, a server.ClaimArgs) (fence int64, granted bool, err error) {
+	return p.Grant(l, "claim", a.List())
 }
 
-func (dialect) Give(l server.Session, name string, args []any) (fence int64, given bool, err error) {
+func (dialect) Grant(l server.Session, name string, args []any) (fence int64, granted bool, err error) {
 	if l.Tx != nil {
 		name = server.InTx(Text, name)
 	}
 	err = l.Query(name, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
-		fence, given = r.Int("fence"), true
+		fence, granted = r.Int("fence"), true
 		return r.Err
 	}, args...)
-	return fence, given, err
+	return fence, granted, err
 }
 
 func (dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks, _ []byte) (*sql.Tx, string, error) {

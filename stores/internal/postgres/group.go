@@ -58,19 +58,19 @@ func (dialect) together(ctx context.Context, s *server.Store, name string, row f
 func (p dialect) WriteClaims(ctx context.Context, s *server.Store, claims []*server.GroupedClaim) error {
 	columns := ClaimColumns(claims, func(j *server.GroupedClaim) (*[32]byte, *onlyonce.Claim) { return &j.Key.Hash, j.Claim })
 	owned := server.ByOwner(claims, func(j *server.GroupedClaim) string { return j.Claim.Owner })
-	given := make(map[*server.GroupedClaim]int64, len(claims))
+	granted := make(map[*server.GroupedClaim]int64, len(claims))
 	err := p.together(ctx, s, "claims", func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		owner, fence := r.Text("owner"), r.Int("fence")
 		if j := owned[owner]; j != nil {
-			given[j] = fence
+			granted[j] = fence
 		}
 		return r.Err
 	}, columns...)
 	if err != nil {
 		return err
 	}
-	for j, fence := range given {
+	for j, fence := range granted {
 		j.Given, j.Fence = true, fence
 	}
 	return nil

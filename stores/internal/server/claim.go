@@ -88,10 +88,10 @@ func (l rows) Try(n int) error {
 }
 
 // Create inserts the row.
-func (l rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, given bool, err error) {
+func (l rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, granted bool, err error) {
 	began := time.Now()
-	fence, given, err := l.dialect.Claim(l.Session, l.Encode.Claim(k, c))
-	if !given || err != nil {
+	fence, granted, err := l.dialect.Claim(l.Session, l.Encode.Claim(k, c))
+	if !granted || err != nil {
 		return onlyonce.Record{}, false, err
 	}
 	return l.raiseAboveFloor(k, record.Next(c, nil, fence, fence), time.Since(began))
@@ -126,8 +126,8 @@ func (l rows) Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (onlyo
 	if err != nil {
 		return onlyonce.Record{}, false, err
 	}
-	fence, given, err := l.dialect.Give(l.Session, "take", args.List())
-	if err != nil || !given {
+	fence, granted, err := l.dialect.Grant(l.Session, "take", args.List())
+	if err != nil || !granted {
 		return onlyonce.Record{}, false, err
 	}
 	return record.Next(c, seen, fence, fence), true, nil
@@ -146,7 +146,7 @@ func (l Session) raiseAboveFloor(k *record.Key, r onlyonce.Record, took time.Dur
 			return r, err == nil, err
 		}
 	}
-	fence, raised, err := l.dialect.Give(l, "raise", HoldArgs{Hash: k.Hash[:], Owner: []byte(r.Owner), Fence: r.Fence}.List())
+	fence, raised, err := l.dialect.Grant(l, "raise", HoldArgs{Hash: k.Hash[:], Owner: []byte(r.Owner), Fence: r.Fence}.List())
 	if raised {
 		r.Fence = fence
 	}

@@ -35,11 +35,11 @@ type Dialect interface {
 	Lapse(l Session, limit int) (int, error)
 
 	// Claim runs "claim", or "claim in" in a transaction, and returns the hold's fence.
-	Claim(l Session, a ClaimArgs) (fence int64, given bool, err error)
+	Claim(l Session, a ClaimArgs) (fence int64, granted bool, err error)
 
-	// Give runs another statement that gives a hold or raises its fence, and returns the
+	// Grant runs another statement that grants a hold or raises its fence, and returns the
 	// fence.
-	Give(l Session, name string, args []any) (fence int64, given bool, err error)
+	Grant(l Session, name string, args []any) (fence int64, granted bool, err error)
 
 	// Begin begins a transaction and takes the locks unless they are nil; got is one of
 	// the Lock outcomes of transact. End releases the locks.

@@ -44,7 +44,7 @@ type GroupedClaim struct {
 	Given  bool
 }
 
-// record returns the record of the claim that was given its command.
+// record returns the record of the claim that was granted.
 func (j *GroupedClaim) record() onlyonce.Record {
 	return record.Next(j.Claim, nil, j.Fence, max(j.Fence, j.raised))
 }

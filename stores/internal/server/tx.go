@@ -26,7 +26,7 @@ func (s *Store) RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn en
 		return r, nil
 	}
 	defer s.inside.Exit(&k)
-	r, err := transact.Run(ctx, doing, txEngine{s}, &c, &k, fn)
+	r, err := transact.Run(ctx, doing, transactor{s}, &c, &k, fn)
 	if err == nil {
 		s.hints.Add(&k.Hash)
 	}
@@ -36,14 +36,14 @@ func (s *Store) RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn en
 // SettleTx settles a hold in a transaction.
 func (s *Store) SettleTx(ctx context.Context, doing string, h onlyonce.Hold, fn engine.TxFunc) error {
 	k := record.KeyOf(h.ID)
-	return transact.Settle(ctx, doing, txEngine{s}, &h, &k, fn)
+	return transact.Settle(ctx, doing, transactor{s}, &h, &k, fn)
 }
 
-// A txEngine runs functions in transactions of the pool.
-type txEngine struct{ *Store }
+// A transactor runs functions in transactions of the pool.
+type transactor struct{ *Store }
 
 // Begin begins a transaction and looks the record up.
-func (e txEngine) Begin(ctx context.Context, c *transact.Command) (transact.Tx[*sql.Tx], error) {
+func (e transactor) Begin(ctx context.Context, c *transact.Command) (transact.Tx[*sql.Tx], error) {
 	conn, err := e.DB.Conn(ctx)
 	if err != nil {
 		return nil, err
@@ -63,18 +63,18 @@ func (e txEngine) Begin(ctx context.Context, c *transact.Command) (transact.Tx[*
 
 // BeginAlone begins nothing: one statement records the settlement, and commits by
 // itself.
-func (e txEngine) BeginAlone(ctx context.Context, _ *transact.Command) (transact.Tx[*sql.Tx], error) {
+func (e transactor) BeginAlone(ctx context.Context, _ *transact.Command) (transact.Tx[*sql.Tx], error) {
 	return e.newTx(ctx), nil
 }
 
 // newTx returns a transaction that has not begun. Its context does not end with ctx.
-func (e txEngine) newTx(ctx context.Context) *storeTx {
+func (e transactor) newTx(ctx context.Context) *storeTx {
 	own, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
 	return &storeTx{Session: e.Session(own), giveUp: giveUp}
 }
 
 // Settle settles the hold.
-func (e txEngine) Settle(ctx context.Context, c *transact.Command) error {
+func (e transactor) Settle(ctx context.Context, c *transact.Command) error {
 	t := e.newTx(ctx)
 	defer t.Close(ctx)
 	return t.step(func() error { return t.settle(*c.Hold, c.Settlement, false) })
@@ -85,7 +85,7 @@ var ErrStillRunning = errors.New("the transaction has not ended at the server")
 
 // Trace waits on another connection until the transaction has ended, and looks for
 // what it left.
-func (e txEngine) Trace(ctx context.Context, c *transact.Command) (now transact.Trace, err error) {
+func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transact.Trace, err error) {
 	conn, err := e.DB.Conn(ctx)
 	if err != nil {
 		return now, err
@@ -101,7 +101,7 @@ func (e txEngine) Trace(ctx context.Context, c *transact.Command) (now transact.
 }
 
 // Durable returns once the record survives a crash of the server.
-func (e txEngine) Durable(ctx context.Context, c *transact.Command, row *record.Stored) error {
+func (e transactor) Durable(ctx context.Context, c *transact.Command, row *record.Stored) error {
 	if row == nil {
 		_, err := e.Session(ctx).find(&c.Key) // which returns once it is on disk
 		return err
@@ -110,7 +110,7 @@ func (e txEngine) Durable(ctx context.Context, c *transact.Command, row *record.
 }
 
 // KeepFence makes later fences of the command higher.
-func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
+func (e transactor) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
 	l := e.Session(ctx)
 	n, err := l.Change("keep fence", e.Encode.KeepFence(&c.Key, c.Claim.Owner, fence).List()...)
 	if n == 0 || err != nil {
@@ -120,7 +120,7 @@ func (e txEngine) KeepFence(ctx context.Context, c *transact.Command, fence int6
 }
 
 // Classify says what an error of the database, or of a connection, means.
-func (e txEngine) Classify(err error) transact.Class {
+func (e transactor) Classify(err error) transact.Class {
 	switch class := e.dialect.Classify(err); {
 	case errors.Is(err, errSilent):
 		return transact.Temporary

@@ -130,15 +130,15 @@ func newClaimOp(c onlyonce.Claim) *claimOp {
 }
 
 func (o *claimOp) alone(s engine.Runner) (bool, error) {
-	c, given := &o.claim, false
+	c, granted := &o.claim, false
 	err := s.Query("claim", o.args.claim(record.MicrosCeil(c.Lease)), func(v []driver.Value) error {
 		r := record.Reader{Values: v}
-		o.given(r.Int("created_at"), r.Int("fence"))
-		given = true
+		o.grant(r.Int("created_at"), r.Int("fence"))
+		granted = true
 		return r.Err
 	})
-	if given || err != nil {
-		return given, err
+	if granted || err != nil {
+		return granted, err
 	}
 	r, err := find(s, &o.key)
 	if err != nil || !r.StandsAgainst(c) {
@@ -181,11 +181,11 @@ func (o *claimOp) insert(s engine.Runner, now *clock) (bool, error) {
 	if n == 0 || err != nil {
 		return false, err
 	}
-	o.given(at, fence)
+	o.grant(at, fence)
 	return true, nil
 }
 
-func (o *claimOp) given(createdAt, fence int64) {
+func (o *claimOp) grant(createdAt, fence int64) {
 	o.record = record.Next(&o.claim, nil, createdAt, fence)
 }
 

@@ -146,7 +146,7 @@ func (r *funcRun) write(s engine.Runner, now *clock) error {
 }
 
 // writeClaim puts the settled record in the place of the one that was there. A fence that a
-// function got is not given again, whatever became of the run.
+// function got is not issued again, whatever became of the run.
 func (r *funcRun) writeClaim(o *settleOp, s engine.Runner, now *clock) error {
 	if r.leaves() {
 		return keepFence(s, now, r.record.Fence)

@@ -33,7 +33,7 @@ func (r *run[TX]) decide() (runs bool, err error) {
 		r.Record = Running(r.Claim, &r.Seen)
 		return false, nil
 	}
-	fence := max(r.Seen.Now, r.Seen.Floor+1, r.given+1)
+	fence := max(r.Seen.Now, r.Seen.Floor+1, r.issued+1)
 	if row != nil {
 		fence = max(fence, row.Fence+1)
 	}

@@ -1,14 +1,14 @@
 // Package transact is the protocol by which the SQL stores run a caller's function
 // in a transaction of its own: begin, take the command's locks and look, decide
 // whether the function runs, call it, write the settlement, commit, and find out
-// whether the commit took place if it got no response. An Engine does what differs
+// whether the commit took place if it got no response. A Transactor does what differs
 // from one store to another.
 //
 // A COMMIT that got no response is resolved in these steps:
 //
-//  1. Engine.Trace waits, on another connection, until the transaction has ended: it
+//  1. Transactor.Trace waits, on another connection, until the transaction has ended: it
 //     holds the lock named by its token until then.
-//  2. Engine.Trace reads which transaction settled the command's row last, and the
+//  2. Transactor.Trace reads which transaction settled the command's row last, and the
 //     floor of deleted fences.
 //  3. Commit.Committed compares that with the token. If the row has the token, the
 //     transaction was committed. If nothing can have replaced the token, it was not

@@ -43,9 +43,9 @@ type View struct {
 	Mark  int64          // tells the transaction from the next one on its connection; 0: nothing does
 }
 
-// An Engine begins the transactions of a store and does what they need outside of
+// A Transactor begins the transactions of a store and does what they need outside of
 // them. Except for Begin, no method waits longer than its ctx.
-type Engine[TX any] interface {
+type Transactor[TX any] interface {
 	// Begin begins a transaction on a connection of its own, in which the lock named
 	// by c.Token is held until it ends, and sets c.Seen. ctx limits only the wait for
 	// the connection.

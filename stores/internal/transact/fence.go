@@ -18,13 +18,13 @@ const (
 // got in a transaction that was not committed, or may not have been, if the database can
 // be reached.
 func (r *run[TX]) keepFence() {
-	if r.given == 0 {
+	if r.issued == 0 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.own, keepTimeout)
 	defer cancel()
 	for {
-		err := r.on.KeepFence(ctx, &r.Command, r.given)
+		err := r.on.KeepFence(ctx, &r.Command, r.issued)
 		if err == nil || r.on.Classify(err) == Permanent || !Pause(ctx, keepPause) {
 			return
 		}

@@ -12,7 +12,7 @@ import (
 
 // Run claims, runs fn and settles in one transaction. The errors that it returns,
 // except for fn's own, begin with what the store is doing.
-func Run[TX any](ctx context.Context, doing string, on Engine[TX], c *onlyonce.Claim, k *record.Key, fn Func[TX]) (onlyonce.Record, error) {
+func Run[TX any](ctx context.Context, doing string, on Transactor[TX], c *onlyonce.Claim, k *record.Key, fn Func[TX]) (onlyonce.Record, error) {
 	r := newRun(ctx, doing, on, fn)
 	r.Key, r.Claim = *k, c
 	defer r.keepFence()
@@ -21,7 +21,7 @@ func Run[TX any](ctx context.Context, doing string, on Engine[TX], c *onlyonce.C
 
 // Settle runs fn and settles a hold in one transaction. Its errors are like those
 // of Run.
-func Settle[TX any](ctx context.Context, doing string, on Engine[TX], h *onlyonce.Hold, k *record.Key, fn Func[TX]) error {
+func Settle[TX any](ctx context.Context, doing string, on Transactor[TX], h *onlyonce.Hold, k *record.Key, fn Func[TX]) error {
 	r := newRun(ctx, doing, on, fn)
 	r.Key, r.Hold = *k, h
 	_, err := r.result(r.retry())
@@ -32,16 +32,16 @@ func Settle[TX any](ctx context.Context, doing string, on Engine[TX], h *onlyonc
 type run[TX any] struct {
 	Command
 	doing string
-	on    Engine[TX]
+	on    Transactor[TX]
 	fn    Func[TX]
 
 	ctx    context.Context // the caller's
 	own    context.Context // the caller's without its end, which a transaction that has begun does not heed
-	given  int64           // the highest fence that fn got and no row has
+	issued int64           // the highest fence that fn got and no row has
 	failed error           // what fn returned, if it does not run again
 }
 
-func newRun[TX any](ctx context.Context, doing string, on Engine[TX], fn Func[TX]) *run[TX] {
+func newRun[TX any](ctx context.Context, doing string, on Transactor[TX], fn Func[TX]) *run[TX] {
 	return &run[TX]{doing: doing, on: on, fn: fn, ctx: ctx, own: context.WithoutCancel(ctx)}
 }
 
@@ -128,7 +128,7 @@ func (r *run[TX]) awaitDurable() error {
 
 func (r *run[TX]) call(tx Tx[TX]) error {
 	if r.Claim != nil {
-		r.given = r.Record.Fence
+		r.issued = r.Record.Fence
 	}
 	st, err := r.fn(r.ctx, tx.Handle(), r.Record)
 	r.Settlement, err = Check(r.doing, st, err)
@@ -192,7 +192,7 @@ func (r *run[TX]) commit(tx Tx[TX]) (Outcome, error) {
 	case RolledBack:
 		return RolledBack, err
 	}
-	r.given = 0
+	r.issued = 0
 	if r.Settlement.State != "" {
 		r.Record = r.Record.Settled(r.Settlement, time.UnixMicro(settled).UTC())
 	}

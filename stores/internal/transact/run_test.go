@@ -21,7 +21,7 @@ var (
 	errPermanent = errors.New("a value that does not fit")
 )
 
-// A script is an Engine without a database: each of its steps returns the next of the
+// A script is a Transactor without a database: each of its steps returns the next of the
 // answers that a test wrote down, and then the last one again and again.
 type script struct {
 	t      *testing.T

@@ -1,5 +1,5 @@
 // Package history checks what many callers saw of one command: whether it can have been
-// given, renewed and settled by the rules of a store, in some order.
+// granted, renewed and settled by the rules of a store, in some order.
 package history
 
 import (
@@ -15,7 +15,7 @@ import (
 // effect, if it did, at some instant between From and To.
 type Act struct {
 	Hold     onlyonce.Hold
-	Kind     string // claim (one that was given), renew or settle
+	Kind     string // claim (one that was granted), renew or settle
 	Attempt  int    // of a claim
 	Lease    time.Duration
 	Lasts    bool // the settlement completed the command for longer than the history
@@ -42,7 +42,7 @@ func Check(history []Act) []string {
 				continue
 			}
 			if from, to := t.sure(); other.claim.From > from && other.claim.To < to {
-				broken = append(broken, fmt.Sprintf("fence %d was given while fence %d was held", other.claim.Hold.Fence, t.claim.Hold.Fence))
+				broken = append(broken, fmt.Sprintf("fence %d was issued while fence %d was held", other.claim.Hold.Fence, t.claim.Hold.Fence))
 			}
 		}
 		broken = append(broken, t.ends(ts[i+1:])...)
@@ -76,10 +76,10 @@ func tenures(history []Act) []tenure {
 func (t tenure) follows(last tenure) (broken []string) {
 	a, b := last.claim, t.claim
 	if a.Hold.Fence == b.Hold.Fence {
-		broken = append(broken, fmt.Sprintf("fence %d was given twice", a.Hold.Fence))
+		broken = append(broken, fmt.Sprintf("fence %d was issued twice", a.Hold.Fence))
 	}
 	if b.To < a.From {
-		broken = append(broken, fmt.Sprintf("fence %d was given before fence %d", b.Hold.Fence, a.Hold.Fence))
+		broken = append(broken, fmt.Sprintf("fence %d was issued before fence %d", b.Hold.Fence, a.Hold.Fence))
 	}
 	if b.Attempt != 1 && (b.Attempt <= a.Attempt || b.To-a.From < t.unseen(last)) {
 		broken = append(broken, fmt.Sprintf("attempt %d of fence %d follows attempt %d", b.Attempt, b.Hold.Fence, a.Attempt))
@@ -132,7 +132,7 @@ func (t tenure) ends(later []tenure) (broken []string) {
 			len(later) > 0 && later[0].unseen(t) > 0
 		switch {
 		case !a.Lost && over && !settled:
-			broken = append(broken, fmt.Sprintf("fence %d could %s after a higher one was given", a.Hold.Fence, a.Kind))
+			broken = append(broken, fmt.Sprintf("fence %d could %s after a higher one was issued", a.Hold.Fence, a.Kind))
 		case a.Lost && !maybe && !settled:
 			broken = append(broken, fmt.Sprintf("fence %d was lost to nobody", a.Hold.Fence))
 		}
@@ -144,11 +144,11 @@ func (t tenure) ends(later []tenure) (broken []string) {
 	return broken
 }
 
-// stays checks that a command that was completed for long is not given again.
+// stays checks that a command that was completed for long is not granted again.
 func (a Act) stays(later []tenure) (broken []string) {
 	for _, l := range later {
 		if a.Lasts && l.claim.To > a.From {
-			broken = append(broken, fmt.Sprintf("fence %d was given after fence %d had completed", l.claim.Hold.Fence, a.Hold.Fence))
+			broken = append(broken, fmt.Sprintf("fence %d was issued after fence %d had completed", l.claim.Hold.Fence, a.Hold.Fence))
 		}
 	}
 	return broken

@@ -47,10 +47,10 @@ func TestHistory_AHistoryThatBreaksARuleIsFound(t *testing.T) {
 		want    string
 		history []Act
 	}{
-		{"was given while", []Act{line("claim", 1, 0, 1), line("claim", 2, 5, 6, second)}},
-		{"was given while", []Act{line("claim", 1, 0, 1), line("renew", 1, 8, 9), line("claim", 2, 14, 15, second)}},
-		{"was given before", []Act{line("claim", 2, 0, 1), line("claim", 1, 20, 21)}},
-		{"given twice", []Act{line("claim", 1, 0, 1), line("claim", 1, 20, 21, another)}},
+		{"was issued while", []Act{line("claim", 1, 0, 1), line("claim", 2, 5, 6, second)}},
+		{"was issued while", []Act{line("claim", 1, 0, 1), line("renew", 1, 8, 9), line("claim", 2, 14, 15, second)}},
+		{"was issued before", []Act{line("claim", 2, 0, 1), line("claim", 1, 20, 21)}},
+		{"issued twice", []Act{line("claim", 1, 0, 1), line("claim", 1, 20, 21, another)}},
 		{"follows attempt 1", []Act{line("claim", 1, 0, 1), line("claim", 2, 17, 18, third)}},
 		{"follows attempt 1", []Act{line("claim", 1, 0, 1), line("settle", 1, 2, 3), line("claim", 2, 7, 8, third)}},
 		{"follows attempt 2", []Act{line("claim", 1, 0, 1, second), line("claim", 2, 30, 31, second)}},
