@@ -314,7 +314,7 @@ func TestOpen_RejectsAUserWhoLacksAPermission(t *testing.T) {
 		app := server.clientWith(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "secret" })
 		s, err := redisstore.Open(t.Context(), app, redisstore.Config{})
 		if err == nil {
-			run(t, s, "k"+change)
+			hazard.Run(t, s, "k"+change)
 			err = s.Close()
 		}
 		return err

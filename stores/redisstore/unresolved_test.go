@@ -8,6 +8,7 @@ import (
 	"github.com/redis/rueidis"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 )
 
 // openCommands returns how many commands are in the first partition's set.
@@ -25,13 +26,13 @@ func TestUnresolved_CountsMoreRecordsOfAPartitionThanItReadsAtATime(t *testing.T
 	const all = 600
 	key := inOnePartition()
 	for i := range all {
-		c := claimOf(key())
+		c := hazard.Claim(key())
 		if i%3 == 0 { // expires at once
 			c.Lease, c.Keep = time.Microsecond, time.Microsecond
 		}
 		r, err := s.Claim(t.Context(), c)
 		if err == nil && i%3 > 0 {
-			err = s.Settle(t.Context(), holdOf(r), onlyonce.Settlement{State: onlyonce.StateUnknown, Keep: onlyonce.KeepForever})
+			err = s.Settle(t.Context(), hazard.Hold(r), onlyonce.Settlement{State: onlyonce.StateUnknown, Keep: onlyonce.KeepForever})
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -60,14 +61,14 @@ func TestUnresolved_ACommandThatEndedWithAKnownOutcomeLeavesTheSet(t *testing.T)
 		{},
 		{State: onlyonce.StateUnknown, Keep: time.Hour},
 	} {
-		r, err := s.Claim(t.Context(), claimOf(key()))
+		r, err := s.Claim(t.Context(), hazard.Claim(key()))
 		if err == nil {
-			err = s.Renew(t.Context(), holdOf(r), time.Minute, nil)
+			err = s.Renew(t.Context(), hazard.Hold(r), time.Minute, nil)
 		}
 		if n := openCommands(t, client); n != 1 || err != nil {
 			t.Errorf("%s: %d commands are open while it runs, error %v", st.State, n, err)
 		}
-		if err := s.Settle(t.Context(), holdOf(r), st); err != nil {
+		if err := s.Settle(t.Context(), hazard.Hold(r), st); err != nil {
 			t.Error(err)
 		}
 		want := int64(0)
@@ -94,7 +95,7 @@ func TestUnresolved_ExpiredCommandsLeaveTheSetAlthoughNobodyCounts(t *testing.T)
 	const all = 400
 	var last onlyonce.ID
 	for range all {
-		c := claimOf(key())
+		c := hazard.Claim(key())
 		c.Lease, c.Keep = time.Microsecond, time.Microsecond
 		if _, err := s.Claim(t.Context(), c); err != nil {
 			t.Fatal(err)
@@ -114,6 +115,6 @@ func TestUnresolved_ExpiredCommandsLeaveTheSetAlthoughNobodyCounts(t *testing.T)
 		if made == 50_000 {
 			t.Fatalf("the set has %d of %d commands, which all have expired", openCommands(t, client), all)
 		}
-		run(t, s, key())
+		hazard.Run(t, s, key())
 	}
 }
