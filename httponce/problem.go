@@ -42,6 +42,9 @@ type Problem struct {
 	Err        error         // for logs, never for the client; may be nil
 }
 
+// blankType is the type of a problem that no page documents (RFC 9457, section 4.2.1).
+const blankType = "about:blank"
+
 // Error returns the text for logs, which includes that of Err.
 func (p Problem) Error() string {
 	text := "httponce: " + p.Code
@@ -62,7 +65,7 @@ func (p Problem) Unwrap() error { return p.Err }
 // another request.
 func (p Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 	if p.Type == "" {
-		p.Type, p.Title = "about:blank", http.StatusText(p.Status)
+		p.Type, p.Title = blankType, http.StatusText(p.Status)
 	}
 	doc, err := json.Marshal(struct {
 		Type      string `json:"type"`

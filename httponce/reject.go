@@ -21,7 +21,7 @@ const (
 // reject rejects a request with a problem.
 func (pt *protection) reject(w http.ResponseWriter, r *http.Request, p Problem) {
 	h := w.Header()
-	p.Type = "about:blank"
+	p.Type = blankType
 	if pt.cfg.DocsURL != "" {
 		p.Type = pt.cfg.DocsURL + "#" + p.Code
 		h.Add("Link", "<"+pt.cfg.DocsURL+`>; rel="describedby"`)

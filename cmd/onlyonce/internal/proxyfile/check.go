@@ -14,8 +14,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 )
 
-// Check returns, as Mistakes, everything that can be told to be wrong without
-// opening another file.
+// Check returns, as Mistakes, everything that is wrong with the settings and can be found
+// without opening another file.
 func (f *File) Check() error {
 	c := checker{file: f}
 	c.process()

@@ -16,9 +16,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Parse reads a file's text, and lets the functions change what it says before
-// it is checked. name is what its errors call it. The error is Mistakes: all that
-// can be told without opening another file.
+// Parse reads the text of a file, calls the functions, which may change its settings, and
+// checks them. Its errors call the file name. They are Mistakes: everything that can be
+// found without opening another file.
 func Parse(name string, text []byte, change ...func(*File)) (*File, error) {
 	f := New()
 	f.name, f.lines = name, make(map[string]int)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Print writes a file that says what f does, and what every setting means. What
-// f leaves empty stands there as a comment with an example.
+// Print returns a file with the settings of f, each below a comment that explains it. An
+// empty setting is printed as a comment with an example.
 func Print(f *File) string {
 	p := printer{}
 	p.comment("", "Settings of onlyonce proxy, for --config. The file is reloaded on SIGHUP; changes of these settings need a restart: "+strings.Join(RestartSettings(), ", ")+" (of tls.cert, only adding or removing it). Relative paths start at the directory in which the proxy was started. Durations are written as 500ms, 30s or 24h, sizes as 64KiB or 1MiB.")
@@ -31,7 +31,7 @@ type printer struct {
 	text strings.Builder
 }
 
-// width is how long a line of a comment gets.
+// width is the longest line of a comment.
 const width = 100
 
 func (p *printer) comment(indent, text string) {
@@ -46,8 +46,8 @@ func (p *printer) comment(indent, text string) {
 	p.text.WriteString(line + "\n")
 }
 
-// setting writes one setting, with its comment if explain is true. An empty one
-// becomes a comment itself.
+// setting writes one setting, below its comment if explain is true. An empty setting is
+// written as a comment.
 func (p *printer) setting(s setting, indent string, explain bool) {
 	if explain {
 		p.comment(indent, s.doc)
@@ -85,7 +85,7 @@ func (p *printer) list(s setting, indent string) {
 	}
 }
 
-// exampleRoute stands where there are no routes.
+// exampleRoute is written if there are no routes.
 const exampleRoute = `# routes:
 #   - match: POST /payments
 #     upstream: main
@@ -97,7 +97,7 @@ const exampleRoute = `# routes:
 #     unknown: hold
 `
 
-// routes writes of each route what it has otherwise than the defaults.
+// routes writes the routes, each with the settings that differ from the defaults.
 func (p *printer) routes(s setting, f *File) {
 	p.comment("", s.doc)
 	for _, field := range settings(reflect.ValueOf(&Route{}).Elem())[:2] {
@@ -114,26 +114,26 @@ func (p *printer) routes(s setting, f *File) {
 		if r.Upstream != "" {
 			fmt.Fprintf(&p.text, "    upstream: %s\n", written(reflect.ValueOf(r.Upstream)))
 		}
-		p.otherwise(reflect.ValueOf(&r.Settings).Elem(), reflect.ValueOf(&f.Defaults).Elem(), "    ")
+		p.differing(reflect.ValueOf(&r.Settings).Elem(), reflect.ValueOf(&f.Defaults).Elem(), "    ")
 	}
 }
 
-// otherwise writes the settings that differ.
-func (p *printer) otherwise(from, base reflect.Value, indent string) {
+// differing writes the settings of a section that differ from those of base.
+func (p *printer) differing(from, base reflect.Value, indent string) {
 	usual := settings(base)
 	for i, s := range settings(from) {
 		switch {
 		case reflect.DeepEqual(s.value.Interface(), usual[i].value.Interface()):
 		case isSection(s.value.Type()):
 			fmt.Fprintf(&p.text, "%s%s:\n", indent, s.name)
-			p.otherwise(s.value, usual[i].value, indent+"  ")
+			p.differing(s.value, usual[i].value, indent+"  ")
 		default:
 			fmt.Fprintf(&p.text, "%s%s: %s\n", indent, s.name, written(s.value))
 		}
 	}
 }
 
-// written is a value as the file has it.
+// written returns a value in the form of the file.
 func written(v reflect.Value) string {
 	switch value := v.Interface().(type) {
 	case string:
@@ -162,7 +162,7 @@ func written(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// list is a list of texts as the file has it.
+// list returns a list of texts in the form of the file.
 func list(texts []string) string {
 	all := make([]string, len(texts))
 	for i, text := range texts {
