@@ -161,13 +161,16 @@ func decide(c Claim, r Record) int {
 
 // claim calls the store, and retries once if the response was lost: the store
 // recognizes a repeated claim. A claim that stays in doubt is released if it
-// was made.
+// was made. ErrUnavailable says only of its own call that it did nothing.
 func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) {
 	rec, err := g.store.Claim(ctx, c)
-	if err != nil && ctx.Err() == nil && !errors.Is(err, ErrUnavailable) {
+	if err == nil || errors.Is(err, ErrUnavailable) {
+		return rec, err
+	}
+	if ctx.Err() == nil {
 		rec, err = g.store.Claim(ctx, c)
 	}
-	if err != nil && !errors.Is(err, ErrUnavailable) {
+	if err != nil {
 		g.releaseDoubtful(ctx, c, a.keep)
 	}
 	return rec, err

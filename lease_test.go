@@ -238,6 +238,29 @@ func TestLease_AClaimThatStaysInDoubtIsReleased(t *testing.T) {
 	})
 }
 
+func TestLease_AClaimWhoseRepeatIsRejectedIsReleased(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newStore()
+		g := onlyonce.New(store, onlyonce.Config{HoldUnknown: true})
+		n := 0
+		store.set(func() {
+			store.claim = func(do func() error) error {
+				if n++; n == 2 {
+					return onlyonce.ErrUnavailable // of this call: the first one took effect
+				}
+				return errors.Join(errDown, do())
+			}
+		})
+		if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnavailable) || n != 2 {
+			t.Fatalf("%d claims, error %v", n, err)
+		}
+		synctest.Wait()
+		if r, err := store.Lookup(t.Context(), request("k").ID); !errors.Is(err, onlyonce.ErrNotFound) {
+			t.Fatalf("lookup got %+v, error %v", r, err)
+		}
+	})
+}
+
 func TestLease_AClaimThatReachesTheStoreAfterItsCallWasLostIsReleased(t *testing.T) {
 	for _, before := range []onlyonce.State{"", onlyonce.StateFailed} {
 		synctest.Test(t, func(t *testing.T) {
