@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"context"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 )
 
 // write runs the statement together with others. A statement that met a row locked by
@@ -101,20 +103,17 @@ type lookupJob struct {
 
 // look returns the record of k, which may have expired, or nil.
 func (s *Store) look(ctx context.Context, k *record.Key) (*stored, error) {
-	r := &lookupJob{key: k}
-	if err := s.reads.Do(ctx, r); err != nil {
-		return nil, err
-	}
-	if err := s.standbys.Durable(ctx, k, r.found, s.rowRunner(k)); err != nil {
-		return nil, err
-	}
-	return r.found, nil
+	return server.FindDurable(func() (*stored, error) {
+		r := &lookupJob{key: k}
+		err := s.reads.Do(ctx, r)
+		return r.found, err
+	}, func(l server.Look) (waited bool, err error) { return s.standbys.Durable(ctx, k, l, s.rowRunner(k)) })
 }
 
-// survives returns once everything that was read before is on the synchronous standbys, if
-// there are any.
-func (s *Store) survives(ctx context.Context, k *record.Key) error {
-	return s.standbys.Flushed(ctx, s.rowRunner(k))
+// survives returns once the synchronous standbys, if there are any, have everything that was
+// read since began.
+func (s *Store) survives(ctx context.Context, k *record.Key, began time.Time) (waited bool, err error) {
+	return s.standbys.Flushed(ctx, began, s.rowRunner(k))
 }
 
 // rowRunner returns how a statement about k is run together with others.

@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -108,14 +109,21 @@ func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transac
 	return now, err
 }
 
-// Durable returns once the command's record is on the synchronous standbys, if there are
-// any.
-func (e transactor) Durable(ctx context.Context, c *transact.Command, row *record.Stored) error {
-	if row == nil {
-		_, err := e.look(ctx, &c.Key) // which returns once it is there
-		return err
+// Durable reports whether the synchronous standbys, if there are any, have the row that the
+// transaction saw.
+func (e transactor) Durable(ctx context.Context, c *transact.Command) (bool, error) {
+	waited, err := e.standbys.Durable(ctx, &c.Key, server.Look{Began: c.Began, Found: c.Seen.Row}, e.rowRunner(&c.Key))
+	if err != nil || !waited {
+		return err == nil, err
 	}
-	return e.standbys.Durable(ctx, &c.Key, row, e.rowRunner(&c.Key))
+	now, err := e.look(ctx, &c.Key)
+	return now.IsSame(c.Seen.Row), err
+}
+
+// Flushed returns once the synchronous standbys, if there are any, have everything that was
+// read since began.
+func (e transactor) Flushed(ctx context.Context, c *transact.Command, began time.Time) (waited bool, err error) {
+	return e.standbys.Flushed(ctx, began, e.rowRunner(&c.Key))
 }
 
 // KeepFence makes later fences of the command higher.

@@ -43,7 +43,9 @@ func (t *inTx) look(ctx context.Context, k *record.Key) (*stored, error) {
 }
 
 // survives does not wait: the transaction's own commit comes later.
-func (t *inTx) survives(context.Context, *record.Key) error { return nil }
+func (t *inTx) survives(context.Context, *record.Key, time.Time) (waited bool, err error) {
+	return false, nil
+}
 
 func (t *inTx) explain(err error) error {
 	if isRetryable(err) || postgres.Classify(err) == server.ClassAborted {

@@ -32,10 +32,12 @@ func (k *Kind) With(args ...string) *Kind {
 
 // PostgreSQL is the newest of Debian's packages that is installed.
 var PostgreSQL = &Kind{
-	Name:     "PostgreSQL's server",
-	programs: map[string]string{"initdb": "/usr/lib/postgresql/*/bin/initdb", "postgres": "/usr/lib/postgresql/*/bin/postgres"},
-	user:     "postgres",
-	setups:   new(sync.Mutex),
+	Name: "PostgreSQL's server",
+	programs: map[string]string{
+		"initdb": "/usr/lib/postgresql/*/bin/initdb", "postgres": "/usr/lib/postgresql/*/bin/postgres", "basebackup": "/usr/lib/postgresql/*/bin/pg_basebackup",
+	},
+	user:   "postgres",
+	setups: new(sync.Mutex),
 	setup: func(s *Server) []string {
 		return []string{s.programs["initdb"], "-D", s.Data(), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--no-instructions"}
 	},

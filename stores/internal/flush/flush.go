@@ -1,6 +1,10 @@
 // Package flush delays what a store has read until it is durable. Some servers show a
 // commit to others before it survives a fault. A commit of the store's own that begins later
 // becomes durable later, so once it has returned, what was read before is durable, too.
+//
+// That holds only if both were on the same server, and it was not started anew in between: after
+// a failover, the commit says nothing of what the former server had. So what was read is read
+// again after the commit. If it is still the same, the server that has it has it for good.
 package flush
 
 import (

@@ -20,24 +20,27 @@ import (
 const flushWindow = time.Minute
 
 // Durable returns once the settled record that was read is on disk. It costs nothing for a
-// record that was settled longer ago, or that this process knows to be on disk.
-func (m *dialect) Durable(l server.Session, k *record.Key, r *record.Stored) error {
+// record that was settled longer ago, or that this process knows to be on disk. If it had to
+// wait, the record must be read again: the server may have crashed since, and come back
+// without it.
+func (m *dialect) Durable(l server.Session, k *record.Key, look server.Look) (waited bool, err error) {
+	r := look.Found
 	if r == nil || r.SettledAt.IsZero() || r.SettledFor > flushWindow || m.flush.Knows(k, r.Fence) {
-		return nil
+		return false, nil
 	}
-	err := m.Flushed(l)
-	if err == nil {
-		m.flush.Note(k, r.Fence)
+	if !r.IsSame(look.Before) {
+		return m.Flushed(l, look.Began)
 	}
-	return err
+	m.flush.Note(k, r.Fence)
+	return false, nil
 }
 
 // Flushed returns once everything that was read before is on disk.
-func (m *dialect) Flushed(l server.Session) error {
+func (m *dialect) Flushed(l server.Session, _ time.Time) (waited bool, err error) {
 	if m.binlog {
-		return nil
+		return false, nil
 	}
-	return m.flush.Wait(l.Ctx, func() error {
+	return true, m.flush.Wait(l.Ctx, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Ctx), server.StepTimeout)
 		defer cancel()
 		_, err := l.Store.Session(ctx).Exec("flush")

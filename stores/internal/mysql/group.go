@@ -7,6 +7,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -183,13 +184,17 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		owned := server.ByOwner(settles, func(j *server.GroupedSettle) string { return j.Hold.Owner })
 		hash := func(i int) []byte { return settles[min(i, len(settles)-1)].Key.Hash[:] }
 		var ended []*server.GroupedSettle // by this, or before
+		began := time.Now()
 		err = g.owners(ctx, &g.settles, size, hash, func(is *record.Stored) {
 			if j := owned[is.Owner]; j != nil && is.SettledBy(j.Hold) && !is.Expired {
 				ended = append(ended, j)
 			}
 		})
 		if err == nil && len(ended) > int(changed) {
-			err = g.dialect.Flushed(l)
+			var waited bool
+			if waited, err = g.dialect.Flushed(l, began); waited {
+				return err // each looks again for itself
+			}
 		}
 		if err != nil {
 			return err

@@ -1,6 +1,8 @@
 package optimistic
 
 import (
+	"time"
+
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
@@ -12,8 +14,10 @@ type ClaimRows interface {
 	// Create makes the row of a new command, unless there is one.
 	Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, granted bool, err error)
 
-	// Survives returns once what Find has found survives a crash of the server.
-	Survives(k *record.Key) error
+	// Survives returns once what Find has found since began survives a crash of the
+	// server. If it had to wait, another server may have taken over, and what was found must
+	// be looked for again.
+	Survives(k *record.Key, began time.Time) (waited bool, err error)
 
 	// Raise makes the fence of a hold on a new command higher than those of deleted
 	// records, and writes it into r. It reports false if it is not known which fence the
@@ -27,6 +31,7 @@ type ClaimRows interface {
 // Claim creates a record, or reads the existing one and takes it over. known means that
 // a record probably exists. With ErrContended, Claim returns the row that it read last.
 func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r onlyonce.Record, last *record.Stored, err error) {
+	var own *record.Stored // the claim's own row, once it survives if it is still there
 	for n := 0; ; n++ {
 		if err := on.Try(n); err != nil {
 			return onlyonce.Record{}, last, err
@@ -36,6 +41,7 @@ func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r o
 				return r, nil, err
 			}
 		}
+		began := time.Now()
 		seen, err := on.Find(k)
 		switch {
 		case err != nil:
@@ -44,8 +50,12 @@ func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r o
 			continue
 		case seen.HeldBy(&onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}):
 			// A call whose response was lost created the row, and may have been slow.
-			if err := on.Survives(k); err != nil {
-				return onlyonce.Record{}, nil, err
+			if !seen.IsSame(own) {
+				if waited, err := on.Survives(k, began); err != nil {
+					return onlyonce.Record{}, nil, err
+				} else if own = seen; waited {
+					continue
+				}
 			}
 			if sure, err := on.Raise(k, &seen.Record); sure || err != nil {
 				return seen.Record, nil, err

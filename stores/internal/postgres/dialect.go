@@ -8,6 +8,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -121,11 +122,13 @@ func (dialect) CheckJoinable(server.Session) error { return nil }
 
 // Durable returns once the record is on the synchronous standbys, if there are any.
 // PostgreSQL flushes a commit before others can see it.
-func (p dialect) Durable(l server.Session, k *record.Key, r *record.Stored) error {
-	return p.standbys.Durable(l.Ctx, k, r, rowRunner(l))
+func (p dialect) Durable(l server.Session, k *record.Key, look server.Look) (waited bool, err error) {
+	return p.standbys.Durable(l.Ctx, k, look, rowRunner(l))
 }
 
-func (p dialect) Flushed(l server.Session) error { return p.standbys.Flushed(l.Ctx, rowRunner(l)) }
+func (p dialect) Flushed(l server.Session, began time.Time) (waited bool, err error) {
+	return p.standbys.Flushed(l.Ctx, began, rowRunner(l))
+}
 
 func rowRunner(l server.Session) RowRunner {
 	return func(ctx context.Context, statement string) (row bool, err error) {

@@ -17,7 +17,7 @@ import (
 // earlier ones.
 type Standbys struct {
 	flush flush.Flusher
-	none  atomic.Pointer[time.Time] // when the server last had no synchronous standbys
+	none  atomic.Pointer[time.Time] // when the server was asked, and had no synchronous standbys; nil: it has some
 }
 
 // noneFor is how long a server that has no synchronous standbys is not asked again.
@@ -26,26 +26,29 @@ const noneFor = time.Second
 // A RowRunner runs a statement without arguments, and reports whether it returned a row.
 type RowRunner func(ctx context.Context, statement string) (row bool, err error)
 
-// Durable returns once the settled record that was read is on the synchronous standbys, if
-// there are any.
-func (s *Standbys) Durable(ctx context.Context, k *record.Key, r *record.Stored, run RowRunner) error {
+// Durable returns once the synchronous standbys have the settled record that was read, if
+// there are any. If it had to wait, the record must be read again: see server.Look.
+func (s *Standbys) Durable(ctx context.Context, k *record.Key, l server.Look, run RowRunner) (waited bool, err error) {
+	r := l.Found
 	if r == nil || r.Expired || r.SettledAt.IsZero() || s.flush.Knows(k, r.Fence) {
-		return nil
+		return false, nil
 	}
-	err := s.Flushed(ctx, run)
-	if err == nil && !s.haveNone() {
+	if !r.IsSame(l.Before) {
+		return s.Flushed(ctx, l.Began, run)
+	}
+	if s.none.Load() == nil {
 		s.flush.Note(k, r.Fence)
 	}
-	return err
+	return false, nil
 }
 
-// Flushed returns once everything that was read before is on the synchronous standbys, if
-// there are any. A role without the right to update needs it only then.
-func (s *Standbys) Flushed(ctx context.Context, run RowRunner) error {
-	if s.haveNone() {
-		return nil
+// Flushed returns once the synchronous standbys have everything that was read from the server
+// since began, if there are any. A role without the right to update needs it only then.
+func (s *Standbys) Flushed(ctx context.Context, began time.Time, run RowRunner) (waited bool, err error) {
+	if s.hadNone(began) {
+		return false, nil
 	}
-	return s.flush.Wait(ctx, func() error {
+	return true, s.flush.Wait(ctx, func() error {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.StepTimeout)
 		defer cancel()
 		asked := time.Now()
@@ -53,16 +56,22 @@ func (s *Standbys) Flushed(ctx context.Context, run RowRunner) error {
 		if err == nil && waited {
 			waited, err = run(ctx, "replicate")
 		}
-		if err == nil && !waited {
+		switch {
+		case err != nil:
+		case waited:
+			s.none.Store(nil)
+		default:
 			s.none.Store(&asked)
 		}
 		return err
 	})
 }
 
-func (s *Standbys) haveNone() bool {
+// hadNone reports whether the server had no synchronous standbys shortly before a read began.
+// After the read, another server may have taken over, and have none.
+func (s *Standbys) hadNone(began time.Time) bool {
 	at := s.none.Load()
-	return at != nil && time.Since(*at) < noneFor
+	return at != nil && !began.Before(*at) && began.Sub(*at) < noneFor
 }
 
 // Settled notes a settlement that the server has confirmed.

@@ -52,6 +52,11 @@ type Stored struct {
 	Damage     error         // why the row can't be read; nil: it can
 }
 
+// IsSame reports whether two reads of a row found the same settlement, or the same claim.
+func (s *Stored) IsSame(other *Stored) bool {
+	return s != nil && other != nil && s.Owner == other.Owner && s.Fence == other.Fence && s.As == other.As && s.SettledAt.Equal(other.SettledAt)
+}
+
 // maxFence is the highest fence that a record may have, so that there is always a higher one.
 const maxFence = 1 << 62
 

@@ -13,19 +13,44 @@ import (
 
 // find returns the record of k, or nil if there is none. It returns a record that has
 // expired, too, for its fence.
-func (l Session) find(k *record.Key) (found *record.Stored, err error) {
+func (l Session) find(k *record.Key) (*record.Stored, error) {
+	if l.Tx != nil {
+		return l.read(k)
+	}
+	return FindDurable(func() (*record.Stored, error) { return l.read(k) },
+		func(look Look) (bool, error) { return l.dialect.Durable(l, k, look) })
+}
+
+// FindDurable reads a record until it is durable on the server that has it.
+func FindDurable(read func() (*record.Stored, error), durable func(Look) (waited bool, err error)) (*record.Stored, error) {
+	var look Look
+	for n := 1; ; n++ {
+		var err error
+		look.Began = time.Now()
+		if look.Found, err = read(); err != nil {
+			return nil, err
+		}
+		waited, err := durable(look)
+		switch {
+		case err != nil:
+			return nil, err
+		case !waited:
+			return look.Found, nil
+		case n == maxTries:
+			return nil, optimistic.ErrContended
+		}
+		look.Before = look.Found
+	}
+}
+
+// read reads the record of k, which may not be durable.
+func (l Session) read(k *record.Key) (found *record.Stored, err error) {
 	err = l.Query("lookup", func(v []driver.Value) error {
 		r := l.dialect.Decode(v)
 		found = &r
 		return nil
 	}, k.Hash[:])
-	if found, err = collided(found, k, err); err != nil || l.Tx != nil {
-		return found, err
-	}
-	if err := l.dialect.Durable(l, k, found); err != nil {
-		return nil, err
-	}
-	return found, nil
+	return collided(found, k, err)
 }
 
 // findCurrent finds a record that the snapshot of a transaction does not have, on servers
@@ -107,11 +132,11 @@ func (l rows) Find(k *record.Key) (*record.Stored, error) {
 }
 
 // Survives does not wait in a transaction, whose own commit comes later.
-func (l rows) Survives(*record.Key) error {
+func (l rows) Survives(_ *record.Key, began time.Time) (waited bool, err error) {
 	if l.Tx != nil {
-		return nil
+		return false, nil
 	}
-	return l.dialect.Flushed(l.Session)
+	return l.dialect.Flushed(l.Session, began)
 }
 
 // Raise raises the fence of a claim that may have been slow.

@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -68,13 +69,15 @@ type Dialect interface {
 	// CheckPacketSize rejects arguments that are too large for a statement.
 	CheckPacketSize(args []any) error
 
-	// Durable returns once a settled record that was read, outside a
-	// transaction, survives a crash of the server.
-	Durable(l Session, k *record.Key, r *record.Stored) error
+	// Durable returns once a settled record that was read, outside a transaction,
+	// survives a crash of the server, unless another server has taken its place since. If
+	// it had to wait, the record must be read again.
+	Durable(l Session, k *record.Key, look Look) (waited bool, err error)
 
-	// Flushed returns once everything that was read before, outside a transaction,
-	// survives a crash of the server.
-	Flushed(l Session) error
+	// Flushed returns once everything that was read since began, outside a transaction,
+	// survives a crash of the server that it was read from. If it had to wait, that must
+	// be read again.
+	Flushed(l Session, began time.Time) (waited bool, err error)
 
 	// Settled notes that the server has confirmed a settlement.
 	Settled(k *record.Key, fence int64)
@@ -82,6 +85,13 @@ type Dialect interface {
 	// CheckSameTx returns transact.ErrEnded unless the transaction is still the one
 	// with the token, whose Look returned seen.
 	CheckSameTx(l Session, seen *transact.View, token []byte) error
+}
+
+// A Look is a read of a record, which may not be durable.
+type Look struct {
+	Began  time.Time
+	Found  *record.Stored // nil: there is none
+	Before *record.Stored // what the store had read before it last waited; nil: it did not
 }
 
 // An ErrorClass is what an error of the database means.

@@ -100,13 +100,20 @@ func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transac
 	return now, err
 }
 
-// Durable returns once the record survives a crash of the server.
-func (e transactor) Durable(ctx context.Context, c *transact.Command, row *record.Stored) error {
-	if row == nil {
-		_, err := e.Session(ctx).find(&c.Key) // which returns once it is on disk
-		return err
+// Durable reports whether the row that the transaction saw survives a crash of the server.
+func (e transactor) Durable(ctx context.Context, c *transact.Command) (bool, error) {
+	l := e.Session(ctx)
+	waited, err := e.dialect.Durable(l, &c.Key, Look{Began: c.Began, Found: c.Seen.Row})
+	if err != nil || !waited {
+		return err == nil, err
 	}
-	return e.dialect.Durable(e.Session(ctx), &c.Key, row)
+	now, err := l.find(&c.Key)
+	return now.IsSame(c.Seen.Row), err
+}
+
+// Flushed returns once everything that was read since began survives a crash of the server.
+func (e transactor) Flushed(ctx context.Context, _ *transact.Command, began time.Time) (waited bool, err error) {
+	return e.dialect.Flushed(e.Session(ctx), began)
 }
 
 // KeepFence makes later fences of the command higher.

@@ -51,13 +51,18 @@ func unknown(err error, causes ...error) error {
 // findCommit looks for the record that the transaction wrote, and returns once the record is
 // durable.
 func (r *run[TX]) findCommit(ctx context.Context) (settled int64, err error) {
-	now, err := r.on.Trace(ctx, &r.Command)
-	if err != nil {
-		return 0, err
+	for flushed := false; ; flushed = true {
+		began := time.Now()
+		now, err := r.on.Trace(ctx, &r.Command)
+		if err != nil {
+			return 0, err
+		}
+		c := Commit{Token: r.Token, Fence: r.Record.Fence, Before: r.Seen.Token}
+		if err := c.Committed(now); err != nil || flushed {
+			return now.SettledAt, err
+		}
+		if waited, err := r.on.Flushed(ctx, &r.Command, began); err != nil || !waited {
+			return now.SettledAt, err
+		}
 	}
-	c := Commit{Token: r.Token, Fence: r.Record.Fence, Before: r.Seen.Token}
-	if err := c.Committed(now); err != nil {
-		return 0, err
-	}
-	return now.SettledAt, r.on.Durable(ctx, &r.Command, nil)
 }

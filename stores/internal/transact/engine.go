@@ -2,6 +2,7 @@ package transact
 
 import (
 	"context"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
@@ -18,6 +19,7 @@ type Command struct {
 	Hold  *onlyonce.Hold  // of SettleTx
 
 	Token      []byte          // of the transaction: see Commit
+	Began      time.Time       // when the transaction was to begin
 	Seen       View            // what the transaction read when it began
 	Record     onlyonce.Record // as it was claimed, then as it was settled
 	Settlement onlyonce.Settlement
@@ -61,9 +63,14 @@ type Transactor[TX any] interface {
 	// Trace returns the traces of the transaction with c.Token once it has ended.
 	Trace(ctx context.Context, c *Command) (Trace, error)
 
-	// Durable returns once the command's record, as it can be read by now, survives
-	// a crash of the server. row is what was read of it; nil: nothing.
-	Durable(ctx context.Context, c *Command, row *record.Stored) error
+	// Durable returns once c.Seen.Row survives a crash of the server, and reports whether
+	// it does: not if the row has changed, or another server, without it, has taken over.
+	Durable(ctx context.Context, c *Command) (bool, error)
+
+	// Flushed returns once everything that was read since began survives a crash of the
+	// server that it was read from. If it had to wait, that must be read again, because
+	// another server may have taken over.
+	Flushed(ctx context.Context, c *Command, began time.Time) (waited bool, err error)
 
 	// KeepFence makes every later fence of the command higher than fence: by a row
 	// if there is none, otherwise by the floor.

@@ -86,7 +86,7 @@ func (r *run[TX]) once(last bool) (again bool, err error) {
 	}
 	if !runs {
 		tx.Close(r.own)
-		return false, r.awaitDurable()
+		return r.awaitDurable()
 	}
 	if err := r.call(tx); err != nil {
 		tx.Close(r.own)
@@ -108,6 +108,7 @@ const beginTries = 3
 
 func (r *run[TX]) begin() (tx Tx[TX], err error) {
 	for range beginTries {
+		r.Began = time.Now()
 		r.Token = NewToken() // the server may not have noticed yet that the lock of the one before is free
 		tx, err = r.on.Begin(r.ctx, &r.Command)
 		if err == nil || r.on.Classify(err) != Broken {
@@ -118,12 +119,16 @@ func (r *run[TX]) begin() (tx Tx[TX], err error) {
 }
 
 // awaitDurable returns once the record that the transaction saw may be returned, which was
-// the reason not to run the function.
-func (r *run[TX]) awaitDurable() error {
+// the reason not to run the function. It returns again if that record is no longer there.
+func (r *run[TX]) awaitDurable() (again bool, err error) {
 	if r.Seen.Row == nil {
-		return nil
+		return false, nil
 	}
-	return r.on.Durable(r.ctx, &r.Command, r.Seen.Row)
+	is, err := r.on.Durable(r.ctx, &r.Command)
+	if err == nil && !is {
+		return true, errOvertaken
+	}
+	return false, err
 }
 
 func (r *run[TX]) call(tx Tx[TX]) error {

@@ -32,6 +32,7 @@ type script struct {
 	alone  []ending // of those without
 	traces []trace
 	keeps  []error // of KeepFence
+	gone   []bool  // whether the row that was seen is no longer there
 
 	open   bool     // a transaction has its connection
 	runs   int      // of the function
@@ -107,9 +108,14 @@ func (s *script) Trace(_ context.Context, c *Command) (Trace, error) {
 	return t.now, t.err
 }
 
-func (s *script) Durable(context.Context, *Command, *record.Stored) error {
+func (s *script) Durable(context.Context, *Command) (bool, error) {
 	s.call("durable")
-	return nil
+	return !next(&s.gone), nil
+}
+
+func (s *script) Flushed(context.Context, *Command, time.Time) (waited bool, err error) {
+	s.call("flushed")
+	return true, nil
 }
 
 func (s *script) KeepFence(_ context.Context, _ *Command, fence int64) error {
@@ -246,10 +252,18 @@ func TestRun_EachEndOfATransactionFollowsItsRule(t *testing.T) {
 		{name: "overtaken every time", script: script{ends: []ending{{Overtaken, nil}}}, want: onlyonce.ErrUnavailable, runs: MaxRuns, calls: "[keep fence]"},
 		{name: "overtaken, of a hold", settles: true, script: script{ends: []ending{{Overtaken, nil}}}, want: onlyonce.ErrLost, runs: 1, calls: "[]"},
 		{name: "answered", script: script{sees: []View{{Lock: LockMine, Row: there}}}, calls: "[durable]"},
+		{
+			name: "answered by a server that was replaced", script: script{sees: []View{{Lock: LockMine, Row: there}, {Lock: LockMine, Now: 100}}, gone: []bool{true, false}, ends: []ending{committed}},
+			runs: 1, calls: "[durable]",
+		},
 		{name: "another transaction runs it", script: script{sees: []View{{Lock: LockBusy}}}, calls: "[]"},
 		{
 			name: "in doubt, and found", script: script{ends: []ending{inDoubt}, traces: []trace{{err: errBroken}, {found: true, now: Trace{Fence: 100}}}},
-			runs: 1, calls: "[trace trace durable]",
+			runs: 1, calls: "[trace trace flushed trace]",
+		},
+		{
+			name: "in doubt, and found on a server that was replaced", script: script{ends: []ending{inDoubt}, traces: []trace{{found: true, now: Trace{Fence: 100}}, {}}},
+			want: ErrNotCommitted, not: onlyonce.ErrUnknown, runs: 1, calls: "[trace flushed trace keep fence]",
 		},
 		{
 			name: "in doubt, and not there", script: script{ends: []ending{inDoubt}, traces: []trace{{}}},
