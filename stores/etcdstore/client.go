@@ -1,0 +1,154 @@
+package etcdstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// ErrForgotten says that etcd has no clock of the store although Migrate was called: it has
+// lost its data, or somebody deleted the store's keys. No new command is run until Migrate
+// is called again.
+var ErrForgotten = errors.New("etcd has forgotten the records of the store, or has never had any: find out why, then call Migrate once")
+
+// errTooLarge is what a record is that etcd does not take.
+var errTooLarge = fmt.Errorf("%w: the record is larger than etcd's max-request-bytes or the client's MaxCallSendMsgSize, and nothing was written: store less, or raise the limit", onlyonce.ErrTooLarge)
+
+// errNoSpace is why a full etcd writes nothing.
+var errNoSpace = errors.New("etcd's database has reached its quota-backend-bytes (alarm NOSPACE), and nothing was written: compact and defragment it or raise the quota, then disarm the alarm with etcdctl alarm disarm")
+
+// errInDoubt says that it is unknown whether a change was stored.
+var errInDoubt = errors.New("etcd has not confirmed a change, which may have been stored")
+
+// errConflict says that a transaction changed nothing, because the record or the clock is
+// another than expected.
+var errConflict = errors.New("the record has changed meanwhile")
+
+// An unreachable error says that no member has answered. Asking again may help. A request
+// that was in doubt may have taken effect.
+type unreachable struct {
+	error
+	doubt bool
+}
+
+func (e unreachable) Unwrap() error { return e.error }
+
+// patience is how long one request may take. A call makes further ones.
+const patience = 2 * time.Second
+
+// request sends one request, and returns what its error means for a store.
+func request(ctx context.Context, send func(ctx context.Context) error) error {
+	try, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), patience)
+	defer cancel()
+	err := send(try)
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return ctx.Err()
+	}
+	return judge(err)
+}
+
+// judge returns what an error of the client means for a store.
+func judge(err error) error {
+	switch {
+	case errors.Is(err, rpctypes.ErrRequestTooLarge):
+		return errTooLarge
+	case errors.Is(err, rpctypes.ErrNoSpace):
+		return errNoSpace
+	case errors.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, rpctypes.ErrCompacted):
+		return err
+	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, rpctypes.ErrAuthOldRevision):
+		return unreachable{error: err}
+	}
+	code := codes.Unknown
+	var failed rpctypes.EtcdError
+	switch {
+	case errors.As(err, &failed):
+		code = failed.Code()
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+	default:
+		code = status.Code(err)
+	}
+	switch code {
+	case codes.ResourceExhausted: // the client sends no message that is larger than its limit
+		return errTooLarge
+	case codes.Unavailable, codes.DeadlineExceeded, codes.Canceled, codes.Unknown, codes.Internal, codes.Aborted:
+		return unreachable{error: err, doubt: true}
+	}
+	return err
+}
+
+// doubtful reports whether an error leaves in doubt whether a request took effect.
+func doubtful(err error) bool {
+	var away unreachable
+	return errors.As(err, &away) && away.doubt || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
+}
+
+// The pauses between the tries of a call. The first tries follow at once.
+const (
+	atOnce       = 3
+	firstPause   = time.Millisecond
+	longestPause = 100 * time.Millisecond
+)
+
+// repeat calls try until it has no error that another try may not have. A record that has
+// changed meanwhile, and a cluster that can't be reached, are tried again until the time of
+// a call is over.
+func (s *Store) repeat(ctx context.Context, try func(ctx context.Context) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, s.timeout)
+	defer cancel()
+	pause := firstPause
+	for n := 1; ; n++ {
+		err := try(limited)
+		var away unreachable
+		again := errors.Is(err, errConflict) || errors.As(err, &away) || errors.Is(err, rpctypes.ErrLeaseNotFound)
+		switch {
+		case err == nil:
+			return nil
+		case !again && ctx.Err() == nil && limited.Err() != nil:
+			return s.late(err)
+		case !again:
+			return err
+		case n < atOnce:
+			continue
+		}
+		timer := time.NewTimer(pause/2 + rand.N(pause))
+		select {
+		case <-timer.C:
+		case <-limited.Done():
+			timer.Stop()
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			return s.late(err)
+		}
+		pause = min(2*pause, longestPause)
+	}
+}
+
+func (s *Store) late(err error) error {
+	return fmt.Errorf("the call was not done within %v: %w", s.timeout, err)
+}
+
+// read returns the key and value in the nth response of a transaction, or nil.
+func read(r *clientv3.TxnResponse, n int) *mvccpb.KeyValue {
+	if kvs := r.Responses[n].GetResponseRange().GetKvs(); len(kvs) > 0 {
+		return kvs[0]
+	}
+	return nil
+}

@@ -1,0 +1,146 @@
+package etcdstore
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"iter"
+	"slices"
+
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/value"
+)
+
+// List returns the records that match a filter, newest first. The keys are in the order of
+// hashes, so List reads the heads of all records, once for every 16,384 that it returns or
+// passes over. A filter with a tenant, an operation and a key reads one record.
+func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
+	return record.Sequence(func(yield func(onlyonce.Record) bool) error { return wrap("list", s.list(ctx, &f, yield)) })
+}
+
+const (
+	scanned = 1 << 14 // records of which a scan keeps where they stand
+	heads   = 1 << 7  // heads that are read at a time, each of at most 64 KiB
+
+	// most is how many records are read at a time: a transaction has at most 128 parts.
+	most = 48
+)
+
+func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonce.Record) bool) error {
+	if id, ok := record.Only(f); ok {
+		var v *stored
+		err := s.repeat(ctx, func(ctx context.Context) (err error) { v, err = s.look(ctx, id, s.keys.of(id)); return err })
+		if err == nil && v != nil && !v.Expired && record.Matches(f, &v.Record) {
+			yield(v.Record)
+		}
+		return err
+	}
+	listing := record.Listing[listed]{
+		Filter: f,
+		Few: func(found []listed) (int, error) {
+			return min(record.HowMany(len(found), func(i int) int64 { return found[i].size }), most), nil
+		},
+		Read:  func(found []listed) ([]onlyonce.Record, error) { return s.records(ctx, found) },
+		Yield: yield,
+	}
+	for before := record.After(f); ; {
+		found, err := s.scan(ctx, before)
+		if err != nil {
+			return err
+		}
+		more, err := listing.Show(found)
+		if !more || len(found) < scanned {
+			return err
+		}
+		before = found[len(found)-1].Position
+	}
+}
+
+// A listed record says where a record stands, and how large it is.
+type listed struct {
+	record.Position
+	size int64
+}
+
+// scan returns the newest records that stand after a position, newest first.
+func (s *Store) scan(ctx context.Context, after record.Position) (found []listed, err error) {
+	var revision int64 // all pages are of one
+	for from := s.keys.records(); ; {
+		var r *clientv3.GetResponse
+		err := s.repeat(ctx, func(ctx context.Context) error {
+			return request(ctx, func(ctx context.Context) (err error) {
+				r, err = s.client.Get(ctx, from, clientv3.WithRange(s.keys.recordsEnd()), clientv3.WithLimit(heads), clientv3.WithRev(revision))
+				return err
+			})
+		})
+		switch {
+		case errors.Is(err, rpctypes.ErrCompacted):
+			from, revision, found = s.keys.records(), 0, nil
+			continue
+		case err != nil:
+			return nil, err
+		}
+		revision = cmp.Or(revision, r.Header.Revision)
+		for _, kv := range r.Kvs {
+			p, ok := s.keys.parse(string(kv.Key))
+			if !ok {
+				continue
+			}
+			h, _ := parseHead(kv.Value) // one that can't be read has no date
+			at := listed{Position: record.Position{CreatedAt: h.created, Hash: p.hash}, size: h.size()}
+			if h.state != value.Released && at.Compare(&after) < 0 {
+				found = append(found, at)
+			}
+		}
+		if len(found) >= 2*scanned || !r.More {
+			slices.SortFunc(found, func(a, b listed) int { return b.Compare(&a.Position) })
+			found = slices.Clip(found[:min(len(found), scanned)])
+		}
+		if !r.More {
+			return found, nil
+		}
+		from = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+	}
+}
+
+// records returns the records that were listed, without those that are not there any more.
+func (s *Store) records(ctx context.Context, found []listed) (records []onlyonce.Record, err error) {
+	ops := make([]clientv3.Op, 0, 2*len(found)+1)
+	for i := range found {
+		p := s.keys.place(found[i].Hash)
+		ops = append(ops, clientv3.OpGet(p.head), clientv3.OpGet(p.rest))
+	}
+	ops = append(ops, clientv3.OpGet(s.keys.clock()))
+	err = s.repeat(ctx, func(ctx context.Context) error {
+		var r *clientv3.TxnResponse
+		err := request(ctx, func(ctx context.Context) (err error) {
+			r, err = s.client.Txn(ctx).Then(ops...).Commit()
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		at, err := s.clock.read(read(r, 2*len(found)))
+		if err != nil {
+			return err
+		}
+		records = records[:0]
+		var end int64
+		for i := range found {
+			v := decode(read(r, 2*i), read(r, 2*i+1), at)
+			if v == nil {
+				continue
+			}
+			end = max(end, v.ended(at.judging))
+			if !v.Expired && v.At == found[i].CreatedAt {
+				records = append(records, v.Record)
+			}
+		}
+		return s.publishEnd(ctx, end, at)
+	})
+	return records, err
+}

@@ -1,0 +1,121 @@
+package servertest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/etcdstore"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
+)
+
+// A call whose response is lost finds what it has written when it looks.
+func TestStore_ACallWhoseResponseIsLostTakesEffectOnce(t *testing.T) {
+	t.Parallel()
+	server, direct, observer := migrated(t)
+	failed := onlyonce.Settlement{State: onlyonce.StateFailed}
+	claim := hazard.Claim("claim")
+	claim.RetryFailed = true
+	for name, c := range map[string]struct {
+		sends string // what only the change itself sends
+		call  func(*testing.T, *etcdstore.Store, onlyonce.Record) error
+	}{
+		"claim": {"1P0" + claim.Owner, func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
+			now, err := s.Claim(t.Context(), claim)
+			if now.Owner != claim.Owner || now.Attempt != 2 || now.Fence <= r.Fence {
+				t.Errorf("the claim got %+v", now)
+			}
+			return err
+		}},
+		"renew": {"a step", func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
+			return s.Renew(t.Context(), hazard.Hold(r), time.Hour, map[string][]byte{"a step": []byte("1")})
+		}},
+		"settle": {"made", func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
+			return s.Settle(t.Context(), hazard.Hold(r), hazard.Completed)
+		}},
+		"release": {"1R0", func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
+			return s.Settle(t.Context(), hazard.Hold(r), onlyonce.Settlement{})
+		}},
+		"resolve": {"made", func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
+			r.State = onlyonce.StateFailed
+			return s.Resolve(t.Context(), r, hazard.Completed)
+		}},
+		"delete": {"1R0", func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
+			r.State = onlyonce.StateFailed
+			return s.Resolve(t.Context(), r, onlyonce.Settlement{})
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := observer.Claim(t.Context(), hazard.Claim(name))
+			if err == nil && (name == "claim" || name == "resolve" || name == "delete") {
+				err = observer.Settle(t.Context(), hazard.Hold(r), failed)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			before := get(t, direct, headOf(r.ID))
+			w := newWay(t, server.Client)
+			s := open(t, connect(t, &etcdServer{settings: settings{Client: w.address()}}), patient)
+			if _, err := s.Claim(t.Context(), hazard.Claim(name)); err != nil { // it does not take the command for new any more
+				t.Fatal(err)
+			}
+			w.deafen(c.sends)
+			done := make(chan error, 1)
+			go func() { done <- c.call(t, s, r) }()
+			after := before
+			for after.ModRevision == before.ModRevision {
+				time.Sleep(time.Millisecond)
+				after = get(t, direct, headOf(r.ID))
+			}
+			w.cut()
+			w.open()
+			if err := <-done; err != nil {
+				t.Errorf("the call: %v", err)
+			}
+			if last := get(t, direct, headOf(r.ID)); name != "renew" && last.ModRevision != after.ModRevision {
+				t.Errorf("the call was stored twice, at %d and %d", after.ModRevision, last.ModRevision)
+			}
+		})
+	}
+}
+
+// Every connection breaks after some bytes, wherever in a request or a response that is.
+func TestStore_ConnectionsThatBreakAnywhereLoseAndDoubleNothing(t *testing.T) {
+	t.Parallel()
+	server, _, observer := migrated(t)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	w := newWay(t, server.Client)
+	w.weaken(rand.New(rand.NewPCG(seed, 0)))
+	s := open(t, connect(t, &etcdServer{settings: settings{Client: w.address()}}), patient)
+	var callers sync.WaitGroup
+	for g := range 8 {
+		callers.Go(func() {
+			for i := range 40 {
+				claim := hazard.Claim(fmt.Sprint(g, " ", i))
+				r, err := s.Claim(t.Context(), claim)
+				if err != nil || r.Owner != claim.Owner || r.Attempt != 1 {
+					t.Errorf("claim got %+v, error %v", r, err)
+					return
+				}
+				if err := s.Renew(t.Context(), hazard.Hold(r), time.Hour, map[string][]byte{"a": []byte(claim.ID.Key)}); err != nil {
+					t.Errorf("renew: %v", err)
+				}
+				done := hazard.Completed
+				done.Result.Body = []byte(claim.ID.Key)
+				if err := s.Settle(t.Context(), hazard.Hold(r), done); err != nil {
+					t.Errorf("settle: %v", err)
+				}
+				now, err := observer.Lookup(t.Context(), claim.ID)
+				if err != nil || now.State != onlyonce.StateCompleted || string(now.Result.Body) != claim.ID.Key || string(now.Steps["a"]) != claim.ID.Key || now.Fence != r.Fence {
+					t.Errorf("the record is %+v, error %v", now, err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+}

@@ -1,0 +1,234 @@
+package etcdstore
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/value"
+)
+
+// A record is stored under two keys: its head, which has a fixed part and the record's
+// identity, and the rest, which has its steps and its outcome. So a list and a watch read
+// nothing large. Numbers are big-endian; instants, by the store's clock, and durations are
+// in microseconds.
+const (
+	headVersion = '1'
+	headSize    = 83
+)
+
+// longestIdentity bounds an ID with its fingerprint, so that a page of heads is bounded.
+const longestIdentity = 64 << 10
+
+// A head is the fixed part of a record.
+type head struct {
+	state      byte
+	final      bool
+	owner      string
+	fence      int64
+	created    int64
+	leaseUntil int64
+	lapsedKeep int64 // of a processing record; 0: it does not expire
+	settled    int64 // 0: it is not
+	expires    int64 // of a settled record; 0: never
+	attempt    int32
+	identity   int32 // the lengths of the parts
+	steps      int32
+	outcome    int32
+}
+
+func (h *head) append(b []byte) []byte {
+	final := byte('0')
+	if h.final {
+		final = '1'
+	}
+	b = append(append(b, headVersion, h.state, final), h.owner...)
+	for _, n := range [...]int64{h.fence, h.created, h.leaseUntil, h.lapsedKeep, h.settled, h.expires} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	for _, n := range [...]int32{h.attempt, h.identity, h.steps, h.outcome} {
+		b = binary.BigEndian.AppendUint32(b, uint32(n))
+	}
+	return b
+}
+
+// parseHead reads a head. A value that is too short for one, or of another version, is not
+// ok.
+func parseHead(data []byte) (h head, ok bool) {
+	if len(data) < headSize || data[0] != headVersion {
+		return head{}, false
+	}
+	h.state, h.final = data[1], data[2] == '1'
+	h.owner = string(data[3 : 3+value.OwnerSize])
+	at := data[3+value.OwnerSize:]
+	for _, n := range [...]*int64{&h.fence, &h.created, &h.leaseUntil, &h.lapsedKeep, &h.settled, &h.expires} {
+		*n, at = int64(binary.BigEndian.Uint64(at)), at[8:]
+	}
+	for _, n := range [...]*int32{&h.attempt, &h.identity, &h.steps, &h.outcome} {
+		*n, at = int32(binary.BigEndian.Uint32(at)), at[4:]
+	}
+	return h, true
+}
+
+// expiry returns when the record expires; 0: never.
+func (h *head) expiry() int64 {
+	switch {
+	case h.state == value.Released:
+		return 0
+	case h.state != value.Processing:
+		return h.expires
+	case h.lapsedKeep <= 0:
+		return 0
+	}
+	return later(h.leaseUntil, h.lapsedKeep)
+}
+
+// size is how many bytes the parts take.
+func (h *head) size() int64 { return int64(h.identity) + int64(h.steps) + int64(h.outcome) }
+
+// later adds a duration to an instant; either may be damaged.
+func later(at, d int64) int64 {
+	if d > 0 && at > math.MaxInt64-d {
+		return math.MaxInt64
+	}
+	return at + d
+}
+
+// A stored record is what its keys had, decoded at some time. Without a record, its
+// revision is 0.
+type stored struct {
+	record.Stored
+	head     head
+	revision int64 // of the head's last change
+	identity []byte
+	steps    []byte
+	outcome  []byte
+}
+
+// decode makes a record of the values of its keys, of which each may be missing. It returns
+// nil for no head.
+func decode(kv, rest *mvccpb.KeyValue, at reading) *stored {
+	if kv == nil {
+		return nil
+	}
+	v := &stored{revision: kv.ModRevision}
+	h, ok := parseHead(kv.Value)
+	if !ok {
+		v.Stored = value.NoRecord(at.shown)
+		return v
+	}
+	v.head = h
+	row := record.Row{
+		State: value.StateOf(h.state), Final: h.final, Owner: h.owner, Attempt: int64(h.attempt),
+		Fence: h.fence, CreatedAt: h.created, SettledAt: h.settled, LeaseUntil: h.leaseUntil, ExpiresAt: h.expiry(),
+	}
+	row.Now = at.before(row.LeaseUntil, row.ExpiresAt)
+	var tail []byte
+	if rest != nil {
+		tail = rest.Value
+	}
+	if h.identity < 0 || h.steps < 0 || h.outcome < 0 ||
+		len(kv.Value) != headSize+int(h.identity) || len(tail) != int(h.steps)+int(h.outcome) {
+		row.Err = value.ErrCut
+		v.Stored = row.Record()
+		return v
+	}
+	v.identity, v.steps, v.outcome = kv.Value[headSize:], tail[:h.steps:h.steps], tail[h.steps:]
+	v.Stored = value.Decode(&row, string(v.identity), string(v.steps), string(v.outcome))
+	return v
+}
+
+// row returns what is stored, or nil for nothing.
+func (v *stored) row() *record.Stored {
+	if v == nil {
+		return nil
+	}
+	return &v.Stored
+}
+
+// modRevision returns the revision that the head must still have; 0: there is none.
+func (v *stored) modRevision() int64 {
+	if v == nil {
+		return 0
+	}
+	return v.revision
+}
+
+// of returns an error if the record must not be used for the ID.
+func (v *stored) of(id onlyonce.ID) error {
+	if v.Damage != nil || v.As == record.StateReleased {
+		v.ID = id
+	}
+	return v.Check(id)
+}
+
+// A change is what a call makes of a record: everything but the instants.
+type change struct {
+	state      byte
+	final      bool
+	owner      string
+	fence      int64 // 0: a new one, higher than that of the record
+	lease      int64 // of a processing record
+	lapsedKeep int64
+	keep       int64 // of a settled record; 0: for good
+	attempt    int32
+	anew       bool // the command begins with it
+	identity   []byte
+	steps      []byte
+	outcome    []byte
+}
+
+// head returns the head of a change of what was seen, made at an instant.
+func (c *change) head(seen *stored, now int64) head {
+	h := head{
+		state: c.state, final: c.final, owner: c.owner, fence: c.fence, created: now, lapsedKeep: c.lapsedKeep,
+		attempt: c.attempt, identity: int32(len(c.identity)), steps: int32(len(c.steps)), outcome: int32(len(c.outcome)),
+	}
+	if seen != nil && !c.anew {
+		h.created = seen.head.created
+	}
+	if c.fence == 0 {
+		h.fence = max(now, 1)
+		if seen != nil {
+			h.fence = max(h.fence, seen.Fence+1)
+		}
+	}
+	switch c.state {
+	case value.Processing:
+		h.leaseUntil = now + c.lease
+	case value.Released:
+	default:
+		h.settled = now
+		if c.keep > 0 {
+			h.expires = now + c.keep
+		}
+	}
+	return h
+}
+
+// stays returns for how long the server must keep the record; 0: for good.
+func (c *change) stays() time.Duration {
+	var left int64
+	switch {
+	case c.state == value.Released:
+	case c.state == value.Processing && c.lapsedKeep > 0:
+		left = c.lease + c.lapsedKeep
+	case c.state == value.Processing || c.keep == 0:
+		return 0
+	default:
+		left = c.keep
+	}
+	return time.Duration(min(left, value.Longest.Microseconds()))*time.Microsecond + record.FenceKeep
+}
+
+func (c *change) check() error {
+	if len(c.identity) > longestIdentity {
+		return fmt.Errorf("%w: the ID and its fingerprint have %d bytes together, and nothing was written: use at most %d", onlyonce.ErrTooLarge, len(c.identity), longestIdentity)
+	}
+	return nil
+}
