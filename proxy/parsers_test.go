@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // A parser is a process that reads the path in targets.
@@ -29,7 +31,7 @@ var parserPrograms = [][]string{
 // skipped, or fails where services are required.
 func startParser(t testing.TB, command []string) *parser {
 	t.Helper()
-	needProgram(t, command[0])
+	needs.Program(t, command[0])
 	cmd := exec.Command(command[0], command[1:]...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -52,17 +54,6 @@ func startParser(t testing.TB, command []string) *parser {
 func hasProgram(name string) bool {
 	_, err := exec.LookPath(name)
 	return err == nil
-}
-
-func needProgram(t testing.TB, program string) {
-	t.Helper()
-	switch {
-	case hasProgram(program):
-	case os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "":
-		t.Fatalf("%s is not installed", program)
-	default:
-		t.Skipf("%s is not installed", program)
-	}
 }
 
 // path returns the path in a target; it is not ok if there is none.

@@ -5,7 +5,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"os/exec"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
@@ -29,12 +29,7 @@ var paymentServers = []struct {
 // startPayments starts a server that lasts for the test.
 func startPayments(t *testing.T, program string, args func(port string) []string) *proxy.Upstream {
 	t.Helper()
-	if _, err := exec.LookPath(program); err != nil {
-		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "" {
-			t.Fatal(err)
-		}
-		t.Skipf("%s is not installed", program)
-	}
+	needs.Program(t, program)
 	free := listen(t)
 	addr := free.Addr().String()
 	free.Close()

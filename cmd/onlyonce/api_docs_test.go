@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // An example is a command of a document, with what it prints.
@@ -121,12 +122,7 @@ func (r *reader) checkReplay(output string) {
 }
 
 func TestAPIDocs_TheExamplesOfTheAPIsDoWhatTheirDocumentsSay(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip("curl is not installed: the examples can't be run")
-	}
+	needs.Program(t, "curl")
 	for api, least := range map[string]int{"items": 11, "sandboxes": 15, "orders": 12} {
 		t.Run(api, func(t *testing.T) {
 			t.Parallel()

@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,6 +18,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // An upstream is a server behind a proxy. It counts what it was asked to change,
@@ -112,12 +111,7 @@ func (s *served) adminURL(t *testing.T) string {
 func (s *served) at(url string) *served { return &served{t: s.t, url: url} }
 
 func TestProxy_TheProxysPrintedCurlLinesDoWhatTheySay(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip("curl is not installed: the printed lines can't be run")
-	}
+	needs.Program(t, "curl")
 	t.Parallel()
 	for _, tenant := range [][]string{{"--single-tenant"}, {"--tenant-header", "X-Tenant-ID"}, {"--tenant-authorization"}} {
 		up := newUpstreamServer(t)

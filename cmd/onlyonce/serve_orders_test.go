@@ -10,8 +10,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 const oneOrder = `{"items":[{"product_id":"prod-1","quantity":2,"unit_price":"19.90"}]}`
@@ -24,12 +26,7 @@ func natsStream(t *testing.T) (address, name string) {
 		address = "nats://127.0.0.1:4222"
 	}
 	conn, err := nats.Connect(address)
-	if err != nil {
-		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "" {
-			t.Fatalf("NATS: %v", err)
-		}
-		t.Skipf("NATS is not there: %v", err)
-	}
+	needs.Service(t, "NATS", err)
 	name = "test-" + strings.ToLower(rand.Text()[:12])
 	t.Cleanup(func() {
 		defer conn.Close()

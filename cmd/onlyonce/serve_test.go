@@ -16,16 +16,12 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
 func TestServe_ThePrintedCurlLinesDoWhatTheySay(t *testing.T) {
-	if _, err := exec.LookPath("curl"); err != nil {
-		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "1" {
-			t.Fatal(err)
-		}
-		t.Skip("curl is not installed: the printed lines can't be run")
-	}
+	needs.Program(t, "curl")
 	t.Parallel()
 	s := startServe(t, t.TempDir())
 	var got []answer

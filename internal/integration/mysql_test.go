@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
@@ -33,7 +34,7 @@ type mysqlDatabase struct {
 func newMySQLDatabase(t testing.TB) mysqlDatabase {
 	t.Helper()
 	dsn, err := mysqlServer()
-	service(t, "MySQL or MariaDB", err)
+	needs.Service(t, "MySQL or MariaDB", err)
 	d := mysqlDatabase{dsn: dsn, name: "onlyonce_" + strings.ToLower(rand.Text())}
 	makeFor(t, "mysql", dsn, "DATABASE "+d.name, "")
 	return d

@@ -19,6 +19,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/onlyonce-go/onlyonce/inbox"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/onlyonce-go/onlyonce/watermillonce"
@@ -45,7 +46,7 @@ func newNATS(t testing.TB) pubSub {
 	name := "onlyonce_" + strings.ToLower(rand.Text())
 	patient := []nats.Option{nats.Timeout(answerLimit)}
 	conn, err := nats.Connect(url, patient...)
-	service(t, "NATS", err)
+	needs.Service(t, "NATS", err)
 	js, err := conn.JetStream(nats.MaxWait(answerLimit))
 	if err == nil {
 		_, err = js.AddStream(&nats.StreamConfig{Name: name, Subjects: []string{name}})
@@ -84,7 +85,7 @@ func newRabbitMQ(t testing.TB) pubSub {
 	cfg.Publish.ConfirmDelivery = true
 	p := pubSub{topic: name}
 	pub, err := wamqp.NewPublisher(cfg, watermill.NopLogger{})
-	service(t, "RabbitMQ", err)
+	needs.Service(t, "RabbitMQ", err)
 	p.pub = pub
 	for range 2 {
 		sub, err := wamqp.NewSubscriber(cfg, watermill.NopLogger{})

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
 
@@ -32,7 +33,7 @@ func newPgBouncer(t *testing.T, schema postgresSchema) string {
 		bin = "/usr/sbin/pgbouncer"
 		_, err = os.Stat(bin)
 	}
-	service(t, "PgBouncer", err)
+	needs.Service(t, "PgBouncer", err)
 	u, err := url.Parse(schema.dsn)
 	if err != nil {
 		t.Fatal(err)
@@ -58,9 +59,7 @@ unix_socket_dir =
 		}
 	}
 	cmd := asUser("postgres", bin, config)
-	if err := cmd.Start(); err != nil {
-		service(t, "PgBouncer", err)
-	}
+	needs.Service(t, "PgBouncer", cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // killed

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
@@ -36,7 +37,7 @@ type postgresSchema struct {
 func newPostgresSchema(t testing.TB) postgresSchema {
 	t.Helper()
 	dsn, err := postgresServer()
-	service(t, "PostgreSQL", err)
+	needs.Service(t, "PostgreSQL", err)
 	s := postgresSchema{dsn: dsn, name: "onlyonce_" + strings.ToLower(rand.Text())}
 	makeFor(t, "pgx", dsn, "SCHEMA "+s.name, " CASCADE")
 	return s

@@ -13,6 +13,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // examples are the servers of docs/examples, and how each is started.
@@ -30,10 +32,7 @@ func TestProxy_AServerInAnotherLanguageNeedsNoChange(t *testing.T) {
 	bin := buildServer(t)
 	for _, e := range examples {
 		t.Run(e.language, func(t *testing.T) {
-			program, err := exec.LookPath(e.program)
-			if err != nil {
-				t.Skipf("%s is not installed: %v", e.language, err)
-			}
+			program := needs.Program(t, e.program)
 			port := strconv.Itoa(freePort(t))
 			cmd := exec.Command(program, e.args(port)...)
 			cmd.Dir = "../../docs/examples"

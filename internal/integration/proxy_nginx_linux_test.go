@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
@@ -45,8 +46,7 @@ func (s *seen) by(id string) string {
 // startNginx starts nginx as a reverse proxy, and returns its address.
 func startNginx(t *testing.T, upstream string) string {
 	t.Helper()
-	bin, err := exec.LookPath("nginx")
-	service(t, "nginx", err)
+	bin := needs.Program(t, "nginx")
 	dir := t.TempDir()
 	addr := fmt.Sprintf("127.0.0.1:%d", freePort(t))
 	config := fmt.Sprintf(`daemon off; master_process off; pid %[1]s/pid; error_log %[1]s/error.log; events {}

@@ -18,6 +18,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/onlyonce-go/onlyonce/internal/natsserver"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
 )
 
@@ -41,7 +42,7 @@ var sharedStores = map[string]func(t *testing.T) string{
 	"MariaDB or MySQL": func(t *testing.T) string { return newMySQLDatabase(t).url(t) },
 	"Redis": func(t *testing.T) string {
 		s, err := redisserver.Start()
-		service(t, "Redis", err)
+		needs.Service(t, "Redis", err)
 		t.Cleanup(func() { s.Close() })
 		return setUp(t, "redis://"+s.Address())
 	},

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
@@ -24,8 +25,7 @@ type flushGate struct {
 // behindGate makes a server flush its log only while the gate is open.
 func behindGate(t *testing.T, s *ownServer) *flushGate {
 	t.Helper()
-	cc, err := exec.LookPath("cc")
-	service(t, "a C compiler", err)
+	cc := needs.Program(t, "cc")
 	library := filepath.Join(s.Dir, "flush.so")
 	if out, err := exec.Command(cc, "-shared", "-fPIC", "-O1", "-o", library, "testdata/flush.c", "-ldl").CombinedOutput(); err != nil {
 		t.Fatalf("compile: %v\n%s", err, out)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
@@ -20,7 +21,7 @@ func newOwnServer(t *testing.T, kind *faults.Kind) *ownServer {
 	t.Helper()
 	s, err := faults.New(kind, sharedDir(t))
 	if errors.Is(err, faults.ErrMissing) {
-		service(t, kind.Name, err)
+		needs.Service(t, kind.Name, err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -3,7 +3,6 @@ package integration
 import (
 	"context"
 	"database/sql"
-	"os"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
@@ -39,18 +38,6 @@ func makeFor(t testing.TB, driver, dsn, what, dropping string) {
 			t.Error(err)
 		}
 	})
-}
-
-// service skips a test whose server is not there, unless all are required.
-func service(t testing.TB, name string, err error) {
-	t.Helper()
-	switch {
-	case err == nil:
-	case os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "":
-		t.Fatalf("%s: %v", name, err)
-	default:
-		t.Skipf("%s is not there: %v", name, err)
-	}
 }
 
 // openPool opens a pool, which is closed at the end.

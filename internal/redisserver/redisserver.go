@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // ErrMissing is the error of a server whose program is not installed.
@@ -26,8 +28,8 @@ var ErrMissing = errors.New("redis-server is not installed")
 // error.
 func Require(t testing.TB, err error) {
 	t.Helper()
-	if errors.Is(err, ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
-		t.Skip(err)
+	if errors.Is(err, ErrMissing) {
+		needs.Service(t, "Redis", err)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 	"github.com/onlyonce-go/onlyonce/services/publicid"
@@ -45,9 +46,7 @@ func forgetBroker(t *testing.T, address, name string) {
 	}
 	if u.Scheme == "nats" {
 		conn, err := nats.Connect(address)
-		if err != nil {
-			apitest.Missing(t, fmt.Sprintf("NATS: %v", err))
-		}
+		needs.Service(t, "NATS", err)
 		t.Cleanup(func() {
 			defer conn.Close()
 			js, err := jetstream.New(conn)
@@ -61,9 +60,7 @@ func forgetBroker(t *testing.T, address, name string) {
 		return
 	}
 	conn, err := amqp.Dial(address)
-	if err != nil {
-		apitest.Missing(t, fmt.Sprintf("RabbitMQ: %v", err))
-	}
+	needs.Service(t, "RabbitMQ", err)
 	t.Cleanup(func() {
 		defer conn.Close()
 		ch, err := conn.Channel()

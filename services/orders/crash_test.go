@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 )
 
@@ -31,7 +32,7 @@ const (
 // skipped, a few times elsewhere, on the third engine, and under the race
 // detector, which sees nothing in processes that are killed.
 func crashRounds(engine string) int {
-	if os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "1" && engine != "mysql" && !underRace {
+	if needs.Required() && engine != "mysql" && !underRace {
 		return 25
 	}
 	return 3

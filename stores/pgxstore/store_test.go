@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
@@ -34,12 +35,7 @@ func newSchema(t testing.TB) string {
 	t.Helper()
 	ctx := context.Background()
 	admin, err := pgx.Connect(ctx, server())
-	if err != nil {
-		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "" {
-			t.Fatalf("PostgreSQL is required: %v", err)
-		}
-		t.Skipf("no PostgreSQL at %s: start one, or set ONLYONCE_POSTGRES_URL", server())
-	}
+	needs.Service(t, "PostgreSQL", err)
 	schema := "onlyonce_" + strings.ToLower(rand.Text())
 	if _, err := admin.Exec(ctx, "CREATE SCHEMA "+schema); err != nil {
 		t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
@@ -57,8 +58,8 @@ func backend(t *testing.T, kind *faults.Kind) *Backend {
 		t.Fatal(err)
 	}
 	s, err := faults.New(kind, dir)
-	if errors.Is(err, faults.ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
-		t.Skipf("%s is not there: %v", kind.Name, err)
+	if errors.Is(err, faults.ErrMissing) {
+		needs.Service(t, kind.Name, err)
 	}
 	if err != nil {
 		t.Fatal(err)

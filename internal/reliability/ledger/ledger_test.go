@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
@@ -68,8 +69,8 @@ func plan(t *testing.T, shared, name, store string, kind *faults.Kind) Plan {
 		return p
 	}
 	s, err := faults.New(kind, shared)
-	if errors.Is(err, faults.ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
-		t.Skipf("%s is not there: %v", kind.Name, err)
+	if errors.Is(err, faults.ErrMissing) {
+		needs.Service(t, kind.Name, err)
 	}
 	if err != nil {
 		t.Fatal(err)

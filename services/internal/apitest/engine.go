@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -15,6 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 	_ "modernc.org/sqlite"             // the driver "sqlite"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -85,9 +85,7 @@ func create(t *testing.T, driver, dsn, name, drop string) {
 		t.Fatal(err)
 	}
 	defer db.Close()
-	if err := db.PingContext(t.Context()); err != nil {
-		Missing(t, fmt.Sprintf("the %s server: %v", driver, err))
-	}
+	needs.Service(t, "the "+driver+" server", db.PingContext(t.Context()))
 	if _, err := db.ExecContext(t.Context(), "CREATE DATABASE "+name); err != nil {
 		t.Fatal(err)
 	}
@@ -102,16 +100,6 @@ func create(t *testing.T, driver, dsn, name, drop string) {
 			t.Error(err)
 		}
 	})
-}
-
-// Missing skips a test that needs something which is not there; with
-// ONLYONCE_REQUIRE_SERVICES=1 the test fails.
-func Missing(t *testing.T, what string) {
-	t.Helper()
-	if os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "1" {
-		t.Fatalf("not there: %s", what)
-	}
-	t.Skipf("not there: %s", what)
 }
 
 // connections bounds what a test takes of a server, which has as many for all

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 )
 
 // A NATS is a server of a test's own, with JetStream, that the test may kill and start
@@ -33,10 +35,7 @@ type NATS struct {
 // NewNATS returns a server that has not been started. It is killed at the test's end.
 func NewNATS(t *testing.T) *NATS {
 	t.Helper()
-	program, err := exec.LookPath("nats-server")
-	if err != nil {
-		Missing(t, fmt.Sprintf("nats-server: %v", err))
-	}
+	program := needs.Program(t, "nats-server")
 	s := &NATS{t: t, program: program, at: freeAddress(t), dir: t.TempDir()}
 	t.Cleanup(s.Kill)
 	return s

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
@@ -26,13 +27,7 @@ func each(t *testing.T, test func(t *testing.T, b Broker)) {
 				address = own
 			}
 			b, err := Open(t.Context(), address, Config{Name: "onlyonce_" + strings.ToLower(rand.Text()), AckWait: ackWait})
-			switch {
-			case err == nil:
-			case os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "":
-				t.Fatal(err)
-			default:
-				t.Skipf("%s is not there: %v", kind.name, err)
-			}
+			needs.Service(t, kind.name, err)
 			t.Cleanup(func() { remove(t, b) })
 			test(t, b)
 		})

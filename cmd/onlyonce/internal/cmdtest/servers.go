@@ -11,7 +11,9 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
+
 	"github.com/onlyonce-go/onlyonce/internal/natsserver"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
 )
 
@@ -29,12 +31,7 @@ func NewPostgresURL(t *testing.T) string {
 	t.Cleanup(func() { _ = db.Close() })
 	ctx, cancel := context.WithTimeout(t.Context(), Soon)
 	defer cancel()
-	if err := db.PingContext(ctx); err != nil {
-		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "" {
-			t.Fatalf("PostgreSQL: %v", err)
-		}
-		t.Skipf("PostgreSQL is not there: %v", err)
-	}
+	needs.Service(t, "PostgreSQL", db.PingContext(ctx))
 	schema := "onlyonce_" + strings.ToLower(rand.Text())
 	if _, err := db.Exec("CREATE SCHEMA " + schema); err != nil {
 		t.Fatal(err)
@@ -66,12 +63,7 @@ func NewMySQLURL(t *testing.T) string {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	if err := db.PingContext(t.Context()); err != nil {
-		if os.Getenv("ONLYONCE_REQUIRE_SERVICES") != "" {
-			t.Fatalf("MariaDB: %v", err)
-		}
-		t.Skipf("MariaDB is not there: %v", err)
-	}
+	needs.Service(t, "MariaDB", db.PingContext(t.Context()))
 	name := "onlyonce_" + strings.ToLower(rand.Text()[:12])
 	if _, err := db.Exec("CREATE DATABASE " + name); err != nil {
 		t.Fatal(err)
