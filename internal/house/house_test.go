@@ -1,4 +1,7 @@
-package integration
+// Package house holds the repository to its own rules: which package may import which, and
+// that the documents name tests that exist. It is in the root module because Go runs a test
+// again only for files that change within the test's own module.
+package house
 
 import (
 	"io/fs"
@@ -19,7 +22,7 @@ const module = "github.com/onlyonce-go/onlyonce"
 func imports(t *testing.T) (ours, foreign map[string][]string) {
 	t.Helper()
 	ours, foreign = map[string][]string{}, map[string][]string{}
-	for line := range strings.Lines(run(t, "../..", "go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "work")) {
+	for line := range strings.Lines(run(t, repository(t), "go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "work")) {
 		fields := strings.Fields(line)
 		from := within(fields[0])
 		ours[from] = nil
@@ -41,6 +44,17 @@ func within(path string) string {
 		return "."
 	}
 	return strings.TrimPrefix(path, module+"/")
+}
+
+// repository is the folder of the repository. Somebody who has only the module of the root has
+// none, and skips the test.
+func repository(t *testing.T) string {
+	t.Helper()
+	const root = "../.."
+	if _, err := os.Stat(root + "/go.work"); err != nil {
+		t.Skip("this is not the whole repository: ", err)
+	}
+	return root
 }
 
 func run(t *testing.T, dir, name string, args ...string) string {
@@ -159,13 +173,13 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 			}
 		}
 	}
-	if deps := run(t, "../..", "go", "list", "-deps", "-f", "{{.ImportPath}}", module); strings.Contains("\n"+deps, "\nnet/http\n") {
+	if deps := run(t, repository(t), "go", "list", "-deps", "-f", "{{.ImportPath}}", module); strings.Contains("\n"+deps, "\nnet/http\n") {
 		t.Error("the root package depends on net/http")
 	}
 }
 
 func TestHouse_AUserOfTheCoreGetsNoOtherModule(t *testing.T) {
-	root, err := filepath.Abs("../..")
+	root, err := filepath.Abs(repository(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -203,7 +217,7 @@ var (
 )
 
 func TestHouse_TheTestsThatTheDocumentsNameExist(t *testing.T) {
-	root := "../.."
+	root := repository(t)
 	tests := map[string]map[string]bool{} // by folder
 	everywhere := map[string]bool{}
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
