@@ -165,12 +165,9 @@ func (e *listener) wake(names string) {
 
 var errShared = errors.New("nobody can listen through a pooler")
 
-// idleGrace is how long the listening goes on without waiters, and the pause before a
-// lost connection is replaced.
-const idleGrace = time.Second
-
-// listen receives notifications until nobody waits. A new connection wakes every
-// waiter, because it missed what was sent before.
+// listen receives notifications until nobody waits, which it checks every
+// waiters.IdleGrace. That is also the pause before a lost connection is replaced. A new
+// connection wakes every waiter, because it missed what was sent before.
 func (e *listener) listen(ctx context.Context, ended chan struct{}) {
 	defer close(ended)
 	for {
@@ -181,7 +178,7 @@ func (e *listener) listen(ctx context.Context, ended chan struct{}) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(idleGrace):
+		case <-time.After(waiters.IdleGrace):
 		}
 	}
 }
@@ -203,7 +200,7 @@ func (e *listener) receive(ctx context.Context) error {
 	}
 	e.wake("")
 	for {
-		turn, cancel := context.WithTimeout(ctx, idleGrace)
+		turn, cancel := context.WithTimeout(ctx, waiters.IdleGrace)
 		n, err := l.conn.WaitForNotification(turn)
 		over := turn.Err() != nil
 		cancel()

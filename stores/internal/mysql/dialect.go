@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/flush"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
@@ -24,7 +25,7 @@ var outboxFile string
 //go:embed group.sql
 var groupFile string
 
-var texts = record.Blocks(record.Expiry("{now}").Replace(statementsFile + "\n" + groupFile + "\n" + outboxFile))
+var texts = record.Blocks(record.Expiry("{now}").Replace(statementsFile + groupFile + outboxFile + engine.Common + engine.Unnumbered))
 
 // dialect is the dialect of MySQL and MariaDB.
 type dialect struct {

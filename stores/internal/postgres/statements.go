@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
@@ -22,7 +23,7 @@ var Text = Statements("")
 // Statements returns every statement by its name, with those of another file, which may
 // name parts and statements of this package.
 func Statements(more string) map[string]string {
-	return record.Blocks(record.Expiry("onlyonce_now()").Replace(statementsFile + "\n" + outboxFile + "\n" + more))
+	return record.Blocks(record.Expiry("onlyonce_now()").Replace(statementsFile + outboxFile + engine.Common + more))
 }
 
 // List returns the statement that reads a page of the records that f lists, but for its

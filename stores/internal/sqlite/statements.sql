@@ -1,7 +1,8 @@
 -- The statements of the SQLite store, in named blocks, and the parts that several of them share: the
 -- name of a part in braces stands for its text. The package record fills in {expires}, {unexpired} and
--- {purgeable} (see its expiry.go), and {filter} (see its list.go). A time is bound as
--- microseconds; NULL means the current time of the store's clock.
+-- {purgeable} (see its expiry.go), and {filter} (see its list.go). What is the same on other databases
+-- is in common.sql and unnumbered.sql of the package engine. A time is bound as microseconds; NULL means
+-- the current time of the store's clock.
 
 -- part: now
 (SELECT now FROM onlyonce_clock)
@@ -10,15 +11,6 @@
 -- The newest record's created_at. A record that is a hundred years ahead is damaged and ignored. The bound
 -- moves with the clock: a row just below a fixed bound would give all later records the same created_at.
 coalesce((SELECT max(created_at) FROM onlyonce_records WHERE created_at < now + 3155760000000000), 0)
-
--- part: columns
--- The columns of a record, in the order in which they are read, with the clock.
-created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, {expires},
-       status_code, final, result_ref, error, response_header, steps, response_body, {now}
-
--- part: held
--- The record is held by the attempt.
-id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired}
 
 -- part: settled
 state = ?, status_code = ?, final = ?, result_ref = ?, error = ?, response_header = ?, response_body = ?
@@ -36,9 +28,6 @@ SELECT sqlite_version();
 -- name: tables
 SELECT count(*) FROM sqlite_schema WHERE name = 'onlyonce_schema';
 
--- name: version
-SELECT coalesce(max(version), 0) FROM onlyonce_schema;
-
 -- name: begin
 BEGIN IMMEDIATE;
 
@@ -53,10 +42,6 @@ COMMIT;
 
 -- name: rollback
 ROLLBACK;
-
--- name: savepoint
--- Every store has its own name for its savepoints, one that no function uses by chance.
-SAVEPOINT {name};
 
 -- name: undo
 ROLLBACK TO {name};
@@ -101,11 +86,6 @@ SELECT now, {last}, floor FROM onlyonce_clock;
 
 -- name: known
 SELECT 1 FROM onlyonce_records WHERE id = ?;
-
--- name: lookup
-SELECT {columns}
-FROM onlyonce_records
-WHERE id = ?;
 
 -- name: list
 SELECT {columns}

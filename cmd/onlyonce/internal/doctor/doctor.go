@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"regexp"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
@@ -16,7 +15,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/spf13/cobra"
-	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
@@ -108,36 +106,6 @@ func examineSchema(ctx context.Context, u storeurl.URL, db *sql.DB) ([]onlyonce.
 		f.Problem, f.Fix = fmt.Sprintf("its version is %d, but this program supports only %d", have, need), "run a newer onlyonce"
 	}
 	return []onlyonce.Finding{f}, nil
-}
-
-// findingForm matches the result of Finding.String.
-var findingForm = regexp.MustCompile(`^([a-z-]+): (.+?); (.+)$`)
-
-// rejections returns the findings because of which a store was not opened. Each is a
-// separate error in the tree of err.
-func rejections(err error) (findings []onlyonce.Finding) {
-	switch e := err.(type) {
-	case interface{ Unwrap() error }:
-		return rejections(e.Unwrap())
-	case interface{ Unwrap() []error }:
-		for _, err := range e.Unwrap() {
-			findings = append(findings, rejections(err)...)
-		}
-		return findings
-	}
-	if m := findingForm.FindStringSubmatch(err.Error()); m != nil {
-		findings = append(findings, onlyonce.Finding{Name: m[1], Problem: m[2], Fix: m[3]})
-	}
-	return findings
-}
-
-// orReadOnly returns a finding instead of the error of a file that cannot be written.
-func orReadOnly(err error) ([]onlyonce.Finding, error) {
-	var cause *sqlite.Error
-	if !errors.As(err, &cause) || cause.Code()&0xff != sqlite3.SQLITE_READONLY { // the rest of the code says why
-		return nil, err
-	}
-	return []onlyonce.Finding{{Name: "read-only", Problem: cause.Error(), Fix: "give the process write access to the file and its directory"}}, nil
 }
 
 // diagnosis prints the findings, or the summary of a store without findings. It
