@@ -90,6 +90,17 @@ func (n *newest) Pop() any {
 // scan returns the headers of the newest records that stand after a position. One that has
 // changed meanwhile may be there twice.
 func (s *Store) scan(ctx context.Context, after record.Position) (newest, error) {
+	var found newest
+	err := s.follow(ctx, 0, func(p place, h nats.Header, _ uint64, at int64) {
+		found.add(headerOf(p, h, at), &after)
+	})
+	return found, err
+}
+
+// follow calls fn with the header, the sequence and the time of each record's message, in
+// the order of their sequences, from a sequence on; 0: from the first. It ends when no
+// message is left.
+func (s *Store) follow(ctx context.Context, from uint64, fn func(p place, h nats.Header, seq uint64, at int64)) error {
 	// The consumer may read from a replica that lags behind. It has everything that was
 	// stored before once it has this message, or a later one of its subject.
 	var last uint64
@@ -98,42 +109,41 @@ func (s *Store) scan(ctx context.Context, after record.Position) (newest, error)
 		if last, err = s.stream.tick(ctx, make(nats.Header)); err != nil {
 			return err
 		}
-		messages, err = s.stream.headers(ctx)
+		messages, err = s.stream.headers(ctx, from)
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer messages.Stop()
 	limited, cancel := context.WithCancel(ctx)
 	defer cancel()
 	silence := time.AfterFunc(s.timeout, cancel)
 	defer silence.Stop()
-	var found newest
 	for passed := false; ; {
 		m, err := messages.Next(jetstream.NextContext(limited))
 		switch {
 		case ctx.Err() != nil:
-			return nil, ctx.Err()
+			return ctx.Err()
 		case limited.Err() != nil && passed:
-			return found, nil
+			return nil
 		case limited.Err() != nil:
-			return nil, fmt.Errorf("the stream has sent no message for %v", s.timeout)
+			return fmt.Errorf("the stream has sent no message for %v", s.timeout)
 		case err != nil:
-			return nil, err
+			return err
 		}
 		about, err := m.Metadata()
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if p, ok := s.stream.subjects.parse(m.Subject()); ok {
-			found.add(headerOf(p, m.Headers(), about.Timestamp.UnixMicro()), &after)
+			fn(p, m.Headers(), about.Sequence.Stream, about.Timestamp.UnixMicro())
 		}
 		// A record that has changed during the scan is in a later message, so the scan goes on
 		// to the end.
 		passed = passed || about.Sequence.Stream >= last
 		if passed && about.NumPending == 0 {
-			return found, nil
+			return nil
 		}
 		silence.Reset(s.timeout)
 		if passed {
@@ -142,10 +152,15 @@ func (s *Store) scan(ctx context.Context, after record.Position) (newest, error)
 	}
 }
 
-// headers returns the headers of the stream's messages, in their order.
-func (s *stream) headers(ctx context.Context) (messages jetstream.MessagesContext, err error) {
+// headers returns the headers of the stream's messages, in their order, from a sequence on;
+// 0: from the first.
+func (s *stream) headers(ctx context.Context, from uint64) (messages jetstream.MessagesContext, err error) {
+	cfg := jetstream.OrderedConsumerConfig{HeadersOnly: true, InactiveThreshold: time.Minute}
+	if from > 0 {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, from
+	}
 	err = ask(ctx, func(ctx context.Context) error {
-		consumer, err := s.js.OrderedConsumer(ctx, s.name, jetstream.OrderedConsumerConfig{HeadersOnly: true, InactiveThreshold: time.Minute})
+		consumer, err := s.js.OrderedConsumer(ctx, s.name, cfg)
 		if err == nil {
 			messages, err = consumer.Messages()
 		}

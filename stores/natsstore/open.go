@@ -62,6 +62,7 @@ type Store struct {
 	timeout       time.Duration
 	system        *nats.Conn
 	subscriptions *waiters.Subscriptions
+	open          *openCommands
 }
 
 var (
@@ -95,7 +96,7 @@ func (cfg Config) store(js jetstream.JetStream) (*Store, error) {
 	}
 	stream := newStream(js, cfg.stream())
 	return &Store{
-		stream: stream, subscriptions: waiters.NewSubscriptions(stream.listen), system: cfg.System,
+		stream: stream, subscriptions: waiters.NewSubscriptions(stream.listen), open: newOpenCommands(), system: cfg.System,
 		replicas: cmp.Or(cfg.Replicas, DefaultReplicas), skew: cmp.Or(cfg.ClockSkew, DefaultClockSkew), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
 	}, nil
 }
@@ -131,7 +132,7 @@ func (s *Store) migrate(ctx context.Context) (made bool, err error) {
 		if err != nil {
 			return err
 		}
-		_, err = s.stream.put(ctx, s.stream.subjects.made(), 0, nil, 0, 0)
+		_, err = s.stream.put(ctx, s.stream.subjects.made(), 0, make(nats.Header), nil, 0)
 		if errors.Is(err, errConflict) {
 			return s.stream.made(ctx)
 		}

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"time"
+
+	"github.com/nats-io/nats.go"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
@@ -94,11 +97,14 @@ func (v *stored) row() *record.Stored {
 // put stores a record's next message. Unless it is released or begins anew, its command
 // stays created when it was.
 func (s *Store) put(ctx context.Context, p place, seen *stored, h head, identity, steps, outcome []byte) (uint64, error) {
-	var created int64
+	header := make(nats.Header)
 	if seen != nil && !seen.Expired && h.state != value.Released {
-		created = seen.At
+		header[headerCreated] = []string{strconv.FormatInt(seen.At, 10)}
 	}
-	return s.stream.put(ctx, p.record, seen.sequence(), h.write(identity, steps, outcome), h.ttl(), created)
+	if text := h.open(); text != "" {
+		header[headerOpen] = []string{text}
+	}
+	return s.stream.put(ctx, p.record, seen.sequence(), header, h.write(identity, steps, outcome), h.ttl())
 }
 
 // Claim asks for the right to run a command.

@@ -38,6 +38,7 @@ const patience = 2 * time.Second
 // The headers of a message.
 const (
 	headerCreated  = "Onlyonce-Created" // when the command was created, in microseconds, unless with the message
+	headerOpen     = "Onlyonce-Open"    // unless the command has ended with a known outcome: see head.open
 	headerTTL      = "Nats-TTL"
 	headerExpected = "Nats-Expected-Last-Subject-Sequence"
 	headerSubject  = "Nats-Expected-Last-Subject-Sequence-Subject"
@@ -236,17 +237,14 @@ type streamInfo struct {
 	State struct {
 		Last uint64 `json:"last_seq"`
 	} `json:"state"`
-	Time time.Time `json:"ts"`
+	Created time.Time `json:"created"`
+	Time    time.Time `json:"ts"`
 }
 
 // put stores a record's message if the last one of its subject has the sequence expected;
-// 0: there is none. It returns the message's sequence. created is 0 if the command is
-// created with the message.
-func (s *stream) put(ctx context.Context, subject string, expected uint64, data []byte, ttl time.Duration, created int64) (uint64, error) {
-	header := nats.Header{headerExpected: {strconv.FormatUint(expected, 10)}}
-	if created != 0 {
-		header[headerCreated] = []string{strconv.FormatInt(created, 10)}
-	}
+// 0: there is none. It returns the message's sequence.
+func (s *stream) put(ctx context.Context, subject string, expected uint64, header nats.Header, data []byte, ttl time.Duration) (uint64, error) {
+	header[headerExpected] = []string{strconv.FormatUint(expected, 10)}
 	return s.send(ctx, subject, header, data, ttl)
 }
 

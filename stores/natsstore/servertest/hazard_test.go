@@ -55,7 +55,7 @@ func change(t *testing.T, js jetstream.JetStream, how func(*jetstream.StreamConf
 }
 
 func TestStore_AServerThatHasForgottenRunsNoNewCommand(t *testing.T) {
-	_, js, s := migrated(t)
+	server, js, s := migrated(t)
 	id := hazard.Run(t, s, "before")
 	was := stream(t, js).CachedInfo().Config
 	for name, restore := range map[string]func() error{
@@ -65,9 +65,7 @@ func TestStore_AServerThatHasForgottenRunsNoNewCommand(t *testing.T) {
 			return err
 		},
 	} {
-		if err := js.DeleteStream(t.Context(), was.Name); err != nil {
-			t.Fatal(err)
-		}
+		server.forget()
 		if err := restore(); err != nil {
 			t.Fatal(err)
 		}

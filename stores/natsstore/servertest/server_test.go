@@ -3,6 +3,8 @@
 package servertest
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +86,17 @@ func (s *natsServer) restart() {
 	if err := s.launch(); err != nil {
 		s.t.Fatal(err)
 	}
+}
+
+// forget makes the server lose everything it had stored. A stream that is deleted and at
+// once made anew sometimes has its old messages.
+func (s *natsServer) forget() {
+	s.t.Helper()
+	s.kill()
+	if err := os.RemoveAll(filepath.Join(s.server.Dir, "jetstream")); err != nil {
+		s.t.Fatal(err)
+	}
+	s.restart()
 }
 
 func (s *natsServer) url() string { return "nats://127.0.0.1:" + s.port }

@@ -81,7 +81,7 @@ func (t tenure) follows(last tenure) (broken []string) {
 	if b.To < a.From {
 		broken = append(broken, fmt.Sprintf("fence %d was issued before fence %d", b.Hold.Fence, a.Hold.Fence))
 	}
-	if b.Attempt != 1 && (b.Attempt <= a.Attempt || b.To-a.From < t.unseen(last)) {
+	if b.Attempt != 1 && (b.Attempt <= a.Attempt && !last.endsRecord() || b.To-a.From < t.unseen(last)) {
 		broken = append(broken, fmt.Sprintf("attempt %d of fence %d follows attempt %d", b.Attempt, b.Hold.Fence, a.Attempt))
 	}
 	return broken
@@ -90,9 +90,12 @@ func (t tenure) follows(last tenure) (broken []string) {
 // unseen returns how long the attempts between two tenures must have lasted. Nobody saw them:
 // a claim whose lease lapses before its call returns may find that another has taken over.
 // Since nobody could settle them, the lease of each lapsed, and that of the tenure before
-// them, unless it was settled.
+// them, unless it was settled. If the attempts were counted anew, the first was unseen.
 func (t tenure) unseen(last tenure) time.Duration {
 	n := t.claim.Attempt - last.claim.Attempt - 1
+	if t.claim.Attempt <= last.claim.Attempt {
+		n = t.claim.Attempt - 1
+	}
 	if n <= 0 {
 		return 0
 	}
@@ -104,6 +107,12 @@ func (t tenure) unseen(last tenure) time.Duration {
 
 func (t tenure) settled() bool {
 	return slices.ContainsFunc(t.then, func(a Act) bool { return a.Kind == "settle" && !a.Lost })
+}
+
+// endsRecord reports whether the record may have been released, or have expired, after the
+// tenure, so that attempts are counted anew.
+func (t tenure) endsRecord() bool {
+	return t.settled() && !slices.ContainsFunc(t.then, func(a Act) bool { return a.Lasts && !a.Lost })
 }
 
 // sure returns the time in which the holder can be sure to have held the

@@ -34,6 +34,7 @@ func TestHistory_AHistoryThatBreaksNoRuleIsFine(t *testing.T) {
 		"settled again after it expired and was claimed": {line("claim", 1, 0, 1), line("settle", 1, 2, 3), line("claim", 2, 4, 5), line("settle", 1, 6, 7)},
 		"taken over twice, once unseen":                  {line("claim", 1, 0, 1), line("renew", 1, 12, 13, lost), line("claim", 2, 20, 21, third)},
 		"failed, and then taken over twice, once unseen": {line("claim", 1, 0, 1), line("settle", 1, 2, 3), line("claim", 2, 11, 13, third)},
+		"released, and then taken over once, unseen":     {line("claim", 1, 0, 1, third), line("settle", 1, 2, 3), line("claim", 2, 11, 13, second)},
 		"completed for long":                             {line("claim", 1, 0, 1), line("settle", 1, 2, 3, kept)},
 	} {
 		if broken := Check(history); broken != nil {
@@ -54,6 +55,9 @@ func TestHistory_AHistoryThatBreaksARuleIsFound(t *testing.T) {
 		{"follows attempt 1", []Act{line("claim", 1, 0, 1), line("claim", 2, 17, 18, third)}},
 		{"follows attempt 1", []Act{line("claim", 1, 0, 1), line("settle", 1, 2, 3), line("claim", 2, 7, 8, third)}},
 		{"follows attempt 2", []Act{line("claim", 1, 0, 1, second), line("claim", 2, 30, 31, second)}},
+		{"follows attempt 3", []Act{line("claim", 1, 0, 1, third), line("claim", 2, 40, 41, second)}},
+		{"follows attempt 3", []Act{line("claim", 1, 0, 1, third), line("settle", 1, 2, 3), line("claim", 2, 7, 8, second)}},
+		{"follows attempt 3", []Act{line("claim", 1, 0, 1, third), line("settle", 1, 2, 3, kept), line("claim", 2, 40, 41, second)}},
 		{"could settle after", []Act{line("claim", 1, 0, 1), line("claim", 2, 12, 13, second), line("settle", 1, 14, 15)}},
 		{"could renew after", []Act{line("claim", 1, 0, 1), line("claim", 2, 12, 13, second), line("renew", 1, 14, 15)}},
 		{"lost to nobody", []Act{line("claim", 1, 0, 1), line("settle", 1, 2, 3, lost)}},
