@@ -180,13 +180,15 @@ func (x *exchange) verdict(at response.Stage) (s onlyonce.Settlement, commits bo
 	if x.cfg.StatusOf != nil && at != response.Hijacked && status >= 200 {
 		status = x.cfg.statusOf(x.asSeen())
 	}
-	switch {
+	switch incomplete := x.response.Incomplete(); {
 	case x.response.TimedOut():
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler responded while its handler was still running"}, false
 	case marks&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler reported that its outcome is unknown"}, false
 	case marks&markDontStore != 0, at == response.Hijacked, status < 200, status < 500 && !x.cfg.StoreStatus(status):
 		return onlyonce.Settlement{}, status < 400
+	case incomplete != nil:
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false
 	case status < 500:
 		return onlyonce.Settlement{State: onlyonce.StateCompleted}, true
 	case x.run.Err() != nil:

@@ -166,6 +166,8 @@ func TestInTx_AnErrorResponseRollsBack(t *testing.T) {
 			io.WriteString(w, strings.Repeat("x", 16<<20+1))
 			return nil
 		},
+		"a part":  func(w http.ResponseWriter, r *http.Request) error { cutShort(w, r); return nil },
+		"nothing": func(w http.ResponseWriter, _ *http.Request) error { w.Header().Set("Content-Length", "10"); return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newShop()

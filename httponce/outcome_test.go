@@ -132,6 +132,61 @@ func TestOutcome_AHandlerDecidesWhatBecomesOfItsResponse(t *testing.T) {
 	httponce.Unknown(r)
 }
 
+// cutShort writes a part of the body that it announces.
+func cutShort(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "10")
+	w.WriteHeader(201)
+	io.WriteString(w, "part")
+}
+
+func TestOutcome_AResponseShorterThanAnnouncedLeavesTheOutcomeUnknown(t *testing.T) {
+	for name, h := range map[string]http.HandlerFunc{
+		"at its end": cutShort,
+		"streamed": func(w http.ResponseWriter, r *http.Request) {
+			cutShort(w, r)
+			http.NewResponseController(w).Flush()
+		},
+		"empty":         func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "10") },
+		"one write too": func(w http.ResponseWriter, r *http.Request) { cutShort(w, r); io.WriteString(w, "too much of it") },
+		"an error": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "10")
+			w.WriteHeader(503)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := memstore.New(memstore.Config{})
+			cfg := single
+			cfg.KeepErrors = true
+			s := httptest.NewServer(httponce.Wrap(onlyonce.New(store, onlyonce.Config{HoldUnknown: true}), h, cfg))
+			defer s.Close()
+			const request = "POST /orders HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nContent-Length: 1\r\n\r\nx"
+			if got := raw(t, s, request); !strings.Contains(got, "Content-Length: 10\r\n") || strings.Contains(got, "Expires") { // raw waits until the connection is closed
+				t.Errorf("the client gets %q", got)
+			}
+			if rec := lookup(t, store, "k"); rec.State != onlyonce.StateUnknown || !strings.Contains(rec.Error, "of the 10 bytes") {
+				t.Errorf("record %+v", rec)
+			}
+		})
+	}
+}
+
+func TestOutcome_AResponseThatItsClientCutShortIsRecorded(t *testing.T) {
+	store := memstore.New(memstore.Config{})
+	h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		for range 10 {
+			if _, err := io.WriteString(w, "0123456789"); err != nil {
+				return
+			}
+		}
+		t.Error("no write failed")
+	}), httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: 20})
+	h.ServeHTTP(broken{httptest.NewRecorder()}, keyed(http.MethodPost, "/orders", "k", "x"))
+	if rec := lookup(t, store, "k"); rec.State != onlyonce.StateCompleted {
+		t.Errorf("record %+v", rec)
+	}
+}
+
 func TestOutcome_APanicLeavesTheOutcomeUnknownAndGoesOn(t *testing.T) {
 	for _, v := range []any{"boom", http.ErrAbortHandler, errors.New("boom")} {
 		store := memstore.New(memstore.Config{})

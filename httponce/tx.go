@@ -17,7 +17,8 @@ import (
 //
 // The rows are rolled back when h returns an error or panics, when its status
 // is 500 or more, when it calls Unknown, and when its status is 400 or more and
-// the response is not stored. Otherwise, they are committed. After an error,
+// the response is not stored. Otherwise, they are committed. A response that is
+// shorter than the Content-Length that h has set counts as an error. After an error,
 // the command has failed, and onlyonce.Final and onlyonce.Unknown around the
 // error have their usual meaning. The client gets the response that h wrote if
 // its status is 400 or more, or else a problem of status 500.

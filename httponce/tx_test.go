@@ -197,6 +197,22 @@ func TestWrapTx_AResponseInATransactionCantStream(t *testing.T) {
 	}
 }
 
+func TestWrapTx_AResponseShorterThanAnnouncedRollsBack(t *testing.T) {
+	for name, rest := range map[string]func(http.ResponseWriter, *http.Request) error{
+		"a part":  func(w http.ResponseWriter, r *http.Request) error { cutShort(w, r); return nil },
+		"nothing": func(w http.ResponseWriter, _ *http.Request) error { w.Header().Set("Content-Length", "10"); return nil },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShop()
+			w := post(wrapOrder(s, single, rest), "k", "tea")
+			wantProblem(t, w, 500, "command_failed")
+			if s.row("order") != "" || w.Header().Get("Content-Length") == "10" {
+				t.Errorf("row %q, header %v", s.row("order"), w.Header())
+			}
+		})
+	}
+}
+
 func TestWrapTx_AResponseOverTheLimitIsReplayedWithoutItsBody(t *testing.T) {
 	s := newShop()
 	h := wrapOrder(s, httponce.Config{Tenant: httponce.SingleTenant, MaxResponse: 3}, func(w http.ResponseWriter, _ *http.Request) error {

@@ -15,7 +15,8 @@ import (
 // context ends when the lease is lost, but not when the client disconnects. A
 // response of 500 or more means that the command failed, and the next request
 // with the key runs it again; see also DontStore and Unknown. After a panic,
-// the outcome is unknown, and the panic continues.
+// the outcome is unknown, and the panic continues. It is also unknown if h writes
+// less than the Content-Length that it has set, unless the client has disconnected.
 //
 // A handler must not continue to work after it has returned.
 // http.TimeoutHandler responds while its handler is still running, so it

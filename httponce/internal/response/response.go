@@ -21,8 +21,8 @@ import (
 // A Response is what a handler writes to its Writer. Every run of a handler has
 // a new one, which is closed when the handler has returned.
 //
-// Status, Body, Header and Trailers are for a Response that is closed or sealed,
-// for the handler can no longer change these.
+// Status, Body, Header, Trailers and Incomplete are for a Response that is closed or
+// sealed, for the handler can no longer change these.
 type Response struct {
 	Setup
 
@@ -31,6 +31,7 @@ type Response struct {
 	fixed    bool // sealed: its rows are being committed with it as it is
 	tooLarge bool // for a transaction
 	unkept   bool // the body is too long to be stored, or there is no memory for it
+	refused  bool // a write failed because the client has gone, so the handler may have stopped
 	timedOut atomic.Bool
 	returned atomic.Bool // the handler, as stage says with the lock
 	status   int         // 0: not written yet
@@ -94,6 +95,8 @@ var (
 	ErrTooLarge = errors.New("httponce: the response is too large for a transaction")
 	// ErrNoMemory means that there is no memory for a response in a transaction.
 	ErrNoMemory = errors.New("httponce: there is no memory for the response")
+	// ErrIncomplete means that a handler has written less than it has declared.
+	ErrIncomplete = errors.New("httponce: the handler wrote only a part of its response")
 
 	errFixed    = errors.New("httponce: the response was committed by InTx and can't be changed")
 	errReturned = errors.New("httponce: the handler has returned")
@@ -136,14 +139,32 @@ func (r *Response) Rejected() error { return r.rejected }
 
 // begin sets the status that the handler has written.
 func (r *Response) begin(status int) {
-	r.status, r.declared = status, -1
 	h := r.To.Header()
+	r.status, r.declared = status, declaredIn(h)
 	r.Scratch.sent.Take(h)
+}
+
+// declaredIn returns the length of the body that a header declares, or -1.
+func declaredIn(h http.Header) int64 {
 	if v := h["Content-Length"]; len(v) > 0 {
 		if n, err := strconv.ParseInt(v[0], 10, 64); err == nil && n >= 0 {
-			r.declared = n
+			return n
 		}
 	}
+	return -1
+}
+
+// Incomplete returns ErrIncomplete with the lengths if the handler has written less
+// than it has declared, unless that is because its client has gone.
+func (r *Response) Incomplete() error {
+	status, declared := r.status, r.declared
+	if status == 0 {
+		status, declared = http.StatusOK, declaredIn(r.To.Header())
+	}
+	if r.refused || r.size >= declared || !bodyAllowed(status) {
+		return nil
+	}
+	return fmt.Errorf("%w: %d of the %d bytes that its Content-Length declares", ErrIncomplete, r.size, declared)
 }
 
 // writeHeader reports whether the handler has not returned yet.
@@ -213,12 +234,15 @@ func keep[P []byte | string](r *Response, p P) (int, error) {
 	if r.unkept {
 		if r.stage == Buffered {
 			if err := r.stream([]byte(p[:min(len(p), sniffed)])); err != nil { // sends what was kept; pass sends p
+				r.refused = true
 				return 0, err
 			}
 		}
 		r.drop()
 		r.size = size
-		return pass(r, p)
+		n, err := pass(r, p)
+		r.refused = r.refused || err != nil
+		return n, err
 	}
 	r.size = size
 	r.body = append(r.body, p...)

@@ -47,7 +47,7 @@ func (r *Response) Rewind(m Mark) {
 }
 
 // Written returns the status written so far, or 0, and the error of a write that
-// failed although the handler may not have noticed.
+// failed although the handler may not have noticed, or that is missing.
 func (r *Response) Written() (status int, failed error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,6 +56,8 @@ func (r *Response) Written() (status int, failed error) {
 		failed = ErrTooLarge
 	case r.unkept:
 		failed = ErrNoMemory
+	default:
+		failed = r.Incomplete()
 	}
 	return r.status, failed
 }

@@ -81,6 +81,7 @@ func (w *Writer) FlushError() error {
 	}
 	if r.stage == Buffered {
 		if err := r.stream(nil); err != nil {
+			r.refused = true
 			return err
 		}
 	}
@@ -88,6 +89,7 @@ func (w *Writer) FlushError() error {
 	if r.storable() {
 		return nil
 	}
+	r.refused = r.refused || err != nil
 	return err
 }
 
