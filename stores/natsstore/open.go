@@ -91,6 +91,9 @@ func (cfg Config) check() error {
 func (cfg Config) stream() string { return cmp.Or(cfg.Stream, DefaultStream) }
 
 func (cfg Config) store(js jetstream.JetStream) (*Store, error) {
+	if js == nil {
+		panic("natsstore: there is no JetStream: pass what jetstream.New returned")
+	}
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}

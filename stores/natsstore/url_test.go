@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
@@ -117,4 +118,10 @@ func TestParseURL_WhatIsWrongIsSaidWithoutThePassword(t *testing.T) {
 			t.Errorf("%s: %v, want %q", raw, err, says)
 		}
 	}
+}
+
+func TestOpen_ANilJetStreamPanicsAndSaysWhatToPass(t *testing.T) {
+	hazard.CheckPanics(t, "natsstore: there is no JetStream: pass what jetstream.New returned",
+		func() { _, _ = natsstore.Open(t.Context(), nil, natsstore.Config{}) },
+		func() { _, _ = natsstore.Migrate(t.Context(), nil, natsstore.Config{}) })
 }

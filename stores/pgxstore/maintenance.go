@@ -20,12 +20,19 @@ import (
 // this package needs. It never deletes anything. When several processes call it
 // at the same time, one of them does the work and the others wait.
 func Migrate(ctx context.Context, pool *pgxpool.Pool) (err error) {
-	db := stdlib.OpenDBFromPool(pool)
+	db := database(pool)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	if err := checkServer(ctx, db); err != nil {
 		return wrap("migrate", err)
 	}
 	return wrap("migrate", postgres.Migrate(ctx, db))
+}
+
+func database(pool *pgxpool.Pool) *sql.DB {
+	if pool == nil {
+		panic("pgxstore: there is no pool: pass what pgxpool.New returned")
+	}
+	return stdlib.OpenDBFromPool(pool)
 }
 
 // A maintenance is the engine for PostgreSQL over database/sql, on the same pool. It
@@ -37,7 +44,7 @@ type maintenance struct {
 }
 
 func openMaintenance(ctx context.Context, pool *pgxpool.Pool, cfg Config) (maintenance, error) {
-	db := stdlib.OpenDBFromPool(pool)
+	db := database(pool)
 	err := checkServer(ctx, db)
 	if err != nil {
 		return maintenance{}, errors.Join(err, db.Close())

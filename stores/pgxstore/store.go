@@ -54,9 +54,6 @@ const (
 // belongs to the caller; give it at least four connections more than the
 // program needs. Open rejects a server whose settings would break the promise.
 func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
-	if pool == nil {
-		panic("pgxstore: Open without a pool: pass what pgxpool.New returned")
-	}
 	m, err := openMaintenance(ctx, pool, cfg)
 	if err != nil {
 		return nil, wrap("open", err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
@@ -167,4 +168,10 @@ func TestStore_AServerThatOnlySpeaksLikePostgreSQLIsRejected(t *testing.T) {
 	if s != nil {
 		s.Close()
 	}
+}
+
+func TestOpen_ANilPoolPanicsAndSaysWhatToPass(t *testing.T) {
+	hazard.CheckPanics(t, "pgxstore: there is no pool: pass what pgxpool.New returned",
+		func() { _, _ = pgxstore.Open(t.Context(), nil, pgxstore.Config{}) },
+		func() { _ = pgxstore.Migrate(t.Context(), nil) })
 }

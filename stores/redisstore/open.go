@@ -81,6 +81,7 @@ var (
 // missing: 0 if the server was set up already, and all of them if it is new or has
 // lost everything.
 func Migrate(ctx context.Context, client rueidis.Client, cfg Config) (made int, err error) {
+	mustHave(client)
 	k, err := cfg.keys()
 	if err != nil {
 		return 0, wrap("migrate", err)
@@ -136,10 +137,17 @@ func (cfg Config) check() error {
 	return reject(nil, cfg.AcceptRisks)
 }
 
+func mustHave(client rueidis.Client) {
+	if client == nil {
+		panic("redisstore: there is no client: pass what rueidis.NewClient returned")
+	}
+}
+
 // Open opens a store on a server that Migrate has set up. It rejects a server
 // whose settings would break the store's guarantees (see Diagnose), unless the risk
 // is accepted. The Store does not close the client: close it after the store.
 func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error) {
+	mustHave(client)
 	if err := cfg.check(); err != nil {
 		return nil, wrap("open", err)
 	}

@@ -175,3 +175,9 @@ func TestParseURL_AServerWithTLSClientCertificatesAndAPasswordIsReached(t *testi
 		}
 	}
 }
+
+func TestOpen_ANilClientPanicsAndSaysWhatToPass(t *testing.T) {
+	hazard.CheckPanics(t, "redisstore: there is no client: pass what rueidis.NewClient returned",
+		func() { _, _ = redisstore.Open(t.Context(), nil, redisstore.Config{}) },
+		func() { _, _ = redisstore.Migrate(t.Context(), nil, redisstore.Config{}) })
+}

@@ -31,6 +31,9 @@ const supported = "SQLite, PostgreSQL 13, MySQL 8, MariaDB 10.6 and newer are su
 
 // kindOf determines the kind of a database.
 func kindOf(ctx context.Context, db *sql.DB) (kind, error) {
+	if db == nil {
+		panic("sqlstore: there is no database: pass what sql.Open returned")
+	}
 	if err := db.PingContext(ctx); err != nil {
 		return kind{}, err
 	}

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"iter"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -228,5 +229,20 @@ func CheckLargeList(t testing.TB, s Store, received func() int64) {
 	}
 	if listed != small+12 {
 		t.Errorf("listed %d records, want %d", listed, small+12)
+	}
+}
+
+// CheckPanics tests that each call panics with a text that begins as given.
+func CheckPanics(t *testing.T, text string, calls ...func()) {
+	t.Helper()
+	for _, call := range calls {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, text) {
+					t.Errorf("the panic is %q, want one that begins %q", got, text)
+				}
+			}()
+			call()
+		}()
 	}
 }
