@@ -177,7 +177,7 @@ func (c *clock) get(ctx context.Context) (clockValue, error) {
 }
 
 // A leaseClock is when a lease begins: at an instant, as long as the key of the clock has the
-// creation revision and shows nothing later.
+// creation revision and shows nothing much later.
 type leaseClock struct{ now, created int64 }
 
 // forLeases returns the clock by which leases begin.

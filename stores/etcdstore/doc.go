@@ -34,7 +34,8 @@
 // The monotonic clock of a suspended machine may stop. A process notices that if its wall
 // clock went on, or if another process has published the clock in between. If neither is so,
 // because a virtual machine was paused with all of its clocks, the first leases that it
-// gives may end early, by the length of the pause.
+// begins may end early, by the length of the pause. A pause of less than an eighth of a
+// lease, and of less than two seconds, is not noticed.
 //
 // # A cluster that has forgotten its records
 //

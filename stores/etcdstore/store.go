@@ -104,18 +104,22 @@ func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, seen *stored
 	case seen != nil:
 		ops = append(ops, clientv3.OpDelete(p.rest))
 	}
-	// What is seen as a record must not have expired for another process.
-	least := at.now
+	// The clock that was published may be ahead by what the request takes, but not for a good
+	// part of the lease. What is seen as a record must not have expired for another process.
+	limit := at.now + patience.Microseconds()
+	if c.state == value.Processing {
+		limit = min(limit, at.now+c.lease/8)
+	}
 	if seen != nil && !seen.Expired && seen.head.expiry() != 0 {
-		least = min(least, seen.head.expiry()-1)
+		limit = min(limit, seen.head.expiry()-1)
 	}
 	var r *clientv3.TxnResponse
 	err = request(ctx, func(ctx context.Context) (err error) {
 		r, err = s.client.Txn(ctx).If(
 			clientv3.Compare(clientv3.CreateRevision(s.keys.clock()), "=", at.created),
-			clientv3.Compare(clientv3.Value(s.keys.clock()), "<", string(binary.BigEndian.AppendUint64(nil, uint64(least+1)))),
+			clientv3.Compare(clientv3.Value(s.keys.clock()), "<", string(binary.BigEndian.AppendUint64(nil, uint64(limit+1)))),
 			clientv3.Compare(clientv3.ModRevision(p.head), "=", seen.modRevision()),
-		).Then(ops...).Else(s.gets(p)...).Commit()
+		).Then(ops...).Commit()
 		return err
 	})
 	switch {
@@ -125,7 +129,7 @@ func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, seen *stored
 	case err != nil:
 		return nil, err
 	case !r.Succeeded:
-		now, err := s.read(ctx, id, r)
+		now, err := s.look(ctx, id, p)
 		if err == nil {
 			err = errConflict
 		}
