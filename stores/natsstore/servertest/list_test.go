@@ -3,6 +3,7 @@ package servertest
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -26,7 +27,7 @@ func TestList_HasEveryRecordOfAStreamThatIsScannedTwice(t *testing.T) {
 		// Every other message is of an older command than the one before.
 		created := fmt.Sprint(1_700_000_000_000_000 + int64(i%2)*more + int64(i))
 		m := &nats.Msg{Subject: subjectOf(hazard.Claim(fmt.Sprint(i)).ID), Data: data, Header: nats.Header{"Onlyonce-Created": {created}}}
-		if _, err := js.PublishMsgAsync(m); err != nil {
+		if _, err := js.PublishMsgAsync(m, jetstream.WithStallWait(5*time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}
