@@ -20,7 +20,7 @@ import (
 type Attempt struct {
 	guard    *Guard
 	req      Request
-	asked    time.Time // when the caller's call began
+	began    time.Time // when the caller's call began
 	sent     time.Time // when the successful claim was sent
 	waited   bool      // it waited for another attempt
 	held     bool      // it holds, or held, the command by a lease
@@ -41,7 +41,7 @@ type Attempt struct {
 
 // newAttempt returns an attempt that keeps nothing of the caller's memory.
 func newAttempt(g *Guard, req Request) *Attempt {
-	a := &Attempt{guard: g, req: req, asked: time.Now(), keep: cmp.Or(req.Keep, g.cfg.Keep)}
+	a := &Attempt{guard: g, req: req, began: time.Now(), keep: cmp.Or(req.Keep, g.cfg.Keep)}
 	a.lease.full = cmp.Or(req.Lease, g.cfg.Lease)
 	if req.Fingerprint != nil {
 		a.req.Fingerprint = append(a.print[:0], req.Fingerprint...)

@@ -57,7 +57,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 		ID: req.ID, Owner: newOwner(), Fingerprint: a.req.Fingerprint, SkipFingerprint: req.SkipFingerprint,
 		Lease: a.lease.full, Keep: g.keepUnknown(a.keep), RetryFailed: !g.cfg.KeepFailures,
 	}
-	for a.sent = a.asked; ; a.sent = time.Now() {
+	for a.sent = a.began; ; a.sent = time.Now() {
 		w.subscribe()
 		rec, err := claim(ctx, a, c)
 		if err == nil {
@@ -203,7 +203,7 @@ func storeError(operation string, err error) error {
 // neither an attempt nor an error, the caller must claim again.
 func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, error) {
 	taken := newAttempt(g, a.req)
-	taken.asked, taken.sent = a.asked, time.Now()
+	taken.began, taken.sent = a.began, time.Now()
 	c.TakeUnknown = true
 	rec, err := g.claim(ctx, a, c)
 	if err != nil {
@@ -300,7 +300,7 @@ func (g *Guard) observe(ctx context.Context, a *Attempt, outcome Outcome, err er
 	}
 	g.Observe(ctx, Event{
 		Outcome: outcome, Record: a.Record(), Fingerprint: a.req.Fingerprint,
-		Duration: time.Since(a.asked), Err: err,
+		Duration: time.Since(a.began), Err: err,
 	})
 }
 

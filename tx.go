@@ -60,7 +60,7 @@ func (g *TxGuard[TX]) Transact(ctx context.Context, fn func(context.Context, TX)
 	c := Claim{
 		ID:              ID{Operation: "no key", Key: rand.Text()},
 		Owner:           newOwner(),
-		SkipFingerprint: true, // nobody asks for it again
+		SkipFingerprint: true, // there is no repeat
 		Lease:           g.cfg.Lease,
 	}
 	var failed error
@@ -275,8 +275,8 @@ func (g *TxGuard[TX]) SettleTx(ctx context.Context, a *Attempt, fn func(context.
 // errSettledFirst is what a transaction gets when Settle ended its attempt first.
 var errSettledFirst = fmt.Errorf("onlyonce: settle: %w", errSettled)
 
-// settlementTx runs a function of SettleTx's, which the database may ask for
-// again. Its settlement counts unless Settle came first.
+// settlementTx runs the function of SettleTx, which runs again if the database
+// requires a retry. Its settlement counts unless Settle came first.
 func (a *Attempt) settlementTx(fn func() (Settlement, error)) (Settlement, error) {
 	if !a.lease.enter(phaseInTx) {
 		return Settlement{}, errSettledFirst

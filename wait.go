@@ -150,16 +150,16 @@ type waiter struct {
 	over    *time.Timer
 }
 
-// subscribe is called before the store is asked, so that no change after the
-// store's answer is missed.
+// subscribe is called before the claim is sent, so that no change after the
+// store's response is missed.
 func (w *waiter) subscribe() {
 	if w.entered {
 		w.changed = w.waiters.next(w.id)
 	}
 }
 
-// wait returns nil when the store is to be asked again, ErrInFlight when the
-// caller may not wait, or no longer, and the context's cause when it has ended.
+// wait returns nil when the caller must claim again, ErrInFlight when it may not
+// wait, or no longer, and the context's cause when it has ended.
 func (w *waiter) wait(ctx context.Context) error {
 	if !w.entered {
 		if w.limit <= 0 || !w.waiters.enter(w.id) {

@@ -6,17 +6,12 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/httponce/internal/resources"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
-const (
-	// readOnBytes and readOnTime bound how much is read of a body after its
-	// request was rejected, and for how long.
-	readOnBytes = 16 << 20
-	readOnTime  = 5 * time.Second
-	// readAnyway is how many bytes net/http reads of an unread body before it
-	// responds.
-	readAnyway = 256 << 10
-)
+// readAnyway is how many bytes net/http reads of an unread body before it
+// responds.
+const readAnyway = 256 << 10
 
 // reject rejects a request with a problem.
 func (pt *protection) reject(w http.ResponseWriter, r *http.Request, p Problem) {
@@ -49,10 +44,10 @@ func (pt *protection) rejectUnread(w http.ResponseWriter, r *http.Request, p Pro
 	w.Header().Set("Connection", "close")
 	pt.reject(w, r, p)
 	c := http.NewResponseController(w)
-	if len(r.Header["Expect"]) > 0 || c.Flush() != nil || c.SetReadDeadline(time.Now().Add(readOnTime)) != nil {
+	if len(r.Header["Expect"]) > 0 || c.Flush() != nil || c.SetReadDeadline(time.Now().Add(defaults.ReadOnTime)) != nil {
 		return // a client that waits for 100 Continue does not send the body
 	}
-	_, _ = io.CopyN(io.Discard, r.Body, readOnBytes)
+	_, _ = io.CopyN(io.Discard, r.Body, defaults.ReadOnBytes)
 }
 
 func hasBody(r *http.Request) bool { return r.Body != nil && r.Body != http.NoBody }

@@ -27,6 +27,11 @@ import (
 // new request. A response can't stream: Flush and Hijack are not supported, and
 // a response of more than 16 times Config.MaxResponse is an error that rolls
 // back. After a panic, nothing is recorded.
+//
+// If the commit gets no response, the store finds out whether it took effect,
+// and the client gets the response or a problem accordingly. If the store can't
+// find out, the client gets a problem of status 503 with CodeOutcomeUnknown and
+// Retry-After, and a repeat finds out. Without a key, its status is 500.
 func WrapTx[TX any](g *onlyonce.TxGuard[TX], h func(http.ResponseWriter, *http.Request, TX) error, cfg Config) http.Handler {
 	if g == nil || h == nil {
 		panic("httponce: WrapTx: the TxGuard or the handler is nil")

@@ -20,6 +20,11 @@ const (
 
 	// ShortestSecret is how many bytes a secret that keys fingerprints must have.
 	ShortestSecret = 16
+
+	// ReadOnBytes and ReadOnTime limit how much is read of a request after it was rejected,
+	// and for how long. Without that, its client could lose the response.
+	ReadOnBytes = 16 << 20
+	ReadOnTime  = 5 * time.Second
 )
 
 // Positive returns what was given for a setting, or otherwise if that is 0. It

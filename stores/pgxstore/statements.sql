@@ -13,7 +13,8 @@ ROLLBACK;
 -- The next four end a transaction and are sent together with its COMMIT. Other statements may affect no
 -- row, but these must fail, so that the COMMIT is not executed. They divide by zero if the record has
 -- changed, and take the root of a negative number if the transaction is no longer the one with the mark.
--- A mark of NULL is not compared. Each returns the time at which the command was settled, or 0.
+-- A mark of NULL is not compared. In the last two, it is the parameter after those of the statement in
+-- braces. Each returns the time at which the command was settled, or 0.
 
 -- name: record new or fail
 INSERT INTO onlyonce_records ({settled columns},

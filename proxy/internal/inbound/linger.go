@@ -5,16 +5,13 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
 
-const (
-	// readOnBytes and readOnTime limit how much is read, and for how long, from a
-	// connection that is closed while a request arrives.
-	readOnBytes = 16 << 20
-	readOnTime  = 5 * time.Second
-	// mostReadOn is how many such connections are read at a time.
-	mostReadOn = 1024
-)
+// mostReadOn is how many connections that are closed while a request arrives are read at
+// a time.
+const mostReadOn = 1024
 
 var readingOn atomic.Int32
 
@@ -32,10 +29,10 @@ func (c *scannedConn) Close() error {
 		readingOn.Add(-1)
 		return c.Conn.Close()
 	}
-	_ = c.Conn.SetReadDeadline(time.Now().Add(readOnTime))
+	_ = c.Conn.SetReadDeadline(time.Now().Add(defaults.ReadOnTime))
 	go func() {
 		defer readingOn.Add(-1)
-		_, _ = io.CopyN(io.Discard, c.Conn, readOnBytes)
+		_, _ = io.CopyN(io.Discard, c.Conn, defaults.ReadOnBytes)
 		_ = c.Conn.Close() // nobody would see the error
 	}()
 	return nil

@@ -124,7 +124,7 @@ func (g *grouper) WriteClaims(ctx context.Context, s *server.Store, claims []*se
 		}
 		if inserted == int64(len(claims)) && !g.dialect.foundRows {
 			for _, j := range claims {
-				j.Given, j.Fence = true, fence
+				j.Granted, j.Fence = true, fence
 			}
 			return nil
 		}
@@ -132,7 +132,7 @@ func (g *grouper) WriteClaims(ctx context.Context, s *server.Store, claims []*se
 		hash := func(i int) []byte { return claims[min(i, len(claims)-1)].Key.Hash[:] }
 		return g.owners(ctx, &g.claims, size, hash, func(is *record.Stored) {
 			if j := owned[is.Owner]; j != nil && is.HeldBy(&onlyonce.Hold{Owner: j.Claim.Owner, Fence: fence}) {
-				j.Given, j.Fence = true, fence
+				j.Granted, j.Fence = true, fence
 			}
 		})
 	})

@@ -7,7 +7,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// Encode makes the arguments that hold texts.
+// Encode encodes the texts among the arguments.
 var Encode server.TextEncoder = func(text string) any { return Escape(text) }
 
 // RecordArgs are the arguments of "record". A value of type any is NULL if it is nil.

@@ -71,7 +71,7 @@ func (p dialect) WriteClaims(ctx context.Context, s *server.Store, claims []*ser
 		return err
 	}
 	for j, fence := range granted {
-		j.Given, j.Fence = true, fence
+		j.Granted, j.Fence = true, fence
 	}
 	return nil
 }

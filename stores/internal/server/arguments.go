@@ -135,8 +135,8 @@ func (a KeepFenceArgs) List() []any {
 	return []any{a.ID.Hash, a.ID.Tenant, a.ID.Operation, a.ID.Key, a.Owner, a.Fence}
 }
 
-// A TextEncoder makes a text the value of a text column, and with it the arguments that
-// hold texts.
+// A TextEncoder encodes a text as the value of a text column. Its methods return the
+// arguments that contain texts.
 type TextEncoder func(text string) any
 
 // Optional makes a text a value that is NULL if the text is empty.

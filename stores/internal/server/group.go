@@ -26,7 +26,7 @@ type groups struct {
 
 // A Grouper writes many at once.
 type Grouper interface {
-	// WriteClaims inserts the records of new commands, and sets Given and Fence in those
+	// WriteClaims inserts the records of new commands, and sets Granted and Fence in those
 	// that it inserted.
 	WriteClaims(ctx context.Context, s *Store, claims []*GroupedClaim) error
 
@@ -37,11 +37,11 @@ type Grouper interface {
 
 // A GroupedClaim is a claim on a new command that is written with others.
 type GroupedClaim struct {
-	Key    record.Key
-	Claim  *onlyonce.Claim
-	Fence  int64 // as it was written, which is also when the record was created
-	raised int64 // what the fence was raised to; 0: it was not
-	Given  bool
+	Key     record.Key
+	Claim   *onlyonce.Claim
+	Fence   int64 // as it was written, which is also when the record was created
+	raised  int64 // what the fence was raised to; 0: it was not
+	Granted bool
 }
 
 // record returns the record of the claim that was granted.
@@ -127,11 +127,11 @@ func (s *Store) writeClaims(ctx context.Context, g Grouper, jobs []*GroupedClaim
 	l := s.Session(ctx)
 	floor, err := l.Number("floor")
 	for _, j := range jobs {
-		if !j.Given || err == nil && j.Fence > floor {
+		if !j.Granted || err == nil && j.Fence > floor {
 			continue
 		}
 		r, sure, _ := l.raiseAboveFloor(&j.Key, record.Next(j.Claim, nil, j.Fence, j.Fence), took)
-		j.Given, j.raised = sure, r.Fence // a claim whose fence was not raised finds its row by its owner
+		j.Granted, j.raised = sure, r.Fence // a claim whose fence was not raised finds its row by its owner
 	}
 	return err
 }
@@ -166,7 +166,7 @@ func (s *Store) claimInGroup(ctx context.Context, k *record.Key, c *onlyonce.Cla
 	if err := s.groups.claims.Do(ctx, j); err != nil {
 		return onlyonce.Record{}, err
 	}
-	if j.Given {
+	if j.Granted {
 		return j.record(), nil
 	}
 	done, err := s.groups.solo(ctx, k)
