@@ -70,6 +70,9 @@ var (
 )
 
 func (cfg Config) store(client *clientv3.Client) (*Store, error) {
+	if client == nil {
+		panic("etcdstore: there is no client: pass what clientv3.New returned")
+	}
 	prefix := cmp.Or(cfg.Prefix, DefaultPrefix)
 	switch {
 	case strings.HasPrefix(prefix, "/") || strings.HasSuffix(prefix, "/"):
