@@ -159,12 +159,12 @@ func dropProxyHeaders(h http.Header) {
 }
 
 // dropTrailers deletes, once the header of a response has been sent, the trailers that
-// only the proxy may set, and those that must not follow a body. net/http drops the
-// latter only if they were announced.
+// only the proxy may set, and those that must not follow a body. An announced trailer
+// has its own name in h, any other one has http.TrailerPrefix.
 func dropTrailers(h http.Header) {
 	dropProxyHeaders(h)
 	for name := range h {
-		if trailer, ok := strings.CutPrefix(name, http.TrailerPrefix); ok && syntax.IsForbiddenInTrailer(trailer) {
+		if syntax.IsForbiddenInTrailer(strings.TrimPrefix(name, http.TrailerPrefix)) {
 			delete(h, name)
 		}
 	}

@@ -375,14 +375,40 @@ func TestListener_AResponseWithoutAContentTypeStaysSo(t *testing.T) {
 }
 
 func TestListener_ATrailerThatMattersToFramingOrCredentialsIsDropped(t *testing.T) {
-	up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
-		return "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\nContent-Length: 7\r\nSet-Cookie: a=b\r\nAuthorization: x\r\n\r\n", false
-	})
-	addr := orders(t, up, onlyonce.Config{}, nil)
-	for _, key := range []string{"", "Idempotency-Key: k\r\n"} {
-		got := exchange(t, addr, post11+"Content-Length: 0\r\nConnection: close\r\n"+key+"\r\n", 1000)
-		if !strings.HasSuffix(got, "\r\n0\r\nX-Sum: 1\r\n\r\n") {
-			t.Errorf("%q: %q", key, got)
+	for name, announced := range map[string]string{
+		"not announced":       "",
+		"announced":           "X-Sum, Location, Set-Cookie",
+		"in another spelling": "X-Sum, set-cookie",
+	} {
+		line := ""
+		if announced != "" {
+			line = "Trailer: " + announced + "\r\n"
+		}
+		up, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
+			return "HTTP/1.1 200 OK\r\n" + line + "Transfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1\r\nContent-Length: 7\r\nSet-Cookie: a=b\r\nAuthorization: x\r\nLocation: /\r\n\r\n", false
+		})
+		overH2 := upstream2(t, func(w http.ResponseWriter, _ *http.Request) {
+			if announced != "" {
+				w.Header().Set("Trailer", announced)
+			}
+			_, _ = io.WriteString(w, "ok")
+			_ = http.NewResponseController(w).Flush()
+			prefix := http.TrailerPrefix
+			if announced != "" {
+				prefix = ""
+			}
+			w.Header().Set(prefix+"X-Sum", "1")
+			w.Header().Set(prefix+"Set-Cookie", "a=b")
+			w.Header().Set(prefix+"Location", "/")
+		})
+		for _, up := range []*proxy.Upstream{up, overH2} {
+			addr := orders(t, up, onlyonce.Config{}, nil)
+			for _, key := range []string{"", "Idempotency-Key: k\r\n", "Idempotency-Key: k\r\n"} {
+				got := exchange(t, addr, post11+"Content-Length: 0\r\nConnection: close\r\n"+key+"\r\n", 1000)
+				if !strings.HasSuffix(got, "\r\n0\r\nX-Sum: 1\r\n\r\n") {
+					t.Errorf("%s, HTTP/2 %v, %q: %q", name, up.HTTP2, key, got)
+				}
+			}
 		}
 	}
 }
