@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
@@ -101,10 +102,20 @@ func readPEM(path string) ([]byte, error) {
 	for block, after := pem.Decode(rest); block != nil; block, after = pem.Decode(rest) {
 		rest = after
 	}
-	if bytes.Contains(rest, []byte("-----BEGIN CERTIFICATE")) {
+	if bytes.Contains(rest, []byte(beginCertificate)) || endsInBeginning(rest) {
 		return nil, fmt.Errorf("%s ends in the middle of a certificate: write all of it", path)
 	}
 	return text, nil
+}
+
+// beginCertificate begins a certificate in PEM.
+const beginCertificate = "-----BEGIN CERTIFICATE"
+
+// endsInBeginning reports whether the last line of text may be the beginning of a
+// certificate's first line.
+func endsInBeginning(text []byte) bool {
+	last := string(text[bytes.LastIndexByte(text, '\n')+1:])
+	return last != "" && strings.HasPrefix(beginCertificate, last)
 }
 
 // tlsFiles returns the TLS files that f names.
