@@ -102,6 +102,15 @@ func (t *table) trusts(r *http.Request) bool {
 	return t.cfg.TrustForwarded != nil && t.cfg.TrustForwarded(r)
 }
 
+// A headerError is why a request is rejected because of a header, whose name its
+// client may have invented.
+type headerError struct{ why, name string }
+
+func (e *headerError) Error() string { return e.why + e.name }
+
+// Cause returns what all such errors have in common.
+func (e *headerError) Cause() string { return e.why }
+
 // invalidReason returns why a request that net/http accepts is rejected, or nil.
 func (t *table) invalidReason(r *http.Request) error {
 	switch {
@@ -121,7 +130,7 @@ func (t *table) invalidReason(r *http.Request) error {
 		return errors.New("the Connection header names too many headers")
 	}
 	if name := t.names.listedInConnection(r.Header); name != "" {
-		return errors.New("the Connection header names " + name)
+		return &headerError{"the Connection header names ", name}
 	}
 	if r.ProtoMajor > 1 {
 		return malformedByHTTP2(r)
@@ -141,7 +150,7 @@ func malformedByHTTP2(r *http.Request) error {
 	for name, values := range r.Header {
 		for _, v := range values {
 			if v != "" && (isBlank(v[0]) || isBlank(v[len(v)-1])) {
-				return errors.New("there is white space before or after the value of " + name)
+				return &headerError{"there is white space before or after the value of ", name}
 			}
 		}
 	}

@@ -110,7 +110,9 @@ type Config struct {
 	Problem func(http.ResponseWriter, *http.Request, httponce.Problem)
 
 	// OnError is called with the reason when a request is rejected or its response
-	// breaks off. It may be called by several goroutines at once. Default: none.
+	// breaks off. If err's text has a name that the client may have invented,
+	// errors.As finds a method Cause() string in err, which returns the text without
+	// the name. OnError may be called by several goroutines at once. Default: none.
 	OnError func(r *http.Request, err error)
 }
 

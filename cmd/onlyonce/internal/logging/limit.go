@@ -32,7 +32,7 @@ const (
 	// limitEach is how many messages with one cause Limits allow in ten seconds.
 	limitEach = 10
 	// mostCauses is how many causes are told apart.
-	mostCauses = 64
+	mostCauses = 1024
 )
 
 // Limits keep messages that any client can cause from filling the log, and from
@@ -41,6 +41,7 @@ const (
 type Limits struct {
 	mu     sync.Mutex
 	causes map[string]*cause
+	swept  time.Time // when those whose ten seconds are over were last dropped to make room
 }
 
 // A cause is one for which messages were allowed in the ten seconds from began.
@@ -49,14 +50,15 @@ type cause struct {
 	allowed, left int
 }
 
-// Allow reports whether a message may be logged. Texts that differ only in their
-// digits have the same cause. left is how many messages with this cause were not
-// allowed within the ten seconds before.
-func (l *Limits) Allow(text string) (left int, ok bool) {
+// Allow reports whether a message may be logged. Messages of one route have the same
+// cause if their texts differ only in digits and in what is in brackets, such as an
+// IPv6 address. left is how many messages with this cause were not allowed within the
+// ten seconds before.
+func (l *Limits) Allow(route, text string) (left int, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := time.Now()
-	c := l.causeOf(withoutDigits(text), now)
+	c := l.causeOf(route+"\n"+withoutAddresses(text), now)
 	if now.Sub(c.began) >= limitEvery {
 		left = c.left
 		*c = cause{began: now}
@@ -75,7 +77,8 @@ func (l *Limits) causeOf(name string, now time.Time) *cause {
 	if l.causes == nil {
 		l.causes = make(map[string]*cause)
 	}
-	if l.causes[name] == nil && len(l.causes) >= mostCauses {
+	if l.causes[name] == nil && len(l.causes) >= mostCauses && now.Sub(l.swept) >= time.Second {
+		l.swept = now
 		maps.DeleteFunc(l.causes, func(_ string, c *cause) bool { return now.Sub(c.began) >= limitEvery })
 	}
 	if l.causes[name] == nil && len(l.causes) >= mostCauses {
@@ -89,9 +92,16 @@ func (l *Limits) causeOf(name string, now time.Time) *cause {
 	return c
 }
 
-func withoutDigits(text string) string {
+// withoutAddresses returns text without its digits and without what is in brackets.
+func withoutAddresses(text string) string {
+	in := false
 	return strings.Map(func(r rune) rune {
-		if '0' <= r && r <= '9' {
+		switch {
+		case r == '[':
+			in = true
+		case r == ']':
+			in = false
+		case in, '0' <= r && r <= '9':
 			return -1
 		}
 		return r

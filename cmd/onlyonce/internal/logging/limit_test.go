@@ -26,7 +26,7 @@ func TestLimits_OfEveryCauseSomeAreLoggedAndTheRestIsCounted(t *testing.T) {
 		var l Limits
 		count := func(n int, text func(int) string) (logged, left int) {
 			for i := range n {
-				if more, ok := l.Allow(text(i)); ok {
+				if more, ok := l.Allow("POST /orders", text(i)); ok {
 					logged, left = logged+1, left+more
 				}
 			}

@@ -2,6 +2,7 @@ package proxycmd
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 
@@ -122,7 +123,12 @@ func (m *trafficMetrics) rejections(upstream string, write rejection.Writer) rej
 // report logs why a request was rejected or its response broke off. Paths and
 // headers come from callers, and are not logged.
 func (m *trafficMetrics) report(r *http.Request, err error) {
-	left, ok := m.failures.Allow(err.Error())
+	cause := err.Error()
+	var named interface{ Cause() string }
+	if errors.As(err, &named) {
+		cause = named.Cause()
+	}
+	left, ok := m.failures.Allow(r.Pattern, cause)
 	if !ok {
 		return
 	}
