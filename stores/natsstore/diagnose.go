@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -50,7 +51,7 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 		if forgotten = errors.Is(err, ErrForgotten); forgotten {
 			err = nil
 		}
-		return err
+		return s.stream.denied(ctx, err)
 	})
 	if err != nil {
 		return nil, err
@@ -73,6 +74,19 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 		findings = append(findings, *f)
 	}
 	return findings, err
+}
+
+// permitted returns an error if the connection's user may not store records. The message that
+// it sends is never stored, because no message has the sequence that it expects.
+func (s *Store) permitted(ctx context.Context) error {
+	return s.repeat(ctx, func(ctx context.Context) error {
+		_, err := s.stream.put(ctx, s.stream.subjects.made(), math.MaxInt64, make(nats.Header), nil, 0)
+		var away unreachable
+		if !errors.As(err, &away) || errors.Is(err, nats.ErrNoResponders) {
+			return ctx.Err() // the server has responded, however that was
+		}
+		return s.stream.denied(ctx, err)
+	})
 }
 
 // version returns a finding if the server is too old.

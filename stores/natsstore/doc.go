@@ -62,5 +62,6 @@
 // With the default name of the stream, the user of the server needs permission to publish
 // to onlyonce.records.>, onlyonce.ended.*, $JS.API.STREAM.*.onlyonce,
 // $JS.API.STREAM.MSG.GET.onlyonce and, for List, $JS.API.CONSUMER.>, and to subscribe to
-// onlyonce.ended.* and _INBOX.>.
+// onlyonce.ended.* and _INBOX.>. Open finds out whether it may do what every command needs:
+// all of these but onlyonce.ended.* and $JS.API.CONSUMER.>.
 package natsstore

@@ -122,10 +122,12 @@ func (s *Store) migrate(ctx context.Context) (made bool, err error) {
 	}
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		err := ask(ctx, func(ctx context.Context) error {
-			_, err := s.stream.js.CreateStream(ctx, jetstream.StreamConfig{
-				Name: s.stream.name, Subjects: []string{s.stream.subjects.all()}, Description: "the records of Onlyonce",
-				Replicas: s.replicas, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
-				MaxMsgsPerSubject: 1, AllowMsgTTL: true, DenyDelete: true, DenyPurge: true,
+			_, err := within(ctx, s.stream.places, func() (jetstream.Stream, error) {
+				return s.stream.js.CreateStream(ctx, jetstream.StreamConfig{
+					Name: s.stream.name, Subjects: []string{s.stream.subjects.all()}, Description: "the records of Onlyonce",
+					Replicas: s.replicas, Storage: jetstream.FileStorage, Discard: jetstream.DiscardNew,
+					MaxMsgsPerSubject: 1, AllowMsgTTL: true, DenyDelete: true, DenyPurge: true,
+				})
 			})
 			if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 				return nil
@@ -147,7 +149,8 @@ func (s *Store) migrate(ctx context.Context) (made bool, err error) {
 
 // Open opens a store on a stream that Migrate has created. It rejects a server or a stream
 // whose settings would break the promise (see Diagnose), unless the risk is
-// accepted. The connection stays the caller's: close it after the store.
+// accepted, and a user who lacks a permission without which no command can run. The
+// connection stays the caller's: close it after the store.
 func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, error) {
 	s, err := cfg.store(js)
 	if err != nil {
@@ -156,6 +159,9 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, erro
 	findings, err := s.diagnose(ctx)
 	if err == nil {
 		err = engine.Reject(findings, cfg.AcceptRisks, risks)
+	}
+	if err == nil {
+		err = s.permitted(ctx)
 	}
 	if err != nil {
 		return nil, wrap("open", err)

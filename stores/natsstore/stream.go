@@ -94,6 +94,21 @@ func (s *stream) request(ctx context.Context, m *nats.Msg, response any) error {
 	return nil
 }
 
+// denied returns an error that ends the tries of a call if the stream could not be reached
+// and the last error of the connection says that its user lacks a permission. The server does
+// not respond to what the user may not send. Any other error is returned as it is.
+func (s *stream) denied(ctx context.Context, err error) error {
+	var away unreachable
+	if !errors.As(err, &away) {
+		return err
+	}
+	last, lastErr := within(ctx, s.places, func() (error, error) { return s.conn.LastError(), nil })
+	if lastErr != nil || !errors.Is(last, nats.ErrPermissionViolation) {
+		return err
+	}
+	return fmt.Errorf("the server has not responded, and the user lacks a permission that the documentation of natsstore lists: %w", last)
+}
+
 // within calls a function that uses the connection, and returns when it has returned or ctx
 // has ended. While the server reads nothing, what writes to the connection returns only
 // after up to a minute, whatever its context. Places limit how many functions are left

@@ -84,7 +84,8 @@ func TestStore_ACallWhoseConfirmationIsLostTakesEffectOnce(t *testing.T) {
 func TestStore_ACallEndsWithItsContextAlthoughTheServerReadsNothing(t *testing.T) {
 	server, _, _ := migrated(t)
 	w := newWay(t, "127.0.0.1:"+server.port)
-	s := open(t, connectWith(t, []*natsServer{{port: w.port()}}, nats.FlusherTimeout(time.Hour)), natsstore.Config{})
+	js := connectWith(t, []*natsServer{{port: w.port()}}, nats.FlusherTimeout(time.Hour))
+	s := open(t, js, natsstore.Config{})
 	r, err := s.Claim(t.Context(), hazard.Claim("k"))
 	if err != nil {
 		t.Fatal(err)
@@ -95,6 +96,10 @@ func TestStore_ACallEndsWithItsContextAlthoughTheServerReadsNothing(t *testing.T
 	calls := map[string]func() error{
 		"settle": func() error { return s.Settle(ctx, hazard.Hold(r), hazard.Completed) },
 		"lookup": func() error { _, err := s.Lookup(ctx, r.ID); return err },
+		"migrate": func() error {
+			_, err := natsstore.Migrate(ctx, js, natsstore.Config{})
+			return err
+		},
 	}
 	for i := range 32 { // more than the buffers hold
 		c := hazard.Claim("large")
