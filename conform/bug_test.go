@@ -31,6 +31,7 @@ var bugs = map[string]string{
 	"an error is never settled":                      "error",
 	"an error gets no response":                      "error",
 	"an error is forgotten for a success":            "error",
+	"an error takes effect each time":                "error",
 	"no key is a key":                                "missing",
 	"no key is rejected, and runs":                   "missing",
 	"no key is a crash":                              "missing",

@@ -33,7 +33,7 @@ var checks = []check{
 		advice: "Read the whole body before the key is claimed.",
 	},
 	{
-		id: "error", section: "2.6, 2.7", needs: replays, most: 2, run: checkError,
+		id: "error", section: "2.6, 2.7", needs: replays, most: 4, run: checkError,
 		title:  "A request that got an error response gets it again",
 		advice: "Settle or release the key on every path out of the handler, including errors and panics.",
 	},

@@ -212,6 +212,9 @@ func (l *layer) run(w http.ResponseWriter, r *http.Request, id string, rec *reco
 		delete(l.records, id)
 	case l.bug == "who hangs up is stuck" && r.Context().Err() != nil, rec.stuck:
 	case l.bug == "an error is never settled" && response.Code >= 400:
+	case l.bug == "an error takes effect each time" && response.Code >= 400:
+		delete(l.records, id)
+		l.next.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/orders", strings.NewReader("{}")))
 	case l.bug == "an error gets no response" && response.Code >= 400:
 		delete(l.records, id)
 		defer panic(http.ErrAbortHandler)
