@@ -18,7 +18,9 @@ const (
 	RiskForgotten   = "forgotten"
 )
 
-var risks = []string{RiskEviction, RiskPersistence, RiskForgotten, engine.RiskReplica, engine.RiskOldVersion}
+// risks can be accepted. A server that is too old can't: it does not know what the scripts
+// use, and no outcome could be recorded.
+var risks = []string{RiskEviction, RiskPersistence, RiskForgotten, engine.RiskReplica}
 
 func reject(findings []onlyonce.Finding, accepted []string) error {
 	return engine.Reject(findings, accepted, risks)
@@ -83,15 +85,16 @@ func (s *Store) canFlush(ctx context.Context) error {
 	return nil
 }
 
-// permitted returns an error if the client's user may not run a command that the scripts
-// use, or publish that a command has ended. A script that is stopped in the middle has
-// written already. The commands here change nothing, because their key never exists.
+// permitted returns an error if the server does not have a command that the scripts use, or if
+// the client's user may not run it, publish that a command has ended, or wait for replicas. A
+// script that is stopped in the middle has written already. The commands here change nothing,
+// because their key never exists.
 func (s *Store) permitted(ctx context.Context) error {
 	b := s.client.B
 	key := s.keys.tag(0) + "none"
 	_, err := lookScript.run(ctx, s.client, []string{key, s.keys.index(0)}, nil)
 	errs := []error{err}
-	for _, command := range []rueidis.Completed{
+	commands := rueidis.Commands{
 		b().Time().Build(),
 		b().Get().Key(key).Build(),
 		b().Set().Key(key).Value("").Xx().Build(),
@@ -105,12 +108,24 @@ func (s *Store) permitted(ctx context.Context) error {
 		b().Zcard().Key(key).Build(),
 		b().Getrange().Key(key).Start(0).End(0).Build(),
 		b().Spublish().Channel(s.keys.ended(0)).Message("").Build(),
-	} {
+	}
+	switch {
+	case s.flushed:
+		commands = append(commands, b().Waitaof().Numlocal(0).Numreplicas(0).Timeout(1).Build())
+	case s.replicas > 0:
+		commands = append(commands, b().Wait().Numreplicas(0).Timeout(1).Build())
+	}
+	for _, command := range commands {
 		errs = append(errs, s.client.Do(ctx, command).Error())
 	}
 	for _, err := range errs {
-		if failed, ok := rueidis.IsRedisErr(err); ok && strings.HasPrefix(failed.Error(), "NOPERM") {
+		failed, ok := rueidis.IsRedisErr(err)
+		switch {
+		case !ok:
+		case strings.HasPrefix(failed.Error(), "NOPERM"):
 			return fmt.Errorf("the user of the server lacks a permission that docs/stores.md lists: %w", failed)
+		case strings.Contains(failed.Error(), "unknown command"):
+			return fmt.Errorf("the server does not have a command that the store uses: %w", failed)
 		}
 	}
 	return nil

@@ -86,8 +86,10 @@ func TestOpen_RejectsSettingsThatBreakThePromise(t *testing.T) {
 		}
 	}
 	open(t, client, redisstore.Config{AcceptRisks: []string{redisstore.RiskEviction, redisstore.RiskPersistence}})
-	if _, err := redisstore.Open(t.Context(), client, redisstore.Config{AcceptRisks: []string{"evictions"}}); err == nil || !strings.Contains(err.Error(), `there is no risk "evictions"`) {
-		t.Errorf("a risk that there is not: %v", err)
+	for _, name := range []string{"evictions", "server-version"} {
+		if _, err := redisstore.Open(t.Context(), client, redisstore.Config{AcceptRisks: []string{name}}); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("there is no risk %q", name)) {
+			t.Errorf("a risk that nobody can accept: %v", err)
+		}
 	}
 	if _, err := redisstore.Open(t.Context(), client, redisstore.Config{Prefix: "{a}"}); err == nil || !strings.Contains(err.Error(), "brace") {
 		t.Errorf("a prefix with braces: %v", err)
@@ -308,27 +310,43 @@ func TestStore_WhileTheMemoryIsFullCommandsThatHaveBegunAreSettled(t *testing.T)
 func TestOpen_RejectsAUserWhoLacksAPermission(t *testing.T) {
 	server, client, _ := migrated(t)
 	const documented = "on >secret ~onlyonce:* &onlyonce:* +@read +@write +@pubsub +@connection +@scripting -@dangerous +info +wait +time +role +cluster|slots +cluster|shards"
-	as := func(change string) error {
+	as := func(change string, cfg redisstore.Config) error {
 		t.Helper()
 		do(t, client, append([]string{"ACL", "SETUSER", "app", "reset"}, strings.Fields(documented+" "+change)...)...)
 		app := server.clientWith(t, func(o *rueidis.ClientOption) { o.Username, o.Password = "app", "secret" })
-		s, err := redisstore.Open(t.Context(), app, redisstore.Config{})
+		s, err := redisstore.Open(t.Context(), app, cfg)
 		if err == nil {
 			hazard.Run(t, s, "k"+change)
 			err = s.Close()
 		}
 		return err
 	}
-	if err := as(""); err != nil {
-		t.Errorf("the documented user: %v", err)
+	for _, change := range []string{"", "-wait"} { // nobody waits for replicas
+		if err := as(change, redisstore.Config{}); err != nil {
+			t.Errorf("the documented user %s: %v", change, err)
+		}
 	}
 	for change, want := range map[string]string{
 		"resetchannels": "channel", "-spublish": "spublish", "-time": "time", "-get": "get", "-set": "set",
 		"-xadd": "xadd", "-xdel": "xdel", "-xinfo": "xinfo", "-xrange": "xrange", "-evalsha": "evalsha",
 		"-zadd": "zadd", "-zrem": "zrem", "-zrangebyscore": "zrangebyscore", "-zcard": "zcard", "-getrange": "getrange",
 	} {
-		if err := as(change); err == nil || !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), want) {
+		if err := as(change, redisstore.Config{}); err == nil || !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: the error is %v, want NOPERM with %q in it", change, err, want)
 		}
+	}
+	if err := as("-wait", redisstore.Config{Replicas: 1}); err == nil || !strings.Contains(err.Error(), "NOPERM") || !strings.Contains(err.Error(), "wait") {
+		t.Errorf("-wait: the error is %v, want NOPERM", err)
+	}
+}
+
+// A script that meets a command that is not there has written already.
+func TestOpen_RejectsAServerWithoutACommandThatTheScriptsUse(t *testing.T) {
+	client := startRedis(t, "--rename-command", "SPUBLISH", "").client(t)
+	if _, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := redisstore.Open(t.Context(), client, redisstore.Config{}); err == nil || !strings.Contains(err.Error(), "unknown command 'SPUBLISH'") {
+		t.Errorf("the error is %v", err)
 	}
 }

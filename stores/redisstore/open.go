@@ -163,11 +163,11 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 	if err == nil {
 		err = reject(findings, cfg.AcceptRisks)
 	}
-	if err == nil {
-		err = s.permitted(ctx)
-	}
 	if err == nil && cfg.Flushed {
 		err = s.canFlush(ctx)
+	}
+	if err == nil {
+		err = s.permitted(ctx)
 	}
 	if err == nil {
 		err = s.batches(ctx)
