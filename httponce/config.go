@@ -150,8 +150,10 @@ type Config struct {
 	// header and body of its response. Beyond MaxStored, all keyed requests are
 	// rejected with 503; beyond MaxTenantStored, the tenant's are rejected with
 	// 429. That includes repeats. The counters decrease steadily, by the limit
-	// within one Keep. They start at zero with the process, and each process
-	// has its own. Defaults: 64 GiB, and a quarter of MaxStored.
+	// within one Keep; records of Guards with different Keeps are counted
+	// separately, and their sum is limited. The counters start at zero with the
+	// process, and each process has its own. Defaults: 64 GiB, and a quarter of
+	// MaxStored.
 	MaxStored       int64
 	MaxTenantStored int64
 

@@ -126,6 +126,27 @@ func TestUsage_WhatIsStoredIsBoundedForATenantAndInAll(t *testing.T) {
 	})
 }
 
+func TestUsage_RecordsCountAsStoredForTheirOwnKeep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := byTenant
+		cfg.MaxTenantStored, cfg.Usage = 30_000, new(httponce.Usage)
+		var runs atomic.Int32
+		long := httponce.Wrap(newGuard(onlyonce.Config{Keep: 1000 * time.Hour}), counter(&runs), cfg)
+		short := httponce.Wrap(newGuard(onlyonce.Config{Keep: time.Minute}), counter(&runs), cfg)
+		for i := range 3 {
+			wantResponse(t, postAs(long, "a", strconv.Itoa(i), strings.Repeat("x", 9_000)), 201, "")
+		}
+		for i := range 100 {
+			time.Sleep(time.Minute)
+			wantResponse(t, postAs(short, "a", strconv.Itoa(i), "x"), 201, "")
+		}
+		wantResponse(t, postAs(long, "a", "3", strings.Repeat("x", 9_000)), 201, "")
+		for _, h := range []http.Handler{long, short} {
+			wantProblem(t, postAs(h, "a", "last", "x"), 429, "too_many_requests")
+		}
+	})
+}
+
 func TestUsage_WhateverACommandLeavesInTheStoreCountsAsStored(t *testing.T) {
 	const most = 20_000
 	cfg := byTenant

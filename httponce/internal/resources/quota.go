@@ -44,12 +44,6 @@ func NewQuota(u *Usage, limits Limits) *Quota {
 // SetKeep tells for how long a record is kept.
 func (q *Quota) SetKeep(keep time.Duration) { q.keep.Store(int64(keep)) }
 
-// storedPerSec returns by how much what is stored falls in a second if the limit
-// is reached: records expire as evenly as they were stored.
-func (q *Quota) storedPerSec(limit int64) float64 {
-	return float64(limit) / time.Duration(q.keep.Load()).Seconds()
-}
-
 // reached returns which limit one more request would exceed, or nil.
 func (q *Quota) reached(a *allowance) *Rejection {
 	if a.inFlight >= q.limits.InFlight {
@@ -58,10 +52,10 @@ func (q *Quota) reached(a *allowance) *Rejection {
 	if wait := a.keys.full(float64(a.inFlight+1), float64(q.limits.NewKeys), q.limits.keysPerSec()); wait > 0 {
 		return &Rejection{OfTenant: true, RetryAfter: wait}
 	}
-	if wait := a.share.stored.full(0, float64(q.limits.TenantStored), q.storedPerSec(q.limits.TenantStored)); wait > 0 {
+	if wait := a.share.stored.full(q.limits.TenantStored); wait > 0 {
 		return &Rejection{OfTenant: true, RetryAfter: wait}
 	}
-	if wait := q.usage.stored.full(0, float64(q.limits.Stored), q.storedPerSec(q.limits.Stored)); wait > 0 {
+	if wait := q.usage.stored.full(q.limits.Stored); wait > 0 {
 		return &Rejection{RetryAfter: wait}
 	}
 	return nil
@@ -78,8 +72,9 @@ func (q *Quota) account(a *allowance, isNew bool, stored int) {
 		a.keys.rise(now, 1, q.limits.keysPerSec())
 	}
 	if stored > 0 {
-		a.share.stored.rise(now, float64(stored), q.storedPerSec(q.limits.TenantStored))
-		q.usage.stored.rise(now, float64(stored), q.storedPerSec(q.limits.Stored))
+		keep := time.Duration(q.keep.Load())
+		a.share.stored.rise(now, stored, q.limits.TenantStored, keep)
+		q.usage.stored.rise(now, stored, q.limits.Stored, keep)
 	}
 }
 
@@ -94,7 +89,7 @@ func (q *Quota) allowance(tenant string) *allowance {
 	if len(q.byTenant) >= maxTenants {
 		return &q.others
 	}
-	a := &allowance{share: q.usage.share(tenant, q.storedPerSec(q.limits.TenantStored))}
+	a := &allowance{share: q.usage.share(tenant, q.limits.TenantStored)}
 	q.byTenant[tenant] = a
 	return a
 }

@@ -59,3 +59,28 @@ func TestQuota_IdleTenantsAreForgottenWhenThereAreMany(t *testing.T) {
 		t.Errorf("%d shares", n)
 	}
 }
+
+func TestStored_WithManyKeepsNothingIsForgottenEarly(t *testing.T) {
+	var s stored
+	now := time.Now()
+	const limit = 1000
+	for i := range 20 {
+		s.rise(now, 1, limit, time.Duration(i+1)*time.Hour)
+	}
+	if n, sum := len(s.levels), s.sum(); n != mostKeeps || sum != 20 {
+		t.Errorf("%d levels hold %v", n, sum)
+	}
+	var before time.Duration
+	for _, l := range s.levels {
+		if l.keep <= before {
+			t.Errorf("a keep of %v follows one of %v", l.keep, before)
+		}
+		before = l.keep
+	}
+	if before != 20*time.Hour {
+		t.Errorf("the longest keep is %v", before)
+	}
+	if sum := s.fall(now.Add(20*time.Hour), limit); sum != 0 || len(s.levels) != 0 {
+		t.Errorf("in the end %d levels hold %v", len(s.levels), sum)
+	}
+}

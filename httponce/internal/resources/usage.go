@@ -30,8 +30,8 @@ type Usage struct {
 	mu        sync.Mutex
 	requests  int
 	bodies    pool
-	responses pool  // takes nothing from bodies
-	stored    level // bytes of records
+	responses pool // takes nothing from bodies
+	stored    stored
 	replays   replays
 	tenants   map[string]*share
 	others    share     // of the tenants for which there is no room
@@ -52,16 +52,16 @@ type share struct {
 	refs      int // the number of allowances that have it
 	bodies    part
 	responses part
-	stored    level
+	stored    stored
 }
 
-// share returns the share of a tenant, whose stored bytes fall by perSec. The
-// caller holds the lock.
-func (u *Usage) share(tenant string, perSec float64) *share {
+// share returns the share of a tenant, which may store up to limit bytes. The caller
+// holds the lock.
+func (u *Usage) share(tenant string, limit int64) *share {
 	s := u.tenants[tenant]
 	if s == nil {
 		if isSweepDue(len(u.tenants), u.sweepAt, u.swept) {
-			u.dropIdle(perSec)
+			u.dropIdle(limit)
 		}
 		if len(u.tenants) >= maxTenants {
 			return &u.others
@@ -82,11 +82,11 @@ func isSweepDue(n, sweepAt int, swept time.Time) bool {
 	return n >= max(sweepAt, fewTenants) && n < maxTenants || n >= maxTenants && time.Since(swept) >= time.Second
 }
 
-func (u *Usage) dropIdle(perSec float64) {
+func (u *Usage) dropIdle(limit int64) {
 	now := time.Now()
 	u.swept = now
 	for tenant, s := range u.tenants {
-		if s.stored.fall(now, perSec); s.refs == 0 && s.bodies.held == 0 && s.responses.held == 0 && s.stored.high <= forgettable {
+		if high := s.stored.fall(now, limit); s.refs == 0 && s.bodies.held == 0 && s.responses.held == 0 && high <= forgettable {
 			delete(u.tenants, tenant)
 		}
 	}
