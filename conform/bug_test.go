@@ -44,6 +44,7 @@ var bugs = map[string]string{
 	"the last of two counts":                         "repeated",
 	"two keys count as none":                         "repeated",
 	"a long key is cut":                              "over-long",
+	"an accepted key is cut":                         "over-long",
 	"a long key is ignored":                          "over-long",
 	"a long key is rejected, and runs":               "over-long",
 	"a long key is a crash":                          "over-long",

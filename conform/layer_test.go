@@ -323,6 +323,8 @@ func (l *layer) key(lines []string) (string, bool) {
 		key = line
 	case "case is folded":
 		key = strings.ToLower(key)
+	case "an accepted key is cut":
+		key = key[:min(len(key), 36)]
 	}
 	return key, true
 }

@@ -199,34 +199,45 @@ func checkRepeated(p *probe) (finding, error) {
 	return unsupported("Two lines of the header are joined to one key.", t.shown...), nil
 }
 
-// overLong is longer than any key, and shorter than what servers take as a
-// header line.
-const overLong = 5000
+// overLong are lengths of keys. The first is longer than any key, and shorter than what
+// servers take as a header line. Where it is rejected, a shorter one may be accepted, and
+// then cut.
+var overLong = [...]int{5000, 254, 64}
 
 func checkOverLong(p *probe) (finding, error) {
-	key := randomHex(overLong / 2)
-	t, err := p.try(p.form(key))
-	if err != nil {
-		return finding{}, err
+	var rejected finding
+	for i, length := range overLong {
+		key := randomHex(length / 2)
+		t, err := p.try(p.form(key))
+		if err != nil {
+			return finding{}, err
+		}
+		detail := fmt.Sprintf("A key of %d characters %s.", length, t.detail)
+		switch t.fate {
+		case rejectedKey:
+			if i == 0 {
+				rejected = pass(detail, t.shown...)
+			}
+			continue
+		case ignoredKey, brokenKey:
+			return fail(detail, t.shown...), nil
+		}
+		other := "0"
+		if key[length-1] == '0' {
+			other = "1"
+		}
+		merged, err := p.merges(&t, p.form(key[:length-1]+other))
+		switch {
+		case err != nil:
+			return finding{}, err
+		case merged:
+			return fail(fmt.Sprintf("Of a key of %d characters, only a part counts: another one was taken for it.", length), t.shown...), nil
+		case i > 0:
+			return pass(fmt.Sprintf("%s One of %d characters counts with all of them.", rejected.detail, length), rejected.exchanges...), nil
+		}
+		return pass(fmt.Sprintf("A key of %d characters counts with all of them.", length), t.shown...), nil
 	}
-	switch t.fate {
-	case rejectedKey:
-		return pass(fmt.Sprintf("A key of %d characters %s.", overLong, t.detail), t.shown...), nil
-	case ignoredKey, brokenKey:
-		return fail(fmt.Sprintf("A key of %d characters %s.", overLong, t.detail), t.shown...), nil
-	}
-	other := "0"
-	if key[overLong-1] == '0' {
-		other = "1"
-	}
-	merged, err := p.merges(&t, p.form(key[:overLong-1]+other))
-	if err != nil {
-		return finding{}, err
-	}
-	if merged {
-		return fail(fmt.Sprintf("Of a key of %d characters, only a part counts: another one was taken for it.", overLong), t.shown...), nil
-	}
-	return pass(fmt.Sprintf("A key of %d characters counts with all of them.", overLong), t.shown...), nil
+	return rejected, nil
 }
 
 func checkForms(p *probe) (finding, error) {
