@@ -207,7 +207,7 @@ func indexes(t *testing.T, client rueidis.Client) []string {
 func records(t *testing.T, client rueidis.Client) []string {
 	t.Helper()
 	return slices.DeleteFunc(all(t, client), func(key string) bool {
-		return strings.HasSuffix(key, ":index") || strings.HasSuffix(key, ":open") || strings.HasSuffix(key, ":swept")
+		return strings.HasSuffix(key, ":index") || strings.HasSuffix(key, ":open") || strings.HasSuffix(key, ":counted") || strings.HasSuffix(key, ":swept")
 	})
 }
 

@@ -23,8 +23,12 @@ func (k keys) tag(partition byte) string {
 // index is a stream with an entry for each record of the partition. Migrate creates it.
 func (k keys) index(partition byte) string { return k.tag(partition) + "index" }
 
-// open is a sorted set of the commands that run or whose outcome is unknown.
+// open is a sorted set of commands that run or whose outcome is unknown: of all that have
+// been counted, and of those that have begun again or became unknown since.
 func (k keys) open(partition byte) string { return k.tag(partition) + "open" }
+
+// counted is the position up to which the index has been read for open commands.
+func (k keys) counted(partition byte) string { return k.tag(partition) + "counted" }
 
 // swept is the position up to which the index has been cleared of entries without a record.
 func (k keys) swept(partition byte) string { return k.tag(partition) + "swept" }

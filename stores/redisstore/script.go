@@ -26,6 +26,8 @@ var (
 	lookScript    = load("", "look")
 	replaceScript = load("", "replace")
 
+	freshScript      = load("", "fresh")
+	countScript      = load(whateverMemory, "count")
 	dueScript        = load("", "due")
 	unresolvedScript = load(whateverMemory, "unresolved")
 )

@@ -173,7 +173,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 		deleted = deletedIn(value.Micros(c.Lease) + lapsedKeep)
 	}
 	for {
-		reply, err := s.claims.run(ctx, []string{p.record, p.index, p.open}, head, micros(c.Lease), rest, p.name, deleted)
+		reply, err := s.claims.run(ctx, []string{p.record, p.index}, head, micros(c.Lease), rest, p.name, deleted)
 		if err != nil {
 			return onlyonce.Record{}, err
 		}

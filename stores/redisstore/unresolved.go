@@ -11,7 +11,8 @@ import (
 
 // Unresolved counts the records whose outcome is unknown: those in the unknown state and
 // those whose lease has lapsed. It also returns for how long the oldest of them has been
-// unresolved. It reads the beginnings of these records and of no others.
+// unresolved. It reads the beginnings of these records and of those that were created since
+// the previous call of any process; the first call reads those of all records.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
 	n, oldest, err = s.unresolved(ctx)
 	return n, oldest, wrap("count unresolved records", err)
@@ -21,6 +22,9 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 const dueCount = 256
 
 func (s *Store) unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
+	if err := s.countAll(ctx); err != nil {
+		return 0, 0, err
+	}
 	due := make(rueidis.Commands, partitions)
 	for i := range due {
 		due[i] = s.due(byte(i), 0, dueCount)
@@ -32,6 +36,52 @@ func (s *Store) unresolved(ctx context.Context) (n int, oldest time.Duration, er
 		}
 	}
 	return t.n, t.oldest, nil
+}
+
+// countAll adds the open commands among the new records of all partitions to their sets.
+func (s *Store) countAll(ctx context.Context) error {
+	fresh := make(rueidis.Commands, partitions)
+	for i := range fresh {
+		fresh[i] = freshScript.command(s.client, s.freshKeys(byte(i)), freshArgs)
+	}
+	for i, result := range s.client.DoMulti(ctx, fresh...) {
+		reply, err := result.ToMessage()
+		if failed, ok := rueidis.IsRedisErr(err); ok && failed.IsNoScript() {
+			reply, err = freshScript.run(ctx, s.client, s.freshKeys(byte(i)), freshArgs)
+		}
+		for err == nil {
+			var entries []rueidis.XRangeEntry
+			if entries, err = reply.AsXRange(); err != nil || len(entries) == 0 {
+				break
+			}
+			if err = s.countEntries(ctx, byte(i), entries); err != nil || len(entries) < dueCount {
+				break
+			}
+			reply, err = freshScript.run(ctx, s.client, s.freshKeys(byte(i)), freshArgs)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var freshArgs = []string{strconv.Itoa(dueCount)}
+
+func (s *Store) freshKeys(partition byte) []string {
+	return []string{s.keys.index(partition), s.keys.counted(partition)}
+}
+
+// countEntries adds the open commands among those of an index's entries to the set.
+func (s *Store) countEntries(ctx context.Context, partition byte, entries []rueidis.XRangeEntry) error {
+	keys := []string{s.keys.open(partition), s.keys.counted(partition)}
+	args := []string{entries[len(entries)-1].ID}
+	for _, e := range entries {
+		name := e.FieldValues["n"]
+		keys, args = append(keys, s.keys.tag(partition)+name), append(args, name)
+	}
+	_, err := countScript.run(ctx, s.client, keys, args)
+	return err
 }
 
 // count adds the unresolved records of a partition to a tally. The result is that of the
@@ -100,8 +150,9 @@ func (s *Store) examine(ctx context.Context, partition byte, names []string, t *
 	return removed, err
 }
 
-// sweepOpen rids the set of open commands of some names whose records have expired. It
-// begins anywhere, because those that are unresolved stay where they are.
+// sweepOpen rids the set of open commands of some names whose records have expired, in case
+// nobody counts them. It begins anywhere, because those that are unresolved stay where they
+// are.
 func (s *Store) sweepOpen(ctx context.Context, partition byte) error {
 	size, err := s.command(ctx, "ZCARD", s.keys.open(partition)).AsInt64()
 	if err != nil || size == 0 {

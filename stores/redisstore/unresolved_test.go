@@ -2,6 +2,8 @@ package redisstore_test
 
 import (
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
+	"github.com/onlyonce-go/onlyonce/stores/redisstore"
 )
 
 // openCommands returns how many commands are in the first partition's set.
@@ -51,6 +54,21 @@ func TestUnresolved_CountsMoreRecordsOfAPartitionThanItReadsAtATime(t *testing.T
 	}
 }
 
+// unresolved tests how many records the store counts.
+func unresolved(t *testing.T, s *redisstore.Store, want int) {
+	t.Helper()
+	if n, _, err := s.Unresolved(t.Context()); n != want || err != nil {
+		t.Errorf("%d are unresolved, error %v, want %d", n, err, want)
+	}
+}
+
+// lapsing returns a claim whose lease lapses at once. Its record stays.
+func lapsing(key string) onlyonce.Claim {
+	c := hazard.Claim(key)
+	c.Lease, c.Keep = time.Microsecond, onlyonce.KeepForever
+	return c
+}
+
 func TestUnresolved_ACommandThatEndedWithAKnownOutcomeLeavesTheSet(t *testing.T) {
 	_, client, s := migrated(t)
 	key := inOnePartition()
@@ -61,22 +79,21 @@ func TestUnresolved_ACommandThatEndedWithAKnownOutcomeLeavesTheSet(t *testing.T)
 		{},
 		{State: onlyonce.StateUnknown, Keep: time.Hour},
 	} {
-		r, err := s.Claim(t.Context(), hazard.Claim(key()))
-		if err == nil {
-			err = s.Renew(t.Context(), hazard.Hold(r), time.Minute, nil)
+		r, err := s.Claim(t.Context(), lapsing(key()))
+		if err != nil {
+			t.Fatal(err)
 		}
-		if n := openCommands(t, client); n != 1 || err != nil {
-			t.Errorf("%s: %d commands are open while it runs, error %v", st.State, n, err)
-		}
+		unresolved(t, s, 1)
 		if err := s.Settle(t.Context(), hazard.Hold(r), st); err != nil {
 			t.Error(err)
 		}
-		want := int64(0)
+		want := 0
 		if st.State == onlyonce.StateUnknown {
 			want = 1
 		}
+		unresolved(t, s, want)
 		last = r
-		if n := openCommands(t, client); n != want {
+		if n := openCommands(t, client); n != int64(want) {
 			t.Errorf("%s: %d commands are open afterwards", st.State, n)
 		}
 	}
@@ -84,8 +101,79 @@ func TestUnresolved_ACommandThatEndedWithAKnownOutcomeLeavesTheSet(t *testing.T)
 	if err == nil {
 		err = s.Resolve(t.Context(), last, onlyonce.Settlement{})
 	}
-	if n := openCommands(t, client); n != 0 || err != nil {
-		t.Errorf("%d commands are open after a decision, error %v", n, err)
+	if err != nil {
+		t.Error(err)
+	}
+	unresolved(t, s, 0)
+	if n := openCommands(t, client); n != 0 {
+		t.Errorf("%d commands are open after a decision", n)
+	}
+}
+
+func TestUnresolved_ARenewedLeaseIsCountedOnceItHasLapsed(t *testing.T) {
+	_, client, s := migrated(t)
+	r, err := s.Claim(t.Context(), lapsing(inOnePartition()()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	unresolved(t, s, 1)
+	if err := s.Renew(t.Context(), hazard.Hold(r), time.Hour, nil); err != nil {
+		t.Fatal(err)
+	}
+	unresolved(t, s, 0)
+	if n := openCommands(t, client); n != 1 {
+		t.Errorf("the set has %d commands while one runs", n)
+	}
+	if err := s.Renew(t.Context(), hazard.Hold(r), time.Microsecond, nil); err != nil {
+		t.Fatal(err)
+	}
+	unresolved(t, s, 1)
+}
+
+func TestUnresolved_ACommandThatRunsAgainAfterItWasCountedIsCountedAgain(t *testing.T) {
+	_, _, s := migrated(t)
+	c := lapsing(inOnePartition()())
+	r, err := s.Claim(t.Context(), c)
+	if err == nil {
+		err = s.Settle(t.Context(), hazard.Hold(r), onlyonce.Settlement{State: onlyonce.StateFailed, Keep: time.Hour})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	unresolved(t, s, 0)
+	c.Owner, c.RetryFailed = hazard.NewOwner(), true
+	if r, err := s.Claim(t.Context(), c); err != nil || r.Attempt != 2 {
+		t.Fatalf("attempt %d, error %v", r.Attempt, err)
+	}
+	unresolved(t, s, 1)
+}
+
+func TestUnresolved_ARecordIsReadOnlyByTheFirstCall(t *testing.T) {
+	_, client, s := migrated(t)
+	key := inOnePartition()
+	for range 300 { // more than are read at a time
+		hazard.Run(t, s, key())
+	}
+	reads := func() int {
+		t.Helper()
+		text, err := client.Do(t.Context(), client.B().Info().Section("commandstats").Build()).ToString()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, text, _ = strings.Cut(text, "cmdstat_getrange:calls=")
+		text, _, _ = strings.Cut(text, ",")
+		n, _ := strconv.Atoi(text)
+		return n
+	}
+	before := reads()
+	unresolved(t, s, 0)
+	if got := reads() - before; got != 300 {
+		t.Errorf("%d records were read, want 300", got)
+	}
+	before = reads()
+	unresolved(t, s, 0)
+	if got := reads() - before; got != 0 {
+		t.Errorf("%d records were read by a second call", got)
 	}
 }
 
@@ -96,8 +184,11 @@ func TestUnresolved_ExpiredCommandsLeaveTheSetAlthoughNobodyCounts(t *testing.T)
 	var last onlyonce.ID
 	for range all {
 		c := hazard.Claim(key())
-		c.Lease, c.Keep = time.Microsecond, time.Microsecond
-		if _, err := s.Claim(t.Context(), c); err != nil {
+		r, err := s.Claim(t.Context(), c)
+		if err == nil {
+			err = s.Settle(t.Context(), hazard.Hold(r), onlyonce.Settlement{State: onlyonce.StateUnknown, Keep: time.Microsecond})
+		}
+		if err != nil {
 			t.Fatal(err)
 		}
 		last = c.ID

@@ -1,10 +1,10 @@
--- KEYS of each claim: record, index, open. ARGV of each claim: beginning of the head, lease,
+-- KEYS of each claim: record, index. ARGV of each claim: beginning of the head, lease,
 -- rest of the value (from lapsed_keep on), name, when Redis deletes the key in
 -- milliseconds or ''.
 -- Creates the record of a new command. Returns for each claim the record's fence and
 -- creation time, or the existing value and the current time.
 local now = clock()
-return each(3, 5, function(n, k, a)
+return each(2, 5, function(n, k, a)
   local value = redis.call('GET', KEYS[k])
   local fence = now + 1
   if value then
@@ -25,7 +25,6 @@ return each(3, 5, function(n, k, a)
   end
   if type(made) == 'table' then return made end
   if not made then return redis.error_reply('FORGOTTEN') end
-  redis.call('ZADD', KEYS[k + 2], text(now + ARGV[a + 1]), ARGV[a + 3])
   put(KEYS[k], ARGV[a] .. struct.pack('>I8I8I8', fence, created, now + ARGV[a + 1]) .. ARGV[a + 2], ARGV[a + 4])
   return {fence, created}
 end)

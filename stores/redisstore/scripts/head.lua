@@ -62,16 +62,14 @@ local function store(key, h, tail, now)
   put(key, pack(h) .. tail, deleted)
 end
 
--- mark notes in the partition's set of open commands since when a record is unresolved, or
--- will be unless it is renewed or settled. One that ended with a known outcome is not in it.
-local function mark(open, name, h)
-  if h.state == 'P' then
-    redis.call('ZADD', open, text(h.lease_until), name)
-  elseif h.state == 'U' then
-    redis.call('ZADD', open, text(h.settled_at), name)
-  else
-    redis.call('ZREM', open, name)
-  end
+-- is_open reports whether a command runs or its outcome is unknown. One in a state that no
+-- script writes is.
+local function is_open(h) return h.state ~= 'C' and h.state ~= 'F' and h.state ~= 'R' end
+
+-- due returns since when an open command is unresolved, or from when on it will be.
+local function due(h)
+  if h.state == 'P' then return h.lease_until end
+  return h.settled_at
 end
 
 -- release removes everything of a record but its fence.

@@ -9,5 +9,5 @@ if h.state ~= 'P' or gone(h, now) then return 0 end
 local steps = HEAD_SIZE + h.identity + h.steps
 h.lease_until, h.steps = now + ARGV[2], h.steps + string.len(ARGV[3])
 store(KEYS[1], h, string.sub(value, HEAD_SIZE + 1, steps) .. ARGV[3] .. string.sub(value, steps + 1), now)
-mark(KEYS[3], ARGV[4], h)
+redis.call('ZADD', KEYS[3], 'XX', text(due(h)), ARGV[4])
 return 1

@@ -22,6 +22,6 @@ else
   end
   store(KEYS[1], h, ARGV[11], now)
 end
-mark(KEYS[3], ARGV[13], h)
+if is_open(h) then redis.call('ZADD', KEYS[3], text(due(h)), ARGV[13]) end
 if h.state ~= 'P' then redis.call('SPUBLISH', ARGV[12], ARGV[13]) end
 return h.fence

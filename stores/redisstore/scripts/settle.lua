@@ -21,7 +21,7 @@ return each(3, 7, function(_, k, a)
       .. string.sub(value, 68, HEAD_SIZE + identity + steps) .. ARGV[a + 4]
     put(KEYS[k], value, ARGV[a + 3])
   end
-  mark(KEYS[k + 2], ARGV[a + 6], {state = string.sub(ARGV[a + 1], 2, 2), settled_at = now})
+  if string.sub(ARGV[a + 1], 2, 2) == 'U' then redis.call('ZADD', KEYS[k + 2], text(now), ARGV[a + 6]) end
   redis.call('SPUBLISH', ARGV[a + 5], ARGV[a + 6])
   return 1
 end)
