@@ -212,6 +212,65 @@ func (p place) inOrder(calls ...func()) {
 	all.Wait()
 }
 
+func TestSQLite_AFenceThatCouldNotBeRecordedIsNotIssuedAgain(t *testing.T) {
+	p := newPlace(t)
+	p.stop(time.Now()) // no fence is higher because of the clock
+	var last int64
+	check := func(how string, fence int64) {
+		t.Helper()
+		if fence <= last {
+			t.Errorf("%s: fence %d after %d", how, fence, last)
+		}
+		last = max(last, fence)
+	}
+	c := claimOf("k")
+	fails := func(_ context.Context, _ *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error) {
+		check("in a function", r.Fence)
+		return onlyonce.Settlement{}, errors.New("no stock")
+	}
+	nexts := map[string]func(){
+		"in a function": func() { _, _ = p.store.RunTx(t.Context(), c, fails) },
+		"outside a transaction": func() {
+			r := p.claims(c)
+			check("outside a transaction", r.Fence)
+			p.settles(r, onlyonce.Settlement{})
+		},
+		"in a transaction of the caller's": func() {
+			tx, err := p.db.BeginTx(t.Context(), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer tx.Rollback()
+			s := p.store.WithTx(tx)
+			r, err := s.Claim(t.Context(), c)
+			if err != nil {
+				t.Fatal(err)
+			}
+			check("in a transaction of the caller's", r.Fence)
+			h := onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence}
+			if err := errors.Join(s.Settle(t.Context(), h, onlyonce.Settlement{}), tx.Commit()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	}
+	for name, next := range nexts {
+		// A full disk fails where SQLite needs space. Here, that is where a fence is recorded.
+		p.exec("CREATE TRIGGER full BEFORE UPDATE ON onlyonce_fence BEGIN SELECT RAISE(ABORT, 'disk is full'); END")
+		seen := last
+		for range 2 {
+			_, _ = p.store.RunTx(t.Context(), c, fails)
+		}
+		p.exec("DROP TRIGGER full")
+		if last == seen {
+			t.Fatalf("%s: the function did not run", name)
+		}
+		next()
+		p.settles(p.claims(claimOf("another")), onlyonce.Settlement{}) // which records the fence
+	}
+	again := openOn(t, p.db)
+	_, _ = again.RunTx(t.Context(), c, fails)
+}
+
 func TestSQLite_AFenceGrowsWithinATransaction(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "records.db")
 	p := newPlaceIn(t, file)

@@ -90,7 +90,7 @@ func (b *txBatch) begin() error {
 		if _, err := d.Exec("lock", nil); err != nil {
 			return err
 		}
-		b.now, err = readClock(d)
+		b.now, err = b.store.startClock(d)
 		return err
 	})
 }
@@ -211,6 +211,7 @@ func (b *txBatch) commit() {
 		b.resolveCommit(err)
 		return
 	}
+	b.store.unkept.Store(0)
 	for _, t := range b.ran {
 		b.committed(t)
 	}

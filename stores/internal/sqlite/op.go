@@ -37,6 +37,17 @@ func readClock(s engine.Runner) (*clock, error) {
 	return c, err
 }
 
+// startClock reads the clock in a transaction of the writer, and first records a fence that
+// could not be recorded before.
+func (s *Store) startClock(d *driverRunner) (*clock, error) {
+	if unkept := s.unkept.Load(); unkept > 0 {
+		if _, err := d.Exec("floor", (&floorArgs{unkept}).list()); err != nil {
+			return nil, err
+		}
+	}
+	return readClock(d)
+}
+
 // refresh reads the clock again, after others wrote in the transaction.
 func (c *clock) refresh(s engine.Runner) error {
 	again, err := readClock(s)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -110,17 +111,25 @@ func readTrace(s engine.Runner, k *record.Key) (now transact.Trace, err error) {
 	return now, err
 }
 
-// keepFences keeps the fences of functions whose transaction was not committed, if the
-// database can still write.
+// clockTick is how long the database's clock may stand still.
+const clockTick = time.Millisecond
+
+// keepFences keeps the fences of functions whose transaction was not committed. If the
+// database can't write, as on a full disk, the process remembers the highest one until it
+// can, and other processes issue higher ones because the clock has moved on.
 func (b *txBatch) keepFences(ran []*group.Ticket[job]) {
 	highest := int64(0)
 	for _, t := range ran {
 		highest = max(highest, t.Job.run.record.Fence)
 	}
-	_ = b.use(func(d *driverRunner) error {
+	err := b.use(func(d *driverRunner) error {
 		_, err := d.Exec("floor", (&floorArgs{highest}).list())
 		return err
 	})
+	if err != nil {
+		b.store.unkept.Store(max(highest, b.store.unkept.Load()))
+		time.Sleep(clockTick)
+	}
 }
 
 // failOffender finishes the offender's ticket, unless the error that its function returned

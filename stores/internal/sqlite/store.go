@@ -30,6 +30,7 @@ type Store struct {
 	hints  record.Hints
 	inside transact.RunningTx
 	shared atomic.Int64 // how often WithTx was used
+	unkept atomic.Int64 // the highest fence that a function saw and that could not be recorded, as on a full disk; 0: none
 }
 
 // maxBatch is the size of a batch. It bounds how much has to be repeated, and how long
@@ -174,8 +175,11 @@ func (s *Store) Joined(tx *sql.Tx) onlyonce.Store { return joined{s, tx} }
 func (t joined) do(ctx context.Context, o op) error {
 	t.store.shared.Add(1)
 	on := sqlRunner{ctx: ctx, on: t.tx, text: t.store.text}
-	if done, err := o.alone(on); done || err != nil {
-		return err
+	unkept := t.store.unkept.Load()
+	if unkept == 0 {
+		if done, err := o.alone(on); done || err != nil {
+			return err
+		}
 	}
 	if _, err := on.Exec("lock", nil); err != nil {
 		return err
@@ -184,6 +188,7 @@ func (t joined) do(ctx context.Context, o op) error {
 	if err != nil {
 		return err
 	}
+	now.floor = max(now.floor, unkept)
 	return o.apply(on, now)
 }
 

@@ -59,7 +59,7 @@ func (s *Store) writeOps(ops []*group.Ticket[job]) {
 		}
 	}()
 	err := s.writer.use(func(d *driverRunner) error {
-		if len(ops) == 1 {
+		if len(ops) == 1 && s.unkept.Load() == 0 {
 			done, err := ops[0].Job.op.alone(d)
 			if done || err != nil {
 				s.queue.Finish(ops[0], err)
@@ -103,7 +103,7 @@ func (s *Store) attempt(d *driverRunner, ops []*group.Ticket[job]) (offender int
 	if _, err := d.Exec("begin", nil); err != nil {
 		return -1, err
 	}
-	now, err := readClock(d)
+	now, err := s.startClock(d)
 	if err != nil {
 		return -1, err
 	}
@@ -117,6 +117,7 @@ func (s *Store) attempt(d *driverRunner, ops []*group.Ticket[job]) (offender int
 	if _, err := d.Exec("commit", nil); err != nil {
 		return -1, err
 	}
+	s.unkept.Store(0)
 	for i, t := range ops {
 		s.queue.Finish(t, errs[i])
 	}
