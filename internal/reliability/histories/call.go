@@ -130,6 +130,16 @@ type Event struct {
 	beside    bool          // another RunTx does
 }
 
+// showsUnsettled reports whether a call changed nothing, and its caller was told of a record
+// that is not settled, or of none.
+func (e *Event) showsUnsettled() bool {
+	switch e.Verdict {
+	case NotFound, InFlight, Lost:
+		return true
+	}
+	return e.Verdict == Done && e.Record != nil && (e.Record.Busy || e.Record.State == onlyonce.StateProcessing && e.Record.Owner != e.Owner)
+}
+
 // now reads the clock that all processes of the machine share.
 func now() int64 {
 	var t unix.Timespec

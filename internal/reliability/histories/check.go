@@ -15,6 +15,7 @@ import (
 type History struct {
 	Key    string
 	Seed   uint64
+	Undone bool // as in the plan
 	Events []*Event
 }
 
@@ -95,6 +96,9 @@ func (h *History) prepare() {
 	h.Events = slices.DeleteFunc(h.Events, func(e *Event) bool { return e.Verdict == Doubt && !e.Kind.changes() })
 	slices.SortStableFunc(h.Events, func(a, b *Event) int { return cmp.Compare(a.Start, b.Start) })
 	h.takenBack()
+	if h.Undone {
+		h.Events = slices.DeleteFunc(h.Events, (*Event).showsUnsettled)
+	}
 	for i, e := range h.Events {
 		if e.Verdict == Doubt && !e.takenBack {
 			e.End = forever

@@ -78,7 +78,7 @@ func backend(t *testing.T, kind *faults.Kind) *Backend {
 }
 
 // inCI are the calls of all stores in CI.
-const inCI = 40_000 + 2*10_000 + 3*14_000 + 3*8_000 + 2_000
+const inCI = 40_000 + 2*10_000 + 3*14_000 + 2*2_000 + 3*8_000 + 2_000
 
 // rows are those of the table.
 var rows []*Report
@@ -177,6 +177,43 @@ func TestHistories_OnServersAreLinearizable(t *testing.T) {
 			p := b.Plan(s.name+", its clock moved", s.store, *seedFlag, scale(6_000))
 			p.Slack, p.ClockMoves = clockMoved, true
 			p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(2), Kills(1), b.Clock(8))...)
+			holds(t, p)
+		})
+	}
+}
+
+// standbyBackend starts a server of the test's own and its synchronous standby.
+func standbyBackend(t *testing.T) *StandbyBackend {
+	t.Helper()
+	dir, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := faults.New(faults.PostgreSQL, dir)
+	if errors.Is(err, faults.ErrMissing) && os.Getenv("ONLYONCE_REQUIRE_SERVICES") == "" {
+		t.Skipf("%s is not there: %v", faults.PostgreSQL.Name, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := NewStandbyBackend(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func TestHistories_OnPostgreSQLAreLinearizableThroughFailoversToASynchronousStandby(t *testing.T) {
+	for _, s := range serverStores[:2] {
+		t.Run(s.name, func(t *testing.T) {
+			b := standbyBackend(t)
+			p := b.Plan(s.name+", its standby takes over", s.store, *seedFlag, scale(2_000))
+			p.Faults = Among(100*time.Millisecond, append(b.Faults(), Stops(4), Kills(2))...)
 			holds(t, p)
 		})
 	}

@@ -30,6 +30,7 @@ type Plan struct {
 	Slack      time.Duration // how far the store's clock may be from ours
 	Open       func() (Database, error)
 	ClockMoves bool         // records do not expire: what has expired may be there again when a clock is set back
+	Undone     bool         // a failover may undo a call in doubt that others have seen, unless it settled the record
 	InMemory   bool         // the clients are in this process
 	Faults     func(r *Run) // runs beside the clients until r.Over is closed
 	Pictures   string       // a directory for porcupine's pictures of what is wrong; empty: none
@@ -163,7 +164,7 @@ func (r *Run) fail(err error) {
 // key has every process that runs call with the key.
 func (r *Run) key(key string) {
 	r.finishing.Add(1)
-	o := &open{History: History{Key: key, Seed: r.Seed}, drift: drift(), waits: make(map[*process]bool), calls: make(map[[2]int]*Event)}
+	o := &open{History: History{Key: key, Seed: r.Seed, Undone: r.Undone}, drift: drift(), waits: make(map[*process]bool), calls: make(map[[2]int]*Event)}
 	r.mu.Lock()
 	workers := slices.Clone(r.running)
 	for _, w := range workers {
