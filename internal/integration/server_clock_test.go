@@ -343,6 +343,56 @@ func TestServerClock_AClaimWhoseFenceIsRaisedReturnsWhenItsRecordWasCreated(t *t
 	claims.Wait()
 }
 
+// A claim was slow, so that its fence is compared with the floor after its row was written, and
+// the server rejects the higher fence.
+func TestServerClock_AClaimThatWroteItsRowDoesNotSayThatNothingHappened(t *testing.T) {
+	t.Run("PostgreSQL", func(t *testing.T) {
+		schema := newPostgresSchema(t)
+		_, direct := schema.open(t)
+		db, h := hookedPostgres(t, schema)
+		releasesItsRow(t, db, direct, h,
+			"CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.06); RETURN NEW; END $$",
+			"CREATE TRIGGER slow BEFORE INSERT ON onlyonce_records FOR EACH ROW EXECUTE FUNCTION slow()",
+			"CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE 'read-only' USING ERRCODE = '25006'; END $$",
+			"CREATE TRIGGER reject BEFORE UPDATE ON onlyonce_records FOR EACH ROW WHEN (NEW.fence <> OLD.fence) EXECUTE FUNCTION reject()")
+	})
+	t.Run("MySQL", func(t *testing.T) {
+		d := newMySQLDatabase(t)
+		_, direct := d.open(t)
+		db, h := hookedMySQL(t, d)
+		releasesItsRow(t, db, direct, h,
+			"CREATE TRIGGER slow BEFORE INSERT ON onlyonce_records FOR EACH ROW DO SLEEP(0.06)",
+			"CREATE TRIGGER reject BEFORE UPDATE ON onlyonce_records FOR EACH ROW IF NEW.fence <> OLD.fence THEN SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = 1290, MESSAGE_TEXT = 'read-only'; END IF")
+	})
+}
+
+func releasesItsRow(t *testing.T, db, direct *sql.DB, h *hook, triggers ...string) {
+	t.Helper()
+	s := openOn(t, db)
+	for _, text := range triggers {
+		if _, err := direct.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.once("INSERT INTO", func() {
+		h.once("SELECT floor FROM", func() {
+			if _, err := direct.Exec("UPDATE onlyonce_fence SET floor = (SELECT max(fence) FROM onlyonce_records) + 3600000000"); err != nil {
+				t.Error(err)
+			}
+		})
+	})
+	c := serverClaim("k")
+	if r, err := s.Claim(t.Context(), c); err == nil || errors.Is(err, onlyonce.ErrUnavailable) || !h.met() {
+		t.Errorf("claimed %+v, error %v", r, err)
+	}
+	if r, err := s.Lookup(t.Context(), c.ID); err != nil || r.Owner != c.Owner {
+		t.Fatalf("the record is %+v, error %v", r, err)
+	}
+	if r, err := s.Claim(t.Context(), c); err == nil || errors.Is(err, onlyonce.ErrUnavailable) {
+		t.Errorf("the repeated claim got %+v, error %v", r, err)
+	}
+}
+
 func TestServerClock_AFunctionWhoseConnectionBreaksIsRecordedAsFailed(t *testing.T) {
 	kill := func(text string) func(ctx context.Context, tx *sql.Tx) error {
 		return func(ctx context.Context, tx *sql.Tx) error {

@@ -89,6 +89,9 @@ func (w rows) Raise(k *record.Key, r *onlyonce.Record) (known bool, err error) {
 	return err == nil && (s.wrote || !s.repeated), err
 }
 
+// Made returns the error: none of this store's says that nothing happened.
+func (w rows) Made(err error) error { return err }
+
 // Take takes the row over.
 func (w rows) Take(k *record.Key, c *onlyonce.Claim, seen *stored) (r onlyonce.Record, granted bool, err error) {
 	args, err := postgres.Encode.Take(k, c, seen)

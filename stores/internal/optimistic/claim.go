@@ -11,7 +11,8 @@ import (
 type ClaimRows interface {
 	Rows
 
-	// Create makes the row of a new command, unless there is one.
+	// Create makes the row of a new command, unless there is one. If it made the row, r has
+	// the owner of the claim, even if the claim is not granted or there is an error.
 	Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, granted bool, err error)
 
 	// Survives returns once what Find has found since began survives a crash of the
@@ -26,18 +27,28 @@ type ClaimRows interface {
 
 	// Take gives the claim the row that was seen, unless the row has changed.
 	Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (r onlyonce.Record, granted bool, err error)
+
+	// Made returns the error of a claim whose row was made.
+	Made(err error) error
 }
 
 // Claim creates a record, or reads the existing one and takes it over. known means that
 // a record probably exists. With ErrContended, Claim returns the row that it read last.
 func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r onlyonce.Record, last *record.Stored, err error) {
+	made := false
+	defer func() {
+		if err != nil && made {
+			err = on.Made(err)
+		}
+	}()
 	var own *record.Stored // the claim's own row, once it survives if it is still there
 	for n := 0; ; n++ {
 		if err := on.Try(n); err != nil {
 			return onlyonce.Record{}, last, err
 		}
 		if !known || n > 0 {
-			if r, granted, err := on.Create(k, c); granted || err != nil {
+			r, granted, err := on.Create(k, c)
+			if made = made || r.Owner == c.Owner; granted || err != nil {
 				return r, nil, err
 			}
 		}
@@ -50,6 +61,7 @@ func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r o
 			continue
 		case seen.HeldBy(&onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}):
 			// A call whose response was lost created the row, and may have been slow.
+			made = true
 			if !seen.IsSame(own) {
 				if waited, err := on.Survives(k, began); err != nil {
 					return onlyonce.Record{}, nil, err

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"database/sql/driver"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -138,6 +139,17 @@ func (l rows) Survives(_ *record.Key, began time.Time) (waited bool, err error) 
 	}
 	return l.dialect.Flushed(l.Session, began)
 }
+
+// Made returns an error that does not say that nothing happened, except in a transaction,
+// which rolls the row back.
+func (l rows) Made(err error) error {
+	if l.Tx == nil && errors.Is(err, onlyonce.ErrUnavailable) {
+		err = fmt.Errorf("%w: %v", errMade, err)
+	}
+	return err
+}
+
+var errMade = errors.New("the claim may have been written although it failed")
 
 // Raise raises the fence of a claim that may have been slow.
 func (l rows) Raise(k *record.Key, r *onlyonce.Record) (known bool, err error) {

@@ -42,6 +42,7 @@ type GroupedClaim struct {
 	Fence   int64 // as it was written, which is also when the record was created
 	raised  int64 // what the fence was raised to; 0: it was not
 	Granted bool
+	doubt   bool // its row may have been written although it is not granted
 }
 
 // record returns the record of the claim that was granted.
@@ -121,6 +122,9 @@ func (s *Store) writeClaims(ctx context.Context, g Grouper, jobs []*GroupedClaim
 	began := time.Now()
 	err := g.WriteClaims(ctx, s, jobs)
 	took := time.Since(began)
+	for _, j := range jobs {
+		j.doubt = err != nil || j.Granted
+	}
 	if err != nil || took < record.Slow {
 		return err
 	}
@@ -174,7 +178,12 @@ func (s *Store) claimInGroup(ctx context.Context, k *record.Key, c *onlyonce.Cla
 		return onlyonce.Record{}, err
 	}
 	defer done()
-	return s.Session(ctx).claim(k, c)
+	l := s.Session(ctx)
+	r, err := l.claim(k, c)
+	if err != nil && j.doubt {
+		err = rows{l}.Made(err)
+	}
+	return r, err
 }
 
 func (s *Store) settleInGroup(ctx context.Context, k *record.Key, h *onlyonce.Hold, st *onlyonce.Settlement) error {
