@@ -104,7 +104,12 @@ func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transac
 		if _, err := conn.Exec(ctx, sqlText["ended"], transact.TokenLock(c.Token)); err != nil {
 			return err
 		}
-		return conn.QueryRow(ctx, sqlText["trace"], c.Key.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor)
+		replica := false
+		err := conn.QueryRow(ctx, sqlText["trace"], c.Key.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor, &replica)
+		if err == nil && replica {
+			err = transact.ErrReplica
+		}
+		return err
 	})
 	return now, err
 }

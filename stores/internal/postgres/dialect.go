@@ -90,7 +90,11 @@ func (dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, Text["ended"], transact.TokenLock(token))
+	var locked, replica bool
+	err = tx.QueryRowContext(ctx, Text["ended"], transact.TokenLock(token)).Scan(&locked, &replica)
+	if err == nil && replica {
+		err = transact.ErrReplica
+	}
 	return errors.Join(err, tx.Rollback())
 }
 

@@ -32,8 +32,15 @@ type Trace struct {
 // ReadTrace reads a row of the statement "trace".
 func ReadTrace(values []driver.Value) (Trace, error) {
 	r := record.Reader{Values: values}
-	return Trace{Fence: r.Int("fence"), SettledAt: r.Int("settled_at"), Token: r.Bytes("commit_token"), Floor: r.Int("floor")}, r.Err
+	now := Trace{Fence: r.Int("fence"), SettledAt: r.Int("settled_at"), Token: r.Bytes("commit_token"), Floor: r.Int("floor")}
+	if r.Int("replica") != 0 && r.Err == nil {
+		return now, ErrReplica
+	}
+	return now, r.Err
 }
+
+// ErrReplica is the error of a look for a transaction on a replica, which may not have it yet.
+var ErrReplica = errors.New("a replica was asked, which may lack the latest commits: connect to the primary only (target_session_attrs=read-write)")
 
 // NewToken returns the token of one transaction.
 func NewToken() []byte {
