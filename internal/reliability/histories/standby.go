@@ -12,8 +12,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
-// A StandbyBackend is a database on a PostgreSQL server of one's own with a synchronous
-// standby. Clients reach both servers through cutters, and look for the primary by
+// A StandbyBackend is a database on a PostgreSQL server of one's own with a standby. Clients reach both servers through cutters, and look for the primary by
 // themselves.
 type StandbyBackend struct {
 	primary, standby node
@@ -29,8 +28,8 @@ type node struct {
 }
 
 // NewStandbyBackend makes a database on the server, which becomes the primary, and starts a
-// standby.
-func NewStandbyBackend(s *faults.Server) (b *StandbyBackend, err error) {
+// standby. names is its synchronous_standby_names: '*' makes commits wait for the standby.
+func NewStandbyBackend(s *faults.Server, names string) (b *StandbyBackend, err error) {
 	b = &StandbyBackend{primary: node{server: s}, database: "histories"}
 	for _, n := range []*node{&b.primary, &b.standby} {
 		if n.clients, err = faults.NewCutter(s.Address()); err != nil {
@@ -38,7 +37,7 @@ func NewStandbyBackend(s *faults.Server) (b *StandbyBackend, err error) {
 		}
 	}
 	b.standby.clients.Lead("")
-	for _, statement := range []string{"CREATE DATABASE " + b.database, "ALTER SYSTEM SET synchronous_standby_names = '*'"} {
+	for _, statement := range []string{"CREATE DATABASE " + b.database, "ALTER SYSTEM SET synchronous_standby_names = '" + names + "'"} {
 		if _, err := s.Admin.Exec(statement); err != nil {
 			return nil, errors.Join(err, b.Close())
 		}
