@@ -13,7 +13,6 @@ import (
 // The limits of batches.
 const (
 	maxBatch     = 128              // items: it bounds how long the server runs a script
-	maxBatched   = 64 << 10         // bytes of an outcome that goes with others
 	batchTimeout = 15 * time.Second // of a batch of several callers, besides the time for the replicas
 	lanes        = 2                // batches that are under way at a time
 	minWaiting   = 16               // callers that justify the second
@@ -76,7 +75,7 @@ func (b *batcher) run(ctx context.Context, keys []string, args ...string) (rueid
 		size += len(arg)
 	}
 	var err error
-	if b.queue == nil || size > maxBatched {
+	if b.queue == nil || size > group.LongestShared {
 		err = b.runAll(ctx, []*item{it})
 	} else {
 		err = b.queue.Do(ctx, it)

@@ -9,6 +9,10 @@ import (
 	"sync"
 )
 
+// LongestShared is how many bytes of a result are written together with those of other
+// callers. A longer one goes alone, so that the others do not wait for it.
+const LongestShared = 64 << 10
+
 // A Config says how a queue writes. Write and Max must be set.
 type Config[J any] struct {
 	// Write writes a batch on a lane and finishes its tickets, each with its own error, so

@@ -61,10 +61,9 @@ type GroupedSettle struct {
 
 // The limits of groups.
 const (
-	fewCallers = 16       // up to so many, each goes alone
-	maxGroup   = 256      // callers in a group: it bounds how long others wait for it
-	maxAlone   = 32       // how many callers whose group failed continue at the same time
-	maxGrouped = 64 << 10 // bytes of a result that goes with others
+	fewCallers = 16  // up to so many, each goes alone
+	maxGroup   = 256 // callers in a group: it bounds how long others wait for it
+	maxAlone   = 32  // how many callers whose group failed continue at the same time
 )
 
 // Group lets callers write in groups. release, which may be nil, releases what the
@@ -206,7 +205,7 @@ func (s *Store) settleInGroup(ctx context.Context, k *record.Key, h *onlyonce.Ho
 // groupable reports whether a settlement is small enough to go with others. A release
 // goes alone.
 func groupable(st *onlyonce.Settlement) bool {
-	return st.State != "" && len(st.Result.Body)+len(st.Error) <= maxGrouped
+	return st.State != "" && len(st.Result.Body)+len(st.Error) <= group.LongestShared
 }
 
 // ByOwner finds a job by the owner that a statement returned.

@@ -13,7 +13,7 @@ import (
 
 // How long a client may take after it has sent the header of a request.
 const (
-	bodyTimeout     = 30 * time.Second
+	bodyTimeout     = proxy.DefaultBodyTimeout
 	IdleTimeout     = time.Minute
 	responseTimeout = 10 * time.Second // to read the response
 )
