@@ -122,6 +122,9 @@ func sendTo(l *upstreamConns, r *http.Request, u *url.URL) {
 
 // modify checks and changes the head of the upstream's response.
 func (rt *route) modify(res *http.Response) error {
+	if context.Cause(res.Request.Context()) == h1.ErrInterim {
+		return h1.ErrInterim // the response came before net/http noticed that the request is canceled
+	}
 	if res.StatusCode < 100 || res.StatusCode > 999 {
 		return h1.Malformed("the status")
 	}

@@ -39,8 +39,12 @@ func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 }
 
 func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err error) {
-	if f := s.stream.version(); f != nil {
-		return []onlyonce.Finding{*f}, nil
+	old, err := s.stream.version(ctx)
+	switch {
+	case err != nil:
+		return nil, err
+	case old != nil:
+		return []onlyonce.Finding{*old}, nil
 	}
 	var info *streamInfo
 	forgotten := false
@@ -90,14 +94,14 @@ func (s *Store) permitted(ctx context.Context) error {
 }
 
 // version returns a finding if the server is too old.
-func (s *stream) version() *onlyonce.Finding {
-	version := s.conn.ConnectedServerVersion()
-	if version == "" || !engine.OlderThan(version, oldest) {
-		return nil
+func (s *stream) version(ctx context.Context) (*onlyonce.Finding, error) {
+	version, err := within(ctx, s.places, func() (string, error) { return s.conn.ConnectedServerVersion(), nil })
+	if err != nil || version == "" || !engine.OlderThan(version, oldest) {
+		return nil, err
 	}
 	f := engine.NewFinding(engine.RiskOldVersion,
 		fmt.Sprintf("the server is NATS %s, which keeps every message for good, and %s is the oldest version that is supported", version, oldest), "upgrade the server")
-	return &f
+	return &f, nil
 }
 
 // judge returns what is wrong with the settings of the stream.

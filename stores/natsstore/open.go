@@ -117,8 +117,12 @@ func Migrate(ctx context.Context, js jetstream.JetStream, cfg Config) (made bool
 }
 
 func (s *Store) migrate(ctx context.Context) (made bool, err error) {
-	if f := s.stream.version(); f != nil {
-		return false, errors.New(f.String())
+	old, err := s.stream.version(ctx)
+	switch {
+	case err != nil:
+		return false, err
+	case old != nil:
+		return false, errors.New(old.String())
 	}
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		err := ask(ctx, func(ctx context.Context) error {

@@ -84,9 +84,15 @@ func (w rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, grant
 // fence may have changed in a call whose response was lost.
 func (w rows) Raise(k *record.Key, r *onlyonce.Record) (known bool, err error) {
 	hold := server.HoldArgs{Hash: k.Hash[:], Owner: []byte(r.Owner), Fence: r.Fence}
-	s := &statement{query: raiseQuery, key: k, into: []any{&r.Fence}, args: hold.List()}
-	err = w.on.write(w.ctx, s)
-	return err == nil && (s.wrote || !s.repeated), err
+	var fence int64
+	s := &statement{query: raiseQuery, key: k, into: []any{&fence}, args: hold.List()}
+	if err := w.on.write(w.ctx, s); err != nil {
+		return false, err
+	}
+	if s.wrote {
+		r.Fence = fence
+	}
+	return s.wrote || !s.repeated, nil
 }
 
 // Made returns the error: none of this store's says that nothing happened.
@@ -100,8 +106,10 @@ func (w rows) Take(k *record.Key, c *onlyonce.Claim, seen *stored) (r onlyonce.R
 	}
 	var fence int64
 	s := &statement{query: takeQuery, key: k, into: []any{&fence}, args: args.List()}
-	err = w.on.write(w.ctx, s)
-	return record.Next(c, seen, fence, fence), err == nil && s.wrote, err
+	if err := w.on.write(w.ctx, s); err != nil {
+		return r, false, err
+	}
+	return record.Next(c, seen, fence, fence), s.wrote, nil
 }
 
 // renew makes the hold's lease end a full lease from now, and adds steps.
@@ -118,9 +126,11 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 	repeated := false
 	err := optimistic.AddSteps(rows{ctx, on}, &k, h, steps, func(seen *stored, all any) (bool, error) {
 		s := &statement{query: stepQuery, key: &k, args: hold.Step(lease.Microseconds(), all, seen.StepsAs)}
-		err := on.write(ctx, s)
+		if err := on.write(ctx, s); err != nil {
+			return false, err
+		}
 		repeated = repeated || s.repeated
-		return s.wrote, err
+		return s.wrote, nil
 	})
 	if errors.Is(err, onlyonce.ErrLost) {
 		return transact.Lost(repeated)
@@ -157,8 +167,10 @@ func resolve(ctx context.Context, on writer, seen *onlyonce.Record, st *onlyonce
 	}
 	return optimistic.Resolve(rows{ctx, on}, &k, seen, func(found *stored) (bool, error) {
 		s := &statement{query: q, key: &k, args: postgres.Decision(postgres.Encode.Settled(st), server.SeenAs(&k, found), []byte(record.NewOwner()))}
-		err := on.write(ctx, s)
-		return s.wrote, err
+		if err := on.write(ctx, s); err != nil {
+			return false, err
+		}
+		return s.wrote, nil
 	})
 }
 

@@ -62,7 +62,8 @@ var (
 )
 
 // A statement writes at most one row. Once it is read, it holds whether it wrote one and
-// what it returned.
+// what it returned. A caller who leaves before that gets an error, and may look at neither,
+// nor at what into points to.
 type statement struct {
 	query *query
 	inTx  bool // it runs in a transaction of the caller's
