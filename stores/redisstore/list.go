@@ -178,10 +178,7 @@ func (l *lister) read(ctx context.Context, found []indexed) ([]onlyonce.Record, 
 	}
 	records := make([]onlyonce.Record, 0, len(found))
 	for i, result := range client.DoMulti(ctx, commands...) {
-		reply, err := result.ToMessage()
-		if failed, ok := rueidis.IsRedisErr(err); ok && failed.IsNoScript() {
-			reply, err = lookScript.run(ctx, client, []string{found[i].record, found[i].index}, nil)
-		}
+		reply, err := lookScript.reply(ctx, client, result, []string{found[i].record, found[i].index}, nil)
 		if err != nil {
 			return nil, err
 		}

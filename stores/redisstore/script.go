@@ -63,7 +63,13 @@ func (s *script) command(c rueidis.CommandClient, keys, args []string) rueidis.C
 }
 
 func (s *script) run(ctx context.Context, c rueidis.CommandClient, keys, args []string) (rueidis.RedisMessage, error) {
-	reply, err := c.Do(ctx, s.command(c, keys, args)).ToMessage()
+	return s.reply(ctx, c, c.Do(ctx, s.command(c, keys, args)), keys, args)
+}
+
+// reply returns the reply to the command for the script. It sends the script in full if the
+// server did not know it.
+func (s *script) reply(ctx context.Context, c rueidis.CommandClient, result rueidis.RedisResult, keys, args []string) (rueidis.RedisMessage, error) {
+	reply, err := result.ToMessage()
 	if failed, ok := rueidis.IsRedisErr(err); ok && failed.IsNoScript() {
 		reply, err = c.Do(ctx, c.B().Eval().Script(s.text).Numkeys(int64(len(keys))).Key(keys...).Arg(args...).Build()).ToMessage()
 	}

@@ -45,25 +45,31 @@ func (s *Store) countAll(ctx context.Context) error {
 		fresh[i] = freshScript.command(s.client, s.freshKeys(byte(i)), freshArgs)
 	}
 	for i, result := range s.client.DoMulti(ctx, fresh...) {
-		reply, err := result.ToMessage()
-		if failed, ok := rueidis.IsRedisErr(err); ok && failed.IsNoScript() {
-			reply, err = freshScript.run(ctx, s.client, s.freshKeys(byte(i)), freshArgs)
-		}
-		for err == nil {
-			var entries []rueidis.XRangeEntry
-			if entries, err = reply.AsXRange(); err != nil || len(entries) == 0 {
-				break
-			}
-			if err = s.countEntries(ctx, byte(i), entries); err != nil || len(entries) < dueCount {
-				break
-			}
-			reply, err = freshScript.run(ctx, s.client, s.freshKeys(byte(i)), freshArgs)
-		}
-		if err != nil {
+		if err := s.countNew(ctx, byte(i), result); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// countNew adds the open commands among the new records of a partition to its set. The result
+// is that of the command for the first entries of its index.
+func (s *Store) countNew(ctx context.Context, partition byte, result rueidis.RedisResult) error {
+	keys := s.freshKeys(partition)
+	for {
+		reply, err := freshScript.reply(ctx, s.client, result, keys, freshArgs)
+		if err != nil {
+			return err
+		}
+		entries, err := reply.AsXRange()
+		if err != nil || len(entries) == 0 {
+			return err
+		}
+		if err := s.countEntries(ctx, partition, entries); err != nil || len(entries) < dueCount {
+			return err
+		}
+		result = s.client.Do(ctx, freshScript.command(s.client, keys, freshArgs))
+	}
 }
 
 var freshArgs = []string{strconv.Itoa(dueCount)}
@@ -109,21 +115,18 @@ type tally struct {
 
 // due returns the command for the names of a partition's records that may be unresolved.
 func (s *Store) due(partition byte, passed, count int) rueidis.Completed {
-	return dueScript.command(s.client, []string{s.keys.open(partition)}, []string{strconv.Itoa(passed), strconv.Itoa(count)})
+	return dueScript.command(s.client, []string{s.keys.open(partition)}, dueArgs(passed, count))
 }
 
-// names returns the names that a command for them has returned. It sends the script to a
-// server that does not know it.
+func dueArgs(passed, count int) []string { return []string{strconv.Itoa(passed), strconv.Itoa(count)} }
+
+// names returns the names that a command for them has returned.
 func (s *Store) names(ctx context.Context, result rueidis.RedisResult, partition byte, passed, count int) ([]string, error) {
-	names, err := result.AsStrSlice()
-	if failed, ok := rueidis.IsRedisErr(err); ok && failed.IsNoScript() {
-		reply, err := dueScript.run(ctx, s.client, []string{s.keys.open(partition)}, []string{strconv.Itoa(passed), strconv.Itoa(count)})
-		if err != nil {
-			return nil, err
-		}
-		return reply.AsStrSlice()
+	reply, err := dueScript.reply(ctx, s.client, result, []string{s.keys.open(partition)}, dueArgs(passed, count))
+	if err != nil {
+		return nil, err
 	}
-	return names, err
+	return reply.AsStrSlice()
 }
 
 // examine adds the records of the names that are unresolved to a tally, and returns how many
