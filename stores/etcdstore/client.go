@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/mvccpb"
@@ -14,6 +13,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/optimistic"
 )
 
 // ErrForgotten says that etcd has no clock of the store although Migrate was called: it has
@@ -96,53 +96,15 @@ func doubtful(err error) bool {
 	return errors.As(err, &away) && away.doubt || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// The pauses between the tries of a call. The first tries follow at once.
-const (
-	atOnce       = 3
-	firstPause   = time.Millisecond
-	longestPause = 100 * time.Millisecond
-)
-
-// repeat calls try until it has no error that another try may not have. A record that has
-// changed meanwhile, and a cluster that can't be reached, are tried again until the time of
-// a call is over.
+// repeat calls try again while a record has changed meanwhile or the cluster can't be reached,
+// until the time of a call is over.
 func (s *Store) repeat(ctx context.Context, try func(ctx context.Context) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	limited, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	pause := firstPause
-	for n := 1; ; n++ {
-		err := try(limited)
+	return optimistic.Repeat(ctx, s.timeout, try, func(err error) bool {
 		var away unreachable
-		again := errors.Is(err, errConflict) || errors.As(err, &away) || errors.Is(err, rpctypes.ErrLeaseNotFound)
-		switch {
-		case err == nil:
-			return nil
-		case !again && ctx.Err() == nil && limited.Err() != nil:
-			return s.late(err)
-		case !again:
-			return err
-		case n < atOnce:
-			continue
-		}
-		timer := time.NewTimer(pause/2 + rand.N(pause))
-		select {
-		case <-timer.C:
-		case <-limited.Done():
-			timer.Stop()
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return s.late(err)
-		}
-		pause = min(2*pause, longestPause)
-	}
-}
-
-func (s *Store) late(err error) error {
-	return fmt.Errorf("the call was not done within %v: %w", s.timeout, err)
+		return errors.Is(err, errConflict) || errors.As(err, &away) || errors.Is(err, rpctypes.ErrLeaseNotFound)
+	}, func(err error) error {
+		return fmt.Errorf("the call was not done within %v: %w", s.timeout, err)
+	})
 }
 
 // read returns the key and value in the nth response of a transaction, or nil.

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/optimistic"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/value"
 )
@@ -22,47 +22,15 @@ func wrap(call string, err error) error {
 	return fmt.Errorf("natsstore: %s: %w", call, err)
 }
 
-// The pauses between the tries of a call. The first tries follow at once.
-const (
-	atOnce       = 3
-	firstPause   = time.Millisecond
-	longestPause = 100 * time.Millisecond
-)
-
-// repeat calls try until it has no error that another try may not have. A record that has
-// changed meanwhile, and a stream that can't be reached, are tried again until the time of
-// a call is over.
+// repeat calls try again while a record has changed meanwhile or the stream can't be reached,
+// until the time of a call is over.
 func (s *Store) repeat(ctx context.Context, try func(ctx context.Context) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	limited, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	pause := firstPause
-	for n := 1; ; n++ {
-		err := try(limited)
+	return optimistic.Repeat(ctx, s.timeout, try, func(err error) bool {
 		var away unreachable
-		if !errors.Is(err, errConflict) && !errors.As(err, &away) {
-			if err != nil && ctx.Err() == nil && limited.Err() != nil {
-				err = fmt.Errorf("the stream could not be reached within %v: %w", s.timeout, err)
-			}
-			return err
-		}
-		if n < atOnce {
-			continue
-		}
-		timer := time.NewTimer(pause/2 + rand.N(pause))
-		select {
-		case <-timer.C:
-		case <-limited.Done():
-			timer.Stop()
-			if err := ctx.Err(); err != nil {
-				return err
-			}
-			return fmt.Errorf("the stream could not be reached within %v: %w", s.timeout, err)
-		}
-		pause = min(2*pause, longestPause)
-	}
+		return errors.Is(err, errConflict) || errors.As(err, &away)
+	}, func(err error) error {
+		return fmt.Errorf("the stream could not be reached within %v: %w", s.timeout, err)
+	})
 }
 
 // look reads what is stored of an ID; nil: nothing.

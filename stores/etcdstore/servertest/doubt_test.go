@@ -58,12 +58,12 @@ func TestStore_ACallWhoseResponseIsLostTakesEffectOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := get(t, direct, headOf(r.ID))
-			w := newWay(t, server.Client)
-			s := open(t, connect(t, &etcdServer{settings: settings{Client: w.address()}}), patient)
+			w := hazard.NewWay(t, server.Client)
+			s := open(t, connect(t, &etcdServer{settings: settings{Client: w.Address()}}), patient)
 			if _, err := s.Claim(t.Context(), hazard.Claim(name)); err != nil { // it does not take the command for new any more
 				t.Fatal(err)
 			}
-			w.deafen(c.sends)
+			w.Deafen(c.sends)
 			done := make(chan error, 1)
 			go func() { done <- c.call(t, s, r) }()
 			after := before
@@ -71,8 +71,8 @@ func TestStore_ACallWhoseResponseIsLostTakesEffectOnce(t *testing.T) {
 				time.Sleep(time.Millisecond)
 				after = get(t, direct, headOf(r.ID))
 			}
-			w.cut()
-			w.open()
+			w.Cut()
+			w.Open()
 			if err := <-done; err != nil {
 				t.Errorf("the call: %v", err)
 			}
@@ -89,9 +89,9 @@ func TestStore_ConnectionsThatBreakAnywhereLoseAndDoubleNothing(t *testing.T) {
 	server, _, observer := migrated(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	w := newWay(t, server.Client)
-	w.weaken(rand.New(rand.NewPCG(seed, 0)))
-	s := open(t, connect(t, &etcdServer{settings: settings{Client: w.address()}}), patient)
+	w := hazard.NewWay(t, server.Client)
+	w.Weaken(rand.New(rand.NewPCG(seed, 0)))
+	s := open(t, connect(t, &etcdServer{settings: settings{Client: w.Address()}}), patient)
 	var callers sync.WaitGroup
 	for g := range 8 {
 		callers.Go(func() {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
@@ -18,7 +19,7 @@ import (
 type cluster struct {
 	t     testing.TB
 	nodes []*natsServer
-	ways  [][]*way // by the servers from which and to which they lead
+	ways  [][]*hazard.Way // by the servers from which and to which they lead
 }
 
 func startCluster(t testing.TB) *cluster {
@@ -40,16 +41,16 @@ func startCluster(t testing.TB) *cluster {
 
 func (c *cluster) launch() error {
 	const size = 3
-	c.nodes, c.ways = make([]*natsServer, size), make([][]*way, size)
+	c.nodes, c.ways = make([]*natsServer, size), make([][]*hazard.Way, size)
 	routes := make([]string, size)
 	for to := range size {
 		routes[to] = freePort(c.t)
 	}
 	for from := range size {
 		for to := range size {
-			var w *way
+			var w *hazard.Way
 			if from != to {
-				w = newWay(c.t, "127.0.0.1:"+routes[to])
+				w = hazard.NewWay(c.t, "127.0.0.1:"+routes[to])
 			}
 			c.ways[from] = append(c.ways[from], w)
 		}
@@ -62,7 +63,7 @@ func (c *cluster) launch() error {
 			var others []string
 			for _, w := range c.ways[i] {
 				if w != nil {
-					others = append(others, fmt.Sprintf("%q", "nats://127.0.0.1:"+w.port()))
+					others = append(others, fmt.Sprintf("%q", "nats://"+w.Address()))
 				}
 			}
 			return s.jetstream("") + fmt.Sprintf("cluster { name: c, listen: 127.0.0.1:%s, advertise: %q, no_advertise: true, pool_size: -1, routes: [%s] }\n",
@@ -101,8 +102,8 @@ func (c *cluster) await() {
 func (c *cluster) isolate(i int) {
 	for j := range c.nodes {
 		if j != i {
-			c.ways[i][j].cut()
-			c.ways[j][i].cut()
+			c.ways[i][j].Cut()
+			c.ways[j][i].Cut()
 		}
 	}
 }
@@ -112,7 +113,7 @@ func (c *cluster) heal() {
 	for _, ways := range c.ways {
 		for _, w := range ways {
 			if w != nil {
-				w.open()
+				w.Open()
 			}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"testing"
 	"time"
 
@@ -57,18 +58,18 @@ func TestStore_ACallWhoseConfirmationIsLostTakesEffectOnce(t *testing.T) {
 				t.Fatal(err)
 			}
 			before := stored(t, direct, r.ID)
-			w := newWay(t, "127.0.0.1:"+server.port)
-			s := open(t, connect(t, &natsServer{port: w.port()}), natsstore.Config{Timeout: 5 * time.Minute})
+			w := hazard.NewWay(t, "127.0.0.1:"+server.port)
+			s := open(t, connect(t, behind(w)), natsstore.Config{Timeout: 5 * time.Minute})
 
-			w.deafen(fmt.Sprintf("Nats-Expected-Last-Subject-Sequence: %d\r\n", before.Sequence))
+			w.Deafen(fmt.Sprintf("Nats-Expected-Last-Subject-Sequence: %d\r\n", before.Sequence))
 			done := make(chan error, 1)
 			go func() { done <- call(t, s, r) }()
 			var after *jetstream.RawStreamMsg
 			for after = before; after.Sequence == before.Sequence; after = stored(t, direct, r.ID) {
 				time.Sleep(time.Millisecond)
 			}
-			w.cut()
-			w.open()
+			w.Cut()
+			w.Open()
 			if err := <-done; err != nil {
 				t.Errorf("the call: %v", err)
 			}
@@ -79,18 +80,24 @@ func TestStore_ACallWhoseConfirmationIsLostTakesEffectOnce(t *testing.T) {
 	}
 }
 
+// behind is where clients find a server at the end of a way.
+func behind(w *hazard.Way) *natsServer {
+	_, port, _ := net.SplitHostPort(w.Address())
+	return &natsServer{port: port}
+}
+
 // A client's writes to a server that reads nothing block as soon as the buffers between
 // them are full.
 func TestStore_ACallEndsWithItsContextAlthoughTheServerReadsNothing(t *testing.T) {
 	server, _, _ := migrated(t)
-	w := newWay(t, "127.0.0.1:"+server.port)
-	js := connectWith(t, []*natsServer{{port: w.port()}}, nats.FlusherTimeout(time.Hour))
+	w := hazard.NewWay(t, "127.0.0.1:"+server.port)
+	js := connectWith(t, []*natsServer{behind(w)}, nats.FlusherTimeout(time.Hour))
 	s := open(t, js, natsstore.Config{})
 	r, err := s.Claim(t.Context(), hazard.Claim("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.stop(t)
+	w.Stop(t)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	calls := map[string]func() error{

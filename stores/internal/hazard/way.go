@@ -1,4 +1,4 @@
-package servertest
+package hazard
 
 import (
 	"bytes"
@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// A way leads connections to an address until it is cut.
-type way struct {
+// A Way leads connections to an address until it is cut.
+type Way struct {
 	listener net.Listener
 	to       string
 
@@ -20,16 +20,19 @@ type way struct {
 	deaf  bool       // what comes back is lost
 	frail *rand.Rand // how many bytes a connection lasts; nil: it lasts
 	conns map[net.Conn]bool
+
+	stopped sync.RWMutex // locked while nothing is read
 }
 
-func newWay(t testing.TB, to string) *way {
+// NewWay returns a way that lasts for the test.
+func NewWay(t testing.TB, to string) *Way {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &way{listener: l, to: to, conns: make(map[net.Conn]bool)}
-	t.Cleanup(func() { l.Close(); w.cut() })
+	w := &Way{listener: l, to: to, conns: make(map[net.Conn]bool)}
+	t.Cleanup(func() { l.Close(); w.Cut() })
 	go func() {
 		for {
 			c, err := l.Accept()
@@ -42,9 +45,10 @@ func newWay(t testing.TB, to string) *way {
 	return w
 }
 
-func (w *way) address() string { return w.listener.Addr().String() }
+// Address is where the way begins.
+func (w *Way) Address() string { return w.listener.Addr().String() }
 
-func (w *way) lead(in net.Conn) {
+func (w *Way) lead(in net.Conn) {
 	defer in.Close()
 	out, err := net.Dial("tcp", w.to)
 	if err != nil {
@@ -73,7 +77,8 @@ func (w *way) lead(in net.Conn) {
 	w.mu.Unlock()
 }
 
-func (w *way) cut() {
+// Cut breaks every connection, and rejects new ones until Open.
+func (w *Way) Cut() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isCut = true
@@ -82,35 +87,44 @@ func (w *way) cut() {
 	}
 }
 
-func (w *way) open() {
+// Open lets connections through again.
+func (w *Way) Open() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.isCut, w.deaf = false, false
 }
 
-// deafen loses what comes back once a text has been sent, until the way is cut and opened
+// Deafen loses what comes back once a text has been sent, until the way is cut and opened
 // again.
-func (w *way) deafen(after string) {
+func (w *Way) Deafen(after string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.after = after
 }
 
-// weaken cuts every connection that is made from now on after some bytes in each direction.
-func (w *way) weaken(r *rand.Rand) {
+// Weaken cuts every connection that is made from now on after some bytes in each direction.
+func (w *Way) Weaken(r *rand.Rand) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.frail = r
 }
 
+// Stop reads nothing more, as if the server were frozen, until the end of the test.
+func (w *Way) Stop(t testing.TB) {
+	w.stopped.Lock()
+	t.Cleanup(w.stopped.Unlock)
+}
+
 // forward is where a way leads to.
 type forward struct {
-	way *way
+	way *Way
 	net.Conn
 	sent []byte // the last bytes
 }
 
 func (f *forward) Write(p []byte) (int, error) {
+	f.way.stopped.RLock()
+	defer f.way.stopped.RUnlock()
 	f.way.mu.Lock()
 	f.sent = append(f.sent, p...)
 	if after := f.way.after; after != "" && bytes.Contains(f.sent, []byte(after)) {
@@ -123,7 +137,7 @@ func (f *forward) Write(p []byte) (int, error) {
 
 // backward is where a way leads back to.
 type backward struct {
-	way *way
+	way *Way
 	net.Conn
 }
 
