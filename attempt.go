@@ -25,6 +25,7 @@ type Attempt struct {
 	waited   bool      // it waited for another attempt
 	held     bool      // it holds, or held, the command by a lease
 	inTx     bool      // it runs in a transaction, without a lease
+	tookOver bool      // the outcome of the attempt before it is unknown
 	replayed bool
 	status   int32             // see SetStatus
 	keep     time.Duration     // how long the record stays once it is settled
@@ -160,8 +161,10 @@ func (a *Attempt) Err() error {
 // is larger than the store accepts (ErrTooLarge): the attempt continues and can be
 // settled with a smaller one.
 //
-// If the record has steps, releasing the command keeps the record as failed,
-// because a later attempt must not run those steps again.
+// Releasing the command forgets this attempt, and none before it: what an earlier
+// attempt left, unknown or failed, is still so, and so are the request and the number
+// of attempts. If the record has steps, releasing a first attempt keeps the record as
+// failed, because a later attempt must not run those steps again.
 func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 	a.need("Settle")
 	need("Settle", ctx != nil, needContext)
@@ -220,10 +223,9 @@ func (a *Attempt) complete(s Settlement) Settlement {
 	defer a.mu.Unlock()
 	cfg := &a.guard.cfg
 	if s.State == "" {
-		if len(a.rec.Steps) == 0 {
+		if s = a.found(); s.State == "" {
 			return s
 		}
-		s = Settlement{State: StateFailed, Error: "released after some of its steps"}
 	}
 	if s.Result.Ref == "" {
 		s.Result.Ref = a.ref
@@ -240,6 +242,29 @@ func (a *Attempt) complete(s Settlement) Settlement {
 		}
 	}
 	return s
+}
+
+// found returns the settlement that releases the command: it leaves the record in the
+// state in which the claim found it, or as failed if steps have run. The caller holds
+// the lock.
+func (a *Attempt) found() Settlement {
+	s := releasedAs(a.rec, a.tookOver)
+	if s.State == "" && len(a.rec.Steps) > 0 {
+		s = Settlement{State: StateFailed, Error: "released after some of its steps"}
+	}
+	return s
+}
+
+// releasedAs returns the settlement that returns the record of a claim to the state in
+// which the claim found it: absent, unknown if the claim was a take-over, or failed.
+func releasedAs(claimed Record, tookOver bool) Settlement {
+	switch {
+	case tookOver: // only what was of unknown outcome: see Claim.Takes
+		return Settlement{State: StateUnknown, Error: claimed.Error}
+	case claimed.Attempt > 1: // without a take-over, a claim takes only a failure
+		return Settlement{State: StateFailed, Error: claimed.Error}
+	}
+	return Settlement{}
 }
 
 // settle retries until the store has settled the attempt or the lease would

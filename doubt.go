@@ -60,12 +60,12 @@ func (g *Guard) releaseFound(ctx context.Context, c Claim, keep time.Duration) e
 	case rec.Owner != c.Owner, rec.State != StateProcessing:
 		return nil
 	}
-	var s Settlement // there was no record
-	switch {
-	case c.TakeUnknown: // what it took over was of unknown outcome: see Claim.Takes
-		s = Settlement{State: StateUnknown, Error: rec.Error, Keep: g.keepUnknown(keep)}
-	case rec.Attempt > 1: // without TakeUnknown, a claim takes over only a failure
-		s = Settlement{State: StateFailed, Error: rec.Error, Keep: keep}
+	s := releasedAs(rec, c.TakeUnknown)
+	switch s.State {
+	case StateUnknown:
+		s.Keep = g.keepUnknown(keep)
+	case StateFailed:
+		s.Keep = keep
 	}
 	if err := g.store.Settle(ctx, Hold{ID: c.ID, Owner: c.Owner, Fence: rec.Fence}, s); err != nil {
 		return err

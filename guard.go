@@ -70,6 +70,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 		switch decide(c, rec) {
 		case decisionRun:
 			a.grant(rec)
+			a.tookOver = c.TakeUnknown
 			if a.held && a.lease.over() != nil {
 				g.releaseDoubtful(ctx, c, a.keep)
 				return nil, claimError(ctx, errLate)
@@ -213,6 +214,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 		return nil, nil
 	}
 	taken.grant(rec)
+	taken.tookOver = true
 	g.observe(ctx, taken, OutcomeTakenOver, nil)
 
 	leased, stop := taken.Context(ctx)
