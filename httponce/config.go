@@ -66,8 +66,11 @@ type Config struct {
 	MaxWait        time.Duration // the longest wait that a client's "Prefer: wait=N" can request; 0: Prefer is ignored, and the Guard's Config.Wait applies
 
 	// StoreStatus reports whether a response with a status below 500 is stored
-	// and replayed. Default: all but 401, 403, 407, 408, 425 and 429. After a
-	// response that is not stored, the key is as if it had never been used.
+	// and replayed. Default: all but 401, 403, 407, 408, 425 and 429. A 409 with
+	// Retry-After is never stored: it says that the first request is still
+	// running, in a handler that knows keys itself. After a response that is not
+	// stored, the key is as if the request had not been sent: what an earlier
+	// attempt left, unknown or failed, is still so.
 	StoreStatus func(status int) bool
 	KeepErrors  bool // replay a response of 500 or more; default: a repeat runs again
 
@@ -290,6 +293,12 @@ func (c *Config) statusOf(response onlyonce.Result) int {
 		return status
 	}
 	return response.Status
+}
+
+// stores reports whether a response with a status below 500 is stored.
+func (c *Config) stores(status int, h http.Header) bool {
+	isRunning := status == http.StatusConflict && len(h["Retry-After"]) > 0
+	return !isRunning && c.StoreStatus(status)
 }
 
 // storedByDefault is false for responses that say nothing about the command,

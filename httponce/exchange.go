@@ -36,7 +36,8 @@ const (
 )
 
 // DontStore says that the response to r must not be stored: a repeat runs
-// again, as if the key had never been used. Without a key, it does nothing.
+// again, as if r had not been sent. What an earlier attempt left, unknown or
+// failed, is still so. Without a key, it does nothing.
 func DontStore(r *http.Request) { mark(r, markDontStore) }
 
 // DontStoreBody says that the body of the response to r must not be stored, for
@@ -185,7 +186,7 @@ func (x *exchange) verdict(at response.Stage) (s onlyonce.Settlement, commits bo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler responded while its handler was still running"}, false
 	case marks&markUnknown != 0:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler reported that its outcome is unknown"}, false
-	case marks&markDontStore != 0, at == response.Hijacked, status < 200, status < 500 && !x.cfg.StoreStatus(status):
+	case marks&markDontStore != 0, at == response.Hijacked, status < 200, status < 500 && !x.cfg.stores(status, x.response.Header()):
 		return onlyonce.Settlement{}, status < 400
 	case incomplete != nil:
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: incomplete.Error()}, false

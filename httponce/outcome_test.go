@@ -82,6 +82,23 @@ func TestOutcome_WhichResponsesAreStored(t *testing.T) {
 	}
 }
 
+func TestOutcome_AHandlerThatIsStillRunningElsewhereHasNotResponded(t *testing.T) {
+	all := single
+	all.StoreStatus = func(int) bool { return true }
+	for _, cfg := range []httponce.Config{single, all} {
+		runs := 0
+		h := httponce.Wrap(newGuard(onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if runs == 0 {
+				w.Header().Set("Retry-After", "1")
+			}
+			answering(409, &runs).ServeHTTP(w, r)
+		}), cfg)
+		for _, want := range []string{"run 1", "run 2", "run 2"} {
+			wantResponse(t, post(h, "k", "x"), 409, want)
+		}
+	}
+}
+
 func TestOutcome_AKeyWhoseResponseIsNotStoredIsAsNew(t *testing.T) {
 	runs := 0
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(403, &runs), single)

@@ -194,6 +194,69 @@ func TestOutcome_ARejectionOfTheUpstreamIsRecordedOrNotAsTheConfigSays(t *testin
 	}
 }
 
+// TestOutcome_ARejectedRepeatDoesNotSettleWhatTheFirstRequestLeft loses the response to
+// a request, and rejects its repeat: the next repeat is still one of that request.
+func TestOutcome_ARejectedRepeatDoesNotSettleWhatTheFirstRequestLeft(t *testing.T) {
+	for _, rejection := range []string{
+		"HTTP/1.1 429 Too Many Requests\r\nContent-Length: 0\r\n\r\n",
+		"HTTP/1.1 409 Conflict\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n",
+	} {
+		up, requests, _ := scripted(t, func(n int, r *http.Request) (string, bool) {
+			switch n {
+			case 1:
+				return "", false
+			case 2:
+				return rejection, true
+			}
+			return "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nattempt " + r.Header.Get("Idempotency-Attempt"), true
+		})
+		addr := orders(t, up, onlyonce.Config{}, nil)
+		for _, want := range []int{502, 0} {
+			if res, body := post(t, addr, "k", "x"); want != 0 && res.StatusCode != want {
+				t.Errorf("%d %q", res.StatusCode, body)
+			}
+		}
+		res, body := post(t, addr, "k", "another")
+		wantProblem(t, res, body, 422, "idempotency_key_reused", false)
+		res, body = post(t, addr, "k", "x")
+		wantResponse(t, res, body, 200, "attempt 3")
+		if requests.Load() != 3 {
+			t.Errorf("%d requests", requests.Load())
+		}
+	}
+}
+
+// TestOutcome_AnUpstreamThatIsStillWorkingHasNotResponded puts a proxy in front of a
+// proxy, as an example of a server that knows keys itself.
+func TestOutcome_AnUpstreamThatIsStillWorkingHasNotResponded(t *testing.T) {
+	for _, h2 := range []bool{false, true} {
+		var runs atomic.Int32
+		begun, end := make(chan bool), make(chan bool)
+		count := counter(&runs)
+		inner := orders(t, upstream(t, func(w http.ResponseWriter, r *http.Request) {
+			begun <- true
+			<-end
+			count(w, r)
+		}), onlyonce.Config{}, nil)
+		outer := orders(t, &proxy.Upstream{URL: parse(t, "http://"+inner), HTTP2: h2}, onlyonce.Config{}, nil)
+		first := make(chan string)
+		go func() {
+			_, body := post(t, inner, "k", "x")
+			first <- body
+		}()
+		<-begun
+		res, body := post(t, outer, "k", "x")
+		wantProblem(t, res, body, 409, "request_in_progress", true)
+		if res.Header.Get("Retry-After") == "" {
+			t.Errorf("header %v", res.Header)
+		}
+		close(end)
+		want := <-first
+		res, body = post(t, outer, "k", "x")
+		wantResponse(t, res, body, 201, want)
+	}
+}
+
 func TestOutcome_ALostLeaseEndsTheWaitForTheUpstream(t *testing.T) {
 	t.Parallel()
 	sent := make(chan bool)

@@ -139,7 +139,7 @@ func TestMux_ATimeoutHandlerInsideLetsTwoAttemptsRunAtATime(t *testing.T) {
 func chargeChecked(charge http.HandlerFunc, valid func(*http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if err := valid(r); err != nil {
-			httponce.DontStore(r) // the key is as if it had never been used
+			httponce.DontStore(r) // the key is as if the request had not been sent
 			http.Error(w, err.Error(), http.StatusBadRequest)
 			return
 		}
