@@ -73,8 +73,8 @@
 // etcd keeps every old version of a key until it is compacted. Start the members with
 // --auto-compaction-retention, such as 1h. Each command makes two versions.
 //
-// Waiters watch the records of one of 256 parts each. What is watched is small: it does not
-// include results.
+// Waiters watch the records of one of 256 parts each. A store that has counted unresolved
+// records once watches all. What is watched is small: it does not include results.
 //
 // With authentication, the client's user needs the permission to read and write all keys
 // under the Prefix and a slash.

@@ -68,7 +68,28 @@ type listed struct {
 
 // scan returns the newest records that stand after a position, newest first.
 func (s *Store) scan(ctx context.Context, after record.Position) (found []listed, err error) {
-	var revision int64 // all pages are of one
+	trim := func() {
+		slices.SortFunc(found, func(a, b listed) int { return b.Compare(&a.Position) })
+		found = slices.Clip(found[:min(len(found), scanned)])
+	}
+	_, err = s.heads(ctx, func() { found = nil }, func(p place, h *head) {
+		at := listed{Position: record.Position{CreatedAt: h.created, Hash: p.hash}, size: h.size()}
+		if h.state == value.Released || at.Compare(&after) >= 0 {
+			return
+		}
+		if found = append(found, at); len(found) >= 2*scanned {
+			trim()
+		}
+	})
+	trim()
+	return found, err
+}
+
+// heads calls each with the heads of all records as they were at one revision, which it
+// returns. It calls begin before the first, and again if it has to begin anew. A head that
+// can't be read is the zero one.
+func (s *Store) heads(ctx context.Context, begin func(), each func(p place, h *head)) (revision int64, err error) {
+	begin()
 	for from := s.keys.records(); ; {
 		var r *clientv3.GetResponse
 		err := s.repeat(ctx, func(ctx context.Context) error {
@@ -79,29 +100,21 @@ func (s *Store) scan(ctx context.Context, after record.Position) (found []listed
 		})
 		switch {
 		case errors.Is(err, rpctypes.ErrCompacted):
-			from, revision, found = s.keys.records(), 0, nil
+			from, revision = s.keys.records(), 0
+			begin()
 			continue
 		case err != nil:
-			return nil, err
+			return 0, err
 		}
 		revision = cmp.Or(revision, r.Header.Revision)
 		for _, kv := range r.Kvs {
-			p, ok := s.keys.parse(string(kv.Key))
-			if !ok {
-				continue
+			if p, ok := s.keys.parse(string(kv.Key)); ok {
+				h, _ := parseHead(kv.Value)
+				each(p, &h)
 			}
-			h, _ := parseHead(kv.Value) // one that can't be read has no date
-			at := listed{Position: record.Position{CreatedAt: h.created, Hash: p.hash}, size: h.size()}
-			if h.state != value.Released && at.Compare(&after) < 0 {
-				found = append(found, at)
-			}
-		}
-		if len(found) >= 2*scanned || !r.More {
-			slices.SortFunc(found, func(a, b listed) int { return b.Compare(&a.Position) })
-			found = slices.Clip(found[:min(len(found), scanned)])
 		}
 		if !r.More {
-			return found, nil
+			return revision, nil
 		}
 		from = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
 	}

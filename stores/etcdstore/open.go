@@ -54,6 +54,9 @@ type Store struct {
 	subscriptions *waiters.Subscriptions
 	hints         record.Hints
 	recent        recent
+	open          openCommands
+	closing       context.Context // ends when the store is closed
+	close         context.CancelFunc
 
 	mu      sync.Mutex
 	closed  bool
@@ -86,6 +89,7 @@ func (cfg Config) store(client *clientv3.Client) (*Store, error) {
 		client: client, keys: keys{prefix}, members: cmp.Or(cfg.Members, DefaultMembers), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
 		leases: newLeases(client),
 	}
+	s.closing, s.close = context.WithCancel(context.Background())
 	s.clock = newClock(client, s.keys.clock())
 	s.subscriptions = waiters.NewSubscriptions(s.listen)
 	return s, nil
@@ -126,6 +130,7 @@ func (s *Store) Close() error {
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
+	s.close()
 	s.subscriptions.Close()
 	s.running.Wait()
 	return nil

@@ -194,6 +194,29 @@ func (s *etcdServer) restart() {
 	}
 }
 
+// copy returns a directory with what a server has stored.
+func (s *etcdServer) copy() string {
+	s.t.Helper()
+	dir := filepath.Join(s.t.TempDir(), "copy")
+	s.kill()
+	if err := os.CopyFS(dir, os.DirFS(filepath.Join(s.Dir, "data"))); err != nil {
+		s.t.Fatal(err)
+	}
+	s.restart()
+	return dir
+}
+
+// restore brings a server back to what a copy has.
+func (s *etcdServer) restore(dir string) {
+	s.t.Helper()
+	s.kill()
+	data := filepath.Join(s.Dir, "data")
+	if err := errors.Join(os.RemoveAll(data), os.CopyFS(data, os.DirFS(dir))); err != nil {
+		s.t.Fatal(err)
+	}
+	s.restart()
+}
+
 func newClient(t testing.TB, addresses ...string) *clientv3.Client {
 	t.Helper()
 	client, err := clientv3.New(clientv3.Config{Endpoints: addresses, Logger: zap.NewNop(), MaxCallSendMsgSize: 8 << 20})

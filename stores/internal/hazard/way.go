@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"sync"
+	"sync/atomic"
 	"testing"
 )
 
@@ -21,7 +22,8 @@ type Way struct {
 	frail *rand.Rand // how many bytes a connection lasts; nil: it lasts
 	conns map[net.Conn]bool
 
-	stopped sync.RWMutex // locked while nothing is read
+	stopped  sync.RWMutex // locked while nothing is read
+	received atomic.Int64 // how many bytes have come back
 }
 
 // NewWay returns a way that lasts for the test.
@@ -76,6 +78,9 @@ func (w *Way) lead(in net.Conn) {
 	delete(w.conns, out)
 	w.mu.Unlock()
 }
+
+// Received returns how many bytes have come back.
+func (w *Way) Received() int64 { return w.received.Load() }
 
 // Cut breaks every connection, and rejects new ones until Open.
 func (w *Way) Cut() {
@@ -148,5 +153,6 @@ func (b backward) Write(p []byte) (int, error) {
 	if deaf {
 		return len(p), nil
 	}
+	b.way.received.Add(int64(len(p)))
 	return b.Conn.Write(p)
 }

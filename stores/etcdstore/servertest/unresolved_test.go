@@ -1,0 +1,129 @@
+package servertest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/etcdstore"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
+)
+
+// unknownOutcome makes a command whose outcome is unknown.
+func unknownOutcome(t *testing.T, s *etcdstore.Store, key string) onlyonce.Record {
+	t.Helper()
+	r, err := s.Claim(t.Context(), hazard.Claim(key))
+	if err == nil {
+		err = s.Settle(t.Context(), hazard.Hold(r), onlyonce.Settlement{State: onlyonce.StateUnknown, Keep: onlyonce.KeepForever})
+	}
+	if err == nil {
+		r, err = s.Lookup(t.Context(), r.ID)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+func countUnresolved(t *testing.T, s *etcdstore.Store, want int) {
+	t.Helper()
+	n, oldest, err := s.Unresolved(t.Context())
+	if n != want || err != nil || oldest < 0 || oldest > time.Hour {
+		t.Errorf("%d are unresolved, the oldest for %v, with error %v, want %d", n, oldest, err, want)
+	}
+}
+
+// Each call counts what others have changed before it.
+func TestUnresolved_ALaterCallKnowsWhatOthersHaveChanged(t *testing.T) {
+	t.Parallel()
+	server, client, s := migrated(t)
+	for i := range 20 {
+		unknownOutcome(t, s, fmt.Sprint(i))
+	}
+	countUnresolved(t, s, 20)
+	other := open(t, connect(t, server), patient)
+	r := unknownOutcome(t, other, "another")
+	countUnresolved(t, s, 21)
+	countUnresolved(t, other, 21)
+	if err := other.Resolve(t.Context(), r, onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	countUnresolved(t, s, 20)
+	// A change of something else does not hide that nothing has changed.
+	put(t, client, "another key", "")
+	countUnresolved(t, s, 20)
+	// What somebody has deleted is not counted any more, and what can't be read is.
+	if _, err := client.Delete(t.Context(), headOf(hazard.Claim("0").ID)); err != nil {
+		t.Fatal(err)
+	}
+	countUnresolved(t, s, 19)
+	put(t, client, headOf(hazard.Run(t, s, "damaged")), "damaged")
+	countUnresolved(t, s, 20)
+	countUnresolved(t, open(t, client, patient), 20)
+}
+
+func TestUnresolved_ALaterCallDoesNotReadAllHeads(t *testing.T) {
+	t.Parallel()
+	server, _, observer := migrated(t)
+	const all = 500
+	for i := range all {
+		unknownOutcome(t, observer, fmt.Sprint(i))
+	}
+	w := hazard.NewWay(t, server.Client)
+	s := open(t, connect(t, &etcdServer{settings: settings{Client: w.Address()}}), patient)
+	before := w.Received()
+	countUnresolved(t, s, all)
+	if first := w.Received() - before; first < all*100 {
+		t.Errorf("the first call has received %d bytes", first)
+	}
+	before = w.Received()
+	unknownOutcome(t, observer, "another")
+	countUnresolved(t, s, all+1)
+	if later := w.Received() - before; later > 10_000 {
+		t.Errorf("a later call has received %d bytes", later)
+	}
+}
+
+func TestUnresolved_OutlivesAServerThatWasKilledOrRestoredOrHasCompacted(t *testing.T) {
+	t.Parallel()
+	server, client, s := migrated(t)
+	for i := range 5 {
+		unknownOutcome(t, s, fmt.Sprint(i))
+	}
+	countUnresolved(t, s, 5)
+	server.kill()
+	server.restart()
+	countUnresolved(t, s, 5)
+
+	// While nothing reaches the store, its watch misses changes that are compacted.
+	w := hazard.NewWay(t, server.Client)
+	cut := open(t, connect(t, &etcdServer{settings: settings{Client: w.Address()}}), patient)
+	countUnresolved(t, cut, 5)
+	w.Cut()
+	for i := range 5 {
+		unknownOutcome(t, s, fmt.Sprint("missed ", i))
+	}
+	if _, err := client.Delete(t.Context(), headOf(hazard.Claim("0").ID)); err != nil {
+		t.Fatal(err)
+	}
+	last := get(t, client, headOf(unknownOutcome(t, s, "last").ID))
+	if _, err := client.Compact(t.Context(), last.ModRevision, clientv3.WithCompactPhysical()); err != nil {
+		t.Fatal(err)
+	}
+	w.Open()
+	countUnresolved(t, cut, 10)
+	countUnresolved(t, s, 10)
+
+	backup := server.copy()
+	for i := range 5 {
+		unknownOutcome(t, s, fmt.Sprint("after the backup ", i))
+	}
+	countUnresolved(t, s, 15)
+	server.restore(backup)
+	countUnresolved(t, s, 10)
+	unknownOutcome(t, s, "after the restore")
+	countUnresolved(t, s, 11)
+}
