@@ -76,7 +76,16 @@ func (s postgresSchema) open(t testing.TB, settings ...string) (*sqlstore.Store,
 // openPgxstore opens a pgxstore on the migrated database with a DSN.
 func openPgxstore(t testing.TB, dsn string) *pgxstore.Store {
 	t.Helper()
-	pool, err := pgxpool.New(t.Context(), dsn)
+	cfg, err := pgxpool.ParseConfig(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return openPgxstoreWith(t, cfg)
+}
+
+func openPgxstoreWith(t testing.TB, cfg *pgxpool.Config) *pgxstore.Store {
+	t.Helper()
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

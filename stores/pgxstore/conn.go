@@ -3,6 +3,7 @@ package pgxstore
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -19,7 +20,8 @@ type storeConn struct {
 	conn *pgx.Conn // nil: none
 	pipe querier   // how batches are sent over conn
 
-	planned time.Time // when the server last forgot its plans
+	planned time.Time   // when the server last forgot its plans
+	stale   atomic.Bool // the connection is to be replaced
 
 	// shared says that a pooler, such as PgBouncer in transaction mode, hands
 	// the server's connection to others between transactions.
@@ -37,6 +39,9 @@ func bounded(ctx context.Context, f func(context.Context) error) error {
 // prepared statements.
 func (l *storeConn) use(f func(context.Context, *pgx.Conn) error) error {
 	return bounded(context.Background(), func(ctx context.Context) error {
+		if l.stale.Swap(false) && l.conn != nil {
+			_ = l.conn.Close(ctx) // its server may be gone
+		}
 		if l.conn == nil || l.conn.IsClosed() {
 			if err := l.open(ctx); err != nil {
 				return err

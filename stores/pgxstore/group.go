@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -107,21 +106,37 @@ func (s *Store) look(ctx context.Context, k *record.Key) (*stored, error) {
 		r := &lookupJob{key: k}
 		err := s.reads.Do(ctx, r)
 		return r.found, err
-	}, func(l server.Look) (waited bool, err error) { return s.standbys.Durable(ctx, k, l, s.rowRunner(k)) })
+	}, func(l server.Look) (again bool, err error) { return s.durable(ctx, k, l.Found) })
 }
 
-// survives returns once the synchronous standbys, if there are any, have everything that was
-// read since began.
-func (s *Store) survives(ctx context.Context, k *record.Key, began time.Time) (waited bool, err error) {
-	return s.standbys.Flushed(ctx, began, s.rowRunner(k))
+// durable returns once the synchronous standbys, if there are any, have the record. It reports
+// true if the record must be read again, because it was read from another server than that of
+// the writes: the connections for reading are replaced, so that they do not stay with a former
+// primary.
+func (s *Store) durable(ctx context.Context, k *record.Key, found *stored) (again bool, err error) {
+	again, err = s.standbys.Durable(ctx, k, found, s.replicate(k))
+	if again {
+		for i := range s.readConns {
+			s.readConns[i].stale.Store(true)
+		}
+	}
+	return again, err
 }
 
-// rowRunner returns how a statement about k is run together with others.
-func (s *Store) rowRunner(k *record.Key) postgres.RowRunner {
-	return func(ctx context.Context, name string) (row bool, err error) {
-		st := &statement{query: newQuery(name, 0), key: k}
-		err = s.writes.Do(ctx, st)
-		return err == nil && st.wrote, err
+// survives returns once the synchronous standbys, if there are any, have what was found.
+func (s *Store) survives(ctx context.Context, k *record.Key, found *stored) (again bool, err error) {
+	return s.standbys.Flushed(ctx, found.Server, s.replicate(k))
+}
+
+// replicate returns how the statement of that name is run together with others.
+func (s *Store) replicate(k *record.Key) postgres.Replicate {
+	return func(ctx context.Context) (server int64, err error) {
+		var by int64
+		st := &statement{query: replicateQuery, key: k, into: []any{&by, nil}}
+		if err := s.writes.Do(ctx, st); err != nil || !st.wrote {
+			return 0, err
+		}
+		return by, nil
 	}
 }
 
@@ -166,7 +181,7 @@ func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*group.Tick
 	var hash []byte
 	for rows.Next() {
 		var r row
-		if err := rows.Scan(r.into(&hash)...); err != nil {
+		if err := rows.Scan(r.into(&r.server, &hash)...); err != nil {
 			return err
 		}
 		found := r.stored()

@@ -19,7 +19,7 @@ import (
 type writer interface {
 	write(context.Context, *statement) error
 	look(context.Context, *record.Key) (*stored, error)
-	survives(ctx context.Context, k *record.Key, began time.Time) (waited bool, err error)
+	survives(ctx context.Context, k *record.Key, found *stored) (again bool, err error)
 }
 
 // claimRecord asks for the right to run a command. known says that there probably is a
@@ -61,8 +61,8 @@ func (w rows) Try(n int) error { return try(w.ctx, n) }
 func (w rows) Find(k *record.Key) (*stored, error) { return w.on.look(w.ctx, k) }
 
 // Survives returns once what was found survives a failover.
-func (w rows) Survives(k *record.Key, began time.Time) (waited bool, err error) {
-	return w.on.survives(w.ctx, k, began)
+func (w rows) Survives(k *record.Key, found *stored) (again bool, err error) {
+	return w.on.survives(w.ctx, k, found)
 }
 
 // Create makes a new record, unless there is a row.

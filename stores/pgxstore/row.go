@@ -27,6 +27,7 @@ type row struct {
 	ref, text, header, steps pgtype.Text
 	body                     []byte
 	now                      int64
+	server                   int64
 }
 
 // into returns where the columns go, in their order.
@@ -52,6 +53,7 @@ func (r *row) stored() *stored {
 		was.Steps = r.steps.String
 	}
 	s := postgres.Record(was)
+	s.Server = r.server
 	return &s
 }
 
@@ -74,7 +76,7 @@ func look(ctx context.Context, on querier, k *record.Key) (*stored, error) {
 func collect(rows pgx.Rows, k *record.Key) (*stored, error) {
 	r, err := pgx.CollectExactlyOneRow(rows, func(rows pgx.CollectableRow) (*row, error) {
 		r := new(row)
-		return r, rows.Scan(r.into()...)
+		return r, rows.Scan(r.into(&r.server)...)
 	})
 	switch {
 	case errors.Is(err, pgx.ErrNoRows):

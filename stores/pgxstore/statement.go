@@ -55,6 +55,7 @@ var (
 	releaseQuery         = newQuery("release", endsCommand|sentOnce)
 	resolveQuery         = newQuery("resolve", endsCommand|sentOnce)
 	removeQuery          = newQuery("remove", endsCommand|sentOnce)
+	replicateQuery       = newQuery("replicate", 0)
 	recordNewOrFailQuery = newQuery("record new or fail", endsCommand)
 	recordOrFailQuery    = newQuery("record or fail", endsCommand)
 	settleOrFailQuery    = newQuery("settle or fail", endsCommand)

@@ -3,7 +3,6 @@ package pgxstore
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -105,7 +104,7 @@ func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transac
 			return err
 		}
 		replica := false
-		err := conn.QueryRow(ctx, sqlText["trace"], c.Key.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor, &replica)
+		err := conn.QueryRow(ctx, sqlText["trace"], c.Key.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor, &replica, &now.Server)
 		if err == nil && replica {
 			err = transact.ErrReplica
 		}
@@ -117,8 +116,8 @@ func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transac
 // Durable reports whether the synchronous standbys, if there are any, have the row that the
 // transaction saw.
 func (e transactor) Durable(ctx context.Context, c *transact.Command) (bool, error) {
-	waited, err := e.standbys.Durable(ctx, &c.Key, server.Look{Began: c.Began, Found: c.Seen.Row}, e.rowRunner(&c.Key))
-	if err != nil || !waited {
+	again, err := e.durable(ctx, &c.Key, c.Seen.Row)
+	if err != nil || !again {
 		return err == nil, err
 	}
 	now, err := e.look(ctx, &c.Key)
@@ -126,9 +125,9 @@ func (e transactor) Durable(ctx context.Context, c *transact.Command) (bool, err
 }
 
 // Flushed returns once the synchronous standbys, if there are any, have everything that was
-// read since began.
-func (e transactor) Flushed(ctx context.Context, c *transact.Command, began time.Time) (waited bool, err error) {
-	return e.standbys.Flushed(ctx, began, e.rowRunner(&c.Key))
+// read from a server.
+func (e transactor) Flushed(ctx context.Context, c *transact.Command, from int64) (again bool, err error) {
+	return e.standbys.Flushed(ctx, from, e.replicate(&c.Key))
 }
 
 // KeepFence makes later fences of the command higher.
@@ -189,7 +188,7 @@ func (t *storeTx) begin(ctx context.Context, c *transact.Command) (err error) {
 		}
 	}
 	var found row
-	err = results.QueryRow().Scan(found.into(&seen.Floor, &seen.Mark, &seen.Token, nil)...)
+	err = results.QueryRow().Scan(found.into(&found.server, &seen.Floor, &seen.Mark, &seen.Token, nil)...)
 	if errors.Is(err, pgx.ErrNoRows) {
 		err = engine.ErrNoFence
 	}

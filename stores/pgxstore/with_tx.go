@@ -43,7 +43,7 @@ func (t *inTx) look(ctx context.Context, k *record.Key) (*stored, error) {
 }
 
 // survives does not wait: the transaction's own commit comes later.
-func (t *inTx) survives(context.Context, *record.Key, time.Time) (waited bool, err error) {
+func (t *inTx) survives(context.Context, *record.Key, *stored) (again bool, err error) {
 	return false, nil
 }
 

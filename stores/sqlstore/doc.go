@@ -49,7 +49,8 @@
 // synchronous_standby_names) may lose the last responses, and their commands
 // may then run again. With a synchronous standby, it does not: the store returns a
 // record only once the standby has it, even if the commit of the record was
-// interrupted while it waited for the standby.
+// interrupted while it waited for the standby, and even if the pool still has
+// connections to a former primary that was not stopped.
 //
 // Every connection of the pool must find the same tables. Open rejects
 // connections whose client_encoding is not UTF8. A function of RunTx or

@@ -3,8 +3,10 @@
 // becomes durable later, so once it has returned, what was read before is durable, too.
 //
 // That holds only if both were on the same server, and it was not started anew in between: after
-// a failover, the commit says nothing of what the former server had. So what was read is read
-// again after the commit. If it is still the same, the server that has it has it for good.
+// a failover, the commit says nothing of what the former server had, which may even go on beside
+// the new one. If the server tells which one it is, with a read and with a commit, the two must
+// be the same. Otherwise, what was read is read again after the commit: if it is still the same,
+// the server that has it has it for good.
 package flush
 
 import (
@@ -27,8 +29,9 @@ type Flusher struct {
 
 // A round is one commit on behalf of every caller that read before it began.
 type round struct {
-	done chan struct{}
-	err  error
+	done   chan struct{}
+	server int64
+	err    error
 }
 
 // Knows reports whether the settlement is known to survive.
@@ -50,9 +53,9 @@ func settlement(k *record.Key, fence int64) [32]byte {
 	return mark
 }
 
-// Wait joins the next round, or leads it. Others wait for the round, too, so commit must
-// not end with one caller's context.
-func (f *Flusher) Wait(ctx context.Context, commit func() error) error {
+// Wait joins the next round, or leads it, and returns the server that committed, if that tells.
+// Others wait for the round, too, so commit must not end with one caller's context.
+func (f *Flusher) Wait(ctx context.Context, commit func() (server int64, err error)) (server int64, err error) {
 	f.mu.Lock()
 	r := f.next
 	leads := r == nil
@@ -66,15 +69,15 @@ func (f *Flusher) Wait(ctx context.Context, commit func() error) error {
 		f.mu.Lock()
 		f.next = nil // a later caller may have read what this commit does not cover
 		f.mu.Unlock()
-		r.err = commit()
+		r.server, r.err = commit()
 		f.turn.Unlock()
 		close(r.done)
-		return r.err
+		return r.server, r.err
 	}
 	select {
 	case <-r.done:
-		return r.err
+		return r.server, r.err
 	case <-ctx.Done():
-		return ctx.Err()
+		return 0, ctx.Err()
 	}
 }

@@ -20,32 +20,32 @@ import (
 const flushWindow = time.Minute
 
 // Durable returns once the settled record that was read is on disk. It costs nothing for a
-// record that was settled longer ago, or that this process knows to be on disk. If it had to
-// wait, the record must be read again: the server may have crashed since, and come back
-// without it.
-func (m *dialect) Durable(l server.Session, k *record.Key, look server.Look) (waited bool, err error) {
+// record that was settled longer ago, or that this process knows to be on disk. Otherwise, the
+// record must be read again: the server may have crashed since, and come back without it.
+func (m *dialect) Durable(l server.Session, k *record.Key, look server.Look) (again bool, err error) {
 	r := look.Found
 	if r == nil || r.SettledAt.IsZero() || r.SettledFor > flushWindow || m.flush.Knows(k, r.Fence) {
 		return false, nil
 	}
 	if !r.IsSame(look.Before) {
-		return m.Flushed(l, look.Began)
+		return m.Flushed(l, 0)
 	}
 	m.flush.Note(k, r.Fence)
 	return false, nil
 }
 
 // Flushed returns once everything that was read before is on disk.
-func (m *dialect) Flushed(l server.Session, _ time.Time) (waited bool, err error) {
+func (m *dialect) Flushed(l server.Session, _ int64) (again bool, err error) {
 	if m.binlog {
 		return false, nil
 	}
-	return true, m.flush.Wait(l.Ctx, func() error {
+	_, err = m.flush.Wait(l.Ctx, func() (int64, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Ctx), server.StepTimeout)
 		defer cancel()
 		_, err := l.Store.Session(ctx).Exec("flush")
-		return err
+		return 0, err
 	})
+	return true, err
 }
 
 // Settled notes a record whose settlement the server has confirmed.

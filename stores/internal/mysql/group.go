@@ -7,7 +7,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -184,15 +183,14 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		owned := server.ByOwner(settles, func(j *server.GroupedSettle) string { return j.Hold.Owner })
 		hash := func(i int) []byte { return settles[min(i, len(settles)-1)].Key.Hash[:] }
 		var ended []*server.GroupedSettle // by this, or before
-		began := time.Now()
 		err = g.owners(ctx, &g.settles, size, hash, func(is *record.Stored) {
 			if j := owned[is.Owner]; j != nil && is.SettledBy(j.Hold) && !is.Expired {
 				ended = append(ended, j)
 			}
 		})
 		if err == nil && len(ended) > int(changed) {
-			var waited bool
-			if waited, err = g.dialect.Flushed(l, began); waited {
+			var again bool
+			if again, err = g.dialect.Flushed(l, 0); again {
 				return err // each looks again for itself
 			}
 		}

@@ -1,8 +1,6 @@
 package optimistic
 
 import (
-	"time"
-
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
@@ -15,10 +13,9 @@ type ClaimRows interface {
 	// the owner of the claim, even if the claim is not granted or there is an error.
 	Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, granted bool, err error)
 
-	// Survives returns once what Find has found since began survives a crash of the
-	// server. If it had to wait, another server may have taken over, and what was found must
-	// be looked for again.
-	Survives(k *record.Key, began time.Time) (waited bool, err error)
+	// Survives returns once what Find has found survives a crash of the server. It reports
+	// true if that must be looked for again, because another server may have taken over.
+	Survives(k *record.Key, found *record.Stored) (again bool, err error)
 
 	// Raise makes the fence of a hold on a new command higher than those of deleted
 	// records, and writes it into r. It reports false if it is not known which fence the
@@ -52,7 +49,6 @@ func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r o
 				return r, nil, err
 			}
 		}
-		began := time.Now()
 		seen, err := on.Find(k)
 		switch {
 		case err != nil:
@@ -62,10 +58,10 @@ func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r o
 		case seen.HeldBy(&onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}):
 			// A call whose response was lost created the row, and may have been slow.
 			made = true
-			if !seen.IsSame(own) {
-				if waited, err := on.Survives(k, began); err != nil {
+			if !seen.Outlasted(own) {
+				if again, err := on.Survives(k, seen); err != nil {
 					return onlyonce.Record{}, nil, err
-				} else if own = seen; waited {
+				} else if own = seen; again {
 					continue
 				}
 			}

@@ -8,7 +8,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -25,7 +24,12 @@ func (dialect) Schema() int { return len(Migrations) }
 func (dialect) Statements() map[string]string { return Text }
 
 func (dialect) Decode(values []driver.Value) record.Stored {
-	return Record(record.Read(values))
+	s := Record(record.Read(values))
+	if len(values) > record.Columns { // a list has no more
+		more := record.Reader{Values: values[record.Columns:]}
+		s.Server = more.Int("server")
+	}
+	return s
 }
 
 func (dialect) EncodeText(s string) any { return Encode(s) }
@@ -71,13 +75,14 @@ func (dialect) End(*sql.Conn, *transact.Locks, []byte) {}
 
 func (p dialect) Look(l server.Session, k *record.Key, token []byte) (seen transact.View, err error) {
 	err = l.Query("look", func(v []driver.Value) error {
-		row, more := v[:len(v)-4], record.Reader{Values: v[len(v)-5:]}
-		seen.Now, seen.Floor, seen.Mark, seen.Token = more.Int("now"), more.Int("floor"), more.Int("mark"), more.Bytes("commit_token")
+		row, more := v[:len(v)-4], record.Reader{Values: v[len(v)-4:]}
+		now := record.Reader{Values: v[record.Columns-1:]}
+		seen.Now, seen.Floor, seen.Mark, seen.Token = now.Int("now"), more.Int("floor"), more.Int("mark"), more.Bytes("commit_token")
 		if row[0] != nil {
 			r := p.Decode(row)
 			seen.Row = &r
 		}
-		return more.Err
+		return errors.Join(now.Err, more.Err)
 	}, k.Hash[:], transact.TokenLock(token))
 	if seen.Now == 0 && err == nil {
 		err = engine.ErrNoFence
@@ -126,21 +131,22 @@ func (dialect) CheckJoinable(server.Session) error { return nil }
 
 // Durable returns once the record is on the synchronous standbys, if there are any.
 // PostgreSQL flushes a commit before others can see it.
-func (p dialect) Durable(l server.Session, k *record.Key, look server.Look) (waited bool, err error) {
-	return p.standbys.Durable(l.Ctx, k, look, rowRunner(l))
+func (p dialect) Durable(l server.Session, k *record.Key, look server.Look) (again bool, err error) {
+	return p.standbys.Durable(l.Ctx, k, look.Found, replicate(l))
 }
 
-func (p dialect) Flushed(l server.Session, began time.Time) (waited bool, err error) {
-	return p.standbys.Flushed(l.Ctx, began, rowRunner(l))
+func (p dialect) Flushed(l server.Session, from int64) (again bool, err error) {
+	return p.standbys.Flushed(l.Ctx, from, replicate(l))
 }
 
-func rowRunner(l server.Session) RowRunner {
-	return func(ctx context.Context, statement string) (row bool, err error) {
-		err = l.Store.Session(ctx).Query(statement, func([]driver.Value) error {
-			row = true
-			return nil
+func replicate(l server.Session) Replicate {
+	return func(ctx context.Context) (server int64, err error) {
+		err = l.Store.Session(ctx).Query("replicate", func(v []driver.Value) error {
+			r := record.Reader{Values: v}
+			server = r.Int("server")
+			return r.Err
 		})
-		return row, err
+		return server, err
 	}
 }
 

@@ -2,8 +2,6 @@ package postgres
 
 import (
 	"context"
-	"sync/atomic"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/flush"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
@@ -15,63 +13,38 @@ import (
 // statement is canceled, as drivers do when a context ends, when its connection is
 // terminated, or when the server restarts. A later commit that has waited covers all
 // earlier ones.
-type Standbys struct {
-	flush flush.Flusher
-	none  atomic.Pointer[time.Time] // when the server was asked, and had no synchronous standbys; nil: it has some
-}
+type Standbys struct{ flush flush.Flusher }
 
-// noneFor is how long a server that has no synchronous standbys is not asked again.
-const noneFor = time.Second
-
-// A RowRunner runs a statement without arguments, and reports whether it returned a row.
-type RowRunner func(ctx context.Context, statement string) (row bool, err error)
+// A Replicate runs the statement of that name, and returns the server that has executed it, or
+// 0 if that waits for no standbys.
+type Replicate func(ctx context.Context) (server int64, err error)
 
 // Durable returns once the synchronous standbys have the settled record that was read, if
-// there are any. If it had to wait, the record must be read again: see server.Look.
-func (s *Standbys) Durable(ctx context.Context, k *record.Key, l server.Look, run RowRunner) (waited bool, err error) {
-	r := l.Found
-	if r == nil || r.Expired || r.SettledAt.IsZero() || s.flush.Knows(k, r.Fence) {
+// there are any. It reports true if the record must be read again: see server.Dialect.
+func (s *Standbys) Durable(ctx context.Context, k *record.Key, r *record.Stored, run Replicate) (again bool, err error) {
+	if r == nil || r.Expired || r.SettledAt.IsZero() || r.Server == 0 || s.flush.Knows(k, r.Fence) {
 		return false, nil
 	}
-	if !r.IsSame(l.Before) {
-		return s.Flushed(ctx, l.Began, run)
-	}
-	if s.none.Load() == nil {
+	again, err = s.Flushed(ctx, r.Server, run)
+	if !again && err == nil {
 		s.flush.Note(k, r.Fence)
 	}
-	return false, nil
+	return again, err
 }
 
 // Flushed returns once the synchronous standbys have everything that was read from the server
-// since began, if there are any. A role without the right to update needs it only then.
-func (s *Standbys) Flushed(ctx context.Context, began time.Time, run RowRunner) (waited bool, err error) {
-	if s.hadNone(began) {
+// with a name; 0: it has none of them. It reports true if another server committed, or the
+// same one after it was started anew: that says nothing about what was read.
+func (s *Standbys) Flushed(ctx context.Context, from int64, run Replicate) (again bool, err error) {
+	if from == 0 {
 		return false, nil
 	}
-	return true, s.flush.Wait(ctx, func() error {
+	by, err := s.flush.Wait(ctx, func() (int64, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.StepTimeout)
 		defer cancel()
-		asked := time.Now()
-		waited, err := run(ctx, "standbys")
-		if err == nil && waited {
-			waited, err = run(ctx, "replicate")
-		}
-		switch {
-		case err != nil:
-		case waited:
-			s.none.Store(nil)
-		default:
-			s.none.Store(&asked)
-		}
-		return err
+		return run(ctx)
 	})
-}
-
-// hadNone reports whether the server had no synchronous standbys shortly before a read began.
-// After the read, another server may have taken over, and have none.
-func (s *Standbys) hadNone(began time.Time) bool {
-	at := s.none.Load()
-	return at != nil && !began.Before(*at) && began.Sub(*at) < noneFor
+	return by != from && err == nil, err
 }
 
 // Settled notes a settlement that the server has confirmed.

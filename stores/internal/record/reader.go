@@ -15,6 +15,9 @@ type Reader struct {
 	at int
 }
 
+// Columns is the number of columns that Read reads.
+const Columns = 20
+
 // Read reads a row of the lookup and list statements.
 func Read(values []driver.Value) Row {
 	r := Reader{Values: values}

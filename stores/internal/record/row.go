@@ -49,6 +49,7 @@ type Stored struct {
 	SettledFor time.Duration // since it was settled
 	At         int64         // the row's created_at, which Record.CreatedAt need not express
 	StepsAs    any           // the steps as the row has them; nil: NULL
+	Server     int64         // names the server that it was read from if that may lose it in a failover; 0: nothing does
 	Damage     error         // why the row can't be read; nil: it can
 }
 
@@ -56,6 +57,10 @@ type Stored struct {
 func (s *Stored) IsSame(other *Stored) bool {
 	return s != nil && other != nil && s.Owner == other.Owner && s.Fence == other.Fence && s.As == other.As && s.SettledAt.Equal(other.SettledAt)
 }
+
+// Outlasted reports whether the record was the same before a commit on its server, which does
+// not have a name: then that commit covers it.
+func (s *Stored) Outlasted(before *Stored) bool { return s.Server == 0 && s.IsSame(before) }
 
 // maxFence is the highest fence that a record may have, so that there is always a higher one.
 const maxFence = 1 << 62

@@ -23,26 +23,27 @@ func (l Session) find(k *record.Key) (*record.Stored, error) {
 }
 
 // FindDurable reads a record until it is durable on the server that has it.
-func FindDurable(read func() (*record.Stored, error), durable func(Look) (waited bool, err error)) (*record.Stored, error) {
+func FindDurable(read func() (*record.Stored, error), durable func(Look) (again bool, err error)) (*record.Stored, error) {
 	var look Look
 	for n := 1; ; n++ {
 		var err error
-		look.Began = time.Now()
 		if look.Found, err = read(); err != nil {
 			return nil, err
 		}
-		waited, err := durable(look)
+		again, err := durable(look)
 		switch {
 		case err != nil:
 			return nil, err
-		case !waited:
+		case !again:
 			return look.Found, nil
 		case n == maxTries:
-			return nil, optimistic.ErrContended
+			return nil, errServers
 		}
 		look.Before = look.Found
 	}
 }
+
+var errServers = fmt.Errorf("%w: the record was read from another server than the one that committed, every time: connect to the primary only, and stop the former one", onlyonce.ErrUnavailable)
 
 // read reads the record of k, which may not be durable.
 func (l Session) read(k *record.Key) (found *record.Stored, err error) {
@@ -133,11 +134,11 @@ func (l rows) Find(k *record.Key) (*record.Stored, error) {
 }
 
 // Survives does not wait in a transaction, whose own commit comes later.
-func (l rows) Survives(_ *record.Key, began time.Time) (waited bool, err error) {
+func (l rows) Survives(_ *record.Key, found *record.Stored) (again bool, err error) {
 	if l.Tx != nil {
 		return false, nil
 	}
-	return l.dialect.Flushed(l.Session, began)
+	return l.dialect.Flushed(l.Session, found.Server)
 }
 
 // Made returns an error that does not say that nothing happened, except in a transaction,

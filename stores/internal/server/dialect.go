@@ -6,7 +6,6 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -70,14 +69,14 @@ type Dialect interface {
 	CheckPacketSize(args []any) error
 
 	// Durable returns once a settled record that was read, outside a transaction,
-	// survives a crash of the server, unless another server has taken its place since. If
-	// it had to wait, the record must be read again.
-	Durable(l Session, k *record.Key, look Look) (waited bool, err error)
+	// survives a crash of the server. It reports true if the record must be read again,
+	// because another server may have taken the place of the one that had it.
+	Durable(l Session, k *record.Key, look Look) (again bool, err error)
 
-	// Flushed returns once everything that was read since began, outside a transaction,
-	// survives a crash of the server that it was read from. If it had to wait, that must
-	// be read again.
-	Flushed(l Session, began time.Time) (waited bool, err error)
+	// Flushed returns once everything that was read, outside a transaction, survives a crash
+	// of the server that it was read from, which has the name of record.Stored. It reports
+	// true if that must be read again.
+	Flushed(l Session, from int64) (again bool, err error)
 
 	// Settled notes that the server has confirmed a settlement.
 	Settled(k *record.Key, fence int64)
@@ -89,9 +88,8 @@ type Dialect interface {
 
 // A Look is a read of a record, which may not be durable.
 type Look struct {
-	Began  time.Time
 	Found  *record.Stored // nil: there is none
-	Before *record.Stored // what the store had read before it last waited; nil: it did not
+	Before *record.Stored // what the store read the last time; nil: it did not
 }
 
 // An ErrorClass is what an error of the database means.

@@ -103,17 +103,17 @@ func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transac
 // Durable reports whether the row that the transaction saw survives a crash of the server.
 func (e transactor) Durable(ctx context.Context, c *transact.Command) (bool, error) {
 	l := e.Session(ctx)
-	waited, err := e.dialect.Durable(l, &c.Key, Look{Began: c.Began, Found: c.Seen.Row})
-	if err != nil || !waited {
+	again, err := e.dialect.Durable(l, &c.Key, Look{Found: c.Seen.Row})
+	if err != nil || !again {
 		return err == nil, err
 	}
 	now, err := l.find(&c.Key)
 	return now.IsSame(c.Seen.Row), err
 }
 
-// Flushed returns once everything that was read since began survives a crash of the server.
-func (e transactor) Flushed(ctx context.Context, _ *transact.Command, began time.Time) (waited bool, err error) {
-	return e.dialect.Flushed(e.Session(ctx), began)
+// Flushed returns once everything that was read survives a crash of the server.
+func (e transactor) Flushed(ctx context.Context, _ *transact.Command, from int64) (again bool, err error) {
+	return e.dialect.Flushed(e.Session(ctx), from)
 }
 
 // KeepFence makes later fences of the command higher.

@@ -140,7 +140,7 @@ UPDATE onlyonce_records SET commit_token = ? WHERE id = ?;
 
 -- name: trace
 -- Reads what a transaction has left in a record, to find out whether it committed.
-SELECT coalesce(fence, 0), coalesce(settled_at, 0), commit_token, floor, 0
+SELECT coalesce(fence, 0), coalesce(settled_at, 0), commit_token, floor, 0, 0
 FROM onlyonce_fence LEFT JOIN onlyonce_records ON id = ?;
 
 -- name: resolve

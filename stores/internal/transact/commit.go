@@ -27,13 +27,16 @@ type Trace struct {
 	SettledAt int64  // 0: not settled
 	Token     []byte // of the last transaction that settled it; nil: none did
 	Floor     int64  // no row with a higher fence was ever deleted
+	Server    int64  // names the server if that may lose the row in a failover; 0: nothing does
 }
 
 // ReadTrace reads a row of the statement "trace".
 func ReadTrace(values []driver.Value) (Trace, error) {
 	r := record.Reader{Values: values}
 	now := Trace{Fence: r.Int("fence"), SettledAt: r.Int("settled_at"), Token: r.Bytes("commit_token"), Floor: r.Int("floor")}
-	if r.Int("replica") != 0 && r.Err == nil {
+	replica := r.Int("replica") != 0
+	now.Server = r.Int("server")
+	if replica && r.Err == nil {
 		return now, ErrReplica
 	}
 	return now, r.Err

@@ -52,17 +52,19 @@ func unknown(err error, causes ...error) error {
 // durable.
 func (r *run[TX]) findCommit(ctx context.Context) (settled int64, err error) {
 	for flushed := false; ; flushed = true {
-		began := time.Now()
 		now, err := r.on.Trace(ctx, &r.Command)
 		if err != nil {
 			return 0, err
 		}
 		c := Commit{Token: r.Token, Fence: r.Record.Fence, Before: r.Seen.Token}
-		if err := c.Committed(now); err != nil || flushed {
+		if err := c.Committed(now); err != nil || flushed && now.Server == 0 {
 			return now.SettledAt, err
 		}
-		if waited, err := r.on.Flushed(ctx, &r.Command, began); err != nil || !waited {
+		if again, err := r.on.Flushed(ctx, &r.Command, now.Server); err != nil || !again {
 			return now.SettledAt, err
+		}
+		if now.Server != 0 && !Pause(ctx, time.Millisecond) {
+			return 0, ctx.Err()
 		}
 	}
 }

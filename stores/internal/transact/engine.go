@@ -2,7 +2,6 @@ package transact
 
 import (
 	"context"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
@@ -19,7 +18,6 @@ type Command struct {
 	Hold  *onlyonce.Hold  // of SettleTx
 
 	Token      []byte          // of the transaction: see Commit
-	Began      time.Time       // when the transaction was to begin
 	Seen       View            // what the transaction read when it began
 	Record     onlyonce.Record // as it was claimed, then as it was settled
 	Settlement onlyonce.Settlement
@@ -67,10 +65,10 @@ type Transactor[TX any] interface {
 	// it does: not if the row has changed, or another server, without it, has taken over.
 	Durable(ctx context.Context, c *Command) (bool, error)
 
-	// Flushed returns once everything that was read since began survives a crash of the
-	// server that it was read from. If it had to wait, that must be read again, because
-	// another server may have taken over.
-	Flushed(ctx context.Context, c *Command, began time.Time) (waited bool, err error)
+	// Flushed returns once everything that was read survives a crash of the server that it
+	// was read from, which has the name of its Trace. It reports true if that must be read again,
+	// because another server may have taken over.
+	Flushed(ctx context.Context, c *Command, from int64) (again bool, err error)
 
 	// KeepFence makes every later fence of the command higher than fence: by a row
 	// if there is none, otherwise by the floor.

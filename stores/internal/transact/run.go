@@ -108,7 +108,6 @@ const beginTries = 3
 
 func (r *run[TX]) begin() (tx Tx[TX], err error) {
 	for range beginTries {
-		r.Began = time.Now()
 		r.Token = NewToken() // the server may not have noticed yet that the lock of the one before is free
 		tx, err = r.on.Begin(r.ctx, &r.Command)
 		if err == nil || r.on.Classify(err) != Broken {

@@ -113,7 +113,7 @@ func (s *script) Durable(context.Context, *Command) (bool, error) {
 	return !next(&s.gone), nil
 }
 
-func (s *script) Flushed(context.Context, *Command, time.Time) (waited bool, err error) {
+func (s *script) Flushed(context.Context, *Command, int64) (again bool, err error) {
 	s.call("flushed")
 	return true, nil
 }
