@@ -88,16 +88,6 @@ func serve(ctx context.Context, cfg config, out io.Writer) (err error) {
 		return errors.Join(err, ln.Close())
 	}
 	defer func() { err = errors.Join(err, a.close()) }()
-	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-	defer release()
-	if err := welcome(out, ln.Addr(), a.stores(), !a.open); err != nil {
-		return errors.Join(fmt.Errorf("print what to try: %w", err), ln.Close())
-	}
-	log.Info("listening", "address", ln.Addr().String(), "store", a.stores(), "version", version.Program(), "anonymous_callers", a.open)
-	handler := a.handler()
-	if a.open && ln.Addr().(*net.TCPAddr).IP.IsLoopback() {
-		handler = server.OwnHosts(a.hosts, a.forbid("requests without a token are accepted only under the name localhost: to allow another Host or Origin, start onlyonce serve with --allow-host NAME"), handler)
-	}
 	background := a.background()
 	if a.apart {
 		admin, err := server.NewAdmin(cfg.admin, cfg.hosts(cfg.admin), a.health, a.metrics, log)
@@ -107,6 +97,16 @@ func serve(ctx context.Context, cfg config, out io.Writer) (err error) {
 		defer admin.Listener.Close()
 		background = append(background, admin.Run)
 		log.Info("admin address is listening", "address", admin.Listener.Addr().String())
+	}
+	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer release()
+	if err := welcome(out, ln.Addr(), a.stores(), !a.open); err != nil {
+		return errors.Join(fmt.Errorf("print what to try: %w", err), ln.Close())
+	}
+	log.Info("listening", "address", ln.Addr().String(), "store", a.stores(), "version", version.Program(), "anonymous_callers", a.open)
+	handler := a.handler()
+	if a.open && ln.Addr().(*net.TCPAddr).IP.IsLoopback() {
+		handler = server.OwnHosts(a.hosts, a.forbid("requests without a token are accepted only under the name localhost: to allow another Host or Origin, start onlyonce serve with --allow-host NAME"), handler)
 	}
 	l := server.Lifecycle{
 		Server:     server.New(handler, max(cfg.lease+cfg.wait, cfg.orders.longest()), log),
