@@ -22,8 +22,9 @@ import (
 //	client := &http.Client{Transport: &httponce.Transport{}}
 //
 // Requests whose method is not in Methods pass to Base unchanged and are not
-// retried. A key that the caller has set stays unchanged. A request that
-// follows a redirect keeps the key of the redirected request.
+// retried. A key that the caller has set stays unchanged; one that is empty is an
+// error, and nothing is sent. A request that follows a redirect keeps the key of
+// the redirected request.
 //
 // A request is retried after a connection error, a timeout of the attempt, a
 // truncated response, and the statuses 425, 429, 502, 503 and 504. It is also
@@ -116,6 +117,10 @@ func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return c.Base.RoundTrip(r)
 	}
 	key := c.keyOf(r)
+	if slices.ContainsFunc(key, isEmptyKey) {
+		retry.CloseBody(r)
+		return nil, fmt.Errorf("httponce: nothing was sent: the request's %s is empty: set the key of its command, or leave the header out for a new one", c.Header)
+	}
 	fresh := len(key) == 0
 	if fresh {
 		key = []string{c.newKey()}
@@ -194,6 +199,13 @@ func (t *Transport) newKey() string {
 		return `"` + key + `"`
 	}
 	return key
+}
+
+// isEmptyKey reports whether the value of the header has no key. A server that takes
+// the request for one without a key would run every attempt.
+func isEmptyKey(value string) bool {
+	value = strings.TrimSpace(value)
+	return value == "" || value == `""`
 }
 
 // keyOf returns the key of a request: the caller's, however it spells the header's

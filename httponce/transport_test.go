@@ -253,3 +253,29 @@ func TestTransport_ACallersKeyIsTheOnlyOneHoweverItsHeaderIsSpelled(t *testing.T
 		}
 	}
 }
+
+// TestTransport_AKeyThatIsEmptyIsNotSent sets an empty key, as a client does that has
+// lost it. A server may take the request for one without a key and run every attempt.
+func TestTransport_AKeyThatIsEmptyIsNotSent(t *testing.T) {
+	for _, values := range [][]string{{""}, {`""`}, {" "}, {"k", ""}} {
+		body := &closing{Reader: strings.NewReader("x")}
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://bank.example/", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header["Idempotency-Key"] = values
+		base := roundTrip(func(*http.Request) (*http.Response, error) {
+			t.Errorf("%q was sent", values)
+			return nil, io.ErrUnexpectedEOF
+		})
+		resp, err := (&httponce.Transport{Base: base, MaxAttempts: 1}).RoundTrip(r)
+		if err == nil {
+			resp.Body.Close()
+			t.Errorf("%q: no error", values)
+			continue
+		}
+		if !strings.Contains(err.Error(), "nothing was sent") || !body.closed.Load() {
+			t.Errorf("%q: closed %v, %v", values, body.closed.Load(), err)
+		}
+	}
+}
