@@ -417,3 +417,26 @@ func flushed(t *testing.T, pool *pgxpool.Pool) (lsn string) {
 	}
 	return lsn
 }
+
+// The transaction reads what a claim writes, and writes what the claim has read: if both were
+// at SERIALIZABLE, one would get an error.
+func TestHazard_AStoresOwnStatementConflictsWithNoSerializableTransaction(t *testing.T) {
+	pool := newPool(t, "default_transaction_isolation=serializable")
+	s := open(t, pool)
+	tx, err := pool.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.Serializable})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background())
+	var n int
+	if err := tx.QueryRow(t.Context(), "SELECT count(*) FROM onlyonce_records").Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	mustClaim(t, s, claimOf("k"))
+	if _, err := tx.Exec(t.Context(), "UPDATE onlyonce_fence SET floor = floor"); err != nil {
+		t.Errorf("write what the claim has read: %v", err)
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Errorf("commit: %v", err)
+	}
+}

@@ -46,9 +46,10 @@ SELECT sqrt(CASE WHEN $5::bigint IS NULL OR $5 = {transaction mark} THEN 0 ELSE 
 SELECT pg_backend_pid();
 
 -- name: connection settings
--- The settings of the store's own connections. A batch waits for a limited time for a row that a
--- transaction keeps locked, and never uses a plan that was made when the table was small.
-SET lock_timeout = {row wait}; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
+-- The settings of the store's own connections. Their statements are at READ COMMITTED, so that at SERIALIZABLE
+-- they conflict neither with each other nor with a transaction of the caller's. A batch waits for a limited time
+-- for a row that a transaction keeps locked, and never uses a plan that was made when the table was small.
+SET default_transaction_isolation = 'read committed'; SET lock_timeout = {row wait}; SET jit = off; SET enable_seqscan = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
 
 -- name: transaction settings
 -- The one of these settings that a batch needs behind a pooler, which keeps no settings for a connection.
