@@ -39,11 +39,13 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: open: %w", err)
 	}
-	return &Store{engine: e, outbox: newOutbox(e)}, nil
+	c := &closable{Engine: e}
+	return &Store{engine: c, outbox: newOutbox(c)}, nil
 }
 
 // Close ends queued calls and returns the store's connection to the pool. The
-// database stays open.
+// database stays open. Every later call of the store or of its Outbox returns an
+// error; a transaction in progress may end.
 func (s *Store) Close() error {
 	if err := s.engine.Close(); err != nil {
 		return fmt.Errorf("sqlstore: close: %w", err)
