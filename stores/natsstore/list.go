@@ -36,7 +36,7 @@ const (
 func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonce.Record) bool) error {
 	if id, ok := record.Only(f); ok {
 		return s.repeat(ctx, func(ctx context.Context) error {
-			v, err := s.look(ctx, id, s.stream.subjects.of(id))
+			v, err := s.find(ctx, id, s.stream.subjects.of(id))
 			if err == nil && v != nil && !v.Expired && record.Matches(f, &v.Record) {
 				yield(v.Record)
 			}
@@ -198,12 +198,14 @@ func (s *Store) read(ctx context.Context, found newest) ([]onlyonce.Record, erro
 	var running sync.WaitGroup
 	for i := range found {
 		running.Go(func() {
-			errs[i] = s.repeat(ctx, func(ctx context.Context) error {
-				m, err := s.stream.get(ctx, s.stream.subjects.place(found[i].Hash).record, 0)
-				if err == nil && m.seq != 0 {
-					all[i] = decode(m, clock.at(&m, s.skew))
-				}
-				return err
+			errs[i] = s.stream.inTurn(ctx, func() error {
+				return s.repeat(ctx, func(ctx context.Context) error {
+					m, err := s.stream.get(ctx, s.stream.subjects.place(found[i].Hash).record, 0)
+					if err == nil && m.seq != 0 {
+						all[i] = decode(m, clock.at(&m, s.skew))
+					}
+					return err
+				})
 			})
 		})
 	}

@@ -46,6 +46,12 @@ func (s *Store) look(ctx context.Context, id onlyonce.ID, p place) (*stored, err
 	return v, v.of(id)
 }
 
+// find is look for a record whose outcome may be large.
+func (s *Store) find(ctx context.Context, id onlyonce.ID, p place) (v *stored, err error) {
+	err = s.stream.inTurn(ctx, func() error { v, err = s.look(ctx, id, p); return err })
+	return v, err
+}
+
 // sequence returns that of the message, or 0 of none.
 func (v *stored) sequence() uint64 {
 	if v == nil {
@@ -93,7 +99,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 	looked := false // most commands are new, so the first try expects nothing
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		if looked {
-			if seen, err = s.look(ctx, c.ID, p); err != nil {
+			if seen, err = s.find(ctx, c.ID, p); err != nil {
 				return err
 			}
 			if seen.row().StandsAgainst(c) {
@@ -258,7 +264,7 @@ func (s *Store) settle(ctx context.Context, p place, seen *stored, next head, st
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (r onlyonce.Record, err error) {
 	p := s.stream.subjects.of(id)
 	err = s.repeat(ctx, func(ctx context.Context) error {
-		v, err := s.look(ctx, id, p)
+		v, err := s.find(ctx, id, p)
 		if err == nil {
 			r, err = v.row().Found()
 		}
@@ -279,7 +285,7 @@ func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 	p := s.stream.subjects.of(seen.ID)
 	owner, sent := record.NewOwner(), false
 	return s.repeat(ctx, func(ctx context.Context) error {
-		v, err := s.look(ctx, seen.ID, p)
+		v, err := s.find(ctx, seen.ID, p)
 		if err != nil {
 			return err
 		}

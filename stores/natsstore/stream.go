@@ -54,10 +54,24 @@ type stream struct {
 	name     string
 	subjects subjects
 	places   chan struct{} // one for each request that is under way
+	large    chan struct{} // one for each response that may be large
 }
 
 // requests is how many requests are under way at a time.
 const requests = 1024
+
+// A server closes the connection of a client for which 64 MiB are waiting (max_pending). The
+// responses that may have an outcome, which are longer than their messages by a third, may take
+// most of it.
+const (
+	largeBytes = 48 << 20
+	mostLarge  = 8
+)
+
+// largeResponses returns how many such responses may be under way at a time.
+func largeResponses(maxPayload int64) int {
+	return int(min(max(largeBytes/(max(maxPayload, 1)/3*4+1), 1), mostLarge))
+}
 
 func newStream(js jetstream.JetStream, name string) *stream {
 	o := js.Options()
@@ -66,7 +80,8 @@ func newStream(js jetstream.JetStream, name string) *stream {
 		api = "$JS." + o.Domain + ".API"
 	}
 	api = strings.TrimSuffix(api, ".") + "."
-	return &stream{js: js, conn: js.Conn(), api: api, name: name, subjects: subjects{name}, places: make(chan struct{}, requests)}
+	return &stream{js: js, conn: js.Conn(), api: api, name: name, subjects: subjects{name}, places: make(chan struct{}, requests),
+		large: make(chan struct{}, largeResponses(js.Conn().MaxPayload()))}
 }
 
 // An unreachable error says that the stream could not be asked. Asking again may help.
@@ -134,6 +149,17 @@ func within[T any](ctx context.Context, places chan struct{}, call func() (T, er
 		return o.result, o.err
 	case <-ctx.Done():
 		return result, ctx.Err()
+	}
+}
+
+// inTurn calls a function that reads what may be large, once few others do so.
+func (s *stream) inTurn(ctx context.Context, read func() error) error {
+	select {
+	case s.large <- struct{}{}:
+		defer func() { <-s.large }()
+		return read()
+	case <-ctx.Done():
+		return fmt.Errorf("%d other records were being read: %w", cap(s.large), ctx.Err())
 	}
 }
 

@@ -86,3 +86,14 @@ func scriptRuns(t *testing.T, client rueidis.Client) (n int) {
 	}
 	return n
 }
+
+// A server closes the connection of a client for which more waits than it allows, and has all of
+// it in memory.
+func TestStore_LargeResultsAreNotSentAllAtOnce(t *testing.T) {
+	server := startRedis(t, "--client-output-buffer-limit", "normal 32mb 0 0")
+	client := server.client(t)
+	if _, err := redisstore.Migrate(t.Context(), client, redisstore.Config{}); err != nil {
+		t.Fatal(err)
+	}
+	hazard.CheckLargeRepeats(t, open(t, client, redisstore.Config{}))
+}

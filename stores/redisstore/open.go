@@ -61,6 +61,7 @@ type Store struct {
 	claims         *batcher
 	settlements    *batcher
 	subscriptions  *waiters.Subscriptions
+	long           chan struct{} // has an item for each long value that is being read
 
 	mu       sync.Mutex
 	closed   bool
@@ -158,6 +159,7 @@ func Open(ctx context.Context, client rueidis.Client, cfg Config) (*Store, error
 	s := &Store{
 		client: client, keys: k, subscriptions: waiters.NewSubscriptions(subscribe(client, k)),
 		replicas: cfg.Replicas, flushed: cfg.Flushed, replicaTimeout: cfg.timeout(),
+		long: make(chan struct{}, longReads),
 	}
 	findings, err := s.diagnose(ctx)
 	if err == nil {

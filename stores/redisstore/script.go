@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/rueidis"
 
+	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -52,7 +53,10 @@ func load(flags, name string) *script {
 		}
 		text.Write(b)
 	}
-	filled := strings.ReplaceAll(text.String(), "{fence_keep}", strconv.FormatInt(record.FenceKeep.Milliseconds(), 10))
+	filled := strings.NewReplacer(
+		"{fence_keep}", strconv.FormatInt(record.FenceKeep.Milliseconds(), 10),
+		"{longest_shared}", strconv.Itoa(group.LongestShared),
+	).Replace(text.String())
 	hash := sha1.Sum([]byte(filled))
 	return &script{text: filled, hash: hex.EncodeToString(hash[:])}
 }

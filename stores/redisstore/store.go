@@ -177,17 +177,24 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 		if err != nil {
 			return onlyonce.Record{}, err
 		}
-		parts, err := reply.ToArray()
-		if err != nil {
-			return onlyonce.Record{}, err
+		var v *stored
+		if reply.IsInt64() {
+			if v, err = s.readLong(ctx, p); err == nil && v == nil {
+				continue // it has gone meanwhile
+			}
+		} else {
+			parts, failed := reply.ToArray()
+			if failed != nil {
+				return onlyonce.Record{}, failed
+			}
+			if parts[0].IsInt64() {
+				fence, _ := parts[0].AsInt64()
+				created, err := parts[1].AsInt64()
+				s.sweepSometimes(ctx, p.partition)
+				return record.Next(c, nil, created, fence), err
+			}
+			v, err = read(&reply)
 		}
-		if parts[0].IsInt64() {
-			fence, _ := parts[0].AsInt64()
-			created, err := parts[1].AsInt64()
-			s.sweepSometimes(ctx, p.partition)
-			return record.Next(c, nil, created, fence), err
-		}
-		v, err := read(&reply)
 		if err == nil {
 			err = v.of(c.ID)
 		}
@@ -206,6 +213,22 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (onlyonce.Record, 
 			next.Fence = fence
 			return next, nil
 		}
+	}
+}
+
+// longReads is how many long values are read at a time.
+const longReads = 16
+
+// readLong reads a value that a claim has found to be long; nil: it has gone. Few are read at a
+// time: the server and the client have each of them in memory, and on a connection everything
+// else waits behind it.
+func (s *Store) readLong(ctx context.Context, p place) (*stored, error) {
+	select {
+	case s.long <- struct{}{}:
+		defer func() { <-s.long }()
+		return s.look(ctx, p)
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 

@@ -232,6 +232,22 @@ func CheckLargeList(t testing.TB, s Store, received func() int64) {
 	}
 }
 
+// CheckLargeRepeats wants every one of many repeats that come at once to get a large result.
+func CheckLargeRepeats(t testing.TB, s onlyonce.Store) {
+	t.Helper()
+	const large, repeats = 1 << 20, 120
+	settle(t, s, Claim("large"), onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: make([]byte, large)}})
+	var all sync.WaitGroup
+	for range repeats {
+		all.Go(func() {
+			if r, err := s.Claim(t.Context(), Claim("large")); err != nil || len(r.Result.Body) != large {
+				t.Errorf("a repeat got %d of %d bytes, error %v", len(r.Result.Body), large, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
 // CheckPanics tests that each call panics with a text that begins as given.
 func CheckPanics(t *testing.T, text string, calls ...func()) {
 	t.Helper()

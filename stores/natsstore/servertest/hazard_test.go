@@ -236,3 +236,15 @@ func TestStore_ARecordThatIsTooLargeIsRejectedAndChangesNothing(t *testing.T) {
 		change(t, js, func(c *jetstream.StreamConfig) { c.MaxMsgSize = -1 })
 	}
 }
+
+// The server closes the connection of a client for which 64 MiB are waiting.
+func TestStore_LargeResultsDoNotOverrunTheConnection(t *testing.T) {
+	server := startNATS(t, "")
+	js := connect(t, server)
+	migrate(t, js, natsstore.Config{})
+	s := open(t, js, natsstore.Config{Timeout: 5 * time.Minute})
+	hazard.CheckLargeRepeats(t, s)
+	if n := js.Conn().Stats().Reconnects; n > 0 {
+		t.Errorf("the client has connected again %d times", n)
+	}
+}

@@ -2,14 +2,19 @@
 -- rest of the value (from lapsed_keep on), name, when Redis deletes the key in
 -- milliseconds or ''.
 -- Creates the record of a new command. Returns for each claim the record's fence and
--- creation time, or the existing value and the current time.
+-- creation time, or the existing value and the current time, or 0 if that value is so long
+-- that its reader must read it alone.
 local now = clock()
 return each(2, 5, function(n, k, a)
-  local value = redis.call('GET', KEYS[k])
+  -- A long value costs the server more to read than everything else here.
+  local value = redis.call('GETRANGE', KEYS[k], 0, LONGEST_SHARED)
   local fence = now + 1
-  if value then
+  if value ~= '' or redis.call('EXISTS', KEYS[k]) == 1 then
     local old = parse(value)
-    if not gone(old, now) then return {value, now} end
+    if not gone(old, now) then
+      if string.len(value) > LONGEST_SHARED then return 0 end
+      return {value, now}
+    end
     if old.state ~= 'R' then redis.call('XDEL', KEYS[k + 1], text(old.created)) end
     if old.fence >= fence then fence = old.fence + 1 end
   end

@@ -4,6 +4,7 @@
 local HEAD = '>c1c1c1c16I8I8I8I8I8I8I4I4I4'
 local HEAD_SIZE = 79
 local FENCE_KEEP = {fence_keep} -- in milliseconds
+local LONGEST_SHARED = {longest_shared} -- in bytes
 local NONE = '\0\0\0\0\0\0\0\0'
 
 local function clock()
