@@ -33,7 +33,7 @@ const (
 func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonce.Record) bool) error {
 	if id, ok := record.Only(f); ok {
 		var v *stored
-		err := s.repeat(ctx, func(ctx context.Context) (err error) { v, err = s.look(ctx, id, s.keys.of(id)); return err })
+		err := s.repeat(ctx, func(ctx context.Context) (err error) { v, err = s.find(ctx, id, s.keys.of(id)); return err })
 		if err == nil && v != nil && !v.Expired && record.Matches(f, &v.Record) {
 			yield(v.Record)
 		}

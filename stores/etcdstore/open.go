@@ -57,6 +57,7 @@ type Store struct {
 	open          openCommands
 	closing       context.Context // ends when the store is closed
 	close         context.CancelFunc
+	large         chan struct{} // has an item for each result that is being read
 
 	mu      sync.Mutex
 	closed  bool
@@ -87,7 +88,7 @@ func (cfg Config) store(client *clientv3.Client) (*Store, error) {
 	}
 	s := &Store{
 		client: client, keys: keys{prefix}, members: cmp.Or(cfg.Members, DefaultMembers), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
-		leases: newLeases(client),
+		leases: newLeases(client), large: make(chan struct{}, largeReads),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
 	s.clock = newClock(client, s.keys.clock())

@@ -41,6 +41,24 @@ func (s *Store) look(ctx context.Context, id onlyonce.ID, p place) (v *stored, e
 	return s.read(ctx, id, r)
 }
 
+// largeReads is how many results a process reads at a time. The member has each of them in
+// memory, and everything else on its connection waits behind them.
+const largeReads = 32
+
+// find is look for a record whose outcome may be large, in its turn.
+func (s *Store) find(ctx context.Context, id onlyonce.ID, p place) (*stored, error) {
+	select {
+	case s.large <- struct{}{}:
+		defer func() { <-s.large }()
+		return s.look(ctx, id, p)
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%d other records were being read: %w", cap(s.large), ctx.Err())
+	}
+}
+
+// A reader is look or find.
+type reader func(ctx context.Context, id onlyonce.ID, p place) (*stored, error)
+
 // read reads the responses to gets.
 func (s *Store) read(ctx context.Context, id onlyonce.ID, r *clientv3.TxnResponse) (*stored, error) {
 	at, err := s.clock.read(read(r, 2))
@@ -78,8 +96,8 @@ func (v *stored) ended(now int64) (end int64) {
 }
 
 // write stores a change of what was seen, unless it is another by then. It returns what the
-// change has made, or else an errConflict and what is stored now.
-func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, seen *stored, c *change) (*stored, error) {
+// change has made, or else an errConflict and what is stored now, by a reader.
+func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, look reader, seen *stored, c *change) (*stored, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
@@ -129,7 +147,7 @@ func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, seen *stored
 	case err != nil:
 		return nil, err
 	case !r.Succeeded:
-		now, err := s.look(ctx, id, p)
+		now, err := look(ctx, id, p)
 		if err == nil {
 			err = errConflict
 		}
@@ -171,11 +189,11 @@ type decision func(seen *stored, sent bool) (*change, error)
 
 // change stores what a call decides, and returns what is stored then. guess says what is
 // probably stored; unless it is known, change begins by looking.
-func (s *Store) change(ctx context.Context, id onlyonce.ID, p place, guess *stored, known bool, decide decision) (v *stored, err error) {
+func (s *Store) change(ctx context.Context, id onlyonce.ID, p place, look reader, guess *stored, known bool, decide decision) (v *stored, err error) {
 	seen, sent, guessed := guess, false, known
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		if !known {
-			if seen, err = s.look(ctx, id, p); err != nil {
+			if seen, err = look(ctx, id, p); err != nil {
 				return err
 			}
 		}
@@ -185,7 +203,7 @@ func (s *Store) change(ctx context.Context, id onlyonce.ID, p place, guess *stor
 			v = seen
 			return err
 		}
-		v, err = s.write(ctx, id, p, seen, c)
+		v, err = s.write(ctx, id, p, look, seen, c)
 		switch {
 		case errors.Is(err, errConflict) && v != nil:
 			seen, known = v, true
@@ -213,7 +231,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 	}
 	p := s.keys.of(c.ID)
 	// Most commands are new, so the first try expects nothing.
-	v, err := s.change(ctx, c.ID, p, nil, !s.hints.Has(&p.hash), func(seen *stored, _ bool) (*change, error) {
+	v, err := s.change(ctx, c.ID, p, s.find, nil, !s.hints.Has(&p.hash), func(seen *stored, _ bool) (*change, error) {
 		if seen.row().StandsAgainst(c) {
 			return nil, nil
 		}
@@ -266,7 +284,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 	p := s.keys.of(h.ID)
 	more := value.Steps(steps)
 	guess, known := s.guess(&p, &h)
-	v, err := s.change(ctx, h.ID, p, guess, known, func(seen *stored, sent bool) (*change, error) {
+	v, err := s.change(ctx, h.ID, p, s.look, guess, known, func(seen *stored, sent bool) (*change, error) {
 		if !seen.holds(&h) {
 			return nil, lost(sent)
 		}
@@ -299,7 +317,7 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	p := s.keys.of(h.ID)
 	outcome := value.Outcome(&st.Result, st.Error)
 	guess, known := s.guess(&p, &h)
-	_, err := s.change(ctx, h.ID, p, guess, known, func(seen *stored, sent bool) (*change, error) {
+	_, err := s.change(ctx, h.ID, p, s.look, guess, known, func(seen *stored, sent bool) (*change, error) {
 		switch {
 		case seen != nil && !seen.Expired && seen.SettledBy(&h):
 			return nil, nil
@@ -330,7 +348,7 @@ func (c *change) settled(st *onlyonce.Settlement, outcome []byte) *change {
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (r onlyonce.Record, err error) {
 	p := s.keys.of(id)
 	err = s.repeat(ctx, func(ctx context.Context) error {
-		v, err := s.look(ctx, id, p)
+		v, err := s.find(ctx, id, p)
 		if err == nil {
 			r, err = v.row().Found()
 		}
@@ -346,7 +364,7 @@ func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 	}
 	p := s.keys.of(seen.ID)
 	owner := record.NewOwner()
-	_, err := s.change(ctx, seen.ID, p, nil, false, func(v *stored, sent bool) (*change, error) {
+	_, err := s.change(ctx, seen.ID, p, s.find, nil, false, func(v *stored, sent bool) (*change, error) {
 		if sent && v != nil && v.Owner == owner {
 			return nil, nil
 		}

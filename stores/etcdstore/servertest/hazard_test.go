@@ -329,3 +329,83 @@ func TestStore_WhenEtcdIsFullClaimsFailAndNothingIsLost(t *testing.T) {
 		}
 	})
 }
+
+// A reads notes how many results are read at a time. Reads wait until as many changes as repeats
+// have been tried.
+type reads struct {
+	clientv3.KV
+	mu                 sync.Mutex
+	changes, now, peak int
+	repeats            int
+	changed            chan struct{}
+}
+
+func (r *reads) Txn(ctx context.Context) clientv3.Txn {
+	return &watchedTxn{Txn: r.KV.Txn(ctx), reads: r, ctx: ctx}
+}
+
+type watchedTxn struct {
+	clientv3.Txn
+	reads   *reads
+	ctx     context.Context
+	changes bool
+}
+
+func (t *watchedTxn) If(cs ...clientv3.Cmp) clientv3.Txn {
+	t.Txn, t.changes = t.Txn.If(cs...), true
+	return t
+}
+
+func (t *watchedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn = t.Txn.Then(ops...)
+	return t
+}
+
+func (t *watchedTxn) Commit() (*clientv3.TxnResponse, error) {
+	r := t.reads
+	if t.changes {
+		defer r.count(func() {
+			if r.changes++; r.changes == r.repeats {
+				close(r.changed)
+			}
+		})
+		return t.Txn.Commit()
+	}
+	r.count(func() { r.now++; r.peak = max(r.peak, r.now) })
+	defer r.count(func() { r.now-- })
+	select {
+	case <-r.changed:
+		return t.Txn.Commit()
+	case <-t.ctx.Done():
+		return nil, t.ctx.Err()
+	}
+}
+
+func (r *reads) count(change func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	change()
+}
+
+// A member has in memory what it sends.
+func TestStore_FewResultsAreReadAtATime(t *testing.T) {
+	const most = 32
+	server, _, s := migrated(t)
+	hazard.Run(t, s, "large")
+	client := connect(t, server)
+	r := &reads{KV: client.KV, repeats: 120, changed: make(chan struct{})}
+	client.KV = r
+	another := open(t, client, patient)
+	var all sync.WaitGroup
+	for range r.repeats {
+		all.Go(func() {
+			if got, err := another.Claim(t.Context(), hazard.Claim("large")); err != nil || got.State != onlyonce.StateCompleted {
+				t.Errorf("a repeat got %+v, error %v", got, err)
+			}
+		})
+	}
+	all.Wait()
+	if r.peak > most {
+		t.Errorf("%d results were read at a time, want at most %d", r.peak, most)
+	}
+}
