@@ -47,7 +47,19 @@
 // by more, a lease may be taken over early after a change of the leader, by as much as the
 // difference exceeds it.
 //
+// # Leafnodes
+//
+// A message that is published on one side of a leafnode reaches the other side, too. If
+// both have a stream that takes the subjects of the store, each stores and confirms every
+// message. The store accepts only confirmations from the JetStream domain of its stream, so
+// nothing is taken for stored that is not, but calls may fail. Therefore, give each such
+// stream another name (Config.Stream), and each side a domain. Without domains, the store
+// cannot tell the confirmations apart.
+//
 // # Limits
+//
+// At most 8 calls of a process read a stored result at a time, fewer if max_payload exceeds
+// 4 MiB. Otherwise, repeats of commands with large results would overrun the connection.
 //
 // A record must fit into one message: the server's max_payload (1 MiB by default) and the
 // stream's max_msg_size limit the result, the steps and the ID together. A larger result is

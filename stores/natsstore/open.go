@@ -30,8 +30,8 @@ type Config struct {
 
 	// ClockSkew is by how much the clocks of two servers of the cluster may differ. A
 	// lease or a record that began under one leader of the stream ends that much later
-	// under another. It does not matter while the leader stays the same. Default: 1
-	// second.
+	// under another. It does not matter while the leader stays the same, unless only one
+	// server of a cluster has the stream: it does not say since when. Default: 1 second.
 	ClockSkew time.Duration
 
 	// Timeout is how long a call tries to reach the stream, unless its context ends

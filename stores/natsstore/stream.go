@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -55,6 +56,8 @@ type stream struct {
 	subjects subjects
 	places   chan struct{} // one for each request that is under way
 	large    chan struct{} // one for each response that may be large
+
+	domain atomic.Pointer[string] // the JetStream domain of the stream, once it is known
 }
 
 // requests is how many requests are under way at a time.
@@ -262,6 +265,9 @@ func (s *stream) info(ctx context.Context) (*streamInfo, error) {
 	if err == nil && r.Error != nil {
 		err = judge(r.Error)
 	}
+	if err == nil {
+		s.domain.Store(&r.Domain)
+	}
 	return &r.streamInfo, err
 }
 
@@ -278,6 +284,7 @@ type streamInfo struct {
 	State struct {
 		Last uint64 `json:"last_seq"`
 	} `json:"state"`
+	Domain  string    `json:"domain"`
 	Created time.Time `json:"created"`
 	Time    time.Time `json:"ts"`
 }
@@ -311,8 +318,9 @@ func (s *stream) send(ctx context.Context, subject string, header nats.Header, d
 		header[headerTTL] = []string{strconv.FormatInt(int64(ttl/time.Second), 10) + "s"}
 	}
 	var r struct {
-		Error *jetstream.APIError `json:"error"`
-		Seq   uint64              `json:"seq"`
+		Error  *jetstream.APIError `json:"error"`
+		Seq    uint64              `json:"seq"`
+		Domain string              `json:"domain"`
 	}
 	err := s.request(ctx, &nats.Msg{Subject: subject, Header: header, Data: data}, &r)
 	switch {
@@ -322,6 +330,11 @@ func (s *stream) send(ctx context.Context, subject string, header nats.Header, d
 		return 0, judge(r.Error)
 	case r.Seq == 0:
 		return 0, unreachable{errors.New("the response has no sequence")}
+	}
+	// Through a leafnode, a stream of another domain gets the message, too, if it takes the same
+	// subjects. What that one says means nothing for this one.
+	if domain := s.domain.Load(); domain != nil && r.Domain != *domain {
+		return 0, unreachable{fmt.Errorf("a stream of the JetStream domain %q has stored the message, too, and the store's stream is in the domain %q: no other stream may take the same subjects", r.Domain, *domain)}
 	}
 	return r.Seq, nil
 }
@@ -353,8 +366,8 @@ func (s *stream) clock(ctx context.Context) (reading, error) {
 	switch {
 	case info.Cluster.Since != nil:
 		r.since = info.Cluster.Since.UnixMicro()
-	case len(info.Cluster.Replicas) > 0:
-		r.since = r.now // older servers do not say it
+	case info.Cluster.Leader != "":
+		r.since = r.now // the only server of a cluster that has the stream does not say it
 	}
 	return r, err
 }

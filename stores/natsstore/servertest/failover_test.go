@@ -173,6 +173,20 @@ func TestCluster_ALeaseLastsLongerUnderAnotherLeader(t *testing.T) {
 	if claim, r := take("after"); r.Owner != claim.Owner {
 		t.Errorf("of a lease that began under this leader, a claim got %+v", r)
 	}
+
+	// A server that alone has the stream does not say since when.
+	lapsed("three replicas")
+	change(t, js, func(c *jetstream.StreamConfig) { c.Replicas = 1 })
+	for {
+		info, err := stream(t, js).Info(t.Context())
+		if err == nil && info.Cluster.LeaderSince == nil {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if claim, r := take("three replicas"); r.Owner == claim.Owner || r.LeaseLeft < 30*time.Minute {
+		t.Errorf("under the only server that is left, a claim got %+v", r)
+	}
 }
 
 // stepDown makes the leader of a stream give way to another. It may have none just now.
