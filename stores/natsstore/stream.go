@@ -83,8 +83,10 @@ func newStream(js jetstream.JetStream, name string) *stream {
 		api = "$JS." + o.Domain + ".API"
 	}
 	api = strings.TrimSuffix(api, ".") + "."
-	return &stream{js: js, conn: js.Conn(), api: api, name: name, subjects: subjects{name}, places: make(chan struct{}, requests),
-		large: make(chan struct{}, largeResponses(js.Conn().MaxPayload()))}
+	return &stream{
+		js: js, conn: js.Conn(), api: api, name: name, subjects: subjects{name}, places: make(chan struct{}, requests),
+		large: make(chan struct{}, largeResponses(js.Conn().MaxPayload())),
+	}
 }
 
 // An unreachable error says that the stream could not be asked. Asking again may help.
