@@ -6,6 +6,7 @@ MODULES     = stores/etcdstore stores/etcdstore/servertest stores/natsstore stor
 FUZZTIME    = 5m
 CALLS       = 1250000
 KILLS       = 5000
+ROUNDS      = 20
 
 .PHONY: help check test race lint tools tidy fuzz bench histories ledger
 
@@ -56,8 +57,9 @@ fuzz: ## each fuzz target for FUZZTIME (default 5m)
 histories: ## CALLS calls of the seven stores, with faults, checked for linearizability; the table of docs/reliability.md
 	cd internal/reliability/histories && go test -run 'Histories|Planted' -count=1 -timeout 2h -table -calls $(CALLS)
 
-ledger: ## commands under KILLS kills of processes, responses compared with rows; the table of docs/reliability.md
+ledger: ## commands under KILLS kills of processes and ROUNDS of servers, responses compared with effects; the tables of docs/reliability.md
 	cd internal/reliability/ledger && go test -count=1 -timeout 2h -table -kills $(KILLS)
+	cd internal/reliability/rounds && go test -count=1 -timeout 2h -table -rounds $(ROUNDS)
 
 bench: ## the figures of docs/benchmarks.md
 	go test -run '^$$' -bench . -benchmem . ./httponce ./stores/memstore

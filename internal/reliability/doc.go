@@ -6,7 +6,9 @@
 //     each command's history for linearizability against a model of one record.
 //   - ledger sends commands through the library while processes are killed, and
 //     compares what was answered with what was done.
-//   - faults starts, stops, cuts and kills what the other two need.
+//   - rounds sends commands through the library while the servers of a store are
+//     killed and cut off, and compares what was answered with what was done.
+//   - faults starts, stops, cuts and kills what the others need.
 //
 // The module is for tests and is never tagged.
 package reliability

@@ -165,6 +165,13 @@ func (c *Cutter) Arm(way, after, rejects int) {
 	c.armed, c.way, c.left, c.rejects, c.rejected = true, way, after, rejects, 0
 }
 
+// HasCut says whether the cutter has cut since it was armed.
+func (c *Cutter) HasCut() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return !c.armed
+}
+
 // Rest lets everything pass, and says whether it had cut.
 func (c *Cutter) Rest() (cut bool) {
 	c.mu.Lock()

@@ -1,0 +1,88 @@
+//go:build linux
+
+package rounds
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/redisserver"
+)
+
+var (
+	seedFlag = flag.Uint64("seed", uint64(time.Now().UnixNano()), "of the faults")
+	table    = flag.Bool("table", false, "print the table of docs/reliability.md")
+	rounds   = flag.Int("rounds", 1, "of each store, in which its server is killed and its connections are cut")
+)
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if *table {
+		printTable()
+	}
+	os.Exit(code)
+}
+
+// rows are those of the table.
+var rows []*Report
+
+func printTable() {
+	fmt.Println("| store | rounds | commands | sent | servers killed | connections cut | held | not recorded | lost | doubled | responses that differ | seed |")
+	fmt.Println("|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---|")
+	for _, r := range rows {
+		fmt.Printf("| %s | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d |\n", r.Name, r.Rounds, r.Commands, r.Asked, r.Kills, r.Cuts, r.Held, r.Unstored,
+			r.Lost, r.Doubled, r.Differing, r.Seed)
+	}
+}
+
+func try(t *testing.T, name string, start func() (System, error)) *Report {
+	t.Helper()
+	s, err := start()
+	redisserver.Require(t, err)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Logf("seed %d", *seedFlag)
+	r, err := Do(Plan{Name: name, Seed: *seedFlag, System: s, Rounds: *rounds})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", *r)
+	rows = append(rows, r)
+	return r
+}
+
+func TestRounds_AStoreThatPromisesItLosesAndDoublesNothing(t *testing.T) {
+	for _, p := range []struct {
+		name  string
+		start func() (System, error)
+	}{
+		{"Redis", NewRedis},
+		{"Redis behind Sentinel, `replicas=1`", func() (System, error) { return NewSentinel(1, 1) }},
+		{"Redis Cluster, `replicas=1`", NewCluster},
+		{"NATS", func() (System, error) { return NewNATS(1) }},
+		{"NATS, three servers", func() (System, error) { return NewNATS(3) }},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			r := try(t, p.name, p.start)
+			if r.Lost+r.Doubled+r.Differing > 0 {
+				t.Errorf("%d lost, %d doubled, %d differ:\n%s", r.Lost, r.Doubled, r.Differing, strings.Join(r.Wrong, "\n"))
+			}
+		})
+	}
+}
+
+// Redis confirms a write before its replica has received it. It is also what shows that the
+// count finds what is lost.
+func TestRounds_AFailoverWithoutConfirmedReplicasLosesAndDoubles(t *testing.T) {
+	r := try(t, "Redis behind Sentinel, `replicas=0`", func() (System, error) { return NewSentinel(0, 16<<10) })
+	if r.Lost+r.Doubled == 0 {
+		t.Errorf("nothing was lost or doubled in %d failovers: the promise is stronger than documented, or the count is wrong", r.Kills)
+	}
+}
