@@ -20,13 +20,13 @@ return each(2, 5, function(n, k, a)
   end
   -- Each entry is later than the one before it, although the clock may not be.
   local created = now + n
-  local made = redis.pcall('XADD', KEYS[k + 1], 'NOMKSTREAM', created, 'n', ARGV[a + 3])
+  local made = redis.pcall('XADD', KEYS[k + 1], 'NOMKSTREAM', text(created), 'n', ARGV[a + 3])
   if type(made) == 'table' and string.find(made.err, 'equal or smaller', 1, true) then
     local about = redis.call('XINFO', 'STREAM', KEYS[k + 1])
     for i = 1, #about, 2 do
       if about[i] == 'last-generated-id' then created = string.match(about[i + 1], '%d+') + 1 end
     end
-    made = redis.call('XADD', KEYS[k + 1], created, 'n', ARGV[a + 3])
+    made = redis.call('XADD', KEYS[k + 1], text(created), 'n', ARGV[a + 3])
   end
   if type(made) == 'table' then return made end
   if not made then return redis.error_reply('FORGOTTEN') end
