@@ -139,16 +139,21 @@ func claimsAndSettles(b *testing.B, s *sqlstore.Store, claim, settle *sql.Stmt) 
 		})
 		b.Run(fmt.Sprintf("claim+settle/group/%d", callers), func(b *testing.B) {
 			together(b, callers, func(ctx context.Context, _ int64) error {
-				c := onlyonce.Claim{ID: nextID(), Owner: owner(), Fingerprint: fingerprint, Lease: 30 * time.Second, TakeUnknown: true}
-				r, err := s.Claim(ctx, c)
-				if err != nil {
-					return err
-				}
-				return s.Settle(ctx, onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence},
-					onlyonce.Settlement{State: onlyonce.StateCompleted, Result: answer, Keep: 24 * time.Hour})
+				return claimAndSettle(ctx, s)
 			})
 		})
 	}
+}
+
+// claimAndSettle runs a new command.
+func claimAndSettle(ctx context.Context, s onlyonce.Store) error {
+	c := onlyonce.Claim{ID: nextID(), Owner: owner(), Fingerprint: fingerprint, Lease: 30 * time.Second, TakeUnknown: true}
+	r, err := s.Claim(ctx, c)
+	if err != nil {
+		return err
+	}
+	return s.Settle(ctx, onlyonce.Hold{ID: c.ID, Owner: c.Owner, Fence: r.Fence},
+		onlyonce.Settlement{State: onlyonce.StateCompleted, Result: answer, Keep: 24 * time.Hour})
 }
 
 func BenchmarkSQLiteReplay(b *testing.B) {
