@@ -86,7 +86,11 @@
 // Stored responses survive a crash of the client, the server and its machine,
 // with innodb_flush_log_at_trx_commit=1 and, if there is a binary log,
 // sync_binlog=1. A failover to an asynchronous replica may lose the last
-// responses. A Galera cluster is safe only if all writes go to one node.
+// responses, and their commands may then run again. With a semi-synchronous
+// replica, it does not: the store returns a record only once a replica has
+// received it, with either wait point, even if the commit of the record was
+// interrupted while it waited. Open rejects a server on which commits stop
+// waiting for replicas after less than a day. A Galera cluster is safe only if all writes go to one node.
 //
 // After a deadlock, the server has rolled the transaction back, but the driver
 // continues as if it had not. RunTx and SettleTx therefore work without

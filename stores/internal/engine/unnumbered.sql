@@ -9,11 +9,6 @@ id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired}
 -- Every store has its own name for its savepoints, one that no function uses by chance.
 SAVEPOINT {name};
 
--- name: lookup
-SELECT {columns}
-FROM onlyonce_records
-WHERE id = ?;
-
 -- part: far ahead
 -- If a message appears to be held beyond this time, the clock was set back.
 {now} + {longest hold}

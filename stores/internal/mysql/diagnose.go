@@ -4,7 +4,9 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
@@ -28,9 +30,10 @@ const (
 	riskSysdate = "sysdate-is-now"
 	riskCommit  = "autocommit"
 	riskSafe    = "sql-safe-updates"
+	riskSync    = "semi-sync-fallback"
 )
 
-var risks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate}
+var risks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate, riskSync}
 
 // unusableModes are the flags of sql_mode that change what the statements mean, and how.
 var unusableModes = map[string]string{
@@ -99,14 +102,57 @@ func (*dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error)
 	if err != nil {
 		return nil, err
 	}
-	err = l.Query("galera", func(v []driver.Value) error {
+	has := make(map[string]string)
+	for _, statement := range []string{"galera", "semi-sync variables", "semi-sync status"} {
+		if err := readVariables(l, statement, func(name, value string) { has[strings.ToLower(name)] = value }); err != nil {
+			return nil, err
+		}
+	}
+	if has["wsrep_on"] == "ON" {
+		add(riskGalera, "wsrep_on is ON: in a cluster with several writers, two nodes can give one command", "let all writers use one node, and accept the risk")
+	}
+	for _, role := range []struct{ source, replica string }{{"master", "slave"}, {"source", "replica"}} { // MariaDB and older MySQL; MySQL
+		found = append(found, semiSync(has, "rpl_semi_sync_"+role.source, role.replica)...)
+	}
+	return found, nil
+}
+
+// longestOutage is how long commits at least have to wait for a semi-synchronous replica that is
+// not there.
+const longestOutage = 24 * time.Hour
+
+// semiSync finds what makes commits return although no semi-synchronous replica has them. The
+// names of the variables begin with prefix.
+func semiSync(has map[string]string, prefix, replica string) (found []onlyonce.Finding) {
+	if has[prefix+"_enabled"] != "ON" {
+		return nil
+	}
+	add := func(problem, fix string) {
+		found = append(found, engine.NewFinding(riskSync, problem+", and a failover can lose what was committed", fix))
+	}
+	timeout, err := strconv.ParseUint(has[prefix+"_timeout"], 10, 64)
+	if err != nil || timeout < uint64(longestOutage/time.Millisecond) {
+		add(fmt.Sprintf("%s_timeout is %s ms: commits wait no longer than that for a replica", prefix, has[prefix+"_timeout"]), "SET GLOBAL "+prefix+"_timeout = 4294967295")
+	}
+	if name := prefix + "_wait_no_" + replica; has[name] == "OFF" {
+		add(name+" is OFF: commits wait for no replica while none is connected", "SET GLOBAL "+name+" = ON")
+	}
+	if has[prefix+"_status"] == "OFF" {
+		add(prefix+"_status is OFF: commits wait for no replica now", "connect a replica with semi-synchronous replication")
+	}
+	return found
+}
+
+// readVariables calls use for each row of a statement that shows names and values.
+func readVariables(l server.Session, statement string, use func(name, value string)) error {
+	return l.Query(statement, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
-		if _, on := r.Text("name"), r.Text("value"); on == "ON" {
-			add(riskGalera, "wsrep_on is ON: in a cluster with several writers, two nodes can give one command", "let all writers use one node, and accept the risk")
+		name, value := r.Text("name"), r.Text("value")
+		if r.Err == nil {
+			use(name, value)
 		}
 		return r.Err
 	})
-	return found, err
 }
 
 func tooOld(version string) bool {

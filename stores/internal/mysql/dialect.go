@@ -42,11 +42,13 @@ type dialect struct {
 var table = regexp.MustCompile(`\bonlyonce_(records|fence|flush|outbox|outbox_lock)\b`)
 
 // textsIn returns the statements for the tables of a database, whichever one the session
-// uses: a function may have set another one, which its connection keeps.
-func textsIn(database string) map[string]string {
+// uses: a function may have set another one, which its connection keeps. server is the SQL of
+// the server's name.
+func textsIn(database, server string) map[string]string {
 	name := "`" + strings.ReplaceAll(database, "`", "``") + "`."
 	in := make(map[string]string, len(texts))
 	for statement, text := range texts {
+		text = strings.ReplaceAll(text, "{server}", server)
 		in[statement] = table.ReplaceAllStringFunc(text, func(table string) string { return name + table })
 	}
 	return in
@@ -58,7 +60,12 @@ func (m *dialect) Statements() map[string]string { return m.texts }
 
 func (*dialect) Decode(values []driver.Value) record.Stored {
 	row := record.Read(values)
-	return row.Record()
+	s := row.Record()
+	if len(values) > record.Columns { // a list has no more
+		more := record.Reader{Values: values[record.Columns:]}
+		s.Server = more.Int("server")
+	}
+	return s
 }
 
 func (*dialect) EncodeText(s string) any { return []byte(s) }

@@ -146,7 +146,7 @@ func (g *grouper) owners(ctx context.Context, lane *groupConn, size int, hash fu
 	return g.read(ctx, lane, "owners", ", ", size, func(r *record.Reader) {
 		var s record.Stored
 		s.Owner, s.Fence, s.As = r.Text("owner"), r.Int("fence"), r.Text("state")
-		s.State, s.Expired = onlyonce.State(s.As), r.Int("expired") != 0
+		s.State, s.Expired, s.Server = onlyonce.State(s.As), r.Int("expired") != 0, r.Int("server")
 		is(&s)
 	}, ids...)
 }
@@ -183,14 +183,15 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		owned := server.ByOwner(settles, func(j *server.GroupedSettle) string { return j.Hold.Owner })
 		hash := func(i int) []byte { return settles[min(i, len(settles)-1)].Key.Hash[:] }
 		var ended []*server.GroupedSettle // by this, or before
+		var from int64                    // the server that they were read from
 		err = g.owners(ctx, &g.settles, size, hash, func(is *record.Stored) {
 			if j := owned[is.Owner]; j != nil && is.SettledBy(j.Hold) && !is.Expired {
-				ended = append(ended, j)
+				ended, from = append(ended, j), is.Server
 			}
 		})
 		if err == nil && len(ended) > int(changed) {
 			var again bool
-			if again, err = g.dialect.Flushed(l, 0); again {
+			if again, err = g.dialect.Flushed(l, from); again {
 				return err // each looks again for itself
 			}
 		}

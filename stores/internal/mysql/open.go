@@ -49,7 +49,16 @@ func (m *dialect) readSettings(l server.Session) error {
 	err := readSettings(l, func(has settings) {
 		m.database, m.packet, m.binlog = has.database, has.packet, has.binlog
 	})
-	m.texts = textsIn(m.database)
+	if err != nil {
+		return err
+	}
+	name := "0"
+	err = readVariables(l, "semi-sync variables", func(variable, _ string) {
+		if variable == "rpl_semi_sync_master_enabled" || variable == "rpl_semi_sync_source_enabled" {
+			name = fill("server name", "{enabled}", variable)
+		}
+	})
+	m.texts = textsIn(m.database, name)
 	return err
 }
 

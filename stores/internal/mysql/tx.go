@@ -87,13 +87,14 @@ func tokenLock(token []byte) string { return "onlyonce:" + hex.EncodeToString(to
 
 func (m *dialect) Look(l server.Session, k *record.Key, _ []byte) (seen transact.View, err error) {
 	err = l.Query("look", func(v []driver.Value) error {
-		row, more := v[:len(v)-2], record.Reader{Values: v[len(v)-3:]}
-		seen.Now, seen.Floor, seen.Token = more.Int("now"), more.Int("floor"), more.Bytes("commit_token")
+		row, more := v[:len(v)-2], record.Reader{Values: v[len(v)-2:]}
+		now := record.Reader{Values: v[record.Columns-1:]}
+		seen.Now, seen.Floor, seen.Token = now.Int("now"), more.Int("floor"), more.Bytes("commit_token")
 		if row[0] != nil {
 			r := m.Decode(row)
 			seen.Row = &r
 		}
-		return more.Err
+		return errors.Join(now.Err, more.Err)
 	}, k.Hash[:])
 	if seen.Now == 0 && err == nil {
 		err = engine.ErrNoFence

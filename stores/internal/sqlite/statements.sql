@@ -138,6 +138,11 @@ WHERE {held};
 -- name: token
 UPDATE onlyonce_records SET commit_token = ? WHERE id = ?;
 
+-- name: lookup
+SELECT {columns}
+FROM onlyonce_records
+WHERE id = ?;
+
 -- name: trace
 -- Reads what a transaction has left in a record, to find out whether it committed.
 SELECT coalesce(fence, 0), coalesce(settled_at, 0), commit_token, floor, 0, 0
