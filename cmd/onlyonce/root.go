@@ -33,9 +33,11 @@ A store URL is one of these:
   redis://HOST1,HOST2?master_set=NAME         the Sentinels that watch NAME
   nats://USER:PASSWORD@HOST:PORT/STREAM       or nats://TOKEN@…; or tls:// for TLS
   nats://HOST1,HOST2,HOST3/STREAM?replicas=3  a cluster
+  etcd://USER:PASSWORD@HOST:PORT/PREFIX       or etcds:// for TLS
+  etcd://HOST1,HOST2,HOST3/PREFIX?members=3   a cluster
 The path of a SQLite file is used as written: it has no options and needs no
-escaping, except for the shell. A redis:// or nats:// URL may end with the settings
-of its store, such as
+escaping, except for the shell. A redis://, nats:// or etcd:// URL may end with the
+settings of its store, such as
 ?prefix=shop&replicas=1&replica_timeout=500ms&accept_risks=persistence.
 
 If the URL of a store is left out, a command reads it from ONLYONCE_STORE, or from

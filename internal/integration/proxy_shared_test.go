@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/onlyonce-go/onlyonce/internal/etcdserver"
 	"github.com/onlyonce-go/onlyonce/internal/natsserver"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
@@ -45,6 +46,14 @@ var sharedStores = map[string]func(t *testing.T) string{
 		needs.Service(t, "Redis", err)
 		t.Cleanup(func() { s.Close() })
 		return setUp(t, "redis://"+s.Address())
+	},
+	"etcd": func(t *testing.T) string {
+		s, err := etcdserver.Start()
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return setUp(t, "etcd://"+s.Client)
 	},
 	"NATS": func(t *testing.T) string {
 		s, err := natsserver.Start("jetstream { sync_interval: always }")

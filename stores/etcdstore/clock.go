@@ -336,20 +336,21 @@ func (c *clock) stale() bool {
 	return local+c.judging-c.value.at > fresh.Microseconds()
 }
 
-// create makes the key of the clock, unless it is there.
-func (c *clock) create(ctx context.Context) error {
+// create makes the key of the clock, and reports whether it was missing and it may be made.
+func (c *clock) create(ctx context.Context) (made bool, err error) {
 	if _, err := c.get(ctx); !errors.Is(err, ErrForgotten) {
-		return err
+		return false, err
 	}
 	v := clockValue{at: max(time.Now().UnixMicro(), 1), generation: 1}
 	rand.Read(v.epoch[:])
-	var err error
 	if v.lease, err = c.lease(ctx); err != nil {
-		return err
+		return false, err
 	}
-	return request(ctx, func(ctx context.Context) error {
-		_, err := c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)).
+	var r *clientv3.TxnResponse
+	err = request(ctx, func(ctx context.Context) (err error) {
+		r, err = c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)).
 			Then(clientv3.OpPut(c.key, v.encode())).Commit()
 		return err
 	})
+	return err == nil && r.Succeeded || doubtful(err), err
 }

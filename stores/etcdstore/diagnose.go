@@ -95,7 +95,7 @@ func (s *Store) examine(ctx context.Context) (findings []onlyonce.Finding, err e
 	if errors.Is(err, ErrForgotten) {
 		return append(findings, engine.NewFinding(RiskForgotten,
 			fmt.Sprintf("the key %s, which Migrate makes, is missing: etcd is new, or it has forgotten its records, and commands that ran would run again", s.keys.clock()),
-			"find out why if it is not new, then call etcdstore.Migrate once")), nil
+			"if it is not new, find out why; then run onlyonce migrate, or call etcdstore.Migrate, once")), nil
 	}
 	return findings, err
 }

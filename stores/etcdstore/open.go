@@ -73,21 +73,31 @@ var (
 	_ onlyonce.Diagnoser = (*Store)(nil)
 )
 
+func (cfg Config) check() error {
+	switch prefix := cfg.prefix(); {
+	case strings.HasPrefix(prefix, "/") || strings.HasSuffix(prefix, "/"):
+		return fmt.Errorf("the Prefix %q begins or ends with a slash: leave the slash out", prefix)
+	case cfg.Members < 0:
+		return fmt.Errorf("the Config has %d Members: set it to 1 or more, or leave it 0 for 1", cfg.Members)
+	case cfg.Timeout < 0:
+		return fmt.Errorf("the Config has a Timeout of %v: it may not be negative", cfg.Timeout)
+	}
+	return engine.Reject(nil, cfg.AcceptRisks, risks)
+}
+
+func (cfg Config) prefix() string { return cmp.Or(cfg.Prefix, DefaultPrefix) }
+
+func (cfg Config) timeout() time.Duration { return cmp.Or(cfg.Timeout, DefaultTimeout) }
+
 func (cfg Config) store(client *clientv3.Client) (*Store, error) {
 	if client == nil {
 		panic("etcdstore: there is no client: pass what clientv3.New returned")
 	}
-	prefix := cmp.Or(cfg.Prefix, DefaultPrefix)
-	switch {
-	case strings.HasPrefix(prefix, "/") || strings.HasSuffix(prefix, "/"):
-		return nil, fmt.Errorf("the Prefix %q begins or ends with a slash: leave the slash out", prefix)
-	case cfg.Members < 0:
-		return nil, fmt.Errorf("the Config has %d Members: set it to 1 or more, or leave it 0 for 1", cfg.Members)
-	case cfg.Timeout < 0:
-		return nil, fmt.Errorf("the Config has a Timeout of %v: it may not be negative", cfg.Timeout)
+	if err := cfg.check(); err != nil {
+		return nil, err
 	}
 	s := &Store{
-		client: client, keys: keys{prefix}, members: cmp.Or(cfg.Members, DefaultMembers), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
+		client: client, keys: keys{cfg.prefix()}, members: cmp.Or(cfg.Members, DefaultMembers), timeout: cfg.timeout(),
 		leases: newLeases(client), large: make(chan struct{}, largeReads),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
@@ -97,14 +107,19 @@ func (cfg Config) store(client *clientv3.Client) (*Store, error) {
 }
 
 // Migrate makes the key without which the store takes no new command: its clock, which
-// begins at the time of this process. Call it when you set up etcd, or once you know why it
-// has forgotten its records, and not at every start. It never deletes or changes anything.
-func Migrate(ctx context.Context, client *clientv3.Client, cfg Config) error {
+// begins at the time of this process. It reports whether the key was missing. Call it when
+// you set up etcd, or once you know why it has forgotten its records, and not at every start.
+// It never deletes or changes anything.
+func Migrate(ctx context.Context, client *clientv3.Client, cfg Config) (made bool, err error) {
 	s, err := cfg.store(client)
 	if err == nil {
-		err = s.repeat(ctx, s.clock.create)
+		err = s.repeat(ctx, func(ctx context.Context) error {
+			again, err := s.clock.create(ctx)
+			made = made || again
+			return err
+		})
 	}
-	return wrap("migrate", err)
+	return made && err == nil, wrap("migrate", err)
 }
 
 // Open opens a store on a cluster that Migrate has set up. It rejects a cluster whose

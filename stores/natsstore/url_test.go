@@ -108,7 +108,7 @@ func TestParseURL_WhatIsWrongIsSaidWithoutThePassword(t *testing.T) {
 		"nats://h?system_user=s&system_password=s3cret&system_creds=" + notes: "system_creds and system_user are both given",
 		"nats://s3cret@h?creds=" + notes:                                      "creds and a user or a token before the @ are both given",
 		"nats://h?creds=/not/there":                                           "creds: stat /not/there: no such file",
-		"nats://u:s3cret@h?tls_ca=ca.pem":                                     "need a tls:// URL",
+		"nats://u:s3cret@h?tls_ca=ca.pem":                                     "need TLS: write tls://",
 		"tls://u:s3cret@h?tls_ca=/not/there":                                  "no such file",
 		"tls://u:s3cret@h?tls_ca=" + notes:                                    "no certificate in PEM",
 		"tls://u:s3cret@h?tls_cert=" + notes:                                  "must be given together",

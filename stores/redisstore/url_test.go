@@ -94,7 +94,7 @@ func TestParseURL_WhatIsWrongIsSaidWithoutThePassword(t *testing.T) {
 		"redis://u:s3cret@h?addr=x:y":                  "address is malformed",
 		"redis://u:s3cret@a,b/1":                       "a cluster has no database 1",
 		"redis://u:p@h?sentinel_password=s3cret":       "need master_set",
-		"redis://u:s3cret@h?tls_ca=ca.pem":             "need a rediss:// URL",
+		"redis://u:s3cret@h?tls_ca=ca.pem":             "need TLS: write rediss://",
 		"rediss://u:s3cret@h?tls_ca=/not/there":        "no such file",
 		"rediss://u:s3cret@h?tls_ca=" + notes:          "no certificate in PEM",
 		"rediss://u:s3cret@h?tls_cert=" + notes:        "must be given together",

@@ -13,7 +13,7 @@ import (
 )
 
 func BenchmarkClaimAndSettle(b *testing.B) {
-	client := connect(b, start(b, 1, 0)...)
+	client := connect(b, start(b, 1)...)
 	migrate(b, client, etcdstore.Config{})
 	storebench.ClaimAndSettle(b, open(b, client, etcdstore.Config{}))
 }
@@ -21,7 +21,7 @@ func BenchmarkClaimAndSettle(b *testing.B) {
 // BenchmarkBare measures what etcd does for a command at least: a transaction that makes a
 // key of the size of a record, and one that replaces it.
 func BenchmarkBare(b *testing.B) {
-	client := connect(b, start(b, 1, 0)...)
+	client := connect(b, start(b, 1)...)
 	claimed, settled, result := string(make([]byte, 160)), string(make([]byte, 160)), string(make([]byte, 110))
 	for _, callers := range []int{1, 16, 256} {
 		b.Run(fmt.Sprintf("callers=%d", callers), func(b *testing.B) {

@@ -170,7 +170,7 @@ func TestClock_AClockThatIsDamagedIsAnError(t *testing.T) {
 		if _, err := s.Claim(t.Context(), hazard.Claim("k")); !contains(err, "the store's clock is damaged") {
 			t.Errorf("claim: %v", err)
 		}
-		if err := etcdstore.Migrate(t.Context(), client, etcdstore.Config{}); !contains(err, "the store's clock is damaged") {
+		if _, err := etcdstore.Migrate(t.Context(), client, etcdstore.Config{}); !contains(err, "the store's clock is damaged") {
 			t.Errorf("migrate: %v", err)
 		}
 		wants(t, etcdstore.Config{}, client, "the store's clock is damaged")

@@ -13,7 +13,7 @@ import (
 
 func TestCluster_KeepsTheRules(t *testing.T) {
 	t.Parallel()
-	runRules(t, connect(t, start(t, 3, 0)...), etcdstore.Config{Members: 3, Timeout: patient.Timeout})
+	runRules(t, connect(t, start(t, 3)...), etcdstore.Config{Members: 3, Timeout: patient.Timeout})
 }
 
 // leader returns the number of the server that leads the cluster, by what one of some says.
@@ -57,19 +57,19 @@ func memberID(t *testing.T, s *etcdServer) uint64 {
 // A settlement that was confirmed is kept, whichever member dies.
 func TestCluster_KillsOfTheLeaderLoseNothing(t *testing.T) {
 	t.Parallel()
-	servers := start(t, 3, 0)
+	servers := start(t, 3)
 	client := connect(t, servers...)
 	migrate(t, client, etcdstore.Config{})
 	s := open(t, client, etcdstore.Config{Members: 3, Timeout: patient.Timeout})
 	settled := make(map[onlyonce.ID]bool)
 	for _, round := range []string{"first", "second"} {
 		killed := servers[leader(t, servers, 0, 1, 2)]
-		load(t, s, round, settled, killed.kill)
+		load(t, s, round, settled, killed.Kill)
 		hazard.CheckRepeats(t, s, settled)
 		killed.restart()
 	}
 	for _, each := range servers { // all at once
-		each.kill()
+		each.Kill()
 	}
 	for _, each := range servers {
 		each.restart()
@@ -80,7 +80,7 @@ func TestCluster_KillsOfTheLeaderLoseNothing(t *testing.T) {
 // A leader that was stopped for a while believes that it leads when it goes on.
 func TestCluster_ALeaderThatWasStoppedGivesNothingAndTakesNothingAway(t *testing.T) {
 	t.Parallel()
-	servers := start(t, 3, 0)
+	servers := start(t, 3)
 	client := connect(t, servers...)
 	migrate(t, client, etcdstore.Config{})
 	old := leader(t, servers, 0, 1, 2)
@@ -95,8 +95,7 @@ func TestCluster_ALeaderThatWasStoppedGivesNothingAndTakesNothingAway(t *testing
 		t.Fatal(err)
 	}
 
-	process := servers[old].process.Process
-	if err := process.Signal(syscall.SIGSTOP); err != nil {
+	if err := servers[old].Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
 	held, err := majority.Claim(t.Context(), hazard.Claim("held"))
@@ -114,7 +113,7 @@ func TestCluster_ALeaderThatWasStoppedGivesNothingAndTakesNothingAway(t *testing
 			break
 		}
 	}
-	if err := process.Signal(syscall.SIGCONT); err != nil {
+	if err := servers[old].Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 
@@ -164,7 +163,7 @@ func TestWait_GoesOnAfterTheServerWasKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		server.kill()
+		server.Kill()
 		server.restart()
 	}
 }

@@ -59,7 +59,7 @@ func TestStore_ACallWhoseResponseIsLostTakesEffectOnce(t *testing.T) {
 			}
 			before := get(t, direct, headOf(r.ID))
 			w := hazard.NewWay(t, server.Client)
-			s := open(t, connect(t, &etcdServer{settings: settings{Client: w.Address()}}), patient)
+			s := open(t, connectTo(t, w.Address()), patient)
 			if _, err := s.Claim(t.Context(), hazard.Claim(name)); err != nil { // it does not take the command for new any more
 				t.Fatal(err)
 			}
@@ -91,7 +91,7 @@ func TestStore_ConnectionsThatBreakAnywhereLoseAndDoubleNothing(t *testing.T) {
 	t.Logf("seed %d", seed)
 	w := hazard.NewWay(t, server.Client)
 	w.Weaken(rand.New(rand.NewPCG(seed, 0)))
-	s := open(t, connect(t, &etcdServer{settings: settings{Client: w.Address()}}), patient)
+	s := open(t, connectTo(t, w.Address()), patient)
 	var callers sync.WaitGroup
 	for g := range 8 {
 		callers.Go(func() {

@@ -22,7 +22,7 @@ import (
 // migrated returns a server, a client of it and a store on it.
 func migrated(t testing.TB) (*etcdServer, *clientv3.Client, *etcdstore.Store) {
 	t.Helper()
-	servers := start(t, 1, 0)
+	servers := start(t, 1)
 	client := connect(t, servers...)
 	migrate(t, client, etcdstore.Config{})
 	return servers[0], client, open(t, client, patient)
@@ -114,7 +114,7 @@ func TestStore_KillsOfTheServerLoseNothing(t *testing.T) {
 	server, _, s := migrated(t)
 	settled := make(map[onlyonce.ID]bool)
 	for round := range 3 {
-		load(t, s, fmt.Sprint(round), settled, func() { server.kill(); server.restart() })
+		load(t, s, fmt.Sprint(round), settled, func() { server.Kill(); server.restart() })
 		hazard.CheckRepeats(t, s, settled)
 	}
 }
@@ -293,7 +293,7 @@ func TestStore_ARecordThatIsTooLargeIsRejectedAndChangesNothing(t *testing.T) {
 
 func TestStore_WhenEtcdIsFullClaimsFailAndNothingIsLost(t *testing.T) {
 	t.Parallel()
-	servers := start(t, 1, 4<<20)
+	servers := start(t, 1, "--quota-backend-bytes", fmt.Sprint(4<<20))
 	client := connect(t, servers...)
 	migrate(t, client, etcdstore.Config{})
 	s := open(t, client, patient)

@@ -24,7 +24,7 @@ func wants(t *testing.T, cfg etcdstore.Config, client *clientv3.Client, want str
 
 func TestOpen_RejectsWhatBreaksThePromise(t *testing.T) {
 	t.Parallel()
-	client := connect(t, start(t, 1, 0)...)
+	client := connect(t, start(t, 1)...)
 	wants(t, etcdstore.Config{}, client, "forgotten: the key onlyonce/clock, which Migrate makes, is missing")
 	open(t, client, etcdstore.Config{AcceptRisks: []string{etcdstore.RiskForgotten}})
 	migrate(t, client, etcdstore.Config{})
@@ -49,7 +49,7 @@ func TestOpen_RejectsWhatBreaksThePromise(t *testing.T) {
 
 func TestOpen_RejectsAUserWhoMayNotWriteAllKeys(t *testing.T) {
 	t.Parallel()
-	servers := start(t, 1, 0)
+	servers := start(t, 1)
 	root := connect(t, servers...)
 	migrate(t, root, etcdstore.Config{})
 	ctx := t.Context()

@@ -14,7 +14,7 @@ import (
 
 func TestStore_KeepsTheRules(t *testing.T) {
 	t.Parallel()
-	runRules(t, connect(t, start(t, 1, 0)...), etcdstore.Config{})
+	runRules(t, connect(t, start(t, 1)...), etcdstore.Config{})
 }
 
 // runRules runs the rules of a store, each under a prefix of its own.
@@ -29,7 +29,7 @@ func runRules(t *testing.T, client *clientv3.Client, cfg etcdstore.Config) {
 
 func TestStore_TheClockOfTheProcessDoesNotMatter(t *testing.T) {
 	t.Parallel()
-	server := start(t, 1, 0)
+	server := start(t, 1)
 	var n atomic.Int64
 	storetest.RunClock(t, func(t *testing.T) func(*testing.T) onlyonce.Store {
 		cfg := etcdstore.Config{Prefix: fmt.Sprint("t", n.Add(1))}

@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"fmt"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -73,7 +74,7 @@ func TestUnresolved_ALaterCallDoesNotReadAllHeads(t *testing.T) {
 		unknownOutcome(t, observer, fmt.Sprint(i))
 	}
 	w := hazard.NewWay(t, server.Client)
-	s := open(t, connect(t, &etcdServer{settings: settings{Client: w.Address()}}), patient)
+	s := open(t, connectTo(t, w.Address()), patient)
 	before := w.Received()
 	countUnresolved(t, s, all)
 	if first := w.Received() - before; first < all*100 {
@@ -94,13 +95,13 @@ func TestUnresolved_OutlivesAServerThatWasKilledOrRestoredOrHasCompacted(t *test
 		unknownOutcome(t, s, fmt.Sprint(i))
 	}
 	countUnresolved(t, s, 5)
-	server.kill()
+	server.Kill()
 	server.restart()
 	countUnresolved(t, s, 5)
 
 	// While nothing reaches the store, its watch misses changes that are compacted.
 	w := hazard.NewWay(t, server.Client)
-	cut := open(t, connect(t, &etcdServer{settings: settings{Client: w.Address()}}), patient)
+	cut := open(t, connectTo(t, w.Address()), patient)
 	countUnresolved(t, cut, 5)
 	w.Cut()
 	for i := range 5 {
@@ -117,12 +118,13 @@ func TestUnresolved_OutlivesAServerThatWasKilledOrRestoredOrHasCompacted(t *test
 	countUnresolved(t, cut, 10)
 	countUnresolved(t, s, 10)
 
-	backup := server.copy()
+	backup := filepath.Join(t.TempDir(), "backup")
+	server.check(server.Copy(backup))
 	for i := range 5 {
 		unknownOutcome(t, s, fmt.Sprint("after the backup ", i))
 	}
 	countUnresolved(t, s, 15)
-	server.restore(backup)
+	server.check(server.Restore(backup))
 	countUnresolved(t, s, 10)
 	unknownOutcome(t, s, "after the restore")
 	countUnresolved(t, s, 11)

@@ -135,7 +135,7 @@ func (u *URL) TLS(secure string) (*tls.Config, error) {
 	ca, cert, key := u.Params.Get("tls_ca"), u.Params.Get("tls_cert"), u.Params.Get("tls_key")
 	if u.Scheme != secure {
 		if ca+cert+key != "" {
-			return nil, fmt.Errorf("tls_ca, tls_cert and tls_key need a %s:// URL: write %s://, or leave them out", secure, secure)
+			return nil, fmt.Errorf("tls_ca, tls_cert and tls_key need TLS: write %s://, or leave them out", secure)
 		}
 		return nil, nil
 	}

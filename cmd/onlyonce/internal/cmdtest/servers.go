@@ -12,6 +12,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver "pgx"
 
+	"github.com/onlyonce-go/onlyonce/internal/etcdserver"
 	"github.com/onlyonce-go/onlyonce/internal/natsserver"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
@@ -99,6 +100,22 @@ func StartRedis(t *testing.T, options ...string) *redisserver.Server {
 func StartNATS(t *testing.T, settings string) *natsserver.Server {
 	t.Helper()
 	s, err := natsserver.Start("jetstream { sync_interval: always }\n" + settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// StartEtcd starts an etcd server, which ends with the test. The options are added to its
+// command line.
+func StartEtcd(t *testing.T, options ...string) *etcdserver.Server {
+	t.Helper()
+	s, err := etcdserver.Start(options...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -53,6 +53,8 @@ func diagnose(ctx context.Context, u storeurl.URL) (findings []onlyonce.Finding,
 		return diagnoseRedis(ctx, u)
 	case storeurl.NATS:
 		return diagnoseNATS(ctx, u)
+	case storeurl.Etcd:
+		return diagnoseEtcd(ctx, u)
 	}
 	db, err := u.OpenDB(ctx, false)
 	if err != nil {

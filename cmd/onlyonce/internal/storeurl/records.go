@@ -17,13 +17,15 @@ type Records interface {
 }
 
 // OpenRecords opens a store that is there already, with the risks that are accepted
-// here or, for Redis and NATS, in the URL.
+// here or, for Redis, NATS and etcd, in the URL.
 func (u URL) OpenRecords(ctx context.Context, acceptRisks []string) (Records, error) {
 	switch u.Engine {
 	case Redis:
 		return u.openRedis(ctx, acceptRisks)
 	case NATS:
 		return u.openNATS(ctx, acceptRisks)
+	case Etcd:
+		return u.openEtcd(ctx, acceptRisks)
 	}
 	db, err := u.OpenDB(ctx, false)
 	if err != nil {
