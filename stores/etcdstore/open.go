@@ -53,7 +53,7 @@ type Store struct {
 	leases        *leases
 	subscriptions *waiters.Subscriptions
 	hints         record.Hints
-	recent        recent
+	recent        record.Recent[stored]
 	open          openCommands
 	closing       context.Context // ends when the store is closed
 	close         context.CancelFunc

@@ -251,7 +251,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 	}
 	s.hints.Add(&p.hash)
 	if v.Owner == c.Owner {
-		s.recent.add(&p.hash, v)
+		s.recent.Add(&p.hash, v, v.head.size())
 	}
 	return v.Record, nil
 }
@@ -294,14 +294,14 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 		return next, nil
 	})
 	if err == nil {
-		s.recent.add(&p.hash, v)
+		s.recent.Add(&p.hash, v, v.head.size())
 	}
 	return wrap("renew", err)
 }
 
 // guess returns the record of a hold as this process has left it, while its lease is alive.
 func (s *Store) guess(p *place, h *onlyonce.Hold) (v *stored, known bool) {
-	v = s.recent.find(&p.hash)
+	v = s.recent.Find(&p.hash)
 	if !v.holds(h) {
 		return nil, false
 	}
@@ -329,7 +329,7 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 		return seen.continued().settled(&st, outcome), nil
 	})
 	if err == nil {
-		s.recent.remove(&p.hash)
+		s.recent.Remove(&p.hash)
 	}
 	return wrap("settle", err)
 }

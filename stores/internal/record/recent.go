@@ -1,0 +1,49 @@
+package record
+
+import (
+	"encoding/binary"
+	"sync/atomic"
+)
+
+// MostRecent is how many bytes a record may have that a Recent remembers.
+const MostRecent = 16 << 10
+
+// A Recent remembers what this process has stored lately, by the hash of its ID, so that a
+// settlement need not read a record first. What it remembers is a guess: a change must be
+// stored only if the record is still the same.
+type Recent[V any] [1 << 12]atomic.Pointer[recentRecord[V]]
+
+type recentRecord[V any] struct {
+	hash [32]byte
+	what *V
+}
+
+func (m *Recent[V]) slot(hash *[32]byte) *atomic.Pointer[recentRecord[V]] {
+	return &m[binary.LittleEndian.Uint16(hash[2:])%uint16(len(m))]
+}
+
+// Add remembers what is stored with a hash. It forgets it instead if its size is more than
+// MostRecent.
+func (m *Recent[V]) Add(hash *[32]byte, what *V, size int64) {
+	if size > MostRecent {
+		m.Remove(hash)
+		return
+	}
+	m.slot(hash).Store(&recentRecord[V]{*hash, what})
+}
+
+// Find returns what is stored with a hash, or nil.
+func (m *Recent[V]) Find(hash *[32]byte) *V {
+	if r := m.slot(hash).Load(); r != nil && r.hash == *hash {
+		return r.what
+	}
+	return nil
+}
+
+// Remove forgets what is stored with a hash.
+func (m *Recent[V]) Remove(hash *[32]byte) {
+	slot := m.slot(hash)
+	if r := slot.Load(); r != nil && r.hash == *hash {
+		slot.CompareAndSwap(r, nil)
+	}
+}
