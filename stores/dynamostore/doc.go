@@ -5,7 +5,9 @@
 // reads the record again, which shows by its owner and its fence whether the call has taken
 // effect. A new command costs one write, and so does its settlement; a repeat costs one read.
 //
-// The tests of this package run against Dynalite, an emulator. AWS itself is not tested.
+// The tests of this package run against Dynalite, an emulator, directly and through a fake
+// that adds throttling, lost responses, wrong Dates, and the items of failed conditions. AWS
+// itself is not tested.
 //
 // # What a record survives
 //
