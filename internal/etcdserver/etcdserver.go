@@ -14,6 +14,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 )
@@ -47,6 +48,7 @@ type Server struct {
 	health     string // the address that says how the server is
 	cluster    string // the names and peer URLs of all members
 	process    *os.Process
+	pid        atomic.Int64  // of the last process
 	exited     chan struct{} // closed once the process has ended
 }
 
@@ -95,6 +97,7 @@ func (s *Server) Launch() error {
 	}
 	exited := make(chan struct{})
 	s.process, s.exited = cmd.Process, exited
+	s.pid.Store(int64(cmd.Process.Pid))
 	go func() {
 		defer close(exited)
 		_ = cmd.Wait() // killed
@@ -162,6 +165,21 @@ func (s *Server) Log() string {
 
 // Signal sends a signal to the process.
 func (s *Server) Signal(signal os.Signal) error { return s.process.Signal(signal) }
+
+// has reports whether the process has a socket, as Linux names it.
+func (s *Server) has(socket string) bool {
+	pid := s.pid.Load()
+	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if pid == 0 || err != nil {
+		return false
+	}
+	for _, f := range files {
+		if to, err := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, f.Name())); err == nil && to == socket {
+			return true
+		}
+	}
+	return false
+}
 
 // Kill ends the process as a crash would, and returns when it is gone.
 func (s *Server) Kill() {

@@ -76,6 +76,10 @@
 // Waiters watch the records of one of 256 parts each. A store that has counted unresolved
 // records once watches all. What is watched is small: it does not include results.
 //
+// A client of clientv3.New may wait for up to two minutes until it connects to a member again
+// that was away for long, and does not notice that one has gone silent. The settings that
+// ParseURL returns avoid both.
+//
 // With authentication, the client's user needs the permission to read and write all keys
 // under the Prefix and a slash.
 package etcdstore

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/serverurl"
 )
@@ -14,8 +16,9 @@ import (
 // A URL is the parsed URL of a store.
 type URL struct {
 	// Client has the settings of the client, for clientv3.New. The client notices within
-	// seconds that a member has gone silent, and leaves it to the members how large a
-	// request may be. If the URL names a user, clientv3.New logs in, for up to DialTimeout.
+	// seconds that a member has gone silent, connects to a member within a second or two of
+	// its return, and leaves it to the members how large a request may be. If the URL names
+	// a user, clientv3.New logs in, for up to DialTimeout.
 	Client clientv3.Config
 
 	// Config is the Config of the store.
@@ -35,6 +38,13 @@ const (
 	keepAliveWait = 3 * time.Second
 	mostSent      = 64 << 20
 )
+
+// reconnects is how a client connects again. By default, it waits for up to two minutes after
+// a long outage.
+var reconnects = grpc.ConnectParams{
+	Backoff:           backoff.Config{BaseDelay: 100 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+	MinConnectTimeout: 3 * time.Second,
+}
 
 // ParseURL parses the URL of a store. The errors do not repeat a password.
 //
@@ -77,7 +87,10 @@ func parseURL(raw string) (*URL, error) {
 		return nil, errors.New("the text after the first / is not a prefix, which has letters, digits, ., - and _, and / between them: write /onlyonce or leave it out, and escape a / in the password as %2F")
 	}
 	scheme := map[string]string{"etcd": "http://", "etcds": "https://"}[parsed.Scheme]
-	u := &URL{Client: clientv3.Config{DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAliveWait, MaxCallSendMsgSize: mostSent}}
+	u := &URL{Client: clientv3.Config{
+		DialKeepAliveTime: keepAlive, DialKeepAliveTimeout: keepAliveWait, MaxCallSendMsgSize: mostSent,
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(reconnects)},
+	}}
 	for _, host := range parsed.Hosts {
 		address, err := serverurl.Address(host, "2379", errForm)
 		if err != nil {

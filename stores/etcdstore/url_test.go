@@ -51,7 +51,7 @@ func TestParseURL_ReadsMembersAndSettings(t *testing.T) {
 			continue
 		}
 		got := read{u.Client.Endpoints, u.Client.Username, u.Client.Password, u.Client.TLS != nil, u.Client.DialTimeout, u.Config}
-		if !reflect.DeepEqual(got, want) || u.Client.DialKeepAliveTime < 5*time.Second || len(u.SecretFiles) > 0 {
+		if !reflect.DeepEqual(got, want) || u.Client.DialKeepAliveTime < 5*time.Second || len(u.Client.DialOptions) == 0 || len(u.SecretFiles) > 0 {
 			t.Errorf("%s:\n%+v\nwant %+v", raw, got, want)
 		}
 	}

@@ -125,6 +125,7 @@ type Event struct {
 	Outcome
 	Process   int
 	Slack     time.Duration // how far the store's clock may be from ours
+	Lag       time.Duration // how much later a lease or a record may end
 	takenBack bool          // it stands for an effect that a claim may have had before its last one
 	crowded   bool          // another call that changes the record runs at the same time
 	beside    bool          // another RunTx does

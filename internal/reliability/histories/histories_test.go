@@ -78,7 +78,7 @@ func backend(t *testing.T, kind *faults.Kind) *Backend {
 }
 
 // inCI are the calls of all stores in CI.
-const inCI = 40_000 + 2*10_000 + 3*14_000 + 2*1_000 + 3*8_000 + 2_000
+const inCI = 40_000 + 2*10_000 + 3*14_000 + 2*1_000 + 4*8_000 + 2*2_000
 
 // rows are those of the table.
 var rows []*Report
@@ -314,6 +314,53 @@ func TestPlantedBugs_ABackupThatIsRestoredIsFound(t *testing.T) {
 	}
 	p := b.Plan("NATS, a backup is restored", *seedFlag, 500_000)
 	p.Faults = Among(100*time.Millisecond, restored)
+	r, err := Do(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Violations == 0 {
+		t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
+	}
+	t.Logf("found after %d calls and %v", r.Calls, r.Took)
+}
+
+// etcdBackend starts servers of the test's own.
+func etcdBackend(t *testing.T, size int) *EtcdBackend {
+	t.Helper()
+	b, err := NewEtcdBackend(size)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func TestHistories_OnEtcdAreLinearizable(t *testing.T) {
+	b := etcdBackend(t, 1)
+	p := b.Plan("etcd", *seedFlag, scale(8_000))
+	p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(4), Kills(2))...)
+	holds(t, p)
+}
+
+func TestHistories_OnEtcdAreLinearizableWhileLeadersAreLost(t *testing.T) {
+	b := etcdBackend(t, 3)
+	p := b.Plan("etcd, three members", *seedFlag, scale(2_000))
+	p.Faults = Among(100*time.Millisecond, append(b.Faults(2), b.Elections(3), b.LeadersKilled(6), b.LeadersIsolated(6), Stops(4), Kills(2))...)
+	holds(t, p)
+}
+
+func TestPlantedBugs_AnEtcdSnapshotThatIsRestoredIsFound(t *testing.T) {
+	b := etcdBackend(t, 1)
+	restored, err := b.Backup(filepath.Join(t.TempDir(), "backup"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := b.Plan("etcd, a snapshot is restored", *seedFlag, 500_000)
+	p.Faults = Among(time.Second, restored)
 	r, err := Do(p)
 	if err != nil {
 		t.Fatal(err)

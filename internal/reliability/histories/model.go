@@ -92,7 +92,7 @@ func (s record) forms(e *Event) []record {
 		return []record{s}
 	}
 	var all []record
-	if e.Start <= plus(s.keepTo, e.Slack) {
+	if e.Start <= plus(s.keepTo, e.Slack+e.Lag) {
 		all = append(all, s)
 	}
 	if e.End >= s.keepFrom-int64(e.Slack) {
@@ -111,7 +111,7 @@ func (s record) highest() int64 { return max(s.top, s.fence, s.lowest) }
 
 // mayHaveLapsed and mayBeAlive say what the lease can be at the event's instant.
 func (s record) mayHaveLapsed(e *Event) bool { return e.End >= s.leaseFrom-int64(e.Slack) }
-func (s record) mayBeAlive(e *Event) bool    { return e.Start <= plus(s.leaseTo, e.Slack) }
+func (s record) mayBeAlive(e *Event) bool    { return e.Start <= plus(s.leaseTo, e.Slack+e.Lag) }
 
 // claim is what a claim does to a record.
 func (s record) claim(e *Event) []record {
@@ -288,7 +288,7 @@ func (s record) lookup(e *Event) []record {
 // seenExpired reports whether the call can have seen the record as it was before
 // a resolution or a take-over that has yet to commit, and expired.
 func (s record) seenExpired(e *Event) bool {
-	return e.Verdict == NotFound && e.Start <= s.lateTo && e.End >= s.lateFrom-int64(e.Slack)
+	return e.Verdict == NotFound && e.Start <= plus(s.lateTo, e.Lag) && e.End >= s.lateFrom-int64(e.Slack)
 }
 
 // learned is the record with what a call saw of it, if that can be.
@@ -342,5 +342,5 @@ func (s record) timed(e *Event) bool {
 			return left == 0
 		}
 	}
-	return plus(int64(left), e.Slack) >= from-e.End && (to == forever || int64(left) <= plus(to-e.Start, e.Slack))
+	return plus(int64(left), e.Slack+e.Lag) >= from-e.End && (to == forever || int64(left) <= plus(to-e.Start, e.Slack+e.Lag))
 }

@@ -28,6 +28,7 @@ type Plan struct {
 	Each       int           // calls of a client at most
 	Keys       int           // that are called with at the same time
 	Slack      time.Duration // how far the store's clock may be from ours
+	Lag        time.Duration // how much later a lease or a record may end, and how much less of it may be shown
 	Open       func() (Database, error)
 	ClockMoves bool         // records do not expire: what has expired may be there again when a clock is set back
 	Undone     bool         // a failover may undo a call in doubt that others have seen, unless it settled the record
@@ -193,7 +194,7 @@ func (r *Run) hear(w *process, m report) {
 	defer r.mu.Unlock()
 	o, at := r.open[m.Key], [2]int{m.Client, m.N}
 	if m.Call != nil {
-		e := &Event{Call: *m.Call, Outcome: Outcome{Verdict: Doubt, Err: "the process ended", End: forever}, Slack: r.Slack}
+		e := &Event{Call: *m.Call, Outcome: Outcome{Verdict: Doubt, Err: "the process ended", End: forever}, Slack: r.Slack, Lag: r.Lag}
 		if w.child != nil {
 			e.Process = w.child.Pid
 		}
@@ -301,7 +302,7 @@ func (r *Run) look(key string, kind Kind, n int) (*Event, error) {
 		call := &Call{Kind: kind, Client: r.Processes * r.Clients, N: n, Start: now()}
 		o := do(ctx, r.db, key, call, 0)
 		if o.Verdict == Done || o.Verdict == NotFound {
-			return &Event{Call: *call, Outcome: *o, Slack: r.Slack}, nil
+			return &Event{Call: *call, Outcome: *o, Slack: r.Slack, Lag: r.Lag}, nil
 		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: %s", o.Verdict, o.Err)

@@ -68,6 +68,8 @@ func TestRounds_AStoreThatPromisesItLosesAndDoublesNothing(t *testing.T) {
 		{"Redis Cluster, `replicas=1`", NewCluster},
 		{"NATS", func() (System, error) { return NewNATS(1) }},
 		{"NATS, three servers", func() (System, error) { return NewNATS(3) }},
+		{"etcd", func() (System, error) { return NewEtcd(1) }},
+		{"etcd, three members", func() (System, error) { return NewEtcd(3) }},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			r := try(t, p.name, p.start)

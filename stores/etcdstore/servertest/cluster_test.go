@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"context"
+	"errors"
 	"syscall"
 	"testing"
 	"time"
@@ -165,5 +166,58 @@ func TestWait_GoesOnAfterTheServerWasKilled(t *testing.T) {
 		}
 		server.Kill()
 		server.restart()
+	}
+}
+
+// A leader that is cut off from the other members, but not from its clients, believes for a
+// while that it leads.
+func TestCluster_ALeaderThatIsCutOffGivesNothingAndTellsNothingOld(t *testing.T) {
+	t.Parallel()
+	cluster := startCluster(t, 3)
+	servers := cluster.servers
+	migrate(t, connect(t, servers...), etcdstore.Config{})
+	old := leader(t, servers, 0, 1, 2)
+	others := []int{(old + 1) % 3, (old + 2) % 3}
+	minority := open(t, connect(t, servers[old]), patient)
+	hazard.Run(t, minority, "before")
+	majority := open(t, connect(t, servers[others[0]], servers[others[1]]), patient)
+	held, err := minority.Claim(t.Context(), hazard.Claim("held"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster.Isolate(old)
+	if err := majority.Settle(t.Context(), hazard.Hold(held), hazard.Completed); err != nil {
+		t.Fatal(err)
+	}
+	taken, err := majority.Claim(t.Context(), hazard.Claim("taken"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+	defer cancel()
+	for name, call := range map[string]func() error{
+		"lookup": func() error { _, err := minority.Lookup(ctx, held.ID); return err },
+		"claim":  func() error { _, err := minority.Claim(ctx, hazard.Claim("taken")); return err },
+		"settle": func() error { return minority.Settle(ctx, hazard.Hold(held), hazard.Completed) },
+		"list": func() error {
+			for _, err := range minority.List(ctx, onlyonce.Filter{}) {
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		},
+		"count": func() error { _, _, err := minority.Unresolved(ctx); return err },
+	} {
+		if err := call(); err == nil || errors.Is(err, onlyonce.ErrLost) || errors.Is(err, onlyonce.ErrNotFound) {
+			t.Errorf("%s on the leader that is cut off: %v", name, err)
+		}
+	}
+	cluster.Heal()
+	if r, err := minority.Claim(t.Context(), hazard.Claim("taken")); err != nil || r.Owner != taken.Owner {
+		t.Errorf("a claim after the members have found each other got %+v, error %v", r, err)
+	}
+	if r, err := minority.Lookup(t.Context(), held.ID); err != nil || r.State != onlyonce.StateCompleted {
+		t.Errorf("the record is %+v, error %v", r, err)
 	}
 }
