@@ -19,11 +19,13 @@ import (
 // An alarm stands before a RabbitMQ and does to each connection what the server itself
 // does when it is short of memory: from the first message that is published on it, it
 // reads nothing more, until there is memory again. It also rejects what the server
-// rejects from a user without permission for a topic.
+// rejects from a user without permission for a topic, and keeps from the server what the
+// server would not confirm, because the queue for the topic has lost most of its replicas.
 type alarm struct {
-	listener  net.Listener
-	server    string
-	forbidden string // topic
+	listener    net.Listener
+	server      string
+	forbidden   string // topic
+	unconfirmed string // topic; what follows on its channel is not confirmed, either
 
 	mu   sync.Mutex
 	over chan struct{} // closed: nothing is short
@@ -104,7 +106,8 @@ func (a *alarm) serve(client net.Conn) {
 	if _, err := io.CopyN(server, client, int64(len("AMQP0091"))); err != nil {
 		return
 	}
-	closed := make(map[uint16]bool) // channels for which the client is to send a channel.close-ok
+	closed := make(map[uint16]bool)      // channels for which the client is to send a channel.close-ok
+	unconfirmed := make(map[uint16]bool) // channels of which nothing that is published goes on
 	for {
 		frame, err := readFrame(client)
 		if err != nil {
@@ -119,6 +122,13 @@ func (a *alarm) serve(client net.Conn) {
 			_ = toClient(method(channel, 20, 40, "\x01\x93\x0eACCESS_REFUSED\x00\x3c\x00\x28")) // channel.close, 403
 			frame = method(channel, 20, 40, "\x00\xc8\x00\x00\x00\x00\x00")
 		}
+		if a.unconfirmed != "" && isMethod(frame, 60, 40) && routingKey(frame) == a.unconfirmed {
+			unconfirmed[channelOf(frame)] = true
+		}
+		if unconfirmed[channelOf(frame)] && !isMethod(frame, 20, 40) {
+			continue
+		}
+		delete(unconfirmed, channelOf(frame))
 		if over := a.state(); isMethod(frame, 60, 40) && !isClosed(over) { // basic.publish
 			_ = toClient(method(0, 10, 60, "\x06memory")) // connection.blocked
 			select {
@@ -260,6 +270,33 @@ func TestAlarm_ATopicThatRabbitMQForbidsHasNoRouteAndOthersArePublished(t *testi
 			}
 		}
 		eventually(t, "the others came", func() bool { return r.count() >= 66 })
+		r.stop()
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The queue of a topic may be without a leader while all others work.
+func TestAlarm_WhatRabbitMQDoesNotConfirmHasNoRouteAndKeepsUpNoOthers(t *testing.T) {
+	eachAlarm(t, func(t *testing.T, b *amqpBroker, a *alarm) {
+		a.unconfirmed = "unconfirmed"
+		r := receive(t, b, "one", nil)
+		for _, topics := range [][]string{{"a", "unconfirmed"}, {"unconfirmed"}, {"unconfirmed", "unconfirmed"}} {
+			var list []outbox.Message
+			for _, topic := range topics {
+				list = append(list, outbox.Message{Topic: topic})
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			for i, err := range b.Publish(ctx, made(t, list...)) {
+				if topics[i] == "a" && err != nil || topics[i] != "a" && !errors.Is(err, outbox.ErrNoRoute) {
+					t.Errorf("of %v, message %d: %v", topics, i, err)
+				}
+			}
+			cancel()
+		}
+		publish(t, b, made(t, outbox.Message{Topic: "b"}))
+		eventually(t, "the others came", func() bool { return r.count() >= 2 })
 		r.stop()
 		if err := b.Close(); err != nil {
 			t.Error(err)

@@ -57,9 +57,12 @@ var errNoQueue = errors.New("no queue is bound to the exchange: a consumer creat
 
 var errFull = errors.New("RabbitMQ rejected the message: a queue for it may be full")
 
+var errUnconfirmed = errors.New("RabbitMQ responds, and has not confirmed the message: a queue for it may be overloaded, or have lost most of its replicas")
+
 // Publish sends all messages as persistent ones, and then waits for the confirmations.
 // A message that no queue takes has no route until there is a consumer, and one that a
-// full queue rejects has none until there is room.
+// full queue rejects has none until there is room. Neither has one that is not confirmed
+// until ctx has ended, although the server responds.
 func (b *amqpBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
 	b.publishing.Lock()
 	defer b.publishing.Unlock()
@@ -132,6 +135,7 @@ func (b *amqpBroker) rejection() error {
 func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []error {
 	errs := make([]error, len(messages))
 	confirms := b.send(ctx, messages, errs)
+	var unconfirmed []int
 	for i, confirm := range confirms {
 		if confirm == nil || errs[i] != nil {
 			continue
@@ -140,14 +144,32 @@ func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []e
 		case confirm.Acked():
 		case err != nil:
 			errs[i] = unavailable(err)
+			unconfirmed = append(unconfirmed, i)
 		case b.channel.IsClosed():
 			errs[i] = unavailable(amqp.ErrClosed)
 		default:
 			errs[i] = noRoute(errFull)
 		}
 	}
+	if len(unconfirmed) > 0 && b.abandon(ctx) {
+		for _, i := range unconfirmed {
+			errs[i] = noRoute(errUnconfirmed)
+		}
+	}
 	b.takeBack(messages, errs)
 	return errs
+}
+
+// abandon closes the channel, because the client would count what was not confirmed in time for
+// as long as the channel lives. It reports whether the server responds: then it is not away, and
+// only withholds the confirmations, as it does while a queue has lost most of its replicas.
+func (b *amqpBroker) abandon(ctx context.Context) (responds bool) {
+	if !errors.Is(ctx.Err(), context.DeadlineExceeded) || b.channel.IsClosed() || b.outgoing.taking() != nil {
+		return false
+	}
+	late := time.AfterFunc(handshake, b.outgoing.sever)
+	defer late.Stop()
+	return b.channel.Close() == nil
 }
 
 // send sends messages until ctx ends, and records an error for each message that it
