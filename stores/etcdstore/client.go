@@ -34,6 +34,9 @@ var errInDoubt = errors.New("etcd has not confirmed a change, which may have bee
 // another than expected.
 var errConflict = errors.New("the record has changed meanwhile")
 
+// errLearner is what a member responds that does not vote. The next request may reach another.
+var errLearner = rpctypes.Error(rpctypes.ErrGRPCNotSupportedForLearner)
+
 // An unreachable error says that no member has answered. Asking again may help. A request
 // that was in doubt may have taken effect.
 type unreachable struct {
@@ -69,7 +72,8 @@ func judge(err error) error {
 		return errNoSpace
 	case errors.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, rpctypes.ErrCompacted):
 		return err
-	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, rpctypes.ErrAuthOldRevision):
+	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, rpctypes.ErrAuthOldRevision),
+		errors.Is(err, errLearner):
 		return unreachable{error: err}
 	}
 	code := codes.Unknown
