@@ -13,6 +13,10 @@
 // started with --unsafe-no-fsync loses records when a machine crashes, and etcd does not
 // show that setting.
 //
+// A member that comes back with an empty disk, or with an old copy of it, has forgotten what
+// it confirmed, and may still vote: it counts as lost until it has caught up. Remove such a
+// member and add it again, as a learner at first.
+//
 // # Clocks
 //
 // etcd has no clock that a client can read, so the store keeps its own clock under a key,

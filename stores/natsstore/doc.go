@@ -18,7 +18,10 @@
 // other value than always, and servers that do not show the value (see Config.System).
 //
 // Config.Replicas is how many servers of a cluster keep the records: 1 (the default), 3 or
-// 5. With 3, one server may be lost, and with 5, two.
+// 5. With 3, one server may be lost, and with 5, two. A server that comes back with an empty
+// disk, or with an old copy of it, counts as lost until it has caught up with the others: it
+// may vote, and take from a majority what it no longer has. Therefore, lose no other one
+// meanwhile, and never put back the disks of several servers one by one.
 //
 // # A server that has lost its records
 //

@@ -48,9 +48,16 @@
 // Without this check, commands that had already run would run again. Therefore, call
 // Migrate when you set up the server, not at every start of your program.
 //
+// A server that is restored from a backup, or started with an old disk, has these keys.
+// Commands that ran after the backup was made may then run again.
+//
 // # Clusters
 //
 // The IDs are spread over 256 hash tags. All keys that belong to one ID are in one
 // slot. A caller can't choose the slot of a command. Calls go to primaries only. Concurrent
 // callers share no run of a script, because a script must keep to one slot.
+//
+// A proxy between the client and the servers, such as twemproxy, is not supported, unless
+// it passes everything on to one primary: records that it spreads over servers have no
+// common clock, and WAIT is about one connection.
 package redisstore
