@@ -100,7 +100,7 @@ func TestBroker_AMessageFromABrokerThatKeepsFailingIsKeptWithItsErrorUntilItIsRe
 		var given []Poisoned
 		eventually(w.t, "it is given up", func() (up bool) {
 			var err error
-			given, err = w.api.Poisoned(w.t.Context(), 10)
+			given, err = w.api.Poisoned(w.t.Context(), Poisoned{}, 10)
 			return err == nil && len(given) == 1
 		})
 		p := given[0]
@@ -125,7 +125,7 @@ func TestBroker_AMessageFromABrokerThatKeepsFailingIsKeptWithItsErrorUntilItIsRe
 		if err := w.api.Retry(w.t.Context(), p); err != nil {
 			w.t.Error(err)
 		}
-		left, err := w.api.Poisoned(w.t.Context(), 10)
+		left, err := w.api.Poisoned(w.t.Context(), Poisoned{}, 10)
 		if n := w.shipments(); n != 2 || len(left) != 0 || err != nil {
 			w.t.Errorf("%d shipments, poisoned: %+v, %v", n, left, err)
 		}

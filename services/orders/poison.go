@@ -22,7 +22,6 @@ import (
 // a hash of its payload, so that it replaces no other.
 type Poisoned struct {
 	ID, Tenant string
-	Payload    []byte
 	Error      string
 	At         time.Time // when the consumer gave the message up
 }
@@ -30,8 +29,10 @@ type Poisoned struct {
 const (
 	unpoisonSQL = `DELETE FROM orders_poison WHERE id = ? AND tenant = ?`
 	poisonSQL   = `INSERT INTO orders_poison (id, tenant, payload, error, created_at) VALUES (?, ?, ?, ?, ?)`
-	poisonedSQL = `SELECT id, tenant, payload, error, created_at FROM orders_poison ORDER BY created_at, id, tenant LIMIT ?`
 	poisonsSQL  = `SELECT count(*) FROM orders_poison`
+	payloadSQL  = `SELECT payload FROM orders_poison WHERE id = ? AND tenant = ?`
+	poisonedSQL = `SELECT id, tenant, error, created_at FROM orders_poison
+WHERE (created_at, id, tenant) > (?, ?, ?) ORDER BY created_at, id, tenant LIMIT ?`
 )
 
 // hashedName is the prefix of an ID or a tenant that is kept as a hash, and longestName
@@ -93,9 +94,11 @@ func (a *API) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
 	return tx.Commit()
 }
 
-// Poisoned returns at most limit messages that were given up, oldest first.
-func (a *API) Poisoned(ctx context.Context, limit int) (list []Poisoned, err error) {
-	rows, err := a.db.QueryContext(ctx, a.engine.Bind(poisonedSQL), limit)
+// Poisoned returns at most limit messages that were given up, oldest first: those that
+// come after the given one or, if that is the zero value, the oldest. It does not read
+// their payloads, which may be large.
+func (a *API) Poisoned(ctx context.Context, after Poisoned, limit int) (list []Poisoned, err error) {
+	rows, err := a.db.QueryContext(ctx, a.engine.Bind(poisonedSQL), after.At.UnixMilli(), after.ID, after.Tenant, limit)
 	if err != nil {
 		return nil, fmt.Errorf("orders: list poisoned messages: %w", err)
 	}
@@ -103,7 +106,7 @@ func (a *API) Poisoned(ctx context.Context, limit int) (list []Poisoned, err err
 	for rows.Next() {
 		var p Poisoned
 		var at int64
-		if err := rows.Scan(&p.ID, &p.Tenant, &p.Payload, &p.Error, &at); err != nil {
+		if err := rows.Scan(&p.ID, &p.Tenant, &p.Error, &at); err != nil {
 			return nil, fmt.Errorf("orders: list poisoned messages: %w", err)
 		}
 		p.At = instant(at)
@@ -123,10 +126,20 @@ func (a *API) PoisonedCount(ctx context.Context) (n int64, err error) {
 var errHashedName = errors.New("its ID or its tenant could not be stored, and under another one it might be handled twice: discard it")
 
 // Retry handles a message that was given up once more, in this call. If that fails, the
-// message stays. A message whose ID or tenant is kept as a hash can only be discarded.
+// message stays. If it is no longer kept, because someone else has retried or discarded
+// it, nothing happens. A message whose ID or tenant is kept as a hash can only be
+// discarded.
 func (a *API) Retry(ctx context.Context, p Poisoned) error {
 	if strings.HasPrefix(p.ID, hashedName) || strings.HasPrefix(p.Tenant, hashedName) {
 		return fmt.Errorf("orders: retry a poisoned message: %w", errHashedName)
+	}
+	var payload []byte
+	err := a.db.QueryRowContext(ctx, a.engine.Bind(payloadSQL), p.ID, p.Tenant).Scan(&payload)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("orders: retry a poisoned message: %w", err)
 	}
 	id := onlyonce.ID{Tenant: p.Tenant, Operation: consumer, Key: p.ID}
 	rec, err := a.store.Lookup(ctx, id)
@@ -136,7 +149,7 @@ func (a *API) Retry(ctx context.Context, p Poisoned) error {
 	if err != nil && !errors.Is(err, onlyonce.ErrNotFound) {
 		return fmt.Errorf("orders: retry a poisoned message: %w", err)
 	}
-	poisoned, err := a.take(ctx, outbox.Message{ID: p.ID, Topic: TopicCreated, Tenant: p.Tenant, Payload: p.Payload})
+	poisoned, err := a.take(ctx, outbox.Message{ID: p.ID, Topic: TopicCreated, Tenant: p.Tenant, Payload: payload})
 	if err = errors.Join(err, poisoned); err != nil {
 		return fmt.Errorf("orders: retry a poisoned message: %w", err)
 	}

@@ -1,6 +1,10 @@
 package orders
 
 import (
+	"bytes"
+	"fmt"
+	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,14 +23,15 @@ func TestPoison_AMessageWithTheIDOfOneThatWasGivenUpDoesNotReplaceIt(t *testing.
 				t.Error(err)
 			}
 		}
-		list, err := w.api.Poisoned(t.Context(), 100)
+		list, err := w.api.Poisoned(t.Context(), Poisoned{}, 100)
 		if err != nil || len(list) != 3 {
 			t.Fatalf("%d are kept, want 3, %v", len(list), err)
 		}
 		for _, p := range list {
-			first := string(p.Payload) == payloads[0]
+			payload := w.payload(p)
+			first := payload == payloads[0]
 			if own := p.ID == "m"; own != first {
-				t.Errorf("%s is kept under the ID %q", p.Payload, p.ID)
+				t.Errorf("%s is kept under the ID %q", payload, p.ID)
 			}
 			if !first && !strings.HasPrefix(p.Error, `the message's ID is "m"`) {
 				t.Errorf("the error does not tell the ID: %q", p.Error)
@@ -59,7 +64,7 @@ func TestPoison_EveryMessageThatFailsCanBeGivenUp(t *testing.T) {
 				t.Errorf("ID %.20q, tenant %.20q: %v", m.ID, m.Tenant, err)
 			}
 		}
-		list, err := w.api.Poisoned(t.Context(), 100)
+		list, err := w.api.Poisoned(t.Context(), Poisoned{}, 100)
 		if err != nil || len(list) != len(bad) {
 			t.Errorf("%d are kept of %d, %v", len(list), len(bad), err)
 		}
@@ -97,4 +102,62 @@ func TestPoison_EveryMessageThatFailsCanBeGivenUp(t *testing.T) {
 			t.Errorf("%d shipments, %v", w.shipments(), err)
 		}
 	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 })
+}
+
+// An operator lists and retries messages whose payloads may be as large as the broker
+// accepts.
+func TestPoison_PagesOfMessagesAreReadWithoutTheirPayloads(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		const messages, size = 12, 2 << 20
+		payload := bytes.Repeat([]byte("x"), size)
+		for n := range messages {
+			id := fmt.Sprintf("m-%02d", n)
+			w.exec("INSERT INTO orders_poison (id, tenant, payload, error, created_at) VALUES (?, ?, ?, ?, ?)", id, "acme", payload, "", 1+n/3)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		var ids []string
+		var last Poisoned
+		for more := true; more; {
+			list, err := w.api.Poisoned(t.Context(), last, 5)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, last = range list {
+				ids = append(ids, last.ID)
+			}
+			more = len(list) == 5
+		}
+		runtime.ReadMemStats(&after)
+		if len(ids) != messages || !slices.IsSorted(ids) {
+			t.Errorf("the pages have %q", ids)
+		}
+		if read := after.TotalAlloc - before.TotalAlloc; read > messages*size/2 {
+			t.Errorf("%d bytes were allocated for %d messages of %d", read, messages, size)
+		}
+	})
+}
+
+// Of two operators who retry the same message, one may have discarded it.
+func TestPoison_AMessageThatSomeoneElseDiscardedIsNotHandled(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		o := orderIDs.Format(publicid.New())
+		w.exec("INSERT INTO orders_poison (id, tenant, payload, error, created_at) VALUES (?, ?, ?, ?, ?)", "m", "acme", []byte(`{"order_id":"`+o+`"}`), "", 1)
+		p := Poisoned{ID: "m", Tenant: "acme"}
+		if err := w.api.Discard(t.Context(), p); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.api.Retry(t.Context(), p); err != nil || w.shipments() != 0 {
+			t.Errorf("%d shipments, %v", w.shipments(), err)
+		}
+	})
+}
+
+// payload returns the payload that is kept of a message.
+func (w *world) payload(p Poisoned) (payload string) {
+	w.t.Helper()
+	if err := w.db.QueryRowContext(w.t.Context(), w.api.engine.Bind(payloadSQL), p.ID, p.Tenant).Scan(&payload); err != nil {
+		w.t.Fatal(err)
+	}
+	return payload
 }

@@ -32,8 +32,8 @@ in the outbox (see onlyonce outbox).`,
 		poisonedCommand("discard", "Delete events without handling them", (*orders.API).Discard))
 }
 
-// maxPoisoned is the number of events in one page.
-const maxPoisoned = 1000
+// pageSize is the number of events in one page.
+const pageSize = 1000
 
 func poisonLsCommand() *cobra.Command {
 	return &cobra.Command{
@@ -43,7 +43,7 @@ func poisonLsCommand() *cobra.Command {
 		Args:    cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return withOrders(cmd.Context(), args[0], func(api *orders.API) error {
-				list, err := api.Poisoned(cmd.Context(), maxPoisoned)
+				list, err := api.Poisoned(cmd.Context(), orders.Poisoned{}, pageSize)
 				if err != nil {
 					return err
 				}
@@ -86,20 +86,20 @@ func poisonedCommand(verb, short string, decide func(*orders.API, context.Contex
 	return cmd
 }
 
-// decidePoisoned processes the events page by page, until a page has none that was
-// not tried yet. An ID selects the events of all tenants that have it; for one, a page
-// that is full is read again with more events.
+// decidePoisoned processes the events page by page. An ID selects the events of all
+// tenants that have it. An event that is given up again meanwhile, and so comes up
+// again at the end, is not tried twice.
 func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool, decide func(*orders.API, context.Context, orders.Poisoned) error) error {
 	done, tried, found := 0, make(map[[2]string]bool), make(map[string]bool)
 	var failed []error
-	page := maxPoisoned
+	var last orders.Poisoned
 	for more := true; more; {
-		before, limit := len(tried), page+len(failed) // failed events stay, and are the oldest
-		list, err := api.Poisoned(cmd.Context(), limit)
+		list, err := api.Poisoned(cmd.Context(), last, pageSize)
 		if err != nil {
 			return errors.Join(append(failed, err)...)
 		}
 		for _, p := range list {
+			last = p
 			of := [2]string{p.ID, p.Tenant}
 			if tried[of] || !all && !slices.Contains(ids, p.ID) {
 				continue
@@ -111,10 +111,7 @@ func decidePoisoned(cmd *cobra.Command, api *orders.API, ids []string, all bool,
 			}
 			done++
 		}
-		more = len(tried) > before
-		if !all && len(list) == limit {
-			page, more = 2*page, true
-		}
+		more = len(list) == pageSize
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "done: %d\n", done)
 	if !all && len(found) < len(ids) {
