@@ -6,10 +6,10 @@
 -- that its reader must read it alone.
 local now = clock()
 return each(2, 5, function(n, k, a)
-  -- A long value costs the server more to read than everything else here.
-  local value = redis.call('GETRANGE', KEYS[k], 0, LONGEST_SHARED)
   local fence = now + 1
-  if value ~= '' or redis.call('EXISTS', KEYS[k]) == 1 then
+  if redis.call('EXISTS', KEYS[k]) == 1 then
+    -- A long value costs the server more to read than everything else here.
+    local value = redis.call('GETRANGE', KEYS[k], '0', '{longest_shared}')
     local old = parse(value)
     if not gone(old, now) then
       if string.len(value) > LONGEST_SHARED then return 0 end
