@@ -2,6 +2,7 @@ package servertest
 
 import (
 	"encoding/binary"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -177,4 +178,33 @@ func TestClock_AClockThatIsDamagedIsAnError(t *testing.T) {
 	}
 	put(t, client, clockKey, whole)
 	hazard.Run(t, s, "k")
+}
+
+// A process that is a little behind does not change a record that has expired for another.
+func TestClock_ARecordThatHasExpiredForAnotherProcessIsNotChanged(t *testing.T) {
+	t.Parallel()
+	server, client, observer := migrated(t)
+	stopped(t, func(inner *testing.T, outside func(func())) {
+		s := open(inner, connect(inner, server), patient)
+		for name, call := range map[string]func(onlyonce.Hold) error{
+			"settle": func(h onlyonce.Hold) error { return s.Settle(inner.Context(), h, hazard.Completed) },
+			"renew":  func(h onlyonce.Hold) error { return s.Renew(inner.Context(), h, time.Minute, nil) },
+		} {
+			c := hazard.Claim(name)
+			c.Lease, c.Keep = time.Second, 200*time.Millisecond
+			r, err := s.Claim(inner.Context(), c)
+			if err != nil {
+				inner.Fatal(err)
+			}
+			outside(func() {
+				publish(t, client, 1500*time.Millisecond)
+				if _, err := observer.Lookup(t.Context(), c.ID); !errors.Is(err, onlyonce.ErrNotFound) {
+					t.Errorf("%s: the record has not expired for the other process: %v", name, err)
+				}
+			})
+			if err := call(hazard.Hold(r)); !errors.Is(err, onlyonce.ErrLost) {
+				inner.Errorf("%s of a record that has expired: %v", name, err)
+			}
+		}
+	})
 }
