@@ -77,7 +77,7 @@ func TestPlainText_NoErrorShowsThePasswordOfAStore(t *testing.T) {
 		"host=db password=hun:hunter2", "password='hunter2 x' host=db:1", "host=db password=hunter2",
 		"mysql://u:hunter2@127.0.0.1:1/d", "mysql://u:hunter2@127.0.0.1:1", "mysql://u:hunter2@127.0.0.1:x/d", "mysql://u:hunter2@127.0.0.1:1/d?password=hunter2",
 		"u:hunter2@tcp(127.0.0.1:1)/d", "redis://u:hunter2@h/1",
-		"nats://u:hunter2@127.0.0.1:1/shop", "nats://hunter2@127.0.0.1:1", "nats://u:hun/hunter2@127.0.0.1:1", "tls://hunter2@127.0.0.1:1/a.b", "nats://127.0.0.1:1?system_user=u&system_password=hunter2", "nats://hunter2%zz@127.0.0.1:1", "etcd://u:hun/hunter2@127.0.0.1:1", "etcds://u:hunter2@127.0.0.1:1/a?prefix=b", "etcd://u:hunter2%zz@127.0.0.1:1", "'postgres://u:hunter2@127.0.0.1:1/d'",
+		"nats://u:hunter2@127.0.0.1:1/shop", "nats://hunter2@127.0.0.1:1", "nats://u:hun/hunter2@127.0.0.1:1", "tls://hunter2@127.0.0.1:1/a.b", "nats://127.0.0.1:1?system_user=u&system_password=hunter2", "nats://hunter2%zz@127.0.0.1:1", "etcd://u:hun/hunter2@127.0.0.1:1", "etcds://u:hunter2@127.0.0.1:1/a?prefix=b", "etcd://u:hunter2%zz@127.0.0.1:1", "dynamodb://u:hunter2@eu-west-1/shop", "dynamodb://u:hun/hunter2@eu-west-1", "'postgres://u:hunter2@127.0.0.1:1/d'",
 	} {
 		path := filepath.Join(dir, "p.yaml")
 		files := []string{

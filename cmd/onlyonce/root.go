@@ -35,9 +35,10 @@ A store URL is one of these:
   nats://HOST1,HOST2,HOST3/STREAM?replicas=3  a cluster
   etcd://USER:PASSWORD@HOST:PORT/PREFIX       or etcds:// for TLS
   etcd://HOST1,HOST2,HOST3/PREFIX?members=3   a cluster
+  dynamodb://REGION/TABLE                     the AWS SDK finds the credentials
 The path of a SQLite file is used as written: it has no options and needs no
-escaping, except for the shell. A redis://, nats:// or etcd:// URL may end with the
-settings of its store, such as
+escaping, except for the shell. A redis://, nats://, etcd:// or dynamodb:// URL may
+end with the settings of its store, such as
 ?prefix=shop&replicas=1&replica_timeout=500ms&accept_risks=persistence.
 
 If the URL of a store is left out, a command reads it from ONLYONCE_STORE, or from

@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-sql-driver/mysql"
 
+	"github.com/onlyonce-go/onlyonce/internal/dynalite"
 	"github.com/onlyonce-go/onlyonce/internal/etcdserver"
 	"github.com/onlyonce-go/onlyonce/internal/natsserver"
 	"github.com/onlyonce-go/onlyonce/internal/needs"
@@ -54,6 +55,11 @@ var sharedStores = map[string]func(t *testing.T) string{
 		}
 		t.Cleanup(func() { s.Close() })
 		return setUp(t, "etcd://"+s.Client)
+	},
+	"DynamoDB": func(t *testing.T) string {
+		t.Setenv("AWS_ACCESS_KEY_ID", "key")
+		t.Setenv("AWS_SECRET_ACCESS_KEY", "secret")
+		return setUp(t, "dynamodb://eu-central-1/shop?accept_risks=ttl&endpoint=http://"+dynalite.Start(t).Address) // it has no time to live
 	},
 	"NATS": func(t *testing.T) string {
 		s, err := natsserver.Start("jetstream { sync_interval: always }")

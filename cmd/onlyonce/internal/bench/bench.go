@@ -21,8 +21,9 @@ func Command() *cobra.Command {
 		Short: "Load a store or an HTTP API, and check that every command runs once",
 		Long: `Sends commands with new keys, and repeats some of them, to a store (memory://,
 sqlite:PATH, postgres://…, pgx://… for PostgreSQL through pgxstore, mysql://…,
-redis://…, nats://… or etcd://…) or to an HTTP API (http://… or https://…). Each
-caller sends one request at a time, as fast as the responses arrive, or at --rate.
+redis://…, nats://…, etcd://… or dynamodb://…) or to an HTTP API (http://… or
+https://…). Each caller sends one request at a time, as fast as the responses arrive,
+or at --rate.
 bench prints how many requests were executed, replayed, rejected or failed, and how
 long they took. With --rate, latency is measured from the time at which a request was due.
 
@@ -33,7 +34,7 @@ that the API otherwise sends.
 
 In a store, bench uses a new, random tenant, and purges its keys once they have
 expired, --keep after they were settled; that purge also deletes all other expired
-records. Redis, NATS and etcd delete expired records by themselves.
+records. Redis, NATS, etcd and DynamoDB delete expired records by themselves.
 
 Whatever the requests create in an HTTP API stays there, so bench asks before it
 sends any. {key} in --body and --header stands for each request's key.

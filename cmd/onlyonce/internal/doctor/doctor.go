@@ -51,6 +51,8 @@ func diagnose(ctx context.Context, u storeurl.URL) (findings []onlyonce.Finding,
 	switch u.Engine {
 	case storeurl.Redis:
 		return diagnoseRedis(ctx, u)
+	case storeurl.DynamoDB:
+		return diagnoseDynamo(ctx, u)
 	case storeurl.NATS:
 		return diagnoseNATS(ctx, u)
 	case storeurl.Etcd:

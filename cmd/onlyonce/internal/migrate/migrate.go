@@ -8,6 +8,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/stores/dynamostore"
 	"github.com/onlyonce-go/onlyonce/stores/etcdstore"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 	"github.com/onlyonce-go/onlyonce/stores/redisstore"
@@ -28,8 +29,9 @@ that does not exist is created.
 A store in Redis has no tables, only 256 small keys, whose loss shows that the
 server has lost its records: until migrate creates them again, no new command runs.
 A store in NATS has a stream with one such message; replicas in its URL is how many
-servers keep the stream. A store in etcd has one such key. Run migrate when you set
-up the server, not with every deployment.
+servers keep the stream. A store in etcd has one such key. A store in DynamoDB has a
+table with one such item. Run migrate when you set up the server or the table, not
+with every deployment.
 
 With --print, the SQL is written to standard output and no database is opened: use
 it if goose, atlas or tern runs your migrations. Each migration records its own
@@ -74,6 +76,8 @@ func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
 		return migrateNATS(cmd, u)
 	case storeurl.Etcd:
 		return migrateEtcd(cmd, u)
+	case storeurl.DynamoDB:
+		return migrateDynamo(cmd, u)
 	}
 	list, err := sqlstore.Migrations(u.Engine)
 	if err != nil {
@@ -151,6 +155,25 @@ func migrateEtcd(cmd *cobra.Command, u storeurl.URL) error {
 		return nil
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "%v: created the key that shows that etcd has its records; if the store is not new, it has lost records, and their commands can run again\n", u)
+	return nil
+}
+
+// migrateDynamo creates the table of a store in DynamoDB, and the item in it that shows that
+// the table has not lost its records.
+func migrateDynamo(cmd *cobra.Command, u storeurl.URL) error {
+	client, cfg, err := u.DialDynamo(cmd.Context())
+	if err != nil {
+		return err
+	}
+	made, err := dynamostore.Migrate(cmd.Context(), client, cfg)
+	if err != nil {
+		return fmt.Errorf("%v: %w", u, err)
+	}
+	if !made {
+		fmt.Fprintf(cmd.OutOrStdout(), "%v is up to date\n", u)
+		return nil
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%v: created the item that shows that the table has its records; if the store is not new, it has lost records, and their commands can run again\n", u)
 	return nil
 }
 

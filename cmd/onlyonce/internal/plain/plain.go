@@ -86,7 +86,7 @@ const masked = "xxxxx"
 // In URLs of databases and brokers, everything that could belong to the password is
 // replaced: an unescaped password may contain spaces, slashes and more than one @.
 var (
-	storePassword = regexp.MustCompile(`(?i)((?:postgres|postgresql|mysql|mariadb|sqlserver|redis|rediss|amqp|amqps|nats|tls|etcd|etcds)://[^\s:/@]*:)[^\r\n]*@`)
+	storePassword = regexp.MustCompile(`(?i)((?:postgres|postgresql|mysql|mariadb|sqlserver|redis|rediss|amqp|amqps|nats|tls|etcd|etcds|dynamodb)://[^\s:/@]*:)[^\r\n]*@`)
 	natsToken     = regexp.MustCompile(`(?i)((?:nats|tls)://)[^\s:@"']+@`)
 	userPassword  = regexp.MustCompile(`([A-Za-z][A-Za-z0-9+.-]*://[^\s:/@"']*:)[^\s"']*@`)
 	goPassword    = regexp.MustCompile(`([^\s:/@"']+:)[^\r\n]*(@(?:tcp|tcp4|tcp6|unix)\()`)

@@ -67,7 +67,7 @@ func TestPlain_NoFormOfAPasswordIsShown(t *testing.T) {
 		"host=db password = hun:hunter2", `password="hunter2 hunter2"`, "PGPASSWORD=hunter2", "postgres://h/d?user=u&password=hunter2&x=y",
 		`the scheme "host=db password=hunter2" is not known`, `"password=\"hunter2\""`,
 		"u:hunter2@tcp(h:3306)/d", "u:hun@hunter2@unix(/run/s)/d", "amqp://u:hunter2@h:5672", "nats://u:hunter2@h",
-		"nats://hunter2@h:4222", "etcd://u:hun/hunter2@h", "ETCDS://u:hun hunter2@h/p", "TLS://hunter2@h", `parse "nats://hun%zzhunter2@h": no`, "nats://hun/hunter2@h",
+		"nats://hunter2@h:4222", "etcd://u:hun/hunter2@h", "dynamodb://u:hun/hunter2@r/t", "ETCDS://u:hun hunter2@h/p", "TLS://hunter2@h", `parse "nats://hun%zzhunter2@h": no`, "nats://hun/hunter2@h",
 		`parse "postgres://u:hunter2%zz@h": invalid URL escape "%zz"`, "http://u:hunter2@h/",
 		"there is no setting \"postgres://u:hunter2@h/d\" in store",
 	} {

@@ -36,7 +36,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.StringVar(&c.up.URL, "upstream", "", "`URL` of the upstream server, such as http://127.0.0.1:3000")
 	f.StringVar(&s.Listen, "listen", s.Listen, "`address` to listen on; port 0 takes a free one")
 	f.StringVar(&s.Admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
-	f.StringVar(&s.Store.URL, "store", s.Store.URL, "`URL` of the store: memory://, sqlite:PATH, postgres://…, mysql://…, redis://…, nats://… or etcd://…")
+	f.StringVar(&s.Store.URL, "store", s.Store.URL, "`URL` of the store: memory://, sqlite:PATH, postgres://…, mysql://…, redis://…, nats://…, etcd://… or dynamodb://…")
 	f.StringVar(&s.Store.URLFile, "store-file", "", storeurl.FileUsage)
 	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", storeurl.SecretUsage)
 	f.StringVar(&t.Header, "tenant-header", "", "`name` of the request header with the tenant; the server in front of the proxy must set it, and replace what a client sends")

@@ -56,9 +56,9 @@ the response was late or was a 502 or 504, the outcome is unknown: --unknown dec
 what a repeat does. The upstream gets the key, the number of the attempt as
 Idempotency-Attempt, and Idempotency-Fence.
 
-Several proxies on one store on a server (postgres://, mysql://, redis://, nats:// or
-etcd://) give the same guarantees as one. A redis://, nats:// or etcd:// store is set
-up with onlyonce migrate first.
+Several proxies on one store on a server (postgres://, mysql://, redis://, nats://,
+etcd:// or dynamodb://) give the same guarantees as one. A redis://, nats://, etcd://
+or dynamodb:// store is set up with onlyonce migrate first.
 
 A --config file has more settings, per route; --print-config prints a commented one.
 SIGHUP reloads it without dropping a request. TLS files are reloaded when they change.
@@ -211,7 +211,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	b.metrics.doubt = watch.Doubt
 	h := &server.Health{Checks: []func(context.Context) error{watch.Check, shaken.check}}
 	background := []func(context.Context) error{p.run(hangup), watch.Run}
-	if _, purges := store.Store.(onlyonce.Purger); purges { // Redis, NATS and etcd delete what has expired by themselves
+	if _, purges := store.Store.(onlyonce.Purger); purges { // Redis, NATS, etcd and DynamoDB delete what has expired by themselves
 		background = append(background, m.Purge("main", store.Store, f.Store.PurgeEvery, log))
 	}
 	if f.Admin != "" {

@@ -88,7 +88,7 @@ func (c *checker) tls() {
 func (c *checker) store() {
 	s := &c.file.Store
 	if s.URL == "" {
-		c.wrong("store.url", "this is empty: write memory://, sqlite:PATH, postgres://…, mysql://…, redis://…, nats://… or etcd://…")
+		c.wrong("store.url", "this is empty: write memory://, sqlite:PATH, postgres://…, mysql://…, redis://…, nats://…, etcd://… or dynamodb://…")
 	}
 	if s.URLFile != "" && c.file.Given("store.url") {
 		c.wrong("store.url_file", "store.url is given too: leave one out", "store.url_file", "store.url")

@@ -78,7 +78,7 @@ var mistaken = map[string]string{
 	"listen: 8080":          "p.yaml:4: listen: \"8080\" is not an address: write one such as 127.0.0.1:8080",
 	"listen: a:70000":       "p.yaml:4: listen: \"a:70000\" is not an address: write one such as 127.0.0.1:8080",
 	"admin: 127.0.0.1:8080": "p.yaml:4: admin: this is where clients connect: write another address, such as 127.0.0.1:9090",
-	"!tenant: {single: true}\nstore: {url: \"\"}\nupstreams: [{url: \"http://a\"}]": "p.yaml:2: store.url: this is empty: write memory://, sqlite:PATH, postgres://…, mysql://…, redis://…, nats://… or etcd://…",
+	"!tenant: {single: true}\nstore: {url: \"\"}\nupstreams: [{url: \"http://a\"}]": "p.yaml:2: store.url: this is empty: write memory://, sqlite:PATH, postgres://…, mysql://…, redis://…, nats://…, etcd://… or dynamodb://…",
 	"log_level: trace":                       "p.yaml:4: log_level: \"trace\" is not known: write debug, info, warn or error",
 	"log_format: xml":                        "p.yaml:4: log_format: \"xml\" is not known: write json or text",
 	"shutdown_timeout: -1s":                  "p.yaml:4: shutdown_timeout: -1s is out of bounds: write 10ms to 10000h0m0s",

@@ -81,8 +81,8 @@ func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.
 	return onlyonce.Record{}, fmt.Errorf("there is more than one such record: write more of the id, or add --operation and --tenant:%s", &b)
 }
 
-// fullID is the id that a SQL store keeps the record under. Stores in Redis, NATS and etcd
-// make the name of the key or of the subject from it.
+// fullID is the id that a SQL store keeps the record under. Stores in Redis, NATS, etcd and
+// DynamoDB make the name of the key or of the subject from it.
 func fullID(id onlyonce.ID) string {
 	hash := id.Hash()
 	return hex.EncodeToString(hash[:])

@@ -49,7 +49,7 @@ func (u URL) DSN(create bool) string {
 // the file does not exist.
 func (u URL) OpenDB(ctx context.Context, create bool) (*sql.DB, error) {
 	switch u.Engine {
-	case Redis, NATS, Etcd:
+	case Redis, NATS, Etcd, DynamoDB:
 		return nil, errRecordsOnly(u)
 	case Postgres, MySQL:
 		return u.openServer(ctx)

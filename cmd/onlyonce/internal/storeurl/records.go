@@ -17,7 +17,7 @@ type Records interface {
 }
 
 // OpenRecords opens a store that is there already, with the risks that are accepted
-// here or, for Redis, NATS and etcd, in the URL.
+// here or, for Redis, NATS, etcd and DynamoDB, in the URL.
 func (u URL) OpenRecords(ctx context.Context, acceptRisks []string) (Records, error) {
 	switch u.Engine {
 	case Redis:
@@ -26,6 +26,8 @@ func (u URL) OpenRecords(ctx context.Context, acceptRisks []string) (Records, er
 		return u.openNATS(ctx, acceptRisks)
 	case Etcd:
 		return u.openEtcd(ctx, acceptRisks)
+	case DynamoDB:
+		return u.openDynamo(ctx, acceptRisks)
 	}
 	db, err := u.OpenDB(ctx, false)
 	if err != nil {

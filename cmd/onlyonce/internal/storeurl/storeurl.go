@@ -1,5 +1,5 @@
 // Package storeurl opens the store that a URL names, as every command with a store
-// does: sqlite:PATH, or the URL of a PostgreSQL, MySQL, Redis, NATS or etcd server.
+// does: sqlite:PATH, or the URL of a PostgreSQL, MySQL, Redis, NATS or etcd server, or of a DynamoDB table.
 package storeurl
 
 import (
@@ -22,7 +22,7 @@ import (
 
 // A URL is the parsed URL of a store.
 type URL struct {
-	Engine string // SQLite, Postgres, MySQL, Redis, NATS or Etcd
+	Engine string // SQLite, Postgres, MySQL, Redis, NATS, Etcd or DynamoDB
 	Path   string // of the SQLite file, absolute
 	server string // another engine's URL, without its password or token
 	Source string // the data source name for another engine's driver
@@ -37,15 +37,16 @@ const (
 
 // The engines of stores that keep only records.
 const (
-	Redis = "redis"
-	NATS  = "nats"
-	Etcd  = "etcd"
+	Redis    = "redis"
+	NATS     = "nats"
+	Etcd     = "etcd"
+	DynamoDB = "dynamodb"
 )
 
 // RecordsOnly returns what people call the engine of a store that keeps only records, and
 // "" for a SQL database.
 func (u URL) RecordsOnly() string {
-	return map[string]string{Redis: "Redis", NATS: "NATS", Etcd: "etcd"}[u.Engine]
+	return map[string]string{Redis: "Redis", NATS: "NATS", Etcd: "etcd", DynamoDB: "DynamoDB"}[u.Engine]
 }
 
 // String returns the URL without its password or token.
@@ -57,7 +58,7 @@ func (u URL) String() string {
 }
 
 // Forms lists the forms of a store URL, for messages.
-const Forms = "sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, mysql://USER:PASSWORD@HOST/DATABASE, redis://USER:PASSWORD@HOST:PORT, nats://USER:PASSWORD@HOST:PORT/STREAM or etcd://USER:PASSWORD@HOST:PORT/PREFIX"
+const Forms = "sqlite:PATH, postgres://USER:PASSWORD@HOST/DATABASE, mysql://USER:PASSWORD@HOST/DATABASE, redis://USER:PASSWORD@HOST:PORT, nats://USER:PASSWORD@HOST:PORT/STREAM, etcd://USER:PASSWORD@HOST:PORT/PREFIX or dynamodb://REGION/TABLE"
 
 // The help of the flags that several commands have for a store.
 const (
@@ -89,6 +90,8 @@ func Parse(raw string) (URL, error) {
 		return parseNATS(scheme, raw)
 	case "etcd", "etcds":
 		return parseEtcd(scheme, raw)
+	case "dynamodb":
+		return parseDynamo(raw)
 	}
 	return URL{}, cli.Usagef("stores of the scheme %q are not supported: write %s", scheme, Forms)
 }
