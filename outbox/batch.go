@@ -334,12 +334,17 @@ func (c *Config) whileAway(tookOthers bool) time.Duration {
 }
 
 // withoutRoute returns how long a message of the given age waits if the broker has no
-// route for it. Later messages are leased meanwhile. If there are so many such messages
-// that the relay has published nothing for longer than that, the message waits as long as
-// this has lasted, so that it is not due again before the relay has reached the others. It
-// has no jitter, so that messages that were leased together are leased together again.
+// route for it. Later messages are leased meanwhile. It has no jitter, so that messages that
+// were leased together are leased together again.
 func (r *Relay) withoutRoute(age time.Duration) time.Duration {
-	wait := min(max(age/4, r.cfg.Backoff), r.cfg.MaxBackoff)
+	return r.behindOthers(min(max(age/4, r.cfg.Backoff), r.cfg.MaxBackoff))
+}
+
+// behindOthers returns how long a message waits that was not published: the given time. If
+// there are so many such messages that the relay has published nothing for longer than that,
+// it waits as long as this has lasted, so that it is not due again before the relay has
+// reached the others.
+func (r *Relay) behindOthers(wait time.Duration) time.Duration {
 	return min(max(wait, time.Since(r.routeAt)), MaxHeld)
 }
 
@@ -352,7 +357,7 @@ func (b *batch) fail(ctx context.Context, e Entry, err error) {
 		return
 	}
 	e.Error = cut(err.Error())
-	b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateWaiting, After: jitter(cfg.backoff(e.Attempts)), Attempts: e.Attempts, Error: e.Error})
+	b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateWaiting, After: b.relay.behindOthers(jitter(cfg.backoff(e.Attempts))), Attempts: e.Attempts, Error: e.Error})
 	b.relay.observe(ctx, Event{Outcome: OutcomeFailed, Count: 1, Entry: e, Err: err})
 }
 

@@ -19,7 +19,7 @@ type Config struct {
 	Timeout     time.Duration // how long one call of the Publisher or of the Queue may take; default 10s
 	Grace       time.Duration // how long a call of the Publisher in progress may continue after Run's context has ended; default 5s
 	Poll        time.Duration // how often the queue is polled when nothing wakes the relay; default 200ms, up to a tenth more or less
-	Backoff     time.Duration // the delay after the first failure of a message; doubled with each further one, up to a tenth more or less; default 100ms
+	Backoff     time.Duration // the delay after the first failure of a message; doubled with each further one, up to a tenth more or less; longer while so many fail that the relay reaches no others; default 100ms
 	MaxBackoff  time.Duration // default 1m
 	MaxAttempts int           // how often a message may fail before it is parked; default 20
 	Keep        time.Duration // how long a published message stays in the queue; default 0: it is deleted

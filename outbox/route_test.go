@@ -2,6 +2,7 @@ package outbox_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -64,6 +65,31 @@ func TestRelay_MessagesWithoutARouteHoldUpNoOthersHoweverLongItTakesToTryThem(t 
 			appendAll(t, q, message("", fmt.Sprint(i)))
 			pass(2 * time.Minute)
 			wantLag(t, q, waiting, 0)
+		}
+	})
+}
+
+func TestRelay_MessagesThatFailHoldUpNoOthersHoweverLongItTakesToTryThem(t *testing.T) {
+	in(t, func(t *testing.T) {
+		const failing = 200
+		q := newMemQueue()
+		for i := range failing {
+			appendAll(t, q, message("", fmt.Sprintf("fails %03d", i)))
+		}
+		start(t, q, outbox.PublisherFunc(func(_ context.Context, messages []outbox.Message) []error {
+			time.Sleep(time.Second) // for all of them, this takes longer than MaxBackoff
+			errs := make([]error, len(messages))
+			for i, m := range messages {
+				if strings.HasPrefix(string(m.Payload), "fails") {
+					errs[i] = errors.New("rejected")
+				}
+			}
+			return errs
+		}), outbox.Config{Batch: 10, MaxBackoff: 5 * time.Second, MaxAttempts: 1000})
+		for i := range 3 {
+			appendAll(t, q, message("", fmt.Sprint(i)))
+			pass(2 * time.Minute)
+			wantLag(t, q, failing, 0)
 		}
 	})
 }
