@@ -14,13 +14,13 @@ type Outcome string
 
 // These are the outcomes.
 const (
-	OutcomeExecuted   Outcome = "executed"   // an attempt completed, or released the command: Record.State is then empty
+	OutcomeExecuted   Outcome = "executed"   // an attempt completed, or a first attempt released the command: Record.State is then empty
 	OutcomeReplayed   Outcome = "replayed"   // the stored result or a stored failure was replayed
 	OutcomeMismatch   Outcome = "mismatch"   // rejected: the key was used for a different request
 	OutcomeInFlight   Outcome = "in_flight"  // rejected: another attempt is running
 	OutcomeWaited     Outcome = "waited"     // a caller waited for another attempt; its own outcome follows
-	OutcomeFailed     Outcome = "failed"     // an attempt failed
-	OutcomeUnknown    Outcome = "unknown"    // an attempt ended with an unknown outcome, or a request was rejected because of one
+	OutcomeFailed     Outcome = "failed"     // an attempt failed, or released a command at which an earlier one had failed
+	OutcomeUnknown    Outcome = "unknown"    // an attempt ended with an unknown outcome, or released a command that had one, or a request was rejected because of one
 	OutcomeTakenOver  Outcome = "taken_over" // an attempt took over from one whose outcome is unknown
 	OutcomeLost       Outcome = "lost"       // an attempt lost its lease to another
 	OutcomeUnrecorded Outcome = "unrecorded" // the command ran, but its result could not be stored
