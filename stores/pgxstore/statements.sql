@@ -12,32 +12,36 @@ ROLLBACK;
 
 -- The next four end a transaction and are sent together with its COMMIT. Other statements may affect no
 -- row, but these must fail, so that the COMMIT is not executed. They divide by zero if the record has
--- changed, and take the root of a negative number if the transaction is no longer the one with the mark.
--- A mark of NULL is not compared. In the last two, it is the parameter after those of the statement in
--- braces. Each returns the time at which the command was settled, or 0.
+-- changed. In the last two, the mark is the parameter after those of the statement in braces. Each returns
+-- the time at which the command was settled, or 0.
+
+-- part: zero or fail
+-- Takes the root of a negative number if the transaction is no longer the one with the mark. A mark of NULL
+-- is not compared.
+sqrt(CASE WHEN $n::bigint IS NULL OR $n = {transaction mark} THEN 0 ELSE -1 END)::bigint
 
 -- name: record new or fail
 INSERT INTO onlyonce_records ({settled columns},
                               id, tenant, operation, idem_key, fingerprint, owner, attempt, fence, steps, created_at, lease_until, commit_token)
 VALUES ({settled values}, onlyonce_now(), onlyonce_now() + $8::bigint,
         $9::bytea, $10::text, $11::text, $12::text, $13::bytea, $14::bytea, $15::integer,
-        $16::bigint + sqrt(CASE WHEN $19::bigint IS NULL OR $19 = {transaction mark} THEN 0 ELSE -1 END)::bigint,
+        $16::bigint + {zero or fail $19},
         $17::text, $18::bigint, 0, $20::bytea)
 RETURNING settled_at, {durable};
 
 -- name: record or fail
 WITH put AS ({record})
-SELECT sqrt(CASE WHEN $23::bigint IS NULL OR $23 = {transaction mark} THEN 0 ELSE -1 END)::bigint
+SELECT {zero or fail $23}
        + (SELECT settled_at FROM put), 1 / (SELECT count(*) FROM put);
 
 -- name: settle or fail
 WITH put AS ({settle with rows})
-SELECT sqrt(CASE WHEN $13::bigint IS NULL OR $13 = {transaction mark} THEN 0 ELSE -1 END)::bigint
+SELECT {zero or fail $13}
        + (SELECT 0::bigint FROM put), 1 / (SELECT count(*) FROM put);
 
 -- name: release or fail
 WITH put AS ({release with rows})
-SELECT sqrt(CASE WHEN $5::bigint IS NULL OR $5 = {transaction mark} THEN 0 ELSE -1 END)::bigint
+SELECT {zero or fail $5}
        + (SELECT 0::bigint FROM put), 1 / (SELECT count(*) FROM put);
 
 -- name: backend

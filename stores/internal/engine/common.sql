@@ -20,3 +20,25 @@ state NOT IN ('held', 'parked', 'published', 'waiting')
 -- part: longest hold
 -- 30 hours in microseconds. No message is held for more than outbox.MaxHeld (one day) plus a tenth.
 108000000000
+
+-- part: far ahead
+-- If a message appears to be held beyond this time, the clock was set back.
+{now once} + {longest hold}
+
+-- name: outbox due
+SELECT EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'waiting')
+    OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at <= {now once})
+    OR EXISTS (SELECT 1 FROM onlyonce_outbox WHERE state = 'held' AND due_at > {far ahead}),
+       -- whether there is a state that no store writes, from one index entry per range
+       coalesce((SELECT min(state) FROM onlyonce_outbox WHERE state < 'held'),
+                (SELECT min(state) FROM onlyonce_outbox WHERE state > 'held' AND state < 'parked'),
+                (SELECT min(state) FROM onlyonce_outbox WHERE state > 'parked' AND state < 'published'),
+                (SELECT min(state) FROM onlyonce_outbox WHERE state > 'published' AND state < 'waiting'),
+                (SELECT min(state) FROM onlyonce_outbox WHERE state > 'waiting')) IS NOT NULL;
+
+-- name: outbox lag
+SELECT (SELECT count(*) FROM onlyonce_outbox WHERE state = 'waiting') + (SELECT count(*) FROM onlyonce_outbox WHERE state = 'held'),
+       (SELECT count(*) FROM onlyonce_outbox WHERE state = 'parked'),
+       {now},
+       (SELECT created_at FROM onlyonce_outbox WHERE state = 'waiting' ORDER BY due_at, seq LIMIT 1),
+       (SELECT min(created_at) FROM onlyonce_outbox WHERE state = 'held');

@@ -13,3 +13,9 @@ var Common string
 //
 //go:embed unnumbered.sql
 var Unnumbered string
+
+// Listed holds those that are the same on the databases where a condition names the messages
+// of a list.
+//
+//go:embed listed.sql
+var Listed string

@@ -25,7 +25,7 @@ var outboxFile string
 //go:embed group.sql
 var groupFile string
 
-var texts = record.Blocks(record.Expiry("{now}").Replace(statementsFile + groupFile + outboxFile + engine.Common + engine.Unnumbered))
+var texts = record.Blocks(record.Expiry("{now}").Replace(statementsFile + groupFile + outboxFile + engine.Common + engine.Unnumbered + server.Common))
 
 // dialect is the dialect of MySQL and MariaDB.
 type dialect struct {

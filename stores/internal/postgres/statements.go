@@ -8,6 +8,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/server"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
@@ -23,7 +24,7 @@ var Text = Statements("")
 // Statements returns every statement by its name, with those of another file, which may
 // name parts and statements of this package.
 func Statements(more string) map[string]string {
-	return record.Blocks(record.Expiry("onlyonce_now()").Replace(statementsFile + outboxFile + engine.Common + more))
+	return record.Blocks(record.Expiry("onlyonce_now()").Replace(statementsFile + outboxFile + engine.Common + engine.Listed + server.Common + more))
 }
 
 // List returns the statement that reads a page of the records that f lists, but for its

@@ -13,13 +13,14 @@ var (
 	// comment is a line of SQL that is a comment.
 	comment = regexp.MustCompile(`(?m)^--.*\n`)
 
-	// braces may hold the name of a block.
-	braces = regexp.MustCompile(`\{[a-z ]+\}`)
+	// braces may hold the name of a block, and a parameter for it.
+	braces = regexp.MustCompile(`\{([a-z ]+[a-z])( \$[0-9]+)?\}`)
 )
 
 // Blocks returns the statements of a file of SQL by their names. A statement begins after
 // a line "-- name: x", and a part that statements share after a line "-- part: x". The name of a
-// part or of a statement in braces stands for its text; other braces stay as they are.
+// part or of a statement in braces stands for its text, in which $n is the parameter that
+// follows the name, as $4 does in {x $4}; other braces stay as they are.
 // Other lines that are comments are not sent. Blocks panics if two blocks have the same
 // name, or if a part is not used.
 func Blocks(file string) map[string]string {
@@ -42,13 +43,17 @@ func Blocks(file string) map[string]string {
 	var expand func(text string) string
 	expand = func(text string) string {
 		return braces.ReplaceAllStringFunc(text, func(brace string) string {
-			name := brace[1 : len(brace)-1]
+			found := braces.FindStringSubmatch(brace)
+			name, parameter := found[1], strings.TrimSpace(found[2])
 			text, there := texts[name]
 			if !there {
 				return brace
 			}
 			if _, part := parts[name]; part {
 				parts[name] = true
+			}
+			if parameter != "" {
+				text = strings.ReplaceAll(text, "$n", parameter)
 			}
 			return expand(text)
 		})

@@ -21,11 +21,18 @@ lease > 0
 UPDATE t SET lease = 1
 WHERE {own};
 
+-- part: at least
+score >= $n AND $n > 0
+
+-- name: best
+SELECT 1 WHERE {at least $2} OR {at least $10};
+
 -- name: renew or fail
 WITH put AS ({renew}) SELECT '{filter}', {now_once};
 `)
 	want := map[string]string{
 		"renew":         "UPDATE t SET lease = 1\nWHERE owner = $1 AND lease > 0",
+		"best":          "SELECT 1 WHERE score >= $2 AND $2 > 0 OR score >= $10 AND $10 > 0",
 		"renew or fail": "WITH put AS (UPDATE t SET lease = 1\nWHERE owner = $1 AND lease > 0) SELECT '{filter}', {now_once}",
 	}
 	if !maps.Equal(got, want) {

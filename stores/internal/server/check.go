@@ -9,14 +9,17 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
+// Common holds the statements that are the same on every server, in the form that
+// record.Blocks reads.
+//
 //go:embed server.sql
-var serverFile string
+var Common string
 
-var serverText = record.Blocks(serverFile)
+var common = record.Blocks(Common)
 
 // Version returns the version that the server reports, with its name.
 func Version(ctx context.Context, db *sql.DB) (version string, err error) {
-	return version, db.QueryRowContext(ctx, serverText["server version"]).Scan(&version)
+	return version, db.QueryRowContext(ctx, common["server version"]).Scan(&version)
 }
 
 // Check rejects a server whose settings or schema do not fit.

@@ -1,4 +1,8 @@
--- Statements that are sent before the kind of server is known.
+-- The statements that are the same on every database server.
 
 -- name: server version
+-- It is sent before the kind of server is known.
 SELECT version();
+
+-- name: floor
+SELECT floor FROM onlyonce_fence;

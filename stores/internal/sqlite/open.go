@@ -21,7 +21,7 @@ import (
 //go:embed statements.sql
 var statementsFile string
 
-var statements = record.Blocks(record.Expiry("{now}").Replace(statementsFile + outboxFile + engine.Common + engine.Unnumbered))
+var statements = record.Blocks(record.Expiry("{now}").Replace(statementsFile + outboxFile + engine.Common + engine.Listed + engine.Unnumbered))
 
 // oldest is the oldest version that can run every statement.
 const oldest = "3.42.0"
