@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/internal/needs"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 )
 
 // ErrMissing is the error of a server whose program is not installed.
@@ -42,13 +43,10 @@ func program() string { return cmp.Or(os.Getenv("ONLYONCE_REDIS_SERVER"), "redis
 
 // A Server is a process with a directory of its own.
 type Server struct {
-	Port    string
-	Bus     string // the port for the other nodes of a cluster
-	Dir     string // its data and its log; Close deletes it
-	Process *os.Process
+	testserver.Process
 
-	args   []string
-	exited chan struct{} // closed once the process has ended
+	Bus  string // the port for the other nodes of a cluster
+	args []string
 }
 
 // SecondPort stands for Server.Bus among the options of a server that is no node of a
@@ -84,68 +82,30 @@ func start(args func(*Server) ([]string, error)) (*Server, error) {
 	if _, err := exec.LookPath(program()); err != nil {
 		return nil, ErrMissing
 	}
-	dir, err := os.MkdirTemp("", "onlyonce-redis")
+	dir, err := testserver.NewDir("redis")
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{Dir: dir}
+	s := &Server{Process: testserver.Process{Dir: dir}}
 	for range 5 { // another process may take a port that was free
-		if err = s.pick(); err == nil {
-			if s.args, err = args(s); err == nil {
-				if err = s.launch(); err == nil {
-					return s, nil
-				}
+		s.Port, s.Bus = testserver.FreePort(), testserver.FreePort()
+		if s.args, err = args(s); err == nil {
+			if err = s.launch(); err == nil {
+				return s, nil
 			}
 		}
 	}
-	return nil, errors.Join(err, os.RemoveAll(dir))
+	return nil, errors.Join(err, s.Close())
 }
 
-func (s *Server) pick() (err error) {
-	if s.Port, err = freePort(); err == nil {
-		s.Bus, err = freePort()
-	}
-	return err
-}
-
-func freePort() (string, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port), nil
-}
-
-// launch returns once the server answers, or an error if its process has ended.
 func (s *Server) launch() error {
-	log, err := os.OpenFile(filepath.Join(s.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err
-	}
-	defer log.Close()
-	cmd := exec.Command(program(), s.args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	if err := cmd.Start(); err != nil {
-		return err
-	}
-	exited := make(chan struct{})
-	s.Process, s.exited = cmd.Process, exited
-	go func() {
-		defer close(exited)
-		_ = cmd.Wait() // killed
-	}()
-	for {
-		select {
-		case <-exited:
-			text, _ := os.ReadFile(log.Name())
-			return fmt.Errorf("redis-server has ended: %s", text[max(0, len(text)-2048):])
-		case <-time.After(10 * time.Millisecond):
-			if s.ping() == nil {
-				return nil
-			}
-		}
-	}
+	return s.Run(func() bool { return s.ping() == nil }, program(), s.args...)
+}
+
+// Restart starts a server again, with what it had stored; it kills it if it runs.
+func (s *Server) Restart() error {
+	s.Kill()
+	return s.launch()
 }
 
 // ping returns an error unless the server has loaded its records.
@@ -203,24 +163,3 @@ func (s *Server) Await(ctx context.Context, text string, words ...string) error 
 		}
 	}
 }
-
-// Kill ends the process as a crash would, and returns when it is gone.
-func (s *Server) Kill() {
-	_ = s.Process.Kill() // it may have ended
-	<-s.exited
-}
-
-// Restart starts a server again, with what it had stored; it kills it if it runs.
-func (s *Server) Restart() error {
-	s.Kill()
-	return s.launch()
-}
-
-// Close kills the server and deletes its data.
-func (s *Server) Close() error {
-	s.Kill()
-	return os.RemoveAll(s.Dir)
-}
-
-// Address is where the server listens.
-func (s *Server) Address() string { return net.JoinHostPort("127.0.0.1", s.Port) }

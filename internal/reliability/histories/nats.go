@@ -17,6 +17,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/internal/natsserver"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
@@ -105,7 +106,7 @@ func (b *NATSBackend) launch(size int) error {
 	b.servers, b.cutters = nil, nil
 	var routes []string
 	for range size {
-		routes = append(routes, "nats://127.0.0.1:"+natsserver.FreePort())
+		routes = append(routes, "nats://127.0.0.1:"+testserver.FreePort())
 	}
 	for i, route := range routes {
 		settings := "jetstream: enabled\n"

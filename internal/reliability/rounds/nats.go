@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce/internal/natsserver"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
@@ -49,7 +50,7 @@ func (n *natsServers) launch(size int) error {
 	n.servers = nil
 	var routes, addresses []string
 	for range size {
-		routes = append(routes, "nats://127.0.0.1:"+natsserver.FreePort())
+		routes = append(routes, "nats://127.0.0.1:"+testserver.FreePort())
 	}
 	for i, route := range routes {
 		settings := "jetstream: enabled\n"

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce/internal/natsserver"
+	"github.com/onlyonce-go/onlyonce/internal/testserver"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
@@ -127,7 +128,7 @@ func connectWith(t testing.TB, servers []*natsServer, options ...nats.Option) je
 }
 
 // freePort returns a port that stays free while its server is down.
-func freePort(testing.TB) string { return natsserver.FreePort() }
+func freePort(testing.TB) string { return testserver.FreePort() }
 
 // unsynced accepts that a test's servers do not write to the disk at once.
 var unsynced = []string{natsstore.RiskSyncInterval}
