@@ -19,9 +19,6 @@ import (
 // run until Migrate is called again.
 var ErrForgotten = errors.New("the DynamoDB table has forgotten the records of its commands, or has never had any: find out why, then call Migrate once")
 
-// errInDoubt says that it is unknown whether a change was stored.
-var errInDoubt = errors.New("DynamoDB has not confirmed a change, which may have been stored")
-
 // errConflict says that nothing was changed, because the record is another than expected.
 var errConflict = errors.New("the record has changed meanwhile")
 

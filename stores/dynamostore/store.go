@@ -76,7 +76,7 @@ func (s *Store) look(ctx context.Context, id onlyonce.ID, p place) (*stored, err
 	if err != nil {
 		return nil, err
 	}
-	return v, v.of(id)
+	return v, value.Check(&v.Stored, id)
 }
 
 // decode makes a record of an item that was read. If a piece is missing, the record may have
@@ -232,7 +232,7 @@ func (w *writer) put(ctx context.Context, seen *stored, i item) error {
 	}
 	v, err := w.decode(ctx, w.place, now)
 	if err == nil {
-		err = v.of(w.id)
+		err = value.Check(&v.Stored, w.id)
 	}
 	if err != nil {
 		return err
@@ -330,20 +330,6 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 	return v.Record, nil
 }
 
-// holds reports whether a hold is the record's, and the record is processing. Nobody holds
-// a nil one.
-func (v *stored) holds(h *onlyonce.Hold) bool {
-	return v != nil && !v.Expired && v.As == string(onlyonce.StateProcessing) && v.Owner == h.Owner && v.Fence == h.Fence
-}
-
-// lost returns what a call returns whose hold is not the record's.
-func (w *writer) lost() error {
-	if w.sent {
-		return errInDoubt
-	}
-	return onlyonce.ErrLost
-}
-
 // continued returns a change that continues the attempt of the record.
 func (v *stored) continued() *change {
 	return &change{
@@ -359,8 +345,8 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 	more := value.Steps(steps)
 	guess := s.guess(&p, &h)
 	v, err := s.change(ctx, h.ID, p, guess, guess != nil, func(w *writer, seen *stored) (*change, error) {
-		if !seen.holds(&h) {
-			return nil, w.lost()
+		if !seen.row().WritableBy(&h) {
+			return nil, record.Lost(w.sent)
 		}
 		if seen.Damage != nil {
 			return nil, seen.Damage
@@ -380,7 +366,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 
 // guess returns the record of a hold as this process has left it, or nil.
 func (s *Store) guess(p *place, h *onlyonce.Hold) *stored {
-	if v := s.recent.Find(&p.hash); v.holds(h) {
+	if v := s.recent.Find(&p.hash); v.row().WritableBy(h) {
 		return v
 	}
 	return nil
@@ -395,15 +381,12 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	outcome := value.Outcome(&st.Result, st.Error)
 	guess := s.guess(&p, &h)
 	_, err := s.change(ctx, h.ID, p, guess, guess != nil, func(w *writer, seen *stored) (*change, error) {
-		settled := seen != nil && !seen.Expired && seen.SettledBy(&h)
-		if !settled {
-			settled = w.sent && seen != nil && seen.As == record.StateReleased && st.State == "" && seen.Owner == h.Owner && seen.Fence == h.Fence
-		}
+		settled := seen.row().SettledBy(&h, w.sent && !w.anew) || w.sent && st.State == "" && seen.row().ReleasedBy(&h)
 		switch {
 		case settled && !w.anew:
 			return nil, nil
-		case !settled && !seen.holds(&h):
-			return nil, w.lost()
+		case !settled && !seen.row().WritableBy(&h):
+			return nil, record.Lost(w.sent)
 		}
 		return seen.continued().settled(&st, outcome), nil
 	})
@@ -415,9 +398,9 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 
 // settled returns how a settlement ends the attempt that c continues.
 func (c *change) settled(st *onlyonce.Settlement, outcome []byte) *change {
-	c.state, c.final, c.left, c.lapsedKeep, c.outcome = value.Letter(st.State), st.Final, value.Keep(st), 0, outcome
+	c.state, c.final, c.left = value.Settled(st)
+	c.lapsedKeep, c.outcome = 0, outcome
 	if st.State == "" {
-		c.final, c.left = false, 0
 		c.identity, c.steps, c.outcome = nil, nil, nil
 	}
 	return c
@@ -444,16 +427,10 @@ func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 	p := placeOf(seen.ID)
 	owner := record.NewOwner()
 	_, err := s.change(ctx, seen.ID, p, nil, false, func(w *writer, v *stored) (*change, error) {
-		if w.sent && v != nil && v.Owner == owner {
-			return nil, nil
-		}
-		if err := v.row().Resolvable(seen); err != nil {
-			if w.sent && !errors.Is(err, onlyonce.ErrInFlight) {
-				return nil, errInDoubt
-			}
+		settled, err := value.Decide(v.row(), &seen, owner, &st, w.sent)
+		if settled == nil || err != nil {
 			return nil, err
 		}
-		settled := value.Decided(v.row(), st)
 		next := v.continued()
 		next.owner, next.fence, next.attempt = owner, 0, int32(settled.Attempt)
 		next.identity, next.steps = value.Identity(settled.Fingerprint, settled.ID), value.Steps(settled.Steps)

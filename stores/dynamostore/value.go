@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math"
 
-	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/value"
 )
@@ -173,14 +172,6 @@ func (v *stored) row() *record.Stored {
 		return nil
 	}
 	return &v.Stored
-}
-
-// of returns an error if the record must not be used for the ID.
-func (v *stored) of(id onlyonce.ID) error {
-	if v.Damage != nil || v.As == record.StateReleased {
-		v.ID = id
-	}
-	return v.Check(id)
 }
 
 // A change is what a call makes of a record: everything but the instants.

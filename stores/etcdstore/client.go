@@ -27,9 +27,6 @@ var errTooLarge = fmt.Errorf("%w: the record is larger than etcd's max-request-b
 // errNoSpace is why a full etcd writes nothing.
 var errNoSpace = errors.New("etcd's database has reached its quota-backend-bytes (alarm NOSPACE), and nothing was written: compact and defragment it or raise the quota, then disarm the alarm with etcdctl alarm disarm")
 
-// errInDoubt says that it is unknown whether a change was stored.
-var errInDoubt = errors.New("etcd has not confirmed a change, which may have been stored")
-
 // errConflict says that a transaction changed nothing, because the record or the clock is
 // another than expected.
 var errConflict = errors.New("the record has changed meanwhile")

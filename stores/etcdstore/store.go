@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"math"
 	"time"
 
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
@@ -69,7 +68,7 @@ func (s *Store) read(ctx context.Context, id onlyonce.ID, r *clientv3.TxnRespons
 	if v == nil {
 		return nil, nil
 	}
-	if err := v.of(id); err != nil {
+	if err := value.Check(&v.Stored, id); err != nil {
 		return nil, err
 	}
 	return v, s.publishEnd(ctx, v.ended(at.judging), at)
@@ -256,20 +255,6 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 	return v.Record, nil
 }
 
-// holds reports whether a hold is the record's, and the record is processing. Nobody holds
-// a nil one.
-func (v *stored) holds(h *onlyonce.Hold) bool {
-	return v != nil && !v.Expired && v.As == string(onlyonce.StateProcessing) && v.Owner == h.Owner && v.Fence == h.Fence
-}
-
-// lost returns what a call returns whose hold is not the record's.
-func lost(sent bool) error {
-	if sent {
-		return errInDoubt
-	}
-	return onlyonce.ErrLost
-}
-
 // continued returns a change that continues the attempt of the record.
 func (v *stored) continued() *change {
 	return &change{
@@ -285,8 +270,8 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 	more := value.Steps(steps)
 	guess, known := s.guess(&p, &h)
 	v, err := s.change(ctx, h.ID, p, s.look, guess, known, func(seen *stored, sent bool) (*change, error) {
-		if !seen.holds(&h) {
-			return nil, lost(sent)
+		if !seen.row().WritableBy(&h) {
+			return nil, record.Lost(sent)
 		}
 		next := seen.continued()
 		next.lease = value.Micros(lease)
@@ -302,7 +287,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 // guess returns the record of a hold as this process has left it, while its lease is alive.
 func (s *Store) guess(p *place, h *onlyonce.Hold) (v *stored, known bool) {
 	v = s.recent.Find(&p.hash)
-	if !v.holds(h) {
+	if !v.row().WritableBy(h) {
 		return nil, false
 	}
 	at, ok := s.clock.anchoredNow()
@@ -319,12 +304,10 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	guess, known := s.guess(&p, &h)
 	_, err := s.change(ctx, h.ID, p, s.look, guess, known, func(seen *stored, sent bool) (*change, error) {
 		switch {
-		case seen != nil && !seen.Expired && seen.SettledBy(&h):
+		case seen.row().SettledBy(&h, sent), sent && st.State == "" && seen.row().ReleasedBy(&h):
 			return nil, nil
-		case sent && seen != nil && seen.As == record.StateReleased && st.State == "" && seen.Owner == h.Owner && seen.Fence == h.Fence:
-			return nil, nil
-		case !seen.holds(&h):
-			return nil, lost(sent)
+		case !seen.row().WritableBy(&h):
+			return nil, record.Lost(sent)
 		}
 		return seen.continued().settled(&st, outcome), nil
 	})
@@ -336,9 +319,9 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 
 // settled returns how a settlement ends the attempt that c continues.
 func (c *change) settled(st *onlyonce.Settlement, outcome []byte) *change {
-	c.state, c.final, c.keep, c.lapsedKeep, c.outcome = value.Letter(st.State), st.Final, value.Keep(st), 0, outcome
+	c.state, c.final, c.keep = value.Settled(st)
+	c.lapsedKeep, c.outcome = 0, outcome
 	if st.State == "" {
-		c.final, c.keep = false, 0
 		c.identity, c.steps, c.outcome = nil, nil, nil
 	}
 	return c
@@ -365,18 +348,12 @@ func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 	p := s.keys.of(seen.ID)
 	owner := record.NewOwner()
 	_, err := s.change(ctx, seen.ID, p, s.find, nil, false, func(v *stored, sent bool) (*change, error) {
-		if sent && v != nil && v.Owner == owner {
-			return nil, nil
-		}
-		if err := v.row().Resolvable(seen); err != nil {
-			if sent && !errors.Is(err, onlyonce.ErrInFlight) {
-				return nil, errInDoubt
-			}
+		settled, err := value.Decide(v.row(), &seen, owner, &st, sent)
+		if settled == nil || err != nil {
 			return nil, err
 		}
-		settled := v.Settled(st, time.Time{})
 		next := v.continued()
-		next.owner, next.fence, next.attempt = owner, 0, int32(min(max(settled.Attempt, 1), math.MaxInt32))
+		next.owner, next.fence, next.attempt = owner, 0, int32(settled.Attempt)
 		next.identity, next.steps = value.Identity(settled.Fingerprint, settled.ID), value.Steps(settled.Steps)
 		return next.settled(&st, value.Outcome(&settled.Result, settled.Error)), nil
 	})

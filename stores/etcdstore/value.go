@@ -159,14 +159,6 @@ func (v *stored) modRevision() int64 {
 	return v.revision
 }
 
-// of returns an error if the record must not be used for the ID.
-func (v *stored) of(id onlyonce.ID) error {
-	if v.Damage != nil || v.As == record.StateReleased {
-		v.ID = id
-	}
-	return v.Check(id)
-}
-
 // A change is what a call makes of a record: everything but the instants.
 type change struct {
 	state      byte

@@ -43,7 +43,7 @@ func (s *Store) look(ctx context.Context, id onlyonce.ID, p place) (*stored, err
 		return nil, s.stream.made(ctx)
 	}
 	v := decode(m, now)
-	return v, v.of(id)
+	return v, value.Check(&v.Stored, id)
 }
 
 // find is look for a record whose outcome may be large.
@@ -158,7 +158,7 @@ func (s *Store) begun(ctx context.Context, c *onlyonce.Claim, p place, seen *sto
 		return onlyonce.Record{}, errConflict // it has been replaced already
 	}
 	v := decode(m, m.time)
-	return v.Record, v.of(c.ID)
+	return v.Record, value.Check(&v.Stored, c.ID)
 }
 
 // lost returns ErrLost if the hold of a call is certainly not the record's. What was seen
@@ -171,16 +171,7 @@ func (s *Store) lost(ctx context.Context, h *onlyonce.Hold, p place, seen *store
 			return err
 		}
 	}
-	if sent {
-		return errInDoubt
-	}
-	return onlyonce.ErrLost
-}
-
-// holds reports whether a hold is the record's, and the record is processing. Nobody holds
-// a nil one.
-func (v *stored) holds(h *onlyonce.Hold) bool {
-	return v != nil && !v.Expired && v.As == string(onlyonce.StateProcessing) && v.Owner == h.Owner && v.Fence == h.Fence
+	return record.Lost(sent)
 }
 
 // doubtful reports whether an error leaves in doubt whether a message was stored.
@@ -199,7 +190,7 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 		if err != nil {
 			return err
 		}
-		if !v.holds(&h) {
+		if !v.row().WritableBy(&h) {
 			return s.lost(ctx, &h, p, v, sent)
 		}
 		next := v.continued()
@@ -231,11 +222,9 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 			return err
 		}
 		switch {
-		case v != nil && !v.Expired && v.SettledBy(&h):
+		case v.row().SettledBy(&h, sent), sent && st.State == "" && v.row().ReleasedBy(&h):
 			return nil
-		case sent && v != nil && v.As == record.StateReleased && st.State == "" && v.Owner == h.Owner && v.Fence == h.Fence:
-			return nil
-		case !v.holds(&h):
+		case !v.row().WritableBy(&h):
 			return s.lost(ctx, &h, p, v, sent)
 		}
 		identity, steps, _ := v.parts()
@@ -248,9 +237,9 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 // settle stores how a settlement leaves a record that was seen, with the owner and the
 // fence of next.
 func (s *Store) settle(ctx context.Context, p place, seen *stored, next head, st onlyonce.Settlement, identity, steps, outcome []byte) error {
-	next.state, next.final, next.left, next.lapsedKeep = value.Letter(st.State), st.Final, value.Keep(&st), 0
+	next.state, next.final, next.left = value.Settled(&st)
+	next.lapsedKeep = 0
 	if st.State == "" {
-		next.final, next.left = false, 0
 		identity, steps, outcome = nil, nil, nil
 	}
 	_, err := s.put(ctx, p, seen, next, identity, steps, outcome)
@@ -289,16 +278,10 @@ func (s *Store) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 		if err != nil {
 			return err
 		}
-		if sent && v != nil && v.Owner == owner {
-			return nil
-		}
-		if err := v.row().Resolvable(seen); err != nil {
-			if sent && !errors.Is(err, onlyonce.ErrInFlight) {
-				return errInDoubt
-			}
+		settled, err := value.Decide(v.row(), &seen, owner, &st, sent)
+		if settled == nil || err != nil {
 			return err
 		}
-		settled := value.Decided(v.row(), st)
 		next := v.continued()
 		next.owner, next.newFence, next.attempt = owner, true, int32(settled.Attempt)
 		err = s.settle(ctx, p, v, next, st, value.Identity(settled.Fingerprint, settled.ID), value.Steps(settled.Steps), value.Outcome(&settled.Result, settled.Error))

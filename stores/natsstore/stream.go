@@ -26,9 +26,6 @@ var ErrForgotten = errors.New("the NATS server has forgotten the records of its 
 // errTooLarge is what a message is that the server does not take.
 var errTooLarge = fmt.Errorf("%w: the record is larger than the server's max_payload or the stream's max_msg_size, and nothing was written: store less, or raise the limit", onlyonce.ErrTooLarge)
 
-// errInDoubt says that it is unknown whether a message was stored.
-var errInDoubt = errors.New("the stream has not confirmed a message, which may have been stored")
-
 // errConflict says that a message was not stored, because the subject's last message is
 // another than expected, or one is being stored.
 var errConflict = errors.New("the record has changed meanwhile")

@@ -5,7 +5,6 @@ import (
 	"math"
 	"time"
 
-	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/value"
 )
@@ -158,14 +157,6 @@ func (v *stored) parts() (identity, steps, outcome []byte) {
 		return nil, nil, nil
 	}
 	return rest[:i], rest[i : i+s], rest[i+s:]
-}
-
-// of returns an error if the record must not be used for the ID.
-func (v *stored) of(id onlyonce.ID) error {
-	if v.Damage != nil || v.As == record.StateReleased {
-		v.ID = id
-	}
-	return v.Check(id)
 }
 
 // write returns the message of a head and the parts that follow it.

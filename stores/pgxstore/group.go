@@ -17,10 +17,7 @@ import (
 // another transaction runs again alone, so that its neighbors do not wait.
 func (s *Store) write(ctx context.Context, st *statement) error {
 	err := s.writes.Do(ctx, st)
-	for n := 0; try(ctx, n) == nil; n++ {
-		if postgres.Code(err) != postgres.CodeLockTimeout && !isRetryable(err) {
-			break
-		}
+	for n := 1; (postgres.Code(err) == postgres.CodeLockTimeout || isRetryable(err)) && retry(ctx, n) == nil; n++ {
 		err = s.alone(ctx, func(conn *pgx.Conn) error { return send(ctx, conn, s.listener, "", []*statement{st}, "") })
 	}
 	if err == nil && st.wrote && st.settlement != nil {

@@ -1,7 +1,6 @@
 package pgxstore
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
-	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // A writer writes statements and looks records up: together with other calls, or in a
@@ -25,91 +23,8 @@ type writer interface {
 // claimRecord asks for the right to run a command. known says that there probably is a
 // record.
 func claimRecord(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim, known bool) (onlyonce.Record, error) {
-	r, _, err := optimistic.Claim(rows{ctx, on}, k, c, known)
-	return r, err
-}
-
-// rows are the rows of the store, or of a transaction of the caller's.
-type rows struct {
-	ctx context.Context // of one call
-	on  writer
-}
-
-// maxTries bounds how often a call is retried because another one changed the record, and
-// quickTries how often without a pause.
-const (
-	maxTries   = 200
-	quickTries = 9
-)
-
-// try returns nil if a call is tried for the nth time, counted from 0. The error is the
-// context's, or optimistic.ErrContended.
-func try(ctx context.Context, n int) error {
-	switch {
-	case n < quickTries:
-		return nil
-	case n < maxTries && transact.Pause(ctx, time.Millisecond<<min(n-quickTries, 5)):
-		return nil
-	}
-	return cmp.Or(ctx.Err(), optimistic.ErrContended)
-}
-
-// Try pauses before most repeats.
-func (w rows) Try(n int) error { return try(w.ctx, n) }
-
-// Find looks the row up.
-func (w rows) Find(k *record.Key) (*stored, error) { return w.on.look(w.ctx, k) }
-
-// Survives returns once what was found survives a failover.
-func (w rows) Survives(k *record.Key, found *stored) (again bool, err error) {
-	return w.on.survives(w.ctx, k, found)
-}
-
-// Create makes a new record, unless there is a row.
-func (w rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, granted bool, err error) {
-	began := time.Now()
-	s := &statement{query: claimQuery, key: k, claim: c}
-	if err := w.on.write(w.ctx, s); err != nil || !s.wrote {
-		return r, false, err
-	}
-	r = record.Next(c, nil, s.fence, s.fence)
-	if time.Since(began) < record.Slow {
-		return r, true, nil
-	}
-	granted, err = w.Raise(k, &r)
-	return r, granted, err
-}
-
-// Raise makes the fence higher than those of deleted records. It reports false if the
-// fence may have changed in a call whose response was lost.
-func (w rows) Raise(k *record.Key, r *onlyonce.Record) (known bool, err error) {
-	hold := server.HoldArgs{Hash: k.Hash[:], Owner: []byte(r.Owner), Fence: r.Fence}
-	var fence int64
-	s := &statement{query: raiseQuery, key: k, into: []any{&fence}, args: hold.List()}
-	if err := w.on.write(w.ctx, s); err != nil {
-		return false, err
-	}
-	if s.wrote {
-		r.Fence = fence
-	}
-	return s.wrote || !s.repeated, nil
-}
-
-// Made returns the error: none of this store's says that nothing happened.
-func (w rows) Made(err error) error { return err }
-
-// Take takes the row over.
-func (w rows) Take(k *record.Key, c *onlyonce.Claim, seen *stored) (r onlyonce.Record, granted bool, err error) {
-	args, err := postgres.Encode.Take(k, c, seen)
-	if err != nil {
-		return r, false, err
-	}
-	var fence int64
-	s := &statement{query: takeQuery, key: k, into: []any{&fence}, args: args.List()}
-	if err := w.on.write(w.ctx, s); err != nil {
-		return r, false, err
-	}
-	return record.Next(c, seen, fence, fence), s.wrote, nil
+	got, err := optimistic.Claim(rows{ctx, on}, k, c, known)
+	return got.Record, err
 }
 
 // renew makes the hold's lease end a full lease from now, and adds steps.
@@ -121,7 +36,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		if err := on.write(ctx, s); err != nil || s.wrote {
 			return err
 		}
-		return transact.Lost(s.repeated)
+		return record.Lost(s.repeated)
 	}
 	repeated := false
 	err := optimistic.AddSteps(rows{ctx, on}, &k, h, steps, func(seen *stored, all any) (bool, error) {
@@ -133,7 +48,7 @@ func renew(ctx context.Context, on writer, h *onlyonce.Hold, lease time.Duration
 		return s.wrote, nil
 	})
 	if errors.Is(err, onlyonce.ErrLost) {
-		return transact.Lost(repeated)
+		return record.Lost(repeated)
 	}
 	return err
 }
@@ -152,10 +67,10 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 	if err != nil {
 		return err
 	}
-	if found != nil && found.SettledBy(h) && (s.repeated || !found.Expired) {
+	if found.SettledBy(h, s.repeated) {
 		return nil // it was settled before: by the first sending, if this was the second
 	}
-	return transact.Lost(s.repeated)
+	return record.Lost(s.repeated)
 }
 
 // resolve ends a record that nobody holds, with a new owner and a higher fence.

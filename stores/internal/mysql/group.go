@@ -185,7 +185,7 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 		var ended []*server.GroupedSettle // by this, or before
 		var from int64                    // the server that they were read from
 		err = g.owners(ctx, &g.settles, size, hash, func(is *record.Stored) {
-			if j := owned[is.Owner]; j != nil && is.SettledBy(j.Hold) && !is.Expired {
+			if j := owned[is.Owner]; j != nil && is.SettledBy(j.Hold, false) {
 				ended, from = append(ended, j), is.Server
 			}
 		})

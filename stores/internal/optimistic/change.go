@@ -35,8 +35,10 @@ func Resolve(on Rows, k *record.Key, seen *onlyonce.Record, write func(found *re
 // change finds the row and writes it, until either fails or it is written.
 func change(on Rows, k *record.Key, write func(seen *record.Stored) (written bool, err error)) error {
 	for n := 0; ; n++ {
-		if err := on.Try(n); err != nil {
-			return err
+		if n > 0 {
+			if err := on.Retry(n); err != nil {
+				return err
+			}
 		}
 		seen, err := on.Find(k)
 		if err != nil {

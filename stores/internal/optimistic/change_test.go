@@ -14,7 +14,7 @@ type changing struct {
 	at    int
 }
 
-func (c *changing) Try(n int) error {
+func (c *changing) Retry(n int) error {
 	if n == len(c.looks) {
 		return ErrContended
 	}

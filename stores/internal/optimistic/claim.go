@@ -5,13 +5,16 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// ClaimRows are rows on which a claim takes its steps.
+// ClaimRows are rows that a claim creates or takes over.
 type ClaimRows interface {
 	Rows
 
-	// Create makes the row of a new command, unless there is one. If it made the row, r has
-	// the owner of the claim, even if the claim is not granted or there is an error.
+	// Create creates the row of a new command, unless there is one. If it created the row, r
+	// has the owner of the claim, even if the claim is not granted or there is an error.
 	Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, granted bool, err error)
+
+	// Take gives the claim the row that was seen, unless the row has changed.
+	Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (r onlyonce.Record, granted bool, err error)
 
 	// Survives returns once what Find has found survives a crash of the server. It reports
 	// true if that must be looked for again, because another server may have taken over.
@@ -21,60 +24,70 @@ type ClaimRows interface {
 	// records, and writes it into r. It reports false if it is not known which fence the
 	// hold has.
 	Raise(k *record.Key, r *onlyonce.Record) (known bool, err error)
+}
 
-	// Take gives the claim the row that was seen, unless the row has changed.
-	Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (r onlyonce.Record, granted bool, err error)
-
-	// Made returns the error of a claim whose row was made.
-	Made(err error) error
+// A Claimed is the outcome of a claim.
+type Claimed struct {
+	Record  onlyonce.Record
+	Created bool           // it created a row, even if there is an error
+	Seen    *record.Stored // with ErrContended, the row that it failed to take over, or nil
 }
 
 // Claim creates a record, or reads the existing one and takes it over. known means that
-// a record probably exists. With ErrContended, Claim returns the row that it read last.
-func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (r onlyonce.Record, last *record.Stored, err error) {
-	made := false
-	defer func() {
-		if err != nil && made {
-			err = on.Made(err)
-		}
-	}()
-	var own *record.Stored // the claim's own row, once it survives if it is still there
+// a record probably exists.
+func Claim[R ClaimRows](on R, k *record.Key, c *onlyonce.Claim, known bool) (got Claimed, err error) {
+	var own, last *record.Stored // own: the claim's own row, once it survives if it is still there
 	for n := 0; ; n++ {
-		if err := on.Try(n); err != nil {
-			return onlyonce.Record{}, last, err
+		if n > 0 {
+			if err := on.Retry(n); err != nil {
+				got.Seen = last
+				return got, err
+			}
 		}
-		if !known || n > 0 {
+		if n > 0 || !known {
 			r, granted, err := on.Create(k, c)
-			if made = made || r.Owner == c.Owner; granted || err != nil {
-				return r, nil, err
+			got.Created = got.Created || r.Owner == c.Owner
+			if granted || err != nil {
+				got.Record = r
+				return got, err
 			}
 		}
 		seen, err := on.Find(k)
 		switch {
 		case err != nil:
-			return onlyonce.Record{}, nil, err
+			return got, err
 		case seen == nil:
 			continue
 		case seen.HeldBy(&onlyonce.Hold{Owner: c.Owner, Fence: seen.Fence}):
 			// A call whose response was lost created the row, and may have been slow.
-			made = true
-			if !seen.Outlasted(own) {
-				if again, err := on.Survives(k, seen); err != nil {
-					return onlyonce.Record{}, nil, err
-				} else if own = seen; again {
-					continue
-				}
+			got.Created = true
+			sure, err := raise(on, k, seen, own)
+			if sure || err != nil {
+				got.Record = seen.Record
+				return got, err
 			}
-			if sure, err := on.Raise(k, &seen.Record); sure || err != nil {
-				return seen.Record, nil, err
-			}
+			own = seen
 			continue
 		case seen.StandsAgainst(c):
-			return seen.Record, nil, nil
+			got.Record = seen.Record
+			return got, nil
 		}
-		if r, granted, err := on.Take(k, c, seen); granted || err != nil {
-			return r, nil, err
+		r, granted, err := on.Take(k, c, seen)
+		if granted || err != nil {
+			got.Record = r
+			return got, err
 		}
 		last = seen
 	}
+}
+
+// raise raises the fence of a claim's own row. It reports false if the row must be looked for
+// again. own is the row as it was found before.
+func raise[R ClaimRows](on R, k *record.Key, seen, own *record.Stored) (sure bool, err error) {
+	if !seen.Outlasted(own) {
+		if again, err := on.Survives(k, seen); again || err != nil {
+			return false, err
+		}
+	}
+	return on.Raise(k, &seen.Record)
 }

@@ -14,9 +14,9 @@ var ErrContended = errors.New("other calls on the command came first every time"
 
 // Rows are the rows of a store.
 type Rows interface {
-	// Try returns nil if a call may try for the nth time, counted from 0. It waits a
-	// little before a repeat. The error is the context's, or ErrContended.
-	Try(n int) error
+	// Retry waits a little before the nth retry of a call. The error is the context's, or
+	// ErrContended if the call may not try again.
+	Retry(n int) error
 
 	// Find returns the row, which may have expired, or nil.
 	Find(k *record.Key) (*record.Stored, error)

@@ -1,26 +1,57 @@
 package record
 
 import (
+	"errors"
 	"maps"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// SettledBy reports whether the row, which may have expired, is what a settlement by
-// the hold left. A released row is not.
-func (s *Stored) SettledBy(h *onlyonce.Hold) bool {
+// SettledBy reports whether a settlement by the hold left the row, so that the same
+// settlement has nothing to do. A repeated one may have taken effect before, and the record
+// may have expired since. No settlement leaves a released row, or a nil one.
+func (s *Stored) SettledBy(h *onlyonce.Hold, repeated bool) bool {
+	if s == nil || s.Expired && !repeated {
+		return false
+	}
 	switch onlyonce.State(s.As) {
 	case onlyonce.StateCompleted, onlyonce.StateFailed, onlyonce.StateUnknown:
-		return s.Owner == h.Owner && s.Fence == h.Fence
+		return s.isOf(h)
 	}
 	return false
+}
+
+// ReleasedBy reports whether a release by the hold left the row. Only stores whose rows are
+// released by nothing else may conclude that from the row.
+func (s *Stored) ReleasedBy(h *onlyonce.Hold) bool {
+	return s != nil && s.As == StateReleased && s.isOf(h)
 }
 
 // HeldBy reports whether the row is processing and the hold is its own. Nobody holds a
 // nil row.
 func (s *Stored) HeldBy(h *onlyonce.Hold) bool {
-	return s != nil && !s.Expired && s.State == onlyonce.StateProcessing && s.Owner == h.Owner && s.Fence == h.Fence
+	return s != nil && !s.Expired && s.State == onlyonce.StateProcessing && s.isOf(h)
+}
+
+// WritableBy reports whether the hold may renew or settle the row. Unlike HeldBy, it includes
+// a row whose lease has lapsed and that can't be decoded.
+func (s *Stored) WritableBy(h *onlyonce.Hold) bool {
+	return s != nil && !s.Expired && s.As == string(onlyonce.StateProcessing) && s.isOf(h)
+}
+
+func (s *Stored) isOf(h *onlyonce.Hold) bool { return s.Owner == h.Owner && s.Fence == h.Fence }
+
+// ErrRepeated is the error of a write that was sent again because its result was lost, and
+// that did not find the record as it was.
+var ErrRepeated = errors.New("the result was lost, and the record has changed since: it is not known whether the call took effect")
+
+// Lost returns the error of a write that did not find its hold.
+func Lost(repeated bool) error {
+	if repeated {
+		return ErrRepeated
+	}
+	return onlyonce.ErrLost
 }
 
 // StandsAgainst reports whether a claim must leave the row as it is and gets its record:

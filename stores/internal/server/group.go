@@ -177,12 +177,7 @@ func (s *Store) claimInGroup(ctx context.Context, k *record.Key, c *onlyonce.Cla
 		return onlyonce.Record{}, err
 	}
 	defer done()
-	l := s.Session(ctx)
-	r, err := l.claim(k, c)
-	if err != nil && j.doubt {
-		err = rows{l}.Made(err)
-	}
-	return r, err
+	return s.Session(ctx).claim(k, c, j.doubt)
 }
 
 func (s *Store) settleInGroup(ctx context.Context, k *record.Key, h *onlyonce.Hold, st *onlyonce.Settlement) error {

@@ -29,7 +29,7 @@ func (t joined) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 		return onlyonce.Record{}, err
 	}
 	k := record.KeyOf(c.ID)
-	return l.claim(&k, &c)
+	return l.claim(&k, &c, false)
 }
 
 func (t joined) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {

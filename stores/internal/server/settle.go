@@ -7,7 +7,6 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/optimistic"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
-	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 func (l Session) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
@@ -77,11 +76,11 @@ func (l Session) explainUnsettled(k *record.Key, h onlyonce.Hold, repeated bool)
 	if err != nil {
 		return err
 	}
-	if r != nil && r.SettledBy(&h) && (repeated || !r.Expired) {
+	if r.SettledBy(&h, repeated) {
 		return nil
 	}
 	followed := r == nil || r.Expired || r.Owner != h.Owner && r.Fence > h.Fence
-	return transact.Lost(repeated && followed)
+	return record.Lost(repeated && followed)
 }
 
 func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {

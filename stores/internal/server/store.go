@@ -76,7 +76,7 @@ func (s *Store) claimNew(ctx context.Context, k *record.Key, c *onlyonce.Claim) 
 	if together {
 		return s.claimInGroup(ctx, k, c)
 	}
-	return s.Session(ctx).claim(k, c)
+	return s.Session(ctx).claim(k, c, false)
 }
 
 // seen returns the record of a command that this process saw before. nil does not say

@@ -104,7 +104,7 @@ func (o *settleOp) explainUnsettled(s engine.Runner) error {
 	if err != nil {
 		return err
 	}
-	if r != nil && r.SettledBy(&o.hold) && !r.Expired {
+	if r.SettledBy(&o.hold, false) {
 		return nil
 	}
 	return onlyonce.ErrLost

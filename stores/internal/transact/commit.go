@@ -7,7 +7,6 @@ import (
 	"encoding/binary"
 	"errors"
 
-	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -55,18 +54,6 @@ func NewToken() []byte {
 // TokenLock returns the number of the lock that a transaction holds until it has ended, so
 // that a store can wait for its end.
 func TokenLock(token []byte) int64 { return int64(binary.BigEndian.Uint64(token)) } // any 64 bits will do
-
-// ErrRepeated is the error of a write that was sent again because its result was lost, and
-// that no longer found its hold.
-var ErrRepeated = errors.New("the result was lost, and the command is another attempt's by now: it is not known whether the call took effect")
-
-// Lost is the error of a write that did not find its hold.
-func Lost(repeated bool) error {
-	if repeated {
-		return ErrRepeated
-	}
-	return onlyonce.ErrLost
-}
 
 // The errors of a commit whose result was lost.
 var (

@@ -112,6 +112,40 @@ func Decode(row *record.Row, identity, steps, outcome string) record.Stored {
 	return stored
 }
 
+// Check returns an error if what was read must not be used for the ID.
+func Check(v *record.Stored, id onlyonce.ID) error {
+	if v.Damage != nil || v.As == record.StateReleased {
+		v.ID = id
+	}
+	return v.Check(id)
+}
+
+// Settled returns the state of a value that was settled, whether it is final, and for how
+// many microseconds it stays (0: forever). A release leaves none of what the value had.
+func Settled(st *onlyonce.Settlement) (state byte, final bool, keep int64) {
+	if st.State == "" {
+		return Released, false, 0
+	}
+	return Letter(st.State), st.Final, Keep(st)
+}
+
+// Decide returns the record that a person's decision, with a new owner, makes of what was
+// read; nil: nothing, because a repeated decision has taken effect before.
+func Decide(v *record.Stored, seen *onlyonce.Record, owner string, st *onlyonce.Settlement, repeated bool) (*onlyonce.Record, error) {
+	if repeated && v != nil && v.Owner == owner {
+		return nil, nil
+	}
+	err := v.Resolvable(*seen)
+	switch {
+	case err == nil:
+		r := Decided(v, *st)
+		return &r, nil
+	case repeated && !errors.Is(err, onlyonce.ErrInFlight):
+		return nil, record.ErrRepeated
+	}
+	return nil, err
+}
+
 // Decided returns the record that a person's decision makes of one that was read. One that
 // was damaged may have no attempt, and can't be read then, so it gets the first.
 func Decided(v *record.Stored, st onlyonce.Settlement) onlyonce.Record {
