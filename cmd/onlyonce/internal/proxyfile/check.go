@@ -14,8 +14,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 )
 
-// Check returns, as Mistakes, everything that is wrong with the settings and can be found
-// without opening another file.
+// Check returns all the mistakes in the settings, as Mistakes, that can be found without
+// opening another file.
 func (f *File) Check() error {
 	c := checker{file: f}
 	c.process()
@@ -29,18 +29,18 @@ func (f *File) Check() error {
 	return c.mistakes.orNil()
 }
 
-// A checker collects what is wrong.
+// A checker collects the mistakes in a file.
 type checker struct {
 	file     *File
 	mistakes Mistakes
 }
 
-// wrong says that the setting at is wrong, as File.Mistake does.
+// wrong adds a mistake in the setting with the path at. See File.Mistake for places.
 func (c *checker) wrong(at, text string, places ...string) {
 	c.mistakes = append(c.mistakes, c.file.Mistake(at, text, places...))
 }
 
-// report adds the mistake of a setting, if its text is not empty.
+// report adds a mistake in the setting with the path at, unless text is empty.
 func (c *checker) report(at, text string) {
 	if text != "" {
 		c.wrong(at, text)
@@ -147,9 +147,9 @@ func (c *checker) jwt(j *JWT) {
 	}
 }
 
-// IsURL reports whether a place of public keys is a URL, rather than a file.
-func IsURL(place string) bool {
-	scheme, _, ok := strings.Cut(place, "://")
+// IsURL reports whether the setting jwks is a URL, and not the path of a file.
+func IsURL(jwks string) bool {
+	scheme, _, ok := strings.Cut(jwks, "://")
 	return ok && (scheme == "http" || scheme == "https")
 }
 

@@ -49,12 +49,12 @@ func checkChange(h *HeaderChange, at string, wrong complaint) {
 
 var headerToken = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 
-// plainName is the name of a header that no server takes for another's: to those
-// that are like CGI, X_Tenant and, to some, X.Tenant is X-Tenant.
+// plainName matches the names of headers that no server confuses with another header.
+// CGI-like servers read X_Tenant as X-Tenant, and some read X.Tenant as X-Tenant too.
 var plainName = regexp.MustCompile("^[0-9A-Za-z-]+$")
 
-// severalSpellings says what is wrong with a name that a request may have in
-// another spelling, or "".
+// severalSpellings returns the mistake of a header name that servers also accept in another
+// spelling, or "".
 func severalSpellings(name string) string {
 	if plainName.MatchString(name) {
 		return ""
@@ -62,7 +62,7 @@ func severalSpellings(name string) string {
 	return fmt.Sprintf("%q is one of several spellings that some servers take for the same header, of which the proxy would read this one: write letters, digits and - only", name)
 }
 
-// headerName says what is wrong with the name of a header, or "".
+// headerName returns the mistake in the name of a header, or "".
 func headerName(name string) string {
 	switch {
 	case !headerToken.MatchString(name):

@@ -29,7 +29,7 @@ func (c *checker) routes() {
 	}
 }
 
-// unasked finds what a route asks of keys although no request of it is protected.
+// unasked reports the settings for keys of a route that protects no request.
 func (c *checker) unasked(r *Route, at string) {
 	method, _ := r.Pattern()
 	if method == "" || slices.Contains(r.Methods, method) {
@@ -48,10 +48,10 @@ func (c *checker) unasked(r *Route, at string) {
 	}
 }
 
-// conflicting is how the mux names two patterns that match the same.
+// conflicting matches the error of the mux for two patterns that match the same requests.
 var conflicting = regexp.MustCompile(`conflicts with pattern "([^"]*)"`)
 
-// addPattern adds a pattern, or returns what is wrong with it.
+// addPattern adds a pattern to the mux, or returns the mistake in it.
 func addPattern(mux *http.ServeMux, pattern string) (wrong string) {
 	method, path, both := strings.Cut(pattern, " ")
 	if !both {
@@ -76,7 +76,7 @@ func addPattern(mux *http.ServeMux, pattern string) (wrong string) {
 	return ""
 }
 
-// ownMethods gives a route whose match names a method that one.
+// ownMethods sets the methods of each route whose match names a method to that method.
 func (f *File) ownMethods() {
 	for i := range f.Routes {
 		r := &f.Routes[i]
@@ -87,11 +87,11 @@ func (f *File) ownMethods() {
 	}
 }
 
-// notAtAll says what a wait of 0 means.
+// notAtAll says, in the mistake of a wait, what the valid value 0 means.
 const notAtAll = "0s for not at all"
 
-// settings checks the settings of a route, or the defaults. A mistake that a route only
-// inherits is reported in the defaults.
+// settings checks the settings of a route, or the defaults. A mistake that a route inherits
+// is reported once, in the defaults.
 func (c *checker) settings(s *Settings, at string) {
 	wrong := func(setting, text string, places ...string) {
 		if len(places) == 0 {
@@ -147,7 +147,7 @@ func (c *checker) settings(s *Settings, at string) {
 	}
 }
 
-// A complaint says that a setting is wrong.
+// A complaint reports a mistake in a setting.
 type complaint func(setting, text string, places ...string)
 
 func checkMethods(s *Settings, wrong complaint) {
@@ -252,7 +252,7 @@ func checkErrors(s *Settings, wrong complaint) {
 	}
 }
 
-// writer returns what writes rejections in a format.
+// writer returns the writer of rejections for the format.
 func writer(e *Errors) (rejection.Writer, error) {
 	switch {
 	case e.Format == formatStripe:

@@ -2,6 +2,7 @@ package proxyfile
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,9 +17,9 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// Parse reads the text of a file, calls the functions, which may change its settings, and
-// checks them. Its errors call the file name. They are Mistakes: everything that can be
-// found without opening another file.
+// Parse decodes the text of a file, calls the functions, which may change its settings, and
+// checks the result. If there are mistakes, the error is a Mistakes that lists all of them
+// that can be found without opening another file. name is the file's name in them.
 func Parse(name string, text []byte, change ...func(*File)) (*File, error) {
 	f := New()
 	f.name, f.lines = name, make(map[string]int)
@@ -42,7 +43,7 @@ func Parse(name string, text []byte, change ...func(*File)) (*File, error) {
 	return f, nil
 }
 
-// A decoder fills a File and collects what is wrong.
+// A decoder fills a File and collects the mistakes in its text.
 type decoder struct {
 	file     *File
 	mistakes Mistakes
@@ -52,10 +53,11 @@ func (d *decoder) mistake(line int, at, format string, args ...any) {
 	d.mistakes = append(d.mistakes, Mistake{File: d.file.name, Line: line, At: at, Text: plain.Mask(fmt.Sprintf(format, args...))})
 }
 
-// yamlLine is how the parser names a line.
+// yamlLine splits an error of the YAML parser into the number of the line and the text.
 var yamlLine = regexp.MustCompile(`^yaml: (?:line (\d+): )?(.*)`)
 
-// document returns the root of the text's one document, or nil.
+// document returns the root node of the only document in the text, or nil if the text is empty
+// or invalid.
 func (d *decoder) document(text []byte) *yaml.Node {
 	in := yaml.NewDecoder(bytes.NewReader(text))
 	var doc, more yaml.Node
@@ -91,7 +93,7 @@ func (d *decoder) syntax(err error) {
 	d.mistake(line, "", "this is not YAML: %s", text)
 }
 
-// value fills v, which at names, from a node.
+// value sets v, the setting with the path at, to the value of a node.
 func (d *decoder) value(n *yaml.Node, v reflect.Value, at string) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -120,7 +122,7 @@ func (d *decoder) value(n *yaml.Node, v reflect.Value, at string) {
 
 var kinds = map[yaml.Kind]string{yaml.MappingNode: "a section", yaml.SequenceNode: "a list", yaml.ScalarNode: "one value"}
 
-// section fills a struct from a mapping.
+// section sets the fields of a struct to the values of a mapping.
 func (d *decoder) section(n *yaml.Node, v reflect.Value, at string) {
 	fields := settings(v)
 	if n.Kind != yaml.MappingNode {
@@ -158,17 +160,10 @@ func (d *decoder) unknown(name *yaml.Node, fields []setting, at string) {
 	if at != "" {
 		in = at
 	}
-	d.mistake(name.Line, "", "there is no setting %q in %s%s Write one of %s", name.Value, in, cmpOr(near, "."), names(fields))
+	d.mistake(name.Line, "", "there is no setting %q in %s%s Write one of %s", name.Value, in, cmp.Or(near, "."), names(fields))
 }
 
-func cmpOr(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
-}
-
-// list fills a slice from a sequence.
+// list sets a slice to the values of a sequence.
 func (d *decoder) list(n *yaml.Node, v reflect.Value, at string) {
 	if n.Kind != yaml.SequenceNode {
 		d.mistake(n.Line, at, "this is %s: write a list", kinds[n.Kind])
@@ -183,7 +178,7 @@ func (d *decoder) list(n *yaml.Node, v reflect.Value, at string) {
 	}
 }
 
-// pairs fills a map of texts from a mapping.
+// pairs sets a map of strings to the values of a mapping.
 func (d *decoder) pairs(n *yaml.Node, v reflect.Value, at string) {
 	if n.Kind != yaml.MappingNode {
 		d.mistake(n.Line, at, "this is %s: write names and values, such as {X-Served-By: onlyonce}", kinds[n.Kind])
@@ -212,7 +207,7 @@ func (d *decoder) pairs(n *yaml.Node, v reflect.Value, at string) {
 	v.Set(reflect.ValueOf(pairs))
 }
 
-// inherit fills what the route at leaves out.
+// inherit copies the settings that the route with the path at leaves out.
 func (d *decoder) inherit(to, from reflect.Value, at string) {
 	source := settings(from)
 	for i, field := range settings(to) {
@@ -226,19 +221,19 @@ func (d *decoder) inherit(to, from reflect.Value, at string) {
 	}
 }
 
-// isSection reports whether a value of the type is a section of the file.
+// isSection reports whether values of the type are sections of the file.
 func isSection(t reflect.Type) bool {
 	return t.Kind() == reflect.Struct && t != reflect.TypeFor[netip.Prefix]() && t != reflect.TypeFor[Statuses]()
 }
 
-// A setting is a field with its name in the file.
+// A setting is a field with its tags.
 type setting struct {
 	name, doc, example, restart string
 
 	value reflect.Value
 }
 
-// settings returns a struct's fields, those of embedded ones included.
+// settings returns the exported fields of a struct, including those of embedded structs.
 func settings(v reflect.Value) (all []setting) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
@@ -275,14 +270,14 @@ func join(at, name string) string {
 	return at + "." + name
 }
 
-// alike reports whether two names differ by little.
+// alike reports whether one name may be a misspelling of the other.
 func alike(a, b string) bool {
 	plain := func(s string) string { return strings.ToLower(strings.NewReplacer("_", "", "-", "").Replace(s)) }
 	a, b = plain(a), plain(b)
 	return a == b || len(b) > 2 && (strings.HasPrefix(a, b) || strings.HasPrefix(b, a)) || oneEdit(a, b) || oneEdit(b, a)
 }
 
-// oneEdit reports whether a becomes b when one letter is changed or left out.
+// oneEdit reports whether changing or removing one letter of a yields b.
 func oneEdit(a, b string) bool {
 	i := 0
 	for i < len(a) && i < len(b) && a[i] == b[i] {

@@ -1,8 +1,7 @@
-// Package proxyfile reads and prints the file of settings of onlyonce proxy.
+// Package proxyfile reads and prints the configuration file of onlyonce proxy, which is YAML.
 //
-// A file is YAML. Whatever is wrong with it is found at once, and every error
-// names its line and what to write instead. What Print prints, Parse accepts and
-// means the same.
+// Parse reports all the mistakes in a file at once, each with its line and what to write
+// instead. Parsing the output of Print yields the same settings.
 package proxyfile
 
 import (
@@ -21,8 +20,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/proxy"
 )
 
-// A File holds the settings of a file. A setting that the file leaves out has its
-// default, and in a route its value in Defaults.
+// A File holds the settings of a file. A setting that the file leaves out has its default
+// value; in a route, it has the value from Defaults.
 //
 // The tags of a field are the setting's name in the file (yaml), the comment that Print
 // writes above it (doc), the example that Print writes for an empty value (eg), and
@@ -47,10 +46,10 @@ type File struct {
 	Routes          []Route       `yaml:"routes" doc:"Requests that are treated differently. The most specific pattern applies, as in Go's http.ServeMux. For requests that match no route, see unmatched."`
 
 	name  string
-	lines map[string]int // of what the file gives, by paths such as routes[0].keep
+	lines map[string]int // the line of each setting in the file, by its path, such as routes[0].keep
 }
 
-// A ServerTLS says how clients reach the proxy.
+// A ServerTLS configures TLS between clients and the proxy.
 type ServerTLS struct {
 	Cert       string `yaml:"cert" eg:"server.crt" doc:"Certificate with its chain, PEM."`
 	Key        string `yaml:"key" eg:"server.key" doc:"Private key of the certificate, PEM."`
@@ -58,7 +57,7 @@ type ServerTLS struct {
 	MinVersion string `yaml:"min_version" doc:"Lowest TLS version: \"1.2\" or \"1.3\"."`
 }
 
-// A Store says where the records are.
+// A Store configures where records are stored.
 type Store struct {
 	URL                   string        `yaml:"url" doc:"URL of the store: memory://, which loses everything when the process ends; sqlite:PATH; postgres://USER:PASSWORD@HOST/DATABASE; mysql://USER:PASSWORD@HOST/DATABASE; or redis://USER:PASSWORD@HOST:PORT, nats://USER:PASSWORD@HOST:PORT/STREAM, etcd://USER:PASSWORD@HOST:PORT/PREFIX or dynamodb://REGION/TABLE, which onlyonce migrate has set up. Several proxies that share a store on a server give the same guarantees as one."`
 	URLFile               string        `yaml:"url_file" eg:"/run/secrets/onlyonce-store" doc:"File that contains the URL, instead of url, so that its password is neither here nor in the list of processes."`
@@ -67,7 +66,7 @@ type Store struct {
 	Limit                 Size          `yaml:"limit" doc:"Bytes of records that one proxy may store within keep. Each record counts 512 bytes, plus its error text and the header and body of its response. Beyond the limit, requests with a key get 503 for a while, repeats included. The count is kept in the process, begins at zero, and falls at a constant rate, by the full limit within keep."`
 }
 
-// A Tenant says whose request it is.
+// A Tenant configures how the tenant of a request is identified.
 type Tenant struct {
 	Header        string   `yaml:"header" eg:"X-Tenant-ID" doc:"Request header that names the tenant. A component in front of the proxy must verify it and replace what clients send; see from."`
 	From          Prefixes `yaml:"from" eg:"[127.0.0.0/8, \"::1/128\"]" doc:"Addresses from which the proxy accepts the header; it drops the header of all others. Default: this machine, or with tls.client_ca clients with a certificate."`
@@ -77,8 +76,8 @@ type Tenant struct {
 	Single        bool     `yaml:"single" doc:"All callers share one tenant, and may see each other's responses."`
 }
 
-// Sources returns the names of the settings by which a tenant is identified. A valid file
-// gives exactly one.
+// Sources returns the names of the settings that identify a tenant. A valid file sets exactly
+// one of them.
 func (t *Tenant) Sources() (names []string) {
 	for _, source := range []struct {
 		name  string
@@ -91,7 +90,7 @@ func (t *Tenant) Sources() (names []string) {
 	return names
 }
 
-// A JWT says how tokens are verified.
+// A JWT configures how tokens are verified.
 type JWT struct {
 	Claim    string        `yaml:"claim" eg:"sub" doc:"Claim whose value is the tenant."`
 	JWKS     string        `yaml:"jwks" eg:"https://id.example.com/jwks.json" doc:"Public keys that verify tokens: a file, or an https URL."`
@@ -101,15 +100,15 @@ type JWT struct {
 	Refresh  time.Duration `yaml:"refresh" doc:"How often the keys are reloaded. They are also reloaded when a token has an unknown key ID and, after a failure, every minute. If they cannot be reloaded for another hour, no token is accepted."`
 }
 
-// given reports whether the file says anything about tokens but how often their keys are
-// read.
+// given reports whether any setting for tokens is set, apart from the interval at which their
+// keys are read.
 func (j *JWT) given() bool {
 	said := *j
 	said.Refresh = 0
 	return said != JWT{}
 }
 
-// A Server bounds what clients may do.
+// A Server limits how much clients may send, and how long they may take.
 type Server struct {
 	MaxHeader     Size          `yaml:"max_header" restart:"always" doc:"Largest request header, including the request line."`
 	HeaderTimeout time.Duration `yaml:"header_timeout" restart:"always" doc:"Time that a client has to send the request header."`
@@ -118,7 +117,7 @@ type Server struct {
 	Memory        Size          `yaml:"memory" doc:"Memory for the bodies of requests with a key, in bytes. A body counts as it arrives, plus up to 1MiB or as much as has arrived. If there is no memory for a body, its request waits for up to a second and then gets 503; meanwhile, requests whose bodies have stopped arriving get 503. A quarter is reserved for bodies of up to 64KiB. Responses that are recorded or replayed may use the same amount in addition."`
 }
 
-// A Forwarded says what the upstream is told about the client.
+// A Forwarded configures which headers about the client are passed on.
 type Forwarded struct {
 	Trust Prefixes `yaml:"trust" eg:"[10.0.0.0/8]" doc:"Addresses of proxies in front of this one. Their headers about the client are passed on, and this proxy adds to them. The same headers from other addresses are dropped."`
 }
@@ -134,16 +133,16 @@ type Upstream struct {
 	Timeouts   Timeouts  `yaml:"timeouts" doc:"Time limits for the upstream."`
 	MaxConns   int       `yaml:"max_connections" doc:"Concurrent requests to the upstream, each on a connection of its own unless it speaks HTTP/2; WebSockets and streams count while they last. A quarter is reserved for requests with a key. If all are in use, a request waits for a second and then gets 503. A connection that becomes free goes to the client address that uses the fewest. While requests wait, those whose clients read or send less than 10 KiB per second are ended: after 10 to 20 seconds, or after one second if the address uses more than half and another address waits."`
 
-	server url.URL // URL, as Check read it
+	server url.URL // the parsed URL, set by Check
 }
 
-// Server returns the URL as Check read it.
+// Server returns the URL, which Check has parsed.
 func (u *Upstream) Server() *url.URL {
 	server := u.server
 	return &server
 }
 
-// A ClientTLS says how an upstream is reached.
+// A ClientTLS configures TLS between the proxy and an upstream.
 type ClientTLS struct {
 	CA         string `yaml:"ca" eg:"upstream-ca.crt" doc:"CA certificates for the upstream's certificate; default: the system's."`
 	Cert       string `yaml:"cert" eg:"proxy.crt" doc:"Certificate that the proxy presents."`
@@ -151,7 +150,7 @@ type ClientTLS struct {
 	ServerName string `yaml:"server_name" eg:"orders.internal" doc:"Name in the upstream's certificate; default: the host in url."`
 }
 
-// Timeouts say how long an upstream may take.
+// Timeouts limit how long an upstream may take.
 type Timeouts struct {
 	Connect  time.Duration `yaml:"connect" doc:"To accept a connection, and to complete the TLS handshake."`
 	Response time.Duration `yaml:"response" doc:"From the end of the request to the header of its response. A command with a key that takes longer has an unknown outcome."`
@@ -160,19 +159,19 @@ type Timeouts struct {
 	Idle     time.Duration `yaml:"idle" doc:"How long an unused connection is kept. Set less than the server's own limit: if the server closes the connection just as a command is sent, the outcome is unknown."`
 }
 
-// Headers are added to what passes, and dropped from it.
+// Headers configures the headers that are set and removed.
 type Headers struct {
 	Request  HeaderChange `yaml:"request" doc:"On the way to the upstream."`
 	Response HeaderChange `yaml:"response" doc:"On the way back to the client."`
 }
 
-// A HeaderChange drops headers, then adds others.
+// A HeaderChange removes headers, and then sets others.
 type HeaderChange struct {
 	Add  map[string]string `yaml:"add" eg:"{X-Served-By: onlyonce}" doc:"Headers to set, with their values."`
 	Drop []string          `yaml:"drop" eg:"[X-Internal]" doc:"Headers to remove."`
 }
 
-// Settings say how requests are treated.
+// Settings configures how requests are treated.
 type Settings struct {
 	Methods       []string      `yaml:"methods" doc:"Methods that are protected. Requests with other methods pass unchanged, and a key on them is only passed on. For a route whose match names a method: that method."`
 	Operation     string        `yaml:"operation" eg:"create-order" doc:"Name of the operation: with another name, the same key is another command. Default: the route's match, or for a request that matches no route, its method and path."`
@@ -191,7 +190,7 @@ type Settings struct {
 	Upgrades      bool          `yaml:"upgrades" doc:"Allow WebSockets; other upgrades are never allowed."`
 }
 
-// A Key says where the key is, and what it may be.
+// A Key configures where the key is, and which keys are valid.
 type Key struct {
 	Required  bool   `yaml:"required" doc:"Reject a request without a key; otherwise it passes unprotected."`
 	Header    string `yaml:"header" doc:"Header that contains the key."`
@@ -201,14 +200,14 @@ type Key struct {
 	Chars     string `yaml:"chars" eg:"abcdefghijklmnopqrstuvwxyz0123456789:" doc:"Characters that a key may contain. Default: a-z A-Z 0-9 - _"`
 }
 
-// A Fingerprint says what must be the same in a repeat.
+// A Fingerprint configures which parts of a request must be the same in a repeat.
 type Fingerprint struct {
 	Mode    string   `yaml:"mode" doc:"How bodies are compared. raw: byte for byte. json: by meaning, whatever the order of members and the white space. none: not at all. With raw and json, the method, path, query, content type and content encoding must also be the same."`
 	Headers []string `yaml:"headers" eg:"[X-Account]" doc:"Request headers that must also be the same, in every mode. Host is compared automatically if keep_host is true."`
 	Fields  []string `yaml:"fields" eg:"[/amount, /currency]" doc:"With json: JSON Pointers to the values that are compared; default: all values."`
 }
 
-// Responses say what is stored.
+// Responses configures which responses are stored.
 type Responses struct {
 	Statuses     []Statuses `yaml:"statuses" eg:"[2xx, 404, 422]" doc:"Statuses below 500 that are stored; after any other status, the key counts as if the request had not been sent. Default: all but 401, 403, 407, 408, 425 and 429. A 409 with Retry-After is never stored."`
 	KeepErrors   bool       `yaml:"keep_errors" doc:"Also store and replay responses with a status of 500 or more; otherwise a repeat runs again."`
@@ -218,20 +217,20 @@ type Responses struct {
 	DropHeaders  []string   `yaml:"drop_headers" eg:"[X-Request-Id]" doc:"Do not store these headers."`
 }
 
-// Errors say how rejections look.
+// Errors configures the format of rejections.
 type Errors struct {
 	Format      string `yaml:"format" doc:"problem: RFC 9457; stripe: {\"error\":{\"type\":\"idempotency_error\", …}}; or template."`
 	Template    string `yaml:"template" eg:"'{\"code\":{{.Code}},\"message\":{{.Detail}},\"retryable\":{{.Retryable}}}'" doc:"With format: template, a Go text template over Code, Status, Title, Detail, Retryable, RetryAfter (seconds) and Type. Every {{…}} prints its value as JSON, including the quotes."`
 	ContentType string `yaml:"content_type" doc:"Content type of a template's output."`
 	DocsURL     string `yaml:"docs_url" eg:"https://api.example.com/docs/idempotency" doc:"Link to your documentation of the errors."`
 
-	write rejection.Writer // what Check made of the format
+	write rejection.Writer // set by Check
 }
 
-// Writer returns what writes rejections, as Check made it.
+// Writer returns the writer of rejections, which Check has made.
 func (e *Errors) Writer() rejection.Writer { return e.write }
 
-// Limits say what may be used up.
+// Limits configures how much a request and a tenant may use.
 type Limits struct {
 	Body         Size `yaml:"body" doc:"Largest body of a request with a key; a larger one gets 413."`
 	Other        Size `yaml:"other" doc:"Largest body of a request that is not protected; 0 means no limit."`
@@ -242,14 +241,15 @@ type Limits struct {
 	TenantStored Size `yaml:"tenant_stored" doc:"Bytes that one tenant may use of store.limit. Beyond it, its requests with a key get 429 for a while, repeats included."`
 }
 
-// A Route is a pattern, and how what it matches is treated.
+// A Route is a pattern with the settings for the requests that it matches.
 type Route struct {
 	Match    string `yaml:"match" eg:"POST /orders" doc:"A method, a space and a path, as in Go's http.ServeMux: /orders/{id} matches one more segment, /orders/ the whole tree."`
 	Upstream string `yaml:"upstream" eg:"main" doc:"Name of an upstream; default: the first."`
 	Settings
 }
 
-// Pattern returns the method of the route's match, or "" for all, and its path.
+// Pattern returns the method and the path of the route's match. The method is "" if the match
+// names none.
 func (r *Route) Pattern() (method, path string) {
 	method, path, both := strings.Cut(r.Match, " ")
 	if !both {
@@ -258,7 +258,7 @@ func (r *Route) Pattern() (method, path string) {
 	return method, path
 }
 
-// These are the values of settings that have only a few.
+// The values of settings that take one of a few words.
 const (
 	UnknownRerun    = "rerun"
 	UnknownHold     = "hold"
@@ -275,7 +275,7 @@ const (
 	formatTemplate = "template"
 )
 
-// These are the lists of those values.
+// The words that each of those settings takes.
 var (
 	UnknownPolicies   = cli.Choice{UnknownRerun, UnknownHold}
 	FingerprintModes  = cli.Choice{FingerprintRaw, FingerprintJSON, FingerprintNone}
@@ -284,7 +284,7 @@ var (
 	tlsVersions       = cli.Choice{TLS12, TLS13}
 )
 
-// New returns the defaults. It names no upstream and no tenant.
+// New returns a File with the default settings, without upstreams and tenants.
 func New() *File {
 	return &File{
 		Listen:          server.DefaultListen,
@@ -320,7 +320,7 @@ func New() *File {
 	}
 }
 
-// NewUpstream returns an upstream's defaults.
+// NewUpstream returns an Upstream with the default settings.
 func NewUpstream() Upstream {
 	d := proxy.UpstreamDefaults()
 	return Upstream{Name: "main", MaxConns: d.MaxConns, Timeouts: Timeouts{

@@ -9,10 +9,10 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 )
 
-// A Mistake is something wrong in a file.
+// A Mistake is a setting or a line of a file that is wrong.
 type Mistake struct {
 	File string
-	Line int    // 0: nowhere in particular
+	Line int    // 0: no particular line
 	At   string // the setting, such as routes[0].keep
 	Text string // what is wrong, and what to write instead
 }
@@ -28,7 +28,7 @@ func (m Mistake) Error() string {
 	return at + ": " + m.At + ": " + m.Text
 }
 
-// Mistakes is everything wrong in a file, in the order of its lines.
+// Mistakes lists the mistakes in a file, in the order of its lines.
 type Mistakes []Mistake
 
 func (m Mistakes) Error() string {
@@ -48,9 +48,9 @@ func (m Mistakes) orNil() error {
 	return m
 }
 
-// Mistake says that the setting at is wrong. Its line is that of the first of the
-// settings in places, or of at if there are none, that the file gives. If it gives
-// none of them, it is the line of the section around at.
+// Mistake returns a mistake in the setting with the path at. Its line is that of the first
+// setting in the file among those in places, or that of at if there are no places. If the
+// file has none of them, it is the line of the section around at.
 func (f *File) Mistake(at, text string, places ...string) Mistake {
 	m := Mistake{File: f.name, At: at, Text: plain.Mask(text)}
 	if len(places) == 0 {
@@ -68,5 +68,5 @@ func (f *File) Mistake(at, text string, places ...string) Mistake {
 	return m
 }
 
-// Given reports whether the file gives the setting at, rather than leaving it out.
+// Given reports whether the file contains the setting with the path at.
 func (f *File) Given(at string) bool { return f.lines[at] > 0 }

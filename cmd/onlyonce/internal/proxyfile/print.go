@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Print returns a file with the settings of f, each below a comment that explains it. An
-// empty setting is printed as a comment with an example.
+// Print returns a file with the settings of f, each below a comment that explains it. In place
+// of an empty setting, it has a comment with an example.
 func Print(f *File) string {
 	p := printer{}
 	p.comment("", "Settings of onlyonce proxy, for --config. The file is reloaded on SIGHUP; changes of these settings need a restart: "+strings.Join(RestartSettings(), ", ")+" (of tls.cert, only adding or removing it). Relative paths start at the directory in which the proxy was started. Durations are written as 500ms, 30s or 24h, sizes as 64KiB or 1MiB.")
@@ -85,7 +85,7 @@ func (p *printer) list(s setting, indent string) {
 	}
 }
 
-// exampleRoute is written if there are no routes.
+// exampleRoute is printed if there are no routes.
 const exampleRoute = `# routes:
 #   - match: POST /payments
 #     upstream: main
@@ -133,7 +133,7 @@ func (p *printer) differing(from, base reflect.Value, indent string) {
 	}
 }
 
-// written returns a value in the form of the file.
+// written returns a value as it is written in a file.
 func written(v reflect.Value) string {
 	switch value := v.Interface().(type) {
 	case string:
@@ -162,7 +162,7 @@ func written(v reflect.Value) string {
 	return fmt.Sprint(v.Interface())
 }
 
-// list returns a list of texts in the form of the file.
+// list returns a list of strings as it is written in a file.
 func list(texts []string) string {
 	all := make([]string, len(texts))
 	for i, text := range texts {
@@ -171,7 +171,7 @@ func list(texts []string) string {
 	return "[" + strings.Join(all, ", ") + "]"
 }
 
-// shortDuration leaves out the zeros of 24h0m0s.
+// shortDuration returns a duration without trailing zeros: 24h, not 24h0m0s.
 func shortDuration(d time.Duration) string {
 	text := d.String()
 	if before, ok := strings.CutSuffix(text, "m0s"); ok {
@@ -183,7 +183,7 @@ func shortDuration(d time.Duration) string {
 	return text
 }
 
-// quoted writes a text in double quotes, unless it reads as itself without.
+// quoted writes a string, in double quotes if it needs them.
 func quoted(text string) string {
 	if unquoted(text) {
 		return text
@@ -203,8 +203,8 @@ func quoted(text string) string {
 	return out.String() + `"`
 }
 
-// unquoted reports whether a text needs no quotes: a word, a path, a pattern or a
-// URL, and nothing that YAML takes for a number, a truth value or nothing.
+// unquoted reports whether a string needs no quotes: it is a word, a path, a pattern or a URL,
+// and YAML does not read it as a number, a Boolean or null.
 func unquoted(text string) bool {
 	if text == "" || strings.Contains(text, ": ") || strings.HasSuffix(text, ":") || strings.HasSuffix(text, " ") || strings.Contains(text, "  ") {
 		return false

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// KeepUntilRestart returns f with those settings of running that can change only when
-// the proxy starts, and the names of those that differ in f.
+// KeepUntilRestart returns a copy of f in which the settings that can change only when the
+// proxy starts have their values from running, and the names of those that differ in f.
 func (f *File) KeepUntilRestart(running *File) (kept *File, names []string) {
 	c := *f
 	old := restartSettings(reflect.ValueOf(running).Elem(), "")
@@ -20,7 +20,7 @@ func (f *File) KeepUntilRestart(running *File) (kept *File, names []string) {
 }
 
 // RestartSettings returns the names of the settings that can change only when the proxy
-// starts. Of tls.cert, that is whether it is set.
+// starts. For tls.cert, only adding and removing it need a restart.
 func RestartSettings() (names []string) {
 	for _, s := range restartSettings(reflect.ValueOf(New()).Elem(), "") {
 		names = append(names, s.name)
@@ -32,8 +32,8 @@ func RestartSettings() (names []string) {
 type restartSetting struct {
 	name    string
 	value   reflect.Value
-	whole   reflect.Value // the value, or the section that can't change without it
-	onlySet bool          // what counts is only whether there is a value
+	whole   reflect.Value // the value, or the section that depends on it
+	onlySet bool          // only whether there is a value counts, not which
 }
 
 func (s restartSetting) differs(other restartSetting) bool {
@@ -43,7 +43,7 @@ func (s restartSetting) differs(other restartSetting) bool {
 	return !reflect.DeepEqual(s.value.Interface(), other.value.Interface())
 }
 
-// restartSettings returns those of a section and of the sections in it.
+// restartSettings returns the restart settings of a section and of the sections in it.
 func restartSettings(section reflect.Value, at string) (all []restartSetting) {
 	for _, s := range settings(section) {
 		name := join(at, s.name)

@@ -13,8 +13,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A Size is a number of bytes. In a file it is a whole number with KiB, MiB or
-// GiB, or of bytes.
+// A Size is a number of bytes. In a file, it is a whole number, alone or with KiB, MiB or GiB.
 type Size int64
 
 var sizeUnits = []struct {
@@ -56,8 +55,7 @@ func (s *Size) Set(text string) (err error) {
 // Type names the value in a flag's help.
 func (*Size) Type() string { return "size" }
 
-// Prefixes are ranges of addresses. In a file and in a flag, one may also be a single
-// address.
+// Prefixes are ranges of addresses. In a file or a flag, a single address is also a range.
 type Prefixes []netip.Prefix
 
 func parsePrefix(text string) (netip.Prefix, error) {
@@ -100,7 +98,7 @@ func (p Prefixes) Texts() []string {
 	return texts
 }
 
-// Statuses are one status of HTTP, or a class such as 2xx.
+// Statuses are one HTTP status, or a class of them such as 2xx.
 type Statuses struct{ From, To int }
 
 func parseStatuses(text string) (s Statuses, err error) {
@@ -127,7 +125,7 @@ func (s Statuses) String() string {
 	return strconv.Itoa(s.From)
 }
 
-// wanted says what a setting takes.
+// wanted describes the values that a setting takes.
 func wanted(v reflect.Value) string {
 	switch v.Interface().(type) {
 	case time.Duration:
@@ -146,7 +144,7 @@ func wanted(v reflect.Value) string {
 	return "a text"
 }
 
-// setScalar sets v, or returns what is wrong.
+// setScalar sets v to the value of a node, or returns the mistake in it.
 func setScalar(n *yaml.Node, v reflect.Value) string {
 	wrong := fmt.Sprintf("%q is not valid here: write %s", n.Value, wanted(v))
 	switch at := v.Addr().Interface().(type) {
