@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -61,7 +60,7 @@ func openMaintenance(ctx context.Context, pool *pgxpool.Pool, cfg Config) (maint
 func checkServer(ctx context.Context, db *sql.DB) error {
 	version, err := server.Version(ctx, db)
 	if err == nil && !postgres.Is(version) {
-		err = fmt.Errorf("PostgreSQL 13 and newer are supported; this database is %s", version)
+		err = server.Unsupported("PostgreSQL 13 and newer are supported", version)
 	}
 	return err
 }

@@ -51,7 +51,7 @@ func kindOf(ctx context.Context, db *sql.DB) (kind, error) {
 	case mysql.Is(version):
 		return kinds["mysql"], nil
 	}
-	return kind{}, fmt.Errorf("%s; this database is %s", supported, version)
+	return kind{}, server.Unsupported(supported, version)
 }
 
 func openEngine(ctx context.Context, db *sql.DB, cfg Config) (e engine.Engine, err error) {

@@ -71,6 +71,7 @@ var MariaDB = &Kind{
 			s.programs["server"], "--no-defaults", "--datadir=" + s.Data(), "--bind-address=127.0.0.1", "--port=" + strconv.Itoa(s.Port),
 			"--tmpdir=" + s.Dir, "--socket=" + filepath.Join(s.Dir, "socket"), "--pid-file=" + filepath.Join(s.Dir, "pid"),
 			"--innodb-buffer-pool-size=32M", "--innodb-log-file-size=16M", "--innodb-flush-log-at-trx-commit=1", "--max-connections=200",
+			"--server-id=" + strconv.Itoa(s.Port),
 		}
 	},
 	Driver: "mysql",

@@ -7,6 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -225,6 +226,67 @@ func TestPlantedBugs_AnAsynchronousStandbyThatTakesOverIsFound(t *testing.T) {
 	b := standbyBackend(t, "")
 	p := b.Plan("PostgreSQL by pgxstore, its asynchronous standby takes over", "pgxstore", *seedFlag, 500_000)
 	p.Faults = Among(100*time.Millisecond, Fault{"failovers", 1, b.failover})
+	r, err := Do(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Violations == 0 {
+		t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
+	}
+	t.Logf("found after %d calls, %v and %v", r.Calls, r.Faults, r.Took)
+}
+
+// replicaBackend starts a MariaDB server of the test's own and its replica. With a wait point,
+// commits wait for the replica.
+func replicaBackend(t *testing.T, waitPoint string) *ReplicaBackend {
+	t.Helper()
+	dir, err := shared()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kind := faults.Replicated
+	if waitPoint != "" {
+		kind = kind.With("--rpl-semi-sync-master-wait-point=" + waitPoint)
+	}
+	s, err := faults.New(kind, dir)
+	if errors.Is(err, faults.ErrMissing) {
+		needs.Service(t, kind.Name, err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := NewReplicaBackend(s, dir, waitPoint != "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func TestHistories_OnMariaDBAreLinearizableThroughFailoversToASemiSynchronousReplica(t *testing.T) {
+	for _, waitPoint := range []string{"AFTER_SYNC", "AFTER_COMMIT"} {
+		t.Run(waitPoint, func(t *testing.T) {
+			b := replicaBackend(t, waitPoint)
+			p := b.Plan("MariaDB by sqlstore, its replica takes over, "+waitPoint, *seedFlag, scale(1_000))
+			p.Faults = Among(100*time.Millisecond, append(b.Faults(), Stops(4), Kills(2))...)
+			holds(t, p)
+		})
+	}
+}
+
+// An asynchronous replica lacks what was on its way to it.
+func TestPlantedBugs_AnAsynchronousReplicaThatTakesOverIsFound(t *testing.T) {
+	b := replicaBackend(t, "")
+	p := b.Plan("MariaDB by sqlstore, its asynchronous replica takes over", *seedFlag, 500_000)
+	p.Faults = Among(100*time.Millisecond, Fault{"failovers", 1, func(r *Run, rng *rand.Rand) error {
+		b.replication.Lead("")
+		time.Sleep(4 * short) // commits do not wait for the replica
+		return b.failover(r, rng)
+	}})
 	r, err := Do(p)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,9 @@ import (
 )
 
 // Is reports whether a version, as the server reports it, is that of PostgreSQL.
-func Is(version string) bool { return strings.HasPrefix(version, "PostgreSQL ") }
+func Is(version string) bool {
+	return strings.HasPrefix(version, "PostgreSQL ") && server.Other(version) == ""
+}
 
 // Open opens the store on a database that has been migrated. It prepares nothing: a
 // prepared statement of the pool's would not survive PgBouncer in transaction mode. A

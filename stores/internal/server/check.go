@@ -4,6 +4,8 @@ import (
 	"context"
 	"database/sql"
 	_ "embed"
+	"fmt"
+	"strings"
 
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
@@ -20,6 +22,32 @@ var common = record.Blocks(Common)
 // Version returns the version that the server reports, with its name.
 func Version(ctx context.Context, db *sql.DB) (version string, err error) {
 	return version, db.QueryRowContext(ctx, common["server version"]).Scan(&version)
+}
+
+// others are databases that speak the protocol of PostgreSQL or MySQL, by what is in the version
+// that they report.
+var others = []struct{ mark, name string }{
+	{"CockroachDB", "CockroachDB"}, {"-YB-", "YugabyteDB"}, {"-TiDB-", "TiDB"}, {"-Vitess", "Vitess"}, {"OceanBase", "OceanBase"},
+}
+
+// Other returns the name of a database that speaks the protocol of PostgreSQL or MySQL and is
+// neither, by the version that it reports; "": it is not known to be one.
+func Other(version string) string {
+	for _, o := range others {
+		if strings.Contains(version, o.mark) {
+			return o.name
+		}
+	}
+	return ""
+}
+
+// Unsupported returns the error of a database for which there is no engine. supported says for
+// which there is one.
+func Unsupported(supported, version string) error {
+	if name := Other(version); name != "" {
+		return fmt.Errorf("%s; this database is %s, which speaks the protocol of one of them, but its locks and its clock are others: keep the records in one of those, or in Redis, NATS JetStream or etcd (version: %s)", supported, name, version)
+	}
+	return fmt.Errorf("%s; this database is %s", supported, version)
 }
 
 // Check rejects a server whose settings or schema do not fit.
