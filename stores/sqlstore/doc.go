@@ -90,7 +90,8 @@
 // replica, it does not: the store returns a record only once a replica has
 // received it, with either wait point, even if the commit of the record was
 // interrupted while it waited. Open rejects a server on which commits stop
-// waiting for replicas after less than a day. A Galera cluster is safe only if all writes go to one node.
+// waiting for replicas after less than a day. A Galera cluster is safe only if
+// all writes go to one node, with wsrep_sync_wait=7.
 //
 // After a deadlock, the server has rolled the transaction back, but the driver
 // continues as if it had not. RunTx and SettleTx therefore work without

@@ -31,9 +31,10 @@ const (
 	riskCommit  = "autocommit"
 	riskSafe    = "sql-safe-updates"
 	riskSync    = "semi-sync-fallback"
+	riskWait    = "galera-sync-wait"
 )
 
-var risks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate, riskSync}
+var risks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate, riskSync, riskWait}
 
 // unusableModes are the flags of sql_mode that change what the statements mean, and how.
 var unusableModes = map[string]string{
@@ -109,13 +110,20 @@ func (*dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error)
 		}
 	}
 	if has["wsrep_on"] == "ON" {
-		add(riskGalera, "wsrep_on is ON: in a cluster with several writers, two nodes can give one command", "let all writers use one node, and accept the risk")
+		add(riskGalera, "wsrep_on is ON: in a cluster with several writers, two nodes can run the transaction of one command at the same time, because GET_LOCK is not replicated", "let all writers use one node, and accept the risk")
+		if wait, err := strconv.Atoi(has["wsrep_sync_wait"]); err != nil || wait&syncWait != syncWait {
+			add(riskWait, "wsrep_sync_wait is "+has["wsrep_sync_wait"]+": a node that has not executed yet what others have committed lacks records, and reports holds as lost", "SET GLOBAL wsrep_sync_wait = 7, or add wsrep_sync_wait=7 to the DSN")
+		}
 	}
 	for _, role := range []struct{ source, replica string }{{"master", "slave"}, {"source", "replica"}} { // MariaDB and older MySQL; MySQL
 		found = append(found, semiSync(has, "rpl_semi_sync_"+role.source, role.replica)...)
 	}
 	return found, nil
 }
+
+// syncWait are the bits of wsrep_sync_wait for all statements of a store: SELECT, UPDATE and
+// DELETE, INSERT.
+const syncWait = 1 | 2 | 4
 
 // longestOutage is how long commits at least have to wait for a semi-synchronous replica that is
 // not there.
