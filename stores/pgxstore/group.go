@@ -16,7 +16,11 @@ import (
 // write runs the statement together with others. A statement that met a row locked by
 // another transaction runs again alone, so that its neighbors do not wait.
 func (s *Store) write(ctx context.Context, st *statement) error {
-	err := s.writes.Do(ctx, st)
+	q := s.writes
+	if st.isLong() {
+		q = s.longWrites
+	}
+	err := q.Do(ctx, st)
 	for n := 1; (postgres.Code(err) == postgres.CodeLockTimeout || isRetryable(err)) && retry(ctx, n) == nil; n++ {
 		err = s.alone(ctx, func(conn *pgx.Conn) error { return send(ctx, conn, s.listener, "", []*statement{st}, "") })
 	}
@@ -36,9 +40,9 @@ func (s *Store) alone(ctx context.Context, f func(*pgx.Conn) error) error {
 	return f(conn.Conn())
 }
 
-// runWrites runs a batch as one transaction in one round trip. The order keeps
+// runWrites runs a batch of a queue as one transaction in one round trip. The order keeps
 // two batches from waiting for each other.
-func (s *Store) runWrites(lane int, batch []*group.Ticket[*statement]) (then func()) {
+func (s *Store) runWrites(q *group.Queue[*statement], line *storeConn, batch []*group.Ticket[*statement]) {
 	slices.SortFunc(batch, func(a, b *group.Ticket[*statement]) int {
 		return bytes.Compare(a.Job.key.Hash[:], b.Job.key.Hash[:])
 	})
@@ -46,33 +50,31 @@ func (s *Store) runWrites(lane int, batch []*group.Ticket[*statement]) (then fun
 	for i, t := range batch {
 		list[i] = t.Job
 	}
-	err := s.writeBatch(lane, batch, list)
-	if s.writeConns[lane].broken() { // repeatable statements are sent once more, on another connection
+	err := s.writeBatch(q, line, batch, list)
+	if line.broken() { // repeatable statements are sent once more, on another connection
 		if tickets, statements := repeatable(batch, list); len(statements) > 0 {
 			for _, st := range statements {
 				st.repeated = true
 			}
-			again := s.writeBatch(lane, tickets, statements)
+			again := s.writeBatch(q, line, tickets, statements)
 			for _, t := range tickets {
-				s.writes.Finish(t, again)
+				q.Finish(t, again)
 			}
 		}
 	}
 	for _, t := range batch {
-		s.writes.Finish(t, err) // unless it is finished
+		q.Finish(t, err) // unless it is finished
 	}
-	return nil
 }
 
-func (s *Store) writeBatch(lane int, batch []*group.Ticket[*statement], list []*statement) error {
-	line := &s.writeConns[lane]
+func (s *Store) writeBatch(q *group.Queue[*statement], line *storeConn, batch []*group.Ticket[*statement], list []*statement) error {
 	return line.use(func(ctx context.Context, conn *pgx.Conn) error {
 		err := send(ctx, line.pipe, s.listener, line.sessionSetup(), list, "")
 		if len(list) == 1 || postgres.Code(err) == "" || isStalePlan(err) || conn.IsClosed() {
 			return err
 		}
 		for i, t := range batch { // one of them failed: each goes alone
-			s.writes.Finish(t, send(ctx, line.pipe, s.listener, line.sessionSetup(), list[i:i+1], ""))
+			q.Finish(t, send(ctx, line.pipe, s.listener, line.sessionSetup(), list[i:i+1], ""))
 		}
 		return nil
 	})
@@ -95,6 +97,7 @@ func repeatable(batch []*group.Ticket[*statement], list []*statement) ([]*group.
 type lookupJob struct {
 	key   *record.Key
 	found *stored
+	long  bool // it is there, but its result is too long to be read together with others
 }
 
 // look returns the record of k, which may have expired, or nil.
@@ -102,6 +105,10 @@ func (s *Store) look(ctx context.Context, k *record.Key) (*stored, error) {
 	return server.FindDurable(func() (*stored, error) {
 		r := &lookupJob{key: k}
 		err := s.reads.Do(ctx, r)
+		if err == nil && r.long {
+			r = &lookupJob{key: k}
+			err = s.longReads.Do(ctx, r)
+		}
 		return r.found, err
 	}, func(l server.Look) (again bool, err error) { return s.durable(ctx, k, l.Found) })
 }
@@ -148,6 +155,44 @@ func (s *Store) runReads(lane int, batch []*group.Ticket[*lookupJob]) (then func
 	return nil
 }
 
+// runLongReads looks records up one by one, so that no more than one is on its way at a time.
+// Callers that want the same record share it.
+func (s *Store) runLongReads(_ int, batch []*group.Ticket[*lookupJob]) (then func()) {
+	line := &s.readConns[lanes]
+	wanted := byRecord(batch)
+	for _, first := range batch {
+		k := first.Job.key
+		same := wanted[k.Hash]
+		if same == nil {
+			continue // it was read for an earlier caller
+		}
+		delete(wanted, k.Hash)
+		var found *stored
+		read := func(ctx context.Context, conn *pgx.Conn) (err error) {
+			found, err = look(ctx, conn, k)
+			return err
+		}
+		err := line.use(read)
+		if line.broken() {
+			err = line.use(read)
+		}
+		for _, t := range same {
+			t.Job.found = found
+			s.longReads.Finish(t, err)
+		}
+	}
+	return nil
+}
+
+// byRecord returns the tickets of each record by its hash.
+func byRecord(batch []*group.Ticket[*lookupJob]) map[[32]byte][]*group.Ticket[*lookupJob] {
+	wanted := make(map[[32]byte][]*group.Ticket[*lookupJob], len(batch))
+	for _, t := range batch {
+		wanted[t.Job.key.Hash] = append(wanted[t.Job.key.Hash], t)
+	}
+	return wanted
+}
+
 func (s *Store) readBatch(lane int, batch []*group.Ticket[*lookupJob]) error {
 	return s.readConns[lane].use(func(ctx context.Context, conn *pgx.Conn) (err error) {
 		if len(batch) == 1 {
@@ -161,16 +206,12 @@ func (s *Store) readBatch(lane int, batch []*group.Ticket[*lookupJob]) error {
 // lookAll looks many records up at once. Callers that want the same record share it,
 // because callers never modify what a store returns.
 func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*group.Ticket[*lookupJob]) error {
-	wanted := make(map[[32]byte][]*group.Ticket[*lookupJob], len(batch))
-	hashes := make([][]byte, 0, len(batch))
-	for _, t := range batch {
-		k := t.Job.key
-		if wanted[k.Hash] == nil {
-			hashes = append(hashes, k.Hash[:])
-		}
-		wanted[k.Hash] = append(wanted[k.Hash], t)
+	wanted := byRecord(batch)
+	hashes := make([][]byte, 0, len(wanted))
+	for hash := range wanted {
+		hashes = append(hashes, bytes.Clone(hash[:]))
 	}
-	rows, err := conn.Query(ctx, sqlText["lookups"], hashes)
+	rows, err := conn.Query(ctx, sqlText["lookups"], hashes, group.LongestShared)
 	if err != nil {
 		return err
 	}
@@ -178,12 +219,15 @@ func (s *Store) lookAll(ctx context.Context, conn *pgx.Conn, batch []*group.Tick
 	var hash []byte
 	for rows.Next() {
 		var r row
-		if err := rows.Scan(r.into(&r.server, &hash)...); err != nil {
+		var long bool
+		if err := rows.Scan(r.into(&r.server, &hash, &long)...); err != nil {
 			return err
 		}
 		found := r.stored()
 		for _, t := range wanted[[32]byte(hash)] {
-			if t.Job.found = found; found.Check(t.Job.key.ID) != nil {
+			if long {
+				t.Job.long = true
+			} else if t.Job.found = found; found.Check(t.Job.key.ID) != nil {
 				t.Job.found = nil
 				s.reads.Finish(t, found.Check(t.Job.key.ID))
 			}

@@ -6,6 +6,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
@@ -81,6 +82,23 @@ type statement struct {
 	hold       *onlyonce.Hold  // to settle
 	settlement *onlyonce.Settlement
 	fence      int64 // that the claim got
+}
+
+// isLong reports whether statements with short values need not wait for this one.
+func (s *statement) isLong() bool {
+	size := 0
+	if s.settlement != nil {
+		size = len(s.settlement.Result.Body) + len(s.settlement.Error)
+	}
+	for _, arg := range s.args {
+		switch v := arg.(type) {
+		case []byte:
+			size += len(v)
+		case string:
+			size += len(v)
+		}
+	}
+	return size > group.LongestShared
 }
 
 func (s *statement) queue(b *pgx.Batch) {

@@ -27,9 +27,11 @@ type Store struct {
 	pool        *pgxpool.Pool
 	maintenance maintenance
 	writes      *group.Queue[*statement]
-	writeConns  [2]storeConn
+	longWrites  *group.Queue[*statement] // of long values, for which the others do not wait
+	writeConns  [lanes + 1]storeConn     // the last one is for long values
 	reads       *group.Queue[*lookupJob]
-	readConns   [2]storeConn
+	longReads   *group.Queue[*lookupJob]
+	readConns   [lanes + 1]storeConn
 	hints       record.Hints
 	standbys    postgres.Standbys
 	listener    *listener
@@ -47,11 +49,13 @@ var (
 
 const (
 	maxBatch   = 256 // statements that are lost, and tried again one by one, when one fails
+	maxLong    = 8   // the same for statements with long values: so many of them are on their way at a time
+	lanes      = 2   // connections for statements, and as many for lookups
 	minWaiting = 48  // so many waiting callers justify a second connection
 )
 
 // Open opens a store on a database that has been migrated. The pool still
-// belongs to the caller; give it at least four connections more than the
+// belongs to the caller; give it at least six connections more than the
 // program needs. Open rejects a server whose settings would break the promise.
 func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	m, err := openMaintenance(ctx, pool, cfg)
@@ -62,8 +66,16 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	for i := range s.writeConns {
 		s.writeConns[i].pool, s.readConns[i].pool = pool, pool
 	}
-	s.writes = group.New(group.Config[*statement]{Write: s.runWrites, Lanes: len(s.writeConns), MinWaiting: minWaiting, Max: maxBatch})
-	s.reads = group.New(group.Config[*lookupJob]{Write: s.runReads, Lanes: len(s.readConns), MinWaiting: minWaiting, Max: maxBatch})
+	s.writes = group.New(group.Config[*statement]{Lanes: lanes, MinWaiting: minWaiting, Max: maxBatch, Write: func(lane int, batch []*group.Ticket[*statement]) (then func()) {
+		s.runWrites(s.writes, &s.writeConns[lane], batch)
+		return nil
+	}})
+	s.longWrites = group.New(group.Config[*statement]{Max: maxLong, Write: func(_ int, batch []*group.Ticket[*statement]) (then func()) {
+		s.runWrites(s.longWrites, &s.writeConns[lanes], batch)
+		return nil
+	}})
+	s.reads = group.New(group.Config[*lookupJob]{Write: s.runReads, Lanes: lanes, MinWaiting: minWaiting, Max: maxBatch})
+	s.longReads = group.New(group.Config[*lookupJob]{Write: s.runLongReads, Max: maxBatch})
 	return s, nil
 }
 
@@ -71,10 +83,16 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 // stays open.
 func (s *Store) Close() error {
 	s.writes.Close()
+	s.longWrites.Close()
 	s.reads.Close()
+	s.longReads.Close()
 	s.listener.close()
 	s.outbox.listener.close()
-	return wrap("close", errors.Join(s.writeConns[0].close(), s.writeConns[1].close(), s.readConns[0].close(), s.readConns[1].close(), s.maintenance.close()))
+	var errs []error
+	for i := range s.writeConns {
+		errs = append(errs, s.writeConns[i].close(), s.readConns[i].close())
+	}
+	return wrap("close", errors.Join(append(errs, s.maintenance.close())...))
 }
 
 // Claim asks for the right to run a command.

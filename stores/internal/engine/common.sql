@@ -3,8 +3,11 @@
 
 -- part: columns
 -- The columns of a record, in the order in which they are read, with the clock.
+{columns but the body}, response_body, {now}
+
+-- part: columns but the body
 created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fence, lease_until, settled_at, {expires},
-       status_code, final, result_ref, error, response_header, steps, response_body, {now}
+       status_code, final, result_ref, error, response_header, steps
 
 -- name: version
 SELECT coalesce(max(version), 0) FROM onlyonce_schema;

@@ -10,7 +10,7 @@ import (
 )
 
 // LongestShared is how many bytes of a result are written together with those of other
-// callers. A longer one goes alone, so that the others do not wait for it.
+// callers. The others do not wait for a longer one.
 const LongestShared = 64 << 10
 
 // A Config says how a queue writes. Write and Max must be set.

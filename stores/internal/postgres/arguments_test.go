@@ -30,7 +30,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"remove":   len(Decision(settled, seen, nil)),
 		"record":   len(records.List()),
 		"look":     2, // the hash of the ID and the lock of a token
-		"lookups":  1, // the hashes
+		"lookups":  2, // the hashes, and the longest body
 		"lock":     3, // the locks
 		"ended":    1, // the lock of a token
 		"list":     len(list),
