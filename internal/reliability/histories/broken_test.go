@@ -237,3 +237,40 @@ func TestPlantedBugs_AFenceThatIsStillBeingRaisedCanNotBeResolved(t *testing.T) 
 		}
 	}
 }
+
+// A client that reads the business rows past the store may see what a failover undoes. One that
+// the store has told of the settled record may not.
+func TestPlantedBugs_AFailoverUndoesOnlyWhatTheStoreHasNotReturned(t *testing.T) {
+	settle := Call{Kind: SettleTx, Client: 1, Start: 20, Owner: "me", Fence: 7, State: onlyonce.StateFailed, Keep: time.Minute, Row: "row", Ending: Commits}
+	result, _ := settle.texts()
+	settled := &Seen{State: onlyonce.StateFailed, Owner: "me", Fingerprint: 1, Attempt: 1, Fence: 7, Result: result, Created: 1, KeepLeft: time.Minute}
+	for _, c := range []struct {
+		name      string
+		undone    bool
+		shown     Event
+		left      []string
+		explained bool
+	}{
+		{"rows", true, Event{Call: Call{Kind: Rows}, Outcome: Outcome{Verdict: Done, Rows: []string{"row"}}}, nil, true},
+		{"rows, without a failover", false, Event{Call: Call{Kind: Rows}, Outcome: Outcome{Verdict: Done, Rows: []string{"row"}}}, nil, false},
+		{"the settled record", true, Event{Call: Call{Kind: Lookup}, Outcome: Outcome{Verdict: Done, Record: settled}}, nil, false},
+		{"the settled record, and the row is left", true, Event{Call: Call{Kind: Lookup}, Outcome: Outcome{Verdict: Done, Record: settled}}, []string{"row"}, true},
+	} {
+		c.shown.Client, c.shown.Start, c.shown.End, c.shown.Process = 2, 80, 90, 2
+		h := &History{Key: "k", Undone: c.undone, Events: []*Event{
+			{
+				Call:    Call{Kind: Claim, Client: 1, Start: 0, Owner: "me", Fingerprint: 1, Lease: time.Minute},
+				Process: 1,
+				Outcome: Outcome{Verdict: Done, End: 10, Record: &Seen{
+					State: onlyonce.StateProcessing, Owner: "me", Fingerprint: 1, Attempt: 1, Fence: 7, Created: 1, LeaseLeft: time.Minute,
+				}},
+			},
+			{Call: settle, Process: 1, Outcome: Outcome{Verdict: Doubt, End: 50}},
+			&c.shown,
+			{Call: Call{Kind: Rows, Client: 3, Start: 100}, Outcome: Outcome{Verdict: Done, End: 110, Rows: c.left}},
+		}}
+		if f := h.check(10_000); (f == nil) != c.explained {
+			t.Errorf("%s: found %+v", c.name, f)
+		}
+	}
+}

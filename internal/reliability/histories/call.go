@@ -123,7 +123,7 @@ type Seen struct {
 type Event struct {
 	Call
 	Outcome
-	Process   int
+	Process   int           // 0: the look at what is left in the end
 	Slack     time.Duration // how far the store's clock may be from ours
 	Lag       time.Duration // how much later a lease or a record may end
 	takenBack bool          // it stands for an effect that a claim may have had before its last one
@@ -131,12 +131,16 @@ type Event struct {
 	beside    bool          // another RunTx does
 }
 
-// showsUnsettled reports whether a call changed nothing, and its caller was told of a record
-// that is not settled, or of none.
-func (e *Event) showsUnsettled() bool {
+// mayBeUndone reports whether a failover may undo what a call that changed nothing has shown
+// its caller: a record that is not settled, that there is none, or business rows, which are
+// read from the database, past the store. Nothing is undone after the last look at the rows.
+func (e *Event) mayBeUndone() bool {
 	switch e.Verdict {
 	case NotFound, InFlight, Lost:
 		return true
+	}
+	if e.Kind == Rows {
+		return e.Process != 0
 	}
 	return e.Verdict == Done && e.Record != nil && (e.Record.Busy || e.Record.State == onlyonce.StateProcessing && e.Record.Owner != e.Owner)
 }

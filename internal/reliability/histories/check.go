@@ -97,7 +97,7 @@ func (h *History) prepare() {
 	slices.SortStableFunc(h.Events, func(a, b *Event) int { return cmp.Compare(a.Start, b.Start) })
 	h.takenBack()
 	if h.Undone {
-		h.Events = slices.DeleteFunc(h.Events, (*Event).showsUnsettled)
+		h.Events = slices.DeleteFunc(h.Events, (*Event).mayBeUndone)
 	}
 	for i, e := range h.Events {
 		if e.Verdict == Doubt && !e.takenBack {

@@ -31,7 +31,7 @@ type Plan struct {
 	Lag        time.Duration // how much later a lease or a record may end, and how much less of it may be shown
 	Open       func() (Database, error)
 	ClockMoves bool         // records do not expire: what has expired may be there again when a clock is set back
-	Undone     bool         // a failover may undo a call in doubt that others have seen, unless it settled the record
+	Undone     bool         // a failover may undo a call in doubt, unless the store has returned a record that it settled
 	InMemory   bool         // the clients are in this process
 	Faults     func(r *Run) // runs beside the clients until r.Over is closed
 	Pictures   string       // a directory for porcupine's pictures of what is wrong; empty: none
