@@ -274,6 +274,7 @@ func (s *stream) info(ctx context.Context) (*streamInfo, error) {
 type streamInfo struct {
 	Config  json.RawMessage `json:"config"`
 	Cluster struct {
+		Name     string     `json:"name"` // empty: a server without a cluster
 		Leader   string     `json:"leader"`
 		Since    *time.Time `json:"leader_since"`
 		Replicas []struct {
@@ -365,7 +366,7 @@ func (s *stream) clock(ctx context.Context) (reading, error) {
 	switch {
 	case info.Cluster.Since != nil:
 		r.since = info.Cluster.Since.UnixMicro()
-	case info.Cluster.Leader != "":
+	case info.Cluster.Name != "":
 		r.since = r.now // the only server of a cluster that has the stream does not say it
 	}
 	return r, err
