@@ -69,7 +69,7 @@ func Do[T any](ctx context.Context, g *Guard, req Request, fn func(context.Conte
 }
 
 // DoTx is Do for a command whose rows are in the store's own database: fn's
-// rows and the answer are committed together, or neither is.
+// rows and the response are committed together, or neither is.
 //
 // When fn returns an error or panics, its rows are rolled back, so the outcome
 // is known. After an error, the command has failed; after a panic, nothing is

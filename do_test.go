@@ -100,7 +100,7 @@ func TestDo_AnErrorIsPassedOnAndTheNextCallerRunsAgain(t *testing.T) {
 		return onlyonce.Current(ctx).Number(), nil
 	})
 	if err != nil || a.Value != 2 || a.Attempt != 2 {
-		t.Fatalf("answer %+v, error %v", a, err)
+		t.Fatalf("response %+v, error %v", a, err)
 	}
 	log.expect(t, "failed", "executed")
 }
@@ -182,7 +182,7 @@ func TestDo_AnUnknownOutcomeIsRunAgainOrHeld(t *testing.T) {
 			continue
 		}
 		if err != nil || a.Value != 7 || a.Attempt != 2 {
-			t.Fatalf("answer %+v, error %v", a, err)
+			t.Fatalf("response %+v, error %v", a, err)
 		}
 		log.expect(t, "unknown", "taken_over", "executed")
 	}
@@ -220,7 +220,7 @@ func TestDo_TheCallerGoingAwayDoesNotStopTheCommand(t *testing.T) {
 		return ctx.Value(valueKey{}).(string), nil
 	})
 	if err != nil || a.Value != "kept" {
-		t.Fatalf("answer %+v, error %v", a, err)
+		t.Fatalf("response %+v, error %v", a, err)
 	}
 }
 

@@ -81,7 +81,7 @@ func ExampleStep() {
 			return "", err
 		}
 		if onlyonce.Current(ctx).Number() == 1 {
-			return "", errors.New("the warehouse does not answer")
+			return "", errors.New("the warehouse does not respond")
 		}
 		return "shipped for " + payment, nil
 	}
@@ -91,7 +91,7 @@ func ExampleStep() {
 	fmt.Println(answer.Value, err)
 	// Output:
 	// paying with a key of 32 digits
-	// the warehouse does not answer
+	// the warehouse does not respond
 	// shipped for payment 7 <nil>
 }
 

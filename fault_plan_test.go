@@ -33,11 +33,11 @@ func withFaults(ctx context.Context, seed, percent uint64) context.Context {
 const (
 	fateFine         = iota
 	fateFails        // at once
-	fateLost         // it takes effect, and its answer is lost
+	fateLost         // it takes effect, and its response is lost
 	fateLate         // it takes effect late
-	fateLateResponse // its answer is late
+	fateLateResponse // its response is late
 	fateTwice        // it takes effect twice
-	fateSilent       // there is no answer; it may have taken effect
+	fateSilent       // there is no response; it may have taken effect
 	fates
 )
 
@@ -111,7 +111,7 @@ func (s *chaosStore) suffer(ctx context.Context, method string, do func(context.
 	return do(ctx)
 }
 
-// hide drops what a lost answer would have said.
+// hide drops what a lost response would have said.
 func hide(error) error { return nil }
 
 func (s *chaosStore) Claim(ctx context.Context, c onlyonce.Claim) (r onlyonce.Record, err error) {

@@ -68,7 +68,7 @@ func (s *faultyStore) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.S
 	return s.call(&s.settle, func() error { return s.Store.Settle(ctx, h, st) })
 }
 
-// down fails without reaching the store; lossy loses the answer.
+// down fails without reaching the store; lossy loses the response.
 func down(func() error) error     { return errDown }
 func lossy(do func() error) error { return errors.Join(do(), errDown) }
 

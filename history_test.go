@@ -102,7 +102,7 @@ func newHistory(t *testing.T, seed, percent uint64, skewed bool) *history {
 	return h
 }
 
-// observe notes which answers could not be recorded, and then blocks or panics.
+// observe notes which responses could not be recorded, and then blocks or panics.
 func (h *history) observe(ctx context.Context, e onlyonce.Event) {
 	o, _ := ctx.Value(opKey{}).(*op)
 	if o == nil {
@@ -155,7 +155,7 @@ func (h *history) run() {
 
 // quiet wants nothing to go on when nobody asks any more.
 func (h *history) quiet() {
-	time.Sleep(2 * time.Hour) // until the last call that nobody answers is over
+	time.Sleep(2 * time.Hour) // until the last call that gets no response is over
 	synctest.Wait()
 	was := h.store.calls.Load()
 	time.Sleep(10 * time.Hour)
@@ -170,14 +170,14 @@ func (h *history) quiet() {
 	})
 }
 
-// agree wants every answer that was given to be the one on record.
+// agree wants every response that was given to be the one on record.
 func (h *history) agree() {
 	for n := range historyKeys {
 		key := fmt.Sprint("k", n)
 		r, _ := h.store.simStore.Lookup(context.Background(), request(key).ID)
 		for _, v := range h.answers[key] {
 			if r.State != onlyonce.StateCompleted || string(r.Result.Body) != strconv.FormatInt(v, 10) {
-				h.Errorf("%s: the answer %d was given (all: %v), the record is %s with %q", key, v, h.answers[key], r.State, r.Result.Body)
+				h.Errorf("%s: the response %d was given (all: %v), the record is %s with %q", key, v, h.answers[key], r.State, r.Result.Body)
 			}
 		}
 		h.store.mu.Lock()
@@ -282,7 +282,7 @@ func (o *op) end() error {
 	case 1:
 		return onlyonce.Final(errors.New("failed for good"))
 	case 2:
-		return onlyonce.Unknown(errors.New("no answer"))
+		return onlyonce.Unknown(errors.New("no response"))
 	case 3:
 		panic("the command's")
 	}

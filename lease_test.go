@@ -53,7 +53,7 @@ func TestLease_TheContextEndsWithErrLostWhenAnotherTakesOver(t *testing.T) {
 		}
 		a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 3, nil })
 		if err != nil || a.Value != 2 {
-			t.Fatalf("answer %+v, error %v", a, err)
+			t.Fatalf("response %+v, error %v", a, err)
 		}
 		log.expect(t, "taken_over", "executed", "lost", "replayed")
 	})
@@ -152,7 +152,7 @@ func TestLease_AResultThatCannotBeStoredIsReturnedAndCounted(t *testing.T) {
 		began := time.Now()
 		a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 1, nil })
 		if err != nil || a.Value != 1 {
-			t.Fatalf("answer %+v, error %v", a, err)
+			t.Fatalf("response %+v, error %v", a, err)
 		}
 		if took := time.Since(began); took < 29*time.Second || took > 32*time.Second {
 			t.Fatalf("gave up after %v, want when the lease ends", took)
@@ -161,7 +161,7 @@ func TestLease_AResultThatCannotBeStoredIsReturnedAndCounted(t *testing.T) {
 	})
 }
 
-// A hanging store answers neither a settlement nor, if it is told so, a renewal.
+// A hanging store responds neither to a settlement nor, if it is told so, to a renewal.
 type hanging struct {
 	onlyonce.Store
 	renewals bool
@@ -218,7 +218,7 @@ func TestLease_AClaimWhoseResponseWasLostIsRecognized(t *testing.T) {
 		store.set(func() { store.claim = times(1, lossy) })
 		a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 1, nil })
 		if err != nil || a.Attempt != 1 {
-			t.Fatalf("answer %+v, error %v", a, err)
+			t.Fatalf("response %+v, error %v", a, err)
 		}
 	})
 }
@@ -323,7 +323,7 @@ func TestLease_AClaimInDoubtIsReleasedOnceTheStoreRespondsAgain(t *testing.T) {
 	}
 }
 
-// An awayStore does not answer lookups until it is back.
+// An awayStore does not respond to lookups until it is back.
 type awayStore struct {
 	*faultyStore
 	away      func(context.Context) error
@@ -355,7 +355,7 @@ func TestLease_ATakeOverOfAnUnknownOutcomeThatStaysInDoubtIsReleasedAsUnknown(t 
 		store := newStore()
 		g := onlyonce.New(store, onlyonce.Config{})
 		if _, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) {
-			return 0, onlyonce.Unknown(errors.New("no answer"))
+			return 0, onlyonce.Unknown(errors.New("no response"))
 		}); err == nil {
 			t.Fatal("no error")
 		}
@@ -372,7 +372,7 @@ func TestLease_ATakeOverOfAnUnknownOutcomeThatStaysInDoubtIsReleasedAsUnknown(t 
 			t.Fatalf("error %v", err)
 		}
 		synctest.Wait()
-		if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateUnknown || rec.Attempt != 2 || rec.Error != "no answer" {
+		if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateUnknown || rec.Attempt != 2 || rec.Error != "no response" {
 			t.Fatalf("record %+v", rec)
 		}
 	})
@@ -423,7 +423,7 @@ func TestLease_ARetryThatStaysInDoubtIsReleasedAsTheFailureThatItFound(t *testin
 			}
 			a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 1, nil })
 			if err != nil || a.Value != 1 || a.Attempt != 3 {
-				t.Errorf("answer %+v, error %v", a, err)
+				t.Errorf("response %+v, error %v", a, err)
 			}
 		})
 	}

@@ -125,7 +125,7 @@ func (m *misuser) call(ctx context.Context, r *rand.Rand) {
 		a.SetStatus(201)
 	case 8:
 		if a.Key("step") != m.key || a.Number() != 1 || a.Fence() == 0 || a.Err() != nil {
-			m.Error("a method's answer changed")
+			m.Error("a method's response changed")
 		}
 		_, _ = a.Result()
 	default:

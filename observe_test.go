@@ -77,10 +77,10 @@ func TestObserver_AReleaseIsLoggedAsOneWhateverTheReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = g.BeginTx(t.Context(), request("k"), func(context.Context, entry) (onlyonce.Settlement, error) {
-		return onlyonce.Settlement{}, errors.New("the handler answered 400")
+		return onlyonce.Settlement{}, errors.New("the handler responded with 400")
 	})
 	lines := slices.Collect(strings.Lines(out.String()))
-	if len(lines) != 2 || !strings.Contains(lines[1], `"error":"the handler answered 400"`) {
+	if len(lines) != 2 || !strings.Contains(lines[1], `"error":"the handler responded with 400"`) {
 		t.Fatalf("the log is\n%s", out.String())
 	}
 	for _, line := range lines {

@@ -57,7 +57,7 @@ func TestRequest_WhatSkipsTheFingerprintIsComparedWithNothing(t *testing.T) {
 			}
 			a, err := onlyonce.Do(t.Context(), g, c.second, func(context.Context) (int, error) { return 2, nil })
 			if !errors.Is(err, c.want) || err == nil && a.Value != 1 {
-				t.Errorf("answer %+v, error %v", a, err)
+				t.Errorf("response %+v, error %v", a, err)
 			}
 			if rec := lookup(t, store, skip); string(rec.Fingerprint) != string(c.first.Fingerprint) {
 				t.Errorf("the record's fingerprint is %x, want the first request's", rec.Fingerprint)
@@ -178,7 +178,7 @@ func TestRequest_WhatIsUnknownStaysByTheRequestsOwnKeep(t *testing.T) {
 			g := onlyonce.New(store, onlyonce.Config{HoldUnknown: hold})
 			req := request("k")
 			req.Keep = time.Minute
-			_, _ = onlyonce.Do(t.Context(), g, req, func(context.Context) (int, error) { return 0, onlyonce.Unknown(errors.New("no answer")) })
+			_, _ = onlyonce.Do(t.Context(), g, req, func(context.Context) (int, error) { return 0, onlyonce.Unknown(errors.New("no response")) })
 			want := time.Minute
 			if hold {
 				want = 0

@@ -64,7 +64,7 @@ func TestReconcile_DecidesWhatBecameOfALapsedAttempt(t *testing.T) {
 				runs := 0
 				a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { runs++; return 2, nil })
 				if !errors.Is(err, test.want) || a.Value != test.value || runs != test.runs {
-					t.Errorf("answer %+v, error %v, ran %d times", a, err, runs)
+					t.Errorf("response %+v, error %v, ran %d times", a, err, runs)
 				}
 				rec := lookup(t, store, request("k"))
 				if rec.State != test.state || rec.Fence <= dead.Fence {
@@ -92,7 +92,7 @@ func TestReconcile_OnlyOneReconcileRunsForACommand(t *testing.T) {
 			all.Go(func() {
 				a, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 0, errors.New("ran") })
 				if err != nil || a.Value != 7 {
-					t.Errorf("answer %+v, error %v", a, err)
+					t.Errorf("response %+v, error %v", a, err)
 				}
 			})
 		}
@@ -181,7 +181,7 @@ func TestReconcile_ACorruptRecordCountsAsUnknown(t *testing.T) {
 				return
 			}
 			if err != nil || a.Attempt != 2 {
-				t.Errorf("answer %+v, error %v", a, err)
+				t.Errorf("response %+v, error %v", a, err)
 			}
 			log.expect(t, "corrupt", "taken_over", "executed")
 		})

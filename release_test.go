@@ -66,7 +66,7 @@ func TestRelease_WhatAnEarlierAttemptLeftIsNotForgotten(t *testing.T) {
 					}
 					a, err := onlyonce.Do(t.Context(), g.Guard, request("k"), func(context.Context) (int, error) { return 1, nil })
 					if err != nil || a.Value != 1 || a.Attempt < 3 {
-						t.Errorf("answer %+v, error %v", a, err)
+						t.Errorf("response %+v, error %v", a, err)
 					}
 				}
 			})

@@ -33,7 +33,7 @@ func TestStep_AFinishedStepIsNotRunAgainByALaterAttempt(t *testing.T) {
 	}
 	a, err := onlyonce.Do(t.Context(), g, request("k"), order)
 	if err != nil || a.Value != "ch_1" || a.Attempt != 2 || charges != 1 || mails != 2 {
-		t.Fatalf("answer %+v, error %v, %d charges, %d mails", a, err, charges, mails)
+		t.Fatalf("response %+v, error %v, %d charges, %d mails", a, err, charges, mails)
 	}
 }
 
@@ -211,7 +211,7 @@ func TestStep_ALeaseIsCountedFromBeforeTheStoreWasCalled(t *testing.T) {
 			}
 			<-ctx.Done()
 			if took := time.Since(began); took != lease*3/4 {
-				t.Errorf("the context ended after %v, want 18s: the answer took 6s of the lease", took)
+				t.Errorf("the context ended after %v, want 18s: the response took 6s of the lease", took)
 			}
 			return 0, context.Cause(ctx)
 		})

@@ -39,7 +39,7 @@ func TestDoTx_RowsAndResponseAreOneCommit(t *testing.T) {
 	for range 2 {
 		a, err := onlyonce.DoTx(t.Context(), g, request("k"), order)
 		if err != nil || a.Value != "ord_1" || a.Ref != "ord_1" || a.Attempt != 2 || l.row("ord_1") != 2 {
-			t.Fatalf("answer %+v, error %v, row %d", a, err, l.row("ord_1"))
+			t.Fatalf("response %+v, error %v, row %d", a, err, l.row("ord_1"))
 		}
 	}
 	log.expect(t, "failed", "executed", "replayed")
@@ -117,7 +117,7 @@ func TestDoTx_ADuplicateOfARunningTransactionWaitsOrIsRejected(t *testing.T) {
 		began := time.Now()
 		a, err := onlyonce.DoTx(t.Context(), g, patient, slow)
 		if err != nil || !a.Replayed || time.Since(began) != 5*time.Second {
-			t.Errorf("answer %+v, error %v after %v", a, err, time.Since(began))
+			t.Errorf("response %+v, error %v after %v", a, err, time.Since(began))
 		}
 	})
 }
@@ -173,7 +173,7 @@ func TestDoTx_ReconcileComesBeforeATransaction(t *testing.T) {
 		for range 2 {
 			a, err := onlyonce.DoTx(t.Context(), g, request("k"), func(_ context.Context, tx entry) (int, error) { tx["x"]++; return 1, nil })
 			if err != nil || a.Value != 1 || a.Attempt != 2 || l.row("x") != 1 {
-				t.Errorf("answer %+v, error %v, row %d", a, err, l.row("x"))
+				t.Errorf("response %+v, error %v, row %d", a, err, l.row("x"))
 			}
 		}
 		log.expect(t, "taken_over", "executed", "replayed")
@@ -246,7 +246,7 @@ func TestDoTx_ACommitThatWasLostIsNeverCalledASuccess(t *testing.T) {
 		rival   bool // settles the attempt meanwhile
 		want    error
 		outcome onlyonce.Outcome
-		again   int // the answer of a repeat
+		again   int // the response of a repeat
 		rows    int
 	}{
 		{"it came through, and nobody knows", inDoubt(lossy), false, onlyonce.ErrUnknown, "unknown", 1, 1},

@@ -45,7 +45,7 @@ func TestWait_WaitersGetTheResponseAsSoonAsItIsThere(t *testing.T) {
 					return 42, nil
 				})
 				if err != nil || a.Value != 42 {
-					t.Errorf("answer %+v, error %v", a, err)
+					t.Errorf("response %+v, error %v", a, err)
 				}
 			})
 		}
@@ -212,7 +212,7 @@ func TestWait_AWaiterRunsTheCommandWhenTheOtherAttemptFails(t *testing.T) {
 		}()
 		got, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 2, nil })
 		if err != nil || got.Attempt != 2 || got.Value != 2 {
-			t.Fatalf("answer %+v, error %v", got, err)
+			t.Fatalf("response %+v, error %v", got, err)
 		}
 	})
 }
@@ -225,7 +225,7 @@ func TestWait_AWaiterTakesOverWhenTheLeaseLapses(t *testing.T) {
 		began := time.Now()
 		got, err := onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 2, nil })
 		if took := time.Since(began); err != nil || got.Attempt != 2 || took < 5*time.Second || took > 6*time.Second {
-			t.Fatalf("answer %+v, error %v after %v", got, err, took)
+			t.Fatalf("response %+v, error %v after %v", got, err, took)
 		}
 	})
 }

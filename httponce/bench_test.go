@@ -48,7 +48,7 @@ func (s *sender) send(h http.Handler) {
 	h.ServeHTTP(&s.w, &s.r)
 }
 
-// BenchmarkWrap compares a handler that reads 1 KiB and answers 1 KiB with the same
+// BenchmarkWrap compares a handler that reads 1 KiB and responds with 1 KiB with the same
 // in Wrap, for new keys and for repeats.
 func BenchmarkWrap(b *testing.B) {
 	answer := bytes.Repeat([]byte("y"), 1024)

@@ -151,8 +151,8 @@ func ExampleDontStoreBody() {
 func ExampleUnknown() {
 	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{HoldUnknown: true})
 	h := httponce.Wrap(guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		httponce.Unknown(r) // the bank did not answer
-		http.Error(w, "the bank did not answer", http.StatusGatewayTimeout)
+		httponce.Unknown(r) // the bank did not respond
+		http.Error(w, "the bank did not respond", http.StatusGatewayTimeout)
 	}), httponce.Config{Tenant: httponce.SingleTenant})
 	for range 2 {
 		fmt.Println(post(h, "k", "pay").Code)

@@ -29,7 +29,7 @@ func newBank(payments *int) *httptest.Server {
 	return httptest.NewServer(httponce.Wrap(guard, pay, httponce.Config{Tenant: httponce.SingleTenant, Required: true}))
 }
 
-// losing is a network that loses the first answers.
+// losing is a network that loses the first responses.
 type losing struct{ answers int }
 
 func (l *losing) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -61,7 +61,7 @@ func ExampleTransport() {
 	// Output: payment 1, of 1, replayed=true <nil>
 }
 
-// A process that died after it sent a payment, and before it had the answer,
+// A process that died after it sent a payment, and before it had the response,
 // finds at its next start what it wanted, with the key under which it asked.
 func ExampleTransport_persist() {
 	payments := 0
@@ -83,7 +83,7 @@ func ExampleTransport_persist() {
 		return os.WriteFile(file, text, 0o600) // a real one also syncs it, or inserts a row
 	}
 
-	// The first process dies before it gets an answer.
+	// The first process dies before it gets a response.
 	client := &http.Client{Transport: &httponce.Transport{Base: &losing{answers: 1}, MaxAttempts: 1, Persist: write}}
 	_, err := client.Post(bank.URL, "application/json", strings.NewReader(`{"amount":10}`))
 	fmt.Println("answered:", err == nil)

@@ -66,14 +66,14 @@ func TestFlow_OverTCPAnUnreadResponseMakesRoomForOneThatIsRead(t *testing.T) {
 			end := time.Now().Add(time.Minute)
 			for stored := false; !stored; others++ {
 				if time.Now().After(end) {
-					t.Fatal("nothing is stored beside an answer that is left")
+					t.Fatal("nothing is stored beside a response that is left")
 				}
 				key := fmt.Sprint(others)
 				replayed(send("b", key))
 				stored = replayed(send("b", key))
 			}
 			if n, err := io.Copy(io.Discard, left.Body); err == nil || n >= length {
-				t.Errorf("of the answer that was left, %d bytes come: %v", n, err)
+				t.Errorf("of the response that was left, %d bytes come: %v", n, err)
 			}
 			if res := send("a", "k"); !replayed(res) {
 				t.Errorf("the repeat has %d %v", res.StatusCode, res.Header)

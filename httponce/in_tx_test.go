@@ -213,7 +213,7 @@ func TestInTx_AHandlerWhoseTransactionDoesNotBeginHasFailed(t *testing.T) {
 	})
 	w := &tap{httptest.NewRecorder(), func(int) {
 		if rec := lookup(t, s, "k"); rec.State != onlyonce.StateFailed {
-			t.Errorf("as the answer leaves, the record is %+v", rec)
+			t.Errorf("as the response leaves, the record is %+v", rec)
 		}
 	}}
 	h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "tea"))
@@ -290,7 +290,7 @@ func TestInTx_OfAnotherGuardCommitsNothing(t *testing.T) {
 		w.WriteHeader(201)
 	}), single)
 	if w := post(h, "k", "tea"); w.Code < 500 {
-		t.Errorf("the answer has status %d", w.Code)
+		t.Errorf("the response has status %d", w.Code)
 	}
 }
 

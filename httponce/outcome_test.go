@@ -19,8 +19,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
-// answering returns a handler that answers with the status and counts its runs.
-func answering(status int, runs *int) http.Handler {
+// responding returns a handler that responds with the status and counts its runs.
+func responding(status int, runs *int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		*runs++
 		w.Header().Set("X-Run", fmt.Sprint(*runs))
@@ -64,7 +64,7 @@ func TestOutcome_WhichResponsesAreStored(t *testing.T) {
 		t.Run(fmt.Sprint(c.status, c.stored), func(t *testing.T) {
 			runs := 0
 			c.cfg.Tenant = httponce.SingleTenant
-			h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(c.status, &runs), c.cfg)
+			h := httponce.Wrap(newGuard(onlyonce.Config{}), responding(c.status, &runs), c.cfg)
 			first, again := post(h, "k", "x"), post(h, "k", "x")
 			if first.Code != c.status || again.Code != c.status {
 				t.Fatalf("answers %d and %d", first.Code, again.Code)
@@ -73,7 +73,7 @@ func TestOutcome_WhichResponsesAreStored(t *testing.T) {
 				t.Fatalf("%d runs, the repeat has %v", runs, again.Header())
 			}
 			if (first.Header().Get("Idempotency-Expires") != "") != c.stored {
-				t.Fatalf("the first answer has %v", first.Header())
+				t.Fatalf("the first response has %v", first.Header())
 			}
 			if c.stored && (first.Body.String() != again.Body.String() || again.Header().Get("X-Run") != "1") {
 				t.Fatalf("%q, then %q with %v", first.Body, again.Body, again.Header())
@@ -91,7 +91,7 @@ func TestOutcome_AHandlerThatIsStillRunningElsewhereHasNotResponded(t *testing.T
 			if runs == 0 {
 				w.Header().Set("Retry-After", "1")
 			}
-			answering(409, &runs).ServeHTTP(w, r)
+			responding(409, &runs).ServeHTTP(w, r)
 		}), cfg)
 		for _, want := range []string{"run 1", "run 2", "run 2"} {
 			wantResponse(t, post(h, "k", "x"), 409, want)
@@ -101,14 +101,14 @@ func TestOutcome_AHandlerThatIsStillRunningElsewhereHasNotResponded(t *testing.T
 
 func TestOutcome_AKeyWhoseResponseIsNotStoredIsAsNew(t *testing.T) {
 	runs := 0
-	h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(403, &runs), single)
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), responding(403, &runs), single)
 	post(h, "k", "x")
 	wantResponse(t, post(h, "k", "another request"), 403, "run 2")
 }
 
 func TestOutcome_AGuardThatKeepsFailuresReplaysThem(t *testing.T) {
 	runs := 0
-	h := httponce.Wrap(newGuard(onlyonce.Config{KeepFailures: true}), answering(500, &runs), single)
+	h := httponce.Wrap(newGuard(onlyonce.Config{KeepFailures: true}), responding(500, &runs), single)
 	for _, replayed := range []string{"", "true"} {
 		w := post(h, "k", "x")
 		wantResponse(t, w, 500, "run 1")
@@ -283,7 +283,7 @@ func TestOutcome_AResponseThatCantBeRecordedIsStillSent(t *testing.T) {
 		runs := 0
 		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) {
 			outcomes = append(outcomes, e.Outcome)
-		}}), answering(201, &runs), single)
+		}}), responding(201, &runs), single)
 		w := post(h, "k", "x")
 		wantResponse(t, w, 201, "run 1")
 		if w.Header().Get("Idempotency-Expires") != "" || fmt.Sprint(outcomes) != "[unrecorded]" {
@@ -315,7 +315,7 @@ func TestOutcome_AClientThatGoesAwayDoesNotStopTheCommand(t *testing.T) {
 	<-began
 	cancel()
 	if err := <-failed; err == nil {
-		t.Fatal("the client got an answer")
+		t.Fatal("the client got a response")
 	}
 	close(end)
 	<-served

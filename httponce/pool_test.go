@@ -128,7 +128,7 @@ func TestMemory_RequestsThatWaitForMemoryLeavePlacesInTheQueueToOtherTenants(t *
 				}
 				for len(answers) > 0 {
 					if w := <-answers; w.Code >= 400 {
-						t.Errorf("one that waited is answered with %d %s", w.Code, w.Body)
+						t.Errorf("one that waited gets the response %d %s", w.Code, w.Body)
 					}
 				}
 				wantIdle(t, cfg.Usage)

@@ -122,7 +122,7 @@ func TestRejection_ABodyAtTheLimitArrivesInFull(t *testing.T) {
 	wantResponse(t, post(h, "k", body), 201, "run 1 of "+body)
 	r := keyed("POST", "/orders", "k", "")
 	r.Body, r.ContentLength = io.NopCloser(iotest.HalfReader(strings.NewReader(body))), -1
-	if w := serve(h, r); w.Header().Get("Idempotency-Replay") != "omitted" || runs.Load() != 1 { // the answer is longer than 1 MiB
+	if w := serve(h, r); w.Header().Get("Idempotency-Replay") != "omitted" || runs.Load() != 1 { // the response is longer than 1 MiB
 		t.Fatalf("the repeat has %v after %d runs", w.Header(), runs.Load())
 	}
 }
@@ -179,7 +179,7 @@ func TestRejection_ADuplicateThatWaitsGetsTheResponse(t *testing.T) {
 		for range 3 {
 			all.Go(func() {
 				if w := post(h, "k", "x"); w.Body.String() != "done" {
-					t.Errorf("answer %d %q", w.Code, w.Body)
+					t.Errorf("response %d %q", w.Code, w.Body)
 				}
 			})
 		}

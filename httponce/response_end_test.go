@@ -15,7 +15,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
-// A leaves is a client that leaves an answer where it is until its deadline.
+// A leaves is a client that leaves a response where it is until its deadline.
 type leaves struct {
 	*httptest.ResponseRecorder
 	began, cut chan struct{}
@@ -44,7 +44,7 @@ func (l *leaves) SetWriteDeadline(at time.Time) error {
 func TestResponse_WhileOthersWaitForMemoryTheResponsesUnreadForLongestEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		path   string
-		before bool // the answer is there already
+		before bool // the response is there already
 	}{"first": {path: "/"}, "streamed": {path: "/flushed"}, "replayed": {path: "/", before: true}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -183,7 +183,7 @@ func TestResponse_AResponseInATransactionDoesNotWaitForMemory(t *testing.T) {
 	})
 }
 
-// A deaf client leaves its answer where it is whatever its deadline, as when a connection
+// A deaf client leaves its response where it is whatever its deadline, as when a connection
 // of HTTP/2 takes nothing of any of its streams.
 type deaf struct{ *takesNothing }
 

@@ -60,7 +60,7 @@ func TestResponseMemory_ResponsesForWhichThereIsNoMemoryAreNotStoredOrReplayed(t
 	})
 }
 
-// A takesNothing is a client that takes nothing of an answer's body until it is told to.
+// A takesNothing is a client that takes nothing of a response's body until it is told to.
 type takesNothing struct {
 	*httptest.ResponseRecorder
 	began, end chan struct{}
@@ -77,7 +77,7 @@ func (s *takesNothing) Write(p []byte) (int, error) {
 	return s.ResponseRecorder.Write(p)
 }
 
-// serveStuck serves a request until its client is to take the answer's body. What
+// serveStuck serves a request until its client is to take the response's body. What
 // it returns lets the client take it.
 func serveStuck(t *testing.T, h http.Handler, r *http.Request) (take func()) {
 	w, done := newTakesNothing(), make(chan struct{})
@@ -107,7 +107,7 @@ func TestResponseMemory_ClientsThatReadNothingKeepOutNoBodies(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		path, body, key string // %d: another for each
-		before          bool   // the answer is there already
+		before          bool   // the response is there already
 	}{
 		"replayed":           {path: "/orders", key: "k", before: true},
 		"the first":          {path: "/orders", key: "k%d"},
@@ -157,7 +157,7 @@ func of(tenant, path, key string) *http.Request {
 	return r
 }
 
-// aMegabyte answers with one and counts its runs. Under /flushed it streams.
+// aMegabyte responds with one and counts its runs. Under /flushed it streams.
 func aMegabyte(runs *atomic.Int32) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		runs.Add(1)
@@ -173,12 +173,12 @@ func aMegabyte(runs *atomic.Int32) http.Handler {
 	})
 }
 
-// wantMegabyte fails unless aMegabyte's answer is there, and replayed if it is
+// wantMegabyte fails unless aMegabyte's response is there, and replayed if it is
 // to be.
 func wantMegabyte(t *testing.T, w *httptest.ResponseRecorder, replayed bool) {
 	t.Helper()
 	if w.Code != 200 || w.Body.Len() != 1<<20 || (w.Header().Get("Idempotency-Replayed") == "true") != replayed {
-		t.Errorf("answer %d with %d bytes and %v, want it replayed: %v", w.Code, w.Body.Len(), w.Header(), replayed)
+		t.Errorf("response %d with %d bytes and %v, want it replayed: %v", w.Code, w.Body.Len(), w.Header(), replayed)
 	}
 }
 
@@ -250,7 +250,7 @@ func TestResponseMemory_AResponseWaitsForMemoryAndItsClientMayGo(t *testing.T) {
 			time.Sleep(900 * time.Millisecond)
 			take()
 			if <-done; w.Code != 200 || w.Body.Len() != 1<<20 {
-				t.Errorf("answer %d %.100s", w.Code, w.Body)
+				t.Errorf("response %d %.100s", w.Code, w.Body)
 			}
 		}
 		for _, key := range []string{"first", "gone"} {

@@ -145,7 +145,7 @@ var handlers = map[string]http.HandlerFunc{
 	},
 }
 
-// A seen answer is what a client got, but for what differs between any two.
+// A seen response is what a client got, without what differs between any two.
 type seen struct {
 	Status        int
 	Header        http.Header
@@ -217,11 +217,11 @@ func TestWrap_AResponseIsTheSameWithoutTheWrapperAndTheFirstTimeAndRepeated(t *t
 				s := newServer(t, mux, http2)
 				bare, own := fetch(t, s.Client(), s.URL+"/a?b=c", "")
 				if len(own) != 0 {
-					t.Fatalf("an answer without a key has %v", own)
+					t.Fatalf("a response without a key has %v", own)
 				}
 				first, own := fetch(t, s.Client(), s.URL+"/a?b=c", "k")
 				if own.Get("Idempotency-Replayed") != "" {
-					t.Fatalf("the first answer has %v", own)
+					t.Fatalf("the first response has %v", own)
 				}
 				again, own := fetch(t, s.Client(), s.URL+"/a?b=c", "k")
 				if own.Get("Idempotency-Replayed") != "true" || own.Get("Idempotency-Expires") == "" {

@@ -61,7 +61,7 @@ func TestSecurity_ARequestIsInFlightUntilItsLastByteLeaves(t *testing.T) {
 			h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x"))
 			wantResponse(t, w.ResponseRecorder, 200, "answer")
 			if before != 429 || after != 200 || w.Header().Get("Idempotency-Replayed") != replay {
-				t.Errorf("%s: while the answer leaves another request gets %d, before its last byte %d, %v", name, before, after, w.Header())
+				t.Errorf("%s: while the response leaves another request gets %d, before its last byte %d, %v", name, before, after, w.Header())
 			}
 		}
 	}

@@ -75,7 +75,7 @@ func TestSecurity_ASlowRequestClaimsNothing(t *testing.T) {
 
 func TestSecurity_AKeyOfARejectedRequestIsFree(t *testing.T) {
 	runs := 0
-	h := httponce.Wrap(newGuard(onlyonce.Config{}), answering(403, &runs), single)
+	h := httponce.Wrap(newGuard(onlyonce.Config{}), responding(403, &runs), single)
 	post(h, "k", "attacker")
 	wantResponse(t, post(h, "k", "victim"), 403, "run 2")
 }
@@ -161,7 +161,7 @@ func TestSecurity_HeadersOfOuterHandlersAreNotStored(t *testing.T) {
 	for n := 1; n <= 2; n++ {
 		w := post(h, "k", "x")
 		if head := w.Header(); head.Get("X-Request-Id") != fmt.Sprint(n) || fmt.Sprint(head["Vary"]) != "[Origin Accept]" || head.Get("X-Mine") != "1" {
-			t.Fatalf("answer %d has %v", n, head)
+			t.Fatalf("response %d has %v", n, head)
 		}
 	}
 }

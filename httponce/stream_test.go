@@ -42,7 +42,7 @@ func TestStream_TheResultIsDurableBeforeTheFirstByteLeaves(t *testing.T) {
 	w := &tap{ResponseRecorder: httptest.NewRecorder(), before: func(int) {
 		told = true
 		if rec := lookup(t, store, "k"); rec.State != onlyonce.StateCompleted || string(rec.Result.Body) != "answer" {
-			t.Errorf("as the answer leaves, the record is %+v", rec)
+			t.Errorf("as the response leaves, the record is %+v", rec)
 		}
 	}}
 	if h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x")); !told {
@@ -149,7 +149,7 @@ func TestStream_AResponseWithoutABodyIsRecordedBeforeItsHeaderIsSent(t *testing.
 			left := false
 			w := &headed{httptest.NewRecorder(), func() {
 				if left = true; lookup(t, store, "k").State != onlyonce.StateCompleted {
-					t.Error("the answer leaves, and nothing is recorded")
+					t.Error("the response leaves, and nothing is recorded")
 				}
 			}}
 			if h.ServeHTTP(w, keyed(http.MethodPost, "/orders", "k", "x")); !left {
@@ -293,7 +293,7 @@ func TestStream_AHijackedConnectionIsNotStored(t *testing.T) {
 		got, own := fetch(t, s.Client(), s.URL, "k")
 		<-served
 		if got.Body != "raw" || len(own) != 0 {
-			t.Fatalf("answer %+v, %v", got, own)
+			t.Fatalf("response %+v, %v", got, own)
 		}
 	}
 	if runs != 2 {
@@ -315,7 +315,7 @@ func TestStream_ACompleteResponseIsSentBeforeItsConnectionIsHijacked(t *testing.
 	}), single)
 	s := newServer(t, h, false)
 	if got, _ := fetch(t, s.Client(), s.URL, "k"); got.Body != "raw" {
-		t.Errorf("answer %+v", got)
+		t.Errorf("response %+v", got)
 	}
 }
 
@@ -347,7 +347,7 @@ func TestStream_AnUpgradeIsNotStored(t *testing.T) {
 		io.WriteString(conn, "POST / HTTP/1.1\r\nHost: h\r\nIdempotency-Key: k\r\nContent-Length: 0\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\nping")
 		got, err := io.ReadAll(conn)
 		if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 101 ") || !strings.HasSuffix(string(got), "ping") {
-			t.Fatalf("answer %q, %v", got, err)
+			t.Fatalf("response %q, %v", got, err)
 		}
 		conn.Close()
 		<-served
@@ -392,7 +392,7 @@ func TestStream_WhatAHandlerKeepsIsUselessAfterItsReturn(t *testing.T) {
 		w := post(h, "b", "the second body")
 		wantResponse(t, w, 200, "second")
 		if w.Header().Get("X-Second") != "2" || w.Header().Get("X-First") != "" {
-			t.Fatalf("the second answer has %v", w.Header())
+			t.Fatalf("the second response has %v", w.Header())
 		}
 	}
 	wantResponse(t, first, 200, "first")
@@ -411,7 +411,7 @@ func TestStream_KeptWritersDoNotRaceWithOtherRequests(t *testing.T) {
 	for i := range 200 {
 		key := strings.Repeat("k", i+1)
 		if w := post(h, key, key); strings.Trim(strings.ReplaceAll(w.Body.String(), "leak", ""), "") != "" {
-			t.Fatalf("answer %q", w.Body)
+			t.Fatalf("response %q", w.Body)
 		}
 	}
 }

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A line is an http.RoundTripper that answers each attempt as it is told, the
+// A line is an http.RoundTripper that responds to each attempt as it is told, the
 // last one again and again, and remembers what was sent.
 type line struct {
 	answers []func(*http.Request) (*http.Response, error)
@@ -19,7 +19,7 @@ type line struct {
 	sent    []*http.Request
 	bodies  []string
 	at      []time.Time
-	open    atomic.Int32 // bodies of answers that are not closed
+	open    atomic.Int32 // bodies of responses that are not closed
 }
 
 func (l *line) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -52,7 +52,7 @@ func (c *counted) Close() error {
 	return c.ReadCloser.Close()
 }
 
-// says makes an answer; fields are names and values of its header.
+// says makes a response; fields are names and values of its header.
 func says(status int, body string, fields ...string) func(*http.Request) (*http.Response, error) {
 	return func(*http.Request) (*http.Response, error) {
 		w := &http.Response{StatusCode: status, Header: http.Header{}, ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body))}
@@ -63,12 +63,12 @@ func says(status int, body string, fields ...string) func(*http.Request) (*http.
 	}
 }
 
-// fails makes an attempt without an answer.
+// fails makes an attempt without a response.
 func fails(err error) func(*http.Request) (*http.Response, error) {
 	return func(*http.Request) (*http.Response, error) { return nil, err }
 }
 
-// breaks makes an answer whose body ends too early.
+// breaks makes a response whose body ends too early.
 func breaks(status int, body string, announced int64) func(*http.Request) (*http.Response, error) {
 	return func(r *http.Request) (*http.Response, error) {
 		w, _ := says(status, body)(r)
@@ -78,7 +78,7 @@ func breaks(status int, body string, announced int64) func(*http.Request) (*http
 	}
 }
 
-// endsEarly makes an answer that ends too early without saying so.
+// endsEarly makes a response that ends too early without saying so.
 func endsEarly(r *http.Request) (*http.Response, error) {
 	w, _ := says(201, "ma")(r)
 	w.ContentLength = 4

@@ -19,7 +19,7 @@ import (
 )
 
 // A lossy listener's connections break at random: before they are read, in the
-// middle of a request, before an answer and in the middle of it.
+// middle of a request, before a response and in the middle of it.
 type lossy struct {
 	net.Listener
 	broke [4]atomic.Int32 // by where
@@ -107,7 +107,7 @@ func TestTransport_EveryCallThroughALossyNetworkRunsOnce(t *testing.T) {
 				answer, err := io.ReadAll(w.Body)
 				_ = w.Body.Close()
 				if w.StatusCode != 201 || string(answer) != item+", run 1" || err != nil {
-					t.Errorf("the answer is %d %q, %v", w.StatusCode, answer, err)
+					t.Errorf("the response is %d %q, %v", w.StatusCode, answer, err)
 				}
 			}
 		})

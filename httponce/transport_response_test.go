@@ -14,7 +14,7 @@ import (
 )
 
 func TestTransport_AnAttemptThatTakesTooLongIsMadeAgain(t *testing.T) {
-	for name, slow := range map[string]func(*http.Request) (*http.Response, error){"no answer": waits, "half an answer": slowResponse} {
+	for name, slow := range map[string]func(*http.Request) (*http.Response, error){"no response": waits, "half a response": slowResponse} {
 		synctest.Test(t, func(t *testing.T) {
 			l := sequence(slow, slow, created)
 			w, err := (&httponce.Transport{Base: l, AttemptTimeout: time.Second, Backoff: time.Millisecond}).RoundTrip(newPost(t, nil))
@@ -74,7 +74,7 @@ func TestTransport_AResponseThatStreamsOutlivesTheAttemptTimeout(t *testing.T) {
 		}
 		_ = w.Body.Close()
 		if l.sent[0].Context().Err() == nil {
-			t.Error("the attempt's context outlives its answer")
+			t.Error("the attempt's context outlives its response")
 		}
 	})
 }

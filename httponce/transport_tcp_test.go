@@ -115,7 +115,7 @@ func TestTransport_ARequestToAServerThatFailsInAnyWayIsRetried(t *testing.T) {
 		"drops in the body":              {answers("HTTP/1.1 201 Created\r\nContent-Length: 4\r\n\r\nma"), 2, 0},
 		"answers something else":         {answers("SSH-2.0-OpenSSH_9.2\r\n"), 2, 0},
 		"is slow":                        {stalls(""), 2, 3 * time.Second},
-		"is slow in its answer":          {stalls(good[:len(good)-2]), 2, 3 * time.Second},
+		"is slow in its response":        {stalls(good[:len(good)-2]), 2, 3 * time.Second},
 		"is at it":                       {answers("HTTP/1.1 409 Conflict\r\nRetry-After: 1\r\nContent-Length: 2\r\n\r\n{}"), 2, 0},
 		"is too busy for seconds":        {answers("HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\nContent-Length: 0\r\n\r\n"), 2, 0},
 		"is too busy until a date":       {answers("HTTP/1.1 503 Service Unavailable\r\nDate: " + date(time.Hour) + "\r\nRetry-After: " + date(time.Hour+time.Second) + "\r\nContent-Length: 0\r\n\r\n"), 2, 0},
@@ -137,7 +137,7 @@ func TestTransport_ARequestToAServerThatFailsInAnyWayIsRetried(t *testing.T) {
 			}
 			defer w.Body.Close()
 			if text, err := io.ReadAll(w.Body); w.StatusCode != 201 || string(text) != "made" || err != nil {
-				t.Errorf("the answer is %d %q, %v", w.StatusCode, text, err)
+				t.Errorf("the response is %d %q, %v", w.StatusCode, text, err)
 			}
 			book.mu.Lock()
 			defer book.mu.Unlock()
@@ -194,7 +194,7 @@ func TestTransport_A422IsReturnedAtOnce(t *testing.T) {
 	}
 	defer w.Body.Close()
 	if text, _ := io.ReadAll(w.Body); w.StatusCode != 422 || string(text) != "reused" || times.Load() != 1 {
-		t.Errorf("the answer is %d %q after %d requests", w.StatusCode, text, times.Load())
+		t.Errorf("the response is %d %q after %d requests", w.StatusCode, text, times.Load())
 	}
 }
 

@@ -79,7 +79,7 @@ func TestTransport_OnlyWhatCanGetBetterIsSentAgain(t *testing.T) {
 				}
 				if err == nil {
 					if c.again != (w.StatusCode == 201) && !strings.HasPrefix(c.name, "20") {
-						t.Errorf("the answer is %d", w.StatusCode)
+						t.Errorf("the response is %d", w.StatusCode)
 					}
 					_ = w.Body.Close()
 				}
@@ -104,7 +104,7 @@ func TestTransport_EveryAttemptHasTheSameKeyAndTheSameBytes(t *testing.T) {
 				t.Fatal(err)
 			}
 			if answer, err := io.ReadAll(w.Body); string(answer) != "made" || err != nil {
-				t.Fatalf("the answer is %q, %v", answer, err)
+				t.Fatalf("the response is %q, %v", answer, err)
 			}
 			_ = w.Body.Close()
 			first := l.sent[0].Header["Idempotency-Key"]
@@ -114,7 +114,7 @@ func TestTransport_EveryAttemptHasTheSameKeyAndTheSameBytes(t *testing.T) {
 				}
 			}
 			if len(l.sent) != 5 || w.Request.Header.Get("Idempotency-Key") != first[0] {
-				t.Errorf("%d attempts; the answer's request has %v", len(l.sent), w.Request.Header)
+				t.Errorf("%d attempts; the response's request has %v", len(l.sent), w.Request.Header)
 			}
 			if keys[first[0]] {
 				t.Error("two calls have one key")
@@ -138,7 +138,7 @@ func TestTransport_TheKeysAreOnesThatServersTake(t *testing.T) {
 		}
 		_ = w.Body.Close()
 		if key := strings.Trim(w.Request.Header.Get("Idempotency-Key"), `"`); w.StatusCode != 201 || w.Header.Get("Idempotency-Expires") == "" || len(key) < 22 {
-			t.Errorf("%s: the answer to the key %s is %d with %v", name, key, w.StatusCode, w.Header)
+			t.Errorf("%s: the response to the key %s is %d with %v", name, key, w.StatusCode, w.Header)
 		}
 	}
 }

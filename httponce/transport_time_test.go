@@ -133,7 +133,7 @@ func TestTransport_TheBudgetEndsTheCall(t *testing.T) {
 				body, err := io.ReadAll(w.Body)
 				_ = w.Body.Close()
 				if w.StatusCode != 503 || string(body) != "later" || err != nil || len(l.sent) != c.sent {
-					t.Errorf("sent %d times, want %d; the last answer is %d %q", len(l.sent), c.sent, w.StatusCode, body)
+					t.Errorf("sent %d times, want %d; the last response is %d %q", len(l.sent), c.sent, w.StatusCode, body)
 				}
 				if last := l.at[len(l.at)-1]; !time.Now().Equal(last) {
 					t.Errorf("after the last attempt it waited for %v", time.Since(last))
@@ -175,9 +175,9 @@ func TestTransport_TheLastErrorSaysTheKeyAndHowOftenItWasSent(t *testing.T) {
 
 func TestTransport_ACancelledCallEndsAtOnce(t *testing.T) {
 	for name, answer := range map[string]func(*http.Request) (*http.Response, error){
-		"while it waits":         says(503, "", "Retry-After", "5"),
-		"while it is under way":  waits,
-		"while its answer comes": slowResponse,
+		"while it waits":           says(503, "", "Retry-After", "5"),
+		"while it is under way":    waits,
+		"while its response comes": slowResponse,
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -24,53 +24,53 @@ func wrapOrder(s *shop, cfg httponce.Config, rest func(http.ResponseWriter, *htt
 	}, cfg)
 }
 
-// What a handler in WrapTx does, and what comes of its row, the client's answer and the
-// answer to a repeat.
+// What a handler in WrapTx does, and what comes of its row, the client's response and the
+// response to a repeat.
 var endings = []struct {
 	name   string
 	cfg    httponce.Config
 	rest   func(http.ResponseWriter, *http.Request) error
 	kept   bool // the row
-	status int  // of the answer
+	status int  // of the response
 	body   string
 	again  int // runs after the repeat
 
 	forgotten bool // a different request may use the key
 }{
-	{name: "an answer", rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "a response", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		w.WriteHeader(201)
 		_, err := io.WriteString(w, "made")
 		return err
 	}, kept: true, status: 201, body: "made", again: 1},
-	{name: "no answer", rest: func(http.ResponseWriter, *http.Request) error { return nil }, kept: true, status: 200, again: 1},
-	{name: "an answer of 404", rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "no response", rest: func(http.ResponseWriter, *http.Request) error { return nil }, kept: true, status: 200, again: 1},
+	{name: "a response of 404", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		http.Error(w, "none", 404)
 		return nil
 	}, kept: true, status: 404, body: "none\n", again: 1},
-	{name: "an answer of 401", rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "a response of 401", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		http.Error(w, "who", 401)
 		return nil
 	}, status: 401, body: "who\n", again: 2, forgotten: true},
-	{name: "an answer of 503", rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "a response of 503", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		http.Error(w, "down", 503)
 		return nil
 	}, status: 503, body: "down\n", again: 2},
-	{name: "a kept answer of 503", cfg: httponce.Config{KeepErrors: true}, rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "a kept response of 503", cfg: httponce.Config{KeepErrors: true}, rest: func(w http.ResponseWriter, _ *http.Request) error {
 		http.Error(w, "down", 503)
 		return nil
 	}, status: 503, body: "down\n", again: 1},
 	{name: "an error", rest: func(http.ResponseWriter, *http.Request) error { return errBroken }, status: 500, again: 2},
-	{name: "an error after an answer of 201", rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "an error after a response of 201", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		w.Header().Set("X-Made", "1")
 		w.WriteHeader(201)
 		return errBroken
 	}, status: 500, again: 2},
-	{name: "an error after an answer of 409", rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "an error after a response of 409", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		http.Error(w, "sold out", 409)
 		return errBroken
 	}, status: 409, body: "sold out\n", again: 2},
 	{name: "a final error", rest: func(http.ResponseWriter, *http.Request) error { return onlyonce.Final(errBroken) }, status: 500, again: 1},
-	{name: "a final error after an answer of 409", rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "a final error after a response of 409", rest: func(w http.ResponseWriter, _ *http.Request) error {
 		http.Error(w, "sold out", 409)
 		return onlyonce.Final(errBroken)
 	}, status: 409, body: "sold out\n", again: 1},
@@ -78,11 +78,11 @@ var endings = []struct {
 	{name: "DontStore", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return nil }, kept: true, status: 200, again: 2, forgotten: true},
 	{name: "DontStore and an error", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return errBroken }, status: 500, again: 2, forgotten: true},
 	{name: "Unknown", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.Unknown(r); return nil }, status: 200, again: 2},
-	{name: "an answer over the limit", cfg: httponce.Config{MaxResponse: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "a response over the limit", cfg: httponce.Config{MaxResponse: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
 		_, err := w.Write(bytes.Repeat([]byte("x"), 160))
 		return err
 	}, kept: true, status: 200, again: 1},
-	{name: "an answer over 16 times the limit", cfg: httponce.Config{MaxResponse: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
+	{name: "a response over 16 times the limit", cfg: httponce.Config{MaxResponse: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
 		w.Write(bytes.Repeat([]byte("x"), 160))
 		if _, err := io.WriteString(w, "x"); err == nil {
 			panic("written")
@@ -108,7 +108,7 @@ func TestWrapTx_RowsAndResponseOfAHandlerAreOneCommit(t *testing.T) {
 					t.Errorf("the row is %q", s.row("order"))
 				}
 				if first.Header().Get("X-Made") != "" {
-					t.Error("a header of an answer that was rolled back is sent")
+					t.Error("a header of a response that was rolled back is sent")
 				}
 				again := post(h, "k", "tea")
 				if twice {

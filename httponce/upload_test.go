@@ -260,7 +260,7 @@ func TestUpload_BodiesThatEachHoldHalfOfWhatTheyNeedDoNotWaitForEachOther(t *tes
 					if w.Code == 201 {
 						ran.Add(1)
 					} else if w.Code != 503 && w.Code != 429 || w.Header().Get("Retry-After") != "1" {
-						t.Errorf("answer %d %v", w.Code, w.Header())
+						t.Errorf("response %d %v", w.Code, w.Header())
 					}
 				})
 			}

@@ -121,7 +121,7 @@ func TestUsage_WhatIsStoredIsBoundedForATenantAndInAll(t *testing.T) {
 		time.Sleep(40 * time.Second)
 		wantResponse(t, postAs(h, "d", "2", "x"), 201, "")
 		if n := store("a"); n != 1 {
-			t.Errorf("after 40 of 100 seconds a stores %d more answers", n)
+			t.Errorf("after 40 of 100 seconds a stores %d more responses", n)
 		}
 	})
 }
@@ -280,7 +280,7 @@ func TestUsage_WhateverBecomesOfARequestItsCountersComeBack(t *testing.T) {
 			case 1: // half a chunked body, and gone
 				fmt.Fprintf(c, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s", head, len(body), body[:len(body)/2])
 			case 2:
-				fmt.Fprintf(c, "%sContent-Length: %d\r\n\r\n%s", head, len(body), body) // does not wait for the answer
+				fmt.Fprintf(c, "%sContent-Length: %d\r\n\r\n%s", head, len(body), body) // does not wait for the response
 			default:
 				fmt.Fprintf(c, "%sConnection: close\r\nContent-Length: %d\r\n\r\n%s", head, len(body), body)
 				io.Copy(io.Discard, c)
@@ -353,7 +353,7 @@ func TestUsage_TheApplicationsOwnRejectionComesBeforeTheBody(t *testing.T) {
 	h := httponce.Wrap(newGuard(onlyonce.Config{}), counter(&runs), cfg)
 	r, b := announcing("poor", "k", 1<<20)
 	if w := serve(h, r); w.Code != 402 || b.read.Load() || !strings.Contains(w.Body.String(), "The bill is not paid.") {
-		t.Errorf("answer %d %s", w.Code, w.Body)
+		t.Errorf("response %d %s", w.Code, w.Body)
 	}
 	wantResponse(t, postAs(h, "rich", "k", "x"), 201, "run 1 of x")
 }

@@ -41,7 +41,7 @@ func keyed(method, target, key, body string) *http.Request {
 	return r
 }
 
-// counter answers 201 with the number of its run and what it was sent.
+// counter responds with 201, the number of its run, and what it was sent.
 func counter(runs *atomic.Int32) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -51,20 +51,20 @@ func counter(runs *atomic.Int32) http.Handler {
 	})
 }
 
-// wantResponse fails unless the answer has the status and, if it is not empty, the
+// wantResponse fails unless the response has the status and, if it is not empty, the
 // body.
 func wantResponse(t *testing.T, w *httptest.ResponseRecorder, status int, body string) {
 	t.Helper()
 	if w.Code != status || body != "" && w.Body.String() != body {
-		t.Fatalf("answer %d %q with %v, want %d %q", w.Code, w.Body, w.Header(), status, body)
+		t.Fatalf("response %d %q with %v, want %d %q", w.Code, w.Body, w.Header(), status, body)
 	}
 }
 
-// wantProblem fails unless the answer is the problem of that code.
+// wantProblem fails unless the response is the problem of that code.
 func wantProblem(t *testing.T, w *httptest.ResponseRecorder, status int, code string) {
 	t.Helper()
 	if w.Code != status || !strings.Contains(w.Body.String(), `"code":"`+code+`"`) {
-		t.Fatalf("answer %d %q, want %d with code %s", w.Code, w.Body, status, code)
+		t.Fatalf("response %d %q, want %d with code %s", w.Code, w.Body, status, code)
 	}
 	if ct := w.Header().Get("Content-Type"); ct != "application/problem+json" {
 		t.Fatalf("a problem's content type is %q", ct)
@@ -80,7 +80,7 @@ func TestWrap_ARepeatGetsTheFirstResponse(t *testing.T) {
 	first := post(h, "k", `{"n":1}`)
 	wantResponse(t, first, 201, `run 1 of {"n":1}`)
 	if first.Header().Get("Idempotency-Replayed") != "" || first.Header().Get("Idempotency-Expires") == "" {
-		t.Fatalf("the first answer has %v", first.Header())
+		t.Fatalf("the first response has %v", first.Header())
 	}
 	again := post(h, "k", `{"n":1}`)
 	wantResponse(t, again, 201, `run 1 of {"n":1}`)
@@ -158,7 +158,7 @@ func TestWrap_OfManyParallelRequestsWithOneKeyOneRuns(t *testing.T) {
 		}
 		for range 64 {
 			if got := <-answers; got != `run 1 of {"n":1}` {
-				t.Errorf("answer %q", got)
+				t.Errorf("response %q", got)
 			}
 		}
 	}

@@ -232,7 +232,7 @@ func (q *awayQueue) Lease(ctx context.Context, owner string, lease time.Duration
 	return q.memQueue.Lease(ctx, owner, lease, limit)
 }
 
-// A slow queue's answer to Lease takes a second.
+// A slow queue's response to Lease takes a second.
 type slowQueue struct{ *memQueue }
 
 func (q slowQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {

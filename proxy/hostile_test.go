@@ -23,7 +23,7 @@ import (
 )
 
 // late is an upstream that writes a second response on the connection of the first
-// request, at the moment another request has come, and before it answers that.
+// request, at the moment another request has come, and before it responds to that.
 func late(t *testing.T) *proxy.Upstream {
 	t.Helper()
 	l := listen(t)

@@ -47,7 +47,7 @@ func counter(runs *atomic.Int32) http.HandlerFunc {
 	}
 }
 
-// scripted starts an upstream that answers the nth request, counted from 1, with
+// scripted starts an upstream that responds to the nth request, counted from 1, with
 // the bytes that response returns, and closes the connection if they end with
 // nothing else but the end.
 func scripted(t testing.TB, response func(n int, r *http.Request) (raw string, keep bool)) (up *proxy.Upstream, requests, conns *atomic.Int32) {

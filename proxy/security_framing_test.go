@@ -129,7 +129,7 @@ func TestSecurity_RequestsThatMayBeReadInTwoWaysAreRejected(t *testing.T) {
 						_, response, _ = strings.Cut(response, "\r\n\r\n")
 					}
 					if !strings.HasPrefix(response, "HTTP/1.1 400 ") || strings.Count(response, "HTTP/1.") > 1 {
-						t.Errorf("pieces of %d: %q is answered with %q", piece, raw, response)
+						t.Errorf("pieces of %d: %q gets the response %q", piece, raw, response)
 					}
 				}
 			}

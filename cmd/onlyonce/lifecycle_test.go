@@ -36,7 +36,7 @@ func TestLifecycle_AKeyedCommandInFlightFinishesWhenTheServerStops(t *testing.T)
 			release()
 			first := <-got
 			if first.status != 201 {
-				t.Fatalf("answer %+v", first)
+				t.Fatalf("response %+v", first)
 			}
 			if state := s.wait(); state.ExitCode() != cli.ExitOK {
 				t.Errorf("%v; log:\n%s", state, s.log.String())
@@ -63,7 +63,7 @@ func TestLifecycle_ASecondSignalEndsTheServerAtOnce(t *testing.T) {
 		t.Errorf("ended with %v", state)
 	}
 	if a := <-got; a.err == nil {
-		t.Errorf("answer %+v", a)
+		t.Errorf("response %+v", a)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestLifecycle_AServerThatCannotFinishInTimeSaysSo(t *testing.T) {
 	got := inFlight(t, s, "k")
 	s.signal(syscall.SIGTERM)
 	if a := <-got; a.err == nil {
-		t.Errorf("answer %+v", a)
+		t.Errorf("response %+v", a)
 	}
 	release()
 	if state := s.wait(); state.ExitCode() != cli.ExitFailed {

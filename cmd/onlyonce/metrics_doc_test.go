@@ -117,7 +117,7 @@ func proxiedMetrics(t *testing.T) string {
 	s := startProxy(t, up.URL, "--single-tenant", "--admin", "127.0.0.1:0")
 	s.send("k", "a")
 	up.Close()
-	s.send("other", "a") // an error of the upstream, which the proxy answers itself
+	s.send("other", "a") // an error of the upstream, to which the proxy responds itself
 	return s.at(s.adminURL(t)).counts(`onlyonce_proxy_upstream_errors_total{kind="unreachable",upstream="main"} 1`)
 }
 

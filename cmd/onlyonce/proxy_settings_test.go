@@ -67,7 +67,7 @@ routes:
 	s.do("POST", "/few", "x", "Idempotency-Key", "k")
 	s.do("POST", "/few", "x", "Idempotency-Key", "k")
 	if n := up.runs() - before; n != 2 {
-		t.Errorf("an answer that is not stored ran %d times", n)
+		t.Errorf("a response that is not stored ran %d times", n)
 	}
 }
 

@@ -124,7 +124,7 @@ func TestProxy_EventsGoThroughOneByOne(t *testing.T) {
 	}
 }
 
-// upgrade asks for a WebSocket and returns its connection and the answer.
+// upgrade asks for a WebSocket and returns its connection and the response.
 func upgrade(t *testing.T, s *served) (net.Conn, *bufio.Reader, *http.Response) {
 	t.Helper()
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))

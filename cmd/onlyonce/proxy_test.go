@@ -22,12 +22,12 @@ import (
 )
 
 // An upstream is a server behind a proxy. It counts what it was asked to change,
-// and answers with the count.
+// and responds with the count.
 type upstream struct {
 	*httptest.Server
 	mu   sync.Mutex
 	seen []*http.Request // that change something
-	hold chan struct{}   // not nil: an answer waits until it is closed
+	hold chan struct{}   // not nil: a response waits until it is closed
 }
 
 func newUpstreamServer(t *testing.T) *upstream {

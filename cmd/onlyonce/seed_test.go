@@ -31,7 +31,7 @@ func seed() {
 		Status: 200, Body: []byte{0xff, 0x00, 0xfe},
 	}})
 	s.settled("broken", onlyonce.Settlement{State: onlyonce.StateFailed, Final: true, Keep: 50 * time.Hour, Error: "no\nstock"})
-	s.settled("doubtful", onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the answer was lost"}, "charge", "reserve")
+	s.settled("doubtful", onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the response was lost"}, "charge", "reserve")
 	s.claim("running", time.Hour)
 	s.claim("died", time.Millisecond)
 	twin := onlyonce.ID{Tenant: "bob", Operation: "POST /orders", Key: "done"}

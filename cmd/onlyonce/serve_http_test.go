@@ -101,7 +101,7 @@ func (s *served) wait() *os.ProcessState {
 	return s.cmd.ProcessState
 }
 
-// An answer is what the server answered.
+// An answer is a response as a test sees it.
 type answer struct {
 	status int
 	header http.Header
@@ -141,8 +141,8 @@ func (s *served) do(method, path, body string, header ...string) answer {
 	return answer{resp.StatusCode, resp.Header, string(text), err}
 }
 
-// counts waits until the metrics have all of the lines, and returns them: what was
-// answered may be counted a moment later.
+// counts waits until the metrics have all of the lines, and returns them: a
+// response may be counted a moment later.
 func (s *served) counts(lines ...string) (text string) {
 	s.t.Helper()
 	var missing string

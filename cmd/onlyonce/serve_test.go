@@ -213,7 +213,7 @@ func TestSecurity_OwnersOfTokensDoNotGetEachOthersResponses(t *testing.T) {
 			t.Errorf("%q got %+v, then %+v", auth, first, again)
 		}
 		if other, twice := seen[first.body]; twice {
-			t.Errorf("%q got the answer of %q: %s", auth, other, first.body)
+			t.Errorf("%q got the response of %q: %s", auth, other, first.body)
 		}
 		seen[first.body] = auth
 	}
@@ -264,7 +264,7 @@ func TestSecurity_AHeaderIsLimited(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Not a byte more than net/http reads: what it leaves unread makes the system
-	// drop the answer.
+	// drop the response.
 	const slop = 4096
 	head := "GET /healthz HTTP/1.1\r\nHost: x\r\nX-Large: "
 	if _, err := io.WriteString(conn, head+strings.Repeat("x", proxy.MaxHeaderBytes+slop-len(head))); err != nil {

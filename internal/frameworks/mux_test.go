@@ -156,7 +156,7 @@ func TestMux_AResponseThatIsNotStoredLeavesTheKeyForTheCorrectedRequest(t *testi
 	}
 	for corrected, wire := range map[int]func(s *shop) http.HandlerFunc{
 		201: func(s *shop) http.HandlerFunc { return chargeChecked(s.charge, empty) },
-		422: func(s *shop) http.HandlerFunc { // the default: a 400 is an answer like others
+		422: func(s *shop) http.HandlerFunc { // the default: a 400 is a response like others
 			return func(w http.ResponseWriter, r *http.Request) {
 				if err := empty(r); err != nil {
 					http.Error(w, err.Error(), http.StatusBadRequest)

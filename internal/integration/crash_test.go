@@ -17,7 +17,7 @@ import (
 const (
 	crashRounds  = 20
 	crashClients = 200
-	answerLimit  = time.Minute // for one client to be answered
+	answerLimit  = time.Minute // for one client to get its response
 )
 
 // A trial is one way to make something by POST, and to see afterwards what was
@@ -46,10 +46,10 @@ var (
 
 func TestCrash_ServeIsKilledInTheMiddleOfParallelPosts(t *testing.T) {
 	bin := buildServer(t)
-	t.Run("every key has one item and one answer", func(t *testing.T) {
+	t.Run("every key has one item and one response", func(t *testing.T) {
 		crashes(t, bin, itemsTrial, crashRounds, (*crash).check)
 	})
-	t.Run("every key has one sandbox and one answer", func(t *testing.T) {
+	t.Run("every key has one sandbox and one response", func(t *testing.T) {
 		crashes(t, bin, sandboxesTrial, 4, (*crash).check)
 	})
 	t.Run("without keys items are made twice: the tests above can fail", func(t *testing.T) {
@@ -80,7 +80,7 @@ func crashes(t *testing.T, bin string, tr trial, rounds int, check func(*crash))
 			t.Fatalf("stopped after round %d", round)
 		}
 	}
-	t.Logf("%d rounds, %d requests without an answer when the server was killed", round, unanswered)
+	t.Logf("%d rounds, %d requests without a response when the server was killed", round, unanswered)
 	if unanswered == 0 {
 		t.Error("every request was answered before the server was killed: nothing was tried")
 	}
@@ -93,7 +93,7 @@ func seeded(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// A crash is one round: clients that ask until they are answered, and a server
+// A crash is one round: clients that ask until they get a response, and a server
 // that is killed meanwhile.
 type crash struct {
 	t          *testing.T
@@ -107,7 +107,7 @@ type crash struct {
 	unanswered int
 
 	mu      sync.Mutex
-	answers [crashClients][]string // every answer that each client got
+	answers [crashClients][]string // every response that each client got
 }
 
 func newCrash(t *testing.T, bin string, tr trial, rng *rand.Rand) *crash {
@@ -140,7 +140,7 @@ func (c *crash) run(round int) {
 	c.restart() // what is there is read from the disk alone
 }
 
-// all has every client ask until it is answered.
+// all has every client ask until it gets a response.
 func (c *crash) all() (done <-chan struct{}) {
 	c.answered.Store(0)
 	var clients sync.WaitGroup
@@ -155,7 +155,7 @@ func (c *crash) all() (done <-chan struct{}) {
 	return ended
 }
 
-// killAfter kills the server after a number of answers and a random moment in
+// killAfter kills the server after a number of responses and a random moment in
 // which others are being worked on.
 func (c *crash) killAfter(answers int) {
 	pause := time.Duration(c.rng.Int64N(int64(2 * time.Millisecond)))
@@ -169,7 +169,7 @@ func (c *crash) killAfter(answers int) {
 
 func (c *crash) restart() { c.server.Store(startProcess(c.t, c.bin, c.data)) }
 
-// ask asks until there is an answer.
+// ask asks until there is a response.
 func (c *crash) ask(client int) {
 	for end := time.Now().Add(answerLimit); c.t.Context().Err() == nil; time.Sleep(5 * time.Millisecond) {
 		status, body, err := c.post(client)
@@ -210,7 +210,7 @@ func (c *crash) do(r *http.Request) (status int, body string, err error) {
 	return resp.StatusCode, string(text), err
 }
 
-// check compares what was answered with what is there.
+// check compares the responses with what is there.
 func (c *crash) check() {
 	made := c.made()
 	if len(made) != crashClients {
@@ -223,12 +223,12 @@ func (c *crash) check() {
 	for client, answers := range c.answers {
 		for _, other := range answers[1:] {
 			if other != answers[0] {
-				c.t.Errorf("client %d was answered %s, then %s", client, answers[0], other)
+				c.t.Errorf("client %d got %s, then %s", client, answers[0], other)
 			}
 		}
 		var thing struct{ ID any }
 		if err := decode(answers[0], &thing); err != nil {
-			c.t.Fatalf("client %d was answered %s: %v", client, answers[0], err)
+			c.t.Fatalf("client %d got %s: %v", client, answers[0], err)
 		}
 		if id := fmt.Sprint(thing.ID); made[id] != 1 {
 			c.t.Errorf("%s, which client %d was answered, is there %d times", id, client, made[id])

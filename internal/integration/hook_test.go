@@ -21,7 +21,7 @@ type hook struct {
 	mu      sync.Mutex
 	part    string // of the statement's text
 	before  func()
-	lost    func(text string) bool // whether the answer to a statement is to be lost
+	lost    func(text string) bool // whether the response to a statement is to be lost
 	after   func()
 	fails   int // how many statements that contain failing are not sent
 	failing string
@@ -80,7 +80,7 @@ func (h *hook) meet(text string) {
 }
 
 // lose makes the connection break after the next such statement was executed, and
-// before it is answered. f runs in between.
+// before its response. f runs in between.
 func (h *hook) lose(such func(text string) bool, f func()) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -106,7 +106,7 @@ func (h *hook) send(text string) error {
 	return errBroken
 }
 
-// answer returns errBroken if the answer to the statement is to be lost.
+// answer returns errBroken if the response to the statement is to be lost.
 func (h *hook) answer(text string) error {
 	h.mu.Lock()
 	f := h.after

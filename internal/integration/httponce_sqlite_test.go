@@ -80,7 +80,7 @@ func sendOrder(h http.Handler, key, item string) *httptest.ResponseRecorder {
 func wantOrder(t *testing.T, w *httptest.ResponseRecorder, status int, body string) {
 	t.Helper()
 	if w.Code != status || body != "" && w.Body.String() != body {
-		t.Fatalf("answer %d %q, want %d %q", w.Code, w.Body, status, body)
+		t.Fatalf("response %d %q, want %d %q", w.Code, w.Body, status, body)
 	}
 }
 
@@ -160,7 +160,7 @@ func TestWrapTx_SQLiteRunsOneOfManyParallelRequests(t *testing.T) {
 		for range 16 {
 			all.Go(func() {
 				if w := sendOrder(h, fmt.Sprint(key), item); w.Code != 201 || !strings.HasSuffix(w.Body.String(), ": "+item) {
-					t.Errorf("answer %d %s", w.Code, w.Body)
+					t.Errorf("response %d %s", w.Code, w.Body)
 				}
 			})
 		}

@@ -45,9 +45,9 @@ func TestLostCommit_PostgresKnowsItsLostCommits(t *testing.T) {
 }
 
 // eachLoss tests with a connection that breaks, and with one that a pooler ends
-// with an answer of its own.
+// with a response of its own.
 func eachLoss(t *testing.T, answer error, f func(t *testing.T, loss error)) {
-	t.Run("no answer", func(t *testing.T) { f(t, errBroken) })
+	t.Run("no response", func(t *testing.T) { f(t, errBroken) })
 	t.Run("another answer", func(t *testing.T) { f(t, answer) })
 }
 

@@ -22,7 +22,7 @@ type logBroker struct {
 	ids   map[string]bool
 	first map[string][]string // by key: payloads, when they came for the first time
 	again int                 // how many came more than once
-	lost  bool                // an answer was
+	lost  bool                // a response was
 }
 
 func (b *logBroker) Publish(ctx context.Context, messages []outbox.Message) []error {
@@ -43,7 +43,7 @@ func (b *logBroker) Publish(ctx context.Context, messages []outbox.Message) []er
 		b.ids[m.ID] = true
 		if !b.lost || rand.IntN(50) == 0 {
 			b.lost = true
-			errs[i] = fmt.Errorf("%w: it took it, but its answer was lost", outbox.ErrUnavailable)
+			errs[i] = fmt.Errorf("%w: it took it, but its response was lost", outbox.ErrUnavailable)
 		}
 	}
 	return errs

@@ -32,9 +32,9 @@ var killedStores = []struct {
 	{"MariaDB or MySQL", 2, sharedStores["MariaDB or MySQL"]},
 }
 
-// What is promised, whatever is killed and when: with hold the upstream never
-// gets a key twice. What was answered is answered again, and nothing else is.
-// What the upstream may have done and nobody was told of is rejected as unknown.
+// With hold, whatever is killed and when, the upstream never gets a key twice. A command whose
+// response was sent is replayed. A command that the upstream may have run, without a response,
+// is rejected as unknown.
 func TestProxy_AKilledProxyLosesAndDoublesNothingThatItHolds(t *testing.T) {
 	bin := buildServer(t)
 	for _, k := range killedStores {
@@ -55,7 +55,7 @@ func TestProxy_AKilledProxyLosesAndDoublesNothingThatItHolds(t *testing.T) {
 	}
 }
 
-// With rerun, what nobody was told of runs again; what was answered does not.
+// With rerun, a command without a response runs again; one with a response does not.
 func TestProxy_AKilledProxyRunsAgainOnlyWhatGotNoResponse(t *testing.T) {
 	bin := buildServer(t)
 	for _, k := range killedStores {
@@ -81,8 +81,8 @@ func most(runs map[string]int) (n int) {
 	return n
 }
 
-// A proxyCrowd is clients that ask, each with ever new keys, until they are
-// answered, an upstream that counts, and proxies that are killed meanwhile.
+// A proxyCrowd is clients that ask, each with ever new keys, until they get
+// a response, an upstream that counts, and proxies that are killed meanwhile.
 type proxyCrowd struct {
 	t       *testing.T
 	bin     string
@@ -97,9 +97,9 @@ type proxyCrowd struct {
 
 	sync.Mutex
 	runs       map[string]int    // how often the upstream got a key
-	answers    map[string]string // what the first client was answered
+	answers    map[string]string // the first client's response, by key
 	held       map[string]bool   // whose outcome is unknown
-	unrecorded map[string]bool   // whose answer says that it is not on record: the disk was slow
+	unrecorded map[string]bool   // whose response says that it is not on record: the disk was slow
 }
 
 func newProxyCrowd(t *testing.T, bin, store string, proxies int, args ...string) *proxyCrowd {
@@ -171,8 +171,8 @@ func (c *proxyCrowd) run(tried func() bool) (runs map[string]int) {
 
 const unknownOutcome = "outcome_unknown"
 
-// ask asks one proxy after the other until one of them answers for good, and
-// returns the answer, or unknownOutcome. An answer that is on record says how
+// ask asks one proxy after the other until one of them responds for good, and
+// returns the response, or unknownOutcome. A response that is on record says how
 // long.
 func (c *proxyCrowd) ask(key string, from int) (answer string, recorded bool) {
 	for end := time.Now().Add(answerLimit); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -200,7 +200,7 @@ func (c *proxyCrowd) ask(key string, from int) (answer string, recorded bool) {
 			return "", false
 		}
 	}
-	c.t.Errorf("%s: no answer in %v", key, answerLimit)
+	c.t.Errorf("%s: no response in %v", key, answerLimit)
 	return "", false
 }
 
@@ -217,14 +217,14 @@ func (c *proxyCrowd) note(key, answer string, recorded bool) {
 	}
 }
 
-// lastResponse is what the upstream answered when it got a key the last time.
+// lastResponse is the upstream's response when it got a key the last time.
 func lastResponse(key string, runs map[string]int) string {
 	return fmt.Sprintf("%s run %d", key, runs[key])
 }
 
 // check asks for every key again: nothing has changed, and nothing runs. Only what
 // a killed proxy had sent to a slow database may have come after the lease had
-// lapsed: then the answer is known.
+// lapsed: then the response is known.
 func (c *proxyCrowd) check(runs map[string]int) {
 	c.t.Helper()
 	if len(c.unrecorded) > len(c.answers) {
@@ -233,15 +233,15 @@ func (c *proxyCrowd) check(runs map[string]int) {
 	before := c.ran.Load()
 	for key, answer := range c.answers {
 		if again, _ := c.ask(key, 0); again != answer {
-			c.t.Errorf("%s was answered %q, then %q", key, answer, again)
+			c.t.Errorf("%s got %q, then %q", key, answer, again)
 		}
 		if want := lastResponse(key, runs); answer != want {
-			c.t.Errorf("%s was answered %q, and the last run's answer is %q", key, answer, want)
+			c.t.Errorf("%s got %q, and the last run's response is %q", key, answer, want)
 		}
 	}
 	for key := range c.held {
 		if again, _ := c.ask(key, 0); again != unknownOutcome && again != lastResponse(key, runs) {
-			c.t.Errorf("%s was held, and is then answered %q", key, again)
+			c.t.Errorf("%s was held, and then gets %q", key, again)
 		}
 	}
 	for key := range runs {

@@ -130,7 +130,7 @@ func tryOrders(t *testing.T, url string) {
 	}
 	clients.Wait()
 	if len(answers) != 1 {
-		t.Errorf("the answers are %v", answers)
+		t.Errorf("the responses are %v", answers)
 	}
 	if got := order(t, url, "once", lamp); !got.replayed || answers[got.body] != 20 {
 		t.Errorf("the repeat: %+v", got)

@@ -89,7 +89,7 @@ func TestProxy_ThreeProxiesOnOneStoreAskTheUpstreamOnce(t *testing.T) {
 	bin := buildServer(t)
 	for name, store := range sharedStores {
 		t.Run(name, func(t *testing.T) {
-			for what, args := range map[string][]string{"and all who wait get its answer": {"--wait", "30s"}, "and all who ask again get its answer": nil} {
+			for what, args := range map[string][]string{"and all who wait get its response": {"--wait", "30s"}, "and all who ask again get its response": nil} {
 				t.Run(what, func(t *testing.T) {
 					runs, answers, first := parallelRequests(t, bin, store(t), args...)
 					if runs != 1 || len(answers) != 1 || first != 1 {
@@ -108,8 +108,8 @@ func TestProxy_ThreeProxiesOnOneStoreAskTheUpstreamOnce(t *testing.T) {
 }
 
 // parallelRequests sends one key to all proxies at the same time. The upstream
-// answers once every request is on its way. It returns how often that ran, how
-// often each answer was given, and how many of them were no replays.
+// responds once every request is on its way. It returns how often that ran, how
+// often each response was given, and how many of them were no replays.
 func parallelRequests(t *testing.T, bin, store string, args ...string) (ran int64, answers map[string]int, first int) {
 	t.Helper()
 	var runs, sent atomic.Int64
@@ -153,7 +153,7 @@ func parallelRequests(t *testing.T, bin, store string, args ...string) (ran int6
 	return runs.Load(), answers, first
 }
 
-// untilCreated asks until the answer is there, and no longer in flight.
+// untilCreated asks until the response is there, and no longer in flight.
 func untilCreated(ctx context.Context, t *testing.T, client *http.Client, url string) (answer string, replayed bool) {
 	for end := time.Now().Add(answerLimit); ; time.Sleep(50 * time.Millisecond) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/orders", strings.NewReader(`{"n":1}`))

@@ -281,7 +281,7 @@ func TestServerClock_AClaimInATransactionDoesNotGoByAnOldFloor(t *testing.T) {
 	}
 }
 
-// The call that gave the fence may have been slow, and nobody heard its answer.
+// The call that gave the fence may have been slow, and nobody got its response.
 func TestServerClock_AClaimThatIsRepeatedIsAboveTheFloor(t *testing.T) {
 	onServers(t, func(t *testing.T, s *sqlstore.Store, db *sql.DB) { repeatsAboveTheFloor(t, s, openOn(t, db), db) })
 	t.Run("pgxstore", func(t *testing.T) {

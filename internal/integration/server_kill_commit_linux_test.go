@@ -9,7 +9,7 @@ import (
 )
 
 // A backend that is told to end while it flushes a commit ends after it, with
-// an error and without the commit's answer.
+// an error and without the commit's response.
 func TestServerKill_ACommitWhoseResponseWasAnErrorIsFound(t *testing.T) {
 	server := newOwnServer(t, faults.PostgreSQL)
 	for _, k := range keepers {
@@ -53,7 +53,7 @@ func TestServerKill_ACommitWhoseResponseWasAnErrorIsFound(t *testing.T) {
 					}
 				}
 				if got.answer != "a token" || got.err != nil {
-					t.Errorf("answered %q, %v", got.answer, got.err)
+					t.Errorf("responded with %q, %v", got.answer, got.err)
 				}
 			}
 			if rows := d.paid(t)[command]; len(rows) != 1 {

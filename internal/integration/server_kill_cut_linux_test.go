@@ -93,7 +93,7 @@ func (s *sweep[TX]) run(t *testing.T) {
 	rows := s.database.paid(t)
 	for key, token := range s.paid {
 		if len(rows[key]) != 1 || rows[key][0] != token {
-			t.Errorf("%s, which was answered %s, has the rows %v", key, token, rows[key])
+			t.Errorf("%s, which got %s, has the rows %v", key, token, rows[key])
 		}
 	}
 	if len(rows) != len(s.paid) {
@@ -262,12 +262,12 @@ func (s *sweep[TX]) settleClean(t *testing.T, r onlyonce.Record, answer string) 
 	s.wantResponse(t, r.ID.Key, answer)
 }
 
-// wantResponse looks at the record as it is, and returns its answer.
+// wantResponse looks at the record as it is, and returns its response.
 func (s *sweep[TX]) wantResponse(t *testing.T, key, answer string) string {
 	t.Helper()
 	r, err := s.clean.Lookup(t.Context(), onlyonce.ID{Key: key})
 	if err != nil || r.State != onlyonce.StateCompleted || string(r.Result.Body) != answer {
-		t.Errorf("the record is %+v, %v; want the answer %q", r, err, answer)
+		t.Errorf("the record is %+v, %v; want the response %q", r, err, answer)
 	}
 	return string(r.Result.Body)
 }
@@ -284,12 +284,12 @@ func mustNotBeFinal(t *testing.T, err error) {
 }
 
 // mustTellTheOutcome rejects an error for a transaction that was committed, as
-// the command's answer shows, and none for one that was not: whose commit was
-// not answered looks for it.
+// the command's response shows, and none for one that was not: a commit that
+// was not confirmed is looked for.
 func mustTellTheOutcome(t *testing.T, err error, answer string) {
 	t.Helper()
 	if committed := answer == "first"; committed != (err == nil) {
-		t.Errorf("the transaction's error is %v, and the command's answer the %s one's", err, answer)
+		t.Errorf("the transaction's error is %v, and the command's response the %s one's", err, answer)
 	}
 }
 

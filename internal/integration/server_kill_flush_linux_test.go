@@ -72,7 +72,7 @@ type asked struct {
 	err    error
 }
 
-// ask asks by each way in which a store gives an answer away.
+// ask asks by each way in which a store gives a response away.
 func ask(t *testing.T, s *sqlstore.Store, c onlyonce.Claim) map[string]chan asked {
 	ways := map[string]func() (onlyonce.Record, error){
 		"Claim":  func() (onlyonce.Record, error) { return s.Claim(t.Context(), serverClaim(c.ID.Key)) },

@@ -79,7 +79,7 @@ func controlFails(t *testing.T, server *ownServer, d ownDatabase, open opener, w
 	for kill := range 40 {
 		l.disturb()
 		l.Lock()
-		before := maps.Clone(l.answers) // what is answered later may not be among the rows
+		before := maps.Clone(l.answers) // later responses may not be among the rows
 		l.Unlock()
 		paid, found := d.paid(t), 0
 		for key, answers := range before {

@@ -18,8 +18,8 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// A load is many clients, each of which asks with new keys until it is
-// answered, while the server is killed and its connections are cut.
+// A load is many clients, each of which asks with new keys until it gets a
+// response, while the server is killed and its connections are cut.
 type load struct {
 	*notes
 	t        *testing.T
@@ -31,7 +31,7 @@ type load struct {
 
 	stopped  atomic.Bool
 	answered atomic.Int64 // how often
-	failed   atomic.Int64 // attempts that ended without an answer
+	failed   atomic.Int64 // attempts that ended without a response
 }
 
 func newLoad(t *testing.T, server *ownServer, d ownDatabase, open opener) *load {
@@ -63,7 +63,7 @@ func (l *load) crowd(clients, perKey int, ways ...string) (done *sync.WaitGroup)
 }
 
 // client asks with one new key after the other. Of every eighth it does not
-// insist on an answer.
+// insist on a response.
 func (l *load) client(name string, w way) {
 	for n := 0; !l.stopped.Load(); n++ {
 		key, insist := fmt.Sprintf("%s %d", name, n), n%8 != 7
@@ -81,7 +81,7 @@ func wayOf(key string) string {
 	return way
 }
 
-// ask asks until there is an answer, or once.
+// ask asks until there is a response, or once.
 func (l *load) ask(key string, w way, insist bool) error {
 	ctx, cancel := context.WithTimeout(l.t.Context(), answerLimit)
 	defer cancel()
@@ -101,7 +101,7 @@ func (l *load) ask(key string, w way, insist bool) error {
 	}
 }
 
-// disturb waits until the clients are answered, cuts their connections, waits
+// disturb waits until the clients have their responses, cuts their connections, waits
 // again, and kills the server.
 func (l *load) disturb() {
 	l.t.Helper()
@@ -113,7 +113,7 @@ func (l *load) disturb() {
 	l.away = max(l.away, time.Since(killed))
 }
 
-// more waits for more answers, and a moment in which others are on their way.
+// more waits for more responses, and a moment in which others are on their way.
 func (l *load) more() {
 	l.t.Helper()
 	until := l.answered.Load() + 50 + l.rng.Int64N(200)
@@ -134,7 +134,7 @@ func (l *load) finish(clients *sync.WaitGroup) {
 	l.server.restart(l.t)
 }
 
-// check compares what was answered with what is there. A row that committed by
+// check compares the responses with what is there. A row that committed by
 // itself may be lost if the caller's pool is set to that.
 func (l *load) check(rowsMayBeLost bool) {
 	t := l.t
@@ -154,32 +154,32 @@ func (l *load) check(rowsMayBeLost bool) {
 		}
 	}
 	if n := len(l.unrecorded); n*20 > len(l.answers) && l.away < killLease/2 {
-		t.Errorf("the answers to %d of %d keys could not be kept, though the server was away for %v at most", n, len(l.answers), l.away)
+		t.Errorf("the responses to %d of %d keys could not be kept, though the server was away for %v at most", n, len(l.answers), l.away)
 	}
 }
 
-// checkKey compares all that was answered to a key with its rows.
+// checkKey compares all the responses to a key with its rows.
 func (l *load) checkKey(key string, answers, rows []string, rowsMayBeLost bool) {
 	for _, other := range answers {
 		if other != answers[0] {
-			l.t.Errorf("%s was answered %s, then %s", key, answers[0], other)
+			l.t.Errorf("%s got %s, then %s", key, answers[0], other)
 		}
 	}
 	if wayOf(key) == byDoTx {
 		if len(rows) != 1 || rows[0] != answers[0] {
-			l.t.Errorf("%s, which was answered %s, has the rows %v", key, answers[0], rows)
+			l.t.Errorf("%s, which got %s, has the rows %v", key, answers[0], rows)
 		}
 		return
 	}
 	if ran := l.ran[key]; len(ran) != 1 || ran[0] != answers[0] {
-		l.t.Errorf("%s, which was answered %s, ran to its end as %v", key, answers[0], ran)
+		l.t.Errorf("%s, which got %s, ran to its end as %v", key, answers[0], ran)
 	}
 	if !rowsMayBeLost && !slices.Contains(rows, answers[0]) {
-		l.t.Errorf("%s, which was answered %s, has lost its row: %v", key, answers[0], rows)
+		l.t.Errorf("%s, which got %s, has lost its row: %v", key, answers[0], rows)
 	}
 }
 
-// checkRecords looks at what the clients have left: every answer is on record,
+// checkRecords looks at what the clients have left: every response is on record,
 // and what commits together is there together.
 func (l *load) checkRecords(p payer) {
 	l.t.Helper()
@@ -197,7 +197,7 @@ func (l *load) checkRecords(p payer) {
 	paid := l.database.paid(l.t)
 	for key, answers := range l.answers {
 		if len(answers) > 0 && l.unrecorded[key] == nil && completed[key] != answers[0] {
-			l.t.Errorf("%s was answered %s, and its record says %q", key, answers[0], completed[key])
+			l.t.Errorf("%s got %s, and its record says %q", key, answers[0], completed[key])
 		}
 		if rows := strings.Join(paid[key], " and "); wayOf(key) == byDoTx && rows != completed[key] {
 			l.t.Errorf("%s has the row %q, and its record says %q", key, rows, completed[key])

@@ -31,29 +31,29 @@ var keepers = []keeper{
 	{"sqlstore on MariaDB", faults.MariaDB, openSQLPayer("INSERT INTO paid (command, token) VALUES (?, ?)")},
 }
 
-// A payer writes a row of the caller's, with a token that is its answer, in
+// A payer writes a row of the caller's, with a token that is its response, in
 // different ways.
 type payer struct {
 	records onlyonce.Lister
 	ways    map[string]way
 }
 
-// A way asks for a command, and returns its answer.
+// A way asks for a command, and returns its response.
 type way func(ctx context.Context, key, token string) (answer string, err error)
 
 // The ways.
 const (
 	byDo    = "Do"    // the row is written by itself, under a lease
-	byDoTx  = "DoTx"  // the row and the answer are committed together
+	byDoTx  = "DoTx"  // the row and the response are committed together
 	byPlain = "plain" // nobody knows whether the row is there already
 )
 
 // notes are what the clients and the functions have seen.
 type notes struct {
 	sync.Mutex
-	answers    map[string][]string // what each key that was asked for was answered
+	answers    map[string][]string // the responses to each key
 	ran        map[string][]string // tokens of the functions under a lease that came to their end
-	unrecorded map[string][]string // outcomes that say that an answer was given and could not be kept
+	unrecorded map[string][]string // outcomes that say that a response was given and could not be kept
 }
 
 func newNotes() *notes {

@@ -34,7 +34,7 @@ func newOwnServer(t *testing.T, kind *faults.Kind) *ownServer {
 	return &ownServer{s, s.Admin}
 }
 
-// start starts the server and waits until it answers.
+// start starts the server and waits until it responds.
 func (s *ownServer) start(t *testing.T) {
 	t.Helper()
 	if err := s.Start(); err != nil {

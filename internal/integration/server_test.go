@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
 
-// reach returns an error if a server does not answer.
+// reach returns an error if a server does not respond.
 func reach(driver, dsn string) error {
 	db, err := sql.Open(driver, dsn)
 	if err != nil {

@@ -216,7 +216,7 @@ func TestSQLite_ProcessKilledInsideAFunctionLeavesNothing(t *testing.T) {
 	p.wants("held", 1, onlyonce.StateCompleted)
 }
 
-// runForEver runs functions from many callers, and says which were answered.
+// runForEver runs functions from many callers, and says which ones returned.
 func runForEver(t *testing.T, file string) {
 	p := newPlaceIn(t, file)
 	var mu sync.Mutex

@@ -282,7 +282,7 @@ func TestSQLite_AFenceGrowsWithinATransaction(t *testing.T) {
 	p.stop(now.Add(time.Minute))
 	held := p.claims(claimOf("k")) // taken over, by a clock that is then set back
 	p.stop(now)
-	p = newPlaceIn(t, file) // which has not seen the record, and so does not answer for it without the lock
+	p = newPlaceIn(t, file) // which has not seen the record, and so does not return it without the lock
 	var next, inner, outer int64
 	p.inOrder(
 		func() { p.settles(held, onlyonce.Settlement{}) },

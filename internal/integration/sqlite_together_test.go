@@ -83,7 +83,7 @@ func (p place) hold(key string) (release func()) {
 }
 
 // waitsInQueue is the stack of a caller that waits in a queue, for its turn or for
-// its answer; what it calls leads, or has its turn.
+// its response; what it calls leads, or has its turn.
 var waitsInQueue = regexp.MustCompile(`goroutine \d+ [^\n]*\[select[^\n]*\n\S*group\.\(\*Queue\[\.\.\.\]\)\.Do\(`)
 
 // queued waits until so many callers wait in the queue of a store; the one who

@@ -5,9 +5,9 @@
 //   - histories records what concurrent callers of a store were told, and checks
 //     each command's history for linearizability against a model of one record.
 //   - ledger sends commands through the library while processes are killed, and
-//     compares what was answered with what was done.
+//     compares the responses with what was done.
 //   - rounds sends commands through the library while the servers of a store are
-//     killed and cut off, and compares what was answered with what was done.
+//     killed and cut off, and compares the responses with what was done.
 //   - faults starts, stops, cuts and kills what the others need.
 //
 // The module is for tests and is never tagged.

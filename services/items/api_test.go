@@ -143,11 +143,11 @@ func (r reply) want(t *testing.T, status int, code string) {
 	}
 }
 
-// same compares two answers byte for byte: status, body and content type.
+// same compares two responses byte for byte: status, body and content type.
 func same(t *testing.T, a, b reply) {
 	t.Helper()
 	if a.Status != b.Status || a.Body != b.Body || a.Header.Get("Content-Type") != b.Header.Get("Content-Type") {
-		t.Errorf("the answers differ:\n%d %s\n%d %s", a.Status, a.Body, b.Status, b.Body)
+		t.Errorf("the responses differ:\n%d %s\n%d %s", a.Status, a.Body, b.Status, b.Body)
 	}
 }
 

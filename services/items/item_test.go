@@ -201,7 +201,7 @@ func (w *world) list(query string) (ids []int64, next string) {
 		Next  *string `json:"next_cursor"`
 	}
 	if err := json.Unmarshal([]byte(got.Body), &page); err != nil || got.Status != 200 {
-		w.t.Fatalf("list answered %d %s", got.Status, got.Body)
+		w.t.Fatalf("list responded with %d %s", got.Status, got.Body)
 	}
 	for _, i := range page.Items {
 		ids = append(ids, i.ID)

@@ -62,7 +62,7 @@ func charge(url string) func(context.Context, Charge) (string, error) {
 		}
 		defer resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			return "", fmt.Errorf("the provider answered %s", resp.Status)
+			return "", fmt.Errorf("the provider responded with %s", resp.Status)
 		}
 		return "paid", nil
 	}
@@ -123,7 +123,7 @@ func TestCharge_APaymentOfUnknownOutcomeIsSaidToBeOneAndIsMadeOnce(t *testing.T)
 		c.Charge = func(ctx context.Context, c Charge) (string, error) {
 			ref, err := charge(pay.URL)(ctx, c)
 			if lost {
-				return "", onlyonce.Unknown(errors.New("the answer was lost"))
+				return "", onlyonce.Unknown(errors.New("the response was lost"))
 			}
 			return ref, err
 		}

@@ -36,7 +36,7 @@ const (
 	afterPayment   = "after the payment before it is noted"
 	beforeCommit   = "after the work before the commit"
 	inCommit       = "during the commit"
-	beforeResponse = "after the commit before the answer"
+	beforeResponse = "after the commit before the response"
 	beforeMark     = "between publish and mark"
 	beforeTaken    = "in the consumer before its commit"
 	afterTaken     = "in the consumer after its commit"

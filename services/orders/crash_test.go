@@ -25,7 +25,7 @@ import (
 const (
 	crashKeys    = 12
 	crashClients = 6
-	crashLimit   = 2 * time.Minute // for one client to be answered
+	crashLimit   = 2 * time.Minute // for one client to get its response
 )
 
 // crashRounds is how often each point is tried: often where nothing may be
@@ -60,7 +60,7 @@ func killAt(t *testing.T, engine, at string) {
 	}
 }
 
-// A crash is one round: clients that ask until they are answered, and a server
+// A crash is one round: clients that ask until they get a response, and a server
 // that kills itself meanwhile.
 type crash struct {
 	*world
@@ -90,7 +90,7 @@ func (c *crash) run() {
 		defer close(watched)
 		c.watch(settings, ended)
 	}()
-	for range 2 { // the second time, every answer is a replay
+	for range 2 { // the second time, every response is a replay
 		c.ask()
 	}
 	eventually(c.t, "all is shipped", func() bool { return c.lag().Waiting == 0 })
@@ -121,7 +121,7 @@ func (c *crash) watch(settings testServer, until chan struct{}) {
 	}
 }
 
-// ask has every key answered.
+// ask gets the response of every key.
 func (c *crash) ask() {
 	keys := make(chan string)
 	var clients sync.WaitGroup
@@ -139,7 +139,7 @@ func (c *crash) ask() {
 	clients.Wait()
 }
 
-// answer asks until there is an answer.
+// answer asks until there is a response.
 func (c *crash) answer(k string) {
 	for end := time.Now().Add(crashLimit); ; time.Sleep(5 * time.Millisecond) {
 		status, body, err := c.post(k)
@@ -180,7 +180,7 @@ func (c *crash) post(k string) (status int, body string, err error) {
 
 func (c *crash) tenant() string { return fmt.Sprint("round-", c.round) }
 
-// check compares what was answered with what is there.
+// check compares the responses with what is there.
 func (c *crash) check() {
 	if !c.died {
 		c.t.Errorf("the server never came to %q: nothing was tried", c.point)
@@ -188,7 +188,7 @@ func (c *crash) check() {
 	for k, answers := range c.answers {
 		for _, other := range answers[1:] {
 			if other != answers[0] {
-				c.t.Errorf("key %s was answered %s, then %s", k, answers[0], other)
+				c.t.Errorf("key %s got %s, then %s", k, answers[0], other)
 			}
 		}
 		var got created

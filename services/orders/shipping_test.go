@@ -100,7 +100,7 @@ func TestShipping_AnOrderGetsItsShipment(t *testing.T) {
 		if !strings.Contains(list.Body, s.ID) {
 			w.t.Errorf("the list is %s", list.Body)
 		}
-		same(w.t, first, w.place("k1", "X-Tenant-ID", "acme")) // the stored answer has none
+		same(w.t, first, w.place("k1", "X-Tenant-ID", "acme")) // the stored response has none
 		w.shipped()
 		if n := w.shipments(); n != 1 {
 			w.t.Errorf("%d shipments", n)

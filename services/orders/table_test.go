@@ -163,7 +163,7 @@ func TestOrders_AfterTheLeaseOfADeadProcessTheNextAttemptTakesOver(t *testing.T)
 		}
 		late := onlyonce.Settlement{State: onlyonce.StateCompleted, Result: onlyonce.Result{Body: []byte(`{"status":201,"body":{}}`)}, Keep: time.Hour}
 		if err := w.store.Settle(w.t.Context(), onlyonce.Hold{ID: id, Owner: dead.Owner, Fence: dead.Fence}, late); !errors.Is(err, onlyonce.ErrLost) {
-			w.t.Errorf("the late answer: %v", err)
+			w.t.Errorf("the late response: %v", err)
 		}
 		same(w.t, got, w.place("k1"))
 	})
@@ -226,7 +226,7 @@ func TestOrders_TheSameKeyForAnotherOperationIsIndependent(t *testing.T) {
 			w.t.Fatal(err)
 		}
 		if got := w.place("k1"); got.replayed() {
-			w.t.Error("the answer is the other's")
+			w.t.Error("the response is the other's")
 		}
 		if got, err := cancel(); err != nil || !got.Replayed || got.Value != "cancelled" {
 			w.t.Errorf("%+v, %v", got, err)

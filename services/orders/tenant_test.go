@@ -71,7 +71,7 @@ func TestSecurity_ATenantNeverSeesAnothersOrdersKeysOrResults(t *testing.T) {
 		acme := w.place("k1", "X-Tenant-ID", "acme")
 		globex := w.place("k1", "X-Tenant-ID", "globex")
 		if acme.order.ID == globex.order.ID || globex.replayed() {
-			w.t.Error("one tenant got the other's answer")
+			w.t.Error("one tenant got the other's response")
 		}
 		// Another body under the other's key is no conflict either.
 		if got := w.send("POST", "/orders", strings.Replace(two, "PO-7", "PO-8", 1), key, "k1", "X-Tenant-ID", "initech"); got.Status != 201 {

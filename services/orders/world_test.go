@@ -123,7 +123,7 @@ func (w *world) place(k string, header ...string) reply {
 	w.t.Helper()
 	got := w.send("POST", "/orders", two, append(header, key, k)...)
 	if got.Status != 201 {
-		w.t.Fatalf("create answered %d %s", got.Status, got.Body)
+		w.t.Fatalf("create responded with %d %s", got.Status, got.Body)
 	}
 	return got
 }
@@ -171,7 +171,7 @@ func (r reply) replayed() bool { return r.Header.Get("Idempotency-Replayed") == 
 func same(t *testing.T, a, b reply) {
 	t.Helper()
 	if a.Status != b.Status || a.Body != b.Body || a.Header.Get("Content-Type") != b.Header.Get("Content-Type") || a.Header.Get("Location") != b.Header.Get("Location") {
-		t.Errorf("the answers differ:\n%d %s %v\n%d %s %v", a.Status, a.Body, a.Header, b.Status, b.Body, b.Header)
+		t.Errorf("the responses differ:\n%d %s %v\n%d %s %v", a.Status, a.Body, a.Header, b.Status, b.Body, b.Header)
 	}
 	if a.replayed() || !b.replayed() {
 		t.Errorf("replayed: %v, then %v", a.replayed(), b.replayed())

@@ -118,7 +118,7 @@ func (w *world) create(body string, header ...string) sandbox {
 	w.t.Helper()
 	got := w.send("POST", "/v1/sandboxes", body, header...)
 	if got.Status != 201 {
-		w.t.Fatalf("create answered %d %s", got.Status, got.Body)
+		w.t.Fatalf("create responded with %d %s", got.Status, got.Body)
 	}
 	return got.sandbox
 }
@@ -127,7 +127,7 @@ func (w *world) get(id string) sandbox {
 	w.t.Helper()
 	got := w.send("GET", "/v1/sandboxes/"+id, "")
 	if got.Status != 200 {
-		w.t.Fatalf("get answered %d %s", got.Status, got.Body)
+		w.t.Fatalf("get responded with %d %s", got.Status, got.Body)
 	}
 	return got.sandbox
 }
@@ -182,7 +182,7 @@ func eventually(t *testing.T, what string, holds func() bool) {
 func same(t *testing.T, a, b reply) {
 	t.Helper()
 	if a.Status != b.Status || a.Body != b.Body || a.Header.Get("Content-Type") != b.Header.Get("Content-Type") {
-		t.Errorf("the answers differ:\n%d %s\n%d %s", a.Status, a.Body, b.Status, b.Body)
+		t.Errorf("the responses differ:\n%d %s\n%d %s", a.Status, a.Body, b.Status, b.Body)
 	}
 }
 

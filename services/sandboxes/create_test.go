@@ -86,7 +86,7 @@ func TestCreate_AnExpiredKeyIsNew(t *testing.T) {
 	w.exec("UPDATE onlyonce_records SET expires_at = 1")
 	second := w.create(`{}`, key, "k1")
 	if first.ID == second.ID {
-		t.Error("the answer of the expired key came back")
+		t.Error("the response of the expired key came back")
 	}
 	if n := w.count("SELECT count(*) FROM onlyonce_records"); n != 1 {
 		t.Errorf("%d records: the expired one was to be dropped", n)

@@ -165,7 +165,7 @@ func TestExtend_50ParallelExtendsWith50KeysAddUp(t *testing.T) {
 		seen[end] = true
 	}
 	if len(seen) != 50 {
-		t.Errorf("%d different answers", len(seen))
+		t.Errorf("%d different responses", len(seen))
 	}
 }
 

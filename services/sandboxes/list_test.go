@@ -11,7 +11,7 @@ func (w *world) list(query string) (ids []string, next string) {
 	w.t.Helper()
 	got := w.send("GET", "/v1/sandboxes"+query, "")
 	if got.Status != 200 {
-		w.t.Fatalf("list answered %d %s", got.Status, got.Body)
+		w.t.Fatalf("list responded with %d %s", got.Status, got.Body)
 	}
 	var page struct {
 		Items      []sandbox

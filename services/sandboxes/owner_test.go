@@ -98,7 +98,7 @@ func TestOwner_OwnersDoNotSeeEachOthersKeys(t *testing.T) {
 	b := w.create(`{"ttl":60}`, "X-Owner", "bob", key, "k1")
 	c := w.create(`{"ttl":61}`, "X-Owner", "carol", key, "k1")
 	if a.ID == b.ID || b.ID == c.ID {
-		t.Error("one owner got another's answer")
+		t.Error("one owner got another's response")
 	}
 }
 

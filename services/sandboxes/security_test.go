@@ -174,7 +174,7 @@ func TestSecurity_SessionsOfAnOwnerAreLimited(t *testing.T) {
 	for range 2 { // a repeat counts once
 		for _, id := range ids[:2] {
 			if got := start("eve", id); got.Status != 200 {
-				t.Errorf("start answered %d %s", got.Status, got.Body)
+				t.Errorf("start responded with %d %s", got.Status, got.Body)
 			}
 		}
 	}
@@ -182,11 +182,11 @@ func TestSecurity_SessionsOfAnOwnerAreLimited(t *testing.T) {
 		start("eve", ids[2]).want(t, 429, "too_many_sessions")
 	}
 	if got := start("ada", w.create(`{}`, "X-Owner", "ada").ID); got.Status != 200 {
-		t.Errorf("another owner's start answered %d %s", got.Status, got.Body)
+		t.Errorf("another owner's start responded with %d %s", got.Status, got.Body)
 	}
 	w.send("POST", at(ids[0], "stop"), "", "X-Owner", "eve")
 	if got := start("eve", ids[2]); got.Status != 200 {
-		t.Errorf("after a stop, start answered %d %s", got.Status, got.Body)
+		t.Errorf("after a stop, start responded with %d %s", got.Status, got.Body)
 	}
 }
 

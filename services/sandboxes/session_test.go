@@ -15,7 +15,7 @@ func (w *world) start(id string) sandbox {
 	w.t.Helper()
 	got := w.send("POST", at(id, "start"), "")
 	if got.Status != 200 || got.sandbox.Status != "ready" {
-		w.t.Fatalf("start answered %d %s", got.Status, got.Body)
+		w.t.Fatalf("start responded with %d %s", got.Status, got.Body)
 	}
 	return got.sandbox
 }
@@ -113,7 +113,7 @@ func TestSession_StopEndsTheSessionAndKeepsTheWorkspace(t *testing.T) {
 	for range 2 {
 		got := w.send("POST", at(s.ID, "stop"), "")
 		if got.Status != 200 || got.sandbox.Status != "idle" || got.sandbox.IdleExpiresAt != nil {
-			t.Errorf("stop answered %d %s", got.Status, got.Body)
+			t.Errorf("stop responded with %d %s", got.Status, got.Body)
 		}
 		if w.api.cfg.Runtime.Alive(handle) {
 			t.Error("the process runs")
@@ -131,7 +131,7 @@ func TestSession_DeleteEndsTheSessionAndRemovesTheWorkspace(t *testing.T) {
 	handle := w.handle(s.ID)
 	got := w.send("DELETE", "/v1/sandboxes/"+s.ID, "")
 	if got.Status != 204 || got.Body != "" {
-		t.Errorf("delete answered %d %q", got.Status, got.Body)
+		t.Errorf("delete responded with %d %q", got.Status, got.Body)
 	}
 	if _, err := os.Stat(filepath.Join(w.dir, "workspaces", s.WorkspaceID)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the workspace: %v", err)

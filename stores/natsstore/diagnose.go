@@ -178,7 +178,7 @@ func (s *Store) synced(ctx context.Context, info *streamInfo, replicas int) (*on
 	var late []string
 	for _, name := range waitFor {
 		if interval, ok := shown[name]; !ok {
-			late = append(late, name+" does not answer")
+			late = append(late, name+" does not respond")
 		} else if interval != 0 {
 			late = append(late, fmt.Sprintf("that of %s is %v", name, interval))
 		}

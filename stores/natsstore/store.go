@@ -162,7 +162,7 @@ func (s *Store) begun(ctx context.Context, c *onlyonce.Claim, p place, seen *sto
 }
 
 // lost returns ErrLost if the hold of a call is certainly not the record's. What was seen
-// may be old: a leader that is cut off from the other servers answers for some seconds
+// may be old: a leader that is cut off from the other servers responds for some seconds
 // with what it had. A fence that is higher than the hold's shows that it is lost. So does
 // anything else once the stream has confirmed that it is the latest.
 func (s *Store) lost(ctx context.Context, h *onlyonce.Hold, p place, seen *stored, sent bool) error {

@@ -28,7 +28,7 @@ type storeConn struct {
 	shared bool
 }
 
-// bounded gives f as long as the server may take to answer.
+// bounded gives f as long as the server may take to respond.
 func bounded(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, server.StepTimeout)
 	defer cancel()

@@ -14,8 +14,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 )
 
-// The order's row, its event and the answer are committed together; a repeat gets
-// the answer.
+// The order's row, its event and the response are committed together; a repeat gets
+// the response.
 func Example() {
 	ctx := context.Background()
 	pool, err := pgxpool.New(ctx, os.Getenv("DATABASE_URL"))

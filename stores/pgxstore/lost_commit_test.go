@@ -139,7 +139,7 @@ type proxy struct {
 	next atomic.Pointer[loss]
 }
 
-// A loss is what is lost: on the way to the server, or the answer on the way back.
+// A loss is what is lost: on the way to the server, or the response on the way back.
 type loss struct {
 	ask       []byte // what the client says
 	answer    []byte // what the server has done it with
@@ -195,7 +195,7 @@ func (p *proxy) loseCommit(arrives bool, meanwhile func()) {
 	p.next.Store(&loss{commits, commits, arrives, meanwhile})
 }
 
-// commits is what a client says that commits, and what the server answers.
+// commits is what a client says that commits, and what the server responds.
 var commits = []byte("COMMIT\x00")
 
 func (p *proxy) forward(client net.Conn, network, address string) {

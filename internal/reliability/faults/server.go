@@ -90,7 +90,7 @@ func (s *Server) Close() error {
 	return errors.Join(err, os.RemoveAll(s.Dir))
 }
 
-// Start starts the server and waits until it answers.
+// Start starts the server and waits until it responds.
 func (s *Server) Start() error {
 	log, err := os.OpenFile(filepath.Join(s.Dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {

@@ -115,8 +115,8 @@ func (h *History) prepare() {
 	}
 }
 
-// takenBack adds the claims that may have held the command before they were
-// answered, and lost it again: a store that was slow may find out that a claim
+// takenBack adds the claims that may have held the command before they
+// returned, and lost it again: a store that was slow may find out that a claim
 // has no fence that is high enough, or send a claim again whose response was lost,
 // and the command is another's by then. That takes longer than the lease. Such a
 // claim is two calls, of which the first may have an effect and the second has an

@@ -294,7 +294,7 @@ func drift() int64 {
 	return time.Now().UnixNano() - n
 }
 
-// look reads the record or the rows, until the store answers.
+// look reads the record or the rows, until the store responds.
 func (r *Run) look(key string, kind Kind, n int) (*Event, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 3*time.Minute)
 	defer cancel()

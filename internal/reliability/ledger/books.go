@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package ledger sends commands through the library while processes and servers
-// are killed, and compares what was answered with what was done.
+// are killed, and compares the responses with what was done.
 package ledger
 
 import (
@@ -62,7 +62,7 @@ type Books struct {
 // now and then.
 const patience = 2 * time.Minute
 
-// Open opens a store, until its server answers.
+// Open opens a store, until its server responds.
 func Open(p Place) (b *Books, err error) {
 	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
 		if b, err = open(p); err == nil || time.Now().After(end) {

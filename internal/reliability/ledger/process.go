@@ -19,7 +19,7 @@ import (
 
 var quiet = log.New(io.Discard, "", 0)
 
-// A process is one that answers commands, and is killed.
+// A process runs commands, and is killed.
 type process struct {
 	*faults.Child
 	job      string

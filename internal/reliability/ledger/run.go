@@ -210,7 +210,7 @@ func (r *run) faults(report *Report) error {
 	return nil
 }
 
-// ways are those that a client goes in turn, and the jobs of who answers.
+// ways are those that a client goes in turn, and the jobs of the process that responds.
 var ways = []struct{ way, job string }{
 	{ByDoTx, jobCall},
 	{ByHeld, jobCall},
@@ -242,7 +242,7 @@ func (r *run) client(number int) {
 	}
 }
 
-// until asks for a command until it is answered, or held.
+// until asks for a command until it gets a response, or is held.
 func (r *run) until(key, way, job string) (response, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), responseLimit)
 	defer cancel()

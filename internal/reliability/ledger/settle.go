@@ -128,7 +128,7 @@ func (r *run) decide(ctx context.Context, key string, c *command, tokens []strin
 	}
 }
 
-// resultOf is the result of a command that was answered with the token.
+// resultOf is the result of a command whose response was the token.
 func resultOf(way, token string) onlyonce.Result {
 	if way == ByHeld {
 		body, _ := json.Marshal(token) // of a string
@@ -138,7 +138,7 @@ func resultOf(way, token string) onlyonce.Result {
 }
 
 // again asks for the commands once more, and returns those that are held without
-// a response. One that was answered before is not held later.
+// a response. One that got one before is not held later.
 func (r *run) again(keys []string) (held []string, err error) {
 	next := make(chan string)
 	var clients sync.WaitGroup
@@ -172,7 +172,7 @@ func (r *run) again(keys []string) (held []string, err error) {
 	return held, r.failure
 }
 
-// compare compares what was answered to a command with its rows.
+// compare compares the responses to a command with its rows.
 func (r *run) compare(report *Report, key string, c *command, tokens []string) {
 	switch {
 	case c.way == Plain:
@@ -181,16 +181,16 @@ func (r *run) compare(report *Report, key string, c *command, tokens []string) {
 		}
 		return
 	case len(tokens) > 1:
-		report.wrong(&report.Doubled, "%s, %s: answered %s, it has the rows %v", key, c.way, c.first, tokens)
+		report.wrong(&report.Doubled, "%s, %s: responded with %s, it has the rows %v", key, c.way, c.first, tokens)
 	case len(tokens) == 0:
-		report.wrong(&report.Lost, "%s, %s: answered %q, it has no row", key, c.way, c.first)
+		report.wrong(&report.Lost, "%s, %s: responded with %q, it has no row", key, c.way, c.first)
 	case c.first == "":
 		report.wrong(&report.Lost, "%s, %s: it has the row %s and no response", key, c.way, tokens[0])
 	case c.first != tokens[0]:
-		report.wrong(&report.Differing, "%s, %s: answered %s, it has the row %s", key, c.way, c.first, tokens[0])
+		report.wrong(&report.Differing, "%s, %s: responded with %s, it has the row %s", key, c.way, c.first, tokens[0])
 	}
 	if len(c.differ) > 0 {
-		report.wrong(&report.Differing, "%s, %s: answered %s, then %v", key, c.way, c.first, c.differ)
+		report.wrong(&report.Differing, "%s, %s: responded with %s, then %v", key, c.way, c.first, c.differ)
 	}
 	if c.ran > 1 && !c.loose {
 		report.wrong(&report.Doubled, "%s, %s: it ran %d times to its end", key, c.way, c.ran)

@@ -95,7 +95,7 @@ func work(job, upstream string, p Place) error {
 	return w.respond()
 }
 
-// A worker answers commands.
+// A worker runs commands.
 type worker struct {
 	*Books
 	watch       *watch
@@ -178,7 +178,7 @@ var settings = httponce.Config{
 // tokenHeader carries the token of a request: it differs from that of a repeat.
 const tokenHeader = "X-Token"
 
-// pay is the handler: it writes a row, and answers with its token.
+// pay is the handler: it writes a row, and responds with its token.
 func (w *worker) pay(rw http.ResponseWriter, r *http.Request) {
 	w.watch.works(r.Context())
 	enter(w.Books, rw, r)

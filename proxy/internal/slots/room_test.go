@@ -134,7 +134,7 @@ func TestRoom_AStreamThatIsIdleIsNotEnded(t *testing.T) {
 	})
 }
 
-// By HTTP/2 a client may go on to send once it is answered, whenever it has something
+// By HTTP/2 a client may go on to send once it has its response, whenever it has something
 // to say.
 func TestRoom_AStreamMayPauseOnceItsResponseHasBegun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestRoom_AStreamMayPauseOnceItsResponseHasBegun(t *testing.T) {
 
 		in, out = io.Pipe()
 		defer out.Close()
-		go client.Post("http://x/", "", in) // is not answered before it has sent all
+		go client.Post("http://x/", "", in) // gets no response before it has sent all
 		wait(59 * time.Minute)
 		if held := s.held(); held != 1 {
 			t.Errorf("after 59 minutes there are %d", held)

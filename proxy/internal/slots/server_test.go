@@ -40,7 +40,7 @@ func (c memoryConn) Read(p []byte) (int, error) {
 }
 
 // A slotServer serves connections in memory. Its handler holds a slot while it reads
-// a request's body and answers it.
+// a request's body and responds.
 type slotServer struct {
 	slots *Slots
 	conns chan net.Conn

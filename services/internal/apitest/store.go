@@ -40,7 +40,7 @@ func (h *Held) RunTx(ctx context.Context, c onlyonce.Claim, fn Func) (onlyonce.R
 // A Func is what RunTx runs.
 type Func = func(ctx context.Context, tx *sql.Tx, r onlyonce.Record) (onlyonce.Settlement, error)
 
-// A Broken store answers every transaction with an error.
+// A Broken store fails every transaction.
 type Broken struct {
 	*sqlstore.Store
 	Err error

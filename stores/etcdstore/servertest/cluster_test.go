@@ -41,7 +41,7 @@ func leader(t *testing.T, servers []*etcdServer, asked ...int) int {
 	}
 }
 
-// memberID returns the ID of a server that answers, or 0.
+// memberID returns the ID of a server that responds, or 0.
 func memberID(t *testing.T, s *etcdServer) uint64 {
 	t.Helper()
 	client := newClient(t, s.Client)

@@ -19,7 +19,7 @@ type desk struct {
 	batches [][]int // the jobs of each
 	led     []int   // lanes on which a batch is under way
 	shared  bool    // two batches were under way on one lane
-	fail    error   // the answer to every job
+	fail    error   // the response to every job
 }
 
 // buggy is a job that makes the leader of its batch panic.

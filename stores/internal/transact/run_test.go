@@ -22,7 +22,7 @@ var (
 )
 
 // A script is a Transactor without a database: each of its steps returns the next of the
-// answers that a test wrote down, and then the last one again and again.
+// responses that a test wrote down, and then the last one again and again.
 type script struct {
 	t      *testing.T
 	begins []error  // of Begin
@@ -312,7 +312,7 @@ func TestRun_ACommitThatStaysInDoubtIsUnknown(t *testing.T) {
 }
 
 func TestRun_AnUnknownOutcomeIsNotAlsoUnavailable(t *testing.T) {
-	silent := fmt.Errorf("%w: no answer", onlyonce.ErrUnavailable)
+	silent := fmt.Errorf("%w: no response", onlyonce.ErrUnavailable)
 	for name, s := range map[string]*script{
 		"in doubt":           {ends: []ending{{InDoubt, silent}}, traces: []trace{{err: silent}}},
 		"in doubt, moved on": {ends: []ending{{InDoubt, silent}}, traces: []trace{{now: Trace{Fence: 200, Floor: 150}}}},

@@ -47,7 +47,7 @@ func TestCluster_KillsOfTheLeaderLoseNothing(t *testing.T) {
 	}
 }
 
-// A leader that is cut off from the others answers for some seconds with what it had.
+// A leader that is cut off from the others responds for some seconds with what it had.
 func TestCluster_ALeaderThatIsCutOffGivesNothingAndTakesNothingAway(t *testing.T) {
 	t.Parallel()
 	c := startCluster(t)
@@ -56,7 +56,7 @@ func TestCluster_ALeaderThatIsCutOffGivesNothingAndTakesNothingAway(t *testing.T
 	migrate(t, js, cfg)
 	settled := hazard.Run(t, open(t, js, cfg), "settled before")
 
-	// It answers only if it leads the whole cluster, too.
+	// It responds only if it leads the whole cluster, too.
 	old := c.metaLeader()
 	for c.leader(js, cfg.Stream) != old {
 		stepDown(t, js, cfg.Stream)

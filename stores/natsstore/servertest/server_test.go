@@ -72,7 +72,7 @@ func newServer(t testing.TB, name string, config func(*natsServer) string) *nats
 
 func (s *natsServer) jetstream(settings string) string { return "jetstream { " + settings + " }\n" }
 
-// launch returns once the server answers, or an error if its process has ended.
+// launch returns once the server responds, or an error if its process has ended.
 func (s *natsServer) launch() error {
 	s.server.Port, s.server.Settings = s.port, accounts+s.config(s)
 	return s.server.Launch()

@@ -211,7 +211,7 @@ func TestSecurity_ClaimsThatAreNotUnicodeNameNobody(t *testing.T) {
 
 // A publisher counts the reads of its document.
 type publisher struct {
-	doc   atomic.Pointer[[]byte] // nil: it does not answer
+	doc   atomic.Pointer[[]byte] // nil: it does not respond
 	reads atomic.Int32
 }
 

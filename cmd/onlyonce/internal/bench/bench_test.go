@@ -136,7 +136,7 @@ func (f *forgetful) Settle(ctx context.Context, h onlyonce.Hold, s onlyonce.Sett
 	return f.by[h.Owner].Settle(ctx, h, s)
 }
 
-// A mistaken store gives other answers than those it was given.
+// A mistaken store gives other responses than those it was given.
 type mistaken struct{ onlyonce.Store }
 
 func (m mistaken) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
@@ -246,17 +246,17 @@ func TestBench_ABenchReadsALimitedPartOfAResponse(t *testing.T) {
 	report, _, err := runBench(t, t.Context(), args...)
 	runtime.ReadMemStats(&after)
 	if err == nil || !strings.Contains(err.Error(), "a response is longer than 16 MiB") {
-		t.Errorf("of answers without end: %v", err)
+		t.Errorf("responses without end: %v", err)
 	}
 	if n := report.Targets[0].Outcomes["error"].Count; n != requests {
-		t.Errorf("%d answers without end are errors, want %d", n, requests)
+		t.Errorf("%d responses without end are errors, want %d", n, requests)
 	}
 	if taken := after.TotalAlloc - before.TotalAlloc; taken > requests*maxResponse/2 {
 		t.Errorf("%d MiB were taken for %d answers", taken>>20, requests)
 	}
 }
 
-// forgetsSome marks its replays, but runs some commands again; its answers do
+// forgetsSome marks its replays, but runs some commands again; its responses do
 // not tell.
 var forgetsSome = func() http.HandlerFunc {
 	var mu sync.Mutex

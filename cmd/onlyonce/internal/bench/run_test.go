@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A pacedTarget answers after a time, and remembers when it was asked.
+// A pacedTarget responds after a time, and remembers when it was asked.
 type pacedTarget struct {
 	name  string
 	takes time.Duration
@@ -76,7 +76,7 @@ func TestRun_TheLatencyAtARateCountsFromWhenARequestWasDue(t *testing.T) {
 		c := &config{callers: 1, rate: 10, duration: time.Minute, requests: 5, keys: keysUniform}
 		r := newTargetRun(c, p)
 		takeTurns(t.Context(), c, []*targetRun{r})
-		// The last of five was due after 0.4 s, sent after 4 and answered after 5.
+		// The last of five was due after 0.4 s, sent after 4, and its response came after 5.
 		if most := r.measured().Latency["all"].Max; most < 4_590_000 || most > 4_610_000 {
 			t.Errorf("the longest took %d µs", most)
 		}

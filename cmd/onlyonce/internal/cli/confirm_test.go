@@ -33,7 +33,7 @@ func TestConfirm_NothingIsSentToAnAddressWithoutAYes(t *testing.T) {
 		cmd.SetOut(&out)
 		err := p.Ask(cmd, "http://u:secret@shop.example", "100 POST requests")
 		if (err == nil) != c.may {
-			t.Errorf("%q, answered %q: %v", c.args, c.answer, err)
+			t.Errorf("%q, responded with %q: %v", c.args, c.answer, err)
 		}
 		if strings.Contains(asked.String(), "secret") || err != nil && strings.Contains(err.Error(), "secret") {
 			t.Error("the password was shown")
