@@ -371,6 +371,76 @@ func TestStore_ACallWhoseConfirmationIsLostTakesEffectOnce(t *testing.T) {
 	}
 }
 
+// Once others have changed the record, a call whose confirmation was lost can't tell whether
+// it took effect. It must not say that it changed nothing.
+func TestStore_ACallWhoseConfirmationIsLostIsInDoubtOnceOthersHaveChangedTheRecord(t *testing.T) {
+	t.Parallel()
+	server, direct, observer := migrated(t)
+	settle := func(t *testing.T, r onlyonce.Record, how onlyonce.Settlement) {
+		t.Helper()
+		if err := observer.Settle(t.Context(), hazard.Hold(r), how); err != nil {
+			t.Fatal(err)
+		}
+	}
+	remove := func(t *testing.T, r onlyonce.Record) {
+		t.Helper()
+		now, err := observer.Lookup(t.Context(), r.ID)
+		if err == nil {
+			err = observer.Resolve(t.Context(), now, onlyonce.Settlement{})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		call   func(*testing.T, *dynamostore.Store, onlyonce.Record) error
+		others func(*testing.T, onlyonce.Record)
+	}{
+		"renew": {func(t *testing.T, s *dynamostore.Store, r onlyonce.Record) error {
+			return s.Renew(t.Context(), hazard.Hold(r), time.Hour, map[string][]byte{"a": []byte("1")})
+		}, func(t *testing.T, r onlyonce.Record) { settle(t, r, hazard.Completed) }},
+		"settle": {func(t *testing.T, s *dynamostore.Store, r onlyonce.Record) error {
+			return s.Settle(t.Context(), hazard.Hold(r), hazard.Completed)
+		}, remove},
+		"release": {func(t *testing.T, s *dynamostore.Store, r onlyonce.Record) error {
+			return s.Settle(t.Context(), hazard.Hold(r), onlyonce.Settlement{})
+		}, func(t *testing.T, r onlyonce.Record) { hazard.Run(t, observer, r.ID.Key) }},
+		"resolve": {func(t *testing.T, s *dynamostore.Store, r onlyonce.Record) error {
+			r.State = onlyonce.StateUnknown
+			return s.Resolve(t.Context(), r, hazard.Completed)
+		}, remove},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, err := observer.Claim(t.Context(), hazard.Claim(name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if name == "resolve" {
+				settle(t, r, onlyonce.Settlement{State: onlyonce.StateUnknown})
+			}
+			revision := func() string {
+				return fmt.Sprint(stored(t, direct, r.ID)["revision"].(*types.AttributeValueMemberB).Value)
+			}
+			before := revision()
+			w := hazard.NewWay(t, server.Address)
+			s := open(t, connect(t, w.Address()), dynamostore.Config{Timeout: 5 * time.Minute})
+			w.Deafen("X-Amz-Target: DynamoDB_20120810.PutItem")
+			done := make(chan error, 1)
+			go func() { done <- c.call(t, s, r) }()
+			for revision() == before {
+				time.Sleep(time.Millisecond)
+			}
+			c.others(t, r)
+			w.Cut()
+			w.Open()
+			if err := <-done; err == nil || errors.Is(err, onlyonce.ErrLost) || errors.Is(err, onlyonce.ErrNotFound) {
+				t.Errorf("the call: %v", err)
+			}
+		})
+	}
+}
+
 // Of many stores, as many processes have them, each take-over of a command goes to one, and
 // only that one can settle.
 func TestStore_ACommandThatLapsesGoesFromProcessToProcess(t *testing.T) {
