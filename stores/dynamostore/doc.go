@@ -5,9 +5,9 @@
 // reads the record again, which shows by its owner and its fence whether the call has taken
 // effect. A new command costs one write, and so does its settlement; a repeat costs one read.
 //
-// The tests of this package run against Dynalite, an emulator, directly and through a fake
-// that adds throttling, lost responses, wrong Dates, and the items of failed conditions. AWS
-// itself is not tested.
+// The tests of this package run against Dynalite, an emulator, and against a fake of their own,
+// which is compared with Dynalite and adds transactions, the items of failed conditions,
+// throttling, lost responses and wrong Dates. AWS itself is not tested.
 //
 // # What a record survives
 //
@@ -76,6 +76,28 @@
 // record; with KeepForever, they stay. An ID and its fingerprint together have at most 64
 // KiB.
 //
+// # Transactions
+//
+// With onlyonce.DoTx, a function adds items of your tables to a Tx, and one TransactWriteItems
+// writes them together with the record: either all of it takes effect, or nothing. While the
+// function runs, a lock in the record's item keeps other claims out, for at most the claim's
+// lease. Others still see the record as it was before. A process that dies leaves only this
+// lock behind; no outcome is unknown then.
+//
+// DynamoDB takes at most 100 items of 4 MB together, one of which is the record's, and each
+// item once. If a condition of one of your items is not met, nothing is written, the command is
+// released, and the error is a *types.TransactionCanceledException with the reasons.
+//
+// A TransactWriteItems whose response was lost is sent again. It can't take effect twice,
+// because each requires the record as it was before. The store therefore does not rely on the
+// ClientRequestToken, which DynamoDB remembers for ten minutes only. If the record has changed
+// by then, it shows by its revision whether the transaction was committed. If another attempt
+// has changed it since, or DynamoDB stays unreachable, the error is onlyonce.ErrInDoubt.
+//
+// A command in a transaction costs one write for the lock and twice the writes of its items and
+// of its record. A result that is split into further items has them written before the
+// transaction, which only refers to them.
+//
 // # Throttling
 //
 // A request that DynamoDB throttles is repeated with pauses that double from 25 milliseconds
@@ -84,7 +106,7 @@
 // partition takes at most 1,000 writes of 1 KB a second.
 //
 // The client needs the permissions dynamodb:GetItem, PutItem, DeleteItem, DescribeTable and
-// DescribeTimeToLive on the table, Scan for List, and CreateTable and UpdateTimeToLive for
-// Migrate. By default, a client of the AWS SDK keeps only 10 idle connections: raise
+// DescribeTimeToLive on the table, UpdateItem for transactions, Scan for List, and CreateTable
+// and UpdateTimeToLive for Migrate. By default, a client of the AWS SDK keeps only 10 idle connections: raise
 // MaxIdleConnsPerHost of its HTTP client to the number of concurrent calls.
 package dynamostore

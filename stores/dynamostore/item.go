@@ -19,6 +19,7 @@ const (
 	attrPieces   = "pieces"   // of a large record: where its rest is
 	attrData     = "data"     // of a piece
 	attrTTL      = "ttl"      // when DynamoDB may delete the item
+	attrLock     = "lock"     // of a transaction that runs the command
 )
 
 // markKey is the key of the item without which the table has forgotten its records.
@@ -86,6 +87,16 @@ func textOf(i item, name string) string {
 		return ""
 	}
 	return s.Value
+}
+
+// numberOf returns an attribute that is a whole number, or 0 if the item has none of that name.
+func numberOf(i item, name string) int64 {
+	a, _ := i[name].(*types.AttributeValueMemberN)
+	if a == nil {
+		return 0
+	}
+	n, _ := strconv.ParseInt(a.Value, 10, 64)
+	return n
 }
 
 // expiring adds to an item when DynamoDB may delete it; 0: never.

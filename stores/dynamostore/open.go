@@ -55,10 +55,10 @@ type Store struct {
 }
 
 var (
-	_ onlyonce.Store     = (*Store)(nil)
-	_ onlyonce.Lister    = (*Store)(nil)
-	_ onlyonce.Resolver  = (*Store)(nil)
-	_ onlyonce.Diagnoser = (*Store)(nil)
+	_ onlyonce.TxStore[*Tx] = (*Store)(nil)
+	_ onlyonce.Lister       = (*Store)(nil)
+	_ onlyonce.Resolver     = (*Store)(nil)
+	_ onlyonce.Diagnoser    = (*Store)(nil)
 )
 
 // tableForm matches the names that DynamoDB accepts for a table.

@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
 	"github.com/onlyonce-go/onlyonce/internal/dynalite"
+	"github.com/onlyonce-go/onlyonce/internal/dynamofake"
 	"github.com/onlyonce-go/onlyonce/stores/dynamostore"
 )
 
@@ -26,6 +27,14 @@ func connect(t testing.TB, address string) *dynamodb.Client {
 			return aws.Credentials{AccessKeyID: "key", SecretAccessKey: "secret"}, nil
 		}),
 	})
+}
+
+// fake starts a fake of DynamoDB that lasts for the test, and returns a client of it.
+func fake(t testing.TB) (*dynamofake.Server, *dynamodb.Client) {
+	t.Helper()
+	s := dynamofake.Start()
+	t.Cleanup(s.Close)
+	return s, connect(t, s.Address)
 }
 
 // skew is enough for an emulator on a busy machine, whose Date may be late.

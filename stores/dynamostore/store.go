@@ -3,7 +3,6 @@ package dynamostore
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync/atomic"
@@ -110,8 +109,8 @@ func (s *Store) decode(ctx context.Context, p place, i item) (*stored, error) {
 				continue
 			}
 		}
-		v := decode(data, rest, !whole, at.judging)
-		v.revision, v.pieces = revision, in
+		v := decode(data, rest, bytesOf(i, attrLock), !whole, at.judging)
+		v.revision, v.pieces, v.deleted = revision, in, numberOf(i, attrTTL)
 		return v, nil
 	}
 }
@@ -127,6 +126,10 @@ type writer struct {
 	anew   bool    // what was stored has instants that a wrong clock has given
 	stored *stored // what is stored, if known
 	known  bool
+
+	// In a transaction:
+	with []types.TransactWriteItem // are stored together with the next change
+	next []byte                    // its revision; nil: a random one
 }
 
 // split returns where the rest of a change goes: into its item, or into pieces.
@@ -187,8 +190,10 @@ func (w *writer) write(ctx context.Context, seen *stored, c *change) (*stored, e
 	if err != nil {
 		return nil, err
 	}
-	v := &stored{head: h, revision: make([]byte, 16), pieces: in, identity: c.identity, steps: c.steps, outcome: c.outcome}
-	rand.Read(v.revision)
+	v := &stored{
+		head: h, revision: w.revision(), pieces: in, deleted: h.deletion(),
+		identity: c.identity, steps: c.steps, outcome: c.outcome,
+	}
 	put := item{
 		attrKey:      text(w.place.key()),
 		attrHead:     binaryOf(append(h.append(make([]byte, 0, headSize+len(c.identity))), c.identity...)),
@@ -200,7 +205,17 @@ func (w *writer) write(ctx context.Context, seen *stored, c *change) (*stored, e
 	if in != nil {
 		put[attrPieces] = text(in.String())
 	}
-	err = w.put(ctx, seen, expiring(put, h.deletion()))
+	switch {
+	case c.lock != nil:
+		v.lock = c.lock.begun(h.fence, h.at)
+		v.lockLeft, v.deleted = time.Duration(v.lock.left)*time.Microsecond, v.lock.deletion()
+	case seen != nil && seen.lock != nil && seen.lock.fence > h.fence:
+		v.lock = seen.lock.ended()
+	}
+	if v.lock != nil {
+		put[attrLock] = binaryOf(v.lock.append())
+	}
+	err = w.put(ctx, seen, expiring(put, v.deleted))
 	switch {
 	case err != nil:
 		return nil, err
@@ -212,23 +227,54 @@ func (w *writer) write(ctx context.Context, seen *stored, c *change) (*stored, e
 	return v, nil
 }
 
+// revision returns the revision of the next change.
+func (w *writer) revision() []byte {
+	if w.next != nil {
+		return w.next
+	}
+	return newToken()
+}
+
 // put stores the item of a record, unless it is another than what was seen.
 func (w *writer) put(ctx context.Context, seen *stored, i item) error {
-	in := &dynamodb.PutItemInput{
-		TableName: &w.table, Item: i, ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+	when, values := condition(seen)
+	if len(w.with) > 0 {
+		return w.transact(ctx, &types.Put{
+			TableName: &w.table, Item: i, ConditionExpression: when, ExpressionAttributeValues: values,
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		})
 	}
-	in.ConditionExpression, in.ExpressionAttributeValues = condition(seen)
+	return w.send(ctx, func(ctx context.Context) error {
+		_, err := w.client.PutItem(ctx, &dynamodb.PutItemInput{
+			TableName: &w.table, Item: i, ConditionExpression: when, ExpressionAttributeValues: values,
+			ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
+		})
+		return err
+	})
+}
+
+// send sends a conditional write, and takes in the item that the condition was checked
+// against.
+func (w *writer) send(ctx context.Context, write func(ctx context.Context) error) error {
 	var now item
 	err := w.request(ctx, func(ctx context.Context) error {
-		_, err := w.client.PutItem(ctx, in)
+		err := write(ctx)
 		var failed *types.ConditionalCheckFailedException
 		if errors.As(err, &failed) {
 			now = failed.Item
 		}
 		return err
 	})
-	if !errors.Is(err, errConflict) || now == nil {
+	if !errors.Is(err, errConflict) {
 		return err
+	}
+	return w.conflict(ctx, now)
+}
+
+// conflict takes in the item that a condition was checked against; nil: it is not known.
+func (w *writer) conflict(ctx context.Context, now item) error {
+	if now == nil {
+		return errConflict
 	}
 	v, err := w.decode(ctx, w.place, now)
 	if err == nil {
@@ -257,11 +303,14 @@ type decision func(w *writer, seen *stored) (*change, error)
 
 // change stores what a call decides, and returns what is stored then. guess says what is
 // probably stored; unless it is known, change begins by looking.
-func (s *Store) change(ctx context.Context, id onlyonce.ID, p place, guess *stored, known bool, decide decision) (v *stored, err error) {
-	w := &writer{Store: s, id: id, place: p, stored: guess, known: known}
-	err = s.repeat(ctx, func(ctx context.Context) error {
+func (s *Store) change(ctx context.Context, id onlyonce.ID, p place, guess *stored, known bool, decide decision) (*stored, error) {
+	return (&writer{Store: s, id: id, place: p, stored: guess, known: known}).change(ctx, decide)
+}
+
+func (w *writer) change(ctx context.Context, decide decision) (v *stored, err error) {
+	err = w.repeat(ctx, func(ctx context.Context) error {
 		if !w.known {
-			if w.stored, err = s.look(ctx, id, p); err != nil {
+			if w.stored, err = w.look(ctx, w.id, w.place); err != nil {
 				return err
 			}
 		}
@@ -272,15 +321,20 @@ func (s *Store) change(ctx context.Context, id onlyonce.ID, p place, guess *stor
 			v = seen
 			return err
 		}
-		v, err = w.write(ctx, seen, c)
+		if c.only {
+			v, err = w.relock(ctx, seen, c)
+		} else {
+			v, err = w.write(ctx, seen, c)
+		}
 		w.sent, w.anew = w.sent || doubtful(err), w.anew || errors.Is(err, errAnew)
 		if err == nil && seen != nil && seen.pieces != nil && (v.pieces == nil || v.pieces.id != seen.pieces.id) {
-			s.discard(ctx, p, seen.pieces)
+			w.discard(ctx, w.place, seen.pieces)
 		}
 		return err
 	})
 	if w.spare != nil && !w.sent && (err != nil || v == nil || v.pieces == nil || v.pieces.id != w.spare.id) {
-		s.discard(ctx, p, w.spare)
+		w.discard(ctx, w.place, w.spare)
+		w.spare, w.rest = nil, nil
 	}
 	return v, err
 }
@@ -299,8 +353,10 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 		return r, err
 	}
 	p := placeOf(c.ID)
+	locked := false
 	// Most commands are new, so the first try expects nothing.
 	v, err := s.change(ctx, c.ID, p, nil, !s.hints.Has(&p.hash), func(w *writer, seen *stored) (*change, error) {
+		locked = false
 		if seen.row().StandsAgainst(c) {
 			if !w.anew || seen.As != string(onlyonce.StateProcessing) || seen.Owner != c.Owner {
 				return nil, nil
@@ -308,6 +364,9 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 			again := seen.continued()
 			again.fence, again.left = 0, value.Micros(c.Lease)
 			return again, nil
+		}
+		if locked = seen.locked(); locked {
+			return nil, nil
 		}
 		next := record.Next(c, seen.row(), 0, 0)
 		begin := &change{
@@ -324,7 +383,10 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 		return r, err
 	}
 	s.hints.Add(&p.hash)
-	if v.Owner == c.Owner {
+	switch {
+	case locked:
+		return v.running(c.ID), nil
+	case v.Owner == c.Owner:
 		s.recent.Add(&p.hash, v, v.head.size())
 	}
 	return v.Record, nil

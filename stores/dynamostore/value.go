@@ -4,8 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 	"github.com/onlyonce-go/onlyonce/stores/internal/value"
 )
 
@@ -115,17 +118,127 @@ type stored struct {
 	head     head
 	revision []byte // another one after every change
 	pieces   *pieces
+	deleted  int64         // the second after which DynamoDB may delete the item; 0: never
+	lock     *lock         // of the transaction that locked the record last; nil: none did since its fence
+	lockLeft time.Duration // how long the lock lasts
 	identity []byte
 	steps    []byte
 	outcome  []byte
 }
 
+// A lock says that a transaction runs the command of a record. Below it, the record stays as
+// it was. Only the transaction's own settlement, and claims, heed it: whatever else changes
+// the record takes the lock away, and with it the revision that the settlement requires.
+type lock struct {
+	token       string // of the transaction
+	fence       int64  // that its function has seen; no other attempt gets it
+	at          int64  // when the lock began
+	left        int64  // how long it lasts; 0: it has ended
+	fingerprint []byte
+}
+
+// highestFence is the highest fence of a lock that leaves others above it.
+const highestFence = 1 << 62
+
+// lockSize is what a lock has before its fingerprint, which is absent or has a byte before it.
+const lockSize = value.OwnerSize + 3*8
+
+func (l *lock) append() []byte {
+	b := []byte(l.token)
+	for _, n := range [...]int64{l.fence, l.at, l.left} {
+		b = binary.BigEndian.AppendUint64(b, uint64(n))
+	}
+	if l.fingerprint != nil {
+		b = append(append(b, '1'), l.fingerprint...)
+	}
+	return b
+}
+
+// parseLock reads a lock; nil: there is none. One that is cut off is not ok.
+func parseLock(b []byte) (l *lock, ok bool) {
+	if b == nil {
+		return nil, true
+	}
+	if len(b) < lockSize {
+		return nil, false
+	}
+	l = &lock{token: string(b[:value.OwnerSize])}
+	at := b[value.OwnerSize:]
+	for _, n := range [...]*int64{&l.fence, &l.at, &l.left} {
+		*n, at = int64(binary.BigEndian.Uint64(at)), at[8:]
+	}
+	if len(at) > 0 {
+		l.fingerprint = at[1:]
+	}
+	if l.left < 0 || l.fence < 1 || l.fence > highestFence {
+		return nil, false
+	}
+	return l, true
+}
+
+func (l *lock) end() int64 { return later(l.at, l.left) }
+
+// begun returns the lock as a transaction takes it.
+func (l *lock) begun(fence, at int64) *lock {
+	return &lock{token: l.token, fence: fence, at: at, left: l.left, fingerprint: l.fingerprint}
+}
+
+// ended returns the lock as it is once its transaction has ended without a settlement. What
+// is left of it is its fence.
+func (l *lock) ended() *lock { return &lock{token: l.token, fence: l.fence, at: l.at} }
+
+// deletion returns the second after which DynamoDB may delete a lock.
+func (l *lock) deletion() int64 { return later(l.end(), record.FenceKeep.Microseconds())/second + 1 }
+
+// has reports whether a transaction has the lock of the record, whose lease may have lapsed.
+func (v *stored) has(token string) bool {
+	return v != nil && v.lock != nil && v.lock.left > 0 && v.lock.token == token
+}
+
+// lost reports whether a transaction had the lock of the record last, and has given it back.
+func (v *stored) lost(token string) bool {
+	return v != nil && v.lock != nil && v.lock.left == 0 && v.lock.token == token
+}
+
+// locked reports whether a transaction runs the command.
+func (v *stored) locked() bool { return v != nil && v.lockLeft > 0 }
+
+// running returns the record of a command that a transaction runs.
+func (v *stored) running(id onlyonce.ID) onlyonce.Record {
+	r := onlyonce.Record{
+		ID: id, State: onlyonce.StateProcessing, Fingerprint: v.lock.fingerprint, Owner: v.lock.token, Attempt: 1, Fence: v.lock.fence,
+		CreatedAt: record.Instant(v.lock.at), LeaseLeft: min(v.lockLeft, transact.RetryAfter),
+	}
+	if !v.Expired {
+		r.Attempt, r.CreatedAt = v.Attempt+1, v.CreatedAt
+	}
+	return r
+}
+
+// highest returns the highest fence that an attempt has got; 0: none is known.
+func (v *stored) highest() int64 {
+	switch {
+	case v == nil:
+		return 0
+	case v.lock == nil:
+		return v.Fence
+	}
+	return max(v.Fence, v.lock.fence)
+}
+
+var errLock = errors.New("the lock of a transaction is cut off")
+
 var errMissing = errors.New("a part of the record is missing: its item has no such attribute, or an item with a piece of it was deleted")
 
 // decode makes a record of the attributes of its item. missing says that its rest could not
 // be read.
-func decode(data, rest []byte, missing bool, now int64) *stored {
+func decode(data, rest, locked []byte, missing bool, now int64) *stored {
 	v := &stored{}
+	l, whole := parseLock(locked)
+	v.lock = l
+	if l != nil && l.left > 0 {
+		v.lockLeft = record.Between(max(now, l.at), l.end())
+	}
 	h, ok := parseHead(data)
 	if !ok {
 		v.Stored = value.NoRecord(now)
@@ -133,6 +246,11 @@ func decode(data, rest []byte, missing bool, now int64) *stored {
 	}
 	v.head = h
 	row := h.row(now)
+	if !whole {
+		row.Err = errLock
+		v.Stored = row.Record()
+		return v
+	}
 	if h.identity < 0 || h.steps < 0 || h.outcome < 0 ||
 		len(data) != headSize+int(h.identity) || !missing && len(rest) != int(h.steps)+int(h.outcome) {
 		row.Err = value.ErrCut
@@ -183,7 +301,10 @@ type change struct {
 	left       int64 // of the lease of a processing record, or of the keep of a settled one; 0: for good
 	lapsedKeep int64
 	attempt    int32
-	anew       bool // the command begins with it
+	created    int64 // 0: when the command began
+	anew       bool  // the command begins with it
+	only       bool  // it changes the lock, and leaves the record as it is
+	lock       *lock // of a transaction; one that begins has no fence and no instant yet
 	identity   []byte
 	steps      []byte
 	outcome    []byte
@@ -198,11 +319,12 @@ func (c *change) head(seen *stored, now int64) head {
 	if seen != nil && !c.anew {
 		h.created = seen.head.created
 	}
+	if c.created != 0 {
+		h.created = c.created
+	}
 	if c.fence == 0 {
 		h.fence = max(now, 1)
-		if seen != nil {
-			h.fence = max(h.fence, seen.Fence+1)
-		}
+		h.fence = max(h.fence, seen.highest()+1)
 	}
 	return h
 }
