@@ -73,7 +73,7 @@ func TestDiagnose_UnsafeSettingsOfPostgresAreRejected(t *testing.T) {
 }
 
 func TestDiagnose_UnsafeSettingsOfMariaDBAreRejected(t *testing.T) {
-	server := newOwnServer(t, faults.MariaDB.With("--innodb-flush-log-at-trx-commit=2", "--log-bin=bin", "--sync-binlog=0", "--sysdate-is-now"))
+	server := newOwnServer(t, faults.MariaDB.With("--innodb-flush-log-at-trx-commit=2", "--log-bin=bin", "--sync-binlog=0", "--binlog-format=STATEMENT", "--sysdate-is-now"))
 	if _, err := server.admin.Exec("CREATE DATABASE shop"); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +85,7 @@ func TestDiagnose_UnsafeSettingsOfMariaDBAreRejected(t *testing.T) {
 	if err := sqlstore.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	rejected(t, db, "innodb-flush-log", "sync-binlog", "sysdate-is-now")
+	rejected(t, db, "binlog-format", "innodb-flush-log", "sync-binlog", "sysdate-is-now")
 	semiSync := func(set string) {
 		t.Helper()
 		if _, err := server.admin.Exec("SET GLOBAL rpl_semi_sync_master_" + set); err != nil {
@@ -94,12 +94,12 @@ func TestDiagnose_UnsafeSettingsOfMariaDBAreRejected(t *testing.T) {
 	}
 	semiSync("timeout = 1") // until its default has passed, Open would wait for a replica
 	semiSync("enabled = ON")
-	rejected(t, db, "innodb-flush-log", "semi-sync-fallback", "sync-binlog", "sysdate-is-now")
+	rejected(t, db, "binlog-format", "innodb-flush-log", "semi-sync-fallback", "sync-binlog", "sysdate-is-now")
 	semiSync("enabled = OFF")
 	if _, err := server.admin.Exec("SET GLOBAL read_only = 1"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{AcceptRisks: []string{"innodb-flush-log", "sync-binlog", "sysdate-is-now"}}); err == nil || !strings.Contains(err.Error(), "replica: ") {
+	if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{AcceptRisks: []string{"binlog-format", "innodb-flush-log", "sync-binlog", "sysdate-is-now"}}); err == nil || !strings.Contains(err.Error(), "replica: ") {
 		t.Errorf("open on a replica got error %v", err)
 	}
 }

@@ -254,10 +254,6 @@ func TestMySQL_AValueThatDoesNotFitIsAnErrorAndNotTruncated(t *testing.T) {
 	if was, err := s.Lookup(t.Context(), c.ID); err != nil || was.State != onlyonce.StateProcessing {
 		t.Errorf("the record is %+v with error %v", was, err)
 	}
-	long := serverClaim(strings.Repeat("k", 5000))
-	if r, err := s.Claim(t.Context(), long); err == nil || !strings.Contains(err.Error(), "larger than the database takes") {
-		t.Errorf("a claim on a key of 5000 bytes got %+v and error %v", r, err)
-	}
 	if err := s.Settle(t.Context(), h, done("made")); err != nil {
 		t.Error(err)
 	}
@@ -380,11 +376,13 @@ func TestMySQL_SessionsThatChangeStatementsAreRejected(t *testing.T) {
 	}
 	for _, c := range []struct {
 		setting, finding string
-		mariadb          bool // only it knows the setting
+		mariadb          bool // only it knows the setting by this name
 	}{
 		{setting: "sql_mode=%27%27", finding: "sql-mode"},
 		{setting: "autocommit=0", finding: "autocommit"},
 		{setting: "sql_safe_updates=1", finding: "sql-safe-updates"},
+		{setting: "completion_type=CHAIN", finding: "completion-type"},
+		{"tx_isolation=%27READ-UNCOMMITTED%27", "isolation", true}, // as MySQL's transaction_isolation
 		{"sql_mode=%27ORACLE,STRICT_TRANS_TABLES%27", "sql-mode", true},
 		{"sql_mode=%27STRICT_TRANS_TABLES,SIMULTANEOUS_ASSIGNMENT%27", "sql-mode", true},
 		{"sql_mode=%27STRICT_TRANS_TABLES,EMPTY_STRING_IS_NULL%27", "sql-mode", true},
@@ -401,6 +399,48 @@ func TestMySQL_SessionsThatChangeStatementsAreRejected(t *testing.T) {
 				t.Error("the risk was accepted")
 			}
 		})
+	}
+}
+
+func TestMySQL_AnIDThatIsTooLongIsNotCalledAResultAndNothingRuns(t *testing.T) {
+	d := newMySQLDatabase(t)
+	s, db := d.open(t)
+	for name, c := range map[string]struct {
+		part    func(*onlyonce.ID) *string
+		longest int
+	}{
+		"tenant":    {func(id *onlyonce.ID) *string { return &id.Tenant }, 1024},
+		"operation": {func(id *onlyonce.ID) *string { return &id.Operation }, 1024},
+		"key":       {func(id *onlyonce.ID) *string { return &id.Key }, 4096},
+	} {
+		claim := serverClaim("k")
+		*c.part(&claim.ID) = strings.Repeat("x", c.longest)
+		if r, err := s.Claim(t.Context(), claim); err != nil || r.ID != claim.ID {
+			t.Errorf("claim with the longest %s: %v", name, err)
+		}
+		*c.part(&claim.ID) += "x"
+		tx, err := db.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for call, f := range map[string]func() error{
+			"claim":        func() error { _, err := s.Claim(t.Context(), claim); return err },
+			"WithTx claim": func() error { _, err := s.WithTx(tx).Claim(t.Context(), claim); return err },
+			"RunTx": func() error {
+				_, err := s.RunTx(t.Context(), claim, func(context.Context, *sql.Tx, onlyonce.Record) (onlyonce.Settlement, error) {
+					t.Errorf("a function ran for a %s that is too long", name)
+					return done("made"), nil
+				})
+				return err
+			},
+		} {
+			if err := f(); err == nil || errors.Is(err, onlyonce.ErrTooLarge) || !strings.Contains(err.Error(), "the "+name+" has ") {
+				t.Errorf("%s with a %s that is too long: %v", call, name, err)
+			}
+		}
+		if err := tx.Rollback(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

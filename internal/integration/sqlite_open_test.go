@@ -122,6 +122,10 @@ func TestSQLite_ThatCanNotWorkIsRejectedWithWhatToDo(t *testing.T) {
 			}
 			return db
 		}, "in memory"},
+		{"connections that share a cache", func(t *testing.T) *sql.DB { return pool(t, "file:"+migrated(t)+"?cache=shared") }, "shared-cache: "},
+		{"connections that read what is not committed", func(t *testing.T) *sql.DB {
+			return pool(t, "file:"+migrated(t)+"?cache=shared&_pragma=read_uncommitted(1)")
+		}, "shared-cache: "},
 		{"connections that shut each other out", func(t *testing.T) *sql.DB { return pool(t, "file:"+migrated(t)+"?_pragma=locking_mode(exclusive)") }, "locking_mode"},
 		{"a file that is opened for reading", func(t *testing.T) *sql.DB { return pool(t, "file:"+migrated(t)+"?mode=ro") }, "can't be written"},
 		{"connections that only query", func(t *testing.T) *sql.DB { return pool(t, sqliteDSN(migrated(t))+"&_pragma=query_only(1)") }, "can't be written"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -13,12 +14,20 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
-// wrap adds the store and the operation to an error.
+// wrap adds the store and the operation to an error, and what to do about it.
 func wrap(doing string, err error) error {
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("pgxstore: %s: %w", doing, err)
+	return fmt.Errorf("pgxstore: %s: %w", doing, explain(err))
+}
+
+// explain adds to an error of the server what to do about it.
+func explain(err error) error {
+	if err == nil || errors.Is(err, errRunAgain) {
+		return err
+	}
+	return server.Explain(postgres.Classify(err), err)
 }
 
 // The errors of PostgreSQL that only this store knows: the first two are those of its own
@@ -70,6 +79,33 @@ func isRejected(err error) bool {
 		return true
 	}
 	return false
+}
+
+// isGivenUp reports whether the server began to execute a statement and gave it up: it took too
+// long, was canceled, or lacked memory or space. Then the server does not execute what follows
+// in the pipeline, and goes on with the connection.
+func isGivenUp(err error) bool {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) || e.SeverityUnlocalized != "ERROR" {
+		return false
+	}
+	return postgres.Classify(err) == server.ClassTimeout || strings.HasPrefix(e.Code, "53")
+}
+
+// outcomeOf says what became of a transaction from the error of its last statement, s, or of
+// the COMMIT that was sent after it.
+func outcomeOf(s *statement, err error) transact.Outcome {
+	switch {
+	case err == nil:
+		return transact.Committed
+	case claimed(err), postgres.Code(err) == codeDivision:
+		return transact.Overtaken
+	case postgres.Code(err) == codeRoot:
+		return transact.Ended
+	case isRetryable(err), isRejected(err), !s.wrote && isGivenUp(err):
+		return transact.RolledBack
+	}
+	return transact.InDoubt // a server that is shutting down reports that after a commit, too, and a pooler may reply in its place
 }
 
 // isRetryable reports whether the transaction may be run again from its beginning.

@@ -5,6 +5,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
 
 // UseOwnConn calls f with a connection as the store's own are.
@@ -16,3 +18,8 @@ func UseOwnConn(pool *pgxpool.Pool, f func(context.Context, *pgx.Conn) error) er
 
 // SQLText is every statement by its name.
 var SQLText = sqlText
+
+// OutcomeOf says what became of a transaction whose last statement wrote or did not.
+func OutcomeOf(wrote bool, err error) transact.Outcome {
+	return outcomeOf(&statement{wrote: wrote}, err)
+}

@@ -36,9 +36,9 @@ func database(pool *pgxpool.Pool) *sql.DB {
 
 // A maintenance is the engine for PostgreSQL over database/sql, on the same pool. It
 // does what need not be fast: it checks the settings of the server and the schema,
-// counts and purges records, and leases the messages of the outbox.
+// counts and purges records, and leases the messages of the outbox. It is closed with the store.
 type maintenance struct {
-	engine.Engine
+	*engine.Closable
 	db *sql.DB
 }
 
@@ -52,7 +52,7 @@ func openMaintenance(ctx context.Context, pool *pgxpool.Pool, cfg Config) (maint
 	if err != nil {
 		return maintenance{}, errors.Join(err, db.Close())
 	}
-	return maintenance{e, db}, nil
+	return maintenance{&engine.Closable{Engine: e}, db}, nil
 }
 
 // checkServer rejects a server that only speaks the protocol of PostgreSQL, such as

@@ -18,6 +18,7 @@ import (
 // of messages that other processes append.
 type Outbox struct {
 	queue    *messages.Queue
+	closable *engine.Closable
 	listener *listener
 	listen   sync.Once
 	news     chan struct{}
@@ -28,8 +29,8 @@ var (
 	_ outbox.Waker = (*Outbox)(nil)
 )
 
-func newOutbox(pool *pgxpool.Pool, queue *messages.Queue) *Outbox {
-	return &Outbox{queue: queue, listener: newListener(pool, outboxChannel, outboxLock), news: make(chan struct{}, 1)}
+func newOutbox(pool *pgxpool.Pool, m maintenance) *Outbox {
+	return &Outbox{queue: messages.New(m), closable: m.Closable, listener: newListener(pool, outboxChannel, outboxLock), news: make(chan struct{}, 1)}
 }
 
 // Outbox returns the queue of messages in the store's database, always the same.
@@ -47,6 +48,9 @@ const allMessages = "every message..."
 // tx may be the transaction that DoTx, RunTx or httponce.WrapTx passed to its
 // function, or one that the caller opened on the store's database.
 func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, list ...outbox.Message) error {
+	if err := o.closable.Check(); err != nil {
+		return wrap("append to the outbox", err)
+	}
 	var b pgx.Batch
 	for _, m := range list {
 		message, err := messages.Prepare(ctx, m)
@@ -74,6 +78,9 @@ func (o *Outbox) Append(ctx context.Context, tx pgx.Tx, list ...outbox.Message) 
 // returned, by this process or another. The store listens from the first call
 // on.
 func (o *Outbox) Wait(ctx context.Context) error {
+	if err := o.closable.Check(); err != nil {
+		return wrap("wait for the outbox", err)
+	}
 	o.listen.Do(func() { o.listener.enter(allMessages, o.news) })
 	select {
 	case <-o.news:

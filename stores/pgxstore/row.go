@@ -90,6 +90,9 @@ func collect(rows pgx.Rows, k *record.Key) (*stored, error) {
 
 // page reads a page of the records of f but for its state.
 func (s *Store) page(ctx context.Context, f onlyonce.Filter, p *record.Page) error {
+	if err := s.maintenance.Check(); err != nil {
+		return err
+	}
 	text, args := postgres.List(f, p)
 	rows, err := s.pool.Query(ctx, text, args...)
 	if err != nil {

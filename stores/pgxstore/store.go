@@ -11,7 +11,6 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
-	"github.com/onlyonce-go/onlyonce/stores/internal/messages"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
@@ -62,7 +61,7 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, wrap("open", err)
 	}
-	s := &Store{pool: pool, maintenance: m, listener: newListener(pool, commandsChannel, commandsLock), outbox: newOutbox(pool, messages.New(m))}
+	s := &Store{pool: pool, maintenance: m, listener: newListener(pool, commandsChannel, commandsLock), outbox: newOutbox(pool, m)}
 	for i := range s.writeConns {
 		s.writeConns[i].pool, s.readConns[i].pool = pool, pool
 	}
@@ -80,7 +79,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 }
 
 // Close ends queued calls and closes the store's own connections. The pool
-// stays open.
+// stays open. Every later call of the store or of its Outbox returns an error; a
+// transaction in progress may end.
 func (s *Store) Close() error {
 	s.writes.Close()
 	s.longWrites.Close()

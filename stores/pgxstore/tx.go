@@ -22,7 +22,11 @@ import (
 // search_path, nothing is committed. After a serialization
 // failure or a deadlock, fn runs again, up to twenty times in all.
 func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx pgx.Tx, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
-	if err := c.Check(); err != nil {
+	err := c.Check()
+	if err == nil {
+		err = s.maintenance.Check()
+	}
+	if err != nil {
 		return onlyonce.Record{}, wrap("run in a transaction", err)
 	}
 	k := record.KeyOf(c.ID)
@@ -46,6 +50,9 @@ func (s *Store) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context
 // another attempt takes over meanwhile, the settlement fails, and fn's rows are
 // rolled back.
 func (s *Store) SettleTx(ctx context.Context, h onlyonce.Hold, fn func(ctx context.Context, tx pgx.Tx) (onlyonce.Settlement, error)) error {
+	if err := s.maintenance.Check(); err != nil {
+		return wrap("settle in a transaction", err)
+	}
 	k := record.KeyOf(h.ID)
 	return transact.Settle(ctx, "pgxstore: settle in a transaction", transactor{s}, &h, &k, func(ctx context.Context, tx pgx.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
 		return fn(ctx, tx)
@@ -81,7 +88,7 @@ func (e transactor) acquire(ctx context.Context, begin func(context.Context, *st
 	ctx = context.WithoutCancel(ctx)
 	if err := bounded(ctx, func(ctx context.Context) error { return begin(ctx, t) }); err != nil {
 		t.Close(ctx)
-		return nil, err
+		return nil, explain(err)
 	}
 	return t, nil
 }
@@ -221,17 +228,9 @@ func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settled int6
 		return send(ctx, conn, t.listener, "", []*statement{s}, sqlText["commit"])
 	})
 	t.tx.done = true
-	switch {
-	case err == nil:
-		o = transact.Committed
-	case claimed(err), postgres.Code(err) == codeDivision:
-		o = transact.Overtaken
-	case postgres.Code(err) == codeRoot:
-		o = transact.Ended
-	case isRetryable(err), isRejected(err):
-		o = transact.RolledBack
-	default: // a server that is shutting down reports that after a commit, too, and a pooler may reply in its place
-		o = transact.InDoubt
+	o = outcomeOf(s, err)
+	if o == transact.RolledBack || o == transact.InDoubt {
+		err = explain(err)
 	}
 	return settled, o, err
 }

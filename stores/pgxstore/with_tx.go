@@ -33,11 +33,17 @@ type inTx struct {
 var errRunAgain = errors.New("the transaction can't go on: roll it back and run it again from its beginning")
 
 func (t *inTx) write(ctx context.Context, st *statement) error {
+	if err := t.store.maintenance.Check(); err != nil {
+		return err
+	}
 	st.inTx = true
 	return t.explain(send(ctx, t.tx, t.store.listener, "", []*statement{st}, ""))
 }
 
 func (t *inTx) look(ctx context.Context, k *record.Key) (*stored, error) {
+	if err := t.store.maintenance.Check(); err != nil {
+		return nil, err
+	}
 	r, err := look(ctx, t.tx, k)
 	return r, t.explain(err)
 }

@@ -66,13 +66,15 @@
 //
 // Every step is an autocommit statement by primary key, and the transactions of
 // functions are at READ COMMITTED, as on PostgreSQL. IDs are compared as bytes,
-// so no collation treats two commands as one. The pool's isolation level, time
-// zone, character set and clientFoundRows do not matter. Open rejects sessions
-// without autocommit, whose statements would not be committed, and a sql_mode
-// that is not strict or changes what a statement means, such as MariaDB's
-// ORACLE. Groups take two connections of a pool that has at least six. A
+// so no collation treats two commands as one. The pool's time zone, character set
+// and clientFoundRows do not matter, and neither does its isolation level, unless it
+// is READ UNCOMMITTED, which Open rejects. Open also rejects sessions without
+// autocommit or with completion_type=CHAIN, whose statements would not be
+// committed, and a sql_mode that is not strict or changes what a statement means,
+// such as MariaDB's ORACLE. Groups take two connections of a pool that has at least six. A
 // response must fit into max_allowed_packet, and a ref into 64 KiB: one that does not
-// is an onlyonce.ErrTooLarge.
+// is an onlyonce.ErrTooLarge. A tenant and an operation may have 1024 bytes each, and
+// a key 4096: for an ID that is longer, nothing runs.
 //
 // A claim in a transaction of the caller, through WithTx, makes other callers
 // that claim the same command wait for the transaction's end, at most
@@ -85,7 +87,7 @@
 //
 // Stored responses survive a crash of the client, the server and its machine,
 // with innodb_flush_log_at_trx_commit=1 and, if there is a binary log,
-// sync_binlog=1. A failover to an asynchronous replica may lose the last
+// sync_binlog=1 and binlog_format ROW or MIXED. A failover to an asynchronous replica may lose the last
 // responses, and their commands may then run again. With a semi-synchronous
 // replica, it does not: the store returns a record only once a replica has
 // received it, with either wait point, even if the commit of the record was

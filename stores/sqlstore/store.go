@@ -39,7 +39,7 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: open: %w", err)
 	}
-	c := &closable{Engine: e}
+	c := &engine.Closable{Engine: e}
 	return &Store{engine: c, outbox: newOutbox(c)}, nil
 }
 

@@ -32,9 +32,12 @@ const (
 	riskSafe    = "sql-safe-updates"
 	riskSync    = "semi-sync-fallback"
 	riskWait    = "galera-sync-wait"
+	riskDirty   = "isolation"
+	riskChain   = "completion-type"
+	riskFormat  = "binlog-format"
 )
 
-var risks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate, riskSync, riskWait}
+var risks = []string{riskFlush, riskBinlog, riskGalera, riskSysdate, riskSync, riskWait, riskFormat}
 
 // unusableModes are the flags of sql_mode that change what the statements mean, and how.
 var unusableModes = map[string]string{
@@ -104,11 +107,12 @@ func (*dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error)
 		return nil, err
 	}
 	has := make(map[string]string)
-	for _, statement := range []string{"galera", "semi-sync variables", "semi-sync status"} {
+	for _, statement := range []string{"session variables", "semi-sync variables", "semi-sync status"} {
 		if err := readVariables(l, statement, func(name, value string) { has[strings.ToLower(name)] = value }); err != nil {
 			return nil, err
 		}
 	}
+	found = append(found, unusableSession(has)...)
 	if has["wsrep_on"] == "ON" {
 		add(riskGalera, "wsrep_on is ON: in a cluster with several writers, two nodes can run the transaction of one command at the same time, because GET_LOCK is not replicated", "let all writers use one node, and accept the risk")
 		if wait, err := strconv.Atoi(has["wsrep_sync_wait"]); err != nil || wait&syncWait != syncWait {
@@ -119,6 +123,26 @@ func (*dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error)
 		found = append(found, semiSync(has, "rpl_semi_sync_"+role.source, role.replica)...)
 	}
 	return found, nil
+}
+
+// unusableSession finds the variables of a session whose statements read what is never
+// committed, are not committed, or do something else on a replica. Transactions of functions set
+// their isolation level themselves; other statements have that of the session.
+func unusableSession(has map[string]string) (found []onlyonce.Finding) {
+	add := func(name, problem, fix string) { found = append(found, engine.NewFinding(name, problem, fix)) }
+	for _, variable := range []string{"tx_isolation", "transaction_isolation"} { // MariaDB before 11.1; MySQL 8 and newer MariaDB
+		if has[variable] == "READ-UNCOMMITTED" {
+			add(riskDirty, variable+" is READ-UNCOMMITTED: a response is replayed before its transaction has committed, and also if that is rolled back", "SET GLOBAL TRANSACTION ISOLATION LEVEL READ COMMITTED, and take READ-UNCOMMITTED out of the DSN and of init_connect")
+			break
+		}
+	}
+	if has["completion_type"] == "CHAIN" {
+		add(riskChain, "completion_type is CHAIN: after a transaction, the claims and settlements of its connection are not committed, and a repeat runs the command again", "SET GLOBAL completion_type = NO_CHAIN, and take completion_type out of the DSN and of init_connect")
+	}
+	if has["log_bin"] == "ON" && has["binlog_format"] == "STATEMENT" {
+		add(riskFormat, "binlog_format is STATEMENT: replicas execute the statements by their own clocks and get other fences, so that they lack settlements, and functions of RunTx and SettleTx get error 1665", "SET GLOBAL binlog_format = ROW")
+	}
+	return found
 }
 
 // syncWait are the bits of wsrep_sync_wait for all statements of a store: SELECT, UPDATE and

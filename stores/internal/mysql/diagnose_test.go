@@ -34,3 +34,24 @@ func TestDiagnose_SemiSynchronousReplicationThatDoesNotWaitIsFound(t *testing.T)
 		}
 	}
 }
+
+func TestDiagnose_VariablesThatUndoWhatASessionWritesAreFound(t *testing.T) {
+	for _, c := range []struct {
+		finding string
+		has     map[string]string
+	}{
+		{"", map[string]string{"tx_isolation": "READ-COMMITTED", "completion_type": "NO_CHAIN", "log_bin": "ON", "binlog_format": "ROW"}},
+		{"", map[string]string{"transaction_isolation": "SERIALIZABLE", "completion_type": "RELEASE", "log_bin": "ON", "binlog_format": "MIXED"}},
+		{"", map[string]string{"log_bin": "OFF", "binlog_format": "STATEMENT"}},
+		{riskDirty, map[string]string{"tx_isolation": "READ-UNCOMMITTED"}},
+		{riskDirty, map[string]string{"transaction_isolation": "READ-UNCOMMITTED"}},
+		{riskDirty, map[string]string{"tx_isolation": "READ-UNCOMMITTED", "transaction_isolation": "READ-UNCOMMITTED"}},
+		{riskChain, map[string]string{"completion_type": "CHAIN"}},
+		{riskFormat, map[string]string{"log_bin": "ON", "binlog_format": "STATEMENT"}},
+	} {
+		found := unusableSession(c.has)
+		if len(found) > 1 || (len(found) == 1) != (c.finding != "") || c.finding != "" && found[0].Name != c.finding {
+			t.Errorf("%v: found %v, want %q", c.has, found, c.finding)
+		}
+	}
+}

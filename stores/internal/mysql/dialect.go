@@ -79,6 +79,25 @@ func (m *dialect) List(f onlyonce.Filter, p *record.Page) (string, []any) {
 	return text, append(args, int64(p.Limit))
 }
 
+// How many bytes the columns of an ID hold.
+const (
+	longestGroup = 1024 // a tenant or an operation
+	longestKey   = 4096
+)
+
+// CheckID rejects an ID that is longer than its columns.
+func (*dialect) CheckID(id onlyonce.ID) error {
+	for _, part := range []struct {
+		name, value string
+		longest     int
+	}{{"tenant", id.Tenant, longestGroup}, {"operation", id.Operation, longestGroup}, {"key", id.Key, longestKey}} {
+		if len(part.value) > part.longest {
+			return fmt.Errorf("the %s has %d bytes, and the table holds %d: use a shorter one, such as its hash", part.name, len(part.value), part.longest)
+		}
+	}
+	return nil
+}
+
 // CheckPacketSize rejects arguments so large that the server would close the connection.
 func (m *dialect) CheckPacketSize(args []any) error {
 	size := 0

@@ -152,6 +152,8 @@ func replicate(l server.Session) Replicate {
 
 func (p dialect) Settled(k *record.Key, fence int64) { p.standbys.Settled(k, fence) }
 
+func (dialect) CheckID(onlyonce.ID) error { return nil }
+
 func (dialect) CheckPacketSize([]any) error { return nil }
 
 func (dialect) CheckSameTx(l server.Session, seen *transact.View, _ []byte) error {

@@ -65,6 +65,9 @@ type Dialect interface {
 	// CheckJoinable rejects a caller's transaction that has ended.
 	CheckJoinable(l Session) error
 
+	// CheckID rejects an ID that the table can't hold, before anything runs for it.
+	CheckID(id onlyonce.ID) error
+
 	// CheckPacketSize rejects arguments that are too large for a statement.
 	CheckPacketSize(args []any) error
 
@@ -127,10 +130,10 @@ var (
 )
 
 // Explain adds to an error of the database what to do about it.
-func (s *Store) Explain(err error) error { return explain(s.dialect.Classify(err), err) }
+func (s *Store) Explain(err error) error { return Explain(s.dialect.Classify(err), err) }
 
-// explain adds to an error of a class what to do about it.
-func explain(t ErrorClass, err error) error {
+// Explain adds to an error of a class what to do about it.
+func Explain(t ErrorClass, err error) error {
 	switch t {
 	case ClassConflict:
 		return fmt.Errorf("%w: %w: %w", onlyonce.ErrUnavailable, errConflict, err)

@@ -24,6 +24,9 @@ func (t joined) join(ctx context.Context) (Session, error) {
 }
 
 func (t joined) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if err := t.dialect.CheckID(c.ID); err != nil {
+		return onlyonce.Record{}, err
+	}
 	l, err := t.join(ctx)
 	if err != nil {
 		return onlyonce.Record{}, err

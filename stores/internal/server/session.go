@@ -127,7 +127,7 @@ func (l Session) Again(f func() error) error {
 		}
 		what := l.dialect.Classify(err)
 		if what != ClassConflict || l.Tx != nil || n == maxConflicts || !pause(l.Ctx, n) {
-			return explain(what, err)
+			return Explain(what, err)
 		}
 	}
 }

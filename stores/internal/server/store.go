@@ -58,6 +58,9 @@ func (s *Store) Close() error {
 }
 
 func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	if err := s.dialect.CheckID(c.ID); err != nil {
+		return onlyonce.Record{}, err
+	}
 	k := record.KeyOf(c.ID)
 	if r := s.seen(ctx, &k); r.StandsAgainst(&c) && r.Owner != c.Owner {
 		return r.Record, nil

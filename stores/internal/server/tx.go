@@ -18,6 +18,9 @@ import (
 // function has returned: the lock of its command, which ends with the transaction,
 // keeps the others out.
 func (s *Store) RunTx(ctx context.Context, doing string, c onlyonce.Claim, fn engine.TxFunc) (onlyonce.Record, error) {
+	if err := s.dialect.CheckID(c.ID); err != nil {
+		return onlyonce.Record{}, transact.Result(doing, nil, err)
+	}
 	k := record.KeyOf(c.ID)
 	if r := s.seen(ctx, &k); r.StandsAgainst(&c) {
 		return r.Record, nil
@@ -257,7 +260,7 @@ func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settled int64,
 		}
 		if err != nil {
 			what := t.dialect.Classify(err)
-			if err = explain(what, err); what == ClassConflict {
+			if err = Explain(what, err); what == ClassConflict {
 				return 0, transact.RolledBack, err
 			}
 			return 0, transact.InDoubt, err // some errors come after a commit, and a pooler may reply in the server's place

@@ -23,6 +23,7 @@ const (
 	riskLocking     = "locking-mode"
 	riskReadOnly    = "read-only"
 	riskMemory      = "in-memory"
+	riskShared      = "shared-cache"
 	riskPool        = "pool-of-one"
 	riskDamage      = "damaged"
 )
@@ -129,7 +130,16 @@ func (s *Store) settings(ctx context.Context) ([]onlyonce.Finding, error) {
 		found = append(found, engine.NewFinding(riskReadOnly, "the database can't be written", "give the process write access to the file and its folder, and open it without mode=ro and query_only"))
 	}
 	if f := findPoolOfOne(s.db); f != nil {
-		found = append(found, *f)
+		return append(found, *f), nil
+	}
+	if !ours.readOnly {
+		shared, err := s.findSharedCache(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if shared != nil {
+			found = append(found, *shared)
+		}
 	}
 	if f := findFileSystem(ours.settings.file); f != nil {
 		found = append(found, *f)

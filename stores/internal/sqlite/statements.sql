@@ -78,6 +78,12 @@ PRAGMA synchronous;
 -- name: set synchronous
 PRAGMA synchronous = FULL;
 
+-- name: read uncommitted
+PRAGMA read_uncommitted;
+
+-- name: set read uncommitted
+PRAGMA read_uncommitted = {on};
+
 -- name: quick check
 PRAGMA quick_check(1);
 
@@ -166,6 +172,12 @@ DELETE FROM onlyonce_records WHERE {held};
 
 -- name: delete
 DELETE FROM onlyonce_records WHERE id = ? AND fence = ?;
+
+-- name: current floor
+SELECT floor FROM onlyonce_fence;
+
+-- name: raise floor by one
+UPDATE onlyonce_fence SET floor = floor + 1;
 
 -- name: floor
 UPDATE onlyonce_fence SET floor = max(floor, ?);
