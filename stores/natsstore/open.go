@@ -13,6 +13,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/waiters"
 )
 
@@ -63,6 +64,7 @@ type Store struct {
 	system        *nats.Conn
 	subscriptions *waiters.Subscriptions
 	open          *openCommands
+	recent        record.Recent[leased] // by this process
 }
 
 var (
@@ -90,14 +92,17 @@ func (cfg Config) check() error {
 
 func (cfg Config) stream() string { return cmp.Or(cfg.Stream, DefaultStream) }
 
-func (cfg Config) store(js jetstream.JetStream) (*Store, error) {
+func (cfg Config) store(ctx context.Context, js jetstream.JetStream) (*Store, error) {
 	if js == nil {
 		panic("natsstore: there is no JetStream: pass what jetstream.New returned")
 	}
 	if err := cfg.check(); err != nil {
 		return nil, err
 	}
-	stream := newStream(js, cfg.stream())
+	stream, err := newStream(ctx, js, cfg.stream())
+	if err != nil {
+		return nil, err
+	}
 	return &Store{
 		stream: stream, subscriptions: waiters.NewSubscriptions(stream.listen), open: newOpenCommands(), system: cfg.System,
 		replicas: cmp.Or(cfg.Replicas, DefaultReplicas), skew: cmp.Or(cfg.ClockSkew, DefaultClockSkew), timeout: cmp.Or(cfg.Timeout, DefaultTimeout),
@@ -109,7 +114,7 @@ func (cfg Config) store(js jetstream.JetStream) (*Store, error) {
 // or once you know why it has lost its records, not at every start. It never deletes or
 // changes anything: an existing stream of that name keeps its settings.
 func Migrate(ctx context.Context, js jetstream.JetStream, cfg Config) (made bool, err error) {
-	s, err := cfg.store(js)
+	s, err := cfg.store(ctx, js)
 	if err == nil {
 		made, err = s.migrate(ctx)
 	}
@@ -156,7 +161,7 @@ func (s *Store) migrate(ctx context.Context) (made bool, err error) {
 // accepted, and a user who lacks a permission without which no command can run. The
 // connection stays the caller's: close it after the store.
 func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, error) {
-	s, err := cfg.store(js)
+	s, err := cfg.store(ctx, js)
 	if err != nil {
 		return nil, wrap("open", err)
 	}

@@ -68,9 +68,9 @@ func (v *stored) row() *record.Stored {
 	return &v.Stored
 }
 
-// put stores a record's next message. Unless it is released or begins anew, its command
-// stays created when it was.
-func (s *Store) put(ctx context.Context, p place, seen *stored, h head, identity, steps, outcome []byte) (uint64, error) {
+// put stores a record's next message, with a head and data that begins with it. Unless the
+// command is released or begins anew, it stays created when it was.
+func (s *Store) put(ctx context.Context, p place, seen *stored, h head, data []byte) (uint64, error) {
 	header := make(nats.Header)
 	if seen != nil && !seen.Expired && h.state != value.Released {
 		header[headerCreated] = []string{strconv.FormatInt(seen.At, 10)}
@@ -78,7 +78,7 @@ func (s *Store) put(ctx context.Context, p place, seen *stored, h head, identity
 	if text := h.open(); text != "" {
 		header[headerOpen] = []string{text}
 	}
-	return s.stream.put(ctx, p.record, seen.sequence(), header, h.write(identity, steps, outcome), h.ttl())
+	return s.stream.put(ctx, p.record, seen.sequence(), header, data, h.ttl())
 }
 
 // Claim asks for the right to run a command.
@@ -97,6 +97,7 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 	p := s.stream.subjects.of(c.ID)
 	var seen *stored
 	looked := false // most commands are new, so the first try expects nothing
+	var began time.Time
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		if looked {
 			if seen, err = s.find(ctx, c.ID, p); err != nil {
@@ -107,10 +108,10 @@ func (s *Store) claim(ctx context.Context, c *onlyonce.Claim) (r onlyonce.Record
 				return nil
 			}
 		}
-		looked = true
+		looked, began = true, time.Now()
 		seq, err := s.begin(ctx, c, p, seen)
 		if err == nil {
-			r, err = s.begun(ctx, c, p, seen, seq)
+			r, err = s.begun(ctx, c, p, seen, seq, began)
 		}
 		return err
 	})
@@ -132,13 +133,13 @@ func (s *Store) begin(ctx context.Context, c *onlyonce.Claim, p place, seen *sto
 	if seen != nil && !seen.Expired {
 		outcome = value.Outcome(&next.Result, next.Error)
 	}
-	return s.put(ctx, p, seen, h, value.Identity(next.Fingerprint, next.ID), value.Steps(next.Steps), outcome)
+	return s.put(ctx, p, seen, h, h.write(value.Identity(next.Fingerprint, next.ID), value.Steps(next.Steps), outcome))
 }
 
 // begun returns the record that begin has stored, with the time and so the fence that the
 // stream has made it. If it is the record of a new command on a stream that has forgotten
 // its records, it is released.
-func (s *Store) begun(ctx context.Context, c *onlyonce.Claim, p place, seen *stored, seq uint64) (onlyonce.Record, error) {
+func (s *Store) begun(ctx context.Context, c *onlyonce.Claim, p place, seen *stored, seq uint64, began time.Time) (onlyonce.Record, error) {
 	var m message
 	read := func() (err error) { m, err = s.stream.get(ctx, "", seq); return err }
 	var err error
@@ -150,7 +151,7 @@ func (s *Store) begun(ctx context.Context, c *onlyonce.Claim, p place, seen *sto
 	switch {
 	case errors.Is(err, ErrForgotten):
 		released := head{state: value.Released, owner: c.Owner, newFence: true, attempt: 1}
-		_, _ = s.put(ctx, p, &stored{message: message{seq: seq}}, released, nil, nil, nil) // or its lease lapses
+		_, _ = s.put(ctx, p, &stored{message: message{seq: seq}}, released, released.write(nil, nil, nil)) // or its lease lapses
 		return onlyonce.Record{}, err
 	case err != nil:
 		return onlyonce.Record{}, err
@@ -158,7 +159,42 @@ func (s *Store) begun(ctx context.Context, c *onlyonce.Claim, p place, seen *sto
 		return onlyonce.Record{}, errConflict // it has been replaced already
 	}
 	v := decode(m, m.time)
-	return v.Record, value.Check(&v.Stored, c.ID)
+	if err := value.Check(&v.Stored, c.ID); err != nil {
+		return v.Record, err
+	}
+	s.remember(p, v, began, c.Lease)
+	return v.Record, nil
+}
+
+// A leased record is one as this process has left it, until its lease ends at the latest.
+type leased struct {
+	*stored
+	until time.Time
+}
+
+// longStay is how long a record must stay once its lease has lapsed so that this process's
+// clock may tell that it has not expired.
+const longStay = time.Hour
+
+// remember keeps a record, so that its hold need not read it. Its lease began after began.
+func (s *Store) remember(p place, v *stored, began time.Time, lease time.Duration) {
+	if k := v.head.lapsedKeep; k == 0 || k >= longStay.Microseconds() {
+		s.recent.Add(&p.hash, &leased{v, began.Add(lease)}, int64(len(v.data)))
+	}
+}
+
+// recall returns the record of a hold as this process has left it, or nil. If it has changed
+// since, the stream stores no message that expects it.
+func (s *Store) recall(p place, h *onlyonce.Hold) *stored {
+	l := s.recent.Find(&p.hash)
+	if l == nil || !l.row().WritableBy(h) {
+		return nil
+	}
+	// A suspended machine's monotonic clock stands still, and its wall clock may be set back.
+	if now := time.Now(); l.head.lapsedKeep > 0 && (!now.Before(l.until) || !now.Round(0).Before(l.until.Round(0))) {
+		return nil
+	}
+	return l.stored
 }
 
 // lost returns ErrLost if the hold of a call is certainly not the record's. What was seen
@@ -184,9 +220,9 @@ func doubtful(err error) bool {
 // those of the record.
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	p := s.stream.subjects.of(h.ID)
-	more, sent := value.Steps(steps), false
+	more, sent, guess := value.Steps(steps), false, s.recall(p, &h)
 	return wrap("renew", s.repeat(ctx, func(ctx context.Context) error {
-		v, err := s.look(ctx, h.ID, p)
+		v, err := s.held(ctx, h.ID, p, &guess)
 		if err != nil {
 			return err
 		}
@@ -196,10 +232,31 @@ func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration,
 		next := v.continued()
 		next.left = value.Micros(lease)
 		identity, done, outcome := v.parts()
-		_, err = s.put(ctx, p, v, next, identity, append(done[:len(done):len(done)], more...), outcome)
+		data, began := next.write(identity, append(done[:len(done):len(done)], more...), outcome), time.Now()
+		seq, err := s.put(ctx, p, v, next, data)
+		if err == nil {
+			s.remember(p, v.replaced(seq, data), began, lease)
+		}
 		sent = sent || doubtful(err)
 		return err
 	}))
+}
+
+// held reads the record of a hold, unless there is a guess, which it takes from the caller.
+func (s *Store) held(ctx context.Context, id onlyonce.ID, p place, guess **stored) (*stored, error) {
+	if v := *guess; v != nil {
+		*guess = nil
+		return v, nil
+	}
+	return s.look(ctx, id, p)
+}
+
+// replaced returns the record as a message of its hold has left it.
+func (v *stored) replaced(seq uint64, data []byte) *stored {
+	next := *v
+	next.seq, next.data = seq, data
+	next.head, _ = parseHead(data)
+	return &next
 }
 
 // continued returns the head of a message that continues the attempt of this one.
@@ -215,9 +272,9 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 		return wrap("settle", err)
 	}
 	p := s.stream.subjects.of(h.ID)
-	outcome, sent := value.Outcome(&st.Result, st.Error), false
+	outcome, sent, guess := value.Outcome(&st.Result, st.Error), false, s.recall(p, &h)
 	return wrap("settle", s.repeat(ctx, func(ctx context.Context) error {
-		v, err := s.look(ctx, h.ID, p)
+		v, err := s.held(ctx, h.ID, p, &guess)
 		if err != nil {
 			return err
 		}
@@ -242,8 +299,9 @@ func (s *Store) settle(ctx context.Context, p place, seen *stored, next head, st
 	if st.State == "" {
 		identity, steps, outcome = nil, nil, nil
 	}
-	_, err := s.put(ctx, p, seen, next, identity, steps, outcome)
+	_, err := s.put(ctx, p, seen, next, next.write(identity, steps, outcome))
 	if err == nil {
+		s.recent.Remove(&p.hash)
 		s.stream.tell(ctx, s.stream.subjects.ended(p.partition), []byte(p.name)) // waiters poll as well
 	}
 	return err

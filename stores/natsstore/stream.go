@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/coalesce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
@@ -53,6 +54,7 @@ type stream struct {
 	subjects subjects
 	places   chan struct{} // one for each request that is under way
 	large    chan struct{} // one for each response that may be large
+	checks   coalesce.Requests[struct{}]
 
 	domain atomic.Pointer[string] // the JetStream domain of the stream, once it is known
 }
@@ -73,17 +75,22 @@ func largeResponses(maxPayload int64) int {
 	return int(min(max(largeBytes/(max(maxPayload, 1)/3*4+1), 1), mostLarge))
 }
 
-func newStream(js jetstream.JetStream, name string) *stream {
+func newStream(ctx context.Context, js jetstream.JetStream, name string) (*stream, error) {
 	o := js.Options()
 	api := cmp.Or(o.APIPrefix, jetstream.DefaultAPIPrefix)
 	if o.Domain != "" {
 		api = "$JS." + o.Domain + ".API"
 	}
 	api = strings.TrimSuffix(api, ".") + "."
-	return &stream{
-		js: js, conn: js.Conn(), api: api, name: name, subjects: subjects{name}, places: make(chan struct{}, requests),
-		large: make(chan struct{}, largeResponses(js.Conn().MaxPayload())),
+	places := make(chan struct{}, requests)
+	maxPayload, err := within(ctx, places, func() (int64, error) { return js.Conn().MaxPayload(), nil })
+	if err != nil {
+		return nil, err
 	}
+	return &stream{
+		js: js, conn: js.Conn(), api: api, name: name, subjects: subjects{name}, places: places,
+		large: make(chan struct{}, largeResponses(maxPayload)),
+	}, nil
 }
 
 // An unreachable error says that the stream could not be asked. Asking again may help.
@@ -339,12 +346,16 @@ func (s *stream) send(ctx context.Context, subject string, header nats.Header, d
 	return r.Seq, nil
 }
 
-// made returns ErrForgotten if the message is missing that Migrate has made.
+// made returns ErrForgotten if the message is missing that Migrate has made. Concurrent
+// callers share the request.
 func (s *stream) made(ctx context.Context) error {
-	m, err := s.get(ctx, s.subjects.made(), 0)
-	if err == nil && m.seq == 0 {
-		err = ErrForgotten
-	}
+	_, err := s.checks.Do(ctx, func() (none struct{}, err error) {
+		m, err := s.get(context.WithoutCancel(ctx), s.subjects.made(), 0)
+		if err == nil && m.seq == 0 {
+			err = ErrForgotten
+		}
+		return none, err
+	})
 	return err
 }
 

@@ -12,26 +12,16 @@ package flush
 import (
 	"context"
 	"encoding/binary"
-	"sync"
 
+	"github.com/onlyonce-go/onlyonce/stores/internal/coalesce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A Flusher commits on behalf of callers that have read a settled record. Concurrent
 // callers share one commit.
 type Flusher struct {
-	known record.Hints // settled records for which no commit is needed
-
-	turn sync.Mutex // one round commits at a time
-	mu   sync.Mutex
-	next *round // has not begun; nil: there is none
-}
-
-// A round is one commit on behalf of every caller that read before it began.
-type round struct {
-	done   chan struct{}
-	server int64
-	err    error
+	known   record.Hints // settled records for which no commit is needed
+	commits coalesce.Requests[int64]
 }
 
 // Knows reports whether the settlement is known to survive.
@@ -53,31 +43,9 @@ func settlement(k *record.Key, fence int64) [32]byte {
 	return mark
 }
 
-// Wait joins the next round, or leads it, and returns the server that committed, if that tells.
-// Others wait for the round, too, so commit must not end with one caller's context.
+// Wait returns once a commit that began after the call has returned, and the server that
+// committed, if that tells. Others wait for the commit, too, so it must not end with one
+// caller's context.
 func (f *Flusher) Wait(ctx context.Context, commit func() (server int64, err error)) (server int64, err error) {
-	f.mu.Lock()
-	r := f.next
-	leads := r == nil
-	if leads {
-		r = &round{done: make(chan struct{})}
-		f.next = r
-	}
-	f.mu.Unlock()
-	if leads {
-		f.turn.Lock()
-		f.mu.Lock()
-		f.next = nil // a later caller may have read what this commit does not cover
-		f.mu.Unlock()
-		r.server, r.err = commit()
-		f.turn.Unlock()
-		close(r.done)
-		return r.server, r.err
-	}
-	select {
-	case <-r.done:
-		return r.server, r.err
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
+	return f.commits.Do(ctx, commit)
 }

@@ -103,6 +103,7 @@ func TestStore_ACallEndsWithItsContextAlthoughTheServerReadsNothing(t *testing.T
 	calls := map[string]func() error{
 		"settle": func() error { return s.Settle(ctx, hazard.Hold(r), hazard.Completed) },
 		"lookup": func() error { _, err := s.Lookup(ctx, r.ID); return err },
+		"open":   func() error { _, err := natsstore.Open(ctx, js, natsstore.Config{}); return err },
 		"migrate": func() error {
 			_, err := natsstore.Migrate(ctx, js, natsstore.Config{})
 			return err
@@ -121,7 +122,7 @@ func TestStore_ACallEndsWithItsContextAlthoughTheServerReadsNothing(t *testing.T
 	for name, call := range calls {
 		go func() { ended <- result{name, call()} }()
 	}
-	limit := time.After(5 * time.Minute)
+	limit := time.After(time.Minute)
 	for range calls {
 		select {
 		case r := <-ended:

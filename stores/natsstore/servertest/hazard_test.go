@@ -1,12 +1,14 @@
 package servertest
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -70,10 +72,16 @@ func TestStore_AServerThatHasForgottenRunsNoNewCommand(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range 2 {
-			c := hazard.Claim("before")
-			if r, err := s.Claim(t.Context(), c); !errors.Is(err, natsstore.ErrForgotten) {
-				t.Errorf("%s: claim got %v and error %v", name, r, err)
+			var crowd sync.WaitGroup
+			for i := range 64 { // they share requests
+				crowd.Go(func() {
+					c := hazard.Claim(cmp.Or(strings.Repeat("k", i), "before"))
+					if r, err := s.Claim(t.Context(), c); !errors.Is(err, natsstore.ErrForgotten) {
+						t.Errorf("%s: claim got %v and error %v", name, r, err)
+					}
+				})
 			}
+			crowd.Wait()
 		}
 		if _, err := s.Lookup(t.Context(), hazard.Claim("another").ID); !errors.Is(err, natsstore.ErrForgotten) || errors.Is(err, onlyonce.ErrNotFound) {
 			t.Errorf("%s: lookup: %v", name, err)
