@@ -283,7 +283,7 @@ func TestPlantedBugs_AnAsynchronousReplicaThatTakesOverIsFound(t *testing.T) {
 	b := replicaBackend(t, "")
 	p := b.Plan("MariaDB by sqlstore, its asynchronous replica takes over", *seedFlag, 500_000)
 	p.Faults = Among(100*time.Millisecond, Fault{"failovers", 1, func(r *Run, rng *rand.Rand) error {
-		b.replication.Lead("")
+		b.servers.CutOff()
 		time.Sleep(4 * short) // commits do not wait for the replica
 		return b.failover(r, rng)
 	}})

@@ -3,6 +3,7 @@
 package rounds
 
 import (
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -10,7 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
+	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
 var (
@@ -42,6 +45,9 @@ func printTable() {
 func try(t *testing.T, name string, start func() (System, error)) *Report {
 	t.Helper()
 	s, err := start()
+	if errors.Is(err, faults.ErrMissing) {
+		needs.Service(t, name, err)
+	}
 	redisserver.Require(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(); err != nil {
@@ -63,6 +69,12 @@ func TestRounds_AStoreThatPromisesItLosesAndDoublesNothing(t *testing.T) {
 		name  string
 		start func() (System, error)
 	}{
+		{"PostgreSQL by pgxstore", func() (System, error) { return NewPostgreSQL(true) }},
+		{"PostgreSQL by sqlstore", func() (System, error) { return NewPostgreSQL(false) }},
+		{"PostgreSQL by pgxstore, a synchronous standby takes over", func() (System, error) { return NewStandby(true, true) }},
+		{"PostgreSQL by sqlstore, a synchronous standby takes over", func() (System, error) { return NewStandby(false, true) }},
+		{"MariaDB by sqlstore", NewMariaDB},
+		{"MariaDB by sqlstore, a semi-synchronous replica takes over", NewReplica},
 		{"Redis", NewRedis},
 		{"Redis behind Sentinel, `replicas=1`", func() (System, error) { return NewSentinel(1, 1) }},
 		{"Redis Cluster, `replicas=1`", NewCluster},
@@ -80,11 +92,21 @@ func TestRounds_AStoreThatPromisesItLosesAndDoublesNothing(t *testing.T) {
 	}
 }
 
-// Redis confirms a write before its replica has received it. It is also what shows that the
-// count finds what is lost.
+// These servers confirm a write before their replica has received it. This is also what shows
+// that the count finds what is lost.
 func TestRounds_AFailoverWithoutConfirmedReplicasLosesAndDoubles(t *testing.T) {
-	r := try(t, "Redis behind Sentinel, `replicas=0`", func() (System, error) { return NewSentinel(0, 16<<10) })
-	if r.Lost+r.Doubled == 0 {
-		t.Errorf("nothing was lost or doubled in %d failovers: the promise is stronger than documented, or the count is wrong", r.Kills)
+	for _, p := range []struct {
+		name  string
+		start func() (System, error)
+	}{
+		{"PostgreSQL by pgxstore, an asynchronous standby takes over", func() (System, error) { return NewStandby(true, false) }},
+		{"Redis behind Sentinel, `replicas=0`", func() (System, error) { return NewSentinel(0, 16<<10) }},
+	} {
+		t.Run(p.name, func(t *testing.T) {
+			r := try(t, p.name, p.start)
+			if r.Lost+r.Doubled == 0 {
+				t.Errorf("nothing was lost or doubled in %d failovers: the promise is stronger than documented, or the count is wrong", r.Kills)
+			}
+		})
 	}
 }
