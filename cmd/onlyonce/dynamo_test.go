@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/internal/dynalite"
@@ -40,23 +39,7 @@ func TestDynamo_TheCommandsForOperatorsTakeADynamoDBURL(t *testing.T) {
 
 func TestDynamo_ProxiesOnOneStoreRunACommandOnce(t *testing.T) {
 	u, _ := startDynalite(t)
-	up := newUpstreamServer(t)
-	args := []string{"proxy", "--listen", "127.0.0.1:0", "--upstream", up.URL, "--single-tenant", "--store", u}
-	if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), "run onlyonce migrate") {
-		t.Fatalf("no table: %v", err)
-	}
-	if _, err := command(t, "migrate", u); err != nil {
-		t.Fatal(err)
-	}
-	one, other := start(t, args...), start(t, args...)
-	first, repeat := one.send("k", "body"), other.send("k", "body")
-	if first.status != 201 || repeat.status != 201 || repeat.body != first.body || up.runs() != 1 {
-		t.Errorf("%+v, then %+v, %d runs", first, repeat, up.runs())
-	}
-	one.logs(t, `"store":"dynamodb://eu-central-1/shop"`)
-	if strings.Contains(one.log.String(), "s3cret") {
-		t.Errorf("the log shows the secret: %s", one.log.String())
-	}
+	proxiesRunACommandOnce(t, u, `dynamodb://eu-central-1/shop"`, nil)
 }
 
 func TestDynamo_WithoutCredentialsOrAServerTheErrorSaysSo(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"strings"
 	"testing"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
@@ -91,31 +90,8 @@ func TestEtcd_TLSReachesAStore(t *testing.T) {
 }
 
 func TestEtcd_ProxiesOnOneStoreRunACommandOnce(t *testing.T) {
-	server, up := startEtcd(t), newUpstreamServer(t)
-	u := "etcd://app:s3cret%26@" + server.Client + "/shop"
-	args := []string{"proxy", "--listen", "127.0.0.1:0", "--upstream", up.URL, "--single-tenant", "--store", u}
-	if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), "run onlyonce migrate") {
-		t.Fatalf("a cluster without the key of a store: %v", err)
-	}
-	if _, err := command(t, "migrate", u); err != nil {
-		t.Fatal(err)
-	}
-	one, other := start(t, args...), start(t, args...)
-	first, repeat := one.send("k", "body"), other.send("k", "body")
-	if first.status != 201 || repeat.status != 201 || repeat.body != first.body || up.runs() != 1 {
-		t.Errorf("%+v, then %+v, %d runs", first, repeat, up.runs())
-	}
-	one.logs(t, `"store":"etcd://app:xxxxx@`)
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	cmdtest.Until(t, "the proxy replays after a crash of the server", func() bool { return one.send("k", "body").body == first.body })
-	if up.runs() != 1 {
-		t.Errorf("%d runs", up.runs())
-	}
-	if strings.Contains(one.log.String(), "s3cret") {
-		t.Errorf("the log shows the password: %s", one.log.String())
-	}
+	server := startEtcd(t)
+	proxiesRunACommandOnce(t, "etcd://app:s3cret%26@"+server.Client+"/shop", "etcd://app:xxxxx@", server.Restart)
 }
 
 func TestEtcd_NoErrorShowsThePasswordOfAServerThatIsAway(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"net"
 	"net/url"
 	"os"
-	"strings"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
@@ -68,31 +67,8 @@ func TestNATS_ATokenAndTLSReachAStore(t *testing.T) {
 }
 
 func TestNATS_ProxiesOnOneStoreRunACommandOnce(t *testing.T) {
-	server, up := cmdtest.StartNATS(t, natsAccounts), newUpstreamServer(t)
-	u := "nats://app:s3cret@" + server.Address() + "?accept_risks=sync-interval"
-	args := []string{"proxy", "--listen", "127.0.0.1:0", "--upstream", up.URL, "--single-tenant", "--store", u}
-	if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), "run onlyonce migrate") {
-		t.Fatalf("a server without the stream of a store: %v", err)
-	}
-	if _, err := command(t, "migrate", u); err != nil {
-		t.Fatal(err)
-	}
-	one, other := start(t, args...), start(t, args...)
-	first, repeat := one.send("k", "body"), other.send("k", "body")
-	if first.status != 201 || repeat.status != 201 || repeat.body != first.body || up.runs() != 1 {
-		t.Errorf("%+v, then %+v, %d runs", first, repeat, up.runs())
-	}
-	one.logs(t, `"store":"nats://app:xxxxx@`)
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	cmdtest.Until(t, "the proxy replays after a crash of the server", func() bool { return one.send("k", "body").body == first.body })
-	if up.runs() != 1 {
-		t.Errorf("%d runs", up.runs())
-	}
-	if strings.Contains(one.log.String(), "s3cret") {
-		t.Errorf("the log shows the password: %s", one.log.String())
-	}
+	server := cmdtest.StartNATS(t, natsAccounts)
+	proxiesRunACommandOnce(t, "nats://app:s3cret@"+server.Address()+"?accept_risks=sync-interval", "nats://app:xxxxx@", server.Restart)
 }
 
 func TestNATS_NoErrorShowsTheTokenOfAServerThatIsAway(t *testing.T) {

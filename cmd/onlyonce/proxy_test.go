@@ -110,6 +110,39 @@ func (s *served) adminURL(t *testing.T) string {
 // at is the same process at another of its addresses.
 func (s *served) at(url string) *served { return &served{t: s.t, url: url} }
 
+// proxiesRunACommandOnce starts two proxies on the store at u, sends both one
+// command, and checks that it ran once and that their logs show the store as
+// shown. After restart, unless it is nil, they still replay the response.
+func proxiesRunACommandOnce(t *testing.T, u, shown string, restart func() error) {
+	t.Helper()
+	up := newUpstreamServer(t)
+	args := []string{"proxy", "--listen", "127.0.0.1:0", "--upstream", up.URL, "--single-tenant", "--store", u}
+	if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), "run onlyonce migrate") {
+		t.Fatalf("before migrate: %v", err)
+	}
+	if _, err := command(t, "migrate", u); err != nil {
+		t.Fatal(err)
+	}
+	one, other := start(t, args...), start(t, args...)
+	first, repeat := one.send("k", "body"), other.send("k", "body")
+	if first.status != 201 || repeat.status != 201 || repeat.body != first.body || up.runs() != 1 {
+		t.Errorf("%+v, then %+v, %d runs", first, repeat, up.runs())
+	}
+	one.logs(t, `"store":"`+shown)
+	if restart != nil {
+		if err := restart(); err != nil {
+			t.Fatal(err)
+		}
+		cmdtest.Until(t, "the proxy replays after a crash of the server", func() bool { return one.send("k", "body").body == first.body })
+		if up.runs() != 1 {
+			t.Errorf("%d runs", up.runs())
+		}
+	}
+	if strings.Contains(one.log.String(), "s3cret") {
+		t.Errorf("the log shows the password: %s", one.log.String())
+	}
+}
+
 func TestProxy_TheProxysPrintedCurlLinesDoWhatTheySay(t *testing.T) {
 	needs.Program(t, "curl")
 	t.Parallel()

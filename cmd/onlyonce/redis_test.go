@@ -116,28 +116,5 @@ func TestRedis_ARiskIsAcceptedInTheURLOrByAFlag(t *testing.T) {
 
 func TestRedis_ProxiesOnOneStoreRunACommandOnce(t *testing.T) {
 	server := cmdtest.StartRedis(t, "--requirepass", "s3cret")
-	u, up := "redis://:s3cret@"+server.Address(), newUpstreamServer(t)
-	args := []string{"proxy", "--listen", "127.0.0.1:0", "--upstream", up.URL, "--single-tenant", "--store", u}
-	if _, err := command(t, args...); err == nil || !strings.Contains(err.Error(), "run onlyonce migrate") {
-		t.Fatalf("a server without the keys of a store: %v", err)
-	}
-	if _, err := command(t, "migrate", u); err != nil {
-		t.Fatal(err)
-	}
-	one, other := start(t, args...), start(t, args...)
-	first, repeat := one.send("k", "body"), other.send("k", "body")
-	if first.status != 201 || repeat.status != 201 || repeat.body != first.body || up.runs() != 1 {
-		t.Errorf("%+v, then %+v, %d runs", first, repeat, up.runs())
-	}
-	one.logs(t, `"store":"redis://:xxxxx@`)
-	if strings.Contains(one.log.String(), "s3cret") {
-		t.Errorf("the log shows the password: %s", one.log.String())
-	}
-	if err := server.Restart(); err != nil {
-		t.Fatal(err)
-	}
-	cmdtest.Until(t, "the proxy replays after a crash of the server", func() bool { return one.send("k", "body").body == first.body })
-	if up.runs() != 1 {
-		t.Errorf("%d runs", up.runs())
-	}
+	proxiesRunACommandOnce(t, "redis://:s3cret@"+server.Address(), "redis://:xxxxx@", server.Restart)
 }
