@@ -3,7 +3,6 @@ package proxy
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
@@ -31,7 +30,7 @@ func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response) {
 		httponce.Unknown(r)
 	}
 	if limit := rt.conns.BodyTimeout; limit > 0 && !d.events {
-		res.SetDeadline(time.Now().Add(limit))
+		res.SetTimeLimit(limit)
 	}
 	if err := res.Body(d.write); err != nil {
 		res.Close()

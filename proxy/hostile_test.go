@@ -221,7 +221,7 @@ func TestListener_AnUpstreamCantSetTheProxysHeadersBeforeOrAfterItsResponseEithe
 }
 
 // upstream2 is upstream for one that speaks HTTP/2.
-func upstream2(t *testing.T, h http.HandlerFunc) *proxy.Upstream {
+func upstream2(t testing.TB, h http.HandlerFunc) *proxy.Upstream {
 	t.Helper()
 	s := httptest.NewUnstartedServer(h)
 	s.Config.Protocols = new(http.Protocols)

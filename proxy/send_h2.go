@@ -51,12 +51,11 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {
 			httponce.Unknown(r)
 		}
-		if limit := rt.conns.BodyTimeout; limit > 0 && !isEventStream(res.Header.Get("Content-Type")) {
-			tooLong := time.AfterFunc(limit, late)
-			context.AfterFunc(r.Context(), func() { tooLong.Stop() })
-		}
 		responding.Store(true)
 		body = &receiving{ReadCloser: res.Body, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
+		if limit := rt.conns.BodyTimeout; limit > 0 && !isEventStream(res.Header.Get("Content-Type")) {
+			body.left = &limit
+		}
 		res.Body = body
 		return rt.modify(res)
 	}
@@ -124,16 +123,22 @@ func (b *sending) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// receiving is the body of an upstream's response. The pause is limited only during a
-// Read: between two, the proxy waits for the client.
+// receiving is the body of an upstream's response. Only the time during a Read is
+// limited: between two, the proxy waits for the client.
 type receiving struct {
 	io.ReadCloser
 	pause  pause
-	none   bool  // the status allows no body
-	broken error // with which the body broke off
+	left   *time.Duration // how long all Reads together may still take; nil: no limit
+	none   bool           // the status allows no body
+	broken error          // with which the body broke off
 }
 
 func (b *receiving) Read(p []byte) (int, error) {
+	if b.left != nil {
+		began := time.Now()
+		defer func() { *b.left -= time.Since(began) }()
+		b.pause.limit = min(b.pause.limit, *b.left)
+	}
 	b.pause.begin()
 	defer b.pause.Stop()
 	n, err := b.ReadCloser.Read(p)

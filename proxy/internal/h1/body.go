@@ -38,15 +38,16 @@ func (c *conn) body(take func([]byte) bool) error {
 // more is fill with the time limits of a body: one for each piece and one for the
 // whole body.
 func (c *conn) more() error {
-	limit := c.stall
-	if !c.end.IsZero() {
-		left := time.Until(c.end)
-		if left <= 0 {
-			return os.ErrDeadlineExceeded
-		}
-		limit = min(limit, left)
+	if c.left == nil {
+		c.allow(c.stall)
+		return c.fill()
 	}
-	c.allow(limit)
+	if *c.left <= 0 {
+		return os.ErrDeadlineExceeded
+	}
+	began := time.Now()
+	defer func() { *c.left -= time.Since(began) }()
+	c.allow(min(c.stall, *c.left))
 	return c.fill()
 }
 

@@ -22,9 +22,9 @@ type conn struct {
 	at    int
 	kept  time.Time // when the conn was put into the pool
 	clock deadline
-	stall time.Duration // how long a response may pause
-	end   time.Time     // when the whole body must have arrived; zero: no limit
-	whole bool          // the request was sent, and the response read, to the end
+	stall time.Duration  // how long a response may pause
+	left  *time.Duration // how long the rest of the body may be waited for; nil: no limit
+	whole bool           // the request was sent, and the response read, to the end
 	head  responseHead
 
 	response Response // the current one; part of the conn to save an allocation
@@ -51,7 +51,7 @@ const (
 // begin prepares the conn for one request.
 func (c *conn) begin(ctx context.Context) {
 	c.clock = deadline{ctx: ctx}
-	c.in, c.at, c.end = c.in[:0], 0, time.Time{}
+	c.in, c.at, c.left = c.in[:0], 0, nil
 	_ = c.SetReadDeadline(time.Now().Add(pollInterval)) // if it fails, so does the next Read
 }
 

@@ -32,9 +32,9 @@ func (r *Response) Trailer() []Field {
 	return nil
 }
 
-// SetDeadline sets the time at which all of the body must have arrived. Without
-// it, only each piece has a time limit.
-func (r *Response) SetDeadline(t time.Time) { r.conn.end = t }
+// SetTimeLimit sets how long Body may wait for the server in all. The time that take
+// needs does not count. Without this limit, only each piece has one.
+func (r *Response) SetTimeLimit(d time.Duration) { r.conn.left = &d }
 
 // Body passes the body to take, piece by piece. A piece is valid until take returns.
 // If take returns false, Body stops and returns nil.

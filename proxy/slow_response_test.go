@@ -1,0 +1,51 @@
+package proxy_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/proxy"
+)
+
+// TestListener_AClientThatReadsALongResponseSlowlyDoesNotMakeItsOutcomeUnknown: the
+// time limit for the body of a response is the upstream's, which has none of it left
+// to send here, and not its client's.
+func TestListener_AClientThatReadsALongResponseSlowlyDoesNotMakeItsOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	const length = 32 << 20 // more than is buffered on the way
+	for name, start := range map[string]func(testing.TB, http.HandlerFunc) *proxy.Upstream{
+		"HTTP/1.1": upstream,
+		"HTTP/2":   upstream2,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var runs atomic.Int32
+			up := start(t, func(w http.ResponseWriter, _ *http.Request) {
+				runs.Add(1)
+				_, _ = io.WriteString(w, strings.Repeat("x", length))
+			})
+			up.BodyTimeout = 5 * time.Second
+			addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+			r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", nil)
+			r.Header.Set("Idempotency-Key", "k")
+			res, err := client.RoundTrip(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			time.Sleep(up.BodyTimeout + time.Second) // the client takes a pause
+			if n, err := io.Copy(io.Discard, res.Body); n != length || err != nil {
+				t.Errorf("the client got %d bytes, %v", n, err)
+			}
+			repeat, body := post(t, addr, "k", "")
+			if repeat.StatusCode != 200 || repeat.Header.Get("Idempotency-Replay") != "omitted" || runs.Load() != 1 {
+				t.Errorf("a repeat gets %d %.80s after %d runs", repeat.StatusCode, body, runs.Load())
+			}
+		})
+	}
+}
