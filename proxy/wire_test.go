@@ -222,3 +222,18 @@ func TestWire_ARequestWhoseKeyIsNotReadIsSentOnce(t *testing.T) {
 		}
 	}
 }
+
+// TestWire_AKeyedRequestThatOffersAnotherProtocolRuns: Java's HttpClient offers h2c with
+// the first request of a connection. net/http sends no such request over HTTP/2.
+func TestWire_AKeyedRequestThatOffersAnotherProtocolRuns(t *testing.T) {
+	for name, start := range map[string]func(testing.TB, http.HandlerFunc) *proxy.Upstream{"HTTP/1.1": upstream, "HTTP/2": upstream2} {
+		var runs atomic.Int32
+		addr := orders(t, start(t, counter(&runs)), onlyonce.Config{HoldUnknown: true}, nil)
+		for _, protocol := range []string{"h2c", "websocket"} {
+			h := http.Header{"Idempotency-Key": {protocol}, "Connection": {"Upgrade, HTTP2-Settings"}, "Upgrade": {protocol}, "Http2-Settings": {"AAEAAEAAAAIAAAAB"}}
+			if res, body := send(t, "POST", "http://"+addr+"/v1/orders", h, "x"); res.StatusCode != 201 {
+				t.Errorf("%s, %s is offered: %d %s", name, protocol, res.StatusCode, body)
+			}
+		}
+	}
+}
