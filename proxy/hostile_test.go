@@ -311,6 +311,11 @@ func TestListener_AResponseThatBreaksOffIs502(t *testing.T) {
 			_ = http.NewResponseController(w).Flush()
 			panic(http.ErrAbortHandler)
 		},
+		"reset, of an unknown length": func(w http.ResponseWriter, _ *http.Request) {
+			_, _ = io.WriteString(w, "short")
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		},
 		"no content, and a body": func(w http.ResponseWriter, _ *http.Request) {
 			if conn, _, err := http.NewResponseController(w).Hijack(); err == nil { // HTTP/1.1
 				_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\nContent-Length: 1\r\n\r\nx")

@@ -14,8 +14,9 @@ import (
 // ReverseProxy clears the header with each of them, also of what the proxy has set.
 type interimLimit struct {
 	slots.Response
-	passed int
-	end    context.CancelCauseFunc
+	passed   int
+	heldBack bool // it is not flushed
+	end      context.CancelCauseFunc
 }
 
 // boundInterim returns the request with a context that the limit can cancel, and a
@@ -23,6 +24,15 @@ type interimLimit struct {
 func boundInterim(w slots.Response, r *http.Request) (*http.Request, *interimLimit) {
 	ctx, end := context.WithCancelCause(r.Context())
 	return r.WithContext(ctx), &interimLimit{Response: w, end: end}
+}
+
+// FlushError is what http.ResponseController calls. ReverseProxy flushes every response
+// whose length was not announced.
+func (l *interimLimit) FlushError() error {
+	if l.heldBack {
+		return nil
+	}
+	return l.Response.FlushError()
 }
 
 func (l *interimLimit) WriteHeader(status int) {

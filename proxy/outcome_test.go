@@ -364,6 +364,25 @@ func TestOutcome_TrailersOfAKeyedResponseAreSentAndReplayed(t *testing.T) {
 	}
 }
 
+func TestOutcome_TrailersOfAKeyedResponseByHTTP2AreSentAndReplayed(t *testing.T) {
+	up := upstream2(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("announced") {
+			w.Header().Set("Trailer", "X-Sum")
+		}
+		_, _ = io.WriteString(w, "hi")
+		_ = http.NewResponseController(w).Flush() // otherwise its length is announced
+		w.Header().Set(http.TrailerPrefix+"X-Sum", "1")
+	})
+	addr := orders(t, up, onlyonce.Config{}, nil)
+	for _, query := range []string{"", "", "?announced", "?announced"} {
+		res, body := send(t, "POST", "http://"+addr+"/v1/orders"+query, http.Header{"Idempotency-Key": {"k" + strings.TrimPrefix(query, "?")}}, "x")
+		wantResponse(t, res, body, 200, "hi")
+		if res.Trailer.Get("X-Sum") != "1" || len(res.Trailer) != 1 {
+			t.Errorf("%q: trailer %v", query, res.Trailer)
+		}
+	}
+}
+
 func TestOutcome_WithoutItsStoreARequestRunsUnprotectedIfThatIsWanted(t *testing.T) {
 	var runs atomic.Int32
 	for _, unprotected := range []bool{false, true} {

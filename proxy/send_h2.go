@@ -54,7 +54,8 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		}
 		responding.Store(true)
 		body = &receiving{ReadCloser: res.Body, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
-		if limit := rt.conns.BodyTimeout; limit > 0 && !isEventStream(res.Header.Get("Content-Type")) {
+		bounded.heldBack = !isEventStream(res.Header.Get("Content-Type"))
+		if limit := rt.conns.BodyTimeout; limit > 0 && bounded.heldBack {
 			body.left = &limit
 		}
 		res.Body = body
