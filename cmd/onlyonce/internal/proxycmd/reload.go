@@ -34,6 +34,7 @@ type reloadableProxy struct {
 	file    *proxyfile.File
 	tenants tenantResolver
 	files   [sha256.Size]byte // what the files for TLS held when they were last tried
+	seen    [sha256.Size]byte // what they held at the last look
 	roots   [sha256.Size]byte // what tenant.jwt.ca held when the tenants were read
 	again   time.Time         // when to try the files once more, because the public keys could not be read; zero: not
 }
@@ -139,9 +140,13 @@ func (p *reloadableProxy) run(hangups <-chan os.Signal) func(context.Context) er
 	}
 }
 
-// look puts the files for TLS in place if they have changed.
+// look puts the files for TLS in place if they have changed, and have not changed since
+// the last look: they could still be being written, and end between two certificates.
 func (p *reloadableProxy) look(ctx context.Context) {
-	if digest(tlsFiles(p.file)...) != p.files || !p.again.IsZero() && !time.Now().Before(p.again) {
+	files := digest(tlsFiles(p.file)...)
+	isWritten := files == p.seen
+	p.seen = files
+	if files != p.files && isWritten || !p.again.IsZero() && !time.Now().Before(p.again) {
 		p.done(p.apply(ctx, p.file), "the files for TLS have changed and are in place")
 	}
 }

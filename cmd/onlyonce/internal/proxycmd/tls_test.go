@@ -85,8 +85,9 @@ func TestTLS_AfterAFailedReloadTheFilesForTLSAreLookedAtAgain(t *testing.T) {
 		t.Errorf("after a reload that failed the certificate is %s", name)
 	}
 	p.look(t.Context())
+	p.look(t.Context())
 	if name := inPlace(); name != "two" {
-		t.Errorf("after the next look the certificate is %s", name)
+		t.Errorf("after two looks the certificate is %s", name)
 	}
 	failed := func() float64 { return testutil.ToFloat64(p.routes.metrics.reloads.WithLabelValues("failed")) }
 	cmdtest.WriteFile(t, ca.Path("proxy.key"), "no key")
@@ -326,5 +327,40 @@ func TestTLS_AFileThatEndsInTheMiddleOfACertificateIsNotHalfRead(t *testing.T) {
 		if _, err := readKeyPair(path, path, nil); err == nil || !strings.Contains(err.Error(), "in the middle") {
 			t.Errorf("a chain without the last %d bytes: %v", lacks, err)
 		}
+	}
+}
+
+// TestTLS_AFileThatIsStillBeingWrittenIsNotUsed: a file that ends between two
+// certificates looks as if it were whole.
+func TestTLS_AFileThatIsStillBeingWrittenIsNotUsed(t *testing.T) {
+	t.Parallel()
+	ca, other := cmdtest.NewAuthority(t), cmdtest.NewAuthority(t)
+	first, err := os.ReadFile(ca.Path("authority.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := os.ReadFile(other.Path("authority.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca.Sign("server", false)
+	path := ca.Path("clients.crt")
+	cmdtest.WriteFile(t, path, string(first)+string(second))
+	p, _ := newTLSProxy(t, proxyfile.ServerTLS{Cert: ca.Path("server.crt"), Key: ca.Path("server.key"), ClientCA: path, MinVersion: "1.2"})
+	inPlace := func() int { return len(p.secure.Load().authorities) }
+	cmdtest.WriteFile(t, path, string(first))
+	if p.look(t.Context()); inPlace() != 2 {
+		t.Errorf("%d authorities are in place while the file is being written", inPlace())
+	}
+	cmdtest.WriteFile(t, path, string(first)+string(second))
+	p.look(t.Context())
+	p.look(t.Context())
+	if n := testutil.ToFloat64(p.routes.metrics.reloads.WithLabelValues("ok")); n != 0 || inPlace() != 2 {
+		t.Errorf("the file is as it was: %d authorities are in place after %v reloads", inPlace(), n)
+	}
+	cmdtest.WriteFile(t, path, string(first))
+	p.look(t.Context())
+	if p.look(t.Context()); inPlace() != 1 {
+		t.Errorf("%d authorities are in place after the file has changed", inPlace())
 	}
 }
