@@ -121,7 +121,7 @@ func diagnosis(w io.Writer, findings []onlyonce.Finding, summary string) error {
 	if len(findings) > 0 {
 		return fmt.Errorf("findings: %d", len(findings))
 	}
-	fmt.Fprintf(w, "no findings\n%s\n", summary)
+	fmt.Fprintf(w, "no findings\n%s\n", plain.Text(summary, "\n")) // which has what the server calls its version
 	return nil
 }
 

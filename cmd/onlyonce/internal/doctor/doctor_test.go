@@ -24,6 +24,16 @@ func TestDoctor_PrintsFindingsAndFails(t *testing.T) {
 	}
 }
 
+func TestDoctor_PrintsNothingThatATerminalInterprets(t *testing.T) {
+	var out strings.Builder
+	if err := diagnosis(&out, nil, serverName("redis_version:7.0\x1b]0;title\a\r\n")+"\n"+classRedis); err != nil {
+		t.Fatal(err)
+	}
+	if want := "no findings\n" + `Redis 7.0\x1b]0;title\a` + "\n" + classRedis + "\n"; out.String() != want {
+		t.Errorf("printed %q, want %q", out.String(), want)
+	}
+}
+
 func TestDoctor_FindsWhatAStoreIsRejectedFor(t *testing.T) {
 	for setting, want := range map[string]string{
 		"_synchronous=FULL":               "",
