@@ -119,6 +119,9 @@ func parseServer(engine, raw string) (URL, error) {
 	if err == nil && strings.Trim(u.Path, "/") == "" {
 		err = errors.New("this names no database: write " + Forms)
 	}
+	if err == nil && misplaced(u) {
+		err = errors.New("an @ or a # stands where none belongs: escape the special characters of the password, such as @ as %40, # as %23, / as %2F and ? as %3F")
+	}
 	if err != nil {
 		return URL{}, cli.Usagef("the store URL can't be used: %w", err)
 	}
@@ -129,6 +132,17 @@ func parseServer(engine, raw string) (URL, error) {
 		s.Source, err = mysqlDSN(u)
 	}
 	return s, err
+}
+
+// misplaced reports whether the path or the parameters of a URL look like the rest of a
+// password that is not escaped. Its beginning would be shown as a host and a database.
+func misplaced(u *url.URL) bool {
+	for name := range u.Query() {
+		if strings.Contains(name, "@") {
+			return true
+		}
+	}
+	return u.Fragment != "" || strings.Contains(u.Path, "@")
 }
 
 func parseRedis(scheme, raw string) (URL, error) {
