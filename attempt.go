@@ -34,10 +34,11 @@ type Attempt struct {
 	lease lease
 	run   running // room for the first context
 
-	mu  sync.Mutex
-	rec Record
-	ref string
-	tx  context.Context // of the transaction that it runs in; nil: none
+	mu       sync.Mutex
+	rec      Record
+	ref      string
+	tx       context.Context // of the transaction that it runs in; nil: none
+	unstored bool            // a step has run that may not be stored
 }
 
 // newAttempt returns an attempt that keeps nothing of the caller's memory.
@@ -164,7 +165,8 @@ func (a *Attempt) Err() error {
 // Releasing the command forgets this attempt, and none before it: what an earlier
 // attempt left, unknown or failed, is still so, and so are the request and the number
 // of attempts. If the record has steps, releasing a first attempt keeps the record as
-// failed, because a later attempt must not run those steps again.
+// failed, because a later attempt must not run those steps again. If a step has run that
+// may not be stored, the outcome is unknown.
 func (a *Attempt) Settle(ctx context.Context, s Settlement) error {
 	a.need("Settle")
 	need("Settle", ctx != nil, needContext)
@@ -245,9 +247,12 @@ func (a *Attempt) complete(s Settlement) Settlement {
 }
 
 // found returns the settlement that releases the command: it leaves the record in the
-// state in which the claim found it, or as failed if steps have run. The caller holds
-// the lock.
+// state in which the claim found it, as failed if steps have run, or as unknown if one of
+// them may not be stored. The caller holds the lock.
 func (a *Attempt) found() Settlement {
+	if a.unstored {
+		return Settlement{State: StateUnknown, Error: "released after a step that may not be stored"}
+	}
 	s := releasedAs(a.rec, a.tookOver)
 	if s.State == "" && len(a.rec.Steps) > 0 {
 		s = Settlement{State: StateFailed, Error: "released after some of its steps"}

@@ -12,7 +12,8 @@ import (
 // Step runs one step of a command that has several. If an earlier attempt at
 // the command finished the step with that name, Step returns its value, and fn
 // does not run. The value is stored as JSON before Step returns. An error of fn
-// is not stored. Once the attempt's lease is lost, fn does not run.
+// is not stored. Once the attempt's lease is lost, fn does not run. If fn has run
+// and its value can't be stored, the error is marked Unknown.
 //
 // A process can still die after fn has run and before its value is stored. If
 // the downstream API supports idempotency keys, send it Attempt.Key(name). Step
@@ -48,9 +49,17 @@ func Step[T any](ctx context.Context, name string, fn func(context.Context) (T, 
 		err = a.keepStep(ctx, name, body)
 	}
 	if err != nil {
+		a.noteUnstored()
 		return value, Unknown(fmt.Errorf("onlyonce: step %q ran but is not stored: %w", name, err))
 	}
 	return value, nil
+}
+
+// noteUnstored notes that a step has run and may not be stored.
+func (a *Attempt) noteUnstored() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.unstored = true
 }
 
 // keepStep adds the step to the record. It retries for at most one lease and

@@ -57,6 +57,27 @@ func TestStep_AReleaseKeepsStepsThatRan(t *testing.T) {
 	}
 }
 
+func TestStep_AReleaseAfterAStepThatIsNotStoredLeavesTheOutcomeUnknown(t *testing.T) {
+	store := newStore()
+	store.set(func() { store.renew = func(func() error) error { return onlyonce.ErrTooLarge } })
+	g := onlyonce.New(store, onlyonce.Config{HoldUnknown: true})
+	a, err := g.Begin(t.Context(), request("k"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := a.Context(t.Context())
+	defer stop()
+	if _, err := onlyonce.Step(ctx, "charge", func(context.Context) (int, error) { return 1, nil }); err == nil {
+		t.Fatal("the step is stored")
+	}
+	if err := a.Settle(ctx, onlyonce.Settlement{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnknown) {
+		t.Errorf("a repeat got error %v", err)
+	}
+}
+
 func TestStep_AStepThatIsNotStoredMakesTheOutcomeUnknown(t *testing.T) {
 	for name, renew := range map[string]func(func() error) error{
 		"lost": func(func() error) error { return onlyonce.ErrLost },
