@@ -187,6 +187,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return err
 	}
 	logging.SetDefault(log)
+	logging.WarnOfPasswords(os.Args[1:], log)
 	hangup := hangups() // before anything that takes time: it must not end the process
 	ln, err := net.Listen("tcp", f.Listen)
 	if err != nil {

@@ -84,6 +84,7 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	if err != nil {
 		return err
 	}
+	logging.WarnOfPasswords(os.Args[1:], log)
 	if cfg.storeFile != "" {
 		if cfg.store, err = storeurl.ReadFile(cfg.storeFile, cfg.acceptRisks); err != nil {
 			return err

@@ -76,6 +76,7 @@ func serve(ctx context.Context, cfg config, out io.Writer) (err error) {
 		return err
 	}
 	logging.SetDefault(log)
+	logging.WarnOfPasswords(os.Args[1:], log)
 	ln, err := cfg.listener()
 	if err != nil {
 		return err
