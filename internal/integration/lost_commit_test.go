@@ -14,6 +14,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/stdlib"
 
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/onlyonce-go/onlyonce/stores/storetest"
 )
 
@@ -70,6 +72,51 @@ func TestLostCommit_MySQLKnowsItsLostCommits(t *testing.T) {
 			return lossyTx(t, tx, &lossyConnector{open: c.Connect, driver: c.Driver(), loss: loss})
 		})
 	})
+}
+
+func TestLostCommit_WithoutTheFloorNoCommitIsTakenForARollback(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) (storetest.Tx[*sql.Tx], *sql.DB, *lossyConnector){
+		"PostgreSQL": func(t *testing.T) (storetest.Tx[*sql.Tx], *sql.DB, *lossyConnector) {
+			schema := newPostgresSchema(t)
+			s, db := schema.open(t)
+			cfg, err := pgx.ParseConfig(schema.with(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			c := stdlib.GetConnector(*cfg)
+			return schema.tx(t, s, db), db, &lossyConnector{open: c.Connect, driver: c.Driver(), loss: errBroken}
+		},
+		"MySQL": func(t *testing.T) (storetest.Tx[*sql.Tx], *sql.DB, *lossyConnector) {
+			d := newMySQLDatabase(t)
+			s, db := d.open(t)
+			cfg, err := mysql.ParseDSN(d.dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			cfg.DBName = d.name
+			c, err := mysql.NewConnector(cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return d.tx(t, s, db), db, &lossyConnector{open: c.Connect, driver: c.Driver(), loss: errBroken}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tx, db, c := open(t)
+			l := lossyTx(t, tx, c)
+			l.LoseCommit(true, func() { emptied(t, db, "onlyonce_fence") })
+			_, err := l.Store.(*sqlstore.Store).RunTx(t.Context(), serverClaim("k"), func(ctx context.Context, tx *sql.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+				return onlyonce.Settlement{State: onlyonce.StateCompleted}, l.Insert(ctx, tx, "made")
+			})
+			if !errors.Is(err, onlyonce.ErrInDoubt) {
+				t.Errorf("RunTx: %v", err)
+			}
+			if n, err := l.Count(t.Context(), "made"); n != 1 || err != nil {
+				t.Errorf("%d rows, error %v", n, err)
+			}
+		})
+	}
 }
 
 // lossyTx opens the store of tx once more, on connections that lose commits.

@@ -112,7 +112,10 @@ func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transac
 		}
 		replica := false
 		err := conn.QueryRow(ctx, sqlText["trace"], c.Key.Hash[:]).Scan(&now.Fence, &now.SettledAt, &now.Token, &now.Floor, &replica, &now.Server)
-		if err == nil && replica {
+		switch {
+		case errors.Is(err, pgx.ErrNoRows):
+			err = engine.ErrNoFence
+		case err == nil && replica:
 			err = transact.ErrReplica
 		}
 		return err

@@ -96,10 +96,15 @@ func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transac
 	if err := errors.Join(e.dialect.Ended(ctx, conn, c.Token), conn.Close()); err != nil {
 		return now, err
 	}
+	there := false
 	err = e.Session(ctx).Query("trace", func(v []driver.Value) (err error) {
+		there = true
 		now, err = transact.ReadTrace(v)
 		return err
 	}, c.Key.Hash[:])
+	if err == nil && !there {
+		err = engine.ErrNoFence // without the floor, the record does not tell
+	}
 	return now, err
 }
 

@@ -104,10 +104,15 @@ func (b *txBatch) findCommit() (became outcome, err error) {
 }
 
 func readTrace(s engine.Runner, k *record.Key) (now transact.Trace, err error) {
+	there := false
 	err = s.Query("trace", (&keyArgs{k.Hash[:]}).list(), func(v []driver.Value) (err error) {
+		there = true
 		now, err = transact.ReadTrace(v)
 		return err
 	})
+	if err == nil && !there {
+		err = engine.ErrNoFence
+	}
 	return now, err
 }
 
