@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/server"
@@ -24,10 +25,22 @@ func wrap(doing string, err error) error {
 
 // explain adds to an error of the server what to do about it.
 func explain(err error) error {
-	if err == nil || errors.Is(err, errRunAgain) {
+	if err == nil || errors.Is(err, errRunAgain) || errors.Is(err, errInDoubt) {
 		return err
 	}
 	return server.Explain(postgres.Classify(err), err)
+}
+
+// errInDoubt is the error of a call that failed after it may have written. It is never
+// onlyonce.ErrUnavailable, by which a Guard concludes that it need not look for its claim.
+var errInDoubt = errors.New("it may have been written although it failed")
+
+// inDoubt makes err an errInDoubt.
+func inDoubt(err error) error {
+	if errors.Is(err, onlyonce.ErrUnavailable) {
+		return fmt.Errorf("%w: %v", errInDoubt, err)
+	}
+	return fmt.Errorf("%w: %w", errInDoubt, err)
 }
 
 // The errors of PostgreSQL that only this store knows: the first two are those of its own

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -76,5 +77,36 @@ func TestError_WhatBecameOfATransactionIsKnownIfItsLastStatementWasGivenUp(t *te
 		if got := pgxstore.OutcomeOf(c.wrote, c.err); got != c.want {
 			t.Errorf("%v, written: %v: got %v, want %v", c.err, c.wrote, got, c.want)
 		}
+	}
+}
+
+func TestError_AClaimThatMayHaveBeenWrittenDoesNotSayThatNothingWas(t *testing.T) {
+	const giveUp = `RAISE EXCEPTION 'given up' USING ERRCODE = '57014'`
+	for name, triggers := range map[string]string{
+		"its fence was not raised": `
+CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.1); RETURN NEW; END $$;
+CREATE TRIGGER slow BEFORE INSERT ON onlyonce_records FOR EACH ROW EXECUTE FUNCTION slow();
+CREATE FUNCTION give_up() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN ` + giveUp + `; END $$;
+CREATE TRIGGER give_up BEFORE UPDATE ON onlyonce_records FOR EACH STATEMENT EXECUTE FUNCTION give_up()`,
+		"it was sent twice": `
+CREATE SEQUENCE sent;
+CREATE FUNCTION cut() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	IF nextval('sent') > 1 THEN ` + giveUp + `; END IF;
+	PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(1);
+	RETURN NEW;
+END $$;
+CREATE TRIGGER cut BEFORE INSERT ON onlyonce_records FOR EACH ROW EXECUTE FUNCTION cut()`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			pool := newPool(t)
+			s := open(t, pool)
+			if _, err := pool.Exec(t.Context(), triggers); err != nil {
+				t.Fatal(err)
+			}
+			_, err := s.Claim(t.Context(), claimOf("new"))
+			if err == nil || !strings.Contains(err.Error(), "given up") || errors.Is(err, onlyonce.ErrUnavailable) {
+				t.Errorf("claim: %v", err)
+			}
+		})
 	}
 }

@@ -24,8 +24,11 @@ func (s *Store) write(ctx context.Context, st *statement) error {
 	for n := 1; (postgres.Code(err) == postgres.CodeLockTimeout || isRetryable(err)) && retry(ctx, n) == nil; n++ {
 		err = s.alone(ctx, func(conn *pgx.Conn) error { return send(ctx, conn, s.listener, "", []*statement{st}, "") })
 	}
-	if err == nil && st.wrote && st.settlement != nil {
+	switch {
+	case err == nil && st.wrote && st.settlement != nil:
 		s.standbys.Settled(st.key, st.hold.Fence)
+	case err != nil && st.repeated:
+		err = inDoubt(err)
 	}
 	return err
 }

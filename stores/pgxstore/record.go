@@ -21,10 +21,10 @@ type writer interface {
 }
 
 // claimRecord asks for the right to run a command. known says that there probably is a
-// record.
-func claimRecord(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim, known bool) (onlyonce.Record, error) {
+// record. created reports whether it made a row, even if there is an error.
+func claimRecord(ctx context.Context, on writer, k *record.Key, c *onlyonce.Claim, known bool) (r onlyonce.Record, created bool, err error) {
 	got, err := optimistic.Claim(rows{ctx, on}, k, c, known)
-	return got.Record, err
+	return got.Record, got.Created, err
 }
 
 // renew makes the hold's lease end a full lease from now, and adds steps.

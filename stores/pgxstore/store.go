@@ -101,9 +101,12 @@ func (s *Store) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, e
 		return onlyonce.Record{}, wrap("claim", err)
 	}
 	k := record.KeyOf(c.ID)
-	r, err := claimRecord(ctx, s, &k, &c, s.hints.Has(&k.Hash))
-	if err == nil {
+	r, created, err := claimRecord(ctx, s, &k, &c, s.hints.Has(&k.Hash))
+	switch {
+	case err == nil:
 		s.hints.Add(&k.Hash)
+	case created:
+		err = inDoubt(err)
 	}
 	return r, wrap("claim", err)
 }

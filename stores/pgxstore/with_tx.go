@@ -65,7 +65,7 @@ func (t *inTx) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, er
 		return onlyonce.Record{}, wrap("claim in a transaction", err)
 	}
 	k := record.KeyOf(c.ID)
-	r, err := claimRecord(ctx, t, &k, &c, false)
+	r, _, err := claimRecord(ctx, t, &k, &c, false)
 	if errors.Is(err, optimistic.ErrContended) { // the row that is in the way is not in this transaction's snapshot
 		err = errRunAgain
 	}
