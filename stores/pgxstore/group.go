@@ -77,19 +77,22 @@ func (s *Store) writeBatch(q *group.Queue[*statement], line *storeConn, batch []
 			return err
 		}
 		for i, t := range batch { // one of them failed: each goes alone
-			q.Finish(t, send(ctx, line.pipe, s.listener, line.sessionSetup(), list[i:i+1], ""))
+			if err = send(ctx, line.pipe, s.listener, line.sessionSetup(), list[i:i+1], ""); conn.IsClosed() {
+				return err
+			}
+			q.Finish(t, err)
 		}
 		return nil
 	})
 }
 
-// repeatable returns the statements that have no effect if they are executed a second
-// time.
+// repeatable returns the statements whose callers still wait for them and that have no effect
+// if they are executed a second time.
 func repeatable(batch []*group.Ticket[*statement], list []*statement) ([]*group.Ticket[*statement], []*statement) {
 	var tickets []*group.Ticket[*statement]
 	var statements []*statement
 	for i, st := range list {
-		if !st.query.is(sentOnce) {
+		if !batch[i].Finished() && !st.query.is(sentOnce) {
 			tickets, statements = append(tickets, batch[i]), append(statements, st)
 		}
 	}

@@ -213,3 +213,62 @@ func TestGroup_StatementsThatTheServerRejectsAfterAMigrationArePreparedAnew(t *t
 		}
 	})
 }
+
+// A batch in which one statement fails is sent again, statement by statement. "cut" then ends the
+// connection, after "first" has been written and its caller has gone.
+func TestGroup_ACutConnectionSendsNothingAgainWhoseCallerHasGone(t *testing.T) {
+	first, cut, poison := inOrder(func(name string) [32]byte { return claimOf(name).ID.Hash() })
+	pool := newPool(t)
+	s := open(t, pool)
+	if _, err := pool.Exec(t.Context(), `
+CREATE TABLE together (ready boolean);
+CREATE SEQUENCE sent_first; CREATE SEQUENCE sent_cut;
+CREATE FUNCTION meet() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	CASE NEW.idem_key
+	WHEN 'slow' THEN PERFORM pg_sleep(0.5);
+	WHEN '`+first+`' THEN PERFORM nextval('sent_first');
+	WHEN '`+cut+`' THEN IF nextval('sent_cut') = 2 THEN PERFORM pg_terminate_backend(pg_backend_pid()), pg_sleep(1); END IF;
+	WHEN '`+poison+`' THEN RAISE EXCEPTION 'poison' USING ERRCODE = '57014';
+	ELSE NULL;
+	END CASE;
+	RETURN NEW;
+END $$;
+CREATE TRIGGER meet BEFORE INSERT ON onlyonce_records FOR EACH ROW EXECUTE FUNCTION meet()`); err != nil {
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	wg.Go(func() { mustClaim(t, s, claimOf("slow")) })
+	for running := false; !running; {
+		if err := pool.QueryRow(t.Context(), "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND application_name = current_setting('application_name'))").Scan(&running); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, name := range []string{first, cut} {
+		wg.Go(func() {
+			c := claimOf(name)
+			if r, err := s.Claim(t.Context(), c); err != nil || r.Owner != c.Owner {
+				t.Errorf("claim of %s: %+v, %v", name, r, err)
+			}
+		})
+	}
+	wg.Go(func() {
+		if _, err := s.Claim(t.Context(), claimOf(poison)); err == nil || !strings.Contains(err.Error(), "poison") {
+			t.Errorf("claim of what fails: %v", err)
+		}
+	})
+	wg.Wait()
+	var sent int
+	if err := pool.QueryRow(t.Context(), "SELECT last_value FROM sent_first").Scan(&sent); err != nil || sent > 2 {
+		t.Errorf("the claim whose caller had gone was sent %d times, error %v", sent, err)
+	}
+}
+
+// inOrder returns three names in the order of what hash makes of them.
+func inOrder(hash func(name string) [32]byte) (a, b, c string) {
+	names := []string{"a", "b", "c"}
+	slices.SortFunc(names, func(a, b string) int {
+		x, y := hash(a), hash(b)
+		return bytes.Compare(x[:], y[:])
+	})
+	return names[0], names[1], names[2]
+}

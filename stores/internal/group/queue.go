@@ -66,6 +66,10 @@ type Ticket[J any] struct {
 	events chan event
 }
 
+// Finished reports whether the ticket is finished: its caller may use the job again. Only the
+// writer may ask.
+func (t *Ticket[J]) Finished() bool { return t.done }
+
 // A place is where a ticket is.
 type place int
 
