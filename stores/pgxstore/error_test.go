@@ -110,3 +110,41 @@ CREATE TRIGGER cut BEFORE INSERT ON onlyonce_records FOR EACH ROW EXECUTE FUNCTI
 		})
 	}
 }
+
+// Behind a pooler, reads are at the pool's isolation level, and may conflict at SERIALIZABLE.
+func TestError_AReadThatConflictsIsRepeated(t *testing.T) {
+	schema := newSchema(t)
+	pool := openPool(t, "search_path="+schema)
+	c := claimOf("there")
+	mustClaim(t, open(t, pool), c)
+	role := schema + "_reader"
+	for _, sql := range []string{
+		"CREATE ROLE " + role,
+		"GRANT USAGE ON SCHEMA " + schema + " TO " + role,
+		"GRANT SELECT ON ALL TABLES IN SCHEMA " + schema + " TO " + role,
+		`CREATE SEQUENCE reads;
+CREATE FUNCTION conflict() RETURNS boolean LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+	IF nextval('` + schema + `.reads') <= 3 THEN RAISE EXCEPTION 'conflict' USING ERRCODE = '40001'; END IF;
+	RETURN true;
+END $$;
+ALTER TABLE onlyonce_records ENABLE ROW LEVEL SECURITY;
+CREATE POLICY conflicts ON onlyonce_records USING (conflict())`,
+	} {
+		if _, err := pool.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() {
+		if _, err := pool.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role); err != nil {
+			t.Error(err)
+		}
+	})
+	s, err := pgxstore.Open(t.Context(), openPool(t, "search_path="+schema, "role="+role), pgxstore.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if r, err := s.Lookup(t.Context(), c.ID); err != nil || r.Owner != c.Owner {
+		t.Errorf("lookup: %+v, %v", r, err)
+	}
+}

@@ -109,13 +109,17 @@ type lookupJob struct {
 // look returns the record of k, which may have expired, or nil.
 func (s *Store) look(ctx context.Context, k *record.Key) (*stored, error) {
 	return server.FindDurable(func() (*stored, error) {
-		r := &lookupJob{key: k}
-		err := s.reads.Do(ctx, r)
-		if err == nil && r.long {
-			r = &lookupJob{key: k}
-			err = s.longReads.Do(ctx, r)
+		for n := 1; ; n++ {
+			r := &lookupJob{key: k}
+			err := s.reads.Do(ctx, r)
+			if err == nil && r.long {
+				r = &lookupJob{key: k}
+				err = s.longReads.Do(ctx, r)
+			}
+			if !isRetryable(err) || retry(ctx, n) != nil { // reads conflict at SERIALIZABLE, which a pooler may keep
+				return r.found, err
+			}
 		}
-		return r.found, err
 	}, func(l server.Look) (again bool, err error) { return s.durable(ctx, k, l.Found) })
 }
 
