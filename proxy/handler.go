@@ -30,6 +30,9 @@ func newRoute(r Route, l *upstreamConns, cfg *Config, usage *httponce.Usage) *ro
 		pointer, _ := jsonkey.Parse(r.KeyPointer) // checked
 		made.Idempotency.KeyInBody = pointer.Key
 	}
+	if made.Idempotency.StatusOf == nil {
+		made.Idempotency.StatusOf = statusOfCall
+	}
 	if made.Idempotency.Usage == nil {
 		made.Idempotency.Usage = usage
 	}
@@ -44,6 +47,16 @@ func newRoute(r Route, l *upstreamConns, cfg *Config, usage *httponce.Usage) *ro
 		made.once = httponce.Wrap(r.Guard, http.HandlerFunc(made.serveAdmitted), made.Idempotency)
 	}
 	return made
+}
+
+// statusOfCall is the default of Idempotency.StatusOf. A timeout does not count as a
+// failure, after which a repeat would run: the command may have taken effect.
+func statusOfCall(response onlyonce.Result) int {
+	status := httponce.RPCStatus(response)
+	if status == http.StatusGatewayTimeout {
+		return response.Status
+	}
+	return status
 }
 
 func (rt *route) ServeHTTP(w http.ResponseWriter, r *http.Request) {

@@ -26,8 +26,10 @@ type Route struct {
 
 	// Guard protects the route's keyed requests as Idempotency says.
 	// Idempotency.Methods defaults to Method, if that is set, and
-	// Idempotency.Operation to the method and the pattern. Without a Guard, all
-	// requests pass through, with or without a key.
+	// Idempotency.Operation to the method and the pattern. Idempotency.StatusOf
+	// defaults to httponce.RPCStatus, except that a response with the code
+	// deadline_exceeded is recorded like one of a command that completed. Without a
+	// Guard, all requests pass through, with or without a key.
 	Guard       *onlyonce.Guard
 	Idempotency httponce.Config
 

@@ -1,0 +1,52 @@
+package proxy_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/proxy"
+)
+
+// TestOutcome_AnErrorOfARemoteCallIsJudgedByItsCode: such errors have the status 200.
+func TestOutcome_AnErrorOfARemoteCallIsJudgedByItsCode(t *testing.T) {
+	for code, runsTwice := range map[string]bool{
+		"0":  false,
+		"3":  false, // invalid_argument
+		"4":  false, // deadline_exceeded, after which it is unknown whether the command ran
+		"8":  true,  // resource_exhausted
+		"14": true,  // unavailable
+	} {
+		for name, respond := range map[string]http.HandlerFunc{
+			"in the header": func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/grpc-web+proto")
+				w.Header().Set("Grpc-Status", code)
+			},
+			"in the body": func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Type", "application/grpc-web+proto")
+				end := fmt.Sprintf("grpc-status: %s\r\n", code)
+				_, _ = w.Write(append(binary.BigEndian.AppendUint32([]byte{0x80}, uint32(len(end))), end...))
+			},
+		} {
+			for version, start := range map[string]func(testing.TB, http.HandlerFunc) *proxy.Upstream{"HTTP/1.1": upstream, "HTTP/2": upstream2} {
+				var runs atomic.Int32
+				up := start(t, func(w http.ResponseWriter, r *http.Request) {
+					runs.Add(1)
+					respond(w, r)
+				})
+				addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+				for range 2 {
+					if res, body := post(t, addr, "k", "x"); res.StatusCode != 200 {
+						t.Errorf("%s, code %s %s: %d %s", version, code, name, res.StatusCode, body)
+					}
+				}
+				if want := map[bool]int32{false: 1, true: 2}[runsTwice]; runs.Load() != want {
+					t.Errorf("%s, code %s %s: it ran %d times, not %d", version, code, name, runs.Load(), want)
+				}
+			}
+		}
+	}
+}
