@@ -50,8 +50,8 @@
 // reads as the same name. Listen rejects requests that can be read in two ways (RFC
 // 9112), so serve through it.
 //
-// gRPC calls pass through with or without a key, unless a key is required, and are
-// never protected. A gRPC call is a POST over HTTP/2 whose content type is
+// gRPC calls pass through with or without a key, and are not protected, unless a key
+// is required. A gRPC call is a POST over HTTP/2 whose content type is
 // application/grpc, alone or followed by + or ;. It is sent over HTTP/2 (RFC 9113)
 // only, in clear text if the scheme of the upstream's URL is http.
 package proxy

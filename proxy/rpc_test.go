@@ -3,7 +3,10 @@ package proxy_test
 import (
 	"encoding/binary"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -48,5 +51,44 @@ func TestOutcome_AnErrorOfARemoteCallIsJudgedByItsCode(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestOutcome_AGRPCCallWithARequiredKeyIsSentByHTTP2AndRunsOnce: it is protected, although
+// calls on other routes are not.
+func TestOutcome_AGRPCCallWithARequiredKeyIsSentByHTTP2AndRunsOnce(t *testing.T) {
+	var runs atomic.Int32
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		runs.Add(1)
+		if r.ProtoMajor != 2 {
+			t.Errorf("the upstream got it by %s", r.Proto)
+		}
+		w.Header().Set("Content-Type", "application/grpc")
+		_, _ = io.WriteString(w, "reply")
+		_ = http.NewResponseController(w).Flush()
+		w.Header().Set(http.TrailerPrefix+"Grpc-Status", "0")
+	}))
+	s.Config.Protocols = new(http.Protocols)
+	s.Config.Protocols.SetHTTP1(true)
+	s.Config.Protocols.SetUnencryptedHTTP2(true)
+	s.Start()
+	t.Cleanup(s.Close)
+	addr := orders(t, &proxy.Upstream{URL: parse(t, s.URL)}, onlyonce.Config{HoldUnknown: true}, func(r *proxy.Route) { r.Idempotency.Required = true })
+	h2 := clearHTTP2()
+	defer h2.CloseIdleConnections()
+	for range 2 {
+		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", strings.NewReader("x"))
+		r.Header = http.Header{"Content-Type": {"application/grpc"}, "Te": {"trailers"}, "Idempotency-Key": {"k"}}
+		res, err := h2.RoundTrip(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		if res.Body.Close(); res.StatusCode != 200 || string(body) != "reply" || res.Trailer.Get("Grpc-Status") != "0" || err != nil {
+			t.Errorf("%d %q, trailer %v, %v", res.StatusCode, body, res.Trailer, err)
+		}
+	}
+	if runs.Load() != 1 {
+		t.Errorf("it ran %d times", runs.Load())
 	}
 }
