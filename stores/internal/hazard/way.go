@@ -20,6 +20,7 @@ type Way struct {
 	after string     // the text that makes it deaf
 	deaf  bool       // what comes back is lost
 	frail *rand.Rand // how many bytes a connection lasts; nil: it lasts
+	left  [2]int     // how many bytes pass there and back until their connection breaks; negative: any number
 	conns map[net.Conn]bool
 
 	stopped  sync.RWMutex // locked while nothing is read
@@ -33,7 +34,7 @@ func NewWay(t testing.TB, to string) *Way {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &Way{listener: l, to: to, conns: make(map[net.Conn]bool)}
+	w := &Way{listener: l, to: to, conns: make(map[net.Conn]bool), left: [2]int{-1, -1}}
 	t.Cleanup(func() { l.Close(); w.Cut() })
 	go func() {
 		for {
@@ -114,10 +115,58 @@ func (w *Way) Weaken(r *rand.Rand) {
 	w.frail = r
 }
 
+// The directions of CutAfter.
+const (
+	There = iota
+	Back
+)
+
+// CutAfter breaks the connection over which one more byte than n comes in a direction.
+// Before that byte, all others pass.
+func (w *Way) CutAfter(direction, n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.left[direction] = n
+}
+
+// HasCut reports whether a connection broke since CutAfter. If not, it undoes CutAfter.
+func (w *Way) HasCut(direction int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	waits := w.left[direction] >= 0
+	w.left[direction] = -1
+	return !waits
+}
+
+// pass returns the part of p that may pass, and an error if the connection breaks then.
+func (w *Way) pass(direction int, p []byte) ([]byte, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	left := &w.left[direction]
+	switch {
+	case *left < 0:
+		return p, nil
+	case *left >= len(p):
+		*left -= len(p)
+		return p, nil
+	}
+	p, *left = p[:*left], -1
+	return p, net.ErrClosed
+}
+
 // Stop reads nothing more, as if the server were frozen, until the end of the test.
 func (w *Way) Stop(t testing.TB) {
 	w.stopped.Lock()
 	t.Cleanup(w.stopped.Unlock)
+}
+
+func (w *Way) write(direction int, c net.Conn, p []byte) (int, error) {
+	passes, end := w.pass(direction, p)
+	n, err := c.Write(passes)
+	if err == nil {
+		err = end
+	}
+	return n, err
 }
 
 // forward is where a way leads to.
@@ -137,7 +186,7 @@ func (f *forward) Write(p []byte) (int, error) {
 	}
 	f.sent = bytes.Clone(f.sent[max(0, len(f.sent)-100):])
 	f.way.mu.Unlock()
-	return f.Conn.Write(p)
+	return f.way.write(There, f.Conn, p)
 }
 
 // backward is where a way leads back to.
@@ -154,5 +203,5 @@ func (b backward) Write(p []byte) (int, error) {
 		return len(p), nil
 	}
 	b.way.received.Add(int64(len(p)))
-	return b.Conn.Write(p)
+	return b.way.write(Back, b.Conn, p)
 }
