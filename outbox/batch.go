@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -23,6 +24,7 @@ type batch struct {
 	verdicts  []Verdict // not yet settled
 	published int       // the number of published messages among them
 	settledAt time.Time
+	leasedAt  time.Time
 
 	mu    sync.Mutex
 	until time.Time // when the lease ends, at the earliest
@@ -36,8 +38,7 @@ var errGrace = errors.New("the relay is stopping, and the broker has not respond
 func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
 	b := &batch{relay: r, owner: newOwner(), began: time.Now(), settledAt: time.Now()}
 	b.until = b.began.Add(r.cfg.Lease)
-	entries, err := b.lease(ctx)
-	r.adapt(entries, err)
+	entries, err := b.lease(ctx, r.limit)
 	if len(entries) == 0 || err != nil {
 		r.routeAt = time.Now()
 	}
@@ -86,12 +87,15 @@ func newOwner() string {
 	return string(b[:])
 }
 
-// lease leases the messages of the batch. It does not end with ctx, because no relay
-// could publish its messages until the lease lapses.
-func (b *batch) lease(ctx context.Context) ([]Entry, error) {
+// lease leases messages for the batch. It does not end with ctx, because no relay could
+// publish them until the lease lapses.
+func (b *batch) lease(ctx context.Context, limit int) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.relay.cfg.Timeout)
 	defer cancel()
-	return b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, b.relay.limit)
+	b.leasedAt = time.Now()
+	entries, err := b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, limit)
+	b.relay.adapt(entries, err)
+	return entries, err
 }
 
 // context returns the context in which the batch is published: it ends with the
@@ -168,6 +172,15 @@ func (b *batch) publish(ctx, run context.Context, entries []Entry) (ok bool) {
 			b.giveBack(rest)
 			break
 		}
+		if held := len(wave) + len(rest); time.Since(b.leasedAt) >= leaseEvery && held < b.relay.limit {
+			more, settled := b.leaseMore(ctx, b.relay.limit-held)
+			wave, rest = firstWave(slices.Concat(wave, rest, more))
+			if !settled {
+				b.giveBack(append(wave, rest...))
+				ok = false
+				break
+			}
+		}
 		var failed map[string]bool
 		failed, ok = b.publishWave(ctx, run, wave)
 		rest = b.without(rest, failed)
@@ -176,6 +189,24 @@ func (b *batch) publish(ctx, run context.Context, entries []Entry) (ok bool) {
 		}
 	}
 	return b.settle(ctx) && ok
+}
+
+// leaseEvery is how often more messages are leased while a batch is published. Messages of one
+// key take as many waves, and would hold up those of other keys.
+const leaseEvery = 250 * time.Millisecond
+
+// leaseMore adds messages to the batch, of keys that it does not have: the queue leases none of
+// a key of which it holds others. Its verdicts are recorded first, so that more messages of
+// their keys can be leased. It returns whether they could be.
+func (b *batch) leaseMore(ctx context.Context, limit int) (more []Entry, settled bool) {
+	r := b.relay
+	r.keepHouse(ctx)
+	if !b.settle(ctx) {
+		return nil, false
+	}
+	more, err := b.lease(ctx, limit)
+	r.trouble(ctx, err)
+	return more, true
 }
 
 // firstWave splits entries into a wave, which has the first entry of each key and those
