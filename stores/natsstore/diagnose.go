@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
+	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // The names of findings.
@@ -23,12 +25,13 @@ const (
 	RiskForgotten    = "forgotten"
 	RiskPersistence  = "persistence"
 	RiskReplicas     = "replicas"
+	RiskSecondStream = "second-stream"
 	RiskStream       = "stream-settings"
 	RiskSyncInterval = "sync-interval"
 )
 
 // risks can be accepted. A server that is too old can't: it would keep every record for
-// good.
+// good. A second stream can't: it has a remedy that costs nothing, another name.
 var risks = []string{RiskEviction, RiskForgotten, RiskPersistence, RiskReplicas, RiskStream, RiskSyncInterval}
 
 // Diagnose finds settings of the servers and of the stream that would break the promise,
@@ -73,11 +76,73 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 		return nil, err
 	}
 	findings = append(findings, s.judge(&c)...)
-	f, err := s.synced(ctx, info, c.Replicas)
-	if f != nil {
-		findings = append(findings, *f)
+	for _, look := range []func() (*onlyonce.Finding, error){
+		func() (*onlyonce.Finding, error) { return s.alone(ctx, info.Domain) },
+		func() (*onlyonce.Finding, error) { return s.synced(ctx, info, c.Replicas) },
+	} {
+		f, err := look()
+		if err != nil {
+			return findings, err
+		}
+		if f != nil {
+			findings = append(findings, *f)
+		}
 	}
-	return findings, err
+	return findings, nil
+}
+
+// alone returns a finding if a second stream confirms what the store's stream is sent, and
+// nothing tells their confirmations apart.
+func (s *Store) alone(ctx context.Context, domain string) (*onlyonce.Finding, error) {
+	never := nats.Header{headerExpected: {strconv.FormatUint(math.MaxInt64, 10)}}
+	n, err := s.stream.responses(ctx, s.stream.subjects.made(), never, func(c *confirmation) bool { return c.Error != nil })
+	if n > 1 && err == nil { // only a message that is stored shows the domains
+		n, err = s.stream.responses(ctx, s.stream.subjects.tick(), make(nats.Header), func(c *confirmation) bool { return c.Seq > 0 && c.Domain == domain })
+	}
+	if n < 2 || err != nil {
+		return nil, err
+	}
+	f := engine.NewFinding(RiskSecondStream,
+		fmt.Sprintf("another stream %s, on the other side of a leafnode, takes the same messages and confirms them, also those that this one has not stored; commands whose records are missing run again", s.stream.name),
+		"give one of the two stores another stream name, or set a JetStream domain on each side")
+	return &f, nil
+}
+
+// listening is how long a second response may take at least.
+const listening = 250 * time.Millisecond
+
+// responses sends a message, and returns how many of the responses count. It waits for a second
+// one as long again as the first took.
+func (s *stream) responses(ctx context.Context, subject string, header nats.Header, counts func(*confirmation) bool) (int, error) {
+	limited, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	n, err := within(limited, s.places, func() (n int, err error) {
+		inbox := s.conn.NewInbox()
+		sub, err := s.conn.SubscribeSync(inbox)
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = sub.Unsubscribe() }()
+		began, wait := time.Now(), patience
+		if err := s.conn.PublishMsg(&nats.Msg{Subject: subject, Reply: inbox, Header: s.header(header, record.FenceKeep)}); err != nil {
+			return 0, err
+		}
+		for {
+			reply, err := sub.NextMsg(wait)
+			if err != nil {
+				return n, nil // nothing more comes
+			}
+			var c confirmation
+			if json.Unmarshal(reply.Data, &c) == nil && counts(&c) {
+				n++
+			}
+			wait = max(listening, time.Since(began))
+		}
+	})
+	if ctx.Err() == nil {
+		err = nil // the calls that follow find out why there is no response
+	}
+	return n, err
 }
 
 // permitted returns an error if the connection's user may not store records. The message that

@@ -57,7 +57,9 @@
 // message. The store accepts only confirmations from the JetStream domain of its stream, so
 // nothing is taken for stored that is not, but calls may fail. Therefore, give each such
 // stream another name (Config.Stream), and each side a domain. Without domains, the store
-// cannot tell the confirmations apart.
+// cannot tell the confirmations apart. Open and Diagnose send a message that no stream stores,
+// and reject the servers if two streams respond to it. They do not see a stream that is
+// created, or joined by a leafnode, later.
 //
 // # Limits
 //

@@ -319,17 +319,8 @@ func (s *stream) tick(ctx context.Context, header nats.Header) (uint64, error) {
 // send stores a message for a time, in whole seconds; 0: for good. An unreachable error
 // leaves in doubt whether it is stored.
 func (s *stream) send(ctx context.Context, subject string, header nats.Header, data []byte, ttl time.Duration) (uint64, error) {
-	header[headerStream] = []string{s.name}
-	header[headerTTL] = []string{"never"}
-	if ttl > 0 {
-		header[headerTTL] = []string{strconv.FormatInt(int64(ttl/time.Second), 10) + "s"}
-	}
-	var r struct {
-		Error  *jetstream.APIError `json:"error"`
-		Seq    uint64              `json:"seq"`
-		Domain string              `json:"domain"`
-	}
-	err := s.request(ctx, &nats.Msg{Subject: subject, Header: header, Data: data}, &r)
+	var r confirmation
+	err := s.request(ctx, &nats.Msg{Subject: subject, Header: s.header(header, ttl), Data: data}, &r)
 	switch {
 	case err != nil:
 		return 0, err
@@ -344,6 +335,23 @@ func (s *stream) send(ctx context.Context, subject string, header nats.Header, d
 		return 0, unreachable{fmt.Errorf("a stream of the JetStream domain %q has stored the message, too, and the store's stream is in the domain %q: no other stream may take the same subjects", r.Domain, *domain)}
 	}
 	return r.Seq, nil
+}
+
+// A confirmation is the response of a stream to a message.
+type confirmation struct {
+	Error  *jetstream.APIError `json:"error"`
+	Seq    uint64              `json:"seq"` // 0: the message was not stored
+	Domain string              `json:"domain"`
+}
+
+// header completes the header of a message that the stream is to keep for a time.
+func (s *stream) header(h nats.Header, ttl time.Duration) nats.Header {
+	h[headerStream] = []string{s.name}
+	h[headerTTL] = []string{"never"}
+	if ttl > 0 {
+		h[headerTTL] = []string{strconv.FormatInt(int64(ttl/time.Second), 10) + "s"}
+	}
+	return h
 }
 
 // made returns ErrForgotten if the message is missing that Migrate has made. Concurrent

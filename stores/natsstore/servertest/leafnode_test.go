@@ -2,9 +2,11 @@ package servertest
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -15,7 +17,7 @@ import (
 // Through a leafnode, a message reaches the streams of two domains that take its subject, and
 // each of them confirms it.
 func TestStore_AStreamOfAnotherDomainConfirmsNothing(t *testing.T) {
-	hub, leaf := startLeafnode(t)
+	hub, leaf := startLeafnode(t, "domain: hub", "domain: leaf")
 	atHub, atLeaf := connect(t, hub), connect(t, leaf)
 	migrate(t, atHub, natsstore.Config{})
 	migrate(t, atLeaf, natsstore.Config{})
@@ -40,18 +42,42 @@ func TestStore_AStreamOfAnotherDomainConfirmsNothing(t *testing.T) {
 	}
 }
 
-// startLeafnode starts two servers, each with a JetStream domain of its own, of which the second
-// is a leafnode of the first.
-func startLeafnode(t *testing.T) (hub, leaf *natsServer) {
+// Without domains, nothing in a confirmation tells which stream has stored the message.
+func TestOpen_RejectsASecondStreamThatConfirmsTheSameMessages(t *testing.T) {
+	hub, leaf := startLeafnode(t, "", "")
+	atHub, atLeaf := connect(t, hub), connect(t, leaf)
+	migrate(t, atHub, natsstore.Config{})
+	other := natsstore.Config{Stream: "other"}
+	migrate(t, atHub, other)
+	migrate(t, atLeaf, natsstore.Config{})
+	met, err := atLeaf.Conn().SubscribeSync("met") // the hub learns of this after it has learned of the stream
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err = error(nats.ErrTimeout); err != nil; _, err = met.NextMsg(10 * time.Millisecond) {
+		if err := atHub.Conn().Publish("met", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = natsstore.Open(t.Context(), atHub, natsstore.Config{AcceptRisks: unsynced})
+	if err == nil || !strings.Contains(err.Error(), "second-stream: ") {
+		t.Errorf("the error is %v", err)
+	}
+	open(t, atHub, other)
+}
+
+// startLeafnode starts two servers, of which the second is a leafnode of the first. Their
+// jetstream sections have the settings.
+func startLeafnode(t *testing.T, atHub, atLeaf string) (hub, leaf *natsServer) {
 	t.Helper()
 	var err error
 	for range 5 { // another process may take a port that was free
 		port := freePort(t)
 		hub = newServer(t, "hub", func(s *natsServer) string {
-			return s.jetstream("domain: hub") + fmt.Sprintf("leafnodes { listen: 127.0.0.1:%s }\n", port)
+			return s.jetstream(atHub) + fmt.Sprintf("leafnodes { listen: 127.0.0.1:%s }\n", port)
 		})
 		leaf = newServer(t, "leaf", func(s *natsServer) string {
-			return s.jetstream("domain: leaf") + fmt.Sprintf("leafnodes { remotes: [{url: \"nats://app:app@127.0.0.1:%s\", account: APP}] }\n", port)
+			return s.jetstream(atLeaf) + fmt.Sprintf("leafnodes { remotes: [{url: \"nats://app:app@127.0.0.1:%s\", account: APP}] }\n", port)
 		})
 		hub.port, leaf.port = freePort(t), freePort(t)
 		if err = hub.launch(); err == nil {
