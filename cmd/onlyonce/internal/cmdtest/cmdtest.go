@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Soon bounds every wait for a condition; nothing takes as long.
-const Soon = time.Minute
+// Soon bounds every wait for a condition; nothing takes as long, even on a busy machine.
+const Soon = 3 * time.Minute
 
 // Until waits for a condition.
 func Until(t *testing.T, what string, holds func() bool) {
