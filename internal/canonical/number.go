@@ -5,6 +5,9 @@ import (
 	"strconv"
 )
 
+// maxExponent is the largest exponent, up or down, of a number with one digit before the point.
+const maxExponent = 999999999999999999
+
 // number writes the number at i and returns where it ends.
 func (w *Writer) number(i int) (int, error) {
 	start := i

@@ -112,21 +112,6 @@ func matchToken(pointer string, i int, name []byte) (end int, ok bool) {
 	return i, len(name) == 0
 }
 
-// choose is value, and keeps what it writes if that is one of the choices.
-func (w *Writer) choose(i, depth int, t trail) (int, error) {
-	start := len(w.out)
-	end, err := w.value(i, depth, t)
-	if err != nil || t.first == t.end {
-		return end, err
-	}
-	if at := &w.choices[t.first]; len(at.pointer) == t.done {
-		at.from = len(w.chosen)
-		w.chosen = append(w.chosen, w.out[start:]...)
-		at.to = len(w.chosen)
-	}
-	return end, nil
-}
-
 // Selected returns tag, and then each field in a fixed order, followed by the
 // canonical form of what it selects in the document, or by nothing. It is good
 // until the next call.
