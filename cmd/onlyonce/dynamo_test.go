@@ -29,11 +29,7 @@ func TestDynamo_TheCommandsForOperatorsTakeADynamoDBURL(t *testing.T) {
 	step("findings: 1", "ttl: the time to live of the table shop is not on", "doctor", u)
 	step("ttl: the time to live", "", "records", "ls", bare)
 	step("", "checked: no key ran twice", "bench", u, "--requests", "50", "--keep", "1s")
-	settled(t, u, "order-17")
-	step("", "order-17", "records", "ls", u)
-	step("", "made", "records", "show", u, "--key", "order-17")
-	step("", "deleted", "records", "rm", u, "--key", "order-17", "--yes")
-	step("no such record", "", "records", "show", u, "--key", "order-17")
+	checkRecords(t, step, u)
 	onlyRecords(t, step, "DynamoDB", u)
 }
 

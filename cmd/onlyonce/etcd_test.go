@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"net/url"
 	"os"
 	"testing"
@@ -61,11 +60,7 @@ func TestEtcd_TheCommandsForOperatorsTakeAnEtcdURL(t *testing.T) {
 	step("findings: 1", "members: the cluster has 1 voting members, and the store asks for 3", "doctor", u+"?members=3&accept_risks=members")
 	step("findings: 1", "auth: the user app may not read and write all keys under onlyonce/", "doctor", "etcd://app:s3cret%26@"+server.Client)
 	step("", "checked: no key ran twice", "bench", u, "--requests", "50", "--keep", "1s")
-	settled(t, u, "order-17")
-	step("", "order-17", "records", "ls", u)
-	step("", "made", "records", "show", u, "--key", "order-17")
-	step("", "deleted", "records", "rm", u, "--key", "order-17", "--yes")
-	step("no such record", "", "records", "show", u, "--key", "order-17")
+	checkRecords(t, step, u)
 	onlyRecords(t, step, "etcd", u)
 	step("invalid user ID or password", "", "doctor", "etcd://app:s3cretive@"+server.Client+"/shop")
 	step("user name is empty", "", "doctor", "etcd://"+server.Client+"/shop")
@@ -95,14 +90,7 @@ func TestEtcd_ProxiesOnOneStoreRunACommandOnce(t *testing.T) {
 }
 
 func TestEtcd_NoErrorShowsThePasswordOfAServerThatIsAway(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := cmdtest.ClosedAddress(t)
 	step := steps(t)
 	for _, u := range []string{"etcd://u:s3cret@" + address + "/shop", "etcds://u:s3cret@" + address, "etcd://" + address} {
 		const fails = "no member can be reached: "

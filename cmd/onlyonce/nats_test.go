@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"net/url"
 	"os"
 	"testing"
@@ -37,11 +36,7 @@ func TestNATS_TheCommandsForOperatorsTakeANATSURL(t *testing.T) {
 	step("findings: 1", "sync-interval: the servers do not show their sync_interval to this account", "doctor", "nats://app:s3cret@"+server.Address()+"/shop")
 	step("findings: 2", "replicas: the stream has 1 replicas, and the store asks for 3", "doctor", "nats://app:s3cret@"+server.Address()+"/shop?replicas=3")
 	step("", "checked: no key ran twice", "bench", u, "--requests", "50", "--keep", "1s")
-	settled(t, u, "order-17")
-	step("", "order-17", "records", "ls", u)
-	step("", "made", "records", "show", u, "--key", "order-17")
-	step("", "deleted", "records", "rm", u, "--key", "order-17", "--yes")
-	step("no such record", "", "records", "show", u, "--key", "order-17")
+	checkRecords(t, step, u)
 	onlyRecords(t, step, "NATS", u)
 	step("Authorization Violation", "", "doctor", "nats://app:s3cretive@"+server.Address())
 	step("connect to the system account: ", "", "doctor", "nats://app:s3cret@"+server.Address()+"?system_user=admin&system_password=s3cretive")
@@ -72,14 +67,7 @@ func TestNATS_ProxiesOnOneStoreRunACommandOnce(t *testing.T) {
 }
 
 func TestNATS_NoErrorShowsTheTokenOfAServerThatIsAway(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := cmdtest.ClosedAddress(t)
 	step := steps(t)
 	for _, u := range []string{"nats://s3cret@" + address, "nats://u:s3cret@" + address + "/shop", "tls://s3cret@" + address + "?" + system} {
 		step("no servers available", "", "migrate", u)

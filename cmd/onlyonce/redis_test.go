@@ -50,6 +50,30 @@ func onlyRecords(t *testing.T, step func(fails, prints string, args ...string), 
 	step("a store in "+name+" has no SQL to print", "", "migrate", "--print", u)
 }
 
+// checkRecords runs a command in the store of a URL, and checks that the commands on records
+// find it and delete it.
+func checkRecords(t *testing.T, step func(fails, prints string, args ...string), raw string) {
+	t.Helper()
+	u, err := storeurl.Parse(raw)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := u.OpenRecords(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer store.Close()
+	const key = "order-17"
+	charge := onlyonce.Request{ID: onlyonce.ID{Tenant: "acme", Operation: "charge", Key: key}, Fingerprint: onlyonce.Fingerprint([]byte(key))}
+	if _, err := onlyonce.Do(t.Context(), onlyonce.New(store, onlyonce.Config{Keep: time.Hour}), charge, func(context.Context) (string, error) { return "made", nil }); err != nil {
+		t.Fatal(err)
+	}
+	step("", key, "records", "ls", raw)
+	step("", "made", "records", "show", raw, "--key", key)
+	step("", "deleted", "records", "rm", raw, "--key", key, "--yes")
+	step("no such record", "", "records", "show", raw, "--key", key)
+}
+
 func TestRedis_TheCommandsForOperatorsTakeARedisURL(t *testing.T) {
 	server := cmdtest.StartRedis(t, "--requirepass", "s3cret")
 	u := "redis://:s3cret@" + server.Address() + "/0?prefix=shop"
@@ -64,31 +88,9 @@ func TestRedis_TheCommandsForOperatorsTakeARedisURL(t *testing.T) {
 	step("", "no findings\nRedis ", "doctor", u)
 	step("", "guarantee class C: ", "doctor", u)
 	step("", "checked: no key ran twice", "bench", u, "--requests", "50", "--keep", "1s")
-	settled(t, u, "order-17")
-	step("", "order-17", "records", "ls", u)
-	step("", "made", "records", "show", u, "--key", "order-17")
-	step("", "deleted", "records", "rm", u, "--key", "order-17", "--yes")
-	step("no such record", "", "records", "show", u, "--key", "order-17")
+	checkRecords(t, step, u)
 	onlyRecords(t, step, "Redis", u)
 	step("WRONGPASS", "", "doctor", "redis://:s3cretive@"+server.Address())
-}
-
-// settled records a command in the store of a URL.
-func settled(t *testing.T, raw, key string) {
-	t.Helper()
-	u, err := storeurl.Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := u.OpenRecords(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer store.Close()
-	charge := onlyonce.Request{ID: onlyonce.ID{Tenant: "acme", Operation: "charge", Key: key}, Fingerprint: onlyonce.Fingerprint([]byte(key))}
-	if _, err := onlyonce.Do(t.Context(), onlyonce.New(store, onlyonce.Config{Keep: time.Hour}), charge, func(context.Context) (string, error) { return "made", nil }); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestRedis_ARiskIsAcceptedInTheURLOrByAFlag(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // A relayed is "onlyonce relay", as a process of its own, with an admin address.
 type relayed struct {
 	*served
-	log *syncBuffer
+	log *cmdtest.Buffer
 }
 
 var relayAdminAt = regexp.MustCompile(`"admin address is listening","address":"([^"]+)"`)
@@ -22,7 +22,7 @@ var relayAdminAt = regexp.MustCompile(`"admin address is listening","address":"(
 func startRelay(t *testing.T, store string) *relayed {
 	t.Helper()
 	cmd := exec.Command("onlyonce", "relay", "--store", store, "--broker", "nats://127.0.0.1:1", "--admin", "127.0.0.1:0")
-	r := &relayed{served: &served{t: t, cmd: cmd}, log: &syncBuffer{}}
+	r := &relayed{served: &served{t: t, cmd: cmd}, log: &cmdtest.Buffer{}}
 	cmd.Stderr = r.log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

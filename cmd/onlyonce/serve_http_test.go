@@ -2,7 +2,6 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -27,7 +26,7 @@ type served struct {
 	url    string
 	data   string
 	stdout string // all of it: nothing is printed after the start
-	log    syncBuffer
+	log    cmdtest.Buffer
 	exited chan struct{}
 }
 
@@ -185,22 +184,4 @@ func holdWriter(t *testing.T, data string) (release func()) {
 			t.Error(err)
 		}
 	})
-}
-
-// A syncBuffer is written by one goroutine and read by another.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

@@ -46,7 +46,7 @@ func TestServe_SendsEventsThroughABrokerAndARelayMayHelp(t *testing.T) {
 	address, name := natsStream(t)
 	s := startServe(t, t.TempDir(), "--broker", address, "--broker-name", name)
 	relay := exec.Command("onlyonce", "relay", "--store", "sqlite:"+s.data+"/onlyonce.db", "--broker", address, "--broker-name", name)
-	var log syncBuffer
+	var log cmdtest.Buffer
 	relay.Stderr = &log
 	if err := relay.Start(); err != nil {
 		t.Fatal(err)

@@ -21,7 +21,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -29,6 +28,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 )
 
 var (
@@ -80,27 +81,9 @@ func fixed(text []byte) Source {
 	return func(context.Context) ([]byte, error) { return text, nil }
 }
 
-// A syncBuffer is written by one goroutine and read by another.
-type syncBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *syncBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *syncBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-func newVerifier(t *testing.T, source Source) (*Verifier, *syncBuffer) {
+func newVerifier(t *testing.T, source Source) (*Verifier, *cmdtest.Buffer) {
 	t.Helper()
-	var log syncBuffer
+	var log cmdtest.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	keys, err := Read(t.Context(), source, 10*time.Minute, logger)
 	if err != nil {

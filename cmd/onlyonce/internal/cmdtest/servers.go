@@ -4,6 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"io"
+	"net"
 	"net/url"
 	"os"
 	"strings"
@@ -87,11 +89,7 @@ func StartRedis(t *testing.T, options ...string) *redisserver.Server {
 	t.Helper()
 	s, err := redisserver.Start(options...)
 	redisserver.Require(t, err)
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAtEnd(t, s)
 	return s
 }
 
@@ -103,11 +101,7 @@ func StartNATS(t *testing.T, settings string) *natsserver.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAtEnd(t, s)
 	return s
 }
 
@@ -119,10 +113,29 @@ func StartEtcd(t *testing.T, options ...string) *etcdserver.Server {
 	if err != nil {
 		t.Fatal(err)
 	}
+	closeAtEnd(t, s)
+	return s
+}
+
+// closeAtEnd closes a server when the test ends.
+func closeAtEnd(t *testing.T, server io.Closer) {
+	t.Helper()
 	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
+		if err := server.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	return s
+}
+
+// ClosedAddress returns an address of this machine at which no server listens.
+func ClosedAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return l.Addr().String()
 }
