@@ -13,75 +13,21 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 )
 
-// A call whose response is lost finds what it has written when it looks.
 func TestStore_ACallWhoseResponseIsLostTakesEffectOnce(t *testing.T) {
 	t.Parallel()
 	server, direct, observer := migrated(t)
-	failed := onlyonce.Settlement{State: onlyonce.StateFailed}
-	claim := hazard.Claim("claim")
-	claim.RetryFailed = true
-	for name, c := range map[string]struct {
-		sends string // what only the change itself sends
-		call  func(*testing.T, *etcdstore.Store, onlyonce.Record) error
-	}{
-		"claim": {"1P0" + claim.Owner, func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
-			now, err := s.Claim(t.Context(), claim)
-			if now.Owner != claim.Owner || now.Attempt != 2 || now.Fence <= r.Fence {
-				t.Errorf("the claim got %+v", now)
-			}
-			return err
-		}},
-		"renew": {"a step", func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
-			return s.Renew(t.Context(), hazard.Hold(r), time.Hour, map[string][]byte{"a step": []byte("1")})
-		}},
-		"settle": {"made", func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
-			return s.Settle(t.Context(), hazard.Hold(r), hazard.Completed)
-		}},
-		"release": {"1R0", func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
-			return s.Settle(t.Context(), hazard.Hold(r), onlyonce.Settlement{})
-		}},
-		"resolve": {"made", func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
-			r.State = onlyonce.StateFailed
-			return s.Resolve(t.Context(), r, hazard.Completed)
-		}},
-		"delete": {"1R0", func(t *testing.T, s *etcdstore.Store, r onlyonce.Record) error {
-			r.State = onlyonce.StateFailed
-			return s.Resolve(t.Context(), r, onlyonce.Settlement{})
-		}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, err := observer.Claim(t.Context(), hazard.Claim(name))
-			if err == nil && (name == "claim" || name == "resolve" || name == "delete") {
-				err = observer.Settle(t.Context(), hazard.Hold(r), failed)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			before := get(t, direct, headOf(r.ID))
-			w := hazard.NewWay(t, server.Client)
-			s := open(t, connectTo(t, w.Address()), patient)
-			if _, err := s.Claim(t.Context(), hazard.Claim(name)); err != nil { // it does not take the command for new any more
-				t.Fatal(err)
-			}
-			w.Deafen(c.sends)
-			done := make(chan error, 1)
-			go func() { done <- c.call(t, s, r) }()
-			after := before
-			for after.ModRevision == before.ModRevision {
-				time.Sleep(time.Millisecond)
-				after = get(t, direct, headOf(r.ID))
-			}
-			w.Cut()
-			w.Open()
-			if err := <-done; err != nil {
-				t.Errorf("the call: %v", err)
-			}
-			if last := get(t, direct, headOf(r.ID)); name != "renew" && last.ModRevision != after.ModRevision {
-				t.Errorf("the call was stored twice, at %d and %d", after.ModRevision, last.ModRevision)
-			}
-		})
-	}
+	hazard.CheckLostResponses(t, hazard.Server{
+		Address: server.Client,
+		Open: func(t *testing.T, address string) hazard.Store {
+			return open(t, connectTo(t, address), patient)
+		},
+		Version: func(t *testing.T, id onlyonce.ID) string { return fmt.Sprint(get(t, direct, headOf(id)).ModRevision) },
+		Sends: func(name, owner, _ string) string {
+			return map[string]string{
+				"claim": "1P0" + owner, "renew": "a step", "settle": "made", "release": "1R0", "resolve": "made", "delete": "1R0",
+			}[name]
+		},
+	}, observer)
 }
 
 // Every connection breaks after some bytes, wherever in a request or a response that is.

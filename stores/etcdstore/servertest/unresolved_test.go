@@ -13,22 +13,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 )
 
-// unknownOutcome makes a command whose outcome is unknown.
-func unknownOutcome(t *testing.T, s *etcdstore.Store, key string) onlyonce.Record {
-	t.Helper()
-	r, err := s.Claim(t.Context(), hazard.Claim(key))
-	if err == nil {
-		err = s.Settle(t.Context(), hazard.Hold(r), onlyonce.Settlement{State: onlyonce.StateUnknown, Keep: onlyonce.KeepForever})
-	}
-	if err == nil {
-		r, err = s.Lookup(t.Context(), r.ID)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
 func countUnresolved(t *testing.T, s *etcdstore.Store, want int) {
 	t.Helper()
 	n, oldest, err := s.Unresolved(t.Context())
@@ -42,11 +26,11 @@ func TestUnresolved_ALaterCallKnowsWhatOthersHaveChanged(t *testing.T) {
 	t.Parallel()
 	server, client, s := migrated(t)
 	for i := range 20 {
-		unknownOutcome(t, s, fmt.Sprint(i))
+		hazard.RunUnknown(t, s, fmt.Sprint(i))
 	}
 	countUnresolved(t, s, 20)
 	other := open(t, connect(t, server), patient)
-	r := unknownOutcome(t, other, "another")
+	r := hazard.RunUnknown(t, other, "another")
 	countUnresolved(t, s, 21)
 	countUnresolved(t, other, 21)
 	if err := other.Resolve(t.Context(), r, onlyonce.Settlement{State: onlyonce.StateCompleted, Keep: time.Hour}); err != nil {
@@ -71,7 +55,7 @@ func TestUnresolved_ALaterCallDoesNotReadAllHeads(t *testing.T) {
 	server, _, observer := migrated(t)
 	const all = 500
 	for i := range all {
-		unknownOutcome(t, observer, fmt.Sprint(i))
+		hazard.RunUnknown(t, observer, fmt.Sprint(i))
 	}
 	w := hazard.NewWay(t, server.Client)
 	s := open(t, connectTo(t, w.Address()), patient)
@@ -81,7 +65,7 @@ func TestUnresolved_ALaterCallDoesNotReadAllHeads(t *testing.T) {
 		t.Errorf("the first call has received %d bytes", first)
 	}
 	before = w.Received()
-	unknownOutcome(t, observer, "another")
+	hazard.RunUnknown(t, observer, "another")
 	countUnresolved(t, s, all+1)
 	if later := w.Received() - before; later > 10_000 {
 		t.Errorf("a later call has received %d bytes", later)
@@ -92,7 +76,7 @@ func TestUnresolved_OutlivesAServerThatWasKilledOrRestoredOrHasCompacted(t *test
 	t.Parallel()
 	server, client, s := migrated(t)
 	for i := range 5 {
-		unknownOutcome(t, s, fmt.Sprint(i))
+		hazard.RunUnknown(t, s, fmt.Sprint(i))
 	}
 	countUnresolved(t, s, 5)
 	server.Kill()
@@ -105,12 +89,12 @@ func TestUnresolved_OutlivesAServerThatWasKilledOrRestoredOrHasCompacted(t *test
 	countUnresolved(t, cut, 5)
 	w.Cut()
 	for i := range 5 {
-		unknownOutcome(t, s, fmt.Sprint("missed ", i))
+		hazard.RunUnknown(t, s, fmt.Sprint("missed ", i))
 	}
 	if _, err := client.Delete(t.Context(), headOf(hazard.Claim("0").ID)); err != nil {
 		t.Fatal(err)
 	}
-	last := get(t, client, headOf(unknownOutcome(t, s, "last").ID))
+	last := get(t, client, headOf(hazard.RunUnknown(t, s, "last").ID))
 	if _, err := client.Compact(t.Context(), last.ModRevision, clientv3.WithCompactPhysical()); err != nil {
 		t.Fatal(err)
 	}
@@ -121,11 +105,11 @@ func TestUnresolved_OutlivesAServerThatWasKilledOrRestoredOrHasCompacted(t *test
 	backup := filepath.Join(t.TempDir(), "backup")
 	server.check(server.Copy(backup))
 	for i := range 5 {
-		unknownOutcome(t, s, fmt.Sprint("after the backup ", i))
+		hazard.RunUnknown(t, s, fmt.Sprint("after the backup ", i))
 	}
 	countUnresolved(t, s, 15)
 	server.check(server.Restore(backup))
 	countUnresolved(t, s, 10)
-	unknownOutcome(t, s, "after the restore")
+	hazard.RunUnknown(t, s, "after the restore")
 	countUnresolved(t, s, 11)
 }

@@ -125,6 +125,20 @@ func CheckFull(t testing.TB, s onlyonce.Store, fill, free func()) {
 	Run(t, s, "full")
 }
 
+// CheckListedCorrupt wants a store's only record, which was damaged, to be listed as such.
+func CheckListedCorrupt(t testing.TB, s Store, damage string) {
+	t.Helper()
+	listed := 0
+	for r, err := range s.List(t.Context(), onlyonce.Filter{}) {
+		if listed++; err != nil || !r.Corrupt {
+			t.Errorf("%s: listed %+v, error %v", damage, r, err)
+		}
+	}
+	if listed != 1 {
+		t.Errorf("%s: listed %d records, want 1", damage, listed)
+	}
+}
+
 // CheckCorrupt wants a record that was damaged to be of an unknown outcome, until a person
 // decides about it.
 func CheckCorrupt(t testing.TB, s Store, damage string, id onlyonce.ID) {
@@ -230,6 +244,37 @@ func CheckLargeList(t testing.TB, s Store, received func() int64) {
 	if listed != small+12 {
 		t.Errorf("listed %d records, want %d", listed, small+12)
 	}
+}
+
+// CheckListOrder wants a list to have so many records, the newest command first.
+func CheckListOrder(t testing.TB, s Store, want int) {
+	t.Helper()
+	listed := 0
+	var last onlyonce.Record
+	for r, err := range s.List(t.Context(), onlyonce.Filter{}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if listed > 0 && !r.CreatedAt.Before(last.CreatedAt) {
+			t.Fatalf("after a record of %v came one of %v", last.CreatedAt, r.CreatedAt)
+		}
+		last = r
+		listed++
+	}
+	if listed != want {
+		t.Errorf("listed %d records, want %d", listed, want)
+	}
+}
+
+// RunUnknown runs a command whose outcome is unknown.
+func RunUnknown(t testing.TB, s Store, key string) onlyonce.Record {
+	t.Helper()
+	r := settle(t, s, Claim(key), onlyonce.Settlement{State: onlyonce.StateUnknown, Keep: onlyonce.KeepForever})
+	r, err := s.Lookup(t.Context(), r.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
 }
 
 // CheckLargeRepeats wants every one of many repeats that come at once to get a large result.

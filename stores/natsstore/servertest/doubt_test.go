@@ -9,80 +9,29 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
-// A call whose confirmation is lost finds its own message when it looks.
 func TestStore_ACallWhoseConfirmationIsLostTakesEffectOnce(t *testing.T) {
 	server, direct, observer := migrated(t)
-	failed := onlyonce.Settlement{State: onlyonce.StateFailed}
-	for name, call := range map[string]func(*testing.T, *natsstore.Store, onlyonce.Record) error{
-		"claim": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
-			c := hazard.Claim("claim")
-			c.RetryFailed = true
-			now, err := s.Claim(t.Context(), c)
-			if now.Owner != c.Owner || now.Attempt != 2 || now.Fence <= r.Fence {
-				t.Errorf("the claim got %+v", now)
-			}
-			return err
+	hazard.CheckLostResponses(t, hazard.Server{
+		Address: "127.0.0.1:" + server.port,
+		Open: func(t *testing.T, address string) hazard.Store {
+			return open(t, connect(t, behind(address)), natsstore.Config{Timeout: 5 * time.Minute})
 		},
-		"renew": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
-			return s.Renew(t.Context(), hazard.Hold(r), time.Hour, map[string][]byte{"a": []byte("1")})
+		Version: func(t *testing.T, id onlyonce.ID) string { return fmt.Sprint(stored(t, direct, id).Sequence) },
+		Sends: func(_, _, version string) string {
+			return "Nats-Expected-Last-Subject-Sequence: " + version + "\r\n"
 		},
-		"settle": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
-			return s.Settle(t.Context(), hazard.Hold(r), hazard.Completed)
-		},
-		"release": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
-			return s.Settle(t.Context(), hazard.Hold(r), onlyonce.Settlement{})
-		},
-		"resolve": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
-			r.State = onlyonce.StateFailed
-			return s.Resolve(t.Context(), r, hazard.Completed)
-		},
-		"delete": func(t *testing.T, s *natsstore.Store, r onlyonce.Record) error {
-			r.State = onlyonce.StateFailed
-			return s.Resolve(t.Context(), r, onlyonce.Settlement{})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			r, err := observer.Claim(t.Context(), hazard.Claim(name))
-			if err == nil && (name == "claim" || name == "resolve" || name == "delete") {
-				err = observer.Settle(t.Context(), hazard.Hold(r), failed)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			before := stored(t, direct, r.ID)
-			w := hazard.NewWay(t, "127.0.0.1:"+server.port)
-			s := open(t, connect(t, behind(w)), natsstore.Config{Timeout: 5 * time.Minute})
-
-			w.Deafen(fmt.Sprintf("Nats-Expected-Last-Subject-Sequence: %d\r\n", before.Sequence))
-			done := make(chan error, 1)
-			go func() { done <- call(t, s, r) }()
-			var after *jetstream.RawStreamMsg
-			for after = before; after.Sequence == before.Sequence; after = stored(t, direct, r.ID) {
-				time.Sleep(time.Millisecond)
-			}
-			w.Cut()
-			w.Open()
-			if err := <-done; err != nil {
-				t.Errorf("the call: %v", err)
-			}
-			if last := stored(t, direct, r.ID); name != "renew" && last.Sequence != after.Sequence {
-				t.Errorf("the call was stored twice, as %d and %d", after.Sequence, last.Sequence)
-			}
-		})
-	}
+	}, observer)
 }
 
-// behind is where clients find a server at the end of a way.
-func behind(w *hazard.Way) *natsServer {
-	_, port, _ := net.SplitHostPort(w.Address())
+// behind is where clients find a server at the end of a way that begins at an address.
+func behind(address string) *natsServer {
+	_, port, _ := net.SplitHostPort(address)
 	return &natsServer{port: port}
 }
 
@@ -91,7 +40,7 @@ func behind(w *hazard.Way) *natsServer {
 func TestStore_ACallEndsWithItsContextAlthoughTheServerReadsNothing(t *testing.T) {
 	server, _, _ := migrated(t)
 	w := hazard.NewWay(t, "127.0.0.1:"+server.port)
-	js := connectWith(t, []*natsServer{behind(w)}, nats.FlusherTimeout(time.Hour))
+	js := connectWith(t, []*natsServer{behind(w.Address())}, nats.FlusherTimeout(time.Hour))
 	s := open(t, js, natsstore.Config{})
 	r, err := s.Claim(t.Context(), hazard.Claim("k"))
 	if err != nil {

@@ -32,21 +32,7 @@ func TestList_HasEveryRecordOfAStreamThatIsScannedTwice(t *testing.T) {
 		}
 	}
 	<-js.PublishAsyncComplete()
-	listed := 0
-	var last onlyonce.Record
-	for r, err := range s.List(t.Context(), onlyonce.Filter{}) {
-		if err != nil {
-			t.Fatal(err)
-		}
-		if listed > 0 && !r.CreatedAt.Before(last.CreatedAt) {
-			t.Fatalf("after a record of %v came one of %v", last.CreatedAt, r.CreatedAt)
-		}
-		last = r
-		listed++
-	}
-	if listed != more+1 {
-		t.Errorf("listed %d records, want %d", listed, more+1)
-	}
+	hazard.CheckListOrder(t, s, more+1)
 }
 
 // It does if the record changes during the scan. A stream that keeps more than the last

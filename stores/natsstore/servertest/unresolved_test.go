@@ -10,22 +10,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/natsstore"
 )
 
-// unknownOutcome makes a command whose outcome is unknown.
-func unknownOutcome(t *testing.T, s *natsstore.Store, key string) onlyonce.Record {
-	t.Helper()
-	r, err := s.Claim(t.Context(), hazard.Claim(key))
-	if err == nil {
-		err = s.Settle(t.Context(), hazard.Hold(r), onlyonce.Settlement{State: onlyonce.StateUnknown, Keep: onlyonce.KeepForever})
-	}
-	if err == nil {
-		r, err = s.Lookup(t.Context(), r.ID)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
 func countUnresolved(t *testing.T, s *natsstore.Store, want int) {
 	t.Helper()
 	n, oldest, err := s.Unresolved(t.Context())
@@ -39,7 +23,7 @@ func TestUnresolved_ALaterCallReadsOnlyWhatHasChanged(t *testing.T) {
 	_, js, s := migrated(t)
 	const all = 500
 	for i := range all {
-		unknownOutcome(t, s, fmt.Sprint(i))
+		hazard.RunUnknown(t, s, fmt.Sprint(i))
 	}
 	received := func() uint64 { return js.Conn().Stats().InMsgs }
 	before := received()
@@ -48,7 +32,7 @@ func TestUnresolved_ALaterCallReadsOnlyWhatHasChanged(t *testing.T) {
 		t.Errorf("the first call has received %d messages", first)
 	}
 	hazard.Run(t, s, "other")
-	r := unknownOutcome(t, s, "another")
+	r := hazard.RunUnknown(t, s, "another")
 	before = received()
 	countUnresolved(t, s, all+1)
 	if later := received() - before; later > 50 {
@@ -66,7 +50,7 @@ func TestUnresolved_AServerThatHasForgottenHasNoneOfTheOld(t *testing.T) {
 	t.Parallel()
 	server, js, s := migrated(t)
 	for i := range 10 {
-		unknownOutcome(t, s, fmt.Sprint(i))
+		hazard.RunUnknown(t, s, fmt.Sprint(i))
 	}
 	countUnresolved(t, s, 10)
 	server.kill()
@@ -76,7 +60,7 @@ func TestUnresolved_AServerThatHasForgottenHasNoneOfTheOld(t *testing.T) {
 	migrate(t, js, natsstore.Config{})
 	countUnresolved(t, s, 0)
 	for i := range 20 {
-		unknownOutcome(t, s, fmt.Sprint("new", i))
+		hazard.RunUnknown(t, s, fmt.Sprint("new", i))
 	}
 	countUnresolved(t, s, 20)
 }
