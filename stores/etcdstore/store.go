@@ -154,10 +154,8 @@ func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, look reader,
 	}
 	s.publishSometimes(ctx)
 	v := &stored{revision: r.Header.Revision, head: h, identity: c.identity, steps: c.steps, outcome: c.outcome}
-	row := record.Row{
-		State: value.StateOf(h.state), Final: h.final, Owner: h.owner, Attempt: int64(h.attempt), Now: at.now,
-		Fence: h.fence, CreatedAt: h.created, SettledAt: h.settled, LeaseUntil: h.leaseUntil, ExpiresAt: h.expiry(),
-	}
+	row := h.row()
+	row.Now = at.now
 	v.Stored = value.Decode(&row, string(c.identity), string(c.steps), string(c.outcome))
 	return v, nil
 }
@@ -309,7 +307,7 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 		case !seen.row().WritableBy(&h):
 			return nil, record.Lost(sent)
 		}
-		return seen.continued().settled(&st, outcome), nil
+		return seen.continued().ended(&st, outcome), nil
 	})
 	if err == nil {
 		s.recent.Remove(&p.hash)
@@ -317,8 +315,8 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	return wrap("settle", err)
 }
 
-// settled returns how a settlement ends the attempt that c continues.
-func (c *change) settled(st *onlyonce.Settlement, outcome []byte) *change {
+// ended returns how a settlement ends the attempt that c continues.
+func (c *change) ended(st *onlyonce.Settlement, outcome []byte) *change {
 	c.state, c.final, c.keep = value.Settled(st)
 	c.lapsedKeep, c.outcome = 0, outcome
 	if st.State == "" {
@@ -355,7 +353,7 @@ func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 		next := v.continued()
 		next.owner, next.fence, next.attempt = owner, 0, int32(settled.Attempt)
 		next.identity, next.steps = value.Identity(settled.Fingerprint, settled.ID), value.Steps(settled.Steps)
-		return next.settled(&st, value.Outcome(&settled.Result, settled.Error)), nil
+		return next.ended(&st, value.Outcome(&settled.Result, settled.Error)), nil
 	})
 	return wrap("resolve", err)
 }

@@ -41,7 +41,7 @@ func (h *head) open() (o openRecord, ok bool) {
 	case value.Processing:
 		return openRecord{lease: true, since: h.leaseUntil, expires: h.expiry()}, true
 	}
-	return openRecord{since: h.settled, expires: h.expiry()}, true
+	return openRecord{since: h.settledAt, expires: h.expiry()}, true
 }
 
 // Unresolved counts the records whose outcome is unknown: those in the unknown state and

@@ -34,7 +34,7 @@ type head struct {
 	created    int64
 	leaseUntil int64
 	lapsedKeep int64 // of a processing record; 0: it does not expire
-	settled    int64 // 0: it is not
+	settledAt  int64 // 0: it is not settled
 	expires    int64 // of a settled record; 0: never
 	attempt    int32
 	identity   int32 // the lengths of the parts
@@ -48,7 +48,7 @@ func (h *head) append(b []byte) []byte {
 		final = '1'
 	}
 	b = append(append(b, headVersion, h.state, final), h.owner...)
-	for _, n := range [...]int64{h.fence, h.created, h.leaseUntil, h.lapsedKeep, h.settled, h.expires} {
+	for _, n := range [...]int64{h.fence, h.created, h.leaseUntil, h.lapsedKeep, h.settledAt, h.expires} {
 		b = binary.BigEndian.AppendUint64(b, uint64(n))
 	}
 	for _, n := range [...]int32{h.attempt, h.identity, h.steps, h.outcome} {
@@ -66,7 +66,7 @@ func parseHead(data []byte) (h head, ok bool) {
 	h.state, h.final = data[1], data[2] == '1'
 	h.owner = string(data[3 : 3+value.OwnerSize])
 	at := data[3+value.OwnerSize:]
-	for _, n := range [...]*int64{&h.fence, &h.created, &h.leaseUntil, &h.lapsedKeep, &h.settled, &h.expires} {
+	for _, n := range [...]*int64{&h.fence, &h.created, &h.leaseUntil, &h.lapsedKeep, &h.settledAt, &h.expires} {
 		*n, at = int64(binary.BigEndian.Uint64(at)), at[8:]
 	}
 	for _, n := range [...]*int32{&h.attempt, &h.identity, &h.steps, &h.outcome} {
@@ -86,6 +86,14 @@ func (h *head) expiry() int64 {
 		return 0
 	}
 	return later(h.leaseUntil, h.lapsedKeep)
+}
+
+// row returns the fixed part of the record's row; the caller knows what time it is.
+func (h *head) row() record.Row {
+	return record.Row{
+		State: value.StateOf(h.state), Final: h.final, Owner: h.owner, Attempt: int64(h.attempt),
+		Fence: h.fence, CreatedAt: h.created, SettledAt: h.settledAt, LeaseUntil: h.leaseUntil, ExpiresAt: h.expiry(),
+	}
 }
 
 // size is how many bytes the parts take.
@@ -123,10 +131,7 @@ func decode(kv, rest *mvccpb.KeyValue, at reading) *stored {
 		return v
 	}
 	v.head = h
-	row := record.Row{
-		State: value.StateOf(h.state), Final: h.final, Owner: h.owner, Attempt: int64(h.attempt),
-		Fence: h.fence, CreatedAt: h.created, SettledAt: h.settled, LeaseUntil: h.leaseUntil, ExpiresAt: h.expiry(),
-	}
+	row := h.row()
 	row.Now = at.before(row.LeaseUntil, row.ExpiresAt)
 	var tail []byte
 	if rest != nil {
@@ -195,7 +200,7 @@ func (c *change) head(seen *stored, now int64) head {
 		h.leaseUntil = now + c.lease
 	case value.Released:
 	default:
-		h.settled = now
+		h.settledAt = now
 		if c.keep > 0 {
 			h.expires = now + c.keep
 		}
