@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
 // inUse returns how many bytes of memory are in use.
@@ -19,10 +18,19 @@ func inUse() int64 {
 
 func TestList_AListHoldsFewLargeRecordsAtATime(t *testing.T) {
 	const size, records = 4 << 20, 14
-	for name, open := range map[string]func(t *testing.T) *sqlstore.Store{
-		"PostgreSQL": func(t *testing.T) *sqlstore.Store { s, _ := newPostgresSchema(t).open(t); return s },
-		"MySQL":      func(t *testing.T) *sqlstore.Store { s, _ := newMySQLDatabase(t).open(t); return s },
-		"SQLite":     func(t *testing.T) *sqlstore.Store { s, _ := newSQLite(t); return s },
+	type store interface {
+		onlyonce.Store
+		onlyonce.Lister
+	}
+	for name, open := range map[string]func(t *testing.T) store{
+		"PostgreSQL": func(t *testing.T) store { s, _ := newPostgresSchema(t).open(t); return s },
+		"MySQL":      func(t *testing.T) store { s, _ := newMySQLDatabase(t).open(t); return s },
+		"SQLite":     func(t *testing.T) store { s, _ := newSQLite(t); return s },
+		"pgxstore": func(t *testing.T) store {
+			schema := newPostgresSchema(t)
+			schema.open(t) // makes the tables
+			return openPgxstore(t, schema.with(t))
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t)
