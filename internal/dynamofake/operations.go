@@ -13,6 +13,14 @@ type table struct {
 	billing         string
 	ttl             string // the attribute; "": off
 	items           map[string]item
+	indexes         []index
+	setup           []entry // the requests that created it and its indexes
+}
+
+// An index has the items that have its key.
+type index struct {
+	IndexName string
+	KeySchema []struct{ AttributeName, KeyType string }
 }
 
 // operations do what a request asks for.
@@ -20,10 +28,10 @@ var operations map[string]func(s *Server, body []byte) (any, *failure)
 
 func init() {
 	operations = map[string]func(s *Server, body []byte) (any, *failure){
-		"CreateTable": (*Server).createTable, "DeleteTable": (*Server).deleteTable, "DescribeTable": (*Server).describeTable,
+		"CreateTable": (*Server).createTable, "DeleteTable": (*Server).deleteTable, "DescribeTable": (*Server).describeTable, "UpdateTable": (*Server).updateTable,
 		"UpdateTimeToLive": (*Server).updateTTL, "DescribeTimeToLive": (*Server).describeTTL,
 		"GetItem": (*Server).getItem, "PutItem": writer("Put"), "UpdateItem": writer("Update"), "DeleteItem": writer("Delete"),
-		"Scan": (*Server).scan, "TransactWriteItems": (*Server).transact,
+		"Scan": (*Server).scan, "Query": (*Server).query, "TransactWriteItems": (*Server).transact,
 	}
 }
 
@@ -32,6 +40,8 @@ type request struct {
 	TableName                           string
 	Key, Item                           item
 	ConditionExpression                 string
+	KeyConditionExpression              string
+	IndexName                           string
 	UpdateExpression                    string
 	FilterExpression                    string
 	ProjectionExpression                string
@@ -43,6 +53,8 @@ type request struct {
 	Limit                               int
 	KeySchema                           []struct{ AttributeName, KeyType string }
 	AttributeDefinitions                []struct{ AttributeName, AttributeType string }
+	GlobalSecondaryIndexes              []index
+	GlobalSecondaryIndexUpdates         []struct{ Create *index }
 	BillingMode                         string
 	TimeToLiveSpecification             struct {
 		AttributeName string
@@ -79,20 +91,63 @@ func (s *Server) createTable(body []byte) (any, *failure) {
 		return nil, failed
 	case s.tables[r.TableName] != nil:
 		return nil, fail("ResourceInUseException", "Table already exists: "+r.TableName)
-	case len(r.KeySchema) != 1 || len(r.AttributeDefinitions) != 1:
-		return nil, fail("ValidationException", "the fake has only tables with one key")
+	case len(r.KeySchema) != 1 || len(r.AttributeDefinitions) != 1+len(r.GlobalSecondaryIndexes):
+		return nil, fail("ValidationException", "the fake has only tables and indexes with one key")
 	}
-	t := &table{name: r.TableName, key: r.KeySchema[0].AttributeName, kind: r.AttributeDefinitions[0].AttributeType, billing: r.BillingMode, items: make(map[string]item)}
+	t := &table{
+		name: r.TableName, key: r.KeySchema[0].AttributeName, billing: r.BillingMode, items: make(map[string]item),
+		indexes: r.GlobalSecondaryIndexes, setup: []entry{{"CreateTable", body}},
+	}
+	for _, a := range r.AttributeDefinitions {
+		if a.AttributeName == t.key {
+			t.kind = a.AttributeType
+		}
+	}
 	s.tables[r.TableName] = t
 	return map[string]any{"TableDescription": t.describe()}, nil
 }
 
+// updateTable creates indexes of text.
+func (s *Server) updateTable(body []byte) (any, *failure) {
+	r, t, failed := s.on(body)
+	if failed != nil {
+		return nil, failed
+	}
+	for _, u := range r.GlobalSecondaryIndexUpdates {
+		if u.Create == nil || len(u.Create.KeySchema) != 1 {
+			return nil, fail("ValidationException", "the fake only creates indexes with one key")
+		}
+		if t.index(u.Create.IndexName) != nil {
+			return nil, fail("ValidationException", "Attempting to create an index which already exists")
+		}
+		t.indexes = append(t.indexes, *u.Create)
+	}
+	t.setup = append(t.setup, entry{"UpdateTable", body})
+	return map[string]any{"TableDescription": t.describe()}, nil
+}
+
+// index returns the index of a name, or nil.
+func (t *table) index(name string) *index {
+	for n := range t.indexes {
+		if t.indexes[n].IndexName == name {
+			return &t.indexes[n]
+		}
+	}
+	return nil
+}
+
 func (t *table) describe() map[string]any {
+	attributes := []any{map[string]string{"AttributeName": t.key, "AttributeType": t.kind}}
+	indexes := []any{}
+	for _, in := range t.indexes {
+		attributes = append(attributes, map[string]string{"AttributeName": in.KeySchema[0].AttributeName, "AttributeType": "S"})
+		indexes = append(indexes, map[string]any{"IndexName": in.IndexName, "KeySchema": in.KeySchema, "IndexStatus": "ACTIVE"})
+	}
 	return map[string]any{
 		"TableName": t.name, "TableStatus": "ACTIVE", "ItemCount": len(t.items),
 		"KeySchema":            []any{map[string]string{"AttributeName": t.key, "KeyType": "HASH"}},
-		"AttributeDefinitions": []any{map[string]string{"AttributeName": t.key, "AttributeType": t.kind}},
-		"BillingModeSummary":   map[string]string{"BillingMode": t.billing},
+		"AttributeDefinitions": attributes, "GlobalSecondaryIndexes": indexes,
+		"BillingModeSummary": map[string]string{"BillingMode": t.billing},
 	}
 }
 
@@ -311,6 +366,31 @@ func (s *Server) scan(body []byte) (any, *failure) {
 	if failed != nil {
 		return nil, failed
 	}
+	return t.page(r, func(item) (bool, *failure) { return true, nil })
+}
+
+// query reads an index. The fake's indexes are as new as their tables.
+func (s *Server) query(body []byte) (any, *failure) {
+	r, t, failed := s.on(body)
+	if failed != nil {
+		return nil, failed
+	}
+	in := t.index(r.IndexName)
+	if in == nil {
+		return nil, fail("ValidationException", "The table does not have the specified index: "+r.IndexName)
+	}
+	name := in.KeySchema[0].AttributeName
+	r.ProjectionExpression, r.FilterExpression = t.key, ""
+	return t.page(r, func(i item) (bool, *failure) {
+		if i[name] == nil {
+			return false, nil
+		}
+		return meets(i, r.KeyConditionExpression, r.ExpressionAttributeNames, r.ExpressionAttributeValues)
+	})
+}
+
+// page returns the next page of the items that are read.
+func (t *table) page(r *request, reads func(item) (bool, *failure)) (any, *failure) {
 	from := ""
 	if r.ExclusiveStartKey != nil {
 		from = r.ExclusiveStartKey[t.key].text()
@@ -321,6 +401,13 @@ func (s *Server) scan(body []byte) (any, *failure) {
 			continue
 		}
 		i := t.items[key]
+		read, failed := reads(i)
+		if failed != nil {
+			return nil, failed
+		}
+		if !read {
+			continue
+		}
 		met, failed := meets(i, r.FilterExpression, r.ExpressionAttributeNames, r.ExpressionAttributeValues)
 		if failed != nil {
 			return nil, failed

@@ -3,7 +3,7 @@
 // that a condition was checked against, a time to live that can be turned on, and what goes
 // wrong in DynamoDB: errors, lost responses and wrong Dates. It has only the operations, the
 // expressions and the kinds of keys that Onlyonce's stores and their tests use, and keeps
-// everything in memory. A test compares it with Dynalite, where that can do the same.
+// everything in memory, unless it has a journal. A test compares it with Dynalite, where that can do the same.
 package dynamofake
 
 import (
@@ -12,6 +12,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -26,12 +27,13 @@ type Server struct {
 	// a failed condition.
 	Requests, OldItems atomic.Int64
 
-	http *httptest.Server
+	http *httptest.Server // nil: somebody else listens
 
-	mu     sync.Mutex // also makes every operation one step
-	tables map[string]*table
-	rng    *rand.Rand
-	faults Faults
+	mu      sync.Mutex // also makes every operation one step
+	tables  map[string]*table
+	rng     *rand.Rand
+	faults  Faults
+	journal *os.File // nil: there is none
 }
 
 // Faults are what goes wrong. A nil function does nothing. They are called one at a time.
@@ -52,7 +54,10 @@ type Faults struct {
 
 // Start starts a server, which lasts until it is closed.
 func Start() *Server {
-	s := &Server{tables: make(map[string]*table), rng: rand.New(rand.NewPCG(1, 2))}
+	s, err := New("")
+	if err != nil {
+		panic(err) // only a journal can fail
+	}
 	s.http = httptest.NewServer(s)
 	s.Address = strings.TrimPrefix(s.http.URL, "http://")
 	return s
@@ -135,7 +140,9 @@ func (s *Server) serve(operation string, body []byte) (response any, failed *fai
 	if !ok {
 		return nil, fail("UnknownOperationException", "the fake has no "+operation), nil, false, date
 	}
-	response, failed = do(s, body)
+	if response, failed = do(s, body); failed == nil {
+		s.note(operation, json.RawMessage(body))
+	}
 	lost = s.faults.Lose != nil && s.faults.Lose(s.rng, operation)
 	return response, failed, s.faults.Done, lost, date
 }
