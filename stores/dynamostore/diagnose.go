@@ -18,12 +18,13 @@ import (
 const (
 	RiskForgotten   = "forgotten"
 	RiskGlobalTable = "global-table"
+	RiskIndex       = "open-index"
 	RiskKey         = "table-key"
 	RiskTTL         = "ttl"
 )
 
 // risks can be accepted. A table with another key can't be used at all.
-var risks = []string{RiskForgotten, RiskGlobalTable, RiskTTL}
+var risks = []string{RiskForgotten, RiskGlobalTable, RiskIndex, RiskTTL}
 
 // Diagnose finds settings of the table that would break the promise, and whether it has
 // forgotten its records.
@@ -69,6 +70,11 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 		findings = append(findings, engine.NewFinding(RiskGlobalTable,
 			fmt.Sprintf("the table %s is a global table with eventual consistency: two regions that claim one command at the same time both get it", s.table),
 			"use a table in one region, or a global table with strong consistency (MRSC)"))
+	}
+	if !hasIndex(t) {
+		findings = append(findings, engine.NewFinding(RiskIndex,
+			fmt.Sprintf("the table %s has no index %q: nothing counts the commands with an unknown outcome, which saves two writes per command", s.table, openIndex),
+			"run onlyonce migrate, or call dynamostore.Migrate, which creates it; accept this finding if you do without the count"))
 	}
 	if !on {
 		findings = append(findings, engine.NewFinding(RiskTTL,

@@ -3,7 +3,8 @@
 // A record is one item. Every change is a conditional write that requires the item to be the
 // one that was read, and every read is strongly consistent. A call whose response was lost
 // reads the record again, which shows by its owner and its fence whether the call has taken
-// effect. A new command costs one write, and so does its settlement; a repeat costs one read.
+// effect. A new command costs one write of its item and one of the index of open commands, and
+// so does its settlement; a repeat costs one read.
 //
 // The tests of this package run against Dynalite, an emulator, and against a fake of their own,
 // which is compared with Dynalite and adds transactions, the items of failed conditions,
@@ -66,6 +67,16 @@
 // absent from then on, whether it is still there or not. What is left of it preserves the
 // fence.
 //
+// # Unresolved records
+//
+// Migrate creates the global secondary index "open", which has the records whose commands run
+// and those with an unknown outcome. Unresolved queries its 64 partitions, and reads each of
+// these records. A claim adds its record to the index, and a settlement with a known outcome
+// removes it, which is one write each; a renewal and a transaction write nothing there. With
+// RiskIndex in Config.AcceptRisks, Migrate does not create the index, the two writes are saved,
+// and Unresolved returns an error. DynamoDB fills an index that is added later with the
+// records that are open then.
+//
 // # Large results
 //
 // An item has at most 400 KB. If the result and the steps of a record have more than 384 KiB
@@ -95,8 +106,8 @@
 // has changed it since, or DynamoDB stays unreachable, the error is onlyonce.ErrInDoubt.
 //
 // A command in a transaction costs one write for the lock and twice the writes of its items and
-// of its record. A result that is split into further items has them written before the
-// transaction, which only refers to them.
+// of its record, and none of the index. A result that is split into further items has them
+// written before the transaction, which only refers to them.
 //
 // # Throttling
 //
@@ -106,7 +117,8 @@
 // partition takes at most 1,000 writes of 1 KB a second.
 //
 // The client needs the permissions dynamodb:GetItem, PutItem, DeleteItem, DescribeTable and
-// DescribeTimeToLive on the table, UpdateItem for transactions, Scan for List, and CreateTable
-// and UpdateTimeToLive for Migrate. By default, a client of the AWS SDK keeps only 10 idle connections: raise
-// MaxIdleConnsPerHost of its HTTP client to the number of concurrent calls.
+// DescribeTimeToLive on the table, UpdateItem for transactions, Scan for List, Query on the
+// index for Unresolved, and CreateTable, UpdateTable and UpdateTimeToLive for Migrate. By
+// default, a client of the AWS SDK keeps only 10 idle connections: raise MaxIdleConnsPerHost of
+// its HTTP client to the number of concurrent calls.
 package dynamostore

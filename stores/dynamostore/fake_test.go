@@ -5,19 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 	"github.com/aws/smithy-go"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/dynalite"
+	"github.com/onlyonce-go/onlyonce/internal/dynamofake"
 	"github.com/onlyonce-go/onlyonce/stores/dynamostore"
+	"github.com/onlyonce-go/onlyonce/stores/internal/hazard"
 )
 
 func s(v string) types.AttributeValue { return &types.AttributeValueMemberS{Value: v} }
@@ -63,7 +70,10 @@ func randomCall(t *testing.T, rng *rand.Rand) func(client *dynamodb.Client) (any
 	if rng.IntN(2) == 0 {
 		put["m"] = n(rng.IntN(5))
 	}
-	switch rng.IntN(8) {
+	if rng.IntN(2) == 0 {
+		put["open"] = s([]string{"A", "B"}[rng.IntN(2)])
+	}
+	switch rng.IntN(9) {
 	case 0, 1:
 		return func(c *dynamodb.Client) (any, error) {
 			r, err := c.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: table, Item: put, ConditionExpression: when, ExpressionAttributeNames: names, ExpressionAttributeValues: given(), ReturnValues: types.ReturnValueAllOld})
@@ -105,6 +115,23 @@ func randomCall(t *testing.T, rng *rand.Rand) func(client *dynamodb.Client) (any
 			return append([]item{{"count": n(int(r.Count)), "scanned": n(int(r.ScannedCount))}}, r.Items...), nil
 		}
 	case 6:
+		in := &dynamodb.QueryInput{
+			TableName: table, IndexName: aws.String([]string{"open", "open", "other"}[rng.IntN(3)]), KeyConditionExpression: aws.String("#open = :open"),
+			ExpressionAttributeNames: map[string]string{"#open": "open"}, ExpressionAttributeValues: item{":open": s([]string{"A", "B"}[rng.IntN(2)])},
+		}
+		return func(c *dynamodb.Client) (any, error) {
+			r, err := c.Query(t.Context(), in)
+			if err != nil {
+				return nil, err
+			}
+			keys := []string{fmt.Sprint(r.Count, " of ", r.ScannedCount)}
+			for _, i := range r.Items {
+				keys = append(keys, i["pk"].(*types.AttributeValueMemberS).Value)
+			}
+			slices.Sort(keys)
+			return keys, nil
+		}
+	case 7:
 		wrong := item{"pk": []types.AttributeValue{n(1), s("")}[rng.IntN(2)]}
 		return func(c *dynamodb.Client) (any, error) {
 			_, err := c.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: []*string{table, aws.String("another")}[rng.IntN(2)], Item: wrong})
@@ -195,5 +222,52 @@ func countOf(ctx context.Context, client *dynamodb.Client, name, row string) (in
 			return 0, err
 		}
 		return strconv.Atoi(made.Value)
+	}
+}
+
+// What a fake has confirmed is there in the next one with its journal, and what was cut off is
+// not.
+func TestFake_AJournalHasWhatWasConfirmed(t *testing.T) {
+	t.Parallel()
+	journal := filepath.Join(t.TempDir(), "journal")
+	next := func() *dynamodb.Client {
+		f, err := dynamofake.New(journal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		server := httptest.NewServer(f)
+		t.Cleanup(server.Close)
+		return connect(t, strings.TrimPrefix(server.URL, "http://"))
+	}
+	client := next()
+	migrate(t, client, dynamostore.Config{AcceptRisks: []string{dynamostore.RiskIndex}})
+	migrate(t, client, dynamostore.Config{}) // the index is added
+	store := open(t, client, dynamostore.Config{})
+	completed := hazard.Run(t, store, "completed")
+	running, err := store.Claim(t.Context(), hazard.Claim("running"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 { // the second is started on what the first has written anew
+		store = open(t, next(), dynamostore.Config{})
+		for id, state := range map[onlyonce.ID]onlyonce.State{completed: onlyonce.StateCompleted, running.ID: onlyonce.StateProcessing} {
+			if r, err := store.Lookup(t.Context(), id); err != nil || r.State != state {
+				t.Errorf("the record is %+v, error %v", r, err)
+			}
+		}
+		if err := store.Renew(t.Context(), hazard.Hold(running), time.Hour, nil); err != nil {
+			t.Error(err)
+		}
+	}
+	whole, err := os.ReadFile(journal)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(journal, whole[:len(whole)-3], 0o600); err != nil { // the last renewal
+		t.Fatal(err)
+	}
+	r, err := open(t, next(), dynamostore.Config{}).Lookup(t.Context(), running.ID)
+	if err != nil || r.State != onlyonce.StateProcessing {
+		t.Errorf("the record is %+v, error %v", r, err)
 	}
 }

@@ -20,7 +20,11 @@ const (
 	attrData     = "data"     // of a piece
 	attrTTL      = "ttl"      // when DynamoDB may delete the item
 	attrLock     = "lock"     // of a transaction that runs the command
+	attrOpen     = "open"     // of a record whose command runs or has an unknown outcome: a partition of the index
 )
+
+// openIndex is the name of the index that has the records with attrOpen.
+const openIndex = "open"
 
 // markKey is the key of the item without which the table has forgotten its records.
 const markKey = "made"

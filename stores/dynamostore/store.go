@@ -202,6 +202,9 @@ func (w *writer) write(ctx context.Context, seen *stored, c *change) (*stored, e
 	if len(rest) > 0 {
 		put[attrRest] = binaryOf(rest)
 	}
+	if h.open() {
+		put[attrOpen] = text(w.place.partition())
+	}
 	if in != nil {
 		put[attrPieces] = text(in.String())
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -15,21 +16,23 @@ import (
 // creating is how long Migrate waits for a table that is being created.
 const creating = 5 * time.Minute
 
-// Migrate creates the table, with billing on demand, turns its time to live on, and creates
+// Migrate creates the table, with billing on demand, turns its time to live on, creates the
+// index that Unresolved reads, unless cfg accepts the risk of a table without it, and creates
 // the item without which no claim of a new command is granted. It reports whether that item
 // was missing. Call it when you set up the table, or once you know why it has lost its
 // records, not at every start. It never deletes or changes a record, and an existing table
-// keeps its other settings.
+// keeps its other settings. If the table has records already, DynamoDB goes on to fill the
+// index after Migrate has returned.
 func Migrate(ctx context.Context, client *dynamodb.Client, cfg Config) (made bool, err error) {
 	s, err := cfg.store(client)
 	if err == nil {
-		made, err = s.migrate(ctx)
+		made, err = s.migrate(ctx, !slices.Contains(cfg.AcceptRisks, RiskIndex))
 	}
 	return made, wrap("migrate", err)
 }
 
-func (s *Store) migrate(ctx context.Context) (made bool, err error) {
-	if err := s.repeat(ctx, s.create); err != nil {
+func (s *Store) migrate(ctx context.Context, indexed bool) (made bool, err error) {
+	if err := s.repeat(ctx, func(ctx context.Context) error { return s.create(ctx, indexed) }); err != nil {
 		return false, err
 	}
 	if err := s.ready(ctx); err != nil {
@@ -37,6 +40,11 @@ func (s *Store) migrate(ctx context.Context) (made bool, err error) {
 	}
 	if err := s.repeat(ctx, s.expire); err != nil {
 		return false, err
+	}
+	if indexed {
+		if err := s.repeat(ctx, s.index); err != nil {
+			return false, err
+		}
 	}
 	err = s.repeat(ctx, func(ctx context.Context) error {
 		err := s.request(ctx, func(ctx context.Context) error {
@@ -55,7 +63,7 @@ func (s *Store) migrate(ctx context.Context) (made bool, err error) {
 }
 
 // create creates the table, unless it is there.
-func (s *Store) create(ctx context.Context) error {
+func (s *Store) create(ctx context.Context, indexed bool) error {
 	t, err := s.describe(ctx)
 	if err == nil {
 		if wrong := s.judgeKey(t); wrong != nil {
@@ -65,16 +73,60 @@ func (s *Store) create(ctx context.Context) error {
 	if !errors.Is(err, ErrForgotten) {
 		return err
 	}
+	in := &dynamodb.CreateTableInput{
+		TableName: &s.table, BillingMode: types.BillingModePayPerRequest,
+		AttributeDefinitions: attributes[:1], KeySchema: keySchema(attrKey),
+	}
+	if indexed {
+		in.AttributeDefinitions = attributes
+		in.GlobalSecondaryIndexes = []types.GlobalSecondaryIndex{{IndexName: aws.String(openIndex), KeySchema: keySchema(attrOpen), Projection: keysOnly}}
+	}
 	return s.request(ctx, func(ctx context.Context) error {
-		_, err := s.client.CreateTable(ctx, &dynamodb.CreateTableInput{
-			TableName: &s.table, BillingMode: types.BillingModePayPerRequest,
-			AttributeDefinitions: []types.AttributeDefinition{{AttributeName: aws.String(attrKey), AttributeType: types.ScalarAttributeTypeS}},
-			KeySchema:            []types.KeySchemaElement{{AttributeName: aws.String(attrKey), KeyType: types.KeyTypeHash}},
-		})
+		_, err := s.client.CreateTable(ctx, in)
 		var exists *types.ResourceInUseException
 		if errors.As(err, &exists) {
 			return nil
 		}
+		return err
+	})
+}
+
+// attributes are the keys of the table and of its index.
+var attributes = []types.AttributeDefinition{
+	{AttributeName: aws.String(attrKey), AttributeType: types.ScalarAttributeTypeS},
+	{AttributeName: aws.String(attrOpen), AttributeType: types.ScalarAttributeTypeS},
+}
+
+var keysOnly = &types.Projection{ProjectionType: types.ProjectionTypeKeysOnly}
+
+func keySchema(attribute string) []types.KeySchemaElement {
+	return []types.KeySchemaElement{{AttributeName: aws.String(attribute), KeyType: types.KeyTypeHash}}
+}
+
+// hasIndex reports whether the table has the index of open commands, or will have it.
+func hasIndex(t *types.TableDescription) bool {
+	return slices.ContainsFunc(t.GlobalSecondaryIndexes, func(in types.GlobalSecondaryIndexDescription) bool {
+		return aws.ToString(in.IndexName) == openIndex
+	})
+}
+
+// index creates the index, unless it is there. It gets the throughput of its table.
+func (s *Store) index(ctx context.Context) error {
+	t, err := s.describe(ctx)
+	if err != nil || hasIndex(t) {
+		return err
+	}
+	in := &types.CreateGlobalSecondaryIndexAction{IndexName: aws.String(openIndex), KeySchema: keySchema(attrOpen), Projection: keysOnly}
+	if b := t.BillingModeSummary; (b == nil || b.BillingMode != types.BillingModePayPerRequest) && t.ProvisionedThroughput != nil {
+		in.ProvisionedThroughput = &types.ProvisionedThroughput{
+			ReadCapacityUnits: t.ProvisionedThroughput.ReadCapacityUnits, WriteCapacityUnits: t.ProvisionedThroughput.WriteCapacityUnits,
+		}
+	}
+	return s.request(ctx, func(ctx context.Context) error {
+		_, err := s.client.UpdateTable(ctx, &dynamodb.UpdateTableInput{
+			TableName: &s.table, AttributeDefinitions: attributes,
+			GlobalSecondaryIndexUpdates: []types.GlobalSecondaryIndexUpdate{{Create: in}},
+		})
 		return err
 	})
 }
