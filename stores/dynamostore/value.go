@@ -203,10 +203,11 @@ func (v *stored) lost(token string) bool {
 // locked reports whether a transaction runs the command.
 func (v *stored) locked() bool { return v != nil && v.lockLeft > 0 }
 
-// running returns the record of a command that a transaction runs.
+// running returns the record of a command that a transaction runs. It has no owner, because
+// nobody can settle it.
 func (v *stored) running(id onlyonce.ID) onlyonce.Record {
 	r := onlyonce.Record{
-		ID: id, State: onlyonce.StateProcessing, Fingerprint: v.lock.fingerprint, Owner: v.lock.token, Attempt: 1, Fence: v.lock.fence,
+		ID: id, State: onlyonce.StateProcessing, Fingerprint: v.lock.fingerprint, Attempt: 1, Fence: v.lock.fence,
 		CreatedAt: record.Instant(v.lock.at), LeaseLeft: min(v.lockLeft, transact.RetryAfter),
 	}
 	if !v.Expired {
