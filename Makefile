@@ -56,7 +56,7 @@ fuzz: ## each fuzz target for FUZZTIME (default 5m)
 	  grep -ho '^func Fuzz[A-Za-z0-9]*' $$dir/*_test.go 2>/dev/null | sed 's/^func //' | while read -r target; do \
 	    echo "$$target in $$dir"; ( cd $$dir && go test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) . ) || exit 1; done || exit 1; done
 
-histories: ## CALLS calls of the eight stores, with faults, checked for linearizability; the table of docs/reliability.md
+histories: ## CALLS calls of the nine stores, with faults, checked for linearizability; the table of docs/reliability.md
 	cd internal/reliability/histories && go test -run 'Histories|Planted' -count=1 -timeout 2h -table -calls $(CALLS)
 
 ledger: ## commands under KILLS kills of processes and ROUNDS of servers, responses compared with effects; the tables of docs/reliability.md

@@ -9,6 +9,7 @@
 //   - rounds sends commands through the library while the servers of a store are
 //     killed and cut off, and compares the responses with what was done.
 //   - faults starts, stops, cuts and kills what the others need.
+//   - dynamoserver runs a fake of DynamoDB that can be killed.
 //
 // The module is for tests and is never tagged.
 package reliability

@@ -126,6 +126,8 @@ type Event struct {
 	Process   int           // 0: the look at what is left in the end
 	Slack     time.Duration // how far the store's clock may be from ours
 	Lag       time.Duration // how much later a lease or a record may end
+	Apart     bool          // as in the plan
+	Resends   int           // as in the plan
 	takenBack bool          // it stands for an effect that a claim may have had before its last one
 	crowded   bool          // another call that changes the record runs at the same time
 	beside    bool          // another RunTx does

@@ -120,12 +120,25 @@ func (h *History) prepare() {
 // has no fence that is high enough, or send a claim again whose response was lost,
 // and the command is another's by then. That takes longer than the lease. Such a
 // claim is two calls, of which the first may have an effect and the second has an
-// response, or is in doubt.
+// response, or is in doubt. If the store sends it again and again, it is more calls, but no
+// more than others that may have taken the command from it.
 func (h *History) takenBack() {
-	for _, e := range slices.Clone(h.Events) {
-		switch {
-		case e.Kind != Claim || e.End != forever && e.End-e.Start < int64(e.Lease-e.Slack):
-		case e.Verdict == Done || e.Verdict == Doubt:
+	events := slices.Clone(h.Events)
+	for _, e := range events {
+		if e.Kind != Claim || e.Verdict != Done && e.Verdict != Doubt {
+			continue
+		}
+		others := 0
+		for _, other := range events {
+			takes := other.Kind == Claim || other.Kind == RunTx || other.Kind == Resolve || other.Kind == Remove
+			if takes && other.Owner != e.Owner && other.Start < e.End && e.Start < other.End {
+				others++
+			}
+		}
+		for n := range max(1, min(e.Resends, others)) {
+			if e.End == forever && n > 0 || e.End != forever && e.End-e.Start < int64(n+1)*int64(e.Lease-e.Slack) {
+				break
+			}
 			claim := *e
 			claim.Outcome = Outcome{Verdict: Doubt, End: e.End, Err: "before it was answered"}
 			claim.takenBack = true

@@ -18,6 +18,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
+	"github.com/onlyonce-go/onlyonce/internal/reliability/dynamoserver"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
@@ -29,7 +30,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	if Worker() {
+	if Worker() || dynamoserver.Serve() {
 		return
 	}
 	code := m.Run()
@@ -79,7 +80,7 @@ func backend(t *testing.T, kind *faults.Kind) *Backend {
 }
 
 // inCI are the calls of all stores in CI.
-const inCI = 40_000 + 2*10_000 + 3*14_000 + 2*1_000 + 4*8_000 + 2*2_000
+const inCI = 40_000 + 2*10_000 + 3*14_000 + 2*1_000 + 4*8_000 + 6_000 + 2*2_000
 
 // rows are those of the table.
 var rows []*Report

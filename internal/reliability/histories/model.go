@@ -61,6 +61,7 @@ func (s record) step(e *Event) []record {
 	}
 	var after []record
 	for _, form := range s.forms(e) {
+		before := len(after)
 		switch e.Kind {
 		case Claim:
 			after = append(after, form.claim(e)...)
@@ -80,6 +81,9 @@ func (s record) step(e *Event) []record {
 			if strings.Join(append(slices.Sorted(slices.Values(e.Rows)), ""), ",") == form.rows {
 				after = append(after, form)
 			}
+		}
+		if e.Apart && form != s && slices.Contains(after[before:], form) {
+			after = append(after, s) // another process may still see it
 		}
 	}
 	return after
@@ -115,6 +119,9 @@ func (s record) mayBeAlive(e *Event) bool    { return e.Start <= plus(s.leaseTo,
 
 // claim is what a claim does to a record.
 func (s record) claim(e *Event) []record {
+	if e.Record != nil && e.Record.Busy {
+		return s.busy(e)
+	}
 	var after []record
 	taken, rejected := s.claimable(e)
 	if e.takenBack {

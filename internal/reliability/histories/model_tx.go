@@ -12,10 +12,7 @@ import (
 // runTx is what a RunTx does to a record.
 func (s record) runTx(e *Event) []record {
 	if e.Record != nil && e.Record.Busy {
-		if e.beside {
-			return []record{s}
-		}
-		return nil
+		return s.busy(e)
 	}
 	taken, rejected := s.claimable(e)
 	var after []record
@@ -45,6 +42,14 @@ func (s record) runTx(e *Event) []record {
 		}
 	}
 	return after
+}
+
+// busy is the record as a call leaves it that was told that a transaction runs the command.
+func (s record) busy(e *Event) []record {
+	if e.beside {
+		return []record{s}
+	}
+	return nil
 }
 
 // ranTx is the record after a transaction that was committed.

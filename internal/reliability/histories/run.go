@@ -29,6 +29,8 @@ type Plan struct {
 	Keys       int           // that are called with at the same time
 	Slack      time.Duration // how far the store's clock may be from ours
 	Lag        time.Duration // how much later a lease or a record may end, and how much less of it may be shown
+	Apart      bool          // one process may still see a record that has expired for another
+	Resends    int           // how often a claim may have had an effect, and lost it again, before it returned; 0: once
 	Open       func() (Database, error)
 	ClockMoves bool         // records do not expire: what has expired may be there again when a clock is set back
 	Undone     bool         // a failover may undo a call in doubt, unless the store has returned a record that it settled
@@ -194,7 +196,7 @@ func (r *Run) hear(w *process, m report) {
 	defer r.mu.Unlock()
 	o, at := r.open[m.Key], [2]int{m.Client, m.N}
 	if m.Call != nil {
-		e := &Event{Call: *m.Call, Outcome: Outcome{Verdict: Doubt, Err: "the process ended", End: forever}, Slack: r.Slack, Lag: r.Lag}
+		e := &Event{Call: *m.Call, Outcome: Outcome{Verdict: Doubt, Err: "the process ended", End: forever}, Slack: r.Slack, Lag: r.Lag, Apart: r.Apart, Resends: r.Resends}
 		if w.child != nil {
 			e.Process = w.child.Pid
 		}
@@ -302,7 +304,7 @@ func (r *Run) look(key string, kind Kind, n int) (*Event, error) {
 		call := &Call{Kind: kind, Client: r.Processes * r.Clients, N: n, Start: now()}
 		o := do(ctx, r.db, key, call, 0)
 		if o.Verdict == Done || o.Verdict == NotFound {
-			return &Event{Call: *call, Outcome: *o, Slack: r.Slack, Lag: r.Lag}, nil
+			return &Event{Call: *call, Outcome: *o, Slack: r.Slack, Lag: r.Lag, Apart: r.Apart, Resends: r.Resends}, nil
 		}
 		if ctx.Err() != nil {
 			return nil, fmt.Errorf("%s: %s", o.Verdict, o.Err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce/internal/needs"
 	"github.com/onlyonce-go/onlyonce/internal/redisserver"
+	"github.com/onlyonce-go/onlyonce/internal/reliability/dynamoserver"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
@@ -23,6 +24,9 @@ var (
 )
 
 func TestMain(m *testing.M) {
+	if dynamoserver.Serve() {
+		return
+	}
 	code := m.Run()
 	if *table {
 		printTable()
@@ -82,6 +86,7 @@ func TestRounds_AStoreThatPromisesItLosesAndDoublesNothing(t *testing.T) {
 		{"NATS, three servers", func() (System, error) { return NewNATS(3) }},
 		{"etcd", func() (System, error) { return NewEtcd(1) }},
 		{"etcd, three members", func() (System, error) { return NewEtcd(3) }},
+		{"DynamoDB (a fake)", NewDynamoDB},
 	} {
 		t.Run(p.name, func(t *testing.T) {
 			r := try(t, p.name, p.start)

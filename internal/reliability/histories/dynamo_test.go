@@ -1,0 +1,30 @@
+//go:build linux
+
+package histories
+
+import (
+	"testing"
+	"time"
+)
+
+// dynamoBackend starts a fake of the test's own.
+func dynamoBackend(t *testing.T) *DynamoBackend {
+	t.Helper()
+	b, err := NewDynamoBackend()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := b.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return b
+}
+
+func TestHistories_OnDynamoDBAreLinearizable(t *testing.T) {
+	b := dynamoBackend(t)
+	p := b.Plan("DynamoDB (a fake)", *seedFlag, scale(6_000))
+	p.Faults = Among(100*time.Millisecond, append(b.Faults(1), Stops(4), Kills(2))...)
+	holds(t, p)
+}
