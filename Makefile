@@ -8,7 +8,7 @@ CALLS       = 1250000
 KILLS       = 5000
 ROUNDS      = 20
 
-.PHONY: help check test race lint tools tidy fuzz bench histories ledger
+.PHONY: help check test race lint tools tidy fuzz bench costs histories ledger
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
@@ -62,6 +62,9 @@ histories: ## CALLS calls of the nine stores, with faults, checked for lineariza
 ledger: ## commands under KILLS kills of processes and ROUNDS of servers, responses compared with effects; the tables of docs/reliability.md
 	cd internal/reliability/ledger && go test -count=1 -timeout 2h -table -kills $(KILLS)
 	cd internal/reliability/rounds && go test -count=1 -timeout 2h -table -rounds $(ROUNDS)
+
+costs: ## what a request costs on each store, and a queueing model; the tables of docs/scale.md
+	cd internal/reliability/costs && go test -run Costs -count=1 -timeout 1h -table
 
 bench: ## the figures of docs/benchmarks.md
 	go test -run '^$$' -bench . -benchmem . ./httponce ./stores/memstore

@@ -141,6 +141,19 @@ func (s *Server) Await() error {
 	})
 }
 
+// Metrics returns what the server publishes for Prometheus.
+func (s *Server) Metrics() (string, error) {
+	client := &http.Client{Timeout: time.Minute}
+	defer client.CloseIdleConnections()
+	r, err := client.Get("http://" + s.health + "/metrics")
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	text, err := io.ReadAll(r.Body)
+	return string(text), err
+}
+
 // start starts a program. Another process that has just built it, too, may still write it.
 func start(path string, args []string) (*exec.Cmd, error) {
 	for {

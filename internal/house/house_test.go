@@ -280,3 +280,56 @@ func TestHouse_TheTestsThatTheDocumentsNameExist(t *testing.T) {
 		t.Errorf("only %d tests are named in the documents: the pattern no longer fits them", named)
 	}
 }
+
+// testNumber matches the number of a test in docs/stores.md.
+var testNumber = regexp.MustCompile(`\[(\d+)\]`)
+
+func TestHouse_EveryClaimAboutAStoreNamesItsTest(t *testing.T) {
+	text, err := os.ReadFile(repository(t) + "/docs/stores.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "\n## What a command survives\n")
+	tables, list, found := strings.Cut(rest, "\n### The tests of these tables\n")
+	list, _, ended := strings.Cut(list, "\n## ")
+	if !found || !ended {
+		t.Fatal("docs/stores.md lacks its tables of faults, or the list of their tests")
+	}
+	tests := map[string]bool{} // by their numbers; true: it is used
+	for line := range strings.Lines(list) {
+		if number := testNumber.FindStringSubmatch(line); number != nil {
+			if !strings.Contains(line, "Test") {
+				t.Errorf("number %s names no test", number[1])
+			}
+			tests[number[1]] = false
+		}
+	}
+	for _, number := range testNumber.FindAllStringSubmatch(tables, -1) {
+		if _, listed := tests[number[1]]; !listed {
+			t.Errorf("no test has the number %s", number[1])
+		}
+		tests[number[1]] = true
+	}
+	for number, used := range tests {
+		if !used {
+			t.Errorf("nothing refers to test %s", number)
+		}
+	}
+	survival, _, _ := strings.Cut(tables, "\n## ")
+	cells := 0
+	for line := range strings.Lines(survival) {
+		row := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
+		if len(row) < 2 || strings.Contains(row[0], "---") || strings.TrimSpace(row[0]) == "store" {
+			continue
+		}
+		for _, cell := range row[1:] {
+			cells++
+			if !testNumber.MatchString(cell) && !strings.Contains(cell, "not tested") && !strings.Contains(cell, "there is no") {
+				t.Errorf("%s: %q names neither a test nor that there is none", strings.TrimSpace(row[0]), strings.TrimSpace(cell))
+			}
+		}
+	}
+	if cells < 60 {
+		t.Errorf("only %d cells were found in the table of faults", cells)
+	}
+}

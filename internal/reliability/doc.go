@@ -1,4 +1,5 @@
-// Package reliability holds the instruments that look for broken promises.
+// Package reliability holds the instruments that look for broken promises, and one
+// that measures costs.
 // Its packages drive real stores in real processes while connections, processes
 // and servers fail, and check everything that was observed:
 //
@@ -8,6 +9,7 @@
 //     compares the responses with what was done.
 //   - rounds sends commands through the library while the servers of a store are
 //     killed and cut off, and compares the responses with what was done.
+//   - costs measures what a request costs, and compares a queueing model with it.
 //   - faults starts, stops, cuts and kills what the others need.
 //   - dynamoserver runs a fake of DynamoDB that can be killed.
 //

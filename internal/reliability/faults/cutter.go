@@ -21,6 +21,7 @@ type Cutter struct {
 	server   string                // empty: there is none
 	conns    map[net.Conn]net.Conn // of the clients, with theirs to the server
 	passed   [2]int                // bytes in each direction since the last count
+	turns    int                   // times that clients waited for the server since the last count
 	armed    bool
 	way      int // the direction that is cut
 	left     int // bytes until the cut
@@ -94,8 +95,9 @@ func (c *Cutter) accept() {
 			}
 			continue
 		}
-		c.done.Go(func() { c.pass(ToServer, client, server) })
-		c.done.Go(func() { c.pass(ToClient, client, server) })
+		last := ToClient // the direction of what passed last
+		c.done.Go(func() { c.pass(ToServer, client, server, &last) })
+		c.done.Go(func() { c.pass(ToClient, client, server, &last) })
 	}
 }
 
@@ -116,7 +118,7 @@ func (c *Cutter) admit(address string, client, server net.Conn) bool {
 }
 
 // pass hands bytes on in one direction until either side ends.
-func (c *Cutter) pass(way int, client, server net.Conn) {
+func (c *Cutter) pass(way int, client, server net.Conn, last *int) {
 	from, to := client, server
 	if way == ToClient {
 		from, to = server, client
@@ -133,7 +135,7 @@ func (c *Cutter) pass(way int, client, server net.Conn) {
 		if late := c.late.Load(); late > 0 {
 			time.Sleep(time.Duration(late))
 		}
-		allowed, cut := c.allow(way, n)
+		allowed, cut := c.allow(way, n, last)
 		if _, e := to.Write(buffer[:allowed]); e != nil || cut || err != nil {
 			return
 		}
@@ -142,10 +144,16 @@ func (c *Cutter) pass(way int, client, server net.Conn) {
 
 // allow says how many of n bytes pass, and whether the connection is cut after
 // them.
-func (c *Cutter) allow(way, n int) (allowed int, cut bool) {
+func (c *Cutter) allow(way, n int, last *int) (allowed int, cut bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.passed[way] += n
+	if n > 0 {
+		if way == ToServer && *last == ToClient {
+			c.turns++
+		}
+		*last = way
+	}
 	if !c.armed || way != c.way || n == 0 {
 		return n, false
 	}
@@ -187,4 +195,13 @@ func (c *Cutter) Count() (passed [2]int) {
 	defer c.mu.Unlock()
 	passed, c.passed = c.passed, passed
 	return passed
+}
+
+// RoundTrips returns how many times clients have sent something after the server had, or for
+// the first time, since it was last called.
+func (c *Cutter) RoundTrips() (turns int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	turns, c.turns = c.turns, 0
+	return turns
 }

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // children returns the processes that a process has started.
@@ -24,6 +25,26 @@ func children(parent int) (pids []int) {
 		}
 	}
 	return pids
+}
+
+// Descendants returns the processor time that all processes have used that a process has
+// started, and those that they have.
+func Descendants(pid int) (used time.Duration) {
+	const tick = 10 * time.Millisecond // USER_HZ is 100 on Linux
+	for _, child := range children(pid) {
+		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", child))
+		if err != nil {
+			continue // it has ended, and its parent has its time
+		}
+		_, after, _ := strings.Cut(string(text), ") ")
+		fields := strings.Fields(after)
+		for _, field := range fields[11:15] { // utime, stime, and those of children that ended
+			ticks, _ := strconv.Atoi(field)
+			used += time.Duration(ticks) * tick
+		}
+		used += Descendants(child)
+	}
+	return used
 }
 
 func stateOf(pid int) string {
