@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -24,7 +23,8 @@ type batch struct {
 	verdicts  []Verdict // not yet settled
 	published int       // the number of published messages among them
 	settledAt time.Time
-	leasedAt  time.Time
+	mixed     bool      // the next wave may have messages that were leased after the last one
+	leaseAt   time.Time // when more messages may be leased
 
 	mu    sync.Mutex
 	until time.Time // when the lease ends, at the earliest
@@ -36,9 +36,9 @@ var errGrace = errors.New("the relay is stopping, and the broker has not respond
 // publishBatch leases a batch and publishes it. It returns whether there was one,
 // and whether the queue and the broker could be reached.
 func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
-	b := &batch{relay: r, owner: newOwner(), began: time.Now(), settledAt: time.Now()}
+	b := &batch{relay: r, owner: newOwner(), began: time.Now(), settledAt: time.Now(), mixed: true}
 	b.until = b.began.Add(r.cfg.Lease)
-	entries, err := b.lease(ctx, r.limit)
+	entries, err := b.lease(ctx, nil)
 	if len(entries) == 0 || err != nil {
 		r.routeAt = time.Now()
 	}
@@ -63,19 +63,19 @@ const (
 	maxBatchBytes = 32 << 20
 )
 
-// adapt limits the next batch so that it fits into memory and into Config.Timeout, which
-// a backlog of large messages would exceed every time.
-func (r *Relay) adapt(entries []Entry, err error) {
+// adapt limits the messages that are held so that they fit into memory, and their lease into
+// Config.Timeout, which a backlog of large messages would exceed every time.
+func (r *Relay) adapt(held []Entry, err error) {
 	size := int64(0)
-	for i := range entries {
-		size += int64(len(entries[i].Payload))
+	for i := range held {
+		size += int64(len(held[i].Payload))
 	}
-	switch n := int64(len(entries)); {
+	switch n := int64(len(held)); {
 	case err != nil: // the batch may have been too large to be leased in time
 		r.limit = max(r.limit/4, 1)
 	case size > maxBatchBytes:
 		r.limit = int(max(n*maxBatchBytes/size, 1))
-	case len(entries) >= r.limit && size <= maxBatchBytes/2:
+	case len(held) >= r.limit && size <= maxBatchBytes/2:
 		r.limit = min(2*r.limit, r.cfg.Batch)
 	}
 }
@@ -87,15 +87,15 @@ func newOwner() string {
 	return string(b[:])
 }
 
-// lease leases messages for the batch. It does not end with ctx, because no relay could
-// publish them until the lease lapses.
-func (b *batch) lease(ctx context.Context, limit int) ([]Entry, error) {
+// lease leases messages for the batch, and returns them after those that it holds. It does not
+// end with ctx, because no relay could publish them until the lease lapses.
+func (b *batch) lease(ctx context.Context, held []Entry) ([]Entry, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.relay.cfg.Timeout)
 	defer cancel()
-	b.leasedAt = time.Now()
-	entries, err := b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, limit)
-	b.relay.adapt(entries, err)
-	return entries, err
+	more, err := b.relay.queue.Lease(ctx, b.owner, b.relay.cfg.Lease, b.relay.limit-len(held))
+	held = append(held, more...)
+	b.relay.adapt(held, err)
+	return held, err
 }
 
 // context returns the context in which the batch is published: it ends with the
@@ -172,41 +172,45 @@ func (b *batch) publish(ctx, run context.Context, entries []Entry) (ok bool) {
 			b.giveBack(rest)
 			break
 		}
-		if held := len(wave) + len(rest); time.Since(b.leasedAt) >= leaseEvery && held < b.relay.limit {
-			more, settled := b.leaseMore(ctx, b.relay.limit-held)
-			wave, rest = firstWave(slices.Concat(wave, rest, more))
-			if !settled {
-				b.giveBack(append(wave, rest...))
-				ok = false
-				break
-			}
-		}
+		began := time.Now()
 		var failed map[string]bool
 		failed, ok = b.publishWave(ctx, run, wave)
 		rest = b.without(rest, failed)
+		if b.mixed {
+			b.mixed, b.leaseAt = false, time.Now().Add(max(leaseEvery, time.Since(began)))
+		}
 		if time.Since(b.settledAt) >= settleEvery && !b.settle(ctx) {
 			return false
+		}
+		if ok && !b.mixed && time.Now().After(b.leaseAt) && len(rest) > 0 && len(rest) < b.relay.limit {
+			rest, ok = b.leaseMore(ctx, run, rest)
 		}
 	}
 	return b.settle(ctx) && ok
 }
 
-// leaseEvery is how often more messages are leased while a batch is published. Messages of one
-// key take as many waves, and would hold up those of other keys.
+// leaseEvery is how often, at most, more messages are leased while a batch is published. Messages
+// of one key take as many waves, and would hold up those of other keys. These in turn take at most
+// half of the time from them, however long the broker takes to accept or to reject them.
 const leaseEvery = 250 * time.Millisecond
 
-// leaseMore adds messages to the batch, of keys that it does not have: the queue leases none of
-// a key of which it holds others. Its verdicts are recorded first, so that more messages of
-// their keys can be leased. It returns whether they could be.
-func (b *batch) leaseMore(ctx context.Context, limit int) (more []Entry, settled bool) {
-	r := b.relay
-	r.keepHouse(ctx)
+// leaseMore adds messages to those that the batch holds, of other keys: the queue leases none of
+// a key of which it holds others. The batch's verdicts are recorded first, so that more messages
+// of their keys can be leased. It returns whether the queue could be reached. If not, the batch
+// has to end: it would go on renewing the lease on messages that it may have leased without
+// knowing it.
+func (b *batch) leaseMore(ctx, run context.Context, held []Entry) (all []Entry, ok bool) {
+	b.relay.keepHouse(ctx)
 	if !b.settle(ctx) {
-		return nil, false
+		return held, false
 	}
-	more, err := b.lease(ctx, limit)
-	r.trouble(ctx, err)
-	return more, true
+	if ctx.Err() != nil || run.Err() != nil {
+		return held, true
+	}
+	all, err := b.lease(ctx, held)
+	b.relay.trouble(ctx, err)
+	b.mixed = true
+	return all, err == nil
 }
 
 // firstWave splits entries into a wave, which has the first entry of each key and those
@@ -424,6 +428,7 @@ func (b *batch) settle(ctx context.Context) (ok bool) {
 			}
 			return true
 		case errors.Is(err, ErrLost):
+			b.end(ErrLost) // what was leased later must not hide it from renew
 			r.observe(ctx, Event{Outcome: OutcomeLost, Count: len(verdicts), Err: err})
 			return true
 		case ctx.Err() != nil || b.left() <= pause:

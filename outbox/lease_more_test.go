@@ -1,0 +1,145 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+// A doubtfulQueue leases a certain message, and the first response that has it is lost.
+type doubtfulQueue struct {
+	*memQueue
+	payload string
+	lost    bool
+}
+
+func (q *doubtfulQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+	list, err := q.memQueue.Lease(ctx, owner, lease, limit)
+	if !q.lost && slices.ContainsFunc(list, func(e outbox.Entry) bool { return string(e.Payload) == q.payload }) {
+		q.lost = true
+		return nil, errors.Join(err, errors.New("connection reset"))
+	}
+	return list, err
+}
+
+func TestRelay_MessagesWhoseLeaseIsInDoubtWaitUntilItLapses(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b := newMemQueue(), &broker{takes: 10 * time.Millisecond}
+		keepBusy(t, q, 4000)
+		start(t, &doubtfulQueue{memQueue: q, payload: "other"}, b, outbox.Config{Lease: 3 * time.Second})
+		pass(2 * time.Second)
+		appendAll(t, q, message("", "other"))
+		pass(6 * time.Second)
+		if !slices.Contains(b.payloads(), "other") {
+			t.Error("the other message still waits")
+		}
+	})
+}
+
+// keepBusy appends messages of two keys, of which now the one has more and now the other.
+func keepBusy(t *testing.T, q *memQueue, messages int) {
+	for i := range messages {
+		appendAll(t, q, message([]string{"busy", "busier"}[i/100%5%2], fmt.Sprintf("busy %04d", i)))
+	}
+}
+
+func TestRelay_ABusyKeyDoesNotKeepItsBatchSmall(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b := newMemQueue(), &broker{takes: 100 * time.Millisecond}
+		for i := range 3000 {
+			appendAll(t, q, message([]string{"busy", "busier"}[i%5%2], fmt.Sprint("busy ", i)))
+			if i >= 20 {
+				appendAll(t, q, message("", fmt.Sprint("other ", i)))
+			}
+		}
+		start(t, q, b, outbox.Config{})
+		pass(20 * time.Second)
+		if n := b.count("other"); n < 2000 { // a batch of 32 messages, four times a second, would be fewer
+			t.Errorf("%d other messages were published in 20 seconds", n)
+		}
+	})
+}
+
+// A broker that withholds the confirmation of a message takes all the time that the call may take.
+func TestRelay_MessagesThatTakeLongToFailDoNotSlowDownABusyKey(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b := newMemQueue(), new(broker)
+		appendAll(t, q, message("", "slow"))
+		for i := range 200 {
+			appendAll(t, q, message("busy", fmt.Sprintf("busy %04d", i)))
+		}
+		p := outbox.PublisherFunc(func(ctx context.Context, messages []outbox.Message) []error {
+			errs := b.Publish(ctx, messages)
+			for i, m := range messages {
+				if m.Key == "" {
+					<-ctx.Done()
+					errs[i] = outbox.ErrNoRoute
+				}
+			}
+			return errs
+		})
+		start(t, q, p, outbox.Config{})
+		for range 60 {
+			pass(time.Second)
+			appendAll(t, q, message("", "slow"))
+		}
+		if n := b.count("busy"); n != 200 {
+			t.Errorf("%d of 200 messages of the busy key were published in a minute", n)
+		}
+	})
+}
+
+func TestRelay_ARelayThatLearnsOfItsLostLeaseStopsPublishing(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, paused, other := newMemQueue(), &broker{takes: 100 * time.Millisecond}, new(broker)
+		for i := range 500 { // so that the relay's batches become large
+			appendAll(t, q, message("", fmt.Sprint("more ", i)))
+		}
+		start(t, q, paused, outbox.Config{Batch: 200})
+		pass(2 * time.Second)
+		for i := range 100 {
+			appendAll(t, q, message("busy", fmt.Sprintf("busy %04d", i)))
+		}
+		pass(2 * time.Second)
+		q.lapse() // as if the relay's machine had been suspended
+		before := paused.count("busy")
+		stop := start(t, q, other, outbox.Config{})
+		pass(time.Second)
+		stop()
+		for i := range 20 {
+			appendAll(t, q, message("", fmt.Sprint("more ", i)))
+			pass(200 * time.Millisecond)
+		}
+		if again := paused.count("busy") - before; again > 22 { // for a second, the other relay had not leased them
+			t.Errorf("%d messages were published that another relay had leased", again)
+		}
+		wantLag(t, q, 0, 0)
+	})
+}
+
+// lapse ends all leases.
+func (q *memQueue) lapse() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, r := range q.rows {
+		if r.state == stateLeased {
+			r.state, r.due = outbox.StateWaiting, time.Time{}
+		}
+	}
+}
+
+// count returns how many messages were acknowledged whose payloads have the prefix.
+func (b *broker) count(prefix string) (n int) {
+	for _, p := range b.payloads() {
+		if strings.HasPrefix(p, prefix) {
+			n++
+		}
+	}
+	return n
+}
