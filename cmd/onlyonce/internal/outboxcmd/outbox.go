@@ -87,30 +87,49 @@ func listParked(cmd *cobra.Command, queue outbox.Queue, limit int, asJSON bool) 
 	return nil
 }
 
-// parkedPage is how many parked messages are read at a time: their payloads may be large.
-const parkedPage = 20
+// Parked messages are read in pages. The database may look at all of them for each page, so pages
+// grow while their payloads are small.
+const (
+	parkedPage  = 20
+	longestPage = 5000
+	pageBytes   = 1 << 20 // of payloads, up to which the next page is larger
+)
 
 // parkedUpTo returns at most limit parked messages, or an error instead of the rest.
 func parkedUpTo(ctx context.Context, queue outbox.Queue, limit int) iter.Seq2[outbox.Entry, error] {
 	return func(yield func(outbox.Entry, error) bool) {
-		after := int64(beforeAll)
-		for left := limit; left > 0; left -= parkedPage {
-			list, err := queue.Parked(ctx, after, min(left, parkedPage))
+		after, page := int64(beforeAll), parkedPage
+		for left := limit; left > 0; {
+			asked := min(left, page)
+			list, err := queue.Parked(ctx, after, asked)
 			if err != nil {
 				yield(outbox.Entry{}, err)
 				return
 			}
+			size := 0
 			for _, e := range list {
 				if !yield(e, nil) {
 					return
 				}
 				after = e.Seq
+				size += len(e.Payload)
 			}
-			if len(list) < parkedPage {
+			if len(list) < asked {
 				return
 			}
+			left -= asked
+			page = nextPage(page, size)
 		}
 	}
+}
+
+// nextPage returns how many messages to read after a page whose payloads have size bytes.
+func nextPage(page, size int) int {
+	fits := longestPage
+	if size > 0 {
+		fits = int(min(int64(page)*pageBytes/int64(size), longestPage))
+	}
+	return max(min(2*page, fits), parkedPage)
 }
 
 func parkedTable(cmd *cobra.Command, parked iter.Seq2[outbox.Entry, error]) error {

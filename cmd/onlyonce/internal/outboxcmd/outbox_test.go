@@ -1,6 +1,7 @@
 package outboxcmd
 
 import (
+	"context"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -11,34 +12,8 @@ import (
 )
 
 func TestOutbox_AllParkedMessagesAreListedAndRequeuedHoweverManyAreReadAtATime(t *testing.T) {
-	text := "sqlite:" + filepath.Join(t.TempDir(), "a.db")
-	u, err := storeurl.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	store, err := u.OpenMigrated(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	const n = 2*parkedPage + 5
-	tx, err := store.DB.BeginTx(t.Context(), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range n {
-		if err := store.Outbox().Append(t.Context(), tx, outbox.Message{ID: fmt.Sprint("message-", i), Topic: "t"}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := tx.Commit(); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := store.DB.Exec("UPDATE onlyonce_outbox SET state = 'parked'"); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	const n = 3*parkedPage + 5 // the second page is larger
+	text := parked(t, n, nil)
 	for _, c := range []struct {
 		args   []string
 		lines  int
@@ -61,6 +36,75 @@ func TestOutbox_AllParkedMessagesAreListedAndRequeuedHoweverManyAreReadAtATime(t
 		}
 		if lines := strings.Count(out.String(), "\n"); lines != c.lines || !strings.HasPrefix(out.String(), c.starts) {
 			t.Errorf("%s printed %d lines, want %d:\n%s", c.args, lines, c.lines, &out)
+		}
+	}
+}
+
+// parked returns the URL of a store in which n messages with a payload are parked.
+func parked(t *testing.T, n int, payload []byte) string {
+	t.Helper()
+	text := "sqlite:" + filepath.Join(t.TempDir(), "a.db")
+	u, err := storeurl.Parse(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := u.OpenMigrated(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tx, err := store.DB.BeginTx(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range n {
+		if err := store.Outbox().Append(t.Context(), tx, outbox.Message{ID: fmt.Sprint("message-", i), Topic: "t", Payload: payload}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := store.DB.Exec("UPDATE onlyonce_outbox SET state = 'parked'"); err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+// A countedQueue counts the reads of parked messages, and the most bytes that one of them read.
+type countedQueue struct {
+	outbox.Queue
+	reads, most int
+}
+
+func (q *countedQueue) Parked(ctx context.Context, after int64, limit int) ([]outbox.Entry, error) {
+	list, err := q.Queue.Parked(ctx, after, limit)
+	size := 0
+	for _, e := range list {
+		size += len(e.Payload)
+	}
+	q.reads, q.most = q.reads+1, max(q.most, size)
+	return list, err
+}
+
+func TestOutbox_VeryManyParkedMessagesAreReadInFewPagesThatFitIntoMemory(t *testing.T) {
+	for _, c := range []struct{ messages, size, reads, most int }{
+		{20_000, 1, 15, longestPage},
+		{2000, 8 << 10, 25, pageBytes},
+		{50, 1 << 20, 4, parkedPage << 20},
+	} {
+		err := storeurl.With(t.Context(), parked(t, c.messages, make([]byte, c.size)), func(store *storeurl.Store) error {
+			queue := &countedQueue{Queue: store.Outbox()}
+			seqs, err := allParked(t.Context(), queue)
+			if len(seqs) != c.messages || queue.reads > c.reads || queue.most > c.most {
+				t.Errorf("%d messages of %d bytes were read %d times, up to %d bytes at a time; want at most %d times and %d bytes", len(seqs), c.size, queue.reads, queue.most, c.reads, c.most)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
 		}
 	}
 }
