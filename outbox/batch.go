@@ -266,7 +266,7 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 		b.relay.routeAt = time.Now()
 	}
 	var away, noRoute error
-	postponed := 0
+	postponed, whileAway := 0, b.relay.cfg.whileAway(acked > 0)
 	for i, e := range wave {
 		if errs[i] == nil {
 			b.published++
@@ -278,7 +278,7 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 		case run.Err() != nil || errors.Is(errs[i], ErrUnavailable):
 			away = errs[i]
 			postponed++
-			b.postpone(e, errs[i], b.relay.cfg.whileAway(acked > 0))
+			b.postpone(e, errs[i], whileAway)
 		case errors.Is(errs[i], ErrNoRoute):
 			noRoute = errs[i]
 			postponed++
@@ -370,9 +370,10 @@ func (c *Config) whileAway(tookOthers bool) time.Duration {
 
 // withoutRoute returns how long a message of the given age waits if the broker has no
 // route for it. Later messages are leased meanwhile. It has no jitter, so that messages that
-// were leased together are leased together again.
+// were leased together are leased together again, and is in steps, so that many have the same verdict.
 func (r *Relay) withoutRoute(age time.Duration) time.Duration {
-	return r.behindOthers(min(max(age/4, r.cfg.Backoff), r.cfg.MaxBackoff))
+	step := min(r.cfg.Backoff, r.cfg.MaxBackoff)
+	return r.behindOthers(min(max(age/4, step), r.cfg.MaxBackoff)).Truncate(step)
 }
 
 // behindOthers returns how long a message waits that was not published: the given time. If

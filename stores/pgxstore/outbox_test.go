@@ -2,10 +2,12 @@ package pgxstore_test
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/outbox"
@@ -65,5 +67,65 @@ func TestOutbox_ARelayHearsOfMessagesThatOthersAppend(t *testing.T) {
 	}
 	if list, err := here.Lease(ctx, owner(), time.Minute, 1000); err != nil || len(list) != appended {
 		t.Errorf("leased %v, %v", list, err)
+	}
+}
+
+// A statementCounter counts the statements that are sent.
+type statementCounter struct{ n atomic.Int64 }
+
+func (c *statementCounter) TraceQueryStart(ctx context.Context, _ *pgx.Conn, _ pgx.TraceQueryStartData) context.Context {
+	c.n.Add(1)
+	return ctx
+}
+
+func (c *statementCounter) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
+
+// Each statement is a round trip, and all have to end within the Timeout of the relay.
+func TestOutbox_ManyMessagesAreReturnedInFewRoundTrips(t *testing.T) {
+	cfg, sent := newPool(t).Config(), new(statementCounter)
+	cfg.ConnConfig.Tracer = sent
+	pool, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	box := open(t, pool).Outbox()
+	const n = 500
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if err := box.Append(t.Context(), tx, outbox.Message{Topic: "t"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := tx.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	list, err := box.Lease(t.Context(), "a", time.Minute, n)
+	if err != nil || len(list) != n {
+		t.Fatal(len(list), err)
+	}
+	var verdicts []outbox.Verdict
+	for i, e := range list {
+		v := outbox.Verdict{Seq: e.Seq, State: outbox.StateWaiting}
+		switch {
+		case i < n/4:
+			v.State = outbox.StatePublished
+		case i < n/2:
+			v.Attempts, v.Error, v.After = 1, "away", time.Hour
+		}
+		verdicts = append(verdicts, v)
+	}
+	before := sent.n.Load()
+	if err := box.Settle(t.Context(), "a", verdicts); err != nil {
+		t.Fatal(err)
+	}
+	if trips := sent.n.Load() - before; trips > 10 {
+		t.Errorf("%d messages were settled in %d statements", n, trips)
+	}
+	if again, err := box.Lease(t.Context(), "b", time.Minute, n); err != nil || len(again) != n/2 {
+		t.Error(len(again), err)
 	}
 }

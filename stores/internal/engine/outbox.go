@@ -37,24 +37,24 @@ func (l *OutboxLease) Delete() []driver.NamedValue { return Args(l.Seqs, l.Owner
 // Keep lists the arguments of "outbox keep".
 func (l *OutboxLease) Keep() []driver.NamedValue { return Args(l.Seqs, l.For, l.Owner) }
 
-// OutboxFailure are the arguments of statements about a message that was not published.
+// OutboxFailure are the arguments of statements about messages that were not published.
 type OutboxFailure struct {
+	Seqs     string
 	State    string // of "outbox put off"
 	After    int64  // of "outbox put off"
 	Attempts int64
 	Error    any // NULL if nil
 	Owner    []byte
-	Seq      int64
 }
 
 // PutBack lists the arguments of "outbox put back".
 func (f *OutboxFailure) PutBack() []driver.NamedValue {
-	return Args(f.Attempts, f.Error, f.Owner, f.Seq)
+	return Args(f.Seqs, f.Attempts, f.Error, f.Owner)
 }
 
 // PutOff lists the arguments of "outbox put off".
 func (f *OutboxFailure) PutOff() []driver.NamedValue {
-	return Args(f.State, f.After, f.Attempts, f.Error, f.Owner, f.Seq)
+	return Args(f.Seqs, f.State, f.After, f.Attempts, f.Error, f.Owner)
 }
 
 // OutboxSeqs are the arguments of "outbox park", "outbox requeue" and "outbox discard".

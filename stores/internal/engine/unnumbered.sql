@@ -21,14 +21,6 @@ VALUES (?, ?, ?, ?, ?, ?, {now});
 -- Returns the damaged messages that "outbox due" has detected. It reads the whole queue.
 SELECT seq FROM onlyonce_outbox WHERE {damaged} ORDER BY seq LIMIT ?;
 
--- name: outbox put back
-UPDATE onlyonce_outbox SET state = 'waiting', owner = NULL, due_at = 0, attempts = ?, error = ?
-WHERE owner = ? AND seq = ?;
-
--- name: outbox put off
-UPDATE onlyonce_outbox SET state = ?, owner = NULL, due_at = {now} + ?, attempts = ?, error = ?
-WHERE owner = ? AND seq = ?;
-
 -- name: outbox parked
 {entries}
 WHERE state = 'parked' AND seq > ?

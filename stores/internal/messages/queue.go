@@ -173,44 +173,50 @@ func (q *Queue) Settle(ctx context.Context, owner string, verdicts []outbox.Verd
 	return err
 }
 
-// settleAll returns how many verdicts were carried out.
+// settleAll returns how many verdicts were carried out. It needs one statement for all messages
+// with the same verdict: a batch with one for each would take longer than Config.Timeout of its
+// relay where the database is far away.
 func settleAll(s engine.Runner, owner string, verdicts []outbox.Verdict) (done int64, err error) {
-	published := make(map[time.Duration][]int64)
+	var alike []outbox.Verdict // in the order in which they come first
+	seqs := make(map[outbox.Verdict][]int64)
 	for _, v := range verdicts {
-		var n int64
-		failure := engine.OutboxFailure{Attempts: int64(v.Attempts), Error: record.NullText(v.Error), Owner: []byte(owner), Seq: v.Seq}
-		switch {
-		case v.State == outbox.StatePublished:
-			published[v.After] = append(published[v.After], v.Seq)
-		case v.State == outbox.StateWaiting && v.After <= 0:
-			n, err = s.Exec("outbox put back", failure.PutBack())
-		case v.State == outbox.StateWaiting:
-			failure.State, failure.After = "held", record.MicrosCeil(v.After)
-			n, err = s.Exec("outbox put off", failure.PutOff())
-		case v.State == outbox.StateParked:
-			failure.State = "parked"
-			n, err = s.Exec("outbox put off", failure.PutOff())
-		default:
-			err = fmt.Errorf("there is no verdict %q", v.State)
+		seq := v.Seq
+		if v.Seq = 0; v.State == outbox.StatePublished {
+			v.Attempts, v.Error = 0, ""
 		}
-		if done += n; err != nil {
-			return done, err
+		if seqs[v] == nil {
+			alike = append(alike, v)
 		}
+		seqs[v] = append(seqs[v], seq)
 	}
-	for keep, seqs := range published {
-		var n int64
-		lease := engine.OutboxLease{Seqs: numbers(seqs), Owner: []byte(owner)}
-		if keep <= 0 {
-			n, err = s.Exec("outbox delete", lease.Delete())
-		} else {
-			lease.For = record.MicrosCeil(keep)
-			n, err = s.Exec("outbox keep", lease.Keep())
-		}
+	for _, v := range alike {
+		n, err := settle(s, owner, v, numbers(seqs[v]))
 		if done += n; err != nil {
 			return done, err
 		}
 	}
 	return done, nil
+}
+
+// settle records one verdict on messages.
+func settle(s engine.Runner, owner string, v outbox.Verdict, seqs string) (int64, error) {
+	lease := engine.OutboxLease{Seqs: seqs, Owner: []byte(owner), For: record.MicrosCeil(v.After)}
+	failure := engine.OutboxFailure{Seqs: seqs, Attempts: int64(v.Attempts), Error: record.NullText(v.Error), Owner: []byte(owner)}
+	switch {
+	case v.State == outbox.StatePublished && v.After <= 0:
+		return s.Exec("outbox delete", lease.Delete())
+	case v.State == outbox.StatePublished:
+		return s.Exec("outbox keep", lease.Keep())
+	case v.State == outbox.StateWaiting && v.After <= 0:
+		return s.Exec("outbox put back", failure.PutBack())
+	case v.State == outbox.StateWaiting:
+		failure.State, failure.After = "held", record.MicrosCeil(v.After)
+		return s.Exec("outbox put off", failure.PutOff())
+	case v.State == outbox.StateParked:
+		failure.State = "parked"
+		return s.Exec("outbox put off", failure.PutOff())
+	}
+	return 0, fmt.Errorf("there is no verdict %q", v.State)
 }
 
 // Lag returns how many messages wait to be published, and for how long.
