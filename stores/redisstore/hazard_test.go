@@ -25,6 +25,15 @@ func do(t *testing.T, client rueidis.Client, command ...string) {
 	}
 }
 
+func get(t *testing.T, client rueidis.Client, key string) string {
+	t.Helper()
+	value, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
 // migrated returns a server and a store on it.
 func migrated(t *testing.T, args ...string) (*redisServer, rueidis.Client, *redisstore.Store) {
 	t.Helper()
@@ -244,23 +253,65 @@ func keyOf(t *testing.T, client rueidis.Client, id onlyonce.ID) string {
 }
 
 // The states and the order of a value's parts are what tells stores of different versions apart.
-func TestStore_ARecordThatCanNotBeReadIsOfAnUnknownOutcome(t *testing.T) {
+func TestStore_ARecordThatCanNotBeReadIsListedAndOfAnUnknownOutcome(t *testing.T) {
+	for name, damage := range map[string]func(value string) string{
+		"empty":           func(string) string { return "" },
+		"cut in the head": func(value string) string { return value[:40] },
+		"cut behind it":   func(value string) string { return value[:90] },
+		"another version": func(value string) string { return "2" + value[1:] },
+		"no such state":   func(value string) string { return value[:1] + "X" + value[2:] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, client, s := migrated(t)
+			id := hazard.Run(t, s, "k")
+			key := records(t, client)[0]
+			do(t, client, "SET", key, damage(get(t, client, key)))
+			hazard.CheckListedCorrupt(t, s, name)
+			named := 0
+			for r, err := range s.List(t.Context(), onlyonce.Filter{Tenant: id.Tenant, Operation: id.Operation, Key: id.Key}) {
+				if named++; err != nil || !r.Corrupt || r.ID != id {
+					t.Errorf("listed by its ID as %+v, error %v", r, err)
+				}
+			}
+			if named != 1 {
+				t.Errorf("listed %d records with the ID, want 1", named)
+			}
+			hazard.CheckCorrupt(t, s, name, id)
+		})
+	}
+}
+
+// A command that began anew may have left an older entry in the index.
+func TestList_ARecordWithoutAHeadIsListedOnceAtTheNewestEntryOfItsIndex(t *testing.T) {
 	_, client, s := migrated(t)
 	id := hazard.Run(t, s, "k")
-	key := records(t, client)[0]
-	value, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
+	key := keyOf(t, client, id)
+	name := key[strings.LastIndexByte(key, ':')+1:]
+	newest := time.Now().Add(time.Hour).Truncate(time.Microsecond)
+	index := key[:len(key)-len(name)] + "index"
+	do(t, client, "XADD", index, strconv.FormatInt(newest.UnixMicro(), 10)+"-0", "n", name)
+	do(t, client, "SET", key, "")
+	n := 0
+	for r, err := range s.List(t.Context(), onlyonce.Filter{}) {
+		if n++; err != nil || !r.Corrupt || !r.CreatedAt.Equal(newest) {
+			t.Errorf("listed %+v, error %v, want one that was created at %v", r, err, newest)
+		}
+	}
+	if n != 1 {
+		t.Errorf("listed %d records, want 1", n)
+	}
+}
+
+func TestStore_ARecordWhoseLeaseIsAliveIsHeldAlthoughItsRestCanNotBeRead(t *testing.T) {
+	_, client, s := migrated(t)
+	begun, err := s.Claim(t.Context(), hazard.Claim("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, damaged := range map[string]string{
-		"empty":           "",
-		"cut in the head": value[:40],
-		"cut behind it":   value[:90],
-		"another version": "2" + value[1:],
-		"no such state":   value[:1] + "X" + value[2:],
-	} {
-		do(t, client, "SET", key, damaged)
-		hazard.CheckCorrupt(t, s, name, id)
+	key := keyOf(t, client, begun.ID)
+	do(t, client, "SET", key, get(t, client, key)[:90])
+	if r, err := s.Claim(t.Context(), hazard.Claim("k")); err != nil || r.State != onlyonce.StateProcessing || r.Owner != begun.Owner || r.ID != begun.ID {
+		t.Errorf("a repeat got %+v, error %v", r, err)
 	}
 }
 

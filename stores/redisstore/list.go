@@ -3,6 +3,7 @@ package redisstore
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"iter"
 	"strconv"
 	"strings"
@@ -29,6 +30,8 @@ type lister struct {
 	filter  onlyonce.Filter
 	after   record.Position
 	cursors [partitions]cursor
+
+	headless map[[32]byte]bool // the records without a head that were listed
 }
 
 // A cursor reads the entries of one partition's index, newest first.
@@ -47,8 +50,11 @@ type indexed struct {
 func (l *lister) list(ctx context.Context, yield func(onlyonce.Record) bool) error {
 	f := &l.filter
 	if id, ok := record.Only(f); ok {
-		v, err := l.store.look(ctx, l.store.keys.of(id))
-		if err == nil && v != nil && !v.Expired && record.Matches(f, &v.Record) {
+		v, err := l.store.find(ctx, id, l.store.keys.of(id))
+		switch {
+		case errors.Is(err, onlyonce.ErrNotFound):
+			return nil
+		case err == nil && !v.Expired && record.Matches(f, &v.Record):
 			yield(v.Record)
 		}
 		return err
@@ -186,9 +192,27 @@ func (l *lister) read(ctx context.Context, found []indexed) ([]onlyonce.Record, 
 		if err != nil {
 			return nil, err
 		}
-		if v != nil && !v.Expired && v.At == found[i].CreatedAt {
+		if v != nil && !v.Expired && l.isEntryOf(&found[i], v) {
 			records = append(records, v.Record)
 		}
 	}
 	return records, nil
+}
+
+// isEntryOf reports whether a record is listed at an entry of the index. An ID has several
+// entries if its command began anew, and its record has the position of one of them. A record
+// without a head is listed at the newest.
+func (l *lister) isEntryOf(e *indexed, v *stored) bool {
+	if !v.isHeadless() {
+		return v.At == e.CreatedAt
+	}
+	if l.headless[e.Hash] {
+		return false
+	}
+	if l.headless == nil {
+		l.headless = make(map[[32]byte]bool)
+	}
+	l.headless[e.Hash] = true
+	v.At, v.CreatedAt = e.CreatedAt, record.Instant(e.CreatedAt)
+	return true
 }

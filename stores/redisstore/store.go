@@ -141,15 +141,16 @@ func read(reply *rueidis.RedisMessage) (*stored, error) {
 	return v, nil
 }
 
+// isHeadless reports whether the value has no head that can be decoded: only the index knows
+// when its command was created, and which command that is.
+func (v *stored) isHeadless() bool { return len(v.head) < headSize || v.head[0] != headVersion }
+
 // of returns an error if the record must not be used for the ID.
 func (v *stored) of(id onlyonce.ID) error {
-	if v.Corrupt {
-		v.ID = id
-	}
 	if v.Fence > highestFence {
 		return record.ErrFence
 	}
-	return v.Check(id)
+	return value.Check(&v.Stored, id)
 }
 
 // Claim requests the right to run a command.
