@@ -381,6 +381,8 @@ func TestMySQL_SessionsThatChangeStatementsAreRejected(t *testing.T) {
 		{setting: "sql_mode=%27%27", finding: "sql-mode"},
 		{setting: "autocommit=0", finding: "autocommit"},
 		{setting: "sql_safe_updates=1", finding: "sql-safe-updates"},
+		{setting: "sql_select_limit=1", finding: "sql-select-limit"},
+		{setting: "sql_select_limit=1000000", finding: "sql-select-limit"},
 		{setting: "completion_type=CHAIN", finding: "completion-type"},
 		{"tx_isolation=%27READ-UNCOMMITTED%27", "isolation", true}, // as MySQL's transaction_isolation
 		{"sql_mode=%27ORACLE,STRICT_TRANS_TABLES%27", "sql-mode", true},

@@ -30,6 +30,7 @@ const (
 	riskSysdate = "sysdate-is-now"
 	riskCommit  = "autocommit"
 	riskSafe    = "sql-safe-updates"
+	riskLimit   = "sql-select-limit"
 	riskSync    = "semi-sync-fallback"
 	riskWait    = "galera-sync-wait"
 	riskDirty   = "isolation"
@@ -47,10 +48,11 @@ var unusableModes = map[string]string{
 
 // settings are those of a server and of one session.
 type settings struct {
-	version, mode, database                          string
-	ticks, binlog, readOnly, autocommit, safeUpdates bool
-	flush, sync                                      int64
-	packet                                           int
+	version, mode, database        string
+	ticks, binlog, readOnly        bool
+	autocommit, safeUpdates, limit bool
+	flush, sync                    int64
+	packet                         int
 }
 
 func readSettings(l server.Session, use func(settings)) error {
@@ -61,7 +63,7 @@ func readSettings(l server.Session, use func(settings)) error {
 			ticks: r.Int("ticks") != 0, version: r.Text("version"), mode: r.Text("sql_mode"),
 			flush: r.Int("flush"), binlog: r.Int("log_bin") != 0, sync: r.Int("sync_binlog"), readOnly: r.Int("read_only") != 0,
 			packet: int(r.Int("packet")), database: r.Text("database"),
-			autocommit: r.Int("autocommit") != 0, safeUpdates: r.Int("sql_safe_updates") != 0,
+			autocommit: r.Int("autocommit") != 0, safeUpdates: r.Int("sql_safe_updates") != 0, limit: r.Int("sql_select_limit") != 0,
 		}
 		if r.Err == nil {
 			use(has)
@@ -86,6 +88,9 @@ func (*dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error)
 		}
 		if has.safeUpdates {
 			add(riskSafe, "sql_safe_updates is on: purges, groups of settlements and the outbox get errors", "SET GLOBAL sql_safe_updates = 0, and take it out of the DSN and of init_connect")
+		}
+		if has.limit {
+			add(riskLimit, "sql_select_limit is set: a purge, a group of settlements and the outbox get fewer rows than there are", "SET GLOBAL sql_select_limit = DEFAULT, and take it out of the DSN and of init_connect")
 		}
 		if !has.autocommit {
 			add(riskCommit, "autocommit is off: claims and settlements are not committed, and a repeat runs the command again", "SET GLOBAL autocommit = 1, and take autocommit=0 out of the DSN and of init_connect")
