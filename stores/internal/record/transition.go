@@ -1,6 +1,7 @@
 package record
 
 import (
+	"crypto/rand"
 	"errors"
 	"maps"
 	"time"
@@ -102,4 +103,12 @@ func (s *Stored) Resolvable(seen onlyonce.Record) error {
 		return err
 	}
 	return r.Resolvable(seen)
+}
+
+// NewOwner returns a random owner for a record that a person decided about. It
+// is no claim's.
+func NewOwner() string {
+	b := make([]byte, 16)
+	rand.Read(b) // never fails
+	return string(b)
 }
