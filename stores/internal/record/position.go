@@ -18,8 +18,12 @@ type Position struct {
 // Top is where a list begins.
 var Top = Position{CreatedAt: math.MaxInt64, Hash: [32]byte(bytes.Repeat([]byte{0xff}, 32))}
 
-// PositionOf returns where a record that was listed stands.
+// PositionOf returns where a record that was listed stands. One without an ID, because it could
+// not be decoded, stands behind every other of its instant, so that no page shows it again.
 func PositionOf(r *onlyonce.Record) Position {
+	if r.ID == (onlyonce.ID{}) {
+		return Position{CreatedAt: Place(r.CreatedAt)}
+	}
 	return Position{CreatedAt: Place(r.CreatedAt), Hash: r.ID.Hash()}
 }
 
