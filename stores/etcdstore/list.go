@@ -87,7 +87,7 @@ func (s *Store) scan(ctx context.Context, after record.Position) (found []listed
 
 // heads calls each with the heads of all records as they were at one revision, which it
 // returns. It calls begin before the first, and again if it has to begin anew. A head that
-// can't be read is the zero one.
+// can't be read has only the place in the list that decode gives its record.
 func (s *Store) heads(ctx context.Context, begin func(), each func(p place, h *head)) (revision int64, err error) {
 	begin()
 	for from := s.keys.records(); ; {
@@ -109,7 +109,10 @@ func (s *Store) heads(ctx context.Context, begin func(), each func(p place, h *h
 		revision = cmp.Or(revision, r.Header.Revision)
 		for _, kv := range r.Kvs {
 			if p, ok := s.keys.parse(string(kv.Key)); ok {
-				h, _ := parseHead(kv.Value)
+				h, readable := parseHead(kv.Value)
+				if !readable {
+					h.created = kv.CreateRevision
+				}
 				each(p, &h)
 			}
 		}

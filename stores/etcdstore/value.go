@@ -119,7 +119,8 @@ type stored struct {
 }
 
 // decode makes a record of the values of its keys, of which each may be missing. It returns
-// nil for no head.
+// nil for no head. A record whose head can't be read has the revision at which its key was
+// created in the place of an instant, so that it has a place of its own in the list.
 func decode(kv, rest *mvccpb.KeyValue, at reading) *stored {
 	if kv == nil {
 		return nil
@@ -128,6 +129,8 @@ func decode(kv, rest *mvccpb.KeyValue, at reading) *stored {
 	h, ok := parseHead(kv.Value)
 	if !ok {
 		v.Stored = value.NoRecord(at.shown)
+		v.head.created = kv.CreateRevision
+		v.At, v.CreatedAt = v.head.created, record.Instant(v.head.created)
 		return v
 	}
 	v.head = h

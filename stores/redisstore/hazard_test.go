@@ -304,27 +304,7 @@ func TestList_ARecordWithoutAHeadIsListedOnceAtTheNewestEntryOfItsIndex(t *testi
 
 func TestList_EveryPageBeginsBehindARecordWithoutAHead(t *testing.T) {
 	_, client, s := migrated(t)
-	const n = 8
-	for i := range n {
-		do(t, client, "SET", keyOf(t, client, hazard.Run(t, s, strconv.Itoa(i))), "")
-	}
-	var f onlyonce.Filter
-	f.Limit = 1
-	for range n {
-		listed := 0
-		for r, err := range s.List(t.Context(), f) {
-			if listed++; err != nil || !f.FromNewest() && !r.CreatedAt.Before(f.After.CreatedAt) {
-				t.Fatalf("after %v, %+v was listed, error %v", f.After.CreatedAt, r, err)
-			}
-			f.After = r
-		}
-		if listed != 1 {
-			t.Fatalf("a page has %d records, want 1", listed)
-		}
-	}
-	for r, err := range s.List(t.Context(), f) {
-		t.Errorf("after the last record, %+v was listed, error %v", r, err)
-	}
+	hazard.CheckCorruptPages(t, s, func(id onlyonce.ID) { do(t, client, "SET", keyOf(t, client, id), "") })
 }
 
 func TestStore_ARecordWhoseLeaseIsAliveIsHeldAlthoughItsRestCanNotBeRead(t *testing.T) {

@@ -243,6 +243,12 @@ func TestStore_ARecordThatCanNotBeReadIsOfAnUnknownOutcome(t *testing.T) {
 	}
 }
 
+func TestList_EveryPageBeginsBehindARecordWithoutAHead(t *testing.T) {
+	t.Parallel()
+	_, client, s := migrated(t)
+	hazard.CheckCorruptPages(t, s, func(id onlyonce.ID) { put(t, client, headOf(id), "") })
+}
+
 func TestStore_AFenceIncreasesAlthoughTheClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	_, client, s := migrated(t)

@@ -7,6 +7,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"iter"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -136,6 +137,32 @@ func CheckListedCorrupt(t testing.TB, s Store, damage string) {
 	}
 	if listed != 1 {
 		t.Errorf("%s: listed %d records, want 1", damage, listed)
+	}
+}
+
+// CheckCorruptPages wants every page of a list to begin behind the last record of the page before,
+// although none of them can be decoded. damage makes a record one of them.
+func CheckCorruptPages(t testing.TB, s Store, damage func(id onlyonce.ID)) {
+	t.Helper()
+	const n = 8
+	for i := range n {
+		damage(Run(t, s, strconv.Itoa(i)))
+	}
+	f := onlyonce.Filter{Limit: 1}
+	for range n {
+		listed := 0
+		for r, err := range s.List(t.Context(), f) {
+			if listed++; err != nil || !r.Corrupt || !f.FromNewest() && !r.CreatedAt.Before(f.After.CreatedAt) {
+				t.Fatalf("after %v, %+v was listed, error %v", f.After.CreatedAt, r, err)
+			}
+			f.After = r
+		}
+		if listed != 1 {
+			t.Fatalf("a page has %d records, want 1", listed)
+		}
+	}
+	for r, err := range s.List(t.Context(), f) {
+		t.Errorf("after the last record, %+v was listed, error %v", r, err)
 	}
 }
 
