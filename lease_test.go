@@ -350,6 +350,25 @@ func TestLease_AClaimInDoubtLeavesNoGoroutine(t *testing.T) {
 	})
 }
 
+// takeOverInDoubt begins a command that an earlier attempt has left. All responses to claims
+// after the first, which finds the record, are lost.
+func takeOverInDoubt(t *testing.T, store *faultyStore, g *onlyonce.Guard) {
+	t.Helper()
+	calls := 0
+	store.set(func() {
+		store.claim = func(do func() error) error {
+			if calls++; calls == 1 {
+				return do()
+			}
+			return lossy(do)
+		}
+	})
+	if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnavailable) {
+		t.Fatalf("error %v", err)
+	}
+	synctest.Wait()
+}
+
 func TestLease_ATakeOverOfAnUnknownOutcomeThatStaysInDoubtIsReleasedAsUnknown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -359,19 +378,7 @@ func TestLease_ATakeOverOfAnUnknownOutcomeThatStaysInDoubtIsReleasedAsUnknown(t 
 		}); err == nil {
 			t.Fatal("no error")
 		}
-		calls := 0
-		store.set(func() {
-			store.claim = func(do func() error) error {
-				if calls++; calls == 1 {
-					return do()
-				}
-				return lossy(do)
-			}
-		})
-		if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnavailable) {
-			t.Fatalf("error %v", err)
-		}
-		synctest.Wait()
+		takeOverInDoubt(t, store, g)
 		if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateUnknown || rec.Attempt != 2 || rec.Error != "no response" {
 			t.Fatalf("record %+v", rec)
 		}
@@ -384,19 +391,7 @@ func TestLease_ATakeOverThatStaysInDoubtIsReleasedAsUnknown(t *testing.T) {
 		g := onlyonce.New(store, onlyonce.Config{})
 		crash(t, store, request("k"), time.Second)
 		time.Sleep(2 * time.Second)
-		calls := 0
-		store.set(func() {
-			store.claim = func(do func() error) error {
-				if calls++; calls == 1 {
-					return do()
-				}
-				return lossy(do)
-			}
-		})
-		if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, onlyonce.ErrUnavailable) {
-			t.Fatalf("error %v", err)
-		}
-		synctest.Wait()
+		takeOverInDoubt(t, store, g)
 		if rec := lookup(t, store, request("k")); rec.State != onlyonce.StateUnknown || rec.Attempt != 2 {
 			t.Fatalf("record %+v", rec)
 		}

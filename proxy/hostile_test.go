@@ -231,6 +231,24 @@ func upstream2(t testing.TB, h http.HandlerFunc) *proxy.Upstream {
 	return &proxy.Upstream{URL: parse(t, s.URL), HTTP2: true}
 }
 
+// wantBrokenOff wants the response of an upstream to be broken off and its outcome to be unknown.
+// It returns the address of the proxy.
+func wantBrokenOff(t *testing.T, up *proxy.Upstream) (addr string) {
+	t.Helper()
+	addr = orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+	r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", nil)
+	r.Header.Set("Idempotency-Key", "k")
+	if res, err := client.RoundTrip(r); err == nil {
+		_, err := io.Copy(io.Discard, res.Body)
+		if res.Body.Close(); res.StatusCode == 200 && err == nil {
+			t.Errorf("HTTP/2 %v: it came to an end", up.HTTP2)
+		}
+	}
+	res, body := post(t, addr, "k", "")
+	wantProblem(t, res, body, 409, "outcome_unknown", false)
+	return addr
+}
+
 func TestListener_AResponseThatStallsEnds(t *testing.T) {
 	stalls := func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, "x")
@@ -239,17 +257,7 @@ func TestListener_AResponseThatStallsEnds(t *testing.T) {
 	}
 	for _, up := range []*proxy.Upstream{upstream(t, stalls), upstream2(t, stalls)} {
 		up.StallTimeout, up.BodyTimeout = 50*time.Millisecond, -1
-		addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
-		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", nil)
-		r.Header.Set("Idempotency-Key", "k")
-		if res, err := client.RoundTrip(r); err == nil {
-			_, err := io.Copy(io.Discard, res.Body)
-			if res.Body.Close(); res.StatusCode == 200 && err == nil {
-				t.Errorf("HTTP/2 %v: it came to an end", up.HTTP2)
-			}
-		}
-		res, body := post(t, addr, "k", "")
-		wantProblem(t, res, body, 409, "outcome_unknown", false)
+		wantBrokenOff(t, up)
 	}
 }
 
@@ -277,17 +285,7 @@ func TestListener_ADrippingResponseEnds(t *testing.T) {
 	}
 	for _, up := range []*proxy.Upstream{upstream(t, drip), upstream2(t, drip)} {
 		up.BodyTimeout = 50 * time.Millisecond
-		addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
-		r, _ := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr+"/v1/orders", nil)
-		r.Header.Set("Idempotency-Key", "k")
-		if res, err := client.RoundTrip(r); err == nil {
-			_, err := io.Copy(io.Discard, res.Body)
-			if res.Body.Close(); res.StatusCode == 200 && err == nil {
-				t.Errorf("HTTP/2 %v: it came to an end", up.HTTP2)
-			}
-		}
-		res, body := post(t, addr, "k", "")
-		wantProblem(t, res, body, 409, "outcome_unknown", false)
+		addr := wantBrokenOff(t, up)
 		for i, events := range []string{"text/event-stream", "Text/Event-Stream", "text/event-stream;charset=utf-8"} { // RFC 9110, section 8.3.1
 			res, body := send(t, "POST", "http://"+addr+"/v1/orders", http.Header{"Idempotency-Key": {strconv.Itoa(i)}, "Accept": {events}}, "x")
 			if res.StatusCode != 200 || len(body) != 101 {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
@@ -14,17 +13,8 @@ import (
 
 func ExampleNew() {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "orders")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	db, store, err := apitest.Open(ctx, dir)
-	if err != nil {
-		panic(err)
-	}
-	defer db.Close()
-	defer store.Close()
+	_, db, store, done := apitest.Example()
+	defer done()
 	api, err := orders.New(ctx, db, store, store.Outbox(), orders.Config{AllowAnonymous: true})
 	if err != nil {
 		panic(err)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"strings"
 
@@ -15,17 +14,8 @@ import (
 
 func ExampleNew() {
 	ctx := context.Background()
-	dir, err := os.MkdirTemp("", "sandboxes")
-	if err != nil {
-		panic(err)
-	}
-	defer os.RemoveAll(dir)
-	db, store, err := apitest.Open(ctx, dir)
-	if err != nil {
-		panic(err)
-	}
-	defer db.Close()
-	defer store.Close()
+	dir, db, store, done := apitest.Example()
+	defer done()
 	api, err := sandboxes.New(ctx, db, store, sandboxes.Config{
 		Dir:            filepath.Join(dir, "workspaces"),
 		AllowAnonymous: true,

@@ -5,6 +5,8 @@ package apitest
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"os"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
@@ -14,6 +16,24 @@ import (
 // they are not there.
 func Open(ctx context.Context, dir string) (*sql.DB, *sqlstore.Store, error) {
 	return (&Database{"sqlite", "sqlite", sqliteDSN(dir)}).Open(ctx)
+}
+
+// Example opens a database and a store in a new directory, for an example. It panics if that
+// fails. done closes and deletes them.
+func Example() (dir string, db *sql.DB, store *sqlstore.Store, done func()) {
+	dir, err := os.MkdirTemp("", "example")
+	if err != nil {
+		panic(err)
+	}
+	db, store, err = Open(context.Background(), dir)
+	if err != nil {
+		panic(err)
+	}
+	return dir, db, store, func() {
+		if err := errors.Join(store.Close(), db.Close(), os.RemoveAll(dir)); err != nil {
+			panic(err)
+		}
+	}
 }
 
 // A Held store holds what runs in a transaction until it is let go.
