@@ -200,6 +200,11 @@ func TestStore_ARecordThatCanNotBeReadIsOfAnUnknownOutcome(t *testing.T) {
 	}
 }
 
+func TestList_EveryPageBeginsBehindARecordWithoutAHead(t *testing.T) {
+	_, js, s := migrated(t)
+	hazard.CheckCorruptPages(t, s, func(id onlyonce.ID) { publish(t, js, &nats.Msg{Subject: subjectOf(id)}) })
+}
+
 func TestStore_AFenceIncreasesAlthoughTheClockWasSetBack(t *testing.T) {
 	_, js, s := migrated(t)
 	hazard.CheckFences(t, s, func(id onlyonce.ID, fence int64) {
