@@ -55,7 +55,7 @@ type settings struct {
 	packet                         int
 }
 
-func readSettings(l server.Session, use func(settings)) error {
+func readSettings(l server.Runner, use func(settings)) error {
 	return l.Query("settings", func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		_ = r.Int("sleep")
@@ -72,7 +72,7 @@ func readSettings(l server.Session, use func(settings)) error {
 	})
 }
 
-func (*dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) {
+func (*dialect) Diagnose(l server.Runner) (found []onlyonce.Finding, err error) {
 	add := func(name, problem, fix string) { found = append(found, engine.NewFinding(name, problem, fix)) }
 	err = readSettings(l, func(has settings) {
 		if tooOld(has.version) {
@@ -181,7 +181,7 @@ func semiSync(has map[string]string, prefix, replica string) (found []onlyonce.F
 }
 
 // readVariables calls use for each row of a statement that shows names and values.
-func readVariables(l server.Session, statement string, use func(name, value string)) error {
+func readVariables(l server.Runner, statement string, use func(name, value string)) error {
 	return l.Query(statement, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		name, value := r.Text("name"), r.Text("value")

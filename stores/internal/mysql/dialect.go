@@ -115,7 +115,7 @@ func (m *dialect) CheckPacketSize(args []any) error {
 	return nil
 }
 
-func (m *dialect) Claim(l server.Session, a server.ClaimArgs) (fence int64, granted bool, err error) {
+func (m *dialect) Claim(l server.Runner, a server.ClaimArgs) (fence int64, granted bool, err error) {
 	if l.Tx != nil {
 		return m.Grant(l, "claim in", a.List())
 	}
@@ -126,7 +126,7 @@ func (m *dialect) Claim(l server.Session, a server.ClaimArgs) (fence int64, gran
 	return m.Grant(l, "claim", claim(a, floor))
 }
 
-func (*dialect) Grant(l server.Session, name string, args []any) (fence int64, granted bool, err error) {
+func (*dialect) Grant(l server.Runner, name string, args []any) (fence int64, granted bool, err error) {
 	return lastID(l.Exec(name, args...))
 }
 

@@ -29,7 +29,7 @@ const flushWindow = time.Minute
 // replication, on a replica. On disk are records that were settled longer ago, or that this
 // process knows to be there. Others must be read again: the server may have crashed since, and
 // come back without it.
-func (m *dialect) Durable(l server.Session, k *record.Key, look server.Look) (again bool, err error) {
+func (m *dialect) Durable(l server.Runner, k *record.Key, look server.Look) (again bool, err error) {
 	r := look.Found
 	if r == nil || r.SettledAt.IsZero() || m.flush.Knows(k, r.Fence) {
 		return false, nil
@@ -49,14 +49,14 @@ func (m *dialect) Durable(l server.Session, k *record.Key, look server.Look) (ag
 // Flushed returns once everything that was read before is on disk and, with semi-synchronous
 // replication, on a replica. A server with a name has a binary log, so that it loses nothing of
 // what it has shown when it is started again.
-func (m *dialect) Flushed(l server.Session, from int64) (again bool, err error) {
+func (m *dialect) Flushed(l server.Runner, from int64) (again bool, err error) {
 	if from == 0 && m.binlog {
 		return false, nil
 	}
 	by, err := m.flush.Wait(l.Ctx, func() (int64, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Ctx), server.StepTimeout)
 		defer cancel()
-		by, _, err := lastID(l.Store.Session(ctx).Exec("flush"))
+		by, _, err := lastID(l.Store.Runner(ctx).Exec("flush"))
 		return by, err
 	})
 	return from == 0 || by != from, err

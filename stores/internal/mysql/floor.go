@@ -29,7 +29,7 @@ const (
 
 // read returns a floor that is fresh. Before it gets old, one caller reads it again while
 // the others use the last one.
-func (f *cachedFloor) read(l server.Session) (int64, error) {
+func (f *cachedFloor) read(l server.Runner) (int64, error) {
 	if r := f.last.Load(); r != nil && time.Since(r.at) < floorFresh {
 		if time.Since(r.at) < floorFresh/2 || !f.reading.TryLock() {
 			return r.value, nil

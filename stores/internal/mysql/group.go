@@ -155,7 +155,7 @@ func (g *grouper) WriteSettles(ctx context.Context, s *server.Store, settles []*
 	return g.settles.use(ctx, s, func() error {
 		size := server.GroupSize(len(settles))
 		values := make([]any, 0, 11*size)
-		l := s.Session(ctx)
+		l := s.Runner(ctx)
 		for i := range size {
 			j := settles[min(i, len(settles)-1)]
 			row := settleRow{settled: l.Encode.Settled(j.Settlement), owner: []byte(j.Hold.Owner), fence: j.Hold.Fence}

@@ -31,10 +31,10 @@ func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine,
 	if err := s.Check(ctx, acceptRisks); err != nil {
 		return nil, err
 	}
-	if err := m.readSettings(s.Session(ctx)); err != nil {
+	if err := m.readSettings(s.Runner(ctx)); err != nil {
 		return nil, err
 	}
-	if err := m.probe(s.Session(ctx)); err != nil {
+	if err := m.probe(s.Runner(ctx)); err != nil {
 		return nil, err
 	}
 	if err := s.PrepareAll(ctx, prepared...); err != nil {
@@ -45,7 +45,7 @@ func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine,
 }
 
 // readSettings reads the settings by which the statements are sent.
-func (m *dialect) readSettings(l server.Session) error {
+func (m *dialect) readSettings(l server.Runner) error {
 	err := readSettings(l, func(has settings) {
 		m.database, m.packet, m.binlog = has.database, has.packet, has.binlog
 	})
@@ -63,7 +63,7 @@ func (m *dialect) readSettings(l server.Session) error {
 }
 
 // probe finds out how the server and the driver count changed rows.
-func (m *dialect) probe(l server.Session) error {
+func (m *dialect) probe(l server.Runner) error {
 	res, err := l.Exec("probe")
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 // purgeBatch is how many rows a statement deletes.
 const purgeBatch = 500
 
-func (m *dialect) Lapse(l server.Session, limit int) (int, error) {
+func (m *dialect) Lapse(l server.Runner, limit int) (int, error) {
 	now, err := l.Number("time")
 	if err != nil {
 		return 0, err
@@ -31,7 +31,7 @@ func (m *dialect) Lapse(l server.Session, limit int) (int, error) {
 
 // Purge deletes the rows that are due and not in use. A command that a transaction runs keeps
 // its row, because that transaction chose its fence when it read the row.
-func (m *dialect) Purge(l server.Session, limit int) (rows, records int, err error) {
+func (m *dialect) Purge(l server.Runner, limit int) (rows, records int, err error) {
 	now, err := l.Number("time")
 	if err != nil {
 		return 0, 0, err
@@ -70,7 +70,7 @@ func (m *dialect) Purge(l server.Session, limit int) (rows, records int, err err
 
 // free returns the rows whose commands no transaction runs: under true those of released
 // commands, under false the others. It returns none if the floor no longer covers them.
-func (m *dialect) free(l server.Session, upTo int64, ids []any) (map[bool][]any, error) {
+func (m *dialect) free(l server.Runner, upTo int64, ids []any) (map[bool][]any, error) {
 	if floor, err := l.Number("floor"); err != nil || floor < upTo {
 		l.Uncover()
 		return nil, err
@@ -94,7 +94,7 @@ func (m *dialect) withIDs(name string, ids []any) string {
 }
 
 // remove runs a statement on those rows of the ids that are still due.
-func (m *dialect) remove(l server.Session, name string, now int64, ids []any) (int, error) {
+func (m *dialect) remove(l server.Runner, name string, now int64, ids []any) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}

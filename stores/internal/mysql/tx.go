@@ -85,7 +85,7 @@ func (m *dialect) lockName(lock [32]byte) string {
 // random, so no other database has the same.
 func tokenLock(token []byte) string { return "onlyonce:" + hex.EncodeToString(token) }
 
-func (m *dialect) Look(l server.Session, k *record.Key, _ []byte) (seen transact.View, err error) {
+func (m *dialect) Look(l server.Runner, k *record.Key, _ []byte) (seen transact.View, err error) {
 	err = l.Query("look", func(v []driver.Value) error {
 		row, more := v[:len(v)-2], record.Reader{Values: v[len(v)-2:]}
 		now := record.Reader{Values: v[record.Columns-1:]}
@@ -116,7 +116,7 @@ func (*dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	return err
 }
 
-func (m *dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled server.SettledArgs, token []byte) (settledAt int64, err error) {
+func (m *dialect) Record(l server.Runner, seen *transact.View, k *record.Key, r *onlyonce.Record, settled server.SettledArgs, token []byte) (settledAt int64, err error) {
 	if l.Tx != nil {
 		if err := m.CheckSameTx(l, seen, token); err != nil {
 			return 0, err
@@ -147,7 +147,7 @@ func (*dialect) Decision(settled server.SettledArgs, seen server.SeenArgs, owner
 
 // CheckSameTx looks for the savepoint, which is gone if the transaction has ended. Its name
 // holds the token, so that no function makes one of the same name by chance.
-func (*dialect) CheckSameTx(l server.Session, _ *transact.View, token []byte) error {
+func (*dialect) CheckSameTx(l server.Runner, _ *transact.View, token []byte) error {
 	_, err := l.Tx.ExecContext(l.Ctx, fill("release savepoint", "{name}", transact.SavepointName(token)))
 	if numberOf(err) == 1305 {
 		return transact.ErrEnded
@@ -157,7 +157,7 @@ func (*dialect) CheckSameTx(l server.Session, _ *transact.View, token []byte) er
 
 // CheckJoinable rejects a transaction that the server has rolled back, because every later
 // statement would be committed by itself.
-func (*dialect) CheckJoinable(l server.Session) error {
+func (*dialect) CheckJoinable(l server.Runner) error {
 	for _, statement := range []string{"savepoint", "release savepoint"} {
 		if _, err := l.Tx.ExecContext(l.Ctx, fill(statement, "{name}", "onlyonce_join")); err != nil {
 			if numberOf(err) == 1305 {

@@ -24,7 +24,7 @@ const (
 
 var risks = []string{riskFsync, riskPages, riskStandby}
 
-func (dialect) Diagnose(l server.Session) (found []onlyonce.Finding, err error) {
+func (dialect) Diagnose(l server.Runner) (found []onlyonce.Finding, err error) {
 	add := func(name, problem, fix string) { found = append(found, engine.NewFinding(name, problem, fix)) }
 	err = l.Query("settings", func(v []driver.Value) error {
 		r := record.Reader{Values: v}

@@ -40,11 +40,11 @@ func (dialect) List(f onlyonce.Filter, p *record.Page) (string, []any) {
 
 func (dialect) Classify(err error) server.ErrorClass { return Classify(err) }
 
-func (p dialect) Claim(l server.Session, a server.ClaimArgs) (fence int64, granted bool, err error) {
+func (p dialect) Claim(l server.Runner, a server.ClaimArgs) (fence int64, granted bool, err error) {
 	return p.Grant(l, "claim", a.List())
 }
 
-func (dialect) Grant(l server.Session, name string, args []any) (fence int64, granted bool, err error) {
+func (dialect) Grant(l server.Runner, name string, args []any) (fence int64, granted bool, err error) {
 	if l.Tx != nil {
 		name = server.InTx(Text, name)
 	}
@@ -73,7 +73,7 @@ func (dialect) Begin(ctx context.Context, conn *sql.Conn, locks *transact.Locks,
 // End has nothing to do: the locks went with the transaction.
 func (dialect) End(*sql.Conn, *transact.Locks, []byte) {}
 
-func (p dialect) Look(l server.Session, k *record.Key, token []byte) (seen transact.View, err error) {
+func (p dialect) Look(l server.Runner, k *record.Key, token []byte) (seen transact.View, err error) {
 	err = l.Query("look", func(v []driver.Value) error {
 		row, more := v[:len(v)-4], record.Reader{Values: v[len(v)-4:]}
 		now := record.Reader{Values: v[record.Columns-1:]}
@@ -103,7 +103,7 @@ func (dialect) Ended(ctx context.Context, conn *sql.Conn, token []byte) error {
 	return errors.Join(err, tx.Rollback())
 }
 
-func (p dialect) Record(l server.Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled server.SettledArgs, token []byte) (settledAt int64, err error) {
+func (p dialect) Record(l server.Runner, seen *transact.View, k *record.Key, r *onlyonce.Record, settled server.SettledArgs, token []byte) (settledAt int64, err error) {
 	args, err := RecordArgsOf(seen, k, r, settled, token)
 	if err != nil {
 		return 0, err
@@ -127,21 +127,21 @@ func (dialect) Decision(settled server.SettledArgs, seen server.SeenArgs, owner 
 
 // CheckJoinable has nothing to do: the server rejects every statement of a transaction that
 // has failed.
-func (dialect) CheckJoinable(server.Session) error { return nil }
+func (dialect) CheckJoinable(server.Runner) error { return nil }
 
 // Durable returns once the record is on the synchronous standbys, if there are any.
 // PostgreSQL flushes a commit before others can see it.
-func (p dialect) Durable(l server.Session, k *record.Key, look server.Look) (again bool, err error) {
+func (p dialect) Durable(l server.Runner, k *record.Key, look server.Look) (again bool, err error) {
 	return p.standbys.Durable(l.Ctx, k, look.Found, replicate(l))
 }
 
-func (p dialect) Flushed(l server.Session, from int64) (again bool, err error) {
+func (p dialect) Flushed(l server.Runner, from int64) (again bool, err error) {
 	return p.standbys.Flushed(l.Ctx, from, replicate(l))
 }
 
-func replicate(l server.Session) Replicate {
+func replicate(l server.Runner) Replicate {
 	return func(ctx context.Context) (server int64, err error) {
-		err = l.Store.Session(ctx).Query("replicate", func(v []driver.Value) error {
+		err = l.Store.Runner(ctx).Query("replicate", func(v []driver.Value) error {
 			r := record.Reader{Values: v}
 			server = r.Int("server")
 			return r.Err
@@ -156,7 +156,7 @@ func (dialect) CheckID(onlyonce.ID) error { return nil }
 
 func (dialect) CheckPacketSize([]any) error { return nil }
 
-func (dialect) CheckSameTx(l server.Session, seen *transact.View, _ []byte) error {
+func (dialect) CheckSameTx(l server.Runner, seen *transact.View, _ []byte) error {
 	mark, err := l.Number("mark")
 	if err == nil && mark != seen.Mark {
 		err = transact.ErrEnded
@@ -164,7 +164,7 @@ func (dialect) CheckSameTx(l server.Session, seen *transact.View, _ []byte) erro
 	return err
 }
 
-func (dialect) Lapse(l server.Session, limit int) (n int, err error) {
+func (dialect) Lapse(l server.Runner, limit int) (n int, err error) {
 	err = l.Query("lapse", func([]driver.Value) error {
 		n++
 		return nil
@@ -172,7 +172,7 @@ func (dialect) Lapse(l server.Session, limit int) (n int, err error) {
 	return n, err
 }
 
-func (dialect) Purge(l server.Session, limit int) (rows, records int, err error) {
+func (dialect) Purge(l server.Runner, limit int) (rows, records int, err error) {
 	var highest, now int64
 	err = l.Query("due", func(v []driver.Value) error {
 		r := record.Reader{Values: v}

@@ -44,7 +44,7 @@ func (dialect) together(ctx context.Context, s *server.Store, name string, row f
 	}
 	_, e := conn.ExecContext(ctx, Text[end])
 	if e == nil {
-		e = ctx.Err() // see Session.Again
+		e = ctx.Err() // see Runner.Again
 	}
 	if e != nil {
 		if err == nil {

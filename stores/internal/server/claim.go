@@ -12,7 +12,7 @@ import (
 
 // find returns the record of k, or nil if there is none. It returns a record that has
 // expired, too, for its fence.
-func (l Session) find(k *record.Key) (*record.Stored, error) {
+func (l Runner) find(k *record.Key) (*record.Stored, error) {
 	if l.Tx != nil {
 		return l.read(k)
 	}
@@ -44,7 +44,7 @@ func FindDurable(read func() (*record.Stored, error), durable func(Look) (again 
 var errServers = fmt.Errorf("%w: the record was read from another server than the one that committed, every time: connect to the primary only, and stop the former one", onlyonce.ErrUnavailable)
 
 // read reads the record of k, which may not be durable.
-func (l Session) read(k *record.Key) (found *record.Stored, err error) {
+func (l Runner) read(k *record.Key) (found *record.Stored, err error) {
 	err = l.Query("lookup", func(v []driver.Value) error {
 		r := l.dialect.Decode(v)
 		found = &r
@@ -55,7 +55,7 @@ func (l Session) read(k *record.Key) (found *record.Stored, err error) {
 
 // findCurrent finds a record that the snapshot of a transaction does not have, on servers
 // that need a statement of its own for it.
-func (l Session) findCurrent(k *record.Key) (found *record.Stored, err error) {
+func (l Runner) findCurrent(k *record.Key) (found *record.Stored, err error) {
 	if _, ok := l.dialect.Statements()["lookup current"]; !ok {
 		return nil, nil
 	}
@@ -77,7 +77,7 @@ func collided(found *record.Stored, k *record.Key, err error) (*record.Stored, e
 	return found, nil
 }
 
-func (l Session) lookup(id onlyonce.ID) (onlyonce.Record, error) {
+func (l Runner) lookup(id onlyonce.ID) (onlyonce.Record, error) {
 	k := record.KeyOf(id)
 	r, err := l.find(&k)
 	if err != nil {
@@ -89,7 +89,7 @@ func (l Session) lookup(id onlyonce.ID) (onlyonce.Record, error) {
 // claim claims a command. created says that an earlier try may have created its row. If the
 // claim fails after that, the error does not say that nothing happened, except in a
 // transaction, which rolls the row back.
-func (l Session) claim(k *record.Key, c *onlyonce.Claim, created bool) (onlyonce.Record, error) {
+func (l Runner) claim(k *record.Key, c *onlyonce.Claim, created bool) (onlyonce.Record, error) {
 	got, err := optimistic.Claim(rows{l}, k, c, false)
 	switch {
 	case err == nil:

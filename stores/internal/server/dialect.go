@@ -22,24 +22,24 @@ type Dialect interface {
 	EncodeText(s string) any                                          // a text column's value
 	List(f onlyonce.Filter, p *record.Page) (text string, args []any) // the statement that reads a page
 	Classify(err error) ErrorClass                                    // what a statement's error means
-	Diagnose(l Session) ([]onlyonce.Finding, error)
+	Diagnose(l Runner) ([]onlyonce.Finding, error)
 
 	// Purge looks at no more than limit rows that are due, and deletes those that are
 	// not in use. It returns how many rows it looked at, and how many of the deleted
 	// rows were records.
-	Purge(l Session, limit int) (rows, records int, err error)
+	Purge(l Runner, limit int) (rows, records int, err error)
 
 	// Lapse releases at most limit records whose leases have lapsed and whose
 	// keep has passed since, and returns how many. Their rows stay for a while,
 	// for their fences.
-	Lapse(l Session, limit int) (int, error)
+	Lapse(l Runner, limit int) (int, error)
 
 	// Claim runs "claim", or "claim in" in a transaction, and returns the hold's fence.
-	Claim(l Session, a ClaimArgs) (fence int64, granted bool, err error)
+	Claim(l Runner, a ClaimArgs) (fence int64, granted bool, err error)
 
 	// Grant runs another statement that grants a hold or raises its fence, and returns the
 	// fence.
-	Grant(l Session, name string, args []any) (fence int64, granted bool, err error)
+	Grant(l Runner, name string, args []any) (fence int64, granted bool, err error)
 
 	// Begin begins a transaction and takes the locks unless they are nil; got is one of
 	// the Lock outcomes of transact. End releases the locks.
@@ -47,7 +47,7 @@ type Dialect interface {
 	End(conn *sql.Conn, locks *transact.Locks, token []byte)
 
 	// Look reads the key's row and the store's clock.
-	Look(l Session, k *record.Key, token []byte) (transact.View, error)
+	Look(l Runner, k *record.Key, token []byte) (transact.View, error)
 
 	// Ended waits on another connection until the transaction with the token has
 	// ended.
@@ -56,14 +56,14 @@ type Dialect interface {
 	// Record writes the settled record of a transaction with its token, and returns when
 	// it was settled, or 0 if the row is no longer the one seen. The error is
 	// transact.ErrEnded if the transaction is not the one that saw it.
-	Record(l Session, seen *transact.View, k *record.Key, r *onlyonce.Record, settled SettledArgs, token []byte) (settledAt int64, err error)
+	Record(l Runner, seen *transact.View, k *record.Key, r *onlyonce.Record, settled SettledArgs, token []byte) (settledAt int64, err error)
 
 	// Decision lists the arguments of the statement "resolve", or of "remove" if the
 	// decision deletes the record: the record as it was seen, and its next owner.
 	Decision(settled SettledArgs, seen SeenArgs, owner []byte) []any
 
 	// CheckJoinable rejects a caller's transaction that has ended.
-	CheckJoinable(l Session) error
+	CheckJoinable(l Runner) error
 
 	// CheckID rejects an ID that the table can't hold, before anything runs for it.
 	CheckID(id onlyonce.ID) error
@@ -74,19 +74,19 @@ type Dialect interface {
 	// Durable returns once a settled record that was read, outside a transaction,
 	// survives a crash of the server. It reports true if the record must be read again,
 	// because another server may have taken the place of the one that had it.
-	Durable(l Session, k *record.Key, look Look) (again bool, err error)
+	Durable(l Runner, k *record.Key, look Look) (again bool, err error)
 
 	// Flushed returns once everything that was read, outside a transaction, survives a crash
 	// of the server that it was read from, which has the name of record.Stored. It reports
 	// true if that must be read again.
-	Flushed(l Session, from int64) (again bool, err error)
+	Flushed(l Runner, from int64) (again bool, err error)
 
 	// Settled notes that the server has confirmed a settlement.
 	Settled(k *record.Key, fence int64)
 
 	// CheckSameTx returns transact.ErrEnded unless the transaction is still the one
 	// with the token, whose Look returned seen.
-	CheckSameTx(l Session, seen *transact.View, token []byte) error
+	CheckSameTx(l Runner, seen *transact.View, token []byte) error
 }
 
 // A Look is a read of a record, which may not be durable.

@@ -127,7 +127,7 @@ func (s *Store) writeClaims(ctx context.Context, g Grouper, jobs []*GroupedClaim
 	if err != nil || took < record.Slow {
 		return err
 	}
-	l := s.Session(ctx)
+	l := s.Runner(ctx)
 	floor, err := l.Number("floor")
 	for _, j := range jobs {
 		if !j.Granted || err == nil && j.Fence > floor {
@@ -177,7 +177,7 @@ func (s *Store) claimInGroup(ctx context.Context, k *record.Key, c *onlyonce.Cla
 		return onlyonce.Record{}, err
 	}
 	defer done()
-	return s.Session(ctx).claim(k, c, j.doubt)
+	return s.Runner(ctx).claim(k, c, j.doubt)
 }
 
 func (s *Store) settleInGroup(ctx context.Context, k *record.Key, h *onlyonce.Hold, st *onlyonce.Settlement) error {
@@ -194,7 +194,7 @@ func (s *Store) settleInGroup(ctx context.Context, k *record.Key, h *onlyonce.Ho
 		return err
 	}
 	defer done()
-	return s.Session(ctx).settle(*h, *st, j.Doubt)
+	return s.Runner(ctx).settle(*h, *st, j.Doubt)
 }
 
 // groupable reports whether a settlement is small enough to go with others. A release

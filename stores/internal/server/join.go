@@ -17,9 +17,9 @@ type joined struct {
 
 func (s *Store) Joined(tx *sql.Tx) onlyonce.Store { return joined{s, tx} }
 
-// join returns a session that may write in the caller's transaction.
-func (t joined) join(ctx context.Context) (Session, error) {
-	l := Session{Store: t.Store, Ctx: ctx, Tx: t.tx}
+// join returns a Runner that may write in the caller's transaction.
+func (t joined) join(ctx context.Context) (Runner, error) {
+	l := Runner{Store: t.Store, Ctx: ctx, Tx: t.tx}
 	return l, l.dialect.CheckJoinable(l)
 }
 
@@ -52,5 +52,5 @@ func (t joined) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 }
 
 func (t joined) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
-	return Session{Store: t.Store, Ctx: ctx, Tx: t.tx}.lookup(id)
+	return Runner{Store: t.Store, Ctx: ctx, Tx: t.tx}.lookup(id)
 }

@@ -9,15 +9,15 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 )
 
-// An outboxRunner runs outbox statements in a session of the store.
-type outboxRunner struct{ Session }
+// An outboxRunner makes a Runner an engine.Runner, for the statements of the outbox.
+type outboxRunner struct{ Runner }
 
 func (l outboxRunner) Exec(name string, args []driver.NamedValue) (int64, error) {
 	return l.Change(name, engine.Values(args)...)
 }
 
 func (l outboxRunner) Query(name string, args []driver.NamedValue, row func([]driver.Value) error) error {
-	return l.Session.Query(name, row, engine.Values(args)...)
+	return l.Runner.Query(name, row, engine.Values(args)...)
 }
 
 func (s *Store) OutboxIn(ctx context.Context, tx *sql.Tx) (engine.Runner, error) {
@@ -25,7 +25,7 @@ func (s *Store) OutboxIn(ctx context.Context, tx *sql.Tx) (engine.Runner, error)
 	return outboxRunner{l}, err
 }
 
-func (s *Store) OutboxRead(ctx context.Context) engine.Runner { return outboxRunner{s.Session(ctx)} }
+func (s *Store) OutboxRead(ctx context.Context) engine.Runner { return outboxRunner{s.Runner(ctx)} }
 
 // OutboxWrite runs f again if the database rolled it back to resolve a conflict. A relay
 // that needs the queue to itself locks the one row of onlyonce_outbox_lock: if relays
@@ -44,7 +44,7 @@ func (s *Store) outboxWriteOnce(ctx context.Context, alone bool, f func(engine.R
 	if err != nil {
 		return s.Explain(err)
 	}
-	in := outboxRunner{Session{Store: s, Ctx: ctx, Tx: tx}}
+	in := outboxRunner{Runner{Store: s, Ctx: ctx, Tx: tx}}
 	first := "outbox brief"
 	if alone {
 		first = "outbox alone"

@@ -18,7 +18,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (purged int, err error) {
 	}
 	for purged < limit {
 		batch := min(limit-purged, purgeBatch)
-		rows, n, err := s.dialect.Purge(s.Session(ctx), batch)
+		rows, n, err := s.dialect.Purge(s.Runner(ctx), batch)
 		purged += n
 		if err != nil {
 			return purged, err
@@ -28,7 +28,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (purged int, err error) {
 		}
 	}
 	for purged < limit {
-		n, err := s.dialect.Lapse(s.Session(ctx), min(limit-purged, purgeBatch))
+		n, err := s.dialect.Lapse(s.Runner(ctx), min(limit-purged, purgeBatch))
 		purged += n
 		if err != nil || n == 0 {
 			return purged, err
@@ -39,7 +39,7 @@ func (s *Store) Purge(ctx context.Context, limit int) (purged int, err error) {
 
 // Unresolved counts the records whose outcome is unknown.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
-	err = s.Session(ctx).Query("unresolved", func(v []driver.Value) error {
+	err = s.Runner(ctx).Query("unresolved", func(v []driver.Value) error {
 		n, oldest, err = record.ReadUnresolved(v)
 		return err
 	})
@@ -59,7 +59,7 @@ type covered struct {
 // floor and has yet to insert its row would see neither the deleted row nor the new floor.
 // The floor rises to the clock, so that later purges of records that are already there
 // need not wait.
-func (l Session) Cover(highest, now int64, wait time.Duration) (fence int64, err error) {
+func (l Runner) Cover(highest, now int64, wait time.Duration) (fence int64, err error) {
 	c := &l.Store.covered
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -81,7 +81,7 @@ func (l Session) Cover(highest, now int64, wait time.Duration) (fence int64, err
 
 // Uncover makes the next purge raise the floor again, because the database has lost it, as
 // after a failover.
-func (l Session) Uncover() {
+func (l Runner) Uncover() {
 	c := &l.Store.covered
 	c.mu.Lock()
 	defer c.mu.Unlock()

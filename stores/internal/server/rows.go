@@ -9,8 +9,8 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// rows are the rows of a session.
-type rows struct{ Session }
+// rows are the rows that a Runner reaches.
+type rows struct{ Runner }
 
 // maxTries bounds how often a call looks again because others came first.
 const maxTries = 20
@@ -26,7 +26,7 @@ func (l rows) Retry(n int) error {
 // Create inserts the row.
 func (l rows) Create(k *record.Key, c *onlyonce.Claim) (r onlyonce.Record, granted bool, err error) {
 	began := time.Now()
-	fence, granted, err := l.dialect.Claim(l.Session, l.Encode.Claim(k, c))
+	fence, granted, err := l.dialect.Claim(l.Runner, l.Encode.Claim(k, c))
 	if !granted || err != nil {
 		return onlyonce.Record{}, false, err
 	}
@@ -48,7 +48,7 @@ func (l rows) Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored) (onlyo
 	if err != nil {
 		return onlyonce.Record{}, false, err
 	}
-	fence, granted, err := l.dialect.Grant(l.Session, "take", args.List())
+	fence, granted, err := l.dialect.Grant(l.Runner, "take", args.List())
 	if err != nil || !granted {
 		return onlyonce.Record{}, false, err
 	}
@@ -60,7 +60,7 @@ func (l rows) Survives(_ *record.Key, found *record.Stored) (again bool, err err
 	if l.Tx != nil {
 		return false, nil
 	}
-	return l.dialect.Flushed(l.Session, found.Server)
+	return l.dialect.Flushed(l.Runner, found.Server)
 }
 
 // Raise raises the fence of a claim that may have been slow.
@@ -72,7 +72,7 @@ func (l rows) Raise(k *record.Key, r *onlyonce.Record) (known bool, err error) {
 // raiseAboveFloor makes the fence of a new command's hold higher than the fences of
 // deleted records, unless the claim was too quick for a purge to come between. It
 // reports false if the record has changed since.
-func (l Session) raiseAboveFloor(k *record.Key, r onlyonce.Record, took time.Duration) (_ onlyonce.Record, sure bool, err error) {
+func (l Runner) raiseAboveFloor(k *record.Key, r onlyonce.Record, took time.Duration) (_ onlyonce.Record, sure bool, err error) {
 	if took < record.Slow {
 		return r, true, nil
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-func (l Session) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+func (l Runner) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	k := record.KeyOf(h.ID)
 	if len(steps) > 0 {
 		return l.step(&k, h, lease, steps)
@@ -27,7 +27,7 @@ func (l Session) renew(h onlyonce.Hold, lease time.Duration, steps map[string][]
 }
 
 // step adds steps to those that are there.
-func (l Session) step(k *record.Key, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+func (l Runner) step(k *record.Key, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
 	return optimistic.AddSteps(rows{l}, k, &h, steps, func(seen *record.Stored, all any) (bool, error) {
 		n, err := l.Change("step", HoldOf(k, &h).Step(lease.Microseconds(), all, seen.StepsAs)...)
 		return n > 0, err
@@ -36,7 +36,7 @@ func (l Session) step(k *record.Key, h onlyonce.Hold, lease time.Duration, steps
 
 // end settles or releases, and reports whether it did. token is that of a transaction with
 // rows of the caller's; nil: there is none.
-func (l Session) end(k *record.Key, h onlyonce.Hold, st *onlyonce.Settlement, token []byte) (bool, error) {
+func (l Runner) end(k *record.Key, h onlyonce.Hold, st *onlyonce.Settlement, token []byte) (bool, error) {
 	hold := HoldOf(k, &h)
 	var name string
 	var args []any
@@ -56,7 +56,7 @@ func (l Session) end(k *record.Key, h onlyonce.Hold, st *onlyonce.Settlement, to
 
 // settle settles a command in one statement. repeated says that an earlier try may have
 // settled it.
-func (l Session) settle(h onlyonce.Hold, st onlyonce.Settlement, repeated bool) error {
+func (l Runner) settle(h onlyonce.Hold, st onlyonce.Settlement, repeated bool) error {
 	k := record.KeyOf(h.ID)
 	done, err := l.end(&k, h, &st, nil)
 	if done && l.Tx == nil {
@@ -71,7 +71,7 @@ func (l Session) settle(h onlyonce.Hold, st onlyonce.Settlement, repeated bool) 
 // explainUnsettled returns why nothing was settled: nil if the hold had settled the record
 // before, otherwise an error. If a repeated settlement finds a record that its hold has
 // settled, it took effect, although the record may have expired since.
-func (l Session) explainUnsettled(k *record.Key, h onlyonce.Hold, repeated bool) error {
+func (l Runner) explainUnsettled(k *record.Key, h onlyonce.Hold, repeated bool) error {
 	r, err := l.find(k)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (l Session) explainUnsettled(k *record.Key, h onlyonce.Hold, repeated bool)
 }
 
 func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
-	l, k := s.Session(ctx), record.KeyOf(seen.ID)
+	l, k := s.Runner(ctx), record.KeyOf(seen.ID)
 	name := "resolve"
 	if st.State == "" {
 		name = "remove"

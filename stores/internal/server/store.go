@@ -79,7 +79,7 @@ func (s *Store) claimNew(ctx context.Context, k *record.Key, c *onlyonce.Claim) 
 	if together {
 		return s.claimInGroup(ctx, k, c)
 	}
-	return s.Session(ctx).claim(k, c, false)
+	return s.Runner(ctx).claim(k, c, false)
 }
 
 // seen returns the record of a command that this process saw before. nil does not say
@@ -88,7 +88,7 @@ func (s *Store) seen(ctx context.Context, k *record.Key) *record.Stored {
 	if !s.hints.Has(&k.Hash) {
 		return nil
 	}
-	r, err := s.Session(ctx).find(k)
+	r, err := s.Runner(ctx).find(k)
 	if err != nil || r == nil || r.Expired {
 		return nil
 	}
@@ -96,7 +96,7 @@ func (s *Store) seen(ctx context.Context, k *record.Key) *record.Stored {
 }
 
 func (s *Store) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
-	return s.Session(ctx).renew(h, lease, steps)
+	return s.Runner(ctx).renew(h, lease, steps)
 }
 
 func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
@@ -106,17 +106,17 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 	if together && groupable(&st) {
 		return s.settleInGroup(ctx, &k, &h, &st)
 	}
-	return s.Session(ctx).settle(h, st, false)
+	return s.Runner(ctx).settle(h, st, false)
 }
 
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
-	return s.Session(ctx).lookup(id)
+	return s.Runner(ctx).lookup(id)
 }
 
 // Page reads a page of the records of f but for its state, which only a record that has
 // been decoded has.
 func (s *Store) Page(ctx context.Context, f onlyonce.Filter, p *record.Page) error {
-	l := s.Session(ctx)
+	l := s.Runner(ctx)
 	text, args := s.dialect.List(f, p)
 	return l.Again(func() error {
 		p.Clear()
@@ -129,5 +129,5 @@ func (s *Store) Page(ctx context.Context, f onlyonce.Filter, p *record.Page) err
 }
 
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
-	return s.dialect.Diagnose(s.Session(ctx))
+	return s.dialect.Diagnose(s.Runner(ctx))
 }

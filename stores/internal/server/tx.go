@@ -73,7 +73,7 @@ func (e transactor) BeginAlone(ctx context.Context, _ *transact.Command) (transa
 // newTx returns a transaction that has not begun. Its context does not end with ctx.
 func (e transactor) newTx(ctx context.Context) *storeTx {
 	own, giveUp := context.WithCancelCause(context.WithoutCancel(ctx))
-	return &storeTx{Session: e.Session(own), giveUp: giveUp}
+	return &storeTx{Runner: e.Runner(own), giveUp: giveUp}
 }
 
 // Settle settles the hold.
@@ -97,7 +97,7 @@ func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transac
 		return now, err
 	}
 	there := false
-	err = e.Session(ctx).Query("trace", func(v []driver.Value) (err error) {
+	err = e.Runner(ctx).Query("trace", func(v []driver.Value) (err error) {
 		there = true
 		now, err = transact.ReadTrace(v)
 		return err
@@ -110,7 +110,7 @@ func (e transactor) Trace(ctx context.Context, c *transact.Command) (now transac
 
 // Durable reports whether the row that the transaction saw survives a crash of the server.
 func (e transactor) Durable(ctx context.Context, c *transact.Command) (bool, error) {
-	l := e.Session(ctx)
+	l := e.Runner(ctx)
 	again, err := e.dialect.Durable(l, &c.Key, Look{Found: c.Seen.Row})
 	if err != nil || !again {
 		return err == nil, err
@@ -121,12 +121,12 @@ func (e transactor) Durable(ctx context.Context, c *transact.Command) (bool, err
 
 // Flushed returns once everything that was read survives a crash of the server.
 func (e transactor) Flushed(ctx context.Context, _ *transact.Command, from int64) (again bool, err error) {
-	return e.dialect.Flushed(e.Session(ctx), from)
+	return e.dialect.Flushed(e.Runner(ctx), from)
 }
 
 // KeepFence makes later fences of the command higher.
 func (e transactor) KeepFence(ctx context.Context, c *transact.Command, fence int64) error {
-	l := e.Session(ctx)
+	l := e.Runner(ctx)
 	n, err := l.Change("keep fence", e.Encode.KeepFence(&c.Key, c.Claim.Owner, fence).List()...)
 	if n == 0 || err != nil {
 		_, err = l.Exec("raise floor", fence)
@@ -149,7 +149,7 @@ func (e transactor) Classify(err error) transact.Class {
 // A storeTx is a transaction on a connection of the pool, or none: what is written
 // then commits by itself. Its context ends only when the server does not respond.
 type storeTx struct {
-	Session
+	Runner
 	giveUp    context.CancelCauseFunc // ends the context
 	timer     *time.Timer             // gives up a step; nil: there was none
 	conn      *sql.Conn               // nil: none, or it was given back
@@ -203,7 +203,7 @@ func (t *storeTx) begin(c *transact.Command) error {
 		return t.Explain(err)
 	}
 	t.Tx = tx
-	c.Seen, err = t.dialect.Look(t.Session, &c.Key, t.token)
+	c.Seen, err = t.dialect.Look(t.Runner, &c.Key, t.token)
 	c.Seen.Lock = got
 	return err
 }
@@ -242,10 +242,10 @@ func (t *storeTx) release(conn *sql.Conn) {
 
 // Commit records how the command ended, and commits. A statement that commits by
 // itself leaves no trace, so that its error is never in doubt.
-func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settled int64, o transact.Outcome, err error) {
+func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settledAt int64, o transact.Outcome, err error) {
 	var written bool
 	err = t.step(func() (err error) {
-		settled, written, err = t.write(c)
+		settledAt, written, err = t.write(c)
 		return err
 	})
 	switch {
@@ -261,7 +261,7 @@ func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settled int64,
 	if t.Tx != nil {
 		err := t.finish(t.Tx.Commit)
 		if err == nil && t.gaveUp() {
-			err = errSilent // see Session.Again
+			err = errSilent // see Runner.Again
 		}
 		if err != nil {
 			what := t.dialect.Classify(err)
@@ -275,13 +275,13 @@ func (t *storeTx) Commit(_ context.Context, c *transact.Command) (settled int64,
 	if c.Settlement.State != "" {
 		t.dialect.Settled(&c.Key, c.Record.Fence)
 	}
-	return settled, transact.Committed, nil
+	return settledAt, transact.Committed, nil
 }
 
 // write settles the command in the transaction, if it is still the function's.
-func (t *storeTx) write(c *transact.Command) (settled int64, written bool, err error) {
+func (t *storeTx) write(c *transact.Command) (settledAt int64, written bool, err error) {
 	if c.Hold != nil {
-		if err := t.dialect.CheckSameTx(t.Session, &c.Seen, c.Token); err != nil {
+		if err := t.dialect.CheckSameTx(t.Runner, &c.Seen, c.Token); err != nil {
 			return 0, false, err
 		}
 		written, err = t.end(&c.Key, *c.Hold, &c.Settlement, c.Token)
@@ -291,6 +291,6 @@ func (t *storeTx) write(c *transact.Command) (settled int64, written bool, err e
 	if t.Tx == nil {
 		token = nil
 	}
-	settled, err = t.dialect.Record(t.Session, &c.Seen, &c.Key, &c.Record, t.Encode.Settled(&c.Settlement).OrReleased(), token)
-	return settled, settled != 0, err
+	settledAt, err = t.dialect.Record(t.Runner, &c.Seen, &c.Key, &c.Record, t.Encode.Settled(&c.Settlement).OrReleased(), token)
+	return settledAt, settledAt != 0, err
 }

@@ -220,6 +220,6 @@ func (b *txBatch) commit() {
 
 // committed finishes a ticket whose part of the batch is committed.
 func (b *txBatch) committed(t *group.Ticket[job]) {
-	t.Job.run.settled(b.now)
+	t.Job.run.applySettlement(b.now)
 	b.store.queue.Finish(t, t.Job.run.rejected)
 }

@@ -52,7 +52,7 @@ func (o *settleOp) apply(s engine.Runner, now *clock) error {
 // time if now is nil.
 func (o *settleOp) settle(s engine.Runner, now *clock) error {
 	hold := o.holdArgs()
-	n, err := s.Exec("settle", o.settled(now).settle(&hold))
+	n, err := s.Exec("settle", o.settledArgs(now).settle(&hold))
 	if n > 0 || err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (o *settleOp) holdArgs() holdArgs {
 	return holdArgs{id: o.key.Hash[:], owner: []byte(o.hold.Owner), fence: o.hold.Fence}
 }
 
-// settled returns what the settled record holds.
-func (o *settleOp) settled(now *clock) *settledArgs {
+// settledArgs returns the arguments of statements that settle a record.
+func (o *settleOp) settledArgs(now *clock) *settledArgs {
 	st := &o.settlement
 	a := &settledArgs{
 		state: string(st.State), status: int64(st.Result.Status), final: number(st.Final), ref: record.NullText(st.Result.Ref), error: record.NullText(st.Error),
@@ -181,7 +181,7 @@ func (o *resolveOp) apply(s engine.Runner, now *clock) error {
 		}
 		return remove(s, now, &o.key, r.Fence)
 	}
-	_, err = s.Exec("resolve", o.settled(now).resolve([]byte(record.NewOwner()), fence, o.key.Hash[:]))
+	_, err = s.Exec("resolve", o.settledArgs(now).resolve([]byte(record.NewOwner()), fence, o.key.Hash[:]))
 	return err
 }
 

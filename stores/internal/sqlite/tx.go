@@ -181,15 +181,15 @@ func (r *funcRun) insert(o *settleOp, s engine.Runner, now *clock) (done bool, e
 	if err != nil {
 		return false, err
 	}
-	n, err := s.Exec("record", o.settled(now).record(&recordArgs{
+	n, err := s.Exec("record", o.settledArgs(now).record(&recordArgs{
 		id: r.key.Hash[:], tenant: r.key.ID.Tenant, operation: r.key.ID.Operation, key: r.key.ID.Key, fingerprint: record.NullBytes(rec.Fingerprint),
 		owner: []byte(rec.Owner), attempt: int64(rec.Attempt), fence: rec.Fence, steps: steps, createdAt: rec.CreatedAt.UnixMicro(), token: r.batch.token,
 	}))
 	return n > 0, err
 }
 
-// settled makes the run's record the one that write wrote.
-func (r *funcRun) settled(now *clock) {
+// applySettlement makes the run's record the one that write wrote.
+func (r *funcRun) applySettlement(now *clock) {
 	if !r.idle && r.settlement.State != "" {
 		r.record = r.record.Settled(r.settlement, time.UnixMicro(now.now).UTC())
 	}

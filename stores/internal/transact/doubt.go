@@ -16,14 +16,14 @@ const lookupTimeout = 10 * time.Second
 // resolve finds out whether a transaction whose COMMIT got no response was committed, and
 // returns when it settled. If it was not committed, the error is cause. If that cannot be
 // determined, or the server stays unreachable, it is ErrInDoubt.
-func (r *run[TX]) resolve(cause error) (settled int64, err error) {
+func (r *run[TX]) resolve(cause error) (settledAt int64, err error) {
 	ctx, cancel := context.WithTimeout(r.own, lookupTimeout)
 	defer cancel()
 	for n := 1; ; n++ {
-		settled, err = r.findCommit(ctx)
+		settledAt, err = r.findCommit(ctx)
 		switch {
 		case err == nil:
-			return settled, nil
+			return settledAt, nil
 		case errors.Is(err, ErrNotCommitted):
 			return 0, fmt.Errorf("%w: %w", err, cause)
 		case errors.Is(err, ErrMovedOn):
@@ -50,7 +50,7 @@ func unknown(err error, causes ...error) error {
 
 // findCommit looks for the record that the transaction wrote, and returns once the record is
 // durable.
-func (r *run[TX]) findCommit(ctx context.Context) (settled int64, err error) {
+func (r *run[TX]) findCommit(ctx context.Context) (settledAt int64, err error) {
 	for flushed := false; ; flushed = true {
 		now, err := r.on.Trace(ctx, &r.Command)
 		if err != nil {

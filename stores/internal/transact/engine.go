@@ -84,10 +84,10 @@ type Tx[TX any] interface {
 	Handle() TX
 
 	// Commit writes c.Settlement, or releases the command if it is zero, and
-	// commits. It writes over the row of c.Seen as it was read, or nothing. settled
+	// commits. It writes over the row of c.Seen as it was read, or nothing. settledAt
 	// is the SettledAt of the record that a claim left, in microseconds; it is not
 	// used for a hold.
-	Commit(ctx context.Context, c *Command) (settled int64, o Outcome, err error)
+	Commit(ctx context.Context, c *Command) (settledAt int64, o Outcome, err error)
 
 	// Close rolls back what is not committed and gives the connection back. Closing
 	// twice does nothing.

@@ -182,11 +182,11 @@ var errOvertaken = errors.New("the command's record was changed by a claim outsi
 // ErrUnknown says that it could not; InDoubt with any other error says that the
 // transaction was not committed.
 func (r *run[TX]) commit(tx Tx[TX]) (Outcome, error) {
-	settled, outcome, err := tx.Commit(r.own, &r.Command)
+	settledAt, outcome, err := tx.Commit(r.own, &r.Command)
 	tx.Close(r.own)
 	switch outcome {
 	case InDoubt:
-		if settled, err = r.resolve(err); err != nil {
+		if settledAt, err = r.resolve(err); err != nil {
 			return InDoubt, err
 		}
 	case Overtaken:
@@ -198,7 +198,7 @@ func (r *run[TX]) commit(tx Tx[TX]) (Outcome, error) {
 	}
 	r.issued = 0
 	if r.Settlement.State != "" {
-		r.Record = r.Record.Settled(r.Settlement, time.UnixMicro(settled).UTC())
+		r.Record = r.Record.Settled(r.Settlement, time.UnixMicro(settledAt).UTC())
 	}
 	return Committed, nil
 }

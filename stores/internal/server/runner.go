@@ -17,18 +17,19 @@ import (
 // for so long counts as unreachable.
 const StepTimeout = 15 * time.Second
 
-// A Session runs statements on the pool or in a transaction.
-type Session struct {
+// A Runner runs an engine's statements on the pool or in a transaction.
+type Runner struct {
 	*Store
 	Ctx context.Context
 	Tx  *sql.Tx // nil: the pool
 }
 
-func (s *Store) Session(ctx context.Context) Session { return Session{Store: s, Ctx: ctx} }
+// Runner returns one that runs statements on the pool.
+func (s *Store) Runner(ctx context.Context) Runner { return Runner{Store: s, Ctx: ctx} }
 
 // Exec runs a statement. Outside a transaction, it runs a statement again that the
 // database rolled back to resolve a conflict.
-func (l Session) Exec(name string, args ...any) (res sql.Result, err error) {
+func (l Runner) Exec(name string, args ...any) (res sql.Result, err error) {
 	if err := l.dialect.CheckPacketSize(args); err != nil {
 		return nil, err
 	}
@@ -44,7 +45,7 @@ func (l Session) Exec(name string, args ...any) (res sql.Result, err error) {
 }
 
 // Change runs a statement and says how many rows it changed.
-func (l Session) Change(name string, args ...any) (int64, error) {
+func (l Runner) Change(name string, args ...any) (int64, error) {
 	res, err := l.Exec(name, args...)
 	if err != nil {
 		return 0, err
@@ -54,7 +55,7 @@ func (l Session) Change(name string, args ...any) (int64, error) {
 
 // Query runs a statement and calls row for every row, after the statement has ended: it
 // may return rows and then fail to commit.
-func (l Session) Query(name string, row func([]driver.Value) error, args ...any) error {
+func (l Runner) Query(name string, row func([]driver.Value) error, args ...any) error {
 	var found [][]driver.Value
 	err := l.Again(func() (err error) {
 		found = found[:0]
@@ -92,7 +93,7 @@ func InTx(statements map[string]string, name string) string {
 	return name
 }
 
-func (l Session) on() engine.Querier {
+func (l Runner) on() engine.Querier {
 	if l.Tx != nil {
 		return l.Tx
 	}
@@ -100,7 +101,7 @@ func (l Session) on() engine.Querier {
 }
 
 // prepare returns the pool's statement, or nil if it has none.
-func (l Session) prepare(name string) *sql.Stmt {
+func (l Runner) prepare(name string) *sql.Stmt {
 	st := l.prepared[name]
 	if st != nil && l.Tx != nil {
 		return l.Tx.StmtContext(l.Ctx, st)
@@ -116,7 +117,7 @@ const maxConflicts = 30
 // context has ended is not confirmed, whatever the server says: some drivers then have the
 // server cancel the statement, and PostgreSQL confirms a commit whose wait for the
 // synchronous standbys was canceled.
-func (l Session) Again(f func() error) error {
+func (l Runner) Again(f func() error) error {
 	for n := 1; ; n++ {
 		err := f()
 		if err == nil && l.Tx == nil {
@@ -133,7 +134,7 @@ func (l Session) Again(f func() error) error {
 }
 
 // Number runs a statement that returns one.
-func (l Session) Number(name string, args ...any) (n int64, err error) {
+func (l Runner) Number(name string, args ...any) (n int64, err error) {
 	err = l.Query(name, func(v []driver.Value) error {
 		r := record.Reader{Values: v}
 		n = r.Int(name)
