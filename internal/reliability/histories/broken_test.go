@@ -54,7 +54,7 @@ func (b *broken) Resolve(ctx context.Context, seen onlyonce.Record, s onlyonce.S
 
 // plantedBugs are what a store may do wrong, each in a store that does it.
 var plantedBugs = map[string]func(b *broken){
-	"a fence is given twice": func(b *broken) {
+	"a fence is issued twice": func(b *broken) {
 		var mu sync.Mutex
 		last := map[onlyonce.ID]int64{}
 		b.claim = func(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
@@ -62,11 +62,11 @@ var plantedBugs = map[string]func(b *broken){
 			mu.Lock()
 			defer mu.Unlock()
 			if err == nil && r.Owner == c.Owner && r.State == onlyonce.StateProcessing {
-				given := r.Fence
+				issued := r.Fence
 				if r.Attempt > 1 {
 					r.Fence = last[c.ID]
 				}
-				last[c.ID] = given
+				last[c.ID] = issued
 			}
 			return r, err
 		}
@@ -160,16 +160,7 @@ func TestPlantedBugs_EveryPlantedBugIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := &broken{Store: memstore.New(memstore.Config{})}
 			plant(b)
-			p := inMemory(*seedFlag, 100_000, b)
-			t.Logf("seed %d", p.Seed)
-			r, err := Do(p)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if r.Violations == 0 {
-				t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
-			}
-			t.Logf("found after %d calls and %v", r.Calls, r.Took)
+			finds(t, inMemory(*seedFlag, 100_000, b))
 		})
 	}
 }

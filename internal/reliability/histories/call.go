@@ -97,7 +97,7 @@ type Outcome struct {
 	Handed  []Handed
 }
 
-// A Handed is a fence that a transaction's function was given.
+// A Handed is a fence that a transaction's function has seen.
 type Handed struct{ Fence, At int64 }
 
 // A Seen is a record as a call returned it.

@@ -203,20 +203,20 @@ func (h *History) words() string {
 	return b.String()
 }
 
-// A grant is a fence that an attempt was given.
+// A grant is a fence that was issued to an attempt.
 type grant struct {
 	owner        string
 	fence        int64
 	asked, known int64
-	vain         bool // what it was given for was rolled back
+	vain         bool // what it was issued for was rolled back
 }
 
-// fences checks that no fence was given to two attempts, and that one that was
+// fences checks that no fence was issued to two attempts, and that one that was
 // asked for after another was known is higher. The latter holds for the fences
-// that were given in vain, too, which the model does not know.
+// that were issued in vain, too, which the model does not know.
 func (h *History) fences() string {
 	var grants []grant
-	given := make(map[string]bool)
+	issued := make(map[string]bool)
 	asked := make(map[string]int64) // for the first time
 	for _, e := range h.Events {
 		if first, repeated := asked[e.Owner]; !repeated || e.Start < first {
@@ -224,8 +224,8 @@ func (h *History) fences() string {
 		}
 	}
 	for _, e := range h.Events {
-		if e.Kind == Claim && e.Verdict == Done && e.Record.Owner == e.Owner && !given[e.Owner] {
-			given[e.Owner] = true // a repeated claim is given the same
+		if e.Kind == Claim && e.Verdict == Done && e.Record.Owner == e.Owner && !issued[e.Owner] {
+			issued[e.Owner] = true // a repeated claim gets the same
 			grants = append(grants, grant{e.Owner, e.Record.Fence, asked[e.Owner], e.End, false})
 		}
 		for n, handed := range e.Handed {
@@ -246,9 +246,9 @@ func (h *History) fences() string {
 			}
 			switch {
 			case a.fence == b.fence && !a.vain && !b.vain:
-				return fmt.Sprintf("fence %d was given to %s and to %s", a.fence, a.owner, b.owner)
+				return fmt.Sprintf("fence %d was issued to %s and to %s", a.fence, a.owner, b.owner)
 			case a.known < b.asked && a.fence >= b.fence, b.known < a.asked && b.fence >= a.fence:
-				return fmt.Sprintf("fence %d of %s and fence %d of %s were given in the wrong order", a.fence, a.owner, b.fence, b.owner)
+				return fmt.Sprintf("fence %d of %s and fence %d of %s were issued in the wrong order", a.fence, a.owner, b.fence, b.owner)
 			}
 		}
 	}

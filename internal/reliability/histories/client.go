@@ -41,7 +41,7 @@ type client struct {
 
 	n      int
 	doubt  int
-	mine   onlyonce.Hold // the last that was given; none: Owner is empty
+	mine   onlyonce.Hold // the last that was granted; none: Owner is empty
 	former onlyonce.Hold // the one before
 	last   *Call         // the last claim
 	seen   *Seen         // the last record that it was shown

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -66,11 +67,7 @@ func backend(t *testing.T, kind *faults.Kind) *Backend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAtEnd(t, s)
 	b, err := NewBackend(s)
 	if err != nil {
 		t.Fatal(err)
@@ -106,6 +103,29 @@ func scale(few int) int {
 		return few / 10
 	}
 	return few
+}
+
+// closeAtEnd closes what a test has started.
+func closeAtEnd(t *testing.T, c io.Closer) {
+	t.Cleanup(func() {
+		if err := c.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// finds carries out a plan that must find a violation.
+func finds(t *testing.T, p Plan) {
+	t.Helper()
+	t.Logf("seed %d", p.Seed)
+	r, err := Do(p)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Violations == 0 {
+		t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
+	}
+	t.Logf("found after %d calls, %v and %v", r.Calls, r.Faults, r.Took)
 }
 
 // holds carries out a plan that must find nothing.
@@ -203,11 +223,7 @@ func standbyBackend(t *testing.T, names string) *StandbyBackend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAtEnd(t, b)
 	return b
 }
 
@@ -227,14 +243,7 @@ func TestPlantedBugs_AnAsynchronousStandbyThatTakesOverIsFound(t *testing.T) {
 	b := standbyBackend(t, "")
 	p := b.Plan("PostgreSQL by pgxstore, its asynchronous standby takes over", "pgxstore", *seedFlag, 500_000)
 	p.Faults = Among(100*time.Millisecond, Fault{"failovers", 1, b.failover})
-	r, err := Do(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Violations == 0 {
-		t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
-	}
-	t.Logf("found after %d calls, %v and %v", r.Calls, r.Faults, r.Took)
+	finds(t, p)
 }
 
 // replicaBackend starts a MariaDB server of the test's own and its replica. With a wait point,
@@ -260,11 +269,7 @@ func replicaBackend(t *testing.T, waitPoint string) *ReplicaBackend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAtEnd(t, b)
 	return b
 }
 
@@ -288,14 +293,7 @@ func TestPlantedBugs_AnAsynchronousReplicaThatTakesOverIsFound(t *testing.T) {
 		time.Sleep(4 * short) // commits do not wait for the replica
 		return b.failover(r, rng)
 	}})
-	r, err := Do(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Violations == 0 {
-		t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
-	}
-	t.Logf("found after %d calls, %v and %v", r.Calls, r.Faults, r.Took)
+	finds(t, p)
 }
 
 // redisBackend starts a server of the test's own and, if that is wanted, a replica.
@@ -303,11 +301,7 @@ func redisBackend(t *testing.T, replicated bool) *RedisBackend {
 	t.Helper()
 	b, err := NewRedisBackend(replicated)
 	redisserver.Require(t, err)
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAtEnd(t, b)
 	return b
 }
 
@@ -330,14 +324,7 @@ func TestPlantedBugs_AFailoverThatForgetsIsFound(t *testing.T) {
 	b := redisBackend(t, true)
 	p := b.Plan("Redis, its replica takes over unasked", "", *seedFlag, 500_000)
 	p.Faults = Among(100*time.Millisecond, b.Failovers(1)...)
-	r, err := Do(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Violations == 0 {
-		t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
-	}
-	t.Logf("found after %d calls and %v", r.Calls, r.Took)
+	finds(t, p)
 }
 
 // natsBackend starts servers of the test's own.
@@ -347,11 +334,7 @@ func natsBackend(t *testing.T, size int) *NATSBackend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAtEnd(t, b)
 	return b
 }
 
@@ -377,14 +360,7 @@ func TestPlantedBugs_ABackupThatIsRestoredIsFound(t *testing.T) {
 	}
 	p := b.Plan("NATS, a backup is restored", *seedFlag, 500_000)
 	p.Faults = Among(100*time.Millisecond, restored)
-	r, err := Do(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Violations == 0 {
-		t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
-	}
-	t.Logf("found after %d calls and %v", r.Calls, r.Took)
+	finds(t, p)
 }
 
 // etcdBackend starts servers of the test's own.
@@ -394,11 +370,7 @@ func etcdBackend(t *testing.T, size int) *EtcdBackend {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	closeAtEnd(t, b)
 	return b
 }
 
@@ -424,12 +396,5 @@ func TestPlantedBugs_AnEtcdSnapshotThatIsRestoredIsFound(t *testing.T) {
 	}
 	p := b.Plan("etcd, a snapshot is restored", *seedFlag, 500_000)
 	p.Faults = Among(time.Second, restored)
-	r, err := Do(p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if r.Violations == 0 {
-		t.Fatalf("not found in %d calls: %v", r.Calls, r.Findings)
-	}
-	t.Logf("found after %d calls and %v", r.Calls, r.Took)
+	finds(t, p)
 }

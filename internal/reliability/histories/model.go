@@ -24,7 +24,7 @@ type record struct {
 	attempt     int
 	fence       int64 // 0: not known, but at least lowest
 	lowest      int64
-	given       int64 // when the claim that has the fence had returned: until then, a lower one may be seen
+	issued      int64 // when the claim that has the fence had returned: until then, a lower one may be seen
 	result      string
 	text        string
 	final       bool
@@ -37,7 +37,7 @@ type record struct {
 
 	lateFrom, lateTo int64 // between them, a record that is changed just before it expires may be seen as expired
 
-	top  int64  // the highest fence that was given
+	top  int64  // the highest fence that was issued
 	rows string // sorted, each followed by a comma
 }
 
@@ -110,7 +110,7 @@ func (s record) gone() record {
 	return record{top: s.highest(), rows: s.rows}
 }
 
-// highest returns the highest fence that is known to have been given.
+// highest returns the highest fence that is known to have been issued.
 func (s record) highest() int64 { return max(s.top, s.fence, s.lowest) }
 
 // mayHaveLapsed and mayBeAlive say what the lease can be at the event's instant.
@@ -138,10 +138,10 @@ func (s record) claim(e *Event) []record {
 	if rejected {
 		after = append(after, s.rejects(e)...)
 	}
-	if s.there && s.state == onlyonce.StateProcessing && s.is(e.Owner) { // a claim that is repeated may be given a higher fence
+	if s.there && s.state == onlyonce.StateProcessing && s.is(e.Owner) { // a higher fence may be issued to a claim that is repeated
 		raised := s
 		raised.top = s.highest()
-		raised.fence, raised.lowest, raised.given = 0, raised.top+1, e.End
+		raised.fence, raised.lowest, raised.issued = 0, raised.top+1, e.End
 		after = append(after, raised.rejects(e)...)
 	}
 	return after
@@ -190,7 +190,7 @@ func (s record) taken(e *Event) record {
 		next.fingerprint = e.Fingerprint
 	}
 	next.top = s.highest()
-	next.fence, next.lowest, next.given = 0, next.top+1, e.End
+	next.fence, next.lowest, next.issued = 0, next.top+1, e.End
 	next.result, next.final, next.ends = "", false, false
 	return next.leased(e)
 }
@@ -273,7 +273,7 @@ func (s record) settled(e *Event) record {
 		return s.gone()
 	}
 	s.state, s.final = e.State, e.Final
-	s.given, s.leaseFrom, s.leaseTo = 0, 0, 0 // what does not matter any more makes no two states of one
+	s.issued, s.leaseFrom, s.leaseTo = 0, 0, 0 // what does not matter any more makes no two states of one
 	s.result, s.text = e.texts()
 	s.ends = e.Keep > 0
 	if s.ends {
@@ -326,7 +326,7 @@ func (s *record) fenced(e *Event) bool {
 		return false
 	}
 	switch {
-	case s.state == onlyonce.StateProcessing && e.Owner != s.owner && e.Start <= s.given:
+	case s.state == onlyonce.StateProcessing && e.Owner != s.owner && e.Start <= s.issued:
 		if s.fence == 0 {
 			s.lowest = seen
 		}

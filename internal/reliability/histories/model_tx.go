@@ -111,7 +111,7 @@ func (s record) resolve(e *Event) []record {
 	var after []record
 	processing := s.state == onlyonce.StateProcessing
 	same := s.state == e.Saw && (s.fence == e.Fence && s.fence != 0 || s.fence == 0 && e.Fence >= s.lowest)
-	raising := processing && e.Start <= s.given // it may not have the fence yet that its claim returns
+	raising := processing && e.Start <= s.issued // it may not have the fence yet that its claim returns
 	other := s.fence == 0 || s.fence != e.Fence || raising || s.state != e.Saw
 	switch e.Verdict {
 	case InFlight:
