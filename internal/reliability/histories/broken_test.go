@@ -229,6 +229,20 @@ func TestPlantedBugs_AFenceThatIsStillBeingRaisedCanNotBeResolved(t *testing.T) 
 	}
 }
 
+// The connection of a transaction may break after the server has given it its locks, and before
+// its function runs. The next one then finds the locks taken, by the same request.
+func TestPlantedBugs_ATransactionMeetsNoOtherThanItsOwnOrOneThatRuns(t *testing.T) {
+	for fingerprint, explained := range map[int]bool{1: true, 2: false} {
+		h := &History{Key: "k", Events: []*Event{{
+			Call:    Call{Kind: RunTx, Client: 1, Start: 0, Owner: "me", Fingerprint: 1, Lease: time.Minute, Ending: Commits},
+			Outcome: Outcome{Verdict: Done, End: 10, Record: &Seen{State: onlyonce.StateProcessing, Fingerprint: fingerprint, Busy: true}},
+		}}}
+		if f := h.check(10_000); (f == nil) != explained {
+			t.Errorf("fingerprint %d: found %+v", fingerprint, f)
+		}
+	}
+}
+
 // A client that reads the business rows past the store may see what a failover undoes. One that
 // the store has told of the settled record may not.
 func TestPlantedBugs_AFailoverUndoesOnlyWhatTheStoreHasNotReturned(t *testing.T) {

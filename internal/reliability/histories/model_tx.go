@@ -44,9 +44,11 @@ func (s record) runTx(e *Event) []record {
 	return after
 }
 
-// busy is the record as a call leaves it that was told that a transaction runs the command.
+// busy is the record as a call leaves it that was told that a transaction runs the command. It may
+// be a transaction of the same call, whose connection broke before its function ran: the server
+// may not have noticed yet that the locks of such a transaction are free.
 func (s record) busy(e *Event) []record {
-	if e.beside {
+	if own := e.Kind == RunTx && e.Record.Fingerprint == e.Fingerprint; e.beside || own {
 		return []record{s}
 	}
 	return nil
