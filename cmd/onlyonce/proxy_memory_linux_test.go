@@ -49,7 +49,7 @@ func TestProxy_AThousandUploadsTakeLessThan200MiB(t *testing.T) {
 	s, _ := startProxyFile(t, up.URL, `
 tenant: {header: X-Tenant-ID}
 upstreams: [{url: UP}]
-server: {body_timeout: 5m}
+server: {header_timeout: 5m, body_timeout: 5m}
 `)
 	body := strings.Repeat("b", 1<<20)
 	var ran, rejected atomic.Int32
@@ -106,7 +106,7 @@ func TestProxy_BodiesThatAreAnnouncedAndNeverSentKeepNoOtherTenantOut(t *testing
 admin: 127.0.0.1:0
 tenant: {header: X-Tenant-ID}
 upstreams: [{url: UP}]
-server: {body_timeout: 5m}
+server: {header_timeout: 5m, body_timeout: 5m}
 `)
 	const tenants, each, length = 5, 60, 1 << 20 // five times what there is memory for
 	for i := range tenants * each {
