@@ -21,7 +21,7 @@ type row struct {
 	state                    pgtype.Text
 	owner                    []byte
 	attempt, fence, lease    pgtype.Int8
-	settled, expires         pgtype.Int8
+	settledAt, expires       pgtype.Int8
 	status                   pgtype.Int8
 	final                    pgtype.Bool
 	ref, text, header, steps pgtype.Text
@@ -33,7 +33,7 @@ type row struct {
 // into returns where the columns go, in their order.
 func (r *row) into(more ...any) []any {
 	list := append(make([]any, 0, 20+len(more)),
-		&r.created, &r.tenant, &r.operation, &r.key, &r.fingerprint, &r.state, &r.owner, &r.attempt, &r.fence, &r.lease, &r.settled, &r.expires,
+		&r.created, &r.tenant, &r.operation, &r.key, &r.fingerprint, &r.state, &r.owner, &r.attempt, &r.fence, &r.lease, &r.settledAt, &r.expires,
 		&r.status, &r.final, &r.ref, &r.text, &r.header, &r.steps, &r.body, &r.now)
 	return append(list, more...)
 }
@@ -46,7 +46,7 @@ func (r *row) stored() *stored {
 	was := record.Row{
 		CreatedAt: r.created.Int64, Tenant: r.tenant.String, Operation: r.operation.String, Key: r.key.String,
 		Fingerprint: r.fingerprint, State: r.state.String, Owner: string(r.owner), Attempt: r.attempt.Int64, Fence: r.fence.Int64,
-		LeaseUntil: r.lease.Int64, SettledAt: r.settled.Int64, ExpiresAt: r.expires.Int64,
+		LeaseUntil: r.lease.Int64, SettledAt: r.settledAt.Int64, ExpiresAt: r.expires.Int64,
 		Status: r.status.Int64, Final: r.final.Bool, Ref: r.ref.String, Error: r.text.String, Header: r.header.String, Body: r.body, Now: r.now,
 	}
 	if r.steps.Valid {

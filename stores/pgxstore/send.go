@@ -114,15 +114,15 @@ func (l *bulk) isClaims() bool { return l.members[0].claim != nil }
 
 func (l *bulk) queue(b *pgx.Batch) {
 	if l.isClaims() {
-		b.Queue(sqlText["claims"], postgres.ClaimColumns(l.members, (*statement).claimed)...)
+		b.Queue(sqlText["claims"], postgres.ClaimColumns(l.members, (*statement).claimArgs)...)
 	} else {
-		b.Queue(sqlText["settles"], postgres.SettleColumns(l.members, (*statement).settled)...)
+		b.Queue(sqlText["settles"], postgres.SettleColumns(l.members, (*statement).settlementArgs)...)
 	}
 }
 
-func (s *statement) claimed() (*[32]byte, *onlyonce.Claim) { return &s.key.Hash, s.claim }
+func (s *statement) claimArgs() (*[32]byte, *onlyonce.Claim) { return &s.key.Hash, s.claim }
 
-func (s *statement) settled() (*[32]byte, *onlyonce.Hold, *onlyonce.Settlement) {
+func (s *statement) settlementArgs() (*[32]byte, *onlyonce.Hold, *onlyonce.Settlement) {
 	return &s.key.Hash, s.hold, s.settlement
 }
 

@@ -214,7 +214,7 @@ func (t *storeTx) begin(ctx context.Context, c *transact.Command) (err error) {
 var errAborted = errors.New("the transaction was aborted by an error that its function got and did not return: nothing was written")
 
 // Commit records how the command ended and commits, in one round trip.
-func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settled int64, o transact.Outcome, err error) {
+func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settledAt int64, o transact.Outcome, err error) {
 	conn := t.conn.Conn()
 	switch conn.PgConn().TxStatus() {
 	case 'E':
@@ -226,7 +226,7 @@ func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settled int6
 	if err != nil {
 		return 0, transact.RolledBack, err
 	}
-	s.into = []any{&settled, nil}
+	s.into = []any{&settledAt, nil}
 	err = bounded(ctx, func(ctx context.Context) error {
 		return send(ctx, conn, t.listener, "", []*statement{s}, sqlText["commit"])
 	})
@@ -235,7 +235,7 @@ func (t *storeTx) Commit(ctx context.Context, c *transact.Command) (settled int6
 	if o == transact.RolledBack || o == transact.InDoubt {
 		err = explain(err)
 	}
-	return settled, o, err
+	return settledAt, o, err
 }
 
 // ending returns the statement that ends the command, and fails if it writes
