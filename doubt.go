@@ -55,7 +55,7 @@ func (g *Guard) releaseFound(ctx context.Context, c Claim, keep time.Duration) e
 	switch {
 	case err != nil:
 		return err
-	case rec.Owner != c.Owner && c.Takes(rec):
+	case c.Takes(rec):
 		return ErrNotFound
 	case rec.Owner != c.Owner, rec.State != StateProcessing:
 		return nil
