@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -24,6 +25,36 @@ func TestProxyGuide_TheSettingsThatNeedARestartAreListed(t *testing.T) {
 	}
 	if want := proxyfile.RestartSettings(); !slices.Equal(listed, want) {
 		t.Errorf("the guide lists %q, want %q", listed, want)
+	}
+}
+
+func TestProxyGuide_TheLimitsHaveTheirDefaults(t *testing.T) {
+	text, err := os.ReadFile("../../docs/proxy.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "\n## Limits\n")
+	table, _, _ = strings.Cut(table, "\n### ")
+	file, upstream := proxyfile.New(), proxyfile.NewUpstream()
+	limits := file.Defaults.Limits
+	for setting, want := range map[string]any{
+		"limits.body":                 limits.Body,
+		"limits.response":             limits.Response,
+		"limits.tenant_memory":        limits.TenantMemory,
+		"limits.tenant_stored":        limits.TenantStored,
+		"limits.in_flight":            limits.InFlight,
+		"limits.new_keys":             limits.NewKeys,
+		"server.memory":               file.Server.Memory,
+		"store.limit":                 file.Store.Limit,
+		"tenant.new_per_address":      file.Tenant.NewPerAddress,
+		"upstreams[].max_connections": upstream.MaxConns,
+	} {
+		_, row, found := strings.Cut(table, "| `"+setting+"`")
+		_, row, _ = strings.Cut(row, "| ")
+		row, _, _ = strings.Cut(row, " |")
+		if row, _, _ = strings.Cut(row, ";"); !found || row != fmt.Sprint(want) {
+			t.Errorf("the guide has the default %q of %s, want %v", row, setting, want)
+		}
 	}
 }
 
