@@ -1,5 +1,5 @@
-// Package house holds the repository to its own rules: which package may import which, and
-// that the documents name tests that exist. It is in the root module because Go runs a test
+// Package house holds the repository to its own rules: which package may import which, that
+// the design names every internal package, and that the documents name tests that exist. It is in the root module because Go runs a test
 // again only for files that change within the test's own module.
 package house
 
@@ -77,13 +77,9 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 		t.Fatalf("only %d packages found", len(ours))
 	}
 	under := func(path, dir string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+	integrations := []string{"httponce", "inbox", "conform", "proxy"}
 	integration := func(path string) bool {
-		for _, dir := range []string{"httponce", "inbox", "console", "conform", "proxy"} {
-			if under(path, dir) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(integrations, func(dir string) bool { return under(path, dir) })
 	}
 	const canonical = "internal/canonical"  // a part of the root in a room of its own
 	const defaults = "internal/defaults"    // imports nothing of ours
@@ -93,10 +89,14 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 		return under(path, "services") || under(path, "cmd") || under(path, "internal") && path != canonical && path != defaults && path != coding && path != shares
 	}
 	commands := []string{"bench", "check", "doctor", "migrate", "outboxcmd", "poison", "proxycmd", "records", "relay", "serve"} // of cmd/onlyonce/internal
-	ofProxy := []string{"bearer", "proxyfile", "rejection"}
-	for _, name := range commands {
-		if _, ok := ours["cmd/onlyonce/internal/"+name]; !ok {
-			t.Errorf("there is no command's package %s", name)
+	ofProxy := []string{"bearer", "proxyfile", "regular", "rejection"}
+	named := slices.Clone(integrations)
+	for _, name := range slices.Concat(commands, ofProxy) {
+		named = append(named, "cmd/onlyonce/internal/"+name)
+	}
+	for _, path := range named {
+		if _, ok := ours[path]; !ok {
+			t.Errorf("there is no package %s, which a rule is about", path)
 		}
 	}
 	vendor := func(path string) bool { // modules of their own
@@ -148,7 +148,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 					broken = "a part of httponce imports nothing of ours but the resources"
 				}
 			case under(to, "httponce/internal") && from == "httponce":
-			case integration(from) && to != "." && (from != "proxy" || to != "httponce" && !under(to, "proxy/internal")) && (from != "console" || to != "outbox"):
+			case integration(from) && to != "." && (from != "proxy" || to != "httponce" && !under(to, "proxy/internal")):
 				broken = "an integration imports the root only"
 			case to == storesInternal+"sqltest" || to == storesInternal+"storebench" || to == storesInternal+"hazard":
 				broken = "only tests import what tests share"
@@ -177,6 +177,37 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 	if deps := run(t, repository(t), "go", "list", "-deps", "-f", "{{.ImportPath}}", module); strings.Contains("\n"+deps, "\nnet/http\n") {
 		t.Error("the root package depends on net/http")
 	}
+}
+
+func TestHouse_TheDesignNamesEveryInternalPackage(t *testing.T) {
+	text, err := os.ReadFile(repository(t) + "/docs/design.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rules, _ := strings.Cut(string(text), "\n## 3. ")
+	rules, _, ended := strings.Cut(rules, "\n## 4. ")
+	if !ended {
+		t.Fatal("docs/design.md lacks its sections 3 and 4")
+	}
+	ours, _ := imports(t)
+	if len(ours) < 6 {
+		t.Fatalf("only %d packages found", len(ours))
+	}
+	for path := range ours {
+		above, name, internal := cutLast(path, "internal/")
+		if name, _, _ = strings.Cut(name, "/"); !internal || strings.Contains(rules, "`"+name+"`") || strings.Contains(rules, "`"+above+"internal/"+name+"`") {
+			continue
+		}
+		t.Errorf("docs/design.md, section 3, does not name %sinternal/%s", above, name)
+	}
+}
+
+// cutLast is strings.Cut at the last separator.
+func cutLast(s, sep string) (before, after string, found bool) {
+	if i := strings.LastIndex(s, sep); i >= 0 {
+		return s[:i], s[i+len(sep):], true
+	}
+	return s, "", false
 }
 
 func TestHouse_AUserOfTheCoreGetsNoOtherModule(t *testing.T) {
