@@ -1,19 +1,11 @@
 -- The statements that only pgxstore sends. A name in braces stands for a statement, or a part of
 -- one, that it shares with sqlstore.
 
--- name: begin
-BEGIN ISOLATION LEVEL READ COMMITTED;
-
--- name: commit
-COMMIT;
-
--- name: rollback
-ROLLBACK;
-
 -- The next four end a transaction and are sent together with its COMMIT. Other statements may affect no
--- row, but these must fail, so that the COMMIT is not executed. They divide by zero if the record has
--- changed. In the last two, the mark is the parameter after those of the statement in braces. Each returns
--- the time at which the command was settled, or 0.
+-- row, but these must fail, so that the COMMIT is not executed: the first violates the primary key if there
+-- is a row, and the others divide by zero if the record has changed. In the last two, the mark is the
+-- parameter after those of the statement in braces. Each returns the time at which the command was settled,
+-- or 0.
 
 -- part: zero or fail
 -- Takes the root of a negative number if the transaction is no longer the one with the mark. A mark of NULL

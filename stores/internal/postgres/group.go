@@ -38,9 +38,9 @@ func (dialect) together(ctx context.Context, s *server.Store, name string, row f
 	if err == nil {
 		err = engine.Scan(rows, row)
 	}
-	end := "group commit"
+	end := "commit"
 	if err != nil {
-		end = "group rollback"
+		end = "rollback"
 	}
 	_, e := conn.ExecContext(ctx, Text[end])
 	if e == nil {
