@@ -7,6 +7,7 @@ import (
 	"net/http/httptrace"
 	"os"
 	"strconv"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -47,7 +48,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	}
 	var body *receiving
 	p := rt.through
-	p.Transport = noRetryTransport{rt.conns}
+	p.Transport = noRetryTransport{rt.conns, &sending{r.Body, unsent}}
 	p.ModifyResponse = func(res *http.Response) error {
 		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {
 			httponce.Unknown(r)
@@ -62,16 +63,12 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		return rt.modify(res)
 	}
 	p.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
-		if !connected.Load() {
+		if !connected.Load() || isUnprocessed(err) {
 			httponce.DontStore(r)
 			rt.reject(w, r, unreachable, err)
 			return
 		}
 		lost(w, err)
-	}
-	sent := r.WithContext(ctx)
-	if r.Body != nil && r.Body != http.NoBody {
-		sent.Body = &sending{r.Body, unsent}
 	}
 	defer func() {
 		if body == nil {
@@ -90,7 +87,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 			panic(http.ErrAbortHandler) // the client must see that the response is truncated
 		}
 	}()
-	p.ServeHTTP(bounded, sent)
+	p.ServeHTTP(bounded, r.WithContext(ctx))
 	dropTrailers(w.Header())
 }
 
@@ -111,14 +108,18 @@ func newPause(limit time.Duration, then func()) pause {
 func (p pause) begin() { p.Reset(p.limit) }
 
 // sending is the body of a request to an upstream. A Read shows that the piece before
-// was sent, and begins the pause of the next one.
+// was sent, and begins the pause of the next one. Close does nothing: if a connection can
+// no longer be used, net/http closes the body, and then sends it over another one. The
+// body itself is closed when the handler returns.
 type sending struct {
-	io.ReadCloser
+	io.Reader
 	pause pause
 }
 
+func (b *sending) Close() error { return nil }
+
 func (b *sending) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
+	n, err := b.Reader.Read(p)
 	if b.pause.Stop(); err == nil {
 		b.pause.begin()
 	}
@@ -156,13 +157,31 @@ func (b *receiving) Read(p []byte) (int, error) {
 
 // noRetryTransport sends each request once. net/http would send a request with an
 // Idempotency-Key again if it has no body, so every request gets one.
-type noRetryTransport struct{ *upstreamConns }
+type noRetryTransport struct {
+	*upstreamConns
+	body *sending
+}
 
 func (o noRetryTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		r.Body = io.NopCloser(emptyBody{})
+	} else {
+		r.Body = o.body
 	}
 	return o.upstreamConns.RoundTrip(r)
+}
+
+// isUnprocessed reports whether the error says that the upstream has not processed the
+// request, and will not: it has reset the stream with REFUSED_STREAM, or the stream
+// comes after the last one of its GOAWAY (RFC 9113, section 8.7), or the connection
+// could not be used any more before anything was sent. net/http has only texts for that.
+func isUnprocessed(err error) bool {
+	if err.Error() == "net/http: cannot rewind body after connection loss" {
+		return true
+	}
+	why, cannotRetry := strings.CutPrefix(err.Error(), "http2: Transport: cannot retry err [")
+	why, _, _ = strings.Cut(why, "]")
+	return cannotRetry && (why == "http2: Transport received Server's graceful shutdown GOAWAY" || strings.HasSuffix(why, "; REFUSED_STREAM; received from peer"))
 }
 
 type emptyBody struct{}
