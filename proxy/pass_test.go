@@ -9,6 +9,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"io"
+	"log"
 	"math/rand/v2"
 	"net"
 	"net/http"
@@ -360,12 +361,35 @@ func TestPassThrough_NoTransportSendsAKeyedRequestAgain(t *testing.T) {
 	defer s.Close()
 	pool := x509.NewCertPool()
 	pool.AddCert(s.Certificate())
-	addr := orders(t, &proxy.Upstream{URL: parse(t, s.URL), TLS: &tls.Config{RootCAs: pool}, HTTP2: true, KeepIdle: time.Minute}, onlyonce.Config{}, nil)
+	addr := orders(t, &proxy.Upstream{URL: parse(t, s.URL), TLS: &tls.Config{RootCAs: pool}, KeepIdle: time.Minute}, onlyonce.Config{}, nil)
 	res, body := post(t, addr, "1", "")
 	wantResponse(t, res, body, 200, "")
 	res, body = post(t, addr, "2", "")
 	wantProblem(t, res, body, 502, "upstream_failed", true)
 	if requests.Load() != 2 {
+		t.Errorf("%d requests", requests.Load())
+	}
+}
+
+// TestPassThrough_AnUpstreamSetForHTTP2GetsNothingOverHTTP1: net/http would send keyed
+// requests of different tenants over one connection then.
+func TestPassThrough_AnUpstreamSetForHTTP2GetsNothingOverHTTP1(t *testing.T) {
+	var requests atomic.Int32
+	s := httptest.NewUnstartedServer(counter(&requests))
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of handshakes that are broken off
+	s.StartTLS()
+	defer s.Close()
+	pool := x509.NewCertPool()
+	pool.AddCert(s.Certificate())
+	addr := orders(t, &proxy.Upstream{URL: parse(t, s.URL), TLS: &tls.Config{RootCAs: pool}, HTTP2: true, KeepIdle: time.Minute}, onlyonce.Config{HoldUnknown: true}, nil)
+	for range 2 {
+		res, body := post(t, addr, "k", "x")
+		wantProblem(t, res, body, 503, "upstream_unreachable", true)
+	}
+	if res, body := post(t, addr, "", "x"); res.StatusCode != 502 {
+		t.Errorf("without a key: %d %s", res.StatusCode, body)
+	}
+	if requests.Load() != 0 {
 		t.Errorf("%d requests", requests.Load())
 	}
 }

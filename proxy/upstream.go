@@ -15,7 +15,7 @@ import (
 type Upstream struct {
 	URL      *url.URL    // http or https, with a host; its path, if any, precedes the request's
 	TLS      *tls.Config // for https: CAs, client certificates, name; default: the system's CAs, TLS 1.2 and later
-	HTTP2    bool        // the server speaks HTTP/2, in clear text if URL is http; default: HTTP/1.1, but HTTP/2 for gRPC
+	HTTP2    bool        // the server speaks HTTP/2, in clear text if URL is http, and gets nothing otherwise; default: HTTP/1.1, but HTTP/2 for gRPC
 	KeepHost bool        // send the client's Host, which must then be the same in a repeat; default: the URL's
 
 	DialTimeout   time.Duration // to connect; default 5s

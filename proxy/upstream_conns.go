@@ -19,7 +19,7 @@ type upstreamConns struct {
 	base      string          // the escaped path that precedes a request's
 	client    *h1.Client      // for keyed requests over HTTP/1.1
 	transport *http.Transport // for all other requests
-	h2        *http.Transport // for gRPC, which needs HTTP/2
+	h2        *http.Transport // for gRPC and for upstreams that speak HTTP/2
 	slots     *slots.Slots
 }
 
@@ -42,19 +42,22 @@ func newUpstreamConns(u *Upstream) *upstreamConns {
 		cfg.TLS.ServerName = cmp.Or(cfg.TLS.ServerName, u.URL.Hostname())
 	}
 	l.client = h1.NewClient(cfg)
-	l.transport = l.newTransport(u.HTTP2)
 	l.h2 = l.newTransport(true)
 	if u.URL.Scheme == "https" {
 		l.h2.Protocols.SetHTTP1(false)
 		l.h2.TLSClientConfig.VerifyConnection = l.onlyHTTP2(l.TLS.VerifyConnection)
 	}
+	if l.transport = l.h2; !l.HTTP2 {
+		l.transport = l.newTransport(false)
+	}
 	return l
 }
 
-var errNotHTTP2 = errors.New("the upstream does not speak HTTP/2, which gRPC needs")
+var errNotHTTP2 = errors.New("the upstream does not speak HTTP/2, which gRPC and the setting for HTTP/2 require")
 
 // onlyHTTP2 returns a VerifyConnection that rejects a connection without HTTP/2,
-// over which net/http would continue with HTTP/1.1.
+// over which net/http would continue with HTTP/1.1: keyed requests of all tenants would
+// share it.
 func (l *upstreamConns) onlyHTTP2(verify func(tls.ConnectionState) error) func(tls.ConnectionState) error {
 	return func(s tls.ConnectionState) error {
 		if s.NegotiatedProtocol != "h2" {

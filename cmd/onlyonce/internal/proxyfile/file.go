@@ -126,7 +126,7 @@ type Forwarded struct {
 type Upstream struct {
 	Name       string    `yaml:"name" doc:"Name by which routes refer to it."`
 	URL        string    `yaml:"url" doc:"URL of the server: http:// or https://, optionally with a path that is prepended to the request's path."`
-	HTTP2      bool      `yaml:"http2" doc:"The upstream speaks HTTP/2: in clear text if url is http. gRPC is always sent over HTTP/2."`
+	HTTP2      bool      `yaml:"http2" doc:"The upstream speaks HTTP/2: in clear text if url is http. Nothing is sent to it otherwise. gRPC is always sent over HTTP/2."`
 	KeepHost   bool      `yaml:"keep_host" doc:"Pass on the client's Host header instead of the host in url."`
 	OneRequest bool      `yaml:"one_request_per_connection" doc:"Use a new connection for every request that is not sent over HTTP/2. Otherwise, a connection that has carried a request with a key is reused for the same tenant only, and one that has not for any request."`
 	TLS        ClientTLS `yaml:"tls" doc:"TLS settings for an https URL."`
