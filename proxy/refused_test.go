@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/proxy"
@@ -28,6 +29,7 @@ const (
 // answers says. It counts them.
 type framed struct {
 	requests atomic.Int32
+	settings string // its first SETTINGS
 	answers  func(c *framedConn, stream uint32, body string)
 }
 
@@ -64,6 +66,7 @@ func (s *framed) start(t *testing.T) *proxy.Upstream {
 			if err != nil {
 				return
 			}
+			t.Cleanup(func() { c.Close() })
 			open.Go(func() { s.serve(&framedConn{c}) })
 		}
 	})
@@ -77,7 +80,7 @@ func (s *framed) serve(c *framedConn) {
 	if _, err := io.CopyN(io.Discard, c, int64(len("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"))); err != nil {
 		return
 	}
-	c.frame(frameSettings, 0, 0, "")
+	c.frame(frameSettings, 0, 0, s.settings)
 	c.frame(frameWindow, 0, 0, string(binary.BigEndian.AppendUint32(nil, 1<<20))) // for all bodies together
 	bodies := map[uint32]string{}
 	for {
@@ -147,6 +150,27 @@ func TestOutcome_ARequestThatAnHTTP2UpstreamHasNotProcessedReleasesItsKey(t *tes
 				}
 			})
 		}
+	}
+}
+
+// TestOutcome_AHeaderThatIsLongerThanAnHTTP2UpstreamAcceptsLeavesNoUnknownOutcome: net/http
+// sends nothing then.
+func TestOutcome_AHeaderThatIsLongerThanAnHTTP2UpstreamAcceptsLeavesNoUnknownOutcome(t *testing.T) {
+	t.Parallel()
+	const maxHeaderListSize = 6
+	s := &framed{settings: string(binary.BigEndian.AppendUint32([]byte{0, maxHeaderListSize}, 4000))}
+	s.answers = func(c *framedConn, stream uint32, body string) { c.ok(stream, body) }
+	up := s.start(t)
+	up.KeepIdle = time.Minute
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+	res, got := post(t, addr, "first", "x") // after which the proxy knows the limit
+	wantResponse(t, res, got, 200, "1")
+	for range 2 {
+		res, got = send(t, "POST", "http://"+addr+"/v1/orders", http.Header{"Idempotency-Key": {"k"}, "X-Long": {strings.Repeat("x", 4000)}}, "x")
+		wantProblem(t, res, got, 400, "request_invalid", false)
+	}
+	if n := s.requests.Load(); n != 1 {
+		t.Errorf("%d requests", n)
 	}
 }
 

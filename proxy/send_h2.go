@@ -63,6 +63,11 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		return rt.modify(res)
 	}
 	p.ErrorHandler = func(w http.ResponseWriter, _ *http.Request, err error) {
+		if err.Error() == "http2: request header list larger than peer's advertised limit" { // net/http finds out before it sends anything
+			httponce.DontStore(r)
+			rt.reject(w, r, requestInvalid, err)
+			return
+		}
 		if !connected.Load() || isUnprocessed(err) {
 			httponce.DontStore(r)
 			rt.reject(w, r, unreachable, err)
