@@ -9,7 +9,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"modernc.org/sqlite"
@@ -140,16 +139,7 @@ func hookedPostgres(t *testing.T, s postgresSchema) (*sql.DB, *hook) {
 // hookedMySQL opens a pool on the database whose statements meet the hook.
 func hookedMySQL(t *testing.T, d mysqlDatabase) (*sql.DB, *hook) {
 	t.Helper()
-	cfg, err := mysql.ParseDSN(d.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.DBName = d.name
-	c, err := mysql.NewConnector(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return hooked(t, c)
+	return hooked(t, d.connector(t))
 }
 
 // hookedSQLite opens a pool on the file whose statements meet the hook.

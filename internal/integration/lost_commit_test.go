@@ -57,15 +57,7 @@ func TestLostCommit_MySQLKnowsItsLostCommits(t *testing.T) {
 	d := newMySQLDatabase(t)
 	elsewhere, db := d.open(t)
 	tx := d.tx(t, elsewhere, db)
-	cfg, err := mysql.ParseDSN(d.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.DBName = d.name
-	c, err := mysql.NewConnector(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := d.connector(t)
 	eachLoss(t, &mysql.MySQLError{Number: 1317, Message: "Query execution was interrupted"}, func(t *testing.T, loss error) {
 		storetest.RunLostCommits(t, func(t *testing.T) storetest.LossyTx[*sql.Tx] {
 			emptied(t, db, "onlyonce_records", "own")
@@ -89,15 +81,7 @@ func TestLostCommit_WithoutTheFloorNoCommitIsTakenForARollback(t *testing.T) {
 		"MySQL": func(t *testing.T) (storetest.Tx[*sql.Tx], *sql.DB, *lossyConnector) {
 			d := newMySQLDatabase(t)
 			s, db := d.open(t)
-			cfg, err := mysql.ParseDSN(d.dsn)
-			if err != nil {
-				t.Fatal(err)
-			}
-			cfg.DBName = d.name
-			c, err := mysql.NewConnector(cfg)
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := d.connector(t)
 			return d.tx(t, s, db), db, &lossyConnector{open: c.Connect, driver: c.Driver(), loss: errBroken}
 		},
 	} {

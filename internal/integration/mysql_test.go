@@ -3,6 +3,7 @@ package integration
 import (
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"os"
 	"strings"
 	"sync"
@@ -40,16 +41,31 @@ func newMySQLDatabase(t testing.TB) mysqlDatabase {
 	return d
 }
 
-// pool opens a pool with settings such as "clientFoundRows=true", which is
-// closed at the end.
-func (d mysqlDatabase) pool(t testing.TB, settings ...string) *sql.DB {
+// config is that of a connection to the database.
+func (d mysqlDatabase) config(t testing.TB) *mysql.Config {
 	t.Helper()
 	cfg, err := mysql.ParseDSN(d.dsn)
 	if err != nil {
 		t.Fatal(err)
 	}
 	cfg.DBName = d.name
-	dsn := cfg.FormatDSN()
+	return cfg
+}
+
+func (d mysqlDatabase) connector(t testing.TB) driver.Connector {
+	t.Helper()
+	c, err := mysql.NewConnector(d.config(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// pool opens a pool with settings such as "clientFoundRows=true", which is
+// closed at the end.
+func (d mysqlDatabase) pool(t testing.TB, settings ...string) *sql.DB {
+	t.Helper()
+	dsn := d.config(t).FormatDSN()
 	for _, setting := range settings {
 		if strings.Contains(dsn, "?") {
 			dsn += "&" + setting

@@ -12,13 +12,11 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
-	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -130,38 +128,12 @@ func NewMariaDB() (*System, error) {
 }
 
 func openPgx(ctx context.Context, dsn string) (onlyonce.Store, func(), error) {
-	cfg, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg.MaxConns = connections
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := pgxstore.Open(ctx, pool, pgxstore.Config{})
-	if err != nil {
-		pool.Close()
-		return nil, nil, err
-	}
-	return s, func() { _ = s.Close(); pool.Close() }, nil // nothing is left to be done
+	return faults.OpenPgxStore(ctx, dsn, connections)
 }
 
 func openPool(driver string) func(context.Context, string) (onlyonce.Store, func(), error) {
 	return func(ctx context.Context, dsn string) (onlyonce.Store, func(), error) {
-		db, err := faults.Open(driver, dsn)
-		if err != nil {
-			return nil, nil, err
-		}
-		if driver != "sqlite" {
-			db.SetMaxOpenConns(connections)
-			db.SetMaxIdleConns(connections)
-		}
-		s, err := sqlstore.Open(ctx, db, sqlstore.Config{})
-		if err != nil {
-			return nil, nil, errors.Join(err, db.Close())
-		}
-		return s, func() { _ = s.Close(); _ = db.Close() }, nil // nothing is left to be done
+		return faults.OpenStore(ctx, driver, dsn, connections)
 	}
 }
 
@@ -183,7 +155,7 @@ func NewSQLite() (*System, error) {
 	return &System{
 		Name: "SQLite",
 		Open: func(ctx context.Context, _ *Meter) (onlyonce.Store, func(), error) {
-			return openPool("sqlite")(ctx, dsn)
+			return faults.OpenStore(ctx, "sqlite", dsn, 0)
 		},
 		Written: func(ctx context.Context) (w Written, err error) {
 			if err := db.QueryRowContext(ctx, `SELECT page_count * page_size FROM pragma_page_count, pragma_page_size`).Scan(&w.Data); err != nil {

@@ -12,10 +12,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
-
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
-	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
@@ -118,36 +115,12 @@ func openPostgreSQL(pgx bool) func(context.Context, string) (Store, func(), erro
 const connections = 8
 
 func openPgx(ctx context.Context, dsn string) (Store, func(), error) {
-	cfg, err := pgxpool.ParseConfig(dsn)
-	if err != nil {
-		return nil, nil, err
-	}
-	cfg.MaxConns = connections
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	s, err := pgxstore.Open(ctx, pool, pgxstore.Config{})
-	if err != nil {
-		pool.Close()
-		return nil, nil, err
-	}
-	return s, func() { _ = s.Close(); pool.Close() }, nil // which were cut, perhaps
+	return faults.OpenPgxStore(ctx, dsn, connections)
 }
 
 func openPool(driver string) func(context.Context, string) (Store, func(), error) {
 	return func(ctx context.Context, dsn string) (Store, func(), error) {
-		db, err := faults.Open(driver, dsn)
-		if err != nil {
-			return nil, nil, err
-		}
-		db.SetMaxOpenConns(connections)
-		db.SetMaxIdleConns(connections)
-		s, err := sqlstore.Open(ctx, db, sqlstore.Config{})
-		if err != nil {
-			return nil, nil, errors.Join(err, db.Close())
-		}
-		return s, func() { _ = s.Close(); _ = db.Close() }, nil // which were cut, perhaps
+		return faults.OpenStore(ctx, driver, dsn, connections)
 	}
 }
 
