@@ -21,7 +21,6 @@ type batch struct {
 	end   context.CancelCauseFunc // ends publishing and renewing
 
 	verdicts  []Verdict // not yet settled
-	published int       // the number of published messages among them
 	settledAt time.Time
 	mixed     bool      // the next wave may have messages that were leased after the last one
 	leaseAt   time.Time // when more messages may be leased
@@ -266,10 +265,9 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 		b.relay.routeAt = time.Now()
 	}
 	var away, noRoute error
-	postponed, whileAway := 0, b.relay.cfg.whileAway(acked > 0)
+	postponed, whileAway, retryIn := 0, b.relay.cfg.whileAway(acked > 0), b.relay.retryIn()
 	for i, e := range wave {
 		if errs[i] == nil {
-			b.published++
 			b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StatePublished, After: b.relay.cfg.Keep})
 			continue
 		}
@@ -284,7 +282,7 @@ func (b *batch) publishWave(ctx, run context.Context, wave []Entry) (failed map[
 			postponed++
 			b.postpone(e, errs[i], b.relay.withoutRoute(time.Since(e.CreatedAt)))
 		default:
-			b.fail(ctx, e, errs[i])
+			b.fail(ctx, e, errs[i], retryIn)
 		}
 	}
 	if away != nil {
@@ -384,16 +382,27 @@ func (r *Relay) behindOthers(wait time.Duration) time.Duration {
 	return min(max(wait, time.Since(r.routeAt)), MaxHeld)
 }
 
+// retryIn returns how long messages of a wave wait after so many failures. Those that have failed
+// equally often wait equally long, so that many have the same verdict.
+func (r *Relay) retryIn() func(attempts int) time.Duration {
+	waits := make(map[int]time.Duration)
+	return func(attempts int) time.Duration {
+		if _, ok := waits[attempts]; !ok {
+			waits[attempts] = r.behindOthers(jitter(r.cfg.backoff(attempts)))
+		}
+		return waits[attempts]
+	}
+}
+
 // fail counts a failure of the message, which is then retried later or parked.
-func (b *batch) fail(ctx context.Context, e Entry, err error) {
-	cfg := &b.relay.cfg
+func (b *batch) fail(ctx context.Context, e Entry, err error, retryIn func(attempts int) time.Duration) {
 	e.Attempts++
-	if e.Attempts >= cfg.MaxAttempts {
+	if e.Attempts >= b.relay.cfg.MaxAttempts {
 		b.park(ctx, e, err)
 		return
 	}
 	e.Error = cut(err.Error())
-	b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateWaiting, After: b.relay.behindOthers(jitter(cfg.backoff(e.Attempts))), Attempts: e.Attempts, Error: e.Error})
+	b.verdicts = append(b.verdicts, Verdict{Seq: e.Seq, State: StateWaiting, After: retryIn(e.Attempts), Attempts: e.Attempts, Error: e.Error})
 	b.relay.observe(ctx, Event{Outcome: OutcomeFailed, Count: 1, Entry: e, Err: err})
 }
 
@@ -406,38 +415,6 @@ func (c *Config) backoff(attempts int) time.Duration {
 		}
 	}
 	return min(d, c.MaxBackoff)
-}
-
-// settle records the verdicts, and retries until the lease would end. A message whose
-// verdict cannot be recorded is published again.
-func (b *batch) settle(ctx context.Context) (ok bool) {
-	if len(b.verdicts) == 0 {
-		return true
-	}
-	verdicts, published := b.verdicts, b.published
-	b.verdicts, b.published, b.settledAt = nil, 0, time.Now()
-	r := b.relay
-	detached := context.WithoutCancel(ctx)
-	for pause := 10 * time.Millisecond; ; pause = min(2*pause, time.Second) {
-		limited, cancel := context.WithTimeout(detached, r.cfg.Timeout)
-		err := r.queue.Settle(limited, b.owner, verdicts)
-		cancel()
-		switch {
-		case err == nil:
-			if published > 0 {
-				r.observe(ctx, Event{Outcome: OutcomePublished, Count: published, Duration: time.Since(b.began)})
-			}
-			return true
-		case errors.Is(err, ErrLost):
-			b.end(ErrLost) // what was leased later must not hide it from renew
-			r.observe(ctx, Event{Outcome: OutcomeLost, Count: len(verdicts), Err: err})
-			return true
-		case ctx.Err() != nil || b.left() <= pause:
-			r.observe(ctx, Event{Outcome: OutcomeTrouble, Count: len(verdicts), Err: err})
-			return false
-		}
-		time.Sleep(pause)
-	}
 }
 
 // cut turns the text of an error into one that every database can store.

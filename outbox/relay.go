@@ -63,6 +63,7 @@ type Relay struct {
 	cfg       Config
 
 	limit   int           // largest number of messages of the next batch
+	settled int           // largest number of verdicts of the next call of Queue.Settle
 	soon    time.Duration // pause before the queue is read again after activity; 0: Config.Poll
 	paused  time.Duration // the last pause after trouble; 0: none
 	routeAt time.Time     // when it last published a message, or could not: the queue was empty, or the queue or the broker away
@@ -77,7 +78,7 @@ func NewRelay(queue Queue, publisher Publisher, cfg Config) *Relay {
 		panic("outbox: NewRelay without a queue or a publisher: pass store.Outbox() and a Publisher for your broker")
 	}
 	r := &Relay{queue: queue, publisher: publisher, cfg: cfg.withDefaults()}
-	r.limit = min(r.cfg.Batch, firstBatch)
+	r.limit, r.settled = min(r.cfg.Batch, firstBatch), r.cfg.Batch
 	return r
 }
 

@@ -1,0 +1,53 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+// A farQueue is in a database that is far away: each group of messages with the same verdict takes
+// a round trip. A settlement that does not end in time is undone.
+type farQueue struct {
+	*memQueue
+	trip time.Duration
+}
+
+func (q *farQueue) Settle(ctx context.Context, owner string, verdicts []outbox.Verdict) error {
+	groups := make(map[outbox.Verdict]bool)
+	for _, v := range verdicts {
+		v.Seq = 0
+		groups[v] = true
+	}
+	select {
+	case <-time.After(time.Duration(len(groups)) * q.trip):
+		return q.memQueue.Settle(ctx, owner, verdicts)
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func TestRelay_ManyMessagesThatFailAreParkedThroughAFarQueue(t *testing.T) {
+	for text, within := range map[string]time.Duration{"rejected": 30 * time.Second, "rejected: ID": 10 * time.Minute} {
+		in(t, func(t *testing.T) {
+			q, b := newMemQueue(), &broker{fail: make(map[string]error)}
+			const n = 1000
+			for i := range n {
+				payload := fmt.Sprint("bad ", i)
+				b.fail[payload] = errors.New(strings.ReplaceAll(text, "ID", payload))
+				appendAll(t, q, message("", payload), message("", fmt.Sprint("good ", i)))
+			}
+			start(t, &farQueue{memQueue: q, trip: 50 * time.Millisecond}, b, outbox.Config{MaxAttempts: 3})
+			pass(within)
+			wantLag(t, q, 0, n)
+			if good := b.count("good"); good != n {
+				t.Errorf("%d messages were published instead of %d", good, n)
+			}
+		})
+	}
+}
