@@ -51,3 +51,22 @@ func TestRelay_ManyMessagesThatFailAreParkedThroughAFarQueue(t *testing.T) {
 		})
 	}
 }
+
+// A queue that renews leases but records nothing, for instance because a right is missing.
+type readOnlyQueue struct{ *memQueue }
+
+func (q readOnlyQueue) Settle(context.Context, string, []outbox.Verdict) error {
+	return errors.New("permission denied")
+}
+
+func TestRelay_AQueueThatRecordsNothingIsReportedWhileTheRelayRetries(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, seen := newMemQueue(), new(events)
+		appendAll(t, q, message("", "a"))
+		start(t, readOnlyQueue{q}, new(broker), outbox.Config{Observer: seen.observe})
+		pass(5 * time.Minute)
+		if seen.count(outbox.OutcomeTrouble) == 0 {
+			t.Error("nobody has learned that nothing is recorded")
+		}
+	})
+}

@@ -27,10 +27,11 @@ func (b *batch) settle(ctx context.Context) (ok bool) {
 			rest = rest[len(part):]
 			b.end(ErrLost) // what was leased later must not hide it from renew
 			r.observe(ctx, Event{Outcome: OutcomeLost, Count: len(part), Err: err})
-		case ctx.Err() != nil || b.left() <= pause:
-			r.observe(ctx, Event{Outcome: OutcomeTrouble, Count: len(rest), Err: err})
-			return false
 		default:
+			r.observe(ctx, Event{Outcome: OutcomeTrouble, Count: len(part), Err: err})
+			if ctx.Err() != nil || b.left() <= pause {
+				return false
+			}
 			time.Sleep(pause)
 			pause = min(2*pause, time.Second)
 		}
