@@ -16,11 +16,16 @@ import (
 // upstreamConns are an Upstream and the connections to it.
 type upstreamConns struct {
 	Upstream
-	base      string          // the escaped path that precedes a request's
-	client    *h1.Client      // for keyed requests over HTTP/1.1
-	transport *http.Transport // for all other requests
-	h2        *http.Transport // for gRPC and for upstreams that speak HTTP/2
+	base      string       // the escaped path that precedes a request's
+	client    *h1.Client   // for keyed requests over HTTP/1.1
+	transport roundTripper // for all other requests
+	h2        roundTripper // for gRPC and for upstreams that speak HTTP/2
 	slots     *slots.Slots
+}
+
+type roundTripper interface {
+	http.RoundTripper
+	CloseIdleConnections()
 }
 
 func newUpstreamConns(u *Upstream) *upstreamConns {
@@ -42,12 +47,18 @@ func newUpstreamConns(u *Upstream) *upstreamConns {
 		cfg.TLS.ServerName = cmp.Or(cfg.TLS.ServerName, u.URL.Hostname())
 	}
 	l.client = h1.NewClient(cfg)
-	l.h2 = l.newTransport(true)
+	h2 := l.newTransport(true)
 	if u.URL.Scheme == "https" {
-		l.h2.Protocols.SetHTTP1(false)
-		l.h2.TLSClientConfig.VerifyConnection = l.onlyHTTP2(l.TLS.VerifyConnection)
+		h2.Protocols.SetHTTP1(false)
+		h2.TLSClientConfig.VerifyConnection = l.onlyHTTP2(l.TLS.VerifyConnection)
 	}
-	if l.transport = l.h2; !l.HTTP2 {
+	l.h2 = newSharedTransport(h2)
+	switch {
+	case l.HTTP2:
+		l.transport = l.h2
+	case u.URL.Scheme == "https": // it may negotiate HTTP/2
+		l.transport = newSharedTransport(l.newTransport(false))
+	default:
 		l.transport = l.newTransport(false)
 	}
 	return l

@@ -1,0 +1,167 @@
+package proxy_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/proxy"
+)
+
+// A silenced relays connections to an upstream, until it is told to pass on nothing more
+// for those that it has by then. They stay open, as if the upstream's machine had died.
+type silenced struct {
+	mu      sync.Mutex
+	conns   int
+	silence chan struct{} // closed for the connections up to now
+}
+
+func (s *silenced) start(t *testing.T, up *proxy.Upstream) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := up.URL.Host
+	up.URL = parse(t, up.URL.Scheme+"://"+l.Addr().String())
+	s.silence = make(chan struct{})
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { c.Close() })
+			upstream, err := net.Dial("tcp", to)
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { upstream.Close() })
+			s.mu.Lock()
+			s.conns++
+			silence := s.silence
+			s.mu.Unlock()
+			go s.pass(upstream, c, silence)
+			go s.pass(c, upstream, silence)
+		}
+	}()
+	t.Cleanup(func() { l.Close() })
+}
+
+func (s *silenced) pass(to, from net.Conn, silence chan struct{}) {
+	b := make([]byte, 4096)
+	for {
+		n, err := from.Read(b)
+		select {
+		case <-silence:
+			continue
+		default:
+		}
+		if _, failed := to.Write(b[:n]); err != nil || failed != nil {
+			to.Close()
+			return
+		}
+	}
+}
+
+func (s *silenced) silenceAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.silence)
+	s.silence = make(chan struct{})
+}
+
+// TestUpstream_AnHTTP2ConnectionOnWhichNothingArrivesGetsNoMoreRequests: the machine of the
+// upstream has died, say, and another one has taken over its address. Each further request
+// over the connection would have an unknown outcome.
+func TestUpstream_AnHTTP2ConnectionOnWhichNothingArrivesGetsNoMoreRequests(t *testing.T) {
+	t.Parallel()
+	respond := func(w http.ResponseWriter, r *http.Request) {
+		if r.ProtoMajor != 2 {
+			t.Errorf("the upstream got a request by %s", r.Proto)
+		}
+		_, _ = io.WriteString(w, "ok")
+	}
+	overTLS := func(t testing.TB, h http.HandlerFunc) *proxy.Upstream {
+		s := httptest.NewUnstartedServer(h)
+		s.EnableHTTP2 = true
+		s.StartTLS()
+		t.Cleanup(s.Close)
+		trust := s.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
+		trust.NextProtos = nil
+		return &proxy.Upstream{URL: parse(t, s.URL), TLS: trust, HTTP2: true}
+	}
+	for name, c := range map[string]struct {
+		start func(testing.TB, http.HandlerFunc) *proxy.Upstream
+		keys  bool
+		http2 bool
+	}{
+		"clear text":     {upstream2, true, true},
+		"TLS":            {overTLS, true, true},
+		"TLS, by choice": {overTLS, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			up := c.start(t, respond)
+			up.HTTP2, up.KeepIdle, up.HeaderTimeout = c.http2, time.Minute, 2*time.Second
+			s := &silenced{}
+			s.start(t, up)
+			addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+			ask := func(key string) (*http.Response, string) {
+				if !c.keys {
+					key = ""
+				}
+				return post(t, addr, key, "x")
+			}
+			res, body := ask("first")
+			wantResponse(t, res, body, 200, "ok")
+			s.silenceAll()
+			const enough = 10 // one, if the machine is not busy
+			for i := range enough {
+				if res, body = ask(fmt.Sprint(i)); res.StatusCode == 200 {
+					break
+				}
+			}
+			wantResponse(t, res, body, 200, "ok")
+		})
+	}
+}
+
+// TestUpstream_RequestsOfASilentHTTP2ConnectionGoOn: its upstream is only slow.
+func TestUpstream_RequestsOfASilentHTTP2ConnectionGoOn(t *testing.T) {
+	t.Parallel()
+	var first atomic.Value
+	seen := make(chan struct{})
+	another := sync.OnceFunc(func() { close(seen) })
+	up := upstream2(t, func(w http.ResponseWriter, r *http.Request) {
+		if !first.CompareAndSwap(nil, r.RemoteAddr) && first.Load() != r.RemoteAddr {
+			another()
+		}
+		<-seen
+		_, _ = io.WriteString(w, "ok")
+	})
+	up.HeaderTimeout = 20 * time.Second
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+	var all sync.WaitGroup
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for i := 0; ; i++ {
+		all.Go(func() {
+			res, body := post(t, addr, fmt.Sprint(i), strings.Repeat("x", 10))
+			wantResponse(t, res, body, 200, "ok")
+		})
+		select {
+		case <-seen:
+			all.Wait()
+			return
+		case <-tick.C:
+		}
+	}
+}
