@@ -20,7 +20,8 @@
 //	any other response                                   recorded and replayed as httponce.Config says
 //
 // A keyed request is never sent twice by one attempt. Of the other requests, only
-// those with a safe method, such as GET, may be. The upstream gets the key in
+// those with a safe method, such as GET, may be, and those without a body that the
+// upstream says, over HTTP/2, that it has not processed. The upstream gets the key in
 // one form, however the client wrote it: pay-1 for pay-1, "pay-1" and pay-1;x=1,
 // and a quoted string (RFC 9651) if the key needs quotes or Idempotency.KeyFormat
 // accepts only strings. It also gets Idempotency-Attempt, the number of the

@@ -210,3 +210,33 @@ func TestOutcome_AnHTTP2UpstreamThatEndsItsConnectionsMakesNoOutcomeUnknown(t *t
 		t.Errorf("%d runs of %d commands", n, callers*each)
 	}
 }
+
+// TestUpstream_AnUnsafeRequestThatAnHTTP2UpstreamMayHaveProcessedIsSentOnce: it has no key,
+// and no body either.
+func TestUpstream_AnUnsafeRequestThatAnHTTP2UpstreamMayHaveProcessedIsSentOnce(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		method string
+		code   uint32
+		times  int32
+	}{
+		{"POST", protocolError, 1},
+		{"DELETE", protocolError, 1},
+		{"POST", refusedStream, 2},
+		{"DELETE", refusedStream, 2},
+	} {
+		s := &framed{}
+		s.answers = func(conn *framedConn, stream uint32, body string) {
+			if s.requests.Load() == 1 {
+				conn.reset(stream, c.code)
+				return
+			}
+			conn.ok(stream, body)
+		}
+		addr := orders(t, s.start(t), onlyonce.Config{}, nil)
+		res, body := send(t, c.method, "http://"+addr+"/v1/orders", nil, "")
+		if want := map[int32]int{1: 502, 2: 200}[c.times]; res.StatusCode != want || s.requests.Load() != c.times {
+			t.Errorf("%s, code %d: response %d %.200s, want %d; sent %d times, not %d", c.method, c.code, res.StatusCode, body, want, s.requests.Load(), c.times)
+		}
+	}
+}

@@ -3,6 +3,7 @@ package proxy
 import (
 	"context"
 	"crypto/tls"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptrace"
@@ -42,7 +43,28 @@ func newSharedTransport(t *http.Transport) *sharedTransport {
 	return s
 }
 
+// maxUnprocessed is how often an unsafe request without a body is sent at most, if the
+// upstream says each time that it has not processed it.
+const maxUnprocessed = 3
+
+// RoundTrip sends a request. net/http would send one without a body again, whatever its
+// method, if the upstream resets its stream with PROTOCOL_ERROR, after which it may have
+// been processed. A request with an unsafe method therefore gets a body.
 func (s *sharedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Body != nil || isSafe(r) {
+		return s.send(r)
+	}
+	for n := 1; ; n++ {
+		one := r.WithContext(r.Context())
+		one.Body = io.NopCloser(emptyBody{})
+		res, err := s.send(one)
+		if err == nil || n == maxUnprocessed || !isUnprocessed(err) {
+			return res, err
+		}
+	}
+}
+
+func (s *sharedTransport) send(r *http.Request) (*http.Response, error) {
 	type sent struct {
 		over  *countingConn
 		reads int64
