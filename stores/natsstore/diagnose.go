@@ -31,17 +31,19 @@ const (
 )
 
 // risks can be accepted. A server that is too old can't: it would keep every record for
-// good. A second stream can't: it has a remedy that costs nothing, another name.
-var risks = []string{RiskEviction, RiskForgotten, RiskPersistence, RiskReplicas, RiskStream, RiskSyncInterval}
+// good.
+var risks = []string{RiskEviction, RiskForgotten, RiskPersistence, RiskReplicas, RiskSecondStream, RiskStream, RiskSyncInterval}
 
 // Diagnose finds settings of the servers and of the stream that would break the promise,
 // and whether the server has forgotten its records.
 func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
-	findings, err := s.diagnose(ctx)
+	findings, err := s.diagnose(ctx, nil)
 	return findings, wrap("diagnose", err)
 }
 
-func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err error) {
+// diagnose is Diagnose for a caller that accepts risks. It does not look for a second stream if
+// that risk is accepted, because it would have to wait for it.
+func (s *Store) diagnose(ctx context.Context, accepted []string) (findings []onlyonce.Finding, err error) {
 	old, err := s.stream.version(ctx)
 	switch {
 	case err != nil:
@@ -76,10 +78,11 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 		return nil, err
 	}
 	findings = append(findings, s.judge(&c)...)
-	for _, look := range []func() (*onlyonce.Finding, error){
-		func() (*onlyonce.Finding, error) { return s.alone(ctx, info.Domain) },
-		func() (*onlyonce.Finding, error) { return s.synced(ctx, info, c.Replicas) },
-	} {
+	looks := []func() (*onlyonce.Finding, error){func() (*onlyonce.Finding, error) { return s.synced(ctx, info, c.Replicas) }}
+	if !slices.Contains(accepted, RiskSecondStream) {
+		looks = append(looks, func() (*onlyonce.Finding, error) { return s.alone(ctx, info.Domain) })
+	}
+	for _, look := range looks {
 		f, err := look()
 		if err != nil {
 			return findings, err

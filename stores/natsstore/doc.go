@@ -58,8 +58,9 @@
 // nothing is taken for stored that is not, but calls may fail. Therefore, give each such
 // stream another name (Config.Stream), and each side a domain. Without domains, the store
 // cannot tell the confirmations apart. Open and Diagnose send a message that no stream stores,
-// and reject the servers if two streams respond to it. They do not see a stream that is
-// created, or joined by a leafnode, later.
+// and reject the servers if two streams respond to it, for which they wait a quarter of a second
+// or longer. Open does not if the risk is accepted. They do not see a stream that is created, or
+// joined by a leafnode, later.
 //
 // # Limits
 //

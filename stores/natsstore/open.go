@@ -165,7 +165,7 @@ func Open(ctx context.Context, js jetstream.JetStream, cfg Config) (*Store, erro
 	if err != nil {
 		return nil, wrap("open", err)
 	}
-	findings, err := s.diagnose(ctx)
+	findings, err := s.diagnose(ctx, cfg.AcceptRisks)
 	if err == nil {
 		err = engine.Reject(findings, cfg.AcceptRisks, risks)
 	}

@@ -64,6 +64,7 @@ func TestOpen_RejectsASecondStreamThatConfirmsTheSameMessages(t *testing.T) {
 		t.Errorf("the error is %v", err)
 	}
 	open(t, atHub, other)
+	open(t, atHub, natsstore.Config{AcceptRisks: []string{natsstore.RiskSecondStream}})
 }
 
 // startLeafnode starts two servers, of which the second is a leafnode of the first. Their
