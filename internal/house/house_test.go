@@ -1,5 +1,6 @@
 // Package house holds the repository to its own rules: which package may import which, that
-// the design names every internal package, and that the documents name tests that exist. It is in the root module because Go runs a test
+// the design names every internal package, that the documents name tests that exist, and that
+// the guide to the stores has their findings. It is in the root module because Go runs a test
 // again only for files that change within the test's own module.
 package house
 
@@ -362,5 +363,59 @@ func TestHouse_EveryClaimAboutAStoreNamesItsTest(t *testing.T) {
 	}
 	if cells < 60 {
 		t.Errorf("only %d cells were found in the table of faults", cells)
+	}
+}
+
+// The findings of stores: the constants with their names, and the list of those that can be accepted.
+var (
+	findingName  = regexp.MustCompile(`(?m)^\s+([Rr]isk\w+)\s*= "([a-z-]+)"`)
+	findingsUsed = regexp.MustCompile(`engine\.(Risk\w+)`)
+	acceptable   = regexp.MustCompile(`(?s)\nvar risks = \[\]string\{(.*?)\}`)
+)
+
+func TestHouse_EveryFindingOfAStoreIsInTheGuide(t *testing.T) {
+	read := func(name string) string {
+		text, err := os.ReadFile(repository(t) + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	_, guide, _ := strings.Cut(read("docs/stores.md"), "\n## Settings that a store rejects\n")
+	guide, _, _ = strings.Cut(guide, "\n## ")
+	shared := map[string]string{}
+	for _, match := range findingName.FindAllStringSubmatch(read("stores/internal/engine/finding.go"), -1) {
+		shared[match[1]] = match[2]
+	}
+	rows := 0
+	for store, folder := range map[string]string{
+		"SQLite": "internal/sqlite", "PostgreSQL": "internal/postgres", "MySQL, MariaDB": "internal/mysql",
+		"Redis, Valkey": "redisstore", "NATS JetStream": "natsstore", "etcd": "etcdstore", "DynamoDB": "dynamostore",
+	} {
+		source := read("stores/" + folder + "/diagnose.go")
+		list := acceptable.FindStringSubmatch(source)
+		if list == nil {
+			t.Fatalf("%s lists no risks that can be accepted", folder)
+		}
+		accepted := strings.Split(strings.ReplaceAll(list[1], "engine.", ""), ", ")
+		names := map[string]string{}
+		for _, match := range findingName.FindAllStringSubmatch(source, -1) {
+			names[match[1]] = match[2]
+		}
+		for _, match := range findingsUsed.FindAllStringSubmatch(source, -1) {
+			names[match[1]] = shared[match[1]]
+		}
+		for constant, name := range names {
+			rows++
+			row := regexp.MustCompile(`(?m)^\| ` + store + " \\| `" + name + "` \\| .* \\| (.*) \\|$").FindStringSubmatch(guide)
+			if row == nil {
+				t.Errorf("docs/stores.md has no row for the finding %s of %s", name, store)
+			} else if (row[1] != "no") != slices.Contains(accepted, constant) {
+				t.Errorf("docs/stores.md says of the finding %s of %s that it can be accepted: %s", name, store, row[1])
+			}
+		}
+	}
+	if got := strings.Count(guide, "\n| ") - 1; got != rows {
+		t.Errorf("docs/stores.md has %d rows of findings, and the stores have %d", got, rows)
 	}
 }
