@@ -63,7 +63,7 @@ ledger: ## commands under KILLS kills of processes and ROUNDS of servers, respon
 	cd internal/reliability/ledger && go test -count=1 -timeout 2h -table -kills $(KILLS)
 	cd internal/reliability/rounds && go test -count=1 -timeout 2h -table -rounds $(ROUNDS)
 
-costs: ## what a request costs on each store, and a queueing model; the tables of docs/scale.md
+costs: ## what a request costs on each store, and a queueing model; the tables of docs/scale.md and docs/benchmarks.md
 	cd internal/reliability/costs && go test -run Costs -count=1 -timeout 1h -table
 
 bench: ## the figures of docs/benchmarks.md

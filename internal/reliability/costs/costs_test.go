@@ -17,7 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/internal/reliability/faults"
 )
 
-var table = flag.Bool("table", false, "measure processor time, too, and print the tables of docs/scale.md")
+var table = flag.Bool("table", false, "measure processor time, too, and print the tables of docs/scale.md and docs/benchmarks.md")
 
 // systems are those of the rows, in their order.
 var systems = []func() (*System, error){
