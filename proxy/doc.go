@@ -30,10 +30,11 @@
 // a lost attempt still writes. Headers that a client sends under these two names
 // are dropped.
 //
-// A keyed request is sent over HTTP/1.1 with a Content-Length. Interim responses
-// (103) and the request's trailers are not passed on. The response is held back
-// until all of it has been received, unless it is an event stream or longer than
-// httponce.Config.MaxResponse.
+// A keyed request is sent over HTTP/1.1 with a Content-Length, or over HTTP/2 if
+// Upstream.HTTP2 is set or the request is a gRPC call. Interim responses (103) and the
+// request's trailers are passed on over HTTP/2, and dropped over HTTP/1.1. The response
+// is held back until all of it has been received, unless it is an event stream or longer
+// than httponce.Config.MaxResponse.
 //
 // # What a client can't do
 //
