@@ -127,6 +127,9 @@ func TestMigrate_ADatabaseOfAnOlderVersionIsMigratedBeforeItIsUsed(t *testing.T)
 						t.Fatal(err)
 					}
 				}
+				if got, err := sqlstore.SchemaVersion(t.Context(), db); err != nil || got != version {
+					t.Errorf("the schema's version is %d, with error %v", got, err)
+				}
 				want := fmt.Sprintf("version %d, needed %d: run Migrate, or onlyonce migrate", version, len(list))
 				if _, err := sqlstore.Open(t.Context(), db, sqlstore.Config{}); err == nil || !strings.Contains(err.Error(), want) {
 					t.Errorf("open returned %v", err)

@@ -47,3 +47,20 @@ func Migrate(ctx context.Context, db *sql.DB) error {
 	}
 	return nil
 }
+
+// SchemaVersion returns the version of the schema in a database, which is the
+// number of its last migration, and 0 if the database has none. Open needs the
+// version of the last of Migrations.
+func SchemaVersion(ctx context.Context, db *sql.DB) (version int, err error) {
+	err = sqlite.RetryWhileLocked(ctx, func() error {
+		k, err := kindOf(ctx, db)
+		if err == nil {
+			version, err = k.schemaVersion(ctx, db)
+		}
+		return err
+	})
+	if err != nil {
+		return 0, fmt.Errorf("sqlstore: schema version: %w", err)
+	}
+	return version, nil
+}

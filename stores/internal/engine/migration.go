@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"context"
 	"embed"
 	"errors"
 	"fmt"
@@ -44,6 +45,16 @@ func ReadMigrations(from embed.FS) []Migration {
 // because its name is in use.
 func NameTaken(reason error) error {
 	return fmt.Errorf("something that is not of this schema has the name of one of its tables: rename or drop it, or use another database: %w", reason)
+}
+
+// SchemaVersion returns the version of the schema of a database, and 0 if it has none.
+// The statements are those of its engine.
+func SchemaVersion(ctx context.Context, on RowQuerier, statements map[string]string) (version int, err error) {
+	var made bool
+	if err := on.QueryRowContext(ctx, statements["tables"]).Scan(&made); err != nil || !made {
+		return 0, err
+	}
+	return version, on.QueryRowContext(ctx, statements["version"]).Scan(&version)
 }
 
 var errSchema = errors.New("the schema does not fit this program")

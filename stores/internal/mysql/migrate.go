@@ -19,13 +19,9 @@ var migrationFiles embed.FS
 // Migrations are the versions of the schema.
 var Migrations = engine.ReadMigrations(migrationFiles)
 
-// Version is 0 if there is no schema.
-func (*dialect) Version(ctx context.Context, on engine.RowQuerier) (version int, err error) {
-	var tables int
-	if err := on.QueryRowContext(ctx, texts["tables"]).Scan(&tables); err != nil || tables == 0 {
-		return 0, err
-	}
-	return version, on.QueryRowContext(ctx, texts["version"]).Scan(&version)
+// SchemaVersion returns the version of the schema, and 0 if there is none.
+func SchemaVersion(ctx context.Context, on engine.RowQuerier) (int, error) {
+	return engine.SchemaVersion(ctx, on, texts)
 }
 
 // Migrate runs the missing migrations while no other process does. A migration that was
@@ -48,7 +44,7 @@ func Migrate(ctx context.Context, db *sql.DB) (err error) {
 		_, e := conn.ExecContext(context.WithoutCancel(ctx), texts["migrated"])
 		err = errors.Join(err, e)
 	}()
-	have, err := new(dialect).Version(ctx, conn)
+	have, err := SchemaVersion(ctx, conn)
 	if err != nil {
 		return err
 	}

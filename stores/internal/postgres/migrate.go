@@ -17,13 +17,9 @@ var migrationFiles embed.FS
 // Migrations are the versions of the schema.
 var Migrations = engine.ReadMigrations(migrationFiles)
 
-// Version is 0 if there is no schema.
-func (dialect) Version(ctx context.Context, on engine.RowQuerier) (version int, err error) {
-	var there bool
-	if err := on.QueryRowContext(ctx, Text["tables"]).Scan(&there); err != nil || !there {
-		return 0, err
-	}
-	return version, on.QueryRowContext(ctx, Text["version"]).Scan(&version)
+// SchemaVersion returns the version of the schema, and 0 if there is none.
+func SchemaVersion(ctx context.Context, on engine.RowQuerier) (int, error) {
+	return engine.SchemaVersion(ctx, on, Text)
 }
 
 // taken are the errors of a relation, a type and a function whose name is in use.
@@ -43,7 +39,7 @@ func Migrate(ctx context.Context, db *sql.DB) (err error) {
 	if _, err := tx.ExecContext(ctx, Text["migrate alone"]); err != nil {
 		return err
 	}
-	have, err := dialect{}.Version(ctx, tx)
+	have, err := SchemaVersion(ctx, tx)
 	if err != nil {
 		return err
 	}

@@ -59,7 +59,7 @@ func (s *Store) Check(ctx context.Context, acceptRisks []string) error {
 	if err := engine.Reject(findings, acceptRisks, s.risks); err != nil {
 		return err
 	}
-	have, err := s.dialect.Version(ctx, s.DB)
+	have, err := engine.SchemaVersion(ctx, s.DB, s.dialect.Statements())
 	if err != nil {
 		return err
 	}

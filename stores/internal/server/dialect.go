@@ -8,7 +8,6 @@ import (
 	"fmt"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 	"github.com/onlyonce-go/onlyonce/stores/internal/transact"
 )
@@ -16,7 +15,6 @@ import (
 // A Dialect is what one kind of server does differently.
 type Dialect interface {
 	Schema() int // the version of the schema that the statements need
-	Version(ctx context.Context, on engine.RowQuerier) (int, error)
 	Statements() map[string]string
 	Decode(values []driver.Value) record.Stored                       // a row of the lookup and list statements
 	EncodeText(s string) any                                          // a text column's value

@@ -18,20 +18,16 @@ var migrationFiles embed.FS
 var Migrations = engine.ReadMigrations(migrationFiles)
 
 func checkSchema(ctx context.Context, db *sql.DB) error {
-	have, err := schemaVersion(ctx, db)
+	have, err := SchemaVersion(ctx, db)
 	if err != nil {
 		return err
 	}
 	return engine.CheckVersion(have, len(Migrations))
 }
 
-// schemaVersion returns the schema's version, 0 if there is none.
-func schemaVersion(ctx context.Context, on engine.RowQuerier) (version int, err error) {
-	var tables int
-	if err := on.QueryRowContext(ctx, statements["tables"]).Scan(&tables); err != nil || tables == 0 {
-		return 0, err
-	}
-	return version, on.QueryRowContext(ctx, statements["version"]).Scan(&version)
+// SchemaVersion returns the version of the schema, and 0 if there is none.
+func SchemaVersion(ctx context.Context, on engine.RowQuerier) (int, error) {
+	return engine.SchemaVersion(ctx, on, statements)
 }
 
 // Migrate upgrades the schema to the version that this package needs.
@@ -68,7 +64,7 @@ func applyMigrations(ctx context.Context, conn *sql.Conn) (err error) {
 			_, _ = conn.ExecContext(context.WithoutCancel(ctx), statements["rollback"])
 		}
 	}()
-	have, err := schemaVersion(ctx, conn)
+	have, err := SchemaVersion(ctx, conn)
 	if err != nil {
 		return err
 	}

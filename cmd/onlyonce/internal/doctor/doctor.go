@@ -94,7 +94,7 @@ func examineSchema(ctx context.Context, u storeurl.URL, db *sql.DB) ([]onlyonce.
 	if err != nil {
 		return nil, err
 	}
-	have, err := storeurl.SchemaVersion(ctx, u.Engine, db)
+	have, err := sqlstore.SchemaVersion(ctx, db)
 	if err != nil {
 		return nil, fmt.Errorf("%v: %w", u, err)
 	}

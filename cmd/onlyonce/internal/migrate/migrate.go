@@ -88,7 +88,7 @@ func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	from, err := storeurl.SchemaVersion(cmd.Context(), u.Engine, db)
+	from, err := sqlstore.SchemaVersion(cmd.Context(), db)
 	if err != nil {
 		return fmt.Errorf("%v: %w", u, err)
 	}
