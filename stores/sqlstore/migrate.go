@@ -4,8 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-
-	"github.com/onlyonce-go/onlyonce/stores/internal/sqlite"
 )
 
 // A Migration is one version of the schema. It records its own version, so
@@ -35,13 +33,7 @@ func Migrations(engine string) ([]Migration, error) {
 // in use. When several processes call it at the same time, one of them does the
 // work and the others wait.
 func Migrate(ctx context.Context, db *sql.DB) error {
-	err := sqlite.RetryWhileLocked(ctx, func() error {
-		k, err := kindOf(ctx, db)
-		if err != nil {
-			return err
-		}
-		return k.migrate(ctx, db)
-	})
+	err := withKind(ctx, db, func(k kind) error { return k.migrate(ctx, db) })
 	if err != nil {
 		return fmt.Errorf("sqlstore: migrate: %w", err)
 	}
@@ -52,11 +44,8 @@ func Migrate(ctx context.Context, db *sql.DB) error {
 // number of its last migration, and 0 if the database has none. Open needs the
 // version of the last of Migrations.
 func SchemaVersion(ctx context.Context, db *sql.DB) (version int, err error) {
-	err = sqlite.RetryWhileLocked(ctx, func() error {
-		k, err := kindOf(ctx, db)
-		if err == nil {
-			version, err = k.schemaVersion(ctx, db)
-		}
+	err = withKind(ctx, db, func(k kind) (err error) {
+		version, err = k.schemaVersion(ctx, db)
 		return err
 	})
 	if err != nil {

@@ -55,12 +55,20 @@ func kindOf(ctx context.Context, db *sql.DB) (kind, error) {
 	return kind{}, server.Unsupported(supported, version)
 }
 
-func openEngine(ctx context.Context, db *sql.DB, cfg Config) (e engine.Engine, err error) {
-	err = sqlite.RetryWhileLocked(ctx, func() error {
+// withKind calls fn with the kind of a database, again while SQLite's file is locked.
+func withKind(ctx context.Context, db *sql.DB, fn func(kind) error) error {
+	return sqlite.RetryWhileLocked(ctx, func() error {
 		k, err := kindOf(ctx, db)
-		if err == nil {
-			e, err = k.open(ctx, db, cfg.AcceptRisks)
+		if err != nil {
+			return err
 		}
+		return fn(k)
+	})
+}
+
+func openEngine(ctx context.Context, db *sql.DB, cfg Config) (e engine.Engine, err error) {
+	err = withKind(ctx, db, func(k kind) (err error) {
+		e, err = k.open(ctx, db, cfg.AcceptRisks)
 		return err
 	})
 	return e, sqlite.ExplainDamage(err)

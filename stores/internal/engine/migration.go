@@ -54,7 +54,8 @@ func SchemaVersion(ctx context.Context, on RowQuerier, statements map[string]str
 	if err := on.QueryRowContext(ctx, statements["tables"]).Scan(&made); err != nil || !made {
 		return 0, err
 	}
-	return version, on.QueryRowContext(ctx, statements["version"]).Scan(&version)
+	err = on.QueryRowContext(ctx, statements["version"]).Scan(&version)
+	return version, err
 }
 
 var errSchema = errors.New("the schema does not fit this program")
