@@ -93,12 +93,11 @@ func (i item) size() (n int) {
 	return n
 }
 
-// mostItem is how many bytes an item may have, and mostTransaction those of a transaction.
+// mostItem is how many bytes an item may have, and mostItems how many items a transaction.
 const (
-	mostItem        = 400 << 10
-	mostTransaction = 4 << 20
-	mostItems       = 100
-	page            = 1 << 20
+	mostItem  = 400 << 10
+	mostItems = 100
+	page      = 1 << 20
 )
 
 func (i item) clone() item { return maps.Clone(i) }

@@ -22,7 +22,7 @@ type entry struct {
 // response of that request is sent. So what a server has confirmed is there in the next one
 // with the same journal, even if its process was killed; a machine that fails may lose some.
 func New(journal string) (*Server, error) {
-	s := &Server{tables: make(map[string]*table), rng: rand.New(rand.NewPCG(1, 2))}
+	s := &Server{MostBytes: 4 << 20, tables: make(map[string]*table), rng: rand.New(rand.NewPCG(1, 2))}
 	if journal == "" {
 		return s, nil
 	}

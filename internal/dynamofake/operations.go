@@ -341,7 +341,7 @@ func (s *Server) transact(body []byte) (any, *failure) {
 		size += max(w.Item.size(), w.table.items[w.key].size())
 		writes = append(writes, w)
 	}
-	if size > mostTransaction {
+	if size > s.MostBytes {
 		return nil, fail("ValidationException", "The total size of the items in the transaction exceeds the limit")
 	}
 	reasons, wrong := make([]reason, len(writes)), false

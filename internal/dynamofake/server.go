@@ -27,6 +27,10 @@ type Server struct {
 	// a failed condition.
 	Requests, OldItems atomic.Int64
 
+	// MostBytes is how many bytes the items of a transaction may have together. A test may
+	// change it before the first request. Default: 4 MB, DynamoDB's.
+	MostBytes int
+
 	http *httptest.Server // nil: somebody else listens
 
 	mu      sync.Mutex // also makes every operation one step

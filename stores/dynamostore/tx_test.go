@@ -71,23 +71,31 @@ type lossyWay struct {
 	mu        sync.Mutex
 	armed     bool
 	arrives   bool
+	rejects   bool   // until the store does something else
 	meanwhile func() // is called once
 }
 
-// RoundTrip loses a transaction. One that does not arrive is lost as often as it is sent, until
-// the store does something else.
+// RoundTrip loses a transaction. If it does not arrive, DynamoDB rejects it whenever it is sent
+// again, so that the store rolls it back and does not wait for its timeout.
 func (w *lossyWay) RoundTrip(r *http.Request) (*http.Response, error) {
 	w.mu.Lock()
-	armed, arrives, meanwhile := w.armed, w.arrives, w.meanwhile
+	armed, arrives, rejects, meanwhile := w.armed, w.arrives, w.rejects, w.meanwhile
 	commits := strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".TransactWriteItems")
 	switch {
 	case armed && commits:
-		w.armed, w.meanwhile = !arrives, nil
-	case strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".UpdateItem") && meanwhile == nil:
-		w.armed = false
+		w.armed, w.rejects = false, !arrives
+	case strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".UpdateItem"):
+		w.rejects = false
 	}
 	w.mu.Unlock()
-	if !armed || !commits {
+	switch {
+	case armed && commits:
+	case rejects && commits:
+		return &http.Response{
+			StatusCode: http.StatusBadRequest, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: r,
+			Body: io.NopCloser(strings.NewReader(`{"__type":"AccessDeniedException"}`)),
+		}, nil
+	default:
 		return w.RoundTripper.RoundTrip(r)
 	}
 	if arrives {
@@ -107,11 +115,10 @@ func TestStore_ACommitWhoseResponseIsLostIsNotMistaken(t *testing.T) {
 	_, client := fake(t)
 	storetest.RunLostCommits(t, func(t *testing.T) storetest.LossyTx[*dynamostore.Tx] {
 		cfg := newTable(t, client)
-		cfg.Timeout, cfg.ClockSkew = 400*time.Millisecond, 100*time.Millisecond
+		cfg.ClockSkew = 100 * time.Millisecond
 		way := &lossyWay{RoundTripper: http.DefaultTransport}
 		lossy := dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.HTTPClient = &http.Client{Transport: way} })
 		tx := rowsOf(t, client, open(t, lossy, cfg), cfg.Table+"-rows")
-		cfg.Timeout = 0
 		return storetest.LossyTx[*dynamostore.Tx]{
 			Tx: tx, Elsewhere: open(t, client, cfg),
 			LoseCommit: func(arrives bool, meanwhile func()) {
@@ -315,8 +322,8 @@ func TestTx_ARejectionAfterALostResponseDoesNotSayThatNothingWasWritten(t *testi
 
 func TestTx_WhatDynamoDBRejectsIsAnErrorAndReleasesTheCommand(t *testing.T) {
 	t.Parallel()
-	_, client, _ := transacted(t)
-	store := open(t, client, dynamostore.Config{Timeout: time.Minute}) // 4 MB take long on a busy machine under the race detector
+	f, client, store := transacted(t)
+	f.MostBytes = 1 << 20 // more would take longer than one request may, on a busy machine under the race detector
 	var many []string
 	for i := range dynamostore.MostItems {
 		many = append(many, fmt.Sprint(i))
@@ -335,8 +342,8 @@ func TestTx_WhatDynamoDBRejectsIsAnErrorAndReleasesTheCommand(t *testing.T) {
 			late = in
 			return onlyonce.Settlement{}, in.Check(types.ConditionCheck{TableName: table, Key: item{"pk": s("made")}})
 		}, "is the store's own"},
-		"more than 4 MB": {func(_ context.Context, in *dynamostore.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
-			for i := range 11 {
+		"too much": {func(_ context.Context, in *dynamostore.Tx, _ onlyonce.Record) (onlyonce.Settlement, error) {
+			for i := range 3 {
 				large := &types.AttributeValueMemberB{Value: make([]byte, 390<<10)}
 				if err := in.Put(types.Put{TableName: aws.String("rows"), Item: item{"row": s(fmt.Sprint("large", i)), "data": large}}); err != nil {
 					return onlyonce.Settlement{}, err
