@@ -114,12 +114,10 @@ const (
 // each time.
 func (s *Store) repeat(ctx context.Context, try func(ctx context.Context) error) error {
 	pause := firstPause
-	var rejected error // the last that was throttled
 	return optimistic.Repeat(ctx, s.timeout, func(ctx context.Context) error {
 		err := try(ctx)
 		var slow throttled
 		if errors.As(err, &slow) {
-			rejected = err
 			timer := time.NewTimer(pause/2 + rand.N(pause))
 			defer timer.Stop()
 			select {
@@ -136,9 +134,6 @@ func (s *Store) repeat(ctx context.Context, try func(ctx context.Context) error)
 		return errors.Is(err, errConflict) || errors.Is(err, errEnding) || errors.Is(err, errAnew) ||
 			errors.As(err, &away) || errors.As(err, &slow) || errors.As(err, &unknown)
 	}, func(err error) error {
-		if rejected != nil && !errors.As(err, new(throttled)) {
-			err = errors.Join(rejected, err)
-		}
 		return fmt.Errorf("the call was not done within %v: %w", s.timeout, err)
 	})
 }

@@ -2,6 +2,7 @@ package optimistic
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"time"
 )
@@ -15,7 +16,7 @@ const (
 
 // Repeat calls try until it has no error, or one after which no other try may succeed: again
 // reports whether one may. If the time of the call is over before that, the error is what
-// late makes of that of the last try.
+// late makes of that of the last try, together with why that one was made.
 func Repeat(ctx context.Context, limit time.Duration, try func(ctx context.Context) error, again func(error) bool, late func(error) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -23,16 +24,18 @@ func Repeat(ctx context.Context, limit time.Duration, try func(ctx context.Conte
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	pause := firstPause
+	var cause error // of the try before
 	for n := 1; ; n++ {
 		err := try(limited)
 		switch {
 		case err == nil:
 			return nil
 		case !again(err) && ctx.Err() == nil && limited.Err() != nil:
-			return late(err)
+			return late(errors.Join(cause, err))
 		case !again(err):
 			return err
-		case n < atOnce:
+		}
+		if cause = err; n < atOnce {
 			continue
 		}
 		timer := time.NewTimer(pause/2 + rand.N(pause))
