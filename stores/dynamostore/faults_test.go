@@ -76,8 +76,8 @@ func TestStore_ThrottlingThatGoesOnIsAnErrorAndChangesNothing(t *testing.T) {
 	f, client := fake(t)
 	migrate(t, client, dynamostore.Config{})
 	const timeout = 2 * time.Second
-	s := open(t, client, dynamostore.Config{Timeout: timeout})
-	r, err := s.Claim(t.Context(), hazard.Claim("k"))
+	s, patient := open(t, client, dynamostore.Config{Timeout: timeout}), open(t, client, dynamostore.Config{})
+	r, err := patient.Claim(t.Context(), hazard.Claim("k"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestStore_ThrottlingThatGoesOnIsAnErrorAndChangesNothing(t *testing.T) {
 		t.Errorf("%d requests were sent in %v", n, timeout)
 	}
 	f.Inject(dynamofake.Faults{})
-	if now, err := open(t, client, dynamostore.Config{}).Lookup(t.Context(), r.ID); err != nil || now.State != onlyonce.StateProcessing {
+	if now, err := patient.Lookup(t.Context(), r.ID); err != nil || now.State != onlyonce.StateProcessing {
 		t.Errorf("the record is %+v, error %v", now, err)
 	}
 }
@@ -175,7 +175,7 @@ func TestStore_DatesThatContradictEachOtherAreAnError(t *testing.T) {
 	t.Parallel()
 	f, client := fake(t)
 	migrate(t, client, dynamostore.Config{})
-	s := open(t, client, dynamostore.Config{Timeout: 2 * time.Second})
+	s := open(t, client, dynamostore.Config{})
 	n := 0
 	f.Inject(dynamofake.Faults{Date: func(_ *rand.Rand, date time.Time) time.Time {
 		n++
