@@ -51,12 +51,48 @@ func openNATS(ctx context.Context, address string, cfg Config) (*natsBroker, err
 		return nil, err
 	}
 	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: cfg.Name, Subjects: []string{cfg.subjects()}, Storage: jetstream.FileStorage})
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		err = checkStream(ctx, js, cfg.Name)
+	}
+	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	b.conn, b.js = conn, js
 	return b, nil
+}
+
+// checkStream returns an error if the stream, which another program created or changed,
+// can lose a message that it acknowledged, or acknowledges none. A stream may have an age
+// limit, because nothing else deletes its messages.
+func checkStream(ctx context.Context, js jetstream.JetStream, name string) error {
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("read the configuration of the stream %s: %w", name, err)
+	}
+	c := stream.CachedInfo().Config
+	var wrong []error
+	for _, rule := range []struct {
+		broken bool
+		text   string
+	}{
+		{c.Storage != jetstream.FileStorage, "storage: memory loses its messages when the server stops: create the stream with file"},
+		{c.PersistMode == jetstream.AsyncPersistMode, "persist_mode: async acknowledges a message before it is written: create the stream without it"},
+		{c.NoAck, "no_ack: nothing tells whether the stream has a message: turn it off"},
+		{c.Retention == jetstream.InterestPolicy, "retention: interest drops a message while there is no consumer: create the stream with limits"},
+		{c.Discard == jetstream.DiscardOld && c.MaxMsgs > 0, "max_msgs: a full stream drops its oldest message, handled or not: set discard to new"},
+		{c.Discard == jetstream.DiscardOld && c.MaxBytes > 0, "max_bytes: a full stream drops its oldest message, handled or not: set discard to new"},
+		{c.MaxMsgsPerSubject > 0 && !c.DiscardNewPerSubject, "max_msgs_per_subject: a full topic drops its oldest message, handled or not: set discard to new, also per subject"},
+		{c.Sealed, "sealed: the stream takes no message: create another"},
+	} {
+		if rule.broken {
+			wrong = append(wrong, errors.New(rule.text))
+		}
+	}
+	if wrong != nil {
+		return fmt.Errorf("the stream %s, which another program created or changed, can't be used: %w", name, errors.Join(wrong...))
+	}
+	return nil
 }
 
 func (b *natsBroker) Redelivery() time.Duration { return b.cfg.AckWait }
