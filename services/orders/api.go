@@ -27,6 +27,7 @@ type API struct {
 	store   Store
 	guard   *onlyonce.TxGuard[*sql.Tx]
 	inbox   *inbox.TxInbox[*sql.Tx]
+	retries *inbox.TxInbox[*sql.Tx] // for messages that were given up
 	outbox  Outbox
 	limiter *httponce.Limiter
 	move    func(context.Context) // moves events from the outbox to the consumer until its context ends
@@ -42,7 +43,7 @@ func New(ctx context.Context, db *sql.DB, store Store, events Outbox, cfg Config
 		Keep: a.cfg.Keep, Lease: a.cfg.Lease, KeepFailures: a.cfg.KeepFailures, Observer: serving.Observe(a.cfg.Log, a.cfg.ShowKey, a.cfg.Observer),
 	})
 	a.limiter = httponce.NewLimiter(a.guard.Guard, httponce.Config{})
-	a.inbox = a.newInbox()
+	a.openInboxes()
 	a.move = a.runHere
 	if a.cfg.Broker != "" {
 		a.move = a.runBroker

@@ -1,6 +1,7 @@
 package orders
 
 import (
+	"bytes"
 	"context"
 	"database/sql"
 	"encoding/hex"
@@ -18,8 +19,9 @@ import (
 // A Poisoned is a message from the broker that the consumer could not handle, with its
 // last error. It is kept until someone retries or discards it. An ID or tenant that
 // not every database can store is replaced by a hash, and the error contains the
-// original. A message without an ID, or with the ID of another message, is kept under
-// a hash of its payload, so that it replaces no other.
+// original. A message without an ID, with the ID of another message, or with a stored
+// result that is damaged, is kept under a hash of its payload, so that it replaces no
+// other and is not handled.
 type Poisoned struct {
 	ID, Tenant string
 	Error      string
@@ -28,6 +30,7 @@ type Poisoned struct {
 
 const (
 	unpoisonSQL = `DELETE FROM orders_poison WHERE id = ? AND tenant = ?`
+	repoisonSQL = `DELETE FROM orders_poison WHERE id = ? AND tenant = ? AND payload = ?`
 	poisonSQL   = `INSERT INTO orders_poison (id, tenant, payload, error, created_at) VALUES (?, ?, ?, ?, ?)`
 	poisonsSQL  = `SELECT count(*) FROM orders_poison`
 	payloadSQL  = `SELECT payload FROM orders_poison WHERE id = ? AND tenant = ?`
@@ -61,26 +64,39 @@ const maxPoisonError = 2000
 // poison stores a message that was given up. Storing it again changes nothing.
 func (a *API) poison(ctx context.Context, m inbox.Message, cause error) error {
 	a.cfg.Log.ErrorContext(ctx, "orders: an event is given up", "event", "inbox_poisoned", "message_id", m.ID, "error", cause)
-	id, tenant := keptName(m.ID), keptName(m.Tenant)
-	switch { // otherwise only the last of several messages would be kept
-	case m.ID == "":
-		id = hashed(m.Payload)
-	case errors.Is(cause, onlyonce.ErrMismatch):
-		id = hashed([]byte(m.ID), m.Payload)
-	}
-	said := cause.Error()
-	if id != m.ID || tenant != m.Tenant {
-		said = fmt.Sprintf("the message's ID is %.100q, and its tenant %.100q: %s", m.ID, m.Tenant, said)
-	}
-	text := []rune(strings.ReplaceAll(said, "\x00", "")) // PostgreSQL cannot store a NUL
+	id, tenant, payload := keptName(m.ID), keptName(m.Tenant), append([]byte{}, m.Payload...)
 	return a.inTx(ctx, func(tx *sql.Tx) error {
-		if _, err := tx.ExecContext(ctx, a.engine.Bind(unpoisonSQL), id, tenant); err != nil {
+		switch other, err := a.keepsOther(ctx, tx, id, tenant, payload); {
+		case err != nil:
+			return err
+		case m.ID == "":
+			id = hashed(payload)
+		case other, errors.Is(cause, onlyonce.ErrMismatch), errors.Is(cause, onlyonce.ErrCorrupt):
+			id = hashed([]byte(m.ID), payload)
+		}
+		said := cause.Error()
+		if id != m.ID || tenant != m.Tenant {
+			said = fmt.Sprintf("the message's ID is %.100q, and its tenant %.100q: %s", m.ID, m.Tenant, said)
+		}
+		text := []rune(strings.ReplaceAll(said, "\x00", "")) // PostgreSQL cannot store a NUL
+		if _, err := tx.ExecContext(ctx, a.engine.Bind(repoisonSQL), id, tenant, payload); err != nil {
 			return err
 		}
 		_, err := tx.ExecContext(ctx, a.engine.Bind(poisonSQL),
-			id, tenant, append([]byte{}, m.Payload...), string(text[:min(len(text), maxPoisonError)]), time.Now().UnixMilli())
+			id, tenant, payload, string(text[:min(len(text), maxPoisonError)]), time.Now().UnixMilli())
 		return err
 	})
+}
+
+// keepsOther reports whether a message with another payload is kept under the ID and the
+// tenant.
+func (a *API) keepsOther(ctx context.Context, tx *sql.Tx, id, tenant string, payload []byte) (bool, error) {
+	var kept []byte
+	err := tx.QueryRowContext(ctx, a.engine.Bind(payloadSQL), id, tenant).Scan(&kept)
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil && !bytes.Equal(kept, payload), err
 }
 
 func (a *API) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
@@ -123,12 +139,12 @@ func (a *API) PoisonedCount(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-var errHashedName = errors.New("its ID or its tenant could not be stored, and under another one it might be handled twice: discard it")
+var errHashedName = errors.New("it is kept under a hash, because its ID or its tenant could not be stored or its ID is that of another message, and under a hash it might be handled twice: discard it")
 
-// Retry handles a message that was given up once more, in this call. If that fails, the
-// message stays. If it is no longer kept, because someone else has retried or discarded
-// it, nothing happens. A message whose ID or tenant is kept as a hash can only be
-// discarded.
+// Retry handles a message that was given up once more, in this call: its effect and its
+// deletion here are one transaction. If that fails, the message stays. If it is no longer
+// kept, because someone else has retried or discarded it, nothing happens. A message
+// whose ID or tenant is kept as a hash can only be discarded.
 func (a *API) Retry(ctx context.Context, p Poisoned) error {
 	if strings.HasPrefix(p.ID, hashedName) || strings.HasPrefix(p.Tenant, hashedName) {
 		return fmt.Errorf("orders: retry a poisoned message: %w", errHashedName)
@@ -149,11 +165,49 @@ func (a *API) Retry(ctx context.Context, p Poisoned) error {
 	if err != nil && !errors.Is(err, onlyonce.ErrNotFound) {
 		return fmt.Errorf("orders: retry a poisoned message: %w", err)
 	}
-	poisoned, err := a.take(ctx, outbox.Message{ID: p.ID, Topic: TopicCreated, Tenant: p.Tenant, Payload: payload})
-	if err = errors.Join(err, poisoned); err != nil {
-		return fmt.Errorf("orders: retry a poisoned message: %w", err)
+	m := outbox.Message{ID: p.ID, Topic: TopicCreated, Tenant: p.Tenant, Payload: payload}
+	result, err := inbox.HandleTx(ctx, a.retries, received(m), func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
+		if err := a.unpoison(ctx, tx, p); err != nil {
+			return struct{}{}, err
+		}
+		return struct{}{}, a.ship(ctx, tx, m)
+	})
+	switch {
+	case errors.Is(result.Poisoned, errDiscarded):
+		return nil
+	case err != nil || result.Poisoned != nil:
+		return fmt.Errorf("orders: retry a poisoned message: %w", errors.Join(err, result.Poisoned))
+	case result.Replayed: // an earlier delivery was handled
+		return a.Discard(ctx, p)
 	}
-	return a.Discard(ctx, p)
+	return nil
+}
+
+// errDiscarded ends a retry of a message that is discarded meanwhile.
+var errDiscarded = onlyonce.Final(errors.New("the message was discarded"))
+
+// unpoison deletes a message in the transaction of its retry.
+func (a *API) unpoison(ctx context.Context, tx *sql.Tx, p Poisoned) error {
+	deleted, err := tx.ExecContext(ctx, a.engine.Bind(unpoisonSQL), p.ID, p.Tenant)
+	if err != nil {
+		return err
+	}
+	n, err := deleted.RowsAffected()
+	if err == nil && n == 0 {
+		return errDiscarded
+	}
+	return err
+}
+
+var errStays = errors.New("the message stays")
+
+// afterRetry is the Poison of retries: a message that can't be handled is still kept, and
+// one that was discarded must not be kept again.
+func afterRetry(_ context.Context, _ inbox.Message, cause error) error {
+	if errors.Is(cause, errDiscarded) {
+		return nil
+	}
+	return errStays
 }
 
 // Discard deletes a message that was given up: it will never be handled.

@@ -2,14 +2,20 @@ package orders
 
 import (
 	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/inbox"
 	"github.com/onlyonce-go/onlyonce/outbox"
+	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 	"github.com/onlyonce-go/onlyonce/services/publicid"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
 // Whoever can publish may reuse the ID of a message that was given up.
@@ -151,6 +157,123 @@ func TestPoison_AMessageThatSomeoneElseDiscardedIsNotHandled(t *testing.T) {
 			t.Errorf("%d shipments, %v", w.shipments(), err)
 		}
 	})
+}
+
+// The record of a message that was given up expires; the message is kept for longer.
+func TestPoison_AMessageWhoseRecordHasExpiredIsNotReplacedByAnotherWithItsID(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		o := orderIDs.Format(publicid.New())
+		payloads := []string{`{"order_id":"` + o + `","x":`, "{}", "{}", "[]"}
+		for _, payload := range payloads {
+			if err := w.api.receive(t.Context(), outbox.Message{ID: "m", Topic: TopicCreated, Tenant: "acme", Payload: []byte(payload)}); err != nil {
+				t.Error(err)
+			}
+			w.exec("DELETE FROM onlyonce_records")
+		}
+		list, err := w.api.Poisoned(t.Context(), Poisoned{}, 100)
+		if err != nil || len(list) != 3 {
+			t.Fatalf("%d are kept, want 3, %v", len(list), err)
+		}
+		for _, p := range list {
+			if payload := w.payload(p); (p.ID == "m") != (payload == payloads[0]) {
+				t.Errorf("%s is kept under the ID %q", payload, p.ID)
+			}
+		}
+	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 })
+}
+
+// A lookupStore calls looked after each Lookup.
+type lookupStore struct {
+	*sqlstore.Store
+	looked func()
+}
+
+func (s lookupStore) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	rec, err := s.Store.Lookup(ctx, id)
+	s.looked()
+	return rec, err
+}
+
+func TestPoison_AMessageThatIsDiscardedDuringARetryIsNeverHandled(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		m := outbox.Message{ID: "m", Topic: TopicCreated, Tenant: "acme", Payload: []byte(`{"order_id":"` + orderIDs.Format(publicid.New()) + `"}`)}
+		for name, change := range map[string]func(*Config){
+			"without a broker": func(*Config) {},
+			"with a broker":    func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 },
+		} {
+			p := Poisoned{ID: "m", Tenant: "acme"}
+			if err := w.api.poison(t.Context(), inbox.Message{ID: m.ID, Tenant: m.Tenant, Payload: m.Payload}, errors.New("no room")); err != nil {
+				t.Fatal(err)
+			}
+			discard := func() {
+				if err := w.api.Discard(t.Context(), p); err != nil {
+					t.Error(err)
+				}
+			}
+			if err := w.open(lookupStore{w.store, discard}, change).Retry(t.Context(), p); err != nil {
+				t.Errorf("%s: %v", name, err)
+			}
+			if err := w.api.receive(t.Context(), m); err != nil {
+				t.Errorf("%s: the message is delivered again: %v", name, err)
+			}
+			if n, err := w.api.PoisonedCount(t.Context()); n != 0 || err != nil || w.shipments() != 0 {
+				t.Errorf("%s: %d are kept, %d shipments, %v", name, n, w.shipments(), err)
+			}
+			w.exec("DELETE FROM onlyonce_records")
+		}
+	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 })
+}
+
+// A dyingStore ends its process after a commit.
+type dyingStore struct{ *sqlstore.Store }
+
+func (s dyingStore) RunTx(ctx context.Context, c onlyonce.Claim, fn apitest.Func) (onlyonce.Record, error) {
+	if rec, err := s.Store.RunTx(ctx, c, fn); err != nil {
+		return rec, err
+	}
+	panic("the process dies")
+}
+
+// A later retry would find neither the message's record, which has expired, nor the end
+// of the message.
+func TestPoison_ARetryThatDiedAfterItsCommitIsNotRepeated(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		payload := []byte(`{"order_id":"` + orderIDs.Format(publicid.New()) + `"}`)
+		if err := w.api.poison(t.Context(), inbox.Message{ID: "m", Tenant: "acme", Payload: payload}, errors.New("no room")); err != nil {
+			t.Fatal(err)
+		}
+		p := Poisoned{ID: "m", Tenant: "acme"}
+		func() {
+			defer func() { _ = recover() }()
+			_ = w.open(dyingStore{w.store}).Retry(t.Context(), p)
+		}()
+		w.exec("DELETE FROM onlyonce_records")
+		if err := w.api.Retry(t.Context(), p); err != nil || w.shipments() != 1 {
+			t.Errorf("%d shipments, %v", w.shipments(), err)
+		}
+	})
+}
+
+// A message that was handled must not be handled again when its record has expired.
+func TestPoison_AHandledMessageWhoseResultIsDamagedIsNotRetried(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		m := outbox.Message{ID: "m", Topic: TopicCreated, Tenant: "acme", Payload: []byte(`{"order_id":"` + orderIDs.Format(publicid.New()) + `"}`)}
+		if err := w.api.receive(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		w.exec("UPDATE onlyonce_records SET response_body = ?", []byte("{"))
+		if err := w.api.receive(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+		w.exec("DELETE FROM onlyonce_records")
+		list, err := w.api.Poisoned(t.Context(), Poisoned{}, 100)
+		if err != nil || len(list) != 1 {
+			t.Fatalf("%d are kept, want 1, %v", len(list), err)
+		}
+		if err := w.api.Retry(t.Context(), list[0]); err == nil || w.shipments() != 1 {
+			t.Errorf("%d shipments, %v", w.shipments(), err)
+		}
+	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 })
 }
 
 // payload returns the payload that is kept of a message.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"time"
 
@@ -20,15 +21,18 @@ const consumer = "orders-shipping"
 // redelivery is the shortest time after which an unfinished delivery is repeated.
 const redelivery = 30 * time.Second
 
-// newInbox returns the consumer's inbox. It has a poison table for messages from a
-// broker, which would redeliver a failing message forever; without a broker, the outbox
-// parks such a message.
-func (a *API) newInbox() *inbox.TxInbox[*sql.Tx] {
+// openInboxes opens the consumer's inbox, and that of retries. The first has a poison
+// table for messages from a broker, which would redeliver a failing message forever;
+// without a broker, the outbox parks such a message. Retries have no limit.
+func (a *API) openInboxes() {
 	cfg := inbox.Config{Consumer: consumer, Redelivery: redelivery, Keep: a.cfg.KeepMessages, Observer: onlyonce.SlogObserver(a.cfg.Log, a.cfg.ShowKey)}
+	retries := cfg
+	retries.MaxAttempts, retries.Poison = math.MaxInt, afterRetry
+	a.retries = inbox.NewTx(a.store, retries)
 	if a.cfg.Broker != "" {
 		cfg.MaxAttempts, cfg.Poison = a.cfg.MaxAttempts, a.poison
 	}
-	return inbox.NewTx(a.store, cfg)
+	a.inbox = inbox.NewTx(a.store, cfg)
 }
 
 // take makes a message take effect once: its ID is recorded in the transaction of its
@@ -37,11 +41,14 @@ func (a *API) take(ctx context.Context, m outbox.Message) (poisoned, err error) 
 	if m.Topic != TopicCreated {
 		return nil, nil // for other consumers
 	}
-	got := inbox.Message{ID: m.ID, Tenant: m.Tenant, Payload: m.Payload, Headers: m.Headers}
-	result, err := inbox.HandleTx(ctx, a.inbox, got, func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
+	result, err := inbox.HandleTx(ctx, a.inbox, received(m), func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
 		return struct{}{}, a.ship(ctx, tx, m)
 	})
 	return result.Poisoned, err
+}
+
+func received(m outbox.Message) inbox.Message {
+	return inbox.Message{ID: m.ID, Tenant: m.Tenant, Payload: m.Payload, Headers: m.Headers}
 }
 
 // receive handles a message from the broker. A message that was given up needs no
