@@ -2,12 +2,12 @@ package watermillonce
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
@@ -23,7 +23,8 @@ type Config struct {
 	// Rejected reports whether an error is the message's own fault, for example
 	// because it is too large, rather than a problem with the broker. Default:
 	// an error is the message's own fault if the broker has accepted another
-	// message since the last time it accepted none at all.
+	// message of its topic since the last time it accepted none of them. It is not
+	// asked about a message for which there was no time.
 	Rejected func(error) bool
 
 	InFlight int // how many messages are published at a time, including those whose call has not returned although its context ended; default 64
@@ -39,6 +40,10 @@ type Config struct {
 // because Watermill's result for several messages does not say which of them
 // the broker has. A panic of the Watermill publisher is recovered, logged with its stack
 // by slog's default logger, and treated as an error.
+//
+// An error that is not the message's own fault is outbox.ErrUnavailable if the broker
+// accepted nothing at the same time, and otherwise outbox.ErrNoRoute, which delays only
+// the messages with its key: its topic may be away while others are not.
 func NewPublisher(to message.Publisher, cfg Config) outbox.Publisher {
 	if to == nil {
 		panic("watermillonce: NewPublisher without a publisher: pass one of Watermill's")
@@ -52,15 +57,22 @@ func NewPublisher(to message.Publisher, cfg Config) outbox.Publisher {
 	if cfg.Topic == nil {
 		cfg.Topic = func(m outbox.Message) string { return m.Topic }
 	}
-	return &publisher{to: to, cfg: cfg, turns: make(chan struct{}, cfg.InFlight)}
+	return &publisher{to: to, cfg: cfg, turns: make(chan struct{}, cfg.InFlight), healthy: make(map[string]bool)}
 }
 
 type publisher struct {
-	to      message.Publisher
-	cfg     Config
-	turns   chan struct{} // has as many elements as calls of to are under way, also of those that nobody waits for any more
-	healthy atomic.Bool   // the broker took a message since it last took none at all
+	to    message.Publisher
+	cfg   Config
+	turns chan struct{} // has as many elements as calls of to are under way, also of those that nobody waits for any more
+
+	mu      sync.Mutex
+	healthy map[string]bool // topics of which the broker took a message since it last took none
 }
+
+// A late error says that a message was not acknowledged before the context ended.
+type late struct{ error }
+
+func (e late) Unwrap() error { return e.error }
 
 // Publish hands each message to the publisher.
 func (p *publisher) Publish(ctx context.Context, messages []outbox.Message) []error {
@@ -71,11 +83,11 @@ func (p *publisher) Publish(ctx context.Context, messages []outbox.Message) []er
 		case p.turns <- struct{}{}:
 			all.Go(func() { errs[i] = p.publish(ctx, m) })
 		case <-ctx.Done():
-			errs[i] = context.Cause(ctx)
+			errs[i] = unsent(ctx)
 		}
 	}
 	all.Wait()
-	return p.blame(errs)
+	return p.blame(messages, errs)
 }
 
 // publish returns when ctx ends, even if the publisher does not heed it. The call that
@@ -84,7 +96,7 @@ func (p *publisher) Publish(ctx context.Context, messages []outbox.Message) []er
 func (p *publisher) publish(ctx context.Context, m outbox.Message) error {
 	if ctx.Err() != nil {
 		<-p.turns
-		return context.Cause(ctx)
+		return unsent(ctx)
 	}
 	out := message.NewMessageWithContext(ctx, m.ID, m.Payload)
 	out.Metadata = maps.Clone(m.Headers)
@@ -95,10 +107,17 @@ func (p *publisher) publish(ctx context.Context, m outbox.Message) error {
 	}()
 	select {
 	case err := <-done:
+		if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
+			return late{err}
+		}
 		return err
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return late{context.Cause(ctx)}
 	}
+}
+
+func unsent(ctx context.Context) error {
+	return fmt.Errorf("%w: there was no time to send the message: %w", outbox.ErrUnavailable, context.Cause(ctx))
 }
 
 // publishOrRecover returns a panic of the Watermill publisher as an error: nobody else
@@ -114,31 +133,62 @@ func (p *publisher) publishOrRecover(ctx context.Context, m outbox.Message, out 
 }
 
 // blame says which errors are the broker's.
-func (p *publisher) blame(errs []error) []error {
-	taken, failed := 0, 0
-	for _, err := range errs {
-		if err == nil {
-			taken++
+func (p *publisher) blame(messages []outbox.Message, errs []error) []error {
+	taken, failed := make(map[string]bool), false // by topic
+	others := outbox.ErrUnavailable
+	for i, err := range errs {
+		topic := p.cfg.Topic(messages[i])
+		taken[topic] = taken[topic] || err == nil
+		if err != nil {
+			failed = true
 		} else {
-			failed++
+			others = outbox.ErrNoRoute
 		}
 	}
-	if failed == 0 {
-		p.healthy.Store(true)
+	were := p.note(taken)
+	if !failed {
 		return nil
 	}
-	was := p.healthy.Swap(taken > 0)
 	for i, err := range errs {
-		if err != nil && !p.own(err, was || taken > 0) {
-			errs[i] = fmt.Errorf("%w: %w", outbox.ErrUnavailable, err)
+		if err == nil || errors.Is(err, outbox.ErrUnavailable) || errors.Is(err, outbox.ErrNoRoute) {
+			continue
+		}
+		if topic := p.cfg.Topic(messages[i]); !p.own(err, were[topic] || taken[topic]) {
+			errs[i] = fmt.Errorf("%w: %w", others, err)
 		}
 	}
 	return errs
 }
 
-// own reports whether an error is its message's fault.
+// mostTopics bounds the memory for topics.
+const mostTopics = 10000
+
+// note remembers of which topics the broker took a message, and returns of which of them
+// it did before.
+func (p *publisher) note(taken map[string]bool) map[string]bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	were := make(map[string]bool, len(taken))
+	for topic, took := range taken {
+		were[topic] = p.healthy[topic]
+		delete(p.healthy, topic)
+		if len(p.healthy) >= mostTopics {
+			clear(p.healthy)
+		}
+		if took {
+			p.healthy[topic] = true
+		}
+	}
+	return were
+}
+
+// own reports whether an error is its message's fault, of whose topic the broker has
+// taken others or not.
 func (p *publisher) own(err error, others bool) bool {
-	if p.cfg.Rejected != nil {
+	switch {
+	case errors.As(err, new(late)):
+		return false
+	case p.cfg.Rejected != nil:
 		return p.cfg.Rejected(err)
 	}
 	return others

@@ -129,13 +129,71 @@ func TestWatermill_AFailureIsTheMessagesOwnOnlyWhileTheBrokerTakesOthers(t *test
 	away(false, "bad")
 }
 
+// A topic may be away while the broker takes the messages of others: its leader, its
+// queue or the permission for it is missing.
+func TestWatermill_ATopicOfWhichTheBrokerTakesNothingHasNoRoute(t *testing.T) {
+	b := &broker{fail: map[string]error{"bad": errors.New("no leader")}}
+	p := watermillonce.NewPublisher(b, watermillonce.Config{})
+	publish := func(topicOfBad string, want error, payloads ...string) {
+		t.Helper()
+		list := made(t, payloads...)
+		for i := range list {
+			if payloads[i] == "bad" {
+				list[i].Topic = topicOfBad
+			}
+		}
+		for i, err := range p.Publish(t.Context(), list) {
+			if payloads[i] == "bad" && (err == nil || !errors.Is(err, want)) {
+				t.Errorf("got %v, want %v", err, want)
+			}
+		}
+	}
+	for range 3 {
+		publish("away", outbox.ErrNoRoute, "good", "bad")
+	}
+	publish("away", outbox.ErrUnavailable, "bad") // the broker took nothing
+}
+
+func TestWatermill_AMessageThatTheBrokerHadNoTimeForIsNotAtFault(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := &broker{hangs: true, goesOn: make(chan struct{})}
+		never := func(error) bool { t.Error("the caller was asked"); return true }
+		for name, cfg := range map[string]watermillonce.Config{
+			"by default":           {InFlight: 1},
+			"whatever is rejected": {InFlight: 1, Rejected: never},
+		} {
+			p := watermillonce.NewPublisher(slow{b}, cfg)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			errs := p.Publish(ctx, made(t, "fast", "slow", "not sent"))
+			cancel()
+			if errs[0] != nil || !errors.Is(errs[1], outbox.ErrNoRoute) || !errors.Is(errs[2], outbox.ErrUnavailable) {
+				t.Errorf("%s: got %v", name, errs)
+			}
+		}
+		close(b.goesOn)
+	})
+}
+
+// A slow broker takes only "fast" in time.
+type slow struct{ *broker }
+
+func (b slow) Publish(_ string, messages ...*message.Message) error {
+	if string(messages[0].Payload) != "fast" {
+		<-b.goesOn
+	}
+	return nil
+}
+
 func TestWatermill_TheCallerCanClassifyTheBrokersErrors(t *testing.T) {
 	large := errors.New("too large")
 	b := &broker{fail: map[string]error{"large": large, "other": errors.New("other")}}
 	p := watermillonce.NewPublisher(b, watermillonce.Config{Rejected: func(err error) bool { return errors.Is(err, large) }})
 	errs := p.Publish(t.Context(), made(t, "large", "other", "good"))
-	if errors.Is(errs[0], outbox.ErrUnavailable) || !errors.Is(errs[1], outbox.ErrUnavailable) || errs[2] != nil {
+	if !errors.Is(errs[0], large) || errors.Is(errs[0], outbox.ErrNoRoute) || !errors.Is(errs[1], outbox.ErrNoRoute) || errs[2] != nil {
 		t.Errorf("got %v", errs)
+	}
+	if errs := p.Publish(t.Context(), made(t, "other")); !errors.Is(errs[0], outbox.ErrUnavailable) {
+		t.Errorf("alone: %v", errs)
 	}
 }
 
