@@ -19,9 +19,10 @@ import (
 // A Poisoned is a message from the broker that the consumer could not handle, with its
 // last error. It is kept until someone retries or discards it. An ID or tenant that
 // not every database can store is replaced by a hash, and the error contains the
-// original. A message without an ID, with the ID of another message, or with a stored
-// result that is damaged, is kept under a hash of its payload, so that it replaces no
-// other and is not handled.
+// original. A message without an ID, with the ID of another message, with a stored
+// result that is damaged, or with a payload of more than 1 MiB, is kept under a hash of
+// its payload, so that it replaces no other and is not handled. Of a longer payload, only
+// the first MiB is kept.
 type Poisoned struct {
 	ID, Tenant string
 	Error      string
@@ -58,25 +59,33 @@ func hashed(parts ...[]byte) string {
 	return hashedName + hex.EncodeToString(onlyonce.Fingerprint(parts...))
 }
 
+// longestPayload is the largest length of a payload that is kept whole, in bytes. Brokers
+// deliver longer ones than some databases store.
+const longestPayload = 1 << 20
+
 // maxPoisonError bounds the length of the error of a Poisoned, in characters.
 const maxPoisonError = 2000
 
 // poison stores a message that was given up. Storing it again changes nothing.
 func (a *API) poison(ctx context.Context, m inbox.Message, cause error) error {
 	a.cfg.Log.ErrorContext(ctx, "orders: an event is given up", "event", "inbox_poisoned", "message_id", m.ID, "error", cause)
-	id, tenant, payload := keptName(m.ID), keptName(m.Tenant), append([]byte{}, m.Payload...)
+	id, tenant := keptName(m.ID), keptName(m.Tenant)
+	payload := append([]byte{}, m.Payload[:min(len(m.Payload), longestPayload)]...)
 	return a.inTx(ctx, func(tx *sql.Tx) error {
 		switch other, err := a.keepsOther(ctx, tx, id, tenant, payload); {
 		case err != nil:
 			return err
 		case m.ID == "":
-			id = hashed(payload)
-		case other, errors.Is(cause, onlyonce.ErrMismatch), errors.Is(cause, onlyonce.ErrCorrupt):
-			id = hashed([]byte(m.ID), payload)
+			id = hashed(m.Payload)
+		case other, len(payload) < len(m.Payload), errors.Is(cause, onlyonce.ErrMismatch), errors.Is(cause, onlyonce.ErrCorrupt):
+			id = hashed([]byte(m.ID), m.Payload)
 		}
 		said := cause.Error()
 		if id != m.ID || tenant != m.Tenant {
 			said = fmt.Sprintf("the message's ID is %.100q, and its tenant %.100q: %s", m.ID, m.Tenant, said)
+		}
+		if len(payload) < len(m.Payload) {
+			said = fmt.Sprintf("the beginning of a payload of %d bytes is kept: %s", len(m.Payload), said)
 		}
 		text := []rune(strings.ReplaceAll(said, "\x00", "")) // PostgreSQL cannot store a NUL
 		if _, err := tx.ExecContext(ctx, a.engine.Bind(repoisonSQL), id, tenant, payload); err != nil {
@@ -139,7 +148,7 @@ func (a *API) PoisonedCount(ctx context.Context) (n int64, err error) {
 	return n, nil
 }
 
-var errHashedName = errors.New("it is kept under a hash, because its ID or its tenant could not be stored or its ID is that of another message, and under a hash it might be handled twice: discard it")
+var errHashedName = errors.New("it is kept under a hash, for the reason that onlyonce poison ls shows, and under a hash it might be handled twice: discard it")
 
 // Retry handles a message that was given up once more, in this call: its effect and its
 // deletion here are one transaction. If that fails, the message stays. If it is no longer

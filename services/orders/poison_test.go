@@ -110,6 +110,34 @@ func TestPoison_EveryMessageThatFailsCanBeGivenUp(t *testing.T) {
 	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 })
 }
 
+// RabbitMQ delivers messages that are larger than what MariaDB takes in one statement.
+func TestPoison_AMessageThatIsTooLargeForTheDatabaseCanBeGivenUp(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		payload := bytes.Repeat([]byte("x"), 17<<20)
+		for range 2 {
+			if err := w.api.receive(t.Context(), outbox.Message{ID: "m", Topic: TopicCreated, Tenant: "acme", Payload: payload}); err != nil {
+				t.Error(err)
+			}
+			w.exec("DELETE FROM onlyonce_records")
+		}
+		list, err := w.api.Poisoned(t.Context(), Poisoned{}, 100)
+		if err != nil || len(list) != 1 {
+			t.Errorf("%d are kept, want 1, %v", len(list), err)
+			return
+		}
+		p := list[0]
+		if !strings.HasPrefix(p.ID, hashedName) || !strings.Contains(p.Error, `the message's ID is "m"`) || !strings.Contains(p.Error, "17825792 bytes") {
+			t.Errorf("kept as %+v", p)
+		}
+		if kept := w.payload(p); kept != string(payload[:longestPayload]) {
+			t.Errorf("%d bytes of the payload are kept", len(kept))
+		}
+		if err := w.api.Retry(t.Context(), p); err == nil {
+			t.Error("a part of a message was handled")
+		}
+	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 })
+}
+
 // An operator lists and retries messages whose payloads may be as large as the broker
 // accepts.
 func TestPoison_PagesOfMessagesAreReadWithoutTheirPayloads(t *testing.T) {
