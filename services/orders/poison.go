@@ -31,7 +31,7 @@ type Poisoned struct {
 
 const (
 	unpoisonSQL = `DELETE FROM orders_poison WHERE id = ? AND tenant = ?`
-	repoisonSQL = `DELETE FROM orders_poison WHERE id = ? AND tenant = ? AND payload = ?`
+	repoisonSQL = `UPDATE orders_poison SET error = ?, created_at = ? WHERE id = ? AND tenant = ?`
 	poisonSQL   = `INSERT INTO orders_poison (id, tenant, payload, error, created_at) VALUES (?, ?, ?, ?, ?)`
 	poisonsSQL  = `SELECT count(*) FROM orders_poison`
 	payloadSQL  = `SELECT payload FROM orders_poison WHERE id = ? AND tenant = ?`
@@ -66,46 +66,54 @@ const longestPayload = 1 << 20
 // maxPoisonError bounds the length of the error of a Poisoned, in characters.
 const maxPoisonError = 2000
 
-// poison stores a message that was given up. Storing it again changes nothing.
+// poison stores a message that was given up. If it is stored already, only its error and
+// its time change.
 func (a *API) poison(ctx context.Context, m inbox.Message, cause error) error {
 	a.cfg.Log.ErrorContext(ctx, "orders: an event is given up", "event", "inbox_poisoned", "message_id", m.ID, "error", cause)
 	id, tenant := keptName(m.ID), keptName(m.Tenant)
 	payload := append([]byte{}, m.Payload[:min(len(m.Payload), longestPayload)]...)
-	return a.inTx(ctx, func(tx *sql.Tx) error {
-		switch other, err := a.keepsOther(ctx, tx, id, tenant, payload); {
-		case err != nil:
-			return err
-		case m.ID == "":
-			id = hashed(m.Payload)
-		case other, len(payload) < len(m.Payload), errors.Is(cause, onlyonce.ErrMismatch), errors.Is(cause, onlyonce.ErrCorrupt):
-			id = hashed([]byte(m.ID), m.Payload)
-		}
-		said := cause.Error()
-		if id != m.ID || tenant != m.Tenant {
-			said = fmt.Sprintf("the message's ID is %.100q, and its tenant %.100q: %s", m.ID, m.Tenant, said)
-		}
-		if len(payload) < len(m.Payload) {
-			said = fmt.Sprintf("the beginning of a payload of %d bytes is kept: %s", len(m.Payload), said)
-		}
-		text := []rune(strings.ReplaceAll(said, "\x00", "")) // PostgreSQL cannot store a NUL
-		if _, err := tx.ExecContext(ctx, a.engine.Bind(repoisonSQL), id, tenant, payload); err != nil {
-			return err
-		}
-		_, err := tx.ExecContext(ctx, a.engine.Bind(poisonSQL),
-			id, tenant, payload, string(text[:min(len(text), maxPoisonError)]), time.Now().UnixMilli())
+	switch {
+	case m.ID == "":
+		id = hashed(m.Payload)
+	case len(payload) < len(m.Payload), errors.Is(cause, onlyonce.ErrMismatch), errors.Is(cause, onlyonce.ErrCorrupt):
+		id = hashed([]byte(m.ID), m.Payload)
+	}
+	kept, err := a.kept(ctx, id, tenant)
+	if err == nil && kept != nil && !bytes.Equal(kept, payload) { // by another message with its ID
+		id = hashed([]byte(m.ID), m.Payload)
+		kept, err = a.kept(ctx, id, tenant)
+	}
+	if err != nil {
 		return err
-	})
+	}
+	said := cause.Error()
+	if id != m.ID || tenant != m.Tenant {
+		said = fmt.Sprintf("the message's ID is %.100q, and its tenant %.100q: %s", m.ID, m.Tenant, said)
+	}
+	if len(payload) < len(m.Payload) {
+		said = fmt.Sprintf("the beginning of a payload of %d bytes is kept: %s", len(m.Payload), said)
+	}
+	text := []rune(strings.ReplaceAll(said, "\x00", "")) // PostgreSQL cannot store a NUL
+	said, now := string(text[:min(len(text), maxPoisonError)]), time.Now().UnixMilli()
+	if kept != nil {
+		_, err = a.db.ExecContext(ctx, a.engine.Bind(repoisonSQL), said, now, id, tenant)
+		return err
+	}
+	_, err = a.db.ExecContext(ctx, a.engine.Bind(poisonSQL), id, tenant, payload, said, now)
+	return err
 }
 
-// keepsOther reports whether a message with another payload is kept under the ID and the
-// tenant.
-func (a *API) keepsOther(ctx context.Context, tx *sql.Tx, id, tenant string, payload []byte) (bool, error) {
-	var kept []byte
-	err := tx.QueryRowContext(ctx, a.engine.Bind(payloadSQL), id, tenant).Scan(&kept)
+// kept returns the payload of a message that is kept, or nil if none is.
+func (a *API) kept(ctx context.Context, id, tenant string) ([]byte, error) {
+	payload := []byte{}
+	err := a.db.QueryRowContext(ctx, a.engine.Bind(payloadSQL), id, tenant).Scan(&payload)
 	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
+		return nil, nil
 	}
-	return err == nil && !bytes.Equal(kept, payload), err
+	if payload == nil {
+		payload = []byte{}
+	}
+	return payload, err
 }
 
 func (a *API) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
@@ -158,13 +166,12 @@ func (a *API) Retry(ctx context.Context, p Poisoned) error {
 	if strings.HasPrefix(p.ID, hashedName) || strings.HasPrefix(p.Tenant, hashedName) {
 		return fmt.Errorf("orders: retry a poisoned message: %w", errHashedName)
 	}
-	var payload []byte
-	err := a.db.QueryRowContext(ctx, a.engine.Bind(payloadSQL), p.ID, p.Tenant).Scan(&payload)
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil
-	}
+	payload, err := a.kept(ctx, p.ID, p.Tenant)
 	if err != nil {
 		return fmt.Errorf("orders: retry a poisoned message: %w", err)
+	}
+	if payload == nil {
+		return nil
 	}
 	id := onlyonce.ID{Tenant: p.Tenant, Operation: consumer, Key: p.ID}
 	rec, err := a.store.Lookup(ctx, id)

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -136,6 +137,24 @@ func TestPoison_AMessageThatIsTooLargeForTheDatabaseCanBeGivenUp(t *testing.T) {
 			t.Error("a part of a message was handled")
 		}
 	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 })
+}
+
+func TestPoison_ManyMessagesCanBeGivenUpAtTheSameTime(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		const messages = 300
+		var all sync.WaitGroup
+		for n := range messages {
+			all.Go(func() {
+				if err := w.api.poison(t.Context(), inbox.Message{ID: fmt.Sprint(n), Tenant: "acme"}, errors.New("no room")); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if n, err := w.api.PoisonedCount(t.Context()); n != messages || err != nil {
+			t.Errorf("%d are kept, %v", n, err)
+		}
+	})
 }
 
 // An operator lists and retries messages whose payloads may be as large as the broker
