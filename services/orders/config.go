@@ -42,8 +42,12 @@ type Config struct {
 	KeepFailures bool          // replay the failure of a create to a repeat; default: the create runs again
 	PurgeEvery   time.Duration // how often Run deletes the expired records of the store, whichever API wrote them; default 10m; negative: never
 
-	MaxAttempts  int           // number of failures after which an event is parked with its error; default 10
-	KeepMessages time.Duration // how long the consumer remembers a message that it handled; default 168h
+	MaxAttempts int // number of failures after which an event is parked with its error; default 10
+
+	// KeepMessages is how long the consumer remembers a message that it handled. It
+	// gives up a message from a broker that is older and of which it has no record,
+	// because it may have handled it. Default: 168h.
+	KeepMessages time.Duration
 
 	// Broker is the URL of the broker through which events go to the consumer:
 	// nats://… for JetStream, amqp://… for RabbitMQ. Default: none; the outbox

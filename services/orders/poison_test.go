@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/inbox"
@@ -155,6 +156,41 @@ func TestPoison_ManyMessagesCanBeGivenUpAtTheSameTime(t *testing.T) {
 			t.Errorf("%d are kept, %v", n, err)
 		}
 	})
+}
+
+// NATS delivers its whole stream again to a consumer that was deleted, and most of the
+// records of what it handled may have expired.
+func TestPoison_AMessageThatIsOlderThanItsRecordWouldBeIsNotHandledUnasked(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		m := outbox.Message{ID: "m", Topic: TopicCreated, Tenant: "acme", Payload: []byte(`{"order_id":"` + orderIDs.Format(publicid.New()) + `"}`)}
+		m.CreatedAt = time.Now().Add(-w.api.cfg.KeepMessages + time.Hour)
+		if err := w.api.receive(t.Context(), m); err != nil || w.shipments() != 1 {
+			t.Errorf("%d shipments, %v", w.shipments(), err)
+		}
+		m.CreatedAt = time.Now().Add(-w.api.cfg.KeepMessages)
+		if err := w.api.receive(t.Context(), m); err != nil || w.shipments() != 1 {
+			t.Errorf("delivered again: %d shipments, %v", w.shipments(), err)
+		}
+		if n, err := w.api.PoisonedCount(t.Context()); n != 0 || err != nil {
+			t.Errorf("%d are kept, although it is recorded, %v", n, err)
+		}
+		w.exec("DELETE FROM onlyonce_records")
+		if err := w.api.receive(t.Context(), m); err != nil || w.shipments() != 1 {
+			t.Errorf("without its record: %d shipments, %v", w.shipments(), err)
+		}
+		list, err := w.api.Poisoned(t.Context(), Poisoned{}, 100)
+		if err != nil || len(list) != 1 || !strings.Contains(list[0].Error, "may have been handled") {
+			t.Errorf("kept: %+v, %v", list, err)
+			return
+		}
+		if err := w.api.Retry(t.Context(), list[0]); err != nil || w.shipments() != 2 {
+			t.Errorf("a person has decided: %d shipments, %v", w.shipments(), err)
+		}
+		m.ID, m.CreatedAt = "undated", time.Time{}
+		if err := w.api.receive(t.Context(), m); err != nil || w.shipments() != 3 {
+			t.Errorf("without a time: %d shipments, %v", w.shipments(), err)
+		}
+	}, func(c *Config) { c.Broker = "nats://127.0.0.1:1" })
 }
 
 // An operator lists and retries messages whose payloads may be as large as the broker

@@ -42,6 +42,9 @@ func (a *API) take(ctx context.Context, m outbox.Message) (poisoned, err error) 
 		return nil, nil // for other consumers
 	}
 	result, err := inbox.HandleTx(ctx, a.inbox, received(m), func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
+		if a.cfg.Broker != "" && !m.CreatedAt.IsZero() && time.Since(m.CreatedAt) >= a.cfg.KeepMessages {
+			return struct{}{}, errOld
+		}
 		return struct{}{}, a.ship(ctx, tx, m)
 	})
 	return result.Poisoned, err
@@ -50,6 +53,10 @@ func (a *API) take(ctx context.Context, m outbox.Message) (poisoned, err error) 
 func received(m outbox.Message) inbox.Message {
 	return inbox.Message{ID: m.ID, Tenant: m.Tenant, Payload: m.Payload, Headers: m.Headers}
 }
+
+// errOld gives up a message of which nobody knows whether it was handled: its record would
+// have expired. NATS delivers such messages if its consumer is deleted.
+var errOld = onlyonce.Final(errors.New("the message is older than the consumer remembers, and may have been handled: if its order has a shipment, discard it"))
 
 // receive handles a message from the broker. A message that was given up needs no
 // redelivery.
