@@ -133,15 +133,9 @@ func ExampleUnknown() {
 	// paid <nil>
 }
 
-func ExampleGuard_PurgeEvery() {
+func ExampleGuard_Purge() {
 	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{Keep: time.Hour})
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		guard.PurgeEvery(ctx, 10*time.Minute)
-	}()
-	stop()
-	<-done
-	// Output:
+	n, err := guard.Purge(context.Background())
+	fmt.Println(n, err)
+	// Output: 0 <nil>
 }

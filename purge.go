@@ -11,8 +11,9 @@ import (
 // long behind it.
 const purgeBatch = 500
 
-// Purge deletes expired records in bounded batches and returns how many it
-// deleted. It never deletes a record whose lease is alive. With
+// Purge deletes all expired records now, in bounded batches, and returns how many
+// it deleted. The stores of this module do that by themselves, in the background or
+// when a record is added, so only a program that has turned it off needs Purge. It never deletes a record whose lease is alive. With
 // Config.HoldUnknown or Config.Reconcile, it does not delete a record whose
 // lease has lapsed either. It needs a store that is a Purger.
 func (g *Guard) Purge(ctx context.Context) (int, error) {
@@ -31,23 +32,4 @@ func (g *Guard) Purge(ctx context.Context) (int, error) {
 		return total, fmt.Errorf("onlyonce: purge: %w", err)
 	}
 	return total, nil
-}
-
-// PurgeEvery purges at once and then at every interval until ctx ends. The
-// Observer gets an event for every purge, with its error. An error does not stop
-// PurgeEvery. It panics unless the interval is positive.
-func (g *Guard) PurgeEvery(ctx context.Context, interval time.Duration) {
-	g.need("PurgeEvery", ctx)
-	if interval <= 0 {
-		panic(fmt.Sprintf("onlyonce: PurgeEvery(%v): write a positive interval, such as 10*time.Minute", interval))
-	}
-	tick := time.NewTicker(interval)
-	defer tick.Stop()
-	for ctx.Err() == nil {
-		_, _ = g.Purge(ctx) // the Observer gets the error
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-		}
-	}
 }

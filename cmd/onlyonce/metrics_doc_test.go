@@ -114,7 +114,7 @@ func relayedMetrics(t *testing.T) string {
 // proxiedMetrics is that of a proxy.
 func proxiedMetrics(t *testing.T) string {
 	up := newUpstreamServer(t)
-	s := startProxy(t, up.URL, "--single-tenant", "--admin", "127.0.0.1:0")
+	s := startProxy(t, up.URL, "--single-tenant", "--admin", "127.0.0.1:0", "--store", "sqlite:"+filepath.Join(t.TempDir(), "records.db"))
 	s.send("k", "a")
 	up.Close()
 	s.send("other", "a") // an error of the upstream, to which the proxy responds itself

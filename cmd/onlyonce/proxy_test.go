@@ -291,9 +291,10 @@ func TestProxy_RunningRequestsGetTheirResponsesWhenTheProxyStops(t *testing.T) {
 func TestProxy_TheProxyDeletesWhatHasExpired(t *testing.T) {
 	t.Parallel()
 	up := newUpstreamServer(t)
-	s, _ := startProxyFile(t, up.URL, plainFile+"defaults: {keep: 10ms}\nstore: {purge_every: 10ms}\n", "--admin", "127.0.0.1:0")
+	store := "sqlite:" + filepath.Join(t.TempDir(), "records.db")
+	s, _ := startProxyFile(t, up.URL, plainFile+"defaults: {keep: 10ms}\nstore: {purge_every: 10ms}\n", "--admin", "127.0.0.1:0", "--store", store)
 	admin := s.at(s.adminURL(t))
-	for n := range 3 { // one after another: a store in memory deletes by itself what is in the way of a new key
+	for n := range 3 {
 		s.send(fmt.Sprintf("k-%d", n), "a")
 		admin.counts(fmt.Sprintf(`onlyonce_cleanup_records_total{store="main"} %d`, n+1))
 	}

@@ -48,7 +48,7 @@ func TestPostgreSQL_ACommitThatItsDriverCanceledIsNotConfirmed(t *testing.T) {
 			t.Fatal(err)
 		}
 		t.Cleanup(pool.Close)
-		s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+		s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 		if err != nil {
 			t.Fatal(err)
 		}

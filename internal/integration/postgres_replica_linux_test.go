@@ -164,7 +164,7 @@ func TestPostgreSQL_AStandbyIsNotBelievedThatATransactionWasNotCommitted(t *test
 		t.Fatal(err)
 	}
 	t.Cleanup(pgxPool.Close)
-	p, err := pgxstore.Open(t.Context(), pgxPool, pgxstore.Config{})
+	p, err := pgxstore.Open(t.Context(), pgxPool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -93,7 +93,7 @@ func TestPostgreSQL_ConnectionsThatConvertTextsAreRejected(t *testing.T) {
 	schema := newPostgresSchema(t)
 	schema.open(t)
 	for encoding, rejected := range map[string]bool{"LATIN1": true, "WIN1252": true, "SQL_ASCII": false, "UTF8": false} {
-		s, err := sqlstore.Open(t.Context(), schema.pool(t, "client_encoding="+encoding), sqlstore.Config{})
+		s, err := sqlstore.Open(t.Context(), schema.pool(t, "client_encoding="+encoding), sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 		if rejected != (err != nil && strings.Contains(err.Error(), "client_encoding is "+encoding)) {
 			t.Errorf("open with client_encoding %s got error %v", encoding, err)
 		}

@@ -90,7 +90,7 @@ func openPgxstoreWith(t testing.TB, cfg *pgxpool.Config) *pgxstore.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -150,7 +150,7 @@ func openPgx(t *testing.T, d ownDatabase) (*pgxstore.Store, *pgxpool.Pool) {
 	if err := pgxstore.Migrate(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	store, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+	store, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		t.Fatal(err)
 	}

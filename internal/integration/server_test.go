@@ -64,7 +64,7 @@ func openMigrated(t testing.TB, db *sql.DB) (*sqlstore.Store, *sql.DB) {
 
 func openOn(t testing.TB, db *sql.DB) *sqlstore.Store {
 	t.Helper()
-	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -70,7 +70,7 @@ func TestSQLite_ThatIsFullAtAnyPageHalvesNothing(t *testing.T) {
 		p := newPlaceIn(t, file)
 		full := p
 		full.db = pool(t, sqliteDSN(file)+fmt.Sprintf("&_pragma=max_page_count(%d)", pages))
-		s, err := sqlstore.Open(t.Context(), full.db, sqlstore.Config{})
+		s, err := sqlstore.Open(t.Context(), full.db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 		if err != nil {
 			t.Fatal(err)
 		}

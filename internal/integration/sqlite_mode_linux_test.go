@@ -26,7 +26,7 @@ func TestSQLite_AFileThatEveryUserCanReadIsFoundAndNotRejected(t *testing.T) {
 	diagnosed := func() (findings []onlyonce.Finding) {
 		db := openSQLiteDB(t, file)
 		defer db.Close()
-		s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+		s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -92,7 +92,7 @@ func TestSQLite_IsPutIntoWALMode(t *testing.T) {
 	if err := sqlstore.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,7 @@ func TestSQLite_ThatCanNotWorkIsRejectedWithWhatToDo(t *testing.T) {
 		{"no schema", func(t *testing.T) *sql.DB { return openSQLiteDB(t, filepath.Join(t.TempDir(), "empty.db")) }, "run Migrate"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s, err := sqlstore.Open(t.Context(), c.open(t), sqlstore.Config{})
+			s, err := sqlstore.Open(t.Context(), c.open(t), sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 			if err == nil {
 				s.Close()
 				t.Fatal("it was opened")
@@ -165,7 +165,7 @@ func TestSQLite_MigrationsRunByAnotherToolAreEnough(t *testing.T) {
 	if err := sqlstore.Migrate(t.Context(), db); err != nil {
 		t.Errorf("there was something left to migrate: %v", err)
 	}
-	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -205,7 +205,7 @@ func TestSQLite_AClosedStoreRejectsEverythingAndReturnsItsConnection(t *testing.
 func TestSQLite_CheckpointsLessOftenUnlessTheUserSaysHow(t *testing.T) {
 	for settings, want := range map[string]int{"_pragma=synchronous(full)": 4000, "_pragma=wal_autocheckpoint(0)&_pragma=synchronous(full)": 0} {
 		db := pool(t, "file:"+migrated(t)+"?"+settings)
-		s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+		s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ func openSQLite(t testing.TB, file string) (*sqlstore.Store, *sql.DB) {
 	if err := sqlstore.Migrate(t.Context(), db); err != nil {
 		t.Fatal(err)
 	}
-	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{})
+	s, err := sqlstore.Open(t.Context(), db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,7 +25,7 @@ type API struct {
 
 // New returns an API, and creates its tables if they do not exist. The store keeps its
 // records in db, a SQLite database.
-func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error) {
+func New(ctx context.Context, db *sql.DB, store onlyonce.TxStore[*sql.Tx], cfg Config) (*API, error) {
 	a := &API{cfg: cfg.withDefaults(), db: db}
 	a.guard = onlyonce.NewTx(store, onlyonce.Config{Keep: a.cfg.Keep, Lease: a.cfg.Lease, Observer: a.observe()})
 	if err := schema.Migrate(ctx, db, "items", migrations); err != nil {
@@ -36,13 +36,6 @@ func New(ctx context.Context, db *sql.DB, store Store, cfg Config) (*API, error)
 		"/api/v1/items/{id}": {"GET": http.HandlerFunc(a.get)},
 	})
 	return a, nil
-}
-
-// Run deletes the expired records of the store every Config.PurgeEvery, until ctx
-// ends.
-func (a *API) Run(ctx context.Context) error {
-	serving.PurgeEvery(ctx, a.guard.Guard, a.cfg.PurgeEvery)
-	return nil
 }
 
 // observe returns an Observer that calls the log and the caller's Observer. In the

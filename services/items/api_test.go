@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
@@ -44,7 +45,7 @@ func openWorld(t *testing.T, dir string, cfg Config) *world {
 }
 
 // with returns a world with another API on the same database.
-func (w *world) with(store Store, cfg Config) *world {
+func (w *world) with(store onlyonce.TxStore[*sql.Tx], cfg Config) *world {
 	w.t.Helper()
 	cfg.Log = w.log.Logger()
 	api, err := New(w.t.Context(), w.db, store, cfg)
@@ -148,15 +149,5 @@ func same(t *testing.T, a, b reply) {
 	t.Helper()
 	if a.Status != b.Status || a.Body != b.Body || a.Header.Get("Content-Type") != b.Header.Get("Content-Type") {
 		t.Errorf("the responses differ:\n%d %s\n%d %s", a.Status, a.Body, b.Status, b.Body)
-	}
-}
-
-// eventually waits for a condition.
-func eventually(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(30 * time.Second); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not after 30 s", what)
-		}
 	}
 }

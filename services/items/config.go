@@ -1,8 +1,6 @@
 package items
 
 import (
-	"cmp"
-	"database/sql"
 	"log/slog"
 	"net/http"
 	"time"
@@ -11,12 +9,6 @@ import (
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/internal/defaults"
 )
-
-// A Store keeps the records, in the database of the items.
-type Store interface {
-	onlyonce.TxStore[*sql.Tx]
-	onlyonce.Purger
-}
 
 // A Config holds the settings of an API. The zero Config is usable.
 type Config struct {
@@ -27,9 +19,8 @@ type Config struct {
 	// httponce.SingleTenant: all callers are one tenant.
 	Tenant func(*http.Request) string
 
-	Keep       time.Duration // how long a key is remembered; default 1h
-	PurgeEvery time.Duration // how often Run deletes the expired records of the store, whichever API wrote them; default 10m; negative: never
-	Lease      time.Duration // how long the transaction of a request may take; default 30s
+	Keep  time.Duration // how long a key is remembered; default 1h
+	Lease time.Duration // how long the transaction of a request may take; default 30s
 
 	// FingerprintSecret keys the fingerprints in the store with HMAC-SHA-256, so
 	// that someone who reads the store cannot recover a short request by trying all
@@ -50,7 +41,6 @@ const DefaultKeep = time.Hour
 
 func (c Config) withDefaults() Config {
 	c.Keep = defaults.Positive("items: Config.Keep", c.Keep, DefaultKeep)
-	c.PurgeEvery = cmp.Or(c.PurgeEvery, defaults.PurgeEvery)
 	c.Lease = defaults.Positive("items: Config.Lease", c.Lease, onlyonce.DefaultLease)
 	if c.Tenant == nil {
 		c.Tenant = httponce.SingleTenant

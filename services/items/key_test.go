@@ -142,39 +142,6 @@ func TestKey_TheKeysTimeToLiveIsConfigurable(t *testing.T) {
 	}
 }
 
-func TestKey_ExpiredKeysAreDeletedEvery10MinutesUnlessSet(t *testing.T) {
-	if w := newWorld(t, Config{}); w.api.cfg.PurgeEvery != 10*time.Minute {
-		t.Errorf("every %v", w.api.cfg.PurgeEvery)
-	}
-	if w := newWorld(t, Config{PurgeEvery: time.Minute}); w.api.cfg.PurgeEvery != time.Minute {
-		t.Errorf("every %v", w.api.cfg.PurgeEvery)
-	}
-}
-
-func TestKey_CleanupRemovesExpiredKeysAndOnlyThose(t *testing.T) {
-	w := newWorld(t, Config{PurgeEvery: 10 * time.Millisecond})
-	for i := range 5 {
-		w.post(mug, key, fmt.Sprint("old", i))
-	}
-	w.age(2 * time.Hour)
-	kept := w.post(mug, key, "new")
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- w.api.Run(ctx) }()
-	eventually(t, "the expired keys are deleted", func() bool { return w.count("onlyonce_records") == 1 })
-	w.post(mug, key, "old0")
-	w.exec("UPDATE onlyonce_records SET expires_at = 1 WHERE idem_key = 'old0'")
-	eventually(t, "a key that expires later is deleted", func() bool { return w.count("onlyonce_records") == 1 })
-	stop()
-	if err := <-ended; err != nil {
-		t.Error(err)
-	}
-	same(t, kept, w.post(mug, key, "new"))
-	if purged := w.log.Lines(t, "idempotency_purged"); len(purged) == 0 || purged[0]["purged"] != 5.0 {
-		t.Errorf("the log says %v", purged)
-	}
-}
-
 func TestKey_AKeyWithInvalidCharacters(t *testing.T) {
 	w := newWorld(t, Config{})
 	for _, k := range []string{"a b", "a.b", "ä", "a/b", "a\x00b", `"quoted"`, "a,b", "a;p=1", "k\n", "a'--"} {

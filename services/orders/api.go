@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
-	"sync"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -69,12 +68,8 @@ func (a *API) open(ctx context.Context) (err error) {
 	return err
 }
 
-// Run publishes events, creates shipments from them and deletes expired records, until
-// ctx ends.
+// Run publishes events and creates shipments from them, until ctx ends.
 func (a *API) Run(ctx context.Context) error {
-	var all sync.WaitGroup
-	all.Go(func() { a.move(ctx) })
-	all.Go(func() { serving.PurgeEvery(ctx, a.guard.Guard, a.cfg.PurgeEvery) })
-	all.Wait()
+	a.move(ctx)
 	return nil
 }

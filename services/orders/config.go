@@ -1,7 +1,6 @@
 package orders
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"log/slog"
@@ -17,7 +16,6 @@ import (
 // A Store keeps the records, in the database of the orders.
 type Store interface {
 	onlyonce.TxStore[*sql.Tx]
-	onlyonce.Purger
 	onlyonce.Resolver
 }
 
@@ -40,7 +38,6 @@ type Config struct {
 	Lease        time.Duration // limit for the transaction of a create, and for how long a relay that died keeps its events; default 30s
 	MaxWait      time.Duration // upper limit for the wait of "Prefer: wait=N"; default 10s
 	KeepFailures bool          // replay the failure of a create to a repeat; default: the create runs again
-	PurgeEvery   time.Duration // how often Run deletes the expired records of the store, whichever API wrote them; default 10m; negative: never
 
 	MaxAttempts int // number of failures after which an event is parked with its error; default 10
 
@@ -89,7 +86,6 @@ func (c Config) withDefaults() Config {
 	c.MaxWait = defaults.Positive("orders: Config.MaxWait", c.MaxWait, DefaultMaxWait)
 	c.MaxAttempts = defaults.Positive("orders: Config.MaxAttempts", c.MaxAttempts, DefaultMaxAttempts)
 	c.KeepMessages = defaults.Positive("orders: Config.KeepMessages", c.KeepMessages, 7*24*time.Hour)
-	c.PurgeEvery = cmp.Or(c.PurgeEvery, defaults.PurgeEvery)
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}

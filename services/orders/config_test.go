@@ -12,7 +12,7 @@ import (
 
 func TestConfig_TheTimesHaveTheirDefaults(t *testing.T) {
 	c := Config{}.withDefaults()
-	if c.Keep != 24*time.Hour || c.Lease != 30*time.Second || c.MaxWait != 10*time.Second || c.PurgeEvery != 10*time.Minute || c.AllowAnonymous || c.KeepFailures {
+	if c.Keep != 24*time.Hour || c.Lease != 30*time.Second || c.MaxWait != 10*time.Second || c.AllowAnonymous || c.KeepFailures {
 		t.Errorf("they are %+v", c)
 	}
 }

@@ -6,6 +6,9 @@
 // caller's rows and the record of its command together, and WithTx joins a
 // transaction that is already open. Migrate creates the tables.
 //
+// Every store deletes expired records in the background, also those of other
+// processes, until it is closed: see Config.PurgeEvery.
+//
 // Concurrent claims, renewals and settlements of one process share one round
 // trip and one commit. They use connections that the store takes from the pool
 // as it needs them: up to two for writing, two for reading and, while a caller

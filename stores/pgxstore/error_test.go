@@ -139,7 +139,7 @@ CREATE POLICY conflicts ON onlyonce_records USING (conflict())`,
 			t.Error(err)
 		}
 	})
-	s, err := pgxstore.Open(t.Context(), openPool(t, "search_path="+schema, "role="+role), pgxstore.Config{})
+	s, err := pgxstore.Open(t.Context(), openPool(t, "search_path="+schema, "role="+role), pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		t.Fatal(err)
 	}

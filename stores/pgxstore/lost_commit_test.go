@@ -183,7 +183,7 @@ func (p *proxy) open(t *testing.T, direct *pgxpool.Pool) *pgxstore.Store {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		t.Fatal(err)
 	}

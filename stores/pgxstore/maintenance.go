@@ -43,6 +43,7 @@ type maintenance struct {
 }
 
 func openMaintenance(ctx context.Context, pool *pgxpool.Pool, cfg Config) (maintenance, error) {
+	purging := engine.NewPurging("pgxstore", cfg.PurgeEvery, cfg.Observer)
 	db := database(pool)
 	err := checkServer(ctx, db)
 	if err != nil {
@@ -52,7 +53,7 @@ func openMaintenance(ctx context.Context, pool *pgxpool.Pool, cfg Config) (maint
 	if err != nil {
 		return maintenance{}, errors.Join(err, db.Close())
 	}
-	return maintenance{&engine.Closable{Engine: e}, db}, nil
+	return maintenance{engine.NewClosable(e, purging), db}, nil
 }
 
 // checkServer rejects a server that only speaks the protocol of PostgreSQL, such as

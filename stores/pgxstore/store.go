@@ -19,7 +19,22 @@ import (
 type Config struct {
 	// AcceptRisks names the findings of Diagnose that Open accepts.
 	AcceptRisks []string
+
+	// PurgeEvery is the interval at which the store deletes expired records in the
+	// background until it is closed. Default 10 minutes; NeverPurge: it deletes none
+	// unless Purge is called. Any number of processes may purge one database. The first
+	// purge comes at a random moment in the first tenth of the interval.
+	PurgeEvery time.Duration
+
+	// Observer is called for every purge in the background, with the outcome
+	// onlyonce.OutcomePurged and the purge's error. After an error, the store tries again
+	// at the next interval. Nil: none.
+	Observer onlyonce.Observer
 }
+
+// NeverPurge is a Config.PurgeEvery with which the store deletes no expired records in the
+// background.
+const NeverPurge time.Duration = -1
 
 // A Store keeps records in PostgreSQL.
 type Store struct {
@@ -55,7 +70,8 @@ const (
 
 // Open opens a store on a database that has been migrated. The pool still
 // belongs to the caller; give it at least six connections more than the
-// program needs. Open rejects a server whose settings would break the promise.
+// program needs. Open rejects a server whose settings would break the promise. It
+// panics on an invalid Config.
 func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	m, err := openMaintenance(ctx, pool, cfg)
 	if err != nil {
@@ -78,8 +94,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 	return s, nil
 }
 
-// Close ends queued calls and closes the store's own connections. The pool
-// stays open. Every later call of the store or of its Outbox returns an error; a
+// Close ends queued calls and purges in the background, and closes the store's own
+// connections. The pool stays open. Every later call of the store or of its Outbox returns an error; a
 // transaction in progress may end.
 func (s *Store) Close() error {
 	s.writes.Close()

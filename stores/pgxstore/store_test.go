@@ -82,7 +82,7 @@ func open(t testing.TB, pool *pgxpool.Pool) *pgxstore.Store {
 	if err := pgxstore.Migrate(t.Context(), pool); err != nil {
 		t.Fatal(err)
 	}
-	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestStore_AServerThatOnlySpeaksLikePostgreSQLIsRejected(t *testing.T) {
 	if err := pgxstore.Migrate(t.Context(), pool); err == nil || !strings.Contains(err.Error(), "this database is CockroachDB") {
 		t.Errorf("migrate: %v", err)
 	}
-	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{})
+	s, err := pgxstore.Open(t.Context(), pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err == nil || !strings.Contains(err.Error(), "this database is CockroachDB") {
 		t.Errorf("open: %v", err)
 	}

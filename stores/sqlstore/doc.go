@@ -6,6 +6,9 @@
 // caller's rows and the record of its command together, and WithTx joins a
 // transaction that is already open. Migrate creates the tables.
 //
+// Every store deletes expired records in the background, also those of other
+// processes, until it is closed: see Config.PurgeEvery.
+//
 // # SQLite
 //
 // Open takes one connection of the pool for writing, with synchronous=FULL and

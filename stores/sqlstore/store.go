@@ -16,7 +16,22 @@ import (
 type Config struct {
 	// AcceptRisks names the findings of Diagnose that Open accepts.
 	AcceptRisks []string
+
+	// PurgeEvery is the interval at which the store deletes expired records in the
+	// background until it is closed. Default 10 minutes; NeverPurge: it deletes none
+	// unless Purge is called. Any number of processes may purge one database. The first
+	// purge comes at a random moment in the first tenth of the interval.
+	PurgeEvery time.Duration
+
+	// Observer is called for every purge in the background, with the outcome
+	// onlyonce.OutcomePurged and the purge's error. After an error, the store tries again
+	// at the next interval. Nil: none.
+	Observer onlyonce.Observer
 }
+
+// NeverPurge is a Config.PurgeEvery with which the store deletes no expired records in the
+// background.
+const NeverPurge time.Duration = -1
 
 // A Store keeps records in a SQL database.
 type Store struct {
@@ -33,18 +48,20 @@ var (
 )
 
 // Open opens a store on a database that has been migrated. It rejects a
-// database whose settings would break the guarantees.
+// database whose settings would break the guarantees. It panics on an invalid
+// Config.
 func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
+	purging := engine.NewPurging("sqlstore", cfg.PurgeEvery, cfg.Observer)
 	e, err := openEngine(ctx, db, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("sqlstore: open: %w", err)
 	}
-	c := &engine.Closable{Engine: e}
+	c := engine.NewClosable(e, purging)
 	return &Store{engine: c, outbox: newOutbox(c)}, nil
 }
 
-// Close ends queued calls and returns the store's connection to the pool. The
-// database stays open. Every later call of the store or of its Outbox returns an
+// Close ends queued calls and purges in the background, and returns the store's
+// connection to the pool. The database stays open. Every later call of the store or of its Outbox returns an
 // error; a transaction in progress may end.
 func (s *Store) Close() error {
 	if err := s.engine.Close(); err != nil {

@@ -23,7 +23,7 @@ func OpenStore(ctx context.Context, driver, dsn string, connections int) (*sqlst
 		db.SetMaxOpenConns(connections)
 		db.SetMaxIdleConns(connections)
 	}
-	s, err := sqlstore.Open(ctx, db, sqlstore.Config{})
+	s, err := sqlstore.Open(ctx, db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	if err != nil {
 		return nil, nil, errors.Join(err, db.Close())
 	}
@@ -42,7 +42,7 @@ func OpenPgxStore(ctx context.Context, dsn string, connections int32) (*pgxstore
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := pgxstore.Open(ctx, pool, pgxstore.Config{})
+	s, err := pgxstore.Open(ctx, pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		pool.Close()
 		return nil, nil, err

@@ -82,7 +82,7 @@ func openPgx(p Place) (Database, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := pgxstore.Open(ctx, pool, pgxstore.Config{})
+	s, err := pgxstore.Open(ctx, pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		pool.Close()
 		return nil, err

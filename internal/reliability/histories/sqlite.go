@@ -91,7 +91,7 @@ func openSQL(db *sql.DB, pool int, marks ...string) (Database, error) {
 	mark := func(n int) string { return marks[min(n, len(marks)-1)] }
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	s, err := sqlstore.Open(ctx, db, sqlstore.Config{})
+	s, err := sqlstore.Open(ctx, db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

@@ -97,7 +97,7 @@ func open(p Place) (*Books, error) {
 type doTx func(ctx context.Context, key, token string) (onlyonce.Answer[string], error)
 
 func (b *Books) openSQL(ctx context.Context, insert string) error {
-	s, err := sqlstore.Open(ctx, b.db, sqlstore.Config{})
+	s, err := sqlstore.Open(ctx, b.db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	if err != nil {
 		return err
 	}
@@ -125,7 +125,7 @@ func (b *Books) openPgx(ctx context.Context, insert string) error {
 		return err
 	}
 	b.shut = append(b.shut, func() error { pool.Close(); return nil })
-	s, err := pgxstore.Open(ctx, pool, pgxstore.Config{})
+	s, err := pgxstore.Open(ctx, pool, pgxstore.Config{PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		return err
 	}

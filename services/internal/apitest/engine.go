@@ -119,6 +119,6 @@ func (d *Database) Open(ctx context.Context) (*sql.DB, *sqlstore.Store, error) {
 	if err := sqlstore.Migrate(ctx, db); err != nil {
 		return nil, nil, err
 	}
-	store, err := sqlstore.Open(ctx, db, sqlstore.Config{})
+	store, err := sqlstore.Open(ctx, db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	return db, store, err
 }

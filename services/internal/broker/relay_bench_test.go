@@ -183,7 +183,7 @@ func newPostgres(b *testing.B) (*sqlstore.Store, *sql.DB) {
 	if err := sqlstore.Migrate(ctx, db); err != nil {
 		b.Fatal(err)
 	}
-	s, err := sqlstore.Open(ctx, db, sqlstore.Config{})
+	s, err := sqlstore.Open(ctx, db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -13,10 +13,19 @@ import (
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
-// A Closable engine rejects every call once it is closed, whatever the engine would still do.
+// A Closable engine purges in the background until it is closed. After that, it rejects every
+// call, whatever the engine would still do.
 type Closable struct {
 	Engine
 	closed atomic.Bool
+	purger purger
+}
+
+// NewClosable returns a Closable engine on e, which it closes.
+func NewClosable(e Engine, p Purging) *Closable {
+	c := &Closable{Engine: e}
+	c.purger.start(c, p)
+	return c
 }
 
 // Check returns an error if the engine is closed.
@@ -28,6 +37,7 @@ func (c *Closable) Check() error {
 }
 
 func (c *Closable) Close() error {
+	c.purger.close()
 	if c.closed.Swap(true) {
 		return nil
 	}

@@ -30,7 +30,7 @@ func openPgx(ctx context.Context, raw string, acceptRisks []string) (store *pgxs
 	if err != nil {
 		return nil, "", nil, fmt.Errorf("open %s: %w", shown, err)
 	}
-	store, err = pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: acceptRisks})
+	store, err = pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: acceptRisks, PurgeEvery: pgxstore.NeverPurge})
 	if err != nil {
 		pool.Close()
 		return nil, "", nil, fmt.Errorf("%s: %w", shown, err)

@@ -9,7 +9,6 @@ import (
 	"io/fs"
 	"os"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -26,7 +25,7 @@ type storeTarget struct {
 	tenant string
 	filler string
 	keep   time.Duration
-	shut   func() error // nil: the store is in memory
+	shut   func() error
 }
 
 // A store in memory keeps records for at most this long, unless there are few
@@ -47,26 +46,12 @@ func openStoreTarget(ctx context.Context, c *config, raw string) (target, error)
 			s.keep = min(s.keep, keepInMemory)
 		}
 		s.shown, s.store = "memory://", memstore.New(memstore.Config{MaxRecords: 10_000_000, MaxBytes: 2 << 30})
+		s.shut = func() error { return nil }
 	} else if err := s.open(ctx, raw, c.acceptRisks); err != nil {
 		return nil, err
 	}
 	s.guard = onlyonce.New(s.store, onlyonce.Config{Keep: s.keep, HoldUnknown: true})
-	if s.shut == nil {
-		s.shut = s.purgeAllTheTime()
-	}
 	return s, nil
-}
-
-// purgeAllTheTime purges continuously, to bound the memory of a store in memory.
-func (s *storeTarget) purgeAllTheTime() (stop func() error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var purging sync.WaitGroup
-	purging.Go(func() { s.guard.PurgeEvery(ctx, s.keep/4) })
-	return func() error {
-		cancel()
-		purging.Wait()
-		return nil
-	}
 }
 
 func (s *storeTarget) open(ctx context.Context, raw string, acceptRisks []string) error {

@@ -76,7 +76,7 @@ func examine(ctx context.Context, u storeurl.URL, db *sql.DB) (findings []onlyon
 	if findings, err = examineSchema(ctx, u, db); len(findings) > 0 || err != nil {
 		return findings, err
 	}
-	store, err := sqlstore.Open(ctx, db, sqlstore.Config{})
+	store, err := sqlstore.Open(ctx, db, sqlstore.Config{PurgeEvery: sqlstore.NeverPurge})
 	if err != nil {
 		if findings = rejections(err); len(findings) > 0 {
 			return findings, nil

@@ -66,8 +66,7 @@ func New() *Set {
 	return m
 }
 
-// cleanup returns an Observer of the Guard that deletes a store's expired records,
-// so that they are counted as the store's.
+// cleanup returns an Observer that counts the purges of a store.
 func (m *Set) cleanup(store string) onlyonce.Observer {
 	last, all, failed := m.cleanedLast.WithLabelValues(store), m.cleaned.WithLabelValues(store), m.cleanupErrors.WithLabelValues(store)
 	return func(_ context.Context, e onlyonce.Event) {

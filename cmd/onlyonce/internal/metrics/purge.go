@@ -3,19 +3,14 @@ package metrics
 import (
 	"context"
 	"log/slog"
-	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 )
 
-// Purge returns a task that deletes what has expired in a store every so often,
-// whoever wrote it. The name is the store's in the metrics.
-func (m *Set) Purge(name string, store onlyonce.Store, every time.Duration, log *slog.Logger) func(context.Context) error {
-	g := onlyonce.New(store, onlyonce.Config{Observer: Tee(m.cleanup(name), onlyonce.SlogObserver(log, nil))})
-	return func(ctx context.Context) error {
-		g.PurgeEvery(ctx, every)
-		return nil
-	}
+// Purges returns the Observer of a store's purges, which counts and logs them. The name
+// is the store's in the metrics.
+func (m *Set) Purges(name string, log *slog.Logger) onlyonce.Observer {
+	return Tee(m.cleanup(name), onlyonce.SlogObserver(log, nil))
 }
 
 // Tee returns an Observer that tells two.

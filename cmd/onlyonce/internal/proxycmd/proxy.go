@@ -194,12 +194,12 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return fmt.Errorf("%w; name another address with --listen", err)
 	}
 	defer ln.Close()
-	store, err := openStore(ctx, f, log)
+	m := metrics.New()
+	store, err := openStore(ctx, f, m, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
-	m := metrics.New()
 	m.Unresolved("main", store.Store)
 	b := newRouteBuilder(store.Store, m, log, logs.ShowKey())
 	b.secret = store.secret
@@ -212,9 +212,6 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	b.metrics.doubt = watch.Doubt
 	h := &server.Health{Checks: []func(context.Context) error{watch.Check, shaken.check}}
 	background := []func(context.Context) error{p.run(hangup), watch.Run}
-	if _, purges := store.Store.(onlyonce.Purger); purges { // Redis, NATS, etcd and DynamoDB delete what has expired by themselves
-		background = append(background, m.Purge("main", store.Store, f.Store.PurgeEvery, log))
-	}
 	if f.Admin != "" {
 		admin, err := server.NewAdmin(f.Admin, server.Hosts(f.Admin), h, m, log)
 		if err != nil {

@@ -11,10 +11,12 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
 // A recordStore is where a proxy keeps its records.
@@ -30,7 +32,7 @@ type recordStore struct {
 const inMemory = "memory://"
 
 // openStore opens a store. One in a SQL database is made or brought up to date first.
-func openStore(ctx context.Context, f *proxyfile.File, log *slog.Logger) (*recordStore, error) {
+func openStore(ctx context.Context, f *proxyfile.File, m *metrics.Set, log *slog.Logger) (*recordStore, error) {
 	raw, err := storeURLOf(f)
 	if err != nil {
 		return nil, err
@@ -51,9 +53,13 @@ func openStore(ctx context.Context, f *proxyfile.File, log *slog.Logger) (*recor
 	}
 	var store *recordStore
 	var list onlyonce.Lister
+	cfg := sqlstore.Config{AcceptRisks: f.AcceptRisks, PurgeEvery: f.Store.PurgeEvery}
+	if u.RecordsOnly() == "" { // the others delete what has expired by themselves
+		cfg.Observer = m.Purges("main", log)
+	}
 	if u.Engine == storeurl.Postgres {
-		store, err = openPgx(ctx, u, f.AcceptRisks)
-	} else if s, other := u.OpenOwnRecords(ctx, f.AcceptRisks); other == nil {
+		store, err = openPgx(ctx, u, cfg)
+	} else if s, other := u.OpenOwnRecords(ctx, cfg); other == nil {
 		store, list = &recordStore{Store: s, shown: u.String(), close: s.Close}, s
 	} else {
 		err = other
@@ -76,12 +82,12 @@ func storeURLOf(f *proxyfile.File) (string, error) {
 }
 
 // openPgx opens a store on PostgreSQL that is notified of settlements by other proxies.
-func openPgx(ctx context.Context, u storeurl.URL, acceptRisks []string) (*recordStore, error) {
-	cfg, err := u.PoolConfig()
+func openPgx(ctx context.Context, u storeurl.URL, cfg sqlstore.Config) (*recordStore, error) {
+	poolConfig, err := u.PoolConfig()
 	if err != nil {
 		return nil, err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	pool, err := pgxpool.NewWithConfig(ctx, poolConfig)
 	if err != nil {
 		return nil, fmt.Errorf("open %v: %w", u, err)
 	}
@@ -95,7 +101,7 @@ func openPgx(ctx context.Context, u storeurl.URL, acceptRisks []string) (*record
 	if err := pgxstore.Migrate(ctx, pool); err != nil {
 		return fail(fmt.Errorf("%v: %w", u, err))
 	}
-	store, err := pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: u.Risks(acceptRisks)})
+	store, err := pgxstore.Open(ctx, pool, pgxstore.Config{AcceptRisks: u.Risks(cfg.AcceptRisks), PurgeEvery: cfg.PurgeEvery, Observer: cfg.Observer})
 	if err != nil {
 		return fail(fmt.Errorf("%v: %w", u, err))
 	}

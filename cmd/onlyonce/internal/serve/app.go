@@ -18,6 +18,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/services/items"
 	"github.com/onlyonce-go/onlyonce/services/orders"
 	"github.com/onlyonce-go/onlyonce/services/sandboxes"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
 // An app is what serve serves: the APIs on their store.
@@ -32,7 +33,6 @@ type app struct {
 	tokens    sandboxes.Tokens
 	metrics   *metrics.Set
 	counts    struct{ items, sandboxes, orders *metrics.API }
-	purges    []func(context.Context) error
 	health    *server.Health
 	watches   []*server.StoreWatch // of store and ordersIn
 	named     bool                 // there is a list of tokens
@@ -60,21 +60,8 @@ func newApp(ctx context.Context, cfg config, log *slog.Logger) (_ *app, err erro
 	if err := a.makeOrders(ctx, cfg, log); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
-	a.makePurges(time.Duration(cfg.purgeEvery), log)
 	a.countUnresolved()
 	return a, nil
-}
-
-// makePurges deletes the expired records of each store every so often; 0: not at
-// all.
-func (a *app) makePurges(every time.Duration, log *slog.Logger) {
-	if every == 0 {
-		return
-	}
-	a.purges = append(a.purges, a.metrics.Purge("main", a.store, every, log))
-	if a.ordersIn != a.store {
-		a.purges = append(a.purges, a.metrics.Purge("orders", a.ordersIn, every, log))
-	}
 }
 
 // openStores opens the store of all three APIs, or that of the orders on a
@@ -84,13 +71,17 @@ func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) erro
 	if err != nil {
 		return err
 	}
-	if a.ordersIn, err = u.OpenMigrated(ctx, cfg.acceptRisks); err != nil {
+	name := "main" // in the metrics
+	if u.Engine != storeurl.SQLite {
+		name = "orders"
+	}
+	if a.ordersIn, err = u.OpenOwn(ctx, a.storeConfig(cfg, name, cfg.acceptRisks, log)); err != nil {
 		return err
 	}
 	a.store = a.ordersIn
 	if u.Engine != storeurl.SQLite {
 		if u, err = storeurl.Parse(cfg.file()); err == nil {
-			a.store, err = u.OpenMigrated(ctx, nil)
+			a.store, err = u.OpenOwn(ctx, a.storeConfig(cfg, "main", nil, log))
 		}
 		if err != nil {
 			return errors.Join(err, a.ordersIn.Close())
@@ -105,6 +96,15 @@ func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) erro
 		a.health.Checks = append(a.health.Checks, w.Check)
 	}
 	return nil
+}
+
+// storeConfig returns how to open a store, whose purges are counted under the name.
+func (a *app) storeConfig(cfg config, name string, acceptRisks []string, log *slog.Logger) sqlstore.Config {
+	c := sqlstore.Config{AcceptRisks: acceptRisks, PurgeEvery: sqlstore.NeverPurge}
+	if cfg.purgeEvery != 0 {
+		c.PurgeEvery, c.Observer = time.Duration(cfg.purgeEvery), a.metrics.Purges(name, log)
+	}
+	return c
 }
 
 func (a *app) readSecrets(ctx context.Context, cfg config, log *slog.Logger) (err error) {
@@ -139,7 +139,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 	}
 	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
 		FingerprintSecret: a.secret,
-		Tenant:            tenant, Keep: cfg.itemsKeep, PurgeEvery: -1, Lease: cfg.lease,
+		Tenant:            tenant, Keep: cfg.itemsKeep, Lease: cfg.lease,
 		Observer: a.counts.items.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
 	}); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (a *app) doubting(h http.HandlerFunc) http.Handler {
 
 // background returns the tasks that run beside the server.
 func (a *app) background() []func(context.Context) error {
-	tasks := append([]func(context.Context) error{a.sandboxes.Run, a.orders.Run}, a.purges...)
+	tasks := []func(context.Context) error{a.sandboxes.Run, a.orders.Run}
 	for _, w := range a.watches {
 		tasks = append(tasks, w.Run)
 	}

@@ -6,11 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/spf13/cobra"
 )
 
 func TestInterval_PurgingCanBeTurnedOff(t *testing.T) {
-	for value, want := range map[string]int{"10m": 4, "off": 3} {
+	for value, want := range map[string]time.Duration{"10m": 10 * time.Minute, "off": sqlstore.NeverPurge} {
 		var cfg config
 		cmd := &cobra.Command{}
 		cfg.addFlags(cmd)
@@ -20,15 +22,9 @@ func TestInterval_PurgingCanBeTurnedOff(t *testing.T) {
 		if err := cfg.complete(cmd); err != nil {
 			t.Fatal(err)
 		}
-		a, err := newApp(t.Context(), cfg, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := len(a.background()); n != want {
-			t.Errorf("%s: %d tasks, want %d", value, n, want)
-		}
-		if err := a.close(); err != nil {
-			t.Error(err)
+		a := app{metrics: metrics.New()}
+		if c := a.storeConfig(cfg, "main", nil, slog.New(slog.DiscardHandler)); c.PurgeEvery != want {
+			t.Errorf("%s: every %v, want %v", value, c.PurgeEvery, want)
 		}
 	}
 }

@@ -45,8 +45,8 @@ func (a *app) makeOrders(ctx context.Context, cfg config, log *slog.Logger) (err
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		Keep: cfg.orders.keep, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
 		FingerprintSecret: a.inOrders,
-		PurgeEvery:        -1, MaxAttempts: cfg.orders.broker.MaxAttempts,
-		Broker: cfg.orders.broker.URL, BrokerName: cfg.orders.broker.Name,
+		MaxAttempts:       cfg.orders.broker.MaxAttempts,
+		Broker:            cfg.orders.broker.URL, BrokerName: cfg.orders.broker.Name,
 		Observer: a.counts.orders.Observe, OutboxObserver: events.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
 	})
 	if err == nil {

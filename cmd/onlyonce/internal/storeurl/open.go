@@ -163,15 +163,21 @@ func With(ctx context.Context, raw string, fn func(*Store) error) (err error) {
 	return fn(store)
 }
 
-// OpenMigrated opens a store after creating or migrating its tables. It changes the
-// mode of a file only once SQLite has read it as a database, because a path may name
-// a directory, a device or another program's file by mistake.
+// OpenMigrated opens a store after creating or migrating its tables. It deletes no
+// expired records.
 func (u URL) OpenMigrated(ctx context.Context, acceptRisks []string) (*Store, error) {
+	return u.OpenOwn(ctx, sqlstore.Config{AcceptRisks: acceptRisks, PurgeEvery: sqlstore.NeverPurge})
+}
+
+// OpenOwn opens a store for a program that serves commands, after creating or migrating
+// its tables. It changes the mode of a file only once SQLite has read it as a database,
+// because a path may name a directory, a device or another program's file by mistake.
+func (u URL) OpenOwn(ctx context.Context, cfg sqlstore.Config) (*Store, error) {
 	db, err := u.OpenDB(ctx, true)
 	if err != nil {
 		return nil, err
 	}
-	if u.Engine == SQLite && !slices.Contains(acceptRisks, private.Risk) {
+	if u.Engine == SQLite && !slices.Contains(cfg.AcceptRisks, private.Risk) {
 		if err := private.Tighten(u.Path, os.Chmod, slog.Default()); err != nil {
 			return nil, errors.Join(err, db.Close())
 		}
@@ -179,13 +185,18 @@ func (u URL) OpenMigrated(ctx context.Context, acceptRisks []string) (*Store, er
 	if err := sqlstore.Migrate(ctx, db); err != nil {
 		return nil, errors.Join(fmt.Errorf("%v: %w", u, err), db.Close())
 	}
-	return u.Open(ctx, db, acceptRisks)
+	return u.open(ctx, db, cfg)
 }
 
-// Open opens a store in db, whose tables must be up to date. Closing the store closes
-// db. If Open fails, it closes db.
+// Open opens a store in db, whose tables must be up to date. It deletes no expired
+// records. Closing the store closes db. If Open fails, it closes db.
 func (u URL) Open(ctx context.Context, db *sql.DB, acceptRisks []string) (*Store, error) {
-	store, err := sqlstore.Open(ctx, db, sqlstore.Config{AcceptRisks: u.Risks(acceptRisks)})
+	return u.open(ctx, db, sqlstore.Config{AcceptRisks: acceptRisks, PurgeEvery: sqlstore.NeverPurge})
+}
+
+func (u URL) open(ctx context.Context, db *sql.DB, cfg sqlstore.Config) (*Store, error) {
+	cfg.AcceptRisks = u.Risks(cfg.AcceptRisks)
+	store, err := sqlstore.Open(ctx, db, cfg)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%v: %w", u, err), db.Close())
 	}

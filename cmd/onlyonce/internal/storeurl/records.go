@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 )
 
 // Records is a store of records, whatever the engine.
@@ -46,12 +47,13 @@ func records(s *Store, err error) (Records, error) {
 
 // OpenOwnRecords opens a store for a program that serves commands. It creates or
 // migrates the tables of a SQL database. It creates nothing in a store that keeps only
-// records, because what is missing there shows that the server has lost its records.
-func (u URL) OpenOwnRecords(ctx context.Context, acceptRisks []string) (Records, error) {
+// records, because what is missing there shows that the server has lost its records;
+// of cfg, it uses AcceptRisks only.
+func (u URL) OpenOwnRecords(ctx context.Context, cfg sqlstore.Config) (Records, error) {
 	if u.RecordsOnly() != "" {
-		return u.OpenRecords(ctx, acceptRisks)
+		return u.OpenRecords(ctx, cfg.AcceptRisks)
 	}
-	return records(u.OpenMigrated(ctx, acceptRisks))
+	return records(u.OpenOwn(ctx, cfg))
 }
 
 // WithRecords calls fn with the store that the URL raw names, which is there already.

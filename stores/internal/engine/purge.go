@@ -1,0 +1,72 @@
+package engine
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/defaults"
+)
+
+// NeverPurge is a Purging.Every with which nothing is deleted.
+const NeverPurge time.Duration = -1
+
+// A Purging is how a store deletes expired records in the background.
+type Purging struct {
+	Every    time.Duration // NeverPurge: nothing is deleted
+	Observer onlyonce.Observer
+}
+
+// NewPurging returns the Purging of a store's Config. It panics on a negative interval other
+// than NeverPurge. The name is that of the store's package.
+func NewPurging(name string, every time.Duration, o onlyonce.Observer) Purging {
+	if every != NeverPurge {
+		every = defaults.Positive(name+": Config.PurgeEvery", every, defaults.PurgeEvery)
+	}
+	return Purging{Every: every, Observer: o}
+}
+
+// A purger purges an engine in the background.
+type purger struct {
+	stop context.CancelFunc
+	done sync.WaitGroup
+}
+
+// start purges e until close is called. The first purge comes at a random moment in the first
+// tenth of the interval, so that processes that start together do not purge together, and
+// programs that run briefly still purge.
+func (p *purger) start(e *Closable, how Purging) {
+	ctx, stop := context.WithCancel(context.Background())
+	p.stop = stop
+	if how.Every < 0 {
+		return
+	}
+	cfg := onlyonce.Config{}
+	if how.Observer != nil {
+		cfg.Observer = func(_ context.Context, ev onlyonce.Event) {
+			if ctx.Err() != nil {
+				ev.Err = nil // the store is being closed, which is not a failure
+			}
+			how.Observer(ctx, ev)
+		}
+	}
+	g := onlyonce.New(e, cfg)
+	p.done.Go(func() {
+		for wait := rand.N(how.Every/10 + 1); ; wait = how.Every {
+			select {
+			case <-time.After(wait):
+				_, _ = g.Purge(ctx) // the Observer gets the error
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
+}
+
+// close ends the purge in progress and waits for it.
+func (p *purger) close() {
+	p.stop()
+	p.done.Wait()
+}
