@@ -429,6 +429,21 @@ func TestListener_AFloodOfInterimResponsesEnds(t *testing.T) {
 	}
 }
 
+func TestListener_AResponseWithALongHeaderIs502(t *testing.T) {
+	long := func(w http.ResponseWriter, _ *http.Request) {
+		for i := range 10 { // 80 KiB
+			w.Header().Set("X-"+strconv.Itoa(i), strings.Repeat("x", 8<<10))
+		}
+	}
+	for _, up := range []*proxy.Upstream{upstream(t, long), upstream2(t, long)} {
+		addr := orders(t, up, onlyonce.Config{}, nil)
+		for _, key := range []string{"k", ""} {
+			res, body := post(t, addr, key, "x")
+			wantProblem(t, res, body, 502, "upstream_failed", key != "")
+		}
+	}
+}
+
 func TestListener_ASwitchOfProtocolsThatNobodyAskedForIs502(t *testing.T) {
 	old, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
 		return "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi", false

@@ -93,16 +93,17 @@ func (l *upstreamConns) newTransport(h2 bool) *http.Transport {
 		protocols.SetHTTP1(true)
 	}
 	return &http.Transport{
-		DialContext:           (&net.Dialer{Timeout: l.DialTimeout}).DialContext,
-		TLSClientConfig:       l.TLS.Clone(),
-		TLSHandshakeTimeout:   l.TLSTimeout,
-		ResponseHeaderTimeout: l.HeaderTimeout,
-		IdleConnTimeout:       l.KeepIdle,
-		MaxIdleConns:          l.MaxIdle,
-		MaxIdleConnsPerHost:   l.MaxIdle,
-		Protocols:             protocols,
-		DisableCompression:    true,
-		DisableKeepAlives:     l.OneRequestPerConn && !h2,
+		DialContext:            (&net.Dialer{Timeout: l.DialTimeout}).DialContext,
+		TLSClientConfig:        l.TLS.Clone(),
+		TLSHandshakeTimeout:    l.TLSTimeout,
+		ResponseHeaderTimeout:  l.HeaderTimeout,
+		IdleConnTimeout:        l.KeepIdle,
+		MaxIdleConns:           l.MaxIdle,
+		MaxIdleConnsPerHost:    l.MaxIdle,
+		MaxResponseHeaderBytes: h1.MaxHead,
+		Protocols:              protocols,
+		DisableCompression:     true,
+		DisableKeepAlives:      l.OneRequestPerConn && !h2,
 	}
 }
 

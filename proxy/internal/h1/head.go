@@ -24,8 +24,9 @@ type responseHead struct {
 }
 
 const (
-	longestHead = 64 << 10
-	mostFields  = 256
+	// MaxHead is the largest length of the head of a response, in bytes.
+	MaxHead    = 64 << 10
+	mostFields = 256
 
 	// MaxInterim is the largest number of interim responses (such as 103) to a request.
 	MaxInterim = 16
@@ -36,7 +37,7 @@ const (
 )
 
 var (
-	errHeadTooLong = fmt.Errorf("the response's header is longer than %d bytes or %d fields", longestHead, mostFields)
+	errHeadTooLong = fmt.Errorf("the response's header is longer than %d bytes or %d fields", MaxHead, mostFields)
 	errMalformed   = errors.New("the response is malformed")
 
 	// ErrInterim means that there were more than MaxInterim interim responses, or that

@@ -65,14 +65,14 @@ func (c *conn) nextHead() (string, error) {
 		}
 		if i >= 0 {
 			end := scanned + i
-			if end-c.at > longestHead {
+			if end-c.at > MaxHead {
 				return "", errHeadTooLong
 			}
 			s := string(c.in[c.at:end])
 			c.at = end + len("\r\n")
 			return s, nil
 		}
-		if len(c.in)-c.at > longestHead {
+		if len(c.in)-c.at > MaxHead {
 			return "", errHeadTooLong
 		}
 		scanned = max(c.at, len(c.in)-len("\r\n\r\n"))

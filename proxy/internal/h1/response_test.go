@@ -150,7 +150,7 @@ var smuggled = []string{
 	ok + "Transfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n",
 	ok + "Content-Length: 3\r\n\r\nhi",
 	ok + strings.Repeat("X: y\r\n", mostFields+1) + "\r\n",
-	ok + "X: " + strings.Repeat("y", longestHead) + "\r\n\r\n",
+	ok + "X: " + strings.Repeat("y", MaxHead) + "\r\n\r\n",
 	ok + "Connection: " + strings.Repeat("x,", MaxConnectionNames) + "x\r\nContent-Length: 2\r\n\r\nhi",
 	strings.Repeat("HTTP/1.1 103 Early\r\n\r\n", MaxInterim) + ok + "\r\n",
 	"", ok, ok + "Content-Length: 2\r\n",
