@@ -50,16 +50,21 @@ func openNATS(ctx context.Context, address string, cfg Config) (*natsBroker, err
 		conn.Close()
 		return nil, err
 	}
-	_, err = js.CreateStream(ctx, jetstream.StreamConfig{Name: cfg.Name, Subjects: []string{cfg.subjects()}, Storage: jetstream.FileStorage})
-	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		err = checkStream(ctx, js, cfg.Name)
-	}
-	if err != nil {
+	b.conn, b.js = conn, js
+	if err := b.createStream(ctx); err != nil {
 		conn.Close()
 		return nil, err
 	}
-	b.conn, b.js = conn, js
 	return b, nil
+}
+
+// createStream creates the stream, or checks the one that exists.
+func (b *natsBroker) createStream(ctx context.Context) error {
+	_, err := b.js.CreateStream(ctx, jetstream.StreamConfig{Name: b.cfg.Name, Subjects: []string{b.cfg.subjects()}, Storage: jetstream.FileStorage})
+	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return checkStream(ctx, b.js, b.cfg.Name)
+	}
+	return err
 }
 
 // checkStream returns an error if the stream, which another program created or changed,
@@ -238,9 +243,15 @@ var errNoSubject = errors.New("no subject of the stream matches the topic: anoth
 
 // takesSome reports whether the stream exists but its subjects do not match every
 // topic. The server sends no response for a topic that no stream takes, which also
-// happens while there is no stream.
+// happens while there is no stream. Then, takesSome creates it for the next attempt.
 func (b *natsBroker) takesSome(ctx context.Context) bool {
 	stream, err := b.js.Stream(ctx, b.cfg.Name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err := b.createStream(ctx); err != nil {
+			slog.WarnContext(ctx, "broker: create the NATS stream again", "error", err)
+		}
+		return false
+	}
 	return err == nil && !slices.Contains(stream.CachedInfo().Config.Subjects, b.cfg.subjects())
 }
 

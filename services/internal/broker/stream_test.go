@@ -2,6 +2,7 @@ package broker
 
 import (
 	"crypto/rand"
+	"errors"
 	"os"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce/internal/needs"
+	"github.com/onlyonce-go/onlyonce/outbox"
 )
 
 // openOn opens a broker on a stream that another program has created, and returns the
@@ -90,4 +92,25 @@ func TestNATS_AStreamThatKeepsWhatItAcknowledgedMayHaveLimits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that was restarted without its data has no stream, nor has one whose stream
+// was deleted.
+func TestNATS_AStreamThatIsGoneIsCreatedAgain(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		n, ok := b.(*natsBroker)
+		if !ok {
+			t.Skip("an exchange is declared for every channel")
+		}
+		if err := n.js.DeleteStream(t.Context(), n.cfg.Name); err != nil {
+			t.Fatal(err)
+		}
+		list := made(t, outbox.Message{Topic: "t"})
+		if errs := b.Publish(t.Context(), list); !errors.Is(errs[0], outbox.ErrUnavailable) {
+			t.Errorf("without a stream: %v", errs)
+		}
+		publish(t, b, list)
+		r := receive(t, b, "one", nil)
+		eventually(t, "it came", func() bool { return r.count() == 1 })
+	})
 }
