@@ -116,17 +116,6 @@ func (a *API) kept(ctx context.Context, id, tenant string) ([]byte, error) {
 	return payload, err
 }
 
-func (a *API) inTx(ctx context.Context, fn func(*sql.Tx) error) error {
-	tx, err := a.db.BeginTx(ctx, nil)
-	if err != nil {
-		return err
-	}
-	if err := fn(tx); err != nil {
-		return errors.Join(err, tx.Rollback())
-	}
-	return tx.Commit()
-}
-
 // Poisoned returns at most limit messages that were given up, oldest first: those that
 // come after the given one or, if that is the zero value, the oldest. It does not read
 // their payloads, which may be large.
@@ -175,7 +164,7 @@ func (a *API) Retry(ctx context.Context, p Poisoned) error {
 	}
 	id := onlyonce.ID{Tenant: p.Tenant, Operation: consumer, Key: p.ID}
 	rec, err := a.store.Lookup(ctx, id)
-	if err == nil && rec.Final {
+	if err == nil && rec.State == onlyonce.StateFailed { // its failure is final, or was about to be
 		err = a.store.Resolve(ctx, rec, onlyonce.Settlement{})
 	}
 	if err != nil && !errors.Is(err, onlyonce.ErrNotFound) {
@@ -228,10 +217,7 @@ func afterRetry(_ context.Context, _ inbox.Message, cause error) error {
 
 // Discard deletes a message that was given up: it will never be handled.
 func (a *API) Discard(ctx context.Context, p Poisoned) error {
-	err := a.inTx(ctx, func(tx *sql.Tx) error {
-		_, err := tx.ExecContext(ctx, a.engine.Bind(unpoisonSQL), p.ID, p.Tenant)
-		return err
-	})
+	_, err := a.db.ExecContext(ctx, a.engine.Bind(unpoisonSQL), p.ID, p.Tenant)
 	if err != nil {
 		return fmt.Errorf("orders: discard a poisoned message: %w", err)
 	}

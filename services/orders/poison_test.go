@@ -3,6 +3,7 @@ package orders
 import (
 	"bytes"
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"runtime"
@@ -332,6 +333,25 @@ func TestPoison_ARetryThatDiedAfterItsCommitIsNotRepeated(t *testing.T) {
 		}()
 		w.exec("DELETE FROM onlyonce_records")
 		if err := w.api.Retry(t.Context(), p); err != nil || w.shipments() != 1 {
+			t.Errorf("%d shipments, %v", w.shipments(), err)
+		}
+	})
+}
+
+// Its process died between the two steps of giving it up, and nobody delivers it again.
+func TestPoison_AMessageThatWasKeptBeforeItsFailureWasFinalCanBeRetried(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		m := outbox.Message{ID: "m", Topic: TopicCreated, Tenant: "acme", Payload: []byte(`{"order_id":"` + orderIDs.Format(publicid.New()) + `"}`)}
+		m.CreatedAt = time.Now().Add(-w.api.cfg.KeepMessages)
+		kept := errors.New("the process dies")
+		in := inbox.NewTx(w.store, inbox.Config{Consumer: consumer, Redelivery: redelivery, Poison: func(ctx context.Context, m inbox.Message, cause error) error {
+			return errors.Join(w.api.poison(ctx, m, cause), kept)
+		}})
+		_, err := inbox.HandleTx(t.Context(), in, received(m), func(context.Context, *sql.Tx) (struct{}, error) { return struct{}{}, errOld })
+		if !errors.Is(err, kept) {
+			t.Errorf("got %v", err)
+		}
+		if err := w.api.Retry(t.Context(), Poisoned{ID: "m", Tenant: "acme"}); err != nil || w.shipments() != 1 {
 			t.Errorf("%d shipments, %v", w.shipments(), err)
 		}
 	})
