@@ -2,7 +2,7 @@
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TOOLS       = $(CURDIR)/.tools
-MODULES     = stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore watermillonce services internal/frameworks internal/integration internal/reliability cmd/onlyonce
+MODULES     = stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore watermillonce services docs/examples/go internal/frameworks internal/integration internal/reliability cmd/onlyonce
 FUZZTIME    = 5m
 CALLS       = 1250000
 KILLS       = 5000
