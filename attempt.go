@@ -43,7 +43,7 @@ type Attempt struct {
 
 // newAttempt returns an attempt that keeps nothing of the caller's memory.
 func newAttempt(g *Guard, req Request) *Attempt {
-	a := &Attempt{guard: g, req: req, began: time.Now(), keep: cmp.Or(req.Keep, g.cfg.Keep)}
+	a := &Attempt{guard: g, req: req, began: time.Now(), keep: cmp.Or(req.Keep, g.cfg.Keep), rec: Record{ID: req.ID}}
 	a.lease.full = cmp.Or(req.Lease, g.cfg.Lease)
 	if req.Fingerprint != nil {
 		a.req.Fingerprint = append(a.print[:0], req.Fingerprint...)

@@ -31,7 +31,12 @@ type Config struct {
 	// with ErrUnknown. Only one Reconcile runs for a command at a time.
 	Reconcile func(ctx context.Context, r Record) (Settlement, error)
 
-	Observer Observer // nil: none
+	// Observer is called for every decision. Nil: what went wrong is logged with
+	// slog.Default(), as SlogObserver would: failed commands and outcomes that are
+	// unknown, lost, unrecorded, taken over or unreadable, and claims that the store
+	// could not execute. Successes, replays and rejected duplicates are not logged.
+	// DiscardEvents: nothing is.
+	Observer Observer
 
 	// MaxWaiters is how many callers may wait in total; more are rejected at
 	// once. Callers of one tenant may take three quarters of the places, and

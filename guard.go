@@ -60,10 +60,11 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 	for a.sent = a.began; ; a.sent = time.Now() {
 		w.subscribe()
 		rec, err := claim(ctx, a, c)
-		if err == nil {
-			err = checkRecord(c, rec)
-		}
 		if err != nil {
+			return nil, claimError(ctx, err)
+		}
+		if err := checkRecord(c, rec); err != nil {
+			g.observeUnavailable(ctx, a, err)
 			return nil, claimError(ctx, err)
 		}
 		a.rec = rec
@@ -73,6 +74,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 			a.tookOver = c.TakeUnknown
 			if a.held && a.lease.over() != nil {
 				g.releaseDoubtful(ctx, c, a.keep)
+				g.observeUnavailable(ctx, a, errLate)
 				return nil, claimError(ctx, errLate)
 			}
 			if c.TakeUnknown {
@@ -165,14 +167,15 @@ func decide(c Claim, r Record) int {
 // was made. ErrUnavailable says only of its own call that it did nothing.
 func (g *Guard) claim(ctx context.Context, a *Attempt, c Claim) (Record, error) {
 	rec, err := g.store.Claim(ctx, c)
-	if err == nil || errors.Is(err, ErrUnavailable) {
-		return rec, err
-	}
-	if ctx.Err() == nil {
+	inDoubt := err != nil && !errors.Is(err, ErrUnavailable)
+	if inDoubt && ctx.Err() == nil {
 		rec, err = g.store.Claim(ctx, c)
 	}
-	if err != nil {
+	if err != nil && inDoubt {
 		g.releaseDoubtful(ctx, c, a.keep)
+	}
+	if err != nil {
+		g.observeUnavailable(ctx, a, err)
 	}
 	return rec, err
 }
@@ -296,8 +299,16 @@ func (g *Guard) waitFor(req Request) time.Duration {
 	return g.cfg.Wait
 }
 
+// observeUnavailable notifies the observer of a claim that the store did not execute. A
+// caller that has left is no fault of the store; one whose deadline has passed may be.
+func (g *Guard) observeUnavailable(ctx context.Context, a *Attempt, err error) {
+	if !errors.Is(ctx.Err(), context.Canceled) {
+		g.observe(ctx, a, OutcomeUnavailable, err)
+	}
+}
+
 func (g *Guard) observe(ctx context.Context, a *Attempt, outcome Outcome, err error) {
-	if g.cfg.Observer == nil {
+	if g.cfg.Observer == nil && !outcome.wentWrong(err) {
 		return
 	}
 	g.Observe(ctx, Event{

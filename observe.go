@@ -14,18 +14,19 @@ type Outcome string
 
 // These are the outcomes.
 const (
-	OutcomeExecuted   Outcome = "executed"   // an attempt completed, or a first attempt released the command: Record.State is then empty
-	OutcomeReplayed   Outcome = "replayed"   // the stored result or a stored failure was replayed
-	OutcomeMismatch   Outcome = "mismatch"   // rejected: the key was used for a different request
-	OutcomeInFlight   Outcome = "in_flight"  // rejected: another attempt is running
-	OutcomeWaited     Outcome = "waited"     // a caller waited for another attempt; its own outcome follows
-	OutcomeFailed     Outcome = "failed"     // an attempt failed, or released a command at which an earlier one had failed
-	OutcomeUnknown    Outcome = "unknown"    // an attempt ended with an unknown outcome, or released a command that had one, or a request was rejected because of one
-	OutcomeTakenOver  Outcome = "taken_over" // an attempt took over from one whose outcome is unknown
-	OutcomeLost       Outcome = "lost"       // an attempt lost its lease to another
-	OutcomeUnrecorded Outcome = "unrecorded" // the command ran, but its result could not be stored
-	OutcomePurged     Outcome = "purged"     // expired records were deleted
-	OutcomeCorrupt    Outcome = "corrupt"    // a record could not be read
+	OutcomeExecuted    Outcome = "executed"    // an attempt completed, or a first attempt released the command: Record.State is then empty
+	OutcomeReplayed    Outcome = "replayed"    // the stored result or a stored failure was replayed
+	OutcomeMismatch    Outcome = "mismatch"    // rejected: the key was used for a different request
+	OutcomeInFlight    Outcome = "in_flight"   // rejected: another attempt is running
+	OutcomeWaited      Outcome = "waited"      // a caller waited for another attempt; its own outcome follows
+	OutcomeFailed      Outcome = "failed"      // an attempt failed, or released a command at which an earlier one had failed
+	OutcomeUnknown     Outcome = "unknown"     // an attempt ended with an unknown outcome, or released a command that had one, or a request was rejected because of one
+	OutcomeTakenOver   Outcome = "taken_over"  // an attempt took over from one whose outcome is unknown
+	OutcomeLost        Outcome = "lost"        // an attempt lost its lease to another
+	OutcomeUnrecorded  Outcome = "unrecorded"  // the command ran, but its result could not be stored
+	OutcomePurged      Outcome = "purged"      // expired records were deleted
+	OutcomeCorrupt     Outcome = "corrupt"     // a record could not be read
+	OutcomeUnavailable Outcome = "unavailable" // the store could not be reached, or could not execute the claim: nothing ran, unless the integration then ran it unprotected
 )
 
 // An Event describes one decision to an Observer.
@@ -45,10 +46,16 @@ type Event struct {
 // nothing: it is recovered and logged with its stack by slog's default logger.
 type Observer func(context.Context, Event)
 
-// Observe passes an event to the Guard's Observer, if it has one. It is for
-// integrations that make decisions of their own.
+// DiscardEvents is an Observer that does nothing. A Config with it logs nothing.
+func DiscardEvents(context.Context, Event) {}
+
+// Observe passes an event to the Guard's Observer. Without one, it logs what went
+// wrong: see Config.Observer. It is for integrations that make decisions of their own.
 func (g *Guard) Observe(ctx context.Context, e Event) {
 	if g.cfg.Observer == nil {
+		if e.Outcome.wentWrong(e.Err) && !e.released() {
+			e.log(ctx, slog.Default(), hashedKey)
+		}
 		return
 	}
 	defer func() {
@@ -59,6 +66,19 @@ func (g *Guard) Observe(ctx context.Context, e Event) {
 	g.cfg.Observer(ctx, e)
 }
 
+// wentWrong reports whether an event with this outcome and error is logged without an
+// Observer. Successes, replays and the mistakes of callers are not. It is called for
+// every decision, before the event is made.
+func (o Outcome) wentWrong(err error) bool {
+	switch o {
+	case OutcomeFailed, OutcomeUnknown, OutcomeTakenOver, OutcomeLost, OutcomeUnrecorded, OutcomeCorrupt, OutcomeUnavailable:
+		return true
+	case OutcomeReplayed, OutcomeMismatch, OutcomeInFlight, OutcomeWaited:
+		return false
+	}
+	return err != nil
+}
+
 // released reports whether an attempt released the command. A release is not an
 // error, whatever its reason.
 func (e Event) released() bool { return e.Outcome == OutcomeExecuted && e.Record.State == "" }
@@ -66,8 +86,8 @@ func (e Event) released() bool { return e.Outcome == OutcomeExecuted && e.Record
 // SlogObserver returns an Observer that logs events. The attributes are event
 // (idempotency_hit, idempotency_conflict, idempotency_executed,
 // idempotency_released …), duration_ms, operation, record_id (as showKey's
-// default), idempotency_key, attempt, ref if the record has one, and others
-// that depend on the outcome.
+// default), idempotency_key, attempt, ref if the record has one, error if
+// something went wrong, and others that depend on the outcome.
 //
 // showKey returns the value of idempotency_key. Nil means the first eight bytes
 // of ID.Hash in hexadecimal, which is also the beginning of the record's id in
@@ -82,30 +102,33 @@ func SlogObserver(log *slog.Logger, showKey func(ID) string) Observer {
 	if showKey == nil {
 		showKey = hashedKey
 	}
-	return func(ctx context.Context, e Event) {
-		level, what := logLevels[e.Outcome], string(e.Outcome)
-		switch {
-		case e.released():
-			level, what = slog.LevelInfo, "released"
-		case e.Err != nil:
-			level = max(level, slog.LevelWarn)
-		}
-		if log.Enabled(ctx, level) {
-			log.LogAttrs(ctx, level, "idempotency "+what, e.attrs(showKey)...)
-		}
+	return func(ctx context.Context, e Event) { e.log(ctx, log, showKey) }
+}
+
+func (e Event) log(ctx context.Context, log *slog.Logger, showKey func(ID) string) {
+	level, what := logLevels[e.Outcome], string(e.Outcome)
+	switch {
+	case e.released():
+		level, what = slog.LevelInfo, "released"
+	case e.Err != nil:
+		level = max(level, slog.LevelWarn)
+	}
+	if log.Enabled(ctx, level) {
+		log.LogAttrs(ctx, level, "idempotency "+what, e.attrs(showKey)...)
 	}
 }
 
 var logLevels = map[Outcome]slog.Level{
-	OutcomeExecuted:   slog.LevelDebug,
-	OutcomeWaited:     slog.LevelDebug,
-	OutcomeMismatch:   slog.LevelWarn,
-	OutcomeFailed:     slog.LevelWarn,
-	OutcomeTakenOver:  slog.LevelWarn,
-	OutcomeUnknown:    slog.LevelError,
-	OutcomeLost:       slog.LevelError,
-	OutcomeUnrecorded: slog.LevelError,
-	OutcomeCorrupt:    slog.LevelError,
+	OutcomeExecuted:    slog.LevelDebug,
+	OutcomeWaited:      slog.LevelDebug,
+	OutcomeMismatch:    slog.LevelWarn,
+	OutcomeFailed:      slog.LevelWarn,
+	OutcomeTakenOver:   slog.LevelWarn,
+	OutcomeUnknown:     slog.LevelError,
+	OutcomeLost:        slog.LevelError,
+	OutcomeUnrecorded:  slog.LevelError,
+	OutcomeCorrupt:     slog.LevelError,
+	OutcomeUnavailable: slog.LevelError,
 }
 
 func hashedKey(id ID) string {
@@ -138,8 +161,11 @@ func (e Event) attrs(showKey func(ID) string) []slog.Attr {
 			slog.String("existing_hash", hex.EncodeToString(e.Record.Fingerprint)),
 			slog.String("new_hash", hex.EncodeToString(e.Fingerprint)))
 	}
-	if e.Err != nil {
+	switch {
+	case e.Err != nil:
 		at = append(at, slog.Any("error", e.Err))
+	case e.Record.Error != "" && (e.Outcome == OutcomeFailed || e.Outcome == OutcomeUnknown):
+		at = append(at, slog.String("error", e.Record.Error))
 	}
 	return at
 }

@@ -27,7 +27,11 @@ func (g *Guard) Purge(ctx context.Context) (int, error) {
 	for n := 1; n > 0 && err == nil; total += n {
 		n, err = p.Purge(ctx, purgeBatch)
 	}
-	g.Observe(ctx, Event{Outcome: OutcomePurged, Purged: total, Duration: time.Since(began), Err: err})
+	e := Event{Outcome: OutcomePurged, Purged: total, Duration: time.Since(began)}
+	if ctx.Err() == nil { // a purge that its caller has ended did not fail
+		e.Err = err
+	}
+	g.Observe(ctx, e)
 	if err != nil {
 		return total, fmt.Errorf("onlyonce: purge: %w", err)
 	}

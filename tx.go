@@ -135,8 +135,11 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, err
 		t.guard.observe(ctx, inner, outcomeOf(inner.Record().State, nil), failed)
 		return rec, &fnError{failed}
 	}
-	if ran && err != nil {
+	switch {
+	case err != nil && ran:
 		t.observeUncommitted(ctx, inner, err)
+	case err != nil:
+		t.guard.observeUnavailable(ctx, a, err)
 	}
 	if ran && err == nil && rec.Owner == c.Owner {
 		rec.State = inner.Record().State // which says so when the command was released

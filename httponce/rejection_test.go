@@ -234,8 +234,13 @@ func TestRejection_WhenTheStoreIsDownARequestMayRunUnprotectedAndSaysSo(t *testi
 		if w.Header().Get("Idempotency-Protected") != "no" || w.Header().Get("Idempotency-Expires") != "" {
 			t.Fatalf("header %v", w.Header())
 		}
-		if len(events) != n || events[n-1].Outcome != "unprotected" || events[n-1].Record.ID.Key != "k" || !errors.Is(events[n-1].Err, errBroken) {
+		if len(events) != 2*n || events[2*n-2].Outcome != onlyonce.OutcomeUnavailable || events[2*n-1].Outcome != "unprotected" {
 			t.Fatalf("events %+v", events)
+		}
+		for _, e := range events {
+			if e.Record.ID.Key != "k" || !errors.Is(e.Err, errBroken) {
+				t.Fatalf("event %+v", e)
+			}
 		}
 	}
 	if _, err := kept.Read(make([]byte, 1)); !errors.Is(err, http.ErrBodyReadAfterClose) {

@@ -28,7 +28,8 @@ type Config struct {
 
 	// Observer is called for every purge in the background, with the outcome
 	// onlyonce.OutcomePurged and the purge's error. After an error, the store tries again
-	// at the next interval. Nil: none.
+	// at the next interval. Nil: failures are logged with slog.Default();
+	// onlyonce.DiscardEvents: they are not.
 	Observer onlyonce.Observer
 }
 

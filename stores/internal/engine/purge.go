@@ -43,16 +43,7 @@ func (p *purger) start(e *Closable, how Purging) {
 	if how.Every < 0 {
 		return
 	}
-	cfg := onlyonce.Config{}
-	if how.Observer != nil {
-		cfg.Observer = func(_ context.Context, ev onlyonce.Event) {
-			if ctx.Err() != nil {
-				ev.Err = nil // the store is being closed, which is not a failure
-			}
-			how.Observer(ctx, ev)
-		}
-	}
-	g := onlyonce.New(e, cfg)
+	g := onlyonce.New(e, onlyonce.Config{Observer: how.Observer})
 	p.done.Go(func() {
 		for wait := rand.N(how.Every/10 + 1); ; wait = how.Every {
 			select {
