@@ -39,6 +39,10 @@ type Attempt struct {
 	ref      string
 	tx       context.Context // of the transaction that it runs in; nil: none
 	unstored bool            // a step has run that may not be stored
+
+	// foundUnknown is set while Config.Reconcile looks for an outcome that was recorded
+	// as unknown before.
+	foundUnknown bool
 }
 
 // newAttempt returns an attempt that keeps nothing of the caller's memory.
@@ -291,10 +295,21 @@ func (a *Attempt) settle(ctx context.Context, s Settlement) error {
 // note updates the attempt's record to the settlement and notifies the
 // observer.
 func (a *Attempt) note(ctx context.Context, s Settlement, err error) {
+	outcome := outcomeOf(s.State, err)
 	a.mu.Lock()
 	a.rec = a.rec.Settled(s, time.Now()) // close enough to the store's clock
+	if outcome == OutcomeUnknown && a.foundUnknown {
+		outcome = OutcomeHeld
+	}
 	a.mu.Unlock()
-	a.guard.observe(ctx, a, outcomeOf(s.State, err), err)
+	a.guard.observe(ctx, a, outcome, err)
+}
+
+// runs notes that Config.Reconcile has decided to run the command again.
+func (a *Attempt) runs() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.foundUnknown = false
 }
 
 func outcomeOf(s State, err error) Outcome {

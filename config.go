@@ -33,7 +33,7 @@ type Config struct {
 
 	// Observer is called for every decision. Nil: what went wrong is logged with
 	// slog.Default(), as SlogObserver would: failed commands and outcomes that are
-	// unknown, lost, unrecorded, taken over or unreadable, and claims that the store
+	// unknown, held, lost, unrecorded, taken over or unreadable, and claims that the store
 	// could not execute. Successes, replays and rejected duplicates are not logged.
 	// DiscardEvents: nothing is.
 	Observer Observer

@@ -68,6 +68,11 @@ var outcomes = map[string]func(t *testing.T, s *ledger, g *onlyonce.TxGuard[entr
 	"unknown": func(t *testing.T, _ *ledger, g *onlyonce.TxGuard[entry]) {
 		_, _ = onlyonce.Do(t.Context(), g.Guard, request("k"), func(context.Context) (int, error) { return 0, onlyonce.Unknown(errors.New("no response")) })
 	},
+	"unknown, then held": func(t *testing.T, _ *ledger, g *onlyonce.TxGuard[entry]) {
+		for range 2 {
+			_, _ = onlyonce.Do(t.Context(), g.Guard, request("k"), func(context.Context) (int, error) { return 0, onlyonce.Unknown(errors.New("no response")) })
+		}
+	},
 	"taken over": func(t *testing.T, s *ledger, g *onlyonce.TxGuard[entry]) {
 		crash(t, s, request("k"), time.Second)
 		time.Sleep(2 * time.Second)
@@ -117,7 +122,7 @@ func TestDefaultObserver_WhatWentWrongIsLoggedAndNothingElse(t *testing.T) {
 			run := func(o onlyonce.Observer) []map[string]any {
 				return withDefaultLog(t, func() {
 					s := newLedger()
-					outcomes[name](t, s, onlyonce.NewTx(s, onlyonce.Config{Observer: o}))
+					outcomes[name](t, s, onlyonce.NewTx(s, onlyonce.Config{Observer: o, HoldUnknown: strings.HasSuffix(name, "held")}))
 				})
 			}
 			var got []string

@@ -178,7 +178,7 @@ func TestDo_AnUnknownOutcomeIsRunAgainOrHeld(t *testing.T) {
 			if rec := lookup(t, store, request("k")); rec.KeepLeft != 0 {
 				t.Fatalf("a held record would expire in %v", rec.KeepLeft)
 			}
-			log.expect(t, "unknown", "unknown")
+			log.expect(t, "unknown", "held")
 			continue
 		}
 		if err != nil || a.Value != 7 || a.Attempt != 2 {

@@ -217,7 +217,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 		return nil, nil
 	}
 	taken.grant(rec)
-	taken.tookOver = true
+	taken.tookOver, taken.foundUnknown = true, a.rec.State == StateUnknown
 	g.observe(ctx, taken, OutcomeTakenOver, nil)
 
 	leased, stop := taken.Context(ctx)
@@ -240,6 +240,7 @@ func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, e
 		if err := taken.lease.over(); err != nil {
 			return nil, fmt.Errorf("onlyonce: reconcile: %w", err)
 		}
+		taken.runs()
 		return taken, nil
 	}
 	err = taken.Settle(leased, s)
@@ -264,7 +265,7 @@ func (g *Guard) rejectUnknown(ctx context.Context, a *Attempt) error {
 	if a.rec.Corrupt {
 		cause = ErrCorrupt
 	}
-	g.observe(ctx, a, OutcomeUnknown, cause)
+	g.observe(ctx, a, OutcomeHeld, cause)
 	return unknownError(cause)
 }
 

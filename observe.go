@@ -20,7 +20,8 @@ const (
 	OutcomeInFlight    Outcome = "in_flight"   // rejected: another attempt is running
 	OutcomeWaited      Outcome = "waited"      // a caller waited for another attempt; its own outcome follows
 	OutcomeFailed      Outcome = "failed"      // an attempt failed, or released a command at which an earlier one had failed
-	OutcomeUnknown     Outcome = "unknown"     // an attempt ended with an unknown outcome, or released a command that had one, or a request was rejected because of one
+	OutcomeUnknown     Outcome = "unknown"     // an attempt ended with an unknown outcome, or released a command that had one
+	OutcomeHeld        Outcome = "held"        // rejected: the outcome of an earlier attempt is unknown, and a person or Config.Reconcile has yet to find out
 	OutcomeTakenOver   Outcome = "taken_over"  // an attempt took over from one whose outcome is unknown
 	OutcomeLost        Outcome = "lost"        // an attempt lost its lease to another
 	OutcomeUnrecorded  Outcome = "unrecorded"  // the command ran, but its result could not be stored
@@ -71,7 +72,7 @@ func (g *Guard) Observe(ctx context.Context, e Event) {
 // every decision, before the event is made.
 func (o Outcome) wentWrong(err error) bool {
 	switch o {
-	case OutcomeFailed, OutcomeUnknown, OutcomeTakenOver, OutcomeLost, OutcomeUnrecorded, OutcomeCorrupt, OutcomeUnavailable:
+	case OutcomeFailed, OutcomeUnknown, OutcomeHeld, OutcomeTakenOver, OutcomeLost, OutcomeUnrecorded, OutcomeCorrupt, OutcomeUnavailable:
 		return true
 	case OutcomeReplayed, OutcomeMismatch, OutcomeInFlight, OutcomeWaited:
 		return false
@@ -124,6 +125,7 @@ var logLevels = map[Outcome]slog.Level{
 	OutcomeMismatch:    slog.LevelWarn,
 	OutcomeFailed:      slog.LevelWarn,
 	OutcomeTakenOver:   slog.LevelWarn,
+	OutcomeHeld:        slog.LevelWarn,
 	OutcomeUnknown:     slog.LevelError,
 	OutcomeLost:        slog.LevelError,
 	OutcomeUnrecorded:  slog.LevelError,
@@ -164,7 +166,8 @@ func (e Event) attrs(showKey func(ID) string) []slog.Attr {
 	switch {
 	case e.Err != nil:
 		at = append(at, slog.Any("error", e.Err))
-	case e.Record.Error != "" && (e.Outcome == OutcomeFailed || e.Outcome == OutcomeUnknown):
+	case e.Record.Error == "":
+	case e.Outcome == OutcomeFailed, e.Outcome == OutcomeUnknown, e.Outcome == OutcomeHeld:
 		at = append(at, slog.String("error", e.Record.Error))
 	}
 	return at

@@ -76,6 +76,33 @@ func TestReconcile_DecidesWhatBecameOfALapsedAttempt(t *testing.T) {
 	}
 }
 
+func TestReconcile_ACommandBecomesUnknownOnceAndIsThenHeld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log eventLog
+		store := newStore()
+		crash(t, store, request("k"), time.Second)
+		time.Sleep(2 * time.Second)
+		g := onlyonce.New(store, onlyonce.Config{
+			Observer: log.observe,
+			Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+				return onlyonce.Settlement{}, errDown
+			},
+		})
+		for range 3 {
+			if _, err := g.Begin(t.Context(), request("k")); !errors.Is(err, errDown) {
+				t.Error(err)
+			}
+		}
+		log.expect(t, "taken_over", "unknown", "taken_over", "held", "taken_over", "held")
+		g = onlyonce.New(store, onlyonce.Config{
+			Observer:  log.observe,
+			Reconcile: func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) { return onlyonce.Settlement{}, nil },
+		})
+		_, _ = onlyonce.Do(t.Context(), g, request("k"), func(context.Context) (int, error) { return 0, onlyonce.Unknown(errDown) })
+		log.expect(t, "taken_over", "unknown", "taken_over", "held", "taken_over", "held", "taken_over", "unknown")
+	})
+}
+
 func TestReconcile_OnlyOneReconcileRunsForACommand(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore()
@@ -177,7 +204,7 @@ func TestReconcile_ACorruptRecordCountsAsUnknown(t *testing.T) {
 				if !errors.Is(err, onlyonce.ErrUnknown) || !errors.Is(err, onlyonce.ErrCorrupt) {
 					t.Errorf("error %v", err)
 				}
-				log.expect(t, "corrupt", "unknown")
+				log.expect(t, "corrupt", "held")
 				return
 			}
 			if err != nil || a.Attempt != 2 {

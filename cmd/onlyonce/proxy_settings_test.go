@@ -120,7 +120,7 @@ func TestProxy_AResponseThatIsLateIsUnknownAndHeld(t *testing.T) {
 tenant: {single: true}
 upstreams: [{url: UP, timeouts: {response: 50ms}}]
 defaults: {unknown: hold}
-`)
+`, "--admin", "127.0.0.1:0")
 	if got := s.send("k", "a"); got.status != 504 || !strings.Contains(got.body, "upstream_failed") {
 		t.Errorf("%+v", got)
 	}
@@ -132,6 +132,13 @@ defaults: {unknown: hold}
 	cmdtest.Until(t, "the upstream was asked", func() bool { return up.runs() > 0 })
 	if up.runs() != 1 {
 		t.Errorf("%d runs", up.runs())
+	}
+	s.at(s.adminURL(t)).counts(
+		`onlyonce_idempotency_requests_total{api="proxy",operation="other",outcome="unknown"} 1`,
+		`onlyonce_idempotency_requests_total{api="proxy",operation="other",outcome="held"} 2`,
+	)
+	if n, held := strings.Count(s.log.String(), `"level":"ERROR"`), strings.Count(s.log.String(), `"level":"WARN","msg":"idempotency held"`); n != 1 || held != 2 {
+		t.Errorf("%d errors and %d held repeats are logged:\n%s", n, held, s.log.String())
 	}
 }
 
