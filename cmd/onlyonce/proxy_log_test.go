@@ -1,7 +1,10 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
+	"maps"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -72,6 +75,59 @@ func TestProxy_KeysAreLoggedInClearOnlyIfThatIsSaid(t *testing.T) {
 		}
 		if !strings.Contains(s.log.String(), `"duration_ms":`) || strings.Contains(s.log.String(), `"duration":`) {
 			t.Errorf("a duration has no unit:\n%s", s.log.String())
+		}
+	}
+}
+
+func TestLog_ALineLeadsToTheRequestAndToItsRecord(t *testing.T) {
+	t.Parallel()
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	ids := []string{"X-Request-Id", "req-17", "Traceparent", trace}
+	up := newUpstreamServer(t)
+	store := "sqlite:" + filepath.Join(t.TempDir(), "records.db")
+	p := startProxy(t, up.URL, "--single-tenant", "--store", store, "--log-level", "debug")
+	p.send("k", "a", ids...)
+	dir := t.TempDir()
+	s := startServe(t, dir, "--log-level", "debug")
+	for path, body := range map[string]string{"/api/v1/items": `{"sku":"S-1","title":"Lamp","status":"active"}`, "/v1/sandboxes": "{}", "/orders": oneOrder} {
+		s.do("POST", path, body, append(ids, "Idempotency-Key", "k")...)
+	}
+	up.Close()
+	p.send("k2", "a", ids...)
+	p.logs(t, "request failed")
+	for _, c := range []struct {
+		at     *served
+		store  string
+		events map[string]int
+	}{
+		{p, store, map[string]int{"idempotency executed": 1, "idempotency released": 1, "request failed": 1}},
+		{s, "sqlite:" + filepath.Join(dir, "onlyonce.db"), map[string]int{"idempotency executed": 3}},
+	} {
+		found := make(map[string]int)
+		for line := range strings.Lines(c.at.log.String()) {
+			var l struct {
+				Msg, Operation, Traceparent string
+				RecordID                    string `json:"record_id"`
+				RequestID                   string `json:"request_id"`
+			}
+			if err := json.Unmarshal([]byte(line), &l); err != nil {
+				t.Fatal(err)
+			}
+			if _, ok := c.events[l.Msg]; !ok || l.Operation == "orders-shipping" { // which a message began
+				continue
+			}
+			found[l.Msg]++
+			if l.RequestID != "req-17" || l.Traceparent != trace || l.RecordID == "" {
+				t.Errorf("%s", line)
+			}
+			if l.Msg == "idempotency executed" {
+				if out := onlyonceWith(nil, "records", "show", c.store, l.RecordID); !strings.Contains(out, "completed") {
+					t.Errorf("%s leads to %s", line, out)
+				}
+			}
+		}
+		if !maps.Equal(found, c.events) {
+			t.Errorf("found %v, want %v", found, c.events)
 		}
 	}
 }

@@ -77,9 +77,9 @@ func (c Config) Logger(w io.Writer) (*slog.Logger, error) {
 	}
 	options.Level = level
 	if c.Format == textFormat {
-		return slog.New(slog.NewTextHandler(w, options)), nil
+		return slog.New(requestHandler{slog.NewTextHandler(w, options)}), nil
 	}
-	return slog.New(slog.NewJSONHandler(plain.JSONTo(w), options)), nil
+	return slog.New(requestHandler{slog.NewJSONHandler(plain.JSONTo(w), options)}), nil
 }
 
 // masked replaces passwords in what is logged.

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/rejection"
@@ -80,7 +81,7 @@ func (m *trafficMetrics) count(h http.Handler) http.Handler {
 				m.requests[class].Inc()
 			}
 		}()
-		h.ServeHTTP(&c, r.WithContext(context.WithValue(r.Context(), passageKey{}, passing)))
+		h.ServeHTTP(&c, r.WithContext(context.WithValue(logging.WithRequest(r.Context(), r), passageKey{}, passing)))
 	})
 }
 
@@ -120,8 +121,9 @@ func (m *trafficMetrics) rejections(upstream string, write rejection.Writer) rej
 	}
 }
 
-// report logs why a request was rejected or its response broke off. Paths and
-// headers come from callers, and are not logged.
+// report logs why a request was rejected or its response broke off, with the record of
+// its command. Paths and headers come from callers, and are not logged, except the ids of
+// logging.WithRequest.
 func (m *trafficMetrics) report(r *http.Request, err error) {
 	cause := err.Error()
 	var named interface{ Cause() string }
@@ -136,5 +138,8 @@ func (m *trafficMetrics) report(r *http.Request, err error) {
 	if left > 0 {
 		log = log.With("not_logged", left)
 	}
-	log.Warn("request failed", "method", r.Method, "route", r.Pattern, "error", err)
+	if a := onlyonce.Current(r.Context()); a != nil {
+		log = log.With("record_id", logging.RecordID(a.Record().ID))
+	}
+	log.WarnContext(r.Context(), "request failed", "method", r.Method, "route", r.Pattern, "error", err)
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
@@ -212,6 +213,9 @@ func (a *app) handler() http.Handler {
 // doubting looks at the stores when h says that it can't work.
 func (a *app) doubting(h http.HandlerFunc) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx := logging.WithRequest(r.Context(), r); ctx != r.Context() {
+			r = r.WithContext(ctx)
+		}
 		c := server.StatusWriter{ResponseWriter: w}
 		h(&c, r)
 		if c.Status == http.StatusServiceUnavailable || c.Status == http.StatusInternalServerError {
