@@ -87,7 +87,7 @@ func TestHouse_WhoMayImportWhom(t *testing.T) {
 	const coding = "internal/contentcoding" // nor does it
 	const shares = "internal/shares"        // nor this one
 	application := func(path string) bool {
-		return under(path, "services") || under(path, "cmd") || under(path, "internal") && path != canonical && path != defaults && path != coding && path != shares
+		return under(path, "services") || under(path, "cmd") || under(path, "docs/examples") || under(path, "internal") && path != canonical && path != defaults && path != coding && path != shares
 	}
 	commands := []string{"bench", "check", "doctor", "migrate", "outboxcmd", "poison", "proxycmd", "records", "relay", "serve"} // of cmd/onlyonce/internal
 	ofProxy := []string{"bearer", "proxyfile", "regular", "rejection"}
