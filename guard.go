@@ -293,6 +293,11 @@ func (g *Guard) keepUnknown(keep time.Duration) time.Duration {
 	return keep
 }
 
+// HoldsUnknown reports whether a command with an unknown outcome waits for a person:
+// Config.HoldUnknown is set, and Config.Reconcile is not. A repeat is then rejected until the
+// person has decided. It is meant for code that builds an integration on Begin.
+func (g *Guard) HoldsUnknown() bool { return g.cfg.HoldUnknown && g.cfg.Reconcile == nil }
+
 func (g *Guard) waitFor(req Request) time.Duration {
 	if req.Wait != 0 {
 		return req.Wait

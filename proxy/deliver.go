@@ -39,7 +39,7 @@ func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response) {
 			rt.cfg.report(r, err)
 			panic(http.ErrAbortHandler) // the client must see that the response is truncated
 		}
-		rt.reject(w, r, lostProblem(err), err)
+		rt.reject(w, r, rt.lostProblem(r, err), err)
 		return
 	}
 	if !d.begun {

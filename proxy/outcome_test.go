@@ -1,8 +1,11 @@
 package proxy_test
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -122,7 +125,7 @@ func TestOutcome_WithoutAResponseTheOutcomeIsUnknown(t *testing.T) {
 					t.Fatalf("first: %d %q", res.StatusCode, body)
 				}
 				if body != "x" {
-					wantProblem(t, res, body, 502, "upstream_failed", true)
+					wantProblem(t, res, body, 502, "upstream_failed", !hold)
 				}
 				res, body = post(t, addr, "k", "x")
 				if hold {
@@ -149,7 +152,7 @@ func TestOutcome_AnUpstreamThatTakesTooLongLeavesTheOutcomeUnknown(t *testing.T)
 			up.HeaderTimeout, up.StallTimeout = time.Millisecond, time.Millisecond
 			addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
 			res, body := post(t, addr, "k", "x")
-			wantProblem(t, res, body, 504, "upstream_failed", true)
+			wantProblem(t, res, body, 504, "upstream_failed", false)
 			res, body = post(t, addr, "k", "x")
 			wantProblem(t, res, body, 409, "outcome_unknown", false)
 		})
@@ -415,6 +418,51 @@ func TestOutcome_ARejectionIsInTheRoutesOwnForm(t *testing.T) {
 		res, body := post(t, addr, key, "x")
 		if res.StatusCode != 503 || !strings.HasPrefix(body, "upstream_unreachable true https://docs.example/errors#") || res.Header.Get("Link") == "" {
 			t.Errorf("%d %q %v", res.StatusCode, body, res.Header)
+		}
+	}
+}
+
+// A client that must not send a request again is told so, and one that has no key is not
+// told to use it again.
+func TestOutcome_TheAdviceAfterALostResponseFollowsThePolicy(t *testing.T) {
+	reconcile := func(context.Context, onlyonce.Record) (onlyonce.Settlement, error) {
+		return onlyonce.Settlement{}, errors.New("not now")
+	}
+	for name, c := range map[string]struct {
+		guard     onlyonce.Config
+		retryable bool
+		advice    string
+	}{
+		"run again": {onlyonce.Config{}, true, "Send it again with the same key"},
+		"reconcile": {onlyonce.Config{HoldUnknown: true, Reconcile: reconcile}, true, "Send it again with the same key"},
+		"hold":      {onlyonce.Config{HoldUnknown: true}, false, "a person finds out"},
+	} {
+		lost := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+		for _, up := range []*proxy.Upstream{upstream(t, lost), upstream2(t, lost)} {
+			addr := orders(t, up, c.guard, nil)
+			res, body := post(t, addr, "k", "x")
+			wantProblem(t, res, body, 502, "upstream_failed", c.retryable)
+			if !strings.Contains(body, c.advice) {
+				t.Errorf("%s, HTTP/2 %v: %s", name, up.HTTP2, body)
+			}
+		}
+	}
+}
+
+func TestOutcome_AClientWithoutAKeyIsNotToldToUseItAgain(t *testing.T) {
+	gone := upstream(t, nil)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone.URL = parse(t, "http://"+l.Addr().String())
+	l.Close()
+	addr := orders(t, gone, onlyonce.Config{}, nil)
+	for key, advice := range map[string]string{"": "again later.", "k": "again later with the same key."} {
+		res, body := post(t, addr, key, "x")
+		wantProblem(t, res, body, 503, "upstream_unreachable", true)
+		if !strings.Contains(body, advice) {
+			t.Errorf("key %q: %s", key, body)
 		}
 	}
 }

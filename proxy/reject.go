@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
 )
 
@@ -53,35 +54,41 @@ var (
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 
-// lostProblem returns the problem of a request that may have been sent and got no
-// response.
-func lostProblem(err error) httponce.Problem {
+// lostProblem returns the problem of a request with a key that may have been sent and got
+// no response.
+func (rt *route) lostProblem(r *http.Request, err error) httponce.Problem {
+	p := noResponse
 	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
-		return outcomeLate
+		p = noResponseInTime
 	}
-	return outcomeLost
+	switch {
+	case onlyonce.Current(r.Context()) == nil: // it ran unprotected, and would run again
+		return p
+	case rt.Guard.HoldsUnknown():
+		p.Detail += " It is not carried out again until a person finds out. Do not send it with a new key."
+		return p
+	}
+	p.Detail += " Send it again with the same key, never with a new one."
+	p.Retryable = true
+	return p
 }
 
-var (
-	unreachable = httponce.Problem{
+// unreachable returns the problem of a request that was not sent.
+func unreachable(keyed bool) httponce.Problem {
+	p := httponce.Problem{
 		Code: "upstream_unreachable", Status: http.StatusServiceUnavailable, Title: "The upstream is unreachable",
-		Detail: "The upstream is unreachable, and nothing was done. Send the request again later with the same key.", Retryable: true, RetryAfter: time.Second,
+		Detail: "The upstream is unreachable, and nothing was done. Send the request again later.", Retryable: true, RetryAfter: time.Second,
 	}
-	busy = httponce.Problem{
-		Code: "upstream_busy", Status: http.StatusServiceUnavailable, Title: "The upstream is busy",
-		Detail: "The upstream is already handling the largest number of requests that the proxy sends at a time. Nothing was done. Send the request again later.", Retryable: true, RetryAfter: time.Second,
+	if keyed {
+		p.Detail = strings.TrimSuffix(p.Detail, ".") + " with the same key."
 	}
-	outcomeLost = httponce.Problem{
-		Code: "upstream_failed", Status: http.StatusBadGateway, Title: "The upstream did not respond",
-		Detail:    "The upstream did not respond, and the request may or may not have taken effect. Send it again with the same key, never with a new one.",
-		Retryable: true,
-	}
-	outcomeLate = httponce.Problem{
-		Code: "upstream_failed", Status: http.StatusGatewayTimeout, Title: "The upstream did not respond in time",
-		Detail:    "The upstream did not respond in time, and the request may or may not have taken effect. Send it again with the same key, never with a new one.",
-		Retryable: true,
-	}
-)
+	return p
+}
+
+var busy = httponce.Problem{
+	Code: "upstream_busy", Status: http.StatusServiceUnavailable, Title: "The upstream is busy",
+	Detail: "The upstream is already handling the largest number of requests that the proxy sends at a time. Nothing was done. Send the request again later.", Retryable: true, RetryAfter: time.Second,
+}
 
 // These are the problems of requests that are sent on while their bodies arrive.
 // Unlike those of httponce, they do not say that nothing was done: the beginning

@@ -156,7 +156,7 @@ func (rt *route) failed(w http.ResponseWriter, r *http.Request, err error) {
 	case errors.Is(err, slots.ErrBodyUnreadable), r.Context().Err() != nil:
 		rt.rejectBody(w, r, bodyUnreadable, err) // net/http cancels the context when the client has gone, and when its body is malformed
 	case errors.As(err, &op) && op.Op == "dial":
-		rt.reject(w, r, unreachable, err)
+		rt.reject(w, r, unreachable(false), err)
 	case errors.As(err, &timeout) && timeout.Timeout():
 		rt.reject(w, r, noResponseInTime, err)
 	default:

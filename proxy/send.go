@@ -43,10 +43,10 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 		rt.reject(w, r, requestInvalid, err)
 	case !sent:
 		httponce.DontStore(r)
-		rt.reject(w, r, unreachable, err)
+		rt.reject(w, r, unreachable(true), err)
 	default:
 		httponce.Unknown(r)
-		rt.reject(w, r, lostProblem(err), err)
+		rt.reject(w, r, rt.lostProblem(r, err), err)
 	}
 }
 

@@ -44,7 +44,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 			err = os.ErrDeadlineExceeded
 		}
 		httponce.Unknown(r)
-		rt.reject(w, r, lostProblem(err), err)
+		rt.reject(w, r, rt.lostProblem(r, err), err)
 	}
 	var body *receiving
 	p := rt.through
@@ -70,7 +70,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		}
 		if !connected.Load() || isUnprocessed(err) {
 			httponce.DontStore(r)
-			rt.reject(w, r, unreachable, err)
+			rt.reject(w, r, unreachable(true), err)
 			return
 		}
 		lost(w, err)
