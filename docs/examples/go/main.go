@@ -33,38 +33,15 @@ func run() error {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 
-	// The database: the service's own table, and the records next to it.
-	db, err := sql.Open("sqlite", "file:orders.db")
+	db, store, err := open(ctx, "orders.db")
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	if err := sqlstore.Migrate(ctx, db); err != nil {
-		return err
-	}
-	store, err := sqlstore.Open(ctx, db, sqlstore.Config{}) // deletes expired records in the background
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	if _, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, account TEXT NOT NULL, item TEXT NOT NULL)`); err != nil {
-		return err
-	}
-
-	// The guard decides about each request with a key: run it, replay its response, or
-	// reject it. The observer logs every decision.
-	guard := onlyonce.NewTx(store, onlyonce.Config{
-		Keep:     24 * time.Hour,
-		Observer: onlyonce.SlogObserver(slog.Default(), nil),
-	})
-	mux := http.NewServeMux()
-	mux.Handle("POST /orders", httponce.WrapTx(guard, createOrder, httponce.Config{
-		Tenant:   account, // each account's keys are its own
-		Required: true,    // reject an order without a key
-	}))
+	defer store.Close() // before the database
 
 	// The server: it stops accepting requests first, and then waits for those that run.
-	server := &http.Server{Handler: authenticated(mux), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute}
+	server := &http.Server{Handler: handler(store), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: time.Minute}
 	listener, err := net.Listen("tcp", cmp.Or(os.Getenv("LISTEN"), "127.0.0.1:8090"))
 	if err != nil {
 		return err
@@ -81,6 +58,42 @@ func run() error {
 		return err
 	}
 	return <-stopped
+}
+
+// open opens the database: the service's own table, and the records next to it.
+func open(ctx context.Context, path string) (*sql.DB, *sqlstore.Store, error) {
+	db, err := sql.Open("sqlite", "file:"+path)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := sqlstore.Migrate(ctx, db); err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	_, err = db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS orders (id INTEGER PRIMARY KEY, account TEXT NOT NULL, item TEXT NOT NULL)`)
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	store, err := sqlstore.Open(ctx, db, sqlstore.Config{}) // deletes expired records in the background
+	if err != nil {
+		return nil, nil, errors.Join(err, db.Close())
+	}
+	return db, store, nil
+}
+
+// handler returns the service's handler, with its records in the store.
+func handler(store *sqlstore.Store) http.Handler {
+	// The guard decides about each request with a key: run it, replay its response, or
+	// reject it. The observer logs every decision.
+	guard := onlyonce.NewTx(store, onlyonce.Config{
+		Keep:     24 * time.Hour,
+		Observer: onlyonce.SlogObserver(slog.Default(), nil),
+	})
+	mux := http.NewServeMux()
+	mux.Handle("POST /orders", httponce.WrapTx(guard, createOrder, httponce.Config{
+		Tenant:   account, // each account's keys are its own
+		Required: true,    // reject an order without a key
+	}))
+	return authenticated(mux)
 }
 
 // createOrder writes an order. Its row and its response are committed together; if it

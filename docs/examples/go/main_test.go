@@ -112,16 +112,19 @@ func TestOrders_AnOrderThatIsSentManyTimesIsCreatedOnce(t *testing.T) {
 	}
 }
 
-func TestGuide_ShowsTheProgramThatIsTested(t *testing.T) {
-	program, err := os.ReadFile("main.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	guide, err := os.ReadFile("../../first-service.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(guide), "```go\n"+string(program)+"```\n") {
-		t.Error("docs/first-service.md does not show main.go as it is")
+func TestGuides_ShowCodeThatIsTested(t *testing.T) {
+	for guide, file := range map[string]string{"first-service.md": "main.go", "testing.md": "service_test.go"} {
+		text, err := os.ReadFile("../../" + guide)
+		if err != nil {
+			t.Fatal(err)
+		}
+		code, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		example, _, _ := strings.Cut(strings.SplitAfterN(string(text), "```go\n", 2)[1], "```")
+		if example != string(code) {
+			t.Errorf("docs/%s does not show %s as it is", guide, file)
+		}
 	}
 }
