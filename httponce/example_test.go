@@ -1,6 +1,7 @@
 package httponce_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -151,7 +152,7 @@ func ExampleDontStoreBody() {
 func ExampleUnknown() {
 	guard := onlyonce.New(memstore.New(memstore.Config{}), onlyonce.Config{HoldUnknown: true})
 	h := httponce.Wrap(guard, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		httponce.Unknown(r) // the bank did not respond
+		httponce.Unknown(r, errors.New("the bank did not respond in 5 s"))
 		http.Error(w, "the bank did not respond", http.StatusGatewayTimeout)
 	}), httponce.Config{Tenant: httponce.SingleTenant})
 	for range 2 {

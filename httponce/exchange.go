@@ -23,6 +23,7 @@ type exchange struct {
 	body     body
 	response response.Response
 	flags    atomic.Uint32
+	cause    atomic.Pointer[error] // of an unknown outcome, as the handler has said; nil: not known
 
 	outer     outerState // before the handler ran
 	wroteLate atomic.Bool
@@ -48,8 +49,17 @@ func DontStoreBody(r *http.Request) { mark(r, markDontStoreBody) }
 
 // Unknown says that it is unknown whether r's command took effect, for example
 // because a call to a third party got no response. The Guard's Config decides
-// what happens to a repeat. Without a key, it does nothing.
-func Unknown(r *http.Request) { mark(r, markUnknown) }
+// what happens to a repeat. The record keeps the text of cause, for operators; of
+// several calls, the first that has one counts. A nil cause is not known. Without a
+// key, Unknown does nothing.
+func Unknown(r *http.Request, cause error) {
+	if x := exchangeOf(r); x != nil {
+		if cause != nil {
+			x.cause.CompareAndSwap(nil, &cause)
+		}
+		x.flags.Or(markUnknown)
+	}
+}
 
 // Discard drops the part of the response to r that the handler has written,
 // including the header, and reports whether it did. It can't if part of the
@@ -185,7 +195,7 @@ func (x *exchange) verdict(at response.Stage) (s onlyonce.Settlement, commits bo
 	case x.response.TimedOut():
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "an http.TimeoutHandler responded while its handler was still running"}, false
 	case marks&markUnknown != 0:
-		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: "the handler reported that its outcome is unknown"}, false
+		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: x.unknownText()}, false
 	case marks&markDontStore != 0, at == response.Hijacked, status < 200, status < 500 && !x.cfg.stores(status, x.response.Header()):
 		return onlyonce.Settlement{}, status < 400
 	case incomplete != nil:
@@ -196,6 +206,13 @@ func (x *exchange) verdict(at response.Stage) (s onlyonce.Settlement, commits bo
 		return onlyonce.Settlement{State: onlyonce.StateUnknown, Error: fmt.Sprintf("status %d after the attempt's time had ended", status)}, false
 	}
 	return onlyonce.Settlement{State: onlyonce.StateFailed, Final: x.cfg.KeepErrors, Error: fmt.Sprintf("status %d", status)}, false
+}
+
+func (x *exchange) unknownText() string {
+	if cause := x.cause.Load(); cause != nil {
+		return (*cause).Error()
+	}
+	return "the handler reported that its outcome is unknown"
 }
 
 // errorDecides reports whether the error that a handler in a transaction

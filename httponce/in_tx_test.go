@@ -161,7 +161,7 @@ func TestInTx_AnErrorResponseRollsBack(t *testing.T) {
 	for name, rest := range map[string]func(http.ResponseWriter, *http.Request) error{
 		"503":     func(w http.ResponseWriter, _ *http.Request) error { http.Error(w, "down", 503); return nil },
 		"401":     func(w http.ResponseWriter, _ *http.Request) error { http.Error(w, "who", 401); return nil },
-		"Unknown": func(_ http.ResponseWriter, r *http.Request) error { httponce.Unknown(r); return nil },
+		"Unknown": func(_ http.ResponseWriter, r *http.Request) error { httponce.Unknown(r, nil); return nil },
 		"too large": func(w http.ResponseWriter, _ *http.Request) error {
 			io.WriteString(w, strings.Repeat("x", 16<<20+1))
 			return nil

@@ -125,8 +125,8 @@ func TestOutcome_AHandlerDecidesWhatBecomesOfItsResponse(t *testing.T) {
 		state onlyonce.State // "": no record
 	}{
 		{"DontStore", httponce.DontStore, ""},
-		{"Unknown", httponce.Unknown, onlyonce.StateUnknown},
-		{"both", func(r *http.Request) { httponce.DontStore(r); httponce.Unknown(r) }, onlyonce.StateUnknown},
+		{"Unknown", func(r *http.Request) { httponce.Unknown(r, nil) }, onlyonce.StateUnknown},
+		{"both", func(r *http.Request) { httponce.DontStore(r); httponce.Unknown(r, nil) }, onlyonce.StateUnknown},
 		{"DontStoreBody", httponce.DontStoreBody, onlyonce.StateCompleted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -146,7 +146,28 @@ func TestOutcome_AHandlerDecidesWhatBecomesOfItsResponse(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/", nil)
 	httponce.DontStore(r)
 	httponce.DontStoreBody(r)
-	httponce.Unknown(r)
+	httponce.Unknown(r, nil)
+}
+
+func TestOutcome_TheRecordKeepsTheFirstCauseOfAnUnknownOutcome(t *testing.T) {
+	silent, late := errors.New("the bank is silent"), errors.New("the bank is late")
+	for want, causes := range map[string][]error{
+		"the handler reported that its outcome is unknown": {nil, nil},
+		"the bank is silent": {nil, silent, late, nil},
+		"the bank is late":   {late, silent},
+	} {
+		store := memstore.New(memstore.Config{})
+		h := httponce.Wrap(onlyonce.New(store, onlyonce.Config{}), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			for _, cause := range causes {
+				httponce.Unknown(r, cause)
+			}
+		}), single)
+		post(h, "k", "x")
+		rec, err := store.Lookup(t.Context(), onlyonce.ID{Tenant: "single", Operation: "POST /orders", Key: "k"})
+		if err != nil || rec.State != onlyonce.StateUnknown || rec.Error != want {
+			t.Errorf("%v: %s %q, error %v", causes, rec.State, rec.Error, err)
+		}
+	}
 }
 
 // cutShort writes a part of the body that it announces.

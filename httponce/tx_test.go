@@ -77,7 +77,7 @@ var endings = []struct {
 	{name: "an unknown error", rest: func(http.ResponseWriter, *http.Request) error { return onlyonce.Unknown(errBroken) }, status: 500, again: 2},
 	{name: "DontStore", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return nil }, kept: true, status: 200, again: 2, forgotten: true},
 	{name: "DontStore and an error", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.DontStore(r); return errBroken }, status: 500, again: 2, forgotten: true},
-	{name: "Unknown", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.Unknown(r); return nil }, status: 200, again: 2},
+	{name: "Unknown", rest: func(_ http.ResponseWriter, r *http.Request) error { httponce.Unknown(r, nil); return nil }, status: 200, again: 2},
 	{name: "a response over the limit", cfg: httponce.Config{MaxResponse: 10}, rest: func(w http.ResponseWriter, _ *http.Request) error {
 		_, err := w.Write(bytes.Repeat([]byte("x"), 160))
 		return err

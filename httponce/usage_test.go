@@ -158,9 +158,9 @@ func TestUsage_WhateverACommandLeavesInTheStoreCountsAsStored(t *testing.T) {
 		handle http.HandlerFunc
 		inTx   func(http.ResponseWriter, *http.Request, order) error
 	}{
-		{"an unknown outcome", 512, func(w http.ResponseWriter, r *http.Request) { httponce.Unknown(r) }, nil},
+		{"an unknown outcome", 512, func(w http.ResponseWriter, r *http.Request) { httponce.Unknown(r, nil) }, nil},
 		{"an unknown outcome of a response that streams", 512, func(w http.ResponseWriter, r *http.Request) {
-			httponce.Unknown(r)
+			httponce.Unknown(r, nil)
 			w.(http.Flusher).Flush()
 		}, nil},
 		{"a panic with a long text", 2512, func(http.ResponseWriter, *http.Request) { panic(long) }, nil},
@@ -171,7 +171,7 @@ func TestUsage_WhateverACommandLeavesInTheStoreCountsAsStored(t *testing.T) {
 			return errors.New("on purpose")
 		}},
 		{"a transaction of unknown outcome", 512, nil, func(_ http.ResponseWriter, r *http.Request, _ order) error {
-			httponce.Unknown(r)
+			httponce.Unknown(r, nil)
 			return errors.New("on purpose")
 		}},
 		{"a response that is not stored", 0, func(w http.ResponseWriter, r *http.Request) { httponce.DontStore(r) }, nil},

@@ -3,6 +3,7 @@ package proxy
 import (
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/proxy/internal/h1"
@@ -22,19 +23,21 @@ type delivery struct {
 	events bool // the response is an event stream
 }
 
-// deliver writes a response whose head has been received, and releases it.
-func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response) {
+// deliver writes a response whose head has been received, and releases it. The request
+// was sent at the time began.
+func (rt *route) deliver(w slots.Response, r *http.Request, res *h1.Response, began time.Time) {
 	d := delivery{rt: rt, w: w, res: res}
 	d.events = isEventStream(contentType(res.Header()))
 	if s := res.Status(); s == http.StatusBadGateway || s == http.StatusGatewayTimeout {
-		httponce.Unknown(r)
+		httponce.Unknown(r, statusError(began, s))
 	}
 	if limit := rt.conns.BodyTimeout; limit > 0 && !d.events {
 		res.SetTimeLimit(limit)
 	}
 	if err := res.Body(d.write); err != nil {
 		res.Close()
-		httponce.Unknown(r)
+		err = lostError(began, err)
+		httponce.Unknown(r, err)
 		if d.begun && !httponce.Discard(r) {
 			rt.cfg.report(r, err)
 			panic(http.ErrAbortHandler) // the client must see that the response is truncated

@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -58,7 +61,7 @@ func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }
 // no response.
 func (rt *route) lostProblem(r *http.Request, err error) httponce.Problem {
 	p := noResponse
-	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+	if isLate(err) {
 		p = noResponseInTime
 	}
 	switch {
@@ -72,6 +75,34 @@ func (rt *route) lostProblem(r *http.Request, err error) httponce.Problem {
 	p.Retryable = true
 	return p
 }
+
+func isLate(err error) bool {
+	var timed net.Error // net/http's time-out for the head of a response is neither of the two
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) || errors.As(err, &timed) && timed.Timeout()
+}
+
+// lostError says of a request that was sent at the time began what became of it
+// instead of a whole response. It is recorded and reported.
+func lostError(began time.Time, err error) error {
+	what := "failed"
+	switch {
+	case isLate(err):
+		what = "timed out"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE):
+		what = "reset the connection"
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		what = "closed the connection"
+	}
+	return fmt.Errorf("the upstream %s after %v: %w", what, since(began), err)
+}
+
+// statusError says of a request that was sent at the time began that the upstream's
+// response leaves its outcome unknown.
+func statusError(began time.Time, status int) error {
+	return fmt.Errorf("the upstream responded with status %d after %v", status, since(began))
+}
+
+func since(began time.Time) time.Duration { return time.Since(began).Round(time.Millisecond) }
 
 // unreachable returns the problem of a request that was not sent.
 func unreachable(keyed bool) httponce.Problem {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -34,10 +35,11 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 		rt.sendHTTP2(held.Response(w), r, a)
 		return
 	}
+	began := time.Now()
 	res, sent, err := rt.exchange(r, a, tenant)
 	switch {
 	case err == nil:
-		rt.deliver(held.Response(w), r, res)
+		rt.deliver(held.Response(w), r, res, began)
 	case errors.Is(err, h1.ErrUnwritable):
 		httponce.DontStore(r)
 		rt.reject(w, r, requestInvalid, err)
@@ -45,7 +47,8 @@ func (rt *route) send(w http.ResponseWriter, r *http.Request, a *onlyonce.Attemp
 		httponce.DontStore(r)
 		rt.reject(w, r, unreachable(true), err)
 	default:
-		httponce.Unknown(r)
+		err = lostError(began, err)
+		httponce.Unknown(r, err)
 		rt.reject(w, r, rt.lostProblem(r, err), err)
 	}
 }

@@ -25,6 +25,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		r.Header[headerAttempt] = []string{strconv.Itoa(rec.Attempt)}
 		r.Header[headerFence] = []string{strconv.FormatInt(rec.Fence, 10)}
 	}
+	began := time.Now()
 	var connected atomic.Bool
 	r, bounded := boundInterim(w, r)
 	defer bounded.end(nil)
@@ -43,7 +44,8 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		if context.Cause(ctx) == os.ErrDeadlineExceeded {
 			err = os.ErrDeadlineExceeded
 		}
-		httponce.Unknown(r)
+		err = lostError(began, err)
+		httponce.Unknown(r, err)
 		rt.reject(w, r, rt.lostProblem(r, err), err)
 	}
 	var body *receiving
@@ -51,7 +53,7 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 	p.Transport = noRetryTransport{rt.conns, &sending{r.Body, unsent}}
 	p.ModifyResponse = func(res *http.Response) error {
 		if res.StatusCode == http.StatusBadGateway || res.StatusCode == http.StatusGatewayTimeout {
-			httponce.Unknown(r)
+			httponce.Unknown(r, statusError(began, res.StatusCode))
 		}
 		responding.Store(true)
 		body = &receiving{ReadCloser: res.Body, pause: newPause(rt.conns.StallTimeout, late), none: res.StatusCode == http.StatusNoContent || res.StatusCode == http.StatusNotModified}
@@ -87,8 +89,9 @@ func (rt *route) sendHTTP2(w slots.Response, r *http.Request, a *onlyonce.Attemp
 		case httponce.Discard(r):
 			lost(bounded, body.broken)
 		default:
-			httponce.Unknown(r)
-			rt.cfg.report(r, body.broken)
+			err := lostError(began, body.broken)
+			httponce.Unknown(r, err)
+			rt.cfg.report(r, err)
 			panic(http.ErrAbortHandler) // the client must see that the response is truncated
 		}
 	}()

@@ -131,3 +131,43 @@ func TestLog_ALineLeadsToTheRequestAndToItsRecord(t *testing.T) {
 		}
 	}
 }
+
+func TestProxy_TheLogAndTheRecordSayWhyAnOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	up.hold = make(chan struct{})
+	defer close(up.hold)
+	store := "sqlite:" + filepath.Join(t.TempDir(), "records.db")
+	s, _ := startProxyFile(t, up.URL, `
+tenant: {single: true}
+upstreams: [{url: UP, timeouts: {response: 50ms}}]
+routes: [{match: POST /things}]
+`, "--store", store)
+	s.send("k", "a", "X-Request-Id", "req-17")
+	s.logs(t, "request failed")
+	const cause = "the upstream timed out after "
+	seen := make(map[string]bool)
+	for line := range strings.Lines(s.log.String()) {
+		var l struct {
+			Level, Msg, Error, Route, Operation string
+			RecordID                            string `json:"record_id"`
+			RequestID                           string `json:"request_id"`
+		}
+		if err := json.Unmarshal([]byte(line), &l); err != nil {
+			t.Fatal(err)
+		}
+		if l.Level == "INFO" {
+			continue
+		}
+		seen[l.Level+" "+l.Msg] = true
+		if !strings.Contains(l.Error, cause) || l.Route+l.Operation != "POST /things" || l.RequestID != "req-17" {
+			t.Errorf("%s", line)
+		}
+		if out := onlyonceWith(nil, "records", "show", store, l.RecordID); !strings.Contains(out, cause) {
+			t.Errorf("%s leads to\n%s", line, out)
+		}
+	}
+	if !seen["WARN request failed"] || !seen["ERROR idempotency unknown"] || len(seen) != 2 {
+		t.Errorf("%v are logged", seen)
+	}
+}

@@ -117,7 +117,7 @@ func TestWrapTx_SQLiteRollsBackTheRowsOfAHandlerThatFails(t *testing.T) {
 		"an error": {func(http.ResponseWriter, *http.Request) error { return errors.New("no") }, 500, onlyonce.StateFailed},
 		"503":      {func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(503); return nil }, 503, onlyonce.StateFailed},
 		"401":      {func(w http.ResponseWriter, _ *http.Request) error { w.WriteHeader(401); return nil }, 401, ""},
-		"Unknown":  {func(_ http.ResponseWriter, r *http.Request) error { httponce.Unknown(r); return nil }, 200, onlyonce.StateUnknown},
+		"Unknown":  {func(_ http.ResponseWriter, r *http.Request) error { httponce.Unknown(r, nil); return nil }, 200, onlyonce.StateUnknown},
 		"DontStore": {func(w http.ResponseWriter, r *http.Request) error {
 			httponce.DontStore(r)
 			w.WriteHeader(409)
