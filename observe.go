@@ -33,7 +33,7 @@ const (
 // An Event describes one decision to an Observer.
 type Event struct {
 	Outcome     Outcome
-	Record      Record        // as it stands after the decision; empty for OutcomePurged; not to be modified
+	Record      Record        // as it stands after the decision; empty for OutcomePurged; without a key, only an operation; not to be modified
 	Fingerprint []byte        // the fingerprint of the caller's request
 	Duration    time.Duration // since the caller's request began, or since the purge began
 	Purged      int           // how many records were deleted
@@ -140,9 +140,12 @@ func hashedKey(id ID) string {
 
 func (e Event) attrs(showKey func(ID) string) []slog.Attr {
 	at := []slog.Attr{slog.String("event", e.logName()), slog.Float64("duration_ms", float64(e.Duration.Microseconds())/1000)}
-	if e.Outcome == OutcomePurged {
+	switch {
+	case e.Outcome == OutcomePurged:
 		at = append(at, slog.Int("purged", e.Purged))
-	} else {
+	case e.Record.ID.Key == "":
+		at = append(at, slog.String("operation", e.Record.ID.Operation))
+	default:
 		at = append(at,
 			slog.String("operation", e.Record.ID.Operation),
 			slog.String("record_id", hashedKey(e.Record.ID)),

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce/internal/response"
@@ -13,7 +14,7 @@ import (
 // WrapTx is Wrap for a handler whose rows are in the store's own database: its
 // rows and its response are committed together, or neither is, before a byte of
 // the response is sent. Without a key, the handler also runs in a transaction,
-// and nothing is recorded.
+// and nothing is recorded; a failure is reported to the Guard's Observer.
 //
 // The rows are rolled back when h returns an error or panics, when its status
 // is 500 or more, when it calls Unknown, and when its status is 400 or more and
@@ -79,10 +80,12 @@ func (t *txRunner[TX]) serveUnkeyed(pt *protection, w http.ResponseWriter, r *ht
 	if !c.readBody() {
 		return
 	}
+	began := time.Now()
 	err := t.guard.Transact(r.Context(), func(ctx context.Context, tx TX) error {
 		_, err := t.run(ctx, c, tx)
 		return err
 	})
+	t.observeUnkeyed(c, began, err)
 	switch {
 	case errors.Is(err, onlyonce.ErrInDoubt): // without a key, a repeat can't find out
 		c.restoreHeader()
@@ -94,6 +97,24 @@ func (t *txRunner[TX]) serveUnkeyed(pt *protection, w http.ResponseWriter, r *ht
 	default:
 		c.sendResponse(nil)
 	}
+}
+
+// observeUnkeyed notifies the Observer of a request without a key whose transaction failed
+// with err: nobody else is told of a handler's error. A response below 500 is not a failure.
+func (t *txRunner[TX]) observeUnkeyed(c *call, began time.Time, err error) {
+	outcome := onlyonce.OutcomeUnavailable
+	switch {
+	case err == nil, rolledBack(err) && c.response.Status() < 500, c.r.Context().Err() != nil && !rolledBack(err):
+		return
+	case rolledBack(err):
+		outcome = onlyonce.OutcomeFailed
+	case errors.Is(err, onlyonce.ErrUnknown):
+		outcome = onlyonce.OutcomeUnknown
+	}
+	t.guard.Observe(c.r.Context(), onlyonce.Event{
+		Outcome: outcome, Record: onlyonce.Record{ID: onlyonce.ID{Operation: c.operation(c.r)}},
+		Duration: time.Since(began), Err: err,
+	})
 }
 
 func (t *txRunner[TX]) run(ctx context.Context, c *call, tx TX) (onlyonce.Settlement, error) {

@@ -2,6 +2,7 @@ package httponce_test
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -265,5 +266,47 @@ func TestWrapTx_AfterACommitInDoubtTheResponseSaysToRepeat(t *testing.T) {
 	s.commit = nil
 	if again := post(h, "k", "lamp"); again.Code != 201 || s.row("lamp") != "ordered" {
 		t.Errorf("the repeat got %d, and the row is %q", again.Code, s.row("lamp"))
+	}
+}
+
+func TestWrapTx_AFailureWithoutAKeyReachesTheObserver(t *testing.T) {
+	own := errors.New("no such table")
+	for name, c := range map[string]struct {
+		status  int
+		err     error
+		begin   error
+		commit  error
+		outcome onlyonce.Outcome // "": none
+	}{
+		"a success":                   {status: 201},
+		"a response of 401":           {status: 401},
+		"an error":                    {err: own, outcome: onlyonce.OutcomeFailed},
+		"a response of 500":           {status: 500, outcome: onlyonce.OutcomeFailed},
+		"an error after a 422":        {status: 422, err: own},
+		"a store that can't begin":    {begin: errBroken, outcome: onlyonce.OutcomeUnavailable},
+		"a commit without a response": {commit: onlyonce.ErrInDoubt, outcome: onlyonce.OutcomeUnknown},
+	} {
+		var events []onlyonce.Event
+		s := newShop()
+		s.begin, s.commit = c.begin, c.commit
+		g := onlyonce.NewTx(s, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) { events = append(events, e) }})
+		h := httponce.WrapTx(g, func(w http.ResponseWriter, _ *http.Request, _ order) error {
+			if c.status != 0 {
+				w.WriteHeader(c.status)
+			}
+			return c.err
+		}, single)
+		r := keyed(http.MethodPost, "/orders", "", "x")
+		r.Header.Del("Idempotency-Key")
+		serve(h, r)
+		if c.outcome == "" {
+			if len(events) != 0 {
+				t.Errorf("%s: %+v", name, events)
+			}
+			continue
+		}
+		if len(events) != 1 || events[0].Outcome != c.outcome || events[0].Record.ID != (onlyonce.ID{Operation: "POST /orders"}) || c.err != nil && !errors.Is(events[0].Err, own) || events[0].Err == nil {
+			t.Errorf("%s: %+v", name, events)
+		}
 	}
 }

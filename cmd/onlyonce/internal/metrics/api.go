@@ -60,8 +60,8 @@ func (m *Set) API(name string) *API {
 
 // Observe is an onlyonce.Observer.
 func (a *API) Observe(_ context.Context, e onlyonce.Event) {
-	if e.Outcome == onlyonce.OutcomePurged {
-		return // see metrics.cleanup
+	if e.Record.ID.Key == "" { // a request without a key, or a purge: see metrics.cleanup
+		return
 	}
 	outcome := e.Outcome
 	if outcome == onlyonce.OutcomeExecuted && e.Record.State == "" {
