@@ -479,3 +479,40 @@ func TestListener_AStatusThatIsNoneIs502(t *testing.T) {
 		}
 	}
 }
+
+// TestListener_AnAmbiguousLengthIs502: net/http passes on such lengths of an HTTP/2
+// response, and whoever receives them over HTTP/1.1 could find another response in its
+// body.
+func TestListener_AnAmbiguousLengthIs502(t *testing.T) {
+	t.Parallel()
+	for _, lengths := range [][]string{{"1", "2"}, {"2", "2"}, {"+2"}, {"2, 2"}, {"0x2"}, {"-1"}, {""}, {"99999999999999999999"}} {
+		s := &framed{}
+		s.answers = func(c *framedConn, stream uint32, _ string) {
+			fields := "\x88" // :status 200
+			for _, length := range lengths {
+				fields += "\x0f\x0d" + string(rune(len(length))) + length // content-length
+			}
+			c.frame(frameHeaders, endHeaders, stream, fields)
+			c.frame(frameData, endStream, stream, "hi")
+		}
+		overHTTP1, _, _ := scripted(t, func(int, *http.Request) (string, bool) {
+			return "HTTP/1.1 200 OK\r\nContent-Length: " + strings.Join(lengths, "\r\nContent-Length: ") + "\r\n\r\nhi", false
+		})
+		for _, up := range []*proxy.Upstream{s.start(t), overHTTP1} {
+			addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+			for _, key := range []string{"k", ""} {
+				if key == "" && !up.HTTP2 && lengths[0] == "2" && len(lengths) == 2 {
+					continue // RFC 9112, section 6.3, allows to join equal ones, as net/http does
+				}
+				head := "POST /v1/orders HTTP/1.1\r\nHost: h\r\nConnection: close\r\nContent-Length: 1\r\n"
+				if key != "" {
+					head += "Idempotency-Key: " + key + "\r\n"
+				}
+				raw := head + "\r\nx"
+				if response := exchange(t, addr, raw, len(raw)); !strings.HasPrefix(response, "HTTP/1.1 502 ") {
+					t.Errorf("%q, HTTP/2 %v, key %q: %.200q", lengths, up.HTTP2, key, response)
+				}
+			}
+		}
+	}
+}

@@ -128,6 +128,9 @@ func (rt *route) modify(res *http.Response) error {
 	if res.StatusCode < 100 || res.StatusCode > 999 {
 		return h1.Malformed("the status")
 	}
+	if length, ok := res.Header["Content-Length"]; ok && (len(length) > 1 || res.ContentLength < 0) {
+		return h1.Malformed("the length") // net/http passes it on if it comes over HTTP/2
+	}
 	dropProxyHeaders(res.Header)
 	rt.changeHeader(res.Header)
 	return nil
