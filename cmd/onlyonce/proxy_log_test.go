@@ -94,7 +94,11 @@ func TestLog_ALineLeadsToTheRequestAndToItsRecord(t *testing.T) {
 	}
 	up.Close()
 	p.send("k2", "a", ids...)
-	p.logs(t, "request failed")
+	p.logs(t, `"msg":"idempotency released"`) // which comes last
+	cmdtest.Until(t, "the three APIs have logged their commands", func() bool {
+		log := s.log.String()
+		return strings.Count(log, `"msg":"idempotency executed"`)-strings.Count(log, `"operation":"orders-shipping"`) == 3
+	})
 	for _, c := range []struct {
 		at     *served
 		store  string
@@ -144,7 +148,7 @@ upstreams: [{url: UP, timeouts: {response: 50ms}}]
 routes: [{match: POST /things}]
 `, "--store", store)
 	s.send("k", "a", "X-Request-Id", "req-17")
-	s.logs(t, "request failed")
+	s.logs(t, `"msg":"idempotency unknown"`) // which comes last
 	const cause = "the upstream timed out after "
 	seen := make(map[string]bool)
 	for line := range strings.Lines(s.log.String()) {
