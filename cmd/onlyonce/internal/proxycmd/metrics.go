@@ -143,3 +143,16 @@ func (m *trafficMetrics) report(r *http.Request, err error) {
 	}
 	log.WarnContext(r.Context(), "request failed", "method", r.Method, "route", r.Pattern, "error", err)
 }
+
+// limitUnavailable keeps the requests that come while the store can't be reached from
+// filling the log: server.StoreWatch tells once that it is lost, and why.
+func (m *trafficMetrics) limitUnavailable(log onlyonce.Observer) onlyonce.Observer {
+	return func(ctx context.Context, e onlyonce.Event) {
+		if e.Outcome == onlyonce.OutcomeUnavailable && e.Err != nil {
+			if _, ok := m.failures.Allow(e.Record.ID.Operation, e.Err.Error()); !ok {
+				return
+			}
+		}
+		log(ctx, e)
+	}
+}

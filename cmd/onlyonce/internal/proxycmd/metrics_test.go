@@ -12,8 +12,10 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/proxy"
+	"github.com/onlyonce-go/onlyonce/stores/memstore"
 )
 
 func TestTrafficMetrics_AClientDoesNotFillTheLogNorHideOtherFailures(t *testing.T) {
@@ -59,4 +61,19 @@ func TestTrafficMetrics_AClientDoesNotFillTheLogNorHideOtherFailures(t *testing.
 			})
 		})
 	}
+}
+
+func TestTrafficMetrics_AStoreThatIsAwayDoesNotFillTheLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		b := newRouteBuilder(memstore.New(memstore.Config{}), metrics.New(), slog.New(slog.NewTextHandler(&log, nil)), nil)
+		away := onlyonce.Event{Outcome: onlyonce.OutcomeUnavailable, Record: onlyonce.Record{ID: onlyonce.ID{Operation: "POST /orders"}}}
+		for i := range 1000 {
+			away.Err = fmt.Errorf("read tcp 127.0.0.1:%d: connection reset", 10_000+i)
+			b.observer(t.Context(), away)
+		}
+		if n := strings.Count(log.String(), "\n"); n == 0 || n > 10 {
+			t.Errorf("1000 requests without a store left %d lines:\n%.1000s", n, log.String())
+		}
+	})
 }

@@ -175,7 +175,7 @@ func newRouteBuilder(store onlyonce.Store, m *metrics.Set, log *slog.Logger, sho
 		metrics: newTrafficMetrics(m, log),
 		guards:  make(map[policy]*onlyonce.Guard),
 	}
-	b.observer = metrics.Tee(b.count, onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey))
+	b.observer = metrics.Tee(b.count, b.metrics.limitUnavailable(onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey)))
 	return b
 }
 
