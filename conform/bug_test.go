@@ -134,6 +134,22 @@ func TestBug_EveryBugIsCaughtByItsRowAndNoOther(t *testing.T) {
 	}
 }
 
+func TestRows_OnlyTheseAreAdvisory(t *testing.T) {
+	var advisory []string
+	for _, row := range conform.Rows() {
+		if row.Advisory {
+			advisory = append(advisory, row.ID)
+		}
+	}
+	if want := []string{"error", "forms", "problem", "link", "marker", "safe-method"}; !slices.Equal(advisory, want) {
+		t.Errorf("advisory are %v", advisory)
+	}
+	report := conform.Report{Rows: []conform.Row{{Verdict: conform.Fail, Advisory: true}, {Verdict: conform.Fail}, {Verdict: conform.NotSupported}}}
+	if n := report.Critical(); n != 1 {
+		t.Errorf("%d of the failed rows are critical", n)
+	}
+}
+
 func TestBug_ManyBugsShowInResponsesToo(t *testing.T) {
 	t.Parallel()
 	for bug, got := range outcomes(t, slices.Values([]string{

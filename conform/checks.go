@@ -33,7 +33,7 @@ var checks = []check{
 		advice: "Read the whole body before the key is claimed.",
 	},
 	{
-		id: "error", section: "2.6, 2.7", needs: replays, most: 4, run: checkError,
+		id: "error", advisory: true, section: "2.6, 2.7", needs: replays, most: 4, run: checkError,
 		title:  "A request that got an error response gets it again",
 		advice: "Settle or release the key on every path out of the handler, including errors and panics.",
 	},
@@ -63,7 +63,7 @@ var checks = []check{
 		advice: "Publish how long a key may be, and reject a longer one with 400; a column that truncates keys can turn two keys into one.",
 	},
 	{
-		id: "forms", section: "2.1", needs: replays, most: 3 + 2, run: checkForms,
+		id: "forms", advisory: true, section: "2.1", needs: replays, most: 3 + 2, run: checkForms,
 		title:  "A key is the same with and without quotes",
 		advice: "Read the header as an RFC 9651 string; if bare keys are accepted too, remove the quotes before comparing keys.",
 	},
@@ -73,17 +73,17 @@ var checks = []check{
 		advice: "Compare keys byte for byte: store them in a binary collation, or as a hash.",
 	},
 	{
-		id: "problem", section: "2.7", most: 3, run: checkProblem,
+		id: "problem", advisory: true, section: "2.7", most: 3, run: checkProblem,
 		title:  "A rejection is a problem document (RFC 9457)",
 		advice: "Send application/problem+json with a type, a title and the status of the response.",
 	},
 	{
-		id: "link", section: "2.7", most: 3 + 1, run: checkLink,
+		id: "link", advisory: true, section: "2.7", most: 3 + 1, run: checkLink,
 		title:  "A rejection links to documentation",
 		advice: "Set the problem's type, or a Link with the relation describedby, to a page that exists.",
 	},
 	{
-		id: "marker", section: "", needs: replays, most: 0, run: checkMarker,
+		id: "marker", advisory: true, section: "", needs: replays, most: 0, run: checkMarker,
 		title:  "A header says which response is a replay",
 		advice: "Set a header such as Idempotency-Replayed: true on replays, and only there.",
 	},
@@ -103,7 +103,7 @@ var checks = []check{
 		advice: "Look up a record by the operation as well as by the key, or include the path in the hash that is compared.",
 	},
 	{
-		id: "safe-method", section: "2", needs: replays, most: 3, run: checkSafe,
+		id: "safe-method", advisory: true, section: "2", needs: replays, most: 3, run: checkSafe,
 		title:  "A key on a GET is ignored",
 		advice: "Use the key of POST and PATCH only: GET is idempotent by itself.",
 	},

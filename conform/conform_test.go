@@ -48,6 +48,18 @@ func TestConform_WithoutABodyNothingIsCutOffOrBad(t *testing.T) {
 	wantRows(t, run(t, target, cfg), []string{}, []string{"cut-off", "error"})
 }
 
+func TestConform_ProgressIsToldBeforeEachRow(t *testing.T) {
+	t.Parallel()
+	var told []string
+	cfg := conform.Config{Only: []string{"replay", "marker", "case"}, Progress: func(row conform.Row, n, of int) {
+		told = append(told, fmt.Sprintf("%d of %d: %s %s", n, of, row.ID, row.Verdict))
+	}}
+	report := run(t, serve(t, newLayer("", newShop())), cfg)
+	if want := []string{"1 of 3: replay ", "2 of 3: case ", "3 of 3: marker "}; len(report.Rows) != 3 || !slices.Equal(told, want) {
+		t.Errorf("%q", told)
+	}
+}
+
 func TestConform_AFailureMayBeTriedAgain(t *testing.T) {
 	t.Parallel()
 	var bad atomic.Int64

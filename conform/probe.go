@@ -16,6 +16,8 @@ type probe struct {
 	wire   *wire
 	burst  int
 
+	progress func(row Row, n, of int) // nil: nobody follows
+
 	quoted bool // keys are sent in quotes
 
 	// What one command (first), the same body under another key (second) and a

@@ -34,6 +34,17 @@ func (r Report) Count(v Verdict) int {
 	return n
 }
 
+// Critical returns how many rows have failed that are not advisory.
+func (r Report) Critical() int {
+	n := 0
+	for _, row := range r.Rows {
+		if row.Verdict == Fail && !row.Advisory {
+			n++
+		}
+	}
+	return n
+}
+
 // A Row is one promise and the result of checking it.
 type Row struct {
 	ID        string // stable: Config.Only and Config.Skip name rows by it
@@ -43,6 +54,11 @@ type Row struct {
 	Exchanges []Exchange // the requests and responses behind the verdict
 	Section   string     // the section of Draft; empty if the draft says nothing
 	Advice    string     // what to do if the row fails
+
+	// Advisory rows are about the form of responses, or about what an API may decide
+	// otherwise. If another row fails, a command can be lost or run twice, or a caller can
+	// get the response or the credentials of another.
+	Advisory bool
 }
 
 // An Exchange is a request and its response, as bytes: heads are as sent and

@@ -23,6 +23,8 @@ func unsupported(detail string, shown ...Exchange) finding {
 type check struct {
 	id, title, section, advice string
 
+	advisory bool // a failure loses, doubles and discloses nothing
+
 	needs need
 	most  int // how many requests it sends at most, but for repeats of 429
 	run   func(*probe) (finding, error)
@@ -54,7 +56,7 @@ func (p *probe) missing(n need) string {
 
 // look runs the check.
 func (p *probe) look(c check) (Row, error) {
-	row := Row{ID: c.id, Title: c.title, Section: c.section, Advice: c.advice}
+	row := c.row()
 	found := unsupported(p.missing(c.needs))
 	if found.detail == "" {
 		var err error
@@ -66,11 +68,16 @@ func (p *probe) look(c check) (Row, error) {
 	return row, nil
 }
 
+// row returns the check's row, without a verdict.
+func (c check) row() Row {
+	return Row{ID: c.id, Title: c.title, Section: c.section, Advice: c.advice, Advisory: c.advisory}
+}
+
 // Rows returns the rows of every report, in order and without a verdict.
 func Rows() []Row {
 	rows := make([]Row, len(checks))
 	for i, c := range checks {
-		rows[i] = Row{ID: c.id, Title: c.title, Section: c.section, Advice: c.advice}
+		rows[i] = c.row()
 	}
 	return rows
 }

@@ -14,6 +14,10 @@ type Config struct {
 	Burst   int           // how many equal requests are sent concurrently; default 8, at most 64
 	Timeout time.Duration // of one request; default 10s
 	Within  time.Duration // of the whole run; default 2m
+
+	// Progress is called before each row is checked, with the row's number, from 1, and
+	// how many there are. The row has no verdict yet. Nil: it is not.
+	Progress func(row Row, n, of int)
 }
 
 func (c Config) withDefaults() (Config, error) {
@@ -114,14 +118,17 @@ func newProbe(target Target, cfg Config) (*probe, []check, error) {
 	for _, address := range []string{target.URL, target.OtherURL, target.CountURL} {
 		w.censor.hideQuery(address)
 	}
-	return &probe{target: target, bodies: bodies, wire: w, burst: cfg.Burst}, chosen, nil
+	return &probe{target: target, bodies: bodies, wire: w, burst: cfg.Burst, progress: cfg.Progress}, chosen, nil
 }
 
 func (p *probe) all(chosen []check) (rows []Row, err error) {
 	if err := p.meet(); err != nil {
 		return nil, err
 	}
-	for _, c := range chosen {
+	for i, c := range chosen {
+		if p.progress != nil {
+			p.progress(c.row(), i+1, len(chosen))
+		}
 		row, err := p.look(c)
 		if err != nil {
 			return rows, err

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 )
 
 const progressEvery = 500 * time.Millisecond
@@ -13,7 +15,7 @@ const progressEvery = 500 * time.Millisecond
 // showProgress keeps a line on a terminal up to date until stop is called. It shows
 // nothing if standard error is not a terminal.
 func showProgress(runs []*targetRun) (stop func()) {
-	if !isTerminal(os.Stderr) {
+	if !cli.IsTerminal(os.Stderr) {
 		return func() {}
 	}
 	done := make(chan struct{})
@@ -97,9 +99,4 @@ func latencyText(us int64) string {
 		}
 	}
 	return d.Round(time.Second).String()
-}
-
-func isTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

@@ -5,6 +5,8 @@ package check
 import (
 	"cmp"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
@@ -33,6 +35,10 @@ A header given as @FILE is read from a file with one header per line, which keep
 credentials off the command line. Credentials are not shown in any output.
 
 The rows are ` + wrapped(rowIDs(), 78) + `.
+
+A row that fails is critical (FAIL) if a command can be lost or run twice, or if a
+caller can get the response or the credentials of another. Otherwise, it is advisory
+(fail).
 
 The exit code is 1 if a row failed, and 2 if the API could not be checked.`,
 		Example: `  onlyonce check http://127.0.0.1:8080/orders --yes-it-may-write --fresh /external_ref \
@@ -85,7 +91,11 @@ func wrapped(words []string, width int) string {
 
 // report runs the checks and writes the report.
 func report(cmd *cobra.Command, target conform.Target, cfg conform.Config, write reportWriter) error {
+	cfg.Progress = showProgress(cmd.ErrOrStderr(), cli.IsTerminal(os.Stderr))
 	found, err := conform.Run(cmd.Context(), target, cfg)
+	if cfg.Progress != nil {
+		fmt.Fprint(cmd.ErrOrStderr(), clearLine)
+	}
 	if bad := write(cmd.OutOrStdout(), found, err); bad != nil {
 		return fmt.Errorf("write: %w", bad)
 	}
@@ -93,7 +103,19 @@ func report(cmd *cobra.Command, target conform.Target, cfg conform.Config, write
 		return cli.Inconclusive(err)
 	}
 	if n := found.Count(conform.Fail); n > 0 {
-		return fmt.Errorf("%d of %d rows failed", n, len(found.Rows))
+		return fmt.Errorf("%d of %d rows failed, %d of them critical", n, len(found.Rows), found.Critical())
 	}
 	return nil
+}
+
+// clearLine returns to the beginning of the terminal's line, and clears it.
+const clearLine = "\r\x1b[K"
+
+// showProgress returns a conform.Config.Progress that keeps a line of a terminal up to
+// date, or nil if nobody would see it.
+func showProgress(out io.Writer, terminal bool) func(row conform.Row, n, of int) {
+	if !terminal {
+		return nil
+	}
+	return func(row conform.Row, n, of int) { fmt.Fprintf(out, clearLine+"%d of %d: %s", n, of, row.ID) }
 }

@@ -21,6 +21,7 @@ type Document struct {
 	Requests     int       `json:"requests"`
 	Passed       int       `json:"passed"`
 	Failed       int       `json:"failed"`
+	Critical     int       `json:"critical"` // how many of the failed rows are not advisory
 	NotSupported int       `json:"not_supported"`
 	Error        *string   `json:"error"` // why not all rows were checked
 	Rows         []Row     `json:"rows"`
@@ -34,6 +35,7 @@ type Row struct {
 	Detail    string     `json:"detail"`
 	Section   string     `json:"section"`
 	Advice    string     `json:"advice"`
+	Advisory  bool       `json:"advisory"`
 	Exchanges []exchange `json:"exchanges"`
 }
 
@@ -46,7 +48,7 @@ type exchange struct {
 func writeJSON(out io.Writer, r conform.Report, err error) error {
 	doc := Document{
 		Version: 1, Draft: conform.Draft, Target: r.Target, Began: r.Began.UTC(), Took: r.Took.Seconds(), Requests: r.Requests,
-		Passed: r.Count(conform.Pass), Failed: r.Count(conform.Fail), NotSupported: r.Count(conform.NotSupported),
+		Passed: r.Count(conform.Pass), Failed: r.Count(conform.Fail), Critical: r.Critical(), NotSupported: r.Count(conform.NotSupported),
 		Rows: []Row{},
 	}
 	if err != nil {
@@ -56,7 +58,7 @@ func writeJSON(out io.Writer, r conform.Report, err error) error {
 	for _, row := range r.Rows {
 		j := Row{
 			ID: row.ID, Title: row.Title, Verdict: strings.ReplaceAll(string(row.Verdict), " ", "_"), Detail: readable(row.Detail),
-			Section: row.Section, Advice: row.Advice, Exchanges: []exchange{},
+			Section: row.Section, Advice: row.Advice, Advisory: row.Advisory, Exchanges: []exchange{},
 		}
 		for _, e := range row.Exchanges {
 			x := exchange{Note: e.Note, Request: message(e.Request)}

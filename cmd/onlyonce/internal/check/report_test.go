@@ -49,3 +49,14 @@ func TestReport_WhatATerminalWouldObeyIsNotPrinted(t *testing.T) {
 		}
 	}
 }
+
+func TestProgress_ATerminalShowsWhichRowIsChecked(t *testing.T) {
+	var out bytes.Buffer
+	showProgress(&out, true)(conform.Row{ID: "burst"}, 3, 21)
+	if got := out.String(); got != "\r\x1b[K3 of 21: burst" {
+		t.Errorf("%q", got)
+	}
+	if showProgress(&out, false) != nil {
+		t.Error("progress is shown although there is no terminal")
+	}
+}

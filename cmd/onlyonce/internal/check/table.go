@@ -33,15 +33,24 @@ func tableWriter(verbose bool) reportWriter {
 		for _, row := range r.Rows {
 			line(&b, row, verbose)
 		}
-		fmt.Fprintf(&b, "\n%d pass, %d fail, %d not supported\n", r.Count(conform.Pass), r.Count(conform.Fail), r.Count(conform.NotSupported))
+		fmt.Fprintf(&b, "\n%d pass, %s, %d not supported\n", r.Count(conform.Pass), failures(r), r.Count(conform.NotSupported))
 		_, err := out.Write(b.Bytes())
 		return err
 	}
 }
 
+// failures says how many rows have failed, and how many of them are critical.
+func failures(r conform.Report) string {
+	n, critical := r.Count(conform.Fail), r.Critical()
+	if n == 0 {
+		return "0 fail"
+	}
+	return fmt.Sprintf("%d fail (%d critical)", n, critical)
+}
+
 func line(b *bytes.Buffer, row conform.Row, verbose bool) {
 	const margin = 28
-	fmt.Fprintf(b, "%-13s  %-11s  %s\n", capital(row.Verdict), row.ID, row.Title)
+	fmt.Fprintf(b, "%-13s  %-11s  %s\n", verdictOf(row), row.ID, row.Title)
 	if row.Verdict != conform.Pass || verbose {
 		indent(b, margin, readable(row.Detail))
 	}
@@ -53,11 +62,12 @@ func line(b *bytes.Buffer, row conform.Row, verbose bool) {
 	}
 }
 
-func capital(v conform.Verdict) string {
-	if v == conform.Fail {
+// verdictOf returns the verdict of a row. A failure that is not advisory stands out.
+func verdictOf(row conform.Row) string {
+	if row.Verdict == conform.Fail && !row.Advisory {
 		return "FAIL"
 	}
-	return string(v)
+	return string(row.Verdict)
 }
 
 // indent writes text in lines of a terminal's width.
