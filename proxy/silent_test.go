@@ -1,6 +1,8 @@
 package proxy_test
 
 import (
+	"context"
+	"encoding/binary"
 	"fmt"
 	"io"
 	"net"
@@ -164,4 +166,55 @@ func TestUpstream_RequestsOfASilentHTTP2ConnectionGoOn(t *testing.T) {
 		case <-tick.C:
 		}
 	}
+}
+
+// TestUpstream_ARequestThatAnHTTP2UpstreamDoesNotReceiveEnds: once the buffers of a
+// connection are full, net/http can't even cancel a request on it.
+func TestUpstream_ARequestThatAnHTTP2UpstreamDoesNotReceiveEnds(t *testing.T) {
+	t.Parallel()
+	l := listen(t)
+	end := make(chan struct{})
+	t.Cleanup(func() { close(end) })
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_ = c.(*net.TCPConn).SetReadBuffer(4096)
+			const maxConcurrentStreams = 3
+			(&framedConn{c}).frame(frameSettings, 0, 0, string(binary.BigEndian.AppendUint32([]byte{0, maxConcurrentStreams}, 1024)))
+			go func() {
+				<-end
+				c.Close()
+			}()
+		}
+	}()
+	up := &proxy.Upstream{
+		URL: parse(t, "http://"+l.Addr().String()), HTTP2: true, StallTimeout: 100 * time.Millisecond,
+		HeaderTimeout: 3 * time.Second, // so that all requests get the same connection
+	}
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+	const requests, length = 400, 28 << 10 // together more than the buffers of a connection
+	var all sync.WaitGroup
+	for i := range requests {
+		all.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			r, _ := http.NewRequestWithContext(ctx, "POST", "http://"+addr+"/v1/orders", nil)
+			r.Header["X-Long"] = []string{strings.Repeat("x", length)}
+			if i%2 == 0 {
+				r.Header["Idempotency-Key"] = []string{fmt.Sprint(i)}
+			}
+			res, err := client.RoundTrip(r)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			if res.Body.Close(); res.StatusCode < 500 {
+				t.Errorf("status %d", res.StatusCode)
+			}
+		})
+	}
+	all.Wait()
 }

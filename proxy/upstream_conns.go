@@ -104,6 +104,7 @@ func (l *upstreamConns) newTransport(h2 bool) *http.Transport {
 		Protocols:              protocols,
 		DisableCompression:     true,
 		DisableKeepAlives:      l.OneRequestPerConn && !h2,
+		HTTP2:                  &http.HTTP2Config{WriteByteTimeout: l.StallTimeout}, // canceling a request writes, too
 	}
 }
 
