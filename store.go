@@ -2,8 +2,11 @@ package onlyonce
 
 import (
 	"context"
+	"fmt"
 	"iter"
+	"strings"
 	"time"
+	"unicode/utf8"
 )
 
 // A Store keeps records. Every method is one atomic step at the store and uses
@@ -170,6 +173,62 @@ type Resolver interface {
 	// that was taken for dead has ended, and ErrInFlight while its lease is
 	// alive.
 	Resolve(ctx context.Context, seen Record, s Settlement) error
+}
+
+// An Auditor is a Resolver that records who decided, when, why, and what was
+// before. Entries can only be added: they stay when the record is deleted or
+// purged, and no method changes or deletes them.
+type Auditor interface {
+	Resolver
+
+	// ResolveAudited does what Resolve does and adds an AuditEntry in the same
+	// transaction: either both take effect, or neither does. A decision that
+	// Decision.Check rejects is an error that changes nothing.
+	ResolveAudited(ctx context.Context, seen Record, s Settlement, d Decision) error
+
+	// AuditTrail returns the entries about the command id, oldest first. A
+	// command about which no person has decided has none.
+	AuditTrail(ctx context.Context, id ID) ([]AuditEntry, error)
+}
+
+// A Decision says who resolves a record, and why.
+type Decision struct {
+	Actor  string // the person, such as the name of a user; 1 to 255 bytes
+	Reason string // 1 to 4096 bytes
+}
+
+// Check returns an error if the Actor or the Reason is empty, too long, not UTF-8, or
+// contains a NUL byte.
+func (d Decision) Check() error {
+	for _, part := range []struct {
+		name, text string
+		longest    int
+	}{{"Actor", d.Actor, 255}, {"Reason", d.Reason, 4096}} {
+		switch {
+		case part.text == "":
+			return fmt.Errorf("the decision has no %s: an audit trail says who decided, and why", part.name)
+		case len(part.text) > part.longest:
+			return fmt.Errorf("the %s of the decision has %d bytes, and at most %d are kept", part.name, len(part.text), part.longest)
+		case !utf8.ValidString(part.text) || strings.Contains(part.text, "\x00"):
+			return fmt.Errorf("the %s of the decision is not UTF-8, or contains a NUL byte", part.name)
+		}
+	}
+	return nil
+}
+
+// An AuditEntry is one decision of a person about a record.
+type AuditEntry struct {
+	ID ID
+	At time.Time // by the store's clock
+	Decision
+
+	// Before is the record as it was. Only its ID, State, Attempt, Fence, Error, Final,
+	// Corrupt, and its Result's Status and Ref are kept.
+	Before Record
+
+	// After is the settlement, without its Result's Header and Body. The zero
+	// Settlement means that the record was deleted.
+	After Settlement
 }
 
 // A Diagnoser finds settings of a store that would break the guarantees.

@@ -36,7 +36,7 @@ func database(pool *pgxpool.Pool) *sql.DB {
 
 // A maintenance is the engine for PostgreSQL over database/sql, on the same pool. It
 // does what need not be fast: it checks the settings of the server and the schema,
-// counts and purges records, and leases the messages of the outbox. It is closed with the store.
+// reads the audit trail, counts and purges records, and leases the messages of the outbox. It is closed with the store.
 type maintenance struct {
 	*engine.Closable
 	db *sql.DB
@@ -79,6 +79,12 @@ func (s *Store) Diagnose(ctx context.Context) ([]onlyonce.Finding, error) {
 func (s *Store) Purge(ctx context.Context, limit int) (int, error) {
 	n, err := s.maintenance.Purge(ctx, limit)
 	return n, wrap("purge", err)
+}
+
+// AuditTrail returns the decisions of people about the command id, oldest first.
+func (s *Store) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.AuditEntry, error) {
+	entries, err := s.maintenance.AuditTrail(ctx, id)
+	return entries, wrap("read the audit trail", err)
 }
 
 // Unresolved counts the records whose outcome is unknown: those in the unknown

@@ -156,14 +156,23 @@ func settle(ctx context.Context, on writer, h *onlyonce.Hold, st *onlyonce.Settl
 }
 
 // resolve ends a record that nobody holds, with a new owner and a higher fence.
-func resolve(ctx context.Context, on writer, seen *onlyonce.Record, st *onlyonce.Settlement) error {
+// Unless d is nil, it adds an entry to the audit trail.
+func resolve(ctx context.Context, on writer, seen *onlyonce.Record, st *onlyonce.Settlement, d *onlyonce.Decision) error {
 	k := record.KeyOf(seen.ID)
 	q := resolveQuery
-	if st.State == "" {
+	switch remove := st.State == ""; {
+	case remove && d == nil:
 		q = removeQuery
+	case remove:
+		q = removeAndAuditQuery
+	case d != nil:
+		q = resolveAndAuditQuery
 	}
 	return optimistic.Resolve(rows{ctx, on}, &k, seen, func(found *stored) (bool, error) {
 		s := &statement{query: q, key: &k, args: postgres.Decision(postgres.Encode.Settled(st), server.SeenAs(&k, found), []byte(record.NewOwner()))}
+		if d != nil {
+			s.args = append(s.args, postgres.Encode.Audit(&k, found, st, d).List()...)
+		}
 		if err := on.write(ctx, s); err != nil {
 			return false, err
 		}

@@ -56,6 +56,8 @@ var (
 	releaseQuery         = newQuery("release", endsCommand|sentOnce)
 	resolveQuery         = newQuery("resolve", endsCommand|sentOnce)
 	removeQuery          = newQuery("remove", endsCommand|sentOnce)
+	resolveAndAuditQuery = newQuery("resolve and audit", endsCommand|sentOnce)
+	removeAndAuditQuery  = newQuery("remove and audit", endsCommand|sentOnce)
 	replicateQuery       = newQuery("replicate", 0)
 	recordNewOrFailQuery = newQuery("record new or fail", endsCommand)
 	recordOrFailQuery    = newQuery("record or fail", endsCommand)

@@ -1,6 +1,7 @@
 package pgxstore
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"iter"
@@ -56,7 +57,7 @@ type Store struct {
 var (
 	_ onlyonce.TxStore[pgx.Tx] = (*Store)(nil)
 	_ onlyonce.Purger          = (*Store)(nil)
-	_ onlyonce.Resolver        = (*Store)(nil)
+	_ onlyonce.Auditor         = (*Store)(nil)
 	_ onlyonce.Lister          = (*Store)(nil)
 	_ onlyonce.Waiter          = (*Store)(nil)
 	_ onlyonce.Diagnoser       = (*Store)(nil)
@@ -164,7 +165,16 @@ func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.S
 	if err := st.Check(); err != nil {
 		return wrap("resolve", err)
 	}
-	return wrap("resolve", resolve(ctx, s, &seen, &st))
+	return wrap("resolve", resolve(ctx, s, &seen, &st, nil))
+}
+
+// ResolveAudited does what Resolve does and adds an entry to the table onlyonce_audit in
+// the same transaction. The store never changes or deletes a row of that table.
+func (s *Store) ResolveAudited(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement, d onlyonce.Decision) error {
+	if err := cmp.Or(st.Check(), d.Check()); err != nil {
+		return wrap("resolve", err)
+	}
+	return wrap("resolve", resolve(ctx, s, &seen, &st, &d))
 }
 
 // Wait returns when the record of id may have changed or ctx has ended.

@@ -1,6 +1,7 @@
 package sqlstore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
@@ -43,7 +44,7 @@ type Store struct {
 var (
 	_ onlyonce.TxStore[*sql.Tx] = (*Store)(nil)
 	_ onlyonce.Purger           = (*Store)(nil)
-	_ onlyonce.Resolver         = (*Store)(nil)
+	_ onlyonce.Auditor          = (*Store)(nil)
 	_ onlyonce.Lister           = (*Store)(nil)
 	_ onlyonce.Diagnoser        = (*Store)(nil)
 )
@@ -122,12 +123,34 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
 	err := st.Check()
 	if err == nil {
-		err = s.engine.Resolve(ctx, seen, st)
+		err = s.engine.Resolve(ctx, seen, st, nil)
 	}
 	if err != nil {
 		return fmt.Errorf("sqlstore: resolve: %w", err)
 	}
 	return nil
+}
+
+// ResolveAudited does what Resolve does and adds an entry to the table onlyonce_audit in
+// the same transaction. The store never changes or deletes a row of that table.
+func (s *Store) ResolveAudited(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement, d onlyonce.Decision) error {
+	err := cmp.Or(st.Check(), d.Check())
+	if err == nil {
+		err = s.engine.Resolve(ctx, seen, st, &d)
+	}
+	if err != nil {
+		return fmt.Errorf("sqlstore: resolve: %w", err)
+	}
+	return nil
+}
+
+// AuditTrail returns the decisions of people about the command id, oldest first.
+func (s *Store) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.AuditEntry, error) {
+	entries, err := s.engine.AuditTrail(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("sqlstore: read the audit trail: %w", err)
+	}
+	return entries, nil
 }
 
 // Purge deletes at most limit expired records, in batches that are small enough

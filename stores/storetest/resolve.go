@@ -251,7 +251,13 @@ func (t *storeTest) resolve(id onlyonce.ID, fence int64, s onlyonce.Settlement) 
 // and a higher fence, and otherwise to be equal to r.
 func (t *storeTest) resolved(r onlyonce.Record, s onlyonce.Settlement) {
 	t.Helper()
-	if err := t.resolve(r.ID, r.Fence, s); err != nil {
+	t.resolvedBy(r, s, func() error { return t.resolve(r.ID, r.Fence, s) })
+}
+
+// resolvedBy is resolved for a call that resolves r with s.
+func (t *storeTest) resolvedBy(r onlyonce.Record, s onlyonce.Settlement, resolve func() error) {
+	t.Helper()
+	if err := resolve(); err != nil {
 		t.Fatalf("resolve: %v", err)
 	}
 	got := t.lookup(r.ID)

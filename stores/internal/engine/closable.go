@@ -72,11 +72,18 @@ func (c *Closable) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record,
 	return c.Engine.Lookup(ctx, id)
 }
 
-func (c *Closable) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
+func (c *Closable) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement, d *onlyonce.Decision) error {
 	if err := c.Check(); err != nil {
 		return err
 	}
-	return c.Engine.Resolve(ctx, seen, st)
+	return c.Engine.Resolve(ctx, seen, st, d)
+}
+
+func (c *Closable) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.AuditEntry, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	return c.Engine.AuditTrail(ctx, id)
 }
 
 func (c *Closable) Purge(ctx context.Context, limit int) (int, error) {

@@ -12,6 +12,13 @@ created_at, tenant, operation, idem_key, fingerprint, state, owner, attempt, fen
 -- name: version
 SELECT coalesce(max(version), 0) FROM onlyonce_schema;
 
+-- part: audit columns
+decided_at, record_id, tenant, operation, idem_key, actor, reason, record_before, record_after
+
+-- part: audit entry
+SELECT decided_at, actor, reason, record_before, record_after
+FROM onlyonce_audit
+
 -- part: entries
 SELECT seq, id, topic, ordering_key, tenant, headers, payload, created_at, attempts, error
 FROM onlyonce_outbox

@@ -21,9 +21,13 @@ type Engine interface {
 	onlyonce.Store
 	Outbox
 
-	// Resolve, Purge, Unresolved and Diagnose do what onlyonce's interfaces of these names
-	// say.
-	Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error
+	// Resolve does what onlyonce.Resolver says or, unless d is nil, what
+	// onlyonce.Auditor says of ResolveAudited.
+	Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement, d *onlyonce.Decision) error
+
+	// AuditTrail, Purge, Unresolved and Diagnose do what onlyonce's interfaces of these
+	// names say.
+	AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.AuditEntry, error)
 	Purge(ctx context.Context, limit int) (int, error)
 	Unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
 	Diagnose(ctx context.Context) ([]onlyonce.Finding, error)

@@ -13,6 +13,15 @@ id = ? AND owner = ? AND fence = ? AND state = 'processing' AND {unexpired}
 -- Every store has its own name for its savepoints, one that no function uses by chance.
 SAVEPOINT {name};
 
+-- name: audit
+INSERT INTO onlyonce_audit ({audit columns})
+VALUES ({now}, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: audit trail
+{audit entry}
+WHERE record_id = ?
+ORDER BY seq;
+
 -- name: outbox append
 INSERT INTO onlyonce_outbox (id, topic, ordering_key, tenant, headers, payload, created_at)
 VALUES (?, ?, ?, ?, ?, ?, {now});

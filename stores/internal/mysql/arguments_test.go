@@ -24,7 +24,8 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"remove":         len(decision(settled, seen, nil)),
 		"record":         len(records.list()),
 		"record again":   len(records.again(seen, nil)),
-		"look":           1, // the hash of the ID, here and below
+		"audit":          1 + len(server.AuditArgs{}.List()), // the hash of the ID comes first
+		"look":           1,                                  // the hash of the ID, here and below
 		"lookup current": 1,
 		"list":           len(list),
 		"lapsed":         2, // the clock and a limit

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	_ "embed"
+	"errors"
 	"fmt"
 	"regexp"
 	"strings"
@@ -39,7 +40,7 @@ type dialect struct {
 }
 
 // table matches the names of the tables in the statements, and of no index.
-var table = regexp.MustCompile(`\bonlyonce_(records|fence|flush|outbox|outbox_lock)\b`)
+var table = regexp.MustCompile(`\bonlyonce_(records|fence|flush|outbox|outbox_lock|audit)\b`)
 
 // textsIn returns the statements for the tables of a database, whichever one the session
 // uses: a function may have set another one, which its connection keeps. server is the SQL of
@@ -77,6 +78,28 @@ func (m *dialect) List(f onlyonce.Filter, p *record.Page) (string, []any) {
 		args = append(args, []byte(v))
 	}
 	return text, append(args, int64(p.Limit))
+}
+
+func (*dialect) DecodeText(s string) string { return s }
+
+func (m *dialect) Audited(l server.Runner, name string, decision []any, entry server.AuditArgs) (changed int64, err error) {
+	err = l.Again(func() error {
+		tx, err := l.DB.BeginTx(l.Ctx, nil)
+		if err != nil {
+			return err
+		}
+		in := l
+		in.Tx = tx
+		changed, err = in.Change(name, decision...)
+		if changed > 0 && err == nil {
+			_, err = in.Exec("audit", append([]any{entry.ID.Hash}, entry.List()...)...)
+		}
+		if err != nil {
+			return errors.Join(err, tx.Rollback())
+		}
+		return tx.Commit()
+	})
+	return changed, err
 }
 
 // How many bytes the columns of an ID hold.

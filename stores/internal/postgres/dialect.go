@@ -125,6 +125,12 @@ func (dialect) Decision(settled server.SettledArgs, seen server.SeenArgs, owner 
 	return Decision(settled, seen, owner)
 }
 
+func (dialect) DecodeText(s string) string { return Unescape(s) }
+
+func (dialect) Audited(l server.Runner, name string, decision []any, entry server.AuditArgs) (int64, error) {
+	return l.Change(name+" and audit", append(decision, entry.List()...)...)
+}
+
 // CheckJoinable has nothing to do: the server rejects every statement of a transaction that
 // has failed.
 func (dialect) CheckJoinable(server.Runner) error { return nil }

@@ -135,6 +135,18 @@ func (a KeepFenceArgs) List() []any {
 	return []any{a.ID.Hash, a.ID.Tenant, a.ID.Operation, a.ID.Key, a.Owner, a.Fence}
 }
 
+// AuditArgs are what an entry of the audit trail holds besides the hash of the ID.
+type AuditArgs struct {
+	ID                    IDArgs
+	Actor, Reason, Before any
+	After                 any // nil: the record is deleted
+}
+
+// List lists the arguments without the hash of the ID.
+func (a AuditArgs) List() []any {
+	return []any{a.ID.Tenant, a.ID.Operation, a.ID.Key, a.Actor, a.Reason, a.Before, a.After}
+}
+
 // A TextEncoder encodes a text as the value of a text column. Its methods return the
 // arguments that contain texts.
 type TextEncoder func(text string) any
@@ -180,6 +192,15 @@ func (e TextEncoder) Settled(st *onlyonce.Settlement) SettledArgs {
 		State: string(st.State), Status: int64(st.Result.Status), Final: st.Final, Ref: e.Optional(st.Result.Ref), Error: e.Optional(st.Error),
 		Header: record.EncodeHeader(st.Result.Header), Body: record.NullBytes(st.Result.Body), Keep: record.Keep(st),
 	}
+}
+
+// Audit returns an entry of the audit trail.
+func (e TextEncoder) Audit(k *record.Key, was *record.Stored, st *onlyonce.Settlement, d *onlyonce.Decision) AuditArgs {
+	a := AuditArgs{ID: e.ID(k), Actor: e(d.Actor), Reason: e(d.Reason), Before: e(record.EncodeBefore(&was.Record))}
+	if after, ok := record.EncodeAfter(st).(string); ok {
+		a.After = e(after)
+	}
+	return a
 }
 
 // HoldOf names a hold.

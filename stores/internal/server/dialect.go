@@ -18,6 +18,7 @@ type Dialect interface {
 	Statements() map[string]string
 	Decode(values []driver.Value) record.Stored                       // a row of the lookup and list statements
 	EncodeText(s string) any                                          // a text column's value
+	DecodeText(s string) string                                       // undoes EncodeText for a value that was read
 	List(f onlyonce.Filter, p *record.Page) (text string, args []any) // the statement that reads a page
 	Classify(err error) ErrorClass                                    // what a statement's error means
 	Diagnose(l Runner) ([]onlyonce.Finding, error)
@@ -59,6 +60,11 @@ type Dialect interface {
 	// Decision lists the arguments of the statement "resolve", or of "remove" if the
 	// decision deletes the record: the record as it was seen, and its next owner.
 	Decision(settled SettledArgs, seen SeenArgs, owner []byte) []any
+
+	// Audited runs the statement "resolve" or "remove" with the arguments of a decision and,
+	// in the same transaction, adds the entry to the audit trail if the statement changed a
+	// row. It returns how many rows the statement changed.
+	Audited(l Runner, name string, decision []any, entry AuditArgs) (changed int64, err error)
 
 	// CheckJoinable rejects a caller's transaction that has ended.
 	CheckJoinable(l Runner) error

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"database/sql/driver"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -83,14 +84,31 @@ func (l Runner) explainUnsettled(k *record.Key, h onlyonce.Hold, repeated bool) 
 	return record.Lost(repeated && followed)
 }
 
-func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
+func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement, d *onlyonce.Decision) error {
 	l, k := s.Runner(ctx), record.KeyOf(seen.ID)
 	name := "resolve"
 	if st.State == "" {
 		name = "remove"
 	}
 	return optimistic.Resolve(rows{l}, &k, &seen, func(found *record.Stored) (bool, error) {
-		n, err := l.Change(name, l.dialect.Decision(l.Encode.Settled(&st), SeenAs(&k, found), []byte(record.NewOwner()))...)
+		args := l.dialect.Decision(l.Encode.Settled(&st), SeenAs(&k, found), []byte(record.NewOwner()))
+		var n int64
+		var err error
+		if d == nil {
+			n, err = l.Change(name, args...)
+		} else {
+			n, err = l.dialect.Audited(l, name, args, l.Encode.Audit(&k, found, &st, d))
+		}
 		return n > 0, err
 	})
+}
+
+func (s *Store) AuditTrail(ctx context.Context, id onlyonce.ID) (entries []onlyonce.AuditEntry, err error) {
+	k := record.KeyOf(id)
+	err = s.Runner(ctx).Query("audit trail", func(v []driver.Value) error {
+		e, err := record.ReadAudit(&record.Reader{Values: v}, id, s.dialect.DecodeText)
+		entries = append(entries, e)
+		return err
+	}, k.Hash[:])
+	return entries, err
 }

@@ -124,7 +124,19 @@ func (a *settledArgs) record(r *recordArgs) []driver.NamedValue {
 	return a.list(r.id, r.tenant, r.operation, r.key, r.fingerprint, r.owner, r.attempt, r.fence, r.steps, r.createdAt, r.token)
 }
 
-// keyArgs name a row, as "lookup", "known" and "trace" do.
+// auditArgs are those of "audit".
+type auditArgs struct {
+	id                     []byte
+	tenant, operation, key string
+	actor, reason, before  string
+	after                  any // NULL if nil
+}
+
+func (a *auditArgs) list() []driver.NamedValue {
+	return engine.Args(a.id, a.tenant, a.operation, a.key, a.actor, a.reason, a.before, a.after)
+}
+
+// keyArgs name a row, as "lookup", "known", "trace" and "audit trail" do.
 type keyArgs struct{ id []byte }
 
 func (a *keyArgs) list() []driver.NamedValue { return engine.Args(a.id) }

@@ -15,6 +15,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		completed completedArgs
 		settled   settledArgs
 		record    recordArgs
+		audit     auditArgs
 		key       keyArgs
 		floor     floorArgs
 		due       dueArgs
@@ -29,6 +30,8 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"settle":           len(settled.settle(&hold)),
 		"resolve":          len(settled.resolve(nil, 0, nil)),
 		"record":           len(settled.record(&record)),
+		"audit":            len(audit.list()),
+		"audit trail":      len(key.list()),
 		"lookup":           len(key.list()),
 		"known":            len(key.list()),
 		"trace":            len(key.list()),

@@ -161,7 +161,8 @@ func (o *renewOp) renew(s engine.Runner, now any) error {
 // fence.
 type resolveOp struct {
 	settleOp
-	seen onlyonce.Record // by the person who decides
+	seen     onlyonce.Record    // by the person who decides
+	decision *onlyonce.Decision // is written to the audit trail; nil: nothing is
 }
 
 func (o *resolveOp) alone(engine.Runner) (bool, error) { return false, nil }
@@ -174,6 +175,11 @@ func (o *resolveOp) apply(s engine.Runner, now *clock) error {
 	if err != nil {
 		return err
 	}
+	if o.decision != nil {
+		if _, err := s.Exec("audit", o.auditArgs(r).list()); err != nil {
+			return err
+		}
+	}
 	fence := now.fence(r.Fence)
 	if o.settlement.State == "" {
 		if err := keepFence(s, now, fence); err != nil {
@@ -183,6 +189,13 @@ func (o *resolveOp) apply(s engine.Runner, now *clock) error {
 	}
 	_, err = s.Exec("resolve", o.settledArgs(now).resolve([]byte(record.NewOwner()), fence, o.key.Hash[:]))
 	return err
+}
+
+func (o *resolveOp) auditArgs(was *record.Stored) *auditArgs {
+	return &auditArgs{
+		id: o.key.Hash[:], tenant: o.key.ID.Tenant, operation: o.key.ID.Operation, key: o.key.ID.Key, actor: o.decision.Actor, reason: o.decision.Reason,
+		before: record.EncodeBefore(&was.Record), after: record.EncodeAfter(&o.settlement),
+	}
 }
 
 // A purgeOp deletes at most limit expired records.

@@ -74,8 +74,18 @@ func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, er
 	return r.Found()
 }
 
-func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
-	return s.do(ctx, &resolveOp{*newSettleOp(onlyonce.Hold{ID: seen.ID}, st), seen})
+func (s *Store) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement, d *onlyonce.Decision) error {
+	return s.do(ctx, &resolveOp{*newSettleOp(onlyonce.Hold{ID: seen.ID}, st), seen, d})
+}
+
+func (s *Store) AuditTrail(ctx context.Context, id onlyonce.ID) (entries []onlyonce.AuditEntry, err error) {
+	k := record.KeyOf(id)
+	err = sqlRunner{ctx: ctx, on: s.db, text: s.text}.Query("audit trail", (&keyArgs{k.Hash[:]}).list(), func(v []driver.Value) error {
+		e, err := record.ReadAudit(&record.Reader{Values: v}, id, func(text string) string { return text })
+		entries = append(entries, e)
+		return err
+	})
+	return entries, err
 }
 
 // purgeBatch is how many records one op deletes, so that others do not wait for it for

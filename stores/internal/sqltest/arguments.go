@@ -85,6 +85,7 @@ func Server() map[string]int {
 		"raise floor":       1, // the fence
 		"lookup":            1, // the hash of the ID, here and below
 		"trace":             1,
+		"audit trail":       1,
 	}
 }
 
