@@ -8,18 +8,23 @@ CALLS       = 1250000
 KILLS       = 5000
 ROUNDS      = 20
 
-.PHONY: help check test race lint tools tidy fuzz bench costs histories ledger
+.PHONY: help check test race lint deploy tools tidy fuzz bench costs histories ledger
 
 help: ## print this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' Makefile
 
-check: test race lint ## what CI runs: every test, the race detector, the linters
+check: test race lint deploy ## what CI runs: every test, the race detector, the linters, the deployment
 
 test: ## every test of every module
 	go test work
 
 race: ## the same under the race detector
 	go test -race -timeout 20m work
+
+# A module outside go.work: Helm, Kubernetes and Prometheus must not raise the versions
+# of the modules that onlyonce is built from.
+deploy: tools ## tests of the Dockerfile, the chart, the units, the alerts: everything under deploy
+	cd deploy/deploytest && GOWORK=off go vet . && GOWORK=off $(TOOLS)/staticcheck . && GOWORK=off go test -count=1 .
 
 lint: tools ## go vet, staticcheck, gofumpt, go.mod files without replace
 	go vet work
@@ -33,6 +38,7 @@ tools:
 
 tidy: ## go mod tidy in every module; needs replaces for a moment, and drops them
 	go mod tidy
+	cd deploy/deploytest && GOWORK=off go mod tidy
 	@for m in $(MODULES); do ( set -e; cd $$m; up=$$(realpath --relative-to=. $(CURDIR)); \
 	  go mod edit -replace github.com/onlyonce-go/onlyonce=$$up -replace github.com/onlyonce-go/onlyonce/services=$$up/services \
 	    -replace github.com/onlyonce-go/onlyonce/stores/dynamostore=$$up/stores/dynamostore \

@@ -24,9 +24,16 @@ func Command() *cobra.Command {
 	}
 }
 
-// Program returns the module's version, or (devel) for a build from a working
-// copy.
+// release is the version of a released binary or image, such as v1.2.0. The linker sets
+// it (-X); it is empty in every other build.
+var release string
+
+// Program returns the version of a release, otherwise the module's version, or (devel)
+// for a build from a working copy.
 func Program() string {
+	if release != "" {
+		return release
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok || info.Main.Version == "" {
 		return "(devel)"
