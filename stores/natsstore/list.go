@@ -31,6 +31,10 @@ const (
 
 	// quiet is for how long no message comes at the end of a stream.
 	quiet = 250 * time.Millisecond
+
+	// A new consumer may lose the request for its messages, because another server of the
+	// cluster does not know it yet. That is noticed when two heartbeats are missing.
+	heartbeat = time.Second
 )
 
 func (s *Store) list(ctx context.Context, f *onlyonce.Filter, yield func(onlyonce.Record) bool) error {
@@ -162,7 +166,7 @@ func (s *stream) headers(ctx context.Context, from uint64) (messages jetstream.M
 	err = ask(ctx, func(ctx context.Context) error {
 		consumer, err := s.js.OrderedConsumer(ctx, s.name, cfg)
 		if err == nil {
-			messages, err = consumer.Messages()
+			messages, err = consumer.Messages(jetstream.PullHeartbeat(heartbeat))
 		}
 		return err
 	})
