@@ -174,6 +174,27 @@ func TestOutcome_AHeaderThatIsLongerThanAnHTTP2UpstreamAcceptsLeavesNoUnknownOut
 	}
 }
 
+// TestOutcome_ATrailerThatIsLongerThanAnHTTP2UpstreamAcceptsLeavesTheOutcomeUnknown: the
+// upstream has got the header and the body by then.
+func TestOutcome_ATrailerThatIsLongerThanAnHTTP2UpstreamAcceptsLeavesTheOutcomeUnknown(t *testing.T) {
+	t.Parallel()
+	const maxHeaderListSize = 6
+	s := &framed{settings: string(binary.BigEndian.AppendUint32([]byte{0, maxHeaderListSize}, 1000))}
+	s.answers = func(c *framedConn, stream uint32, body string) { c.ok(stream, body) }
+	up := s.start(t)
+	up.KeepIdle = time.Minute
+	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+	res, got := post(t, addr, "first", "x") // after which the proxy knows the limit
+	wantResponse(t, res, got, 200, "1")
+	raw := "POST /v1/orders HTTP/1.1\r\nHost: h\r\nConnection: close\r\nIdempotency-Key: k\r\nTrailer: X-Long\r\n" +
+		"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Long: " + strings.Repeat("x", 1000) + "\r\n\r\n"
+	for _, want := range []string{"HTTP/1.1 502 ", "HTTP/1.1 409 "} {
+		if response := exchange(t, addr, raw, len(raw)); !strings.HasPrefix(response, want) {
+			t.Errorf("%.200q, want %s", response, want)
+		}
+	}
+}
+
 // TestOutcome_AnHTTP2UpstreamThatEndsItsConnectionsMakesNoOutcomeUnknown: many requests
 // share each connection, and some are about to be sent when it ends. Their key is
 // released, so that a repeat runs.
