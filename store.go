@@ -194,7 +194,7 @@ type Auditor interface {
 // A Decision says who resolves a record, and why.
 type Decision struct {
 	Actor  string // the person, such as the name of a user; 1 to 255 bytes
-	Reason string // 1 to 4096 bytes
+	Reason string // 1 to 2048 bytes
 }
 
 // Check returns an error if the Actor or the Reason is empty, too long, not UTF-8, or
@@ -203,7 +203,7 @@ func (d Decision) Check() error {
 	for _, part := range []struct {
 		name, text string
 		longest    int
-	}{{"Actor", d.Actor, 255}, {"Reason", d.Reason, 4096}} {
+	}{{"Actor", d.Actor, 255}, {"Reason", d.Reason, 2048}} {
 		switch {
 		case part.text == "":
 			return fmt.Errorf("the decision has no %s: an audit trail says who decided, and why", part.name)

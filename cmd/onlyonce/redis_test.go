@@ -70,7 +70,14 @@ func checkRecords(t *testing.T, step func(fails, prints string, args ...string),
 	}
 	step("", key, "records", "ls", raw)
 	step("", "made", "records", "show", raw, "--key", key)
-	step("", "deleted", "records", "rm", raw, "--key", key, "--yes")
+	step("--reason is missing", "", "records", "rm", raw, "--key", key, "--yes")
+	kept := "This store keeps no audit trail: who decides, and why, is not recorded.\n"
+	if _, audited := store.(onlyonce.Auditor); audited {
+		kept = ""
+	}
+	step("", kept, "records", "resolve", raw, "--key", key, "--failed", "--reason", "a test", "--yes")
+	step("", "failed (final)", "records", "show", raw, "--key", key)
+	step("", "deleted: 1", "records", "rm", raw, "--key", key, "--reason", "a test", "--yes")
 	step("no such record", "", "records", "show", raw, "--key", key)
 }
 

@@ -114,7 +114,7 @@ var auditRules = []rule{
 			{Actor: "ada", Reason: "a\x00"},
 			{Actor: "\xff", Reason: "ticket 7"},
 			{Actor: strings.Repeat("a", 256), Reason: "ticket 7"},
-			{Actor: "ada", Reason: strings.Repeat("r", 4097)},
+			{Actor: "ada", Reason: strings.Repeat("r", 2049)},
 		} {
 			if err := t.audit(r, completed("by hand"), d); err == nil || errors.Is(err, onlyonce.ErrLost) {
 				t.Errorf("a decision of %.20q because of %.20q: got error %v, want a rejection", d.Actor, d.Reason, err)
@@ -128,7 +128,7 @@ var auditRules = []rule{
 			s := unknown("bytes \xff\x00 and \\x41")
 			s.Result.Ref = "ref \xfe\x00"
 			r := t.complete(claimOn(id), s)
-			d := onlyonce.Decision{Actor: `\x41 ` + strings.Repeat("ä", 125), Reason: "line\nline\t🔑 " + strings.Repeat("r", 4000)}
+			d := onlyonce.Decision{Actor: `\x41 ` + strings.Repeat("ä", 125), Reason: "line\nline\t🔑 " + strings.Repeat("r", 2000)}
 			t.mustAudit(r, s, d)
 			t.recorded(id, entryOf(r, s, d))
 		}

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"strings"
 
+	"github.com/mattn/go-isatty"
 	"github.com/spf13/cobra"
 )
 
@@ -41,4 +43,11 @@ func Confirm(cmd *cobra.Command, out io.Writer, question string) bool {
 	answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n')
 	fmt.Fprintln(out)
 	return strings.TrimSpace(answer) == "yes"
+}
+
+// OnTerminal reports whether a person can answer a question: whether the command's input is
+// a terminal.
+func OnTerminal(cmd *cobra.Command) bool {
+	in, ok := cmd.InOrStdin().(*os.File)
+	return ok && isatty.IsTerminal(in.Fd())
 }

@@ -32,6 +32,7 @@ type recordJSON struct {
 	Header      map[string][]string `json:"header,omitempty"`
 	Body        *string             `json:"body,omitempty"` // if it is UTF-8
 	BodyEncoded []byte              `json:"body_base64,omitempty"`
+	Audit       []auditJSON         `json:"audit,omitempty"` // oldest first
 }
 
 // newRecordJSON returns a record without its response, which withResponse adds.

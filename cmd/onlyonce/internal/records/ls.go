@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"text/tabwriter"
 	"time"
@@ -17,7 +18,7 @@ import (
 )
 
 func lsCommand() *cobra.Command {
-	var f onlyonce.Filter
+	var f filterFlags
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ls URL",
@@ -29,27 +30,25 @@ With --json, every line is a record as a JSON object, without its response.`,
   onlyonce records ls sqlite:onlyonce-data/onlyonce.db --limit 0 --json | jq -r 'select(.attempt > 1) | .key'`,
 		Args: cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			if f.State != "" {
-				if err := states.CheckFlag("state", string(f.State)); err != nil {
-					return err
-				}
+			if err := f.check(); err != nil {
+				return err
 			}
 			if f.Limit < 0 {
 				return cli.Usagef("--limit is %d: write 0 or more", f.Limit)
 			}
 			return storeurl.WithRecords(cmd.Context(), args[0], func(store storeurl.Records) error {
 				if asJSON {
-					return listJSON(cmd, list(cmd.Context(), store, f))
+					return listJSON(cmd, list(cmd.Context(), store, f.filter()))
 				}
-				return listTable(cmd, store, f)
+				return listTable(cmd, store, f.filter())
 			})
 		},
 	}
 	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only records of this `tenant`")
 	cmd.Flags().StringVar(&f.Operation, "operation", "", "only records of this `operation`")
 	cmd.Flags().StringVar(&f.Key, "key", "", "only records with this `key`")
-	cmd.Flags().StringVar(&f.Ref, "ref", "", "only records with this `ref`, which identifies what the command created")
-	states.AddFlag(cmd, (*string)(&f.State), "state", "", "only records in this state (unknown includes lapsed ones)")
+	f.addFlags(cmd)
+	f.addRef(cmd)
 	cmd.Flags().IntVar(&f.Limit, "limit", 100, "largest `number` of records; 0 lists all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
 	return cmd
@@ -121,7 +120,7 @@ func listTable(cmd *cobra.Command, store onlyonce.Lister, f onlyonce.Filter) err
 		f.Limit++ // to know whether there are more
 	}
 	out := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(out, "ID\tSTATE\tAGE\tLEFT\tATTEMPT\tSTATUS\tTENANT\tOPERATION\tKEY\tREF")
+	writeHeading(out)
 	listed := 0
 	for r, err := range list(cmd.Context(), store, f) {
 		if err != nil {
@@ -130,9 +129,7 @@ func listTable(cmd *cobra.Command, store onlyonce.Lister, f onlyonce.Filter) err
 		if listed++; listed > limit && limit > 0 {
 			break
 		}
-		fmt.Fprintf(out, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n",
-			fullID(r.ID)[:shortID], stateOf(r), cli.Age(time.Since(r.CreatedAt)), leftOf(r), r.Attempt, statusOf(r),
-			cli.Cell(r.ID.Tenant), cli.Cell(r.ID.Operation), cli.Cell(r.ID.Key), cli.Cell(r.Result.Ref))
+		writeRow(out, r)
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write: %w", err)
@@ -141,6 +138,17 @@ func listTable(cmd *cobra.Command, store onlyonce.Lister, f onlyonce.Filter) err
 		fmt.Fprintln(cmd.ErrOrStderr(), "There are more: --limit 0 lists all.")
 	}
 	return nil
+}
+
+// writeHeading writes the names of the columns of writeRow.
+func writeHeading(w io.Writer) {
+	fmt.Fprintln(w, "ID\tSTATE\tAGE\tLEFT\tATTEMPT\tSTATUS\tTENANT\tOPERATION\tKEY\tREF")
+}
+
+func writeRow(w io.Writer, r onlyonce.Record) {
+	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n",
+		fullID(r.ID)[:shortID], stateOf(r), cli.Age(time.Since(r.CreatedAt)), leftOf(r), r.Attempt, statusOf(r),
+		cli.Cell(r.ID.Tenant), cli.Cell(r.ID.Operation), cli.Cell(r.ID.Key), cli.Cell(r.Result.Ref))
 }
 
 func statusOf(r onlyonce.Record) string {

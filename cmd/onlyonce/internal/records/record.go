@@ -3,12 +3,12 @@ package records
 import (
 	"context"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/spf13/cobra"
 )
 
@@ -36,22 +36,18 @@ func (n *recordName) args(cmd *cobra.Command, args []string) error {
 	if err := cli.ExactArgs("URL", "ID")(cmd, args); err != nil {
 		return err
 	}
-	n.id = strings.ToLower(args[1])
-	if _, err := hex.DecodeString(n.id[:len(n.id)&^1]); err != nil || len(n.id) < 4 {
-		return cli.Usagef("%q is not the beginning of an id: write at least 4 hexadecimal digits, or pass --key", args[1])
-	}
-	return nil
+	id, err := parseID(args[1])
+	n.id = id
+	return err
 }
 
-// with calls fn with the store and the record that n identifies.
-func (n *recordName) with(ctx context.Context, url string, fn func(storeurl.Records, onlyonce.Record) error) error {
-	return storeurl.WithRecords(ctx, url, func(store storeurl.Records) error {
-		r, err := n.find(ctx, store)
-		if err != nil {
-			return err
-		}
-		return fn(store, r)
-	})
+// parseID parses the beginning of an id.
+func parseID(text string) (string, error) {
+	id := strings.ToLower(text)
+	if _, err := hex.DecodeString(id[:len(id)&^1]); err != nil || len(id) < 4 {
+		return "", cli.Usagef("%q is not the beginning of an id: write at least 4 hexadecimal digits, or pass --key", text)
+	}
+	return id, nil
 }
 
 // find returns the record that n identifies.
@@ -72,7 +68,7 @@ func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.
 	case 1:
 		return found[0], nil
 	case 0:
-		return onlyonce.Record{}, fmt.Errorf("no such record: it may have expired; onlyonce records ls lists the existing ones")
+		return onlyonce.Record{}, errNoRecord
 	}
 	var b strings.Builder
 	for _, r := range found {
@@ -80,6 +76,8 @@ func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.
 	}
 	return onlyonce.Record{}, fmt.Errorf("there is more than one such record: write more of the id, or add --operation and --tenant:%s", &b)
 }
+
+var errNoRecord = errors.New("no such record: it may have expired; onlyonce records ls lists the existing ones")
 
 // fullID is the id that a SQL store keeps the record under. Stores in Redis, NATS, etcd and
 // DynamoDB make the name of the key or of the subject from it.

@@ -1,5 +1,5 @@
-// Package records is the command "onlyonce records": it lists, shows and deletes
-// the records of a store.
+// Package records is the command "onlyonce records": it lists, shows, resolves and
+// deletes the records of a store.
 package records
 
 import (
@@ -11,8 +11,8 @@ import (
 func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "records",
-		Short: "List, show and delete the records of a store",
-		Long: `Reads and deletes the records of commands, whether the servers of the store are
+		Short: "List, show, resolve and delete the records of a store",
+		Long: `Reads, resolves and deletes the records of commands, whether the servers of the store are
 running or not.
 
 A record is named by its id or a unique prefix of it (log lines contain one as
@@ -23,6 +23,7 @@ STATUS is the HTTP status of the stored response. It is - if the command was not
 HTTP request, such as one of Do, or has no response yet.`,
 		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --state unknown
   onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
-  onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17`,
-	}, lsCommand(), showCommand(), rmCommand())
+  onlyonce records resolve sqlite:onlyonce-data/onlyonce.db 3f1c7a50 --rerun --reason "ticket 4711: not charged"
+  onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17 --reason "ticket 4711: a test"`,
+	}, lsCommand(), showCommand(), resolveCommand(), rmCommand())
 }

@@ -83,7 +83,8 @@ func TestRecordsRm_ARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 				t.Fatal(err)
 			}
 			before, _ := store.Lookup(ctx, h.ID)
-			err = remove(ctx, store, shown)
+			rm := change{done: "deleted", decision: onlyonce.Decision{Actor: "ada", Reason: "ticket 7"}}
+			err = rm.one(ctx, store, shown)
 			after, gone := store.Lookup(ctx, h.ID)
 			switch {
 			case c.says == "" && (err != nil || gone == nil):

@@ -3,6 +3,7 @@ package records
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -29,9 +30,12 @@ func showCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "show URL ID | show URL --key KEY",
 		Short: "Show one record and its stored response",
-		Long: `Shows one record: its state, times, steps and stored response. Characters that a
-terminal would interpret are escaped, and a long body is cut; --raw writes only
-the bytes of the body, unchanged.`,
+		Long: `Shows one record: its state, times and steps, the decisions of people about it, and
+its stored response. Characters that a terminal would interpret are escaped, and a
+long body is cut; --raw writes only the bytes of the body, unchanged.
+
+Of a record that was deleted, --key, --operation and --tenant together show the
+decisions.`,
 		Example: `  onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records show sqlite:onlyonce-data/onlyonce.db --key order-17 --raw > body.json`,
 		Args: name.args,
@@ -40,16 +44,29 @@ the bytes of the body, unchanged.`,
 				return cli.Usagef("--json and --raw cannot be combined")
 			}
 			out := cmd.OutOrStdout()
-			return name.with(cmd.Context(), args[0], func(_ storeurl.Records, r onlyonce.Record) (err error) {
+			return storeurl.WithRecords(cmd.Context(), args[0], func(store storeurl.Records) error {
+				r, err := name.find(cmd.Context(), store)
+				if errors.Is(err, errNoRecord) {
+					return errors.Join(err, showDeleted(cmd, store, name))
+				}
+				if err != nil {
+					return err
+				}
+				entries, err := auditTrail(cmd.Context(), store, r.ID)
+				if err != nil {
+					return err
+				}
 				switch {
 				case raw:
 					_, err = out.Write(r.Result.Body)
 				case asJSON:
 					enc := json.NewEncoder(plain.JSONTo(out))
 					enc.SetEscapeHTML(false)
-					err = enc.Encode(newRecordJSON(r).withResponse(r))
+					j := newRecordJSON(r).withResponse(r)
+					j.Audit = newAuditJSON(entries)
+					err = enc.Encode(j)
 				default:
-					err = show(out, r)
+					err = show(out, r, entries)
 				}
 				if err != nil {
 					return fmt.Errorf("write: %w", err)
@@ -64,9 +81,22 @@ the bytes of the body, unchanged.`,
 	return cmd
 }
 
+// showDeleted writes the decisions about a command without a record to standard error. They
+// are found only by its tenant, operation and key.
+func showDeleted(cmd *cobra.Command, store onlyonce.Lister, name recordName) error {
+	if name.key == "" {
+		return nil
+	}
+	entries, err := auditTrail(cmd.Context(), store, onlyonce.ID{Tenant: name.tenant, Operation: name.operation, Key: name.key})
+	return errors.Join(err, showAudit(cmd.ErrOrStderr(), entries))
+}
+
 // show writes a record for a person.
-func show(w io.Writer, r onlyonce.Record) error {
+func show(w io.Writer, r onlyonce.Record, entries []onlyonce.AuditEntry) error {
 	showFacts(w, r)
+	if err := showAudit(w, entries); err != nil {
+		return err
+	}
 	for _, name := range slices.Sorted(maps.Keys(r.Result.Header)) {
 		for _, value := range r.Result.Header[name] {
 			fmt.Fprintf(w, "%s: %s\n", plain.Text(name, ""), plain.Text(value, ""))

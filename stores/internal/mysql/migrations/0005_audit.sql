@@ -10,7 +10,7 @@ CREATE TABLE IF NOT EXISTS onlyonce_audit (
   operation     VARBINARY(1024) NOT NULL,
   idem_key      VARBINARY(4096) NOT NULL,
   actor         VARBINARY(255)  NOT NULL,
-  reason        VARBINARY(4096) NOT NULL,
+  reason        VARBINARY(2048) NOT NULL,
   record_before MEDIUMBLOB      NOT NULL, -- JSON object
   record_after  MEDIUMBLOB,               -- JSON object; NULL: the record was deleted
   KEY onlyonce_audit_record_id (record_id, seq)

@@ -1,0 +1,165 @@
+package records
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/user"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/spf13/cobra"
+)
+
+// A change is what an operator does to the records of a selection.
+type change struct {
+	selection selection
+	decision  onlyonce.Decision
+	yes       bool
+
+	done       string // what it did to a record: "deleted" or "resolved"
+	question   string // such as "Delete %s?"
+	settlement onlyonce.Settlement
+}
+
+func (c *change) addFlags(cmd *cobra.Command) {
+	c.selection.addFlags(cmd)
+	cmd.Flags().StringVar(&c.decision.Reason, "reason", "", "why, such as a `ticket` and what was found out; required")
+	cmd.Flags().StringVar(&c.decision.Actor, "as", "", "`name` of the person who decides (default: the user of the operating system)")
+	cmd.Flags().BoolVar(&c.yes, "yes", false, "do it without a prompt")
+}
+
+// args checks the command line.
+func (c *change) args(cmd *cobra.Command, args []string) error {
+	if err := c.selection.args(cmd, args); err != nil {
+		return err
+	}
+	if c.decision.Reason == "" {
+		return cli.Usagef("--reason is missing: write why, such as --reason 'ticket 4711: the bank has no such payment'")
+	}
+	if c.decision.Actor == "" {
+		who, err := user.Current()
+		if err != nil || who.Username == "" {
+			return cli.Usagef("the name of your user is not known: write who decides with --as")
+		}
+		c.decision.Actor = who.Username
+	}
+	if err := c.decision.Check(); err != nil {
+		return cli.Usagef("--reason or --as can't be used: %w", err)
+	}
+	return nil
+}
+
+// run shows the records, asks, and changes them.
+func (c *change) run(cmd *cobra.Command, url string) error {
+	return storeurl.WithRecords(cmd.Context(), url, func(store storeurl.Records) error {
+		out := cmd.OutOrStdout()
+		found, held, err := c.selection.find(cmd.Context(), store, c.errHeld)
+		if err != nil {
+			return err
+		}
+		if held > 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "left out, because an attempt holds the command: %d\n", held)
+		}
+		if len(found) == 0 {
+			fmt.Fprintf(out, "%s: 0\n", c.done)
+			return nil
+		}
+		if _, audited := store.(onlyonce.Auditor); !audited {
+			fmt.Fprintln(cmd.ErrOrStderr(), "This store keeps no audit trail: who decides, and why, is not recorded.")
+		}
+		showSelection(out, found)
+		if !c.yes {
+			if !cli.OnTerminal(cmd) {
+				return fmt.Errorf("nothing was %s: the input is not a terminal, on which to confirm it: pass --yes", c.done)
+			}
+			if !cli.Confirm(cmd, out, fmt.Sprintf(c.question, howMany(len(found)))) {
+				return fmt.Errorf("nothing was %s: answer yes, or pass --yes", c.done)
+			}
+		}
+		return c.apply(cmd, store, found)
+	})
+}
+
+func howMany(n int) string {
+	if n == 1 {
+		return "this record"
+	}
+	return fmt.Sprintf("these %d records", n)
+}
+
+// apply changes the records. One that has changed since it was shown stays as it is, and
+// the others are changed.
+func (c *change) apply(cmd *cobra.Command, store resolver, found []onlyonce.Record) error {
+	done := 0
+	var failed error
+	for _, shown := range found {
+		err := c.one(cmd.Context(), store, shown)
+		switch {
+		case err == nil:
+			done++
+		case len(found) == 1:
+			return err
+		default:
+			failed = err
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", fullID(shown.ID)[:shortID], err)
+		}
+		if cmd.Context().Err() != nil {
+			break
+		}
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s: %d\n", c.done, done)
+	if failed != nil {
+		return fmt.Errorf("not %s: %d of %d", c.done, len(found)-done, len(found))
+	}
+	return nil
+}
+
+// A resolver is a store in which a person can resolve a record.
+type resolver interface {
+	onlyonce.Store
+	onlyonce.Resolver
+}
+
+// one changes a record if it is still as it was shown. The store makes the same comparison;
+// one makes it first so that its error can say what has changed.
+func (c *change) one(ctx context.Context, store resolver, shown onlyonce.Record) error {
+	now, err := store.Lookup(ctx, shown.ID)
+	if err == nil {
+		err = c.unchanged(shown, now)
+	}
+	if err == nil {
+		if a, ok := store.(onlyonce.Auditor); ok {
+			err = a.ResolveAudited(ctx, shown, c.settlement, c.decision)
+		} else {
+			err = store.Resolve(ctx, shown, c.settlement)
+		}
+	}
+	switch {
+	case errors.Is(err, onlyonce.ErrInFlight):
+		return c.errHeld(now)
+	case errors.Is(err, onlyonce.ErrLost):
+		return fmt.Errorf("nothing was %s: an attempt began or ended, or someone resolved the record, since it was shown: look at it again", c.done)
+	case errors.Is(err, onlyonce.ErrNotFound):
+		return fmt.Errorf("nothing was %s: the record no longer exists", c.done)
+	}
+	return err
+}
+
+// unchanged returns an error unless the record is as it was shown.
+func (c *change) unchanged(shown, now onlyonce.Record) error {
+	switch {
+	case isHeld(now):
+		return onlyonce.ErrInFlight
+	case now.Fence != shown.Fence:
+		return onlyonce.ErrLost
+	case stateOf(now) != stateOf(shown):
+		return fmt.Errorf("nothing was %s: the record was %s when it was shown, and is %s now: look at it again", c.done, stateOf(shown), stateOf(now))
+	}
+	return nil
+}
+
+func (c *change) errHeld(r onlyonce.Record) error {
+	return fmt.Errorf("nothing was %s: an attempt holds the command, for %s unless it renews: wait until it ends or its lease lapses", c.done, cli.Age(max(r.LeaseLeft, 0)))
+}
