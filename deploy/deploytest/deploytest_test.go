@@ -2,6 +2,7 @@ package deploytest
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -12,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -41,10 +43,16 @@ func read(t *testing.T, name string) string {
 	return string(text)
 }
 
-// decode decodes YAML and rejects keys that occur twice or that into has no field for.
+// decode decodes YAML as Kubernetes does. It rejects keys that occur twice, that differ in
+// case from those of into, or that into has no field for.
 func decode(t *testing.T, name, text string, into any) {
 	t.Helper()
-	if err := yaml.UnmarshalStrict([]byte(text), into); err != nil {
+	document, err := yaml.YAMLToJSONStrict([]byte(text))
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	unknown, err := json.UnmarshalStrict(document, into)
+	if err = errors.Join(append(unknown, err)...); err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
 }
