@@ -57,6 +57,14 @@ func decode(t *testing.T, name, text string, into any) {
 	}
 }
 
+// decodeLoose decodes a YAML file of which the test needs only a part.
+func decodeLoose(t *testing.T, name string, into any) {
+	t.Helper()
+	if err := yaml.Unmarshal([]byte(read(t, name)), into); err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+}
+
 // get returns the status of a GET, or 0 if there is no response.
 func get(ctx context.Context, url string) int {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
