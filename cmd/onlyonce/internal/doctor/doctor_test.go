@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -84,5 +85,12 @@ func TestDoctor_FindsThatAFileCanNotBeWritten(t *testing.T) {
 	}
 	if found, err := orReadOnly(context.Canceled); err == nil || len(found) > 0 {
 		t.Errorf("another error is %v, %v", found, err)
+	}
+}
+
+func TestRejections_AnErrorThatWrapsNothingIsNoFinding(t *testing.T) {
+	err := fmt.Errorf("open: %w", &net.DNSError{Err: "no such host", Name: "nohost.invalid"})
+	if found := rejections(err); len(found) != 0 {
+		t.Errorf("found %v", found)
 	}
 }

@@ -17,7 +17,9 @@ var findingForm = regexp.MustCompile(`^([a-z-]+): (.+?); (.+)$`)
 func rejections(err error) (findings []onlyonce.Finding) {
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return rejections(e.Unwrap())
+		if cause := e.Unwrap(); cause != nil { // some errors, such as net.DNSError, may have none
+			return rejections(cause)
+		}
 	case interface{ Unwrap() []error }:
 		for _, err := range e.Unwrap() {
 			findings = append(findings, rejections(err)...)
