@@ -23,14 +23,20 @@ import (
 	"github.com/moby/patternmatcher/ignorefile"
 )
 
-// An instruction is one of the Dockerfile's.
+// An instruction is one of a Dockerfile's.
 type instruction struct{ name, arguments string }
 
-// instructions returns those of the Dockerfile, in order, with continued lines joined.
-func instructions(t *testing.T) (list []instruction) {
+// instructions returns those of the Dockerfile in the root.
+func instructions(t *testing.T) []instruction {
+	t.Helper()
+	return instructionsOf(t, "Dockerfile")
+}
+
+// instructionsOf returns those of a Dockerfile, in order, with continued lines joined.
+func instructionsOf(t *testing.T, name string) (list []instruction) {
 	t.Helper()
 	var lines []string
-	for line := range strings.Lines(read(t, "Dockerfile")) {
+	for line := range strings.Lines(read(t, name)) {
 		if line = strings.TrimSpace(line); line != "" && !strings.HasPrefix(line, "#") {
 			lines = append(lines, line)
 		}
