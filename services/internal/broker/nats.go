@@ -310,13 +310,17 @@ func blame(err error) error {
 const maxPending = 10000
 
 // Consume uses a durable consumer that begins with the first message of the stream,
-// because a relay may have published before there was a consumer.
+// because a relay may have published before there was a consumer. It creates the consumer
+// or the stream again if it has gone.
 func (b *natsBroker) Consume(ctx context.Context, consumer string, handle Handler) error {
 	return persist(ctx, func() (bool, error) {
 		c, err := b.js.CreateOrUpdateConsumer(ctx, b.cfg.Name, jetstream.ConsumerConfig{
 			Durable: name(consumer), AckPolicy: jetstream.AckExplicitPolicy, AckWait: b.cfg.AckWait,
 			DeliverPolicy: jetstream.DeliverAllPolicy, MaxAckPending: maxPending,
 		})
+		if errors.Is(err, jetstream.ErrStreamNotFound) {
+			return false, b.createStream(ctx)
+		}
 		if err != nil {
 			var rejected jetstream.JetStreamError
 			return false, final(err, errors.As(err, &rejected) && rejected.APIError() != nil || b.conn.IsClosed())
@@ -325,11 +329,15 @@ func (b *natsBroker) Consume(ctx context.Context, consumer string, handle Handle
 	})
 }
 
+// heartbeat is how often the server says that it has no message. The client reports an error
+// after twice as long without one.
+const heartbeat = 5 * time.Second
+
 // consume handles messages until ctx ends or the consumer no longer exists.
 func (b *natsBroker) consume(ctx context.Context, c jetstream.Consumer, handle Handler) (came bool, err error) {
 	l := openLanes(ctx, b.cfg.Handlers, handle)
 	defer l.close()
-	incoming, err := c.Messages(jetstream.PullMaxMessages(2 * b.cfg.Handlers))
+	incoming, err := c.Messages(jetstream.PullMaxMessages(2*b.cfg.Handlers), jetstream.PullHeartbeat(heartbeat))
 	if err != nil {
 		return false, nil
 	}
@@ -342,6 +350,10 @@ func (b *natsBroker) consume(ctx context.Context, c jetstream.Consumer, handle H
 		switch {
 		case errors.Is(err, jetstream.ErrMsgIteratorClosed), errors.Is(err, jetstream.ErrConsumerDeleted):
 			return came, nil
+		case errors.Is(err, jetstream.ErrNoHeartbeat): // the client gets no error for a consumer that went while it was not connected
+			if _, err := c.Info(ctx); errors.Is(err, jetstream.ErrConsumerNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
+				return came, nil
+			}
 		case err == nil: // the client recovers from other errors by itself
 			came = true
 			turns <- struct{}{}

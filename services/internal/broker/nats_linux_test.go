@@ -90,6 +90,37 @@ func TestNATS_ABrokerGoesOnAfterTheServerRejectedItsUserForAWhile(t *testing.T) 
 	}
 }
 
+// The client gets no error for a consumer that went while it was not connected.
+func TestNATS_AConsumerGoesOnAfterTheServerLostItsData(t *testing.T) {
+	s, b := openOwnNATS(t, "")
+	r := receive(t, b, "one", nil)
+	publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("before")}))
+	eventually(t, "the first came", func() bool { return r.has("before") })
+	s.Kill()
+	s.Settings += fmt.Sprintf("\njetstream: {store_dir: %q}", t.TempDir())
+	s.Start()
+	list := made(t, outbox.Message{Topic: "t", Payload: []byte("after")})
+	eventually(t, "it is published", func() bool {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		return errors.Join(b.Publish(ctx, list)...) == nil
+	})
+	eventually(t, "the second came", func() bool { return r.has("after") })
+}
+
+func TestNATS_AConsumerGoesOnAfterItsStreamWasDeleted(t *testing.T) {
+	_, b := openOwnNATS(t, "")
+	r := receive(t, b, "one", nil)
+	publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("before")}))
+	eventually(t, "the first came", func() bool { return r.has("before") })
+	if err := b.js.DeleteStream(t.Context(), b.cfg.Name); err != nil {
+		t.Fatal(err)
+	}
+	list := made(t, outbox.Message{Topic: "t", Payload: []byte("after")})
+	eventually(t, "it is published", func() bool { return errors.Join(b.Publish(t.Context(), list)...) == nil })
+	eventually(t, "the second came", func() bool { return r.has("after") })
+}
+
 // rejectUser accepts a connection as a NATS server that knows no user.
 func rejectUser(t *testing.T, l net.Listener) {
 	t.Helper()
