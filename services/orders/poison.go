@@ -177,18 +177,19 @@ func (a *API) Retry(ctx context.Context, p Poisoned) error {
 		}
 		return struct{}{}, a.ship(ctx, tx, m)
 	})
-	switch {
-	case errors.Is(result.Poisoned, errDiscarded):
-		return nil
-	case err != nil || result.Poisoned != nil:
-		return fmt.Errorf("orders: retry a poisoned message: %w", errors.Join(err, result.Poisoned))
-	case result.Replayed: // an earlier delivery was handled
+	if err = errors.Join(err, result.Poisoned); err != nil {
+		if kept, lost := a.kept(ctx, p.ID, p.Tenant); lost == nil && kept == nil { // it was discarded meanwhile
+			return nil
+		}
+		return fmt.Errorf("orders: retry a poisoned message: %w", err)
+	}
+	if result.Replayed { // an earlier delivery was handled
 		return a.Discard(ctx, p)
 	}
 	return nil
 }
 
-// errDiscarded ends a retry of a message that is discarded meanwhile.
+// errDiscarded is the failure of a message that was discarded, also during its retry.
 var errDiscarded = onlyonce.Final(errors.New("the message was discarded"))
 
 // unpoison deletes a message in the transaction of its retry.
@@ -215,11 +216,33 @@ func afterRetry(_ context.Context, _ inbox.Message, cause error) error {
 	return errStays
 }
 
-// Discard deletes a message that was given up: it will never be handled.
+// Discard deletes a message that was given up. It is never handled: a repeat is recognized for
+// Config.KeepMessages, and given up after that. If it is being handled at the same time, Discard
+// returns an error and the message stays.
 func (a *API) Discard(ctx context.Context, p Poisoned) error {
-	_, err := a.db.ExecContext(ctx, a.engine.Bind(unpoisonSQL), p.ID, p.Tenant)
+	err := a.bury(ctx, p)
+	if err == nil {
+		_, err = a.db.ExecContext(ctx, a.engine.Bind(unpoisonSQL), p.ID, p.Tenant)
+	}
 	if err != nil {
 		return fmt.Errorf("orders: discard a poisoned message: %w", err)
 	}
 	return nil
+}
+
+// bury makes the failure of a message final, which a retry that failed as well has undone.
+func (a *API) bury(ctx context.Context, p Poisoned) error {
+	if strings.HasPrefix(p.ID, hashedName) || strings.HasPrefix(p.Tenant, hashedName) {
+		return nil
+	}
+	payload, err := a.kept(ctx, p.ID, p.Tenant)
+	if err != nil || payload == nil {
+		return err
+	}
+	m := inbox.Message{ID: p.ID, Tenant: p.Tenant, Payload: payload}
+	_, err = inbox.HandleTx(ctx, a.retries, m, func(context.Context, *sql.Tx) (struct{}, error) { return struct{}{}, errDiscarded })
+	if errors.Is(err, errStays) { // the ID's record is that of another message, or damaged
+		return nil
+	}
+	return err
 }

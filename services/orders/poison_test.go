@@ -308,6 +308,33 @@ func TestPoison_AMessageThatIsDiscardedDuringARetryIsNeverHandled(t *testing.T) 
 	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 1 })
 }
 
+// A failed retry leaves a record that lets a later delivery run.
+func TestPoison_AMessageThatIsDiscardedAfterAFailedRetryIsNeverHandled(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		m := outbox.Message{ID: "m", Topic: TopicCreated, Tenant: "acme", Payload: []byte(`{"order_id":"` + orderIDs.Format(publicid.New()) + `"}`)}
+		w.exec("ALTER TABLE orders_shipments RENAME TO away")
+		for _, last := range []bool{false, true} {
+			if err := w.api.receive(t.Context(), m); (err == nil) != last {
+				t.Error(err)
+			}
+		}
+		p := Poisoned{ID: "m", Tenant: "acme"}
+		if err := w.api.Retry(t.Context(), p); err == nil {
+			t.Error("the retry did not fail")
+		}
+		w.exec("ALTER TABLE away RENAME TO orders_shipments")
+		if err := w.api.Discard(t.Context(), p); err != nil {
+			t.Error(err)
+		}
+		if err := w.api.receive(t.Context(), m); err != nil {
+			t.Errorf("the message is delivered again: %v", err)
+		}
+		if n, err := w.api.PoisonedCount(t.Context()); n != 0 || err != nil || w.shipments() != 0 {
+			t.Errorf("%d are kept, %d shipments, %v", n, w.shipments(), err)
+		}
+	}, func(c *Config) { c.Broker, c.MaxAttempts = "nats://127.0.0.1:1", 2 })
+}
+
 // A dyingStore ends its process after a commit.
 type dyingStore struct{ *sqlstore.Store }
 
