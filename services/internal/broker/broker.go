@@ -34,6 +34,10 @@ import (
 // differently.
 const headerTopic = "Onlyonce-Topic"
 
+// headerCreated carries the time of the message over NATS, which has no property for it, in
+// seconds since 1970-01-01 UTC.
+const headerCreated = "Onlyonce-Created"
+
 // A Broker is a connection to a broker that reconnects by itself.
 type Broker interface {
 	outbox.Publisher

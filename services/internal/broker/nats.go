@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -282,6 +283,9 @@ func (b *natsBroker) encode(m outbox.Message) *nats.Msg {
 		header[name] = []string{value}
 	}
 	header[headerTopic] = []string{m.Topic}
+	if !m.CreatedAt.IsZero() {
+		header[headerCreated] = []string{strconv.FormatInt(m.CreatedAt.Unix(), 10)}
+	}
 	return &nats.Msg{Subject: b.cfg.Name + "." + name(m.Topic), Header: header, Data: m.Payload}
 }
 
@@ -364,9 +368,10 @@ func (b *natsBroker) consume(ctx context.Context, c jetstream.Consumer, handle H
 
 // decode returns a delivery that calls done when it has been handled.
 func (b *natsBroker) decode(m jetstream.Msg, done func()) delivery {
+	created, undated := strconv.ParseInt(m.Headers().Get(headerCreated), 10, 64)
 	headers := make(map[string]string, len(m.Headers()))
 	for name, values := range m.Headers() {
-		if name != jetstream.MsgIDHeader && len(values) > 0 {
+		if name != jetstream.MsgIDHeader && name != headerCreated && len(values) > 0 {
 			headers[name] = values[0]
 		}
 	}
@@ -377,7 +382,10 @@ func (b *natsBroker) decode(m jetstream.Msg, done func()) delivery {
 	}}
 	if meta, err := m.Metadata(); err == nil {
 		d.tries = int(meta.NumDelivered) // a count of deliveries
-		d.message.CreatedAt = meta.Timestamp
+		d.message.CreatedAt = meta.Timestamp // when it was stored, which may be long after it was first published
+		if at := time.Unix(created, 0); undated == nil && at.Before(meta.Timestamp) {
+			d.message.CreatedAt = at
+		}
 	}
 	d.retry = func(after time.Duration) error {
 		defer done()
