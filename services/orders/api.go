@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"embed"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/httponce"
@@ -23,6 +24,7 @@ type API struct {
 	cfg     Config
 	db      *sql.DB
 	engine  schema.Engine
+	origin  string // the name of the database in its events
 	store   Store
 	guard   *onlyonce.TxGuard[*sql.Tx]
 	inbox   *inbox.TxInbox[*sql.Tx]
@@ -31,6 +33,8 @@ type API struct {
 	limiter *httponce.Limiter
 	move    func(context.Context) // moves events from the outbox to the consumer until its context ends
 	callers caller.Policy
+
+	foreignAt atomic.Int64 // when the log last said that an event of another database arrived, in Unix nanoseconds
 }
 
 // New returns an API, and creates its tables if they do not exist. The store keeps its
@@ -64,7 +68,10 @@ func (a *API) open(ctx context.Context) (err error) {
 	if err := schema.Migrate(ctx, a.db, "orders", migrations); err != nil {
 		return err
 	}
-	a.engine, err = schema.EngineOf(ctx, a.db)
+	if a.engine, err = schema.EngineOf(ctx, a.db); err != nil {
+		return err
+	}
+	a.origin, err = a.readOrigin(ctx)
 	return err
 }
 

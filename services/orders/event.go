@@ -30,7 +30,9 @@ func (a *API) announce(ctx context.Context, tx *sql.Tx, o publicid.ID, tenant st
 	if err != nil {
 		return err
 	}
-	return a.outbox.Append(ctx, tx, outbox.Message{Topic: TopicCreated, Key: public, Tenant: tenant, Payload: payload})
+	return a.outbox.Append(ctx, tx, outbox.Message{
+		Topic: TopicCreated, Key: public, Tenant: tenant, Headers: map[string]string{headerOrigin: a.origin}, Payload: payload,
+	})
 }
 
 const shipSQL = `INSERT INTO orders_shipments (id, tenant, order_id, status, created_at) VALUES (?, ?, ?, ?, ?)`

@@ -41,6 +41,9 @@ func (a *API) take(ctx context.Context, m outbox.Message) (poisoned, err error) 
 	if m.Topic != TopicCreated {
 		return nil, nil // for other consumers
 	}
+	if err := a.checkOrigin(ctx, m); err != nil {
+		return nil, err
+	}
 	result, err := inbox.HandleTx(ctx, a.inbox, received(m), func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
 		if a.cfg.Broker != "" && !m.CreatedAt.IsZero() && time.Since(m.CreatedAt) >= a.cfg.KeepMessages {
 			return struct{}{}, errOld
