@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -317,6 +318,7 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 	}
 	l := openLanes(ctx, b.cfg.Handlers, handle)
 	defer l.close()
+	defer b.keepBound(queue)()
 	for {
 		select {
 		case <-ctx.Done():
@@ -326,8 +328,34 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 				return came
 			}
 			came = true
-			l.put(decodeAMQP(ctx, d))
+			l.put(decodeAMQP(d))
 		}
+	}
+}
+
+// bindEvery is how often a consumer declares its queue and binds it to the exchange again.
+const bindEvery = 5 * time.Second
+
+// keepBound binds the queue again and again until stop is called: RabbitMQ does not tell a
+// consumer that somebody deleted the exchange, and with it the binding.
+func (b *amqpBroker) keepBound(queue string) (stop func()) {
+	ended := make(chan struct{})
+	var binding sync.WaitGroup
+	binding.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			case <-time.After(bindEvery):
+			}
+			if err := b.declare(queue); err != nil {
+				slog.Warn("broker: bind the RabbitMQ queue again", "queue", queue, "error", err)
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		binding.Wait()
 	}
 }
 
@@ -335,7 +363,7 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 // rejected, because RabbitMQ redelivers at once.
 const longestHold = time.Second
 
-func decodeAMQP(ctx context.Context, d amqp.Delivery) delivery {
+func decodeAMQP(d amqp.Delivery) delivery {
 	headers := make(map[string]string, len(d.Headers))
 	for name, value := range d.Headers {
 		if text, ok := value.(string); ok {
@@ -347,14 +375,9 @@ func decodeAMQP(ctx context.Context, d amqp.Delivery) delivery {
 	return delivery{
 		message: m,
 		ack:     func() error { return d.Ack(false) },
-		retry: func(after time.Duration) error {
-			hold := time.NewTimer(min(after, longestHold))
-			defer hold.Stop()
-			select {
-			case <-hold.C:
-			case <-ctx.Done():
-			}
-			return d.Nack(false, true)
+		retry: func(after time.Duration) error { // the lane goes on; the end of the channel rejects as well
+			time.AfterFunc(min(after, longestHold), func() { _ = d.Nack(false, true) })
+			return nil
 		},
 	}
 }

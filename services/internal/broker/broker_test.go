@@ -7,7 +7,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -94,6 +96,50 @@ func TestBroker_MessagesThatComeAgainLaterKeepUpNoOthers(t *testing.T) {
 		}
 	})
 }
+
+// The exchange may be deleted, or the queue unbound, while its consumer runs.
+func TestBroker_AConsumerBindsItsQueueAgain(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		a, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("NATS has no exchange")
+		}
+		r := receive(t, b, "one", nil)
+		ch, err := a.incoming.channel(a.cfg.Name)
+		if err == nil {
+			err = ch.ExchangeDelete(a.cfg.Name, false, false)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := made(t, outbox.Message{Topic: "t", Payload: []byte("a")})
+		eventually(t, "it is published", func() bool { return errors.Join(b.Publish(t.Context(), list)...) == nil })
+		eventually(t, "it came", func() bool { return r.has("a") })
+	})
+}
+
+// A message that is held before it is rejected must not hold up those that are behind it.
+func TestBroker_AMessageThatFailedKeepsUpNoOtherWhileRabbitMQHoldsIt(t *testing.T) {
+	var rejected atomic.Bool
+	d := decodeAMQP(amqp.Delivery{Acknowledger: rejecter{&rejected}})
+	synctest.Test(t, func(t *testing.T) {
+		if err := d.retry(time.Hour); err != nil || rejected.Load() {
+			t.Errorf("rejected at once: %v, %v", rejected.Load(), err)
+		}
+		time.Sleep(longestHold)
+		synctest.Wait()
+		if !rejected.Load() {
+			t.Error("it is held for longer")
+		}
+	})
+}
+
+// A rejecter notes that a message was rejected.
+type rejecter struct{ rejected *atomic.Bool }
+
+func (r rejecter) Ack(uint64, bool) error        { return nil }
+func (r rejecter) Reject(uint64, bool) error     { return nil }
+func (r rejecter) Nack(uint64, bool, bool) error { r.rejected.Store(true); return nil }
 
 func TestBroker_AConsumerThatComesBackGetsWhatCameMeanwhile(t *testing.T) {
 	each(t, func(t *testing.T, b Broker) {

@@ -381,7 +381,7 @@ func (b *natsBroker) decode(m jetstream.Msg, done func()) delivery {
 		return m.Ack()
 	}}
 	if meta, err := m.Metadata(); err == nil {
-		d.tries = int(meta.NumDelivered) // a count of deliveries
+		d.tries = int(meta.NumDelivered)     // a count of deliveries
 		d.message.CreatedAt = meta.Timestamp // when it was stored, which may be long after it was first published
 		if at := time.Unix(created, 0); undated == nil && at.Before(meta.Timestamp) {
 			d.message.CreatedAt = at
