@@ -43,7 +43,7 @@ func TestConfig_ServersThatStartTogetherMakeTheTablesOnce(t *testing.T) {
 		}
 		all.Wait()
 		var n int
-		if err := db.QueryRow("SELECT count(*) FROM orders_schema WHERE version_id > 0").Scan(&n); err != nil || n != 2 {
+		if err := db.QueryRow("SELECT count(*) FROM orders_schema WHERE version_id > 0").Scan(&n); err != nil || n != 3 {
 			t.Errorf("%d versions, %v", n, err)
 		}
 	})

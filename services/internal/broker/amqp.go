@@ -290,12 +290,29 @@ func (b *amqpBroker) Consume(ctx context.Context, consumer string, handle Handle
 	})
 }
 
+// declare declares the queue, unless another program has declared one with other arguments, and
+// binds it.
 func (b *amqpBroker) declare(queue string) error {
+	err := b.declareAs(queue, (*amqp.Channel).QueueDeclare)
+	var rejected *amqp.Error
+	if errors.As(err, &rejected) && rejected.Code == amqp.PreconditionFailed {
+		return b.declareAs(queue, (*amqp.Channel).QueueDeclarePassive)
+	}
+	return err
+}
+
+// rejecting makes a queue reject a message when it is full, also if a policy says that it drops
+// its oldest one.
+var rejecting = amqp.Table{amqp.QueueOverflowArg: amqp.QueueOverflowRejectPublish}
+
+type declareQueue func(ch *amqp.Channel, name string, durable, autoDelete, exclusive, noWait bool, args amqp.Table) (amqp.Queue, error)
+
+func (b *amqpBroker) declareAs(queue string, declare declareQueue) error {
 	ch, err := b.incoming.channel(b.cfg.Name)
 	if err != nil {
 		return err
 	}
-	if _, err := ch.QueueDeclare(queue, true, false, false, false, nil); err != nil {
+	if _, err := declare(ch, queue, true, false, false, false, rejecting); err != nil {
 		return errors.Join(err, ch.Close())
 	}
 	return errors.Join(ch.QueueBind(queue, "#", b.cfg.Name, false, nil), ch.Close())
@@ -333,7 +350,7 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 	}
 }
 
-// bindEvery is how often a consumer declares its queue and binds it to the exchange again.
+// bindEvery is how often a consumer binds its queue to the exchange again.
 const bindEvery = 5 * time.Second
 
 // keepBound binds the queue again and again until stop is called: RabbitMQ does not tell a
@@ -348,7 +365,7 @@ func (b *amqpBroker) keepBound(queue string) (stop func()) {
 				return
 			case <-time.After(bindEvery):
 			}
-			if err := b.declare(queue); err != nil {
+			if err := b.declareAs(queue, (*amqp.Channel).QueueDeclarePassive); err != nil {
 				slog.Warn("broker: bind the RabbitMQ queue again", "queue", queue, "error", err)
 			}
 		}

@@ -118,6 +118,31 @@ func TestBroker_AConsumerBindsItsQueueAgain(t *testing.T) {
 	})
 }
 
+// By default, a queue with a limit drops its oldest message when it is full. A limit may come from
+// a policy, which RabbitMQ does not show to a client and which an argument of the queue overrides.
+func TestBroker_AQueueRejectsWhatItHasNoRoomForUnlessAnotherProgramDeclaredIt(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		a, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("NATS has no queues")
+		}
+		ch, err := a.incoming.channel(a.cfg.Name)
+		if err == nil {
+			_, err = ch.QueueDeclare(a.cfg.Name+".two", true, false, false, false, amqp.Table{"x-queue-type": "quorum"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		one, two := receive(t, b, "one", nil), receive(t, b, "two", nil)
+		publish(t, b, made(t, outbox.Message{Topic: "t", Payload: []byte("a")}))
+		eventually(t, "both get it", func() bool { return one.has("a") && two.has("a") })
+		one.stop()
+		if _, err := ch.QueueDeclare(a.cfg.Name+".one", true, false, false, false, amqp.Table{"x-overflow": "reject-publish"}); err != nil {
+			t.Errorf("it does not reject: %v", err)
+		}
+	})
+}
+
 // A message that is held before it is rejected must not hold up those that are behind it.
 func TestBroker_AMessageThatFailedKeepsUpNoOtherWhileRabbitMQHoldsIt(t *testing.T) {
 	var rejected atomic.Bool
