@@ -23,8 +23,10 @@ type Config struct {
 	// Rejected reports whether an error is the message's own fault, for example
 	// because it is too large, rather than a problem with the broker. Default:
 	// an error is the message's own fault if the broker has accepted another
-	// message of its topic since the last time it accepted none of them. It is not
-	// asked about a message for which there was no time.
+	// message of its topic since the last time it accepted none of them. So one
+	// that the broker always rejects waits, with those of its key, until the
+	// broker accepts others of its topic; if there may be none, set Rejected. It is
+	// not asked about a message for which there was no time.
 	Rejected func(error) bool
 
 	InFlight int // how many messages are published at a time, including those whose call has not returned although its context ended; default 64

@@ -248,12 +248,20 @@ var errNoSubject = errors.New("no subject of the stream matches the topic: anoth
 func (b *natsBroker) takesSome(ctx context.Context) bool {
 	stream, err := b.js.Stream(ctx, b.cfg.Name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		if err := b.createStream(ctx); err != nil {
-			slog.WarnContext(ctx, "broker: create the NATS stream again", "error", err)
-		}
+		b.createAgain(ctx)
 		return false
 	}
 	return err == nil && !slices.Contains(stream.CachedInfo().Config.Subjects, b.cfg.subjects())
+}
+
+// createAgain creates the stream that has gone, and with it the messages that no consumer had
+// handled: the log says so.
+func (b *natsBroker) createAgain(ctx context.Context) {
+	if err := b.createStream(ctx); err != nil {
+		slog.WarnContext(ctx, "broker: create the NATS stream again", "stream", b.cfg.Name, "error", err)
+		return
+	}
+	slog.ErrorContext(ctx, "broker: the NATS stream had gone and was created again: the messages that it had are lost", "stream", b.cfg.Name)
 }
 
 // identity returns the ID by which the stream recognizes duplicates. Messages of two
@@ -323,7 +331,8 @@ func (b *natsBroker) Consume(ctx context.Context, consumer string, handle Handle
 			DeliverPolicy: jetstream.DeliverAllPolicy, MaxAckPending: maxPending,
 		})
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
-			return false, b.createStream(ctx)
+			b.createAgain(ctx)
+			return false, nil
 		}
 		if err != nil {
 			var rejected jetstream.JetStreamError
