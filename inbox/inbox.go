@@ -11,7 +11,7 @@ import (
 
 // A Message is a message that a broker delivered.
 type Message struct {
-	ID      string // the sender's ID of the message, the same at every delivery
+	ID      string // the sender's ID of the message, the same at every delivery, and that of no other message of the tenant, also of another topic
 	Tenant  string // the tenant to which it belongs; messages of two tenants are never the same
 	Payload []byte // must be the same in a repeat
 	Headers map[string]string
