@@ -4,8 +4,8 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -21,33 +21,67 @@ type StoreWatch struct {
 
 	suspect chan struct{} // a request met an error
 
-	mu    sync.Mutex
-	tried time.Time
-	lost  time.Time // zero: it is not
-	err   error     // of the last try
+	turn    chan struct{} // guards the fields below; a caller whose context ends does not wait for it
+	probing chan error    // receives the error of the probe that runs; nil: none
+	tried   time.Time
+	lost    time.Time // zero: it is not
+	err     error     // of the last probe
 }
 
 // NewStoreWatch returns a watch over a store, which is called name in the log.
 func NewStoreWatch(name string, store onlyonce.Store, log *slog.Logger) *StoreWatch {
-	return &StoreWatch{name: name, store: store, log: log, suspect: make(chan struct{}, 1)}
+	return &StoreWatch{name: name, store: store, log: log, suspect: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 }
 
-// probeEvery is how often the store is probed at most, and how often while it is lost.
-const probeEvery = time.Second
+const (
+	// probeEvery is how often the store is probed at most, and how often while it is lost.
+	probeEvery = time.Second
+	// silentAfter is when a probe counts as failed that has ignored its time-out.
+	silentAfter = readyWithin + readyWithin/2
+)
 
-var errStore = errors.New("the store can't be reached or written")
+var (
+	errStore  = errors.New("the store can't be reached or written")
+	errSilent = fmt.Errorf("the store did not respond within %v", silentAfter)
+)
 
-// Check returns an error if the store takes no commands. It is one of Health.Checks.
+// Check returns an error if the store takes no commands. It is one of Health.Checks. It
+// returns within silentAfter. However many callers there are, the store is probed once
+// in probeEvery, and by one of them at a time.
 func (s *StoreWatch) Check(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	select {
+	case s.turn <- struct{}{}:
+	default: // another caller has its turn
+		select {
+		case s.turn <- struct{}{}:
+		case <-ctx.Done():
+			return errStore
+		}
+	}
+	defer func() { <-s.turn }()
 	if time.Since(s.tried) >= probeEvery {
-		s.note(s.probe(context.WithoutCancel(ctx))) // a caller that goes away says nothing about the store
+		s.note(s.try(context.WithoutCancel(ctx))) // a caller that goes away says nothing about the store
 	}
 	if s.err != nil {
 		return errStore
 	}
 	return nil
+}
+
+// try probes the store, or waits for a probe that has not ended since the last try.
+func (s *StoreWatch) try(ctx context.Context) error {
+	if s.probing == nil {
+		ended := make(chan error, 1)
+		s.probing = ended
+		go func() { ended <- s.probe(ctx) }()
+	}
+	select {
+	case err := <-s.probing:
+		s.probing = nil
+		return err
+	case <-time.After(silentAfter):
+		return errSilent
+	}
 }
 
 // note records the outcome of a probe, and logs it if it has changed.
@@ -105,9 +139,9 @@ func (s *StoreWatch) Run(ctx context.Context) error {
 		case <-s.suspect:
 			_ = s.Check(ctx) // logged
 		case <-again.C:
-			s.mu.Lock()
+			s.turn <- struct{}{}
 			lost := !s.lost.IsZero()
-			s.mu.Unlock()
+			<-s.turn
 			if lost {
 				_ = s.Check(ctx) // logged
 			}

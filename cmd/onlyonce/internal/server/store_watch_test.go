@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -76,6 +77,79 @@ func TestStoreWatch_AStoreThatCannotBeWrittenIsNotReadyAndItsLossAndReturnAreLog
 		}
 		stop()
 		<-ended
+	})
+}
+
+// A hungStore does not return from a claim, whatever its context says, until it is let go.
+type hungStore struct {
+	onlyonce.Store
+	claims atomic.Int32
+	letGo  chan struct{}
+}
+
+func (s *hungStore) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	s.claims.Add(1)
+	<-s.letGo
+	return s.Store.Claim(context.WithoutCancel(ctx), c)
+}
+
+func TestStoreWatch_ManyCallersOfAHungStoreGetAnErrorInTimeAndMakeOneProbe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var log strings.Builder
+		store := &hungStore{Store: memstore.New(memstore.Config{}), letGo: make(chan struct{})}
+		watch := NewStoreWatch("main", store, slog.New(slog.NewTextHandler(&log, nil)))
+		began := time.Now()
+		var callers sync.WaitGroup
+		for range 50 {
+			callers.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), readyWithin)
+				defer cancel()
+				if watch.Check(ctx) == nil {
+					t.Error("a store that hangs is ready")
+				}
+			})
+		}
+		callers.Wait()
+		if took := time.Since(began); took > silentAfter {
+			t.Errorf("it took %v", took)
+		}
+		for range 3 {
+			time.Sleep(probeEvery)
+			if watch.Check(t.Context()) == nil {
+				t.Error("a store that hangs is ready")
+			}
+		}
+		if n := store.claims.Load(); n != 1 {
+			t.Errorf("%d probes hang", n)
+		}
+		if text := log.String(); strings.Count(text, "level=WARN") != 1 || !strings.Contains(text, "did not respond") {
+			t.Errorf("the log says\n%s", text)
+		}
+		close(store.letGo)
+		synctest.Wait()
+		time.Sleep(probeEvery)
+		_ = watch.Check(t.Context()) // the probe that hung; its time has run out
+		time.Sleep(2 * readyWithin)  // and its lease
+		if err := watch.Check(t.Context()); err != nil {
+			t.Errorf("afterwards: %v", err)
+		}
+	})
+}
+
+func TestStoreWatch_AStoreIsProbedOnceASecondHoweverOftenItIsAsked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &hungStore{Store: memstore.New(memstore.Config{}), letGo: make(chan struct{})}
+		close(store.letGo)
+		watch := NewStoreWatch("main", store, slog.New(slog.DiscardHandler))
+		for range 100 {
+			if err := watch.Check(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(probeEvery / 10)
+		}
+		if n := store.claims.Load(); n != 10 {
+			t.Errorf("%d probes in 10 s", n)
+		}
 	})
 }
 

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"crypto/rand"
+	"database/sql"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+	"github.com/onlyonce-go/onlyonce/internal/needs"
+)
+
+// A watched is a command that runs on a store, and says at its admin address how that is.
+type watched struct {
+	admin *served
+	log   *cmdtest.Buffer
+}
+
+func (w watched) ready() int { return w.admin.get("/readyz").status }
+
+// onStore starts each command that serves, on the store at u.
+func onStore(t *testing.T, u string) map[string]watched {
+	t.Helper()
+	if _, err := command(t, "migrate", u); err != nil {
+		t.Fatal(err)
+	}
+	up := newUpstreamServer(t)
+	p := startProxy(t, up.URL, "--single-tenant", "--store", u, "--admin", "127.0.0.1:0")
+	s := startServe(t, t.TempDir(), "--store", u)
+	r := startRelay(t, u)
+	found := map[string]watched{"proxy": {p.at(p.adminURL(t)), &p.log}, "serve": {s, &s.log}, "relay": {r.served, r.log}}
+	for name, w := range found {
+		if got := w.ready(); got != 200 {
+			t.Fatalf("%s: %d at first", name, got)
+		}
+	}
+	return found
+}
+
+// smallDisk mounts a file system of a few megabytes, and returns where it is.
+func smallDisk(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	needs.Service(t, "the right to mount", syscall.Mount("tmpfs", dir, "tmpfs", 0, "size=4m,mode=700"))
+	t.Cleanup(func() {
+		if err := syscall.Unmount(dir, syscall.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// fill writes a file that leaves no room on a disk, and returns what frees it.
+func fill(t *testing.T, dir string) (free func()) {
+	t.Helper()
+	path := filepath.Join(dir, "filler")
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for err == nil {
+		_, err = f.Write(make([]byte, 4096))
+	}
+	f.Close()
+	return func() {
+		if err := os.Remove(path); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// lostAndFound checks that every command tells that its store is lost, and that it is back.
+func lostAndFound(t *testing.T, commands map[string]watched, lose, giveBack func()) {
+	t.Helper()
+	lose()
+	for name, w := range commands {
+		cmdtest.Until(t, name+" is not ready", func() bool { return w.ready() == 503 })
+	}
+	giveBack()
+	for name, w := range commands {
+		cmdtest.Until(t, name+" is ready again", func() bool { return w.ready() == 200 })
+	}
+}
+
+func TestReady_ACommandIsNotReadyWhileTheDiskOfItsStoreIsFull(t *testing.T) {
+	t.Parallel()
+	dir := smallDisk(t)
+	u := "sqlite:" + filepath.Join(dir, "records.db")
+	commands := onStore(t, u)
+	var free func()
+	lostAndFound(t, commands, func() { free = fill(t, dir) }, func() { free() })
+	if out := onlyonceWith(nil, "records", "ls", u); strings.Contains(out, "readiness") {
+		t.Errorf("the probes left\n%s", out)
+	}
+}
+
+// newPostgresDatabase returns a database of its own, which is dropped at the end, and a
+// function that executes statements elsewhere on its server; NAME stands for the database.
+func newPostgresDatabase(t *testing.T) (u string, exec func(statement string)) {
+	t.Helper()
+	schema, err := url.Parse(cmdtest.NewPostgresURL(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("pgx", schema.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	name := "onlyonce_" + strings.ToLower(rand.Text())
+	exec = func(statement string) {
+		if _, err := db.Exec(strings.ReplaceAll(statement, "NAME", name)); err != nil {
+			t.Error(err)
+		}
+	}
+	exec("CREATE DATABASE NAME")
+	t.Cleanup(func() { exec("DROP DATABASE NAME WITH (FORCE)") })
+	own := *schema
+	own.Path = "/" + name
+	query := own.Query()
+	query.Del("search_path")
+	own.RawQuery = query.Encode()
+	return own.String(), exec
+}
+
+func TestReady_ACommandIsNotReadyWhileItsDatabaseIsReadOnly(t *testing.T) {
+	t.Parallel()
+	u, exec := newPostgresDatabase(t)
+	set := func(readOnly string) func() {
+		return func() {
+			exec("ALTER DATABASE NAME SET default_transaction_read_only = " + readOnly)
+			exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'NAME'")
+		}
+	}
+	lostAndFound(t, onStore(t, u), set("on"), set("off"))
+}
