@@ -46,6 +46,12 @@ type Record struct {
 	KeepLeft    time.Duration // once the command is settled; 0: it stays until someone resolves it
 }
 
+// Unresolved reports whether nobody knows the outcome of the command: its state is
+// StateUnknown, or its lease has lapsed.
+func (r Record) Unresolved() bool {
+	return r.State == StateUnknown || r.State == StateProcessing && r.LeaseLeft <= 0
+}
+
 // KeepForever is a Keep without an end: the record stays until someone resolves it.
 const KeepForever time.Duration = -1
 

@@ -148,6 +148,13 @@ type Lister interface {
 type Filter struct {
 	Tenant, Operation, Key, Ref string
 	State                       State
+
+	// Unresolved selects the records for which Record.Unresolved is true. A store in a SQL
+	// database finds them by an index, and so leaves out a record that cannot be decoded
+	// although its state says that it completed or failed.
+	Unresolved bool
+
+	IDPrefix string // the beginning of ID.Hash in lower-case hexadecimal
 	After                       Record // the last record of the previous page; only its ID and CreatedAt are used
 	Limit                       int    // 0 or less: all
 }

@@ -122,6 +122,14 @@ func (l lister) plan(t *testing.T, name string) string {
 	return all.String()
 }
 
+// byID are the indexes of the id, with the beginning of one that the filling has. Only few digits
+// make PostgreSQL read the list in its order.
+var byID = map[string]struct{ index, prefix string }{
+	"PostgreSQL": {"onlyonce_records_pkey", "8f14"},
+	"MySQL":      {"PRIMARY", "7902"},
+	"SQLite":     {"onlyonce_records_id", "3"}, // its ids are random
+}
+
 func TestList_RecordsAreListedByIndex(t *testing.T) {
 	onFilled(t, func(t *testing.T, name string, l lister) {
 		for index, f := range map[string]onlyonce.Filter{
@@ -129,6 +137,8 @@ func TestList_RecordsAreListedByIndex(t *testing.T) {
 			"onlyonce_records_operation":  {Operation: "operation 7"},
 			"onlyonce_records_result_ref": {Ref: "ref 7"},
 			"onlyonce_records_created_at": {},
+			"onlyonce_records_unresolved": {Unresolved: true},
+			byID[name].index:              {IDPrefix: byID[name].prefix},
 		} {
 			for round := range 2 { // of a page after another, too
 				n := 0
@@ -150,7 +160,7 @@ func TestList_RecordsAreListedByIndex(t *testing.T) {
 				if !strings.Contains(plan, index) || n == 0 {
 					t.Errorf("%+v lists %d records, not by %s:\n%s", f, n, index, plan)
 				}
-				if name != "PostgreSQL" && f.Ref == "" && (strings.Contains(plan, "filesort") || strings.Contains(plan, "TEMP B-TREE")) {
+				if name != "PostgreSQL" && f.Ref == "" && !f.Unresolved && f.IDPrefix == "" && (strings.Contains(plan, "filesort") || strings.Contains(plan, "TEMP B-TREE")) {
 					t.Errorf("%+v is sorted:\n%s", f, plan)
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -87,12 +88,15 @@ func (s *Store) current(e *entry, f onlyonce.Filter) (onlyonce.Record, bool) {
 
 func (e *entry) listed(f onlyonce.Filter, now moment) bool {
 	r := &e.record
+	_, unresolved := e.unresolved(now)
 	return !e.expired(now) &&
 		(f.Tenant == "" || f.Tenant == r.ID.Tenant) &&
 		(f.Operation == "" || f.Operation == r.ID.Operation) &&
 		(f.Key == "" || f.Key == r.ID.Key) &&
 		(f.Ref == "" || f.Ref == r.Result.Ref) &&
 		(f.State == "" || f.State == r.State) &&
+		(!f.Unresolved || unresolved) &&
+		(f.IDPrefix == "" || strings.HasPrefix(fmt.Sprintf("%x", r.ID.Hash()), f.IDPrefix)) &&
 		(f.FromNewest() || inOrder(&f.After, r) < 0)
 }
 

@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -52,6 +53,48 @@ var listRules = []rule{
 			t.lists(onlyonce.Filter{State: state}, want...)
 		}
 		t.lists(onlyonce.Filter{State: "no such state"})
+	}},
+	{"a filter of the unresolved shows those of unknown outcome", func(t *storeTest) {
+		var want []onlyonce.ID
+		for i, stand := range recordStates {
+			for _, tenant := range []string{"acme", "bolt"} {
+				c := claimOn(onlyonce.ID{Tenant: tenant, Operation: "POST /orders", Key: fmt.Sprint(i)})
+				if r := stand.reach(t, c); r.Unresolved() {
+					want = append(want, r.ID)
+				}
+			}
+		}
+		if len(want) != 4 {
+			t.Fatalf("%d records are unresolved, want 4", len(want))
+		}
+		t.lists(onlyonce.Filter{Unresolved: true}, want...)
+		t.lists(onlyonce.Filter{Unresolved: true, Tenant: "acme"}, want[0], want[2])
+		t.lists(onlyonce.Filter{Unresolved: true, State: onlyonce.StateUnknown}, want[2], want[3])
+		t.lists(onlyonce.Filter{Unresolved: true, State: onlyonce.StateCompleted})
+		t.sameOrder(t.list(onlyonce.Filter{Unresolved: true}), t.pages(onlyonce.Filter{Unresolved: true, Limit: 1}, func() {}))
+		hash := want[0].Hash()
+		t.lists(onlyonce.Filter{Unresolved: true, IDPrefix: fmt.Sprintf("%x", hash[:8])}, want[0])
+	}},
+	{"a filter by the beginning of an id shows only what begins with it", func(t *storeTest) {
+		t.make(100)
+		for i := range 10 {
+			id := idOf(fmt.Sprint(i))
+			whole := fmt.Sprintf("%x", id.Hash())
+			for _, n := range []int{64, 17, 16, 3, 1} {
+				var want []onlyonce.ID
+				for _, other := range idsOf(100) {
+					if strings.HasPrefix(fmt.Sprintf("%x", other.Hash()), whole[:n]) {
+						want = append(want, other)
+					}
+				}
+				t.lists(onlyonce.Filter{IDPrefix: whole[:n]}, want...)
+			}
+			t.lists(onlyonce.Filter{IDPrefix: whole[:16], Tenant: "acme"}, id)
+			t.lists(onlyonce.Filter{IDPrefix: whole[:16], Tenant: "bolt"})
+			t.lists(onlyonce.Filter{IDPrefix: whole[:16], State: onlyonce.StateCompleted})
+			t.lists(onlyonce.Filter{IDPrefix: whole + "0"})
+		}
+		t.lists(onlyonce.Filter{IDPrefix: "no hexadecimal"})
 	}},
 	{"a filter shows only what it says, exactly", func(t *storeTest) {
 		a := onlyonce.ID{Tenant: "acme", Operation: "POST /orders", Key: "k"}

@@ -19,21 +19,23 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 	)
 	_, list := (&dialect{texts: texts}).List(onlyonce.Filter{}, new(record.Page))
 	sent := map[string]int{
-		"claim":          len(claim(claims, 0)),
-		"resolve":        len(decision(server.SettledArgs{State: "completed"}, seen, nil)),
-		"remove":         len(decision(settled, seen, nil)),
-		"record":         len(records.list()),
-		"record again":   len(records.again(seen, nil)),
-		"audit":          1 + len(server.AuditArgs{}.List()), // the hash of the ID comes first
-		"look":           1,                                  // the hash of the ID, here and below
-		"lookup current": 1,
-		"list":           len(list),
-		"lapsed":         2, // the clock and a limit
-		"due":            2,
-		"lapse":          1, // the clock; the hashes take the place of {ids}
-		"purge":          1,
-		"free":           1, // the database
-		"describe":       1, // a name
+		"claim":           len(claim(claims, 0)),
+		"resolve":         len(decision(server.SettledArgs{State: "completed"}, seen, nil)),
+		"remove":          len(decision(settled, seen, nil)),
+		"record":          len(records.list()),
+		"record again":    len(records.again(seen, nil)),
+		"audit":           1 + len(server.AuditArgs{}.List()), // the hash of the ID comes first
+		"look":            1,                                  // the hash of the ID, here and below
+		"lookup current":  1,
+		"list":            len(list),
+		"list unresolved": len(list),
+		"list by id":      2 + len(list), // the first and the last
+		"lapsed":          2,             // the clock and a limit
+		"due":             2,
+		"lapse":           1, // the clock; the hashes take the place of {ids}
+		"purge":           1,
+		"free":            1, // the database
+		"describe":        1, // a name
 	}
 	maps.Copy(sent, sqltest.Server())
 	maps.Copy(sent, sqltest.Outbox())

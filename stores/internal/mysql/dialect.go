@@ -72,8 +72,12 @@ func (*dialect) Decode(values []driver.Value) record.Stored {
 func (*dialect) EncodeText(s string) any { return []byte(s) }
 
 func (m *dialect) List(f onlyonce.Filter, p *record.Page) (string, []any) {
-	text, values := record.List(m.texts["list"], f, record.Anonymous, 0)
+	name, ids := record.ListStatement(f)
+	text, values := record.List(m.texts[name], f, record.Anonymous, 0)
 	args := []any{p.Before.CreatedAt, p.Before.CreatedAt, p.Before.Hash[:]}
+	for _, id := range ids {
+		args = append(args, id)
+	}
 	for _, v := range values {
 		args = append(args, []byte(v))
 	}

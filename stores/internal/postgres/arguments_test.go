@@ -20,6 +20,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		audit   server.AuditArgs
 	)
 	_, list := dialect{}.List(onlyonce.Filter{}, new(record.Page))
+	_, listByID := dialect{}.List(onlyonce.Filter{IDPrefix: "3f"}, new(record.Page))
 	claims := ClaimColumns(nil, func(struct{}) (*[32]byte, *onlyonce.Claim) { return nil, nil })
 	settles := SettleColumns(nil, func(struct{}) (*[32]byte, *onlyonce.Hold, *onlyonce.Settlement) { return nil, nil, nil })
 	sent := map[string]int{
@@ -37,6 +38,8 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"lock":              3, // the locks
 		"ended":             1, // the lock of a token
 		"list":              len(list),
+		"list unresolved":   len(list),
+		"list by id":        len(listByID),
 		"lapse":             1, // a limit
 		"due":               1,
 		"purge":             2, // a limit and the floor

@@ -30,8 +30,12 @@ func Statements(more string) map[string]string {
 // List returns the statement that reads a page of the records that f lists, but for its
 // state, and its arguments.
 func List(f onlyonce.Filter, p *record.Page) (text string, args []any) {
-	text, values := record.List(Text["list"], f, func(n int) string { return "$" + strconv.Itoa(n) }, 4)
+	name, ids := record.ListStatement(f)
 	args = []any{p.Before.CreatedAt, p.Before.Hash[:], int64(p.Limit)}
+	for _, id := range ids {
+		args = append(args, id)
+	}
+	text, values := record.List(Text[name], f, func(n int) string { return "$" + strconv.Itoa(n) }, len(args)+1)
 	for _, v := range values {
 		args = append(args, Escape(v))
 	}

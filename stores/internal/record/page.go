@@ -58,14 +58,14 @@ func (s *Stored) size() int {
 }
 
 // Walk lists the records of f, newest first. It reads them by pages, which grow while the
-// records are small. read need not filter by the state of f, which only a record that has
-// been decoded has.
+// records are small. read need not filter by the state of f, or by
+// whether a record is unresolved, which only one that has been decoded shows.
 func Walk(f onlyonce.Filter, read func(*Page) error) iter.Seq2[onlyonce.Record, error] {
 	return func(yield func(onlyonce.Record, error) bool) {
 		before, left := After(&f), f.Limit
 		for limit := firstPage; ; {
 			p := Page{Before: before, Limit: limit}
-			if f.State == "" && left > 0 {
+			if f.State == "" && !f.Unresolved && left > 0 {
 				p.Limit = min(limit, left)
 			}
 			if err := read(&p); err != nil {
@@ -75,7 +75,7 @@ func Walk(f onlyonce.Filter, read func(*Page) error) iter.Seq2[onlyonce.Record, 
 			for i := range p.records {
 				s := &p.records[i]
 				before = Position{CreatedAt: s.At, Hash: s.ID.Hash()}
-				if f.State != "" && f.State != s.State {
+				if f.State != "" && f.State != s.State || f.Unresolved && !s.Unresolved() {
 					continue
 				}
 				if !yield(s.Record, nil) {

@@ -163,14 +163,18 @@ type dueArgs struct {
 
 func (a *dueArgs) list() []driver.NamedValue { return engine.Args(a.now, a.limit) }
 
-// listArgs are those of "list". The values of its filter come between them.
+// listArgs are those of "list", "list unresolved" and "list by id". The first and the last id
+// of the latter, and the values of the filter, come between them.
 type listArgs struct {
 	last  int64 // created_at
 	limit int64
 }
 
-func (a *listArgs) list(filter []string) []any {
+func (a *listArgs) list(ids [][]byte, filter []string) []any {
 	args := []any{a.last}
+	for _, id := range ids {
+		args = append(args, id)
+	}
 	for _, v := range filter {
 		args = append(args, v)
 	}

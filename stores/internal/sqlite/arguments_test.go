@@ -42,7 +42,9 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"highest due":      len(due.list()),
 		"purge":            len(due.list()),
 		"lapsed":           len(due.list()),
-		"list":             len((&listArgs{}).list(nil)),
+		"list":             len((&listArgs{}).list(nil, nil)),
+		"list unresolved":  len((&listArgs{}).list(nil, nil)),
+		"list by id":       len((&listArgs{}).list(make([][]byte, 2), nil)),
 	}
 	maps.Copy(sent, sqltest.Outbox())
 	sqltest.CheckArguments(t, statements, sent)

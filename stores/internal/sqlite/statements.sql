@@ -22,6 +22,11 @@ FROM onlyonce_records WHERE expires_at <= ? AND {purgeable} ORDER BY expires_at,
 -- The condition of an index.
 state <> 'completed' AND state <> 'failed' AND state <> 'released'
 
+-- part: of unknown outcome
+-- The outcome is unknown, and the record has not expired. A state that no store writes counts as an unknown outcome.
+{running or unresolved} AND (state <> 'processing' OR lease_until <= {now})
+  AND coalesce({expires} > {now}, 1)
+
 -- name: sqlite version
 SELECT sqlite_version();
 
@@ -97,6 +102,25 @@ SELECT 1 FROM onlyonce_records WHERE id = ?;
 SELECT {columns}
 FROM onlyonce_records
 WHERE created_at <= ?
+  AND coalesce({expires} > {now}, 1)
+  {filter}
+ORDER BY created_at DESC
+LIMIT ?;
+
+-- name: list unresolved
+-- The planner would read all records in the order of the list.
+SELECT {columns}
+FROM onlyonce_records INDEXED BY onlyonce_records_unresolved
+WHERE created_at <= ?
+  AND {of unknown outcome}
+  {filter}
+ORDER BY created_at DESC
+LIMIT ?;
+
+-- name: list by id
+SELECT {columns}
+FROM onlyonce_records INDEXED BY onlyonce_records_id
+WHERE created_at <= ? AND id BETWEEN ? AND ?
   AND coalesce({expires} > {now}, 1)
   {filter}
 ORDER BY created_at DESC
@@ -188,12 +212,10 @@ WHERE {running or unresolved} AND state = 'processing' AND CASE WHEN lapsed_keep
 LIMIT ?;
 
 -- name: unresolved
--- Returns the number of records with an unknown outcome, and for how long the oldest has had it. A state
--- that no store writes counts as an unknown outcome.
+-- Returns the number of records with an unknown outcome, and for how long the oldest has had it.
 SELECT count(*), coalesce(max({now} - max(iif(state = 'processing', lease_until, settled_at), 0)), 0)
 FROM onlyonce_records
-WHERE {running or unresolved} AND (state <> 'processing' OR lease_until <= {now})
-  AND coalesce({expires} > {now}, 1);
+WHERE {of unknown outcome};
 
 -- name: highest due
 SELECT max(fence) FROM (SELECT fence {due});

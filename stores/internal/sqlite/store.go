@@ -119,7 +119,8 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 // Page reads a page of the records of f but for its state, which only a record that has
 // been decoded has. No two have the same created_at.
 func (s *Store) Page(ctx context.Context, f onlyonce.Filter, p *record.Page) error {
-	text, values := record.List(s.text["list"], f, record.Anonymous, 0)
+	name, ids := record.ListStatement(f)
+	text, values := record.List(s.text[name], f, record.Anonymous, 0)
 	last := p.Before.CreatedAt
 	if p.Before != record.Top {
 		if last == math.MinInt64 {
@@ -128,7 +129,7 @@ func (s *Store) Page(ctx context.Context, f onlyonce.Filter, p *record.Page) err
 		last--
 	}
 	args := listArgs{last: last, limit: int64(p.Limit)}
-	rows, err := s.db.QueryContext(ctx, text, args.list(values)...)
+	rows, err := s.db.QueryContext(ctx, text, args.list(ids, values)...)
 	if err != nil {
 		return err
 	}

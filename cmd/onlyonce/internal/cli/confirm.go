@@ -51,3 +51,13 @@ func OnTerminal(cmd *cobra.Command) bool {
 	in, ok := cmd.InOrStdin().(*os.File)
 	return ok && isatty.IsTerminal(in.Fd())
 }
+
+// PrintsToTerminal reports whether the command's output is a terminal.
+func PrintsToTerminal(cmd *cobra.Command) bool {
+	out := cmd.OutOrStdout()
+	if o, ok := out.(*output); ok {
+		out = o.to
+	}
+	file, ok := out.(*os.File)
+	return ok && isatty.IsTerminal(file.Fd())
+}

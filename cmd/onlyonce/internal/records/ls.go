@@ -20,13 +20,19 @@ import (
 func lsCommand() *cobra.Command {
 	var f filterFlags
 	var asJSON bool
+	var watch time.Duration
 	cmd := &cobra.Command{
 		Use:   "ls URL",
 		Short: "List records, newest first",
 		Long: `Lists the records that have not expired, newest first. LEFT is the rest of the
 lease while a command is processing, and afterwards how long the record is kept.
-With --json, every line is a record as a JSON object, without its response.`,
+With --json, every line is a record as a JSON object, without its response.
+
+SQL stores find records by --tenant, --operation, --ref and --state unknown through an
+index. A record that can't be decoded although its state says that it ended is listed
+without --state only. With --watch, the table is printed again and again.`,
 		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --operation "POST /api/v1/items" --limit 10
+  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --state unknown --older-than 15m --watch
   onlyonce records ls sqlite:onlyonce-data/onlyonce.db --limit 0 --json | jq -r 'select(.attempt > 1) | .key'`,
 		Args: cli.ExactArgs("URL"),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -36,7 +42,18 @@ With --json, every line is a record as a JSON object, without its response.`,
 			if f.Limit < 0 {
 				return cli.Usagef("--limit is %d: write 0 or more", f.Limit)
 			}
+			if watch != 0 {
+				if asJSON {
+					return cli.Usagef("--watch prints a table, and can't be combined with --json")
+				}
+				if mistake := cli.DurationMistake(watch, ""); mistake != "" {
+					return cli.Usagef("--watch: %s", mistake)
+				}
+			}
 			return storeurl.WithRecords(cmd.Context(), args[0], func(store storeurl.Records) error {
+				if watch != 0 {
+					return watchTable(cmd, store, &f, watch)
+				}
 				if asJSON {
 					return listJSON(cmd, list(cmd.Context(), store, f.filter()))
 				}
@@ -50,6 +67,8 @@ With --json, every line is a record as a JSON object, without its response.`,
 	f.addFlags(cmd)
 	f.addRef(cmd)
 	cmd.Flags().IntVar(&f.Limit, "limit", 100, "largest `number` of records; 0 lists all")
+	cmd.Flags().DurationVar(&watch, "watch", 0, "list again after every `interval` until the command is interrupted (default without a value: 2s)")
+	cmd.Flags().Lookup("watch").NoOptDefVal = "2s"
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
 	return cmd
 }
@@ -57,44 +76,10 @@ With --json, every line is a record as a JSON object, without its response.`,
 // list lists records, newest first. The state unknown includes commands whose lease
 // has lapsed, because their outcome is unknown, too.
 func list(ctx context.Context, store onlyonce.Lister, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
-	if f.State != onlyonce.StateUnknown {
-		return store.List(ctx, f)
+	if f.State == onlyonce.StateUnknown {
+		f.State, f.Unresolved = "", true
 	}
-	running := f
-	running.State, running.Limit = onlyonce.StateProcessing, 0
-	lapsed := func(yield func(onlyonce.Record, error) bool) {
-		for r, err := range store.List(ctx, running) {
-			if (err != nil || r.LeaseLeft <= 0) && !yield(r, err) {
-				return
-			}
-		}
-	}
-	return newestFirst(store.List(ctx, f), lapsed, f.Limit)
-}
-
-// newestFirst merges two lists into one of at most limit records; 0 means all.
-func newestFirst(a, b iter.Seq2[onlyonce.Record, error], limit int) iter.Seq2[onlyonce.Record, error] {
-	return func(yield func(onlyonce.Record, error) bool) {
-		nextA, stopA := iter.Pull2(a)
-		defer stopA()
-		nextB, stopB := iter.Pull2(b)
-		defer stopB()
-		ra, errA, moreA := nextA()
-		rb, errB, moreB := nextB()
-		for n := 0; (moreA || moreB) && (limit == 0 || n < limit); n++ {
-			if moreA && (!moreB || errA != nil || errB == nil && !ra.CreatedAt.Before(rb.CreatedAt)) {
-				if !yield(ra, errA) {
-					return
-				}
-				ra, errA, moreA = nextA()
-				continue
-			}
-			if !yield(rb, errB) {
-				return
-			}
-			rb, errB, moreB = nextB()
-		}
-	}
+	return store.List(ctx, f)
 }
 
 // states are the values of --state.
@@ -112,6 +97,29 @@ func listJSON(cmd *cobra.Command, records iter.Seq2[onlyonce.Record, error]) err
 		}
 	}
 	return nil
+}
+
+// watchTable lists again after every interval until the command's context ends. On a
+// terminal, a list takes the place of the one before.
+func watchTable(cmd *cobra.Command, store onlyonce.Lister, f *filterFlags, every time.Duration) error {
+	for {
+		if cli.PrintsToTerminal(cmd) {
+			fmt.Fprint(cmd.OutOrStdout(), "\x1b[H\x1b[2J")
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), time.Now().Format(time.RFC3339))
+		err := listTable(cmd, store, f.filter())
+		if cmd.Context().Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		select {
+		case <-time.After(every):
+		case <-cmd.Context().Done():
+			return nil
+		}
+	}
 }
 
 func listTable(cmd *cobra.Command, store onlyonce.Lister, f onlyonce.Filter) error {

@@ -53,14 +53,11 @@ func parseID(text string) (string, error) {
 // find returns the record that n identifies.
 func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.Record, error) {
 	var found []onlyonce.Record
-	for r, err := range store.List(ctx, onlyonce.Filter{Tenant: n.tenant, Operation: n.operation, Key: n.key}) {
+	for r, err := range store.List(ctx, onlyonce.Filter{Tenant: n.tenant, Operation: n.operation, Key: n.key, IDPrefix: n.id}) {
 		if err != nil {
 			return onlyonce.Record{}, err
 		}
-		if strings.HasPrefix(fullID(r.ID), n.id) {
-			found = append(found, r)
-		}
-		if len(found) > 5 {
+		if found = append(found, r); len(found) > 5 {
 			break
 		}
 	}

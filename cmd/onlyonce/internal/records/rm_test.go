@@ -65,15 +65,7 @@ func TestRecordsRm_ARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 		"nothing changed": {lapsed, func(onlyonce.Store, onlyonce.Hold) error { return nil }, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
-			if err != nil {
-				t.Fatal(err)
-			}
-			store, err := u.OpenMigrated(ctx, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer store.Close()
+			store, _ := openSQLite(t)
 			h := c.shown(t, store)
 			shown, err := (&recordName{key: h.ID.Key}).find(ctx, store)
 			if err != nil {
@@ -96,6 +88,25 @@ func TestRecordsRm_ARecordThatChangedSinceItWasShownIsNotDeleted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// openSQLite opens a store in a file of the test's own.
+func openSQLite(t *testing.T) (*storeurl.Store, storeurl.URL) {
+	t.Helper()
+	u, err := storeurl.Parse("sqlite:" + filepath.Join(t.TempDir(), "a.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	store, err := u.OpenMigrated(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return store, u
 }
 
 // claim claims the one command of a test.
