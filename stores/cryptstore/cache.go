@@ -1,0 +1,141 @@
+package cryptstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+)
+
+const (
+	fetchTime = 10 * time.Second // how long Keys may take
+	fetchWait = time.Second      // how long after a fetch of a key the next one begins
+	mostKeys  = 1000             // in the cache, so that a store with IDs of no keys does not fill the memory
+)
+
+// A readyKey is a key that has been prepared for use.
+type readyKey struct {
+	id   string
+	xaes *xaes
+}
+
+// A keyCache keeps keys for a bounded time. Once half of it has passed, it fetches a key again
+// in the background, so that a short outage of what supplies the keys stops nothing.
+type keyCache struct {
+	keys Keys
+	keep time.Duration
+
+	mu   sync.Mutex
+	byID map[string]*cachedKey // the current key has the empty ID here
+}
+
+// A cachedKey is what is known of a key.
+type cachedKey struct {
+	key   *readyKey
+	until time.Time // when the key must not be used any more
+	renew time.Time // when it is fetched again, at the earliest
+	err   error     // of the last fetch
+	fetch *fetch    // in progress
+}
+
+// A fetch is a call of Keys for which any number of callers may wait.
+type fetch struct {
+	done chan struct{}
+	key  *readyKey
+	err  error
+}
+
+// get returns the key with the ID, or the current one if the ID is empty.
+func (c *keyCache) get(ctx context.Context, id string) (*readyKey, error) {
+	key, f, err := c.look(ctx, id)
+	if f == nil {
+		return key, err
+	}
+	select {
+	case <-f.done:
+		return f.key, f.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("%s: %w", nameOf(id), context.Cause(ctx))
+	}
+}
+
+// look returns what is known of a key. If that is nothing, it returns the fetch to wait for.
+func (c *keyCache) look(ctx context.Context, id string) (*readyKey, *fetch, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e := c.entry(id)
+	now := time.Now()
+	if !now.Before(e.until) {
+		e.key = nil
+	}
+	if !now.Before(e.renew) && e.fetch == nil {
+		e.fetch = &fetch{done: make(chan struct{})}
+		go c.run(context.WithoutCancel(ctx), id, e, e.fetch)
+	}
+	if e.key != nil {
+		return e.key, nil, nil
+	}
+	return nil, e.fetch, e.err
+}
+
+// entry returns what is known of a key, which may be nothing. The caller holds the lock.
+func (c *keyCache) entry(id string) *cachedKey {
+	e := c.byID[id]
+	if e == nil {
+		if len(c.byID) >= mostKeys {
+			maps.DeleteFunc(c.byID, func(id string, e *cachedKey) bool { return id != "" && e.fetch == nil })
+		}
+		e = &cachedKey{}
+		c.byID[id] = e
+	}
+	return e
+}
+
+// run fetches a key.
+func (c *keyCache) run(ctx context.Context, id string, e *cachedKey, f *fetch) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	asked := time.Now()
+	f.key, f.err = c.call(ctx, id)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e.err, e.fetch = f.err, nil
+	if f.err == nil {
+		e.put(f.key, asked, c.keep)
+		c.entry(f.key.id).put(f.key, asked, c.keep) // if it is the current key, it is fetched by its ID, too
+	} else {
+		e.renew = time.Now().Add(fetchWait)
+	}
+	close(f.done)
+}
+
+// put notes a key that was fetched.
+func (e *cachedKey) put(k *readyKey, asked time.Time, keep time.Duration) {
+	e.key, e.until, e.renew = k, asked.Add(keep), asked.Add(keep/2)
+}
+
+// call calls Keys. A panic there is an error, because the goroutine is not the caller's.
+func (c *keyCache) call(ctx context.Context, id string) (key *readyKey, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("%s: panic: %v", nameOf(id), p)
+		}
+	}()
+	k, err := c.keys.Key(ctx, id)
+	if err == nil && (k.id == "" || id != "" && k.id != id) {
+		err = errors.New("another key was returned")
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", nameOf(id), err)
+	}
+	return &readyKey{id: k.id, xaes: newXAES(k.secret)}, nil
+}
+
+func nameOf(id string) string {
+	if id == "" {
+		return "the current key"
+	}
+	return fmt.Sprintf("the key %q", id)
+}

@@ -1,0 +1,57 @@
+// Package cryptstore encrypts what records contain before it reaches their store. It wraps any
+// onlyonce.Store:
+//
+//	keys, err := cryptstore.KeysFromFile("/run/secrets/onlyonce-keys")
+//	…
+//	cipher := cryptstore.New(cryptstore.Config{Keys: keys})
+//	guard := onlyonce.NewTx(cryptstore.WrapTx(cipher, store), onlyonce.Config{})
+//
+// Whoever reads the database, a replica or a backup then sees no response. A wrapped store has
+// the optional powers of the store that it wraps, and its transactions.
+//
+// # What is encrypted
+//
+// Encrypted are the header and the body of a result, the error, and the value of each step.
+// Everything by which a store decides or searches stays in clear: the ID (tenant, operation
+// and key), the state, the status, the ref, the fingerprint, the names of steps, the owner, the
+// numbers of the attempt and the fence, and all times. The length of an encrypted value shows
+// how long the value is, or, with compression, how long it is when compressed. If a response
+// mixes a secret with text that a caller chooses, a caller who can see the store's lengths can
+// find out whether the text repeats the secret: set Config.NoCompression there.
+//
+// # What is noticed
+//
+// Every value is bound to its ID and its field, and a result also to the state, the status, the
+// ref, the error and the Final with which it was settled. A value that was changed, cut off,
+// moved to another record, or that is not encrypted makes its record corrupt: the outcome of
+// its command is unknown, exactly as if the store could not read the record. A claim that
+// retries failures does not take over a record before the wrapper has checked it.
+//
+// Whoever can write to the store can still do three things unnoticed: delete a record, put
+// back an earlier version of a whole record, and change what is in clear of a record that has
+// not been settled. Each of them can make a command run again.
+//
+// # Keys
+//
+// A value is encrypted with XAES-256-GCM (C2SP), whose nonces are so long that any number of
+// values can be encrypted with one key. The ID of the key is stored with the value. To rotate
+// the keys:
+//
+//  1. Add the new key to the keys of every process, without making it the current one.
+//  2. After Config.CacheKeys (10 minutes), make it the current one. New values are encrypted
+//     with it.
+//  3. Delete the old key once the last record that was settled before step 2 has expired, at the
+//     earliest after Config.CacheKeys. Records with KeepForever need their key forever.
+//
+// A record whose key is not there is not corrupt. Every call that has to read it returns
+// ErrUnknownKey and onlyonce.ErrUnavailable, its command does not run, and a list ends at it. A
+// claim on any command returns an error, and nothing runs, if the current key can't be fetched.
+//
+// # Costs
+//
+// A claim that takes over a record makes one more call of the store, because the record must be
+// decrypted first. Values are compressed with zstd first, if that makes them shorter, unless
+// they have more than 64 MiB. An encrypted value has at most 110 bytes more than its plaintext,
+// and the text of an error is then a third longer. What is larger than the store accepts is an
+// onlyonce.ErrTooLarge, as without encryption.
+package cryptstore

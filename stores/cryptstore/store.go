@@ -1,0 +1,223 @@
+package cryptstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// Wrap returns store with its records encrypted. The result implements those of Purger,
+// Lister, Waiter, Resolver and Diagnoser that store implements, and Unresolved. It panics on a
+// nil store. For a store with transactions, use WrapTx; for one inside a transaction of the
+// caller's, wrap what WithTx returns.
+func (c *Cipher) Wrap(store onlyonce.Store) onlyonce.Store {
+	if store == nil {
+		panic("cryptstore: Wrap got no store: pass memstore.New(memstore.Config{}) or another")
+	}
+	s := &sealed{cipher: c, store: store}
+	p, bits := s.powers()
+	return withPowers(s, &p, bits)
+}
+
+// A sealed store is a store whose records are encrypted.
+type sealed struct {
+	cipher *Cipher
+	store  onlyonce.Store
+}
+
+// maxTakes is how often a claim tries to take over a record that other calls keep changing.
+const maxTakes = 20
+
+// errContended is the error of a claim that tried as often as it may.
+var errContended = errors.New("other calls on the command came first every time")
+
+// Claim asks for the right to run a command. It takes over a record only once it has decrypted
+// it, so taking over costs one more call of the store than without encryption.
+func (s *sealed) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
+	const doing = "claim"
+	if err := c.Check(); err != nil {
+		return onlyonce.Record{}, fmt.Errorf("cryptstore: %s: %w", doing, err)
+	}
+	key, err := s.cipher.current(ctx) // nothing must run whose result can't be encrypted
+	if err != nil {
+		return onlyonce.Record{}, unavailable(doing, err)
+	}
+	next := withoutTaking(c)
+	for range maxTakes {
+		stored, err := s.store.Claim(ctx, next)
+		if err != nil {
+			return onlyonce.Record{}, err
+		}
+		o, err := s.cipher.openRecord(ctx, stored)
+		switch {
+		case err != nil && stored.Owner == c.Owner:
+			return onlyonce.Record{}, fmt.Errorf("cryptstore: %s: %w", doing, err)
+		case err != nil:
+			return onlyonce.Record{}, unavailable(doing, err)
+		case stored.Owner == c.Owner && stored.State == onlyonce.StateProcessing && len(o.damaged) > 0:
+			// The attempt runs these steps again. Until then, they must not make its record corrupt.
+			h := onlyonce.Hold{ID: c.ID, Owner: stored.Owner, Fence: stored.Fence}
+			if err := s.store.Renew(ctx, h, c.Lease, removeSteps(key, c.ID, o.damaged)); err != nil {
+				return onlyonce.Record{}, err
+			}
+			return o.Record, nil
+		}
+		again := false
+		if next, again, err = s.take(ctx, key, c, stored, &o); !again || err != nil {
+			return o.Record, err
+		}
+	}
+	return onlyonce.Record{}, unavailable(doing, errContended)
+}
+
+// withoutTaking returns the claim as one that takes over no record.
+func withoutTaking(c onlyonce.Claim) onlyonce.Claim {
+	c.RetryFailed, c.TakeUnknown = false, false
+	return c
+}
+
+// take reports whether the claim, which was not granted, takes over the record that it found.
+// It returns the claim to be sent for that: one that takes over no record in another state,
+// which would have to be decrypted first.
+func (s *sealed) take(ctx context.Context, key *readyKey, c onlyonce.Claim, stored onlyonce.Record, o *openRecord) (next onlyonce.Claim, again bool, err error) {
+	next = withoutTaking(c)
+	if stored.ID != c.ID || !c.Takes(o.Record) {
+		return next, false, nil
+	}
+	switch stored.State {
+	case o.State:
+		next.RetryFailed = o.State == onlyonce.StateFailed
+		next.TakeUnknown = !next.RetryFailed
+		return next, true, nil
+	case onlyonce.StateProcessing:
+		next.TakeUnknown = true
+		return next, true, nil
+	}
+	// The store does not know that the record is corrupt. It takes over an unknown outcome only.
+	resolver, ok := s.store.(onlyonce.Resolver)
+	if !ok {
+		return next, false, fmt.Errorf("cryptstore: take over a record: %w: %s; the store has no Resolve by which it could be changed: delete it", onlyonce.ErrUnavailable, o.Error)
+	}
+	keep := onlyonce.KeepForever
+	if stored.KeepLeft > 0 {
+		keep = stored.KeepLeft
+	}
+	unknown := onlyonce.Settlement{State: onlyonce.StateUnknown, Error: o.Error, Keep: keep}
+	err = resolver.Resolve(ctx, stored, s.cipher.sealSettlement(key, c.ID, unknown, o.damaged))
+	if errors.Is(err, onlyonce.ErrLost) || errors.Is(err, onlyonce.ErrNotFound) || errors.Is(err, onlyonce.ErrInFlight) {
+		err = nil // it has changed: look again
+	}
+	return next, err == nil, err
+}
+
+// Renew makes the hold's lease end one full lease from now and adds steps to those of the
+// record.
+func (s *sealed) Renew(ctx context.Context, h onlyonce.Hold, lease time.Duration, steps map[string][]byte) error {
+	if len(steps) > 0 {
+		key, err := s.cipher.current(ctx)
+		if err != nil {
+			return unavailable("renew", err)
+		}
+		steps = s.cipher.sealSteps(key, h.ID, steps)
+	}
+	return s.store.Renew(ctx, h, lease, steps)
+}
+
+// Settle ends the attempt.
+func (s *sealed) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlement) error {
+	if st.State != "" {
+		key, err := s.cipher.current(ctx)
+		if err != nil {
+			return unavailable("settle", err)
+		}
+		st = s.cipher.sealSettlement(key, h.ID, st, nil)
+	}
+	return s.store.Settle(ctx, h, st)
+}
+
+// Lookup returns the record of id, or onlyonce.ErrNotFound.
+func (s *sealed) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	stored, err := s.store.Lookup(ctx, id)
+	if err != nil {
+		return onlyonce.Record{}, err
+	}
+	o, err := s.cipher.openRecord(ctx, stored)
+	if err != nil {
+		return onlyonce.Record{}, unavailable("lookup", err)
+	}
+	return o.Record, nil
+}
+
+// resolving is a sealed store that is a Resolver.
+type resolving struct{ *sealed }
+
+// Resolve settles a record that nobody holds with st, or deletes it.
+func (s resolving) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
+	const doing = "resolve"
+	if err := st.Check(); err != nil {
+		return fmt.Errorf("cryptstore: %s: %w", doing, err)
+	}
+	stored, err := s.store.Lookup(ctx, seen.ID)
+	if err != nil {
+		return err
+	}
+	o, err := s.cipher.openRecord(ctx, stored)
+	if err != nil {
+		return unavailable(doing, err)
+	}
+	if err := o.Resolvable(seen); err != nil { // by the state that the record has when decrypted
+		return fmt.Errorf("cryptstore: %s: %w", doing, err)
+	}
+	if st.State != "" {
+		key, err := s.cipher.current(ctx)
+		if err != nil {
+			return unavailable(doing, err)
+		}
+		st = s.cipher.sealSettlement(key, seen.ID, st, o.damaged)
+	}
+	seen.State = stored.State
+	return s.store.(onlyonce.Resolver).Resolve(ctx, seen, st)
+}
+
+// listing is a sealed store that is a Lister.
+type listing struct{ *sealed }
+
+// List lists records, newest first. A record that can't be decrypted without being corrupt
+// ends the list with an error. With a state, the list reads and decrypts every record, like
+// those of other stores, because a record may turn out to be corrupt.
+func (s listing) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
+	return func(yield func(onlyonce.Record, error) bool) {
+		all := f
+		if f.State != "" {
+			all.State, all.Limit = "", 0
+		}
+		listed := 0
+		for stored, err := range s.store.(onlyonce.Lister).List(ctx, all) {
+			if err != nil {
+				yield(onlyonce.Record{}, err)
+				return
+			}
+			if f.State != "" && f.State != stored.State && f.State != onlyonce.StateUnknown {
+				continue
+			}
+			o, err := s.cipher.openRecord(ctx, stored)
+			if err != nil {
+				yield(onlyonce.Record{}, unavailable("list", err))
+				return
+			}
+			if f.State != "" && f.State != o.State {
+				continue
+			}
+			if !yield(o.Record, nil) {
+				return
+			}
+			if listed++; listed == f.Limit {
+				return
+			}
+		}
+	}
+}
