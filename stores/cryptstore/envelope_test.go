@@ -190,6 +190,28 @@ func TestEnvelope_AValueIsOpenedAtItsOwnPlaceOnly(t *testing.T) {
 	}
 }
 
+func TestEnvelope_AsTextItHasOneSpelling(t *testing.T) {
+	c, k := newCipher(t, Config{})
+	p := errorPlace(testID)
+	for _, plain := range []string{"a", "ab", "abc"} { // one of them leaves bits of the last letter unused
+		stored := c.sealText(k, p, plain)
+		if got, err := c.openText(t.Context(), p, stored); err != nil || got != plain {
+			t.Errorf("%q was opened as %q, error %v", plain, got, err)
+		}
+		others := []string{stored + "\n", stored[:20] + "\r\n" + stored[20:], stored + "="}
+		for last := range 256 {
+			if s := stored[:len(stored)-1] + string([]byte{byte(last)}); s != stored {
+				others = append(others, s)
+			}
+		}
+		for _, other := range others {
+			if got, err := c.openText(t.Context(), p, other); !errors.Is(err, onlyonce.ErrCorrupt) {
+				t.Errorf("%q was opened as %q, error %v", other, got, err)
+			}
+		}
+	}
+}
+
 func TestEnvelope_TwoOfOneValueDiffer(t *testing.T) {
 	c, k := newCipher(t, Config{})
 	if p := errorPlace(testID); bytes.Equal(c.seal(k, p, []byte(secret)), c.seal(k, p, []byte(secret))) {
