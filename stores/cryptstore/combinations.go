@@ -451,6 +451,246 @@ func withPowers(s onlyonce.Store, p *powers, bits int) onlyonce.Store {
 			onlyonce.Diagnoser
 			unresolver
 		}{s, p.purger, p.lister, p.waiter, p.resolver, p.diagnoser, p.unresolver}
+	case isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Auditor
+		}{s, p.auditor}
+	case isPurger | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Auditor
+		}{s, p.purger, p.auditor}
+	case isLister | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Lister
+			onlyonce.Auditor
+		}{s, p.lister, p.auditor}
+	case isPurger | isLister | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.auditor}
+	case isWaiter | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Waiter
+			onlyonce.Auditor
+		}{s, p.waiter, p.auditor}
+	case isPurger | isWaiter | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Waiter
+			onlyonce.Auditor
+		}{s, p.purger, p.waiter, p.auditor}
+	case isLister | isWaiter | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Auditor
+		}{s, p.lister, p.waiter, p.auditor}
+	case isPurger | isLister | isWaiter | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.waiter, p.auditor}
+	case isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.diagnoser, p.auditor}
+	case isPurger | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.purger, p.diagnoser, p.auditor}
+	case isLister | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Lister
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.lister, p.diagnoser, p.auditor}
+	case isPurger | isLister | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.diagnoser, p.auditor}
+	case isWaiter | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.waiter, p.diagnoser, p.auditor}
+	case isPurger | isWaiter | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.purger, p.waiter, p.diagnoser, p.auditor}
+	case isLister | isWaiter | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.lister, p.waiter, p.diagnoser, p.auditor}
+	case isPurger | isLister | isWaiter | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.waiter, p.diagnoser, p.auditor}
+	case isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			unresolver
+			onlyonce.Auditor
+		}{s, p.unresolver, p.auditor}
+	case isPurger | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.unresolver, p.auditor}
+	case isLister | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Lister
+			unresolver
+			onlyonce.Auditor
+		}{s, p.lister, p.unresolver, p.auditor}
+	case isPurger | isLister | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Lister
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.unresolver, p.auditor}
+	case isWaiter | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Waiter
+			unresolver
+			onlyonce.Auditor
+		}{s, p.waiter, p.unresolver, p.auditor}
+	case isPurger | isWaiter | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Waiter
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.waiter, p.unresolver, p.auditor}
+	case isLister | isWaiter | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Lister
+			onlyonce.Waiter
+			unresolver
+			onlyonce.Auditor
+		}{s, p.lister, p.waiter, p.unresolver, p.auditor}
+	case isPurger | isLister | isWaiter | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Waiter
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.waiter, p.unresolver, p.auditor}
+	case isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.diagnoser, p.unresolver, p.auditor}
+	case isPurger | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.diagnoser, p.unresolver, p.auditor}
+	case isLister | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Lister
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.lister, p.diagnoser, p.unresolver, p.auditor}
+	case isPurger | isLister | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.diagnoser, p.unresolver, p.auditor}
+	case isWaiter | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.waiter, p.diagnoser, p.unresolver, p.auditor}
+	case isPurger | isWaiter | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.waiter, p.diagnoser, p.unresolver, p.auditor}
+	case isLister | isWaiter | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.lister, p.waiter, p.diagnoser, p.unresolver, p.auditor}
+	case isPurger | isLister | isWaiter | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.Store
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.waiter, p.diagnoser, p.unresolver, p.auditor}
 	}
 	return s
 }
@@ -902,6 +1142,246 @@ func withPowersTx[TX any](s onlyonce.TxStore[TX], p *powers, bits int) onlyonce.
 			onlyonce.Diagnoser
 			unresolver
 		}{s, p.purger, p.lister, p.waiter, p.resolver, p.diagnoser, p.unresolver}
+	case isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Auditor
+		}{s, p.auditor}
+	case isPurger | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Auditor
+		}{s, p.purger, p.auditor}
+	case isLister | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Lister
+			onlyonce.Auditor
+		}{s, p.lister, p.auditor}
+	case isPurger | isLister | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.auditor}
+	case isWaiter | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Waiter
+			onlyonce.Auditor
+		}{s, p.waiter, p.auditor}
+	case isPurger | isWaiter | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Waiter
+			onlyonce.Auditor
+		}{s, p.purger, p.waiter, p.auditor}
+	case isLister | isWaiter | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Auditor
+		}{s, p.lister, p.waiter, p.auditor}
+	case isPurger | isLister | isWaiter | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.waiter, p.auditor}
+	case isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.diagnoser, p.auditor}
+	case isPurger | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.purger, p.diagnoser, p.auditor}
+	case isLister | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Lister
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.lister, p.diagnoser, p.auditor}
+	case isPurger | isLister | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.diagnoser, p.auditor}
+	case isWaiter | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.waiter, p.diagnoser, p.auditor}
+	case isPurger | isWaiter | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.purger, p.waiter, p.diagnoser, p.auditor}
+	case isLister | isWaiter | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.lister, p.waiter, p.diagnoser, p.auditor}
+	case isPurger | isLister | isWaiter | isDiagnoser | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.waiter, p.diagnoser, p.auditor}
+	case isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			unresolver
+			onlyonce.Auditor
+		}{s, p.unresolver, p.auditor}
+	case isPurger | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.unresolver, p.auditor}
+	case isLister | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Lister
+			unresolver
+			onlyonce.Auditor
+		}{s, p.lister, p.unresolver, p.auditor}
+	case isPurger | isLister | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Lister
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.unresolver, p.auditor}
+	case isWaiter | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Waiter
+			unresolver
+			onlyonce.Auditor
+		}{s, p.waiter, p.unresolver, p.auditor}
+	case isPurger | isWaiter | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Waiter
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.waiter, p.unresolver, p.auditor}
+	case isLister | isWaiter | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Lister
+			onlyonce.Waiter
+			unresolver
+			onlyonce.Auditor
+		}{s, p.lister, p.waiter, p.unresolver, p.auditor}
+	case isPurger | isLister | isWaiter | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Waiter
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.waiter, p.unresolver, p.auditor}
+	case isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.diagnoser, p.unresolver, p.auditor}
+	case isPurger | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.diagnoser, p.unresolver, p.auditor}
+	case isLister | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Lister
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.lister, p.diagnoser, p.unresolver, p.auditor}
+	case isPurger | isLister | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.diagnoser, p.unresolver, p.auditor}
+	case isWaiter | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.waiter, p.diagnoser, p.unresolver, p.auditor}
+	case isPurger | isWaiter | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.waiter, p.diagnoser, p.unresolver, p.auditor}
+	case isLister | isWaiter | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.lister, p.waiter, p.diagnoser, p.unresolver, p.auditor}
+	case isPurger | isLister | isWaiter | isDiagnoser | isUnresolver | isAuditor:
+		return struct {
+			onlyonce.TxStore[TX]
+			onlyonce.Purger
+			onlyonce.Lister
+			onlyonce.Waiter
+			onlyonce.Diagnoser
+			unresolver
+			onlyonce.Auditor
+		}{s, p.purger, p.lister, p.waiter, p.diagnoser, p.unresolver, p.auditor}
 	}
 	return s
 }

@@ -21,6 +21,7 @@ const (
 	isResolver
 	isDiagnoser
 	isUnresolver
+	isAuditor // and a Resolver, without isResolver
 )
 
 // A powers has the optional powers of a sealed store. A power that the wrapped store does not
@@ -32,6 +33,7 @@ type powers struct {
 	resolver   onlyonce.Resolver
 	diagnoser  onlyonce.Diagnoser
 	unresolver unresolver
+	auditor    onlyonce.Auditor
 }
 
 // powers returns the powers of the wrapped store, and which bits they are. Those whose results
@@ -48,7 +50,10 @@ func (s *sealed) powers() (p powers, bits int) {
 	if p.waiter, ok = s.store.(onlyonce.Waiter); ok {
 		bits |= isWaiter
 	}
-	if _, ok = s.store.(onlyonce.Resolver); ok {
+	if _, ok = s.store.(onlyonce.Auditor); ok {
+		p.auditor = auditing{resolving{s}}
+		bits |= isAuditor
+	} else if _, ok = s.store.(onlyonce.Resolver); ok {
 		p.resolver = resolving{s}
 		bits |= isResolver
 	}

@@ -157,6 +157,11 @@ type resolving struct{ *sealed }
 
 // Resolve settles a record that nobody holds with st, or deletes it.
 func (s resolving) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
+	return s.resolve(ctx, seen, st, s.store.(onlyonce.Resolver).Resolve)
+}
+
+// resolve calls end with what the wrapped store sees of the record and of its settlement.
+func (s resolving) resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement, end func(context.Context, onlyonce.Record, onlyonce.Settlement) error) error {
 	const doing = "resolve"
 	if err := st.Check(); err != nil {
 		return fmt.Errorf("cryptstore: %s: %w", doing, err)
@@ -180,7 +185,45 @@ func (s resolving) Resolve(ctx context.Context, seen onlyonce.Record, st onlyonc
 		st = s.cipher.sealSettlement(key, seen.ID, st, o.damaged)
 	}
 	seen.State = stored.State
-	return s.store.(onlyonce.Resolver).Resolve(ctx, seen, st)
+	return end(ctx, seen, st)
+}
+
+// auditing is a sealed store that is an Auditor.
+type auditing struct{ resolving }
+
+// ResolveAudited does what Resolve does, and adds an entry to the audit trail of the wrapped
+// store. The person and the reason are not encrypted.
+func (s auditing) ResolveAudited(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement, d onlyonce.Decision) error {
+	return s.resolve(ctx, seen, st, func(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement) error {
+		return s.store.(onlyonce.Auditor).ResolveAudited(ctx, seen, st, d)
+	})
+}
+
+// AuditTrail returns the entries about a command. An error text that can't be decrypted
+// because it is damaged is replaced by a sentence that says so.
+func (s auditing) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.AuditEntry, error) {
+	entries, err := s.store.(onlyonce.Auditor).AuditTrail(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	for i := range entries {
+		e := &entries[i]
+		texts := []*string{&e.After.Error, &e.Before.Error}
+		if e.Before.Corrupt { // its error is the wrapped store's own
+			texts = texts[:1]
+		}
+		for _, t := range texts {
+			opened, err := s.cipher.openError(ctx, &onlyonce.Record{ID: id, Error: *t})
+			switch {
+			case errors.Is(err, onlyonce.ErrCorrupt):
+				opened = fmt.Sprintf("%v: the error: %v", onlyonce.ErrCorrupt, err)
+			case err != nil:
+				return nil, unavailable("read the audit trail", err)
+			}
+			*t = opened
+		}
+	}
+	return entries, nil
 }
 
 // listing is a sealed store that is a Lister.
