@@ -19,7 +19,7 @@ test: ## every test of every module
 	go test work
 
 race: ## the same under the race detector
-	go test -race -timeout 20m work
+	go test -race -timeout 40m work
 
 # A module outside go.work: Helm, Kubernetes and Prometheus must not raise the versions
 # of the modules that onlyonce is built from.

@@ -72,7 +72,7 @@ var tables atomic.Int64
 // newTable returns the Config of a table that was set up on the emulator.
 func newTable(t testing.TB, client *dynamodb.Client) dynamostore.Config {
 	t.Helper()
-	cfg := dynamostore.Config{Table: "t-" + strconv.FormatInt(tables.Add(1), 10)}
+	cfg := dynamostore.Config{Table: "t-" + strconv.FormatInt(tables.Add(1), 10), Timeout: 5 * time.Minute} // a busy machine may be slow
 	migrate(t, client, cfg)
 	return cfg
 }
