@@ -74,6 +74,7 @@ func suffices(t *testing.T, role *sql.DB) {
 }
 
 func TestGrants_TheDocumentedOnesSufficeOnPostgreSQL(t *testing.T) {
+	t.Parallel()
 	schema := newPostgresSchema(t)
 	_, owner := schema.open(t)
 	name := "onlyonce_app_" + strings.ToLower(rand.Text())
@@ -96,6 +97,7 @@ func TestGrants_TheDocumentedOnesSufficeOnPostgreSQL(t *testing.T) {
 }
 
 func TestGrants_TheDocumentedOnesSufficeOnMySQL(t *testing.T) {
+	t.Parallel()
 	database := newMySQLDatabase(t)
 	_, owner := database.open(t)
 	name := "app_" + strings.ToLower(rand.Text()[:16])
