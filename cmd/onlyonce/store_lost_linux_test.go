@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -73,16 +74,25 @@ func fill(t *testing.T, dir string) (free func()) {
 	}
 }
 
-// lostAndFound checks that every command tells that its store is lost, and that it is back.
-func lostAndFound(t *testing.T, commands map[string]watched, lose, giveBack func()) {
+// lostAndFound checks that every command tells, without being asked, that its store is lost
+// and of which kind the error is, and that it is back; and that it is not ready meanwhile.
+func lostAndFound(t *testing.T, commands map[string]watched, kind string, lose, giveBack func()) {
 	t.Helper()
+	const lost, found = `"level":"WARN","msg":"the store is lost`, `"level":"INFO","msg":"the store is back`
 	lose()
 	for name, w := range commands {
+		cmdtest.Until(t, name+" logs the loss", func() bool { return strings.Contains(w.log.String(), lost) })
 		cmdtest.Until(t, name+" is not ready", func() bool { return w.ready() == 503 })
+		counted := regexp.MustCompile(`\nonlyonce_store_errors_total\{kind="` + kind + `",store="(main|orders)"\} [1-9]`)
+		cmdtest.Until(t, name+" counts the errors", func() bool { return counted.MatchString(w.admin.get("/metrics").body) })
 	}
 	giveBack()
 	for name, w := range commands {
+		cmdtest.Until(t, name+" logs the return", func() bool { return strings.Contains(w.log.String(), found) })
 		cmdtest.Until(t, name+" is ready again", func() bool { return w.ready() == 200 })
+		if text := w.log.String(); strings.Count(text, lost) != 1 || strings.Count(text, found) != 1 {
+			t.Errorf("%s logs\n%s", name, text)
+		}
 	}
 }
 
@@ -92,7 +102,7 @@ func TestReady_ACommandIsNotReadyWhileTheDiskOfItsStoreIsFull(t *testing.T) {
 	u := "sqlite:" + filepath.Join(dir, "records.db")
 	commands := onStore(t, u)
 	var free func()
-	lostAndFound(t, commands, func() { free = fill(t, dir) }, func() { free() })
+	lostAndFound(t, commands, "full", func() { free = fill(t, dir) }, func() { free() })
 	if out := onlyonceWith(nil, "records", "ls", u); strings.Contains(out, "readiness") {
 		t.Errorf("the probes left\n%s", out)
 	}
@@ -136,5 +146,5 @@ func TestReady_ACommandIsNotReadyWhileItsDatabaseIsReadOnly(t *testing.T) {
 			exec("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'NAME'")
 		}
 	}
-	lostAndFound(t, onStore(t, u), set("on"), set("off"))
+	lostAndFound(t, onStore(t, u), "read_only", set("on"), set("off"))
 }

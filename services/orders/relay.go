@@ -3,6 +3,7 @@ package orders
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ func Relay(ctx context.Context, events outbox.Queue, cfg Config) error {
 const relayLease = 5 * time.Second
 
 func (c Config) newRelay(events outbox.Queue, to outbox.Publisher) *outbox.Relay {
-	log := outbox.SlogObserver(c.Log)
+	log := logEvents(c.Log)
 	return outbox.NewRelay(events, to, outbox.Config{
 		Lease: min(relayLease, c.Lease), MaxAttempts: c.MaxAttempts,
 		Observer: func(ctx context.Context, e outbox.Event) {
@@ -39,6 +40,26 @@ func (c Config) newRelay(events outbox.Queue, to outbox.Publisher) *outbox.Relay
 			}
 		},
 	})
+}
+
+// troubleEvery is how often it is logged that the queue can't be used. The relay tries
+// several times as often.
+const troubleEvery = time.Minute
+
+// logEvents returns an outbox.Observer of one relay that logs events. A queue that is away
+// does not fill the log. That published messages could not be marked is always logged.
+func logEvents(log *slog.Logger) outbox.Observer {
+	all := outbox.SlogObserver(log)
+	var logged time.Time
+	return func(ctx context.Context, e outbox.Event) {
+		if e.Outcome == outbox.OutcomeTrouble && e.Count == 0 {
+			if !logged.IsZero() && time.Since(logged) < troubleEvery {
+				return
+			}
+			logged = time.Now()
+		}
+		all(ctx, e)
+	}
 }
 
 // BrokerForms lists the forms of Config.Broker.

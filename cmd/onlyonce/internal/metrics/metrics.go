@@ -24,6 +24,8 @@ type Set struct {
 	cleanedLast   *prometheus.GaugeVec
 	cleaned       *prometheus.CounterVec
 	cleanupErrors *prometheus.CounterVec
+
+	storeErrors *prometheus.CounterVec // by kind and store
 }
 
 // New returns the metrics of a process, without any API so far.
@@ -59,10 +61,14 @@ func New() *Set {
 			Name: "onlyonce_cleanup_errors_total",
 			Help: "Cleanup cycles that ended with an error.",
 		}, []string{"store"}),
+		storeErrors: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "onlyonce_store_errors_total",
+			Help: "Errors of the store, met by requests, cleanup, the relay and readiness probes, by kind.",
+		}, []string{"kind", "store"}),
 	}
 	m.Registry.MustRegister(
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
-		m.requests, m.conflicts, m.duration, m.active, m.cleanedLast, m.cleaned, m.cleanupErrors)
+		m.requests, m.conflicts, m.duration, m.active, m.cleanedLast, m.cleaned, m.cleanupErrors, m.storeErrors)
 	return m
 }
 

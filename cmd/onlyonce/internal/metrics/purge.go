@@ -10,7 +10,7 @@ import (
 // Purges returns the Observer of a store's purges, which counts and logs them. The name
 // is the store's in the metrics.
 func (m *Set) Purges(name string, log *slog.Logger) onlyonce.Observer {
-	return Tee(m.cleanup(name), onlyonce.SlogObserver(log, nil))
+	return Tee(Tee(m.cleanup(name), m.StoreErrors(name).Observe), onlyonce.SlogObserver(log, nil))
 }
 
 // Tee returns an Observer that tells two.

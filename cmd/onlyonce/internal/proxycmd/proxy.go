@@ -175,7 +175,7 @@ func newRouteBuilder(store onlyonce.Store, m *metrics.Set, log *slog.Logger, sho
 		metrics: newTrafficMetrics(m, log),
 		guards:  make(map[policy]*onlyonce.Guard),
 	}
-	b.observer = metrics.Tee(b.count, b.metrics.limitUnavailable(onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey)))
+	b.observer = metrics.Tee(metrics.Tee(b.count, m.StoreErrors("main").Observe), b.metrics.limitUnavailable(onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey)))
 	return b
 }
 
@@ -208,7 +208,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return err
 	}
 	shaken := newHandshakes(m.Registry, p.secure.Load, log)
-	watch := server.NewStoreWatch(store.shown, store.Store, log)
+	watch := server.NewStoreWatch(store.shown, store.Store, m.StoreErrors("main"), log)
 	b.metrics.doubt = watch.Doubt
 	h := &server.Health{Checks: []func(context.Context) error{watch.Check, shaken.check}}
 	background := []func(context.Context) error{p.run(hangup), watch.Run}

@@ -17,6 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
+	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/orders"
 	"github.com/spf13/cobra"
 )
@@ -105,13 +106,24 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	defer func() { err = errors.Join(err, store.Close()) }()
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
-	events, stopTelling, err := cfg.tell(ctx, store, log)
+	m := metrics.New()
+	events, failures := metrics.NewOutbox(store.Outbox()), m.StoreErrors("main")
+	m.Registry.MustRegister(events)
+	watch := server.NewStoreWatch(store.URL.String(), store.Store, failures, log)
+	stopTelling, err := cfg.tell(ctx, m, watch, log)
 	if err != nil {
 		return err
 	}
 	log.Info("relaying", "store", u.String(), "broker", cfg.broker.Name, "version", version.Program())
 	err = orders.Relay(signals, store.Outbox(), orders.Config{
-		Broker: cfg.broker.URL, BrokerName: cfg.broker.Name, MaxAttempts: cfg.broker.MaxAttempts, OutboxObserver: events.Observe, Log: log,
+		Broker: cfg.broker.URL, BrokerName: cfg.broker.Name, MaxAttempts: cfg.broker.MaxAttempts, Log: log,
+		OutboxObserver: func(ctx context.Context, e outbox.Event) {
+			events.Observe(ctx, e)
+			failures.ObserveOutbox(ctx, e)
+			if e.Outcome == outbox.OutcomeTrouble {
+				watch.Doubt()
+			}
+		},
 	})
 	err = errors.Join(err, stopTelling())
 	log.Info("stopped")
@@ -121,25 +133,28 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	return nil
 }
 
-// tell serves health checks and metrics, if there is an address for them, until stop
-// is called.
-func (c *relayConfig) tell(ctx context.Context, store *storeurl.Store, log *slog.Logger) (events *metrics.Outbox, stop func() error, err error) {
-	m := metrics.New()
-	events = metrics.NewOutbox(store.Outbox())
-	m.Registry.MustRegister(events)
-	if c.admin == "" {
-		return events, func() error { return nil }, nil
+// tell watches the store, and serves health checks and metrics if there is an address for
+// them, until stop is called.
+func (c *relayConfig) tell(ctx context.Context, m *metrics.Set, watch *server.StoreWatch, log *slog.Logger) (stop func() error, err error) {
+	tasks := []func(context.Context) error{watch.Run}
+	if c.admin != "" {
+		admin, err := server.NewAdmin(c.admin, server.Hosts(c.admin), &server.Health{Checks: []func(context.Context) error{watch.Check}}, m, log)
+		if err != nil {
+			return nil, err
+		}
+		log.Info("admin address is listening", "address", admin.Listener.Addr().String())
+		tasks = append(tasks, admin.Run)
 	}
-	admin, err := server.NewAdmin(c.admin, server.Hosts(c.admin), &server.Health{Checks: []func(context.Context) error{server.NewStoreWatch(store.URL.String(), store.Store, log).Check}}, m, log)
-	if err != nil {
-		return nil, nil, err
-	}
-	log.Info("admin address is listening", "address", admin.Listener.Addr().String())
 	ctx, cancel := context.WithCancel(ctx)
-	ended := make(chan error, 1)
-	go func() { ended <- admin.Run(ctx) }()
-	return events, func() error {
+	ended := make(chan error, len(tasks))
+	for _, run := range tasks {
+		go func() { ended <- run(ctx) }()
+	}
+	return func() (err error) {
 		cancel()
-		return <-ended
+		for range tasks {
+			err = errors.Join(err, <-ended)
+		}
+		return err
 	}, nil
 }

@@ -34,6 +34,7 @@ type app struct {
 	tokens    sandboxes.Tokens
 	metrics   *metrics.Set
 	counts    struct{ items, sandboxes, orders *metrics.API }
+	failures  struct{ store, ordersIn metrics.StoreErrors }
 	health    *server.Health
 	watches   []*server.StoreWatch // of store and ordersIn
 	named     bool                 // there is a list of tokens
@@ -88,9 +89,11 @@ func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) erro
 			return errors.Join(err, a.ordersIn.Close())
 		}
 	}
-	a.watches = []*server.StoreWatch{server.NewStoreWatch(a.store.URL.String(), a.store, log)}
+	a.failures.store = a.metrics.StoreErrors("main")
+	a.failures.ordersIn = a.metrics.StoreErrors(name)
+	a.watches = []*server.StoreWatch{server.NewStoreWatch(a.store.URL.String(), a.store, a.failures.store, log)}
 	if a.store != a.ordersIn {
-		a.watches = append(a.watches, server.NewStoreWatch(a.ordersIn.URL.String(), a.ordersIn, log))
+		a.watches = append(a.watches, server.NewStoreWatch(a.ordersIn.URL.String(), a.ordersIn, a.failures.ordersIn, log))
 	}
 	a.health = &server.Health{}
 	for _, w := range a.watches {
@@ -141,7 +144,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
 		FingerprintSecret: a.secret,
 		Tenant:            tenant, Keep: cfg.itemsKeep, Lease: cfg.lease,
-		Observer: a.counts.items.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
+		Observer: metrics.Tee(a.counts.items.Observe, a.failures.store.Observe), Log: log, ShowKey: cfg.log.ShowKey(),
 	}); err != nil {
 		return err
 	}
@@ -155,7 +158,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		FingerprintSecret: a.secret,
-		Observer:          a.counts.sandboxes.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
+		Observer:          metrics.Tee(a.counts.sandboxes.Observe, a.failures.store.Observe), Log: log, ShowKey: cfg.log.ShowKey(),
 	})
 	return err
 }

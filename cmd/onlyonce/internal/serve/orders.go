@@ -8,6 +8,7 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
+	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/orders"
 	"github.com/spf13/cobra"
 )
@@ -47,7 +48,12 @@ func (a *app) makeOrders(ctx context.Context, cfg config, log *slog.Logger) (err
 		FingerprintSecret: a.inOrders,
 		MaxAttempts:       cfg.orders.broker.MaxAttempts,
 		Broker:            cfg.orders.broker.URL, BrokerName: cfg.orders.broker.Name,
-		Observer: a.counts.orders.Observe, OutboxObserver: events.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
+		Observer: metrics.Tee(a.counts.orders.Observe, a.failures.ordersIn.Observe),
+		OutboxObserver: func(ctx context.Context, e outbox.Event) {
+			events.Observe(ctx, e)
+			a.failures.ordersIn.ObserveOutbox(ctx, e)
+		},
+		Log: log, ShowKey: cfg.log.ShowKey(),
 	})
 	if err == nil {
 		a.metrics.Registry.MustRegister(metrics.Poisoned(a.orders.PoisonedCount))

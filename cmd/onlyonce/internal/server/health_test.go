@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
@@ -21,7 +22,7 @@ func TestHealth_AServerIsReadyWhileItsStoreRespondsAndItIsNotStopping(t *testing
 		t.Fatal(err)
 	}
 	h := &Health{Checks: []func(context.Context) error{func(ctx context.Context) error {
-		return NewStoreWatch("main", store, slog.New(slog.DiscardHandler)).Check(ctx)
+		return NewStoreWatch("main", store, metrics.New().StoreErrors("main"), slog.New(slog.DiscardHandler)).Check(ctx)
 	}}}
 	ready := func(want int) {
 		t.Helper()

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
 // A StoreWatch checks whether a store takes commands by recording one: a full disk, or
@@ -17,6 +19,7 @@ import (
 type StoreWatch struct {
 	name  string
 	store onlyonce.Store
+	count metrics.StoreErrors
 	log   *slog.Logger
 
 	suspect chan struct{} // a request met an error
@@ -28,14 +31,18 @@ type StoreWatch struct {
 	err     error     // of the last probe
 }
 
-// NewStoreWatch returns a watch over a store, which is called name in the log.
-func NewStoreWatch(name string, store onlyonce.Store, log *slog.Logger) *StoreWatch {
-	return &StoreWatch{name: name, store: store, log: log, suspect: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+// NewStoreWatch returns a watch over a store, which is called name in the log. Failed
+// probes are counted in count.
+func NewStoreWatch(name string, store onlyonce.Store, count metrics.StoreErrors, log *slog.Logger) *StoreWatch {
+	return &StoreWatch{name: name, store: store, count: count, log: log, suspect: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 }
 
 const (
 	// probeEvery is how often the store is probed at most, and how often while it is lost.
 	probeEvery = time.Second
+	// lookEvery is how often it is probed at least, so that its loss is noticed without a
+	// request.
+	lookEvery = 5 * time.Second
 	// silentAfter is when a probe counts as failed that has ignored its time-out.
 	silentAfter = readyWithin + readyWithin/2
 )
@@ -87,12 +94,13 @@ func (s *StoreWatch) try(ctx context.Context) error {
 // note records the outcome of a probe, and logs it if it has changed.
 func (s *StoreWatch) note(err error) {
 	s.tried = time.Now()
+	s.count.Count(err)
 	switch {
 	case err != nil && s.lost.IsZero():
 		s.lost = s.tried
-		s.log.Warn("the store takes no commands: requests with a key are rejected until it does", "store", s.name, "error", err)
+		s.log.Warn("the store is lost: it takes no commands", "store", s.name, "kind", storeurl.KindOf(err), "error", err)
 	case err == nil && !s.lost.IsZero():
-		s.log.Info("the store takes commands again", "store", s.name, "lost_for_ms", s.tried.Sub(s.lost).Milliseconds())
+		s.log.Info("the store is back: it takes commands again", "store", s.name, "lost_for_ms", s.tried.Sub(s.lost).Milliseconds())
 		s.lost = time.Time{}
 	}
 	s.err = err
@@ -128,23 +136,26 @@ func (s *StoreWatch) Doubt() {
 	}
 }
 
-// Run probes the store when a request met an error, and as long as the store is lost.
+// Run probes the store every lookEvery, when a request met an error, and more often as
+// long as the store is lost.
 func (s *StoreWatch) Run(ctx context.Context) error {
 	again := time.NewTicker(probeEvery)
 	defer again.Stop()
-	for {
+	for doubted := false; ; {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.suspect:
-			_ = s.Check(ctx) // logged
+			doubted = true
 		case <-again.C:
-			s.turn <- struct{}{}
-			lost := !s.lost.IsZero()
-			<-s.turn
-			if lost {
-				_ = s.Check(ctx) // logged
-			}
+		}
+		s.turn <- struct{}{}
+		since := time.Since(s.tried)
+		due := since >= lookEvery || (doubted || !s.lost.IsZero()) && since >= probeEvery
+		<-s.turn
+		if due {
+			doubted = false
+			_ = s.Check(ctx) // logged
 		}
 	}
 }
