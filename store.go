@@ -144,6 +144,22 @@ type Lister interface {
 	List(ctx context.Context, f Filter) iter.Seq2[Record, error]
 }
 
+// A Summarizer counts records without listing them.
+type Summarizer interface {
+	// Summarize returns a Summary for each tenant, operation and state in which there is a
+	// record, in no order. It reads all records, but not their responses.
+	Summarize(ctx context.Context) ([]Summary, error)
+}
+
+// A Summary counts the records of one tenant and operation in one state.
+type Summary struct {
+	Tenant, Operation string
+	State             State
+	Lapsed            bool // with StateProcessing: the leases of these records have lapsed
+	Count             int
+	Oldest            time.Duration // the time since the oldest of them was created
+}
+
 // A Filter selects the records to list. A zero field matches any record.
 type Filter struct {
 	Tenant, Operation, Key, Ref string
@@ -155,8 +171,8 @@ type Filter struct {
 	Unresolved bool
 
 	IDPrefix string // the beginning of ID.Hash in lower-case hexadecimal
-	After                       Record // the last record of the previous page; only its ID and CreatedAt are used
-	Limit                       int    // 0 or less: all
+	After    Record // the last record of the previous page; only its ID and CreatedAt are used
+	Limit    int    // 0 or less: all
 }
 
 // FromNewest reports whether the list begins with the newest record: After is not set. A

@@ -70,6 +70,13 @@ func checkRecords(t *testing.T, step func(fails, prints string, args ...string),
 	}
 	step("", key, "records", "ls", raw)
 	step("", "made", "records", "show", raw, "--key", key)
+	step("", "completed  1", "records", "stats", raw)
+	step("", `"key":"order-17"`, "records", "export", raw)
+	if _, purges := store.(onlyonce.Purger); purges {
+		step("", "purged: 0", "records", "purge", raw)
+	} else {
+		step("its server deletes expired records by itself", "", "records", "purge", raw)
+	}
 	step("--reason is missing", "", "records", "rm", raw, "--key", key, "--yes")
 	kept := "This store keeps no audit trail: who decides, and why, is not recorded.\n"
 	if _, audited := store.(onlyonce.Auditor); audited {

@@ -87,6 +87,12 @@ func (s *Store) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.Audi
 	return entries, wrap("read the audit trail", err)
 }
 
+// Summarize counts records by tenant, operation and state. It reads the whole table.
+func (s *Store) Summarize(ctx context.Context) ([]onlyonce.Summary, error) {
+	all, err := s.maintenance.Summarize(ctx)
+	return all, wrap("summarize", err)
+}
+
 // Unresolved counts the records whose outcome is unknown: those in the unknown
 // state, those whose lease has lapsed, and those in a state that no store writes.
 // It also returns for how long the oldest of them has been unresolved. It uses an

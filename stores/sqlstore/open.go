@@ -16,6 +16,7 @@ import (
 // A kind is a kind of database that has an engine.
 type kind struct {
 	open          func(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine, error)
+	openReader    func(ctx context.Context, db *sql.DB) (engine.Reader, error)
 	migrate       func(ctx context.Context, db *sql.DB) error
 	migrations    []engine.Migration
 	schemaVersion func(ctx context.Context, on engine.RowQuerier) (int, error)
@@ -23,9 +24,9 @@ type kind struct {
 
 // kinds holds the engines by the names that Migrations accepts.
 var kinds = map[string]kind{
-	"sqlite":   {open: sqlite.Open, migrate: sqlite.Migrate, migrations: sqlite.Migrations, schemaVersion: sqlite.SchemaVersion},
-	"postgres": {open: postgres.Open, migrate: postgres.Migrate, migrations: postgres.Migrations, schemaVersion: postgres.SchemaVersion},
-	"mysql":    {open: mysql.Open, migrate: mysql.Migrate, migrations: mysql.Migrations, schemaVersion: mysql.SchemaVersion}, // and MariaDB
+	"sqlite":   {open: sqlite.Open, openReader: sqlite.OpenReader, migrate: sqlite.Migrate, migrations: sqlite.Migrations, schemaVersion: sqlite.SchemaVersion},
+	"postgres": {open: postgres.Open, openReader: postgres.OpenReader, migrate: postgres.Migrate, migrations: postgres.Migrations, schemaVersion: postgres.SchemaVersion},
+	"mysql":    {open: mysql.Open, openReader: mysql.OpenReader, migrate: mysql.Migrate, migrations: mysql.Migrations, schemaVersion: mysql.SchemaVersion}, // and MariaDB
 }
 
 const supported = "SQLite, PostgreSQL 13, MySQL 8, MariaDB 10.6 and newer are supported"

@@ -10,7 +10,6 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
-	"github.com/onlyonce-go/onlyonce/stores/internal/record"
 )
 
 // A Config controls how a Store is opened. The zero Config is usable.
@@ -46,6 +45,7 @@ var (
 	_ onlyonce.Purger           = (*Store)(nil)
 	_ onlyonce.Auditor          = (*Store)(nil)
 	_ onlyonce.Lister           = (*Store)(nil)
+	_ onlyonce.Summarizer       = (*Store)(nil)
 	_ onlyonce.Diagnoser        = (*Store)(nil)
 )
 
@@ -146,11 +146,7 @@ func (s *Store) ResolveAudited(ctx context.Context, seen onlyonce.Record, st onl
 
 // AuditTrail returns the decisions of people about the command id, oldest first.
 func (s *Store) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.AuditEntry, error) {
-	entries, err := s.engine.AuditTrail(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("sqlstore: read the audit trail: %w", err)
-	}
-	return entries, nil
+	return auditTrail(ctx, s.engine, id)
 }
 
 // Purge deletes at most limit expired records, in batches that are small enough
@@ -177,12 +173,12 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 
 // List lists records, newest first.
 func (s *Store) List(ctx context.Context, f onlyonce.Filter) iter.Seq2[onlyonce.Record, error] {
-	return record.Walk(f, func(p *record.Page) error {
-		if err := s.engine.Page(ctx, f, p); err != nil {
-			return fmt.Errorf("sqlstore: list: %w", err)
-		}
-		return nil
-	})
+	return list(ctx, s.engine, f)
+}
+
+// Summarize counts records by tenant, operation and state. It reads the whole table.
+func (s *Store) Summarize(ctx context.Context) ([]onlyonce.Summary, error) {
+	return summarize(ctx, s.engine)
 }
 
 // Diagnose finds settings of the database and of its connections that would

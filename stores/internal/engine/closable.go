@@ -86,6 +86,13 @@ func (c *Closable) AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.A
 	return c.Engine.AuditTrail(ctx, id)
 }
 
+func (c *Closable) Summarize(ctx context.Context) ([]onlyonce.Summary, error) {
+	if err := c.Check(); err != nil {
+		return nil, err
+	}
+	return c.Engine.Summarize(ctx)
+}
+
 func (c *Closable) Purge(ctx context.Context, limit int) (int, error) {
 	if err := c.Check(); err != nil {
 		return 0, err

@@ -19,22 +19,17 @@ import (
 // except those of RunTx and SettleTx.
 type Engine interface {
 	onlyonce.Store
+	Reader
 	Outbox
 
 	// Resolve does what onlyonce.Resolver says or, unless d is nil, what
 	// onlyonce.Auditor says of ResolveAudited.
 	Resolve(ctx context.Context, seen onlyonce.Record, st onlyonce.Settlement, d *onlyonce.Decision) error
 
-	// AuditTrail, Purge, Unresolved and Diagnose do what onlyonce's interfaces of these
-	// names say.
-	AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.AuditEntry, error)
+	// Purge, Unresolved and Diagnose do what onlyonce's interfaces of these names say.
 	Purge(ctx context.Context, limit int) (int, error)
 	Unresolved(ctx context.Context) (n int, oldest time.Duration, err error)
 	Diagnose(ctx context.Context) ([]onlyonce.Finding, error)
-
-	// Page reads a page of a list. It does not filter by the state of f, which only a
-	// decoded record has.
-	Page(ctx context.Context, f onlyonce.Filter, p *record.Page) error
 
 	// Joined returns the store inside the caller's transaction.
 	Joined(tx *sql.Tx) onlyonce.Store
@@ -46,6 +41,17 @@ type Engine interface {
 
 	// Close ends queued calls and releases the engine's connections and statements.
 	Close() error
+}
+
+// A Reader is the part of an engine that only reads, which takes no other right.
+type Reader interface {
+	// Page reads a page of a list. It does not filter by the state of f, which only a
+	// decoded record has.
+	Page(ctx context.Context, f onlyonce.Filter, p *record.Page) error
+
+	// AuditTrail and Summarize do what onlyonce.Auditor and onlyonce.Summarizer say.
+	AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.AuditEntry, error)
+	Summarize(ctx context.Context) ([]onlyonce.Summary, error)
 }
 
 // A TxFunc is a caller's function; SettleTx gives it no record.

@@ -44,6 +44,17 @@ func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine,
 	return s, nil
 }
 
+// OpenReader returns a reader of the records in a database that has been migrated. It needs
+// only the right to read the tables, and the server may be a replica.
+func OpenReader(ctx context.Context, db *sql.DB) (engine.Reader, error) {
+	m := &dialect{texts: texts}
+	s := server.New(db, m, risks)
+	if err := s.CheckSchema(ctx); err != nil {
+		return nil, err
+	}
+	return s, m.readSettings(s.Runner(ctx))
+}
+
 // readSettings reads the settings by which the statements are sent.
 func (m *dialect) readSettings(l server.Runner) error {
 	err := readSettings(l, func(has settings) {

@@ -25,3 +25,10 @@ func Open(ctx context.Context, db *sql.DB, acceptRisks []string) (engine.Engine,
 	groupWrites(ctx, s)
 	return s, nil
 }
+
+// OpenReader returns a reader of the records in a database that has been migrated. It needs
+// only the right to read the tables, and the server may be a replica.
+func OpenReader(ctx context.Context, db *sql.DB) (engine.Reader, error) {
+	s := server.New(db, dialect{new(Standbys)}, risks)
+	return s, s.CheckSchema(ctx)
+}

@@ -59,6 +59,11 @@ func (s *Store) Check(ctx context.Context, acceptRisks []string) error {
 	if err := engine.Reject(findings, acceptRisks, s.risks); err != nil {
 		return err
 	}
+	return s.CheckSchema(ctx)
+}
+
+// CheckSchema rejects a schema of another version.
+func (s *Store) CheckSchema(ctx context.Context) error {
 	have, err := engine.SchemaVersion(ctx, s.DB, s.dialect.Statements())
 	if err != nil {
 		return err

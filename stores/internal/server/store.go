@@ -5,6 +5,7 @@ package server
 import (
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"time"
 
@@ -111,6 +112,16 @@ func (s *Store) Settle(ctx context.Context, h onlyonce.Hold, st onlyonce.Settlem
 
 func (s *Store) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
 	return s.Runner(ctx).lookup(id)
+}
+
+// Summarize counts records by tenant, operation and state.
+func (s *Store) Summarize(ctx context.Context) (all []onlyonce.Summary, err error) {
+	err = s.Runner(ctx).Query("summarize", func(v []driver.Value) error {
+		one, err := record.ReadSummary(v, s.dialect.DecodeText)
+		all = append(all, one)
+		return err
+	})
+	return all, err
 }
 
 // Page reads a page of the records of f but for its state, which only a record that has

@@ -107,6 +107,12 @@ WHERE created_at <= ?
 ORDER BY created_at DESC
 LIMIT ?;
 
+-- name: summarize
+SELECT tenant, operation, state, state = 'processing' AND lease_until <= {now} AS lapsed, count(*), min(created_at), {now}
+FROM onlyonce_records
+WHERE coalesce({expires} > {now}, 1)
+GROUP BY tenant, operation, state, lapsed;
+
 -- name: list unresolved
 -- The planner would read all records in the order of the list.
 SELECT {columns}

@@ -116,6 +116,28 @@ func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, er
 	return n, oldest, err
 }
 
+// Summarize counts records by tenant, operation and state.
+func (s *Store) Summarize(ctx context.Context) (all []onlyonce.Summary, err error) {
+	err = sqlRunner{ctx: ctx, on: s.db, text: s.text}.Query("summarize", nil, func(v []driver.Value) error {
+		one, err := record.ReadSummary(v, func(text string) string { return text })
+		all = append(all, one)
+		return err
+	})
+	return all, err
+}
+
+// OpenReader returns a reader of the records in a database that has been migrated. It needs
+// only the right to read the file.
+func OpenReader(ctx context.Context, db *sql.DB) (engine.Reader, error) {
+	if err := checkLibrary(ctx, db); err != nil {
+		return nil, err
+	}
+	if err := checkSchema(ctx, db); err != nil {
+		return nil, err
+	}
+	return &Store{db: db, text: statements}, nil
+}
+
 // Page reads a page of the records of f but for its state, which only a record that has
 // been decoded has. No two have the same created_at.
 func (s *Store) Page(ctx context.Context, f onlyonce.Filter, p *record.Page) error {

@@ -14,7 +14,9 @@ import (
 // auditTrail returns the decisions of people about a command, oldest first, and none if the
 // store keeps no audit trail.
 func auditTrail(ctx context.Context, store onlyonce.Lister, id onlyonce.ID) ([]onlyonce.AuditEntry, error) {
-	a, ok := store.(onlyonce.Auditor)
+	a, ok := store.(interface {
+		AuditTrail(ctx context.Context, id onlyonce.ID) ([]onlyonce.AuditEntry, error)
+	})
 	if !ok {
 		return nil, nil
 	}

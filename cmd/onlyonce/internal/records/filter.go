@@ -14,6 +14,13 @@ type filterFlags struct {
 	olderThan time.Duration
 }
 
+// addNames declares --tenant, --operation and --key.
+func (f *filterFlags) addNames(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only records of this `tenant`")
+	cmd.Flags().StringVar(&f.Operation, "operation", "", "only records of this `operation`")
+	cmd.Flags().StringVar(&f.Key, "key", "", "only records with this `key`")
+}
+
 // addFlags declares the flags, except --key, --operation, --tenant and --ref.
 func (f *filterFlags) addFlags(cmd *cobra.Command) {
 	states.AddFlag(cmd, (*string)(&f.State), "state", "", "only records in this state (unknown includes lapsed ones)")

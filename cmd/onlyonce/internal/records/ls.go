@@ -50,7 +50,7 @@ without --state only. With --watch, the table is printed again and again.`,
 					return cli.Usagef("--watch: %s", mistake)
 				}
 			}
-			return storeurl.WithRecords(cmd.Context(), args[0], func(store storeurl.Records) error {
+			return storeurl.WithReader(cmd.Context(), args[0], func(store onlyonce.Lister) error {
 				if watch != 0 {
 					return watchTable(cmd, store, &f, watch)
 				}
@@ -61,9 +61,7 @@ without --state only. With --watch, the table is printed again and again.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&f.Tenant, "tenant", "", "only records of this `tenant`")
-	cmd.Flags().StringVar(&f.Operation, "operation", "", "only records of this `operation`")
-	cmd.Flags().StringVar(&f.Key, "key", "", "only records with this `key`")
+	f.addNames(cmd)
 	f.addFlags(cmd)
 	f.addRef(cmd)
 	cmd.Flags().IntVar(&f.Limit, "limit", 100, "largest `number` of records; 0 lists all")

@@ -1,5 +1,5 @@
-// Package records is the command "onlyonce records": it lists, shows, resolves and
-// deletes the records of a store.
+// Package records is the command "onlyonce records": it reads, resolves and deletes the
+// records of a store.
 package records
 
 import (
@@ -11,7 +11,7 @@ import (
 func Command() *cobra.Command {
 	return cli.Group(&cobra.Command{
 		Use:   "records",
-		Short: "List, show, resolve and delete the records of a store",
+		Short: "List, count, show, export, resolve and delete the records of a store",
 		Long: `Reads, resolves and deletes the records of commands, whether the servers of the store are
 running or not.
 
@@ -19,11 +19,14 @@ A record is named by its id or a unique prefix of it (log lines contain one as
 idempotency_key), or by --key, with --operation and --tenant if several records
 have the same key.
 
+ls, show, stats and export only read: for a store in a SQL database, a role that may
+only SELECT, or a SQLite file that can only be read, is enough.
+
 STATUS is the HTTP status of the stored response. It is - if the command was not an
 HTTP request, such as one of Do, or has no response yet.`,
 		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --state unknown
   onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records resolve sqlite:onlyonce-data/onlyonce.db 3f1c7a50 --rerun --reason "ticket 4711: not charged"
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17 --reason "ticket 4711: a test"`,
-	}, lsCommand(), showCommand(), resolveCommand(), rmCommand())
+	}, lsCommand(), showCommand(), statsCommand(), exportCommand(), resolveCommand(), rmCommand(), purgeCommand())
 }

@@ -44,7 +44,7 @@ decisions.`,
 				return cli.Usagef("--json and --raw cannot be combined")
 			}
 			out := cmd.OutOrStdout()
-			return storeurl.WithRecords(cmd.Context(), args[0], func(store storeurl.Records) error {
+			return storeurl.WithReader(cmd.Context(), args[0], func(store onlyonce.Lister) error {
 				r, err := name.find(cmd.Context(), store)
 				if errors.Is(err, errNoRecord) {
 					return errors.Join(err, showDeleted(cmd, store, name))

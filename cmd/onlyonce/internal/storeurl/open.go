@@ -38,11 +38,39 @@ func (u URL) DSN(create bool) string {
 		query.Set("mode", "rwc")
 		query.Set("_journal_mode", "WAL")
 	}
+	return u.fileDSN(query)
+}
+
+// readDSN returns the data source name with which a SQLite file can only be read.
+func (u URL) readDSN() string {
+	return u.fileDSN(url.Values{"mode": {"ro"}, "_busy_timeout": {"5000"}, "_error_rc": {"true"}})
+}
+
+func (u URL) fileDSN(query url.Values) string {
 	path := filepath.ToSlash(u.Path)
 	if !strings.HasPrefix(path, "/") {
 		path = "/" + path // C:/… on Windows
 	}
 	return (&url.URL{Scheme: "file", Path: path, RawQuery: query.Encode()}).String()
+}
+
+// openForReading opens the SQL database of a store, and a SQLite file so that it can't be
+// written.
+func (u URL) openForReading(ctx context.Context) (*sql.DB, error) {
+	if u.Engine != SQLite {
+		return u.OpenDB(ctx, false)
+	}
+	if err := u.CheckPath(false); err != nil {
+		return nil, err
+	}
+	db, err := sql.Open("sqlite", u.readDSN())
+	if err != nil {
+		return nil, fmt.Errorf("open %v: %w", u, err)
+	}
+	if err := db.PingContext(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("open %v: %w", u, err), db.Close())
+	}
+	return db, nil
 }
 
 // OpenDB opens the SQL database of a store, and creates its file if create is true and

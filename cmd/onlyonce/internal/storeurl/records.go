@@ -3,6 +3,7 @@ package storeurl
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
@@ -68,4 +69,27 @@ func WithRecords(ctx context.Context, raw string, fn func(Records) error) (err e
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	return fn(store)
+}
+
+// WithReader calls fn with the store that the URL raw names, which is there already, for
+// reading. In a SQL database, it needs only the right to read: it neither migrates nor
+// writes.
+func WithReader(ctx context.Context, raw string, fn func(onlyonce.Lister) error) (err error) {
+	u, err := Parse(raw)
+	if err != nil {
+		return err
+	}
+	if u.RecordsOnly() != "" {
+		return WithRecords(ctx, raw, func(store Records) error { return fn(store) })
+	}
+	db, err := u.openForReading(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	reader, err := sqlstore.OpenReader(ctx, db)
+	if err != nil {
+		return fmt.Errorf("%v: %w", u, err)
+	}
+	return fn(reader)
 }
