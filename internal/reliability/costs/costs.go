@@ -109,9 +109,9 @@ func (p process) request(ctx context.Context, key string) error {
 	return err
 }
 
-// Measure measures requests one after the other. The fewest round trips of samples requests
-// count: what a store does now and then, such as a look at the clock once a second, is no part
-// of a request. Writes are counted over commands requests.
+// Measure measures requests one after the other. The usual number of round trips of samples
+// requests counts, and the fewest bytes: what a store does now and then, such as a look at the
+// clock once a second, is no part of a request. Writes are counted over commands requests.
 func (s *System) Measure(ctx context.Context, samples, commands int) (*Report, error) {
 	r := &Report{Name: s.Name}
 	if err := s.passages(ctx, r, samples); err != nil {
