@@ -15,7 +15,7 @@ const progressEvery = 500 * time.Millisecond
 // showProgress keeps a line on a terminal up to date until stop is called. It shows
 // nothing if standard error is not a terminal.
 func showProgress(runs []*targetRun) (stop func()) {
-	if !cli.IsTerminal(os.Stderr) {
+	if !cli.PrintsToTerminal(os.Stderr) {
 		return func() {}
 	}
 	done := make(chan struct{})

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -169,8 +168,7 @@ func (m measured) firstError() string {
 
 func (b *report) print(w io.Writer, format string) error {
 	if format == formatJSON {
-		out := json.NewEncoder(plain.JSONTo(w))
-		out.SetEscapeHTML(false)
+		out := plain.NewJSONEncoder(w)
 		out.SetIndent("", "  ")
 		return out.Encode(b)
 	}

@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
@@ -91,7 +90,7 @@ func wrapped(words []string, width int) string {
 
 // report runs the checks and writes the report.
 func report(cmd *cobra.Command, target conform.Target, cfg conform.Config, write reportWriter) error {
-	cfg.Progress = showProgress(cmd.ErrOrStderr(), cli.IsTerminal(os.Stderr))
+	cfg.Progress = showProgress(cmd.ErrOrStderr(), cli.PrintsToTerminal(cmd.ErrOrStderr()))
 	found, err := conform.Run(cmd.Context(), target, cfg)
 	if cfg.Progress != nil {
 		fmt.Fprint(cmd.ErrOrStderr(), clearLine)

@@ -1,7 +1,6 @@
 package check
 
 import (
-	"encoding/json"
 	"io"
 	"strings"
 	"time"
@@ -70,8 +69,7 @@ func writeJSON(out io.Writer, r conform.Report, err error) error {
 		}
 		doc.Rows = append(doc.Rows, j)
 	}
-	enc := json.NewEncoder(plain.JSONTo(out))
-	enc.SetEscapeHTML(false)
+	enc := plain.NewJSONEncoder(out)
 	enc.SetIndent("", "  ")
 	return enc.Encode(doc)
 }

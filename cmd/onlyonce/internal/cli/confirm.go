@@ -48,16 +48,19 @@ func Confirm(cmd *cobra.Command, out io.Writer, question string) bool {
 // OnTerminal reports whether a person can answer a question: whether the command's input is
 // a terminal.
 func OnTerminal(cmd *cobra.Command) bool {
-	in, ok := cmd.InOrStdin().(*os.File)
-	return ok && isatty.IsTerminal(in.Fd())
+	return isTerminal(cmd.InOrStdin())
 }
 
-// PrintsToTerminal reports whether the command's output is a terminal.
-func PrintsToTerminal(cmd *cobra.Command) bool {
-	out := cmd.OutOrStdout()
+// PrintsToTerminal reports whether what is written to out, an output of a command, appears on a
+// terminal.
+func PrintsToTerminal(out io.Writer) bool {
 	if o, ok := out.(*output); ok {
 		out = o.to
 	}
-	file, ok := out.(*os.File)
+	return isTerminal(out)
+}
+
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	return ok && isatty.IsTerminal(file.Fd())
 }

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"fmt"
-	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -51,10 +50,4 @@ func SomeOrAll(all *bool, otherwise string) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-// IsTerminal reports whether a file is a terminal, or another device for characters.
-func IsTerminal(f *os.File) bool {
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

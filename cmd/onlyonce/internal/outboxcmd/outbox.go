@@ -4,7 +4,6 @@ package outboxcmd
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"iter"
@@ -169,8 +168,7 @@ type parkedMessage struct {
 }
 
 func parkedJSON(cmd *cobra.Command, parked iter.Seq2[outbox.Entry, error]) error {
-	out := json.NewEncoder(plain.JSONTo(cmd.OutOrStdout()))
-	out.SetEscapeHTML(false)
+	out := plain.NewJSONEncoder(cmd.OutOrStdout())
 	for e, err := range parked {
 		if err != nil {
 			return err

@@ -3,6 +3,7 @@
 package plain
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"regexp"
@@ -70,6 +71,13 @@ func JSON(doc []byte) []byte {
 
 // JSONTo returns a writer of JSON documents to w. Each Write must be one document.
 func JSONTo(w io.Writer) io.Writer { return jsonWriter{w} }
+
+// NewJSONEncoder returns an encoder of JSON documents to w, which leaves <, > and & as they are.
+func NewJSONEncoder(w io.Writer) *json.Encoder {
+	e := json.NewEncoder(JSONTo(w))
+	e.SetEscapeHTML(false)
+	return e
+}
 
 type jsonWriter struct{ to io.Writer }
 

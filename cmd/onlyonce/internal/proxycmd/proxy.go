@@ -175,7 +175,8 @@ func newRouteBuilder(store onlyonce.Store, m *metrics.Set, log *slog.Logger, sho
 		metrics: newTrafficMetrics(m, log),
 		guards:  make(map[policy]*onlyonce.Guard),
 	}
-	b.observer = metrics.Tee(metrics.Tee(b.count, m.StoreErrors("main").Observe), b.metrics.limitUnavailable(onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey)))
+	logs := onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey)
+	b.observer = metrics.Tee(b.count, m.StoreErrors("main").Observe, b.metrics.limitUnavailable(logs))
 	return b
 }
 

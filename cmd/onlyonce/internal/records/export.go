@@ -2,7 +2,6 @@ package records
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 
 	"github.com/onlyonce-go/onlyonce"
@@ -36,8 +35,7 @@ may be in the export or not. The export has the responses of all tenants: protec
 				return err
 			}
 			return storeurl.WithReader(cmd.Context(), args[0], func(store onlyonce.Lister) error {
-				out := json.NewEncoder(plain.JSONTo(cmd.OutOrStdout()))
-				out.SetEscapeHTML(false)
+				out := plain.NewJSONEncoder(cmd.OutOrStdout())
 				for r, err := range list(cmd.Context(), store, f.filter()) {
 					if err != nil {
 						return err

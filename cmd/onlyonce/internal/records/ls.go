@@ -2,7 +2,6 @@ package records
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -84,8 +83,7 @@ func list(ctx context.Context, store onlyonce.Lister, f onlyonce.Filter) iter.Se
 var states = cli.Choice{string(onlyonce.StateProcessing), string(onlyonce.StateCompleted), string(onlyonce.StateFailed), string(onlyonce.StateUnknown)}
 
 func listJSON(cmd *cobra.Command, records iter.Seq2[onlyonce.Record, error]) error {
-	out := json.NewEncoder(plain.JSONTo(cmd.OutOrStdout()))
-	out.SetEscapeHTML(false)
+	out := plain.NewJSONEncoder(cmd.OutOrStdout())
 	for r, err := range records {
 		if err != nil {
 			return err
@@ -101,7 +99,7 @@ func listJSON(cmd *cobra.Command, records iter.Seq2[onlyonce.Record, error]) err
 // terminal, a list takes the place of the one before.
 func watchTable(cmd *cobra.Command, store onlyonce.Lister, f *filterFlags, every time.Duration) error {
 	for {
-		if cli.PrintsToTerminal(cmd) {
+		if cli.PrintsToTerminal(cmd.OutOrStdout()) {
 			fmt.Fprint(cmd.OutOrStdout(), "\x1b[H\x1b[2J")
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), time.Now().Format(time.RFC3339))

@@ -83,13 +83,16 @@ func fullID(id onlyonce.ID) string {
 	return hex.EncodeToString(hash[:])
 }
 
+// lapsedState is the state of a record whose lease has lapsed, in words.
+const lapsedState = "processing (lapsed)"
+
 // stateOf returns the record's state in words.
 func stateOf(r onlyonce.Record) string {
 	switch {
 	case r.Corrupt:
 		return string(r.State) + " (corrupt)"
 	case r.State == onlyonce.StateProcessing && r.LeaseLeft <= 0:
-		return "processing (lapsed)"
+		return lapsedState
 	case r.Final:
 		return "failed (final)"
 	}

@@ -2,7 +2,6 @@ package records
 
 import (
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -60,11 +59,9 @@ decisions.`,
 				case raw:
 					_, err = out.Write(r.Result.Body)
 				case asJSON:
-					enc := json.NewEncoder(plain.JSONTo(out))
-					enc.SetEscapeHTML(false)
 					j := newRecordJSON(r).withResponse(r)
 					j.Audit = newAuditJSON(entries)
-					err = enc.Encode(j)
+					err = plain.NewJSONEncoder(out).Encode(j)
 				default:
 					err = show(out, r, entries)
 				}

@@ -3,7 +3,6 @@ package records
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"text/tabwriter"
@@ -85,7 +84,7 @@ func summarize(ctx context.Context, store onlyonce.Lister) ([]onlyonce.Summary, 
 
 func stateOfSummary(s onlyonce.Summary) string {
 	if s.Lapsed {
-		return "processing (lapsed)"
+		return lapsedState
 	}
 	return string(s.State)
 }
@@ -113,8 +112,7 @@ type summaryJSON struct {
 }
 
 func statsJSON(cmd *cobra.Command, all []onlyonce.Summary) error {
-	out := json.NewEncoder(plain.JSONTo(cmd.OutOrStdout()))
-	out.SetEscapeHTML(false)
+	out := plain.NewJSONEncoder(cmd.OutOrStdout())
 	for _, s := range all {
 		if err := out.Encode(summaryJSON{s.Tenant, s.Operation, s.State, s.Lapsed, s.Count, s.Oldest.Seconds()}); err != nil {
 			return fmt.Errorf("write: %w", err)

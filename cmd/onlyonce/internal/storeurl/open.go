@@ -63,14 +63,7 @@ func (u URL) openForReading(ctx context.Context) (*sql.DB, error) {
 	if err := u.CheckPath(false); err != nil {
 		return nil, err
 	}
-	db, err := sql.Open("sqlite", u.readDSN())
-	if err != nil {
-		return nil, fmt.Errorf("open %v: %w", u, err)
-	}
-	if err := db.PingContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("open %v: %w", u, err), db.Close())
-	}
-	return db, nil
+	return u.openFile(ctx, u.readDSN())
 }
 
 // OpenDB opens the SQL database of a store, and creates its file if create is true and
@@ -90,7 +83,12 @@ func (u URL) OpenDB(ctx context.Context, create bool) (*sql.DB, error) {
 			return nil, fmt.Errorf("make %v: %w", u, err)
 		}
 	}
-	db, err := sql.Open("sqlite", u.DSN(create))
+	return u.openFile(ctx, u.DSN(create))
+}
+
+// openFile opens a SQLite file.
+func (u URL) openFile(ctx context.Context, dsn string) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
 		return nil, fmt.Errorf("open %v: %w", u, err)
 	}
