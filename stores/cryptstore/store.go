@@ -11,9 +11,9 @@ import (
 )
 
 // Wrap returns store with its records encrypted. The result implements those of Purger,
-// Lister, Waiter, Resolver and Diagnoser that store implements, and Unresolved. It panics on a
-// nil store. For a store with transactions, use WrapTx; for one inside a transaction of the
-// caller's, wrap what WithTx returns.
+// Lister, Waiter, Resolver, Auditor and Diagnoser that store implements, and Unresolved. It
+// panics on a nil store. For a store with transactions, use WrapTx; for one inside a
+// transaction of the caller's, wrap what WithTx returns.
 func (c *Cipher) Wrap(store onlyonce.Store) onlyonce.Store {
 	if store == nil {
 		panic("cryptstore: Wrap got no store: pass memstore.New(memstore.Config{}) or another")
@@ -39,14 +39,10 @@ var errContended = errors.New("other calls on the command came first every time"
 // it, so taking over costs one more call of the store than without encryption.
 func (s *sealed) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, error) {
 	const doing = "claim"
-	if err := c.Check(); err != nil {
-		return onlyonce.Record{}, fmt.Errorf("cryptstore: %s: %w", doing, err)
-	}
-	key, err := s.cipher.current(ctx) // nothing must run whose result can't be encrypted
+	key, next, err := s.begin(ctx, doing, c)
 	if err != nil {
-		return onlyonce.Record{}, unavailable(doing, err)
+		return onlyonce.Record{}, err
 	}
-	next := withoutTaking(c)
 	for range maxTakes {
 		stored, err := s.store.Claim(ctx, next)
 		if err != nil {
@@ -72,6 +68,18 @@ func (s *sealed) Claim(ctx context.Context, c onlyonce.Claim) (onlyonce.Record, 
 		}
 	}
 	return onlyonce.Record{}, unavailable(doing, errContended)
+}
+
+// begin returns the key for a claim, because nothing must run whose result can't be encrypted,
+// and the claim that is sent first.
+func (s *sealed) begin(ctx context.Context, doing string, c onlyonce.Claim) (key *readyKey, first onlyonce.Claim, err error) {
+	if err := c.Check(); err != nil {
+		return nil, c, fmt.Errorf("cryptstore: %s: %w", doing, err)
+	}
+	if key, err = s.cipher.current(ctx); err != nil {
+		return nil, c, unavailable(doing, err)
+	}
+	return key, withoutTaking(c), nil
 }
 
 // withoutTaking returns the claim as one that takes over no record.

@@ -2,7 +2,6 @@ package cryptstore
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/onlyonce-go/onlyonce"
 )
@@ -27,14 +26,10 @@ type sealedTx[TX any] struct {
 // once it has decrypted it.
 func (s *sealedTx[TX]) RunTx(ctx context.Context, c onlyonce.Claim, fn func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error)) (onlyonce.Record, error) {
 	const doing = "run in a transaction"
-	if err := c.Check(); err != nil {
-		return onlyonce.Record{}, fmt.Errorf("cryptstore: %s: %w", doing, err)
-	}
-	key, err := s.cipher.current(ctx) // nothing must run whose result can't be encrypted
+	key, next, err := s.begin(ctx, doing, c)
 	if err != nil {
-		return onlyonce.Record{}, unavailable(doing, err)
+		return onlyonce.Record{}, err
 	}
-	next := withoutTaking(c)
 	for range maxTakes {
 		var last *txRun
 		stored, err := s.store.RunTx(ctx, next, func(ctx context.Context, tx TX, r onlyonce.Record) (onlyonce.Settlement, error) {
