@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/stores/internal/engine"
 	"github.com/onlyonce-go/onlyonce/stores/internal/group"
 	"github.com/onlyonce-go/onlyonce/stores/internal/postgres"
 	"github.com/onlyonce-go/onlyonce/stores/internal/record"
@@ -36,7 +37,7 @@ type Config struct {
 
 // NeverPurge is a Config.PurgeEvery with which the store deletes no expired records in the
 // background.
-const NeverPurge time.Duration = -1
+const NeverPurge = engine.NeverPurge
 
 // A Store keeps records in PostgreSQL.
 type Store struct {
@@ -98,8 +99,8 @@ func Open(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*Store, error) {
 }
 
 // Close ends queued calls and purges in the background, and closes the store's own
-// connections. The pool stays open. Every later call of the store or of its Outbox returns an error; a
-// transaction in progress may end.
+// connections. The pool stays open. Every later call of the store or of its Outbox returns
+// an error; a transaction in progress may end.
 func (s *Store) Close() error {
 	s.writes.Close()
 	s.longWrites.Close()

@@ -32,7 +32,7 @@ type Config struct {
 
 // NeverPurge is a Config.PurgeEvery with which the store deletes no expired records in the
 // background.
-const NeverPurge time.Duration = -1
+const NeverPurge = engine.NeverPurge
 
 // A Store keeps records in a SQL database.
 type Store struct {
@@ -63,8 +63,8 @@ func Open(ctx context.Context, db *sql.DB, cfg Config) (*Store, error) {
 }
 
 // Close ends queued calls and purges in the background, and returns the store's
-// connection to the pool. The database stays open. Every later call of the store or of its Outbox returns an
-// error; a transaction in progress may end.
+// connection to the pool. The database stays open. Every later call of the store or of
+// its Outbox returns an error; a transaction in progress may end.
 func (s *Store) Close() error {
 	if err := s.engine.Close(); err != nil {
 		return fmt.Errorf("sqlstore: close: %w", err)
