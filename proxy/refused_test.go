@@ -153,20 +153,28 @@ func TestOutcome_ARequestThatAnHTTP2UpstreamHasNotProcessedReleasesItsKey(t *tes
 	}
 }
 
+// acceptingHeaders starts an HTTP/2 upstream that accepts headers of at most so many bytes, and a
+// proxy that knows it.
+func acceptingHeaders(t *testing.T, most uint32) (s *framed, addr string) {
+	t.Helper()
+	const maxHeaderListSize = 6
+	s = &framed{settings: string(binary.BigEndian.AppendUint32([]byte{0, maxHeaderListSize}, most))}
+	s.answers = func(c *framedConn, stream uint32, body string) { c.ok(stream, body) }
+	up := s.start(t)
+	up.KeepIdle = time.Minute
+	addr = orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
+	res, got := post(t, addr, "first", "x") // after which the proxy knows the limit
+	wantResponse(t, res, got, 200, "1")
+	return s, addr
+}
+
 // TestOutcome_AHeaderThatIsLongerThanAnHTTP2UpstreamAcceptsLeavesNoUnknownOutcome: net/http
 // sends nothing then.
 func TestOutcome_AHeaderThatIsLongerThanAnHTTP2UpstreamAcceptsLeavesNoUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	const maxHeaderListSize = 6
-	s := &framed{settings: string(binary.BigEndian.AppendUint32([]byte{0, maxHeaderListSize}, 4000))}
-	s.answers = func(c *framedConn, stream uint32, body string) { c.ok(stream, body) }
-	up := s.start(t)
-	up.KeepIdle = time.Minute
-	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
-	res, got := post(t, addr, "first", "x") // after which the proxy knows the limit
-	wantResponse(t, res, got, 200, "1")
+	s, addr := acceptingHeaders(t, 4000)
 	for range 2 {
-		res, got = send(t, "POST", "http://"+addr+"/v1/orders", http.Header{"Idempotency-Key": {"k"}, "X-Long": {strings.Repeat("x", 4000)}}, "x")
+		res, got := send(t, "POST", "http://"+addr+"/v1/orders", http.Header{"Idempotency-Key": {"k"}, "X-Long": {strings.Repeat("x", 4000)}}, "x")
 		wantProblem(t, res, got, 400, "request_invalid", false)
 	}
 	if n := s.requests.Load(); n != 1 {
@@ -178,14 +186,7 @@ func TestOutcome_AHeaderThatIsLongerThanAnHTTP2UpstreamAcceptsLeavesNoUnknownOut
 // upstream has got the header and the body by then.
 func TestOutcome_ATrailerThatIsLongerThanAnHTTP2UpstreamAcceptsLeavesTheOutcomeUnknown(t *testing.T) {
 	t.Parallel()
-	const maxHeaderListSize = 6
-	s := &framed{settings: string(binary.BigEndian.AppendUint32([]byte{0, maxHeaderListSize}, 1000))}
-	s.answers = func(c *framedConn, stream uint32, body string) { c.ok(stream, body) }
-	up := s.start(t)
-	up.KeepIdle = time.Minute
-	addr := orders(t, up, onlyonce.Config{HoldUnknown: true}, nil)
-	res, got := post(t, addr, "first", "x") // after which the proxy knows the limit
-	wantResponse(t, res, got, 200, "1")
+	_, addr := acceptingHeaders(t, 1000)
 	raw := "POST /v1/orders HTTP/1.1\r\nHost: h\r\nConnection: close\r\nIdempotency-Key: k\r\nTrailer: X-Long\r\n" +
 		"Transfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\nX-Long: " + strings.Repeat("x", 1000) + "\r\n\r\n"
 	for _, want := range []string{"HTTP/1.1 502 ", "HTTP/1.1 409 "} {
