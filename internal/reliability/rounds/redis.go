@@ -227,12 +227,17 @@ func (r *redisServers) clustered() error {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	const slots = 16384
+	epoch := 0
 	var addresses []string
 	for i, p := range r.pairs {
 		if _, err := p.primary.Do("CLUSTER", "ADDSLOTSRANGE", strconv.Itoa(i*slots/3), strconv.Itoa((i+1)*slots/3-1)); err != nil {
 			return err
 		}
 		for _, n := range []*redisNode{p.primary, p.replica} {
+			epoch++
+			if _, err := n.Do("CLUSTER", "SET-CONFIG-EPOCH", strconv.Itoa(epoch)); err != nil {
+				return err
+			}
 			if _, err := r.pairs[0].primary.Do("CLUSTER", "MEET", "127.0.0.1", n.Port, n.Bus); err != nil {
 				return err
 			}
@@ -254,7 +259,7 @@ func (r *redisServers) clustered() error {
 			return err
 		}
 	}
-	if err := errors.Join(r.agreed(ctx, "cluster_state:ok"), r.agreed(ctx, "cluster_slots_ok:16384")); err != nil {
+	if err := errors.Join(r.agreed(ctx, "cluster_state:ok"), r.agreed(ctx, "cluster_slots_ok:16384"), r.agreed(ctx, "cluster_current_epoch:6\r")); err != nil {
 		return err
 	}
 	r.url = "redis://" + strings.Join(addresses, ",") + "?replicas=1"
@@ -344,12 +349,23 @@ func (r *redisServers) Kill(ctx context.Context, rng *rand.Rand) error {
 	if err := p.replica.restart(); err != nil {
 		return err
 	}
-	if len(r.sentinels) > 0 { // a cluster does so by itself
-		if err := p.replica.follow(p.primary); err != nil {
-			return err
-		}
+	if len(r.sentinels) == 0 {
+		return errors.Join(p.inStep(ctx), r.sameEpoch(ctx, p.primary)) // a cluster's node follows by itself
 	}
-	return p.inStep(ctx)
+	return errors.Join(p.replica.follow(p.primary), p.inStep(ctx))
+}
+
+// sameEpoch waits until every node of the cluster knows the epoch with which a replica took over.
+// A replica that takes over before it does takes the same epoch for its own; the cluster then gives
+// one of the two a higher epoch, and if that one was killed, it is the primary again when it returns.
+func (r *redisServers) sameEpoch(ctx context.Context, promoted *redisNode) error {
+	info, err := promoted.Do("CLUSTER", "INFO")
+	if err != nil {
+		return err
+	}
+	_, rest, _ := strings.Cut(info, "cluster_my_epoch:")
+	epoch, _, _ := strings.Cut(rest, "\r")
+	return r.agreed(ctx, "cluster_current_epoch:"+epoch+"\r")
 }
 
 // promote makes a replica the primary, and returns once all who must know that do.
