@@ -134,8 +134,7 @@ var logLevels = map[Outcome]slog.Level{
 }
 
 func hashedKey(id ID) string {
-	hash := id.Hash()
-	return hex.EncodeToString(hash[:8])
+	return id.HexHash()[:16]
 }
 
 func (e Event) attrs(showKey func(ID) string) []slog.Attr {

@@ -3,6 +3,7 @@ package onlyonce
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"hash"
@@ -28,6 +29,13 @@ func (id ID) Hash() [sha256.Size]byte {
 		b = append(b, s...)
 	}
 	return sha256.Sum256(b)
+}
+
+// HexHash returns the Hash in lower-case hexadecimal, 64 digits. Its first 16 are the
+// record_id of a log; a Filter finds a record by any beginning of it.
+func (id ID) HexHash() string {
+	hash := id.Hash()
+	return hex.EncodeToString(hash[:])
 }
 
 // A Request is a caller's request for a command, with the fingerprint that its

@@ -170,7 +170,7 @@ type Filter struct {
 	// although its state says that it completed or failed.
 	Unresolved bool
 
-	IDPrefix string // the beginning of ID.Hash in lower-case hexadecimal
+	IDPrefix string // the beginning of ID.HexHash
 	After    Record // the last record of the previous page; only its ID and CreatedAt are used
 	Limit    int    // 0 or less: all
 }

@@ -96,7 +96,7 @@ func (e *entry) listed(f onlyonce.Filter, now moment) bool {
 		(f.Ref == "" || f.Ref == r.Result.Ref) &&
 		(f.State == "" || f.State == r.State) &&
 		(!f.Unresolved || unresolved) &&
-		(f.IDPrefix == "" || strings.HasPrefix(fmt.Sprintf("%x", r.ID.Hash()), f.IDPrefix)) &&
+		(f.IDPrefix == "" || strings.HasPrefix(r.ID.HexHash(), f.IDPrefix)) &&
 		(f.FromNewest() || inOrder(&f.After, r) < 0)
 }
 

@@ -72,18 +72,17 @@ var listRules = []rule{
 		t.lists(onlyonce.Filter{Unresolved: true, State: onlyonce.StateUnknown}, want[2], want[3])
 		t.lists(onlyonce.Filter{Unresolved: true, State: onlyonce.StateCompleted})
 		t.sameOrder(t.list(onlyonce.Filter{Unresolved: true}), t.pages(onlyonce.Filter{Unresolved: true, Limit: 1}, func() {}))
-		hash := want[0].Hash()
-		t.lists(onlyonce.Filter{Unresolved: true, IDPrefix: fmt.Sprintf("%x", hash[:8])}, want[0])
+		t.lists(onlyonce.Filter{Unresolved: true, IDPrefix: want[0].HexHash()[:16]}, want[0])
 	}},
 	{"a filter by the beginning of an id shows only what begins with it", func(t *storeTest) {
 		t.make(100)
 		for i := range 10 {
 			id := idOf(fmt.Sprint(i))
-			whole := fmt.Sprintf("%x", id.Hash())
+			whole := id.HexHash()
 			for _, n := range []int{64, 17, 16, 3, 1} {
 				var want []onlyonce.ID
 				for _, other := range idsOf(100) {
-					if strings.HasPrefix(fmt.Sprintf("%x", other.Hash()), whole[:n]) {
+					if strings.HasPrefix(other.HexHash(), whole[:n]) {
 						want = append(want, other)
 					}
 				}

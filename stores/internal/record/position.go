@@ -3,7 +3,6 @@ package record
 import (
 	"bytes"
 	"cmp"
-	"encoding/hex"
 	"math"
 	"strings"
 
@@ -49,14 +48,9 @@ func Only(f *onlyonce.Filter) (id onlyonce.ID, ok bool) {
 	return id, id.Tenant != "" && id.Operation != "" && id.Key != "" && f.FromNewest()
 }
 
-func hexHash(id onlyonce.ID) string {
-	hash := id.Hash()
-	return hex.EncodeToString(hash[:])
-}
-
 // Matches reports whether a filter shows a record, wherever its list begins.
 func Matches(f *onlyonce.Filter, r *onlyonce.Record) bool {
 	return (f.Tenant == "" || f.Tenant == r.ID.Tenant) && (f.Operation == "" || f.Operation == r.ID.Operation) &&
 		(f.Key == "" || f.Key == r.ID.Key) && (f.Ref == "" || f.Ref == r.Result.Ref) && (f.State == "" || f.State == r.State) &&
-		(!f.Unresolved || r.Unresolved()) && (f.IDPrefix == "" || strings.HasPrefix(hexHash(r.ID), f.IDPrefix))
+		(!f.Unresolved || r.Unresolved()) && (f.IDPrefix == "" || strings.HasPrefix(r.ID.HexHash(), f.IDPrefix))
 }

@@ -2,7 +2,6 @@ package logging
 
 import (
 	"context"
-	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -85,6 +84,5 @@ func (h requestHandler) WithGroup(name string) slog.Handler {
 // RecordID returns the id of a command's record as onlyonce.SlogObserver logs it, and as
 // onlyonce records accepts it.
 func RecordID(id onlyonce.ID) string {
-	hash := id.Hash()
-	return hex.EncodeToString(hash[:8])
+	return id.HexHash()[:16]
 }

@@ -103,7 +103,7 @@ func (c *change) apply(cmd *cobra.Command, store resolver, found []onlyonce.Reco
 			return err
 		default:
 			failed = err
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", fullID(shown.ID)[:shortID], err)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\n", shown.ID.HexHash()[:shortID], err)
 		}
 		if cmd.Context().Err() != nil {
 			break

@@ -38,7 +38,7 @@ type recordJSON struct {
 // newRecordJSON returns a record without its response, which withResponse adds.
 func newRecordJSON(r onlyonce.Record) recordJSON {
 	j := recordJSON{
-		ID: fullID(r.ID), Tenant: r.ID.Tenant, Operation: r.ID.Operation, Key: r.ID.Key,
+		ID: r.ID.HexHash(), Tenant: r.ID.Tenant, Operation: r.ID.Operation, Key: r.ID.Key,
 		State: r.State, Attempt: r.Attempt, Fence: r.Fence, CreatedAt: r.CreatedAt.UTC(),
 		StatusCode: r.Result.Status, Ref: r.Result.Ref, Error: r.Error, Final: r.Final, Corrupt: r.Corrupt,
 		Steps: slices.Sorted(maps.Keys(r.Steps)), BodySize: len(r.Result.Body),

@@ -151,7 +151,7 @@ func writeHeading(w io.Writer) {
 
 func writeRow(w io.Writer, r onlyonce.Record) {
 	fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\n",
-		fullID(r.ID)[:shortID], stateOf(r), cli.Age(time.Since(r.CreatedAt)), leftOf(r), r.Attempt, statusOf(r),
+		r.ID.HexHash()[:shortID], stateOf(r), cli.Age(time.Since(r.CreatedAt)), leftOf(r), r.Attempt, statusOf(r),
 		cli.Cell(r.ID.Tenant), cli.Cell(r.ID.Operation), cli.Cell(r.ID.Key), cli.Cell(r.Result.Ref))
 }
 

@@ -69,19 +69,12 @@ func (n *recordName) find(ctx context.Context, store onlyonce.Lister) (onlyonce.
 	}
 	var b strings.Builder
 	for _, r := range found {
-		fmt.Fprintf(&b, "\n  %s  tenant %s, operation %s, key %s", fullID(r.ID)[:shortID], cli.Cell(r.ID.Tenant), cli.Cell(r.ID.Operation), cli.Cell(r.ID.Key))
+		fmt.Fprintf(&b, "\n  %s  tenant %s, operation %s, key %s", r.ID.HexHash()[:shortID], cli.Cell(r.ID.Tenant), cli.Cell(r.ID.Operation), cli.Cell(r.ID.Key))
 	}
 	return onlyonce.Record{}, fmt.Errorf("there is more than one such record: write more of the id, or add --operation and --tenant:%s", &b)
 }
 
 var errNoRecord = errors.New("no such record: it may have expired; onlyonce records ls lists the existing ones")
-
-// fullID is the id that a SQL store keeps the record under. Stores in Redis, NATS, etcd and
-// DynamoDB make the name of the key or of the subject from it.
-func fullID(id onlyonce.ID) string {
-	hash := id.Hash()
-	return hex.EncodeToString(hash[:])
-}
 
 // lapsedState is the state of a record whose lease has lapsed, in words.
 const lapsedState = "processing (lapsed)"

@@ -114,7 +114,7 @@ func showFacts(w io.Writer, r onlyonce.Record) {
 			fmt.Fprintf(out, "%s\t%s\n", name, value)
 		}
 	}
-	line("id", fullID(r.ID))
+	line("id", r.ID.HexHash())
 	line("tenant", cli.Cell(r.ID.Tenant))
 	line("operation", cli.Cell(r.ID.Operation))
 	line("key", cli.Cell(r.ID.Key))
