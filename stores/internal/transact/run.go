@@ -178,15 +178,17 @@ func (r *run[TX]) recordAlone() error {
 var errOvertaken = errors.New("the command's record was changed by a claim outside the transaction: nothing was written")
 
 // commit writes the settlement, commits, and closes the transaction. If it is in doubt
-// whether the transaction was committed, commit finds out. InDoubt with an error that is
-// ErrUnknown says that it could not; InDoubt with any other error says that the
-// transaction was not committed.
+// whether the transaction was committed, commit finds out: it returns InDoubt only if it could not.
 func (r *run[TX]) commit(tx Tx[TX]) (Outcome, error) {
 	settledAt, outcome, err := tx.Commit(r.own, &r.Command)
 	tx.Close(r.own)
 	switch outcome {
 	case InDoubt:
-		if settledAt, err = r.resolve(err); err != nil {
+		settledAt, err = r.resolve(err)
+		switch {
+		case errors.Is(err, ErrNotCommitted):
+			return RolledBack, err
+		case err != nil:
 			return InDoubt, err
 		}
 	case Overtaken:
