@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/onlyonce-go/onlyonce/internal/envelope"
 )
 
 // A Guard makes commands run once. It is safe for concurrent use. Create one
@@ -124,16 +126,21 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 // checkRecord rejects a record that a claim can't return. A record of another
 // command comes from two IDs with the same hash, or from a broken store, and
 // its result must not be replayed. A state that this package does not know may
-// have been written by a newer version.
+// have been written by a newer version. The ciphertext of an encrypted result is no
+// response.
 func checkRecord(c Claim, r Record) error {
 	switch {
 	case r.ID != c.ID && !r.Corrupt:
 		return errors.New("the store returned the record of another command")
 	case !r.State.known() && (r.State != "" || r.Owner != c.Owner): // a transaction may have released its command
 		return fmt.Errorf("the store has a record in the state %q, which this version does not know", r.State)
+	case len(r.Result.Header) == 0 && envelope.Is(r.Result.Body):
+		return errEncrypted
 	}
 	return nil
 }
+
+var errEncrypted = errors.New("the record is encrypted: wrap the store with cryptstore and its keys, as the program that wrote the record does")
 
 // errLate is the error of a claim whose lease could end before the function
 // that runs under it would notice.

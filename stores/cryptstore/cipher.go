@@ -78,7 +78,7 @@ func stepPlace(id onlyonce.ID, name string) place {
 }
 
 // sealSettlement returns the settlement as it is stored. removed names the steps of the record
-// that can't be read. A settlement that releases the command, or that Settlement.Check
+// that can't be read, or not with a key that will be kept. A settlement that releases the command, or that Settlement.Check
 // rejects, stays as it is.
 func (c *Cipher) sealSettlement(k *readyKey, id onlyonce.ID, s onlyonce.Settlement, removed []string) onlyonce.Settlement {
 	if s.State == "" || s.Check() != nil {
@@ -145,11 +145,13 @@ func (c *Cipher) openRecord(ctx context.Context, stored onlyonce.Record) (openRe
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(stored.Steps)) {
+		if slices.Contains(p.removed, name) {
+			o.damaged = append(o.damaged, name)
+			continue
+		}
 		b, removed, err := c.openStep(ctx, stored.ID, name, stored.Steps[name])
 		if errors.Is(err, onlyonce.ErrCorrupt) {
-			if o.damaged = append(o.damaged, name); slices.Contains(p.removed, name) {
-				continue
-			}
+			o.damaged = append(o.damaged, name)
 		}
 		if err := note("the step "+strconv.Quote(name), err); err != nil {
 			return openRecord{}, err

@@ -41,10 +41,12 @@
 //  2. After Config.CacheKeys (10 minutes), make it the current one. New values are encrypted
 //     with it.
 //  3. Delete the old key once the last record that was settled before step 2 has expired, at the
-//     earliest after Config.CacheKeys. Records with KeepForever need their key forever.
+//     earliest after Config.CacheKeys. Cipher.Rekey encrypts records again, so that this need
+//     not be awaited, which for records with KeepForever would be forever.
 //
 // A record whose key is not there is not corrupt. Every call that has to read it returns
 // ErrUnknownKey and onlyonce.ErrUnavailable, its command does not run, and a list ends at it. A
+// Guard whose store is not wrapped returns onlyonce.ErrUnavailable for an encrypted record. A
 // claim on any command returns an error, and nothing runs, if the current key can't be fetched.
 //
 // # Costs

@@ -9,11 +9,12 @@ import (
 	"errors"
 
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/envelope"
 )
 
 // An envelope is what is stored instead of a value:
 //
-//	magic       3 bytes, "ooe"
+//	magic       3 bytes, envelope.Magic
 //	version     1 byte
 //	flags       1 byte
 //	key ID      1 byte for its length, then the ID
@@ -23,7 +24,7 @@ import (
 // What comes before the nonce is its header, which is authenticated with the place of the
 // value and with what belongs to it.
 const (
-	magic   = "ooe"
+	magic   = envelope.Magic
 	version = 1
 )
 

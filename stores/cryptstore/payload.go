@@ -11,8 +11,8 @@ type payload struct {
 	header map[string][]string
 	body   []byte
 
-	// removed names the steps of the record that could not be read when it was settled. They
-	// do not make the settled record corrupt.
+	// removed names the steps that the record no longer has, although its store still does: they
+	// could not be read when it was settled, or they were left behind by Rekey.
 	removed []string
 }
 

@@ -464,3 +464,24 @@ func TestConfig_AMistakePanics(t *testing.T) {
 	hazard.CheckPanics(t, "cryptstore: Wrap got no store: pass memstore.New(memstore.Config{}) or another", func() { New(Config{Keys: testKeys(t)}).Wrap(nil) })
 	hazard.CheckPanics(t, "cryptstore: WrapTx got no Cipher or no store: pass what New returns, and what sqlstore.Open or pgxstore.Open returns", func() { WrapTx[int](nil, nil) })
 }
+
+func TestPlaintext_AProgramWithoutKeysReplaysNoCiphertext(t *testing.T) {
+	s, inner := newStore(t, Config{})
+	for _, st := range []onlyonce.State{onlyonce.StateCompleted, onlyonce.StateFailed} {
+		req := onlyonce.Request{ID: onlyonce.ID{Operation: "pay", Key: string(st)}, SkipFingerprint: true}
+		a, err := onlyonce.New(s, onlyonce.Config{}).Begin(t.Context(), req)
+		if err == nil {
+			err = a.Settle(t.Context(), onlyonce.Settlement{State: st, Final: st == onlyonce.StateFailed, Result: onlyonce.Result{Status: 201, Body: []byte("made")}})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		a, err = onlyonce.New(inner, onlyonce.Config{}).Begin(t.Context(), req)
+		if !errors.Is(err, onlyonce.ErrUnavailable) || !strings.Contains(err.Error(), "wrap the store with cryptstore") {
+			t.Errorf("%s: a guard without keys got %+v, error %v", st, a, err)
+		}
+		if a, err = onlyonce.New(s, onlyonce.Config{}).Begin(t.Context(), req); err != nil || string(a.Record().Result.Body) != "made" {
+			t.Errorf("%s: a guard with keys got error %v", st, err)
+		}
+	}
+}

@@ -1,0 +1,118 @@
+package cryptstore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+// A Rekeyed counts the records of a store that Rekey has looked at.
+type Rekeyed struct {
+	Encrypted int // were encrypted again with the current key
+	Current   int // were encrypted with the current key already
+
+	// Left are those that Rekey leaves as they are: a command is processing, a retry will need
+	// steps that were encrypted with another key, the record is corrupt, or it was changed
+	// while Rekey looked at it. They need their keys until they expire or are settled again.
+	Left int
+}
+
+// rekeyPage is how many records are listed at a time.
+const rekeyPage = 200
+
+// Rekey encrypts the settled records of a store again with the current key, so that an older
+// key can be deleted if no record is left. With Config.AcceptPlaintext, it also encrypts what
+// was not encrypted. store is the store that Wrap wraps, and must be an onlyonce.Lister and an
+// onlyonce.Resolver. Programs can use it meanwhile.
+//
+// To every record that is encrypted again, what onlyonce.Resolver says applies: it gets a new
+// owner, a higher fence, and a new SettledAt, but expires when it would have. The steps of a
+// command that will not run again are dropped. The audit trail is not encrypted again.
+//
+// After each page of records, Rekey calls progress, unless it is nil. If a record can't be read
+// because its key is not there, Rekey goes on with the others, and returns an ErrUnknownKey at
+// the end. After any other error it ends at once. It can be called again at any time.
+func (c *Cipher) Rekey(ctx context.Context, store onlyonce.Store, progress func(Rekeyed)) (n Rekeyed, err error) {
+	lister, lists := store.(onlyonce.Lister)
+	resolver, resolves := store.(onlyonce.Resolver)
+	if !lists || !resolves {
+		return n, errors.New("cryptstore: rekey: the store is no Lister or no Resolver: let its records expire instead")
+	}
+	key, err := c.current(ctx)
+	if err != nil {
+		return n, unavailable("rekey", err)
+	}
+	var unknown error
+	page := onlyonce.Filter{Limit: rekeyPage}
+	for {
+		var found []onlyonce.Record
+		for r, err := range lister.List(ctx, page) {
+			if err != nil {
+				return n, fmt.Errorf("cryptstore: rekey: %w", err)
+			}
+			found = append(found, r)
+		}
+		for _, stored := range found {
+			switch count, err := c.rekey(ctx, key, resolver, stored, &n); {
+			case err == nil:
+				*count++
+			case errors.Is(err, ErrUnknownKey):
+				unknown = fmt.Errorf("cryptstore: rekey the record %s: %w", stored.ID.HexHash()[:16], err)
+			default:
+				return n, fmt.Errorf("cryptstore: rekey the record %s: %w", stored.ID.HexHash()[:16], err)
+			}
+		}
+		if progress != nil {
+			progress(n)
+		}
+		if len(found) < rekeyPage {
+			return n, unknown
+		}
+		page.After = found[len(found)-1]
+	}
+}
+
+// rekey encrypts a record again and returns where it counts.
+func (c *Cipher) rekey(ctx context.Context, key *readyKey, resolver onlyonce.Resolver, stored onlyonce.Record, n *Rekeyed) (count *int, err error) {
+	if !settles(stored.State) || stored.Corrupt {
+		return &n.Left, nil
+	}
+	o, err := c.openRecord(ctx, stored)
+	if err != nil {
+		return nil, err
+	}
+	ended := o.State == onlyonce.StateCompleted || o.State == onlyonce.StateFailed && o.Final
+	stale := slices.DeleteFunc(slices.Sorted(maps.Keys(o.Steps)), func(name string) bool { return keyIDOf(stored.Steps[name]) == key.id })
+	switch {
+	case o.Corrupt, len(stale) > 0 && !ended:
+		return &n.Left, nil
+	case len(stale) == 0 && keyIDOf(stored.Result.Body) == key.id:
+		return &n.Current, nil
+	}
+	keep := stored.KeepLeft
+	if keep == 0 {
+		keep = onlyonce.KeepForever
+	}
+	again := onlyonce.Settlement{State: o.State, Result: o.Result, Error: o.Error, Final: o.Final, Keep: keep}
+	err = resolver.Resolve(ctx, stored, c.sealSettlement(key, stored.ID, again, append(stale, o.damaged...)))
+	switch {
+	case err == nil:
+		return &n.Encrypted, nil
+	case errors.Is(err, onlyonce.ErrLost), errors.Is(err, onlyonce.ErrNotFound), errors.Is(err, onlyonce.ErrInFlight):
+		return &n.Left, nil
+	}
+	return nil, err
+}
+
+// keyIDOf returns the ID of the key with which a value was encrypted, and "" if it was not.
+func keyIDOf(b []byte) string {
+	const fixed = len(magic) + 3
+	if !isEnvelope(b) || len(b) < fixed || len(b) < fixed+int(b[fixed-1]) {
+		return ""
+	}
+	return string(b[fixed:][:b[fixed-1]])
+}
