@@ -71,6 +71,9 @@ func (c *Client) Send(ctx context.Context, q *Request, body io.Reader, owner str
 // that one, on a new connection. If it fails, sent reports whether any of p may have
 // been sent.
 func (c *Client) write(ctx context.Context, p []byte, owner string) (on *conn, sent bool, err error) {
+	if err := context.Cause(ctx); err != nil {
+		return nil, false, err
+	}
 	if owner != "" {
 		on = c.pool.take(ctx, owner)
 	}

@@ -165,3 +165,81 @@ func TestClient_WhatCannotBeSentIsNotSent(t *testing.T) {
 		q.Release()
 	}
 }
+
+// TestClient_ARequestThatTheServerDoesNotReadEndsWithItsContext: another attempt at the
+// command may begin soon after. The server must not then receive the rest of this one.
+func TestClient_ARequestThatTheServerDoesNotReadEndsWithItsContext(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := NewClient(Config{Address: l.Addr().String(), DialTimeout: time.Minute, StallTimeout: time.Hour, MaxIdle: 1, KeepIdle: time.Minute})
+	const length = 1 << 30 // more than the kernel buffers
+	cause := errors.New("the lease was lost")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	type outcome struct {
+		sent bool
+		err  error
+	}
+	ended := make(chan outcome, 1)
+	go func() {
+		body := io.LimitReader(zeros{}, length)
+		q := NewRequest("POST", "/orders")
+		defer q.Release()
+		if err := q.Body(body, length); err != nil {
+			t.Error(err)
+		}
+		_, sent, err := c.Send(ctx, q, body, "tenant")
+		ended <- outcome{sent, err}
+	}()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	cancel(cause)
+	select {
+	case o := <-ended:
+		if !o.sent || !errors.Is(o.err, cause) {
+			t.Errorf("sent %v, %v", o.sent, o.err)
+		}
+	case <-time.After(2 * time.Minute):
+		t.Fatal("the request is still being sent")
+	}
+	if n, _ := io.Copy(io.Discard, server); n >= length {
+		t.Errorf("the server got all %d bytes", n)
+	}
+}
+
+// zeros is an endless body.
+type zeros struct{}
+
+func (zeros) Read(p []byte) (int, error) { return len(p), nil }
+
+func TestClient_NothingIsSentAfterTheContextHasEnded(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	c := NewClient(Config{Address: l.Addr().String(), DialTimeout: time.Minute, StallTimeout: time.Minute, MaxIdle: 1, KeepIdle: time.Minute})
+	defer c.Retire()
+	idle, err := c.dial(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	idle.owner = "tenant"
+	c.pool.put(idle)
+	cause := errors.New("the lease was lost")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(cause)
+	q := NewRequest("POST", "/orders")
+	defer q.Release()
+	if err := q.Body(nil, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, sent, err := c.Send(ctx, q, nil, "tenant"); sent || !errors.Is(err, cause) {
+		t.Errorf("sent %v, %v", sent, err)
+	}
+}

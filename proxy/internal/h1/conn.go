@@ -30,8 +30,9 @@ type conn struct {
 	response Response // the current one; part of the conn to save an allocation
 }
 
-// A deadline limits how long a conn waits. The context is that of the request: a conn
-// that waits checks it every pollInterval, so that a lost lease ends the wait, too.
+// A deadline limits how long a conn waits for the server's response. The context is that
+// of the request: a conn that waits checks it every pollInterval, so that a lost lease ends
+// the wait, too.
 type deadline struct {
 	ctx   context.Context
 	until time.Time // zero: none
@@ -47,6 +48,9 @@ const (
 	// largestKept is the largest buffer that is kept for the next request.
 	largestKept = 64 << 10
 )
+
+// longAgo is a deadline that has passed.
+var longAgo = time.Unix(1, 0)
 
 // begin prepares the conn for one request.
 func (c *conn) begin(ctx context.Context) {
@@ -106,13 +110,38 @@ func (d *deadline) check() error {
 
 // write sends all of p and reports whether any of it may have been sent.
 func (c *conn) write(p []byte, limit time.Duration) (sent bool, err error) {
+	n := 0
 	if len(p) > unbuffered {
-		_ = c.SetWriteDeadline(time.Now().Add(limit))
-		defer c.SetWriteDeadline(time.Time{})
+		err = c.writing(func() (err error) {
+			n, err = c.writePiece(p, limit)
+			return err
+		})
+	} else {
+		n, err = c.Write(p)
 	}
-	n, err := c.Write(p)
 	_, secure := c.Conn.(*tls.Conn)
 	return n > 0 || secure, err
+}
+
+// writing calls write, whose calls of writePiece end when the context of the request does.
+// After an error, the conn can't be used for another request.
+func (c *conn) writing(write func() error) error {
+	stop := context.AfterFunc(c.clock.ctx, func() { _ = c.SetWriteDeadline(longAgo) }) // if it fails, so does the Write
+	err := write()
+	if !stop() {
+		return context.Cause(c.clock.ctx)
+	}
+	_ = c.SetWriteDeadline(time.Time{}) // if it fails, so does the next Write
+	return err
+}
+
+// writePiece sends p within the limit.
+func (c *conn) writePiece(p []byte, limit time.Duration) (n int, err error) {
+	_ = c.SetWriteDeadline(time.Now().Add(limit)) // if it fails, so does the Write
+	if err := context.Cause(c.clock.ctx); err != nil {
+		return 0, err // the limit has replaced the deadline that ends the Write
+	}
+	return c.Write(p)
 }
 
 // silent reports whether TLS holds no received bytes, not even a part of a record.
@@ -123,7 +152,7 @@ func (c *conn) silent() bool {
 		return true
 	}
 	var one [1]byte
-	_ = c.SetReadDeadline(time.Unix(1, 0)) // read only what is buffered
+	_ = c.SetReadDeadline(longAgo) // read only what is buffered
 	n, err := secure.Read(one[:])
 	_ = c.SetReadDeadline(time.Now().Add(pollInterval))
 	return n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && c.below.have == 0 && c.below.left == 0

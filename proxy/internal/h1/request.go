@@ -113,18 +113,18 @@ func (q *Request) rest(c *conn, body io.Reader, limit time.Duration) error {
 	if q.left == 0 {
 		return nil
 	}
-	defer c.SetWriteDeadline(time.Time{})
 	q.b = slices.Grow(q.b[:0], piece)
-	for q.left > 0 {
-		part := q.b[:min(q.left, piece)]
-		if _, err := io.ReadFull(body, part); err != nil {
-			return err
+	return c.writing(func() error {
+		for q.left > 0 {
+			part := q.b[:min(q.left, piece)]
+			if _, err := io.ReadFull(body, part); err != nil {
+				return err
+			}
+			q.left -= int64(len(part))
+			if _, err := c.writePiece(part, limit); err != nil {
+				return err
+			}
 		}
-		q.left -= int64(len(part))
-		_ = c.SetWriteDeadline(time.Now().Add(limit))
-		if _, err := c.Write(part); err != nil {
-			return err
-		}
-	}
-	return nil
+		return nil
+	})
 }
