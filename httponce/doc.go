@@ -18,8 +18,9 @@
 // flushes it or if it grows past Config.MaxResponse; a response without a body
 // does not stream. It is sent as it is written, and recorded at its end, before
 // the last byte of a body with a Content-Length. If the process dies in
-// between, the outcome is unknown. If the handler hijacks the connection, its
-// response is not recorded.
+// between, the outcome is unknown. If the attempt has lost its lease meanwhile,
+// the response breaks off before its end. If the handler hijacks the connection,
+// its response is not recorded.
 //
 // A replay has the status, header and body of the first response, byte for
 // byte. Headers that were meant for one client or one point in time are left

@@ -54,18 +54,21 @@ func (p *handlerRunner) run(c *call, a *onlyonce.Attempt) {
 	}()
 	p.handler.ServeHTTP(x.response.Writer(), x.request())
 	x.checkBypassed()
-	p.finish(c, x)
-	finished = true
+	sent := p.finish(c, x)
+	if finished = true; !sent {
+		panic(http.ErrAbortHandler)
+	}
 }
 
-// finish records the response and then sends it.
-func (p *handlerRunner) finish(c *call, x *exchange) {
+// finish records the response and then sends it. It returns false if a part has been sent
+// of a response that is not the command's: the client must see that it breaks off.
+func (p *handlerRunner) finish(c *call, x *exchange) (sent bool) {
 	stage := x.response.Close()
 	if rejected := x.response.Rejected(); rejected != nil {
 		_ = x.attempt.Settle(&x.run, p.guard.Failure(rejected)) // unless InTx did; observed
 		c.account(x.attempt.Record())
 		c.rejectError(rejected)
-		return
+		return true
 	}
 	recorded := x.attempt
 	var err error
@@ -84,6 +87,8 @@ func (p *handlerRunner) finish(c *call, x *exchange) {
 		c.account(recorded.Record())
 	}
 	switch {
+	case stage == response.Streamed && errors.Is(err, onlyonce.ErrLost): // another attempt may have responded
+		return false
 	case stage == response.Streamed:
 		c.sendEnd()
 	case stage == response.Hijacked:
@@ -92,6 +97,7 @@ func (p *handlerRunner) finish(c *call, x *exchange) {
 	default:
 		c.sendResponse(recorded)
 	}
+	return true
 }
 
 // outcomeUnprotected is the Event.Outcome of a request that ran although the

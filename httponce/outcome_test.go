@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -281,6 +282,41 @@ func TestOutcome_TheResponseOfAnAttemptThatLostItsLeaseIsNotSent(t *testing.T) {
 			t.Fatalf("header %v, cause %v", w.Header(), ctxErr)
 		}
 	})
+}
+
+// TestOutcome_AStreamOfAnAttemptThatLostItsLeaseBreaksOff: another attempt has run, and its
+// response is the one that is replayed.
+func TestOutcome_AStreamOfAnAttemptThatLostItsLeaseBreaksOff(t *testing.T) {
+	for name, length := range map[string]string{"of announced length": "6", "of unknown length": ""} {
+		t.Run(name, func(t *testing.T) {
+			store := &flaky{Store: memstore.New(memstore.Config{}), settle: onlyonce.ErrLost}
+			var outcomes []onlyonce.Outcome
+			g := onlyonce.New(store, onlyonce.Config{Observer: func(_ context.Context, e onlyonce.Event) { outcomes = append(outcomes, e.Outcome) }})
+			s := httptest.NewServer(httponce.Wrap(g, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				if length != "" {
+					w.Header().Set("Content-Length", length)
+				}
+				io.WriteString(w, "ans")
+				http.NewResponseController(w).Flush()
+				io.WriteString(w, "wer")
+			}), single))
+			defer s.Close()
+			r := keyed(http.MethodPost, s.URL+"/orders", "k", "x")
+			r.RequestURI = ""
+			res, err := http.DefaultClient.Do(r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer res.Body.Close()
+			if body, err := io.ReadAll(res.Body); err == nil {
+				t.Errorf("the client got all of it: %q", body)
+			}
+			s.Close()
+			if want := []onlyonce.Outcome{onlyonce.OutcomeLost}; !slices.Equal(outcomes, want) {
+				t.Errorf("outcomes %v, want %v", outcomes, want)
+			}
+		})
+	}
 }
 
 func TestOutcome_AFailureAfterTheAttemptsTimeIsUnknown(t *testing.T) {
