@@ -151,16 +151,19 @@ func withoutDots(path string) string {
 	})
 }
 
-// splitScript splits a path after a segment that names a PHP script, as servers that
-// run scripts do (RFC 3875, section 4.1.5): /index.php/payments runs /index.php,
-// which usually reads the rest as the path.
-func splitScript(path string) (script, info string, ok bool) {
-	i := strings.Index(strings.ToLower(path), ".php/")
-	if i < 0 {
-		return "", "", false
+// scripts returns what servers that run PHP scripts (RFC 3875, section 4.1.5) read in a
+// path that goes on after the name of a script: /index.php/payments runs /index.php, which
+// usually reads the rest as the path. If there are several names, some servers split the
+// path after the first one, and others after the last one.
+func scripts(path string) (read []string) {
+	lower := strings.ToLower(path)
+	for _, i := range []int{strings.Index(lower, ".php/"), strings.LastIndex(lower, ".php/")} {
+		if i >= 0 {
+			i += len(".php")
+			read = append(read, path[:i], path[i:])
+		}
 	}
-	i += len(".php")
-	return path[:i], path[i:], true
+	return read
 }
 
 // eachSegment returns the path with change applied to each segment.

@@ -111,11 +111,10 @@ func (t *table) match(r *http.Request, normal string) (found *route, ok bool) {
 // runsAnother reports whether a server that runs scripts may read the path as that
 // of another route with a guard. The catch-all route / does not count.
 func (t *table) runsAnother(r *http.Request, path string, found *route) bool {
-	script, info, ok := splitScript(path)
-	if !ok || !t.guarded {
+	if !t.guarded {
 		return false
 	}
-	for _, read := range []string{script, info} {
+	for _, read := range scripts(path) {
 		if other := t.lookUp(r, read); other != nil && other != found && other.Guard != nil && other.Pattern != "/" {
 			return true
 		}
