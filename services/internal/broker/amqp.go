@@ -80,7 +80,7 @@ func (b *amqpBroker) Publish(ctx context.Context, messages []outbox.Message) []e
 // not permit its topic, it closes the channel and so fails all; publishApart then
 // publishes ever smaller parts until only the rejected messages fail.
 func (b *amqpBroker) publishApart(ctx context.Context, messages []outbox.Message) []error {
-	errs := b.publish(ctx, messages)
+	errs := b.publish(ctx, messages, b.route)
 	rejection := b.rejection()
 	if rejection == nil {
 		return errs
@@ -133,9 +133,14 @@ func (b *amqpBroker) rejection() error {
 	return nil
 }
 
-func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message) []error {
+// A route returns the exchange and the routing key of a message.
+type route func(m outbox.Message) (exchange, key string)
+
+func (b *amqpBroker) route(m outbox.Message) (exchange, key string) { return b.cfg.Name, name(m.Topic) }
+
+func (b *amqpBroker) publish(ctx context.Context, messages []outbox.Message, to route) []error {
 	errs := make([]error, len(messages))
-	confirms := b.send(ctx, messages, errs)
+	confirms := b.send(ctx, messages, to, errs)
 	var unconfirmed []int
 	for i, confirm := range confirms {
 		if confirm == nil || errs[i] != nil {
@@ -175,7 +180,7 @@ func (b *amqpBroker) abandon(ctx context.Context) (responds bool) {
 
 // send sends messages until ctx ends, and records an error for each message that it
 // could not send.
-func (b *amqpBroker) send(ctx context.Context, messages []outbox.Message, errs []error) []*amqp.DeferredConfirmation {
+func (b *amqpBroker) send(ctx context.Context, messages []outbox.Message, to route, errs []error) []*amqp.DeferredConfirmation {
 	confirms := make([]*amqp.DeferredConfirmation, len(messages))
 	err := context.Cause(ctx)
 	if err == nil {
@@ -190,7 +195,8 @@ func (b *amqpBroker) send(ctx context.Context, messages []outbox.Message, errs [
 			err = b.outgoing.taking()
 		}
 		if err == nil {
-			confirms[i], err = b.channel.PublishWithDeferredConfirmWithContext(ctx, b.cfg.Name, name(m.Topic), true, false, encodeAMQP(m))
+			exchange, key := to(m)
+			confirms[i], err = b.channel.PublishWithDeferredConfirmWithContext(ctx, exchange, key, true, false, encodeAMQP(m))
 		}
 		if err != nil {
 			errs[i] = unavailable(err)
@@ -333,6 +339,8 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 	if err != nil {
 		return false
 	}
+	back := b.openReturns(queue)
+	defer back.close()
 	l := openLanes(ctx, b.cfg.Handlers, handle)
 	defer l.close()
 	defer b.keepBound(queue)()
@@ -345,7 +353,7 @@ func (b *amqpBroker) consume(ctx context.Context, queue string, handle Handler) 
 				return came
 			}
 			came = true
-			l.put(decodeAMQP(d))
+			l.put(decodeAMQP(d, back))
 		}
 	}
 }
@@ -380,7 +388,58 @@ func (b *amqpBroker) keepBound(queue string) (stop func()) {
 // rejected, because RabbitMQ redelivers at once.
 const longestHold = time.Second
 
-func decodeAMQP(d amqp.Delivery) delivery {
+// Returns give messages that could not be handled back to a queue.
+type returns struct {
+	queue    string
+	copies   *amqpBroker // publishes copies, on a connection that is opened for the first
+	consumes context.Context
+	close    func()
+}
+
+func (b *amqpBroker) openReturns(queue string) *returns {
+	r := &returns{queue: queue, copies: &amqpBroker{cfg: b.cfg, outgoing: amqpLink{address: b.outgoing.address}}}
+	var end context.CancelFunc
+	r.consumes, end = context.WithCancel(context.Background())
+	r.close = func() {
+		end()
+		r.copies.outgoing.close()
+	}
+	return r
+}
+
+// mostReturns is how often a message may come back from a quorum queue before a copy replaces it. A
+// quorum queue drops a message that has come back too often, since RabbitMQ 4 by default after 20
+// times, and counts from zero for a copy.
+const mostReturns = 10
+
+// copyWithin is how long RabbitMQ may take to confirm a copy.
+const copyWithin = 10 * time.Second
+
+// give gives a message back to its queue after a while. While no copy can be published, the message
+// stays with the consumer, whose end also gives it back.
+func (r *returns) give(d amqp.Delivery, m outbox.Message, after time.Duration) {
+	time.AfterFunc(after, func() {
+		if count, _ := d.Headers["x-delivery-count"].(int64); count < mostReturns {
+			_ = d.Nack(false, true)
+		} else if err := r.copy(m); err == nil {
+			_ = d.Ack(false)
+		} else if r.consumes.Err() == nil {
+			slog.Warn("broker: copy a message that RabbitMQ would drop", "queue", r.queue, "message_id", m.ID, "error", err)
+			r.give(d, m, longestHold)
+		}
+	})
+}
+
+// copy adds a copy of a message to the queue.
+func (r *returns) copy(m outbox.Message) error {
+	ctx, cancel := context.WithTimeout(r.consumes, copyWithin)
+	defer cancel()
+	r.copies.publishing.Lock()
+	defer r.copies.publishing.Unlock()
+	return r.copies.publish(ctx, []outbox.Message{m}, func(outbox.Message) (exchange, key string) { return "", r.queue })[0]
+}
+
+func decodeAMQP(d amqp.Delivery, back *returns) delivery {
 	headers := make(map[string]string, len(d.Headers))
 	for name, value := range d.Headers {
 		if text, ok := value.(string); ok {
@@ -393,7 +452,7 @@ func decodeAMQP(d amqp.Delivery) delivery {
 		message: m,
 		ack:     func() error { return d.Ack(false) },
 		retry: func(after time.Duration) error { // the lane goes on; the end of the channel rejects as well
-			time.AfterFunc(min(after, longestHold), func() { _ = d.Nack(false, true) })
+			back.give(d, m, min(after, longestHold))
 			return nil
 		},
 	}

@@ -143,10 +143,44 @@ func TestBroker_AQueueRejectsWhatItHasNoRoomForUnlessAnotherProgramDeclaredIt(t 
 	})
 }
 
+// A quorum queue drops a message that it has delivered too often, since RabbitMQ 4 by default after
+// 20 failures. A database that is away for a few seconds causes as many.
+func TestBroker_AQueueWithADeliveryLimitLosesNoMessageThatKeepsFailing(t *testing.T) {
+	each(t, func(t *testing.T, b Broker) {
+		a, ok := b.(*amqpBroker)
+		if !ok {
+			t.Skip("NATS has no queues")
+		}
+		ch, err := a.incoming.channel(a.cfg.Name)
+		if err == nil {
+			_, err = ch.QueueDeclare(a.cfg.Name+".one", true, false, false, false, amqp.Table{"x-queue-type": "quorum", "x-delivery-limit": 20})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		fails := make([]error, 50)
+		for i := range fails {
+			fails[i] = errors.New("the database is away")
+		}
+		r, two := receive(t, b, "one", map[string][]error{"a": fails}), receive(t, b, "two", nil)
+		want := made(t, outbox.Message{Topic: "orders.créated", Key: "k", Tenant: "acme", Payload: []byte("a"), CreatedAt: time.Now()})
+		publish(t, b, want)
+		eventually(t, "it came", func() bool { return r.has("a") })
+		r.stop()
+		two.stop()
+		if got := r.last; got.ID != want[0].ID || got.Topic != want[0].Topic || !maps.Equal(got.Headers, want[0].Headers) || !got.CreatedAt.Equal(want[0].CreatedAt.Truncate(time.Second)) {
+			t.Errorf("got %+v, want %+v", got, want[0])
+		}
+		if n := two.count(); n != 1 {
+			t.Errorf("another consumer got it %d times", n)
+		}
+	})
+}
+
 // A message that is held before it is rejected must not hold up those that are behind it.
 func TestBroker_AMessageThatFailedKeepsUpNoOtherWhileRabbitMQHoldsIt(t *testing.T) {
 	var rejected atomic.Bool
-	d := decodeAMQP(amqp.Delivery{Acknowledger: rejecter{&rejected}})
+	d := decodeAMQP(amqp.Delivery{Acknowledger: rejecter{&rejected}}, nil)
 	synctest.Test(t, func(t *testing.T) {
 		if err := d.retry(time.Hour); err != nil || rejected.Load() {
 			t.Errorf("rejected at once: %v, %v", rejected.Load(), err)
