@@ -46,18 +46,31 @@ func (e unreachable) Unwrap() error { return e.error }
 // patience is how long one request may take. A call makes further ones.
 const patience = 2 * time.Second
 
-// request sends one request, and returns what its error means for a store.
-func request(ctx context.Context, send func(ctx context.Context) error) error {
+// resends is how many times a request is sent again at once that a member of another cluster
+// has answered. The client asks one member after the other.
+const resends = 4
+
+// request sends one request, and returns its response if that is from the store's cluster. Its
+// error is what the client's means for a store.
+func request[R response](ctx context.Context, c *cluster, send func(ctx context.Context) (R, error)) (r R, err error) {
 	try, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), patience)
 	defer cancel()
-	err := send(try)
+	for n := 0; ; n++ {
+		if r, err = send(try); err == nil {
+			err = check(c, r)
+		}
+		// Another cluster does not have the leases of this one, either.
+		if n == resends || !errors.Is(err, ErrOtherCluster) && !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+			break
+		}
+	}
 	switch {
 	case err == nil:
-		return nil
+		return r, nil
 	case ctx.Err() != nil:
-		return ctx.Err()
+		return r, ctx.Err()
 	}
-	return judge(err)
+	return r, judge(err)
 }
 
 // judge returns what an error of the client means for a store.
@@ -67,7 +80,7 @@ func judge(err error) error {
 		return errTooLarge
 	case errors.Is(err, rpctypes.ErrNoSpace):
 		return errNoSpace
-	case errors.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, rpctypes.ErrCompacted):
+	case errors.Is(err, rpctypes.ErrLeaseNotFound), errors.Is(err, rpctypes.ErrCompacted), errors.Is(err, ErrOtherCluster):
 		return err
 	case errors.Is(err, rpctypes.ErrTooManyRequests), errors.Is(err, rpctypes.ErrNoLeader), errors.Is(err, rpctypes.ErrAuthOldRevision),
 		errors.Is(err, errLearner):
@@ -97,12 +110,12 @@ func doubtful(err error) bool {
 	return errors.As(err, &away) && away.doubt || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)
 }
 
-// repeat calls try again while a record has changed meanwhile or the cluster can't be reached,
-// until the time of a call is over.
+// repeat calls try again while a record has changed meanwhile, the cluster can't be reached, or
+// a member of another cluster responds, until the time of a call is over.
 func (s *Store) repeat(ctx context.Context, try func(ctx context.Context) error) error {
 	return optimistic.Repeat(ctx, s.timeout, try, func(err error) bool {
 		var away unreachable
-		return errors.Is(err, errConflict) || errors.As(err, &away) || errors.Is(err, rpctypes.ErrLeaseNotFound)
+		return errors.Is(err, errConflict) || errors.As(err, &away) || errors.Is(err, rpctypes.ErrLeaseNotFound) || errors.Is(err, ErrOtherCluster)
 	}, func(err error) error {
 		return fmt.Errorf("the call was not done within %v: %w", s.timeout, err)
 	})
@@ -112,6 +125,14 @@ func (s *Store) repeat(ctx context.Context, try func(ctx context.Context) error)
 func read(r *clientv3.TxnResponse, n int) *mvccpb.KeyValue {
 	if kvs := r.Responses[n].GetResponseRange().GetKvs(); len(kvs) > 0 {
 		return kvs[0]
+	}
+	return nil
+}
+
+// first returns the first key and value of a response, or nil.
+func first(r *clientv3.GetResponse) *mvccpb.KeyValue {
+	if len(r.Kvs) > 0 {
+		return r.Kvs[0]
 	}
 	return nil
 }

@@ -27,9 +27,10 @@ import (
 // early. Before a call says that a lease or a record has ended, the clock is published, so
 // that it has ended for every process.
 type clock struct {
-	client *clientv3.Client
-	key    string
-	start  time.Time
+	client  *clientv3.Client
+	cluster *cluster
+	key     string
+	start   time.Time
 
 	publishing sync.Mutex // locked by the call that publishes
 
@@ -93,8 +94,8 @@ const (
 	countdown = 10 * 365 * 24 * 60 * 60
 )
 
-func newClock(client *clientv3.Client, key string) *clock {
-	return &clock{client: client, key: key, start: time.Now()}
+func newClock(client *clientv3.Client, c *cluster, key string) *clock {
+	return &clock{client: client, cluster: c, key: key, start: time.Now()}
 }
 
 // local returns the process's monotonic clock.
@@ -122,6 +123,7 @@ func (r reading) before(ends ...int64) int64 {
 // read takes in the key of the clock as a transaction has read it, and returns the clock.
 func (c *clock) read(kv *mvccpb.KeyValue) (reading, error) {
 	if kv == nil {
+		c.cluster.forget()
 		return reading{}, ErrForgotten
 	}
 	v, err := parseClock(kv.Value)
@@ -161,14 +163,11 @@ func (c *clock) observe(kv *mvccpb.KeyValue, v *clockValue, local int64) {
 
 // get reads the clock.
 func (c *clock) get(ctx context.Context) (clockValue, error) {
-	var got *clientv3.GetResponse
-	if err := request(ctx, func(ctx context.Context) (err error) { got, err = c.client.Get(ctx, c.key); return err }); err != nil {
+	got, err := request(ctx, c.cluster, func(ctx context.Context) (*clientv3.GetResponse, error) { return c.client.Get(ctx, c.key) })
+	if err != nil {
 		return clockValue{}, err
 	}
-	if len(got.Kvs) == 0 {
-		return clockValue{}, ErrForgotten
-	}
-	if _, err := c.read(got.Kvs[0]); err != nil {
+	if _, err := c.read(first(got)); err != nil {
 		return clockValue{}, err
 	}
 	c.mu.Lock()
@@ -230,8 +229,10 @@ func (c *clock) catchUp(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var left *clientv3.LeaseTimeToLiveResponse
-	if err := request(ctx, func(ctx context.Context) (err error) { left, err = c.client.TimeToLive(ctx, v.lease); return err }); err != nil {
+	left, err := request(ctx, c.cluster, func(ctx context.Context) (*clientv3.LeaseTimeToLiveResponse, error) {
+		return c.client.TimeToLive(ctx, v.lease)
+	})
+	if err != nil {
 		return err
 	}
 	local := c.local()
@@ -260,7 +261,7 @@ func (c *clock) ended(ctx context.Context, at int64) error {
 // publishing.
 func (c *clock) publish(ctx context.Context, least int64) error {
 	c.mu.Lock()
-	next, created, revision, own := c.value, c.created, c.revision, c.generation == c.value.generation && c.anchored
+	last, next, created, revision, own := c.value, c.value, c.created, c.revision, c.generation == c.value.generation && c.anchored
 	local, now := c.local(), time.Now()
 	next.at = max(local+c.judging, next.at)
 	c.mu.Unlock()
@@ -276,13 +277,12 @@ func (c *clock) publish(ctx context.Context, least int64) error {
 		return err
 	}
 	next.lease = lease
-	var r *clientv3.TxnResponse
-	err = request(ctx, func(ctx context.Context) (err error) {
-		r, err = c.client.Txn(ctx).
-			If(clientv3.Compare(clientv3.CreateRevision(c.key), "=", created), clientv3.Compare(clientv3.ModRevision(c.key), "=", revision)).
-			Then(clientv3.OpPut(c.key, next.encode())).
-			Else(clientv3.OpGet(c.key)).Commit()
-		return err
+	r, err := request(ctx, c.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return c.client.Txn(ctx).If(
+			clientv3.Compare(clientv3.CreateRevision(c.key), "=", created),
+			clientv3.Compare(clientv3.ModRevision(c.key), "=", revision),
+			clientv3.Compare(clientv3.Value(c.key), "=", last.encode()), // another cluster may have the same revisions
+		).Then(clientv3.OpPut(c.key, next.encode())).Else(clientv3.OpGet(c.key)).Commit()
 	})
 	if err != nil {
 		return err
@@ -312,7 +312,9 @@ func (c *clock) publish(ctx context.Context, least int64) error {
 
 // renewed renews the clock's lease, or grants another if it is gone.
 func (c *clock) renewed(ctx context.Context, id clientv3.LeaseID) (clientv3.LeaseID, error) {
-	err := request(ctx, func(ctx context.Context) error { _, err := c.client.KeepAliveOnce(ctx, id); return err })
+	_, err := request(ctx, c.cluster, func(ctx context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+		return c.client.KeepAliveOnce(ctx, id)
+	})
 	if errors.Is(err, rpctypes.ErrLeaseNotFound) {
 		return c.lease(ctx)
 	}
@@ -320,8 +322,7 @@ func (c *clock) renewed(ctx context.Context, id clientv3.LeaseID) (clientv3.Leas
 }
 
 func (c *clock) lease(ctx context.Context) (clientv3.LeaseID, error) {
-	var r *clientv3.LeaseGrantResponse
-	err := request(ctx, func(ctx context.Context) (err error) { r, err = c.client.Grant(ctx, countdown); return err })
+	r, err := request(ctx, c.cluster, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) { return c.client.Grant(ctx, countdown) })
 	if err != nil {
 		return 0, err
 	}
@@ -346,11 +347,9 @@ func (c *clock) create(ctx context.Context) (made bool, err error) {
 	if v.lease, err = c.lease(ctx); err != nil {
 		return false, err
 	}
-	var r *clientv3.TxnResponse
-	err = request(ctx, func(ctx context.Context) (err error) {
-		r, err = c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)).
+	r, err := request(ctx, c.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return c.client.Txn(ctx).If(clientv3.Compare(clientv3.CreateRevision(c.key), "=", 0)).
 			Then(clientv3.OpPut(c.key, v.encode())).Commit()
-		return err
 	})
 	return err == nil && r.Succeeded || doubtful(err), err
 }

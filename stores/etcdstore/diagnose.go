@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"go.etcd.io/etcd/api/v3/etcdserverpb"
+	"go.etcd.io/etcd/api/v3/mvccpb"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -22,6 +23,7 @@ const (
 	RiskCorrupt   = "corrupt"
 	RiskForgotten = "forgotten"
 	RiskMembers   = "members"
+	RiskMixed     = engine.RiskMixed
 	RiskSpace     = "space"
 )
 
@@ -52,15 +54,15 @@ func (s *Store) diagnose(ctx context.Context) (findings []onlyonce.Finding, err 
 }
 
 func (s *Store) examine(ctx context.Context) (findings []onlyonce.Finding, err error) {
-	members, err := s.status(ctx)
-	if err != nil {
-		return nil, err
+	members, findings, err := s.status(ctx)
+	if err != nil || len(findings) > 0 {
+		return findings, err
 	}
 	for _, m := range members {
 		findings = append(findings, m.judge()...)
 	}
-	var alarms *clientv3.AlarmResponse
-	if err := request(ctx, func(ctx context.Context) (err error) { alarms, err = s.client.AlarmList(ctx); return err }); err != nil {
+	alarms, err := request(ctx, s.cluster, func(ctx context.Context) (*clientv3.AlarmResponse, error) { return s.client.AlarmList(ctx) })
+	if err != nil {
 		return nil, err
 	}
 	wrong, corrupt := judgeAlarms(alarms)
@@ -68,7 +70,7 @@ func (s *Store) examine(ctx context.Context) (findings []onlyonce.Finding, err e
 	if corrupt {
 		return findings, nil // it does nothing else
 	}
-	switch err := request(ctx, s.permitted); {
+	switch _, err := request(ctx, s.cluster, s.permitted); {
 	case errors.Is(err, rpctypes.ErrPermissionDenied):
 		return append(findings, engine.NewFinding(RiskAuth,
 			fmt.Sprintf("the user %s may not read and write all keys under %s/", cmp.Or(s.client.Username, "of the client"), s.keys.prefix),
@@ -76,8 +78,8 @@ func (s *Store) examine(ctx context.Context) (findings []onlyonce.Finding, err e
 	case err != nil && !errors.Is(err, errNoSpace):
 		return nil, err
 	}
-	var list *clientv3.MemberListResponse
-	if err := request(ctx, func(ctx context.Context) (err error) { list, err = s.client.MemberList(ctx); return err }); err != nil {
+	list, err := request(ctx, s.cluster, func(ctx context.Context) (*clientv3.MemberListResponse, error) { return s.client.MemberList(ctx) })
+	if err != nil {
 		return nil, err
 	}
 	voting := 0
@@ -102,35 +104,115 @@ func (s *Store) examine(ctx context.Context) (findings []onlyonce.Finding, err e
 
 // permitted returns an error unless the client's user may write the keys of the store. Its
 // transaction changes nothing, but etcd checks all that it might do.
-func (s *Store) permitted(ctx context.Context) error {
+func (s *Store) permitted(ctx context.Context) (*clientv3.TxnResponse, error) {
 	p := s.keys.place([32]byte{})
-	_, err := s.client.Txn(ctx).If(clientv3.Compare(clientv3.Version(s.keys.clock()), "<", 0)).
+	return s.client.Txn(ctx).If(clientv3.Compare(clientv3.Version(s.keys.clock()), "<", 0)).
 		Then(clientv3.OpPut(s.keys.clock(), ""), clientv3.OpPut(p.head, ""), clientv3.OpPut(p.rest, "")).
 		Else(clientv3.OpGet(s.keys.records(), clientv3.WithPrefix(), clientv3.WithLimit(1), clientv3.WithKeysOnly())).Commit()
-	return err
 }
 
 // A memberStatus is what a member says about itself.
 type memberStatus struct {
 	endpoint string
 	*clientv3.StatusResponse
+	known bool             // the member has shown the clock
+	clock *mvccpb.KeyValue // the clock; nil: there is none
 }
 
-// status returns what the members say that can be reached, at least one.
-func (s *Store) status(ctx context.Context) (members []memberStatus, err error) {
-	for _, endpoint := range s.client.Endpoints() {
-		var r *clientv3.StatusResponse
-		failed := request(ctx, func(ctx context.Context) (err error) { r, err = s.client.Status(ctx, endpoint); return err })
-		if failed != nil {
-			err = cmp.Or(err, failed)
-			continue
+// status returns what the members say that can be reached, at least one, and a finding if they
+// belong to more than one cluster.
+func (s *Store) status(ctx context.Context) (members []memberStatus, findings []onlyonce.Finding, err error) {
+	for range 2 { // Migrate may make the clock after one member was asked, and before another is
+		members = members[:0]
+		for _, endpoint := range s.client.Endpoints() {
+			m, failed := s.ask(ctx, endpoint)
+			if failed != nil {
+				err = cmp.Or(err, failed)
+				continue
+			}
+			members = append(members, m)
 		}
-		members = append(members, memberStatus{endpoint, r})
+		if len(members) == 0 {
+			return nil, nil, err
+		}
+		if findings = s.compare(members); len(findings) == 0 {
+			return members, nil, s.adopt(members)
+		}
 	}
-	if len(members) > 0 {
-		return members, nil
+	return nil, findings, nil
+}
+
+// adopt makes the members' cluster and clock those of the store, unless it has others.
+func (s *Store) adopt(members []memberStatus) error {
+	for i := range members {
+		if err := s.cluster.check(members[i].Header, members[i].clock); err != nil {
+			return err
+		}
 	}
-	return nil, err
+	return nil
+}
+
+// ask asks the member of an endpoint how it is, and for the clock. A member that can't ask the
+// others does not show it.
+func (s *Store) ask(ctx context.Context, endpoint string) (m memberStatus, err error) {
+	try, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), patience)
+	defer cancel()
+	m.endpoint = endpoint
+	if m.StatusResponse, err = s.client.Status(try, endpoint); err != nil {
+		if ctx.Err() != nil {
+			return m, ctx.Err()
+		}
+		return m, judge(err)
+	}
+	conn, err := s.client.Dial(endpoint)
+	if err != nil {
+		return m, judge(err)
+	}
+	defer conn.Close()
+	got, failed := etcdserverpb.NewKVClient(conn).Range(try, &etcdserverpb.RangeRequest{Key: []byte(s.keys.clock())})
+	if failed != nil {
+		return m, nil
+	}
+	m.known = true
+	if len(got.Kvs) > 0 {
+		m.clock = got.Kvs[0]
+	}
+	return m, nil
+}
+
+// compare returns a finding if members belong to different clusters. Clusters that were started
+// with the same peer URLs have the same ID, but not the same clock.
+func (s *Store) compare(members []memberStatus) []onlyonce.Finding {
+	const problem = "each cluster keeps records of its own, so a command would run once in each"
+	const fix = "name only members of one cluster"
+	a := &members[0]
+	for i := range members {
+		b := &members[i]
+		if a.Header.ClusterId != b.Header.ClusterId {
+			return []onlyonce.Finding{engine.NewFinding(RiskMixed, fmt.Sprintf("%s belongs to the cluster %x and %s to the cluster %x: %s",
+				a.endpoint, a.Header.ClusterId, b.endpoint, b.Header.ClusterId, problem), fix)}
+		}
+		if !a.known {
+			a = b
+		}
+		if b.known && a.epoch() != b.epoch() {
+			return []onlyonce.Finding{engine.NewFinding(RiskMixed, fmt.Sprintf("%s and %s belong to two clusters with the ID %x, because the key %s is %s in one and %s in the other: %s",
+				a.endpoint, b.endpoint, b.Header.ClusterId, s.keys.clock(), a.epoch(), b.epoch(), problem), fix)}
+		}
+	}
+	return nil
+}
+
+// epoch tells the clock that a member has from others.
+func (m *memberStatus) epoch() string {
+	if m.clock == nil {
+		return "missing"
+	}
+	v, err := parseClock(m.clock.Value)
+	if err != nil {
+		return "damaged"
+	}
+	return fmt.Sprintf("%x", v.epoch)
 }
 
 func (m *memberStatus) judge() (findings []onlyonce.Finding) {

@@ -46,11 +46,22 @@
 // Migrate makes the key of the clock. If etcd has lost its data, or somebody deleted the
 // store's keys, it is missing, and every call fails with ErrForgotten until Migrate is
 // called again. Otherwise commands that had run would run again. Therefore, call Migrate
-// when you set up etcd and not at every start of your program.
+// when you set up etcd and not at every start of your program. A store that was idle from the
+// loss until Migrate was called can't tell the cluster from another one, and fails with
+// ErrOtherCluster until it is opened again.
 //
 // A cluster that is restored from a snapshot has that key. Commands that ran after the
 // snapshot may then run again. Restart all processes that use the store after a restore,
 // or restore with --bump-revision and --mark-compacted.
+//
+// # Members of one cluster
+//
+// All endpoints of the client must be members of one cluster: in two clusters, a command would
+// run twice. Open and Migrate compare the cluster IDs of all members that respond, and the key
+// that Migrate has made, because clusters that are started with the same peer URLs have the same
+// ID. A member that responds later is compared then: a response from another cluster does not
+// count, and the request is sent again. If only members of another cluster respond until the
+// time of a call is over, the call fails with ErrOtherCluster.
 //
 // # Leases of etcd
 //

@@ -13,7 +13,8 @@ import (
 // expired. Records that stay for about as long share one, because each lease costs the
 // servers memory and, at its end, a transaction that deletes all of its keys at once.
 type leases struct {
-	client *clientv3.Client
+	client  *clientv3.Client
+	cluster *cluster
 
 	mu     sync.Mutex
 	shared map[int64]*lease // by how many seconds their records stay
@@ -30,8 +31,8 @@ type lease struct {
 // mostKeys is how many records share a lease.
 const mostKeys = 5000
 
-func newLeases(client *clientv3.Client) *leases {
-	return &leases{client: client, shared: make(map[int64]*lease)}
+func newLeases(client *clientv3.Client, c *cluster) *leases {
+	return &leases{client: client, cluster: c, shared: make(map[int64]*lease)}
 }
 
 // span returns for how many seconds the records of a lease stay at least, of which one stays
@@ -51,8 +52,7 @@ func (l *leases) of(ctx context.Context, stays time.Duration) (clientv3.LeaseID,
 	shared := l.shared[s]
 	if shared == nil || shared.keys >= mostKeys || shared.age() > shared.window {
 		now := time.Now()
-		var r *clientv3.LeaseGrantResponse
-		err := request(ctx, func(ctx context.Context) (err error) { r, err = l.client.Grant(ctx, s+s/4); return err })
+		r, err := request(ctx, l.cluster, func(ctx context.Context) (*clientv3.LeaseGrantResponse, error) { return l.client.Grant(ctx, s+s/4) })
 		if err != nil {
 			return 0, err
 		}

@@ -91,12 +91,15 @@ func (s *Store) scan(ctx context.Context, after record.Position) (found []listed
 func (s *Store) heads(ctx context.Context, begin func(), each func(p place, h *head)) (revision int64, err error) {
 	begin()
 	for from := s.keys.records(); ; {
-		var r *clientv3.GetResponse
-		err := s.repeat(ctx, func(ctx context.Context) error {
-			return request(ctx, func(ctx context.Context) (err error) {
-				r, err = s.client.Get(ctx, from, clientv3.WithRange(s.keys.recordsEnd()), clientv3.WithLimit(heads), clientv3.WithRev(revision))
-				return err
+		var r *clientv3.TxnResponse
+		err := s.repeat(ctx, func(ctx context.Context) (err error) {
+			r, err = request(ctx, s.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+				return s.client.Txn(ctx).Then(
+					clientv3.OpGet(from, clientv3.WithRange(s.keys.recordsEnd()), clientv3.WithLimit(heads), clientv3.WithRev(revision)),
+					clientv3.OpGet(s.keys.clock()), // it shows which cluster has responded
+				).Commit()
 			})
+			return err
 		})
 		switch {
 		case errors.Is(err, rpctypes.ErrCompacted):
@@ -107,7 +110,8 @@ func (s *Store) heads(ctx context.Context, begin func(), each func(p place, h *h
 			return 0, err
 		}
 		revision = cmp.Or(revision, r.Header.Revision)
-		for _, kv := range r.Kvs {
+		found := r.Responses[0].GetResponseRange()
+		for _, kv := range found.Kvs {
 			if p, ok := s.keys.parse(string(kv.Key)); ok {
 				h, readable := parseHead(kv.Value)
 				if !readable {
@@ -116,10 +120,10 @@ func (s *Store) heads(ctx context.Context, begin func(), each func(p place, h *h
 				each(p, &h)
 			}
 		}
-		if !r.More {
+		if !found.More {
 			return revision, nil
 		}
-		from = string(r.Kvs[len(r.Kvs)-1].Key) + "\x00"
+		from = string(found.Kvs[len(found.Kvs)-1].Key) + "\x00"
 	}
 }
 
@@ -132,10 +136,8 @@ func (s *Store) records(ctx context.Context, found []listed) (records []onlyonce
 	}
 	ops = append(ops, clientv3.OpGet(s.keys.clock()))
 	err = s.repeat(ctx, func(ctx context.Context) error {
-		var r *clientv3.TxnResponse
-		err := request(ctx, func(ctx context.Context) (err error) {
-			r, err = s.client.Txn(ctx).Then(ops...).Commit()
-			return err
+		r, err := request(ctx, s.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+			return s.client.Txn(ctx).Then(ops...).Commit()
 		})
 		if err != nil {
 			return err

@@ -49,6 +49,7 @@ type Store struct {
 	keys          keys
 	members       int
 	timeout       time.Duration
+	cluster       *cluster
 	clock         *clock
 	leases        *leases
 	subscriptions *waiters.Subscriptions
@@ -98,10 +99,11 @@ func (cfg Config) store(client *clientv3.Client) (*Store, error) {
 	}
 	s := &Store{
 		client: client, keys: keys{cfg.prefix()}, members: cmp.Or(cfg.Members, DefaultMembers), timeout: cfg.timeout(),
-		leases: newLeases(client), large: make(chan struct{}, largeReads),
+		large: make(chan struct{}, largeReads),
 	}
 	s.closing, s.close = context.WithCancel(context.Background())
-	s.clock = newClock(client, s.keys.clock())
+	s.cluster = &cluster{clock: s.keys.clock()}
+	s.clock, s.leases = newClock(client, s.cluster, s.keys.clock()), newLeases(client, s.cluster)
 	s.subscriptions = waiters.NewSubscriptions(s.listen)
 	return s, nil
 }
@@ -109,9 +111,13 @@ func (cfg Config) store(client *clientv3.Client) (*Store, error) {
 // Migrate makes the key without which the store takes no new command: its clock, which
 // begins at the time of this process. It reports whether the key was missing. Call it when
 // you set up etcd, or once you know why it has forgotten its records, and not at every start.
-// It never deletes or changes anything.
+// It never deletes or changes anything. It rejects a client whose endpoints belong to more
+// than one cluster.
 func Migrate(ctx context.Context, client *clientv3.Client, cfg Config) (made bool, err error) {
 	s, err := cfg.store(client)
+	if err == nil {
+		err = s.rejectMixed(ctx)
+	}
 	if err == nil {
 		err = s.repeat(ctx, func(ctx context.Context) error {
 			again, err := s.clock.create(ctx)
@@ -119,7 +125,23 @@ func Migrate(ctx context.Context, client *clientv3.Client, cfg Config) (made boo
 			return err
 		})
 	}
+	if err == nil && made {
+		err = s.rejectMixed(ctx) // clusters that have the same ID differ by the key
+	}
 	return made && err == nil, wrap("migrate", err)
+}
+
+// rejectMixed returns an error if the client's endpoints belong to more than one cluster.
+func (s *Store) rejectMixed(ctx context.Context) error {
+	var findings []onlyonce.Finding
+	err := s.repeat(ctx, func(ctx context.Context) (err error) {
+		_, findings, err = s.status(ctx)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return engine.Reject(findings, nil, risks)
 }
 
 // Open opens a store on a cluster that Migrate has set up. It rejects a cluster whose

@@ -29,10 +29,8 @@ func (s *Store) gets(p place) []clientv3.Op {
 
 // look reads what is stored of an ID; nil: nothing.
 func (s *Store) look(ctx context.Context, id onlyonce.ID, p place) (v *stored, err error) {
-	var r *clientv3.TxnResponse
-	err = request(ctx, func(ctx context.Context) (err error) {
-		r, err = s.client.Txn(ctx).Then(s.gets(p)...).Commit()
-		return err
+	r, err := request(ctx, s.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.client.Txn(ctx).Then(s.gets(p)...).Commit()
 	})
 	if err != nil {
 		return nil, err
@@ -114,13 +112,14 @@ func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, look reader,
 	}
 	h := c.head(seen, at.now)
 	data := append(h.append(make([]byte, 0, headSize+len(c.identity))), c.identity...)
-	ops := append(make([]clientv3.Op, 0, 2), clientv3.OpPut(p.head, string(data), put...))
+	ops := append(make([]clientv3.Op, 0, 3), clientv3.OpPut(p.head, string(data), put...))
 	switch {
 	case len(c.steps)+len(c.outcome) > 0:
 		ops = append(ops, clientv3.OpPut(p.rest, string(c.steps)+string(c.outcome), put...))
 	case seen != nil:
 		ops = append(ops, clientv3.OpDelete(p.rest))
 	}
+	clock := clientv3.OpGet(s.keys.clock()) // it shows which cluster has responded
 	// The clock that was published may be ahead by what the request takes, but not for a good
 	// part of the lease. What is seen as a record must not have expired for another process.
 	limit := at.now + patience.Microseconds()
@@ -130,14 +129,12 @@ func (s *Store) write(ctx context.Context, id onlyonce.ID, p place, look reader,
 	if seen != nil && !seen.Expired && seen.head.expiry() != 0 {
 		limit = min(limit, seen.head.expiry()-1)
 	}
-	var r *clientv3.TxnResponse
-	err = request(ctx, func(ctx context.Context) (err error) {
-		r, err = s.client.Txn(ctx).If(
+	r, err := request(ctx, s.cluster, func(ctx context.Context) (*clientv3.TxnResponse, error) {
+		return s.client.Txn(ctx).If(
 			clientv3.Compare(clientv3.CreateRevision(s.keys.clock()), "=", at.created),
 			clientv3.Compare(clientv3.Value(s.keys.clock()), "<", string(binary.BigEndian.AppendUint64(nil, uint64(limit+1)))),
 			clientv3.Compare(clientv3.ModRevision(p.head), "=", seen.modRevision()),
-		).Then(ops...).Commit()
-		return err
+		).Then(append(ops, clock)...).Else(clock).Commit()
 	})
 	switch {
 	case errors.Is(err, rpctypes.ErrLeaseNotFound):

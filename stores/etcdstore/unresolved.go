@@ -49,13 +49,13 @@ func (h *head) open() (o openRecord, ok bool) {
 // unresolved. The first call of a store reads the heads of all records. From then on, a
 // watch tells the store of every change of a head until the store is closed.
 func (s *Store) Unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
-	limited, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("the call was not done within %v", s.timeout))
-	defer cancel()
-	n, oldest, err = s.unresolved(limited)
+	n, oldest, err = s.unresolved(ctx)
 	return n, oldest, wrap("count unresolved records", err)
 }
 
 func (s *Store) unresolved(ctx context.Context) (n int, oldest time.Duration, err error) {
+	limited, cancel := context.WithTimeoutCause(ctx, s.timeout, fmt.Errorf("the call was not done within %v", s.timeout))
+	defer cancel()
 	s.follow()
 	o := &s.open
 	o.mu.Lock()
@@ -63,15 +63,11 @@ func (s *Store) unresolved(ctx context.Context) (n int, oldest time.Duration, er
 	o.mu.Unlock()
 	var r *clientv3.GetResponse
 	var at reading
-	err = s.repeat(ctx, func(ctx context.Context) error {
-		if err := request(ctx, func(ctx context.Context) (err error) { r, err = s.client.Get(ctx, s.keys.clock()); return err }); err != nil {
-			return err
+	err = s.repeat(ctx, func(ctx context.Context) (err error) {
+		r, err = request(ctx, s.cluster, func(ctx context.Context) (*clientv3.GetResponse, error) { return s.client.Get(ctx, s.keys.clock()) })
+		if err == nil {
+			at, err = s.clock.read(first(r))
 		}
-		var clock *mvccpb.KeyValue
-		if len(r.Kvs) > 0 {
-			clock = r.Kvs[0]
-		}
-		at, err = s.clock.read(clock)
 		return err
 	})
 	if err != nil {
@@ -80,7 +76,7 @@ func (s *Store) unresolved(ctx context.Context) (n int, oldest time.Duration, er
 	if r.Header.Revision < known { // an older state was restored
 		o.forget()
 	}
-	if err := s.followed(ctx, r.Header.Revision); err != nil {
+	if err := s.followed(limited, r.Header.Revision); err != nil {
 		return 0, 0, err
 	}
 	o.mu.Lock()
@@ -149,6 +145,10 @@ func (s *Store) followHeads() error {
 			return r.Err()
 		case r.Err() != nil:
 			return r.Err()
+		}
+		if err := s.cluster.check(r.Header, nil); err != nil {
+			o.forget()
+			return err
 		}
 		s.note(ctx, &r)
 	}

@@ -12,6 +12,7 @@ import (
 
 // The names of findings that more than one engine has.
 const (
+	RiskMixed      = "mixed-servers"
 	RiskReplica    = "replica"
 	RiskOldVersion = "server-version"
 )
