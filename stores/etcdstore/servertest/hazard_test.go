@@ -359,6 +359,11 @@ func (t *watchedTxn) Then(ops ...clientv3.Op) clientv3.Txn {
 	return t
 }
 
+func (t *watchedTxn) Else(ops ...clientv3.Op) clientv3.Txn {
+	t.Txn = t.Txn.Else(ops...)
+	return t
+}
+
 func (t *watchedTxn) Commit() (*clientv3.TxnResponse, error) {
 	r := t.reads
 	if t.changes {
