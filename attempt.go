@@ -27,6 +27,7 @@ type Attempt struct {
 	inTx     bool      // it runs in a transaction, without a lease
 	tookOver bool      // the outcome of the attempt before it is unknown
 	replayed bool
+	inFlight bool              // the Guard counts it until it is settled
 	status   int32             // see SetStatus
 	keep     time.Duration     // how long the record stays once it is settled
 	print    [sha256.Size]byte // room for the request's fingerprint
@@ -292,8 +293,8 @@ func (a *Attempt) settle(ctx context.Context, s Settlement) error {
 	}
 }
 
-// note updates the attempt's record to the settlement and notifies the
-// observer.
+// note updates the record of an attempt that has ended to the settlement, and
+// notifies the observer.
 func (a *Attempt) note(ctx context.Context, s Settlement, err error) {
 	outcome := outcomeOf(s.State, err)
 	a.mu.Lock()
@@ -302,6 +303,9 @@ func (a *Attempt) note(ctx context.Context, s Settlement, err error) {
 		outcome = OutcomeHeld
 	}
 	a.mu.Unlock()
+	if a.inFlight {
+		a.guard.inFlight.Add(-1)
+	}
 	a.guard.observe(ctx, a, outcome, err)
 }
 

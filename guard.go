@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/internal/envelope"
@@ -18,6 +19,8 @@ type Guard struct {
 	cfg     Config
 	waiters waiters
 	doubts  doubts
+
+	inFlight atomic.Int64
 }
 
 // New returns a Guard that keeps its records in store. It panics on a nil store
@@ -40,11 +43,32 @@ func New(store Store, cfg Config) *Guard {
 // on them.
 func (g *Guard) Begin(ctx context.Context, req Request) (*Attempt, error) {
 	g.need("Begin", ctx)
-	return g.enter(ctx, req, g.claim)
+	return g.admit(ctx, req, g.claim)
+}
+
+// InFlight returns how many requests g is handling now: those that claim their command
+// or wait for it, those that run in a transaction, and attempts that are not settled.
+func (g *Guard) InFlight() int {
+	g.need("InFlight", context.Background())
+	return int(g.inFlight.Load())
 }
 
 // A claimFunc claims a command, either to hold it or to run it in a transaction.
 type claimFunc func(context.Context, *Attempt, Claim) (Record, error)
+
+// admit counts a request while it is in flight: until admit returns or, if the attempt
+// holds the command, until the attempt is settled.
+func (g *Guard) admit(ctx context.Context, req Request, claim claimFunc) (a *Attempt, err error) {
+	g.inFlight.Add(1)
+	defer func() {
+		if a != nil && a.held {
+			a.inFlight = true
+		} else {
+			g.inFlight.Add(-1)
+		}
+	}()
+	return g.enter(ctx, req, claim)
+}
 
 // enter claims until the caller holds the command, or it is replayed or
 // rejected. It is the one place that decides what a record means for a claim.

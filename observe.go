@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 )
 
@@ -49,6 +50,23 @@ type Observer func(context.Context, Event)
 
 // DiscardEvents is an Observer that does nothing. A Config with it logs nothing.
 func DiscardEvents(context.Context, Event) {}
+
+// Tee returns an Observer that calls each of the observers, in their order:
+//
+//	onlyonce.Tee(metrics.Observe, onlyonce.SlogObserver(slog.Default(), nil))
+//
+// It panics if one of them is nil.
+func Tee(observers ...Observer) Observer {
+	observers = slices.Clone(observers)
+	for _, o := range observers {
+		need("Tee", o != nil, "Observers: leave out those that you do not have")
+	}
+	return func(ctx context.Context, e Event) {
+		for _, o := range observers {
+			o(ctx, e)
+		}
+	}
+}
 
 // Observe passes an event to the Guard's Observer. Without one, it logs what went
 // wrong: see Config.Observer. It is for integrations that make decisions of their own.

@@ -257,3 +257,14 @@ func TestObserver_PurgeNeedsAStoreThatCan(t *testing.T) {
 		t.Fatal("no error")
 	}
 }
+
+func TestTee_EveryObserverIsCalledInOrder(t *testing.T) {
+	var calls []string
+	note := func(name string) onlyonce.Observer {
+		return func(_ context.Context, e onlyonce.Event) { calls = append(calls, name+" "+string(e.Outcome)) }
+	}
+	onlyonce.Tee(note("a"), note("b"))(t.Context(), onlyonce.Event{Outcome: onlyonce.OutcomeReplayed})
+	if len(calls) != 2 || calls[0] != "a replayed" || calls[1] != "b replayed" {
+		t.Errorf("calls %q", calls)
+	}
+}

@@ -34,7 +34,7 @@ func (g *TxGuard[TX]) BeginTx(ctx context.Context, req Request, fn func(context.
 	g.need("BeginTx", ctx)
 	need("BeginTx", fn != nil, needFunction)
 	run := &txRun[TX]{guard: g, fn: fn}
-	a, err := g.enter(ctx, req, run.claim)
+	a, err := g.admit(ctx, req, run.claim)
 	if err != nil || a.replayed {
 		return a, err
 	}
