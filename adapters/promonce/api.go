@@ -77,6 +77,9 @@ func (s *Store) API(name string) *API {
 	return a
 }
 
+// Store returns the metrics of the API's store.
+func (a *API) Store() *Store { return a.store }
+
 // Watch exports the number of requests that g is handling as active requests of the API.
 // Several Guards are added up.
 func (a *API) Watch(g InFlighter) {

@@ -13,6 +13,7 @@ require (
 	github.com/mattn/go-isatty v0.0.24
 	github.com/nats-io/nats.go v1.55.0
 	github.com/onlyonce-go/onlyonce v0.0.0
+	github.com/onlyonce-go/onlyonce/adapters/promonce v0.0.0
 	github.com/onlyonce-go/onlyonce/services v0.0.0
 	github.com/onlyonce-go/onlyonce/stores/dynamostore v0.0.0
 	github.com/onlyonce-go/onlyonce/stores/etcdstore v0.0.0

@@ -23,7 +23,7 @@ func TestMetrics_SayWhatWaitsInTheOutboxAndWhatIsParked(t *testing.T) {
 	defer store.Close()
 	seedOutbox(t.Context(), store)
 	m := metrics.New()
-	m.Registry.MustRegister(metrics.NewOutbox(store.Outbox()))
+	m.Store("main").Outbox(store.Outbox())
 	text := cmdtest.Scrape(m.Handler())
 	for _, want := range []string{"onlyonce_outbox_waiting 1", "onlyonce_outbox_parked 2"} {
 		if !strings.Contains(text, "\n"+want+"\n") {

@@ -35,7 +35,7 @@ func newTrafficMetrics(in *metrics.Set, log *slog.Logger) *trafficMetrics {
 		Help: "Requests with and without a key, by the status class of the response.",
 	}, []string{"code"})
 	m := &trafficMetrics{
-		keys: in.API("proxy"),
+		keys: in.API("main", "proxy"),
 		active: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "onlyonce_proxy_active_requests",
 			Help: "Requests that are being handled now.",
@@ -75,7 +75,7 @@ func (m *trafficMetrics) count(h http.Handler) http.Handler {
 		defer func() {
 			m.active.Dec()
 			if passing.keyed {
-				m.keys.Active.Dec()
+				m.keys.Active.Add(-1)
 			}
 			if class := c.Status / 100; class > 0 && class < len(m.requests) {
 				m.requests[class].Inc()
@@ -97,7 +97,7 @@ func (m *trafficMetrics) keyed(tenant func(*http.Request) string) func(*http.Req
 	return func(r *http.Request) string {
 		if p, ok := r.Context().Value(passageKey{}).(*passage); ok && !p.keyed {
 			p.keyed = true
-			m.keys.Active.Inc()
+			m.keys.Active.Add(1)
 		}
 		return tenant(r)
 	}

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
+	"github.com/onlyonce-go/onlyonce/adapters/promonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 )
 
@@ -49,7 +49,7 @@ func (b *routeBuilder) shown(operation string) (string, bool) {
 // count counts an event. Operations that the settings do not name are one.
 func (b *routeBuilder) count(ctx context.Context, e onlyonce.Event) {
 	if _, known := b.shown(e.Record.ID.Operation); !known {
-		e.Record.ID.Operation = metrics.OtherOperations
+		e.Record.ID.Operation = promonce.Other
 	}
 	b.metrics.keys.Observe(ctx, e)
 }

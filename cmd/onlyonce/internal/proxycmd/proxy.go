@@ -176,7 +176,7 @@ func newRouteBuilder(store onlyonce.Store, m *metrics.Set, log *slog.Logger, sho
 		guards:  make(map[policy]*onlyonce.Guard),
 	}
 	logs := onlyonce.SlogObserver(slog.New(routeLog{log.Handler(), b.shown}), showKey)
-	b.observer = metrics.Tee(b.count, m.StoreErrors("main").Observe, b.metrics.limitUnavailable(logs))
+	b.observer = onlyonce.Tee(b.count, b.metrics.limitUnavailable(logs))
 	return b
 }
 
@@ -201,7 +201,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return err
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
-	m.Unresolved("main", store.Store)
+	m.Store("main").Watch(store.Store)
 	b := newRouteBuilder(store.Store, m, log, logs.ShowKey())
 	b.secret = store.secret
 	p, err := newReloadableProxy(ctx, f, b, read, log)
@@ -209,7 +209,7 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return err
 	}
 	shaken := newHandshakes(m.Registry, p.secure.Load, log)
-	watch := server.NewStoreWatch(store.shown, store.Store, m.StoreErrors("main"), log)
+	watch := server.NewStoreWatch(store.shown, store.Store, m.Store("main"), log)
 	b.metrics.doubt = watch.Doubt
 	h := &server.Health{Checks: []func(context.Context) error{watch.Check, shaken.check}}
 	background := []func(context.Context) error{p.run(hangup), watch.Run}

@@ -107,9 +107,9 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 	signals, release := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer release()
 	m := metrics.New()
-	events, failures := metrics.NewOutbox(store.Outbox()), m.StoreErrors("main")
-	m.Registry.MustRegister(events)
-	watch := server.NewStoreWatch(store.URL.String(), store.Store, failures, log)
+	records := m.Store("main")
+	events := records.Outbox(store.Outbox())
+	watch := server.NewStoreWatch(store.URL.String(), store.Store, records, log)
 	stopTelling, err := cfg.tell(ctx, m, watch, log)
 	if err != nil {
 		return err
@@ -119,7 +119,6 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 		Broker: cfg.broker.URL, BrokerName: cfg.broker.Name, MaxAttempts: cfg.broker.MaxAttempts, Log: log,
 		OutboxObserver: func(ctx context.Context, e outbox.Event) {
 			events.Observe(ctx, e)
-			failures.ObserveOutbox(ctx, e)
 			if e.Outcome == outbox.OutcomeTrouble {
 				watch.Doubt()
 			}

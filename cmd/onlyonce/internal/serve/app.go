@@ -34,7 +34,6 @@ type app struct {
 	tokens    sandboxes.Tokens
 	metrics   *metrics.Set
 	counts    struct{ items, sandboxes, orders *metrics.API }
-	failures  struct{ store, ordersIn metrics.StoreErrors }
 	health    *server.Health
 	watches   []*server.StoreWatch // of store and ordersIn
 	named     bool                 // there is a list of tokens
@@ -46,7 +45,6 @@ type app struct {
 // newApp opens the store and makes the APIs on it.
 func newApp(ctx context.Context, cfg config, log *slog.Logger) (_ *app, err error) {
 	a := &app{metrics: metrics.New(), named: cfg.tokens != "", open: cfg.allowAnonymous, apart: cfg.admin != "", hosts: cfg.hosts(cfg.listen)}
-	a.counts.items, a.counts.sandboxes, a.counts.orders = a.metrics.API("items"), a.metrics.API("sandboxes"), a.metrics.API("orders")
 	if a.tokens, err = readTokens(cfg.tokens, cfg.acceptRisks); err != nil {
 		return nil, err
 	}
@@ -62,7 +60,6 @@ func newApp(ctx context.Context, cfg config, log *slog.Logger) (_ *app, err erro
 	if err := a.makeOrders(ctx, cfg, log); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
-	a.countUnresolved()
 	return a, nil
 }
 
@@ -89,11 +86,12 @@ func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) erro
 			return errors.Join(err, a.ordersIn.Close())
 		}
 	}
-	a.failures.store = a.metrics.StoreErrors("main")
-	a.failures.ordersIn = a.metrics.StoreErrors(name)
-	a.watches = []*server.StoreWatch{server.NewStoreWatch(a.store.URL.String(), a.store, a.failures.store, log)}
+	a.counts.items, a.counts.sandboxes, a.counts.orders = a.metrics.API("main", "items"), a.metrics.API("main", "sandboxes"), a.metrics.API(name, "orders")
+	a.metrics.Store("main").Watch(a.store)
+	a.metrics.Store(name).Watch(a.ordersIn)
+	a.watches = []*server.StoreWatch{server.NewStoreWatch(a.store.URL.String(), a.store, a.metrics.Store("main"), log)}
 	if a.store != a.ordersIn {
-		a.watches = append(a.watches, server.NewStoreWatch(a.ordersIn.URL.String(), a.ordersIn, a.failures.ordersIn, log))
+		a.watches = append(a.watches, server.NewStoreWatch(a.ordersIn.URL.String(), a.ordersIn, a.metrics.Store(name), log))
 	}
 	a.health = &server.Health{}
 	for _, w := range a.watches {
@@ -144,7 +142,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
 		FingerprintSecret: a.secret,
 		Tenant:            tenant, Keep: cfg.itemsKeep, Lease: cfg.lease,
-		Observer: metrics.Tee(a.counts.items.Observe, a.failures.store.Observe), Log: log, ShowKey: cfg.log.ShowKey(),
+		Observer: a.counts.items.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
 	}); err != nil {
 		return err
 	}
@@ -158,7 +156,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		FingerprintSecret: a.secret,
-		Observer:          metrics.Tee(a.counts.sandboxes.Observe, a.failures.store.Observe), Log: log, ShowKey: cfg.log.ShowKey(),
+		Observer:          a.counts.sandboxes.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
 	})
 	return err
 }
@@ -253,13 +251,5 @@ func (a *app) close() error {
 		return err
 	case <-ctx.Done():
 		return fmt.Errorf("the store was still in use after %v", closeWithin)
-	}
-}
-
-// countUnresolved adds the metrics of each store to the page.
-func (a *app) countUnresolved() {
-	a.metrics.Unresolved("main", a.store)
-	if a.ordersIn != a.store {
-		a.metrics.Unresolved("orders", a.ordersIn)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
-	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/orders"
 	"github.com/spf13/cobra"
 )
@@ -40,19 +39,14 @@ func (c *ordersConfig) durations() map[string]time.Duration {
 func (c *ordersConfig) longest() time.Duration { return c.lease + c.maxWait }
 
 func (a *app) makeOrders(ctx context.Context, cfg config, log *slog.Logger) (err error) {
-	events := metrics.NewOutbox(a.ordersIn.Outbox())
-	a.metrics.Registry.MustRegister(events)
+	events := a.counts.orders.Store().Outbox(a.ordersIn.Outbox())
 	a.orders, err = orders.New(ctx, a.ordersIn.DB, a.ordersIn.Store, a.ordersIn.Outbox(), orders.Config{
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		Keep: cfg.orders.keep, Lease: cfg.orders.lease, MaxWait: cfg.orders.maxWait, KeepFailures: cfg.orders.keepFailures,
 		FingerprintSecret: a.inOrders,
 		MaxAttempts:       cfg.orders.broker.MaxAttempts,
 		Broker:            cfg.orders.broker.URL, BrokerName: cfg.orders.broker.Name,
-		Observer: metrics.Tee(a.counts.orders.Observe, a.failures.ordersIn.Observe),
-		OutboxObserver: func(ctx context.Context, e outbox.Event) {
-			events.Observe(ctx, e)
-			a.failures.ordersIn.ObserveOutbox(ctx, e)
-		},
+		Observer: a.counts.orders.Observe, OutboxObserver: events.Observe,
 		Log: log, ShowKey: cfg.log.ShowKey(),
 	})
 	if err == nil {

@@ -22,7 +22,7 @@ func TestHealth_AServerIsReadyWhileItsStoreRespondsAndItIsNotStopping(t *testing
 		t.Fatal(err)
 	}
 	h := &Health{Checks: []func(context.Context) error{func(ctx context.Context) error {
-		return NewStoreWatch("main", store, metrics.New().StoreErrors("main"), slog.New(slog.DiscardHandler)).Check(ctx)
+		return NewStoreWatch("main", store, metrics.New().Store("main"), slog.New(slog.DiscardHandler)).Check(ctx)
 	}}}
 	ready := func(want int) {
 		t.Helper()

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
+	"github.com/onlyonce-go/onlyonce/adapters/promonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 )
 
@@ -19,7 +19,7 @@ import (
 type StoreWatch struct {
 	name  string
 	store onlyonce.Store
-	count metrics.StoreErrors
+	count *promonce.Store
 	log   *slog.Logger
 
 	suspect chan struct{} // a request met an error
@@ -33,7 +33,7 @@ type StoreWatch struct {
 
 // NewStoreWatch returns a watch over a store, which is called name in the log. Failed
 // probes are counted in count.
-func NewStoreWatch(name string, store onlyonce.Store, count metrics.StoreErrors, log *slog.Logger) *StoreWatch {
+func NewStoreWatch(name string, store onlyonce.Store, count *promonce.Store, log *slog.Logger) *StoreWatch {
 	return &StoreWatch{name: name, store: store, count: count, log: log, suspect: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
 }
 
@@ -94,7 +94,7 @@ func (s *StoreWatch) try(ctx context.Context) error {
 // note records the outcome of a probe, and logs it if it has changed.
 func (s *StoreWatch) note(err error) {
 	s.tried = time.Now()
-	s.count.Count(err)
+	s.count.CountError(err)
 	switch {
 	case err != nil && s.lost.IsZero():
 		s.lost = s.tried

@@ -46,7 +46,7 @@ func loseStore(t *testing.T, doubted bool) {
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		store := &fullStore{Store: memstore.New(memstore.Config{})}
-		watch := NewStoreWatch("main", store, metrics.New().StoreErrors("main"), slog.New(slog.NewTextHandler(&log, nil)))
+		watch := NewStoreWatch("main", store, metrics.New().Store("main"), slog.New(slog.NewTextHandler(&log, nil)))
 		h := &Health{Checks: []func(context.Context) error{watch.Check}}
 		ready := func() int {
 			w := httptest.NewRecorder()
@@ -110,7 +110,7 @@ func TestStoreWatch_ManyCallersOfAHungStoreGetAnErrorInTimeAndMakeOneProbe(t *te
 	synctest.Test(t, func(t *testing.T) {
 		var log strings.Builder
 		store := &hungStore{Store: memstore.New(memstore.Config{}), letGo: make(chan struct{})}
-		watch := NewStoreWatch("main", store, metrics.New().StoreErrors("main"), slog.New(slog.NewTextHandler(&log, nil)))
+		watch := NewStoreWatch("main", store, metrics.New().Store("main"), slog.New(slog.NewTextHandler(&log, nil)))
 		began := time.Now()
 		var callers sync.WaitGroup
 		for range 50 {
@@ -153,7 +153,7 @@ func TestStoreWatch_AStoreIsProbedOnceASecondHoweverOftenItIsAsked(t *testing.T)
 	synctest.Test(t, func(t *testing.T) {
 		store := &hungStore{Store: memstore.New(memstore.Config{}), letGo: make(chan struct{})}
 		close(store.letGo)
-		watch := NewStoreWatch("main", store, metrics.New().StoreErrors("main"), slog.New(slog.DiscardHandler))
+		watch := NewStoreWatch("main", store, metrics.New().Store("main"), slog.New(slog.DiscardHandler))
 		for range 100 {
 			if err := watch.Check(t.Context()); err != nil {
 				t.Fatal(err)
@@ -168,7 +168,7 @@ func TestStoreWatch_AStoreIsProbedOnceASecondHoweverOftenItIsAsked(t *testing.T)
 
 func TestStoreWatch_ACallerThatLeavesSaysNothingAboutTheStore(t *testing.T) {
 	var log strings.Builder
-	watch := NewStoreWatch("main", memstore.New(memstore.Config{}), metrics.New().StoreErrors("main"), slog.New(slog.NewTextHandler(&log, nil)))
+	watch := NewStoreWatch("main", memstore.New(memstore.Config{}), metrics.New().Store("main"), slog.New(slog.NewTextHandler(&log, nil)))
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := watch.Check(gone); err != nil || log.Len() > 0 {
@@ -195,7 +195,7 @@ func TestStoreWatch_ALookAtTheStoreLeavesNoRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer store.Close()
-	watch := NewStoreWatch("main", store, metrics.New().StoreErrors("main"), slog.New(slog.DiscardHandler))
+	watch := NewStoreWatch("main", store, metrics.New().Store("main"), slog.New(slog.DiscardHandler))
 	for range 3 {
 		if err := watch.probe(t.Context()); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/adapters/promonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
 	"github.com/redis/rueidis"
 )
@@ -21,25 +22,25 @@ import (
 func TestKindOf_AnErrorIsKnownByItsServersCodeHoweverItIsWrapped(t *testing.T) {
 	for _, c := range []struct {
 		err  error
-		want ErrorKind
+		want promonce.ErrorKind
 	}{
-		{&pgconn.PgError{Code: "53100"}, Full},
-		{&pgconn.PgError{Code: "25006"}, ReadOnly},
-		{&pgconn.PgError{Code: "XX001"}, Corrupt},
-		{&pgconn.PgError{Code: "57P01"}, Unavailable},
-		{&pgconn.PgError{Code: "42P01"}, OtherError},
-		{&mysql.MySQLError{Number: 1021}, Full},
-		{&mysql.MySQLError{Number: 1290}, ReadOnly},
-		{&mysql.MySQLError{Number: 1194}, Corrupt},
-		{&mysql.MySQLError{Number: 1053}, Unavailable},
-		{&mysql.MySQLError{Number: 1146}, OtherError},
-		{&jetstream.APIError{Code: 503, Description: "maximum bytes exceeded"}, Full},
-		{&jetstream.APIError{Code: 503, Description: "JetStream not available"}, Unavailable},
-		{&jetstream.APIError{Code: 400, Description: "bad request"}, OtherError},
-		{errors.New("etcdserver: mvcc: database space exceeded"), Full},
-		{onlyonce.ErrCorrupt, Corrupt},
-		{io.ErrUnexpectedEOF, Unavailable},
-		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, Unavailable},
+		{&pgconn.PgError{Code: "53100"}, promonce.KindFull},
+		{&pgconn.PgError{Code: "25006"}, promonce.KindReadOnly},
+		{&pgconn.PgError{Code: "XX001"}, promonce.KindCorrupt},
+		{&pgconn.PgError{Code: "57P01"}, promonce.KindUnavailable},
+		{&pgconn.PgError{Code: "42P01"}, promonce.KindOther},
+		{&mysql.MySQLError{Number: 1021}, promonce.KindFull},
+		{&mysql.MySQLError{Number: 1290}, promonce.KindReadOnly},
+		{&mysql.MySQLError{Number: 1194}, promonce.KindCorrupt},
+		{&mysql.MySQLError{Number: 1053}, promonce.KindUnavailable},
+		{&mysql.MySQLError{Number: 1146}, promonce.KindOther},
+		{&jetstream.APIError{Code: 503, Description: "maximum bytes exceeded"}, promonce.KindFull},
+		{&jetstream.APIError{Code: 503, Description: "JetStream not available"}, promonce.KindUnavailable},
+		{&jetstream.APIError{Code: 400, Description: "bad request"}, promonce.KindOther},
+		{errors.New("etcdserver: mvcc: database space exceeded"), promonce.KindFull},
+		{onlyonce.ErrCorrupt, promonce.KindCorrupt},
+		{io.ErrUnexpectedEOF, promonce.KindUnavailable},
+		{&net.OpError{Op: "dial", Err: errors.New("connection refused")}, promonce.KindUnavailable},
 	} {
 		for _, err := range []error{c.err, fmt.Errorf("store: claim: %w", errors.Join(onlyonce.ErrUnavailable, c.err))} {
 			if got := KindOf(err); got != c.want {
@@ -50,7 +51,7 @@ func TestKindOf_AnErrorIsKnownByItsServersCodeHoweverItIsWrapped(t *testing.T) {
 }
 
 func TestKindOf_TheErrorsOfRedisAreKnown(t *testing.T) {
-	for option, want := range map[string]ErrorKind{"--maxmemory 1": Full, "--min-replicas-to-write 1": Unavailable} {
+	for option, want := range map[string]promonce.ErrorKind{"--maxmemory 1": promonce.KindFull, "--min-replicas-to-write 1": promonce.KindUnavailable} {
 		s := cmdtest.StartRedis(t, strings.Fields(option)...)
 		client, err := rueidis.NewClient(rueidis.ClientOption{InitAddress: []string{s.Address()}})
 		if err != nil {
@@ -74,9 +75,9 @@ func TestKindOf_TheErrorsOfAFileAreKnown(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer made.Close()
-	for parameter, want := range map[string]ErrorKind{
-		"&_pragma=max_page_count(2)": Full,
-		"&_pragma=query_only(1)":     ReadOnly,
+	for parameter, want := range map[string]promonce.ErrorKind{
+		"&_pragma=max_page_count(2)": promonce.KindFull,
+		"&_pragma=query_only(1)":     promonce.KindReadOnly,
 	} {
 		db, err := sql.Open("sqlite", u.DSN(false)+parameter)
 		if err != nil {
