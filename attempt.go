@@ -18,19 +18,20 @@ import (
 // carries the result of an earlier attempt. Its methods are safe for concurrent
 // use.
 type Attempt struct {
-	guard    *Guard
-	req      Request
-	began    time.Time // when the caller's call began
-	sent     time.Time // when the successful claim was sent
-	waited   bool      // it waited for another attempt
-	held     bool      // it holds, or held, the command by a lease
-	inTx     bool      // it runs in a transaction, without a lease
-	tookOver bool      // the outcome of the attempt before it is unknown
-	replayed bool
-	inFlight bool              // the Guard counts it until it is settled
-	status   int32             // see SetStatus
-	keep     time.Duration     // how long the record stays once it is settled
-	print    [sha256.Size]byte // room for the request's fingerprint
+	guard       *Guard
+	req         Request
+	began       time.Time // when the caller's call began
+	sent        time.Time // when the successful claim was sent
+	waited      bool      // it waited for another attempt
+	held        bool      // it holds, or held, the command by a lease
+	inTx        bool      // it runs in a transaction, without a lease
+	tookOver    bool      // the outcome of the attempt before it is unknown
+	replayed    bool
+	inFlight    bool              // the Guard counts it until it is settled
+	status      int32             // see SetStatus
+	traceparent string            // of the caller; see Config.Traceparent
+	keep        time.Duration     // how long the record stays once it is settled
+	print       [sha256.Size]byte // room for the request's fingerprint
 
 	lease lease
 	run   running // room for the first context
@@ -240,6 +241,7 @@ func (a *Attempt) complete(s Settlement) Settlement {
 	if s.Result.Status == 0 {
 		s.Result.Status = int(a.status)
 	}
+	s.Result.Traceparent = a.traceparent
 	s.Final = s.State == StateFailed && (s.Final || cfg.KeepFailures)
 	s.Error = cut(s.Error)
 	if s.Keep == 0 {

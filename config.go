@@ -38,6 +38,13 @@ type Config struct {
 	// DiscardEvents: nothing is.
 	Observer Observer
 
+	// Traceparent returns the trace context of a caller in the form of a traceparent header
+	// (W3C Trace Context, version 00), or "" if there is none to keep. It is called for
+	// every request, before the claim. The record of an attempt keeps it with the result,
+	// so that a replay can be linked to the trace of the attempt that ran. Anything else
+	// than a valid traceparent is not kept. Nil: none is.
+	Traceparent func(context.Context) string
+
 	// MaxWaiters is how many callers may wait in total; more are rejected at
 	// once. Callers of one tenant may take three quarters of the places, and
 	// fewer while others wait: always at most three times as many as are free.

@@ -77,6 +77,7 @@ func (g *Guard) enter(ctx context.Context, req Request, claim claimFunc) (*Attem
 		return nil, err
 	}
 	a := newAttempt(g, req)
+	a.traceparent = g.traceparent(ctx)
 	w := waiter{waiters: &g.waiters, id: req.ID, limit: g.waitFor(req)}
 	defer w.leave()
 	c := Claim{
@@ -238,7 +239,7 @@ func storeError(operation string, err error) error {
 // neither an attempt nor an error, the caller must claim again.
 func (g *Guard) reconcile(ctx context.Context, a *Attempt, c Claim) (*Attempt, error) {
 	taken := newAttempt(g, a.req)
-	taken.began, taken.sent = a.began, time.Now()
+	taken.began, taken.sent, taken.traceparent = a.began, time.Now(), a.traceparent
 	c.TakeUnknown = true
 	rec, err := g.claim(ctx, a, c)
 	if err != nil {

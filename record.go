@@ -24,6 +24,10 @@ type Result struct {
 	Header map[string][]string // the order and number of the values of a name are kept
 	Body   []byte
 	Ref    string // the application's identifier of what the command created, such as an order number
+
+	// Traceparent is the trace context of the attempt that settled the record, as in W3C
+	// Trace Context, or empty: see Config.Traceparent.
+	Traceparent string
 }
 
 // A Record is a store's record of one command. Times and durations are measured

@@ -148,7 +148,7 @@ func (s *simStore) end(r *simRecord, st onlyonce.Settlement) {
 		return
 	}
 	r.State, r.Error, r.Final, r.SettledAt, r.LeaseLeft, r.until = st.State, st.Error, st.Final, s.now().UTC(), 0, time.Time{}
-	r.Result = onlyonce.Result{Status: st.Result.Status, Ref: st.Result.Ref, Body: append([]byte(nil), st.Result.Body...)}
+	r.Result = onlyonce.Result{Status: st.Result.Status, Ref: st.Result.Ref, Traceparent: st.Result.Traceparent, Body: append([]byte(nil), st.Result.Body...)}
 	if st.Result.Header != nil {
 		r.Result.Header = map[string][]string{}
 		for name, values := range st.Result.Header {

@@ -105,7 +105,7 @@ func (t *txRun[TX]) claim(ctx context.Context, a *Attempt, c Claim) (Record, err
 		return Record{}, context.Cause(ctx)
 	}
 	inner := newAttempt(t.guard.Guard, a.req)
-	inner.inTx, inner.tookOver = true, c.TakeUnknown
+	inner.inTx, inner.tookOver, inner.traceparent = true, c.TakeUnknown, a.traceparent
 	ended, ran := false, false
 	var failed error
 	defer func() {

@@ -126,7 +126,7 @@ func (e *entry) addSteps(steps map[string][]byte) {
 func (e *entry) weigh() int64 {
 	r := &e.record
 	n := entryCost + len(r.ID.Tenant) + len(r.ID.Operation) + len(r.ID.Key) + len(r.Owner) +
-		len(r.Result.Body) + len(r.Result.Ref) + len(r.Error) + len(e.header)
+		len(r.Result.Body) + len(r.Result.Ref) + len(r.Result.Traceparent) + len(r.Error) + len(e.header)
 	if len(r.Fingerprint) > len(e.room) {
 		n += len(r.Fingerprint)
 	}

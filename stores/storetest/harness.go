@@ -309,6 +309,9 @@ func diffResult(want, got onlyonce.Result) (diff []string) {
 	if want.Ref != got.Ref {
 		diff = append(diff, fmt.Sprintf("Ref is %.80q, want %.80q", got.Ref, want.Ref))
 	}
+	if want.Traceparent != got.Traceparent {
+		diff = append(diff, fmt.Sprintf("Traceparent is %.80q, want %.80q", got.Traceparent, want.Traceparent))
+	}
 	return diff
 }
 

@@ -275,6 +275,8 @@ func (t *storeTest) asNew(id onlyonce.ID) {
 	t.same(r, t.lookup(id))
 }
 
+const traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 var resultRules = []rule{
 	{"an empty result comes back", comesBack(onlyonce.Result{})},
 	{"an empty body comes back", comesBack(onlyonce.Result{Status: 204, Body: []byte{}, Header: map[string][]string{}})},
@@ -294,6 +296,10 @@ var resultRules = []rule{
 		"Empty": {""},
 		"Blank": {"", " ", "", "\t"},
 	}})},
+	{"a traceparent comes back", comesBack(onlyonce.Result{Body: []byte("1"), Traceparent: traceparent})},
+	{"a traceparent is no header", comesBack(onlyonce.Result{
+		Header: map[string][]string{"Traceparent": {"of the response"}, "ETag": {"ä"}}, Traceparent: traceparent,
+	})},
 	{"a header's names keep their case", comesBack(onlyonce.Result{Header: map[string][]string{
 		"ETag": {`"1"`}, "Etag": {`"2"`}, "etag": {`"3"`}, "X-Ünïcode": {"4"}, "": {"no name"},
 	}})},

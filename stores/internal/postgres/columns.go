@@ -30,7 +30,7 @@ func SettleColumns[T any](list []T, of func(T) (id *[32]byte, h *onlyonce.Hold, 
 	for i, one := range list {
 		id, h, st := of(one)
 		states[i], statuses[i], finals[i], bodies[i] = string(st.State), int32(st.Result.Status), st.Final, st.Result.Body // as the column has it
-		refs[i], errs[i], headers[i], keeps[i] = Optional(st.Result.Ref), Optional(st.Error), Header(st.Result.Header), record.Keep(st)
+		refs[i], errs[i], headers[i], keeps[i] = Optional(st.Result.Ref), Optional(st.Error), Header(&st.Result), record.Keep(st)
 		ids[i], owners[i], fences[i] = id[:], []byte(h.Owner), h.Fence
 	}
 	return []any{states, statuses, finals, refs, errs, headers, bodies, keeps, ids, owners, fences}
@@ -45,9 +45,9 @@ func Optional(s string) *string {
 	return &s
 }
 
-// Header is NULL for no header.
-func Header(h map[string][]string) *string {
-	if s, ok := record.EncodeHeader(h).(string); ok {
+// Header is NULL for no header and no traceparent.
+func Header(r *onlyonce.Result) *string {
+	if s, ok := record.EncodeHeader(r).(string); ok {
 		return &s
 	}
 	return nil

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce"
 )
 
 // escaped begins a JSON string that holds, in base64, bytes that are not UTF-8.
@@ -30,8 +32,20 @@ func unescape(s string) (string, error) {
 	return string(b), err
 }
 
-// EncodeHeader returns JSON, or nil for no header.
-func EncodeHeader(h map[string][]string) any {
+// traceName is the name under which the traceparent of a result is stored among its headers:
+// it needs no column of its own, and is no name of a header in HTTP.
+const traceName = ":traceparent"
+
+// EncodeHeader returns the header and the traceparent of a result as JSON, or nil if it has
+// neither.
+func EncodeHeader(r *onlyonce.Result) any {
+	h := r.Header
+	if r.Traceparent != "" {
+		if h = maps.Clone(h); h == nil {
+			h = make(map[string][]string, 1)
+		}
+		h[traceName] = []string{r.Traceparent}
+	}
 	if h == nil {
 		return nil
 	}
@@ -67,8 +81,21 @@ func appendString(b []byte, s string) []byte {
 	return append(append(append(b, '"'), s...), '"')
 }
 
-// DecodeHeader returns the header that EncodeHeader made text.
-func DecodeHeader(text string) (map[string][]string, error) {
+// DecodeHeader sets the header and the traceparent of r to those that EncodeHeader made text.
+func DecodeHeader(text string, r *onlyonce.Result) (err error) {
+	if r.Header, err = decodeHeader(text); err != nil {
+		return err
+	}
+	if trace, ok := r.Header[traceName]; ok && len(trace) == 1 {
+		r.Traceparent = trace[0]
+		if delete(r.Header, traceName); len(r.Header) == 0 {
+			r.Header = nil
+		}
+	}
+	return nil
+}
+
+func decodeHeader(text string) (map[string][]string, error) {
 	if text == "" {
 		return nil, nil
 	}

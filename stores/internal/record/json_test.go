@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
 )
 
 func TestJSON_AHeaderIsDecodedAsItWasEncoded(t *testing.T) {
@@ -17,8 +19,10 @@ func TestJSON_AHeaderIsDecodedAsItWasEncoded(t *testing.T) {
 		{"Escaped": {"\x00base64:x"}},
 		http.Header{"Location": {"/v1/orders/ord_1"}, "X-Json": {`{"a":["b"]}`, "a],[b", "},{"}},
 	} {
-		text, _ := EncodeHeader(h).(string)
-		got, err := DecodeHeader(text)
+		text, _ := EncodeHeader(&onlyonce.Result{Header: h}).(string)
+		var r onlyonce.Result
+		err := DecodeHeader(text, &r)
+		got := r.Header
 		if err != nil || !maps.EqualFunc(h, got, slices.Equal) {
 			t.Errorf("%q became %q by %s, %v", h, got, text, err)
 		}

@@ -43,7 +43,7 @@ func (p *Page) Clear() { p.records, p.bytes, p.full = nil, 0, false }
 
 // size is about how many bytes the record takes.
 func (s *Stored) size() int {
-	n := len(s.Result.Body) + len(s.Result.Ref) + len(s.Error)
+	n := len(s.Result.Body) + len(s.Result.Ref) + len(s.Result.Traceparent) + len(s.Error)
 	for name, values := range s.Result.Header {
 		n += len(name)
 		for _, value := range values {

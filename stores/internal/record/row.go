@@ -96,7 +96,7 @@ func (r *Row) Record() Stored {
 		s.SettledFor = Between(r.SettledAt, r.Now)
 	}
 	var headerErr, stepsErr error
-	s.Result.Header, headerErr = DecodeHeader(r.Header)
+	headerErr = DecodeHeader(r.Header, &s.Result)
 	steps, _ := r.Steps.(string)
 	s.Steps, stepsErr = DecodeSteps(steps)
 	err := errors.Join(r.Err, headerErr, stepsErr, r.checkNumbers(s.Result))

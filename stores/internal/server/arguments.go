@@ -190,7 +190,7 @@ func (e TextEncoder) Take(k *record.Key, c *onlyonce.Claim, seen *record.Stored)
 func (e TextEncoder) Settled(st *onlyonce.Settlement) SettledArgs {
 	return SettledArgs{
 		State: string(st.State), Status: int64(st.Result.Status), Final: st.Final, Ref: e.Optional(st.Result.Ref), Error: e.Optional(st.Error),
-		Header: record.EncodeHeader(st.Result.Header), Body: record.NullBytes(st.Result.Body), Keep: record.Keep(st),
+		Header: record.EncodeHeader(&st.Result), Body: record.NullBytes(st.Result.Body), Keep: record.Keep(st),
 	}
 }
 

@@ -22,7 +22,7 @@ func newSettleOp(h onlyonce.Hold, st onlyonce.Settlement) *settleOp {
 	if st.State == onlyonce.StateCompleted && st.Error == "" && !st.Final {
 		args := completedArgs{
 			status: int64(st.Result.Status), ref: record.NullText(st.Result.Ref),
-			header: record.EncodeHeader(st.Result.Header), body: record.NullBytes(st.Result.Body), hold: o.holdArgs(),
+			header: record.EncodeHeader(&st.Result), body: record.NullBytes(st.Result.Body), hold: o.holdArgs(),
 		}
 		o.args = args.list()
 	}
@@ -68,7 +68,7 @@ func (o *settleOp) settledArgs(now *clock) *settledArgs {
 	st := &o.settlement
 	a := &settledArgs{
 		state: string(st.State), status: int64(st.Result.Status), final: number(st.Final), ref: record.NullText(st.Result.Ref), error: record.NullText(st.Error),
-		header: record.EncodeHeader(st.Result.Header), body: record.NullBytes(st.Result.Body),
+		header: record.EncodeHeader(&st.Result), body: record.NullBytes(st.Result.Body),
 	}
 	if now != nil {
 		a.settledAt, a.expiresAt = now.now, o.expiresAt(now)

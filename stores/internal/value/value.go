@@ -212,7 +212,7 @@ func Identity(fingerprint []byte, id onlyonce.ID) []byte {
 
 // Outcome returns the part of a value that a settlement makes.
 func Outcome(r *onlyonce.Result, failure string) []byte {
-	header, _ := record.EncodeHeader(r.Header).(string)
+	header, _ := record.EncodeHeader(r).(string)
 	b := make([]byte, 0, 32+len(r.Ref)+len(failure)+len(header)+len(r.Body))
 	b = binary.AppendVarint(b, int64(r.Status))
 	return appendBytes(appendText(appendText(appendText(b, r.Ref), failure), header), r.Body)

@@ -136,6 +136,7 @@ func showFacts(w io.Writer, r onlyonce.Record) {
 	}
 	line("steps", strings.Join(steps, ", "))
 	line("ref", plain.Text(r.Result.Ref, ""))
+	line("traceparent", plain.Text(r.Result.Traceparent, ""))
 	line("status", statusOf(r))
 	line("body", fmt.Sprintf("%d bytes", len(r.Result.Body)))
 	out.Flush()
