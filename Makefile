@@ -2,7 +2,7 @@
 GOFUMPT     = mvdan.cc/gofumpt@v0.12.0
 STATICCHECK = honnef.co/go/tools/cmd/staticcheck@v0.8.2
 TOOLS       = $(CURDIR)/.tools
-MODULES     = adapters/promonce stores/cryptstore stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore watermillonce services docs/examples/go internal/frameworks internal/integration internal/reliability cmd/onlyonce
+MODULES     = adapters/otelonce adapters/otelonce/sdktest adapters/promonce stores/cryptstore stores/dynamostore stores/etcdstore stores/etcdstore/servertest stores/natsstore stores/natsstore/servertest stores/pgxstore stores/redisstore watermillonce services docs/examples/go internal/frameworks internal/integration internal/reliability cmd/onlyonce
 FUZZTIME    = 5m
 CALLS       = 1250000
 KILLS       = 5000
@@ -41,6 +41,7 @@ tidy: ## go mod tidy in every module; needs replaces for a moment, and drops the
 	cd deploy/deploytest && GOWORK=off go mod tidy
 	@for m in $(MODULES); do ( set -e; cd $$m; up=$$(realpath --relative-to=. $(CURDIR)); \
 	  go mod edit -replace github.com/onlyonce-go/onlyonce=$$up -replace github.com/onlyonce-go/onlyonce/services=$$up/services \
+	    -replace github.com/onlyonce-go/onlyonce/adapters/otelonce=$$up/adapters/otelonce \
 	    -replace github.com/onlyonce-go/onlyonce/adapters/promonce=$$up/adapters/promonce \
 	    -replace github.com/onlyonce-go/onlyonce/stores/cryptstore=$$up/stores/cryptstore \
 	    -replace github.com/onlyonce-go/onlyonce/stores/dynamostore=$$up/stores/dynamostore \
@@ -52,6 +53,7 @@ tidy: ## go mod tidy in every module; needs replaces for a moment, and drops the
 	    -replace github.com/onlyonce-go/onlyonce/watermillonce=$$up/watermillonce; \
 	  go mod tidy; \
 	  go mod edit -dropreplace github.com/onlyonce-go/onlyonce -dropreplace github.com/onlyonce-go/onlyonce/services \
+	    -dropreplace github.com/onlyonce-go/onlyonce/adapters/otelonce \
 	    -dropreplace github.com/onlyonce-go/onlyonce/adapters/promonce \
 	    -dropreplace github.com/onlyonce-go/onlyonce/stores/cryptstore \
 	    -dropreplace github.com/onlyonce-go/onlyonce/stores/dynamostore \
