@@ -2,7 +2,6 @@ package otelonce
 
 import (
 	"context"
-	"encoding/hex"
 	"errors"
 	"time"
 
@@ -68,13 +67,13 @@ func (t *Telemetry) Observe(ctx context.Context, e onlyonce.Event) {
 
 // span makes the span of a decision, which has ended.
 func (t *Telemetry) span(ctx context.Context, p *point, e *onlyonce.Event) {
-	now, hash := time.Now(), e.Record.ID.Hash()
+	now := time.Now()
 	options := []trace.SpanStartOption{
 		trace.WithTimestamp(now.Add(-e.Duration)),
 		trace.WithAttributes(t.cfg.Attributes...),
 		trace.WithAttributes(
 			keyOperation.String(p.operation), keyOutcome.String(string(p.outcome)), keyAttempt.Int(e.Record.Attempt),
-			keyRecordID.String(hex.EncodeToString(hash[:8])),
+			keyRecordID.String(e.Record.ID.HexHash()[:16]),
 		),
 	}
 	if link := parse(e.Record.Result.Traceparent); link.IsValid() && ofEarlier(p.outcome) {

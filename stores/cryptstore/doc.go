@@ -12,12 +12,13 @@
 // # What is encrypted
 //
 // Encrypted are the header and the body of a result, the error, and the value of each step.
-// Everything by which a store decides or searches stays in clear: the ID (tenant, operation
-// and key), the state, the status, the ref, the traceparent, the fingerprint, the names of steps, the owner, the
-// numbers of the attempt and the fence, and all times. The length of an encrypted value shows
-// how long the value is, or, with compression, how long it is when compressed. If a response
-// mixes a secret with text that a caller chooses, a caller who can see the store's lengths can
-// find out whether the text repeats the secret: set Config.NoCompression there.
+// Everything by which a store decides or searches stays in clear: the ID (tenant, operation and
+// key), the state, the status, the ref, the traceparent, the fingerprint, the names of steps,
+// the owner, the numbers of the attempt and the fence, and all times. The length of an
+// encrypted value shows how long the value is, or, with compression, how long it is when
+// compressed. If a response mixes a secret with text that a caller chooses, a caller who can
+// see the store's lengths can find out whether the text repeats the secret: set
+// Config.NoCompression there.
 //
 // # What is noticed
 //
