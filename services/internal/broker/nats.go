@@ -3,6 +3,7 @@ package broker
 import (
 	"context"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,6 +26,7 @@ type natsBroker struct {
 	conn       *nats.Conn
 	js         jetstream.JetStream
 	cfg        Config
+	domain     string     // the JetStream domain of the stream; empty: none
 	publishing sync.Mutex // one batch at a time
 
 	mu       sync.Mutex
@@ -52,12 +54,40 @@ func openNATS(ctx context.Context, address string, cfg Config) (*natsBroker, err
 		return nil, err
 	}
 	b.conn, b.js = conn, js
-	if err := b.createStream(ctx); err != nil {
+	err = b.createStream(ctx)
+	if err == nil {
+		b.domain, err = readDomain(ctx, conn, cfg.Name)
+	}
+	if err != nil {
 		conn.Close()
 		return nil, err
 	}
 	return b, nil
 }
+
+// readDomain returns the JetStream domain of a stream, which the client does not tell.
+func readDomain(ctx context.Context, conn *nats.Conn, stream string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, domainWithin)
+	defer cancel()
+	response, err := conn.RequestWithContext(ctx, jetstream.DefaultAPIPrefix+"STREAM.INFO."+stream, nil)
+	if err != nil {
+		return "", fmt.Errorf("read the domain of the stream %s: %w", stream, err)
+	}
+	var info struct {
+		Error  *jetstream.APIError `json:"error"`
+		Domain string              `json:"domain"`
+	}
+	if err := json.Unmarshal(response.Data, &info); err != nil {
+		return "", fmt.Errorf("read the domain of the stream %s: %w", stream, err)
+	}
+	if info.Error != nil {
+		return "", fmt.Errorf("read the domain of the stream %s: %w", stream, info.Error)
+	}
+	return info.Domain, nil
+}
+
+// domainWithin is how long the server may take to tell the domain of a stream.
+const domainWithin = 5 * time.Second
 
 // createStream creates the stream, or checks the one that exists.
 func (b *natsBroker) createStream(ctx context.Context) error {
@@ -129,16 +159,16 @@ func (b *natsBroker) publish(ctx context.Context, messages []outbox.Message) []e
 			continue
 		}
 		var settled bool
-		settled, errs[i] = await(ctx, future, denied[i])
+		settled, errs[i] = b.await(ctx, future, denied[i])
 		abandoned = abandoned || !settled
-		unanswered = unanswered || errors.Is(errs[i], jetstream.ErrNoStreamResponse)
+		unanswered = unanswered || isUnanswered(errs[i])
 	}
 	if abandoned { // the client would count them for as long as the connection lives
 		b.js.CleanupPublisher()
 	}
 	if unanswered && b.takesSome(ctx) {
 		for i, err := range errs {
-			if errors.Is(err, jetstream.ErrNoStreamResponse) {
+			if isUnanswered(err) {
 				errs[i] = noRoute(errNoSubject)
 			}
 		}
@@ -177,11 +207,28 @@ func (b *natsBroker) send(ctx context.Context, messages []outbox.Message, errs [
 
 var errDenied = errors.New("NATS does not permit the user to publish to the topic")
 
+var errOther = errors.New("only another stream has acknowledged the message, and no consumer gets it from there: let no other stream take the subjects")
+
+// isUnanswered reports whether the broker's own stream has not responded to a message.
+func isUnanswered(err error) bool {
+	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, errOther)
+}
+
+// accept returns an error unless the broker's own stream has acknowledged the message. Another
+// stream may have taken its subjects while it was gone, and through a leafnode, a stream of
+// another domain also gets the messages.
+func (b *natsBroker) accept(ack *jetstream.PubAck) error {
+	if ack.Stream == b.cfg.Name && ack.Domain == b.domain {
+		return nil
+	}
+	return unavailable(fmt.Errorf("the stream %q of the JetStream domain %q: %w", ack.Stream, ack.Domain, errOther))
+}
+
 // await returns the outcome of a message, and whether the client has settled it.
-func await(ctx context.Context, future jetstream.PubAckFuture, denied <-chan struct{}) (settled bool, err error) {
+func (b *natsBroker) await(ctx context.Context, future jetstream.PubAckFuture, denied <-chan struct{}) (settled bool, err error) {
 	select {
-	case <-future.Ok():
-		return true, nil
+	case ack := <-future.Ok():
+		return true, b.accept(ack)
 	case err := <-future.Err():
 		return true, blame(err)
 	case <-denied:
@@ -190,8 +237,8 @@ func await(ctx context.Context, future jetstream.PubAckFuture, denied <-chan str
 		err = unavailable(context.Cause(ctx))
 	}
 	select {
-	case <-future.Ok():
-		return true, nil
+	case ack := <-future.Ok():
+		return true, b.accept(ack)
 	default:
 		return false, err
 	}

@@ -7,8 +7,11 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/onlyonce-go/onlyonce/outbox"
 	"github.com/onlyonce-go/onlyonce/services/internal/apitest"
@@ -119,6 +122,72 @@ func TestNATS_AConsumerGoesOnAfterItsStreamWasDeleted(t *testing.T) {
 	list := made(t, outbox.Message{Topic: "t", Payload: []byte("after")})
 	eventually(t, "it is published", func() bool { return errors.Join(b.Publish(t.Context(), list)...) == nil })
 	eventually(t, "the second came", func() bool { return r.has("after") })
+}
+
+// Another stream may take the subjects while the broker's own is gone. Nobody hands its messages
+// to the consumer.
+func TestNATS_AMessageThatAnotherStreamAcknowledgedIsNotPublished(t *testing.T) {
+	_, b := openOwnNATS(t, "")
+	r := receive(t, b, "one", nil)
+	r.stop()
+	if err := b.js.DeleteStream(t.Context(), b.cfg.Name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := b.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "archive", Subjects: []string{"onlyonce.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	list := made(t, outbox.Message{Topic: "t", Payload: []byte("a")})
+	if err := errors.Join(b.Publish(t.Context(), list)...); !errors.Is(err, outbox.ErrUnavailable) || !strings.Contains(err.Error(), "archive") {
+		t.Errorf("got %v, want an error that names the other stream", err)
+	}
+	if err := b.js.DeleteStream(t.Context(), "archive"); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is published", func() bool { return errors.Join(b.Publish(t.Context(), list)...) == nil })
+	r = receive(t, b, "one", nil)
+	eventually(t, "it came", func() bool { return r.has("a") })
+}
+
+// Through a leafnode, a stream of the same name in another JetStream domain gets the messages, too.
+func TestNATS_AMessageThatAnotherDomainAcknowledgedIsNotPublished(t *testing.T) {
+	hub, leaf := apitest.NewNATS(t), apitest.NewNATS(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := l.Addr().String()
+	l.Close()
+	hub.Settings = fmt.Sprintf("jetstream: {store_dir: %q, domain: hub}\nleafnodes: {listen: %q}", t.TempDir(), link)
+	leaf.Settings = fmt.Sprintf("jetstream: {store_dir: %q, domain: leaf}\nleafnodes: {remotes: [{url: %q}]}", t.TempDir(), "nats://"+link)
+	hub.Start()
+	leaf.Start()
+	open := func(s *apitest.NATS) *natsBroker {
+		b, err := Open(t.Context(), s.URL(), Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = b.Close() })
+		return b.(*natsBroker)
+	}
+	other, b := open(hub), open(leaf)
+	stored := func(b *natsBroker) uint64 {
+		stream, err := b.js.Stream(t.Context(), b.cfg.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return stream.CachedInfo().State.Msgs
+	}
+	eventually(t, "the hub gets what is published at the leafnode", func() bool {
+		_ = b.conn.Publish("onlyonce.t", nil)
+		return stored(other) > 0
+	})
+	if err := b.js.DeleteStream(t.Context(), b.cfg.Name); err != nil {
+		t.Fatal(err)
+	}
+	list := made(t, outbox.Message{Topic: "t", Payload: []byte("a")})
+	if err := errors.Join(b.Publish(t.Context(), list)...); !errors.Is(err, outbox.ErrUnavailable) || !strings.Contains(err.Error(), "hub") {
+		t.Errorf("got %v, want an error that names the other domain", err)
+	}
 }
 
 // rejectUser accepts a connection as a NATS server that knows no user.
