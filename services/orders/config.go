@@ -43,7 +43,8 @@ type Config struct {
 
 	// KeepMessages is how long the consumer remembers a message that it handled. It
 	// gives up a message from a broker that is older and of which it has no record,
-	// because it may have handled it. Default: 168h.
+	// because it may have handled it. Without a broker, it handles such a message if its
+	// order has no shipment. Default: 168h.
 	KeepMessages time.Duration
 
 	// Broker is the URL of the broker through which events go to the consumer:

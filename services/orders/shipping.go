@@ -45,8 +45,13 @@ func (a *API) take(ctx context.Context, m outbox.Message) (poisoned, err error) 
 		return nil, err
 	}
 	result, err := inbox.HandleTx(ctx, a.inbox, received(m), func(ctx context.Context, tx *sql.Tx) (struct{}, error) {
-		if a.cfg.Broker != "" && !m.CreatedAt.IsZero() && time.Since(m.CreatedAt) >= a.cfg.KeepMessages {
-			return struct{}{}, errOld
+		if !m.CreatedAt.IsZero() && time.Since(m.CreatedAt) >= a.cfg.KeepMessages {
+			if a.cfg.Broker != "" {
+				return struct{}{}, errOld
+			}
+			if shipped, err := a.shipped(ctx, tx, m); shipped || err != nil {
+				return struct{}{}, err
+			}
 		}
 		return struct{}{}, a.ship(ctx, tx, m)
 	})

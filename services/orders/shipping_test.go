@@ -159,6 +159,29 @@ func TestShipping_AMessageThatIsDeliveredTwiceMakesOneShipment(t *testing.T) {
 	})
 }
 
+// A server may die between the shipment and the mark that the event was delivered, and the next one
+// may start only when the record of the event has expired.
+func TestShipping_AnEventThatIsOlderThanItsRecordWouldBeMakesNoSecondShipment(t *testing.T) {
+	eachEngine(t, func(w *world) {
+		w.place("k1")
+		m := w.next()
+		if err := errors.Join(w.api.deliver(w.t.Context(), []outbox.Message{m})...); err != nil || w.shipments() != 1 {
+			w.t.Fatalf("%d shipments, %v", w.shipments(), err)
+		}
+		w.exec("DELETE FROM onlyonce_records")
+		m.CreatedAt = time.Now().Add(-w.api.cfg.KeepMessages)
+		if err := errors.Join(w.api.deliver(w.t.Context(), []outbox.Message{m})...); err != nil || w.shipments() != 1 {
+			w.t.Errorf("delivered again: %d shipments, %v", w.shipments(), err)
+		}
+		w.place("k2")
+		m = w.next()
+		m.CreatedAt = time.Now().Add(-w.api.cfg.KeepMessages)
+		if err := errors.Join(w.api.deliver(w.t.Context(), []outbox.Message{m})...); err != nil || w.shipments() != 2 {
+			w.t.Errorf("an event that waited without being handled: %d shipments, %v", w.shipments(), err)
+		}
+	})
+}
+
 func TestShipping_TwoConsumersAtTheSameMomentMakeOneShipment(t *testing.T) {
 	eachEngine(t, func(w *world) {
 		other := openWorld(w.t, w.on)
