@@ -23,6 +23,7 @@ type batch struct {
 	verdicts  []Verdict // not yet settled
 	settledAt time.Time
 	mixed     bool      // the next wave may have messages that were leased after the last one
+	leasedAt  time.Time // when leasing them began
 	leaseAt   time.Time // when more messages may be leased
 
 	mu    sync.Mutex
@@ -36,7 +37,7 @@ var errGrace = errors.New("the relay is stopping, and the broker has not respond
 // and whether the queue and the broker could be reached.
 func (r *Relay) publishBatch(ctx context.Context) (found, ok bool) {
 	b := &batch{relay: r, owner: newOwner(), began: time.Now(), settledAt: time.Now(), mixed: true}
-	b.until = b.began.Add(r.cfg.Lease)
+	b.leasedAt, b.until = b.began, b.began.Add(r.cfg.Lease)
 	entries, err := b.lease(ctx, nil)
 	if len(entries) == 0 || err != nil {
 		r.routeAt = time.Now()
@@ -171,12 +172,11 @@ func (b *batch) publish(ctx, run context.Context, entries []Entry) (ok bool) {
 			b.giveBack(rest)
 			break
 		}
-		began := time.Now()
 		var failed map[string]bool
 		failed, ok = b.publishWave(ctx, run, wave)
 		rest = b.without(rest, failed)
 		if b.mixed {
-			b.mixed, b.leaseAt = false, time.Now().Add(max(leaseEvery, time.Since(began)))
+			b.mixed, b.leaseAt = false, time.Now().Add(max(leaseEvery, time.Since(b.leasedAt)))
 		}
 		if time.Since(b.settledAt) >= settleEvery && !b.settle(ctx) {
 			return false
@@ -190,7 +190,8 @@ func (b *batch) publish(ctx, run context.Context, entries []Entry) (ok bool) {
 
 // leaseEvery is how often, at most, more messages are leased while a batch is published. Messages
 // of one key take as many waves, and would hold up those of other keys. These in turn take at most
-// half of the time from them, however long the broker takes to accept or to reject them.
+// half of the time from them, however long the queue takes to lease them, and the broker to accept
+// or to reject them.
 const leaseEvery = 250 * time.Millisecond
 
 // leaseMore adds messages to those that the batch holds, of other keys: the queue leases none of
@@ -206,6 +207,7 @@ func (b *batch) leaseMore(ctx, run context.Context, held []Entry) (all []Entry, 
 	if ctx.Err() != nil || run.Err() != nil {
 		return held, true
 	}
+	b.leasedAt = time.Now()
 	all, err := b.lease(ctx, held)
 	b.relay.trouble(ctx, err)
 	b.mixed = true

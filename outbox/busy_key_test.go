@@ -1,6 +1,7 @@
 package outbox_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,6 +36,27 @@ func TestRelay_ManyMessagesOfOneKeyHoldUpNoOthers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A searchingQueue takes long to lease messages, as a database does that has to pass over very many of a
+// key that others wait for.
+type searchingQueue struct{ *memQueue }
+
+func (q searchingQueue) Lease(ctx context.Context, owner string, lease time.Duration, limit int) ([]outbox.Entry, error) {
+	time.Sleep(3 * time.Second)
+	return q.memQueue.Lease(ctx, owner, lease, limit)
+}
+
+func TestRelay_AQueueThatLeasesSlowlyLeavesHalfOfTheTimeToABusyKey(t *testing.T) {
+	in(t, func(t *testing.T) {
+		q, b := newMemQueue(), &broker{takes: 10 * time.Millisecond}
+		for i := range 3000 { // they take 30 seconds, because they are published one at a time
+			appendAll(t, q, message("busy", fmt.Sprint(i)))
+		}
+		start(t, searchingQueue{q}, b, outbox.Config{})
+		pass(90 * time.Second) // 60, and 30 for the first small batches
+		wantLag(t, q, 0, 0)
+	})
 }
 
 func TestRelay_SeveralKeysOfManyMessagesArePublishedSideBySide(t *testing.T) {
