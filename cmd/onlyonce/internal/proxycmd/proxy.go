@@ -147,6 +147,9 @@ func checkStore(f *proxyfile.File) error {
 			return f.Mistake("store.fingerprint_secret_file", err.Error())
 		}
 	}
+	if _, err := encryption(f).Cipher(); err != nil {
+		return f.Mistake("store.encryption_keys_file", err.Error())
+	}
 	return nil
 }
 

@@ -31,8 +31,25 @@ type recordStore struct {
 // inMemory is the URL of a store that is lost when the process ends.
 const inMemory = "memory://"
 
-// openStore opens a store. One in a SQL database is made or brought up to date first.
+// openStore opens a store, whose records it encrypts if there are keys. One in a SQL database is
+// made or brought up to date first.
 func openStore(ctx context.Context, f *proxyfile.File, m *metrics.Set, log *slog.Logger) (*recordStore, error) {
+	cipher, err := encryption(f).Cipher()
+	if err != nil {
+		return nil, err
+	}
+	s, err := openPlain(ctx, f, m, log)
+	if err == nil && cipher != nil {
+		s.Store = cipher.Wrap(s.Store)
+	}
+	return s, err
+}
+
+func encryption(f *proxyfile.File) storeurl.Encryption {
+	return storeurl.Encryption{KeysFile: f.Store.EncryptionKeysFile, AcceptPlaintext: f.Store.AcceptPlaintext}
+}
+
+func openPlain(ctx context.Context, f *proxyfile.File, m *metrics.Set, log *slog.Logger) (*recordStore, error) {
 	raw, err := storeURLOf(f)
 	if err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ type change struct {
 	done       string // what it did to a record: "deleted" or "resolved"
 	question   string // such as "Delete %s?"
 	settlement onlyonce.Settlement
+	encryption storeurl.Encryption
 }
 
 func (c *change) addFlags(cmd *cobra.Command) {
@@ -28,6 +29,7 @@ func (c *change) addFlags(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.decision.Reason, "reason", "", "why, such as a `ticket` and what was found out; required")
 	cmd.Flags().StringVar(&c.decision.Actor, "as", "", "`name` of the person who decides (default: the user of the operating system)")
 	cmd.Flags().BoolVar(&c.yes, "yes", false, "do it without a prompt")
+	c.encryption.AddFlags(cmd.Flags())
 }
 
 // args checks the command line.
@@ -53,7 +55,10 @@ func (c *change) args(cmd *cobra.Command, args []string) error {
 
 // run shows the records, asks, and changes them.
 func (c *change) run(cmd *cobra.Command, url string) error {
-	return storeurl.WithRecords(cmd.Context(), url, func(store storeurl.Records) error {
+	return storeurl.WithDecrypted(cmd.Context(), url, c.encryption, func(store storeurl.Editable) error {
+		if err := c.checkKeys(cmd.Context(), store); err != nil {
+			return err
+		}
 		out := cmd.OutOrStdout()
 		found, held, err := c.selection.find(cmd.Context(), store, c.errHeld)
 		if err != nil {
@@ -80,6 +85,23 @@ func (c *change) run(cmd *cobra.Command, url string) error {
 		}
 		return c.apply(cmd, store, found)
 	})
+}
+
+// checkKeys returns an error if a response would be stored in clear in a store whose records are
+// encrypted: programs would take the record for a corrupt one.
+func (c *change) checkKeys(ctx context.Context, store onlyonce.Lister) error {
+	if c.encryption.KeysFile != "" || c.settlement.State == "" {
+		return nil
+	}
+	for r, err := range store.List(ctx, onlyonce.Filter{Limit: 100}) {
+		if err != nil {
+			return err
+		}
+		if isEncrypted(r) {
+			return fmt.Errorf("nothing was %s: the records of this store are encrypted: pass the keys of its programs with --encryption-keys-file", c.done)
+		}
+	}
+	return nil
 }
 
 func howMany(n int) string {

@@ -21,6 +21,7 @@ type exportJSON struct {
 
 func exportCommand() *cobra.Command {
 	var f filterFlags
+	var e storeurl.Encryption
 	cmd := &cobra.Command{
 		Use:   "export URL",
 		Short: "Write whole records as JSON, one per line, newest first",
@@ -34,7 +35,7 @@ may be in the export or not. The export has the responses of all tenants: protec
 			if err := f.check(); err != nil {
 				return err
 			}
-			return storeurl.WithReader(cmd.Context(), args[0], func(store onlyonce.Lister) error {
+			return storeurl.ReadDecrypted(cmd.Context(), args[0], e, func(store onlyonce.Lister) error {
 				out := plain.NewJSONEncoder(cmd.OutOrStdout())
 				for r, err := range list(cmd.Context(), store, f.filter()) {
 					if err != nil {
@@ -52,5 +53,6 @@ may be in the export or not. The export has the responses of all tenants: protec
 	f.addNames(cmd)
 	f.addFlags(cmd)
 	f.addRef(cmd)
+	e.AddFlags(cmd.Flags())
 	return cmd
 }

@@ -20,6 +20,7 @@ func lsCommand() *cobra.Command {
 	var f filterFlags
 	var asJSON bool
 	var watch time.Duration
+	var e storeurl.Encryption
 	cmd := &cobra.Command{
 		Use:   "ls URL",
 		Short: "List records, newest first",
@@ -49,7 +50,7 @@ without --state only. With --watch, the table is printed again and again.`,
 					return cli.Usagef("--watch: %s", mistake)
 				}
 			}
-			return storeurl.WithReader(cmd.Context(), args[0], func(store onlyonce.Lister) error {
+			return storeurl.ReadDecrypted(cmd.Context(), args[0], e, func(store onlyonce.Lister) error {
 				if watch != 0 {
 					return watchTable(cmd, store, &f, watch)
 				}
@@ -67,6 +68,7 @@ without --state only. With --watch, the table is printed again and again.`,
 	cmd.Flags().DurationVar(&watch, "watch", 0, "list again after every `interval` until the command is interrupted (default without a value: 2s)")
 	cmd.Flags().Lookup("watch").NoOptDefVal = "2s"
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object per line")
+	e.AddFlags(cmd.Flags())
 	return cmd
 }
 

@@ -22,11 +22,14 @@ have the same key.
 ls, show, stats and export only read: for a store in a SQL database, a role that may
 only SELECT, or a SQLite file that can only be read, is enough.
 
+The contents of records in a store that cryptstore or onlyonce proxy
+--encryption-keys-file encrypts are shown, and can be resolved, with the same flag.
+
 STATUS is the HTTP status of the stored response. It is - if the command was not an
 HTTP request, such as one of Do, or has no response yet.`,
 		Example: `  onlyonce records ls sqlite:onlyonce-data/onlyonce.db --state unknown
   onlyonce records show sqlite:onlyonce-data/onlyonce.db 3f1c7a50
   onlyonce records resolve sqlite:onlyonce-data/onlyonce.db 3f1c7a50 --rerun --reason "ticket 4711: not charged"
   onlyonce records rm sqlite:onlyonce-data/onlyonce.db --key order-17 --reason "ticket 4711: a test"`,
-	}, lsCommand(), showCommand(), statsCommand(), exportCommand(), resolveCommand(), rmCommand(), purgeCommand())
+	}, lsCommand(), showCommand(), statsCommand(), exportCommand(), resolveCommand(), rmCommand(), purgeCommand(), rekeyCommand())
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/envelope"
 	"github.com/spf13/cobra"
 )
 
@@ -26,6 +27,7 @@ const previewSize = 4 << 10
 func showCommand() *cobra.Command {
 	var name recordName
 	var asJSON, raw bool
+	var e storeurl.Encryption
 	cmd := &cobra.Command{
 		Use:   "show URL ID | show URL --key KEY",
 		Short: "Show one record and its stored response",
@@ -43,7 +45,7 @@ decisions.`,
 				return cli.Usagef("--json and --raw cannot be combined")
 			}
 			out := cmd.OutOrStdout()
-			return storeurl.WithReader(cmd.Context(), args[0], func(store onlyonce.Lister) error {
+			return storeurl.ReadDecrypted(cmd.Context(), args[0], e, func(store onlyonce.Lister) error {
 				r, err := name.find(cmd.Context(), store)
 				if errors.Is(err, errNoRecord) {
 					return errors.Join(err, showDeleted(cmd, store, name))
@@ -75,6 +77,7 @@ decisions.`,
 	name.addFlags(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object with the whole body")
 	cmd.Flags().BoolVar(&raw, "raw", false, "print only the body, unchanged")
+	e.AddFlags(cmd.Flags())
 	return cmd
 }
 
@@ -101,6 +104,9 @@ func show(w io.Writer, r onlyonce.Record, entries []onlyonce.AuditEntry) error {
 	}
 	if len(r.Result.Header) > 0 {
 		fmt.Fprintln(w)
+	}
+	if isEncrypted(r) {
+		return nil
 	}
 	_, err := io.WriteString(w, preview(r.Result.Body))
 	return err
@@ -138,9 +144,22 @@ func showFacts(w io.Writer, r onlyonce.Record) {
 	line("ref", plain.Text(r.Result.Ref, ""))
 	line("traceparent", plain.Text(r.Result.Traceparent, ""))
 	line("status", statusOf(r))
-	line("body", fmt.Sprintf("%d bytes", len(r.Result.Body)))
+	line("body", bodyOf(r))
 	out.Flush()
 	fmt.Fprintln(w)
+}
+
+// bodyOf describes the body of the stored response.
+func bodyOf(r onlyonce.Record) string {
+	if isEncrypted(r) {
+		return "encrypted: pass --encryption-keys-file to read it"
+	}
+	return fmt.Sprintf("%d bytes", len(r.Result.Body))
+}
+
+// isEncrypted reports whether the contents of the record are still encrypted.
+func isEncrypted(r onlyonce.Record) bool {
+	return len(r.Result.Header) == 0 && envelope.Is(r.Result.Body)
 }
 
 func instant(t time.Time) string {

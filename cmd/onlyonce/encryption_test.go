@@ -1,0 +1,92 @@
+package main
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cmdtest"
+)
+
+// The proxies are on one store at the same time, as during a rollout.
+func TestEncryption_ProxiesEncryptAndPeopleReadAndResolve(t *testing.T) {
+	t.Parallel()
+	up := newUpstreamServer(t)
+	dir := t.TempDir()
+	store := "sqlite:" + filepath.Join(dir, "records.db")
+	lineOf := func(id, digit string) string { return id + " " + strings.Repeat(digit, 64) + "\n" }
+	keys := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		cmdtest.WriteFile(t, path, text)
+		return path
+	}
+	old := keys("old", lineOf("old", "1"))
+	both := keys("both", "current new\n"+lineOf("old", "1")+lineOf("new", "2"))
+	onlyNew := keys("new", lineOf("new", "2"))
+	proxy := func(args ...string) *served {
+		t.Helper()
+		return startProxy(t, up.URL, append([]string{"--single-tenant", "--store", store}, args...)...)
+	}
+
+	before := proxy()
+	const plaintext = "run 1 of before"
+	before.send("k0", "before")
+	first := proxy("--encryption-keys-file", old, "--accept-plaintext")
+	if got := first.send("k0", "before"); got.body != plaintext {
+		t.Errorf("a repeat from before gets %+v", got)
+	}
+	const secret = "run 2 of a"
+	if got := first.send("k", "a"); got.status != http.StatusCreated || got.body != secret {
+		t.Fatalf("the first request gets %+v", got)
+	}
+	if got := before.send("k", "a"); got.status != http.StatusServiceUnavailable || strings.Contains(got.body, "ooe") {
+		t.Errorf("a proxy without keys responds with %+v", got)
+	}
+	onlyonce := func(want string, args ...string) {
+		t.Helper()
+		if out := onlyonceWith(nil, args...); !strings.Contains(out, want) {
+			t.Errorf("%v prints\n%s", args, out)
+		}
+	}
+	onlyonce("encrypted: pass --encryption-keys-file", "records", "show", store, "--key", "k")
+	onlyonce(secret, "records", "show", store, "--key", "k", "--encryption-keys-file", old)
+	onlyonce("the records of this store are encrypted", "records", "resolve", store, "--key", "k", "--completed", "--body", "x", "--reason", "r", "--yes")
+	onlyonce("encrypted: 2", "records", "rekey", store, "--encryption-keys-file", both, "--accept-plaintext")
+	onlyonce("with the current key already: 2", "records", "rekey", store, "--encryption-keys-file", onlyNew)
+
+	second := proxy("--encryption-keys-file", onlyNew)
+	for key, want := range map[string]string{"k0": plaintext, "k": secret} {
+		if got := second.send(key, want[len("run 1 of "):]); got.body != want || got.header.Get("X-Run") == "" {
+			t.Errorf("%s: a repeat gets %+v", key, got)
+		}
+	}
+	onlyonce("resolved: 1", "records", "resolve", store, "--key", "k", "--completed", "--status", "202", "--body", "decided", "--reason", "r", "--yes", "--encryption-keys-file", onlyNew)
+	if got := second.send("k", "a"); got.status != http.StatusAccepted || got.body != "decided" {
+		t.Errorf("after the decision, a repeat gets %+v", got)
+	}
+	if up.runs() != 2 {
+		t.Errorf("the upstream ran %d times", up.runs())
+	}
+}
+
+func TestEncryption_MistakesAreExplained(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	store := "sqlite:" + filepath.Join(dir, "records.db")
+	bad := filepath.Join(dir, "bad")
+	cmdtest.WriteFile(t, bad, "k 123\n")
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"--encryption-keys-file (ONLYONCE_ENCRYPTION_KEYS_FILE)", []string{"proxy", "--upstream", "http://127.0.0.1:1", "--single-tenant", "--check-config", "--store", store, "--encryption-keys-file", bad}},
+		{"--accept-plaintext has no effect", []string{"proxy", "--upstream", "http://127.0.0.1:1", "--single-tenant", "--check-config", "--store", store, "--accept-plaintext"}},
+		{"no key of 32 bytes", []string{"records", "ls", store, "--encryption-keys-file", bad}},
+		{"--encryption-keys-file is missing", []string{"records", "rekey", store}},
+	} {
+		if out := onlyonceWith(nil, c.args...); !strings.Contains(out, c.want) {
+			t.Errorf("%v prints\n%s", c.args, out)
+		}
+	}
+}

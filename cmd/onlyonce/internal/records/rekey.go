@@ -1,0 +1,53 @@
+package records
+
+import (
+	"fmt"
+
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/stores/cryptstore"
+	"github.com/spf13/cobra"
+)
+
+func rekeyCommand() *cobra.Command {
+	var e storeurl.Encryption
+	cmd := &cobra.Command{
+		Use:   "rekey URL --encryption-keys-file FILE",
+		Short: "Encrypt the settled records again with the current key",
+		Long: `Encrypts the responses and errors of settled records again with the current key of the
+file, while programs use the store, so that an older key can be deleted. With
+--accept-plaintext, it also encrypts what was not encrypted.
+
+It leaves the records of commands that are processing, and those with steps that a
+retry needs: they still need their keys. When it prints "left: 0", no record does; the
+errors in the audit trail do. It can be called again at any time.`,
+		Example: `  onlyonce records rekey sqlite:onlyonce-data/onlyonce.db --encryption-keys-file /run/secrets/onlyonce-keys`,
+		Args:    cli.ExactArgs("URL"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			cipher, err := e.Cipher()
+			if err != nil {
+				return err
+			}
+			if cipher == nil {
+				return cli.Usagef("--encryption-keys-file is missing: name the file with the keys")
+			}
+			return storeurl.WithRecords(cmd.Context(), args[0], func(store storeurl.Records) error {
+				n, err := cipher.Rekey(cmd.Context(), store, progress(cmd))
+				fmt.Fprintf(cmd.OutOrStdout(), "encrypted: %d\nwith the current key already: %d\nleft: %d\n", n.Encrypted, n.Current, n.Left)
+				return err
+			})
+		},
+	}
+	e.AddFlags(cmd.Flags())
+	return cmd
+}
+
+// progress returns what shows on a terminal how far a command is, and nil elsewhere.
+func progress(cmd *cobra.Command) func(cryptstore.Rekeyed) {
+	if !cli.PrintsToTerminal(cmd.ErrOrStderr()) {
+		return nil
+	}
+	return func(n cryptstore.Rekeyed) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "\r%d records", n.Encrypted+n.Current+n.Left)
+	}
+}

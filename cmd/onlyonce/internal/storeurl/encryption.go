@@ -1,0 +1,122 @@
+package storeurl
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
+	"github.com/onlyonce-go/onlyonce/stores/cryptstore"
+	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
+)
+
+// An Encryption says how the contents of a store's records are encrypted. The zero value
+// means that they are not.
+type Encryption struct {
+	KeysFile        string
+	AcceptPlaintext bool
+}
+
+// The help of the flags of an Encryption.
+const (
+	KeysUsage      = "`file` with the keys by which responses, errors and steps in the store are encrypted, the same for all programs on it (default: they are not encrypted)"
+	PlaintextUsage = "read records that are not encrypted, too: those from before --encryption-keys-file"
+)
+
+// AddFlags declares the flags of an Encryption.
+func (e *Encryption) AddFlags(f *pflag.FlagSet) {
+	f.StringVar(&e.KeysFile, "encryption-keys-file", "", KeysUsage)
+	f.BoolVar(&e.AcceptPlaintext, "accept-plaintext", false, PlaintextUsage)
+}
+
+// Cipher returns what encrypts and decrypts records, or nil if they are not encrypted.
+func (e Encryption) Cipher() (*cryptstore.Cipher, error) {
+	switch {
+	case e.KeysFile == "" && e.AcceptPlaintext:
+		return nil, cli.Usagef("--accept-plaintext has no effect without --encryption-keys-file: name the file with the keys, or leave it out")
+	case e.KeysFile == "":
+		return nil, nil
+	}
+	keys, err := cryptstore.KeysFromFile(e.KeysFile)
+	if err != nil {
+		return nil, err
+	}
+	return cryptstore.New(cryptstore.Config{Keys: keys, AcceptPlaintext: e.AcceptPlaintext}), nil
+}
+
+// An Editable is a store whose records a person can read and resolve.
+type Editable interface {
+	onlyonce.Store
+	onlyonce.Lister
+	onlyonce.Resolver
+}
+
+// WithDecrypted calls fn with the store that the URL raw names, which is there already. fn
+// sees the decrypted records.
+func WithDecrypted(ctx context.Context, raw string, e Encryption, fn func(Editable) error) error {
+	cipher, err := e.Cipher()
+	if err != nil {
+		return err
+	}
+	return WithRecords(ctx, raw, func(store Records) error {
+		if cipher == nil {
+			return fn(store)
+		}
+		return fn(cipher.Wrap(store).(Editable)) // it has the powers of the store
+	})
+}
+
+// ReadDecrypted calls fn with the store that the URL raw names, for reading, as WithReader
+// does. fn sees the decrypted records.
+func ReadDecrypted(ctx context.Context, raw string, e Encryption, fn func(onlyonce.Lister) error) error {
+	cipher, err := e.Cipher()
+	if err != nil {
+		return err
+	}
+	return WithReader(ctx, raw, func(store onlyonce.Lister) error {
+		if cipher == nil {
+			return fn(store)
+		}
+		whole, ok := store.(onlyonce.Store)
+		if !ok {
+			whole = readOnly{store.(*sqlstore.Reader)}
+		}
+		return fn(cipher.Wrap(whole).(onlyonce.Lister))
+	})
+}
+
+// readOnly makes a store of a reader: what would write is an error.
+type readOnly struct{ *sqlstore.Reader }
+
+var errReadOnly = fmt.Errorf("the store was opened for reading: %w", onlyonce.ErrUnavailable)
+
+func (readOnly) Claim(context.Context, onlyonce.Claim) (onlyonce.Record, error) {
+	return onlyonce.Record{}, errReadOnly
+}
+
+func (readOnly) Renew(context.Context, onlyonce.Hold, time.Duration, map[string][]byte) error {
+	return errReadOnly
+}
+
+func (readOnly) Settle(context.Context, onlyonce.Hold, onlyonce.Settlement) error { return errReadOnly }
+
+func (readOnly) Resolve(context.Context, onlyonce.Record, onlyonce.Settlement) error {
+	return errReadOnly
+}
+
+func (readOnly) ResolveAudited(context.Context, onlyonce.Record, onlyonce.Settlement, onlyonce.Decision) error {
+	return errReadOnly
+}
+
+// Lookup returns the record of id, or onlyonce.ErrNotFound.
+func (r readOnly) Lookup(ctx context.Context, id onlyonce.ID) (onlyonce.Record, error) {
+	for found, err := range r.List(ctx, onlyonce.Filter{Tenant: id.Tenant, Operation: id.Operation, Key: id.Key}) {
+		if err != nil || found.ID == id {
+			return found, err
+		}
+	}
+	return onlyonce.Record{}, onlyonce.ErrNotFound
+}
