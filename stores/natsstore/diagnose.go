@@ -23,6 +23,7 @@ import (
 const (
 	RiskEviction     = "eviction"
 	RiskForgotten    = "forgotten"
+	RiskMixed        = engine.RiskMixed
 	RiskPersistence  = "persistence"
 	RiskReplicas     = "replicas"
 	RiskSecondStream = "second-stream"
@@ -50,6 +51,12 @@ func (s *Store) diagnose(ctx context.Context, accepted []string) (findings []onl
 		return nil, err
 	case old != nil:
 		return []onlyonce.Finding{*old}, nil
+	}
+	if f, err := s.stream.mixed(ctx, false); f != nil || err != nil {
+		if f != nil {
+			findings = append(findings, *f)
+		}
+		return findings, err
 	}
 	var info *streamInfo
 	forgotten := false

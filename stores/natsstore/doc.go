@@ -34,6 +34,17 @@
 // A stream that is restored from a backup contains that message. Commands that ran after
 // the backup was made may then run again.
 //
+// # Servers of one cluster
+//
+// All servers that the client names must show the same stream: in two streams, a command would
+// run twice. Open and Migrate connect to each server that responds, and compare when the stream
+// was created. They do not see a server that is down, or one that a cluster has advertised. The
+// stream is therefore verified again whenever the client has connected again, before the next
+// request. A response that comes on another connection than its request was sent on does not
+// count. While the client is connected to a server that shows another stream, calls fail with
+// ErrOtherCluster. So do those of a store that was idle while the stream was deleted and made
+// anew, until it is opened again.
+//
 // # Leaders
 //
 // One server of a cluster leads the stream and responds to all calls. If it fails, the

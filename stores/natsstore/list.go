@@ -130,7 +130,7 @@ func (s *Store) follow(ctx context.Context, from uint64, fn func(p place, h nats
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case limited.Err() != nil && passed:
-			return nil
+			return s.verified(ctx)
 		case limited.Err() != nil:
 			return fmt.Errorf("the stream has sent no message for %v", s.timeout)
 		case err != nil:
@@ -147,13 +147,18 @@ func (s *Store) follow(ctx context.Context, from uint64, fn func(p place, h nats
 		// to the end.
 		passed = passed || about.Sequence.Stream >= last
 		if passed && about.NumPending == 0 {
-			return nil
+			return s.verified(ctx)
 		}
 		silence.Reset(s.timeout)
 		if passed {
 			silence.Reset(quiet)
 		}
 	}
+}
+
+// verified returns an error if the connection has moved to another stream.
+func (s *Store) verified(ctx context.Context) error {
+	return s.repeat(ctx, func(ctx context.Context) error { _, err := s.stream.info(ctx); return err })
 }
 
 // headers returns the headers of the stream's messages, in their order, from a sequence on;
@@ -163,7 +168,7 @@ func (s *stream) headers(ctx context.Context, from uint64) (messages jetstream.M
 	if from > 0 {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, from
 	}
-	err = ask(ctx, func(ctx context.Context) error {
+	err = s.ask(ctx, func(ctx context.Context) error {
 		consumer, err := s.js.OrderedConsumer(ctx, s.name, cfg)
 		if err == nil {
 			messages, err = consumer.Messages(jetstream.PullHeartbeat(heartbeat))

@@ -112,7 +112,8 @@ func (cfg Config) store(ctx context.Context, js jetstream.JetStream) (*Store, er
 // Migrate creates the stream, and the message without which no claim of a new command is
 // granted, and reports whether the message was missing. Call it when you set up the server,
 // or once you know why it has lost its records, not at every start. It never deletes or
-// changes anything: an existing stream of that name keeps its settings.
+// changes anything: an existing stream of that name keeps its settings. It rejects a client
+// whose servers belong to more than one cluster.
 func Migrate(ctx context.Context, js jetstream.JetStream, cfg Config) (made bool, err error) {
 	s, err := cfg.store(ctx, js)
 	if err == nil {
@@ -129,8 +130,11 @@ func (s *Store) migrate(ctx context.Context) (made bool, err error) {
 	case old != nil:
 		return false, errors.New(old.String())
 	}
+	if err := s.rejectMixed(ctx, true); err != nil {
+		return false, err
+	}
 	err = s.repeat(ctx, func(ctx context.Context) error {
-		err := ask(ctx, func(ctx context.Context) error {
+		err := s.stream.ask(ctx, func(ctx context.Context) error {
 			_, err := within(ctx, s.stream.places, func() (jetstream.Stream, error) {
 				return s.stream.js.CreateStream(ctx, jetstream.StreamConfig{
 					Name: s.stream.name, Subjects: []string{s.stream.subjects.all()}, Description: "the records of Onlyonce",
@@ -153,7 +157,19 @@ func (s *Store) migrate(ctx context.Context) (made bool, err error) {
 		made = made || err == nil || doubtful(err)
 		return err
 	})
+	if err == nil {
+		err = s.rejectMixed(ctx, false)
+	}
 	return made && err == nil, err
+}
+
+// rejectMixed returns an error if the client's servers belong to more than one cluster.
+func (s *Store) rejectMixed(ctx context.Context, fresh bool) error {
+	f, err := s.stream.mixed(ctx, fresh)
+	if f != nil {
+		return engine.Reject([]onlyonce.Finding{*f}, nil, risks)
+	}
+	return err
 }
 
 // Open opens a store on a stream that Migrate has created. It rejects a server or a stream

@@ -56,6 +56,9 @@ type stream struct {
 	large    chan struct{} // one for each response that may be large
 	checks   coalesce.Requests[struct{}]
 
+	identity      identity
+	verifications coalesce.Requests[uint64]
+
 	domain atomic.Pointer[string] // the JetStream domain of the stream, once it is known
 }
 
@@ -99,11 +102,34 @@ type unreachable struct{ error }
 func (e unreachable) Unwrap() error { return e.error }
 
 // request sends a request to the stream's leader and reads its response, which may be an
-// error of JetStream.
+// error of JetStream. It sends nothing on a connection on which the stream is another than the
+// store's, and takes no response from one on which it was not verified.
 func (s *stream) request(ctx context.Context, m *nats.Msg, response any) error {
 	try, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	reply, err := within(try, s.places, func() (*nats.Msg, error) { return s.conn.RequestMsgWithContext(try, m) })
+	send := func(on func(connection uint64) bool) (*nats.Msg, error) {
+		return within(try, s.places, func() (*nats.Msg, error) {
+			connection := s.connection()
+			switch {
+			case !on(connection):
+				return nil, errUnverified
+			case !s.conn.IsConnected(): // the client would send it to the next server before that is verified
+				return nil, nats.ErrConnectionReconnecting
+			}
+			reply, err := s.conn.RequestMsgWithContext(try, m)
+			if err == nil && s.connection() != connection {
+				return nil, errors.New("the connection was lost before the response came")
+			}
+			return reply, err
+		})
+	}
+	reply, err := send(s.identity.on)
+	if errors.Is(err, errUnverified) {
+		var verified uint64
+		if verified, err = s.verify(try); err == nil {
+			reply, err = send(func(connection uint64) bool { return connection == verified })
+		}
+	}
 	switch {
 	case err == nil:
 		err = json.Unmarshal(reply.Data, response)
@@ -186,9 +212,10 @@ const (
 )
 
 // judge returns what an error of JetStream means for a store.
-func judge(e *jetstream.APIError) error {
+func (s *stream) judge(e *jetstream.APIError) error {
 	switch e.ErrorCode {
 	case jetstream.JSErrCodeStreamNotFound:
+		s.identity.forget()
 		return ErrForgotten
 	case jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant:
 		return errConflict
@@ -201,7 +228,7 @@ func judge(e *jetstream.APIError) error {
 }
 
 // ask does what needs several requests, and may take as long as one.
-func ask(ctx context.Context, do func(ctx context.Context) error) error {
+func (s *stream) ask(ctx context.Context, do func(ctx context.Context) error) error {
 	try, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	err := do(try)
@@ -212,7 +239,7 @@ func ask(ctx context.Context, do func(ctx context.Context) error) error {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.As(err, &failed):
-		return cmp.Or(judge(failed), err)
+		return cmp.Or(s.judge(failed), err)
 	}
 	return unreachable{err}
 }
@@ -243,7 +270,7 @@ func (s *stream) get(ctx context.Context, subject string, seq uint64) (m message
 	case r.Error != nil && r.Error.ErrorCode == jetstream.JSErrCodeMessageNotFound:
 		return m, nil
 	case r.Error != nil:
-		return m, judge(r.Error)
+		return m, s.judge(r.Error)
 	case r.Message == nil:
 		return m, unreachable{errors.New("the response has no message")}
 	}
@@ -269,7 +296,10 @@ func (s *stream) info(ctx context.Context) (*streamInfo, error) {
 	}
 	err := s.request(ctx, &nats.Msg{Subject: s.api + "STREAM.INFO." + s.name}, &r)
 	if err == nil && r.Error != nil {
-		err = judge(r.Error)
+		err = s.judge(r.Error)
+	}
+	if err == nil && !s.identity.same(r.Created) {
+		err = unreachable{errUnverified}
 	}
 	if err == nil {
 		s.domain.Store(&r.Domain)
@@ -325,7 +355,7 @@ func (s *stream) send(ctx context.Context, subject string, header nats.Header, d
 	case err != nil:
 		return 0, err
 	case r.Error != nil:
-		return 0, judge(r.Error)
+		return 0, s.judge(r.Error)
 	case r.Seq == 0:
 		return 0, unreachable{errors.New("the response has no sequence")}
 	}
@@ -360,6 +390,7 @@ func (s *stream) made(ctx context.Context) error {
 	_, err := s.checks.Do(ctx, func() (none struct{}, err error) {
 		m, err := s.get(context.WithoutCancel(ctx), s.subjects.made(), 0)
 		if err == nil && m.seq == 0 {
+			s.identity.forget()
 			err = ErrForgotten
 		}
 		return none, err

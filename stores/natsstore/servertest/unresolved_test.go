@@ -1,6 +1,7 @@
 package servertest
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -57,6 +58,9 @@ func TestUnresolved_AServerThatHasForgottenHasNoneOfTheOld(t *testing.T) {
 	server.restart()
 	countUnresolved(t, s, 10)
 	server.forget()
+	if _, _, err := s.Unresolved(t.Context()); !errors.Is(err, natsstore.ErrForgotten) { // or the next stream is that of another cluster
+		t.Errorf("the error is %v", err)
+	}
 	migrate(t, js, natsstore.Config{})
 	countUnresolved(t, s, 0)
 	for i := range 20 {
