@@ -16,6 +16,7 @@ const (
 	RiskEviction    = "eviction"
 	RiskPersistence = "persistence"
 	RiskForgotten   = "forgotten"
+	RiskMixed       = engine.RiskMixed // see CheckAddresses
 )
 
 // risks can be accepted. A server that is too old can't: it does not know what the scripts

@@ -13,8 +13,11 @@ import (
 
 // diagnoseRedis opens a store without the risks that its URL accepts.
 func diagnoseRedis(ctx context.Context, u storeurl.URL) (_ []onlyonce.Finding, summary string, err error) {
-	client, cfg, err := u.DialRedis()
+	client, cfg, err := u.DialRedis(ctx)
 	if err != nil {
+		if findings := rejections(err); len(findings) > 0 {
+			return findings, "", nil
+		}
 		return nil, "", err
 	}
 	defer client.Close()

@@ -101,7 +101,7 @@ func migrate(cmd *cobra.Command, u storeurl.URL) (err error) {
 
 // migrateRedis creates the missing keys of a store in Redis.
 func migrateRedis(cmd *cobra.Command, u storeurl.URL) error {
-	client, cfg, err := u.DialRedis()
+	client, cfg, err := u.DialRedis(cmd.Context())
 	if err != nil {
 		return err
 	}

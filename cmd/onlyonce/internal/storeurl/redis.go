@@ -9,11 +9,15 @@ import (
 	"github.com/redis/rueidis"
 )
 
-// DialRedis connects to the servers of a URL, and returns the settings of the store.
-func (u URL) DialRedis() (rueidis.Client, redisstore.Config, error) {
+// DialRedis connects to the servers of a URL, and returns the settings of the store. It rejects
+// addresses that belong to different clusters.
+func (u URL) DialRedis(ctx context.Context) (rueidis.Client, redisstore.Config, error) {
 	o, cfg, err := redisstore.ParseURL(u.Source)
 	if err != nil {
 		return nil, cfg, cli.Usagef("open %v: %w", u, err)
+	}
+	if err := redisstore.CheckAddresses(ctx, o); err != nil {
+		return nil, cfg, fmt.Errorf("open %v: %w", u, err)
 	}
 	client, err := rueidis.NewClient(o)
 	if err != nil {
@@ -34,7 +38,7 @@ func (r redisRecords) Close() error {
 }
 
 func (u URL) openRedis(ctx context.Context, acceptRisks []string) (Records, error) {
-	client, cfg, err := u.DialRedis()
+	client, cfg, err := u.DialRedis(ctx)
 	if err != nil {
 		return nil, err
 	}
