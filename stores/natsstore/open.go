@@ -25,7 +25,7 @@ type Config struct {
 	// "onlyonce".
 	Stream string
 
-	// Replicas is how many servers of a cluster keep the records, 1 to 5. Migrate creates
+	// Replicas is how many servers of a cluster keep the records: 1, 3 or 5. Migrate creates
 	// the stream with this number, and a stream with fewer is a finding. Default: 1.
 	Replicas int
 
@@ -82,7 +82,7 @@ func (cfg Config) check() error {
 	switch name := cfg.stream(); {
 	case strings.ContainsAny(name, " \t\r\n.*>/\\"):
 		return fmt.Errorf("the Stream %q has a blank, a dot, a slash or a wildcard, which no stream's name may have: leave it out", name)
-	case cfg.Replicas < 0 || cfg.Replicas > 5:
+	case cfg.Replicas < 0 || cfg.Replicas > 5 || cfg.Replicas == 2 || cfg.Replicas == 4: // an even number survives no more losses than one less
 		return fmt.Errorf("the Config has %d Replicas: set it to 1, 3 or 5, or leave it 0 for 1", cfg.Replicas)
 	case cfg.ClockSkew < 0 || cfg.Timeout < 0:
 		return fmt.Errorf("the Config has a ClockSkew of %v and a Timeout of %v: neither may be negative", cfg.ClockSkew, cfg.Timeout)

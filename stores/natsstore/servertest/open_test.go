@@ -64,6 +64,8 @@ func TestOpen_RejectsAStreamWhoseSettingsBreakThePromise(t *testing.T) {
 		`there is no risk "server-version"`: {AcceptRisks: []string{"server-version"}},
 		"a blank, a dot":                    {Stream: "a.b"},
 		"6 Replicas":                        {Replicas: 6},
+		"2 Replicas":                        {Replicas: 2},
+		"4 Replicas":                        {Replicas: 4},
 		"may be negative":                   {ClockSkew: -1},
 	} {
 		if _, err := natsstore.Open(t.Context(), js, cfg); err == nil || !strings.Contains(err.Error(), want) {
