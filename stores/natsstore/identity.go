@@ -18,8 +18,8 @@ import (
 
 // ErrOtherCluster says that the connection has moved to a server that shows another stream than
 // the one on which the store was opened. A response from it does not count. Otherwise, commands
-// would run once in each stream. After a stream was replaced
-// while the store was idle, open the store again.
+// would run once in each stream. After a stream was replaced while the store was idle, open the
+// store again.
 var ErrOtherCluster = errors.New("the NATS server shows another stream of that name than the one on which the store was opened: name only servers of one cluster, and restart the program if the stream was replaced on purpose")
 
 // errUnverified says that the connection is another than the one on which the stream was
