@@ -11,6 +11,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
+	"github.com/onlyonce-go/onlyonce/internal/visible"
 )
 
 // A report is what bench has measured, as --format json prints it.
@@ -220,7 +221,7 @@ func (m measured) print(w io.Writer) {
 	fmt.Fprintln(w)
 	for _, name := range outcomeNames {
 		if text := m.Outcomes[name].Error; text != "" {
-			fmt.Fprintf(w, "first %s: %s\n", strings.ReplaceAll(name, "_", " "), plain.Text(text, ""))
+			fmt.Fprintf(w, "first %s: %s\n", strings.ReplaceAll(name, "_", " "), visible.Text(text, ""))
 		}
 	}
 	if m.Violated == 0 && m.worked() > 0 {

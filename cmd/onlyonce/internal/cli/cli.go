@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
+	"github.com/onlyonce-go/onlyonce/internal/visible"
 	"github.com/spf13/cobra"
 )
 
@@ -63,7 +64,7 @@ func Run(root *cobra.Command, args []string) int {
 	if err == nil {
 		return ExitOK
 	}
-	fmt.Fprintln(os.Stderr, "onlyonce:", plain.Text(plain.Mask(strings.TrimPrefix(err.Error(), "onlyonce: ")), "\n\t"))
+	fmt.Fprintln(os.Stderr, "onlyonce:", visible.Text(plain.Mask(strings.TrimPrefix(err.Error(), "onlyonce: ")), "\n\t"))
 	switch {
 	case errors.As(err, new(*inconclusiveError)):
 		return exitInconclusive

@@ -13,6 +13,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/internal/visible"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/spf13/cobra"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -116,12 +117,12 @@ func examineSchema(ctx context.Context, u storeurl.URL, db *sql.DB) ([]onlyonce.
 // returns an error if there are findings.
 func diagnosis(w io.Writer, findings []onlyonce.Finding, summary string) error {
 	for _, f := range findings {
-		fmt.Fprintln(w, plain.Text(plain.Mask(f.String()), ""))
+		fmt.Fprintln(w, visible.Text(plain.Mask(f.String()), ""))
 	}
 	if len(findings) > 0 {
 		return fmt.Errorf("findings: %d", len(findings))
 	}
-	fmt.Fprintf(w, "no findings\n%s\n", plain.Text(summary, "\n")) // which has what the server calls its version
+	fmt.Fprintf(w, "no findings\n%s\n", visible.Text(summary, "\n")) // which has what the server calls its version
 	return nil
 }
 

@@ -1,5 +1,5 @@
-// Package plain makes text safe to show: in a terminal, which acts on some
-// characters, and to people who must not see a password.
+// Package plain makes output safe to show: JSON in a terminal, which acts on some
+// characters, and text to people who must not see a password.
 package plain
 
 import (
@@ -7,39 +7,14 @@ import (
 	"fmt"
 	"io"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce/internal/visible"
 )
 
-// Text escapes the characters of a text that are invisible or that a terminal
-// interprets, except those in keep: C0 and C1 control characters, DEL, characters
-// that change the direction of text or have no width, and invalid UTF-8.
-func Text(text, keep string) string {
-	if strings.IndexFunc(text, hidden) < 0 && utf8.ValidString(text) {
-		return text
-	}
-	var b strings.Builder
-	for len(text) > 0 {
-		r, n := utf8.DecodeRuneInString(text)
-		switch {
-		case r == utf8.RuneError && n == 1:
-			fmt.Fprintf(&b, `\x%02x`, text[0])
-		case hidden(r) && !strings.ContainsRune(keep, r):
-			q := strconv.QuoteRune(r)
-			b.WriteString(q[1 : len(q)-1])
-		default:
-			b.WriteString(text[:n])
-		}
-		text = text[n:]
-	}
-	return b.String()
-}
-
-func hidden(r rune) bool { return !strconv.IsPrint(r) }
-
-// JSON escapes the same characters in a JSON document as \uNNNN, which does not
+// JSON escapes the characters that visible.Text escapes in a JSON document as \uNNNN, which does not
 // change its meaning. Line feeds and tabs, which indent a document, stay.
 func JSON(doc []byte) []byte {
 	clean := true
@@ -56,7 +31,7 @@ func JSON(doc []byte) []byte {
 	for len(doc) > 0 {
 		r, n := utf8.DecodeRune(doc)
 		switch {
-		case r < 0x7f || r == utf8.RuneError && n == 1 || !hidden(r):
+		case r < 0x7f || r == utf8.RuneError && n == 1 || !visible.Hidden(r):
 			out = append(out, doc[:n]...)
 		case r > 0xffff:
 			high, low := utf16.EncodeRune(r)

@@ -8,7 +8,7 @@ import (
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/cli"
-	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
+	"github.com/onlyonce-go/onlyonce/internal/visible"
 )
 
 // auditTrail returns the decisions of people about a command, oldest first, and none if the
@@ -26,7 +26,7 @@ func auditTrail(ctx context.Context, store onlyonce.Lister, id onlyonce.ID) ([]o
 // showAudit writes a line for each decision.
 func showAudit(w io.Writer, entries []onlyonce.AuditEntry) error {
 	for _, e := range entries {
-		if _, err := fmt.Fprintf(w, "%s by %s: %s -> %s: %s\n", instant(e.At), cli.Cell(e.Actor), before(e.Before), after(e.After), plain.Text(e.Reason, "")); err != nil {
+		if _, err := fmt.Fprintf(w, "%s by %s: %s -> %s: %s\n", instant(e.At), cli.Cell(e.Actor), before(e.Before), after(e.After), visible.Text(e.Reason, "")); err != nil {
 			return err
 		}
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/plain"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/internal/envelope"
+	"github.com/onlyonce-go/onlyonce/internal/visible"
 	"github.com/spf13/cobra"
 )
 
@@ -99,7 +100,7 @@ func show(w io.Writer, r onlyonce.Record, entries []onlyonce.AuditEntry) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Result.Header)) {
 		for _, value := range r.Result.Header[name] {
-			fmt.Fprintf(w, "%s: %s\n", plain.Text(name, ""), plain.Text(value, ""))
+			fmt.Fprintf(w, "%s: %s\n", visible.Text(name, ""), visible.Text(value, ""))
 		}
 	}
 	if len(r.Result.Header) > 0 {
@@ -135,14 +136,14 @@ func showFacts(w io.Writer, r onlyonce.Record) {
 		line("stays", leftOf(r))
 	}
 	line("fingerprint", hex.EncodeToString(r.Fingerprint))
-	line("error", plain.Text(r.Error, ""))
+	line("error", visible.Text(r.Error, ""))
 	var steps []string
 	for _, step := range slices.Sorted(maps.Keys(r.Steps)) {
 		steps = append(steps, cli.Cell(step))
 	}
 	line("steps", strings.Join(steps, ", "))
-	line("ref", plain.Text(r.Result.Ref, ""))
-	line("traceparent", plain.Text(r.Result.Traceparent, ""))
+	line("ref", visible.Text(r.Result.Ref, ""))
+	line("traceparent", visible.Text(r.Result.Traceparent, ""))
 	line("status", statusOf(r))
 	line("body", bodyOf(r))
 	out.Flush()
@@ -178,7 +179,7 @@ func preview(body []byte) string {
 	more := len(body) - len(shown)
 	text := ""
 	if utf8.Valid(trimRune(shown)) {
-		text = plain.Text(string(trimRune(shown)), "\n\t")
+		text = visible.Text(string(trimRune(shown)), "\n\t")
 	} else {
 		text = hex.Dump(shown[:min(len(shown), 256)])
 		more = len(body) - min(len(shown), 256)

@@ -1,0 +1,36 @@
+// Package visible makes text of unknown origin safe to show to a person.
+package visible
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// Text escapes the characters of a text that are invisible or that a terminal or a
+// browser interprets, except those in keep: C0 and C1 control characters, DEL,
+// characters that change the direction of text or have no width, and invalid UTF-8.
+func Text(text, keep string) string {
+	if strings.IndexFunc(text, Hidden) < 0 && utf8.ValidString(text) {
+		return text
+	}
+	var b strings.Builder
+	for len(text) > 0 {
+		r, n := utf8.DecodeRuneInString(text)
+		switch {
+		case r == utf8.RuneError && n == 1:
+			fmt.Fprintf(&b, `\x%02x`, text[0])
+		case Hidden(r) && !strings.ContainsRune(keep, r):
+			q := strconv.QuoteRune(r)
+			b.WriteString(q[1 : len(q)-1])
+		default:
+			b.WriteString(text[:n])
+		}
+		text = text[n:]
+	}
+	return b.String()
+}
+
+// Hidden reports whether Text escapes a character.
+func Hidden(r rune) bool { return !strconv.IsPrint(r) }
