@@ -1,0 +1,65 @@
+package console
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+const (
+	maxStreams = 64               // pages that are live at a time
+	streamLife = 10 * time.Minute // then the browser connects again
+	writeLimit = 10 * time.Second // a client has for an event
+)
+
+// An update is what changes on an open page.
+type update struct {
+	Text map[string]string `json:"text"`
+	Tone map[string]string `json:"tone"`
+	Path map[string]string `json:"path"`
+}
+
+// live sends updates of the overview as server-sent events while the session lasts. An
+// open page does not keep a session from becoming idle.
+func (c *console) live(w http.ResponseWriter, r *http.Request) {
+	s := c.sessionOf(r, false)
+	if s == nil {
+		http.Error(w, "You are not logged in.", http.StatusForbidden)
+		return
+	}
+	select {
+	case c.streams <- struct{}{}:
+		defer func() { <-c.streams }()
+	default:
+		w.Header().Set("Retry-After", "60")
+		http.Error(w, "Too many pages are live. Reload the page to see new numbers.", http.StatusServiceUnavailable)
+		return
+	}
+	w.Header().Set("Content-Type", "text/event-stream")
+	w.Header().Set("X-Accel-Buffering", "no")
+	conn := http.NewResponseController(w)
+	tick := time.NewTicker(gaugeEvery)
+	defer tick.Stop()
+	for end := time.Now().Add(streamLife); time.Now().Before(end); {
+		event := "event: end\ndata: \n\n"
+		valid := c.sessions.find(s.id, time.Now(), false) != nil
+		if valid {
+			o := c.newOverview(r.Context())
+			data, err := json.Marshal(update{o.Text, o.Tone, o.Path})
+			if err != nil {
+				return // maps of strings can be encoded
+			}
+			event = fmt.Sprintf("data: %s\n\n", data)
+		}
+		_ = conn.SetWriteDeadline(time.Now().Add(writeLimit)) // a writer without deadlines has its own
+		if _, err := w.Write([]byte(event)); err != nil || conn.Flush() != nil || !valid {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package console
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/outbox"
+)
+
+// A messagesPage shows the parked messages of an outbox.
+type messagesPage struct {
+	Rows    []messageRow
+	More    string // address of the next page
+	Waiting string
+	Parked  string
+	Reason  string // that was entered
+	Done    string
+	Problem string
+}
+
+// A messageRow is a parked message.
+type messageRow struct {
+	Value                                       string // what the form sends
+	Seq                                         int64
+	ID, Topic, Key, Tenant, Error, Created, Ago string
+	Attempts                                    int
+	Payload                                     preview
+}
+
+func (c *console) messages(w http.ResponseWriter, r *http.Request, s *session) {
+	if c.outbox == nil {
+		c.problem(w, s, http.StatusNotFound, "This store has no outbox.")
+		return
+	}
+	p := messagesPage{}
+	if n, err := strconv.Atoi(r.URL.Query().Get("requeued")); err == nil {
+		p.Done = fmt.Sprintf("Requeued: %d. They are published again.", n)
+	}
+	if n, err := strconv.Atoi(r.URL.Query().Get("discarded")); err == nil {
+		p.Done = fmt.Sprintf("Discarded: %d. They are never published.", n)
+	}
+	c.showMessages(w, r, s, http.StatusOK, p)
+}
+
+func (c *console) showMessages(w http.ResponseWriter, r *http.Request, s *session, status int, p messagesPage) {
+	ctx, cancel := context.WithTimeout(r.Context(), listWithin)
+	defer cancel()
+	after := int64(math.MinInt64)
+	if given, err := strconv.ParseInt(r.URL.Query().Get("after"), 10, 64); err == nil {
+		after = given
+	}
+	list, err := c.outbox.Parked(ctx, after, pageSize+1)
+	if err != nil {
+		c.failed(w, r, s, err)
+		return
+	}
+	if len(list) > pageSize {
+		list = list[:pageSize]
+		p.More = fmt.Sprintf("%smessages?after=%d", c.path, list[pageSize-1].Seq)
+	}
+	for i := range list {
+		p.Rows = append(p.Rows, c.messageRow(&list[i]))
+	}
+	if lag := c.gauges.fresh(ctx); lag.lagKnown {
+		p.Waiting, p.Parked = number(lag.lag.Waiting), number(lag.lag.Parked)
+	}
+	c.render(w, s, status, "messages", "Messages", p)
+}
+
+func (c *console) messageRow(e *outbox.Entry) messageRow {
+	header := make(map[string][]string)
+	for name, value := range e.Headers {
+		header[name] = []string{value}
+	}
+	return messageRow{
+		Value: messageValue(e), Seq: e.Seq, ID: show(cut(e.ID, 200)), Topic: show(cut(e.Topic, 200)), Key: show(cut(e.Key, 200)), Tenant: show(cut(e.Tenant, 200)),
+		Error: show(c.redact.line(cut(e.Error, 1024))), Created: instant(e.CreatedAt), Ago: ago(e.CreatedAt), Attempts: e.Attempts,
+		Payload: c.redact.preview(onlyonce.Result{Header: header, Body: e.Payload}),
+	}
+}
+
+// messageValue names a message as the person saw it: one that was published in vain since
+// then is another.
+func messageValue(e *outbox.Entry) string {
+	seen := sha256.Sum256(fmt.Appendf(nil, "%d %d %s", e.Seq, e.Attempts, e.Error))
+	return fmt.Sprintf("%d.%s", e.Seq, hex.EncodeToString(seen[:8]))
+}
+
+// decideMessage requeues or discards the chosen messages.
+func (c *console) decideMessage(w http.ResponseWriter, r *http.Request, s *session) {
+	if c.outbox == nil {
+		c.problem(w, s, http.StatusNotFound, "This store has no outbox.")
+		return
+	}
+	reason := strings.TrimSpace(strings.ReplaceAll(r.PostFormValue("reason"), "\r\n", "\n"))
+	action := r.PostFormValue("action")
+	chosen := r.PostForm["message"]
+	wrong := func(status int, text string) {
+		c.showMessages(w, r, s, status, messagesPage{Problem: text, Reason: reason})
+	}
+	d := onlyonce.Decision{Actor: s.Name, Reason: reason}
+	switch {
+	case action != "requeue" && action != "discard":
+		wrong(http.StatusUnprocessableEntity, "Choose what becomes of the messages.")
+		return
+	case len(chosen) == 0 || len(chosen) > pageSize:
+		wrong(http.StatusUnprocessableEntity, "Select the messages first.")
+		return
+	case d.Check() != nil:
+		wrong(http.StatusUnprocessableEntity, "Write a reason, of at most 2048 bytes.")
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), decideWithin)
+	defer cancel()
+	seqs, err := c.unchanged(ctx, chosen)
+	switch {
+	case err != nil:
+		c.failed(w, r, s, err)
+		return
+	case len(seqs) < len(chosen):
+		wrong(http.StatusConflict, "Nothing was changed: some of the messages are no longer as you saw them. Look at them again.")
+		return
+	}
+	to, n := "requeued", 0
+	if action == "requeue" {
+		n, err = c.outbox.Requeue(ctx, seqs...)
+	} else {
+		to = "discarded"
+		n, err = c.outbox.Discard(ctx, seqs...)
+	}
+	c.log.InfoContext(ctx, "console: a person decided about parked messages", "actor", d.Actor, "action", action, "messages", seqs, "changed", n, "reason", d.Reason, "error", err)
+	if err != nil {
+		c.failed(w, r, s, err)
+		return
+	}
+	http.Redirect(w, r, fmt.Sprintf("%smessages?%s=%d", c.path, to, n), http.StatusSeeOther)
+}
+
+// unchanged returns the numbers of the messages that are still as the person saw them.
+func (c *console) unchanged(ctx context.Context, chosen []string) (seqs []int64, err error) {
+	for _, value := range chosen {
+		text, _, _ := strings.Cut(value, ".")
+		seq, err := strconv.ParseInt(text, 10, 64)
+		if err != nil || seq == math.MinInt64 {
+			continue
+		}
+		now, err := c.outbox.Parked(ctx, seq-1, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(now) == 1 && messageValue(&now[0]) == value {
+			seqs = append(seqs, seq)
+		}
+	}
+	return seqs, nil
+}

@@ -1,0 +1,203 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/onlyonce-go/onlyonce"
+	"github.com/onlyonce-go/onlyonce/internal/visible"
+)
+
+// previewSize is how much of a body is shown, in bytes.
+const previewSize = 64 << 10
+
+// A preview is the part of a stored response that a person may see.
+type preview struct {
+	Header []headerLine
+	Text   string // of the body
+	Note   string // what is not shown, and why
+	Size   string // of the body
+}
+
+type headerLine struct{ Name, Value string }
+
+// preview returns the preview of a response.
+func (r *redaction) preview(result onlyonce.Result) preview {
+	p := preview{Size: size(len(result.Body))}
+	contentType := ""
+	for _, name := range slices.Sorted(maps.Keys(result.Header)) {
+		for _, value := range result.Header[name] {
+			if strings.EqualFold(name, "Content-Type") {
+				contentType = value
+			}
+			if r.hasName(name) {
+				value = redacted
+			}
+			p.Header = append(p.Header, headerLine{show(name), show(cut(value, 2048))})
+		}
+	}
+	p.Text, p.Note = r.body(result.Body, contentType)
+	return p
+}
+
+// body returns the part of a body that is shown, and a note about the rest.
+func (r *redaction) body(body []byte, contentType string) (text, note string) {
+	if len(body) == 0 {
+		return "", ""
+	}
+	start := bytes.TrimLeft(body, " \t\r\n")
+	isJSON := strings.Contains(strings.ToLower(contentType), "json")
+	if isJSON || len(start) > 0 && (start[0] == '{' || start[0] == '[') {
+		if text, note, valid := r.json(body); valid || isJSON {
+			return text, note
+		}
+	}
+	shown := body
+	if len(shown) > previewSize {
+		shown = withoutPart(shown[:previewSize])
+		note = fmt.Sprintf("Cut after %s.", size(len(shown)))
+	}
+	if !utf8.Valid(shown) || bytes.IndexByte(shown, 0) >= 0 {
+		return "", "The body is not text, and is not shown."
+	}
+	return visible.Text(r.line(string(shown)), "\n\t"), note
+}
+
+// withoutPart removes an incomplete character from the end of a text that was cut.
+func withoutPart(b []byte) []byte {
+	for n := 1; n < utf8.UTFMax && n <= len(b); n++ {
+		if utf8.RuneStart(b[len(b)-n]) {
+			if !utf8.FullRune(b[len(b)-n:]) {
+				return b[:len(b)-n]
+			}
+			break
+		}
+	}
+	return b
+}
+
+// json returns JSON documents with indentation, and reports whether the body has nothing
+// else. It shows nothing from the first mistake on, where it would not find what to hide.
+func (r *redaction) json(body []byte) (text, note string, valid bool) {
+	p := jsonPrinter{in: json.NewDecoder(bytes.NewReader(body)), hide: r}
+	p.in.UseNumber()
+	for {
+		before := p.out.Len()
+		err := p.value(nil)
+		switch {
+		case errors.Is(err, io.EOF) && before > 0 && p.out.Len() == before:
+			return visible.Text(p.out.String(), "\n"), "", true
+		case errors.Is(err, errCut):
+			return visible.Text(p.out.String(), "\n"), fmt.Sprintf("Cut after %s.", size(p.out.Len())), true
+		case err != nil:
+			return visible.Text(p.out.String(), "\n"), "The rest is not valid JSON, and is not shown.", false
+		}
+		p.out.WriteByte('\n')
+	}
+}
+
+var errCut = errors.New("there is more than is shown")
+
+// A jsonPrinter writes the values of a JSON document that are not hidden.
+type jsonPrinter struct {
+	in   *json.Decoder
+	out  strings.Builder
+	hide *redaction
+}
+
+// value writes the next value, which is at a path.
+func (p *jsonPrinter) value(path []string) error {
+	token, err := p.in.Token()
+	if err != nil {
+		return err
+	}
+	switch t := token.(type) {
+	case json.Delim:
+		return p.group(t, path)
+	case string:
+		p.text(t)
+	case nil:
+		p.out.WriteString("null")
+	default:
+		fmt.Fprint(&p.out, t)
+	}
+	return p.full()
+}
+
+func (p *jsonPrinter) full() error {
+	if p.out.Len() > previewSize {
+		return errCut
+	}
+	return nil
+}
+
+// text writes a string, or its beginning.
+func (p *jsonPrinter) text(s string) {
+	var quoted bytes.Buffer
+	out := json.NewEncoder(&quoted)
+	out.SetEscapeHTML(false)            // the template does
+	_ = out.Encode(cut(s, previewSize)) // of a string, never fails
+	p.out.Write(bytes.TrimSuffix(quoted.Bytes(), []byte("\n")))
+}
+
+// group writes an object or an array whose first character has been read.
+func (p *jsonPrinter) group(begin json.Delim, path []string) error {
+	p.out.WriteString(begin.String())
+	if err := p.full(); err != nil {
+		return err
+	}
+	indent := "\n" + strings.Repeat("  ", min(len(path), maxIndent)+1)
+	n := 0
+	for ; p.in.More(); n++ {
+		if n > 0 {
+			p.out.WriteByte(',')
+		}
+		p.out.WriteString(indent)
+		step := strconv.Itoa(n)
+		if begin == '{' {
+			name, err := p.in.Token()
+			if err != nil {
+				return err
+			}
+			step, _ = name.(string) // a member's name is a string
+			p.text(step)
+			p.out.WriteString(": ")
+		}
+		if err := p.member(append(path, step), begin == '{'); err != nil {
+			return err
+		}
+	}
+	end, err := p.in.Token()
+	if err != nil {
+		return err
+	}
+	if n > 0 {
+		p.out.WriteString(indent[:len(indent)-2])
+	}
+	fmt.Fprint(&p.out, end)
+	return p.full()
+}
+
+// maxIndent is the depth from which values are no longer indented further.
+const maxIndent = 20
+
+// member writes a value of an object or an array, or that it is hidden.
+func (p *jsonPrinter) member(path []string, isMember bool) error {
+	if !p.hide.hides(path, isMember) {
+		return p.value(path)
+	}
+	var hidden json.RawMessage
+	if err := p.in.Decode(&hidden); err != nil {
+		return err
+	}
+	p.out.WriteString(`"` + redacted + `"`)
+	return p.full()
+}
