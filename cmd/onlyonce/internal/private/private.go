@@ -67,6 +67,20 @@ func Tighten(path string, chmod func(string, fs.FileMode) error, log *slog.Logge
 	return nil
 }
 
+// OpenTokens opens a file of tokens, which contains only their hashes. It rejects a file
+// to which other users can add tokens of their own, unless that risk is accepted.
+func OpenTokens(path string, acceptRisks []string) (*os.File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err == nil && info.Mode()&0o022 != 0 && info.Mode().IsRegular() && runtime.GOOS != "windows" && !slices.Contains(acceptRisks, Risk) {
+		_ = file.Close() // it was only read
+		return nil, fmt.Errorf("other users of this machine can add tokens to %s (mode %04o): run chmod go-w %s, or accept it with --accept-risk %s", path, info.Mode().Perm(), path, Risk)
+	}
+	return file, nil
+}
+
 // Read reads a file that contains a secret. It rejects a file that every user of the
 // machine can use, or that the group can change, unless that risk is accepted. A group
 // that can read the file is accepted: it is a service's group, as for private keys of

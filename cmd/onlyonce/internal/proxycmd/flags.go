@@ -35,7 +35,9 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.SortFlags = false
 	f.StringVar(&c.up.URL, "upstream", "", "`URL` of the upstream server, such as http://127.0.0.1:3000")
 	f.StringVar(&s.Listen, "listen", s.Listen, "`address` to listen on; port 0 takes a free one")
-	f.StringVar(&s.Admin, "admin", "", "`address` for /healthz, /readyz and /metrics, such as 127.0.0.1:9090 (default: none)")
+	f.StringVar(&s.Admin, "admin", "", "`address` for /healthz, /readyz, /metrics and the console, such as 127.0.0.1:9090 (default: none)")
+	f.StringVar(&s.Console.Tokens, "console-tokens", "", server.ConsoleTokensUsage)
+	f.StringSliceVar(&s.Console.Redact, "console-redact", nil, server.ConsoleRedactUsage)
 	f.StringVar(&s.Store.URL, "store", s.Store.URL, "`URL` of the store: memory://, sqlite:PATH, postgres://…, mysql://…, redis://…, nats://…, etcd://… or dynamodb://…")
 	f.StringVar(&s.Store.URLFile, "store-file", "", storeurl.FileUsage)
 	f.StringVar(&s.Store.FingerprintSecretFile, "fingerprint-secret-file", "", storeurl.SecretUsage)
@@ -75,7 +77,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 
 // settingOf maps each flag to the setting of a file that means the same.
 var settingOf = map[string]string{
-	"upstream": "upstreams[0].url", "listen": "listen", "admin": "admin", "store": "store.url", "accept-risk": "accept_risks", "store-file": "store.url_file", "fingerprint-secret-file": "store.fingerprint_secret_file",
+	"upstream": "upstreams[0].url", "listen": "listen", "admin": "admin", "console-tokens": "console.tokens", "console-redact": "console.redact", "store": "store.url", "accept-risk": "accept_risks", "store-file": "store.url_file", "fingerprint-secret-file": "store.fingerprint_secret_file",
 	"encryption-keys-file": "store.encryption_keys_file", "accept-plaintext": "store.accept_plaintext",
 	"tenant-header": "tenant.header", "tenant-header-from": "tenant.from", "tenant-claim": "tenant.jwt.claim",
 	"jwks": "tenant.jwt.jwks", "jwks-ca": "tenant.jwt.ca", "issuer": "tenant.jwt.issuer", "audience": "tenant.jwt.audience",
@@ -94,6 +96,8 @@ var overrides = []struct {
 }{
 	{"listen", func(f, said *proxyfile.File) { f.Listen = said.Listen }},
 	{"admin", func(f, said *proxyfile.File) { f.Admin = said.Admin }},
+	{"console-tokens", func(f, said *proxyfile.File) { f.Console.Tokens = said.Console.Tokens }},
+	{"console-redact", func(f, said *proxyfile.File) { f.Console.Redact = said.Console.Redact }},
 	{"store", func(f, said *proxyfile.File) { f.Store.URL, f.Store.URLFile = said.Store.URL, "" }},
 	{"store-file", func(f, said *proxyfile.File) {
 		f.Store.URL, f.Store.URLFile = proxyfile.New().Store.URL, said.Store.URLFile

@@ -22,6 +22,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/version"
+	"github.com/onlyonce-go/onlyonce/console"
 	"github.com/onlyonce-go/onlyonce/proxy"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 	"github.com/spf13/cobra"
@@ -114,6 +115,11 @@ func checkProxy(cmd *cobra.Command, f *proxyfile.File) error {
 	if err := checkTenants(cmd.Context(), f); err != nil {
 		return inFlags(err)
 	}
+	if path := f.Console.Tokens; path != "" {
+		if _, err := server.ReadConsoleTokens(path, f.AcceptRisks); err != nil {
+			return inFlags(f.Mistake("console.tokens", err.Error()))
+		}
+	}
 	routes := "no routes, so every request follows defaults"
 	if n := len(f.Routes); n > 0 {
 		routes = fmt.Sprintf("routes: %d", n)
@@ -198,15 +204,15 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 		return fmt.Errorf("%w; name another address with --listen", err)
 	}
 	defer ln.Close()
-	m := metrics.New()
-	store, err := openStore(ctx, f, m, log)
+	m, meter := metrics.New(), console.NewMeter()
+	store, err := openStore(ctx, f, m, meter, log)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, store.close()) }()
 	m.Store("main").Watch(store.Store)
 	b := newRouteBuilder(store.Store, m, log, logs.ShowKey())
-	b.secret = store.secret
+	b.secret, b.observer = store.secret, onlyonce.Tee(b.observer, meter.Observe)
 	p, err := newReloadableProxy(ctx, f, b, read, log)
 	if err != nil {
 		return err
@@ -217,7 +223,13 @@ func runProxy(ctx context.Context, f *proxyfile.File, read func() (*proxyfile.Fi
 	h := &server.Health{Checks: []func(context.Context) error{watch.Check, shaken.check}}
 	background := []func(context.Context) error{p.run(hangup), watch.Run}
 	if f.Admin != "" {
-		admin, err := server.NewAdmin(f.Admin, server.Hosts(f.Admin), h, m, log)
+		operators, err := server.NewConsole(f.Console.Tokens, f.AcceptRisks, console.Config{
+			Store: store.Store, Name: store.shown, Meter: meter, Health: watch.Check, Redact: f.Console.Redact, Log: log,
+		})
+		if err != nil {
+			return err
+		}
+		admin, err := server.NewAdmin(f.Admin, server.Hosts(f.Admin), h, m, map[string]http.Handler{console.DefaultPath: operators}, log)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/proxyfile"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/console"
 	"github.com/onlyonce-go/onlyonce/stores/memstore"
 	"github.com/onlyonce-go/onlyonce/stores/pgxstore"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
@@ -33,12 +34,12 @@ const inMemory = "memory://"
 
 // openStore opens a store, whose records it encrypts if there are keys. One in a SQL database is
 // made or brought up to date first.
-func openStore(ctx context.Context, f *proxyfile.File, m *metrics.Set, log *slog.Logger) (*recordStore, error) {
+func openStore(ctx context.Context, f *proxyfile.File, m *metrics.Set, meter *console.Meter, log *slog.Logger) (*recordStore, error) {
 	cipher, err := encryption(f).Cipher()
 	if err != nil {
 		return nil, err
 	}
-	s, err := openPlain(ctx, f, m, log)
+	s, err := openPlain(ctx, f, m, meter, log)
 	if err == nil && cipher != nil {
 		s.Store = cipher.Wrap(s.Store)
 	}
@@ -49,7 +50,7 @@ func encryption(f *proxyfile.File) storeurl.Encryption {
 	return storeurl.Encryption{KeysFile: f.Store.EncryptionKeysFile, AcceptPlaintext: f.Store.AcceptPlaintext}
 }
 
-func openPlain(ctx context.Context, f *proxyfile.File, m *metrics.Set, log *slog.Logger) (*recordStore, error) {
+func openPlain(ctx context.Context, f *proxyfile.File, m *metrics.Set, meter *console.Meter, log *slog.Logger) (*recordStore, error) {
 	raw, err := storeURLOf(f)
 	if err != nil {
 		return nil, err
@@ -72,7 +73,7 @@ func openPlain(ctx context.Context, f *proxyfile.File, m *metrics.Set, log *slog
 	var list onlyonce.Lister
 	cfg := sqlstore.Config{AcceptRisks: f.AcceptRisks, PurgeEvery: f.Store.PurgeEvery}
 	if u.RecordsOnly() == "" { // the others delete what has expired by themselves
-		cfg.Observer = m.Purges("main", log)
+		cfg.Observer = onlyonce.Tee(m.Purges("main", log), meter.Observe)
 	}
 	if u.Engine == storeurl.Postgres {
 		store, err = openPgx(ctx, u, cfg)

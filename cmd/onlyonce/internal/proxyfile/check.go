@@ -60,6 +60,9 @@ func (c *checker) process() {
 			c.wrong("admin", "this is where clients connect: write another address, such as 127.0.0.1:9090", "admin", "listen")
 		}
 	}
+	if f.Console.Tokens != "" && f.Admin == "" {
+		c.wrong("console.tokens", "the console is served at the admin address: set admin, too")
+	}
 	c.report("log_format", logging.Formats.Mistake(f.LogFormat))
 	c.report("unmatched", unmatchedPolicies.Mistake(f.Unmatched))
 	c.report("log_level", logging.Levels.Mistake(f.LogLevel))

@@ -29,7 +29,8 @@ import (
 // setting of the section is added or removed.
 type File struct {
 	Listen          string        `yaml:"listen" restart:"always" doc:"Address on which the proxy listens. With port 0, it uses a free port."`
-	Admin           string        `yaml:"admin" restart:"always" eg:"127.0.0.1:9090" doc:"Address for /healthz, /readyz and /metrics, which are never served on the listen address. Default: none."`
+	Admin           string        `yaml:"admin" restart:"always" eg:"127.0.0.1:9090" doc:"Address for /healthz, /readyz, /metrics and the console, which are never served on the listen address. Default: none."`
+	Console         Console       `yaml:"console" restart:"always" doc:"The console for operators, at the admin address under /console/."`
 	LogFormat       string        `yaml:"log_format" restart:"always" doc:"Format of the log on standard error: json or text."`
 	LogLevel        string        `yaml:"log_level" restart:"always" doc:"Lowest level that is logged: debug, info, warn or error. Replays are logged at info, executed commands at debug."`
 	LogKeys         string        `yaml:"log_keys" restart:"always" doc:"How idempotency keys are logged: hash (the beginning of the record's ID) or raw. Anyone who knows a key and its request can read the stored response."`
@@ -55,6 +56,12 @@ type ServerTLS struct {
 	Key        string `yaml:"key" eg:"server.key" doc:"Private key of the certificate, PEM."`
 	ClientCA   string `yaml:"client_ca" eg:"clients.crt" doc:"CA certificates, PEM. Clients must present a certificate that one of them has signed."`
 	MinVersion string `yaml:"min_version" doc:"Lowest TLS version: \"1.2\" or \"1.3\"."`
+}
+
+// A Console configures the console for operators.
+type Console struct {
+	Tokens string   `yaml:"tokens" eg:"/etc/onlyonce/console-tokens" doc:"File whose lines are a name, a role (reader or writer) and the SHA-256 of a token. Without it, the console is off."`
+	Redact []string `yaml:"redact" eg:"[/customer/email, phone]" doc:"JSON Pointers, and names of headers and JSON members, whose values the console does not show, in addition to the usual names of secrets."`
 }
 
 // A Store configures where records are stored.

@@ -49,7 +49,7 @@ routes:
 var mistaken = map[string]string{
 	// What is not YAML, or has another shape.
 	"!":                       "p.yaml: tenant: this is missing: write exactly one of header, jwt, authorization: true and single: true\np.yaml: upstreams: this is missing: name a server, such as [{url: \"http://127.0.0.1:3000\"}]",
-	"!- a":                    "p.yaml:1: this is a list: write a section with listen, admin, log_format, log_level, log_keys, shutdown_timeout, accept_risks, tls, store, tenant, server, forwarded, upstreams, defaults, unmatched, routes",
+	"!- a":                    "p.yaml:1: this is a list: write a section with listen, admin, console, log_format, log_level, log_keys, shutdown_timeout, accept_risks, tls, store, tenant, server, forwarded, upstreams, defaults, unmatched, routes",
 	"a: [":                    "p.yaml:4: this is not YAML: did not find expected node content",
 	"a: \"\x01\"":             "p.yaml: this is not YAML: control characters are not allowed",
 	"---\nlisten: x":          "p.yaml:4: a second document begins here: write one, without ---",
@@ -78,6 +78,7 @@ var mistaken = map[string]string{
 	"listen: 8080":          "p.yaml:4: listen: \"8080\" is not an address: write one such as 127.0.0.1:8080",
 	"listen: a:70000":       "p.yaml:4: listen: \"a:70000\" is not an address: write one such as 127.0.0.1:8080",
 	"admin: 127.0.0.1:8080": "p.yaml:4: admin: this is where clients connect: write another address, such as 127.0.0.1:9090",
+	"console: {tokens: a}":  "p.yaml:4: console.tokens: the console is served at the admin address: set admin, too",
 	"!tenant: {single: true}\nstore: {url: \"\"}\nupstreams: [{url: \"http://a\"}]": "p.yaml:2: store.url: this is empty: write memory://, sqlite:PATH, postgres://…, mysql://…, redis://…, nats://…, etcd://… or dynamodb://…",
 	"log_level: trace":                       "p.yaml:4: log_level: \"trace\" is not known: write debug, info, warn or error",
 	"log_format: xml":                        "p.yaml:4: log_format: \"xml\" is not known: write json or text",

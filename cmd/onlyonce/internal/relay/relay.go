@@ -137,7 +137,7 @@ func relay(ctx context.Context, cfg relayConfig) (err error) {
 func (c *relayConfig) tell(ctx context.Context, m *metrics.Set, watch *server.StoreWatch, log *slog.Logger) (stop func() error, err error) {
 	tasks := []func(context.Context) error{watch.Run}
 	if c.admin != "" {
-		admin, err := server.NewAdmin(c.admin, server.Hosts(c.admin), &server.Health{Checks: []func(context.Context) error{watch.Check}}, m, log)
+		admin, err := server.NewAdmin(c.admin, server.Hosts(c.admin), &server.Health{Checks: []func(context.Context) error{watch.Check}}, m, nil, log)
 		if err != nil {
 			return nil, err
 		}

@@ -11,10 +11,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/logging"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/server"
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/storeurl"
+	"github.com/onlyonce-go/onlyonce/console"
 	"github.com/onlyonce-go/onlyonce/httponce"
 	"github.com/onlyonce-go/onlyonce/services/items"
 	"github.com/onlyonce-go/onlyonce/services/orders"
@@ -35,11 +37,13 @@ type app struct {
 	metrics   *metrics.Set
 	counts    struct{ items, sandboxes, orders *metrics.API }
 	health    *server.Health
-	watches   []*server.StoreWatch // of store and ordersIn
-	named     bool                 // there is a list of tokens
-	open      bool                 // callers need no token
-	apart     bool                 // supervisors ask at another address
-	hosts     []string             // names of this machine, beside localhost
+	watches   []*server.StoreWatch                     // of store and ordersIn
+	meters    struct{ store, ordersIn *console.Meter } // the same, if the stores are
+	consoles  map[string]http.Handler                  // by their paths
+	named     bool                                     // there is a list of tokens
+	open      bool                                     // callers need no token
+	apart     bool                                     // supervisors ask at another address
+	hosts     []string                                 // names of this machine, beside localhost
 }
 
 // newApp opens the store and makes the APIs on it.
@@ -60,6 +64,9 @@ func newApp(ctx context.Context, cfg config, log *slog.Logger) (_ *app, err erro
 	if err := a.makeOrders(ctx, cfg, log); err != nil {
 		return nil, errors.Join(err, a.close())
 	}
+	if err := a.makeConsoles(cfg, log); err != nil {
+		return nil, errors.Join(err, a.close())
+	}
 	return a, nil
 }
 
@@ -70,17 +77,20 @@ func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) erro
 	if err != nil {
 		return err
 	}
+	a.meters.store = console.NewMeter()
+	a.meters.ordersIn = a.meters.store
 	name := "main" // in the metrics
 	if u.Engine != storeurl.SQLite {
 		name = "orders"
+		a.meters.ordersIn = console.NewMeter()
 	}
-	if a.ordersIn, err = u.OpenOwn(ctx, a.storeConfig(cfg, name, cfg.acceptRisks, log)); err != nil {
+	if a.ordersIn, err = u.OpenOwn(ctx, a.storeConfig(cfg, name, cfg.acceptRisks, a.meters.ordersIn, log)); err != nil {
 		return err
 	}
 	a.store = a.ordersIn
 	if u.Engine != storeurl.SQLite {
 		if u, err = storeurl.Parse(cfg.file()); err == nil {
-			a.store, err = u.OpenOwn(ctx, a.storeConfig(cfg, "main", nil, log))
+			a.store, err = u.OpenOwn(ctx, a.storeConfig(cfg, "main", nil, a.meters.store, log))
 		}
 		if err != nil {
 			return errors.Join(err, a.ordersIn.Close())
@@ -101,10 +111,10 @@ func (a *app) openStores(ctx context.Context, cfg config, log *slog.Logger) erro
 }
 
 // storeConfig returns how to open a store, whose purges are counted under the name.
-func (a *app) storeConfig(cfg config, name string, acceptRisks []string, log *slog.Logger) sqlstore.Config {
+func (a *app) storeConfig(cfg config, name string, acceptRisks []string, meter *console.Meter, log *slog.Logger) sqlstore.Config {
 	c := sqlstore.Config{AcceptRisks: acceptRisks, PurgeEvery: sqlstore.NeverPurge}
 	if cfg.purgeEvery != 0 {
-		c.PurgeEvery, c.Observer = time.Duration(cfg.purgeEvery), a.metrics.Purges(name, log)
+		c.PurgeEvery, c.Observer = time.Duration(cfg.purgeEvery), onlyonce.Tee(a.metrics.Purges(name, log), meter.Observe)
 	}
 	return c
 }
@@ -142,7 +152,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 	if a.items, err = items.New(ctx, a.store.DB, a.store.Store, items.Config{
 		FingerprintSecret: a.secret,
 		Tenant:            tenant, Keep: cfg.itemsKeep, Lease: cfg.lease,
-		Observer: a.counts.items.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
+		Observer: onlyonce.Tee(a.counts.items.Observe, a.meters.store.Observe), Log: log, ShowKey: cfg.log.ShowKey(),
 	}); err != nil {
 		return err
 	}
@@ -156,7 +166,7 @@ func (a *app) makeAPIs(ctx context.Context, cfg config, log *slog.Logger) (err e
 		Lease: cfg.lease, Wait: wait,
 		Tokens: a.tokens, AllowAnonymous: cfg.allowAnonymous,
 		FingerprintSecret: a.secret,
-		Observer:          a.counts.sandboxes.Observe, Log: log, ShowKey: cfg.log.ShowKey(),
+		Observer:          onlyonce.Tee(a.counts.sandboxes.Observe, a.meters.store.Observe), Log: log, ShowKey: cfg.log.ShowKey(),
 	})
 	return err
 }

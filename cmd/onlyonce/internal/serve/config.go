@@ -42,6 +42,9 @@ type config struct {
 	lease      time.Duration
 	wait       time.Duration
 
+	consoleTokens string
+	consoleRedact []string
+
 	tokens          string
 	allowAnonymous  bool
 	anonymousBeyond bool
@@ -56,7 +59,7 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&c.listen, "listen", server.DefaultListen, "`address` to listen on; port 0 takes a free one")
-	f.StringVar(&c.admin, "admin", "", "`address` for /healthz, /readyz and /metrics only, such as 127.0.0.1:9090 (default: --listen, with /metrics for this machine and for clients with a token)")
+	f.StringVar(&c.admin, "admin", "", "`address` for /healthz, /readyz, /metrics and the console only, such as 127.0.0.1:9090 (default: --listen, with /metrics for this machine and for clients with a token)")
 	f.StringVar(&c.data, "data", "./onlyonce-data", "`directory` for the store and the sandboxes' workspaces; created if it does not exist")
 	f.StringVar(&c.store, "store", "", "`URL` of the store, such as sqlite:PATH (default: onlyonce.db in --data); a store on a server is for the orders only, and items and sandboxes stay in --data")
 	f.StringVar(&c.storeFile, "store-file", "", storeurl.FileUsage)
@@ -72,6 +75,8 @@ func (c *config) addFlags(cmd *cobra.Command) {
 	f.DurationVar(&c.lease, "lease", onlyonce.DefaultLease, "how long a running items or sandboxes command may take")
 	f.DurationVar(&c.wait, "wait", sandboxes.DefaultWait, "how long a repeat of a running sandboxes command waits for its response; 0: not at all")
 	f.StringVar(&c.tokens, "tokens", "", "`file` whose lines are an owner and the SHA-256 of a token")
+	f.StringVar(&c.consoleTokens, "console-tokens", "", server.ConsoleTokensUsage)
+	f.StringSliceVar(&c.consoleRedact, "console-redact", nil, server.ConsoleRedactUsage)
 	f.BoolVar(&c.allowAnonymous, "allow-anonymous", true, "serve callers without a token; with --tokens the default is false")
 	f.BoolVar(&c.anonymousBeyond, "allow-anonymous-beyond-loopback", false, "serve callers without a token from other machines, too")
 	f.StringSliceVar(&c.allowHosts, "allow-host", nil, "host `name` other than localhost that callers without a token may use, at --listen and at --admin; may be repeated")
@@ -93,6 +98,9 @@ func (c *config) complete(cmd *cobra.Command) error {
 	}
 	if c.tokens == "" && cmd.Flags().Changed("tokens") {
 		return cli.Usagef("--tokens names no file: callers would need no token: name the file, or leave --tokens out")
+	}
+	if c.consoleTokens != "" && c.admin == "" {
+		return cli.Usagef("--console-tokens (%s) needs --admin: the console is served there, and never where callers are", cli.EnvName("console-tokens"))
 	}
 	switch {
 	case c.storeFile != "" && c.store != "":

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
+	"github.com/onlyonce-go/onlyonce/console"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
 	"github.com/spf13/cobra"
 )
@@ -23,7 +24,7 @@ func TestInterval_PurgingCanBeTurnedOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		a := app{metrics: metrics.New()}
-		if c := a.storeConfig(cfg, "main", nil, slog.New(slog.DiscardHandler)); c.PurgeEvery != want {
+		if c := a.storeConfig(cfg, "main", nil, console.NewMeter(), slog.New(slog.DiscardHandler)); c.PurgeEvery != want {
 			t.Errorf("%s: every %v, want %v", value, c.PurgeEvery, want)
 		}
 	}

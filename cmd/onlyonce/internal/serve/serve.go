@@ -91,7 +91,7 @@ func serve(ctx context.Context, cfg config, out io.Writer) (err error) {
 	defer func() { err = errors.Join(err, a.close()) }()
 	background := a.background()
 	if a.apart {
-		admin, err := server.NewAdmin(cfg.admin, cfg.hosts(cfg.admin), a.health, a.metrics, log)
+		admin, err := server.NewAdmin(cfg.admin, cfg.hosts(cfg.admin), a.health, a.metrics, a.consoles, log)
 		if err != nil {
 			return errors.Join(err, ln.Close())
 		}

@@ -4,9 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"os"
-	"runtime"
-	"slices"
 	"strings"
 
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/private"
@@ -18,14 +15,11 @@ func readTokens(path string, acceptRisks []string) (sandboxes.Tokens, error) {
 	if path == "" {
 		return sandboxes.Tokens{}, nil
 	}
-	file, err := os.Open(path)
+	file, err := private.OpenTokens(path, acceptRisks)
 	if err != nil {
 		return sandboxes.Tokens{}, fmt.Errorf("read the tokens: %w", err)
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && info.Mode()&0o022 != 0 && info.Mode().IsRegular() && runtime.GOOS != "windows" && !slices.Contains(acceptRisks, private.Risk) {
-		return sandboxes.Tokens{}, fmt.Errorf("other users of this machine can add tokens to %s (mode %04o): run chmod go-w %s, or accept it with --accept-risk %s", path, info.Mode().Perm(), path, private.Risk)
-	}
 	t, err := sandboxes.ParseTokens(file)
 	if err != nil {
 		return sandboxes.Tokens{}, fmt.Errorf("%s: %w", path, err)

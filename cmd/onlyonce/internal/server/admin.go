@@ -11,16 +11,17 @@ import (
 	"github.com/onlyonce-go/onlyonce/cmd/onlyonce/internal/metrics"
 )
 
-// An Admin serves the health and the metrics of a process on a separate address. If
-// that address is on this machine, only requests to localhost or to one of the allowed
-// names are served.
+// An Admin serves the health, the metrics and the consoles of a process on a separate
+// address. If that address is on this machine, only requests to localhost or to one of the
+// allowed names are served.
 type Admin struct {
 	server   *http.Server
 	Listener net.Listener
 }
 
-// NewAdmin listens on an address and serves h and m there.
-func NewAdmin(address string, allowed []string, h *Health, m *metrics.Set, log *slog.Logger) (*Admin, error) {
+// NewAdmin listens on an address and serves h, m and the consoles there, which are named by
+// their paths.
+func NewAdmin(address string, allowed []string, h *Health, m *metrics.Set, consoles map[string]http.Handler, log *slog.Logger) (*Admin, error) {
 	ln, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, fmt.Errorf("%w; name another address with --admin", err)
@@ -29,6 +30,9 @@ func NewAdmin(address string, allowed []string, h *Health, m *metrics.Set, log *
 	mux.HandleFunc("GET /healthz", h.Live)
 	mux.HandleFunc("GET /readyz", h.Ready)
 	mux.Handle("GET /metrics", m.Handler())
+	for path, console := range consoles {
+		mux.Handle(path, console)
+	}
 	var handler http.Handler = mux
 	if ln.Addr().(*net.TCPAddr).IP.IsLoopback() {
 		handler = OwnHosts(allowed, func(w http.ResponseWriter, _ *http.Request) {
