@@ -249,7 +249,7 @@ func TestSecurity_EveryResponseForbidsScriptsOfOthersAndCopies(t *testing.T) {
 	for _, page := range []string{"", "records", "nothing", "login", "style.css", "script.js"} {
 		r, text := b.get(page)
 		for name, want := range map[string]string{
-			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "no-referrer", "X-Frame-Options": "DENY",
+			"Content-Security-Policy": policy, "X-Content-Type-Options": "nosniff", "Cache-Control": "no-store", "Referrer-Policy": "same-origin", "X-Frame-Options": "DENY",
 		} {
 			if got := r.Header.Get(name); got != want {
 				t.Errorf("%q has %s: %q", page, name, got)
