@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/onlyonce-go/onlyonce"
 	"github.com/onlyonce-go/onlyonce/stores/sqlstore"
@@ -164,6 +165,28 @@ func TestList_RecordsAreListedByIndex(t *testing.T) {
 					t.Errorf("%+v is sorted:\n%s", f, plan)
 				}
 			}
+		}
+	})
+}
+
+func TestList_WhatIsRunningIsListedByIndex(t *testing.T) {
+	onFilled(t, func(t *testing.T, name string, l lister) {
+		id := onlyonce.ID{Tenant: "acme", Operation: "POST /payments", Key: "order-17"}
+		if _, err := l.store.Claim(t.Context(), onlyonce.Claim{ID: id, Owner: "0123456789abcdef", SkipFingerprint: true, Lease: time.Hour}); err != nil {
+			t.Fatal(err)
+		}
+		var found []onlyonce.ID
+		for r, err := range l.store.List(t.Context(), onlyonce.Filter{State: onlyonce.StateProcessing}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, r.ID)
+		}
+		if len(found) != 1 || found[0] != id {
+			t.Errorf("it lists %v", found)
+		}
+		if plan := l.plan(t, name); !strings.Contains(plan, "onlyonce_records_unresolved") {
+			t.Errorf("it is not listed by its index:\n%s", plan)
 		}
 	})
 }

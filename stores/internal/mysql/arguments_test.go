@@ -28,6 +28,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"look":            1,                                  // the hash of the ID, here and below
 		"lookup current":  1,
 		"list":            len(list),
+		"list processing": len(list),
 		"list unresolved": len(list),
 		"list by id":      2 + len(list), // the first and the last
 		"lapsed":          2,             // the clock and a limit

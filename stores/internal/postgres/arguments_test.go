@@ -38,6 +38,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"lock":              3, // the locks
 		"ended":             1, // the lock of a token
 		"list":              len(list),
+		"list processing":   len(list),
 		"list unresolved":   len(list),
 		"list by id":        len(listByID),
 		"lapse":             1, // a limit

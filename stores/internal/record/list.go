@@ -16,6 +16,8 @@ func ListStatement(f onlyonce.Filter) (name string, ids [][]byte) {
 		return "list by id", idRange(f.IDPrefix)
 	case f.Unresolved:
 		return "list unresolved", nil
+	case f.State == onlyonce.StateProcessing:
+		return "list processing", nil
 	}
 	return "list", nil
 }

@@ -163,7 +163,7 @@ type dueArgs struct {
 
 func (a *dueArgs) list() []driver.NamedValue { return engine.Args(a.now, a.limit) }
 
-// listArgs are those of "list", "list unresolved" and "list by id". The first and the last id
+// listArgs are those of "list", "list unresolved", "list processing" and "list by id". The first and the last id
 // of the latter, and the values of the filter, come between them.
 type listArgs struct {
 	last  int64 // created_at

@@ -43,6 +43,7 @@ func TestArguments_AreAsManyAsTheParametersOfEveryStatement(t *testing.T) {
 		"purge":            len(due.list()),
 		"lapsed":           len(due.list()),
 		"list":             len((&listArgs{}).list(nil, nil)),
+		"list processing":  len((&listArgs{}).list(nil, nil)),
 		"list unresolved":  len((&listArgs{}).list(nil, nil)),
 		"list by id":       len((&listArgs{}).list(make([][]byte, 2), nil)),
 	}

@@ -123,6 +123,16 @@ WHERE created_at <= ?
 ORDER BY created_at DESC
 LIMIT ?;
 
+-- name: list processing
+SELECT {columns}
+FROM onlyonce_records INDEXED BY onlyonce_records_unresolved
+WHERE created_at <= ?
+  AND {running or unresolved} AND state = 'processing'
+  AND coalesce({expires} > {now}, 1)
+  {filter}
+ORDER BY created_at DESC
+LIMIT ?;
+
 -- name: list by id
 SELECT {columns}
 FROM onlyonce_records INDEXED BY onlyonce_records_id
