@@ -150,6 +150,7 @@ func (c *console) decide(w http.ResponseWriter, r *http.Request, s *session) {
 		err = c.apply(ctx, id, f, s)
 	}
 	if err == nil {
+		c.gauges.refresh(r.Context())
 		http.Redirect(w, r, c.path+"records/"+id+"?done="+f.Action, http.StatusSeeOther)
 		return
 	}

@@ -165,6 +165,17 @@ func (g *gauges) fresh(ctx context.Context) reading {
 	return g.last()
 }
 
+// refresh has all numbers read that are not being read, because a person has just changed
+// something, and waits a moment for them.
+func (g *gauges) refresh(ctx context.Context) {
+	g.mu.Lock()
+	for _, p := range g.probes {
+		p.due = time.Time{}
+	}
+	g.mu.Unlock()
+	g.fresh(ctx)
+}
+
 // run reads the numbers of a probe. Those of a slow store are read less often.
 func (g *gauges) run(p *probe, done chan struct{}) {
 	ctx, cancel := context.WithTimeout(context.Background(), gaugeWithin)

@@ -140,6 +140,7 @@ func (c *console) decideMessage(w http.ResponseWriter, r *http.Request, s *sessi
 		c.failed(w, r, s, err)
 		return
 	}
+	c.gauges.refresh(ctx)
 	http.Redirect(w, r, fmt.Sprintf("%smessages?%s=%d", c.path, to, n), http.StatusSeeOther)
 }
 

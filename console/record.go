@@ -135,10 +135,8 @@ func (c *console) events(r onlyonce.Record, exists bool, trail []onlyonce.AuditE
 	add := func(e event) { list = append(list, e) }
 	for _, entry := range trail {
 		before := entry.Before
-		if !before.CreatedAt.IsZero() || before.Attempt > 1 || before.Fence > 0 {
-			if at := claimedAt(time.Time{}, before.Fence); !at.IsZero() && before.Fence > 0 {
-				add(event{At: at, Title: fmt.Sprintf("Attempt %d began", before.Attempt), Tone: "busy"})
-			}
+		if at := claimedAt(time.Time{}, before.Fence); !at.IsZero() && (before.Attempt > 1 || !exists) {
+			add(event{At: at, Title: fmt.Sprintf("Attempt %d began", before.Attempt), Tone: "busy"})
 		}
 		add(event{
 			At: entry.At, Title: decided(entry.After), Text: "It was " + stateOf(before) + withStatus(before.Result.Status) + ".",
