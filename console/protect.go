@@ -19,7 +19,7 @@ func (c *console) protect(h http.Handler) http.Handler {
 		header := w.Header()
 		header.Set("Content-Security-Policy", policy)
 		header.Set("X-Content-Type-Options", "nosniff")
-		header.Set("X-Frame-Options", "DENY") // for browsers that do not know frame-ancestors
+		header.Set("X-Frame-Options", "DENY")        // for browsers that do not know frame-ancestors
 		header.Set("Referrer-Policy", "same-origin") // with no-referrer, a form's Origin would be null
 		header.Set("Cross-Origin-Opener-Policy", "same-origin")
 		header.Set("Cross-Origin-Resource-Policy", "same-origin")

@@ -1,0 +1,85 @@
+package console
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+func TestSecurity_SecretsInAResponseAreNotShown(t *testing.T) {
+	r, err := newRedaction([]string{"/customer/email", "/items/*/owner", "/a~1b/~0", "phone"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, body := range []string{
+		`{"password":"hunter2"}`, `{"newPassword":"hunter2"}`, `{"user":{"api-key":["hunter2"]}}`, `[{"ACCESS_TOKEN":{"a":"hunter2"}}]`, `{"pin":"hunter2"}`,
+		`{"customer":{"email":"hunter2"}}`, `{"items":[{"owner":"x hunter2"},{"owner":["hunter2"]}]}`, `{"a/b":{"~":"hunter2"}}`, `{"Phone":"hunter2"}`,
+		`{"a":1}{"secret":"hunter2"}`, `{"a":1,"b":} "password":"hunter2"`, `{"p\u0061ssword":"hunter2"}`,
+		"password=hunter2&a=1", "a: 1\nAuthorization: Bearer hunter2\nb: 2", "<password>hunter2</password>", `<a password="hunter2">`, "api key: hunter2", "{\"password\": \"hunter2\"", `[section] secret = hunter2`,
+		"\xff\xfe binary hunter2", "\x00hunter2",
+	} {
+		for _, kind := range []string{"", "application/json", "text/plain"} {
+			if text, note := r.body([]byte(body), kind); strings.Contains(text, "hunter2") || text == "" && note == "" {
+				t.Errorf("%s of type %q is shown as %q, %q", body, kind, text, note)
+			}
+		}
+	}
+	header := r.preview(onlyonce.Result{Header: map[string][]string{"Set-Cookie": {"a=hunter2"}, "X-Api-Key": {"hunter2"}, "Location": {"/a"}}}).Header
+	if text := fmt.Sprint(header); strings.Contains(text, "hunter2") || !strings.Contains(text, "{Location /a}") {
+		t.Errorf("the header is shown as %s", text)
+	}
+	if text := r.line("connect: password=hunter2 failed"); strings.Contains(text, "hunter2") {
+		t.Errorf("an error is shown as %s", text)
+	}
+}
+
+func TestConsole_WhatIsNoSecretIsShown(t *testing.T) {
+	r, err := newRedaction(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for body, want := range map[string]string{
+		`{"b":1.50,"a":[true,null,"x<y"],"c":{}}`: "{\n  \"b\": 1.50,\n  \"a\": [\n    true,\n    null,\n    \"x<y\"\n  ],\n  \"c\": {}\n}\n",
+		`[]`:                        "[]\n",
+		`{"shipping":"fast"}`:       "{\n  \"shipping\": \"fast\"\n}\n",
+		"1\n2":                      "1\n2",
+		"":                          "",
+		"plain: text\n\tindented ü": "plain: text\n\tindented ü",
+		"{\"a\":\"\u202e\"}":        "{\n  \"a\": \"\\u202e\"\n}\n",
+	} {
+		if text, note := r.body([]byte(body), ""); text != want || note != "" {
+			t.Errorf("%q is shown as %q, %q", body, text, note)
+		}
+	}
+	for name, body := range map[string]string{
+		"a long text":   strings.Repeat("ü", previewSize),
+		"a long string": `{"a":"` + strings.Repeat("b", 4*previewSize) + `"}`,
+		"a long list":   "[" + strings.Repeat("1,", 4*previewSize) + "1]",
+		"deep":          strings.Repeat("[", 9000) + strings.Repeat("]", 9000),
+	} {
+		if text, note := r.body([]byte(body), "application/json"); len(text) > 2*previewSize || !strings.Contains(note, "Cut after") && !strings.Contains(note, "not valid") {
+			t.Errorf("%s is shown with %d bytes, %q", name, len(text), note)
+		}
+	}
+}
+
+func FuzzPreviewHidesAMember(f *testing.F) {
+	f.Add(`{"a":1,`, `}`)
+	f.Add(`[[{"a":[],`, `}]]`)
+	r, err := newRedaction(nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Fuzz(func(t *testing.T, before, after string) {
+		body := before + `"password":"hunter2"` + after
+		if strings.Contains(before+after, "hunter2") {
+			return
+		}
+		text, _ := r.body([]byte(body), "application/json")
+		if strings.Contains(text, `"password": "hunter2"`) {
+			t.Errorf("%q is shown as %q", body, text)
+		}
+	})
+}

@@ -1,0 +1,118 @@
+package console
+
+import (
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/onlyonce-go/onlyonce"
+)
+
+func (b *browser) search(values url.Values) (location, page string) {
+	b.t.Helper()
+	r, page := b.submit("records", "records", values)
+	if r.StatusCode != http.StatusSeeOther {
+		b.t.Fatalf("the search got %d\n%s", r.StatusCode, page)
+	}
+	location = r.Header.Get("Location")
+	_, page = b.get(strings.TrimPrefix(location, DefaultPath))
+	return location, page
+}
+
+func TestConsole_AKeyIsFoundAndIsInNoAddress(t *testing.T) {
+	s := open(t, nil)
+	id := s.unknown(payment, onlyonce.Result{Ref: "ch_17"})
+	for n := range 200 {
+		s.unknown(onlyonce.ID{Tenant: fmt.Sprint("tenant ", n), Operation: "POST /payments", Key: "order-18"}, onlyonce.Result{})
+	}
+	b := s.logIn(bobsToken)
+	for name, values := range map[string]url.Values{
+		"the whole ID": {"key": {"order-17"}, "tenant": {"acme"}, "operation": {"POST /payments"}},
+		"the key":      {"key": {"order-17"}},
+		"more":         {"key": {"order-17"}, "state": {"unresolved"}, "ref": {"ch_17"}},
+		"the ref":      {"ref": {"ch_17"}},
+		"the tenant":   {"tenant": {"acme"}},
+	} {
+		location, page := b.search(values)
+		if strings.Contains(location, "order-17") || !strings.Contains(page, DefaultPath+"records/"+id) || strings.Contains(page, "order-18") {
+			t.Errorf("%s leads to %s\n%s", name, location, page)
+		}
+	}
+	if location, _ := b.search(url.Values{"key": {id[:16]}}); location != DefaultPath+"records/"+id {
+		t.Errorf("the beginning of its id leads to %s", location)
+	}
+	for name, values := range map[string]url.Values{
+		"another key": {"key": {"order-19"}}, "another tenant": {"key": {"order-17"}, "tenant": {"bolt"}, "operation": {"POST /payments"}}, "another state": {"key": {"order-17"}, "state": {"completed"}},
+	} {
+		if _, page := b.search(values); !strings.Contains(page, "No record matches") {
+			t.Errorf("%s:\n%s", name, page)
+		}
+	}
+	if r, _ := b.submit("records", "records", url.Values{"older": {"yesterday"}}); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("a wrong age got %d", r.StatusCode)
+	}
+}
+
+func TestConsole_ThePagesOfAListHaveEveryRecordOnce(t *testing.T) {
+	s := open(t, nil)
+	for n := range 3*pageSize + 7 {
+		id := onlyonce.ID{Tenant: "acme", Operation: "POST /payments", Key: fmt.Sprint("secret-key-", n)}
+		state := onlyonce.StateCompleted
+		if n%2 == 1 {
+			state = onlyonce.StateUnknown
+		}
+		s.settle(id, onlyonce.Settlement{State: state})
+	}
+	b := s.logIn(bobsToken)
+	link := regexp.MustCompile(`href="` + DefaultPath + `records/([0-9a-f]{64})"`)
+	next := regexp.MustCompile(`href="([^"]*)" rel="next"`)
+	for page, want := range map[string]int{"records": 3*pageSize + 7, "decisions": (3*pageSize + 7) / 2, "records?tenant=acme": 3*pageSize + 7, "records?state=failed": 0, "records?state=unresolved&tenant=acme": (3*pageSize + 7) / 2, "records?older=24h": 0, "records?after=forged": 3*pageSize + 7} {
+		seen := map[string]bool{}
+		for at := page; at != ""; {
+			_, text := b.get(at)
+			for _, found := range link.FindAllStringSubmatch(text, -1) {
+				if seen[found[1]] {
+					t.Errorf("%s has %s twice", page, found[1])
+				}
+				seen[found[1]] = true
+			}
+			if at = ""; next.MatchString(text) {
+				at = strings.TrimPrefix(html.UnescapeString(next.FindStringSubmatch(text)[1]), DefaultPath)
+				if strings.Contains(at, "secret-key") {
+					t.Errorf("a key is in %s", at)
+				}
+			}
+		}
+		if len(seen) != want {
+			t.Errorf("%s has %d records, want %d", page, len(seen), want)
+		}
+	}
+}
+
+func TestSecurity_TextOfClientsIsShownAsText(t *testing.T) {
+	const evil = "\"'><script>alert(1)</script>\x1b[2J\u202egnp.exe\u2066\x00{{.Page}}"
+	s := open(t, nil)
+	id := onlyonce.ID{Tenant: evil, Operation: "POST " + evil, Key: evil}
+	s.settle(id, onlyonce.Settlement{State: onlyonce.StateUnknown, Error: evil, Result: onlyonce.Result{
+		Status: 200, Ref: evil, Body: []byte(evil), Header: map[string][]string{"X-" + evil: {evil}},
+	}})
+	b := s.logIn(adasToken)
+	if r, page := b.decide(recordID(id), "extend", url.Values{"reason": {strings.ReplaceAll(evil, "\x00", "")}}); r.StatusCode != http.StatusSeeOther {
+		t.Fatalf("the decision got %d\n%s", r.StatusCode, page)
+	}
+	for _, at := range []string{"", "records", "decisions", "records/" + recordID(id), "records?tenant=" + url.QueryEscape(evil) + "&ref=" + url.QueryEscape(evil), "login?next=" + url.QueryEscape(evil)} {
+		r, page := b.get(at)
+		if r.StatusCode >= 500 || strings.Contains(page, "<script>") || strings.ContainsAny(page, "\x1b\x00\u202e\u2066") {
+			t.Errorf("%q got %d\n%s", at, r.StatusCode, page)
+		}
+	}
+	if _, page := b.get("records/" + recordID(id)); !strings.Contains(page, "&lt;script&gt;") || !strings.Contains(page, `\u202e`) {
+		t.Errorf("the page does not show it:\n%s", page)
+	}
+}
+
+func fence(r onlyonce.Record) string { return fmt.Sprint(r.Fence) }
